@@ -16,8 +16,8 @@ type Clone struct{ Ground }
 
 // Run plays it with one hub.
 func (t Clone) Run(ctx context.Context) error {
-	return t.within(ctx, fast(1, 1), func(s *stage) error {
-		if err := s.run(ctx, workload("one", 2, s.starts, nil)); err != nil {
+	return t.runOnFleet(ctx, fast(1, 1), func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("one", 2, s.starts, nil)); err != nil {
 			return err
 		}
 		first := s.fleet.Edges[0]
@@ -34,18 +34,18 @@ func (t Clone) Run(ctx context.Context) error {
 		if err := first.Start(); err != nil {
 			return err
 		}
-		if _, _, err := s.quiet(ctx); err != nil {
+		if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 			return err
 		}
 		if err := second.Start(); err != nil {
 			return err
 		}
-		err = t.fenced(ctx, s, first, second)
+		err = t.waitUntilFenced(ctx, s, first, second)
 		return errors.Join(err, second.Scrap())
 	})
 }
 
-func (t Clone) fenced(ctx context.Context, s *stage, first, second *cluster.Edge) error {
+func (t Clone) waitUntilFenced(ctx context.Context, s *fleetRun, first, second *cluster.Edge) error {
 	id, err := first.NodeID(ctx)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func (t Clone) fenced(ctx context.Context, s *stage, first, second *cluster.Edge
 	if node.Status != fleet.NodeReady || node.Epoch != epoch {
 		return fmt.Errorf("%w: the first edge is %s, and had %d more sessions", ErrViolated, node.Status, node.Epoch-epoch)
 	}
-	t.say("a second edge with a copy of the first one's data: fenced as %s and shown; the first goes on", node.Fenced[0].Code)
+	t.printLine("a second edge with a copy of the first one's data: fenced as %s and shown; the first goes on", node.Fenced[0].Code)
 	// The clone is a machine of its own: what it started tells in the same folder.
 	s.starts = ""
-	return s.judge(ctx)
+	return s.judgeWhenQuiet(ctx)
 }

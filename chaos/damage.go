@@ -37,23 +37,23 @@ var damages = []struct {
 
 // Run plays all of them, one after the other, with one hub.
 func (d Damage) Run(ctx context.Context) error {
-	return d.within(ctx, fast(1, 1), func(s *stage) error {
-		if err := s.run(ctx, workload("damaged", 3, s.starts, nil)); err != nil {
+	return d.runOnFleet(ctx, fast(1, 1), func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("damaged", 3, s.starts, nil)); err != nil {
 			return err
 		}
 		for i, way := range damages {
-			if err := d.once(ctx, s, i+1, way.name, way.do); err != nil {
+			if err := d.damageOnce(ctx, s, i+1, way.name, way.do); err != nil {
 				return fmt.Errorf("%s: %w", way.name, err)
 			}
 		}
-		return s.judge(ctx)
+		return s.judgeWhenQuiet(ctx)
 	})
 }
 
-// once does the n-th damage.
-func (d Damage) once(ctx context.Context, s *stage, n int, name string, do func(journal string) error) error {
+// damageOnce does the n-th damage.
+func (d Damage) damageOnce(ctx context.Context, s *fleetRun, n int, name string, do func(journal string) error) error {
 	e := s.fleet.Edges[0]
-	if err := d.prepare(ctx, s, e); err != nil {
+	if err := d.prepareJournal(ctx, s, e); err != nil {
 		return err
 	}
 	before, err := taskPids(e)
@@ -64,7 +64,7 @@ func (d Damage) once(ctx context.Context, s *stage, n int, name string, do func(
 	if err != nil {
 		return err
 	}
-	s.held[e.Name] = append(s.held[e.Name], rows...)
+	s.rowsBeforeDamage[e.Name] = append(s.rowsBeforeDamage[e.Name], rows...)
 	e.Kill()
 	if err := do(filepath.Join(e.Dir, "journal.db")); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (d Damage) once(ctx context.Context, s *stage, n int, name string, do func(
 	if err := e.Start(); err != nil {
 		return err
 	}
-	took, _, err := s.quiet(ctx)
+	took, _, err := s.waitUntilQuiet(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,24 +86,24 @@ func (d Damage) once(ctx context.Context, s *stage, n int, name string, do func(
 	if !maps.EqualFunc(before, after, slices.Equal) {
 		return fmt.Errorf("%w: its tasks' processes were %v and are %v", ErrViolated, before, after)
 	}
-	gap, err := d.shown(ctx, s, e, n)
+	gap, err := d.checkDamageShown(ctx, s, e, n)
 	if err != nil {
 		return err
 	}
-	d.say("%s: settled after %s, same processes; %s", name, took.Round(time.Millisecond), gap)
+	d.printLine("%s: settled after %s, same processes; %s", name, took.Round(time.Millisecond), gap)
 	return nil
 }
 
-// prepare has the database hold rows, its log newer ones, and some of those wait
+// prepareJournal has the database hold rows, its log newer ones, and some of those wait
 // behind a cut link.
-func (d Damage) prepare(ctx context.Context, s *stage, e *cluster.Edge) error {
+func (d Damage) prepareJournal(ctx context.Context, s *fleetRun, e *cluster.Edge) error {
 	if err := e.Stop(); err != nil { // moves the log into the database
 		return err
 	}
 	if err := e.Start(); err != nil {
 		return err
 	}
-	if _, _, err := s.quiet(ctx); err != nil {
+	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 		return err
 	}
 	if err := e.Cut(); err != nil {
@@ -144,9 +144,9 @@ func (d Damage) prepare(ctx context.Context, s *stage, e *cluster.Edge) error {
 
 func restartsOf(a local.Alloc) uint64 { return a.Tasks["main"].Restarts }
 
-// shown checks that edge and hub tell of the n-th damage, and returns the hub's
+// checkDamageShown checks that edge and hub tell of the n-th damage, and returns the hub's
 // words for what is lost.
-func (d Damage) shown(ctx context.Context, s *stage, e *cluster.Edge, n int) (string, error) {
+func (d Damage) checkDamageShown(ctx context.Context, s *fleetRun, e *cluster.Edge, n int) (string, error) {
 	st, err := e.Local().Status(ctx)
 	if err != nil {
 		return "", err

@@ -27,9 +27,9 @@ type Demo struct {
 // demoBound is how long each step of the demo may take.
 const demoBound = 30 * time.Second
 
-// show is a Demo under way.
-type show struct {
-	*stage
+// demoRun is a Demo under way.
+type demoRun struct {
+	*fleetRun
 	jobFile string
 	began   time.Time
 	away    *cluster.Edge // the edge that is cut off
@@ -39,28 +39,28 @@ type show struct {
 // Run runs the demo from start to end and returns an error where any step did
 // not show what it promises.
 func (d Demo) Run(ctx context.Context) error {
-	s := &show{stage: &stage{Ground: d.Ground}, jobFile: d.JobFile, began: time.Now()}
-	s.say("starting 3 hubs and 3 edges, each a process of its own")
-	return d.within(ctx, fast(3, 3), func(st *stage) error {
-		s.stage = st
+	s := &demoRun{fleetRun: &fleetRun{Ground: d.Ground}, jobFile: d.JobFile, began: time.Now()}
+	s.printStep("starting 3 hubs and 3 edges, each a process of its own")
+	return d.runOnFleet(ctx, fast(3, 3), func(st *fleetRun) error {
+		s.fleetRun = st
 		for _, step := range []func(context.Context) error{
-			s.runJob, s.cutLink, s.reboot, s.killLeader, s.heal, s.history, s.verdict,
+			s.runJob, s.cutLink, s.rebootCutOffEdge, s.killLeader, s.healDemoLink, s.printAllocHistory, s.judgeDemo,
 		} {
 			if err := step(ctx); err != nil {
 				return err
 			}
 		}
-		s.say("done; cleaning up")
+		s.printStep("done; cleaning up")
 		return nil
 	})
 }
 
-func (s *show) say(format string, args ...any) {
+func (s *demoRun) printStep(format string, args ...any) {
 	fmt.Fprintf(s.Out, "\n[%4.1fs] %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// skerry runs the command line against a hub that is up, and shows what it says.
-func (s *show) skerry(ctx context.Context, args ...string) error {
+// runSkerryCommand runs the command line against a hub that is up, and shows what it says.
+func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
 	var at *cluster.Hub
 	for _, h := range s.fleet.Hubs {
 		if h.Running() {
@@ -78,7 +78,7 @@ func (s *show) skerry(ctx context.Context, args ...string) error {
 	return nil
 }
 
-func (s *show) runJob(ctx context.Context) error {
+func (s *demoRun) runJob(ctx context.Context) error {
 	err := cluster.Eventually(ctx, demoBound, "three edges are ready", func(ctx context.Context) string {
 		f, err := s.fleet.Hubs[0].Fleet(ctx)
 		if err != nil {
@@ -98,12 +98,12 @@ func (s *show) runJob(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("running a job file")
-	if err := s.skerry(ctx, "job", "run", s.jobFile); err != nil {
+	s.printStep("running a job file")
+	if err := s.runSkerryCommand(ctx, "job", "run", s.jobFile); err != nil {
 		return err
 	}
 	s.away = s.fleet.Edges[1]
-	return s.table(ctx, "everything runs", func(rows []row) string {
+	return s.redrawTableUntil(ctx, "everything runs", func(rows []row) string {
 		for _, r := range rows {
 			if r.hub != fleet.ClientRunning || r.tasks == 0 {
 				return fmt.Sprintf("%s is %s", r.edge, r.hub)
@@ -119,17 +119,17 @@ func (s *show) runJob(ctx context.Context) error {
 	})
 }
 
-func (s *show) cutLink(ctx context.Context) error {
-	s.say("cutting the link of %s: from now on its packets vanish", s.away.Name)
+func (s *demoRun) cutLink(ctx context.Context) error {
+	s.printStep("cutting the link of %s: from now on its packets vanish", s.away.Name)
 	if err := s.away.Cut(); err != nil {
 		return err
 	}
-	return s.table(ctx, "the hub says unknown while the tasks go on", s.apart)
+	return s.redrawTableUntil(ctx, "the hub says unknown while the tasks go on", s.checkRunsWhileUnknown)
 }
 
-// apart is satisfied when the hub calls the allocation unknown and its tasks run
+// checkRunsWhileUnknown is satisfied when the hub calls the allocation unknown and its tasks run
 // all the same.
-func (s *show) apart(rows []row) string {
+func (s *demoRun) checkRunsWhileUnknown(rows []row) string {
 	for _, r := range rows {
 		if r.alloc != s.alloc {
 			continue
@@ -145,8 +145,8 @@ func (s *show) apart(rows []row) string {
 	return "the allocation is gone"
 }
 
-func (s *show) reboot(ctx context.Context) error {
-	s.say("power cut at %s, still without a link: the machine boots, the journal knows what to do", s.away.Name)
+func (s *demoRun) rebootCutOffEdge(ctx context.Context) error {
+	s.printStep("power cut at %s, still without a link: the machine boots, the journal knows what to do", s.away.Name)
 	if err := s.away.PowerCut(); err != nil {
 		return err
 	}
@@ -157,19 +157,19 @@ func (s *show) reboot(ctx context.Context) error {
 	if err := s.away.Reboot(); err != nil {
 		return err
 	}
-	err := s.table(ctx, "its tasks are back, no hub was asked", s.apart)
+	err := s.redrawTableUntil(ctx, "its tasks are back, no hub was asked", s.checkRunsWhileUnknown)
 	if err == nil {
 		fmt.Fprintf(s.Out, "tasks of %s were running again %.2f s after its agent started\n", s.away.Name, time.Since(began).Seconds())
 	}
 	return err
 }
 
-func (s *show) killLeader(ctx context.Context) error {
+func (s *demoRun) killLeader(ctx context.Context) error {
 	leader, err := s.fleet.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	s.say("killing %s, the leading hub, with SIGKILL", leader.Name)
+	s.printStep("killing %s, the leading hub, with SIGKILL", leader.Name)
 	leader.Kill()
 	began := time.Now()
 	return cluster.Eventually(ctx, demoBound, "another hub leads", func(ctx context.Context) string {
@@ -182,13 +182,13 @@ func (s *show) killLeader(ctx context.Context) error {
 	})
 }
 
-func (s *show) heal(ctx context.Context) error {
-	s.say("healing the link of %s", s.away.Name)
+func (s *demoRun) healDemoLink(ctx context.Context) error {
+	s.printStep("healing the link of %s", s.away.Name)
 	began := time.Now()
 	if err := s.away.Heal(); err != nil {
 		return err
 	}
-	err := s.table(ctx, "the same allocation runs on, its history is in", func(rows []row) string {
+	err := s.redrawTableUntil(ctx, "the same allocation runs on, its history is in", func(rows []row) string {
 		for _, r := range rows {
 			if r.hub != fleet.ClientRunning {
 				return fmt.Sprintf("%s of %s is %s", fleet.Short(r.alloc), r.edge, r.hub)
@@ -207,7 +207,7 @@ func (s *show) heal(ctx context.Context) error {
 		if h.Running() {
 			continue
 		}
-		s.say("starting %s again", h.Name)
+		s.printStep("starting %s again", h.Name)
 		if err := h.Start(); err != nil {
 			return err
 		}
@@ -218,18 +218,18 @@ func (s *show) heal(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) history(ctx context.Context) error {
-	s.say("what happened out there, replayed in order")
-	return s.skerry(ctx, "alloc", "history", fleet.Short(s.alloc))
+func (s *demoRun) printAllocHistory(ctx context.Context) error {
+	s.printStep("what happened out there, replayed in order")
+	return s.runSkerryCommand(ctx, "alloc", "history", fleet.Short(s.alloc))
 }
 
-func (s *show) verdict(ctx context.Context) error {
+func (s *demoRun) judgeDemo(ctx context.Context) error {
 	s.wanted["shop"] = len(s.fleet.Edges)
-	if _, _, err := s.quiet(ctx); err != nil {
+	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 		return err
 	}
-	s.say("the invariants, judged from the edges' journals, all three hubs, and the processes that run")
-	return s.judge(ctx)
+	s.printStep("the invariants, judged from the edges' journals, all three hubs, and the processes that run")
+	return s.judgeWhenQuiet(ctx)
 }
 
 // row is one allocation, as the hub and as its edge see it.
@@ -242,14 +242,14 @@ type row struct {
 	unsent    uint64 // rows of the edge's journal
 }
 
-// table redraws the fleet until done is satisfied: in place on a terminal, else
+// redrawTableUntil redraws the fleet until done is satisfied: in place on a terminal, else
 // once more after each change.
-func (s *show) table(ctx context.Context, what string, done func([]row) string) error {
+func (s *demoRun) redrawTableUntil(ctx context.Context, what string, done func([]row) string) error {
 	shown := ""
 	out, ok := s.Out.(*os.File)
 	live := ok && term.IsTerminal(int(out.Fd()))
 	return cluster.Eventually(ctx, demoBound, what, func(ctx context.Context) string {
-		rows, err := s.rows(ctx)
+		rows, err := s.fleetRows(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -268,7 +268,7 @@ func (s *show) table(ctx context.Context, what string, done func([]row) string) 
 	})
 }
 
-func (s *show) rows(ctx context.Context) ([]row, error) {
+func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
 	var up *cluster.Hub
 	for _, h := range s.fleet.Hubs {
 		if h.Running() {

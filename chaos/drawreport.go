@@ -22,6 +22,6 @@ func drawReport(g Ground, dir string) (err error) {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	g.say("report: %s", out.Name())
-	return report.WriteRun(out, r, report.Beside{History: historyFile})
+	g.printLine("report: %s", out.Name())
+	return report.WriteRun(out, r, report.PageLinks{History: historyFile})
 }

@@ -22,39 +22,39 @@ var Shorter = shorter
 // Stalls is for the test of what a storm says of its machine.
 type Stalls = stalls
 
-func (s *stalls) Watch(ctx context.Context) { s.watch(ctx) }
-func (s *stalls) Saw(late time.Duration)    { s.saw(late) }
-func (s *stalls) Take() time.Duration       { return s.take() }
+func (s *stalls) Watch(ctx context.Context) { s.watchForStalls(ctx) }
+func (s *stalls) Saw(late time.Duration)    { s.recordStall(late) }
+func (s *stalls) Take() time.Duration       { return s.takeLongestStall() }
 
 // Stalled is for the same test.
 var Stalled = stalled
 
-// StormJobs are all jobs of a storm, as they are registered first.
-func StormJobs(hubs, edges int) (jobs []*fleet.Job) {
-	s := &storm{stage: &stage{starts: "starts"}, Forecast: Forecast{Hubs: hubs, Edges: edges}}
-	s.work = newWork(s)
+// CampaignJobs are all jobs of a storm, as they are registered first.
+func CampaignJobs(hubs, edges int) (jobs []*fleet.Job) {
+	s := &campaignRun{fleetRun: &fleetRun{starts: "starts"}, CampaignConfig: CampaignConfig{Hubs: hubs, Edges: edges}}
+	s.work = newUserWorkload(s)
 	for _, u := range s.work.jobs {
-		jobs = append(jobs, s.work.spec(u))
+		jobs = append(jobs, s.work.buildJobSpec(u))
 	}
 	return jobs
 }
 
-// Hearing is a storm's watch that hears one hub.
-type Hearing struct {
+// SingleHubWatcher is a storm's watch that hears one hub.
+type SingleHubWatcher struct {
 	tb   testing.TB
 	path string
-	w    *watch
+	w    *fleetWatcher
 }
 
-// NewHearing makes one of a hub that has told of nothing yet.
-func NewHearing(tb testing.TB) *Hearing {
-	h := &Hearing{tb: tb, path: filepath.Join(tb.TempDir(), "told"), w: &watch{s: &storm{stage: &stage{}}, monitor: check.NewMonitor(stormLimits)}}
-	h.w.told = []*observe.Told{observe.NewTold("hub-1", h.path)}
+// NewSingleHubWatcher makes one of a hub that has told of nothing yet.
+func NewSingleHubWatcher(tb testing.TB) *SingleHubWatcher {
+	h := &SingleHubWatcher{tb: tb, path: filepath.Join(tb.TempDir(), "told"), w: &fleetWatcher{s: &campaignRun{fleetRun: &fleetRun{}}, monitor: check.NewMonitor(campaignLimits)}}
+	h.w.hubExports = []*observe.EntryReader{observe.NewEntryReader("hub-1", h.path)}
 	return h
 }
 
-// Tell has the hub tell of an entry, and the watch listen.
-func (h *Hearing) Tell(index fleet.Index) {
+// ExportEntry has the hub tell of an entry, and the watch listen.
+func (h *SingleHubWatcher) ExportEntry(index fleet.Index) {
 	h.tb.Helper()
 	line, err := json.Marshal(check.Applied{Hub: "hub-1", Index: index, Effects: &check.Effects{}})
 	if err != nil {
@@ -68,16 +68,16 @@ func (h *Hearing) Tell(index fleet.Index) {
 	if _, err := f.Write(append(line, '\n')); err != nil {
 		h.tb.Fatal(err)
 	}
-	h.w.entries()
+	h.w.judgeAppliedEntries()
 }
 
-// Want fails unless the newest entry that is judged is this one.
-func (h *Hearing) Want(newest fleet.Index) {
+// MustHaveJudged fails unless the newest entry that is judged is this one.
+func (h *SingleHubWatcher) MustHaveJudged(newest fleet.Index) {
 	h.tb.Helper()
-	if err := h.w.unheard(); err != nil || h.w.monitor.Wants(newest) || !h.w.monitor.Wants(newest+1) {
+	if err := h.w.exportReadError(); err != nil || h.w.monitor.Wants(newest) || !h.w.monitor.Wants(newest+1) {
 		h.tb.Errorf("entry %d is not the newest that is judged (%v)", newest, err)
 	}
 }
 
-func (h *Hearing) Hold()    { h.w.hold() }
-func (h *Hearing) Release() { h.w.release() }
+func (h *SingleHubWatcher) Hold()    { h.w.pauseAppliedEntries() }
+func (h *SingleHubWatcher) Release() { h.w.resumeAppliedEntries() }

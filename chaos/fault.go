@@ -29,22 +29,22 @@ func Faults() []string {
 	return []string{faultCut, faultKillEdge, faultReboot, faultKillHub, faultKillLead, faultCutHub, faultScale, faultRestarted}
 }
 
-// disturb draws what happens in one round. An edge is always cut off; the rest
+// playRoundFaults draws what happens in one round. An edge is always cut off; the rest
 // happens while it is.
-func (r *partition) disturb(ctx context.Context) error {
+func (r *partition) playRoundFaults(ctx context.Context) error {
 	cut := r.rng.Perm(len(r.fleet.Edges))[:1+r.rng.IntN(len(r.fleet.Edges))]
 	for _, i := range cut {
 		if err := r.fleet.Edges[i].Cut(); err != nil {
 			return err
 		}
-		r.note(faultCut, "cut %s", r.fleet.Edges[i].Name)
+		r.recordFaultHit(faultCut, "cut %s", r.fleet.Edges[i].Name)
 	}
 	away := cutShortest + time.Duration(r.rng.Int64N(int64(cutLongest-cutShortest)))
 	if err := pause(ctx, away/2); err != nil {
 		return err
 	}
 	for range r.rng.IntN(3) {
-		if err := r.one(ctx, r.fleet.Edges[cut[0]]); err != nil {
+		if err := r.playRandomFault(ctx, r.fleet.Edges[cut[0]]); err != nil {
 			return err
 		}
 	}
@@ -52,30 +52,30 @@ func (r *partition) disturb(ctx context.Context) error {
 	return pause(ctx, away/2)
 }
 
-// one does one more fault; away is an edge that is cut off.
-func (r *partition) one(ctx context.Context, away *cluster.Edge) error {
+// playRandomFault does one more fault; away is an edge that is cut off.
+func (r *partition) playRandomFault(ctx context.Context, away *cluster.Edge) error {
 	switch kind := Faults()[1+r.rng.IntN(len(Faults())-1)]; kind {
 	case faultKillEdge:
 		e := r.fleet.Edges[r.rng.IntN(len(r.fleet.Edges))]
 		e.Kill()
-		r.note(kind, "kill %s", e.Name)
+		r.recordFaultHit(kind, "kill %s", e.Name)
 		return e.Start()
 	case faultRestarted:
 		e := r.fleet.Edges[r.rng.IntN(len(r.fleet.Edges))]
-		r.note(kind, "restart %s", e.Name)
+		r.recordFaultHit(kind, "restart %s", e.Name)
 		return errors.Join(e.Stop(), e.Start())
 	case faultReboot:
-		return r.reboot(ctx, away)
+		return r.rebootCutOffEdge(ctx, away)
 	case faultScale:
-		return r.scale(ctx)
+		return r.scaleRandomJob(ctx)
 	case faultKillHub, faultKillLead, faultCutHub:
-		return r.hub(ctx, kind)
+		return r.killOrCutHub(ctx, kind)
 	}
 	return nil
 }
 
-// reboot reboots an edge that is cut off and waits until its tasks run again.
-func (r *partition) reboot(ctx context.Context, e *cluster.Edge) error {
+// rebootCutOffEdge reboots an edge that is cut off and waits until its tasks run again.
+func (r *partition) rebootCutOffEdge(ctx context.Context, e *cluster.Edge) error {
 	before, err := running(ctx, e)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (r *partition) reboot(ctx context.Context, e *cluster.Edge) error {
 		return err
 	}
 	r.rebooted = append(r.rebooted, took)
-	r.note(faultReboot, "reboot %s (%d tasks back after %.2fs)", e.Name, len(before), took.Seconds())
+	r.recordFaultHit(faultReboot, "reboot %s (%d tasks back after %.2fs)", e.Name, len(before), took.Seconds())
 	return nil
 }
 
@@ -111,8 +111,8 @@ func running(ctx context.Context, e *cluster.Edge) ([]check.TaskKey, error) {
 	return tasks, err
 }
 
-// scale changes a job's count by one, where the fleet has a leader to tell.
-func (r *partition) scale(ctx context.Context) error {
+// scaleRandomJob changes a job's count by one, where the fleet has a leader to tell.
+func (r *partition) scaleRandomJob(ctx context.Context) error {
 	id := r.jobs[r.rng.IntN(len(r.jobs))]
 	count := 1 + r.rng.IntN(2*r.Edges)
 	var disconnect *fleet.Disconnect
@@ -126,12 +126,12 @@ func (r *partition) scale(ctx context.Context) error {
 	if job.ID == "" {
 		return errors.New("scale a job: no hub knows it")
 	}
-	r.note(faultScale, "scale %s to %d", id, count)
-	return r.register(ctx, workload(id, count, r.starts, disconnect))
+	r.recordFaultHit(faultScale, "scale %s to %d", id, count)
+	return r.registerAtAnyHub(ctx, workload(id, count, r.starts, disconnect))
 }
 
-// hub kills or cuts off one hub; a majority stays.
-func (r *partition) hub(ctx context.Context, kind string) error {
+// killOrCutHub kills or cuts off one hub; a majority stays.
+func (r *partition) killOrCutHub(ctx context.Context, kind string) error {
 	leader, err := r.fleet.Leader(ctx)
 	if err != nil {
 		return nil // an election is going on: fault enough
@@ -148,7 +148,7 @@ func (r *partition) hub(ctx context.Context, kind string) error {
 	}
 	if kind == faultCutHub {
 		victim = r.fleet.Hubs[r.rng.IntN(len(r.fleet.Hubs))]
-		r.note(kind, "cut %s", victim.Name)
+		r.recordFaultHit(kind, "cut %s", victim.Name)
 		if err := victim.Cut(); err != nil {
 			return err
 		}
@@ -158,12 +158,12 @@ func (r *partition) hub(ctx context.Context, kind string) error {
 		return victim.Heal()
 	}
 	victim.Kill()
-	r.note(kind, "kill %s", victim.Name)
+	r.recordFaultHit(kind, "kill %s", victim.Name)
 	return nil
 }
 
-// mend heals every link and starts what was killed.
-func (r *partition) mend(ctx context.Context) error {
+// healAllMembers heals every link and starts what was killed.
+func (r *partition) healAllMembers(ctx context.Context) error {
 	for _, e := range r.fleet.Edges {
 		if err := e.Heal(); err != nil {
 			return err

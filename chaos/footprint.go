@@ -23,7 +23,7 @@ const footprintRest = 10 * time.Second
 // Run starts one hub and one edge, lets them rest, and prints the figures next
 // to what they are meant to be.
 func (f Footprint) Run(ctx context.Context) error {
-	return f.within(ctx, size{hubs: 1, edges: 1}, func(s *stage) error {
+	return f.runOnFleet(ctx, size{hubs: 1, edges: 1}, func(s *fleetRun) error {
 		if err := pause(ctx, footprintRest); err != nil {
 			return err
 		}
@@ -31,17 +31,17 @@ func (f Footprint) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.run(ctx, workload("ten", footprintTasks, s.starts, nil)); err != nil {
+		if err := s.runJobUntilQuiet(ctx, workload("ten", footprintTasks, s.starts, nil)); err != nil {
 			return err
 		}
 		if err := pause(ctx, footprintRest); err != nil {
 			return err
 		}
-		return f.print(hub, s.fleet.Edges[0])
+		return f.printFootprint(hub, s.fleet.Edges[0])
 	})
 }
 
-func (f Footprint) print(hub int64, e *cluster.Edge) error {
+func (f Footprint) printFootprint(hub int64, e *cluster.Edge) error {
 	agent, err := proc.Resident(e.Pid())
 	if err != nil {
 		return err

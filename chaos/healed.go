@@ -40,8 +40,8 @@ func (h Healed) Run(ctx context.Context) error {
 	if h.Cut < 40*time.Second { // shorter than the default deadline: the fleet has to notice sooner
 		sz.hubFlags = FastHub
 	}
-	return h.within(ctx, sz, func(s *stage) error {
-		if err := s.run(ctx, workload("healed", h.Allocs, s.starts, nil)); err != nil {
+	return h.runOnFleet(ctx, sz, func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("healed", h.Allocs, s.starts, nil)); err != nil {
 			return err
 		}
 		e := s.fleet.Edges[0]
@@ -58,11 +58,11 @@ func (h Healed) Run(ctx context.Context) error {
 		if unknown := f.Allocs[fleet.ClientUnknown]; unknown != h.Allocs {
 			return fmt.Errorf("%w: %d of %d allocations were unknown before the link came back", ErrVoid, unknown, h.Allocs)
 		}
-		return h.measure(ctx, s, e, wait)
+		return h.measureHeal(ctx, s, e, wait)
 	})
 }
 
-func (h Healed) measure(ctx context.Context, s *stage, e *cluster.Edge, wait time.Duration) error {
+func (h Healed) measureHeal(ctx context.Context, s *fleetRun, e *cluster.Edge, wait time.Duration) error {
 	before, err := s.fleet.Hubs[0].Fleet(ctx)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (h Healed) measure(ctx context.Context, s *stage, e *cluster.Edge, wait tim
 	}
 	healed := time.Now()
 	err = cluster.Eventually(ctx, wait+quietBound, "the edge is settled", func(ctx context.Context) string {
-		return unrest(ctx, s.fleet)
+		return firstUnsettled(ctx, s.fleet)
 	})
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (h Healed) measure(ctx context.Context, s *stage, e *cluster.Edge, wait tim
 		}
 	}
 	entries, sent := int(after.Index-before.Index), h.Proxy.Traffic(e.Name)-bytes
-	h.say("link healed after %s, %d allocations: settled %s after the first packet (%s after the heal; back-off cap %s), %d evaluations a job, %d Raft entries, %d bytes",
+	h.printLine("link healed after %s, %d allocations: settled %s after the first packet (%s after the heal; back-off cap %s), %d evaluations a job, %d Raft entries, %d bytes",
 		h.Cut, h.Allocs, settled.Round(time.Millisecond), total.Round(time.Millisecond), wait, most, entries, sent)
 	switch {
 	case settled > healedSettle || total > wait+healedSettle:
@@ -111,17 +111,17 @@ func (h Healed) measure(ctx context.Context, s *stage, e *cluster.Edge, wait tim
 	if err != nil {
 		return err
 	}
-	if _, _, err := s.quiet(ctx); err != nil {
+	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 		return err
 	}
 	if err := reconnectedOnce(ctx, s); err != nil {
 		return err
 	}
-	return s.judge(ctx)
+	return s.judgeWhenQuiet(ctx)
 }
 
 // reconnectedOnce checks that each task that ran on has said so, once.
-func reconnectedOnce(ctx context.Context, s *stage) error {
+func reconnectedOnce(ctx context.Context, s *fleetRun) error {
 	hub, err := lookHub(ctx, s.fleet.Hubs[0])
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ type ledger struct {
 
 // Run runs the workload and judges it.
 func (k HubKill) Run(ctx context.Context) error {
-	return k.within(ctx, fast(3, 0), func(s *stage) error {
+	return k.runOnFleet(ctx, fast(3, 0), func(s *fleetRun) error {
 		var book ledger
 		var wg sync.WaitGroup
 		total := k.Rate * int(k.Duration/time.Second)
@@ -53,11 +53,11 @@ func (k HubKill) Run(ctx context.Context) error {
 				victim.Kill()
 				killed = time.Now()
 			}
-			wg.Go(func() { book.register(ctx, s.fleet, i) })
+			wg.Go(func() { book.registerUntilAcked(ctx, s.fleet, i) })
 		}
 		wg.Wait()
-		gap := book.gap(killed)
-		k.say("%d jobs sent at %d/s, %s killed in the middle: %d acknowledged, service back after %s",
+		gap := book.longestAckGap(killed)
+		k.printLine("%d jobs sent at %d/s, %s killed in the middle: %d acknowledged, service back after %s",
 			total, k.Rate, victim.Name, len(book.acked), gap.Round(time.Millisecond))
 		if err := victim.Start(); err != nil {
 			return err
@@ -68,12 +68,12 @@ func (k HubKill) Run(ctx context.Context) error {
 		if gap > serviceGap {
 			return fmt.Errorf("%w: nobody could register for %s, %s is allowed", ErrViolated, gap, serviceGap)
 		}
-		return book.find(ctx, s.fleet)
+		return book.checkJobsAtAllHubs(ctx, s.fleet)
 	})
 }
 
-// register tries each hub in turn until one acknowledges, for a while.
-func (b *ledger) register(ctx context.Context, c *cluster.Cluster, i int) {
+// registerUntilAcked tries each hub in turn until one acknowledges, for a while.
+func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i int) {
 	job := workload(fleet.JobID(fmt.Sprintf("job-%05d", i)), 1, "", nil)
 	ctx, cancel := context.WithTimeout(ctx, 2*serviceGap)
 	defer cancel()
@@ -90,8 +90,8 @@ func (b *ledger) register(ctx context.Context, c *cluster.Cluster, i int) {
 	}
 }
 
-// gap is the longest time without an acknowledgement from the kill on.
-func (b *ledger) gap(killed time.Time) time.Duration {
+// longestAckGap is the longest time without an acknowledgement from the kill on.
+func (b *ledger) longestAckGap(killed time.Time) time.Duration {
 	var longest time.Duration
 	last := killed
 	for _, t := range b.times { // in the order of the acknowledgements
@@ -107,8 +107,8 @@ func (b *ledger) gap(killed time.Time) time.Duration {
 	return longest
 }
 
-// find looks for every acknowledged job at every hub.
-func (b *ledger) find(ctx context.Context, c *cluster.Cluster) error {
+// checkJobsAtAllHubs looks for every acknowledged job at every hub.
+func (b *ledger) checkJobsAtAllHubs(ctx context.Context, c *cluster.Cluster) error {
 	for _, h := range c.Hubs {
 		for _, id := range b.acked {
 			if err := h.Call(ctx, http.MethodGet, "/v1/job/"+string(id), nil, nil); err != nil {

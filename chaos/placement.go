@@ -38,18 +38,20 @@ func (p Placement) Run(ctx context.Context) error {
 	if room := p.Edges * (p.CPU / placementCPU); p.Count > room {
 		return fmt.Errorf("%d allocations of %d MHz do not fit: %d edges of %d MHz have room for %d", p.Count, placementCPU, p.Edges, p.CPU, room)
 	}
-	p.say("%d edges of %d MHz, one job of %d allocations, %d hubs; all on %d cores", p.Edges, p.CPU, p.Count, p.Hubs, runtime.NumCPU())
+	p.printLine("%d edges of %d MHz, one job of %d allocations, %d hubs; all on %d cores", p.Edges, p.CPU, p.Count, p.Hubs, runtime.NumCPU())
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	return p.within(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *stage) error {
+	return p.runOnFleet(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *fleetRun) error {
 		return s.withSwarm(ctx, edges, p.sayDuration, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
 	})
 }
 
-func (p Placement) sayDuration(what string, d time.Duration) { p.say("  %s", durationLine(what, d)) }
+func (p Placement) sayDuration(what string, d time.Duration) {
+	p.printLine("  %s", durationLine(what, d))
+}
 
-func (p Placement) measurePhases(ctx context.Context, s *stage, edges *swarm.Swarm) error {
+func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm) error {
 	began := time.Now()
 	if err := awaitSwarm(ctx, edges, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
 		return err
@@ -57,7 +59,7 @@ func (p Placement) measurePhases(ctx context.Context, s *stage, edges *swarm.Swa
 	p.sayDuration("edges joined together, all ready", time.Since(began))
 	job := p.largeJob()
 	began = time.Now()
-	if err := s.register(ctx, job); err != nil {
+	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
 	}
 	p.sayDuration("job registered", time.Since(began))
@@ -125,6 +127,6 @@ func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
 		on[a.NodeID]++
 		fullest = max(fullest, on[a.NodeID])
 	}
-	p.say("  on %d edges; the fullest has %d", len(on), fullest)
+	p.printLine("  on %d edges; the fullest has %d", len(on), fullest)
 	return nil
 }

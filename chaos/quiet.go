@@ -13,20 +13,20 @@ import (
 	"skerry/fleet"
 )
 
-// quiet waits until the fleet has nothing left to do and says how long it took.
+// waitUntilQuiet waits until the fleet has nothing left to do and says how long it took.
 // The picture is the one that showed it: a later one may catch the hubs between
 // two entries. Where quiet does not come it is the last one, if nothing but what it
 // shows is in the way.
-func (s *stage) quiet(ctx context.Context) (took time.Duration, picture check.Picture, err error) {
+func (s *fleetRun) waitUntilQuiet(ctx context.Context) (took time.Duration, picture check.FleetSnapshot, err error) {
 	began := time.Now()
 	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
-		if u := unrest(ctx, s.fleet); u != "" {
+		if u := firstUnsettled(ctx, s.fleet); u != "" {
 			if ctx.Err() == nil { // else it is the end of the bound that is in the way
-				picture = check.Picture{}
+				picture = check.FleetSnapshot{}
 			}
 			return u
 		}
-		seen, err := s.look(ctx)
+		seen, err := s.takeSnapshot(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -36,9 +36,9 @@ func (s *stage) quiet(ctx context.Context) (took time.Duration, picture check.Pi
 	return time.Since(began), picture, err
 }
 
-// unrest names the first thing that the hubs know to be unsettled, "" where
+// firstUnsettled names the first thing that the hubs know to be unsettled, "" where
 // nothing is.
-func unrest(ctx context.Context, c *cluster.Cluster) string {
+func firstUnsettled(ctx context.Context, c *cluster.Cluster) string {
 	for _, h := range c.Hubs {
 		s, err := h.Fleet(ctx)
 		if err != nil {
@@ -62,7 +62,7 @@ func unrest(ctx context.Context, c *cluster.Cluster) string {
 
 // undelivered names the first thing that is still on its way: an evaluation, a
 // journal's row, a task that has to start or to end.
-func undelivered(picture check.Picture) string {
+func undelivered(picture check.FleetSnapshot) string {
 	for _, e := range picture.Edges {
 		if len(e.Rows) == 0 {
 			return e.Name + " has an empty journal"
@@ -89,15 +89,15 @@ func undelivered(picture check.Picture) string {
 	return ""
 }
 
-// look takes the picture that the checkers judge.
-func (s *stage) look(ctx context.Context) (check.Picture, error) {
-	p, err := look(ctx, s.fleet)
+// takeSnapshot takes the picture that the checkers judge.
+func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error) {
+	p, err := fleetSnapshot(ctx, s.fleet)
 	if err != nil {
 		return p, err
 	}
 	p.Wanted = maps.Clone(s.wanted)
 	for i := range p.Edges {
-		p.Edges[i].Before = s.held[p.Edges[i].Name]
+		p.Edges[i].Before = s.rowsBeforeDamage[p.Edges[i].Name]
 	}
 	if s.starts != "" {
 		p.Starts, err = started(s.starts)
@@ -105,8 +105,8 @@ func (s *stage) look(ctx context.Context) (check.Picture, error) {
 	return p, err
 }
 
-func look(ctx context.Context, c *cluster.Cluster) (check.Picture, error) {
-	var p check.Picture
+func fleetSnapshot(ctx context.Context, c *cluster.Cluster) (check.FleetSnapshot, error) {
+	var p check.FleetSnapshot
 	for _, e := range c.Edges {
 		seen, err := lookEdge(ctx, e)
 		if err != nil {

@@ -23,8 +23,8 @@ const rebootLimit = 2 * time.Second
 
 // Run reboots one edge behind a cut link, again and again.
 func (b Reboot) Run(ctx context.Context) error {
-	return b.within(ctx, fast(1, 1), func(s *stage) error {
-		if err := s.run(ctx, workload("reboot", b.Tasks, s.starts, nil)); err != nil {
+	return b.runOnFleet(ctx, fast(1, 1), func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("reboot", b.Tasks, s.starts, nil)); err != nil {
 			return err
 		}
 		e := s.fleet.Edges[0]
@@ -45,18 +45,18 @@ func (b Reboot) Run(ctx context.Context) error {
 		}
 		slices.Sort(took)
 		p99 := took[(len(took)*99+99)/100-1]
-		b.say("reboot without a link, %d tasks, %d times: from agent start to tasks running: median %s, p99 %s, longest %s",
+		b.printLine("reboot without a link, %d tasks, %d times: from agent start to tasks running: median %s, p99 %s, longest %s",
 			b.Tasks, b.Rounds, median(took), p99.Round(time.Millisecond), longest(took))
 		if err := e.Heal(); err != nil {
 			return err
 		}
-		if _, _, err := s.quiet(ctx); err != nil {
+		if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 			return err
 		}
 		if p99 > rebootLimit {
 			return fmt.Errorf("%w: tasks ran again after %s at the 99th percentile, %s is allowed", ErrViolated, p99, rebootLimit)
 		}
-		return s.judge(ctx)
+		return s.judgeWhenQuiet(ctx)
 	})
 }
 

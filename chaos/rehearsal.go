@@ -41,15 +41,15 @@ func (r Rehearsal) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.say("rehearsing %s of %s in virtual time", plan.Length, r.Config.Name)
+	r.printLine("rehearsing %s of %s in virtual time", plan.Length, r.Config.Name)
 	rehearsed, err := r.Config.Run(ctx, r.Program)
 	if err != nil {
 		return err
 	}
-	r.say("running it on %d hubs and %d edges, files in %s", len(plan.Topology.Hubs), len(plan.Topology.Edges), r.Dir)
+	r.printLine("running it on %d hubs and %d edges, files in %s", len(plan.Topology.Hubs), len(plan.Topology.Edges), r.Dir)
 	path := filepath.Join(r.Dir, historyFile)
-	if err := r.within(ctx, r.size(plan), func(s *stage) error {
-		return (&performance{stage: s, cfg: r.Config, plan: plan}).play(ctx, path)
+	if err := r.runOnFleet(ctx, r.rehearsedFleetSize(plan), func(s *fleetRun) error {
+		return (&performance{fleetRun: s, cfg: r.Config, plan: plan}).runAndRecord(ctx, path)
 	}); err != nil {
 		return err
 	}
@@ -57,10 +57,10 @@ func (r Rehearsal) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.compare(rehearsed.Rehearsal, real)
+	return r.compareWithReal(rehearsed.Rehearsal, real)
 }
 
-func (r Rehearsal) compare(rehearsed, real *report.Rehearsal) error {
+func (r Rehearsal) compareWithReal(rehearsed, real *report.Rehearsal) error {
 	tolerance := r.Tolerance
 	if tolerance == 0 {
 		tolerance = DefaultTolerance
@@ -69,15 +69,15 @@ func (r Rehearsal) compare(rehearsed, real *report.Rehearsal) error {
 	if err := c.Print(r.Out); err != nil {
 		return err
 	}
-	if apart := c.Apart(); len(apart) > 0 {
+	if apart := c.Differences(); len(apart) > 0 {
 		return fmt.Errorf("%w: a rehearsal and the real run differ in %d of %d facts: %s", ErrViolated, len(apart), len(c.Lines), apart[0])
 	}
-	r.say("all %d facts agree, times within %s", len(c.Lines), tolerance)
+	r.printLine("all %d facts agree, times within %s", len(c.Lines), tolerance)
 	return nil
 }
 
-// size is the fleet that was rehearsed.
-func (r Rehearsal) size(plan schedule.Schedule) size {
+// rehearsedFleetSize is the fleet that was rehearsed.
+func (r Rehearsal) rehearsedFleetSize(plan schedule.Schedule) size {
 	t := plan.Topology
 	sz := size{hubs: len(t.Hubs), edges: len(t.Edges)}
 	set := func(flags *[]string, name string, d time.Duration) {
@@ -134,17 +134,17 @@ func seen(path string) (_ *report.Rehearsal, err error) {
 
 // performance is the real run of what was rehearsed.
 type performance struct {
-	*stage
+	*fleetRun
 	cfg   rehearse.Config
 	plan  schedule.Schedule
 	out   *history.Writer
 	began time.Time
 }
 
-// play runs the jobs, breaks what the plan breaks, and writes down what is to be seen.
-func (p *performance) play(ctx context.Context, path string) (err error) {
+// runAndRecord runs the jobs, breaks what the plan breaks, and writes down what is to be seen.
+func (p *performance) runAndRecord(ctx context.Context, path string) (err error) {
 	if err := cluster.Eventually(ctx, p.settleBound, "the fleet is ready", func(ctx context.Context) string {
-		return unrest(ctx, p.fleet)
+		return firstUnsettled(ctx, p.fleet)
 	}); err != nil {
 		return err
 	}
@@ -157,14 +157,14 @@ func (p *performance) play(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.out.Close()) }()
-	if err := p.perform(ctx); err != nil {
+	if err := p.runPlanConcurrently(ctx); err != nil {
 		return err
 	}
-	return p.out.Write(history.Record{Observation: p.at(check.Observation{}), End: &history.End{Outcome: history.Pass, Wall: time.Since(p.began)}})
+	return p.out.Write(history.Record{Observation: p.stampObservation(check.Observation{}), End: &history.End{Outcome: history.Pass, Wall: time.Since(p.began)}})
 }
 
-// perform lets everything happen side by side, for as long as the plan is.
-func (p *performance) perform(ctx context.Context) error {
+// runPlanConcurrently lets everything happen side by side, for as long as the plan is.
+func (p *performance) runPlanConcurrently(ctx context.Context) error {
 	over, cancel := context.WithTimeout(ctx, p.plan.Length)
 	defer cancel()
 	failures := make(chan error, len(p.fleet.Hubs)+len(p.fleet.Edges)+len(p.plan.Faults)+len(p.cfg.Jobs))
@@ -184,10 +184,10 @@ func (p *performance) perform(ctx context.Context) error {
 		begin(func(ctx context.Context) error { return p.watchTasks(ctx, e) })
 	}
 	for i, f := range p.plan.Faults {
-		begin(func(ctx context.Context) error { return p.fault(ctx, i+1, f) })
+		begin(func(ctx context.Context) error { return p.playPlannedFault(ctx, i+1, f) })
 	}
 	for _, job := range p.cfg.Jobs {
-		if err := p.register(over, job); err != nil {
+		if err := p.registerAtAnyHub(over, job); err != nil {
 			cancel()
 			all.Wait()
 			return err
@@ -199,20 +199,20 @@ func (p *performance) perform(ctx context.Context) error {
 	return errors.Join(<-failures, ctx.Err())
 }
 
-// at is an observation of now.
-func (p *performance) at(o check.Observation) check.Observation {
+// stampObservation is an observation of now.
+func (p *performance) stampObservation(o check.Observation) check.Observation {
 	o.At = min(time.Since(p.began), p.plan.Length)
 	return o
 }
 
-func (p *performance) see(o check.Observation) error {
-	return p.out.Write(history.Record{Observation: p.at(o)})
+func (p *performance) writeObservation(o check.Observation) error {
+	return p.out.Write(history.Record{Observation: p.stampObservation(o)})
 }
 
 func (p *performance) watchHub(ctx context.Context, h *cluster.Hub) error {
 	for pause(ctx, watchEvery) == nil {
-		if shown, err := glance(ctx, h); err == nil { // one that moves on, or is down, shows nothing
-			if err := p.see(check.Observation{Hub: &shown}); err != nil {
+		if shown, err := pollHubState(ctx, h); err == nil { // one that moves on, or is down, shows nothing
+			if err := p.writeObservation(check.Observation{Hub: &shown}); err != nil {
 				return err
 			}
 		}
@@ -236,7 +236,7 @@ func (p *performance) watchTasks(ctx context.Context, e *cluster.Edge) error {
 				if change.than[task] > 0 {
 					continue
 				}
-				if err := p.see(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}}); err != nil {
+				if err := p.writeObservation(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}}); err != nil {
 					return err
 				}
 			}
@@ -246,14 +246,14 @@ func (p *performance) watchTasks(ctx context.Context, e *cluster.Edge) error {
 	return nil
 }
 
-// fault breaks an edge or its link, and mends it.
-func (p *performance) fault(ctx context.Context, id int, f schedule.Fault) error {
+// playPlannedFault breaks an edge or its link, and mends it.
+func (p *performance) playPlannedFault(ctx context.Context, id int, f schedule.Fault) error {
 	if pause(ctx, f.At-time.Since(p.began)) != nil {
 		return nil
 	}
 	targets := p.plan.Topology.EdgesOf(f)
 	told := check.Fault{ID: id, Kind: string(f.Kind), Targets: targets}
-	if err := p.see(check.Observation{Fault: &told}); err != nil {
+	if err := p.writeObservation(check.Observation{Fault: &told}); err != nil {
 		return err
 	}
 	var victims []*cluster.Edge
@@ -265,7 +265,7 @@ func (p *performance) fault(ctx context.Context, id int, f schedule.Fault) error
 		}
 	}
 	for _, e := range victims {
-		if err := injure(e, f.Kind); err != nil {
+		if err := injectEdgeFault(e, f.Kind); err != nil {
 			return err
 		}
 	}
@@ -276,10 +276,10 @@ func (p *performance) fault(ctx context.Context, id int, f schedule.Fault) error
 		}
 	}
 	told.End, told.Hits = true, uint64(len(victims))
-	return p.see(check.Observation{Fault: &told})
+	return p.writeObservation(check.Observation{Fault: &told})
 }
 
-func injure(e *cluster.Edge, kind schedule.Kind) error {
+func injectEdgeFault(e *cluster.Edge, kind schedule.Kind) error {
 	switch kind {
 	case schedule.LinkCut:
 		return e.Cut()

@@ -46,7 +46,7 @@ const (
 
 // rejoin is a run of it.
 type rejoin struct {
-	*stage
+	*fleetRun
 	want    Rejoin
 	swarm   *swarm.Swarm
 	figures *rejoinFigures
@@ -62,16 +62,16 @@ func (r Rejoin) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.within(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *stage) error {
-		run := &rejoin{stage: s, want: r, figures: newRejoinFigures(r.Ground, record), record: record}
+	err = r.runOnFleet(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *fleetRun) error {
+		run := &rejoin{fleetRun: s, want: r, figures: newRejoinFigures(r.Ground, record), record: record}
 		for _, h := range s.fleet.Hubs {
-			record.hub(h.Name, check.ProcessStart)
+			record.writeHubProcess(h.Name, check.ProcessStart)
 		}
 		run.figures.edgesBefore = memory()
 		edges := swarm.Config{Edges: r.Edges, BackoffCap: r.Cap}
-		return s.withSwarm(ctx, edges, run.figures.took, func(ctx context.Context, edges *swarm.Swarm) error {
+		return s.withSwarm(ctx, edges, run.figures.reportDuration, func(ctx context.Context, edges *swarm.Swarm) error {
 			run.swarm = edges
-			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restart, run.judge} {
+			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restartKilledHub, run.judgeRejoin} {
 				if err := step(ctx); err != nil {
 					return err
 				}
@@ -79,34 +79,34 @@ func (r Rejoin) Run(ctx context.Context) error {
 			return nil
 		})
 	})
-	return record.end(r.Ground, err)
+	return record.closeAndDrawReport(r.Ground, err)
 }
 
 // settleIn has the edges join and run their allocations.
 func (r *rejoin) settleIn(ctx context.Context) error {
 	began := time.Now()
-	if err := r.figures.look(ctx, phaseEmpty, r.fleet.Hubs...); err != nil {
+	if err := r.figures.sampleHubMetrics(ctx, phaseEmpty, r.fleet.Hubs...); err != nil {
 		return err
 	}
-	if err := r.await(ctx, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
+	if err := r.waitForSwarm(ctx, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
 		return err
 	}
-	r.figures.took("edges joined, all ready", time.Since(began))
+	r.figures.reportDuration("edges joined, all ready", time.Since(began))
 	began = time.Now()
 	for i := range r.want.Allocs {
-		if err := r.register(ctx, simulated(fleet.JobID(fmt.Sprintf("site-%02d", i)), r.want.Edges, r.want.Allocs)); err != nil {
+		if err := r.registerAtAnyHub(ctx, simulated(fleet.JobID(fmt.Sprintf("site-%02d", i)), r.want.Edges, r.want.Allocs)); err != nil {
 			return err
 		}
 	}
 	wanted := r.want.Edges * r.want.Allocs
-	err := r.await(ctx, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == wanted && t.Replayed == t.Edges })
+	err := r.waitForSwarm(ctx, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == wanted && t.Replayed == t.Edges })
 	if err != nil {
 		return err
 	}
-	r.figures.took(fmt.Sprintf("%d allocations placed, all seen running", wanted), time.Since(began))
+	r.figures.reportDuration(fmt.Sprintf("%d allocations placed, all seen running", wanted), time.Since(began))
 	runtime.GC()
 	r.figures.edgesSettled, r.figures.goroutines = memory(), runtime.NumGoroutine()
-	return r.figures.look(ctx, phaseSettled, r.fleet.Hubs...)
+	return r.figures.sampleHubMetrics(ctx, phaseSettled, r.fleet.Hubs...)
 }
 
 // simulated is a job with one allocation on each edge, of which so many fit.
@@ -126,9 +126,9 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 // partWays cuts all links, waits until every hub and every edge has noticed, and lets
 // things happen.
 func (r *rejoin) partWays(ctx context.Context) error {
-	r.record.edges(r.swarm)
+	r.record.writeEdgeStates(r.swarm)
 	r.swarm.Cut()
-	r.record.cut(false, 0)
+	r.record.writeCutFault(false, 0)
 	began := time.Now()
 	err := cluster.Eventually(ctx, absentBound, "all nodes are disconnected", func(ctx context.Context) string {
 		if n := r.swarm.Totals().Connected; n > 0 {
@@ -148,13 +148,13 @@ func (r *rejoin) partWays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.figures.took("cut off, all nodes disconnected", time.Since(began))
+	r.figures.reportDuration("cut off, all nodes disconnected", time.Since(began))
 	began = time.Now()
-	if err := r.swarm.Happen(ctx, r.want.Transitions); err != nil {
+	if err := r.swarm.GenerateRows(ctx, r.want.Transitions); err != nil {
 		return err
 	}
-	r.figures.took(fmt.Sprintf("%d rows journaled by each edge", r.want.Transitions), time.Since(began))
-	return r.figures.look(ctx, phaseCut, r.fleet.Hubs...)
+	r.figures.reportDuration(fmt.Sprintf("%d rows journaled by each edge", r.want.Transitions), time.Since(began))
+	return r.figures.sampleHubMetrics(ctx, phaseCut, r.fleet.Hubs...)
 }
 
 // Shares of the rows that have to be at the cluster, at least and at most, when the
@@ -174,35 +174,35 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 	share := killAfter + rand.New(rand.NewPCG(r.want.Seed, 0)).Float64()*(killBefore-killAfter)
 	had := map[string]fleet.Seq{}
 	for _, e := range r.swarm.Edges() {
-		had[e.Name()] = e.Standing().Acknowledged
+		had[e.Name()] = e.SyncStatus().Acknowledged
 	}
 	before := r.swarm.Totals()
 	r.figures.due = before.Rows - before.Acknowledged
 	watching, stop := context.WithCancel(ctx)
-	watched := r.figures.watch(watching, r.swarm)
+	watched := r.figures.sampleSwarm(watching, r.swarm)
 	defer func() { stop(); <-watched }()
 	r.swarm.Heal()
-	r.record.cut(true, r.want.Edges)
+	r.record.writeCutFault(true, r.want.Edges)
 	r.figures.healed, r.figures.cpuHealed = time.Now(), cpu()
 	at := before.Acknowledged + uint64(share*float64(r.figures.due))
-	if err := r.await(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
+	if err := r.waitForSwarm(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
 		return err
 	}
-	if err := r.figures.kill(ctx, leader, r.swarm, had); err != nil {
+	if err := r.figures.killLeaderMidReplay(ctx, leader, r.swarm, had); err != nil {
 		return err
 	}
-	r.record.hub(leader.Name, check.ProcessKill)
-	r.record.killed(leader.Name, false)
+	r.record.writeHubProcess(leader.Name, check.ProcessKill)
+	r.record.writeKillFault(leader.Name, false)
 	if err := r.serviceAgain(ctx, leader); err != nil {
 		return err
 	}
-	err = r.await(ctx, replayBound, "all history is in", func(t swarm.Totals) bool { return t.Replayed == t.Edges })
+	err = r.waitForSwarm(ctx, replayBound, "all history is in", func(t swarm.Totals) bool { return t.Replayed == t.Edges })
 	if err != nil {
 		return err
 	}
-	r.figures.took("healed, all replayed and ready", time.Since(r.figures.healed))
+	r.figures.reportDuration("healed, all replayed and ready", time.Since(r.figures.healed))
 	r.figures.edgesReplayed, r.figures.cpuReplayed = memory(), cpu()
-	return r.figures.look(ctx, phaseReplayed, r.fleet.Hubs...)
+	return r.figures.sampleHubMetrics(ctx, phaseReplayed, r.fleet.Hubs...)
 }
 
 // serviceAgain measures from the leader's death until another hub leads, and until
@@ -223,17 +223,17 @@ func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
 	if err != nil {
 		return err
 	}
-	r.figures.took("leader killed, another one leads", time.Since(r.figures.killed))
+	r.figures.reportDuration("leader killed, another one leads", time.Since(r.figures.killed))
 	led := r.swarm.Totals().Acknowledged
-	if err := r.await(ctx, quietBound, "rows are taken again", func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges }); err != nil {
+	if err := r.waitForSwarm(ctx, quietBound, "rows are taken again", func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges }); err != nil {
 		return err
 	}
-	r.figures.took("leader killed, rows taken again", time.Since(r.figures.killed))
+	r.figures.reportDuration("leader killed, rows taken again", time.Since(r.figures.killed))
 	return nil
 }
 
-// restart starts the hub that was killed, and waits until it has caught up.
-func (r *rejoin) restart(ctx context.Context) error {
+// restartKilledHub starts the hub that was killed, and waits until it has caught up.
+func (r *rejoin) restartKilledHub(ctx context.Context) error {
 	began := time.Now()
 	for _, h := range r.fleet.Hubs {
 		if h.Running() {
@@ -242,17 +242,17 @@ func (r *rejoin) restart(ctx context.Context) error {
 		if err := h.Start(); err != nil {
 			return err
 		}
-		r.record.killed(h.Name, true)
-		r.record.hub(h.Name, check.ProcessStart)
+		r.record.writeKillFault(h.Name, true)
+		r.record.writeHubProcess(h.Name, check.ProcessStart)
 		if err := h.AwaitReady(ctx); err != nil {
 			return err
 		}
 	}
-	r.figures.took("killed hub started again, ready", time.Since(began))
+	r.figures.reportDuration("killed hub started again, ready", time.Since(began))
 	return nil
 }
 
-// await waits for the swarm, for a while.
-func (r *rejoin) await(ctx context.Context, bound time.Duration, what string, done func(swarm.Totals) bool) error {
+// waitForSwarm waits for the swarm, for a while.
+func (r *rejoin) waitForSwarm(ctx context.Context, bound time.Duration, what string, done func(swarm.Totals) bool) error {
 	return awaitSwarm(ctx, r.swarm, bound, what, done)
 }

@@ -67,9 +67,9 @@ func newRejoinFigures(out Ground, record *rejoinRecord) *rejoinFigures {
 	return &rejoinFigures{out: out, record: record, load: strings.TrimSpace(string(load)), looks: map[string]map[string]hubLook{}}
 }
 
-// took says how long something took.
-func (f *rejoinFigures) took(what string, d time.Duration) {
-	f.say("%s", durationLine(what, d))
+// reportDuration says how long something took.
+func (f *rejoinFigures) reportDuration(what string, d time.Duration) {
+	f.reportFigure("%s", durationLine(what, d))
 }
 
 // durationLine is a line of a table of durations.
@@ -77,11 +77,11 @@ func durationLine(what string, d time.Duration) string {
 	return fmt.Sprintf("%-44s %9s", what, d.Round(time.Millisecond))
 }
 
-// say tells people, and whoever reads the report.
-func (f *rejoinFigures) say(format string, args ...any) {
+// reportFigure tells people, and whoever reads the report.
+func (f *rejoinFigures) reportFigure(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	f.out.say("  %s", text)
-	f.record.note(text)
+	f.out.printLine("  %s", text)
+	f.record.writeTextNote(text)
 }
 
 // cpu is the processor time that this process has used, 0 where it is not to be had.
@@ -102,8 +102,8 @@ func memory() int64 {
 	return n
 }
 
-// look looks at the hubs that run.
-func (f *rejoinFigures) look(ctx context.Context, phase string, hubs ...*cluster.Hub) error {
+// sampleHubMetrics looks at the hubs that run.
+func (f *rejoinFigures) sampleHubMetrics(ctx context.Context, phase string, hubs ...*cluster.Hub) error {
 	f.looks[phase] = map[string]hubLook{}
 	for _, h := range hubs {
 		if !h.Running() {
@@ -122,16 +122,16 @@ func (f *rejoinFigures) look(ctx context.Context, phase string, hubs ...*cluster
 	return nil
 }
 
-// kill kills the leader, and notes how much of the history it had brought in.
-func (f *rejoinFigures) kill(ctx context.Context, leader *cluster.Hub, s *swarm.Swarm, before map[string]fleet.Seq) error {
-	if err := f.look(ctx, phaseKilled, leader); err != nil {
+// killLeaderMidReplay kills the leader, and notes how much of the history it had brought in.
+func (f *rejoinFigures) killLeaderMidReplay(ctx context.Context, leader *cluster.Hub, s *swarm.Swarm, before map[string]fleet.Seq) error {
+	if err := f.sampleHubMetrics(ctx, phaseKilled, leader); err != nil {
 		return err
 	}
 	f.before = fleet.Index(f.looks[phaseKilled][leader.Name].Metrics[metricApplied])
 	leader.Kill()
 	f.killed, f.victim = time.Now(), leader.Name
 	for _, e := range s.Edges() {
-		st := e.Standing()
+		st := e.SyncStatus()
 		had := st.Acknowledged - before[e.Name()]
 		f.got += uint64(had)
 		switch {
@@ -147,8 +147,8 @@ func (f *rejoinFigures) kill(ctx context.Context, leader *cluster.Hub, s *swarm.
 // sampleEvery is how often a rejoin is sampled.
 const sampleEvery = time.Second
 
-// watch samples until ctx ends; the channel is closed then.
-func (f *rejoinFigures) watch(ctx context.Context, s *swarm.Swarm) <-chan struct{} {
+// sampleSwarm samples until ctx ends; the channel is closed then.
+func (f *rejoinFigures) sampleSwarm(ctx context.Context, s *swarm.Swarm) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -157,7 +157,7 @@ func (f *rejoinFigures) watch(ctx context.Context, s *swarm.Swarm) <-chan struct
 		for began := time.Now(); ; {
 			t := s.Totals()
 			f.samples = append(f.samples, sample{time.Since(began), t.Connected, t.Acknowledged})
-			f.record.edges(s)
+			f.record.writeEdgeStates(s)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -168,9 +168,9 @@ func (f *rejoinFigures) watch(ctx context.Context, s *swarm.Swarm) <-chan struct
 	return done
 }
 
-// count takes from an edge's picture when it was back, and under which leader its
+// addEdgeReturn takes from an edge's picture when it was back, and under which leader its
 // rows were applied.
-func (f *rejoinFigures) count(p check.Picture) {
+func (f *rejoinFigures) addEdgeReturn(p check.FleetSnapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	healed := f.healed.UnixNano()
@@ -223,19 +223,19 @@ const (
 	metricThreads = "go_goroutines"
 )
 
-// print writes the figures for people.
-func (f *rejoinFigures) print(r Rejoin) {
-	f.say("%d edges, %d allocations each; load before %s", r.Edges, r.Allocs, f.load)
+// printFigures writes the figures for people.
+func (f *rejoinFigures) printFigures(r Rejoin) {
+	f.reportFigure("%d edges, %d allocations each; load before %s", r.Edges, r.Allocs, f.load)
 	slices.Sort(f.returns)
-	f.say("back in a session after the heal: first %s, median %s, 90%% %s, 99%% %s, last %s (%d edges)",
+	f.reportFigure("back in a session after the heal: first %s, median %s, 90%% %s, 99%% %s, last %s (%d edges)",
 		percentile(f.returns, 0), percentile(f.returns, 50), percentile(f.returns, 90), percentile(f.returns, 99), percentile(f.returns, 100), len(f.returns))
-	f.say("%s, the leader, killed %s after the heal: %d of %d rows had (%d edges whole, %d in part); %d applied before, %d under its successor",
+	f.reportFigure("%s, the leader, killed %s after the heal: %d of %d rows had (%d edges whole, %d in part); %d applied before, %d under its successor",
 		f.victim, f.killed.Sub(f.healed).Round(time.Millisecond), f.got, f.due, f.whole, f.part, f.early, f.later)
 	for _, s := range f.samples {
-		f.out.say("    %5.1f s: %5d connected, %d rows acknowledged", s.at.Seconds(), s.connected, s.acknowledged)
+		f.out.printLine("    %5.1f s: %5d connected, %d rows acknowledged", s.at.Seconds(), s.connected, s.acknowledged)
 	}
 	f.printHubs()
-	f.say("this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge; %s of CPU in the replay",
+	f.reportFigure("this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge; %s of CPU in the replay",
 		f.edgesBefore>>20, f.edgesSettled>>20, (f.edgesSettled-f.edgesBefore)>>10/int64(r.Edges), f.edgesReplayed>>20, f.goroutines, f.goroutines/r.Edges, f.cpuReplayed-f.cpuHealed)
 }
 
@@ -243,14 +243,14 @@ func (f *rejoinFigures) printHubs() {
 	for _, phase := range []string{phaseEmpty, phaseSettled, phaseCut, phaseKilled, phaseReplayed} {
 		for _, name := range sortedNames(f.looks[phase]) {
 			l := f.looks[phase][name]
-			f.say("%-9s %s: resident %4.0f MiB, peak %4d MiB, heap %4.0f MiB, stacks %3.0f MiB, %5.0f goroutines, %4.0f sessions, %5.1f s of CPU",
+			f.reportFigure("%-9s %s: resident %4.0f MiB, peak %4d MiB, heap %4.0f MiB, stacks %3.0f MiB, %5.0f goroutines, %4.0f sessions, %5.1f s of CPU",
 				phase, name, l.Metrics[metricMemory]/(1<<20), l.peak>>20, l.Metrics[metricHeap]/(1<<20), l.Metrics[metricStack]/(1<<20),
 				l.Metrics[metricThreads], l.Metrics["skerry_edge_sessions"], l.Metrics[metricCPU])
 		}
 	}
 	for _, name := range sortedNames(f.looks[phaseReplayed]) {
 		before, after := f.looks[phaseCut][name].Metrics, f.looks[phaseReplayed][name].Metrics
-		f.say("replay at %s: %.0f entries, %.0f KiB: %s", name, after.Sum(metricEntries)-before.Sum(metricEntries),
+		f.reportFigure("replay at %s: %.0f entries, %.0f KiB: %s", name, after.Sum(metricEntries)-before.Sum(metricEntries),
 			(after.Sum(metricBytes)-before.Sum(metricBytes))/1024, byCommand(before, after))
 	}
 }

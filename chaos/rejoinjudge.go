@@ -16,10 +16,10 @@ import (
 	"skerry/fleet"
 )
 
-// judge waits until nothing is left to do, and has everything checked: each edge by
+// judgeRejoin waits until nothing is left to do, and has everything checked: each edge by
 // itself at every hub, and then what the hubs say of the fleet.
-func (r *rejoin) judge(ctx context.Context) error {
-	if err := r.quiet(ctx); err != nil {
+func (r *rejoin) judgeRejoin(ctx context.Context) error {
+	if err := r.waitForQuietHubs(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -32,9 +32,9 @@ func (r *rejoin) judge(ctx context.Context) error {
 		return err
 	}
 	found = append(found, check.Quiet(fleetwide)...)
-	r.figures.took("checked", time.Since(began))
-	r.figures.print(r.want)
-	r.record.judged(found, len(r.swarm.Edges()))
+	r.figures.reportDuration("checked", time.Since(began))
+	r.figures.printFigures(r.want)
+	r.record.writeVerdicts(found, len(r.swarm.Edges()))
 	fmt.Fprint(r.Out, verdicts(found, len(r.swarm.Edges())))
 	if len(found) > 0 {
 		return fmt.Errorf("%w: %d violations, the first: %s", ErrViolated, len(found), found[0])
@@ -42,9 +42,9 @@ func (r *rejoin) judge(ctx context.Context) error {
 	return r.figures.proveMiddle()
 }
 
-// quiet waits until all hubs have applied the same, nothing waits for a decision, and
+// waitForQuietHubs waits until all hubs have applied the same, nothing waits for a decision, and
 // no deployment waits for an edge to say that its allocations are healthy.
-func (r *rejoin) quiet(ctx context.Context) error {
+func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 	began := time.Now()
 	err := cluster.Eventually(ctx, replayBound, "the fleet is quiet", func(ctx context.Context) string {
 		applied := -1.0
@@ -77,7 +77,7 @@ func (r *rejoin) quiet(ctx context.Context) error {
 		}
 		return rolling(ctx, r.fleet)
 	})
-	r.figures.took("then until all was quiet", time.Since(began))
+	r.figures.reportDuration("then until all was quiet", time.Since(began))
 	return err
 }
 
@@ -114,7 +114,7 @@ func (r *rejoin) judgeEdges(ctx context.Context) ([]check.Violation, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			found = append(found, vs...)
-			r.figures.count(p)
+			r.figures.addEdgeReturn(p)
 			return nil
 		})
 	}
@@ -122,18 +122,18 @@ func (r *rejoin) judgeEdges(ctx context.Context) ([]check.Violation, error) {
 }
 
 // lookAt is the picture of one edge.
-func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.Picture, error) {
+func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.FleetSnapshot, error) {
 	seen := check.Edge{Name: e.Name(), NodeID: e.NodeID(), Processes: map[check.TaskKey]int{}}
 	var err error
 	if seen.Rows, err = e.Agent().History(ctx, ""); err != nil {
-		return check.Picture{}, err
+		return check.FleetSnapshot{}, err
 	}
 	for alloc, tasks := range e.Running() {
 		for task, n := range tasks {
 			seen.Processes[check.TaskKey{Alloc: alloc, Task: task}] = n
 		}
 	}
-	p := check.Picture{Edges: []check.Edge{seen}, Starts: e.Starts()}
+	p := check.FleetSnapshot{Edges: []check.Edge{seen}, Starts: e.Starts()}
 	for _, h := range r.fleet.Hubs {
 		hub, err := lookNode(ctx, h, seen.NodeID)
 		if err != nil {
@@ -170,8 +170,8 @@ func lookNode(ctx context.Context, h *cluster.Hub, id fleet.NodeID) (check.Hub, 
 }
 
 // lookFleet is the picture of all nodes, allocations and evaluations, without history.
-func (r *rejoin) lookFleet(ctx context.Context) (check.Picture, error) {
-	p := check.Picture{Wanted: r.wanted}
+func (r *rejoin) lookFleet(ctx context.Context) (check.FleetSnapshot, error) {
+	p := check.FleetSnapshot{Wanted: r.wanted}
 	for _, h := range r.fleet.Hubs {
 		seen := check.Hub{Name: h.Name}
 		for _, e := range r.swarm.Edges() {

@@ -57,7 +57,7 @@ func newRejoinRecord(r Rejoin) (*rejoinRecord, error) {
 	return rec, err
 }
 
-func (r *rejoinRecord) write(rec history.Record) {
+func (r *rejoinRecord) writeTimedRecord(rec history.Record) {
 	if r.out == nil {
 		return
 	}
@@ -70,39 +70,41 @@ func (r *rejoinRecord) write(rec history.Record) {
 	}
 }
 
-func (r *rejoinRecord) note(text string) { r.write(history.Record{Note: &history.Note{Text: text}}) }
-
-// hub notes what became of a hub's process.
-func (r *rejoinRecord) hub(name, what string) {
-	r.write(history.Record{Observation: check.Observation{Process: &check.Process{Name: name, What: what}}})
+func (r *rejoinRecord) writeTextNote(text string) {
+	r.writeTimedRecord(history.Record{Note: &history.Note{Text: text}})
 }
 
-// fault notes that a fault began, or ended after so many hits.
-func (r *rejoinRecord) fault(f check.Fault) {
-	r.write(history.Record{Observation: check.Observation{Fault: &f}})
+// writeHubProcess notes what became of a hub's process.
+func (r *rejoinRecord) writeHubProcess(name, what string) {
+	r.writeTimedRecord(history.Record{Observation: check.Observation{Process: &check.Process{Name: name, What: what}}})
 }
 
-// cut and killed are a rejoin's faults.
-func (r *rejoinRecord) cut(end bool, hits int) {
-	r.fault(check.Fault{ID: rejoinFault, Kind: string(schedule.MassRejoin), Detail: "all edges", Effects: []check.Effect{check.Severs}, End: end, Hits: uint64(hits)})
+// writeFault notes that a fault began, or ended after so many hits.
+func (r *rejoinRecord) writeFault(f check.Fault) {
+	r.writeTimedRecord(history.Record{Observation: check.Observation{Fault: &f}})
 }
 
-func (r *rejoinRecord) killed(hub string, end bool) {
+// writeCutFault and killed are a rejoin's faults.
+func (r *rejoinRecord) writeCutFault(end bool, hits int) {
+	r.writeFault(check.Fault{ID: rejoinFault, Kind: string(schedule.MassRejoin), Detail: "all edges", Effects: []check.Effect{check.Severs}, End: end, Hits: uint64(hits)})
+}
+
+func (r *rejoinRecord) writeKillFault(hub string, end bool) {
 	f := check.Fault{ID: rejoinKill, Kind: string(schedule.LeaderKill), Targets: []string{hub}, Effects: []check.Effect{check.Halts}, End: end}
 	if end {
 		f.Hits = 1
 	}
-	r.fault(f)
+	r.writeFault(f)
 }
 
-// edges notes where the edges stand that stand for all.
-func (r *rejoinRecord) edges(s *swarm.Swarm) {
+// writeEdgeStates notes where the edges stand that stand for all.
+func (r *rejoinRecord) writeEdgeStates(s *swarm.Swarm) {
 	if r.out == nil {
 		return
 	}
 	for _, e := range s.Edges()[:min(len(s.Edges()), shownEdges)] {
-		st := e.Standing()
-		r.write(history.Record{Observation: check.Observation{Edge: &check.Edge{
+		st := e.SyncStatus()
+		r.writeTimedRecord(history.Record{Observation: check.Observation{Edge: &check.Edge{
 			Name: e.Name(), NodeID: e.NodeID(),
 			Link:    &check.Link{Connected: st.Connected, Status: st.Node},
 			Journal: &check.Journal{Last: st.Last, Acknowledged: st.Acknowledged},
@@ -110,20 +112,20 @@ func (r *rejoinRecord) edges(s *swarm.Swarm) {
 	}
 }
 
-// judged notes the verdicts.
-func (r *rejoinRecord) judged(found []check.Violation, times int) {
+// writeVerdicts notes the verdicts.
+func (r *rejoinRecord) writeVerdicts(found []check.Violation, times int) {
 	broken := map[check.Invariant]uint64{}
 	for _, v := range found {
 		broken[v.Invariant]++
-		r.write(history.Record{Violation: &v})
+		r.writeTimedRecord(history.Record{Violation: &v})
 	}
 	for _, i := range check.Checked() {
-		r.write(history.Record{Verdict: &check.Verdict{Invariant: i, Judged: uint64(times), Broken: broken[i]}})
+		r.writeTimedRecord(history.Record{Verdict: &check.Verdict{Invariant: i, Judged: uint64(times), Broken: broken[i]}})
 	}
 }
 
-// end closes the history and draws the report.
-func (r *rejoinRecord) end(g Ground, verdict error) error {
+// closeAndDrawReport closes the history and draws the report.
+func (r *rejoinRecord) closeAndDrawReport(g Ground, verdict error) error {
 	if r.out == nil {
 		return verdict
 	}
@@ -131,7 +133,7 @@ func (r *rejoinRecord) end(g Ground, verdict error) error {
 	if verdict != nil {
 		e.Reasons, e.Kept = []string{verdict.Error()}, []string{g.Dir}
 	}
-	r.write(history.Record{End: &e})
+	r.writeTimedRecord(history.Record{End: &e})
 	if err := errors.Join(r.err, r.out.Close()); err != nil {
 		return errors.Join(verdict, err)
 	}

@@ -24,21 +24,21 @@ const keptFor = 5 * time.Second
 
 // Run plays it with three hubs and two edges.
 func (t Restore) Run(ctx context.Context) error {
-	return t.within(ctx, fast(3, 2), func(s *stage) error {
-		if err := s.run(ctx, workload("old", 2, s.starts, nil)); err != nil {
+	return t.runOnFleet(ctx, fast(3, 2), func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("old", 2, s.starts, nil)); err != nil {
 			return err
 		}
-		if err := t.swap(ctx, s, saveData); err != nil {
+		if err := t.swapHubData(ctx, s, saveData); err != nil {
 			return err
 		}
-		if err := s.run(ctx, workload("new", 2, s.starts, nil)); err != nil {
+		if err := s.runJobUntilQuiet(ctx, workload("new", 2, s.starts, nil)); err != nil {
 			return err
 		}
-		before, err := s.look(ctx)
+		before, err := s.takeSnapshot(ctx)
 		if err != nil {
 			return err
 		}
-		if err := t.swap(ctx, s, restoreData); err != nil {
+		if err := t.swapHubData(ctx, s, restoreData); err != nil {
 			return err
 		}
 		if err := said(ctx, s.fleet); err != nil {
@@ -47,12 +47,12 @@ func (t Restore) Run(ctx context.Context) error {
 		if err := pause(ctx, keptFor); err != nil {
 			return err
 		}
-		return t.kept(ctx, s, before)
+		return t.checkTasksKept(ctx, s, before)
 	})
 }
 
-// swap stops all hubs, does something to their data, and starts them again.
-func (t Restore) swap(ctx context.Context, s *stage, do func(dir string) error) error {
+// swapHubData stops all hubs, does something to their data, and starts them again.
+func (t Restore) swapHubData(ctx context.Context, s *fleetRun, do func(dir string) error) error {
 	for _, h := range s.fleet.Hubs {
 		if err := h.Stop(); err != nil {
 			return err
@@ -107,8 +107,8 @@ func said(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// kept checks that everything that ran still runs, with the same processes.
-func (t Restore) kept(ctx context.Context, s *stage, before check.Picture) error {
+// checkTasksKept checks that everything that ran still runs, with the same processes.
+func (t Restore) checkTasksKept(ctx context.Context, s *fleetRun, before check.FleetSnapshot) error {
 	var errs []error
 	running := 0
 	for i, e := range s.fleet.Edges {
@@ -130,7 +130,7 @@ func (t Restore) kept(ctx context.Context, s *stage, before check.Picture) error
 			errs = append(errs, fmt.Errorf("%w: %s killed %s of allocation %s", ErrViolated, e.Name, rows[k].Task, fleet.Short(rows[k].Alloc)))
 		}
 	}
-	t.say("all hubs restored from an older copy: %d of %d tasks still run, the edges say that the cluster went back", running-len(errs), running)
+	t.printLine("all hubs restored from an older copy: %d of %d tasks still run, the edges say that the cluster went back", running-len(errs), running)
 	if running == 0 {
 		errs = append(errs, fmt.Errorf("%w: nothing ran before", ErrVoid))
 	}

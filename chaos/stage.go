@@ -40,13 +40,13 @@ var (
 	FastEdge = []string{"--backoff-cap", "1s"}
 )
 
-// stage is a fleet that runs on a ground, and what it is wanted to run.
-type stage struct {
+// fleetRun is a fleet that runs on a ground, and what it is wanted to run.
+type fleetRun struct {
 	Ground
-	fleet  *cluster.Cluster
-	starts string // folder where tasks tell their starts; "": nobody looks
-	wanted map[fleet.JobID]int
-	held   map[string][]fleet.Transition // by edges, before their journals were damaged
+	fleet            *cluster.Cluster
+	starts           string // folder where tasks tell their starts; "": nobody looks
+	wanted           map[fleet.JobID]int
+	rowsBeforeDamage map[string][]fleet.Transition // by edges, before their journals were damaged
 	// settleBound is how long after the last fault everything has to be settled.
 	settleBound time.Duration
 }
@@ -63,9 +63,9 @@ func fast(hubs, edges int) size {
 	return size{hubs: hubs, edges: edges, hubFlags: FastHub, edgeFlags: FastEdge}
 }
 
-// within runs play on a stage and takes everything down.
-func (g Ground) within(ctx context.Context, s size, play func(*stage) error) (err error) {
-	st := &stage{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, held: map[string][]fleet.Transition{}, settleBound: quietBound}
+// runOnFleet runs play on a stage and takes everything down.
+func (g Ground) runOnFleet(ctx context.Context, s size, play func(*fleetRun) error) (err error) {
+	st := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
 	if err := os.MkdirAll(st.starts, 0o755); err != nil {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
@@ -83,11 +83,11 @@ func (g Ground) within(ctx context.Context, s size, play func(*stage) error) (er
 	return play(st)
 }
 
-// say prints a line.
-func (g Ground) say(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
+// printLine prints a line.
+func (g Ground) printLine(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
 
-// register registers a job at any hub that takes it.
-func (s *stage) register(ctx context.Context, job *fleet.Job) error {
+// registerAtAnyHub registers a job at any hub that takes it.
+func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 	err := cluster.Eventually(ctx, quietBound, "register job "+string(job.ID), func(ctx context.Context) string {
 		var errs []error
 		for _, h := range s.fleet.Hubs {
@@ -111,19 +111,19 @@ func (s *stage) register(ctx context.Context, job *fleet.Job) error {
 	return err
 }
 
-// run registers a job and waits until it runs and all is quiet.
-func (s *stage) run(ctx context.Context, job *fleet.Job) error {
-	if err := s.register(ctx, job); err != nil {
+// runJobUntilQuiet registers a job and waits until it runs and all is quiet.
+func (s *fleetRun) runJobUntilQuiet(ctx context.Context, job *fleet.Job) error {
+	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
 	}
-	_, _, err := s.quiet(ctx)
+	_, _, err := s.waitUntilQuiet(ctx)
 	return err
 }
 
-// judge waits until all is quiet, checks everything, and fails with the first
+// judgeWhenQuiet waits until all is quiet, checks everything, and fails with the first
 // violation.
-func (s *stage) judge(ctx context.Context) error {
-	_, picture, err := s.quiet(ctx)
+func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
+	_, picture, err := s.waitUntilQuiet(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,25 +20,25 @@ const (
 	stallLong = time.Second
 )
 
-// watch looks until ctx is over.
-func (s *stalls) watch(ctx context.Context) {
+// watchForStalls looks until ctx is over.
+func (s *stalls) watchForStalls(ctx context.Context) {
 	for {
 		began := time.Now()
 		if pause(ctx, stallLook) != nil {
 			return
 		}
-		s.saw(time.Since(began) - stallLook)
+		s.recordStall(time.Since(began) - stallLook)
 	}
 }
 
-func (s *stalls) saw(late time.Duration) {
+func (s *stalls) recordStall(late time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.longest = max(s.longest, late)
 }
 
-// take returns the longest stall since the last call.
-func (s *stalls) take() time.Duration {
+// takeLongestStall returns the longest stall since the last call.
+func (s *stalls) takeLongestStall() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	longest := s.longest

@@ -18,16 +18,16 @@ import (
 	"skerry/fleet"
 )
 
-// Storm is a long run of random faults of every kind that real processes allow,
+// Campaign is a long run of random faults of every kind that real processes allow,
 // many at a time, with jobs that come, change and go all the while. Every few
 // minutes everything is mended, has to become quiet, and is judged.
-type Storm struct {
+type Campaign struct {
 	Ground
-	Forecast
+	CampaignConfig
 }
 
-// Forecast is what a storm shall be.
-type Forecast struct {
+// CampaignConfig is what a storm shall be.
+type CampaignConfig struct {
 	Hubs, Edges int
 	For         time.Duration
 	Seed        uint64
@@ -39,14 +39,14 @@ type Forecast struct {
 	Versions    map[string]string
 }
 
-// storm is a Storm under way.
-type storm struct {
-	*stage
-	Forecast
+// campaignRun is a Storm under way.
+type campaignRun struct {
+	*fleetRun
+	CampaignConfig
 	space *faultnet.Netns // the ground's network, where it has machines of their own
 	began time.Time
-	watch *watch
-	work  *work
+	watch *fleetWatcher
+	work  *userWorkload
 	short stalls // of processors
 
 	saved  bool // there is a copy of all hubs' data
@@ -68,52 +68,52 @@ const (
 	hubDisk  = 512 << 20
 )
 
-// stormSites are where edges stand, in turns.
-var stormSites = []string{"north", "south"}
+// campaignSites are where edges stand, in turns.
+var campaignSites = []string{"north", "south"}
 
-// stormSettle is how long everything may take to become quiet: besides what a round
+// campaignSettleBound is how long everything may take to become quiet: besides what a round
 // of partitions needs, certificates are renewed, journals are rebuilt, and delays of
 // replacements have to pass.
-const stormSettle = 2 * time.Minute
+const campaignSettleBound = 2 * time.Minute
 
 // certificates are made valid for so long that some expire while their edges are cut
 // off. A hub takes no shorter one.
 const certificates = "90s"
 
-// clocked reports whether a member's clock can be moved: that of every edge but the
+// hasMovableClock reports whether a member's clock can be moved: that of every edge but the
 // first and the last, which run what production runs.
-func (p Forecast) clocked(name string) bool {
+func (p CampaignConfig) hasMovableClock(name string) bool {
 	return p.Clocked != "" && strings.HasPrefix(name, "edge-") &&
 		name != schedule.EdgeName(1) && name != schedule.EdgeName(p.Edges)
 }
 
 // Run runs the storm. Everything that it started is gone when it returns; Dir stays.
-func (p Storm) Run(ctx context.Context) error {
-	p.say("storm: %d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.For, p.Seed, p.Dir)
+func (p Campaign) Run(ctx context.Context) error {
+	p.printLine("storm: %d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.For, p.Seed, p.Dir)
 	sz := fast(p.Hubs, p.Edges)
 	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
-	sz.dress = p.dress
-	return p.within(ctx, sz, func(st *stage) (err error) {
-		s := &storm{
-			stage: st, Forecast: p.Forecast, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
+	sz.dress = p.configureCluster
+	return p.runOnFleet(ctx, sz, func(st *fleetRun) (err error) {
+		s := &campaignRun{
+			fleetRun: st, CampaignConfig: p.CampaignConfig, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
 		}
 		s.space, _ = p.Net.(*faultnet.Netns)
-		s.settleBound = stormSettle
+		s.settleBound = campaignSettleBound
 		if err := os.MkdirAll(s.crashDir(), 0o755); err != nil {
 			return fmt.Errorf("make the run's folder: %w", err)
 		}
-		if s.watch, err = newWatch(s); err != nil {
+		if s.watch, err = newFleetWatcher(s); err != nil {
 			return err
 		}
-		err = s.play(ctx)
-		return s.watch.end(s.verdict(err))
+		err = s.runAllPhases(ctx)
+		return s.watch.writeVerdictsAndClose(s.reportVerdict(err))
 	})
 }
 
-// dress gives members names as schedules have them, disks and clocks.
-func (p Forecast) dress(c *cluster.Config) {
+// configureCluster gives members names as schedules have them, disks and clocks.
+func (p CampaignConfig) configureCluster(c *cluster.Config) {
 	c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
-	c.EdgeFlagsOf = func(n int) []string { return []string{"--site", stormSites[n%len(stormSites)]} }
+	c.EdgeFlagsOf = func(n int) []string { return []string{"--site", campaignSites[n%len(campaignSites)]} }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
 			size := int64(edgeDisk)
@@ -125,44 +125,44 @@ func (p Forecast) dress(c *cluster.Config) {
 	}
 	if p.Clocked != "" {
 		// All hubs tell: what one of them has acknowledged it has told.
-		c.Clocked, c.Clock, c.Tells = p.Clocked, p.clocked, true
+		c.Clocked, c.Clock, c.Tells = p.Clocked, p.hasMovableClock, true
 	}
 }
 
-// play runs chapter after chapter until the time is over.
-func (s *storm) play(ctx context.Context) error {
-	s.work = newWork(s)
-	if err := s.work.begin(ctx); err != nil {
+// runAllPhases runs chapter after chapter until the time is over.
+func (s *campaignRun) runAllPhases(ctx context.Context) error {
+	s.work = newUserWorkload(s)
+	if err := s.work.startAllJobs(ctx); err != nil {
 		return err
 	}
-	stopWatching := s.watch.begin(ctx)
+	stopWatching := s.watch.startWatching(ctx)
 	defer stopWatching()
 	for chapter := 1; ; chapter++ {
 		left := s.For - time.Since(s.began)
-		if left < chapterLeast && chapter > 1 {
+		if left < minPhaseLength && chapter > 1 {
 			return nil
 		}
-		if err := s.chapter(ctx, chapter, min(chapterLength, max(left-quietShare, chapterLeast/2))); err != nil {
+		if err := s.runPhase(ctx, chapter, min(phaseLength, max(left-quietShare, minPhaseLength/2))); err != nil {
 			return fmt.Errorf("chapter %d (seed %d): %w", chapter, s.Seed, err)
 		}
-		if len(s.watch.violations()) > 0 {
+		if len(s.watch.foundViolations()) > 0 {
 			return nil
 		}
 	}
 }
 
-// chapter breaks things for a while, mends everything, waits until all is quiet, and
+// runPhase breaks things for a while, mends everything, waits until all is quiet, and
 // judges.
-func (s *storm) chapter(ctx context.Context, number int, length time.Duration) error {
+func (s *campaignRun) runPhase(ctx context.Context, number int, length time.Duration) error {
 	if err := s.saveHubs(ctx); err != nil {
 		return err
 	}
-	drawn := s.draw(number, length)
-	s.watch.note("", fmt.Sprintf("chapter %d: %d faults in %s\n%s", number, len(drawn.Faults), length.Round(time.Second), drawn))
+	drawn := s.drawPhaseFaults(number, length)
+	s.watch.writeNote("", fmt.Sprintf("chapter %d: %d faults in %s\n%s", number, len(drawn.Faults), length.Round(time.Second), drawn))
 	working, stopWorking := context.WithCancel(ctx)
 	var over sync.WaitGroup
-	over.Go(func() { s.work.run(working) })
-	err := s.suffer(ctx, schedule.Played(drawn.Faults))
+	over.Go(func() { s.work.runUserActions(working) })
+	err := s.runFaults(ctx, schedule.WithInducedFaults(drawn.Faults))
 	stopWorking()
 	over.Wait()
 	if err != nil {
@@ -171,38 +171,38 @@ func (s *storm) chapter(ctx context.Context, number int, length time.Duration) e
 	if err := s.mendAll(ctx); err != nil {
 		return err
 	}
-	return s.settle(ctx, number, len(drawn.Faults))
+	return s.settleAndJudge(ctx, number, len(drawn.Faults))
 }
 
-// settle waits until all is quiet, and judges.
-func (s *storm) settle(ctx context.Context, chapter, faults int) error {
+// settleAndJudge waits until all is quiet, and judges.
+func (s *campaignRun) settleAndJudge(ctx context.Context, chapter, faults int) error {
 	began := time.Now()
-	if err := s.work.settle(ctx); err != nil {
+	if err := s.work.settleAllJobs(ctx); err != nil {
 		return err
 	}
-	_, picture, err := s.quiet(ctx)
+	_, picture, err := s.waitUntilQuiet(ctx)
 	took := time.Since(began)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		s.watch.restless(err, picture)
+		s.watch.recordUnsettled(err, picture)
 	} else {
-		s.watch.quiet(picture)
-		s.watch.usage()
+		s.watch.judgeQuietSnapshot(picture)
+		s.watch.observeMemberUsage()
 	}
 	s.settled = append(s.settled, took)
-	s.waited = append(s.waited, s.short.take())
+	s.waited = append(s.waited, s.short.takeLongestStall())
 	verdict := "ok"
-	if vs := s.watch.violations(); len(vs) > 0 {
+	if vs := s.watch.foundViolations(); len(vs) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS", len(vs))
 	}
-	s.say("%6s  chapter %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), chapter, faults, took.Seconds(), verdict)
+	s.printLine("%6s  chapter %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), chapter, faults, took.Seconds(), verdict)
 	return nil
 }
 
 // mendAll starts what is still down, and waits for the hubs.
-func (s *storm) mendAll(ctx context.Context) error {
+func (s *campaignRun) mendAll(ctx context.Context) error {
 	for _, e := range s.fleet.Edges {
 		if !e.Running() {
 			if err := s.startEdge(e); err != nil {
@@ -225,23 +225,23 @@ func (s *storm) mendAll(ctx context.Context) error {
 	return nil
 }
 
-// verdict is what the run comes to.
-func (s *storm) verdict(err error) error {
-	never, played := s.never()
-	s.say("\nfaults that hit: %s", played)
-	s.say("what people did: %s", s.work.tally())
-	s.say("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
-	s.say("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
-	vs := s.watch.finish()
-	err = errors.Join(err, s.watch.unheard())
-	s.say("%s", strings.TrimSuffix(s.watch.verdicts(), "\n"))
+// reportVerdict is what the run comes to.
+func (s *campaignRun) reportVerdict(err error) error {
+	never, played := s.summarizeKindHits()
+	s.printLine("\nfaults that hit: %s", played)
+	s.printLine("what people did: %s", s.work.userActionCounts())
+	s.printLine("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
+	s.printLine("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
+	vs := s.watch.judgeAtEnd()
+	err = errors.Join(err, s.watch.exportReadError())
+	s.printLine("%s", strings.TrimSuffix(s.watch.formatVerdictTable(), "\n"))
 	switch {
 	case len(vs) > 0:
 		for _, v := range vs {
-			s.say("    %s", v)
+			s.printLine("    %s", v)
 		}
 		if why := stalled(longest(s.waited)); why != "" {
-			s.say("    %s", why)
+			s.printLine("    %s", why)
 		}
 		return errors.Join(fmt.Errorf("%w: %s; repeat it with --seed %d, files are in %s", ErrViolated, vs[0], s.Seed, s.Dir), err)
 	case errors.Is(err, disk.ErrRemembers):
@@ -251,7 +251,7 @@ func (s *storm) verdict(err error) error {
 	case len(never) > 0:
 		return fmt.Errorf("%w: never hit: %s", ErrVoid, strings.Join(never, ", "))
 	}
-	if never := s.unjudged(); len(never) > 0 && s.Clocked != "" && s.For >= rollingRun {
+	if never := s.unjudgedInvariants(); len(never) > 0 && s.Clocked != "" && s.For >= rollingRun {
 		return fmt.Errorf("%w: never judged: %s", ErrVoid, strings.Join(never, ", "))
 	}
 	return nil
@@ -269,12 +269,12 @@ const (
 // there is one every few seconds.
 const rollingRun = 2 * time.Minute
 
-// never lists the kinds that were tried, and never hit; and renders all counts.
-func (s *storm) never() (never []string, all string) {
+// summarizeKindHits lists the kinds that were tried, and never hit; and renders all counts.
+func (s *campaignRun) summarizeKindHits() (never []string, all string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var counts []string
-	for _, k := range s.possible() {
+	for _, k := range s.possibleKinds() {
 		counts = append(counts, fmt.Sprintf("%s %d", k, s.played[k]))
 		if s.hits[k] == 0 && (s.played[k] >= badLuck || s.For >= longRun) {
 			never = append(never, string(k))
@@ -283,18 +283,18 @@ func (s *storm) never() (never []string, all string) {
 	return never, strings.Join(counts, ", ")
 }
 
-func (s *storm) crashDir() string { return filepath.Join(s.Dir, "crash") }
+func (s *campaignRun) crashDir() string { return filepath.Join(s.Dir, "crash") }
 
-func (s *storm) edge(name string) *cluster.Edge {
+func (s *campaignRun) edgeByName(name string) *cluster.Edge {
 	return s.fleet.Edges[slices.IndexFunc(s.fleet.Edges, func(e *cluster.Edge) bool { return e.Name == name })]
 }
 
-func (s *storm) hub(name string) *cluster.Hub {
+func (s *campaignRun) hubByName(name string) *cluster.Hub {
 	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, func(h *cluster.Hub) bool { return h.Name == name })]
 }
 
-// wants is what shall run, by jobs.
-func (s *storm) wants(id fleet.JobID, count int) {
+// setWantedCount is what shall run, by jobs.
+func (s *campaignRun) setWantedCount(id fleet.JobID, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if count < 0 {

@@ -28,7 +28,7 @@ func TestAJumpIsSeen(t *testing.T) {
 func TestStormJobsAreValid(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, edges := range []int{1, 5} {
-		for _, j := range chaos.StormJobs(3, edges) {
+		for _, j := range chaos.CampaignJobs(3, edges) {
 			if err := j.Validate().Err(); err != nil {
 				t.Errorf("job %s: %v", j.ID, err)
 			}

@@ -22,9 +22,9 @@ type refusals struct {
 	read int64 // bytes of the log so far
 }
 
-// next reads what was written since the last call. A line that is not yet whole is
+// readNewRefusals reads what was written since the last call. A line that is not yet whole is
 // left for the next one.
-func (r *refusals) next() []check.Refused {
+func (r *refusals) readNewRefusals() []check.Refused {
 	f, err := os.Open(r.path)
 	if err != nil {
 		return nil // the hub has not said anything yet

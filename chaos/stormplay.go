@@ -18,8 +18,8 @@ import (
 	"skerry/fleet"
 )
 
-// suffer lets each fault begin and end at its time.
-func (s *storm) suffer(ctx context.Context, faults []schedule.Fault) error {
+// runFaults lets each fault begin and end at its time.
+func (s *campaignRun) runFaults(ctx context.Context, faults []schedule.Fault) error {
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range faults {
@@ -27,7 +27,7 @@ func (s *storm) suffer(ctx context.Context, faults []schedule.Fault) error {
 			if err := pause(ctx, f.At-time.Since(began)); err != nil {
 				return err
 			}
-			return s.one(ctx, f)
+			return s.runFault(ctx, f)
 		})
 	}
 	return group.Wait()
@@ -37,13 +37,13 @@ func (s *storm) suffer(ctx context.Context, faults []schedule.Fault) error {
 // over.
 const lateEvidence = 5 * time.Second
 
-// one is one fault from its beginning to its end. It is mended also where the run
+// runFault is one fault from its beginning to its end. It is mended also where the run
 // ends meanwhile.
-func (s *storm) one(ctx context.Context, f schedule.Fault) error {
+func (s *campaignRun) runFault(ctx context.Context, f schedule.Fault) error {
 	k, _ := realKindOf(f.Kind)
-	t := &together{all: s.troublesOf(f)}
-	seen := s.begins(f, k)
-	err := t.start(ctx)
+	t := &combinedFault{all: s.newMemberFaults(f)}
+	seen := s.recordFaultStart(f, k)
+	err := t.injectFault(ctx)
 	if err == nil {
 		err = pause(ctx, f.For)
 	}
@@ -53,22 +53,22 @@ func (s *storm) one(ctx context.Context, f schedule.Fault) error {
 	}
 	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	err = errors.Join(err, t.stop(mending))
+	err = errors.Join(err, t.healFault(mending))
 	for end := time.Now().Add(lateEvidence); err == nil && time.Now().Before(end); {
-		if hits, _ := t.evidence(); hits > 0 {
+		if hits, _ := t.faultEvidence(); hits > 0 {
 			break
 		}
 		err = pause(ctx, lateEvidence/20)
 	}
-	hits, what := t.evidence()
-	s.ends(seen, f, hits, what)
+	hits, what := t.faultEvidence()
+	s.recordFaultEnd(seen, f, hits, what)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f, err)
 	}
 	return nil
 }
 
-func (s *storm) begins(f schedule.Fault, k realKind) check.Fault {
+func (s *campaignRun) recordFaultStart(f schedule.Fault, k realKind) check.Fault {
 	s.mu.Lock()
 	s.numbers++
 	seen := check.Fault{ID: s.numbers, Kind: string(f.Kind), Detail: f.Detail(), Targets: f.Targets, Effects: k.effects}
@@ -79,29 +79,29 @@ func (s *storm) begins(f schedule.Fault, k realKind) check.Fault {
 	case info.At == schedule.AtEdges:
 		seen.Targets = nil
 	case info.At == schedule.AtHubs || info.At == schedule.AtLeader || len(f.Targets) == 1 && f.Targets[0] == schedule.TargetLeader:
-		seen.Targets = s.topology().Hubs
+		seen.Targets = s.fleetTopology().Hubs
 	}
-	s.watch.observe(check.Observation{Fault: &seen})
+	s.watch.judgeAndRecord(check.Observation{Fault: &seen})
 	return seen
 }
 
-func (s *storm) ends(seen check.Fault, f schedule.Fault, hits uint64, what string) {
+func (s *campaignRun) recordFaultEnd(seen check.Fault, f schedule.Fault, hits uint64, what string) {
 	s.mu.Lock()
 	s.hits[f.Kind] += hits
 	s.mu.Unlock()
 	seen.End, seen.Hits = true, hits
-	s.watch.observe(check.Observation{Fault: &seen})
+	s.watch.judgeAndRecord(check.Observation{Fault: &seen})
 	if slices.Contains(seen.Effects, check.Rewinds) {
-		s.watch.release()
+		s.watch.resumeAppliedEntries()
 	}
 	if what == "" {
 		what = "it did nothing"
 	}
-	s.watch.note("", fmt.Sprintf("%s: %s", f.Kind, what))
+	s.watch.writeNote("", fmt.Sprintf("%s: %s", f.Kind, what))
 }
 
-// scored is how much of a kind was seen so far.
-func (s *storm) scored(k schedule.Kind) int {
+// timesPlayedIfHit is how much of a kind was seen so far.
+func (s *campaignRun) timesPlayedIfHit(k schedule.Kind) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hits[k] == 0 {
@@ -112,27 +112,27 @@ func (s *storm) scored(k schedule.Kind) int {
 
 // expectDown says that a fault may have a member be down, expectUp that it no longer
 // does.
-func (s *storm) expectDown(name string) {
+func (s *campaignRun) expectDown(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down[name]++
 }
 
-func (s *storm) expectUp(name string) {
+func (s *campaignRun) expectUp(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down[name]--
 }
 
 // onlyDown reports whether no other fault has the member be down.
-func (s *storm) onlyDown(name string) bool {
+func (s *campaignRun) onlyDown(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down[name] <= 1
 }
 
-// bereaved notes members that ended though no fault has them be down.
-func (s *storm) bereaved() {
+// checkMembersAlive notes members that ended though no fault has them be down.
+func (s *campaignRun) checkMembersAlive() {
 	for _, e := range s.fleet.Edges {
 		s.checkAlive(e.Name, e.Running, e.Exit, e.LogFile())
 	}
@@ -141,7 +141,7 @@ func (s *storm) bereaved() {
 	}
 }
 
-func (s *storm) checkAlive(name string, running func() bool, exit func() error, log string) {
+func (s *campaignRun) checkAlive(name string, running func() bool, exit func() error, log string) {
 	if running() {
 		return
 	}
@@ -149,41 +149,41 @@ func (s *storm) checkAlive(name string, running func() bool, exit func() error, 
 	excused := s.down[name] > 0
 	s.mu.Unlock()
 	if !excused && !running() {
-		s.watch.died(name, fmt.Sprintf("%s ended though nobody ended it (%v); see %s", name, exit(), log))
+		s.watch.recordUnexpectedDeath(name, fmt.Sprintf("%s ended though nobody ended it (%v); see %s", name, exit(), log))
 	}
 }
 
-func (s *storm) startEdge(e *cluster.Edge) error {
+func (s *campaignRun) startEdge(e *cluster.Edge) error {
 	if e.Running() {
 		return nil
 	}
 	err := e.Start()
-	s.watch.observe(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
+	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
 	return err
 }
 
-func (s *storm) bootEdge(e *cluster.Edge) error {
+func (s *campaignRun) bootEdge(e *cluster.Edge) error {
 	err := e.Boot()
-	s.watch.observe(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
+	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
 	return err
 }
 
-func (s *storm) startHub(h *cluster.Hub) error {
+func (s *campaignRun) startHub(h *cluster.Hub) error {
 	if h.Running() {
 		return nil
 	}
 	err := h.Start()
-	s.watch.observe(check.Observation{Process: &check.Process{Name: h.Name, What: check.ProcessStart}})
+	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: h.Name, What: check.ProcessStart}})
 	return err
 }
 
-func (s *storm) processEnded(name string, edge bool, what string) {
-	s.watch.observe(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what}})
+func (s *campaignRun) processEnded(name string, edge bool, what string) {
+	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what}})
 }
 
-// leader finds the hub that leads; the fleet's own way asks hubs that may stand
+// findRunningLeader finds the hub that leads; the fleet's own way asks hubs that may stand
 // still.
-func (s *storm) leader(ctx context.Context) (*cluster.Hub, error) {
+func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, error) {
 	for _, h := range s.fleet.Hubs {
 		if !h.Running() {
 			continue
@@ -194,7 +194,7 @@ func (s *storm) leader(ctx context.Context) (*cluster.Hub, error) {
 		if err != nil || f.Leader == "" {
 			continue
 		}
-		if l := s.hub(string(f.Leader)); l.Running() {
+		if l := s.hubByName(string(f.Leader)); l.Running() {
 			return l, nil
 		}
 	}
@@ -202,33 +202,33 @@ func (s *storm) leader(ctx context.Context) (*cluster.Hub, error) {
 }
 
 // saveHubs copies all hubs' data as they are at one moment.
-func (s *storm) saveHubs(ctx context.Context) error {
-	var pausing together
+func (s *campaignRun) saveHubs(ctx context.Context) error {
+	var pausing combinedFault
 	for _, h := range s.fleet.Hubs {
 		pausing.all = append(pausing.all, &paused{name: h.Name, who: h})
 	}
-	err := pausing.start(ctx)
+	err := pausing.injectFault(ctx)
 	for _, h := range s.fleet.Hubs {
 		if err == nil {
 			err = errors.Join(os.RemoveAll(s.savedDir(h)), copyData(h.Dir, s.savedDir(h)))
 		}
 	}
-	err = errors.Join(err, pausing.stop(ctx))
+	err = errors.Join(err, pausing.healFault(ctx))
 	s.saved = err == nil
 	return err
 }
 
-func (s *storm) savedDir(h *cluster.Hub) string { return filepath.Join(s.Dir, "saved", h.Name) }
+func (s *campaignRun) savedDir(h *cluster.Hub) string { return filepath.Join(s.Dir, "saved", h.Name) }
 
-// wentBack notes that the hubs forgot what happened since they were copied.
-func (s *storm) wentBack() {
+// recordHubsRewound notes that the hubs forgot what happened since they were copied.
+func (s *campaignRun) recordHubsRewound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rewound = true
 }
 
-// hold keeps what an edge's journal holds, before it is damaged.
-func (s *storm) hold(e *cluster.Edge) {
+// keepJournalRows keeps what an edge's journal holds, before it is damaged.
+func (s *campaignRun) keepJournalRows(e *cluster.Edge) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	rows, err := e.Local().History(ctx, "")
@@ -237,11 +237,11 @@ func (s *storm) hold(e *cluster.Edge) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[e.Name] = append(s.held[e.Name], rows...)
+	s.rowsBeforeDamage[e.Name] = append(s.rowsBeforeDamage[e.Name], rows...)
 }
 
 // cloneName names the next clone.
-func (s *storm) cloneName() string {
+func (s *campaignRun) cloneName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clones++
@@ -249,27 +249,27 @@ func (s *storm) cloneName() string {
 }
 
 // restartTask has a person on site restart one of an edge's tasks.
-func (s *storm) restartTask(ctx context.Context, e *cluster.Edge, why string) error {
+func (s *campaignRun) restartTask(ctx context.Context, e *cluster.Edge, why string) error {
 	st, err := e.Local().Status(ctx)
 	if err != nil {
 		return err
 	}
 	for _, a := range st.Allocs {
 		if a.Desired == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning {
-			s.watch.observe(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: a.ID, What: "restart"}})
+			s.watch.judgeAndRecord(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: a.ID, What: "restart"}})
 			return e.Local().Restart(ctx, a.ID, "", why)
 		}
 	}
 	return fmt.Errorf("restart a task of %s: it runs none", e.Name)
 }
 
-// forsake has a person on site end what a restored cluster has no record of.
-func (s *storm) forsake(ctx context.Context, e *cluster.Edge, id fleet.AllocID) error {
-	s.watch.observe(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: id, What: "stop"}})
+// stopOrphanedAlloc has a person on site end what a restored cluster has no record of.
+func (s *campaignRun) stopOrphanedAlloc(ctx context.Context, e *cluster.Edge, id fleet.AllocID) error {
+	s.watch.judgeAndRecord(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: id, What: "stop"}})
 	return e.Local().Stop(ctx, local.StopRequest{Alloc: id, Reason: "the restored cluster does not know it", MayReturn: true})
 }
 
-func (s *storm) runsOn(ctx context.Context, e *cluster.Edge, id fleet.AllocID) bool {
+func (s *campaignRun) runsOn(ctx context.Context, e *cluster.Edge, id fleet.AllocID) bool {
 	st, err := e.Local().Status(ctx)
 	if err != nil {
 		return false
@@ -287,4 +287,4 @@ func stillRuns(a local.Alloc) bool {
 }
 
 // startsOn counts the starts that tasks told of one edge.
-func (s *storm) startsOn(edge string) (int, error) { return startsAt(s.starts, edge) }
+func (s *campaignRun) startsOn(edge string) (int, error) { return startsAt(s.starts, edge) }

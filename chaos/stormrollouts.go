@@ -43,8 +43,8 @@ func (t tallied) String() string {
 
 // rolled are the jobs that get new versions by other rules than most do, and those that
 // are launched.
-func rolled(edges int) []*user {
-	return []*user{
+func rolled(edges int) []*workloadJob {
+	return []*workloadJob{
 		{id: "everywhere", count: 1, revises: true, uncounted: true, dress: func(j *fleet.Job) {
 			j.Type = fleet.JobTypeSystem
 			j.TaskGroups[0].ReschedulePolicy = nil
@@ -86,15 +86,15 @@ func ends(j *fleet.Job) {
 	j.TaskGroups[0].Tasks[0].Env["LASTS"] = runsFor
 }
 
-// launch has the jobs be there that are launched.
-func (w *work) launch(ctx context.Context) {
+// registerLaunchedJobs has the jobs be there that are launched.
+func (w *userWorkload) registerLaunchedJobs(ctx context.Context) {
 	for _, id := range []fleet.JobID{nightly, errand} {
 		w.mu.Lock()
 		u := w.jobs[id]
 		u.stopped, u.sure = false, false
 		w.version++
 		u.tag = fmt.Sprint(w.version)
-		spec := w.spec(u)
+		spec := w.buildJobSpec(u)
 		w.mu.Unlock()
 		for {
 			soon, cancel := context.WithTimeout(ctx, answerBound)
@@ -104,7 +104,7 @@ func (w *work) launch(ctx context.Context) {
 				w.mu.Lock()
 				u.sure = true
 				w.mu.Unlock()
-				w.tell(u, spec)
+				w.observeWantedJob(u, spec)
 				break
 			}
 			if pause(ctx, time.Second) != nil {
@@ -114,8 +114,8 @@ func (w *work) launch(ctx context.Context) {
 	}
 }
 
-// promote has a person promote canaries now and then.
-func (w *work) promote(ctx context.Context) {
+// promotePeriodically has a person promote canaries now and then.
+func (w *userWorkload) promotePeriodically(ctx context.Context) {
 	for pause(ctx, promoteEvery) == nil {
 		soon, cancel := context.WithTimeout(ctx, answerBound)
 		_, _ = w.promoteOne(soon) // what was in the way tries again
@@ -125,9 +125,9 @@ func (w *work) promote(ctx context.Context) {
 
 // promoteOne promotes the canaries of one deployment that waits for it, and says of which
 // job; "": none does.
-func (w *work) promoteOne(ctx context.Context) (fleet.JobID, error) {
+func (w *userWorkload) promoteOne(ctx context.Context) (fleet.JobID, error) {
 	h := w.anyHub()
-	all, err := h.Rollouts(ctx)
+	all, err := h.Deployments(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func (w *work) promoteOne(ctx context.Context) (fleet.JobID, error) {
 		if !d.RequiresPromotion() {
 			continue
 		}
-		w.s.watch.observe(check.Observation{Request: &check.Request{What: check.AskPromote, Job: d.JobID}})
+		w.s.watch.judgeAndRecord(check.Observation{Request: &check.Request{What: check.AskPromote, Job: d.JobID}})
 		err := h.Call(ctx, http.MethodPut, "/v1/deployment/promote/"+url.PathEscape(string(d.ID)), map[string]any{"All": true}, nil)
 		if err == nil {
 			w.mu.Lock()
@@ -148,7 +148,7 @@ func (w *work) promoteOne(ctx context.Context) (fleet.JobID, error) {
 }
 
 // promoteAll promotes until nothing waits for it.
-func (w *work) promoteAll(ctx context.Context) error {
+func (w *userWorkload) promoteAll(ctx context.Context) error {
 	return cluster.Eventually(ctx, w.s.settleBound, "nobody has to promote anything", func(ctx context.Context) string {
 		id, err := w.promoteOne(ctx)
 		switch {
@@ -161,9 +161,9 @@ func (w *work) promoteAll(ctx context.Context) error {
 	})
 }
 
-// dispatch has somebody dispatch a job now and then, and ask again where nobody answered:
+// dispatchPeriodically has somebody dispatch a job now and then, and ask again where nobody answered:
 // with the same token, so that it is done once.
-func (w *work) dispatch(ctx context.Context) {
+func (w *userWorkload) dispatchPeriodically(ctx context.Context) {
 	for n := 1; pause(ctx, time.Duration(float64(dispatchEvery)*(0.5+rand.Float64()))) == nil; n++ {
 		token := fmt.Sprintf("%d-%d", time.Since(w.s.began).Milliseconds(), n)
 		path := fmt.Sprintf("/v1/job/%s/dispatch?idempotency_token=%s", errand, token)
@@ -184,8 +184,8 @@ func (w *work) dispatch(ctx context.Context) {
 	}
 }
 
-// drain has a person drain an edge now and then, and have it take work again.
-func (w *work) drain(ctx context.Context) {
+// drainPeriodically has a person drain an edge now and then, and have it take work again.
+func (w *userWorkload) drainPeriodically(ctx context.Context) {
 	for pause(ctx, time.Duration(float64(drainEvery)*(0.5+rand.Float64()))) == nil {
 		asked := api.DrainRequest{DrainSpec: &api.DrainSpec{Deadline: drainDeadline, IgnoreSystemJobs: rand.IntN(3) == 0}}
 		e := w.s.fleet.Edges[rand.IntN(len(w.s.fleet.Edges))]
@@ -204,7 +204,7 @@ func (w *work) drain(ctx context.Context) {
 }
 
 // askDrain asks a hub once to change the drain of all nodes of a name ("": of all).
-func (w *work) askDrain(ctx context.Context, name string, req api.DrainRequest) error {
+func (w *userWorkload) askDrain(ctx context.Context, name string, req api.DrainRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	h := w.anyHub()
@@ -223,8 +223,8 @@ func (w *work) askDrain(ctx context.Context, name string, req api.DrainRequest) 
 	return nil
 }
 
-// undrain has all edges take work again, at whichever hub takes that.
-func (w *work) undrain(ctx context.Context) error {
+// undrainAllEdges has all edges take work again, at whichever hub takes that.
+func (w *userWorkload) undrainAllEdges(ctx context.Context) error {
 	return cluster.Eventually(ctx, w.s.settleBound, "all edges take work again", func(ctx context.Context) string {
 		if err := w.askDrain(ctx, "", api.DrainRequest{MarkEligible: true}); err != nil {
 			return err.Error()
@@ -239,8 +239,8 @@ var rolloutInvariants = []check.Invariant{
 	check.MaxParallel, check.Canaries, check.SiteBudget, check.NoneBetween, check.Deferred, check.LaunchedOnce, check.DrainsEnd, check.DeploymentsEnd,
 }
 
-// unjudged names those of them that were never judged.
-func (s *storm) unjudged() (never []string) {
+// unjudgedInvariants names those of them that were never judged.
+func (s *campaignRun) unjudgedInvariants() (never []string) {
 	for _, v := range s.watch.monitor.Verdicts() {
 		for _, i := range rolloutInvariants {
 			if v.Invariant == i && v.Judged == 0 {
@@ -251,8 +251,8 @@ func (s *storm) unjudged() (never []string) {
 	return never
 }
 
-// tally is what people did until now.
-func (w *work) tally() tallied {
+// userActionCounts is what people did until now.
+func (w *userWorkload) userActionCounts() tallied {
 	if w == nil {
 		return tallied{}
 	}

@@ -5,51 +5,51 @@ import (
 	"skerry/chaos/observe"
 )
 
-// listen begins to read what hubs tell of themselves.
-func (w *watch) listen() {
+// openHubExports begins to read what hubs tell of themselves.
+func (w *fleetWatcher) openHubExports() {
 	w.reading.Lock()
 	defer w.reading.Unlock()
 	for _, h := range w.s.fleet.Hubs {
 		if h.Told != "" {
-			w.told = append(w.told, observe.NewTold(h.Name, h.Told))
+			w.hubExports = append(w.hubExports, observe.NewEntryReader(h.Name, h.Told))
 		}
 	}
 }
 
-// hold has what hubs tell from now on wait for release: those that are put back tell of
+// pauseAppliedEntries has what hubs tell from now on wait for release: those that are put back tell of
 // their new past, while what they show still counts as being between two.
-func (w *watch) hold() {
-	w.entries()
+func (w *fleetWatcher) pauseAppliedEntries() {
+	w.judgeAppliedEntries()
 	w.reading.Lock()
 	defer w.reading.Unlock()
-	w.held = true
+	w.exportsPaused = true
 }
 
-func (w *watch) release() {
+func (w *fleetWatcher) resumeAppliedEntries() {
 	w.reading.Lock()
-	w.held = false
+	w.exportsPaused = false
 	w.reading.Unlock()
-	w.entries()
+	w.judgeAppliedEntries()
 }
 
-// entries has everything judged that hubs applied until now, as far as they told of it.
-func (w *watch) entries() {
+// judgeAppliedEntries has everything judged that hubs applied until now, as far as they told of it.
+func (w *fleetWatcher) judgeAppliedEntries() {
 	w.reading.Lock()
 	defer w.reading.Unlock()
-	if w.held {
+	if w.exportsPaused {
 		return
 	}
-	for _, t := range w.told {
-		err := t.Next(w.monitor.Wants, func(a *check.Applied) { w.judge(check.Observation{Applied: a}) })
-		if err != nil && w.deaf == nil {
-			w.deaf = err
+	for _, t := range w.hubExports {
+		err := t.Next(w.monitor.Wants, func(a *check.Applied) { w.judgeObservation(check.Observation{Applied: a}) })
+		if err != nil && w.exportErr == nil {
+			w.exportErr = err
 		}
 	}
 }
 
-// unheard is why it is not known what hubs applied; nil: it is.
-func (w *watch) unheard() error {
+// exportReadError is why it is not known what hubs applied; nil: it is.
+func (w *fleetWatcher) exportReadError() error {
 	w.reading.Lock()
 	defer w.reading.Unlock()
-	return w.deaf
+	return w.exportErr
 }

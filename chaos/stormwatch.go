@@ -21,44 +21,44 @@ import (
 // How often a storm's hubs and edges are looked at, and how long an answer is waited
 // for: members stand still and disks stall.
 const (
-	lookEvery  = time.Second
-	hubsEvery  = 3 * time.Second // a hub's state is large
-	lookBound  = 2 * time.Second
-	aliveEvery = 200 * time.Millisecond
-	toldEvery  = 100 * time.Millisecond // what hubs tell of themselves
+	lookEvery       = time.Second
+	hubsEvery       = 3 * time.Second // a hub's state is large
+	lookBound       = 2 * time.Second
+	aliveEvery      = 200 * time.Millisecond
+	exportPollEvery = 100 * time.Millisecond // what hubs tell of themselves
 )
 
-// watch looks at a storm while it goes on, has it judged, and writes it down.
-type watch struct {
-	s       *storm
+// fleetWatcher looks at a storm while it goes on, has it judged, and writes it down.
+type fleetWatcher struct {
+	s       *campaignRun
 	monitor *check.Monitor
 	out     *history.Writer // nil: nothing is written
 
 	mu    sync.Mutex
-	found []check.Violation // guarded by mu
-	dead  map[string]bool   // guarded by mu: members whose death was told
-	last  check.Picture     // guarded by mu: of the newest quiet time, if everything was
-	lost  error             // guarded by mu: why the history is not whole
-	names map[string]string // guarded by mu: of edges, by their nodes' short ids
+	found []check.Violation   // guarded by mu
+	dead  map[string]bool     // guarded by mu: members whose death was told
+	last  check.FleetSnapshot // guarded by mu: of the newest quiet time, if everything was
+	lost  error               // guarded by mu: why the history is not whole
+	names map[string]string   // guarded by mu: of edges, by their nodes' short ids
 
-	reading sync.Mutex
-	told    []*observe.Told // guarded by reading: what hubs tell of themselves
-	held    bool            // guarded by reading: it waits
-	deaf    error           // guarded by reading: why nobody reads it any more
+	reading       sync.Mutex
+	hubExports    []*observe.EntryReader // guarded by reading: what hubs tell of themselves
+	exportsPaused bool                   // guarded by reading: it waits
+	exportErr     error                  // guarded by reading: why nobody reads it any more
 }
 
-// stormLimits go by FastHub: its edges beat every second.
-var stormLimits = check.Limits{TTL: time.Second}
+// campaignLimits go by FastHub: its edges beat every second.
+var campaignLimits = check.Limits{TTL: time.Second}
 
-func newWatch(s *storm) (*watch, error) {
-	w := &watch{s: s, monitor: check.NewMonitor(stormLimits), dead: map[string]bool{}, names: map[string]string{}}
+func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
+	w := &fleetWatcher{s: s, monitor: check.NewMonitor(campaignLimits), dead: map[string]bool{}, names: map[string]string{}}
 	if s.Report == "" {
 		return w, nil
 	}
 	if err := os.MkdirAll(s.Report, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the report: %w", err)
 	}
-	topology := s.topology()
+	topology := s.fleetTopology()
 	h := history.Header{
 		Name: fmt.Sprintf("storm-%d", s.Seed), Seed: s.Seed, Clock: history.Real, Start: s.began,
 		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
@@ -67,7 +67,7 @@ func newWatch(s *storm) (*watch, error) {
 		h.Edges = append(h.Edges, e.Name)
 	}
 	var err error
-	w.out, err = history.Create(w.path(), h)
+	w.out, err = history.Create(w.historyPath(), h)
 	return w, err
 }
 
@@ -77,35 +77,35 @@ const (
 	reportFile  = "report.html"
 )
 
-func (w *watch) path() string { return filepath.Join(w.s.Report, historyFile) }
+func (w *fleetWatcher) historyPath() string { return filepath.Join(w.s.Report, historyFile) }
 
-func (w *watch) now() time.Duration { return time.Since(w.s.began) }
+func (w *fleetWatcher) timeSinceStart() time.Duration { return time.Since(w.s.began) }
 
-// begin starts to look; the function it returns ends that.
-func (w *watch) begin(ctx context.Context) (end func()) {
+// startWatching starts to look; the function it returns ends that.
+func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	over.Go(func() {
 		for pause(ctx, aliveEvery) == nil {
-			w.s.bereaved()
+			w.s.checkMembersAlive()
 		}
 	})
-	over.Go(func() { w.s.short.watch(ctx) })
-	w.listen()
+	over.Go(func() { w.s.short.watchForStalls(ctx) })
+	w.openHubExports()
 	over.Go(func() {
-		for pause(ctx, toldEvery) == nil {
-			w.entries()
+		for pause(ctx, exportPollEvery) == nil {
+			w.judgeAppliedEntries()
 		}
 	})
 	for _, h := range w.s.fleet.Hubs {
 		over.Go(func() {
 			told := refusals{hub: h.Name, path: h.LogFile()}
 			for pause(ctx, hubsEvery) == nil {
-				for _, r := range told.next() {
+				for _, r := range told.readNewRefusals() {
 					r.From = w.nameOf(r.From)
-					w.observe(check.Observation{Refused: &r})
+					w.judgeAndRecord(check.Observation{Refused: &r})
 				}
-				w.hub(ctx, h)
+				w.observeHub(ctx, h)
 			}
 		})
 	}
@@ -113,26 +113,26 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 		over.Go(func() {
 			var seen journalSeen
 			for pause(ctx, lookEvery) == nil {
-				seen = w.edge(ctx, e, seen)
+				seen = w.observeEdge(ctx, e, seen)
 			}
 		})
 	}
 	return func() { cancel(); over.Wait() }
 }
 
-func (w *watch) hub(ctx context.Context, h *cluster.Hub) {
+func (w *fleetWatcher) observeHub(ctx context.Context, h *cluster.Hub) {
 	if !h.Running() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	if seen, err := glance(ctx, h); err == nil { // one that does not answer shows nothing
-		w.observe(check.Observation{Hub: &seen})
+	if seen, err := pollHubState(ctx, h); err == nil { // one that does not answer shows nothing
+		w.judgeAndRecord(check.Observation{Hub: &seen})
 	}
 }
 
-// glance is a hub without the histories.
-func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
+// pollHubState is a hub without the histories.
+func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	seen := check.Hub{Name: h.Name}
 	s, err := h.Fleet(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	if seen.Evals, err = h.Evals(ctx); err != nil {
 		return seen, err
 	}
-	if seen.Deployments, err = h.Rollouts(ctx); err != nil {
+	if seen.Deployments, err = h.Deployments(ctx); err != nil {
 		return seen, err
 	}
 	// Answers of different moments are no state that the hub ever had.
@@ -163,7 +163,7 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 }
 
 // nameOf is an edge's name, as far as it is known.
-func (w *watch) nameOf(node string) string {
+func (w *fleetWatcher) nameOf(node string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if name := w.names[node]; name != "" {
@@ -178,8 +178,8 @@ type journalSeen struct {
 	damages int
 }
 
-// edge tells what is new at an edge since the last look.
-func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) journalSeen {
+// observeEdge tells what is new at an edge since the last look.
+func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before journalSeen) journalSeen {
 	if !e.Running() {
 		return before
 	}
@@ -195,7 +195,7 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	show := func(rows []fleet.Transition) {
 		seen := observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, rows)
 		seen.AgentSince = st.Started.UnixNano()
-		w.observe(check.Observation{Edge: seen})
+		w.judgeAndRecord(check.Observation{Edge: seen})
 	}
 	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
 	if st.Journal.Last < before.last || now.damages != before.damages {
@@ -221,32 +221,32 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	return now
 }
 
-// observe has something judged and written down. What hubs applied before it was seen is
+// judgeAndRecord has something judged and written down. What hubs applied before it was seen is
 // judged first: an edge may have been told of that.
-func (w *watch) observe(o check.Observation) {
-	w.entries()
-	w.judge(o)
+func (w *fleetWatcher) judgeAndRecord(o check.Observation) {
+	w.judgeAppliedEntries()
+	w.judgeObservation(o)
 }
 
-func (w *watch) judge(o check.Observation) {
-	o.At = w.now()
+func (w *fleetWatcher) judgeObservation(o check.Observation) {
+	o.At = w.timeSinceStart()
 	vs := w.monitor.Observe(o)
-	w.write(history.Record{Observation: o})
+	w.writeHistoryRecord(history.Record{Observation: o})
 	for _, v := range vs {
-		w.broke(v)
+		w.recordViolation(v)
 	}
 }
 
-// quiet has a picture judged that was taken when nothing was left to do.
-func (w *watch) quiet(p check.Picture) {
+// judgeQuietSnapshot has a picture judged that was taken when nothing was left to do.
+func (w *fleetWatcher) judgeQuietSnapshot(p check.FleetSnapshot) {
 	w.mu.Lock()
 	w.last = p
 	w.mu.Unlock()
-	at := w.now()
+	at := w.timeSinceStart()
 	vs := w.monitor.Quiet(at, p)
-	w.write(history.Record{Observation: check.Observation{At: at}, Picture: &history.Picture{Picture: p}})
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: at}, Picture: &history.FleetSnapshot{FleetSnapshot: p}})
 	for _, v := range vs {
-		w.broke(v)
+		w.recordViolation(v)
 	}
 }
 
@@ -254,43 +254,43 @@ func (w *watch) quiet(p check.Picture) {
 // show in every allocation.
 const maxShown = 12
 
-// restless notes that quiet never came: there is no picture to end with. What a last
+// recordUnsettled notes that quiet never came: there is no picture to end with. What a last
 // one shows to be wrong is named for what it is.
-func (w *watch) restless(why error, last check.Picture) {
+func (w *fleetWatcher) recordUnsettled(why error, last check.FleetSnapshot) {
 	w.mu.Lock()
-	w.last = check.Picture{}
+	w.last = check.FleetSnapshot{}
 	w.mu.Unlock()
 	if len(last.Hubs) > 0 {
 		found := check.Quiet(last)
 		for _, v := range found[:min(len(found), maxShown)] {
-			w.broke(v)
+			w.recordViolation(v)
 		}
 	}
-	w.broke(check.Violation{Invariant: check.Settled, Message: why.Error()})
+	w.recordViolation(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
 // filesPerTask are what an agent has open for each task that runs: the handle of its
 // supervisor, and what tells of that one's end.
 const filesPerTask = 2
 
-// usage has the checkers know what the daemons take while nothing is left to do:
+// observeMemberUsage has the checkers know what the daemons take while nothing is left to do:
 // resident memory stands for their heap. What tasks that run take is not counted:
 // there may be many of them at one time, and few at another.
-func (w *watch) usage() {
+func (w *fleetWatcher) observeMemberUsage() {
 	for _, h := range w.s.fleet.Hubs {
-		w.takes(h.Name, h.Pid(), 0)
+		w.observeProcessUsage(h.Name, h.Pid(), 0)
 	}
 	for _, e := range w.s.fleet.Edges {
 		tasks, err := processes(e)
 		if err != nil {
 			continue // nothing can be said of it
 		}
-		w.takes(e.Name, e.Pid(), filesPerTask*len(tasks))
+		w.observeProcessUsage(e.Name, e.Pid(), filesPerTask*len(tasks))
 	}
 }
 
-// takes tells what one process takes, but for some of its files.
-func (w *watch) takes(who string, pid, without int) {
+// observeProcessUsage tells what one process takes, but for some of its files.
+func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
 	bytes, err := proc.Resident(pid)
 	if err != nil {
 		return // it has just ended, which is told elsewhere
@@ -299,15 +299,15 @@ func (w *watch) takes(who string, pid, without int) {
 	if err != nil {
 		return
 	}
-	w.observe(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
+	w.judgeAndRecord(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
 }
 
-// verdicts renders how each invariant fared: what taps judged, and what pictures
+// formatVerdictTable renders how each invariant fared: what taps judged, and what pictures
 // showed.
-func (w *watch) verdicts() string {
+func (w *fleetWatcher) formatVerdictTable() string {
 	var b strings.Builder
 	broken := map[check.Invariant]int{}
-	for _, v := range w.violations() {
+	for _, v := range w.foundViolations() {
 		broken[v.Invariant]++
 	}
 	for _, v := range w.monitor.Verdicts() {
@@ -323,36 +323,36 @@ func (w *watch) verdicts() string {
 	return b.String()
 }
 
-// broke notes a violation.
-func (w *watch) broke(v check.Violation) {
+// recordViolation notes a violation.
+func (w *fleetWatcher) recordViolation(v check.Violation) {
 	if v.At == 0 {
-		v.At = w.now()
+		v.At = w.timeSinceStart()
 	}
 	w.mu.Lock()
 	w.found = append(w.found, v)
 	w.mu.Unlock()
-	w.write(history.Record{Observation: check.Observation{At: v.At}, Violation: &v})
-	w.s.say("    %s", v)
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: v.At}, Violation: &v})
+	w.s.printLine("    %s", v)
 }
 
-// died notes that a member ended by itself, once.
-func (w *watch) died(name, how string) {
+// recordUnexpectedDeath notes that a member ended by itself, once.
+func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	w.mu.Lock()
 	told := w.dead[name]
 	w.dead[name] = true
 	w.mu.Unlock()
 	if !told {
-		w.broke(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
+		w.recordViolation(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
 	}
 }
 
-// note writes something down. What it says of files is said of the run's folder.
-func (w *watch) note(where, text string) {
+// writeNote writes something down. What it says of files is said of the run's folder.
+func (w *fleetWatcher) writeNote(where, text string) {
 	text = strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), "")
-	w.write(history.Record{Observation: check.Observation{At: w.now()}, Note: &history.Note{Where: where, Text: text}})
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: w.timeSinceStart()}, Note: &history.Note{Where: where, Text: text}})
 }
 
-func (w *watch) write(r history.Record) {
+func (w *fleetWatcher) writeHistoryRecord(r history.Record) {
 	if w.out == nil {
 		return
 	}
@@ -364,44 +364,44 @@ func (w *watch) write(r history.Record) {
 	}
 }
 
-func (w *watch) violations() []check.Violation {
+func (w *fleetWatcher) foundViolations() []check.Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]check.Violation(nil), w.found...)
 }
 
-// finish judges what only the end shows, and returns all violations.
-func (w *watch) finish() []check.Violation {
-	w.entries()
+// judgeAtEnd judges what only the end shows, and returns all violations.
+func (w *fleetWatcher) judgeAtEnd() []check.Violation {
+	w.judgeAppliedEntries()
 	w.mu.Lock()
 	last, before := w.last, len(w.monitor.Violations())
 	w.mu.Unlock()
-	all := w.monitor.Finish(w.now(), last)
+	all := w.monitor.Finish(w.timeSinceStart(), last)
 	for _, v := range all[min(before, len(all)):] {
-		w.broke(v)
+		w.recordViolation(v)
 	}
-	return w.violations()
+	return w.foundViolations()
 }
 
-// end writes the verdicts down, and closes the history.
-func (w *watch) end(verdict error) error {
+// writeVerdictsAndClose writes the verdicts down, and closes the history.
+func (w *fleetWatcher) writeVerdictsAndClose(verdict error) error {
 	if w.out == nil {
 		return verdict
 	}
-	at := check.Observation{At: w.now()}
+	at := check.Observation{At: w.timeSinceStart()}
 	for _, v := range w.monitor.Verdicts() {
-		w.write(history.Record{Observation: at, Verdict: &v})
+		w.writeHistoryRecord(history.Record{Observation: at, Verdict: &v})
 	}
 	w.s.mu.Lock()
-	for _, k := range w.s.possible() {
-		w.write(history.Record{Observation: at, Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
+	for _, k := range w.s.possibleKinds() {
+		w.writeHistoryRecord(history.Record{Observation: at, Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
 	}
 	w.s.mu.Unlock()
-	e := history.End{Outcome: outcomeOf(verdict), Wall: w.now()}
+	e := history.End{Outcome: outcomeOf(verdict), Wall: w.timeSinceStart()}
 	if verdict != nil {
 		e.Reasons, e.Kept = []string{verdict.Error()}, []string{w.s.Dir}
 	}
-	w.write(history.Record{Observation: at, End: &e})
+	w.writeHistoryRecord(history.Record{Observation: at, End: &e})
 	if err := errors.Join(w.lost, w.out.Close()); err != nil {
 		return errors.Join(verdict, err)
 	}

@@ -33,20 +33,20 @@ const (
 // The key of a job's meta in which it says which registration it is.
 const metaTag = "tag"
 
-// work is what users do in a storm: jobs that come, change and go; and small ones
+// userWorkload is what users do in a storm: jobs that come, change and go; and small ones
 // that are registered and read only, to see that the cluster speaks of one truth.
-type work struct {
-	s *storm
+type userWorkload struct {
+	s *campaignRun
 
 	mu      sync.Mutex
-	jobs    map[fleet.JobID]*user // guarded by mu
-	version int                   // guarded by mu: of registrations
-	orphans bool                  // guarded by mu: hubs were put back at any time
-	done    tallied               // guarded by mu
+	jobs    map[fleet.JobID]*workloadJob // guarded by mu
+	version int                          // guarded by mu: of registrations
+	orphans bool                         // guarded by mu: hubs were put back at any time
+	done    tallied                      // guarded by mu
 }
 
-// user is a job and who runs it.
-type user struct {
+// workloadJob is a job and who runs it.
+type workloadJob struct {
 	id         fleet.JobID
 	count      int
 	comesGoes  bool
@@ -65,18 +65,18 @@ type user struct {
 	sure    bool // the last thing that was asked for was acknowledged
 }
 
-// running is how many shall run; less than 0: nobody says.
-func (u *user) running() int {
+// expectedCount is how many shall run; less than 0: nobody says.
+func (u *workloadJob) expectedCount() int {
 	if u.uncounted {
 		return -1
 	}
 	return u.count
 }
 
-func newWork(s *storm) *work {
+func newUserWorkload(s *campaignRun) *userWorkload {
 	soon, replace := 3*time.Second, true
-	w := &work{s: s, jobs: map[fleet.JobID]*user{}}
-	for _, u := range []*user{
+	w := &userWorkload{s: s, jobs: map[fleet.JobID]*workloadJob{}}
+	for _, u := range []*workloadJob{
 		{id: "keep", count: s.Edges},
 		{id: "replace", count: s.Edges, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileKeepOriginal}},
 		{id: "longest", count: 2, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileLongestRunning}},
@@ -92,18 +92,18 @@ func newWork(s *storm) *work {
 	return w
 }
 
-// begin registers all jobs and waits until they run.
-func (w *work) begin(ctx context.Context) error {
-	if err := w.settle(ctx); err != nil {
+// startAllJobs registers all jobs and waits until they run.
+func (w *userWorkload) startAllJobs(ctx context.Context) error {
+	if err := w.settleAllJobs(ctx); err != nil {
 		return err
 	}
-	_, _, err := w.s.quiet(ctx)
+	_, _, err := w.s.waitUntilQuiet(ctx)
 	return err
 }
 
-// spec is the job as it is wanted.
-func (w *work) spec(u *user) *fleet.Job {
-	job := undressed(u.id, u.count, w.s.starts, u.disconnect)
+// buildJobSpec is the job as it is wanted.
+func (w *userWorkload) buildJobSpec(u *workloadJob) *fleet.Job {
+	job := newWorkloadJob(u.id, u.count, w.s.starts, u.disconnect)
 	job.UI = &fleet.JobUI{Description: u.tag} // which its tasks survive
 	group := &job.TaskGroups[0]
 	// Tasks that crash are started again for as long as they do.
@@ -112,7 +112,7 @@ func (w *work) spec(u *user) *fleet.Job {
 	group.ReschedulePolicy = &fleet.ReschedulePolicy{Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant, Unlimited: true}
 	task := &group.Tasks[0]
 	task.LogConfig = fleet.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1}
-	task.Config["args"] = []any{"-c", stormScript}
+	task.Config["args"] = []any{"-c", campaignScript}
 	task.Env["RUN"] = w.s.Dir
 	task.Env["REVISION"] = strconv.Itoa(u.revised)
 	task.Env["LASTS"] = strconv.Itoa(int((24 * time.Hour).Seconds()))
@@ -123,25 +123,25 @@ func (w *work) spec(u *user) *fleet.Job {
 	return job
 }
 
-// run does something now and then until ctx ends.
-func (w *work) run(ctx context.Context) {
+// runUserActions does something now and then until ctx ends.
+func (w *userWorkload) runUserActions(ctx context.Context) {
 	var over sync.WaitGroup
 	for client := range clientsOfIt {
-		over.Go(func() { w.ask(ctx, fmt.Sprintf("client-%d", client+1)) })
+		over.Go(func() { w.registerAndReadJobs(ctx, fmt.Sprintf("client-%d", client+1)) })
 	}
-	for _, habit := range []func(context.Context){w.launch, w.promote, w.dispatch, w.drain} {
+	for _, habit := range []func(context.Context){w.registerLaunchedJobs, w.promotePeriodically, w.dispatchPeriodically, w.drainPeriodically} {
 		over.Go(func() { habit(ctx) })
 	}
 	for pause(ctx, workEvery) == nil {
-		w.do(ctx)
+		w.changeOneJob(ctx)
 	}
 	over.Wait()
 }
 
-// do changes one job, by asking any hub once.
-func (w *work) do(ctx context.Context) {
-	u := w.change()
-	spec := w.spec(u)
+// changeOneJob changes one job, by asking any hub once.
+func (w *userWorkload) changeOneJob(ctx context.Context) {
+	u := w.drawJobChange()
+	spec := w.buildJobSpec(u)
 	soon, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	h := w.anyHub()
@@ -158,12 +158,12 @@ func (w *work) do(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	if err == nil {
-		w.tell(u, spec)
+		w.observeWantedJob(u, spec)
 	}
 }
 
-// change draws what a user wants next.
-func (w *work) change() *user {
+// drawJobChange draws what a user wants next.
+func (w *userWorkload) drawJobChange() *workloadJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changing := slices.DeleteFunc(slices.Sorted(maps.Keys(w.jobs)), func(id fleet.JobID) bool { return w.jobs[id].launched })
@@ -184,25 +184,25 @@ func (w *work) change() *user {
 	return u
 }
 
-// tell has the checkers know what was acknowledged.
-func (w *work) tell(u *user, spec *fleet.Job) {
+// observeWantedJob has the checkers know what was acknowledged.
+func (w *userWorkload) observeWantedJob(u *workloadJob, spec *fleet.Job) {
 	told := *spec
 	told.Stop = u.stopped
-	w.s.watch.observe(check.Observation{Job: &told})
+	w.s.watch.judgeAndRecord(check.Observation{Job: &told})
 }
 
-func (w *work) anyHub() *cluster.Hub {
+func (w *userWorkload) anyHub() *cluster.Hub {
 	return w.s.fleet.Hubs[rand.IntN(len(w.s.fleet.Hubs))]
 }
 
-// settle looks for what was acknowledged, then asks for everything once more until it
+// settleAllJobs looks for what was acknowledged, then asks for everything once more until it
 // is acknowledged: what shall run is certain then. No edge is drained, and nobody waits
 // for anything any more.
-func (w *work) settle(ctx context.Context) error {
-	if err := w.undrain(ctx); err != nil {
+func (w *userWorkload) settleAllJobs(ctx context.Context) error {
+	if err := w.undrainAllEdges(ctx); err != nil {
 		return err
 	}
-	if err := w.insistAll(ctx); err != nil {
+	if err := w.submitAllUntilAcked(ctx); err != nil {
 		return err
 	}
 	if err := w.promoteAll(ctx); err != nil {
@@ -217,11 +217,11 @@ func (w *work) settle(ctx context.Context) error {
 	// Also long after: a journal that is damaged may forget that somebody stopped what
 	// no hub knows, and only people can say so again.
 	return cluster.Eventually(ctx, w.s.settleBound, "what a restored cluster does not know is ended", func(ctx context.Context) string {
-		return w.forsaken(ctx)
+		return w.stopNextOrphan(ctx)
 	})
 }
 
-func (w *work) insistAll(ctx context.Context) error {
+func (w *userWorkload) submitAllUntilAcked(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.s.mu.Lock()
@@ -232,20 +232,20 @@ func (w *work) insistAll(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
 		u := w.jobs[id]
 		if u.sure && !rewound {
-			if err := w.find(ctx, u); err != nil {
+			if err := w.checkAcknowledgedJob(ctx, u); err != nil {
 				return err
 			}
 		}
 		u.stopped = u.stopped || u.launched
-		if err := w.insist(ctx, u); err != nil {
+		if err := w.submitUntilAcked(ctx, u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find checks that the cluster has what it acknowledged.
-func (w *work) find(ctx context.Context, u *user) error {
+// checkAcknowledgedJob checks that the cluster has what it acknowledged.
+func (w *userWorkload) checkAcknowledgedJob(ctx context.Context, u *workloadJob) error {
 	var job fleet.Job
 	err := cluster.Eventually(ctx, quietBound, "read job "+string(u.id), func(ctx context.Context) string {
 		err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(u.id)), nil, &job)
@@ -263,22 +263,22 @@ func (w *work) find(ctx context.Context, u *user) error {
 		tag = job.UI.Description
 	}
 	if job.Stop != u.stopped || !job.Stop && tag != u.tag {
-		w.s.watch.broke(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
+		w.s.watch.recordViolation(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
 			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, tag, job.Stop)})
 	}
 	return nil
 }
 
-// insist asks for what is wanted until it is acknowledged.
-func (w *work) insist(ctx context.Context, u *user) error {
+// submitUntilAcked asks for what is wanted until it is acknowledged.
+func (w *userWorkload) submitUntilAcked(ctx context.Context, u *workloadJob) error {
 	if !u.stopped {
-		spec := w.spec(u)
-		if err := w.s.register(ctx, spec); err != nil {
+		spec := w.buildJobSpec(u)
+		if err := w.s.registerAtAnyHub(ctx, spec); err != nil {
 			return err
 		}
 		u.sure = true
-		w.s.wants(u.id, u.running())
-		w.tell(u, spec)
+		w.s.setWantedCount(u.id, u.expectedCount())
+		w.observeWantedJob(u, spec)
 		return nil
 	}
 	err := cluster.Eventually(ctx, quietBound, "stop job "+string(u.id), func(ctx context.Context) string {
@@ -294,13 +294,13 @@ func (w *work) insist(ctx context.Context, u *user) error {
 	}
 	// A job that a restored cluster does not know is not stopped there, either.
 	u.sure = false
-	w.s.wants(u.id, min(0, u.running()))
-	w.tell(u, w.spec(u))
+	w.s.setWantedCount(u.id, min(0, u.expectedCount()))
+	w.observeWantedJob(u, w.buildJobSpec(u))
 	return nil
 }
 
-// forsaken waits until edges are back, and has people end what they keep alone.
-func (w *work) forsaken(ctx context.Context) string {
+// stopNextOrphan waits until edges are back, and has people end what they keep alone.
+func (w *userWorkload) stopNextOrphan(ctx context.Context) string {
 	f, err := w.s.fleet.Hubs[0].Fleet(ctx)
 	if err != nil {
 		return err.Error()
@@ -309,12 +309,12 @@ func (w *work) forsaken(ctx context.Context) string {
 		if n.Status != fleet.NodeReady {
 			return fmt.Sprintf("node %s is %s", n.Name, n.Status)
 		}
-		e := w.s.edge(n.Name)
+		e := w.s.edgeByName(n.Name)
 		for _, id := range n.Orphans {
 			if !w.s.runsOn(ctx, e, id) {
 				continue
 			}
-			if err := w.s.forsake(ctx, e, id); err != nil {
+			if err := w.s.stopOrphanedAlloc(ctx, e, id); err != nil {
 				return err.Error()
 			}
 			return fmt.Sprintf("%s still ran allocation %s", n.Name, fleet.Short(id))
@@ -323,23 +323,23 @@ func (w *work) forsaken(ctx context.Context) string {
 	return ""
 }
 
-// ask registers and reads small jobs until ctx ends, and tells what it was told.
-func (w *work) ask(ctx context.Context, client string) {
+// registerAndReadJobs registers and reads small jobs until ctx ends, and tells what it was told.
+func (w *userWorkload) registerAndReadJobs(ctx context.Context, client string) {
 	for pause(ctx, time.Duration(float64(askEvery)*(0.5+rand.Float64()))) == nil {
 		id := fleet.JobID(fmt.Sprintf("asked-%d", 1+rand.IntN(askedJobs)))
 		op := check.Operation{Client: client, Job: id, Call: time.Since(w.s.began)}
 		soon, cancel := context.WithTimeout(ctx, answerBound)
 		if rand.IntN(3) == 0 {
-			w.put(soon, &op)
+			w.registerAskedJob(soon, &op)
 		} else {
-			w.get(soon, &op)
+			w.readAskedJob(soon, &op)
 		}
 		cancel()
-		w.s.watch.observe(check.Observation{Operation: &op})
+		w.s.watch.judgeAndRecord(check.Observation{Operation: &op})
 	}
 }
 
-func (w *work) put(ctx context.Context, op *check.Operation) {
+func (w *userWorkload) registerAskedJob(ctx context.Context, op *check.Operation) {
 	w.mu.Lock()
 	w.version++
 	op.Does, op.Tag = check.OpRegister, op.Client+"-"+strconv.Itoa(w.version)
@@ -353,7 +353,7 @@ func (w *work) put(ctx context.Context, op *check.Operation) {
 	}
 }
 
-func (w *work) get(ctx context.Context, op *check.Operation) {
+func (w *userWorkload) readAskedJob(ctx context.Context, op *check.Operation) {
 	op.Does = check.OpRead
 	var job fleet.Job
 	err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(op.Job)), nil, &job)

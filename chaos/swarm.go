@@ -12,9 +12,9 @@ import (
 
 // withSwarm runs simulated edges beside the fleet's hubs while play plays. An edge that
 // fails ends it. took is told how long it took to open them.
-func (s *stage) withSwarm(ctx context.Context, cfg swarm.Config, took func(string, time.Duration), play func(context.Context, *swarm.Swarm) error) (err error) {
+func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, took func(string, time.Duration), play func(context.Context, *swarm.Swarm) error) (err error) {
 	cfg.Dir = filepath.Join(s.Dir, "edges")
-	cfg.Hubs, cfg.TokenFile = s.fleet.Joining()
+	cfg.Hubs, cfg.TokenFile = s.fleet.JoinAddresses()
 	began := time.Now()
 	edges, err := swarm.Open(cfg)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// trouble is one fault on one member of a real fleet, or on all of them.
-type trouble interface {
-	// start breaks something, stop mends it. Where start fails stop is called all the
+// memberFault is one fault on one member of a real fleet, or on all of them.
+type memberFault interface {
+	// injectFault breaks something, stop mends it. Where start fails stop is called all the
 	// same.
-	start(ctx context.Context) error
-	stop(ctx context.Context) error
-	// evidence is how often it really did something, and what. It may come late.
-	evidence() (hits uint64, what string)
+	injectFault(ctx context.Context) error
+	healFault(ctx context.Context) error
+	// faultEvidence is how often it really did something, and what. It may come late.
+	faultEvidence() (hits uint64, what string)
 }
 
 // needs is what a kind needs of the ground.
@@ -34,9 +34,9 @@ type realKind struct {
 	effects []check.Effect
 	// edge and hub make the trouble of one target; whole that of a kind that names
 	// none.
-	edge  func(s *storm, f schedule.Fault, e *cluster.Edge) trouble
-	hub   func(s *storm, f schedule.Fault, h *cluster.Hub) trouble
-	whole func(s *storm, f schedule.Fault) trouble
+	edge  func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault
+	hub   func(s *campaignRun, f schedule.Fault, h *cluster.Hub) memberFault
+	whole func(s *campaignRun, f schedule.Fault) memberFault
 }
 
 // realKinds are all kinds that this package can do.
@@ -53,21 +53,21 @@ func realKindOf(kind schedule.Kind) (realKind, bool) {
 	return kinds[i], true
 }
 
-// troublesOf makes what a fault does to each of its targets. The leader is whoever
+// newMemberFaults makes what a fault does to each of its targets. The leader is whoever
 // leads when the fault begins.
-func (s *storm) troublesOf(f schedule.Fault) []trouble {
+func (s *campaignRun) newMemberFaults(f schedule.Fault) []memberFault {
 	k, ok := realKindOf(f.Kind)
 	if !ok {
 		return nil
 	}
 	if k.whole != nil {
-		return []trouble{k.whole(s, f)}
+		return []memberFault{k.whole(s, f)}
 	}
-	var ts []trouble
-	topology := s.topology()
+	var ts []memberFault
+	topology := s.fleetTopology()
 	if k.edge != nil {
 		for _, name := range topology.EdgesOf(f) {
-			ts = append(ts, k.edge(s, f, s.edge(name)))
+			ts = append(ts, k.edge(s, f, s.edgeByName(name)))
 		}
 	}
 	if k.hub == nil {
@@ -75,43 +75,43 @@ func (s *storm) troublesOf(f schedule.Fault) []trouble {
 	}
 	for _, name := range topology.HubsOf(f) {
 		if name == schedule.TargetLeader {
-			ts = append(ts, &onLeader{s: s, make: func(h *cluster.Hub) trouble { return k.hub(s, f, h) }})
+			ts = append(ts, &leaderFault{s: s, make: func(h *cluster.Hub) memberFault { return k.hub(s, f, h) }})
 			continue
 		}
-		ts = append(ts, k.hub(s, f, s.hub(name)))
+		ts = append(ts, k.hub(s, f, s.hubByName(name)))
 	}
 	return ts
 }
 
-// onLeader is trouble of the hub that leads when it begins. Where none does, that is
+// leaderFault is trouble of the hub that leads when it begins. Where none does, that is
 // trouble enough, and this one does nothing.
-type onLeader struct {
-	s    *storm
-	make func(*cluster.Hub) trouble
-	it   trouble
+type leaderFault struct {
+	s    *campaignRun
+	make func(*cluster.Hub) memberFault
+	it   memberFault
 }
 
-func (t *onLeader) start(ctx context.Context) error {
+func (t *leaderFault) injectFault(ctx context.Context) error {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	leader, err := t.s.leader(soon)
+	leader, err := t.s.findRunningLeader(soon)
 	if err != nil {
 		return ctx.Err()
 	}
 	t.it = t.make(leader)
-	return t.it.start(ctx)
+	return t.it.injectFault(ctx)
 }
 
-func (t *onLeader) stop(ctx context.Context) error {
+func (t *leaderFault) healFault(ctx context.Context) error {
 	if t.it == nil {
 		return nil
 	}
-	return t.it.stop(ctx)
+	return t.it.healFault(ctx)
 }
 
-func (t *onLeader) evidence() (uint64, string) {
+func (t *leaderFault) faultEvidence() (uint64, string) {
 	if t.it == nil {
 		return 0, "nobody led"
 	}
-	return t.it.evidence()
+	return t.it.faultEvidence()
 }

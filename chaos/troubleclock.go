@@ -12,14 +12,14 @@ import (
 )
 
 var clockKinds = []realKind{
-	{kind: schedule.ClockJump, needs: needs{clocks: true}, effects: []check.Effect{check.MovesTime}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.ClockJump, needs: needs{clocks: true}, effects: []check.Effect{check.MovesTime}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 		return &jumped{s: s, edge: e, by: func() time.Duration { return f.Params.Jump }}
 	}},
-	{kind: schedule.Clock1970, needs: needs{clocks: true}, effects: []check.Effect{check.MovesTime, check.Halts, check.Reboots}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.Clock1970, needs: needs{clocks: true}, effects: []check.Effect{check.MovesTime, check.Halts, check.Reboots}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &jumped{
 			s: s, edge: e,
 			by: func() time.Duration { return time.Until(time.Unix(30, 0)) },
-			boot: &halted{
+			boot: &stoppedProcess{
 				s: s, name: e.Name, what: "booted",
 				how: func() error {
 					err := e.Shutdown()
@@ -34,36 +34,36 @@ var clockKinds = []realKind{
 
 // jumped is a wall clock that is wrong, from a boot on where there is one.
 type jumped struct {
-	s    *storm
+	s    *campaignRun
 	edge *cluster.Edge
 	by   func() time.Duration
-	boot *halted // nil: the clock jumps under a running agent
+	boot *stoppedProcess // nil: the clock jumps under a running agent
 	said string
 }
 
-func (t *jumped) start(ctx context.Context) error {
+func (t *jumped) injectFault(ctx context.Context) error {
 	by := t.by()
 	if t.boot == nil {
 		return t.edge.Clock.Set(by)
 	}
-	if err := t.boot.start(ctx); err != nil {
+	if err := t.boot.injectFault(ctx); err != nil {
 		return err
 	}
-	return errors.Join(t.edge.Clock.Set(by), t.boot.stop(ctx))
+	return errors.Join(t.edge.Clock.Set(by), t.boot.healFault(ctx))
 }
 
-// stop has the agent journal something, looks at the time of it, and mends the
+// healFault has the agent journal something, looks at the time of it, and mends the
 // clock.
-func (t *jumped) stop(ctx context.Context) error {
+func (t *jumped) healFault(ctx context.Context) error {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if err := t.look(soon); err != nil {
+	if err := t.checkJournaledTime(soon); err != nil {
 		t.said = "" // an agent that does not answer shows nothing
 	}
 	return t.edge.Clock.Set(0)
 }
 
-func (t *jumped) look(ctx context.Context) error {
+func (t *jumped) checkJournaledTime(ctx context.Context) error {
 	if err := t.s.restartTask(ctx, t.edge, "the clock is looked at"); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (t *jumped) look(ctx context.Context) error {
 	return nil
 }
 
-func (t *jumped) evidence() (uint64, string) {
+func (t *jumped) faultEvidence() (uint64, string) {
 	if t.said == "" {
 		return 0, "its journal does not show it"
 	}

@@ -17,18 +17,18 @@ import (
 )
 
 var diskKinds = []realKind{
-	{kind: schedule.DiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.DiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &full{s: s, name: e.Name, disk: e.Disk, running: e.Running, again: func() error { return s.startEdge(e) }}
 	}},
-	{kind: schedule.HubDiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, hub: func(s *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+	{kind: schedule.HubDiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, hub: func(s *campaignRun, _ schedule.Fault, h *cluster.Hub) memberFault {
 		return &full{s: s, name: h.Name, disk: h.Disk, running: h.Running, again: func() error { return s.startHub(h) }}
 	}},
 	{
 		kind: schedule.SlowDisk, needs: needs{disks: true}, effects: []check.Effect{check.Chokes},
-		edge: func(_ *storm, f schedule.Fault, e *cluster.Edge) trouble {
+		edge: func(_ *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 			return &slow{name: e.Name, disk: e.Disk, sync: f.Params.Sync}
 		},
-		hub: func(_ *storm, f schedule.Fault, h *cluster.Hub) trouble {
+		hub: func(_ *campaignRun, f schedule.Fault, h *cluster.Hub) memberFault {
 			return &slow{name: h.Name, disk: h.Disk, sync: f.Params.Sync}
 		},
 	},
@@ -37,7 +37,7 @@ var diskKinds = []realKind{
 // full is a disk on which nothing more fits. A process that gives up is started
 // again when there is room.
 type full struct {
-	s       *storm
+	s       *campaignRun
 	name    string
 	disk    *disk.Disk
 	running func() bool
@@ -45,13 +45,13 @@ type full struct {
 	said    error
 }
 
-func (t *full) start(context.Context) (err error) {
+func (t *full) injectFault(context.Context) (err error) {
 	t.s.expectDown(t.name)
 	t.said, err = t.disk.Fill()
 	return err
 }
 
-func (t *full) stop(context.Context) error {
+func (t *full) healFault(context.Context) error {
 	defer t.s.expectUp(t.name)
 	// What was freed meanwhile is taken first, so that the disk was full to the end.
 	_, err := t.disk.Fill()
@@ -62,7 +62,7 @@ func (t *full) stop(context.Context) error {
 	return err
 }
 
-func (t *full) evidence() (uint64, string) {
+func (t *full) faultEvidence() (uint64, string) {
 	if t.said == nil {
 		return 0, ""
 	}
@@ -81,19 +81,19 @@ type slow struct {
 	err    error
 }
 
-func (t *slow) start(ctx context.Context) error {
+func (t *slow) injectFault(ctx context.Context) error {
 	ctx, t.cancel = context.WithCancel(ctx)
 	t.over.Go(func() { t.times, t.err = t.disk.Stutter(ctx, t.sync, t.sync/4+10*time.Millisecond) })
 	return nil
 }
 
-func (t *slow) stop(context.Context) error {
+func (t *slow) healFault(context.Context) error {
 	t.cancel()
 	t.over.Wait()
 	return t.err
 }
 
-func (t *slow) evidence() (uint64, string) {
+func (t *slow) faultEvidence() (uint64, string) {
 	return uint64(t.times), fmt.Sprintf("%s: stalled %d times for %s", t.name, t.times, t.sync)
 }
 

@@ -17,18 +17,18 @@ import (
 )
 
 var edgeKinds = []realKind{
-	{kind: schedule.EdgeKill, effects: []check.Effect{check.Halts}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
-		return &halted{
+	{kind: schedule.EdgeKill, effects: []check.Effect{check.Halts}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
+		return &stoppedProcess{
 			s: s, name: e.Name, what: "agent killed",
 			how:   func() error { e.Kill(); s.processEnded(e.Name, true, check.ProcessKill); return nil },
 			again: func() error { return s.startEdge(e) },
 		}
 	}},
-	{kind: schedule.EdgePause, effects: []check.Effect{check.Halts}, edge: func(_ *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.EdgePause, effects: []check.Effect{check.Halts}, edge: func(_ *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &paused{name: e.Name, who: e}
 	}},
-	{kind: schedule.EdgeReboot, effects: []check.Effect{check.Halts, check.Reboots}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
-		return &halted{
+	{kind: schedule.EdgeReboot, effects: []check.Effect{check.Halts, check.Reboots}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
+		return &stoppedProcess{
 			s: s, name: e.Name, what: "shut down and booted",
 			how: func() error {
 				err := e.Shutdown()
@@ -39,18 +39,18 @@ var edgeKinds = []realKind{
 		}
 	}},
 	{kind: schedule.PowerCut, needs: needs{disks: true}, effects: []check.Effect{check.Halts, check.Reboots},
-		edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+		edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 			return newPowerCut(s, e, "its disk forgot what was not synced", nil)
 		}},
 	{kind: schedule.TornPage, needs: needs{disks: true}, effects: []check.Effect{check.Halts, check.Reboots, check.Damages},
-		edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+		edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 			return newPowerCut(s, e, "a page of the journal is torn", tearPage)
 		}},
-	{kind: schedule.BitFlip, effects: []check.Effect{check.Halts, check.Damages}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
-		return &halted{
+	{kind: schedule.BitFlip, effects: []check.Effect{check.Halts, check.Damages}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
+		return &stoppedProcess{
 			s: s, name: e.Name, what: fmt.Sprintf("%d bits of the journal flipped", f.Params.Bits),
 			how: func() error {
-				s.hold(e)
+				s.keepJournalRows(e)
 				e.Kill()
 				s.processEnded(e.Name, true, check.ProcessKill)
 				return flipBits(journalOf(e), f.Params.Bits)
@@ -58,10 +58,10 @@ var edgeKinds = []realKind{
 			again: func() error { return s.startEdge(e) },
 		}
 	}},
-	{kind: schedule.Clone, effects: []check.Effect{check.Clones, check.Halts}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.Clone, effects: []check.Effect{check.Clones, check.Halts}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &cloned{s: s, first: e}
 	}},
-	{kind: schedule.CertExpired, effects: []check.Effect{check.Severs}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.CertExpired, effects: []check.Effect{check.Severs}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &expired{s: s, edge: e, cut: impaired{net: s.Net, member: e.Name, with: faultnet.Dead()}}
 	}},
 }
@@ -70,12 +70,12 @@ func journalOf(e *cluster.Edge) string { return filepath.Join(e.Dir, "journal.db
 
 // newPowerCut cuts an edge's power, and does something to its journal while the
 // machine is off.
-func newPowerCut(s *storm, e *cluster.Edge, what string, damage func(journal string) error) trouble {
-	return &halted{
+func newPowerCut(s *campaignRun, e *cluster.Edge, what string, damage func(journal string) error) memberFault {
+	return &stoppedProcess{
 		s: s, name: e.Name, what: "power cut: " + what,
 		how: func() error {
 			if damage != nil {
-				s.hold(e)
+				s.keepJournalRows(e)
 			}
 			err := e.PowerCut()
 			s.processEnded(e.Name, true, check.ProcessPowerCut)
@@ -90,7 +90,7 @@ func newPowerCut(s *storm, e *cluster.Edge, what string, damage func(journal str
 
 // cloned is a second machine with a copy of an edge's data.
 type cloned struct {
-	s      *storm
+	s      *campaignRun
 	first  *cluster.Edge
 	second *cluster.Edge
 	fenced string
@@ -100,7 +100,7 @@ type cloned struct {
 // the second one starts. One that has none could not be told from its clone.
 const firstBack = 15 * time.Second
 
-func (t *cloned) start(ctx context.Context) (err error) {
+func (t *cloned) injectFault(ctx context.Context) (err error) {
 	if t.second, err = t.s.fleet.NewEdge(t.s.cloneName(), t.first.Flags...); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (t *cloned) firstReady(ctx context.Context) string {
 	return ""
 }
 
-func (t *cloned) stop(ctx context.Context) error {
+func (t *cloned) healFault(ctx context.Context) error {
 	if t.second == nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (t *cloned) stop(ctx context.Context) error {
 	return t.second.Scrap()
 }
 
-func (t *cloned) evidence() (uint64, string) {
+func (t *cloned) faultEvidence() (uint64, string) {
 	if t.fenced == "" {
 		return 0, "the clone was not fenced in its time"
 	}
@@ -151,7 +151,7 @@ func (t *cloned) evidence() (uint64, string) {
 
 // expired cuts an edge off until its certificate is no longer valid.
 type expired struct {
-	s    *storm
+	s    *campaignRun
 	edge *cluster.Edge
 	cut  impaired
 	said string
@@ -160,9 +160,9 @@ type expired struct {
 // maxExpiry bounds how long a certificate is waited for.
 const maxExpiry = 3 * time.Minute
 
-func (t *expired) start(ctx context.Context) error { return t.cut.start(ctx) }
+func (t *expired) injectFault(ctx context.Context) error { return t.cut.injectFault(ctx) }
 
-func (t *expired) stop(ctx context.Context) error {
+func (t *expired) healFault(ctx context.Context) error {
 	ends, err := certificateEnds(t.edge)
 	if wait := time.Until(ends) + time.Second; err == nil && wait < maxExpiry {
 		err = pause(ctx, wait)
@@ -173,10 +173,10 @@ func (t *expired) stop(ctx context.Context) error {
 			t.said = fmt.Sprintf("%s came back with a certificate that had ended %s before", t.edge.Name, time.Since(ends).Round(time.Second))
 		}
 	}
-	return errors.Join(err, t.cut.stop(ctx))
+	return errors.Join(err, t.cut.healFault(ctx))
 }
 
-func (t *expired) evidence() (uint64, string) {
+func (t *expired) faultEvidence() (uint64, string) {
 	if t.said == "" {
 		return 0, ""
 	}

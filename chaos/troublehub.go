@@ -15,47 +15,47 @@ import (
 var hubKinds = []realKind{
 	{kind: schedule.HubKill, effects: []check.Effect{check.Halts}, hub: newHubKill},
 	{kind: schedule.LeaderKill, effects: []check.Effect{check.Halts}, hub: newHubKill},
-	{kind: schedule.HubPause, effects: []check.Effect{check.Halts}, hub: func(_ *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+	{kind: schedule.HubPause, effects: []check.Effect{check.Halts}, hub: func(_ *campaignRun, _ schedule.Fault, h *cluster.Hub) memberFault {
 		return &paused{name: h.Name, who: h}
 	}},
-	{kind: schedule.MinorityCut, effects: []check.Effect{check.Severs}, hub: func(s *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+	{kind: schedule.MinorityCut, effects: []check.Effect{check.Severs}, hub: func(s *campaignRun, _ schedule.Fault, h *cluster.Hub) memberFault {
 		return &impaired{net: s.Net, member: h.Name, with: faultnet.Dead()}
 	}},
-	{kind: schedule.MajorityCut, effects: []check.Effect{check.Severs}, whole: func(s *storm, _ schedule.Fault) trouble {
-		t := &together{}
+	{kind: schedule.MajorityCut, effects: []check.Effect{check.Severs}, whole: func(s *campaignRun, _ schedule.Fault) memberFault {
+		t := &combinedFault{}
 		for _, h := range s.fleet.Hubs[1:] {
 			t.all = append(t.all, &impaired{net: s.Net, member: h.Name, with: faultnet.Dead()})
 		}
 		return t
 	}},
-	{kind: schedule.Restore, effects: []check.Effect{check.Rewinds, check.Halts}, whole: func(s *storm, _ schedule.Fault) trouble {
+	{kind: schedule.Restore, effects: []check.Effect{check.Rewinds, check.Halts}, whole: func(s *campaignRun, _ schedule.Fault) memberFault {
 		return &restored{s: s}
 	}},
 	{kind: schedule.MassRejoin, effects: []check.Effect{check.Severs}, edge: newCut},
 }
 
-// together is trouble of several at once.
-type together struct{ all []trouble }
+// combinedFault is trouble of several at once.
+type combinedFault struct{ all []memberFault }
 
-func (t *together) start(ctx context.Context) error {
+func (t *combinedFault) injectFault(ctx context.Context) error {
 	var errs []error
 	for _, one := range t.all {
-		errs = append(errs, one.start(ctx))
+		errs = append(errs, one.injectFault(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-func (t *together) stop(ctx context.Context) error {
+func (t *combinedFault) healFault(ctx context.Context) error {
 	var errs []error
 	for _, one := range t.all {
-		errs = append(errs, one.stop(ctx))
+		errs = append(errs, one.healFault(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-func (t *together) evidence() (hits uint64, what string) {
+func (t *combinedFault) faultEvidence() (hits uint64, what string) {
 	for _, one := range t.all {
-		n, said := one.evidence()
+		n, said := one.faultEvidence()
 		hits += n
 		if what != "" {
 			what += "; "
@@ -65,9 +65,9 @@ func (t *together) evidence() (hits uint64, what string) {
 	return hits, what
 }
 
-// halted is a member's process that is gone until it is started again.
-type halted struct {
-	s    *storm
+// stoppedProcess is a member's process that is gone until it is started again.
+type stoppedProcess struct {
+	s    *campaignRun
 	name string
 	// how ends it, and again starts it.
 	how, again func() error
@@ -75,7 +75,7 @@ type halted struct {
 	done       bool
 }
 
-func (t *halted) start(context.Context) error {
+func (t *stoppedProcess) injectFault(context.Context) error {
 	t.s.expectDown(t.name)
 	if err := t.how(); err != nil {
 		return err
@@ -84,12 +84,12 @@ func (t *halted) start(context.Context) error {
 	return nil
 }
 
-func (t *halted) stop(context.Context) error {
+func (t *stoppedProcess) healFault(context.Context) error {
 	defer t.s.expectUp(t.name)
 	return t.again()
 }
 
-func (t *halted) evidence() (uint64, string) {
+func (t *stoppedProcess) faultEvidence() (uint64, string) {
 	if !t.done {
 		return 0, ""
 	}
@@ -98,8 +98,8 @@ func (t *halted) evidence() (uint64, string) {
 
 // newHubKill kills a hub; one with a disk of its own loses its power, so that what
 // it did not sync is gone as well.
-func newHubKill(s *storm, _ schedule.Fault, h *cluster.Hub) trouble {
-	t := &halted{s: s, name: h.Name, again: func() error { return s.startHub(h) }}
+func newHubKill(s *campaignRun, _ schedule.Fault, h *cluster.Hub) memberFault {
+	t := &stoppedProcess{s: s, name: h.Name, again: func() error { return s.startHub(h) }}
 	if h.Disk == nil {
 		t.how = func() error { h.Kill(); s.processEnded(h.Name, false, check.ProcessKill); return nil }
 		t.what = "killed"
@@ -129,7 +129,7 @@ type paused struct {
 	stood time.Duration
 }
 
-func (t *paused) start(ctx context.Context) error {
+func (t *paused) injectFault(ctx context.Context) error {
 	if err := t.who.Pause(); err != nil {
 		return fmt.Errorf("pause %s: %w", t.name, err)
 	}
@@ -143,7 +143,7 @@ func (t *paused) start(ctx context.Context) error {
 	return err
 }
 
-func (t *paused) stop(context.Context) error {
+func (t *paused) healFault(context.Context) error {
 	if still, err := t.who.Stopped(); err == nil && still && !t.since.IsZero() {
 		t.stood = time.Since(t.since)
 	}
@@ -153,7 +153,7 @@ func (t *paused) stop(context.Context) error {
 	return nil
 }
 
-func (t *paused) evidence() (uint64, string) {
+func (t *paused) faultEvidence() (uint64, string) {
 	if t.stood == 0 {
 		return 0, ""
 	}
@@ -162,11 +162,11 @@ func (t *paused) evidence() (uint64, string) {
 
 // restored puts all hubs back to their copies of the last quiet time.
 type restored struct {
-	s    *storm
+	s    *campaignRun
 	done bool
 }
 
-func (t *restored) start(context.Context) error {
+func (t *restored) injectFault(context.Context) error {
 	if !t.s.saved {
 		return nil
 	}
@@ -188,16 +188,16 @@ func (t *restored) start(context.Context) error {
 			return err
 		}
 	}
-	t.s.wentBack()
+	t.s.recordHubsRewound()
 	t.done = true
 	return nil
 }
 
-func (t *restored) stop(ctx context.Context) error {
+func (t *restored) healFault(ctx context.Context) error {
 	if !t.done {
 		return nil
 	}
-	t.s.watch.hold() // until the fault's end is known
+	t.s.watch.pauseAppliedEntries() // until the fault's end is known
 	for _, h := range t.s.fleet.Hubs {
 		if err := t.s.startHub(h); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (t *restored) stop(ctx context.Context) error {
 	return nil
 }
 
-func (t *restored) evidence() (uint64, string) {
+func (t *restored) faultEvidence() (uint64, string) {
 	if !t.done {
 		return 0, "there was no copy yet"
 	}

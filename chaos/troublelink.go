@@ -16,19 +16,19 @@ import (
 
 var linkKinds = []realKind{
 	{kind: schedule.LinkCut, effects: []check.Effect{check.Severs}, edge: newCut},
-	{kind: schedule.Flapping, effects: []check.Effect{check.Severs}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.Flapping, effects: []check.Effect{check.Severs}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 		return &flapping{net: s.Net, member: e.Name, gone: f.Params.Phases, there: f.Params.Phases}
 	}},
-	{kind: schedule.OfflineOn, effects: []check.Effect{check.Severs}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.OfflineOn, effects: []check.Effect{check.Severs}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 		return &flapping{net: s.Net, member: e.Name, gone: always(f.Params.Off), there: always(f.Params.On)}
 	}},
-	{kind: schedule.NATRebind, effects: []check.Effect{check.Impairs}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.NATRebind, effects: []check.Effect{check.Impairs}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &moved{what: "packets under new ports", move: func() (func() uint64, error) { return s.Net.Rebind(e.Name) }}
 	}},
-	{kind: schedule.AddressChange, needs: needs{netns: true}, effects: []check.Effect{check.Impairs}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.AddressChange, needs: needs{netns: true}, effects: []check.Effect{check.Impairs}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &moved{what: "packets to the new address", move: func() (func() uint64, error) { return s.space.Move(e.Name) }}
 	}},
-	{kind: schedule.LinkProfile, effects: []check.Effect{check.Impairs}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.LinkProfile, effects: []check.Effect{check.Impairs}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 		return &impaired{net: s.Net, member: e.Name, with: profile(f.Params.Profile)}
 	}},
 }
@@ -48,7 +48,7 @@ func profile(p schedule.Profile) faultnet.Impairment {
 }
 
 // newCut is a cut in one direction or both, silent or refused.
-func newCut(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+func newCut(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 	if f.Params.Refused && s.space != nil {
 		return &refusal{space: s.space, member: e.Name}
 	}
@@ -70,19 +70,19 @@ type impaired struct {
 	lies   *faultnet.Imposed
 }
 
-func (t *impaired) start(context.Context) (err error) {
+func (t *impaired) injectFault(context.Context) (err error) {
 	t.lies, err = t.net.Impose(t.member, t.with)
 	return err
 }
 
-func (t *impaired) stop(context.Context) error {
+func (t *impaired) healFault(context.Context) error {
 	if t.lies != nil {
 		t.lies.Lift()
 	}
 	return nil
 }
 
-func (t *impaired) evidence() (uint64, string) {
+func (t *impaired) faultEvidence() (uint64, string) {
 	if t.lies == nil {
 		return 0, ""
 	}
@@ -103,11 +103,11 @@ type flapping struct {
 	err    error  // guarded by mu
 }
 
-func (t *flapping) start(ctx context.Context) error {
+func (t *flapping) injectFault(ctx context.Context) error {
 	ctx, t.cancel = context.WithCancel(ctx)
 	t.over.Go(func() {
 		for ctx.Err() == nil {
-			lost, err := t.away(ctx)
+			lost, err := t.cutLinkOnce(ctx)
 			t.mu.Lock()
 			t.err = errors.Join(t.err, err)
 			if lost {
@@ -122,8 +122,8 @@ func (t *flapping) start(ctx context.Context) error {
 	return nil
 }
 
-// away takes the link away once.
-func (t *flapping) away(ctx context.Context) (lost bool, err error) {
+// cutLinkOnce takes the link away once.
+func (t *flapping) cutLinkOnce(ctx context.Context) (lost bool, err error) {
 	lies, err := t.net.Impose(t.member, faultnet.Dead())
 	if err != nil {
 		return false, err
@@ -140,7 +140,7 @@ func within(s schedule.Span) time.Duration {
 	return s.Shortest + time.Duration(rand.Int64N(int64(s.Longest-s.Shortest)))
 }
 
-func (t *flapping) stop(context.Context) error {
+func (t *flapping) healFault(context.Context) error {
 	if t.cancel != nil {
 		t.cancel()
 		t.over.Wait()
@@ -150,7 +150,7 @@ func (t *flapping) stop(context.Context) error {
 	return t.err
 }
 
-func (t *flapping) evidence() (uint64, string) {
+func (t *flapping) faultEvidence() (uint64, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.turns, fmt.Sprintf("%s: gone %d times", t.member, t.turns)
@@ -163,14 +163,14 @@ type moved struct {
 	through func() uint64
 }
 
-func (t *moved) start(context.Context) (err error) {
+func (t *moved) injectFault(context.Context) (err error) {
 	t.through, err = t.move()
 	return err
 }
 
-func (t *moved) stop(context.Context) error { return nil }
+func (t *moved) healFault(context.Context) error { return nil }
 
-func (t *moved) evidence() (uint64, string) {
+func (t *moved) faultEvidence() (uint64, string) {
 	if t.through == nil {
 		return 0, ""
 	}
@@ -186,7 +186,7 @@ type refusal struct {
 	said   error
 }
 
-func (t *refusal) start(context.Context) (err error) {
+func (t *refusal) injectFault(context.Context) (err error) {
 	if t.lies, err = t.space.Impose(t.member, faultnet.Impairment{In: faultnet.Way{Cut: true}}); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (t *refusal) start(context.Context) (err error) {
 	return nil
 }
 
-func (t *refusal) stop(context.Context) error {
+func (t *refusal) healFault(context.Context) error {
 	if t.lies == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (t *refusal) stop(context.Context) error {
 	return t.space.Accept(t.member)
 }
 
-func (t *refusal) evidence() (uint64, string) {
+func (t *refusal) faultEvidence() (uint64, string) {
 	if t.said == nil {
 		return 0, ""
 	}

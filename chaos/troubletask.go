@@ -17,17 +17,17 @@ import (
 )
 
 var taskKinds = []realKind{
-	{kind: schedule.CrashLoop, effects: []check.Effect{check.EndsTasks}, edge: func(s *storm, f schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.CrashLoop, effects: []check.Effect{check.EndsTasks}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
 		return &crashLoop{s: s, edge: e, life: f.Params.Life}
 	}},
-	{kind: schedule.DriverDead, effects: []check.Effect{check.EndsTasks}, edge: func(_ *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+	{kind: schedule.DriverDead, effects: []check.Effect{check.EndsTasks}, edge: func(_ *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
 		return &unsupervised{edge: e}
 	}},
 }
 
 // crashLoop has every task of an edge end soon after each of its starts.
 type crashLoop struct {
-	s      *storm
+	s      *campaignRun
 	edge   *cluster.Edge
 	life   time.Duration
 	before int
@@ -35,14 +35,14 @@ type crashLoop struct {
 	after  int
 }
 
-func (t *crashLoop) mark() string { return filepath.Join(t.s.crashDir(), t.edge.Name) }
+func (t *crashLoop) crashMarkerPath() string { return filepath.Join(t.s.crashDir(), t.edge.Name) }
 
-func (t *crashLoop) start(context.Context) (err error) {
+func (t *crashLoop) injectFault(context.Context) (err error) {
 	if t.before, err = t.s.startsOn(t.edge.Name); err != nil {
 		return err
 	}
 	life := strconv.FormatFloat(t.life.Seconds(), 'f', 3, 64)
-	if err := os.WriteFile(t.mark(), []byte(life+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(t.crashMarkerPath(), []byte(life+"\n"), 0o644); err != nil {
 		return fmt.Errorf("have the tasks of %s crash: %w", t.edge.Name, err)
 	}
 	pids, err := taskPids(t.edge)
@@ -59,15 +59,15 @@ func (t *crashLoop) start(context.Context) (err error) {
 	return nil
 }
 
-func (t *crashLoop) stop(context.Context) (err error) {
-	if err := os.Remove(t.mark()); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (t *crashLoop) healFault(context.Context) (err error) {
+	if err := os.Remove(t.crashMarkerPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("have the tasks of %s no longer crash: %w", t.edge.Name, err)
 	}
 	t.after, err = t.s.startsOn(t.edge.Name)
 	return err
 }
 
-func (t *crashLoop) evidence() (uint64, string) {
+func (t *crashLoop) faultEvidence() (uint64, string) {
 	if t.ended == 0 {
 		return 0, "it ran no task"
 	}
@@ -81,7 +81,7 @@ type unsupervised struct {
 	killed uint64
 }
 
-func (t *unsupervised) start(context.Context) error {
+func (t *unsupervised) injectFault(context.Context) error {
 	pids, err := proc.Below(t.edge.Dir)
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func (t *unsupervised) start(context.Context) error {
 	return nil
 }
 
-func (t *unsupervised) stop(context.Context) error { return nil }
+func (t *unsupervised) healFault(context.Context) error { return nil }
 
-func (t *unsupervised) evidence() (uint64, string) {
+func (t *unsupervised) faultEvidence() (uint64, string) {
 	return t.killed, fmt.Sprintf("%s: %d supervisors killed", t.edge.Name, t.killed)
 }

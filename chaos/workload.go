@@ -20,19 +20,19 @@ const workloadScript = `echo $$ >> "$STARTS/$NOMAD_ALLOC_ID"; exec sleep 86400`
 
 // The storm's task tells where it runs, too, and ends soon where its edge is marked. It
 // lasts for LASTS seconds.
-const stormScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
+const campaignScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
 if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
 exec sleep "$LASTS"`
 
 // workload is a job of count tasks; starts is the folder where they tell.
 func workload(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
-	job := undressed(id, count, starts, disconnect)
+	job := newWorkloadJob(id, count, starts, disconnect)
 	job.Defaults()
 	return job
 }
 
-// undressed is a workload without its defaults.
-func undressed(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
+// newWorkloadJob is a workload without its defaults.
+func newWorkloadJob(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
 	return &fleet.Job{
 		ID:   id,
 		Type: fleet.JobTypeService,

@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// patience is how long a command may fail until it is right: programs take a moment to start, and
+// testTimeout is how long a command may fail until it is right: programs take a moment to start, and
 // a person reads before he types the next line.
-const patience = 45 * time.Second
+const testTimeout = 45 * time.Second
 
 // addresses are those of the machines in operations.md.
 var addresses = map[string]string{
@@ -99,8 +99,8 @@ func readSteps(tb testing.TB, page string) []step {
 
 // machine is a process that holds the namespaces of a machine open.
 type machine struct {
-	name, root string
-	holder     *exec.Cmd
+	name, root      string
+	namespaceHolder *exec.Cmd
 }
 
 // TestOperations runs the page from its first line to its last.
@@ -120,8 +120,8 @@ func TestOperations(t *testing.T) {
 			if m == nil {
 				t.Fatalf("operations.md:%d: there is no machine %q", s.line, name)
 			}
-			if err := m.do(s, machines); err != nil {
-				t.Fatalf("operations.md:%d: %v\n%s", s.line, err, logs(machines))
+			if err := m.runStep(s, machines); err != nil {
+				t.Fatalf("operations.md:%d: %v\n%s", s.line, err, daemonLogs(machines))
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func mustKnowMetrics(t *testing.T, hub *machine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := hub.run("cat metrics.txt")
+	said, err := hub.runCommand("cat metrics.txt")
 	if err != nil {
 		t.Fatalf("read the metrics: %v: %s", err, said)
 	}
@@ -151,20 +151,20 @@ func mustKnowMetrics(t *testing.T, hub *machine) {
 	}
 }
 
-// do does a step on a machine.
-func (m *machine) do(s step, machines map[string]*machine) error {
+// runStep does a step on a machine.
+func (m *machine) runStep(s step, machines map[string]*machine) error {
 	content := []byte(s.body)
 	switch {
 	case s.command != "":
-		return m.runUntilRight(s.command)
+		return m.runUntilSuccess(s.command)
 	case s.from != "":
-		out, err := machines[s.from].run("cat " + s.path)
+		out, err := machines[s.from].runCommand("cat " + s.path)
 		if err != nil {
 			return fmt.Errorf("read %s on %s: %w: %s", s.path, s.from, err, out)
 		}
 		content = out
 	}
-	cmd := m.command("mkdir -p " + filepath.Dir(s.file) + " && umask 077 && cat >" + s.file)
+	cmd := m.commandInNamespace("mkdir -p " + filepath.Dir(s.file) + " && umask 077 && cat >" + s.file)
 	cmd.Stdin = bytes.NewReader(content)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("write %s on %s: %w: %s", s.file, m.name, err, out)
@@ -172,11 +172,11 @@ func (m *machine) do(s step, machines map[string]*machine) error {
 	return nil
 }
 
-// runUntilRight runs a command, again where it fails.
-func (m *machine) runUntilRight(command string) error {
-	until := time.Now().Add(patience)
+// runUntilSuccess runs a command, again where it fails.
+func (m *machine) runUntilSuccess(command string) error {
+	until := time.Now().Add(testTimeout)
 	for {
-		out, err := m.run(command)
+		out, err := m.runCommand(command)
 		if err == nil {
 			return nil
 		}
@@ -187,10 +187,12 @@ func (m *machine) runUntilRight(command string) error {
 	}
 }
 
-func (m *machine) run(command string) ([]byte, error) { return m.command(command).CombinedOutput() }
+func (m *machine) runCommand(command string) ([]byte, error) {
+	return m.commandInNamespace(command).CombinedOutput()
+}
 
-func (m *machine) command(command string) *exec.Cmd {
-	cmd := exec.Command("nsenter", "-t", fmt.Sprint(m.holder.Process.Pid), "-m", "-n",
+func (m *machine) commandInNamespace(command string) *exec.Cmd {
+	cmd := exec.Command("nsenter", "-t", fmt.Sprint(m.namespaceHolder.Process.Pid), "-m", "-n",
 		"timeout", "60", "sh", "-c", "cd /root && "+command)
 	cmd.WaitDelay = time.Second // a daemon may keep the output open
 	return cmd
@@ -220,14 +222,14 @@ func mustStartMachines(t *testing.T) map[string]*machine {
 		mustRun(t, "ip", "-n", space, "address", "add", address+"/24", "dev", "eth0")
 		mustRun(t, "ip", "-n", space, "link", "set", "eth0", "up")
 		mustRun(t, "ip", "-n", space, "link", "set", "lo", "up")
-		m.start(t, space, bin)
+		m.startNamespaces(t, space, bin)
 		machines[name] = m
 	}
 	return machines
 }
 
-// start makes the machine's folders and holds its namespaces open until the test ends.
-func (m *machine) start(t *testing.T, space, bin string) {
+// startNamespaces makes the machine's folders and holds its namespaces open until the test ends.
+func (m *machine) startNamespaces(t *testing.T, space, bin string) {
 	t.Helper()
 	script := ""
 	for _, dir := range []string{"/etc", "/var", "/root", "/usr/local/bin"} {
@@ -247,14 +249,14 @@ func (m *machine) start(t *testing.T, space, bin string) {
 		t.Fatal(err)
 	}
 	ready := filepath.Join(m.root, "ready")
-	m.holder = exec.Command("ip", "netns", "exec", space, "unshare", "--mount", "--propagation", "private", "sh", "-c",
+	m.namespaceHolder = exec.Command("ip", "netns", "exec", space, "unshare", "--mount", "--propagation", "private", "sh", "-c",
 		script+"touch "+ready+" && exec sleep infinity")
-	m.holder.Stderr = os.Stderr
-	if err := m.holder.Start(); err != nil {
+	m.namespaceHolder.Stderr = os.Stderr
+	if err := m.namespaceHolder.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { m.stop(t, space) })
-	for until := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
+	t.Cleanup(func() { m.killProcesses(t, space) })
+	for until := time.Now().Add(testTimeout); ; <-time.After(20 * time.Millisecond) {
 		if _, err := os.Stat(ready); err == nil {
 			return
 		}
@@ -264,8 +266,8 @@ func (m *machine) start(t *testing.T, space, bin string) {
 	}
 }
 
-// stop ends everything that runs on the machine.
-func (m *machine) stop(t *testing.T, space string) {
+// killProcesses ends everything that runs on the machine.
+func (m *machine) killProcesses(t *testing.T, space string) {
 	out, err := exec.Command("ip", "netns", "pids", space).Output()
 	if err != nil {
 		t.Errorf("list the processes of %s: %v", m.name, err)
@@ -276,14 +278,14 @@ func (m *machine) stop(t *testing.T, space string) {
 			syscall.Kill(n, syscall.SIGKILL)
 		}
 	}
-	m.holder.Wait() // it was killed
+	m.namespaceHolder.Wait() // it was killed
 }
 
-// logs are the last lines of what the daemons wrote.
-func logs(machines map[string]*machine) string {
+// daemonLogs are the last lines of what the daemons wrote.
+func daemonLogs(machines map[string]*machine) string {
 	var b strings.Builder
 	for name, m := range machines {
-		out, _ := m.run("tail -n 15 /var/*.log 2>/dev/null")
+		out, _ := m.runCommand("tail -n 15 /var/*.log 2>/dev/null")
 		if len(out) > 0 {
 			fmt.Fprintf(&b, "--- %s\n%s", name, out)
 		}

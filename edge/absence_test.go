@@ -22,16 +22,16 @@ import (
 
 const hubAddr = "10.0.0.1:4647"
 
-// beats is a hub that answers beats, applies what it is sent, and says once what
+// heartbeatHub is a hub that answers beats, applies what it is sent, and says once what
 // shall run.
-type beats struct {
+type heartbeatHub struct {
 	ttl     time.Duration
 	desired syncproto.Desired
 	after   time.Duration // how long it waits before it says it
 }
 
-// serve serves edges until the endpoint is closed.
-func (b *beats) serve(e *transport.Endpoint) error {
+// serveEdges serves edges until the endpoint is closed.
+func (b *heartbeatHub) serveEdges(e *transport.Endpoint) error {
 	g, ctx := errgroup.WithContext(context.Background())
 	for {
 		conn, err := e.Accept(ctx)
@@ -39,21 +39,21 @@ func (b *beats) serve(e *transport.Endpoint) error {
 			return g.Wait()
 		}
 		g.Go(func() error {
-			b.session(ctx, conn)
+			b.serveSession(ctx, conn)
 			return conn.CloseWith(nil)
 		})
 	}
 }
 
-type heard struct {
+type streamFrame struct {
 	stream syncproto.Stream
 	msg    syncproto.Message
 }
 
-// session serves one connection to its end.
-func (b *beats) session(ctx context.Context, conn *transport.Conn) {
+// serveSession serves one connection to its end.
+func (b *heartbeatHub) serveSession(ctx context.Context, conn *transport.Conn) {
 	var streams [3]*transport.Stream
-	in := make(chan heard)
+	in := make(chan streamFrame)
 	readers, reading := errgroup.WithContext(ctx)
 	defer readers.Wait() //nolint:errcheck // they end with the connection
 	defer conn.CloseWith(nil)
@@ -74,7 +74,7 @@ func (b *beats) session(ctx context.Context, conn *transport.Conn) {
 					return err
 				}
 				select {
-				case in <- heard{name, m}:
+				case in <- streamFrame{name, m}:
 				case <-conn.Done():
 					return errors.New("over")
 				}
@@ -99,7 +99,7 @@ func (b *beats) session(ctx context.Context, conn *transport.Conn) {
 		}
 		for len(outs) > 0 {
 			o := outs[0]
-			outs = append(outs[1:], b.event(time.Since(start), p, o.Event)...)
+			outs = append(outs[1:], b.handleSessionEvent(time.Since(start), p, o.Event)...)
 			if o.Send != nil && syncproto.NewWriter(streams[o.Stream]).Write(o.Send) != nil {
 				return
 			}
@@ -107,11 +107,11 @@ func (b *beats) session(ctx context.Context, conn *transport.Conn) {
 	}
 }
 
-func (b *beats) event(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
+func (b *heartbeatHub) handleSessionEvent(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
 	switch e := event.(type) {
 	case syncproto.EventHello:
 		return p.Accept(now, syncproto.Welcome{Epoch: 1, TTL: b.ttl, Cluster: "c", Index: 1, Term: 1, Hub: "h1"})
-	case syncproto.EventBeat:
+	case syncproto.EventHeartbeat:
 		ack := syncproto.HeartbeatAck{Status: fleet.NodeReady, TTL: b.ttl}
 		if e.First {
 			ack.Epoch, ack.Index, ack.Term = 1, 1, 1
@@ -123,13 +123,13 @@ func (b *beats) event(now time.Duration, p *syncproto.HubSession, event any) []s
 	return nil
 }
 
-// silent is a listener that nobody dials: an open socket keeps virtual time from
+// silentListener is a listener that nobody dials: an open socket keeps virtual time from
 // passing.
-type silent struct{ closed chan struct{} }
+type silentListener struct{ closed chan struct{} }
 
-func (s silent) Accept() (net.Conn, error) { <-s.closed; return nil, net.ErrClosed }
-func (s silent) Addr() net.Addr            { return &net.UnixAddr{Net: "unix"} }
-func (s silent) Close() error {
+func (s silentListener) Accept() (net.Conn, error) { <-s.closed; return nil, net.ErrClosed }
+func (s silentListener) Addr() net.Addr            { return &net.UnixAddr{Net: "unix"} }
+func (s silentListener) Close() error {
 	select {
 	case <-s.closed:
 	default:
@@ -158,13 +158,13 @@ func stopsOnlyWithoutALink(t *testing.T, after time.Duration) {
 	d.Index, d.From = 10, 0
 	d.Run[0].JobHash = "short"
 	d.Bodies = append(d.Bodies, syncproto.Body{Hash: "short", Job: mustBody(t, &fleet.Disconnect{StopOnClientAfter: &after})})
-	mustServeBeats(t, network, ca, &beats{ttl: 10 * time.Second, desired: d, after: 9300 * time.Millisecond})
+	mustServeBeats(t, network, ca, &heartbeatHub{ttl: 10 * time.Second, desired: d, after: 9300 * time.Millisecond})
 
-	m := &made{}
+	m := &runnerRecorder{}
 	cfg := config(dir, m, io.Discard)
 	cfg.Hubs = []string{hubAddr}
 	cfg.ListenPacket = func(context.Context) (net.PacketConn, error) { return path.Socket(), nil }
-	cfg.ListenLocal = func(string) (net.Listener, error) { return silent{make(chan struct{})}, nil }
+	cfg.ListenLocal = func(string) (net.Listener, error) { return silentListener{make(chan struct{})}, nil }
 	e := mustStart(t, cfg)
 	state := func(id fleet.AllocID) local.Alloc {
 		s, err := e.Agent().Status(t.Context())
@@ -202,13 +202,13 @@ func stopsOnlyWithoutALink(t *testing.T, after time.Duration) {
 	}
 }
 
-func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *beats) {
+func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *heartbeatHub) {
 	t.Helper()
 	key, err := identity.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.issue(syncproto.RoleHub, "h1", &key.PublicKey)
+	der, err := ca.issueCertificate(syncproto.RoleHub, "h1", &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *beats)
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- b.serve(endpoint) }()
+	go func() { ended <- b.serveEdges(endpoint) }()
 	t.Cleanup(func() {
 		if err := errors.Join(endpoint.Close(), <-ended); err != nil {
 			t.Errorf("the hub ended with: %v", err)

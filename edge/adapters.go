@@ -15,43 +15,45 @@ import (
 
 // What follows lets rooms use each other that do not know each other.
 
-// desired is the journal as the allocations want it.
-type desired struct{ j *journal.Journal }
+// allocsDesired is the journal as the allocations want it.
+type allocsDesired struct{ j *journal.Journal }
 
-func (d desired) Wants(ctx context.Context) (map[fleet.AllocID]allocs.Want, error) {
+func (d allocsDesired) Wants(ctx context.Context) (map[fleet.AllocID]allocs.DesiredAlloc, error) {
 	held, err := d.j.Desired(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wants := make(map[fleet.AllocID]allocs.Want, len(held.Allocs))
+	wants := make(map[fleet.AllocID]allocs.DesiredAlloc, len(held.Allocs))
 	for id, a := range held.Allocs {
-		wants[id] = allocs.Want(a)
+		wants[id] = allocs.DesiredAlloc(a)
 	}
 	return wants, nil
 }
 
-func (d desired) Deliver(ctx context.Context, delivery syncproto.Desired) (missing []string, err error) {
+func (d allocsDesired) Deliver(ctx context.Context, delivery syncproto.Desired) (missing []string, err error) {
 	return d.j.PutDesired(ctx, delivery)
 }
 
-func (d desired) Adopt(ctx context.Context, spec syncproto.Desired) error {
+func (d allocsDesired) Adopt(ctx context.Context, spec syncproto.Desired) error {
 	return d.j.Adopt(ctx, spec)
 }
 
-func (d desired) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
+func (d allocsDesired) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	return d.j.Stop(ctx, stop, ts...)
 }
 
-func (d desired) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+func (d allocsDesired) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
 	return d.j.KeepStopped(ctx, ids, kept, ts...)
 }
 
-func (d desired) Remove(ctx context.Context, id fleet.AllocID) error { return d.j.Remove(ctx, id) }
+func (d allocsDesired) Remove(ctx context.Context, id fleet.AllocID) error {
+	return d.j.Remove(ctx, id)
+}
 
-// past is the journal as the allocations want it.
-type past struct{ j *journal.Journal }
+// allocsJournal is the journal as the allocations want it.
+type allocsJournal struct{ j *journal.Journal }
 
-func (p past) States() map[fleet.AllocID]allocs.State { return allocStates(p.j.States()) }
+func (p allocsJournal) States() map[fleet.AllocID]allocs.State { return allocStates(p.j.States()) }
 
 func allocStates(held map[fleet.AllocID]journal.State) map[fleet.AllocID]allocs.State {
 	states := make(map[fleet.AllocID]allocs.State, len(held))
@@ -61,12 +63,12 @@ func allocStates(held map[fleet.AllocID]journal.State) map[fleet.AllocID]allocs.
 	return states
 }
 
-func (p past) Acknowledged() fleet.Seq   { return p.j.Head().Acknowledged }
-func (p past) Away() time.Duration       { return p.j.Away() }
-func (p past) HubNow() (time.Time, bool) { return p.j.HubNow() }
-func (p past) MarkEvery(d time.Duration) { p.j.MarkEvery(d) }
+func (p allocsJournal) Acknowledged() fleet.Seq               { return p.j.Head().Acknowledged }
+func (p allocsJournal) Away() time.Duration                   { return p.j.Away() }
+func (p allocsJournal) HubNow() (time.Time, bool)             { return p.j.HubNow() }
+func (p allocsJournal) SetCheckpointInterval(d time.Duration) { p.j.SetCheckpointInterval(d) }
 
-func (p past) Fenced() string {
+func (p allocsJournal) Fenced() string {
 	l, err := p.j.Link(context.Background())
 	if err != nil {
 		return ""
@@ -90,15 +92,15 @@ func (l linkJournal) Rebase(ctx context.Context, applied fleet.Seq, chain []byte
 	})
 }
 
-// memory is where the link keeps what it remembers.
-type memory struct{ e *Edge }
+// linkMemory is where the link keeps what it remembers.
+type linkMemory struct{ e *Edge }
 
-func (m memory) Load(ctx context.Context) (link.Remembered, error) {
+func (m linkMemory) Load(ctx context.Context) (link.Remembered, error) {
 	l, err := m.e.journal.Link(ctx)
 	return link.Remembered(l), err
 }
 
-func (m memory) Keep(ctx context.Context, r link.Remembered, rows ...fleet.Transition) error {
+func (m linkMemory) Keep(ctx context.Context, r link.Remembered, rows ...fleet.Transition) error {
 	before, err := m.e.journal.Link(ctx)
 	if err != nil {
 		return err
@@ -106,27 +108,27 @@ func (m memory) Keep(ctx context.Context, r link.Remembered, rows ...fleet.Trans
 	var reconnected func(map[fleet.AllocID]journal.State) []fleet.Transition
 	if r.Rejoined && !before.Rejoined {
 		reconnected = func(states map[fleet.AllocID]journal.State) []fleet.Transition {
-			return allocs.Reconnected(allocStates(states), m.e.now())
+			return allocs.Reconnected(allocStates(states), m.e.currentMoment())
 		}
 	}
 	if err := m.e.journal.PutLinkAnd(ctx, journal.Link(r), reconnected, rows...); err != nil {
 		return err
 	}
 	if before.Fenced != r.Fenced {
-		m.e.allocs.Nudge() // what was held back may start, or the other way round
+		m.e.allocs.TriggerReconcile() // what was held back may start, or the other way round
 	}
 	return nil
 }
 
-func (m memory) Beat(ctx context.Context, hubTime int64) error {
-	err := m.e.journal.Beat(ctx, hubTime)
-	m.e.answered()
+func (m linkMemory) NoteHeartbeat(ctx context.Context, hubTime int64) error {
+	err := m.e.journal.NoteHeartbeat(ctx, hubTime)
+	m.e.noteHeartbeatAck()
 	return err
 }
 
-func (m memory) Away() time.Duration { return m.e.journal.Away() }
+func (m linkMemory) Away() time.Duration { return m.e.journal.Away() }
 
-func (e *Edge) now() allocs.Moment {
+func (e *Edge) currentMoment() allocs.Moment {
 	return allocs.Moment{Boot: e.boot, Mono: e.journal.Mono(), Wall: e.cfg.Now()}
 }
 
@@ -164,24 +166,24 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 	case syncproto.RequestLogPieces:
 		return l.e.openLogPieces(ctx, req)
 	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
-		return l.e.files(ctx, req)
+		return l.e.openAllocFiles(ctx, req)
 	case syncproto.RequestChecks:
 		return l.e.checkResults(ctx, req.Alloc)
 	case syncproto.RequestUsage:
-		return l.e.usage(ctx, req.Alloc, req.Task)
+		return l.e.resourceUsage(ctx, req.Alloc, req.Task)
 	case syncproto.RequestCollect:
-		return nothing(), l.e.allocs.Collect(ctx, req.Alloc)
+		return emptyOutput(), l.e.allocs.Collect(ctx, req.Alloc)
 	case syncproto.RequestMonitor:
-		return l.e.monitor(ctx, req)
+		return l.e.streamAgentLogs(ctx, req)
 	case syncproto.RequestRestart:
-		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
+		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",
 		})
 	case syncproto.RequestSignal:
 		if req.Signal == "" {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "signal allocation %s: no signal is named", fleet.Short(req.Alloc))
 		}
-		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
+		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Signal: req.Signal, Why: "signalled by an operator",
 		})
 	}
@@ -189,5 +191,5 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		WithHint("its release is older than the hub's")
 }
 
-// nothing follows a reply that says all there is to say.
-func nothing() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+// emptyOutput follows a reply that says all there is to say.
+func emptyOutput() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }

@@ -52,30 +52,32 @@ const (
 	rowsBytes  = 1 << 20
 )
 
-// Standing is where the link and the journal stand. It reads memory alone, so that
+// SyncStatus is where the link and the journal stand. It reads memory alone, so that
 // many edges in one process can be looked at often.
-func (e *Edge) Standing() (local.Link, local.Journal) { return agent{e}.link(), agent{e}.journal() }
+func (e *Edge) SyncStatus() (local.Link, local.Journal) {
+	return agent{e}.linkStatus(), agent{e}.journalStatus()
+}
 
 // Status is where the edge stands.
 func (a agent) Status(ctx context.Context) (local.Status, error) {
 	e := a.e
-	all, err := a.allocs(ctx)
+	all, err := a.allocStatuses(ctx)
 	if err != nil {
 		return local.Status{}, err
 	}
 	return local.Status{
 		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: cmp.Or(e.cfg.Site, e.cfg.Datacenter), TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool,
 		Version: e.cfg.Version, BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
-		Enrolled: e.enrolled(), Cert: a.certificate(), Link: a.link(), Journal: a.journal(), Disk: a.disk(), Allocs: all,
+		Enrolled: e.isEnrolled(), Cert: a.certificateStatus(), Link: a.linkStatus(), Journal: a.journalStatus(), Disk: a.diskStatus(), Allocs: all,
 	}, nil
 }
 
-func (a agent) disk() local.Disk {
+func (a agent) diskStatus() local.Disk {
 	s := a.e.dir.Space()
 	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved}
 }
 
-func (a agent) certificate() local.Certificate {
+func (a agent) certificateStatus() local.Certificate {
 	a.e.mu.Lock()
 	id, failed := a.e.identity, a.e.renewErr
 	a.e.mu.Unlock()
@@ -92,7 +94,7 @@ func (a agent) certificate() local.Certificate {
 // stateEnrolling is the link's state before there is one.
 const stateEnrolling = "enrolling"
 
-func (a agent) link() local.Link {
+func (a agent) linkStatus() local.Link {
 	e := a.e
 	e.mu.Lock()
 	l, failed := e.link, e.enrolErr
@@ -112,7 +114,7 @@ func (a agent) link() local.Link {
 	}
 }
 
-func (a agent) journal() local.Journal {
+func (a agent) journalStatus() local.Journal {
 	h, used := a.e.journal.Head(), a.e.journal.Usage()
 	s := local.Journal{
 		First: h.First, Last: h.Last, Acknowledged: h.Acknowledged, Unacknowledged: uint64(h.Last - h.Acknowledged),
@@ -124,7 +126,7 @@ func (a agent) journal() local.Journal {
 	return s
 }
 
-func (a agent) allocs(ctx context.Context) ([]local.Alloc, error) {
+func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 	held, err := a.e.allocs.Status(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +156,7 @@ func (a agent) allocs(ctx context.Context) ([]local.Alloc, error) {
 // the agent for "".
 func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	if alloc != "" {
-		full, err := a.resolve(ctx, alloc)
+		full, err := a.resolveAllocID(ctx, alloc)
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +167,7 @@ func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transi
 
 // Logs opens a task's output.
 func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
-	id, err := a.resolve(ctx, req.Alloc)
+	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 
 // Stop stops an allocation for good.
 func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
-	id, err := a.resolve(ctx, req.Alloc)
+	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 
 // Start lets run again what somebody on site had stopped.
 func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
-	id, err := a.resolve(ctx, alloc)
+	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
 		return local.Started{}, err
 	}
@@ -195,15 +197,15 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (l
 
 // Restart restarts one task, or all.
 func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
-	id, err := a.resolve(ctx, alloc)
+	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
 		return err
 	}
 	return a.e.allocs.Restart(ctx, id, task, reason)
 }
 
-// resolve finds the one allocation whose id starts with what was given.
-func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
+// resolveAllocID finds the one allocation whose id starts with what was given.
+func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
 	if short == "" {
 		return "", fleet.Errorf(fleet.CodeInvalid, "no allocation is given")
 	}
@@ -228,7 +230,7 @@ func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID,
 
 // openLogs opens a task's output: for the local API and for the hubs alike.
 func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
-	s, err := e.held(ctx, id)
+	s, err := e.heldAllocStatus(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -243,8 +245,8 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	return tasklog.Open(ctx, req)
 }
 
-// held is an allocation that this edge holds.
-func (e *Edge) held(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
+// heldAllocStatus is an allocation that this edge holds.
+func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
 	all, err := e.allocs.Status(ctx)
 	if err != nil {
 		return allocs.Status{}, err
@@ -256,9 +258,9 @@ func (e *Edge) held(ctx context.Context, id fleet.AllocID) (allocs.Status, error
 	return s, nil
 }
 
-// files answers what a hub asks of an allocation's folder.
-func (e *Edge) files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	if _, err := e.held(ctx, req.Alloc); err != nil {
+// openAllocFiles answers what a hub asks of an allocation's folder.
+func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	if _, err := e.heldAllocStatus(ctx, req.Alloc); err != nil {
 		return nil, err
 	}
 	return files.Open(ctx, files.Request{
@@ -286,8 +288,8 @@ func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadClose
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// monitor answers with what this edge logs, from now on.
-func (e *Edge) monitor(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+// streamAgentLogs answers with what this edge logs, from now on.
+func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	level, err := logtap.ParseLevel(req.Level)
 	if err != nil {
 		return nil, err
@@ -301,9 +303,9 @@ func (e *Edge) monitor(ctx context.Context, req syncproto.Request) (io.ReadClose
 	return lines, nil
 }
 
-// usage answers what an allocation's tasks use, or what the machine does where none is
+// resourceUsage answers what an allocation's tasks use, or what the machine does where none is
 // named.
-func (e *Edge) usage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
+func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
 	gauge, ok := e.describer.(Gauge)
 	if !ok {
 		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not measure what is used")

@@ -15,19 +15,23 @@ import (
 	"skerry/syncproto"
 )
 
-// moving is a machine whose address changes.
-type moving struct {
+// movingDescriber is a machine whose address changes.
+type movingDescriber struct {
 	mu      sync.Mutex
 	node    fleet.Node
 	changed chan struct{}
 }
 
-func (m *moving) Read(context.Context) (fleet.Node, error) { return m.Node(), nil }
-func (m *moving) Run(ctx context.Context) error            { <-ctx.Done(); return nil }
-func (m *moving) Node() fleet.Node                         { m.mu.Lock(); defer m.mu.Unlock(); return m.node }
-func (m *moving) Changed() <-chan struct{}                 { m.mu.Lock(); defer m.mu.Unlock(); return m.changed }
+func (m *movingDescriber) Read(context.Context) (fleet.Node, error) { return m.Node(), nil }
+func (m *movingDescriber) Run(ctx context.Context) error            { <-ctx.Done(); return nil }
+func (m *movingDescriber) Node() fleet.Node                         { m.mu.Lock(); defer m.mu.Unlock(); return m.node }
+func (m *movingDescriber) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
 
-func (m *moving) to(ip string) {
+func (m *movingDescriber) changeAddress(ip string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.node.Attributes, m.node.DescriptionHash = map[string]string{fleet.AttributeIPAddress: ip}, ip
@@ -65,11 +69,11 @@ func mustCheckedService(t testing.TB, dir string) {
 func TestChecksFollowTheMachinesAddress(t *testing.T) {
 	dir := mustEnrolled(t)
 	mustCheckedService(t, dir)
-	machine := &moving{changed: make(chan struct{})}
-	cfg := config(dir, nil, &logbook{})
+	machine := &movingDescriber{changed: make(chan struct{})}
+	cfg := config(dir, nil, &logBuffer{})
 	cfg.Describe = func(n fleet.Node) (edge.Describer, error) {
 		machine.node = n
-		machine.to("10.0.0.5")
+		machine.changeAddress("10.0.0.5")
 		return machine, nil
 	}
 	dialed := make(chan string)
@@ -96,6 +100,6 @@ func TestChecksFollowTheMachinesAddress(t *testing.T) {
 		}
 	}
 	await("10.0.0.5:8080")
-	machine.to("10.0.0.9")
+	machine.changeAddress("10.0.0.9")
 	await("10.0.0.9:8080")
 }

@@ -35,7 +35,7 @@ const (
 func TestMain(m *testing.M) {
 	rawexec.Supervise()
 	if dir := os.Getenv(envDir); dir != "" {
-		if err := live(dir, os.Getenv(envStep), os.Getenv(envSkip)); err != nil {
+		if err := runEdgeProcess(dir, os.Getenv(envStep), os.Getenv(envSkip)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// live is the main of a process that is an edge. It says "up" when its tasks run,
+// runEdgeProcess is the main of a process that is an edge. It says "up" when its tasks run,
 // and ends, without them, with its input.
-func live(dir, step, skips string) error {
+func runEdgeProcess(dir, step, skips string) error {
 	skip, _ := strconv.Atoi(skips)
 	cfg := config(dir, nil, io.Discard)
 	cfg.BootID = fleet.BootID(os.Getenv(envBoot))
@@ -131,8 +131,8 @@ func mustSpawn(t testing.TB, dir, step string, skip int) *process {
 	return p
 }
 
-// end lets the process end, where it has not died before.
-func (p *process) end() error {
+// closeAndWait lets the process end, where it has not died before.
+func (p *process) closeAndWait() error {
 	_ = p.in.Close() // it may be dead
 	return p.cmd.Wait()
 }
@@ -188,7 +188,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			t.Parallel()
 			killed := 0
 			for _, skip := range []int{0, 3, 6, 9} {
-				if killAndRevive(t, step, skip) {
+				if killAndRestart(t, step, skip) {
 					killed++
 				}
 			}
@@ -199,24 +199,24 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// killAndRevive reports whether the first life was killed.
-func killAndRevive(t *testing.T, step string, skip int) (killed bool) {
+// killAndRestart reports whether the first life was killed.
+func killAndRestart(t *testing.T, step string, skip int) (killed bool) {
 	t.Helper()
 	dir, starts := mustCounting(t, shop, batch)
 	p := mustSpawn(t, dir, step, skip)
 	<-p.up
-	killed = p.end() != nil
+	killed = p.closeAndWait() != nil
 	p = mustSpawn(t, dir, "", 0)
 	if !<-p.up {
 		t.Fatalf("killed at %s, %d passed: the next life does not bring its tasks up", step, skip)
 	}
 	c := local.NewClient(filepath.Join(dir, "local.sock"))
-	mustSee(t, &life{Client: c}, "begun", func(local.Status) bool { // else a stop comes before the task's first line
+	mustReachStatus(t, &runningEdge{Client: c}, "begun", func(local.Status) bool { // else a stop comes before the task's first line
 		b, err := os.ReadFile(starts)
 		return err == nil && strings.Contains(string(b), string(shop)) && strings.Contains(string(b), string(batch))
 	})
 	mustStopAll(t, c)
-	if err := p.end(); err != nil {
+	if err := p.closeAndWait(); err != nil {
 		t.Fatalf("the next life ended with %v", err)
 	}
 	b, err := os.ReadFile(starts)
@@ -228,7 +228,7 @@ func killAndRevive(t *testing.T, step string, skip int) (killed bool) {
 			t.Errorf("killed at %s, %d passed: %s was started %d times", step, skip, id, n)
 		}
 	}
-	mustTellOnce(t, dir)
+	mustRecordOnce(t, dir)
 	return killed
 }
 
@@ -240,13 +240,13 @@ func mustStopAll(t testing.TB, c *local.Client) {
 			t.Fatal(err)
 		}
 	}
-	mustSee(t, &life{Client: c}, "stopped", func(s local.Status) bool {
+	mustReachStatus(t, &runningEdge{Client: c}, "stopped", func(s local.Status) bool {
 		return s.Allocs[0].ClientStatus == fleet.ClientComplete && s.Allocs[1].ClientStatus == fleet.ClientComplete
 	})
 }
 
-// mustTellOnce reads the journal that is left: sound, and nothing in it twice.
-func mustTellOnce(t testing.TB, dir string) {
+// mustRecordOnce reads the journal that is left: sound, and nothing in it twice.
+func mustRecordOnce(t testing.TB, dir string) {
 	t.Helper()
 	j := mustJournal(t, dir)
 	defer j.Close()

@@ -46,7 +46,7 @@ type Edge struct {
 	// Set once, by Open.
 	cfg       Config
 	log       *slog.Logger
-	tap       *logtap.Tap // what log says goes through it
+	tap       *logtap.Monitor // what log says goes through it
 	started   time.Time
 	dir       *datadir.Dir
 	node      fleet.NodeID
@@ -61,13 +61,13 @@ type Edge struct {
 
 	renewals chan struct{} // one: look whether the certificate is due
 
-	mu       sync.Mutex
-	identity *identity.Identity // nil: not enrolled yet
-	link     *link.Link         // nil: not enrolled yet
-	enrolErr error              // why the last attempt to enrol failed
-	renewErr error              // why the last attempt to renew the certificate failed
-	tooLate  bool               // a hub said that the certificate ended too long ago
-	desired  fleet.Index        // newest that is journaled
+	mu          sync.Mutex
+	identity    *identity.Identity // nil: not enrolled yet
+	link        *link.Link         // nil: not enrolled yet
+	enrolErr    error              // why the last attempt to enrol failed
+	renewErr    error              // why the last attempt to renew the certificate failed
+	certRefused bool               // a hub said that the certificate ended too long ago
+	desired     fleet.Index        // newest that is journaled
 }
 
 // Open checks cfg, takes the data directory's lock, and opens the journal. It
@@ -87,9 +87,9 @@ func Open(cfg Config) (*Edge, error) {
 		return nil, err
 	}
 	tap := logtap.New()
-	cfg.Log = tap.Around(cfg.Log)
+	cfg.Log = tap.WrapLogger(cfg.Log)
 	e := &Edge{cfg: cfg, tap: tap, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil)), renewals: make(chan struct{}, 1)}
-	for _, open := range []func() error{e.makePrivate, e.openIdentity, e.openJournal, e.openRooms} {
+	for _, open := range []func() error{e.makePrivate, e.openIdentity, e.openJournal, e.openComponents} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -156,16 +156,16 @@ func (e *Edge) openJournal() error {
 	}
 	e.boot = boot
 	e.journal, err = journal.Open(journal.Config{
-		Path: e.dir.File(journalFile), Expected: e.enrolled(),
+		Path: e.dir.File(journalFile), Expected: e.isEnrolled(),
 		BootID: boot, Mono: mono, MonoRelative: relative, Now: e.cfg.Now,
-		MaxBytes: e.cfg.JournalMaxBytes, MakeRoom: e.dir.MakeRoom, Step: e.cfg.Step,
+		MaxBytes: e.cfg.JournalMaxBytes, MakeRoom: e.dir.ReleaseReserve, Step: e.cfg.Step,
 		Log: e.log.With("component", "journal"),
 	})
 	return err
 }
 
-// openRooms makes what works on the journal.
-func (e *Edge) openRooms() error {
+// openComponents makes what works on the journal.
+func (e *Edge) openComponents() error {
 	want, err := e.journal.Desired(context.Background())
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
@@ -189,7 +189,7 @@ func (e *Edge) openRooms() error {
 	}
 	e.checks, err = checks.New(checks.Config{
 		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
-		Changed: func(fleet.AllocID) { e.allocs.Nudge() },
+		Changed: func(fleet.AllocID) { e.allocs.TriggerReconcile() },
 		Unhealthy: func(ctx context.Context, id fleet.AllocID, task, why string) error {
 			return e.allocs.Unhealthy(ctx, id, task, why)
 		},
@@ -198,7 +198,7 @@ func (e *Edge) openRooms() error {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	e.allocs, err = allocs.New(allocs.Config{
-		Desired: desired{e.journal}, Past: past{e.journal}, Recorder: e.journal, NewRunner: newRunner,
+		Desired: allocsDesired{e.journal}, Past: allocsJournal{e.journal}, Recorder: e.journal, NewRunner: newRunner,
 		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
 		Checks: e.checks, Log: e.log.With("component", "allocs"),
 	})
@@ -217,7 +217,7 @@ func (e *Edge) openRooms() error {
 // it has no certificate yet) and keeps the link. It returns nil when ctx ends,
 // with tasks running on, or the first error that needs a person.
 func (e *Edge) Run(ctx context.Context) error {
-	e.begin(ctx)
+	e.recordAgentStart(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.allocs.Run(ctx) })
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
@@ -250,16 +250,16 @@ func (e *Edge) followMachine(ctx context.Context) {
 		select {
 		case <-changed:
 			changed = e.describer.Changed()
-			e.allocs.Nudge()
+			e.allocs.TriggerReconcile()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// begin says in the journal that the agent starts, and looks at the machine.
+// recordAgentStart says in the journal that the agent starts, and looks at the machine.
 // Neither is worth keeping tasks waiting for where it fails.
-func (e *Edge) begin(ctx context.Context) {
+func (e *Edge) recordAgentStart(ctx context.Context) {
 	for _, q := range e.journal.Quarantined() {
 		e.log.Warn("a damaged journal was set aside", "path", q.Path, "reason", q.Reason, "salvaged", q.Salvaged, "lost", q.Lost)
 	}
@@ -272,7 +272,7 @@ func (e *Edge) begin(ctx context.Context) {
 	}
 	h := e.journal.Head()
 	e.log.Info("edge started", "node_id", string(e.node), "name", e.cfg.Name, "boot_id", string(e.boot),
-		"enrolled", e.enrolled(), "last_seq", uint64(h.Last), "unacknowledged", uint64(h.Last-h.Acknowledged))
+		"enrolled", e.isEnrolled(), "last_seq", uint64(h.Last), "unacknowledged", uint64(h.Last-h.Acknowledged))
 }
 
 // reportRecovered tells how long it took until the journal's tasks ran again.
@@ -292,17 +292,17 @@ func (e *Edge) reportRecovered(ctx context.Context) {
 
 // keepLink enrols where that is to be done, and then keeps the link.
 func (e *Edge) keepLink(ctx context.Context) error {
-	if !e.enrolled() {
-		if err := e.enrol(ctx); err != nil {
+	if !e.isEnrolled() {
+		if err := e.enrolWithRetry(ctx); err != nil {
 			return err
 		}
 	}
 	l, err := link.New(link.Config{
 		Node: e.node, Boot: e.boot, Instance: e.instance, Agent: e.cfg.Version, Hubs: e.cfg.Hubs,
-		Journal: linkJournal{e.journal, e.now}, Memory: memory{e}, Edge: linkEdge{e},
+		Journal: linkJournal{e.journal, e.currentMoment}, Memory: linkMemory{e}, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
-		Silence: e.allocs.Silence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
-		Ended: e.ended,
+		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
+		Ended: e.noteSessionEnd,
 		Log:   e.log.With("component", "link"),
 	})
 	if err != nil {
@@ -316,12 +316,12 @@ func (e *Edge) keepLink(ctx context.Context) error {
 	g.Go(func() error { return e.keepCertificate(ctx) })
 	g.Go(func() error {
 		for {
-			changed, hushed := e.describer.Changed(), e.allocs.Hushed()
+			changed, hushed := e.describer.Changed(), e.allocs.SilenceShortened()
 			select {
 			case <-changed:
-				l.Nudge()
+				l.RequestHeartbeat()
 			case <-hushed:
-				l.Nudge()
+				l.RequestHeartbeat()
 			case <-ctx.Done():
 				return nil
 			}

@@ -38,53 +38,53 @@ const (
 	nobody = "127.0.0.1:9"
 )
 
-// smallest is the smallest Runner there can be: it runs nothing, and says so.
-type smallest struct {
+// minimalRunner is the smallest Runner there can be: it runs nothing, and says so.
+type minimalRunner struct {
 	alloc fleet.Alloc
 	rec   edge.Recorder
 	stop  chan string
 }
 
-func (r *smallest) Run(ctx context.Context) error {
+func (r *minimalRunner) Run(ctx context.Context) error {
 	select {
 	case why := <-r.stop:
-		return r.say(ctx, fleet.ClientComplete, fleet.TaskDead, why)
+		return r.recordStatus(ctx, fleet.ClientComplete, fleet.TaskDead, why)
 	default:
 	}
-	if err := r.say(ctx, fleet.ClientRunning, fleet.TaskRunning, "simulated"); err != nil {
+	if err := r.recordStatus(ctx, fleet.ClientRunning, fleet.TaskRunning, "simulated"); err != nil {
 		return err
 	}
 	select {
 	case why := <-r.stop:
-		return r.say(ctx, fleet.ClientComplete, fleet.TaskDead, why)
+		return r.recordStatus(ctx, fleet.ClientComplete, fleet.TaskDead, why)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (r *smallest) say(ctx context.Context, client, task, why string) error {
+func (r *minimalRunner) recordStatus(ctx context.Context, client, task, why string) error {
 	return r.rec.Record(ctx, fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: client, ClientDescription: why,
 		Task: "t", TaskState: &fleet.TaskState{State: task},
 	})
 }
 
-func (r *smallest) Update(fleet.Alloc)                                   {}
-func (r *smallest) Stop(reason string)                                   { r.stop <- reason }
-func (r *smallest) Restart(context.Context, string, string) error        { return nil }
-func (*smallest) RestartUnhealthy(context.Context, string, string) error { return nil }
+func (r *minimalRunner) Update(fleet.Alloc)                                   {}
+func (r *minimalRunner) Stop(reason string)                                   { r.stop <- reason }
+func (r *minimalRunner) Restart(context.Context, string, string) error        { return nil }
+func (*minimalRunner) RestartUnhealthy(context.Context, string, string) error { return nil }
 
-func (r *smallest) Signal(context.Context, string, string, string) error {
+func (r *minimalRunner) Signal(context.Context, string, string, string) error {
 	return nil
 }
 
-// made notes what runners were made with.
-type made struct {
+// runnerRecorder notes what runners were made with.
+type runnerRecorder struct {
 	mu   sync.Mutex
 	last map[fleet.AllocID][]edge.LastState
 }
 
-func (m *made) runners(edge.Machine) (edge.NewRunner, error) {
+func (m *runnerRecorder) newRunnerFunc(edge.Machine) (edge.NewRunner, error) {
 	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -92,11 +92,11 @@ func (m *made) runners(edge.Machine) (edge.NewRunner, error) {
 			m.last = map[fleet.AllocID][]edge.LastState{}
 		}
 		m.last[a.ID] = append(m.last[a.ID], last)
-		return &smallest{alloc: a, rec: rec, stop: make(chan string, 1)}, nil
+		return &minimalRunner{alloc: a, rec: rec, stop: make(chan string, 1)}, nil
 	}, nil
 }
 
-func (m *made) of(id fleet.AllocID) []edge.LastState {
+func (m *runnerRecorder) lastStatesOf(id fleet.AllocID) []edge.LastState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last[id]
@@ -115,37 +115,37 @@ func describe(configured fleet.Node) (edge.Describer, error) {
 	return description{configured}, nil
 }
 
-// logbook is what the edge logged.
-type logbook struct {
+// logBuffer is what the edge logged.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *logbook) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(b)
 }
-func (l *logbook) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.buf.String() }
+func (l *logBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.buf.String() }
 
-func config(dir string, m *made, logs io.Writer) edge.Config {
+func config(dir string, m *runnerRecorder, logs io.Writer) edge.Config {
 	if m == nil {
-		m = &made{}
+		m = &runnerRecorder{}
 	}
 	return edge.Config{
 		DataDir: dir, Hubs: []string{nobody}, Name: "test", Version: "0.0.1", BootID: boot1,
-		Runners: m.runners, Describe: describe, Log: slog.New(slog.NewTextHandler(logs, nil)),
+		Runners: m.newRunnerFunc, Describe: describe, Log: slog.New(slog.NewTextHandler(logs, nil)),
 	}
 }
 
-// life is one life of the agent.
-type life struct {
+// runningEdge is one life of the agent.
+type runningEdge struct {
 	*edge.Edge
 	*local.Client
 	stop func() error // ends it; what Run returned
 }
 
-func mustStart(t testing.TB, cfg edge.Config) *life {
+func mustStart(t testing.TB, cfg edge.Config) *runningEdge {
 	t.Helper()
 	e, err := edge.Open(cfg)
 	if err != nil {
@@ -154,7 +154,7 @@ func mustStart(t testing.TB, cfg edge.Config) *life {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	l := &life{Edge: e, Client: local.NewClient(e.Socket())}
+	l := &runningEdge{Edge: e, Client: local.NewClient(e.Socket())}
 	l.stop = sync.OnceValue(func() error {
 		cancel()
 		return errors.Join(<-ended, e.Close())
@@ -167,7 +167,7 @@ func mustStart(t testing.TB, cfg edge.Config) *life {
 	return l
 }
 
-func mustRecover(t testing.TB, l *life) {
+func mustRecover(t testing.TB, l *runningEdge) {
 	t.Helper()
 	select {
 	case <-l.Recovered():
@@ -204,8 +204,8 @@ func mustAuthority(t testing.TB) *authority {
 	return a
 }
 
-// issue makes a certificate (DER) for the key of a role and a name.
-func (a *authority) issue(role, name string, public any) ([]byte, error) {
+// issueCertificate makes a certificate (DER) for the key of a role and a name.
+func (a *authority) issueCertificate(role, name string, public any) ([]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: identity.CommonName(role, name)},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
@@ -213,7 +213,7 @@ func (a *authority) issue(role, name string, public any) ([]byte, error) {
 	return x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
 }
 
-func mustPut(t testing.TB, path string, b []byte) {
+func mustWriteFile(t testing.TB, path string, b []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func mustEnrolledBy(t testing.TB, ca *authority, allocs ...fleet.AllocID) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.issue(syncproto.RoleEdge, node, &key.PublicKey)
+	cert, err := ca.issueCertificate(syncproto.RoleEdge, node, &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func mustEnrolledBy(t testing.TB, ca *authority, allocs ...fleet.AllocID) string
 	for name, b := range map[string][]byte{
 		"node-id": []byte(node), "key.pem": pem, "cert.pem": identity.EncodeCert(cert), "ca.pem": identity.EncodeCert(ca.cert.Raw),
 	} {
-		mustPut(t, filepath.Join(dir, "identity", name), b)
+		mustWriteFile(t, filepath.Join(dir, "identity", name), b)
 	}
 	j, err := journal.Open(journal.Config{Path: filepath.Join(dir, "journal.db"), BootID: boot1, Mono: func() time.Duration { return time.Minute }})
 	if err != nil {
@@ -285,7 +285,7 @@ func delivery(t testing.TB, allocs []fleet.AllocID) syncproto.Desired {
 
 func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 	ctx := context.Background()
-	dir, m, logs := mustEnrolled(t, shop, batch), &made{}, &logbook{}
+	dir, m, logs := mustEnrolled(t, shop, batch), &runnerRecorder{}, &logBuffer{}
 	l := mustStart(t, config(dir, m, logs))
 	mustRecover(t, l)
 	s, err := l.Status(ctx)
@@ -307,14 +307,14 @@ func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 	l = mustStart(t, cfg)
 	mustRecover(t, l)
 	for _, id := range []fleet.AllocID{shop, batch} {
-		if last := m.of(id); len(last) != 2 || last[0].Known || !last[1].Known || !last[1].Rebooted || last[1].ClientStatus != fleet.ClientRunning {
+		if last := m.lastStatesOf(id); len(last) != 2 || last[0].Known || !last[1].Known || !last[1].Rebooted || last[1].ClientStatus != fleet.ClientRunning {
 			t.Fatalf("runners of %s were made with %+v", id, last)
 		}
 	}
 	if err := l.Stop(ctx, local.StopRequest{Alloc: "a0", Reason: "too loud"}); err != nil {
 		t.Fatal(err)
 	}
-	mustSee(t, l, "stopped", func(s local.Status) bool {
+	mustReachStatus(t, l, "stopped", func(s local.Status) bool {
 		return s.Allocs[0].ClientStatus == fleet.ClientComplete && s.Allocs[0].Desired == fleet.DesiredStop
 	})
 	if err := l.stop(); err != nil {
@@ -323,7 +323,7 @@ func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 
 	l = mustStart(t, cfg)
 	mustRecover(t, l)
-	if n := len(m.of(shop)); n != 2 {
+	if n := len(m.lastStatesOf(shop)); n != 2 {
 		t.Fatalf("what was stopped on site was started again: %d runners", n)
 	}
 	ts, err := l.History(ctx, shop)
@@ -339,7 +339,7 @@ func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 	}
 }
 
-func mustSee(t testing.TB, l *life, what string, seen func(local.Status) bool) {
+func mustReachStatus(t testing.TB, l *runningEdge, what string, seen func(local.Status) bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -360,9 +360,9 @@ func mustSee(t testing.TB, l *life, what string, seen func(local.Status) bool) {
 func TestLogsAreRead(t *testing.T) {
 	ctx := context.Background()
 	dir := mustEnrolled(t, shop)
-	l := mustStart(t, config(dir, &made{}, io.Discard))
+	l := mustStart(t, config(dir, &runnerRecorder{}, io.Discard))
 	mustRecover(t, l)
-	mustPut(t, filepath.Join(dir, "allocs", string(shop), "alloc", "logs", "t.stdout.0"), []byte("hello"))
+	mustWriteFile(t, filepath.Join(dir, "allocs", string(shop), "alloc", "logs", "t.stdout.0"), []byte("hello"))
 	out, err := l.Logs(ctx, local.LogRequest{Alloc: shop})
 	if err != nil {
 		t.Fatal(err)
@@ -385,8 +385,8 @@ func TestLogsAreRead(t *testing.T) {
 
 func TestASecondProcessIsTurnedAway(t *testing.T) {
 	dir := mustEnrolled(t)
-	mustStart(t, config(dir, &made{}, io.Discard))
-	if _, err := edge.Open(config(dir, &made{}, io.Discard)); fleet.CodeOf(err) != fleet.CodeConflict {
+	mustStart(t, config(dir, &runnerRecorder{}, io.Discard))
+	if _, err := edge.Open(config(dir, &runnerRecorder{}, io.Discard)); fleet.CodeOf(err) != fleet.CodeConflict {
 		t.Fatalf("open: %v", err)
 	}
 }
@@ -396,7 +396,7 @@ func TestALostJournalIsSaid(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "journal.db")); err != nil {
 		t.Fatal(err)
 	}
-	l := mustStart(t, config(dir, &made{}, io.Discard))
+	l := mustStart(t, config(dir, &runnerRecorder{}, io.Discard))
 	mustRecover(t, l)
 	s, err := l.Status(context.Background())
 	if err != nil || len(s.Journal.Quarantined) != 1 || s.Journal.Lost == "" {
@@ -409,7 +409,7 @@ func TestWhatOpenRefuses(t *testing.T) {
 	token := identity.NewToken(ca.cert.Raw).String()
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "token")
-		mustPut(t, path, []byte(text))
+		mustWriteFile(t, path, []byte(text))
 		return path
 	}
 	for name, c := range map[string]struct {
@@ -432,13 +432,13 @@ func TestWhatOpenRefuses(t *testing.T) {
 		}, fleet.CodeFrameTooLarge},
 		"data dir a file": {func(c *edge.Config) { c.DataDir = filepath.Join(file(""), "x") }, fleet.CodeForbidden},
 		"newer data dir": {func(c *edge.Config) {
-			mustPut(t, filepath.Join(c.DataDir, "version"), []byte("7"))
+			mustWriteFile(t, filepath.Join(c.DataDir, "version"), []byte("7"))
 		}, fleet.CodeVersion},
 		"identity damaged": {func(c *edge.Config) {
-			mustPut(t, filepath.Join(c.DataDir, "identity", "cert.pem"), []byte("?"))
+			mustWriteFile(t, filepath.Join(c.DataDir, "identity", "cert.pem"), []byte("?"))
 		}, fleet.CodeInvalid},
 	} {
-		cfg := config(t.TempDir(), &made{}, io.Discard)
+		cfg := config(t.TempDir(), &runnerRecorder{}, io.Discard)
 		c.change(&cfg)
 		e, err := edge.Open(cfg)
 		if fleet.CodeOf(err) != c.code {

@@ -18,19 +18,19 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// gate is a hub as far as enrolment goes: it answers each request once.
-type gate struct {
+// enrolHub is a hub as far as enrolment goes: it answers each request once.
+type enrolHub struct {
 	addr   string
 	answer func(syncproto.Enroll) syncproto.Message
 }
 
-func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncproto.Message) *gate {
+func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncproto.Message) *enrolHub {
 	t.Helper()
 	key, err := identity.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.issue(syncproto.RoleHub, "h1", &key.PublicKey)
+	der, err := ca.issueCertificate(syncproto.RoleHub, "h1", &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +46,15 @@ func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncpro
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{addr: socket.LocalAddr().String(), answer: answer}
+	g := &enrolHub{addr: socket.LocalAddr().String(), answer: answer}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); g.serve(ctx, endpoint) }()
+	go func() { defer close(ended); g.answerEnrolments(ctx, endpoint) }()
 	t.Cleanup(func() { cancel(); endpoint.Close(); <-ended })
 	return g
 }
 
-func (g *gate) serve(ctx context.Context, e *transport.Endpoint) {
+func (g *enrolHub) answerEnrolments(ctx context.Context, e *transport.Endpoint) {
 	for {
 		conn, err := e.Accept(ctx)
 		if err != nil {
@@ -73,15 +73,15 @@ func (g *gate) serve(ctx context.Context, e *transport.Endpoint) {
 	}
 }
 
-// enrolled answers like a hub that takes everybody.
-func (a *authority) enrolled(t testing.TB, hubs ...string) func(syncproto.Enroll) syncproto.Message {
+// acceptEnrolment answers like a hub that takes everybody.
+func (a *authority) acceptEnrolment(t testing.TB, hubs ...string) func(syncproto.Enroll) syncproto.Message {
 	return func(req syncproto.Enroll) syncproto.Message {
 		csr, err := x509.ParseCertificateRequest(req.CSR)
 		if err != nil {
 			t.Error(err)
 			return syncproto.Refused{Code: fleet.CodeInvalid}
 		}
-		cert, err := a.issue(req.Role, req.ID, csr.PublicKey)
+		cert, err := a.issueCertificate(req.Role, req.ID, csr.PublicKey)
 		if err != nil {
 			t.Error(err)
 		}
@@ -89,20 +89,20 @@ func (a *authority) enrolled(t testing.TB, hubs ...string) func(syncproto.Enroll
 	}
 }
 
-func joining(t testing.TB, token identity.Token, hubs ...string) edge.Config {
+func unenrolledConfig(t testing.TB, token identity.Token, hubs ...string) edge.Config {
 	t.Helper()
-	cfg := config(t.TempDir(), &made{}, &logbook{})
+	cfg := config(t.TempDir(), &runnerRecorder{}, &logBuffer{})
 	cfg.TokenFile, cfg.Hubs = filepath.Join(t.TempDir(), "token"), hubs
-	mustPut(t, cfg.TokenFile, []byte(token.String()+"\n"))
+	mustWriteFile(t, cfg.TokenFile, []byte(token.String()+"\n"))
 	return cfg
 }
 
 func TestEnrolOnceAndStartWithoutAHubAfterwards(t *testing.T) {
 	ca := mustAuthority(t)
-	g := mustGate(t, ca, ca.enrolled(t, nobody))
-	cfg := joining(t, identity.NewToken(ca.cert.Raw), g.addr, nobody)
+	g := mustGate(t, ca, ca.acceptEnrolment(t, nobody))
+	cfg := unenrolledConfig(t, identity.NewToken(ca.cert.Raw), g.addr, nobody)
 	l := mustStart(t, cfg)
-	mustSee(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
+	mustReachStatus(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
 	id := l.NodeID()
 	if err := l.stop(); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestEnrolOnceAndStartWithoutAHubAfterwards(t *testing.T) {
 	cfg.TokenFile, cfg.Hubs = "", nil
 	l = mustStart(t, cfg)
 	mustRecover(t, l)
-	mustSee(t, l, "linked", func(s local.Status) bool { return len(s.Link.Hubs) == 1 && s.Link.Hubs[0] == nobody })
+	mustReachStatus(t, l, "linked", func(s local.Status) bool { return len(s.Link.Hubs) == 1 && s.Link.Hubs[0] == nobody })
 	if l.NodeID() != id {
 		t.Fatalf("the node's id was %s and is %s", id, l.NodeID())
 	}
@@ -125,14 +125,14 @@ func TestRefusalsAreFinal(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		gate *gate
-		code fleet.Code
+		enrolHub *enrolHub
+		code     fleet.Code
 	}{
 		"unknown token": {mustGate(t, ca, refuse(fleet.CodeTokenBad)), fleet.CodeTokenBad},
 		"old token":     {mustGate(t, ca, refuse(fleet.CodeTokenExpiry)), fleet.CodeTokenExpiry},
-		"other cluster": {mustGate(t, other, other.enrolled(t)), fleet.CodeCAMismatch},
+		"other cluster": {mustGate(t, other, other.acceptEnrolment(t)), fleet.CodeCAMismatch},
 	} {
-		e, err := edge.Open(joining(t, token, c.gate.addr))
+		e, err := edge.Open(unenrolledConfig(t, token, c.enrolHub.addr))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +149,9 @@ func TestRefusalsAreFinal(t *testing.T) {
 
 func TestHubsThatDoNotAnswerAreTriedAgain(t *testing.T) {
 	ca := mustAuthority(t)
-	cfg := joining(t, identity.NewToken(ca.cert.Raw), "no-such-host.invalid:4647")
+	cfg := unenrolledConfig(t, identity.NewToken(ca.cert.Raw), "no-such-host.invalid:4647")
 	l := mustStart(t, cfg)
-	mustSee(t, l, "said why it waits", func(s local.Status) bool {
+	mustReachStatus(t, l, "said why it waits", func(s local.Status) bool {
 		return s.Link.State == "enrolling" && strings.Contains(s.Link.LastError, "no-such-host.invalid")
 	})
 	if err := l.stop(); err != nil {
@@ -166,8 +166,8 @@ func TestAHubThatIsBusyIsAskedAgain(t *testing.T) {
 		if asked++; asked == 1 {
 			return syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"}
 		}
-		return ca.enrolled(t, nobody)(req)
+		return ca.acceptEnrolment(t, nobody)(req)
 	})
-	l := mustStart(t, joining(t, identity.NewToken(ca.cert.Raw), g.addr))
-	mustSee(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
+	l := mustStart(t, unenrolledConfig(t, identity.NewToken(ca.cert.Raw), g.addr))
+	mustReachStatus(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
 }

@@ -24,17 +24,17 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 		_ = typed.CloseWithError(readExec(talk, typed, sizes))
 	})
 	out := &execWriter{frames: syncproto.NewWriter(talk)}
-	code, err := l.e.exec(ctx, req, fleet.Exec{
+	code, err := l.e.execInAlloc(ctx, req, fleet.Exec{
 		Command: req.Command, Action: req.Action, TTY: req.TTY, Stdin: stdin, Stdout: outputOf{out, false}, Stderr: outputOf{out, true}, Sizes: sizes,
 	})
-	err = out.write(syncproto.ExecOutput{Exited: true, Code: code, Error: fleet.AsError(err)})
+	err = out.writeOutput(syncproto.ExecOutput{Exited: true, Code: code, Error: fleet.AsError(err)})
 	_ = talk.SetReadDeadline(time.Unix(1, 0)) // a stream that is over reads no more either
 	_ = stdin.Close()
 	reading.Wait()
 	l.e.log.Debug("command has ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
 }
 
-func (e *Edge) exec(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
+func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
 	action := req.Kind == syncproto.RequestAction
 	switch {
 	case action && (req.Action == "" || len(req.Command) > 0):
@@ -42,7 +42,7 @@ func (e *Edge) exec(ctx context.Context, req syncproto.Request, x fleet.Exec) (i
 	case !action && (len(req.Command) == 0 || req.Command[0] == "" || req.Action != ""):
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: no command is given, or an action beside it", fleet.Short(req.Alloc))
 	}
-	s, err := e.held(ctx, req.Alloc)
+	s, err := e.heldAllocStatus(ctx, req.Alloc)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +93,7 @@ type execWriter struct {
 	frames *syncproto.Writer
 }
 
-func (w *execWriter) write(m syncproto.ExecOutput) error {
+func (w *execWriter) writeOutput(m syncproto.ExecOutput) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.frames.Write(m)
@@ -113,7 +113,7 @@ func (o outputOf) Write(b []byte) (int, error) {
 		if o.stderr {
 			m = syncproto.ExecOutput{Stderr: part}
 		}
-		if err := o.write(m); err != nil {
+		if err := o.writeOutput(m); err != nil {
 			return written, err
 		}
 		written += len(part)

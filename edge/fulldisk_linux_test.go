@@ -92,7 +92,7 @@ func TestStartsOnAFullDisk(t *testing.T) {
 	}
 	err := d.PowerCut(func() error {
 		err := errors.Join(p.cmd.Process.Kill(), killEverything(dir))
-		_ = p.end()
+		_ = p.closeAndWait()
 		return err
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func TestStartsOnAFullDisk(t *testing.T) {
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.end()
+	_ = p.closeAndWait()
 	p = mustSpawn(t, dir, "", 0)
 	if !<-p.up {
 		t.Fatal("an agent that was killed does not find its tasks on a full disk")
@@ -131,10 +131,10 @@ func TestStartsOnAFullDisk(t *testing.T) {
 		return err == nil && !s.Disk.Full && s.Disk.Reserve > 0, fmt.Sprintf("%+v, %v", s.Disk, err)
 	})
 	mustStopAll(t, c)
-	if err := p.end(); err != nil {
+	if err := p.closeAndWait(); err != nil {
 		t.Fatalf("the last life ended with %v", err)
 	}
-	mustTell(t, dir)
+	mustRecordTwoStarts(t, dir)
 }
 
 // mustCount waits until both tasks have been started so often.
@@ -147,8 +147,8 @@ func mustCount(t *testing.T, starts string, times int) {
 	})
 }
 
-// mustTell checks that the journal tells of both lives.
-func mustTell(t *testing.T, dir string) {
+// mustRecordTwoStarts checks that the journal tells of both lives.
+func mustRecordTwoStarts(t *testing.T, dir string) {
 	t.Helper()
 	j := mustJournal(t, dir)
 	defer j.Close()
@@ -194,8 +194,8 @@ func TestDataIsPrivate(t *testing.T) {
 		if err := c.Stop(t.Context(), local.StopRequest{Alloc: shop}); err != nil {
 			t.Error(err)
 		}
-		mustSee(t, &life{Client: c}, "stopped", func(s local.Status) bool { return s.Allocs[0].ClientStatus == fleet.ClientComplete })
-		if err := p.end(); err != nil {
+		mustReachStatus(t, &runningEdge{Client: c}, "stopped", func(s local.Status) bool { return s.Allocs[0].ClientStatus == fleet.ClientComplete })
+		if err := p.closeAndWait(); err != nil {
 			t.Error(err)
 		}
 	}()

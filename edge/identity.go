@@ -103,7 +103,7 @@ func (e *Edge) checkToken() (err error) {
 	return err
 }
 
-func (e *Edge) enrolled() bool {
+func (e *Edge) isEnrolled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.identity != nil
@@ -124,9 +124,9 @@ func (e *Edge) clientTLS() (*tls.Config, error) {
 	return e.identity.ClientTLS(e.trustedNow), nil
 }
 
-// enrol asks the hubs for a certificate, again and again until one gives it. It
+// enrolWithRetry asks the hubs for a certificate, again and again until one gives it. It
 // ends with an error where a hub says no for good.
-func (e *Edge) enrol(ctx context.Context) error {
+func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	key, err := e.enrolKey()
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (e *Edge) enrol(ctx context.Context) error {
 		switch {
 		case err == nil:
 			e.log.Info("edge enrolled", "node_id", string(e.node), "cluster", answer.Cluster)
-		case final(err):
+		case isFinalError(err):
 			return backoff.Permanent(err)
 		case ctx.Err() == nil:
 			e.log.Warn("no hub has enrolled this edge yet, trying again", "error", err)
@@ -179,11 +179,11 @@ func (p *enrolPause) NextBackOff() time.Duration {
 		return p.ExponentialBackOff.NextBackOff()
 	}
 	p.tries++
-	return link.BusyPause(p.tries - 1)
+	return link.BusyDelay(p.tries - 1)
 }
 
-// final reports an answer that asking again does not change.
-func final(err error) bool {
+// isFinalError reports an answer that asking again does not change.
+func isFinalError(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeRevoked,
 		fleet.CodeConflict, fleet.CodeInvalid, fleet.CodeVersion, fleet.CodeUnsupported:
@@ -206,7 +206,7 @@ func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant)
 	var failed []error
 	for _, hub := range hubs {
 		id, answer, err := enrolAt(ctx, endpoint, hub, a)
-		if err == nil || final(err) || ctx.Err() != nil {
+		if err == nil || isFinalError(err) || ctx.Err() != nil {
 			return id, answer, errors.Join(err, endpoint.Close())
 		}
 		failed = append(failed, err)

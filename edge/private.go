@@ -22,7 +22,7 @@ func (e *Edge) makePrivate() error {
 			return fmt.Errorf("make the data directory private: %w", err)
 		}
 		for _, name := range found {
-			if err := closeToOthers(e.dir.File(name)); err != nil {
+			if err := removeOtherAccess(e.dir.File(name)); err != nil {
 				return datadir.DiskError("make "+e.dir.File(name)+" private", err)
 			}
 		}
@@ -30,7 +30,7 @@ func (e *Edge) makePrivate() error {
 	return nil
 }
 
-func closeToOthers(name string) error {
+func removeOtherAccess(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -39,14 +39,14 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 			return nil
 		case <-e.renewals:
 		}
-		wait, ok := e.mustRenew()
+		wait, ok := e.renewalDue()
 		if !ok {
 			continue
 		}
-		if rest(ctx, wait) != nil {
+		if sleepContext(ctx, wait) != nil {
 			return nil
 		}
-		err := e.renew(ctx)
+		err := e.renewCertificate(ctx)
 		e.mu.Lock()
 		e.renewErr = err
 		e.mu.Unlock()
@@ -57,13 +57,13 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 		if ctx.Err() == nil {
 			e.log.Warn("certificate not renewed, trying again", "error", err)
 		}
-		if rest(ctx, pause.NextBackOff()) != nil {
+		if sleepContext(ctx, pause.NextBackOff()) != nil {
 			return nil
 		}
 	}
 }
 
-func rest(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -74,44 +74,44 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// nudgeRenewal makes keepCertificate look.
-func (e *Edge) nudgeRenewal() {
+// wakeRenewal makes keepCertificate look.
+func (e *Edge) wakeRenewal() {
 	select {
 	case e.renewals <- struct{}{}:
 	default: // it is about to
 	}
 }
 
-// answered is told of each answered beat: what time it is is known then, and a hub
+// noteHeartbeatAck is told of each answered beat: what time it is is known then, and a hub
 // is in reach.
-func (e *Edge) answered() {
+func (e *Edge) noteHeartbeatAck() {
 	now := e.trustedNow()
 	e.mu.Lock()
-	e.tooLate = false
+	e.certRefused = false
 	due := e.identity.Due(now)
 	e.mu.Unlock()
 	if due {
-		e.nudgeRenewal()
+		e.wakeRenewal()
 	}
 }
 
-// ended is told why a session ended. What it is about is a hub that takes the
+// noteSessionEnd is told why a session ended. What it is about is a hub that takes the
 // certificate no more, which this machine may not know by its own time: it does not
 // count while it is off.
-func (e *Edge) ended(err *fleet.Error) {
+func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	if err.Code != fleet.CodeCertExpiry {
 		return
 	}
 	e.mu.Lock()
-	e.tooLate = true
+	e.certRefused = true
 	e.mu.Unlock()
-	e.nudgeRenewal()
+	e.wakeRenewal()
 }
 
-// mustRenew reports whether there is something to do, and after which time.
-func (e *Edge) mustRenew() (wait time.Duration, ok bool) {
+// renewalDue reports whether there is something to do, and after which time.
+func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	e.mu.Lock()
-	id, tooLate := e.identity, e.tooLate
+	id, tooLate := e.identity, e.certRefused
 	e.mu.Unlock()
 	if tooLate {
 		return 0, e.cfg.TokenFile != "" // asking without a token is no use
@@ -122,11 +122,11 @@ func (e *Edge) mustRenew() (wait time.Duration, ok bool) {
 	return rand.N(renewSpread(id.Cert.NotAfter.Sub(id.Cert.NotBefore)) + 1), true
 }
 
-// renew asks the hubs for another certificate for the key that this edge has, the
+// renewCertificate asks the hubs for another certificate for the key that this edge has, the
 // hub of the session first, and keeps it before it is used.
-func (e *Edge) renew(ctx context.Context) error {
+func (e *Edge) renewCertificate(ctx context.Context) error {
 	e.mu.Lock()
-	id, l, tooLate := e.identity, e.link, e.tooLate
+	id, l, tooLate := e.identity, e.link, e.certRefused
 	e.mu.Unlock()
 	a := enroll.Applicant{
 		Held: id, Role: syncproto.RoleEdge, ID: id.Name, Name: e.cfg.Name, Key: id.Key, Now: e.trustedNow,
@@ -147,7 +147,7 @@ func (e *Edge) renew(ctx context.Context) error {
 		return err
 	}
 	e.mu.Lock()
-	e.identity, e.tooLate = renewed, false
+	e.identity, e.certRefused = renewed, false
 	e.mu.Unlock()
 	e.log.Info("certificate renewed", "ended", id.Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	return nil

@@ -54,12 +54,12 @@ func FindAction(job JobID, actions []JobAction, group, task, name string) (JobAc
 		return found[0], nil
 	case len(found) > 1:
 		return JobAction{}, Errorf(CodeInvalid, "job %s has action %q in %d tasks", job, name, len(found)).
-			WithHint("name the group and the task of one of: %s", places(found))
+			WithHint("name the group and the task of one of: %s", actionPlaces(found))
 	case len(others) > 0:
-		return JobAction{}, Errorf(CodeNotFound, "job %s has no action %q%s", job, name, within(group, task)).
-			WithHint("it has: %s", names(others))
+		return JobAction{}, Errorf(CodeNotFound, "job %s has no action %q%s", job, name, describeActionScope(group, task)).
+			WithHint("it has: %s", actionNames(others))
 	}
-	return JobAction{}, Errorf(CodeNotFound, "job %s has no actions%s", job, within(group, task)).
+	return JobAction{}, Errorf(CodeNotFound, "job %s has no actions%s", job, describeActionScope(group, task)).
 		WithHint("an action block of a task is one")
 }
 
@@ -72,7 +72,7 @@ func (t *Task) Action(name string) *Action {
 	return &t.Actions[i]
 }
 
-func within(group, task string) string {
+func describeActionScope(group, task string) string {
 	switch {
 	case group != "" && task != "":
 		return " in task " + task + " of group " + group
@@ -84,7 +84,7 @@ func within(group, task string) string {
 	return ""
 }
 
-func places(actions []JobAction) string {
+func actionPlaces(actions []JobAction) string {
 	var list []string
 	for _, a := range actions {
 		list = append(list, a.TaskGroupName+"/"+a.TaskName)
@@ -92,7 +92,7 @@ func places(actions []JobAction) string {
 	return strings.Join(list, ", ")
 }
 
-func names(actions []JobAction) string {
+func actionNames(actions []JobAction) string {
 	var list []string
 	for _, a := range actions {
 		if !slices.Contains(list, a.Name) {

@@ -21,6 +21,6 @@ func (a Affinity) Constraint() Constraint {
 
 func (a Affinity) String() string { return fmt.Sprintf("%s (%d)", a.Constraint(), a.Weight) }
 
-func (a *Affinity) preset() { a.Operand, a.Weight = OpEqual, DefaultWeight }
+func (a *Affinity) presetDefaults() { a.Operand, a.Weight = OpEqual, DefaultWeight }
 
-func (a *Affinity) complete() { setDefault(&a.Operand, OpEqual) }
+func (a *Affinity) completeAffinity() { setDefault(&a.Operand, OpEqual) }

@@ -34,8 +34,8 @@ type Alloc struct {
 	JobHash            string // Job.SpecHash: names the body on the wire and in the state
 	TaskGroup          string
 	AllocatedResources Resources
-	Allotment          *Allotment `json:",omitempty"` // nil: amounts alone
-	Score              float64    // of the placement, for best_score
+	Allotment          *AssignedResources `json:",omitempty"` // nil: amounts alone
+	Score              float64            // of the placement, for best_score
 	Metrics            *AllocMetric
 
 	DesiredStatus      string

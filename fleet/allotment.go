@@ -2,15 +2,15 @@ package fleet
 
 import "slices"
 
-// Allotment is what an allocation was given of its node that is no amount: ports,
+// AssignedResources is what an allocation was given of its node that is no amount: ports,
 // cores and devices by name. It is decided with the placement and never changes.
-type Allotment struct {
-	Ports []AllottedPort           `json:",omitempty"` // of the group, those of fixed numbers first
-	Tasks map[string]TaskAllotment `json:",omitempty"`
+type AssignedResources struct {
+	Ports []AssignedPort                   `json:",omitempty"` // of the group, those of fixed numbers first
+	Tasks map[string]AssignedTaskResources `json:",omitempty"`
 }
 
-// AllottedPort is a port of the host that an allocation may use.
-type AllottedPort struct {
+// AssignedPort is a port of the host that an allocation may use.
+type AssignedPort struct {
 	Label  string
 	Value  int
 	To     int    `json:",omitempty"` // inside the network's namespace; 0: not mapped
@@ -19,23 +19,23 @@ type AllottedPort struct {
 	Shared bool `json:",omitempty"`
 }
 
-// TaskAllotment is what one task was given.
-type TaskAllotment struct {
+// AssignedTaskResources is what one task was given.
+type AssignedTaskResources struct {
 	Cores   []int            `json:",omitempty"`
-	Devices []AllottedDevice `json:",omitempty"`
+	Devices []AssignedDevice `json:",omitempty"`
 }
 
-// AllottedDevice is a number of devices of one kind.
-type AllottedDevice struct {
+// AssignedDevice is a number of devices of one kind.
+type AssignedDevice struct {
 	Vendor, Type, Name string
 	DeviceIDs          []string
 }
 
 // Empty reports whether nothing was given.
-func (a *Allotment) Empty() bool { return a == nil || len(a.Ports) == 0 && len(a.Tasks) == 0 }
+func (a *AssignedResources) Empty() bool { return a == nil || len(a.Ports) == 0 && len(a.Tasks) == 0 }
 
 // CoreIDs lists the cores of all tasks, in order.
-func (a *Allotment) CoreIDs() []int {
+func (a *AssignedResources) CoreIDs() []int {
 	if a == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (a *Allotment) CoreIDs() []int {
 }
 
 // DeviceIDs lists the devices of all tasks, in order.
-func (a *Allotment) DeviceIDs() []string {
+func (a *AssignedResources) DeviceIDs() []string {
 	if a == nil {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (a *Allotment) DeviceIDs() []string {
 	return ids
 }
 
-// NeedsAllotment reports whether an allocation of the group has to be given more
+// NeedsAssignedResources reports whether an allocation of the group has to be given more
 // than amounts.
-func (g *TaskGroup) NeedsAllotment() bool {
+func (g *TaskGroup) NeedsAssignedResources() bool {
 	if len(g.Ports()) > 0 {
 		return true
 	}

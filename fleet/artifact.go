@@ -20,7 +20,7 @@ type TaskArtifact struct {
 	Chown          bool
 }
 
-func (a *TaskArtifact) complete() {
+func (a *TaskArtifact) completeArtifact() {
 	setDefault(&a.GetterMode, ArtifactAny)
 	if a.RelativeDest != "" {
 		return

@@ -22,13 +22,13 @@ func NewClaims(n *Node) *Claims {
 	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}}
 	reserve := func(ip, spec string) {
 		if set, err := ParsePorts(spec); err == nil { // a node with a bad one is not registered
-			taken := c.of(ip)
+			taken := c.takenPortsOf(ip)
 			for i := range taken {
 				taken[i] |= set[i]
 			}
 		}
 	}
-	for _, h := range append(n.addresses(DefaultHostNetwork), n.HostNetworks...) {
+	for _, h := range append(n.hostAddresses(DefaultHostNetwork), n.HostNetworks...) {
 		reserve(h.IP, joinPorts(n.ReservedPorts, h.ReservedPorts))
 	}
 	return c
@@ -44,20 +44,20 @@ func joinPorts(a, b string) string {
 	return a + "," + b
 }
 
-// of returns the ports that are taken of an address.
-func (c *Claims) of(ip string) *PortSet { return setOf(c.ports, ip) }
+// takenPortsOf returns the ports that are taken of an address.
+func (c *Claims) takenPortsOf(ip string) *PortSet { return portSetOf(c.ports, ip) }
 
-func setOf(sets map[string]*PortSet, ip string) *PortSet {
+func portSetOf(sets map[string]*PortSet, ip string) *PortSet {
 	if sets[ip] == nil {
 		sets[ip] = &PortSet{}
 	}
 	return sets[ip]
 }
 
-// taken reports whether a port of an address cannot be had. What is held of an
+// isPortTaken reports whether a port of an address cannot be had. What is held of an
 // address that the node does not have any more is taken of all.
-func (c *Claims) taken(ip string, port int, share bool) bool {
-	if c.of(ip).Has(port) || !share && setOf(c.shared, ip).Has(port) {
+func (c *Claims) isPortTaken(ip string, port int, share bool) bool {
+	if c.takenPortsOf(ip).Has(port) || !share && portSetOf(c.shared, ip).Has(port) {
 		return true
 	}
 	for other, set := range c.ports {
@@ -69,7 +69,7 @@ func (c *Claims) taken(ip string, port int, share bool) bool {
 }
 
 func (n *Node) hasAddress(ip string) bool {
-	for _, h := range n.addresses(DefaultHostNetwork) {
+	for _, h := range n.hostAddresses(DefaultHostNetwork) {
 		if h.IP == ip {
 			return true
 		}
@@ -79,19 +79,19 @@ func (n *Node) hasAddress(ip string) bool {
 
 // Hold counts what an allocation has, and says what of it somebody else has
 // already, "" for nothing.
-func (c *Claims) Hold(a *Allotment) string {
+func (c *Claims) Hold(a *AssignedResources) string {
 	if a == nil {
 		return ""
 	}
 	clash := ""
 	for _, p := range a.Ports {
-		if c.taken(p.HostIP, p.Value, p.Shared) {
+		if c.isPortTaken(p.HostIP, p.Value, p.Shared) {
 			clash = fmt.Sprintf("port %d (%s) is taken", p.Value, p.Label)
 		}
 		if p.Shared {
-			setOf(c.shared, p.HostIP).Add(p.Value)
+			portSetOf(c.shared, p.HostIP).Add(p.Value)
 		} else {
-			c.of(p.HostIP).Add(p.Value)
+			c.takenPortsOf(p.HostIP).Add(p.Value)
 		}
 	}
 	for _, id := range a.CoreIDs() {
@@ -113,14 +113,14 @@ func (c *Claims) Hold(a *Allotment) string {
 // is named. liked is how well the devices meet the tasks' affinities, from -1 to 1.
 // seed decides where the search for a dynamic port begins, so that workers that race
 // do not all try the same.
-func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *Allotment, liked float64, why string) {
-	a = &Allotment{}
+func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *AssignedResources, liked float64, why string) {
+	a = &AssignedResources{}
 	if why := c.assignPorts(g, seed, a); why != "" {
 		return nil, 0, why
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
-		given := TaskAllotment{}
+		given := AssignedTaskResources{}
 		var why string
 		if given.Cores, why = c.assignCores(t.Resources.Cores, a); why != "" {
 			return nil, 0, why
@@ -140,18 +140,18 @@ func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *Allotment, liked float64, 
 	return a, liked, ""
 }
 
-func (a *Allotment) setTask(name string, t TaskAllotment) {
+func (a *AssignedResources) setTask(name string, t AssignedTaskResources) {
 	if len(t.Cores) == 0 && len(t.Devices) == 0 {
 		return
 	}
 	if a.Tasks == nil {
-		a.Tasks = map[string]TaskAllotment{}
+		a.Tasks = map[string]AssignedTaskResources{}
 	}
 	a.Tasks[name] = t
 }
 
 // assignPorts gives fixed numbers first, so that no dynamic one is in their way.
-func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *Allotment) string {
+func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *AssignedResources) string {
 	for _, p := range g.Ports() {
 		if p.Value <= 0 {
 			continue
@@ -160,14 +160,14 @@ func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *Allotment) string {
 		if !ok {
 			return fmt.Sprintf("network: reserved port collision %s=%d", p.Label, p.Value)
 		}
-		a.Ports = append(a.Ports, allot(p, p.Value, ip))
+		a.Ports = append(a.Ports, assignedPort(p, p.Value, ip))
 	}
 	from, to := c.node.DynamicPorts()
 	for i, p := range g.Ports() {
 		if p.Value > 0 {
 			continue
 		}
-		if len(c.node.addresses(p.HostNetwork)) == 0 {
+		if len(c.node.hostAddresses(p.HostNetwork)) == 0 {
 			return "network: no host network " + p.HostNetwork
 		}
 		found := false
@@ -176,7 +176,7 @@ func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *Allotment) string {
 			port := from + (begin+k)%(to-from+1)
 			var ip string
 			if ip, found = c.addressFor(p, a, port); found {
-				a.Ports = append(a.Ports, allot(p, port, ip))
+				a.Ports = append(a.Ports, assignedPort(p, port, ip))
 			}
 		}
 		if !found {
@@ -187,22 +187,22 @@ func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *Allotment) string {
 }
 
 // addressFor finds the address of which a port is free.
-func (c *Claims) addressFor(p Port, a *Allotment, port int) (string, bool) {
-	for _, h := range c.node.addresses(p.HostNetwork) {
-		own := slices.ContainsFunc(a.Ports, func(q AllottedPort) bool { return q.HostIP == h.IP && q.Value == port })
-		if !own && !c.taken(h.IP, port, p.IgnoreCollision) {
+func (c *Claims) addressFor(p Port, a *AssignedResources, port int) (string, bool) {
+	for _, h := range c.node.hostAddresses(p.HostNetwork) {
+		own := slices.ContainsFunc(a.Ports, func(q AssignedPort) bool { return q.HostIP == h.IP && q.Value == port })
+		if !own && !c.isPortTaken(h.IP, port, p.IgnoreCollision) {
 			return h.IP, true
 		}
 	}
 	return "", false
 }
 
-func allot(p Port, value int, ip string) AllottedPort {
+func assignedPort(p Port, value int, ip string) AssignedPort {
 	to := p.To
 	if to < 0 {
 		to = value
 	}
-	return AllottedPort{Label: p.Label, Value: value, To: to, HostIP: ip, Shared: p.IgnoreCollision}
+	return AssignedPort{Label: p.Label, Value: value, To: to, HostIP: ip, Shared: p.IgnoreCollision}
 }
 
 // CoreCount is how many cores a node has.
@@ -220,7 +220,7 @@ func (n *Node) CoreCount() int {
 // CoreMHz is what one core of a node computes.
 func (n *Node) CoreMHz() int { return n.Resources.CPU / max(n.CoreCount(), 1) }
 
-func (c *Claims) assignCores(n int, a *Allotment) ([]int, string) {
+func (c *Claims) assignCores(n int, a *AssignedResources) ([]int, string) {
 	if n == 0 {
 		return nil, ""
 	}

@@ -20,9 +20,9 @@ func portGroup(ports ...fleet.Port) *fleet.TaskGroup {
 	return &fleet.TaskGroup{Name: "web", Networks: []fleet.NetworkResource{n}, Tasks: []fleet.Task{{Name: "t"}}}
 }
 
-// mustTake takes what a group needs, or fails where the outcome is not the wanted
+// mustAssign takes what a group needs, or fails where the outcome is not the wanted
 // one ("" for success).
-func mustTake(tb testing.TB, c *fleet.Claims, g *fleet.TaskGroup, want string) *fleet.Allotment {
+func mustAssign(tb testing.TB, c *fleet.Claims, g *fleet.TaskGroup, want string) *fleet.AssignedResources {
 	tb.Helper()
 	a, _, why := c.Offer(g, 0)
 	if !strings.Contains(why, want) || (want == "") != (why == "") {
@@ -38,7 +38,7 @@ func TestPorts(t *testing.T) {
 	t.Run("B73", func(t *testing.T) {
 		c := fleet.NewClaims(&fleet.Node{})
 		g := portGroup(fleet.Port{Label: "http", Value: 80}, fleet.Port{Label: "a"}, fleet.Port{Label: "b", To: -1})
-		a := mustTake(t, c, g, "")
+		a := mustAssign(t, c, g, "")
 		if len(a.Ports) != 3 || a.Ports[0].Value != 80 || a.Ports[1].Value == a.Ports[2].Value || a.Ports[2].To != a.Ports[2].Value {
 			t.Errorf("ports %+v", a.Ports)
 		}
@@ -47,46 +47,46 @@ func TestPorts(t *testing.T) {
 				t.Errorf("dynamic port %d", p.Value)
 			}
 		}
-		mustTake(t, c, g, "reserved port collision http=80")
+		mustAssign(t, c, g, "reserved port collision http=80")
 		if clash := c.Hold(a); clash == "" {
 			t.Error("held twice, and nobody minds")
 		}
 	})
 	t.Run("B74", func(t *testing.T) {
 		n := &fleet.Node{MinDynamicPort: 20000, MaxDynamicPort: 20001}
-		a := mustTake(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "")
+		a := mustAssign(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "")
 		if a.Ports[0].Value == a.Ports[1].Value {
 			t.Errorf("ports %+v", a.Ports)
 		}
 		n.MaxDynamicPort = 20000
-		mustTake(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "dynamic port selection failed")
+		mustAssign(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "dynamic port selection failed")
 	})
 	t.Run("B76", func(t *testing.T) {
 		n := &fleet.Node{HostNetworks: []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.1"}, {Name: "lan", IP: "192.0.2.2"}}}
 		c := fleet.NewClaims(n)
 		g := portGroup(fleet.Port{Label: "x", Value: 7000, HostNetwork: "lan"})
-		if a, b := mustTake(t, c, g, ""), mustTake(t, c, g, ""); a.Ports[0].HostIP == b.Ports[0].HostIP {
+		if a, b := mustAssign(t, c, g, ""), mustAssign(t, c, g, ""); a.Ports[0].HostIP == b.Ports[0].HostIP {
 			t.Errorf("both on %s", a.Ports[0].HostIP)
 		}
-		mustTake(t, c, g, "reserved port collision x=7000")
-		mustTake(t, c, portGroup(fleet.Port{Label: "y", HostNetwork: "wan"}), "no host network wan")
+		mustAssign(t, c, g, "reserved port collision x=7000")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "y", HostNetwork: "wan"}), "no host network wan")
 	})
 	t.Run("B77", func(t *testing.T) {
 		c := fleet.NewClaims(&fleet.Node{})
-		mustTake(t, c, portGroup(fleet.Port{Label: "a", Value: 10, IgnoreCollision: true}), "")
-		mustTake(t, c, portGroup(fleet.Port{Label: "b", Value: 10, IgnoreCollision: true}), "")
-		mustTake(t, c, portGroup(fleet.Port{Label: "c", Value: 10}), "c=10")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 10, IgnoreCollision: true}), "")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "b", Value: 10, IgnoreCollision: true}), "")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "c", Value: 10}), "c=10")
 	})
 	t.Run("reserved", func(t *testing.T) {
 		c := fleet.NewClaims(&fleet.Node{ReservedPorts: "22,8000-8100"})
-		mustTake(t, c, portGroup(fleet.Port{Label: "a", Value: 22}), "a=22")
-		mustTake(t, c, portGroup(fleet.Port{Label: "a", Value: 8100}), "a=8100")
-		mustTake(t, c, portGroup(fleet.Port{Label: "a", Value: 8101}), "")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 22}), "a=22")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 8100}), "a=8100")
+		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 8101}), "")
 	})
 	t.Run("an address that is gone", func(t *testing.T) {
 		c := fleet.NewClaims(&fleet.Node{Attributes: map[string]string{"unique.network.ip-address": "192.0.2.2"}})
-		c.Hold(&fleet.Allotment{Ports: []fleet.AllottedPort{{Label: "a", Value: 99, HostIP: "192.0.2.1"}}})
-		mustTake(t, c, portGroup(fleet.Port{Label: "a", Value: 99}), "a=99")
+		c.Hold(&fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "a", Value: 99, HostIP: "192.0.2.1"}}})
+		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 99}), "a=99")
 	})
 }
 
@@ -137,23 +137,23 @@ func TestDevices(t *testing.T) {
 	t.Run("B71", func(t *testing.T) {
 		n := &fleet.Node{Devices: append(gpus("nvidia", "1080ti", 4), gpus("nvidia", "2080ti", 2)...)}
 		c := fleet.NewClaims(n)
-		first := mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
-		second := mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
+		first := mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
+		second := mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
 		if both := append(first.DeviceIDs(), second.DeviceIDs()...); len(slices.Compact(slices.Sorted(slices.Values(both)))) != 4 {
 			t.Errorf("given %v", both)
 		}
-		mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 1}), "no nvidia/gpu/1080ti free")
-		mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "amd/gpu", Count: 1}), "no amd/gpu free")
-		if a := mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "gpu"}), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
+		mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 1}), "no nvidia/gpu/1080ti free")
+		mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "amd/gpu", Count: 1}), "no amd/gpu free")
+		if a := mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "gpu"}), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
 			t.Errorf("given %+v", a)
 		}
-		mustTake(t, c, deviceGroup(fleet.RequestedDevice{Name: "gpu", Count: 2}), "no gpu free")
+		mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "gpu", Count: 2}), "no gpu free")
 	})
 	t.Run("wishes", func(t *testing.T) {
 		n := &fleet.Node{Devices: append(gpus("nvidia", "1080ti", 2), gpus("nvidia", "2080ti", 2)...)}
 		memory := fleet.Constraint{LTarget: "${device.attr.memory}", Operand: ">", RTarget: "20"}
 		r := fleet.RequestedDevice{Name: "gpu", Count: 1, Constraints: []fleet.Constraint{memory}}
-		if a := mustTake(t, fleet.NewClaims(n), deviceGroup(r), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
+		if a := mustAssign(t, fleet.NewClaims(n), deviceGroup(r), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
 			t.Errorf("the constraint: %+v", a)
 		}
 		r = fleet.RequestedDevice{Name: "gpu", Count: 1, Affinities: []fleet.Affinity{
@@ -173,11 +173,11 @@ func TestCores(t *testing.T) {
 		{Name: "b", Resources: fleet.TaskResources{Resources: fleet.Resources{Cores: 2}}},
 	}}
 	c := fleet.NewClaims(n)
-	a := mustTake(t, c, g, "")
+	a := mustAssign(t, c, g, "")
 	if !slices.Equal(a.CoreIDs(), []int{0, 1, 2}) || len(a.Tasks["b"].Cores) != 2 || n.CoreMHz() != 2000 {
 		t.Errorf("given %+v", a)
 	}
-	mustTake(t, c, g, "cores")
+	mustAssign(t, c, g, "cores")
 }
 
 // B68: what runs before the main tasks does not need its room beside them.
@@ -205,9 +205,9 @@ func TestLifecycleResources(t *testing.T) {
 }
 
 func TestAllottedVariables(t *testing.T) {
-	a := &fleet.Alloc{Name: "j.g[0]", Allotment: &fleet.Allotment{
-		Ports: []fleet.AllottedPort{{Label: "http", Value: 20001, To: 8080, HostIP: "192.0.2.1"}, {Label: "my-admin", Value: 22222, HostIP: "192.0.2.1"}},
-		Tasks: map[string]fleet.TaskAllotment{"t": {Cores: []int{2, 3}}},
+	a := &fleet.Alloc{Name: "j.g[0]", Allotment: &fleet.AssignedResources{
+		Ports: []fleet.AssignedPort{{Label: "http", Value: 20001, To: 8080, HostIP: "192.0.2.1"}, {Label: "my-admin", Value: 22222, HostIP: "192.0.2.1"}},
+		Tasks: map[string]fleet.AssignedTaskResources{"t": {Cores: []int{2, 3}}},
 	}}
 	vars := fleet.NewTaskEnv(fleet.TaskPlace{Alloc: a, Task: "t"}).Vars()
 	for k, want := range map[string]string{

@@ -36,7 +36,7 @@ func (c Constraint) Compile() (Condition, error) {
 			return cond, err
 		}
 	}
-	if dynamic(c.RTarget) {
+	if isInterpolated(c.RTarget) {
 		return cond, nil // compiled when the node is known
 	}
 	var err error
@@ -94,7 +94,7 @@ func (c Condition) Holds(n *Node) bool {
 	}
 	switch c.c.Operand {
 	case OpLess, OpLessEqual, OpGreater, OpGreaterEqual:
-		return ordered(c.c.Operand, l, r)
+		return compareOrdered(c.c.Operand, l, r)
 	case OpRegexp:
 		re := c.re
 		if re == nil {
@@ -112,7 +112,7 @@ func (c Condition) Holds(n *Node) bool {
 				return false
 			}
 		}
-		return vr.holds(l)
+		return vr.isSatisfiedBy(l)
 	case OpSetContains, "set_contains_all":
 		return setContains(l, r, true)
 	case OpSetContainsAny:
@@ -174,8 +174,8 @@ func checkTarget(target string) error {
 		"${node.unique.name}, ${node.datacenter}, ${node.site}, ${node.class} and ${node.pool}", target)
 }
 
-// dynamic reports whether a target depends on the node.
-func dynamic(target string) bool { return strings.HasPrefix(target, "${") }
+// isInterpolated reports whether a target depends on the node.
+func isInterpolated(target string) bool { return strings.HasPrefix(target, "${") }
 
 // Value returns what a target such as ${node.datacenter} or ${meta.rack} stands for
 // on the node; false: the node does not have it.
@@ -184,7 +184,7 @@ func (n *Node) Value(target string) (string, bool) { return resolveTarget(target
 // resolveTarget returns what a target stands for on a node; false: the node does
 // not have it. What is not an interpolation stands for itself.
 func resolveTarget(target string, n *Node) (string, bool) {
-	if !dynamic(target) {
+	if !isInterpolated(target) {
 		return target, true
 	}
 	name := strings.TrimSuffix(target[2:], "}")
@@ -233,8 +233,8 @@ func compileRegexp(pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// ordered compares by value where both sides are numbers, else by letters.
-func ordered(op, l, r string) bool {
+// compareOrdered compares by value where both sides are numbers, else by letters.
+func compareOrdered(op, l, r string) bool {
 	c := strings.Compare(l, r)
 	if x, y, ok := integers(l, r); ok {
 		c = compareNumbers(x, y)

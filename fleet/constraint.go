@@ -28,7 +28,7 @@ const (
 	OpDistinctProp   = "distinct_property"
 )
 
-func (c *Constraint) complete() { setDefault(&c.Operand, OpEqual) }
+func (c *Constraint) completeConstraint() { setDefault(&c.Operand, OpEqual) }
 
 func (c Constraint) String() string {
 	switch c.Operand {

@@ -7,4 +7,4 @@ type Consul struct {
 	Partition string
 }
 
-func (c *Consul) complete() { setDefault(&c.Cluster, DefaultCluster) }
+func (c *Consul) completeConsul() { setDefault(&c.Cluster, DefaultCluster) }

@@ -60,13 +60,13 @@ func (j *Job) Defaults() {
 		}
 		setDefault(&g.EphemeralDisk.SizeMB, DefaultDiskMB)
 		for k := range g.Tasks {
-			g.Tasks[k].defaults(g)
+			g.Tasks[k].applyTaskDefaults(g)
 		}
 	}
-	j.complete()
+	j.completeJob()
 }
 
-func (t *Task) defaults(g *TaskGroup) {
+func (t *Task) applyTaskDefaults(g *TaskGroup) {
 	if t.RestartPolicy == nil {
 		p := *g.RestartPolicy
 		t.RestartPolicy = &p
@@ -77,9 +77,9 @@ func (t *Task) defaults(g *TaskGroup) {
 	setDefault(&t.LogConfig.MaxFileSizeMB, DefaultLogFileSizeMB)
 }
 
-// complete fills in what cannot be meant to be nothing: names, modes, and what follows
+// completeJob fills in what cannot be meant to be nothing: names, modes, and what follows
 // from where a thing stands.
-func (j *Job) complete() {
+func (j *Job) completeJob() {
 	setDefault(&j.Region, DefaultRegion)
 	setDefault(&j.Namespace, DefaultNamespace)
 	setDefault(&j.Name, string(j.ID))
@@ -88,69 +88,69 @@ func (j *Job) complete() {
 		j.Datacenters = []string{"*"}
 	}
 	if j.Periodic != nil {
-		j.Periodic.complete()
+		j.Periodic.completePeriodic()
 	}
 	if j.ParameterizedJob != nil {
-		j.ParameterizedJob.complete()
+		j.ParameterizedJob.completeParameterized()
 	}
-	each(j.Constraints, (*Constraint).complete)
-	each(j.Affinities, (*Affinity).complete)
+	forEachElement(j.Constraints, (*Constraint).completeConstraint)
+	forEachElement(j.Affinities, (*Affinity).completeAffinity)
 	for i := range j.TaskGroups {
-		j.TaskGroups[i].complete(j)
+		j.TaskGroups[i].completeGroup(j)
 	}
 }
 
-func (g *TaskGroup) complete(j *Job) {
+func (g *TaskGroup) completeGroup(j *Job) {
 	if g.Scaling != nil {
-		g.Scaling.complete(g.Count)
+		g.Scaling.completeScalingPolicy(g.Count)
 	}
 	if g.Consul != nil {
-		g.Consul.complete()
+		g.Consul.completeConsul()
 	}
-	each(g.Constraints, (*Constraint).complete)
-	each(g.Affinities, (*Affinity).complete)
-	each(g.Networks, (*NetworkResource).complete)
-	each(g.Services, func(s *Service) { s.complete(j.Name, g.Name, "") })
+	forEachElement(g.Constraints, (*Constraint).completeConstraint)
+	forEachElement(g.Affinities, (*Affinity).completeAffinity)
+	forEachElement(g.Networks, (*NetworkResource).completeNetwork)
+	forEachElement(g.Services, func(s *Service) { s.completeService(j.Name, g.Name, "") })
 	for name, v := range g.Volumes {
 		v.Name = name
 		g.Volumes[name] = v
 	}
 	for i := range g.Tasks {
-		g.Tasks[i].complete(j, g)
+		g.Tasks[i].completeTask(j, g)
 	}
 }
 
-func (t *Task) complete(j *Job, g *TaskGroup) {
+func (t *Task) completeTask(j *Job, g *TaskGroup) {
 	setDefault(&t.KillSignal, DefaultKillSignal)
-	each(t.Constraints, (*Constraint).complete)
-	each(t.Affinities, (*Affinity).complete)
-	each(t.Resources.Networks, (*NetworkResource).complete)
+	forEachElement(t.Constraints, (*Constraint).completeConstraint)
+	forEachElement(t.Affinities, (*Affinity).completeAffinity)
+	forEachElement(t.Resources.Networks, (*NetworkResource).completeNetwork)
 	for i := range t.Resources.Devices {
 		d := &t.Resources.Devices[i]
-		each(d.Constraints, (*Constraint).complete)
-		each(d.Affinities, (*Affinity).complete)
+		forEachElement(d.Constraints, (*Constraint).completeConstraint)
+		forEachElement(d.Affinities, (*Affinity).completeAffinity)
 	}
-	each(t.Services, func(s *Service) { setDefault(&s.TaskName, t.Name); s.complete(j.Name, g.Name, t.Name) })
-	each(t.Artifacts, (*TaskArtifact).complete)
-	each(t.Templates, (*Template).complete)
-	each(t.VolumeMounts, (*VolumeMount).complete)
-	each(t.Identities, (*WorkloadIdentity).complete)
+	forEachElement(t.Services, func(s *Service) { setDefault(&s.TaskName, t.Name); s.completeService(j.Name, g.Name, t.Name) })
+	forEachElement(t.Artifacts, (*TaskArtifact).completeArtifact)
+	forEachElement(t.Templates, (*Template).completeTemplate)
+	forEachElement(t.VolumeMounts, (*VolumeMount).completeVolumeMount)
+	forEachElement(t.Identities, (*WorkloadIdentity).completeIdentity)
 	if t.Identity != nil {
 		setDefault(&t.Identity.Name, DefaultIdentity)
-		t.Identity.complete()
+		t.Identity.completeIdentity()
 	}
 	if t.Vault != nil {
-		t.Vault.complete()
+		t.Vault.completeVault()
 	}
 	if t.Consul != nil {
-		t.Consul.complete()
+		t.Consul.completeConsul()
 	}
 	if t.CSIPluginConfig != nil {
-		t.CSIPluginConfig.complete()
+		t.CSIPluginConfig.completeCSIPlugin()
 	}
 }
 
-func each[T any](list []T, f func(*T)) {
+func forEachElement[T any](list []T, f func(*T)) {
 	for i := range list {
 		f(&list[i])
 	}

@@ -130,9 +130,9 @@ func (d *Deployment) Of(j *Job) bool {
 		d.JobVersion == j.Version && d.JobCreateIndex == j.CreateIndex
 }
 
-// Cleared reports whether the deployment may have stopped an allocation of an older version
+// StoppedForUpdate reports whether the deployment may have stopped an allocation of an older version
 // to make room, and nothing is there in its stead yet.
-func (d *Deployment) Cleared(a *Alloc) bool {
+func (d *Deployment) StoppedForUpdate(a *Alloc) bool {
 	return d != nil && a.Vacated() && a.AllocModifyIndex >= d.CreateIndex
 }
 
@@ -165,8 +165,8 @@ func (d *Deployment) AutoPromotes() bool {
 	return any
 }
 
-// Running is the description of the deployment while it runs.
-func (d *Deployment) Running() string {
+// RunningDescription is the description of the deployment while it runs.
+func (d *Deployment) RunningDescription() string {
 	waits, failed := false, false
 	for _, s := range d.TaskGroups {
 		if s.DesiredCanaries > 0 && !s.Promoted {

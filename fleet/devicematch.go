@@ -9,9 +9,9 @@ import (
 // assignDevice gives the devices of one kind that a task asks for: of several kinds
 // that will do, those that its affinities like best. It returns how well they are
 // liked, from -1 to 1.
-func (c *Claims) assignDevice(r *RequestedDevice, a *Allotment) (AllottedDevice, float64, string) {
+func (c *Claims) assignDevice(r *RequestedDevice, a *AssignedResources) (AssignedDevice, float64, string) {
 	own := a.DeviceIDs()
-	best, liked := AllottedDevice{}, 0.0
+	best, liked := AssignedDevice{}, 0.0
 	for _, kind := range deviceKinds(c.node) {
 		if !r.Matches(kind[0]) {
 			continue
@@ -25,9 +25,9 @@ func (c *Claims) assignDevice(r *RequestedDevice, a *Allotment) (AllottedDevice,
 		if len(free) < max(r.Count, 1) {
 			continue
 		}
-		if score := r.score(kind[0]); best.DeviceIDs == nil || score > liked {
+		if score := r.affinityScore(kind[0]); best.DeviceIDs == nil || score > liked {
 			d := kind[0]
-			best = AllottedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: free[:max(r.Count, 1)]}
+			best = AssignedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: free[:max(r.Count, 1)]}
 			liked = score
 		}
 	}
@@ -81,9 +81,9 @@ func (r *RequestedDevice) Matches(d Device) bool {
 	return true
 }
 
-// score is how well a device is liked: the weights of the affinities that it
+// affinityScore is how well a device is liked: the weights of the affinities that it
 // fulfils, as a share of all.
-func (r *RequestedDevice) score(d Device) float64 {
+func (r *RequestedDevice) affinityScore(d Device) float64 {
 	n := deviceNode(d)
 	sum, all := 0.0, 0.0
 	for _, a := range r.Affinities {

@@ -9,7 +9,7 @@ type RequestedDevice struct {
 	Affinities  []Affinity
 }
 
-func (d *RequestedDevice) preset() { d.Count = 1 }
+func (d *RequestedDevice) presetDefaults() { d.Count = 1 }
 
 // NUMA is how a task's cores lie to each other and to its devices.
 type NUMA struct {

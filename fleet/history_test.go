@@ -9,9 +9,9 @@ import (
 	"skerry/fleet"
 )
 
-// record reads lines of "SIDE INDEX SECOND WHAT", a row that happened offline with
+// parseRecord reads lines of "SIDE INDEX SECOND WHAT", a row that happened offline with
 // "edge!", as the cluster came to know them.
-func record(text string) []fleet.HistoryEntry {
+func parseRecord(text string) []fleet.HistoryEntry {
 	var entries []fleet.HistoryEntry
 	for line := range strings.Lines(text) {
 		var side, what string
@@ -29,7 +29,7 @@ func record(text string) []fleet.HistoryEntry {
 }
 
 func TestTimeline(t *testing.T) {
-	for name, c := range map[string]struct{ record, want string }{
+	for name, c := range map[string]struct{ parseRecord, want string }{
 		"connected": {`
 			hub 10 100 placed
 			edge 11 101 started
@@ -81,7 +81,7 @@ func TestTimeline(t *testing.T) {
 			"started (node_down"},
 		"nothing": {"", ""},
 	} {
-		timeline := fleet.Timeline(record(c.record))
+		timeline := fleet.Timeline(parseRecord(c.parseRecord))
 		var words []string
 		away := false
 		for i, apart := range fleet.Apart(timeline) {

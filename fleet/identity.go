@@ -26,7 +26,7 @@ type WorkloadIdentity struct {
 	ExtraClaims  []string
 }
 
-func (w *WorkloadIdentity) complete() {
+func (w *WorkloadIdentity) completeIdentity() {
 	if w.Name == DefaultIdentity && len(w.Audience) == 0 {
 		w.Audience = []string{DefaultAudience}
 	}

@@ -243,7 +243,7 @@ func (g *TaskGroup) Resources() Resources {
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
 		takes := t.Resources.Resources
-		if takes.MemoryMaxMB == 0 && g.oversubscribes() {
+		if takes.MemoryMaxMB == 0 && g.hasOversubscribedTask() {
 			takes.MemoryMaxMB = takes.MemoryMB
 		}
 		switch l := t.Lifecycle; {
@@ -257,12 +257,12 @@ func (g *TaskGroup) Resources() Resources {
 			main = main.Add(takes)
 		}
 	}
-	return always.Add(before.most(main).most(after))
+	return always.Add(before.largerOfEach(main).largerOfEach(after))
 }
 
-// oversubscribes reports whether a task of the group may take more memory than it
+// hasOversubscribedTask reports whether a task of the group may take more memory than it
 // reserves.
-func (g *TaskGroup) oversubscribes() bool {
+func (g *TaskGroup) hasOversubscribedTask() bool {
 	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Resources.MemoryMaxMB > 0 })
 }
 

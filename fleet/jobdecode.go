@@ -44,7 +44,7 @@ func decodeTree(data []byte) (map[string]any, error) {
 	if err := dec.Decode(&tree); errors.As(err, &kind) {
 		return nil, fmt.Errorf("not a job in JSON, but %s", kind.Value)
 	} else if err != nil {
-		return nil, fmt.Errorf("not a job in JSON: %w", positioned(data, err))
+		return nil, fmt.Errorf("not a job in JSON: %w", withLineNumber(data, err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not a job in JSON: something follows the object")
@@ -55,8 +55,8 @@ func decodeTree(data []byte) (map[string]any, error) {
 	return tree, nil
 }
 
-// positioned adds line and column to a syntax error.
-func positioned(data []byte, err error) error {
+// withLineNumber adds line and column to a syntax error.
+func withLineNumber(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) || syntax.Offset < 1 || syntax.Offset > int64(len(data)) {
 		return err
@@ -93,17 +93,17 @@ func JSONDepth(data []byte) int {
 // jobspec makes one from HCL, so that both kinds of job files have the same rules.
 func JobFromTree(tree map[string]any) (*Job, Problems) {
 	var ps Problems
-	o := &object{m: tree, problems: &ps}
+	o := &jsonObject{m: tree, problems: &ps}
 	j := &Job{Type: JobTypeService, Priority: JobPriorityDefault}
-	o.fill(j, "TaskGroups")
+	o.readIntoStruct(j, "TaskGroups")
 	setDefault(&j.Type, JobTypeService)
-	inherited := o.inherited(j.Type)
-	for _, g := range o.objects("TaskGroups") {
-		j.TaskGroups = append(j.TaskGroups, inherited.group(g, &j.Ignored))
+	inherited := o.readInheritance(j.Type)
+	for _, g := range o.childObjects("TaskGroups") {
+		j.TaskGroups = append(j.TaskGroups, inherited.readTaskGroup(g, &j.Ignored))
 	}
-	j.Ignored = append(j.Ignored, o.ignore("NomadTokenID", "ConsulToken", "VaultToken")...)
-	o.done()
-	j.complete()
+	j.Ignored = append(j.Ignored, o.acceptIgnoredKeys("NomadTokenID", "ConsulToken", "VaultToken")...)
+	o.reportUnknownKeys()
+	j.completeJob()
 	return j, ps
 }
 
@@ -115,45 +115,45 @@ type inheritance struct {
 	migrate    *Migrate
 }
 
-// inherited reads the policies that stand in the job and hold for its groups.
-func (o *object) inherited(jobType string) inheritance {
+// readInheritance reads the policies that stand in the job and hold for its groups.
+func (o *jsonObject) readInheritance(jobType string) inheritance {
 	in := inheritance{
 		jobType: jobType, reschedule: newReschedule(jobType), update: DefaultUpdate(jobType), migrate: DefaultMigrate(jobType),
 	}
-	in.reschedule.read(o, "Reschedule")
+	in.reschedule.mergeReschedule(o, "Reschedule")
 	in.update = merge(o, "Update", in.update)
 	in.migrate = merge(o, "Migrate", in.migrate)
 	return in
 }
 
-// group reads a group, and adds to ignored what of it is passed over.
-func (in inheritance) group(o *object, ignored *[]string) TaskGroup {
+// readTaskGroup reads a group, and adds to ignored what of it is passed over.
+func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) TaskGroup {
 	restart := DefaultRestart(in.jobType)
 	g := TaskGroup{Count: 1, EphemeralDisk: EphemeralDisk{SizeMB: DefaultDiskMB}, RestartPolicy: &restart}
-	o.fill(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
-	if s := g.Scaling; s != nil && s.Min != nil && !o.has("Count") {
+	o.readIntoStruct(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
+	if s := g.Scaling; s != nil && s.Min != nil && !o.hasNonNullValue("Count") {
 		g.Count = *s.Min
 	}
-	in.reschedule.read(o, "ReschedulePolicy")
-	g.ReschedulePolicy = in.reschedule.policy()
+	in.reschedule.mergeReschedule(o, "ReschedulePolicy")
+	g.ReschedulePolicy = in.reschedule.mergedPolicy()
 	g.Update = merge(o, "Update", in.update)
 	g.Migrate = merge(o, "Migrate", in.migrate)
 	*ignored = append(*ignored, o.formerDisconnect(&g)...)
-	for _, t := range o.objects("Tasks") {
+	for _, t := range o.childObjects("Tasks") {
 		g.Tasks = append(g.Tasks, readTask(t, restart, ignored))
 	}
-	o.done()
+	o.reportUnknownKeys()
 	return g
 }
 
 // merge reads what stands under a key into a copy of what is inherited.
-func merge[T any](o *object, key string, inherited *T) *T {
+func merge[T any](o *jsonObject, key string, inherited *T) *T {
 	into := inherited
 	if inherited != nil {
 		clone := *inherited
 		into = &clone
 	}
-	sub, ok := o.object(key)
+	sub, ok := o.childObject(key)
 	if !ok {
 		return into
 	}
@@ -163,15 +163,15 @@ func merge[T any](o *object, key string, inherited *T) *T {
 		}
 		into = newPreset(reflect.TypeFor[T]()).Interface().(*T)
 	}
-	sub.fill(into)
-	sub.done()
+	sub.readIntoStruct(into)
+	sub.reportUnknownKeys()
 	return into
 }
 
 // formerDisconnect reads what a group said of its node's absence before there was a
 // disconnect block, and returns what of it is ignored: where the group gives both times, the
 // edge stops its tasks as asked, and the hubs wait for that.
-func (o *object) formerDisconnect(g *TaskGroup) (ignored []string) {
+func (o *jsonObject) formerDisconnect(g *TaskGroup) (ignored []string) {
 	var former Disconnect
 	var keep *bool
 	for _, f := range []struct {
@@ -181,8 +181,8 @@ func (o *object) formerDisconnect(g *TaskGroup) (ignored []string) {
 		{"MaxClientDisconnect", &former.LostAfter}, {"StopAfterClientDisconnect", &former.StopOnClientAfter},
 		{"PreventRescheduleOnLost", &keep},
 	} {
-		if o.has(f.key) {
-			o.field(f.key, reflect.ValueOf(f.into).Elem())
+		if o.hasNonNullValue(f.key) {
+			o.readFieldValue(f.key, reflect.ValueOf(f.into).Elem())
 		}
 	}
 	if keep != nil && *keep {
@@ -190,7 +190,7 @@ func (o *object) formerDisconnect(g *TaskGroup) (ignored []string) {
 		former.Replace = &replace
 	}
 	if former.LostAfter != nil && *former.LostAfter > 0 && former.StopOnClientAfter != nil && *former.StopOnClientAfter > 0 {
-		former.LostAfter, ignored = nil, []string{o.at("MaxClientDisconnect")}
+		former.LostAfter, ignored = nil, []string{o.pathOfKey("MaxClientDisconnect")}
 	}
 	if g.Disconnect == nil && former != (Disconnect{}) {
 		g.Disconnect = &former
@@ -198,30 +198,30 @@ func (o *object) formerDisconnect(g *TaskGroup) (ignored []string) {
 	return ignored
 }
 
-func readTask(o *object, restart RestartPolicy, ignored *[]string) Task {
+func readTask(o *jsonObject, restart RestartPolicy, ignored *[]string) Task {
 	t := Task{
 		Resources:     TaskResources{Resources: Resources{CPU: DefaultCPU, MemoryMB: DefaultMemoryMB}},
 		KillTimeout:   DefaultKillTimeout,
 		LogConfig:     LogConfig{MaxFiles: DefaultLogFiles, MaxFileSizeMB: DefaultLogFileSizeMB},
 		RestartPolicy: &restart,
 	}
-	o.fill(&t, "Resources", "LogConfig")
-	if res, ok := o.object("Resources"); ok {
-		res.fill(&t.Resources)
-		if t.Resources.Cores > 0 && !res.has("CPU") {
+	o.readIntoStruct(&t, "Resources", "LogConfig")
+	if res, ok := o.childObject("Resources"); ok {
+		res.readIntoStruct(&t.Resources)
+		if t.Resources.Cores > 0 && !res.hasNonNullValue("CPU") {
 			t.Resources.CPU = 0
 		}
-		*ignored = append(*ignored, res.ignore("IOPS")...)
-		res.done()
+		*ignored = append(*ignored, res.acceptIgnoredKeys("IOPS")...)
+		res.reportUnknownKeys()
 	}
-	if logs, ok := o.object("LogConfig"); ok {
-		logs.fill(&t.LogConfig)
-		if logs.value("Enabled") == false {
+	if logs, ok := o.childObject("LogConfig"); ok {
+		logs.readIntoStruct(&t.LogConfig)
+		if logs.valueOfKey("Enabled") == false {
 			t.LogConfig.Disabled = true
 		}
-		logs.done()
+		logs.reportUnknownKeys()
 	}
-	o.done()
+	o.reportUnknownKeys()
 	return t
 }
 
@@ -240,26 +240,26 @@ func newReschedule(jobType string) rescheduleReader {
 	return rescheduleReader{none: true}
 }
 
-func (r *rescheduleReader) read(o *object, key string) {
-	given, ok := o.object(key)
+func (r *rescheduleReader) mergeReschedule(o *jsonObject, key string) {
+	given, ok := o.childObject(key)
 	if !ok {
 		return
 	}
 	r.none = r.none && isEmpty(given.m)
-	r.attempts = r.attempts || given.has("Attempts")
-	r.unlimited = r.unlimited || given.has("Unlimited")
-	given.integer("Attempts", &r.p.Attempts)
-	given.duration("Interval", &r.p.Interval)
-	given.duration("Delay", &r.p.Delay)
-	given.text("DelayFunction", &r.p.DelayFunction)
-	given.duration("MaxDelay", &r.p.MaxDelay)
-	given.boolean("Unlimited", &r.p.Unlimited)
-	given.done()
+	r.attempts = r.attempts || given.hasNonNullValue("Attempts")
+	r.unlimited = r.unlimited || given.hasNonNullValue("Unlimited")
+	given.readInteger("Attempts", &r.p.Attempts)
+	given.readDuration("Interval", &r.p.Interval)
+	given.readDuration("Delay", &r.p.Delay)
+	given.readTextValue("DelayFunction", &r.p.DelayFunction)
+	given.readDuration("MaxDelay", &r.p.MaxDelay)
+	given.readBoolean("Unlimited", &r.p.Unlimited)
+	given.reportUnknownKeys()
 }
 
-// policy returns the merged policy. Who limits the attempts and does not mention
+// mergedPolicy returns the merged policy. Who limits the attempts and does not mention
 // unlimited wants a limit, and the other way around.
-func (r rescheduleReader) policy() *ReschedulePolicy {
+func (r rescheduleReader) mergedPolicy() *ReschedulePolicy {
 	if r.none {
 		return nil
 	}

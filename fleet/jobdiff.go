@@ -161,16 +161,16 @@ func diffType(was, is bool) DiffType {
 	return DiffNone
 }
 
-// listed are lists of objects, of which each one that differs is shown by itself.
-var listed = map[string]string{
+// diffedLists are lists of objects, of which each one that differs is shown by itself.
+var diffedLists = map[string]string{
 	"Constraints": "Constraint", "Affinities": "Affinity", "Spreads": "Spread", "Networks": "Network", "Services": "Service",
 	"Artifacts": "Artifact", "Templates": "Template", "VolumeMounts": "VolumeMount", "Identities": "Identity",
 	"ScalingPolicies": "ScalingPolicy", "Actions": "Action", "Secrets": "Secret",
 }
 
-// knownBy is by which of their fields objects of a list are known: those of the same are
+// diffKeyFields is by which of their fields objects of a list are known: those of the same are
 // compared field by field. Of networks there is hardly ever more than one.
-var knownBy = map[string]string{
+var diffKeyFields = map[string]string{
 	"Actions": "Name", "Services": "Name", "Secrets": "Name", "Identities": "Name", "Templates": "DestPath",
 	"VolumeMounts": "Destination", "Spreads": "Attribute", "Networks": "",
 }
@@ -185,15 +185,15 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 			fields = append(fields, diffFields(map[string]string{key: scalar(was)}, map[string]string{key: scalar(is)})...)
 		case key == "Meta" || key == "Env":
 			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
-		case listed[key] != "":
+		case diffedLists[key] != "":
 			was, is := asList(was), asList(is)
-			old, updated := without(was, is), without(is, was)
-			if field, ok := knownBy[key]; ok {
+			old, updated := elementsNotIn(was, is), elementsNotIn(is, was)
+			if field, ok := diffKeyFields[key]; ok {
 				var edited []ObjectDiff
-				edited, old, updated = diffKnown(listed[key], field, old, updated)
+				edited, old, updated = diffKnown(diffedLists[key], field, old, updated)
 				objects = append(objects, edited...)
 			}
-			objects = append(objects, diffLists(listed[key], old, updated)...)
+			objects = append(objects, diffLists(diffedLists[key], old, updated)...)
 		default:
 			if f := diffFields(flatten("", was), flatten("", is)); len(f) > 0 {
 				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was), !isEmpty(is)), Name: key, Fields: f})
@@ -208,9 +208,9 @@ func asList(v any) []any {
 	return list
 }
 
-// without are the objects of a list that another one does not have. Each is written as text
+// elementsNotIn are the objects of a list that another one does not have. Each is written as text
 // once: lists are as long as a request's body lets them be.
-func without(list, other []any) []any {
+func elementsNotIn(list, other []any) []any {
 	there := make(map[string]bool, len(other))
 	for _, e := range other {
 		there[canonical(e)] = true

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// object is one JSON object of a job, being read: what its keys may be is said by
+// jsonObject is one JSON object of a job, being read: what its keys may be is said by
 // reading them, and what is wrong is added to problems with its path.
-type object struct {
+type jsonObject struct {
 	path     string
 	m        map[string]any
 	problems *Problems
 	known    []string
 }
 
-// value returns what stands under a key, nil where there is nothing. As in the
+// valueOfKey returns what stands under a key, nil where there is nothing. As in the
 // standard library, the case of a key does not matter where no key matches exactly.
-func (o *object) value(key string) any {
+func (o *jsonObject) valueOfKey(key string) any {
 	o.known = append(o.known, key)
 	if v, ok := o.m[key]; ok {
 		return v
@@ -34,7 +34,7 @@ func (o *object) value(key string) any {
 	return nil
 }
 
-func (o *object) at(key string) string { return joinPath(o.path, key) }
+func (o *jsonObject) pathOfKey(key string) string { return joinPath(o.path, key) }
 
 func joinPath(path, key string) string {
 	if path == "" {
@@ -43,55 +43,55 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-func (o *object) has(key string) bool { return o.value(key) != nil }
+func (o *jsonObject) hasNonNullValue(key string) bool { return o.valueOfKey(key) != nil }
 
-// text reads a string; false where there is none, or it is wrong.
-func (o *object) text(key string, into *string) bool {
-	switch v := o.value(key).(type) {
+// readTextValue reads a string; false where there is none, or it is wrong.
+func (o *jsonObject) readTextValue(key string, into *string) bool {
+	switch v := o.valueOfKey(key).(type) {
 	case nil:
 	case string:
 		*into = v
 		return true
 	default:
-		o.problems.add(o.at(key), "must be text, not %s", kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be text, not %s", kindOf(v))
 	}
 	return false
 }
 
-func (o *object) boolean(key string, into *bool) bool {
-	switch v := o.value(key).(type) {
+func (o *jsonObject) readBoolean(key string, into *bool) bool {
+	switch v := o.valueOfKey(key).(type) {
 	case nil:
 	case bool:
 		*into = v
 		return true
 	default:
-		o.problems.add(o.at(key), "must be true or false, not %s", kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be true or false, not %s", kindOf(v))
 	}
 	return false
 }
 
-func (o *object) integer(key string, into *int) bool {
-	n, ok := o.whole(key, "a whole number")
+func (o *jsonObject) readInteger(key string, into *int) bool {
+	n, ok := o.readWholeNumber(key, "a whole number")
 	if !ok {
 		return false
 	}
 	if n < math.MinInt32 || n > math.MaxInt32 {
-		o.problems.add(o.at(key), "%d is out of range", n)
+		o.problems.add(o.pathOfKey(key), "%d is out of range", n)
 		return false
 	}
 	*into = int(n)
 	return true
 }
 
-// whole reads an int64; false where there is none, or it is wrong.
-func (o *object) whole(key, want string) (int64, bool) {
-	v := o.value(key)
+// readWholeNumber reads an int64; false where there is none, or it is wrong.
+func (o *jsonObject) readWholeNumber(key, want string) (int64, bool) {
+	v := o.valueOfKey(key)
 	if v == nil {
 		return 0, false
 	}
 	n, ok := wholeNumber(v)
 	if !ok {
-		o.problems.add(o.at(key), "must be %s, not %s", want, kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be %s, not %s", want, kindOf(v))
 	}
 	return n, ok
 }
@@ -114,39 +114,39 @@ func wholeNumber(v any) (int64, bool) {
 	return 0, false
 }
 
-// duration reads nanoseconds, or text such as "1h30m".
-func (o *object) duration(key string, into *time.Duration) bool {
-	if s, ok := o.value(key).(string); ok {
+// readDuration reads nanoseconds, or text such as "1h30m".
+func (o *jsonObject) readDuration(key string, into *time.Duration) bool {
+	if s, ok := o.valueOfKey(key).(string); ok {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			o.problems.addHint(o.at(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
+			o.problems.addHint(o.pathOfKey(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
 			return false
 		}
 		*into = d
 		return true
 	}
-	n, ok := o.whole(key, "a duration")
+	n, ok := o.readWholeNumber(key, "a duration")
 	if ok {
 		*into = time.Duration(n)
 	}
 	return ok
 }
 
-func (o *object) texts(key string, into *[]string) bool {
-	v := o.value(key)
+func (o *jsonObject) readTextList(key string, into *[]string) bool {
+	v := o.valueOfKey(key)
 	if v == nil {
 		return false
 	}
 	list, ok := v.([]any)
 	if !ok {
-		o.problems.add(o.at(key), "must be a list, not %s", kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
 		return false
 	}
 	out := make([]string, 0, len(list))
 	for i, e := range list {
 		s, ok := e.(string)
 		if !ok {
-			o.problems.add(fmt.Sprintf("%s[%d]", o.at(key), i), "must be text, not %s", kindOf(e))
+			o.problems.add(fmt.Sprintf("%s[%d]", o.pathOfKey(key), i), "must be text, not %s", kindOf(e))
 			continue
 		}
 		out = append(out, s)
@@ -155,60 +155,60 @@ func (o *object) texts(key string, into *[]string) bool {
 	return true
 }
 
-// object returns the object under a key; false where there is none.
-func (o *object) object(key string) (*object, bool) {
-	v := o.value(key)
+// childObject returns the object under a key; false where there is none.
+func (o *jsonObject) childObject(key string) (*jsonObject, bool) {
+	v := o.valueOfKey(key)
 	if v == nil {
 		return nil, false
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		o.problems.add(o.at(key), "must be an object, not %s", kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be an object, not %s", kindOf(v))
 		return nil, false
 	}
-	return &object{path: o.at(key), m: m, problems: o.problems}, true
+	return &jsonObject{path: o.pathOfKey(key), m: m, problems: o.problems}, true
 }
 
-// objects returns the objects of the list under a key.
-func (o *object) objects(key string) []*object {
-	v := o.value(key)
+// childObjects returns the objects of the list under a key.
+func (o *jsonObject) childObjects(key string) []*jsonObject {
+	v := o.valueOfKey(key)
 	if v == nil {
 		return nil
 	}
 	list, ok := v.([]any)
 	if !ok {
-		o.problems.add(o.at(key), "must be a list, not %s", kindOf(v))
+		o.problems.add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
 		return nil
 	}
-	out := make([]*object, 0, len(list))
+	out := make([]*jsonObject, 0, len(list))
 	for i, e := range list {
-		path := fmt.Sprintf("%s[%d]", o.at(key), i)
+		path := fmt.Sprintf("%s[%d]", o.pathOfKey(key), i)
 		m, ok := e.(map[string]any)
 		if !ok {
 			o.problems.add(path, "must be an object, not %s", kindOf(e))
 			continue
 		}
-		out = append(out, &object{path: path, m: m, problems: o.problems})
+		out = append(out, &jsonObject{path: path, m: m, problems: o.problems})
 	}
 	return out
 }
 
-// ignore returns those of the keys that ask for something, which is not done: that is a
+// acceptIgnoredKeys returns those of the keys that ask for something, which is not done: that is a
 // warning, not a problem.
-func (o *object) ignore(keys ...string) []string {
+func (o *jsonObject) acceptIgnoredKeys(keys ...string) []string {
 	o.known = append(o.known, keys...)
 	var asked []string
 	for _, key := range keys {
-		if v := o.value(key); v != nil && !isEmpty(v) {
-			asked = append(asked, o.at(key))
+		if v := o.valueOfKey(key); v != nil && !isEmpty(v) {
+			asked = append(asked, o.pathOfKey(key))
 		}
 	}
 	return asked
 }
 
-// done refuses what nobody asked for, unless it is empty, and what is there twice, in letters of
+// reportUnknownKeys refuses what nobody asked for, unless it is empty, and what is there twice, in letters of
 // different case.
-func (o *object) done() {
+func (o *jsonObject) reportUnknownKeys() {
 	said := map[string]string{}
 	for _, k := range sortedKeys(o.m) {
 		if isEmpty(o.m[k]) {
@@ -216,10 +216,10 @@ func (o *object) done() {
 		}
 		isKnown := slices.ContainsFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) })
 		if !isKnown {
-			o.problems.add(o.at(k), "%s is not known", k)
+			o.problems.add(o.pathOfKey(k), "%s is not known", k)
 		}
 		if other := said[strings.ToLower(k)]; other != "" {
-			o.problems.add(o.at(k), "%s is there twice, also as %s", k, other)
+			o.problems.add(o.pathOfKey(k), "%s is there twice, also as %s", k, other)
 		}
 		said[strings.ToLower(k)] = k
 	}

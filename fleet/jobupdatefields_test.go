@@ -72,7 +72,7 @@ func TestUpdateOfEveryField(t *testing.T) {
 			delete(open, name)
 			updated := job()
 			field := reflect.ValueOf(of(updated)).Elem().Field(i)
-			if field.Set(another(t, field)); fmt.Sprint(reflect.ValueOf(of(job())).Elem().Field(i)) == fmt.Sprint(field) {
+			if field.Set(differentValue(t, field)); fmt.Sprint(reflect.ValueOf(of(job())).Elem().Field(i)) == fmt.Sprint(field) {
 				t.Errorf("%s was not changed", name)
 			}
 			if got := fleet.GroupUpdate(job(), updated, "a"); got != want {
@@ -89,8 +89,8 @@ func TestUpdateOfEveryField(t *testing.T) {
 	}
 }
 
-// another is a value of a field's type that differs from the one it has.
-func another(t *testing.T, v reflect.Value) reflect.Value {
+// differentValue is a value of a field's type that differs from the one it has.
+func differentValue(t *testing.T, v reflect.Value) reflect.Value {
 	t.Helper()
 	n := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
@@ -106,18 +106,18 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		n.Set(reflect.ValueOf("x"))
 	case reflect.Pointer:
 		n.Set(reflect.New(v.Type().Elem()))
-		n.Elem().Set(another(t, n.Elem()))
+		n.Elem().Set(differentValue(t, n.Elem()))
 	case reflect.Slice:
-		n.Set(reflect.Append(n, another(t, reflect.New(v.Type().Elem()).Elem())))
+		n.Set(reflect.Append(n, differentValue(t, reflect.New(v.Type().Elem()).Elem())))
 	case reflect.Map:
 		n.Set(reflect.MakeMap(v.Type()))
-		n.SetMapIndex(another(t, reflect.New(v.Type().Key()).Elem()), another(t, reflect.New(v.Type().Elem()).Elem()))
+		n.SetMapIndex(differentValue(t, reflect.New(v.Type().Key()).Elem()), differentValue(t, reflect.New(v.Type().Elem()).Elem()))
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return reflect.ValueOf(time.Unix(1, 0))
 		}
 		n.Set(v)
-		n.Field(0).Set(another(t, v.Field(0)))
+		n.Field(0).Set(differentValue(t, v.Field(0)))
 	default:
 		t.Fatalf("a field of kind %s: say how it is changed", v.Kind())
 	}

@@ -25,10 +25,10 @@ func DefaultMigrate(jobType string) *Migrate {
 		return nil
 	}
 	m := &Migrate{}
-	m.preset()
+	m.presetDefaults()
 	return m
 }
 
-func (m *Migrate) preset() {
+func (m *Migrate) presetDefaults() {
 	*m = Migrate{MaxParallel: 1, HealthCheck: HealthChecks, MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
 }

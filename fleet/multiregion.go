@@ -21,4 +21,4 @@ type MultiregionRegion struct {
 	Meta        map[string]string
 }
 
-func (r *MultiregionRegion) preset() { r.Count = 1 }
+func (r *MultiregionRegion) presetDefaults() { r.Count = 1 }

@@ -59,7 +59,7 @@ func (n *Namespace) Validate() error {
 	if n.Capabilities == nil {
 		return nil
 	}
-	for _, list := range n.Capabilities.lists() {
+	for _, list := range n.Capabilities.capabilityLists() {
 		if len(list) > maxNamespaceAllowed || slices.ContainsFunc(list, func(s string) bool { return s == "" || len(s) > maxNamespaceText }) {
 			return Errorf(CodeInvalid, "namespace %s: a list of capabilities has at most %d names of 1 to %d bytes", n.Name, maxNamespaceAllowed, maxNamespaceText)
 		}
@@ -67,7 +67,7 @@ func (n *Namespace) Validate() error {
 	return nil
 }
 
-func (c *NamespaceCapabilities) lists() [][]string {
+func (c *NamespaceCapabilities) capabilityLists() [][]string {
 	return [][]string{c.EnabledTaskDrivers, c.DisabledTaskDrivers, c.EnabledNetworkModes, c.DisabledNetworkModes}
 }
 
@@ -84,12 +84,12 @@ func (n *Namespace) Admits(j *Job) Problems {
 			if mode == "" {
 				mode = NetworkHost
 			}
-			if !allowed(mode, c.EnabledNetworkModes, c.DisabledNetworkModes) {
+			if !isNameAllowed(mode, c.EnabledNetworkModes, c.DisabledNetworkModes) {
 				ps.add(fmt.Sprintf("TaskGroups[%d].Networks[%d].Mode", i, k), "namespace %s does not allow the network mode %q", n.Name, mode)
 			}
 		}
 		for k, t := range g.Tasks {
-			if !allowed(t.Driver, c.EnabledTaskDrivers, c.DisabledTaskDrivers) {
+			if !isNameAllowed(t.Driver, c.EnabledTaskDrivers, c.DisabledTaskDrivers) {
 				ps.add(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k), "namespace %s does not allow the driver %q", n.Name, t.Driver)
 			}
 		}
@@ -97,6 +97,6 @@ func (n *Namespace) Admits(j *Job) Problems {
 	return ps
 }
 
-func allowed(name string, enabled, disabled []string) bool {
+func isNameAllowed(name string, enabled, disabled []string) bool {
 	return (len(enabled) == 0 || slices.Contains(enabled, name)) && !slices.Contains(disabled, name)
 }

@@ -17,7 +17,7 @@ type ParameterizedJob struct {
 	MetaOptional []string
 }
 
-func (p *ParameterizedJob) complete() { setDefault(&p.Payload, PayloadOptional) }
+func (p *ParameterizedJob) completeParameterized() { setDefault(&p.Payload, PayloadOptional) }
 
 // DispatchPayload names the file in a task's local folder that the payload of a
 // dispatch is written to.

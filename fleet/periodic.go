@@ -13,9 +13,9 @@ type Periodic struct {
 	TimeZone        string   // default UTC
 }
 
-func (p *Periodic) preset() { p.Enabled = true }
+func (p *Periodic) presetDefaults() { p.Enabled = true }
 
-func (p *Periodic) complete() {
+func (p *Periodic) completePeriodic() {
 	setDefault(&p.SpecType, PeriodicCron)
 	setDefault(&p.TimeZone, "UTC")
 }

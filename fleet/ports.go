@@ -115,8 +115,8 @@ func (n *Node) DynamicPorts() (from, to int) {
 	return from, to
 }
 
-// addresses lists where ports of a host network may be given out.
-func (n *Node) addresses(network string) []HostNetwork {
+// hostAddresses lists where ports of a host network may be given out.
+func (n *Node) hostAddresses(network string) []HostNetwork {
 	if network == "" {
 		network = DefaultHostNetwork
 	}
@@ -133,4 +133,4 @@ func (n *Node) addresses(network string) []HostNetwork {
 }
 
 // HasHostNetwork reports whether a node has an address on a network.
-func (n *Node) HasHostNetwork(network string) bool { return len(n.addresses(network)) > 0 }
+func (n *Node) HasHostNetwork(network string) bool { return len(n.hostAddresses(network)) > 0 }

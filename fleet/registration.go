@@ -113,7 +113,7 @@ func (a *Alloc) Registrations(n *Node, region string) []ServiceRegistration {
 		if a.Ending() {
 			break
 		}
-		found = a.register(found, &g.Services[i], TaskPlace{Alloc: a, Node: n, Region: region})
+		found = a.appendRegistration(found, &g.Services[i], TaskPlace{Alloc: a, Node: n, Region: region})
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
@@ -121,17 +121,17 @@ func (a *Alloc) Registrations(n *Node, region string) []ServiceRegistration {
 			continue
 		}
 		for k := range t.Services {
-			found = a.register(found, &t.Services[k], TaskPlace{Alloc: a, Node: n, Region: region, Task: t.Name})
+			found = a.appendRegistration(found, &t.Services[k], TaskPlace{Alloc: a, Node: n, Region: region, Task: t.Name})
 		}
 	}
 	return found
 }
 
-func (a *Alloc) register(found []ServiceRegistration, s *Service, where TaskPlace) []ServiceRegistration {
+func (a *Alloc) appendRegistration(found []ServiceRegistration, s *Service, where TaskPlace) []ServiceRegistration {
 	if s.Provider != ProviderNomad {
 		return found
 	}
-	said := s.Filled(NewTaskEnv(where))
+	said := s.Interpolated(NewTaskEnv(where))
 	address, port, ok := a.Endpoint(where.Node, said.PortLabel)
 	if !ok || !serviceName.MatchString(said.Name) {
 		return found
@@ -155,8 +155,8 @@ func (a *Alloc) register(found []ServiceRegistration, s *Service, where TaskPlac
 	return append(found, r)
 }
 
-// Filled returns what the service says with every ${…} filled in.
-func (s *Service) Filled(env TaskEnv) Service {
+// Interpolated returns what the service says with every ${…} filled in.
+func (s *Service) Interpolated(env TaskEnv) Service {
 	c := *s
 	c.Name, c.PortLabel, c.Address = env.Replace(s.Name), env.Replace(s.PortLabel), env.Replace(s.Address)
 	c.Tags, c.CanaryTags = replaceEach(env, s.Tags), replaceEach(env, s.CanaryTags)
@@ -187,7 +187,7 @@ func replaceValues(env TaskEnv, m map[string]string) map[string]string {
 // its label, a number, or none for "". The address is the one that the node has now,
 // but for ports of its other networks.
 func (a *Alloc) Endpoint(n *Node, label string) (address string, port int, ok bool) {
-	now := n.addresses(DefaultHostNetwork)[0].IP
+	now := n.hostAddresses(DefaultHostNetwork)[0].IP
 	if label == "" {
 		return now, 0, true
 	}

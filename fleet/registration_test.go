@@ -7,9 +7,9 @@ import (
 	"skerry/fleet"
 )
 
-// offering is an allocation that offers a service of its group and one of its task, and
+// allocWithServices is an allocation that offers a service of its group and one of its task, and
 // its node.
-func offering() (fleet.Alloc, *fleet.Node) {
+func allocWithServices() (fleet.Alloc, *fleet.Node) {
 	job := &fleet.Job{ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{
 		Name: "web", Count: 1,
 		Networks: []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "http"}, {Label: "lan", HostNetwork: "lan"}}}},
@@ -26,7 +26,7 @@ func offering() (fleet.Alloc, *fleet.Node) {
 		ID: "a1", Namespace: "default", JobID: "shop", Job: job, TaskGroup: "web", NodeID: "n1",
 		DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, ReportedStatus: fleet.ClientRunning,
 		TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskRunning}},
-		Allotment: &fleet.Allotment{Ports: []fleet.AllottedPort{
+		Allotment: &fleet.AssignedResources{Ports: []fleet.AssignedPort{
 			{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "lan", Value: 20_001, To: 80, HostIP: "192.0.2.7"},
 		}},
 		CreateIndex: 7, ModifyIndex: 9,
@@ -39,8 +39,8 @@ func offering() (fleet.Alloc, *fleet.Node) {
 	return a, n
 }
 
-// running is a task that runs and to which that has happened.
-func running(events ...string) fleet.TaskState {
+// runningTask is a task that runs and to which that has happened.
+func runningTask(events ...string) fleet.TaskState {
 	s := fleet.TaskState{State: fleet.TaskRunning}
 	for _, e := range events {
 		s.Events = append(s.Events, fleet.TaskEvent{Type: e})
@@ -49,7 +49,7 @@ func running(events ...string) fleet.TaskState {
 }
 
 func TestRegistrations(t *testing.T) {
-	a, n := offering()
+	a, n := allocWithServices()
 	got := a.Registrations(n, "global")
 	want := []fleet.ServiceRegistration{
 		{
@@ -90,16 +90,16 @@ func TestWhatIsRegistered(t *testing.T) {
 			a.TaskStates = map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}
 		}, []string{"shop-dc1 10.0.0.5 20000 reachable"}},
 		{"its task waits to be stopped", func(a *fleet.Alloc, _ *fleet.Node) {
-			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskRestored)}
+			a.TaskStates = map[string]fleet.TaskState{"main": runningTask(fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskRestored)}
 		}, nil},
 		{"its task is being stopped", func(a *fleet.Alloc, _ *fleet.Node) {
-			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskStarted, fleet.TaskKilling)}
+			a.TaskStates = map[string]fleet.TaskState{"main": runningTask(fleet.TaskStarted, fleet.TaskKilling)}
 		}, nil},
 		{"another task of the group was stopped", func(a *fleet.Alloc, _ *fleet.Node) {
-			a.TaskStates["beside"] = fleet.TaskState{State: fleet.TaskDead, Events: running(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled).Events}
+			a.TaskStates["beside"] = fleet.TaskState{State: fleet.TaskDead, Events: runningTask(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled).Events}
 		}, []string{"admin 192.0.2.7 20001 reachable"}},
 		{"its task was started again since", func(a *fleet.Alloc, _ *fleet.Node) {
-			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskStarted)}
+			a.TaskStates = map[string]fleet.TaskState{"main": runningTask(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskStarted)}
 		}, []string{"shop-dc1 10.0.0.5 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
 		{"the machine moved", func(_ *fleet.Alloc, n *fleet.Node) { n.Attributes[fleet.AttributeIPAddress] = "10.0.0.6" },
 			[]string{"shop-dc1 10.0.0.6 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
@@ -119,7 +119,7 @@ func TestWhatIsRegistered(t *testing.T) {
 		{"F171", func(a *fleet.Alloc, n *fleet.Node) { n.Datacenter = "not a name" }, []string{"admin 192.0.2.7 20001 reachable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, n := offering()
+			a, n := allocWithServices()
 			tc.change(&a, n)
 			var got []string
 			for _, r := range a.Registrations(n, "global") {
@@ -131,7 +131,7 @@ func TestWhatIsRegistered(t *testing.T) {
 }
 
 func TestACanaryHasTagsOfItsOwn(t *testing.T) {
-	a, n := offering()
+	a, n := allocWithServices()
 	a.DeploymentStatus = &fleet.AllocDeployment{Canary: true}
 	got := a.Registrations(n, "global")
 	wantEqual(t, "tags of the service that has some for canaries", got[0].Tags, []string{"canary"})
@@ -144,7 +144,7 @@ func TestACanaryHasTagsOfItsOwn(t *testing.T) {
 // taken a service or its check says.
 func TestAddressModes(t *testing.T) {
 	for _, mode := range []string{"", fleet.AddressAuto, fleet.AddressHost} {
-		a, n := offering()
+		a, n := allocWithServices()
 		s := &a.Job.TaskGroups[0].Services[0]
 		s.AddressMode = mode
 		s.Checks = []fleet.ServiceCheck{{Type: fleet.CheckTCP, AddressMode: mode}}

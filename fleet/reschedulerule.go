@@ -39,7 +39,7 @@ func validateReschedule(ps *Problems, path string, p *ReschedulePolicy, jobType 
 		return
 	}
 	checkDuration(ps, path+".Interval", p.Interval)
-	if fit, need := p.fits(); fit < p.Attempts {
+	if fit, need := p.attemptsInInterval(); fit < p.Attempts {
 		ps.add(path+".Interval", "only %d of %d attempts fit into %s: it takes %s", fit, p.Attempts, p.Interval, need)
 	}
 }
@@ -64,11 +64,11 @@ func validRescheduleDelays(ps *Problems, path string, p *ReschedulePolicy) bool 
 	return len(*ps) == before
 }
 
-// fits returns how many of the policy's attempts fit into its interval, and how long
+// attemptsInInterval returns how many of the policy's attempts fit into its interval, and how long
 // an interval must be for all. While delays grow only the longest so far counts; from
 // where they have reached MaxDelay each of them does. (That is how Nomad counts, and
 // what it accepts must be accepted here.)
-func (p *ReschedulePolicy) fits() (fit int, need time.Duration) {
+func (p *ReschedulePolicy) attemptsInInterval() (fit int, need time.Duration) {
 	previous, delay := time.Duration(0), p.Delay
 	capped := false
 	for i := range p.Attempts {

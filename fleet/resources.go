@@ -45,8 +45,8 @@ func (r Resources) Sub(o Resources) Resources {
 	}
 }
 
-// most returns the larger of r and o in each dimension.
-func (r Resources) most(o Resources) Resources {
+// largerOfEach returns the larger of r and o in each dimension.
+func (r Resources) largerOfEach(o Resources) Resources {
 	return Resources{
 		CPU: max(r.CPU, o.CPU), Cores: max(r.Cores, o.Cores), MemoryMB: max(r.MemoryMB, o.MemoryMB),
 		MemoryMaxMB: max(r.MemoryMaxMB, o.MemoryMaxMB), DiskMB: max(r.DiskMB, o.DiskMB),

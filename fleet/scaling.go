@@ -21,9 +21,9 @@ type ScalingPolicy struct {
 	Policy  map[string]any // the scaler's own
 }
 
-func (s *ScalingPolicy) preset() { s.Enabled = true }
+func (s *ScalingPolicy) presetDefaults() { s.Enabled = true }
 
-func (s *ScalingPolicy) complete(count int) {
+func (s *ScalingPolicy) completeScalingPolicy(count int) {
 	setDefault(&s.Type, ScalingHorizontal)
 	if s.Min == nil && s.Type == ScalingHorizontal {
 		s.Min = &count

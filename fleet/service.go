@@ -98,11 +98,11 @@ type CheckRestart struct {
 	IgnoreWarnings bool
 }
 
-func (c *CheckRestart) preset() { c.Grace = time.Second }
+func (c *CheckRestart) presetDefaults() { c.Grace = time.Second }
 
-// complete fills in what follows from where the service stands; task is "" for a
+// completeService fills in what follows from where the service stands; task is "" for a
 // group's service.
-func (s *Service) complete(job, group, task string) {
+func (s *Service) completeService(job, group, task string) {
 	name := job + "-" + group
 	if task != "" {
 		name += "-" + task
@@ -118,7 +118,7 @@ func (s *Service) complete(job, group, task string) {
 		s.Connect = tidyConnect(s.Connect)
 	}
 	if s.Identity != nil {
-		s.Identity.complete()
+		s.Identity.completeIdentity()
 	}
 	for i := range s.Checks {
 		c := &s.Checks[i]

@@ -20,7 +20,7 @@ type (
 	taskResourcesShape struct {
 		Cpu     cpuShape
 		Memory  memoryShape
-		Devices []AllottedDevice `json:",omitempty"`
+		Devices []AssignedDevice `json:",omitempty"`
 	}
 	sharedShape struct {
 		DiskMB   int
@@ -49,7 +49,7 @@ type (
 	amountShape struct {
 		CPU, Cores, MemoryMB, MemoryMaxMB, DiskMB int
 		Networks                                  []networkShape
-		Devices                                   []AllottedDevice
+		Devices                                   []AssignedDevice
 	}
 	networkStatusShape struct{ InterfaceName, Address string }
 	plainAlloc         Alloc
@@ -66,16 +66,16 @@ type (
 // under the group's name.
 func (a Alloc) MarshalJSON() ([]byte, error) {
 	shape := allocShape{plainAlloc: (*plainAlloc)(&a), AllocatedResources: a.resourcesShape()}
-	shape.amounts()
+	shape.addLegacyResources()
 	if a.Allotment != nil && len(a.Allotment.Ports) > 0 {
 		shape.NetworkStatus = &networkStatusShape{Address: a.Allotment.Ports[0].HostIP}
 	}
 	return json.Marshal(shape)
 }
 
-// amounts adds the resources as Nomad's clients read them that know no AllocatedResources:
+// addLegacyResources adds the resources as Nomad's clients read them that know no AllocatedResources:
 // of the whole, of each task, and of what tasks share.
-func (s *allocShape) amounts() {
+func (s *allocShape) addLegacyResources() {
 	has := s.AllocatedResources
 	s.Resources = &amountShape{DiskMB: has.Shared.DiskMB, Networks: has.Shared.Networks}
 	s.SharedResources = &amountShape{DiskMB: has.Shared.DiskMB, Networks: has.Shared.Networks}
@@ -97,7 +97,7 @@ func (a *Alloc) ResourcesShape() any { return a.resourcesShape() }
 
 func (a *Alloc) resourcesShape() *allocResourcesShape {
 	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, TaskLifecycles: map[string]*Lifecycle{}, Shared: a.sharedShape()}
-	if g := a.Group(); g != nil && a.ofGroup(g) {
+	if g := a.Group(); g != nil && a.hasGroupResources(g) {
 		for i := range g.Tasks {
 			res.Tasks[g.Tasks[i].Name] = a.taskShape(&g.Tasks[i])
 			res.TaskLifecycles[g.Tasks[i].Name] = g.Tasks[i].Lifecycle
@@ -109,9 +109,9 @@ func (a *Alloc) resourcesShape() *allocResourcesShape {
 	return res
 }
 
-// ofGroup reports whether the allocation takes what the tasks of the group add up to,
+// hasGroupResources reports whether the allocation takes what the tasks of the group add up to,
 // but for what depends on its node.
-func (a *Alloc) ofGroup(g *TaskGroup) bool {
+func (a *Alloc) hasGroupResources(g *TaskGroup) bool {
 	sum, has := g.Resources(), a.AllocatedResources
 	if has.Cores > 0 {
 		sum.CPU, has.CPU = 0, 0
@@ -132,14 +132,14 @@ func (a *Alloc) taskShape(t *Task) taskResourcesShape {
 	}
 	if t.Resources.Cores > 0 && a.AllocatedResources.Cores > 0 {
 		// The cpu of whole cores is shared out by how many a task has.
-		rest := a.AllocatedResources.CPU - a.sharesOf()
+		rest := a.AllocatedResources.CPU - a.sumOfTaskCPU()
 		shape.Cpu.CpuShares += rest * t.Resources.Cores / a.AllocatedResources.Cores
 	}
 	return shape
 }
 
-// sharesOf is the cpu that the tasks ask for by amount.
-func (a *Alloc) sharesOf() int {
+// sumOfTaskCPU is the cpu that the tasks ask for by amount.
+func (a *Alloc) sumOfTaskCPU() int {
 	sum := 0
 	for _, t := range a.Group().Tasks {
 		sum += t.Resources.CPU

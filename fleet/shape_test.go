@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-func alloc() fleet.Alloc {
+func sampleAlloc() fleet.Alloc {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	j := job()
 	return fleet.Alloc{
@@ -31,7 +31,7 @@ func alloc() fleet.Alloc {
 
 // TestClientReadsAlloc decodes an allocation into the type of Nomad's published client.
 func TestClientReadsAlloc(t *testing.T) {
-	a := alloc()
+	a := sampleAlloc()
 	var got api.Allocation
 	mustDecode(t, mustJSON(t, a), &got)
 	if got.ID != "a1" || got.Job == nil || *got.Job.Priority != 50 || got.Job.TaskGroups[0].Tasks[0].Name != "t" {
@@ -202,7 +202,7 @@ func mustDecode(tb testing.TB, data []byte, into any) {
 // TestClientReadsAllotment: ports, cores and devices are where Nomad's client looks
 // for them.
 func TestClientReadsAllotment(t *testing.T) {
-	a := alloc()
+	a := sampleAlloc()
 	a.AllocatedResources.Cores, a.AllocatedResources.MemoryMaxMB = 1, 600
 	j := *a.Job
 	j.TaskGroups = slices.Clone(j.TaskGroups)
@@ -210,9 +210,9 @@ func TestClientReadsAllotment(t *testing.T) {
 	j.TaskGroups[0].Tasks[0].Resources.Cores, j.TaskGroups[0].Tasks[0].Resources.MemoryMaxMB = 1, 600
 	j.TaskGroups[0].Networks = []fleet.NetworkResource{{Mode: "host", ReservedPorts: []fleet.Port{{Label: "http", Value: 80}}, DynamicPorts: []fleet.Port{{Label: "admin"}}}}
 	a.Job = &j
-	a.Allotment = &fleet.Allotment{
-		Ports: []fleet.AllottedPort{{Label: "http", Value: 80, HostIP: "192.0.2.1"}, {Label: "admin", Value: 20001, To: 9, HostIP: "192.0.2.1"}},
-		Tasks: map[string]fleet.TaskAllotment{"t": {Cores: []int{3}, Devices: []fleet.AllottedDevice{{Vendor: "v", Type: "gpu", Name: "m", DeviceIDs: []string{"g0"}}}}},
+	a.Allotment = &fleet.AssignedResources{
+		Ports: []fleet.AssignedPort{{Label: "http", Value: 80, HostIP: "192.0.2.1"}, {Label: "admin", Value: 20001, To: 9, HostIP: "192.0.2.1"}},
+		Tasks: map[string]fleet.AssignedTaskResources{"t": {Cores: []int{3}, Devices: []fleet.AssignedDevice{{Vendor: "v", Type: "gpu", Name: "m", DeviceIDs: []string{"g0"}}}}},
 	}
 	var got api.Allocation
 	mustDecode(t, mustJSON(t, a), &got)
@@ -243,7 +243,7 @@ func TestClientReadsHowATaskEnded(t *testing.T) {
 // TestClientReadsTasksThatRunOneAfterTheOther reads the resources of each task of a group that
 // takes less than their sum.
 func TestClientReadsTasksThatRunOneAfterTheOther(t *testing.T) {
-	a := alloc()
+	a := sampleAlloc()
 	j := *a.Job
 	j.TaskGroups = slices.Clone(j.TaskGroups)
 	g := &j.TaskGroups[0]

@@ -14,4 +14,4 @@ type SpreadTarget struct {
 	Percent int
 }
 
-func (s *Spread) preset() { s.Weight = DefaultWeight }
+func (s *Spread) presetDefaults() { s.Weight = DefaultWeight }

@@ -83,7 +83,7 @@ func (j *Job) Unsupported() Problems {
 			refuse[path] = i
 		}
 	}
-	walkUsed(reflect.ValueOf(j.plainly()), "", "", func(field, path string) bool {
+	walkUsed(reflect.ValueOf(j.withoutDefaults()), "", "", func(field, path string) bool {
 		i, ok := refuse[field]
 		if ok {
 			ps.addHint(path, unsupported[i].hint, "%s is not supported yet", unsupported[i].name)
@@ -93,8 +93,8 @@ func (j *Job) Unsupported() Problems {
 	return ps
 }
 
-// plainly returns a copy of the job without what says only what holds anyway.
-func (j *Job) plainly() Job {
+// withoutDefaults returns a copy of the job without what says only what holds anyway.
+func (j *Job) withoutDefaults() Job {
 	c := *j
 	c.ConsulNamespace = strings.TrimPrefix(c.ConsulNamespace, DefaultNamespace)
 	c.VaultNamespace = strings.TrimPrefix(c.VaultNamespace, DefaultNamespace)
@@ -176,14 +176,14 @@ func walkUsed(v reflect.Value, field, path string, visit func(field, path string
 				walkUsed(fv, field, path, visit)
 				continue
 			}
-			if !fv.IsZero() && !isNothing(fv) && !visit(joinPath(field, f.Name), joinPath(path, f.Name)) {
+			if !fv.IsZero() && !isEmptyValue(fv) && !visit(joinPath(field, f.Name), joinPath(path, f.Name)) {
 				walkUsed(fv, joinPath(field, f.Name), joinPath(path, f.Name), visit)
 			}
 		}
 	}
 }
 
-// isNothing reports whether v is a list or a map that holds nothing.
-func isNothing(v reflect.Value) bool {
+// isEmptyValue reports whether v is a list or a map that holds nothing.
+func isEmptyValue(v reflect.Value) bool {
 	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }

@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// uses says, for each field that may be refused, a value in JSON that asks for it.
-var uses = map[string]string{
+// unsupportedExamples says, for each field that may be refused, a value in JSON that asks for it.
+var unsupportedExamples = map[string]string{
 	"Type=system": `"system"`, "Type=sysbatch": `"sysbatch"`,
 	"ConsulNamespace": `"x"`, "VaultNamespace": `"x"`,
 	"Affinities": `[{"LTarget": "${attr.x}", "RTarget": "1"}]`, "Spreads": `[{"Attribute": "${node.datacenter}"}]`,
@@ -71,9 +71,9 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 	tb.Helper()
 	keys := strings.Split(path, ".")
 	last := keys[len(keys)-1]
-	value, ok := uses[last]
-	if len(keys) > 1 && uses[keys[len(keys)-2]+"."+last] != "" {
-		value, ok = uses[keys[len(keys)-2]+"."+last], true
+	value, ok := unsupportedExamples[last]
+	if len(keys) > 1 && unsupportedExamples[keys[len(keys)-2]+"."+last] != "" {
+		value, ok = unsupportedExamples[keys[len(keys)-2]+"."+last], true
 	}
 	if !ok {
 		tb.Fatalf("no value for %s", path)

@@ -79,7 +79,7 @@ func (e TaskEnv) Replace(s string) string {
 		}
 		end := start + length + 1
 		out.WriteString(s[:start])
-		if v, ok := e.lookup(strings.TrimSpace(s[start+2 : end-1])); ok {
+		if v, ok := e.resolveReference(strings.TrimSpace(s[start+2 : end-1])); ok {
 			out.WriteString(v)
 		} else {
 			out.WriteString(s[start:end])
@@ -133,22 +133,22 @@ func (e TaskEnv) replaceAny(v any) any {
 	return v
 }
 
-func (e TaskEnv) lookup(name string) (string, bool) {
+func (e TaskEnv) resolveReference(name string) (string, bool) {
 	if key, ok := strings.CutPrefix(name, "env."); ok {
-		return e.variable(key)
+		return e.lookUpVariable(key)
 	}
 	if key, ok := strings.CutPrefix(name, "env["); ok {
-		return e.variable(strings.Trim(key, `"]`))
+		return e.lookUpVariable(strings.Trim(key, `"]`))
 	}
 	if e.node != nil {
 		if v, ok := nodeValue(name, e.node); ok {
 			return v, ok
 		}
 	}
-	return e.variable(name)
+	return e.lookUpVariable(name)
 }
 
-func (e TaskEnv) variable(name string) (string, bool) {
+func (e TaskEnv) lookUpVariable(name string) (string, bool) {
 	v, ok := e.vars[name]
 	return v, ok
 }
@@ -176,7 +176,7 @@ func placeVars(p TaskPlace) map[string]string {
 	if p.Node != nil {
 		vars["NOMAD_DC"] = p.Node.Datacenter
 	}
-	allottedVars(vars, a.Allotment, p.Task)
+	assignedResourceVars(vars, a.Allotment, p.Task)
 	if a.Job == nil {
 		return vars
 	}
@@ -198,8 +198,8 @@ func placeVars(p TaskPlace) map[string]string {
 	return vars
 }
 
-// allottedVars adds what the allocation was given: its ports by label, its cores.
-func allottedVars(vars map[string]string, a *Allotment, task string) {
+// assignedResourceVars adds what the allocation was given: its ports by label, its cores.
+func assignedResourceVars(vars map[string]string, a *AssignedResources, task string) {
 	if a == nil {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-func place() fleet.TaskPlace {
+func sampleTaskPlace() fleet.TaskPlace {
 	job := &fleet.Job{
 		ID: "shop", Name: "The Shop", Meta: map[string]string{"owner": "ops", "deep": "job"},
 		TaskGroups: []fleet.TaskGroup{{
@@ -36,7 +36,7 @@ func place() fleet.TaskPlace {
 }
 
 func TestTaskEnv(t *testing.T) {
-	got := fleet.NewTaskEnv(place()).Vars()
+	got := fleet.NewTaskEnv(sampleTaskPlace()).Vars()
 	want := map[string]string{
 		"NOMAD_ALLOC_ID": "11111111-2222-3333-4444-555555555555", "NOMAD_SHORT_ALLOC_ID": "11111111",
 		"NOMAD_ALLOC_NAME": "shop.web[7]", "NOMAD_ALLOC_INDEX": "7", "NOMAD_GROUP_NAME": "web", "NOMAD_TASK_NAME": "serve",
@@ -50,14 +50,14 @@ func TestTaskEnv(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	environ := fleet.NewTaskEnv(place()).Environ()
+	environ := fleet.NewTaskEnv(sampleTaskPlace()).Environ()
 	if !slices.IsSorted(environ) || !slices.Contains(environ, "NOMAD_DC=dc1") || len(environ) != len(want) {
 		t.Errorf("environ %q", environ)
 	}
 }
 
 func TestReplace(t *testing.T) {
-	env := fleet.NewTaskEnv(place())
+	env := fleet.NewTaskEnv(sampleTaskPlace())
 	for in, want := range map[string]string{
 		"plain":                              "plain",
 		"${attr.kernel.name}-${meta.rack}":   "linux-r1",
@@ -95,7 +95,7 @@ func TestReplace(t *testing.T) {
 // TestTaskEnvWithoutJob is what an allocation gets whose job is not known, or no
 // longer has the task.
 func TestTaskEnvWithoutJob(t *testing.T) {
-	p := place()
+	p := sampleTaskPlace()
 	p.Task = "gone"
 	if vars := fleet.NewTaskEnv(p).Vars(); vars["NOMAD_TASK_NAME"] != "gone" || vars["NOMAD_META_deep"] != "group" || vars["GREETING"] != "" {
 		t.Errorf("a task that is gone: %q", vars)
@@ -110,7 +110,7 @@ func FuzzReplace(f *testing.F) {
 	f.Add("${attr.kernel.name} ${meta.x} ${env[\"HOME\"]} ${NOMAD_ALLOC_INDEX}")
 	f.Add("${${}}${")
 	f.Add("$${env.\xff}")
-	env := fleet.NewTaskEnv(place())
+	env := fleet.NewTaskEnv(sampleTaskPlace())
 	f.Fuzz(func(t *testing.T, s string) {
 		got := env.Replace(s)
 		if !strings.Contains(s, "${") && got != s {

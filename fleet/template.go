@@ -50,11 +50,11 @@ type TemplateWait struct {
 	Max *time.Duration
 }
 
-func (t *Template) preset() { t.Splay = 5 * time.Second }
+func (t *Template) presetDefaults() { t.Splay = 5 * time.Second }
 
-func (s *TemplateScript) preset() { s.Timeout = 5 * time.Second }
+func (s *TemplateScript) presetDefaults() { s.Timeout = 5 * time.Second }
 
-func (t *Template) complete() {
+func (t *Template) completeTemplate() {
 	setDefault(&t.ChangeMode, ChangeRestart)
 	if t.ChangeMode == ChangeSignal {
 		setDefault(&t.ChangeSignal, "SIGHUP")

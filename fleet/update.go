@@ -66,11 +66,11 @@ func DefaultUpdate(jobType string) *Update {
 		return nil
 	}
 	u := &Update{}
-	u.preset()
+	u.presetDefaults()
 	return u
 }
 
-func (u *Update) preset() {
+func (u *Update) presetDefaults() {
 	*u = Update{
 		Stagger: 30 * time.Second, MaxParallel: 1, HealthCheck: HealthChecks, MinHealthyTime: 10 * time.Second,
 		HealthyDeadline: 5 * time.Minute, ProgressDeadline: 10 * time.Minute, WaitFor: WaitForReachable,

@@ -62,7 +62,7 @@ func zeroUsage() *ResourceUsage {
 	return &ResourceUsage{MemoryStats: &MemoryUsage{Measured: measuredMemory}, CpuStats: &CPUUsage{Measured: measuredCPU}}
 }
 
-func (u *ResourceUsage) add(o *ResourceUsage) {
+func (u *ResourceUsage) addUsage(o *ResourceUsage) {
 	u.MemoryStats.RSS += o.MemoryStats.RSS
 	u.MemoryStats.Swap += o.MemoryStats.Swap
 	u.MemoryStats.Usage += o.MemoryStats.Usage
@@ -94,7 +94,7 @@ func UsageBetween(before, after []Consumed, took time.Duration, mhz float64, at 
 		one.CpuStats.Percent = one.CpuStats.UserMode + one.CpuStats.SystemMode
 		one.CpuStats.TotalTicks = one.CpuStats.Percent / 100 * mhz
 		task.Pids[strconv.Itoa(c.PID)] = one
-		task.ResourceUsage.add(one)
+		task.ResourceUsage.addUsage(one)
 	}
 	return task
 }
@@ -112,7 +112,7 @@ func percentOf(used, took time.Duration) float64 {
 func NewAllocUsage(tasks map[string]*TaskUsage, at int64) *AllocUsage {
 	a := &AllocUsage{ResourceUsage: zeroUsage(), Tasks: tasks, Timestamp: at}
 	for _, t := range tasks {
-		a.ResourceUsage.add(t.ResourceUsage)
+		a.ResourceUsage.addUsage(t.ResourceUsage)
 	}
 	return a
 }

@@ -71,14 +71,14 @@ func (j *Job) validateGroups(ps *Problems) {
 		}
 		seen[g.Name] = i
 		total += max(0, min(g.Count, JobCountMax+1))
-		g.validate(ps, path, j.Type)
+		g.validateGroup(ps, path, j.Type)
 	}
 	if total > JobCountMax && len(j.TaskGroups) > 1 {
 		ps.add("TaskGroups", "%d allocations together, at most %d", total, JobCountMax)
 	}
 }
 
-func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
+func (g *TaskGroup) validateGroup(ps *Problems, path, jobType string) {
 	checkName(ps, path+".Name", "a group", g.Name, MaxNameLength)
 	switch {
 	case g.Count < 0:
@@ -116,7 +116,7 @@ func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
 		} else if t.Leader {
 			leader = i
 		}
-		t.validate(ps, taskPath, g)
+		t.validateTask(ps, taskPath, g)
 	}
 }
 
@@ -125,7 +125,7 @@ var reserved = []string{"alloc", ".", ".."}
 
 var signalName = regexp.MustCompile(`^SIG[A-Z0-9]+([+-][0-9]+)?$`)
 
-func (t *Task) validate(ps *Problems, path string, g *TaskGroup) {
+func (t *Task) validateTask(ps *Problems, path string, g *TaskGroup) {
 	checkName(ps, path+".Name", "a task", t.Name, MaxNameLength)
 	if strings.ContainsAny(t.Name, `/\`) {
 		ps.add(path+".Name", "a task's name may not contain slashes: it names a folder")

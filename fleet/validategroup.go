@@ -20,11 +20,11 @@ func (g *TaskGroup) validateParts(ps *Problems, path string) {
 		checkDuration(ps, path+".ShutdownDelay", *g.ShutdownDelay)
 	}
 	if g.Scaling != nil {
-		g.Scaling.validate(ps, path+".Scaling", g.Count)
+		g.Scaling.validateScalingPolicy(ps, path+".Scaling", g.Count)
 	}
 	checkNetworks(ps, path+".Networks", g.Networks)
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
-		g.Volumes[name].validate(ps, path+".Volumes."+name, g.Update)
+		g.Volumes[name].validateVolume(ps, path+".Volumes."+name, g.Update)
 	}
 	g.validateServices(ps, path)
 	if u := g.Update; u != nil && u.ProgressDeadline > 0 {
@@ -57,13 +57,13 @@ func checkNetworks(ps *Problems, path string, networks []NetworkResource) {
 			ports []Port
 		}{{"ReservedPorts", n.ReservedPorts}, {"DynamicPorts", n.DynamicPorts}} {
 			for k, p := range list.ports {
-				p.validate(ps, fmt.Sprintf("%s.%s[%d]", at, list.name, k), n.Mode, labels, static)
+				p.validatePort(ps, fmt.Sprintf("%s.%s[%d]", at, list.name, k), n.Mode, labels, static)
 			}
 		}
 	}
 }
 
-func (p Port) validate(ps *Problems, path, mode string, labels map[string]bool, static map[string]string) {
+func (p Port) validatePort(ps *Problems, path, mode string, labels map[string]bool, static map[string]string) {
 	switch {
 	case p.Label == "":
 		ps.add(path+".Label", "a port needs a name")
@@ -94,7 +94,7 @@ func (p Port) validate(ps *Problems, path, mode string, labels map[string]bool, 
 	}
 }
 
-func (v VolumeRequest) validate(ps *Problems, path string, u *Update) {
+func (v VolumeRequest) validateVolume(ps *Problems, path string, u *Update) {
 	if v.Type != VolumeHost && v.Type != VolumeCSI {
 		return // Nomad's clients leave it out; a task that mounts it is refused
 	}
@@ -129,20 +129,20 @@ func (g *TaskGroup) validateServices(ps *Problems, path string) {
 	for i := range g.Services {
 		s, at := &g.Services[i], fmt.Sprintf("%s.Services[%d]", path, i)
 		one(s, at)
-		s.validate(ps, at, serviceOf{group: g, seen: seen})
+		s.validateService(ps, at, serviceContext{group: g, seen: seen})
 	}
 	for k := range g.Tasks {
 		t, seen := &g.Tasks[k], map[string]bool{}
 		for i := range t.Services {
 			s, at := &t.Services[i], fmt.Sprintf("%s.Tasks[%d].Services[%d]", path, k, i)
 			one(s, at)
-			s.validate(ps, at, serviceOf{group: g, task: t, seen: seen})
+			s.validateService(ps, at, serviceContext{group: g, task: t, seen: seen})
 		}
 	}
 }
 
-// serviceOf says where a service stands.
-type serviceOf struct {
+// serviceContext says where a service stands.
+type serviceContext struct {
 	group *TaskGroup
 	task  *Task // nil: the group's own
 	seen  map[string]bool
@@ -153,7 +153,7 @@ var (
 	reference   = regexp.MustCompile(`\$\{[^}]*\}`)
 )
 
-func (s *Service) validate(ps *Problems, path string, where serviceOf) {
+func (s *Service) validateService(ps *Problems, path string, where serviceContext) {
 	if name := reference.ReplaceAllString(s.Name, "x"); len(name) > 63 || !serviceName.MatchString(name) {
 		ps.add(path+".Name", "%q cannot name a service: letters, digits and dashes, at most 63", s.Name)
 	}
@@ -185,15 +185,15 @@ func (s *Service) validate(ps *Problems, path string, where serviceOf) {
 			"another task, %q, is not supported: a task's service is of that task, %q", s.TaskName, where.task.Name)
 	}
 	for i := range s.Checks {
-		s.Checks[i].validate(ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)
+		s.Checks[i].validateServiceCheck(ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)
 	}
 	if s.CheckRestart != nil {
-		s.CheckRestart.validate(ps, path+".CheckRestart")
+		s.CheckRestart.validateCheckRestart(ps, path+".CheckRestart")
 	}
 }
 
 // hasPort reports whether the port that a task's service names is there.
-func (w serviceOf) hasPort(s *Service) bool {
+func (w serviceContext) hasPort(s *Service) bool {
 	if s.PortLabel == "" || s.AddressMode != AddressAuto && s.AddressMode != AddressHost || strings.Contains(s.PortLabel, "${") {
 		return true
 	}
@@ -220,7 +220,7 @@ func checkOnUpdate(ps *Problems, path, on string) {
 	}
 }
 
-func (c *ServiceCheck) validate(ps *Problems, path string, s *Service, where serviceOf) {
+func (c *ServiceCheck) validateServiceCheck(ps *Problems, path string, s *Service, where serviceContext) {
 	switch c.Type {
 	case CheckTCP:
 	case CheckHTTP:
@@ -256,11 +256,11 @@ func (c *ServiceCheck) validate(ps *Problems, path string, s *Service, where ser
 	}
 	checkOnUpdate(ps, path, c.OnUpdate)
 	if c.CheckRestart != nil {
-		c.CheckRestart.validate(ps, path+".CheckRestart")
+		c.CheckRestart.validateCheckRestart(ps, path+".CheckRestart")
 	}
 }
 
-func (c *CheckRestart) validate(ps *Problems, path string) {
+func (c *CheckRestart) validateCheckRestart(ps *Problems, path string) {
 	if c.Limit < 0 {
 		ps.add(path+".Limit", "may not be negative: %d", c.Limit)
 	}

@@ -14,13 +14,13 @@ func (j *Job) validateKind(ps *Problems) {
 		if !batch {
 			ps.add("Periodic", "jobs of type %s cannot be periodic: batch and sysbatch jobs can", j.Type)
 		}
-		j.Periodic.validate(ps, "Periodic")
+		j.Periodic.validatePeriodic(ps, "Periodic")
 	}
 	if j.ParameterizedJob != nil {
 		if !batch {
 			ps.add("ParameterizedJob", "jobs of type %s cannot be parameterized: batch and sysbatch jobs can", j.Type)
 		}
-		j.ParameterizedJob.validate(ps, "ParameterizedJob")
+		j.ParameterizedJob.validateParameterized(ps, "ParameterizedJob")
 	}
 	if everywhere {
 		refuseRanking(ps, "", j.Type, j.Affinities, j.Spreads)
@@ -43,12 +43,12 @@ func (g *TaskGroup) validateKind(ps *Problems, path, jobType string, batch bool)
 	if g.Update != nil && batch {
 		ps.add(path+".Update", "jobs of type %s do not allow an update block", jobType)
 	} else if g.Update != nil {
-		g.Update.validate(ps, path+".Update")
+		g.Update.validateUpdate(ps, path+".Update")
 	}
 	if g.Migrate != nil && jobType != JobTypeService {
 		ps.add(path+".Migrate", "jobs of type %s do not allow a migrate block", jobType)
 	} else if g.Migrate != nil {
-		g.Migrate.validate(ps, path+".Migrate")
+		g.Migrate.validateMigrate(ps, path+".Migrate")
 	}
 	if g.MaxRunDuration == nil {
 		return
@@ -117,7 +117,7 @@ func checkSpreads(ps *Problems, path string, spreads []Spread) {
 	}
 }
 
-func (u *Update) validate(ps *Problems, path string) {
+func (u *Update) validateUpdate(ps *Problems, path string) {
 	checkHealth(ps, path, u.HealthCheck)
 	if u.MaxParallel < 0 {
 		ps.add(path+".MaxParallel", "may not be negative: %d", u.MaxParallel)
@@ -169,7 +169,7 @@ func (u *Update) validateSites(ps *Problems, path string) {
 	}
 }
 
-func (m *Migrate) validate(ps *Problems, path string) {
+func (m *Migrate) validateMigrate(ps *Problems, path string) {
 	checkHealth(ps, path, m.HealthCheck)
 	if m.MaxParallel < 0 {
 		ps.add(path+".MaxParallel", "may not be negative: %d", m.MaxParallel)
@@ -189,9 +189,9 @@ func checkHealth(ps *Problems, path, check string) {
 	}
 }
 
-// validate checks the block's form; whether its expressions say something is for
+// validatePeriodic checks the block's form; whether its expressions say something is for
 // package cron to tell.
-func (p *Periodic) validate(ps *Problems, path string) {
+func (p *Periodic) validatePeriodic(ps *Problems, path string) {
 	if p.SpecType != PeriodicCron {
 		ps.addHint(path+".SpecType", "it is cron", "unknown type %q", p.SpecType)
 	}
@@ -203,7 +203,7 @@ func (p *Periodic) validate(ps *Problems, path string) {
 	}
 }
 
-func (p *ParameterizedJob) validate(ps *Problems, path string) {
+func (p *ParameterizedJob) validateParameterized(ps *Problems, path string) {
 	switch p.Payload {
 	case PayloadOptional, PayloadRequired, PayloadForbidden:
 	default:
@@ -236,7 +236,7 @@ func (t *Task) validateScaling(ps *Problems, at string) {
 	}
 }
 
-func (s *ScalingPolicy) validate(ps *Problems, path string, count int) {
+func (s *ScalingPolicy) validateScalingPolicy(ps *Problems, path string, count int) {
 	if s.Type != ScalingHorizontal {
 		ps.add(path+".Type", "a group is scaled by its count: the type is %s, not %q", ScalingHorizontal, s.Type)
 	}

@@ -21,13 +21,13 @@ func (t *Task) validateParts(ps *Problems, at string, g *TaskGroup) {
 		}
 	}
 	for i := range t.Artifacts {
-		t.Artifacts[i].validate(ps, fmt.Sprintf("%s.Artifacts[%d]", at, i))
+		t.Artifacts[i].validateArtifact(ps, fmt.Sprintf("%s.Artifacts[%d]", at, i))
 	}
 	t.validateTemplates(ps, at)
 	if d := t.DispatchPayload; d != nil {
 		if d.File == "" {
 			ps.add(at+".DispatchPayload.File", "dispatch_payload needs a file")
-		} else if escapes("task/local", d.File) {
+		} else if escapesFolder("task/local", d.File) {
 			ps.add(at+".DispatchPayload.File", "%q lies outside of the allocation's folder", d.File)
 		}
 	}
@@ -49,14 +49,14 @@ func (t *Task) validateParts(ps *Problems, at string, g *TaskGroup) {
 	}
 }
 
-// escapes reports whether a relative name leaves the allocation's folder, from a
+// escapesFolder reports whether a relative name leaves the allocation's folder, from a
 // folder in it. What stands in ${…} is only known on the node, and checked there.
-func escapes(folder, name string) bool {
+func escapesFolder(folder, name string) bool {
 	clean := path.Join(folder, strings.TrimLeft(name, "/"))
 	return clean == ".." || strings.HasPrefix(clean, "../")
 }
 
-func (a *TaskArtifact) validate(ps *Problems, at string) {
+func (a *TaskArtifact) validateArtifact(ps *Problems, at string) {
 	if a.GetterSource == "" {
 		ps.add(at+".GetterSource", "an artifact needs a source")
 	}
@@ -65,7 +65,7 @@ func (a *TaskArtifact) validate(ps *Problems, at string) {
 	default:
 		ps.addHint(at+".GetterMode", "it is any, file or dir", "unknown mode %q", a.GetterMode)
 	}
-	if escapes("task", a.RelativeDest) {
+	if escapesFolder("task", a.RelativeDest) {
 		ps.add(at+".RelativeDest", "%q lies outside of the allocation's folder", a.RelativeDest)
 	}
 }
@@ -74,7 +74,7 @@ func (t *Task) validateTemplates(ps *Problems, at string) {
 	seen := map[string]bool{}
 	for i := range t.Templates {
 		template, path := &t.Templates[i], fmt.Sprintf("%s.Templates[%d]", at, i)
-		template.validate(ps, path)
+		template.validateTemplate(ps, path)
 		if seen[template.DestPath] && template.DestPath != "" {
 			ps.add(path+".DestPath", "two templates write %q", template.DestPath)
 		}
@@ -82,14 +82,14 @@ func (t *Task) validateTemplates(ps *Problems, at string) {
 	}
 }
 
-func (t *Template) validate(ps *Problems, at string) {
+func (t *Template) validateTemplate(ps *Problems, at string) {
 	if t.SourcePath == "" && t.EmbeddedTmpl == "" {
 		ps.add(at, "a template needs a source or data")
 	}
 	switch {
 	case t.DestPath == "":
 		ps.add(at+".DestPath", "a template needs a destination")
-	case escapes("task", t.DestPath):
+	case escapesFolder("task", t.DestPath):
 		ps.add(at+".DestPath", "%q lies outside of the allocation's folder", t.DestPath)
 	}
 	switch t.ChangeMode {
@@ -135,12 +135,12 @@ var identityName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 func (t *Task) validateIdentities(ps *Problems, at string) {
 	if t.Identity != nil {
-		t.Identity.validate(ps, at+".Identity")
+		t.Identity.validateIdentity(ps, at+".Identity")
 	}
 	seen := map[string]bool{DefaultIdentity: t.Identity != nil}
 	for i := range t.Identities {
 		w, path := &t.Identities[i], fmt.Sprintf("%s.Identities[%d]", at, i)
-		w.validate(ps, path)
+		w.validateIdentity(ps, path)
 		if seen[w.Name] {
 			ps.add(path+".Name", "identity %q is there twice", w.Name)
 		}
@@ -148,7 +148,7 @@ func (t *Task) validateIdentities(ps *Problems, at string) {
 	}
 }
 
-func (w *WorkloadIdentity) validate(ps *Problems, at string) {
+func (w *WorkloadIdentity) validateIdentity(ps *Problems, at string) {
 	if !identityName.MatchString(w.Name) {
 		ps.add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
 	}
@@ -158,7 +158,7 @@ func (w *WorkloadIdentity) validate(ps *Problems, at string) {
 	default:
 		ps.addHint(at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode %q", w.ChangeMode)
 	}
-	if w.Filepath != "" && escapes("task", w.Filepath) {
+	if w.Filepath != "" && escapesFolder("task", w.Filepath) {
 		ps.add(at+".Filepath", "%q lies outside of the allocation's folder", w.Filepath)
 	}
 }

@@ -18,9 +18,9 @@ type Vault struct {
 	AllowTokenExpiration bool
 }
 
-func (v *Vault) preset() { v.Env = true }
+func (v *Vault) presetDefaults() { v.Env = true }
 
-func (v *Vault) complete() {
+func (v *Vault) completeVault() {
 	setDefault(&v.Cluster, DefaultCluster)
 	setDefault(&v.ChangeMode, ChangeRestart)
 	if v.ChangeMode == ChangeSignal {

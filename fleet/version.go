@@ -76,13 +76,13 @@ func identifiers(s string) bool {
 	return true
 }
 
-// compare orders versions: by number, missing ones being 0, then a pre-release
+// compareVersions orders versions: by number, missing ones being 0, then a pre-release
 // before its release, then pre-releases by their parts. Where one has more numbers
 // than the other (3.3.0 and 3.3.0.0-1) the pre-release does not count: that is how
 // Nomad's version library orders them, and job files rely on it.
-func (v version) compare(o version) int {
+func (v version) compareVersions(o version) int {
 	for i := range max(len(v.segments), len(o.segments)) {
-		if a, b := v.segment(i), o.segment(i); a != b {
+		if a, b := v.segmentOrZero(i), o.segmentOrZero(i); a != b {
 			if a < b {
 				return -1
 			}
@@ -102,7 +102,7 @@ func (v version) compare(o version) int {
 	return slices.CompareFunc(v.pre, o.pre, comparePre)
 }
 
-func (v version) segment(i int) uint64 {
+func (v version) segmentOrZero(i int) uint64 {
 	if i < len(v.segments) {
 		return v.segments[i]
 	}
@@ -174,25 +174,25 @@ func parseVersionRange(s string, semver bool) (versionRange, error) {
 	return r, nil
 }
 
-// holds reports whether s is a version within all bounds.
-func (r versionRange) holds(s string) bool {
+// isSatisfiedBy reports whether s is a version within all bounds.
+func (r versionRange) isSatisfiedBy(s string) bool {
 	v, err := parseVersion(s, r.semver)
 	if err != nil {
 		return false
 	}
 	for _, b := range r.bounds {
-		if !b.holds(v, r.semver) {
+		if !b.isSatisfiedBy(v, r.semver) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds compares. Unless semver, a pre-release never satisfies the ordering bounds
+// isSatisfiedBy compares. Unless semver, a pre-release never satisfies the ordering bounds
 // of a release, nor those of a pre-release of other numbers: who asks for >= 1.0
 // does not want 2.0-beta.
-func (b versionBound) holds(v version, semver bool) bool {
-	c := v.compare(b.v)
+func (b versionBound) isSatisfiedBy(v version, semver bool) bool {
+	c := v.compareVersions(b.v)
 	switch b.op {
 	case "", "=":
 		return c == 0
@@ -223,7 +223,7 @@ func (b versionBound) withinPessimistic(v version) bool {
 		return false
 	}
 	for i := range b.v.given - 1 {
-		if v.segment(i) != b.v.segments[i] {
+		if v.segmentOrZero(i) != b.v.segments[i] {
 			return false
 		}
 	}

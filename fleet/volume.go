@@ -36,7 +36,7 @@ type VolumeMount struct {
 	SELinuxLabel    string
 }
 
-func (m *VolumeMount) complete() { setDefault(&m.PropagationMode, "private") }
+func (m *VolumeMount) completeVolumeMount() { setDefault(&m.PropagationMode, "private") }
 
 // CSIPlugin says that a task is a plugin that serves volumes.
 type CSIPlugin struct {
@@ -47,7 +47,7 @@ type CSIPlugin struct {
 	HealthTimeout       time.Duration // default 30s
 }
 
-func (p *CSIPlugin) complete() {
+func (p *CSIPlugin) completeCSIPlugin() {
 	setDefault(&p.HealthTimeout, 30*time.Second)
 	setDefault(&p.MountDir, "/csi")
 	setDefault(&p.StagePublishBaseDir, "/local/csi")

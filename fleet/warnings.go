@@ -15,7 +15,7 @@ func (j *Job) Warnings() []string {
 	promoting, canaries := 0, 0
 	for i := range j.TaskGroups {
 		g := &j.TaskGroups[i]
-		if g.HasServices() && !g.lingers() {
+		if g.HasServices() && !g.hasShutdownDelay() {
 			out = append(out, fmt.Sprintf("group %q has services, and neither it nor a task has a shutdown_delay: who has just found them meets a task that stops", g.Name))
 		}
 		for k := range g.Tasks {
@@ -115,9 +115,9 @@ func (g *TaskGroup) idleChecks() []string {
 	return out
 }
 
-// lingers reports whether the group or a task of it goes on for a while when its services
+// hasShutdownDelay reports whether the group or a task of it goes on for a while when its services
 // are withdrawn.
-func (g *TaskGroup) lingers() bool {
+func (g *TaskGroup) hasShutdownDelay() bool {
 	return g.ShutdownDelay != nil && *g.ShutdownDelay > 0 || slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.ShutdownDelay > 0 })
 }
 

@@ -28,7 +28,7 @@ type queue struct{ h *Hub }
 
 func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
 	for {
-		d, err := q.dequeue(ctx, types)
+		d, err := q.dequeueDelivery(ctx, types)
 		// One call's wait is over, not the worker's.
 		if fleet.CodeOf(err) == fleet.CodeTimeout || errors.Is(err, context.DeadlineExceeded) {
 			if ctx.Err() == nil {
@@ -39,9 +39,9 @@ func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery,
 	}
 }
 
-func (q queue) dequeue(ctx context.Context, types []string) (broker.Delivery, error) {
-	if q.h.leads() {
-		ctx, cancel := context.WithTimeout(ctx, dequeueFor)
+func (q queue) dequeueDelivery(ctx context.Context, types []string) (broker.Delivery, error) {
+	if q.h.isLeader() {
+		ctx, cancel := context.WithTimeout(ctx, dequeueTimeout)
 		defer cancel()
 		return q.h.broker.Dequeue(ctx, types)
 	}
@@ -51,23 +51,23 @@ func (q queue) dequeue(ctx context.Context, types []string) (broker.Delivery, er
 }
 
 func (q queue) Ack(ctx context.Context, id fleet.EvalID, token string) error {
-	if q.h.leads() {
+	if q.h.isLeader() {
 		return q.h.broker.Ack(id, token)
 	}
-	return q.tell(ctx, methodAck, id, token)
+	return q.sendAckOrNack(ctx, methodAck, id, token)
 }
 
 func (q queue) Nack(ctx context.Context, id fleet.EvalID, token string) error {
-	if q.h.leads() {
+	if q.h.isLeader() {
 		return q.h.broker.Nack(id, token)
 	}
-	return q.tell(ctx, methodNack, id, token)
+	return q.sendAckOrNack(ctx, methodNack, id, token)
 }
 
-func (q queue) tell(ctx context.Context, method string, id fleet.EvalID, token string) error {
+func (q queue) sendAckOrNack(ctx context.Context, method string, id fleet.EvalID, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := callLeader[delivered, struct{}](ctx, q.h, method, delivered{id, token})
+	_, err := callLeader[deliveryRef, struct{}](ctx, q.h, method, deliveryRef{id, token})
 	return err
 }
 
@@ -75,7 +75,7 @@ func (q queue) tell(ctx context.Context, method string, id fleet.EvalID, token s
 type plans struct{ h *Hub }
 
 func (p plans) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult, error) {
-	if p.h.leads() {
+	if p.h.isLeader() {
 		return p.h.planner.Submit(ctx, plan)
 	}
 	return callLeader[fleet.Plan, fleet.PlanResult](ctx, p.h, methodSubmit, plan)
@@ -90,42 +90,42 @@ func (e evals) Update(ctx context.Context, d scheduler.Delivery, list []fleet.Ev
 	return err
 }
 
-// leading commits what this hub decides as the leader, and nothing once another one
+// leaderApplier commits what this hub decides as the leader, and nothing once another one
 // leads: a leader that was asleep would tell the next one that nobody beats, and
 // plans that it checked would go past the next one's planner.
-type leading struct{ *consensus.Node }
+type leaderApplier struct{ *consensus.Node }
 
-func (l leading) Apply(ctx context.Context, c state.Command) (state.Result, error) {
+func (l leaderApplier) Apply(ctx context.Context, c state.Command) (state.Result, error) {
 	return l.Decide(ctx, c)
 }
 
-// beats is the gateway's way to liveness.
-type beats struct{ l *liveness.Liveness }
+// livenessAdapter is the gateway's way to liveness.
+type livenessAdapter struct{ l *liveness.Liveness }
 
-func (b beats) TTL(pool string) time.Duration { return b.l.TTL(pool) }
+func (b livenessAdapter) TTL(pool string) time.Duration { return b.l.TTL(pool) }
 
-func (b beats) Heard(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
-	b.l.Beat(liveness.Beat{Node: node, Epoch: epoch, TTL: ttl})
+func (b livenessAdapter) RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
+	b.l.RecordHeartbeats(liveness.Heartbeat{Node: node, Epoch: epoch, TTL: ttl})
 }
 
-// forwardBeats hands beats to the leader, as liveness has it done.
-func (h *Hub) forwardBeats(ctx context.Context, b []liveness.Beat) error {
-	if h.leads() {
-		h.liveness.Beat(b...) // it is about to hold the deadlines itself
+// forwardHeartbeats hands beats to the leader, as liveness has it done.
+func (h *Hub) forwardHeartbeats(ctx context.Context, b []liveness.Heartbeat) error {
+	if h.isLeader() {
+		h.liveness.RecordHeartbeats(b...) // it is about to hold the deadlines itself
 		return nil
 	}
-	_, err := callLeader[[]liveness.Beat, struct{}](ctx, h, methodBeats, b)
+	_, err := callLeader[[]liveness.Heartbeat, struct{}](ctx, h, methodHeartbeats, b)
 	return err
 }
 
-// elsewhere reaches sessions of other hubs.
-type elsewhere struct{ h *Hub }
+// remoteSessions reaches sessions of other hubs.
+type remoteSessions struct{ h *Hub }
 
 // edges is how the HTTP API reaches edges.
 type edges struct{ h *Hub }
 
 func (e edges) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
-	addr, body, err := e.session(node, req)
+	addr, body, err := e.locateSession(node, req)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +136,11 @@ func (e edges) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Reques
 	if err != nil {
 		return nil, err
 	}
-	return &untilDone{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
+	return &contextClosedStream{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
 }
 
 func (e edges) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
-	addr, body, err := e.session(node, req)
+	addr, body, err := e.locateSession(node, req)
 	if err != nil {
 		return nil, err
 	}
@@ -151,16 +151,16 @@ func (e edges) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Reques
 	if err != nil {
 		return nil, err
 	}
-	return &talkUntilDone{untilDone{ReadCloser: talk, stop: context.AfterFunc(ctx, func() { talk.Close() })}, talk}, nil
+	return &contextClosedTalk{contextClosedStream{ReadCloser: talk, stop: context.AfterFunc(ctx, func() { talk.Close() })}, talk}, nil
 }
 
-// session returns where a node's session is, and what that hub is asked; "": here.
-func (e edges) session(node fleet.NodeID, req syncproto.Request) (addr string, body []byte, err error) {
+// locateSession returns where a node's session is, and what that hub is asked; "": here.
+func (e edges) locateSession(node fleet.NodeID, req syncproto.Request) (addr string, body []byte, err error) {
 	n, ok := e.h.store.View().Node(node)
 	if !ok {
 		return "", nil, fleet.Errorf(fleet.CodeNotFound, "ask for %s: there is no node %s", req.Kind, fleet.Short(node))
 	}
-	if n.Hub == e.h.id() || n.Hub == "" {
+	if n.Hub == e.h.hubID() || n.Hub == "" {
 		return "", nil, nil
 	}
 	if addr, err = e.h.hubAddr(n.Hub); err != nil {
@@ -170,20 +170,20 @@ func (e edges) session(node fleet.NodeID, req syncproto.Request) (addr string, b
 	return addr, body, err
 }
 
-// untilDone is a stream that a context closes, if nobody else does.
-type untilDone struct {
+// contextClosedStream is a stream that a context closes, if nobody else does.
+type contextClosedStream struct {
 	io.ReadCloser
 	stop func() bool
 }
 
-func (u *untilDone) Close() error {
+func (u *contextClosedStream) Close() error {
 	u.stop()
 	return u.ReadCloser.Close()
 }
 
-// talkUntilDone is one that goes both ways.
-type talkUntilDone struct {
-	untilDone
+// contextClosedTalk is one that goes both ways.
+type contextClosedTalk struct {
+	contextClosedStream
 	io.Writer
 }
 
@@ -224,9 +224,9 @@ func (c cluster) CatchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var index fleet.Index
-	err := retry(ctx, func() (err error) {
+	err := retryWithBackoff(ctx, func() (err error) {
 		index, err = c.readIndex(ctx)
-		if err != nil && final(err) {
+		if err != nil && isPermanent(err) {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -238,7 +238,7 @@ func (c cluster) CatchUp(ctx context.Context) error {
 }
 
 func (c cluster) readIndex(ctx context.Context) (fleet.Index, error) {
-	if c.h.leads() {
+	if c.h.isLeader() {
 		return c.h.node.ReadIndex(ctx)
 	}
 	return callLeader[struct{}, fleet.Index](ctx, c.h, methodCatchUp, struct{}{})
@@ -283,8 +283,8 @@ func (c cluster) Peers() ([]api.Peer, fleet.Index, error) {
 }
 
 func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {
-	if id == c.h.id() {
-		return c.h.standing(), nil
+	if id == c.h.hubID() {
+		return c.h.raftStatus(), nil
 	}
 	addr, err := c.h.hubAddr(id)
 	if err != nil {
@@ -292,7 +292,7 @@ func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, api.HubAnswerTimeout)
 	defer cancel()
-	return call[struct{}, api.Standing](ctx, c.h, addr, methodStand, struct{}{})
+	return callHub[struct{}, api.Standing](ctx, c.h, addr, methodRaftStatus, struct{}{})
 }
 
 func (c cluster) Self() api.Self {
@@ -300,13 +300,13 @@ func (c cluster) Self() api.Self {
 	stats := h.node.Stats()
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	return api.Self{
-		ID: h.id(), Region: h.cfg.Region, Term: h.node.Term(),
+		ID: h.hubID(), Region: h.cfg.Region, Term: h.node.Term(),
 		Config: h.agentConfig(),
 		Stats: map[string]map[string]string{
 			"raft": {
 				"term": number(stats.Term), "last_log_index": number(stats.LastIndex),
 				"commit_index": number(stats.CommitIndex), "applied_index": number(stats.AppliedIndex),
-				"last_snapshot_index": number(stats.SnapshotIndex), "leader": strconv.FormatBool(h.leads()),
+				"last_snapshot_index": number(stats.SnapshotIndex), "leader": strconv.FormatBool(h.isLeader()),
 			},
 			"gateway": {"sessions": number(h.gateway.Stats().Open)},
 		},
@@ -340,12 +340,12 @@ func (r registry) Cluster() (state.Cluster, error) {
 	if !ok {
 		return state.Cluster{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: this hub is not part of a cluster yet")
 	}
-	return pki.OpenCluster(*c, r.h.stateKeys.list())
+	return pki.OpenCluster(*c, r.h.stateKeys.allStateKeys())
 }
 
 func (r registry) StateKey() []byte {
 	if c, ok := r.h.store.View().Cluster(); ok {
-		if k, ok := r.h.stateKeys.named(c.SealKey); ok {
+		if k, ok := r.h.stateKeys.stateKeyByID(c.SealKey); ok {
 			return k[:]
 		}
 	}
@@ -369,5 +369,5 @@ func (r registry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 }
 
 func (r registry) Record(ctx context.Context, c state.Certificate) error {
-	return r.h.apply(ctx, c)
+	return r.h.applyAndCheck(ctx, c)
 }

@@ -22,39 +22,39 @@ import (
 // Methods that hubs call on each other. Names are never used again for something
 // else.
 const (
-	methodApply   = "raft.apply"             // an encoded command; gives an encoded Result
-	methodCatchUp = "raft.catchup"           // nothing; gives the index to reach
-	methodJoin    = "hub.join"               // a consensus.Peer; gives the index of the change
-	methodRemove  = "hub.remove"             // a hub's id
-	methodLead    = "hub.lead"               // the id of the hub that shall lead, or none
-	methodDequeue = "eval.dequeue"           // job types; gives a broker.Delivery
-	methodAck     = "eval.ack"               // a delivered
-	methodNack    = "eval.nack"              // a delivered
-	methodSubmit  = "plan.submit"            // a fleet.Plan; gives a fleet.PlanResult
-	methodBeats   = "liveness.beats"         // beats
-	methodHeard   = "liveness.heard"         // nothing; gives times by node
-	methodProbe   = "gateway.probe"          // a node's id; gives whether its edge answered
-	methodFormer  = "gateway.former"         // a formerSession; the leader gives a gateway.Former
-	methodLease   = "gateway.lease"          // nothing; the leader renews the caller's lease on its sessions
-	methodStand   = "raft.standing"          // nothing; gives an api.Standing
-	methodRestore = "state.restore"          // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
-	methodGetKey  = "identity.statekey"      // nothing; gives the state key that the cluster's secrets are sealed with
-	methodKeepKey = "identity.keep-statekey" // a state key, which they will be sealed with
-	methodLogs    = "gateway.logs"           // a logsRequest; answers with a stream
-	methodTalk    = "gateway.talk"           // a logsRequest; goes both ways
+	methodApply      = "raft.apply"             // an encoded command; gives an encoded Result
+	methodCatchUp    = "raft.catchup"           // nothing; gives the index to reach
+	methodJoin       = "hub.join"               // a consensus.Peer; gives the index of the change
+	methodRemove     = "hub.remove"             // a hub's id
+	methodLead       = "hub.lead"               // the id of the hub that shall lead, or none
+	methodDequeue    = "eval.dequeue"           // job types; gives a broker.Delivery
+	methodAck        = "eval.ack"               // a delivered
+	methodNack       = "eval.nack"              // a delivered
+	methodSubmit     = "plan.submit"            // a fleet.Plan; gives a fleet.PlanResult
+	methodHeartbeats = "liveness.beats"         // beats
+	methodHeard      = "liveness.heard"         // nothing; gives times by node
+	methodProbe      = "gateway.probe"          // a node's id; gives whether its edge answered
+	methodFormer     = "gateway.former"         // a formerSession; the leader gives a gateway.Former
+	methodLease      = "gateway.lease"          // nothing; the leader renews the caller's lease on its sessions
+	methodRaftStatus = "raft.standing"          // nothing; gives an api.Standing
+	methodRestore    = "state.restore"          // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
+	methodGetKey     = "identity.statekey"      // nothing; gives the state key that the cluster's secrets are sealed with
+	methodKeepKey    = "identity.keep-statekey" // a state key, which they will be sealed with
+	methodLogs       = "gateway.logs"           // a logsRequest; answers with a stream
+	methodTalk       = "gateway.talk"           // a logsRequest; goes both ways
 )
 
 const (
 	callTimeout = 10 * time.Second
-	// dequeueFor is how long one call waits at the leader for an evaluation. Who calls
+	// dequeueTimeout is how long one call waits at the leader for an evaluation. Who calls
 	// from elsewhere listens for longer, dequeueCall: what is handed out when it listens
 	// no more stays with it until the delivery's deadline, and nobody looks at it.
-	dequeueFor  = time.Minute
-	dequeueCall = dequeueFor + callTimeout
+	dequeueTimeout = time.Minute
+	dequeueCall    = dequeueTimeout + callTimeout
 )
 
-// delivered names a delivery of an evaluation.
-type delivered struct {
+// deliveryRef names a delivery of an evaluation.
+type deliveryRef struct {
 	Eval  fleet.EvalID
 	Token string
 }
@@ -71,53 +71,53 @@ func (h *Hub) serveCalls() {
 	p.Handle(methodApply, func(ctx context.Context, _ string, body []byte) ([]byte, error) {
 		return h.node.ApplyEncoded(ctx, body)
 	})
-	p.Handle(methodCatchUp, answers(func(ctx context.Context, _ string, _ struct{}) (fleet.Index, error) {
+	p.Handle(methodCatchUp, typedHandler(func(ctx context.Context, _ string, _ struct{}) (fleet.Index, error) {
 		return h.node.ReadIndex(ctx)
 	}))
-	p.Handle(methodJoin, answers(h.joinFor))
-	p.Handle(methodRemove, answers(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
+	p.Handle(methodJoin, typedHandler(h.addPeerOrForward))
+	p.Handle(methodRemove, typedHandler(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
 		return struct{}{}, h.node.Remove(ctx, id)
 	}))
-	p.Handle(methodLead, answers(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
+	p.Handle(methodLead, typedHandler(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
 		return struct{}{}, h.node.Transfer(ctx, id)
 	}))
-	p.Handle(methodDequeue, answers(func(ctx context.Context, from string, types []string) (broker.Delivery, error) {
-		return handOut(ctx, h.broker, fleet.HubID(from), types)
+	p.Handle(methodDequeue, typedHandler(func(ctx context.Context, from string, types []string) (broker.Delivery, error) {
+		return dequeueForHub(ctx, h.broker, fleet.HubID(from), types)
 	}))
-	p.Handle(methodAck, answers(func(_ context.Context, _ string, d delivered) (struct{}, error) {
+	p.Handle(methodAck, typedHandler(func(_ context.Context, _ string, d deliveryRef) (struct{}, error) {
 		return struct{}{}, h.broker.Ack(d.Eval, d.Token)
 	}))
-	p.Handle(methodNack, answers(func(_ context.Context, _ string, d delivered) (struct{}, error) {
+	p.Handle(methodNack, typedHandler(func(_ context.Context, _ string, d deliveryRef) (struct{}, error) {
 		return struct{}{}, h.broker.Nack(d.Eval, d.Token)
 	}))
-	p.Handle(methodSubmit, answers(func(ctx context.Context, _ string, plan fleet.Plan) (fleet.PlanResult, error) {
+	p.Handle(methodSubmit, typedHandler(func(ctx context.Context, _ string, plan fleet.Plan) (fleet.PlanResult, error) {
 		res, err := h.planner.Submit(ctx, plan)
 		return nodesOnly(res), err
 	}))
-	p.Handle(methodBeats, answers(func(_ context.Context, _ string, beats []liveness.Beat) (struct{}, error) {
-		h.liveness.Beat(beats...)
+	p.Handle(methodHeartbeats, typedHandler(func(_ context.Context, _ string, beats []liveness.Heartbeat) (struct{}, error) {
+		h.liveness.RecordHeartbeats(beats...)
 		return struct{}{}, nil
 	}))
-	p.Handle(methodHeard, answers(func(context.Context, string, struct{}) (map[fleet.NodeID]int64, error) {
-		return h.heardHere()
+	p.Handle(methodHeard, typedHandler(func(context.Context, string, struct{}) (map[fleet.NodeID]int64, error) {
+		return h.lastHeardByNode()
 	}))
-	p.Handle(methodProbe, answers(func(ctx context.Context, _ string, node fleet.NodeID) (bool, error) {
+	p.Handle(methodProbe, typedHandler(func(ctx context.Context, _ string, node fleet.NodeID) (bool, error) {
 		return h.gateway.Probe(ctx, node), nil
 	}))
-	p.Handle(methodFormer, answers(func(ctx context.Context, _ string, q formerSession) (gateway.Former, error) {
-		return h.formerAsLeader(ctx, q)
+	p.Handle(methodFormer, typedHandler(func(ctx context.Context, _ string, q formerSession) (gateway.Former, error) {
+		return h.formerSessionAsLeader(ctx, q)
 	}))
-	p.Handle(methodLease, answers(func(ctx context.Context, from string, _ struct{}) (struct{}, error) {
+	p.Handle(methodLease, typedHandler(func(ctx context.Context, from string, _ struct{}) (struct{}, error) {
 		return struct{}{}, h.renewLeaseFor(ctx, fleet.HubID(from))
 	}))
-	p.Handle(methodStand, answers(func(context.Context, string, struct{}) (api.Standing, error) {
-		return h.standing(), nil
+	p.Handle(methodRaftStatus, typedHandler(func(context.Context, string, struct{}) (api.Standing, error) {
+		return h.raftStatus(), nil
 	}))
-	p.Handle(methodRestore, answers(func(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
-		return h.restoreHere(ctx, from, c)
+	p.Handle(methodRestore, typedHandler(func(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
+		return h.restoreAsLeader(ctx, from, c)
 	}))
-	p.Handle(methodGetKey, answers(h.giveStateKey))
-	p.Handle(methodKeepKey, answers(h.keepStateKey))
+	p.Handle(methodGetKey, typedHandler(h.serveStateKey))
+	p.Handle(methodKeepKey, typedHandler(h.storeStateKey))
 	p.HandleStream(methodLogs, h.serveLogs)
 	p.HandleTalk(methodTalk, h.serveTalk)
 }
@@ -141,15 +141,15 @@ type formerSession struct {
 	Node fleet.NodeID `cbor:"2,keyasint"`
 }
 
-// handOut waits for an evaluation for a worker of another hub.
-func handOut(ctx context.Context, b *broker.Broker, to fleet.HubID, types []string) (broker.Delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, dequeueFor)
+// dequeueForHub waits for an evaluation for a worker of another hub.
+func dequeueForHub(ctx context.Context, b *broker.Broker, to fleet.HubID, types []string) (broker.Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, dequeueTimeout)
 	defer cancel()
 	return b.DequeueFor(ctx, to, types)
 }
 
-// answers makes a handler of a function of decoded values.
-func answers[Q, A any](f func(ctx context.Context, from string, q Q) (A, error)) func(context.Context, string, []byte) ([]byte, error) {
+// typedHandler makes a handler of a function of decoded values.
+func typedHandler[Q, A any](f func(ctx context.Context, from string, q Q) (A, error)) func(context.Context, string, []byte) ([]byte, error) {
 	return func(ctx context.Context, from string, body []byte) ([]byte, error) {
 		q, err := decode[Q](body)
 		if err != nil {
@@ -163,8 +163,8 @@ func answers[Q, A any](f func(ctx context.Context, from string, q Q) (A, error))
 	}
 }
 
-// call asks the hub at addr.
-func call[Q, A any](ctx context.Context, h *Hub, addr, method string, q Q) (A, error) {
+// callHub asks the hub at addr.
+func callHub[Q, A any](ctx context.Context, h *Hub, addr, method string, q Q) (A, error) {
 	var none A
 	body, err := encode(q)
 	if err != nil {
@@ -180,11 +180,11 @@ func call[Q, A any](ctx context.Context, h *Hub, addr, method string, q Q) (A, e
 // callLeader asks the hub that leads, which must be another one.
 func callLeader[Q, A any](ctx context.Context, h *Hub, method string, q Q) (A, error) {
 	id, addr, ok := h.node.Leader()
-	if !ok || id == h.id() {
+	if !ok || id == h.hubID() {
 		var none A
 		return none, noLeader()
 	}
-	return call[Q, A](ctx, h, addr, method, q)
+	return callHub[Q, A](ctx, h, addr, method, q)
 }
 
 func noLeader() *fleet.Error {
@@ -192,27 +192,27 @@ func noLeader() *fleet.Error {
 		WithHint("an election is going on, or most hubs are out of reach")
 }
 
-// leads reports whether this hub leads.
-func (h *Hub) leads() bool {
+// isLeader reports whether this hub leads.
+func (h *Hub) isLeader() bool {
 	_, ok := h.node.Leads()
 	return ok
 }
 
-// joinFor takes a hub into the cluster, or its new address: at the leader, to
+// addPeerOrForward takes a hub into the cluster, or its new address: at the leader, to
 // which a follower hands the request on.
-func (h *Hub) joinFor(ctx context.Context, from string, p consensus.Peer) (fleet.Index, error) {
-	if h.leads() {
+func (h *Hub) addPeerOrForward(ctx context.Context, from string, p consensus.Peer) (fleet.Index, error) {
+	if h.isLeader() {
 		h.log.Info("hub joins", "hub", p.ID, "addr", p.Addr, "voter", p.Voter, "by", from)
 		return h.node.Add(ctx, p)
 	}
 	return callLeader[consensus.Peer, fleet.Index](ctx, h, methodJoin, p)
 }
 
-// heardHere is when this hub, which must lead, heard each node (UnixNano).
-func (h *Hub) heardHere() (map[fleet.NodeID]int64, error) {
+// lastHeardByNode is when this hub, which must lead, heard each node (UnixNano).
+func (h *Hub) lastHeardByNode() (map[fleet.NodeID]int64, error) {
 	heard, ok := h.liveness.LastHeard()
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotLeader, "hub %s does not lead", h.id())
+		return nil, fleet.Errorf(fleet.CodeNotLeader, "hub %s does not lead", h.hubID())
 	}
 	out := make(map[fleet.NodeID]int64, len(heard))
 	for node, at := range heard {
@@ -221,8 +221,8 @@ func (h *Hub) heardHere() (map[fleet.NodeID]int64, error) {
 	return out, nil
 }
 
-// standing is how far this hub is.
-func (h *Hub) standing() api.Standing {
+// raftStatus is how far this hub is.
+func (h *Hub) raftStatus() api.Standing {
 	s := h.node.Stats()
 	return api.Standing{Term: s.Term, LastIndex: s.LastIndex}
 }
@@ -280,27 +280,27 @@ func (h *Hub) hubAddr(id fleet.HubID) (string, error) {
 // askToJoin asks every hub that may be reached, until one brings the request to
 // the leader.
 func (h *Hub) askToJoin(ctx context.Context, p consensus.Peer) (fleet.Index, error) {
-	if h.leads() {
+	if h.isLeader() {
 		return h.node.Add(ctx, p)
 	}
 	err := error(noLeader())
-	for _, addr := range h.others() {
+	for _, addr := range h.otherHubAddrs() {
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		index, callErr := call[consensus.Peer, fleet.Index](callCtx, h, addr, methodJoin, p)
+		index, callErr := callHub[consensus.Peer, fleet.Index](callCtx, h, addr, methodJoin, p)
 		cancel()
 		if callErr == nil {
 			return index, nil
 		}
 		err = fmt.Errorf("ask %s to join: %w", addr, callErr)
-		if final(callErr) {
+		if isPermanent(callErr) {
 			return 0, err
 		}
 	}
 	return 0, err
 }
 
-// others lists the addresses of all other hubs that this one has ever heard of.
-func (h *Hub) others() []string {
+// otherHubAddrs lists the addresses of all other hubs that this one has ever heard of.
+func (h *Hub) otherHubAddrs() []string {
 	var out []string
 	seen := map[string]bool{h.addr.QUIC: true}
 	add := func(addr string) {
@@ -315,13 +315,13 @@ func (h *Hub) others() []string {
 		}
 	}
 	for _, a := range h.store.View().Hubs() {
-		if a.ID != h.id() {
+		if a.ID != h.hubID() {
 			add(a.QUIC)
 		}
 	}
 	if voters, err := h.node.Peers(); err == nil {
 		for _, v := range voters {
-			if v.ID != h.id() {
+			if v.ID != h.hubID() {
 				add(v.Addr)
 			}
 		}

@@ -49,7 +49,7 @@ func TestPlanTravels(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, v := range []any{
 		examplePlan(), broker.Delivery{Eval: &fleet.Evaluation{ID: "e"}, Token: "t", WaitIndex: 3},
-		[]liveness.Beat{{Node: "n", Epoch: 1, TTL: time.Second}}, struct{}{},
+		[]liveness.Heartbeat{{Node: "n", Epoch: 1, TTL: time.Second}}, struct{}{},
 	} {
 		b, err := hub.Encode(v)
 		if err != nil {

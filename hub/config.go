@@ -182,7 +182,7 @@ func (c Config) withDefaults() (Config, error) {
 				WithHint("the port is that of QUIC, usually %d", DefaultQUICPort))
 		}
 	}
-	c.PeerIdle = cmp.Or(c.PeerIdle, peerIdle)
+	c.PeerIdle = cmp.Or(c.PeerIdle, peerIdleTimeout)
 	if c.EdgeCertValidity != 0 && c.EdgeCertValidity < minCertValidity {
 		invalid("validity of edges' certificates %s: less than %s", c.EdgeCertValidity, minCertValidity)
 	}
@@ -218,9 +218,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// advertised returns the address that others reach a hub at which listens on
+// advertisedAddr returns the address that others reach a hub at which listens on
 // bind.
-func (c Config) advertised() (string, error) {
+func (c Config) advertisedAddr() (string, error) {
 	if c.Advertise != "" {
 		return c.Advertise, nil
 	}

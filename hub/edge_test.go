@@ -32,7 +32,7 @@ type edge struct {
 }
 
 // mustEnroll gets an edge its certificate.
-func mustEnroll(tb testing.TB, h *running, token string) *edge {
+func mustEnroll(tb testing.TB, h *runningHub, token string) *edge {
 	tb.Helper()
 	e, err := enrolEdge(tb, h, token)
 	if err != nil {
@@ -42,13 +42,13 @@ func mustEnroll(tb testing.TB, h *running, token string) *edge {
 }
 
 // tryEnroll returns why a hub gives an edge no certificate.
-func tryEnroll(tb testing.TB, h *running, token string) error {
+func tryEnroll(tb testing.TB, h *runningHub, token string) error {
 	tb.Helper()
 	_, err := enrolEdge(tb, h, token)
 	return err
 }
 
-func enrolEdge(tb testing.TB, h *running, token string) (*edge, error) {
+func enrolEdge(tb testing.TB, h *runningHub, token string) (*edge, error) {
 	tb.Helper()
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +67,7 @@ func enrolEdge(tb testing.TB, h *running, token string) (*edge, error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
 	e.identity, _, err = enroll.Enroll(ctx, e.endpoint, mustAddr(tb, h.QUICAddr()), enroll.Applicant{
 		Token: parsed, Role: syncproto.RoleEdge, ID: string(e.id), Name: "edge-1", Key: key, Now: time.Now,
@@ -85,9 +85,9 @@ func mustAddr(tb testing.TB, addr string) net.Addr {
 }
 
 // mustConnect opens a session with a hub and beats until the connection ends.
-func (e *edge) mustConnect(h *running) syncproto.Desired {
+func (e *edge) mustConnect(h *runningHub) syncproto.Desired {
 	e.tb.Helper()
-	ctx, cancel := context.WithTimeout(e.tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.tb.Context(), testTimeout)
 	defer cancel()
 	var err error
 	if e.conn, err = e.endpoint.Dial(ctx, transport.DialConfig{
@@ -105,24 +105,24 @@ func (e *edge) mustConnect(h *running) syncproto.Desired {
 		e.readers[s] = syncproto.NewReader(e.streams[s])
 	}
 	e.session++
-	e.send(syncproto.StreamControl, syncproto.Hello{
+	e.sendFrame(syncproto.StreamControl, syncproto.Hello{
 		Versions: []uint16{syncproto.Version}, Node: e.id, Boot: "boot-1", Instance: "agent-1",
 		Session: e.session, First: 1, Last: e.seq, ChainHash: e.chain,
 	})
 	welcome := expect[syncproto.Welcome](e, syncproto.StreamControl)
-	e.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: &fleet.Node{
+	e.sendFrame(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: &fleet.Node{
 		ID: e.id, Name: "edge-1", Datacenter: "dc1", NodePool: "default", DescriptionHash: "h",
 		Attributes: map[string]string{"kernel.name": "linux"},
 		Resources:  fleet.Resources{CPU: 4000, MemoryMB: 4096, DiskMB: 10000},
 		Drivers:    map[string]fleet.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
 	}})
 	expect[syncproto.HeartbeatAck](e, syncproto.StreamControl)
-	go e.beat(e.conn, e.streams[syncproto.StreamControl], welcome.TTL/2)
+	go e.sendHeartbeats(e.conn, e.streams[syncproto.StreamControl], welcome.TTL/2)
 	return expect[syncproto.Desired](e, syncproto.StreamDesired)
 }
 
-// beat keeps the session's deadline away until the connection ends.
-func (e *edge) beat(conn *transport.Conn, control *transport.Stream, every time.Duration) {
+// sendHeartbeats keeps the session's deadline away until the connection ends.
+func (e *edge) sendHeartbeats(conn *transport.Conn, control *transport.Stream, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint64(2); ; n++ {
@@ -137,7 +137,7 @@ func (e *edge) beat(conn *transport.Conn, control *transport.Stream, every time.
 	}
 }
 
-func (e *edge) send(on syncproto.Stream, m syncproto.Message) {
+func (e *edge) sendFrame(on syncproto.Stream, m syncproto.Message) {
 	e.tb.Helper()
 	if err := syncproto.NewWriter(e.streams[on]).Write(m); err != nil {
 		e.tb.Fatalf("send %s: %v", m.FrameType(), err)
@@ -147,7 +147,7 @@ func (e *edge) send(on syncproto.Stream, m syncproto.Message) {
 func expect[M syncproto.Message](e *edge, on syncproto.Stream) M {
 	e.tb.Helper()
 	var none M
-	if err := e.streams[on].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := e.streams[on].SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		e.tb.Fatal(err)
 	}
 	m, err := e.readers[on].Read()
@@ -165,15 +165,15 @@ func expect[M syncproto.Message](e *edge, on syncproto.Stream) M {
 func (e *edge) expectRun(first syncproto.Desired) syncproto.DesiredAlloc {
 	e.tb.Helper()
 	for d := first; ; d = expect[syncproto.Desired](e, syncproto.StreamDesired) {
-		e.send(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
+		e.sendFrame(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
 		if len(d.Run) > 0 {
 			return d.Run[0]
 		}
 	}
 }
 
-// report sends a row and waits until the cluster has it.
-func (e *edge) report(t fleet.Transition) {
+// reportTransition sends a row and waits until the cluster has it.
+func (e *edge) reportTransition(t fleet.Transition) {
 	e.tb.Helper()
 	e.seq++
 	t.Seq, t.BootID, t.Wall = e.seq, "boot-1", time.Now().UnixNano()
@@ -181,14 +181,14 @@ func (e *edge) report(t fleet.Transition) {
 	if err != nil {
 		e.tb.Fatal(err)
 	}
-	e.send(syncproto.StreamUpdates, syncproto.Updates{First: e.seq, Prev: e.chain, Rows: [][]byte{row}})
+	e.sendFrame(syncproto.StreamUpdates, syncproto.Updates{First: e.seq, Prev: e.chain, Rows: [][]byte{row}})
 	e.chain = syncproto.ChainHash(e.chain, row)
 	if a := expect[syncproto.Applied](e, syncproto.StreamUpdates); a.Last != e.seq {
 		e.tb.Fatalf("applied up to %d, want %d", a.Last, e.seq)
 	}
 }
 
-func running1(alloc fleet.AllocID) fleet.Transition {
+func runningTransition(alloc fleet.AllocID) fleet.Transition {
 	return fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning, Task: "server",
 		TaskState: &fleet.TaskState{State: fleet.TaskRunning},
@@ -219,7 +219,7 @@ func (e *edge) serveLogs(text string) {
 func TestJobRunsOnAnEdge(t *testing.T) {
 	hubs := mustCluster(t, 3)
 	leader := mustLeader(t, hubs)
-	var followers []*running
+	var followers []*runningHub
 	for _, h := range hubs {
 		if h != leader {
 			followers = append(followers, h)
@@ -232,7 +232,7 @@ func TestJobRunsOnAnEdge(t *testing.T) {
 	if alloc.JobID != "shop" || alloc.TaskGroup != "web" {
 		t.Errorf("told to run %+v", alloc)
 	}
-	e.report(running1(alloc.ID))
+	e.reportTransition(runningTransition(alloc.ID))
 	go e.serveLogs("out of the task\n")
 	for _, h := range hubs {
 		var a struct{ ClientStatus, NodeName string }
@@ -255,8 +255,8 @@ func TestJobRunsOnAnEdge(t *testing.T) {
 	if d := expect[syncproto.Desired](e, syncproto.StreamDesired); len(d.Stop) != 1 || d.Stop[0].ID != alloc.ID {
 		t.Errorf("desired %+v, want the allocation stopped", d)
 	}
-	e.report(fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc.ID, ClientStatus: fleet.ClientComplete})
-	eventually(t, "the job is dead", leader.describe, func() bool {
+	e.reportTransition(fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc.ID, ClientStatus: fleet.ClientComplete})
+	waitUntil(t, "the job is dead", leader.describeState, func() bool {
 		j, ok := leader.State().View().Job(fleet.DefaultNamespace, "shop")
 		return ok && j.Status == fleet.JobStatusDead
 	})
@@ -269,7 +269,7 @@ func TestEdgeAwayAndBack(t *testing.T) {
 	first := e.mustConnect(hubs[1])
 	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
 	alloc := e.expectRun(first)
-	e.report(running1(alloc.ID))
+	e.reportTransition(runningTransition(alloc.ID))
 	if err := e.conn.CloseWith(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -281,13 +281,13 @@ func TestEdgeAwayAndBack(t *testing.T) {
 			return ok && n.Status == want && a.ClientStatus == client
 		}
 	}
-	eventually(t, "the node is disconnected, its allocation unknown", hubs[2].describe, status(fleet.NodeDisconnected, fleet.ClientUnknown))
+	waitUntil(t, "the node is disconnected, its allocation unknown", hubs[2].describeState, status(fleet.NodeDisconnected, fleet.ClientUnknown))
 
 	started := time.Now()
 	e.mustConnect(hubs[2])
-	eventually(t, "the node is ready, its allocation running", hubs[2].describe, status(fleet.NodeReady, fleet.ClientRunning))
+	waitUntil(t, "the node is ready, its allocation running", hubs[2].describeState, status(fleet.NodeReady, fleet.ClientRunning))
 	t.Logf("back and settled after %s", time.Since(started).Round(time.Millisecond))
-	eventually(t, "settled: the allocation has nothing left to reconnect", hubs[2].describe, func() bool {
+	waitUntil(t, "settled: the allocation has nothing left to reconnect", hubs[2].describeState, func() bool {
 		a, _ := hubs[2].State().View().Alloc(alloc.ID)
 		return !a.NeedsToReconnect()
 	})
@@ -299,6 +299,6 @@ func TestEdgeAwayAndBack(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d allocations of the job are to run, want 1:\n%s", n, hubs[2].describe())
+		t.Errorf("%d allocations of the job are to run, want 1:\n%s", n, hubs[2].describeState())
 	}
 }

@@ -13,12 +13,12 @@ var (
 	Encode         = encode
 	DecodePlan     = decode[fleet.Plan]
 	DecodeDelivery = decode[broker.Delivery]
-	DecodeBeats    = decode[[]liveness.Beat]
+	DecodeBeats    = decode[[]liveness.Heartbeat]
 	DecodeLogs     = decode[logsRequest]
 )
 
 // How evaluations are handed to workers of other hubs, which listen for so long.
-var HandOut = handOut
+var DequeueForHub = dequeueForHub
 
 const DequeueCall = dequeueCall
 

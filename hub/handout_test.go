@@ -39,7 +39,7 @@ func TestAWaitEndsWhileItsCallerListens(t *testing.T) {
 		synctest.Wait()
 		caller, cancel := context.WithTimeout(t.Context(), hub.DequeueCall)
 		defer cancel()
-		if _, err := hub.HandOut(caller, b, "hub-2", nil); fleet.CodeOf(err) != fleet.CodeTimeout {
+		if _, err := hub.DequeueForHub(caller, b, "hub-2", nil); fleet.CodeOf(err) != fleet.CodeTimeout {
 			t.Fatalf("nothing is to be done, and it got %v", err)
 		}
 		by, _ := caller.Deadline()

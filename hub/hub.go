@@ -47,11 +47,11 @@ var configs = fleet.ConfigChecks{rawexec.Name: rawexec.Check}
 // Hub is one hub of a cluster.
 type Hub struct {
 	// Set by Open.
-	cfg   Config
-	log   *slog.Logger
-	tap   *logtap.Tap // what log says goes through it
-	dir   *datadir.Dir
-	creds credentials
+	cfg    Config
+	log    *slog.Logger
+	logTap *logtap.Monitor // what log says goes through it
+	dir    *datadir.Dir
+	creds  credentials
 	// stateKeys are creds.stateKeys, and those that came since.
 	stateKeys stateKeys
 	own       atomic.Pointer[identity.Identity] // creds.identity, and what renews it
@@ -80,18 +80,18 @@ type Hub struct {
 	// Of Open, and then of Run's goroutine that keeps the certificate.
 	authority *pki.Authority // nil: not known yet
 
-	ready   chan struct{}
-	orders  chan order
-	closing sync.Once
-	closed  error
+	ready             chan struct{}
+	exclusiveCommands chan exclusiveCommand
+	closing           sync.Once
+	closed            error
 }
 
 // Open takes the data directory, finds or makes the hub's identity (which for a
 // hub that joins asks the network, until ctx ends) and binds its sockets. Errors
 // are *fleet.Error where a person can mend them.
 func Open(ctx context.Context, cfg Config) (*Hub, error) {
-	h := &Hub{cfg: cfg, ready: make(chan struct{}), orders: make(chan order)}
-	if err := h.open(ctx); err != nil {
+	h := &Hub{cfg: cfg, ready: make(chan struct{}), exclusiveCommands: make(chan exclusiveCommand)}
+	if err := h.openFromConfig(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
@@ -109,11 +109,11 @@ func (h *Hub) Run(ctx context.Context) error {
 		"gateway":   h.gateway.Run,
 		"liveness":  h.liveness.Run,
 		"scheduler": h.scheduler.Run,
-		"accept":    h.accept,
+		"accept":    h.acceptConnections,
 		"http":      h.serveHTTP,
-		"lead":      h.lead,
-		"settle":    h.settle,
-		"identity":  h.keepCertificate,
+		"lead":      h.runLeaderLoop,
+		"settle":    h.bootstrapOrJoin,
+		"identity":  h.runCertificateRenewal,
 		"streams":   h.serveStreams,
 	} {
 		group.Go(func() error {
@@ -200,7 +200,7 @@ func (h *Hub) GossipAddr() string { return h.addr.Gossip }
 func (h *Hub) State() *state.Store { return h.store }
 
 // Leads reports whether it leads the cluster.
-func (h *Hub) Leads() bool { return h.leads() }
+func (h *Hub) Leads() bool { return h.isLeader() }
 
 // JoinToken is the token for edges that this hub made at bootstrap, and HubJoinToken
 // the one for hubs; "" where it made none or the file is gone.
@@ -215,4 +215,4 @@ func (h *Hub) tokenIn(file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-func (h *Hub) id() fleet.HubID { return fleet.HubID(h.cfg.Name) }
+func (h *Hub) hubID() fleet.HubID { return fleet.HubID(h.cfg.Name) }

@@ -20,11 +20,11 @@ import (
 	"skerry/hub"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for what must come.
+const testTimeout = 30 * time.Second
 
-// running is a hub that a test started.
-type running struct {
+// runningHub is a hub that a test started.
+type runningHub struct {
 	*hub.Hub
 	tb   testing.TB
 	cfg  hub.Config
@@ -48,21 +48,21 @@ func config(tb testing.TB, name string) hub.Config {
 	return cfg
 }
 
-// wire is a hub's socket, which can be cut as a kill -9 of the machine would: no
+// cuttableSocket is a hub's socket, which can be cut as a kill -9 of the machine would: no
 // packet comes or goes any more, and nobody is told.
-type wire struct {
+type cuttableSocket struct {
 	net.PacketConn
 	cut atomic.Bool
 }
 
-func (w *wire) WriteTo(b []byte, to net.Addr) (int, error) {
+func (w *cuttableSocket) WriteTo(b []byte, to net.Addr) (int, error) {
 	if w.cut.Load() {
 		return len(b), nil
 	}
 	return w.PacketConn.WriteTo(b, to)
 }
 
-func (w *wire) ReadFrom(b []byte) (int, net.Addr, error) {
+func (w *cuttableSocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := w.PacketConn.ReadFrom(b)
 		if err != nil || !w.cut.Load() {
@@ -71,35 +71,35 @@ func (w *wire) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-func mustWire(tb testing.TB) *wire {
+func mustCuttableSocket(tb testing.TB) *cuttableSocket {
 	tb.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &wire{PacketConn: c}
+	return &cuttableSocket{PacketConn: c}
 }
 
 // mustStart opens and runs a hub until the test ends, or stop.
-func mustStart(tb testing.TB, cfg hub.Config) *running {
+func mustStart(tb testing.TB, cfg hub.Config) *runningHub {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		tb.Fatalf("open hub %s: %v", cfg.Name, err)
 	}
-	r := &running{Hub: h, tb: tb, cfg: cfg, done: make(chan error, 1)}
+	r := &runningHub{Hub: h, tb: tb, cfg: cfg, done: make(chan error, 1)}
 	runCtx, kill := context.WithCancel(context.Background())
 	r.kill = kill
 	go func() { r.done <- h.Run(runCtx) }()
-	tb.Cleanup(r.stop)
+	tb.Cleanup(r.stopHub)
 	return r
 }
 
-// stop ends a hub. Its data directory is then as kill -9 would leave it: nothing
+// stopHub ends a hub. Its data directory is then as kill -9 would leave it: nothing
 // is written at the end that a restart depends on.
-func (r *running) stop() {
+func (r *runningHub) stopHub() {
 	r.once.Do(func() {
 		r.kill()
 		if err := <-r.done; err != nil {
@@ -111,19 +111,19 @@ func (r *running) stop() {
 	})
 }
 
-func (r *running) mustBeReady() {
+func (r *runningHub) mustBeReady() {
 	r.tb.Helper()
 	select {
 	case <-r.Ready():
 	case err := <-r.done:
 		r.done <- nil
 		r.tb.Fatalf("hub %s ended: %v", r.cfg.Name, err)
-	case <-time.After(patience):
-		r.tb.Fatalf("hub %s is not ready after %s; its state is\n%s", r.cfg.Name, patience, r.describe())
+	case <-time.After(testTimeout):
+		r.tb.Fatalf("hub %s is not ready after %s; its state is\n%s", r.cfg.Name, testTimeout, r.describeState())
 	}
 }
 
-func (r *running) describe() string {
+func (r *runningHub) describeState() string {
 	var b strings.Builder
 	if err := r.State().View().Describe(&b); err != nil {
 		return err.Error()
@@ -131,10 +131,10 @@ func (r *running) describe() string {
 	return b.String()
 }
 
-// eventually polls until ok, and prints the state where it gives up.
-func eventually(tb testing.TB, what string, state func() string, ok func() bool) {
+// waitUntil polls until ok, and prints the state where it gives up.
+func waitUntil(tb testing.TB, what string, state func() string, ok func() bool) {
 	tb.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(testTimeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -142,13 +142,13 @@ func eventually(tb testing.TB, what string, state func() string, ok func() bool)
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			tb.Fatalf("%s: not within %s\n%s", what, patience, state())
+			tb.Fatalf("%s: not within %s\n%s", what, testTimeout, state())
 		}
 	}
 }
 
-// request asks the HTTP API, and decodes the answer into out where it is not nil.
-func (r *running) request(method, path string, body, out any) (int, error) {
+// requestHTTP asks the HTTP API, and decodes the answer into out where it is not nil.
+func (r *runningHub) requestHTTP(method, path string, body, out any) (int, error) {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -179,9 +179,9 @@ func (r *running) request(method, path string, body, out any) (int, error) {
 	return res.StatusCode, nil
 }
 
-func (r *running) mustRequest(method, path string, body, out any) {
+func (r *runningHub) mustRequest(method, path string, body, out any) {
 	r.tb.Helper()
-	if _, err := r.request(method, path, body, out); err != nil {
+	if _, err := r.requestHTTP(method, path, body, out); err != nil {
 		r.tb.Fatal(err)
 	}
 }
@@ -219,7 +219,7 @@ func TestBootstrapAndRestart(t *testing.T) {
 	}
 	h.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
 	before, _ := h.State().View().Cluster()
-	h.stop()
+	h.stopHub()
 
 	cfg.Bootstrap = false // its data directory says who it is
 	again := mustStart(t, cfg)
@@ -229,12 +229,12 @@ func TestBootstrapAndRestart(t *testing.T) {
 		t.Errorf("the cluster is %v after the restart, want %s", after, before.ID)
 	}
 	if _, ok := again.State().View().Job(fleet.DefaultNamespace, "shop"); !ok {
-		t.Errorf("the job is gone after the restart:\n%s", again.describe())
+		t.Errorf("the job is gone after the restart:\n%s", again.describeState())
 	}
 	if again.QUICAddr() == h.QUICAddr() {
 		t.Log("the system gave the same port again")
 	}
-	eventually(t, "the new addresses are registered", again.describe, func() bool {
+	waitUntil(t, "the new addresses are registered", again.describeState, func() bool {
 		a, ok := again.State().View().Hub("hub-1")
 		return ok && a.QUIC == again.QUICAddr() && a.HTTP == again.HTTPAddr() && a.Gossip == again.GossipAddr()
 	})
@@ -244,16 +244,16 @@ func TestBootstrapAndRestart(t *testing.T) {
 }
 
 // mustCluster starts n hubs: one that bootstraps, and those that join it.
-func mustCluster(t *testing.T, n int) []*running {
+func mustCluster(t *testing.T, n int) []*runningHub {
 	t.Helper()
 	cfg := config(t, "hub-1")
-	cfg.Bootstrap, cfg.Packets = true, mustWire(t)
-	hubs := []*running{mustStart(t, cfg)}
+	cfg.Bootstrap, cfg.Packets = true, mustCuttableSocket(t)
+	hubs := []*runningHub{mustStart(t, cfg)}
 	hubs[0].mustBeReady()
 	for i := 2; i <= n; i++ {
 		cfg := config(t, fmt.Sprintf("hub-%d", i))
 		cfg.Join, cfg.Token = []string{hubs[0].QUICAddr()}, hubs[0].HubJoinToken()
-		cfg.Packets = mustWire(t)
+		cfg.Packets = mustCuttableSocket(t)
 		hubs = append(hubs, mustStart(t, cfg))
 	}
 	for _, h := range hubs {
@@ -262,7 +262,7 @@ func mustCluster(t *testing.T, n int) []*running {
 	return hubs
 }
 
-func leaderOf(hubs []*running) *running {
+func leaderOf(hubs []*runningHub) *runningHub {
 	for _, h := range hubs {
 		if h.Leads() {
 			return h
@@ -273,10 +273,10 @@ func leaderOf(hubs []*running) *running {
 
 // mustLeader waits until one of the hubs leads: each hub may have to begin to, more
 // than once, before it does.
-func mustLeader(tb testing.TB, hubs []*running) *running {
+func mustLeader(tb testing.TB, hubs []*runningHub) *runningHub {
 	tb.Helper()
-	var leader *running
-	eventually(tb, "one of the hubs leads", func() string { return "none does" }, func() bool {
+	var leader *runningHub
+	waitUntil(tb, "one of the hubs leads", func() string { return "none does" }, func() bool {
 		leader = leaderOf(hubs)
 		return leader != nil
 	})
@@ -298,7 +298,7 @@ func TestThreeHubs(t *testing.T) {
 			h.mustRequest("GET", fmt.Sprint("/v1/job/job-", i), nil, nil) // read after write, on any hub
 		}
 	}
-	eventually(t, "all hubs see three members alive", func() string { return "" }, func() bool {
+	waitUntil(t, "all hubs see three members alive", func() string { return "" }, func() bool {
 		for _, h := range hubs {
 			var members struct {
 				Members []struct{ Name, Status string }
@@ -319,15 +319,15 @@ func TestThreeHubs(t *testing.T) {
 
 	leader := mustLeader(t, hubs)
 	started := time.Now()
-	leader.cfg.Packets.(*wire).cut.Store(true)
-	rest := make([]*running, 0, 2)
+	leader.cfg.Packets.(*cuttableSocket).cut.Store(true)
+	rest := make([]*runningHub, 0, 2)
 	for _, h := range hubs {
 		if h != leader {
 			rest = append(rest, h)
 		}
 	}
-	eventually(t, "a job can be registered again", rest[0].describe, func() bool {
-		_, err := rest[0].request("PUT", "/v1/jobs", job("after"), nil)
+	waitUntil(t, "a job can be registered again", rest[0].describeState, func() bool {
+		_, err := rest[0].requestHTTP("PUT", "/v1/jobs", job("after"), nil)
 		return err == nil
 	})
 	t.Logf("service back %s after the leader was gone", time.Since(started).Round(time.Millisecond))
@@ -335,18 +335,18 @@ func TestThreeHubs(t *testing.T) {
 		t.Errorf("service back after %s, must be at most 5 s", took)
 	}
 	rest[1].mustRequest("GET", "/v1/job/after", nil, nil)
-	leader.stop()
+	leader.stopHub()
 
 	// The one that was gone comes back on other ports, and catches up.
 	cfg := leader.cfg
-	cfg.Bootstrap, cfg.Join, cfg.Token, cfg.Packets = false, nil, "", mustWire(t)
+	cfg.Bootstrap, cfg.Join, cfg.Token, cfg.Packets = false, nil, "", mustCuttableSocket(t)
 	back := mustStart(t, cfg)
 	back.mustBeReady()
 	if _, ok := back.State().View().Job(fleet.DefaultNamespace, "after"); !ok {
-		t.Errorf("the hub that came back is ready without the newest job:\n%s", back.describe())
+		t.Errorf("the hub that came back is ready without the newest job:\n%s", back.describeState())
 	}
 	all := append(rest, back)
-	eventually(t, "all hubs have the same state", back.describe, func() bool {
+	waitUntil(t, "all hubs have the same state", back.describeState, func() bool {
 		index := all[0].State().View().Index()
 		texts := map[string]bool{}
 		for _, h := range all {
@@ -354,7 +354,7 @@ func TestThreeHubs(t *testing.T) {
 			if v.Index() != index {
 				return false
 			}
-			texts[h.describe()] = true
+			texts[h.describeState()] = true
 		}
 		return len(texts) == 1
 	})

@@ -98,8 +98,8 @@ func damaged(err error) error {
 		WithHint("restore the folder from a backup, or join the cluster under another name with another data directory")
 }
 
-// save writes the identity last: it is what makes the rest count.
-func (c *credentials) save(dir *datadir.Dir) error {
+// saveCredentials writes the identity last: it is what makes the rest count.
+func (c *credentials) saveCredentials(dir *datadir.Dir) error {
 	b, err := json.Marshal(c.pending)
 	if err != nil {
 		return fmt.Errorf("write the hub's identity: %w", err)
@@ -124,8 +124,8 @@ func (c *credentials) save(dir *datadir.Dir) error {
 	return nil
 }
 
-// settled forgets what was pending, when the cluster has it.
-func settled(dir *datadir.Dir) error {
+// removePendingFile forgets what was pending, when the cluster has it.
+func removePendingFile(dir *datadir.Dir) error {
 	err := os.Remove(dir.File(filepath.Join(identityDir, pendingFile)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("finish joining the cluster: %w", err)
@@ -166,7 +166,7 @@ func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error)
 		}
 		c.pending.Tokens = append(c.pending.Tokens, kept)
 	}
-	return c, c.save(dir)
+	return c, c.saveCredentials(dir)
 }
 
 // join enrols with the first hub that answers, and asks all of them again until
@@ -183,7 +183,7 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 	applicant := enroll.Applicant{Token: token, Role: syncproto.RoleHub, ID: cfg.Name, Name: cfg.Name, Key: key, Now: cfg.Now}
 	var c credentials
 	var patience time.Duration
-	err = retry(ctx, func() error {
+	err = retryWithBackoff(ctx, func() error {
 		// A hub that is gone must not hold up those that are there; one that waits
 		// for an election gets its time in a later round.
 		patience = min(patience+firstEnrol, maxEnrol)
@@ -192,7 +192,7 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 			id, answer, err := enrolAt(ctx, patience, dialer, applicant, addr)
 			if err != nil {
 				err = fmt.Errorf("join the cluster at %s: %w", addr, err)
-				if final(err) {
+				if isPermanent(err) {
 					return backoff.Permanent(err)
 				}
 				errs = append(errs, err)
@@ -219,7 +219,7 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 	if err != nil {
 		return credentials{}, err
 	}
-	return c, c.save(dir)
+	return c, c.saveCredentials(dir)
 }
 
 func enrolAt(ctx context.Context, patience time.Duration, dialer enroll.Dialer, a enroll.Applicant, addr string) (*identity.Identity, syncproto.Enrolled, error) {

@@ -7,52 +7,52 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lead runs what only the leader runs, for as long as this hub is the leader.
-func (h *Hub) lead(ctx context.Context) error {
-	var term *reign
+// runLeaderLoop runs what only the leader runs, for as long as this hub is the leader.
+func (h *Hub) runLeaderLoop(ctx context.Context) error {
+	var term *leaderTasks
 	defer func() {
 		if term != nil {
-			term.end()
+			term.stopAndWait()
 		}
 	}()
 	for {
 		var failed <-chan struct{}
 		if term != nil {
-			failed = term.over
+			failed = term.stopped
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-failed:
-			err := term.end()
+			err := term.stopAndWait()
 			term = nil
 			if err != nil {
 				return err
 			}
-		case o := <-h.orders:
+		case o := <-h.exclusiveCommands:
 			if term == nil {
-				o.done <- ordered{err: noLeader()}
+				o.done <- exclusiveResult{err: noLeader()}
 				continue
 			}
-			err := term.end()
+			err := term.stopAndWait()
 			term = nil
 			if err != nil {
-				o.done <- ordered{err: noLeader()}
+				o.done <- exclusiveResult{err: noLeader()}
 				return err
 			}
 			res, err := h.node.Alone(o.ctx, o.command)
-			o.done <- ordered{res, err}
-			term = h.reign(ctx)
+			o.done <- exclusiveResult{res, err}
+			term = h.startLeaderTasks(ctx)
 		case leads := <-h.node.Leadership():
 			if term != nil {
-				if err := term.end(); err != nil {
+				if err := term.stopAndWait(); err != nil {
 					return err
 				}
 				term = nil
 			}
 			if leads {
 				h.log.Info("leadership gained", "raft_term", h.node.Term())
-				term = h.reign(ctx)
+				term = h.startLeaderTasks(ctx)
 			} else {
 				h.log.Info("leadership lost", "raft_term", h.node.Term())
 			}
@@ -60,14 +60,14 @@ func (h *Hub) lead(ctx context.Context) error {
 	}
 }
 
-// reign is one time of leading.
-type reign struct {
-	cancel context.CancelFunc
-	group  *errgroup.Group
-	over   <-chan struct{} // a room has failed, or ctx ended
+// leaderTasks is one time of leading.
+type leaderTasks struct {
+	cancel  context.CancelFunc
+	group   *errgroup.Group
+	stopped <-chan struct{} // a room has failed, or ctx ended
 }
 
-func (h *Hub) reign(ctx context.Context) *reign {
+func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	for name, run := range map[string]func(context.Context) error{
@@ -78,7 +78,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"collector": h.collector.Lead,
 		"periodic":  h.periodic.Lead,
 		"rollout":   h.rollouts.Lead,
-		"restores":  h.dropLeftover,
+		"restores":  h.dropUnfinishedRestore,
 		"secrets":   h.sealSecrets,
 	} {
 		group.Go(func() error {
@@ -88,11 +88,11 @@ func (h *Hub) reign(ctx context.Context) *reign {
 			return nil
 		})
 	}
-	return &reign{cancel: cancel, group: group, over: ctx.Done()}
+	return &leaderTasks{cancel: cancel, group: group, stopped: ctx.Done()}
 }
 
-// end stops leading and returns why it failed, if it did.
-func (r *reign) end() error {
+// stopAndWait stops leading and returns why it failed, if it did.
+func (r *leaderTasks) stopAndWait() error {
 	r.cancel()
 	return r.group.Wait()
 }

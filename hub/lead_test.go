@@ -21,7 +21,7 @@ func TestLeadOfAHubThatIsAlone(t *testing.T) {
 		"?id=hub-2":            {http.StatusNotFound, "hubs there are: hub-1 (" + h.QUICAddr() + ")"},
 		"?address=127.0.0.1:1": {http.StatusNotFound, "find hub 127.0.0.1:1: the log is replicated to no such hub"},
 	} {
-		status, err := h.request("PUT", "/v1/operator/raft/transfer-leadership"+query, nil, nil)
+		status, err := h.requestHTTP("PUT", "/v1/operator/raft/transfer-leadership"+query, nil, nil)
 		if err == nil || status != want.status || !strings.Contains(err.Error(), want.says) {
 			t.Errorf("%q: %d, %v; want %d, %q", query, status, err, want.status, want.says)
 		}

@@ -26,7 +26,7 @@ func TestLargePlansTravel(t *testing.T) {
 					NodesEvaluated: nodes, NodesInPool: nodes, NodesAvailable: map[string]int{"dc1": nodes}, AllocationTime: 12345,
 					ScoreMetaData: []fleet.NodeScore{{NodeID: node, Scores: map[string]float64{"binpack": 0.5, "job-anti-affinity": 0.25}, NormScore: 0.4}},
 				},
-				Allotment:     &fleet.Allotment{Ports: []fleet.AllottedPort{{Label: "http", Value: 20_000 + i%10_000, HostIP: "192.0.2.1"}}},
+				Allotment:     &fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000 + i%10_000, HostIP: "192.0.2.1"}}},
 				DesiredStatus: fleet.DesiredRun, DesiredDescription: "group a-group wants 50000", ClientStatus: fleet.ClientPending,
 				CreateTime: 1e18, ModifyTime: 1e18, DeploymentID: "5a5b5c5d-0000-4000-8000-000000000001", DeploymentStatus: &fleet.AllocDeployment{},
 			})

@@ -7,14 +7,14 @@ import (
 	"skerry/fleet"
 )
 
-// metrics returns what GET /v1/metrics shows: the process, and the rooms' own
+// metricsGatherer returns what GET /v1/metrics shows: the process, and the rooms' own
 // counters, read when they are asked for.
-func (h *Hub) metrics() prometheus.Gatherer {
+func (h *Hub) metricsGatherer() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		rooms{h},
+		metricsCollector{h},
 	)
 	return r
 }
@@ -40,7 +40,7 @@ var (
 	descUpdates    = desc("edge_updates_total", "Journal rows applied over this hub's sessions.")
 	descNodes      = desc("nodes", "Edges that the cluster knows.", "status")
 	descAllocs     = desc("allocations", "Allocations that the cluster knows.", "client_status")
-	descBeats      = desc("heartbeats_total", "Beats taken from this hub's edges, and on the leader from other hubs.")
+	descHeartbeats = desc("heartbeats_total", "Beats taken from this hub's edges, and on the leader from other hubs.")
 	descDeadlines  = desc("heartbeat_deadlines", "Deadlines that are held (on the leader only).")
 	descMissed     = desc("heartbeats_missed_total", "Nodes that this hub moved on as the leader, for having missed their deadline.")
 	descTTL        = desc("heartbeat_ttl_seconds", "Time between two beats that edges of a pool are given.", "pool")
@@ -51,39 +51,39 @@ var (
 	descQueue      = desc("evaluations", "Evaluations that the leader's broker holds (on the leader only).", "where")
 )
 
-// rooms collects what the rooms count.
-type rooms struct{ h *Hub }
+// metricsCollector collects what the rooms count.
+type metricsCollector struct{ h *Hub }
 
 // Describe sends nothing: which labels there are shows when they are collected.
-func (r rooms) Describe(chan<- *prometheus.Desc) {}
+func (r metricsCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (r rooms) Collect(ch chan<- prometheus.Metric) {
+func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge(descCertEnd, float64(r.h.self().Cert.NotAfter.Unix()))
-	r.raft(gauge, counter)
+	gauge(descCertEnd, float64(r.h.ownIdentity().Cert.NotAfter.Unix()))
+	r.collectRaft(gauge, counter)
 	edges := r.h.gateway.Stats()
 	gauge(descSessions, float64(edges.Open))
 	counter(descOpened, edges.Opened)
 	counter(descRefused, edges.Refused)
 	counter(descFenced, edges.Fenced)
 	counter(descUpdates, edges.Updates)
-	r.liveness(gauge, counter)
-	r.plans(gauge, counter)
-	r.fleet(gauge)
+	r.collectLiveness(gauge, counter)
+	r.collectPlans(gauge, counter)
+	r.collectFleet(gauge)
 }
 
 type gaugeFunc func(d *prometheus.Desc, v float64, labels ...string)
 type counterFunc func(d *prometheus.Desc, v uint64, labels ...string)
 
-func (r rooms) raft(gauge gaugeFunc, counter counterFunc) {
+func (r metricsCollector) collectRaft(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.node.Stats()
 	leads := 0.0
-	if r.h.leads() {
+	if r.h.isLeader() {
 		leads = 1
 	}
 	gauge(descLeader, leads)
@@ -99,9 +99,9 @@ func (r rooms) raft(gauge gaugeFunc, counter counterFunc) {
 	gauge(descDisk, float64(s.SnapshotBytes), "snapshots")
 }
 
-func (r rooms) liveness(gauge gaugeFunc, counter counterFunc) {
+func (r metricsCollector) collectLiveness(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.liveness.Stats()
-	counter(descBeats, s.Beats)
+	counter(descHeartbeats, s.Beats)
 	counter(descMissed, s.Missed)
 	gauge(descDeadlines, float64(s.Deadlines))
 	for p := range r.h.store.View().Pools() {
@@ -109,18 +109,18 @@ func (r rooms) liveness(gauge gaugeFunc, counter counterFunc) {
 	}
 }
 
-func (r rooms) plans(gauge gaugeFunc, counter counterFunc) {
+func (r metricsCollector) collectPlans(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.planner.Stats()
 	counter(descPlans, s.Committed, "committed")
 	counter(descPlans, s.Partial, "partial")
 	counter(descPlans, s.Refused, "refused")
 	counter(descRejected, s.Rejected)
-	if r.h.leads() {
+	if r.h.isLeader() {
 		gauge(descPlanQueue, float64(s.Waiting))
 	}
 }
 
-func (r rooms) fleet(gauge gaugeFunc) {
+func (r metricsCollector) collectFleet(gauge gaugeFunc) {
 	view := r.h.store.View()
 	nodes := map[fleet.NodeStatus]int{
 		fleet.NodeInitializing: 0, fleet.NodeReady: 0, fleet.NodeDisconnected: 0, fleet.NodeDown: 0,
@@ -141,7 +141,7 @@ func (r rooms) fleet(gauge gaugeFunc) {
 	for status, n := range allocs {
 		gauge(descAllocs, float64(n), status)
 	}
-	if !r.h.leads() {
+	if !r.h.isLeader() {
 		return
 	}
 	q := r.h.broker.Stats()

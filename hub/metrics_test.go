@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-func (r *running) mustScrape() string {
+func (r *runningHub) mustScrape() string {
 	r.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.HTTPAddr()+"/v1/metrics?format=prometheus", nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 	// The planner counts a plan when it hears that it is committed, which edges
 	// may see first.
 	committed := `skerry_plans_total{outcome="committed"} 1`
-	eventually(t, "the plan is counted", h.describe, func() bool { return strings.Contains(h.mustScrape(), "\n"+committed) })
+	waitUntil(t, "the plan is counted", h.describeState, func() bool { return strings.Contains(h.mustScrape(), "\n"+committed) })
 	// Each kind of command is a line of its own, or nothing is collected at all.
 	h.mustRequest("PUT", "/v1/namespace", map[string]string{"Name": "ships"}, nil)
 	h.mustRequest("DELETE", "/v1/namespace/ships", nil, nil)
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	beats := regexp.MustCompile(`(?m)^skerry_heartbeats_total [1-9]`)
-	eventually(t, "beats are counted", h.describe, func() bool { return beats.MatchString(h.mustScrape()) })
+	waitUntil(t, "beats are counted", h.describeState, func() bool { return beats.MatchString(h.mustScrape()) })
 
 	docs, err := os.ReadFile("../docs/api.md")
 	if err != nil {

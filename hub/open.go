@@ -36,21 +36,21 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// quicIdle is how long a hub bears silence on a connection. Edges and hubs that
+// quicIdleTimeout is how long a hub bears silence on a connection. Edges and hubs that
 // dial choose a shorter time; sessions have deadlines of their own.
-const quicIdle = 2 * time.Hour
+const quicIdleTimeout = 2 * time.Hour
 
-// peerIdle is the default of Config.PeerIdle. A call to a leader that died waits for as
+// peerIdleTimeout is the default of Config.PeerIdle. A call to a leader that died waits for as
 // long, and service must be back within 5 s.
-const peerIdle = 2500 * time.Millisecond
+const peerIdleTimeout = 2500 * time.Millisecond
 
-func (h *Hub) open(ctx context.Context) error {
+func (h *Hub) openFromConfig(ctx context.Context) error {
 	cfg, err := h.cfg.withDefaults()
 	if err != nil {
 		return err
 	}
-	h.tap = logtap.New()
-	cfg.Log = h.tap.Around(cfg.Log)
+	h.logTap = logtap.New()
+	cfg.Log = h.logTap.WrapLogger(cfg.Log)
 	h.cfg = cfg
 	h.log = cfg.Log.With("self", cfg.Name)
 	if h.dir, err = datadir.Open(cfg.DataDir, datadir.Kind{Owner: "a hub", Version: dataVersion, NeedsSpace: true}); err != nil {
@@ -60,7 +60,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.listen(); err != nil {
+	if err := h.listenHTTP(); err != nil {
 		return err
 	}
 	h.store = state.New()
@@ -82,12 +82,12 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.creds = creds
-	h.stateKeys.set(creds.stateKeys)
+	h.stateKeys.setStateKeys(creds.stateKeys)
 	h.own.Store(creds.identity)
 	h.renewAtStart()
-	give := pki.ServerTLS(h.self, cfg.Now)
+	give := pki.ServerTLS(h.ownIdentity, cfg.Now)
 	serverTLS.Store(&give)
-	return h.openRooms()
+	return h.openComponents()
 }
 
 // ownCredentials reads what an earlier start left, if there was one, and checks
@@ -116,8 +116,8 @@ func (h *Hub) ownCredentials() (creds credentials, known bool, err error) {
 	return credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
 }
 
-// listen binds the HTTP port.
-func (h *Hub) listen() error {
+// listenHTTP binds the HTTP port.
+func (h *Hub) listenHTTP() error {
 	h.listener = h.cfg.Listener
 	if h.listener == nil {
 		addr := net.JoinHostPort(h.cfg.HTTPBind, strconv.Itoa(h.cfg.HTTPPort))
@@ -154,7 +154,7 @@ func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config
 			}
 			return nil, fleet.Errorf(fleet.CodeUnavailable, "this hub has no identity yet")
 		},
-		IdleTimeout: quicIdle,
+		IdleTimeout: quicIdleTimeout,
 		Exempt:      h.isHub,
 		ResetKey:    key,
 		Log:         h.log.With("component", "transport"),
@@ -177,11 +177,11 @@ func bindError(what, addr string, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "listen for %s on %s: %v", what, addr, err)
 }
 
-// openRooms makes everything that an identity is needed for, each room with what
+// openComponents makes everything that an identity is needed for, each room with what
 // it needs of the others.
-func (h *Hub) openRooms() error {
+func (h *Hub) openComponents() error {
 	for _, open := range []func() error{
-		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openLife, h.openEnrolment, h.openAPI,
+		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openAPI,
 	} {
 		if err := open(); err != nil {
 			return err
@@ -192,18 +192,18 @@ func (h *Hub) openRooms() error {
 }
 
 func (h *Hub) openPeers() error {
-	host, err := h.cfg.advertised()
+	host, err := h.cfg.advertisedAddr()
 	if err != nil {
 		return err
 	}
-	h.addr.ID = h.id()
+	h.addr.ID = h.hubID()
 	if h.addr.QUIC, err = withPort(host, h.endpoint.Addr()); err != nil {
 		return err
 	}
 	if h.addr.HTTP, err = h.httpAddr(host); err != nil {
 		return err
 	}
-	clientTLS := func() *tls.Config { return h.self().ClientTLS(h.cfg.Now) }
+	clientTLS := func() *tls.Config { return h.ownIdentity().ClientTLS(h.cfg.Now) }
 	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
 		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS,
 		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 3,
@@ -238,7 +238,7 @@ func withPort(host string, addr net.Addr) (string, error) {
 func (h *Hub) openConsensus() error {
 	raft := h.cfg.Raft
 	node, err := consensus.New(consensus.Config{
-		ID: h.id(), Addr: h.addr.QUIC, Dir: h.dir.File(raftDir), Store: h.store,
+		ID: h.hubID(), Addr: h.addr.QUIC, Dir: h.dir.File(raftDir), Store: h.store,
 		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
 		Dial:      h.dialRaft,
 		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {
@@ -267,17 +267,17 @@ func (h *Hub) dialRaft(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 func (h *Hub) openMembers() error {
-	host, err := h.cfg.advertised()
+	host, err := h.cfg.advertisedAddr()
 	if err != nil {
 		return err
 	}
 	h.members, err = members.Open(members.Config{
-		Self: members.Member{ID: h.id(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP, Build: h.cfg.Version},
+		Self: members.Member{ID: h.hubID(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP, Build: h.cfg.Version},
 		Bind: h.cfg.Bind, Port: h.cfg.GossipPort, Advertise: host, Key: h.creds.gossipKey,
 		Seeds: func() []string {
 			var out []string
 			for _, a := range h.store.View().Hubs() {
-				if a.ID != h.id() && a.Gossip != "" {
+				if a.ID != h.hubID() && a.Gossip != "" {
 					out = append(out, a.Gossip)
 				}
 			}
@@ -295,17 +295,17 @@ func (h *Hub) openMembers() error {
 
 func (h *Hub) openEdges() error {
 	h.liveness = liveness.New(liveness.Config{
-		Hub:    h.id(),
+		Hub:    h.hubID(),
 		Policy: liveness.Policy{MinTTL: h.cfg.Heartbeat.MinTTL, Grace: h.cfg.Heartbeat.Grace, MaxRate: h.cfg.Heartbeat.MaxRate},
-		State:  h.store, Apply: leading{h.node}, Forward: h.forwardBeats,
+		State:  h.store, Apply: leaderApplier{h.node}, Forward: h.forwardHeartbeats,
 		Hubs: func() int { return len(h.store.View().Hubs()) },
 		Log:  h.log.With("component", "liveness"),
 	})
 	var err error
 	h.gateway, err = gateway.New(gateway.Config{
-		Hub: h.id(), State: h.store, Apply: h.node, Beats: beats{h.liveness},
+		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: livenessAdapter{h.liveness},
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
-		Elsewhere: elsewhere{h}, Renew: h.renewLease, Now: h.cfg.Now,
+		Elsewhere: remoteSessions{h}, Renew: h.renewLease, Now: h.cfg.Now,
 		Log: h.log.With("component", "gateway"),
 	})
 	return err
@@ -315,7 +315,7 @@ func (h *Hub) openEdges() error {
 func (h *Hub) quicAddrs() []string {
 	out := []string{h.addr.QUIC}
 	for _, a := range h.store.View().Hubs() {
-		if a.ID != h.id() {
+		if a.ID != h.hubID() {
 			out = append(out, a.QUIC)
 		}
 	}
@@ -324,11 +324,11 @@ func (h *Hub) quicAddrs() []string {
 
 func (h *Hub) openScheduling() error {
 	var err error
-	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: leading{h.node}, Logger: h.log.With("component", "broker")}); err != nil {
+	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: leaderApplier{h.node}, Logger: h.log.With("component", "broker")}); err != nil {
 		return err
 	}
 	if h.planner, err = planner.New(planner.Config{
-		State: h.store, Applier: leading{h.node}, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
+		State: h.store, Applier: leaderApplier{h.node}, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
 	}); err != nil {
 		return err
 	}
@@ -339,25 +339,25 @@ func (h *Hub) openScheduling() error {
 	return err
 }
 
-// openLife makes the rooms that only the leader has, and that end or begin what no
+// openLeaderComponents makes the rooms that only the leader has, and that end or begin what no
 // evaluation asks for.
-func (h *Hub) openLife() error {
+func (h *Hub) openLeaderComponents() error {
 	var err error
 	if h.rollouts, err = rollout.New(rollout.Config{
-		State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "rollout"),
+		State: h.store, Apply: leaderApplier{h.node}, Log: h.log.With("component", "rollout"),
 	}); err != nil {
 		return err
 	}
-	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")}); err != nil {
+	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leaderApplier{h.node}, Log: h.log.With("component", "drainer")}); err != nil {
 		return err
 	}
 	if h.periodic, err = periodic.New(periodic.Config{
-		State: h.store, Apply: leading{h.node}, Now: h.cfg.Now, Log: h.log.With("component", "periodic"),
+		State: h.store, Apply: leaderApplier{h.node}, Now: h.cfg.Now, Log: h.log.With("component", "periodic"),
 	}); err != nil {
 		return err
 	}
 	h.collector, err = collector.New(collector.Config{
-		State: h.store, Apply: leading{h.node}, Anywhere: cluster{h}, Log: h.log.With("component", "collector"),
+		State: h.store, Apply: leaderApplier{h.node}, Anywhere: cluster{h}, Log: h.log.With("component", "collector"),
 	})
 	return err
 }
@@ -385,7 +385,7 @@ func (h *Hub) openAPI() error {
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
 		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
-		Metrics: h.metrics(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.tap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
+		Metrics: h.metricsGatherer(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err
 }

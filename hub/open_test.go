@@ -21,7 +21,7 @@ import (
 // contains what a person needs to know.
 func mustRefuse(t *testing.T, cfg hub.Config, code fleet.Code, texts ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	h, err := hub.Open(ctx, cfg)
 	if err == nil {
@@ -101,7 +101,7 @@ func TestDataDirectoryThatIsRefused(t *testing.T) {
 		cfg.Bootstrap = true
 		h := mustStart(t, cfg)
 		h.mustBeReady()
-		h.stop()
+		h.stopHub()
 		cfg.Name = "hub-2"
 		mustRefuse(t, cfg, fleet.CodeConflict, `"hub-1"`, "--name hub-1")
 	})
@@ -114,7 +114,7 @@ func TestDamagedIdentityIsRefused(t *testing.T) {
 	cfg.Bootstrap = true
 	first := mustStart(t, cfg)
 	first.mustBeReady()
-	first.stop()
+	first.stopHub()
 	folder := filepath.Join(cfg.DataDir, "identity")
 	for file, damage := range map[string]string{
 		"hub.pem": "not a certificate", "hub-key.pem": "", "ca.pem": "-----BEGIN CERTIFICATE-----", "gossip-key": "short", "pending.json": "{",
@@ -166,14 +166,14 @@ func TestAClockOf1970IsRefused(t *testing.T) {
 	joining.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } // seen when the CA is
 	mustRefuse(t, joining, fleet.CodeInvalid, "clock")
 
-	first.stop()
+	first.stopHub()
 	cfg.Now = at1970
 	mustRefuse(t, cfg, fleet.CodeInvalid, "clock", "1970")
 	cfg.Now = nil
 	again := mustStart(t, cfg)
 	again.mustBeReady()
 	if _, ok := again.State().View().Job(fleet.DefaultNamespace, "shop"); !ok {
-		t.Errorf("the job is gone:\n%s", again.describe())
+		t.Errorf("the job is gone:\n%s", again.describeState())
 	}
 }
 

@@ -22,7 +22,7 @@ func TestPlantedWordsOfAHubThatIsCutOff(t *testing.T) {
 		cut, other = hubs[1], hubs[0]
 	}
 	cut.mustRequest("GET", "/v1/job/shop", nil, nil)
-	cut.cfg.Packets.(*wire).cut.Store(true)
+	cut.cfg.Packets.(*cuttableSocket).cut.Store(true)
 	other.mustRequest("PUT", "/v1/jobs", job("news"), nil)
 	reads := func(path string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -41,7 +41,7 @@ func TestPlantedWordsOfAHubThatIsCutOff(t *testing.T) {
 	if got := reads("/v1/job/news"); got != 0 {
 		t.Errorf("without the bug it answers %d", got)
 	}
-	if _, err := cut.request("PUT", "/v1/jobs", job("lost"), nil); err == nil {
+	if _, err := cut.requestHTTP("PUT", "/v1/jobs", job("lost"), nil); err == nil {
 		t.Error("without the bug it takes a job")
 	}
 	restore := planted.Plant(planted.StaleRead)
@@ -51,7 +51,7 @@ func TestPlantedWordsOfAHubThatIsCutOff(t *testing.T) {
 	restore()
 	defer planted.Plant(planted.AcknowledgeInDoubt)()
 	cut.mustRequest("PUT", "/v1/jobs", job("lost"), nil)
-	if _, err := other.request("GET", "/v1/job/lost", nil, nil); err == nil {
+	if _, err := other.requestHTTP("GET", "/v1/job/lost", nil, nil); err == nil {
 		t.Error("the job that was acknowledged is there")
 	}
 }

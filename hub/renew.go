@@ -15,14 +15,14 @@ import (
 // day: timers stand still while a machine is suspended, and clocks are set.
 const renewCheck = time.Minute
 
-// self is who this hub is to others, with its newest certificate.
-func (h *Hub) self() *identity.Identity { return h.own.Load() }
+// ownIdentity is who this hub is to others, with its newest certificate.
+func (h *Hub) ownIdentity() *identity.Identity { return h.own.Load() }
 
 // renewAtStart renews a certificate that is due before anybody is talked to, where
 // an earlier life of the hub left the CA's key: hubs that were all off until their
 // certificates ended have no other way to each other, and so to their state.
 func (h *Hub) renewAtStart() {
-	ca, err := pki.LoadAuthority(h.dir.File(identityDir), h.self().CA)
+	ca, err := pki.LoadAuthority(h.dir.File(identityDir), h.ownIdentity().CA)
 	if err != nil {
 		h.log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
 		return
@@ -33,13 +33,13 @@ func (h *Hub) renewAtStart() {
 	}
 }
 
-// keepCertificate renews the hub's certificate for as long as the hub runs.
-func (h *Hub) keepCertificate(ctx context.Context) error {
+// runCertificateRenewal renews the hub's certificate for as long as the hub runs.
+func (h *Hub) runCertificateRenewal(ctx context.Context) error {
 	ready := h.Ready()
 	tick := time.NewTicker(renewCheck)
 	defer tick.Stop()
 	for said := ""; ; {
-		switch err := h.tendCertificate(ctx); {
+		switch err := h.updateCertificate(ctx); {
 		case err == nil:
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
@@ -56,12 +56,12 @@ func (h *Hub) keepCertificate(ctx context.Context) error {
 	}
 }
 
-// tendCertificate does what is to be done: each step again until it has worked.
-func (h *Hub) tendCertificate(ctx context.Context) error {
+// updateCertificate does what is to be done: each step again until it has worked.
+func (h *Hub) updateCertificate(ctx context.Context) error {
 	view := h.store.View()
-	noKey := h.tendStateKey(ctx)
+	noKey := h.fetchMissingStateKey(ctx)
 	if cluster, ok := view.Cluster(); ok && h.authority == nil {
-		opened, err := pki.OpenCluster(*cluster, h.stateKeys.list())
+		opened, err := pki.OpenCluster(*cluster, h.stateKeys.allStateKeys())
 		if err != nil {
 			return cmp.Or(noKey, err)
 		}
@@ -82,11 +82,11 @@ func (h *Hub) tendCertificate(ctx context.Context) error {
 	default:
 		return noKey // nothing can be recorded yet
 	}
-	record := pki.Record(h.self().Cert)
+	record := pki.Record(h.ownIdentity().Cert)
 	if _, ok := view.Certificate(record.Serial); ok {
 		return noKey
 	}
-	if err := h.apply(ctx, record); err != nil {
+	if err := h.applyAndCheck(ctx, record); err != nil {
 		return fmt.Errorf("record the hub's certificate: %w", err)
 	}
 	return noKey
@@ -94,17 +94,17 @@ func (h *Hub) tendCertificate(ctx context.Context) error {
 
 func (h *Hub) renewIfDue() error {
 	now := h.cfg.Now()
-	if h.authority == nil || !h.self().Due(now) {
+	if h.authority == nil || !h.ownIdentity().Due(now) {
 		return nil
 	}
-	renewed, err := h.authority.Renew(h.self(), now)
+	renewed, err := h.authority.Renew(h.ownIdentity(), now)
 	if err != nil {
 		return fmt.Errorf("renew the hub's certificate: %w", err)
 	}
 	if err := pki.SaveCert(h.dir.File(identityDir), renewed); err != nil {
 		return datadir.DiskError("keep the hub's renewed certificate", err)
 	}
-	h.log.Info("hub's certificate renewed", "ended", h.self().Cert.NotAfter, "until", renewed.Cert.NotAfter)
+	h.log.Info("hub's certificate renewed", "ended", h.ownIdentity().Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	h.own.Store(renewed)
 	return nil
 }

@@ -15,14 +15,14 @@ import (
 // by reading all of it.
 const restoreTimeout = 5 * time.Minute
 
-// order is a command that the leader applies with nothing that leads beside it.
-type order struct {
+// exclusiveCommand is a command that the leader applies with nothing that leads beside it.
+type exclusiveCommand struct {
 	ctx     context.Context // of who waits for its answer
 	command state.Command
-	done    chan<- ordered // has room for it
+	done    chan<- exclusiveResult // has room for it
 }
 
-type ordered struct {
+type exclusiveResult struct {
 	res state.Result
 	err error
 }
@@ -35,17 +35,17 @@ func (c cluster) Restore(ctx context.Context, snapshot io.Reader, size int64, su
 	restore := fleet.NewUUID(nil)
 	defer func() {
 		if err != nil {
-			c.forget(restore)
+			c.dropSnapshotParts(restore)
 		}
 	}()
-	if err := c.bring(ctx, restore, snapshot); err != nil {
+	if err := c.writeSnapshotParts(ctx, restore, snapshot); err != nil {
 		return 0, err
 	}
 	cmd := state.SnapshotRestore{Restore: restore, Size: size, Sum: sum, EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano()}
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
-	if c.h.leads() {
-		index, err = c.h.restoreHere(ctx, string(c.h.id()), cmd)
+	if c.h.isLeader() {
+		index, err = c.h.restoreAsLeader(ctx, string(c.h.hubID()), cmd)
 	} else {
 		index, err = callLeader[state.SnapshotRestore, fleet.Index](ctx, c.h, methodRestore, cmd)
 	}
@@ -53,13 +53,13 @@ func (c cluster) Restore(ctx context.Context, snapshot io.Reader, size int64, su
 		return 0, err
 	}
 	if err := c.h.store.WaitIndex(ctx, index); err != nil {
-		return 0, fleet.Errorf(fleet.CodeTimeout, "restore a snapshot: it is restored by entry %d, which hub %s has not come to yet", index, c.h.id())
+		return 0, fleet.Errorf(fleet.CodeTimeout, "restore a snapshot: it is restored by entry %d, which hub %s has not come to yet", index, c.h.hubID())
 	}
 	return index, nil
 }
 
-// bring has the parts of a snapshot in the log.
-func (c cluster) bring(ctx context.Context, restore string, snapshot io.Reader) error {
+// writeSnapshotParts has the parts of a snapshot in the log.
+func (c cluster) writeSnapshotParts(ctx context.Context, restore string, snapshot io.Reader) error {
 	part := make([]byte, state.SnapshotPartBytes)
 	for number := uint64(0); ; number++ {
 		n, err := io.ReadFull(snapshot, part)
@@ -76,9 +76,9 @@ func (c cluster) bring(ctx context.Context, restore string, snapshot io.Reader) 
 	}
 }
 
-// forget drops the parts of a restore that is not gone on with. Where that fails, the
+// dropSnapshotParts drops the parts of a restore that is not gone on with. Where that fails, the
 // next leader does it.
-func (c cluster) forget(restore string) {
+func (c cluster) dropSnapshotParts(restore string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	if _, err := c.h.node.Apply(ctx, state.SnapshotDrop{Restore: restore}); err != nil {
@@ -86,14 +86,14 @@ func (c cluster) forget(restore string) {
 	}
 }
 
-// restoreHere hands a restore to what runs the leader's rooms here.
-func (h *Hub) restoreHere(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
+// restoreAsLeader hands a restore to what runs the leader's rooms here.
+func (h *Hub) restoreAsLeader(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
 	h.log.Info("snapshot is to be restored", "restore", c.Restore, "bytes", c.Size, "by", from)
-	done := make(chan ordered, 1)
+	done := make(chan exclusiveResult, 1)
 	select {
-	case h.orders <- order{ctx, c, done}:
+	case h.exclusiveCommands <- exclusiveCommand{ctx, c, done}:
 	case <-ctx.Done():
-		return 0, fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: hub %s does not lead yet: %v; nothing was changed", h.id(), ctx.Err())
+		return 0, fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: hub %s does not lead yet: %v; nothing was changed", h.hubID(), ctx.Err())
 	}
 	select {
 	case o := <-done:
@@ -104,8 +104,8 @@ func (h *Hub) restoreHere(ctx context.Context, from string, c state.SnapshotRest
 	}
 }
 
-// dropLeftover drops the parts of a restore that an earlier leader did not finish.
-func (h *Hub) dropLeftover(ctx context.Context) error {
+// dropUnfinishedRestore drops the parts of a restore that an earlier leader did not finish.
+func (h *Hub) dropUnfinishedRestore(ctx context.Context) error {
 	restore, ok := h.store.View().Restoring()
 	if !ok {
 		return nil

@@ -22,7 +22,7 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 	first := stolen.mustConnect(hubs[1])
 	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
 	alloc := stolen.expectRun(first)
-	stolen.report(running1(alloc.ID))
+	stolen.reportTransition(runningTransition(alloc.ID))
 	other := mustEnroll(t, hubs[0], hubs[0].JoinToken())
 	desired := other.mustConnect(hubs[0])
 
@@ -30,7 +30,7 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 	hubs[0].mustRequest("PUT", "/v1/node/"+string(stolen.id)+"/revoke", map[string]string{"Reason": "stolen"}, nil)
 	select {
 	case <-stolen.conn.Done():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("its session goes on")
 	}
 	t.Logf("the session ended %s after the request", time.Since(began).Round(time.Millisecond))
@@ -46,7 +46,7 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 		if code := refusalOf(t, stolen, h); code != fleet.CodeRevoked {
 			t.Errorf("hub %s: a new connection gives %q", h.cfg.Name, code)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		_, _, err := enroll.Enroll(ctx, stolen.endpoint, mustAddr(t, h.QUICAddr()), enroll.Applicant{
 			Held: stolen.identity, Role: syncproto.RoleEdge, ID: string(stolen.id), Key: stolen.identity.Key, Now: time.Now,
 		})
@@ -63,9 +63,9 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 }
 
 // refusalOf connects an edge and returns why the hub ends the connection.
-func refusalOf(tb testing.TB, e *edge, h *running) fleet.Code {
+func refusalOf(tb testing.TB, e *edge, h *runningHub) fleet.Code {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
 	conn, err := e.endpoint.Dial(ctx, transport.DialConfig{
 		Addr: mustAddr(tb, h.QUICAddr()), ALPN: syncproto.ALPNEdge, TLS: e.identity.ClientTLS(time.Now),

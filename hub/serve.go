@@ -15,8 +15,8 @@ import (
 // httpDrain is how long requests may go on when the hub stops.
 const httpDrain = 2 * time.Second
 
-// accept serves connections, each by its protocol, until ctx ends.
-func (h *Hub) accept(ctx context.Context) error {
+// acceptConnections serves connections, each by its protocol, until ctx ends.
+func (h *Hub) acceptConnections(ctx context.Context) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for {
@@ -27,11 +27,11 @@ func (h *Hub) accept(ctx context.Context) error {
 			}
 			return err
 		}
-		serving.Go(func() { h.serve(ctx, conn) })
+		serving.Go(func() { h.serveConnection(ctx, conn) })
 	}
 }
 
-func (h *Hub) serve(ctx context.Context, conn *transport.Conn) {
+func (h *Hub) serveConnection(ctx context.Context, conn *transport.Conn) {
 	var err error
 	switch conn.ALPN() {
 	case syncproto.ALPNEdge:

@@ -10,13 +10,13 @@ import (
 	"skerry/hub/gateway"
 )
 
-// probeFor is how long another hub may take to say whether an edge answers it.
-const probeFor = 2 * time.Second
+// probeTimeout is how long another hub may take to say whether an edge answers it.
+const probeTimeout = 2 * time.Second
 
 // renewLease renews this hub's lease on the sessions of its edges.
 func (h *Hub) renewLease(ctx context.Context) error {
-	if h.leads() {
-		return h.renewLeaseFor(ctx, h.id())
+	if h.isLeader() {
+		return h.renewLeaseFor(ctx, h.hubID())
 	}
 	_, err := callLeader[struct{}, struct{}](ctx, h, methodLease, struct{}{})
 	if fleet.CodeOf(err) == fleet.CodeUnsupported {
@@ -42,42 +42,42 @@ func (h *Hub) renewLeaseFor(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// probeAt asks the hub that has a node's session whether its edge answers there.
-func (h *Hub) probeAt(ctx context.Context, q formerSession) (gateway.Former, error) {
-	if q.Hub == h.id() {
+// probeFormerSession asks the hub that has a node's session whether its edge answers there.
+func (h *Hub) probeFormerSession(ctx context.Context, q formerSession) (gateway.Former, error) {
+	if q.Hub == h.hubID() {
 		return gateway.Former{Answered: true, Alive: h.gateway.Probe(ctx, q.Node)}, nil
 	}
 	addr, err := h.hubAddr(q.Hub)
 	if err != nil {
 		return gateway.Former{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeFor)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	alive, err := call[fleet.NodeID, bool](ctx, h, addr, methodProbe, q.Node)
+	alive, err := callHub[fleet.NodeID, bool](ctx, h, addr, methodProbe, q.Node)
 	return gateway.Former{Answered: err == nil, Alive: alive}, err
 }
 
-// formerAsLeader says what is known of a session on another hub. Where that hub does not
+// formerSessionAsLeader says what is known of a session on another hub. Where that hub does not
 // answer, it says for how long its lease was not renewed; that this hub led for all of that
 // time is verified afterwards.
-func (h *Hub) formerAsLeader(ctx context.Context, q formerSession) (gateway.Former, error) {
-	if former, err := h.probeAt(ctx, q); err == nil {
+func (h *Hub) formerSessionAsLeader(ctx context.Context, q formerSession) (gateway.Former, error) {
+	if former, err := h.probeFormerSession(ctx, q); err == nil {
 		return former, nil
 	}
 	silence, leads := h.liveness.HubSilence(q.Hub)
 	if !leads {
-		return gateway.Former{}, fleet.Errorf(fleet.CodeNotLeader, "hub %s does not lead", h.id())
+		return gateway.Former{}, fleet.Errorf(fleet.CodeNotLeader, "hub %s does not lead", h.hubID())
 	}
 	return gateway.Former{Silence: silence}, h.node.Verify(ctx)
 }
 
-// Former asks the hub of a former session, and the leader where that hub does not answer.
-func (e elsewhere) Former(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
+// FormerSession asks the hub of a former session, and the leader where that hub does not answer.
+func (e remoteSessions) FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
 	q := formerSession{Hub: hub, Node: node}
-	if e.h.leads() {
-		return e.h.formerAsLeader(ctx, q)
+	if e.h.isLeader() {
+		return e.h.formerSessionAsLeader(ctx, q)
 	}
-	if former, err := e.h.probeAt(ctx, q); err == nil {
+	if former, err := e.h.probeFormerSession(ctx, q); err == nil {
 		return former, nil
 	}
 	former, err := callLeader[formerSession, gateway.Former](ctx, e.h, methodFormer, q)

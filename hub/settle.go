@@ -14,10 +14,10 @@ import (
 	"skerry/syncproto"
 )
 
-// settle finishes the hub's beginning: it makes or joins the cluster where that is
+// bootstrapOrJoin finishes the hub's beginning: it makes or joins the cluster where that is
 // still to be done, tells the others where it is reached, and says that it is
 // ready. Each step may be done again after a crash.
-func (h *Hub) settle(ctx context.Context) error {
+func (h *Hub) bootstrapOrJoin(ctx context.Context) error {
 	select {
 	case <-h.node.Ready():
 	case <-ctx.Done():
@@ -27,15 +27,15 @@ func (h *Hub) settle(ctx context.Context) error {
 		name string
 		do   func(context.Context) error
 	}{
-		{"move in the cluster", h.move},
-		{"make or join the cluster", h.settlePending},
-		{"register the hub", h.register},
+		{"move in the cluster", h.updateRaftAddress},
+		{"make or join the cluster", h.finishBootstrapOrJoin},
+		{"register the hub", h.registerHubAddr},
 		{"catch up with the cluster", cluster{h}.CatchUp},
 	}
 	for _, step := range steps {
-		err := retry(ctx, func() error {
+		err := retryWithBackoff(ctx, func() error {
 			err := step.do(ctx)
-			if final(err) && err != nil {
+			if isPermanent(err) && err != nil {
 				return backoff.Permanent(err)
 			}
 			if err != nil {
@@ -56,22 +56,22 @@ func (h *Hub) settle(ctx context.Context) error {
 	return nil
 }
 
-// move tells the cluster the hub's address, where Raft has it at another one.
-func (h *Hub) move(ctx context.Context) error {
+// updateRaftAddress tells the cluster the hub's address, where Raft has it at another one.
+func (h *Hub) updateRaftAddress(ctx context.Context) error {
 	voters, err := h.node.Peers()
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(voters, func(p consensus.Peer) bool { return p.ID == h.id() })
+	i := slices.IndexFunc(voters, func(p consensus.Peer) bool { return p.ID == h.hubID() })
 	if i < 0 || voters[i].Addr == h.addr.QUIC {
 		return nil
 	}
-	_, err = h.askToJoin(ctx, consensus.Peer{ID: h.id(), Addr: h.addr.QUIC, Voter: voters[i].Voter})
+	_, err = h.askToJoin(ctx, consensus.Peer{ID: h.hubID(), Addr: h.addr.QUIC, Voter: voters[i].Voter})
 	return err
 }
 
-// settlePending commits what a bootstrap made, or joins.
-func (h *Hub) settlePending(ctx context.Context) error {
+// finishBootstrapOrJoin commits what a bootstrap made, or joins.
+func (h *Hub) finishBootstrapOrJoin(ctx context.Context) error {
 	p := h.creds.pending
 	if p == nil {
 		return nil
@@ -80,7 +80,7 @@ func (h *Hub) settlePending(ctx context.Context) error {
 		if err := h.node.Join(ctx, h.askToJoin); err != nil {
 			return err
 		}
-		return settled(h.dir)
+		return removePendingFile(h.dir)
 	}
 	res, err := h.node.Apply(ctx, state.ClusterInit{Cluster: *p.Cluster})
 	if err != nil {
@@ -95,14 +95,14 @@ func (h *Hub) settlePending(ctx context.Context) error {
 		p.Tokens = append(p.Tokens, *p.Token)
 	}
 	for _, token := range p.Tokens {
-		if err := h.apply(ctx, state.Token{Token: token}); err != nil {
+		if err := h.applyAndCheck(ctx, state.Token{Token: token}); err != nil {
 			return err
 		}
 	}
-	if err := h.apply(ctx, *p.Certificate); err != nil {
+	if err := h.applyAndCheck(ctx, *p.Certificate); err != nil {
 		return err
 	}
-	return settled(h.dir)
+	return removePendingFile(h.dir)
 }
 
 // warnOfSharedTokens names the join tokens of older releases, which admit hubs from
@@ -116,24 +116,24 @@ func (h *Hub) warnOfSharedTokens() {
 	}
 }
 
-// register commits where this hub is reached.
-func (h *Hub) register(ctx context.Context) error {
-	if known, ok := h.store.View().Hub(h.id()); ok && known == h.addr {
+// registerHubAddr commits where this hub is reached.
+func (h *Hub) registerHubAddr(ctx context.Context) error {
+	if known, ok := h.store.View().Hub(h.hubID()); ok && known == h.addr {
 		return nil
 	}
-	return h.apply(ctx, state.Hub{Hub: h.addr})
+	return h.applyAndCheck(ctx, state.Hub{Hub: h.addr})
 }
 
-// apply commits a command whose refusal is a failure.
-func (h *Hub) apply(ctx context.Context, c state.Command) error {
+// applyAndCheck commits a command whose refusal is a failure.
+func (h *Hub) applyAndCheck(ctx context.Context, c state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
 	res, err := h.node.Apply(ctx, c)
 	return res.Failure(err)
 }
 
-// final reports whether asking again cannot help.
-func final(err error) bool {
+// isPermanent reports whether asking again cannot help.
+func isPermanent(err error) bool {
 	switch fleet.CodeOf(err) {
 	case "", fleet.CodeUnavailable, fleet.CodeTimeout, fleet.CodeNotLeader, fleet.CodeInternal:
 		return false
@@ -141,9 +141,9 @@ func final(err error) bool {
 	return true
 }
 
-// retry calls f until it succeeds, gives a permanent error, or ctx ends; it then
+// retryWithBackoff calls f until it succeeds, gives a permanent error, or ctx ends; it then
 // returns f's last error.
-func retry(ctx context.Context, f func() error) error {
+func retryWithBackoff(ctx context.Context, f func() error) error {
 	policy := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),

@@ -15,8 +15,8 @@ import (
 	"skerry/hub/state"
 )
 
-// sealAgain is how long after secrets could not be sealed it is tried again.
-const sealAgain = 10 * time.Second
+// sealRetryInterval is how long after secrets could not be sealed it is tried again.
+const sealRetryInterval = 10 * time.Second
 
 // stateKeys are the keys by which this hub can open the secrets in the cluster's
 // state. All of the hub's goroutines use it.
@@ -27,20 +27,20 @@ type stateKeys struct {
 	keys []pki.StateKey
 }
 
-func (s *stateKeys) set(keys []pki.StateKey) {
+func (s *stateKeys) setStateKeys(keys []pki.StateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys = keys
 }
 
-func (s *stateKeys) list() []pki.StateKey {
+func (s *stateKeys) allStateKeys() []pki.StateKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys
 }
 
-func (s *stateKeys) named(id string) (pki.StateKey, bool) {
-	keys := s.list()
+func (s *stateKeys) stateKeyByID(id string) (pki.StateKey, bool) {
+	keys := s.allStateKeys()
 	i := slices.IndexFunc(keys, func(k pki.StateKey) bool { return k.ID() == id })
 	if i < 0 {
 		return pki.StateKey{}, false
@@ -53,28 +53,28 @@ func (h *Hub) addStateKey(k pki.StateKey) error {
 	s := &h.stateKeys
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	keys := pki.WithStateKey(s.list(), k)
+	keys := pki.WithStateKey(s.allStateKeys(), k)
 	if err := pki.SaveStateKeys(h.dir.File(identityDir), keys); err != nil {
 		return datadir.DiskError("keep the state key", err)
 	}
-	s.set(keys)
+	s.setStateKeys(keys)
 	return nil
 }
 
-// tendStateKey fetches the key of the cluster's secrets from another hub where this
+// fetchMissingStateKey fetches the key of the cluster's secrets from another hub where this
 // hub does not have it: its file was lost, or it joined through a hub that had none.
-func (h *Hub) tendStateKey(ctx context.Context) error {
+func (h *Hub) fetchMissingStateKey(ctx context.Context) error {
 	cluster, ok := h.store.View().Cluster()
 	if !ok || len(cluster.Sealed) == 0 {
 		return nil
 	}
-	if _, ok := h.stateKeys.named(cluster.SealKey); ok {
+	if _, ok := h.stateKeys.stateKeyByID(cluster.SealKey); ok {
 		return nil
 	}
-	_, err := pki.OpenCluster(*cluster, h.stateKeys.list())
-	for _, addr := range h.others() {
+	_, err := pki.OpenCluster(*cluster, h.stateKeys.allStateKeys())
+	for _, addr := range h.otherHubAddrs() {
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		b, callErr := call[string, []byte](callCtx, h, addr, methodGetKey, cluster.SealKey)
+		b, callErr := callHub[string, []byte](callCtx, h, addr, methodGetKey, cluster.SealKey)
 		cancel()
 		if callErr == nil {
 			var key pki.StateKey
@@ -90,18 +90,18 @@ func (h *Hub) tendStateKey(ctx context.Context) error {
 	return err
 }
 
-// giveStateKey hands the key of a name to another hub of the cluster.
-func (h *Hub) giveStateKey(_ context.Context, from, id string) ([]byte, error) {
-	k, ok := h.stateKeys.named(id)
+// serveStateKey hands the key of a name to another hub of the cluster.
+func (h *Hub) serveStateKey(_ context.Context, from, id string) ([]byte, error) {
+	k, ok := h.stateKeys.stateKeyByID(id)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "give the state key %s: hub %s does not have it", id, h.id())
+		return nil, fleet.Errorf(fleet.CodeNotFound, "give the state key %s: hub %s does not have it", id, h.hubID())
 	}
 	h.log.Info("state key given to another hub", "state_key", id, "hub", from)
 	return k[:], nil
 }
 
-// keepStateKey keeps a key that the leader is about to seal the secrets with.
-func (h *Hub) keepStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
+// storeStateKey keeps a key that the leader is about to seal the secrets with.
+func (h *Hub) storeStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
 	k, err := pki.ParseStateKey(b)
 	if err == nil {
 		err = h.addStateKey(k)
@@ -125,7 +125,7 @@ func (h *Hub) sealSecrets(ctx context.Context) error {
 			}
 			continue
 		}
-		err := h.sealOnce(ctx, *cluster)
+		err := h.sealClusterSecrets(ctx, *cluster)
 		if err == nil {
 			continue
 		}
@@ -133,14 +133,14 @@ func (h *Hub) sealSecrets(ctx context.Context) error {
 			said = text
 			h.log.Warn("the CA's key lies in the state in clear until every hub runs this release; trying again", "error", err)
 		}
-		if !pace.Rest(ctx, sealAgain) {
+		if !pace.Rest(ctx, sealRetryInterval) {
 			return nil
 		}
 	}
 }
 
-func (h *Hub) sealOnce(ctx context.Context, cluster state.Cluster) error {
-	keys := h.stateKeys.list()
+func (h *Hub) sealClusterSecrets(ctx context.Context, cluster state.Cluster) error {
+	keys := h.stateKeys.allStateKeys()
 	if len(keys) == 0 {
 		keys = []pki.StateKey{pki.NewStateKey()}
 		if err := h.addStateKey(keys[0]); err != nil {
@@ -149,11 +149,11 @@ func (h *Hub) sealOnce(ctx context.Context, cluster state.Cluster) error {
 	}
 	key := keys[len(keys)-1]
 	for _, hub := range h.store.View().Hubs() {
-		if hub.ID == h.id() {
+		if hub.ID == h.hubID() {
 			continue
 		}
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := call[[]byte, struct{}](callCtx, h, hub.QUIC, methodKeepKey, key[:])
+		_, err := callHub[[]byte, struct{}](callCtx, h, hub.QUIC, methodKeepKey, key[:])
 		cancel()
 		if err != nil {
 			return fmt.Errorf("have hub %s keep the state key: %w", hub.ID, err)

@@ -55,7 +55,7 @@ func mustNotHave(tb testing.TB, what string, content []byte, secrets [][]byte) {
 }
 
 // mustSnapshot is a snapshot that the hub serves, inflated.
-func mustSnapshot(tb testing.TB, h *running) []byte {
+func mustSnapshot(tb testing.TB, h *runningHub) []byte {
 	tb.Helper()
 	res, err := http.Get("http://" + h.HTTPAddr() + "/v1/operator/snapshot")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestStateHasNoSecretsInClear(t *testing.T) {
 		}
 	}
 	for _, h := range hubs {
-		h.stop()
+		h.stopHub()
 		err := filepath.WalkDir(filepath.Join(h.cfg.DataDir, "raft"), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
@@ -105,9 +105,9 @@ func TestStateHasNoSecretsInClear(t *testing.T) {
 }
 
 // awaitAuthority waits until a hub can sign.
-func (r *running) awaitAuthority() {
+func (r *runningHub) awaitAuthority() {
 	r.tb.Helper()
-	eventually(r.tb, "the hub has opened the cluster's secrets", r.describe, func() bool {
+	waitUntil(r.tb, "the hub has opened the cluster's secrets", r.describeState, func() bool {
 		_, err := os.Stat(filepath.Join(r.cfg.DataDir, "identity", "ca-key.pem"))
 		return err == nil
 	})
@@ -124,7 +124,7 @@ func TestLostStateKeyIsFetched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.stop()
+	second.stopHub()
 	cfg := second.cfg
 	// At the same address: raft has a race of its own where a hub moves.
 	cfg.Join, cfg.Token, cfg.Packets, cfg.QUICPort = nil, "", nil, mustAddr(t, second.QUICAddr()).(*net.UDPAddr).Port
@@ -148,7 +148,7 @@ func TestMissingStateKeyIsNamed(t *testing.T) {
 	first := mustStart(t, cfg)
 	first.mustBeReady()
 	first.awaitAuthority()
-	first.stop()
+	first.stopHub()
 	for _, file := range []string{"state-key", "ca-key.pem"} {
 		if err := os.Remove(filepath.Join(cfg.DataDir, "identity", file)); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSecretsOfAnOlderReleaseAreSealed(t *testing.T) {
 		c, ok := h.State().View().Cluster()
 		return ok && len(c.Sealed) > 0 && len(c.CAKey) == 0 && len(c.GossipKey) == 0
 	}
-	eventually(t, "the secrets are sealed", h.describe, sealed)
+	waitUntil(t, "the secrets are sealed", h.describeState, sealed)
 	h.awaitAuthority()
 	mustNotHave(t, "the snapshot", mustSnapshot(t, h), secretsOf(t, cfg))
 	joining := config(t, "hub-2")

@@ -13,7 +13,7 @@ func (c cluster) RemovePeer(ctx context.Context, id fleet.HubID) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var err error
-	if c.h.leads() {
+	if c.h.isLeader() {
 		err = c.h.node.Remove(ctx, id)
 	} else {
 		_, err = callLeader[fleet.HubID, struct{}](ctx, c.h, methodRemove, id)
@@ -25,13 +25,13 @@ func (c cluster) RemovePeer(ctx context.Context, id fleet.HubID) error {
 	if known, ok := c.h.store.View().Hub(id); ok {
 		addr = known
 	}
-	return c.h.apply(ctx, state.Hub{Hub: addr, Removed: true})
+	return c.h.applyAndCheck(ctx, state.Hub{Hub: addr, Removed: true})
 }
 
 func (c cluster) TransferLead(ctx context.Context, id fleet.HubID) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if c.h.leads() {
+	if c.h.isLeader() {
 		return c.h.node.Transfer(ctx, id)
 	}
 	_, err := callLeader[fleet.HubID, struct{}](ctx, c.h, methodLead, id)

@@ -64,8 +64,8 @@ func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 	return p
 }
 
-// expired reports whether the window of an absence since then is over.
-func (p Absence) expired(since, now time.Time) bool {
+// isPastLostAfter reports whether the window of an absence since then is over.
+func (p Absence) isPastLostAfter(since, now time.Time) bool {
 	return p.LostAfter > 0 && !now.Before(since.Add(p.LostAfter))
 }
 

@@ -14,16 +14,16 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run("change="+change, func(b *testing.B) {
 			s := &script{}
 			for _, line := range [][]string{{"case"}, {"job", "count=10000", "env=1"}, {"node", "n0", "ready"}, {"alloc", "a0..9999", "0", "n0", "running"}} {
-				if err := s.command(line[0], line[1:], nil); err != nil {
+				if err := s.executeCommand(line[0], line[1:], nil); err != nil {
 					b.Fatal(err)
 				}
 			}
 			if change != "" {
-				if err := s.command("job", []string{change}, nil); err != nil {
+				if err := s.executeCommand("job", []string{change}, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
-			in := s.w.input("e")
+			in := s.cluster.decisionInput("e")
 			for b.Loop() {
 				out := reconcile.Decide(in)
 				if len(out.Kept)+len(out.Place) != 10000 {

@@ -8,37 +8,37 @@ import (
 	"skerry/planted"
 )
 
-// kind is what one allocation is, before its slot is looked at.
-type kind int
+// allocKind is what one allocation is, before its slot is looked at.
+type allocKind int
 
 const (
-	ended     kind = iota // the hub has stopped or retired it: counts for nothing
-	present               // lives, in sight
-	frozen                // on a node whose history is not in yet: not to be touched
-	away                  // unknown, and may stay so
-	leaving               // its node went out of sight: becomes unknown
-	lost                  // given up
-	migrating             // an operator wants it elsewhere, or anew
-	failed                // ended badly; the reschedule policy decides
-	done                  // a batch allocation that succeeded: counts, for good
-	spent                 // a service that completed: to be replaced
+	kindEnded         allocKind = iota // the hub has stopped or retired it: counts for nothing
+	kindRunning                        // lives, in sight
+	kindReplaying                      // on a node whose history is not in yet: not to be touched
+	kindUnknown                        // unknown, and may stay so
+	kindDisconnecting                  // its node went out of sight: becomes unknown
+	kindLost                           // given up
+	kindMigrating                      // an operator wants it elsewhere, or anew
+	kindFailed                         // ended badly; the reschedule policy decides
+	kindSucceeded                      // a batch allocation that succeeded: counts, for good
+	kindCompleted                      // a service that completed: to be replaced
 )
 
 // member is an allocation within its slot.
 type member struct {
 	a    *fleet.Alloc
-	kind kind
-	// due: it was unknown and is back, and that is not settled yet.
-	due    bool
-	absent bool // its node is away
-	loses  bool // it could be the holder of its slot, and another is
-	early  bool // it would be, but takes the place of what runs, and does not run itself
-	rules  Absence
-	reason string // of kinds frozen, leaving and lost, and of who loses its slot
+	kind allocKind
+	// reconnecting: it was unknown and is back, and that is not settled yet.
+	reconnecting    bool
+	absent          bool // its node is away
+	isDuplicate     bool // it could be the holder of its slot, and another is
+	newerNotRunning bool // it would be, but takes the place of what runs, and does not run itself
+	rules           Absence
+	reason          string // of kinds frozen, leaving and lost, and of who loses its slot
 }
 
-// status is what the edge says of the allocation.
-func (m *member) status() string {
+// statusOnEdge is what the edge says of the allocation.
+func (m *member) statusOnEdge() string {
 	switch {
 	case m.a.ClientStatus != fleet.ClientUnknown:
 		return m.a.ClientStatus
@@ -51,81 +51,81 @@ func (m *member) status() string {
 // endedOnEdge reports whether the edge says that the allocation has ended, as far as the hub
 // takes that into account now.
 func (m *member) endedOnEdge() bool {
-	s := m.status()
-	return (m.due || m.a.ClientTerminal()) && (s == fleet.ClientComplete || s == fleet.ClientFailed)
+	s := m.statusOnEdge()
+	return (m.reconnecting || m.a.ClientTerminal()) && (s == fleet.ClientComplete || s == fleet.ClientFailed)
 }
 
-// alive: it runs, or may run, or will.
-func (m *member) alive() bool {
+// isPossiblyRunning: it runs, or may run, or will.
+func (m *member) isPossiblyRunning() bool {
 	switch m.kind {
-	case present, frozen, away, leaving:
+	case kindRunning, kindReplaying, kindUnknown, kindDisconnecting:
 		return true
 	}
 	return false
 }
 
-// counts: it can be the holder of its slot.
-func (m *member) counts() bool {
+// canBeCurrent: it can be the holder of its slot.
+func (m *member) canBeCurrent() bool {
 	switch m.kind {
-	case present, failed, done, spent:
+	case kindRunning, kindFailed, kindSucceeded, kindCompleted:
 		return true
 	}
 	return false
 }
 
-// classify says what an allocation is. The rules are in order; the first that
+// classifyAlloc says what an allocation is. The rules are in order; the first that
 // matches holds.
-func (d *decision) classify(a *fleet.Alloc) *member {
+func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	node := d.in.Nodes[a.NodeID]
 	m := &member{a: a, absent: node != nil && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown)}
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
-	if d.system() {
+	if d.isSystemJob() {
 		m.rules.Replace, m.rules.Hold = false, 0 // nothing ever takes its place elsewhere
 	}
 	ready := node != nil && node.Status == fleet.NodeReady
-	m.due = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
+	m.reconnecting = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
 	if planted.On(planted.SettleTwice) {
-		m.due = len(a.AllocStates) > 0 && ready
+		m.reconnecting = len(a.AllocStates) > 0 && ready
 	}
 	switch {
-	case a.AwaitsPlacement() && !d.system():
-		m.kind = d.ending(m, node)
+	case a.AwaitsPlacement() && !d.isSystemJob():
+		m.kind = d.terminalKind(m, node)
 	case a.NoLongerWanted():
-		m.kind = ended
+		m.kind = kindEnded
 	case a.ClientTerminal():
-		m.kind = d.ending(m, node)
+		m.kind = d.terminalKind(m, node)
 	case node == nil:
-		m.kind, m.reason = lost, "its node was removed"
+		m.kind, m.reason = kindLost, "its node was removed"
 	case node.Revoked != nil:
-		m.kind, m.reason = lost, "its node was revoked"
+		m.kind, m.reason = kindLost, "its node was revoked"
 	case node.Status == fleet.NodeInitializing:
-		m.kind = frozen
+		m.kind = kindReplaying
 	case a.DesiredTransition.Migrate:
-		m.kind = migrating
-	case m.absent && d.system() && m.rules.Nomad && a.ClientStatus == fleet.ClientPending && node.Status == fleet.NodeDisconnected:
-		m.kind, m.reason = frozen, "it had not started when its node was disconnected"
+		m.kind = kindMigrating
+	case m.absent && d.isSystemJob() && m.rules.Nomad && a.ClientStatus == fleet.ClientPending && node.Status == fleet.NodeDisconnected:
+		m.kind, m.reason = kindReplaying, "it had not started when its node was disconnected"
 	case m.absent:
-		m.kind, m.reason = absence(m, node, d.in.Now)
-	case m.due && d.system() && d.batch() && m.rules.expired(awaySince(a), d.in.Now):
-		m.kind, m.reason = lost, fmt.Sprintf("it was unknown for longer than %s, and its node is back", m.rules.LostAfter)
-	case m.due && m.status() == fleet.ClientFailed:
-		m.kind = failed
-	case m.due && m.status() == fleet.ClientComplete:
-		m.kind = d.completed()
+		m.kind, m.reason = absentKind(m, node, d.in.Now)
+	case m.reconnecting && d.isSystemJob() && d.isBatchJob() && m.rules.isPastLostAfter(awaySince(a), d.in.Now):
+		m.kind, m.reason = kindLost, fmt.Sprintf("it was unknown for longer than %s, and its node is back", m.rules.LostAfter)
+	case m.reconnecting && m.statusOnEdge() == fleet.ClientFailed:
+		m.kind = kindFailed
+	case m.reconnecting && m.statusOnEdge() == fleet.ClientComplete:
+		m.kind = d.completedKind()
 	default:
-		m.kind = present
+		m.kind = kindRunning
 	}
 	return m
 }
 
-// system: the job has its allocations on every node.
-func (d *decision) system() bool {
+// isSystemJob: the job has its allocations on every node.
+func (d *decision) isSystemJob() bool {
 	return d.in.Job != nil && fleet.RunsEverywhere(d.in.Job.Type)
 }
 
-// ofNewest reports whether an allocation was placed for the job's newest version, and not
+// isOfNewestVersion reports whether an allocation was placed for the job's newest version, and not
 // for one of that number of an earlier job.
-func (d *decision) ofNewest(a *fleet.Alloc) bool {
+func (d *decision) isOfNewestVersion(a *fleet.Alloc) bool {
 	return a.JobVersion == d.in.Job.Version && a.Job != nil && a.Job.CreateIndex == d.in.Job.CreateIndex
 }
 
@@ -140,45 +140,45 @@ func (d *decision) poolDefault(n *fleet.Node) string {
 	return d.in.DefaultDisconnect[pool]
 }
 
-// ending is the kind of an allocation that its edge has finished with, or that
+// terminalKind is the kind of an allocation that its edge has finished with, or that
 // was given up while the hub still wants it to run.
-func (d *decision) ending(m *member, node *fleet.Node) kind {
+func (d *decision) terminalKind(m *member, node *fleet.Node) allocKind {
 	if node != nil && node.Status == fleet.NodeInitializing && m.a.NeedsToReconnect() {
-		return frozen
+		return kindReplaying
 	}
-	if !m.due && d.batch() && d.outdated(m.a) {
-		return ended // a batch job that changed runs again, all of it
+	if !m.reconnecting && d.isBatchJob() && d.needsDestructiveUpdate(m.a) {
+		return kindEnded // a batch job that changed runs again, all of it
 	}
-	switch m.status() {
+	switch m.statusOnEdge() {
 	case fleet.ClientFailed:
-		return failed
+		return kindFailed
 	case fleet.ClientComplete:
-		return d.completed()
+		return d.completedKind()
 	}
-	return spent
+	return kindCompleted
 }
 
-func (d *decision) completed() kind {
-	if d.batch() {
-		return done
+func (d *decision) completedKind() allocKind {
+	if d.isBatchJob() {
+		return kindSucceeded
 	}
-	return spent
+	return kindCompleted
 }
 
-// absence is the kind of a living allocation on a node that is away.
-func absence(m *member, node *fleet.Node, now time.Time) (kind, string) {
+// absentKind is the kind of a living allocation on a node that is away.
+func absentKind(m *member, node *fleet.Node, now time.Time) (allocKind, string) {
 	name := nodeName(node)
 	switch {
-	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.expired(awaySince(m.a), now):
-		return lost, fmt.Sprintf("node %s was away for longer than %s", name, m.rules.LostAfter)
+	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.isPastLostAfter(awaySince(m.a), now):
+		return kindLost, fmt.Sprintf("node %s was away for longer than %s", name, m.rules.LostAfter)
 	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.Tolerated:
-		return away, ""
+		return kindUnknown, ""
 	case m.a.ClientStatus == fleet.ClientPending && m.rules.PendingLost:
-		return lost, fmt.Sprintf("node %s is %s, and it had not started", name, node.Status)
+		return kindLost, fmt.Sprintf("node %s is %s, and it had not started", name, node.Status)
 	case m.rules.Tolerated:
-		return leaving, fmt.Sprintf("node %s is %s: %s", name, node.Status, m.rules)
+		return kindDisconnecting, fmt.Sprintf("node %s is %s: %s", name, node.Status, m.rules)
 	}
-	return lost, fmt.Sprintf("node %s is %s", name, node.Status)
+	return kindLost, fmt.Sprintf("node %s is %s", name, node.Status)
 }
 
 // String says what an absence means, for people.

@@ -13,18 +13,18 @@ import (
 
 // decision is the work on one Input.
 type decision struct {
-	in      Input
-	out     Output
-	changes map[versionKey]fleet.GroupChange
-	wishes  []wish
-	wanted  map[string]int // by group, of system jobs: how many nodes are to have one
+	in           Input
+	out          Output
+	changes      map[versionKey]fleet.GroupChange
+	evalRequests []evalRequest
+	desiredNodes map[string]int // by group, of system jobs: how many nodes are to have one
 
-	deployment *fleet.Deployment // of this version: active, or failed
-	proven     bool              // a deployment of this version has succeeded
-	rollouts   []*rollout
-	byID       map[fleet.AllocID]*fleet.Alloc
-	canary     bool      // what is placed just now is a canary
-	opens      time.Time // the first window that something waits for; zero: none
+	deployment       *fleet.Deployment // of this version: active, or failed
+	versionSucceeded bool              // a deployment of this version has succeeded
+	rollouts         []*rollout
+	byID             map[fleet.AllocID]*fleet.Alloc
+	placingCanary    bool      // what is placed just now is a canary
+	nextWindowOpens  time.Time // the first window that something waits for; zero: none
 }
 
 // versionKey names a group of a version of the job.
@@ -38,25 +38,25 @@ type versionKey struct {
 func Decide(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}}
 	d.out.Groups = map[string]GroupSummary{}
-	groups := d.begin()
+	groups := d.prepareAllocGroups()
 	if !in.Job.Stopped() {
 		for i := range in.Job.TaskGroups {
 			g := &in.Job.TaskGroups[i]
-			d.group(g, groups[g.Name])
+			d.reconcileGroup(g, groups[g.Name])
 			delete(groups, g.Name)
 		}
 	}
 	d.stopGroups(groups)
-	d.endDeployments()
-	d.wakeForWindow()
-	d.followUps()
-	d.summarize()
+	d.beginOrEndDeployment()
+	d.requestWindowEval()
+	d.assignFollowUpEvals()
+	d.summarizeGroups()
 	return d.out
 }
 
-// begin sorts the job's allocations by group.
-func (d *decision) begin() map[string][]*fleet.Alloc {
-	d.beginDeployments()
+// prepareAllocGroups sorts the job's allocations by group.
+func (d *decision) prepareAllocGroups() map[string][]*fleet.Alloc {
+	d.selectDeployment()
 	d.byID = make(map[fleet.AllocID]*fleet.Alloc, len(d.in.Allocs))
 	groups := map[string][]*fleet.Alloc{}
 	for _, a := range d.in.Allocs {
@@ -86,13 +86,13 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 	case d.in.Job.Stop:
 		reason = "the job was stopped"
 	}
-	for _, s := range d.slots(allocs) {
+	for _, s := range d.allocsByNameIndex(allocs) {
 		for _, m := range s.members {
 			if d.in.Job.Stopped() && m.endedByItself() {
-				d.remain(m, "it has ended, and "+reason)
+				d.keepOrReconnect(m, "it has ended, and "+reason)
 				continue
 			}
-			d.drop(m, reason)
+			d.endWithoutReplacement(m, reason)
 		}
 	}
 }
@@ -100,105 +100,105 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 // endedByItself reports whether an allocation that the hub wanted to run has ended: when its
 // job stops, that is left as it is.
 func (m *member) endedByItself() bool {
-	return !m.a.ServerTerminal() && m.a.ClientTerminal() && m.kind != frozen && m.kind != ended
+	return !m.a.ServerTerminal() && m.a.ClientTerminal() && m.kind != kindReplaying && m.kind != kindEnded
 }
 
-// group decides for one group of the job.
-func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
+// reconcileGroup decides for one group of the job.
+func (d *decision) reconcileGroup(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	rest, canaries, old := d.splitCanaries(allocs)
-	slots, beside := d.slots(rest), d.slots(canaries)
+	slots, beside := d.allocsByNameIndex(rest), d.allocsByNameIndex(canaries)
 	active := 0
 	for _, s := range slots {
-		d.resolve(s)
-		if s.active() {
+		d.findCurrentAlloc(s)
+		if s.isActiveIndex() {
 			active++
 		}
 	}
 	if surplus := active - g.Count; surplus > 0 {
-		d.shrink(slots, surplus, g)
+		d.markSurplusIndexes(slots, surplus, g)
 		active = g.Count
 	}
 	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
 	d.rollouts = append(d.rollouts, r)
 	missing := g.Count - active
-	d.miss(slots, missing, r)
+	d.countMissingAtSites(slots, missing, r)
 	d.dropCanaries(old)
-	d.canaries(g, beside, r)
-	if !r.open() {
-		d.restore(slots, missing, g, r)
+	d.reconcileCanaries(g, beside, r)
+	if !r.canPlaceNewest() {
+		d.restoreOldVersion(slots, missing, g, r)
 		missing = 0
 	}
 	r.total = g.Count
-	r.places(missing)
+	r.reserveTurns(missing)
 	taken := map[int]bool{}
 	for _, s := range slots {
-		taken[s.index] = s.active()
-		if s.active() {
-			r.progress(cmp.Or(d.successor(s), s.counted()))
+		taken[s.index] = s.isActiveIndex()
+		if s.isActiveIndex() {
+			r.recordProgress(cmp.Or(d.absentPromotedCanary(s), s.currentOrUnknown()))
 		}
-		d.act(s, g, r)
+		d.reconcileNameIndex(s, g, r)
 	}
-	d.fill(slots, taken, g, missing)
+	d.placeMissing(slots, taken, g, missing)
 }
 
-// miss has sites go without what was stopped there for the deployment, until that is
+// countMissingAtSites has sites go without what was stopped there for the deployment, until that is
 // placed. Where its edge is away, and there is no room elsewhere, it is deferred with it.
-func (d *decision) miss(slots []*slot, missing int, r *rollout) {
+func (d *decision) countMissingAtSites(slots []*nameIndexAllocs, missing int, r *rollout) {
 	for _, s := range slots {
-		m := s.newest(func(*member) bool { return true })
-		if missing <= 0 || s.active() || !d.cleared(m) {
+		m := s.newestMatching(func(*member) bool { return true })
+		if missing <= 0 || s.isActiveIndex() || !d.isStoppedForUpdate(m) {
 			continue
 		}
 		missing--
 		node := d.in.Nodes[m.a.NodeID]
 		if node == nil || node.Status == fleet.NodeReady || !m.a.OccupiesNode() {
-			r.sites.miss(node.SiteName())
+			r.sites.countMissing(node.SiteName())
 			continue
 		}
-		r.sites.missAway(node.SiteName())
-		r.away++
+		r.sites.countMissingAbsent(node.SiteName())
+		r.deferred++
 	}
 }
 
 // membersOf lists what is in slots that the group goes on having: what is not needed
 // takes nobody's turn, as its end may be the last that is heard of the group.
-func membersOf(slots []*slot) []*member {
+func membersOf(slots []*nameIndexAllocs) []*member {
 	var all []*member
 	for _, s := range slots {
-		if s.surplus == "" {
-			all = append(append(all, s.members...), s.losers...)
+		if s.surplusReason == "" {
+			all = append(append(all, s.members...), s.duplicates...)
 		}
 	}
 	return all
 }
 
-// restore places again what a group had while its newest version is held back: what
+// restoreOldVersion places again what a group had while its newest version is held back: what
 // was lost, evicted, or stopped to make room, and could not be placed at once. Names
 // that the newest version adds wait with it.
-func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
+func (d *decision) restoreOldVersion(slots []*nameIndexAllocs, missing int, g *fleet.TaskGroup, r *rollout) {
 	for _, s := range slots {
-		m := d.last(s)
-		if missing <= 0 || s.active() || m == nil || m.a.Group() == nil {
+		m := d.lastUnreplaced(s)
+		if missing <= 0 || s.isActiveIndex() || m == nil || m.a.Group() == nil {
 			continue
 		}
 		if m.a.ClientStatus != fleet.ClientLost && m.a.DesiredStatus != fleet.DesiredEvict && m.a.AllocModifyIndex < d.in.Job.JobModifyIndex {
 			continue // an earlier version did without it
 		}
 		missing--
-		d.place(Placement{
-			Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m),
+		d.addPlacement(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, Job: r.replacementVersion(m),
 			Reason: fmt.Sprintf("replaces %s: group %s wants %d", fleet.Short(m.a.ID), g.Name, g.Count),
 		})
 	}
 }
 
-// fill places what is missing, under the lowest free names. What a name had last
+// placeMissing places what is missing, under the lowest free names. What a name had last
 // is replaced by it where that was stopped to make room for a newer version.
-func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, missing int) {
+func (d *decision) placeMissing(slots []*nameIndexAllocs, taken map[int]bool, g *fleet.TaskGroup, missing int) {
 	last := map[int]*fleet.Alloc{}
 	for _, s := range slots {
-		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.NoLongerWanted() && m.a.NextAllocation == "" &&
-			(d.outdated(m.a) || m.a.DesiredStatus == fleet.DesiredEvict) {
+		if m := s.newestMatching(func(*member) bool { return true }); m != nil && m.a.NoLongerWanted() && m.a.NextAllocation == "" &&
+			(d.needsDestructiveUpdate(m.a) || m.a.DesiredStatus == fleet.DesiredEvict) {
 			last[s.index] = m.a
 		}
 	}
@@ -208,25 +208,25 @@ func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, m
 			next++
 		}
 		taken[next] = true
-		d.place(Placement{
+		d.addPlacement(Placement{
 			Name: allocName(d.in.JobID, g.Name, next), Group: g.Name, Previous: last[next],
 			Reason: fmt.Sprintf("group %s wants %d", g.Name, g.Count),
 		})
 	}
 }
 
-// shrink gives up slots that the group does not want: first those in which
+// markSurplusIndexes gives up slots that the group does not want: first those in which
 // nothing lives, then those of the highest index.
-func (d *decision) shrink(slots []*slot, surplus int, g *fleet.TaskGroup) {
-	var candidates []*slot
+func (d *decision) markSurplusIndexes(slots []*nameIndexAllocs, surplus int, g *fleet.TaskGroup) {
+	var candidates []*nameIndexAllocs
 	for _, s := range slots {
-		if s.active() {
+		if s.isActiveIndex() {
 			candidates = append(candidates, s)
 		}
 	}
-	slices.SortStableFunc(candidates, func(a, b *slot) int {
-		if a.lives() != b.lives() {
-			if a.lives() {
+	slices.SortStableFunc(candidates, func(a, b *nameIndexAllocs) int {
+		if a.hasRunningOrSucceeded() != b.hasRunningOrSucceeded() {
+			if a.hasRunningOrSucceeded() {
 				return 1
 			}
 			return -1
@@ -234,46 +234,46 @@ func (d *decision) shrink(slots []*slot, surplus int, g *fleet.TaskGroup) {
 		return cmp.Compare(b.index, a.index)
 	})
 	for _, s := range candidates[:surplus] {
-		s.surplus = fmt.Sprintf("not needed: group %s wants %d", g.Name, g.Count)
+		s.surplusReason = fmt.Sprintf("not needed: group %s wants %d", g.Name, g.Count)
 	}
 }
 
-// drop ends an allocation that nothing is to take the place of.
-func (d *decision) drop(m *member, reason string) {
+// endWithoutReplacement ends an allocation that nothing is to take the place of.
+func (d *decision) endWithoutReplacement(m *member, reason string) {
 	switch {
-	case m.kind == ended || m.a.AwaitsPlacement() && !m.due:
-		if d.unconfirmed(m) || !d.release(m, reason) {
+	case m.kind == kindEnded || m.a.AwaitsPlacement() && !m.reconnecting:
+		if d.isStopUnconfirmed(m) || !d.skipWindowForStop(m, reason) {
 			d.leaveEnded(m)
 		}
-	case m.kind == lost:
-		d.giveUp(m)
+	case m.kind == kindLost:
+		d.markAllocLost(m)
 	default:
-		d.end(m, Change{Reason: reason})
+		d.stopOrRetire(m, Change{Reason: reason})
 	}
 }
 
 // leaveEnded leaves an allocation alone that was stopped or retired, unless nobody will say that it
 // ended.
 func (d *decision) leaveEnded(m *member) {
-	if d.unconfirmed(m) {
+	if d.isStopUnconfirmed(m) {
 		m.reason = "it was to stop, and its node is gone"
-		d.giveUp(m)
+		d.markAllocLost(m)
 		return
 	}
-	if why := d.urgent(m); why != "" && d.release(m, why) {
+	if why := d.urgentStopReason(m); why != "" && d.skipWindowForStop(m, why) {
 		return
 	}
 	reason := m.a.DesiredDescription
 	if reason == "" {
 		reason = "it has ended"
 	}
-	d.keep(m, reason)
+	d.keepUnchanged(m, reason)
 }
 
-// unconfirmed: it was told to stop, and its node went before it said that it had.
+// isStopUnconfirmed: it was told to stop, and its node went before it said that it had.
 // One that is unknown stays so while its node may return, but under Nomad's rules, and one
 // that may wait for a window there runs on.
-func (d *decision) unconfirmed(m *member) bool {
+func (d *decision) isStopUnconfirmed(m *member) bool {
 	node := d.in.Nodes[m.a.NodeID]
 	if node != nil && node.Revoked == nil && m.a.AwaitsWindow() {
 		return false
@@ -283,10 +283,10 @@ func (d *decision) unconfirmed(m *member) bool {
 	return gone && m.a.ServerTerminal() && !m.a.ClientTerminal()
 }
 
-// change says what the newest version of the job means for an allocation. What
+// groupChangeFor says what the newest version of the job means for an allocation. What
 // the version leaves as it was takes it in place, so that all allocations show
 // the same version.
-func (d *decision) change(a *fleet.Alloc) fleet.GroupChange {
+func (d *decision) groupChangeFor(a *fleet.Alloc) fleet.GroupChange {
 	job := d.in.Job
 	if a.JobHash != "" && a.JobHash == job.SpecHash {
 		return fleet.GroupSame
@@ -306,21 +306,21 @@ func (d *decision) change(a *fleet.Alloc) fleet.GroupChange {
 	return change
 }
 
-// outdated: its tasks would have to be started anew to be what the job now says.
-func (d *decision) outdated(a *fleet.Alloc) bool {
-	if d.batch() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
+// needsDestructiveUpdate: its tasks would have to be started anew to be what the job now says.
+func (d *decision) needsDestructiveUpdate(a *fleet.Alloc) bool {
+	if d.isBatchJob() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
 		return true // of a job of that name that was purged
 	}
-	return d.change(a) == fleet.GroupDestructive
+	return d.groupChangeFor(a) == fleet.GroupDestructive
 }
 
-// batch: the job's allocations are to end.
-func (d *decision) batch() bool {
+// isBatchJob: the job's allocations are to end.
+func (d *decision) isBatchJob() bool {
 	return d.in.Job != nil && fleet.RunsToCompletion(d.in.Job.Type)
 }
 
-// summarize counts what was decided.
-func (d *decision) summarize() {
+// summarizeGroups counts what was decided.
+func (d *decision) summarizeGroups() {
 	count := func(group string, add func(*GroupSummary)) {
 		s := d.out.Groups[group]
 		add(&s)
@@ -342,7 +342,7 @@ func (d *decision) summarize() {
 	}
 	for _, p := range d.out.Place {
 		switch {
-		case p.Canary && d.wanted == nil:
+		case p.Canary && d.desiredNodes == nil:
 			count(p.Group, func(s *GroupSummary) { s.Canary++ })
 		case p.Previous == nil || !updated[p.Previous.ID]:
 			count(p.Group, func(s *GroupSummary) { s.Place++ })

@@ -14,12 +14,12 @@ import (
 func (o *Output) Reasons() []string {
 	var lines []string
 	for _, p := range o.Place {
-		lines = append(lines, "place "+p.describe())
+		lines = append(lines, "place "+p.describePlacement())
 	}
-	for _, l := range o.lists() {
+	for _, l := range o.changesByVerb() {
 		for _, c := range l.changes {
 			if l.verb != "keep" || c.Waits() {
-				lines = append(lines, l.verb+" "+c.describe())
+				lines = append(lines, l.verb+" "+c.describeChange())
 			}
 		}
 	}
@@ -87,14 +87,14 @@ type verbList struct {
 	changes []Change
 }
 
-func (o *Output) lists() []verbList {
+func (o *Output) changesByVerb() []verbList {
 	return []verbList{
 		{"stop", o.Stops}, {"retire", o.Retired}, {"lose", o.Lost}, {"unknown", o.Unknown},
 		{"reconnect", o.Reconnects}, {"update", o.InPlace}, {"keep", o.Kept},
 	}
 }
 
-func (p Placement) describe() string {
+func (p Placement) describePlacement() string {
 	var b strings.Builder
 	b.WriteString(p.Name)
 	if p.Node != "" {
@@ -118,7 +118,7 @@ func (p Placement) describe() string {
 	return b.String() + ": " + p.Reason
 }
 
-func (c Change) describe() string {
+func (c Change) describeChange() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", c.Alloc.Name, fleet.Short(c.Alloc.ID))
 	if c.ClientStatus != "" && c.ClientStatus != c.Alloc.ClientStatus {

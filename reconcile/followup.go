@@ -11,9 +11,9 @@ import (
 // followUpWindow is how far apart wishes for an evaluation may be to share one.
 const followUpWindow = 5 * time.Second
 
-// wish asks for an evaluation at a time; list[i] then waits for it (nil: nothing
+// evalRequest asks for an evaluation at a time; list[i] then waits for it (nil: nothing
 // is linked to it).
-type wish struct {
+type evalRequest struct {
 	at      time.Time
 	trigger string
 	why     string
@@ -21,21 +21,21 @@ type wish struct {
 	i       int
 }
 
-// followUps fulfils wishes: by an evaluation that is waiting already, or by a new
+// assignFollowUpEvals fulfils wishes: by an evaluation that is waiting already, or by a new
 // one, as late as the last wish that shares it and never more than
 // followUpWindow after the first. What nobody wished for any more is canceled.
-func (d *decision) followUps() {
-	wishes := d.wishes
-	slices.SortStableFunc(wishes, func(a, b wish) int {
+func (d *decision) assignFollowUpEvals() {
+	wishes := d.evalRequests
+	slices.SortStableFunc(wishes, func(a, b evalRequest) int {
 		return cmp.Or(cmp.Compare(a.trigger, b.trigger), a.at.Compare(b.at))
 	})
-	waiting := d.waiting()
+	waiting := d.waitingEvals()
 	used := map[fleet.EvalID]bool{d.in.EvalID: true}
-	var open []wish
+	var open []evalRequest
 	for _, w := range wishes {
-		if id, ok := w.served(d.in.Waiting, waiting); ok {
+		if id, ok := w.findServingEval(d.in.Waiting, waiting); ok {
 			used[id] = true
-			w.link(id)
+			w.linkFollowUp(id)
 			continue
 		}
 		open = append(open, w)
@@ -45,9 +45,9 @@ func (d *decision) followUps() {
 		for n < len(open) && open[n].trigger == open[0].trigger && open[n].at.Sub(open[0].at) <= followUpWindow {
 			n++
 		}
-		id := d.followUp(open[n-1])
+		id := d.newFollowUpEval(open[n-1])
 		for _, w := range open[:n] {
-			w.link(id)
+			w.linkFollowUp(id)
 		}
 		open = open[n:]
 	}
@@ -58,8 +58,8 @@ func (d *decision) followUps() {
 	}
 }
 
-// waiting lists what waits already, soonest first.
-func (d *decision) waiting() []fleet.EvalID {
+// waitingEvals lists what waits already, soonest first.
+func (d *decision) waitingEvals() []fleet.EvalID {
 	ids := make([]fleet.EvalID, 0, len(d.in.Waiting))
 	for id := range d.in.Waiting {
 		if id != d.in.EvalID {
@@ -72,9 +72,9 @@ func (d *decision) waiting() []fleet.EvalID {
 	return ids
 }
 
-// served finds an evaluation that comes at the wish's time or shortly after,
+// findServingEval finds an evaluation that comes at the wish's time or shortly after,
 // first of all the one that its allocation waits for already.
-func (w wish) served(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.EvalID, bool) {
+func (w evalRequest) findServingEval(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.EvalID, bool) {
 	fits := func(id fleet.EvalID) bool {
 		t, ok := at[id]
 		return ok && !t.Before(w.at) && t.Sub(w.at) <= followUpWindow
@@ -92,14 +92,14 @@ func (w wish) served(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.E
 	return "", false
 }
 
-func (w wish) link(id fleet.EvalID) {
+func (w evalRequest) linkFollowUp(id fleet.EvalID) {
 	if w.list != nil {
 		(*w.list)[w.i].FollowUp = id
 	}
 }
 
-// followUp makes an evaluation for a wish.
-func (d *decision) followUp(w wish) fleet.EvalID {
+// newFollowUpEval makes an evaluation for a wish.
+func (d *decision) newFollowUpEval(w evalRequest) fleet.EvalID {
 	e := fleet.Evaluation{
 		ID: fleet.EvalID(d.in.NewID()), Namespace: d.in.Namespace, JobID: d.in.JobID, Priority: d.in.Priority,
 		Type: d.in.Job.Type, JobModifyIndex: d.in.Job.JobModifyIndex,

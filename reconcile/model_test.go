@@ -14,11 +14,11 @@ import (
 // all ready.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}
-		l := &life{t: t, s: s}
+		s := &script{cluster: newSimCluster(), versions: map[uint64]*fleet.Job{}}
+		l := &modelTest{t: t, s: s}
 		count := rapid.IntRange(0, 8).Draw(t, "count")
-		l.do("job", fmt.Sprintf("count=%d reschedule=unlimited/0s/0s", count))
-		l.do("node", "n0 ready")
+		l.mustRunCommand("job", fmt.Sprintf("count=%d reschedule=unlimited/0s/0s", count))
+		l.mustRunCommand("node", "n0 ready")
 		statuses := rapid.SliceOfN(rapid.SampledFrom([]string{"none", "running", "pending", "failed", "complete", "stopped"}), 0, 12).Draw(t, "statuses")
 		live, dead := 0, 0
 		for i, status := range statuses {
@@ -26,16 +26,16 @@ func TestAgainstModel(t *testing.T) {
 			case "none":
 				continue
 			case "stopped":
-				l.do("alloc", fmt.Sprintf("a%02d %d n0 running desired=stop", i, i))
+				l.mustRunCommand("alloc", fmt.Sprintf("a%02d %d n0 running desired=stop", i, i))
 				continue
 			case "running", "pending":
 				live++
 			default:
 				dead++
 			}
-			l.do("alloc", fmt.Sprintf("a%02d %d n0 %s", i, i, status))
+			l.mustRunCommand("alloc", fmt.Sprintf("a%02d %d n0 %s", i, i, status))
 		}
-		out := reconcile.Decide(s.w.input("e"))
+		out := reconcile.Decide(s.cluster.decisionInput("e"))
 
 		// The model keeps as many live allocations as are wanted, and places the missing
 		// ones. It retires each dead one that was not stopped before, or stops it where it
@@ -68,9 +68,9 @@ func TestAgainstModel(t *testing.T) {
 
 // checkEnds checks that an allocation that ended by itself is stopped only if it failed and its
 // group may replace it on another node, and that no other allocation is retired.
-func (l *life) checkEnds(out reconcile.Output) {
+func (l *modelTest) checkEnds(out reconcile.Output) {
 	for _, c := range out.Stops {
-		if a := c.Alloc; a.ClientTerminal() && a.EndedOnEdge() && (a.ClientStatus != fleet.ClientFailed || l.s.w.everywhere()) {
+		if a := c.Alloc; a.ClientTerminal() && a.EndedOnEdge() && (a.ClientStatus != fleet.ClientFailed || l.s.cluster.isSystemJob()) {
 			l.t.Fatalf("%s had ended, %s, and is stopped: %s", a.ID, a.ClientStatus, c.Reason)
 		}
 	}

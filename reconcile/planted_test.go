@@ -78,12 +78,12 @@ healthy p01
 decide`, "is successful", 0},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
-			s := &script{w: newWorld()}
-			if got := s.run(t, c.scenario); strings.Count(got, c.line) != c.sound {
+			s := &script{cluster: newSimCluster()}
+			if got := s.runScriptLines(t, c.scenario); strings.Count(got, c.line) != c.sound {
 				t.Fatalf("without the bug:\n%s", got)
 			}
 			defer planted.Plant(c.bug)()
-			if got := s.run(t, c.scenario); strings.Count(got, c.line) <= c.sound {
+			if got := s.runScriptLines(t, c.scenario); strings.Count(got, c.line) <= c.sound {
 				t.Fatalf("with the bug:\n%s", got)
 			}
 		})
@@ -102,7 +102,7 @@ decide
 healthy p01
 decide`
 	over := func() bool {
-		return strings.Contains((&script{w: newWorld()}).run(t, scenario), "is successful")
+		return strings.Contains((&script{cluster: newSimCluster()}).runScriptLines(t, scenario), "is successful")
 	}
 	if !over() {
 		t.Fatal("without the bug the deployment goes on")

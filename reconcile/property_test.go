@@ -19,32 +19,32 @@ import (
 // decision the invariants are checked.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &life{t: t, s: &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}}
-		l.begin()
+		l := &modelTest{t: t, s: &script{cluster: newSimCluster(), versions: map[uint64]*fleet.Job{}}}
+		l.drawJobAndNodes()
 		t.Repeat(map[string]func(*rapid.T){
-			"":        l.check,
-			"link":    l.link,
-			"task":    l.task,
-			"health":  l.health,
-			"job":     l.change,
+			"":        l.decideAfterStep,
+			"link":    l.changeNodeStatus,
+			"task":    l.changeTaskStatus,
+			"health":  l.reportHealth,
+			"job":     l.drawJobChange,
 			"stop":    l.stopAlloc,
-			"time":    l.pass,
-			"room":    l.room,
-			"decide":  func(*rapid.T) { l.decide("e") },
-			"respond": l.respond,
+			"time":    l.advanceClock,
+			"room":    l.drawCapacity,
+			"decide":  func(*rapid.T) { l.decideAndCheck("e") },
+			"respond": l.reportReadyNodes,
 		})
 	})
 }
 
-// life drives a world by chance.
-type life struct {
+// modelTest drives a world by chance.
+type modelTest struct {
 	t *rapid.T
 	s *script
 	// replaces: the job's rules let a replacement stand beside an original.
 	replaces bool
 }
 
-func (l *life) begin() {
+func (l *modelTest) drawJobAndNodes() {
 	kinds := []string{"service", "batch"}
 	disconnects := []string{
 		"touch=0", "lost_after=10m", "lost_after=10m replace=false", "disconnect", "replace=false",
@@ -62,42 +62,42 @@ func (l *life) begin() {
 	if !strings.Contains(line, "touch") {
 		line += " reconcile=" + rapid.SampledFrom(strategies).Draw(l.t, "reconcile")
 	}
-	l.do("job", line)
+	l.mustRunCommand("job", line)
 	l.replaces = disconnect == "lost_after=10m" || disconnect == "disconnect"
 	for i := range rapid.IntRange(1, 4).Draw(l.t, "nodes") {
 		pool := rapid.SampledFrom([]string{"default", "classic"}).Draw(l.t, "pool")
-		l.do("node", fmt.Sprintf("n%d ready pool=%s", i, pool))
+		l.mustRunCommand("node", fmt.Sprintf("n%d ready pool=%s", i, pool))
 	}
-	l.do("pool", "classic nomad")
+	l.mustRunCommand("pool", "classic nomad")
 }
 
-func (l *life) do(verb, args string) {
+func (l *modelTest) mustRunCommand(verb, args string) {
 	var out strings.Builder
-	if err := l.s.command(verb, strings.Fields(args), &out); err != nil {
+	if err := l.s.executeCommand(verb, strings.Fields(args), &out); err != nil {
 		l.t.Fatalf("%s %s: %v", verb, args, err)
 	}
 }
 
-// link moves a node along the edges of its state machine.
-func (l *life) link(t *rapid.T) {
-	id := rapid.SampledFrom(slices.Sorted(maps.Keys(l.s.w.nodes))).Draw(t, "node")
+// changeNodeStatus moves a node along the edges of its state machine.
+func (l *modelTest) changeNodeStatus(t *rapid.T) {
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(l.s.cluster.nodes))).Draw(t, "node")
 	next := map[fleet.NodeStatus][]fleet.NodeStatus{
 		fleet.NodeReady:        {fleet.NodeDisconnected, fleet.NodeDown},
 		fleet.NodeDisconnected: {fleet.NodeDown, fleet.NodeInitializing},
 		fleet.NodeDown:         {fleet.NodeInitializing},
 		fleet.NodeInitializing: {fleet.NodeReady, fleet.NodeReady, fleet.NodeDisconnected, fleet.NodeDown},
 	}
-	l.s.w.setNode(id, rapid.SampledFrom(next[l.s.w.nodes[id].Status]).Draw(t, "status"))
+	l.s.cluster.setNode(id, rapid.SampledFrom(next[l.s.cluster.nodes[id].Status]).Draw(t, "status"))
 }
 
-// task lets something happen to an allocation on its edge, in sight or not.
-func (l *life) task(t *rapid.T) {
-	w := l.s.w
-	id, ok := l.some(t, func(a *fleet.Alloc) bool { return !reportsEnd(a) })
+// changeTaskStatus lets something happen to an allocation on its edge, in sight or not.
+func (l *modelTest) changeTaskStatus(t *rapid.T) {
+	w := l.s.cluster
+	id, ok := l.drawMatchingAlloc(t, func(a *fleet.Alloc) bool { return !reportsEnd(a) })
 	if !ok {
 		return
 	}
-	w.edit(id, func(a *fleet.Alloc) {
+	w.updateAlloc(id, func(a *fleet.Alloc) {
 		switch a.ReportedStatus {
 		case fleet.ClientPending:
 			a.ReportedStatus = rapid.SampledFrom([]string{fleet.ClientRunning, fleet.ClientRunning, fleet.ClientFailed}).Draw(t, "to")
@@ -107,14 +107,14 @@ func (l *life) task(t *rapid.T) {
 		a.Score = rapid.Float64Range(0, 1).Draw(t, "score")
 	})
 	if node := w.nodes[w.allocs[id].NodeID]; node.Status == fleet.NodeReady {
-		w.report(node.ID)
+		w.syncNodeAllocs(node.ID)
 	}
 }
 
-// health lets an edge in sight say whether something of a deployment is healthy.
-func (l *life) health(t *rapid.T) {
-	w := l.s.w
-	id, ok := l.some(t, func(a *fleet.Alloc) bool {
+// reportHealth lets an edge in sight say whether something of a deployment is healthy.
+func (l *modelTest) reportHealth(t *rapid.T) {
+	w := l.s.cluster
+	id, ok := l.drawMatchingAlloc(t, func(a *fleet.Alloc) bool {
 		return a.DeploymentID != "" && a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning &&
 			w.nodes[a.NodeID].Status == fleet.NodeReady && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil)
 	})
@@ -122,16 +122,16 @@ func (l *life) health(t *rapid.T) {
 		return
 	}
 	is := rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "healthy")
-	w.edit(id, func(a *fleet.Alloc) {
+	w.updateAlloc(id, func(a *fleet.Alloc) {
 		a.DeploymentStatus = &fleet.AllocDeployment{Healthy: &is, Canary: a.DeploymentStatus.IsCanary()}
 	})
 }
 
-// some picks an allocation.
-func (l *life) some(t *rapid.T, ok func(*fleet.Alloc) bool) (fleet.AllocID, bool) {
+// drawMatchingAlloc picks an allocation.
+func (l *modelTest) drawMatchingAlloc(t *rapid.T, ok func(*fleet.Alloc) bool) (fleet.AllocID, bool) {
 	var ids []fleet.AllocID
-	for _, id := range slices.Sorted(maps.Keys(l.s.w.allocs)) {
-		if ok(l.s.w.allocs[id]) {
+	for _, id := range slices.Sorted(maps.Keys(l.s.cluster.allocs)) {
+		if ok(l.s.cluster.allocs[id]) {
 			ids = append(ids, id)
 		}
 	}
@@ -141,51 +141,51 @@ func (l *life) some(t *rapid.T, ok func(*fleet.Alloc) bool) (fleet.AllocID, bool
 	return rapid.SampledFrom(ids).Draw(t, "alloc"), true
 }
 
-func (l *life) change(t *rapid.T) {
-	l.do("job", rapid.SampledFrom([]string{
+func (l *modelTest) drawJobChange(t *rapid.T) {
+	l.mustRunCommand("job", rapid.SampledFrom([]string{
 		"count=0", "count=1", "count=3", "count=5", "env=1", "env=2", "touch=1", "touch=2", "stopped", "started", "started", "count=4 started",
 	}).Draw(t, "change"))
 }
 
-func (l *life) stopAlloc(t *rapid.T) {
-	if id, ok := l.some(t, func(a *fleet.Alloc) bool { return !a.Terminal() }); ok {
-		l.s.w.edit(id, func(a *fleet.Alloc) { a.DesiredTransition.Migrate = true })
+func (l *modelTest) stopAlloc(t *rapid.T) {
+	if id, ok := l.drawMatchingAlloc(t, func(a *fleet.Alloc) bool { return !a.Terminal() }); ok {
+		l.s.cluster.updateAlloc(id, func(a *fleet.Alloc) { a.DesiredTransition.Migrate = true })
 	}
 }
 
 // steps are how much time may pass at once.
 var steps = []time.Duration{time.Second, 5 * time.Second, 31 * time.Second, 5 * time.Minute, time.Hour}
 
-func (l *life) pass(t *rapid.T) {
+func (l *modelTest) advanceClock(t *rapid.T) {
 	d := rapid.SampledFrom(steps).Draw(t, "time")
-	w := l.s.w
+	w := l.s.cluster
 	w.now = w.now.Add(d)
 	for _, id := range slices.Sorted(maps.Keys(w.evals)) {
 		if at, ok := w.evals[id]; ok && !at.After(w.now) {
-			l.decide(id)
+			l.decideAndCheck(id)
 		}
 	}
 }
 
-func (l *life) room(t *rapid.T) { l.s.w.full = rapid.Bool().Draw(t, "full") }
+func (l *modelTest) drawCapacity(t *rapid.T) { l.s.cluster.full = rapid.Bool().Draw(t, "full") }
 
-// respond lets every edge in sight do what it was told.
-func (l *life) respond(*rapid.T) {
-	for id, n := range l.s.w.nodes {
+// reportReadyNodes lets every edge in sight do what it was told.
+func (l *modelTest) reportReadyNodes(*rapid.T) {
+	for id, n := range l.s.cluster.nodes {
 		if n.Status == fleet.NodeReady {
-			l.s.w.report(id)
+			l.s.cluster.syncNodeAllocs(id)
 		}
 	}
 }
 
-// check decides, so that every step is followed by a decision.
-func (l *life) check(*rapid.T) { l.decide("e") }
+// decideAfterStep decides, so that every step is followed by a decision.
+func (l *modelTest) decideAfterStep(*rapid.T) { l.decideAndCheck("e") }
 
-// decide decides, checks the output, lets it happen, and checks what follows.
-func (l *life) decide(eval fleet.EvalID) {
-	w := l.s.w
+// decideAndCheck decides, checks the output, lets it happen, and checks what follows.
+func (l *modelTest) decideAndCheck(eval fleet.EvalID) {
+	w := l.s.cluster
 	seq := w.evalSeq
-	in := w.input(eval)
+	in := w.decisionInput(eval)
 	out := reconcile.Decide(in)
 
 	// The same input in another order gives the same output.
@@ -197,13 +197,13 @@ func (l *life) decide(eval fleet.EvalID) {
 	}
 	l.checkOutput(in, out)
 	l.checkEnds(out)
-	w.apply(eval, out)
-	l.checkWorld(out)
-	l.checkQuiet(out)
+	w.applyOutput(eval, out)
+	l.checkCluster(out)
+	l.checkNothingLeft(out)
 }
 
 // checkOutput: buckets, sums, reasons, bounds.
-func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
+func (l *modelTest) checkOutput(in reconcile.Input, out reconcile.Output) {
 	l.checkBuckets(in, out)
 	for name, g := range out.Groups {
 		if g.Place+g.Destructive > g.Desired {
@@ -211,14 +211,14 @@ func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
 		}
 	}
 	for _, c := range out.Lost {
-		if waitedFor(w0(in, c.Alloc), c.Alloc) {
+		if waitedFor(nodeOfAlloc(in, c.Alloc), c.Alloc) {
 			l.t.Fatalf("%s is waited for, and was given up: %s", c.Alloc.ID, c.Reason)
 		}
 	}
 }
 
 // checkBuckets: what holds for every type of job.
-func (l *life) checkBuckets(in reconcile.Input, out reconcile.Output) {
+func (l *modelTest) checkBuckets(in reconcile.Input, out reconcile.Output) {
 	seen := map[fleet.AllocID]int{}
 	sums := map[string]int{}
 	for _, changes := range [][]reconcile.Change{out.Stops, out.Retired, out.Lost, out.Unknown, out.Reconnects, out.InPlace, out.Kept} {
@@ -255,8 +255,8 @@ func (l *life) checkBuckets(in reconcile.Input, out reconcile.Output) {
 	}
 }
 
-// w0 returns the node of an allocation, or nil.
-func w0(in reconcile.Input, a *fleet.Alloc) *fleet.Node { return in.Nodes[a.NodeID] }
+// nodeOfAlloc returns the node of an allocation, or nil.
+func nodeOfAlloc(in reconcile.Input, a *fleet.Alloc) *fleet.Node { return in.Nodes[a.NodeID] }
 
 // waitedFor: our default, without a block in a pool that keeps, never gives up.
 func waitedFor(n *fleet.Node, a *fleet.Alloc) bool {
@@ -264,9 +264,9 @@ func waitedFor(n *fleet.Node, a *fleet.Alloc) bool {
 	return n != nil && n.NodePool == "default" && g != nil && g.Disconnect == nil && a.DesiredStatus == fleet.DesiredRun
 }
 
-// checkWorld: what is true after the decision.
-func (l *life) checkWorld(out reconcile.Output) {
-	w := l.s.w
+// checkCluster: what is true after the decision.
+func (l *modelTest) checkCluster(out reconcile.Output) {
+	w := l.s.cluster
 	inSight, outOfSight, names := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, a := range w.allocs {
 		if a.DesiredStatus != fleet.DesiredRun || a.ClientTerminal() {
@@ -302,8 +302,8 @@ func (l *life) checkWorld(out reconcile.Output) {
 }
 
 // checkWindows: for every window that will end there is an evaluation.
-func (l *life) checkWindows(out reconcile.Output) {
-	w := l.s.w
+func (l *modelTest) checkWindows(out reconcile.Output) {
+	w := l.s.cluster
 	for _, a := range w.allocs {
 		g := a.Group()
 		if a.ClientStatus != fleet.ClientUnknown || a.DesiredStatus != fleet.DesiredRun || g.Disconnect == nil || g.Disconnect.LostAfter == nil {
@@ -320,27 +320,27 @@ func (l *life) checkWindows(out reconcile.Output) {
 	}
 }
 
-// checkQuiet: with the decision made true there is nothing left to decide. Where
+// checkNothingLeft: with the decision made true there is nothing left to decide. Where
 // not all could be placed, what is left may look different; but no return is
 // settled twice.
-func (l *life) checkQuiet(out reconcile.Output) {
-	w := l.s.w
+func (l *modelTest) checkNothingLeft(out reconcile.Output) {
+	w := l.s.cluster
 	seq := w.evalSeq
-	next := reconcile.Decide(w.input("quiet"))
+	next := reconcile.Decide(w.decisionInput("quiet"))
 	w.evalSeq = seq
 	if len(next.Reconnects) > 0 {
 		l.t.Fatalf("settled twice:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
-	changed := len(next.Place) + len(next.Stops) + len(next.Retired) + unstopped(next.Lost, out.Stops) + len(next.Unknown) + len(next.InPlace) + len(next.FollowUps) + len(next.Cancel)
-	if changed > 0 && (len(out.Place) == 0 || l.placeable()) {
+	changed := len(next.Place) + len(next.Stops) + len(next.Retired) + countNotStopped(next.Lost, out.Stops) + len(next.Unknown) + len(next.InPlace) + len(next.FollowUps) + len(next.Cancel)
+	if changed > 0 && (len(out.Place) == 0 || l.canPlaceAllocs()) {
 		l.t.Fatalf("not quiet:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
 }
 
-// unstopped counts what is given up and was not told to stop just before: under Nomad's
+// countNotStopped counts what is given up and was not told to stop just before: under Nomad's
 // rules a stop on a node that is down keeps the client status, and the next decision says
 // lost.
-func unstopped(given, stops []reconcile.Change) int {
+func countNotStopped(given, stops []reconcile.Change) int {
 	n := 0
 	for _, c := range given {
 		if !slices.ContainsFunc(stops, func(s reconcile.Change) bool { return s.Alloc.ID == c.Alloc.ID }) {
@@ -350,10 +350,10 @@ func unstopped(given, stops []reconcile.Change) int {
 	return n
 }
 
-// placeable: what was to be placed was placed.
-func (l *life) placeable() bool {
-	for _, n := range l.s.w.nodes {
-		if n.Schedulable() && !l.s.w.full {
+// canPlaceAllocs: what was to be placed was placed.
+func (l *modelTest) canPlaceAllocs() bool {
+	for _, n := range l.s.cluster.nodes {
+		if n.Schedulable() && !l.s.cluster.full {
 			return true
 		}
 	}

@@ -30,15 +30,15 @@ func nextAttempt(a *fleet.Alloc, p *fleet.ReschedulePolicy, failedAt time.Time) 
 	if p == nil || (p.Attempts == 0 && !p.Unlimited) {
 		return attempt{why: "its reschedule policy forbids a replacement"}
 	}
-	if !p.Unlimited && attempted(a.RescheduleTracker, p.Interval, failedAt) >= p.Attempts {
+	if !p.Unlimited && countAttempts(a.RescheduleTracker, p.Interval, failedAt) >= p.Attempts {
 		return attempt{why: "the attempts of its reschedule policy are used up"}
 	}
 	delay := nextDelay(a.RescheduleTracker, p, failedAt)
 	return attempt{allowed: true, at: failedAt.Add(delay), delay: delay}
 }
 
-// attempted counts the replacements within the interval before failedAt.
-func attempted(t *fleet.RescheduleTracker, interval time.Duration, failedAt time.Time) int {
+// countAttempts counts the replacements within the interval before failedAt.
+func countAttempts(t *fleet.RescheduleTracker, interval time.Duration, failedAt time.Time) int {
 	if t == nil {
 		return 0
 	}

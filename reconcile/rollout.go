@@ -15,32 +15,32 @@ import (
 // is waited for only where wait_for says so. When its edge is back it goes straight
 // to the newest version, in the running deployment or one that is begun for it.
 type rollout struct {
-	d       *decision
-	g       *fleet.TaskGroup
-	u       *fleet.Update // nil: all at once, and no deployment
-	state   fleet.DeploymentState
-	held    string // why nothing becomes the newest version now; ""
-	left    int    // turns
-	turns   int    // turns of canaries, of a system job
-	sites   sites
-	blocked int    // what waits for nothing but the return of those
-	waiting int    // what waits for a window to open
-	stale   int    // what runs an older version, in sight
-	ajar    bool   // a window is open for some of that
-	next    Window // else the one that opens first
-	fresh   bool   // nothing has ever run this version
-	changes bool   // something becomes the newest version, or waits to
-	healthy int
-	away    int  // deferred
-	over    int  // not this deployment's business
-	vacant  int  // nodes of a system job that never had any
-	moot    bool // its canaries were lost, and there is nothing left that others could stand for
-	total   int
+	d                 *decision
+	g                 *fleet.TaskGroup
+	update            *fleet.Update // nil: all at once, and no deployment
+	state             fleet.DeploymentState
+	holdReason        string // why nothing becomes the newest version now; ""
+	turnsLeft         int    // turns
+	canaryTurns       int    // turns of canaries, of a system job
+	sites             siteBudgets
+	blockedByAbsence  int    // what waits for nothing but the return of those
+	waiting           int    // what waits for a window to open
+	outdated          int    // what runs an older version, in sight
+	windowOpen        bool   // a window is open for some of that
+	nextWindow        Window // else the one that opens first
+	neverRun          bool   // nothing has ever run this version
+	changes           bool   // something becomes the newest version, or waits to
+	healthy           int
+	deferred          int  // deferred
+	unrelatedFailures int  // not this deployment's business
+	vacant            int  // nodes of a system job that never had any
+	canariesObsolete  bool // its canaries were lost, and there is nothing left that others could stand for
+	total             int
 }
 
-// beginDeployments looks at the job's newest deployment: one of an older version,
+// selectDeployment looks at the job's newest deployment: one of an older version,
 // or of a job that is not to run, is over.
-func (d *decision) beginDeployments() {
+func (d *decision) selectDeployment() {
 	last := d.in.Deployment
 	cancel := func(why string) {
 		d.out.DeploymentUpdates = append(d.out.DeploymentUpdates, fleet.DeploymentUpdate{
@@ -58,195 +58,195 @@ func (d *decision) beginDeployments() {
 			cancel(fleet.DescNewerJob)
 		}
 	case last.Status == fleet.DeploymentSuccessful:
-		d.proven = true
+		d.versionSucceeded = true
 	case last.Active() || last.Status == fleet.DeploymentFailed:
 		d.deployment = last
 	}
 }
 
-// rolls reports whether a group's new versions are rolled out.
-func rolls(j *fleet.Job, g *fleet.TaskGroup) bool {
+// isRolledOut reports whether a group's new versions are rolled out.
+func isRolledOut(j *fleet.Job, g *fleet.TaskGroup) bool {
 	return g.Update != nil && g.Update.MaxParallel > 0 && (j.Type == fleet.JobTypeService || j.Type == fleet.JobTypeSystem)
 }
 
 // newRollout looks at all of a group's allocations.
 func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
-	r := &rollout{d: d, g: g, fresh: true, sites: newSites(g)}
-	if !rolls(d.in.Job, g) {
+	r := &rollout{d: d, g: g, neverRun: true, sites: newSiteBudgets(g)}
+	if !isRolledOut(d.in.Job, g) {
 		return r
 	}
-	r.u, r.left = g.Update, g.Update.MaxParallel
+	r.update, r.turnsLeft = g.Update, g.Update.MaxParallel
 	if planted.On(planted.TakeDownAll) {
-		r.left = len(members) * fleet.JobCountMax
+		r.turnsLeft = len(members) * fleet.JobCountMax
 	}
 	if d.deployment != nil {
 		r.state = d.deployment.TaskGroups[g.Name]
 	}
 	for _, m := range members {
-		if d.ofNewest(m.a) {
-			r.fresh = false
+		if d.isOfNewestVersion(m.a) {
+			r.neverRun = false
 		}
-		r.count(m)
+		r.accountForAlloc(m)
 	}
 	switch dep := d.deployment; {
 	case dep == nil:
 	case dep.Status == fleet.DeploymentFailed:
-		r.held = "its deployment failed"
+		r.holdReason = "its deployment failed"
 	case dep.Status == fleet.DeploymentPaused:
-		r.held = "its deployment is paused"
+		r.holdReason = "its deployment is paused"
 	}
 	return r
 }
 
-// count takes account of one allocation: one of the deployment that is not healthy
+// accountForAlloc takes account of one allocation: one of the deployment that is not healthy
 // yet takes a turn, and one that is not going to be stops the rollout.
-func (r *rollout) count(m *member) {
-	if m.kind == present && r.d.outdated(m.a) {
-		r.stale++
-		r.see(m)
+func (r *rollout) accountForAlloc(m *member) {
+	if m.kind == kindRunning && r.d.needsDestructiveUpdate(m.a) {
+		r.outdated++
+		r.recordWindowState(m)
 	}
 	dep := r.d.deployment
-	system := r.d.system()
-	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.unproven() && !m.loses && !r.d.outdated(m.a) {
-		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it, or is to be judged anew
+	system := r.d.isSystemJob()
+	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == kindRunning && m.isNotYetHealthy() && !m.isDuplicate && !r.d.needsDestructiveUpdate(m.a) {
+		r.turnsLeft = max(r.turnsLeft-1, 0) // it starts, on behalf of an earlier version that was the same for it, or is to be judged anew
 	}
-	if !m.unproven() || m.loses || system && m.kind == migrating { // what takes its place, if anything does, takes a turn
+	if !m.isNotYetHealthy() || m.isDuplicate || system && m.kind == kindMigrating { // what takes its place, if anything does, takes a turn
 		return
 	}
-	if n := r.d.in.Nodes[m.a.NodeID]; system && m.kind == failed && n != nil && n.Status == fleet.NodeReady && !n.Schedulable() {
+	if n := r.d.in.Nodes[m.a.NodeID]; system && m.kind == kindFailed && n != nil && n.Status == fleet.NodeReady && !n.Schedulable() {
 		return // nothing is started there: who took its node out of service knows that
 	}
-	r.sites.count(m, r.site(m))
+	r.sites.countOutOfService(m, r.siteOfAlloc(m))
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
-	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary(), r.onItsWay(m):
-	case system && m.kind == failed: // it is started anew where it is
-	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == failed:
-		r.left = 0
-	case r.left > 0:
-		r.left--
+	case m.absent, m.kind == kindReplaying, m.a.DeploymentStatus.IsCanary(), r.isHeldOnEdge(m):
+	case system && m.kind == kindFailed: // it is started anew where it is
+	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == kindFailed:
+		r.turnsLeft = 0
+	case r.turnsLeft > 0:
+		r.turnsLeft--
 	}
 }
 
-// hold keeps the newest version back until canaries are promoted.
-func (r *rollout) hold() { r.held = "its canaries are not promoted" }
+// holdForPromotion keeps the newest version back until canaries are promoted.
+func (r *rollout) holdForPromotion() { r.holdReason = "its canaries are not promoted" }
 
-// open reports whether the newest version may be started where nothing is.
-func (r *rollout) open() bool { return r.u == nil || r.held == "" }
+// canPlaceNewest reports whether the newest version may be started where nothing is.
+func (r *rollout) canPlaceNewest() bool { return r.update == nil || r.holdReason == "" }
 
-// take asks for a turn to start anew what runs an older version; why says what it
+// takeUpdateTurn asks for a turn to start anew what runs an older version; why says what it
 // waits for where there is none. What does not run needs none.
-func (r *rollout) take(m *member) (ok bool, why string) {
-	if r.held == "" {
-		if why := r.shut(m); why != "" {
+func (r *rollout) takeUpdateTurn(m *member) (ok bool, why string) {
+	if r.holdReason == "" {
+		if why := r.outsideWindowReason(m); why != "" {
 			return false, why
 		}
 	}
-	if r.u == nil {
+	if r.update == nil {
 		return true, ""
 	}
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
-	if why := r.sites.full(m, site); why != "" && r.held == "" {
-		r.blocked++ // and nothing changes before an edge is back
+	if why := r.sites.siteFullReason(m, site); why != "" && r.holdReason == "" {
+		r.blockedByAbsence++ // and nothing changes before an edge is back
 		return false, why
 	}
 	r.changes = true
 	switch {
-	case r.held != "":
-		return false, r.held
-	case m.kind == failed || m.kind == spent || m.kind == lost:
-		r.left = max(r.left-1, 0)
+	case r.holdReason != "":
+		return false, r.holdReason
+	case m.kind == kindFailed || m.kind == kindCompleted || m.kind == kindLost:
+		r.turnsLeft = max(r.turnsLeft-1, 0)
 		return true, ""
-	case r.left == 0:
-		return false, fmt.Sprintf("%d at once", r.u.MaxParallel)
-	case !r.sites.room(m, site):
-		return false, fmt.Sprintf("%d at once at site %s", r.u.MaxUnavailablePerSite, site)
+	case r.turnsLeft == 0:
+		return false, fmt.Sprintf("%d at once", r.update.MaxParallel)
+	case !r.sites.hasSiteBudget(m, site):
+		return false, fmt.Sprintf("%d at once at site %s", r.update.MaxUnavailablePerSite, site)
 	}
-	r.left--
-	r.sites.lose(m, site)
+	r.turnsLeft--
+	r.sites.countDestructiveUpdate(m, site)
 	return true, ""
 }
 
-// takeCanary takes one of the turns of a system job's canaries, if there is one left
+// takeCanaryTurn takes one of the turns of a system job's canaries, if there is one left
 // and its site may lose it for a while. A canary takes the place of what runs there, so
 // that it is one of those that may be started anew at once.
-func (r *rollout) takeCanary(m *member) bool {
+func (r *rollout) takeCanaryTurn(m *member) bool {
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
-	if r.turns == 0 || r.left == 0 && m.kind == present || !r.sites.room(m, site) {
+	if r.canaryTurns == 0 || r.turnsLeft == 0 && m.kind == kindRunning || !r.sites.hasSiteBudget(m, site) {
 		return false
 	}
-	r.turns--
-	r.left = max(r.left-1, 0)
-	r.sites.lose(m, site)
+	r.canaryTurns--
+	r.turnsLeft = max(r.turnsLeft-1, 0)
+	r.sites.countDestructiveUpdate(m, site)
 	return true
 }
 
-// version is the version that takes the place of an allocation: its own where the
+// replacementVersion is the version that takes the place of an allocation: its own where the
 // newest is held back; nil: the newest.
-func (r *rollout) version(m *member) *fleet.Job {
-	if r.open() || !r.d.outdated(m.a) || r.d.canary {
+func (r *rollout) replacementVersion(m *member) *fleet.Job {
+	if r.canPlaceNewest() || !r.d.needsDestructiveUpdate(m.a) || r.d.placingCanary {
 		return nil
 	}
 	return m.a.Job
 }
 
-// updates reports whether an allocation takes the newest version in place.
-func (r *rollout) updates(m *member, change fleet.GroupChange) bool {
+// needsInPlaceUpdate reports whether an allocation takes the newest version in place.
+func (r *rollout) needsInPlaceUpdate(m *member, change fleet.GroupChange) bool {
 	switch change {
 	case fleet.GroupInPlace:
 		r.changes = true
 		return true
 	case fleet.GroupSame:
-		return r.joins(m)
+		return r.needsToJoinDeployment(m)
 	}
 	return false
 }
 
-// places takes turns for what is placed where nothing is.
-func (r *rollout) places(n int) {
-	if r.u == nil || n <= 0 {
+// reserveTurns takes turns for what is placed where nothing is.
+func (r *rollout) reserveTurns(n int) {
+	if r.update == nil || n <= 0 {
 		return
 	}
-	r.left = max(r.left-n, 0)
-	r.begins()
+	r.turnsLeft = max(r.turnsLeft-n, 0)
+	r.noteNewPlacement()
 }
 
-// begins notes that something is placed where nothing is.
-func (r *rollout) begins() {
-	if r.u != nil && (r.fresh || r.stale > 0) {
+// noteNewPlacement notes that something is placed where nothing is.
+func (r *rollout) noteNewPlacement() {
+	if r.update != nil && (r.neverRun || r.outdated > 0) {
 		r.changes = true
 	}
 }
 
-// initial is the state that a group begins a deployment with.
-func (r *rollout) initial() fleet.DeploymentState {
+// newDeploymentState is the state that a group begins a deployment with.
+func (r *rollout) newDeploymentState() fleet.DeploymentState {
 	return fleet.DeploymentState{
-		AutoRevert: r.u.AutoRevert, AutoPromote: r.u.AutoPromote, ProgressDeadline: r.u.ProgressDeadline,
-		DesiredTotal: r.total, DesiredCanaries: r.state.DesiredCanaries, WaitFor: r.u.WaitFor,
+		AutoRevert: r.update.AutoRevert, AutoPromote: r.update.AutoPromote, ProgressDeadline: r.update.ProgressDeadline,
+		DesiredTotal: r.total, DesiredCanaries: r.state.DesiredCanaries, WaitFor: r.update.WaitFor,
 	}
 }
 
-// endDeployments begins a deployment where something changes and there is none, or
+// beginOrEndDeployment begins a deployment where something changes and there is none, or
 // ends the one that has got where it should; what is placed belongs to it.
-func (d *decision) endDeployments() {
+func (d *decision) beginOrEndDeployment() {
 	if d.in.Job.Stopped() {
 		return
 	}
 	current := d.deployment
-	if current == nil && slices.ContainsFunc(d.rollouts, func(r *rollout) bool { return r.u != nil && r.changes && r.total > 0 }) {
+	if current == nil && slices.ContainsFunc(d.rollouts, func(r *rollout) bool { return r.update != nil && r.changes && r.total > 0 }) {
 		current = d.newDeployment()
 		d.out.Deployment = current
 	}
 	if !current.Active() {
 		return
 	}
-	d.enlist(current)
+	d.addToDeployment(current)
 	if d.out.Deployment != nil || current.Status != fleet.DeploymentRunning {
 		return
 	}
 	for _, r := range d.rollouts {
 		s := current.TaskGroups[r.g.Name]
-		if r.u != nil && (!r.done() || s.DesiredCanaries > 0 && !s.Promoted && !r.moot) {
+		if r.update != nil && (!r.isGroupComplete() || s.DesiredCanaries > 0 && !s.Promoted && !r.canariesObsolete) {
 			return
 		}
 	}
@@ -263,17 +263,17 @@ func (d *decision) newDeployment() *fleet.Deployment {
 		TaskGroups: map[string]fleet.DeploymentState{},
 	}
 	for _, r := range d.rollouts {
-		if r.u != nil && r.total > 0 {
-			dep.TaskGroups[r.g.Name] = r.initial()
+		if r.update != nil && r.total > 0 {
+			dep.TaskGroups[r.g.Name] = r.newDeploymentState()
 		}
 	}
-	dep.StatusDescription = dep.Running()
+	dep.StatusDescription = dep.RunningDescription()
 	return dep
 }
 
-// enlist makes what takes the newest version in this decision part of a
+// addToDeployment makes what takes the newest version in this decision part of a
 // deployment.
-func (d *decision) enlist(dep *fleet.Deployment) {
+func (d *decision) addToDeployment(dep *fleet.Deployment) {
 	part := func(group string) bool {
 		_, ok := dep.TaskGroups[group]
 		return ok
@@ -308,33 +308,33 @@ func (d *decision) splitCanaries(allocs []*fleet.Alloc) (rest, canaries, old []*
 	return rest, canaries, old
 }
 
-// canaries keeps as many canaries beside what runs as the group asks for, until
+// reconcileCanaries keeps as many canaries beside what runs as the group asks for, until
 // they are promoted; their names are those of what they stand beside.
-func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
-	if r.u == nil {
+func (d *decision) reconcileCanaries(g *fleet.TaskGroup, slots []*nameIndexAllocs, r *rollout) {
+	if r.update == nil {
 		return
 	}
-	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven && g.Count > 0 {
-		r.state.DesiredCanaries = min(r.u.Canary, g.Count)
+	if d.deployment == nil && r.update.Canary > 0 && r.outdated > 0 && !d.versionSucceeded && g.Count > 0 {
+		r.state.DesiredCanaries = min(r.update.Canary, g.Count)
 	}
 	if r.state.DesiredCanaries == 0 || r.state.Promoted {
 		return
 	}
-	paused := r.held != "" || r.canariesWait() != ""
+	paused := r.holdReason != "" || r.canaryWaitReason() != ""
 	r.changes = true
-	d.canary = true
-	defer func() { d.canary = false }()
+	d.placingCanary = true
+	defer func() { d.placingCanary = false }()
 	taken := map[int]bool{}
 	active := 0
 	for _, s := range slots {
-		d.resolve(s)
-		if s.active() {
+		d.findCurrentAlloc(s)
+		if s.isActiveIndex() {
 			taken[s.index] = true
 			active++
 		}
-		d.act(s, g, r)
+		d.reconcileNameIndex(s, g, r)
 	}
-	r.hold()
+	r.holdForPromotion()
 	next, missing := 0, r.state.DesiredCanaries-active
 	if planted.On(planted.OneCanaryMore) {
 		missing++
@@ -347,7 +347,7 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 			next++
 		}
 		taken[next] = true
-		d.place(Placement{
+		d.addPlacement(Placement{
 			Name: allocName(d.in.JobID, g.Name, next), Group: g.Name,
 			Reason: fmt.Sprintf("canary of version %d: group %s wants %d", d.in.Job.Version, g.Name, r.state.DesiredCanaries),
 		})
@@ -356,9 +356,9 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 
 // dropCanaries stops canaries that nobody will promote.
 func (d *decision) dropCanaries(allocs []*fleet.Alloc) {
-	for _, s := range d.slots(allocs) {
+	for _, s := range d.allocsByNameIndex(allocs) {
 		for _, m := range s.members {
-			d.drop(m, "its deployment is over, and it was not promoted")
+			d.endWithoutReplacement(m, "its deployment is over, and it was not promoted")
 		}
 	}
 }

@@ -37,7 +37,7 @@ func runFile(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &script{w: newWorld()}
+	s := &script{cluster: newSimCluster()}
 	var written strings.Builder
 	for _, step := range strings.Split(strings.TrimRight(string(content), "\n"), "\n\n") {
 		input, want, ok := strings.Cut(step+"\n", "\n----\n")
@@ -45,7 +45,7 @@ func runFile(t *testing.T, file string) {
 			written.WriteString(step + "\n\n") // a comment
 			continue
 		}
-		got := s.run(t, input)
+		got := s.runScriptLines(t, input)
 		if got != strings.TrimRight(want, "\n") && !*rewrite {
 			t.Errorf("%s\n--- got\n%s\n--- want\n%s", input, got, want)
 		}
@@ -60,37 +60,37 @@ func runFile(t *testing.T, file string) {
 
 // script interprets the scenarios' language.
 type script struct {
-	w        *world
+	cluster  *simCluster
 	versions map[uint64]*fleet.Job
 }
 
-func (s *script) run(t *testing.T, input string) string {
+func (s *script) runScriptLines(t *testing.T, input string) string {
 	var out strings.Builder
 	for _, line := range strings.Split(input, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if err := s.command(words[0], words[1:], &out); err != nil {
+		if err := s.executeCommand(words[0], words[1:], &out); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
 	return strings.TrimRight(out.String(), "\n")
 }
 
-func (s *script) command(verb string, args []string, out *strings.Builder) error {
-	w := s.w
+func (s *script) executeCommand(verb string, args []string, out *strings.Builder) error {
+	w := s.cluster
 	switch verb {
 	case "case":
-		s.w, s.versions = newWorld(), map[uint64]*fleet.Job{}
+		s.cluster, s.versions = newSimCluster(), map[uint64]*fleet.Job{}
 		return nil
 	case "job":
-		return s.job(args)
+		return s.registerNextVersion(args)
 	case "purge":
 		w.job = nil
 		return nil
 	case "node":
-		return s.node(args)
+		return s.addOrUpdateNodes(args)
 	case "forget":
 		delete(w.nodes, fleet.NodeID(args[0]))
 		return nil
@@ -101,7 +101,7 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 		w.unsuited[fleet.NodeID(args[0])] = strings.Join(args[1:], " ")
 		return nil
 	case "window":
-		return s.window(args)
+		return s.setNodeWindows(args)
 	case "full":
 		w.full = args[0] == "yes"
 		return nil
@@ -110,19 +110,19 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 		w.now = w.now.Add(d)
 		return err
 	case "alloc":
-		return s.alloc(args)
+		return s.addAllocations(args)
 	case "set":
 		var err error
-		w.edit(fleet.AllocID(args[0]), func(a *fleet.Alloc) { err = s.fields(a, args[1:]) })
+		w.updateAlloc(fleet.AllocID(args[0]), func(a *fleet.Alloc) { err = s.setAllocFields(a, args[1:]) })
 		return err
 	case "healthy", "unhealthy":
 		for _, id := range args {
-			ids, err := expand(id)
+			ids, err := expandRange(id)
 			if err != nil {
 				return err
 			}
 			for _, id := range ids {
-				w.edit(fleet.AllocID(id), func(a *fleet.Alloc) {
+				w.updateAlloc(fleet.AllocID(id), func(a *fleet.Alloc) {
 					is := verb == "healthy"
 					a.DeploymentStatus = &fleet.AllocDeployment{Healthy: &is, Canary: a.DeploymentStatus.IsCanary()}
 					if is {
@@ -137,26 +137,26 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 		w.deployment.Status = args[0]
 		return nil
 	case "promote":
-		w.promote()
+		w.promoteCanaries()
 		return nil
 	case "decide":
 		eval := fleet.EvalID("e")
 		if len(args) > 0 {
 			eval = fleet.EvalID(args[0])
 		}
-		o := w.decide(eval)
+		o := w.decideAndApply(eval)
 		out.WriteString(o.Describe())
 		return nil
 	case "show":
-		s.show(out)
+		s.showAllocs(out)
 		return nil
 	}
 	return fmt.Errorf("unknown command %q", verb)
 }
 
-// window opens the windows of nodes, or closes them for a time.
-func (s *script) window(args []string) error {
-	ids, err := expand(args[0])
+// setNodeWindows opens the windows of nodes, or closes them for a time.
+func (s *script) setNodeWindows(args []string) error {
+	ids, err := expandRange(args[0])
 	if err != nil {
 		return err
 	}
@@ -170,23 +170,23 @@ func (s *script) window(args []string) error {
 		if err != nil {
 			return err
 		}
-		state = reconcile.Window{Closed: true, Opens: s.w.now.Add(d)}
+		state = reconcile.Window{Closed: true, Opens: s.cluster.now.Add(d)}
 	}
 	for _, id := range ids {
-		s.w.windows[fleet.NodeID(id)] = state
+		s.cluster.windows[fleet.NodeID(id)] = state
 	}
 	return nil
 }
 
-// job makes the next version of the job: what is not said is as before.
-func (s *script) job(args []string) error {
+// registerNextVersion makes the next version of the job: what is not said is as before.
+func (s *script) registerNextVersion(args []string) error {
 	job := &fleet.Job{
 		ID: "job", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeService, Priority: 50, CreateIndex: 10,
 		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{
 			{Name: "main", Driver: "sim", KillTimeout: 5 * time.Second},
 		}}},
 	}
-	if old := s.w.job; old != nil {
+	if old := s.cluster.job; old != nil {
 		c := *old
 		c.TaskGroups = slices.Clone(old.TaskGroups)
 		for i := range c.TaskGroups {
@@ -201,7 +201,7 @@ func (s *script) job(args []string) error {
 	}
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
-		if err := jobField(job, key, value); err != nil {
+		if err := setJobField(job, key, value); err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
 	}
@@ -210,10 +210,10 @@ func (s *script) job(args []string) error {
 		return err
 	}
 	job.SpecHash = string(spec)
-	if s.w.job.Stopped() && !job.Stop {
-		s.w.startAfresh()
+	if s.cluster.job.Stopped() && !job.Stop {
+		s.cluster.startAfresh()
 	}
-	s.w.job = job
+	s.cluster.job = job
 	s.versions[job.Version] = job
 	return nil
 }
@@ -233,7 +233,7 @@ func groupOf(job *fleet.Job, key string) (*fleet.TaskGroup, string) {
 	return job.Group(name), field
 }
 
-func jobField(job *fleet.Job, key, value string) (err error) {
+func setJobField(job *fleet.Job, key, value string) (err error) {
 	g, key := groupOf(job, key)
 	block := func() *fleet.Disconnect {
 		if g.Disconnect == nil {
@@ -271,7 +271,7 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 	case "reconcile":
 		block().Reconcile = value
 	case "reschedule":
-		g.ReschedulePolicy, err = policy(value)
+		g.ReschedulePolicy, err = parseReschedulePolicy(value)
 	case "env":
 		g.Tasks[0].Env = map[string]string{"V": value}
 	case "touch":
@@ -281,15 +281,15 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 	case "leader":
 		g.Tasks[0].Leader = true
 	case "canary":
-		update(g).Canary, err = strconv.Atoi(value)
+		ownUpdateBlock(g).Canary, err = strconv.Atoi(value)
 	case "wait_for":
-		update(g).WaitFor = value
+		ownUpdateBlock(g).WaitFor = value
 	case "per_site":
-		update(g).MaxUnavailablePerSite, err = strconv.Atoi(value)
+		ownUpdateBlock(g).MaxUnavailablePerSite, err = strconv.Atoi(value)
 	case "windows":
-		update(g).Windows = []fleet.UpdateWindow{{Cron: value, Duration: time.Hour}}
+		ownUpdateBlock(g).Windows = []fleet.UpdateWindow{{Cron: value, Duration: time.Hour}}
 	case "auto_promote":
-		update(g).AutoPromote = value == "true"
+		ownUpdateBlock(g).AutoPromote = value == "true"
 	case "max_parallel":
 		g.Update = &fleet.Update{}
 		g.Update.MaxParallel, err = strconv.Atoi(value)
@@ -303,8 +303,8 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 	return err
 }
 
-// update is a group's update block, its own.
-func update(g *fleet.TaskGroup) *fleet.Update {
+// ownUpdateBlock is a group's update block, its own.
+func ownUpdateBlock(g *fleet.TaskGroup) *fleet.Update {
 	u := fleet.Update{}
 	if g.Update != nil {
 		u = *g.Update
@@ -313,8 +313,8 @@ func update(g *fleet.TaskGroup) *fleet.Update {
 	return g.Update
 }
 
-// expand reads p01 or p01..05.
-func expand(arg string) ([]string, error) {
+// expandRange reads p01 or p01..05.
+func expandRange(arg string) ([]string, error) {
 	first, last, isRange := strings.Cut(arg, "..")
 	if !isRange {
 		return []string{arg}, nil
@@ -332,8 +332,8 @@ func expand(arg string) ([]string, error) {
 	return ids, nil
 }
 
-// policy reads ATTEMPTS/INTERVAL/DELAY[/FUNCTION[/MAX]]; ATTEMPTS "unlimited".
-func policy(s string) (*fleet.ReschedulePolicy, error) {
+// parseReschedulePolicy reads ATTEMPTS/INTERVAL/DELAY[/FUNCTION[/MAX]]; ATTEMPTS "unlimited".
+func parseReschedulePolicy(s string) (*fleet.ReschedulePolicy, error) {
 	if s == "none" {
 		return &fleet.ReschedulePolicy{}, nil
 	}
@@ -360,8 +360,8 @@ func policy(s string) (*fleet.ReschedulePolicy, error) {
 	return p, err
 }
 
-// node reads ID[..ID] STATUS FIELD….
-func (s *script) node(args []string) error {
+// addOrUpdateNodes reads ID[..ID] STATUS FIELD….
+func (s *script) addOrUpdateNodes(args []string) error {
 	if first, last, isRange := strings.Cut(args[0], ".."); isRange {
 		from, err1 := strconv.Atoi(strings.TrimLeft(first, "abcdefghijklmnopqrstuvwxyz"))
 		to, err2 := strconv.Atoi(last)
@@ -370,18 +370,18 @@ func (s *script) node(args []string) error {
 		}
 		for i := from; i <= to; i++ {
 			one := append([]string{fmt.Sprintf("%s%d", strings.TrimRight(first, "0123456789"), i)}, args[1:]...)
-			if err := s.node(one); err != nil {
+			if err := s.addOrUpdateNodes(one); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	id, status := fleet.NodeID(args[0]), fleet.NodeStatus(args[1])
-	if s.w.nodes[id] == nil {
-		s.w.nodes[id] = &fleet.Node{ID: id, NodePool: fleet.DefaultPool}
+	if s.cluster.nodes[id] == nil {
+		s.cluster.nodes[id] = &fleet.Node{ID: id, NodePool: fleet.DefaultPool}
 	}
 	for _, arg := range args[2:] {
-		n := s.w.nodes[id]
+		n := s.cluster.nodes[id]
 		switch key, value, _ := strings.Cut(arg, "="); key {
 		case "pool":
 			n.NodePool = value
@@ -395,12 +395,12 @@ func (s *script) node(args []string) error {
 			return fmt.Errorf("%s: unknown field", arg)
 		}
 	}
-	s.w.setNode(id, status)
+	s.cluster.setNode(id, status)
 	return nil
 }
 
-// alloc reads ID[..ID] INDEX NODE STATUS FIELD…; a range makes one for each.
-func (s *script) alloc(args []string) error {
+// addAllocations reads ID[..ID] INDEX NODE STATUS FIELD…; a range makes one for each.
+func (s *script) addAllocations(args []string) error {
 	first, last, isRange := strings.Cut(args[0], "..")
 	if !isRange {
 		return s.oneAlloc(args[0], args)
@@ -428,52 +428,52 @@ func (s *script) alloc(args []string) error {
 }
 
 func (s *script) oneAlloc(id string, args []string) error {
-	g := s.w.job.TaskGroups[0]
+	g := s.cluster.job.TaskGroups[0]
 	for _, arg := range args[4:] {
 		if name, ok := strings.CutPrefix(arg, "in="); ok {
-			g = *s.w.job.Group(name)
+			g = *s.cluster.job.Group(name)
 		}
 	}
 	status := args[3]
 	a := &fleet.Alloc{
 		ID: fleet.AllocID(id), Name: fmt.Sprintf("job.%s[%s]", g.Name, args[1]), TaskGroup: g.Name,
 		Namespace: fleet.DefaultNamespace, JobID: "job", NodeID: fleet.NodeID(args[2]),
-		Job: s.w.job, JobVersion: s.w.job.Version, JobHash: s.w.job.SpecHash, DesiredStatus: fleet.DesiredRun,
-		ClientStatus: status, ReportedStatus: status, CreateIndex: fleet.Index(100 + len(s.w.allocs)),
-		CreateTime: s.w.now.UnixNano(), ModifyTime: s.w.now.UnixNano(),
+		Job: s.cluster.job, JobVersion: s.cluster.job.Version, JobHash: s.cluster.job.SpecHash, DesiredStatus: fleet.DesiredRun,
+		ClientStatus: status, ReportedStatus: status, CreateIndex: fleet.Index(100 + len(s.cluster.allocs)),
+		CreateTime: s.cluster.now.UnixNano(), ModifyTime: s.cluster.now.UnixNano(),
 	}
 	switch status {
 	case fleet.ClientUnknown:
 		a.ReportedStatus = fleet.ClientRunning
-		a.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: status, Time: s.w.now}}
+		a.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: status, Time: s.cluster.now}}
 	case fleet.ClientLost:
 		a.ReportedStatus = fleet.ClientRunning
 	}
-	s.w.allocs[a.ID] = a
-	return s.fields(a, args[4:])
+	s.cluster.allocs[a.ID] = a
+	return s.setAllocFields(a, args[4:])
 }
 
-func (s *script) fields(a *fleet.Alloc, args []string) error {
+func (s *script) setAllocFields(a *fleet.Alloc, args []string) error {
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
-		if err := s.field(a, key, value); err != nil {
+		if err := s.setAllocField(a, key, value); err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
 	}
 	return nil
 }
 
-func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
+func (s *script) setAllocField(a *fleet.Alloc, key, value string) (err error) {
 	switch key {
 	case "in": // the group, see oneAlloc
 	case "desired":
-		a.DesiredStatus, a.AllocModifyIndex = value, s.w.index
+		a.DesiredStatus, a.AllocModifyIndex = value, s.cluster.index
 	case "client": // known to the hub and true
 		a.ClientStatus, a.ReportedStatus = value, value
 	case "reports": // true on the edge
 		a.ReportedStatus = value
 	case "states": // unknown@-10s,running@-5s
-		a.AllocStates, err = s.states(value)
+		a.AllocStates, err = s.parseAllocStates(value)
 	case "version":
 		var v uint64
 		v, err = strconv.ParseUint(value, 10, 64)
@@ -490,12 +490,12 @@ func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
 			name, dur, _ := strings.Cut(task, ":")
 			var d time.Duration
 			d, err = time.ParseDuration(dur)
-			a.TaskStates[name] = fleet.TaskState{State: fleet.TaskRunning, RunningFor: d, RunningSince: s.w.now.Add(-d).UnixNano()}
+			a.TaskStates[name] = fleet.TaskState{State: fleet.TaskRunning, RunningFor: d, RunningSince: s.cluster.now.Add(-d).UnixNano()}
 		}
 	case "tracker": // DELAY@TIME,…
-		a.RescheduleTracker, err = s.tracker(value)
+		a.RescheduleTracker, err = s.parseTracker(value)
 	case "deployment": // of the world's deployment, maybe as its canary
-		a.DeploymentID = s.w.deployment.ID
+		a.DeploymentID = s.cluster.deployment.ID
 		a.DeploymentStatus = &fleet.AllocDeployment{Canary: value == "canary"}
 	case "migrate":
 		a.DesiredTransition.Migrate = true
@@ -507,19 +507,19 @@ func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
 	return err
 }
 
-func (s *script) states(value string) (states []fleet.AllocState, err error) {
+func (s *script) parseAllocStates(value string) (states []fleet.AllocState, err error) {
 	for _, one := range strings.Split(value, ",") {
 		status, at, _ := strings.Cut(one, "@")
 		d, err := time.ParseDuration(at)
 		if err != nil {
 			return nil, err
 		}
-		states = append(states, fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: s.w.now.Add(d)})
+		states = append(states, fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: s.cluster.now.Add(d)})
 	}
 	return states, nil
 }
 
-func (s *script) tracker(value string) (*fleet.RescheduleTracker, error) {
+func (s *script) parseTracker(value string) (*fleet.RescheduleTracker, error) {
 	t := &fleet.RescheduleTracker{}
 	for _, one := range strings.Split(value, ",") {
 		delay, at, _ := strings.Cut(one, "@")
@@ -532,16 +532,16 @@ func (s *script) tracker(value string) (*fleet.RescheduleTracker, error) {
 			return nil, err
 		}
 		t.Events = append(t.Events, fleet.RescheduleEvent{
-			RescheduleTime: s.w.now.Add(when).UnixNano(), PrevAllocID: "x", PrevNodeID: "nx", Delay: d,
+			RescheduleTime: s.cluster.now.Add(when).UnixNano(), PrevAllocID: "x", PrevNodeID: "nx", Delay: d,
 		})
 	}
 	return t, nil
 }
 
-// show prints the allocations.
-func (s *script) show(out *strings.Builder) {
-	for _, id := range slices.Sorted(maps.Keys(s.w.allocs)) {
-		a := s.w.allocs[id]
+// showAllocs prints the allocations.
+func (s *script) showAllocs(out *strings.Builder) {
+	for _, id := range slices.Sorted(maps.Keys(s.cluster.allocs)) {
+		a := s.cluster.allocs[id]
 		fmt.Fprintf(out, "%-4s %s %s v%d %s/%s", a.ID, a.Name, a.NodeID, a.JobVersion, a.DesiredStatus, a.ClientStatus)
 		if a.Retired {
 			out.WriteString(" retired")

@@ -7,16 +7,16 @@ import (
 	"skerry/fleet"
 )
 
-// settle chooses which of a slot's allocations stays, and why. Those that count
+// chooseCurrent chooses which of a slot's allocations stays, and why. Those that count
 // are given in the order of their creation, so the original comes first. Each
 // that loses is told why; why is "" where there was nothing to choose.
-func (d *decision) settle(members []*member) (winner *member, why string) {
+func (d *decision) chooseCurrent(members []*member) (winner *member, why string) {
 	for _, m := range members {
 		if winner == nil {
 			winner = m
 			continue
 		}
-		original, reason := d.pick(winner, m)
+		original, reason := d.isOriginalPreferred(winner, m)
 		which, loser := "original", m
 		if !original {
 			which, loser, winner = "replacement", winner, m
@@ -27,11 +27,11 @@ func (d *decision) settle(members []*member) (winner *member, why string) {
 	return winner, why
 }
 
-// pick decides between an original and its replacement: whether the original
+// isOriginalPreferred decides between an original and its replacement: whether the original
 // stays, and why.
-func (d *decision) pick(orig, repl *member) (original bool, why string) {
-	if newer := d.early(orig, repl); newer != nil {
-		newer.early = true
+func (d *decision) isOriginalPreferred(orig, repl *member) (original bool, why string) {
+	if newer := d.newerNotYetRunning(orig, repl); newer != nil {
+		newer.newerNotRunning = true
 		return newer == repl, "the other has a newer version of the job, but does not run"
 	}
 	rules := []struct {
@@ -39,9 +39,9 @@ func (d *decision) pick(orig, repl *member) (original bool, why string) {
 		why  string
 		both string
 	}{
-		{func(m *member) bool { return d.outdated(m.a) }, "the other has an older version of the job", ""},
-		{func(m *member) bool { return m.kind == failed }, "the other failed", "both failed"},
-		{func(m *member) bool { return m.kind == spent }, "the other has ended", "both have ended"},
+		{func(m *member) bool { return d.needsDestructiveUpdate(m.a) }, "the other has an older version of the job", ""},
+		{func(m *member) bool { return m.kind == kindFailed }, "the other failed", "both failed"},
+		{func(m *member) bool { return m.kind == kindCompleted }, "the other has ended", "both have ended"},
 	}
 	for _, r := range rules {
 		switch o, p := r.bad(orig), r.bad(repl); {
@@ -51,10 +51,10 @@ func (d *decision) pick(orig, repl *member) (original bool, why string) {
 			return true, r.both
 		}
 	}
-	if o, p := orig.kind == done, repl.kind == done; o != p {
+	if o, p := orig.kind == kindSucceeded, repl.kind == kindSucceeded; o != p {
 		return o, "it has completed"
 	}
-	if o, p := orig.status() == fleet.ClientRunning, repl.status() == fleet.ClientRunning; o != p {
+	if o, p := orig.statusOnEdge() == fleet.ClientRunning, repl.statusOnEdge() == fleet.ClientRunning; o != p {
 		return o, "the other is not running"
 	}
 	switch strategy := orig.rules.Reconcile; strategy {
@@ -70,16 +70,16 @@ func (d *decision) pick(orig, repl *member) (original bool, why string) {
 	return true, "reconcile = " + fleet.ReconcileKeepOriginal
 }
 
-// early returns which of two is of the newest version but does not run, where the other
+// newerNotYetRunning returns which of two is of the newest version but does not run, where the other
 // does: in a rollout it is no way round the turns, or past what holds the version back.
-func (d *decision) early(orig, repl *member) *member {
+func (d *decision) newerNotYetRunning(orig, repl *member) *member {
 	g := d.in.Job.Group(orig.a.TaskGroup)
 	older, newer := orig, repl
-	if !d.outdated(older.a) {
+	if !d.needsDestructiveUpdate(older.a) {
 		older, newer = repl, orig
 	}
-	if g == nil || !rolls(d.in.Job, g) || !d.outdated(older.a) || d.outdated(newer.a) ||
-		older.status() != fleet.ClientRunning || newer.status() == fleet.ClientRunning {
+	if g == nil || !isRolledOut(d.in.Job, g) || !d.needsDestructiveUpdate(older.a) || d.needsDestructiveUpdate(newer.a) ||
+		older.statusOnEdge() != fleet.ClientRunning || newer.statusOnEdge() == fleet.ClientRunning {
 		return nil
 	}
 	return newer

@@ -11,37 +11,37 @@ import (
 	"skerry/planted"
 )
 
-// slot is all allocations of one name.
-type slot struct {
-	index   int
-	name    string
-	members []*member // by creation
-	holder  *member   // the one that counts, nil: none
-	losers  []*member // could have been the holder, and are to stop
-	why     string    // why it, of several
-	// held is a lost allocation whose edge may still be running it, and that
+// nameIndexAllocs is all allocations of one name.
+type nameIndexAllocs struct {
+	index         int
+	name          string
+	members       []*member // by creation
+	current       *member   // the one that counts, nil: none
+	duplicates    []*member // could have been the holder, and are to stop
+	currentReason string    // why it, of several
+	// maybeStillRunning is a lost allocation whose edge may still be running it, and that
 	// nothing has replaced yet.
-	held    *member
-	surplus string // why the group does not want the slot, ""
+	maybeStillRunning *member
+	surplusReason     string // why the group does not want the slot, ""
 }
 
-// slots sorts the allocations of a group into slots, by index and name.
-func (d *decision) slots(allocs []*fleet.Alloc) []*slot {
-	byName := map[string]*slot{}
-	var slots []*slot
+// allocsByNameIndex sorts the allocations of a group into slots, by index and name.
+func (d *decision) allocsByNameIndex(allocs []*fleet.Alloc) []*nameIndexAllocs {
+	byName := map[string]*nameIndexAllocs{}
+	var slots []*nameIndexAllocs
 	for _, a := range allocs {
 		s := byName[a.Name]
 		if s == nil {
-			s = &slot{name: a.Name, index: math.MaxInt}
+			s = &nameIndexAllocs{name: a.Name, index: math.MaxInt}
 			if i, ok := a.NameIndex(); ok {
 				s.index = i
 			}
 			byName[a.Name] = s
 			slots = append(slots, s)
 		}
-		s.members = append(s.members, d.classify(a))
+		s.members = append(s.members, d.classifyAlloc(a))
 	}
-	slices.SortFunc(slots, func(a, b *slot) int {
+	slices.SortFunc(slots, func(a, b *nameIndexAllocs) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name, b.name))
 	})
 	for _, s := range slots {
@@ -55,8 +55,8 @@ func byCreation(a, b *member) int {
 		cmp.Compare(a.a.CreateTime, b.a.CreateTime), cmp.Compare(a.a.ID, b.a.ID))
 }
 
-// newest returns the newest member for which ok holds, or nil.
-func (s *slot) newest(ok func(*member) bool) *member {
+// newestMatching returns the newest member for which ok holds, or nil.
+func (s *nameIndexAllocs) newestMatching(ok func(*member) bool) *member {
 	for i := len(s.members) - 1; i >= 0; i-- {
 		if ok(s.members[i]) {
 			return s.members[i]
@@ -65,10 +65,10 @@ func (s *slot) newest(ok func(*member) bool) *member {
 	return nil
 }
 
-// last is what the slot had last, in a slot that has nothing: of the members that nothing
+// lastUnreplaced is what the slot had last, in a slot that has nothing: of the members that nothing
 // took the place of the one that was decided on last, or nil. What stood in for one may
 // have been placed later and stopped before: then it took nobody's place.
-func (d *decision) last(s *slot) (last *member) {
+func (d *decision) lastUnreplaced(s *nameIndexAllocs) (last *member) {
 	for _, m := range s.members {
 		next := d.byID[m.a.NextAllocation]
 		replaced := m.a.NextAllocation != "" && (next == nil || next.AllocModifyIndex >= m.a.AllocModifyIndex)
@@ -79,156 +79,158 @@ func (d *decision) last(s *slot) (last *member) {
 	return last
 }
 
-func (s *slot) has(k kind) bool {
-	return s.newest(func(m *member) bool { return m.kind == k }) != nil
+func (s *nameIndexAllocs) hasMemberOfKind(k allocKind) bool {
+	return s.newestMatching(func(m *member) bool { return m.kind == k }) != nil
 }
 
-// active: the slot is one of those that the group has.
-func (s *slot) active() bool {
-	return s.surplus == "" &&
-		(s.held != nil || s.newest(func(m *member) bool { return m.kind != ended }) != nil)
+// isActiveIndex: the slot is one of those that the group has.
+func (s *nameIndexAllocs) isActiveIndex() bool {
+	return s.surplusReason == "" &&
+		(s.maybeStillRunning != nil || s.newestMatching(func(m *member) bool { return m.kind != kindEnded }) != nil)
 }
 
-// counted is the member that tells how far the slot is: its holder, or what is out
+// currentOrUnknown is the member that tells how far the slot is: its holder, or what is out
 // of sight.
-func (s *slot) counted() *member {
-	if s.holder != nil {
-		return s.holder
+func (s *nameIndexAllocs) currentOrUnknown() *member {
+	if s.current != nil {
+		return s.current
 	}
-	return s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving || m.kind == frozen })
+	return s.newestMatching(func(m *member) bool {
+		return m.kind == kindUnknown || m.kind == kindDisconnecting || m.kind == kindReplaying
+	})
 }
 
-// lives: something of the slot runs, or has succeeded.
-func (s *slot) lives() bool {
-	return s.newest(func(m *member) bool { return m.alive() || m.kind == done }) != nil
+// hasRunningOrSucceeded: something of the slot runs, or has succeeded.
+func (s *nameIndexAllocs) hasRunningOrSucceeded() bool {
+	return s.newestMatching(func(m *member) bool { return m.isPossiblyRunning() || m.kind == kindSucceeded }) != nil
 }
 
-// resolve finds the slot's holder, and the others that could be it.
-func (d *decision) resolve(s *slot) {
+// findCurrentAlloc finds the slot's holder, and the others that could be it.
+func (d *decision) findCurrentAlloc(s *nameIndexAllocs) {
 	var candidates []*member
 	for _, m := range s.members {
-		if m.counts() {
+		if m.canBeCurrent() {
 			candidates = append(candidates, m)
 		}
 	}
-	s.holder, s.why = d.settle(candidates)
+	s.current, s.currentReason = d.chooseCurrent(candidates)
 	for _, m := range candidates {
-		m.loses = m != s.holder
+		m.isDuplicate = m != s.current
 	}
-	loses := func(m *member) bool { return m.loses }
-	s.losers = slices.DeleteFunc(candidates, func(m *member) bool { return !m.loses })
+	loses := func(m *member) bool { return m.isDuplicate }
+	s.duplicates = slices.DeleteFunc(candidates, func(m *member) bool { return !m.isDuplicate })
 	s.members = slices.DeleteFunc(s.members, loses)
-	last := s.newest(func(*member) bool { return true })
-	if last != nil && last.kind == ended && last.rules.Hold > 0 && last.a.NextAllocation == "" &&
-		(last.a.ClientStatus == fleet.ClientLost || d.unconfirmed(last)) {
-		s.held = last
+	last := s.newestMatching(func(*member) bool { return true })
+	if last != nil && last.kind == kindEnded && last.rules.Hold > 0 && last.a.NextAllocation == "" &&
+		(last.a.ClientStatus == fleet.ClientLost || d.isStopUnconfirmed(last)) {
+		s.maybeStillRunning = last
 	}
 }
 
-// act decides for everything in a slot.
-func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
-	for _, m := range s.losers {
-		if m != d.heir(s) {
-			d.lose(m, s, r)
+// reconcileNameIndex decides for everything in a slot.
+func (d *decision) reconcileNameIndex(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
+	for _, m := range s.duplicates {
+		if m != d.promotedCanary(s) {
+			d.stopDuplicate(m, s, r)
 		}
 	}
 	for _, m := range s.members {
-		if s.surplus != "" {
-			d.drop(m, s.surplus)
+		if s.surplusReason != "" {
+			d.endWithoutReplacement(m, s.surplusReason)
 			continue
 		}
 		switch m.kind {
-		case ended:
+		case kindEnded:
 			d.leaveEnded(m)
-		case frozen:
-			d.leaveFrozen(m)
-		case away:
-			d.stayAway(m)
-		case leaving:
-			d.leave(m)
-		case lost:
-			d.giveUp(m)
-		case migrating:
-			d.stop(m, Change{Reason: "an operator wants it stopped and replaced"})
+		case kindReplaying:
+			d.keepReplaying(m)
+		case kindUnknown:
+			d.keepUnknown(m)
+		case kindDisconnecting:
+			d.markAllocUnknown(m)
+		case kindLost:
+			d.markAllocLost(m)
+		case kindMigrating:
+			d.stopAllocation(m, Change{Reason: "an operator wants it stopped and replaced"})
 		}
 	}
 	switch {
-	case !s.active():
-	case s.holder != nil && !(s.has(away) && planted.On(planted.ReplaceTwice)):
-		d.hold(s, g, r)
-	case s.has(frozen):
-	case s.has(away), s.has(leaving):
-		d.standIn(s, g, r)
+	case !s.isActiveIndex():
+	case s.current != nil && !(s.hasMemberOfKind(kindUnknown) && planted.On(planted.ReplaceTwice)):
+		d.reconcileCurrent(s, g, r)
+	case s.hasMemberOfKind(kindReplaying):
+	case s.hasMemberOfKind(kindUnknown), s.hasMemberOfKind(kindDisconnecting):
+		d.replaceUnknown(s, g, r)
 	default:
-		d.refill(s, g, r)
+		d.replaceLostOrStopped(s, g, r)
 	}
-	if m := d.heir(s); m != nil {
-		d.lose(m, s, r)
+	if m := d.promotedCanary(s); m != nil {
+		d.stopDuplicate(m, s, r)
 	}
 }
 
-// heir is what is there already to take the place of a slot's holder, which is of an
+// promotedCanary is what is there already to take the place of a slot's holder, which is of an
 // older version and runs, when its turn comes. Where that is not now, it stops: it does
 // not run yet. nil: nothing.
-func (d *decision) heir(s *slot) *member {
-	for _, m := range s.losers {
-		if m.early && m.kind == present && d.outdated(s.holder.a) {
+func (d *decision) promotedCanary(s *nameIndexAllocs) *member {
+	for _, m := range s.duplicates {
+		if m.newerNotRunning && m.kind == kindRunning && d.needsDestructiveUpdate(s.current.a) {
 			return m
 		}
 	}
 	return nil
 }
 
-// lose stops what could have been the slot's holder. What a promoted canary stands for
+// stopDuplicate stops what could have been the slot's holder. What a promoted canary stands for
 // is replaced by it, which is for the windows of its node.
-func (d *decision) lose(m *member, s *slot, r *rollout) {
-	if m.due || s.surplus != "" || s.holder == nil || s.holder.due || !d.outdated(m.a) || d.outdated(s.holder.a) {
-		d.replace(m, Change{Reason: m.reason})
+func (d *decision) stopDuplicate(m *member, s *nameIndexAllocs, r *rollout) {
+	if m.reconnecting || s.surplusReason != "" || s.current == nil || s.current.reconnecting || !d.needsDestructiveUpdate(m.a) || d.needsDestructiveUpdate(s.current.a) {
+		d.stopOrRetireReplaced(m, Change{Reason: m.reason})
 		return
 	}
-	if why := r.shut(m); why != "" {
-		d.keep(m, fmt.Sprintf("stays beside %s: %s", fleet.Short(s.holder.a.ID), why))
+	if why := r.outsideWindowReason(m); why != "" {
+		d.keepUnchanged(m, fmt.Sprintf("stays beside %s: %s", fleet.Short(s.current.a.ID), why))
 		return
 	}
-	d.replace(m, Change{Windows: windows(r.g), Reason: m.reason})
+	d.stopOrRetireReplaced(m, Change{Windows: updateWindows(r.g), Reason: m.reason})
 }
 
-// standIn places a replacement for an allocation that is out of sight, where its
+// replaceUnknown places a replacement for an allocation that is out of sight, where its
 // rules want one: at once, if the reschedule policy allows another attempt. The policy's
 // delay is for what fails: an edge that is away has crashed nothing.
-func (d *decision) standIn(s *slot, g *fleet.TaskGroup, r *rollout) {
-	m := s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving })
+func (d *decision) replaceUnknown(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
+	m := s.newestMatching(func(m *member) bool { return m.kind == kindUnknown || m.kind == kindDisconnecting })
 	if !m.rules.Replace {
 		return
 	}
 	since := d.in.Now
-	if m.kind == away {
+	if m.kind == kindUnknown {
 		since = awaySince(m.a)
 	}
 	next := nextAttempt(m.a, g.ReschedulePolicy, since)
 	if !next.allowed {
-		list, i := d.entry(m)
+		list, i := d.locateChange(m)
 		(*list)[i].Reason += "; but " + next.why
 		return
 	}
-	d.place(Placement{
-		Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: r.version(m),
+	d.addPlacement(Placement{
+		Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: r.replacementVersion(m),
 		Tracker: nextTracker(m.a, g.ReschedulePolicy, lastDelay(m.a.RescheduleTracker), d.in.Now),
 		Reason:  fmt.Sprintf("stands in for %s, which is out of sight on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
 	})
 }
 
-// refill places what takes the place of a lost or stopped allocation.
-func (d *decision) refill(s *slot, g *fleet.TaskGroup, r *rollout) {
-	m := s.held
+// replaceLostOrStopped places what takes the place of a lost or stopped allocation.
+func (d *decision) replaceLostOrStopped(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
+	m := s.maybeStillRunning
 	if m == nil {
-		m = s.newest(func(m *member) bool { return m.kind == lost || m.kind == migrating })
+		m = s.newestMatching(func(m *member) bool { return m.kind == kindLost || m.kind == kindMigrating })
 	}
 	p := Placement{
-		Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m), Reason: fmt.Sprintf("replaces %s", fleet.Short(m.a.ID)),
+		Name: s.name, Group: g.Name, Previous: m.a, Job: r.replacementVersion(m), Reason: fmt.Sprintf("replaces %s", fleet.Short(m.a.ID)),
 	}
-	if m.kind == migrating {
-		d.place(p)
+	if m.kind == kindMigrating {
+		d.addPlacement(p)
 		return
 	}
 	p.AvoidNode = m.a.NodeID
@@ -237,126 +239,126 @@ func (d *decision) refill(s *slot, g *fleet.TaskGroup, r *rollout) {
 		since = awaySince(m.a)
 	}
 	if until := since.Add(m.rules.Hold); until.After(d.in.Now) {
-		list, i := d.entry(m)
-		d.wishes = append(d.wishes, wish{
+		list, i := d.locateChange(m)
+		d.evalRequests = append(d.evalRequests, evalRequest{
 			at: until, trigger: fleet.TriggerDisconnectTimeout, list: list, i: i,
 			why: fmt.Sprintf("replace %s when its edge has surely stopped it", fleet.Short(m.a.ID)),
 		})
 		return
 	}
-	d.place(p)
+	d.addPlacement(p)
 }
 
-// hold decides for the holder of a slot: it is where it should be, unless it
+// reconcileCurrent decides for the holder of a slot: it is where it should be, unless it
 // failed, has ended, or is not what the job now says.
-func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
-	m := s.holder
-	if m.kind == done && !d.outdated(m.a) {
-		d.remain(m, "it has completed")
+func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
+	m := s.current
+	if m.kind == kindSucceeded && !d.needsDestructiveUpdate(m.a) {
+		d.keepOrReconnect(m, "it has completed")
 		return
 	}
-	if next := d.successor(s); next != nil {
-		d.remain(m, fmt.Sprintf("stays until %s is back, which takes its place", fleet.Short(next.a.ID)))
+	if next := d.absentPromotedCanary(s); next != nil {
+		d.keepOrReconnect(m, fmt.Sprintf("stays until %s is back, which takes its place", fleet.Short(next.a.ID)))
 		return
 	}
-	change := d.change(m.a)
+	change := d.groupChangeFor(m.a)
 	unsuited := ""
-	if change == fleet.GroupInPlace && m.kind == present && d.in.Suits != nil {
+	if change == fleet.GroupInPlace && m.kind == kindRunning && d.in.Suits != nil {
 		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
 	}
-	stale := d.outdated(m.a) || unsuited != ""
+	stale := d.needsDestructiveUpdate(m.a) || unsuited != ""
 	if stale {
-		if ok, why := r.take(m); !ok {
-			d.stays(m, s, r, why)
+		if ok, why := r.takeUpdateTurn(m); !ok {
+			d.keepOlderVersion(m, s, r, why)
 			return
 		}
 	}
-	switch next := d.heir(s); {
+	switch next := d.promotedCanary(s); {
 	case next != nil:
 		m.reason = fmt.Sprintf("the other, %s, has the newest version of the job", fleet.Short(next.a.ID))
-		s.holder, s.losers = next, slices.DeleteFunc(s.losers, func(l *member) bool { return l == next })
-		d.lose(m, s, r)
-		d.hold(s, g, r)
-	case d.outdated(m.a):
-		d.anew(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
+		s.current, s.duplicates = next, slices.DeleteFunc(s.duplicates, func(l *member) bool { return l == next })
+		d.stopDuplicate(m, s, r)
+		d.reconcileCurrent(s, g, r)
+	case d.needsDestructiveUpdate(m.a):
+		d.updateDestructively(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
 	case unsuited != "":
-		d.anew(m, s, g, fmt.Sprintf("node %s does not suit version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited))
-	case m.kind == failed && r.triesAnew(m):
+		d.updateDestructively(m, s, g, fmt.Sprintf("node %s does not suit version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited))
+	case m.kind == kindFailed && r.needsAnotherAttempt(m):
 		why := fmt.Sprintf("it failed, and version %d of the job is another attempt", d.in.Job.Version)
-		d.stop(m, Change{WithPlacement: !m.due, Reason: why})
-		d.place(Placement{
+		d.stopAllocation(m, Change{WithPlacement: !m.reconnecting, Reason: why})
+		d.addPlacement(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 		})
-	case m.kind == failed:
-		d.reschedule(m, s, g, nil)
-	case m.kind == spent:
-		d.replace(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
-		d.place(Placement{
+	case m.kind == kindFailed:
+		d.rescheduleFailed(m, s, g, nil)
+	case m.kind == kindCompleted:
+		d.stopOrRetireReplaced(m, Change{WithPlacement: !m.reconnecting, Reason: "it has ended, and is replaced"})
+		d.addPlacement(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 		})
-	case m.due && s.has(frozen):
-		d.keep(m, "what stands in for it is on a node whose history is still coming in")
-	case m.due:
-		why := s.why
+	case m.reconnecting && s.hasMemberOfKind(kindReplaying):
+		d.keepUnchanged(m, "what stands in for it is on a node whose history is still coming in")
+	case m.reconnecting:
+		why := s.currentReason
 		if why == "" {
 			why = "it was not replaced"
 		}
-		d.reconnect(m, Change{Update: r.updates(m, change), Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
-	case r.updates(m, change):
+		d.reconnectAlloc(m, Change{Update: r.needsInPlaceUpdate(m, change), Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
+	case r.needsInPlaceUpdate(m, change):
 		d.inPlace(m, change)
 	default:
-		d.keep(m, "it is as it should be")
+		d.keepUnchanged(m, "it is as it should be")
 	}
 }
 
-// successor is what takes the place of a slot's holder, of an older version, as soon as
+// absentPromotedCanary is what takes the place of a slot's holder, of an older version, as soon as
 // it is in sight again: a canary that was promoted while its edge was away. nil: nothing.
-func (d *decision) successor(s *slot) *member {
-	if s.holder == nil || s.holder.kind != present || !d.outdated(s.holder.a) {
+func (d *decision) absentPromotedCanary(s *nameIndexAllocs) *member {
+	if s.current == nil || s.current.kind != kindRunning || !d.needsDestructiveUpdate(s.current.a) {
 		return nil
 	}
-	return s.newest(func(m *member) bool {
-		return (m.kind == away || m.kind == leaving || m.kind == frozen) && !d.outdated(m.a)
+	return s.newestMatching(func(m *member) bool {
+		return (m.kind == kindUnknown || m.kind == kindDisconnecting || m.kind == kindReplaying) && !d.needsDestructiveUpdate(m.a)
 	})
 }
 
-// stays leaves a holder at its older version for now, and keeps that alive.
-func (d *decision) stays(m *member, s *slot, r *rollout, why string) {
+// keepOlderVersion leaves a holder at its older version for now, and keeps that alive.
+func (d *decision) keepOlderVersion(m *member, s *nameIndexAllocs, r *rollout, why string) {
 	switch g := m.a.Group(); {
 	case g == nil:
-		d.remain(m, "it is of an older version: "+why)
-	case m.kind == failed:
-		d.reschedule(m, s, g, r.version(m))
-	case m.kind == spent:
-		d.replace(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
-		d.place(Placement{
-			Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m),
+		d.keepOrReconnect(m, "it is of an older version: "+why)
+	case m.kind == kindFailed:
+		d.rescheduleFailed(m, s, g, r.replacementVersion(m))
+	case m.kind == kindCompleted:
+		d.stopOrRetireReplaced(m, Change{WithPlacement: !m.reconnecting, Reason: "it has ended, and is replaced"})
+		d.addPlacement(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, Job: r.replacementVersion(m),
 			Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 		})
 	default:
-		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, why))
+		d.keepOrReconnect(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, why))
 	}
 }
 
-// anew stops a holder and places the newest version in its stead.
-func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
-	d.replace(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
-	d.place(Placement{
+// updateDestructively stops a holder and places the newest version in its stead.
+func (d *decision) updateDestructively(m *member, s *nameIndexAllocs, g *fleet.TaskGroup, why string) {
+	d.stopOrRetireReplaced(m, Change{Anew: true, WithPlacement: !m.reconnecting, Windows: updateWindows(g), Reason: why})
+	d.addPlacement(Placement{
 		Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 	})
 }
 
-// reschedule replaces a failed holder, now, later or never.
-func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *fleet.Job) {
+// rescheduleFailed replaces a failed holder, now, later or never.
+func (d *decision) rescheduleFailed(m *member, s *nameIndexAllocs, g *fleet.TaskGroup, version *fleet.Job) {
 	next := nextAttempt(m.a, g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime))
-	if waits, ok := d.in.Waiting[m.a.FollowupEvalID]; ok && !m.due && waits.Before(next.at) {
+	if waits, ok := d.in.Waiting[m.a.FollowupEvalID]; ok && !m.reconnecting && waits.Before(next.at) {
 		next.at = waits // that it began to wait has changed its time
 	}
 	asked := m.a.DesiredTransition.Reschedule
 	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID && !m.a.AwaitsPlacement() {
 		// The rollout decides first: it asks for another attempt, or fails.
 		if !asked || !dep.Active() {
-			d.remain(m, "it failed, and its deployment decides what comes of that")
+			d.keepOrReconnect(m, "it failed, and its deployment decides what comes of that")
 			return
 		}
 		asked = false
@@ -368,16 +370,16 @@ func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *f
 		!next.at.After(d.in.Now.Add(rescheduleWindow))
 	switch {
 	case !next.allowed:
-		d.remain(m, "it failed, and "+next.why)
+		d.keepOrReconnect(m, "it failed, and "+next.why)
 	case !now:
-		list, i := d.remain(m, fmt.Sprintf("it failed, and is replaced %s after that", next.delay))
-		d.wishes = append(d.wishes, wish{
+		list, i := d.keepOrReconnect(m, fmt.Sprintf("it failed, and is replaced %s after that", next.delay))
+		d.evalRequests = append(d.evalRequests, evalRequest{
 			at: next.at, trigger: fleet.TriggerRetryFailedAlloc, list: list, i: i,
 			why: "replace what failed, after the delay of the reschedule policy",
 		})
 	default:
-		d.stop(m, Change{WithPlacement: !m.due, Reschedules: true, Reason: "it failed, and is replaced"})
-		d.place(Placement{
+		d.stopAllocation(m, Change{WithPlacement: !m.reconnecting, Reschedules: true, Reason: "it failed, and is replaced"})
+		d.addPlacement(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: version,
 			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
 			Reason:  fmt.Sprintf("replaces %s, which failed on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),

@@ -17,40 +17,40 @@ import (
 // on a node that takes no new work, and once decided things are quiet.
 func TestSystemProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &life{t: t, s: &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}}
-		l.do("job", fmt.Sprintf("type=%s %s %s",
+		l := &modelTest{t: t, s: &script{cluster: newSimCluster(), versions: map[uint64]*fleet.Job{}}}
+		l.mustRunCommand("job", fmt.Sprintf("type=%s %s %s",
 			rapid.SampledFrom([]string{"system", "sysbatch"}).Draw(t, "type"),
 			rapid.SampledFrom([]string{"touch=0", "lost_after=10m", "disconnect", "replace=false"}).Draw(t, "disconnect"),
 			rapid.SampledFrom([]string{"touch=1", "max_parallel=1", "max_parallel=2"}).Draw(t, "update")))
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
-			l.do("node", fmt.Sprintf("n%d ready pool=%s", i, rapid.SampledFrom([]string{"default", "classic"}).Draw(t, "pool")))
+			l.mustRunCommand("node", fmt.Sprintf("n%d ready pool=%s", i, rapid.SampledFrom([]string{"default", "classic"}).Draw(t, "pool")))
 		}
-		l.do("pool", "classic nomad")
-		l.s.w.job.NodePool = fleet.AllPools
+		l.mustRunCommand("pool", "classic nomad")
+		l.s.cluster.job.NodePool = fleet.AllPools
 		t.Repeat(map[string]func(*rapid.T){
 			"":            l.checkSystem,
-			"link":        l.link,
-			"task":        l.task,
-			"health":      l.health,
-			"job":         l.change,
+			"link":        l.changeNodeStatus,
+			"task":        l.changeTaskStatus,
+			"health":      l.reportHealth,
+			"job":         l.drawJobChange,
 			"stop":        l.stopAlloc,
-			"time":        l.passSystem,
-			"eligibility": l.eligibility,
-			"respond":     l.respond,
+			"time":        l.advanceClockSystem,
+			"eligibility": l.drawEligibility,
+			"respond":     l.reportReadyNodes,
 		})
 	})
 }
 
-func (l *life) eligibility(t *rapid.T) {
-	w := l.s.w
+func (l *modelTest) drawEligibility(t *rapid.T) {
+	w := l.s.cluster
 	id := rapid.SampledFrom(slices.Sorted(maps.Keys(w.nodes))).Draw(t, "node")
 	n := *w.nodes[id]
 	n.SchedulingEligibility = rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(t, "eligibility")
 	w.nodes[id] = &n
 }
 
-func (l *life) passSystem(t *rapid.T) {
-	w := l.s.w
+func (l *modelTest) advanceClockSystem(t *rapid.T) {
+	w := l.s.cluster
 	w.now = w.now.Add(rapid.SampledFrom(steps).Draw(t, "time"))
 	for _, id := range slices.Sorted(maps.Keys(w.evals)) {
 		if at, ok := w.evals[id]; ok && !at.After(w.now) {
@@ -59,12 +59,12 @@ func (l *life) passSystem(t *rapid.T) {
 	}
 }
 
-func (l *life) checkSystem(*rapid.T) { l.decideSystem("e") }
+func (l *modelTest) checkSystem(*rapid.T) { l.decideSystem("e") }
 
-func (l *life) decideSystem(eval fleet.EvalID) {
-	w := l.s.w
-	in := w.input(eval)
-	old := starting(in)
+func (l *modelTest) decideSystem(eval fleet.EvalID) {
+	w := l.s.cluster
+	in := w.decisionInput(eval)
+	old := countStarting(in)
 	out := reconcile.DecideSystem(in)
 	l.checkBuckets(in, out)
 	l.checkEnds(out)
@@ -86,7 +86,7 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 	if g := w.job.TaskGroups[0]; w.job.Type == fleet.JobTypeSystem && g.Update != nil && stopped > max(0, g.Update.MaxParallel-old) {
 		l.t.Fatalf("more than max_parallel %d at once, %d starting:\n%s", g.Update.MaxParallel, old, out.Describe())
 	}
-	w.apply(eval, out)
+	w.applyOutput(eval, out)
 	onNode := map[fleet.NodeID]int{}
 	for _, a := range w.allocs {
 		if a.DesiredStatus == fleet.DesiredRun && !a.ClientTerminal() {
@@ -96,30 +96,30 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 		}
 	}
 	for _, n := range in.Targets {
-		if !w.job.Stopped() && w.job.Type == fleet.JobTypeSystem && onNode[n.ID] == 0 && !l.waits(n.ID) {
+		if !w.job.Stopped() && w.job.Type == fleet.JobTypeSystem && onNode[n.ID] == 0 && !l.isRestartPending(n.ID) {
 			l.t.Fatalf("none on node %s:\n%s", n.ID, out.Describe())
 		}
 	}
 	seq := w.evalSeq
-	next := reconcile.DecideSystem(w.input("quiet"))
+	next := reconcile.DecideSystem(w.decisionInput("quiet"))
 	w.evalSeq = seq
-	if len(next.Place)+len(next.Stops)+len(next.Retired)+unstopped(next.Lost, out.Stops)+len(next.Unknown)+len(next.Reconnects)+len(next.InPlace)+len(next.FollowUps) > 0 {
+	if len(next.Place)+len(next.Stops)+len(next.Retired)+countNotStopped(next.Lost, out.Stops)+len(next.Unknown)+len(next.Reconnects)+len(next.InPlace)+len(next.FollowUps) > 0 {
 		l.t.Fatalf("not quiet:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
 }
 
-// waits: something on the node ended badly, and is started anew later.
-func (l *life) waits(id fleet.NodeID) bool {
-	for _, a := range l.s.w.onNode(id) {
-		if _, ok := l.s.w.evals[a.FollowupEvalID]; ok && a.DesiredStatus == fleet.DesiredRun {
+// isRestartPending: something on the node ended badly, and is started anew later.
+func (l *modelTest) isRestartPending(id fleet.NodeID) bool {
+	for _, a := range l.s.cluster.onNode(id) {
+		if _, ok := l.s.cluster.evals[a.FollowupEvalID]; ok && a.DesiredStatus == fleet.DesiredRun {
 			return true
 		}
 	}
 	return false
 }
 
-// starting counts what of the newest version has not started yet.
-func starting(in reconcile.Input) int {
+// countStarting counts what of the newest version has not started yet.
+func countStarting(in reconcile.Input) int {
 	n := 0
 	for _, a := range in.Allocs {
 		if !in.Job.Stopped() && a.JobHash == in.Job.SpecHash && a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientPending &&

@@ -12,54 +12,54 @@ type Window struct {
 	Opens  time.Time // where Closed: when the next one opens; zero: never
 }
 
-// windows are those of a group's updates.
-func windows(g *fleet.TaskGroup) []fleet.UpdateWindow {
+// updateWindows are those of a group's updates.
+func updateWindows(g *fleet.TaskGroup) []fleet.UpdateWindow {
 	if g == nil || g.Update == nil {
 		return nil
 	}
 	return g.Update.Windows
 }
 
-// window is how the group's windows stand where an allocation is.
-func (r *rollout) window(m *member) Window {
+// windowForAlloc is how the group's windows stand where an allocation is.
+func (r *rollout) windowForAlloc(m *member) Window {
 	node := r.d.in.Nodes[m.a.NodeID]
-	if r.d.in.Window == nil || node == nil || len(windows(r.g)) == 0 {
+	if r.d.in.Window == nil || node == nil || len(updateWindows(r.g)) == 0 {
 		return Window{}
 	}
 	return r.d.in.Window(node, r.g.Name)
 }
 
-// shut says why an allocation that runs is not to be replaced by the newest version
+// outsideWindowReason says why an allocation that runs is not to be replaced by the newest version
 // now: the windows of its node are closed. "": it may be. What does not run, or does
 // not yet, is replaced at any time: nothing is disturbed by that.
-func (r *rollout) shut(m *member) string {
-	if m.kind != present || m.status() == fleet.ClientPending {
+func (r *rollout) outsideWindowReason(m *member) string {
+	if m.kind != kindRunning || m.statusOnEdge() == fleet.ClientPending {
 		return ""
 	}
-	w := r.window(m)
+	w := r.windowForAlloc(m)
 	if !w.Closed {
 		return ""
 	}
-	return r.await(w)
+	return r.awaitWindowOpening(w)
 }
 
-// await notes that something waits for a window, and says for which.
-func (r *rollout) await(w Window) string {
+// awaitWindowOpening notes that something waits for a window, and says for which.
+func (r *rollout) awaitWindowOpening(w Window) string {
 	r.waiting++
 	r.changes = true
 	if w.Opens.IsZero() {
 		return "no window of its node opens again"
 	}
-	if r.d.opens.IsZero() || w.Opens.Before(r.d.opens) {
-		r.d.opens = w.Opens
+	if r.d.nextWindowOpens.IsZero() || w.Opens.Before(r.d.nextWindowOpens) {
+		r.d.nextWindowOpens = w.Opens
 	}
 	return "the window of its node opens at " + w.Opens.UTC().Format(time.RFC3339)
 }
 
-// onItsWay reports whether an edge has the newest version of an allocation and holds it
+// isHeldOnEdge reports whether an edge has the newest version of an allocation and holds it
 // back, because its window has closed: until it opens that is out of everybody's hands.
-func (r *rollout) onItsWay(m *member) bool {
-	if m.kind != present || m.status() != fleet.ClientPending || !r.window(m).Closed {
+func (r *rollout) isHeldOnEdge(m *member) bool {
+	if m.kind != kindRunning || m.statusOnEdge() != fleet.ClientPending || !r.windowForAlloc(m).Closed {
 		return false
 	}
 	for a, n := m.a, 0; n < heldChain; n++ {
@@ -77,36 +77,36 @@ func (r *rollout) onItsWay(m *member) bool {
 // held the first of them back.
 const heldChain = 100
 
-// see notes of an allocation that runs an older version whether its windows let it be
+// recordWindowState notes of an allocation that runs an older version whether its windows let it be
 // replaced.
-func (r *rollout) see(m *member) {
-	switch w := r.window(m); {
+func (r *rollout) recordWindowState(m *member) {
+	switch w := r.windowForAlloc(m); {
 	case !w.Closed:
-		r.ajar = true
-	case r.next.Opens.IsZero() || !w.Opens.IsZero() && w.Opens.Before(r.next.Opens):
-		r.next = w
+		r.windowOpen = true
+	case r.nextWindow.Opens.IsZero() || !w.Opens.IsZero() && w.Opens.Before(r.nextWindow.Opens):
+		r.nextWindow = w
 	}
 }
 
-// canariesWait says why no canary is placed now: none of what they are to stand for has
+// canaryWaitReason says why no canary is placed now: none of what they are to stand for has
 // a window that is open. "": they may be.
-func (r *rollout) canariesWait() string {
-	if r.stale == 0 || r.ajar {
+func (r *rollout) canaryWaitReason() string {
+	if r.outdated == 0 || r.windowOpen {
 		return ""
 	}
-	return r.await(r.next)
+	return r.awaitWindowOpening(r.nextWindow)
 }
 
-// wakeForWindow wishes for one evaluation when the next window opens that something of
+// requestWindowEval wishes for one evaluation when the next window opens that something of
 // the job waits for.
-func (d *decision) wakeForWindow() {
-	if !d.opens.IsZero() {
-		d.wishes = append(d.wishes, wish{at: d.opens, trigger: fleet.TriggerUpdateWindow, why: "update what waits for its window"})
+func (d *decision) requestWindowEval() {
+	if !d.nextWindowOpens.IsZero() {
+		d.evalRequests = append(d.evalRequests, evalRequest{at: d.nextWindowOpens, trigger: fleet.TriggerUpdateWindow, why: "update what waits for its window"})
 	}
 }
 
-// release lets a stop take place at once that waits on its edge for a window to open.
-func (d *decision) release(m *member, reason string) bool {
+// skipWindowForStop lets a stop take place at once that waits on its edge for a window to open.
+func (d *decision) skipWindowForStop(m *member, reason string) bool {
 	if !m.a.AwaitsWindow() {
 		return false
 	}
@@ -114,8 +114,8 @@ func (d *decision) release(m *member, reason string) bool {
 	return true
 }
 
-// urgent says why a stop that waits for a window is not to wait for it any longer; "".
-func (d *decision) urgent(m *member) string {
+// urgentStopReason says why a stop that waits for a window is not to wait for it any longer; "".
+func (d *decision) urgentStopReason(m *member) string {
 	node := d.in.Nodes[m.a.NodeID]
 	switch {
 	case m.a.DesiredTransition.Migrate:

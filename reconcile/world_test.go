@@ -13,11 +13,11 @@ import (
 // start is when every scenario begins.
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is a cluster of one job, as far as reconcile sees it, in which what is
+// simCluster is a cluster of one job, as far as reconcile sees it, in which what is
 // decided happens: a stand-in for the state, the scheduler and the edges, in
 // scenarios and in property tests. An allocation's ReportedStatus is what is true
 // on its edge.
-type world struct {
+type simCluster struct {
 	now      time.Time
 	job      *fleet.Job // newest version; nil: purged
 	nodes    map[fleet.NodeID]*fleet.Node
@@ -34,16 +34,16 @@ type world struct {
 	index                   fleet.Index // of the last plan
 }
 
-func newWorld() *world {
-	return &world{
+func newSimCluster() *simCluster {
+	return &simCluster{
 		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
 		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{},
 		windows: map[fleet.NodeID]reconcile.Window{},
 	}
 }
 
-// window is how the windows of a node stand now.
-func (w *world) window(id fleet.NodeID) reconcile.Window {
+// nodeWindow is how the windows of a node stand now.
+func (w *simCluster) nodeWindow(id fleet.NodeID) reconcile.Window {
 	s := w.windows[id]
 	if s.Closed && !s.Opens.IsZero() && !w.now.Before(s.Opens) {
 		return reconcile.Window{}
@@ -51,13 +51,13 @@ func (w *world) window(id fleet.NodeID) reconcile.Window {
 	return s
 }
 
-// input is what a decision for an evaluation sees.
-func (w *world) input(eval fleet.EvalID) reconcile.Input {
+// decisionInput is what a decision for an evaluation sees.
+func (w *simCluster) decisionInput(eval fleet.EvalID) reconcile.Input {
 	in := reconcile.Input{
 		Job: w.job, Deployment: w.deployment, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
 		Suits:  func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
-		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.window(n.ID) },
+		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.nodeWindow(n.ID) },
 		Room:   func(a *fleet.Alloc) bool { return !w.full || !a.Terminal() },
 		NewID:  func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
 	}
@@ -77,28 +77,28 @@ func (w *world) input(eval fleet.EvalID) reconcile.Input {
 	return in
 }
 
-// everywhere: the job's type has its allocations on every node.
-func (w *world) everywhere() bool {
+// isSystemJob: the job's type has its allocations on every node.
+func (w *simCluster) isSystemJob() bool {
 	return w.job != nil && (w.job.Type == fleet.JobTypeSystem || w.job.Type == fleet.JobTypeSysBatch)
 }
 
-// decided is what the decision for the job's type says.
-func (w *world) decided(in reconcile.Input) reconcile.Output {
-	if w.everywhere() {
+// decideForJobType is what the decision for the job's type says.
+func (w *simCluster) decideForJobType(in reconcile.Input) reconcile.Output {
+	if w.isSystemJob() {
 		return reconcile.DecideSystem(in)
 	}
 	return reconcile.Decide(in)
 }
 
-// decide decides and lets it happen.
-func (w *world) decide(eval fleet.EvalID) reconcile.Output {
-	out := w.decided(w.input(eval))
-	w.apply(eval, out)
+// decideAndApply decides and lets it happen.
+func (w *simCluster) decideAndApply(eval fleet.EvalID) reconcile.Output {
+	out := w.decideForJobType(w.decisionInput(eval))
+	w.applyOutput(eval, out)
 	return out
 }
 
-// apply makes an output true, as the scheduler and the state would.
-func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
+// applyOutput makes an output true, as the scheduler and the state would.
+func (w *simCluster) applyOutput(eval fleet.EvalID, out reconcile.Output) {
 	w.index++
 	delete(w.evals, eval)
 	for _, u := range out.DeploymentUpdates {
@@ -112,7 +112,7 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 	}
 	placed := map[fleet.AllocID]bool{}
 	for _, p := range out.Place {
-		if w.place(p) && p.Previous != nil {
+		if w.placeAlloc(p) && p.Previous != nil {
 			placed[p.Previous.ID] = true
 		}
 	}
@@ -120,16 +120,16 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 		for _, c := range changes {
 			switch unplaced := c.Reschedules && !placed[c.Alloc.ID]; {
 			case unplaced && !c.Alloc.AwaitsPlacement():
-				w.store(c.Unplaced(w.job))
+				w.storeAlloc(c.Unplaced(w.job))
 			case unplaced:
 			case !c.WithPlacement || placed[c.Alloc.ID]:
-				w.write(c)
+				w.storeChange(c)
 			}
 		}
 	}
 	for _, c := range out.Kept {
 		if c.Waits() {
-			w.write(c)
+			w.storeChange(c)
 		}
 	}
 	for _, e := range out.FollowUps {
@@ -140,17 +140,17 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 	}
 }
 
-func (w *world) write(c reconcile.Change) { w.store(c.Apply(w.job)) }
+func (w *simCluster) storeChange(c reconcile.Change) { w.storeAlloc(c.Apply(w.job)) }
 
-func (w *world) store(a fleet.Alloc) {
+func (w *simCluster) storeAlloc(a fleet.Alloc) {
 	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
 	a.ModifyTime, a.AllocModifyIndex = w.now.UnixNano(), w.index
 	w.allocs[a.ID] = &a
 }
 
-// place makes an allocation on the next ready node, rather not on the one to be
+// placeAlloc makes an allocation on the next ready node, rather not on the one to be
 // avoided.
-func (w *world) place(p reconcile.Placement) bool {
+func (w *simCluster) placeAlloc(p reconcile.Placement) bool {
 	var ready, others []fleet.NodeID
 	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
 		if w.nodes[id].Schedulable() && w.unsuited[id] == "" && (p.Node == "" || p.Node == id) {
@@ -193,16 +193,16 @@ func (w *world) place(p reconcile.Placement) bool {
 }
 
 // startAfresh retires a job's ended allocations when the job is registered again, as the state does.
-func (w *world) startAfresh() {
+func (w *simCluster) startAfresh() {
 	for id, a := range w.allocs {
 		if a.EndedOnEdge() && !a.NoLongerWanted() {
-			w.edit(id, func(a *fleet.Alloc) { a.Retired = true })
+			w.updateAlloc(id, func(a *fleet.Alloc) { a.Retired = true })
 		}
 	}
 }
 
-// promote makes the canaries of the deployment what they stand for.
-func (w *world) promote() {
+// promoteCanaries makes the canaries of the deployment what they stand for.
+func (w *simCluster) promoteCanaries() {
 	d := w.deployment.Copy()
 	for name, s := range d.TaskGroups {
 		s.Promoted = true
@@ -211,7 +211,7 @@ func (w *world) promote() {
 	w.deployment = d
 	for _, a := range w.allocs {
 		if a.DeploymentStatus.IsCanary() && a.DeploymentID == d.ID {
-			w.edit(a.ID, func(a *fleet.Alloc) {
+			w.updateAlloc(a.ID, func(a *fleet.Alloc) {
 				s := *a.DeploymentStatus
 				s.Canary = false
 				a.DeploymentStatus = &s
@@ -220,8 +220,8 @@ func (w *world) promote() {
 	}
 }
 
-// edit changes a copy of an allocation.
-func (w *world) edit(id fleet.AllocID, change func(a *fleet.Alloc)) {
+// updateAlloc changes a copy of an allocation.
+func (w *simCluster) updateAlloc(id fleet.AllocID, change func(a *fleet.Alloc)) {
 	a := *w.allocs[id]
 	change(&a)
 	a.ModifyTime = w.now.UnixNano()
@@ -229,21 +229,21 @@ func (w *world) edit(id fleet.AllocID, change func(a *fleet.Alloc)) {
 }
 
 // setNode moves a node to a status. One that becomes ready has told everything.
-func (w *world) setNode(id fleet.NodeID, status fleet.NodeStatus) {
+func (w *simCluster) setNode(id fleet.NodeID, status fleet.NodeStatus) {
 	n := *w.nodes[id]
 	n.Status = status
 	w.nodes[id] = &n
 	if status == fleet.NodeReady {
-		w.report(id)
+		w.syncNodeAllocs(id)
 	}
 }
 
-// report makes what is true on a ready node known, and lets its edge stop what
+// syncNodeAllocs makes what is true on a ready node known, and lets its edge stop what
 // it was told to stop.
-func (w *world) report(id fleet.NodeID) {
+func (w *simCluster) syncNodeAllocs(id fleet.NodeID) {
 	for _, a := range w.onNode(id) {
-		w.edit(a.ID, func(a *fleet.Alloc) {
-			held := len(a.StopWindows) > 0 && w.window(id).Closed
+		w.updateAlloc(a.ID, func(a *fleet.Alloc) {
+			held := len(a.StopWindows) > 0 && w.nodeWindow(id).Closed
 			if a.DesiredStatus != fleet.DesiredRun && !reportsEnd(a) && !held {
 				a.ReportedStatus = fleet.ClientComplete
 			}
@@ -252,7 +252,7 @@ func (w *world) report(id fleet.NodeID) {
 	}
 }
 
-func (w *world) onNode(id fleet.NodeID) []*fleet.Alloc {
+func (w *simCluster) onNode(id fleet.NodeID) []*fleet.Alloc {
 	var out []*fleet.Alloc
 	for _, aid := range slices.Sorted(maps.Keys(w.allocs)) {
 		if w.allocs[aid].NodeID == id {

@@ -2,11 +2,11 @@ package syncproto
 
 import "skerry/fleet"
 
-// wireAllotment is what an allocation was given of its node by name: ports, cores and
+// wireAssignedResources is what an allocation was given of its node by name: ports, cores and
 // devices.
-type wireAllotment struct {
-	Ports []wirePort           `cbor:"1,keyasint,omitempty"`
-	Tasks map[string]wireGiven `cbor:"2,keyasint,omitempty"`
+type wireAssignedResources struct {
+	Ports []wirePort                   `cbor:"1,keyasint,omitempty"`
+	Tasks map[string]wireTaskResources `cbor:"2,keyasint,omitempty"`
 }
 
 type wirePort struct {
@@ -17,54 +17,54 @@ type wirePort struct {
 	Shared bool   `cbor:"5,keyasint,omitempty"`
 }
 
-type wireGiven struct {
-	Cores   []int             `cbor:"1,keyasint,omitempty"`
-	Devices []wireGivenDevice `cbor:"2,keyasint,omitempty"`
+type wireTaskResources struct {
+	Cores   []int                `cbor:"1,keyasint,omitempty"`
+	Devices []wireAssignedDevice `cbor:"2,keyasint,omitempty"`
 }
 
-type wireGivenDevice struct {
+type wireAssignedDevice struct {
 	Vendor    string   `cbor:"1,keyasint,omitempty"`
 	Type      string   `cbor:"2,keyasint,omitempty"`
 	Name      string   `cbor:"3,keyasint,omitempty"`
 	DeviceIDs []string `cbor:"4,keyasint,omitempty"`
 }
 
-func allotmentToWire(a *fleet.Allotment) *wireAllotment {
+func assignedResourcesToWire(a *fleet.AssignedResources) *wireAssignedResources {
 	if a.Empty() {
 		return nil
 	}
-	w := &wireAllotment{}
+	w := &wireAssignedResources{}
 	for _, p := range a.Ports {
 		w.Ports = append(w.Ports, wirePort(p))
 	}
 	if len(a.Tasks) > 0 {
-		w.Tasks = make(map[string]wireGiven, len(a.Tasks))
+		w.Tasks = make(map[string]wireTaskResources, len(a.Tasks))
 	}
 	for name, t := range a.Tasks {
-		given := wireGiven{Cores: t.Cores}
+		given := wireTaskResources{Cores: t.Cores}
 		for _, d := range t.Devices {
-			given.Devices = append(given.Devices, wireGivenDevice(d))
+			given.Devices = append(given.Devices, wireAssignedDevice(d))
 		}
 		w.Tasks[name] = given
 	}
 	return w
 }
 
-func (w *wireAllotment) allotment() *fleet.Allotment {
+func (w *wireAssignedResources) toAssignedResources() *fleet.AssignedResources {
 	if w == nil {
 		return nil
 	}
-	a := &fleet.Allotment{}
+	a := &fleet.AssignedResources{}
 	for _, p := range w.Ports {
-		a.Ports = append(a.Ports, fleet.AllottedPort(p))
+		a.Ports = append(a.Ports, fleet.AssignedPort(p))
 	}
 	if len(w.Tasks) > 0 {
-		a.Tasks = make(map[string]fleet.TaskAllotment, len(w.Tasks))
+		a.Tasks = make(map[string]fleet.AssignedTaskResources, len(w.Tasks))
 	}
 	for name, given := range w.Tasks {
-		t := fleet.TaskAllotment{Cores: given.Cores}
+		t := fleet.AssignedTaskResources{Cores: given.Cores}
 		for _, d := range given.Devices {
-			t.Devices = append(t.Devices, fleet.AllottedDevice(d))
+			t.Devices = append(t.Devices, fleet.AssignedDevice(d))
 		}
 		a.Tasks[name] = t
 	}

@@ -49,8 +49,8 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Amounts": reflect.TypeFor[wireResources](), "Driver": reflect.TypeFor[wireDriver](), "Device": reflect.TypeFor[wireDevice](),
 		"DesiredAlloc": reflect.TypeFor[wireDesiredAlloc](), "DesiredStop": reflect.TypeFor[DesiredStop](), "Window": reflect.TypeFor[DesiredWindow](), "Body": reflect.TypeFor[Body](),
 		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](),
-		"Allotment": reflect.TypeFor[wireAllotment](), "Port": reflect.TypeFor[wirePort](),
-		"Given": reflect.TypeFor[wireGiven](), "GivenDevice": reflect.TypeFor[wireGivenDevice](),
+		"Allotment": reflect.TypeFor[wireAssignedResources](), "Port": reflect.TypeFor[wirePort](),
+		"Given": reflect.TypeFor[wireTaskResources](), "GivenDevice": reflect.TypeFor[wireAssignedDevice](),
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](),
 	}
 	for ft, decode := range decoders {

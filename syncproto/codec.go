@@ -82,8 +82,8 @@ func DecodeMessage(t FrameType, body []byte) (Message, error) {
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode %s: %v", t, err)
 	}
-	if v, ok := m.(interface{ check() error }); ok {
-		if err := v.check(); err != nil {
+	if v, ok := m.(interface{ checkBounds() error }); ok {
+		if err := v.checkBounds(); err != nil {
 			return nil, fleet.Errorf(fleet.CodeFrameBad, "decode %s: %v", t, err)
 		}
 	}

@@ -94,10 +94,10 @@ func samples() map[string]syncproto.Message {
 		},
 		"desired-with-ports": syncproto.Desired{
 			Index: 51, Cluster: "c1", Term: 4,
-			Run: []syncproto.DesiredAlloc{{ID: allocA, Deployment: "d", Allotment: &fleet.Allotment{
-				Ports: []fleet.AllottedPort{{Label: "http", Value: 20_000, To: 80, HostIP: "10.0.0.5"}, {Label: "log", Value: 514, Shared: true}},
-				Tasks: map[string]fleet.TaskAllotment{"t": {
-					Cores: []int{0, 3}, Devices: []fleet.AllottedDevice{{Vendor: "v", Type: "usb", Name: "n", DeviceIDs: []string{"1-1"}}},
+			Run: []syncproto.DesiredAlloc{{ID: allocA, Deployment: "d", Allotment: &fleet.AssignedResources{
+				Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000, To: 80, HostIP: "10.0.0.5"}, {Label: "log", Value: 514, Shared: true}},
+				Tasks: map[string]fleet.AssignedTaskResources{"t": {
+					Cores: []int{0, 3}, Devices: []fleet.AssignedDevice{{Vendor: "v", Type: "usb", Name: "n", DeviceIDs: []string{"1-1"}}},
 				}},
 			}}},
 		},

@@ -10,17 +10,17 @@ import (
 
 // EdgeSession is the edge's half of a session with one hub.
 type EdgeSession struct {
-	state   SessionState
-	ttl     time.Duration
-	epoch   fleet.Epoch
-	since   time.Duration // when state was entered, while it is not open
-	beats   []sentBeat    // not yet acknowledged, oldest first
-	beatNo  uint64        // newest sent
-	sent    fleet.Seq     // newest row sent, or said to be applied by the hub
-	waiting int           // Updates not yet answered
+	state                SessionState
+	ttl                  time.Duration
+	epoch                fleet.Epoch
+	since                time.Duration   // when state was entered, while it is not open
+	unansweredHeartbeats []sentHeartbeat // not yet acknowledged, oldest first
+	heartbeatNumber      uint64          // newest sent
+	sent                 fleet.Seq       // newest row sent, or said to be applied by the hub
+	waiting              int             // Updates not yet answered
 }
 
-type sentBeat struct {
+type sentHeartbeat struct {
 	number uint64
 	at     time.Duration
 }
@@ -37,13 +37,13 @@ func (s *EdgeSession) TTL() time.Duration { return s.ttl }
 // Start opens the session. The session fills in Versions where it is empty.
 func (s *EdgeSession) Start(now time.Duration, h Hello) []Output {
 	if s.state != SessionNew {
-		return s.misstep("start")
+		return s.endForMisuse("start")
 	}
 	if len(h.Versions) == 0 {
 		h.Versions = []uint16{Version}
 	}
 	s.state, s.since, s.sent = SessionHello, now, h.Last
-	return []Output{send(h)}
+	return []Output{sendOutput(h)}
 }
 
 // Frame takes a frame that the hub sent on a stream.
@@ -51,14 +51,14 @@ func (s *EdgeSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	if s.state == SessionEnded {
 		return nil
 	}
-	if want := expected(m.FrameType()); on != want {
-		return s.bad("%s on the %s stream: it belongs on %s", m.FrameType(), on, want)
+	if want := streamForFrame(m.FrameType()); on != want {
+		return s.endForBadFrame("%s on the %s stream: it belongs on %s", m.FrameType(), on, want)
 	}
 	switch m := m.(type) {
 	case Welcome:
 		return s.onWelcome(now, m)
 	case Refused:
-		return s.end(EventEnd{
+		return s.endSession(EventEnd{
 			Err:        &fleet.Error{Code: m.Code, Message: m.Message, Hint: m.Hint},
 			RetryAfter: min(m.RetryAfter, MaxRetryAfter), Session: m.Session, Applied: m.Applied,
 		})
@@ -69,16 +69,16 @@ func (s *EdgeSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	case Desired:
 		// It travels on another stream than the acknowledgement that precedes it,
 		// and may overtake it.
-		if s.state == SessionBeat {
-			return []Output{event(EventDesired{m})}
+		if s.state == SessionHeartbeat {
+			return []Output{eventOutput(EventDesired{m})}
 		}
-		return s.whenOpen(m, event(EventDesired{m}))
+		return s.outputIfOpen(m, eventOutput(EventDesired{m}))
 	case Probe:
-		return s.whenOpen(m, send(ProbeAck(m)))
+		return s.outputIfOpen(m, sendOutput(ProbeAck(m)))
 	case Resync:
-		return s.whenOpen(m, event(EventResync{m}))
+		return s.outputIfOpen(m, eventOutput(EventResync{m}))
 	}
-	return s.bad("%s is an edge's frame", m.FrameType())
+	return s.endForBadFrame("%s is an edge's frame", m.FrameType())
 }
 
 // Bad takes what a Reader reported instead of a frame: the hub is told.
@@ -87,7 +87,7 @@ func (s *EdgeSession) Bad(err *fleet.Error) []Output {
 		return nil
 	}
 	r := Refused{Code: err.Code, Message: err.Message, Hint: err.Hint}
-	return append([]Output{send(r)}, s.end(EventEnd{Err: err})...)
+	return append([]Output{sendOutput(r)}, s.endSession(EventEnd{Err: err})...)
 }
 
 // Tick lets time pass. Once a second is often enough.
@@ -95,36 +95,36 @@ func (s *EdgeSession) Tick(now time.Duration) []Output {
 	switch {
 	case s.state == SessionEnded:
 	case s.state == SessionHello && now-s.since >= HelloTimeout:
-		return s.end(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no Welcome within %s", HelloTimeout)})
-	case len(s.beats) > 0 && now-s.beats[0].at >= MissedBeats*s.ttl:
-		return s.end(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no answer to a heartbeat for %s, %d times the TTL", now-s.beats[0].at, MissedBeats)})
+		return s.endSession(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no Welcome within %s", HelloTimeout)})
+	case len(s.unansweredHeartbeats) > 0 && now-s.unansweredHeartbeats[0].at >= MissedHeartbeats*s.ttl:
+		return s.endSession(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no answer to a heartbeat for %s, %d times the TTL", now-s.unansweredHeartbeats[0].at, MissedHeartbeats)})
 	}
 	return nil
 }
 
-// Beat sends a heartbeat. The session fills in Number.
-func (s *EdgeSession) Beat(now time.Duration, h Heartbeat) []Output {
+// SendHeartbeat sends a heartbeat. The session fills in Number.
+func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 	switch s.state {
 	case SessionEnded:
 		return nil
 	case SessionWelcomed:
-		s.state = SessionBeat
-	case SessionBeat, SessionOpen:
+		s.state = SessionHeartbeat
+	case SessionHeartbeat, SessionOpen:
 	default:
-		return s.misstep("beat")
+		return s.endForMisuse("beat")
 	}
-	s.beatNo++
-	h.Number = s.beatNo
-	s.beats = append(s.beats, sentBeat{h.Number, now})
-	return []Output{send(h)}
+	s.heartbeatNumber++
+	h.Number = s.heartbeatNumber
+	s.unansweredHeartbeats = append(s.unansweredHeartbeats, sentHeartbeat{h.Number, now})
+	return []Output{sendOutput(h)}
 }
 
 // Overdue is how long the oldest unanswered beat has been waiting; 0: none is.
 func (s *EdgeSession) Overdue(now time.Duration) time.Duration {
-	if len(s.beats) == 0 {
+	if len(s.unansweredHeartbeats) == 0 {
 		return 0
 	}
-	return now - s.beats[0].at
+	return now - s.unansweredHeartbeats[0].at
 }
 
 // MaySend reports whether Updates may be sent now: a beat was acknowledged, and
@@ -142,100 +142,100 @@ func (s *EdgeSession) Update(u Updates) []Output {
 	case s.state == SessionEnded:
 		return nil
 	case !s.MaySend():
-		return s.misstep("send updates")
+		return s.endForMisuse("send updates")
 	}
 	s.waiting++
 	s.sent = max(s.sent, u.First+fleet.Seq(len(u.Rows))-1)
-	return []Output{send(u)}
+	return []Output{sendOutput(u)}
 }
 
 // Received says that desired state is journaled.
 func (s *EdgeSession) Received(r Received) []Output {
-	return s.tell(r, "say that desired state is received")
+	return s.sendAfterHeartbeat(r, "say that desired state is received")
 }
 
 // Hold lists what a full Desired did not mention.
-func (s *EdgeSession) Hold(h Holdings) []Output { return s.tell(h, "list holdings") }
+func (s *EdgeSession) Hold(h Holdings) []Output { return s.sendAfterHeartbeat(h, "list holdings") }
 
-func (s *EdgeSession) tell(m Message, what string) []Output {
+func (s *EdgeSession) sendAfterHeartbeat(m Message, what string) []Output {
 	switch s.state {
 	case SessionEnded:
 		return nil
-	case SessionBeat, SessionOpen:
-		return []Output{send(m)}
+	case SessionHeartbeat, SessionOpen:
+		return []Output{sendOutput(m)}
 	}
-	return s.misstep(what)
+	return s.endForMisuse(what)
 }
 
 func (s *EdgeSession) onWelcome(now time.Duration, w Welcome) []Output {
 	switch {
 	case s.state != SessionHello:
-		return s.bad("a Welcome in state %s", s.state)
+		return s.endForBadFrame("a Welcome in state %s", s.state)
 	case w.Version != Version:
 		return s.Bad(fleet.Errorf(fleet.CodeVersion, "the hub chose protocol version %d, which was not offered", w.Version))
 	}
-	s.beatEvery(w.TTL)
+	s.setBoundedTTL(w.TTL)
 	s.state, s.since = SessionWelcomed, now
 	s.sent = max(s.sent, w.Applied)
-	return []Output{event(EventWelcome{w})}
+	return []Output{eventOutput(EventWelcome{w})}
 }
 
-// beatEvery takes a TTL that the hub names (0: none), within bounds: no hub can
+// setBoundedTTL takes a TTL that the hub names (0: none), within bounds: no hub can
 // silence an edge for good, nor wear it out.
-func (s *EdgeSession) beatEvery(ttl time.Duration) {
+func (s *EdgeSession) setBoundedTTL(ttl time.Duration) {
 	if ttl > 0 {
 		s.ttl = min(max(ttl, MinTTL), MaxTTL)
 	}
 }
 
 func (s *EdgeSession) onAck(now time.Duration, a HeartbeatAck) []Output {
-	if s.state != SessionBeat && s.state != SessionOpen || a.Number > s.beatNo {
-		return s.bad("acknowledgement of heartbeat %d in state %s, %d sent", a.Number, s.state, s.beatNo)
+	if s.state != SessionHeartbeat && s.state != SessionOpen || a.Number > s.heartbeatNumber {
+		return s.endForBadFrame("acknowledgement of heartbeat %d in state %s, %d sent", a.Number, s.state, s.heartbeatNumber)
 	}
-	s.beatEvery(a.TTL)
-	if s.state == SessionBeat {
+	s.setBoundedTTL(a.TTL)
+	if s.state == SessionHeartbeat {
 		s.epoch = a.Epoch
 	}
 	a.TTL, a.Epoch = s.ttl, s.epoch
-	e := EventAck{First: s.state == SessionBeat, Ack: a}
-	for len(s.beats) > 0 && s.beats[0].number <= a.Number {
-		e.RTT = now - s.beats[0].at
-		s.beats = s.beats[1:]
+	e := EventAck{First: s.state == SessionHeartbeat, Ack: a}
+	for len(s.unansweredHeartbeats) > 0 && s.unansweredHeartbeats[0].number <= a.Number {
+		e.RTT = now - s.unansweredHeartbeats[0].at
+		s.unansweredHeartbeats = s.unansweredHeartbeats[1:]
 	}
 	s.state = SessionOpen
-	return []Output{event(e)}
+	return []Output{eventOutput(e)}
 }
 
 func (s *EdgeSession) onApplied(a Applied) []Output {
 	switch {
 	case s.state != SessionOpen || s.waiting == 0:
-		return s.bad("Applied in state %s, with %d Updates unanswered", s.state, s.waiting)
+		return s.endForBadFrame("Applied in state %s, with %d Updates unanswered", s.state, s.waiting)
 	case a.Last > s.sent:
-		return s.bad("rows up to %d are applied, %d is the newest sent", a.Last, s.sent)
+		return s.endForBadFrame("rows up to %d are applied, %d is the newest sent", a.Last, s.sent)
 	}
 	s.waiting--
-	return []Output{event(EventApplied{a})}
+	return []Output{eventOutput(EventApplied{a})}
 }
 
-func (s *EdgeSession) whenOpen(m Message, o Output) []Output {
+func (s *EdgeSession) outputIfOpen(m Message, o Output) []Output {
 	if s.state != SessionOpen {
-		return s.bad("%s in state %s", m.FrameType(), s.state)
+		return s.endForBadFrame("%s in state %s", m.FrameType(), s.state)
 	}
 	return []Output{o}
 }
 
-func (s *EdgeSession) bad(format string, args ...any) []Output {
+func (s *EdgeSession) endForBadFrame(format string, args ...any) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeFrameBad, format, args...))
 }
 
-// misstep ends the session for a call that its owner must not make now.
-func (s *EdgeSession) misstep(what string) []Output {
+// endForMisuse ends the session for a call that its owner must not make now.
+func (s *EdgeSession) endForMisuse(what string) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeInternal, "the edge tried to %s in state %s", what, s.state))
 }
 
-func (s *EdgeSession) end(e EventEnd) []Output {
+func (s *EdgeSession) endSession(e EventEnd) []Output {
 	s.state = SessionEnded
-	return []Output{event(e)}
+	return []Output{eventOutput(e)}
 }
 
 func joinVersions(vs []uint16) string {

@@ -49,11 +49,11 @@ func (r *Reader) Next() (Frame, error) {
 	if _, ok := decoders[t]; !ok {
 		return Frame{}, fleet.Errorf(fleet.CodeFrameBad, "read a frame: type %d is not known", b)
 	}
-	n, err := r.length(t)
+	n, err := r.readLength(t)
 	if err != nil {
 		return Frame{}, err
 	}
-	body, err := r.body(t, n)
+	body, err := r.readBody(t, n)
 	if err != nil {
 		return Frame{}, err
 	}
@@ -72,8 +72,8 @@ func (f Frame) Decode() (Message, error) { return DecodeMessage(f.Type, f.Body) 
 // Rest returns a reader of the raw bytes that follow the last frame.
 func (r *Reader) Rest() io.Reader { return r.r }
 
-// length reads a varint in its shortest form.
-func (r *Reader) length(t FrameType) (int, error) {
+// readLength reads a varint in its shortest form.
+func (r *Reader) readLength(t FrameType) (int, error) {
 	var n uint64
 	for i := range 3 {
 		b, err := r.r.ReadByte()
@@ -95,7 +95,7 @@ func (r *Reader) length(t FrameType) (int, error) {
 	return 0, fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a length of more than three bytes, at most %d are allowed", t, MaxFrame)
 }
 
-func (r *Reader) body(t FrameType, n int) ([]byte, error) {
+func (r *Reader) readBody(t FrameType, n int) ([]byte, error) {
 	body := make([]byte, min(n, bodyChunk))
 	read := 0
 	for {

@@ -13,17 +13,17 @@ import (
 type HubSession struct {
 	node fleet.NodeID
 
-	state   SessionState
-	hello   Hello
-	epoch   fleet.Epoch
-	ttl     time.Duration
-	since   time.Duration // when state was entered, while it is not open
-	beat    time.Duration // when the newest beat came
-	beatNo  uint64        // its number
-	next    fleet.Seq     // Updates may start here, or lower
-	waiting int           // Updates not yet answered
-	desired fleet.Index   // newest sent
-	probe   uint64        // newest sent
+	state           SessionState
+	hello           Hello
+	epoch           fleet.Epoch
+	ttl             time.Duration
+	since           time.Duration // when state was entered, while it is not open
+	lastHeartbeat   time.Duration // when the newest beat came
+	heartbeatNumber uint64        // its number
+	next            fleet.Seq     // Updates may start here, or lower
+	waiting         int           // Updates not yet answered
+	desired         fleet.Index   // newest sent
+	probe           uint64        // newest sent
 }
 
 // NewHubSession makes the hub's half for a connection whose certificate names
@@ -43,8 +43,8 @@ func (s *HubSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	if s.state == SessionEnded {
 		return nil
 	}
-	if want := expected(m.FrameType()); on != want {
-		return s.bad("%s on the %s stream: it belongs on %s", m.FrameType(), on, want)
+	if want := streamForFrame(m.FrameType()); on != want {
+		return s.endForBadFrame("%s on the %s stream: it belongs on %s", m.FrameType(), on, want)
 	}
 	switch m := m.(type) {
 	case Hello:
@@ -57,19 +57,19 @@ func (s *HubSession) Frame(now time.Duration, on Stream, m Message) []Output {
 		return s.onReceived(m)
 	case Holdings:
 		if s.state != SessionOpen {
-			return s.early(m)
+			return s.refuseEarlyFrame(m)
 		}
-		return []Output{event(EventHoldings{m})}
+		return []Output{eventOutput(EventHoldings{m})}
 	case ProbeAck:
 		if s.probe == 0 || m.Number != s.probe {
 			return nil // an answer to a probe that a newer one replaced
 		}
 		s.probe = 0
-		return []Output{event(EventProbeAck(m))}
+		return []Output{eventOutput(EventProbeAck(m))}
 	case Refused:
-		return s.end(EventEnd{Err: &fleet.Error{Code: m.Code, Message: m.Message, Hint: m.Hint}})
+		return s.endSession(EventEnd{Err: &fleet.Error{Code: m.Code, Message: m.Message, Hint: m.Hint}})
 	}
-	return s.bad("%s is a hub's frame", m.FrameType())
+	return s.endForBadFrame("%s is a hub's frame", m.FrameType())
 }
 
 // Bad takes what a Reader reported instead of a frame: the edge is told.
@@ -83,8 +83,8 @@ func (s *HubSession) Due() (at time.Duration, ok bool) {
 	switch s.state {
 	case SessionNew, SessionWelcomed:
 		return s.since + HelloTimeout, true
-	case SessionBeat, SessionOpen:
-		return s.beat + MissedBeats*s.ttl, true
+	case SessionHeartbeat, SessionOpen:
+		return s.lastHeartbeat + MissedHeartbeats*s.ttl, true
 	}
 	return 0, false
 }
@@ -97,9 +97,9 @@ func (s *HubSession) Tick(now time.Duration) []Output {
 			what := map[SessionState]string{SessionNew: "Hello", SessionWelcomed: "Heartbeat"}[s.state]
 			return s.Refuse(Refused{Code: fleet.CodeTimeout, Message: "no " + what + " within " + HelloTimeout.String()})
 		}
-	case SessionBeat, SessionOpen:
-		if silence := now - s.beat; silence >= MissedBeats*s.ttl {
-			return s.end(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no heartbeat for %s, %d times the TTL", silence, MissedBeats)})
+	case SessionHeartbeat, SessionOpen:
+		if silence := now - s.lastHeartbeat; silence >= MissedHeartbeats*s.ttl {
+			return s.endSession(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no heartbeat for %s, %d times the TTL", silence, MissedHeartbeats)})
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *HubSession) Tick(now time.Duration) []Output {
 // there is no TTL.
 func (s *HubSession) Accept(now time.Duration, w Welcome) []Output {
 	if s.state != SessionHello {
-		return s.misstep("accept")
+		return s.endForMisuse("accept")
 	}
 	w.Version, _ = chooseVersion(s.hello.Versions)
 	if w.TTL == 0 {
@@ -118,7 +118,7 @@ func (s *HubSession) Accept(now time.Duration, w Welcome) []Output {
 	s.ttl = w.TTL
 	s.next = w.Applied + 1
 	s.state, s.since = SessionWelcomed, now
-	return []Output{send(w)}
+	return []Output{sendOutput(w)}
 }
 
 // Refuse answers any event, or speaks unasked: it ends the session and tells the
@@ -131,26 +131,26 @@ func (s *HubSession) Refuse(r Refused) []Output {
 		Err:        &fleet.Error{Code: r.Code, Message: r.Message, Hint: r.Hint},
 		RetryAfter: r.RetryAfter, Session: r.Session, Applied: r.Applied,
 	}
-	return append([]Output{send(r)}, s.end(end)...)
+	return append([]Output{sendOutput(r)}, s.endSession(end)...)
 }
 
-// Acknowledge answers EventBeat. The first one says that the cluster has
+// Acknowledge answers EventHeartbeat. The first one says that the cluster has
 // committed the session as ack.Epoch, and opens the way for updates. The session
 // fills in Number, and leaves out what the edge knows already.
 func (s *HubSession) Acknowledge(ack HeartbeatAck) []Output {
-	first := s.state == SessionBeat
+	first := s.state == SessionHeartbeat
 	switch s.state {
 	case SessionEnded:
 		return nil
-	case SessionBeat:
+	case SessionHeartbeat:
 		if ack.Epoch == 0 {
-			return s.misstep("acknowledge without an epoch")
+			return s.endForMisuse("acknowledge without an epoch")
 		}
 		s.state, s.epoch = SessionOpen, ack.Epoch
 		s.next = max(s.next, ack.Applied+1)
 	case SessionOpen:
 	default:
-		return s.misstep("acknowledge")
+		return s.endForMisuse("acknowledge")
 	}
 	if ack.TTL == s.ttl {
 		ack.TTL = 0
@@ -163,8 +163,8 @@ func (s *HubSession) Acknowledge(ack HeartbeatAck) []Output {
 	if !first || s.hello.Lost == "" {
 		ack.ChainHash = nil
 	}
-	ack.Number = s.beatNo
-	return []Output{send(ack)}
+	ack.Number = s.heartbeatNumber
+	return []Output{sendOutput(ack)}
 }
 
 // AppliedTo answers the oldest EventUpdates that is not yet answered.
@@ -173,10 +173,10 @@ func (s *HubSession) AppliedTo(a Applied) []Output {
 	case s.state == SessionEnded:
 		return nil
 	case s.waiting == 0:
-		return s.misstep("answer updates")
+		return s.endForMisuse("answer updates")
 	}
 	s.waiting--
-	return []Output{send(a)}
+	return []Output{sendOutput(a)}
 }
 
 // Desire sends desired state.
@@ -186,9 +186,9 @@ func (s *HubSession) Desire(d Desired) []Output {
 		return nil
 	case SessionOpen:
 		s.desired = max(s.desired, d.Index)
-		return []Output{send(d)}
+		return []Output{sendOutput(d)}
 	}
-	return s.misstep("send desired state")
+	return s.endForMisuse("send desired state")
 }
 
 // Probe asks whether the edge is alive; number grows with each.
@@ -198,9 +198,9 @@ func (s *HubSession) Probe(number uint64) []Output {
 		return nil
 	case SessionOpen:
 		s.probe = number
-		return []Output{send(Probe{Number: number})}
+		return []Output{sendOutput(Probe{Number: number})}
 	}
-	return s.misstep("probe")
+	return s.endForMisuse("probe")
 }
 
 // Resync asks the edge to say everything again; its rows may then start at
@@ -210,14 +210,14 @@ func (s *HubSession) Resync(r Resync) []Output {
 	case SessionEnded:
 		return nil
 	case SessionOpen:
-		return []Output{send(r)}
+		return []Output{sendOutput(r)}
 	}
-	return s.misstep("ask for a resync")
+	return s.endForMisuse("ask for a resync")
 }
 
 func (s *HubSession) onHello(now time.Duration, h Hello) []Output {
 	if s.state != SessionNew {
-		return s.bad("a second Hello in state %s", s.state)
+		return s.endForBadFrame("a second Hello in state %s", s.state)
 	}
 	if _, ok := chooseVersion(h.Versions); !ok {
 		return s.Refuse(Refused{
@@ -233,32 +233,32 @@ func (s *HubSession) onHello(now time.Duration, h Hello) []Output {
 			Message: "the Hello is of node " + fleet.Short(h.Node) + ", the certificate of " + fleet.Short(s.node),
 		})
 	case h.Instance == "" || h.Boot == "" || h.Session == 0:
-		return s.bad("a Hello without instance, boot id or session counter")
+		return s.endForBadFrame("a Hello without instance, boot id or session counter")
 	case h.Last > 0 && (h.First == 0 || h.First > h.Last+1), h.Last == 0 && h.First > 1:
-		return s.bad("a Hello that holds rows %d to %d", h.First, h.Last)
+		return s.endForBadFrame("a Hello that holds rows %d to %d", h.First, h.Last)
 	}
 	s.hello, s.state, s.since = h, SessionHello, now
-	return []Output{event(EventHello{h})}
+	return []Output{eventOutput(EventHello{h})}
 }
 
 func (s *HubSession) onHeartbeat(now time.Duration, h Heartbeat) []Output {
 	switch s.state {
-	case SessionWelcomed, SessionBeat, SessionOpen:
+	case SessionWelcomed, SessionHeartbeat, SessionOpen:
 	default:
-		return s.early(h)
+		return s.refuseEarlyFrame(h)
 	}
-	if h.Number != s.beatNo+1 {
-		return s.bad("heartbeat %d after %d", h.Number, s.beatNo)
+	if h.Number != s.heartbeatNumber+1 {
+		return s.endForBadFrame("heartbeat %d after %d", h.Number, s.heartbeatNumber)
 	}
-	s.beat, s.beatNo = now, h.Number
+	s.lastHeartbeat, s.heartbeatNumber = now, h.Number
 	switch s.state {
 	case SessionWelcomed:
-		s.state = SessionBeat
-		return []Output{event(EventBeat{First: true, Heartbeat: h})}
-	case SessionBeat:
+		s.state = SessionHeartbeat
+		return []Output{eventOutput(EventHeartbeat{First: true, Heartbeat: h})}
+	case SessionHeartbeat:
 		return nil
 	}
-	return []Output{event(EventBeat{Heartbeat: h})}
+	return []Output{eventOutput(EventHeartbeat{Heartbeat: h})}
 }
 
 func (s *HubSession) onUpdates(u Updates) []Output {
@@ -270,11 +270,11 @@ func (s *HubSession) onUpdates(u Updates) []Output {
 	}
 	switch {
 	case s.hello.Lost != "":
-		return s.bad("updates of a journal that has lost rows and does not know yet where to go on")
+		return s.endForBadFrame("updates of a journal that has lost rows and does not know yet where to go on")
 	case s.waiting == MaxUpdatesInFlight:
-		return s.bad("more than %d Updates without an answer", MaxUpdatesInFlight)
+		return s.endForBadFrame("more than %d Updates without an answer", MaxUpdatesInFlight)
 	case u.Base && u.First != s.hello.First:
-		return s.bad("updates that start anew at row %d, where the Hello holds %d on", u.First, s.hello.First)
+		return s.endForBadFrame("updates that start anew at row %d, where the Hello holds %d on", u.First, s.hello.First)
 	case !u.Base && u.First > s.next && !planted.On(planted.GlueOverGap):
 		return s.Refuse(Refused{
 			Code:    fleet.CodeGap,
@@ -284,34 +284,34 @@ func (s *HubSession) onUpdates(u Updates) []Output {
 	}
 	s.waiting++
 	s.next = max(s.next, u.First+fleet.Seq(len(u.Rows)))
-	return []Output{event(EventUpdates{Epoch: s.epoch, Updates: u})}
+	return []Output{eventOutput(EventUpdates{Epoch: s.epoch, Updates: u})}
 }
 
 func (s *HubSession) onReceived(r Received) []Output {
 	switch {
 	case s.state != SessionOpen:
-		return s.early(r)
+		return s.refuseEarlyFrame(r)
 	case r.Index > s.desired:
-		return s.bad("received index %d, where %d is the newest sent", r.Index, s.desired)
+		return s.endForBadFrame("received index %d, where %d is the newest sent", r.Index, s.desired)
 	}
-	return []Output{event(EventReceived{r})}
+	return []Output{eventOutput(EventReceived{r})}
 }
 
-// early refuses a frame that comes before its time.
-func (s *HubSession) early(m Message) []Output {
-	return s.bad("%s in state %s", m.FrameType(), s.state)
+// refuseEarlyFrame refuses a frame that comes before its time.
+func (s *HubSession) refuseEarlyFrame(m Message) []Output {
+	return s.endForBadFrame("%s in state %s", m.FrameType(), s.state)
 }
 
-func (s *HubSession) bad(format string, args ...any) []Output {
+func (s *HubSession) endForBadFrame(format string, args ...any) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeFrameBad, format, args...))
 }
 
-// misstep ends the session for a call that its owner must not make now.
-func (s *HubSession) misstep(what string) []Output {
+// endForMisuse ends the session for a call that its owner must not make now.
+func (s *HubSession) endForMisuse(what string) []Output {
 	return s.Refuse(Refused{Code: fleet.CodeInternal, Message: "the hub tried to " + what + " in state " + s.state.String()})
 }
 
-func (s *HubSession) end(e EventEnd) []Output {
+func (s *HubSession) endSession(e EventEnd) []Output {
 	s.state = SessionEnded
-	return []Output{event(e)}
+	return []Output{eventOutput(e)}
 }

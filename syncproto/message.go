@@ -201,8 +201,8 @@ type DesiredAlloc struct {
 	ModifyIndex fleet.Index     `cbor:"12,keyasint"` // AllocModifyIndex
 
 	// Deployment wants to know whether the allocation becomes healthy.
-	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
-	Allotment  *fleet.Allotment   `cbor:"14,keyasint,omitempty"`
+	Deployment fleet.DeploymentID       `cbor:"13,keyasint,omitempty"`
+	Allotment  *fleet.AssignedResources `cbor:"14,keyasint,omitempty"`
 	// StopWindows are those of a DesiredStop that has named the allocation. A hub does not
 	// send them: so the edge's journal keeps them.
 	StopWindows []DesiredWindow `cbor:"15,keyasint,omitempty"`

@@ -71,30 +71,30 @@ type rowEvent struct {
 // lose their zone, a task's state its events; texts over their bounds are cut.
 func EncodeRow(t fleet.Transition) ([]byte, error) {
 	r := row{
-		Seq: uint64(t.Seq), Boot: uid(clean(string(t.BootID), maxRowName)), Mono: int64(t.Mono), Wall: t.Wall,
-		Kind: word(clean(string(t.Kind), maxRowName)), Alloc: uid(clean(string(t.Alloc), maxRowName)),
-		ClientStatus:      word(clean(t.ClientStatus, maxRowName)),
-		ClientDescription: clean(t.ClientDescription, maxRowText),
-		Task:              clean(t.Task, maxRowName),
-		Message:           clean(t.Message, maxRowText),
+		Seq: uint64(t.Seq), Boot: uid(sanitizeText(string(t.BootID), maxRowName)), Mono: int64(t.Mono), Wall: t.Wall,
+		Kind: word(sanitizeText(string(t.Kind), maxRowName)), Alloc: uid(sanitizeText(string(t.Alloc), maxRowName)),
+		ClientStatus:      word(sanitizeText(t.ClientStatus, maxRowName)),
+		ClientDescription: sanitizeText(t.ClientDescription, maxRowText),
+		Task:              sanitizeText(t.Task, maxRowName),
+		Message:           sanitizeText(t.Message, maxRowText),
 		Dropped:           t.Dropped,
 		Healthy:           t.Healthy,
 	}
 	if t.Deployment != "" {
-		id := uid(clean(string(t.Deployment), maxRowName))
+		id := uid(sanitizeText(string(t.Deployment), maxRowName))
 		r.Deployment = &id
 	}
 	if s := t.TaskState; s != nil {
 		r.State = &rowState{
-			State: word(clean(s.State, maxRowName)), Failed: s.Failed, Restarts: s.Restarts,
+			State: word(sanitizeText(s.State, maxRowName)), Failed: s.Failed, Restarts: s.Restarts,
 			LastRestart: sinceWall(s.LastRestart, t.Wall), StartedAt: sinceWall(s.StartedAt, t.Wall),
 			FinishedAt: sinceWall(s.FinishedAt, t.Wall), RunningFor: int64(s.RunningFor),
 		}
 	}
 	if e := t.Event; e != nil {
 		r.Event = &rowEvent{
-			Type: word(clean(e.Type, maxRowName)), Time: e.Time - t.Wall, Message: clean(e.DisplayMessage, maxRowText),
-			Details: cleanMap(e.Details), ExitCode: e.ExitCode, Signal: e.Signal, Fails: e.FailsTask,
+			Type: word(sanitizeText(e.Type, maxRowName)), Time: e.Time - t.Wall, Message: sanitizeText(e.DisplayMessage, maxRowText),
+			Details: sanitizeMap(e.Details), ExitCode: e.ExitCode, Signal: e.Signal, Fails: e.FailsTask,
 		}
 	}
 	body, err := encMode.Marshal(r)
@@ -123,10 +123,10 @@ func DecodeRow(b []byte) (fleet.Transition, error) {
 	if r.Seq == 0 || r.Kind == "" {
 		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameBad, "decode a row: it has no number or no kind")
 	}
-	return r.transition(), nil
+	return r.toTransition(), nil
 }
 
-func (r *row) transition() fleet.Transition {
+func (r *row) toTransition() fleet.Transition {
 	t := fleet.Transition{
 		Seq: fleet.Seq(r.Seq), BootID: fleet.BootID(r.Boot), Mono: time.Duration(r.Mono), Wall: r.Wall,
 		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
@@ -180,16 +180,16 @@ func fromWall(d *int64, wall int64) *time.Time {
 	return &at
 }
 
-// clean makes a text fit to travel: valid UTF-8 of at most n bytes.
-func clean(s string, n int) string {
+// sanitizeText makes a text fit to travel: valid UTF-8 of at most n bytes.
+func sanitizeText(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
 	return strings.ToValidUTF8(s, "")
 }
 
-// cleanMap bounds a map of texts: its first entries in the order of their keys.
-func cleanMap(m map[string]string) map[string]string {
+// sanitizeMap bounds a map of texts: its first entries in the order of their keys.
+func sanitizeMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
@@ -198,7 +198,7 @@ func cleanMap(m map[string]string) map[string]string {
 		if len(c) == maxRowDetails {
 			break
 		}
-		c[clean(k, maxRowName)] = clean(m[k], maxRowDetail)
+		c[sanitizeText(k, maxRowName)] = sanitizeText(m[k], maxRowDetail)
 	}
 	return c
 }

@@ -20,8 +20,8 @@ const (
 	// HelloTimeout is how long a hub waits for a Hello, for the first Heartbeat
 	// after its Welcome, and an edge for the Welcome.
 	HelloTimeout = 10 * time.Second
-	// MissedBeats is how many beats may be missing before either side gives up.
-	MissedBeats = 3
+	// MissedHeartbeats is how many beats may be missing before either side gives up.
+	MissedHeartbeats = 3
 	// MaxUpdatesInFlight is how many Updates may wait for their Applied.
 	MaxUpdatesInFlight = 2
 	// DefaultTTL is a session's beat until the hub names another.
@@ -45,11 +45,11 @@ type Output struct {
 type (
 	// EventHello: look the node up and answer with Accept or Refuse.
 	EventHello struct{ Hello Hello }
-	// EventBeat: answer with Acknowledge. First asks the owner to commit the
+	// EventHeartbeat: answer with Acknowledge. First asks the owner to commit the
 	// session (SessionOpen) before it does; later beats only move the deadline,
 	// unless Node is set, which has to be committed too. A beat that comes while
 	// the First is being committed gives no event; it is acknowledged with it.
-	EventBeat struct {
+	EventHeartbeat struct {
 		First     bool
 		Heartbeat Heartbeat
 	}
@@ -100,11 +100,11 @@ type (
 type SessionState uint8
 
 const (
-	SessionNew      SessionState = iota // nothing said yet
-	SessionHello                        // Hello said, not yet answered
-	SessionWelcomed                     // welcomed; no beat yet
-	SessionBeat                         // first beat said, not yet acknowledged
-	SessionOpen                         // first beat acknowledged: updates may flow
+	SessionNew       SessionState = iota // nothing said yet
+	SessionHello                         // Hello said, not yet answered
+	SessionWelcomed                      // welcomed; no beat yet
+	SessionHeartbeat                     // first beat said, not yet acknowledged
+	SessionOpen                          // first beat acknowledged: updates may flow
 	SessionEnded
 )
 
@@ -125,8 +125,8 @@ func chooseVersion(offered []uint16) (uint16, bool) {
 	return 0, false
 }
 
-// expected returns the stream that a frame belongs on.
-func expected(t FrameType) Stream {
+// streamForFrame returns the stream that a frame belongs on.
+func streamForFrame(t FrameType) Stream {
 	switch t {
 	case FrameUpdates, FrameApplied:
 		return StreamUpdates
@@ -136,6 +136,6 @@ func expected(t FrameType) Stream {
 	return StreamControl
 }
 
-func send(m Message) Output { return Output{Send: m, Stream: expected(m.FrameType())} }
+func sendOutput(m Message) Output { return Output{Send: m, Stream: streamForFrame(m.FrameType())} }
 
-func event(e any) Output { return Output{Event: e} }
+func eventOutput(e any) Output { return Output{Event: e} }

@@ -15,11 +15,11 @@ func anyFrame(t *rapid.T) syncproto.Message {
 	small := rapid.Uint64Range(0, 4)
 	seq := fleet.Seq(small.Draw(t, "seq"))
 	return rapid.SampledFrom([]syncproto.Message{
-		hello(), hello(), hello(),
+		newHello(), newHello(), newHello(),
 		syncproto.Hello{Versions: []uint16{9}, Node: nodeA, Boot: bootA, Instance: "i", Session: 1},
 		syncproto.Heartbeat{Number: small.Draw(t, "beat")},
 		syncproto.Heartbeat{Number: 1}, syncproto.Heartbeat{Number: 2},
-		updates(seq, 1), updates(1, 2), syncproto.Updates{First: 1, Rows: [][]byte{{1}}, Base: true},
+		newUpdates(seq, 1), newUpdates(1, 2), syncproto.Updates{First: 1, Rows: [][]byte{{1}}, Base: true},
 		syncproto.Received{Index: fleet.Index(seq)}, syncproto.Holdings{}, syncproto.ProbeAck{Number: 1},
 		syncproto.Welcome{Version: 1, Applied: seq}, syncproto.HeartbeatAck{Number: small.Draw(t, "ack"), Epoch: 3},
 		syncproto.HeartbeatAck{Number: 1, Epoch: 3}, syncproto.Applied{Last: seq}, syncproto.Desired{Index: fleet.Index(seq)},
@@ -47,14 +47,14 @@ func rightFrame(t *rapid.T, s syncproto.SessionState, fromEdge bool, beats uint6
 	if right || !oneIn(t, 3, "wrong") {
 		switch {
 		case fromEdge && s == syncproto.SessionNew:
-			return hello()
+			return newHello()
 		case fromEdge && s == syncproto.SessionWelcomed:
 			return syncproto.Heartbeat{Number: 1}
 		case fromEdge && s == syncproto.SessionOpen:
-			return rapid.SampledFrom([]syncproto.Message{updates(1, 1), syncproto.Heartbeat{Number: beats + 1}}).Draw(t, "frame")
+			return rapid.SampledFrom([]syncproto.Message{newUpdates(1, 1), syncproto.Heartbeat{Number: beats + 1}}).Draw(t, "frame")
 		case !fromEdge && s == syncproto.SessionHello:
 			return syncproto.Welcome{Version: 1, TTL: 10 * time.Second}
-		case !fromEdge && s == syncproto.SessionBeat:
+		case !fromEdge && s == syncproto.SessionHeartbeat:
 			return syncproto.HeartbeatAck{Number: 1, Epoch: 3}
 		case !fromEdge && s == syncproto.SessionOpen:
 			return syncproto.Applied{Last: 1}
@@ -98,7 +98,7 @@ func TestHubSessionUnderAnyOrder(t *testing.T) {
 				outs = s.Tick(now)
 			case answer && before == syncproto.SessionHello:
 				outs = s.Accept(now, syncproto.Welcome{TTL: 10 * time.Second})
-			case answer && before == syncproto.SessionBeat:
+			case answer && before == syncproto.SessionHeartbeat:
 				outs = s.Acknowledge(syncproto.HeartbeatAck{Epoch: 7})
 			case answer && waiting > 0:
 				outs = s.AppliedTo(syncproto.Applied{Last: 1})
@@ -125,7 +125,7 @@ func TestHubSessionUnderAnyOrder(t *testing.T) {
 					}
 				case syncproto.EventHello:
 					hellos++
-				case syncproto.EventBeat:
+				case syncproto.EventHeartbeat:
 					if e.First {
 						firsts++
 					}
@@ -159,7 +159,7 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := syncproto.NewEdgeSession()
 		now := time.Duration(0)
-		s.Start(now, hello())
+		s.Start(now, newHello())
 		var acked, over bool
 		rightUntil := rightSteps(t)
 		for i := range 60 {
@@ -171,9 +171,9 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 			case !right && oneIn(t, 3, "tick"):
 				outs = s.Tick(now)
 			case speak && s.State() == syncproto.SessionWelcomed, speak && oneIn(t, 2, "beat") && s.State() == syncproto.SessionOpen:
-				outs = s.Beat(now, syncproto.Heartbeat{})
+				outs = s.SendHeartbeat(now, syncproto.Heartbeat{})
 			case speak && s.MaySend():
-				outs = s.Update(updates(1, 1))
+				outs = s.Update(newUpdates(1, 1))
 				sent++
 			default:
 				m := rightFrame(t, s.State(), false, 0, right)
@@ -226,7 +226,7 @@ func (p *pair) fromEdge(outs []syncproto.Output) {
 		}
 		switch e := o.Event.(type) {
 		case syncproto.EventWelcome:
-			p.fromEdge(p.edge.Beat(p.now, syncproto.Heartbeat{}))
+			p.fromEdge(p.edge.SendHeartbeat(p.now, syncproto.Heartbeat{}))
 		case syncproto.EventDesired:
 			p.got = append(p.got, e.Desired.Index)
 			p.fromEdge(p.edge.Received(syncproto.Received{Index: e.Desired.Index}))
@@ -244,7 +244,7 @@ func (p *pair) fromHub(outs []syncproto.Output) {
 		switch e := o.Event.(type) {
 		case syncproto.EventHello:
 			p.fromHub(p.hub.Accept(p.now, syncproto.Welcome{Applied: p.applied, TTL: 10 * time.Second}))
-		case syncproto.EventBeat:
+		case syncproto.EventHeartbeat:
 			p.fromHub(p.hub.Acknowledge(syncproto.HeartbeatAck{Epoch: 1, TTL: 10 * time.Second, Applied: p.applied}))
 		case syncproto.EventUpdates:
 			p.pending = append(p.pending, e.Updates)
@@ -254,8 +254,8 @@ func (p *pair) fromHub(outs []syncproto.Output) {
 	}
 }
 
-// deliver takes one frame off the way, if there is one.
-func (p *pair) deliver(way *[3][]syncproto.Message, on int, take func(syncproto.Stream, syncproto.Message) []syncproto.Output, next func([]syncproto.Output)) {
+// deliverFrame takes one frame off the way, if there is one.
+func (p *pair) deliverFrame(way *[3][]syncproto.Message, on int, take func(syncproto.Stream, syncproto.Message) []syncproto.Output, next func([]syncproto.Output)) {
 	if len(way[on]) == 0 {
 		return
 	}
@@ -271,7 +271,7 @@ func TestHalvesUnderstandEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rows = 40
 		p := &pair{t: t, hub: syncproto.NewHubSession(0, nodeA), edge: syncproto.NewEdgeSession(), cursor: 1}
-		h := hello()
+		h := newHello()
 		h.Last = rows
 		p.fromEdge(p.edge.Start(0, h))
 		toHub := func(s syncproto.Stream, m syncproto.Message) []syncproto.Output { return p.hub.Frame(p.now, s, m) }
@@ -284,13 +284,13 @@ func TestHalvesUnderstandEachOther(t *testing.T) {
 			p.now += 10 * time.Millisecond
 			switch on := rapid.IntRange(0, 2).Draw(t, "stream"); rapid.IntRange(0, 6).Draw(t, "step") {
 			case 0:
-				p.deliver(&p.toHub, on, toHub, p.fromHub)
+				p.deliverFrame(&p.toHub, on, toHub, p.fromHub)
 			case 1:
-				p.deliver(&p.toEdge, on, toEdge, p.fromEdge)
+				p.deliverFrame(&p.toEdge, on, toEdge, p.fromEdge)
 			case 2:
 				if p.edge.MaySend() && p.cursor <= rows {
 					n := min(rapid.IntRange(1, 9).Draw(t, "rows"), int(rows-p.cursor)+1)
-					p.fromEdge(p.edge.Update(updates(p.cursor, n)))
+					p.fromEdge(p.edge.Update(newUpdates(p.cursor, n)))
 					p.cursor += fleet.Seq(n)
 				}
 			case 3:
@@ -310,7 +310,7 @@ func TestHalvesUnderstandEachOther(t *testing.T) {
 				}
 			case 5:
 				if p.edge.State() == syncproto.SessionOpen && p.edge.Overdue(p.now) == 0 {
-					p.fromEdge(p.edge.Beat(p.now, syncproto.Heartbeat{}))
+					p.fromEdge(p.edge.SendHeartbeat(p.now, syncproto.Heartbeat{}))
 				}
 			case 6:
 				p.fromHub(p.hub.Tick(p.now))

@@ -10,8 +10,8 @@ import (
 	"skerry/syncproto"
 )
 
-// said and events take apart what a step returned.
-func said(outs []syncproto.Output) (ms []syncproto.Message) {
+// sentMessages and events take apart what a step returned.
+func sentMessages(outs []syncproto.Output) (ms []syncproto.Message) {
 	for _, o := range outs {
 		if o.Send != nil {
 			ms = append(ms, o.Send)
@@ -39,27 +39,27 @@ func ended(outs []syncproto.Output) *syncproto.EventEnd {
 	return nil
 }
 
-func hello() syncproto.Hello {
+func newHello() syncproto.Hello {
 	return syncproto.Hello{Versions: []uint16{1}, Node: nodeA, Boot: bootA, Instance: "i", Session: 1, First: 1, Last: 5}
 }
 
-func updates(first fleet.Seq, n int) syncproto.Updates {
+func newUpdates(first fleet.Seq, n int) syncproto.Updates {
 	return syncproto.Updates{First: first, Rows: make([][]byte, n)}
 }
 
-// hubIn brings a HubSession into a state.
-func hubIn(tb testing.TB, state syncproto.SessionState) *syncproto.HubSession {
+// hubInState brings a HubSession into a state.
+func hubInState(tb testing.TB, state syncproto.SessionState) *syncproto.HubSession {
 	tb.Helper()
 	s := syncproto.NewHubSession(0, nodeA)
 	for step := range state {
 		switch step {
 		case syncproto.SessionNew:
-			s.Frame(0, syncproto.StreamControl, hello())
+			s.Frame(0, syncproto.StreamControl, newHello())
 		case syncproto.SessionHello:
 			s.Accept(0, syncproto.Welcome{Epoch: 2, TTL: 10 * time.Second})
 		case syncproto.SessionWelcomed:
 			s.Frame(0, syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
-		case syncproto.SessionBeat:
+		case syncproto.SessionHeartbeat:
 			s.Acknowledge(syncproto.HeartbeatAck{Epoch: 2, TTL: 10 * time.Second})
 		case syncproto.SessionOpen:
 			s.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable})
@@ -71,19 +71,19 @@ func hubIn(tb testing.TB, state syncproto.SessionState) *syncproto.HubSession {
 	return s
 }
 
-// edgeIn brings an EdgeSession into a state.
-func edgeIn(tb testing.TB, state syncproto.SessionState) *syncproto.EdgeSession {
+// edgeInState brings an EdgeSession into a state.
+func edgeInState(tb testing.TB, state syncproto.SessionState) *syncproto.EdgeSession {
 	tb.Helper()
 	s := syncproto.NewEdgeSession()
 	for step := range state {
 		switch step {
 		case syncproto.SessionNew:
-			s.Start(0, hello())
+			s.Start(0, newHello())
 		case syncproto.SessionHello:
 			s.Frame(0, syncproto.StreamControl, syncproto.Welcome{Version: 1, TTL: 10 * time.Second})
 		case syncproto.SessionWelcomed:
-			s.Beat(0, syncproto.Heartbeat{})
-		case syncproto.SessionBeat:
+			s.SendHeartbeat(0, syncproto.Heartbeat{})
+		case syncproto.SessionHeartbeat:
 			s.Frame(0, syncproto.StreamControl, syncproto.HeartbeatAck{Number: 1, Epoch: 2})
 		case syncproto.SessionOpen:
 			s.Frame(0, syncproto.StreamControl, syncproto.Refused{Code: fleet.CodeUnavailable})
@@ -96,26 +96,26 @@ func edgeIn(tb testing.TB, state syncproto.SessionState) *syncproto.EdgeSession 
 }
 
 var allStates = []syncproto.SessionState{
-	syncproto.SessionNew, syncproto.SessionHello, syncproto.SessionWelcomed, syncproto.SessionBeat, syncproto.SessionOpen, syncproto.SessionEnded,
+	syncproto.SessionNew, syncproto.SessionHello, syncproto.SessionWelcomed, syncproto.SessionHeartbeat, syncproto.SessionOpen, syncproto.SessionEnded,
 }
 
 func TestUpdatesBeforeTheFirstAcknowledgement(t *testing.T) {
 	for _, state := range allStates[:4] {
-		s := hubIn(t, state)
-		outs := s.Frame(0, syncproto.StreamUpdates, updates(1, 1))
+		s := hubInState(t, state)
+		outs := s.Frame(0, syncproto.StreamUpdates, newUpdates(1, 1))
 		end := ended(outs)
 		if end == nil || end.Err.Code != fleet.CodeHeartbeatFirst || len(events(outs)) != 1 {
 			t.Errorf("state %s: %+v, want %s", state, outs, fleet.CodeHeartbeatFirst)
 			continue
 		}
-		if r, ok := said(outs)[0].(syncproto.Refused); !ok || r.Code != fleet.CodeHeartbeatFirst {
-			t.Errorf("state %s: the edge is told %+v", state, said(outs))
+		if r, ok := sentMessages(outs)[0].(syncproto.Refused); !ok || r.Code != fleet.CodeHeartbeatFirst {
+			t.Errorf("state %s: the edge is told %+v", state, sentMessages(outs))
 		}
 		if s.State() != syncproto.SessionEnded {
 			t.Errorf("state %s: the session goes on as %s", state, s.State())
 		}
 	}
-	outs := hubIn(t, syncproto.SessionOpen).Frame(0, syncproto.StreamUpdates, updates(1, 1))
+	outs := hubInState(t, syncproto.SessionOpen).Frame(0, syncproto.StreamUpdates, newUpdates(1, 1))
 	if e, ok := events(outs)[0].(syncproto.EventUpdates); !ok || e.Epoch != 2 {
 		t.Errorf("after it: %+v, want EventUpdates of epoch 2", outs)
 	}
@@ -124,7 +124,7 @@ func TestUpdatesBeforeTheFirstAcknowledgement(t *testing.T) {
 func TestHubRefuses(t *testing.T) {
 	const control, upd, des = syncproto.StreamControl, syncproto.StreamUpdates, syncproto.StreamDesired
 	h := func(f func(*syncproto.Hello)) syncproto.Hello {
-		x := hello()
+		x := newHello()
 		f(&x)
 		return x
 	}
@@ -143,70 +143,70 @@ func TestHubRefuses(t *testing.T) {
 		{"rows from nought", syncproto.SessionNew, control, h(func(h *syncproto.Hello) { h.First = 0 }), fleet.CodeFrameBad},
 		{"an empty journal that starts late", syncproto.SessionNew, control, h(func(h *syncproto.Hello) { h.First, h.Last = 2, 0 }), fleet.CodeFrameBad},
 		{"a beat first", syncproto.SessionNew, control, syncproto.Heartbeat{Number: 1}, fleet.CodeFrameBad},
-		{"a second Hello", syncproto.SessionHello, control, hello(), fleet.CodeFrameBad},
-		{"a second Hello, late", syncproto.SessionOpen, control, hello(), fleet.CodeFrameBad},
+		{"a second Hello", syncproto.SessionHello, control, newHello(), fleet.CodeFrameBad},
+		{"a second Hello, late", syncproto.SessionOpen, control, newHello(), fleet.CodeFrameBad},
 		{"a beat before the Welcome", syncproto.SessionHello, control, syncproto.Heartbeat{Number: 1}, fleet.CodeFrameBad},
 		{"a beat out of order", syncproto.SessionOpen, control, syncproto.Heartbeat{Number: 3}, fleet.CodeFrameBad},
 		{"a beat again", syncproto.SessionOpen, control, syncproto.Heartbeat{Number: 1}, fleet.CodeFrameBad},
-		{"a gap", syncproto.SessionOpen, upd, updates(2, 1), fleet.CodeGap},
+		{"a gap", syncproto.SessionOpen, upd, newUpdates(2, 1), fleet.CodeGap},
 		{"a new base that was not announced", syncproto.SessionOpen, upd, syncproto.Updates{First: 4, Rows: [][]byte{{1}}, Base: true}, fleet.CodeFrameBad},
-		{"updates on the control stream", syncproto.SessionOpen, control, updates(1, 1), fleet.CodeFrameBad},
+		{"updates on the control stream", syncproto.SessionOpen, control, newUpdates(1, 1), fleet.CodeFrameBad},
 		{"a beat on the updates stream", syncproto.SessionOpen, upd, syncproto.Heartbeat{Number: 2}, fleet.CodeFrameBad},
 		{"Received of what was not sent", syncproto.SessionOpen, des, syncproto.Received{Index: 1}, fleet.CodeFrameBad},
-		{"Received too early", syncproto.SessionBeat, des, syncproto.Received{}, fleet.CodeFrameBad},
-		{"Holdings too early", syncproto.SessionBeat, des, syncproto.Holdings{}, fleet.CodeFrameBad},
+		{"Received too early", syncproto.SessionHeartbeat, des, syncproto.Received{}, fleet.CodeFrameBad},
+		{"Holdings too early", syncproto.SessionHeartbeat, des, syncproto.Holdings{}, fleet.CodeFrameBad},
 		{"a hub's frame", syncproto.SessionOpen, control, syncproto.Welcome{}, fleet.CodeFrameBad},
 		{"a hub's frame on its stream", syncproto.SessionOpen, upd, syncproto.Applied{}, fleet.CodeFrameBad},
 		{"a request", syncproto.SessionOpen, control, syncproto.Request{}, fleet.CodeFrameBad},
 	}
 	for _, tt := range tests {
-		s := hubIn(t, tt.state)
+		s := hubInState(t, tt.state)
 		outs := s.Frame(0, tt.on, tt.m)
 		end := ended(outs)
 		if end == nil || end.Err.Code != tt.code || len(events(outs)) != 1 {
 			t.Errorf("%s: %+v, want %s", tt.name, outs, tt.code)
 			continue
 		}
-		if r, ok := said(outs)[0].(syncproto.Refused); !ok || r.Code != tt.code {
-			t.Errorf("%s: the edge is told %+v", tt.name, said(outs))
+		if r, ok := sentMessages(outs)[0].(syncproto.Refused); !ok || r.Code != tt.code {
+			t.Errorf("%s: the edge is told %+v", tt.name, sentMessages(outs))
 		}
-		if more := s.Frame(0, syncproto.StreamControl, hello()); more != nil {
+		if more := s.Frame(0, syncproto.StreamControl, newHello()); more != nil {
 			t.Errorf("%s: the session goes on: %+v", tt.name, more)
 		}
 	}
 }
 
 func TestHubTakesOnlySoManyUpdatesAtOnce(t *testing.T) {
-	s := hubIn(t, syncproto.SessionOpen)
+	s := hubInState(t, syncproto.SessionOpen)
 	for i := range syncproto.MaxUpdatesInFlight {
-		if outs := s.Frame(0, syncproto.StreamUpdates, updates(fleet.Seq(1+i), 1)); ended(outs) != nil {
+		if outs := s.Frame(0, syncproto.StreamUpdates, newUpdates(fleet.Seq(1+i), 1)); ended(outs) != nil {
 			t.Fatalf("Updates %d: %+v", i, outs)
 		}
 	}
-	if m := said(s.AppliedTo(syncproto.Applied{Last: 1})); len(m) != 1 || m[0] != (syncproto.Applied{Last: 1}) {
+	if m := sentMessages(s.AppliedTo(syncproto.Applied{Last: 1})); len(m) != 1 || m[0] != (syncproto.Applied{Last: 1}) {
 		t.Errorf("answered with %+v", m)
 	}
-	if outs := s.Frame(0, syncproto.StreamUpdates, updates(3, 1)); ended(outs) != nil {
+	if outs := s.Frame(0, syncproto.StreamUpdates, newUpdates(3, 1)); ended(outs) != nil {
 		t.Errorf("after an answer: %+v", outs)
 	}
-	if end := ended(s.Frame(0, syncproto.StreamUpdates, updates(4, 1))); end == nil || end.Err.Code != fleet.CodeFrameBad {
+	if end := ended(s.Frame(0, syncproto.StreamUpdates, newUpdates(4, 1))); end == nil || end.Err.Code != fleet.CodeFrameBad {
 		t.Errorf("one too many: %+v", end)
 	}
 }
 
 func TestReplayMayStartLowerNeverHigher(t *testing.T) {
 	s := syncproto.NewHubSession(0, nodeA)
-	s.Frame(0, syncproto.StreamControl, hello())
+	s.Frame(0, syncproto.StreamControl, newHello())
 	s.Accept(0, syncproto.Welcome{Applied: 3})
 	s.Frame(0, syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
 	s.Acknowledge(syncproto.HeartbeatAck{Epoch: 1, Applied: 3})
 	for _, first := range []fleet.Seq{4, 2} { // rows applied already are skipped later
-		if outs := s.Frame(0, syncproto.StreamUpdates, updates(first, 2)); ended(outs) != nil {
+		if outs := s.Frame(0, syncproto.StreamUpdates, newUpdates(first, 2)); ended(outs) != nil {
 			t.Fatalf("rows from %d: %+v", first, outs)
 		}
 		s.AppliedTo(syncproto.Applied{Last: 5})
 	}
-	end := ended(s.Frame(0, syncproto.StreamUpdates, updates(7, 1)))
+	end := ended(s.Frame(0, syncproto.StreamUpdates, newUpdates(7, 1)))
 	if end == nil || end.Err.Code != fleet.CodeGap || end.Applied != 5 {
 		t.Errorf("rows from 7 after 5: %+v, want a gap after 5", end)
 	}
@@ -216,14 +216,14 @@ func TestHubNoticesSilence(t *testing.T) {
 	const ttl = 10 * time.Second
 	late := map[syncproto.SessionState]time.Duration{
 		syncproto.SessionNew: syncproto.HelloTimeout, syncproto.SessionWelcomed: syncproto.HelloTimeout,
-		syncproto.SessionBeat: 3 * ttl, syncproto.SessionOpen: 3 * ttl,
+		syncproto.SessionHeartbeat: 3 * ttl, syncproto.SessionOpen: 3 * ttl,
 	}
 	for _, state := range allStates {
 		limit, bounded := late[state]
 		if !bounded {
 			limit = 24 * time.Hour // the owner is to answer a Hello, and nobody after the end
 		}
-		s := hubIn(t, state)
+		s := hubInState(t, state)
 		if outs := s.Tick(limit - 1); outs != nil {
 			t.Errorf("state %s: %+v within %s", state, outs, limit)
 		}
@@ -232,7 +232,7 @@ func TestHubNoticesSilence(t *testing.T) {
 			t.Errorf("state %s after %s: %+v", state, limit, end)
 		}
 	}
-	s := hubIn(t, syncproto.SessionOpen)
+	s := hubInState(t, syncproto.SessionOpen)
 	s.Frame(20*time.Second, syncproto.StreamControl, syncproto.Heartbeat{Number: 2})
 	if outs := s.Tick(45 * time.Second); outs != nil {
 		t.Errorf("25 s after a beat: %+v", outs)
@@ -244,22 +244,22 @@ func TestHubNoticesSilence(t *testing.T) {
 }
 
 func TestBeatsWhileTheSessionIsBeingCommitted(t *testing.T) {
-	s := hubIn(t, syncproto.SessionBeat)
+	s := hubInState(t, syncproto.SessionHeartbeat)
 	if outs := s.Frame(10*time.Second, syncproto.StreamControl, syncproto.Heartbeat{Number: 2}); outs != nil {
 		t.Errorf("a second beat: %+v", outs)
 	}
-	m := said(s.Acknowledge(syncproto.HeartbeatAck{Epoch: 5, TTL: time.Second}))
+	m := sentMessages(s.Acknowledge(syncproto.HeartbeatAck{Epoch: 5, TTL: time.Second}))
 	if ack, ok := m[0].(syncproto.HeartbeatAck); !ok || ack.Number != 2 || ack.Epoch != 5 {
 		t.Errorf("acknowledged with %+v, want beat 2 in epoch 5", m)
 	}
 }
 
 func TestIdleAcknowledgementsSayOnlyWhatIsNew(t *testing.T) {
-	hub, edge := hubIn(t, syncproto.SessionOpen), edgeIn(t, syncproto.SessionOpen)
+	hub, edge := hubInState(t, syncproto.SessionOpen), edgeInState(t, syncproto.SessionOpen)
 	hub.Frame(0, syncproto.StreamControl, syncproto.Heartbeat{Number: 2})
-	edge.Beat(0, syncproto.Heartbeat{})
+	edge.SendHeartbeat(0, syncproto.Heartbeat{})
 	full := syncproto.HeartbeatAck{Epoch: 2, Status: fleet.NodeReady, TTL: 10 * time.Second, HubTime: 7, Applied: 9, Index: 8, Term: 1}
-	ack := said(hub.Acknowledge(full))[0]
+	ack := sentMessages(hub.Acknowledge(full))[0]
 	if want := (syncproto.HeartbeatAck{Number: 2, Status: fleet.NodeReady, HubTime: 7}); ack.(syncproto.HeartbeatAck).TTL != want.TTL || ack.(syncproto.HeartbeatAck).Epoch != 0 || ack.(syncproto.HeartbeatAck).Applied != 0 {
 		t.Errorf("sent %+v, want %+v", ack, want)
 	}
@@ -274,12 +274,12 @@ func TestIdleAcknowledgementsSayOnlyWhatIsNew(t *testing.T) {
 func TestSessionOfALostJournal(t *testing.T) {
 	open := func(lost string) (*syncproto.HubSession, syncproto.HeartbeatAck) {
 		s := syncproto.NewHubSession(0, nodeA)
-		h := hello()
+		h := newHello()
 		h.Lost = lost
 		s.Frame(0, syncproto.StreamControl, h)
 		s.Accept(0, syncproto.Welcome{Epoch: 2})
 		s.Frame(0, syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
-		return s, said(s.Acknowledge(syncproto.HeartbeatAck{Epoch: 2, Applied: 40, ChainHash: []byte{7}}))[0].(syncproto.HeartbeatAck)
+		return s, sentMessages(s.Acknowledge(syncproto.HeartbeatAck{Epoch: 2, Applied: 40, ChainHash: []byte{7}}))[0].(syncproto.HeartbeatAck)
 	}
 	if _, ack := open(""); ack.ChainHash != nil {
 		t.Errorf("a journal that has lost nothing is told the cluster's hash: %+v", ack)
@@ -288,7 +288,7 @@ func TestSessionOfALostJournal(t *testing.T) {
 	if ack.Applied != 40 || !bytes.Equal(ack.ChainHash, []byte{7}) {
 		t.Errorf("acknowledged with %+v", ack)
 	}
-	if end := ended(s.Frame(0, syncproto.StreamUpdates, updates(1, 1))); end == nil || end.Err.Code != fleet.CodeFrameBad {
+	if end := ended(s.Frame(0, syncproto.StreamUpdates, newUpdates(1, 1))); end == nil || end.Err.Code != fleet.CodeFrameBad {
 		t.Errorf("updates: %+v", end)
 	}
 }
@@ -305,27 +305,27 @@ func TestOwnersMisstepEndsTheSessionWithAName(t *testing.T) {
 		"resync":  func(s *syncproto.HubSession) []syncproto.Output { return s.Resync(syncproto.Resync{}) },
 	}
 	for name, step := range hubSteps {
-		if end := ended(step(hubIn(t, syncproto.SessionNew))); end == nil || end.Err.Code != fleet.CodeInternal {
+		if end := ended(step(hubInState(t, syncproto.SessionNew))); end == nil || end.Err.Code != fleet.CodeInternal {
 			t.Errorf("hub, %s: %+v", name, end)
 		}
-		if outs := step(hubIn(t, syncproto.SessionEnded)); outs != nil {
+		if outs := step(hubInState(t, syncproto.SessionEnded)); outs != nil {
 			t.Errorf("hub, %s after the end: %+v", name, outs)
 		}
 	}
-	if end := ended(hubIn(t, syncproto.SessionBeat).Acknowledge(syncproto.HeartbeatAck{})); end == nil {
+	if end := ended(hubInState(t, syncproto.SessionHeartbeat).Acknowledge(syncproto.HeartbeatAck{})); end == nil {
 		t.Error("a session was opened without an epoch")
 	}
 	edgeSteps := map[string]func(*syncproto.EdgeSession) []syncproto.Output{
-		"beat":     func(s *syncproto.EdgeSession) []syncproto.Output { return s.Beat(0, syncproto.Heartbeat{}) },
-		"update":   func(s *syncproto.EdgeSession) []syncproto.Output { return s.Update(updates(1, 1)) },
+		"beat":     func(s *syncproto.EdgeSession) []syncproto.Output { return s.SendHeartbeat(0, syncproto.Heartbeat{}) },
+		"update":   func(s *syncproto.EdgeSession) []syncproto.Output { return s.Update(newUpdates(1, 1)) },
 		"received": func(s *syncproto.EdgeSession) []syncproto.Output { return s.Received(syncproto.Received{}) },
 		"hold":     func(s *syncproto.EdgeSession) []syncproto.Output { return s.Hold(syncproto.Holdings{}) },
 	}
 	for name, step := range edgeSteps {
-		if end := ended(step(edgeIn(t, syncproto.SessionNew))); end == nil || end.Err.Code != fleet.CodeInternal {
+		if end := ended(step(edgeInState(t, syncproto.SessionNew))); end == nil || end.Err.Code != fleet.CodeInternal {
 			t.Errorf("edge, %s: %+v", name, end)
 		}
-		if outs := step(edgeIn(t, syncproto.SessionEnded)); outs != nil {
+		if outs := step(edgeInState(t, syncproto.SessionEnded)); outs != nil {
 			t.Errorf("edge, %s after the end: %+v", name, outs)
 		}
 	}
@@ -349,10 +349,10 @@ func TestEdgeRefuses(t *testing.T) {
 		{"desired state too early", syncproto.SessionWelcomed, des, syncproto.Desired{}, fleet.CodeFrameBad},
 		{"desired state on the control stream", syncproto.SessionOpen, control, syncproto.Desired{}, fleet.CodeFrameBad},
 		{"a probe too early", syncproto.SessionHello, control, syncproto.Probe{}, fleet.CodeFrameBad},
-		{"an edge's frame", syncproto.SessionOpen, control, hello(), fleet.CodeFrameBad},
+		{"an edge's frame", syncproto.SessionOpen, control, newHello(), fleet.CodeFrameBad},
 	}
 	for _, tt := range tests {
-		s := edgeIn(t, tt.state)
+		s := edgeInState(t, tt.state)
 		outs := s.Frame(0, tt.on, tt.m)
 		if end := ended(outs); end == nil || end.Err.Code != tt.code || len(events(outs)) != 1 {
 			t.Errorf("%s: %+v, want %s", tt.name, outs, tt.code)
@@ -361,8 +361,8 @@ func TestEdgeRefuses(t *testing.T) {
 			t.Errorf("%s: the session goes on: %+v", tt.name, more)
 		}
 	}
-	s := edgeIn(t, syncproto.SessionOpen)
-	s.Update(updates(1, 2))
+	s := edgeInState(t, syncproto.SessionOpen)
+	s.Update(newUpdates(1, 2))
 	if end := ended(s.Frame(0, upd, syncproto.Applied{Last: 6})); end == nil || end.Err.Code != fleet.CodeFrameBad {
 		t.Errorf("more is applied than was sent: %+v", end)
 	}
@@ -371,7 +371,7 @@ func TestEdgeRefuses(t *testing.T) {
 func TestEdgeHearsWhyItIsRefused(t *testing.T) {
 	r := syncproto.Refused{Code: fleet.CodeStaleSession, Message: "m", Hint: "h", RetryAfter: time.Second, Session: 9, Applied: 4}
 	for _, state := range allStates[1:5] {
-		end := ended(edgeIn(t, state).Frame(0, syncproto.StreamControl, r))
+		end := ended(edgeInState(t, state).Frame(0, syncproto.StreamControl, r))
 		if end == nil || *end.Err != (fleet.Error{Code: r.Code, Message: "m", Hint: "h"}) || end.RetryAfter != time.Second || end.Session != 9 || end.Applied != 4 {
 			t.Errorf("state %s: %+v", state, end)
 		}
@@ -379,19 +379,19 @@ func TestEdgeHearsWhyItIsRefused(t *testing.T) {
 }
 
 func TestEdgeNoticesSilence(t *testing.T) {
-	s := edgeIn(t, syncproto.SessionHello)
+	s := edgeInState(t, syncproto.SessionHello)
 	if outs := s.Tick(syncproto.HelloTimeout - 1); outs != nil {
 		t.Errorf("%+v", outs)
 	}
 	if end := ended(s.Tick(syncproto.HelloTimeout)); end == nil || end.Err.Code != fleet.CodeTimeout {
 		t.Errorf("no Welcome: %+v", end)
 	}
-	s = edgeIn(t, syncproto.SessionOpen)
+	s = edgeInState(t, syncproto.SessionOpen)
 	if outs := s.Tick(time.Hour); outs != nil || s.Overdue(time.Hour) != 0 {
 		t.Errorf("nothing is awaited: %+v", outs)
 	}
-	s.Beat(100*time.Second, syncproto.Heartbeat{})
-	s.Beat(110*time.Second, syncproto.Heartbeat{})
+	s.SendHeartbeat(100*time.Second, syncproto.Heartbeat{})
+	s.SendHeartbeat(110*time.Second, syncproto.Heartbeat{})
 	if d := s.Overdue(112 * time.Second); d != 12*time.Second {
 		t.Errorf("overdue for %s", d)
 	}
@@ -404,12 +404,12 @@ func TestEdgeNoticesSilence(t *testing.T) {
 }
 
 func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
-	s := edgeIn(t, syncproto.SessionBeat)
+	s := edgeInState(t, syncproto.SessionHeartbeat)
 	outs := s.Frame(0, syncproto.StreamDesired, syncproto.Desired{Index: 5})
 	if _, ok := events(outs)[0].(syncproto.EventDesired); !ok {
 		t.Fatalf("%+v", outs)
 	}
-	if m := said(s.Received(syncproto.Received{Index: 5})); len(m) != 1 {
+	if m := sentMessages(s.Received(syncproto.Received{Index: 5})); len(m) != 1 {
 		t.Errorf("%+v", m)
 	}
 }
@@ -417,12 +417,12 @@ func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
 // An edge offers the versions that it is told to, or the newest.
 func TestOfferedVersions(t *testing.T) {
 	for offered, want := range map[uint16]uint16{0: syncproto.Version, 7: 7} {
-		h := hello()
+		h := newHello()
 		h.Versions = nil
 		if offered > 0 {
 			h.Versions = []uint16{offered}
 		}
-		m := said(syncproto.NewEdgeSession().Start(0, h))
+		m := sentMessages(syncproto.NewEdgeSession().Start(0, h))
 		if got := m[0].(syncproto.Hello).Versions; len(got) != 1 || got[0] != want {
 			t.Errorf("told %d: it offers %v, want %d", offered, got, want)
 		}
@@ -430,12 +430,12 @@ func TestOfferedVersions(t *testing.T) {
 }
 
 func TestProbes(t *testing.T) {
-	hub, edge := hubIn(t, syncproto.SessionOpen), edgeIn(t, syncproto.SessionOpen)
+	hub, edge := hubInState(t, syncproto.SessionOpen), edgeInState(t, syncproto.SessionOpen)
 	if outs := hub.Frame(0, syncproto.StreamControl, syncproto.ProbeAck{}); outs != nil {
 		t.Errorf("an answer that nobody asked for: %+v", outs)
 	}
-	old := said(edge.Frame(0, syncproto.StreamControl, said(hub.Probe(1))[0]))[0]
-	answer := said(edge.Frame(0, syncproto.StreamControl, said(hub.Probe(2))[0]))[0]
+	old := sentMessages(edge.Frame(0, syncproto.StreamControl, sentMessages(hub.Probe(1))[0]))[0]
+	answer := sentMessages(edge.Frame(0, syncproto.StreamControl, sentMessages(hub.Probe(2))[0]))[0]
 	if outs := hub.Frame(0, syncproto.StreamControl, old); outs != nil {
 		t.Errorf("the answer to a former probe: %+v", outs)
 	}
@@ -450,10 +450,10 @@ func TestProbes(t *testing.T) {
 func TestBadFramesAreToldToThePeer(t *testing.T) {
 	bad := fleet.Errorf(fleet.CodeFrameTooLarge, "too large")
 	for name, outs := range map[string][]syncproto.Output{
-		"hub":  hubIn(t, syncproto.SessionOpen).Bad(bad),
-		"edge": edgeIn(t, syncproto.SessionOpen).Bad(bad),
+		"hub":  hubInState(t, syncproto.SessionOpen).Bad(bad),
+		"edge": edgeInState(t, syncproto.SessionOpen).Bad(bad),
 	} {
-		if r, ok := said(outs)[0].(syncproto.Refused); !ok || r.Code != bad.Code || ended(outs).Err.Code != bad.Code {
+		if r, ok := sentMessages(outs)[0].(syncproto.Refused); !ok || r.Code != bad.Code || ended(outs).Err.Code != bad.Code {
 			t.Errorf("%s: %+v", name, outs)
 		}
 	}
@@ -488,13 +488,13 @@ func TestEdgeBelievesAHubWithinBounds(t *testing.T) {
 		{1000 * 24 * time.Hour, syncproto.MaxTTL},
 		{0, syncproto.DefaultTTL},
 	} {
-		s := edgeIn(t, syncproto.SessionHello)
+		s := edgeInState(t, syncproto.SessionHello)
 		s.Frame(0, syncproto.StreamControl, syncproto.Welcome{Version: syncproto.Version, TTL: tc.named})
 		if got := s.TTL(); got != tc.taken {
 			t.Errorf("a TTL of %s is taken for %s, want %s", tc.named, got, tc.taken)
 		}
 	}
-	s := edgeIn(t, syncproto.SessionHello)
+	s := edgeInState(t, syncproto.SessionHello)
 	out := s.Frame(0, syncproto.StreamControl, syncproto.Refused{Code: fleet.CodeUnavailable, RetryAfter: 1000 * time.Hour})
 	end, ok := out[len(out)-1].Event.(syncproto.EventEnd)
 	if !ok || end.RetryAfter != syncproto.MaxRetryAfter {

@@ -90,7 +90,7 @@ func (h *Heartbeat) UnmarshalCBOR(b []byte) error {
 	if err := decMode.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*h = Heartbeat{Number: w.Number, Uptime: w.Uptime, Wall: w.Wall, RTT: w.RTT, Hash: w.Hash, Node: w.Node.node()}
+	*h = Heartbeat{Number: w.Number, Uptime: w.Uptime, Wall: w.Wall, RTT: w.RTT, Hash: w.Hash, Node: w.Node.toNode()}
 	return nil
 }
 
@@ -109,11 +109,11 @@ type wireDesiredAlloc struct {
 	CreateIndex fleet.Index   `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index   `cbor:"12,keyasint"`
 
-	Deployment  fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
-	Allotment   *wireAllotment     `cbor:"14,keyasint,omitempty"`
-	StopWindows []DesiredWindow    `cbor:"15,keyasint,omitempty"`
-	StopNow     bool               `cbor:"16,keyasint,omitempty"`
-	KeptStopped bool               `cbor:"17,keyasint,omitempty"`
+	Deployment  fleet.DeploymentID     `cbor:"13,keyasint,omitempty"`
+	Allotment   *wireAssignedResources `cbor:"14,keyasint,omitempty"`
+	StopWindows []DesiredWindow        `cbor:"15,keyasint,omitempty"`
+	StopNow     bool                   `cbor:"16,keyasint,omitempty"`
+	KeptStopped bool                   `cbor:"17,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -122,7 +122,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
 		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment, StopWindows: d.StopWindows,
-		StopNow: d.StopNow, KeptStopped: d.KeptStopped, Allotment: allotmentToWire(d.Allotment),
+		StopNow: d.StopNow, KeptStopped: d.KeptStopped, Allotment: assignedResourcesToWire(d.Allotment),
 	})
 }
 
@@ -136,7 +136,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
 		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment, StopWindows: w.StopWindows,
-		StopNow: w.StopNow, KeptStopped: w.KeptStopped, Allotment: w.Allotment.allotment(),
+		StopNow: w.StopNow, KeptStopped: w.KeptStopped, Allotment: w.Allotment.toAssignedResources(),
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func nodeToWire(n *fleet.Node) *wireNode {
 	return w
 }
 
-func (w *wireNode) node() *fleet.Node {
+func (w *wireNode) toNode() *fleet.Node {
 	if w == nil {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (w *wireNode) node() *fleet.Node {
 }
 
 // nodeText makes what hardware says of itself fit to travel.
-func nodeText(s string) string { return clean(s, MaxNodeText) }
+func nodeText(s string) string { return sanitizeText(s, MaxNodeText) }
 
 func nodeTexts(m map[string]string) map[string]string {
 	if len(m) == 0 {
@@ -219,7 +219,7 @@ const (
 	maxVersions = 16
 )
 
-func (h Hello) check() error {
+func (h Hello) checkBounds() error {
 	switch {
 	case len(h.Versions) == 0 || len(h.Versions) > maxVersions:
 		return fmt.Errorf("it offers %d versions, 1 to %d are allowed", len(h.Versions), maxVersions)
@@ -229,7 +229,7 @@ func (h Hello) check() error {
 	return nil
 }
 
-func (u Updates) check() error {
+func (u Updates) checkBounds() error {
 	switch {
 	case len(u.Rows) == 0 || len(u.Rows) > MaxUpdatesRows:
 		return fmt.Errorf("it has %d rows, 1 to %d are allowed", len(u.Rows), MaxUpdatesRows)
@@ -251,7 +251,7 @@ func (u Updates) check() error {
 	return nil
 }
 
-func (h Heartbeat) check() error {
+func (h Heartbeat) checkBounds() error {
 	if h.Number == 0 || len(h.Hash) > maxHash {
 		return errors.New("it has no number, or its hash is too long")
 	}

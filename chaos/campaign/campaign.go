@@ -54,8 +54,8 @@ type Scenario struct {
 	Schedule schedule.Schedule
 }
 
-// ErrShown is the error of a campaign that is no pass. What it showed was printed.
-var ErrShown = errors.New("the campaign does not pass")
+// ErrNotPassed is the error of a campaign that is no pass. What it showed was printed.
+var ErrNotPassed = errors.New("the campaign does not pass")
 
 // campaign is a Config at work.
 type campaign struct {
@@ -84,36 +84,36 @@ func Run(ctx context.Context, cfg Config) (history.Campaign, error) {
 	c := &campaign{Config: cfg, began: time.Now()}
 	g, ctx := errgroup.WithContext(ctx)
 	for range cfg.Workers {
-		g.Go(func() error { return c.work(ctx) })
+		g.Go(func() error { return c.playUntilDone(ctx) })
 	}
 	err := g.Wait()
-	sum := c.sum()
-	return sum, errors.Join(err, c.conclude(sum))
+	sum := c.summarizeRuns()
+	return sum, errors.Join(err, c.writeSummary(sum))
 }
 
-// work plays one run after the other.
-func (c *campaign) work(ctx context.Context) error {
+// playUntilDone plays one run after the other.
+func (c *campaign) playUntilDone(ctx context.Context) error {
 	for ctx.Err() == nil {
-		s, ok := c.take()
+		s, ok := c.takeNextScenario()
 		if !ok {
 			return nil
 		}
-		run, err := c.run(ctx, s)
+		run, err := c.playScenario(ctx, s)
 		if err != nil {
 			return err
 		}
 		c.mu.Lock()
 		c.runs = append(c.runs, run)
 		n := len(c.runs)
-		c.failed = c.failed || failed(run)
+		c.failed = c.failed || isFailedRun(run)
 		c.mu.Unlock()
-		fmt.Fprintln(c.Out, line(n, run))
+		fmt.Fprintln(c.Out, formatRunLine(n, run))
 	}
 	return nil
 }
 
-// take is the next schedule, if there is time for one.
-func (c *campaign) take() (Scenario, bool) {
+// takeNextScenario is the next schedule, if there is time for one.
+func (c *campaign) takeNextScenario() (Scenario, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.next
@@ -128,20 +128,20 @@ func (c *campaign) take() (Scenario, bool) {
 	return Scenario{Name: fmt.Sprintf("seed %d", seed), Schedule: schedule.Draw(seed, c.Shape)}, true
 }
 
-// run plays one schedule, and keeps what it left where that is worth it.
-func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
+// playScenario plays one schedule, and keeps what it left where that is worth it.
+func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, error) {
 	folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"))
 	p := player{c: c, s: s, folder: folder, record: true}
-	r, err := p.play(ctx)
+	r, err := p.playRun(ctx)
 	if err != nil {
 		return history.Run{}, err
 	}
-	good := !failed(r.Run)
+	good := !isFailedRun(r.Run)
 	if good && !c.Record {
 		return r.Run, os.RemoveAll(folder)
 	}
 	if !good && c.Shrink > 0 {
-		c.shrink(ctx, p, r)
+		c.shrinkSchedule(ctx, p, r)
 	}
 	if err := writeReport(folder); err != nil { // a run that died early has no history
 		r.Run.Reasons = append(r.Run.Reasons, err.Error())
@@ -152,8 +152,8 @@ func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
 	return r.Run, nil
 }
 
-// failed reports whether a run shows a mistake.
-func failed(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
+// isFailedRun reports whether a run shows a mistake.
+func isFailedRun(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
 
 func writeReport(folder string) (err error) {
 	in, err := os.Open(filepath.Join(folder, historyFile))
@@ -170,11 +170,11 @@ func writeReport(folder string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	return report.WriteRun(out, r, report.Beside{History: historyFile, Index: "../" + indexFile})
+	return report.WriteRun(out, r, report.PageLinks{History: historyFile, Index: "../" + indexFile})
 }
 
-// shrink looks for the shortest schedule that breaks the same invariant.
-func (c *campaign) shrink(ctx context.Context, p player, r Result) {
+// shrinkSchedule looks for the shortest schedule that breaks the same invariant.
+func (c *campaign) shrinkSchedule(ctx context.Context, p player, r Result) {
 	ctx, cancel := context.WithTimeout(ctx, c.Shrink)
 	defer cancel()
 	broken := map[check.Invariant]bool{}
@@ -187,7 +187,7 @@ func (c *campaign) shrink(ctx context.Context, p player, r Result) {
 		tries++
 		q := p
 		q.s.Schedule, q.folder = s, filepath.Join(p.folder, "shrinking")
-		got, err := q.play(ctx)
+		got, err := q.playRun(ctx)
 		if err != nil {
 			return false
 		}
@@ -209,8 +209,8 @@ func (c *campaign) shrink(ctx context.Context, p player, r Result) {
 	fmt.Fprintf(c.Out, "%s: shortest schedule after %d runs: %s\n", p.s.Name, tries, path)
 }
 
-// sum is all runs.
-func (c *campaign) sum() history.Campaign {
+// summarizeRuns is all runs.
+func (c *campaign) summarizeRuns() history.Campaign {
 	sum := history.Campaign{
 		Name: c.Name, Start: c.began, Repeat: c.Repeat, Cores: runtime.NumCPU(), Wall: time.Since(c.began), Runs: c.runs,
 		Versions: map[string]string{"go": runtime.Version()},
@@ -228,13 +228,13 @@ func (c *campaign) sum() history.Campaign {
 	return sum
 }
 
-// conclude prints the sum and keeps it.
-func (c *campaign) conclude(sum history.Campaign) error {
-	if err := keep(filepath.Join(c.Dir, sumFile), sum.Write); err != nil {
+// writeSummary prints the sum and keeps it.
+func (c *campaign) writeSummary(sum history.Campaign) error {
+	if err := writeFileWith(filepath.Join(c.Dir, sumFile), sum.Write); err != nil {
 		return fmt.Errorf("keep the campaign: %w", err)
 	}
 	page := func(w io.Writer) error { return report.WriteCampaign(w, sum) }
-	if err := keep(filepath.Join(c.Dir, indexFile), page); err != nil {
+	if err := writeFileWith(filepath.Join(c.Dir, indexFile), page); err != nil {
 		return fmt.Errorf("keep the campaign's page: %w", err)
 	}
 	fmt.Fprintln(c.Out)
@@ -242,13 +242,13 @@ func (c *campaign) conclude(sum history.Campaign) error {
 		return err
 	}
 	if len(sum.Shortcomings()) > 0 {
-		return ErrShown
+		return ErrNotPassed
 	}
 	return nil
 }
 
-// keep writes a file.
-func keep(path string, write func(io.Writer) error) (err error) {
+// writeFileWith writes a file.
+func writeFileWith(path string, write func(io.Writer) error) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

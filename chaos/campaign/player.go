@@ -27,9 +27,9 @@ type player struct {
 // maxOutput bounds what is read of a process that ended badly, in bytes.
 const maxOutput = 256 << 10
 
-// play returns what the run showed; an error is that of who plays it. The run's data
+// playRun returns what the run showed; an error is that of who plays it. The run's data
 // directories are kept in its folder where it did not pass and is recorded.
-func (p player) play(ctx context.Context) (r Result, err error) {
+func (p player) playRun(ctx context.Context) (r Result, err error) {
 	if err := os.RemoveAll(p.folder); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
@@ -50,8 +50,8 @@ func (p player) play(ctx context.Context) (r Result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	began := time.Now()
-	failed := p.process(ctx, data)
-	r = p.result(failed)
+	failed := p.runWorkerProcess(ctx, data)
+	r = p.readWorkerResult(failed)
 	if r.Run.Wall == 0 {
 		r.Run.Wall = time.Since(began)
 	}
@@ -64,18 +64,18 @@ func (p player) play(ctx context.Context) (r Result, err error) {
 	return r, nil
 }
 
-// asProduction is how many seeds there are to one whose hubs tick and speak as those in
+// productionEvery is how many seeds there are to one whose hubs tick and speak as those in
 // production do.
-const asProduction = 100
+const productionEvery = 100
 
-// process runs a Worker to its end.
-func (p player) process(ctx context.Context, data string) error {
+// runWorkerProcess runs a Worker to its end.
+func (p player) runWorkerProcess(ctx context.Context, data string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
 	defer cancel()
 	job, err := json.Marshal(Job{
-		Name: p.s.Name, Repeat: p.repeat(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
-		Strict:   !p.drawn(),
-		Defaults: p.s.Schedule.Seed%asProduction == asProduction-1,
+		Name: p.s.Name, Repeat: p.repeatCommand(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
+		Strict:   !p.isDrawnFromSeed(),
+		Defaults: p.s.Schedule.Seed%productionEvery == productionEvery-1,
 	})
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)
@@ -94,18 +94,18 @@ func (p player) process(ctx context.Context, data string) error {
 	return errors.Join(err, out.Close())
 }
 
-func (p player) repeat() string {
-	if p.drawn() {
+func (p player) repeatCommand() string {
+	if p.isDrawnFromSeed() {
 		return fmt.Sprintf("skerry-chaos sim --seed %d --seeds 1", p.s.Schedule.Seed)
 	}
 	return "skerry-chaos sim --scenario " + p.s.Name
 }
 
-// drawn reports whether the schedule was drawn from a seed.
-func (p player) drawn() bool { return strings.HasPrefix(p.s.Name, "seed ") }
+// isDrawnFromSeed reports whether the schedule was drawn from a seed.
+func (p player) isDrawnFromSeed() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
-// result reads what the Worker left, or says how it ended without leaving anything.
-func (p player) result(failed error) Result {
+// readWorkerResult reads what the Worker left, or says how it ended without leaving anything.
+func (p player) readWorkerResult(failed error) Result {
 	var r Result
 	b, err := os.ReadFile(filepath.Join(p.folder, resultFile))
 	if err == nil {
@@ -121,24 +121,24 @@ func (p player) result(failed error) Result {
 		output = []byte(readErr.Error())
 	}
 	said := string(output[:min(len(output), maxOutput)])
-	if leaked(said) {
+	if hasLeakedGoroutines(said) {
 		r.Run.Outcome = history.Violated
-		v := check.Violation{Invariant: check.NoLeak, Where: "the process", Message: "goroutines go on after the cluster was closed", Evidence: tail(said)}
+		v := check.Violation{Invariant: check.NoLeak, Where: "the process", Message: "goroutines go on after the cluster was closed", Evidence: panicLines(said)}
 		r.Found = append(r.Found, v)
 		r.Run.Violations = append(r.Run.Violations, history.ViolationCount{Invariant: check.NoLeak, Count: 1})
 	}
 	r.Run.Reasons = append(r.Run.Reasons, fmt.Sprintf("the process ended with: %v", errors.Join(failed, err)))
-	r.Run.Reasons = append(r.Run.Reasons, tail(said)...)
+	r.Run.Reasons = append(r.Run.Reasons, panicLines(said)...)
 	return r
 }
 
-// leaked reports whether a bubble ended with goroutines in it.
-func leaked(output string) bool {
+// hasLeakedGoroutines reports whether a bubble ended with goroutines in it.
+func hasLeakedGoroutines(output string) bool {
 	return strings.Contains(output, "main bubble goroutine has exited but blocked goroutines remain")
 }
 
-// tail is the first lines of what a process said when it ended badly.
-func tail(said string) []string {
+// panicLines is the first lines of what a process said when it ended badly.
+func panicLines(said string) []string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	return lines[:min(len(lines), 12)]
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // Repeat plays each schedule Times times, and says how many of its runs had the same
-// history, and where the first one that had another differs. The error is ErrShown where
+// history, and where the first one that had another differs. The error is ErrNotPassed where
 // some did.
 func Repeat(ctx context.Context, cfg Config) error {
 	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()), cmp.Or(cfg.Patience, 5*time.Minute)
@@ -32,11 +32,11 @@ func Repeat(ctx context.Context, cfg Config) error {
 	c := &campaign{Config: cfg, began: time.Now()}
 	same := true
 	for {
-		s, ok := c.take()
+		s, ok := c.takeNextScenario()
 		if !ok {
 			break
 		}
-		runs, err := c.repeat(ctx, s)
+		runs, err := c.playRepeatedly(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -47,13 +47,13 @@ func Repeat(ctx context.Context, cfg Config) error {
 		}
 	}
 	if !same {
-		return ErrShown
+		return ErrNotPassed
 	}
 	return nil
 }
 
-// repeated is one of several runs of a schedule.
-type repeated struct {
+// repeatedRun is one of several runs of a schedule.
+type repeatedRun struct {
 	number  int
 	path    string // of its history
 	digest  [sha256.Size]byte
@@ -61,20 +61,20 @@ type repeated struct {
 	outcome string
 }
 
-func (c *campaign) repeat(ctx context.Context, s Scenario) ([]repeated, error) {
-	runs := make([]repeated, c.Times)
+func (c *campaign) playRepeatedly(ctx context.Context, s Scenario) ([]repeatedRun, error) {
+	runs := make([]repeatedRun, c.Times)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.Workers)
 	for i := range runs {
 		g.Go(func() error {
 			// Names of one length, as those of the data are.
 			folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"), fmt.Sprintf("run-%04d", i+1))
-			r, err := player{c: c, s: s, folder: folder, record: true}.play(ctx)
+			r, err := player{c: c, s: s, folder: folder, record: true}.playRun(ctx)
 			if err != nil {
 				return err
 			}
-			runs[i] = repeated{number: i + 1, path: filepath.Join(folder, historyFile), outcome: outcomeOf(r.Run)}
-			return errors.Join(runs[i].read(), os.RemoveAll(filepath.Join(folder, dataDir)))
+			runs[i] = repeatedRun{number: i + 1, path: filepath.Join(folder, historyFile), outcome: outcomeOf(r.Run)}
+			return errors.Join(runs[i].digestHistory(), os.RemoveAll(filepath.Join(folder, dataDir)))
 		})
 	}
 	return runs, g.Wait()
@@ -89,8 +89,8 @@ func outcomeOf(r history.Run) string {
 	return strings.Join(words, " ")
 }
 
-// read takes the digest of the history.
-func (r *repeated) read() error {
+// digestHistory takes the digest of the history.
+func (r *repeatedRun) digestHistory() error {
 	sum := sha256.New()
 	err := eachRecord(r.path, func(record []byte) bool {
 		r.records++
@@ -123,21 +123,21 @@ func eachRecord(path string, do func(record []byte) bool) error {
 }
 
 // groupByHistory puts runs of the same history together, the largest group first.
-func groupByHistory(runs []repeated) [][]repeated {
-	var groups [][]repeated
+func groupByHistory(runs []repeatedRun) [][]repeatedRun {
+	var groups [][]repeatedRun
 	for _, r := range runs {
-		i := slices.IndexFunc(groups, func(g []repeated) bool { return g[0].digest == r.digest })
+		i := slices.IndexFunc(groups, func(g []repeatedRun) bool { return g[0].digest == r.digest })
 		if i < 0 {
 			groups = append(groups, nil)
 			i = len(groups) - 1
 		}
 		groups[i] = append(groups[i], r)
 	}
-	slices.SortStableFunc(groups, func(a, b []repeated) int { return cmp.Compare(len(b), len(a)) })
+	slices.SortStableFunc(groups, func(a, b []repeatedRun) int { return cmp.Compare(len(b), len(a)) })
 	return groups
 }
 
-func (c *campaign) printRepeats(s Scenario, groups [][]repeated) error {
+func (c *campaign) printRepeats(s Scenario, groups [][]repeatedRun) error {
 	first := groups[0]
 	fmt.Fprintf(c.Out, "%s: %d of %d runs have the same history of %d records: %s\n",
 		s.Name, len(first), c.Times, first[0].records, first[0].outcome)
@@ -170,12 +170,12 @@ func firstDifference(a, b string) (at int, inA, inB string, err error) {
 	if at < len(records) {
 		inA = string(records[at])
 	}
-	inA, inB = around(inA, inB)
+	inA, inB = excerptAtDifference(inA, inB)
 	return at + 1, inA, inB, err
 }
 
-// around shortens two texts to the place where they begin to differ.
-func around(a, b string) (string, string) {
+// excerptAtDifference shortens two texts to the place where they begin to differ.
+func excerptAtDifference(a, b string) (string, string) {
 	const before, after = 120, 280
 	i := 0
 	for i < min(len(a), len(b)) && a[i] == b[i] {

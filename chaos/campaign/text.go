@@ -8,8 +8,8 @@ import (
 	"skerry/chaos/history"
 )
 
-// line is one run on one line.
-func line(n int, r history.Run) string {
+// formatRunLine is one run on one line.
+func formatRunLine(n int, r history.Run) string {
 	var faults, hits uint64
 	for _, f := range r.Faults {
 		faults += f.Times

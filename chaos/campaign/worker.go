@@ -68,11 +68,11 @@ func Work(in io.Reader) error {
 	if err := json.NewDecoder(io.LimitReader(in, 1<<20)).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
-	virtual.Main(j.play)
+	virtual.Main(j.playScheduleFile)
 	return nil
 }
 
-func (j Job) play() (err error) {
+func (j Job) playScheduleFile() (err error) {
 	s, err := ReadSchedule(filepath.Join(j.Folder, scheduleFile))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (j Job) play() (err error) {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		p.History = f
 	}
-	o, failed := p.Run(context.Background(), wall())
+	o, failed := p.Run(context.Background(), newWallClock())
 	r := Result{Run: o.Run, Found: o.Found}
 	if failed != nil {
 		r.Error = failed.Error()
@@ -112,8 +112,8 @@ func (j Job) play() (err error) {
 	return os.WriteFile(filepath.Join(j.Folder, resultFile), b, 0o600)
 }
 
-// wall is the time outside of the bubble, where package time does not look.
-func wall() func() time.Duration {
+// newWallClock is the time outside of the bubble, where package time does not look.
+func newWallClock() func() time.Duration {
 	now := func() time.Duration {
 		var tv syscall.Timeval
 		if err := syscall.Gettimeofday(&tv); err != nil {

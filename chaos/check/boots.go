@@ -8,10 +8,10 @@ import (
 
 // boots sees that what ran on a machine when it went down runs again soon after its
 // agent is back, link or not.
-type boots struct{ due []back }
+type boots struct{ expected []expectedRestart }
 
-// back is a task that shall be back.
-type back struct {
+// expectedRestart is a task that shall be back.
+type expectedRestart struct {
 	m     *machine
 	key   TaskKey
 	since time.Duration // when its agent started
@@ -19,50 +19,50 @@ type back struct {
 
 func newBoots() *boots { return &boots{} }
 
-func (t *boots) see(s *scene, o *Observation) {
+func (t *boots) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Process != nil && o.Process.Edge && o.Process.What == ProcessStart:
-		m := s.truth.of(o.Process.Name)
+		m := s.machines.ensureMachine(o.Process.Name)
 		for key, truth := range m.tasks {
 			if truth.live == 0 && truth.what == TaskVanished {
-				t.due = append(t.due, back{m, key, s.now})
+				t.expected = append(t.expected, expectedRestart{m, key, s.now})
 			}
 		}
 	case o.Process != nil && o.Process.Edge:
-		t.drop(o.Process.Name)
+		t.dropExpectedRestarts(o.Process.Name)
 	case o.Task != nil && o.Task.What == TaskStarted:
-		t.started(s, o.Task)
+		t.recordRestartedTask(s, o.Task)
 	}
 }
 
-// drop forgets what an agent owes that has ended: the next one owes it.
-func (t *boots) drop(name string) {
-	left := t.due[:0]
-	for _, b := range t.due {
+// dropExpectedRestarts forgets what an agent owes that has ended: the next one owes it.
+func (t *boots) dropExpectedRestarts(name string) {
+	left := t.expected[:0]
+	for _, b := range t.expected {
 		if b.m.name != name {
 			left = append(left, b)
 		}
 	}
-	t.due = left
+	t.expected = left
 }
 
-func (t *boots) started(s *scene, e *Task) {
-	for i, b := range t.due {
+func (t *boots) recordRestartedTask(s *runContext, e *Task) {
+	for i, b := range t.expected {
 		if b.m.name == e.Edge && b.key == (TaskKey{e.Alloc, e.Task}) {
-			s.judge(RebootBringsBack)
-			if s.weather.during(e.Edge, Severs) {
-				s.reach(BranchBootedAway)
+			s.countJudgement(RebootBringsBack)
+			if s.faults.hasFaultNow(e.Edge, Severs) {
+				s.countBranch(BranchBootedAway)
 			}
-			t.due = append(t.due[:i], t.due[i+1:]...)
+			t.expected = append(t.expected[:i], t.expected[i+1:]...)
 			return
 		}
 	}
 }
 
-func (t *boots) tick(s *scene) {
-	left := t.due[:0]
-	for _, b := range t.due {
-		if s.now-b.since <= s.limits.Start+s.limits.Slack+startDelay(s.fleet.allocs[b.key.Alloc], b.key.Task) {
+func (t *boots) handleTick(s *runContext) {
+	left := t.expected[:0]
+	for _, b := range t.expected {
+		if s.now-b.since <= s.limits.Start+s.limits.Slack+startDelay(s.registry.allocs[b.key.Alloc], b.key.Task) {
 			left = append(left, b)
 			continue
 		}
@@ -71,14 +71,14 @@ func (t *boots) tick(s *scene) {
 			continue
 		}
 		truth.what = "" // judged once
-		s.judge(RebootBringsBack)
-		if t.excused(s, b, truth.since) {
+		s.countJudgement(RebootBringsBack)
+		if t.isRestartExcused(s, b, truth.since) {
 			continue
 		}
-		s.broke(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after its agent's start",
+		s.reportViolation(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after its agent's start",
 			b.key, truth.since, s.now-b.since)
 	}
-	t.due = left
+	t.expected = left
 }
 
 // startDelay is how long a simulated task takes to start, as its script says.
@@ -94,20 +94,20 @@ func startDelay(f *allocFact, name string) time.Duration {
 	return d
 }
 
-// excused reports whether a task that ran when its machine went down need not run again. An
+// isRestartExcused reports whether a task that ran when its machine went down need not run again. An
 // edge that began to stop it for want of a hub goes on, also where a hub has answered since.
-func (t *boots) excused(s *scene, b back, down time.Duration) bool {
-	f := s.fleet.allocs[b.key.Alloc]
-	if f == nil || f.stopped > 0 && f.stopped <= b.m.heard(s) || f.alloc.ClientStatus == fleet.ClientFailed {
+func (t *boots) isRestartExcused(s *runContext, b expectedRestart, down time.Duration) bool {
+	f := s.registry.allocs[b.key.Alloc]
+	if f == nil || f.stopped > 0 && f.stopped <= b.m.latestHubContact(s) || f.alloc.ClientStatus == fleet.ClientFailed {
 		return true
 	}
 	stopping := s.now - down + f.killTimeout(b.key.Task) + s.limits.Slack // since it may have begun
 	if after, limited := f.stopAfter(); limited && b.m.aloneAtMost(s.now, stopping) >= after-s.limits.Start-2*s.limits.Slack {
 		return true
 	}
-	return s.cloned(b.m.name) || b.m.forgetful(b.since-s.limits.Heal) ||
-		s.weather.since(s.now, b.since, b.m.name, Chokes, EndsTasks) || s.weather.during(b.m.name, Halts) ||
-		s.weather.beganAfter(b.since, b.m.name, Halts)
+	return s.isClonedMachine(b.m.name) || b.m.hasDamageSince(b.since-s.limits.Heal) ||
+		s.faults.hasFaultSince(s.now, b.since, b.m.name, Chokes, EndsTasks) || s.faults.hasFaultNow(b.m.name, Halts) ||
+		s.faults.beganAfter(b.since, b.m.name, Halts)
 }
 
-func (t *boots) end(*scene, *Picture) {}
+func (t *boots) handleRunEnd(*runContext, *FleetSnapshot) {}

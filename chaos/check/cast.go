@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// cast is who takes part, as far as taps have to know: nodes, jobs, allocations.
-type cast struct {
+// fleetRegistry is who takes part, as far as taps have to know: nodes, jobs, allocations.
+type fleetRegistry struct {
 	names  map[fleet.NodeID]string
 	jobs   map[fleet.JobID]*jobFact
 	allocs map[fleet.AllocID]*allocFact
@@ -42,48 +42,48 @@ type allocFact struct {
 	canary bool
 }
 
-func newCast() cast {
-	return cast{
+func newFleetRegistry() fleetRegistry {
+	return fleetRegistry{
 		names: map[fleet.NodeID]string{}, jobs: map[fleet.JobID]*jobFact{}, allocs: map[fleet.AllocID]*allocFact{},
 		places: map[string][]fleet.AllocID{},
 	}
 }
 
-// name is an edge's name, as far as it is known.
-func (c *cast) name(id fleet.NodeID) string {
+// edgeNameOf is an edge's name, as far as it is known.
+func (c *fleetRegistry) edgeNameOf(id fleet.NodeID) string {
 	if n := c.names[id]; n != "" {
 		return n
 	}
 	return fleet.Short(id)
 }
 
-// edge notes which node an edge is. Of several that take themselves for one the
+// recordNodeName notes which node an edge is. Of several that take themselves for one the
 // first counts.
-func (c *cast) edge(id fleet.NodeID, name string) {
+func (c *fleetRegistry) recordNodeName(id fleet.NodeID, name string) {
 	if c.names[id] == "" && name != "" {
 		c.names[id] = name
 	}
 }
 
-func (c *cast) job(j *fleet.Job, now time.Duration) {
+func (c *fleetRegistry) recordJob(j *fleet.Job, now time.Duration) {
 	c.jobs[j.ID] = &jobFact{job: j, changed: now}
 	c.changed = max(c.changed, now)
 }
 
-func (c *cast) plan(e *Effects, now time.Duration) {
+func (c *fleetRegistry) recordEffects(e *Effects, now time.Duration) {
 	for i := range e.Nodes {
-		c.edge(e.Nodes[i].ID, e.Nodes[i].Name)
+		c.recordNodeName(e.Nodes[i].ID, e.Nodes[i].Name)
 	}
 	for i := range e.Allocs {
-		c.alloc(&e.Allocs[i], now)
+		c.recordAllocation(&e.Allocs[i], now)
 	}
 }
 
-// hub takes what a hub shows. One that lags behind the newest entry that is told may
+// recordHubView takes what a hub shows. One that lags behind the newest entry that is told may
 // still have an older picture.
-func (c *cast) hub(h *Hub, told fleet.Index, now time.Duration) {
+func (c *fleetRegistry) recordHubView(h *Hub, told fleet.Index, now time.Duration) {
 	for i := range h.Nodes {
-		c.edge(h.Nodes[i].ID, h.Nodes[i].Name)
+		c.recordNodeName(h.Nodes[i].ID, h.Nodes[i].Name)
 	}
 	for i := range h.Allocs {
 		known := c.allocs[h.Allocs[i].ID]
@@ -91,12 +91,12 @@ func (c *cast) hub(h *Hub, told fleet.Index, now time.Duration) {
 		case known != nil && !known.stale && known.alloc.ModifyIndex > h.Allocs[i].ModifyIndex:
 			known.seen = now
 		case h.Index >= told:
-			c.alloc(&h.Allocs[i], now)
+			c.recordAllocation(&h.Allocs[i], now)
 		}
 	}
 }
 
-func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
+func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 	f := c.allocs[a.ID]
 	if f == nil {
 		f = &allocFact{first: now}
@@ -122,8 +122,8 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 	}
 }
 
-// rows takes what edges report of their allocations' ends.
-func (c *cast) rows(batches []Batch) {
+// recordEndedAllocs takes what edges report of their allocations' ends.
+func (c *fleetRegistry) recordEndedAllocs(batches []Batch) {
 	for i := range batches {
 		for k := range batches[i].Rows {
 			row := &batches[i].Rows[k]
@@ -135,16 +135,16 @@ func (c *cast) rows(batches []Batch) {
 	}
 }
 
-// rewind has hubs' views count that are older than what was seen.
-func (c *cast) rewind() {
-	c.outdate()
+// acceptOlderViews has hubs' views count that are older than what was seen.
+func (c *fleetRegistry) acceptOlderViews() {
+	c.markAllocsStale()
 	for _, f := range c.jobs {
 		f.unsure = true
 	}
 }
 
-// outdate has all that is known of allocations wait for what tells of it anew.
-func (c *cast) outdate() {
+// markAllocsStale has all that is known of allocations wait for what tells of it anew.
+func (c *fleetRegistry) markAllocsStale() {
 	for _, f := range c.allocs {
 		f.stale = true
 	}
@@ -153,9 +153,9 @@ func (c *cast) outdate() {
 // keptAllocs is how long an allocation is remembered that no hub has any more.
 const keptAllocs = time.Hour
 
-// forget lets go of allocations that ended long ago, and of jobs that were stopped
+// forgetEndedWork lets go of allocations that ended long ago, and of jobs that were stopped
 // then and have none.
-func (c *cast) forget(now time.Duration) {
+func (c *fleetRegistry) forgetEndedWork(now time.Duration) {
 	lives := map[fleet.JobID]bool{}
 	for _, f := range c.allocs {
 		lives[f.alloc.JobID] = true
@@ -167,12 +167,12 @@ func (c *cast) forget(now time.Duration) {
 	}
 	for id, f := range c.allocs {
 		if now-f.seen > keptAllocs && f.alloc.Terminal() {
-			c.drop(id, f)
+			c.dropAllocation(id, f)
 		}
 	}
 }
 
-func (c *cast) drop(id fleet.AllocID, f *allocFact) {
+func (c *fleetRegistry) dropAllocation(id fleet.AllocID, f *allocFact) {
 	delete(c.allocs, id)
 	at := place(&f.alloc)
 	c.places[at] = slices.DeleteFunc(c.places[at], func(other fleet.AllocID) bool { return other == id })

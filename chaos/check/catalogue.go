@@ -14,25 +14,25 @@ type catalogue struct {
 
 func newCatalogue() *catalogue { return &catalogue{last: map[string]Catalogue{}} }
 
-func (t *catalogue) see(s *scene, o *Observation) {
+func (t *catalogue) handleObservation(s *runContext, o *Observation) {
 	switch {
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.last)
 	case o.Hub != nil && o.Hub.Catalogue != nil:
-		t.look(s, o.Hub)
+		t.judgeCatalogue(s, o.Hub)
 	}
 }
 
-func (t *catalogue) look(s *scene, h *Hub) {
+func (t *catalogue) judgeCatalogue(s *runContext, h *Hub) {
 	now := *h.Catalogue
 	before, known := t.last[h.Name]
 	t.last[h.Name] = now
 	if len(now.Offers) == 0 && len(before.Offers) == 0 {
 		return
 	}
-	s.judge(CatalogueTrue)
+	s.countJudgement(CatalogueTrue)
 	if known && before.Index == now.Index && !slices.Equal(before.Offers, now.Offers) {
-		s.broke(CatalogueTrue, h.Name, "its catalogue of services has %d entries and had %d, or has others: who follows it was told of no change since entry %d",
+		s.reportViolation(CatalogueTrue, h.Name, "its catalogue of services has %d entries and had %d, or has others: who follows it was told of no change since entry %d",
 			len(now.Offers), len(before.Offers), now.Index)
 	}
 	offers := map[fleet.AllocID]string{}
@@ -41,12 +41,12 @@ func (t *catalogue) look(s *scene, h *Hub) {
 	}
 	for i := range h.Allocs {
 		if a := &h.Allocs[i]; offers[a.ID] != "" && a.Terminal() && !a.AwaitsWindow() {
-			s.broke(CatalogueTrue, h.Name, "service %s is in the catalogue with allocation %s, which is to %s and is %s",
+			s.reportViolation(CatalogueTrue, h.Name, "service %s is in the catalogue with allocation %s, which is to %s and is %s",
 				offers[a.ID], fleet.Short(a.ID), a.DesiredStatus, a.ClientStatus)
 		}
 	}
 }
 
-func (t *catalogue) tick(*scene) {}
+func (t *catalogue) handleTick(*runContext) {}
 
-func (t *catalogue) end(*scene, *Picture) {}
+func (t *catalogue) handleRunEnd(*runContext, *FleetSnapshot) {}

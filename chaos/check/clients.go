@@ -15,15 +15,15 @@ func durationOf(nanos int64) time.Duration { return time.Duration(nanos) }
 // in pieces: where a read stands alone, everything before it is over, and what it
 // says is what the next piece begins with.
 type clients struct {
-	jobs map[fleet.JobID]*asking
+	jobs map[fleet.JobID]*jobOperations
 	// rewound is when the hubs were put back last: what is older says nothing, and what
 	// a job is since then is not known.
 	rewound time.Duration
 	wild    bool
 }
 
-// asking is one job's piece of history.
-type asking struct {
+// jobOperations is one job's piece of history.
+type jobOperations struct {
 	first jobState
 	ops   []Operation // in the order of their return
 	ends  []int64
@@ -44,36 +44,36 @@ const (
 	shownOps      = 24
 )
 
-func newClients() *clients { return &clients{jobs: map[fleet.JobID]*asking{}} }
+func newClients() *clients { return &clients{jobs: map[fleet.JobID]*jobOperations{}} }
 
-func (t *clients) see(s *scene, o *Observation) {
+func (t *clients) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Operation != nil:
-		t.operation(s, o)
-	case o.Fault.rewinds(): // what was written may be gone: an operator did that
+		t.recordOperation(s, o)
+	case o.Fault.hasRewindEffect(): // what was written may be gone: an operator did that
 		for _, j := range t.jobs {
-			j.restart(s.now)
+			j.restartFromUnknown(s.now)
 		}
 		t.rewound, t.wild = s.now, true
 	}
 }
 
-func (t *clients) operation(s *scene, o *Observation) {
+func (t *clients) recordOperation(s *runContext, o *Observation) {
 	op := *o.Operation
 	switch op.Outcome {
 	case OutcomeUnknown:
-		s.reach(BranchUnknownOutcome)
+		s.countBranch(BranchUnknownOutcome)
 	case OutcomeConflict:
-		s.reach(BranchConflict)
+		s.countBranch(BranchConflict)
 	}
 	j := t.jobs[op.Job]
 	if j == nil {
-		j = &asking{first: jobState{wild: t.wild}, from: t.rewound}
+		j = &jobOperations{first: jobState{wild: t.wild}, from: t.rewound}
 		t.jobs[op.Job] = j
 	}
 	if op.Call < j.from && !j.first.wild || len(j.ops) > maxPiece {
 		s.undecided[Linearizable]++
-		j.restart(s.now)
+		j.restartFromUnknown(s.now)
 	}
 	end := int64(o.At)
 	if op.Call < j.from { // it may have taken place before, or not
@@ -84,57 +84,57 @@ func (t *clients) operation(s *scene, o *Observation) {
 	}
 	j.ops, j.ends, j.last = append(j.ops, op), append(j.ends, end), s.now
 	if len(j.ops) >= pieceOps && len(j.ops)%8 == 0 {
-		j.cut(s, op.Job)
+		j.judgeFinishedOps(s, op.Job)
 	}
 }
 
-// restart begins a new piece, from a state of which nothing is known.
-func (j *asking) restart(now time.Duration) {
-	ops, ends := j.pending(len(j.ops), now)
-	*j = asking{first: jobState{wild: true}, ops: ops, ends: ends, from: now, last: now}
+// restartFromUnknown begins a new piece, from a state of which nothing is known.
+func (j *jobOperations) restartFromUnknown(now time.Duration) {
+	ops, ends := j.pendingWrites(len(j.ops), now)
+	*j = jobOperations{first: jobState{wild: true}, ops: ops, ends: ends, from: now, last: now}
 }
 
-// pending are those of the first n operations that may still take effect.
-func (j *asking) pending(n int, now time.Duration) (ops []Operation, ends []int64) {
+// pendingWrites are those of the first n operations that may still take effect.
+func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []Operation, ends []int64) {
 	for _, op := range j.ops[:n] {
-		if op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.seen(op.Tag, n) && now-op.Call < forgottenCall {
+		if op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.hasReadTag(op.Tag, n) && now-op.Call < forgottenCall {
 			ops, ends = append(ops, op), append(ends, math.MaxInt64)
 		}
 	}
 	return ops, ends
 }
 
-// cut judges and forgets what is over.
-func (j *asking) cut(s *scene, id fleet.JobID) {
-	n := j.alone(int64(s.now - longestCall))
+// judgeFinishedOps judges and forgets what is over.
+func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
+	n := j.isolatedPrefixLen(int64(s.now - longestCall))
 	if n < pieceOps/2 {
 		return
 	}
-	if !j.judge(s, id, n) {
-		j.restart(s.now)
+	if !j.checkLinearizable(s, id, n) {
+		j.restartFromUnknown(s.now)
 		return
 	}
 	last, end := j.ops[n-1], j.ends[n-1]
-	ops, ends := j.pending(n, s.now)
-	j.first = jobState{wild: true}.tamed(&last)
+	ops, ends := j.pendingWrites(n, s.now)
+	j.first = jobState{wild: true}.inferredState(&last)
 	j.ops, j.ends = append(ops, j.ops[n:]...), append(ends, j.ends[n:]...)
 	j.from = time.Duration(end)
 }
 
-// alone is how many operations there are up to the last read that had an answer
+// isolatedPrefixLen is how many operations there are up to the last read that had an answer
 // before a time, and that nothing else overlapped; 0: there is none.
-func (j *asking) alone(before int64) int {
+func (j *jobOperations) isolatedPrefixLen(before int64) int {
 	for n := len(j.ops); n > 0; n-- {
 		op := &j.ops[n-1]
-		if op.Does == OpRead && (op.Outcome == OutcomeOK || op.Outcome == OutcomeNotFound) && j.ends[n-1] < before && j.apart(n-1) {
+		if op.Does == OpRead && (op.Outcome == OutcomeOK || op.Outcome == OutcomeNotFound) && j.ends[n-1] < before && j.hasNoOverlap(n-1) {
 			return n
 		}
 	}
 	return 0
 }
 
-// apart reports whether an operation overlaps no other one whose outcome is known.
-func (j *asking) apart(i int) bool {
+// hasNoOverlap reports whether an operation overlaps no other one whose outcome is known.
+func (j *jobOperations) hasNoOverlap(i int) bool {
 	call, end := int64(j.ops[i].Call), j.ends[i]
 	for k := range j.ops {
 		known := j.ops[k].Outcome != OutcomeUnknown
@@ -148,16 +148,16 @@ func (j *asking) apart(i int) bool {
 	return true
 }
 
-// seen reports whether one of the first n reads saw a tag: its registration took
+// hasReadTag reports whether one of the first n reads saw a tag: its registration took
 // place.
-func (j *asking) seen(tag string, n int) bool {
+func (j *jobOperations) hasReadTag(tag string, n int) bool {
 	return tag != "" && slices.ContainsFunc(j.ops[:n], func(op Operation) bool { return op.Does == OpRead && op.Tag == tag })
 }
 
-// judge judges the first n operations, and reports whether they are legal.
-func (j *asking) judge(s *scene, id fleet.JobID, n int) bool {
+// checkLinearizable judges the first n operations, and reports whether they are legal.
+func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) bool {
 	part, ends := j.ops[:n], j.ends[:n]
-	s.judge(Linearizable)
+	s.countJudgement(Linearizable)
 	switch linearize(j.first, part, ends, s.limits.Linearize) {
 	case Legal:
 		return true
@@ -171,27 +171,27 @@ func (j *asking) judge(s *scene, id fleet.JobID, n int) bool {
 		lines = append(lines, fmt.Sprintf("before: %q at %d, stopped: %t", j.first.tag, j.first.modify, j.first.stopped))
 	}
 	for i := max(0, legal+1-shownOps); i <= legal; i++ {
-		lines = append(lines, part[i].describe(ends[i]))
+		lines = append(lines, part[i].describeOperation(ends[i]))
 	}
-	s.shown(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describe(ends[legal]))
+	s.reportWithEvidence(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describeOperation(ends[legal]))
 	return false
 }
 
-// tick judges and forgets jobs that nobody has asked about for long.
-func (t *clients) tick(s *scene) {
+// handleTick judges and forgets jobs that nobody has asked about for long.
+func (t *clients) handleTick(s *runContext) {
 	for id, j := range t.jobs {
 		if s.now-j.last > forgottenCall {
-			j.judge(s, id, len(j.ops))
+			j.checkLinearizable(s, id, len(j.ops))
 			delete(t.jobs, id)
 			t.wild = true // whoever is asked about next may have been among them
 		}
 	}
 }
 
-func (t *clients) end(s *scene, _ *Picture) {
+func (t *clients) handleRunEnd(s *runContext, _ *FleetSnapshot) {
 	for _, id := range sorted(t.jobs) {
 		if j := t.jobs[id]; len(j.ops) > 0 {
-			j.judge(s, id, len(j.ops))
+			j.checkLinearizable(s, id, len(j.ops))
 		}
 	}
 }

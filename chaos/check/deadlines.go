@@ -12,35 +12,35 @@ func newDeadlines() *deadlines { return &deadlines{} }
 // may have come from one that nobody heard.
 const hubsAlone = 2 * time.Minute
 
-func (t *deadlines) see(s *scene, o *Observation) {
+func (t *deadlines) handleObservation(s *runContext, o *Observation) {
 	if o.Applied == nil || o.Applied.Effects == nil || s.decided < s.now {
 		return // a replay tells of what was decided and judged long ago
 	}
 	for _, moved := range o.Applied.Effects.Moved {
-		m := s.truth.by[s.fleet.name(moved.Node)]
-		if m == nil || !m.beaten || t.excused(s, m.name) {
+		m := s.machines.by[s.registry.edgeNameOf(moved.Node)]
+		if m == nil || !m.hasHeartbeat || t.isDeadlineExcused(s, m.name) {
 			continue
 		}
-		s.judge(TrustedTime)
-		if silent := s.now - m.beat; silent < s.limits.TTL-s.limits.Slack {
-			s.broke(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered beat: an edge may be silent for %s",
+		s.countJudgement(TrustedTime)
+		if silent := s.now - m.lastHeartbeat; silent < s.limits.TTL-s.limits.Slack {
+			s.reportViolation(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered beat: an edge may be silent for %s",
 				o.Applied.Index, moved.Status, silent, s.limits.TTL)
 		}
 	}
 }
 
-func (t *deadlines) excused(s *scene, edge string) bool {
+func (t *deadlines) isDeadlineExcused(s *runContext, edge string) bool {
 	then := s.now - hubsAlone
-	if s.cloned(edge) || s.weather.since(s.now, then, edge, Severs, Impairs) {
+	if s.isClonedMachine(edge) || s.faults.hasFaultSince(s.now, then, edge, Severs, Impairs) {
 		return true
 	}
-	for hub := range s.weather.hubs {
-		if s.weather.since(s.now, then, hub, Severs, Impairs, Chokes) {
+	for hub := range s.faults.hubs {
+		if s.faults.hasFaultSince(s.now, then, hub, Severs, Impairs, Chokes) {
 			return true
 		}
 	}
 	return false
 }
 
-func (t *deadlines) tick(*scene)          {}
-func (t *deadlines) end(*scene, *Picture) {}
+func (t *deadlines) handleTick(*runContext)                   {}
+func (t *deadlines) handleRunEnd(*runContext, *FleetSnapshot) {}

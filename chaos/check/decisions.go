@@ -22,12 +22,12 @@ type decisions struct {
 
 // conclusion is what hubs last concluded about an allocation.
 type conclusion struct {
-	client  string
-	states  int
-	grown   time.Duration // when there were more states
-	unknown time.Duration // since when it is unknown
-	due     bool          // back, and not settled
-	seen    time.Duration
+	client       string
+	states       int
+	grown        time.Duration // when there were more states
+	unknown      time.Duration // since when it is unknown
+	reconnecting bool          // back, and not settled
+	seen         time.Duration
 	// absences are when it was first seen to be unknown, by what the hubs' record says
 	// of that moment: hubs that were put back show the same ones again.
 	absences map[int64]time.Duration
@@ -36,8 +36,8 @@ type conclusion struct {
 // keptAbsences is how many times of going out of sight are remembered of an allocation.
 const keptAbsences = 100
 
-// away notes that an allocation is unknown.
-func (c *conclusion) away(a *fleet.Alloc, now time.Duration) {
+// recordUnknownSince notes that an allocation is unknown.
+func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 	said := a.LastUnknown().UnixNano()
 	first, again := c.absences[said]
 	if !again || now < first {
@@ -53,20 +53,20 @@ func newDecisions() *decisions {
 	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
 }
 
-func (t *decisions) see(s *scene, o *Observation) {
+func (t *decisions) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
-		t.entry(s, o.Applied)
+		t.judgeEntryDecisions(s, o.Applied)
 	case o.Hub != nil:
-		t.allocs(s, o.Hub.Allocs)
+		t.judgeAllocs(s, o.Hub.Allocs)
 		for _, v := range Committed(o.Hub.Name, o.Hub.Nodes, o.Hub.Allocs) {
-			if s.revived(v.Where) {
+			if s.canRunEndedTasks(v.Where) {
 				continue
 			}
-			t.once(s, v.Invariant, o.Hub.Name, nil, v.Message)
+			t.reportOnce(s, v.Invariant, o.Hub.Name, nil, v.Message)
 		}
-		s.judge(NoOvercommit)
-	case o.Fault.rewinds():
+		s.countJudgement(NoOvercommit)
+	case o.Fault.hasRewindEffect():
 		for _, c := range t.status { // what the hubs have is older, and not known
 			*c = conclusion{seen: c.seen, absences: c.absences}
 		}
@@ -79,8 +79,8 @@ func (t *decisions) see(s *scene, o *Observation) {
 // keptTold bounds how many violations are remembered as told.
 const keptTold = 1000
 
-// once notes a violation that every look shows again.
-func (t *decisions) once(s *scene, i Invariant, where string, evidence []string, message string) {
+// reportOnce notes a violation that every look shows again.
+func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidence []string, message string) {
 	key := i.Slug() + where + message
 	if t.told[key] {
 		return
@@ -89,18 +89,18 @@ func (t *decisions) once(s *scene, i Invariant, where string, evidence []string,
 		clear(t.told)
 	}
 	t.told[key] = true
-	s.shown(i, where, evidence, "%s", message)
+	s.reportWithEvidence(i, where, evidence, "%s", message)
 }
 
-func (t *decisions) entry(s *scene, a *Applied) {
+func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
 	e := a.Effects
-	t.evaluations(s, a)
+	t.judgeEvaluations(s, a)
 	if e.Opened != nil {
-		t.returns(e.Opened.Node, e.Opened.Status)
+		t.recordNodeStatus(e.Opened.Node, e.Opened.Status)
 	}
 	for _, b := range e.Batches {
 		if b.Code == "" {
-			t.returns(b.Node, b.Status)
+			t.recordNodeStatus(b.Node, b.Status)
 		}
 	}
 	for _, m := range e.Moved {
@@ -109,43 +109,43 @@ func (t *decisions) entry(s *scene, a *Applied) {
 			t.gone[m.Node] = s.decided
 		}
 		if m.Status == fleet.NodeDown {
-			s.reach(BranchDown)
+			s.countBranch(BranchDown)
 		} else {
-			s.reach(BranchDisconnected)
+			s.countBranch(BranchDisconnected)
 		}
 	}
 	t.judgeLoads(s, a)
 	t.unknownOnReady(s, a)
-	t.allocs(s, e.Allocs)
+	t.judgeAllocs(s, e.Allocs)
 }
 
 // judgeLoads judges what an entry puts on its nodes. One that was excused is so, too, when it is
 // applied again from an older copy.
-func (t *decisions) judgeLoads(s *scene, a *Applied) {
+func (t *decisions) judgeLoads(s *runContext, a *Applied) {
 	for _, l := range a.Effects.Loads {
-		s.judge(NoOvercommit)
+		s.countJudgement(NoOvercommit)
 		dim := l.Used.Exceeds(l.Free)
 		if dim == "" && l.Clash == "" {
 			continue
 		}
-		if s.revived(l.Name) {
-			t.excuse(a.Command)
+		if s.canRunEndedTasks(l.Name) {
+			t.recordExcuse(a.Command)
 		}
 		if t.excused[a.Command] {
 			continue
 		}
 		if dim != "" {
-			s.broke(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
+			s.reportViolation(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
 		}
 		if l.Clash != "" {
-			s.broke(NoOvercommit, l.Name, "entry %d gives two allocations of it the same: %s", a.Index, l.Clash)
+			s.reportViolation(NoOvercommit, l.Name, "entry %d gives two allocations of it the same: %s", a.Index, l.Clash)
 		}
 	}
 }
 
 // unknownOnReady judges that a plan makes nothing unknown on a node that is ready: one that
 // was made before the node was back comes too late.
-func (t *decisions) unknownOnReady(s *scene, a *Applied) {
+func (t *decisions) unknownOnReady(s *runContext, a *Applied) {
 	ready := map[fleet.NodeID]string{}
 	for i := range a.Effects.Nodes {
 		if n := &a.Effects.Nodes[i]; n.Status == fleet.NodeReady {
@@ -154,31 +154,31 @@ func (t *decisions) unknownOnReady(s *scene, a *Applied) {
 	}
 	for i := range a.Effects.Allocs {
 		alloc := &a.Effects.Allocs[i]
-		s.judge(LegalHistory)
+		s.countJudgement(LegalHistory)
 		if name, is := ready[alloc.NodeID]; is && alloc.ClientStatus == fleet.ClientUnknown {
-			s.broke(LegalHistory, name, "entry %d leaves allocation %s unknown, and its node is ready", a.Index, fleet.Short(alloc.ID))
+			s.reportViolation(LegalHistory, name, "entry %d leaves allocation %s unknown, and its node is ready", a.Index, fleet.Short(alloc.ID))
 		}
 	}
 }
 
-// revived reports whether an edge may run what had ended: its journal was damaged of
+// canRunEndedTasks reports whether an edge may run what had ended: its journal was damaged of
 // late, and went back to before the end. That bears on its node until it is told once
 // more, and no plan gave it that.
-func (s *scene) revived(edge string) bool {
-	m := s.truth.by[edge]
-	return m != nil && m.forgetful(s.now-s.limits.Heal)
+func (s *runContext) canRunEndedTasks(edge string) bool {
+	m := s.machines.by[edge]
+	return m != nil && m.hasDamageSince(s.now-s.limits.Heal)
 }
 
-// returns notes the status of a node that has a session.
-func (t *decisions) returns(node fleet.NodeID, status fleet.NodeStatus) {
+// recordNodeStatus notes the status of a node that has a session.
+func (t *decisions) recordNodeStatus(node fleet.NodeID, status fleet.NodeStatus) {
 	t.replays[node] = status == fleet.NodeInitializing
 	if status == fleet.NodeReady {
 		delete(t.gone, node)
 	}
 }
 
-// evaluations judges what an entry's rows were a reason for.
-func (t *decisions) evaluations(s *scene, a *Applied) {
+// judgeEvaluations judges what an entry's rows were a reason for.
+func (t *decisions) judgeEvaluations(s *runContext, a *Applied) {
 	e := a.Effects
 	if len(e.Batches) == 0 && e.Opened == nil {
 		return
@@ -186,18 +186,18 @@ func (t *decisions) evaluations(s *scene, a *Applied) {
 	final := finalStatuses(s, e)
 	seen := map[fleet.JobID]fleet.EvalID{}
 	for _, eval := range e.Evals {
-		s.judge(FinalState)
-		name := s.fleet.name(eval.NodeID)
+		s.countJudgement(FinalState)
+		name := s.registry.edgeNameOf(eval.NodeID)
 		if other, twice := seen[eval.JobID]; twice {
-			s.broke(FinalState, name, "entry %d makes evaluations %s and %s of one job, %s", a.Index, fleet.Short(other), fleet.Short(eval.ID), eval.JobID)
+			s.reportViolation(FinalState, name, "entry %d makes evaluations %s and %s of one job, %s", a.Index, fleet.Short(other), fleet.Short(eval.ID), eval.JobID)
 		}
 		seen[eval.JobID] = eval.ID
 		switch {
 		case stillReplays(e, eval.NodeID):
-			s.broke(FinalState, name, "entry %d makes an evaluation of job %s (%s) while the node's history is still coming in",
+			s.reportViolation(FinalState, name, "entry %d makes an evaluation of job %s (%s) while the node's history is still coming in",
 				a.Index, eval.JobID, eval.TriggeredBy)
 		case eval.TriggeredBy == fleet.TriggerRetryFailedAlloc && final != nil && !final[eval.JobID]:
-			s.broke(FinalState, name, "entry %d evaluates job %s for an allocation that failed: after the entry none of its rows is of one that ended",
+			s.reportViolation(FinalState, name, "entry %d evaluates job %s for an allocation that failed: after the entry none of its rows is of one that ended",
 				a.Index, eval.JobID)
 		}
 	}
@@ -216,7 +216,7 @@ func stillReplays(e *Effects, id fleet.NodeID) bool {
 
 // finalStatuses says of which jobs an entry's rows leave an allocation ended; nil:
 // not all of their allocations' jobs are known.
-func finalStatuses(s *scene, e *Effects) map[fleet.JobID]bool {
+func finalStatuses(s *runContext, e *Effects) map[fleet.JobID]bool {
 	last := map[fleet.AllocID]string{}
 	for _, b := range e.Batches {
 		for _, row := range b.Rows {
@@ -227,7 +227,7 @@ func finalStatuses(s *scene, e *Effects) map[fleet.JobID]bool {
 	}
 	jobs := map[fleet.JobID]bool{}
 	for id, status := range last {
-		f := s.fleet.allocs[id]
+		f := s.registry.allocs[id]
 		if f == nil {
 			return nil
 		}
@@ -238,15 +238,15 @@ func finalStatuses(s *scene, e *Effects) map[fleet.JobID]bool {
 	return jobs
 }
 
-// allocs judges allocations as a plan or a hub has them.
-func (t *decisions) allocs(s *scene, allocs []fleet.Alloc) {
+// judgeAllocs judges allocations as a plan or a hub has them.
+func (t *decisions) judgeAllocs(s *runContext, allocs []fleet.Alloc) {
 	for i := range allocs {
-		t.alloc(s, &allocs[i])
+		t.judgeAllocStates(s, &allocs[i])
 	}
-	t.slots(s, allocs)
+	t.judgeNameIndexes(s, allocs)
 }
 
-func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
+func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	c := t.status[a.ID]
 	if c == nil {
 		c = &conclusion{}
@@ -257,11 +257,11 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 		return // an older picture
 	}
 	if len(a.AllocStates) > c.states {
-		s.judge(OncePerDisconnect)
+		s.countJudgement(OncePerDisconnect)
 		for i := max(1, c.states); i < len(a.AllocStates); i++ {
 			before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value
 			if before == next && !(next == fleet.ClientLost && t.lostAgain(s, a, c.grown)) {
-				t.once(s, OncePerDisconnect, a.Name, []string{states(a)},
+				t.reportOnce(s, OncePerDisconnect, a.Name, []string{states(a)},
 					fmt.Sprintf("allocation %s is concluded to be %s twice in a row", fleet.Short(a.ID), next))
 			}
 		}
@@ -276,31 +276,31 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 		if gone, ok := t.gone[a.NodeID]; ok { // the plan says so a little later
 			since = min(since, gone)
 		}
-		c.away(a, since)
-		s.reach(BranchUnknown)
+		c.recordUnknownSince(a, since)
+		s.countBranch(BranchUnknown)
 	case a.ClientStatus == fleet.ClientLost && c.client == fleet.ClientUnknown:
 		t.givenUp(s, a, c)
 	}
 	due := a.NeedsToReconnect()
-	if c.due && !due && a.ClientStatus != fleet.ClientLost {
-		t.settled(s, a)
+	if c.reconnecting && !due && a.ClientStatus != fleet.ClientLost {
+		t.recordReconnectOutcome(s, a)
 	}
-	c.client, c.states, c.due = a.ClientStatus, len(a.AllocStates), due
+	c.client, c.states, c.reconnecting = a.ClientStatus, len(a.AllocStates), due
 }
 
 // lostAgain reports whether an allocation may be lost once more: its edge, whose journal was
 // damaged since then, may have taken up again what had ended there. What was excused is so,
 // too, when an entry is applied again from an older copy.
-func (t *decisions) lostAgain(s *scene, a *fleet.Alloc, then time.Duration) bool {
+func (t *decisions) lostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
 	key := string(a.ID) + ": " + states(a)
-	if m := s.truth.by[s.fleet.name(a.NodeID)]; m != nil && m.forgetful(then) {
-		t.excuse(key)
+	if m := s.machines.by[s.registry.edgeNameOf(a.NodeID)]; m != nil && m.hasDamageSince(then) {
+		t.recordExcuse(key)
 	}
 	return t.excused[key]
 }
 
-// excuse keeps what was excused: a command, or what was concluded about an allocation.
-func (t *decisions) excuse(key string) {
+// recordExcuse keeps what was excused: a command, or what was concluded about an allocation.
+func (t *decisions) recordExcuse(key string) {
 	if len(t.excused) > keptTold {
 		clear(t.excused)
 	}
@@ -317,58 +317,58 @@ func states(a *fleet.Alloc) string {
 
 // givenUp judges that an allocation's window was over. One that was told to stop has none: it is
 // lost with its node.
-func (t *decisions) givenUp(s *scene, a *fleet.Alloc, c *conclusion) {
-	s.reach(BranchLostAfterWindow)
-	f := s.fleet.allocs[a.ID]
+func (t *decisions) givenUp(s *runContext, a *fleet.Alloc, c *conclusion) {
+	s.countBranch(BranchLostAfterWindow)
+	f := s.registry.allocs[a.ID]
 	if a.ServerTerminal() || f == nil || f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.LostAfter == nil {
 		return
 	}
-	s.judge(TrustedTime)
+	s.countJudgement(TrustedTime)
 	if window := *f.group.Disconnect.LostAfter; s.decided-c.unknown < window-s.limits.Slack {
-		s.broke(TrustedTime, a.Name, "allocation %s was given up %s after it went out of sight: lost_after is %s",
+		s.reportViolation(TrustedTime, a.Name, "allocation %s was given up %s after it went out of sight: lost_after is %s",
 			fleet.Short(a.ID), s.decided-c.unknown, window)
 	}
 }
 
-// settled notes how a return was settled.
-func (t *decisions) settled(s *scene, a *fleet.Alloc) {
+// recordReconnectOutcome notes how a return was settled.
+func (t *decisions) recordReconnectOutcome(s *runContext, a *fleet.Alloc) {
 	replaced := false
-	for _, f := range s.fleet.allocs {
+	for _, f := range s.registry.allocs {
 		replaced = replaced || f.alloc.PreviousAllocation == a.ID
 	}
 	switch {
 	case replaced && a.NoLongerWanted():
-		s.reach(BranchKeptReplacement)
+		s.countBranch(BranchKeptReplacement)
 	case replaced:
-		s.reach(BranchKeptOriginal)
+		s.countBranch(BranchKeptOriginal)
 	}
 }
 
-// slots judges that no place of a job is taken twice, but for one that is out of
+// judgeNameIndexes judges that no place of a job is taken twice, but for one that is out of
 // sight or has not been settled yet.
-func (t *decisions) slots(s *scene, allocs []fleet.Alloc) {
+func (t *decisions) judgeNameIndexes(s *runContext, allocs []fleet.Alloc) {
 	looked := map[string]bool{}
 	for i := range allocs {
 		at := place(&allocs[i])
-		if looked[at] || len(s.fleet.places[at]) < 2 {
+		if looked[at] || len(s.registry.places[at]) < 2 {
 			continue
 		}
 		looked[at] = true
-		s.judge(OncePerDisconnect)
-		t.slot(s, allocs[i].Name, s.fleet.places[at])
+		s.countJudgement(OncePerDisconnect)
+		t.judgeNameIndex(s, allocs[i].Name, s.registry.places[at])
 	}
 }
 
-func (t *decisions) slot(s *scene, name string, ids []fleet.AllocID) {
+func (t *decisions) judgeNameIndex(s *runContext, name string, ids []fleet.AllocID) {
 	var holders, evidence []string
 	replaced := map[fleet.AllocID]int{}
 	for _, id := range ids {
-		f := s.fleet.allocs[id]
-		if f.stale || f.system || !f.live() {
+		f := s.registry.allocs[id]
+		if f.stale || f.system || !f.isNonTerminal() {
 			continue
 		}
 		a := &f.alloc
-		evidence = append(evidence, fmt.Sprintf("%s on %s: %s, %s, replaces %q", fleet.Short(id), s.fleet.name(a.NodeID),
+		evidence = append(evidence, fmt.Sprintf("%s on %s: %s, %s, replaces %q", fleet.Short(id), s.registry.edgeNameOf(a.NodeID),
 			a.ClientStatus, a.DesiredStatus, fleet.Short(a.PreviousAllocation)))
 		if a.PreviousAllocation != "" {
 			replaced[a.PreviousAllocation]++
@@ -379,19 +379,19 @@ func (t *decisions) slot(s *scene, name string, ids []fleet.AllocID) {
 	}
 	for _, previous := range sorted(replaced) {
 		if n := replaced[previous]; n > 1 {
-			t.once(s, OncePerDisconnect, name, evidence, fmt.Sprintf("allocation %s is replaced by %d at once", fleet.Short(previous), n))
+			t.reportOnce(s, OncePerDisconnect, name, evidence, fmt.Sprintf("allocation %s is replaced by %d at once", fleet.Short(previous), n))
 		}
 	}
 	if len(holders) > 1 {
-		t.once(s, OncePerDisconnect, name, evidence, strings.Join(holders, " and ")+" have one place")
+		t.reportOnce(s, OncePerDisconnect, name, evidence, strings.Join(holders, " and ")+" have one place")
 	}
 }
 
-// live reports whether an allocation neither ended nor is to end, as far as any
+// isNonTerminal reports whether an allocation neither ended nor is to end, as far as any
 // hub or its edge has said.
-func (f *allocFact) live() bool { return !f.alloc.Terminal() && !f.ended }
+func (f *allocFact) isNonTerminal() bool { return !f.alloc.Terminal() && !f.ended }
 
-func (t *decisions) tick(s *scene) {
+func (t *decisions) handleTick(s *runContext) {
 	for id, c := range t.status {
 		if s.now-c.seen > keptAllocs {
 			delete(t.status, id)
@@ -399,4 +399,4 @@ func (t *decisions) tick(s *scene) {
 	}
 }
 
-func (t *decisions) end(*scene, *Picture) {}
+func (t *decisions) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -51,45 +51,45 @@ func newDelivery() *delivery {
 	}
 }
 
-func (t *delivery) see(s *scene, o *Observation) {
-	for _, taken := range s.taken {
-		t.take(s, taken)
+func (t *delivery) handleObservation(s *runContext, o *Observation) {
+	for _, taken := range s.newRows {
+		t.judgeAppliedRows(s, taken)
 	}
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
 		if opened := o.Applied.Effects.Opened; opened != nil {
 			t.applied[opened.Node] = max(t.applied[opened.Node], opened.Applied)
 		}
-		t.recorded(s, o.Applied)
+		t.judgeRecordedRows(s, o.Applied)
 	case o.Edge != nil:
-		t.look(s, o.Edge)
+		t.judgeJournal(s, o.Edge)
 	case o.Process != nil && o.Process.Edge:
-		t.fact(o.Process.Name).restarted()
+		t.journalFactOf(o.Process.Name).resetProcessMemory()
 	case o.Fault != nil:
-		t.weather(o.Fault)
+		t.forgetAfterFault(o.Fault)
 	}
 }
 
-func (t *delivery) fact(name string) *journalFact {
+func (t *delivery) journalFactOf(name string) *journalFact {
 	if t.edges[name] == nil {
 		t.edges[name] = &journalFact{connected: -1, rows: map[fleet.Seq]rowFact{}}
 	}
 	return t.edges[name]
 }
 
-// restarted has the next look count anew what a process keeps in memory alone.
-func (f *journalFact) restarted() { f.acknowledged, f.connected = 0, -1 }
+// resetProcessMemory has the next look count anew what a process keeps in memory alone.
+func (f *journalFact) resetProcessMemory() { f.acknowledged, f.connected = 0, -1 }
 
-// weather forgets what a fault makes worthless.
-func (t *delivery) weather(f *Fault) {
+// forgetAfterFault forgets what a fault makes worthless.
+func (t *delivery) forgetAfterFault(f *Fault) {
 	for name, edge := range t.edges {
-		if f.touches(name, []Effect{Damages}) {
+		if f.hasEffectOn(name, []Effect{Damages}) {
 			clear(edge.rows)
 			clear(t.early[edge.node])
 			edge.last, edge.acknowledged = 0, 0
 		}
 	}
-	if f.rewinds() {
+	if f.hasRewindEffect() {
 		clear(t.applied)
 		for _, edge := range t.edges {
 			edge.behind = true
@@ -97,43 +97,43 @@ func (t *delivery) weather(f *Fault) {
 	}
 }
 
-// look takes what a journal holds that was not seen before.
-func (t *delivery) look(s *scene, e *Edge) {
-	f := t.fact(e.Name)
+// judgeJournal takes what a journal holds that was not seen before.
+func (t *delivery) judgeJournal(s *runContext, e *Edge) {
+	f := t.journalFactOf(e.Name)
 	if e.NodeID != "" {
 		f.node = e.NodeID
 	}
-	if s.weather.during(e.Name, Damages) || e.Journal != nil && e.Journal.Lost != "" {
+	if s.faults.hasFaultNow(e.Name, Damages) || e.Journal != nil && e.Journal.Lost != "" {
 		// Its rows get other numbers when a hub has been told.
 		clear(f.rows)
 		f.last, f.connected = 0, -1
 		return
 	}
 	if e.Journal != nil && e.Journal.Last < f.last {
-		s.broke(ExactlyOnce, e.Name, "the journal ends at row %d: it held row %d before, and nothing damaged it", e.Journal.Last, f.last)
+		s.reportViolation(ExactlyOnce, e.Name, "the journal ends at row %d: it held row %d before, and nothing damaged it", e.Journal.Last, f.last)
 		clear(f.rows)
 	}
 	for i := range e.Rows {
-		t.journaled(s, e.Name, f, &e.Rows[i])
+		t.recordJournaledRow(s, e.Name, f, &e.Rows[i])
 	}
 	if e.Journal == nil {
 		return
 	}
-	s.judge(ExactlyOnce)
+	s.countJudgement(ExactlyOnce)
 	if e.AgentSince != f.agentSince {
 		f.agentSince = e.AgentSince
-		f.restarted()
+		f.resetProcessMemory()
 	}
 	f.last = e.Journal.Last
 	if n := len(e.Rows); n > 0 { // they may have been read a moment later
 		f.last = max(f.last, e.Rows[n-1].Seq)
 	}
-	t.acknowledged(s, e.Name, f, e.Journal)
-	t.bounds(s, e.Name, f, e.Journal)
-	f.link(s.now, e.Link)
+	t.judgeAcknowledgedRow(s, e.Name, f, e.Journal)
+	t.judgeJournalBounds(s, e.Name, f, e.Journal)
+	f.recordLinkState(s.now, e.Link)
 }
 
-func (f *journalFact) link(now time.Duration, l *Link) {
+func (f *journalFact) recordLinkState(now time.Duration, l *Link) {
 	switch {
 	case l == nil || !l.Connected:
 		f.connected = -1
@@ -142,17 +142,17 @@ func (f *journalFact) link(now time.Duration, l *Link) {
 	}
 }
 
-func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journal) {
-	s.judge(AcknowledgedSurvives)
-	s.judge(NeverBack)
+func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFact, j *Journal) {
+	s.countJudgement(AcknowledgedSurvives)
+	s.countJudgement(NeverBack)
 	applied, logged := t.applied[f.node]
 	f.behind = f.behind && (!logged || j.Acknowledged > applied)
 	switch {
-	case f.behind || s.cloned(name):
+	case f.behind || s.isClonedMachine(name):
 	case j.Acknowledged < f.acknowledged:
-		s.broke(NeverBack, name, "the acknowledged row went from %d back to %d", f.acknowledged, j.Acknowledged)
+		s.reportViolation(NeverBack, name, "the acknowledged row went from %d back to %d", f.acknowledged, j.Acknowledged)
 	case logged && j.Acknowledged > f.acknowledged && j.Acknowledged > applied:
-		s.broke(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
+		s.reportViolation(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
 	}
 	f.acknowledged = j.Acknowledged
 	if !s.entries { // the edge's word is all there is
@@ -160,34 +160,34 @@ func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journa
 	}
 }
 
-// bounds judges how much waits at the edge.
-func (t *delivery) bounds(s *scene, name string, f *journalFact, j *Journal) {
-	s.judge(Bounded)
+// judgeJournalBounds judges how much waits at the edge.
+func (t *delivery) judgeJournalBounds(s *runContext, name string, f *journalFact, j *Journal) {
+	s.countJudgement(Bounded)
 	if j.Bytes > s.limits.JournalBytes {
-		s.broke(Bounded, name, "the journal holds %d bytes of rows, its bound is %d", j.Bytes, s.limits.JournalBytes)
+		s.reportViolation(Bounded, name, "the journal holds %d bytes of rows, its bound is %d", j.Bytes, s.limits.JournalBytes)
 	}
 	if j.Dropped > f.dropped {
-		s.reach(BranchJournalDropped)
+		s.countBranch(BranchJournalDropped)
 	}
 	f.dropped = j.Dropped
 }
 
-// journaled takes a row that an edge holds.
-func (t *delivery) journaled(s *scene, name string, f *journalFact, row *fleet.Transition) {
-	s.judge(ExactlyOnce)
+// recordJournaledRow takes a row that an edge holds.
+func (t *delivery) recordJournaledRow(s *runContext, name string, f *journalFact, row *fleet.Transition) {
+	s.countJudgement(ExactlyOnce)
 	if held, ok := f.rows[row.Seq]; ok && !equal(held.row, *row) {
-		s.broke(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
+		s.reportViolation(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
 	}
-	cloned := s.cloned(name)
+	cloned := s.isClonedMachine(name)
 	seen, early := t.early[f.node][row.Seq]
 	switch {
 	case early && equal(seen, *row) && cloned:
-		t.own(s, name, f.node, row.Seq)
+		t.recordRowOwner(s, name, f.node, row.Seq)
 		return
 	case early && !cloned:
 		delete(t.early[f.node], row.Seq)
 		if !equal(seen, *row) {
-			t.altered(s, name, seen, *row)
+			t.reportAlteredRow(s, name, seen, *row)
 		}
 		return
 	case row.Seq <= t.applied[f.node] && !cloned:
@@ -211,10 +211,10 @@ func lean(t *fleet.Transition) fleet.Transition {
 	return l
 }
 
-// take holds rows that were applied against the journals that they come from.
-func (t *delivery) take(s *scene, k taken) {
-	s.judge(ExactlyOnce)
-	cloned := s.cloned(s.fleet.name(k.node))
+// judgeAppliedRows holds rows that were applied against the journals that they come from.
+func (t *delivery) judgeAppliedRows(s *runContext, k nodeRows) {
+	s.countJudgement(ExactlyOnce)
+	cloned := s.isClonedMachine(s.registry.edgeNameOf(k.node))
 	for i := range k.rows {
 		row := &k.rows[i]
 		t.applied[k.node] = max(t.applied[k.node], row.Seq)
@@ -232,9 +232,9 @@ func (t *delivery) take(s *scene, k taken) {
 		}
 		switch {
 		case len(same) == 1 && cloned:
-			t.own(s, same[0], k.node, row.Seq)
+			t.recordRowOwner(s, same[0], k.node, row.Seq)
 		case len(same) == 0 && differs != "" && !cloned:
-			t.altered(s, differs, *row, t.edges[differs].rows[row.Seq].row)
+			t.reportAlteredRow(s, differs, *row, t.edges[differs].rows[row.Seq].row)
 			delete(t.edges[differs].rows, row.Seq)
 		case len(same) == 0:
 			t.keepEarly(k.node, row)
@@ -256,39 +256,39 @@ func (t *delivery) keepEarly(node fleet.NodeID, row *fleet.Transition) {
 	delete(t.early[node], row.Seq-keptEarly)
 }
 
-func (t *delivery) altered(s *scene, name string, applied, journaled fleet.Transition) {
-	s.broke(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describe(applied), describe(journaled))
+func (t *delivery) reportAlteredRow(s *runContext, name string, applied, journaled fleet.Transition) {
+	s.reportViolation(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describe(applied), describe(journaled))
 }
 
-// own notes whose rows count, of a node that several machines take themselves for:
+// recordRowOwner notes whose rows count, of a node that several machines take themselves for:
 // this one has a row that was applied, and the others have another one of its
 // number.
-func (t *delivery) own(s *scene, name string, node fleet.NodeID, seq fleet.Seq) {
+func (t *delivery) recordRowOwner(s *runContext, name string, node fleet.NodeID, seq fleet.Seq) {
 	for other, f := range t.edges {
 		if _, ok := f.rows[seq]; other != name && f.node == node && !ok {
 			return // nobody has looked so far
 		}
 	}
-	s.judge(Fencing)
+	s.countJudgement(Fencing)
 	if before := t.owner[node]; before != "" && before != name {
-		s.broke(Fencing, name, "row %d of this machine was applied, after rows of %s: they have one identity and two journals", seq, before)
+		s.reportViolation(Fencing, name, "row %d of this machine was applied, after rows of %s: they have one identity and two journals", seq, before)
 	}
 	t.owner[node] = name
 }
 
-// recorded holds what histories have against the rows that an entry applied.
-func (t *delivery) recorded(s *scene, a *Applied) {
+// judgeRecordedRows holds what histories have against the rows that an entry applied.
+func (t *delivery) judgeRecordedRows(s *runContext, a *Applied) {
 	for _, r := range a.Effects.Recorded {
-		s.judge(ExactlyOnce)
-		want, logged := rowsOf(s.taken, r)
+		s.countJudgement(ExactlyOnce)
+		want, logged := rowsOf(s.newRows, r)
 		for i := 1; i < len(r.Rows); i++ {
 			if r.Rows[i] <= r.Rows[i-1] {
-				s.broke(ExactlyOnce, s.fleet.name(r.Node), "entry %d records row %d of allocation %s after row %d",
+				s.reportViolation(ExactlyOnce, s.registry.edgeNameOf(r.Node), "entry %d records row %d of allocation %s after row %d",
 					a.Index, r.Rows[i], fleet.Short(r.Alloc), r.Rows[i-1])
 			}
 		}
 		if logged && !r.Full && !slices.Equal(want, r.Rows) {
-			s.shown(ExactlyOnce, s.fleet.name(r.Node), []string{fmt.Sprintf("applied now: %v", want), fmt.Sprintf("recorded: %v", r.Rows)},
+			s.reportWithEvidence(ExactlyOnce, s.registry.edgeNameOf(r.Node), []string{fmt.Sprintf("applied now: %v", want), fmt.Sprintf("recorded: %v", r.Rows)},
 				"entry %d does not record of allocation %s what it applies", a.Index, fleet.Short(r.Alloc))
 		}
 	}
@@ -296,7 +296,7 @@ func (t *delivery) recorded(s *scene, a *Applied) {
 
 // rowsOf are the numbers of the rows taken that concern an allocation; ok is false
 // where it is not known what was taken of its node.
-func rowsOf(all []taken, r Recorded) (seqs []fleet.Seq, ok bool) {
+func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	for _, k := range all {
 		ok = ok || k.node == r.Node
 		for _, row := range k.rows {
@@ -308,18 +308,18 @@ func rowsOf(all []taken, r Recorded) (seqs []fleet.Seq, ok bool) {
 	return seqs, ok
 }
 
-// tick looks for rows that are not applied though the link works.
-func (t *delivery) tick(s *scene) {
+// handleTick looks for rows that are not applied though the link works.
+func (t *delivery) handleTick(s *runContext) {
 	for name, f := range t.edges {
 		applied, logged := t.applied[f.node]
 		oldest, ok := f.rows[applied+1]
-		if !logged || !ok || f.connected < 0 || !s.overdue(name, max(oldest.at, f.connected), s.limits.Deliver) {
+		if !logged || !ok || f.connected < 0 || !s.isOverdue(name, max(oldest.at, f.connected), s.limits.Deliver) {
 			continue
 		}
-		s.broke(ExactlyOnce, name, "row %d (%s) was journaled at %s and is not applied, over a link that works since %s",
+		s.reportViolation(ExactlyOnce, name, "row %d (%s) was journaled at %s and is not applied, over a link that works since %s",
 			applied+1, describe(oldest.row), oldest.at, f.connected)
 		delete(f.rows, applied+1)
 	}
 }
 
-func (t *delivery) end(*scene, *Picture) {}
+func (t *delivery) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -36,12 +36,12 @@ const (
 
 func newDials() *dials { return &dials{} }
 
-func (t *dials) see(s *scene, o *Observation) {
+func (t *dials) handleObservation(s *runContext, o *Observation) {
 	switch {
-	case o.Fault != nil && !o.Fault.End && o.Fault.severs():
-		t.began(s, o.Fault)
-	case o.Fault != nil && o.Fault.End && o.Fault.severs():
-		t.ended(s, o.Fault)
+	case o.Fault != nil && !o.Fault.End && o.Fault.hasSeverEffect():
+		t.recordSeveredEdges(s, o.Fault)
+	case o.Fault != nil && o.Fault.End && o.Fault.hasSeverEffect():
+		t.judgeHealedCuts(s, o.Fault)
 	case o.Dial != nil:
 		for _, c := range t.cuts {
 			if times, in := c.edges[o.Dial.Edge]; in && !c.over && len(times) < keptDials {
@@ -51,14 +51,14 @@ func (t *dials) see(s *scene, o *Observation) {
 	}
 }
 
-func (f *Fault) severs() bool { return slices.Contains(f.Effects, Severs) }
+func (f *Fault) hasSeverEffect() bool { return slices.Contains(f.Effects, Severs) }
 
-// began adds the edges that a fault severs to a cut that has just begun, or begins
+// recordSeveredEdges adds the edges that a fault severs to a cut that has just begun, or begins
 // one.
-func (t *dials) began(s *scene, f *Fault) {
+func (t *dials) recordSeveredEdges(s *runContext, f *Fault) {
 	targets := f.Targets
 	if len(targets) == 0 {
-		for name := range s.truth.by {
+		for name := range s.machines.by {
 			targets = append(targets, name)
 		}
 	}
@@ -70,7 +70,7 @@ func (t *dials) began(s *scene, f *Fault) {
 		t.cuts = append(t.cuts, c)
 	}
 	for _, name := range targets {
-		if _, edge := s.truth.by[name]; edge {
+		if _, edge := s.machines.by[name]; edge {
 			c.edges[name] = nil
 		}
 	}
@@ -79,24 +79,24 @@ func (t *dials) began(s *scene, f *Fault) {
 	}
 }
 
-// ended judges a cut that begins to heal: from then on edges find hubs.
-func (t *dials) ended(s *scene, f *Fault) {
+// judgeHealedCuts judges a cut that begins to heal: from then on edges find hubs.
+func (t *dials) judgeHealedCuts(s *runContext, f *Fault) {
 	for _, c := range t.cuts {
 		touched := len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, func(name string) bool { _, in := c.edges[name]; return in })
 		if !c.over && touched {
 			c.over = true
-			c.judge(s)
+			c.judgeDialPauses(s)
 		}
 	}
 	t.cuts = slices.DeleteFunc(t.cuts, func(c *cut) bool { return c.over })
 }
 
-// judge compares the pauses between the edges' rounds, the first with the first and
+// judgeDialPauses compares the pauses between the edges' rounds, the first with the first and
 // so on.
-func (c *cut) judge(s *scene) {
+func (c *cut) judgeDialPauses(s *runContext) {
 	pauses := map[string][]time.Duration{}
 	for name, times := range c.edges {
-		if s.cloned(name) || s.weather.since(s.now, c.began, name, Halts, Chokes, Impairs) {
+		if s.isClonedMachine(name) || s.faults.hasFaultSince(s.now, c.began, name, Halts, Chokes, Impairs) {
 			continue // its pauses are not its own
 		}
 		for i := 1; i < len(times); i++ {
@@ -110,13 +110,13 @@ func (c *cut) judge(s *scene) {
 		if !enough {
 			return
 		}
-		s.judge(Jitter)
+		s.countJudgement(Jitter)
 		evidence = append(evidence, line)
 		if row++; apart {
 			row, evidence = 0, nil
 		}
 		if row >= pausesInStep {
-			s.shown(Jitter, "", evidence, "edges that lost their link together at %s try again in step: %d pauses are the same for all", c.began, row)
+			s.reportWithEvidence(Jitter, "", evidence, "edges that lost their link together at %s try again in step: %d pauses are the same for all", c.began, row)
 			return
 		}
 	}
@@ -140,11 +140,11 @@ func compared(pauses map[string][]time.Duration, i int) (line string, apart, eno
 	return line, float64(most-least) > inStep*float64(most), true
 }
 
-func (t *dials) tick(*scene) {}
+func (t *dials) handleTick(*runContext) {}
 
-func (t *dials) end(s *scene, _ *Picture) {
+func (t *dials) handleRunEnd(s *runContext, _ *FleetSnapshot) {
 	for _, c := range t.cuts {
-		c.judge(s)
+		c.judgeDialPauses(s)
 	}
 	t.cuts = nil
 }

@@ -29,25 +29,25 @@ const (
 	emptyBound = time.Minute
 )
 
-func (t *drains) see(s *scene, o *Observation) {
-	if o.Fault.rewinds() {
+func (t *drains) handleObservation(s *runContext, o *Observation) {
+	if o.Fault.hasRewindEffect() {
 		clear(t.open)
 	}
 	if o.Applied == nil || o.Applied.Effects == nil {
 		return
 	}
 	for _, d := range o.Applied.Effects.Drains {
-		t.change(s, d)
+		t.recordDrainChange(s, d)
 	}
 }
 
-func (t *drains) change(s *scene, d Drain) {
-	s.judge(DrainsEnd)
+func (t *drains) recordDrainChange(s *runContext, d Drain) {
+	s.countJudgement(DrainsEnd)
 	switch known := t.open[d.Node]; {
 	case d.Emptied && known != nil:
 		known.emptied, known.since, known.told = true, s.now, false
 		if d.Deadlined {
-			s.reach(BranchDrainDeadlined)
+			s.countBranch(BranchDrainDeadlined)
 		}
 	case d.Over:
 		delete(t.open, d.Node)
@@ -60,30 +60,30 @@ func (t *drains) change(s *scene, d Drain) {
 	}
 }
 
-func (t *drains) tick(s *scene) {
+func (t *drains) handleTick(s *runContext) {
 	for id, d := range t.open {
-		name := s.fleet.name(id)
-		s.judge(DrainsEnd)
+		name := s.registry.edgeNameOf(id)
+		s.countJudgement(DrainsEnd)
 		switch {
 		case d.told:
-		case !d.emptied && d.until > 0 && s.overdue(name, d.until, drainBound):
+		case !d.emptied && d.until > 0 && s.isOverdue(name, d.until, drainBound):
 			d.told = true
-			s.broke(DrainsEnd, name, "it is being drained, and its deadline was over at %s", d.until)
-		case d.emptied && s.overdue(name, d.since, emptyBound):
+			s.reportViolation(DrainsEnd, name, "it is being drained, and its deadline was over at %s", d.until)
+		case d.emptied && s.isOverdue(name, d.since, emptyBound):
 			d.told = true
-			t.left(s, id, d)
+			t.judgeDrainedNode(s, id, d)
 		}
 	}
 }
 
-// left judges that nothing is to run on a node that was emptied.
-func (t *drains) left(s *scene, id fleet.NodeID, d *draining) {
-	for _, alloc := range sorted(s.fleet.allocs) {
-		f := s.fleet.allocs[alloc]
-		if f.alloc.NodeID == id && !f.stale && f.live() && !(f.system && d.keepSystem) {
-			s.broke(DrainsEnd, s.fleet.name(id), "allocation %s (%s) is to run there: it was drained by %s", fleet.Short(alloc), f.alloc.Name, d.since)
+// judgeDrainedNode judges that nothing is to run on a node that was emptied.
+func (t *drains) judgeDrainedNode(s *runContext, id fleet.NodeID, d *draining) {
+	for _, alloc := range sorted(s.registry.allocs) {
+		f := s.registry.allocs[alloc]
+		if f.alloc.NodeID == id && !f.stale && f.isNonTerminal() && !(f.system && d.keepSystem) {
+			s.reportViolation(DrainsEnd, s.registry.edgeNameOf(id), "allocation %s (%s) is to run there: it was drained by %s", fleet.Short(alloc), f.alloc.Name, d.since)
 		}
 	}
 }
 
-func (t *drains) end(*scene, *Picture) {}
+func (t *drains) handleRunEnd(*runContext, *FleetSnapshot) {}

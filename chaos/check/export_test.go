@@ -5,14 +5,14 @@ import "reflect"
 // Remembered is how many things a Monitor keeps, in all that it keeps them in.
 func (m *Monitor) Remembered() int {
 	n := 0
-	for _, t := range m.taps {
+	for _, t := range m.checkers {
 		if r, ok := t.(*replicas); ok {
 			n += len(r.written) + len(r.hubs) + len(r.owed) // its ring has one size
 			continue
 		}
 		n += count(reflect.ValueOf(t), 0)
 	}
-	return n + count(reflect.ValueOf(m.scene.fleet.allocs), 0) + count(reflect.ValueOf(m.scene.truth.by), 0)
+	return n + count(reflect.ValueOf(m.run.registry.allocs), 0) + count(reflect.ValueOf(m.run.machines.by), 0)
 }
 
 func count(v reflect.Value, depth int) int {

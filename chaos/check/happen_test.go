@@ -11,27 +11,27 @@ import (
 
 // What may happen in a tale.
 
-// register registers a job that is one task, count times.
-func (t *tale) register(id fleet.JobID, count int, d *fleet.Disconnect) *fleet.Job {
+// registerJob registers a job that is one task, count times.
+func (t *fleetModel) registerJob(id fleet.JobID, count int, d *fleet.Disconnect) *fleet.Job {
 	job := &fleet.Job{ID: id, Namespace: "default", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
 		Name: "g", Count: count, Disconnect: d, Tasks: []fleet.Task{{Name: "main", Driver: "sim", KillTimeout: time.Second}},
 	}}}
-	t.entry("job_register", &check.Effects{Jobs: []check.JobChange{{Job: id}}})
+	t.applyEntry("job_register", &check.Effects{Jobs: []check.JobChange{{Job: id}}})
 	registered := *job
-	t.see(check.Observation{Job: &registered})
+	t.feedObservation(check.Observation{Job: &registered})
 	return job
 }
 
-// place places an allocation and lets it run.
-func (t *tale) place(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
-	id := t.plan(job, slot, e, previous)
-	t.pass(time.Second)
-	t.run(e, id)
+// placeRunningAlloc places an allocation and lets it run.
+func (t *fleetModel) placeRunningAlloc(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
+	id := t.commitPlacement(job, slot, e, previous)
+	t.advanceTime(time.Second)
+	t.runAllocation(e, id)
 	return id
 }
 
-// plan commits an allocation.
-func (t *tale) plan(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
+// commitPlacement commits an allocation.
+func (t *fleetModel) commitPlacement(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
 	t.drawn++
 	a := &fleet.Alloc{
 		ID: fleet.AllocID(fmt.Sprintf("alloc%03d", t.drawn)), Namespace: "default", Name: fmt.Sprintf("%s.g[%d]", job.ID, slot),
@@ -40,12 +40,12 @@ func (t *tale) plan(job *fleet.Job, slot int, e *told, previous fleet.AllocID) f
 	}
 	t.allocs[a.ID] = a
 	t.order = append(t.order, a.ID)
-	t.change(a.ID)
+	t.commitAllocs(a.ID)
 	return a.ID
 }
 
-// change commits allocations as they are now.
-func (t *tale) change(ids ...fleet.AllocID) {
+// commitAllocs commits allocations as they are now.
+func (t *fleetModel) commitAllocs(ids ...fleet.AllocID) {
 	e := &check.Effects{}
 	for _, id := range ids {
 		a := t.allocs[id]
@@ -53,125 +53,125 @@ func (t *tale) change(ids ...fleet.AllocID) {
 		e.Allocs = append(e.Allocs, *a)
 		e.Loads = append(e.Loads, check.Load{Node: a.NodeID, Name: a.NodeName, Used: a.AllocatedResources, Free: fleet.Resources{CPU: 1000, MemoryMB: 1000}})
 	}
-	t.entry("plan", e)
+	t.applyEntry("plan", e)
 }
 
-// run has an edge start a task and say so.
-func (t *tale) run(e *told, id fleet.AllocID) {
-	t.status(e, id, fleet.ClientPending, fleet.TaskReceived)
-	t.task(e, id, check.TaskStarted)
-	t.status(e, id, fleet.ClientRunning, fleet.TaskStarted)
+// runAllocation has an edge start a task and say so.
+func (t *fleetModel) runAllocation(e *told, id fleet.AllocID) {
+	t.journalStatus(e, id, fleet.ClientPending, fleet.TaskReceived)
+	t.observeTask(e, id, check.TaskStarted)
+	t.journalStatus(e, id, fleet.ClientRunning, fleet.TaskStarted)
 	if e.linked && !e.cut {
-		t.send(e)
+		t.sendRows(e)
 	}
 }
 
-func (t *tale) task(e *told, id fleet.AllocID, what string) {
-	t.see(check.Observation{Task: &check.Task{Edge: e.name, Alloc: id, Task: "main", What: what}})
+func (t *fleetModel) observeTask(e *told, id fleet.AllocID, what string) {
+	t.feedObservation(check.Observation{Task: &check.Task{Edge: e.name, Alloc: id, Task: "main", What: what}})
 }
 
-// fault begins a fault and returns what ends it.
-func (t *tale) fault(kind string, effects []check.Effect, targets ...string) (end func()) {
+// beginFault begins a fault and returns what ends it.
+func (t *fleetModel) beginFault(kind string, effects []check.Effect, targets ...string) (end func()) {
 	t.faults++
 	f := check.Fault{ID: t.faults, Kind: kind, Targets: targets, Effects: effects}
-	t.see(check.Observation{Fault: &f})
+	t.feedObservation(check.Observation{Fault: &f})
 	return func() {
 		over := f
 		over.End, over.Hits = true, 1
-		t.see(check.Observation{Fault: &over})
+		t.feedObservation(check.Observation{Fault: &over})
 	}
 }
 
 // putBack puts the hubs back to what they had applied up to an entry; started again they
 // apply all of it in a moment.
-func (t *tale) putBack(to fleet.Index) { t.putBackApart(nil, 0, to) }
+func (t *fleetModel) putBack(to fleet.Index) { t.putBackApart(nil, 0, to) }
 
 // putBackApart does so with a hub that shows an older picture first (nil: none does), before
 // the others apply what comes after an entry.
-func (t *tale) putBackApart(shown *check.Hub, after, to fleet.Index) {
-	end := t.fault("restore", []check.Effect{check.Rewinds, check.Halts})
+func (t *fleetModel) putBackApart(shown *check.Hub, after, to fleet.Index) {
+	end := t.beginFault("restore", []check.Effect{check.Rewinds, check.Halts})
 	replay := slices.Clone(t.all)
 	for _, h := range t.hubs {
-		t.see(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
+		t.feedObservation(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
 	}
 	end()
 	for _, e := range t.edges {
-		t.see(check.Observation{Edge: e.look(t.at)})
+		t.feedObservation(check.Observation{Edge: e.edgeView(t.at)})
 	}
 	if shown != nil {
-		t.see(check.Observation{Hub: shown})
+		t.feedObservation(check.Observation{Hub: shown})
 	}
 	last := map[string]fleet.Index{}
 	for _, o := range replay {
 		if o.Applied != nil && o.Applied.Index > after && o.Applied.Index <= to && o.Applied.Index > last[o.Applied.Hub] {
 			last[o.Applied.Hub] = o.Applied.Index
-			t.see(check.Observation{Applied: o.Applied})
+			t.feedObservation(check.Observation{Applied: o.Applied})
 		}
 	}
 	t.index = to
 }
 
-// cut takes an edge's link; heal gives it back, with a replay of what happened.
-func (t *tale) cut(e *told) (heal func()) {
-	end := t.fault("cut", []check.Effect{check.Severs}, e.name)
+// cutEdgeLink takes an edge's link; heal gives it back, with a replay of what happened.
+func (t *fleetModel) cutEdgeLink(e *told) (heal func()) {
+	end := t.beginFault("cut", []check.Effect{check.Severs}, e.name)
 	e.cut = true
-	t.pass(4 * time.Second)
+	t.advanceTime(4 * time.Second)
 	e.linked = false
-	t.row(e, fleet.Transition{Kind: fleet.TransitionDisconnect})
+	t.journalRow(e, fleet.Transition{Kind: fleet.TransitionDisconnect})
 	return func() {
 		end()
 		e.cut = false
-		t.pass(time.Second)
-		t.open(e)
-		t.row(e, fleet.Transition{Kind: fleet.TransitionReconnect})
-		t.send(e)
+		t.advanceTime(time.Second)
+		t.openSession(e)
+		t.journalRow(e, fleet.Transition{Kind: fleet.TransitionReconnect})
+		t.sendRows(e)
 	}
 }
 
-// miss has the cluster notice that an edge is gone, and its allocations with it.
-func (t *tale) miss(e *told) {
+// missDeadline has the cluster notice that an edge is gone, and its allocations with it.
+func (t *fleetModel) missDeadline(e *told) {
 	e.status = fleet.NodeDisconnected
-	t.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: e.node, Epoch: e.epoch, Newest: e.epoch, Status: e.status}}})
+	t.applyEntry("node_status", &check.Effects{Moved: []check.Moved{{Node: e.node, Epoch: e.epoch, Newest: e.epoch, Status: e.status}}})
 	for _, id := range t.order {
 		if a := t.allocs[id]; a.NodeID == e.node && !a.Terminal() {
-			t.conclude(id, fleet.ClientUnknown)
+			t.commitClientStatus(id, fleet.ClientUnknown)
 		}
 	}
 }
 
-// conclude has the hubs conclude what an allocation is.
-func (t *tale) conclude(id fleet.AllocID, status string) {
-	t.become(id, status)
-	t.change(id)
+// commitClientStatus has the hubs conclude what an allocation is.
+func (t *fleetModel) commitClientStatus(id fleet.AllocID, status string) {
+	t.setClientStatus(id, status)
+	t.commitAllocs(id)
 }
 
-func (t *tale) become(id fleet.AllocID, status string) {
+func (t *fleetModel) setClientStatus(id fleet.AllocID, status string) {
 	a := t.allocs[id]
 	a.ClientStatus = status
 	a.AllocStates = append(a.AllocStates[:len(a.AllocStates):len(a.AllocStates)],
 		fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: time.Unix(0, int64(t.at)).UTC()})
 }
 
-// settle has the hubs keep one allocation and stop the other, whose edge carries it
+// settleReconnect has the hubs keep one allocation and stop the other, whose edge carries it
 // out.
-func (t *tale) settle(winner, loser fleet.AllocID, e *told) {
-	t.become(winner, fleet.ClientRunning)
+func (t *fleetModel) settleReconnect(winner, loser fleet.AllocID, e *told) {
+	t.setClientStatus(winner, fleet.ClientRunning)
 	t.allocs[loser].DesiredStatus = fleet.DesiredStop
-	t.change(winner, loser)
-	t.pass(time.Second)
-	t.end(e, loser)
+	t.commitAllocs(winner, loser)
+	t.advanceTime(time.Second)
+	t.endEdgeTask(e, loser)
 }
 
-// stop has the hubs want an allocation gone, and its edge carry it out.
-func (t *tale) stop(e *told, id fleet.AllocID) {
+// stopAllocation has the hubs want an allocation gone, and its edge carry it out.
+func (t *fleetModel) stopAllocation(e *told, id fleet.AllocID) {
 	t.allocs[id].DesiredStatus = fleet.DesiredStop
-	t.change(id)
-	t.pass(time.Second)
-	t.end(e, id)
+	t.commitAllocs(id)
+	t.advanceTime(time.Second)
+	t.endEdgeTask(e, id)
 }
 
-// reap has the hubs forget what is over.
-func (t *tale) reap() {
+// reapEndedAllocs has the hubs forget what is over.
+func (t *fleetModel) reapEndedAllocs() {
 	t.order = slices.DeleteFunc(t.order, func(id fleet.AllocID) bool {
 		a := t.allocs[id]
 		if a.ClientTerminal() {
@@ -181,25 +181,25 @@ func (t *tale) reap() {
 	})
 }
 
-// end has an edge end a task.
-func (t *tale) end(e *told, id fleet.AllocID) {
-	t.task(e, id, check.TaskStopped)
-	t.status(e, id, fleet.ClientComplete, fleet.TaskKilled)
+// endEdgeTask has an edge end a task.
+func (t *fleetModel) endEdgeTask(e *told, id fleet.AllocID) {
+	t.observeTask(e, id, check.TaskStopped)
+	t.journalStatus(e, id, fleet.ClientComplete, fleet.TaskKilled)
 	if e.linked && !e.cut {
-		t.send(e)
+		t.sendRows(e)
 	}
 }
 
-// process tells of an edge's process.
-func (t *tale) process(e *told, what string) {
+// observeProcess tells of an edge's process.
+func (t *fleetModel) observeProcess(e *told, what string) {
 	p := &check.Process{Name: e.name, Edge: true, What: what}
 	switch what {
 	case check.ProcessStart:
-		p.Boot = e.boot()
+		p.Boot = e.currentBootID()
 	case check.ProcessReboot, check.ProcessPowerCut:
 		for _, id := range t.order {
 			if a := t.allocs[id]; a.NodeID == e.node && !a.Terminal() {
-				t.task(e, id, check.TaskVanished)
+				t.observeTask(e, id, check.TaskVanished)
 			}
 		}
 		e.boots++
@@ -208,18 +208,18 @@ func (t *tale) process(e *told, what string) {
 	default:
 		e.linked = false
 	}
-	t.see(check.Observation{Process: p})
+	t.feedObservation(check.Observation{Process: p})
 }
 
 // picture is the fleet at the end.
-func (t *tale) finish() []check.Violation {
-	return t.m.Finish(t.at, check.Picture{})
+func (t *fleetModel) finishRun() []check.Violation {
+	return t.m.Finish(t.at, check.FleetSnapshot{})
 }
 
-func (t *tale) only(want check.Invariant) {
+func (t *fleetModel) mustFindOnly(want check.Invariant) {
 	t.tb.Helper()
-	t.pass(20 * time.Second)
-	found := t.finish()
+	t.advanceTime(20 * time.Second)
+	found := t.finishRun()
 	if len(found) == 0 {
 		t.tb.Fatalf("nothing was found, want %s", want)
 	}
@@ -230,10 +230,10 @@ func (t *tale) only(want check.Invariant) {
 	}
 }
 
-func (t *tale) nothing() {
+func (t *fleetModel) mustFindNothing() {
 	t.tb.Helper()
-	t.pass(20 * time.Second)
-	for _, v := range t.finish() {
+	t.advanceTime(20 * time.Second)
+	for _, v := range t.finishRun() {
 		t.tb.Errorf("%v\n\t%v", v, v.Evidence)
 	}
 }

@@ -18,26 +18,26 @@ func newInstances() *instances {
 	return &instances{over: map[fleet.JobID]time.Duration{}, told: map[fleet.JobID]bool{}}
 }
 
-func (t *instances) see(s *scene, o *Observation) {
+func (t *instances) handleObservation(s *runContext, o *Observation) {
 	if o.Task == nil {
 		return
 	}
-	s.judge(Instances)
-	truth := s.truth.of(o.Task.Edge).tasks[TaskKey{o.Task.Alloc, o.Task.Task}]
+	s.countJudgement(Instances)
+	truth := s.machines.ensureMachine(o.Task.Edge).tasks[TaskKey{o.Task.Alloc, o.Task.Task}]
 	if o.Task.What == TaskStarted && truth.live > 1 {
-		s.broke(Instances, o.Task.Edge, "task %s was started while it runs: it has %d processes",
+		s.reportViolation(Instances, o.Task.Edge, "task %s was started while it runs: it has %d processes",
 			TaskKey{o.Task.Alloc, o.Task.Task}, truth.live)
 	}
 }
 
-func (t *instances) tick(s *scene) {
-	running := t.running(s)
-	for id, f := range s.fleet.jobs {
-		allowed, counted := f.allowed()
+func (t *instances) handleTick(s *runContext) {
+	running := t.runningAllocsByJob(s)
+	for id, f := range s.registry.jobs {
+		allowed, counted := f.allowedAllocCount()
 		if !counted || f.unsure {
 			continue
 		}
-		s.judge(Instances)
+		s.countJudgement(Instances)
 		if len(running[id]) <= allowed {
 			delete(t.over, id)
 			delete(t.told, id)
@@ -52,20 +52,20 @@ func (t *instances) tick(s *scene) {
 		t.told[id] = true
 		slices.Sort(running[id])
 		if f.job.Stop {
-			s.shown(Settled, string(id), running[id], "%d allocations run of a job that was stopped at %s", len(running[id]), f.changed)
+			s.reportWithEvidence(Settled, string(id), running[id], "%d allocations run of a job that was stopped at %s", len(running[id]), f.changed)
 			continue
 		}
-		s.shown(Instances, string(id), running[id], "%d allocations really run since %s, %d are allowed", len(running[id]), t.over[id], allowed)
+		s.reportWithEvidence(Instances, string(id), running[id], "%d allocations really run since %s, %d are allowed", len(running[id]), t.over[id], allowed)
 	}
 }
 
-// running lists the allocations of each job of which a task really runs.
-func (t *instances) running(s *scene) map[fleet.JobID][]string {
+// runningAllocsByJob lists the allocations of each job of which a task really runs.
+func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 	running := map[fleet.JobID][]string{}
 	seen := map[fleet.AllocID]bool{}
-	for _, m := range s.truth.by {
+	for _, m := range s.machines.by {
 		for key, truth := range m.tasks {
-			f := s.fleet.allocs[key.Alloc]
+			f := s.registry.allocs[key.Alloc]
 			if truth.live == 0 || f == nil || seen[key.Alloc] {
 				continue
 			}
@@ -79,9 +79,9 @@ func (t *instances) running(s *scene) map[fleet.JobID][]string {
 	return running
 }
 
-// allowed is how many allocations of a job may run, with canaries beside; counted is false for jobs that
+// allowedAllocCount is how many allocations of a job may run, with canaries beside; counted is false for jobs that
 // run on every node.
-func (f *jobFact) allowed() (n int, counted bool) {
+func (f *jobFact) allowedAllocCount() (n int, counted bool) {
 	switch {
 	case f.job.Stop:
 		return 0, true
@@ -97,4 +97,4 @@ func (f *jobFact) allowed() (n int, counted bool) {
 	return n, true
 }
 
-func (t *instances) end(*scene, *Picture) {}
+func (t *instances) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -92,11 +92,11 @@ func All() []Invariant {
 	return all
 }
 
-func (i Invariant) known() bool { return i > 0 && int(i) < len(invariants) }
+func (i Invariant) isKnownInvariant() bool { return i > 0 && int(i) < len(invariants) }
 
 // Slug names the invariant in reports, scenarios and planted bugs.
 func (i Invariant) Slug() string {
-	if !i.known() {
+	if !i.isKnownInvariant() {
 		return fmt.Sprintf("invariant-%d", int(i))
 	}
 	return invariants[i].slug
@@ -104,7 +104,7 @@ func (i Invariant) Slug() string {
 
 // Statement says what the invariant promises, on one line.
 func (i Invariant) Statement() string {
-	if !i.known() {
+	if !i.isKnownInvariant() {
 		return fmt.Sprintf("invariant %d", int(i))
 	}
 	return invariants[i].statement
@@ -120,7 +120,7 @@ func InvariantNamed(slug string) (Invariant, bool) {
 
 // MarshalText gives the slug: numbers are this package's alone.
 func (i Invariant) MarshalText() ([]byte, error) {
-	if !i.known() {
+	if !i.isKnownInvariant() {
 		return nil, fmt.Errorf("encode invariant %d: there is none of that number", int(i))
 	}
 	return []byte(i.Slug()), nil

@@ -29,8 +29,8 @@ func newLaunches() *launches {
 	return &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}, dispatched: map[dispatch]child{}}
 }
 
-func (t *launches) see(s *scene, o *Observation) {
-	if o.Fault.rewinds() { // what was launched since the copy is launched again
+func (t *launches) handleObservation(s *runContext, o *Observation) {
+	if o.Fault.hasRewindEffect() { // what was launched since the copy is launched again
 		clear(t.children)
 		clear(t.terms)
 		clear(t.dispatched)
@@ -39,34 +39,34 @@ func (t *launches) see(s *scene, o *Observation) {
 		return
 	}
 	if d := o.Applied.Effects.Dispatched; d != nil {
-		t.dispatch(s, *d)
+		t.judgeDispatch(s, *d)
 	}
 	if l := o.Applied.Effects.Launched; l != nil {
-		t.launch(s, o.Applied.Term, l)
+		t.judgeLaunch(s, o.Applied.Term, l)
 	}
 }
 
-// dispatch judges that what was asked for with the same token is the same child.
-func (t *launches) dispatch(s *scene, d Dispatch) {
-	s.judge(LaunchedOnce)
+// judgeDispatch judges that what was asked for with the same token is the same child.
+func (t *launches) judgeDispatch(s *runContext, d Dispatch) {
+	s.countJudgement(LaunchedOnce)
 	asked := dispatch{d.Job, d.Token}
 	if first, again := t.dispatched[asked]; again && first.id != d.Child {
-		s.broke(LaunchedOnce, string(d.Job), "%s is dispatched with a token that %s was with, at %s", d.Child, first.id, first.at)
+		s.reportViolation(LaunchedOnce, string(d.Job), "%s is dispatched with a token that %s was with, at %s", d.Child, first.id, first.at)
 	}
 	t.dispatched[asked] = child{d.Child, s.now}
 }
 
-func (t *launches) launch(s *scene, term uint64, l *Launch) {
-	s.judge(LaunchedOnce)
+func (t *launches) judgeLaunch(s *runContext, term uint64, l *Launch) {
+	s.countJudgement(LaunchedOnce)
 	if at, again := t.children[l.Child]; again {
-		s.broke(LaunchedOnce, string(l.Job), "%s is launched again: it was at %s", l.Child, at)
+		s.reportViolation(LaunchedOnce, string(l.Job), "%s is launched again: it was at %s", l.Child, at)
 	}
 	if l.Alone && len(l.Beside) > 0 {
-		s.shown(LaunchedOnce, string(l.Job), []string{fmt.Sprint(l.Beside)}, "%s is launched while %d before it are not over, and the job prohibits that",
+		s.reportWithEvidence(LaunchedOnce, string(l.Job), []string{fmt.Sprint(l.Beside)}, "%s is launched while %d before it are not over, and the job prohibits that",
 			l.Child, len(l.Beside))
 	}
 	if last, before := t.terms[l.Job]; before && last != term {
-		s.reach(BranchLaunchedByNext)
+		s.countBranch(BranchLaunchedByNext)
 	}
 	t.children[l.Child], t.terms[l.Job] = s.now, term
 }
@@ -74,7 +74,7 @@ func (t *launches) launch(s *scene, term uint64, l *Launch) {
 // keptLaunches is how long a launch is remembered: one that comes again comes soon.
 const keptLaunches = 24 * time.Hour
 
-func (t *launches) tick(s *scene) {
+func (t *launches) handleTick(s *runContext) {
 	for id, at := range t.children {
 		if s.now-at > keptLaunches {
 			delete(t.children, id)
@@ -87,4 +87,4 @@ func (t *launches) tick(s *scene) {
 	}
 }
 
-func (t *launches) end(*scene, *Picture) {}
+func (t *launches) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -27,8 +27,8 @@ const keptLogged = 4 * keptEntries
 
 func newLedger() ledger { return ledger{since: map[logged]time.Duration{}} }
 
-// first is when an entry that is applied now was applied first.
-func (l *ledger) first(a *Applied, now time.Duration) time.Duration {
+// firstAppliedAt is when an entry that is applied now was applied first.
+func (l *ledger) firstAppliedAt(a *Applied, now time.Duration) time.Duration {
 	e := logged{a.Index, a.Term, a.Command}
 	if at, again := l.since[e]; again {
 		return at

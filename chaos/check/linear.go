@@ -39,36 +39,36 @@ type model struct {
 	budget int
 }
 
-func (m *model) porcupine() porcupine.Model {
+func (m *model) porcupineModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return m.first },
 		Step: func(state, input, _ any) (bool, any) {
 			if m.budget--; m.budget < 0 {
 				return false, state
 			}
-			legal, next := state.(jobState).step(input.(*Operation))
+			legal, next := state.(jobState).applyOperation(input.(*Operation))
 			return legal, next
 		},
 	}
 }
 
-// step says whether an operation may have had its outcome in this state, and what
+// applyOperation says whether an operation may have had its outcome in this state, and what
 // the state is after it.
-func (s jobState) step(op *Operation) (bool, jobState) {
+func (s jobState) applyOperation(op *Operation) (bool, jobState) {
 	if s.wild {
-		return true, s.tamed(op)
+		return true, s.inferredState(op)
 	}
 	switch op.Does {
 	case OpRead:
-		return s.read(op)
+		return s.applyRead(op)
 	case OpRegister:
-		return s.register(op)
+		return s.applyRegister(op)
 	}
-	return s.deregister(op)
+	return s.applyDeregister(op)
 }
 
-// tamed is what an operation tells of a state of which nothing was known.
-func (s jobState) tamed(op *Operation) jobState {
+// inferredState is what an operation tells of a state of which nothing was known.
+func (s jobState) inferredState(op *Operation) jobState {
 	switch {
 	case op.Outcome == OutcomeNotFound, op.Does == OpPurge && op.Outcome == OutcomeOK:
 		return jobState{modify: op.Modify}
@@ -80,7 +80,7 @@ func (s jobState) tamed(op *Operation) jobState {
 	return jobState{exists: true, tag: op.Tag, modify: op.Modify, exact: op.Modify != 0}
 }
 
-func (s jobState) read(op *Operation) (bool, jobState) {
+func (s jobState) applyRead(op *Operation) (bool, jobState) {
 	if op.Outcome == OutcomeNotFound {
 		return !s.exists, s
 	}
@@ -97,9 +97,9 @@ func (s jobState) read(op *Operation) (bool, jobState) {
 	return true, s
 }
 
-// register is a write of a tag. Where its outcome is not known it has its effect,
+// applyRegister is a write of a tag. Where its outcome is not known it has its effect,
 // if it may: one that never took place may stand at the end.
-func (s jobState) register(op *Operation) (bool, jobState) {
+func (s jobState) applyRegister(op *Operation) (bool, jobState) {
 	if op.Enforces {
 		match := !s.exists
 		if op.Check != 0 {
@@ -121,11 +121,11 @@ func (s jobState) register(op *Operation) (bool, jobState) {
 	if s.exists && !s.stopped && s.tag == op.Tag {
 		return true, s // nothing changed
 	}
-	return true, s.written(op, jobState{exists: true, tag: op.Tag})
+	return true, s.stateAfterWrite(op, jobState{exists: true, tag: op.Tag})
 }
 
-// written is the state after a change of it by op.
-func (s jobState) written(op *Operation, next jobState) jobState {
+// stateAfterWrite is the state after a change of it by op.
+func (s jobState) stateAfterWrite(op *Operation, next jobState) jobState {
 	next.modify, next.exact = s.modify, false
 	if op.Outcome == OutcomeOK && op.Modify != 0 {
 		next.modify, next.exact = op.Modify, true
@@ -133,7 +133,7 @@ func (s jobState) written(op *Operation, next jobState) jobState {
 	return next
 }
 
-func (s jobState) deregister(op *Operation) (bool, jobState) {
+func (s jobState) applyDeregister(op *Operation) (bool, jobState) {
 	switch {
 	case op.Outcome == OutcomeNotFound:
 		return !s.exists, s
@@ -142,11 +142,11 @@ func (s jobState) deregister(op *Operation) (bool, jobState) {
 	case op.Modify != 0 && op.Modify <= s.modify:
 		return false, s
 	case op.Does == OpPurge:
-		return true, s.written(op, jobState{})
+		return true, s.stateAfterWrite(op, jobState{})
 	}
 	next := s
 	next.stopped = true
-	return true, s.written(op, next)
+	return true, s.stateAfterWrite(op, next)
 }
 
 // Linearize searches for a linearization of the operations of one job, before which
@@ -208,7 +208,7 @@ func linearize(first jobState, ops []Operation, returned []int64, budget int) Li
 
 func search(first jobState, history []porcupine.Operation, budget int) Linearization {
 	m := &model{first: first, budget: budget}
-	switch legal := porcupine.CheckOperations(m.porcupine(), history); {
+	switch legal := porcupine.CheckOperations(m.porcupineModel(), history); {
 	case m.budget < 0:
 		return Undecided
 	case legal:
@@ -247,7 +247,7 @@ func upTo(ops []Operation, returned []int64, n int) ([]Operation, []int64) {
 	return part, ends
 }
 
-func (op *Operation) describe(returned int64) string {
+func (op *Operation) describeOperation(returned int64) string {
 	line := fmt.Sprintf("%s to %s, client %s: %s", op.Call, durationOf(returned), op.Client, op.Does)
 	if op.Tag != "" {
 		line += fmt.Sprintf(" %q", op.Tag)

@@ -120,8 +120,8 @@ type keeper struct {
 	modify  fleet.Index
 }
 
-// do carries an operation out at once.
-func (k *keeper) do(n int) check.Operation {
+// performOperation carries an operation out at once.
+func (k *keeper) performOperation(n int) check.Operation {
 	o := check.Operation{Client: fmt.Sprint(n % 3), Job: "key", Outcome: check.OutcomeOK}
 	k.index++
 	switch pick := k.rng.IntN(10); {
@@ -151,7 +151,7 @@ func TestClientsAreJudgedInPieces(t *testing.T) {
 		at := time.Duration(0)
 		for n := range 3000 {
 			at += time.Duration(k.rng.IntN(20)) * time.Second
-			o := k.do(n)
+			o := k.performOperation(n)
 			o.Call = at - time.Duration(k.rng.IntN(5))*time.Second
 			if o.Does != check.OpRead && k.rng.IntN(10) == 0 {
 				o.Outcome, o.Modify = check.OutcomeUnknown, 0
@@ -161,7 +161,7 @@ func TestClientsAreJudgedInPieces(t *testing.T) {
 		if n := m.Remembered(); n > 400 {
 			t.Errorf("seed %d: %d things are remembered", seed, n)
 		}
-		for _, v := range m.Finish(at, check.Picture{}) {
+		for _, v := range m.Finish(at, check.FleetSnapshot{}) {
 			t.Errorf("seed %d: %v\n\t%v", seed, v, v.Evidence)
 		}
 		for _, v := range m.Verdicts() {
@@ -180,7 +180,7 @@ func TestStaleReadIsFoundLate(t *testing.T) {
 	var old check.Operation
 	for n := range 600 {
 		at += 10 * time.Second
-		o := k.do(n)
+		o := k.performOperation(n)
 		o.Call = at - time.Second
 		if n == 200 {
 			old = check.Operation{Client: "s", Job: "key", Does: check.OpRead, Outcome: check.OutcomeOK, Tag: k.tag, Modify: k.modify, Stopped: k.stopped}

@@ -27,10 +27,10 @@ type machine struct {
 	linked    time.Duration // when it was last known to have a session
 	session   uint64
 	opened    uint64 // the newest session that was committed
-	// beat is when it last had an answer, as its agent said, and beatOn for how long the
+	// lastHeartbeat is when it last had an answer, as its agent said, and uptimeAtHeartbeat for how long the
 	// machine had run by then at most; beaten is false before the first.
-	beat, beatOn time.Duration
-	beaten       bool
+	lastHeartbeat, uptimeAtHeartbeat time.Duration
+	hasHeartbeat                     bool
 	// surely is a time since which it had an answer for certain, whatever its agent says
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
@@ -75,7 +75,7 @@ func newMachines() *machines {
 	return &machines{by: map[string]*machine{}, nodes: map[fleet.NodeID]map[string]bool{}}
 }
 
-func (t *machines) of(name string) *machine {
+func (t *machines) ensureMachine(name string) *machine {
 	m := t.by[name]
 	if m == nil {
 		m = &machine{name: name, agent: -1, connected: -1, mended: -1, tasks: map[TaskKey]*taskTruth{}}
@@ -84,35 +84,35 @@ func (t *machines) of(name string) *machine {
 	return m
 }
 
-// cloned reports whether a machine shares its identity with another one, or ever
+// isClonedMachine reports whether a machine shares its identity with another one, or ever
 // did.
-func (s *scene) cloned(name string) bool {
-	if s.weather.ever(name, Clones) {
+func (s *runContext) isClonedMachine(name string) bool {
+	if s.faults.hasEverHadFault(name, Clones) {
 		return true
 	}
-	m := s.truth.by[name]
-	return m != nil && m.node != "" && len(s.truth.nodes[m.node]) > 1
+	m := s.machines.by[name]
+	return m != nil && m.node != "" && len(s.machines.nodes[m.node]) > 1
 }
 
-// forgetful reports whether an edge may lack what it once knew, or did so at some
+// hasDamageSince reports whether an edge may lack what it once knew, or did so at some
 // time from then on.
-func (m *machine) forgetful(then time.Duration) bool {
+func (m *machine) hasDamageSince(then time.Duration) bool {
 	return m.damaged || m.mended >= 0 && m.mended >= then
 }
 
-// learn takes what an observation tells of machines.
-func (t *machines) learn(s *scene, o *Observation) {
+// updateMachines takes what an observation tells of machines.
+func (t *machines) updateMachines(s *runContext, o *Observation) {
 	switch {
 	case o.Process != nil && o.Process.Edge:
-		t.of(o.Process.Name).process(s, o.Process)
+		t.ensureMachine(o.Process.Name).recordProcessEvent(s, o.Process)
 	case o.Task != nil:
-		t.of(o.Task.Edge).task(s.now, o.Task)
+		t.ensureMachine(o.Task.Edge).recordTaskEvent(s.now, o.Task)
 	case o.Fault != nil:
 		for name, m := range t.by {
-			m.damaged = m.damaged || o.Fault.touches(name, []Effect{Damages})
+			m.damaged = m.damaged || o.Fault.hasEffectOn(name, []Effect{Damages})
 		}
 	case o.Edge != nil:
-		t.of(o.Edge.Name).look(s, o.Edge)
+		t.ensureMachine(o.Edge.Name).recordEdgeView(s, o.Edge)
 		if id := o.Edge.NodeID; id != "" && !t.nodes[id][o.Edge.Name] {
 			if t.nodes[id] == nil {
 				t.nodes[id] = map[string]bool{}
@@ -136,8 +136,8 @@ func (t *machines) heardOf(now time.Duration, e *Effects) {
 	}
 }
 
-func (m *machine) process(s *scene, p *Process) {
-	m.count(s.now)
+func (m *machine) recordProcessEvent(s *runContext, p *Process) {
+	m.updateUptime(s.now)
 	if p.What == ProcessStart {
 		if m.off {
 			m.boots++
@@ -149,7 +149,7 @@ func (m *machine) process(s *scene, p *Process) {
 		m.kills++
 	}
 	if m.connected >= 0 { // it may have had answers since its agent was asked
-		m.beatOn = m.on
+		m.uptimeAtHeartbeat = m.on
 	}
 	m.agent, m.connected, m.ended = -1, -1, s.now
 	if p.What == ProcessReboot || p.What == ProcessPowerCut {
@@ -162,15 +162,15 @@ func (m *machine) process(s *scene, p *Process) {
 	}
 }
 
-// count adds up for how long the machine has run.
-func (m *machine) count(now time.Duration) {
+// updateUptime adds up for how long the machine has run.
+func (m *machine) updateUptime(now time.Duration) {
 	if !m.off {
 		m.on += now - m.counted
 	}
 	m.counted = now
 }
 
-func (m *machine) task(now time.Duration, t *Task) {
+func (m *machine) recordTaskEvent(now time.Duration, t *Task) {
 	key := TaskKey{t.Alloc, t.Task}
 	truth := m.tasks[key]
 	if truth == nil {
@@ -187,7 +187,7 @@ func (m *machine) task(now time.Duration, t *Task) {
 		truth.succeeded = now
 	}
 	if len(m.tasks) > keptTasks {
-		m.prune(now)
+		m.pruneEndedTasks(now)
 	}
 }
 
@@ -195,7 +195,7 @@ func (m *machine) task(now time.Duration, t *Task) {
 // ended long ago.
 const keptTasks = 500
 
-func (m *machine) prune(now time.Duration) {
+func (m *machine) pruneEndedTasks(now time.Duration) {
 	for key, t := range m.tasks {
 		if t.live == 0 && now-t.since > keptAllocs {
 			delete(m.tasks, key)
@@ -203,18 +203,18 @@ func (m *machine) prune(now time.Duration) {
 	}
 }
 
-// look takes what its agent says of the link. That a beat was answered is believed
+// recordEdgeView takes what its agent says of the link. That a beat was answered is believed
 // only where an answer could get through: where the link was just cut one way, one that
 // was underway does.
-func (m *machine) look(s *scene, e *Edge) {
-	m.count(s.now)
+func (m *machine) recordEdgeView(s *runContext, e *Edge) {
+	m.updateUptime(s.now)
 	if e.NodeID != "" {
 		m.node = e.NodeID
 	}
 	if e.Link == nil {
 		return
 	}
-	if whole := e.Journal == nil || e.Journal.Lost == ""; m.damaged && whole && e.Link.Connected && !s.weather.during(m.name, Damages) {
+	if whole := e.Journal == nil || e.Journal.Lost == ""; m.damaged && whole && e.Link.Connected && !s.faults.hasFaultNow(m.name, Damages) {
 		m.damaged, m.mended = false, s.now
 	}
 	before := m.connected
@@ -229,27 +229,27 @@ func (m *machine) look(s *scene, e *Edge) {
 	if m.connected >= 0 {
 		m.linked = s.now
 	}
-	if spell := unansweredBeats * s.limits.LongestTTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
-		m.answered(s.now, min(spell, s.now-m.connected))
+	if spell := unansweredHeartbeats * s.limits.LongestTTL; m.connected >= 0 && !s.faults.hasFaultSince(s.now, s.now-spell, m.name, Severs) {
+		m.recordHeartbeatAnswer(s.now, min(spell, s.now-m.connected))
 	}
 	answered := s.now - e.Link.Away
-	severed := s.weather.at(m.name, answered, Severs) && s.weather.at(m.name, answered-s.limits.Slack, Severs) // not just before
-	if e.Link.Away > 0 && heard && answered > m.beat && !severed {
-		m.answered(s.now, e.Link.Away)
-		m.beat, m.beaten, m.kills = answered, true, 0
-		m.beatOn = max(0, m.on-e.Link.Away)
+	severed := s.faults.hasFaultAt(m.name, answered, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs) // not just before
+	if e.Link.Away > 0 && heard && answered > m.lastHeartbeat && !severed {
+		m.recordHeartbeatAnswer(s.now, e.Link.Away)
+		m.lastHeartbeat, m.hasHeartbeat, m.kills = answered, true, 0
+		m.uptimeAtHeartbeat = max(0, m.on-e.Link.Away)
 	}
 }
 
-// unansweredBeats bounds, in times of the TTL, how long ago an edge with a session had
+// unansweredHeartbeats bounds, in times of the TTL, how long ago an edge with a session had
 // its last answer: the next beat comes a TTL after it, and a session ends when the
 // oldest of three has no answer.
-const unansweredBeats = 1 + 3
+const unansweredHeartbeats = 1 + 3
 
-// answered notes that a beat was answered at some time within the last ago: the silence
+// recordHeartbeatAnswer notes that a beat was answered at some time within the last ago: the silence
 // before it may have lasted until now.
-func (m *machine) answered(now, ago time.Duration) {
-	m.count(now)
+func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
+	m.updateUptime(now)
 	if at := now - ago; !m.certain || at > m.surely {
 		on := max(0, m.on-ago)
 		m.silences = slices.DeleteFunc(m.silences, func(s silence) bool { return now-s.broken > keptSilences })
@@ -258,16 +258,16 @@ func (m *machine) answered(now, ago time.Duration) {
 	}
 }
 
-// alone is for how long the machine has run since its last answered beat, as its
+// uptimeSinceHeartbeat is for how long the machine has run since its last answered beat, as its
 // agent counts where that is plausible.
-func (m *machine) alone(now time.Duration) time.Duration {
-	m.count(now)
-	return m.on - m.beatOn
+func (m *machine) uptimeSinceHeartbeat(now time.Duration) time.Duration {
+	m.updateUptime(now)
+	return m.on - m.uptimeAtHeartbeat
 }
 
 // aloneAtMost is for how long it may have run since, at any time within the last ago.
 func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
-	m.count(now)
+	m.updateUptime(now)
 	alone := m.on - m.surelyOn
 	for _, s := range m.silences {
 		if s.broken >= now-ago {

@@ -68,24 +68,24 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// tap judges one thing of what is observed. It is called under the Monitor's lock.
-type tap interface {
-	// see takes an observation, which the scene knows already.
-	see(s *scene, o *Observation)
-	// tick comes about once a second of the run's time.
-	tick(s *scene)
-	// end comes once, with the picture at the run's end.
-	end(s *scene, p *Picture)
+// checker judges one thing of what is observed. It is called under the Monitor's lock.
+type checker interface {
+	// handleObservation takes an observation, which the scene knows already.
+	handleObservation(s *runContext, o *Observation)
+	// handleTick comes about once a second of the run's time.
+	handleTick(s *runContext)
+	// handleRunEnd comes once, with the picture at the run's end.
+	handleRunEnd(s *runContext, p *FleetSnapshot)
 }
 
 // Monitor judges a run as it goes on. It may be used from any goroutine.
 type Monitor struct {
-	mu      sync.Mutex
-	scene   *scene
-	taps    []tap
-	traffic *traffic // one of taps
-	given   int      // violations that were handed out
-	over    bool
+	mu       sync.Mutex
+	run      *runContext
+	checkers []checker
+	traffic  *traffic // one of taps
+	given    int      // violations that were handed out
+	over     bool
 }
 
 // tickEvery is how often taps look at what has become overdue.
@@ -94,7 +94,7 @@ const tickEvery = time.Second
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
 	count := &traffic{}
-	return &Monitor{scene: newScene(limits.withDefaults()), traffic: count, taps: []tap{
+	return &Monitor{run: newRunContext(limits.withDefaults()), traffic: count, checkers: []checker{
 		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(), newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(), count,
 	}}
@@ -104,25 +104,25 @@ func NewMonitor(limits Limits) *Monitor {
 func (m *Monitor) Observe(o Observation) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.scene
-	s.learn(&o)
-	for _, t := range m.taps {
-		t.see(s, &o)
+	s := m.run
+	s.learnObservation(&o)
+	for _, t := range m.checkers {
+		t.handleObservation(s, &o)
 	}
-	m.tick()
-	return m.fresh()
+	m.tickCheckers()
+	return m.takeNewViolations()
 }
 
-// tick has the taps look at the time.
-func (m *Monitor) tick() {
-	if m.scene.now < m.scene.ticked+tickEvery {
+// tickCheckers has the taps look at the time.
+func (m *Monitor) tickCheckers() {
+	if m.run.now < m.run.ticked+tickEvery {
 		return
 	}
-	m.scene.ticked = m.scene.now
-	for _, t := range m.taps {
-		t.tick(m.scene)
+	m.run.ticked = m.run.now
+	for _, t := range m.checkers {
+		t.handleTick(m.run)
 	}
-	m.scene.forget()
+	m.run.forgetEndedFacts()
 }
 
 // Wants reports whether the effects of an entry are still to be told: one hub's
@@ -130,49 +130,49 @@ func (m *Monitor) tick() {
 func (m *Monitor) Wants(index fleet.Index) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return index > m.scene.told
+	return index > m.run.effectsIndex
 }
 
 // Quiet judges a picture of a fleet that has nothing left to do, in the middle of
 // a run.
-func (m *Monitor) Quiet(at time.Duration, p Picture) []Violation {
+func (m *Monitor) Quiet(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.picture(at, p)
-	return m.fresh()
+	m.judgeSnapshot(at, p)
+	return m.takeNewViolations()
 }
 
-func (m *Monitor) picture(at time.Duration, p Picture) {
-	m.scene.now = max(m.scene.now, at)
+func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
+	m.run.now = max(m.run.now, at)
 	if len(p.Hubs)+len(p.Edges) == 0 {
 		return
 	}
 	for _, i := range Checked() {
-		m.scene.judge(i)
+		m.run.countJudgement(i)
 	}
 	for _, v := range Quiet(p) {
-		v.At = m.scene.now
-		m.scene.add(v)
+		v.At = m.run.now
+		m.run.addViolation(v)
 	}
 }
 
 // Finish judges what only the end of the run shows. The fleet is quiet; without a
 // picture (zero) it is not, and what needs quiet is not judged. It returns all
 // violations of the run.
-func (m *Monitor) Finish(at time.Duration, p Picture) []Violation {
+func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.over {
 		m.over = true
-		m.picture(at, p)
-		m.scene.ticked = 0
-		m.tick()
-		for _, t := range m.taps {
-			t.end(m.scene, &p)
+		m.judgeSnapshot(at, p)
+		m.run.ticked = 0
+		m.tickCheckers()
+		for _, t := range m.checkers {
+			t.handleRunEnd(m.run, &p)
 		}
 	}
-	m.given = len(m.scene.found)
-	return append([]Violation(nil), m.scene.found...)
+	m.given = len(m.run.found)
+	return append([]Violation(nil), m.run.found...)
 }
 
 // Violations are all that were seen so far. Of each invariant only the first ones
@@ -180,7 +180,7 @@ func (m *Monitor) Finish(at time.Duration, p Picture) []Violation {
 func (m *Monitor) Violations() []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]Violation(nil), m.scene.found...)
+	return append([]Violation(nil), m.run.found...)
 }
 
 // Verdict is how an invariant fared.
@@ -197,13 +197,13 @@ func (m *Monitor) Verdicts() []Verdict {
 	defer m.mu.Unlock()
 	var vs []Verdict
 	for _, i := range All() {
-		vs = append(vs, Verdict{i, m.scene.judged[i], m.scene.broken[i], m.scene.undecided[i]})
+		vs = append(vs, Verdict{i, m.run.judged[i], m.run.broken[i], m.run.undecided[i]})
 	}
 	return vs
 }
 
-func (m *Monitor) fresh() []Violation {
-	vs := m.scene.found[m.given:]
-	m.given = len(m.scene.found)
+func (m *Monitor) takeNewViolations() []Violation {
+	vs := m.run.found[m.given:]
+	m.given = len(m.run.found)
 	return append([]Violation(nil), vs...)
 }

@@ -13,83 +13,83 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// life is a round of a fleet's life in which everything breaks and nothing goes
+// runFaultRound is a round of a fleet's life in which everything breaks and nothing goes
 // wrong: a partition with a replacement and its settling, a boot without a link, a
 // crash of an agent, a job that is stopped.
-func (t *tale) life() {
+func (t *fleetModel) runFaultRound() {
 	away, other := t.edges[0], t.edges[1]
-	job := t.register(fleet.JobID(fmt.Sprintf("job-%d", t.index)), 1, &fleet.Disconnect{LostAfter: ptr(time.Hour)})
-	original := t.place(job, 0, away, "")
-	t.pass(10 * time.Second)
+	job := t.registerJob(fleet.JobID(fmt.Sprintf("job-%d", t.index)), 1, &fleet.Disconnect{LostAfter: ptr(time.Hour)})
+	original := t.placeRunningAlloc(job, 0, away, "")
+	t.advanceTime(10 * time.Second)
 
-	heal := t.cut(away)
-	t.pass(20 * time.Second)
-	t.miss(away)
-	replacement := t.place(job, 0, other, original)
-	t.reboot(away, original)
-	t.task(away, original, check.TaskExited) // and restarted, link or not
-	t.row(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
+	heal := t.cutEdgeLink(away)
+	t.advanceTime(20 * time.Second)
+	t.missDeadline(away)
+	replacement := t.placeRunningAlloc(job, 0, other, original)
+	t.rebootEdge(away, original)
+	t.observeTask(away, original, check.TaskExited) // and restarted, link or not
+	t.journalRow(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
 		TaskState: &fleet.TaskState{State: fleet.TaskPending}, Event: &fleet.TaskEvent{Type: fleet.TaskTerminated}})
-	t.pass(time.Second)
-	t.task(away, original, check.TaskStarted)
-	t.row(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
+	t.advanceTime(time.Second)
+	t.observeTask(away, original, check.TaskStarted)
+	t.journalRow(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
 		TaskState: &fleet.TaskState{State: fleet.TaskRunning}, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}})
-	t.pass(10 * time.Second)
+	t.advanceTime(10 * time.Second)
 	heal()
-	t.evaluate(away, job.ID)
-	t.settle(original, replacement, other)
+	t.commitEvaluation(away, job.ID)
+	t.settleReconnect(original, replacement, other)
 
-	t.process(other, check.ProcessKill)
-	t.pass(2 * time.Second)
-	t.process(other, check.ProcessStart)
-	t.open(other)
-	t.pass(70 * time.Second)
+	t.observeProcess(other, check.ProcessKill)
+	t.advanceTime(2 * time.Second)
+	t.observeProcess(other, check.ProcessStart)
+	t.openSession(other)
+	t.advanceTime(70 * time.Second)
 
 	stopped := *job
 	stopped.Stop = true
-	t.see(check.Observation{Job: &stopped})
-	t.stop(away, original)
-	t.pass(5 * time.Second)
+	t.feedObservation(check.Observation{Job: &stopped})
+	t.stopAllocation(away, original)
+	t.advanceTime(5 * time.Second)
 }
 
-// reboot takes a machine down and up; its task runs again.
-func (t *tale) reboot(e *told, id fleet.AllocID) {
-	t.process(e, check.ProcessPowerCut)
-	t.pass(5 * time.Second)
+// rebootEdge takes a machine down and up; its task runs again.
+func (t *fleetModel) rebootEdge(e *told, id fleet.AllocID) {
+	t.observeProcess(e, check.ProcessPowerCut)
+	t.advanceTime(5 * time.Second)
 	e.booted = t.at
-	t.process(e, check.ProcessStart)
-	t.row(e, fleet.Transition{Kind: fleet.TransitionAgent})
-	t.status(e, id, fleet.ClientPending, fleet.TaskLostAtReboot)
-	t.pass(time.Second)
-	t.task(e, id, check.TaskStarted)
-	t.status(e, id, fleet.ClientRunning, fleet.TaskStarted)
+	t.observeProcess(e, check.ProcessStart)
+	t.journalRow(e, fleet.Transition{Kind: fleet.TransitionAgent})
+	t.journalStatus(e, id, fleet.ClientPending, fleet.TaskLostAtReboot)
+	t.advanceTime(time.Second)
+	t.observeTask(e, id, check.TaskStarted)
+	t.journalStatus(e, id, fleet.ClientRunning, fleet.TaskStarted)
 }
 
-// evaluate makes an evaluation as a rejoin does, and ends it a little later.
-func (t *tale) evaluate(e *told, id fleet.JobID) {
-	t.entry("alloc_updates", &check.Effects{
+// commitEvaluation makes an evaluation as a rejoin does, and ends it a little later.
+func (t *fleetModel) commitEvaluation(e *told, id fleet.JobID) {
+	t.applyEntry("alloc_updates", &check.Effects{
 		Batches: []check.Batch{{Node: e.node, Epoch: e.epoch, First: e.applied + 1, Applied: e.applied, Status: fleet.NodeReady}},
 		Evals: []fleet.Evaluation{{
 			ID: fleet.EvalID(fmt.Sprintf("eval%03d", t.index)), JobID: id, NodeID: e.node, TriggeredBy: fleet.TriggerReconnect, Status: fleet.EvalPending,
 		}},
 	})
-	t.pass(2 * time.Second)
+	t.advanceTime(2 * time.Second)
 	t.evals = nil
 }
 
 func TestLongCleanRunHasNoViolation(t *testing.T) {
-	tale := newTale(t, 3)
+	tale := newFleetModel(t, 3)
 	var after int
 	for i := range 60 {
-		tale.life()
+		tale.runFaultRound()
 		if i%10 == 9 {
-			tale.reap()
+			tale.reapEndedAllocs()
 		}
 		if i == 30 {
 			after = tale.m.Remembered()
 		}
 	}
-	tale.nothing()
+	tale.mustFindNothing()
 	if now := tale.m.Remembered(); now > 2*after {
 		t.Errorf("the monitor remembers %d things after 60 rounds, and %d after 30", now, after)
 	}
@@ -112,14 +112,14 @@ func TestLongCleanRunHasNoViolation(t *testing.T) {
 // TestRunIsJudgedAgainFromItsRecord feeds a second Monitor what was written down of
 // a run that went wrong.
 func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
-	tale := newTale(t, 3)
-	tale.life()
-	tale.entry("job_register", nil)
+	tale := newFleetModel(t, 3)
+	tale.runFaultRound()
+	tale.applyEntry("job_register", nil)
 	tale.index-- // the same entry again, another one on each hub
 	tale.term++
-	tale.entry("job_register", nil)
-	tale.pass(time.Second)
-	first := tale.finish()
+	tale.applyEntry("job_register", nil)
+	tale.advanceTime(time.Second)
+	first := tale.finishRun()
 	if len(first) == 0 {
 		t.Fatal("the run went well")
 	}
@@ -135,7 +135,7 @@ func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
 		}
 		again.Observe(read)
 	}
-	second := again.Finish(tale.at, check.Picture{})
+	second := again.Finish(tale.at, check.FleetSnapshot{})
 	if fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Fatalf("judged first:\n%v\nand then:\n%v", first, second)
 	}
@@ -151,8 +151,8 @@ func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
 
 // TestObservedFromEverywhere feeds one Monitor from several goroutines, as hubs do.
 func TestObservedFromEverywhere(t *testing.T) {
-	tale := newTale(t, 3)
-	tale.life()
+	tale := newFleetModel(t, 3)
+	tale.runFaultRound()
 	again := check.NewMonitor(allLimits)
 	var feeders sync.WaitGroup
 	for i := range 4 {

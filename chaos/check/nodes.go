@@ -32,85 +32,85 @@ type nodeFact struct {
 	term uint64
 }
 
-// taken are the rows of a batch that an entry applied for the first time.
-type taken struct {
+// nodeRows are the rows of a batch that an entry applied for the first time.
+type nodeRows struct {
 	node fleet.NodeID
 	rows []fleet.Transition
 }
 
 func newNodes() *nodes { return &nodes{by: map[fleet.NodeID]*nodeFact{}} }
 
-func (t *nodes) see(s *scene, o *Observation) {
-	s.taken = s.taken[:0]
+func (t *nodes) handleObservation(s *runContext, o *Observation) {
+	s.newRows = s.newRows[:0]
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
-		t.entry(s, o.Applied)
+		t.judgeNodeEntry(s, o.Applied)
 	case o.Hub != nil:
 		for i := range o.Hub.Nodes {
-			t.view(s, o.Hub.Name, &o.Hub.Nodes[i])
+			t.judgeNodeView(s, o.Hub.Name, &o.Hub.Nodes[i])
 		}
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.by)
 	}
 }
 
-func (t *nodes) tick(*scene)          {}
-func (t *nodes) end(*scene, *Picture) {}
+func (t *nodes) handleTick(*runContext)                   {}
+func (t *nodes) handleRunEnd(*runContext, *FleetSnapshot) {}
 
-// fact is a node's fact, made where there is none.
-func (t *nodes) fact(id fleet.NodeID) *nodeFact {
+// nodeFactOf is a node's fact, made where there is none.
+func (t *nodes) nodeFactOf(id fleet.NodeID) *nodeFact {
 	if t.by[id] == nil {
 		t.by[id] = &nodeFact{}
 	}
 	return t.by[id]
 }
 
-func (t *nodes) entry(s *scene, a *Applied) {
+func (t *nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	e := a.Effects
 	if e.Opened != nil {
-		t.open(s, a, e.Opened)
+		t.judgeOpenedSession(s, a, e.Opened)
 	}
 	for _, m := range e.Moved {
-		n := t.fact(m.Node)
+		n := t.nodeFactOf(m.Node)
 		n.status, n.moved = m.Status, true
-		s.judge(Fencing)
+		s.countJudgement(Fencing)
 		if m.Epoch != m.Newest {
-			s.broke(Fencing, s.fleet.name(m.Node), "entry %d makes the node %s by a missed deadline of epoch %d: its session has epoch %d",
+			s.reportViolation(Fencing, s.registry.edgeNameOf(m.Node), "entry %d makes the node %s by a missed deadline of epoch %d: its session has epoch %d",
 				a.Index, m.Status, m.Epoch, m.Newest)
 		}
 	}
 	for i := range e.Batches {
 		if b := &e.Batches[i]; b.Code == "" && len(b.Rows) > 0 {
-			t.batch(s, a, b)
+			t.judgeBatch(s, a, b)
 		}
 	}
 }
 
-func (t *nodes) open(s *scene, a *Applied, o *Opened) {
-	name := s.fleet.name(o.Node)
-	n := t.fact(o.Node)
+func (t *nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
+	name := s.registry.edgeNameOf(o.Node)
+	n := t.nodeFactOf(o.Node)
 	known := n.logged
-	s.judge(Fencing)
-	s.judge(NeverBack)
-	s.judge(HeartbeatFirst)
+	s.countJudgement(Fencing)
+	s.countJudgement(NeverBack)
+	s.countJudgement(HeartbeatFirst)
 	switch {
 	case known && (o.Epoch <= n.epoch || o.Session <= n.session):
-		s.broke(Fencing, name, "entry %d commits session %d with epoch %d, after session %d with epoch %d",
+		s.reportViolation(Fencing, name, "entry %d commits session %d with epoch %d, after session %d with epoch %d",
 			a.Index, o.Session, o.Epoch, n.session, n.epoch)
 	case known && o.Applied < n.applied:
-		s.broke(NeverBack, name, "entry %d opens a session at row %d: the cluster had applied row %d", a.Index, o.Applied, n.applied)
+		s.reportViolation(NeverBack, name, "entry %d opens a session at row %d: the cluster had applied row %d", a.Index, o.Applied, n.applied)
 	case known && o.Applied > n.applied:
-		s.broke(Sequence, name, "entry %d opens a session at row %d: only row %d was ever applied", a.Index, o.Applied, n.applied)
+		s.reportViolation(Sequence, name, "entry %d opens a session at row %d: only row %d was ever applied", a.Index, o.Applied, n.applied)
 	}
 	blip := n.status == fleet.NodeReady && !n.moved && o.Lost == ""
 	if known && !blip && o.Status == fleet.NodeReady && o.Applied < o.Head {
-		s.broke(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, o.Applied, o.Head)
+		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, o.Applied, o.Head)
 	}
 	if known && !n.moved && n.status == fleet.NodeReady {
-		s.reach(BranchSessionTakenOver)
+		s.countBranch(BranchSessionTakenOver)
 	}
 	if o.Lost != "" {
-		s.reach(BranchJournalRebuilt)
+		s.countBranch(BranchJournalRebuilt)
 	}
 	*n = nodeFact{
 		logged: true, epoch: o.Epoch, session: o.Session, status: o.Status, head: o.Head, applied: o.Applied,
@@ -118,89 +118,89 @@ func (t *nodes) open(s *scene, a *Applied, o *Opened) {
 	}
 }
 
-// batch judges rows that were applied.
-func (t *nodes) batch(s *scene, a *Applied, b *Batch) {
-	name := s.fleet.name(b.Node)
-	n := t.fact(b.Node)
+// judgeBatch judges rows that were applied.
+func (t *nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
+	name := s.registry.edgeNameOf(b.Node)
+	n := t.nodeFactOf(b.Node)
 	if !n.logged { // what stood before it is not known
 		n.logged, n.epoch, n.status, n.applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
 	}
-	s.judge(Fencing)
-	s.judge(HeartbeatFirst)
+	s.countJudgement(Fencing)
+	s.countJudgement(HeartbeatFirst)
 	switch {
 	case b.Epoch != n.epoch:
-		s.broke(Fencing, name, "entry %d applies rows of epoch %d: the node's session has epoch %d", a.Index, b.Epoch, n.epoch)
+		s.reportViolation(Fencing, name, "entry %d applies rows of epoch %d: the node's session has epoch %d", a.Index, b.Epoch, n.epoch)
 	case n.status != fleet.NodeInitializing && n.status != fleet.NodeReady:
-		s.broke(HeartbeatFirst, name, "entry %d applies rows from %d on though the node is %s: it has not beaten since",
+		s.reportViolation(HeartbeatFirst, name, "entry %d applies rows from %d on though the node is %s: it has not beaten since",
 			a.Index, b.First, n.status)
 	}
-	t.numbers(s, a, b, n)
+	t.judgeRowSequence(s, a, b, n)
 	before := n.status
 	n.applied, n.status = b.Applied, b.Status
 	if before != fleet.NodeReady && n.status == fleet.NodeReady {
-		t.ready(s, a, name, n)
+		t.judgeReadyNode(s, a, name, n)
 	}
 }
 
-// numbers judges a batch's sequence numbers, and notes what it brings.
-func (t *nodes) numbers(s *scene, a *Applied, b *Batch, n *nodeFact) {
-	name := s.fleet.name(b.Node)
-	s.judge(Sequence)
-	s.judge(NeverBack)
+// judgeRowSequence judges a batch's sequence numbers, and notes what it brings.
+func (t *nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact) {
+	name := s.registry.edgeNameOf(b.Node)
+	s.countJudgement(Sequence)
+	s.countJudgement(NeverBack)
 	for i, row := range b.Rows {
 		if row.Seq != b.First+fleet.Seq(i) {
-			s.broke(Sequence, name, "entry %d: row %d of a batch from %d on is applied as row %d", a.Index, i, b.First, row.Seq)
+			s.reportViolation(Sequence, name, "entry %d: row %d of a batch from %d on is applied as row %d", a.Index, i, b.First, row.Seq)
 			return
 		}
 	}
 	last := b.First + fleet.Seq(len(b.Rows)) - 1
 	if b.First > n.applied+1 {
-		excused := b.Base && (s.cloned(name) || s.weather.ever(name, Damages) || s.weather.rewound())
+		excused := b.Base && (s.isClonedMachine(name) || s.faults.hasEverHadFault(name, Damages) || s.faults.hasBeenRewound())
 		if !excused {
-			s.shown(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
+			s.reportWithEvidence(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
 				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.applied+1, b.First-1)
 		}
-		s.reach(BranchNewBase)
+		s.countBranch(BranchNewBase)
 	}
 	after := max(n.applied, last)
 	switch {
 	case b.Applied < n.applied:
-		s.broke(NeverBack, name, "entry %d sets the applied row from %d back to %d", a.Index, n.applied, b.Applied)
+		s.reportViolation(NeverBack, name, "entry %d sets the applied row from %d back to %d", a.Index, n.applied, b.Applied)
 	case b.Applied > after:
-		s.broke(Sequence, name, "entry %d says that row %d is applied: the batch ends at %d", a.Index, b.Applied, last)
+		s.reportViolation(Sequence, name, "entry %d says that row %d is applied: the batch ends at %d", a.Index, b.Applied, last)
 	case b.Applied < after:
-		s.broke(ExactlyOnce, name, "entry %d took a batch up to row %d and applied only row %d", a.Index, last, b.Applied)
+		s.reportViolation(ExactlyOnce, name, "entry %d took a batch up to row %d and applied only row %d", a.Index, last, b.Applied)
 	}
 	skip := min(max(n.applied+1, b.First)-b.First, fleet.Seq(len(b.Rows)))
-	s.taken = append(s.taken, taken{b.Node, b.Rows[skip:]})
+	s.newRows = append(s.newRows, nodeRows{b.Node, b.Rows[skip:]})
 	if b.First <= n.applied {
-		s.reach(BranchRowsRepeated)
+		s.countBranch(BranchRowsRepeated)
 	}
 }
 
-func (t *nodes) ready(s *scene, a *Applied, name string, n *nodeFact) {
+func (t *nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFact) {
 	if n.applied < n.head {
-		s.broke(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.applied, n.head)
+		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.applied, n.head)
 	}
 	if n.applied-n.from > longReplay {
-		s.reach(BranchLongReplay)
+		s.countBranch(BranchLongReplay)
 	}
 	if n.term != 0 && a.Term != n.term {
-		s.reach(BranchLeaderChangedInReplay)
+		s.countBranch(BranchLeaderChangedInReplay)
 	}
 }
 
 // longReplay is from how many rows on a replay counts as a long one.
 const longReplay = 100
 
-// view judges a node as a hub shows it. Views of several hubs come in any order:
+// judgeNodeView judges a node as a hub shows it. Views of several hubs come in any order:
 // one of a later epoch is a later one.
-func (t *nodes) view(s *scene, hub string, n *fleet.Node) {
-	s.judge(NeverBack)
-	f := t.fact(n.ID)
+func (t *nodes) judgeNodeView(s *runContext, hub string, n *fleet.Node) {
+	s.countJudgement(NeverBack)
+	f := t.nodeFactOf(n.ID)
 	if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
-		s.broke(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
+		s.reportViolation(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
 			n.Name, n.Applied, n.Epoch, f.viewed, f.viewedEpoch)
 	}
 	if n.Applied > f.viewed && n.Epoch >= f.viewedEpoch {

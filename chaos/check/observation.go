@@ -125,11 +125,11 @@ type Ended struct {
 	Deployment  fleet.DeploymentID
 	Job         fleet.JobID
 	Status, Why string
-	Groups      []Reached
+	Groups      []GroupProgress
 }
 
-// Reached is how far a group of it is.
-type Reached struct {
+// GroupProgress is how far a group of it is.
+type GroupProgress struct {
 	Group    string
 	WaitFor  string         `json:",omitempty"`
 	Total    int            // that were to become healthy

@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// Picture is what was seen when everything was quiet.
-type Picture struct {
+// FleetSnapshot is what was seen when everything was quiet.
+type FleetSnapshot struct {
 	Hubs  []Hub
 	Edges []Edge
 	// Wanted is how many allocations of each job shall run.

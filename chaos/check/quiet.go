@@ -16,12 +16,12 @@ func Checked() []Invariant {
 }
 
 // Quiet judges a picture.
-func Quiet(p Picture) []Violation {
+func Quiet(p FleetSnapshot) []Violation {
 	var vs []Violation
 	for _, h := range p.Hubs {
 		for _, e := range p.Edges {
 			vs = append(vs, delivered(h, e)...)
-			vs = append(vs, lostAloud(h, e)...)
+			vs = append(vs, checkLossReported(h, e)...)
 			vs = append(vs, reported(h, e)...)
 		}
 		for _, n := range h.Nodes {
@@ -39,9 +39,9 @@ func Quiet(p Picture) []Violation {
 		vs = append(vs, legal(e)...)
 	}
 	if len(p.Hubs) > 0 {
-		vs = append(vs, actual(p.Hubs[0], p.Edges)...)
+		vs = append(vs, checkProcesses(p.Hubs[0], p.Edges)...)
 		for _, h := range p.Hubs[1:] {
-			vs = append(vs, same(p.Hubs[0], h)...)
+			vs = append(vs, compareHubs(p.Hubs[0], h)...)
 		}
 	}
 	return vs
@@ -262,9 +262,9 @@ func counts(h Hub, wanted map[fleet.JobID]int) []Violation {
 	return vs
 }
 
-// actual checks invariant 5 in fact: each task that shall run has one process,
+// checkProcesses checks invariant 5 in fact: each task that shall run has one process,
 // every other none.
-func actual(h Hub, edges []Edge) []Violation {
+func checkProcesses(h Hub, edges []Edge) []Violation {
 	shall := map[TaskKey]fleet.NodeID{}
 	for _, a := range h.Allocs {
 		for task, ts := range a.TaskStates {
@@ -289,8 +289,8 @@ func actual(h Hub, edges []Edge) []Violation {
 	return vs
 }
 
-// same checks that two hubs agree on every allocation and node.
-func same(a, b Hub) []Violation {
+// compareHubs checks that two hubs agree on every allocation and node.
+func compareHubs(a, b Hub) []Violation {
 	var vs []Violation
 	other := map[fleet.AllocID]fleet.Alloc{}
 	for _, x := range b.Allocs {

@@ -18,7 +18,7 @@ var task = check.TaskKey{Alloc: alloc, Task: "main"}
 
 // sound is a picture in which nothing is wrong: one edge that lost its link,
 // rebooted, and came back.
-func sound() check.Picture {
+func sound() check.FleetSnapshot {
 	rows := []fleet.Transition{
 		{Seq: 1, BootID: "a", Kind: fleet.TransitionAgent},
 		{Seq: 2, BootID: "a", Kind: fleet.TransitionAlloc, Alloc: alloc, Task: "main", ClientStatus: fleet.ClientRunning, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}},
@@ -27,7 +27,7 @@ func sound() check.Picture {
 		{Seq: 5, BootID: "b", Kind: fleet.TransitionAlloc, Alloc: alloc, Task: "main", ClientStatus: fleet.ClientRunning, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}},
 		{Seq: 6, BootID: "b", Kind: fleet.TransitionReconnect},
 	}
-	p := check.Picture{
+	p := check.FleetSnapshot{
 		Wanted: map[fleet.JobID]int{"job": 1},
 		Starts: map[fleet.AllocID]int{alloc: 2},
 		Edges:  []check.Edge{{Name: "edge1", NodeID: node, Rows: rows, Processes: map[check.TaskKey]int{task: 1}}},
@@ -94,7 +94,7 @@ func TestStopThatTheHubAskedForIsNoViolation(t *testing.T) {
 
 // loseRow5 damages the journal of the sound picture: the task's second start is
 // known to nobody any more.
-func loseRow5(p *check.Picture) {
+func loseRow5(p *check.FleetSnapshot) {
 	e := &p.Edges[0]
 	e.Before = slices.Clone(e.Rows)
 	e.Rows = slices.Clone(e.Rows)
@@ -123,53 +123,53 @@ func TestLossThatIsSaidIsNoViolation(t *testing.T) {
 // TestPlantedViolationsAreFound breaks the sound picture in one way at a time.
 func TestPlantedViolationsAreFound(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		want  check.Invariant
-		plant func(p *check.Picture)
+		name             string
+		want             check.Invariant
+		violationHarness func(p *check.FleetSnapshot)
 	}{
-		{"a row is dropped", 1, func(p *check.Picture) { p.Hubs[0].AllocHistory[alloc] = p.Hubs[0].AllocHistory[alloc][:1] }},
-		{"a row is applied twice", 1, func(p *check.Picture) {
+		{"a row is dropped", 1, func(p *check.FleetSnapshot) { p.Hubs[0].AllocHistory[alloc] = p.Hubs[0].AllocHistory[alloc][:1] }},
+		{"a row is applied twice", 1, func(p *check.FleetSnapshot) {
 			h := p.Hubs[0].AllocHistory
 			h[alloc] = append(h[alloc], h[alloc][1])
 		}},
-		{"rows change places", 1, func(p *check.Picture) {
+		{"rows change places", 1, func(p *check.FleetSnapshot) {
 			h := p.Hubs[0].AllocHistory[alloc]
 			h[0], h[1] = h[1], h[0]
 		}},
-		{"a row is not the one that was journaled", 1, func(p *check.Picture) {
+		{"a row is not the one that was journaled", 1, func(p *check.FleetSnapshot) {
 			changed := *p.Hubs[0].AllocHistory[alloc][1].Transition
 			changed.ClientStatus = fleet.ClientFailed
 			p.Hubs[0].AllocHistory[alloc][1].Transition = &changed
 		}},
-		{"the journal has a gap", 1, func(p *check.Picture) { p.Edges[0].Rows = append(p.Edges[0].Rows[:2:2], p.Edges[0].Rows[3:]...) }},
-		{"a damaged journal's row is lost silently", 1, func(p *check.Picture) { loseRow5(p) }},
-		{"a hub lags", 1, func(p *check.Picture) { p.Hubs[1].Nodes[0].Applied = 4 }},
-		{"an update before the heartbeat", 2, func(p *check.Picture) { p.Hubs[0].AllocHistory[alloc][1].Index = 12 }},
-		{"ready before history", 2, func(p *check.Picture) { p.Hubs[0].Nodes[0].JournalHead = 9 }},
-		{"an epoch goes back", 2, func(p *check.Picture) { p.Hubs[0].NodeHistory[node][3].Message = "epoch 1 on hub hub2" }},
-		{"ready without a session", 2, func(p *check.Picture) { p.Hubs[0].NodeHistory[node][3].Event = "resync" }},
-		{"a task is killed while away", 3, func(p *check.Picture) {
+		{"the journal has a gap", 1, func(p *check.FleetSnapshot) { p.Edges[0].Rows = append(p.Edges[0].Rows[:2:2], p.Edges[0].Rows[3:]...) }},
+		{"a damaged journal's row is lost silently", 1, func(p *check.FleetSnapshot) { loseRow5(p) }},
+		{"a hub lags", 1, func(p *check.FleetSnapshot) { p.Hubs[1].Nodes[0].Applied = 4 }},
+		{"an update before the heartbeat", 2, func(p *check.FleetSnapshot) { p.Hubs[0].AllocHistory[alloc][1].Index = 12 }},
+		{"ready before history", 2, func(p *check.FleetSnapshot) { p.Hubs[0].Nodes[0].JournalHead = 9 }},
+		{"an epoch goes back", 2, func(p *check.FleetSnapshot) { p.Hubs[0].NodeHistory[node][3].Message = "epoch 1 on hub hub2" }},
+		{"ready without a session", 2, func(p *check.FleetSnapshot) { p.Hubs[0].NodeHistory[node][3].Event = "resync" }},
+		{"a task is killed while away", 3, func(p *check.FleetSnapshot) {
 			p.Edges[0].Rows[3].Event = &fleet.TaskEvent{Type: fleet.TaskKilling, DisplayMessage: "the link is gone"}
 			p.Edges[0].Rows[3].Alloc = alloc
 		}},
-		{"a task is started twice", 4, func(p *check.Picture) { p.Starts[alloc] = 3 }},
-		{"too few run", 5, func(p *check.Picture) { p.Wanted["job"] = 2 }},
-		{"one was never settled", 5, func(p *check.Picture) { p.Hubs[0].Allocs[0].AllocStates = p.Hubs[0].Allocs[0].AllocStates[:1] }},
-		{"its process is gone", 5, func(p *check.Picture) { delete(p.Edges[0].Processes, task) }},
-		{"a process is left over", 5, func(p *check.Picture) { p.Edges[0].Processes[check.TaskKey{Alloc: "alloc-2", Task: "main"}] = 1 }},
-		{"hubs disagree", 5, func(p *check.Picture) { p.Hubs[1].Allocs[0].DesiredStatus = fleet.DesiredStop }},
-		{"a status is not what was journaled last", 1, func(p *check.Picture) { p.Hubs[1].Allocs[0].ReportedStatus = fleet.ClientPending }},
-		{"a loss of the link follows a loss", 12, func(p *check.Picture) { p.Edges[0].Rows[3].Kind = fleet.TransitionDisconnect }},
-		{"a hub has a node back twice", 12, func(p *check.Picture) {
+		{"a task is started twice", 4, func(p *check.FleetSnapshot) { p.Starts[alloc] = 3 }},
+		{"too few run", 5, func(p *check.FleetSnapshot) { p.Wanted["job"] = 2 }},
+		{"one was never settled", 5, func(p *check.FleetSnapshot) { p.Hubs[0].Allocs[0].AllocStates = p.Hubs[0].Allocs[0].AllocStates[:1] }},
+		{"its process is gone", 5, func(p *check.FleetSnapshot) { delete(p.Edges[0].Processes, task) }},
+		{"a process is left over", 5, func(p *check.FleetSnapshot) { p.Edges[0].Processes[check.TaskKey{Alloc: "alloc-2", Task: "main"}] = 1 }},
+		{"hubs disagree", 5, func(p *check.FleetSnapshot) { p.Hubs[1].Allocs[0].DesiredStatus = fleet.DesiredStop }},
+		{"a status is not what was journaled last", 1, func(p *check.FleetSnapshot) { p.Hubs[1].Allocs[0].ReportedStatus = fleet.ClientPending }},
+		{"a loss of the link follows a loss", 12, func(p *check.FleetSnapshot) { p.Edges[0].Rows[3].Kind = fleet.TransitionDisconnect }},
+		{"a hub has a node back twice", 12, func(p *check.FleetSnapshot) {
 			back := fleet.HistoryEntry{Side: fleet.SideHub, Index: 12, AllocID: alloc, Event: fleet.EventNodeReconnected}
 			h := p.Hubs[0].AllocHistory
 			h[alloc] = append(h[alloc], back, back)
 		}},
-		{"a node is over-committed", 7, func(p *check.Picture) { p.Hubs[0].Allocs[0].AllocatedResources.CPU = 101 }},
+		{"a node is over-committed", 7, func(p *check.FleetSnapshot) { p.Hubs[0].Allocs[0].AllocatedResources.CPU = 101 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := sound()
-			tc.plant(&p)
+			tc.violationHarness(&p)
 			found := check.Quiet(p)
 			for _, v := range found {
 				if v.Invariant == tc.want {

@@ -29,7 +29,7 @@ const keptRefusals = 1000
 
 func newRefusals() *refusals { return &refusals{epochs: map[fleet.NodeID]fleet.Epoch{}} }
 
-func (t *refusals) see(s *scene, o *Observation) {
+func (t *refusals) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil && s.now-s.decided > s.limits.Slack:
 		// Hubs that were put back apply it again: who was refused has heard of it long ago.
@@ -39,49 +39,49 @@ func (t *refusals) see(s *scene, o *Observation) {
 		}
 		for _, b := range o.Applied.Effects.Batches {
 			if b.Code != "" {
-				t.refused(s, o.Applied.Index, b)
+				t.recordRefusedBatch(s, o.Applied.Index, b)
 			}
 		}
 	case o.Refused != nil:
-		t.told(s, o.Refused)
+		t.judgeRefusalMessage(s, o.Refused)
 	case o.Process != nil && o.Process.Edge:
-		t.answer(func(r refusal) bool { return r.m.name == o.Process.Name })
+		t.removeRefusals(func(r refusal) bool { return r.m.name == o.Process.Name })
 	}
 }
 
-func (t *refusals) refused(s *scene, index fleet.Index, b Batch) {
+func (t *refusals) recordRefusedBatch(s *runContext, index fleet.Index, b Batch) {
 	switch b.Code {
 	case fleet.CodeStaleEpoch:
-		s.reach(BranchStaleEpochRefused)
+		s.countBranch(BranchStaleEpochRefused)
 	case fleet.CodeNodeNotReady:
-		s.reach(BranchNotReadyRefused)
+		s.countBranch(BranchNotReadyRefused)
 	case fleet.CodeGap:
-		s.reach(BranchGapRefused)
+		s.countBranch(BranchGapRefused)
 	}
-	m := s.truth.by[s.fleet.name(b.Node)]
+	m := s.machines.by[s.registry.edgeNameOf(b.Node)]
 	if m == nil || m.connected < 0 || b.Epoch != t.epochs[b.Node] || len(t.open) >= keptRefusals {
 		return // its session is over, whatever it was told
 	}
 	t.open = append(t.open, refusal{s.now, m, b.Node, b.Code, m.session, index})
 }
 
-func (t *refusals) told(s *scene, r *Refused) {
-	s.judge(RefusedAloud)
+func (t *refusals) judgeRefusalMessage(s *runContext, r *Refused) {
+	s.countJudgement(RefusedAloud)
 	from := r.From
 	if from == "" {
-		from = s.fleet.name(r.Node)
+		from = s.registry.edgeNameOf(r.Node)
 	}
 	if r.Code == "" {
-		s.broke(RefusedAloud, r.By, "%s was refused without a code: %q", from, r.Reason)
+		s.reportViolation(RefusedAloud, r.By, "%s was refused without a code: %q", from, r.Reason)
 	}
-	if r.Code == fleet.CodeHeartbeatFirst && !s.cloned(from) {
-		s.judge(HeartbeatFirst)
-		s.broke(HeartbeatFirst, from, "it sent rows before its session's heartbeat was answered, and %s refused them: %s", r.By, r.Reason)
+	if r.Code == fleet.CodeHeartbeatFirst && !s.isClonedMachine(from) {
+		s.countJudgement(HeartbeatFirst)
+		s.reportViolation(HeartbeatFirst, from, "it sent rows before its session's heartbeat was answered, and %s refused them: %s", r.By, r.Reason)
 	}
-	t.answer(func(open refusal) bool { return open.node == r.Node || open.m.name == r.From })
+	t.removeRefusals(func(open refusal) bool { return open.node == r.Node || open.m.name == r.From })
 }
 
-func (t *refusals) answer(which func(refusal) bool) {
+func (t *refusals) removeRefusals(which func(refusal) bool) {
 	left := t.open[:0]
 	for _, r := range t.open {
 		if !which(r) {
@@ -91,17 +91,17 @@ func (t *refusals) answer(which func(refusal) bool) {
 	t.open = left
 }
 
-func (t *refusals) tick(s *scene) {
+func (t *refusals) handleTick(s *runContext) {
 	// A session that is over was ended by what its edge was told, or by the weather.
-	t.answer(func(r refusal) bool { return r.m.connected < 0 || r.m.session != r.session })
-	t.answer(func(r refusal) bool {
-		if !s.overdue(r.m.name, r.at, s.limits.Refusal) {
+	t.removeRefusals(func(r refusal) bool { return r.m.connected < 0 || r.m.session != r.session })
+	t.removeRefusals(func(r refusal) bool {
+		if !s.isOverdue(r.m.name, r.at, s.limits.Refusal) {
 			return false
 		}
-		s.judge(RefusedAloud)
-		s.broke(RefusedAloud, r.m.name, "entry %d refused its rows (%s) at %s, and nobody told it: its session %d goes on", r.index, r.code, r.at, r.session)
+		s.countJudgement(RefusedAloud)
+		s.reportViolation(RefusedAloud, r.m.name, "entry %d refused its rows (%s) at %s, and nobody told it: its session %d goes on", r.index, r.code, r.at, r.session)
 		return true
 	})
 }
 
-func (t *refusals) end(*scene, *Picture) {}
+func (t *refusals) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -56,105 +56,105 @@ func newReplicas() *replicas {
 	return &replicas{entries: make([]entry, keptEntries), hubs: map[string]*replica{}, written: map[written]fleet.Index{}}
 }
 
-// entry is the place of an entry in the ring, which may hold an older one.
-func (t *replicas) entry(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
+// ringEntryAt is the place of an entry in the ring, which may hold an older one.
+func (t *replicas) ringEntryAt(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
 
-func (t *replicas) see(s *scene, o *Observation) {
+func (t *replicas) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Applied != nil:
-		t.apply(s, o.Applied)
+		t.judgeAppliedEntry(s, o.Applied)
 	case o.Process != nil && !o.Process.Edge && o.Process.What == ProcessStart:
 		t.lives++
 		t.hubs[o.Process.Name] = &replica{}
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.entries)
 		clear(t.hubs)
 		clear(t.written)
 		t.owed, t.order = nil, nil
 	case o.Operation != nil:
-		t.told(s, o)
+		t.judgeClientWrite(s, o)
 	case o.Snapshot != nil:
-		t.restored(s, o.Snapshot)
+		t.judgeRestoredState(s, o.Snapshot)
 	}
 }
 
-// restored holds a state that was read from its own snapshot against what was written.
-func (t *replicas) restored(s *scene, p *Snapshot) {
-	s.judge(SameEverywhere)
+// judgeRestoredState holds a state that was read from its own snapshot against what was written.
+func (t *replicas) judgeRestoredState(s *runContext, p *Snapshot) {
+	s.countJudgement(SameEverywhere)
 	switch {
 	case p.Failed != "":
-		s.broke(SameEverywhere, p.Hub, "its state of entry %d cannot be restored from its snapshot: %s", p.Index, p.Failed)
+		s.reportViolation(SameEverywhere, p.Hub, "its state of entry %d cannot be restored from its snapshot: %s", p.Index, p.Failed)
 	case p.State != p.Restored:
-		s.broke(SameEverywhere, p.Hub, "its state of entry %d is %s, and %s when it is restored from its snapshot: a field is lost or changed", p.Index, p.State, p.Restored)
+		s.reportViolation(SameEverywhere, p.Hub, "its state of entry %d is %s, and %s when it is restored from its snapshot: a field is lost or changed", p.Index, p.State, p.Restored)
 	}
 }
 
-func (t *replicas) apply(s *scene, a *Applied) {
-	s.judge(SameEverywhere)
-	s.judge(AcknowledgedSurvives)
+func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
+	s.countJudgement(SameEverywhere)
+	s.countJudgement(AcknowledgedSurvives)
 	r := t.hubs[a.Hub]
 	if r == nil {
 		r = &replica{}
 		t.hubs[a.Hub] = r
 	}
 	if r.index > 0 && a.Index <= r.index {
-		s.broke(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, r.index)
+		s.reportViolation(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, r.index)
 	}
 	if r.index > 0 {
-		t.skipped(s, r.index, a.Index)
+		t.recordSnapshotInstall(s, r.index, a.Index)
 	}
 	r.index = a.Index
 	if a.Term > t.term {
 		if t.term > 0 {
-			s.reach(BranchLeaderChanged)
+			s.countBranch(BranchLeaderChanged)
 		}
 		t.term = a.Term
 	}
 	if a.Effects != nil {
-		t.note(a)
+		t.recordRegistrations(a)
 	}
-	switch known := t.entry(a.Index); {
+	switch known := t.ringEntryAt(a.Index); {
 	case known.index < a.Index:
 		*known = entry{a.Index, a.Term, a.Kind, a.Command, a.Result, a.State, a.Hub, t.lives}
 	case known.index == a.Index:
-		t.compare(s, a, known)
+		t.compareWithFirst(s, a, known)
 		if known.digest == "" {
 			known.digest = a.State
 		}
 	}
 }
 
-// skipped notices a hub that went past entries which another hub applied: it took
+// recordSnapshotInstall notices a hub that went past entries which another hub applied: it took
 // a snapshot.
-func (t *replicas) skipped(s *scene, from, to fleet.Index) {
+func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 	for i := from + 1; i < to && i-from < keptEntries; i++ {
-		if t.entry(i).index == i {
-			s.reach(BranchSnapshotInstalled)
+		if t.ringEntryAt(i).index == i {
+			s.countBranch(BranchSnapshotInstalled)
 			return
 		}
 	}
 }
 
-// compare holds an entry against what the first hub had.
-func (t *replicas) compare(s *scene, a *Applied, first *entry) {
+// compareWithFirst holds an entry against what the first hub had.
+func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 	evidence := []string{
 		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", first.hub, first.term, first.kind, first.command, first.result, first.digest),
 		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", a.Hub, a.Term, a.Kind, a.Command, a.Result, a.State),
 	}
 	switch {
 	case (a.Command != first.command || a.Term != first.term) && t.lives > first.lives:
-		s.shown(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied and is another one now", a.Index)
+		s.reportWithEvidence(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied and is another one now", a.Index)
 	case a.Command != first.command || a.Term != first.term:
-		s.shown(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.hub)
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.hub)
 	case a.Result != first.result:
-		s.shown(SameEverywhere, a.Hub, evidence, "entry %d (%s) gives another result than on %s", a.Index, a.Kind, first.hub)
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d (%s) gives another result than on %s", a.Index, a.Kind, first.hub)
 	case a.State != "" && first.digest != "" && a.State != first.digest:
-		s.shown(SameEverywhere, a.Hub, evidence, "after entry %d (%s) the state is not the one of %s", a.Index, a.Kind, first.hub)
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "after entry %d (%s) the state is not the one of %s", a.Index, a.Kind, first.hub)
 	}
 }
 
-// note remembers which registrations were applied.
-func (t *replicas) note(a *Applied) {
+// recordRegistrations remembers which registrations were applied.
+func (t *replicas) recordRegistrations(a *Applied) {
 	for _, j := range a.Effects.Jobs {
 		w := written{j.Job, j.Tag}
 		if j.Tag == "" {
@@ -171,29 +171,29 @@ func (t *replicas) note(a *Applied) {
 	}
 }
 
-// told holds what a client was told against what hubs applied.
-func (t *replicas) told(s *scene, o *Observation) {
+// judgeClientWrite holds what a client was told against what hubs applied.
+func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 	op := o.Operation
-	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries || s.weather.rewinding() {
+	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries || s.faults.isRewindActive() {
 		return
 	}
-	s.judge(AcknowledgedSurvives)
+	s.countJudgement(AcknowledgedSurvives)
 	if _, ok := t.written[written{op.Job, op.Tag}]; !ok {
 		t.owed = append(t.owed, owed{*op, s.now})
 	}
 }
 
-func (t *replicas) tick(s *scene) { t.dun(s, s.limits.Slack) }
+func (t *replicas) handleTick(s *runContext) { t.judgeUnappliedWrites(s, s.limits.Slack) }
 
-// dun looks for what was acknowledged and that nobody applied within a while.
-func (t *replicas) dun(s *scene, patience time.Duration) {
+// judgeUnappliedWrites looks for what was acknowledged and that nobody applied within a while.
+func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	left := t.owed[:0]
 	for _, o := range t.owed {
 		_, ok := t.written[written{o.Job, o.Tag}]
 		switch {
 		case ok:
 		case s.now-o.at > patience:
-			s.broke(AcknowledgedSurvives, string(o.Job), "client %s was told at %s that %q is registered: no hub has applied it",
+			s.reportViolation(AcknowledgedSurvives, string(o.Job), "client %s was told at %s that %q is registered: no hub has applied it",
 				o.Client, o.at, o.Tag)
 		default:
 			left = append(left, o)
@@ -202,8 +202,8 @@ func (t *replicas) dun(s *scene, patience time.Duration) {
 	t.owed = left
 }
 
-func (t *replicas) end(s *scene, p *Picture) {
-	t.dun(s, 0)
+func (t *replicas) handleRunEnd(s *runContext, p *FleetSnapshot) {
+	t.judgeUnappliedWrites(s, 0)
 	at := map[fleet.Index]*Hub{}
 	for i := range p.Hubs {
 		h := &p.Hubs[i]
@@ -215,9 +215,9 @@ func (t *replicas) end(s *scene, p *Picture) {
 			at[h.Index] = h
 			continue
 		}
-		s.judge(SameEverywhere)
+		s.countJudgement(SameEverywhere)
 		if h.State != first.State {
-			s.shown(SameEverywhere, h.Name, []string{first.Name + ": state " + first.State, h.Name + ": state " + h.State},
+			s.reportWithEvidence(SameEverywhere, h.Name, []string{first.Name + ": state " + first.State, h.Name + ": state " + h.State},
 				"at the end, after entry %d, the state is not the one of %s", h.Index, first.Name)
 		}
 	}

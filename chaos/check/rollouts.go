@@ -56,15 +56,15 @@ func newRollouts() *rollouts {
 	}
 }
 
-func (t *rollouts) see(s *scene, o *Observation) {
+func (t *rollouts) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
-		t.entry(s, o.Applied.Effects)
+		t.judgeRolloutEntry(s, o.Applied.Effects)
 	case o.Hub != nil:
-		t.deployments(s, o.Hub)
+		t.recordDeployments(s, o.Hub)
 	case o.Request != nil && o.Request.What == AskPromote:
 		t.asked[o.Request.Job] = true
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.newest)
 		clear(t.running)
 		for id := range t.sight {
@@ -73,42 +73,42 @@ func (t *rollouts) see(s *scene, o *Observation) {
 	}
 }
 
-func (t *rollouts) entry(s *scene, e *Effects) {
-	t.moves(s, e)
+func (t *rollouts) judgeRolloutEntry(s *runContext, e *Effects) {
+	t.recordNodeMoves(s, e)
 	for _, j := range e.Jobs {
-		t.register(s, j)
+		t.recordJobVersion(s, j)
 	}
 	for _, id := range e.Flagged {
 		t.flagged[id] = s.now
 	}
 	for i := range e.Rollouts {
-		t.turns(s, &e.Rollouts[i])
-		t.sites(s, &e.Rollouts[i])
-		t.canaries(s, &e.Rollouts[i])
+		t.judgeMaxParallel(s, &e.Rollouts[i])
+		t.judgeSiteBudget(s, &e.Rollouts[i])
+		t.judgeCanaryCount(s, &e.Rollouts[i])
 	}
 	for _, a := range e.Advances {
-		t.between(s, a)
+		t.judgeVersionChange(s, a)
 	}
 	for i := range e.Ended {
-		t.ended(s, &e.Ended[i])
+		t.judgeEndedDeployment(s, &e.Ended[i])
 	}
 	for _, p := range e.Promoted {
-		s.judge(Canaries)
-		s.reach(BranchPromoted)
+		s.countJudgement(Canaries)
+		s.countBranch(BranchPromoted)
 		if !p.Auto && !t.asked[p.Job] {
-			s.broke(Canaries, string(p.Job), "the canaries of deployment %s were promoted, and nobody asked for it", fleet.Short(p.Deployment))
+			s.reportViolation(Canaries, string(p.Job), "the canaries of deployment %s were promoted, and nobody asked for it", fleet.Short(p.Deployment))
 		}
 	}
 }
 
-// moves notes who came into sight, and who went.
-func (t *rollouts) moves(s *scene, e *Effects) {
+// recordNodeMoves notes who came into sight, and who went.
+func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	if e.Opened != nil {
-		t.came(s, e.Opened.Node, e.Opened.Status)
+		t.recordNodeReturn(s, e.Opened.Node, e.Opened.Status)
 	}
 	for _, b := range e.Batches {
 		if b.Code == "" {
-			t.came(s, b.Node, b.Status)
+			t.recordNodeReturn(s, b.Node, b.Status)
 		}
 	}
 	for _, m := range e.Moved {
@@ -125,12 +125,12 @@ func (t *rollouts) moves(s *scene, e *Effects) {
 // tookNoWork reports whether a turn may be none: an update stops what is on a node that takes
 // no new work without waiting for a turn, and the drain of this one had ended when the plan was
 // applied, and not when it was made.
-func (t *rollouts) tookNoWork(s *scene, turn Turn) bool {
+func (t *rollouts) tookNoWork(s *runContext, turn Turn) bool {
 	over, drained := t.drained[turn.Node]
 	return turn.Alloc == "" && drained && s.now-over < inFlight
 }
 
-func (t *rollouts) came(s *scene, id fleet.NodeID, status fleet.NodeStatus) {
+func (t *rollouts) recordNodeReturn(s *runContext, id fleet.NodeID, status fleet.NodeStatus) {
 	if _, back := t.returned[id]; back && status == fleet.NodeReady {
 		return
 	}
@@ -140,14 +140,14 @@ func (t *rollouts) came(s *scene, id fleet.NodeID, status fleet.NodeStatus) {
 	}
 }
 
-// lately reports whether a node came into sight or went just now.
-func (t *rollouts) lately(s *scene, id fleet.NodeID) bool {
+// hasChangedLately reports whether a node came into sight or went just now.
+func (t *rollouts) hasChangedLately(s *runContext, id fleet.NodeID) bool {
 	at, moved := t.sight[id]
 	return moved && s.now-at < inFlight
 }
 
-// register notes a version that a user made.
-func (t *rollouts) register(s *scene, j JobChange) {
+// recordJobVersion notes a version that a user made.
+func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 	old := t.newest[j.Job]
 	if j.Stop || old.version >= j.Version {
 		old.before = nil // purged, and begun anew
@@ -163,19 +163,19 @@ func (t *rollouts) register(s *scene, j JobChange) {
 	t.newest[j.Job] = registered{j.Version, s.now, old.before}
 }
 
-// started are those that were started earlier, have been in sight for a while, and are
+// startingAllocCount are those that were started earlier, have been in sight for a while, and are
 // not known to be healthy.
-func (t *rollouts) started(s *scene, r *Rollout, site string) (n int) {
+func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n int) {
 	for _, p := range r.Starting {
-		if !p.Canary && !t.lately(s, p.Node) && (site == "" || site == p.Site) {
+		if !p.Canary && !t.hasChangedLately(s, p.Node) && (site == "" || site == p.Site) {
 			n++
 		}
 	}
 	return n
 }
 
-// turns judges how much of a group is taken down at once.
-func (t *rollouts) turns(s *scene, r *Rollout) {
+// judgeMaxParallel judges how much of a group is taken down at once.
+func (t *rollouts) judgeMaxParallel(s *runContext, r *Rollout) {
 	taken := 0
 	var evidence []string
 	for _, turn := range r.Turns {
@@ -187,20 +187,20 @@ func (t *rollouts) turns(s *scene, r *Rollout) {
 	if taken == 0 || r.MaxParallel == 0 {
 		return
 	}
-	s.judge(MaxParallel)
-	if already := t.started(s, r, ""); taken+already > r.MaxParallel {
-		s.shown(MaxParallel, string(r.Job), evidence, "group %s: a plan takes %d down for version %d while %d are starting: max_parallel is %d",
+	s.countJudgement(MaxParallel)
+	if already := t.startingAllocCount(s, r, ""); taken+already > r.MaxParallel {
+		s.reportWithEvidence(MaxParallel, string(r.Job), evidence, "group %s: a plan takes %d down for version %d while %d are starting: max_parallel is %d",
 			r.Group, taken, r.Version, already, r.MaxParallel)
 	}
-	s.judge(Canaries)
+	s.countJudgement(Canaries)
 	if r.Held {
-		s.shown(Canaries, string(r.Job), evidence, "group %s: a plan takes %d down for version %d, and its canaries are not promoted",
+		s.reportWithEvidence(Canaries, string(r.Job), evidence, "group %s: a plan takes %d down for version %d, and its canaries are not promoted",
 			r.Group, taken, r.Version)
 	}
 }
 
-// sites judges how much of a group is taken down at each site.
-func (t *rollouts) sites(s *scene, r *Rollout) {
+// judgeSiteBudget judges how much of a group is taken down at each site.
+func (t *rollouts) judgeSiteBudget(s *runContext, r *Rollout) {
 	if r.MaxPerSite == 0 {
 		return
 	}
@@ -211,81 +211,81 @@ func (t *rollouts) sites(s *scene, r *Rollout) {
 		}
 	}
 	for _, site := range sorted(taken) {
-		s.judge(SiteBudget)
-		if already := t.started(s, r, site); taken[site]+already > r.MaxPerSite {
-			s.broke(SiteBudget, string(r.Job), "group %s: a plan takes %d down at site %s while %d are starting there: max_unavailable_per_site is %d",
+		s.countJudgement(SiteBudget)
+		if already := t.startingAllocCount(s, r, site); taken[site]+already > r.MaxPerSite {
+			s.reportViolation(SiteBudget, string(r.Job), "group %s: a plan takes %d down at site %s while %d are starting there: max_unavailable_per_site is %d",
 				r.Group, taken[site], site, already, r.MaxPerSite)
 		}
 	}
 }
 
-// canaries judges how many there are.
-func (t *rollouts) canaries(s *scene, r *Rollout) {
+// judgeCanaryCount judges how many there are.
+func (t *rollouts) judgeCanaryCount(s *runContext, r *Rollout) {
 	if r.Wanted == 0 && len(r.Canaries) == 0 {
 		return
 	}
-	s.judge(Canaries)
+	s.countJudgement(Canaries)
 	n := 0
 	for _, c := range r.Canaries {
-		if !t.lately(s, c.Node) {
+		if !t.hasChangedLately(s, c.Node) {
 			n++
 		}
 	}
 	if n > r.Wanted {
-		s.broke(Canaries, string(r.Job), "group %s has %d canaries of version %d: %d are wanted", r.Group, n, r.Version, r.Wanted)
+		s.reportViolation(Canaries, string(r.Job), "group %s has %d canaries of version %d: %d are wanted", r.Group, n, r.Version, r.Wanted)
 	}
 	if !r.System && r.Wanted > r.Asked {
-		s.broke(Canaries, string(r.Job), "group %s: the deployment wants %d canaries of version %d, and the job asks for %d",
+		s.reportViolation(Canaries, string(r.Job), "group %s: the deployment wants %d canaries of version %d, and the job asks for %d",
 			r.Group, r.Wanted, r.Version, r.Asked)
 	}
 }
 
-// between judges what is given a newer version: that it is the newest.
-func (t *rollouts) between(s *scene, a Advance) {
+// judgeVersionChange judges what is given a newer version: that it is the newest.
+func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	last, known := t.newest[a.Job]
 	if !known {
 		return
 	}
-	s.judge(NoneBetween)
+	s.countJudgement(NoneBetween)
 	if a.To < last.version && s.now-last.at > superseded {
-		s.broke(NoneBetween, s.fleet.name(a.Node), "allocation %s goes from version %d of job %s to %d: version %d is there since %s",
+		s.reportViolation(NoneBetween, s.registry.edgeNameOf(a.Node), "allocation %s goes from version %d of job %s to %d: version %d is there since %s",
 			fleet.Short(a.Alloc), a.From, a.Job, a.To, last.version, last.at)
 	}
 	back, away := t.returned[a.Node]
 	missed, was := last.before[a.From+1]
 	if a.To == last.version && a.To > a.From+1 && away && was && back > missed {
-		s.reach(BranchStraightToNewest)
+		s.countBranch(BranchStraightToNewest)
 	}
 }
 
-// ended judges why a deployment is over.
-func (t *rollouts) ended(s *scene, e *Ended) {
+// judgeEndedDeployment judges why a deployment is over.
+func (t *rollouts) judgeEndedDeployment(s *runContext, e *Ended) {
 	delete(t.running, e.Deployment)
-	s.judge(DeploymentsEnd)
+	s.countJudgement(DeploymentsEnd)
 	deferred, stuck := false, len(e.Groups) == 0
 	for _, g := range e.Groups {
 		deferred = deferred || g.Deferred > 0
-		stuck = stuck || g.Healthy+g.Deferred < g.Total || slices.ContainsFunc(g.Away, func(id fleet.NodeID) bool { return t.lately(s, id) })
+		stuck = stuck || g.Healthy+g.Deferred < g.Total || slices.ContainsFunc(g.Away, func(id fleet.NodeID) bool { return t.hasChangedLately(s, id) })
 		if e.Status == fleet.DeploymentSuccessful {
-			t.complete(s, e, g)
+			t.judgeGroupCompletion(s, e, g)
 		}
 	}
-	s.judge(Deferred)
+	s.countJudgement(Deferred)
 	switch {
 	case e.Status == fleet.DeploymentSuccessful && deferred:
-		s.reach(BranchFinishedDeferred)
+		s.countBranch(BranchFinishedDeferred)
 	case e.Status == fleet.DeploymentFailed && strings.HasPrefix(e.Why, fleet.DescProgressDeadline) && deferred && !stuck:
-		s.broke(Deferred, string(e.Job), "deployment %s failed (%s): all that was not healthy is away", fleet.Short(e.Deployment), e.Why)
+		s.reportViolation(Deferred, string(e.Job), "deployment %s failed (%s): all that was not healthy is away", fleet.Short(e.Deployment), e.Why)
 	}
 }
 
-// complete judges that a group of a deployment that succeeded is as far as wait_for
+// judgeGroupCompletion judges that a group of a deployment that succeeded is as far as wait_for
 // asks.
-func (t *rollouts) complete(s *scene, e *Ended, g Reached) {
-	s.judge(Deferred)
+func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress) {
+	s.countJudgement(Deferred)
 	behind, inSight := 0, 0
 	for _, p := range g.Behind {
-		if t.lately(s, p.Node) {
+		if t.hasChangedLately(s, p.Node) {
 			continue
 		}
 		behind++
@@ -297,16 +297,16 @@ func (t *rollouts) complete(s *scene, e *Ended, g Reached) {
 	share, err := strconv.ParseFloat(percent, 64)
 	switch {
 	case inSight > 0 && !isPercent:
-		s.broke(Deferred, string(e.Job), "deployment %s succeeded: %d of group %s are in sight and of another version", fleet.Short(e.Deployment), inSight, g.Group)
+		s.reportViolation(Deferred, string(e.Job), "deployment %s succeeded: %d of group %s are in sight and of another version", fleet.Short(e.Deployment), inSight, g.Group)
 	case g.WaitFor == fleet.WaitForAll && behind > 0,
 		isPercent && err == nil && float64(behind)*100 > (100-share)*float64(max(g.Total, behind)):
-		s.broke(Deferred, string(e.Job), "deployment %s succeeded with %d of %d of group %s still of another version: wait_for is %s",
+		s.reportViolation(Deferred, string(e.Job), "deployment %s succeeded with %d of %d of group %s still of another version: wait_for is %s",
 			fleet.Short(e.Deployment), behind, g.Total, g.Group, g.WaitFor)
 	}
 }
 
 // heldBack reports whether as many are away at a site as may be out of service there.
-func (g Reached) heldBack(site string) bool {
+func (g GroupProgress) heldBack(site string) bool {
 	n := 0
 	for _, s := range g.AwaySites {
 		if s == site {
@@ -316,8 +316,8 @@ func (g Reached) heldBack(site string) bool {
 	return g.PerSite > 0 && n >= g.PerSite
 }
 
-// deployments notes which go on, and since when nothing comes of them.
-func (t *rollouts) deployments(s *scene, h *Hub) {
+// recordDeployments notes which go on, and since when nothing comes of them.
+func (t *rollouts) recordDeployments(s *runContext, h *Hub) {
 	for i := range h.Deployments {
 		d := &h.Deployments[i]
 		r := t.running[d.ID]
@@ -352,12 +352,12 @@ func patience(d *fleet.Deployment) time.Duration {
 	return longest
 }
 
-func (t *rollouts) tick(s *scene) {
+func (t *rollouts) handleTick(s *runContext) {
 	for id, r := range t.running {
-		s.judge(DeploymentsEnd)
+		s.countJudgement(DeploymentsEnd)
 		if r.bound > 0 && !r.told && s.overdueEverywhere(r.changed, r.bound+s.limits.Heal) {
 			r.told = true
-			s.broke(DeploymentsEnd, string(r.job), "deployment %s goes on, and nothing has come of it since %s", fleet.Short(id), r.changed)
+			s.reportViolation(DeploymentsEnd, string(r.job), "deployment %s goes on, and nothing has come of it since %s", fleet.Short(id), r.changed)
 		}
 	}
 	for id, at := range t.flagged {
@@ -367,4 +367,4 @@ func (t *rollouts) tick(s *scene) {
 	}
 }
 
-func (t *rollouts) end(*scene, *Picture) {}
+func (t *rollouts) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -10,11 +10,11 @@ import (
 // each end has its row soon, link or not. A row that never comes though later ones
 // do was dropped; where none come, the runner is blocked. What a journal dropped at
 // its bound, and counts, is told.
-type rowsDue struct{ by map[string]*owedRows }
+type rowsDue struct{ by map[string]*expectedRows }
 
-// owedRows are what an edge's journal has still to tell.
-type owedRows struct {
-	open    []happened
+// expectedRows are what an edge's journal has still to tell.
+type expectedRows struct {
+	open    []taskEvent
 	newest  time.Duration // when the newest row was seen
 	looked  time.Duration // when all rows that there were had been seen
 	last    fleet.Seq     // newest row seen
@@ -23,8 +23,8 @@ type owedRows struct {
 	off     bool          // the machine is
 }
 
-// happened is a start or an end.
-type happened struct {
+// taskEvent is a start or an end.
+type taskEvent struct {
 	at   time.Duration
 	key  TaskKey
 	what string
@@ -33,43 +33,43 @@ type happened struct {
 // keptOwed bounds how much of one edge waits for its row.
 const keptOwed = 1000
 
-func newRowsDue() *rowsDue { return &rowsDue{by: map[string]*owedRows{}} }
+func newRowsDue() *rowsDue { return &rowsDue{by: map[string]*expectedRows{}} }
 
-func (t *rowsDue) of(name string) *owedRows {
+func (t *rowsDue) ensureExpectedRows(name string) *expectedRows {
 	if t.by[name] == nil {
-		t.by[name] = &owedRows{lasting: -1}
+		t.by[name] = &expectedRows{lasting: -1}
 	}
 	return t.by[name]
 }
 
-func (t *rowsDue) see(s *scene, o *Observation) {
+func (t *rowsDue) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Task != nil && o.Task.What != TaskVanished:
-		e := t.of(o.Task.Edge)
+		e := t.ensureExpectedRows(o.Task.Edge)
 		if len(e.open) < keptOwed && !e.off { // what is seen of the moment in which it goes off, too, the next boot tells of
-			e.open = append(e.open, happened{s.now, TaskKey{o.Task.Alloc, o.Task.Task}, o.Task.What})
+			e.open = append(e.open, taskEvent{s.now, TaskKey{o.Task.Alloc, o.Task.Task}, o.Task.What})
 		}
 	case o.Edge != nil:
-		e := t.of(o.Edge.Name)
+		e := t.ensureExpectedRows(o.Edge.Name)
 		for i := range o.Edge.Rows {
-			e.row(&o.Edge.Rows[i])
+			e.removeReportedEvents(&o.Edge.Rows[i])
 		}
 		if len(o.Edge.Rows) > 0 {
 			e.newest = s.now
 		}
 		if j := o.Edge.Journal; j != nil {
-			e.let(j.Dropped)
+			e.removeDroppedEvents(j.Dropped)
 			if j.Last <= e.last {
 				e.looked = s.now
 			}
 		}
 	case o.Process != nil && o.Process.Edge:
-		t.process(s, o.Process)
+		t.recordAgentProcess(s, o.Process)
 	}
 }
 
-func (t *rowsDue) process(s *scene, p *Process) {
-	e := t.of(p.Name)
+func (t *rowsDue) recordAgentProcess(s *runContext, p *Process) {
+	e := t.ensureExpectedRows(p.Name)
 	switch p.What {
 	case ProcessStart:
 		e.lasting, e.off = s.now, false
@@ -80,31 +80,31 @@ func (t *rowsDue) process(s *scene, p *Process) {
 	}
 }
 
-// let takes away as much as the journal says that it dropped since.
-func (e *owedRows) let(dropped uint64) {
+// removeDroppedEvents takes away as much as the journal says that it dropped since.
+func (e *expectedRows) removeDroppedEvents(dropped uint64) {
 	if dropped > e.dropped {
 		e.open = e.open[min(dropped-e.dropped, uint64(len(e.open))):]
 	}
 	e.dropped = dropped
 }
 
-// row takes away what a row tells of.
-func (e *owedRows) row(row *fleet.Transition) {
+// removeReportedEvents takes away what a row tells of.
+func (e *expectedRows) removeReportedEvents(row *fleet.Transition) {
 	e.last = max(e.last, row.Seq)
 	if row.Event == nil {
 		return
 	}
 	left := e.open[:0]
 	for _, h := range e.open {
-		if h.key != (TaskKey{row.Alloc, row.Task}) || !h.told(row.Event.Type) {
+		if h.key != (TaskKey{row.Alloc, row.Task}) || !h.isReportedBy(row.Event.Type) {
 			left = append(left, h)
 		}
 	}
 	e.open = left
 }
 
-// told reports whether an event of a row is about it.
-func (h happened) told(event string) bool {
+// isReportedBy reports whether an event of a row is about it.
+func (h taskEvent) isReportedBy(event string) bool {
 	switch event {
 	case fleet.TaskStarted, fleet.TaskRestored:
 		return h.what == TaskStarted
@@ -114,31 +114,31 @@ func (h happened) told(event string) bool {
 	return false
 }
 
-func (t *rowsDue) tick(s *scene) {
+func (t *rowsDue) handleTick(s *runContext) {
 	for name, e := range t.by {
 		// An agent that was started beside a dead driver hears of ends when that is back.
-		if len(e.open) == 0 || e.lasting < 0 || s.weather.during(name, Halts, Chokes, EndsTasks) {
+		if len(e.open) == 0 || e.lasting < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
 			continue
 		}
 		h := e.open[0]
-		if s.cloned(name) || s.truth.of(name).forgetful(h.at) {
+		if s.isClonedMachine(name) || s.machines.ensureMachine(name).hasDamageSince(h.at) {
 			e.open = nil
 			continue
 		}
-		stood, _ := s.weather.last(s.now, name, Halts, Chokes, EndsTasks)
+		stood, _ := s.faults.lastFaultTime(s.now, name, Halts, Chokes, EndsTasks)
 		since := max(h.at, e.lasting, stood)
 		if e.looked-since <= s.limits.Runner {
 			continue
 		}
-		s.judge(Bounded)
-		s.judge(ExactlyOnce)
+		s.countJudgement(Bounded)
+		s.countJudgement(ExactlyOnce)
 		e.open = e.open[1:]
 		if e.newest > since+s.limits.Slack {
-			s.broke(ExactlyOnce, name, "task %s really %s at %s: the journal has later rows, and none of that", h.key, h.what, h.at)
+			s.reportViolation(ExactlyOnce, name, "task %s really %s at %s: the journal has later rows, and none of that", h.key, h.what, h.at)
 		} else {
-			s.broke(Bounded, name, "task %s really %s at %s, and the journal has no row since: its runner is blocked", h.key, h.what, h.at)
+			s.reportViolation(Bounded, name, "task %s really %s at %s, and the journal has no row since: its runner is blocked", h.key, h.what, h.at)
 		}
 	}
 }
 
-func (t *rowsDue) end(*scene, *Picture) {}
+func (t *rowsDue) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -22,57 +22,57 @@ type lifetime struct {
 
 func newRunning() *running { return &running{begun: map[fleet.AllocID]*lifetime{}} }
 
-func (t *running) see(s *scene, o *Observation) {
+func (t *running) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Task != nil && o.Task.What == TaskStarted:
-		t.started(s, o.Task)
+		t.judgeTaskStart(s, o.Task)
 	case o.Process != nil && o.Process.Edge && o.Process.What != ProcessStart:
-		m := s.truth.of(o.Process.Name)
+		m := s.machines.ensureMachine(o.Process.Name)
 		for key := range m.tasks {
 			if l := t.begun[key.Alloc]; l != nil {
 				l.ends++
 			}
 		}
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.begun)
 	}
 }
 
-func (t *running) started(s *scene, o *Task) {
-	m, f := s.truth.of(o.Edge), s.fleet.allocs[o.Alloc]
-	m.count(s.now)
+func (t *running) judgeTaskStart(s *runContext, o *Task) {
+	m, f := s.machines.ensureMachine(o.Edge), s.registry.allocs[o.Alloc]
+	m.updateUptime(s.now)
 	if t.begun[o.Alloc] == nil {
 		t.begun[o.Alloc] = &lifetime{at: s.now, on: m.on}
 	}
-	if f == nil || f.stale || s.cloned(o.Edge) {
+	if f == nil || f.stale || s.isClonedMachine(o.Edge) {
 		return
 	}
-	t.again(s, m, f, o)
-	t.beside(s, m, f)
+	t.judgeBatchRestart(s, m, f, o)
+	t.judgeReplacementStart(s, m, f)
 }
 
 // journaled is how long after its end a task's success is known to survive a power cut.
 const journaled = 5 * time.Second
 
-// again judges a task that is started: of a batch job none is that had succeeded.
-func (t *running) again(s *scene, m *machine, f *allocFact, o *Task) {
+// judgeBatchRestart judges a task that is started: of a batch job none is that had succeeded.
+func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *Task) {
 	truth := m.tasks[TaskKey{o.Alloc, o.Task}]
-	if j := s.fleet.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
+	if j := s.registry.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
 		return
 	}
-	s.judge(Instances)
-	if m.forgetful(truth.succeeded-s.limits.Heal) || s.weather.since(s.now, truth.succeeded-journaled, m.name, Damages, Chokes) ||
-		s.weather.since(s.now, truth.succeeded-journaled, m.name, Halts) && s.now-truth.succeeded < journaled {
+	s.countJudgement(Instances)
+	if m.hasDamageSince(truth.succeeded-s.limits.Heal) || s.faults.hasFaultSince(s.now, truth.succeeded-journaled, m.name, Damages, Chokes) ||
+		s.faults.hasFaultSince(s.now, truth.succeeded-journaled, m.name, Halts) && s.now-truth.succeeded < journaled {
 		return
 	}
-	s.broke(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
+	s.reportViolation(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
 }
 
-// beside judges the start of a replacement for what is away: what it replaces, and has stop_on_client_after,
+// judgeReplacementStart judges the start of a replacement for what is away: what it replaces, and has stop_on_client_after,
 // has ended. A drain and an operator win over the absence: what they ask for is replaced at once.
-func (t *running) beside(s *scene, m *machine, f *allocFact) {
-	old := s.fleet.allocs[f.alloc.PreviousAllocation]
-	if old == nil || old.stale || s.weather.rewound() || old.alloc.DesiredTransition.Migrate {
+func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact) {
+	old := s.registry.allocs[f.alloc.PreviousAllocation]
+	if old == nil || old.stale || s.faults.hasBeenRewound() || old.alloc.DesiredTransition.Migrate {
 		return
 	}
 	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
@@ -81,18 +81,18 @@ func (t *running) beside(s *scene, m *machine, f *allocFact) {
 	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
 		return
 	}
-	s.judge(StopDeadline)
-	for _, other := range s.truth.by {
-		if other.node != old.alloc.NodeID || other.name == m.name || s.cloned(other.name) {
+	s.countJudgement(StopDeadline)
+	for _, other := range s.machines.by {
+		if other.node != old.alloc.NodeID || other.name == m.name || s.isClonedMachine(other.name) {
 			continue
 		}
-		if other.agent < 0 || other.forgetful(s.now-s.limits.Heal) || other.connected >= 0 ||
-			s.weather.since(s.now, other.beat-s.limits.Heal, other.name, Halts, Reboots, Chokes, MovesTime, EndsTasks) {
+		if other.agent < 0 || other.hasDamageSince(s.now-s.limits.Heal) || other.connected >= 0 ||
+			s.faults.hasFaultSince(s.now, other.lastHeartbeat-s.limits.Heal, other.name, Halts, Reboots, Chokes, MovesTime, EndsTasks) {
 			continue
 		}
 		for key, truth := range other.tasks {
 			if key.Alloc == old.alloc.ID && truth.live > 0 {
-				s.broke(StopDeadline, other.name, "task %s still runs while its replacement %s is started on %s: that has to wait until stop_on_client_after and the task's kill_timeout are over",
+				s.reportViolation(StopDeadline, other.name, "task %s still runs while its replacement %s is started on %s: that has to wait until stop_on_client_after and the task's kill_timeout are over",
 					key, fleet.Short(f.alloc.ID), m.name)
 			}
 		}
@@ -110,22 +110,22 @@ func (m *machine) ranFor(alloc fleet.AllocID, now time.Duration) time.Duration {
 	return longest
 }
 
-// tick looks for what has run for longer than its max_run_duration.
-func (t *running) tick(s *scene) {
-	for _, m := range s.truth.by {
-		if m.agent < 0 || s.cloned(m.name) {
+// handleTick looks for what has run for longer than its max_run_duration.
+func (t *running) handleTick(s *runContext) {
+	for _, m := range s.machines.by {
+		if m.agent < 0 || s.isClonedMachine(m.name) {
 			continue
 		}
-		m.count(s.now)
+		m.updateUptime(s.now)
 		for key, truth := range m.tasks {
-			l, f := t.begun[key.Alloc], s.fleet.allocs[key.Alloc]
+			l, f := t.begun[key.Alloc], s.registry.allocs[key.Alloc]
 			if truth.live > 0 && l != nil && !l.told && f != nil && f.group != nil && f.group.MaxRunDuration != nil {
-				t.overdue(s, m, key, f, l)
+				t.judgeMaxRunDuration(s, m, key, f, l)
 			}
 		}
 	}
 	for id, l := range t.begun {
-		if f := s.fleet.allocs[id]; f == nil && s.now-l.at > keptAllocs {
+		if f := s.registry.allocs[id]; f == nil && s.now-l.at > keptAllocs {
 			delete(t.begun, id)
 		}
 	}
@@ -134,18 +134,18 @@ func (t *running) tick(s *scene) {
 // runNote is how much of an allocation's time each end of its agent may make forgotten.
 func runNote(limit time.Duration) time.Duration { return min(10*time.Minute, limit/10) }
 
-func (t *running) overdue(s *scene, m *machine, key TaskKey, f *allocFact, l *lifetime) {
-	s.judge(StopDeadline)
+func (t *running) judgeMaxRunDuration(s *runContext, m *machine, key TaskKey, f *allocFact, l *lifetime) {
+	s.countJudgement(StopDeadline)
 	limit := *f.group.MaxRunDuration
 	slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(l.ends)*(runNote(limit)+s.limits.Slack)
 	ran := m.on - l.on
-	if ran < limit+slack || s.now-m.agent < slack || m.forgetful(l.at) ||
-		s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks, Damages) {
+	if ran < limit+slack || s.now-m.agent < slack || m.hasDamageSince(l.at) ||
+		s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks, Damages) {
 		return
 	}
 	l.told = true
-	s.broke(StopDeadline, m.name, "task %s has run for %s of its machine's time: its max_run_duration is %s (%d ends of its agent since)",
+	s.reportViolation(StopDeadline, m.name, "task %s has run for %s of its machine's time: its max_run_duration is %s (%d ends of its agent since)",
 		key, ran, limit, l.ends)
 }
 
-func (t *running) end(*scene, *Picture) {}
+func (t *running) handleRunEnd(*runContext, *FleetSnapshot) {}

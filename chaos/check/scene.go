@@ -14,21 +14,21 @@ const keptViolations = 20
 // forgetEvery is how often what is over is looked for.
 const forgetEvery = 5 * time.Minute
 
-// scene is what the taps know in common.
-type scene struct {
-	limits  Limits
-	now     time.Duration // newest observation
-	ticked  time.Duration
-	forgot  time.Duration
-	told    fleet.Index // newest entry whose effects are known
-	entries bool        // somebody tells of entries; where nobody does, journals have to do
-	weather weather
-	fleet   cast
-	truth   *machines
-	tally   tally
-	taken   []taken // rows that the observation applied for the first time
-	log     ledger
-	decided time.Duration // when what the observation tells was first known: now, unless it is a replay
+// runContext is what the taps know in common.
+type runContext struct {
+	limits       Limits
+	now          time.Duration // newest observation
+	ticked       time.Duration
+	forgot       time.Duration
+	effectsIndex fleet.Index // newest entry whose effects are known
+	entries      bool        // somebody tells of entries; where nobody does, journals have to do
+	faults       activeFaults
+	registry     fleetRegistry
+	machines     *machines
+	tally        tally
+	newRows      []nodeRows // rows that the observation applied for the first time
+	log          ledger
+	decided      time.Duration // when what the observation tells was first known: now, unless it is a replay
 
 	found  []Violation
 	broken map[Invariant]uint64
@@ -37,92 +37,92 @@ type scene struct {
 	undecided map[Invariant]uint64
 }
 
-func newScene(limits Limits) *scene {
-	return &scene{
-		limits: limits, weather: newWeather(), fleet: newCast(), truth: newMachines(), tally: tally{}, log: newLedger(),
+func newRunContext(limits Limits) *runContext {
+	return &runContext{
+		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), tally: tally{}, log: newLedger(),
 		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{}, undecided: map[Invariant]uint64{},
 	}
 }
 
-// learn takes over what an observation says of the fleet, before taps see it. It
+// learnObservation takes over what an observation says of the fleet, before taps see it. It
 // completes the observation, and takes out of it what is no news.
-func (s *scene) learn(o *Observation) {
+func (s *runContext) learnObservation(o *Observation) {
 	s.now = max(s.now, o.At)
 	s.decided = s.now
-	if s.weather.rewinding() { // what hubs show is between two pasts
+	if s.faults.isRewindActive() { // what hubs show is between two pasts
 		o.Applied, o.Hub = nil, nil
 	}
 	switch {
 	case o.Fault != nil:
-		o.Fault = s.weather.take(o.Fault, s.now)
-		if o.Fault.rewinds() {
-			s.told = 0
-			s.fleet.rewind()
+		o.Fault = s.faults.recordFault(o.Fault, s.now)
+		if o.Fault.hasRewindEffect() {
+			s.effectsIndex = 0
+			s.registry.acceptOlderViews()
 		}
 	case o.Applied != nil:
-		s.entry(o)
+		s.learnEntryEffects(o)
 	case o.Hub != nil:
-		s.weather.hubs[o.Hub.Name] = true
-		s.fleet.hub(o.Hub, s.told, s.now)
+		s.faults.hubs[o.Hub.Name] = true
+		s.registry.recordHubView(o.Hub, s.effectsIndex, s.now)
 	case o.Edge != nil && o.Edge.NodeID != "":
-		s.fleet.edge(o.Edge.NodeID, o.Edge.Name)
+		s.registry.recordNodeName(o.Edge.NodeID, o.Edge.Name)
 	case o.Process != nil:
-		s.weather.process(o.Process, s.now)
+		s.faults.recordProcessState(o.Process, s.now)
 	case o.Job != nil:
-		s.fleet.job(o.Job, s.now)
+		s.registry.recordJob(o.Job, s.now)
 	}
-	s.truth.learn(s, o)
+	s.machines.updateMachines(s, o)
 }
 
-// entry takes over an entry's effects, of the hub that tells of them first.
-func (s *scene) entry(o *Observation) {
-	s.weather.hubs[o.Applied.Hub] = true
+// learnEntryEffects takes over an entry's effects, of the hub that tells of them first.
+func (s *runContext) learnEntryEffects(o *Observation) {
+	s.faults.hubs[o.Applied.Hub] = true
 	if o.Applied.Effects == nil {
 		return
 	}
-	if o.Applied.Index <= s.told {
+	if o.Applied.Index <= s.effectsIndex {
 		told := *o.Applied
 		told.Effects = nil
 		o.Applied = &told
 		return
 	}
-	if s.told == 0 { // hubs that were put back show what they have before it, each of another age
-		s.fleet.outdate()
+	if s.effectsIndex == 0 { // hubs that were put back show what they have before it, each of another age
+		s.registry.markAllocsStale()
 	}
-	s.told, s.entries = o.Applied.Index, true
-	s.decided = s.log.first(o.Applied, s.now)
-	s.fleet.plan(o.Applied.Effects, s.now)
-	s.fleet.rows(o.Applied.Effects.Batches)
+	s.effectsIndex, s.entries = o.Applied.Index, true
+	s.decided = s.log.firstAppliedAt(o.Applied, s.now)
+	s.registry.recordEffects(o.Applied.Effects, s.now)
+	s.registry.recordEndedAllocs(o.Applied.Effects.Batches)
 }
 
-// forget lets go of what no tap will ask for again.
-func (s *scene) forget() {
+// forgetEndedFacts lets go of what no tap will ask for again.
+func (s *runContext) forgetEndedFacts() {
 	if s.now-s.forgot >= forgetEvery {
 		s.forgot = s.now
-		s.fleet.forget(s.now)
+		s.registry.forgetEndedWork(s.now)
 	}
 }
 
-// reach counts a branch that was reached.
-func (s *scene) reach(b Branch) { s.tally[b]++ }
+// countBranch counts a branch that was reached.
+func (s *runContext) countBranch(b Branch) { s.tally[b]++ }
 
-// judge counts a look at an invariant.
-func (s *scene) judge(i Invariant) { s.judged[i]++ }
+// countJudgement counts a look at an invariant.
+func (s *runContext) countJudgement(i Invariant) { s.judged[i]++ }
 
-// broke notes a violation.
-func (s *scene) broke(i Invariant, where string, format string, args ...any) {
-	s.add(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...)})
+// reportViolation notes a violation.
+func (s *runContext) reportViolation(i Invariant, where string, format string, args ...any) {
+	s.addViolation(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...)})
 }
 
-// shown is broke with lines that show it.
-func (s *scene) shown(i Invariant, where string, evidence []string, format string, args ...any) {
+// reportWithEvidence is broke with lines that show it.
+func (s *runContext) reportWithEvidence(i Invariant, where string, evidence []string, format string, args ...any) {
 	if len(evidence) > maxEvidence {
 		evidence = evidence[len(evidence)-maxEvidence:]
 	}
-	s.add(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...), Evidence: evidence})
+	s.addViolation(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...), Evidence: evidence})
 }
 
-func (s *scene) add(v Violation) {
+func (s *runContext) addViolation(v Violation) {
 	s.broken[v.Invariant]++
 	s.judged[v.Invariant] = max(s.judged[v.Invariant], s.broken[v.Invariant])
 	if s.broken[v.Invariant] <= keptViolations {

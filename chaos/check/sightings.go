@@ -36,31 +36,31 @@ func newSightings() *sightings {
 	return &sightings{away: map[fleet.NodeID]bool{}, exited: map[TaskKey]time.Duration{}}
 }
 
-func (t *sightings) see(s *scene, o *Observation) {
+func (t *sightings) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
-		t.entry(s, o.Applied.Effects)
+		t.countEntryBranches(s, o.Applied.Effects)
 	case o.Task != nil:
-		t.task(s, o.Task)
+		t.countTaskBranches(s, o.Task)
 	case o.Edge != nil && o.Edge.Link != nil:
-		t.link(s, o.Edge.Name, o.Edge.Link)
+		t.countLinkBranches(s, o.Edge.Name, o.Edge.Link)
 	case o.Fault != nil && o.Fault.Kind == kindRebind && !o.Fault.End:
 		for _, name := range o.Fault.Targets {
-			if m := s.truth.by[name]; m != nil && m.connected >= 0 {
+			if m := s.machines.by[name]; m != nil && m.connected >= 0 {
 				t.rebinds = append(t.rebinds, rebind{name, m.session, s.now})
 			}
 		}
 	case o.Process != nil && o.Process.Edge:
-		t.forget(o.Process.Name)
+		t.forgetRebinds(o.Process.Name)
 	}
 }
 
-func (t *sightings) entry(s *scene, e *Effects) {
+func (t *sightings) countEntryBranches(s *runContext, e *Effects) {
 	for _, m := range e.Moved {
 		t.away[m.Node] = true
 	}
 	if e.Fenced != nil {
-		s.reach(BranchCloneFenced)
+		s.countBranch(BranchCloneFenced)
 	}
 	if e.Opened != nil && t.away[e.Opened.Node] {
 		t.away[e.Opened.Node] = false
@@ -69,34 +69,34 @@ func (t *sightings) entry(s *scene, e *Effects) {
 			t.opened = t.opened[1:]
 		}
 		if len(t.opened) == massRejoin && s.now-t.opened[0] <= rejoinsIn {
-			s.reach(BranchMassRejoin)
+			s.countBranch(BranchMassRejoin)
 		}
 	}
 	for i := range e.Allocs {
 		a := &e.Allocs[i]
-		if previous := s.fleet.allocs[a.PreviousAllocation]; previous != nil && previous.alloc.ClientStatus == fleet.ClientUnknown &&
-			s.fleet.allocs[a.ID].first == s.now {
-			s.reach(BranchReplacedAway)
+		if previous := s.registry.allocs[a.PreviousAllocation]; previous != nil && previous.alloc.ClientStatus == fleet.ClientUnknown &&
+			s.registry.allocs[a.ID].first == s.now {
+			s.countBranch(BranchReplacedAway)
 		}
 	}
-	for _, k := range s.taken {
+	for _, k := range s.newRows {
 		for i := range k.rows {
-			if ended := k.rows[i].ClientStatus; t.replaying(s, k.node) && (ended == fleet.ClientComplete || ended == fleet.ClientFailed) {
-				s.reach(BranchEndedAway)
+			if ended := k.rows[i].ClientStatus; t.isReportingAbsence(s, k.node) && (ended == fleet.ClientComplete || ended == fleet.ClientFailed) {
+				s.countBranch(BranchEndedAway)
 			}
 		}
 	}
 }
 
-// replaying reports whether what a node reports happened while it was away.
-func (t *sightings) replaying(s *scene, id fleet.NodeID) bool {
-	m := s.truth.by[s.fleet.name(id)]
+// isReportingAbsence reports whether what a node reports happened while it was away.
+func (t *sightings) isReportingAbsence(s *runContext, id fleet.NodeID) bool {
+	m := s.machines.by[s.registry.edgeNameOf(id)]
 	return m != nil && m.connected < 0
 }
 
-func (t *sightings) task(s *scene, e *Task) {
+func (t *sightings) countTaskBranches(s *runContext, e *Task) {
 	key := TaskKey{e.Alloc, e.Task}
-	cut := s.weather.during(e.Edge, Severs)
+	cut := s.faults.hasFaultNow(e.Edge, Severs)
 	switch e.What {
 	case TaskExited:
 		if cut {
@@ -107,21 +107,21 @@ func (t *sightings) task(s *scene, e *Task) {
 		}
 	case TaskStarted:
 		if _, ok := t.exited[key]; ok && cut {
-			s.reach(BranchRestartedAway)
+			s.countBranch(BranchRestartedAway)
 		}
 		delete(t.exited, key)
 	}
 }
 
-func (t *sightings) link(s *scene, name string, l *Link) {
+func (t *sightings) countLinkBranches(s *runContext, name string, l *Link) {
 	if l.WentBack != "" {
-		s.reach(BranchClusterWentBack)
+		s.countBranch(BranchClusterWentBack)
 	}
 	if l.NextTry >= backoffLong {
-		s.reach(BranchBackoffAtCap)
+		s.countBranch(BranchBackoffAtCap)
 	}
-	if m := s.truth.by[name]; m != nil && s.weather.at(name, s.now, MovesTime) && len(m.tasks) > 0 {
-		s.reach(BranchClockMoved)
+	if m := s.machines.by[name]; m != nil && s.faults.hasFaultAt(name, s.now, MovesTime) && len(m.tasks) > 0 {
+		s.countBranch(BranchClockMoved)
 	}
 	left := t.rebinds[:0]
 	for _, r := range t.rebinds {
@@ -130,7 +130,7 @@ func (t *sightings) link(s *scene, name string, l *Link) {
 			left = append(left, r)
 		case !l.Connected || l.Session != r.session:
 		case s.now-r.at >= reboundFor:
-			s.reach(BranchRebound)
+			s.countBranch(BranchRebound)
 		default:
 			left = append(left, r)
 		}
@@ -138,8 +138,8 @@ func (t *sightings) link(s *scene, name string, l *Link) {
 	t.rebinds = left
 }
 
-// forget drops what a process that ended cannot show any more.
-func (t *sightings) forget(name string) {
+// forgetRebinds drops what a process that ended cannot show any more.
+func (t *sightings) forgetRebinds(name string) {
 	left := t.rebinds[:0]
 	for _, r := range t.rebinds {
 		if r.edge != name {
@@ -149,5 +149,5 @@ func (t *sightings) forget(name string) {
 	t.rebinds = left
 }
 
-func (t *sightings) tick(*scene)          {}
-func (t *sightings) end(*scene, *Picture) {}
+func (t *sightings) handleTick(*runContext)                   {}
+func (t *sightings) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -20,19 +20,19 @@ func newSilent() *silent {
 	return &silent{status: map[fleet.NodeID]fleet.NodeStatus{}, told: map[fleet.NodeID]bool{}}
 }
 
-func (t *silent) see(s *scene, o *Observation) {
+func (t *silent) handleObservation(s *runContext, o *Observation) {
 	switch {
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.status)
 	case o.Applied != nil && o.Applied.Effects != nil:
 		if o.Applied.Term > t.term {
 			t.term, t.led = o.Applied.Term, s.now
 		}
-		t.entry(o.Applied.Effects)
+		t.recordNodeStatuses(o.Applied.Effects)
 	}
 }
 
-func (t *silent) entry(e *Effects) {
+func (t *silent) recordNodeStatuses(e *Effects) {
 	if e.Opened != nil {
 		t.status[e.Opened.Node] = e.Opened.Status
 	}
@@ -50,34 +50,34 @@ func (t *silent) entry(e *Effects) {
 // looks of whoever watches, and commands that have to be repeated.
 const noticing = time.Minute
 
-func (t *silent) tick(s *scene) {
+func (t *silent) handleTick(s *runContext) {
 	bound := 2*s.limits.LongestTTL + noticing + 2*s.limits.Slack
-	for _, m := range s.truth.by {
+	for _, m := range s.machines.by {
 		if m.node == "" || m.agent >= 0 || s.now-m.ended < bound {
 			delete(t.told, m.node)
 			continue
 		}
 		status, known := t.status[m.node]
-		if !known || s.cloned(m.name) || t.told[m.node] || s.now-t.led < bound || t.troubled(s, bound) {
+		if !known || s.isClonedMachine(m.name) || t.told[m.node] || s.now-t.led < bound || t.hasHubFaults(s, bound) {
 			continue
 		}
-		s.judge(Initializing)
+		s.countJudgement(Initializing)
 		if status == fleet.NodeReady || status == fleet.NodeInitializing {
 			t.told[m.node] = true
-			s.broke(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", status, s.now-m.ended)
+			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", status, s.now-m.ended)
 		}
 	}
 }
 
-// troubled reports whether hubs had trouble of their own, so that no leader may have
+// hasHubFaults reports whether hubs had trouble of their own, so that no leader may have
 // counted for so long.
-func (t *silent) troubled(s *scene, bound time.Duration) bool {
-	for hub := range s.weather.hubs {
-		if s.weather.since(s.now, s.now-2*bound, hub, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
+func (t *silent) hasHubFaults(s *runContext, bound time.Duration) bool {
+	for hub := range s.faults.hubs {
+		if s.faults.hasFaultSince(s.now, s.now-2*bound, hub, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
 			return true
 		}
 	}
-	return s.weather.rewinding()
+	return s.faults.isRewindActive()
 }
 
-func (t *silent) end(*scene, *Picture) {}
+func (t *silent) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -73,7 +73,7 @@ type tally map[Branch]uint64
 func (m *Monitor) Reached() map[Branch]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(map[Branch]uint64(m.scene.tally))
+	return maps.Clone(map[Branch]uint64(m.run.tally))
 }
 
 // Coverage is what many runs came to.

@@ -11,19 +11,19 @@ import (
 // allocations that are not settled, evaluations that are not over. Each may last in
 // bad weather, and for its bound in fair weather.
 type standing struct {
-	hubs  map[string]*shown
+	hubs  map[string]*hubView
 	evals map[fleet.EvalID]*evalFact
 }
 
-// shown is what one hub shows, and since when.
-type shown struct {
-	nodes     map[fleet.NodeID]*halfWay
+// hubView is what one hub shows, and since when.
+type hubView struct {
+	nodes     map[fleet.NodeID]*unreadyNode
 	unsettled map[string]time.Duration
 	told      map[string]bool
 }
 
-// halfWay is a node that is not ready.
-type halfWay struct {
+// unreadyNode is a node that is not ready.
+type unreadyNode struct {
 	name, why string
 	status    fleet.NodeStatus
 	since     time.Duration
@@ -39,33 +39,33 @@ type evalFact struct {
 }
 
 func newStanding() *standing {
-	return &standing{hubs: map[string]*shown{}, evals: map[fleet.EvalID]*evalFact{}}
+	return &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
 }
 
-func (t *standing) see(s *scene, o *Observation) {
+func (t *standing) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Hub != nil:
-		t.hub(s, o.Hub)
+		t.recordUnsettledWork(s, o.Hub)
 	case o.Applied != nil && o.Applied.Effects != nil:
 		for i := range o.Applied.Effects.Evals {
-			t.eval(s, &o.Applied.Effects.Evals[i], o.Applied.Index)
+			t.recordPendingEval(s, &o.Applied.Effects.Evals[i], o.Applied.Index)
 		}
 	case o.Process != nil && !o.Process.Edge:
 		delete(t.hubs, o.Process.Name)
-	case o.Fault.rewinds():
+	case o.Fault.hasRewindEffect():
 		clear(t.hubs)
 		clear(t.evals)
 	}
 }
 
-func (t *standing) hub(s *scene, h *Hub) {
+func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 	seen := t.hubs[h.Name]
 	if seen == nil {
-		seen = &shown{nodes: map[fleet.NodeID]*halfWay{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
+		seen = &hubView{nodes: map[fleet.NodeID]*unreadyNode{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
 		t.hubs[h.Name] = seen
 	}
 	for i := range h.Nodes {
-		seen.node(s, &h.Nodes[i])
+		seen.updateUnreadyNode(s, &h.Nodes[i])
 	}
 	seen.unsettled = keepOlder(seen.unsettled, unsettled(s, h))
 	if len(seen.unsettled) == 0 {
@@ -75,10 +75,10 @@ func (t *standing) hub(s *scene, h *Hub) {
 	for i := range h.Evals {
 		if e := &h.Evals[i]; e.Status == fleet.EvalPending {
 			open[e.ID] = true
-			t.eval(s, e, h.Index)
+			t.recordPendingEval(s, e, h.Index)
 		}
 	}
-	t.close(s, h, open)
+	t.forgetEndedEvals(s, h, open)
 }
 
 // keepOlder has the times of old for what is in now.
@@ -92,7 +92,7 @@ func keepOlder(old, now map[string]time.Duration) map[string]time.Duration {
 }
 
 // unsettled names what a hub has still to decide.
-func unsettled(s *scene, h *Hub) map[string]time.Duration {
+func unsettled(s *runContext, h *Hub) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for i := range h.Allocs {
 		a := &h.Allocs[i]
@@ -103,54 +103,54 @@ func unsettled(s *scene, h *Hub) map[string]time.Duration {
 		case a.NeedsToReconnect():
 			out[fmt.Sprintf("allocation %s is back and was not settled", fleet.Short(a.ID))] = s.now
 		}
-		if f := s.fleet.jobs[a.JobID]; f != nil && f.job.Stop && !f.unsure && !a.Terminal() {
+		if f := s.registry.jobs[a.JobID]; f != nil && f.job.Stop && !f.unsure && !a.Terminal() {
 			out[fmt.Sprintf("allocation %s of job %s is to run: the job was stopped", fleet.Short(a.ID), a.JobID)] = s.now
 		}
 	}
 	return out
 }
 
-func (seen *shown) node(s *scene, n *fleet.Node) {
-	s.judge(Initializing)
+func (seen *hubView) updateUnreadyNode(s *runContext, n *fleet.Node) {
+	s.countJudgement(Initializing)
 	if n.Status == fleet.NodeReady {
 		delete(seen.nodes, n.ID)
 		return
 	}
 	at := seen.nodes[n.ID]
 	if at == nil {
-		at = &halfWay{since: s.now}
+		at = &unreadyNode{since: s.now}
 		seen.nodes[n.ID] = at
 	}
 	at.name, at.why, at.status = n.Name, n.StatusDescription, n.Status
 }
 
-// tick judges what has lasted too long.
-func (t *standing) tick(s *scene) {
+// handleTick judges what has lasted too long.
+func (t *standing) handleTick(s *runContext) {
 	for name, seen := range t.hubs {
 		for id, at := range seen.nodes {
-			at.judge(s, name, id)
+			at.judgeReadyDeadline(s, name, id)
 		}
 		for what, since := range seen.unsettled {
-			s.judge(Settled)
-			if !seen.told[what] && s.overdueEverywhere(max(since, s.fleet.changed), s.limits.Heal) {
+			s.countJudgement(Settled)
+			if !seen.told[what] && s.overdueEverywhere(max(since, s.registry.changed), s.limits.Heal) {
 				seen.told[what] = true
-				s.broke(Settled, name, "%s, since %s, in fair weather", what, since)
+				s.reportViolation(Settled, name, "%s, since %s, in fair weather", what, since)
 			}
 		}
 	}
 	for id, f := range t.evals {
-		s.judge(EvaluationsEnd)
+		s.countJudgement(EvaluationsEnd)
 		if !f.told && s.overdueEverywhere(f.due, s.limits.Evaluate) {
 			f.told = true
-			s.broke(EvaluationsEnd, string(f.job), "evaluation %s (%s) is pending since it was due at %s", fleet.Short(id), f.why, f.due)
+			s.reportViolation(EvaluationsEnd, string(f.job), "evaluation %s (%s) is pending since it was due at %s", fleet.Short(id), f.why, f.due)
 		}
 	}
 }
 
-// judge judges a node that is not ready though its edge has a link.
-func (at *halfWay) judge(s *scene, hub string, id fleet.NodeID) {
-	edge := s.fleet.name(id)
-	m := s.truth.by[edge]
+// judgeReadyDeadline judges a node that is not ready though its edge has a link.
+func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.NodeID) {
+	edge := s.registry.edgeNameOf(id)
+	m := s.machines.by[edge]
 	switch {
 	case m == nil && at.status != fleet.NodeInitializing:
 		return // nobody knows whether its edge has a link
@@ -161,14 +161,14 @@ func (at *halfWay) judge(s *scene, hub string, id fleet.NodeID) {
 	default:
 		at.since = max(at.since, m.connected)
 	}
-	if s.overdue(edge, at.since, s.limits.Ready) {
-		s.broke(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", at.name, at.status, at.why, at.since)
+	if s.isOverdue(edge, at.since, s.limits.Ready) {
+		s.reportViolation(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", at.name, at.status, at.why, at.since)
 		at.since = s.now // and again after as long
 	}
 }
 
-// eval notes an evaluation that is to end.
-func (t *standing) eval(s *scene, e *fleet.Evaluation, index fleet.Index) {
+// recordPendingEval notes an evaluation that is to end.
+func (t *standing) recordPendingEval(s *runContext, e *fleet.Evaluation, index fleet.Index) {
 	if e.Status != fleet.EvalPending {
 		return
 	}
@@ -183,8 +183,8 @@ func (t *standing) eval(s *scene, e *fleet.Evaluation, index fleet.Index) {
 	f.seen, f.index = s.now, max(f.index, index)
 }
 
-// close forgets evaluations that a hub shows to be over.
-func (t *standing) close(s *scene, h *Hub, open map[fleet.EvalID]bool) {
+// forgetEndedEvals forgets evaluations that a hub shows to be over.
+func (t *standing) forgetEndedEvals(s *runContext, h *Hub, open map[fleet.EvalID]bool) {
 	for id, f := range t.evals {
 		newer := h.Index > 0 && h.Index >= f.index || h.Index == 0 && s.now-f.seen > s.limits.Slack
 		if !open[id] && newer {
@@ -193,13 +193,13 @@ func (t *standing) close(s *scene, h *Hub, open map[fleet.EvalID]bool) {
 	}
 }
 
-// end judges what the last picture shows: it is quiet, and everything is over.
-func (t *standing) end(s *scene, p *Picture) {
+// handleRunEnd judges what the last picture shows: it is quiet, and everything is over.
+func (t *standing) handleRunEnd(s *runContext, p *FleetSnapshot) {
 	for _, h := range p.Hubs {
-		s.judge(EvaluationsEnd)
+		s.countJudgement(EvaluationsEnd)
 		for _, e := range h.Evals {
 			if e.Status == fleet.EvalPending && e.WaitUntil.IsZero() {
-				s.broke(EvaluationsEnd, h.Name, "evaluation %s of job %s (%s) is pending at the end", fleet.Short(e.ID), e.JobID, e.TriggeredBy)
+				s.reportViolation(EvaluationsEnd, h.Name, "evaluation %s of job %s (%s) is pending at the end", fleet.Short(e.ID), e.JobID, e.TriggeredBy)
 			}
 		}
 	}

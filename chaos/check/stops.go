@@ -42,43 +42,43 @@ const keptRequests = 10 * time.Minute
 
 func newStops() *stops { return &stops{late: map[TaskKey]bool{}} }
 
-func (t *stops) see(s *scene, o *Observation) {
+func (t *stops) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Request != nil:
 		t.requests = append(t.requests, asked{*o.Request, s.now})
-	case o.Task != nil && o.Task.What == TaskStopped && !s.weather.rewinding(): // till it dies, a hub wants what is forgotten with it
-		m := s.truth.of(o.Task.Edge)
+	case o.Task != nil && o.Task.What == TaskStopped && !s.faults.isRewindActive(): // till it dies, a hub wants what is forgotten with it
+		m := s.machines.ensureMachine(o.Task.Edge)
 		key := TaskKey{o.Task.Alloc, o.Task.Task}
 		took := fleet.DefaultKillTimeout // it was decided so long ago at most
-		if f := s.fleet.allocs[key.Alloc]; f != nil {
+		if f := s.registry.allocs[key.Alloc]; f != nil {
 			took = f.killTimeout(key.Task)
 		}
 		took += s.limits.Slack
 		began, killed := m.killedSince(s.now, took)
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took),
+			at: s.now, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
 			session: max(m.session, m.opened), killed: killed,
-			unmarked: killed && s.weather.since(s.now, began, m.name, Chokes),
+			unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
 	}
 }
 
-// heard is until when a hub's word may have reached the edge. Of sessions with hubs that
+// latestHubContact is until when a hub's word may have reached the edge. Of sessions with hubs that
 // are being put back nobody tells.
-func (m *machine) heard(s *scene) time.Duration {
-	if s.weather.rewinding() || m.connected >= 0 || m.linked == 0 && !s.weather.during(m.name, Severs) {
+func (m *machine) latestHubContact(s *runContext) time.Duration {
+	if s.faults.isRewindActive() || m.connected >= 0 || m.linked == 0 && !s.faults.hasFaultNow(m.name, Severs) {
 		return s.now
 	}
 	return m.linked + s.limits.Slack
 }
 
-func (t *stops) tick(s *scene) {
+func (t *stops) handleTick(s *runContext) {
 	left := t.pending[:0]
 	for _, p := range t.pending {
 		if s.now-p.at > 2*s.limits.Slack {
-			t.judge(s, p)
+			t.judgeTaskStop(s, p)
 		} else {
 			left = append(left, p)
 		}
@@ -87,26 +87,26 @@ func (t *stops) tick(s *scene) {
 	for len(t.requests) > 0 && s.now-t.requests[0].at > keptRequests {
 		t.requests = t.requests[1:]
 	}
-	for _, m := range s.truth.by {
-		t.overdue(s, m)
+	for _, m := range s.machines.by {
+		t.judgeStopDeadlines(s, m)
 	}
 }
 
-func (t *stops) end(s *scene, _ *Picture) {
+func (t *stops) handleRunEnd(s *runContext, _ *FleetSnapshot) {
 	for _, p := range t.pending {
-		t.judge(s, p)
+		t.judgeTaskStop(s, p)
 	}
 	t.pending = nil
 }
 
-func (t *stops) judge(s *scene, p stop) {
-	s.judge(AbsenceStopsNothing)
+func (t *stops) judgeTaskStop(s *runContext, p stop) {
+	s.countJudgement(AbsenceStopsNothing)
 	if p.m.connected >= 0 && p.m.session == p.session { // looks that came too early for its first answer
 		p.heard = p.at
 	}
-	f := s.fleet.allocs[p.key.Alloc]
-	if f == nil || t.wanted(s, p, f) || s.cloned(p.m.name) || p.m.forgetful(p.at-s.limits.Heal) ||
-		s.weather.since(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
+	f := s.registry.allocs[p.key.Alloc]
+	if f == nil || t.hasStopReason(s, p, f) || s.isClonedMachine(p.m.name) || p.m.hasDamageSince(p.at-s.limits.Heal) ||
+		s.faults.hasFaultSince(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
 		return
 	}
 	after, limited := f.stopAfter()
@@ -114,13 +114,13 @@ func (t *stops) judge(s *scene, p stop) {
 		if !p.m.certain || p.unmarked {
 			return
 		}
-		s.judge(StopDeadline)
+		s.countJudgement(StopDeadline)
 		early := s.limits.Slack
 		if p.killed { // the beats after the last mark are forgotten
 			early += markEvery(after)
 		}
 		if p.alone >= after-early {
-			s.reach(BranchStopDeadline)
+			s.countBranch(BranchStopDeadline)
 			return
 		}
 	}
@@ -132,17 +132,17 @@ func (t *stops) judge(s *scene, p stop) {
 		evidence = append(evidence, fmt.Sprintf("a hub wanted it stopped from %s on: %s", f.stopped, f.alloc.DesiredDescription))
 	}
 	switch {
-	case s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
-		s.shown(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
+	case s.faults.hasFaultSince(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
+		s.reportWithEvidence(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
 	case limited:
-		s.shown(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
+		s.reportWithEvidence(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
 	default:
-		s.shown(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
+		s.reportWithEvidence(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
 	}
 }
 
-// wanted reports whether somebody wanted a task stopped whom the edge could hear.
-func (t *stops) wanted(s *scene, p stop, f *allocFact) bool {
+// hasStopReason reports whether somebody wanted a task stopped whom the edge could hear.
+func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	if f.stopped > 0 && f.stopped <= p.heard {
 		return true
 	}
@@ -176,15 +176,15 @@ func markEvery(after time.Duration) time.Duration {
 	return min(max(time.Second, after/10), 10*time.Minute)
 }
 
-// overdue looks for tasks whose stop_on_client_after is over and that run on.
-func (t *stops) overdue(s *scene, m *machine) {
-	if m.agent < 0 || !m.beaten || m.connected >= 0 || s.cloned(m.name) {
+// judgeStopDeadlines looks for tasks whose stop_on_client_after is over and that run on.
+func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
+	if m.agent < 0 || !m.hasHeartbeat || m.connected >= 0 || s.isClonedMachine(m.name) {
 		return
 	}
 	opened := s.now - m.linked // a session of which its agent has not told yet
-	alone := m.alone(s.now)
+	alone := m.uptimeSinceHeartbeat(s.now)
 	for key, truth := range m.tasks {
-		f := s.fleet.allocs[key.Alloc]
+		f := s.registry.allocs[key.Alloc]
 		if truth.live == 0 || f == nil || t.late[key] {
 			continue
 		}
@@ -192,19 +192,19 @@ func (t *stops) overdue(s *scene, m *machine) {
 		if !limited {
 			continue
 		}
-		s.judge(StopDeadline)
+		s.countJudgement(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
 		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // what brought it may be an answer that its agent has not told of
-		if alone < after+slack || opened < slack || fresh || f.first > m.beat && s.now-f.first < after+slack ||
-			m.forgetful(s.now-slack) || s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
+		if alone < after+slack || opened < slack || fresh || f.first > m.lastHeartbeat && s.now-f.first < after+slack ||
+			m.hasDamageSince(s.now-slack) || s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
 			continue
 		}
 		t.late[key] = true
 		invariant := StopDeadline
-		if s.weather.since(s.now, m.beat-s.limits.Heal, m.name, MovesTime) {
+		if s.faults.hasFaultSince(s.now, m.lastHeartbeat-s.limits.Heal, m.name, MovesTime) {
 			invariant = TrustedTime
 		}
-		s.broke(invariant, m.name, "task %s runs %s after the last answered beat, by its machine's own time: stop_on_client_after is %s (%d kills since)",
+		s.reportViolation(invariant, m.name, "task %s runs %s after the last answered beat, by its machine's own time: stop_on_client_after is %s (%d kills since)",
 			key, alone, after, m.kills)
 	}
 }

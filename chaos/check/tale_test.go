@@ -9,10 +9,10 @@ import (
 	"skerry/fleet"
 )
 
-// tale tells a Monitor of a small fleet in which everything goes as it should, until
+// fleetModel tells a Monitor of a small fleet in which everything goes as it should, until
 // a test has something else happen. It is a model of what is observed, not of what
 // runs.
-type tale struct {
+type fleetModel struct {
 	tb     testing.TB
 	m      *check.Monitor
 	all    []check.Observation
@@ -29,8 +29,8 @@ type tale struct {
 	deployments []fleet.Deployment
 	faults      int
 	drawn       int
-	// spoil changes an observation before it is told; nil: none.
-	spoil func(o *check.Observation)
+	// mutate changes an observation before it is told; nil: none.
+	mutate func(o *check.Observation)
 }
 
 // told is an edge of a tale.
@@ -53,37 +53,39 @@ type told struct {
 
 var allLimits = check.Limits{Heal: time.Minute, Ready: 30 * time.Second, Evaluate: 30 * time.Second, Deliver: 20 * time.Second}
 
-// newTale begins with three hubs, some edges that are ready, and nothing to do.
-func newTale(tb testing.TB, edges int) *tale {
-	t := &tale{tb: tb, m: check.NewMonitor(allLimits), term: 2, hubs: []string{"hub-1", "hub-2", "hub-3"}, allocs: map[fleet.AllocID]*fleet.Alloc{}}
+// newFleetModel begins with three hubs, some edges that are ready, and nothing to do.
+func newFleetModel(tb testing.TB, edges int) *fleetModel {
+	t := &fleetModel{tb: tb, m: check.NewMonitor(allLimits), term: 2, hubs: []string{"hub-1", "hub-2", "hub-3"}, allocs: map[fleet.AllocID]*fleet.Alloc{}}
 	for _, h := range t.hubs {
-		t.see(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
+		t.feedObservation(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
 	}
 	for i := range edges {
 		e := &told{name: fmt.Sprintf("edge-%d", i+1), node: fleet.NodeID(fmt.Sprintf("node-%d", i+1)), boots: 1, duration: 3 * time.Second}
 		t.edges = append(t.edges, e)
-		t.see(check.Observation{Process: &check.Process{Name: e.name, Edge: true, What: check.ProcessStart, Boot: e.boot()}})
-		t.row(e, fleet.Transition{Kind: fleet.TransitionAgent})
-		t.open(e)
-		t.send(e)
+		t.feedObservation(check.Observation{Process: &check.Process{Name: e.name, Edge: true, What: check.ProcessStart, Boot: e.currentBootID()}})
+		t.journalRow(e, fleet.Transition{Kind: fleet.TransitionAgent})
+		t.openSession(e)
+		t.sendRows(e)
 	}
-	t.pass(5 * time.Second)
+	t.advanceTime(5 * time.Second)
 	return t
 }
 
-func (e *told) boot() fleet.BootID { return fleet.BootID(fmt.Sprintf("%s boot %d", e.name, e.boots)) }
+func (e *told) currentBootID() fleet.BootID {
+	return fleet.BootID(fmt.Sprintf("%s boot %d", e.name, e.boots))
+}
 
-func (t *tale) see(o check.Observation) {
+func (t *fleetModel) feedObservation(o check.Observation) {
 	o.At = t.at
-	if t.spoil != nil {
-		t.spoil(&o)
+	if t.mutate != nil {
+		t.mutate(&o)
 	}
 	t.all = append(t.all, o)
 	t.found = append(t.found, t.m.Observe(o)...)
 }
 
-// entry has every hub apply an entry.
-func (t *tale) entry(kind string, e *check.Effects) fleet.Index {
+// applyEntry has every hub apply an entry.
+func (t *fleetModel) applyEntry(kind string, e *check.Effects) fleet.Index {
 	t.index++
 	if e != nil {
 		for i := range e.Evals {
@@ -102,13 +104,13 @@ func (t *tale) entry(kind string, e *check.Effects) fleet.Index {
 				a.Effects = &check.Effects{}
 			}
 		}
-		t.see(check.Observation{Applied: a})
+		t.feedObservation(check.Observation{Applied: a})
 	}
 	return t.index
 }
 
-// pass lets time pass, with a look at everything each second.
-func (t *tale) pass(d time.Duration) {
+// advanceTime lets time pass, with a look at everything each second.
+func (t *fleetModel) advanceTime(d time.Duration) {
 	for end := t.at + d; t.at < end; {
 		t.at += min(time.Second, end-t.at)
 		for _, e := range t.edges {
@@ -116,21 +118,21 @@ func (t *tale) pass(d time.Duration) {
 				e.beat = t.at
 			}
 		}
-		t.look()
+		t.observeAll()
 	}
 }
 
-// look shows hubs and edges as they are.
-func (t *tale) look() {
+// observeAll shows hubs and edges as they are.
+func (t *fleetModel) observeAll() {
 	for i, h := range t.hubs {
-		t.see(check.Observation{Hub: t.hub(h, i == 0)})
+		t.feedObservation(check.Observation{Hub: t.hubView(h, i == 0)})
 	}
 	for _, e := range t.edges {
-		t.see(check.Observation{Edge: e.look(t.at)})
+		t.feedObservation(check.Observation{Edge: e.edgeView(t.at)})
 	}
 }
 
-func (t *tale) hub(name string, leads bool) *check.Hub {
+func (t *fleetModel) hubView(name string, leads bool) *check.Hub {
 	h := &check.Hub{Name: name, Index: t.index, Term: t.term, Leads: leads}
 	for _, e := range t.edges {
 		h.Nodes = append(h.Nodes, fleet.Node{
@@ -145,7 +147,7 @@ func (t *tale) hub(name string, leads bool) *check.Hub {
 	return h
 }
 
-func (e *told) look(at time.Duration) *check.Edge {
+func (e *told) edgeView(at time.Duration) *check.Edge {
 	seen := &check.Edge{
 		Name: e.name, NodeID: e.node, Rows: append([]fleet.Transition(nil), e.rows[e.looked:]...),
 		Link:    &check.Link{Connected: e.linked, Session: e.session, Epoch: e.epoch, Status: e.status, Away: max(at-e.beat, time.Millisecond)},
@@ -155,16 +157,16 @@ func (e *told) look(at time.Duration) *check.Edge {
 	return seen
 }
 
-// row journals a row.
-func (t *tale) row(e *told, row fleet.Transition) {
-	row.Seq, row.BootID = fleet.Seq(len(e.rows)+1), e.boot()
+// journalRow journals a row.
+func (t *fleetModel) journalRow(e *told, row fleet.Transition) {
+	row.Seq, row.BootID = fleet.Seq(len(e.rows)+1), e.currentBootID()
 	row.Mono, row.Wall = t.at-e.booted, int64(t.at)
 	e.rows = append(e.rows, row)
 }
 
-// status journals what became of an allocation.
-func (t *tale) status(e *told, id fleet.AllocID, status, event string) {
-	t.row(e, fleet.Transition{
+// journalStatus journals what became of an allocation.
+func (t *fleetModel) journalStatus(e *told, id fleet.AllocID, status, event string) {
+	t.journalRow(e, fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, Task: "main",
 		TaskState: &fleet.TaskState{State: map[string]string{
 			fleet.ClientPending: fleet.TaskPending, fleet.ClientRunning: fleet.TaskRunning,
@@ -175,8 +177,8 @@ func (t *tale) status(e *told, id fleet.AllocID, status, event string) {
 	}
 }
 
-// open has the cluster commit a session.
-func (t *tale) open(e *told) {
+// openSession has the cluster commit a session.
+func (t *fleetModel) openSession(e *told) {
 	e.session++
 	e.epoch++
 	away := e.status != fleet.NodeReady
@@ -186,25 +188,25 @@ func (t *tale) open(e *told) {
 			e.status = fleet.NodeReady
 		}
 	}
-	t.entry("session_open", &check.Effects{Opened: &check.Opened{
-		Node: e.node, Session: e.session, Boot: e.boot(), Hub: "hub-1", Epoch: e.epoch, Status: e.status,
+	t.applyEntry("session_open", &check.Effects{Opened: &check.Opened{
+		Node: e.node, Session: e.session, Boot: e.currentBootID(), Hub: "hub-1", Epoch: e.epoch, Status: e.status,
 		Head: fleet.Seq(len(e.rows)), Applied: e.applied,
 	}})
 	e.linked, e.beat = true, t.at
 }
 
-// batch is what an edge has to send.
-func (t *tale) batch(e *told) check.Batch {
+// unappliedBatch is what an edge has to send.
+func (t *fleetModel) unappliedBatch(e *told) check.Batch {
 	return check.Batch{
 		Node: e.node, Epoch: e.epoch, First: e.applied + 1, Rows: append([]fleet.Transition(nil), e.rows[e.applied:]...),
 		Applied: fleet.Seq(len(e.rows)), Status: fleet.NodeReady,
 	}
 }
 
-// send has the cluster apply what an edge journaled.
-func (t *tale) send(e *told) { t.apply(e, t.batch(e)) }
+// sendRows has the cluster apply what an edge journaled.
+func (t *fleetModel) sendRows(e *told) { t.applyBatch(e, t.unappliedBatch(e)) }
 
-func (t *tale) apply(e *told, b check.Batch) {
+func (t *fleetModel) applyBatch(e *told, b check.Batch) {
 	if len(b.Rows) == 0 {
 		return
 	}
@@ -226,7 +228,7 @@ func (t *tale) apply(e *told, b check.Batch) {
 		}
 	}
 	e.applied, e.status = b.Applied, b.Status
-	i := t.entry("alloc_updates", effects)
+	i := t.applyEntry("alloc_updates", effects)
 	for id := range recorded {
 		t.allocs[id].ModifyIndex = i
 	}

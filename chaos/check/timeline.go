@@ -12,7 +12,7 @@ func legal(e Edge) []Violation {
 	var vs []Violation
 	w := newWalk()
 	for i := range e.Rows {
-		for _, m := range w.step(&e.Rows[i]) {
+		for _, m := range w.checkNextRow(&e.Rows[i]) {
 			v := violation(m.invariant, "%s (%s)", m.why, describe(e.Rows[i]))
 			v.Where = e.Name
 			vs = append(vs, v)

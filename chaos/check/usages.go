@@ -22,7 +22,7 @@ const samples = 3
 
 func newUsages() *usages { return &usages{by: map[string]*usageFact{}} }
 
-func (t *usages) see(s *scene, o *Observation) {
+func (t *usages) handleObservation(s *runContext, o *Observation) {
 	if o.Usage == nil || !o.Usage.Quiet {
 		return
 	}
@@ -40,11 +40,11 @@ func (t *usages) see(s *scene, o *Observation) {
 		u.last = u.last[1:]
 	}
 	if len(u.last) == samples {
-		u.judge(s, o.Usage.Who)
+		u.judgeUsageGrowth(s, o.Usage.Who)
 	}
 }
 
-func (u *usageFact) judge(s *scene, who string) {
+func (u *usageFact) judgeUsageGrowth(s *runContext, who string) {
 	for _, m := range []struct {
 		what  string
 		of    func(Usage) int64
@@ -58,13 +58,13 @@ func (u *usageFact) judge(s *scene, who string) {
 		if first == 0 || last == 0 {
 			continue // not known
 		}
-		s.judge(NoLeak)
+		s.countJudgement(NoLeak)
 		bound := int64(float64(first)*s.limits.Growth) + m.slack
 		if last <= bound || u.told[m.what] {
 			continue
 		}
 		u.told[m.what] = true
-		s.shown(NoLeak, who, []string{"at first: " + list(u.first, m.of), "of late: " + list(u.last, m.of)},
+		s.reportWithEvidence(NoLeak, who, []string{"at first: " + list(u.first, m.of), "of late: " + list(u.last, m.of)},
 			"%d %s are in use in quiet moments, at first it was %d", last, m.what, first)
 	}
 }
@@ -85,5 +85,5 @@ func list(us []Usage, of func(Usage) int64) string {
 	return strings.Join(parts, ", ")
 }
 
-func (t *usages) tick(*scene)          {}
-func (t *usages) end(*scene, *Picture) {}
+func (t *usages) handleTick(*runContext)                   {}
+func (t *usages) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -37,12 +37,12 @@ type Thin struct {
 // traffic counts. It is a tap beside the others.
 type traffic struct{ Traffic }
 
-func (t *traffic) see(s *scene, o *Observation) {
+func (t *traffic) handleObservation(s *runContext, o *Observation) {
 	t.Length = s.now
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
 		t.Entries++
-		for _, k := range s.taken {
+		for _, k := range s.newRows {
 			t.Rows += uint64(len(k.rows))
 		}
 		if o.Applied.Effects.Opened != nil {
@@ -55,11 +55,11 @@ func (t *traffic) see(s *scene, o *Observation) {
 	case o.Operation != nil:
 		t.Operations++
 	case o.Fault != nil:
-		t.fault(o.Fault)
+		t.countFault(o.Fault)
 	}
 }
 
-func (t *traffic) fault(f *Fault) {
+func (t *traffic) countFault(f *Fault) {
 	if t.Faults == nil {
 		t.Faults = map[string]FaultHits{}
 	}
@@ -72,8 +72,8 @@ func (t *traffic) fault(f *Fault) {
 	t.Faults[f.Kind] = hits
 }
 
-func (t *traffic) tick(*scene)          {}
-func (t *traffic) end(*scene, *Picture) {}
+func (t *traffic) handleTick(*runContext)                   {}
+func (t *traffic) handleRunEnd(*runContext, *FleetSnapshot) {}
 
 // Traffic is how much happened so far.
 func (m *Monitor) Traffic() Traffic {
@@ -89,7 +89,7 @@ func (m *Monitor) Traffic() Traffic {
 // clients were told came to nothing. None: it is a pass.
 func (m *Monitor) Void(thin Thin) []string {
 	t := m.Traffic()
-	why := thin.traffic(t)
+	why := thin.missingTraffic(t)
 	for _, kind := range sorted(t.Faults) {
 		if f := t.Faults[kind]; f.Hits == 0 {
 			why = append(why, fmt.Sprintf("fault %s never hit, in %d tries", kind, f.Times))
@@ -110,7 +110,7 @@ func (m *Monitor) Void(thin Thin) []string {
 	return why
 }
 
-func (thin Thin) traffic(t Traffic) []string {
+func (thin Thin) missingTraffic(t Traffic) []string {
 	var why []string
 	for _, least := range []struct {
 		what   string

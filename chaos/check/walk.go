@@ -52,10 +52,10 @@ type misstep struct {
 	why       string
 }
 
-// step takes the next row, and says what is wrong with it.
-func (w *walk) step(row *fleet.Transition) []misstep {
+// checkNextRow takes the next row, and says what is wrong with it.
+func (w *walk) checkNextRow(row *fleet.Transition) []misstep {
 	var wrong []misstep
-	wrong = append(wrong, w.time(row)...)
+	wrong = append(wrong, w.checkRowTime(row)...)
 	switch row.Kind {
 	case fleet.TransitionDisconnect, fleet.TransitionReconnect:
 		loses := row.Kind == fleet.TransitionDisconnect
@@ -70,13 +70,13 @@ func (w *walk) step(row *fleet.Transition) []misstep {
 		}
 	}
 	if row.Alloc != "" {
-		wrong = append(wrong, w.alloc(row)...)
+		wrong = append(wrong, w.checkAllocRow(row)...)
 	}
 	return wrong
 }
 
-// time checks that time does not go back within a boot, nor a boot come again.
-func (w *walk) time(row *fleet.Transition) []misstep {
+// checkRowTime checks that time does not go back within a boot, nor a boot come again.
+func (w *walk) checkRowTime(row *fleet.Transition) []misstep {
 	if row.BootID == "" || row.Kind == fleet.TransitionGap && row.Message != "" {
 		return nil // it stands for rows that are lost, in their place and not at their time
 	}
@@ -106,13 +106,13 @@ var successors = map[string][]string{
 	fleet.ClientRunning: {fleet.ClientFailed, fleet.ClientComplete},
 }
 
-func (w *walk) alloc(row *fleet.Transition) []misstep {
+func (w *walk) checkAllocRow(row *fleet.Transition) []misstep {
 	var wrong []misstep
 	a := w.allocs[row.Alloc]
 	if a == nil {
 		a = &steps{tasks: map[string]string{}}
 		w.allocs[row.Alloc] = a
-		w.prune()
+		w.forgetEndedAllocs()
 	}
 	rebooted := a.boot != "" && a.boot != row.BootID
 	if next := row.ClientStatus; next != "" {
@@ -131,7 +131,7 @@ func (w *walk) alloc(row *fleet.Transition) []misstep {
 			a.boot = row.BootID
 		}
 	}
-	wrong = append(wrong, a.task(row)...)
+	wrong = append(wrong, a.checkTaskState(row)...)
 	a.ended = a.status == fleet.ClientComplete || a.status == fleet.ClientFailed
 	a.seq = row.Seq
 	if a.boot == "" {
@@ -152,7 +152,7 @@ var taskSuccessors = map[string][]string{
 	fleet.TaskRunning: {fleet.TaskPending, fleet.TaskDead},
 }
 
-func (a *steps) task(row *fleet.Transition) []misstep {
+func (a *steps) checkTaskState(row *fleet.Transition) []misstep {
 	if row.Task == "" || row.TaskState == nil {
 		return nil
 	}
@@ -165,8 +165,8 @@ func (a *steps) task(row *fleet.Transition) []misstep {
 		fmt.Sprintf("row %d: task %s of %s goes from %s to %s", row.Seq, row.Task, fleet.Short(row.Alloc), before, next)}}
 }
 
-// prune forgets allocations that ended first.
-func (w *walk) prune() {
+// forgetEndedAllocs forgets allocations that ended first.
+func (w *walk) forgetEndedAllocs() {
 	if len(w.allocs) <= 2*keptWalks {
 		return
 	}
@@ -194,65 +194,65 @@ func newHistories() *histories {
 	return &histories{nodes: map[fleet.NodeID]*walk{}, edges: map[string]*walk{}, last: map[string]fleet.Seq{}}
 }
 
-func (t *histories) see(s *scene, o *Observation) {
-	for _, k := range s.taken {
+func (t *histories) handleObservation(s *runContext, o *Observation) {
+	for _, k := range s.newRows {
 		if t.nodes[k.node] == nil {
 			t.nodes[k.node] = newWalk()
 		}
-		t.follow(s, s.fleet.name(k.node), t.nodes[k.node], k.rows)
+		t.judgeJournalRows(s, s.registry.edgeNameOf(k.node), t.nodes[k.node], k.rows)
 	}
 	switch {
 	case o.Edge != nil && o.Edge.Journal != nil && o.Edge.Journal.Lost != "":
 		delete(t.edges, o.Edge.Name) // its rows get other numbers when a hub has been told
 	case o.Edge != nil && !s.entries:
-		t.journal(s, o.Edge)
-	case o.Fault.rewinds():
+		t.judgeEdgeJournal(s, o.Edge)
+	case o.Fault.hasRewindEffect():
 		clear(t.nodes) // rows come again
 	case o.Fault != nil:
-		t.weather(s, o.Fault)
+		t.resetAfterFault(s, o.Fault)
 	}
 }
 
-// weather begins anew where numbers may be given again.
-func (t *histories) weather(s *scene, f *Fault) {
+// resetAfterFault begins anew where numbers may be given again.
+func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 	for id := range t.nodes {
-		if f.touches(s.fleet.name(id), []Effect{Damages, Clones}) {
+		if f.hasEffectOn(s.registry.edgeNameOf(id), []Effect{Damages, Clones}) {
 			delete(t.nodes, id)
 		}
 	}
 	for name := range t.edges {
-		if f.touches(name, []Effect{Damages, Clones}) {
+		if f.hasEffectOn(name, []Effect{Damages, Clones}) {
 			delete(t.edges, name)
 			delete(t.last, name)
 		}
 	}
 }
 
-func (t *histories) journal(s *scene, e *Edge) {
+func (t *histories) judgeEdgeJournal(s *runContext, e *Edge) {
 	if t.edges[e.Name] == nil {
 		t.edges[e.Name] = newWalk()
 	}
 	for i := range e.Rows {
 		if e.Rows[i].Seq > t.last[e.Name] {
 			t.last[e.Name] = e.Rows[i].Seq
-			t.follow(s, e.Name, t.edges[e.Name], e.Rows[i:i+1])
+			t.judgeJournalRows(s, e.Name, t.edges[e.Name], e.Rows[i:i+1])
 		}
 	}
 }
 
-func (t *histories) follow(s *scene, name string, w *walk, rows []fleet.Transition) {
+func (t *histories) judgeJournalRows(s *runContext, name string, w *walk, rows []fleet.Transition) {
 	for i := range rows {
-		s.judge(LegalHistory)
-		wrong := w.step(&rows[i])
+		s.countJudgement(LegalHistory)
+		wrong := w.checkNextRow(&rows[i])
 		w.steps = append(w.steps, line(&rows[i]))
 		if len(w.steps) > keptSteps {
 			w.steps = w.steps[1:]
 		}
 		for _, m := range wrong {
-			s.shown(m.invariant, name, slices.Clone(w.steps), "%s", m.why)
+			s.reportWithEvidence(m.invariant, name, slices.Clone(w.steps), "%s", m.why)
 		}
 	}
 }
 
-func (t *histories) tick(*scene)          {}
-func (t *histories) end(*scene, *Picture) {}
+func (t *histories) handleTick(*runContext)                   {}
+func (t *histories) handleRunEnd(*runContext, *FleetSnapshot) {}

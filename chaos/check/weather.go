@@ -8,8 +8,8 @@ import (
 // everyone stands for all members in weather.
 const everyone = ""
 
-// weather is which faults hold, and when the last ones ended: what excuses whom.
-type weather struct {
+// activeFaults is which faults hold, and when the last ones ended: what excuses whom.
+type activeFaults struct {
 	active map[int]*Fault
 	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last one
 	begun  map[string]map[Effect]time.Duration // and the beginning
@@ -17,16 +17,16 @@ type weather struct {
 	hubs   map[string]bool
 }
 
-func newWeather() weather {
-	return weather{
+func newActiveFaults() activeFaults {
+	return activeFaults{
 		active: map[int]*Fault{}, down: map[string]bool{}, hubs: map[string]bool{},
 		ended: map[string]map[Effect]time.Duration{}, begun: map[string]map[Effect]time.Duration{},
 	}
 }
 
-// take takes the beginning or the end of a fault, and returns it with all that is
+// recordFault takes the beginning or the end of a fault, and returns it with all that is
 // known of it.
-func (w *weather) take(f *Fault, now time.Duration) *Fault {
+func (w *activeFaults) recordFault(f *Fault, now time.Duration) *Fault {
 	kept := *f
 	times := w.begun
 	if f.End {
@@ -58,8 +58,8 @@ func note(times map[string]map[Effect]time.Duration, target string, now time.Dur
 	}
 }
 
-// rewound reports whether hubs were ever put back.
-func (w *weather) rewound() bool {
+// hasBeenRewound reports whether hubs were ever put back.
+func (w *activeFaults) hasBeenRewound() bool {
 	for _, effects := range w.begun {
 		if _, ok := effects[Rewinds]; ok {
 			return true
@@ -68,8 +68,8 @@ func (w *weather) rewound() bool {
 	return false
 }
 
-// process takes a process that starts or ends, whatever fault that was.
-func (w *weather) process(p *Process, now time.Duration) {
+// recordProcessState takes a process that starts or ends, whatever fault that was.
+func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
 	if !p.Edge {
 		w.hubs[p.Name] = true
 	}
@@ -84,41 +84,41 @@ func (w *weather) process(p *Process, now time.Duration) {
 	delete(w.down, p.Name)
 }
 
-// rewinds reports whether a fault (nil: none) puts hubs back.
-func (f *Fault) rewinds() bool { return f != nil && slices.Contains(f.Effects, Rewinds) }
+// hasRewindEffect reports whether a fault (nil: none) puts hubs back.
+func (f *Fault) hasRewindEffect() bool { return f != nil && slices.Contains(f.Effects, Rewinds) }
 
-// rewinding reports whether hubs are being put back just now.
-func (w *weather) rewinding() bool {
+// isRewindActive reports whether hubs are being put back just now.
+func (w *activeFaults) isRewindActive() bool {
 	for _, f := range w.active {
-		if f.rewinds() {
+		if f.hasRewindEffect() {
 			return true
 		}
 	}
 	return false
 }
 
-func (f *Fault) touches(who string, effects []Effect) bool {
+func (f *Fault) hasEffectOn(who string, effects []Effect) bool {
 	if len(f.Targets) > 0 && !slices.Contains(f.Targets, who) {
 		return false
 	}
 	return len(effects) == 0 || slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(effects, e) })
 }
 
-// during reports whether who is under a fault with one of these effects (none:
+// hasFaultNow reports whether who is under a fault with one of these effects (none:
 // any) just now.
-func (w *weather) during(who string, effects ...Effect) bool {
+func (w *activeFaults) hasFaultNow(who string, effects ...Effect) bool {
 	for _, f := range w.active {
-		if f.touches(who, effects) {
+		if f.hasEffectOn(who, effects) {
 			return true
 		}
 	}
 	return w.down[who] && (len(effects) == 0 || slices.Contains(effects, Halts))
 }
 
-// last is when who was last under one of these effects: now, where it still is; ok
+// lastFaultTime is when who was last under one of these effects: now, where it still is; ok
 // is false where it never was.
-func (w *weather) last(now time.Duration, who string, effects ...Effect) (at time.Duration, ok bool) {
-	if w.during(who, effects...) {
+func (w *activeFaults) lastFaultTime(now time.Duration, who string, effects ...Effect) (at time.Duration, ok bool) {
+	if w.hasFaultNow(who, effects...) {
 		return now, true
 	}
 	for _, target := range []string{who, everyone} {
@@ -131,22 +131,22 @@ func (w *weather) last(now time.Duration, who string, effects ...Effect) (at tim
 	return at, ok
 }
 
-// ever reports whether who was under one of these effects at all.
-func (w *weather) ever(who string, effects ...Effect) bool {
-	_, ok := w.last(0, who, effects...)
+// hasEverHadFault reports whether who was under one of these effects at all.
+func (w *activeFaults) hasEverHadFault(who string, effects ...Effect) bool {
+	_, ok := w.lastFaultTime(0, who, effects...)
 	return ok
 }
 
-// since reports whether who was under one of these effects at any time from then
+// hasFaultSince reports whether who was under one of these effects at any time from then
 // on.
-func (w *weather) since(now, then time.Duration, who string, effects ...Effect) bool {
-	at, ok := w.last(now, who, effects...)
+func (w *activeFaults) hasFaultSince(now, then time.Duration, who string, effects ...Effect) bool {
+	at, ok := w.lastFaultTime(now, who, effects...)
 	return ok && at >= then
 }
 
-// at reports whether who was under one of these effects at some time of late: the
+// hasFaultAt reports whether who was under one of these effects at some time of late: the
 // last fault of each is remembered.
-func (w *weather) at(who string, then time.Duration, effects ...Effect) bool {
+func (w *activeFaults) hasFaultAt(who string, then time.Duration, effects ...Effect) bool {
 	for _, target := range []string{who, everyone} {
 		for _, e := range effects {
 			began, was := w.begun[target][e]
@@ -159,7 +159,7 @@ func (w *weather) at(who string, then time.Duration, effects ...Effect) bool {
 }
 
 // beganAfter reports whether the last fault with an effect on who began after then.
-func (w *weather) beganAfter(then time.Duration, who string, e Effect) bool {
+func (w *activeFaults) beganAfter(then time.Duration, who string, e Effect) bool {
 	return max(w.begun[who][e], w.begun[everyone][e]) > then
 }
 
@@ -167,21 +167,21 @@ func (w *weather) beganAfter(then time.Duration, who string, e Effect) bool {
 // wrong must not.
 var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewinds, Clones, EndsTasks}
 
-// fair is since when nothing has disturbed who, nor any hub; ok is false while
+// memberCalmSince is since when nothing has disturbed who, nor any hub; ok is false while
 // something does.
-func (w *weather) fair(who string) (since time.Duration, ok bool) {
-	return w.quiet(func(target string) bool { return target == who || w.hubs[target] })
+func (w *activeFaults) memberCalmSince(who string) (since time.Duration, ok bool) {
+	return w.targetsCalmSince(func(target string) bool { return target == who || w.hubs[target] })
 }
 
-// calm is since when nothing has disturbed anybody.
-func (w *weather) calm() (since time.Duration, ok bool) {
-	return w.quiet(func(string) bool { return true })
+// fleetCalmSince is since when nothing has disturbed anybody.
+func (w *activeFaults) fleetCalmSince() (since time.Duration, ok bool) {
+	return w.targetsCalmSince(func(string) bool { return true })
 }
 
-// quiet is since when nothing has disturbed those who concern.
-func (w *weather) quiet(concern func(target string) bool) (since time.Duration, ok bool) {
+// targetsCalmSince is since when nothing has disturbed those who concern.
+func (w *activeFaults) targetsCalmSince(concern func(target string) bool) (since time.Duration, ok bool) {
 	for _, f := range w.active {
-		if f.disturbs() && (len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, concern)) {
+		if f.hasDisturbingEffect() && (len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, concern)) {
 			return 0, false
 		}
 	}
@@ -203,19 +203,19 @@ func (w *weather) quiet(concern func(target string) bool) (since time.Duration, 
 	return since, true
 }
 
-func (f *Fault) disturbs() bool {
+func (f *Fault) hasDisturbingEffect() bool {
 	return slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(disturbing, e) })
 }
 
-// overdue reports whether something that began then, and concerns who, has had
+// isOverdue reports whether something that began then, and concerns who, has had
 // bound of fair weather at a stretch.
-func (s *scene) overdue(who string, then, bound time.Duration) bool {
-	fair, ok := s.weather.fair(who)
+func (s *runContext) isOverdue(who string, then, bound time.Duration) bool {
+	fair, ok := s.faults.memberCalmSince(who)
 	return ok && s.now-max(then, fair) > bound
 }
 
 // overdueEverywhere is overdue for what concerns the whole fleet.
-func (s *scene) overdueEverywhere(then, bound time.Duration) bool {
-	calm, ok := s.weather.calm()
+func (s *runContext) overdueEverywhere(then, bound time.Duration) bool {
+	calm, ok := s.faults.fleetCalmSince()
 	return ok && s.now-max(then, calm) > bound
 }

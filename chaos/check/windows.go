@@ -15,51 +15,51 @@ type windows struct {
 
 func newWindows() *windows { return &windows{asked: map[string]time.Duration{}} }
 
-func (t *windows) see(s *scene, o *Observation) {
+func (t *windows) handleObservation(s *runContext, o *Observation) {
 	switch {
 	case o.Request != nil && o.Request.Edge != "":
 		t.asked[o.Request.Edge] = s.now
-	case o.Task != nil && o.Task.What == TaskStopped && !o.Task.Wall.IsZero() && !s.weather.rewinding():
-		t.stopped(s, o.Task)
+	case o.Task != nil && o.Task.What == TaskStopped && !o.Task.Wall.IsZero() && !s.faults.isRewindActive():
+		t.judgeWindowStop(s, o.Task)
 	}
 }
 
-// stopped judges a stop. That it began is a while ago: a task may take its time.
-func (t *windows) stopped(s *scene, task *Task) {
-	f := s.fleet.allocs[task.Alloc]
+// judgeWindowStop judges a stop. That it began is a while ago: a task may take its time.
+func (t *windows) judgeWindowStop(s *runContext, task *Task) {
+	f := s.registry.allocs[task.Alloc]
 	if f == nil || f.stale || !f.alloc.ServerTerminal() || len(f.alloc.StopWindows) == 0 {
 		return
 	}
-	m := s.truth.of(task.Edge)
+	m := s.machines.ensureMachine(task.Edge)
 	took := f.killTimeout(task.Task) + s.limits.Slack
-	if s.weather.since(s.now, s.now-took, m.name, Chokes) { // it is written down before it is done
+	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // it is written down before it is done
 		took += s.limits.Runner
 	}
 	at, asked := t.asked[task.Edge]
-	if _, limited := f.stopAfter(); limited || asked && s.now-at <= keptRequests || s.cloned(m.name) || m.forgetful(s.now-s.limits.Heal) ||
-		s.weather.since(s.now, s.now-took, m.name, EndsTasks) {
+	if _, limited := f.stopAfter(); limited || asked && s.now-at <= keptRequests || s.isClonedMachine(m.name) || m.hasDamageSince(s.now-s.limits.Heal) ||
+		s.faults.hasFaultSince(s.now, s.now-took, m.name, EndsTasks) {
 		return
 	}
-	s.judge(Windows)
+	s.countJudgement(Windows)
 	open, next := opening(f.alloc.StopWindows, task.Wall.Add(-took))
 	if !open && (next.IsZero() || next.After(task.Wall)) {
-		s.broke(Windows, task.Edge, "task %s was stopped at %s for a newer version: no window was open since %s, the next one opens at %s",
+		s.reportViolation(Windows, task.Edge, "task %s was stopped at %s for a newer version: no window was open since %s, the next one opens at %s",
 			task.Task, task.Wall.UTC().Format(time.TimeOnly), took, next.UTC().Format(time.TimeOnly))
 	}
 	if m.connected < 0 {
-		s.reach(BranchWindowAway)
+		s.countBranch(BranchWindowAway)
 	}
 }
 
 // opening is whether one of several windows is open at a time, or when the next one is.
 func opening(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) {
-	w, err := cron.Windows(of, "", at)
+	w, err := cron.WindowStateAt(of, "", at)
 	if err != nil { // a hub has taken it for one
 		return true, time.Time{}
 	}
 	return w.Open, w.Next
 }
 
-func (t *windows) tick(*scene) {}
+func (t *windows) handleTick(*runContext) {}
 
-func (t *windows) end(*scene, *Picture) {}
+func (t *windows) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -71,13 +71,13 @@ type Cluster struct {
 // everything is taken down again.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{cfg: cfg}
-	if err := c.start(ctx); err != nil {
+	if err := c.startMembers(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) startMembers(ctx context.Context) error {
 	for i := range c.cfg.Hubs {
 		if err := c.addHub(ctx, i); err != nil {
 			return err
@@ -92,24 +92,24 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 func (c *Cluster) addHub(ctx context.Context, i int) error {
-	name := nameOf(c.cfg.HubName, "hub", i+1)
+	name := memberName(c.cfg.HubName, "hub", i+1)
 	place, err := c.cfg.Net.Add(name,
 		faultnet.Port{Number: quicPort}, faultnet.Port{Number: gossipPort}, faultnet.Port{Number: gossipPort, TCP: true})
 	if err != nil {
 		return err
 	}
 	h := &Hub{}
-	c.settle(&h.member, place, c.cfg.HubBinary)
-	if err := h.furnish(c.cfg.Disk); err != nil {
+	c.placeMember(&h.member, place, c.cfg.HubBinary)
+	if err := h.attachDisk(c.cfg.Disk); err != nil {
 		return err
 	}
-	h.http = place.Bind
+	h.httpHost = place.Bind
 	if c.cfg.LocalHTTP {
-		h.http = "127.0.0.1"
+		h.httpHost = "127.0.0.1"
 	}
 	h.Hub = operator.NewHub(name, h.URL(), h.dialHTTP)
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
-		"--advertise", place.Advertise, "--http-bind", h.http}, c.cfg.HubFlags...)
+		"--advertise", place.Advertise, "--http-bind", h.httpHost}, c.cfg.HubFlags...)
 	if h.Clock != "" {
 		h.args = append(h.args, "--clock", string(h.Clock))
 	}
@@ -118,10 +118,10 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 		h.args = append(h.args, "--told", h.Told)
 	}
 	if i == 0 {
-		h.first = []string{"--bootstrap"}
+		h.firstStartArgs = []string{"--bootstrap"}
 		c.token = filepath.Join(h.Dir, "join-token")
 	} else {
-		h.first = []string{"--join", fmt.Sprintf("%s:%d", c.Hubs[0].Place.Advertise, quicPort),
+		h.firstStartArgs = []string{"--join", fmt.Sprintf("%s:%d", c.Hubs[0].Place.Advertise, quicPort),
 			"--token-file", filepath.Join(c.Hubs[0].Dir, "hub-join-token")}
 	}
 	c.Hubs = append(c.Hubs, h)
@@ -136,7 +136,7 @@ func (c *Cluster) addEdge(i int) error {
 	if c.cfg.EdgeFlagsOf != nil {
 		flags = c.cfg.EdgeFlagsOf(i + 1)
 	}
-	e, err := c.NewEdge(nameOf(c.cfg.EdgeName, "edge", i+1), flags...)
+	e, err := c.NewEdge(memberName(c.cfg.EdgeName, "edge", i+1), flags...)
 	if err != nil {
 		return err
 	}
@@ -151,10 +151,10 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	hubs, token := c.Joining()
+	hubs, token := c.JoinAddresses()
 	e := &Edge{Flags: flags, boot: 1}
-	c.settle(&e.member, place, c.cfg.EdgeBinary)
-	if err := e.furnish(c.cfg.Disk); err != nil {
+	c.placeMember(&e.member, place, c.cfg.EdgeBinary)
+	if err := e.attachDisk(c.cfg.Disk); err != nil {
 		return nil, err
 	}
 	e.args = append([]string{"--data-dir", e.Dir, "--hub", strings.Join(hubs, ","), "--token-file", token,
@@ -165,8 +165,8 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	return e, nil
 }
 
-// Joining is what an edge needs to join: addresses of hubs, and the file of a token.
-func (c *Cluster) Joining() (hubs []string, tokenFile string) {
+// JoinAddresses is what an edge needs to join: addresses of hubs, and the file of a token.
+func (c *Cluster) JoinAddresses() (hubs []string, tokenFile string) {
 	for _, h := range c.Hubs {
 		hubs = append(hubs, net.JoinHostPort(h.Place.Advertise, strconv.Itoa(quicPort)))
 	}
@@ -178,7 +178,7 @@ func (c *Cluster) Close() error {
 	var errs []error
 	for _, h := range c.Hubs {
 		h.Kill()
-		errs = append(errs, h.unfurnish())
+		errs = append(errs, h.detachDisk())
 	}
 	for _, e := range c.Edges {
 		errs = append(errs, e.Scrap())
@@ -186,15 +186,15 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, c.cfg.Net.Close())...)
 }
 
-func nameOf(naming func(int) string, what string, n int) string {
+func memberName(naming func(int) string, what string, n int) string {
 	if naming == nil {
 		return fmt.Sprintf("%s%d", what, n)
 	}
 	return naming(n)
 }
 
-// settle has a member live at a place.
-func (c *Cluster) settle(m *member, at faultnet.Place, program string) {
+// placeMember has a member live at a place.
+func (c *Cluster) placeMember(m *member, at faultnet.Place, program string) {
 	m.Name, m.Place, m.net = at.Name, at, c.cfg.Net
 	m.Dir, m.binary = filepath.Join(c.cfg.Dir, at.Name), program
 	if c.cfg.Clock != nil && c.cfg.Clock(at.Name) {

@@ -22,7 +22,7 @@ type Edge struct {
 const BootEnv = "SKERRY_BOOT_ID"
 
 // Start starts the agent, in the machine's current boot.
-func (e *Edge) Start() error { return e.start([]string{BootEnv + "=" + string(e.BootID())}) }
+func (e *Edge) Start() error { return e.startProcess([]string{BootEnv + "=" + string(e.BootID())}) }
 
 // BootID is what the machine's current boot is known by.
 func (e *Edge) BootID() fleet.BootID {
@@ -35,12 +35,12 @@ func (e *Edge) BootID() fleet.BootID {
 // forgets what was not synced.
 func (e *Edge) PowerCut() error {
 	if e.Disk == nil {
-		return e.off()
+		return e.killAllProcesses()
 	}
-	return e.Disk.PowerCut(e.off)
+	return e.Disk.PowerCut(e.killAllProcesses)
 }
 
-func (e *Edge) off() error {
+func (e *Edge) killAllProcesses() error {
 	e.Kill()
 	return proc.KillBelow(e.Dir)
 }
@@ -71,10 +71,10 @@ func (e *Edge) Reboot() error {
 
 // Scrap ends everything that runs on the edge, and takes its disk out.
 func (e *Edge) Scrap() error {
-	if err := e.off(); err != nil {
+	if err := e.killAllProcesses(); err != nil {
 		return err
 	}
-	return e.unfurnish()
+	return e.detachDisk()
 }
 
 // Local speaks to the agent on its own machine.

@@ -15,9 +15,9 @@ import (
 type Hub struct {
 	member
 	operator.Hub
-	Told  string   // file in which it tells what it applies; "": it does not
-	first []string // arguments of the first start alone
-	http  string   // address of its HTTP API
+	Told           string   // file in which it tells what it applies; "": it does not
+	firstStartArgs []string // arguments of the first start alone
+	httpHost       string   // address of its HTTP API
 }
 
 // startBound is how long a hub may take until it serves.
@@ -25,9 +25,9 @@ const startBound = 30 * time.Second
 
 // Start starts the process.
 func (h *Hub) Start() error {
-	first := h.first
-	h.first = nil
-	return h.start(nil, first...)
+	first := h.firstStartArgs
+	h.firstStartArgs = nil
+	return h.startProcess(nil, first...)
 }
 
 // PowerCut kills the hub; a disk of its own forgets what was not synced.
@@ -54,13 +54,13 @@ func (h *Hub) AwaitReady(ctx context.Context) error {
 
 // URL is the base of its HTTP API (reachable from this machine only where the
 // network is a proxy).
-func (h *Hub) URL() string { return "http://" + h.addr() }
+func (h *Hub) URL() string { return "http://" + h.httpAddress() }
 
-func (h *Hub) addr() string { return net.JoinHostPort(h.http, strconv.Itoa(httpPort)) }
+func (h *Hub) httpAddress() string { return net.JoinHostPort(h.httpHost, strconv.Itoa(httpPort)) }
 
 // dialHTTP reaches the HTTP API also while the hub is cut off.
 func (h *Hub) dialHTTP(ctx context.Context) (net.Conn, error) {
-	return h.net.Dial(ctx, h.Name, h.addr())
+	return h.net.Dial(ctx, h.Name, h.httpAddress())
 }
 
 // Leader finds the hub that leads, as the first one that answers says.

@@ -29,23 +29,23 @@ type member struct {
 	proc *proc.Process // guarded by mu
 }
 
-// furnish gives the member its disk.
-func (m *member) furnish(make func(name, dir string) (*disk.Disk, error)) (err error) {
+// attachDisk gives the member its disk.
+func (m *member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (err error) {
 	if make != nil {
 		m.Disk, err = make(m.Name, m.Dir)
 	}
 	return err
 }
 
-// unfurnish takes the disk out; nobody works on it any more.
-func (m *member) unfurnish() error {
+// detachDisk takes the disk out; nobody works on it any more.
+func (m *member) detachDisk() error {
 	if m.Disk == nil {
 		return nil
 	}
 	return m.Disk.Close()
 }
 
-func (m *member) start(env []string, more ...string) error {
+func (m *member) startProcess(env []string, more ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
@@ -61,8 +61,8 @@ func (m *member) start(env []string, more ...string) error {
 	return nil
 }
 
-// process is the process that was started last, nil before the first.
-func (m *member) process() *proc.Process {
+// lastProcess is the process that was started last, nil before the first.
+func (m *member) lastProcess() *proc.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.proc
@@ -76,7 +76,7 @@ func (m *member) Binary() string { return m.binary }
 
 // Running reports whether the process runs (or stands still).
 func (m *member) Running() bool {
-	p := m.process()
+	p := m.lastProcess()
 	if p == nil {
 		return false
 	}
@@ -93,12 +93,12 @@ func (m *member) Pid() int {
 	if !m.Running() {
 		return 0
 	}
-	return m.process().Pid()
+	return m.lastProcess().Pid()
 }
 
 // Exit is how the process ended; nil also where it has not.
 func (m *member) Exit() error {
-	if p := m.process(); p != nil && !m.Running() {
+	if p := m.lastProcess(); p != nil && !m.Running() {
 		return p.Exit()
 	}
 	return nil
@@ -106,7 +106,7 @@ func (m *member) Exit() error {
 
 // Kill ends the process with SIGKILL; what it started lives on.
 func (m *member) Kill() {
-	if p := m.process(); p != nil {
+	if p := m.lastProcess(); p != nil {
 		p.Kill()
 	}
 }
@@ -116,12 +116,12 @@ func (m *member) Stop() error {
 	if !m.Running() {
 		return nil
 	}
-	return m.process().Stop(30 * time.Second)
+	return m.lastProcess().Stop(30 * time.Second)
 }
 
 // Pause stops the process in its tracks, Resume lets it go on.
-func (m *member) Pause() error  { return m.process().Pause() }
-func (m *member) Resume() error { return m.process().Resume() }
+func (m *member) Pause() error  { return m.lastProcess().Pause() }
+func (m *member) Resume() error { return m.lastProcess().Resume() }
 
 // Stopped reports whether every thread of the process stands still.
 func (m *member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }

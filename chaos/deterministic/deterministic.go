@@ -69,8 +69,8 @@ func seedBytes(seed uint64) (b [16]byte) {
 	return b
 }
 
-// start starts the process. Its input is a file: waiting for a pipe is a matter of time.
-func (c Command) start(sys *syscall.SysProcAttr) (p *os.Process, err error) {
+// startProcess starts the process. Its input is a file: waiting for a pipe is a matter of time.
+func (c Command) startProcess(sys *syscall.SysProcAttr) (p *os.Process, err error) {
 	in, err := os.CreateTemp("", "skerry-input-")
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)

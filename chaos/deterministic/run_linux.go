@@ -25,8 +25,8 @@ const (
 	atBase   = 7
 )
 
-// lastWords is how long a process that is told to say where it hangs has for that.
-const lastWords = 10 * time.Second
+// killDelay is how long a process that is told to say where it hangs has for that.
+const killDelay = 10 * time.Second
 
 // Run runs the program to its end. When ctx ends the program is told to print its
 // goroutines (SIGQUIT), and is killed if that does not end it. The error of a program
@@ -36,13 +36,13 @@ func Run(ctx context.Context, c Command) error {
 	g.Go(func() error {
 		// A tracer is a thread. It is not given back: it ends with this goroutine.
 		runtime.LockOSThread()
-		return c.trace(ctx)
+		return c.runTraced(ctx)
 	})
 	return g.Wait()
 }
 
-func (c Command) trace(ctx context.Context) error {
-	p, err := c.start(&syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL})
+func (c Command) runTraced(ctx context.Context) error {
+	p, err := c.startProcess(&syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL})
 	if err != nil {
 		return err
 	}
@@ -50,10 +50,10 @@ func (c Command) trace(ctx context.Context) error {
 	t := &tracee{pid: p.Pid}
 	_, status, err := t.waitAny(p.Pid, 0)
 	if err == nil && !status.Stopped() {
-		return &ExitError{describe(status)}
+		return &ExitError{describeStatus(status)}
 	}
 	if err == nil {
-		err = t.prepare(c.Seed)
+		err = t.seedRandomBytes(c.Seed)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("make %s deterministic: %w", c.Path, err), p.Kill())
@@ -64,11 +64,11 @@ func (c Command) trace(ctx context.Context) error {
 		_ = p.Signal(syscall.SIGQUIT) // it may have ended
 		select {
 		case <-ended:
-		case <-time.After(lastWords):
+		case <-time.After(killDelay):
 			_ = p.Kill()
 		}
 	})()
-	return t.follow()
+	return t.followThreads()
 }
 
 // tracee is a process that is traced by the thread that runs. While it begins, its
@@ -76,11 +76,11 @@ func (c Command) trace(ctx context.Context) error {
 // or makes a new one is a matter of microseconds. So until it reads its input the main
 // thread goes on from a system call only when all others sleep.
 type tracee struct {
-	pid     int
-	linked  bool  // it has C in it, whose threads are not known
-	begun   bool  // it has read its input
-	monitor int   // the thread that is never let begin; 0: it was not made yet
-	others  []int // threads but the main one and the monitor
+	pid          int
+	hasCThreads  bool  // it has C in it, whose threads are not known
+	hasReadInput bool  // it has read its input
+	monitor      int   // the thread that is never let begin; 0: it was not made yet
+	others       []int // threads but the main one and the monitor
 }
 
 // waitAny waits for a stop or an end: of one thread, or of any where id is -1.
@@ -96,9 +96,9 @@ func (t *tracee) waitAny(id, flags int) (tid int, status unix.WaitStatus, err er
 	}
 }
 
-// prepare replaces the random bytes of a process that stands before its first
+// seedRandomBytes replaces the random bytes of a process that stands before its first
 // instruction, and lets it begin.
-func (t *tracee) prepare(seed uint64) error {
+func (t *tracee) seedRandomBytes(seed uint64) error {
 	vector, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", t.pid))
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (t *tracee) prepare(seed uint64) error {
 	for ; len(vector) >= 16; vector = vector[16:] {
 		switch value := binary.LittleEndian.Uint64(vector[8:]); binary.LittleEndian.Uint64(vector) {
 		case atBase:
-			t.linked = value != 0
+			t.hasCThreads = value != 0
 		case atRandom:
 			if n, err := unix.PtracePokeData(t.pid, uintptr(value), key[:]); err != nil || n != len(key) {
 				return fmt.Errorf("write the random bytes: %d written: %w", n, err)
@@ -125,8 +125,8 @@ func (t *tracee) prepare(seed uint64) error {
 	return unix.PtraceSyscall(t.pid, 0)
 }
 
-// follow lets all threads but the monitor go on, until the process ends.
-func (t *tracee) follow() error {
+// followThreads lets all threads but the monitor go on, until the process ends.
+func (t *tracee) followThreads() error {
 	for {
 		tid, status, err := t.waitAny(-1, 0)
 		switch {
@@ -136,45 +136,45 @@ func (t *tracee) follow() error {
 			if status.Exited() && status.ExitStatus() == 0 {
 				return nil
 			}
-			return &ExitError{describe(status)}
+			return &ExitError{describeStatus(status)}
 		case status.Stopped():
-			t.goOn(tid, status)
+			t.resumeThread(tid, status)
 		default:
 			t.others = slices.DeleteFunc(t.others, func(other int) bool { return other == tid })
 		}
 	}
 }
 
-// goOn lets a thread that was stopped go on. The first thread that a Go program makes
+// resumeThread lets a thread that was stopped go on. The first thread that a Go program makes
 // is the runtime's monitor: it stays where it is.
-func (t *tracee) goOn(tid int, status unix.WaitStatus) {
+func (t *tracee) resumeThread(tid int, status unix.WaitStatus) {
 	signal := int(status.StopSignal())
 	switch {
 	case tid == t.monitor:
 		return
 	case status.TrapCause() == unix.PTRACE_EVENT_CLONE:
-		t.made(tid)
+		t.recordNewThread(tid)
 		signal = 0
 	case signal == int(unix.SIGTRAP)|systemCall:
-		t.begun = t.begun || t.readsInput()
+		t.hasReadInput = t.hasReadInput || t.readsInput()
 		signal = 0
 	case signal == int(unix.SIGSTOP) || signal == int(unix.SIGTRAP):
 		signal = 0 // a thread that begins
 	}
-	if tid == t.pid && !t.begun {
-		t.letOthersSleep()
+	if tid == t.pid && !t.hasReadInput {
+		t.waitForOthersToSleep()
 		_ = unix.PtraceSyscall(tid, signal)
 		return
 	}
 	_ = unix.PtraceCont(tid, signal) // it may have been killed meanwhile
 }
 
-// made notes the thread that another has made.
-func (t *tracee) made(by int) {
+// recordNewThread notes the thread that another has made.
+func (t *tracee) recordNewThread(by int) {
 	made, err := unix.PtraceGetEventMsg(by)
 	switch {
 	case err != nil:
-	case t.monitor == 0 && !t.linked:
+	case t.monitor == 0 && !t.hasCThreads:
 		t.monitor = int(made)
 	default:
 		t.others = append(t.others, int(made))
@@ -190,21 +190,21 @@ func (t *tracee) readsInput() bool {
 	return err != nil || strings.HasPrefix(string(call), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 
-// letOthersSleep waits until all threads but the main one and the monitor wait for
+// waitForOthersToSleep waits until all threads but the main one and the monitor wait for
 // something.
-func (t *tracee) letOthersSleep() {
+func (t *tracee) waitForOthersToSleep() {
 	for _, tid := range t.others {
-		for state := t.state(tid); state != "S" && state != ""; state = t.state(tid) {
+		for state := t.threadState(tid); state != "S" && state != ""; state = t.threadState(tid) {
 			if _, status, err := t.waitAny(tid, unix.WNOHANG); err == nil && status.Stopped() {
-				t.goOn(tid, status)
+				t.resumeThread(tid, status)
 			}
 			time.Sleep(10 * time.Microsecond)
 		}
 	}
 }
 
-// state is a thread's, as proc(5) names it; "": it is gone.
-func (t *tracee) state(tid int) string {
+// threadState is a thread's, as proc(5) names it; "": it is gone.
+func (t *tracee) threadState(tid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", t.pid, tid))
 	if err != nil {
 		return ""
@@ -214,7 +214,7 @@ func (t *tracee) state(tid int) string {
 	return state
 }
 
-func describe(status unix.WaitStatus) string {
+func describeStatus(status unix.WaitStatus) string {
 	if status.Signaled() {
 		return "signal: " + status.Signal().String()
 	}

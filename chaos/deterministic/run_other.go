@@ -8,7 +8,7 @@ import (
 
 // Run runs the program to its end; chance is not removed on this system.
 func Run(ctx context.Context, c Command) error {
-	p, err := c.start(nil)
+	p, err := c.startProcess(nil)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type Disk struct {
 	mu     sync.Mutex
 	frozen bool
 
-	power sync.Mutex // held while the power is cut, and by Stutter while it has the disk stand still
+	powerMu sync.Mutex // held while the power is cut, and by Stutter while it has the disk stand still
 }
 
 // Make makes an image file of so many bytes (it takes only what is written), and
@@ -52,14 +52,14 @@ func Make(image, dir string, size int64) (*Disk, error) {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	// No block is reserved for root, who would else never see a full disk.
-	if err := run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", image); err != nil {
+	if err := runCommand("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", image); err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	d := &Disk{image: image, dir: dir}
-	if err := d.mount(); err != nil {
+	if err := d.mountImage(); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -84,18 +84,18 @@ func Try(dir string) error {
 	return errors.Join(err, os.RemoveAll(at), os.RemoveAll(at+".img"))
 }
 
-// mount mounts the image, and syncs what a power cut has to leave.
-func (d *Disk) mount() error {
-	if err := run("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
+// mountImage mounts the image, and syncs what a power cut has to leave.
+func (d *Disk) mountImage() error {
+	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
 		return fmt.Errorf("mount disk %s: %w", filepath.Base(d.dir), err)
 	}
-	if err := d.write(syncedFile, true); err != nil {
+	if err := d.writeMarkerFile(syncedFile, true); err != nil {
 		return errors.Join(err, d.Close())
 	}
 	return nil
 }
 
-func (d *Disk) write(name string, sync bool) error {
+func (d *Disk) writeMarkerFile(name string, sync bool) error {
 	f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
 		_, err = f.WriteString(syncedText)
@@ -126,31 +126,31 @@ func syncDir(dir string) error {
 // the next boot finds it. It checks that the disk forgot what it had to forget,
 // and nothing else.
 func (d *Disk) PowerCut(kill func() error) error {
-	d.power.Lock()
-	defer d.power.Unlock()
+	d.powerMu.Lock()
+	defer d.powerMu.Unlock()
 	if err := d.Thaw(); err != nil {
 		return err
 	}
-	if err := d.write(unsyncedFile, false); err != nil {
+	if err := d.writeMarkerFile(unsyncedFile, false); err != nil {
 		return err
 	}
 	if err := kill(); err != nil {
 		return err
 	}
-	if err := d.shutdown(); err != nil {
+	if err := d.shutDownFilesystem(); err != nil {
 		return err
 	}
-	if err := d.unmount(); err != nil {
+	if err := d.unmountWithRetries(); err != nil {
 		return err
 	}
-	if err := run("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
+	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
 		return fmt.Errorf("mount disk %s after a power cut: %w", filepath.Base(d.dir), err)
 	}
-	return d.forgot()
+	return d.checkPowerCutLoss()
 }
 
-// forgot checks what a power cut left.
-func (d *Disk) forgot() error {
+// checkPowerCutLoss checks what a power cut left.
+func (d *Disk) checkPowerCutLoss() error {
 	name := filepath.Base(d.dir)
 	if b, err := os.ReadFile(filepath.Join(d.dir, unsyncedFile)); err == nil && bytes.Contains(b, []byte(syncedText)) {
 		return fmt.Errorf("%w: disk %s", ErrRemembers, name)
@@ -170,16 +170,16 @@ const (
 	noLogFlush   = 2          // EXT4_GOING_FLAGS_NOLOGFLUSH: forgets the journal's tail, too
 )
 
-func (d *Disk) shutdown() error {
-	err := d.control(func(fd int) error { return unix.IoctlSetPointerInt(fd, ext4Shutdown, noLogFlush) })
+func (d *Disk) shutDownFilesystem() error {
+	err := d.withRootFD(func(fd int) error { return unix.IoctlSetPointerInt(fd, ext4Shutdown, noLogFlush) })
 	if err != nil {
 		return fmt.Errorf("cut the power of disk %s: %w", filepath.Base(d.dir), err)
 	}
 	return nil
 }
 
-// control calls f with the file system's root.
-func (d *Disk) control(f func(fd int) error) error {
+// withRootFD calls f with the file system's root.
+func (d *Disk) withRootFD(f func(fd int) error) error {
 	dir, err := os.Open(d.dir)
 	if err != nil {
 		return err
@@ -187,12 +187,12 @@ func (d *Disk) control(f func(fd int) error) error {
 	return errors.Join(f(int(dir.Fd())), dir.Close())
 }
 
-// unmountBound is how long what was killed may hold on to its files.
-const unmountBound = 10 * time.Second
+// unmountTimeout is how long what was killed may hold on to its files.
+const unmountTimeout = 10 * time.Second
 
-func (d *Disk) unmount() error {
+func (d *Disk) unmountWithRetries() error {
 	var err error
-	for end := time.Now().Add(unmountBound); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(unmountTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = unix.Unmount(d.dir, 0); !errors.Is(err, unix.EBUSY) {
 			break
 		}
@@ -205,7 +205,7 @@ func (d *Disk) unmount() error {
 
 // Sync makes everything durable that was written so far.
 func (d *Disk) Sync() error {
-	if err := d.control(unix.Syncfs); err != nil {
+	if err := d.withRootFD(unix.Syncfs); err != nil {
 		return fmt.Errorf("sync disk %s: %w", filepath.Base(d.dir), err)
 	}
 	return nil
@@ -218,7 +218,7 @@ func (d *Disk) Fill() (full error, err error) {
 		return nil, fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
 	}
 	defer f.Close()
-	if err := d.reserve(f); err != nil {
+	if err := d.allocateFreeSpace(f); err != nil {
 		return nil, err
 	}
 	// Ever smaller pieces, so that at last not a block is left.
@@ -241,8 +241,8 @@ func (d *Disk) Fill() (full error, err error) {
 	return full, nil
 }
 
-// reserve takes most of what is free at once.
-func (d *Disk) reserve(f *os.File) error {
+// allocateFreeSpace takes most of what is free at once.
+func (d *Disk) allocateFreeSpace(f *os.File) error {
 	const rest = 2 << 20
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
@@ -285,7 +285,7 @@ func (d *Disk) Freeze() error {
 	if d.frozen {
 		return nil
 	}
-	if err := d.control(func(fd int) error { return unix.IoctlSetInt(fd, fiFreeze, 0) }); err != nil {
+	if err := d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiFreeze, 0) }); err != nil {
 		return fmt.Errorf("freeze disk %s: %w", filepath.Base(d.dir), err)
 	}
 	d.frozen = true
@@ -299,7 +299,7 @@ func (d *Disk) Thaw() error {
 	if !d.frozen {
 		return nil
 	}
-	if err := d.control(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) }); err != nil {
+	if err := d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) }); err != nil {
 		return fmt.Errorf("thaw disk %s: %w", filepath.Base(d.dir), err)
 	}
 	d.frozen = false
@@ -310,27 +310,27 @@ func (d *Disk) Thaw() error {
 // the disk frozen.
 func (d *Disk) Stutter(ctx context.Context, frozen, thawed time.Duration) (times int, err error) {
 	for ctx.Err() == nil {
-		if err := d.stall(ctx, frozen); err != nil {
+		if err := d.freezeFor(ctx, frozen); err != nil {
 			return times, err
 		}
 		times++
-		pause(ctx, thawed)
+		sleepOrDone(ctx, thawed)
 	}
 	return times, nil
 }
 
-// stall freezes the disk for a while. A power cut comes before or after it.
-func (d *Disk) stall(ctx context.Context, frozen time.Duration) error {
-	d.power.Lock()
-	defer d.power.Unlock()
+// freezeFor freezes the disk for a while. A power cut comes before or after it.
+func (d *Disk) freezeFor(ctx context.Context, frozen time.Duration) error {
+	d.powerMu.Lock()
+	defer d.powerMu.Unlock()
 	if err := d.Freeze(); err != nil {
 		return err
 	}
-	pause(ctx, frozen)
+	sleepOrDone(ctx, frozen)
 	return d.Thaw()
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func sleepOrDone(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -344,7 +344,7 @@ func (d *Disk) Close() error {
 	if err := d.Thaw(); err != nil {
 		return err
 	}
-	return d.unmount()
+	return d.unmountWithRetries()
 }
 
 // ThawAll thaws every file system on a loop device that this process sees: the
@@ -361,12 +361,12 @@ func ThawAll() error {
 		}
 		d := &Disk{dir: f[1]}
 		// One that is not frozen says EINVAL.
-		_ = d.control(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) })
+		_ = d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) })
 	}
 	return nil
 }
 
-func run(name string, args ...string) error {
+func runCommand(name string, args ...string) error {
 	text, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(text))

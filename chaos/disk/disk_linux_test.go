@@ -12,7 +12,7 @@ import (
 	"skerry/chaos/disk"
 )
 
-const size = 64 << 20
+const diskSize = 64 << 20
 
 // mustDisk makes a disk; ok is false where that takes root.
 func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
@@ -22,7 +22,7 @@ func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
 		return nil, "", false
 	}
 	dir = filepath.Join(tb.TempDir(), "disk")
-	d, err := disk.Make(dir+".img", dir, size)
+	d, err := disk.Make(dir+".img", dir, diskSize)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
 	return d, dir, true
 }
 
-func nobody() error { return nil }
+func killNothing() error { return nil }
 
 func mustWrite(tb testing.TB, path, text string, sync bool) {
 	tb.Helper()
@@ -64,7 +64,7 @@ func TestPowerCutForgets(t *testing.T) {
 		mustWrite(t, filepath.Join(dir, "early"), "not synced", false)
 		mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
 		mustWrite(t, filepath.Join(dir, "late"), "not synced", false)
-		if err := d.PowerCut(nobody); err != nil {
+		if err := d.PowerCut(killNothing); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "synced")); err != nil || string(b) != "synced" {
@@ -95,7 +95,7 @@ func TestSyncedIsKept(t *testing.T) {
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.PowerCut(nobody); err != nil {
+	if err := d.PowerCut(killNothing); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(b) != "synced with the others" {

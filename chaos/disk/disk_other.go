@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errLinux = errors.New("make disk: Linux is needed")
+var errNeedsLinux = errors.New("make disk: Linux is needed")
 
 // ErrRemembers and ErrLost are as on Linux.
 var (
@@ -20,21 +20,21 @@ var (
 type Disk struct{}
 
 // Make fails.
-func Make(string, string, int64) (*Disk, error) { return nil, errLinux }
+func Make(string, string, int64) (*Disk, error) { return nil, errNeedsLinux }
 
 // Try fails.
-func Try(string) error { return errLinux }
+func Try(string) error { return errNeedsLinux }
 
-func (d *Disk) PowerCut(func() error) error { return errLinux }
-func (d *Disk) Sync() error                 { return errLinux }
-func (d *Disk) Fill() (full, err error)     { return nil, errLinux }
-func (d *Disk) Empty() error                { return errLinux }
-func (d *Disk) Freeze() error               { return errLinux }
-func (d *Disk) Thaw() error                 { return errLinux }
-func (d *Disk) Close() error                { return errLinux }
+func (d *Disk) PowerCut(func() error) error { return errNeedsLinux }
+func (d *Disk) Sync() error                 { return errNeedsLinux }
+func (d *Disk) Fill() (full, err error)     { return nil, errNeedsLinux }
+func (d *Disk) Empty() error                { return errNeedsLinux }
+func (d *Disk) Freeze() error               { return errNeedsLinux }
+func (d *Disk) Thaw() error                 { return errNeedsLinux }
+func (d *Disk) Close() error                { return errNeedsLinux }
 
 func (d *Disk) Stutter(context.Context, time.Duration, time.Duration) (int, error) {
-	return 0, errLinux
+	return 0, errNeedsLinux
 }
 
 // ThawAll has nothing to thaw.

@@ -10,8 +10,8 @@ import (
 	"skerry/chaos/fabric"
 )
 
-// bubbled runs a benchmark's loop in virtual time; its timer stays in real time.
-func bubbled(b *testing.B, f func(t *testing.T)) {
+// benchmarkInBubble runs a benchmark's loop in virtual time; its timer stays in real time.
+func benchmarkInBubble(b *testing.B, f func(t *testing.T)) {
 	b.Helper()
 	everything := func(string, string) (bool, error) { return true, nil }
 	if !testing.RunTests(everything, []testing.InternalTest{{Name: b.Name(), F: func(t *testing.T) { synctest.Test(t, f) }}}) {
@@ -23,7 +23,7 @@ func bubbled(b *testing.B, f func(t *testing.T)) {
 // has to move for each.
 func BenchmarkPingPong(b *testing.B) {
 	b.ReportAllocs()
-	bubbled(b, func(t *testing.T) {
+	benchmarkInBubble(b, func(t *testing.T) {
 		n := fabric.New(1)
 		defer n.Close()
 		x, y := mustPacketConn(t, n.Host("x", "10.0.0.1"), 1), mustPacketConn(t, n.Host("y", "10.0.0.2"), 1)
@@ -43,7 +43,7 @@ func BenchmarkPingPong(b *testing.B) {
 // BenchmarkBurst: 64 packets are under way at a time.
 func BenchmarkBurst(b *testing.B) {
 	b.ReportAllocs()
-	bubbled(b, func(t *testing.T) {
+	benchmarkInBubble(b, func(t *testing.T) {
 		n := fabric.New(1)
 		defer n.Close()
 		x, y := mustPacketConn(t, n.Host("x", "10.0.0.1"), 1), mustPacketConn(t, n.Host("y", "10.0.0.2"), 1)

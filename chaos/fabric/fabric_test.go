@@ -12,8 +12,8 @@ import (
 	"skerry/chaos/fabric"
 )
 
-// bubble runs a test in virtual time, on a network with two hosts, a and b.
-func bubble(t *testing.T, f func(t *testing.T, n *fabric.Net, a, b *fabric.Host)) {
+// inBubble runs a test in virtual time, on a network with two hosts, a and b.
+func inBubble(t *testing.T, f func(t *testing.T, n *fabric.Net, a, b *fabric.Host)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := fabric.New(1)
@@ -54,8 +54,8 @@ func mustReadFrom(tb testing.TB, c net.PacketConn) (string, net.Addr) {
 	return string(b[:n]), from
 }
 
-// received returns what a socket gets until nothing comes for a minute.
-func received(tb testing.TB, c net.PacketConn) []string {
+// receivedPackets returns what a socket gets until nothing comes for a minute.
+func receivedPackets(tb testing.TB, c net.PacketConn) []string {
 	tb.Helper()
 	var all []string
 	b := make([]byte, 2000)

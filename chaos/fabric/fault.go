@@ -101,7 +101,7 @@ func (f *Fault) Count() Count {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
 	for _, h := range f.net.hosts { // what arrived meanwhile, and nobody has looked at
-		h.arrive(f.net.now())
+		h.deliverArrivals(f.net.currentInstant())
 	}
 	return f.count
 }
@@ -113,32 +113,32 @@ func (f *Fault) Hits() int { return f.Count().Total() }
 // still arrives. Of several cuts that overlap the first one decides, and all
 // count.
 func (n *Net) Cut(a, b Selector, dir Direction, mode Mode) *Fault {
-	return n.begin(&Fault{net: n, a: a, b: b, cut: true, dir: dir, mode: mode})
+	return n.addFault(&Fault{net: n, a: a, b: b, cut: true, dir: dir, mode: mode})
 }
 
 // Shape gives the links between a and b a profile. Of several that overlap each
 // adds its own; without any, a packet takes LANLatency.
 func (n *Net) Shape(a, b Selector, p Profile) *Fault {
-	return n.begin(&Fault{net: n, a: a, b: b, profile: p, queues: map[queueKey]*queue{}})
+	return n.addFault(&Fault{net: n, a: a, b: b, profile: p, queues: map[queueKey]*queue{}})
 }
 
-func (n *Net) begin(f *Fault) *Fault {
+func (n *Net) addFault(f *Fault) *Fault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.faults = append(n.faults, f)
 	f.stop = func() {
 		n.faults = slices.DeleteFunc(n.faults, func(o *Fault) bool { return o == f })
-		n.epoch++
-		n.review()
+		n.faultVersion++
+		n.refreshStreams()
 	}
-	n.epoch++
-	n.review()
+	n.faultVersion++
+	n.refreshStreams()
 	return f
 }
 
-// outward reports whether the fault is about what from sends to to, and whether
+// matchDirection reports whether the fault is about what from sends to to, and whether
 // that is the way from a to b.
-func (f *Fault) outward(from, to string) (forward, applies bool) {
+func (f *Fault) matchDirection(from, to string) (forward, applies bool) {
 	if f.dir != BToA && f.a(from) && f.b(to) {
 		return true, true
 	}

@@ -31,7 +31,7 @@ func TestCut(t *testing.T) {
 		{fabric.BToA, fabric.Refused, way{10, 0, false, fabric.Count{Refused: 10}}},
 	} {
 		t.Run(fmt.Sprintf("%s, %s", tt.dir, tt.mode), func(t *testing.T) {
-			bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+			inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 				x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 				cut := n.Cut(hostA, hostB, tt.dir, tt.mode)
 				other := n.Cut(hostA, fabric.Hosts("c"), fabric.Both, fabric.Silent)
@@ -44,14 +44,14 @@ func TestCut(t *testing.T) {
 					}
 					_, _ = y.WriteTo([]byte("back"), x.LocalAddr())
 				}
-				got.arrive, got.back, got.count = len(received(t, y)), len(received(t, x)), cut.Count()
+				got.arrive, got.back, got.count = len(receivedPackets(t, y)), len(receivedPackets(t, x)), cut.Count()
 				mustBe(t, "cut", got, tt.want)
 				mustBe(t, "a cut that meets nobody", other.Hits(), 0)
 
 				cut.Heal()
 				cut.Heal()
 				mustWriteTo(t, x, []byte("healed"), y.LocalAddr())
-				mustBe(t, "received after the healing", len(received(t, y)), 1)
+				mustBe(t, "received after the healing", len(receivedPackets(t, y)), 1)
 				mustBe(t, "count after the healing", cut.Count(), tt.want.count)
 			})
 		})
@@ -59,7 +59,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestCutsOverlap(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 		mustWriteTo(t, x, []byte("under way"), y.LocalAddr())
 		all := n.Cut(fabric.Everyone, fabric.Everyone, fabric.Both, fabric.Silent)
@@ -70,14 +70,14 @@ func TestCutsOverlap(t *testing.T) {
 		mustFail(t, "write", err, syscall.ECONNREFUSED)
 		one.Heal()
 		mustWriteTo(t, x, []byte("healed"), y.LocalAddr())
-		mustBe(t, "received", fmt.Sprint(received(t, y)), "[under way healed]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, y)), "[under way healed]")
 		mustBe(t, "first cut", all.Count(), fabric.Count{Dropped: 1})
 		mustBe(t, "second cut", one.Count(), fabric.Count{Refused: 2})
 	})
 }
 
-// arrivals sends packets at once and returns when each arrives.
-func arrivals(t *testing.T, n *fabric.Net, a, b *fabric.Host, packets, size int) []time.Duration {
+// arrivalTimes sends packets at once and returns when each arrives.
+func arrivalTimes(t *testing.T, n *fabric.Net, a, b *fabric.Host, packets, size int) []time.Duration {
 	t.Helper()
 	x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 	mustBeNil(t, y.(interface{ SetReadBuffer(int) error }).SetReadBuffer(8<<20))
@@ -97,18 +97,18 @@ func arrivals(t *testing.T, n *fabric.Net, a, b *fabric.Host, packets, size int)
 }
 
 func TestLatencyAndJitter(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		f := n.Shape(hostA, hostB, fabric.Profile{Latency: 70 * time.Millisecond})
-		for _, at := range arrivals(t, n, a, b, 5, 100) {
+		for _, at := range arrivalTimes(t, n, a, b, 5, 100) {
 			mustBe(t, "latency", at, 70*time.Millisecond)
 		}
-		mustBe(t, "back", arrivals(t, n, b, a, 1, 100)[0], 70*time.Millisecond)
+		mustBe(t, "back", arrivalTimes(t, n, b, a, 1, 100)[0], 70*time.Millisecond)
 		mustBe(t, "count", f.Count(), fabric.Count{Delayed: 6})
 
 		second := n.Shape(hostB, fabric.Everyone, fabric.Profile{Latency: 5 * time.Millisecond, Jitter: 2 * time.Millisecond})
 		var sum time.Duration
 		for range 1000 {
-			at := arrivals(t, n, a, b, 1, 100)[0]
+			at := arrivalTimes(t, n, a, b, 1, 100)[0]
 			if at < 73*time.Millisecond || at > 77*time.Millisecond {
 				t.Fatalf("latency of both shapes: %s", at)
 			}
@@ -117,12 +117,12 @@ func TestLatencyAndJitter(t *testing.T) {
 		if mean := sum / 1000; mean < 74900*time.Microsecond || mean > 75100*time.Microsecond {
 			t.Errorf("mean latency: %s", mean)
 		}
-		if at := arrivals(t, n, a, b, 100, 100); !slices.IsSorted(at) || at[0] == at[99] {
+		if at := arrivalTimes(t, n, a, b, 100, 100); !slices.IsSorted(at) || at[0] == at[99] {
 			t.Errorf("jitter: %v", at)
 		}
 		f.Heal()
 		second.Heal()
-		mustBe(t, "latency after the healing", arrivals(t, n, a, b, 1, 100)[0], fabric.LANLatency)
+		mustBe(t, "latency after the healing", arrivalTimes(t, n, a, b, 1, 100)[0], fabric.LANLatency)
 	})
 }
 
@@ -139,7 +139,7 @@ func TestLossDuplicateReorder(t *testing.T) {
 		{"reorder", fabric.Profile{Reorder: 0.1, Latency: time.Millisecond}, func(c fabric.Count) int { return c.Reordered }, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+			inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 				f := n.Shape(hostA, hostB, tt.profile)
 				x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 				mustBeNil(t, y.(interface{ SetReadBuffer(int) error }).SetReadBuffer(8<<20))
@@ -150,7 +150,7 @@ func TestLossDuplicateReorder(t *testing.T) {
 					if i%2500 != 2499 {
 						continue
 					}
-					for _, p := range received(t, y) {
+					for _, p := range receivedPackets(t, y) {
 						arrived++
 						if p < highest {
 							overtaken++
@@ -179,25 +179,25 @@ func TestLossDuplicateReorder(t *testing.T) {
 }
 
 func TestBandwidth(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		// 1,000 bytes with headers take 8 ms of 1 Mbit/s.
 		const size = 1000 - 28
 		f := n.Shape(hostA, fabric.Everyone, fabric.Profile{Latency: 10 * time.Millisecond, Bandwidth: 1_000_000, Up: 500_000, Queue: 5000})
-		at := arrivals(t, n, b, a, 10, size)
+		at := arrivalTimes(t, n, b, a, 10, size)
 		want := []time.Duration{18, 26, 34, 42, 50}
 		for i := range want {
 			want[i] *= time.Millisecond
 		}
 		mustBe(t, "down to a", fmt.Sprint(at), fmt.Sprint(want))
 		mustBe(t, "queued, and dropped", f.Count(), fabric.Count{Delayed: 5, Dropped: 5})
-		mustBe(t, "up from a", fmt.Sprint(arrivals(t, n, a, b, 2, size)), "[26ms 42ms]")
+		mustBe(t, "up from a", fmt.Sprint(arrivalTimes(t, n, a, b, 2, size)), "[26ms 42ms]")
 
 		// All peers share a's line, but b has no line of that kind to c.
 		c := n.Host("c", "10.0.0.3")
 		z := mustPacketConn(t, c, 0)
 		mustWriteTo(t, z, make([]byte, size), mustPacketConn(t, a, 0).LocalAddr())
-		mustBe(t, "down to a, after what c sent", arrivals(t, n, b, a, 1, size)[0], 26*time.Millisecond)
-		mustBe(t, "to c", arrivals(t, n, b, c, 1, size)[0], fabric.LANLatency)
+		mustBe(t, "down to a, after what c sent", arrivalTimes(t, n, b, a, 1, size)[0], 26*time.Millisecond)
+		mustBe(t, "to c", arrivalTimes(t, n, b, c, 1, size)[0], fabric.LANLatency)
 	})
 }
 
@@ -214,7 +214,7 @@ func TestProfilesOfScenarios(t *testing.T) {
 		{"cellular3g", 100, 75 * time.Millisecond, 232 * time.Millisecond, 1.6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+			inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 				f := n.Shape(hostA, hostB, fabric.Profiles[tt.name])
 				arrived := 0
 				x, y := mustPacketConn(t, b, 0), mustPacketConn(t, a, 0)
@@ -235,7 +235,7 @@ func TestProfilesOfScenarios(t *testing.T) {
 				if lost < tt.lost*3/4 || lost > tt.lost*5/4 {
 					t.Errorf("lost: %d of 20,000", lost)
 				}
-				if at := arrivals(t, n, b, a, 50, 1172); !math.IsInf(tt.mbitPerSec, 1) {
+				if at := arrivalTimes(t, n, b, a, 50, 1172); !math.IsInf(tt.mbitPerSec, 1) {
 					least := time.Duration(float64(len(at)-1) * 1200 * 8 / tt.mbitPerSec * float64(time.Microsecond))
 					if at[len(at)-1] < least {
 						t.Errorf("%d packets of 1,200 bytes took %s, want %s", len(at), at[len(at)-1], least)
@@ -250,16 +250,16 @@ func TestProfilesOfScenarios(t *testing.T) {
 // that pair sends, not on others.
 func TestSeedDecides(t *testing.T) {
 	transcript := func(seed uint64, noise bool) (s string) {
-		bubble(t, func(t *testing.T, _ *fabric.Net, _, _ *fabric.Host) {
+		inBubble(t, func(t *testing.T, _ *fabric.Net, _, _ *fabric.Host) {
 			n := fabric.New(seed)
 			defer n.Close()
 			a, b, c := n.Host("a", "10.0.0.1"), n.Host("b", "10.0.0.2"), n.Host("c", "10.0.0.3")
 			n.Shape(fabric.Everyone, fabric.Everyone, fabric.Profile{Latency: time.Second, Jitter: time.Second, Loss: 0.3, Duplicate: 0.2, Reorder: 0.2})
 			if noise {
-				arrivals(t, n, c, b, 50, 100)
-				arrivals(t, n, b, a, 50, 100)
+				arrivalTimes(t, n, c, b, 50, 100)
+				arrivalTimes(t, n, b, a, 50, 100)
 			}
-			s = fmt.Sprint(arrivals(t, n, a, b, 50, 100))
+			s = fmt.Sprint(arrivalTimes(t, n, a, b, 50, 100))
 		})
 		return s
 	}

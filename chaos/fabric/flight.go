@@ -11,27 +11,27 @@ type datagram struct {
 	own  bool // the host has sent it to itself
 }
 
-func (d *datagram) before(o *datagram) bool {
+func (d *datagram) arrivesBefore(o *datagram) bool {
 	return d.at < o.at || d.at == o.at && d.seq < o.seq
 }
 
-// flight is a heap of packets, the next to arrive first.
-type flight []datagram
+// arrivalHeap is a heap of packets, the next to arrive first.
+type arrivalHeap []datagram
 
-// next is when the first one arrives.
-func (f flight) next() instant {
+// nextArrival is when the first one arrives.
+func (f arrivalHeap) nextArrival() instant {
 	if len(f) == 0 {
 		return never
 	}
 	return f[0].at
 }
 
-func (f *flight) push(d datagram) {
+func (f *arrivalHeap) push(d datagram) {
 	q := append(*f, d)
 	i := len(q) - 1
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !d.before(&q[parent]) {
+		if !d.arrivesBefore(&q[parent]) {
 			break
 		}
 		q[i] = q[parent]
@@ -41,7 +41,7 @@ func (f *flight) push(d datagram) {
 	*f = q
 }
 
-func (f *flight) pop() datagram {
+func (f *arrivalHeap) pop() datagram {
 	q := *f
 	first, last := q[0], len(q)-1
 	d := q[last]
@@ -57,10 +57,10 @@ func (f *flight) pop() datagram {
 		if child >= last {
 			break
 		}
-		if child+1 < last && q[child+1].before(&q[child]) {
+		if child+1 < last && q[child+1].arrivesBefore(&q[child]) {
 			child++
 		}
-		if !q[child].before(&d) {
+		if !q[child].arrivesBefore(&d) {
 			break
 		}
 		q[i] = q[child]

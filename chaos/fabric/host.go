@@ -29,12 +29,12 @@ type Host struct {
 	nextPort  int
 	traffic   Traffic
 
-	up    bool          // false from a Crash to the next socket
-	gone  chan struct{} // closed by a Crash: who dials gives up
-	crash *Fault        // the last one
-	pause *Fault        // nil: it runs
-	held  []outgoing    // packets that were sent in a pause
-	room  int           // bytes that held may still grow by
+	up            bool          // false from a Crash to the next socket
+	crashed       chan struct{} // closed by a Crash: who dials gives up
+	crash         *Fault        // the last one
+	pause         *Fault        // nil: it runs
+	pausedPackets []outgoing    // packets that were sent in a pause
+	pauseQuota    int           // bytes that held may still grow by
 }
 
 // Name is what the host was made with.
@@ -61,10 +61,10 @@ func (h *Host) BehindNAT(public string, idle time.Duration) {
 	a := mustAddr(public)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.places[a] != nil || len(h.packets)+len(h.listeners) > 0 {
+	if n.hostsByAddr[a] != nil || len(h.packets)+len(h.listeners) > 0 {
 		panic(fmt.Sprintf("fabric: host %s behind %s: the address is a host's, or the host has sockets", h.name, public))
 	}
-	delete(n.places, h.ip)
+	delete(n.hostsByAddr, h.ip)
 	h.natIdle = idle
 	h.nat = n.natAt(a)
 }
@@ -125,15 +125,15 @@ func takePort[T any](h *Host, taken map[uint16]T, port int) (uint16, error) {
 	return 0, syscall.EADDRINUSE
 }
 
-// arrive moves what has arrived by now into the sockets' buffers; mu is held.
-func (h *Host) arrive(now instant) {
+// deliverArrivals moves what has arrived by now into the sockets' buffers; mu is held.
+func (h *Host) deliverArrivals(now instant) {
 	for _, c := range h.packets {
-		c.arrive(now)
+		c.bufferArrivals(now)
 	}
 }
 
-// sockets lists the packet sockets by port; mu is held.
-func (h *Host) sockets() []*PacketConn {
+// sortedSockets lists the packet sockets by port; mu is held.
+func (h *Host) sortedSockets() []*PacketConn {
 	cs := make([]*PacketConn, 0, len(h.packets))
 	for _, c := range h.packets {
 		cs = append(cs, c)
@@ -142,29 +142,29 @@ func (h *Host) sockets() []*PacketConn {
 	return cs
 }
 
-// drop ends all that the host has open, without a word; it returns how many
+// endSocketsAndStreams ends all that the host has open, without a word; it returns how many
 // there were. mu is held.
-func (h *Host) drop() int {
+func (h *Host) endSocketsAndStreams() int {
 	killed := 0
-	now := h.net.now()
-	for _, c := range h.sockets() {
-		c.arrive(now)
-		c.end()
+	now := h.net.currentInstant()
+	for _, c := range h.sortedSockets() {
+		c.bufferArrivals(now)
+		c.closeSocket()
 		killed++
 	}
 	for _, l := range h.listeners {
-		killed += l.end()
+		killed += l.closeListener()
 	}
 	for _, p := range h.net.pairs {
 		for _, s := range p.ends {
 			if s.host == h && !s.closed {
-				s.die()
+				s.killStream()
 				killed++
 			}
 		}
 	}
-	h.held, h.room = nil, 0
-	close(h.gone)
-	h.gone = make(chan struct{})
+	h.pausedPackets, h.pauseQuota = nil, 0
+	close(h.crashed)
+	h.crashed = make(chan struct{})
 	return killed
 }

@@ -11,16 +11,16 @@ type link struct {
 	from, to *Host
 	rand     *rand.Rand
 
-	epoch  uint64 // what cuts and shapes belong to
-	cuts   []*Fault
-	shapes []shape
+	faultVersion uint64 // what cuts and shapes belong to
+	cuts         []*Fault
+	shapes       []shape
 
-	last instant // arrival of the latest packet that kept the order
-	late []late  // packets that were held back and not yet overtaken
+	last     instant      // arrival of the latest packet that kept the order
+	heldBack []heldPacket // packets that were held back and not yet overtaken
 }
 
-// late is a packet that a shape has held back.
-type late struct {
+// heldPacket is a packet that a shape has held back.
+type heldPacket struct {
 	at    instant
 	fault *Fault
 }
@@ -41,42 +41,42 @@ type queueKey struct {
 // queue is a line that sends one packet after the other.
 type queue struct{ free instant }
 
-// passage is what a link does with a packet.
-type passage struct {
+// packetOutcome is what a link does with a packet.
+type packetOutcome struct {
 	refused, lost bool
 	at            instant
-	again         instant // a duplicate's; never: none
+	duplicateAt   instant // a duplicate's; never: none
 }
 
-// link returns the way to another host, with the faults of now; mu is held.
-func (h *Host) link(to *Host) *link {
+// linkTo returns the way to another host, with the faults of now; mu is held.
+func (h *Host) linkTo(to *Host) *link {
 	l := h.links[to]
 	if l == nil {
-		l = &link{from: h, to: to, rand: h.net.random(h.name, to.name)}
+		l = &link{from: h, to: to, rand: h.net.newLinkRandom(h.name, to.name)}
 		h.links[to] = l
-	} else if l.epoch == h.net.epoch {
+	} else if l.faultVersion == h.net.faultVersion {
 		return l
 	}
-	l.epoch = h.net.epoch
-	l.cuts, l.shapes, l.last, l.late = nil, nil, 0, nil
+	l.faultVersion = h.net.faultVersion
+	l.cuts, l.shapes, l.last, l.heldBack = nil, nil, 0, nil
 	if h == to {
 		return l
 	}
 	for _, f := range h.net.faults {
-		forward, applies := f.outward(h.name, to.name)
+		forward, applies := f.matchDirection(h.name, to.name)
 		switch {
 		case !applies:
 		case f.cut:
 			l.cuts = append(l.cuts, f)
 		default:
-			l.shapes = append(l.shapes, f.shape(h, to, forward))
+			l.shapes = append(l.shapes, f.shapeOnLine(h, to, forward))
 		}
 	}
 	return l
 }
 
-// shape finds the line of the host that a chose.
-func (f *Fault) shape(from, to *Host, forward bool) shape {
+// shapeOnLine finds the line of the host that a chose.
+func (f *Fault) shapeOnLine(from, to *Host, forward bool) shape {
 	key := queueKey{host: from, up: true}
 	if !forward {
 		key = queueKey{host: to}
@@ -86,12 +86,12 @@ func (f *Fault) shape(from, to *Host, forward bool) shape {
 		line = &queue{}
 		f.queues[key] = line
 	}
-	return shape{fault: f, line: line, speed: f.profile.speed(key.up)}
+	return shape{fault: f, line: line, speed: f.profile.lineSpeed(key.up)}
 }
 
-// stopped counts a packet, or a write on a stream, that a cut keeps from
+// countStoppedByCut counts a packet, or a write on a stream, that a cut keeps from
 // passing, and returns the mode of the first cut.
-func (l *link) stopped(stream bool) (mode Mode, cut bool) {
+func (l *link) countStoppedByCut(stream bool) (mode Mode, cut bool) {
 	for i, f := range l.cuts {
 		switch {
 		case f.mode == Refused:
@@ -108,28 +108,28 @@ func (l *link) stopped(stream bool) (mode Mode, cut bool) {
 	return mode, len(l.cuts) > 0
 }
 
-// packet decides what becomes of a packet with its headers.
-func (l *link) packet(now instant, bytes int) passage {
-	if mode, cut := l.stopped(false); cut {
-		return passage{refused: mode == Refused, lost: mode == Silent}
+// decidePacket decides what becomes of a packet with its headers.
+func (l *link) decidePacket(now instant, bytes int) packetOutcome {
+	if mode, cut := l.countStoppedByCut(false); cut {
+		return packetOutcome{refused: mode == Refused, lost: mode == Silent}
 	}
-	p := passage{at: now, again: never}
+	p := packetOutcome{at: now, duplicateAt: never}
 	var back time.Duration // held back
 	var holder *Fault
 	twice := false
 	for i := range l.shapes {
 		s := &l.shapes[i]
 		prof := &s.fault.profile
-		if l.draw(prof.Loss) || !s.transmit(&p.at, bytes, false) {
+		if l.drawBool(prof.Loss) || !s.transmitPacket(&p.at, bytes, false) {
 			s.fault.count.Dropped++
-			return passage{lost: true}
+			return packetOutcome{lost: true}
 		}
-		p.at = p.at.add(l.delay(prof))
-		if l.draw(prof.Duplicate) {
+		p.at = p.at.addDuration(l.drawDelay(prof))
+		if l.drawBool(prof.Duplicate) {
 			twice = true
 			s.fault.count.Duplicated++
 		}
-		if l.draw(prof.Reorder) {
+		if l.drawBool(prof.Reorder) {
 			back += 1 + time.Duration(l.rand.Int64N(int64(max(prof.Latency, minHeldBack))))
 			holder = s.fault
 		}
@@ -137,28 +137,28 @@ func (l *link) packet(now instant, bytes int) passage {
 			s.fault.count.Delayed++
 		}
 	}
-	p.at = max(p.at.add(l.floor()), l.last)
+	p.at = max(p.at.addDuration(l.baseLatency()), l.last)
 	if holder == nil {
 		l.last = p.at // jitter keeps the order
 	} else {
-		p.at = p.at.add(back)
+		p.at = p.at.addDuration(back)
 	}
-	l.overtake(now, p.at)
+	l.countOvertaken(now, p.at)
 	if holder != nil {
-		l.late = append(l.late, late{p.at, holder})
+		l.heldBack = append(l.heldBack, heldPacket{p.at, holder})
 	}
 	if twice {
-		p.again = p.at
+		p.duplicateAt = p.at
 	}
 	return p
 }
 
 const minHeldBack = 10 * time.Millisecond
 
-// overtake counts the packets held back that one overtakes which arrives at an
+// countOvertaken counts the packets held back that one overtakes which arrives at an
 // instant.
-func (l *link) overtake(now, at instant) {
-	l.late = slices.DeleteFunc(l.late, func(p late) bool {
+func (l *link) countOvertaken(now, at instant) {
+	l.heldBack = slices.DeleteFunc(l.heldBack, func(p heldPacket) bool {
 		if p.at > at {
 			p.fault.count.Reordered++
 		}
@@ -166,27 +166,27 @@ func (l *link) overtake(now, at instant) {
 	})
 }
 
-// segment decides when a write on a stream arrives; cuts were looked at before.
-func (l *link) segment(now instant, bytes int) instant {
+// segmentArrival decides when a write on a stream arrives; cuts were looked at before.
+func (l *link) segmentArrival(now instant, bytes int) instant {
 	at := now
 	for i := range l.shapes {
 		s := &l.shapes[i]
 		prof := &s.fault.profile
-		s.transmit(&at, bytes, true)
-		at = at.add(l.delay(prof))
-		if l.draw(prof.Loss) {
+		s.transmitPacket(&at, bytes, true)
+		at = at.addDuration(l.drawDelay(prof))
+		if l.drawBool(prof.Loss) {
 			s.fault.count.Dropped++
-			at = at.add(prof.retransmission())
+			at = at.addDuration(prof.retransmitTimeout())
 		}
 		if prof.Latency+prof.Jitter > 0 || s.speed > 0 {
 			s.fault.count.Delayed++
 		}
 	}
-	return at.add(l.floor())
+	return at.addDuration(l.baseLatency())
 }
 
-// floor is the latency of a link without a shape.
-func (l *link) floor() time.Duration {
+// baseLatency is the latency of a link without a shape.
+func (l *link) baseLatency() time.Duration {
 	switch {
 	case l.from == l.to:
 		return loopback
@@ -196,27 +196,27 @@ func (l *link) floor() time.Duration {
 	return LANLatency
 }
 
-// transmit puts a packet on the line, and moves at to where its last bit is
+// transmitPacket puts a packet on the line, and moves at to where its last bit is
 // sent. A full queue refuses a packet; a stream waits.
-func (s *shape) transmit(at *instant, bytes int, stream bool) bool {
+func (s *shape) transmitPacket(at *instant, bytes int, stream bool) bool {
 	if s.speed == 0 {
 		return true
 	}
 	begin := max(s.line.free, *at)
 	waiting := float64(begin-*at) / float64(time.Second) * float64(s.speed) / 8
-	if !stream && int(waiting)+bytes > s.fault.profile.room(s.speed) {
+	if !stream && int(waiting)+bytes > s.fault.profile.queueCapacity(s.speed) {
 		return false
 	}
-	s.line.free = begin.add(airtime(bytes, s.speed))
+	s.line.free = begin.addDuration(airtime(bytes, s.speed))
 	*at = s.line.free
 	return true
 }
 
-func (l *link) delay(p *Profile) time.Duration {
+func (l *link) drawDelay(p *Profile) time.Duration {
 	if p.Jitter == 0 {
 		return p.Latency
 	}
 	return max(0, p.Latency+time.Duration(l.rand.Int64N(2*int64(p.Jitter)+1))-p.Jitter)
 }
 
-func (l *link) draw(fraction float64) bool { return fraction > 0 && l.rand.Float64() < fraction }
+func (l *link) drawBool(fraction float64) bool { return fraction > 0 && l.rand.Float64() < fraction }

@@ -40,7 +40,7 @@ var _ net.Listener = (*Listener)(nil)
 // Accept returns the next connection.
 func (l *Listener) Accept() (net.Conn, error) {
 	var s *Stream
-	l.accept.wait(func(now instant) (instant, bool) {
+	l.accept.waitUntilDone(func(now instant) (instant, bool) {
 		if l.closed {
 			return 0, true
 		}
@@ -79,21 +79,21 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	for _, w := range l.queue {
-		w.stream.hangUp(n.now())
+		w.stream.hangUp(n.currentInstant())
 	}
-	l.end()
+	l.closeListener()
 	return nil
 }
 
-// end makes the listener dead, and returns how many things that were; mu is
+// closeListener makes the listener dead, and returns how many things that were; mu is
 // held.
-func (l *Listener) end() int {
+func (l *Listener) closeListener() int {
 	l.closed = true
 	l.queue = nil
 	if l.host.listeners[l.port] == l {
 		delete(l.host.listeners, l.port)
 	}
-	l.accept.notify()
+	l.accept.wakeSleeper()
 	return 1
 }
 
@@ -107,7 +107,7 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 // a Crash it fails with ENETDOWN until the host has opened a port: what is left of
 // the former process reaches nobody.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	s, err := h.dial(ctx, addr)
+	s, err := h.dialWithRetries(ctx, addr)
 	if err != nil {
 		return nil, opError("dial", "tcp", nil, textAddr(addr), err)
 	}
@@ -120,7 +120,7 @@ type textAddr string
 func (textAddr) Network() string  { return "tcp" }
 func (a textAddr) String() string { return string(a) }
 
-func (h *Host) dial(ctx context.Context, addr string) (*Stream, error) {
+func (h *Host) dialWithRetries(ctx context.Context, addr string) (*Stream, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	retry := firstRetry
@@ -128,7 +128,7 @@ func (h *Host) dial(ctx context.Context, addr string) (*Stream, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		s, wait, gone, err := h.attempt(addr)
+		s, wait, gone, err := h.attemptDial(addr)
 		if s == nil && wait == 0 && err == nil {
 			wait = retry
 			retry *= 2
@@ -151,53 +151,53 @@ func (h *Host) dial(ctx context.Context, addr string) (*Stream, error) {
 	return nil, syscall.ETIMEDOUT
 }
 
-// attempt sends a first packet. After the wait there is a stream or an error; or
+// attemptDial sends a first packet. After the wait there is a stream or an error; or
 // nothing answers, and the wait is 0.
-func (h *Host) attempt(addr string) (s *Stream, wait time.Duration, gone <-chan struct{}, err error) {
+func (h *Host) attemptDial(addr string) (s *Stream, wait time.Duration, gone <-chan struct{}, err error) {
 	n := h.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return nil, 0, h.gone, net.ErrClosed
+		return nil, 0, h.crashed, net.ErrClosed
 	}
 	if !h.up {
-		return nil, 0, h.gone, syscall.ENETDOWN
+		return nil, 0, h.crashed, syscall.ENETDOWN
 	}
-	dst, err := n.resolve(addr)
+	dst, err := n.resolveAddr(addr)
 	if err != nil {
-		return nil, 0, h.gone, err
+		return nil, 0, h.crashed, err
 	}
-	now := n.now()
-	target := n.places[dst.Addr()]
+	now := n.currentInstant()
+	target := n.hostsByAddr[dst.Addr()]
 	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
 		target = h
 	}
 	if target == nil || h.pause != nil {
-		return nil, 0, h.gone, nil
+		return nil, 0, h.crashed, nil
 	}
-	there, back := h.link(target), target.link(h)
-	if mode, cut := there.stopped(true); cut && mode == Refused {
-		return nil, 0, h.gone, syscall.ECONNREFUSED
+	there, back := h.linkTo(target), target.linkTo(h)
+	if mode, cut := there.countStoppedByCut(true); cut && mode == Refused {
+		return nil, 0, h.crashed, syscall.ECONNREFUSED
 	} else if cut {
-		return nil, 0, h.gone, nil
+		return nil, 0, h.crashed, nil
 	}
-	if _, cut := back.stopped(true); cut || !target.up {
-		return nil, 0, h.gone, nil
+	if _, cut := back.countStoppedByCut(true); cut || !target.up {
+		return nil, 0, h.crashed, nil
 	}
-	arrives := there.segment(now, synSize)
-	answered := back.segment(arrives, synSize)
+	arrives := there.segmentArrival(now, synSize)
+	answered := back.segmentArrival(arrives, synSize)
 	wait = time.Duration(answered - now)
 	l := target.listeners[dst.Port()]
 	switch {
 	case l == nil:
-		return nil, wait, h.gone, syscall.ECONNREFUSED
+		return nil, wait, h.crashed, syscall.ECONNREFUSED
 	case len(l.queue) >= backlog:
-		return nil, 0, h.gone, nil
+		return nil, 0, h.crashed, nil
 	}
-	p := n.join(h, target, dst.Port())
-	at := there.segment(answered, synSize)
+	p := n.newStreamPair(h, target, dst.Port())
+	at := there.segmentArrival(answered, synSize)
 	p.ends[0].out.last, p.ends[1].out.last = at, answered
 	l.queue = append(l.queue, incoming{at: at, stream: p.ends[1]})
-	l.accept.expect(now, at)
-	return p.ends[0], wait, h.gone, nil
+	l.accept.wakeAtLatest(now, at)
+	return p.ends[0], wait, h.crashed, nil
 }

@@ -31,8 +31,8 @@ func (n *Net) natAt(a netip.Addr) *nat {
 	return t
 }
 
-// port returns a public port that nothing uses.
-func (t *nat) port() uint16 {
+// unusedPublicPort returns a public port that nothing uses.
+func (t *nat) unusedPublicPort() uint16 {
 	for {
 		p := uint16(t.next)
 		if t.next++; t.next > lastPublic {
@@ -45,16 +45,16 @@ func (t *nat) port() uint16 {
 	}
 }
 
-// bind gives a socket its public port; mu is held.
-func (t *nat) bind(c *PacketConn) {
-	p := t.port()
+// bindSocket gives a socket its public port; mu is held.
+func (t *nat) bindSocket(c *PacketConn) {
+	p := t.unusedPublicPort()
 	t.ports[p] = c
 	c.public = netip.AddrPortFrom(t.ip, p)
 	c.source = net.UDPAddrFromAddrPort(c.public)
 }
 
-// unbind forgets a socket's public port; mu is held.
-func (t *nat) unbind(c *PacketConn) {
+// unbindSocket forgets a socket's public port; mu is held.
+func (t *nat) unbindSocket(c *PacketConn) {
 	if c.source == nil {
 		return
 	}
@@ -73,10 +73,10 @@ func (h *Host) Rebind() *Fault {
 	if h.nat == nil {
 		panic("fabric: rebind " + h.name + ": it is not behind a NAT")
 	}
-	h.readdress(f, func(c *PacketConn) {
+	h.changeAddresses(f, func(c *PacketConn) {
 		if c.source != nil {
 			h.nat.former[c.public.Port()] = f
-			h.nat.unbind(c)
+			h.nat.unbindSocket(c)
 		}
 	})
 	return f
@@ -91,45 +91,45 @@ func (h *Host) Move(ip string) *Fault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f := &Fault{net: n}
-	if n.places[a] != nil || (h.nat == nil && n.nats[a] != nil) {
+	if n.hostsByAddr[a] != nil || (h.nat == nil && n.nats[a] != nil) {
 		panic("fabric: move " + h.name + " to " + ip + ": the address is taken")
 	}
 	if h.nat != nil {
 		former := h.nat
 		h.nat = n.natAt(a)
-		h.readdress(f, func(c *PacketConn) {
+		h.changeAddresses(f, func(c *PacketConn) {
 			if c.source != nil {
 				former.former[c.public.Port()] = f
-				former.unbind(c)
+				former.unbindSocket(c)
 			}
 		})
 		return f
 	}
-	delete(n.places, h.ip)
+	delete(n.hostsByAddr, h.ip)
 	n.former[h.ip] = f
 	delete(n.former, a)
-	n.places[a] = h
+	n.hostsByAddr[a] = h
 	h.ip = a
-	h.readdress(f, (*PacketConn).place)
+	h.changeAddresses(f, (*PacketConn).setHostAddress)
 	return f
 }
 
-// readdress changes the address of every socket; mu is held. What was under way
+// changeAddresses changes the address of every socket; mu is held. What was under way
 // from other hosts is lost.
-func (h *Host) readdress(f *Fault, change func(*PacketConn)) {
-	now := h.net.now()
-	for _, c := range h.sockets() {
-		c.arrive(now)
-		c.lose(f)
+func (h *Host) changeAddresses(f *Fault, change func(*PacketConn)) {
+	now := h.net.currentInstant()
+	for _, c := range h.sortedSockets() {
+		c.bufferArrivals(now)
+		c.dropInFlight(f)
 		change(c)
-		c.moved = f
+		c.movedBy = f
 	}
 	for _, p := range h.net.pairs {
 		for _, s := range p.ends {
 			if s.host == h && f != nil {
-				s.displaced(h)
+				s.handleMovedHost(h)
 			}
 		}
 	}
-	h.net.review()
+	h.net.refreshStreams()
 }

@@ -25,32 +25,32 @@ type instant time.Duration
 // never is after every instant.
 const never instant = math.MaxInt64
 
-func (i instant) add(d time.Duration) instant { return i + instant(d) }
+func (i instant) addDuration(d time.Duration) instant { return i + instant(d) }
 
 // Net is a network.
 type Net struct {
 	seed  uint64
 	start time.Time
 
-	mu     sync.Mutex
-	closed bool
-	hosts  []*Host
-	names  map[string]*Host
-	places map[netip.Addr]*Host  // hosts that have an address of their own
-	nats   map[netip.Addr]*nat   // by public address
-	former map[netip.Addr]*Fault // addresses that a host has left
-	faults []*Fault              // cuts and shapes that are not healed, in order
-	epoch  uint64                // counts the changes of faults
-	pairs  []*pair               // streams
-	free   [][]byte              // buffers of packets
-	seq    uint64                // counts packets: the order of those that arrive together
+	mu           sync.Mutex
+	closed       bool
+	hosts        []*Host
+	names        map[string]*Host
+	hostsByAddr  map[netip.Addr]*Host  // hosts that have an address of their own
+	nats         map[netip.Addr]*nat   // by public address
+	former       map[netip.Addr]*Fault // addresses that a host has left
+	faults       []*Fault              // cuts and shapes that are not healed, in order
+	faultVersion uint64                // counts the changes of faults
+	pairs        []*pair               // streams
+	freeBuffers  [][]byte              // buffers of packets
+	seq          uint64                // counts packets: the order of those that arrive together
 }
 
 // New makes a network without hosts. Inside a bubble it must be made there.
 func New(seed uint64) *Net {
 	return &Net{
 		seed: seed, start: time.Now(),
-		names: map[string]*Host{}, places: map[netip.Addr]*Host{},
+		names: map[string]*Host{}, hostsByAddr: map[netip.Addr]*Host{},
 		nats: map[netip.Addr]*nat{}, former: map[netip.Addr]*Fault{},
 	}
 }
@@ -62,7 +62,7 @@ func (n *Net) Close() {
 	defer n.mu.Unlock()
 	n.closed = true
 	for _, h := range n.hosts {
-		h.drop()
+		h.endSocketsAndStreams()
 	}
 	n.pairs = nil
 }
@@ -73,16 +73,16 @@ func (n *Net) Host(name, ip string) *Host {
 	a := mustAddr(ip)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.names[name] != nil || n.places[a] != nil || n.nats[a] != nil {
+	if n.names[name] != nil || n.hostsByAddr[a] != nil || n.nats[a] != nil {
 		panic(fmt.Sprintf("fabric: host %s with address %s: the name or the address is taken", name, ip))
 	}
 	h := &Host{
 		net: n, name: name, ip: a, up: true,
 		packets: map[uint16]*PacketConn{}, listeners: map[uint16]*Listener{}, links: map[*Host]*link{},
-		nextPort: firstEphemeral, gone: make(chan struct{}),
+		nextPort: firstEphemeral, crashed: make(chan struct{}),
 	}
 	n.hosts = append(n.hosts, h)
-	n.names[name], n.places[a] = h, h
+	n.names[name], n.hostsByAddr[a] = h, h
 	return h
 }
 
@@ -122,30 +122,30 @@ func (n *Net) Bytes(host string) Traffic {
 	if h == nil {
 		return Traffic{}
 	}
-	h.arrive(n.now())
+	h.deliverArrivals(n.currentInstant())
 	return h.traffic
 }
 
-func (n *Net) now() instant { return instant(time.Since(n.start)) }
+func (n *Net) currentInstant() instant { return instant(time.Since(n.start)) }
 
-// at turns a deadline into an instant.
-func (n *Net) at(t time.Time) instant {
+// instantOf turns a deadline into an instant.
+func (n *Net) instantOf(t time.Time) instant {
 	if t.IsZero() {
 		return never
 	}
 	return instant(t.Sub(n.start))
 }
 
-// random is the generator of one direction between two hosts.
-func (n *Net) random(from, to string) *rand.Rand {
+// newLinkRandom is the generator of one direction between two hosts.
+func (n *Net) newLinkRandom(from, to string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d\x00%s\x00%s", n.seed, from, to) // never fails
 	return rand.New(rand.NewPCG(n.seed, h.Sum64()))
 }
 
-// resolve finds the address that a text such as "10.0.0.1:4646" or "h1:4646"
+// resolveAddr finds the address that a text such as "10.0.0.1:4646" or "h1:4646"
 // names; mu is held.
-func (n *Net) resolve(addr string) (netip.AddrPort, error) {
+func (n *Net) resolveAddr(addr string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddrPort(addr); err == nil {
 		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
 	}
@@ -164,26 +164,26 @@ func (n *Net) resolve(addr string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(h.ip, uint16(number)), nil
 }
 
-// buffer returns room for a packet; mu is held.
-func (n *Net) buffer(size int) []byte {
-	if last := len(n.free) - 1; last >= 0 && size <= bufferSize {
-		b := n.free[last]
-		n.free = n.free[:last]
+// acquireBuffer returns room for a packet; mu is held.
+func (n *Net) acquireBuffer(size int) []byte {
+	if last := len(n.freeBuffers) - 1; last >= 0 && size <= bufferSize {
+		b := n.freeBuffers[last]
+		n.freeBuffers = n.freeBuffers[:last]
 		return b[:size]
 	}
 	return make([]byte, size, max(size, bufferSize))
 }
 
-// release takes a buffer back; mu is held.
-func (n *Net) release(b []byte) {
-	if cap(b) == bufferSize && len(n.free) < maxFree {
-		n.free = append(n.free, b)
+// releaseBuffer takes a buffer back; mu is held.
+func (n *Net) releaseBuffer(b []byte) {
+	if cap(b) == bufferSize && len(n.freeBuffers) < maxFreeBuffers {
+		n.freeBuffers = append(n.freeBuffers, b)
 	}
 }
 
 const (
-	bufferSize = 1536
-	maxFree    = 1024
+	bufferSize     = 1536
+	maxFreeBuffers = 1024
 )
 
 // opError names what failed, as the net package does.

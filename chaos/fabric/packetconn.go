@@ -12,12 +12,12 @@ import (
 // Bounds of a packet socket, those of Linux.
 const (
 	maxPayload    = 65507  // of UDP over IPv4
-	headers       = 28     // of IPv4 and UDP
+	packetHeaders = 28     // of IPv4 and UDP
 	defaultBuffer = 212992 // net.core.rmem_default
 	maxBuffer     = 8 << 20
-	// bookkeeping is what the system's buffer charges for a packet besides its
+	// bufferOverhead is what the system's buffer charges for a packet besides its
 	// bytes (struct sk_buff and rounding).
-	bookkeeping = 640
+	bufferOverhead = 640
 	// maxFlight bounds what is under way to one socket.
 	maxFlight = 1 << 16
 )
@@ -36,8 +36,8 @@ type PacketConn struct {
 	public   netip.AddrPort
 	source   *net.UDPAddr // public, as others see it; nil: the NAT has no port for it yet
 	used     instant      // when it last sent or was sent to
-	moved    *Fault       // what has changed the address, until the next packet
-	flight   flight       // on their way to here
+	movedBy  *Fault       // what has changed the address, until the next packet
+	inFlight arrivalHeap  // on their way to here
 	ready    fifo         // arrived
 	charged  int          // bytes of the buffer that ready takes
 	buffer   int
@@ -47,12 +47,12 @@ var _ net.PacketConn = (*PacketConn)(nil)
 
 func newPacketConn(h *Host, port uint16) *PacketConn {
 	c := &PacketConn{host: h, port: port, read: newWaiter(h.net), writeBy: never, buffer: defaultBuffer}
-	c.place()
+	c.setHostAddress()
 	return c
 }
 
-// place gives the socket the host's address; mu is held.
-func (c *PacketConn) place() {
+// setHostAddress gives the socket the host's address; mu is held.
+func (c *PacketConn) setHostAddress() {
 	at := netip.AddrPortFrom(c.host.ip, c.port)
 	c.local = net.UDPAddrFromAddrPort(at)
 	if c.host.nat == nil {
@@ -62,25 +62,25 @@ func (c *PacketConn) place() {
 
 // ReadFrom returns the next packet; what does not fit into b is lost.
 func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
-	c.read.wait(func(now instant) (instant, bool) {
+	c.read.waitUntilDone(func(now instant) (instant, bool) {
 		switch {
 		case c.ended:
 			err = net.ErrClosed
 			return 0, true
-		case c.read.expired(now):
+		case c.read.isPastDeadline(now):
 			err = os.ErrDeadlineExceeded
 			return 0, true
 		case c.host.pause != nil:
 			return never, false
 		}
-		c.arrive(now)
+		c.bufferArrivals(now)
 		if c.ready.len() == 0 {
-			return c.flight.next(), false
+			return c.inFlight.nextArrival(), false
 		}
 		d := c.ready.pop()
-		c.charged -= len(d.data) + bookkeeping
+		c.charged -= len(d.data) + bufferOverhead
 		size, from = copy(b, d.data), d.from
-		c.host.net.release(d.data)
+		c.host.net.releaseBuffer(d.data)
 		return 0, true
 	})
 	if err != nil {
@@ -91,13 +91,13 @@ func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
 
 // WriteTo sends a packet to a *net.UDPAddr. It never blocks.
 func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	if err := c.write(b, to); err != nil {
+	if err := c.writePacket(b, to); err != nil {
 		return 0, opError("write", "udp", c.LocalAddr(), to, err)
 	}
 	return len(b), nil
 }
 
-func (c *PacketConn) write(b []byte, to net.Addr) error {
+func (c *PacketConn) writePacket(b []byte, to net.Addr) error {
 	a, ok := to.(*net.UDPAddr)
 	if !ok || a.Port == 0 {
 		return syscall.EINVAL
@@ -107,7 +107,7 @@ func (c *PacketConn) write(b []byte, to net.Addr) error {
 	h := c.host
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
-	now := h.net.now()
+	now := h.net.currentInstant()
 	switch {
 	case c.released:
 		return net.ErrClosed
@@ -118,70 +118,70 @@ func (c *PacketConn) write(b []byte, to net.Addr) error {
 	case c.ended: // the machine is dead
 		return nil
 	case h.pause != nil:
-		h.hold(c, b, dst)
+		h.queuePausedPacket(c, b, dst)
 		return nil
 	}
-	return c.send(now, b, dst)
+	return c.sendPacket(now, b, dst)
 }
 
 // errRefused is what sendto returns where there is no way.
 var errRefused = os.NewSyscallError("sendto", syscall.ECONNREFUSED)
 
-// send puts a packet on its way; mu is held.
-func (c *PacketConn) send(now instant, b []byte, dst netip.AddrPort) error {
+// sendPacket puts a packet on its way; mu is held.
+func (c *PacketConn) sendPacket(now instant, b []byte, dst netip.AddrPort) error {
 	h := c.host
-	bytes := len(b) + headers
+	bytes := len(b) + packetHeaders
 	h.traffic.SentPackets++
 	h.traffic.SentBytes += bytes
-	c.translate(now)
-	target, peer := h.route(now, dst)
+	c.ensurePublicAddr(now)
+	target, peer := h.findTarget(now, dst)
 	if target == nil {
 		return nil
 	}
-	p := h.link(target).packet(now, bytes)
+	p := h.linkTo(target).decidePacket(now, bytes)
 	switch {
 	case p.refused:
 		return errRefused
 	case p.lost:
 	case peer == nil:
-		target.stray()
+		target.countStray()
 	default:
-		peer.expect(now, p.at, b, c)
-		if p.again != never {
-			peer.expect(now, p.again, b, c)
+		peer.scheduleArrival(now, p.at, b, c)
+		if p.duplicateAt != never {
+			peer.scheduleArrival(now, p.duplicateAt, b, c)
 		}
 	}
 	return nil
 }
 
-// translate makes sure that the socket has an address that others can answer to;
+// ensurePublicAddr makes sure that the socket has an address that others can answer to;
 // mu is held.
-func (c *PacketConn) translate(now instant) {
+func (c *PacketConn) ensurePublicAddr(now instant) {
 	h := c.host
 	if h.nat != nil {
-		if h.forgotten(c, now) {
-			h.nat.unbind(c)
+		if h.isForgottenByNAT(c, now) {
+			h.nat.unbindSocket(c)
 		}
 		if c.source == nil {
-			h.nat.bind(c)
+			h.nat.bindSocket(c)
 		}
 		c.used = now
 	}
-	if c.moved != nil {
-		c.moved.count.Readdressed++
-		c.moved = nil
+	if c.movedBy != nil {
+		c.movedBy.count.Readdressed++
+		c.movedBy = nil
 	}
 }
 
-// forgotten reports whether the NAT has given up a socket that was silent; mu is
+// isForgottenByNAT reports whether the NAT has given up a socket that was silent; mu is
 // held.
-func (h *Host) forgotten(c *PacketConn, now instant) bool {
-	return h.natIdle > 0 && c.source != nil && now > c.used.add(h.natIdle)
+func (h *Host) isForgottenByNAT(c *PacketConn, now instant) bool {
+	return h.natIdle > 0 && c.source != nil && now > c.used.addDuration(h.natIdle)
 }
 
-// route finds the host at an address, and the socket where there is one; mu is
+// findTarget finds the host at an address, and the socket where there is one; mu is
 // held.
-func (h *Host) route(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
+func (h *Host) findTarget(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
 	n := h.net
 	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
 		return h, h.packets[dst.Port()]
@@ -189,7 +189,7 @@ func (h *Host) route(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
 	if t := n.nats[dst.Addr()]; t != nil {
 		c := t.ports[dst.Port()]
 		switch f := t.former[dst.Port()]; {
-		case c != nil && !c.host.forgotten(c, now):
+		case c != nil && !c.host.isForgottenByNAT(c, now):
 			c.used = now
 			return c.host, c
 		case f != nil:
@@ -199,7 +199,7 @@ func (h *Host) route(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
 		}
 		return nil, nil
 	}
-	if target := n.places[dst.Addr()]; target != nil {
+	if target := n.hostsByAddr[dst.Addr()]; target != nil {
 		return target, target.packets[dst.Port()]
 	}
 	if f := n.former[dst.Addr()]; f != nil {
@@ -210,36 +210,36 @@ func (h *Host) route(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
 	return nil, nil
 }
 
-// stray counts a packet to a port of the host where nobody listens; mu is held.
-func (h *Host) stray() {
+// countStray counts a packet to a port of the host where nobody listens; mu is held.
+func (h *Host) countStray() {
 	if !h.up {
 		h.crash.count.Dropped++
 	}
 	h.traffic.Strays++
 }
 
-// expect takes a packet that will arrive; mu is held.
-func (c *PacketConn) expect(now, at instant, b []byte, from *PacketConn) {
+// scheduleArrival takes a packet that will arrive; mu is held.
+func (c *PacketConn) scheduleArrival(now, at instant, b []byte, from *PacketConn) {
 	n := c.host.net
-	if len(c.flight) >= maxFlight {
+	if len(c.inFlight) >= maxFlight {
 		c.host.traffic.Overflows++
 		return
 	}
-	data := n.buffer(len(b))
+	data := n.acquireBuffer(len(b))
 	copy(data, b)
 	n.seq++
-	c.flight.push(datagram{at: at, seq: n.seq, data: data, from: from.source, own: from.host == c.host})
-	c.read.expect(now, at)
+	c.inFlight.push(datagram{at: at, seq: n.seq, data: data, from: from.source, own: from.host == c.host})
+	c.read.wakeAtLatest(now, at)
 }
 
-// arrive moves into the buffer what has arrived by now; mu is held.
-func (c *PacketConn) arrive(now instant) {
+// bufferArrivals moves into the buffer what has arrived by now; mu is held.
+func (c *PacketConn) bufferArrivals(now instant) {
 	h := c.host
-	for c.flight.next() <= now {
-		d := c.flight.pop()
+	for c.inFlight.nextArrival() <= now {
+		d := c.inFlight.pop()
 		h.traffic.ReceivedPackets++
-		h.traffic.ReceivedBytes += len(d.data) + headers
-		charge := len(d.data) + bookkeeping
+		h.traffic.ReceivedBytes += len(d.data) + packetHeaders
+		charge := len(d.data) + bufferOverhead
 		full := c.charged+charge > c.buffer
 		switch {
 		case h.pause != nil && full:
@@ -249,7 +249,7 @@ func (c *PacketConn) arrive(now instant) {
 		}
 		if full {
 			h.traffic.Overflows++
-			h.net.release(d.data)
+			h.net.releaseBuffer(d.data)
 			continue
 		}
 		c.charged += charge
@@ -257,37 +257,37 @@ func (c *PacketConn) arrive(now instant) {
 	}
 }
 
-// lose drops what is under way from other hosts, by a fault; mu is held.
-func (c *PacketConn) lose(f *Fault) {
-	var own flight
-	for len(c.flight) > 0 {
-		if d := c.flight.pop(); d.own {
+// dropInFlight drops what is under way from other hosts, by a fault; mu is held.
+func (c *PacketConn) dropInFlight(f *Fault) {
+	var own arrivalHeap
+	for len(c.inFlight) > 0 {
+		if d := c.inFlight.pop(); d.own {
 			own.push(d)
 		} else {
 			f.count.Dropped++
-			c.host.net.release(d.data)
+			c.host.net.releaseBuffer(d.data)
 		}
 	}
-	c.flight = own
+	c.inFlight = own
 }
 
-// end makes the socket dead; mu is held.
-func (c *PacketConn) end() {
+// closeSocket makes the socket dead; mu is held.
+func (c *PacketConn) closeSocket() {
 	h := c.host
 	c.ended = true
 	if h.packets[c.port] == c {
 		delete(h.packets, c.port)
 	}
 	if h.nat != nil {
-		h.nat.unbind(c)
+		h.nat.unbindSocket(c)
 	}
-	for len(c.flight) > 0 {
-		h.net.release(c.flight.pop().data)
+	for len(c.inFlight) > 0 {
+		h.net.releaseBuffer(c.inFlight.pop().data)
 	}
 	for c.ready.len() > 0 {
-		h.net.release(c.ready.pop().data)
+		h.net.releaseBuffer(c.ready.pop().data)
 	}
-	c.read.notify()
+	c.read.wakeSleeper()
 }
 
 // Close gives the port back.
@@ -296,8 +296,8 @@ func (c *PacketConn) Close() error {
 	n.mu.Lock()
 	again := c.released
 	if !c.ended {
-		c.arrive(n.now())
-		c.end()
+		c.bufferArrivals(n.currentInstant())
+		c.closeSocket()
 	}
 	c.released = true
 	n.mu.Unlock()
@@ -322,7 +322,7 @@ func (c *PacketConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline is for ReadFrom, also one that waits already.
 func (c *PacketConn) SetReadDeadline(t time.Time) error {
-	c.read.until(t)
+	c.read.setDeadline(t)
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (c *PacketConn) SetReadDeadline(t time.Time) error {
 func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
-	c.writeBy = c.host.net.at(t)
+	c.writeBy = c.host.net.instantOf(t)
 	return nil
 }
 
@@ -338,7 +338,7 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
-	c.buffer = min(max(bytes, bufferSize+bookkeeping), maxBuffer)
+	c.buffer = min(max(bytes, bufferSize+bufferOverhead), maxBuffer)
 	return nil
 }
 

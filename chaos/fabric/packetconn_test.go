@@ -14,7 +14,7 @@ import (
 )
 
 func TestPacketArrivesAfterTheLatency(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 4647)
 		start := time.Now()
 		mustWriteTo(t, x, []byte("to b"), &net.UDPAddr{IP: net.ParseIP("10.0.0.2"), Port: 4647})
@@ -40,7 +40,7 @@ func TestPacketArrivesAfterTheLatency(t *testing.T) {
 }
 
 func TestPacketConnErrors(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c := mustPacketConn(t, a, 9)
 		if _, yes := c.(syscall.Conn); yes {
 			t.Error("quic-go would send control messages")
@@ -77,7 +77,7 @@ func TestPacketConnErrors(t *testing.T) {
 }
 
 func TestPacketConnDeadlines(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, other := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 		start := time.Now()
 		read := func() error {
@@ -115,7 +115,7 @@ func TestPacketConnDeadlines(t *testing.T) {
 }
 
 func TestPacketConnBufferIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0)
 		payload := []byte(strings.Repeat("x", 1200))
 		send := func() {
@@ -126,32 +126,32 @@ func TestPacketConnBufferIsBounded(t *testing.T) {
 		}
 		// 212,992 bytes of 1,840 each.
 		send()
-		mustBe(t, "received", len(received(t, y)), 115)
+		mustBe(t, "received", len(receivedPackets(t, y)), 115)
 		mustBe(t, "overflows", n.Bytes("b").Overflows, 885)
 		mustBe(t, "received, on the wire", n.Bytes("b").ReceivedPackets, 1000)
 
 		mustBeNil(t, y.(interface{ SetReadBuffer(int) error }).SetReadBuffer(7<<20))
 		send()
-		mustBe(t, "received with a large buffer", len(received(t, y)), 1000)
+		mustBe(t, "received with a large buffer", len(receivedPackets(t, y)), 1000)
 	})
 }
 
 func TestPacketsOfManySendersKeepTheirOrder(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		far := n.Shape(fabric.Hosts("c"), hostB, fabric.Profile{Latency: time.Second})
 		x, y, z := mustPacketConn(t, a, 0), mustPacketConn(t, b, 0), mustPacketConn(t, n.Host("c", "10.0.0.3"), 0)
 		for i := range 5 {
 			mustWriteTo(t, z, fmt.Appendf(nil, "far %d", i), y.LocalAddr())
 			mustWriteTo(t, x, fmt.Appendf(nil, "near %d", i), y.LocalAddr())
 		}
-		mustBe(t, "order", fmt.Sprint(received(t, y)), "[near 0 near 1 near 2 near 3 near 4 far 0 far 1 far 2 far 3 far 4]")
+		mustBe(t, "order", fmt.Sprint(receivedPackets(t, y)), "[near 0 near 1 near 2 near 3 near 4 far 0 far 1 far 2 far 3 far 4]")
 		mustBe(t, "delayed", far.Count(), fabric.Count{Delayed: 5})
 	})
 }
 
 // TestCloseReleasesEveryone: the bubble would not end with a goroutine in it.
 func TestCloseReleasesEveryone(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c := mustPacketConn(t, a, 0)
 		l := mustListen(t, b, 80)
 		dialed, accepted := mustStream(t, a, b)

@@ -16,10 +16,10 @@ type segment struct {
 
 // pipe is one direction of a stream. All is guarded by Net.mu.
 type pipe struct {
-	from, to *Stream
-	segments []segment
-	held     int     // of the segments, the last ones, wait for the way to open
-	last     instant // arrival of the last one that does not wait
+	from, to     *Stream
+	segments     []segment
+	stalledCount int     // of the segments, the last ones, wait for the way to open
+	last         instant // arrival of the last one that does not wait
 
 	written, read int
 	acked         int  // of what was read, what the sender knows of
@@ -27,105 +27,105 @@ type pipe struct {
 	full          bool // the sender has closed its other half too
 }
 
-// gate is what a pipe does with what is written.
-type gate uint8
+// pipeState is what a pipe does with what is written.
+type pipeState uint8
 
 const (
-	open    gate = iota
-	stalled      // it waits
-	refused      // the sender's system knows that there is no way
-	unknown      // the other system does not know this stream, and says so
+	open          pipeState = iota
+	stalled                 // it waits
+	refused                 // the sender's system knows that there is no way
+	unknownToPeer           // the other system does not know this stream, and says so
 )
 
-// gate looks at the hosts' states and at the cuts of now.
-func (p *pipe) gate() gate {
-	cuts := p.from.host.link(p.to.host).cuts
+// currentState looks at the hosts' states and at the cuts of now.
+func (p *pipe) currentState() pipeState {
+	cuts := p.from.host.linkTo(p.to.host).cuts
 	switch {
 	case p.from.host.pause != nil:
 		return stalled
 	case len(cuts) > 0 && cuts[0].mode == Refused:
 		return refused
-	case len(cuts) > 0, p.from.away(), p.to.away():
+	case len(cuts) > 0, p.from.hasLeftAddress(), p.to.hasLeftAddress():
 		return stalled
 	case p.from.forgotten:
-		return unknown
+		return unknownToPeer
 	case p.to.forgotten:
 		return stalled
 	case p.to.dead && p.to.host.up:
-		return unknown
+		return unknownToPeer
 	case p.to.dead:
 		return stalled
 	}
 	return open
 }
 
-// broken reports whether nothing passes, and not because of a pause.
-func (p *pipe) broken() bool {
-	return len(p.from.host.link(p.to.host).cuts) > 0 || p.from.away() || p.from.dead || p.from.forgotten
+// isBroken reports whether nothing passes, and not because of a pause.
+func (p *pipe) isBroken() bool {
+	return len(p.from.host.linkTo(p.to.host).cuts) > 0 || p.from.hasLeftAddress() || p.from.dead || p.from.forgotten
 }
 
-// space is how many bytes the sender may write. While the way back is cut it
+// windowSpace is how many bytes the sender may write. While the way back is cut it
 // does not hear what was read.
-func (p *pipe) space() int {
-	if p.to.out.gate() == open {
+func (p *pipe) windowSpace() int {
+	if p.to.out.currentState() == open {
 		p.acked = p.read
 	}
 	return window - (p.written - p.acked)
 }
 
-// push sends a segment through a gate that is not refused.
-func (p *pipe) push(now instant, s segment, g gate) {
+// pushSegment sends a segment through a gate that is not refused.
+func (p *pipe) pushSegment(now instant, s segment, g pipeState) {
 	p.written += len(s.data)
 	s.at = never
-	if g == open && p.held == 0 {
-		p.depart(now, &s)
+	if g == open && p.stalledCount == 0 {
+		p.scheduleSegment(now, &s)
 	} else {
-		p.held++
+		p.stalledCount++
 	}
 	p.segments = append(p.segments, s)
 }
 
-// depart decides when a segment arrives.
-func (p *pipe) depart(now instant, s *segment) {
+// scheduleSegment decides when a segment arrives.
+func (p *pipe) scheduleSegment(now instant, s *segment) {
 	packets := max(1, (len(s.data)+segmentSize-1)/segmentSize)
 	bytes := len(s.data) + packets*segmentHeaders
 	from, to := p.from.host, p.to.host
-	s.at = max(from.link(to).segment(now, bytes), p.last)
+	s.at = max(from.linkTo(to).segmentArrival(now, bytes), p.last)
 	p.last = s.at
 	from.traffic.SentPackets += packets
 	from.traffic.SentBytes += bytes
 	to.traffic.ReceivedPackets += packets
 	to.traffic.ReceivedBytes += bytes
-	p.to.reading.expect(now, s.at)
+	p.to.reading.wakeAtLatest(now, s.at)
 	if s.fin {
-		p.to.writing.expect(now, s.at)
+		p.to.writing.wakeAtLatest(now, s.at)
 	}
 }
 
-// flush sends what has waited.
-func (p *pipe) flush(now instant) {
-	for i := len(p.segments) - p.held; i < len(p.segments); i++ {
-		p.depart(now, &p.segments[i])
+// sendStalled sends what has waited.
+func (p *pipe) sendStalled(now instant) {
+	for i := len(p.segments) - p.stalledCount; i < len(p.segments); i++ {
+		p.scheduleSegment(now, &p.segments[i])
 	}
-	p.held = 0
+	p.stalledCount = 0
 }
 
-// drop forgets what has not left.
-func (p *pipe) drop() {
-	p.segments = p.segments[:len(p.segments)-p.held]
-	p.held = 0
+// dropStalled forgets what has not left.
+func (p *pipe) dropStalled() {
+	p.segments = p.segments[:len(p.segments)-p.stalledCount]
+	p.stalledCount = 0
 }
 
-// next is when something arrives.
-func (p *pipe) next() instant {
+// nextArrival is when something arrives.
+func (p *pipe) nextArrival() instant {
 	if len(p.segments) == 0 {
 		return never
 	}
 	return p.segments[0].at
 }
 
-// take copies what has arrived; end is true when nothing comes after it.
-func (p *pipe) take(now instant, b []byte) (size int, end bool) {
+// readArrived copies what has arrived; end is true when nothing comes after it.
+func (p *pipe) readArrived(now instant, b []byte) (size int, end bool) {
 	for len(p.segments) > 0 && p.segments[0].at <= now {
 		s := &p.segments[0]
 		if s.fin {
@@ -148,7 +148,7 @@ func (p *pipe) take(now instant, b []byte) (size int, end bool) {
 
 // closedAt is when the receiver learns that the sender reads no more.
 func (p *pipe) closedAt() instant {
-	if !p.full || p.held > 0 {
+	if !p.full || p.stalledCount > 0 {
 		return never
 	}
 	return p.last

@@ -19,11 +19,11 @@ func (h *Host) Pause() *Fault {
 	if h.pause != nil {
 		return h.pause
 	}
-	h.arrive(h.net.now())
+	h.deliverArrivals(h.net.currentInstant())
 	f := &Fault{net: h.net}
-	f.stop = func() { h.resume(f) }
-	h.pause, h.room = f, defaultBuffer
-	h.net.review()
+	f.stop = func() { h.endPause(f) }
+	h.pause, h.pauseQuota = f, defaultBuffer
+	h.net.refreshStreams()
 	return f
 }
 
@@ -33,53 +33,53 @@ func (h *Host) Resume() {
 	defer h.net.mu.Unlock()
 	if h.pause != nil {
 		h.pause.healed = true
-		h.resume(h.pause)
+		h.endPause(h.pause)
 	}
 }
 
-// resume ends a pause, unless another one has begun; mu is held.
-func (h *Host) resume(f *Fault) {
+// endPause ends a pause, unless another one has begun; mu is held.
+func (h *Host) endPause(f *Fault) {
 	if h.pause != f {
 		return
 	}
-	now := h.net.now()
-	h.arrive(now)
+	now := h.net.currentInstant()
+	h.deliverArrivals(now)
 	h.pause = nil
-	for _, p := range h.held {
+	for _, p := range h.pausedPackets {
 		if !p.from.ended {
-			_ = p.from.send(now, p.data, p.to) // who wrote it has gone on long ago
+			_ = p.from.sendPacket(now, p.data, p.to) // who wrote it has gone on long ago
 		}
-		h.net.release(p.data)
+		h.net.releaseBuffer(p.data)
 	}
-	h.held = nil
-	for _, c := range h.sockets() {
-		c.read.notify()
+	h.pausedPackets = nil
+	for _, c := range h.sortedSockets() {
+		c.read.wakeSleeper()
 	}
 	for _, l := range h.listeners {
-		l.accept.notify()
+		l.accept.wakeSleeper()
 	}
 	for _, p := range h.net.pairs {
 		for _, s := range p.ends {
 			if s.host == h {
-				s.notify()
+				s.notifyWaiters()
 			}
 		}
 	}
-	h.net.review()
+	h.net.refreshStreams()
 }
 
-// hold keeps a packet of a paused host; mu is held.
-func (h *Host) hold(c *PacketConn, b []byte, to netip.AddrPort) {
-	charge := len(b) + bookkeeping
-	if charge > h.room {
+// queuePausedPacket keeps a packet of a paused host; mu is held.
+func (h *Host) queuePausedPacket(c *PacketConn, b []byte, to netip.AddrPort) {
+	charge := len(b) + bufferOverhead
+	if charge > h.pauseQuota {
 		h.pause.count.Dropped++
 		return
 	}
-	h.room -= charge
+	h.pauseQuota -= charge
 	h.pause.count.Held++
-	data := h.net.buffer(len(b))
+	data := h.net.acquireBuffer(len(b))
 	copy(data, b)
-	h.held = append(h.held, outgoing{from: c, data: data, to: to})
+	h.pausedPackets = append(h.pausedPackets, outgoing{from: c, data: data, to: to})
 }
 
 // Crash ends everything that the host has open at once, as a power cut does:
@@ -95,13 +95,13 @@ func (h *Host) Crash() *Fault {
 		h.pause.healed = true
 		h.pause = nil
 	}
-	now := h.net.now()
-	for _, c := range h.sockets() {
-		c.arrive(now)
-		c.lose(f)
+	now := h.net.currentInstant()
+	for _, c := range h.sortedSockets() {
+		c.bufferArrivals(now)
+		c.dropInFlight(f)
 	}
-	f.count.Killed = h.drop()
+	f.count.Killed = h.endSocketsAndStreams()
 	h.up, h.crash = false, f
-	h.net.review()
+	h.net.refreshStreams()
 	return f
 }

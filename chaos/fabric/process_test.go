@@ -13,7 +13,7 @@ import (
 )
 
 func TestPauseHoldsPackets(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 1), mustPacketConn(t, b, 1)
 		start := time.Now()
 		mustWriteTo(t, x, []byte("under way"), y.LocalAddr())
@@ -36,7 +36,7 @@ func TestPauseHoldsPackets(t *testing.T) {
 		b.Resume()
 		b.Resume()
 		wg.Wait()
-		mustBe(t, "received", fmt.Sprint(received(t, y)), "[there]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, y)), "[there]")
 
 		// Both buffers are bounded: 212,992 bytes, of 1,840 for each packet.
 		f = b.Pause()
@@ -47,13 +47,13 @@ func TestPauseHoldsPackets(t *testing.T) {
 		time.Sleep(time.Second)
 		mustBe(t, "held, and dropped", f.Count(), fabric.Count{Held: 115 + 115, Dropped: 885 + 885})
 		f.Heal()
-		mustBe(t, "received by b", len(received(t, y)), 115)
-		mustBe(t, "received by a", len(received(t, x)), 115)
+		mustBe(t, "received by b", len(receivedPackets(t, y)), 115)
+		mustBe(t, "received by a", len(receivedPackets(t, x)), 115)
 	})
 }
 
 func TestPauseHoldsStreams(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, s := mustStream(t, a, b)
 		l := mustListen(t, b, 80)
 		start := time.Now()
@@ -88,7 +88,7 @@ func TestPauseHoldsStreams(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 1), mustPacketConn(t, b, 1)
 		l := mustListen(t, b, 80)
 		c, s := mustStream(t, a, b)
@@ -115,7 +115,7 @@ func TestCrash(t *testing.T) {
 		// The dead write into the void; nothing answers to the living.
 		mustWriteTo(t, y, []byte("from the dead"), x.LocalAddr())
 		mustWrite(t, s, "from the dead")
-		mustBe(t, "received", fmt.Sprint(received(t, x)), "[under way]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, x)), "[under way]")
 		mustWriteTo(t, x, []byte("to the dead"), y.LocalAddr())
 		mustBe(t, "lost", f.Count(), fabric.Count{Killed: 3, Dropped: 2})
 		start := time.Now()
@@ -131,7 +131,7 @@ func TestCrash(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		y2, l2 := mustPacketConn(t, b, 1), mustListen(t, b, 80)
 		mustWriteTo(t, x, []byte("to the new one"), y.LocalAddr())
-		mustBe(t, "received", fmt.Sprint(received(t, y2)), "[to the new one]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, y2)), "[to the new one]")
 		_, err = l2.Accept()
 		mustBeNil(t, err)
 		wg.Wait()
@@ -146,7 +146,7 @@ func TestCrash(t *testing.T) {
 
 // TestCrashInAPause: nothing of what the process held back is ever sent.
 func TestCrashInAPause(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		x, y := mustPacketConn(t, a, 1), mustPacketConn(t, b, 1)
 		pause := b.Pause()
 		mustWriteTo(t, y, []byte("held"), x.LocalAddr())
@@ -154,12 +154,12 @@ func TestCrashInAPause(t *testing.T) {
 		pause.Heal()
 		y = mustPacketConn(t, b, 1)
 		mustWriteTo(t, y, []byte("after"), x.LocalAddr())
-		mustBe(t, "received", fmt.Sprint(received(t, x)), "[after]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, x)), "[after]")
 	})
 }
 
 func TestStreamsOutliveACrashUntilTheyWrite(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		writing, _ := mustStream(t, a, b)
 		reading, _ := mustStream(t, a, b)
 		b.Crash()

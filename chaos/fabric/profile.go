@@ -50,16 +50,16 @@ var Cellular3G = Profile{
 	Loss: 0.005, Bandwidth: 1_600_000, Up: 768_000, Queue: 128 << 10,
 }
 
-// speed is that of one direction, in bits per second.
-func (p Profile) speed(up bool) int {
+// lineSpeed is that of one direction, in bits per second.
+func (p Profile) lineSpeed(up bool) int {
 	if up && p.Up > 0 {
 		return p.Up
 	}
 	return p.Bandwidth
 }
 
-// room is how many bytes may wait for a line of that speed.
-func (p Profile) room(speed int) int {
+// queueCapacity is how many bytes may wait for a line of that speed.
+func (p Profile) queueCapacity(speed int) int {
 	if p.Queue > 0 {
 		return p.Queue
 	}
@@ -71,8 +71,8 @@ func airtime(bytes, speed int) time.Duration {
 	return time.Duration(float64(bytes) * 8 / float64(speed) * float64(time.Second))
 }
 
-// retransmission is how long TCP takes to notice and mend a loss (RFC 6298: an
+// retransmitTimeout is how long TCP takes to notice and mend a loss (RFC 6298: an
 // RTO is the round trip and its variation, on Linux at least 200 ms).
-func (p Profile) retransmission() time.Duration {
+func (p Profile) retransmitTimeout() time.Duration {
 	return max(200*time.Millisecond, 2*p.Latency+4*p.Jitter)
 }

@@ -41,13 +41,13 @@ func mustQUICHub(t *testing.T, h *fabric.Host) *quicHub {
 				return
 			}
 			q.accepted <- c
-			q.serving.Go(func() { q.echo(c) })
+			q.serving.Go(func() { q.echoStreams(c) })
 		}
 	})
 	return q
 }
 
-func (q *quicHub) echo(c *transport.Conn) {
+func (q *quicHub) echoStreams(c *transport.Conn) {
 	for {
 		s, err := c.Accept(context.Background())
 		if err != nil {
@@ -60,7 +60,7 @@ func (q *quicHub) echo(c *transport.Conn) {
 	}
 }
 
-func (q *quicHub) stop(t *testing.T) {
+func (q *quicHub) stopServing(t *testing.T) {
 	t.Helper()
 	mustBeNil(t, q.endpoint.Close())
 	q.serving.Wait()
@@ -103,20 +103,20 @@ func mustEcho(t *testing.T, c *transport.Conn, size int) {
 	wg.Wait()
 }
 
-// quicWorld runs a test with a hub at b and an edge behind a NAT.
-func quicWorld(t *testing.T, f func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint)) {
+// withQUICHub runs a test with a hub at b and an edge behind a NAT.
+func withQUICHub(t *testing.T, f func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint)) {
 	t.Helper()
 	behindNAT(t, 0, func(t *testing.T, n *fabric.Net, e, h *fabric.Host) {
 		hub := mustQUICHub(t, h)
 		edge := mustEndpoint(t, transport.Config{Conn: mustPacketConn(t, e, 0)})
 		f(t, n, e, hub, edge)
 		mustBeNil(t, edge.Close())
-		hub.stop(t)
+		hub.stopServing(t)
 	})
 }
 
 func TestQUICHandshakeTakesARoundTrip(t *testing.T) {
-	quicWorld(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
+	withQUICHub(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
 		n.Shape(fabric.Hosts("e"), fabric.Everyone, fabric.Profile{Latency: 40 * time.Millisecond})
 		start := time.Now()
 		c := hub.mustConnect(t, edge, time.Hour)
@@ -129,7 +129,7 @@ func TestQUICHandshakeTakesARoundTrip(t *testing.T) {
 // TestQUICFollowsARebind: the connection goes on from another port and, later,
 // from another address.
 func TestQUICFollowsARebind(t *testing.T) {
-	quicWorld(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
+	withQUICHub(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
 		c := hub.mustConnect(t, edge, time.Hour)
 		mustEcho(t, c, 100)
 		at := <-hub.accepted
@@ -158,7 +158,7 @@ func TestQUICFollowsARebind(t *testing.T) {
 // cannot send, as with sendto's error of a real system; the edge's end does not,
 // and a stateless reset tells it after the healing.
 func TestQUICInARefusedCut(t *testing.T) {
-	quicWorld(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
+	withQUICHub(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
 		c := hub.mustConnect(t, edge, time.Hour)
 		at := <-hub.accepted
 		cut := n.Cut(fabric.Hosts("e"), fabric.Everyone, fabric.Both, fabric.Refused)
@@ -188,7 +188,7 @@ func TestQUICAfterACrash(t *testing.T) {
 		edge := mustEndpoint(t, transport.Config{Conn: mustPacketConn(t, e, 0)})
 		c := hub.mustConnect(t, edge, time.Hour)
 		h.Crash()
-		hub.stop(t)
+		hub.stopServing(t)
 		time.Sleep(time.Minute)
 		mustBe(t, "the edge's connection is open", c.Err(), nil)
 		again := mustQUICHub(t, h)
@@ -200,7 +200,7 @@ func TestQUICAfterACrash(t *testing.T) {
 		<-c.Done() // a stateless reset: the key is the same
 		mustBe(t, "told after", time.Since(start), 2*fabric.LANLatency)
 		mustBeNil(t, edge.Close())
-		again.stop(t)
+		again.stopServing(t)
 	})
 }
 
@@ -212,7 +212,7 @@ func TestQUICOverBadLinks(t *testing.T) {
 		"everything": {Latency: 30 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05, Duplicate: 0.05, Reorder: 0.05, Bandwidth: 5_000_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			quicWorld(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
+			withQUICHub(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
 				f := n.Shape(fabric.Hosts("e"), fabric.Everyone, p)
 				start := time.Now()
 				c := hub.mustConnect(t, edge, time.Hour)
@@ -229,7 +229,7 @@ func TestQUICOverBadLinks(t *testing.T) {
 // TestQUICIsSilentWhenIdle: a connection on which nothing happens costs no packet
 // and no wake-up, also in a cut.
 func TestQUICIsSilentWhenIdle(t *testing.T) {
-	quicWorld(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
+	withQUICHub(t, func(t *testing.T, n *fabric.Net, e *fabric.Host, hub *quicHub, edge *transport.Endpoint) {
 		c := hub.mustConnect(t, edge, time.Hour)
 		mustEcho(t, c, 100)
 		time.Sleep(time.Second)

@@ -16,8 +16,8 @@ const keepAlive = 150 * time.Second
 
 // pair is a stream with its two ends. It is guarded by Net.mu.
 type pair struct {
-	ends   [2]*Stream
-	broken instant // since when nothing passes in a direction; never: all does
+	ends        [2]*Stream
+	brokenSince instant // since when nothing passes in a direction; never: all does
 }
 
 // Stream is one end of a TCP connection.
@@ -41,20 +41,20 @@ type Stream struct {
 
 var _ net.Conn = (*Stream)(nil)
 
-// join makes a stream between a host that dials and one that listens; mu is held.
-func (n *Net) join(h, target *Host, port uint16) *pair {
-	dialing := &Stream{host: h, local: &net.TCPAddr{IP: h.ip.AsSlice(), Port: h.ephemeral()}}
+// newStreamPair makes a stream between a host that dials and one that listens; mu is held.
+func (n *Net) newStreamPair(h, target *Host, port uint16) *pair {
+	dialing := &Stream{host: h, local: &net.TCPAddr{IP: h.ip.AsSlice(), Port: h.nextEphemeralPort()}}
 	accepting := &Stream{host: target, local: &net.TCPAddr{IP: target.ip.AsSlice(), Port: int(port)}}
 	dialing.remote, accepting.remote = accepting.local, dialing.local
 	if h.nat != nil && h != target {
-		dialing.public = h.nat.port()
+		dialing.public = h.nat.unusedPublicPort()
 		h.nat.streams[dialing.public] = dialing
 		accepting.remote = &net.TCPAddr{IP: h.nat.ip.AsSlice(), Port: int(dialing.public)}
 	}
 	dialing.out = &pipe{from: dialing, to: accepting}
 	accepting.out = &pipe{from: accepting, to: dialing}
 	dialing.in, accepting.in = accepting.out, dialing.out
-	p := &pair{ends: [2]*Stream{dialing, accepting}, broken: never}
+	p := &pair{ends: [2]*Stream{dialing, accepting}, brokenSince: never}
 	for _, s := range p.ends {
 		s.pair, s.reset = p, never
 		s.reading, s.writing = newWaiter(n), newWaiter(n)
@@ -63,8 +63,8 @@ func (n *Net) join(h, target *Host, port uint16) *pair {
 	return p
 }
 
-// ephemeral is the port of a stream that the host dials; mu is held.
-func (h *Host) ephemeral() int {
+// nextEphemeralPort is the port of a stream that the host dials; mu is held.
+func (h *Host) nextEphemeralPort() int {
 	p := h.nextPort
 	if h.nextPort++; h.nextPort > lastEphemeral {
 		h.nextPort = firstEphemeral
@@ -72,86 +72,86 @@ func (h *Host) ephemeral() int {
 	return p
 }
 
-// review looks at all streams after a change of the network: what waited for it
+// refreshStreams looks at all streams after a change of the network: what waited for it
 // is sent, and who sleeps learns that nothing passes any more. mu is held.
-func (n *Net) review() {
-	now := n.now()
-	n.pairs = slices.DeleteFunc(n.pairs, func(p *pair) bool { return p.ends[0].over() && p.ends[1].over() })
+func (n *Net) refreshStreams() {
+	now := n.currentInstant()
+	n.pairs = slices.DeleteFunc(n.pairs, func(p *pair) bool { return p.ends[0].hasEnded() && p.ends[1].hasEnded() })
 	for _, p := range n.pairs {
 		broken := false
 		for _, s := range p.ends {
-			if s.out.held > 0 && s.out.gate() == open {
-				s.out.flush(now)
+			if s.out.stalledCount > 0 && s.out.currentState() == open {
+				s.out.sendStalled(now)
 			}
-			broken = broken || s.out.broken()
+			broken = broken || s.out.isBroken()
 		}
-		if broken == (p.broken != never) {
+		if broken == (p.brokenSince != never) {
 			continue
 		}
-		p.broken = never
+		p.brokenSince = never
 		if broken {
-			p.broken = now
+			p.brokenSince = now
 		}
 		for _, s := range p.ends {
-			s.notify()
+			s.notifyWaiters()
 		}
 	}
 }
 
-func (s *Stream) over() bool { return s.closed || s.err != nil }
+func (s *Stream) hasEnded() bool { return s.closed || s.err != nil }
 
-// forget lets go of a stream that is over on both sides; mu is held.
-func (p *pair) forget() {
-	if n := p.ends[0].host.net; p.ends[0].over() && p.ends[1].over() {
+// forgetIfEnded lets go of a stream that is over on both sides; mu is held.
+func (p *pair) forgetIfEnded() {
+	if n := p.ends[0].host.net; p.ends[0].hasEnded() && p.ends[1].hasEnded() {
 		n.pairs = slices.DeleteFunc(n.pairs, func(o *pair) bool { return o == p })
 	}
 }
 
-// away reports whether the host has left the address that the stream was made at.
-func (s *Stream) away() bool {
+// hasLeftAddress reports whether the host has left the address that the stream was made at.
+func (s *Stream) hasLeftAddress() bool {
 	return s.public == 0 && s.host.nat == nil && !s.local.IP.Equal(s.host.ip.AsSlice())
 }
 
-func (s *Stream) notify() {
-	s.reading.notify()
-	s.writing.notify()
+func (s *Stream) notifyWaiters() {
+	s.reading.wakeSleeper()
+	s.writing.wakeSleeper()
 }
 
-// check gives the error that a read or a write ends with before anything else.
-func (s *Stream) check(now instant, w *waiter) error {
+// checkForError gives the error that a read or a write ends with before anything else.
+func (s *Stream) checkForError(now instant, w *waiter) error {
 	switch {
 	case s.closed:
 		return net.ErrClosed
-	case w.expired(now):
+	case w.isPastDeadline(now):
 		return os.ErrDeadlineExceeded
 	case s.err != nil:
 	case s.reset <= now:
-		s.fail(os.NewSyscallError("read", syscall.ECONNRESET))
-	case s.lifetime() <= now:
-		s.fail(os.NewSyscallError("read", syscall.ETIMEDOUT))
+		s.failStream(os.NewSyscallError("read", syscall.ECONNRESET))
+	case s.keepAliveEnd() <= now:
+		s.failStream(os.NewSyscallError("read", syscall.ETIMEDOUT))
 	}
 	return s.err
 }
 
-// lifetime is until when a stream lives on which nothing passes.
-func (s *Stream) lifetime() instant {
-	if s.pair.broken == never {
+// keepAliveEnd is until when a stream lives on which nothing passes.
+func (s *Stream) keepAliveEnd() instant {
+	if s.pair.brokenSince == never {
 		return never
 	}
-	return s.pair.broken.add(keepAlive)
+	return s.pair.brokenSince.addDuration(keepAlive)
 }
 
-// fail ends the stream on this side; mu is held.
-func (s *Stream) fail(err error) {
+// failStream ends the stream on this side; mu is held.
+func (s *Stream) failStream(err error) {
 	s.err = err
-	s.out.drop()
-	s.leave()
-	s.notify()
-	s.pair.forget()
+	s.out.dropStalled()
+	s.releaseNATPort()
+	s.notifyWaiters()
+	s.pair.forgetIfEnded()
 }
 
-// leave gives the NAT's port back; mu is held.
-func (s *Stream) leave() {
+// releaseNATPort gives the NAT's port back; mu is held.
+func (s *Stream) releaseNATPort() {
 	if s.public != 0 && s.host.nat != nil && s.host.nat.streams[s.public] == s {
 		delete(s.host.nat.streams, s.public)
 	}
@@ -159,23 +159,23 @@ func (s *Stream) leave() {
 
 // Read gives io.EOF after what the peer wrote before it closed.
 func (s *Stream) Read(b []byte) (size int, err error) {
-	s.reading.wait(func(now instant) (instant, bool) {
-		if err = s.check(now, &s.reading); err != nil || len(b) == 0 {
+	s.reading.waitUntilDone(func(now instant) (instant, bool) {
+		if err = s.checkForError(now, &s.reading); err != nil || len(b) == 0 {
 			return 0, true
 		}
 		if s.host.pause != nil {
 			return never, false
 		}
 		end := false
-		if size, end = s.in.take(now, b); end {
+		if size, end = s.in.readArrived(now, b); end {
 			err = io.EOF
 			return 0, true
 		}
 		if size > 0 {
-			s.in.from.writing.notify()
+			s.in.from.writing.wakeSleeper()
 			return 0, true
 		}
-		return min(s.in.next(), s.reset, s.lifetime()), false
+		return min(s.in.nextArrival(), s.reset, s.keepAliveEnd()), false
 	})
 	if err != nil && err != io.EOF {
 		err = opError("read", "tcp", s.local, s.remote, err)
@@ -185,12 +185,12 @@ func (s *Stream) Read(b []byte) (size int, err error) {
 
 // Write waits while the peer does not read and the window is full.
 func (s *Stream) Write(b []byte) (size int, err error) {
-	s.writing.wait(func(now instant) (instant, bool) {
+	s.writing.waitUntilDone(func(now instant) (instant, bool) {
 		if s.dead && !s.released {
 			size = len(b)
 			return 0, true
 		}
-		if err = s.check(now, &s.writing); err != nil {
+		if err = s.checkForError(now, &s.writing); err != nil {
 			return 0, true
 		}
 		if s.out.fin || s.in.closedAt() <= now {
@@ -198,11 +198,11 @@ func (s *Stream) Write(b []byte) (size int, err error) {
 			return 0, true
 		}
 		n := 0
-		if n, err = s.send(now, b[size:]); err != nil {
+		if n, err = s.sendSegment(now, b[size:]); err != nil {
 			return 0, true
 		}
 		size += n
-		return min(s.in.closedAt(), s.reset, s.lifetime()), size == len(b)
+		return min(s.in.closedAt(), s.reset, s.keepAliveEnd()), size == len(b)
 	})
 	if err != nil {
 		err = opError("write", "tcp", s.local, s.remote, err)
@@ -210,31 +210,31 @@ func (s *Stream) Write(b []byte) (size int, err error) {
 	return size, err
 }
 
-// send writes as much as the window allows; mu is held.
-func (s *Stream) send(now instant, b []byte) (int, error) {
-	size := min(len(b), s.out.space())
+// sendSegment writes as much as the window allows; mu is held.
+func (s *Stream) sendSegment(now instant, b []byte) (int, error) {
+	size := min(len(b), s.out.windowSpace())
 	if size <= 0 {
 		return 0, nil
 	}
-	g := s.out.gate()
+	g := s.out.currentState()
 	switch {
 	case g == open:
 	case s.host.pause != nil:
 		s.host.pause.count.Held++
 	default:
-		s.host.link(s.in.from.host).stopped(true)
+		s.host.linkTo(s.in.from.host).countStoppedByCut(true)
 	}
 	switch g {
 	case refused:
-		s.fail(os.NewSyscallError("write", syscall.ECONNRESET))
+		s.failStream(os.NewSyscallError("write", syscall.ECONNRESET))
 		return 0, s.err
-	case unknown:
+	case unknownToPeer:
 		peer := s.in.from.host
-		there := s.host.link(peer).segment(now, segmentHeaders)
-		s.reset = min(s.reset, peer.link(s.host).segment(there, segmentHeaders))
-		s.reading.expect(now, s.reset)
+		there := s.host.linkTo(peer).segmentArrival(now, segmentHeaders)
+		s.reset = min(s.reset, peer.linkTo(s.host).segmentArrival(there, segmentHeaders))
+		s.reading.wakeAtLatest(now, s.reset)
 	}
-	s.out.push(now, segment{data: slices.Clone(b[:size])}, g)
+	s.out.pushSegment(now, segment{data: slices.Clone(b[:size])}, g)
 	return size, nil
 }
 
@@ -246,18 +246,18 @@ func (s *Stream) CloseWrite() error {
 	if s.closed {
 		return opError("close", "tcp", s.local, s.remote, net.ErrClosed)
 	}
-	s.finish(n.now())
+	s.sendFin(n.currentInstant())
 	return nil
 }
 
-// finish sends the end; mu is held.
-func (s *Stream) finish(now instant) {
+// sendFin sends the end; mu is held.
+func (s *Stream) sendFin(now instant) {
 	if s.out.fin || s.err != nil {
 		return
 	}
 	s.out.fin = true
-	s.out.push(now, segment{fin: true}, s.out.gate())
-	s.writing.notify()
+	s.out.pushSegment(now, segment{fin: true}, s.out.currentState())
+	s.writing.wakeSleeper()
 }
 
 // Close ends both halves; what was written is still delivered.
@@ -270,35 +270,35 @@ func (s *Stream) Close() error {
 	}
 	s.released = true
 	if !s.closed {
-		s.hangUp(n.now())
+		s.hangUp(n.currentInstant())
 	}
 	return nil
 }
 
 // hangUp closes this side; mu is held.
 func (s *Stream) hangUp(now instant) {
-	s.finish(now)
+	s.sendFin(now)
 	s.out.full = true
 	s.closed = true
-	s.leave()
-	s.notify()
-	s.in.from.notify()
-	s.pair.forget()
+	s.releaseNATPort()
+	s.notifyWaiters()
+	s.in.from.notifyWaiters()
+	s.pair.forgetIfEnded()
 }
 
-// die ends this side without a word; mu is held.
-func (s *Stream) die() {
+// killStream ends this side without a word; mu is held.
+func (s *Stream) killStream() {
 	s.closed, s.dead = true, true
-	s.out.drop()
-	s.leave()
-	s.notify()
+	s.out.dropStalled()
+	s.releaseNATPort()
+	s.notifyWaiters()
 }
 
-// displaced is told that the host's address has changed; mu is held.
-func (s *Stream) displaced(h *Host) {
+// handleMovedHost is told that the host's address has changed; mu is held.
+func (s *Stream) handleMovedHost(h *Host) {
 	if h.nat != nil && s.public != 0 {
 		s.forgotten = true
-		s.leave()
+		s.releaseNATPort()
 	}
 }
 
@@ -315,12 +315,12 @@ func (s *Stream) SetDeadline(t time.Time) error {
 
 // SetReadDeadline is for Read, also one that waits already.
 func (s *Stream) SetReadDeadline(t time.Time) error {
-	s.reading.until(t)
+	s.reading.setDeadline(t)
 	return nil
 }
 
 // SetWriteDeadline is for Write, also one that waits already.
 func (s *Stream) SetWriteDeadline(t time.Time) error {
-	s.writing.until(t)
+	s.writing.setDeadline(t)
 	return nil
 }

@@ -31,7 +31,7 @@ func TestConn(t *testing.T) {
 }
 
 func TestStreamTakesTheLatency(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		n.Shape(hostA, hostB, fabric.Profile{Latency: 50 * time.Millisecond, Bandwidth: 1_000_000})
 		l := mustListen(t, b, 80)
 		start := time.Now()
@@ -54,7 +54,7 @@ func TestStreamTakesTheLatency(t *testing.T) {
 }
 
 func TestStreamIsOrderedAndBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		f := n.Shape(hostA, hostB, fabric.Profile{Latency: 50 * time.Millisecond, Jitter: 50 * time.Millisecond, Loss: 0.1, Reorder: 0.5, Duplicate: 0.5})
 		c, s := mustStream(t, a, b)
 		var sent bytes.Buffer
@@ -97,7 +97,7 @@ func TestCutStallsStreams(t *testing.T) {
 		fabric.AToB: 256<<10 - len("stalled"),
 	} {
 		t.Run(dir.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+			inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 				c, s := mustStream(t, a, b)
 				mustWrite(t, c, "under way ")
 				cut := n.Cut(hostA, hostB, dir, fabric.Silent)
@@ -124,7 +124,7 @@ func TestCutStallsStreams(t *testing.T) {
 
 // TestCutOfTheWayBack: data arrives, but the sender does not hear of it.
 func TestCutOfTheWayBack(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, s := mustStream(t, a, b)
 		cut := n.Cut(hostA, hostB, fabric.BToA, fabric.Silent)
 		go func() { _, _ = io.Copy(io.Discard, s) }()
@@ -141,7 +141,7 @@ func TestCutOfTheWayBack(t *testing.T) {
 }
 
 func TestRefusedCutResetsStreams(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, s := mustStream(t, a, b)
 		l := mustListen(t, b, 80)
 		cut := n.Cut(hostA, hostB, fabric.AToB, fabric.Refused)
@@ -160,7 +160,7 @@ func TestRefusedCutResetsStreams(t *testing.T) {
 }
 
 func TestDial(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		fails := func(what, addr string, d time.Duration, want error, after time.Duration) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -211,7 +211,7 @@ func TestDial(t *testing.T) {
 
 // TestDialGivenUp: what the other side accepts is closed already.
 func TestDialGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		l := mustListen(t, b, 80)
 		ctx, cancel := context.WithTimeout(t.Context(), fabric.LANLatency)
 		defer cancel()
@@ -225,7 +225,7 @@ func TestDialGivenUp(t *testing.T) {
 }
 
 func TestCloseOfTheReader(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, s := mustStream(t, a, b)
 		var wg sync.WaitGroup
 		start := time.Now()
@@ -244,7 +244,7 @@ func TestCloseOfTheReader(t *testing.T) {
 
 // TestWritesDoNotMix: who writes second waits for who is stuck in the middle.
 func TestWritesDoNotMix(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c, s := mustStream(t, a, b)
 		const size = 300 << 10
 		var wg sync.WaitGroup
@@ -266,7 +266,7 @@ func TestWritesDoNotMix(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			mustBeNil(t, err)
@@ -309,7 +309,7 @@ func TestHTTP(t *testing.T) {
 
 // TestStreamsLeaveNothing: a run of a year opens millions of them.
 func TestStreamsLeaveNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+	inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		heap := func() int {
 			runtime.GC()
 			var m runtime.MemStats

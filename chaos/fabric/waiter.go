@@ -13,24 +13,24 @@ type waiter struct {
 	// Guarded by Net.mu.
 	waiting  int // goroutines in wait that were not done at once
 	asleep   bool
-	due      instant // what the timer is set to; never: it is off
+	timerAt  instant // what the timer is set to; never: it is off
 	deadline instant
 }
 
 func newWaiter(n *Net) waiter {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
-	return waiter{net: n, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: t, due: never, deadline: never}
+	return waiter{net: n, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: t, timerAt: never, deadline: never}
 }
 
-// wait calls step, which holds Net.mu, until it is done. In between it sleeps
+// waitUntilDone calls step, which holds Net.mu, until it is done. In between it sleeps
 // until the instant that step gave, until the deadline, or until notify. Who comes
 // later waits for those before, so that writes do not mix.
-func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
+func (w *waiter) waitUntilDone(step func(now instant) (next instant, done bool)) {
 	w.net.mu.Lock()
 	done := false
 	if w.waiting == 0 {
-		_, done = step(w.net.now())
+		_, done = step(w.net.currentInstant())
 	}
 	if !done {
 		w.waiting++
@@ -40,7 +40,7 @@ func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
 		return
 	}
 	w.turn <- struct{}{}
-	for fired := false; !w.try(fired, step); {
+	for fired := false; !w.runStep(fired, step); {
 		select {
 		case <-w.wake:
 			fired = false
@@ -51,48 +51,48 @@ func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
 	<-w.turn
 }
 
-// try calls step and prepares for sleep where it is not done. fired: the timer is
+// runStep calls step and prepares for sleep where it is not done. fired: the timer is
 // off, because it has woken who calls.
-func (w *waiter) try(fired bool, step func(now instant) (next instant, done bool)) bool {
+func (w *waiter) runStep(fired bool, step func(now instant) (next instant, done bool)) bool {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	if fired {
-		w.due = never
+		w.timerAt = never
 	}
-	now := w.net.now()
+	now := w.net.currentInstant()
 	next, done := step(now)
 	if done {
 		w.waiting--
-		w.arm(now, never)
+		w.setTimer(now, never)
 	} else {
-		w.arm(now, min(next, w.deadline))
+		w.setTimer(now, min(next, w.deadline))
 	}
 	w.asleep = !done
 	return done
 }
 
-// arm sets the timer; Net.mu is held.
-func (w *waiter) arm(now, at instant) {
+// setTimer sets the timer; Net.mu is held.
+func (w *waiter) setTimer(now, at instant) {
 	switch {
-	case at == w.due:
+	case at == w.timerAt:
 		return
 	case at == never:
 		w.timer.Stop()
 	default:
 		w.timer.Reset(time.Duration(at - now))
 	}
-	w.due = at
+	w.timerAt = at
 }
 
-// expect makes who sleeps wake at an instant, if not before; Net.mu is held.
-func (w *waiter) expect(now, at instant) {
-	if w.asleep && at < w.due {
-		w.arm(now, at)
+// wakeAtLatest makes who sleeps wake at an instant, if not before; Net.mu is held.
+func (w *waiter) wakeAtLatest(now, at instant) {
+	if w.asleep && at < w.timerAt {
+		w.setTimer(now, at)
 	}
 }
 
-// notify makes who sleeps look again; Net.mu is held.
-func (w *waiter) notify() {
+// wakeSleeper makes who sleeps look again; Net.mu is held.
+func (w *waiter) wakeSleeper() {
 	if !w.asleep {
 		return
 	}
@@ -102,13 +102,13 @@ func (w *waiter) notify() {
 	}
 }
 
-// until sets the deadline.
-func (w *waiter) until(t time.Time) {
+// setDeadline sets the deadline.
+func (w *waiter) setDeadline(t time.Time) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
-	w.deadline = w.net.at(t)
-	w.notify()
+	w.deadline = w.net.instantOf(t)
+	w.wakeSleeper()
 }
 
-// expired reports whether the deadline has passed; Net.mu is held.
-func (w *waiter) expired(now instant) bool { return w.deadline <= now }
+// isPastDeadline reports whether the deadline has passed; Net.mu is held.
+func (w *waiter) isPastDeadline(now instant) bool { return w.deadline <= now }

@@ -60,8 +60,8 @@ type imposedWay struct {
 
 // Directions of a link, as indexes.
 const (
-	out = iota
-	in
+	outbound = iota
+	inbound
 )
 
 // Lift takes the impairment off the link again.
@@ -92,14 +92,14 @@ func newLinks() *links {
 	return &links{on: map[string][]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2))}
 }
 
-// add makes a member.
-func (l *links) add(member string) {
+// addMember makes a member.
+func (l *links) addMember(member string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.on[member] = nil
 }
 
-func (l *links) impose(member string, imp Impairment) (*Imposed, error) {
+func (l *links) addImpairment(member string, imp Impairment) (*Imposed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.on[member]; !ok {
@@ -110,35 +110,35 @@ func (l *links) impose(member string, imp Impairment) (*Imposed, error) {
 	return i, nil
 }
 
-// passes reports whether a connection between two members could make progress.
-func (l *links) passes(a, b string) bool {
+// canProgress reports whether a connection between two members could make progress.
+func (l *links) canProgress(a, b string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range []string{a, b} {
-		if slices.ContainsFunc(l.on[m], func(i *Imposed) bool { return i.ways[out].Cut || i.ways[in].Cut }) {
+		if slices.ContainsFunc(l.on[m], func(i *Imposed) bool { return i.ways[outbound].Cut || i.ways[inbound].Cut }) {
 			return false
 		}
 	}
 	return true
 }
 
-// carry decides on a packet of so many bytes: after how long each copy of it
+// delaysOfCopies decides on a packet of so many bytes: after how long each copy of it
 // arrives. None: it is lost.
-func (l *links) carry(from, to string, size int, now time.Time) []time.Duration {
+func (l *links) delaysOfCopies(from, to string, size int, now time.Time) []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	copies := []time.Duration{0}
 	for _, i := range l.on[from] {
-		copies = i.pass(copies, out, size, now)
+		copies = i.passDirection(copies, outbound, size, now)
 	}
 	for _, i := range l.on[to] {
-		copies = i.pass(copies, in, size, now)
+		copies = i.passDirection(copies, inbound, size, now)
 	}
 	return copies
 }
 
-// pass takes the copies of a packet through one direction.
-func (i *Imposed) pass(copies []time.Duration, direction, size int, now time.Time) []time.Duration {
+// passDirection takes the copies of a packet through one direction.
+func (i *Imposed) passDirection(copies []time.Duration, direction, size int, now time.Time) []time.Duration {
 	w, rng := &i.ways[direction], i.links.rng
 	var passed []time.Duration
 	for _, d := range copies {
@@ -147,7 +147,7 @@ func (i *Imposed) pass(copies []time.Duration, direction, size int, now time.Tim
 			continue
 		}
 		i.tally.Passed++
-		d += w.serialize(size, now)
+		d += w.reserveLinkTime(size, now)
 		late := w.Delay
 		if w.Jitter > 0 {
 			late += time.Duration(rng.Int64N(int64(2*w.Jitter))) - w.Jitter
@@ -170,8 +170,8 @@ func (i *Imposed) pass(copies []time.Duration, direction, size int, now time.Tim
 	return passed
 }
 
-// serialize has a packet wait for its turn on a link of limited rate.
-func (w *imposedWay) serialize(size int, now time.Time) time.Duration {
+// reserveLinkTime has a packet wait for its turn on a link of limited rate.
+func (w *imposedWay) reserveLinkTime(size int, now time.Time) time.Duration {
 	if w.Rate <= 0 {
 		return 0
 	}

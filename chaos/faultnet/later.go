@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// later does things at their time, in the order of their times, on one goroutine.
-type later struct {
-	mu    sync.Mutex
-	queue events // guarded by mu
-	count uint64 // guarded by mu: keeps things of the same time in their order
-	wake  chan struct{}
-	done  chan struct{}
-	over  sync.WaitGroup
+// callScheduler does things at their time, in the order of their times, on one goroutine.
+type callScheduler struct {
+	mu      sync.Mutex
+	queue   events // guarded by mu
+	count   uint64 // guarded by mu: keeps things of the same time in their order
+	wake    chan struct{}
+	done    chan struct{}
+	running sync.WaitGroup
 }
 
-func newLater() *later {
-	l := &later{wake: make(chan struct{}, 1), done: make(chan struct{})}
-	l.over.Go(l.run)
+func newCallScheduler() *callScheduler {
+	l := &callScheduler{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	l.running.Go(l.runLoop)
 	return l
 }
 
-// at does f at a time, or drops it if everything is over by then.
-func (l *later) at(t time.Time, f func()) {
+// scheduleCall does f at a time, or drops it if everything is over by then.
+func (l *callScheduler) scheduleCall(t time.Time, f func()) {
 	l.mu.Lock()
 	l.count++
 	heap.Push(&l.queue, event{t, l.count, f})
@@ -35,16 +35,16 @@ func (l *later) at(t time.Time, f func()) {
 }
 
 // close drops what is still to be done.
-func (l *later) close() {
+func (l *callScheduler) close() {
 	close(l.done)
-	l.over.Wait()
+	l.running.Wait()
 }
 
-func (l *later) run() {
+func (l *callScheduler) runLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(l.due())
+		timer.Reset(l.runDueCalls())
 		select {
 		case <-l.done:
 			return
@@ -54,8 +54,8 @@ func (l *later) run() {
 	}
 }
 
-// due does what is due, and says how long until there is more.
-func (l *later) due() time.Duration {
+// runDueCalls does what is due, and says how long until there is more.
+func (l *callScheduler) runDueCalls() time.Duration {
 	for {
 		l.mu.Lock()
 		if len(l.queue) == 0 {

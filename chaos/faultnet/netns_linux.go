@@ -19,16 +19,16 @@ import (
 // device in it whose other end this process holds: a switch here carries every
 // packet, by the member's address. The machine's own network is left alone.
 type Netns struct {
-	prefix string // of every namespace
-	links  *links
-	later  *later
-	wg     sync.WaitGroup
+	prefix       string // of every namespace
+	links        *links
+	delayedCalls *callScheduler
+	wg           sync.WaitGroup
 
-	mu      sync.Mutex
-	members map[string]*station
-	byAddr  map[netip.Addr]*station
-	cut     map[string]*Imposed // by Cut
-	given   int                 // addresses so far
+	mu             sync.Mutex
+	members        map[string]*switchMember
+	byAddr         map[netip.Addr]*switchMember
+	cut            map[string]*Imposed // by Cut
+	addressesGiven int                 // addresses so far
 }
 
 // NewNetns makes a network without members. It needs root and iproute2. prefix
@@ -38,17 +38,17 @@ func NewNetns(prefix string) (*Netns, error) {
 		return nil, errors.New("make network namespaces: root is needed (use the proxy instead)")
 	}
 	return &Netns{
-		prefix: prefix, links: newLinks(), later: newLater(),
-		members: map[string]*station{}, byAddr: map[netip.Addr]*station{}, cut: map[string]*Imposed{},
+		prefix: prefix, links: newLinks(), delayedCalls: newCallScheduler(),
+		members: map[string]*switchMember{}, byAddr: map[netip.Addr]*switchMember{}, cut: map[string]*Imposed{},
 	}, nil
 }
 
-func (n *Netns) namespace(m string) string { return n.prefix + "-" + m }
+func (n *Netns) namespaceName(m string) string { return n.prefix + "-" + m }
 
-// address gives the next one of 10.77.0.0/16 out.
-func (n *Netns) address() netip.Addr {
-	n.given++
-	return netip.AddrFrom4([4]byte{10, 77, byte(n.given / 250), byte(n.given%250 + 1)})
+// nextAddress gives the next one of 10.77.0.0/16 out.
+func (n *Netns) nextAddress() netip.Addr {
+	n.addressesGiven++
+	return netip.AddrFrom4([4]byte{10, 77, byte(n.addressesGiven / 250), byte(n.addressesGiven%250 + 1)})
 }
 
 // Add makes a member's namespace and its device. A member that serves nothing is
@@ -59,15 +59,15 @@ func (n *Netns) Add(name string, ports ...Port) (Place, error) {
 	if _, ok := n.members[name]; ok {
 		return Place{}, fmt.Errorf("add member %s: it is there already", name)
 	}
-	ns, addr := n.namespace(name), n.address()
-	if err := ip("netns", "add", ns); err != nil {
+	ns, addr := n.namespaceName(name), n.nextAddress()
+	if err := runIPCommand("netns", "add", ns); err != nil {
 		return Place{}, fmt.Errorf("add member %s: %w", name, err)
 	}
-	s := &station{name: name, addr: addr}
+	s := &switchMember{name: name, addr: addr}
 	n.members[name] = s
-	n.links.add(name)
+	n.links.addMember(name)
 	var err error
-	if err = inside(n.path(name), func() error { s.dev, err = openTun("eth0"); return err }); err != nil {
+	if err = runInNamespace(n.namespacePath(name), func() error { s.dev, err = openTun("eth0"); return err }); err != nil {
 		return Place{}, fmt.Errorf("add member %s: %w", name, err)
 	}
 	for _, args := range [][]string{
@@ -75,12 +75,12 @@ func (n *Netns) Add(name string, ports ...Port) (Place, error) {
 		{"-n", ns, "link", "set", "eth0", "up", "mtu", "1500"},
 		{"-n", ns, "addr", "add", addr.String() + "/16", "dev", "eth0"},
 	} {
-		if err := ip(args...); err != nil {
+		if err := runIPCommand(args...); err != nil {
 			return Place{}, fmt.Errorf("add member %s: %w", name, err)
 		}
 	}
 	n.byAddr[addr] = s
-	n.wg.Go(func() { n.serve(s) })
+	n.wg.Go(func() { n.forwardFromMember(s) })
 	place := Place{Name: name, Advertise: addr.String()}
 	if len(ports) > 0 {
 		place.Bind = place.Advertise
@@ -88,13 +88,13 @@ func (n *Netns) Add(name string, ports ...Port) (Place, error) {
 	return place, nil
 }
 
-func (n *Netns) path(member string) string { return "/run/netns/" + n.namespace(member) }
+func (n *Netns) namespacePath(member string) string { return "/run/netns/" + n.namespaceName(member) }
 
 // Command runs a program inside a member's namespace. The process keeps the pid
 // that the command started with. It stays among the machine's mounts, so that a
 // disk can be taken away from everybody at once.
 func (n *Netns) Command(member, program string, args ...string) *exec.Cmd {
-	return exec.Command("nsenter", append([]string{"--net=" + n.path(member), "--", program}, args...)...)
+	return exec.Command("nsenter", append([]string{"--net=" + n.namespacePath(member), "--", program}, args...)...)
 }
 
 // Dial opens a connection from inside a member's namespace. A socket belongs to
@@ -111,7 +111,9 @@ func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error)
 }
 
 // Within runs f on a thread that is inside a member's namespace.
-func (n *Netns) Within(member string, f func() error) error { return inside(n.path(member), f) }
+func (n *Netns) Within(member string, f func() error) error {
+	return runInNamespace(n.namespacePath(member), f)
+}
 
 // Cut makes every packet from and to a member vanish; its device stays up.
 func (n *Netns) Cut(member string) error {
@@ -120,7 +122,7 @@ func (n *Netns) Cut(member string) error {
 	if n.cut[member] != nil {
 		return nil
 	}
-	cut, err := n.links.impose(member, Dead())
+	cut, err := n.links.addImpairment(member, Dead())
 	if err != nil {
 		return err
 	}
@@ -141,27 +143,27 @@ func (n *Netns) Heal(member string) error {
 
 // Impose impairs a member's link.
 func (n *Netns) Impose(member string, i Impairment) (*Imposed, error) {
-	return n.links.impose(member, i)
+	return n.links.addImpairment(member, i)
 }
 
 // Rebind has a NAT that translates ports forget what it knew of a member.
 func (n *Netns) Rebind(member string) (func() uint64, error) {
-	s, err := n.station(member)
+	s, err := n.findMember(member)
 	if err != nil {
 		return nil, err
 	}
-	return s.nat.rebind(), nil
+	return s.nat.forgetFlows(), nil
 }
 
 // Refuse has the member's own machine refuse to send: it has no route, and who
 // sends is told so at once. What others send still arrives. Accept ends it.
-func (n *Netns) Refuse(member string) error { return n.routes(member, "add") }
-func (n *Netns) Accept(member string) error { return n.routes(member, "del") }
+func (n *Netns) Refuse(member string) error { return n.changeRejectRoutes(member, "add") }
+func (n *Netns) Accept(member string) error { return n.changeRejectRoutes(member, "del") }
 
-// routes adds or removes routes that are more specific than the device's own.
-func (n *Netns) routes(member, verb string) error {
+// changeRejectRoutes adds or removes routes that are more specific than the device's own.
+func (n *Netns) changeRejectRoutes(member, verb string) error {
 	for _, half := range []string{"10.77.0.0/17", "10.77.128.0/17"} {
-		if err := ip("-n", n.namespace(member), "route", verb, "unreachable", half); err != nil {
+		if err := runIPCommand("-n", n.namespaceName(member), "route", verb, "unreachable", half); err != nil {
 			return fmt.Errorf("refuse or accept packets of %s: %w", member, err)
 		}
 	}
@@ -183,21 +185,21 @@ func (n *Netns) Refused(member string) error {
 // Move gives a member another address; packets to its old one vanish. The
 // function says how many packets have reached it at the new one so far.
 func (n *Netns) Move(member string) (reached func() uint64, err error) {
-	s, err := n.station(member)
+	s, err := n.findMember(member)
 	if err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
-	before, after := s.addr, n.address()
+	before, after := s.addr, n.nextAddress()
 	s.addr = after
 	delete(n.byAddr, before)
 	n.byAddr[after] = s
 	n.mu.Unlock()
 	s.reached.Store(0)
-	ns := n.namespace(member)
+	ns := n.namespaceName(member)
 	err = errors.Join(
-		ip("-n", ns, "addr", "del", before.String()+"/16", "dev", "eth0"),
-		ip("-n", ns, "addr", "add", after.String()+"/16", "dev", "eth0"),
+		runIPCommand("-n", ns, "addr", "del", before.String()+"/16", "dev", "eth0"),
+		runIPCommand("-n", ns, "addr", "add", after.String()+"/16", "dev", "eth0"),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("move %s from %s to %s: %w", member, before, after, err)
@@ -205,7 +207,7 @@ func (n *Netns) Move(member string) (reached func() uint64, err error) {
 	return s.reached.Load, nil
 }
 
-func (n *Netns) station(member string) (*station, error) {
+func (n *Netns) findMember(member string) (*switchMember, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.members[member]
@@ -217,7 +219,7 @@ func (n *Netns) station(member string) (*station, error) {
 
 // Close removes every namespace; what runs in them has to be gone.
 func (n *Netns) Close() error {
-	n.later.close()
+	n.delayedCalls.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var errs []error
@@ -225,7 +227,7 @@ func (n *Netns) Close() error {
 		if s.dev != nil {
 			errs = append(errs, s.dev.Close()) // its reader ends
 		}
-		errs = append(errs, ip("netns", "del", n.namespace(m)))
+		errs = append(errs, runIPCommand("netns", "del", n.namespaceName(m)))
 	}
 	n.members = nil
 	n.mu.Unlock()
@@ -234,7 +236,7 @@ func (n *Netns) Close() error {
 	return errors.Join(errs...)
 }
 
-func ip(args ...string) error {
+func runIPCommand(args ...string) error {
 	out, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
@@ -242,8 +244,8 @@ func ip(args ...string) error {
 	return nil
 }
 
-// inside runs f on a thread that is in the network namespace at path.
-func inside(path string, f func() error) error {
+// runInNamespace runs f on a thread that is in the network namespace at path.
+func runInNamespace(path string, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")

@@ -30,15 +30,15 @@ func mustNetns(tb testing.TB, prefix string, members ...string) *faultnet.Netns 
 	return n
 }
 
-// reaches reports whether a TCP connection to a closed port is refused at once,
+// canReach reports whether a TCP connection to a closed port is refused at once,
 // as it is where packets pass in both directions.
-func reaches(n *faultnet.Netns, from, addr string) bool {
+func canReach(n *faultnet.Netns, from, addr string) bool {
 	err := n.Command(from, "bash", "-c", "timeout 0.5 bash -c 'exec 3<>/dev/tcp/"+addr+"/9'").Run()
 	exit, ok := err.(*exec.ExitError)
 	return err == nil || ok && exit.ExitCode() != 124
 }
 
-func root(tb testing.TB) bool {
+func isRoot(tb testing.TB) bool {
 	if os.Geteuid() == 0 {
 		return true
 	}
@@ -47,7 +47,7 @@ func root(tb testing.TB) bool {
 }
 
 func TestNetnsOneWayCut(t *testing.T) {
-	if !root(t) {
+	if !isRoot(t) {
 		return
 	}
 	n := mustNetns(t, "skone", "a", "b")
@@ -56,21 +56,21 @@ func TestNetnsOneWayCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reaches(n, "a", "10.77.0.3") {
+		if canReach(n, "a", "10.77.0.3") {
 			t.Errorf("%+v: an answer came through", way)
 		}
 		if got := i.Tally(); got.Dropped == 0 {
 			t.Errorf("%+v: nothing was dropped: %s", way, got)
 		}
 		i.Lift()
-		if !reaches(n, "a", "10.77.0.3") {
+		if !canReach(n, "a", "10.77.0.3") {
 			t.Errorf("%+v was lifted: nothing comes through", way)
 		}
 	}
 }
 
 func TestNetnsDelays(t *testing.T) {
-	if !root(t) {
+	if !isRoot(t) {
 		return
 	}
 	n := mustNetns(t, "skslow", "a", "b")
@@ -80,7 +80,7 @@ func TestNetnsDelays(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if !reaches(n, "a", "10.77.0.3") {
+	if !canReach(n, "a", "10.77.0.3") {
 		t.Fatal("nothing comes through")
 	}
 	if took := time.Since(began); took < 2*delay {
@@ -92,7 +92,7 @@ func TestNetnsDelays(t *testing.T) {
 }
 
 func TestNetnsRefusesAndMoves(t *testing.T) {
-	if !root(t) {
+	if !isRoot(t) {
 		return
 	}
 	n := mustNetns(t, "skref", "a", "b")
@@ -112,10 +112,10 @@ func TestNetnsRefusesAndMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reaches(n, "a", "10.77.0.3") {
+	if canReach(n, "a", "10.77.0.3") {
 		t.Error("the old address is still reached")
 	}
-	if !reaches(n, "a", "10.77.0.4") || reached() == 0 {
+	if !canReach(n, "a", "10.77.0.4") || reached() == 0 {
 		t.Error("the new address is not reached")
 	}
 }
@@ -123,7 +123,7 @@ func TestNetnsRefusesAndMoves(t *testing.T) {
 // TestNetnsRebinds has the same socket be seen from two ports, and answers reach
 // it by the newer one alone.
 func TestNetnsRebinds(t *testing.T) {
-	if !root(t) {
+	if !isRoot(t) {
 		return
 	}
 	n := mustNetns(t, "sknat", "a", "b")

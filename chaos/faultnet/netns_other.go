@@ -7,13 +7,13 @@ import "errors"
 // Netns is not to be had here.
 type Netns struct{ *Proxy }
 
-var errLinux = errors.New("make network namespaces: Linux is needed (use the proxy instead)")
+var errNeedsLinux = errors.New("make network namespaces: Linux is needed (use the proxy instead)")
 
 // NewNetns fails.
-func NewNetns(string) (*Netns, error) { return nil, errLinux }
+func NewNetns(string) (*Netns, error) { return nil, errNeedsLinux }
 
-func (n *Netns) Within(string, func() error) error  { return errLinux }
-func (n *Netns) Refuse(string) error                { return errLinux }
-func (n *Netns) Accept(string) error                { return errLinux }
-func (n *Netns) Refused(string) error               { return errLinux }
-func (n *Netns) Move(string) (func() uint64, error) { return nil, errLinux }
+func (n *Netns) Within(string, func() error) error  { return errNeedsLinux }
+func (n *Netns) Refuse(string) error                { return errNeedsLinux }
+func (n *Netns) Accept(string) error                { return errNeedsLinux }
+func (n *Netns) Refused(string) error               { return errNeedsLinux }
+func (n *Netns) Move(string) (func() uint64, error) { return nil, errNeedsLinux }

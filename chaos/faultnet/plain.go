@@ -29,7 +29,7 @@ func (p *Plain) Add(name string, _ ...Port) (Place, error) {
 	if n > 250 {
 		return Place{}, errors.New("add a member: a plain network holds at most 250")
 	}
-	addr := address(p.block, n)
+	addr := loopbackAddress(p.block, n)
 	return Place{Name: name, Bind: addr, Advertise: addr}, nil
 }
 

@@ -20,24 +20,24 @@ import (
 // an address where a proxy listens, which hands packets on to the member's own;
 // members are told apart by the address they send from.
 type Proxy struct {
-	mu      sync.Mutex
-	members map[string]*proxied
-	byAddr  map[netip.Addr]string // bind address -> member
-	cut     map[string]*Imposed   // by Cut
-	flows   map[*flow]struct{}
-	open    []io.Closer // sockets of flows
-	traffic map[string]int64
-	through map[string]time.Time // when a packet first got through, since the last Heal
-	closed  bool
+	mu           sync.Mutex
+	members      map[string]*proxyMember
+	byAddr       map[netip.Addr]string // bind address -> member
+	cut          map[string]*Imposed   // by Cut
+	flows        map[*flow]struct{}
+	open         []io.Closer // sockets of flows
+	traffic      map[string]int64
+	firstThrough map[string]time.Time // when a packet first got through, since the last Heal
+	closed       bool
 
 	binds, advertised int // blocks of addresses
 
-	links *links
-	later *later
-	wg    sync.WaitGroup
+	links        *links
+	delayedCalls *callScheduler
+	wg           sync.WaitGroup
 }
 
-type proxied struct {
+type proxyMember struct {
 	place  Place
 	fronts []io.Closer // sockets where proxies listen
 }
@@ -46,15 +46,15 @@ type proxied struct {
 func NewProxy() *Proxy {
 	return &Proxy{
 		binds: newBlock(), advertised: newBlock(),
-		members: map[string]*proxied{}, byAddr: map[netip.Addr]string{}, cut: map[string]*Imposed{},
-		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, through: map[string]time.Time{},
-		links: newLinks(), later: newLater(),
+		members: map[string]*proxyMember{}, byAddr: map[netip.Addr]string{}, cut: map[string]*Imposed{},
+		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, firstThrough: map[string]time.Time{},
+		links: newLinks(), delayedCalls: newCallScheduler(),
 	}
 }
 
-// address is a loopback address of this process alone, so that runs on one
+// loopbackAddress is a loopback address of this process alone, so that runs on one
 // machine do not meet.
-func address(block, member int) string {
+func loopbackAddress(block, member int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, block, member)
 }
 
@@ -77,22 +77,22 @@ func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 	if n > 250 {
 		return Place{}, errors.New("add a member: a proxy network holds at most 250")
 	}
-	m := &proxied{place: Place{Name: name, Bind: address(p.binds, n), Advertise: address(p.advertised, n)}}
+	m := &proxyMember{place: Place{Name: name, Bind: loopbackAddress(p.binds, n), Advertise: loopbackAddress(p.advertised, n)}}
 	for _, port := range ports {
-		front, err := p.listen(m.place, port)
+		front, err := p.startPortProxy(m.place, port)
 		if err != nil {
 			return Place{}, fmt.Errorf("listen for member %s: %w", name, err)
 		}
 		m.fronts = append(m.fronts, front)
 	}
 	p.members[name] = m
-	p.links.add(name)
+	p.links.addMember(name)
 	p.byAddr[netip.MustParseAddr(m.place.Bind)] = name
 	return m.place, nil
 }
 
-// listen starts the proxy of one port.
-func (p *Proxy) listen(at Place, port Port) (io.Closer, error) {
+// startPortProxy starts the proxy of one port.
+func (p *Proxy) startPortProxy(at Place, port Port) (io.Closer, error) {
 	if port.TCP {
 		front, err := net.Listen("tcp4", net.JoinHostPort(at.Advertise, strconv.Itoa(port.Number)))
 		if err != nil {
@@ -126,11 +126,11 @@ func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 func (p *Proxy) Cut(member string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.through, member)
+	delete(p.firstThrough, member)
 	if p.cut[member] != nil {
 		return nil
 	}
-	cut, err := p.links.impose(member, Dead())
+	cut, err := p.links.addImpairment(member, Dead())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (p *Proxy) Heal(member string) error {
 	if p.members[member] == nil {
 		return fmt.Errorf("heal %s: no such member", member)
 	}
-	delete(p.through, member)
+	delete(p.firstThrough, member)
 	if cut := p.cut[member]; cut != nil {
 		cut.Lift()
 		delete(p.cut, member)
@@ -156,7 +156,7 @@ func (p *Proxy) Heal(member string) error {
 // Impose impairs a member's link. Connections that TCP carries (gossip) stand
 // still where a direction is cut, and are else left alone.
 func (p *Proxy) Impose(member string, i Impairment) (*Imposed, error) {
-	return p.links.impose(member, i)
+	return p.links.addImpairment(member, i)
 }
 
 // Rebind has what a member sends come from new ports of the proxy.
@@ -178,7 +178,7 @@ func (p *Proxy) Rebind(member string) (func() uint64, error) {
 		_ = f.back.Close() // its reader ends
 		f.back, f.answered = conn, 0
 		p.open = append(p.open, conn)
-		p.wg.Go(func() { p.answer(f, conn) })
+		p.wg.Go(func() { p.carryAnswers(f, conn) })
 		rebound = append(rebound, f)
 	}
 	return func() uint64 {
@@ -205,17 +205,17 @@ func (p *Proxy) Close() error {
 		_ = open.Close()
 	}
 	p.mu.Unlock()
-	p.later.close()
+	p.delayedCalls.close()
 	p.wg.Wait()
 	return nil
 }
 
 // flow is one sender's packets to one member, and the answers.
 type flow struct {
-	from, at string // members
-	src      netip.AddrPort
-	front    *net.UDPConn // where the sender's packets come in
-	to       *net.UDPAddr
+	from, toMember string // members
+	src            netip.AddrPort
+	front          *net.UDPConn // where the sender's packets come in
+	to             *net.UDPAddr
 
 	back     *net.UDPConn // guarded by Proxy.mu: where they go out; Rebind replaces it
 	answered uint64       // guarded by Proxy.mu: packets that came back since
@@ -240,7 +240,7 @@ func (p *Proxy) serveUDP(to string, front *net.UDPConn, back *net.UDPAddr) {
 			}
 			flows[src] = f
 		}
-		p.carry(f.from, to, buf[:n], func(packet []byte) {
+		p.carryPacket(f.from, to, buf[:n], func(packet []byte) {
 			p.mu.Lock()
 			conn := f.back
 			p.mu.Unlock()
@@ -256,8 +256,8 @@ func (p *Proxy) openFlow(to string, front *net.UDPConn, src netip.AddrPort, back
 	if err != nil {
 		return nil
 	}
-	f := &flow{from: p.member(src.Addr()), at: to, src: src, front: front, to: back, back: conn}
-	if !p.hold(conn, func() { p.answer(f, conn) }) {
+	f := &flow{from: p.memberAt(src.Addr()), toMember: to, src: src, front: front, to: back, back: conn}
+	if !p.trackAndServe(conn, func() { p.carryAnswers(f, conn) }) {
 		return nil
 	}
 	p.mu.Lock()
@@ -266,16 +266,16 @@ func (p *Proxy) openFlow(to string, front *net.UDPConn, src netip.AddrPort, back
 	return f
 }
 
-// member is who sends from an address, "" for a stranger.
-func (p *Proxy) member(addr netip.Addr) string {
+// memberAt is who sends from an address, "" for a stranger.
+func (p *Proxy) memberAt(addr netip.Addr) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byAddr[addr]
 }
 
-// hold keeps what Close has to close and starts serve on it; false: it is
+// trackAndServe keeps what Close has to close and starts serve on it; false: it is
 // closed already.
-func (p *Proxy) hold(c io.Closer, serve func()) bool {
+func (p *Proxy) trackAndServe(c io.Closer, serve func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -287,8 +287,8 @@ func (p *Proxy) hold(c io.Closer, serve func()) bool {
 	return true
 }
 
-// answer carries what comes back on a flow's socket until that is closed.
-func (p *Proxy) answer(f *flow, back *net.UDPConn) {
+// carryAnswers carries what comes back on a flow's socket until that is closed.
+func (p *Proxy) carryAnswers(f *flow, back *net.UDPConn) {
 	buf := make([]byte, maxPacket)
 	for {
 		n, err := back.Read(buf)
@@ -301,7 +301,7 @@ func (p *Proxy) answer(f *flow, back *net.UDPConn) {
 		p.mu.Lock()
 		f.answered++
 		p.mu.Unlock()
-		p.carry(f.at, f.from, buf[:n], func(packet []byte) {
+		p.carryPacket(f.toMember, f.from, buf[:n], func(packet []byte) {
 			_, _ = f.front.WriteToUDPAddrPort(packet, f.src)
 		})
 	}
@@ -310,32 +310,32 @@ func (p *Proxy) answer(f *flow, back *net.UDPConn) {
 // headers are the bytes of an IPv4 and a UDP header.
 const headers = 20 + 8
 
-// carry sends a packet between two members by its links, and counts it for both
+// carryPacket sends a packet between two members by its links, and counts it for both
 // where it gets through.
-func (p *Proxy) carry(a, b string, packet []byte, send func([]byte)) {
+func (p *Proxy) carryPacket(a, b string, packet []byte, send func([]byte)) {
 	now := time.Now()
-	copies := p.links.carry(a, b, len(packet)+headers, now)
+	copies := p.links.delaysOfCopies(a, b, len(packet)+headers, now)
 	if len(copies) == 0 {
 		return
 	}
-	p.count(len(packet), a, b)
+	p.countTraffic(len(packet), a, b)
 	for _, wait := range copies {
 		if wait == 0 {
 			send(packet)
 			continue
 		}
 		kept := slices.Clone(packet)
-		p.later.at(now.Add(wait), func() { send(kept) })
+		p.delayedCalls.scheduleCall(now.Add(wait), func() { send(kept) })
 	}
 }
 
-func (p *Proxy) count(payload int, members ...string) {
+func (p *Proxy) countTraffic(payload int, members ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range members {
 		p.traffic[m] += int64(payload + headers)
-		if p.through[m].IsZero() {
-			p.through[m] = time.Now()
+		if p.firstThrough[m].IsZero() {
+			p.firstThrough[m] = time.Now()
 		}
 	}
 }
@@ -353,5 +353,5 @@ func (p *Proxy) Traffic(member string) int64 {
 func (p *Proxy) Through(member string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.through[member]
+	return p.firstThrough[member]
 }

@@ -15,34 +15,34 @@ func (p *Proxy) serveTCP(to string, front net.Listener, back string) {
 		}
 		from := ""
 		if a, ok := in.RemoteAddr().(*net.TCPAddr); ok {
-			from = p.member(a.AddrPort().Addr().Unmap())
+			from = p.memberAt(a.AddrPort().Addr().Unmap())
 		}
 		out, err := net.Dial("tcp4", back)
-		if err != nil || !p.links.passes(from, to) {
+		if err != nil || !p.links.canProgress(from, to) {
 			_ = in.Close()
 			continue
 		}
-		there := func() { p.copy(out, in, from, to) }
-		here := func() { p.copy(in, out, to, from) }
-		if !p.hold(in, there) || !p.hold(out, here) {
+		there := func() { p.copyStream(out, in, from, to) }
+		here := func() { p.copyStream(in, out, to, from) }
+		if !p.trackAndServe(in, there) || !p.trackAndServe(out, here) {
 			return
 		}
 	}
 }
 
-// standstill is how often a connection that stands still looks again.
-const standstill = 50 * time.Millisecond
+// cutPollInterval is how often a connection that stands still looks again.
+const cutPollInterval = 50 * time.Millisecond
 
-func (p *Proxy) copy(dst, src net.Conn, from, to string) {
+func (p *Proxy) copyStream(dst, src net.Conn, from, to string) {
 	defer dst.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
-		for !p.links.passes(from, to) {
-			if p.over() {
+		for !p.links.canProgress(from, to) {
+			if p.isClosed() {
 				return
 			}
-			time.Sleep(standstill)
+			time.Sleep(cutPollInterval)
 		}
 		if _, werr := dst.Write(buf[:n]); err != nil || werr != nil {
 			return
@@ -50,7 +50,7 @@ func (p *Proxy) copy(dst, src net.Conn, from, to string) {
 	}
 }
 
-func (p *Proxy) over() bool {
+func (p *Proxy) isClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed

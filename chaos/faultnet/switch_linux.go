@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// station is a member's end of the switch.
-type station struct {
+// switchMember is a member's end of the switch.
+type switchMember struct {
 	name    string
 	dev     *os.File
 	nat     nat
@@ -41,15 +41,15 @@ func openTun(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/net/tun"), nil
 }
 
-// serve carries what a member sends, until its device is closed.
-func (n *Netns) serve(s *station) {
+// forwardFromMember carries what a member sends, until its device is closed.
+func (n *Netns) forwardFromMember(s *switchMember) {
 	buf := make([]byte, maxPacket)
 	for {
 		size, err := s.dev.Read(buf)
 		if err != nil {
 			return
 		}
-		n.forward(s, buf[:size])
+		n.forwardPacket(s, buf[:size])
 	}
 }
 
@@ -61,9 +61,9 @@ const (
 	udpProtocol = 17
 )
 
-// forward carries one packet from a member to the one that has its target
+// forwardPacket carries one packet from a member to the one that has its target
 // address; others, and what is no IPv4 (neighbours are asked for by IPv6), vanish.
-func (n *Netns) forward(from *station, packet []byte) {
+func (n *Netns) forwardPacket(from *switchMember, packet []byte) {
 	if len(packet) < ipv4Header || packet[0]>>4 != 4 {
 		return
 	}
@@ -74,24 +74,24 @@ func (n *Netns) forward(from *station, packet []byte) {
 	if to == nil {
 		return
 	}
-	from.nat.outward(packet)
-	if !to.nat.inward(packet) {
+	from.nat.translateOutbound(packet)
+	if !to.nat.translateInbound(packet) {
 		return
 	}
 	now := time.Now()
-	for _, wait := range n.links.carry(from.name, to.name, len(packet), now) {
+	for _, wait := range n.links.delaysOfCopies(from.name, to.name, len(packet), now) {
 		if wait == 0 {
-			to.take(packet)
+			to.deliverPacket(packet)
 			continue
 		}
 		kept := slices.Clone(packet)
-		n.later.at(now.Add(wait), func() { to.take(kept) })
+		n.delayedCalls.scheduleCall(now.Add(wait), func() { to.deliverPacket(kept) })
 	}
 }
 
-// take hands a packet to the member's machine. A full queue drops, as a network
+// deliverPacket hands a packet to the member's machine. A full queue drops, as a network
 // does.
-func (s *station) take(packet []byte) {
+func (s *switchMember) deliverPacket(packet []byte) {
 	s.reached.Add(1)
 	_, _ = s.dev.Write(packet)
 }
@@ -112,8 +112,8 @@ const (
 	natPorts = 40_000
 )
 
-// rebind forgets all flows.
-func (n *nat) rebind() (through func() uint64) {
+// forgetFlows forgets all flows.
+func (n *nat) forgetFlows() (through func() uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.on, n.outside, n.inside, n.through = true, map[uint16]uint16{}, map[uint16]uint16{}, 0
@@ -124,11 +124,11 @@ func (n *nat) rebind() (through func() uint64) {
 	}
 }
 
-// outward gives a packet of the member the port that others see.
-func (n *nat) outward(packet []byte) {
+// translateOutbound gives a packet of the member the port that others see.
+func (n *nat) translateOutbound(packet []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	udp := udpOf(packet)
+	udp := udpHeaderOf(packet)
 	if !n.on || udp == nil {
 		return
 	}
@@ -141,14 +141,14 @@ func (n *nat) outward(packet []byte) {
 			ok = true
 		}
 	}
-	rewrite(udp, 0, seen)
+	rewritePort(udp, 0, seen)
 }
 
-// inward finds the member's own port again; false: there is no such flow.
-func (n *nat) inward(packet []byte) bool {
+// translateInbound finds the member's own port again; false: there is no such flow.
+func (n *nat) translateInbound(packet []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	udp := udpOf(packet)
+	udp := udpHeaderOf(packet)
 	if !n.on || udp == nil {
 		return true
 	}
@@ -157,13 +157,13 @@ func (n *nat) inward(packet []byte) bool {
 		return false
 	}
 	n.through++
-	rewrite(udp, 2, own)
+	rewritePort(udp, 2, own)
 	return true
 }
 
-// udpOf is the UDP part of a packet, nil where it has none or is a later
+// udpHeaderOf is the UDP part of a packet, nil where it has none or is a later
 // fragment.
-func udpOf(packet []byte) []byte {
+func udpHeaderOf(packet []byte) []byte {
 	header := int(packet[0]&0xf) * 4
 	fragment := binary.BigEndian.Uint16(packet[6:]) & 0x1fff
 	if packet[atProtocol] != udpProtocol || fragment != 0 || len(packet) < header+8 {
@@ -172,8 +172,8 @@ func udpOf(packet []byte) []byte {
 	return packet[header:]
 }
 
-// rewrite sets a port. A checksum of 0 says that there is none.
-func rewrite(udp []byte, at int, port uint16) {
+// rewritePort sets a port. A checksum of 0 says that there is none.
+func rewritePort(udp []byte, at int, port uint16) {
 	binary.BigEndian.PutUint16(udp[at:], port)
 	binary.BigEndian.PutUint16(udp[6:], 0)
 }

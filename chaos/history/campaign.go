@@ -82,13 +82,13 @@ func (c Campaign) Totals() Totals {
 		t.Operations, t.Refused = t.Operations+r.Operations, t.Refused+r.Refused
 		for _, f := range r.Faults {
 			t.Times += f.Times
-			faults[f.Fault] = faults[f.Fault].plus(f)
+			faults[f.Fault] = faults[f.Fault].addFaultCount(f)
 		}
 		for _, v := range r.Violations {
 			violations[v.Invariant] += v.Count
 		}
 		for _, s := range r.Sometimes {
-			sometimes[s.Name] = sometimes[s.Name].plus(s)
+			sometimes[s.Name] = sometimes[s.Name].addBranchCount(s)
 		}
 	}
 	byFault := func(a, b FaultTotal) int { return cmp.Compare(a.Fault, b.Fault) }
@@ -101,7 +101,7 @@ func (c Campaign) Totals() Totals {
 	return t
 }
 
-func (t FaultTotal) plus(f FaultCount) FaultTotal {
+func (t FaultTotal) addFaultCount(f FaultCount) FaultTotal {
 	t.Fault = f.Fault
 	t.Times, t.Hits, t.Missed = t.Times+f.Times, t.Hits+f.Hits, t.Missed+f.Missed
 	if f.Hits > 0 {
@@ -110,7 +110,7 @@ func (t FaultTotal) plus(f FaultCount) FaultTotal {
 	return t
 }
 
-func (t SometimesTotal) plus(s Sometimes) SometimesTotal {
+func (t SometimesTotal) addBranchCount(s Sometimes) SometimesTotal {
 	t.Name = s.Name
 	t.Count += s.Count
 	if s.Count > 0 {
@@ -181,18 +181,18 @@ func ReadCampaign(r io.Reader) (Campaign, error) {
 	if len(text) > MaxCampaign {
 		return Campaign{}, fmt.Errorf("read campaign: it is longer than %d bytes", MaxCampaign)
 	}
-	if err := sameFormat(text); err != nil {
+	if err := checkFormat(text); err != nil {
 		return Campaign{}, fmt.Errorf("read campaign: %w", err)
 	}
 	var c Campaign
-	if err := strictly(text, &c); err != nil {
+	if err := decodeStrict(text, &c); err != nil {
 		return Campaign{}, fmt.Errorf("read campaign: %w", err)
 	}
 	return c, nil
 }
 
-// sameFormat checks the version that a value names, before its shape is relied on.
-func sameFormat(text []byte) error {
+// checkFormat checks the version that a value names, before its shape is relied on.
+func checkFormat(text []byte) error {
 	var version struct {
 		Format *int
 	}

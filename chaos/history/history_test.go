@@ -89,7 +89,7 @@ func everything() []history.Record {
 		seen(time.Minute, check.Observation{Fault: &check.Fault{ID: 1, Kind: "cut", Detail: "both ways", Targets: []string{"edge-1"}, Effects: []check.Effect{check.Severs}}}),
 		seen(80*time.Second, check.Observation{Refused: &check.Refused{By: "hub-1", From: "edge-1", Code: fleet.CodeStaleSession, Reason: "3 after 4"}}),
 		seen(90*time.Second, check.Observation{Fault: &check.Fault{ID: 1, End: true, Hits: 41}}),
-		at(91*time.Second, history.Record{Picture: &history.Picture{Final: true, Picture: check.Picture{
+		at(91*time.Second, history.Record{Picture: &history.FleetSnapshot{Final: true, FleetSnapshot: check.FleetSnapshot{
 			Hubs:   []check.Hub{*quiet},
 			Edges:  []check.Edge{{Name: "edge-1", NodeID: "n1", Rows: []fleet.Transition{row}, Before: []fleet.Transition{row}}},
 			Wanted: map[fleet.JobID]int{"web": 1}, Starts: map[fleet.AllocID]int{"a1": 1},

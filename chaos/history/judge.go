@@ -38,12 +38,12 @@ func Judge(r *Reader) (Judgement, error) {
 		tally.Add(rec)
 		switch {
 		case rec.Picture != nil && rec.Picture.Final:
-			m.Finish(rec.At, rec.Picture.Picture)
+			m.Finish(rec.At, rec.Picture.FleetSnapshot)
 		case rec.Picture != nil:
-			m.Quiet(rec.At, rec.Picture.Picture)
+			m.Quiet(rec.At, rec.Picture.FleetSnapshot)
 		case rec.Violation != nil:
 			j.Before = append(j.Before, *rec.Violation)
-		case rec.observed():
+		case rec.isObservation():
 			m.Observe(rec.Observation)
 		}
 	}

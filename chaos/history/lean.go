@@ -14,10 +14,10 @@ import (
 // line, of a picture a part, and of a job's version its body once.
 type line struct {
 	Record
-	Applied *appliedLine `json:",omitempty"`
-	Hub     *hubChange   `json:",omitempty"`
-	Still   *still       `json:",omitempty"`
-	Picture *picturePart `json:",omitempty"`
+	Applied *appliedLine   `json:",omitempty"`
+	Hub     *hubChange     `json:",omitempty"`
+	Still   *unchangedEdge `json:",omitempty"`
+	Picture *snapshotPart  `json:",omitempty"`
 	// Bodies are job versions that allocations of this line, or of later ones, run.
 	Bodies []body `json:",omitempty"`
 }
@@ -60,17 +60,17 @@ type hubLine struct {
 	Dropped      map[fleet.AllocID]uint64               `json:",omitempty"`
 }
 
-// still is an edge that stands where it stood at the last look, but that time goes
+// unchangedEdge is an edge that stands where it stood at the last look, but that time goes
 // on. Most looks find that.
-type still struct {
+type unchangedEdge struct {
 	Edge          string
 	Away, NextTry time.Duration `json:",omitzero"`
 }
 
-// stillLine is a line that has nothing but a still.
-type stillLine struct {
+// unchangedEdgeLine is a line that has nothing but a still.
+type unchangedEdgeLine struct {
 	At    time.Duration
-	Still still
+	Still unchangedEdge
 }
 
 // body is a job's version, under the name that allocations have for it.
@@ -79,25 +79,25 @@ type body struct {
 	Job     *fleet.Job
 }
 
-// told is what the writer has told of a hub.
-type told struct {
-	again  bool // whatever it says next is told in full
-	index  fleet.Index
-	looks  uint64
-	nodes  map[fleet.NodeID]*version
-	allocs map[fleet.AllocID]*version
-	evals  map[fleet.EvalID]*version
+// writtenHub is what the writer has told of a hub.
+type writtenHub struct {
+	writeInFull bool // whatever it says next is told in full
+	index       fleet.Index
+	polls       uint64
+	nodes       map[fleet.NodeID]*version
+	allocs      map[fleet.AllocID]*version
+	evals       map[fleet.EvalID]*version
 }
 
 // version is which version of something was told last, and at which look the hub
 // held it.
 type version struct {
 	index fleet.Index
-	look  uint64
+	poll  uint64
 }
 
-// said is what the reader has been told of a hub.
-type said struct {
+// readHub is what the reader has been told of a hub.
+type readHub struct {
 	nodes  map[fleet.NodeID]fleet.Node
 	allocs map[fleet.AllocID]fleet.Alloc
 	evals  map[fleet.EvalID]fleet.Evaluation
@@ -105,10 +105,10 @@ type said struct {
 
 // memory is what lines rely on that came before them.
 type memory struct {
-	told   map[string]*told      // by hub; the writer's
-	said   map[string]*said      // by hub; the reader's
-	edges  map[string]check.Edge // as they were seen last, without rows
-	bodies map[jobVersion]*fleet.Job
+	writtenHubs map[string]*writtenHub // by hub; the writer's
+	readHubs    map[string]*readHub    // by hub; the reader's
+	edges       map[string]check.Edge  // as they were seen last, without rows
+	bodies      map[jobVersion]*fleet.Job
 }
 
 // jobVersion names a job's version. The hash tells apart what has the same number:
@@ -122,86 +122,86 @@ type jobVersion struct {
 
 func newMemory() memory {
 	return memory{
-		told: map[string]*told{}, said: map[string]*said{},
+		writtenHubs: map[string]*writtenHub{}, readHubs: map[string]*readHub{},
 		edges: map[string]check.Edge{}, bodies: map[jobVersion]*fleet.Job{},
 	}
 }
 
-// restarted notes that a process began: what a hub holds then may be an older
+// recordRestart notes that a process began: what a hub holds then may be an older
 // copy, in which indexes mean something else.
-func (m *memory) restarted(name string) {
-	if t := m.told[name]; t != nil {
-		t.again = true
+func (m *memory) recordRestart(name string) {
+	if t := m.writtenHubs[name]; t != nil {
+		t.writeInFull = true
 	}
 }
 
-// change is how h differs from what was told of its hub last. As long as a hub
+// encodeHubChange is how h differs from what was told of its hub last. As long as a hub
 // runs, what it holds changes only together with its modify index.
-func (m *memory) change(h *check.Hub) (*hubChange, []body) {
-	t := m.told[h.Name]
+func (m *memory) encodeHubChange(h *check.Hub) (*hubChange, []body) {
+	t := m.writtenHubs[h.Name]
 	if t == nil {
-		t = &told{nodes: map[fleet.NodeID]*version{}, allocs: map[fleet.AllocID]*version{}, evals: map[fleet.EvalID]*version{}}
-		m.told[h.Name] = t
+		t = &writtenHub{nodes: map[fleet.NodeID]*version{}, allocs: map[fleet.AllocID]*version{}, evals: map[fleet.EvalID]*version{}}
+		m.writtenHubs[h.Name] = t
 	}
-	again := t.again || h.Index < t.index
-	t.again, t.index = false, h.Index
-	t.looks++
+	again := t.writeInFull || h.Index < t.index
+	t.writeInFull, t.index = false, h.Index
+	t.polls++
 	d := *h
 	c := &hubChange{}
-	d.Nodes, c.GoneNodes = differ(t.nodes, h.Nodes, look{t.looks, again},
+	d.Nodes, c.GoneNodes = changedSince(t.nodes, h.Nodes, hubPoll{t.polls, again},
 		func(n *fleet.Node) (fleet.NodeID, fleet.Index) { return n.ID, n.ModifyIndex })
-	d.Allocs, c.GoneAllocs = differ(t.allocs, h.Allocs, look{t.looks, again},
+	d.Allocs, c.GoneAllocs = changedSince(t.allocs, h.Allocs, hubPoll{t.polls, again},
 		func(a *fleet.Alloc) (fleet.AllocID, fleet.Index) { return a.ID, a.ModifyIndex })
-	d.Evals, c.GoneEvals = differ(t.evals, h.Evals, look{t.looks, again},
+	d.Evals, c.GoneEvals = changedSince(t.evals, h.Evals, hubPoll{t.polls, again},
 		func(e *fleet.Evaluation) (fleet.EvalID, fleet.Index) { return e.ID, e.ModifyIndex })
 	var bodies []body
 	c.hubLine, bodies = m.hubLine(&d)
 	return c, bodies
 }
 
-// look is one look at a hub.
-type look struct {
-	number uint64
-	again  bool // everything is to be told
+// hubPoll is one look at a hub.
+type hubPoll struct {
+	number      uint64
+	writeInFull bool // everything is to be told
 }
 
 // hubLine is a hub as it stands in the file.
 func (m *memory) hubLine(h *check.Hub) (hubLine, []body) {
-	allocs, bodies := m.strip(h.Allocs)
+	allocs, bodies := m.detachJobs(h.Allocs)
 	return hubLine{
-		Hub: *h, Nodes: lean(h.Nodes), Allocs: allocs, Evals: h.Evals,
+		Hub: *h, Nodes: nodesToLines(h.Nodes), Allocs: allocs, Evals: h.Evals,
 		NodeHistory: h.NodeHistory, AllocHistory: h.AllocHistory, Dropped: h.Dropped,
 	}, bodies
 }
 
-// hub is the hub that a line stands for.
-func (l *hubLine) hub(m *memory) check.Hub {
+// restoreHub is the hub that a line stands for.
+func (l *hubLine) restoreHub(m *memory) check.Hub {
 	h := l.Hub
-	h.Nodes, h.Allocs, h.Evals = full(l.Nodes), m.dress(l.Allocs), l.Evals
+	h.Nodes, h.Allocs, h.Evals = nodesFromLines(l.Nodes), m.attachJobs(l.Allocs), l.Evals
 	h.NodeHistory, h.AllocHistory, h.Dropped = l.NodeHistory, l.AllocHistory, l.Dropped
 	return h
 }
 
-// differ returns what of now was not told as it is, and the ids of what is no more.
-func differ[K ~string, V any](told map[K]*version, now []V, l look, of func(*V) (K, fleet.Index)) (changed []V, gone []K) {
+// changedSince returns what of now was not told as it is, and the ids of what is no more.
+func changedSince[K ~string, V any](told map[K]*version, now []V, l hubPoll, of func(*V) (K, fleet.Index)) (changed []V, gone []K) {
 	for i := range now {
 		id, index := of(&now[i])
 		v := told[id]
 		if v == nil {
 			v = &version{}
 			told[id] = v
-		} else if v.index == index && !l.again {
-			v.look = l.number
+		} else if v.index == index && !l.writeInFull {
+			v.poll = l.number
 			continue
 		}
-		v.index, v.look = index, l.number
+		v.index, v.poll = index, l.number
 		changed = append(changed, now[i])
 	}
 	if len(told) == len(now) {
 		return changed, nil
 	}
 	for id, v := range told {
-		if v.look != l.number {
+		if v.poll != l.number {
 			gone = append(gone, id)
 			delete(told, id)
 		}
@@ -210,13 +210,13 @@ func differ[K ~string, V any](told map[K]*version, now []V, l look, of func(*V) 
 	return changed, gone
 }
 
-// whole is the hub that a change makes of what it said last.
-func (m *memory) whole(c *hubChange) *check.Hub {
-	h := c.hub(m)
-	s := m.said[c.Name]
+// applyHubChange is the hub that a change makes of what it said last.
+func (m *memory) applyHubChange(c *hubChange) *check.Hub {
+	h := c.restoreHub(m)
+	s := m.readHubs[c.Name]
 	if s == nil {
-		s = &said{nodes: map[fleet.NodeID]fleet.Node{}, allocs: map[fleet.AllocID]fleet.Alloc{}, evals: map[fleet.EvalID]fleet.Evaluation{}}
-		m.said[c.Name] = s
+		s = &readHub{nodes: map[fleet.NodeID]fleet.Node{}, allocs: map[fleet.AllocID]fleet.Alloc{}, evals: map[fleet.EvalID]fleet.Evaluation{}}
+		m.readHubs[c.Name] = s
 	}
 	for _, n := range h.Nodes {
 		s.nodes[n.ID] = n
@@ -248,8 +248,8 @@ func inOrder[K ~string, V any](m map[K]V) []V {
 	return vs
 }
 
-// standing remembers an edge, and reports whether it stands where it stood.
-func (m *memory) standing(e *check.Edge) bool {
+// rememberAndCompareEdge remembers an edge, and reports whether it stands where it stood.
+func (m *memory) rememberAndCompareEdge(e *check.Edge) bool {
 	last, known := m.edges[e.Name]
 	m.edges[e.Name] = check.Edge{Name: e.Name, NodeID: e.NodeID, Link: e.Link, Journal: e.Journal, AgentSince: e.AgentSince}
 	if !known || e.Link == nil || e.Journal == nil || last.Link == nil || last.Journal == nil {
@@ -261,8 +261,8 @@ func (m *memory) standing(e *check.Edge) bool {
 		e.NodeID == last.NodeID && e.AgentSince == last.AgentSince && *e.Link == link && *e.Journal == *last.Journal
 }
 
-// stand is the edge that a still stands for.
-func (m *memory) stand(s *still) (*check.Edge, error) {
+// restoreUnchangedEdge is the edge that a still stands for.
+func (m *memory) restoreUnchangedEdge(s *unchangedEdge) (*check.Edge, error) {
 	last, known := m.edges[s.Edge]
 	if !known || last.Link == nil || last.Journal == nil {
 		return nil, fmt.Errorf("%s stands where it stood, and nothing says where", s.Edge)
@@ -274,34 +274,34 @@ func (m *memory) stand(s *still) (*check.Edge, error) {
 	return &e, nil
 }
 
-// applied is a command as it stands in the file.
-func (m *memory) applied(a *check.Applied) (*appliedLine, []body) {
+// encodeApplied is a command as it stands in the file.
+func (m *memory) encodeApplied(a *check.Applied) (*appliedLine, []body) {
 	l := &appliedLine{Applied: *a}
 	if a.Effects == nil {
 		return l, nil
 	}
-	allocs, bodies := m.strip(a.Effects.Allocs)
-	l.Effects = &effectsLine{Effects: *a.Effects, Nodes: lean(a.Effects.Nodes), Allocs: allocs}
+	allocs, bodies := m.detachJobs(a.Effects.Allocs)
+	l.Effects = &effectsLine{Effects: *a.Effects, Nodes: nodesToLines(a.Effects.Nodes), Allocs: allocs}
 	return l, bodies
 }
 
-// whole is the command that a line stands for.
-func (l *appliedLine) whole(m *memory) *check.Applied {
+// restoreApplied is the command that a line stands for.
+func (l *appliedLine) restoreApplied(m *memory) *check.Applied {
 	a := l.Applied
 	if l.Effects != nil {
 		effects := l.Effects.Effects
-		effects.Nodes, effects.Allocs = full(l.Effects.Nodes), m.dress(l.Effects.Allocs)
+		effects.Nodes, effects.Allocs = nodesFromLines(l.Effects.Nodes), m.attachJobs(l.Effects.Allocs)
 		a.Effects = &effects
 	}
 	return &a
 }
 
-// strip returns allocations without their jobs, and the jobs that no line has had
+// detachJobs returns allocations without their jobs, and the jobs that no line has had
 // yet.
-func (m *memory) strip(allocs []fleet.Alloc) (stripped []alloc, bodies []body) {
+func (m *memory) detachJobs(allocs []fleet.Alloc) (stripped []alloc, bodies []body) {
 	for i := range allocs {
 		a := alloc(allocs[i])
-		if v := a.version(); a.Job != nil && m.bodies[v] == nil {
+		if v := a.jobVersionKey(); a.Job != nil && m.bodies[v] == nil {
 			m.bodies[v] = a.Job
 			bodies = append(bodies, body{v, a.Job})
 		}
@@ -311,8 +311,8 @@ func (m *memory) strip(allocs []fleet.Alloc) (stripped []alloc, bodies []body) {
 	return stripped, bodies
 }
 
-// learn remembers the job versions that a line brings.
-func (m *memory) learn(bodies []body) error {
+// recordJobVersions remembers the job versions that a line brings.
+func (m *memory) recordJobVersions(bodies []body) error {
 	for _, b := range bodies {
 		if b.Job == nil {
 			return fmt.Errorf("version %d of job %s has no body", b.Version.Number, b.Version.ID)
@@ -322,21 +322,21 @@ func (m *memory) learn(bodies []body) error {
 	return nil
 }
 
-// dress gives allocations their jobs back.
-func (m *memory) dress(stripped []alloc) []fleet.Alloc {
+// attachJobs gives allocations their jobs back.
+func (m *memory) attachJobs(stripped []alloc) []fleet.Alloc {
 	var allocs []fleet.Alloc
 	for _, a := range stripped {
-		a.Job = m.bodies[a.version()]
+		a.Job = m.bodies[a.jobVersionKey()]
 		allocs = append(allocs, fleet.Alloc(a))
 	}
 	return allocs
 }
 
-func (a *alloc) version() jobVersion {
+func (a *alloc) jobVersionKey() jobVersion {
 	return jobVersion{a.Namespace, a.JobID, a.JobVersion, a.JobHash}
 }
 
-func lean(nodes []fleet.Node) []node {
+func nodesToLines(nodes []fleet.Node) []node {
 	var ns []node
 	for _, n := range nodes {
 		ns = append(ns, node(n))
@@ -344,7 +344,7 @@ func lean(nodes []fleet.Node) []node {
 	return ns
 }
 
-func full(nodes []node) []fleet.Node {
+func nodesFromLines(nodes []node) []fleet.Node {
 	var ns []fleet.Node
 	for _, n := range nodes {
 		ns = append(ns, fleet.Node(n))

@@ -9,15 +9,15 @@ import (
 	"skerry/fleet"
 )
 
-// picturePart is a part of a picture: one pointer, or Done, is set. The parts of
+// snapshotPart is a part of a picture: one pointer, or Done, is set. The parts of
 // a picture follow one another; Done is the last. A line never has more of
 // histories and journals than one of them, or partRows rows.
-type picturePart struct {
+type snapshotPart struct {
 	Hub     *hubLine     `json:",omitempty"` // without histories
 	History *historyPart `json:",omitempty"`
 	Edge    *check.Edge  `json:",omitempty"` // without rows
 	Rows    *rowsPart    `json:",omitempty"`
-	Done    *pictureDone `json:",omitempty"`
+	Done    *snapshotEnd `json:",omitempty"`
 }
 
 // historyPart is an allocation's or a node's history at the last hub.
@@ -34,8 +34,8 @@ type rowsPart struct {
 	Rows   []fleet.Transition
 }
 
-// pictureDone completes a picture.
-type pictureDone struct {
+// snapshotEnd completes a picture.
+type snapshotEnd struct {
 	Wanted map[fleet.JobID]int
 	Starts map[fleet.AllocID]int
 	Final  bool
@@ -44,58 +44,58 @@ type pictureDone struct {
 // partRows is how many rows of a journal one part has at most.
 const partRows = 500
 
-// picture takes a picture apart into lines.
-func (m *memory) picture(p *Picture) []line {
+// encodeSnapshot takes a picture apart into lines.
+func (m *memory) encodeSnapshot(p *FleetSnapshot) []line {
 	var lines []line
-	add := func(part picturePart) { lines = append(lines, line{Picture: &part}) }
+	add := func(part snapshotPart) { lines = append(lines, line{Picture: &part}) }
 	for i := range p.Hubs {
 		h := p.Hubs[i]
 		h.NodeHistory, h.AllocHistory, h.Dropped = nil, nil, nil
 		l, bodies := m.hubLine(&h)
-		lines = append(lines, line{Picture: &picturePart{Hub: &l}, Bodies: bodies})
-		histories(&p.Hubs[i], add)
+		lines = append(lines, line{Picture: &snapshotPart{Hub: &l}, Bodies: bodies})
+		addHistoryParts(&p.Hubs[i], add)
 	}
 	for i := range p.Edges {
 		e := p.Edges[i]
 		e.Rows, e.Before = nil, nil
-		add(picturePart{Edge: &e})
+		add(snapshotPart{Edge: &e})
 		for chunk := range slices.Chunk(p.Edges[i].Rows, partRows) {
-			add(picturePart{Rows: &rowsPart{Rows: chunk}})
+			add(snapshotPart{Rows: &rowsPart{Rows: chunk}})
 		}
 		for chunk := range slices.Chunk(p.Edges[i].Before, partRows) {
-			add(picturePart{Rows: &rowsPart{Before: true, Rows: chunk}})
+			add(snapshotPart{Rows: &rowsPart{Before: true, Rows: chunk}})
 		}
 	}
-	add(picturePart{Done: &pictureDone{p.Wanted, p.Starts, p.Final}})
+	add(snapshotPart{Done: &snapshotEnd{p.Wanted, p.Starts, p.Final}})
 	return lines
 }
 
-func histories(h *check.Hub, add func(picturePart)) {
+func addHistoryParts(h *check.Hub, add func(snapshotPart)) {
 	for _, id := range slices.Sorted(maps.Keys(h.NodeHistory)) {
-		add(picturePart{History: &historyPart{Node: id, Entries: h.NodeHistory[id]}})
+		add(snapshotPart{History: &historyPart{Node: id, Entries: h.NodeHistory[id]}})
 	}
 	for _, id := range slices.Sorted(maps.Keys(h.AllocHistory)) {
-		add(picturePart{History: &historyPart{Alloc: id, Entries: h.AllocHistory[id], Dropped: h.Dropped[id]}})
+		add(snapshotPart{History: &historyPart{Alloc: id, Entries: h.AllocHistory[id], Dropped: h.Dropped[id]}})
 	}
 }
 
-// assembly puts the parts of a picture together.
-type assembly struct {
-	picture *check.Picture // nil: none is begun
+// snapshotAssembly puts the parts of a picture together.
+type snapshotAssembly struct {
+	snapshot *check.FleetSnapshot // nil: none is begun
 }
 
-// take adds a part, and returns the picture that it completes, or nil.
-func (a *assembly) take(m *memory, p *picturePart) (*Picture, error) {
-	if a.picture == nil {
-		a.picture = &check.Picture{}
+// addPart adds a part, and returns the picture that it completes, or nil.
+func (a *snapshotAssembly) addPart(m *memory, p *snapshotPart) (*FleetSnapshot, error) {
+	if a.snapshot == nil {
+		a.snapshot = &check.FleetSnapshot{}
 	}
-	hubs, edges := a.picture.Hubs, a.picture.Edges
+	hubs, edges := a.snapshot.Hubs, a.snapshot.Edges
 	switch {
 	case p.Hub != nil:
-		h := p.Hub.hub(m)
+		h := p.Hub.restoreHub(m)
 		h.NodeHistory, h.AllocHistory = map[fleet.NodeID][]fleet.HistoryEntry{}, map[fleet.AllocID][]fleet.HistoryEntry{}
 		h.Dropped = map[fleet.AllocID]uint64{}
-		a.picture.Hubs = append(hubs, h)
+		a.snapshot.Hubs = append(hubs, h)
 	case p.History != nil && len(hubs) > 0:
 		h := hubs[len(hubs)-1]
 		if p.History.Node != "" {
@@ -104,7 +104,7 @@ func (a *assembly) take(m *memory, p *picturePart) (*Picture, error) {
 			h.AllocHistory[p.History.Alloc], h.Dropped[p.History.Alloc] = p.History.Entries, p.History.Dropped
 		}
 	case p.Edge != nil:
-		a.picture.Edges = append(edges, *p.Edge)
+		a.snapshot.Edges = append(edges, *p.Edge)
 	case p.Rows != nil && len(edges) > 0:
 		e := &edges[len(edges)-1]
 		if p.Rows.Before {
@@ -113,9 +113,9 @@ func (a *assembly) take(m *memory, p *picturePart) (*Picture, error) {
 			e.Rows = append(e.Rows, p.Rows.Rows...)
 		}
 	case p.Done != nil:
-		whole := &Picture{Picture: *a.picture, Final: p.Done.Final}
+		whole := &FleetSnapshot{FleetSnapshot: *a.snapshot, Final: p.Done.Final}
 		whole.Wanted, whole.Starts = p.Done.Wanted, p.Done.Starts
-		a.picture = nil
+		a.snapshot = nil
 		return whole, nil
 	default:
 		return nil, fmt.Errorf("a part of a picture that says nothing, or of no hub or edge")

@@ -16,14 +16,14 @@ var ErrCutShort = errors.New("the history was cut short: it has no end")
 
 // Reader reads a history, line by line.
 type Reader struct {
-	header  Header
-	in      *bufio.Scanner
-	number  int // of the line read last, from 1
-	last    time.Duration
-	memory  memory
-	picture assembly
-	ended   bool
-	closers []io.Closer // of what Open opened
+	header   Header
+	in       *bufio.Scanner
+	number   int // of the line read last, from 1
+	last     time.Duration
+	memory   memory
+	snapshot snapshotAssembly
+	ended    bool
+	closers  []io.Closer // of what Open opened
 }
 
 // NewReader begins to read a history, and reads its header.
@@ -31,15 +31,15 @@ func NewReader(r io.Reader) (*Reader, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), MaxLine+1)
 	hr := &Reader{in: in, memory: newMemory()}
-	text, err := hr.next()
+	text, err := hr.nextLine()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it is empty")
 	}
 	if err == nil {
-		err = sameFormat(text)
+		err = checkFormat(text)
 	}
 	if err == nil {
-		err = strictly(text, &hr.header)
+		err = decodeStrict(text, &hr.header)
 	}
 	if c := hr.header.Clock; err == nil && c != Virtual && c != Real {
 		err = fmt.Errorf("unknown clock %q", c)
@@ -57,37 +57,37 @@ func (r *Reader) Header() Header { return r.header }
 // none.
 func (r *Reader) Next() (Record, error) {
 	for {
-		text, err := r.next()
+		text, err := r.nextLine()
 		if errors.Is(err, io.EOF) {
-			return Record{}, r.end()
+			return Record{}, r.endOfFileError()
 		}
 		var rec Record
 		if err == nil {
-			rec, err = r.record(text)
+			rec, err = r.parseRecord(text)
 		}
 		if err != nil {
 			return Record{}, fmt.Errorf("read history, line %d: %w", r.number, err)
 		}
-		if rec.kinds() > 0 {
+		if rec.kindCount() > 0 {
 			return rec, nil
 		} // else it is a part of a picture
 	}
 }
 
-// end is the error that stands for the end of the file.
-func (r *Reader) end() error {
+// endOfFileError is the error that stands for the end of the file.
+func (r *Reader) endOfFileError() error {
 	if !r.ended {
 		return ErrCutShort
 	}
 	return io.EOF
 }
 
-func (r *Reader) record(text []byte) (Record, error) {
+func (r *Reader) parseRecord(text []byte) (Record, error) {
 	if r.ended {
 		return Record{}, errors.New("a record stands behind the end")
 	}
 	var l line
-	if err := strictly(text, &l); err != nil {
+	if err := decodeStrict(text, &l); err != nil {
 		return Record{}, fmt.Errorf("%w: it is damaged, or a newer program has written it", err)
 	}
 	if l.At < r.last {
@@ -97,43 +97,43 @@ func (r *Reader) record(text []byte) (Record, error) {
 		return Record{}, fmt.Errorf("a record at %s is beyond any run's end", l.At)
 	}
 	r.last = l.At
-	if err := l.sound(r.picture.picture != nil); err != nil {
+	if err := l.validateKinds(r.snapshot.snapshot != nil); err != nil {
 		return Record{}, err
 	}
-	if err := r.memory.learn(l.Bodies); err != nil {
+	if err := r.memory.recordJobVersions(l.Bodies); err != nil {
 		return Record{}, err
 	}
-	return r.restore(&l)
+	return r.restoreRecord(&l)
 }
 
-// restore makes of a line the record that was written.
-func (r *Reader) restore(l *line) (Record, error) {
+// restoreRecord makes of a line the record that was written.
+func (r *Reader) restoreRecord(l *line) (Record, error) {
 	rec := l.Record
 	var err error
 	switch {
 	case l.Picture != nil:
-		rec.Picture, err = r.picture.take(&r.memory, l.Picture)
+		rec.Picture, err = r.snapshot.addPart(&r.memory, l.Picture)
 	case l.Hub != nil:
-		rec.Hub = r.memory.whole(l.Hub)
+		rec.Hub = r.memory.applyHubChange(l.Hub)
 	case l.Still != nil:
-		rec.Edge, err = r.memory.stand(l.Still)
+		rec.Edge, err = r.memory.restoreUnchangedEdge(l.Still)
 	case rec.Edge != nil:
-		r.memory.standing(rec.Edge)
+		r.memory.rememberAndCompareEdge(rec.Edge)
 	case l.Applied != nil:
-		rec.Applied = l.Applied.whole(&r.memory)
+		rec.Applied = l.Applied.restoreApplied(&r.memory)
 	case rec.End != nil:
 		r.ended = true
-		if !rec.End.Outcome.known() {
+		if !rec.End.Outcome.isKnownOutcome() {
 			err = fmt.Errorf("unknown outcome %q", rec.End.Outcome)
 		}
 	}
 	return rec, err
 }
 
-// sound checks that a line is of one kind, and that nothing stands between the
+// validateKinds checks that a line is of one kind, and that nothing stands between the
 // parts of a picture.
-func (l *line) sound(within bool) error {
-	kinds := l.Record.kinds()
+func (l *line) validateKinds(within bool) error {
+	kinds := l.Record.kindCount()
 	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Still != nil, l.Picture != nil} {
 		if set {
 			kinds++
@@ -148,8 +148,8 @@ func (l *line) sound(within bool) error {
 	return nil
 }
 
-// next returns the next line, which is valid until the next call.
-func (r *Reader) next() ([]byte, error) {
+// nextLine returns the next line, which is valid until the next call.
+func (r *Reader) nextLine() ([]byte, error) {
 	r.number++
 	if r.in.Scan() {
 		return r.in.Bytes(), nil
@@ -162,8 +162,8 @@ func (r *Reader) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// strictly decodes one JSON value that has no unknown fields and nothing behind it.
-func strictly(text []byte, v any) error {
+// decodeStrict decodes one JSON value that has no unknown fields and nothing behind it.
+func decodeStrict(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {

@@ -11,7 +11,7 @@ import (
 type Record struct {
 	check.Observation
 
-	Picture   *Picture         `json:",omitempty"`
+	Picture   *FleetSnapshot   `json:",omitempty"`
 	Violation *check.Violation `json:",omitempty"`
 	Verdict   *check.Verdict   `json:",omitempty"`
 	Sometimes *Sometimes       `json:",omitempty"`
@@ -19,10 +19,10 @@ type Record struct {
 	End       *End             `json:",omitempty"`
 }
 
-// Picture is a fleet that has nothing left to do, as the run's monitor was shown
+// FleetSnapshot is a fleet that has nothing left to do, as the run's monitor was shown
 // it.
-type Picture struct {
-	check.Picture
+type FleetSnapshot struct {
+	check.FleetSnapshot
 	Final bool // the run's last: Finish was called with it
 }
 
@@ -59,18 +59,18 @@ const (
 	Broken   Outcome = "broken" // the harness failed, or the run never ended
 )
 
-func (o Outcome) known() bool { return o == Pass || o == Violated || o == Void || o == Broken }
+func (o Outcome) isKnownOutcome() bool { return o == Pass || o == Violated || o == Void || o == Broken }
 
-// observed reports whether the record is an observation.
-func (r *Record) observed() bool {
+// isObservation reports whether the record is an observation.
+func (r *Record) isObservation() bool {
 	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
 	) == 1
 }
 
-// kinds is how many of the record's pointers are set.
-func (r *Record) kinds() int {
+// kindCount is how many of the record's pointers are set.
+func (r *Record) kindCount() int {
 	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,

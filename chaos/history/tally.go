@@ -75,7 +75,7 @@ func (t *Tally) Add(r Record) {
 	t.run.Lasted = max(t.run.Lasted, r.At)
 	switch {
 	case r.Fault != nil:
-		t.fault(r.Fault)
+		t.countFault(r.Fault)
 	case r.Operation != nil:
 		t.run.Operations++
 	case r.Refused != nil:
@@ -91,7 +91,7 @@ func (t *Tally) Add(r Record) {
 	}
 }
 
-func (t *Tally) fault(e *check.Fault) {
+func (t *Tally) countFault(e *check.Fault) {
 	if !e.End {
 		f := t.faults[e.Kind]
 		f.Times++

@@ -43,7 +43,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 		return hw, nil
 	}
 	hw.out = bufio.NewWriterSize(w, 64<<10)
-	if hw.put(h); hw.err != nil {
+	if hw.writeLine(h); hw.err != nil {
 		return nil, fmt.Errorf("begin history of %s: %w", h.Name, hw.err)
 	}
 	return hw, nil
@@ -57,8 +57,8 @@ func (w *Writer) Write(r Record) error {
 	defer w.mu.Unlock()
 	switch {
 	case w.err != nil:
-	case r.kinds() != 1:
-		return fmt.Errorf("write to the history: a record of %d kinds", r.kinds())
+	case r.kindCount() != 1:
+		return fmt.Errorf("write to the history: a record of %d kinds", r.kindCount())
 	case r.At > MaxLength:
 		return fmt.Errorf("write to the history: a record at %s is beyond any run's end", r.At)
 	case w.ended:
@@ -68,7 +68,7 @@ func (w *Writer) Write(r Record) error {
 		r.At, w.ended = w.last, r.End != nil
 		w.tally.Add(r)
 		if w.out != nil {
-			w.write(r)
+			w.writeRecord(r)
 		}
 	}
 	if w.err != nil {
@@ -97,31 +97,31 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// write writes a record as one line, a picture as several.
-func (w *Writer) write(r Record) {
+// writeRecord writes a record as one line, a picture as several.
+func (w *Writer) writeRecord(r Record) {
 	l := line{Record: r}
 	switch {
 	case r.Picture != nil:
-		for _, part := range w.memory.picture(r.Picture) {
+		for _, part := range w.memory.encodeSnapshot(r.Picture) {
 			part.At = r.At
-			w.put(part)
+			w.writeLine(part)
 		}
 		return
 	case r.Hub != nil:
-		l.Hub, l.Bodies = w.memory.change(r.Hub)
-	case r.Edge != nil && w.memory.standing(r.Edge):
-		w.put(stillLine{r.At, still{r.Edge.Name, r.Edge.Link.Away, r.Edge.Link.NextTry}})
+		l.Hub, l.Bodies = w.memory.encodeHubChange(r.Hub)
+	case r.Edge != nil && w.memory.rememberAndCompareEdge(r.Edge):
+		w.writeLine(unchangedEdgeLine{r.At, unchangedEdge{r.Edge.Name, r.Edge.Link.Away, r.Edge.Link.NextTry}})
 		return
 	case r.Applied != nil:
-		l.Applied, l.Bodies = w.memory.applied(r.Applied)
+		l.Applied, l.Bodies = w.memory.encodeApplied(r.Applied)
 	case r.Process != nil:
-		w.memory.restarted(r.Process.Name)
+		w.memory.recordRestart(r.Process.Name)
 	}
-	w.put(l)
+	w.writeLine(l)
 }
 
-// put writes one line.
-func (w *Writer) put(v any) {
+// writeLine writes one line.
+func (w *Writer) writeLine(v any) {
 	if w.err != nil {
 		return
 	}

@@ -34,7 +34,7 @@ func Find(root string, packages []string) ([]Mutant, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read the source: %w", err)
 			}
-			found, err := findIn(filepath.ToSlash(filepath.Join(folder, filepath.Base(path))), source)
+			found, err := findInFile(filepath.ToSlash(filepath.Join(folder, filepath.Base(path))), source)
 			if err != nil {
 				return nil, err
 			}
@@ -77,66 +77,66 @@ func Draw(all []Mutant, seed uint64, count int) []Mutant {
 	return drawn
 }
 
-// finder walks over one file.
-type finder struct {
+// mutantFinder walks over one file.
+type mutantFinder struct {
 	file     string
 	source   []byte
-	set      *token.FileSet
+	fileSet  *token.FileSet
 	function string
 	found    []Mutant
 }
 
-func findIn(file string, source []byte) ([]Mutant, error) {
-	f := &finder{file: file, source: source, set: token.NewFileSet()}
-	tree, err := parser.ParseFile(f.set, file, source, parser.SkipObjectResolution)
+func findInFile(file string, source []byte) ([]Mutant, error) {
+	f := &mutantFinder{file: file, source: source, fileSet: token.NewFileSet()}
+	tree, err := parser.ParseFile(f.fileSet, file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, fmt.Errorf("parse the source: %w", err)
 	}
 	for _, d := range tree.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil && fn.Name.Name != "String" {
 			f.function = fn.Name.Name
-			ast.Inspect(fn.Body, f.visit)
+			ast.Inspect(fn.Body, f.addNodeMutants)
 		}
 	}
 	return f.found, nil
 }
 
-// visit notes the mutants of a node; false: nothing below it is changed.
-func (f *finder) visit(n ast.Node) bool {
+// addNodeMutants notes the mutants of a node; false: nothing below it is changed.
+func (f *mutantFinder) addNodeMutants(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
-		if f.concerns(n.Cond, "planted.On") { // the compiler removes it
+		if f.hasSourceWord(n.Cond, "planted.On") { // the compiler removes it
 			return false
 		}
-		f.branch(n)
+		f.addBranchMutant(n)
 	case *ast.BinaryExpr:
-		f.binary(n)
+		f.addBinaryMutants(n)
 	case *ast.UnaryExpr:
 		if n.Op == token.NOT {
-			f.note(Logic, n.Pos(), n.X.Pos(), "")
+			f.addMutant(Logic, n.Pos(), n.X.Pos(), "")
 		}
 	case *ast.Ident:
 		if other := map[string]string{"true": "false", "false": "true"}[n.Name]; other != "" {
-			f.note(Boolean, n.Pos(), n.End(), other)
+			f.addMutant(Boolean, n.Pos(), n.End(), other)
 		}
 	case *ast.ExprStmt:
-		return f.call(n)
+		return f.addCallMutant(n)
 	case *ast.AssignStmt:
-		f.assignment(n)
+		f.addAssignmentMutant(n)
 	}
 	return true
 }
 
-// opposites are operators that a tired person takes for each other.
-var opposites = map[token.Token]struct{ kind, text string }{
+// operatorSwaps are operators that a tired person takes for each other.
+var operatorSwaps = map[token.Token]struct{ kind, text string }{
 	token.LSS: {Comparison, "<="}, token.LEQ: {Comparison, "<"}, token.GTR: {Comparison, ">="}, token.GEQ: {Comparison, ">"},
 	token.EQL: {Comparison, "!="}, token.NEQ: {Comparison, "=="}, token.LAND: {Logic, "||"}, token.LOR: {Logic, "&&"},
 	token.ADD: {OffByOne, "-"}, token.SUB: {OffByOne, "+"},
 }
 
-func (f *finder) binary(n *ast.BinaryExpr) {
-	if o, ok := opposites[n.Op]; ok && o.kind != OffByOne {
-		f.note(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.text)
+func (f *mutantFinder) addBinaryMutants(n *ast.BinaryExpr) {
+	if o, ok := operatorSwaps[n.Op]; ok && o.kind != OffByOne {
+		f.addMutant(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.text)
 	}
 	for _, side := range []ast.Expr{n.X, n.Y} {
 		lit, ok := side.(*ast.BasicLit)
@@ -144,58 +144,60 @@ func (f *finder) binary(n *ast.BinaryExpr) {
 			continue // a unit
 		}
 		if v, err := strconv.ParseUint(lit.Value, 0, 32); err == nil {
-			f.note(OffByOne, lit.Pos(), lit.End(), strconv.FormatUint(v+1, 10))
+			f.addMutant(OffByOne, lit.Pos(), lit.End(), strconv.FormatUint(v+1, 10))
 		}
 	}
 }
 
-// branch has a branch never taken: its condition is still computed, and what it uses used.
+// addBranchMutant has a branch never taken: its condition is still computed, and what it uses used.
 // Branches of errors alone are spared: what follows an error that is ignored is not said
 // in one place.
-func (f *finder) branch(n *ast.IfStmt) {
-	if f.text(n.Cond) == "err != nil" {
+func (f *mutantFinder) addBranchMutant(n *ast.IfStmt) {
+	if f.sourceText(n.Cond) == "err != nil" {
 		return
 	}
-	f.note(Branch, n.Cond.Pos(), n.Cond.End(), "("+f.text(n.Cond)+") && false")
+	f.addMutant(Branch, n.Cond.Pos(), n.Cond.End(), "("+f.sourceText(n.Cond)+") && false")
 }
 
-// call drops a call whose result nobody uses, unless it logs or ends the process.
-func (f *finder) call(n *ast.ExprStmt) bool {
+// addCallMutant drops a call whose result nobody uses, unless it logs or ends the process.
+func (f *mutantFinder) addCallMutant(n *ast.ExprStmt) bool {
 	call, ok := n.X.(*ast.CallExpr)
 	if !ok {
 		return true
 	}
-	name := f.text(call.Fun)
+	name := f.sourceText(call.Fun)
 	for _, word := range []string{"Log.", "Logger.", "log.", "panic", "Lock", "Unlock", "Close", "Stop", "cancel", "wg.", "Done"} {
 		if strings.Contains(name, word) {
 			return false
 		}
 	}
 	if _, literal := call.Fun.(*ast.FuncLit); !literal {
-		f.note(Call, n.Pos(), n.End(), "_ = func() { "+f.text(n)+" }")
+		f.addMutant(Call, n.Pos(), n.End(), "_ = func() { "+f.sourceText(n)+" }")
 	}
 	return true
 }
 
-// assignment drops one to something that outlives the statement.
-func (f *finder) assignment(n *ast.AssignStmt) {
+// addAssignmentMutant drops one to something that outlives the statement.
+func (f *mutantFinder) addAssignmentMutant(n *ast.AssignStmt) {
 	if n.Tok == token.DEFINE || len(n.Lhs) != 1 || len(n.Rhs) != 1 {
 		return
 	}
 	switch n.Lhs[0].(type) {
 	case *ast.SelectorExpr, *ast.IndexExpr:
-		f.note(Assignment, n.Pos(), n.End(), "_ = func() { "+f.text(n)+" }")
+		f.addMutant(Assignment, n.Pos(), n.End(), "_ = func() { "+f.sourceText(n)+" }")
 	}
 }
 
-func (f *finder) concerns(n ast.Node, word string) bool { return strings.Contains(f.text(n), word) }
-
-func (f *finder) text(n ast.Node) string {
-	return string(f.source[f.set.Position(n.Pos()).Offset:f.set.Position(n.End()).Offset])
+func (f *mutantFinder) hasSourceWord(n ast.Node, word string) bool {
+	return strings.Contains(f.sourceText(n), word)
 }
 
-func (f *finder) note(kind string, from, to token.Pos, text string) {
-	start, end := f.set.Position(from), f.set.Position(to)
+func (f *mutantFinder) sourceText(n ast.Node) string {
+	return string(f.source[f.fileSet.Position(n.Pos()).Offset:f.fileSet.Position(n.End()).Offset])
+}
+
+func (f *mutantFinder) addMutant(kind string, from, to token.Pos, text string) {
+	start, end := f.fileSet.Position(from), f.fileSet.Position(to)
 	e := Edit{Start: start.Offset, End: end.Offset, Text: text}
 	lineStart := start.Offset - start.Column + 1
 	lineEnd := len(f.source)

@@ -60,8 +60,8 @@ func newID(file string, source []byte, e Edit) string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// apply returns the source with the mistake in it.
-func (e Edit) apply(source []byte) []byte {
+// applyToSource returns the source with the mistake in it.
+func (e Edit) applyToSource(source []byte) []byte {
 	out := append([]byte(nil), source[:e.Start]...)
 	out = append(out, e.Text...)
 	return append(out, source[e.End:]...)

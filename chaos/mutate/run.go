@@ -59,7 +59,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	if err := os.MkdirAll(c.Work, 0o700); err != nil {
 		return nil, fmt.Errorf("make the work folder: %w", err)
 	}
-	users, err := importers(ctx, c.Root)
+	users, err := importersByPackage(ctx, c.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 			all = append(all, known[at])
 			continue
 		}
-		r, err := c.one(ctx, m, users[m.Package()])
+		r, err := c.runMutant(ctx, m, users[m.Package()])
 		if ctx.Err() != nil {
 			return all, context.Cause(ctx)
 		}
@@ -99,8 +99,8 @@ func (c Config) isFinal(outcome string) bool {
 	return true
 }
 
-// one plays one mutant.
-func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, err error) {
+// runMutant plays one mutant.
+func (c Config) runMutant(ctx context.Context, m Mutant, users []string) (r Result, err error) {
 	began := time.Now()
 	defer func() {
 		err = errors.Join(err, c.endLeftovers())
@@ -110,11 +110,11 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 	if err := os.MkdirAll(c.temporaryFolder(), 0o700); err != nil {
 		return r, fmt.Errorf("make the folder of temporary files: %w", err)
 	}
-	overlay, err := c.overlay(m)
+	overlay, err := c.writeOverlay(m)
 	if err != nil {
 		return r, err
 	}
-	if said, ok := c.command(ctx, time.Hour, "go", "build", "-overlay", overlay, "./"+m.Package()); !ok {
+	if said, ok := c.runCommand(ctx, time.Hour, "go", "build", "-overlay", overlay, "./"+m.Package()); !ok {
 		r.Outcome, r.By = Invalid, firstLine(said)
 		return r, nil
 	}
@@ -126,7 +126,7 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 		packages []string
 	}{{KilledByUnit, []string{m.Package()}}, {KilledByUsers, users}} {
 		for _, p := range stage.packages {
-			if said, ok := c.test(ctx, overlay, p); !ok {
+			if said, ok := c.testPackage(ctx, overlay, p); !ok {
 				r.Outcome, r.By = stage.outcome, firstFailure(p, said)
 				return r, nil
 			}
@@ -142,10 +142,10 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 	}
 	r.Outcome = Survived
 	program := filepath.Join(c.Work, "skerry-chaos")
-	if said, ok := c.command(ctx, time.Hour, "go", "build", "-overlay", overlay, "-o", program, "./cmd/skerry-chaos"); !ok {
+	if said, ok := c.runCommand(ctx, time.Hour, "go", "build", "-overlay", overlay, "-o", program, "./cmd/skerry-chaos"); !ok {
 		return r, fmt.Errorf("build the campaign of %s: %s", m, said)
 	}
-	said, ok := c.command(ctx, c.Campaign+10*time.Minute, program, "sim", "--seeds", "1000000", "--budget", c.Campaign.String(),
+	said, ok := c.runCommand(ctx, c.Campaign+10*time.Minute, program, "sim", "--seeds", "1000000", "--budget", c.Campaign.String(),
 		"--seed", fmt.Sprint(c.Seed), "--stop", "--report", filepath.Join(c.Work, "campaign"))
 	if !ok {
 		r.Outcome, r.By = KilledByChaos, firstViolation(said)
@@ -162,14 +162,14 @@ func (c Config) endLeftovers() error {
 	return errors.Join(proc.KillBelow(c.temporaryFolder()), os.RemoveAll(c.temporaryFolder()))
 }
 
-// overlay writes the changed file, and the description that go build wants of it.
-func (c Config) overlay(m Mutant) (string, error) {
+// writeOverlay writes the changed file, and the description that go build wants of it.
+func (c Config) writeOverlay(m Mutant) (string, error) {
 	source, err := os.ReadFile(filepath.Join(c.Root, m.File))
 	if err != nil {
 		return "", fmt.Errorf("read the source: %w", err)
 	}
 	changed := filepath.Join(c.Work, "mutant.txt") // no file of a package
-	if err := os.WriteFile(changed, m.Edit.apply(source), 0o600); err != nil {
+	if err := os.WriteFile(changed, m.Edit.applyToSource(source), 0o600); err != nil {
 		return "", fmt.Errorf("write the mutant: %w", err)
 	}
 	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(c.Root, m.File): changed}})
@@ -180,14 +180,14 @@ func (c Config) overlay(m Mutant) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-func (c Config) test(ctx context.Context, overlay, folder string) (string, bool) {
-	return c.command(ctx, c.Unit+5*time.Minute, "go", "test", "-overlay", overlay, "-short", "-vet=off", "-count=1", "-failfast",
+func (c Config) testPackage(ctx context.Context, overlay, folder string) (string, bool) {
+	return c.runCommand(ctx, c.Unit+5*time.Minute, "go", "test", "-overlay", overlay, "-short", "-vet=off", "-count=1", "-failfast",
 		"-timeout", c.Unit.String(), "./"+folder)
 }
 
-// command runs a program in the module, without what cgo adds, and returns what it says,
+// runCommand runs a program in the module, without what cgo adds, and returns what it says,
 // and whether it ended well. Its temporary files are below Work.
-func (c Config) command(ctx context.Context, limit time.Duration, name string, args ...string) (string, bool) {
+func (c Config) runCommand(ctx context.Context, limit time.Duration, name string, args ...string) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -196,9 +196,9 @@ func (c Config) command(ctx context.Context, limit time.Duration, name string, a
 	return string(said), err == nil
 }
 
-// importers are the folders of the packages below hub, edge and syncproto, and of
+// importersByPackage are the folders of the packages below hub, edge and syncproto, and of
 // reconcile, that import each package, by its folder.
-func importers(ctx context.Context, root string) (map[string][]string, error) {
+func importersByPackage(ctx context.Context, root string) (map[string][]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./hub/...", "./edge/...", "./reconcile", "./syncproto/...")
 	cmd.Dir = root
 	out, err := cmd.Output()

@@ -53,7 +53,7 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		}
 	case state.Plan:
 		planned(e, c, a.View)
-		e.Rollouts, e.Advances = rolled(a, e.Allocs)
+		e.Rollouts, e.Advances = rolloutChanges(a, e.Allocs)
 		e.Ended = ended(a, c.DeploymentUpdates...)
 	case state.DeploymentStatus:
 		e.Ended = ended(a, c.Update)

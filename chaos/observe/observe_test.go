@@ -33,7 +33,7 @@ func newPair(tb testing.TB) *pair {
 	return &pair{tb: tb, monitor: check.NewMonitor(check.Limits{}), stores: [2]*state.Store{state.New(), state.New()}}
 }
 
-func (p *pair) apply(c state.Command) *check.Effects {
+func (p *pair) applyCommand(c state.Command) *check.Effects {
 	p.tb.Helper()
 	p.index++
 	for i, s := range p.stores {
@@ -44,7 +44,7 @@ func (p *pair) apply(c state.Command) *check.Effects {
 		a := observe.Applied(fmt.Sprint("hub-", i+1), consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()}, p.monitor.Wants(p.index))
 		if i == 0 {
 			p.seen = a
-			p.told(consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()})
+			p.checkToldEntry(consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()})
 		}
 		for _, v := range p.monitor.Observe(check.Observation{At: time.Duration(p.index) * time.Second, Applied: a}) {
 			p.tb.Errorf("%v", v)
@@ -84,15 +84,15 @@ func shop(change func(*fleet.TaskGroup)) *fleet.Job {
 	return job
 }
 
-// furnished has a job, a node with a session, and an allocation.
-func furnished(tb testing.TB) *pair {
+// newPairWithAlloc has a job, a node with a session, and an allocation.
+func newPairWithAlloc(tb testing.TB) *pair {
 	p := newPair(tb)
-	e := p.apply(state.JobRegister{Job: shop(func(*fleet.TaskGroup) {}), Eval: &fleet.Evaluation{ID: "eval"}, Now: 1})
+	e := p.applyCommand(state.JobRegister{Job: shop(func(*fleet.TaskGroup) {}), Eval: &fleet.Evaluation{ID: "eval"}, Now: 1})
 	if len(e.Jobs) != 1 || e.Jobs[0] != (check.JobChange{Job: "shop", Tag: "t1"}) || len(e.Evals) != 1 || e.Evals[0].ID != "eval" {
 		tb.Fatalf("a registration: %+v", e)
 	}
-	p.apply(state.NodeRegister{Node: fleet.Node{ID: node, Name: "edge-1", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 1})
-	e = p.apply(state.SessionOpen{NodeID: node, Session: 3, BootID: "boot", Hub: "hub-1", EvalSeed: "s", Now: 2})
+	p.applyCommand(state.NodeRegister{Node: fleet.Node{ID: node, Name: "edge-1", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 1})
+	e = p.applyCommand(state.SessionOpen{NodeID: node, Session: 3, BootID: "boot", Hub: "hub-1", EvalSeed: "s", Now: 2})
 	if want := (check.Opened{Node: node, Session: 3, Boot: "boot", Hub: "hub-1", Epoch: 1, Status: fleet.NodeReady}); e.Opened == nil || *e.Opened != want {
 		tb.Fatalf("a session: %+v", e.Opened)
 	}
@@ -101,27 +101,27 @@ func furnished(tb testing.TB) *pair {
 		ID: alloc, Namespace: "default", Name: "shop.g[0]", NodeID: node, JobID: "shop", Job: stored, JobVersion: stored.Version,
 		JobHash: stored.SpecHash, TaskGroup: "g", AllocatedResources: fleet.Resources{CPU: 100},
 	}
-	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Jobs: []*fleet.Job{stored}, Now: 3})
+	e = p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Jobs: []*fleet.Job{stored}, Now: 3})
 	if len(e.Allocs) != 1 || e.Allocs[0].ID != alloc || len(e.Loads) != 1 || e.Loads[0].Used.CPU != 100 || e.Loads[0].Free.CPU != 500 {
 		tb.Fatalf("a plan: %+v", e)
 	}
 	return p
 }
 
-// dispatches has a job dispatched twice with the same token.
-func (p *pair) dispatches() {
+// dispatchTwice has a job dispatched twice with the same token.
+func (p *pair) dispatchTwice() {
 	p.tb.Helper()
 	job := &fleet.Job{
 		ID: "errand", Namespace: "default", Type: fleet.JobTypeBatch, ParameterizedJob: &fleet.ParameterizedJob{},
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
 	}
 	job.Defaults()
-	p.apply(state.JobRegister{Job: job, Now: 1})
+	p.applyCommand(state.JobRegister{Job: job, Now: 1})
 	stored, _ := p.stores[0].View().Job("default", "errand")
 	for _, id := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-2"} {
 		child := stored.Child(id, time.Unix(0, 1))
 		child.Dispatched, child.DispatchIdempotencyToken = true, "once"
-		e := p.apply(state.JobDispatch{Namespace: "default", ID: "errand", JobModifyIndex: stored.JobModifyIndex, Child: child, Now: 1})
+		e := p.applyCommand(state.JobDispatch{Namespace: "default", ID: "errand", JobModifyIndex: stored.JobModifyIndex, Child: child, Now: 1})
 		if want := (check.Dispatch{Job: "errand", Child: "errand/dispatch-1", Token: "once"}); e.Dispatched == nil || *e.Dispatched != want {
 			p.tb.Errorf("a dispatch: %+v, want %+v", e.Dispatched, want)
 		}
@@ -129,9 +129,9 @@ func (p *pair) dispatches() {
 }
 
 func TestApplied(t *testing.T) {
-	p := furnished(t)
+	p := newPairWithAlloc(t)
 	raw := runningRows(t)
-	e := p.apply(state.AllocUpdates{Batches: []state.NodeRows{
+	e := p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{
 		{NodeID: node, Epoch: 1, First: 1, Rows: raw},
 		{NodeID: node, Epoch: 9, First: 3, Rows: raw},
 		{NodeID: node, Epoch: 1, Received: 5},
@@ -149,22 +149,22 @@ func TestApplied(t *testing.T) {
 	if len(e.Recorded) != 1 || e.Recorded[0].Alloc != alloc || fmt.Sprint(e.Recorded[0].Rows) != "[2]" {
 		t.Errorf("recorded: %+v", e.Recorded)
 	}
-	e = p.apply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: 1}, {NodeID: node, Epoch: 7}}, EvalSeed: "s", Now: 5})
+	e = p.applyCommand(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: 1}, {NodeID: node, Epoch: 7}}, EvalSeed: "s", Now: 5})
 	if len(e.Moved) != 1 || e.Moved[0].Status != fleet.NodeDisconnected || len(e.Evals) != 1 {
 		t.Errorf("a missed deadline: %+v", e)
 	}
-	e = p.apply(state.Fence{NodeID: node, Session: fleet.FencedSession{Code: fleet.CodeCloned}})
+	e = p.applyCommand(state.Fence{NodeID: node, Session: fleet.FencedSession{Code: fleet.CodeCloned}})
 	if e.Fenced == nil || e.Fenced.Code != fleet.CodeCloned {
 		t.Errorf("a fence: %+v", e)
 	}
-	p.dispatches()
-	e = p.apply(state.JobDeregister{Namespace: "default", ID: "shop", Now: 6})
+	p.dispatchTwice()
+	e = p.applyCommand(state.JobDeregister{Namespace: "default", ID: "shop", Now: 6})
 	if len(e.Jobs) != 1 || !e.Jobs[0].Stop {
 		t.Errorf("a deregistration: %+v", e)
 	}
 	digests := 0
 	for range 70 {
-		p.apply(state.Evals{Now: 7})
+		p.applyCommand(state.Evals{Now: 7})
 		if p.seen.State != "" {
 			digests++
 		}
@@ -181,7 +181,7 @@ func TestApplied(t *testing.T) {
 // replaces the allocation by one on a node.
 func (p *pair) rollsTo(id fleet.NodeID, changes ...func(*fleet.TaskGroup)) state.Plan {
 	p.tb.Helper()
-	p.apply(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
+	p.applyCommand(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
 		g.Tasks[0].Env = map[string]string{"A": "b"}
 		g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
 		for _, change := range changes {
@@ -212,11 +212,11 @@ func (p *pair) rollsTo(id fleet.NodeID, changes ...func(*fleet.TaskGroup)) state
 // where it ran, and not where its edge went away with it, and came back, before it did.
 func TestServed(t *testing.T) {
 	for _, running := range []bool{false, true} {
-		p := furnished(t)
+		p := newPairWithAlloc(t)
 		if running {
-			p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
+			p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
 		}
-		e := p.apply(p.rollsTo(node))
+		e := p.applyCommand(p.rollsTo(node))
 		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Served != running {
 			t.Errorf("running %t: %+v", running, e.Rollouts)
 		}
@@ -228,13 +228,13 @@ func TestServed(t *testing.T) {
 // want any more, that an operator stops, or that is evicted takes no turn.
 func TestRoomIsATurn(t *testing.T) {
 	begin := func(change func(stop *fleet.Alloc), changes ...func(*fleet.TaskGroup)) (*pair, state.Plan, *check.Effects) {
-		p := furnished(t)
-		p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
+		p := newPairWithAlloc(t)
+		p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
 		whole := p.rollsTo(node, changes...)
 		stops := whole
 		change(&whole.Result.NodeUpdate[node][0])
 		stops.Result = fleet.PlanResult{NodeUpdate: whole.Result.NodeUpdate}
-		return p, whole, p.apply(stops)
+		return p, whole, p.applyCommand(stops)
 	}
 	p, whole, e := begin(func(*fleet.Alloc) {})
 	if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Old != alloc || !e.Rollouts[0].Turns[0].Served || len(e.Rollouts[0].Starting) != 0 {
@@ -242,11 +242,11 @@ func TestRoomIsATurn(t *testing.T) {
 	}
 	beside := whole.Result.NodeAllocation[node][0]
 	beside.ID, beside.Name, beside.PreviousAllocation = "beside", "shop.g[1]", ""
-	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {beside}}}, Now: 7})
+	e = p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {beside}}}, Now: 7})
 	if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 0 || len(e.Rollouts[0].Starting) != 1 || e.Rollouts[0].Starting[0].Alloc != alloc {
 		t.Fatalf("nothing is in its stead yet: %+v", e.Rollouts)
 	}
-	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: whole.Result.NodeAllocation}, Now: 8})
+	e = p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: whole.Result.NodeAllocation}, Now: 8})
 	if r := e.Rollouts; len(r) != 1 || len(r[0].Turns) != 0 || len(r[0].Starting) != 2 || r[0].Starting[1].Alloc != "next" {
 		t.Fatalf("something is: %+v", r)
 	}
@@ -266,10 +266,10 @@ func TestRoomIsATurn(t *testing.T) {
 // TestAwayIsMissed has what replaces one at a site start at another and go away: the
 // first of the two goes without.
 func TestAwayIsMissed(t *testing.T) {
-	p := furnished(t)
-	p.apply(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
-	p.apply(p.rollsTo("far"))
-	e := p.apply(state.Plan{
+	p := newPairWithAlloc(t)
+	p.applyCommand(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
+	p.applyCommand(p.rollsTo("far"))
+	e := p.applyCommand(state.Plan{
 		DeploymentUpdates: []fleet.DeploymentUpdate{{DeploymentID: "deployment", Status: fleet.DeploymentSuccessful}}, Now: 7,
 	})
 	if len(e.Ended) != 1 || len(e.Ended[0].Groups) != 1 {
@@ -285,7 +285,7 @@ func TestAwayIsMissed(t *testing.T) {
 // that is away. The drain is over, so the edge gets the newest version when it is back: its site
 // goes without.
 func TestDrainedAndAwayIsAwaited(t *testing.T) {
-	p := furnished(t)
+	p := newPairWithAlloc(t)
 	everywhere := func(changes ...func(*fleet.TaskGroup)) *fleet.Job {
 		j := shop(func(g *fleet.TaskGroup) {
 			g.Count = 0
@@ -296,25 +296,25 @@ func TestDrainedAndAwayIsAwaited(t *testing.T) {
 		j.ID, j.Name, j.Type = "everywhere", "everywhere", fleet.JobTypeSystem
 		return j
 	}
-	p.apply(state.JobRegister{Job: everywhere(), Now: 4})
+	p.applyCommand(state.JobRegister{Job: everywhere(), Now: 4})
 	old, _ := p.stores[0].View().Job("default", "everywhere")
-	p.apply(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
+	p.applyCommand(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
 	drained := fleet.Alloc{
 		ID: "drained", Namespace: "default", Name: "everywhere.g[0]", NodeID: "far", JobID: old.ID, Job: old, JobVersion: old.Version, JobHash: old.SpecHash, TaskGroup: "g",
 	}
-	p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Jobs: []*fleet.Job{old}, Now: 5})
+	p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Jobs: []*fleet.Job{old}, Now: 5})
 	drained.DesiredStatus, drained.DesiredTransition.Migrate = fleet.DesiredStop, true
-	p.apply(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Now: 6})
-	p.apply(state.JobRegister{Job: everywhere(func(g *fleet.TaskGroup) {
+	p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Now: 6})
+	p.applyCommand(state.JobRegister{Job: everywhere(func(g *fleet.TaskGroup) {
 		g.Tasks[0].Env = map[string]string{"A": "b"}
 		g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
 	}), Now: 7})
 	next, _ := p.stores[0].View().Job("default", "everywhere")
-	p.apply(state.Plan{NewDeployment: &fleet.Deployment{
+	p.applyCommand(state.Plan{NewDeployment: &fleet.Deployment{
 		ID: "d", Namespace: "default", JobID: next.ID, JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
 		Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
 	}, Now: 8})
-	e := p.apply(state.Plan{DeploymentUpdates: []fleet.DeploymentUpdate{{DeploymentID: "d", Status: fleet.DeploymentSuccessful}}, Now: 9})
+	e := p.applyCommand(state.Plan{DeploymentUpdates: []fleet.DeploymentUpdate{{DeploymentID: "d", Status: fleet.DeploymentSuccessful}}, Now: 9})
 	if len(e.Ended) != 1 || len(e.Ended[0].Groups) != 1 {
 		t.Fatalf("ended: %+v", e.Ended)
 	}
@@ -325,7 +325,7 @@ func TestDrainedAndAwayIsAwaited(t *testing.T) {
 
 // TestDriftIsSeen has one hub apply another command at the same index.
 func TestDriftIsSeen(t *testing.T) {
-	p := furnished(t)
+	p := newPairWithAlloc(t)
 	p.index++
 	for i, s := range p.stores {
 		c := state.NodeEligibility{NodeID: node, Eligibility: []string{fleet.NodeEligible, fleet.NodeIneligible}[i]}
@@ -359,7 +359,7 @@ func TestKindsHaveNames(t *testing.T) {
 }
 
 func TestHubAndEdge(t *testing.T) {
-	p := furnished(t)
+	p := newPairWithAlloc(t)
 	v := p.stores[0].View()
 	lean, whole := observe.Hub("hub-1", v, false), observe.Hub("hub-1", v, true)
 	if lean.Index != p.index || len(lean.Nodes) != 1 || len(lean.Allocs) != 1 || len(lean.Evals) != 1 || lean.AllocHistory != nil || lean.State != "" {

@@ -11,9 +11,9 @@ import (
 	"skerry/hub/state"
 )
 
-// rolled are what a plan does to rollouts: by group and version, what it starts anew
+// rolloutChanges are what a plan does to rollouts: by group and version, what it starts anew
 // beside what is starting already.
-func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, advances []check.Advance) {
+func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, advances []check.Advance) {
 	for i := range placed {
 		now := &placed[i]
 		if now.CreateIndex != a.Index {
@@ -35,30 +35,30 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 		if before != nil && before.AllocModifyIndex < a.Index && makesRoom(a.View, before, now.ID) {
 			r.Starting = append(r.Starting, check.Part{Alloc: now.ID, Node: now.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary()})
 		}
-		if before != nil && serving(a, before) && before.JobHash != now.JobHash {
+		if before != nil && isTakenDown(a, before) && before.JobHash != now.JobHash {
 			r.Turns = append(r.Turns, check.Turn{
 				Alloc: now.ID, Old: before.ID, Node: before.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
-				Served: served(before),
+				Served: isInService(before),
 			})
 		}
 	}
 	for i := range placed {
-		emptied(a, &rs, &placed[i])
+		addStoppedForRoom(a, &rs, &placed[i])
 	}
 	return rs, advances
 }
 
-// serving reports whether an allocation was taken down by the entry while it was in
+// isTakenDown reports whether an allocation was taken down by the entry while it was in
 // sight and had not ended.
-func serving(a consensus.Applied, old *fleet.Alloc) bool {
+func isTakenDown(a consensus.Applied, old *fleet.Alloc) bool {
 	n, known := a.View.Node(old.NodeID)
 	return old.AllocModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
 		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
 }
 
-// served reports whether an allocation that is taken down was in service: one that no
+// isInService reports whether an allocation that is taken down was in service: one that no
 // deployment started was as soon as it ran.
-func served(old *fleet.Alloc) bool {
+func isInService(old *fleet.Alloc) bool {
 	if old.DeploymentID == "" {
 		return old.ClientStatus == fleet.ClientRunning
 	}
@@ -73,9 +73,9 @@ func site(v *state.View, id fleet.NodeID) string {
 	return n.SiteName()
 }
 
-// misses is the site that goes without an allocation that is not healthy yet: where
+// missedSite is the site that goes without an allocation that is not healthy yet: where
 // what it replaces was.
-func misses(v *state.View, a *fleet.Alloc) string {
+func missedSite(v *state.View, a *fleet.Alloc) string {
 	if before, ok := v.Alloc(a.PreviousAllocation); ok {
 		return site(v, before.NodeID)
 	}
@@ -133,37 +133,37 @@ func ended(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended
 		if !ok || d.Active() || d.ModifyIndex != a.Index || d.Status == fleet.DeploymentCancelled {
 			continue
 		}
-		es = append(es, check.Ended{Deployment: d.ID, Job: d.JobID, Status: d.Status, Why: d.StatusDescription, Groups: reached(a, d)})
+		es = append(es, check.Ended{Deployment: d.ID, Job: d.JobID, Status: d.Status, Why: d.StatusDescription, Groups: deploymentProgress(a, d)})
 	}
 	return es
 }
 
-// reached is how far each group of a deployment is.
-func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
+// deploymentProgress is how far each group of a deployment is.
+func deploymentProgress(a consensus.Applied, d *fleet.Deployment) []check.GroupProgress {
 	versions := a.View.JobVersions(d.Namespace, d.JobID)
 	i := slices.IndexFunc(versions, func(j *fleet.Job) bool { return j.Version == d.JobVersion && j.CreateIndex == d.JobCreateIndex })
 	if i < 0 {
 		return nil
 	}
-	var rs []check.Reached
+	var rs []check.GroupProgress
 	for _, name := range d.Groups() {
-		f := far{
-			view: a.View, job: versions[i], Reached: check.Reached{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor},
+		f := progressCounter{
+			view: a.View, job: versions[i], GroupProgress: check.GroupProgress{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor},
 			healthy: map[string]bool{}, away: map[string]bool{}, behind: map[string][]check.Part{},
 		}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
-			if other.TaskGroup == name && (!other.NoLongerWanted() || f.awaited(other)) {
-				f.count(other)
+			if other.TaskGroup == name && (!other.NoLongerWanted() || f.needsNewVersion(other)) {
+				f.countAllocation(other)
 			}
 		}
-		rs = append(rs, f.sum())
+		rs = append(rs, f.finishProgress())
 	}
 	return rs
 }
 
-// far is how far a group is, by what it has one of: a name, or a node.
-type far struct {
-	check.Reached
+// progressCounter is how far a group is, by what it has one of: a name, or a node.
+type progressCounter struct {
+	check.GroupProgress
 	view *state.View
 	job  *fleet.Job // of the deployment
 
@@ -171,9 +171,9 @@ type far struct {
 	behind        map[string][]check.Part
 }
 
-// awaited reports whether a system job's allocation was told to stop on an edge that is away,
+// needsNewVersion reports whether a system job's allocation was told to stop on an edge that is away,
 // for whatever reason, and has nothing in its stead: that edge is still to get the newest version.
-func (f *far) awaited(a *fleet.Alloc) bool {
+func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 	n, known := f.view.Node(a.NodeID)
 	if !known || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || !fleet.RunsEverywhere(f.job.Type) {
 		return false
@@ -183,8 +183,8 @@ func (f *far) awaited(a *fleet.Alloc) bool {
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
-// count adds an allocation that is to run.
-func (f *far) count(a *fleet.Alloc) {
+// countAllocation adds an allocation that is to run.
+func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	key := a.Name
 	if fleet.RunsEverywhere(f.job.Type) {
 		key = string(a.NodeID)
@@ -198,15 +198,15 @@ func (f *far) count(a *fleet.Alloc) {
 		f.healthy[key] = true
 	case open && gone:
 		f.away[key] = true
-		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, misses(f.view, a))
+		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, missedSite(f.view, a))
 	}
 	if !same && open && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
 		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
 	}
 }
 
-// sum is what all that was counted comes to.
-func (f *far) sum() check.Reached {
+// finishProgress is what all that was counted comes to.
+func (f *progressCounter) finishProgress() check.GroupProgress {
 	if g := f.job.Group(f.Group); g != nil && g.Update != nil {
 		f.PerSite = g.Update.MaxUnavailablePerSite
 	}
@@ -221,7 +221,7 @@ func (f *far) sum() check.Reached {
 		}
 	}
 	f.Healthy = len(f.healthy)
-	return f.Reached
+	return f.GroupProgress
 }
 
 func promoted(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {

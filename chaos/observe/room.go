@@ -7,16 +7,16 @@ import (
 	"skerry/hub/state"
 )
 
-// emptied counts a turn for an allocation that this entry stopped to make room for the newest
+// addStoppedForRoom counts a turn for an allocation that this entry stopped to make room for the newest
 // version. A later entry places that version.
-func emptied(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
-	if !serving(a, old) || !makesRoom(a.View, old, "") {
+func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
+	if !isTakenDown(a, old) || !makesRoom(a.View, old, "") {
 		return
 	}
 	dep := a.View.LatestDeployment(old.Namespace, old.JobID)
 	job, _ := a.View.Job(old.Namespace, old.JobID)
 	if r := rolloutOf(a, rs, dep.ID, job, old.TaskGroup); r != nil {
-		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: served(old)})
+		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: isInService(old)})
 	}
 }
 
@@ -42,7 +42,7 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	stopped.NextAllocation = ""
 	dep := v.LatestDeployment(old.Namespace, old.JobID)
 	job, ok := v.Job(old.Namespace, old.JobID)
-	if !dep.Cleared(&stopped) || !dep.Active() || !ok || !dep.Of(job) {
+	if !dep.StoppedForUpdate(&stopped) || !dep.Active() || !ok || !dep.Of(job) {
 		return false
 	}
 	g, n := job.Group(old.TaskGroup), readyNode(v, old.NodeID)

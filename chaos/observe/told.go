@@ -17,15 +17,15 @@ import (
 // A hub in a process of its own tells what it applies in a file, a line an entry: who
 // watches it has what one in its own process would show, however often the hub is killed.
 
-// Teller writes what a hub applies.
-type Teller struct {
+// EntryWriter writes what a hub applies.
+type EntryWriter struct {
 	hub string
 	out *os.File
 }
 
-// NewTeller makes a Teller of a hub that goes on with the file. What a kill cut off there
+// NewEntryWriter makes a Teller of a hub that goes on with the file. What a kill cut off there
 // stays a line of its own.
-func NewTeller(hub, path string) (*Teller, error) {
+func NewEntryWriter(hub, path string) (*EntryWriter, error) {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("tell what hub %s applies: %w", hub, err)
@@ -33,11 +33,11 @@ func NewTeller(hub, path string) (*Teller, error) {
 	if _, err := out.Write([]byte("\n")); err != nil {
 		return nil, errors.Join(fmt.Errorf("tell what hub %s applies: %w", hub, err), out.Close())
 	}
-	return &Teller{hub: hub, out: out}, nil
+	return &EntryWriter{hub: hub, out: out}, nil
 }
 
-// Tell tells of one entry. It is called in the order of entries.
-func (t *Teller) Tell(a consensus.Applied) error {
+// WriteEntry tells of one entry. It is called in the order of entries.
+func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 	line, err := json.Marshal(Applied(t.hub, a, true))
 	if err != nil {
 		return fmt.Errorf("tell of entry %d: %w", a.Index, err)
@@ -49,30 +49,30 @@ func (t *Teller) Tell(a consensus.Applied) error {
 }
 
 // Close closes the file.
-func (t *Teller) Close() error { return t.out.Close() }
+func (t *EntryWriter) Close() error { return t.out.Close() }
 
 // Bounds of what is read at a time, and of a line.
 const (
-	toldAtOnce = 4 << 20
-	maxTold    = 64 << 20
+	readBufferSize = 4 << 20
+	maxLineSize    = 64 << 20
 )
 
-// errTold is a line that is no entry, and none that a kill cut off.
-var errTold = errors.New("a line is no entry")
+// errNotAnEntry is a line that is no entry, and none that a kill cut off.
+var errNotAnEntry = errors.New("a line is no entry")
 
-// Told reads what a hub tells in a file.
-type Told struct {
+// EntryReader reads what a hub tells in a file.
+type EntryReader struct {
 	hub, path string
 	read      int64  // bytes so far
 	rest      []byte // of a line that has no end yet
 }
 
-// NewTold makes a Told that has read nothing.
-func NewTold(hub, path string) *Told { return &Told{hub: hub, path: path} }
+// NewEntryReader makes a Told that has read nothing.
+func NewEntryReader(hub, path string) *EntryReader { return &EntryReader{hub: hub, path: path} }
 
 // Next reads what was told since the last call, and hands on each entry. Effects are read
 // of those alone that wants asks for.
-func (t *Told) Next(wants func(fleet.Index) bool, each func(*check.Applied)) error {
+func (t *EntryReader) Next(wants func(fleet.Index) bool, each func(*check.Applied)) error {
 	f, err := os.Open(t.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // the hub has not applied anything yet
@@ -81,7 +81,7 @@ func (t *Told) Next(wants func(fleet.Index) bool, each func(*check.Applied)) err
 		return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(io.NewSectionReader(f, t.read, 1<<62), toldAtOnce)
+	in := bufio.NewReaderSize(io.NewSectionReader(f, t.read, 1<<62), readBufferSize)
 	for {
 		part, err := in.ReadSlice('\n')
 		t.read += int64(len(part))
@@ -89,23 +89,23 @@ func (t *Told) Next(wants func(fleet.Index) bool, each func(*check.Applied)) err
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil // the rest comes with the next call
-		case len(t.rest) > maxTold:
-			return fmt.Errorf("read what hub %s applies, up to byte %d: a line of over %d bytes", t.hub, t.read, maxTold)
+		case len(t.rest) > maxLineSize:
+			return fmt.Errorf("read what hub %s applies, up to byte %d: a line of over %d bytes", t.hub, t.read, maxLineSize)
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil:
 			return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
 		}
-		if err := t.line(wants, each); err != nil {
+		if err := t.decodeEntryLine(wants, each); err != nil {
 			return fmt.Errorf("read what hub %s applies, up to byte %d: %w", t.hub, t.read, err)
 		}
 		t.rest = t.rest[:0]
 	}
 }
 
-// line takes one line. Empty is the first one of each start. One that stops in the middle
+// decodeEntryLine takes one line. Empty is the first one of each start. One that stops in the middle
 // was cut off by a kill: the hub tells of that entry again when it is back.
-func (t *Told) line(wants func(fleet.Index) bool, each func(*check.Applied)) error {
+func (t *EntryReader) decodeEntryLine(wants func(fleet.Index) bool, each func(*check.Applied)) error {
 	text := bytes.TrimSpace(t.rest)
 	if len(text) == 0 {
 		return nil
@@ -121,12 +121,12 @@ func (t *Told) line(wants func(fleet.Index) bool, each func(*check.Applied)) err
 	a := told.Applied
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", errTold, err)
+		return fmt.Errorf("%w: %w", errNotAnEntry, err)
 	case a.Index == 0 || a.Hub != t.hub:
-		return fmt.Errorf("%w of this hub: index %d of hub %q", errTold, a.Index, a.Hub)
+		return fmt.Errorf("%w of this hub: index %d of hub %q", errNotAnEntry, a.Index, a.Hub)
 	case wants(a.Index):
 		if err := json.Unmarshal(told.Effects, &a.Effects); err != nil {
-			return fmt.Errorf("%w: its effects: %w", errTold, err)
+			return fmt.Errorf("%w: its effects: %w", errNotAnEntry, err)
 		}
 	}
 	each(&a)

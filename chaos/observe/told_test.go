@@ -14,34 +14,34 @@ import (
 	"skerry/hub/state"
 )
 
-// told checks that an entry that goes through a file is what it is without.
-func (p *pair) told(a consensus.Applied) {
+// checkToldEntry checks that an entry that goes through a file is what it is without.
+func (p *pair) checkToldEntry(a consensus.Applied) {
 	p.tb.Helper()
 	path := filepath.Join(p.tb.TempDir(), "told")
-	teller := mustTell(p.tb, path)
-	if err := teller.Tell(a); err != nil {
+	teller := mustOpenWriter(p.tb, path)
+	if err := teller.WriteEntry(a); err != nil {
 		p.tb.Fatal(err)
 	}
 	if err := teller.Close(); err != nil {
 		p.tb.Fatal(err)
 	}
-	read := mustRead(p.tb, observe.NewTold("hub-1", path), true)
+	read := mustRead(p.tb, observe.NewEntryReader("hub-1", path), true)
 	want := observe.Applied("hub-1", a, true)
 	if len(read) != 1 || text(p.tb, read[0]) != text(p.tb, want) || !reflect.DeepEqual(read[0].Effects.Rollouts, want.Effects.Rollouts) {
 		p.tb.Errorf("entry %d was told as %s, want %s", a.Index, text(p.tb, read), text(p.tb, want))
 	}
 }
 
-func mustTell(tb testing.TB, path string) *observe.Teller {
+func mustOpenWriter(tb testing.TB, path string) *observe.EntryWriter {
 	tb.Helper()
-	t, err := observe.NewTeller("hub-1", path)
+	t, err := observe.NewEntryWriter("hub-1", path)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return t
 }
 
-func mustRead(tb testing.TB, t *observe.Told, wants bool) (all []*check.Applied) {
+func mustRead(tb testing.TB, t *observe.EntryReader, wants bool) (all []*check.Applied) {
 	tb.Helper()
 	if err := t.Next(func(fleet.Index) bool { return wants }, func(a *check.Applied) { all = append(all, a) }); err != nil {
 		tb.Fatal(err)
@@ -62,7 +62,7 @@ func text(tb testing.TB, v any) string {
 // tells of the same entry when it is back.
 func TestToldOverAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "told")
-	told, store := observe.NewTold("hub-1", path), state.New()
+	told, store := observe.NewEntryReader("hub-1", path), state.New()
 	if got := mustRead(t, told, true); len(got) != 0 {
 		t.Fatalf("of a hub that was never started: %v", got)
 	}
@@ -70,9 +70,9 @@ func TestToldOverAKill(t *testing.T) {
 		c := state.Evals{Now: 7}
 		return consensus.Applied{Index: index, Term: 2, Command: c, Result: store.Apply(index, c), View: store.View()}
 	}
-	first := mustTell(t, path)
+	first := mustOpenWriter(t, path)
 	for i := range fleet.Index(2) {
-		if err := first.Tell(entry(i + 1)); err != nil {
+		if err := first.WriteEntry(entry(i + 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,8 +89,8 @@ func TestToldOverAKill(t *testing.T) {
 	if got := mustRead(t, told, false); len(got) != 1 || got[0].Index != 1 || got[0].Effects != nil {
 		t.Fatalf("up to the kill: %s", text(t, got))
 	}
-	second := mustTell(t, path)
-	if err := second.Tell(entry(3)); err != nil {
+	second := mustOpenWriter(t, path)
+	if err := second.WriteEntry(entry(3)); err != nil {
 		t.Fatal(err)
 	}
 	if err := second.Close(); err != nil {
@@ -102,7 +102,7 @@ func TestToldOverAKill(t *testing.T) {
 	if got := mustRead(t, told, true); len(got) != 0 {
 		t.Fatalf("told twice: %s", text(t, got))
 	}
-	other := observe.NewTold("hub-2", path)
+	other := observe.NewEntryReader("hub-2", path)
 	if err := other.Next(func(fleet.Index) bool { return true }, func(*check.Applied) {}); err == nil {
 		t.Error("what hub-1 tells was taken for what hub-2 does")
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 256 << 20
+// maxResponseBytes bounds what is read of an answer, in bytes.
+const maxResponseBytes = 256 << 20
 
 // client speaks HTTP to one address over connections that dial makes.
 type client struct {
@@ -31,9 +31,9 @@ func newClient(base string, dial func(ctx context.Context) (net.Conn, error)) *c
 	}}
 }
 
-// call sends in (nil: no body; a []byte goes as it is) and decodes the answer into out (nil: drops it; a
+// callEndpoint sends in (nil: no body; a []byte goes as it is) and decodes the answer into out (nil: drops it; a
 // *[]byte takes it as it is).
-func (c *client) call(ctx context.Context, method, path string, in, out any) error {
+func (c *client) callEndpoint(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	switch raw := in.(type) {
 	case nil:
@@ -55,7 +55,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}

@@ -29,7 +29,7 @@ func NewHub(name, base string, dial func(ctx context.Context) (net.Conn, error))
 
 // Call calls the API. in and out may be nil.
 func (h Hub) Call(ctx context.Context, method, path string, in, out any) error {
-	if err := h.http.call(ctx, method, path, in, out); err != nil {
+	if err := h.http.callEndpoint(ctx, method, path, in, out); err != nil {
 		return fmt.Errorf("%s: %w", h.name, err)
 	}
 	return nil
@@ -54,8 +54,8 @@ func (h Hub) Deregister(ctx context.Context, id fleet.JobID, purge bool) error {
 	return h.Call(ctx, http.MethodDelete, fmt.Sprintf("/v1/job/%s?purge=%t", url.PathEscape(string(id)), purge), nil, nil)
 }
 
-// Pool makes a node pool, or gives it other rules.
-func (h Hub) Pool(ctx context.Context, p fleet.Pool) error {
+// RegisterPool makes a node pool, or gives it other rules.
+func (h Hub) RegisterPool(ctx context.Context, p fleet.Pool) error {
 	return h.Call(ctx, http.MethodPut, "/v1/node/pools", p, nil)
 }
 
@@ -104,8 +104,8 @@ func (h Hub) Evals(ctx context.Context) ([]fleet.Evaluation, error) {
 	return evals, err
 }
 
-// Rollouts reads the deployments that go on.
-func (h Hub) Rollouts(ctx context.Context) ([]fleet.Deployment, error) {
+// Deployments reads the deployments that go on.
+func (h Hub) Deployments(ctx context.Context) ([]fleet.Deployment, error) {
 	var all []fleet.Deployment
 	err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale&namespace=*", nil, &all)
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// within is how soon a bug has to be found, in real time.
-	within = time.Minute
-	// patience bounds a run without a bug, which goes on to its end.
-	patience = 3 * time.Minute
+	// findLimit is how soon a bug has to be found, in real time.
+	findLimit = time.Minute
+	// playLimit bounds a run without a bug, which goes on to its end.
+	playLimit = 3 * time.Minute
 )
 
 // What a child process is told: which scenario it shall play, with which seed in place
@@ -58,11 +58,11 @@ func (v verdict) String() string {
 	return b.String()
 }
 
-// names reports whether a violation is of the invariant.
-func (v verdict) names(slug string) bool { return slices.Contains(v.slugs(), slug) }
+// hasViolationOf reports whether a violation is of the invariant.
+func (v verdict) hasViolationOf(slug string) bool { return slices.Contains(v.brokenInvariants(), slug) }
 
-// slugs are the invariants that were broken, each once, in the order of their names.
-func (v verdict) slugs() []string {
+// brokenInvariants are the invariants that were broken, each once, in the order of their names.
+func (v verdict) brokenInvariants() []string {
 	var out []string
 	for _, f := range v.Found {
 		out = append(out, f.Invariant.Slug())
@@ -100,7 +100,7 @@ func playAlone(path, dir string) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if found = append(found, v); v.Invariant.Slug() == wanted {
-			tell(verdict{Outcome: history.Violated, Found: found, Reached: planted.Reached()})
+			printVerdict(verdict{Outcome: history.Violated, Found: found, Reached: planted.Reached()})
 			os.Exit(0)
 		}
 	}}
@@ -109,18 +109,18 @@ func playAlone(path, dir string) error {
 	if err != nil {
 		v.Reasons = append(v.Reasons, err.Error())
 	}
-	tell(v)
+	printVerdict(v)
 	return nil
 }
 
-const mark = "verdict: "
+const verdictPrefix = "verdict: "
 
-func tell(v verdict) {
+func printVerdict(v verdict) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	_, _ = os.Stdout.WriteString("\n" + mark + string(b) + "\n")
+	_, _ = os.Stdout.WriteString("\n" + verdictPrefix + string(b) + "\n")
 }
 
 func invariantOf(bug planted.Bug) string {
@@ -135,11 +135,11 @@ func invariantOf(bug planted.Bug) string {
 func TestPlantedBugsAreFound(t *testing.T) {
 	all := planted.Catalogue()
 	found := make([]finding, len(all))
-	t.Cleanup(func() { t.Log("\n" + table(all, found)) })
+	t.Cleanup(func() { t.Log("\n" + formatFindings(all, found)) })
 	for i, e := range all {
 		t.Run(string(e.Bug), func(t *testing.T) {
 			t.Parallel()
-			if v := mustPlay(t, play{of: e.Bug, seed: 1}, patience); v.Outcome != history.Pass {
+			if v := mustPlay(t, scenarioPlay{scenarioOf: e.Bug, seed: 1}, playLimit); v.Outcome != history.Pass {
 				t.Errorf("without the bug: %s %q\n%s", v.Outcome, v.Reasons, v)
 			}
 			found[i] = mustFind(t, e)
@@ -160,21 +160,21 @@ func mustFind(t *testing.T, e planted.Entry) finding {
 	t.Helper()
 	began := time.Now()
 	for seed := 1; ; seed++ { // mustPlay ends it when the time is over
-		v := mustPlay(t, play{of: e.Bug, bug: e.Bug, seed: seed}, within-time.Since(began))
-		if !v.names(e.Invariant) {
+		v := mustPlay(t, scenarioPlay{scenarioOf: e.Bug, bug: e.Bug, seed: seed}, findLimit-time.Since(began))
+		if !v.hasViolationOf(e.Invariant) {
 			t.Logf("the bug's place was passed %d times, and nothing broke %s: %s %q\n%s", v.Reached, e.Invariant, v.Outcome, v.Reasons, v)
 			continue
 		}
 		if v.Reached == 0 {
 			t.Fatalf("%s is broken, though the bug's place was never passed\n%s", e.Invariant, v)
 		}
-		others := slices.DeleteFunc(v.slugs(), func(slug string) bool { return slug == e.Invariant })
+		others := slices.DeleteFunc(v.brokenInvariants(), func(slug string) bool { return slug == e.Invariant })
 		return finding{took: time.Since(began), plays: seed, others: others}
 	}
 }
 
-// table lists how each bug that was looked for was found, as the documentation does.
-func table(all []planted.Entry, found []finding) string {
+// formatFindings lists how each bug that was looked for was found, as the documentation does.
+func formatFindings(all []planted.Entry, found []finding) string {
 	var b strings.Builder
 	for i, e := range all {
 		if f := found[i]; f.plays > 0 {
@@ -184,25 +184,25 @@ func table(all []planted.Entry, found []finding) string {
 	return "| bug | named by | seconds | plays | broken before |\n" + b.String()
 }
 
-// play is the scenario of a bug, with a bug in place or (none) without.
-type play struct {
-	of, bug planted.Bug
-	seed    int
+// scenarioPlay is the scenario of a bug, with a bug in place or (none) without.
+type scenarioPlay struct {
+	scenarioOf, bug planted.Bug
+	seed            int
 }
 
 // mustPlay plays a scenario in a process of its own.
-func mustPlay(t *testing.T, p play, limit time.Duration) verdict {
+func mustPlay(t *testing.T, p scenarioPlay, limit time.Duration) verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, os.Args[0])
-	c.Env = append(os.Environ(), playScenario+"="+string(p.of)+".txt", playSeed+"="+strconv.Itoa(p.seed),
+	c.Env = append(os.Environ(), playScenario+"="+string(p.scenarioOf)+".txt", playSeed+"="+strconv.Itoa(p.seed),
 		playDir+"="+t.TempDir(), planted.Environment+"="+string(p.bug))
 	began := time.Now()
 	out, err := c.CombinedOutput()
-	_, text, ok := bytes.Cut(out, []byte(mark))
+	_, text, ok := bytes.Cut(out, []byte(verdictPrefix))
 	if !ok {
-		t.Fatalf("play %s.txt with the bug %q: %v, after %s\n%s", p.of, p.bug, err, time.Since(began).Round(time.Second), out)
+		t.Fatalf("play %s.txt with the bug %q: %v, after %s\n%s", p.scenarioOf, p.bug, err, time.Since(began).Round(time.Second), out)
 	}
 	var v verdict
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {

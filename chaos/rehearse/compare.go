@@ -42,14 +42,14 @@ func Facts(r *report.Rehearsal) []Fact {
 			} else {
 				facts = append(facts, Fact{Of: of, What: "is placed", At: a.Placed, Timed: true})
 			}
-			facts = append(facts, events(of, a, r.Lasted)...)
+			facts = append(facts, allocFacts(of, a, r.Lasted)...)
 		}
 	}
 	return facts
 }
 
-// events are what happened to an allocation.
-func events(of string, a report.RehearsedAlloc, lasted time.Duration) []Fact {
+// allocFacts are what happened to an allocation.
+func allocFacts(of string, a report.RehearsedAlloc, lasted time.Duration) []Fact {
 	var facts []Fact
 	span := func(what string, w report.Window) {
 		facts = append(facts, Fact{Of: of, What: what, Answer: "from", At: w.From, Timed: true})
@@ -90,12 +90,12 @@ func Compare(rehearsed, real *report.Rehearsal, tolerance time.Duration) Compari
 	c := Comparison{Tolerance: tolerance}
 	left := Facts(real)
 	for _, f := range Facts(rehearsed) {
-		l := Line{Of: f.Of, What: f.What, Rehearsed: f.said()}
+		l := Line{Of: f.Of, What: f.What, Rehearsed: f.answerAndTime()}
 		for i, g := range left {
 			if g.Of != f.Of || g.What != f.What || f.Timed && g.Answer != f.Answer {
 				continue
 			}
-			l.Real, l.Apart = g.said(), (g.At - f.At).Abs()
+			l.Real, l.Apart = g.answerAndTime(), (g.At - f.At).Abs()
 			l.Agree = g.Answer == f.Answer && g.Timed == f.Timed && (!f.Timed || l.Apart <= tolerance)
 			left = append(left[:i:i], left[i+1:]...)
 			break
@@ -103,21 +103,21 @@ func Compare(rehearsed, real *report.Rehearsal, tolerance time.Duration) Compari
 		c.Lines = append(c.Lines, l)
 	}
 	for _, g := range left {
-		c.Lines = append(c.Lines, Line{Of: g.Of, What: g.What, Real: g.said()})
+		c.Lines = append(c.Lines, Line{Of: g.Of, What: g.What, Real: g.answerAndTime()})
 	}
 	return c
 }
 
-// said is the fact's answer, and its time.
-func (f Fact) said() string {
+// answerAndTime is the fact's answer, and its time.
+func (f Fact) answerAndTime() string {
 	if !f.Timed {
 		return f.Answer
 	}
 	return strings.TrimSpace(f.Answer + " " + f.At.Round(100*time.Millisecond).String())
 }
 
-// Apart are the lines that do not agree.
-func (c Comparison) Apart() []Line {
+// Differences are the lines that do not agree.
+func (c Comparison) Differences() []Line {
 	var out []Line
 	for _, l := range c.Lines {
 		if !l.Agree {
@@ -139,12 +139,12 @@ func (c Comparison) Print(w io.Writer) error {
 		case l.Apart > 0:
 			apart = l.Apart.Round(100 * time.Millisecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.Of, l.What, orNothing(l.Rehearsed), orNothing(l.Real), apart)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.Of, l.What, valueOrDash(l.Rehearsed), valueOrDash(l.Real), apart)
 	}
 	return t.Flush()
 }
 
-func orNothing(s string) string {
+func valueOrDash(s string) string {
 	if s == "" {
 		return "–"
 	}
@@ -153,5 +153,5 @@ func orNothing(s string) string {
 
 // String is the line for messages.
 func (l Line) String() string {
-	return fmt.Sprintf("%s %s: rehearsed %s, really %s", l.Of, l.What, orNothing(l.Rehearsed), orNothing(l.Real))
+	return fmt.Sprintf("%s %s: rehearsed %s, really %s", l.Of, l.What, valueOrDash(l.Rehearsed), valueOrDash(l.Real))
 }

@@ -16,7 +16,7 @@ func answer(replacement string, lost time.Duration) *report.Rehearsal {
 		Name: "prices.api[2]", Job: "prices", Allocs: []report.RehearsedAlloc{
 			{
 				ID: "a", Edge: "edge-3", Ran: []report.Window{window(time.Second, 40*time.Minute)},
-				Showed: []report.Sight{{Status: "unknown", Window: window(10*time.Minute, lost)}},
+				Showed: []report.ShownStatus{{Status: "unknown", Window: window(10*time.Minute, lost)}},
 				End:    "stopped", Ended: 40 * time.Minute,
 			},
 			{ID: "b", Edge: replacement, Replaces: "a", Placed: 11 * time.Minute, Ran: []report.Window{window(11*time.Minute, time.Hour)}},
@@ -26,8 +26,8 @@ func answer(replacement string, lost time.Duration) *report.Rehearsal {
 
 func TestCompare(t *testing.T) {
 	rehearsed := answer("edge-4", 15*time.Minute)
-	if c := rehearse.Compare(rehearsed, answer("edge-4", 15*time.Minute+8*time.Second), 10*time.Second); len(c.Apart()) > 0 || len(c.Lines) != 8 {
-		t.Errorf("within the tolerance: %v of %d", c.Apart(), len(c.Lines))
+	if c := rehearse.Compare(rehearsed, answer("edge-4", 15*time.Minute+8*time.Second), 10*time.Second); len(c.Differences()) > 0 || len(c.Lines) != 8 {
+		t.Errorf("within the tolerance: %v of %d", c.Differences(), len(c.Lines))
 	}
 	for name, r := range map[string]struct {
 		real  *report.Rehearsal
@@ -37,14 +37,14 @@ func TestCompare(t *testing.T) {
 		"too late":     {answer("edge-4", 16*time.Minute), "prices.api on edge-3 is shown as unknown: rehearsed until 15m0s, really until 16m0s"},
 		"nothing":      {&report.Rehearsal{Lasted: time.Hour}, "prices.api on edge-3 becomes: rehearsed replaced, really –"},
 	} {
-		apart := rehearse.Compare(rehearsed, r.real, 10*time.Second).Apart()
+		apart := rehearse.Compare(rehearsed, r.real, 10*time.Second).Differences()
 		if len(apart) == 0 || apart[0].String() != r.apart {
 			t.Errorf("%s: %v, want %s", name, apart, r.apart)
 		}
 	}
 	kept := answer("edge-4", 15*time.Minute)
 	kept.Places[0].Allocs = kept.Places[0].Allocs[:1]
-	if apart := rehearse.Compare(kept, rehearsed, time.Hour).Apart(); len(apart) != 3 {
+	if apart := rehearse.Compare(kept, rehearsed, time.Hour).Differences(); len(apart) != 3 {
 		t.Errorf("a replacement that was not rehearsed: %v", apart) // the fate, and two facts of the other one
 	}
 	var b strings.Builder

@@ -73,7 +73,7 @@ func ParseFleet(file string, src []byte) (Fleet, error) {
 	f := Fleet{Topology: s.Topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
 	left := maxEntries
 	for _, e := range entries {
-		if err := f.enter(e, &left); err != nil {
+		if err := f.applyEntryLine(e, &left); err != nil {
 			return Fleet{}, fmt.Errorf("read %s:%d: %w", file, e.number, err)
 		}
 	}
@@ -86,8 +86,8 @@ type entryLine struct {
 	words  []string
 }
 
-// enter gives edges what a line says.
-func (f *Fleet) enter(e entryLine, left *int) error {
+// applyEntryLine gives edges what a line says.
+func (f *Fleet) applyEntryLine(e entryLine, left *int) error {
 	if len(e.words) < 3 {
 		return fmt.Errorf("%s needs an edge and a KEY=VALUE, such as: %s 3 rack=a", e.words[0], e.words[0])
 	}
@@ -95,7 +95,7 @@ func (f *Fleet) enter(e entryLine, left *int) error {
 	if e.words[0] == "attribute" {
 		to = f.Attributes
 	}
-	names := f.named(e.words[1])
+	names := f.edgesNamed(e.words[1])
 	if len(names) == 0 {
 		return fmt.Errorf("there is no edge %q: edges are 1 to %d", e.words[1], len(f.Edges))
 	}
@@ -117,8 +117,8 @@ func (f *Fleet) enter(e entryLine, left *int) error {
 	return nil
 }
 
-// named are the edges that a word names.
-func (f *Fleet) named(word string) []string {
+// edgesNamed are the edges that a word names.
+func (f *Fleet) edgesNamed(word string) []string {
 	if n, err := strconv.Atoi(word); err == nil {
 		word = schedule.EdgeName(n)
 	}

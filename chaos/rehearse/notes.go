@@ -14,17 +14,17 @@ import (
 
 // Notes say what of the rehearsal was real and what was not, for people.
 func (c Config) Notes() []string {
-	real := slices.DeleteFunc(c.drivers(), func(d string) bool { return d == sim.Name })
+	real := slices.DeleteFunc(c.neededDrivers(), func(d string) bool { return d == sim.Name })
 	notes := []string{"Real: hubs, edges, QUIC, journals, placement, absence rules, restarts, reschedules. Simulated: network, machines, clocks, time."}
 	if len(real) > 0 {
 		notes = append(notes, fmt.Sprintf("Tasks of the driver %s were not run. Simulated tasks took their place: %s.",
-			strings.Join(real, ", "), c.behaviour()))
+			strings.Join(real, ", "), c.describeTaskBehaviour()))
 	}
 	return notes
 }
 
-// behaviour is how the simulated tasks behave.
-func (c Config) behaviour() string {
+// describeTaskBehaviour is how the simulated tasks behave.
+func (c Config) describeTaskBehaviour() string {
 	var parts []string
 	for _, t := range []struct {
 		ends bool
@@ -40,8 +40,8 @@ func (c Config) behaviour() string {
 	return strings.Join(parts, ", ")
 }
 
-// missed says which faults hit an edge that ran nothing of the jobs at that time.
-func (c Config) missed(r *report.Rehearsal) []string {
+// missedFaultNotes says which faults hit an edge that ran nothing of the jobs at that time.
+func (c Config) missedFaultNotes(r *report.Rehearsal) []string {
 	var notes []string
 	for _, f := range r.Faults {
 		for _, edge := range f.On {

@@ -59,7 +59,7 @@ type Times struct {
 
 // After the last fault a rehearsal goes on for as long as edges take to come back and
 // replacements to start.
-const aftermath = 10 * time.Minute
+const settleTime = 10 * time.Minute
 
 // certValidity is how long edges' certificates are valid: in a rehearsal none expires
 // that would not in production.
@@ -72,16 +72,16 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 		Faults: slices.Clone(c.Faults),
 	}
 	if s.Length == 0 {
-		s.Length = c.length()
+		s.Length = c.rehearsalLength()
 	}
 	for i := range s.Faults {
-		if f := &s.Faults[i]; endless(*f) {
+		if f := &s.Faults[i]; isEndlessCut(*f) {
 			f.For = s.Length - f.At
 		}
 	}
 	slices.SortStableFunc(s.Faults, func(a, b schedule.Fault) int { return cmp.Compare(a.At, b.At) })
 	for _, job := range c.Jobs {
-		text, err := c.Tasks.encode(job)
+		text, err := c.Tasks.encodeSimulatedJob(job)
 		if err != nil {
 			return s, err
 		}
@@ -92,7 +92,7 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 		if i < 0 || s.Jobs[i].Next != "" {
 			return s, fmt.Errorf("rehearse an update of job %s: name its present file with --job, and each job's update once", u.Job.ID)
 		}
-		text, err := c.Tasks.encode(u.Job)
+		text, err := c.Tasks.encodeSimulatedJob(u.Job)
 		if err != nil {
 			return s, err
 		}
@@ -106,17 +106,17 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 	return s, nil
 }
 
-// endless reports whether a fault lasts to the end: a cut without a duration.
-func endless(f schedule.Fault) bool { return f.Kind == schedule.LinkCut && f.For == 0 }
+// isEndlessCut reports whether a fault lasts to the end: a cut without a duration.
+func isEndlessCut(f schedule.Fault) bool { return f.Kind == schedule.LinkCut && f.For == 0 }
 
-// length is how long the rehearsal has to be, so that the faults end and what the jobs
+// rehearsalLength is how long the rehearsal has to be, so that the faults end and what the jobs
 // say of an absence comes true.
-func (c Config) length() time.Duration {
+func (c Config) rehearsalLength() time.Duration {
 	var end time.Duration
 	for _, f := range c.Faults {
 		over := f.At + f.For
-		if endless(f) {
-			over += c.patience()
+		if isEndlessCut(f) {
+			over += c.longestAbsenceWait()
 		}
 		end = max(end, over)
 	}
@@ -128,7 +128,7 @@ func (c Config) length() time.Duration {
 			end = max(end, cmp.Or(c.Tasks.Run, DefaultRun))
 		}
 	}
-	return end + aftermath
+	return end + settleTime
 }
 
 // rolloutTime is how long a rollout of a job may take where nothing is in its way: one after the
@@ -149,9 +149,9 @@ func (c Config) rolloutTime(job *fleet.Job) time.Duration {
 	return sum
 }
 
-// patience is the longest time that a job waits before it does something about an
+// longestAbsenceWait is the longest time that a job waits before it does something about an
 // absence.
-func (c Config) patience() time.Duration {
+func (c Config) longestAbsenceWait() time.Duration {
 	var longest time.Duration
 	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
@@ -168,18 +168,18 @@ func (c Config) patience() time.Duration {
 	return longest
 }
 
-// encode is the job with simulated tasks as a job file in JSON.
-func (t Tasks) encode(job *fleet.Job) (string, error) {
-	text, err := json.Marshal(map[string]any{"Job": t.simulated(job)})
+// encodeSimulatedJob is the job with simulated tasks as a job file in JSON.
+func (t Tasks) encodeSimulatedJob(job *fleet.Job) (string, error) {
+	text, err := json.Marshal(map[string]any{"Job": t.simulatedJob(job)})
 	if err != nil {
 		return "", fmt.Errorf("encode job %s: %w", job.ID, err)
 	}
 	return string(text), nil
 }
 
-// simulated is the job with tasks that the driver sim runs. All that it says of
+// simulatedJob is the job with tasks that the driver sim runs. All that it says of
 // placement, absence, restarts and reschedules stays.
-func (t Tasks) simulated(job *fleet.Job) *fleet.Job {
+func (t Tasks) simulatedJob(job *fleet.Job) *fleet.Job {
 	out := *job
 	out.TaskGroups = slices.Clone(job.TaskGroups)
 	for i := range out.TaskGroups {
@@ -187,15 +187,15 @@ func (t Tasks) simulated(job *fleet.Job) *fleet.Job {
 		g.Tasks = slices.Clone(g.Tasks)
 		for k := range g.Tasks {
 			task := &g.Tasks[k]
-			task.Config = t.script(job, task)
+			task.Config = t.simulatedTaskConfig(job, task)
 			task.Driver = sim.Name
 		}
 	}
 	return &out
 }
 
-// script is how a task behaves. One that is made for the driver sim has its own.
-func (t Tasks) script(job *fleet.Job, task *fleet.Task) map[string]any {
+// simulatedTaskConfig is how a task behaves. One that is made for the driver sim has its own.
+func (t Tasks) simulatedTaskConfig(job *fleet.Job, task *fleet.Task) map[string]any {
 	switch {
 	case task.Driver == sim.Name:
 		return task.Config
@@ -219,8 +219,8 @@ func (c Config) allJobs() []*fleet.Job {
 	return all
 }
 
-// drivers are those that the jobs name.
-func (c Config) drivers() []string {
+// neededDrivers are those that the jobs name.
+func (c Config) neededDrivers() []string {
 	var names []string
 	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
@@ -235,16 +235,16 @@ func (c Config) drivers() []string {
 	return names
 }
 
-// onFleet is what the cluster is told of the fleet. Every edge has every driver that
+// simulatedFleet is what the cluster is told of the fleet. Every edge has every driver that
 // a job names, for constraints look at that.
-func (c Config) onFleet() virtual.Fleet {
+func (c Config) simulatedFleet() virtual.Fleet {
 	f := virtual.Fleet{
 		Meta: c.Fleet.Meta, Attributes: map[string]map[string]string{}, CertValidity: certValidity,
 		MinTTL: c.Times.MinTTL, Grace: c.Times.Grace, BackoffCap: c.Times.BackoffCap,
 	}
 	for _, e := range c.Fleet.Topology.Edges {
 		attributes := map[string]string{"cpu.arch": runtime.GOARCH, "kernel.arch": runtime.GOARCH, "os.name": "linux"}
-		for _, d := range c.drivers() {
+		for _, d := range c.neededDrivers() {
 			attributes["driver."+d] = "1"
 		}
 		for k, v := range c.Fleet.Attributes[e.Name] {

@@ -14,10 +14,10 @@ import (
 	"skerry/fleet"
 )
 
-// upTo copies a history without what came after the rehearsal's end: faults that had
+// copyRecordsUntil copies a history without what came after the rehearsal's end: faults that had
 // none are healed then, and the fleet is watched until it is quiet. The verdicts of
 // that remain. The second result is what found no place at the end.
-func upTo(from, to string, end time.Duration) (seen *history.Reader, unplaced []string, err error) {
+func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader, unplaced []string, err error) {
 	in, err := history.Open(from)
 	if err != nil {
 		return nil, nil, err
@@ -28,7 +28,7 @@ func upTo(from, to string, end time.Duration) (seen *history.Reader, unplaced []
 		return nil, nil, err
 	}
 	var last check.Hub
-	err = each(in, func(r history.Record) error {
+	err = forEachRecord(in, func(r history.Record) error {
 		if r.At > end && r.Verdict == nil && r.Violation == nil && r.Sometimes == nil && r.End == nil {
 			return nil
 		}
@@ -42,10 +42,10 @@ func upTo(from, to string, end time.Duration) (seen *history.Reader, unplaced []
 		return nil, nil, err
 	}
 	seen, err = history.Open(to)
-	return seen, reasons(last.Evals), err
+	return seen, unplacedReasons(last.Evals), err
 }
 
-func each(in *history.Reader, f func(history.Record) error) error {
+func forEachRecord(in *history.Reader, f func(history.Record) error) error {
 	for {
 		r, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -60,8 +60,8 @@ func each(in *history.Reader, f func(history.Record) error) error {
 	}
 }
 
-// reasons says what the evaluations that wait for room wait for.
-func reasons(evals []fleet.Evaluation) []string {
+// unplacedReasons says what the evaluations that wait for room wait for.
+func unplacedReasons(evals []fleet.Evaluation) []string {
 	var out []string
 	for _, e := range evals {
 		if e.Status != fleet.EvalBlocked {
@@ -69,43 +69,43 @@ func reasons(evals []fleet.Evaluation) []string {
 		}
 		failed := e.FailedTGAllocs
 		if len(failed) == 0 && len(e.AwaitsRoom) == 0 {
-			failed = evaluation(evals, e.PreviousEval).FailedTGAllocs
+			failed = findEvaluation(evals, e.PreviousEval).FailedTGAllocs
 		}
 		for _, group := range slices.Sorted(maps.Keys(failed)) {
 			n := max(e.QueuedAllocations[group]-e.AwaitsRoom[group], failed[group].CoalescedFailures+1)
-			out = append(out, fmt.Sprintf("%d of %s.%s found no place: %s", n, e.JobID, group, whyNot(failed[group])))
+			out = append(out, fmt.Sprintf("%d of %s.%s found no place: %s", n, e.JobID, group, placementFailure(failed[group])))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-func evaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation {
+func findEvaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation {
 	if i := slices.IndexFunc(evals, func(e fleet.Evaluation) bool { return e.ID == id }); i >= 0 {
 		return evals[i]
 	}
 	return fleet.Evaluation{}
 }
 
-// whyNot explains a placement that failed.
-func whyNot(m *fleet.AllocMetric) string {
+// placementFailure explains a placement that failed.
+func placementFailure(m *fleet.AllocMetric) string {
 	if m.NodesEvaluated == 0 {
 		return fmt.Sprintf("none of %d nodes in the pool is in the job's datacenters, ready and eligible", m.NodesInPool)
 	}
 	var parts []string
 	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
-		parts = append(parts, fmt.Sprintf("%s rules out %s", c, nodes(m.ConstraintFiltered[c])))
+		parts = append(parts, fmt.Sprintf("%s rules out %s", c, nodeCountText(m.ConstraintFiltered[c])))
 	}
 	for _, c := range slices.Sorted(maps.Keys(m.ClassFiltered)) {
-		parts = append(parts, fmt.Sprintf("class %q rules out %s", c, nodes(m.ClassFiltered[c])))
+		parts = append(parts, fmt.Sprintf("class %q rules out %s", c, nodeCountText(m.ClassFiltered[c])))
 	}
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
-		parts = append(parts, fmt.Sprintf("%s is exhausted on %s", d, nodes(m.DimensionExhausted[d])))
+		parts = append(parts, fmt.Sprintf("%s is exhausted on %s", d, nodeCountText(m.DimensionExhausted[d])))
 	}
-	return strings.Join(append(parts, nodes(m.NodesEvaluated)+" looked at"), ", ")
+	return strings.Join(append(parts, nodeCountText(m.NodesEvaluated)+" looked at"), ", ")
 }
 
-func nodes(n int) string {
+func nodeCountText(n int) string {
 	if n == 1 {
 		return "1 node"
 	}

@@ -33,12 +33,12 @@ const (
 
 // Bounds of what is read of a Worker, in bytes.
 const (
-	maxOrder  = 16 << 20
-	maxOutput = 64 << 10
+	maxWorkerInput = 16 << 20
+	maxOutput      = 64 << 10
 )
 
-// order is what a Worker is told, as JSON on its standard input.
-type order struct {
+// workerInput is what a Worker is told, as JSON on its standard input.
+type workerInput struct {
 	Name, Repeat string
 	Folder       string
 	Schedule     string // as scenario text
@@ -47,15 +47,15 @@ type order struct {
 
 // Work plays one rehearsal, and ends the process, unless it cannot read what to rehearse.
 func Work(in io.Reader) error {
-	var o order
-	if err := json.NewDecoder(io.LimitReader(in, maxOrder)).Decode(&o); err != nil {
+	var o workerInput
+	if err := json.NewDecoder(io.LimitReader(in, maxWorkerInput)).Decode(&o); err != nil {
 		return fmt.Errorf("read what to rehearse: %w", err)
 	}
-	virtual.Main(o.play)
+	virtual.Main(o.runRehearsal)
 	return nil
 }
 
-func (o order) play() (err error) {
+func (o workerInput) runRehearsal() (err error) {
 	s, err := schedule.Parse(o.Name, []byte(o.Schedule))
 	if err != nil {
 		return err
@@ -92,34 +92,34 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 		return a, fmt.Errorf("make a folder for the rehearsal: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	told, err := json.Marshal(order{Name: c.Name, Repeat: c.Repeat, Folder: folder, Schedule: s.String(), Fleet: c.onFleet()})
+	told, err := json.Marshal(workerInput{Name: c.Name, Repeat: c.Repeat, Folder: folder, Schedule: s.String(), Fleet: c.simulatedFleet()})
 	if err != nil {
 		return a, fmt.Errorf("encode what to rehearse: %w", err)
 	}
-	if err := work(ctx, program, folder, told, s.Seed); err != nil {
+	if err := runWorker(ctx, program, folder, told, s.Seed); err != nil {
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
-	seen, unplaced, err := upTo(filepath.Join(folder, playedFile), filepath.Join(folder, seenFile), s.Length)
+	seen, unplaced, err := copyRecordsUntil(filepath.Join(folder, playedFile), filepath.Join(folder, seenFile), s.Length)
 	if err != nil {
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
 	defer func() { err = errors.Join(err, seen.Close()) }()
-	if a.Rehearsal, err = report.Rehearse(seen, c.everyNode()...); err != nil {
+	if a.Rehearsal, err = report.Rehearse(seen, c.systemJobs()...); err != nil {
 		return a, err
 	}
-	a.Unplaced, a.Notes = unplaced, append(c.missed(a.Rehearsal), c.Notes()...)
+	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a.Rehearsal), c.Notes()...)
 	if len(a.Places) == 0 && len(unplaced) == 0 {
-		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + nodes(len(c.Fleet.Edges))}
+		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + nodeCountText(len(c.Fleet.Edges))}
 	}
 	if len(a.Places) == 0 {
 		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))
 	}
-	a.excuse()
+	a.removeSettledViolation()
 	return a, nil
 }
 
-// everyNode are the jobs that run one instance on each node.
-func (c Config) everyNode() []fleet.JobID {
+// systemJobs are the jobs that run one instance on each node.
+func (c Config) systemJobs() []fleet.JobID {
 	var ids []fleet.JobID
 	for _, job := range c.Jobs {
 		if job.Type == fleet.JobTypeSystem || job.Type == fleet.JobTypeSysBatch {
@@ -129,9 +129,9 @@ func (c Config) everyNode() []fleet.JobID {
 	return ids
 }
 
-// excuse takes back that the fleet never settled, where the jobs ask for more than it
+// removeSettledViolation takes back that the fleet never settled, where the jobs ask for more than it
 // has room for: that is said already.
-func (a *Answer) excuse() {
+func (a *Answer) removeSettledViolation() {
 	if len(a.Unplaced) == 0 || a.Outcome != history.Violated || len(a.Reasons) > 0 {
 		return
 	}
@@ -141,8 +141,8 @@ func (a *Answer) excuse() {
 	}
 }
 
-// work runs a Worker to its end.
-func work(ctx context.Context, program []string, folder string, told []byte, seed uint64) error {
+// runWorker runs a Worker to its end.
+func runWorker(ctx context.Context, program []string, folder string, told []byte, seed uint64) error {
 	path := filepath.Join(folder, outputFile)
 	out, err := os.Create(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"skerry/chaos/report"
 )
 
-func someCampaign(tb testing.TB) history.Campaign {
+func sampleCampaign(tb testing.TB) history.Campaign {
 	tb.Helper()
 	c := history.Campaign{
 		Format: history.Format, Name: "simulation", Start: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC),
@@ -20,7 +20,7 @@ func someCampaign(tb testing.TB) history.Campaign {
 		Expected: []string{"cut", "clone"},
 	}
 	for i, o := range []history.Outcome{history.Pass, history.Void, history.Violated, history.Pass} {
-		run, err := history.Summarize(mustOpen(tb, newSample(uint64(i), 3, 5, time.Hour).play(3, 12).conclude(o).text(tb)))
+		run, err := history.Summarize(mustOpen(tb, newSample(uint64(i), 3, 5, time.Hour).generateHistory(3, 12).concludeRun(o).encodeHistory(tb)))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func someCampaign(tb testing.TB) history.Campaign {
 }
 
 func TestCampaign(t *testing.T) {
-	c := someCampaign(t)
+	c := sampleCampaign(t)
 	var text, page bytes.Buffer
 	if err := report.PrintCampaign(&text, c); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAnEmptyCampaign(t *testing.T) {
 }
 
 func TestPrintJudgement(t *testing.T) {
-	j, err := history.Judge(mustOpen(t, newSample(3, 2, 3, 20*time.Minute).play(2, 4).conclude(history.Violated).text(t)))
+	j, err := history.Judge(mustOpen(t, newSample(3, 2, 3, 20*time.Minute).generateHistory(2, 4).concludeRun(history.Violated).encodeHistory(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 
 // States of lanes, beside those of nodes and allocations.
 const (
-	stateUp        = "up"
-	stateLeads     = "leads"
-	stateConnected = "connected"
-	stateAway      = "away"
-	stateFenced    = "fenced"
-	stateStopping  = "stopping" // the hub wants it gone; its edge has not confirmed
+	stateUp           = "up"
+	stateLeads        = "leads"
+	stateConnected    = "connected"
+	stateDisconnected = "away"
+	stateFenced       = "fenced"
+	stateStopping     = "stopping" // the hub wants it gone; its edge has not confirmed
 )
 
 // cluster is what the hubs together say of nodes and allocations: of two hubs the
@@ -29,12 +29,12 @@ type cluster struct {
 	newest fleet.Index // whose effects are known
 	// Once all is in: allocations and the node's lane by edge.
 	byEdge   map[string][]*allocFact
-	statuses map[string]*lane
+	statuses map[string]*stateSpans
 }
 
 // nodeFact is a node, as the hubs have it.
 type nodeFact struct {
-	status lane
+	status stateSpans
 	index  fleet.Index // of the entry that said so
 }
 
@@ -46,7 +46,7 @@ type allocFact struct {
 	node     fleet.NodeID
 	previous fleet.AllocID
 	from, to time.Duration // first seen; its last end
-	status   lane
+	status   stateSpans
 	desired  string
 	client   string
 	index    fleet.Index
@@ -60,8 +60,8 @@ func newCluster() cluster {
 	return cluster{names: map[fleet.NodeID]string{}, nodes: map[fleet.NodeID]*nodeFact{}, allocs: map[fleet.AllocID]*allocFact{}}
 }
 
-// rewound forgets how new what is known is: hubs are put back to an older copy.
-func (c *cluster) rewound() {
+// resetIndexes forgets how new what is known is: hubs are put back to an older copy.
+func (c *cluster) resetIndexes() {
 	c.newest = 0
 	for _, n := range c.nodes {
 		n.index = 0
@@ -71,35 +71,35 @@ func (c *cluster) rewound() {
 	}
 }
 
-// applied takes what an entry did. Only effects say that.
-func (c *cluster) applied(at time.Duration, a *check.Applied) {
+// applyEffects takes what an entry did. Only effects say that.
+func (c *cluster) applyEffects(at time.Duration, a *check.Applied) {
 	e := a.Effects
 	if e == nil || a.Index <= c.newest {
 		return
 	}
 	c.newest = a.Index
 	for i := range e.Nodes {
-		c.named(&e.Nodes[i])
+		c.recordNodeName(&e.Nodes[i])
 	}
 	if e.Opened != nil {
-		c.node(at, e.Opened.Node, e.Opened.Status, a.Index)
+		c.recordNodeStatus(at, e.Opened.Node, e.Opened.Status, a.Index)
 	}
 	for _, m := range e.Moved {
-		c.node(at, m.Node, m.Status, a.Index)
+		c.recordNodeStatus(at, m.Node, m.Status, a.Index)
 	}
 	for i := range e.Batches {
 		if b := &e.Batches[i]; b.Code == "" {
-			c.batch(at, b, a.Index)
+			c.recordBatchRows(at, b, a.Index)
 		}
 	}
 	for i := range e.Allocs {
-		c.alloc(at, &e.Allocs[i], a.Index)
+		c.recordAlloc(at, &e.Allocs[i], a.Index)
 	}
 }
 
-// batch takes the client statuses that an edge's rows bring.
-func (c *cluster) batch(at time.Duration, b *check.Batch, index fleet.Index) {
-	c.node(at, b.Node, b.Status, index)
+// recordBatchRows takes the client statuses that an edge's rows bring.
+func (c *cluster) recordBatchRows(at time.Duration, b *check.Batch, index fleet.Index) {
+	c.recordNodeStatus(at, b.Node, b.Status, index)
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		f := c.allocs[row.Alloc]
@@ -107,29 +107,29 @@ func (c *cluster) batch(at time.Duration, b *check.Batch, index fleet.Index) {
 			continue
 		}
 		f.index, f.client = index, row.ClientStatus
-		f.show(at)
+		f.updateStatus(at)
 	}
 }
 
-// hub takes a hub's whole state.
-func (c *cluster) hub(at time.Duration, h *check.Hub) {
+// recordHubState takes a hub's whole state.
+func (c *cluster) recordHubState(at time.Duration, h *check.Hub) {
 	for i := range h.Nodes {
 		n := &h.Nodes[i]
-		c.named(n)
-		c.node(at, n.ID, n.Status, max(h.Index, n.ModifyIndex))
+		c.recordNodeName(n)
+		c.recordNodeStatus(at, n.ID, n.Status, max(h.Index, n.ModifyIndex))
 	}
 	for i := range h.Allocs {
-		c.alloc(at, &h.Allocs[i], max(h.Index, h.Allocs[i].ModifyIndex))
+		c.recordAlloc(at, &h.Allocs[i], max(h.Index, h.Allocs[i].ModifyIndex))
 	}
 }
 
-func (c *cluster) named(n *fleet.Node) {
+func (c *cluster) recordNodeName(n *fleet.Node) {
 	if n.Name != "" && c.names[n.ID] == "" {
 		c.names[n.ID] = n.Name
 	}
 }
 
-func (c *cluster) node(at time.Duration, id fleet.NodeID, status fleet.NodeStatus, index fleet.Index) {
+func (c *cluster) recordNodeStatus(at time.Duration, id fleet.NodeID, status fleet.NodeStatus, index fleet.Index) {
 	f := c.nodes[id]
 	if f == nil {
 		f = &nodeFact{}
@@ -139,10 +139,10 @@ func (c *cluster) node(at time.Duration, id fleet.NodeID, status fleet.NodeStatu
 		return
 	}
 	f.index = index
-	f.status.set(at, string(status))
+	f.status.setState(at, string(status))
 }
 
-func (c *cluster) alloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
+func (c *cluster) recordAlloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
 	f := c.allocs[a.ID]
 	if f == nil {
 		f = &allocFact{id: a.ID, from: at}
@@ -154,54 +154,54 @@ func (c *cluster) alloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
 	f.index = index
 	f.name, f.job, f.node, f.previous = a.Name, a.JobID, a.NodeID, a.PreviousAllocation
 	f.desired, f.client = a.DesiredStatus, a.ClientStatus
-	f.show(at)
+	f.updateStatus(at)
 }
 
-// show sets the lane to what is known. One that is over has no state: its end is
+// updateStatus sets the lane to what is known. One that is over has no state: its end is
 // a mark.
-func (f *allocFact) show(at time.Duration) {
+func (f *allocFact) updateStatus(at time.Duration) {
 	f.back = false
 	switch f.client {
 	case fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost:
-		f.status.set(at, "")
-		how := f.ending()
+		f.status.setState(at, "")
+		how := f.endSign()
 		if n := len(f.ends); n == 0 || f.ends[n-1].sort != how {
-			f.ends = append(f.ends, mark{at: at, sort: how, title: f.label() + ": " + how})
+			f.ends = append(f.ends, mark{at: at, sort: how, title: f.displayName() + ": " + how})
 			f.to = at
 		}
 		return
 	}
 	f.back = len(f.ends) > 0
-	if (f.client == fleet.ClientRunning || f.client == fleet.ClientPending) && f.unwanted() {
-		f.status.set(at, stateStopping)
+	if (f.client == fleet.ClientRunning || f.client == fleet.ClientPending) && f.isStopDesired() {
+		f.status.setState(at, stateStopping)
 	} else {
-		f.status.set(at, f.client)
+		f.status.setState(at, f.client)
 	}
 }
 
-func (f *allocFact) unwanted() bool {
+func (f *allocFact) isStopDesired() bool {
 	return f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict
 }
 
-// ending is how an allocation that is over ended.
-func (f *allocFact) ending() string {
+// endSign is how an allocation that is over ended.
+func (f *allocFact) endSign() string {
 	switch {
 	case f.client == fleet.ClientLost:
 		return signLost
 	case f.client == fleet.ClientFailed:
 		return signFailed
-	case f.unwanted():
+	case f.isStopDesired():
 		return signStopped
 	}
 	return signComplete
 }
 
-// over reports whether it ended and is not back.
-func (f *allocFact) over() bool { return len(f.ends) > 0 && !f.back }
+// hasEnded reports whether it ended and is not back.
+func (f *allocFact) hasEnded() bool { return len(f.ends) > 0 && !f.back }
 
-// finish closes what is open at the run's end.
-func (c *cluster) finish(at time.Duration) {
-	c.byEdge, c.statuses = map[string][]*allocFact{}, map[string]*lane{}
+// closeAndGroupByEdge closes what is open at the run's end.
+func (c *cluster) closeAndGroupByEdge(at time.Duration) {
+	c.byEdge, c.statuses = map[string][]*allocFact{}, map[string]*stateSpans{}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		status := &c.nodes[id].status
 		status.close(at)
@@ -210,7 +210,7 @@ func (c *cluster) finish(at time.Duration) {
 		}
 	}
 	for _, f := range c.allocs {
-		if !f.over() {
+		if !f.hasEnded() {
 			f.to = at
 		}
 		f.status.close(at)
@@ -223,16 +223,16 @@ func (c *cluster) finish(at time.Duration) {
 	}
 }
 
-// of returns an edge's allocations, by job and beginning.
-func (c *cluster) of(edge string) []*allocFact { return c.byEdge[edge] }
+// allocsOfEdge returns an edge's allocations, by job and beginning.
+func (c *cluster) allocsOfEdge(edge string) []*allocFact { return c.byEdge[edge] }
 
-// status returns the lane of an edge's node.
-func (c *cluster) status(edge string) *lane {
+// edgeStatus returns the lane of an edge's node.
+func (c *cluster) edgeStatus(edge string) *stateSpans {
 	if l := c.statuses[edge]; l != nil {
 		return l
 	}
-	return &lane{}
+	return &stateSpans{}
 }
 
-// label names an allocation for people.
-func (f *allocFact) label() string { return f.name + " " + fleet.Short(f.id) }
+// displayName names an allocation for people.
+func (f *allocFact) displayName() string { return f.name + " " + fleet.Short(f.id) }

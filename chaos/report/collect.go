@@ -33,7 +33,7 @@ type run struct {
 	clients    map[string]uint64 // operations, by what they do and how they ended
 	requests   int
 	end        *history.End
-	cut        error // why the history ends early, if it does
+	readErr    error // why the history ends early, if it does
 }
 
 // member is a hub or an edge.
@@ -42,20 +42,20 @@ type member struct {
 	edge bool
 	// process is whether it is up, and link how an edge sees its link; a hub that
 	// leads is "leads".
-	process, link lane
-	unsent        lane // rows of an edge's journal, by magnitude
+	process, link stateSpans
+	unsent        stateSpans // rows of an edge's journal, by magnitude
 	most          fleet.Seq
 	marks         []mark
-	tasks         map[fleet.AllocID]*lane // what really runs
+	tasks         map[fleet.AllocID]*stateSpans // what really runs
 	running       map[fleet.AllocID]int
 }
 
 // mark is something that happened at once.
 type mark struct {
-	at    time.Duration
-	sort  string // of sign
-	title string
-	many  int // how many are drawn together, 0: it is one
+	at          time.Duration
+	sort        string // of sign
+	title       string
+	mergedCount int // how many are drawn together, 0: it is one
 }
 
 // fault is one that began.
@@ -87,10 +87,10 @@ func collect(r *history.Reader) (*run, error) {
 		usage: map[string]*usage{}, clients: map[string]uint64{}, refusals: refusals{},
 	}
 	for _, name := range c.header.Hubs {
-		c.member(name, false)
+		c.ensureMember(name, false)
 	}
 	for _, name := range c.header.Edges {
-		c.member(name, true)
+		c.ensureMember(name, true)
 	}
 	tally := history.NewTally(c.header)
 	for {
@@ -99,60 +99,60 @@ func collect(r *history.Reader) (*run, error) {
 			break
 		}
 		if err != nil {
-			c.cut = err
+			c.readErr = err
 			break
 		}
 		tally.Add(rec)
 		c.lasted = max(c.lasted, rec.At)
-		c.take(&rec)
+		c.addRecord(&rec)
 	}
-	if c.sum = tally.Run(); c.sum.Records == 0 && c.cut != nil && !errors.Is(c.cut, history.ErrCutShort) {
-		return nil, fmt.Errorf("report on %s: %w", c.header.Name, c.cut)
+	if c.sum = tally.Run(); c.sum.Records == 0 && c.readErr != nil && !errors.Is(c.readErr, history.ErrCutShort) {
+		return nil, fmt.Errorf("report on %s: %w", c.header.Name, c.readErr)
 	}
-	c.finish()
+	c.closeOpenStates()
 	return c, nil
 }
 
-func (c *run) member(name string, edge bool) *member {
+func (c *run) ensureMember(name string, edge bool) *member {
 	m := c.members[name]
 	if m == nil {
-		m = &member{name: name, edge: edge, tasks: map[fleet.AllocID]*lane{}, running: map[fleet.AllocID]int{}}
+		m = &member{name: name, edge: edge, tasks: map[fleet.AllocID]*stateSpans{}, running: map[fleet.AllocID]int{}}
 		c.members[name] = m
 		c.names = append(c.names, name)
 	}
 	return m
 }
 
-func (c *run) take(rec *history.Record) {
+func (c *run) addRecord(rec *history.Record) {
 	at := rec.At
 	switch {
 	case rec.Applied != nil:
-		c.cluster.applied(at, rec.Applied)
+		c.cluster.applyEffects(at, rec.Applied)
 	case rec.Hub != nil:
-		c.hub(at, rec.Hub)
+		c.recordHub(at, rec.Hub)
 	case rec.Edge != nil:
-		c.edge(at, rec.Edge)
+		c.recordEdge(at, rec.Edge)
 	case rec.Process != nil:
-		c.process(at, rec.Process)
+		c.recordProcess(at, rec.Process)
 	case rec.Task != nil:
-		c.task(at, rec.Task)
+		c.recordTask(at, rec.Task)
 	case rec.Refused != nil:
-		c.refused(at, rec.Refused)
+		c.recordRefusal(at, rec.Refused)
 	case rec.Fault != nil:
-		c.fault(at, rec.Fault)
+		c.recordFault(at, rec.Fault)
 	case rec.Operation != nil:
 		c.clients[rec.Operation.Does+" "+rec.Operation.Outcome]++
 	case rec.Request != nil:
-		c.request(at, rec.Request)
+		c.recordRequest(at, rec.Request)
 	case rec.Usage != nil:
-		c.used(rec.Usage)
+		c.recordUsage(rec.Usage)
 	default:
-		c.concluded(rec)
+		c.recordConclusion(rec)
 	}
 }
 
-// concluded takes what is no observation.
-func (c *run) concluded(rec *history.Record) {
+// recordConclusion takes what is no observation.
+func (c *run) recordConclusion(rec *history.Record) {
 	switch {
 	case rec.Violation != nil:
 		v := *rec.Violation
@@ -171,31 +171,31 @@ func (c *run) concluded(rec *history.Record) {
 	}
 }
 
-func (c *run) hub(at time.Duration, h *check.Hub) {
-	m := c.member(h.Name, false)
+func (c *run) recordHub(at time.Duration, h *check.Hub) {
+	m := c.ensureMember(h.Name, false)
 	switch {
 	case h.Leads:
-		m.process.set(at, stateLeads)
-	case m.process.state() == stateLeads:
-		m.process.set(at, stateUp)
+		m.process.setState(at, stateLeads)
+	case m.process.currentState() == stateLeads:
+		m.process.setState(at, stateUp)
 	}
-	c.cluster.hub(at, h)
+	c.cluster.recordHubState(at, h)
 }
 
-func (c *run) edge(at time.Duration, e *check.Edge) {
-	m := c.member(e.Name, true)
+func (c *run) recordEdge(at time.Duration, e *check.Edge) {
+	m := c.ensureMember(e.Name, true)
 	if e.NodeID != "" {
 		c.cluster.names[e.NodeID] = e.Name
 	}
 	switch {
 	case e.Link == nil:
-		m.link.set(at, "")
+		m.link.setState(at, "")
 	case e.Link.Fenced != "":
-		m.link.set(at, stateFenced)
+		m.link.setState(at, stateFenced)
 	case e.Link.Connected:
-		m.link.set(at, stateConnected)
+		m.link.setState(at, stateConnected)
 	default:
-		m.link.set(at, stateAway)
+		m.link.setState(at, stateDisconnected)
 	}
 	if e.Journal == nil {
 		return
@@ -205,11 +205,11 @@ func (c *run) edge(at time.Duration, e *check.Edge) {
 		unsent = e.Journal.Last - e.Journal.Acknowledged
 	}
 	m.most = max(m.most, unsent)
-	m.unsent.set(at, magnitude(unsent))
+	m.unsent.setState(at, rowMagnitude(unsent))
 }
 
-// magnitude tells numbers of rows apart as far as a drawing does.
-func magnitude(rows fleet.Seq) string {
+// rowMagnitude tells numbers of rows apart as far as a drawing does.
+func rowMagnitude(rows fleet.Seq) string {
 	switch {
 	case rows == 0:
 		return ""
@@ -221,33 +221,33 @@ func magnitude(rows fleet.Seq) string {
 	return "100 rows or more"
 }
 
-func (c *run) process(at time.Duration, p *check.Process) {
-	m := c.member(p.Name, p.Edge)
+func (c *run) recordProcess(at time.Duration, p *check.Process) {
+	m := c.ensureMember(p.Name, p.Edge)
 	if p.What != check.ProcessStart || len(m.process.spans) > 0 { // that it starts at first is no news
-		m.mark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
+		m.addMark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
 	}
 	if p.What == check.ProcessStart {
-		m.process.set(at, stateUp)
+		m.process.setState(at, stateUp)
 		return
 	}
-	m.process.set(at, "")
-	m.link.set(at, "")
-	m.unsent.set(at, "")
+	m.process.setState(at, "")
+	m.link.setState(at, "")
+	m.unsent.setState(at, "")
 }
 
-func (m *member) mark(at time.Duration, sort, title string) {
+func (m *member) addMark(at time.Duration, sort, title string) {
 	if len(m.marks) < maxMarks {
 		m.marks = append(m.marks, mark{at: at, sort: sort, title: title})
 	}
 }
 
-// task follows what really runs: an allocation's lane is there while any of its
+// recordTask follows what really runs: an allocation's lane is there while any of its
 // tasks is.
-func (c *run) task(at time.Duration, t *check.Task) {
-	m := c.member(t.Edge, true)
+func (c *run) recordTask(at time.Duration, t *check.Task) {
+	m := c.ensureMember(t.Edge, true)
 	l := m.tasks[t.Alloc]
 	if l == nil {
-		l = &lane{}
+		l = &stateSpans{}
 		m.tasks[t.Alloc] = l
 	}
 	if t.What == check.TaskStarted {
@@ -257,41 +257,41 @@ func (c *run) task(at time.Duration, t *check.Task) {
 	}
 	switch n := m.running[t.Alloc]; {
 	case n == 0:
-		l.set(at, "")
+		l.setState(at, "")
 	case n == 1:
-		l.set(at, "a task runs")
+		l.setState(at, "a task runs")
 	default:
-		l.set(at, fmt.Sprintf("%d tasks run", n))
+		l.setState(at, fmt.Sprintf("%d tasks run", n))
 	}
 }
 
-func (c *run) refused(at time.Duration, refused *check.Refused) {
+func (c *run) recordRefusal(at time.Duration, refused *check.Refused) {
 	r := *refused
 	if name := c.cluster.names[r.Node]; name != "" && c.members[r.From] == nil {
 		r.From = name
 	}
-	c.refusals.add(at, &r)
+	c.refusals.countRefusal(at, &r)
 	title := fmt.Sprintf("%s refused %s: %s", r.By, r.From, r.Code)
 	if m := c.members[r.From]; m != nil {
-		m.mark(at, signRefused, title)
+		m.addMark(at, signRefused, title)
 	} else if m := c.members[r.By]; m != nil {
-		m.mark(at, signRefused, title)
+		m.addMark(at, signRefused, title)
 	}
 }
 
-func (c *run) request(at time.Duration, r *check.Request) {
+func (c *run) recordRequest(at time.Duration, r *check.Request) {
 	c.requests++
 	if m := c.members[r.Edge]; m != nil {
-		m.mark(at, signRequest, fmt.Sprintf("on site: %s %s", r.What, fleet.Short(r.Alloc)))
+		m.addMark(at, signRequest, fmt.Sprintf("on site: %s %s", r.What, fleet.Short(r.Alloc)))
 	}
 }
 
-func (c *run) fault(at time.Duration, f *check.Fault) {
+func (c *run) recordFault(at time.Duration, f *check.Fault) {
 	if !f.End {
 		began := &fault{Fault: *f, from: at}
 		c.faults, c.open[f.ID] = append(c.faults, began), began
 		if slices.Contains(f.Effects, check.Rewinds) {
-			c.cluster.rewound()
+			c.cluster.resetIndexes()
 		}
 		return
 	}
@@ -301,7 +301,7 @@ func (c *run) fault(at time.Duration, f *check.Fault) {
 	}
 }
 
-func (c *run) used(u *check.Usage) {
+func (c *run) recordUsage(u *check.Usage) {
 	known := c.usage[u.Who]
 	if known == nil {
 		known = &usage{}
@@ -314,8 +314,8 @@ func (c *run) used(u *check.Usage) {
 	known.most.DiskBytes = max(known.most.DiskBytes, u.DiskBytes)
 }
 
-// finish closes what is open.
-func (c *run) finish() {
+// closeOpenStates closes what is open.
+func (c *run) closeOpenStates() {
 	for _, f := range c.open {
 		f.to = c.lasted
 	}
@@ -327,7 +327,7 @@ func (c *run) finish() {
 			l.close(c.lasted)
 		}
 	}
-	c.cluster.finish(c.lasted)
+	c.cluster.closeAndGroupByEdge(c.lasted)
 	slices.SortFunc(c.verdicts, func(a, b check.Verdict) int { return int(a.Invariant) - int(b.Invariant) })
 	slices.SortStableFunc(c.sometimes, func(a, b history.Sometimes) int { return strings.Compare(a.Name, b.Name) })
 }

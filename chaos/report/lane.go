@@ -19,9 +19,9 @@ type span struct {
 // mixed is the state of a span that stands for several.
 const mixed = "mixed"
 
-// lane is what one thing was, over time: spans without an overlap, in order.
+// stateSpans is what one thing was, over time: spans without an overlap, in order.
 // While the last one is open, its end is not known.
-type lane struct {
+type stateSpans struct {
 	spans []span
 	open  bool
 }
@@ -30,8 +30,8 @@ type lane struct {
 // together.
 const maxSpans = 4096
 
-// set notes that from now on the state is another one; "" is none.
-func (l *lane) set(at time.Duration, state string) {
+// setState notes that from now on the state is another one; "" is none.
+func (l *stateSpans) setState(at time.Duration, state string) {
 	if l.open {
 		last := &l.spans[len(l.spans)-1]
 		if last.state == state {
@@ -50,14 +50,14 @@ func (l *lane) set(at time.Duration, state string) {
 		return
 	}
 	if len(l.spans) >= maxSpans {
-		l.spans = thin(l.spans, l.spans[len(l.spans)-1].to/(maxSpans/4))
+		l.spans = mergeShortSpans(l.spans, l.spans[len(l.spans)-1].to/(maxSpans/4))
 	}
 	l.spans = append(l.spans, span{from: at, to: at, state: state})
 	l.open = true
 }
 
-// state is what it is now; "": nothing.
-func (l *lane) state() string {
+// currentState is what it is now; "": nothing.
+func (l *stateSpans) currentState() string {
 	if !l.open {
 		return ""
 	}
@@ -65,16 +65,16 @@ func (l *lane) state() string {
 }
 
 // close ends what is open at the end of the run.
-func (l *lane) close(at time.Duration) { l.set(at, "") }
+func (l *stateSpans) close(at time.Duration) { l.setState(at, "") }
 
-// thin draws neighbours together until a stretch of them lasts for at least
+// mergeShortSpans draws neighbours together until a stretch of them lasts for at least
 // shortest. What lasts that long by itself stays as it is.
-func thin(spans []span, shortest time.Duration) []span {
+func mergeShortSpans(spans []span, shortest time.Duration) []span {
 	var out []span
 	for _, s := range spans {
-		if n := len(out); n > 0 && s.short(shortest) && out[n-1].short(shortest) && s.from-out[n-1].to < shortest {
+		if n := len(out); n > 0 && s.isShorterThan(shortest) && out[n-1].isShorterThan(shortest) && s.from-out[n-1].to < shortest {
 			last := &out[n-1]
-			last.merged = last.changes() + s.changes()
+			last.merged = last.changeCount() + s.changeCount()
 			last.to, last.state = s.to, mixed
 			if last.of != s.of {
 				last.of = ""
@@ -86,13 +86,13 @@ func thin(spans []span, shortest time.Duration) []span {
 	return slices.Clip(out)
 }
 
-func (s span) short(shortest time.Duration) bool { return s.to-s.from < shortest }
+func (s span) isShorterThan(shortest time.Duration) bool { return s.to-s.from < shortest }
 
-// changes is how many states it stands for.
-func (s span) changes() int { return max(s.merged, 1) }
+// changeCount is how many states it stands for.
+func (s span) changeCount() int { return max(s.merged, 1) }
 
-// title says what it is, for people.
-func (s span) title() string {
+// describeSpan says what it is, for people.
+func (s span) describeSpan() string {
 	what := s.state
 	if s.merged > 0 {
 		what = fmt.Sprintf("%d changes", s.merged)

@@ -24,15 +24,15 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-func TestLane(t *testing.T) {
-	var l lane
-	l.set(1, "running")
-	l.set(2, "running") // no change
-	l.set(3, "unknown")
-	l.set(3, "lost") // unknown never was
-	l.set(5, "")
-	l.set(6, "") // nothing twice
-	l.set(7, "running")
+func TestStateSpans(t *testing.T) {
+	var l stateSpans
+	l.setState(1, "running")
+	l.setState(2, "running") // no change
+	l.setState(3, "unknown")
+	l.setState(3, "lost") // unknown never was
+	l.setState(5, "")
+	l.setState(6, "") // nothing twice
+	l.setState(7, "running")
 	l.close(9)
 	want := []span{{from: 1, to: 3, state: "running", merged: 0}, {from: 3, to: 5, state: "lost", merged: 0}, {from: 7, to: 9, state: "running", merged: 0}}
 	if len(l.spans) != len(want) {
@@ -45,17 +45,17 @@ func TestLane(t *testing.T) {
 	}
 }
 
-func TestALaneIsBounded(t *testing.T) {
-	var l lane
+func TestStateSpansAreBounded(t *testing.T) {
+	var l stateSpans
 	for i := range 100_000 {
-		l.set(time.Duration(i)*time.Second, []string{"up", "away"}[i%2])
+		l.setState(time.Duration(i)*time.Second, []string{"up", "away"}[i%2])
 	}
 	if len(l.spans) > maxSpans {
 		t.Errorf("it has %d spans", len(l.spans))
 	}
 	total := 0
 	for i, s := range l.spans {
-		total += s.changes()
+		total += s.changeCount()
 		if i > 0 && s.from < l.spans[i-1].to {
 			t.Fatalf("span %d begins before the one before it ends", i)
 		}
@@ -65,9 +65,9 @@ func TestALaneIsBounded(t *testing.T) {
 	}
 }
 
-func TestThin(t *testing.T) {
+func TestMergeShortSpans(t *testing.T) {
 	spans := []span{{from: 0, to: 100, state: "running", merged: 0}, {from: 100, to: 101, state: "unknown", merged: 0}, {from: 101, to: 103, state: "running", merged: 0}, {from: 103, to: 104, state: "unknown", merged: 0}, {from: 104, to: 200, state: "running", merged: 0}, {from: 200, to: 201, state: "lost", merged: 0}}
-	got := thin(spans, 10)
+	got := mergeShortSpans(spans, 10)
 	want := []span{{from: 0, to: 100, state: "running", merged: 0}, {from: 100, to: 104, state: mixed, merged: 3}, {from: 104, to: 200, state: "running", merged: 0}, {from: 200, to: 201, state: "lost", merged: 0}}
 	if len(got) != len(want) {
 		t.Fatalf("got %+v, want %+v", got, want)

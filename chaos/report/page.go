@@ -46,8 +46,8 @@ func legend() []sign {
 	return signs
 }
 
-// Beside names what stands beside a page, as links from it; "" is nothing.
-type Beside struct {
+// PageLinks names what stands beside a page, as links from it; "" is nothing.
+type PageLinks struct {
 	History string // the run's history
 	Index   string // the campaign's page
 }
@@ -71,7 +71,7 @@ type runPage struct {
 	Sometimes                                []sometimesRow
 	Usage                                    []usageRow
 	Notes                                    []noteRow
-	Beside
+	PageLinks
 }
 
 type fact struct{ Name, Value string }
@@ -105,28 +105,28 @@ type noteRow struct{ At, Share, Where, Text string }
 
 // WriteRun writes the page of one run, from its history. A history that was cut
 // short is shown as far as it goes.
-func WriteRun(w io.Writer, r *history.Reader, beside Beside) error {
+func WriteRun(w io.Writer, r *history.Reader, beside PageLinks) error {
 	return WriteRunWithin(w, r, beside, math.MaxInt)
 }
 
 // WriteRunWithin writes the page of one run in at most so many bytes. What does not
 // fit is drawn together or left out, and the page says so; it is an error where not
 // even the verdicts fit.
-func WriteRunWithin(w io.Writer, r *history.Reader, beside Beside, most int) error {
+func WriteRunWithin(w io.Writer, r *history.Reader, beside PageLinks, most int) error {
 	c, err := collect(r)
 	if err != nil {
 		return err
 	}
 	var page bytes.Buffer
-	for within := usual; ; within = within.less() {
+	for within := defaultBounds; ; within = within.tighterBounds() {
 		page.Reset()
-		if err := pages.ExecuteTemplate(&page, "run.html", c.page(beside, within)); err != nil {
+		if err := pages.ExecuteTemplate(&page, "run.html", c.buildRunPage(beside, within)); err != nil {
 			return fmt.Errorf("write the report on %s: %w", c.header.Name, err)
 		}
 		if page.Len() <= most {
 			break
 		}
-		if within.least() {
+		if within.isTightest() {
 			return fmt.Errorf("write the report on %s: it takes %d bytes at least, %d are allowed", c.header.Name, page.Len(), most)
 		}
 	}
@@ -136,31 +136,31 @@ func WriteRunWithin(w io.Writer, r *history.Reader, beside Beside, most int) err
 	return nil
 }
 
-func (c *run) page(beside Beside, within bounds) *runPage {
+func (c *run) buildRunPage(beside PageLinks, within bounds) *runPage {
 	p := &runPage{
 		Name: c.header.Name, Verdict: string(c.sum.Outcome), Headline: headline(c.sum.Outcome), Clock: string(c.header.Clock),
 		Topology: plural(len(c.header.Hubs), "hub") + ", " + plural(len(c.header.Edges), "edge"),
 		Repeat:   c.header.Repeat, Schedule: c.header.Schedule, Reasons: c.sum.Reasons,
-		FaultKinds: c.sum.Faults, Beside: beside,
+		FaultKinds: c.sum.Faults, PageLinks: beside,
 	}
 	if c.end != nil {
 		p.Shortest, p.Kept = c.end.Shortest, c.end.Kept
 	}
-	if c.cut != nil && c.end == nil {
-		p.Reasons = []string{c.cut.Error()}
+	if c.readErr != nil && c.end == nil {
+		p.Reasons = []string{c.readErr.Error()}
 	}
-	p.Facts = c.facts()
-	p.Held, p.Verdicts = c.judged()
+	p.Facts = c.headerFacts()
+	p.Held, p.Verdicts = c.verdictRows()
 	for _, v := range p.Verdicts {
 		if v.Broken > 0 {
 			p.Broken = append(p.Broken, v)
 		}
 	}
-	p.Timeline = c.draw(within)
+	p.Timeline = c.drawTimeline(within)
 	p.FaultsText, p.Faults = c.faultRows(within.faults)
 	p.RefusedText, p.Refused = c.refusedRows(within.refused)
-	p.Came, p.Sometimes = c.cameTo()
-	p.Totals = c.totals()
+	p.Came, p.Sometimes = c.sometimesRows()
+	p.Totals = c.totalFacts()
 	p.Usage = c.usageRows()
 	p.NotesText, p.Notes = c.noteRows(within.notes)
 	return p
@@ -178,12 +178,12 @@ func headline(o history.Outcome) string {
 	return "Broken: it did not end"
 }
 
-// share is a time's place as a part of one.
-func (c *run) share(at time.Duration) string {
+// shareOfRun is a time's place as a part of one.
+func (c *run) shareOfRun(at time.Duration) string {
 	return fmt.Sprintf("%.5f", float64(at)/float64(max(c.lasted, 1)))
 }
 
-func (c *run) facts() []fact {
+func (c *run) headerFacts() []fact {
 	facts := []fact{
 		{"seed", fmt.Sprint(c.header.Seed)},
 		{"lasted", stamp(c.lasted)},
@@ -203,12 +203,12 @@ func (c *run) facts() []fact {
 	return facts
 }
 
-// judged sums the verdicts up. Violations of an invariant without a verdict, as in
+// verdictRows sums the verdicts up. Violations of an invariant without a verdict, as in
 // a history that was cut short, have a row all the same.
-func (c *run) judged() (string, []verdictRow) {
+func (c *run) verdictRows() (string, []verdictRow) {
 	byInvariant := map[check.Invariant][]violationRow{}
 	for i, v := range c.violations {
-		row := violationRow{ID: fmt.Sprintf("v%d", i+1), At: stamp(v.At), Share: c.share(v.At), Where: v.Where, Message: v.Message, Evidence: v.Evidence}
+		row := violationRow{ID: fmt.Sprintf("v%d", i+1), At: stamp(v.At), Share: c.shareOfRun(v.At), Where: v.Where, Message: v.Message, Evidence: v.Evidence}
 		byInvariant[v.Invariant] = append(byInvariant[v.Invariant], row)
 	}
 	verdicts := slices.Clone(c.verdicts)
@@ -228,7 +228,7 @@ func (c *run) judged() (string, []verdictRow) {
 		row.Broken = v.Broken
 		row.Violations = row.Violations[:min(maxEvidence, len(row.Violations))]
 		row.More = row.Broken - uint64(len(row.Violations))
-		row.Class, row.Mark, row.Text = wordOf(v)
+		row.Class, row.Mark, row.Text = verdictWord(v)
 		count[row.Text]++
 		rows = append(rows, row)
 	}
@@ -245,8 +245,8 @@ const (
 	wordUnjudged  = "not judged"
 )
 
-// wordOf is a verdict in a word, with the class that it is coloured by, and a mark.
-func wordOf(v check.Verdict) (class, mark, word string) {
+// verdictWord is a verdict in a word, with the class that it is coloured by, and a mark.
+func verdictWord(v check.Verdict) (class, mark, word string) {
 	switch {
 	case v.Broken > 0:
 		return "violation", "✕", wordBroken
@@ -272,7 +272,7 @@ func verdictCounts(count map[string]int) string {
 func (c *run) faultRows(most int) (string, []faultRow) {
 	var rows []faultRow
 	for _, f := range c.faults[:min(len(c.faults), most)] {
-		row := faultRow{Share: c.share(f.from), From: stamp(f.from), To: "–", What: f.Kind, On: strings.Join(f.Targets, ", "), Hits: "–"}
+		row := faultRow{Share: c.shareOfRun(f.from), From: stamp(f.from), To: "–", What: f.Kind, On: strings.Join(f.Targets, ", "), Hits: "–"}
 		if f.Detail != "" {
 			row.What += " " + f.Detail
 		}
@@ -293,11 +293,11 @@ func (c *run) faultRows(most int) (string, []faultRow) {
 
 func (c *run) refusedRows(most int) (string, []refusedRow) {
 	var rows []refusedRow
-	all := c.refusals.sorted()
+	all := c.refusals.sortedByCode()
 	for _, r := range all[:min(len(all), most)] {
 		rows = append(rows, refusedRow{
 			Code: string(r.code), By: r.by, From: r.from, Reason: r.reason, Count: r.count,
-			First: stamp(r.first), Last: stamp(r.last), Share: c.share(r.first),
+			First: stamp(r.first), Last: stamp(r.last), Share: c.shareOfRun(r.first),
 		})
 	}
 	text := fmt.Sprintf("%d in all", c.sum.Refused)
@@ -307,7 +307,7 @@ func (c *run) refusedRows(most int) (string, []refusedRow) {
 	return text, rows
 }
 
-func (c *run) cameTo() (string, []sometimesRow) {
+func (c *run) sometimesRows() (string, []sometimesRow) {
 	var rows []sometimesRow
 	reached := 0
 	for _, s := range c.sometimes {
@@ -331,7 +331,7 @@ func (c *run) cameTo() (string, []sometimesRow) {
 func (c *run) noteRows(most int) (string, []noteRow) {
 	var rows []noteRow
 	for _, n := range c.notes[:min(len(c.notes), most)] {
-		rows = append(rows, noteRow{stamp(n.at), c.share(n.at), n.Where, n.Text})
+		rows = append(rows, noteRow{stamp(n.at), c.shareOfRun(n.at), n.Where, n.Text})
 	}
 	if n := len(c.notes) - len(rows); n > 0 {
 		return fmt.Sprintf("the last %d are not listed", n), rows
@@ -339,7 +339,7 @@ func (c *run) noteRows(most int) (string, []noteRow) {
 	return "", rows
 }
 
-func (c *run) totals() []fact {
+func (c *run) totalFacts() []fact {
 	facts := []fact{
 		{"records", fmt.Sprint(c.sum.Records)},
 		{"allocations", fmt.Sprint(len(c.cluster.allocs))},
@@ -373,15 +373,15 @@ func (c *run) usageRows() []usageRow {
 	for _, who := range slices.Sorted(maps.Keys(c.usage)) {
 		u := c.usage[who]
 		rows = append(rows, usageRow{
-			who, both(int64(u.last.Goroutines), int64(u.most.Goroutines), number), both(u.last.HeapBytes, u.most.HeapBytes, size),
-			both(int64(u.last.Files), int64(u.most.Files), number), both(u.last.DiskBytes, u.most.DiskBytes, size),
+			who, both(int64(u.last.Goroutines), int64(u.most.Goroutines), number), both(u.last.HeapBytes, u.most.HeapBytes, formatBytes),
+			both(int64(u.last.Files), int64(u.most.Files), number), both(u.last.DiskBytes, u.most.DiskBytes, formatBytes),
 		})
 	}
 	return rows
 }
 
-// size prints bytes.
-func size(n int64) string {
+// formatBytes prints bytes.
+func formatBytes(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

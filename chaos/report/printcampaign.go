@@ -21,14 +21,14 @@ func PrintCampaign(w io.Writer, c history.Campaign) error {
 	for _, f := range campaignFacts(c, t) {
 		sums.rows = append(sums.rows, []string{f.Name, printable(f.Value)})
 	}
-	sums.write(&b)
+	sums.writeTable(&b)
 	if len(t.Faults) > 0 {
 		b.WriteString("\n")
 		faults := table{heads: []string{"FAULT", "TIMES", "HITS", "NEVER HIT", "RUNS WITH A HIT"}, right: []int{1, 2, 3, 4}}
 		for _, f := range t.Faults {
 			faults.rows = append(faults.rows, []string{printable(f.Fault), fmt.Sprint(f.Times), fmt.Sprint(f.Hits), fmt.Sprint(f.Missed), fmt.Sprint(f.Runs)})
 		}
-		faults.write(&b)
+		faults.writeTable(&b)
 	}
 	if len(t.Sometimes) > 0 {
 		b.WriteString("\n")
@@ -36,7 +36,7 @@ func PrintCampaign(w io.Writer, c history.Campaign) error {
 		for _, s := range t.Sometimes {
 			branches.rows = append(branches.rows, []string{printable(s.Name), fmt.Sprint(s.Count), fmt.Sprint(s.Runs)})
 		}
-		branches.write(&b)
+		branches.writeTable(&b)
 	}
 	if len(t.Violations) > 0 {
 		b.WriteString("\n")
@@ -44,7 +44,7 @@ func PrintCampaign(w io.Writer, c history.Campaign) error {
 		for _, v := range t.Violations {
 			broken.rows = append(broken.rows, []string{v.Invariant.Slug(), fmt.Sprint(v.Count), v.Invariant.Statement()})
 		}
-		broken.write(&b)
+		broken.writeTable(&b)
 	}
 	printNoPass(&b, c)
 	if short := c.Shortcomings(); len(short) == 0 {
@@ -77,7 +77,7 @@ func printNoPass(b *strings.Builder, c history.Campaign) {
 		return
 	}
 	b.WriteString("\n")
-	runs.write(b)
+	runs.writeTable(b)
 	if left > 0 {
 		fmt.Fprintf(b, "  and %d more\n", left)
 	}

@@ -8,8 +8,8 @@ import (
 	"skerry/chaos/history"
 )
 
-// maxFound bounds how many violations a terminal is shown.
-const maxFound = 20
+// maxPrintedViolations bounds how many violations a terminal is shown.
+const maxPrintedViolations = 20
 
 // PrintJudgement prints what today's checkers make of an old run, at most 100
 // characters wide but for their evidence.
@@ -23,19 +23,19 @@ func PrintJudgement(w io.Writer, j history.Judgement) error {
 	count := map[string]int{}
 	t := table{heads: []string{"VERDICT", "INVARIANT", "LOOKED AT", "BROKEN", "UNDECIDED"}, right: []int{2, 3, 4}, wrap: 1}
 	for _, v := range j.Verdicts {
-		_, _, word := wordOf(v)
+		_, _, word := verdictWord(v)
 		count[word]++
 		t.rows = append(t.rows, []string{word, v.Invariant.Slug(), fmt.Sprint(v.Judged), fmt.Sprint(v.Broken), fmt.Sprint(v.Undecided)})
 	}
-	t.write(&b)
-	for _, v := range j.Found[:min(len(j.Found), maxFound)] {
+	t.writeTable(&b)
+	for _, v := range j.Found[:min(len(j.Found), maxPrintedViolations)] {
 		b.WriteString("\n")
 		paragraph(&b, v.String())
 		for _, line := range v.Evidence {
 			fmt.Fprintf(&b, "    %s\n", printable(line))
 		}
 	}
-	if n := len(j.Found) - maxFound; n > 0 {
+	if n := len(j.Found) - maxPrintedViolations; n > 0 {
 		fmt.Fprintf(&b, "\nand %d more\n", n)
 	}
 	fmt.Fprintf(&b, "\n%s\n", verdictCounts(count))

@@ -25,20 +25,20 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	paragraph(&b, fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge")))
 	faults := r.faultLines()
 	for _, f := range faults[:min(len(faults), maxFaultLines)] {
-		fmt.Fprintf(&b, "  %s\n", cut(printable(f), pageWidth-indent))
+		fmt.Fprintf(&b, "  %s\n", truncateText(printable(f), pageWidth-indent))
 	}
 	if n := len(faults) - maxFaultLines; n > 0 {
 		fmt.Fprintf(&b, "  and %d more\n", n)
 	}
-	places := r.inOrder()
+	places := r.sortedPlaces()
 	b.WriteString("\n")
 	t := table{heads: []string{"INSTANCE", "EDGE", "WHAT BECOMES OF IT", "WHERE, WHEN", "DOWN", "TWICE"}, right: []int{4, 5}, wrap: 3}
 	for _, p := range places[:min(len(places), maxPlaces)] {
 		t.rows = append(t.rows, []string{
-			printable(p.Name), printable(p.edge()), string(p.Fate(r.Lasted)), printable(p.Story()), span0(p.Down(r.Lasted)), span0(p.Twice()),
+			printable(p.Name), printable(p.firstEdge()), string(p.Fate(r.Lasted)), printable(p.Story()), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()),
 		})
 	}
-	t.write(&b)
+	t.writeTable(&b)
 	if n := len(places) - maxPlaces; n > 0 {
 		fmt.Fprintf(&b, "  and %d more\n", n)
 	}
@@ -49,7 +49,7 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	r.drawText(&b, places[:min(len(places), maxPlaces)])
 	b.WriteString("\n")
 	allocs := r.allocTable(places[:min(len(places), maxPlaces)])
-	allocs.write(&b)
+	allocs.writeTable(&b)
 	b.WriteString("\n")
 	for _, l := range r.Lows() {
 		paragraph(&b, l.String())
@@ -61,24 +61,24 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	return err
 }
 
-// span0 prints a duration, and nothing for none.
-func span0(d time.Duration) string {
+// stampOrDash prints a duration, and nothing for none.
+func stampOrDash(d time.Duration) string {
 	if d < time.Millisecond {
 		return "–"
 	}
 	return stamp(d)
 }
 
-// edge is where the place was filled first.
-func (p RehearsedPlace) edge() string {
+// firstEdge is where the place was filled first.
+func (p RehearsedPlace) firstEdge() string {
 	if len(p.Allocs) == 0 {
 		return "nowhere"
 	}
 	return p.Allocs[0].Edge
 }
 
-// inOrder has the places by name, [2] before [10].
-func (r *Rehearsal) inOrder() []RehearsedPlace {
+// sortedPlaces has the places by name, [2] before [10].
+func (r *Rehearsal) sortedPlaces() []RehearsedPlace {
 	split := func(name string) (string, int) {
 		var n int
 		head, tail, ok := strings.Cut(name, "[")
@@ -103,13 +103,13 @@ func (r *Rehearsal) faultLines() []string {
 		if f.To-f.From >= time.Millisecond {
 			when = stamp(f.From) + " to " + stamp(f.To)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s, %s", f.What, r.on(f), when))
+		lines = append(lines, fmt.Sprintf("%s on %s, %s", f.What, r.faultTargets(f), when))
 	}
 	return lines
 }
 
-// on says who a fault is on.
-func (r *Rehearsal) on(f RehearsedFault) string {
+// faultTargets says who a fault is on.
+func (r *Rehearsal) faultTargets(f RehearsedFault) string {
 	switch {
 	case len(f.On) == 0:
 		return "everyone"
@@ -152,15 +152,15 @@ func (r *Rehearsal) Summary() []string {
 	case history.Pass:
 		lines = append(lines, "Every promise held.")
 	case history.Violated:
-		lines = append(lines, "A promise was broken"+r.why()+".")
+		lines = append(lines, "A promise was broken"+r.reasonsSuffix()+".")
 	default:
-		lines = append(lines, "This rehearsal proves nothing"+r.why()+".")
+		lines = append(lines, "This rehearsal proves nothing"+r.reasonsSuffix()+".")
 	}
 	return lines
 }
 
-// why are the outcome's reasons, behind a colon.
-func (r *Rehearsal) why() string {
+// reasonsSuffix are the outcome's reasons, behind a colon.
+func (r *Rehearsal) reasonsSuffix() string {
 	reasons := slices.Clone(r.Reasons)
 	for _, v := range r.Broken {
 		if s := v.Invariant.Slug(); len(r.Reasons) == 0 && !slices.Contains(reasons, s) {
@@ -181,15 +181,15 @@ func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
 	}
 	name = min(name, pageWidth-drawWidth-indent-11)
 	line := func(what, where string, cells []rune) {
-		fmt.Fprintf(b, "  %-*s %-9s %s\n", name, cut(printable(what), name), cut(printable(where), 9), strings.TrimRight(string(cells), " "))
+		fmt.Fprintf(b, "  %-*s %-9s %s\n", name, truncateText(printable(what), name), truncateText(printable(where), 9), strings.TrimRight(string(cells), " "))
 	}
-	line("", "", r.axis())
+	line("", "", r.timeAxis())
 	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
 		on := strings.Join(f.On, ",")
 		if len(f.On) > 1 {
 			on = fmt.Sprintf("%d of them", len(f.On))
 		}
-		line(f.What, on, r.paint(drawn{'▓', []Window{{f.From, f.To}}}))
+		line(f.What, on, r.paintWindows(signWindows{'▓', []Window{{f.From, f.To}}}))
 	}
 	for _, p := range places {
 		for i, a := range p.Allocs {
@@ -201,18 +201,18 @@ func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
 			if a.End != "" {
 				there.To = a.Ended
 			}
-			line(what, a.Edge, r.paint(drawn{'·', []Window{there}}, drawn{'━', a.Ran}, drawn{'┄', both(a.Ran, a.Unseen)}))
+			line(what, a.Edge, r.paintWindows(signWindows{'·', []Window{there}}, signWindows{'━', a.Ran}, signWindows{'┄', intersectWindows(a.Ran, a.Unseen)}))
 		}
 	}
 	line("", "", []rune("━ runs  ┄ runs, and no hub sees it  · does not run  ▓ broken"))
 }
 
-func (r *Rehearsal) axis() []rune {
+func (r *Rehearsal) timeAxis() []rune {
 	cells := []rune(strings.Repeat(" ", drawWidth))
 	free := 0
 	step := max(tickStep(2*r.Lasted), 1) // half as many as a page has room for
 	for at := time.Duration(0); at <= r.Lasted; at += step {
-		text, x := []rune(stamp(at)), r.cell(at)
+		text, x := []rune(stamp(at)), r.cellIndex(at)
 		if x < free || x+len(text) > drawWidth {
 			continue
 		}
@@ -222,19 +222,19 @@ func (r *Rehearsal) axis() []rune {
 	return cells
 }
 
-// drawn are windows and what stands for them.
-type drawn struct {
+// signWindows are windows and what stands for them.
+type signWindows struct {
 	sign    rune
 	windows []Window
 }
 
-// paint paints layers over one another. What lasts for less than a cell has one
+// paintWindows paints layers over one another. What lasts for less than a cell has one
 // all the same.
-func (r *Rehearsal) paint(layers ...drawn) []rune {
+func (r *Rehearsal) paintWindows(layers ...signWindows) []rune {
 	cells := []rune(strings.Repeat(" ", drawWidth))
 	for _, l := range layers {
 		for _, w := range l.windows {
-			for x := r.cell(w.From); x <= max(r.cell(w.From), r.cell(w.To-1)) && x < drawWidth; x++ {
+			for x := r.cellIndex(w.From); x <= max(r.cellIndex(w.From), r.cellIndex(w.To-1)) && x < drawWidth; x++ {
 				cells[x] = l.sign
 			}
 		}
@@ -242,12 +242,12 @@ func (r *Rehearsal) paint(layers ...drawn) []rune {
 	return cells
 }
 
-func (r *Rehearsal) cell(at time.Duration) int {
+func (r *Rehearsal) cellIndex(at time.Duration) int {
 	return max(0, min(drawWidth-1, int(float64(at)/float64(max(r.Lasted, 1))*drawWidth)))
 }
 
-// both is when a window of each is there.
-func both(as, bs []Window) []Window {
+// intersectWindows is when a window of each is there.
+func intersectWindows(as, bs []Window) []Window {
 	var out []Window
 	for _, a := range as {
 		for _, b := range bs {

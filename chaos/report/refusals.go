@@ -28,9 +28,9 @@ type refusedCount struct {
 	first, last time.Duration
 }
 
-// add counts a refusal. Where there are too many different ones, those that are
+// countRefusal counts a refusal. Where there are too many different ones, those that are
 // new are told apart by their code alone.
-func (rs refusals) add(at time.Duration, r *check.Refused) {
+func (rs refusals) countRefusal(at time.Duration, r *check.Refused) {
 	key := refusal{r.By, r.From, r.Code, r.Reason}
 	if rs[key] == nil && len(rs) >= maxRefusals {
 		key = refusal{"several", "several", r.Code, "several reasons"}
@@ -44,8 +44,8 @@ func (rs refusals) add(at time.Duration, r *check.Refused) {
 	n.last = at
 }
 
-// sorted has them by code, then by number.
-func (rs refusals) sorted() []*refusedCount {
+// sortedByCode has them by code, then by number.
+func (rs refusals) sortedByCode() []*refusedCount {
 	return slices.SortedFunc(maps.Values(rs), func(a, b *refusedCount) int {
 		return cmp.Or(cmp.Compare(a.code, b.code), cmp.Compare(b.count, a.count), cmp.Compare(a.by, b.by),
 			cmp.Compare(a.from, b.from), cmp.Compare(a.reason, b.reason))

@@ -54,7 +54,7 @@ type RehearsedAlloc struct {
 	// Ran is when its tasks really ran, and Unseen when the hubs called it unknown
 	// or lost.
 	Ran, Unseen []Window
-	Showed      []Sight // Unseen, told apart
+	Showed      []ShownStatus // Unseen, told apart
 	// End is how it ended (complete, failed, lost, stopped), and Ended when; "": it
 	// was there at the end.
 	End   string
@@ -84,10 +84,10 @@ const (
 // Fate says what became of the place at the end of a rehearsal that lasted so
 // long.
 func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
-	if len(p.Allocs) == 0 || len(p.ran()) == 0 {
+	if len(p.Allocs) == 0 || len(p.runWindows()) == 0 {
 		return NeverStarted
 	}
-	live, last := p.live(), p.Allocs[len(p.Allocs)-1]
+	live, last := p.currentAlloc(), p.Allocs[len(p.Allocs)-1]
 	switch {
 	case slices.ContainsFunc(p.Allocs, func(a RehearsedAlloc) bool { return a.End == signComplete }):
 		return Completed
@@ -111,8 +111,8 @@ func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
 	return KeptRunning
 }
 
-// live is the allocation that is there at the end, the newest if there are two.
-func (p RehearsedPlace) live() *RehearsedAlloc {
+// currentAlloc is the allocation that is there at the end, the newest if there are two.
+func (p RehearsedPlace) currentAlloc() *RehearsedAlloc {
 	for i := range slices.Backward(p.Allocs) {
 		if p.Allocs[i].End == "" {
 			return &p.Allocs[i]
@@ -125,8 +125,8 @@ func (a *RehearsedAlloc) runsAt(at time.Duration) bool {
 	return slices.ContainsFunc(a.Ran, func(w Window) bool { return w.From <= at && w.To >= at })
 }
 
-// ran are all windows in which a task of the place ran, by beginning.
-func (p RehearsedPlace) ran() []Window {
+// runWindows are all windows in which a task of the place ran, by beginning.
+func (p RehearsedPlace) runWindows() []Window {
 	var ws []Window
 	for _, a := range p.Allocs {
 		ws = append(ws, a.Ran...)
@@ -138,11 +138,11 @@ func (p RehearsedPlace) ran() []Window {
 // Down is how long nothing of the place ran between its first start and its end,
 // or the end of the rehearsal, though it should have.
 func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
-	ws := p.ran()
+	ws := p.runWindows()
 	if len(ws) == 0 {
 		return 0
 	}
-	end := p.end(lasted)
+	end := p.demandEnd(lasted)
 	var down time.Duration
 	until := ws[0].From
 	for _, w := range ws {
@@ -173,7 +173,7 @@ func (p RehearsedPlace) pausedAt(from, to time.Duration) bool {
 // Twice is how long more than one instance of the place ran.
 func (p RehearsedPlace) Twice() time.Duration {
 	var twice, until, counted time.Duration
-	for _, w := range p.ran() {
+	for _, w := range p.runWindows() {
 		from, to := max(w.From, counted), min(until, w.To)
 		twice, counted = twice+max(0, to-from), max(counted, to)
 		until = max(until, w.To)
@@ -181,9 +181,9 @@ func (p RehearsedPlace) Twice() time.Duration {
 	return twice
 }
 
-// end is when the place was no longer asked for: when the last of it stopped
+// demandEnd is when the place was no longer asked for: when the last of it stopped
 // running, if all that filled it is complete or was stopped.
-func (p RehearsedPlace) end(lasted time.Duration) time.Duration {
+func (p RehearsedPlace) demandEnd(lasted time.Duration) time.Duration {
 	var end time.Duration
 	for _, a := range p.Allocs {
 		if a.End != signComplete && a.End != signStopped {
@@ -225,7 +225,7 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	}
 	out := &Rehearsal{
 		Name: c.header.Name, Repeat: c.header.Repeat, Lasted: c.lasted, Edges: c.header.Edges,
-		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.draw(usual),
+		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.drawTimeline(defaultBounds),
 	}
 	for _, f := range c.faults {
 		what := f.Kind
@@ -245,7 +245,7 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 			p = &RehearsedPlace{Name: name, Job: f.job}
 			places[name] = p
 		}
-		p.Allocs = append(p.Allocs, c.rehearsed(f))
+		p.Allocs = append(p.Allocs, c.rehearsedAlloc(f))
 	}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
 		p := places[name]
@@ -257,7 +257,7 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	return out, nil
 }
 
-func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
+func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
 	a := RehearsedAlloc{ID: f.id, Edge: c.cluster.names[f.node], Replaces: f.previous, Placed: f.from}
 	if m := c.members[a.Edge]; m != nil && m.tasks[f.id] != nil {
 		for _, s := range m.tasks[f.id].spans {
@@ -271,10 +271,10 @@ func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
 	for _, s := range f.status.spans {
 		if s.state == fleet.ClientUnknown {
 			a.Unseen = append(a.Unseen, Window{s.from, s.to})
-			a.Showed = append(a.Showed, Sight{fleet.ClientUnknown, Window{s.from, s.to}})
+			a.Showed = append(a.Showed, ShownStatus{fleet.ClientUnknown, Window{s.from, s.to}})
 		}
 	}
-	if f.over() {
+	if f.hasEnded() {
 		a.End, a.Ended = f.ends[len(f.ends)-1].sort, f.to
 	}
 	for i, end := range f.ends { // given up for lost, until somebody knows better
@@ -292,7 +292,7 @@ func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
 		}
 		a.Unseen = append(a.Unseen, Window{end.at, until})
 		if a.End != signLost { // else it is how it ended
-			a.Showed = append(a.Showed, Sight{fleet.ClientLost, Window{end.at, until}})
+			a.Showed = append(a.Showed, ShownStatus{fleet.ClientLost, Window{end.at, until}})
 		}
 	}
 	slices.SortFunc(a.Unseen, func(x, y Window) int { return cmp.Compare(x.From, y.From) })

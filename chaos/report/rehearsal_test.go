@@ -15,7 +15,7 @@ import (
 
 const minute = time.Minute
 
-func ran(minutes ...time.Duration) []report.Window {
+func windowsInMinutes(minutes ...time.Duration) []report.Window {
 	var ws []report.Window
 	for i := 0; i < len(minutes); i += 2 {
 		ws = append(ws, report.Window{From: minutes[i] * minute, To: minutes[i+1] * minute})
@@ -32,31 +32,31 @@ func TestFate(t *testing.T) {
 		story       string
 	}{
 		"never started":     {[]alloc{{}}, report.NeverStarted, 0, 0, ""},
-		"ran through":       {[]alloc{{ID: "a", Ran: ran(1, 60)}}, report.KeptRunning, 0, 0, ""},
-		"ran unseen":        {[]alloc{{ID: "a", Ran: ran(1, 60), Unseen: ran(10, 20)}}, report.KeptRunning, 0, 0, ""},
-		"unseen at the end": {[]alloc{{ID: "a", Ran: ran(1, 60), Unseen: ran(10, 60)}}, report.StillOut, 0, 0, ""},
-		"rebooted":          {[]alloc{{ID: "a", Ran: ran(1, 20, 22, 60)}}, report.Interrupted, 2, 0, ""},
-		"down at the end":   {[]alloc{{ID: "a", Ran: ran(1, 20)}}, report.DownAtEnd, 40, 0, ""},
-		"complete":          {[]alloc{{ID: "a", Ran: ran(1, 20), End: "complete", Ended: 21 * minute}}, report.Completed, 0, 0, ""},
-		"stopped":           {[]alloc{{ID: "a", Ran: ran(1, 20), End: "stopped", Ended: 21 * minute}}, report.Stopped, 0, 0, "stopped at 21m"},
-		"failed":            {[]alloc{{ID: "a", Ran: ran(1, 20), End: "failed", Ended: 21 * minute}}, report.Failed, 40, 0, "failed at 21m"},
-		"lost, and running": {[]alloc{{ID: "a", Ran: ran(1, 60), End: "lost", Ended: 21 * minute}}, report.Lost, 0, 0, "lost at 21m"},
+		"ran through":       {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 60)}}, report.KeptRunning, 0, 0, ""},
+		"ran unseen":        {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 60), Unseen: windowsInMinutes(10, 20)}}, report.KeptRunning, 0, 0, ""},
+		"unseen at the end": {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 60), Unseen: windowsInMinutes(10, 60)}}, report.StillOut, 0, 0, ""},
+		"rebooted":          {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 20, 22, 60)}}, report.Interrupted, 2, 0, ""},
+		"down at the end":   {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 20)}}, report.DownAtEnd, 40, 0, ""},
+		"complete":          {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 20), End: "complete", Ended: 21 * minute}}, report.Completed, 0, 0, ""},
+		"stopped":           {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 20), End: "stopped", Ended: 21 * minute}}, report.Stopped, 0, 0, "stopped at 21m"},
+		"failed":            {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 20), End: "failed", Ended: 21 * minute}}, report.Failed, 40, 0, "failed at 21m"},
+		"lost, and running": {[]alloc{{ID: "a", Ran: windowsInMinutes(1, 60), End: "lost", Ended: 21 * minute}}, report.Lost, 0, 0, "lost at 21m"},
 		"replaced": {[]alloc{
-			{ID: "a", Edge: "e1", Ran: ran(1, 20), End: "lost", Ended: 25 * minute},
-			{ID: "b", Edge: "e2", Replaces: "a", Placed: 25 * minute, Ran: ran(26, 60)},
+			{ID: "a", Edge: "e1", Ran: windowsInMinutes(1, 20), End: "lost", Ended: 25 * minute},
+			{ID: "b", Edge: "e2", Replaces: "a", Placed: 25 * minute, Ran: windowsInMinutes(26, 60)},
 		}, report.WasReplaced, 6, 0, "lost at 25m; on e2 from 25m"},
 		"replaced while it ran, and back": {[]alloc{
-			{ID: "a", Edge: "e1", Ran: ran(1, 60)},
-			{ID: "b", Edge: "e2", Replaces: "a", Placed: 25 * minute, Ran: ran(26, 40), End: "stopped", Ended: 41 * minute},
+			{ID: "a", Edge: "e1", Ran: windowsInMinutes(1, 60)},
+			{ID: "b", Edge: "e2", Replaces: "a", Placed: 25 * minute, Ran: windowsInMinutes(26, 40), End: "stopped", Ended: 41 * minute},
 		}, report.CameBack, 0, 14, "on e2 25m to 41m"},
 		"stopped and registered again": {[]alloc{
-			{ID: "a", Edge: "e1", Ran: ran(1, 20), End: "stopped", Ended: 21 * minute},
-			{ID: "b", Edge: "e2", Placed: 40 * minute, Ran: ran(41, 60)},
+			{ID: "a", Edge: "e1", Ran: windowsInMinutes(1, 20), End: "stopped", Ended: 21 * minute},
+			{ID: "b", Edge: "e2", Placed: 40 * minute, Ran: windowsInMinutes(41, 60)},
 		}, report.WasReplaced, 0, 0, "stopped at 21m; on e2 from 40m"},
 		"three at once": {[]alloc{
-			{ID: "a", Ran: ran(0, 30), End: "lost", Ended: 30 * minute},
-			{ID: "b", Replaces: "a", Ran: ran(10, 40), End: "lost", Ended: 40 * minute},
-			{ID: "c", Replaces: "b", Ran: ran(20, 60)},
+			{ID: "a", Ran: windowsInMinutes(0, 30), End: "lost", Ended: 30 * minute},
+			{ID: "b", Replaces: "a", Ran: windowsInMinutes(10, 40), End: "lost", Ended: 40 * minute},
+			{ID: "c", Replaces: "b", Ran: windowsInMinutes(20, 60)},
 		}, report.WasReplaced, 0, 30, ""},
 	} {
 		p := report.RehearsedPlace{Name: "web.main[0]", Allocs: c.allocs}
@@ -75,32 +75,32 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// rehearsal is the history of a job of three on five edges, of which one loses its
+// rehearsalHistory is the history of a job of three on five edges, of which one loses its
 // link for long enough to be replaced, and another one reboots.
-func rehearsal(tb testing.TB) []byte {
+func rehearsalHistory(tb testing.TB) []byte {
 	s := newSample(1, 3, 5, 3*time.Hour)
-	s.play(0, 0)
+	s.generateHistory(0, 0)
 	var ids []fleet.AllocID
 	for i := range 3 {
-		ids = append(ids, s.place(10*time.Second, s.edges[i], "shop", ""))
+		ids = append(ids, s.placeSampleAlloc(10*time.Second, s.edges[i], "shop", ""))
 	}
 	s.faults = 10
-	s.add(2*time.Hour, check.Observation{Fault: &check.Fault{ID: 11, Kind: "cut", Targets: []string{"edge-3"}, Effects: []check.Effect{check.Severs}}})
-	s.status(2*time.Hour+20*time.Second, "edge-3", fleet.NodeDisconnected)
-	s.client(2*time.Hour+20*time.Second, ids[2], fleet.ClientUnknown)
-	replacement := s.place(2*time.Hour+10*minute, "edge-5", "shop", ids[2])
-	s.add(2*time.Hour+45*minute, check.Observation{Fault: &check.Fault{ID: 11, End: true, Hits: 300}})
-	s.client(2*time.Hour+45*minute+9*time.Second, ids[2], fleet.ClientRunning)
-	s.stop(2*time.Hour+45*minute+10*time.Second, "edge-5", replacement)
-	s.add(minute, check.Observation{Process: &check.Process{Name: "edge-2", Edge: true, What: check.ProcessReboot}})
-	s.add(minute, check.Observation{Task: &check.Task{Edge: "edge-2", Alloc: ids[1], Task: "main", What: check.TaskVanished}})
-	s.add(minute+3*time.Second, check.Observation{Process: &check.Process{Name: "edge-2", Edge: true, What: check.ProcessStart}})
-	s.add(minute+3200*time.Millisecond, check.Observation{Task: &check.Task{Edge: "edge-2", Alloc: ids[1], Task: "main", What: check.TaskStarted}})
-	return s.conclude(history.Pass).text(tb)
+	s.addObservation(2*time.Hour, check.Observation{Fault: &check.Fault{ID: 11, Kind: "cut", Targets: []string{"edge-3"}, Effects: []check.Effect{check.Severs}}})
+	s.setNodeStatus(2*time.Hour+20*time.Second, "edge-3", fleet.NodeDisconnected)
+	s.setClientStatus(2*time.Hour+20*time.Second, ids[2], fleet.ClientUnknown)
+	replacement := s.placeSampleAlloc(2*time.Hour+10*minute, "edge-5", "shop", ids[2])
+	s.addObservation(2*time.Hour+45*minute, check.Observation{Fault: &check.Fault{ID: 11, End: true, Hits: 300}})
+	s.setClientStatus(2*time.Hour+45*minute+9*time.Second, ids[2], fleet.ClientRunning)
+	s.stopAlloc(2*time.Hour+45*minute+10*time.Second, "edge-5", replacement)
+	s.addObservation(minute, check.Observation{Process: &check.Process{Name: "edge-2", Edge: true, What: check.ProcessReboot}})
+	s.addObservation(minute, check.Observation{Task: &check.Task{Edge: "edge-2", Alloc: ids[1], Task: "main", What: check.TaskVanished}})
+	s.addObservation(minute+3*time.Second, check.Observation{Process: &check.Process{Name: "edge-2", Edge: true, What: check.ProcessStart}})
+	s.addObservation(minute+3200*time.Millisecond, check.Observation{Task: &check.Task{Edge: "edge-2", Alloc: ids[1], Task: "main", What: check.TaskStarted}})
+	return s.concludeRun(history.Pass).encodeHistory(tb)
 }
 
 func TestRehearse(t *testing.T) {
-	r, err := report.Rehearse(mustOpen(t, rehearsal(t)))
+	r, err := report.Rehearse(mustOpen(t, rehearsalHistory(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestRehearse(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "rehearsal.txt", text.String())
-	if err := r.WriteHTML(&page, report.Beside{History: "history.jsonl.gz", Index: "run.html"}); err != nil {
+	if err := r.WriteHTML(&page, report.PageLinks{History: "history.jsonl.gz", Index: "run.html"}); err != nil {
 		t.Fatal(err)
 	}
 	goldenPage(t, "rehearsal.html", page.String())
@@ -130,8 +130,8 @@ func TestALongRehearsalFits(t *testing.T) {
 	r := report.Rehearsal{Name: strings.Repeat("long ", 40), Lasted: time.Hour, Edges: []string{"e"}, Outcome: history.Void, Reasons: []string{strings.Repeat("x", 300)}}
 	for i := range 100 {
 		r.Places = append(r.Places, report.RehearsedPlace{Name: strings.Repeat("n", i), Allocs: []report.RehearsedAlloc{
-			{ID: "a", Edge: strings.Repeat("e", i), Ran: ran(0, 20), End: "lost", Ended: 20 * minute},
-			{ID: "b", Edge: strings.Repeat("f", i), Replaces: "a", Placed: 21 * minute, Ran: ran(30, 60)},
+			{ID: "a", Edge: strings.Repeat("e", i), Ran: windowsInMinutes(0, 20), End: "lost", Ended: 20 * minute},
+			{ID: "b", Edge: strings.Repeat("f", i), Replaces: "a", Placed: 21 * minute, Ran: windowsInMinutes(30, 60)},
 		}})
 		r.Faults = append(r.Faults, report.RehearsedFault{What: strings.Repeat("w", i), On: []string{strings.Repeat("e", i)}, To: minute})
 	}
@@ -148,7 +148,7 @@ func TestAnEmptyRehearsal(t *testing.T) {
 	if err := r.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteHTML(&b, report.Beside{}); err != nil {
+	if err := r.WriteHTML(&b, report.PageLinks{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// Sight is what the hubs called an allocation that was out of their sight, and when.
-type Sight struct {
+// ShownStatus is what the hubs called an allocation that was out of their sight, and when.
+type ShownStatus struct {
 	Status string // unknown or lost
 	Window
 }
@@ -37,37 +37,37 @@ func (r *Rehearsal) Lows() []JobLow {
 	var lows []JobLow
 	for _, id := range slices.Sorted(maps.Keys(byJob)) {
 		low := JobLow{Job: id, Instances: len(byJob[id])}
-		low.sweep(byJob[id], r.Lasted)
+		low.followInstances(byJob[id], r.Lasted)
 		lows = append(lows, low)
 	}
 	return lows
 }
 
-// step is a place that begins or ends to run, or is not asked for any more.
-type step struct {
+// runningChange is a place that begins or ends to run, or is not asked for any more.
+type runningChange struct {
 	at       time.Duration
 	runs, of int
 }
 
-// sweep follows the number of places that run over time.
-func (l *JobLow) sweep(places []RehearsedPlace, lasted time.Duration) {
-	var steps []step
+// followInstances follows the number of places that run over time.
+func (l *JobLow) followInstances(places []RehearsedPlace, lasted time.Duration) {
+	var steps []runningChange
 	for _, p := range places {
-		end := p.end(lasted)
+		end := p.demandEnd(lasted)
 		var until time.Duration = -1
-		for _, w := range p.ran() { // by beginning; overlapping ones are one
+		for _, w := range p.runWindows() { // by beginning; overlapping ones are one
 			from, to := max(w.From, until), min(w.To, end)
 			if to <= from {
 				continue
 			}
-			steps = append(steps, step{from, 1, 0}, step{to, -1, 0})
+			steps = append(steps, runningChange{from, 1, 0}, runningChange{to, -1, 0})
 			until = to
 		}
 		if end < lasted {
-			steps = append(steps, step{end, 0, -1})
+			steps = append(steps, runningChange{end, 0, -1})
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(steps, func(a, b runningChange) int { return cmp.Compare(a.at, b.at) })
 	running, missed := 0, 0 // missed is how many of the most are no longer asked for
 	for i := 0; i < len(steps); {
 		at := steps[i].at
@@ -82,15 +82,15 @@ func (l *JobLow) sweep(places []RehearsedPlace, lasted time.Duration) {
 		if at >= lasted {
 			break
 		}
-		l.note(at, running, max(0, l.Most-missed))
+		l.recordRunning(at, running, max(0, l.Most-missed))
 	}
 	if n := len(l.Below); n > 0 && l.Below[n-1].To == 0 {
 		l.Below[n-1].To = lasted
 	}
 }
 
-// note takes that so many run from a time on, of so many that are wanted.
-func (l *JobLow) note(at time.Duration, running, wanted int) {
+// recordRunning takes that so many run from a time on, of so many that are wanted.
+func (l *JobLow) recordRunning(at time.Duration, running, wanted int) {
 	n := len(l.Below)
 	open := n > 0 && l.Below[n-1].To == 0
 	if running < wanted {
@@ -133,8 +133,8 @@ func windows(ws []Window, lasted time.Duration) string {
 	return strings.Join(parts, ", ")
 }
 
-// sights prints what the hubs showed of an allocation.
-func (a RehearsedAlloc) sights(lasted time.Duration) string {
+// formatHubView prints what the hubs showed of an allocation.
+func (a RehearsedAlloc) formatHubView(lasted time.Duration) string {
 	var parts []string
 	for _, s := range a.Showed {
 		parts = append(parts, s.Status+" "+windows([]Window{s.Window}, lasted))
@@ -154,7 +154,7 @@ func (r *Rehearsal) allocTable(places []RehearsedPlace) table {
 	for _, p := range places {
 		for _, a := range p.Allocs {
 			t.rows = append(t.rows, []string{
-				fleet.Short(a.ID), printable(p.Name), printable(a.Edge), cut(windows(a.Ran, r.Lasted), 30), a.sights(r.Lasted),
+				fleet.Short(a.ID), printable(p.Name), printable(a.Edge), truncateText(windows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted),
 			})
 		}
 	}

@@ -14,7 +14,7 @@ type rehearsalPage struct {
 	Summary, Faults, Notes, Unplaced, Lows               []string
 	Places                                               []placeRow
 	Timeline                                             *timeline
-	Beside
+	PageLinks
 }
 
 type placeRow struct {
@@ -23,24 +23,24 @@ type placeRow struct {
 }
 
 // WriteHTML writes the rehearsal's page.
-func (r *Rehearsal) WriteHTML(w io.Writer, beside Beside) error {
+func (r *Rehearsal) WriteHTML(w io.Writer, beside PageLinks) error {
 	p := rehearsalPage{
 		Name: r.Name, Verdict: string(r.Outcome), Headline: headline(r.Outcome), Lasted: stamp(r.Lasted),
 		Edges: plural(len(r.Edges), "edge"), Repeat: r.Repeat, Summary: r.Summary(), Faults: r.faultLines(),
-		Notes: r.Notes, Unplaced: r.Unplaced, Timeline: r.timeline, Beside: beside,
+		Notes: r.Notes, Unplaced: r.Unplaced, Timeline: r.timeline, PageLinks: beside,
 	}
 	for _, l := range r.Lows() {
 		p.Lows = append(p.Lows, l.String())
 	}
-	places := r.inOrder()
+	places := r.sortedPlaces()
 	if n := len(places) - maxPlaceRows; n > 0 {
 		places, p.Left = places[:maxPlaceRows], fmt.Sprintf("%d more are not listed.", n)
 	}
 	for _, place := range places {
 		fate := place.Fate(r.Lasted)
 		p.Places = append(p.Places, placeRow{
-			Name: place.Name, Edge: place.edge(), Class: fate.class(), Fate: fate, Story: place.Story(),
-			Down: span0(place.Down(r.Lasted)), Twice: span0(place.Twice()),
+			Name: place.Name, Edge: place.firstEdge(), Class: fate.cssClass(), Fate: fate, Story: place.Story(),
+			Down: stampOrDash(place.Down(r.Lasted)), Twice: stampOrDash(place.Twice()),
 		})
 	}
 	if err := pages.ExecuteTemplate(w, "rehearsal.html", p); err != nil {
@@ -49,8 +49,8 @@ func (r *Rehearsal) WriteHTML(w io.Writer, beside Beside) error {
 	return nil
 }
 
-// class is how a fate is coloured.
-func (f Fate) class() string {
+// cssClass is how a fate is coloured.
+func (f Fate) cssClass() string {
 	switch f {
 	case KeptRunning, Completed:
 		return "pass"

@@ -43,26 +43,26 @@ func golden(t *testing.T, name, got string) {
 	t.Fatalf("%s has %d lines, now there are %d (-rewrite writes it anew)", path, len(w), len(g))
 }
 
-var looks = regexp.MustCompile(`(?s)<(style|script)>.*?</(style|script)>`)
+var styleAndScript = regexp.MustCompile(`(?s)<(style|script)>.*?</(style|script)>`)
 
 // goldenPage compares a page but for its style and script, which are files of their
 // own.
 func goldenPage(t *testing.T, name, page string) {
 	t.Helper()
-	golden(t, name, looks.ReplaceAllString(page, "<$1></$1>"))
+	golden(t, name, styleAndScript.ReplaceAllString(page, "<$1></$1>"))
 }
 
 func mustWriteRun(tb testing.TB, text []byte) string {
 	tb.Helper()
 	var b bytes.Buffer
-	if err := report.WriteRun(&b, mustOpen(tb, text), report.Beside{History: "run.jsonl.gz", Index: "index.html"}); err != nil {
+	if err := report.WriteRun(&b, mustOpen(tb, text), report.PageLinks{History: "run.jsonl.gz", Index: "index.html"}); err != nil {
 		tb.Fatal(err)
 	}
 	return b.String()
 }
 
 func TestRunPage(t *testing.T) {
-	goldenPage(t, "run.html", mustWriteRun(t, newSample(3, 2, 3, 20*time.Minute).play(2, 4).conclude(history.Violated).text(t)))
+	goldenPage(t, "run.html", mustWriteRun(t, newSample(3, 2, 3, 20*time.Minute).generateHistory(2, 4).concludeRun(history.Violated).encodeHistory(t)))
 }
 
 // TestAPageIsBounded writes pages of small, typical and huge runs.
@@ -77,7 +77,7 @@ func TestAPageIsBounded(t *testing.T) {
 		"a month of thirty edges": {3, 30, 6, 250, 30 * 24 * time.Hour, 550 << 10, true},
 		"an hour of many edges":   {3, 300, 2, 150, time.Hour, 400 << 10, true},
 	} {
-		page := mustWriteRun(t, newSample(5, c.hubs, c.edges, c.length).play(c.jobs, c.outages).conclude(history.Pass).text(t))
+		page := mustWriteRun(t, newSample(5, c.hubs, c.edges, c.length).generateHistory(c.jobs, c.outages).concludeRun(history.Pass).encodeHistory(t))
 		if len(page) > c.bytes {
 			t.Errorf("%s: %d KiB, at most %d", name, len(page)>>10, c.bytes>>10)
 		}
@@ -91,15 +91,15 @@ func TestAPageIsBounded(t *testing.T) {
 // TestAPageIsAsSmallAsIsAskedFor writes a page that would be larger within a limit: what
 // was judged and which faults there were stay, and what is left out is told.
 func TestAPageIsAsSmallAsIsAskedFor(t *testing.T) {
-	s := newSample(5, 3, 10, time.Hour).play(6, 60)
+	s := newSample(5, 3, 10, time.Hour).generateHistory(6, 60)
 	for i := range 80 {
-		s.note(time.Duration(i)*time.Second, history.Record{Note: &history.Note{Text: strings.Repeat("what a fault did ", 10)}})
+		s.addHistoryRecord(time.Duration(i)*time.Second, history.Record{Note: &history.Note{Text: strings.Repeat("what a fault did ", 10)}})
 	}
-	text := s.conclude(history.Pass).text(t)
+	text := s.concludeRun(history.Pass).encodeHistory(t)
 	whole := mustWriteRun(t, text)
 	limit := len(whole) * 2 / 3
 	var b bytes.Buffer
-	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.Beside{}, limit); err != nil {
+	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.PageLinks{}, limit); err != nil {
 		t.Fatal(err)
 	}
 	small := b.String()
@@ -114,13 +114,13 @@ func TestAPageIsAsSmallAsIsAskedFor(t *testing.T) {
 			t.Errorf("there are %d of %s, of %d", n, kept, want)
 		}
 	}
-	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.Beside{}, 1000); err == nil {
+	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.PageLinks{}, 1000); err == nil {
 		t.Error("a page was written within 1000 bytes")
 	}
 }
 
 func TestNothingIsFetched(t *testing.T) {
-	page := mustWriteRun(t, newSample(1, 1, 2, time.Hour).play(2, 2).conclude(history.Pass).text(t))
+	page := mustWriteRun(t, newSample(1, 1, 2, time.Hour).generateHistory(2, 2).concludeRun(history.Pass).encodeHistory(t))
 	for _, outside := range []string{"http:", "https:", "src=", "@import", "url(//", "<link"} {
 		rest := strings.ReplaceAll(page, "http://www.w3.org/2000/svg", "") // the name of SVG in its script
 		if strings.Contains(rest, outside) {
@@ -134,29 +134,29 @@ func TestHostileNames(t *testing.T) {
 	const evil = `"><script>alert(1)</script><svg onload='x' {{.}} ]]>`
 	s := newSample(1, 1, 1, time.Minute)
 	s.hubs, s.edges = []string{evil + "h"}, []string{evil + "e"}
-	s.play(0, 0)
-	id := s.place(time.Second, s.edges[0], fleet.JobID(evil), "")
-	s.stop(3*time.Second, s.edges[0], id)
-	s.add(time.Second, check.Observation{Process: &check.Process{Name: s.edges[0], Edge: true, What: evil}})
-	s.add(time.Second, check.Observation{Edge: &check.Edge{Name: s.edges[0], Link: &check.Link{Fenced: evil}}})
-	s.add(time.Second, check.Observation{Fault: &check.Fault{ID: 1, Kind: evil, Detail: evil, Targets: []string{evil}}})
-	s.add(time.Second, check.Observation{Refused: &check.Refused{By: evil, From: s.edges[0], Code: evil, Reason: evil}})
-	s.add(time.Second, check.Observation{Request: &check.Request{Edge: s.edges[0], What: evil, Alloc: evil}})
-	s.add(time.Second, check.Observation{Operation: &check.Operation{Does: evil, Outcome: evil}})
-	s.add(time.Second, check.Observation{Usage: &check.Usage{Who: evil, Goroutines: 1}})
-	s.client(time.Second, id, evil)
-	s.note(time.Minute, history.Record{Violation: &check.Violation{Invariant: 1, Where: evil, Message: evil, Evidence: []string{evil}}})
-	s.note(time.Minute, history.Record{Sometimes: &history.Sometimes{Name: evil}})
-	s.note(time.Minute, history.Record{Note: &history.Note{Where: evil, Text: evil}})
-	s.note(time.Minute, history.Record{End: &history.End{Outcome: history.Violated, Reasons: []string{evil}, Shortest: evil, Kept: []string{evil}}})
-	text := s.text(t)
+	s.generateHistory(0, 0)
+	id := s.placeSampleAlloc(time.Second, s.edges[0], fleet.JobID(evil), "")
+	s.stopAlloc(3*time.Second, s.edges[0], id)
+	s.addObservation(time.Second, check.Observation{Process: &check.Process{Name: s.edges[0], Edge: true, What: evil}})
+	s.addObservation(time.Second, check.Observation{Edge: &check.Edge{Name: s.edges[0], Link: &check.Link{Fenced: evil}}})
+	s.addObservation(time.Second, check.Observation{Fault: &check.Fault{ID: 1, Kind: evil, Detail: evil, Targets: []string{evil}}})
+	s.addObservation(time.Second, check.Observation{Refused: &check.Refused{By: evil, From: s.edges[0], Code: evil, Reason: evil}})
+	s.addObservation(time.Second, check.Observation{Request: &check.Request{Edge: s.edges[0], What: evil, Alloc: evil}})
+	s.addObservation(time.Second, check.Observation{Operation: &check.Operation{Does: evil, Outcome: evil}})
+	s.addObservation(time.Second, check.Observation{Usage: &check.Usage{Who: evil, Goroutines: 1}})
+	s.setClientStatus(time.Second, id, evil)
+	s.addHistoryRecord(time.Minute, history.Record{Violation: &check.Violation{Invariant: 1, Where: evil, Message: evil, Evidence: []string{evil}}})
+	s.addHistoryRecord(time.Minute, history.Record{Sometimes: &history.Sometimes{Name: evil}})
+	s.addHistoryRecord(time.Minute, history.Record{Note: &history.Note{Where: evil, Text: evil}})
+	s.addHistoryRecord(time.Minute, history.Record{End: &history.End{Outcome: history.Violated, Reasons: []string{evil}, Shortest: evil, Kept: []string{evil}}})
+	text := s.encodeHistory(t)
 	page := mustWriteRun(t, text)
 	r, err := report.Rehearse(mustOpen(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var rehearsal bytes.Buffer
-	if err := r.WriteHTML(&rehearsal, report.Beside{History: evil, Index: evil}); err != nil {
+	if err := r.WriteHTML(&rehearsal, report.PageLinks{History: evil, Index: evil}); err != nil {
 		t.Fatal(err)
 	}
 	run, err := history.Summarize(mustOpen(t, text))
@@ -180,7 +180,7 @@ func TestHostileNames(t *testing.T) {
 }
 
 func TestAnEarlyEnd(t *testing.T) {
-	text := newSample(1, 1, 2, time.Hour).play(2, 2).text(t)
+	text := newSample(1, 1, 2, time.Hour).generateHistory(2, 2).encodeHistory(t)
 	if page := mustWriteRun(t, text); !strings.Contains(page, "Broken: it did not end") || !strings.Contains(page, "cut short") {
 		t.Error("a history without an end is not shown as one")
 	}
@@ -189,22 +189,22 @@ func TestAnEarlyEnd(t *testing.T) {
 	}
 	var b bytes.Buffer
 	header, _, _ := bytes.Cut(text, []byte("\n"))
-	if err := report.WriteRun(&b, mustOpen(t, append(header, "\nnonsense\n"...)), report.Beside{}); err == nil {
+	if err := report.WriteRun(&b, mustOpen(t, append(header, "\nnonsense\n"...)), report.PageLinks{}); err == nil {
 		t.Error("a history that is damaged from its start on became a report")
 	}
 }
 
 func FuzzRunPage(f *testing.F) {
 	small := newSample(3, 1, 1, 20*time.Minute)
-	small.outage("edge-1", time.Minute, 5*time.Minute, map[string][]fleet.AllocID{"edge-1": {small.place(time.Second, "edge-1", "web", "")}})
-	f.Add(small.conclude(history.Void).text(f))
+	small.addOutage("edge-1", time.Minute, 5*time.Minute, map[string][]fleet.AllocID{"edge-1": {small.placeSampleAlloc(time.Second, "edge-1", "web", "")}})
+	f.Add(small.concludeRun(history.Void).encodeHistory(f))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := history.NewReader(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
 		var b bytes.Buffer
-		_ = report.WriteRun(&b, r, report.Beside{}) // a damaged history is an error
+		_ = report.WriteRun(&b, r, report.PageLinks{}) // a damaged history is an error
 		if r, err = history.NewReader(bytes.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}

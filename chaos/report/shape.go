@@ -19,7 +19,7 @@ func nodeShape(top int) func(state string) (y, h int, class string) {
 
 func linkShape(top int) func(state string) (y, h int, class string) {
 	return func(state string) (int, int, string) {
-		if state == stateAway {
+		if state == stateDisconnected {
 			return top + 15, 1, state
 		}
 		return top + 14, 3, state
@@ -29,9 +29,9 @@ func linkShape(top int) func(state string) (y, h int, class string) {
 func unsentShape(top int) func(state string) (y, h int, class string) {
 	return func(state string) (int, int, string) {
 		switch state {
-		case magnitude(1):
+		case rowMagnitude(1):
 			return top + 20, 1, "unsent"
-		case magnitude(10):
+		case rowMagnitude(10):
 			return top + 19, 2, "unsent"
 		}
 		return top + 18, 3, "unsent"

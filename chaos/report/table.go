@@ -18,11 +18,11 @@ type table struct {
 	wrap  int   // that may take several lines
 }
 
-// write adds the table to b, indented by two.
-func (t *table) write(b *strings.Builder) {
-	widths := t.widths()
+// writeTable adds the table to b, indented by two.
+func (t *table) writeTable(b *strings.Builder) {
+	widths := t.columnWidths()
 	if len(t.heads) > 0 {
-		t.line(b, widths, t.heads)
+		t.writeRow(b, widths, t.heads)
 	}
 	for _, row := range t.rows {
 		cells := wrapText(row[t.wrap], widths[t.wrap])
@@ -32,7 +32,7 @@ func (t *table) write(b *strings.Builder) {
 				copy(now, row)
 			}
 			now[t.wrap] = cell
-			t.line(b, widths, now)
+			t.writeRow(b, widths, now)
 		}
 	}
 }
@@ -43,7 +43,7 @@ const (
 	space  = 2
 )
 
-func (t *table) widths() []int {
+func (t *table) columnWidths() []int {
 	columns := len(t.heads)
 	if columns == 0 && len(t.rows) > 0 {
 		columns = len(t.rows[0])
@@ -58,13 +58,13 @@ func (t *table) widths() []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	t.narrow(widths)
+	t.narrowColumns(widths)
 	return widths
 }
 
-// narrow makes columns narrower until they fit: the one that may take several lines
+// narrowColumns makes columns narrower until they fit: the one that may take several lines
 // first, then always the widest of the others, whose cells are cut.
-func (t *table) narrow(widths []int) {
+func (t *table) narrowColumns(widths []int) {
 	over := indent + space*(len(widths)-1) - pageWidth
 	for _, w := range widths {
 		over += w
@@ -86,16 +86,16 @@ func (t *table) narrow(widths []int) {
 // others can be cut.
 const wrapLeast = 30
 
-func (t *table) line(b *strings.Builder, widths []int, cells []string) {
+func (t *table) writeRow(b *strings.Builder, widths []int, cells []string) {
 	var l strings.Builder
 	l.WriteString(strings.Repeat(" ", indent))
 	for i, cell := range cells {
 		if i > 0 {
 			l.WriteString(strings.Repeat(" ", space))
 		}
-		cell = cut(cell, widths[i])
+		cell = truncateText(cell, widths[i])
 		pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
-		if t.aligned(i) {
+		if t.isRightAligned(i) {
 			l.WriteString(pad + cell)
 		} else {
 			l.WriteString(cell + pad)
@@ -104,7 +104,7 @@ func (t *table) line(b *strings.Builder, widths []int, cells []string) {
 	fmt.Fprintln(b, strings.TrimRight(l.String(), " "))
 }
 
-func (t *table) aligned(column int) bool {
+func (t *table) isRightAligned(column int) bool {
 	for _, c := range t.right {
 		if c == column {
 			return true
@@ -145,8 +145,8 @@ func paragraph(b *strings.Builder, text string) {
 	}
 }
 
-// cut shortens a text to so many characters.
-func cut(s string, width int) string {
+// truncateText shortens a text to so many characters.
+func truncateText(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:max(0, width-1)]) + "…"
 	}

@@ -91,8 +91,8 @@ const (
 	signStopped  = "stopped"
 )
 
-// at is a time's place, in percent.
-func (t *timeline) at(d time.Duration) string { return percent(d, t.Lasted) }
+// percentAt is a time's place, in percent.
+func (t *timeline) percentAt(d time.Duration) string { return percent(d, t.Lasted) }
 
 func percent(d, of time.Duration) string {
 	if of <= 0 {
@@ -102,21 +102,21 @@ func percent(d, of time.Duration) string {
 	return strings.TrimSuffix(strings.TrimRight(p, "0"), ".")
 }
 
-// bars draws spans at a height.
-func (t *timeline) bars(spans []span, shape func(state string) (y, h int, class string)) []bar {
+// drawBars draws spans at a height.
+func (t *timeline) drawBars(spans []span, shape func(state string) (y, h int, class string)) []bar {
 	var bars []bar
 	for _, s := range spans {
 		y, h, class := shape(s.state)
-		bars = append(bars, bar{X: t.at(s.from), W: percent(s.to-s.from, t.Lasted), Y: y, H: h, Class: class, Title: s.title()})
+		bars = append(bars, bar{X: t.percentAt(s.from), W: percent(s.to-s.from, t.Lasted), Y: y, H: h, Class: class, Title: s.describeSpan()})
 	}
 	return bars
 }
 
-// ticks marks round times, about ten of them.
-func (t *timeline) ticks() {
+// addTicks marks round times, about ten of them.
+func (t *timeline) addTicks() {
 	step := tickStep(t.Lasted)
 	for at := time.Duration(0); at <= t.Lasted && step > 0; at += step {
-		t.Ticks = append(t.Ticks, tick{t.at(at), stamp(at)})
+		t.Ticks = append(t.Ticks, tick{t.percentAt(at), stamp(at)})
 	}
 }
 
@@ -137,14 +137,14 @@ func tickStep(lasted time.Duration) time.Duration {
 	return lasted / 10
 }
 
-// gather draws marks together that are closer than apart.
-func gather(marks []mark, apart time.Duration) []mark {
+// mergeCloseMarks draws marks together that are closer than apart.
+func mergeCloseMarks(marks []mark, apart time.Duration) []mark {
 	var out []mark
 	last := map[string]int{} // by sort: where its last one is in out
 	for _, m := range marks {
 		i, known := last[m.sort]
 		if known && m.at-out[i].at < apart {
-			out[i].many = max(out[i].many, 1) + 1
+			out[i].mergedCount = max(out[i].mergedCount, 1) + 1
 			continue
 		}
 		last[m.sort] = len(out)
@@ -153,10 +153,10 @@ func gather(marks []mark, apart time.Duration) []mark {
 	return out
 }
 
-// text says what a mark is.
-func (m mark) text() string {
-	if m.many > 1 {
-		return fmt.Sprintf("%s at %s, and %d more soon after", m.title, stamp(m.at), m.many-1)
+// describeMark says what a mark is.
+func (m mark) describeMark() string {
+	if m.mergedCount > 1 {
+		return fmt.Sprintf("%s at %s, and %d more soon after", m.title, stamp(m.at), m.mergedCount-1)
 	}
 	return m.title + " at " + stamp(m.at)
 }

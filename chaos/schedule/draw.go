@@ -40,12 +40,12 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
-	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.suits(k) })
+	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
 }
 
-// suits reports whether a kind can be drawn.
-func (s Shape) suits(k Kind) bool {
+// canDrawKind reports whether a kind can be drawn.
+func (s Shape) canDrawKind(k Kind) bool {
 	info, known := k.Info()
 	if !known || info.Clock&s.Clock == 0 || info.Weight == 0 || info.Shortest > s.Length/2 {
 		return false
@@ -67,12 +67,12 @@ func Draw(seed uint64, shape Shape) Schedule {
 	d.s = Schedule{
 		Comment: fmt.Sprintf("Drawn from seed %d.", seed),
 		Seed:    seed, Length: shape.Length, Settle: shape.Settle, Operations: shape.Operations,
-		Topology: d.topology(),
+		Topology: d.drawTopology(),
 	}
-	d.s.Jobs = d.jobs()
-	d.s.Faults = d.faults()
-	d.s.Steps = d.steps()
-	d.rollouts(rand.New(rand.NewPCG(seed, rolloutStream)))
+	d.s.Jobs = d.drawJobs()
+	d.s.Faults = d.drawFaults()
+	d.s.Steps = d.drawSteps()
+	d.addVirtualOnlyParts(rand.New(rand.NewPCG(seed, rolloutStream)))
 	d.s.Expect = []Expectation{{Subject: ExpectQuiet, Within: shape.Settle}}
 	return d.s
 }
@@ -83,16 +83,16 @@ type drawer struct {
 	s     Schedule
 }
 
-// faults draws as many as the shape wants. Those that need much for themselves are
+// drawFaults draws as many as the shape wants. Those that need much for themselves are
 // placed first, while there is room.
-func (d *drawer) faults() []Fault {
+func (d *drawer) drawFaults() []Fault {
 	n := int(math.Ceil(float64(d.shape.FaultsPerHour) * d.shape.Length.Hours()))
 	n = min(n, MaxFaults-1) // one may bring another with it
 	if len(d.shape.Kinds) == 0 {
 		return nil
 	}
-	kinds := d.deal(n)
-	slices.SortStableFunc(kinds, func(a, b Kind) int { return cmp.Compare(room(b), room(a)) })
+	kinds := d.drawKinds(n)
+	slices.SortStableFunc(kinds, func(a, b Kind) int { return cmp.Compare(claimRank(b), claimRank(a)) })
 	slots := d.rng.Perm(n)
 	taken := newOccupancy(d.s.Topology, d.s.Length)
 	var faults []Fault
@@ -101,28 +101,28 @@ func (d *drawer) faults() []Fault {
 			break
 		}
 		f, ok := Fault{}, false
-		if d.chance(meanwhile) && len(faults) > 0 {
-			f, ok = d.beside(taken, kind, faults)
+		if d.drawBool(overlapPercent) && len(faults) > 0 {
+			f, ok = d.drawOverlappingFault(taken, kind, faults)
 		}
 		if !ok {
-			f, ok = d.place(taken, kind, slots[i], n)
+			f, ok = d.drawFittingFault(taken, kind, slots[i], n)
 		}
 		if ok {
 			faults = append(faults, f)
-			faults = append(faults, d.shown(taken, f)...)
+			faults = append(faults, d.drawRevealingFault(taken, f)...)
 		}
 	}
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return faults
 }
 
-// deal draws kinds: every other one from a pack, the rest by weight.
-func (d *drawer) deal(n int) []Kind {
+// drawKinds draws kinds: every other one from a pack, the rest by weight.
+func (d *drawer) drawKinds(n int) []Kind {
 	kinds := make([]Kind, 0, n)
 	var pack []int
 	for i := range n {
 		if i%2 == 1 {
-			kinds = append(kinds, d.byWeight())
+			kinds = append(kinds, d.drawKindByWeight())
 			continue
 		}
 		if len(pack) == 0 {
@@ -134,7 +134,7 @@ func (d *drawer) deal(n int) []Kind {
 	return kinds
 }
 
-func (d *drawer) byWeight() Kind {
+func (d *drawer) drawKindByWeight() Kind {
 	sum := 0
 	for _, k := range d.shape.Kinds {
 		info, _ := k.Info()
@@ -150,8 +150,8 @@ func (d *drawer) byWeight() Kind {
 	return d.shape.Kinds[0]
 }
 
-// room is how much of the fleet a kind needs for itself.
-func room(k Kind) int {
+// claimRank is how much of the fleet a kind needs for itself.
+func claimRank(k Kind) int {
 	info, _ := k.Info()
 	switch {
 	case slices.Contains(info.Takes, ClaimHubs):
@@ -164,44 +164,44 @@ func room(k Kind) int {
 	return 0
 }
 
-// meanwhile is how many in a hundred faults are put into the time of another, and on
+// overlapPercent is how many in a hundred faults are put into the time of another, and on
 // its edges: what breaks while something is broken is what we want to know of most.
-const meanwhile = 35
+const overlapPercent = 35
 
-// beside draws a fault of the kind that begins while one of the others lasts.
-func (d *drawer) beside(taken *occupancy, kind Kind, faults []Fault) (Fault, bool) {
+// drawOverlappingFault draws a fault of the kind that begins while one of the others lasts.
+func (d *drawer) drawOverlappingFault(taken *occupancy, kind Kind, faults []Fault) (Fault, bool) {
 	info, _ := kind.Info()
 	for range triesInSlot {
 		other := pick(d.rng, faults...)
-		f := d.fault(kind, other.At, other.End(d.s.Length))
+		f := d.drawFault(kind, other.At, other.End(d.s.Length))
 		if edges := d.s.Topology.EdgesOf(other); info.At == AtEdge && len(edges) > 0 {
 			f.Targets = []string{pick(d.rng, edges...)}
 		}
-		if other.For > 0 && f.At < other.End(d.s.Length) && d.fits(taken, f) {
+		if other.For > 0 && f.At < other.End(d.s.Length) && d.tryReserveFault(taken, f) {
 			return f, true
 		}
 	}
 	return Fault{}, false
 }
 
-// shown draws what brings out the effect of a fault, most often.
-func (d *drawer) shown(taken *occupancy, f Fault) []Fault {
+// drawRevealingFault draws what brings out the effect of a fault, most often.
+func (d *drawer) drawRevealingFault(taken *occupancy, f Fault) []Fault {
 	info, _ := f.Kind.Info()
 	kinds := slices.DeleteFunc(slices.Clone(info.Shown), func(k Kind) bool { return !slices.Contains(d.shape.Kinds, k) })
-	if len(kinds) == 0 || d.chance(20) {
+	if len(kinds) == 0 || d.drawBool(20) {
 		return nil
 	}
-	if also, ok := d.beside(taken, pick(d.rng, kinds...), []Fault{f}); ok {
+	if also, ok := d.drawOverlappingFault(taken, pick(d.rng, kinds...), []Fault{f}); ok {
 		return []Fault{also}
 	}
 	return nil
 }
 
-// fits takes what the fault needs, if it may happen.
-func (d *drawer) fits(taken *occupancy, f Fault) bool {
+// tryReserveFault takes what the fault needs, if it may happen.
+func (d *drawer) tryReserveFault(taken *occupancy, f Fault) bool {
 	var wrong Problems
-	f.validate(&wrong, 0, d.s)
-	return len(wrong) == 0 && taken.add(f) == nil
+	f.validateFault(&wrong, 0, d.s)
+	return len(wrong) == 0 && taken.reserveFault(f) == nil
 }
 
 // Tries of place before it settles for less.
@@ -211,9 +211,9 @@ const (
 	triesOfOther  = 40
 )
 
-// place draws faults of the kind until one fits: in its slot of n, then at any time;
+// drawFittingFault draws faults of the kind until one fits: in its slot of n, then at any time;
 // then of another kind.
-func (d *drawer) place(taken *occupancy, kind Kind, slot, n int) (Fault, bool) {
+func (d *drawer) drawFittingFault(taken *occupancy, kind Kind, slot, n int) (Fault, bool) {
 	width := d.s.Length / time.Duration(n)
 	for try := range triesInSlot + triesAnywhere + triesOfOther {
 		from, to := time.Duration(slot)*width, time.Duration(slot+1)*width
@@ -221,19 +221,19 @@ func (d *drawer) place(taken *occupancy, kind Kind, slot, n int) (Fault, bool) {
 			from, to = 0, d.s.Length
 		}
 		if try >= triesInSlot+triesAnywhere {
-			kind = d.byWeight()
+			kind = d.drawKindByWeight()
 		}
-		f := d.fault(kind, from, to)
-		if d.fits(taken, f) {
+		f := d.drawFault(kind, from, to)
+		if d.tryReserveFault(taken, f) {
 			return f, true
 		}
 	}
 	return Fault{}, false
 }
 
-// between draws a duration, short ones as often as long ones (their logarithms are
+// drawDuration draws a duration, short ones as often as long ones (their logarithms are
 // spread evenly), in whole seconds where it has any.
-func (d *drawer) between(lo, hi time.Duration) time.Duration {
+func (d *drawer) drawDuration(lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
 	}
@@ -241,8 +241,8 @@ func (d *drawer) between(lo, hi time.Duration) time.Duration {
 	return max(lo, min(hi, round(time.Duration(x))))
 }
 
-// moment draws a time, all alike.
-func (d *drawer) moment(from, to time.Duration) time.Duration {
+// drawTime draws a time, all alike.
+func (d *drawer) drawTime(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from
 	}
@@ -257,7 +257,7 @@ func round(t time.Duration) time.Duration {
 	return t.Truncate(time.Second)
 }
 
-// chance is true so many times in a hundred.
-func (d *drawer) chance(percent int) bool { return d.rng.IntN(100) < percent }
+// drawBool is true so many times in a hundred.
+func (d *drawer) drawBool(percent int) bool { return d.rng.IntN(100) < percent }
 
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }

@@ -8,37 +8,37 @@ import (
 // warmUp is how long nothing breaks, so that there is something to break.
 const warmUp = 30 * time.Second
 
-// fault draws one of a kind that begins between two times, as far as it can and still
+// drawFault draws one of a kind that begins between two times, as far as it can and still
 // ends within the run.
-func (d *drawer) fault(kind Kind, from, to time.Duration) Fault {
+func (d *drawer) drawFault(kind Kind, from, to time.Duration) Fault {
 	info, _ := kind.Info()
-	f := Fault{Kind: kind, Params: d.params(kind)}
-	if info.Lasting == Lasts || info.Lasting == MayStay || info.Lasting == MayLast && d.chance(60) {
-		f.For = d.between(info.Drawn.Shortest, max(info.Shortest, min(info.Drawn.Longest, d.s.Length/3)))
+	f := Fault{Kind: kind, Params: d.drawParams(kind)}
+	if info.Lasting == Lasts || info.Lasting == MayStay || info.Lasting == MayLast && d.drawBool(60) {
+		f.For = d.drawDuration(info.Drawn.Shortest, max(info.Shortest, min(info.Drawn.Longest, d.s.Length/3)))
 	}
 	earliest := min(warmUp, d.s.Length/10)
 	if kind == Restore {
 		earliest += f.Params.Age
 	}
-	f.At = min(d.moment(max(from, earliest), max(to, earliest)), d.s.Length-f.For)
-	f.Targets = d.targets(info)
+	f.At = min(d.drawTime(max(from, earliest), max(to, earliest)), d.s.Length-f.For)
+	f.Targets = d.drawTargets(info)
 	return f
 }
 
-func (d *drawer) targets(info Info) []string {
+func (d *drawer) drawTargets(info Info) []string {
 	switch {
-	case info.At == AtMember && d.chance(30):
-		return d.someHubs()
+	case info.At == AtMember && d.drawBool(30):
+		return d.drawHubs()
 	case info.At == AtHub:
-		return d.someHubs()
+		return d.drawHubs()
 	case !info.At.Named():
 		return nil
 	}
-	if sites := d.s.Topology.Sites(); info.Most == 0 && len(sites) > 0 && d.chance(10) {
+	if sites := d.s.Topology.Sites(); info.Most == 0 && len(sites) > 0 && d.drawBool(10) {
 		return []string{pick(d.rng, sites...)}
 	}
 	n := 1
-	if info.Most == 0 && d.chance(40) {
+	if info.Most == 0 && d.drawBool(40) {
 		n = min(len(d.s.Topology.Edges), 1+d.rng.IntN(3))
 	}
 	var names []string
@@ -46,23 +46,23 @@ func (d *drawer) targets(info Info) []string {
 		names = append(names, d.s.Topology.Edges[i].Name)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return d.s.Topology.index(a) - d.s.Topology.index(b)
+		return d.s.Topology.edgeIndex(a) - d.s.Topology.edgeIndex(b)
 	})
 	return names
 }
 
-// index is the place of an edge in the topology.
-func (t Topology) index(edge string) int {
+// edgeIndex is the place of an edge in the topology.
+func (t Topology) edgeIndex(edge string) int {
 	return slices.IndexFunc(t.Edges, func(e Edge) bool { return e.Name == edge })
 }
 
-// someHubs draws the leader, or a hub, or rarely as many as may be taken.
-func (d *drawer) someHubs() []string {
-	if d.chance(35) {
+// drawHubs draws the leader, or a hub, or rarely as many as may be taken.
+func (d *drawer) drawHubs() []string {
+	if d.drawBool(35) {
 		return []string{TargetLeader}
 	}
 	n := 1
-	if d.chance(20) {
+	if d.drawBool(20) {
 		n = min(d.s.Topology.Minority(), len(d.s.Topology.Hubs))
 	}
 	hubs := make([]string, 0, n)
@@ -73,46 +73,46 @@ func (d *drawer) someHubs() []string {
 	return hubs
 }
 
-// params draws what the kind takes; what is not drawn has its default.
-func (d *drawer) params(kind Kind) Params {
+// drawParams draws what the kind takes; what is not drawn has its default.
+func (d *drawer) drawParams(kind Kind) Params {
 	var p Params
 	switch kind {
 	case LinkCut:
 		p.Way = pick(d.rng, WayBoth, WayBoth, WayBoth, WayOut, WayIn)
-		p.Refused = d.chance(20)
+		p.Refused = d.drawBool(20)
 	case LinkProfile:
 		p.Profile = pick(d.rng, Profiles()...)
 	case Flapping:
 		p.Phases = Span{time.Second, pick(d.rng, 5*time.Second, 30*time.Second)}
 	case OfflineOn:
-		p.Off = d.between(10*time.Second, 5*time.Minute)
-		p.On = d.between(10*time.Second, 5*time.Minute)
+		p.Off = d.drawDuration(10*time.Second, 5*time.Minute)
+		p.On = d.drawDuration(10*time.Second, 5*time.Minute)
 	case Restore:
-		p.Age = d.between(10*time.Second, min(10*time.Minute, max(10*time.Second, d.s.Length/4)))
+		p.Age = d.drawDuration(10*time.Second, min(10*time.Minute, max(10*time.Second, d.s.Length/4)))
 	case ClockJump:
-		p.Jump = d.between(2*time.Second, longest)
-		if d.chance(50) {
+		p.Jump = d.drawDuration(2*time.Second, longest)
+		if d.drawBool(50) {
 			p.Jump = -p.Jump
 		}
 	case BitFlip:
 		p.Bits = pick(d.rng, 1, 3, 30)
 	case SlowDisk:
-		p.Sync = d.between(20*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+		p.Sync = d.drawDuration(20*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
 	case CrashLoop:
 		p.Life = pick(d.rng, 100*time.Millisecond, time.Second, 10*time.Second)
-		if len(d.s.Jobs) > 0 && d.chance(50) {
+		if len(d.s.Jobs) > 0 && d.drawBool(50) {
 			p.Job = pick(d.rng, d.s.Jobs...).ID
 		}
 	case EdgeKill, PowerCut:
-		p.Step = d.step(d.shape.EdgeSteps)
+		p.Step = d.drawStepLabel(d.shape.EdgeSteps)
 	case HubKill, LeaderKill:
-		p.Step = d.step(d.shape.HubSteps)
+		p.Step = d.drawStepLabel(d.shape.HubSteps)
 	}
 	return kind.Fill(p)
 }
 
-func (d *drawer) step(labels []string) string {
-	if len(labels) == 0 || d.chance(60) {
+func (d *drawer) drawStepLabel(labels []string) string {
+	if len(labels) == 0 || d.drawBool(60) {
 		return ""
 	}
 	return pick(d.rng, labels...)

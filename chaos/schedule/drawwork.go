@@ -12,9 +12,9 @@ import (
 // Places that fleets like ours have.
 var places = []string{"harbour", "mall", "airport", "ship-1", "ship-2", "depot"}
 
-// topology draws where the edges are: most often at a few sites, some of them behind
+// drawTopology draws where the edges are: most often at a few sites, some of them behind
 // a satellite, now and then in a pool of their own.
-func (d *drawer) topology() Topology {
+func (d *drawer) drawTopology() Topology {
 	t := NewTopology(d.shape.Hubs, 0)
 	sites := slices.Clone(places)
 	d.rng.Shuffle(len(sites), func(i, k int) { sites[i], sites[k] = sites[k], sites[i] })
@@ -26,10 +26,10 @@ func (d *drawer) topology() Topology {
 		left -= n
 		e := Edge{Site: sites[0], Datacenter: pick(d.rng, "", "", "north", "south")}
 		sites = sites[1:]
-		if d.chance(20) {
+		if d.drawBool(20) {
 			e.Link = pick(d.rng, Satellite, Cellular3G)
 		}
-		if d.chance(20) {
+		if d.drawBool(20) {
 			e.Pool = e.Site
 			t.Pools = append(t.Pools, Pool{
 				Name: e.Pool, Disconnect: pick(d.rng, "", fleet.DisconnectNomad), TTL: pick(d.rng, 0, 0, 20*time.Second, time.Minute),
@@ -40,35 +40,35 @@ func (d *drawer) topology() Topology {
 	return t
 }
 
-// trades are the kinds of job that are drawn, with their weights.
-var trades = []struct {
+// jobTemplates are the kinds of job that are drawn, with their weights.
+var jobTemplates = []struct {
 	name   string
 	weight int
 	draw   func(d *drawer) Job
 }{
-	{"till", 4, (*drawer).till},
-	{"backend", 5, (*drawer).backend},
-	{"signage", 3, (*drawer).signage},
-	{"report", 4, (*drawer).report},
-	{"sensor", 1, (*drawer).sensor},
+	{"till", 4, (*drawer).drawTillJob},
+	{"backend", 5, (*drawer).drawBackendJob},
+	{"signage", 3, (*drawer).drawSignageJob},
+	{"report", 4, (*drawer).drawReportJob},
+	{"sensor", 1, (*drawer).drawSensorJob},
 }
 
-func (d *drawer) jobs() []Job {
+func (d *drawer) drawJobs() []Job {
 	sum := 0
-	for _, t := range trades {
+	for _, t := range jobTemplates {
 		sum += t.weight
 	}
 	var jobs []Job
 	for i := range d.shape.Jobs {
 		left := d.rng.IntN(sum)
-		for _, t := range trades {
+		for _, t := range jobTemplates {
 			if left -= t.weight; left >= 0 {
 				continue
 			}
 			j := t.draw(d)
 			j.ID = fleet.JobID(t.name + "-" + strconv.Itoa(i+1))
-			if i > 0 && d.chance(15) {
-				j.Start = d.moment(0, d.s.Length/2)
+			if i > 0 && d.drawBool(15) {
+				j.Start = d.drawTime(0, d.s.Length/2)
 			}
 			jobs = append(jobs, j)
 			break
@@ -77,8 +77,8 @@ func (d *drawer) jobs() []Job {
 	return jobs
 }
 
-// till is bound to its site, one on each edge, and nothing takes its place.
-func (d *drawer) till() Job {
+// drawTillJob is bound to its site, one on each edge, and nothing takes its place.
+func (d *drawer) drawTillJob() Job {
 	site := pick(d.rng, d.s.Topology.Edges...)
 	n := 0
 	for _, e := range d.s.Topology.Edges {
@@ -86,72 +86,72 @@ func (d *drawer) till() Job {
 			n++
 		}
 	}
-	j := d.service(1 + d.rng.IntN(min(n, 20)))
+	j := d.drawServiceJob(1 + d.rng.IntN(min(n, 20)))
 	j.Site, j.Pool, j.Distinct = site.Site, site.Pool, true
-	if d.chance(30) {
-		j.Disconnect = &fleet.Disconnect{LostAfter: new(d.between(time.Minute, 24*time.Hour)), Replace: new(false), Reconcile: fleet.ReconcileKeepOriginal}
+	if d.drawBool(30) {
+		j.Disconnect = &fleet.Disconnect{LostAfter: new(d.drawDuration(time.Minute, 24*time.Hour)), Replace: new(false), Reconcile: fleet.ReconcileKeepOriginal}
 	}
 	return j
 }
 
-// backend may run anywhere and is replaced.
-func (d *drawer) backend() Job {
-	j := d.service(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 20)))
+// drawBackendJob may run anywhere and is replaced.
+func (d *drawer) drawBackendJob() Job {
+	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 20)))
 	j.Pool = fleet.AllPools
-	if own := d.chance(30); own && slices.ContainsFunc(d.s.Topology.Edges, func(e Edge) bool { return e.Pool == "" }) {
+	if own := d.drawBool(30); own && slices.ContainsFunc(d.s.Topology.Edges, func(e Edge) bool { return e.Pool == "" }) {
 		j.Pool = ""
 		return j
 	}
 	j.Disconnect = &fleet.Disconnect{
-		LostAfter: new(d.between(30*time.Second, 20*time.Minute)),
+		LostAfter: new(d.drawDuration(30*time.Second, 20*time.Minute)),
 		Reconcile: pick(d.rng, "", fleet.ReconcileKeepOriginal, fleet.ReconcileKeepReplacement, fleet.ReconcileLongestRunning, fleet.ReconcileBestScore),
 	}
-	if d.chance(40) {
-		j.Disconnect.Replace = new(d.chance(50))
+	if d.drawBool(40) {
+		j.Disconnect.Replace = new(d.drawBool(50))
 	}
 	return j
 }
 
-// signage may not go on for long without a hub.
-func (d *drawer) signage() Job {
-	j := d.service(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 6)))
+// drawSignageJob may not go on for long without a hub.
+func (d *drawer) drawSignageJob() Job {
+	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 6)))
 	j.Pool = fleet.AllPools
-	j.Disconnect = &fleet.Disconnect{StopOnClientAfter: new(d.between(20*time.Second, 10*time.Minute))}
+	j.Disconnect = &fleet.Disconnect{StopOnClientAfter: new(d.drawDuration(20*time.Second, 10*time.Minute))}
 	return j
 }
 
-// report ends.
-func (d *drawer) report() Job {
+// drawReportJob ends.
+func (d *drawer) drawReportJob() Job {
 	j := Job{
 		Type: fleet.JobTypeBatch, Count: 1 + d.rng.IntN(6), Pool: fleet.AllPools,
-		Task:       Script{RunFor: d.between(5*time.Second, 15*time.Minute)},
+		Task:       Script{RunFor: d.drawDuration(5*time.Second, 15*time.Minute)},
 		Restart:    &fleet.RestartPolicy{Attempts: 2, Interval: 5 * time.Minute, Delay: 5 * time.Second, Mode: fleet.RestartModeFail},
 		Reschedule: &fleet.ReschedulePolicy{Unlimited: true, Delay: 10 * time.Second, DelayFunction: fleet.DelayConstant},
 	}
-	if d.chance(25) {
+	if d.drawBool(25) {
 		j.Task.ExitCode = 1
 		j.Reschedule = &fleet.ReschedulePolicy{
 			Attempts: 1 + d.rng.IntN(2), Interval: 10 * time.Minute, Delay: 10 * time.Second, DelayFunction: fleet.DelayConstant,
 		}
 	}
-	if d.chance(60) {
-		j.Disconnect = &fleet.Disconnect{LostAfter: new(d.between(30*time.Second, 20*time.Minute))}
+	if d.drawBool(60) {
+		j.Disconnect = &fleet.Disconnect{LostAfter: new(d.drawDuration(30*time.Second, 20*time.Minute))}
 	}
 	return j
 }
 
-// sensor ends now and then, and starts again.
-func (d *drawer) sensor() Job {
-	j := d.service(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 4)))
+// drawSensorJob ends now and then, and starts again.
+func (d *drawer) drawSensorJob() Job {
+	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 4)))
 	j.Pool = fleet.AllPools
-	j.Task.RunFor = d.between(10*time.Minute, 30*time.Minute)
+	j.Task.RunFor = d.drawDuration(10*time.Minute, 30*time.Minute)
 	j.Restart = &fleet.RestartPolicy{Attempts: 3, Interval: time.Minute, Delay: time.Second, Mode: fleet.RestartModeDelay}
 	return j
 }
 
-// service draws what services have in common. All of their waiting is over within
+// drawServiceJob draws what services have in common. All of their waiting is over within
 // the time that a run settles.
-func (d *drawer) service(count int) Job {
+func (d *drawer) drawServiceJob(count int) Job {
 	j := Job{
 		Type: fleet.JobTypeService, Count: count,
 		CPU: pick(d.rng, 0, 0, 100, 200), MemoryMB: pick(d.rng, 0, 0, 64, 128),
@@ -164,33 +164,33 @@ func (d *drawer) service(count int) Job {
 			&fleet.ReschedulePolicy{Unlimited: true, Delay: 5 * time.Second, DelayFunction: fleet.DelayExponential, MaxDelay: time.Minute},
 			&fleet.ReschedulePolicy{Unlimited: true, Delay: 5 * time.Second, DelayFunction: fleet.DelayFibonacci, MaxDelay: time.Minute}),
 	}
-	if d.chance(30) {
-		j.Task.StartDelay = d.between(time.Second, 20*time.Second)
+	if d.drawBool(30) {
+		j.Task.StartDelay = d.drawDuration(time.Second, 20*time.Second)
 	}
-	if d.chance(30) {
-		j.Task.KillAfter = d.between(time.Second, 10*time.Second)
+	if d.drawBool(30) {
+		j.Task.KillAfter = d.drawDuration(time.Second, 10*time.Second)
 	}
-	j.Task.IgnoreSignals = d.chance(5)
+	j.Task.IgnoreSignals = d.drawBool(5)
 	return j
 }
 
 // stepEvery is how often a user does something.
 const stepEvery = 6 * time.Minute
 
-// steps draws what users do. They do nothing that a restored copy would forget: what
+// drawSteps draws what users do. They do nothing that a restored copy would forget: what
 // the cluster is to have at the end would be no longer known.
-func (d *drawer) steps() []Step {
+func (d *drawer) drawSteps() []Step {
 	if len(d.s.Jobs) == 0 {
 		return nil
 	}
 	var times []time.Duration
 	for range min(int(d.s.Length/stepEvery), MaxSteps) {
-		at := d.moment(0, d.s.Length)
-		if len(d.s.Faults) > 0 && d.chance(50) { // while something is broken
+		at := d.drawTime(0, d.s.Length)
+		if len(d.s.Faults) > 0 && d.drawBool(50) { // while something is broken
 			f := pick(d.rng, d.s.Faults...)
-			at = d.moment(f.At, f.End(d.s.Length))
+			at = d.drawTime(f.At, f.End(d.s.Length))
 		}
-		if !d.forgotten(at) {
+		if !d.isUndoneByRestore(at) {
 			times = append(times, at)
 		}
 	}
@@ -213,15 +213,15 @@ func (d *drawer) steps() []Step {
 			step.Count = d.rng.IntN(j.Count + 1)
 		}
 		var ps Problems
-		stands[j.ID] = step.check(&ps, 0, cmp.Or(stands[j.ID], jobRuns))
+		stands[j.ID] = step.checkTransition(&ps, 0, cmp.Or(stands[j.ID], jobRuns))
 		steps = append(steps, step)
 	}
 	return steps
 }
 
-// forgotten reports whether a restored copy may be older than a time.
-func (d *drawer) forgotten(at time.Duration) bool {
+// isUndoneByRestore reports whether a restored copy may be older than a time.
+func (d *drawer) isUndoneByRestore(at time.Duration) bool {
 	return slices.ContainsFunc(d.s.Faults, func(f Fault) bool {
-		return f.Kind == Restore && f.At-f.Params.Age-time.Minute <= at && at <= f.At+calm
+		return f.Kind == Restore && f.At-f.Params.Age-time.Minute <= at && at <= f.At+clusterRecovery
 	})
 }

@@ -24,7 +24,7 @@ var subjects = []struct {
 
 // readExpectation reads what follows `expect`.
 func readExpectation(r *reader) Expectation {
-	what := r.next("what is expected")
+	what := r.nextWord("what is expected")
 	e := Expectation{Subject: Subject(what.text)}
 	usage, names := "", []string{}
 	for _, s := range subjects {
@@ -34,64 +34,64 @@ func readExpectation(r *reader) Expectation {
 		}
 	}
 	if usage == "" {
-		r.failWith(what, unknown("expectation", what.text, names))
+		r.failWithError(what, newUnknownError("expectation", what.text, names))
 		return e
 	}
 	switch e.Subject {
 	case ExpectJob:
-		e.Job = fleet.JobID(r.label("the name of the job").text)
-		e.State = r.state(e.Subject)
+		e.Job = fleet.JobID(r.nextLabel("the name of the job").text)
+		e.State = r.nextState(e.Subject)
 		e.readAmount(r)
 	case ExpectAlloc, ExpectNode:
-		e.Name = r.next("the name").text
-		e.State = r.state(e.Subject)
+		e.Name = r.nextWord("the name").text
+		e.State = r.nextState(e.Subject)
 	case ExpectEdge:
-		e.Name = r.next("the name of the edge").text
-		r.want("runs")
+		e.Name = r.nextWord("the name of the edge").text
+		r.expectWord("runs")
 		e.readAmount(r)
 		e.readJob(r)
 	case ExpectReplaced, ExpectRestarted:
 		e.readAmount(r)
 		e.readJob(r)
 	case ExpectRefused:
-		e.State = r.state(e.Subject)
+		e.State = r.nextState(e.Subject)
 	case ExpectQuiet:
-		r.want("within")
-		e.Within = r.duration("the time")
+		r.expectWord("within")
+		e.Within = r.nextDuration("the time")
 	}
 	e.readWhen(r)
-	r.close(usage)
+	r.expectEndOfLine(usage)
 	return e
 }
 
-// state takes a state of the subject.
-func (r *reader) state(of Subject) string {
-	t := r.next("the state")
-	if !r.failed && !slices.Contains(states[of], t.text) {
-		r.failWith(t, unknown("state of "+string(of), t.text, states[of]))
+// nextState takes a state of the subject.
+func (r *reader) nextState(of Subject) string {
+	t := r.nextWord("the state")
+	if !r.failed && !slices.Contains(subjectStates[of], t.text) {
+		r.failWithError(t, newUnknownError("state of "+string(of), t.text, subjectStates[of]))
 	}
 	return t.text
 }
 
 func (e *Expectation) readAmount(r *reader) {
-	if r.take("at") {
-		t := r.next("least or most")
+	if r.acceptWord("at") {
+		t := r.nextWord("least or most")
 		e.Compare = Compare("at " + t.text)
 		if e.Compare != AtLeast && e.Compare != AtMost {
-			r.fail(t, "", "%q instead of least or most", t.text)
+			r.failAtToken(t, "", "%q instead of least or most", t.text)
 		}
 	}
-	e.Count = r.count("the number", 1_000_000)
+	e.Count = r.nextCount("the number", 1_000_000)
 }
 
 func (e *Expectation) readJob(r *reader) {
-	if r.take("of") {
-		e.Job = fleet.JobID(r.label("the name of the job").text)
+	if r.acceptWord("of") {
+		e.Job = fleet.JobID(r.nextLabel("the name of the job").text)
 	}
 }
 
-// whens are the times that a subject may be expected at.
-func (s Subject) whens() []When {
+// supportedWhens are the times that a subject may be expected at.
+func (s Subject) supportedWhens() []When {
 	switch s {
 	case ExpectQuiet:
 		return []When{AtEnd}
@@ -106,23 +106,23 @@ func (s Subject) whens() []When {
 }
 
 func (e *Expectation) readWhen(r *reader) {
-	if r.done() {
+	if r.isAtEnd() {
 		return
 	}
 	t := r.words[0]
 	switch {
-	case r.take("at"):
-		e.When, e.Time = At, r.duration("the time")
-	case r.take("by"):
-		e.When, e.Time = By, r.duration("the time")
-	case r.take("from"):
-		e.When, e.Time = Always, r.duration("the first time")
-		r.want("to")
-		e.Until = r.duration("the last time")
-	case r.take("never"):
+	case r.acceptWord("at"):
+		e.When, e.Time = At, r.nextDuration("the time")
+	case r.acceptWord("by"):
+		e.When, e.Time = By, r.nextDuration("the time")
+	case r.acceptWord("from"):
+		e.When, e.Time = Always, r.nextDuration("the first time")
+		r.expectWord("to")
+		e.Until = r.nextDuration("the last time")
+	case r.acceptWord("never"):
 		e.When = Never
 	}
-	if !slices.Contains(e.Subject.whens(), e.When) {
-		r.fail(t, "", "%s cannot be expected %q", e.Subject, t.text)
+	if !slices.Contains(e.Subject.supportedWhens(), e.When) {
+		r.failAtToken(t, "", "%s cannot be expected %q", e.Subject, t.text)
 	}
 }

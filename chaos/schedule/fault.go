@@ -42,9 +42,9 @@ const (
 	rejoinWithout  = 5 * time.Second
 )
 
-// Played are the faults with those that they bring along: faults of their own, since
+// WithInducedFaults are the faults with those that they bring along: faults of their own, since
 // what excuses the first is over by then.
-func Played(faults []Fault) []Fault {
+func WithInducedFaults(faults []Fault) []Fault {
 	all := slices.Clone(faults)
 	for _, f := range faults {
 		if f.Kind == MassRejoin {
@@ -55,10 +55,10 @@ func Played(faults []Fault) []Fault {
 }
 
 // String is the fault as it stands in a scenario.
-func (f Fault) String() string { return "at " + formatDuration(f.At) + " " + f.what() }
+func (f Fault) String() string { return "at " + formatDuration(f.At) + " " + f.formatWithoutTime() }
 
-// what is the fault without its time.
-func (f Fault) what() string {
+// formatWithoutTime is the fault without its time.
+func (f Fault) formatWithoutTime() string {
 	s := string(f.Kind)
 	if len(f.Targets) > 0 {
 		s += " " + strings.Join(f.Targets, " ")
@@ -66,7 +66,7 @@ func (f Fault) what() string {
 	if f.For > 0 {
 		s += " for " + formatDuration(f.For)
 	}
-	if p := f.Kind.format(f.Params); p != "" {
+	if p := f.Kind.formatParams(f.Params); p != "" {
 		s += " " + p
 	}
 	return s
@@ -74,7 +74,7 @@ func (f Fault) what() string {
 
 // Detail is what the fault's parameters say, as they are written; "" where all are as
 // by default.
-func (f Fault) Detail() string { return f.Kind.format(f.Params) }
+func (f Fault) Detail() string { return f.Kind.formatParams(f.Params) }
 
 // Params are what kinds of fault take; Info.Params says which of them a kind takes,
 // and the others are zero.

@@ -49,13 +49,13 @@ func (j Job) Spec() (*fleet.Job, error) {
 		group.Constraints = append(group.Constraints, fleet.Constraint{Operand: fleet.OpDistinctHosts, RTarget: "true"})
 	}
 	if u := fleet.DefaultUpdate(j.Type); j.Rollout != (Rollout{}) && u != nil {
-		j.Rollout.change(u)
+		j.Rollout.applyToUpdate(u)
 		group.Update = u
 	}
 	if fleet.RunsEverywhere(j.Type) {
 		group.Count = 1
 	}
-	j.claim(&group)
+	j.setPortsAndMaxRun(&group)
 	if j.Serves {
 		group.Services = []fleet.Service{{Name: string(j.ID), Provider: fleet.ProviderNomad}}
 	}
@@ -64,8 +64,8 @@ func (j Job) Spec() (*fleet.Job, error) {
 		job.Periodic = &fleet.Periodic{Enabled: true, Spec: spec, ProhibitOverlap: j.NoOverlap}
 	}
 	group.Tasks = []fleet.Task{{
-		Name: TaskName, Driver: "sim", Config: j.Task.config(), KillTimeout: j.KillTimeout,
-		Resources: j.resources(),
+		Name: TaskName, Driver: "sim", Config: j.Task.driverConfig(), KillTimeout: j.KillTimeout,
+		Resources: j.taskResources(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	job.Defaults()
@@ -75,8 +75,8 @@ func (j Job) Spec() (*fleet.Job, error) {
 	return job, nil
 }
 
-// claim puts into a group what it asks of its node and of time.
-func (j Job) claim(g *fleet.TaskGroup) {
+// setPortsAndMaxRun puts into a group what it asks of its node and of time.
+func (j Job) setPortsAndMaxRun(g *fleet.TaskGroup) {
 	var n fleet.NetworkResource
 	if j.Port > 0 {
 		n.ReservedPorts = []fleet.Port{{Label: "static", Value: j.Port}}
@@ -92,8 +92,8 @@ func (j Job) claim(g *fleet.TaskGroup) {
 	}
 }
 
-// resources are what the task asks for.
-func (j Job) resources() fleet.TaskResources {
+// taskResources are what the task asks for.
+func (j Job) taskResources() fleet.TaskResources {
 	r := fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}}
 	if j.Cores > 0 {
 		r.CPU, r.Cores = 0, j.Cores
@@ -104,8 +104,8 @@ func (j Job) resources() fleet.TaskResources {
 	return r
 }
 
-// change puts into an update block what the rollout says.
-func (r Rollout) change(u *fleet.Update) {
+// applyToUpdate puts into an update block what the rollout says.
+func (r Rollout) applyToUpdate(u *fleet.Update) {
 	u.MaxParallel = orElse(r.MaxParallel, u.MaxParallel)
 	u.MinHealthyTime = orElse(r.MinHealthy, u.MinHealthyTime)
 	u.Canary, u.AutoPromote, u.AutoRevert = r.Canary, r.AutoPromote, r.AutoRevert
@@ -132,8 +132,8 @@ func cronOf(every time.Duration) (spec string, ok bool) {
 	return "0 0 * * *", every == day
 }
 
-// config is the script as the driver sim reads it.
-func (s Script) config() map[string]any {
+// driverConfig is the script as the driver sim reads it.
+func (s Script) driverConfig() map[string]any {
 	c := map[string]any{}
 	if s.RunFor > 0 {
 		c["run_for"] = s.RunFor.String()
@@ -181,10 +181,10 @@ func (s Schedule) Job(id fleet.JobID) (j Job, ok bool) {
 	return s.Jobs[i], true
 }
 
-// Wanted returns what the cluster shall have of a job when all of its Steps up to
+// DesiredJob returns what the cluster shall have of a job when all of its Steps up to
 // and with a time are done: nil where it is not registered or was purged, with Stop
 // set where it was stopped. It is what a Step registers, too.
-func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
+func (s Schedule) DesiredJob(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 	j, ok := s.Job(id)
 	if !ok {
 		return nil, fmt.Errorf("find job %s: the schedule has none of that name", id)
@@ -200,13 +200,13 @@ func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the next version of job %s: %w", id, err)
 	}
-	state := jobState{job: spec, next: next, there: true}
+	state := jobState{job: spec, next: next, isRegistered: true}
 	for _, step := range s.Steps {
 		if step.Job == id && step.At <= at {
-			state.do(step)
+			state.applyStep(step)
 		}
 	}
-	if !state.there {
+	if !state.isRegistered {
 		return nil, nil
 	}
 	return spec, nil
@@ -214,21 +214,21 @@ func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 
 // jobState follows a job through its steps.
 type jobState struct {
-	job     *fleet.Job
-	next    *fleet.Job // what Update registers; nil: the same with other tasks
-	there   bool
-	updates int
-	touches int
+	job          *fleet.Job
+	next         *fleet.Job // what Update registers; nil: the same with other tasks
+	isRegistered bool
+	updates      int
+	touches      int
 }
 
-func (s *jobState) do(step Step) {
+func (s *jobState) applyStep(step Step) {
 	switch step.Verb {
 	case Run:
-		s.there, s.job.Stop = true, false
+		s.isRegistered, s.job.Stop = true, false
 	case Stop:
 		s.job.Stop = true
 	case Purge:
-		s.there, s.job.Stop = false, false
+		s.isRegistered, s.job.Stop = false, false
 	case Scale:
 		s.job.TaskGroups[0].Count = step.Count
 	case Touch:

@@ -21,8 +21,8 @@ type attribute[T any] struct {
 	write func(t T) string
 }
 
-// set reads one word of a line into t.
-func set[T any](attributes []attribute[T], t *T, text string) error {
+// setAttribute reads one word of a line into t.
+func setAttribute[T any](attributes []attribute[T], t *T, text string) error {
 	name, value, valued := strings.Cut(text, "=")
 	var names []string
 	for _, a := range attributes {
@@ -41,7 +41,7 @@ func set[T any](attributes []attribute[T], t *T, text string) error {
 		}
 		return nil
 	}
-	return unknown("attribute", name, names)
+	return newUnknownError("attribute", name, names)
 }
 
 // formatAttributes writes what is set, in the order of the list.

@@ -9,8 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// Look is what is seen of the fleet at one time, since the schedule's beginning.
-type Look struct {
+// Snapshot is what is seen of the fleet at one time, since the schedule's beginning.
+type Snapshot struct {
 	At time.Duration
 	// Hubs is whether a hub could be asked; then Nodes (by edge's name) and Allocs are
 	// what it said, and else nothing.
@@ -22,41 +22,41 @@ type Look struct {
 	Tasks map[string][]fleet.AllocID
 }
 
-// Judge holds what is seen of a run against what is expected of it. It is told of
+// ExpectationChecker holds what is seen of a run against what is expected of it. It is told of
 // everything in the order of time, by one goroutine at a time.
-type Judge struct {
+type ExpectationChecker struct {
 	s      Schedule
-	status []standing // of each expectation
+	status []expectationStatus // of each expectation
 
-	firsts       map[string]fleet.AllocID // the one that ran first under each name
-	allocs       map[fleet.AllocID]record // all that there ever were
-	replacements map[fleet.AllocID]bool   // of one of the same version
-	starts       map[started]int
-	again        map[fleet.AllocID]int        // starts of its tasks that were not their first
+	firstRunning map[string]fleet.AllocID      // the one that ran first under each name
+	allocs       map[fleet.AllocID]allocRecord // all that there ever were
+	replacements map[fleet.AllocID]bool        // of one of the same version
+	starts       map[taskKey]int
+	taskRestarts map[fleet.AllocID]int        // starts of its tasks that were not their first
 	refused      map[fleet.Code]time.Duration // when first
 }
 
-// record is what is remembered of an allocation.
-type record struct {
+// allocRecord is what is remembered of an allocation.
+type allocRecord struct {
 	job     fleet.JobID
 	version uint64
 }
 
-type started struct {
+type taskKey struct {
 	alloc fleet.AllocID
 	task  string
 }
 
-// standing is how an expectation stands.
-type standing struct {
+// expectationStatus is how an expectation stands.
+type expectationStatus struct {
 	met    bool
 	broken bool // it can no longer be met
 	seen   bool // something was seen that it is about
 	why    string
 }
 
-// Ending is how a run ended.
-type Ending struct {
+// RunOutcome is how a run ended.
+type RunOutcome struct {
 	// Quiet is how long after the last fault all was settled; -1: it never was.
 	Quiet time.Duration
 	// Void names what never really hit.
@@ -70,43 +70,43 @@ type Verdict struct {
 	Why         string
 }
 
-// NewJudge judges a run of the schedule.
-func NewJudge(s Schedule) *Judge {
-	return &Judge{
-		s: s, status: make([]standing, len(s.Expect)),
-		firsts: map[string]fleet.AllocID{}, allocs: map[fleet.AllocID]record{}, replacements: map[fleet.AllocID]bool{},
-		starts: map[started]int{}, again: map[fleet.AllocID]int{}, refused: map[fleet.Code]time.Duration{},
+// NewExpectationChecker judges a run of the schedule.
+func NewExpectationChecker(s Schedule) *ExpectationChecker {
+	return &ExpectationChecker{
+		s: s, status: make([]expectationStatus, len(s.Expect)),
+		firstRunning: map[string]fleet.AllocID{}, allocs: map[fleet.AllocID]allocRecord{}, replacements: map[fleet.AllocID]bool{},
+		starts: map[taskKey]int{}, taskRestarts: map[fleet.AllocID]int{}, refused: map[fleet.Code]time.Duration{},
 	}
 }
 
-// Started tells that a task was started.
-func (j *Judge) Started(alloc fleet.AllocID, task string) {
-	key := started{alloc, task}
+// AddTaskStart tells that a task was started.
+func (j *ExpectationChecker) AddTaskStart(alloc fleet.AllocID, task string) {
+	key := taskKey{alloc, task}
 	if j.starts[key]++; j.starts[key] > 1 {
-		j.again[alloc]++
+		j.taskRestarts[alloc]++
 	}
 }
 
-// Refused tells that a session or a message was refused.
-func (j *Judge) Refused(at time.Duration, code fleet.Code) {
+// AddRefusal tells that a session or a message was refused.
+func (j *ExpectationChecker) AddRefusal(at time.Duration, code fleet.Code) {
 	if _, before := j.refused[code]; !before {
 		j.refused[code] = at
 	}
 }
 
-// Look tells what is seen.
-func (j *Judge) Look(l Look) {
-	j.remember(l)
+// AddSnapshot tells what is seen.
+func (j *ExpectationChecker) AddSnapshot(l Snapshot) {
+	j.recordAllocs(l)
 	for i, e := range j.s.Expect {
-		holds, what, known := j.holds(e, l)
+		holds, what, known := j.evaluateExpectation(e, l)
 		if known {
-			j.status[i].look(e, l.At, holds, what)
+			j.status[i].recordOutcome(e, l.At, holds, what)
 		}
 	}
 }
 
-// look takes what an expectation says of one moment.
-func (s *standing) look(e Expectation, at time.Duration, holds bool, what string) {
+// recordOutcome takes what an expectation says of one moment.
+func (s *expectationStatus) recordOutcome(e Expectation, at time.Duration, holds bool, what string) {
 	moment := fmt.Sprintf("at %s %s", formatDuration(at.Round(time.Second)), what)
 	switch e.When {
 	case AtEnd:
@@ -130,13 +130,13 @@ func (s *standing) look(e Expectation, at time.Duration, holds bool, what string
 	}
 }
 
-// remember keeps what later looks do not show.
-func (j *Judge) remember(l Look) {
+// recordAllocs keeps what later looks do not show.
+func (j *ExpectationChecker) recordAllocs(l Snapshot) {
 	for _, a := range l.Allocs {
-		if _, known := j.firsts[a.Name]; !known && a.ClientStatus == fleet.ClientRunning {
-			j.firsts[a.Name] = a.ID
+		if _, known := j.firstRunning[a.Name]; !known && a.ClientStatus == fleet.ClientRunning {
+			j.firstRunning[a.Name] = a.ID
 		}
-		j.allocs[a.ID] = record{a.JobID, max(j.allocs[a.ID].version, a.JobVersion)}
+		j.allocs[a.ID] = allocRecord{a.JobID, max(j.allocs[a.ID].version, a.JobVersion)}
 	}
 	for _, a := range l.Allocs {
 		// One of a newer version took its place for being that.
@@ -146,20 +146,20 @@ func (j *Judge) remember(l Look) {
 	}
 }
 
-// of reports whether an allocation is of the job that the expectation names, if any.
-func (j *Judge) of(e Expectation, alloc fleet.AllocID) bool {
+// isOfExpectedJob reports whether an allocation is of the job that the expectation names, if any.
+func (j *ExpectationChecker) isOfExpectedJob(e Expectation, alloc fleet.AllocID) bool {
 	return e.Job == "" || j.allocs[alloc].job == e.Job
 }
 
-// holds reports whether the expectation holds at this look, what is there instead, and
+// evaluateExpectation reports whether the expectation holds at this look, what is there instead, and
 // whether the look can tell.
-func (j *Judge) holds(e Expectation, l Look) (holds bool, what string, known bool) {
+func (j *ExpectationChecker) evaluateExpectation(e Expectation, l Snapshot) (holds bool, what string, known bool) {
 	switch e.Subject {
 	case ExpectJob:
 		n := countStatus(l.Allocs, e.Job, e.State)
-		return e.compare(n), fmt.Sprintf("%d of %s are %s", n, e.Job, e.State), l.Hubs
+		return e.matchesCount(n), fmt.Sprintf("%d of %s are %s", n, e.Job, e.State), l.Hubs
 	case ExpectAlloc:
-		holds, what = j.alloc(e, l.Allocs)
+		holds, what = j.evaluateAlloc(e, l.Allocs)
 		return holds, what, l.Hubs
 	case ExpectNode:
 		status, there := l.Nodes[e.Name]
@@ -168,32 +168,32 @@ func (j *Judge) holds(e Expectation, l Look) (holds bool, what string, known boo
 		tasks, there := l.Tasks[e.Name]
 		n := 0
 		for _, alloc := range tasks {
-			if j.of(e, alloc) {
+			if j.isOfExpectedJob(e, alloc) {
 				n++
 			}
 		}
-		return e.compare(n), fmt.Sprintf("%s runs %d", e.Name, n), there
+		return e.matchesCount(n), fmt.Sprintf("%s runs %d", e.Name, n), there
 	case ExpectReplaced:
 		n := 0
 		for alloc := range j.replacements {
-			if j.of(e, alloc) {
+			if j.isOfExpectedJob(e, alloc) {
 				n++
 			}
 		}
-		return e.compare(n), fmt.Sprintf("%d were replaced", n), true
+		return e.matchesCount(n), fmt.Sprintf("%d were replaced", n), true
 	case ExpectRestarted:
 		n := 0
-		for alloc, again := range j.again {
-			if j.of(e, alloc) {
+		for alloc, again := range j.taskRestarts {
+			if j.isOfExpectedJob(e, alloc) {
 				n += again
 			}
 		}
-		return e.compare(n), fmt.Sprintf("%d tasks were started again", n), true
+		return e.matchesCount(n), fmt.Sprintf("%d tasks were started again", n), true
 	}
 	return false, "", false
 }
 
-func (e Expectation) compare(n int) bool {
+func (e Expectation) matchesCount(n int) bool {
 	switch e.Compare {
 	case AtLeast:
 		return n >= e.Count
@@ -203,9 +203,9 @@ func (e Expectation) compare(n int) bool {
 	return n == e.Count
 }
 
-// counts reports whether an allocation is one that has the status: where that is no
+// hasClientStatus reports whether an allocation is one that has the status: where that is no
 // end, only if the hubs still want it.
-func counts(a fleet.Alloc, status string) bool {
+func hasClientStatus(a fleet.Alloc, status string) bool {
 	switch status {
 	case fleet.ClientPending, fleet.ClientRunning, fleet.ClientUnknown:
 		return a.ClientStatus == status && !a.ServerTerminal()
@@ -216,15 +216,15 @@ func counts(a fleet.Alloc, status string) bool {
 func countStatus(allocs []fleet.Alloc, job fleet.JobID, status string) int {
 	n := 0
 	for _, a := range allocs {
-		if a.JobID == job && counts(a, status) {
+		if a.JobID == job && hasClientStatus(a, status) {
 			n++
 		}
 	}
 	return n
 }
 
-// alloc judges those under one name.
-func (j *Judge) alloc(e Expectation, allocs []fleet.Alloc) (holds bool, what string) {
+// evaluateAlloc judges those under one name.
+func (j *ExpectationChecker) evaluateAlloc(e Expectation, allocs []fleet.Alloc) (holds bool, what string) {
 	var running []fleet.AllocID
 	var all []string
 	has := false
@@ -232,13 +232,13 @@ func (j *Judge) alloc(e Expectation, allocs []fleet.Alloc) (holds bool, what str
 		if a.Name != e.Name {
 			continue
 		}
-		if counts(a, fleet.ClientRunning) {
+		if hasClientStatus(a, fleet.ClientRunning) {
 			running = append(running, a.ID)
 		}
-		has = has || counts(a, e.State)
+		has = has || hasClientStatus(a, e.State)
 		all = append(all, fleet.Short(a.ID)+" "+a.DesiredStatus+"/"+a.ClientStatus)
 	}
-	first, ran := j.firsts[e.Name]
+	first, ran := j.firstRunning[e.Name]
 	what = fmt.Sprintf("under %s there is %s; first was %s", e.Name, strings.Join(all, ", "), fleet.Short(first))
 	switch e.State {
 	case AllocKept:
@@ -251,8 +251,8 @@ func (j *Judge) alloc(e Expectation, allocs []fleet.Alloc) (holds bool, what str
 	return has, what
 }
 
-// Conclude returns a verdict for each expectation.
-func (j *Judge) Conclude(end Ending) []Verdict {
+// Verdicts returns a verdict for each expectation.
+func (j *ExpectationChecker) Verdicts(end RunOutcome) []Verdict {
 	verdicts := make([]Verdict, len(j.s.Expect))
 	for i, e := range j.s.Expect {
 		v := Verdict{Expectation: e, Met: j.status[i].met, Why: j.status[i].why}
@@ -277,7 +277,7 @@ func (j *Judge) Conclude(end Ending) []Verdict {
 	return verdicts
 }
 
-func (j *Judge) wasRefused(e Expectation) (met bool, why string) {
+func (j *ExpectationChecker) wasRefused(e Expectation) (met bool, why string) {
 	at, refused := j.refused[fleet.Code(e.State)]
 	why = "nothing was refused as " + e.State
 	if refused {

@@ -9,10 +9,10 @@ import (
 	"skerry/fleet"
 )
 
-// storyOf is a run that the judge is told of: shop's allocation a0 on edge-1 goes out of
+// addSampleRun is a run that the judge is told of: shop's allocation a0 on edge-1 goes out of
 // sight at 5 min, is replaced by b0 at 6 min, and stays when it is back at 10 min; a1
 // fails and is followed by b1; a2 gets a new version of the job, as c2.
-func storyOf(j *schedule.Judge) {
+func addSampleRun(j *schedule.ExpectationChecker) {
 	alloc := func(id, name, client, desired, after string, version uint64) fleet.Alloc {
 		return fleet.Alloc{
 			ID: fleet.AllocID(id), Name: name, JobID: "shop", JobVersion: version, ClientStatus: client,
@@ -20,10 +20,10 @@ func storyOf(j *schedule.Judge) {
 		}
 	}
 	for _, start := range []string{"a0", "a1", "a2", "b0", "b1", "c2", "a0", "a0"} {
-		j.Started(fleet.AllocID(start), "main")
+		j.AddTaskStart(fleet.AllocID(start), "main")
 	}
 	for at := time.Duration(0); at <= 12*time.Minute; at += 30 * time.Second {
-		l := schedule.Look{
+		l := schedule.Snapshot{
 			At: at, Hubs: at != time.Minute, Nodes: map[string]fleet.NodeStatus{"edge-1": "ready", "edge-2": "ready"},
 			Tasks: map[string][]fleet.AllocID{"edge-1": {"a0", "z9"}, "edge-2": {}},
 		}
@@ -49,13 +49,13 @@ func storyOf(j *schedule.Judge) {
 		if !l.Hubs {
 			l.Nodes, l.Allocs = nil, nil
 		}
-		j.Look(l)
+		j.AddSnapshot(l)
 	}
-	j.Refused(7*time.Minute, fleet.CodeCloned)
-	j.Refused(9*time.Minute, fleet.CodeCloned)
+	j.AddRefusal(7*time.Minute, fleet.CodeCloned)
+	j.AddRefusal(9*time.Minute, fleet.CodeCloned)
 }
 
-func TestJudge(t *testing.T) {
+func TestExpectationChecker(t *testing.T) {
 	const world = "length 10m\nsettle 2m\nhubs 3\nedges 3\njob shop service count=3\n"
 	for _, c := range []struct{ expect, why string }{
 		{"job shop running 3", ""},
@@ -109,22 +109,22 @@ func TestJudge(t *testing.T) {
 		{"void never", "never hit: clone, restore"},
 	} {
 		s := mustParse(t, world+"expect "+c.expect+"\n")
-		j := schedule.NewJudge(s)
-		storyOf(j)
-		v := j.Conclude(schedule.Ending{Quiet: 90 * time.Second, Void: []string{"clone", "restore"}})[0]
+		j := schedule.NewExpectationChecker(s)
+		addSampleRun(j)
+		v := j.Verdicts(schedule.RunOutcome{Quiet: 90 * time.Second, Void: []string{"clone", "restore"}})[0]
 		if v.Why != c.why || v.Met != (c.why == "") {
 			t.Errorf("%s: %t %q, want %q", v.Expectation, v.Met, v.Why, c.why)
 		}
 	}
 }
 
-// TestJudgeOfNothing checks that nothing is met where nothing was seen.
-func TestJudgeOfNothing(t *testing.T) {
+// TestCheckerWithoutSnapshots checks that nothing is met where nothing was seen.
+func TestCheckerWithoutSnapshots(t *testing.T) {
 	s := mustParse(t, strings.Join([]string{
 		"length 10m\nhubs 3\nedges 3\njob shop service count=3", "expect job shop running 0", "expect node edge-1 down never",
 		"expect edge edge-1 runs 0 from 0s to 1m", "expect replaced 0", "expect restarted 0", "expect quiet within 1m", "",
 	}, "\n"))
-	for _, v := range schedule.NewJudge(s).Conclude(schedule.Ending{Quiet: -1}) {
+	for _, v := range schedule.NewExpectationChecker(s).Verdicts(schedule.RunOutcome{Quiet: -1}) {
 		if v.Met || v.Why == "" {
 			t.Errorf("%s is met: %+v", v.Expectation, v)
 		}

@@ -144,18 +144,18 @@ type Info struct {
 
 // Kinds returns all kinds, in the order of the table.
 func Kinds() []Kind {
-	kinds := make([]Kind, len(table))
+	kinds := make([]Kind, len(kindTable))
 	for i := range kinds {
-		kinds[i] = table[i].Kind
+		kinds[i] = kindTable[i].Kind
 	}
 	return kinds
 }
 
 // Info returns what is known of a kind; ok is false where there is no such kind.
 func (k Kind) Info() (info Info, ok bool) {
-	i := slices.IndexFunc(table, func(i Info) bool { return i.Kind == k })
+	i := slices.IndexFunc(kindTable, func(i Info) bool { return i.Kind == k })
 	if i < 0 {
 		return Info{}, false
 	}
-	return table[i], true
+	return kindTable[i], true
 }

@@ -7,16 +7,16 @@ const (
 	day = 24 * time.Hour
 	// longest is how long anything may last, and how long a run may be.
 	longest = 400 * day
-	// recovery is how long a member is left alone after what stopped its process: an
+	// memberRecovery is how long a member is left alone after what stopped its process: an
 	// agent reads its journal, a hub catches up.
-	recovery = 20 * time.Second
-	// calm is how long the hubs are left alone after what all of them suffered.
-	calm = 2 * time.Minute
+	memberRecovery = 20 * time.Second
+	// clusterRecovery is how long the hubs are left alone after what all of them suffered.
+	clusterRecovery = 2 * time.Minute
 )
 
-// table is what is known of every kind. One that is added here is drawn, parsed,
+// kindTable is what is known of every kind. One that is added here is drawn, parsed,
 // printed and checked; nothing else lists kinds.
-var table = []Info{
+var kindTable = []Info{
 	{
 		Kind: LinkCut, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
 		Params: []Param{wayParam, refusedParam}, Clock: Both, Takes: []Claim{ClaimLink}, Drawn: Span{5 * time.Second, 30 * time.Minute}, Weight: 10,
@@ -47,77 +47,77 @@ var table = []Info{
 	},
 	{
 		Kind: HubKill, At: AtHub, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 4,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 4,
 		Doc: "SIGKILL; started again when the time is over",
 	},
 	{
 		Kind: LeaderKill, At: AtLeader, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 5,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 5,
 		Doc: "SIGKILL of the hub that leads; started again when the time is over",
 	},
 	{
 		Kind: HubPause, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{2 * time.Second, time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{2 * time.Second, time.Minute}, Weight: 3,
 		Doc: "stands still (SIGSTOP) and goes on as if nothing had been",
 	},
 	{
 		Kind: HubDiskFull, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{10 * time.Second, 3 * time.Minute}, Weight: 2,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{10 * time.Second, 3 * time.Minute}, Weight: 2,
 		Doc: "nothing can be written; a hub that gives up is started again when the time is over",
 	},
 	{
 		Kind: MinorityCut, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{5 * time.Second, 5 * time.Minute}, Weight: 4,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{5 * time.Second, 5 * time.Minute}, Weight: 4,
 		Doc: "fewer than half of the hubs are cut off from everyone",
 	},
 	{
 		Kind: HubPart, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Virtual,
-		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{5 * time.Second, 2 * time.Minute}, Weight: 4,
+		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{5 * time.Second, 2 * time.Minute}, Weight: 4,
 		Doc: "fewer than half of the hubs are cut off from the others, while edges reach them all",
 	},
 	{
 		Kind: MajorityCut, At: AtHubs, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: calm, Drawn: Span{5 * time.Second, 3 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: clusterRecovery, Drawn: Span{5 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "no hub reaches a majority: nothing can be decided until it is over",
 	},
 	{
 		Kind: Restore, At: AtHubs, Lasting: Instant, Params: []Param{ageParam}, Clock: Both,
-		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone, MassRejoin, TornPage, BitFlip, Restore}, After: calm, Weight: 3,
+		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone, MassRejoin, TornPage, BitFlip, Restore}, After: clusterRecovery, Weight: 3,
 		Doc: "all hubs are stopped, put back to an older copy of their data, and started",
 	},
 	{
 		Kind: EdgeKill, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Second, 5 * time.Minute}, Weight: 5,
+		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{time.Second, 5 * time.Minute}, Weight: 5,
 		Doc: "SIGKILL of the agent; its tasks live on; started again when the time is over",
 	},
 	{
 		Kind: EdgePause, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Real,
-		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{2 * time.Second, 3 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{2 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "the agent stands still (SIGSTOP) and goes on as if nothing had been; its tasks run",
 	},
 	{
 		Kind: EdgeReboot, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{5 * time.Second, 10 * time.Minute}, Weight: 4,
+		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{5 * time.Second, 10 * time.Minute}, Weight: 4,
 		Doc: "the machine goes down in good order, with its tasks, and boots when the time is over",
 	},
 	{
 		Kind: PowerCut, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Second, 10 * time.Minute}, Weight: 5,
+		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{time.Second, 10 * time.Minute}, Weight: 5,
 		Doc: "the machine is off at once, what was not synced is gone; it boots when the time is over",
 	},
 	{
 		Kind: TornPage, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: memberRecovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
 		Doc: "a power cut in the middle of a write: a page of the journal is half old, half new",
 	},
 	{
 		Kind: BitFlip, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{bitsParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: memberRecovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
 		Doc: "bits of the journal flip while the agent is down",
 	},
 	{
 		Kind: DiskFull, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimDisk}, After: recovery,
+		Takes: []Claim{ClaimDisk}, After: memberRecovery,
 		Shown: []Kind{CrashLoop, LinkCut, EdgeKill}, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "nothing can be written; an agent that gives up is started again when the time is over",
 	},
@@ -134,13 +134,13 @@ var table = []Info{
 	},
 	{
 		Kind: Clock1970, At: AtEdge, Lasting: MayStay, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "the machine reboots into 1970, and knows the time again when the time is over (without one: at the end)",
 	},
 	{
 		Kind: Clone, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimLink, ClaimShape, ClaimAgent, ClaimDisk, ClaimClock},
-		Apart: []Kind{Clone, MajorityCut, Restore, MassRejoin}, Most: 1, After: recovery, Drawn: Span{30 * time.Second, 3 * time.Minute}, Weight: 3,
+		Apart: []Kind{Clone, MajorityCut, Restore, MassRejoin}, Most: 1, After: memberRecovery, Drawn: Span{30 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "a second machine starts with a copy of its data directory, and lives for that time",
 	},
 	{
@@ -150,7 +150,7 @@ var table = []Info{
 	},
 	{
 		Kind: MassRejoin, At: AtEdges, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimLink, ClaimHubs}, Apart: []Kind{Clone, Restore}, After: calm, Drawn: Span{20 * time.Second, 10 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimLink, ClaimHubs}, Apart: []Kind{Clone, Restore}, After: clusterRecovery, Drawn: Span{20 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "all edges are cut off and come back at once; the leader is killed while they do",
 	},
 	{

@@ -10,67 +10,67 @@ import (
 // occupancy is what the faults of a schedule take, and until when: it says which
 // others may happen beside them. Faults are added in any order.
 type occupancy struct {
-	topology Topology
-	length   time.Duration
-	edges    map[claimed][]hold // each list in order of time; its windows do not overlap
-	hubs     []hold             // of ClaimHub, one for each hub and fault, in order of time
-	longest  time.Duration      // of these
-	allHubs  []hold             // of ClaimHubs
-	present  map[Kind][]hold    // of kinds that some other kind stays apart of
-	barred   map[Kind][]hold    // no fault of that kind meanwhile
+	topology      Topology
+	length        time.Duration
+	edges         map[claimKey][]reservation // each list in order of time; its windows do not overlap
+	hubs          []reservation              // of ClaimHub, one for each hub and fault, in order of time
+	longest       time.Duration              // of these
+	allHubs       []reservation              // of ClaimHubs
+	presentKinds  map[Kind][]reservation     // of kinds that some other kind stays apart of
+	excludedKinds map[Kind][]reservation     // no fault of that kind meanwhile
 }
 
-// claimed is something of a member.
-type claimed struct {
+// claimKey is something of a member.
+type claimKey struct {
 	claim  Claim
 	member string
 }
 
-// hold is a window in which a fault has something for itself.
-type hold struct {
-	claimed
+// reservation is a window in which a fault has something for itself.
+type reservation struct {
+	claimKey
 	from, to time.Duration
 	fault    *Fault
 }
 
-func (h hold) meets(from, to time.Duration) bool { return h.from < to && from < h.to }
+func (h reservation) overlapsWindow(from, to time.Duration) bool { return h.from < to && from < h.to }
 
 func newOccupancy(t Topology, length time.Duration) *occupancy {
 	return &occupancy{
 		topology: t, length: length,
-		edges: map[claimed][]hold{}, present: map[Kind][]hold{}, barred: map[Kind][]hold{},
+		edges: map[claimKey][]reservation{}, presentKinds: map[Kind][]reservation{}, excludedKinds: map[Kind][]reservation{},
 	}
 }
 
-// needs is what one fault takes.
-type needs struct {
-	hold  // the window, of nothing in particular
-	apart []Kind
-	edges []hold
-	hubs  []hold
-	all   bool // ClaimHubs
+// requirements is what one fault takes.
+type requirements struct {
+	reservation // the window, of nothing in particular
+	apart       []Kind
+	edges       []reservation
+	hubs        []reservation
+	all         bool // ClaimHubs
 }
 
-func (o *occupancy) needs(f Fault) needs {
+func (o *occupancy) requirementsOf(f Fault) requirements {
 	info, _ := f.Kind.Info()
-	n := needs{
-		hold:  hold{from: f.At, to: f.End(o.length) + info.After, fault: &f},
-		apart: info.Apart,
-		all:   slices.Contains(info.Takes, ClaimHubs),
+	n := requirements{
+		reservation: reservation{from: f.At, to: f.End(o.length) + info.After, fault: &f},
+		apart:       info.Apart,
+		all:         slices.Contains(info.Takes, ClaimHubs),
 	}
 	for _, edge := range o.topology.EdgesOf(f) {
 		for _, c := range info.Takes {
 			if c != ClaimHub && c != ClaimHubs {
-				n.edges = append(n.edges, hold{claimed{c, edge}, n.from, n.to, &f})
+				n.edges = append(n.edges, reservation{claimKey{c, edge}, n.from, n.to, &f})
 			}
 		}
 		for _, c := range info.Begins {
-			n.edges = append(n.edges, hold{claimed{c, edge}, n.from, f.At + info.After, &f})
+			n.edges = append(n.edges, reservation{claimKey{c, edge}, n.from, f.At + info.After, &f})
 		}
 	}
 	if !n.all {
 		for _, hub := range o.topology.HubsOf(f) {
-			n.hubs = append(n.hubs, hold{claimed{ClaimHub, hub}, n.from, n.to, &f})
+			n.hubs = append(n.hubs, reservation{claimKey{ClaimHub, hub}, n.from, n.to, &f})
 		}
 	}
 	return n
@@ -83,59 +83,59 @@ type clash struct {
 	other Fault
 }
 
-// add takes what the fault needs. Where something is in the way nothing is taken.
-func (o *occupancy) add(f Fault) *clash {
-	n := o.needs(f)
-	for _, find := range []func(needs) *clash{o.apart, o.atEdges, o.atHubs} {
+// reserveFault takes what the fault needs. Where something is in the way nothing is taken.
+func (o *occupancy) reserveFault(f Fault) *clash {
+	n := o.requirementsOf(f)
+	for _, find := range []func(requirements) *clash{o.findKindClash, o.findEdgeClash, o.findHubClash} {
 		if c := find(n); c != nil {
 			return c
 		}
 	}
-	o.take(n)
+	o.recordReservation(n)
 	return nil
 }
 
-func (o *occupancy) apart(n needs) *clash {
+func (o *occupancy) findKindClash(n requirements) *clash {
 	for _, kind := range n.apart {
-		if h, met := first(o.present[kind], n.hold); met {
+		if h, met := firstOverlap(o.presentKinds[kind], n.reservation); met {
 			return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, kind), *h.fault}
 		}
 	}
-	if h, met := first(o.barred[n.fault.Kind], n.hold); met {
+	if h, met := firstOverlap(o.excludedKinds[n.fault.Kind], n.reservation); met {
 		return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, h.fault.Kind), *h.fault}
 	}
 	return nil
 }
 
-func (o *occupancy) atEdges(n needs) *clash {
+func (o *occupancy) findEdgeClash(n requirements) *clash {
 	for _, want := range n.edges {
-		if h, met := search(o.edges[want.claimed], want); met {
+		if h, met := searchOverlap(o.edges[want.claimKey], want); met {
 			return &clash{fmt.Sprintf("both take the %s of %s", want.claim, want.member), *h.fault}
 		}
 	}
 	return nil
 }
 
-func (o *occupancy) atHubs(n needs) *clash {
+func (o *occupancy) findHubClash(n requirements) *clash {
 	if !n.all && len(n.hubs) == 0 {
 		return nil
 	}
-	if h, met := first(o.allHubs, n.hold); met {
+	if h, met := firstOverlap(o.allHubs, n.reservation); met {
 		return &clash{"one of them is on all hubs", *h.fault}
 	}
 	if n.all {
-		if at := o.hubsMeanwhile(n.hold); len(at) > 0 {
+		if at := o.hubsReservedDuring(n.reservation); len(at) > 0 {
 			return &clash{"one of them is on all hubs", *at[0].fault}
 		}
 		return nil
 	}
-	meanwhile := o.hubsMeanwhile(n.hold)
+	meanwhile := o.hubsReservedDuring(n.reservation)
 	for _, h := range meanwhile {
-		if h.member != TargetLeader && slices.ContainsFunc(n.hubs, func(want hold) bool { return want.member == h.member }) {
+		if h.member != TargetLeader && slices.ContainsFunc(n.hubs, func(want reservation) bool { return want.member == h.member }) {
 			return &clash{"both are on " + h.member, *h.fault}
 		}
 	}
-	if most := o.topology.Minority(); len(n.hubs)+atOnce(meanwhile, n.from) > most {
+	if most := o.topology.Minority(); len(n.hubs)+maxConcurrent(meanwhile, n.from) > most {
 		other := *n.fault
 		if len(meanwhile) > 0 {
 			other = *meanwhile[0].fault
@@ -145,20 +145,20 @@ func (o *occupancy) atHubs(n needs) *clash {
 	return nil
 }
 
-// hubsMeanwhile are the holds of hubs that meet a window.
-func (o *occupancy) hubsMeanwhile(window hold) []hold {
-	var at []hold
+// hubsReservedDuring are the holds of hubs that meet a window.
+func (o *occupancy) hubsReservedDuring(window reservation) []reservation {
+	var at []reservation
 	i, _ := slices.BinarySearchFunc(o.hubs, window.from-o.longest, byStart)
 	for ; i < len(o.hubs) && o.hubs[i].from < window.to; i++ {
-		if o.hubs[i].meets(window.from, window.to) {
+		if o.hubs[i].overlapsWindow(window.from, window.to) {
 			at = append(at, o.hubs[i])
 		}
 	}
 	return at
 }
 
-// atOnce is the largest number of holds at one time, from a time on.
-func atOnce(holds []hold, from time.Duration) int {
+// maxConcurrent is the largest number of holds at one time, from a time on.
+func maxConcurrent(holds []reservation, from time.Duration) int {
 	most := 0
 	for _, h := range holds {
 		at, n := max(h.from, from), 0
@@ -172,52 +172,52 @@ func atOnce(holds []hold, from time.Duration) int {
 	return most
 }
 
-func (o *occupancy) take(n needs) {
+func (o *occupancy) recordReservation(n requirements) {
 	for _, h := range n.edges {
-		o.edges[h.claimed] = insert(o.edges[h.claimed], h)
+		o.edges[h.claimKey] = insertSorted(o.edges[h.claimKey], h)
 	}
 	for _, h := range n.hubs {
-		o.hubs = insert(o.hubs, h)
+		o.hubs = insertSorted(o.hubs, h)
 		o.longest = max(o.longest, h.to-h.from)
 	}
 	if n.all {
-		o.allHubs = append(o.allHubs, n.hold)
+		o.allHubs = append(o.allHubs, n.reservation)
 	}
 	for _, kind := range n.apart {
-		o.barred[kind] = append(o.barred[kind], n.hold)
+		o.excludedKinds[kind] = append(o.excludedKinds[kind], n.reservation)
 	}
-	if staysApart(n.fault.Kind) {
-		o.present[n.fault.Kind] = append(o.present[n.fault.Kind], n.hold)
+	if isKeptApart(n.fault.Kind) {
+		o.presentKinds[n.fault.Kind] = append(o.presentKinds[n.fault.Kind], n.reservation)
 	}
 }
 
-// staysApart reports whether some kind names this one in Apart.
-func staysApart(kind Kind) bool {
-	return slices.ContainsFunc(table, func(i Info) bool { return slices.Contains(i.Apart, kind) })
+// isKeptApart reports whether some kind names this one in Apart.
+func isKeptApart(kind Kind) bool {
+	return slices.ContainsFunc(kindTable, func(i Info) bool { return slices.Contains(i.Apart, kind) })
 }
 
-func first(holds []hold, window hold) (hold, bool) {
-	i := slices.IndexFunc(holds, func(h hold) bool { return h.meets(window.from, window.to) })
+func firstOverlap(holds []reservation, window reservation) (reservation, bool) {
+	i := slices.IndexFunc(holds, func(h reservation) bool { return h.overlapsWindow(window.from, window.to) })
 	if i < 0 {
-		return hold{}, false
+		return reservation{}, false
 	}
 	return holds[i], true
 }
 
-func byStart(h hold, at time.Duration) int { return cmp.Compare(h.from, at) }
+func byStart(h reservation, at time.Duration) int { return cmp.Compare(h.from, at) }
 
-func insert(holds []hold, h hold) []hold {
+func insertSorted(holds []reservation, h reservation) []reservation {
 	i, _ := slices.BinarySearchFunc(holds, h.from, byStart)
 	return slices.Insert(holds, i, h)
 }
 
-// search finds a hold that meets the window, in a list in order without overlaps.
-func search(holds []hold, window hold) (hold, bool) {
+// searchOverlap finds a hold that meets the window, in a list in order without overlaps.
+func searchOverlap(holds []reservation, window reservation) (reservation, bool) {
 	i, _ := slices.BinarySearchFunc(holds, window.from, byStart)
 	for _, k := range []int{i - 1, i} {
-		if k >= 0 && k < len(holds) && holds[k].meets(window.from, window.to) {
+		if k >= 0 && k < len(holds) && holds[k].overlapsWindow(window.from, window.to) {
 			return holds[k], true
 		}
 	}
-	return hold{}, false
+	return reservation{}, false
 }

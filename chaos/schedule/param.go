@@ -43,7 +43,7 @@ var (
 		},
 	}
 	profileParam = Param{
-		Name: "profile", Words: words(Profiles()), Needed: true,
+		Name: "profile", Words: toStrings(Profiles()), Needed: true,
 		read:  func(p *Params, v string) error { p.Profile = Profile(v); return nil },
 		write: func(p Params) string { return string(p.Profile) },
 	}
@@ -139,7 +139,7 @@ func durationParam(name, standard, doc string, bounds Span, field func(*Params) 
 	}
 }
 
-func words[T ~string](list []T) []string {
+func toStrings[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i := range list {
 		out[i] = string(list[i])
@@ -147,8 +147,8 @@ func words[T ~string](list []T) []string {
 	return out
 }
 
-// standard is the value that the parameter has where nothing is said.
-func (p Param) standard() string {
+// defaultValue is the value that the parameter has where nothing is said.
+func (p Param) defaultValue() string {
 	if p.Words != nil && !p.Needed {
 		return p.Words[0]
 	}
@@ -159,9 +159,9 @@ func (p Param) standard() string {
 func (k Kind) Fill(p Params) Params {
 	info, _ := k.Info()
 	for _, param := range info.Params {
-		if param.write(p) == "" && param.standard() != "" {
+		if param.write(p) == "" && param.defaultValue() != "" {
 			// A default of the table is valid: a test reads them all.
-			_ = param.read(&p, param.standard())
+			_ = param.read(&p, param.defaultValue())
 		}
 	}
 	return p
@@ -169,7 +169,7 @@ func (k Kind) Fill(p Params) Params {
 
 // String writes the parameters as they stand in a scenario, without those words
 // that are understood.
-func (k Kind) format(p Params) string {
+func (k Kind) formatParams(p Params) string {
 	info, _ := k.Info()
 	var parts []string
 	for _, param := range info.Params {
@@ -177,21 +177,21 @@ func (k Kind) format(p Params) string {
 		case v == "":
 		case param.Words == nil:
 			parts = append(parts, param.Name+"="+v)
-		case v != param.standard():
+		case v != param.defaultValue():
 			parts = append(parts, v)
 		}
 	}
 	return strings.Join(parts, " ")
 }
 
-// check reads back what is set, and finds what the kind does not take.
-func (k Kind) check(p Params) error {
+// validateParams reads back what is set, and finds what the kind does not take.
+func (k Kind) validateParams(p Params) error {
 	info, _ := k.Info()
 	var back Params
 	for _, param := range info.Params {
 		v := param.write(p)
 		switch {
-		case v == "" && (param.Needed || param.standard() != ""):
+		case v == "" && (param.Needed || param.defaultValue() != ""):
 			return fmt.Errorf("%s is missing", param.Name)
 		case v == "":
 			continue

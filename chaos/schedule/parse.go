@@ -27,22 +27,22 @@ const (
 func Parse(file string, src []byte) (Schedule, error) {
 	p := &parser{file: file, s: Schedule{Settle: DefaultSettle}, places: map[Part][]token{}, seen: map[string]token{}}
 	if len(src) > MaxText {
-		p.report(token{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
-		return Schedule{}, p.failure()
+		p.addDiagnostic(token{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
+		return Schedule{}, p.diagnosticsError()
 	}
 	if !utf8.Valid(src) {
-		p.report(token{}, "not UTF-8", "")
-		return Schedule{}, p.failure()
+		p.addDiagnostic(token{}, "not UTF-8", "")
+		return Schedule{}, p.diagnosticsError()
 	}
 	p.lines = strings.Split(string(src), "\n")
-	p.comment()
+	p.readTopComment()
 	for p.number < len(p.lines) {
-		p.line()
+		p.readNextLine()
 	}
-	p.order()
-	p.validate()
+	p.sortStepsAndFaults()
+	p.validateSchedule()
 	if len(p.diags) > 0 {
-		return Schedule{}, p.failure()
+		return Schedule{}, p.diagnosticsError()
 	}
 	return p.s, nil
 }
@@ -58,25 +58,25 @@ type parser struct {
 	faults int // with those that were too many
 }
 
-func (p *parser) report(t token, message, hint string) {
+func (p *parser) addDiagnostic(t token, message, hint string) {
 	p.diags = append(p.diags, jobspec.Diagnostic{File: p.file, Line: t.line, Column: t.column, Message: message, Hint: hint})
 }
 
-// failure is the error of all that was reported.
-func (p *parser) failure() error {
+// diagnosticsError is the error of all that was reported.
+func (p *parser) diagnosticsError() error {
 	slices.SortStableFunc(p.diags, func(a, b jobspec.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	p.diags = slices.Compact(p.diags)
 	if more := len(p.diags) - maxDiagnostics; more > 0 {
 		p.diags = p.diags[:maxDiagnostics]
-		p.report(token{}, fmt.Sprintf("and %d more", more), "")
+		p.addDiagnostic(token{}, fmt.Sprintf("and %d more", more), "")
 	}
 	return p.diags
 }
 
-// comment reads the lines at the top that begin with #.
-func (p *parser) comment() {
+// readTopComment reads the lines at the top that begin with #.
+func (p *parser) readTopComment() {
 	var text []string
 	for p.number < len(p.lines) && strings.HasPrefix(p.lines[p.number], "#") {
 		line := strings.TrimPrefix(strings.TrimPrefix(p.lines[p.number], "#"), " ")
@@ -102,83 +102,83 @@ func validComment(s string) bool {
 // directives are what a line may begin with.
 var directives = []string{"seed", "length", "settle", "operations", "hubs", "edges", "pool", "job", "next", "at", "every", "expect"}
 
-func (p *parser) line() {
+func (p *parser) readNextLine() {
 	text := p.lines[p.number]
 	p.number++
-	words := split(text, p.number)
+	words := splitWords(text, p.number)
 	if len(words) == 0 {
 		return
 	}
 	last := words[len(words)-1]
 	r := &reader{
-		words: words, report: p.report,
+		words: words, report: p.addDiagnostic,
 		end: token{line: p.number, column: last.column + utf8.RuneCountInString(last.text)},
 	}
-	first := r.next("")
+	first := r.nextWord("")
 	switch first.text {
 	case "seed", "length", "settle", "operations", "hubs":
-		p.setting(first, r)
+		p.readSetting(first, r)
 	case "edges":
-		p.edges(first, r)
+		p.readEdgesLine(first, r)
 	case "pool":
-		p.pool(first, r)
+		p.readPoolLine(first, r)
 	case "next":
-		p.next(r)
+		p.readNextJobFile(r)
 	case "job":
-		p.job(first, r)
+		p.readJobLine(first, r)
 	case "at":
-		p.at(first, r)
+		p.readAtLine(first, r)
 	case "every":
-		p.every(first, r)
+		p.readEveryLine(first, r)
 	case "expect":
 		if e := readExpectation(r); !r.failed {
 			p.s.Expect = append(p.s.Expect, e)
 			p.places[PartExpect] = append(p.places[PartExpect], first)
 		}
 	default:
-		r.failWith(first, unknown("line", first.text, directives))
+		r.failWithError(first, newUnknownError("line", first.text, directives))
 	}
-	r.close("")
+	r.expectEndOfLine("")
 }
 
-// setting reads what stands in a scenario once.
-func (p *parser) setting(first token, r *reader) {
+// readSetting reads what stands in a scenario once.
+func (p *parser) readSetting(first token, r *reader) {
 	if before, twice := p.seen[first.text]; twice {
-		r.fail(first, "", "%s is there twice: it stands in line %d already", first.text, before.line)
+		r.failAtToken(first, "", "%s is there twice: it stands in line %d already", first.text, before.line)
 		return
 	}
 	p.seen[first.text] = first
 	switch first.text {
 	case "seed":
-		t := r.next("the seed")
+		t := r.nextWord("the seed")
 		n, err := strconv.ParseUint(t.text, 10, 64)
 		if err != nil {
-			r.fail(t, "", "a seed is a number, not %q", t.text)
+			r.failAtToken(t, "", "a seed is a number, not %q", t.text)
 		}
 		p.s.Seed = n
 	case "length":
-		p.s.Length = r.duration("the length")
+		p.s.Length = r.nextDuration("the length")
 	case "settle":
-		p.s.Settle = r.duration("the time to settle")
+		p.s.Settle = r.nextDuration("the time to settle")
 	case "operations":
-		t := r.next("how many operations a minute")
+		t := r.nextWord("how many operations a minute")
 		n, err := parseCount(strings.TrimSuffix(t.text, "/m"), 0, MaxOperations)
 		if err != nil || !strings.HasSuffix(t.text, "/m") {
-			r.fail(t, "operations 6/m", "operations are so many a minute, not %q", t.text)
+			r.failAtToken(t, "operations 6/m", "operations are so many a minute, not %q", t.text)
 		}
 		p.s.Operations = n
 	case "hubs":
-		for i := range r.count("the number of hubs", MaxHubs) {
+		for i := range r.nextCount("the number of hubs", MaxHubs) {
 			p.s.Topology.Hubs = append(p.s.Topology.Hubs, HubName(i+1))
 		}
 	}
 }
 
-func (p *parser) edges(first token, r *reader) {
-	n := r.count("the number of edges", MaxEdges)
+func (p *parser) readEdgesLine(first token, r *reader) {
+	n := r.nextCount("the number of edges", MaxEdges)
 	e := readAttributes(r, edgeAttributes, Edge{})
 	if r.failed || len(p.s.Topology.Edges)+n > MaxEdges {
-		r.fail(first, "", "more than %d edges", MaxEdges)
+		r.failAtToken(first, "", "more than %d edges", MaxEdges)
 		return
 	}
 	p.s.Topology = p.s.Topology.With(n, e)
@@ -187,8 +187,8 @@ func (p *parser) edges(first token, r *reader) {
 	}
 }
 
-func (p *parser) pool(first token, r *reader) {
-	name := r.label("the name of the pool")
+func (p *parser) readPoolLine(first token, r *reader) {
+	name := r.nextLabel("the name of the pool")
 	pool := readAttributes(r, poolAttributes, Pool{Name: name.text})
 	if r.failed {
 		return
@@ -200,39 +200,39 @@ func (p *parser) pool(first token, r *reader) {
 // readAttributes reads the rest of a line.
 func readAttributes[T any](r *reader, attributes []attribute[T], t T) T {
 	seen := map[string]bool{}
-	for !r.done() {
-		word := r.next("an attribute")
+	for !r.isAtEnd() {
+		word := r.nextWord("an attribute")
 		name, _, _ := strings.Cut(word.text, "=")
 		if seen[name] {
-			r.fail(word, "", "%s is there twice", name)
+			r.failAtToken(word, "", "%s is there twice", name)
 		}
 		seen[name] = true
-		if err := set(attributes, &t, word.text); err != nil {
-			r.failWith(word, err)
+		if err := setAttribute(attributes, &t, word.text); err != nil {
+			r.failWithError(word, err)
 		}
 	}
 	return t
 }
 
-// failWith is fail with an error, of which the hint is told apart.
-func (r *reader) failWith(t token, err error) {
+// failWithError is fail with an error, of which the hint is told apart.
+func (r *reader) failWithError(t token, err error) {
 	var u *unknownError
 	if errors.As(err, &u) && error(u) == err {
-		r.fail(t, u.hint, "%s", u.message)
+		r.failAtToken(t, u.hint, "%s", u.message)
 		return
 	}
-	r.fail(t, "", "%s", err)
+	r.failAtToken(t, "", "%s", err)
 }
 
-func (p *parser) job(first token, r *reader) {
-	j := Job{ID: fleet.JobID(r.label("the name of the job").text)}
+func (p *parser) readJobLine(first token, r *reader) {
+	j := Job{ID: fleet.JobID(r.nextLabel("the name of the job").text)}
 	if n := len(r.words); n > 0 && strings.HasPrefix(r.words[n-1].text, "<<") {
 		heredoc := r.words[n-1]
 		r.words = r.words[:n-1]
 		j = readAttributes(r, []attribute[Job]{startAttribute}, j)
-		j.HCL = p.heredoc(heredoc, r)
+		j.HCL = p.readHeredoc(heredoc, r)
 	} else {
-		j.Type = r.next("service, batch or system").text
+		j.Type = r.nextWord("service, batch or system").text
 		j = readAttributes(r, jobAttributes, j)
 	}
 	if r.failed {
@@ -242,30 +242,30 @@ func (p *parser) job(first token, r *reader) {
 	p.places[PartJob] = append(p.places[PartJob], first)
 }
 
-// next reads the job file that an update of a job registers.
-func (p *parser) next(r *reader) {
-	name := r.label("the name of the job")
+// readNextJobFile reads the job file that an update of a job registers.
+func (p *parser) readNextJobFile(r *reader) {
+	name := r.nextLabel("the name of the job")
 	i := slices.IndexFunc(p.s.Jobs, func(j Job) bool { return string(j.ID) == name.text })
-	heredoc := r.next("<<EOF")
+	heredoc := r.nextWord("<<EOF")
 	switch {
 	case r.failed:
 		return
 	case i < 0 || p.s.Jobs[i].HCL == "":
-		r.fail(name, "job shop <<EOF", "there is no job file %q above", name.text)
+		r.failAtToken(name, "job shop <<EOF", "there is no job file %q above", name.text)
 	case p.s.Jobs[i].Next != "":
-		r.fail(name, "", "job %s has a next file already", name.text)
+		r.failAtToken(name, "", "job %s has a next file already", name.text)
 	case !strings.HasPrefix(heredoc.text, "<<"):
-		r.fail(heredoc, "next shop <<EOF", "a job file stands between <<EOF and EOF")
+		r.failAtToken(heredoc, "next shop <<EOF", "a job file stands between <<EOF and EOF")
 	default:
-		p.s.Jobs[i].Next = p.heredoc(heredoc, r)
+		p.s.Jobs[i].Next = p.readHeredoc(heredoc, r)
 	}
 }
 
-// heredoc reads the lines up to the one that has the mark alone.
-func (p *parser) heredoc(t token, r *reader) string {
+// readHeredoc reads the lines up to the one that has the mark alone.
+func (p *parser) readHeredoc(t token, r *reader) string {
 	mark := strings.TrimPrefix(t.text, "<<")
 	if err := checkLabel(mark); err != nil {
-		r.fail(t, "job shop <<EOF", "a job file stands between <<EOF and EOF")
+		r.failAtToken(t, "job shop <<EOF", "a job file stands between <<EOF and EOF")
 		return ""
 	}
 	var text strings.Builder
@@ -274,12 +274,12 @@ func (p *parser) heredoc(t token, r *reader) string {
 		p.number++
 		if strings.TrimSpace(line) == mark {
 			if strings.TrimSpace(text.String()) == "" {
-				r.fail(t, "", "the job file is empty")
+				r.failAtToken(t, "", "the job file is empty")
 			}
 			return text.String()
 		}
 		text.WriteString(line + "\n")
 	}
-	r.fail(t, "a line that has "+mark+" alone", "the job file has no end")
+	r.failAtToken(t, "a line that has "+mark+" alone", "the job file has no end")
 	return ""
 }

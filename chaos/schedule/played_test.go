@@ -15,10 +15,10 @@ func TestPlayed(t *testing.T) {
 	kill := schedule.Fault{
 		Kind: schedule.LeaderKill, At: 5*time.Minute + 31500*time.Millisecond, For: 5 * time.Second, Targets: []string{schedule.TargetLeader},
 	}
-	if got := schedule.Played(given); !reflect.DeepEqual(got, []schedule.Fault{rejoin, cut, kill}) {
+	if got := schedule.WithInducedFaults(given); !reflect.DeepEqual(got, []schedule.Fault{rejoin, cut, kill}) {
 		t.Errorf("played: %v", got)
 	}
-	if got := schedule.Played(given[1:]); !reflect.DeepEqual(got, given[1:]) {
+	if got := schedule.WithInducedFaults(given[1:]); !reflect.DeepEqual(got, given[1:]) {
 		t.Errorf("a cut brings nothing along, played: %v", got)
 	}
 }

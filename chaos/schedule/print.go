@@ -25,13 +25,13 @@ func (s Schedule) String() string {
 		fmt.Fprintf(&b, "operations %d/m\n", s.Operations)
 	}
 	b.WriteString("\n" + s.Topology.String())
-	section(&b, s.Jobs, Job.String)
-	section(&b, s.timeline(), func(l timed) string { return l.text })
-	section(&b, s.Expect, Expectation.String)
+	writeSection(&b, s.Jobs, Job.String)
+	writeSection(&b, s.timelineLines(), func(l timedLine) string { return l.text })
+	writeSection(&b, s.Expect, Expectation.String)
 	return b.String()
 }
 
-func section[T any](b *strings.Builder, items []T, text func(T) string) {
+func writeSection[T any](b *strings.Builder, items []T, text func(T) string) {
 	if len(items) > 0 {
 		b.WriteString("\n")
 	}
@@ -40,23 +40,23 @@ func section[T any](b *strings.Builder, items []T, text func(T) string) {
 	}
 }
 
-// timed is a line of the timeline.
-type timed struct {
+// timedLine is a line of the timeline.
+type timedLine struct {
 	at   time.Duration
 	text string
 }
 
-// timeline is what users do and what breaks, in order of time. At one time users
+// timelineLines is what users do and what breaks, in order of time. At one time users
 // come first.
-func (s Schedule) timeline() []timed {
-	var lines []timed
+func (s Schedule) timelineLines() []timedLine {
+	var lines []timedLine
 	for _, step := range s.Steps {
-		lines = append(lines, timed{step.At, step.String()})
+		lines = append(lines, timedLine{step.At, step.String()})
 	}
 	for _, f := range s.Faults {
-		lines = append(lines, timed{f.At, f.String()})
+		lines = append(lines, timedLine{f.At, f.String()})
 	}
-	slices.SortStableFunc(lines, func(a, b timed) int { return int(min(1, max(-1, a.at-b.at))) })
+	slices.SortStableFunc(lines, func(a, b timedLine) int { return int(min(1, max(-1, a.at-b.at))) })
 	return lines
 }
 
@@ -120,13 +120,13 @@ func (e Expectation) String() string {
 	s := "expect " + string(e.Subject)
 	switch e.Subject {
 	case ExpectJob:
-		s += fmt.Sprintf(" %s %s %s", e.Job, e.State, e.amount())
+		s += fmt.Sprintf(" %s %s %s", e.Job, e.State, e.formatAmount())
 	case ExpectAlloc, ExpectNode:
 		s += " " + e.Name + " " + e.State
 	case ExpectEdge:
-		s += " " + e.Name + " runs " + e.amount() + e.ofJob()
+		s += " " + e.Name + " runs " + e.formatAmount() + e.ofJob()
 	case ExpectReplaced, ExpectRestarted:
-		s += " " + e.amount() + e.ofJob()
+		s += " " + e.formatAmount() + e.ofJob()
 	case ExpectRefused:
 		s += " " + e.State
 	case ExpectQuiet:
@@ -143,7 +143,7 @@ func (e Expectation) String() string {
 	return s
 }
 
-func (e Expectation) amount() string {
+func (e Expectation) formatAmount() string {
 	if e.Compare == Exactly {
 		return fmt.Sprint(e.Count)
 	}

@@ -115,7 +115,7 @@ func TestOverlapRules(t *testing.T) {
 		}
 		slices.SortStableFunc(s.Faults, func(a, b schedule.Fault) int { return int(a.At - b.At) })
 		problems := s.Validate()
-		if want := forbidden(s); want != "" != (len(problems) > 0) {
+		if want := findModelConflict(s); want != "" != (len(problems) > 0) {
 			t.Fatalf("%s\nmodel: %q\nValidate: %v", s, want, problems.Err())
 		}
 	})
@@ -126,7 +126,7 @@ func drawFault(t *rapid.T, s schedule.Schedule) schedule.Fault {
 	kind := rapid.SampledFrom(schedule.Kinds()).Draw(t, "kind")
 	info, _ := kind.Info()
 	f := schedule.Fault{Kind: kind, Params: kind.Fill(schedule.Params{Jump: time.Hour, Profile: schedule.Lossy})}
-	f.Params = kind.Fill(keep(kind, f.Params))
+	f.Params = kind.Fill(keepOwnParams(kind, f.Params))
 	f.At = time.Duration(rapid.IntRange(10, 15).Draw(t, "at")) * time.Minute
 	if info.Lasting != schedule.Instant {
 		f.For = time.Duration(rapid.IntRange(1, 3).Draw(t, "for")) * time.Minute
@@ -152,8 +152,8 @@ func orMost(n int) int {
 	return n
 }
 
-// keep leaves only parameters that the kind takes.
-func keep(kind schedule.Kind, p schedule.Params) schedule.Params {
+// keepOwnParams leaves only parameters that the kind takes.
+func keepOwnParams(kind schedule.Kind, p schedule.Params) schedule.Params {
 	if kind != schedule.ClockJump {
 		p.Jump = 0
 	}
@@ -163,17 +163,17 @@ func keep(kind schedule.Kind, p schedule.Params) schedule.Params {
 	return p
 }
 
-// forbidden is the model: it looks at each half minute, and at all pairs and sums.
-func forbidden(s schedule.Schedule) string {
+// findModelConflict is the model: it looks at each half minute, and at all pairs and sums.
+func findModelConflict(s schedule.Schedule) string {
 	for now := time.Duration(0); now <= s.Length+time.Hour; now += 10 * time.Second {
 		hubs := 0
 		for i, f := range s.Faults {
-			if !holds(s, f, now) {
+			if !isActiveAt(s, f, now) {
 				continue
 			}
 			hubs += len(hubsTaken(s, f))
 			for _, other := range s.Faults[:i] {
-				if holds(s, other, now) && together(s, f, other, now) {
+				if isActiveAt(s, other, now) && conflictAt(s, f, other, now) {
 					return f.String() + " and " + other.String()
 				}
 			}
@@ -185,7 +185,7 @@ func forbidden(s schedule.Schedule) string {
 	return ""
 }
 
-func holds(s schedule.Schedule, f schedule.Fault, now time.Duration) bool {
+func isActiveAt(s schedule.Schedule, f schedule.Fault, now time.Duration) bool {
 	info, _ := f.Kind.Info()
 	return f.At <= now && now < f.End(s.Length)+info.After
 }
@@ -197,8 +197,8 @@ func hubsTaken(s schedule.Schedule, f schedule.Fault) []string {
 	return s.Topology.HubsOf(f)
 }
 
-// together reports whether the two may not be, at this moment.
-func together(s schedule.Schedule, a, b schedule.Fault, now time.Duration) bool {
+// conflictAt reports whether the two may not be, at this moment.
+func conflictAt(s schedule.Schedule, a, b schedule.Fault, now time.Duration) bool {
 	ai, _ := a.Kind.Info()
 	bi, _ := b.Kind.Info()
 	if slices.Contains(ai.Apart, b.Kind) || slices.Contains(bi.Apart, a.Kind) {
@@ -215,8 +215,8 @@ func together(s schedule.Schedule, a, b schedule.Fault, now time.Duration) bool 
 	}
 	for _, edge := range s.Topology.EdgesOf(a) {
 		if slices.Contains(s.Topology.EdgesOf(b), edge) {
-			for _, c := range claims(a, now) {
-				if slices.Contains(claims(b, now), c) {
+			for _, c := range claimsAt(a, now) {
+				if slices.Contains(claimsAt(b, now), c) {
 					return true
 				}
 			}
@@ -225,8 +225,8 @@ func together(s schedule.Schedule, a, b schedule.Fault, now time.Duration) bool 
 	return false
 }
 
-// claims is what a fault has of its edges at a moment at which it holds.
-func claims(f schedule.Fault, now time.Duration) []schedule.Claim {
+// claimsAt is what a fault has of its edges at a moment at which it holds.
+func claimsAt(f schedule.Fault, now time.Duration) []schedule.Claim {
 	info, _ := f.Kind.Info()
 	var cs []schedule.Claim
 	for _, c := range info.Takes {

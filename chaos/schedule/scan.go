@@ -16,9 +16,9 @@ type token struct {
 	line, column int
 }
 
-// split makes words of a line, without its comment: a # at the beginning of a word
+// splitWords makes words of a line, without its comment: a # at the beginning of a word
 // and what follows.
-func split(text string, number int) []token {
+func splitWords(text string, number int) []token {
 	var words []token
 	start := -1
 	for i, r := range text + " " {
@@ -46,30 +46,30 @@ type reader struct {
 	report func(t token, message, hint string)
 }
 
-func (r *reader) fail(t token, hint, format string, args ...any) {
+func (r *reader) failAtToken(t token, hint, format string, args ...any) {
 	if !r.failed {
 		r.report(t, fmt.Sprintf(format, args...), hint)
 	}
 	r.failed = true
 }
 
-func (r *reader) done() bool { return r.failed || len(r.words) == 0 }
+func (r *reader) isAtEnd() bool { return r.failed || len(r.words) == 0 }
 
-// peek is the next word, "" at the end.
-func (r *reader) peek() string {
-	if r.done() {
+// peekWord is the next word, "" at the end.
+func (r *reader) peekWord() string {
+	if r.isAtEnd() {
 		return ""
 	}
 	return r.words[0].text
 }
 
-// next takes the next word; what says what it has to be, for people.
-func (r *reader) next(what string) token {
+// nextWord takes the next word; what says what it has to be, for people.
+func (r *reader) nextWord(what string) token {
 	if r.failed {
 		return r.end
 	}
 	if len(r.words) == 0 {
-		r.fail(r.end, "", "%s is missing", what)
+		r.failAtToken(r.end, "", "%s is missing", what)
 		return r.end
 	}
 	t := r.words[0]
@@ -77,53 +77,53 @@ func (r *reader) next(what string) token {
 	return t
 }
 
-// take takes the next word if it is that one.
-func (r *reader) take(word string) bool {
-	if r.peek() != word {
+// acceptWord takes the next word if it is that one.
+func (r *reader) acceptWord(word string) bool {
+	if r.peekWord() != word {
 		return false
 	}
 	r.words = r.words[1:]
 	return true
 }
 
-// want takes a word that has to stand here.
-func (r *reader) want(word string) {
-	t := r.next(fmt.Sprintf("%q", word))
+// expectWord takes a word that has to stand here.
+func (r *reader) expectWord(word string) {
+	t := r.nextWord(fmt.Sprintf("%q", word))
 	if t.text != word {
-		r.fail(t, "", "%q instead of %q", t.text, word)
+		r.failAtToken(t, "", "%q instead of %q", t.text, word)
 	}
 }
 
-func (r *reader) duration(what string) time.Duration {
-	t := r.next(what)
+func (r *reader) nextDuration(what string) time.Duration {
+	t := r.nextWord(what)
 	d, err := parseDuration(t.text, 0, longest)
 	if err != nil {
-		r.fail(t, "", "%s %s", what, err)
+		r.failAtToken(t, "", "%s %s", what, err)
 	}
 	return d
 }
 
-func (r *reader) count(what string, most int) int {
-	t := r.next(what)
+func (r *reader) nextCount(what string, most int) int {
+	t := r.nextWord(what)
 	n, err := parseCount(t.text, 0, most)
 	if err != nil {
-		r.fail(t, "", "%s %s", what, err)
+		r.failAtToken(t, "", "%s %s", what, err)
 	}
 	return n
 }
 
-func (r *reader) label(what string) token {
-	t := r.next(what)
+func (r *reader) nextLabel(what string) token {
+	t := r.nextWord(what)
 	if err := checkLabel(t.text); err != nil {
-		r.fail(t, "", "%s %s: %q", what, err, t.text)
+		r.failAtToken(t, "", "%s %s: %q", what, err, t.text)
 	}
 	return t
 }
 
-// close says that something follows that has no place here.
-func (r *reader) close(hint string) {
-	if !r.done() {
-		r.fail(r.words[0], hint, "%q has no place here", r.words[0].text)
+// expectEndOfLine says that something follows that has no place here.
+func (r *reader) expectEndOfLine(hint string) {
+	if !r.isAtEnd() {
+		r.failAtToken(r.words[0], hint, "%q has no place here", r.words[0].text)
 	}
 }
 
@@ -137,8 +137,8 @@ func (e *unknownError) Error() string {
 	return e.message + " (" + e.hint + ")"
 }
 
-// unknown says that a name is not one of a set, and which was meant.
-func unknown(what, name string, known []string) error {
+// newUnknownError says that a name is not one of a set, and which was meant.
+func newUnknownError(what, name string, known []string) error {
 	e := &unknownError{message: fmt.Sprintf("unknown %s %q", what, name), hint: "there are " + strings.Join(known, ", ")}
 	best := len(name)/2 + 1
 	for _, k := range known {

@@ -157,7 +157,7 @@ at 24m run shop
 		{"shop", 18 * time.Minute, "5 new touched stopped"}, {"shop", 20 * time.Minute, "5 new touched"},
 		{"shop", 22 * time.Minute, "absent"}, {"shop", time.Hour, "5 new touched"},
 	} {
-		job, err := s.Wanted(c.job, c.at)
+		job, err := s.DesiredJob(c.job, c.at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,12 +165,12 @@ at 24m run shop
 			t.Errorf("%s at %s: %s, want %s", c.job, c.at, got, c.want)
 		}
 	}
-	if _, err := s.Wanted("nothing", 0); err == nil {
+	if _, err := s.DesiredJob("nothing", 0); err == nil {
 		t.Error("a job that does not exist is wanted")
 	}
-	first, _ := s.Wanted("shop", 0)
-	updated, _ := s.Wanted("shop", 14*time.Minute)
-	touched, _ := s.Wanted("shop", 16*time.Minute)
+	first, _ := s.DesiredJob("shop", 0)
+	updated, _ := s.DesiredJob("shop", 14*time.Minute)
+	touched, _ := s.DesiredJob("shop", 16*time.Minute)
 	if got := fleet.GroupUpdate(first, updated, schedule.GroupName); got != fleet.GroupDestructive {
 		t.Errorf("update is %s", got)
 	}

@@ -39,11 +39,11 @@ func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
 	how.Runs = orElse(how.Runs, 200)
 	how.Tries = orElse(how.Tries, 2)
 	k := &shrinker{Shrinking: how, best: s, seen: map[string]bool{s.String(): true}}
-	for k.left(ctx) {
+	for k.hasRunsLeft(ctx) {
 		before := k.best.String()
 		for _, pass := range []func(context.Context){
-			k.shorten, k.fewerFaults, k.fewerJobs, k.fewerSteps, k.fewerEdges, k.oneHub,
-			k.plainEdges, k.fewerExpectations, k.closer, k.smallerFaults, k.smallerJobs, k.shorten,
+			k.shortenRun, k.fewerFaults, k.fewerJobs, k.fewerSteps, k.fewerEdges, k.tryOneHub,
+			k.tryPlainEdges, k.fewerExpectations, k.closeIdleGaps, k.smallerFaults, k.smallerJobs, k.shortenRun,
 		} {
 			pass(ctx)
 		}
@@ -61,18 +61,18 @@ type shrinker struct {
 	seen map[string]bool // texts of what was tried
 }
 
-func (k *shrinker) left(ctx context.Context) bool { return k.runs < k.Runs && ctx.Err() == nil }
+func (k *shrinker) hasRunsLeft(ctx context.Context) bool { return k.runs < k.Runs && ctx.Err() == nil }
 
-// try runs a candidate, and keeps it if it fails.
-func (k *shrinker) try(ctx context.Context, what string, s Schedule) bool {
-	s = tidy(s)
+// tryCandidate runs a candidate, and keeps it if it fails.
+func (k *shrinker) tryCandidate(ctx context.Context, what string, s Schedule) bool {
+	s = dropDanglingParts(s)
 	text := s.String()
 	if k.seen[text] || len(s.Validate()) > 0 {
 		return false
 	}
 	k.seen[text] = true
 	for range k.Tries {
-		if !k.left(ctx) {
+		if !k.hasRunsLeft(ctx) {
 			return false
 		}
 		k.runs++
@@ -90,20 +90,20 @@ func (k *shrinker) try(ctx context.Context, what string, s Schedule) bool {
 	return false
 }
 
-// list is a part of a schedule of which items can be left out.
-type list[T any] struct {
+// itemList is a part of a schedule of which items can be left out.
+type itemList[T any] struct {
 	what string
 	of   func(s Schedule) []T
 	with func(s Schedule, items []T) Schedule
 }
 
-// fewer leaves out as many items as it can: all, then halves, quarters, …
-func fewer[T any](ctx context.Context, k *shrinker, l list[T]) {
-	for size := len(l.of(k.best)); size > 0 && k.left(ctx); size /= 2 {
-		for i := 0; i < len(l.of(k.best)) && k.left(ctx); {
+// removeItems leaves out as many items as it can: all, then halves, quarters, …
+func removeItems[T any](ctx context.Context, k *shrinker, l itemList[T]) {
+	for size := len(l.of(k.best)); size > 0 && k.hasRunsLeft(ctx); size /= 2 {
+		for i := 0; i < len(l.of(k.best)) && k.hasRunsLeft(ctx); {
 			items := l.of(k.best)
 			without := slices.Delete(slices.Clone(items), i, min(len(items), i+size))
-			if !k.try(ctx, l.what, l.with(k.best, without)) {
+			if !k.tryCandidate(ctx, l.what, l.with(k.best, without)) {
 				i += size
 			}
 		}
@@ -111,32 +111,32 @@ func fewer[T any](ctx context.Context, k *shrinker, l list[T]) {
 }
 
 func (k *shrinker) fewerFaults(ctx context.Context) {
-	fewer(ctx, k, list[Fault]{"faults",
+	removeItems(ctx, k, itemList[Fault]{"faults",
 		func(s Schedule) []Fault { return s.Faults },
 		func(s Schedule, fs []Fault) Schedule { s.Faults = fs; return s },
 	})
 }
 
 func (k *shrinker) fewerJobs(ctx context.Context) {
-	fewer(ctx, k, list[Job]{"jobs",
+	removeItems(ctx, k, itemList[Job]{"jobs",
 		func(s Schedule) []Job { return s.Jobs },
 		func(s Schedule, js []Job) Schedule { s.Jobs = js; return s },
 	})
 	if s := k.best; s.Operations > 0 {
 		s.Operations = 0
-		k.try(ctx, "operations", s)
+		k.tryCandidate(ctx, "operations", s)
 	}
 }
 
 func (k *shrinker) fewerSteps(ctx context.Context) {
-	fewer(ctx, k, list[Step]{"steps",
+	removeItems(ctx, k, itemList[Step]{"steps",
 		func(s Schedule) []Step { return s.Steps },
 		func(s Schedule, steps []Step) Schedule { s.Steps = steps; return s },
 	})
 }
 
 func (k *shrinker) fewerExpectations(ctx context.Context) {
-	fewer(ctx, k, list[Expectation]{"expectations",
+	removeItems(ctx, k, itemList[Expectation]{"expectations",
 		func(s Schedule) []Expectation { return s.Expect },
 		func(s Schedule, es []Expectation) Schedule { s.Expect = es; return s },
 	})
@@ -145,29 +145,29 @@ func (k *shrinker) fewerExpectations(ctx context.Context) {
 // fewerEdges leaves out edges; those behind them move up and are renamed, wherever
 // they are named.
 func (k *shrinker) fewerEdges(ctx context.Context) {
-	fewer(ctx, k, list[Edge]{"edges",
+	removeItems(ctx, k, itemList[Edge]{"edges",
 		func(s Schedule) []Edge { return s.Topology.Edges },
 		func(s Schedule, edges []Edge) Schedule { return s.withEdges(edges) },
 	})
 }
 
-// oneHub tries a cluster of one.
-func (k *shrinker) oneHub(ctx context.Context) {
+// tryOneHub tries a cluster of one.
+func (k *shrinker) tryOneHub(ctx context.Context) {
 	if s := k.best; len(s.Topology.Hubs) > 1 {
 		s.Topology.Hubs = s.Topology.Hubs[:1]
-		k.try(ctx, "hubs", s)
+		k.tryCandidate(ctx, "hubs", s)
 	}
 }
 
-// plainEdges tries edges without sites, pools and slow links.
-func (k *shrinker) plainEdges(ctx context.Context) {
+// tryPlainEdges tries edges without sites, pools and slow links.
+func (k *shrinker) tryPlainEdges(ctx context.Context) {
 	s := k.best
 	s.Topology = NewTopology(len(s.Topology.Hubs), len(s.Topology.Edges))
 	s.Jobs = slices.Clone(s.Jobs)
 	for i := range s.Jobs {
 		s.Jobs[i].Site, s.Jobs[i].Pool, s.Jobs[i].Datacenters = "", "", nil
 	}
-	k.try(ctx, "places", s)
+	k.tryCandidate(ctx, "places", s)
 }
 
 // withEdges has only these of the schedule's edges.
@@ -181,7 +181,7 @@ func (s Schedule) withEdges(edges []Edge) Schedule {
 	}
 	for _, e := range s.Topology.Edges {
 		if names[e.Name] == "" {
-			names[e.Name] = gone
+			names[e.Name] = removedEdge
 		}
 	}
 	s.Topology = topology
@@ -199,13 +199,13 @@ func (s Schedule) withEdges(edges []Edge) Schedule {
 	return s
 }
 
-// gone is the name of an edge that was left out, until tidy drops what names it.
-const gone = "gone"
+// removedEdge is the name of an edge that was left out, until tidy drops what names it.
+const removedEdge = "gone"
 
-// tidy drops what refers to something that was left out: targets, faults without
+// dropDanglingParts drops what refers to something that was left out: targets, faults without
 // targets, steps and expectations of absent jobs, steps that their job is not ready
 // for.
-func tidy(s Schedule) Schedule {
+func dropDanglingParts(s Schedule) Schedule {
 	s.Faults = slices.Clone(s.Faults)
 	sites := s.Topology.Sites()
 	for i, f := range s.Faults {
@@ -225,17 +225,17 @@ func tidy(s Schedule) Schedule {
 	s.Topology.Pools = slices.DeleteFunc(slices.Clone(s.Topology.Pools), func(p Pool) bool {
 		return !slices.ContainsFunc(s.Topology.Edges, func(e Edge) bool { return e.Pool == p.Name })
 	})
-	s.Steps = legal(s)
+	s.Steps = applicableSteps(s)
 	s.Expect = slices.DeleteFunc(slices.Clone(s.Expect), func(e Expectation) bool {
 		var ps Problems
-		e.validate(&ps, 0, s)
+		e.validateExpectation(&ps, 0, s)
 		return len(ps) > 0
 	})
 	return s
 }
 
-// legal are the steps that their jobs are there and ready for.
-func legal(s Schedule) []Step {
+// applicableSteps are the steps that their jobs are there and ready for.
+func applicableSteps(s Schedule) []Step {
 	stands := map[fleet.JobID]string{}
 	for _, j := range s.Jobs {
 		stands[j.ID] = jobRuns
@@ -246,7 +246,7 @@ func legal(s Schedule) []Step {
 			return true
 		}
 		var ps Problems
-		after := step.check(&ps, 0, stands[step.Job])
+		after := step.checkTransition(&ps, 0, stands[step.Job])
 		if len(ps) > 0 {
 			return true
 		}

@@ -13,13 +13,13 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// needs is a dumb cause of failures: some kinds of fault, and a count of jobs.
-type needs struct {
+// requirements is a dumb cause of failures: some kinds of fault, and a count of jobs.
+type requirements struct {
 	kinds []schedule.Kind
 	jobs  int
 }
 
-func (n needs) fails(s schedule.Schedule) bool {
+func (n requirements) isPresentIn(s schedule.Schedule) bool {
 	for _, kind := range n.kinds {
 		if !slices.ContainsFunc(s.Faults, func(f schedule.Fault) bool { return f.Kind == kind }) {
 			return false
@@ -39,11 +39,11 @@ func TestShrinkKeepsWhatFails(t *testing.T) {
 				present = append(present, f.Kind)
 			}
 		}
-		cause := needs{
+		cause := requirements{
 			kinds: rapid.SliceOfNDistinct(rapid.SampledFrom(present), 0, 3, rapid.ID[schedule.Kind]).Draw(t, "kinds"),
 			jobs:  rapid.IntRange(0, 2).Draw(t, "jobs"),
 		}
-		if !cause.fails(s) {
+		if !cause.isPresentIn(s) {
 			t.Fatalf("the first one does not fail: %+v\n%s", cause, s)
 		}
 		left := schedule.Shrink(context.Background(), s, schedule.Shrinking{
@@ -51,11 +51,11 @@ func TestShrinkKeepsWhatFails(t *testing.T) {
 				if err := s.Validate().Err(); err != nil {
 					t.Fatalf("asked to run what is not valid: %v\n%s", err, s)
 				}
-				return cause.fails(s)
+				return cause.isPresentIn(s)
 			},
 			Runs: 2000, Tries: 1,
 		})
-		if !cause.fails(left) || left.Validate().Err() != nil {
+		if !cause.isPresentIn(left) || left.Validate().Err() != nil {
 			t.Fatalf("what is left does not fail or is not valid:\n%s", left)
 		}
 		if len(left.Faults) != len(cause.kinds) || len(left.Jobs) != cause.jobs || len(left.Steps) != 0 || len(left.Expect) != 0 {
@@ -79,15 +79,15 @@ func TestShrinkKeepsWhatFails(t *testing.T) {
 func TestShrinkOfFlakyFailures(t *testing.T) {
 	s := schedule.Draw(7, schedule.Shape{})
 	rng := rand.New(rand.NewPCG(1, 1))
-	cause := needs{kinds: []schedule.Kind{s.Faults[3].Kind}, jobs: 1}
+	cause := requirements{kinds: []schedule.Kind{s.Faults[3].Kind}, jobs: 1}
 	var said []schedule.Progress
 	left := schedule.Shrink(context.Background(), s, schedule.Shrinking{
-		Fails:    func(_ context.Context, s schedule.Schedule) bool { return cause.fails(s) && rng.IntN(2) == 0 },
+		Fails:    func(_ context.Context, s schedule.Schedule) bool { return cause.isPresentIn(s) && rng.IntN(2) == 0 },
 		Runs:     1000,
 		Tries:    6,
 		Progress: func(p schedule.Progress) { said = append(said, p) },
 	})
-	if !cause.fails(left) || len(left.Faults) != 1 || len(left.Jobs) != 1 {
+	if !cause.isPresentIn(left) || len(left.Faults) != 1 || len(left.Jobs) != 1 {
 		t.Errorf("this is left:\n%s", left)
 	}
 	last := said[len(said)-1]

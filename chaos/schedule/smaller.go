@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// shorten cuts off the end of the run: everything, then half of it, a quarter, …
-func (k *shrinker) shorten(ctx context.Context) {
-	for part := time.Duration(2); part <= 16 && k.left(ctx); part *= 2 {
-		for k.left(ctx) {
+// shortenRun cuts off the end of the run: everything, then half of it, a quarter, …
+func (k *shrinker) shortenRun(ctx context.Context) {
+	for part := time.Duration(2); part <= 16 && k.hasRunsLeft(ctx); part *= 2 {
+		for k.hasRunsLeft(ctx) {
 			s := k.best
 			length := round(s.Length - s.Length/part)
-			if length < time.Second || length == s.Length || !k.try(ctx, "length", s.until(length)) {
+			if length < time.Second || length == s.Length || !k.tryCandidate(ctx, "length", s.truncatedAt(length)) {
 				break
 			}
 		}
 	}
 }
 
-// until is the schedule as far as a time. Faults that last longer end with it.
-func (s Schedule) until(length time.Duration) Schedule {
+// truncatedAt is the schedule as far as a time. Faults that last longer end with it.
+func (s Schedule) truncatedAt(length time.Duration) Schedule {
 	old := s.Length
 	s.Length = length
 	s.Jobs = slices.DeleteFunc(slices.Clone(s.Jobs), func(j Job) bool { return j.Start > length })
@@ -38,34 +38,34 @@ func (s Schedule) until(length time.Duration) Schedule {
 	return s
 }
 
-// idle is how much time without any event is left when events are drawn together.
-const idle = 30 * time.Second
+// keptIdleTime is how much time without any event is left when events are drawn together.
+const keptIdleTime = 30 * time.Second
 
-// closer takes out time in which nothing begins or ends: all of it, then one gap
+// closeIdleGaps takes out time in which nothing begins or ends: all of it, then one gap
 // after the other.
-func (k *shrinker) closer(ctx context.Context) {
-	gaps := k.best.gaps()
+func (k *shrinker) closeIdleGaps(ctx context.Context) {
+	gaps := k.best.idleGaps()
 	if len(gaps) == 0 {
 		return
 	}
 	all := k.best
 	for _, g := range slices.Backward(gaps) {
-		all = all.without(g)
+		all = all.withoutSpan(g)
 	}
-	if k.try(ctx, "gaps", all) {
+	if k.tryCandidate(ctx, "gaps", all) {
 		return
 	}
 	for _, g := range slices.Backward(gaps) {
-		for size := g.Longest - g.Shortest; size > idle && k.left(ctx); size /= 2 {
-			if k.try(ctx, "gaps", k.best.without(Span{g.Longest - size, g.Longest})) {
+		for size := g.Longest - g.Shortest; size > keptIdleTime && k.hasRunsLeft(ctx); size /= 2 {
+			if k.tryCandidate(ctx, "gaps", k.best.withoutSpan(Span{g.Longest - size, g.Longest})) {
 				break
 			}
 		}
 	}
 }
 
-// gaps are times of more than twice idle between two events, without idle, in order.
-func (s Schedule) gaps() []Span {
+// idleGaps are times of more than twice idle between two events, without idle, in order.
+func (s Schedule) idleGaps() []Span {
 	events := []time.Duration{0, s.Length}
 	for _, j := range s.Jobs {
 		events = append(events, j.Start)
@@ -82,16 +82,16 @@ func (s Schedule) gaps() []Span {
 	slices.Sort(events)
 	var gaps []Span
 	for i := 1; i < len(events); i++ {
-		if events[i]-events[i-1] > 2*idle {
-			gaps = append(gaps, Span{events[i-1] + idle, events[i]})
+		if events[i]-events[i-1] > 2*keptIdleTime {
+			gaps = append(gaps, Span{events[i-1] + keptIdleTime, events[i]})
 		}
 	}
 	return gaps
 }
 
-// without takes a span of time out: what is behind it comes so much sooner, and what
+// withoutSpan takes a span of time out: what is behind it comes so much sooner, and what
 // lasts over it is so much shorter.
-func (s Schedule) without(gap Span) Schedule {
+func (s Schedule) withoutSpan(gap Span) Schedule {
 	less := gap.Longest - gap.Shortest
 	moved := func(t time.Duration) time.Duration {
 		if t >= gap.Longest {
@@ -124,34 +124,34 @@ func (s Schedule) without(gap Span) Schedule {
 // smallerFaults makes each fault shorter, on fewer targets, with what its kind has
 // by default.
 func (k *shrinker) smallerFaults(ctx context.Context) {
-	for i := 0; i < len(k.best.Faults) && k.left(ctx); i++ {
+	for i := 0; i < len(k.best.Faults) && k.hasRunsLeft(ctx); i++ {
 		for _, simpler := range []func(Fault) Fault{
 			func(f Fault) Fault { f.Targets = f.Targets[:min(1, len(f.Targets))]; return f },
 			func(f Fault) Fault { f.Targets = f.Targets[min(1, len(f.Targets)):]; return f },
-			func(f Fault) Fault { f.Params = f.Kind.plain(f.Params); return f },
+			func(f Fault) Fault { f.Params = f.Kind.requiredParams(f.Params); return f },
 			func(f Fault) Fault { info, _ := f.Kind.Info(); f.For = info.Shortest; return f },
 		} {
-			k.change(ctx, i, simpler)
+			k.tryChangedFault(ctx, i, simpler)
 		}
 		half := func(f Fault) Fault { f.For = round(f.For / 2); return f }
-		for k.change(ctx, i, half) {
+		for k.tryChangedFault(ctx, i, half) {
 		}
 	}
 }
 
-// change tries a fault that is changed, and reports whether it was kept.
-func (k *shrinker) change(ctx context.Context, i int, simpler func(Fault) Fault) bool {
+// tryChangedFault tries a fault that is changed, and reports whether it was kept.
+func (k *shrinker) tryChangedFault(ctx context.Context, i int, simpler func(Fault) Fault) bool {
 	if i >= len(k.best.Faults) {
 		return false
 	}
 	s := k.best
 	s.Faults = slices.Clone(s.Faults)
 	s.Faults[i] = simpler(s.Faults[i])
-	return k.try(ctx, "faults' sizes", s)
+	return k.tryCandidate(ctx, "faults' sizes", s)
 }
 
-// plain keeps only those parameters that have no default.
-func (k Kind) plain(p Params) Params {
+// requiredParams keeps only those parameters that have no default.
+func (k Kind) requiredParams(p Params) Params {
 	info, _ := k.Info()
 	var plain Params
 	for _, param := range info.Params {
@@ -164,7 +164,7 @@ func (k Kind) plain(p Params) Params {
 
 // smallerJobs has fewer allocations of each job, and leaves out what it need not have.
 func (k *shrinker) smallerJobs(ctx context.Context) {
-	for i := 0; i < len(k.best.Jobs) && k.left(ctx); i++ {
+	for i := 0; i < len(k.best.Jobs) && k.hasRunsLeft(ctx); i++ {
 		for _, simpler := range []func(Job) Job{
 			func(j Job) Job {
 				return Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL, Next: j.Next}
@@ -194,7 +194,7 @@ func (k *shrinker) smallerJobs(ctx context.Context) {
 			s := k.best
 			s.Jobs = slices.Clone(s.Jobs)
 			s.Jobs[i] = simpler(s.Jobs[i])
-			k.try(ctx, "jobs' sizes", s)
+			k.tryCandidate(ctx, "jobs' sizes", s)
 		}
 	}
 }

@@ -13,31 +13,31 @@ import (
 // verbs are what users do.
 var verbs = []Verb{Run, Scale, Update, Touch, Stop, Purge, Promote}
 
-// at reads `at 2m …`.
-func (p *parser) at(first token, r *reader) {
-	p.happening(first, r, []time.Duration{r.duration("the time")})
+// readAtLine reads `at 2m …`.
+func (p *parser) readAtLine(first token, r *reader) {
+	p.readFaultOrStep(first, r, []time.Duration{r.nextDuration("the time")})
 }
 
-// every reads `every 10m from 5m to 55m …` and `every 10m from 5m 6 times …`.
-func (p *parser) every(first token, r *reader) {
-	period := r.duration("how often")
-	r.want("from")
-	from := r.duration("the first time")
+// readEveryLine reads `every 10m from 5m to 55m …` and `every 10m from 5m 6 times …`.
+func (p *parser) readEveryLine(first token, r *reader) {
+	period := r.nextDuration("how often")
+	r.expectWord("from")
+	from := r.nextDuration("the first time")
 	times := 0
-	if r.take("to") {
-		if to := r.duration("the last time"); !r.failed && period > 0 && to >= from {
+	if r.acceptWord("to") {
+		if to := r.nextDuration("the last time"); !r.failed && period > 0 && to >= from {
 			times = int(min((to-from)/period, MaxFaults)) + 1
 		}
 	} else {
-		times = r.count("how many times, or `to` and the last time,", MaxFaults)
-		r.want("times")
+		times = r.nextCount("how many times, or `to` and the last time,", MaxFaults)
+		r.expectWord("times")
 	}
 	switch {
 	case r.failed:
 	case period == 0 || times == 0:
-		r.fail(first, "every 10m from 5m to 55m …", "that is never")
+		r.failAtToken(first, "every 10m from 5m to 55m …", "that is never")
 	case period > longest/time.Duration(times):
-		r.fail(first, "", "that is over after the longest run")
+		r.failAtToken(first, "", "that is over after the longest run")
 	}
 	if r.failed {
 		return
@@ -46,22 +46,22 @@ func (p *parser) every(first token, r *reader) {
 	for i := range moments {
 		moments[i] = from + time.Duration(i)*period
 	}
-	p.happening(first, r, moments)
+	p.readFaultOrStep(first, r, moments)
 }
 
-// happening reads what is done at some moments, by a user or to the fleet.
-func (p *parser) happening(first token, r *reader, moments []time.Duration) {
-	what := r.next("a fault, or " + strings.Join(words(verbs), ", "))
+// readFaultOrStep reads what is done at some moments, by a user or to the fleet.
+func (p *parser) readFaultOrStep(first token, r *reader, moments []time.Duration) {
+	what := r.nextWord("a fault, or " + strings.Join(toStrings(verbs), ", "))
 	if r.failed {
 		return
 	}
 	if p.faults += len(moments); p.faults > MaxFaults+MaxSteps {
-		r.fail(first, "", "more than %d faults and steps", MaxFaults+MaxSteps)
+		r.failAtToken(first, "", "more than %d faults and steps", MaxFaults+MaxSteps)
 		return
 	}
 	if slices.Contains(verbs, Verb(what.text)) {
 		step := readStep(r, Verb(what.text))
-		if r.close(""); r.failed {
+		if r.expectEndOfLine(""); r.failed {
 			return
 		}
 		for _, step.At = range moments {
@@ -72,7 +72,7 @@ func (p *parser) happening(first token, r *reader, moments []time.Duration) {
 	}
 	kind := Kind(what.text)
 	if _, known := kind.Info(); !known {
-		r.failWith(what, unknown("fault", what.text, words(append(Kinds(), kinds(verbs)...))))
+		r.failWithError(what, newUnknownError("fault", what.text, toStrings(append(Kinds(), verbsAsKinds(verbs)...))))
 		return
 	}
 	f := readFault(r, kind)
@@ -85,7 +85,7 @@ func (p *parser) happening(first token, r *reader, moments []time.Duration) {
 	}
 }
 
-func kinds(verbs []Verb) []Kind {
+func verbsAsKinds(verbs []Verb) []Kind {
 	out := make([]Kind, len(verbs))
 	for i := range verbs {
 		out[i] = Kind(verbs[i])
@@ -94,10 +94,10 @@ func kinds(verbs []Verb) []Kind {
 }
 
 func readStep(r *reader, verb Verb) Step {
-	step := Step{Verb: verb, Job: fleet.JobID(r.label("the name of the job").text)}
+	step := Step{Verb: verb, Job: fleet.JobID(r.nextLabel("the name of the job").text)}
 	if verb == Scale {
-		r.want("to")
-		step.Count = r.count("the count", fleet.JobCountMax)
+		r.expectWord("to")
+		step.Count = r.nextCount("the count", fleet.JobCountMax)
 	}
 	return step
 }
@@ -107,13 +107,13 @@ func readFault(r *reader, kind Kind) Fault {
 	f := Fault{Kind: kind}
 	info, _ := kind.Info()
 	seen := map[string]bool{}
-	for !r.done() {
-		word := r.next("a target")
+	for !r.isAtEnd() {
+		word := r.nextWord("a target")
 		if word.text == "for" {
 			if f.For != 0 {
-				r.fail(word, "", "`for` is there twice")
+				r.failAtToken(word, "", "`for` is there twice")
 			}
-			f.For = r.duration("the time after `for`")
+			f.For = r.nextDuration("the time after `for`")
 			continue
 		}
 		name, value, valued := strings.Cut(word.text, "=")
@@ -124,31 +124,31 @@ func readFault(r *reader, kind Kind) Fault {
 		case i >= 0:
 			param := info.Params[i]
 			if seen[param.Name] {
-				r.fail(word, "", "%s is there twice", param.Name)
+				r.failAtToken(word, "", "%s is there twice", param.Name)
 			}
 			seen[param.Name] = true
 			if !valued {
 				value = word.text
 			}
 			if err := param.read(&f.Params, value); err != nil {
-				r.fail(word, param.Doc, "%s %s", param.Name, err)
+				r.failAtToken(word, param.Doc, "%s %s", param.Name, err)
 			}
 		case valued:
-			r.fail(word, kind.Usage(), "%s takes no %s", kind, name)
+			r.failAtToken(word, kind.Usage(), "%s takes no %s", kind, name)
 		default:
-			f.Targets = append(f.Targets, r.targets(word)...)
+			f.Targets = append(f.Targets, r.expandTargets(word)...)
 		}
 	}
 	f.Params = kind.Fill(f.Params)
 	return f
 }
 
-// targets reads one target, or several: edge-1..4.
-func (r *reader) targets(word token) []string {
+// expandTargets reads one target, or several: edge-1..4.
+func (r *reader) expandTargets(word token) []string {
 	first, last, several := strings.Cut(word.text, "..")
 	if !several {
 		if err := checkLabel(word.text); err != nil {
-			r.fail(word, "", "a target %s: %q", err, word.text)
+			r.failAtToken(word, "", "a target %s: %q", err, word.text)
 		}
 		return []string{word.text}
 	}
@@ -156,7 +156,7 @@ func (r *reader) targets(word token) []string {
 	lo, err1 := strconv.Atoi(first[cut:])
 	hi, err2 := strconv.Atoi(last)
 	if cut == 0 || err1 != nil || err2 != nil || lo < 1 || hi < lo || hi > MaxEdges {
-		r.fail(word, "edge-1..4", "%q is no range of targets", word.text)
+		r.failAtToken(word, "edge-1..4", "%q is no range of targets", word.text)
 		return nil
 	}
 	var names []string
@@ -166,13 +166,13 @@ func (r *reader) targets(word token) []string {
 	return names
 }
 
-// order puts steps and faults in order of time, and with them where they stand.
-func (p *parser) order() {
-	p.s.Steps, p.places[PartStep] = inOrder(p.s.Steps, p.places[PartStep], func(s Step) time.Duration { return s.At })
-	p.s.Faults, p.places[PartFault] = inOrder(p.s.Faults, p.places[PartFault], func(f Fault) time.Duration { return f.At })
+// sortStepsAndFaults puts steps and faults in order of time, and with them where they stand.
+func (p *parser) sortStepsAndFaults() {
+	p.s.Steps, p.places[PartStep] = sortByTime(p.s.Steps, p.places[PartStep], func(s Step) time.Duration { return s.At })
+	p.s.Faults, p.places[PartFault] = sortByTime(p.s.Faults, p.places[PartFault], func(f Fault) time.Duration { return f.At })
 }
 
-func inOrder[T any](items []T, places []token, at func(T) time.Duration) ([]T, []token) {
+func sortByTime[T any](items []T, places []token, at func(T) time.Duration) ([]T, []token) {
 	order := make([]int, len(items))
 	for i := range order {
 		order[i] = i
@@ -188,10 +188,10 @@ func inOrder[T any](items []T, places []token, at func(T) time.Duration) ([]T, [
 	return sorted, where
 }
 
-// validate reports what is wrong with the whole, at the lines that say it. Where
+// validateSchedule reports what is wrong with the whole, at the lines that say it. Where
 // lines could not be read, only what stands for itself is looked at: the rest may
 // miss just these.
-func (p *parser) validate() {
+func (p *parser) validateSchedule() {
 	var problems Problems
 	if len(p.diags) == 0 {
 		problems = p.s.Validate()
@@ -207,6 +207,6 @@ func (p *parser) validate() {
 		if problem.Line > 0 { // within the job file that begins below
 			where = token{line: where.line + problem.Line, column: problem.Column}
 		}
-		p.report(where, problem.Message, problem.Hint)
+		p.addDiagnostic(where, problem.Message, problem.Hint)
 	}
 }

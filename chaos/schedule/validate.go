@@ -80,7 +80,7 @@ func (ps *Problems) add(part Part, i int, format string, args ...any) {
 	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...)})
 }
 
-func (ps *Problems) hint(part Part, i int, hint, format string, args ...any) {
+func (ps *Problems) addWithHint(part Part, i int, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
@@ -88,7 +88,7 @@ func (ps *Problems) hint(part Part, i int, hint, format string, args ...any) {
 func (s Schedule) Validate() Problems {
 	var ps Problems
 	s.checkBounds(&ps)
-	s.Topology.validate(&ps)
+	s.Topology.validateTopology(&ps)
 	if len(ps) > 0 {
 		return ps // what follows refers to these
 	}
@@ -101,7 +101,7 @@ func (s Schedule) Validate() Problems {
 
 func (s Schedule) checkBounds(ps *Problems) {
 	if s.Length < time.Second || s.Length > longest {
-		ps.hint(PartWhole, 0, "a line like: length 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
+		ps.addWithHint(PartWhole, 0, "a line like: length 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
 	}
 	if s.Settle < 0 || s.Settle > MaxSettle {
 		ps.add(PartWhole, 0, "settling takes 0 to %s, not %s", formatDuration(MaxSettle), formatDuration(s.Settle))
@@ -126,12 +126,12 @@ func (s Schedule) checkBounds(ps *Problems) {
 	}
 }
 
-func (t Topology) validate(ps *Problems) {
+func (t Topology) validateTopology(ps *Problems) {
 	if n := len(t.Hubs); n < 1 || n > MaxHubs {
-		ps.hint(PartHubs, 0, "a line like: hubs 3", "1 to %d hubs, not %d", MaxHubs, n)
+		ps.addWithHint(PartHubs, 0, "a line like: hubs 3", "1 to %d hubs, not %d", MaxHubs, n)
 	}
 	if n := len(t.Edges); n < 1 || n > MaxEdges {
-		ps.hint(PartHubs, 0, "a line like: edges 10", "1 to %d edges, not %d", MaxEdges, n)
+		ps.addWithHint(PartHubs, 0, "a line like: edges 10", "1 to %d edges, not %d", MaxEdges, n)
 		return
 	}
 	for i, h := range t.Hubs {
@@ -140,12 +140,12 @@ func (t Topology) validate(ps *Problems) {
 		}
 	}
 	for i, e := range t.Edges {
-		e.validate(ps, i)
+		e.validateEdge(ps, i)
 	}
 	t.checkPools(ps)
 }
 
-func (e Edge) validate(ps *Problems, i int) {
+func (e Edge) validateEdge(ps *Problems, i int) {
 	if e.Name != EdgeName(i+1) {
 		ps.add(PartEdge, i, "edge %d is named %q: it is %s", i+1, e.Name, EdgeName(i+1))
 	}
@@ -161,7 +161,7 @@ func (e Edge) validate(ps *Problems, i int) {
 		ps.add(PartEdge, i, "a site may not be named %q, which means something else", e.Site)
 	}
 	if e.Link != "" && !slices.Contains(Profiles(), e.Link) {
-		ps.add(PartEdge, i, "link %q is none of %s", e.Link, strings.Join(words(Profiles()), ", "))
+		ps.add(PartEdge, i, "link %q is none of %s", e.Link, strings.Join(toStrings(Profiles()), ", "))
 	}
 	if e.CPU < 0 || e.CPU > 1_000_000 || e.MemoryMB < 0 || e.MemoryMB > 10_000_000 {
 		ps.add(PartEdge, i, "cpu is 0 to 1000000 MHz and memory 0 to 10000000 MB")
@@ -175,7 +175,7 @@ func (e Edge) validate(ps *Problems, i int) {
 func reservedName(name string) bool {
 	return name == TargetLeader || name == TargetEdges || name == "for" ||
 		strings.HasPrefix(name, "hub-") || strings.HasPrefix(name, "edge-") ||
-		slices.ContainsFunc(table, func(i Info) bool {
+		slices.ContainsFunc(kindTable, func(i Info) bool {
 			return slices.ContainsFunc(i.Params, func(p Param) bool { return slices.Contains(p.Words, name) })
 		})
 }

@@ -19,14 +19,14 @@ var nodeStatuses = []string{
 }
 
 // refusals are the codes that a session or a message can be refused with.
-var refusals = words([]fleet.Code{
+var refusals = toStrings([]fleet.Code{
 	fleet.CodeHeartbeatFirst, fleet.CodeStaleEpoch, fleet.CodeNodeNotReady, fleet.CodeForeignAlloc, fleet.CodeGap,
 	fleet.CodeFork, fleet.CodeCloned, fleet.CodeStaleSession, fleet.CodeFrameTooLarge, fleet.CodeFrameBad,
 	fleet.CodeUnavailable, fleet.CodeVersion,
 })
 
-// states are what State may be, by subject; those that are absent have none.
-var states = map[Subject][]string{
+// subjectStates are what State may be, by subject; those that are absent have none.
+var subjectStates = map[Subject][]string{
 	ExpectJob:     clientStatuses,
 	ExpectAlloc:   append([]string{AllocKept, AllocReplaced, AllocStopped}, clientStatuses...),
 	ExpectNode:    nodeStatuses,
@@ -38,15 +38,15 @@ var allocName = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\.([A-Za-z0-9_-]+)\[([0-9]
 
 func (s Schedule) checkExpectations(ps *Problems) {
 	for i, e := range s.Expect {
-		e.validate(ps, i, s)
+		e.validateExpectation(ps, i, s)
 	}
 }
 
-func (e Expectation) validate(ps *Problems, i int, s Schedule) {
-	if list := states[e.Subject]; len(list) > 0 && !slices.Contains(list, e.State) {
-		ps.hint(PartExpect, i, "it is one of "+strings.Join(list, ", "), "%s cannot be %q", e.Subject, e.State)
+func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
+	if list := subjectStates[e.Subject]; len(list) > 0 && !slices.Contains(list, e.State) {
+		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(list, ", "), "%s cannot be %q", e.Subject, e.State)
 	}
-	if !e.canonical() {
+	if !e.hasOnlySubjectFields() {
 		ps.add(PartExpect, i, "an expectation of %s has more set than it takes", e.Subject)
 	}
 	if _, known := s.Job(e.Job); e.Job != "" && !known {
@@ -59,10 +59,10 @@ func (e Expectation) validate(ps *Problems, i int, s Schedule) {
 	e.checkWhen(ps, i, s)
 }
 
-// canonical reports whether only fields are set that the subject has: it is what
+// hasOnlySubjectFields reports whether only fields are set that the subject has: it is what
 // its text is read as.
-func (e Expectation) canonical() bool {
-	words := split(e.String(), 1)
+func (e Expectation) hasOnlySubjectFields() bool {
+	words := splitWords(e.String(), 1)
 	r := &reader{words: words[1:], report: func(token, string, string) {}}
 	back := readExpectation(r)
 	return !r.failed && back == e
@@ -77,7 +77,7 @@ func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
 	case ExpectAlloc:
 		m := allocName.FindStringSubmatch(e.Name)
 		if m == nil {
-			ps.hint(PartExpect, i, "JOB.GROUP[INDEX], such as shop."+GroupName+"[0]", "%q is not the name of an allocation", e.Name)
+			ps.addWithHint(PartExpect, i, "JOB.GROUP[INDEX], such as shop."+GroupName+"[0]", "%q is not the name of an allocation", e.Name)
 			return
 		}
 		j, known := s.Job(fleet.JobID(m[1]))
@@ -90,7 +90,7 @@ func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
 		}
 	case ExpectNode, ExpectEdge:
 		if _, known := s.Topology.Edge(e.Name); !known {
-			ps.hint(PartExpect, i, s.Topology.names(AtEdge), "there is no edge %q", e.Name)
+			ps.addWithHint(PartExpect, i, s.Topology.targetNamesHint(AtEdge), "there is no edge %q", e.Name)
 		}
 	}
 }
@@ -107,16 +107,16 @@ func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	}
 	switch {
 	case e.Subject == ExpectQuiet && e.Within == 0:
-		ps.hint(PartExpect, i, "expect quiet within 60s", "quiet within what time?")
-	case e.Subject == ExpectQuiet && e.Within > last-s.calm():
-		ps.add(PartExpect, i, "the run is over %s after its last fault", formatDuration(last-s.calm()))
+		ps.addWithHint(PartExpect, i, "expect quiet within 60s", "quiet within what time?")
+	case e.Subject == ExpectQuiet && e.Within > last-s.lastFaultEnd():
+		ps.add(PartExpect, i, "the run is over %s after its last fault", formatDuration(last-s.lastFaultEnd()))
 	case e.Subject == ExpectVoid && e.When != Never:
-		ps.hint(PartExpect, i, "expect void never", "void is expected never")
+		ps.addWithHint(PartExpect, i, "expect void never", "void is expected never")
 	}
 }
 
-// calm is when the last fault is over.
-func (s Schedule) calm() time.Duration {
+// lastFaultEnd is when the last fault is over.
+func (s Schedule) lastFaultEnd() time.Duration {
 	end := time.Duration(0)
 	for _, f := range s.Faults {
 		end = max(end, min(s.Length, f.End(s.Length)))

@@ -16,7 +16,7 @@ func (s Schedule) checkFaults(ps *Problems) {
 		}
 		before = max(before, f.At)
 		already := len(*ps)
-		f.validate(ps, i, s)
+		f.validateFault(ps, i, s)
 		if targets += len(s.Topology.EdgesOf(f)); targets > maxTargets {
 			ps.add(PartFault, i, "more than %d edges are hit, all faults taken together", maxTargets)
 			return
@@ -24,7 +24,7 @@ func (s Schedule) checkFaults(ps *Problems) {
 		if len(*ps) > already {
 			continue
 		}
-		switch c := taken.add(f); {
+		switch c := taken.reserveFault(f); {
 		case c == nil:
 		case sameFault(c.other, f):
 			ps.add(PartFault, i, "%s: %s", f.Kind, c.why)
@@ -34,18 +34,18 @@ func (s Schedule) checkFaults(ps *Problems) {
 			if info.After > 0 {
 				hint += ", and needs " + formatDuration(info.After) + " more to recover"
 			}
-			ps.hint(PartFault, i, hint, "clashes with %q: %s", c.other, c.why)
+			ps.addWithHint(PartFault, i, hint, "clashes with %q: %s", c.other, c.why)
 		}
 	}
 }
 
 func sameFault(a, b Fault) bool { return a.String() == b.String() }
 
-// validate checks the fault by itself.
-func (f Fault) validate(ps *Problems, i int, s Schedule) {
+// validateFault checks the fault by itself.
+func (f Fault) validateFault(ps *Problems, i int, s Schedule) {
 	info, ok := f.Kind.Info()
 	if !ok {
-		ps.hint(PartFault, i, "there are "+strings.Join(words(Kinds()), ", "), "unknown fault %q", f.Kind)
+		ps.addWithHint(PartFault, i, "there are "+strings.Join(toStrings(Kinds()), ", "), "unknown fault %q", f.Kind)
 		return
 	}
 	end := f.End(s.Length)
@@ -53,19 +53,19 @@ func (f Fault) validate(ps *Problems, i int, s Schedule) {
 	case f.At < 0 || f.At > s.Length:
 		ps.add(PartFault, i, "%s is not within the run, which is %s long", formatDuration(f.At), formatDuration(s.Length))
 	case f.For < 0 || end < f.At || end > s.Length:
-		ps.hint(PartFault, i, "every fault ends within the run, so that what follows is seen",
+		ps.addWithHint(PartFault, i, "every fault ends within the run, so that what follows is seen",
 			"%s is over at %s, after the run's %s", f.Kind, formatDuration(end), formatDuration(s.Length))
 	}
 	switch {
 	case info.Lasting == Instant && f.For != 0:
 		ps.add(PartFault, i, "%s takes no `for`: it is over at once", f.Kind)
 	case info.Lasting == Lasts && f.For == 0:
-		ps.hint(PartFault, i, "for 5m", "%s needs a `for`", f.Kind)
+		ps.addWithHint(PartFault, i, "for 5m", "%s needs a `for`", f.Kind)
 	case f.For != 0 && (f.For < info.Shortest || f.For > info.Longest):
 		ps.add(PartFault, i, "%s lasts %s to %s, not %s", f.Kind, formatDuration(info.Shortest), formatDuration(info.Longest), formatDuration(f.For))
 	}
-	if err := f.Kind.check(f.Params); err != nil {
-		ps.hint(PartFault, i, f.Kind.Usage(), "%s: %s", f.Kind, err)
+	if err := f.Kind.validateParams(f.Params); err != nil {
+		ps.addWithHint(PartFault, i, f.Kind.Usage(), "%s: %s", f.Kind, err)
 	}
 	f.checkTargets(ps, i, info, s)
 	if f.Kind == Restore && f.Params.Age > f.At {
@@ -84,7 +84,7 @@ func (f Fault) checkTargets(ps *Problems, i int, info Info, s Schedule) {
 		return
 	}
 	if len(f.Targets) == 0 {
-		ps.hint(PartFault, i, f.Kind.Usage(), "%s of what? It is on %s", f.Kind, info.At)
+		ps.addWithHint(PartFault, i, f.Kind.Usage(), "%s of what? It is on %s", f.Kind, info.At)
 	}
 	if info.Most > 0 && len(s.Topology.EdgesOf(f)) > info.Most {
 		ps.add(PartFault, i, "%s is on %d of them at a time", f.Kind, info.Most)
@@ -95,17 +95,17 @@ func (f Fault) checkTargets(ps *Problems, i int, info Info, s Schedule) {
 		isEdge = isEdge || name == TargetEdges || slices.Contains(s.Topology.Sites(), name)
 		switch {
 		case !isHub && !isEdge:
-			ps.hint(PartFault, i, s.Topology.names(info.At), "there is no %q", name)
+			ps.addWithHint(PartFault, i, s.Topology.targetNamesHint(info.At), "there is no %q", name)
 		case isHub && info.At == AtEdge, isEdge && info.At == AtHub:
-			ps.hint(PartFault, i, s.Topology.names(info.At), "%s is on %s, and %q is not", f.Kind, info.At, name)
+			ps.addWithHint(PartFault, i, s.Topology.targetNamesHint(info.At), "%s is on %s, and %q is not", f.Kind, info.At, name)
 		case slices.Contains(f.Targets[:k], name):
 			ps.add(PartFault, i, "%q is there twice", name)
 		}
 	}
 }
 
-// names says what a fault can be aimed at.
-func (t Topology) names(at Place) string {
+// targetNamesHint says what a fault can be aimed at.
+func (t Topology) targetNamesHint(at Place) string {
 	var names []string
 	if at != AtEdge {
 		names = append(names, HubName(1)+" to "+HubName(len(t.Hubs)), TargetLeader)

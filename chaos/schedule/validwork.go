@@ -35,7 +35,7 @@ func (s Schedule) checkJobs(ps *Problems) {
 // checkAttributes checks what package fleet does not see.
 func (j Job) checkAttributes(ps *Problems, i int) {
 	if !slices.Contains([]string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem}, j.Type) {
-		ps.hint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service, batch or system, not %q", j.Type)
+		ps.addWithHint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service, batch or system, not %q", j.Type)
 	}
 	j.checkRollout(ps, i)
 	for _, name := range []struct{ what, name string }{{"pool", j.Pool}, {"site", j.Site}, {"start_error", j.Task.StartError}} {
@@ -79,15 +79,15 @@ func (j Job) checkRollout(ps *Problems, i int) {
 		ps.add(PartJob, i, "wait_for is reachable, all or a percentage, not %q", r.WaitFor)
 	}
 	if _, opens := cronOf(r.WindowEvery); (r.WindowEvery != 0 || r.WindowFor != 0) && (!opens || r.WindowFor <= 0 || r.WindowFor >= r.WindowEvery) {
-		ps.hint(PartJob, i, "window_every=10m window_for=2m", "a window of updates opens so many times in a minute, an hour or a day, and closes before the next one")
+		ps.addWithHint(PartJob, i, "window_every=10m window_for=2m", "a window of updates opens so many times in a minute, an hour or a day, and closes before the next one")
 	}
 	_, regular := cronOf(j.Every)
 	switch {
 	case j.Every == 0 && j.NoOverlap:
-		ps.hint(PartJob, i, "every=5m prohibit_overlap", "prohibit_overlap is of a job that is launched by the clock")
+		ps.addWithHint(PartJob, i, "every=5m prohibit_overlap", "prohibit_overlap is of a job that is launched by the clock")
 	case j.Every == 0:
 	case !regular:
-		ps.hint(PartJob, i, "every=10s, every=5m, every=2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
+		ps.addWithHint(PartJob, i, "every=10s, every=5m, every=2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
 			formatDuration(j.Every))
 	case j.Type != fleet.JobTypeBatch:
 		ps.add(PartJob, i, "only a batch job is launched by the clock, not a %s job", j.Type)
@@ -151,16 +151,16 @@ func (s Schedule) checkSteps(ps *Problems) {
 		switch j := jobs[step.Job]; {
 		case j.HCL != "":
 		case step.Verb == Promote && j.Rollout.Canary == 0:
-			ps.hint(PartStep, i, "job "+string(j.ID)+" "+j.Type+" canary=1", "promote %s: it has no canaries", j.ID)
+			ps.addWithHint(PartStep, i, "job "+string(j.ID)+" "+j.Type+" canary=1", "promote %s: it has no canaries", j.ID)
 		case step.Verb == Scale && j.Type == fleet.JobTypeSystem:
 			ps.add(PartStep, i, "scale %s: a system job has one on each edge", j.ID)
 		}
-		stands[step.Job] = step.check(ps, i, stand)
+		stands[step.Job] = step.checkTransition(ps, i, stand)
 	}
 }
 
-// check returns where the job stands after the step.
-func (step Step) check(ps *Problems, i int, stand string) string {
+// checkTransition returns where the job stands after the step.
+func (step Step) checkTransition(ps *Problems, i int, stand string) string {
 	if step.Verb == Scale && (step.Count < 0 || step.Count > fleet.JobCountMax) {
 		ps.add(PartStep, i, "a count is 0 to %d, not %d", fleet.JobCountMax, step.Count)
 	}

@@ -83,9 +83,9 @@ func (a Absence) withDefaults() Absence {
 	return a
 }
 
-// schedule is the part of the tale that any run could play: who there is, and what shall
+// buildSchedule is the part of the tale that any run could play: who there is, and what shall
 // run.
-func (a Absence) schedule() schedule.Schedule {
+func (a Absence) buildSchedule() schedule.Schedule {
 	yes := true
 	s := schedule.Schedule{
 		Seed: a.Seed, Length: placing, Settle: 3 * time.Hour, Topology: schedule.NewTopology(3, 0),
@@ -118,67 +118,67 @@ func (a Absence) schedule() schedule.Schedule {
 func (a Absence) Run(ctx context.Context, wall func() time.Duration) (AbsenceOutcome, error) {
 	a = a.withDefaults()
 	r, err := Play{
-		Schedule: a.schedule(), Name: "absence", Repeat: a.Repeat, Dir: a.Dir, History: a.History,
+		Schedule: a.buildSchedule(), Name: "absence", Repeat: a.Repeat, Dir: a.Dir, History: a.History,
 		Tuning: Stretched, LogLevel: a.LogLevel,
 		Limits: check.Limits{
 			Heal: a.BackoffCap + 15*time.Minute, Ready: 5 * time.Minute, Slack: 3 * lookTogether,
 			JournalBytes: a.JournalMaxBytes,
 		},
-	}.begin(wall)
+	}.openRun(wall)
 	if err != nil {
 		return AbsenceOutcome{}, err
 	}
-	t := &absence{run: r, a: a, rng: rand.New(rand.NewPCG(a.Seed, 400)), truth: newTruth(edgeNames(r.s.Topology)[0])}
+	t := &absence{run: r, a: a, rng: rand.New(rand.NewPCG(a.Seed, 400)), truth: newGroundTruth(edgeNames(r.s.Topology)[0])}
 	began := wall()
-	err = t.play(ctx)
-	t.out.Outcome = r.outcome(wall()-began, err)
+	err = t.playAbsence(ctx)
+	t.out.Outcome = r.summarizeOutcome(wall()-began, err)
 	return t.out, errors.Join(err, r.hist.Flush())
 }
 
 // absence is a tale that goes on.
 type absence struct {
 	*run
-	a     Absence
-	rng   *rand.Rand
-	ship  *Edge
-	truth *truth
-	told  int          // faults that were told of
-	heal  func()       // lets the ship back
-	wake  func(uint64) // tells that the others are back
-	out   AbsenceOutcome
+	a                Absence
+	rng              *rand.Rand
+	ship             *Edge
+	truth            *groundTruth
+	faultCount       int          // faults that were told of
+	heal             func()       // lets the ship back
+	recordOthersBack func(uint64) // tells that the others are back
+	out              AbsenceOutcome
 }
 
-func (t *absence) play(ctx context.Context) (err error) {
-	if err := t.start(ctx); err != nil {
+func (t *absence) playAbsence(ctx context.Context) (err error) {
+	if err := t.startFleet(ctx); err != nil {
 		return err
 	}
 	defer func() {
 		t.ended.Store(true)
 		err = errors.Join(err, t.c.Close())
 	}()
-	for _, chapter := range []func(context.Context) error{t.together, t.leave, t.suspend, t.away, t.comeBack} {
+	for _, chapter := range []func(context.Context) error{t.placeAllJobs, t.cutShipOff, t.stopAllButShip, t.spendTimeAlone, t.comeBack} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
 	}
-	return t.conclude(ctx)
+	return t.summarizeAbsence(ctx)
 }
 
-// start starts the fleet.
-func (t *absence) start(ctx context.Context) (err error) {
-	cfg := t.config()
+// startFleet starts the fleet.
+func (t *absence) startFleet(ctx context.Context) (err error) {
+	cfg := t.clusterConfig()
 	cfg.EdgeCertValidity = certOfAbsence
 	cfg.Edges[0].BackoffCap, cfg.Edges[0].JournalMaxBytes = t.a.BackoffCap, t.a.JournalMaxBytes
-	cfg.Taps.Task = t.truth.watching(cfg.Taps.Task)
-	cfg.Taps.Applied = t.truth.hearing(cfg.Taps.Applied)
+	cfg.Taps.Task = t.truth.taskEventObserver(cfg.Taps.Task)
+	cfg.Taps.Applied = t.truth.appliedRowsObserver(cfg.Taps.Applied)
 	t.began = time.Now()
 	t.making.Store(true)
 	if t.c, err = Start(ctx, cfg); err != nil {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
 	t.ship = t.c.Edges[0]
-	for _, m := range t.members() {
-		t.process(m.name, m.edge, check.ProcessStart, m.boot)
+	for _, m := range t.allMembers() {
+		t.observeProcess(m.name, m.edge, check.ProcessStart, m.boot)
 	}
 	if err := t.awaitFleet(ctx); err != nil {
 		return errors.Join(err, t.c.Close())
@@ -188,52 +188,54 @@ func (t *absence) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// watched looks at the fleet, as any run does, while do goes on.
-func (t *absence) watched(ctx context.Context, do func(context.Context) error) error {
+// watchFleetDuring looks at the fleet, as any run does, while do goes on.
+func (t *absence) watchFleetDuring(ctx context.Context, do func(context.Context) error) error {
 	looking, stop := context.WithCancel(ctx)
 	var watch errgroup.Group
-	watch.Go(func() error { t.watch(looking); return nil })
+	watch.Go(func() error { t.watchFleet(looking); return nil })
 	err := do(ctx)
 	stop()
 	return errors.Join(err, watch.Wait())
 }
 
-// together has everything placed.
-func (t *absence) together(ctx context.Context) error { return t.watched(ctx, t.happen) }
+// placeAllJobs has everything placed.
+func (t *absence) placeAllJobs(ctx context.Context) error {
+	return t.watchFleetDuring(ctx, t.playConcurrently)
+}
 
-// leave cuts the ship off. Everybody else goes on for a while.
-func (t *absence) leave(ctx context.Context) error {
-	t.out.Left = t.elapsed()
-	t.out.CertificateAtFirst = t.standing(ctx).Cert.NotAfter
+// cutShipOff cuts the ship off. Everybody else goes on for a while.
+func (t *absence) cutShipOff(ctx context.Context) error {
+	t.out.Left = t.elapsedTime()
+	t.out.CertificateAtFirst = t.shipStatus(ctx).Cert.NotAfter
 	cut := t.c.Net.Cut(fabric.Hosts(t.ship.Name), fabric.Hosts(t.s.Topology.Hubs...), fabric.Both, fabric.Silent)
-	severed := t.fault(string(schedule.LinkCut), []check.Effect{check.Severs}, t.ship.Name)
+	severed := t.recordFaultBegin(string(schedule.LinkCut), []check.Effect{check.Severs}, t.ship.Name)
 	t.heal = func() { cut.Heal(); severed(uint64(cut.Hits())) }
 	for end := time.Now().Add(t.a.Together); time.Now().Before(end); {
 		if !pause(ctx, lookTogether) {
 			return ctx.Err()
 		}
 		for _, h := range t.c.Hubs {
-			t.lookAtHub(h)
+			t.observeHub(h)
 		}
 		for _, e := range t.c.Edges {
-			t.lookAtEdge(ctx, e, true)
+			t.observeEdge(ctx, e, true)
 		}
 	}
 	return nil
 }
 
-// suspend puts everything but the ship away.
-func (t *absence) suspend(context.Context) error {
-	t.wake = t.fault("suspended", []check.Effect{check.Halts, check.Reboots},
+// stopAllButShip puts everything but the ship away.
+func (t *absence) stopAllButShip(context.Context) error {
+	t.recordOthersBack = t.recordFaultBegin("suspended", []check.Effect{check.Halts, check.Reboots},
 		slices.Concat(t.s.Topology.Hubs, edgeNames(t.s.Topology)[1:])...)
 	for _, h := range t.c.Hubs {
-		t.process(h.Name, false, check.ProcessKill, "")
+		t.observeProcess(h.Name, false, check.ProcessKill, "")
 		if err := h.Crash(); err != nil {
 			return err
 		}
 	}
 	for _, e := range t.c.Edges[1:] {
-		t.process(e.Name, true, check.ProcessReboot, "")
+		t.observeProcess(e.Name, true, check.ProcessReboot, "")
 		if err := e.Shutdown(); err != nil {
 			return err
 		}
@@ -244,7 +246,7 @@ func (t *absence) suspend(context.Context) error {
 // comeBack starts everything else, lets the ship back, and waits until it has come, has
 // a certificate that holds, and all is quiet.
 func (t *absence) comeBack(ctx context.Context) error {
-	return t.watched(ctx, func(ctx context.Context) error {
+	return t.watchFleetDuring(ctx, func(ctx context.Context) error {
 		for _, h := range t.c.Hubs {
 			if err := t.startHub(ctx, h); err != nil {
 				return err
@@ -255,35 +257,35 @@ func (t *absence) comeBack(ctx context.Context) error {
 				return err
 			}
 		}
-		t.wake(1)
-		t.out.Away, t.out.Back = t.elapsed()-t.out.Left, time.Now()
+		t.recordOthersBack(1)
+		t.out.Away, t.out.Back = t.elapsedTime()-t.out.Left, time.Now()
 		t.heal()
-		healed := t.elapsed()
-		if err := t.await(ctx, "the ship's return", t.a.BackoffCap+30*time.Minute, t.unrest); err != nil {
+		healed := t.elapsedTime()
+		if err := t.waitUntilResolved(ctx, "the ship's return", t.a.BackoffCap+30*time.Minute, t.firstUnsettled); err != nil {
 			return err
 		}
-		t.out.Rejoin = t.elapsed() - healed
-		if err := t.await(ctx, "the ship's certificate", 2*time.Hour, t.outdated); err != nil {
+		t.out.Rejoin = t.elapsedTime() - healed
+		if err := t.waitUntilResolved(ctx, "the ship's certificate", 2*time.Hour, t.certificateProblem); err != nil {
 			return err
 		}
-		t.out.CertificateAtLast = t.standing(ctx).Cert.NotAfter
-		if err := t.await(ctx, "word of what was dropped", t.a.FailEvery+10*time.Minute, t.untold); err != nil {
+		t.out.CertificateAtLast = t.shipStatus(ctx).Cert.NotAfter
+		if err := t.waitUntilResolved(ctx, "word of what was dropped", t.a.FailEvery+10*time.Minute, t.unreportedDrops); err != nil {
 			return err
 		}
-		t.settle(ctx)
+		t.settleAndFinish(ctx)
 		return nil
 	})
 }
 
-// await waits until nothing is wrong any more.
-func (t *absence) await(ctx context.Context, what string, within time.Duration, wrong func() string) error {
-	for since := t.elapsed(); ; {
+// waitUntilResolved waits until nothing is wrong any more.
+func (t *absence) waitUntilResolved(ctx context.Context, what string, within time.Duration, wrong func() string) error {
+	for since := t.elapsedTime(); ; {
 		why := wrong()
 		if why == "" {
 			return nil
 		}
-		if t.elapsed()-since > within {
-			return fmt.Errorf("wait for %s: not within %s: %s; the ship says: %+v", what, within, why, t.standing(ctx))
+		if t.elapsedTime()-since > within {
+			return fmt.Errorf("wait for %s: not within %s: %s; the ship says: %+v", what, within, why, t.shipStatus(ctx))
 		}
 		if !pause(ctx, lookEvery) {
 			return ctx.Err()
@@ -291,18 +293,18 @@ func (t *absence) await(ctx context.Context, what string, within time.Duration, 
 	}
 }
 
-// outdated says why the ship's certificate is of no use; "" where it is.
-func (t *absence) outdated() string {
-	if end := t.standing(context.Background()).Cert.NotAfter; !end.After(time.Now()) {
+// certificateProblem says why the ship's certificate is of no use; "" where it is.
+func (t *absence) certificateProblem() string {
+	if end := t.shipStatus(context.Background()).Cert.NotAfter; !end.After(time.Now()) {
 		return fmt.Sprintf("it ended at %s", end)
 	}
 	return ""
 }
 
-// untold says of how many rows that the ship's journal dropped no gap row tells yet: it
+// unreportedDrops says of how many rows that the ship's journal dropped no gap row tells yet: it
 // comes before the next row that there is room for.
-func (t *absence) untold() string {
-	_, j := t.ship.Agent().Standing()
+func (t *absence) unreportedDrops() string {
+	_, j := t.ship.Agent().SyncStatus()
 	t.mu.Lock()
 	told := droppedBy(t.rows[t.ship.Name])
 	t.mu.Unlock()
@@ -312,27 +314,27 @@ func (t *absence) untold() string {
 	return ""
 }
 
-// standing is the ship as it shows itself on site.
-func (t *absence) standing(ctx context.Context) local.Status {
+// shipStatus is the ship as it shows itself on site.
+func (t *absence) shipStatus(ctx context.Context) local.Status {
 	a := t.ship.Agent()
 	if a == nil {
 		return local.Status{}
 	}
 	s, err := a.Agent().Status(ctx)
 	if err != nil {
-		t.complain("ask %s: %v", t.ship.Name, err)
+		t.recordHarnessFailure("ask %s: %v", t.ship.Name, err)
 	}
 	return s
 }
 
-// fault tells of one, and returns what tells of its end.
-func (t *absence) fault(kind string, effects []check.Effect, targets ...string) (end func(hits uint64)) {
-	t.told++
-	f := check.Fault{ID: t.told, Kind: kind, Targets: targets, Effects: effects}
-	t.see(check.Observation{Fault: &f})
+// recordFaultBegin tells of one, and returns what tells of its end.
+func (t *absence) recordFaultBegin(kind string, effects []check.Effect, targets ...string) (end func(hits uint64)) {
+	t.faultCount++
+	f := check.Fault{ID: t.faultCount, Kind: kind, Targets: targets, Effects: effects}
+	t.judgeAndRecord(check.Observation{Fault: &f})
 	return func(hits uint64) {
 		over := f
 		over.End, over.Hits = true, hits
-		t.see(check.Observation{Fault: &over})
+		t.judgeAndRecord(check.Observation{Fault: &over})
 	}
 }

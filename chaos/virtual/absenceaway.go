@@ -10,8 +10,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// trouble is what happens to the ship's machine while it is away.
-type trouble struct {
+// shipFault is what happens to the ship's machine while it is away.
+type shipFault struct {
 	name  string
 	power bool          // it is cut; else the machine, or the agent, is asked
 	agent bool          // the agent alone is killed, and the machine goes on
@@ -20,9 +20,9 @@ type trouble struct {
 	clock time.Time
 }
 
-// troubles come one after the other, and again from the first. A board without a clock
+// shipFaults come one after the other, and again from the first. A board without a clock
 // battery wakes up at the same moment each time.
-var troubles = []trouble{
+var shipFaults = []shipFault{
 	{name: "reboot", off: 2 * time.Minute},
 	{name: "reboot into 1970", off: 10 * time.Minute, clock: time.Unix(0, 0)},
 	{name: "reboot into 1970", off: time.Minute, clock: time.Unix(0, 0)},
@@ -35,57 +35,57 @@ var troubles = []trouble{
 
 // Bounds of the time from one trouble to the next, where the absence is long.
 const (
-	troubleMin = 10 * day
-	troubleMax = 30 * day
+	minFaultInterval = 10 * day
+	maxFaultInterval = 30 * day
 )
 
-// troubled is the time to the next trouble, and what it is at most.
-func (t *absence) troubled() (next, longest time.Duration) {
-	longest = min(troubleMax, time.Duration(t.a.Days)*day/4)
-	shortest := min(troubleMin, longest/3)
+// drawTimeToNextFault is the time to the next trouble, and what it is at most.
+func (t *absence) drawTimeToNextFault() (next, longest time.Duration) {
+	longest = min(maxFaultInterval, time.Duration(t.a.Days)*day/4)
+	shortest := min(minFaultInterval, longest/3)
 	return shortest + time.Duration(t.rng.Int64N(int64(longest-shortest))), longest
 }
 
-// away is the time in which nobody but the ship is there. The last trouble leaves its
+// spendTimeAlone is the time in which nobody but the ship is there. The last trouble leaves its
 // clock in 1970.
-func (t *absence) away(ctx context.Context) error {
-	io, from := writtenBytes(), t.elapsed()
+func (t *absence) spendTimeAlone(ctx context.Context) error {
+	io, from := writtenBytes(), t.elapsedTime()
 	wall := t.wall()
 	end := t.out.Left + time.Duration(t.a.Days)*day
 	for n := 0; ; n++ {
-		next, longest := t.troubled()
-		what := troubles[n%len(troubles)]
-		last := t.elapsed()+next+what.off+longest > end
+		next, longest := t.drawTimeToNextFault()
+		what := shipFaults[n%len(shipFaults)]
+		last := t.elapsedTime()+next+what.off+longest > end
 		if last {
-			what = troubles[len(troubles)-1]
+			what = shipFaults[len(shipFaults)-1]
 		}
-		if err := t.work(ctx, next); err != nil {
+		if err := t.passTimeOnShip(ctx, next); err != nil {
 			return err
 		}
-		if err := t.suffer(ctx, what); err != nil {
+		if err := t.playShipFault(ctx, what); err != nil {
 			return err
 		}
 		if last {
 			break
 		}
 	}
-	if err := t.work(ctx, end-t.elapsed()); err != nil {
+	if err := t.passTimeOnShip(ctx, end-t.elapsedTime()); err != nil {
 		return err
 	}
-	t.out.Alone = t.elapsed() - from
+	t.out.Alone = t.elapsedTime() - from
 	t.out.AloneWall = t.wall() - wall
 	t.out.Written = writtenBytes() - io
 	return nil
 }
 
-// work lets time pass, with a look at the ship each day.
-func (t *absence) work(ctx context.Context, d time.Duration) error {
+// passTimeOnShip lets time pass, with a look at the ship each day.
+func (t *absence) passTimeOnShip(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		if !pause(ctx, min(day, time.Until(end))) {
 			return ctx.Err()
 		}
-		t.lookAtEdge(ctx, t.ship, true)
-		if _, j := t.ship.Agent().Standing(); j.Bytes > t.out.JournalBytes {
+		t.observeEdge(ctx, t.ship, true)
+		if _, j := t.ship.Agent().SyncStatus(); j.Bytes > t.out.JournalBytes {
 			t.out.JournalBytes = j.Bytes
 		}
 		if !time.Now().Before(end) {
@@ -94,8 +94,8 @@ func (t *absence) work(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// suffer is one trouble, from its beginning until the ship's agent runs again.
-func (t *absence) suffer(ctx context.Context, what trouble) error {
+// playShipFault is one trouble, from its beginning until the ship's agent runs again.
+func (t *absence) playShipFault(ctx context.Context, what shipFault) error {
 	kind, effects, process := schedule.EdgeReboot, []check.Effect{check.Halts, check.Reboots}, check.ProcessReboot
 	switch {
 	case what.power:
@@ -106,9 +106,9 @@ func (t *absence) suffer(ctx context.Context, what trouble) error {
 	if !what.clock.IsZero() {
 		effects = append(slices.Clone(effects), check.MovesTime)
 	}
-	over := t.fault(string(kind), effects, t.ship.Name)
-	t.process(t.ship.Name, true, process, "")
-	if err := t.end(what); err != nil {
+	over := t.recordFaultBegin(string(kind), effects, t.ship.Name)
+	t.observeProcess(t.ship.Name, true, process, "")
+	if err := t.stopShip(what); err != nil {
 		return fmt.Errorf("%s: %w", what.name, err)
 	}
 	down := time.Now()
@@ -135,7 +135,7 @@ func (t *absence) suffer(ctx context.Context, what trouble) error {
 	return nil
 }
 
-func (t *absence) end(what trouble) error {
+func (t *absence) stopShip(what shipFault) error {
 	switch {
 	case what.power:
 		return t.ship.PowerCut()

@@ -45,9 +45,9 @@ type AbsenceOutcome struct {
 	AloneWall time.Duration // outside of the bubble
 }
 
-// truth is what really happened, whatever journals and hubs say of it: how long the
+// groundTruth is what really happened, whatever journals and hubs say of it: how long the
 // ship's tasks ran, and which rows of its journal the hubs applied.
-type truth struct {
+type groundTruth struct {
 	ship string
 
 	mu    sync.Mutex
@@ -65,12 +65,12 @@ type ran struct {
 
 type span struct{ from, to time.Time }
 
-func newTruth(ship string) *truth {
-	return &truth{ship: ship, tasks: map[fleet.AllocID]*ran{}, rows: map[fleet.NodeID][][]byte{}}
+func newGroundTruth(ship string) *groundTruth {
+	return &groundTruth{ship: ship, tasks: map[fleet.AllocID]*ran{}, rows: map[fleet.NodeID][][]byte{}}
 }
 
-// watching is the tap of tasks, which next has as well.
-func (t *truth) watching(next func(string, sim.Event)) func(string, sim.Event) {
+// taskEventObserver is the tap of tasks, which next has as well.
+func (t *groundTruth) taskEventObserver(next func(string, sim.Event)) func(string, sim.Event) {
 	return func(edge string, e sim.Event) {
 		next(edge, e)
 		id, ok := taskOf(e.ID)
@@ -98,9 +98,9 @@ func (t *truth) watching(next func(string, sim.Event)) func(string, sim.Event) {
 	}
 }
 
-// hearing is the tap of applied commands, which next has as well. It keeps each row when
+// appliedRowsObserver is the tap of applied commands, which next has as well. It keeps each row when
 // it is applied first.
-func (t *truth) hearing(next func(string, hub.Applied)) func(string, hub.Applied) {
+func (t *groundTruth) appliedRowsObserver(next func(string, hub.Applied)) func(string, hub.Applied) {
 	var newest fleet.Index
 	return func(name string, a hub.Applied) {
 		next(name, a)
@@ -113,13 +113,13 @@ func (t *truth) hearing(next func(string, hub.Applied)) func(string, hub.Applied
 		newest = a.Index
 		for i, b := range c.Batches {
 			if i < len(a.Result.Updates) && a.Result.Updates[i].Code == "" {
-				t.apply(b)
+				t.applyNodeRows(b)
 			}
 		}
 	}
 }
 
-func (t *truth) apply(b state.NodeRows) {
+func (t *groundTruth) applyNodeRows(b state.NodeRows) {
 	for i, row := range b.Rows {
 		switch seq, have := b.First+fleet.Seq(i), fleet.Seq(len(t.rows[b.NodeID])); {
 		case seq <= have: // it was applied before, and is skipped
@@ -131,8 +131,8 @@ func (t *truth) apply(b state.NodeRows) {
 	}
 }
 
-// up is for how long an allocation's task ran between two times.
-func (t *truth) up(id fleet.AllocID, from, to time.Time) (up time.Duration, fails int) {
+// runTimeBetween is for how long an allocation's task ran between two times.
+func (t *groundTruth) runTimeBetween(id fleet.AllocID, from, to time.Time) (up time.Duration, fails int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	task := t.tasks[id]
@@ -155,8 +155,8 @@ func (t *truth) up(id fleet.AllocID, from, to time.Time) (up time.Duration, fail
 	return up, task.fails
 }
 
-// compare holds the rows that were applied against those that a journal ever held.
-func (t *truth) compare(node fleet.NodeID, journal []fleet.Transition) error {
+// compareRows holds the rows that were applied against those that a journal ever held.
+func (t *groundTruth) compareRows(node fleet.NodeID, journal []fleet.Transition) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.wrong != nil {
@@ -178,32 +178,32 @@ func (t *truth) compare(node fleet.NodeID, journal []fleet.Transition) error {
 	return nil
 }
 
-// standstill reads the ship's journal at a moment when the cluster has all of it: a row
+// readSettledJournal reads the ship's journal at a moment when the cluster has all of it: a row
 // may have come since the last look.
-func (t *absence) standstill(ctx context.Context) ([]fleet.Transition, local.Journal) {
+func (t *absence) readSettledJournal(ctx context.Context) ([]fleet.Transition, local.Journal) {
 	for range 60 {
-		t.news(ctx, t.ship)
+		t.readNewRows(ctx, t.ship)
 		t.mu.Lock()
 		journal := t.rows[t.ship.Name]
 		t.mu.Unlock()
-		_, j := t.ship.Agent().Standing()
+		_, j := t.ship.Agent().SyncStatus()
 		if j.Unacknowledged == 0 && len(journal) > 0 && journal[len(journal)-1].Seq == j.Last || !pause(ctx, lookEvery) {
 			return journal, j
 		}
 	}
-	_, j := t.ship.Agent().Standing()
+	_, j := t.ship.Agent().SyncStatus()
 	return nil, j
 }
 
-// conclude sums up what the ship was, and holds the hubs' history against its journal's.
-func (t *absence) conclude(ctx context.Context) error {
-	journal, j := t.standstill(ctx)
+// summarizeAbsence sums up what the ship was, and holds the hubs' history against its journal's.
+func (t *absence) summarizeAbsence(ctx context.Context) error {
+	journal, j := t.readSettledJournal(ctx)
 	t.out.Rows, t.out.Dropped = uint64(j.Last), j.Dropped
 	node := t.ship.Agent().NodeID()
-	if err := t.truth.compare(node, journal); err != nil {
+	if err := t.truth.compareRows(node, journal); err != nil {
 		return fmt.Errorf("compare the history with the journal: %w", err)
 	}
-	if why := t.untold(); why != "" {
+	if why := t.unreportedDrops(); why != "" {
 		return fmt.Errorf("compare the history with the journal: %s", why)
 	}
 	t.out.Up = map[fleet.JobID]time.Duration{}
@@ -212,7 +212,7 @@ func (t *absence) conclude(ctx context.Context) error {
 		if a.NodeID != node {
 			continue
 		}
-		up, fails := t.truth.up(a.ID, from, from.Add(t.out.Alone))
+		up, fails := t.truth.runTimeBetween(a.ID, from, from.Add(t.out.Alone))
 		t.out.Up[a.JobID] += up
 		if a.JobID == jobSensor {
 			t.out.Failures += fails

@@ -13,8 +13,8 @@ import (
 	"skerry/hub/state"
 )
 
-// told is an allocation as the API shows it.
-type told struct {
+// allocStatus is an allocation as the API shows it.
+type allocStatus struct {
 	ID                          fleet.AllocID
 	NodeID                      fleet.NodeID
 	ClientStatus, DesiredStatus string
@@ -22,11 +22,11 @@ type told struct {
 	TaskStates                  map[string]struct{ Events []struct{ Type string } }
 }
 
-func mustAllocs(t *testing.T, c *virtual.Cluster, job fleet.JobID) map[fleet.AllocID]told {
+func mustAllocs(t *testing.T, c *virtual.Cluster, job fleet.JobID) map[fleet.AllocID]allocStatus {
 	t.Helper()
-	var list []told
+	var list []allocStatus
 	mustDo(t, c, http.MethodGet, "/v1/job/"+string(job)+"/allocations", nil, &list)
-	all := map[fleet.AllocID]told{}
+	all := map[fleet.AllocID]allocStatus{}
 	for _, a := range list {
 		all[a.ID] = a
 	}
@@ -35,7 +35,7 @@ func mustAllocs(t *testing.T, c *virtual.Cluster, job fleet.JobID) map[fleet.All
 
 // mustSplit runs a job of two allocations, one on each of two edges, and returns the
 // one that is on the edge whose link will go.
-func mustSplit(t *testing.T, c *virtual.Cluster, job *fleet.Job, e *virtual.Edge) told {
+func mustSplit(t *testing.T, c *virtual.Cluster, job *fleet.Job, e *virtual.Edge) allocStatus {
 	t.Helper()
 	mustRun(t, c, job)
 	for _, a := range mustAllocs(t, c, job.ID) {
@@ -47,7 +47,7 @@ func mustSplit(t *testing.T, c *virtual.Cluster, job *fleet.Job, e *virtual.Edge
 		}
 	}
 	t.Fatalf("nothing of %s on %s", job.ID, e.Name)
-	return told{}
+	return allocStatus{}
 }
 
 // TestAwayAndBackByTheRules cuts one of two edges off and lets it come back, and looks
@@ -124,7 +124,7 @@ func TestBackWithOneEvent(t *testing.T) {
 		defer mustClose(t, c)
 		e := c.Edge("edge-a")
 		before := mustSplit(t, c, service("web", 2), e)
-		events := func(a told) (kinds []string) {
+		events := func(a allocStatus) (kinds []string) {
 			for _, event := range a.TaskStates["t"].Events {
 				kinds = append(kinds, event.Type)
 			}

@@ -33,7 +33,7 @@ type Config struct {
 	Hubs   []string // names
 	Edges  []EdgeConfig
 	Seed   uint64
-	Taps   Taps
+	Taps   Observers
 	Tuning HubTuning
 	// RaftStreams has Raft speak over plain streams of the network, not over QUIC: most
 	// of what an hour costs is three hubs that ask each other whether they live.
@@ -108,7 +108,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	time.Sleep(time.Until(epoch))
 	c := &Cluster{cfg: cfg, Net: fabric.New(cfg.Seed), began: time.Now()}
 	c.operator = c.Net.Host("operator", "10.9.0.1")
-	if err := c.start(ctx); err != nil {
+	if err := c.startMembers(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -117,7 +117,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 // Elapsed is how long the run has lasted, in its own time.
 func (c *Cluster) Elapsed() time.Duration { return time.Since(c.began) }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) startMembers(ctx context.Context) error {
 	for i, name := range c.cfg.Hubs {
 		h, err := c.newHub(name, i)
 		if err != nil {
@@ -172,7 +172,7 @@ func (c *Cluster) Edge(name string) *Edge {
 // Leader is the hub that leads, as the one with the highest term says; nil: none.
 func (c *Cluster) Leader() *Hub {
 	for _, h := range c.Hubs {
-		if d := h.daemon(); d != nil && d.Leads() {
+		if d := h.runningDaemon(); d != nil && d.Leads() {
 			return h
 		}
 	}
@@ -205,7 +205,9 @@ func (c *Cluster) Close() error {
 
 // tokenFile is the join token for edges that the first hub made, hubTokenFile the one
 // for hubs.
-func (c *Cluster) tokenFile() string    { return filepath.Join(c.dir(c.cfg.Hubs[0]), "join-token") }
-func (c *Cluster) hubTokenFile() string { return filepath.Join(c.dir(c.cfg.Hubs[0]), "hub-join-token") }
+func (c *Cluster) tokenFile() string { return filepath.Join(c.memberDir(c.cfg.Hubs[0]), "join-token") }
+func (c *Cluster) hubTokenFile() string {
+	return filepath.Join(c.memberDir(c.cfg.Hubs[0]), "hub-join-token")
+}
 
-func (c *Cluster) dir(name string) string { return filepath.Join(c.cfg.Dir, name) }
+func (c *Cluster) memberDir(name string) string { return filepath.Join(c.cfg.Dir, name) }

@@ -27,7 +27,7 @@ func TestAnIdleFleet(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		for _, e := range c.Edges {
-			if link, _ := e.Agent().Standing(); link.Status != string(fleet.NodeReady) {
+			if link, _ := e.Agent().SyncStatus(); link.Status != string(fleet.NodeReady) {
 				t.Errorf("%s: %+v", e.Name, link)
 			}
 		}

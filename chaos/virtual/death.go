@@ -12,21 +12,21 @@ import (
 // is beside it.
 const journalName = "journal.db"
 
-func (e *Edge) wal() string { return filepath.Join(e.Dir, journalName+"-wal") }
+func (e *Edge) journalWALPath() string { return filepath.Join(e.Dir, journalName+"-wal") }
 
-// calm is when nothing else happens: timers fall on rounder times. Whoever wakes up
+// quietOffset is when nothing else happens: timers fall on rounder times. Whoever wakes up
 // then finds every other goroutine of the bubble waiting, so that files can be copied
 // as they lie on the disk at one moment.
-const calm = 1_000_003 * time.Nanosecond
+const quietOffset = 1_000_003 * time.Nanosecond
 
-// remains are the files of a journal at the moment of a process's death. The process
+// journalFiles are the files of a journal at the moment of a process's death. The process
 // does not die in truth: its goroutines have to end in good order, and SQLite tidies up
 // when it is closed. What lay on the disk is put back afterwards.
-type remains map[string][]byte
+type journalFiles map[string][]byte
 
-// takeRemains reads the journal's files.
-func (e *Edge) takeRemains() (remains, error) {
-	r := remains{}
+// readJournalFiles reads the journal's files.
+func (e *Edge) readJournalFiles() (journalFiles, error) {
+	r := journalFiles{}
 	for _, name := range []string{journalName, journalName + "-wal"} {
 		b, err := os.ReadFile(filepath.Join(e.Dir, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -39,8 +39,8 @@ func (e *Edge) takeRemains() (remains, error) {
 	return r, nil
 }
 
-// putBack writes them again.
-func (e *Edge) putBack(r remains) error {
+// restoreJournalFiles writes them again.
+func (e *Edge) restoreJournalFiles(r journalFiles) error {
 	for _, name := range []string{journalName, journalName + "-wal", journalName + "-shm"} {
 		path := filepath.Join(e.Dir, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -57,25 +57,25 @@ func (e *Edge) putBack(r remains) error {
 
 // Kill ends the agent as SIGKILL does; its tasks live on. It may be called when it is
 // down.
-func (e *Edge) Kill() error { return e.kill(false) }
+func (e *Edge) Kill() error { return e.killAgent(false) }
 
 // PowerCut ends the machine: its agent, its tasks, and what was written but not
 // synced.
 func (e *Edge) PowerCut() error {
-	err := e.kill(true)
+	err := e.killAgent(true)
 	e.world.Reboot()
 	return err
 }
 
-func (e *Edge) kill(unsynced bool) error {
+func (e *Edge) killAgent(unsynced bool) error {
 	l := e.currentLife()
 	if l == nil {
 		return nil
 	}
-	time.Sleep(calm)
-	r, err := e.takeRemains()
+	time.Sleep(quietOffset)
+	r, err := e.readJournalFiles()
 	l.dead.Store(true)
-	return errors.Join(err, e.bury(l, r, unsynced))
+	return errors.Join(err, e.endLifeAndRestoreFiles(l, r, unsynced))
 }
 
 // KillAt is Kill, or PowerCut, at the next step of that label; it waits for it until
@@ -85,10 +85,10 @@ func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep 
 	if l == nil {
 		return false, nil
 	}
-	sprung := make(chan remains, 1)
+	sprung := make(chan journalFiles, 1)
 	var failed error
 	e.Disk.trap.Store(&trap{label: label, spring: func() error {
-		r, err := e.takeRemains()
+		r, err := e.readJournalFiles()
 		failed = err
 		l.dead.Store(true)
 		sprung <- r
@@ -96,11 +96,11 @@ func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep 
 	}})
 	select {
 	case r := <-sprung:
-		err = errors.Join(failed, e.bury(l, r, power))
+		err = errors.Join(failed, e.endLifeAndRestoreFiles(l, r, power))
 		atStep = true
 	case <-time.After(patience):
 		e.Disk.trap.Store(nil)
-		err = e.kill(power)
+		err = e.killAgent(power)
 	case <-l.ended:
 		e.Disk.trap.Store(nil)
 	}
@@ -110,15 +110,15 @@ func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep 
 	return atStep, err
 }
 
-// bury waits until the dead agent's goroutines have ended, and puts back what it left;
+// endLifeAndRestoreFiles waits until the dead agent's goroutines have ended, and puts back what it left;
 // what was not synced only where it was not lost.
-func (e *Edge) bury(l *life, r remains, unsynced bool) error {
+func (e *Edge) endLifeAndRestoreFiles(l *life, r journalFiles, unsynced bool) error {
 	e.Host.Crash()
-	l.end()
+	l.stopAndWait()
 	if wal, ok := r[journalName+"-wal"]; ok && unsynced {
 		r[journalName+"-wal"] = wal[:min(int64(len(wal)), e.synced.Load())]
 	}
-	err := e.putBack(r)
+	err := e.restoreJournalFiles(r)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.life = nil
@@ -130,7 +130,7 @@ func (e *Edge) bury(l *life, r remains, unsynced bool) error {
 func (e *Edge) Shutdown() error {
 	l := e.currentLife()
 	if l != nil {
-		l.end()
+		l.stopAndWait()
 		e.mu.Lock()
 		e.life = nil
 		e.mu.Unlock()
@@ -141,12 +141,12 @@ func (e *Edge) Shutdown() error {
 
 // Boot starts the agent in a new boot of the machine.
 func (e *Edge) Boot() error {
-	e.reboot()
+	e.beginNextBoot()
 	return e.Start()
 }
 
-// reboot begins a new boot of the machine, in which no agent runs yet.
-func (e *Edge) reboot() {
+// beginNextBoot begins a new boot of the machine, in which no agent runs yet.
+func (e *Edge) beginNextBoot() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.boot++

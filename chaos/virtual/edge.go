@@ -42,12 +42,12 @@ type Edge struct {
 	Disk  disk
 	Dir   string
 
-	c      *Cluster
-	cfg    EdgeConfig
-	taps   Taps
-	world  *sim.World
-	driver *driver
-	log    *logFile
+	c         *Cluster
+	cfg       EdgeConfig
+	observers Observers
+	world     *sim.SimMachine
+	driver    *driver
+	log       *logFile
 
 	synced atomic.Int64 // size of the journal's write-ahead log when it was last synced
 
@@ -64,8 +64,8 @@ func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
 	return c.newEdge(cfg, i, c.cfg.Taps)
 }
 
-func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Taps) (*Edge, error) {
-	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, taps: taps, world: taps.world(cfg.Name), boot: 1, booted: time.Now(), Dir: c.dir(cfg.Name)}
+func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) {
+	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, observers: taps, world: taps.newSimWorld(cfg.Name), boot: 1, booted: time.Now(), Dir: c.memberDir(cfg.Name)}
 	e.Disk.reserve = filepath.Join(e.Dir, "reserve")
 	e.driver = &driver{Driver: sim.New(e.world)}
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
@@ -83,12 +83,12 @@ func (e *Edge) Start() error {
 		return fmt.Errorf("start %s: it runs", e.Name)
 	}
 	l := &life{}
-	d, err := edge.Open(e.config(l))
+	d, err := edge.Open(e.agentConfig(l))
 	if err != nil {
 		return fmt.Errorf("start %s: %w", e.Name, err)
 	}
 	e.running, e.life = d, l
-	l.begin(func(ctx context.Context) error {
+	l.runProcess(func(ctx context.Context) error {
 		err := errors.Join(d.Run(ctx), d.Close())
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -98,39 +98,39 @@ func (e *Edge) Start() error {
 	return nil
 }
 
-func (e *Edge) config(l *life) edge.Config {
+func (e *Edge) agentConfig(l *life) edge.Config {
 	booted := e.booted
 	return edge.Config{
 		DataDir: e.Dir, Hubs: e.c.hubAddrs(), TokenFile: e.c.tokenFile(),
 		Name: e.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
-		Runners: e.runners, Describe: e.describe,
-		ListenPacket: e.listen,
+		Runners: e.newRunnerFactory, Describe: e.describeNode,
+		ListenPacket: e.openDialSocket,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
 		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
 		BootID: e.bootID(),
 		Mono:   func() time.Duration { return time.Since(booted) },
 		Now:    e.Clock.Now, Reserve: reserveSize, FreeSpace: e.Disk.Free,
 		Step: func(label string) error {
-			err := e.Disk.step(label, l)
+			err := e.Disk.beforeDiskStep(label, l)
 			if err == nil && label == journal.StepAfterCommit {
-				e.synced.Store(size(e.wal()))
+				e.synced.Store(size(e.journalWALPath()))
 			}
 			return err
 		},
-		Log: e.taps.log(e.Name, e.log),
+		Log: e.observers.observedLogger(e.Name, e.log),
 	}
 }
 
-// listen opens the socket that a round of attempts to reach a hub dials from.
-func (e *Edge) listen(context.Context) (net.PacketConn, error) {
-	if dial := e.taps.Dial; dial != nil {
+// openDialSocket opens the socket that a round of attempts to reach a hub dials from.
+func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
+	if dial := e.observers.Dial; dial != nil {
 		dial(e.Name)
 	}
 	return e.Host.ListenPacket(0)
 }
 
-// runners makes the runners that production has, with the driver sim.
-func (e *Edge) runners(m edge.Machine) (edge.NewRunner, error) {
+// newRunnerFactory makes the runners that production has, with the driver sim.
+func (e *Edge) newRunnerFactory(m edge.Machine) (edge.NewRunner, error) {
 	factory := &runner.Factory{
 		Drivers: map[string]drivers.Driver{sim.Name: e.driver},
 		Node:    m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
@@ -184,7 +184,7 @@ func (d description) Run(ctx context.Context) error            { <-ctx.Done(); r
 func (d description) Node() fleet.Node                         { return d.node }
 func (d description) Changed() <-chan struct{}                 { return nil }
 
-func (e *Edge) describe(n fleet.Node) (edge.Describer, error) {
+func (e *Edge) describeNode(n fleet.Node) (edge.Describer, error) {
 	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000, Cores: cores}
 	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name}
 	maps.Copy(n.Attributes, e.cfg.Attributes)

@@ -50,8 +50,8 @@ func mustListen(t *testing.T, s *state.Store, from fleet.Index) *listener {
 	return l
 }
 
-// stop ends the stream, and returns its lines and the last index.
-func (l *listener) stop(t *testing.T) ([][]byte, fleet.Index) {
+// stopStream ends the stream, and returns its lines and the last index.
+func (l *listener) stopStream(t *testing.T) ([][]byte, fleet.Index) {
 	t.Helper()
 	synctest.Wait()
 	l.cancel()
@@ -102,7 +102,7 @@ func TestEventsGoOnAtAnotherHub(t *testing.T) {
 		leader := lead(t, c)
 		first := mustListen(t, leader.State(), 1)
 		mustRun(t, c, service("web", 6))
-		had, last := first.stop(t)
+		had, last := first.stopStream(t)
 		mustFailOver(t, c)
 		mustCome(t, c, time.Minute, "the new leader has what the client saw", func(v *state.View) bool { return v.Index() >= last })
 		second := mustListen(t, lead(t, c).State(), last+1)
@@ -116,13 +116,13 @@ func TestEventsGoOnAtAnotherHub(t *testing.T) {
 			return true
 		})
 		time.Sleep(time.Minute) // every hub has what there is
-		more, end := second.stop(t)
+		more, end := second.stopStream(t)
 		had = append(had, more...)
 		if ran := mustRan(t, had); end <= last || ran["web"] != 6 || ran["shop"] != 4 {
 			t.Fatalf("up to %d and then up to %d, the client saw run: %v", last, end, ran)
 		}
 		for _, h := range c.Hubs {
-			whole, _ := mustListen(t, h.State(), 1).stop(t)
+			whole, _ := mustListen(t, h.State(), 1).stopStream(t)
 			if len(whole) > len(had) {
 				whole = whole[:len(had)] // something went on meanwhile
 			}

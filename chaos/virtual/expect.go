@@ -14,7 +14,7 @@ import (
 // expectations hold a run against what its scenario expects.
 type expectations struct {
 	mu      sync.Mutex
-	judge   *schedule.Judge
+	judge   *schedule.ExpectationChecker
 	inForce int           // faults
 	calm    time.Duration // when the last fault was over
 	quiet   time.Duration // after that all was settled; -1: never
@@ -22,32 +22,32 @@ type expectations struct {
 }
 
 func newExpectations(s schedule.Schedule) *expectations {
-	return &expectations{judge: schedule.NewJudge(s), quiet: -1}
+	return &expectations{judge: schedule.NewExpectationChecker(s), quiet: -1}
 }
 
-func (x *expectations) tell(f func(j *schedule.Judge)) {
+func (x *expectations) updateJudge(f func(j *schedule.ExpectationChecker)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f(x.judge)
 }
 
-// begin notes that a fault is in force.
-func (x *expectations) begin() {
+// countFaultBegin notes that a fault is in force.
+func (x *expectations) countFaultBegin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.inForce++
 	x.quiet = -1
 }
 
-// waits reports whether the fleet is watched for becoming quiet.
-func (x *expectations) waits() bool {
+// isAwaitingQuiet reports whether the fleet is watched for becoming quiet.
+func (x *expectations) isAwaitingQuiet() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.inForce == 0 && x.quiet < 0
 }
 
-// over notes that a fault is over, and whether it hit.
-func (x *expectations) over(f schedule.Fault, at time.Duration, hits uint64) {
+// countFaultEnd notes that a fault is over, and whether it hit.
+func (x *expectations) countFaultEnd(f schedule.Fault, at time.Duration, hits uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.inForce--
@@ -57,8 +57,8 @@ func (x *expectations) over(f schedule.Fault, at time.Duration, hits uint64) {
 	}
 }
 
-// settled notes that all is quiet.
-func (x *expectations) settled(at time.Duration) {
+// recordSettled notes that all is quiet.
+func (x *expectations) recordSettled(at time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.quiet < 0 {
@@ -66,17 +66,17 @@ func (x *expectations) settled(at time.Duration) {
 	}
 }
 
-// look shows the fleet to the expectations.
-func (r *run) look() {
-	l := schedule.Look{At: r.elapsed(), Tasks: map[string][]fleet.AllocID{}}
+// updateExpectations shows the fleet to the expectations.
+func (r *run) updateExpectations() {
+	l := schedule.Snapshot{At: r.elapsedTime(), Tasks: map[string][]fleet.AllocID{}}
 	var at *Hub
 	for _, h := range r.c.Hubs { // the one that leads knows best
-		if d := h.daemon(); d != nil && (at == nil || d.Leads()) {
+		if d := h.runningDaemon(); d != nil && (at == nil || d.Leads()) {
 			at = h
 		}
 	}
 	if at != nil {
-		v := at.daemon().State().View()
+		v := at.runningDaemon().State().View()
 		l.Hubs, l.Nodes = true, map[string]fleet.NodeStatus{}
 		for n := range v.Nodes("") {
 			l.Nodes[n.Name] = n.Status
@@ -93,15 +93,15 @@ func (r *run) look() {
 			}
 		}
 	}
-	r.expect.tell(func(j *schedule.Judge) { j.Look(l) })
+	r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddSnapshot(l) })
 }
 
-// unmet are the expectations that the run did not meet.
-func (r *run) unmet() []string {
+// unmetExpectations are the expectations that the run did not meet.
+func (r *run) unmetExpectations() []string {
 	r.expect.mu.Lock()
 	defer r.expect.mu.Unlock()
 	var out []string
-	for _, v := range r.expect.judge.Conclude(schedule.Ending{Quiet: r.expect.quiet, Void: r.expect.void}) {
+	for _, v := range r.expect.judge.Verdicts(schedule.RunOutcome{Quiet: r.expect.quiet, Void: r.expect.void}) {
 		if !v.Met {
 			out = append(out, fmt.Sprintf("%s: %s", v.Expectation, v.Why))
 		}
@@ -109,10 +109,10 @@ func (r *run) unmet() []string {
 	return out
 }
 
-// prepare gives pools their rules and links their profiles, before the edges start.
-func (r *run) prepare(ctx context.Context, c *Cluster) error {
+// preparePoolsAndLinks gives pools their rules and links their profiles, before the edges start.
+func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) error {
 	for _, p := range r.s.Topology.Pools {
-		if err := c.Hubs[0].Pool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
+		if err := c.Hubs[0].RegisterPool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
 			return fmt.Errorf("give pool %s its rules: %w", p.Name, err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// wound is a fault that is in force.
-type wound struct {
+// activeFault is a fault that is in force.
+type activeFault struct {
 	heal func(ctx context.Context) error // nil: there is nothing to heal
 	hits func() uint64                   // how often it really did something
 	// late says that it does so only after it was inflicted: by the next packet to an
@@ -21,45 +21,45 @@ type wound struct {
 	late bool
 }
 
-// inflict brings a fault about.
-type inflict func(ctx context.Context, r *run, f schedule.Fault) (wound, error)
+// injectFunc brings a fault about.
+type injectFunc func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error)
 
-// injury is how a kind of fault is brought about here, and what it excuses.
-type injury struct {
-	inflict inflict
+// faultInjector is how a kind of fault is brought about here, and what it excuses.
+type faultInjector struct {
+	inject  injectFunc
 	effects []check.Effect
 }
 
-// injuries has every kind that works in virtual time; a test compares it with the
+// faultInjectors has every kind that works in virtual time; a test compares it with the
 // schedule's table.
-var injuries = func() map[schedule.Kind]injury {
-	all := map[schedule.Kind]injury{}
-	for _, family := range []map[schedule.Kind]injury{linkInjuries, hubInjuries, edgeInjuries, taskInjuries, userInjuries} {
+var faultInjectors = func() map[schedule.Kind]faultInjector {
+	all := map[schedule.Kind]faultInjector{}
+	for _, family := range []map[schedule.Kind]faultInjector{linkInjectors, hubInjectors, edgeInjectors, taskInjectors, userInjectors} {
 		maps.Copy(all, family)
 	}
 	return all
 }()
 
-// Injures reports whether a kind of fault can be brought about in virtual time.
-func Injures(k schedule.Kind) bool { _, ok := injuries[k]; return ok }
+// CanInject reports whether a kind of fault can be brought about in virtual time.
+func CanInject(k schedule.Kind) bool { _, ok := faultInjectors[k]; return ok }
 
-// inflict brings a fault about, whatever its kind.
-func (r *run) inflict(ctx context.Context, f schedule.Fault) (wound, error) {
-	i, ok := injuries[f.Kind]
+// injectScheduledFault brings a fault about, whatever its kind.
+func (r *run) injectScheduledFault(ctx context.Context, f schedule.Fault) (activeFault, error) {
+	i, ok := faultInjectors[f.Kind]
 	if !ok {
-		return wound{}, fmt.Errorf("inflict %s: it does not work in virtual time", f.Kind)
+		return activeFault{}, fmt.Errorf("inflict %s: it does not work in virtual time", f.Kind)
 	}
 	f.Params = f.Kind.Fill(f.Params)
-	w, err := i.inflict(ctx, r, f)
+	w, err := i.inject(ctx, r, f)
 	if err != nil {
-		return wound{}, fmt.Errorf("inflict %s on %v: %w", f.Kind, f.Targets, err)
+		return activeFault{}, fmt.Errorf("inflict %s on %v: %w", f.Kind, f.Targets, err)
 	}
 	return w, nil
 }
 
-// ofNetwork is the wound of faults of the network.
-func ofNetwork(faults ...*fabric.Fault) wound {
-	return wound{
+// networkFault is the wound of faults of the network.
+func networkFault(faults ...*fabric.Fault) activeFault {
+	return activeFault{
 		heal: func(context.Context) error {
 			for _, f := range faults {
 				f.Heal()
@@ -75,25 +75,25 @@ func ofNetwork(faults ...*fabric.Fault) wound {
 	}
 }
 
-// traced is the wound of a fault of the network that has nothing to heal, and whose
+// lateNetworkFault is the wound of a fault of the network that has nothing to heal, and whose
 // effect comes with the next packets.
-func traced(f *fabric.Fault) wound {
-	return wound{hits: func() uint64 { return uint64(f.Hits()) }, late: true}
+func lateNetworkFault(f *fabric.Fault) activeFault {
+	return activeFault{hits: func() uint64 { return uint64(f.Hits()) }, late: true}
 }
 
-// once is the wound of what is done at its beginning, and has hit if n is not 0.
-func once(n int) wound { return wound{hits: func() uint64 { return uint64(n) }} }
+// instantFault is the wound of what is done at its beginning, and has hit if n is not 0.
+func instantFault(n int) activeFault { return activeFault{hits: func() uint64 { return uint64(n) }} }
 
-// together is the wound of several.
-func together(ws []wound) wound {
-	all := wound{hits: func() (n uint64) {
+// combineFaults is the wound of several.
+func combineFaults(ws []activeFault) activeFault {
+	all := activeFault{hits: func() (n uint64) {
 		for _, w := range ws {
 			n += w.hits()
 		}
 		return n
 	}}
-	all.late = slices.ContainsFunc(ws, func(w wound) bool { return w.late })
-	if !slices.ContainsFunc(ws, func(w wound) bool { return w.heal != nil }) {
+	all.late = slices.ContainsFunc(ws, func(w activeFault) bool { return w.late })
+	if !slices.ContainsFunc(ws, func(w activeFault) bool { return w.heal != nil }) {
 		return all
 	}
 	all.heal = func(ctx context.Context) error {
@@ -109,31 +109,31 @@ func together(ws []wound) wound {
 }
 
 // onEdges inflicts something on each edge that the fault names.
-func onEdges(each func(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error)) inflict {
-	return func(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
-		var ws []wound
+func onEdges(each func(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error)) injectFunc {
+	return func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
+		var ws []activeFault
 		for _, e := range r.edgesOf(f) {
 			w, err := each(ctx, r, e, f)
 			if err != nil {
-				return wound{}, err
+				return activeFault{}, err
 			}
 			ws = append(ws, w)
 		}
-		return together(ws), nil
+		return combineFaults(ws), nil
 	}
 }
 
 // onHubs inflicts something on each hub that the fault names.
-func onHubs(each func(ctx context.Context, r *run, h *Hub, f schedule.Fault) (wound, error)) inflict {
-	return func(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
-		var ws []wound
+func onHubs(each func(ctx context.Context, r *run, h *Hub, f schedule.Fault) (activeFault, error)) injectFunc {
+	return func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
+		var ws []activeFault
 		for _, h := range r.hubsOf(f) {
 			w, err := each(ctx, r, h, f)
 			if err != nil {
-				return wound{}, err
+				return activeFault{}, err
 			}
 			ws = append(ws, w)
 		}
-		return together(ws), nil
+		return combineFaults(ws), nil
 	}
 }

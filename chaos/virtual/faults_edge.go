@@ -15,8 +15,8 @@ import (
 	"skerry/edge/link"
 )
 
-// edgeInjuries are what happens to edges' processes, machines, disks and clocks.
-var edgeInjuries = map[schedule.Kind]injury{
+// edgeInjectors are what happens to edges' processes, machines, disks and clocks.
+var edgeInjectors = map[schedule.Kind]faultInjector{
 	schedule.EdgeKill:   {onEdges(killEdge), []check.Effect{check.Halts}},
 	schedule.EdgeReboot: {onEdges(rebootEdge), []check.Effect{check.Halts, check.Reboots}},
 	schedule.PowerCut:   {onEdges(cutPower), []check.Effect{check.Halts, check.Reboots}},
@@ -35,7 +35,7 @@ func (r *run) startEdge(e *Edge) error {
 	for e.currentLife() == nil {
 		err := e.Start()
 		if err == nil {
-			r.process(e.Name, true, check.ProcessStart, e.BootID())
+			r.observeProcess(e.Name, true, check.ProcessStart, e.BootID())
 			return nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -47,16 +47,16 @@ func (r *run) startEdge(e *Edge) error {
 }
 
 func (r *run) bootEdge(e *Edge) error {
-	e.reboot()
+	e.beginNextBoot()
 	return r.startEdge(e)
 }
 
-func killEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func killEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	hit, err := r.endEdge(e, f, false)
 	if err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	w, err := r.backUp(ctx, f, func(context.Context) error { return r.startEdge(e) })
+	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.startEdge(e) })
 	w.hits = hit
 	return w, err
 }
@@ -79,24 +79,24 @@ func (r *run) endEdge(e *Edge, f schedule.Fault, power bool) (hits func() uint64
 	if power {
 		what = check.ProcessPowerCut
 	}
-	r.process(e.Name, true, what, "")
+	r.observeProcess(e.Name, true, what, "")
 	return func() uint64 { return hit }, err
 }
 
-func rebootEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
-	r.process(e.Name, true, check.ProcessReboot, "")
+func rebootEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
+	r.observeProcess(e.Name, true, check.ProcessReboot, "")
 	if err := e.Shutdown(); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	return r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+	return r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
 }
 
-func cutPower(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func cutPower(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	hit, err := r.endEdge(e, f, true)
 	if err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	w, err := r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
 	w.hits = hit
 	return w, err
 }
@@ -104,12 +104,12 @@ func cutPower(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, er
 const pageSize = 4096
 
 // tearPage cuts the power and leaves one page of the journal half written.
-func tearPage(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func tearPage(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	if _, err := r.endEdge(e, f, true); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	rng := r.random(f)
-	torn, err := e.damage(func(b []byte) int {
+	rng := r.randomForFault(f)
+	torn, err := e.damageJournal(func(b []byte) int {
 		if len(b) < 2*pageSize {
 			return 0
 		}
@@ -121,22 +121,22 @@ func tearPage(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, er
 		return 1
 	})
 	if err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	w, err := r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
 	w.hits = func() uint64 { return uint64(torn) }
 	return w, err
 }
 
-func flipBits(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func flipBits(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	if _, err := r.endEdge(e, f, false); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	flipped, err := e.damage(func(b []byte) int { return flip(b, f.Params.Bits, r.random(f)) })
+	flipped, err := e.damageJournal(func(b []byte) int { return flip(b, f.Params.Bits, r.randomForFault(f)) })
 	if err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	w, err := r.backUp(ctx, f, func(context.Context) error { return r.startEdge(e) })
+	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.startEdge(e) })
 	w.hits = func() uint64 { return uint64(flipped) }
 	return w, err
 }
@@ -151,11 +151,11 @@ func flip(b []byte, bits int, rng *rand.Rand) int {
 	return bits
 }
 
-// damage changes the journal's larger file, while the agent is down.
-func (e *Edge) damage(change func(b []byte) int) (int, error) {
+// damageJournal changes the journal's larger file, while the agent is down.
+func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
 	path := filepath.Join(e.Dir, journalName)
-	if size(e.wal()) > size(path) {
-		path = e.wal()
+	if size(e.journalWALPath()) > size(path) {
+		path = e.journalWALPath()
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -168,18 +168,18 @@ func (e *Edge) damage(change func(b []byte) int) (int, error) {
 	return n, nil
 }
 
-func fillEdge(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {
+func fillEdge(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (activeFault, error) {
 	before := e.Disk.Hits()
 	e.Disk.Fill(true)
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error { e.Disk.Fill(false); return nil },
 		hits: func() uint64 { return uint64(e.Disk.Hits() - before) },
 	}, nil
 }
 
 // slowDisks makes each sync take long, of edges and of hubs.
-func slowDisks(_ context.Context, r *run, f schedule.Fault) (wound, error) {
-	var ws []wound
+func slowDisks(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
+	var ws []activeFault
 	var disks []*disk
 	for _, e := range r.edgesOf(f) {
 		disks = append(disks, &e.Disk)
@@ -190,33 +190,33 @@ func slowDisks(_ context.Context, r *run, f schedule.Fault) (wound, error) {
 	for _, d := range disks {
 		before := d.Hits()
 		d.Slow(f.Params.Sync)
-		ws = append(ws, wound{
+		ws = append(ws, activeFault{
 			heal: func(context.Context) error { d.Slow(0); return nil },
 			hits: func() uint64 { return uint64(d.Hits() - before) },
 		})
 	}
-	return together(ws), nil
+	return combineFaults(ws), nil
 }
 
-func jumpClock(_ context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func jumpClock(_ context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	e.Clock.Jump(f.Params.Jump)
 	return r.untilRight(e, f), nil
 }
 
 // untilRight is the wound of a clock that is wrong, which hit if anybody asked it.
-func (r *run) untilRight(e *Edge, f schedule.Fault) wound {
+func (r *run) untilRight(e *Edge, f schedule.Fault) activeFault {
 	before := e.Clock.asked.Load()
-	w := wound{hits: func() uint64 { return e.Clock.asked.Load() - before }, late: true}
+	w := activeFault{hits: func() uint64 { return e.Clock.asked.Load() - before }, late: true}
 	if f.For > 0 {
 		w.heal = func(context.Context) error { e.Clock.Right(); return nil }
 	}
 	return w
 }
 
-func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
-	r.process(e.Name, true, check.ProcessReboot, "")
+func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
+	r.observeProcess(e.Name, true, check.ProcessReboot, "")
 	if err := e.Shutdown(); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
 	e.Clock.Set(time.Unix(0, 0))
 	pause(ctx, time.Second)
@@ -227,44 +227,44 @@ func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, 
 // the two away when it is healed: most often the second one. Which of them is the first
 // machine no cluster can tell; where it went on with the second one's rows, a person gives
 // that one's data to the machine that stays.
-func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	n := r.moves.Add(1)
 	cfg := e.cfg
 	cfg.Name = fmt.Sprintf("%s-clone-%d", e.Name, n)
-	other, err := r.c.newEdge(cfg, 500+int(n), Taps{Refused: r.refused})
+	other, err := r.c.newEdge(cfg, 500+int(n), Observers{Refused: r.observeRefusal})
 	if err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	time.Sleep(calm)
+	time.Sleep(quietOffset)
 	if err := copyEdge(e, other); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
 	other.cfg.Name = e.Name // it says what the first one says
 	if err := other.Start(); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
 	hit := uint64(0)
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error {
 			replaced := other.tookPlaceOf(e)
-			if replaced || other.fenced() {
+			if replaced || other.isFenced() {
 				hit = 1
 			}
 			if err := other.PowerCut(); err != nil || !replaced {
 				return err
 			}
-			return r.replace(e, other, n)
+			return r.replaceWithClone(e, other, n)
 		},
 		hits: func() uint64 { return hit },
 	}, nil
 }
 
-// replace gives a machine the data of its clone number n, and boots it.
-func (r *run) replace(e, by *Edge, n int64) error {
+// replaceWithClone gives a machine the data of its clone number n, and boots it.
+func (r *run) replaceWithClone(e, by *Edge, n int64) error {
 	f := check.Fault{
 		ID: replacements + int(n), Kind: string(schedule.Clone), Detail: "its data is kept", Targets: []string{e.Name}, Effects: []check.Effect{check.Damages},
 	}
-	r.see(check.Observation{Fault: &f})
+	r.judgeAndRecord(check.Observation{Fault: &f})
 	if _, err := r.endEdge(e, schedule.Fault{}, true); err != nil {
 		return err
 	}
@@ -275,25 +275,25 @@ func (r *run) replace(e, by *Edge, n int64) error {
 		return err
 	}
 	r.mu.Lock()
-	delete(r.looked, e.Name) // its journal has other rows now
+	delete(r.lastSeen, e.Name) // its journal has other rows now
 	r.replaced[e.Name] = true
 	r.mu.Unlock()
 	over := f
 	over.End, over.Hits = true, 1
-	r.see(check.Observation{Fault: &over})
+	r.judgeAndRecord(check.Observation{Fault: &over})
 	return r.bootEdge(e)
 }
 
 // replacements is above the numbers of a schedule's own faults.
 const replacements = 1_000_000
 
-// fenced reports whether the cluster takes the machine for a clone.
-func (e *Edge) fenced() bool {
+// isFenced reports whether the cluster takes the machine for a clone.
+func (e *Edge) isFenced() bool {
 	a := e.Agent()
 	if a == nil {
 		return false
 	}
-	link, _ := a.Standing()
+	link, _ := a.SyncStatus()
 	return link.Fenced != ""
 }
 
@@ -302,15 +302,15 @@ func (e *Edge) fenced() bool {
 // connects again.
 func (e *Edge) tookPlaceOf(original *Edge) bool {
 	switch {
-	case e.fenced() || e.Agent() == nil:
+	case e.isFenced() || e.Agent() == nil:
 		return false
-	case original.fenced():
+	case original.isFenced():
 		return true
 	case original.Agent() == nil:
 		return false
 	}
-	connection, journal := original.Agent().Standing()
-	_, cloned := e.Agent().Standing()
+	connection, journal := original.Agent().SyncStatus()
+	_, cloned := e.Agent().SyncStatus()
 	return connection.State != string(link.StateConnected) && cloned.Acknowledged > journal.Acknowledged
 }
 

@@ -15,8 +15,8 @@ import (
 	"skerry/fleet"
 )
 
-// hubInjuries are what happens to hubs.
-var hubInjuries = map[schedule.Kind]injury{
+// hubInjectors are what happens to hubs.
+var hubInjectors = map[schedule.Kind]faultInjector{
 	schedule.HubKill:     {onHubs(killHub), []check.Effect{check.Halts}},
 	schedule.LeaderKill:  {killLeader, []check.Effect{check.Halts}},
 	schedule.HubPause:    {onHubs(pauseHub), []check.Effect{check.Halts}},
@@ -31,7 +31,7 @@ const (
 
 // killHub ends a hub's process.
 func (r *run) killHub(_ context.Context, h *Hub) error {
-	r.process(h.Name, false, check.ProcessKill, "")
+	r.observeProcess(h.Name, false, check.ProcessKill, "")
 	return h.Crash()
 }
 
@@ -43,18 +43,18 @@ func (r *run) startHub(ctx context.Context, h *Hub) error {
 	if err := h.Crash(); err != nil { // what is left of a process that gave up
 		return err
 	}
-	r.process(h.Name, false, check.ProcessStart, "")
+	r.observeProcess(h.Name, false, check.ProcessStart, "")
 	return h.Start(ctx)
 }
 
-func killHub(ctx context.Context, r *run, h *Hub, f schedule.Fault) (wound, error) {
+func killHub(ctx context.Context, r *run, h *Hub, f schedule.Fault) (activeFault, error) {
 	if f.Params.Step != "" {
 		h.killAtStep(ctx, f.Params.Step)
 	}
 	if err := r.killHub(ctx, h); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	return r.backUp(ctx, f, func(ctx context.Context) error { return r.startHub(ctx, h) })
+	return r.restartAfterFault(ctx, f, func(ctx context.Context) error { return r.startHub(ctx, h) })
 }
 
 // killAtStep waits until the hub comes to a step of its disk protocol, and lets nothing
@@ -81,26 +81,26 @@ func (h *Hub) killAtStep(ctx context.Context, label string) {
 	}
 }
 
-func killLeader(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
+func killLeader(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	h := r.c.Leader()
 	if h == nil {
-		return once(0), nil
+		return instantFault(0), nil
 	}
 	return killHub(ctx, r, h, f)
 }
 
-func pauseHub(_ context.Context, _ *run, h *Hub, _ schedule.Fault) (wound, error) {
+func pauseHub(_ context.Context, _ *run, h *Hub, _ schedule.Fault) (activeFault, error) {
 	f := h.Host.Pause()
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error { h.Host.Resume(); return nil },
 		hits: func() uint64 { return uint64(f.Hits()) },
 	}, nil
 }
 
-func fillHub(_ context.Context, r *run, h *Hub, _ schedule.Fault) (wound, error) {
+func fillHub(_ context.Context, r *run, h *Hub, _ schedule.Fault) (activeFault, error) {
 	before := h.Disk.Hits()
 	h.Disk.Fill(true)
-	return wound{
+	return activeFault{
 		heal: func(ctx context.Context) error {
 			h.Disk.Fill(false)
 			pause(ctx, time.Second) // until a process that gave up has ended
@@ -112,33 +112,33 @@ func fillHub(_ context.Context, r *run, h *Hub, _ schedule.Fault) (wound, error)
 
 // restore puts all hubs back to a copy of their data that is as old as the fault says. The
 // copy was made by keepCopies.
-func restore(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
+func restore(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	var errs []error
 	for _, h := range r.c.Hubs {
 		errs = append(errs, r.killHub(ctx, h))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	r.remember(f)
+	r.rewindWantedJobs(f)
 	back := 0
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
-			return wound{}, err
+			return activeFault{}, err
 		}
 		back++
 	}
 	for _, h := range r.c.Hubs {
 		if err := r.startHub(ctx, h); err != nil {
-			return wound{}, err
+			return activeFault{}, err
 		}
 	}
-	return once(back), nil
+	return instantFault(back), nil
 }
 
 // keepCopy copies the hubs' data for a restore that comes later.
 func (r *run) keepCopy(f schedule.Fault) error {
-	time.Sleep(calm)
+	time.Sleep(quietOffset)
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(h.Dir, r.copyDir(f, h)); err != nil {
 			return fmt.Errorf("copy the data of %s: %w", h.Name, err)
@@ -150,9 +150,9 @@ func (r *run) keepCopy(f schedule.Fault) error {
 	return nil
 }
 
-// remember makes wanted what the copy knows: the rest is forgotten, and nobody registers
+// rewindWantedJobs makes wanted what the copy knows: the rest is forgotten, and nobody registers
 // it again.
-func (r *run) remember(f schedule.Fault) {
+func (r *run) rewindWantedJobs(f schedule.Fault) {
 	r.mu.Lock()
 	known := maps.Clone(r.copied[f.At])
 	r.wanted = known
@@ -162,7 +162,7 @@ func (r *run) remember(f schedule.Fault) {
 		if job == nil {
 			job = &fleet.Job{ID: id, Stop: true}
 		}
-		r.see(check.Observation{Job: job})
+		r.judgeAndRecord(check.Observation{Job: job})
 	}
 }
 
@@ -178,15 +178,15 @@ func replaceDir(from, to string) error {
 	return os.CopyFS(to, os.DirFS(from))
 }
 
-// backUp is the wound of a process that is down: it is started again at once where the
+// restartAfterFault is the wound of a process that is down: it is started again at once where the
 // fault has no duration.
-func (r *run) backUp(ctx context.Context, f schedule.Fault, start func(ctx context.Context) error) (wound, error) {
+func (r *run) restartAfterFault(ctx context.Context, f schedule.Fault, start func(ctx context.Context) error) (activeFault, error) {
 	if f.For > 0 {
-		return wound{heal: start, hits: func() uint64 { return 1 }}, nil
+		return activeFault{heal: start, hits: func() uint64 { return 1 }}, nil
 	}
 	pause(ctx, time.Second)
 	if err := start(ctx); err != nil {
-		return wound{}, err
+		return activeFault{}, err
 	}
-	return once(1), nil
+	return instantFault(1), nil
 }

@@ -12,8 +12,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// linkInjuries are what happens to links.
-var linkInjuries = map[schedule.Kind]injury{
+// linkInjectors are what happens to links.
+var linkInjectors = map[schedule.Kind]faultInjector{
 	schedule.LinkCut:       {cutLink, []check.Effect{check.Severs}},
 	schedule.Flapping:      {flap, []check.Effect{check.Impairs}},
 	schedule.OfflineOn:     {flap, []check.Effect{check.Impairs}},
@@ -31,8 +31,8 @@ var ways = map[schedule.Way]fabric.Direction{
 	schedule.WayBoth: fabric.Both, schedule.WayOut: fabric.AToB, schedule.WayIn: fabric.BToA,
 }
 
-// cut cuts edges off from all hubs.
-func (r *run) cut(edges []*Edge, p schedule.Params) *fabric.Fault {
+// cutEdgesOff cuts edges off from all hubs.
+func (r *run) cutEdgesOff(edges []*Edge, p schedule.Params) *fabric.Fault {
 	mode := fabric.Silent
 	if p.Refused {
 		mode = fabric.Refused
@@ -40,17 +40,17 @@ func (r *run) cut(edges []*Edge, p schedule.Params) *fabric.Fault {
 	return r.c.Net.Cut(fabric.Hosts(names(edges)...), fabric.Hosts(r.s.Topology.Hubs...), ways[p.Way], mode)
 }
 
-func cutLink(_ context.Context, r *run, f schedule.Fault) (wound, error) {
-	return ofNetwork(r.cut(r.edgesOf(f), f.Params)), nil
+func cutLink(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
+	return networkFault(r.cutEdgesOff(r.edgesOf(f), f.Params)), nil
 }
 
 // flap cuts and heals by turns until it is healed.
-func flap(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
+func flap(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	edges := r.edgesOf(f)
 	ctx, stop := context.WithCancel(ctx)
 	var hits atomic.Uint64
 	ended := make(chan struct{})
-	rng := r.random(f)
+	rng := r.randomForFault(f)
 	phase := func(fixed time.Duration) time.Duration {
 		if f.Kind == schedule.OfflineOn {
 			return fixed
@@ -60,26 +60,26 @@ func flap(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			cut := r.cut(edges, schedule.Params{Way: schedule.WayBoth})
+			cut := r.cutEdgesOff(edges, schedule.Params{Way: schedule.WayBoth})
 			pause(ctx, phase(f.Params.Off))
 			cut.Heal()
 			hits.Add(uint64(cut.Hits()))
 			pause(ctx, phase(f.Params.On))
 		}
 	}()
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error { stop(); <-ended; return nil },
 		hits: hits.Load,
 	}, nil
 }
 
-func rebind(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {
-	return traced(e.Host.Rebind()), nil
+func rebind(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (activeFault, error) {
+	return lateNetworkFault(e.Host.Rebind()), nil
 }
 
-func move(_ context.Context, r *run, e *Edge, _ schedule.Fault) (wound, error) {
+func move(_ context.Context, r *run, e *Edge, _ schedule.Fault) (activeFault, error) {
 	n := r.moves.Add(1)
-	return traced(e.Host.Move(fmt.Sprintf("198.19.%d.%d", n/250, n%250+1))), nil
+	return lateNetworkFault(e.Host.Move(fmt.Sprintf("198.19.%d.%d", n/250, n%250+1))), nil
 }
 
 var profiles = map[schedule.Profile]fabric.Profile{
@@ -88,37 +88,37 @@ var profiles = map[schedule.Profile]fabric.Profile{
 	schedule.Lossy:      {Latency: 20 * time.Millisecond, Loss: 0.1, Reorder: 0.1, Duplicate: 0.05},
 }
 
-func shapeLink(_ context.Context, r *run, f schedule.Fault) (wound, error) {
-	return ofNetwork(r.c.Net.Shape(fabric.Hosts(names(r.edgesOf(f))...), fabric.Hosts(r.s.Topology.Hubs...), profiles[f.Params.Profile])), nil
+func shapeLink(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
+	return networkFault(r.c.Net.Shape(fabric.Hosts(names(r.edgesOf(f))...), fabric.Hosts(r.s.Topology.Hubs...), profiles[f.Params.Profile])), nil
 }
 
 // cutHubsOff cuts hubs off from everyone.
-func cutHubsOff(_ context.Context, r *run, f schedule.Fault) (wound, error) {
+func cutHubsOff(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	off := hubNames(r.hubsOf(f))
-	return ofNetwork(r.c.Net.Cut(fabric.Hosts(off...), fabric.Except(off...), fabric.Both, fabric.Silent)), nil
+	return networkFault(r.c.Net.Cut(fabric.Hosts(off...), fabric.Except(off...), fabric.Both, fabric.Silent)), nil
 }
 
 // partHub cuts hubs off from the others; edges reach them.
-func partHub(_ context.Context, r *run, f schedule.Fault) (wound, error) {
+func partHub(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	off := hubNames(r.hubsOf(f))
 	others := slices.DeleteFunc(slices.Clone(r.s.Topology.Hubs), func(h string) bool { return slices.Contains(off, h) })
-	return ofNetwork(r.c.Net.Cut(fabric.Hosts(off...), fabric.Hosts(others...), fabric.Both, fabric.Silent)), nil
+	return networkFault(r.c.Net.Cut(fabric.Hosts(off...), fabric.Hosts(others...), fabric.Both, fabric.Silent)), nil
 }
 
 // partHubs cuts every hub off from every other; edges reach them all.
-func partHubs(_ context.Context, r *run, _ schedule.Fault) (wound, error) {
+func partHubs(_ context.Context, r *run, _ schedule.Fault) (activeFault, error) {
 	hubs := r.s.Topology.Hubs
 	var cuts []*fabric.Fault
 	for i, h := range hubs {
 		cuts = append(cuts, r.c.Net.Cut(fabric.Hosts(h), fabric.Hosts(hubs[i+1:]...), fabric.Both, fabric.Silent))
 	}
-	return ofNetwork(cuts...), nil
+	return networkFault(cuts...), nil
 }
 
 // cutUntilExpired cuts edges off, and heals them only when their certificates have ended.
-func cutUntilExpired(_ context.Context, r *run, f schedule.Fault) (wound, error) {
+func cutUntilExpired(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
 	edges := r.edgesOf(f)
-	cut := ofNetwork(r.cut(edges, schedule.Params{Way: schedule.WayBoth}))
+	cut := networkFault(r.cutEdgesOff(edges, schedule.Params{Way: schedule.WayBoth}))
 	expired := 0
 	heal := cut.heal
 	cut.heal = func(ctx context.Context) error {

@@ -13,14 +13,14 @@ import (
 	"skerry/fleet"
 )
 
-// taskInjuries are what happens to tasks and drivers.
-var taskInjuries = map[schedule.Kind]injury{
+// taskInjectors are what happens to tasks and drivers.
+var taskInjectors = map[schedule.Kind]faultInjector{
 	schedule.CrashLoop:  {onEdges(crashLoop), []check.Effect{check.EndsTasks}},
 	schedule.DriverDead: {onEdges(killDriver), []check.Effect{check.EndsTasks}},
 }
 
 // crashLoop ends the edge's tasks soon after each start.
-func crashLoop(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func crashLoop(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var hits atomic.Uint64
 	ended := make(chan struct{})
@@ -37,7 +37,7 @@ func crashLoop(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, e
 			}
 		}
 	}()
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error { stop(); <-ended; return nil },
 		hits: hits.Load,
 	}, nil
@@ -55,7 +55,7 @@ func (r *run) isOf(task string, job fleet.JobID) bool {
 // jobOf is an allocation's job, "" where no hub that is up knows it.
 func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	for _, h := range r.c.Hubs {
-		if d := h.daemon(); d != nil {
+		if d := h.runningDaemon(); d != nil {
 			if a, ok := d.State().View().Alloc(alloc); ok {
 				return a.JobID
 			}
@@ -64,10 +64,10 @@ func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	return ""
 }
 
-func killDriver(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {
+func killDriver(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (activeFault, error) {
 	before := e.driver.refused.Load()
 	e.driver.dead.Store(true)
-	return wound{
+	return activeFault{
 		heal: func(context.Context) error { e.driver.dead.Store(false); return nil },
 		hits: func() uint64 { return e.driver.refused.Load() - before },
 	}, nil
@@ -82,7 +82,7 @@ type driver struct {
 
 var errDead = errors.New("the driver's daemon does not answer")
 
-func (d *driver) alive() error {
+func (d *driver) checkDriverAlive() error {
 	if d.dead.Load() {
 		d.refused.Add(1)
 		return errDead
@@ -91,14 +91,14 @@ func (d *driver) alive() error {
 }
 
 func (d *driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
-	if err := d.alive(); err != nil {
+	if err := d.checkDriverAlive(); err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: err.Error()}
 	}
 	return d.Driver.Fingerprint(ctx)
 }
 
 func (d *driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
-	if err := d.alive(); err != nil {
+	if err := d.checkDriverAlive(); err != nil {
 		return drivers.Handle{}, drivers.Recoverable(err)
 	}
 	// As other drivers do: an agent whose journal is gone finds its attempts by these.
@@ -109,7 +109,7 @@ func (d *driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 }
 
 func (d *driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
-	if err := d.alive(); err != nil {
+	if err := d.checkDriverAlive(); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
 	return d.Driver.Recover(ctx, cfg, h)

@@ -12,8 +12,8 @@ import (
 	"skerry/hub/api"
 )
 
-// userInjuries are no injuries, but what people do to edges for a while.
-var userInjuries = map[schedule.Kind]injury{
+// userInjectors are no injuries, but what people do to edges for a while.
+var userInjectors = map[schedule.Kind]faultInjector{
 	schedule.Drain: {onEdges(drain), nil},
 }
 
@@ -24,28 +24,28 @@ var errNobody = errors.New("no hub knows it")
 // where no hub leads for all of that time: then it does not hit. That it takes work again is
 // asked for until a hub that leads takes it: other faults may go on for long, and none does
 // beyond the schedule's end.
-func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
 	trying, stop := context.WithTimeout(ctx, f.For)
 	defer stop()
 	asked := api.DrainRequest{DrainSpec: &api.DrainSpec{Deadline: f.Params.Deadline, IgnoreSystemJobs: f.Params.KeepSystem}}
-	w := once(0)
-	if r.insist(trying, e, asked) == nil {
-		w = once(1)
+	w := instantFault(0)
+	if r.drainUntilAcked(trying, e, asked) == nil {
+		w = instantFault(1)
 	}
 	w.heal = func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, max(0, r.s.Length-r.elapsed())+lastCalls)
+		ctx, stop := context.WithTimeout(ctx, max(0, r.s.Length-r.elapsedTime())+lastCalls)
 		defer stop()
-		if err := r.insist(ctx, e, api.DrainRequest{MarkEligible: true}); err != nil {
-			r.complain("have %s take work again: %v", e.Name, err)
+		if err := r.drainUntilAcked(ctx, e, api.DrainRequest{MarkEligible: true}); err != nil {
+			r.recordHarnessFailure("have %s take work again: %v", e.Name, err)
 		}
 		return nil
 	}
 	return w, nil
 }
 
-// insist asks for a change of an edge's drain, one hub after the other, until it is
+// drainUntilAcked asks for a change of an edge's drain, one hub after the other, until it is
 // acknowledged.
-func (r *run) insist(ctx context.Context, e *Edge, req api.DrainRequest) error {
+func (r *run) drainUntilAcked(ctx context.Context, e *Edge, req api.DrainRequest) error {
 	for n := 0; ; n++ {
 		h := r.c.Hubs[n%len(r.c.Hubs)]
 		err := r.askDrain(ctx, h, e, req)
@@ -71,7 +71,7 @@ func (r *run) askDrain(ctx context.Context, h *Hub, e *Edge, req api.DrainReques
 // nodeOf is the node that an edge is, "" where no hub that is up knows it.
 func (r *run) nodeOf(edge string) fleet.NodeID {
 	for _, h := range r.c.Hubs {
-		d := h.daemon()
+		d := h.runningDaemon()
 		if d == nil {
 			continue
 		}

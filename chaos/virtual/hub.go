@@ -44,7 +44,7 @@ type Hub struct {
 func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h := &Hub{Name: name, c: c, ip: fmt.Sprintf("10.0.0.%d", i+1), first: true}
 	h.Host = c.Net.Host(h.Name, h.ip)
-	h.Dir = c.dir(h.Name)
+	h.Dir = c.memberDir(h.Name)
 	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
 	h.Hub = operator.NewHub(h.Name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
 		return c.operator.Dial(ctx, addr)
@@ -61,20 +61,20 @@ func (h *Hub) Start(context.Context) error {
 	if h.life != nil {
 		return fmt.Errorf("start %s: it runs", h.Name)
 	}
-	cfg, err := h.config()
+	cfg, err := h.hubConfig()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", h.Name, err)
 	}
 	l := &life{}
-	cfg.DiskStep = func(label string) error { return h.Disk.step(label, l) }
-	cfg.Applied = h.c.cfg.Taps.applied(h.Name)
-	l.begin(func(ctx context.Context) error { return h.run(ctx, cfg) })
+	cfg.DiskStep = func(label string) error { return h.Disk.beforeDiskStep(label, l) }
+	cfg.Applied = h.c.cfg.Taps.appliedObserver(h.Name)
+	l.runProcess(func(ctx context.Context) error { return h.runDaemon(ctx, cfg) })
 	h.life = l
 	return nil
 }
 
-// run is one life of the daemon.
-func (h *Hub) run(ctx context.Context, cfg hub.Config) error {
+// runDaemon is one life of the daemon.
+func (h *Hub) runDaemon(ctx context.Context, cfg hub.Config) error {
 	d, err := hub.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (h *Hub) run(ctx context.Context, cfg hub.Config) error {
 	return err
 }
 
-func (h *Hub) config() (hub.Config, error) {
+func (h *Hub) hubConfig() (hub.Config, error) {
 	cfg := h.c.cfg
 	hc := hub.Config{
 		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2,
@@ -103,7 +103,7 @@ func (h *Hub) config() (hub.Config, error) {
 			SegmentBytes: cfg.Tuning.SegmentBytes,
 		},
 		PeerIdle: cfg.Tuning.PeerIdle, GossipProbe: cfg.Tuning.GossipProbe,
-		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.log(h.Name, h.log),
+		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.observedLogger(h.Name, h.log),
 	}
 	if h.first && h.ip == firstIP {
 		hc.Bootstrap = true
@@ -158,8 +158,8 @@ func (h *Hub) awaitReady(ctx context.Context) error {
 	}
 }
 
-// daemon is the running hub, nil where it is down.
-func (h *Hub) daemon() *hub.Hub {
+// runningDaemon is the running hub, nil where it is down.
+func (h *Hub) runningDaemon() *hub.Hub {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.running
@@ -167,7 +167,7 @@ func (h *Hub) daemon() *hub.Hub {
 
 // State is the hub's replica of the state; nil: it is down.
 func (h *Hub) State() *state.Store {
-	if d := h.daemon(); d != nil {
+	if d := h.runningDaemon(); d != nil {
 		return d.State()
 	}
 	return nil
@@ -199,7 +199,7 @@ func (h *Hub) Crash() error {
 		return nil
 	}
 	l.dead.Store(true)
-	l.end()
+	l.stopAndWait()
 	h.mu.Lock()
 	h.life = nil
 	h.mu.Unlock()

@@ -30,91 +30,91 @@ const (
 	snapshotEvery = 2 * time.Minute
 )
 
-// looked is what was seen of a member last.
-type looked struct {
+// memberSeen is what was seen of a member last.
+type memberSeen struct {
 	index fleet.Index
 	leads bool
 	last  fleet.Seq
 }
 
-// watch looks at hubs and edges until the run is over.
-func (r *run) watch(ctx context.Context) {
+// watchFleet looks at hubs and edges until the run is over.
+func (r *run) watchFleet(ctx context.Context) {
 	every, rows := lookEvery, rowsEvery
 	if !r.Strict {
 		every, rows = seldom*lookEvery, 1
 	}
 	for n := 0; pause(ctx, every); n++ {
-		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
+		r.observeHub(r.c.Hubs[n%len(r.c.Hubs)])
 		if n%int(snapshotEvery/every) == 0 {
-			r.copyHub(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
+			r.compareHubSnapshot(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
 		}
-		r.look()
-		if r.expect.waits() && r.unrest() == "" {
-			r.expect.settled(r.elapsed())
+		r.updateExpectations()
+		if r.expect.isAwaitingQuiet() && r.firstUnsettled() == "" {
+			r.expect.recordSettled(r.elapsedTime())
 		}
 		for _, e := range r.c.Edges {
-			r.lookAtEdge(ctx, e, n%rows == 0)
+			r.observeEdge(ctx, e, n%rows == 0)
 		}
 	}
 }
 
-// lookAtHub tells of a hub's state where it changed.
-func (r *run) lookAtHub(h *Hub) {
-	d := h.daemon()
+// observeHub tells of a hub's state where it changed.
+func (r *run) observeHub(h *Hub) {
+	d := h.runningDaemon()
 	if d == nil {
 		return
 	}
 	v := d.State().View()
-	now := looked{index: v.Index(), leads: d.Leads()}
-	if !r.changed(h.Name, now) {
+	now := memberSeen{index: v.Index(), leads: d.Leads()}
+	if !r.recordIfChanged(h.Name, now) {
 		return
 	}
 	seen := observe.Hub(h.Name, v, false)
 	seen.Leads = now.leads
-	r.see(check.Observation{Hub: seen})
+	r.judgeAndRecord(check.Observation{Hub: seen})
 }
 
-// copyHub compares a hub's state with what its snapshot says.
-func (r *run) copyHub(h *Hub) {
-	if d := h.daemon(); d != nil {
-		r.see(check.Observation{Snapshot: observe.Snapshot(h.Name, d.State().View())})
+// compareHubSnapshot compares a hub's state with what its snapshot says.
+func (r *run) compareHubSnapshot(h *Hub) {
+	if d := h.runningDaemon(); d != nil {
+		r.judgeAndRecord(check.Observation{Snapshot: observe.Snapshot(h.Name, d.State().View())})
 	}
 }
 
-func (r *run) changed(name string, now looked) bool {
+func (r *run) recordIfChanged(name string, now memberSeen) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.looked[name] == now {
+	if r.lastSeen[name] == now {
 		return false
 	}
-	r.looked[name] = now
+	r.lastSeen[name] = now
 	return true
 }
 
-// lookAtEdge tells where an edge stands, and which rows its journal has that it had not.
-func (r *run) lookAtEdge(ctx context.Context, e *Edge, rows bool) {
+// observeEdge tells where an edge stands, and which rows its journal has that it had not.
+func (r *run) observeEdge(ctx context.Context, e *Edge, rows bool) {
 	a := e.Agent()
 	if a == nil {
 		return
 	}
 	var news []fleet.Transition
 	if rows {
-		news = r.news(ctx, e) // which a slow disk keeps waiting: where it stands is asked afterwards
+		news = r.readNewRows(ctx, e) // which a slow disk keeps waiting: where it stands is asked afterwards
 	}
-	link, journal := a.Standing()
-	r.see(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
+	link, journal := a.SyncStatus()
+	r.judgeAndRecord(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
 }
 
-// news are the rows that the edge's journal did not hold when it was looked at last. A
+// readNewRows are the rows that the edge's journal did not hold when it was looked at last. A
 // journal that was damaged may have new rows under old numbers.
-func (r *run) news(ctx context.Context, e *Edge) []fleet.Transition {
+func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	a := e.Agent()
 	if a == nil {
 		return nil
 	}
-	_, journal := a.Standing()
+	_, journal := a.SyncStatus()
 	r.mu.Lock()
-	after := r.looked[e.Name].last
+	after := r.lastSeen[e.Name].last
 	r.mu.Unlock()
 	if journal.Last < after {
 		after = 0
@@ -128,7 +128,7 @@ func (r *run) news(ctx context.Context, e *Edge) []fleet.Transition {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looked[e.Name] = looked{last: rows[len(rows)-1].Seq}
+	r.lastSeen[e.Name] = memberSeen{last: rows[len(rows)-1].Seq}
 	r.rows[e.Name] = append(r.rows[e.Name], rows...)
 	return rows
 }
@@ -140,7 +140,7 @@ type member struct {
 	boot fleet.BootID
 }
 
-func (r *run) members() []member {
+func (r *run) allMembers() []member {
 	var out []member
 	for _, h := range r.c.Hubs {
 		out = append(out, member{name: h.Name})
@@ -151,38 +151,38 @@ func (r *run) members() []member {
 	return out
 }
 
-// settle waits until the fleet is quiet, or the schedule's time for it is over, and has the
+// settleAndFinish waits until the fleet is quiet, or the schedule's time for it is over, and has the
 // last picture judged.
-func (r *run) settle(ctx context.Context) {
+func (r *run) settleAndFinish(ctx context.Context) {
 	r.mendAll(ctx)
 	deadline := time.Now().Add(r.s.Settle)
-	var picture check.Picture
+	var picture check.FleetSnapshot
 	every := lookEvery
 	for why := "nobody looked"; ; {
-		if why = r.unrest(); why == "" {
-			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
-				r.expect.settled(r.elapsed())
-				r.usages(ctx)
+		if why = r.firstUnsettled(); why == "" {
+			if picture = r.takeSnapshot(ctx); len(check.Quiet(picture)) == 0 {
+				r.expect.recordSettled(r.elapsedTime())
+				r.observeUsageRepeatedly(ctx)
 				break
 			}
 			every = min(2*every, 20*lookEvery) // a picture is dear
 		}
 		if time.Now().After(deadline) {
-			r.note("not quiet after %s: %s", r.s.Settle, why)
-			picture = r.picture(ctx)
+			r.recordNote("not quiet after %s: %s", r.s.Settle, why)
+			picture = r.takeSnapshot(ctx)
 			break
 		}
 		if !pause(ctx, every) {
 			return
 		}
 	}
-	r.finish(picture)
+	r.judgeFinalSnapshot(picture)
 }
 
-// unrest names the first thing that is unsettled, "" where nothing is.
-func (r *run) unrest() string {
+// firstUnsettled names the first thing that is unsettled, "" where nothing is.
+func (r *run) firstUnsettled() string {
 	for _, h := range r.c.Hubs {
-		d := h.daemon()
+		d := h.runningDaemon()
 		if d == nil {
 			return h.Name + " is down"
 		}
@@ -207,18 +207,18 @@ func (r *run) unrest() string {
 		if a == nil {
 			return e.Name + " is down"
 		}
-		if _, j := a.Standing(); j.Unacknowledged > 0 {
+		if _, j := a.SyncStatus(); j.Unacknowledged > 0 {
 			return fmt.Sprintf("%s: %d rows are not acknowledged", e.Name, j.Unacknowledged)
 		}
 	}
 	return ""
 }
 
-// picture is the fleet as it is now.
-func (r *run) picture(ctx context.Context) check.Picture {
-	p := check.Picture{Wanted: r.wantedCounts(), Starts: map[fleet.AllocID]int{}}
+// takeSnapshot is the fleet as it is now.
+func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
+	p := check.FleetSnapshot{Wanted: r.wantedCounts(), Starts: map[fleet.AllocID]int{}}
 	for _, h := range r.c.Hubs {
-		if d := h.daemon(); d != nil {
+		if d := h.runningDaemon(); d != nil {
 			p.Hubs = append(p.Hubs, *observe.Hub(h.Name, d.State().View(), true))
 		}
 	}
@@ -232,7 +232,7 @@ func (r *run) picture(ctx context.Context) check.Picture {
 }
 
 // starts counts how often each task was started, all its attempts together.
-func starts(w *sim.World) map[taskName]int {
+func starts(w *sim.SimMachine) map[taskName]int {
 	out := map[taskName]int{}
 	for id, n := range w.Starts() {
 		if t, ok := taskOf(id); ok {
@@ -243,20 +243,20 @@ func starts(w *sim.World) map[taskName]int {
 }
 
 func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
-	r.lookAtEdge(ctx, e, true)
+	r.observeEdge(ctx, e, true)
 	seen := check.Edge{Name: e.Name, Processes: map[check.TaskKey]int{}}
 	if a := e.Agent(); a != nil {
 		seen.NodeID = a.NodeID()
 		rows, err := a.Rows(ctx, 0)
 		if err != nil {
-			r.note("%s: %v", e.Name, err)
+			r.recordNote("%s: %v", e.Name, err)
 		}
 		seen.Rows = rows
 	}
 	r.mu.Lock()
 	seen.Before, seen.Replaced = slices.Clone(r.rows[e.Name]), r.replaced[e.Name]
 	r.mu.Unlock()
-	orphans := r.orphans(seen.NodeID)
+	orphans := r.orphansOfNode(seen.NodeID)
 	for _, id := range e.world.Running() {
 		if t, ok := taskOf(id); ok && !slices.Contains(orphans, t.Alloc) {
 			seen.Processes[check.TaskKey(t)]++
@@ -265,11 +265,11 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 	return seen
 }
 
-// orphans are allocations of the edge that a cluster which was put back does not know:
+// orphansOfNode are allocations of the edge that a cluster which was put back does not know:
 // they run on, and are shown.
-func (r *run) orphans(node fleet.NodeID) []fleet.AllocID {
+func (r *run) orphansOfNode(node fleet.NodeID) []fleet.AllocID {
 	for _, h := range r.c.Hubs {
-		if d := h.daemon(); d != nil {
+		if d := h.runningDaemon(); d != nil {
 			if n, ok := d.State().View().Node(node); ok {
 				return n.Orphans
 			}
@@ -302,7 +302,7 @@ func (r *run) mendAll(ctx context.Context) {
 		h.Disk.Fill(false)
 		h.Disk.Slow(0)
 		if err := r.startHub(ctx, h); err != nil {
-			r.complain("start %s again: %v", h.Name, err)
+			r.recordHarnessFailure("start %s again: %v", h.Name, err)
 		}
 	}
 	for _, e := range r.c.Edges {
@@ -314,45 +314,45 @@ func (r *run) mendAll(ctx context.Context) {
 			continue
 		}
 		if err := r.bootEdge(e); err != nil {
-			r.complain("start %s again: %v", e.Name, err)
+			r.recordHarnessFailure("start %s again: %v", e.Name, err)
 		}
 	}
 }
 
-// finish has the run judged to its end.
-func (r *run) finish(p check.Picture) {
+// judgeFinalSnapshot has the run judged to its end.
+func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	for _, h := range r.c.Hubs {
-		r.copyHub(h)
+		r.compareHubSnapshot(h)
 	}
 	known := len(r.monitor.Violations())
-	all := r.monitor.Finish(r.elapsed(), p)
-	r.record(history.Record{Picture: &history.Picture{Picture: p, Final: true}})
-	r.found(all[known:])
+	all := r.monitor.Finish(r.elapsedTime(), p)
+	r.writeHistoryRecord(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
+	r.recordViolations(all[known:])
 }
 
-func (r *run) note(format string, args ...any) {
-	r.record(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
+func (r *run) recordNote(format string, args ...any) {
+	r.writeHistoryRecord(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
 }
 
 // quietLooks is how many looks at what is in use make a judgement: as many as check's.
 const quietLooks = 3
 
-// usages looks several times at what is in use, while nothing goes on.
-func (r *run) usages(ctx context.Context) {
+// observeUsageRepeatedly looks several times at what is in use, while nothing goes on.
+func (r *run) observeUsageRepeatedly(ctx context.Context) {
 	for range quietLooks {
-		r.usage()
+		r.observeUsage()
 		pause(ctx, lookEvery)
 	}
 }
 
-// usage tells what the whole process takes, at a time when nothing is going on.
-func (r *run) usage() {
+// observeUsage tells what the whole process takes, at a time when nothing is going on.
+func (r *run) observeUsage() {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	u := check.Usage{Who: "the process", Quiet: true, Goroutines: runtime.NumGoroutine(), HeapBytes: int64(m.HeapAlloc)}
 	u.Files = openFiles("/proc/self/fd")
-	r.see(check.Observation{Usage: &u})
+	r.judgeAndRecord(check.Observation{Usage: &u})
 }
 
 // openFiles counts the files that a folder of descriptors names. Segments of a hub's Raft

@@ -44,12 +44,12 @@ type disk struct {
 	full atomic.Bool
 	// reserve is where the agent keeps what it gives up on a full disk, held how much that
 	// was when the disk was filled, and used how much of what it gave up is written to.
-	reserve string
-	held    atomic.Int64
-	used    atomic.Int64
-	slow    atomic.Int64 // each step takes so long
-	hits    atomic.Int64
-	trap    atomic.Pointer[trap]
+	reserve       string
+	reserveAtFill atomic.Int64
+	used          atomic.Int64
+	slow          atomic.Int64 // each step takes so long
+	hits          atomic.Int64
+	trap          atomic.Pointer[trap]
 }
 
 // trap waits for a step of a disk protocol.
@@ -62,7 +62,7 @@ type trap struct {
 // agent gives up.
 func (d *disk) Fill(full bool) {
 	if full {
-		d.held.Store(size(d.reserve))
+		d.reserveAtFill.Store(size(d.reserve))
 		d.used.Store(0)
 	}
 	d.full.Store(full)
@@ -82,11 +82,11 @@ func (d *disk) Free(string) (free, total int64, err error) {
 	if !d.full.Load() {
 		return diskFree, diskSize, nil
 	}
-	return max(0, d.held.Load()-size(d.reserve)-d.used.Load()), diskSize, nil
+	return max(0, d.reserveAtFill.Load()-size(d.reserve)-d.used.Load()), diskSize, nil
 }
 
-// takes reports whether a full disk has room for one more write.
-func (d *disk) takes(label string) bool {
+// takeSpaceForWrite reports whether a full disk has room for one more write.
+func (d *disk) takeSpaceForWrite(label string) bool {
 	free, _, _ := d.Free("")
 	if free < writeSize {
 		return false
@@ -103,8 +103,8 @@ func (d *disk) Slow(by time.Duration) { d.slow.Store(int64(by)) }
 // Hits is how many steps were made to fail or to wait.
 func (d *disk) Hits() int64 { return d.hits.Load() }
 
-// step is what a daemon asks before each step; l is its life.
-func (d *disk) step(label string, l *life) error {
+// beforeDiskStep is what a daemon asks before each step; l is its life.
+func (d *disk) beforeDiskStep(label string, l *life) error {
 	if l.dead.Load() {
 		return errKilled
 	}
@@ -117,7 +117,7 @@ func (d *disk) step(label string, l *life) error {
 	}
 	if d.full.Load() {
 		d.hits.Add(1)
-		if !d.takes(label) {
+		if !d.takeSpaceForWrite(label) {
 			return syscall.ENOSPC
 		}
 	}
@@ -132,8 +132,8 @@ type life struct {
 	err    error // why it ended; after ended
 }
 
-// begin runs the process.
-func (l *life) begin(run func(ctx context.Context) error) {
+// runProcess runs the process.
+func (l *life) runProcess(run func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel, l.ended = cancel, make(chan struct{})
 	go func() {
@@ -142,8 +142,8 @@ func (l *life) begin(run func(ctx context.Context) error) {
 	}()
 }
 
-// end stops it and waits.
-func (l *life) end() {
+// stopAndWait stops it and waits.
+func (l *life) stopAndWait() {
 	l.cancel()
 	<-l.ended
 }

@@ -28,9 +28,9 @@ type runs struct {
 	restores map[string]int // of each hub
 }
 
-func (r *runs) taps() virtual.Taps {
+func (r *runs) countingObservers() virtual.Observers {
 	r.started, r.stopped, r.restores = map[fleet.AllocID]int{}, map[fleet.AllocID]int{}, map[string]int{}
-	return virtual.Taps{
+	return virtual.Observers{
 		Task: func(_ string, e sim.Event) {
 			alloc, _, _ := strings.Cut(e.ID, "/")
 			r.mu.Lock()
@@ -52,13 +52,13 @@ func (r *runs) taps() virtual.Taps {
 	}
 }
 
-func (r *runs) of(id fleet.AllocID) (started, stopped int) {
+func (r *runs) countsOfAlloc(id fleet.AllocID) (started, stopped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.started[id], r.stopped[id]
 }
 
-func mustFleet(t *testing.T, dir string, taps virtual.Taps, edges ...string) *virtual.Cluster {
+func mustFleet(t *testing.T, dir string, taps virtual.Observers, edges ...string) *virtual.Cluster {
 	t.Helper()
 	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, Taps: taps}
 	for _, name := range edges {
@@ -118,7 +118,7 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 	dir := mustMemory(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &runs{}
-		c := mustFleet(t, dir, r.taps(), "edge-a", "edge-b", "edge-c")
+		c := mustFleet(t, dir, r.countingObservers(), "edge-a", "edge-b", "edge-c")
 		defer mustClose(t, c)
 		mustRun(t, c, on("edge-a", service("web", 1)))
 		mustRun(t, c, on("edge-b", batchOf("count", "5m")))
@@ -199,7 +199,7 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		for _, e := range c.Edges {
-			_, journal := e.Agent().Standing()
+			_, journal := e.Agent().SyncStatus()
 			n, _ := lead(t, c).State().View().Node(e.Agent().NodeID())
 			if n.Applied != journal.Last {
 				t.Errorf("the cluster has %s up to row %d of %d", e.Name, n.Applied, journal.Last)
@@ -211,7 +211,7 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 			t.Errorf("%d of a job run that has one again", n)
 		}
 		for id, stops := range map[fleet.AllocID]int{web: 0, later: 0, count: 0, away: 0, wide: 0, waited: 0} {
-			if started, stopped := r.of(id); started != 1 || stopped != stops {
+			if started, stopped := r.countsOfAlloc(id); started != 1 || stopped != stops {
 				t.Errorf("allocation %s was begun %d times and stopped %d times", fleet.Short(id), started, stopped)
 			}
 		}
@@ -233,7 +233,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 	dir := mustMemory(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &runs{}
-		c := mustFleet(t, dir, r.taps(), "edge-a")
+		c := mustFleet(t, dir, r.countingObservers(), "edge-a")
 		defer mustClose(t, c)
 		mustRun(t, c, service("web", 2))
 		file, err := lead(t, c).Snapshot(context.Background())
@@ -287,7 +287,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 		}
 		t.Logf("restored %d times, not at all %d times", whole, none)
 		for id := range mustAllocs(t, c, "web") {
-			if started, stopped := r.of(id); started != 1 || stopped != 0 {
+			if started, stopped := r.countsOfAlloc(id); started != 1 || stopped != 0 {
 				t.Errorf("allocation %s was begun %d times and stopped %d times", fleet.Short(id), started, stopped)
 			}
 		}

@@ -48,7 +48,7 @@ type rolloutWatch struct {
 	ended map[fleet.DeploymentID]int
 }
 
-func (w *rolloutWatch) applied(_ string, a hub.Applied) {
+func (w *rolloutWatch) checkApplied(_ string, a hub.Applied) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a.Index <= w.seen {
@@ -66,31 +66,31 @@ func (w *rolloutWatch) applied(_ string, a hub.Applied) {
 		}
 	}
 	for j := range a.View.Jobs(fleet.DefaultNamespace, "") {
-		w.budgets(a, j)
+		w.checkSiteBudgets(a, j)
 	}
 	for d := range a.View.Deployments(fleet.DefaultNamespace, "") {
 		if d.ModifyIndex == a.Index && d.Status == fleet.DeploymentSuccessful && d.JobVersion > 0 {
 			w.ended[d.ID]++
-			w.complete(a, d)
+			w.checkCompletion(a, d)
 		}
 	}
 }
 
-func (w *rolloutWatch) fail(a hub.Applied, format string, args ...any) {
+func (w *rolloutWatch) recordFailure(a hub.Applied, format string, args ...any) {
 	if len(w.wrong) < 10 {
 		w.wrong = append(w.wrong, fmt.Sprintf("entry %d: ", a.Index)+fmt.Sprintf(format, args...))
 	}
 }
 
-// budgets counts, by site, the nodes within reach on which nothing of a job is in
+// checkSiteBudgets counts, by site, the nodes within reach on which nothing of a job is in
 // service: neither an older version that runs, nor the newest one that is healthy.
-func (w *rolloutWatch) budgets(a hub.Applied, j *fleet.Job) {
+func (w *rolloutWatch) checkSiteBudgets(a hub.Applied, j *fleet.Job) {
 	serves := map[fleet.NodeID]bool{}
 	for al := range a.View.AllocsByJob(j.Namespace, j.ID) {
 		runs := al.DesiredStatus == fleet.DesiredRun && al.ClientStatus == fleet.ClientRunning
 		serves[al.NodeID] = serves[al.NodeID] || runs && al.DeploymentStatus.IsHealthy()
 		if al.CreateIndex == a.Index && al.JobVersion != j.Version {
-			w.fail(a, "job %s: version %d is begun, the newest is %d", j.ID, al.JobVersion, j.Version)
+			w.recordFailure(a, "job %s: version %d is begun, the newest is %d", j.ID, al.JobVersion, j.Version)
 		}
 	}
 	out := map[string]int{}
@@ -102,15 +102,15 @@ func (w *rolloutWatch) budgets(a hub.Applied, j *fleet.Job) {
 	for site, n := range out {
 		w.most = max(w.most, n)
 		if n > perSite {
-			w.fail(a, "job %s: %d out of service at site %s", j.ID, n, site)
+			w.recordFailure(a, "job %s: %d out of service at site %s", j.ID, n, site)
 		}
 	}
 }
 
-// complete checks a deployment that ends: as wait_for says of what was within reach when
+// checkCompletion checks a deployment that ends: as wait_for says of what was within reach when
 // that was decided. Who came back between the decision and its entry begins another one.
-func (w *rolloutWatch) complete(a hub.Applied, d *fleet.Deployment) {
-	n := standingOf(a.View, d.JobID, d.JobVersion)
+func (w *rolloutWatch) checkCompletion(a hub.Applied, d *fleet.Deployment) {
+	n := rolloutProgressOf(a.View, d.JobID, d.JobVersion)
 	decided, all, late := decidedAt(a), len(w.sites), 0
 	for _, since := range w.ready {
 		if since > decided {
@@ -119,7 +119,7 @@ func (w *rolloutWatch) complete(a hub.Applied, d *fleet.Deployment) {
 	}
 	needs := map[string]int{"reachable": n.healthy + n.old - late, "95%": (all*95 + 99) / 100, "all": all}[d.TaskGroups["g"].WaitFor]
 	if n.healthy < needs {
-		w.fail(a, "the deployment of job %s, decided at entry %d, ends with %+v, wants %d", d.JobID, decided, n, needs)
+		w.recordFailure(a, "the deployment of job %s, decided at entry %d, ends with %+v, wants %d", d.JobID, decided, n, needs)
 	}
 }
 
@@ -135,7 +135,7 @@ func decidedAt(a hub.Applied) fleet.Index {
 	return a.Index
 }
 
-func (w *rolloutWatch) arm(v *state.View) {
+func (w *rolloutWatch) startChecking(v *state.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed, w.sites, w.ended = true, map[fleet.NodeID]string{}, map[fleet.DeploymentID]int{}
@@ -148,8 +148,8 @@ func (w *rolloutWatch) arm(v *state.View) {
 	}
 }
 
-// judge reports what was wrong, and checks that the watch was not idle.
-func (w *rolloutWatch) judge(t *testing.T) {
+// reportFailures reports what was wrong, and checks that the watch was not idle.
+func (w *rolloutWatch) reportFailures(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,12 +166,12 @@ func (w *rolloutWatch) judge(t *testing.T) {
 	}
 }
 
-// standing is how far a version of a system job is: nodes where it is healthy, within
+// rolloutProgress is how far a version of a system job is: nodes where it is healthy, within
 // reach where it is not, and away.
-type standing struct{ healthy, old, away int }
+type rolloutProgress struct{ healthy, old, away int }
 
-func standingOf(v *state.View, job fleet.JobID, version uint64) standing {
-	var s standing
+func rolloutProgressOf(v *state.View, job fleet.JobID, version uint64) rolloutProgress {
+	var s rolloutProgress
 	for al := range v.AllocsByJob(fleet.DefaultNamespace, job) {
 		switch {
 		case al.DesiredStatus != fleet.DesiredRun:
@@ -207,7 +207,7 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 		w := &rolloutWatch{}
 		cfg := virtual.Config{
 			Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, RaftStreams: true,
-			BackoffCap: 20 * time.Second, Taps: virtual.Taps{Applied: w.applied},
+			BackoffCap: 20 * time.Second, Taps: virtual.Observers{Applied: w.checkApplied},
 		}
 		var away []string
 		for i := range edges {
@@ -237,7 +237,7 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 			}
 		}
 		has := func(version uint64, healthy int) func(*state.View, fleet.JobID) bool {
-			return func(v *state.View, id fleet.JobID) bool { return standingOf(v, id, version).healthy == healthy }
+			return func(v *state.View, id fleet.JobID) bool { return rolloutProgressOf(v, id, version).healthy == healthy }
 		}
 		// is checks the newest deployments' statuses, by job.
 		is := func(kiosk, meter, till string) {
@@ -246,7 +246,7 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 			v := lead(t, c).State().View()
 			for id, status := range map[fleet.JobID]string{"kiosk": kiosk, "meter": meter, "till": till} {
 				if d := rolloutOf(v, id); d == nil || d.Status != status {
-					t.Errorf("job %s (wait_for %s): the deployment is %+v, wants %s; %+v", id, jobs[id], d, status, standingOf(v, id, d.JobVersion))
+					t.Errorf("job %s (wait_for %s): the deployment is %+v, wants %s; %+v", id, jobs[id], d, status, rolloutProgressOf(v, id, d.JobVersion))
 				}
 			}
 		}
@@ -254,7 +254,7 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 		register(0)
 		each(10*time.Minute, "is everywhere", has(0, edges))
 		is("successful", "successful", "successful")
-		w.arm(lead(t, c).State().View())
+		w.startChecking(lead(t, c).State().View())
 
 		heal := map[string]*fabric.Fault{}
 		for _, name := range away {
@@ -263,7 +263,7 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 		mustCome(t, c, 5*time.Minute, "all that shall be are away", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeDisconnected) == len(away) })
 
 		register(1)
-		each(5*time.Minute, "begins", func(v *state.View, id fleet.JobID) bool { return standingOf(v, id, 1).healthy >= edges/5 })
+		each(5*time.Minute, "begins", func(v *state.View, id fleet.JobID) bool { return rolloutProgressOf(v, id, 1).healthy >= edges/5 })
 		register(2) // in the middle
 		each(20*time.Minute, "is wherever it can be", has(2, edges-absent))
 		is("successful", "running", "running")
@@ -287,11 +287,11 @@ func TestRolloutOverAnAbsentFleet(t *testing.T) {
 		is("successful", "successful", "running")
 		v := lead(t, c).State().View()
 		for id := range jobs {
-			if n := standingOf(v, id, 2); n != (standing{healthy: edges - never, away: never}) {
+			if n := rolloutProgressOf(v, id, 2); n != (rolloutProgress{healthy: edges - never, away: never}) {
 				t.Errorf("job %s: %+v in the end", id, n)
 			}
 		}
-		w.judge(t)
+		w.reportFailures(t)
 		for _, name := range away {
 			mustHaveRun(t, v, c.Edge(name), jobs, slices.Index(away, name) < back)
 		}
@@ -337,7 +337,7 @@ func TestRolloutSurvivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &rolloutWatch{}
 		cfg := virtual.Config{
-			Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, Taps: virtual.Taps{Applied: w.applied},
+			Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, Taps: virtual.Observers{Applied: w.checkApplied},
 		}
 		for i := range 12 {
 			cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: fmt.Sprintf("edge-%02d", i), Datacenter: "dc1", Site: fmt.Sprintf("site-%d", i%3)})
@@ -358,16 +358,16 @@ func TestRolloutSurvivesTheLeader(t *testing.T) {
 		mustCome(t, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 12 })
 		register(0)
 		mustCome(t, c, 5*time.Minute, "the first version is everywhere", ended)
-		w.arm(lead(t, c).State().View())
+		w.startChecking(lead(t, c).State().View())
 		register(1)
 		var rolling fleet.DeploymentID
 		mustCome(t, c, 5*time.Minute, "it is in the middle", func(v *state.View) bool {
 			rolling = rolloutOf(v, "till").ID
-			n := standingOf(v, "till", 1).healthy
+			n := rolloutProgressOf(v, "till", 1).healthy
 			return n >= 4 && n < 12
 		})
 		mustFailOver(t, c)
-		mustCome(t, c, 10*time.Minute, "it ends", func(v *state.View) bool { return standingOf(v, "till", 1).healthy == 12 && ended(v) })
+		mustCome(t, c, 10*time.Minute, "it ends", func(v *state.View) bool { return rolloutProgressOf(v, "till", 1).healthy == 12 && ended(v) })
 		time.Sleep(10 * time.Minute)
 		v := lead(t, c).State().View()
 		if d := rolloutOf(v, "till"); d.ID != rolling || d.Status != fleet.DeploymentSuccessful {
@@ -383,7 +383,7 @@ func TestRolloutSurvivesTheLeader(t *testing.T) {
 		if allocs != 24 || rollouts != 2 {
 			t.Errorf("%d allocations in %d deployments: something was done twice, or not", allocs, rollouts)
 		}
-		w.judge(t)
+		w.reportFailures(t)
 	})
 }
 
@@ -470,7 +470,7 @@ func mustWaitForASite(t *testing.T, dir, waitFor, status string) {
 		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
 	}
 	healthy := func(version uint64, n int) func(v *state.View) bool {
-		return func(v *state.View) bool { return standingOf(v, "till", version).healthy == n }
+		return func(v *state.View) bool { return rolloutProgressOf(v, "till", version).healthy == n }
 	}
 	mustCome(t, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 4 })
 	register(0)
@@ -494,7 +494,7 @@ func mustWaitForASite(t *testing.T, dir, waitFor, status string) {
 	mustCome(t, c, 5*time.Minute, "it is away", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeDisconnected) == 1 })
 	time.Sleep(30 * time.Minute) // ten times the progress deadline
 	v := lead(t, c).State().View()
-	if d, n := rolloutOf(v, "till"), standingOf(v, "till", 1); d.Status != status || d.JobVersion != 1 || n != (standing{healthy: 1, old: 2, away: 1}) {
+	if d, n := rolloutOf(v, "till"), rolloutProgressOf(v, "till", 1); d.Status != status || d.JobVersion != 1 || n != (rolloutProgress{healthy: 1, old: 2, away: 1}) {
 		t.Errorf("the deployment is %s (%s), %+v", d.Status, d.StatusDescription, n)
 	}
 	cut.Heal()

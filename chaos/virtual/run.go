@@ -67,8 +67,8 @@ type run struct {
 	ended   atomic.Bool  // nothing is observed any more
 	lasted  atomic.Int64 // until then
 
-	mu     sync.Mutex
-	looked map[string]looked // what was seen of each member last
+	mu       sync.Mutex
+	lastSeen map[string]memberSeen // what was seen of each member last
 	// replaced are edges that a person gave the data of their clone.
 	replaced map[string]bool
 	rows     map[string][]fleet.Transition // what the edges' journals were seen to hold
@@ -81,22 +81,22 @@ type run struct {
 // Run plays the schedule. It must be called inside a bubble, and returns when all of the
 // cluster is gone. wall is the time outside of it. An error is the harness's own.
 func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, error) {
-	r, err := p.begin(wall)
+	r, err := p.openRun(wall)
 	if err != nil {
 		return Outcome{}, err
 	}
 	began := wall()
 	stop := collectAtRest(ctx)
-	err = errors.Join(r.play(ctx), stop())
-	return r.outcome(wall()-began, err), errors.Join(err, r.hist.Flush())
+	err = errors.Join(r.playSchedule(ctx), stop())
+	return r.summarizeOutcome(wall()-began, err), errors.Join(err, r.hist.Flush())
 }
 
-// begin opens the record of a run, at the epoch.
-func (p Play) begin(wall func() time.Duration) (*run, error) {
-	p.Limits = p.limits()
+// openRun opens the record of a run, at the epoch.
+func (p Play) openRun(wall func() time.Duration) (*run, error) {
+	p.Limits = p.monitorLimits()
 	r := &run{
 		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
-		looked: map[string]looked{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
+		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
 	time.Sleep(time.Until(epoch))
@@ -113,8 +113,8 @@ func (p Play) begin(wall func() time.Duration) (*run, error) {
 // again, where it starts at once.
 const startBound = 10 * time.Second
 
-// limits are the monitor's, with what the schedule's jobs ask for.
-func (p Play) limits() check.Limits {
+// monitorLimits are the monitor's, with what the schedule's jobs ask for.
+func (p Play) monitorLimits() check.Limits {
 	l := p.Limits
 	if l.Start == 0 {
 		for _, j := range p.Schedule.Jobs {
@@ -142,71 +142,71 @@ func edgeNames(t schedule.Topology) []string {
 	return out
 }
 
-// play starts the cluster, lets everything happen, waits until all is quiet, and judges.
-func (r *run) play(ctx context.Context) (err error) {
+// playSchedule starts the cluster, lets everything happen, waits until all is quiet, and judges.
+func (r *run) playSchedule(ctx context.Context) (err error) {
 	r.began = time.Now()
 	r.making.Store(true)
-	if r.c, err = Start(ctx, r.config()); err != nil {
+	if r.c, err = Start(ctx, r.clusterConfig()); err != nil {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
 	defer func() {
-		r.lasted.Store(int64(r.at()))
+		r.lasted.Store(int64(r.observationTime()))
 		r.ended.Store(true)
 		err = errors.Join(err, r.c.Close())
 	}()
-	for _, m := range r.members() {
-		r.see(check.Observation{Process: &check.Process{Name: m.name, Edge: m.edge, What: check.ProcessStart, Boot: m.boot}})
+	for _, m := range r.allMembers() {
+		r.judgeAndRecord(check.Observation{Process: &check.Process{Name: m.name, Edge: m.edge, What: check.ProcessStart, Boot: m.boot}})
 	}
 	if err := r.awaitFleet(ctx); err != nil {
 		return err
 	}
-	r.usages(ctx)
+	r.observeUsageRepeatedly(ctx)
 	r.began = time.Now() // times of the schedule count from here
 	r.making.Store(false)
 	looking, stop := context.WithCancel(ctx)
 	var watch errgroup.Group
-	watch.Go(func() error { r.watch(looking); return nil })
+	watch.Go(func() error { r.watchFleet(looking); return nil })
 	defer func() { stop(); err = errors.Join(err, watch.Wait()) }()
-	if err := r.happen(ctx); err != nil {
+	if err := r.playConcurrently(ctx); err != nil {
 		return err
 	}
-	r.settle(ctx)
+	r.settleAndFinish(ctx)
 	return nil
 }
 
-// happen plays faults, jobs and clients side by side, until the schedule's length is over.
-func (r *run) happen(ctx context.Context) error {
+// playConcurrently plays faults, jobs and clients side by side, until the schedule's length is over.
+func (r *run) playConcurrently(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, r.s.Length)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	for i, f := range schedule.Played(r.s.Faults) {
-		g.Go(func() error { return r.fault(ctx, i+1, f) })
+	for i, f := range schedule.WithInducedFaults(r.s.Faults) {
+		g.Go(func() error { return r.playFault(ctx, i+1, f) })
 	}
 	for _, j := range r.s.Jobs {
-		g.Go(func() error { return r.job(ctx, j) })
+		g.Go(func() error { return r.playJobSteps(ctx, j) })
 	}
-	r.clients(ctx, g)
+	r.startClients(ctx, g)
 	g.Go(func() error { <-ctx.Done(); return nil })
 	return g.Wait()
 }
 
-// fault plays one fault. One that would last beyond the schedule's length is healed then.
-func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
+// playFault plays one fault. One that would last beyond the schedule's length is healed then.
+func (r *run) playFault(ctx context.Context, id int, f schedule.Fault) error {
 	if f.Kind == schedule.Restore {
-		if !r.until(ctx, f.At-f.Kind.Fill(f.Params).Age) {
+		if !r.waitUntilTime(ctx, f.At-f.Kind.Fill(f.Params).Age) {
 			return nil
 		}
 		if err := r.keepCopy(f); err != nil {
 			return err
 		}
 	}
-	if !r.until(ctx, f.At) {
+	if !r.waitUntilTime(ctx, f.At) {
 		return nil
 	}
-	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: r.targets(f), Effects: injuries[f.Kind].effects}
-	r.see(check.Observation{Fault: &seen})
-	r.expect.begin()
-	w, err := r.inflict(ctx, f)
+	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: r.targetNames(f), Effects: faultInjectors[f.Kind].effects}
+	r.judgeAndRecord(check.Observation{Fault: &seen})
+	r.expect.countFaultBegin()
+	w, err := r.injectScheduledFault(ctx, f)
 	if err == nil {
 		pause(ctx, f.For)
 		if w.heal != nil {
@@ -216,31 +216,31 @@ func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
 	if err != nil {
 		return err
 	}
-	over := r.elapsed()
+	over := r.elapsedTime()
 	if f.For == 0 && w.late {
 		pause(ctx, echo)
 	}
 	end := seen
 	end.End, end.Hits = true, w.hits()
-	r.see(check.Observation{Fault: &end})
-	r.expect.over(f, over, end.Hits)
+	r.judgeAndRecord(check.Observation{Fault: &end})
+	r.expect.countFaultEnd(f, over, end.Hits)
 	return nil
 }
 
 // echo is how long after a fault that lasts no time its effect may come.
 const echo = 45 * time.Second
 
-// targets are the names of those that a fault is on.
-func (r *run) targets(f schedule.Fault) []string {
+// targetNames are the names of those that a fault is on.
+func (r *run) targetNames(f schedule.Fault) []string {
 	return append(names(r.edgesOf(f)), hubNames(r.hubsOf(f))...)
 }
 
-func (r *run) config() Config {
+func (r *run) clusterConfig() Config {
 	cfg := Config{
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
-		EdgeCertValidity: r.certValidity(), Prepare: r.prepare,
+		EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
-		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
+		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{
@@ -271,36 +271,38 @@ func (r *run) certValidity() time.Duration {
 // awaitFleet waits until all nodes are ready.
 func (r *run) awaitFleet(ctx context.Context) error {
 	for range 600 {
-		if why := r.unrest(); why == "" {
+		if why := r.firstUnsettled(); why == "" {
 			return nil
 		}
 		if !pause(ctx, time.Second) {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("wait for the fleet: %s", r.unrest())
+	return fmt.Errorf("wait for the fleet: %s", r.firstUnsettled())
 }
 
-// elapsed is the run's own time.
-func (r *run) elapsed() time.Duration { return time.Since(r.began) }
+// elapsedTime is the run's own time.
+func (r *run) elapsedTime() time.Duration { return time.Since(r.began) }
 
-// at is the time of what is seen: all that comes before the schedule is at its start, and
+// observationTime is the time of what is seen: all that comes before the schedule is at its start, and
 // all that is found when the cluster is closed at its end.
-func (r *run) at() time.Duration {
+func (r *run) observationTime() time.Duration {
 	switch {
 	case r.ended.Load():
 		return time.Duration(r.lasted.Load())
 	case r.making.Load():
 		return 0
 	}
-	return max(0, r.elapsed())
+	return max(0, r.elapsedTime())
 }
 
-// until waits for a time of the run; false: the run is over.
-func (r *run) until(ctx context.Context, at time.Duration) bool { return pause(ctx, at-r.elapsed()) }
+// waitUntilTime waits for a time of the run; false: the run is over.
+func (r *run) waitUntilTime(ctx context.Context, at time.Duration) bool {
+	return pause(ctx, at-r.elapsedTime())
+}
 
-// random is the choice that a fault makes by itself: always the same for the same fault.
-func (r *run) random(f schedule.Fault) *rand.Rand {
+// randomForFault is the choice that a fault makes by itself: always the same for the same fault.
+func (r *run) randomForFault(f schedule.Fault) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprint(h, f.Kind, f.At, f.Targets)
 	return rand.New(rand.NewPCG(r.s.Seed, h.Sum64()))
@@ -359,15 +361,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// outcome sums the run up.
-func (r *run) outcome(wall time.Duration, err error) Outcome {
+// summarizeOutcome sums the run up.
+func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
 	o := Outcome{Found: r.monitor.Violations(), Verdicts: r.monitor.Verdicts(), Reached: r.monitor.Reached()}
 	for _, v := range o.Verdicts {
-		r.record(history.Record{Verdict: &v})
+		r.writeHistoryRecord(history.Record{Verdict: &v})
 	}
 	end := history.End{Outcome: history.Pass, Wall: wall, Reasons: r.broke}
 	for b, n := range o.Reached {
-		r.record(history.Record{Sometimes: &history.Sometimes{Name: string(b), Count: n}})
+		r.writeHistoryRecord(history.Record{Sometimes: &history.Sometimes{Name: string(b), Count: n}})
 	}
 	switch {
 	case err != nil:
@@ -377,13 +379,13 @@ func (r *run) outcome(wall time.Duration, err error) Outcome {
 	case len(r.broke) > 0:
 		end.Outcome = history.Void
 	}
-	if unmet := r.unmet(); len(unmet) > 0 && end.Outcome == history.Pass {
+	if unmet := r.unmetExpectations(); len(unmet) > 0 && end.Outcome == history.Pass {
 		end.Outcome, end.Reasons = history.Violated, unmet
 		if !r.Strict && !slices.ContainsFunc(unmet, func(s string) bool { return !strings.HasPrefix(s, "expect void") }) {
 			end.Outcome = history.Void
 		}
 	}
-	r.record(history.Record{End: &end})
+	r.writeHistoryRecord(history.Record{End: &end})
 	o.Run = r.hist.Run()
 	return o
 }

@@ -11,8 +11,8 @@ import (
 	"skerry/hub"
 )
 
-// Taps see a run while it goes on. Each may be nil, and must not block.
-type Taps struct {
+// Observers see a run while it goes on. Each may be nil, and must not block.
+type Observers struct {
 	// Applied is every command that a hub applied.
 	Applied func(hubName string, a hub.Applied)
 	// Task is the truth about tasks.
@@ -23,18 +23,18 @@ type Taps struct {
 	Dial func(edge string)
 }
 
-func (t Taps) applied(name string) func(hub.Applied) {
+func (t Observers) appliedObserver(name string) func(hub.Applied) {
 	if t.Applied == nil {
 		return nil
 	}
 	return func(a hub.Applied) { t.Applied(name, a) }
 }
 
-func (t Taps) world(edge string) *sim.World {
+func (t Observers) newSimWorld(edge string) *sim.SimMachine {
 	if t.Task == nil {
-		return sim.NewWorld()
+		return sim.NewSimMachine()
 	}
-	return sim.NewWatchedWorld(func(e sim.Event) { t.Task(edge, e) })
+	return sim.NewWatchedSimMachine(func(e sim.Event) { t.Task(edge, e) })
 }
 
 // What hubs and edges log when they refuse, or are refused.
@@ -59,7 +59,7 @@ func (h refusals) Enabled(ctx context.Context, level slog.Level) bool {
 func (h refusals) Handle(ctx context.Context, r slog.Record) error {
 	switch r.Message {
 	case logSessionRefused, logSessionFenced, logSessionOver:
-		h.tell(r)
+		h.reportRefusal(r)
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
@@ -67,7 +67,7 @@ func (h refusals) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-func (h refusals) tell(r slog.Record) {
+func (h refusals) reportRefusal(r slog.Record) {
 	o := check.Refused{By: h.who, Node: fleet.NodeID(h.node)}
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
@@ -104,8 +104,8 @@ func (h refusals) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// log is a machine's log, with the taps in it.
-func (t Taps) log(who string, file *logFile) *slog.Logger {
+// observedLogger is a machine's log, with the taps in it.
+func (t Observers) observedLogger(who string, file *logFile) *slog.Logger {
 	if t.Refused == nil {
 		return file.log
 	}

@@ -16,49 +16,49 @@ import (
 
 // What a run is told goes to the monitor, and into the record.
 
-// see has an observation judged and recorded.
-func (r *run) see(o check.Observation) {
+// judgeAndRecord has an observation judged and recorded.
+func (r *run) judgeAndRecord(o check.Observation) {
 	if r.ended.Load() {
 		return
 	}
-	o.At = r.at()
-	r.found(r.monitor.Observe(o))
-	r.record(history.Record{Observation: o})
+	o.At = r.observationTime()
+	r.recordViolations(r.monitor.Observe(o))
+	r.writeHistoryRecord(history.Record{Observation: o})
 }
 
-// found records violations and tells of them.
-func (r *run) found(all []check.Violation) {
+// recordViolations records violations and tells of them.
+func (r *run) recordViolations(all []check.Violation) {
 	for _, v := range all {
-		r.record(history.Record{Violation: &v})
+		r.writeHistoryRecord(history.Record{Violation: &v})
 		if r.Found != nil {
 			r.Found(v)
 		}
 	}
 }
 
-func (r *run) record(rec history.Record) {
-	rec.At = r.at()
+func (r *run) writeHistoryRecord(rec history.Record) {
+	rec.At = r.observationTime()
 	if err := r.hist.Write(rec); err != nil {
-		r.complain("record: %v", err)
+		r.recordHarnessFailure("record: %v", err)
 	}
 }
 
-// complain notes what the harness could not do; the run is then void.
-func (r *run) complain(format string, args ...any) {
+// recordHarnessFailure notes what the harness could not do; the run is then void.
+func (r *run) recordHarnessFailure(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broke = append(r.broke, fmt.Sprintf(format, args...))
 }
 
-func (r *run) process(name string, edge bool, what string, boot fleet.BootID) {
-	r.see(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what, Boot: boot}})
+func (r *run) observeProcess(name string, edge bool, what string, boot fleet.BootID) {
+	r.judgeAndRecord(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what, Boot: boot}})
 }
 
-func (r *run) applied(name string, a hub.Applied) {
-	r.see(check.Observation{Applied: observe.Applied(name, a, r.monitor.Wants(a.Index))})
+func (r *run) observeApplied(name string, a hub.Applied) {
+	r.judgeAndRecord(check.Observation{Applied: observe.Applied(name, a, r.monitor.Wants(a.Index))})
 }
 
-func (r *run) task(edge string, e sim.Event) {
+func (r *run) observeTaskEvent(edge string, e sim.Event) {
 	id, ok := taskOf(e.ID)
 	if !ok {
 		return
@@ -69,10 +69,10 @@ func (r *run) task(edge string, e sim.Event) {
 	if e.What == sim.Stopped {
 		// Whose word it was depends on whether a hub's could come through, and a session
 		// that goes on before its node's deadline leaves no entry.
-		r.lookAtEdge(context.Background(), r.c.Edge(edge), false)
+		r.observeEdge(context.Background(), r.c.Edge(edge), false)
 	}
 	if e.What == sim.Started {
-		r.expect.tell(func(j *schedule.Judge) { j.Started(id.Alloc, id.Task) })
+		r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddTaskStart(id.Alloc, id.Task) })
 	}
 	seen := check.Task{
 		Edge: edge, Alloc: id.Alloc, Task: id.Task, What: what, Exit: e.Exit.Code, Fails: e.What != sim.Started && !e.Exit.Success(),
@@ -80,13 +80,15 @@ func (r *run) task(edge string, e sim.Event) {
 	if e.What == sim.Stopped {
 		seen.Wall = time.Now()
 	}
-	r.see(check.Observation{Task: &seen})
+	r.judgeAndRecord(check.Observation{Task: &seen})
 }
 
-func (r *run) refused(o check.Refused) {
-	at := r.elapsed()
-	r.expect.tell(func(j *schedule.Judge) { j.Refused(at, o.Code) })
-	r.see(check.Observation{Refused: &o})
+func (r *run) observeRefusal(o check.Refused) {
+	at := r.elapsedTime()
+	r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddRefusal(at, o.Code) })
+	r.judgeAndRecord(check.Observation{Refused: &o})
 }
 
-func (r *run) dial(edge string) { r.see(check.Observation{Dial: &check.Dial{Edge: edge}}) }
+func (r *run) observeDial(edge string) {
+	r.judgeAndRecord(check.Observation{Dial: &check.Dial{Edge: edge}})
+}

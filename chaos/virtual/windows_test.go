@@ -28,18 +28,18 @@ func TestWindowsOfUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, dir)
 		defer mustClose(t, w.c)
-		w.until(12 * time.Minute) // no window is open
-		away := w.cut("utc-1")
-		w.until(20 * time.Minute)
-		w.register(1)
-		w.until(29 * time.Minute)
-		w.run(0, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
-		w.deferred(3, 30*time.Minute)
-		w.deployments(0, 1)
+		w.sleepUntil(12 * time.Minute) // no window is open
+		away := w.cutEdgeOff("utc-1")
+		w.sleepUntil(20 * time.Minute)
+		w.registerTillJob(1)
+		w.sleepUntil(29 * time.Minute)
+		w.checkRunningVersion(0, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
+		w.checkDeferred(3, 30*time.Minute)
+		w.checkDeployments(0, 1)
 
 		late := w.tellLate("kolkata-1", func() {
-			w.run(1, "kolkata-0")
-			w.run(0, "utc-0", "utc-1", "kolkata-1")
+			w.checkRunningVersion(1, "kolkata-0")
+			w.checkRunningVersion(0, "utc-0", "utc-1", "kolkata-1")
 		})
 		edge := w.c.Edge("kolkata-1")
 		if err := edge.Kill(); err != nil {
@@ -49,31 +49,31 @@ func TestWindowsOfUpdates(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		w.until(69 * time.Minute)
-		w.run(1, "utc-0", "kolkata-0")
-		w.until(75 * time.Minute)
+		w.sleepUntil(69 * time.Minute)
+		w.checkRunningVersion(1, "utc-0", "kolkata-0")
+		w.sleepUntil(75 * time.Minute)
 		away.Heal() // its window has closed
-		w.until(89 * time.Minute)
-		w.run(0, "utc-1", "kolkata-1")
-		w.until(95 * time.Minute)
-		w.run(1, "kolkata-1") // by itself
-		w.run(0, "utc-1")
+		w.sleepUntil(89 * time.Minute)
+		w.checkRunningVersion(0, "utc-1", "kolkata-1")
+		w.sleepUntil(95 * time.Minute)
+		w.checkRunningVersion(1, "kolkata-1") // by itself
+		w.checkRunningVersion(0, "utc-1")
 		late.Heal()
-		w.until(119 * time.Minute)
-		w.run(0, "utc-1")
-		w.deferred(1, 120*time.Minute)
-		w.deployments(0, 1)
-		if d := rolloutOf(w.view(), "till"); d.Status != fleet.DeploymentRunning {
+		w.sleepUntil(119 * time.Minute)
+		w.checkRunningVersion(0, "utc-1")
+		w.checkDeferred(1, 120*time.Minute)
+		w.checkDeployments(0, 1)
+		if d := rolloutOf(w.leaderView(), "till"); d.Status != fleet.DeploymentRunning {
 			t.Fatalf("the deployment is %s: %s", d.Status, d.StatusDescription)
 		}
-		w.until(129 * time.Minute)
-		w.run(1, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
-		w.deployments(1) // nothing is left of the first one, which was over an hour ago: it is collected
-		if d := rolloutOf(w.view(), "till"); d.Status != fleet.DeploymentSuccessful {
+		w.sleepUntil(129 * time.Minute)
+		w.checkRunningVersion(1, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
+		w.checkDeployments(1) // nothing is left of the first one, which was over an hour ago: it is collected
+		if d := rolloutOf(w.leaderView(), "till"); d.Status != fleet.DeploymentSuccessful {
 			t.Errorf("the deployment is %s: %s", d.Status, d.StatusDescription)
 		}
-		if n := len(w.wakes()); n > 8 {
-			t.Errorf("%d evaluations were to wait for windows: %v", n, w.wakes())
+		if n := len(w.windowEvalTimes()); n > 8 {
+			t.Errorf("%d evaluations were to wait for windows: %v", n, w.windowEvalTimes())
 		}
 	})
 }
@@ -86,8 +86,8 @@ func TestARebootedEdgeWaitsForTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t, dir)
 		defer mustClose(t, w.c)
-		w.until(15 * time.Minute)
-		w.register(1)
+		w.sleepUntil(15 * time.Minute)
+		w.registerTillJob(1)
 		cut := w.tellLate("kolkata-1", func() {})
 		edge := w.c.Edge("kolkata-1")
 		if err := edge.PowerCut(); err != nil {
@@ -96,11 +96,11 @@ func TestARebootedEdgeWaitsForTheTime(t *testing.T) {
 		if err := edge.Boot(); err != nil {
 			t.Fatal(err)
 		}
-		w.until(95 * time.Minute) // in its next window
-		w.run(0, "kolkata-1")
+		w.sleepUntil(95 * time.Minute) // in its next window
+		w.checkRunningVersion(0, "kolkata-1")
 		cut.Heal()
-		w.until(99 * time.Minute)
-		w.run(1, "kolkata-1")
+		w.sleepUntil(99 * time.Minute)
+		w.checkRunningVersion(1, "kolkata-1")
 	})
 }
 
@@ -115,9 +115,9 @@ type windowed struct {
 func begin(t *testing.T, dir string) *windowed {
 	t.Helper()
 	w := &windowed{T: t}
-	w.start(dir)
-	w.register(0)
-	mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
+	w.startCluster(dir)
+	w.registerTillJob(0)
+	mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return rolloutProgressOf(v, "till", 0).healthy == 4 })
 	return w
 }
 
@@ -125,18 +125,18 @@ func begin(t *testing.T, dir string) *windowed {
 // hold it back. Then it is out of reach, until the fault heals.
 func (w *windowed) tellLate(name string, meanwhile func()) *fabric.Fault {
 	w.Helper()
-	w.until(29*time.Minute + 58*time.Second)
-	cut := w.cut(name) // too short for a missed deadline when the window opens
-	w.until(39 * time.Minute)
+	w.sleepUntil(29*time.Minute + 58*time.Second)
+	cut := w.cutEdgeOff(name) // too short for a missed deadline when the window opens
+	w.sleepUntil(39 * time.Minute)
 	meanwhile()
-	w.until(41 * time.Minute)
+	w.sleepUntil(41 * time.Minute)
 	cut.Heal()
-	w.until(50 * time.Minute)
-	w.holds(name)
-	return w.cut(name)
+	w.sleepUntil(50 * time.Minute)
+	w.checkUpdatePending(name)
+	return w.cutEdgeOff(name)
 }
 
-func (w *windowed) start(dir string) {
+func (w *windowed) startCluster(dir string) {
 	w.Helper()
 	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1"}, Seed: 1, Tuning: virtual.Stretched, BackoffCap: 10 * time.Second}
 	for _, name := range []string{"utc-0", "utc-1"} {
@@ -153,7 +153,7 @@ func (w *windowed) start(dir string) {
 	mustCome(w.T, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 4 })
 }
 
-func (w *windowed) register(version int) {
+func (w *windowed) registerTillJob(version int) {
 	w.Helper()
 	job := everywhere("till", version, "all")
 	u := job.TaskGroups[0].Update
@@ -162,19 +162,19 @@ func (w *windowed) register(version int) {
 	mustDo(w.T, w.c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
 }
 
-// until lets time pass until so long after the beginning.
-func (w *windowed) until(d time.Duration) {
+// sleepUntil lets time pass until so long after the beginning.
+func (w *windowed) sleepUntil(d time.Duration) {
 	time.Sleep(time.Until(w.began.Add(d)))
 }
 
-func (w *windowed) cut(name string) *fabric.Fault {
+func (w *windowed) cutEdgeOff(name string) *fabric.Fault {
 	return w.c.Net.Cut(fabric.Hosts(name), fabric.Everyone, fabric.Both, fabric.Silent)
 }
 
-func (w *windowed) view() *state.View { return lead(w.T, w.c).State().View() }
+func (w *windowed) leaderView() *state.View { return lead(w.T, w.c).State().View() }
 
-// run checks which version, and no other, runs on edges, as these say themselves.
-func (w *windowed) run(version uint64, names ...string) {
+// checkRunningVersion checks which version, and no other, runs on edges, as these say themselves.
+func (w *windowed) checkRunningVersion(version uint64, names ...string) {
 	w.Helper()
 	for _, name := range names {
 		s, err := w.c.Edge(name).Agent().Agent().Status(context.Background())
@@ -196,8 +196,8 @@ func (w *windowed) run(version uint64, names ...string) {
 	}
 }
 
-// holds checks that an edge has an update that it has not begun.
-func (w *windowed) holds(name string) {
+// checkUpdatePending checks that an edge has an update that it has not begun.
+func (w *windowed) checkUpdatePending(name string) {
 	w.Helper()
 	s, err := w.c.Edge(name).Agent().Agent().Status(context.Background())
 	if err != nil {
@@ -212,14 +212,14 @@ func (w *windowed) holds(name string) {
 	if waits != 2 {
 		w.Fatalf("%s does not hold an update back: %+v", name, s.Allocs)
 	}
-	w.run(0, name)
+	w.checkRunningVersion(0, name)
 }
 
-// deployments checks that there is one of each of these versions, and no other.
-func (w *windowed) deployments(versions ...uint64) {
+// checkDeployments checks that there is one of each of these versions, and no other.
+func (w *windowed) checkDeployments(versions ...uint64) {
 	w.Helper()
 	var got []uint64
-	for d := range w.view().DeploymentsByJob(fleet.DefaultNamespace, "till") {
+	for d := range w.leaderView().DeploymentsByJob(fleet.DefaultNamespace, "till") {
 		got = append(got, d.JobVersion)
 	}
 	if slices.Sort(got); !slices.Equal(got, versions) {
@@ -227,10 +227,10 @@ func (w *windowed) deployments(versions ...uint64) {
 	}
 }
 
-// deferred checks how much waits for windows, and when the next one opens, as the API says.
-func (w *windowed) deferred(n int, opens time.Duration) {
+// checkDeferred checks how much waits for windows, and when the next one opens, as the API says.
+func (w *windowed) checkDeferred(n int, opens time.Duration) {
 	w.Helper()
-	d := rolloutOf(w.view(), "till")
+	d := rolloutOf(w.leaderView(), "till")
 	var detail api.DeploymentDetail
 	var progress api.Progress
 	mustDo(w.T, w.c, http.MethodGet, "/v1/deployment/"+string(d.ID), nil, &detail)
@@ -248,10 +248,10 @@ func (w *windowed) deferred(n int, opens time.Duration) {
 
 func rolloutGroup(d *fleet.Deployment) string { return d.Groups()[0] }
 
-// wakes are the evaluations that waited for a window.
-func (w *windowed) wakes() []time.Time {
+// windowEvalTimes are the evaluations that waited for a window.
+func (w *windowed) windowEvalTimes() []time.Time {
 	var at []time.Time
-	for e := range w.view().EvalsByJob(fleet.DefaultNamespace, "till") {
+	for e := range w.leaderView().EvalsByJob(fleet.DefaultNamespace, "till") {
 		if e.TriggeredBy == fleet.TriggerUpdateWindow {
 			at = append(at, e.WaitUntil)
 		}

@@ -29,8 +29,8 @@ const lastCalls = time.Minute
 // callTimeout is how long a user waits for an answer.
 const callTimeout = 10 * time.Second
 
-// job does to a job what the schedule says, one thing after the other.
-func (r *run) job(ctx context.Context, j schedule.Job) error {
+// playJobSteps does to a job what the schedule says, one thing after the other.
+func (r *run) playJobSteps(ctx context.Context, j schedule.Job) error {
 	steps := []schedule.Step{{At: j.Start, Verb: schedule.Run, Job: j.ID}}
 	for _, s := range r.s.Steps {
 		if s.Job == j.ID {
@@ -38,12 +38,12 @@ func (r *run) job(ctx context.Context, j schedule.Job) error {
 		}
 	}
 	for _, s := range steps {
-		if !r.until(ctx, s.At) {
+		if !r.waitUntilTime(ctx, s.At) {
 			return nil
 		}
-		do := r.step
+		do := r.playJobStep
 		if s.Verb == schedule.Promote {
-			do = r.promote
+			do = r.promoteCanaries
 		}
 		if err := do(ctx, s); err != nil {
 			return err
@@ -51,28 +51,28 @@ func (r *run) job(ctx context.Context, j schedule.Job) error {
 	}
 	if j.Every > 0 { // else nothing would ever be quiet
 		<-ctx.Done()
-		return r.retire(ctx, j)
+		return r.stopPeriodicJob(ctx, j)
 	}
 	return nil
 }
 
-// retire stops a job that is launched by the clock, when the schedule is over.
-func (r *run) retire(ctx context.Context, j schedule.Job) error {
-	return r.insistOn(ctx, schedule.Step{At: r.s.Length, Verb: schedule.Stop, Job: j.ID}, &fleet.Job{ID: j.ID, Stop: true})
+// stopPeriodicJob stops a job that is launched by the clock, when the schedule is over.
+func (r *run) stopPeriodicJob(ctx context.Context, j schedule.Job) error {
+	return r.submitStepUntilAcked(ctx, schedule.Step{At: r.s.Length, Verb: schedule.Stop, Job: j.ID}, &fleet.Job{ID: j.ID, Stop: true})
 }
 
 // patience is how long somebody waits for canaries before they are given up on.
 const patience = 2 * time.Minute
 
-// promote promotes a job's canaries, as soon as they are healthy. Where there are none
+// promoteCanaries promotes a job's canaries, as soon as they are healthy. Where there are none
 // for a while, nobody waits for them any longer.
-func (r *run) promote(ctx context.Context, s schedule.Step) error {
+func (r *run) promoteCanaries(ctx context.Context, s schedule.Step) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for n := 0; ctx.Err() == nil; n++ {
 		h := r.c.Hubs[n%len(r.c.Hubs)]
-		if d := r.waiting(h, s.Job); d != "" {
-			r.see(check.Observation{Request: &check.Request{What: check.AskPromote, Job: s.Job}})
+		if d := r.deploymentToPromote(h, s.Job); d != "" {
+			r.judgeAndRecord(check.Observation{Request: &check.Request{What: check.AskPromote, Job: s.Job}})
 			asked, cancel := context.WithTimeout(ctx, callTimeout)
 			err := h.Call(asked, http.MethodPut, "/v1/deployment/promote/"+url.PathEscape(string(d)), map[string]any{"All": true}, nil)
 			cancel()
@@ -87,10 +87,10 @@ func (r *run) promote(ctx context.Context, s schedule.Step) error {
 	return nil
 }
 
-// waiting is the deployment of a job whose canaries wait to be promoted, as a hub knows
+// deploymentToPromote is the deployment of a job whose canaries wait to be promoted, as a hub knows
 // it; "": none.
-func (r *run) waiting(h *Hub, id fleet.JobID) fleet.DeploymentID {
-	d := h.daemon()
+func (r *run) deploymentToPromote(h *Hub, id fleet.JobID) fleet.DeploymentID {
+	d := h.runningDaemon()
 	if d == nil {
 		return ""
 	}
@@ -102,22 +102,22 @@ func (r *run) waiting(h *Hub, id fleet.JobID) fleet.DeploymentID {
 	return ""
 }
 
-// step carries one step out, at one hub after the other until it is acknowledged.
-func (r *run) step(ctx context.Context, s schedule.Step) error {
-	job, err := r.s.Wanted(s.Job, s.At)
+// playJobStep carries one step out, at one hub after the other until it is acknowledged.
+func (r *run) playJobStep(ctx context.Context, s schedule.Step) error {
+	job, err := r.s.DesiredJob(s.Job, s.At)
 	if err != nil {
 		return err
 	}
-	return r.insistOn(ctx, s, job)
+	return r.submitStepUntilAcked(ctx, s, job)
 }
 
-// insistOn carries a step out that makes a job (nil: purged) what it then is.
-func (r *run) insistOn(ctx context.Context, s schedule.Step, job *fleet.Job) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.s.Length-r.elapsed()+lastCalls)
+// submitStepUntilAcked carries a step out that makes a job (nil: purged) what it then is.
+func (r *run) submitStepUntilAcked(ctx context.Context, s schedule.Step, job *fleet.Job) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.s.Length-r.elapsedTime()+lastCalls)
 	defer stop()
 	for n := 0; ; n++ {
 		h := r.c.Hubs[(n+int(s.At/time.Second))%len(r.c.Hubs)]
-		err := r.ask(ctx, h, s, job)
+		err := r.sendJobStep(ctx, h, s, job)
 		if err == nil {
 			break
 		}
@@ -139,11 +139,11 @@ func (r *run) insistOn(ctx context.Context, s schedule.Step, job *fleet.Job) err
 	if job != nil {
 		known = job
 	}
-	r.see(check.Observation{Job: known})
+	r.judgeAndRecord(check.Observation{Job: known})
 	return nil
 }
 
-func (r *run) ask(ctx context.Context, h *Hub, s schedule.Step, job *fleet.Job) error {
+func (r *run) sendJobStep(ctx context.Context, h *Hub, s schedule.Step, job *fleet.Job) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	switch s.Verb {
@@ -162,8 +162,8 @@ const (
 	keyCount    = 2
 )
 
-// clients starts users who register and read small jobs of their own.
-func (r *run) clients(ctx context.Context, g *errgroup.Group) {
+// startClients starts users who register and read small jobs of their own.
+func (r *run) startClients(ctx context.Context, g *errgroup.Group) {
 	if r.s.Operations == 0 {
 		return
 	}
@@ -172,7 +172,7 @@ func (r *run) clients(ctx context.Context, g *errgroup.Group) {
 			r: r, name: fmt.Sprintf("client-%d", i+1), rng: rand.New(rand.NewPCG(r.s.Seed, uint64(i))),
 			every: time.Minute * clientCount / time.Duration(r.s.Operations),
 		}
-		g.Go(func() error { c.run(ctx); return nil })
+		g.Go(func() error { c.runOperations(ctx); return nil })
 	}
 }
 
@@ -185,30 +185,30 @@ type client struct {
 	known map[fleet.JobID]fleet.Index // modify index that was read last
 }
 
-func (c *client) run(ctx context.Context) {
+func (c *client) runOperations(ctx context.Context) {
 	c.known = map[fleet.JobID]fleet.Index{}
 	for pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
-		o := c.operation(context.WithoutCancel(ctx))
+		o := c.callRandomOperation(context.WithoutCancel(ctx))
 		if o.Does == check.OpRead && o.Outcome == check.OutcomeUnknown {
 			continue // it says nothing
 		}
-		c.r.see(check.Observation{Operation: &o})
+		c.r.judgeAndRecord(check.Observation{Operation: &o})
 	}
 }
 
-// operation carries out one that is drawn.
-func (c *client) operation(ctx context.Context) check.Operation {
+// callRandomOperation carries out one that is drawn.
+func (c *client) callRandomOperation(ctx context.Context) check.Operation {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	h := c.r.c.Hubs[c.rng.IntN(len(c.r.c.Hubs))]
 	o := check.Operation{
-		Client: c.name, Job: fleet.JobID(fmt.Sprintf("key-%d", 1+c.rng.IntN(keyCount))), Call: c.r.elapsed(),
+		Client: c.name, Job: fleet.JobID(fmt.Sprintf("key-%d", 1+c.rng.IntN(keyCount))), Call: c.r.elapsedTime(),
 	}
 	switch n := c.rng.IntN(10); {
 	case n < 5:
-		c.read(ctx, h, &o)
+		c.readKeyJob(ctx, h, &o)
 	case n < 9:
-		c.register(ctx, h, &o, n == 8)
+		c.registerKeyJob(ctx, h, &o, n == 8)
 	default:
 		o.Does = check.OpDeregister
 		path := fmt.Sprintf("/v1/job/%s", url.PathEscape(string(o.Job)))
@@ -221,7 +221,7 @@ func (c *client) operation(ctx context.Context) check.Operation {
 	return o
 }
 
-func (c *client) read(ctx context.Context, h *Hub, o *check.Operation) {
+func (c *client) readKeyJob(ctx context.Context, h *Hub, o *check.Operation) {
 	o.Does = check.OpRead
 	var job fleet.Job
 	o.Outcome = outcomeOf(h.Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(o.Job)), nil, &job))
@@ -231,7 +231,7 @@ func (c *client) read(ctx context.Context, h *Hub, o *check.Operation) {
 	}
 }
 
-func (c *client) register(ctx context.Context, h *Hub, o *check.Operation, enforce bool) {
+func (c *client) registerKeyJob(ctx context.Context, h *Hub, o *check.Operation, enforce bool) {
 	o.Does = check.OpRegister
 	c.tags++
 	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)

@@ -69,8 +69,8 @@ func (c *Client) Stale(f func()) *Client {
 	return &other
 }
 
-// named adds the Client's namespace to what is asked.
-func (c *Client) named(q url.Values) url.Values {
+// withNamespace adds the Client's namespace to what is asked.
+func (c *Client) withNamespace(q url.Values) url.Values {
 	if c.namespace == "" || q.Has("namespace") {
 		return q
 	}
@@ -83,11 +83,11 @@ func (c *Client) named(q url.Values) url.Values {
 
 // Read asks for path and decodes the answer into out. It returns the answer's index.
 func (c *Client) Read(ctx context.Context, path string, q url.Values, out any) (fleet.Index, error) {
-	resp, err := c.do(ctx, http.MethodGet, path, q, nil)
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
 	if err != nil {
 		return 0, err
 	}
-	return decode(resp, path, out)
+	return decodeAnswer(resp, path, out)
 }
 
 // ReadAfter is Read, but answers only when the answer is newer than after, or Wait is
@@ -113,17 +113,17 @@ func (c *Client) Write(ctx context.Context, method, path string, in, out any) er
 		}
 		body = bytes.NewReader(b)
 	}
-	resp, err := c.do(ctx, method, path, nil, body)
+	resp, err := c.sendRequest(ctx, method, path, nil, body)
 	if err != nil {
 		return err
 	}
-	_, err = decode(resp, path, out)
+	_, err = decodeAnswer(resp, path, out)
 	return err
 }
 
 // Stream asks for path and returns the answer's bytes as they come.
 func (c *Client) Stream(ctx context.Context, path string, q url.Values) (io.ReadCloser, error) {
-	resp, err := c.do(ctx, http.MethodGet, path, q, nil)
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (c *Client) Stream(ctx context.Context, path string, q url.Values) (io.Read
 
 // Upload sends a body as it is, and decodes the answer into out.
 func (c *Client) Upload(ctx context.Context, path string, body io.Reader, out any) error {
-	resp, err := c.do(ctx, http.MethodPut, path, nil, body)
+	resp, err := c.sendRequest(ctx, http.MethodPut, path, nil, body)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (c *Client) Upload(ctx context.Context, path string, body io.Reader, out an
 	return nil
 }
 
-func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	ref, err := url.Parse(path)
 	if err != nil {
 		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)
@@ -153,14 +153,14 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 	for k, v := range q {
 		merged[k] = v
 	}
-	u.RawQuery = c.named(merged).Encode()
+	u.RawQuery = c.withNamespace(merged).Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, path, err)
+		return nil, c.unreachableError(ctx, path, err)
 	}
 	if resp.StatusCode < 300 {
 		if c.stale != nil && resp.Header.Get("X-Nomad-KnownLeader") == "false" {
@@ -169,10 +169,10 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, refusal(resp, path)
+	return nil, readErrorAnswer(resp, path)
 }
 
-func (c *Client) unreachable(ctx context.Context, path string, err error) error {
+func (c *Client) unreachableError(ctx context.Context, path string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -184,8 +184,8 @@ func (c *Client) unreachable(ctx context.Context, path string, err error) error 
 	return fmt.Errorf("ask the hub for %s: %w", path, err)
 }
 
-// refusal reads the error out of an answer.
-func refusal(resp *http.Response, path string) error {
+// readErrorAnswer reads the error out of an answer.
+func readErrorAnswer(resp *http.Response, path string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	if err != nil {
 		return fmt.Errorf("read the hub's answer to %s: %w", path, err)
@@ -204,7 +204,7 @@ func refusal(resp *http.Response, path string) error {
 	return e
 }
 
-func decode(resp *http.Response, path string, out any) (fleet.Index, error) {
+func decodeAnswer(resp *http.Response, path string, out any) (fleet.Index, error) {
 	defer resp.Body.Close()
 	index, err := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"skerry/hub/api"
 )
 
-// execBeat is how often a command's connection says that somebody is there.
-const execBeat = 10 * time.Second
+// execHeartbeat is how often a command's connection says that somebody is there.
+const execHeartbeat = 10 * time.Second
 
 // Exec runs a command: path, escaped, and q name it. It returns its exit code. What is read of
 // x.Stdin may go on when it returns: a terminal's cannot be interrupted.
@@ -27,14 +27,14 @@ func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Ex
 	if u.Path, err = url.PathUnescape(path); err != nil {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: the path %q is not one", path)
 	}
-	u.RawPath, u.RawQuery = path, c.named(q).Encode()
+	u.RawPath, u.RawQuery = path, c.withNamespace(q).Encode()
 	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
 	conn, resp, err := dialer.DialContext(ctx, u.String(), nil)
 	if err != nil {
 		if resp != nil {
-			return 0, refusal(resp, path)
+			return 0, readErrorAnswer(resp, path)
 		}
-		return 0, c.unreachable(ctx, path, err)
+		return 0, c.unreachableError(ctx, path, err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -44,9 +44,9 @@ func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Ex
 	var beating sync.WaitGroup
 	defer beating.Wait()
 	defer close(over)
-	beating.Go(func() { s.beat(over) })
-	go s.typed() // ends with what is typed, or with the program: see above
-	code, err := s.show()
+	beating.Go(func() { s.sendHeartbeats(over) })
+	go s.copyTypedInput() // ends with what is typed, or with the program: see above
+	code, err := s.copyExecOutput()
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
@@ -60,30 +60,30 @@ type execSession struct {
 	mu   sync.Mutex // for writing
 }
 
-func (s *execSession) say(in api.ExecInput) error {
+func (s *execSession) writeExecInput(in api.ExecInput) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn.WriteJSON(in)
 }
 
-// typed sends what is typed. An error to send it is one to read, too: show says it.
-func (s *execSession) typed() {
+// copyTypedInput sends what is typed. An error to send it is one to read, too: show says it.
+func (s *execSession) copyTypedInput() {
 	buf := make([]byte, 8<<10)
 	for {
 		n, err := s.x.Stdin.Read(buf)
-		if n > 0 && s.say(api.ExecInput{Stdin: &api.ExecIO{Data: buf[:n]}}) != nil {
+		if n > 0 && s.writeExecInput(api.ExecInput{Stdin: &api.ExecIO{Data: buf[:n]}}) != nil {
 			return
 		}
 		if err != nil {
-			_ = s.say(api.ExecInput{Stdin: &api.ExecIO{Close: true}})
+			_ = s.writeExecInput(api.ExecInput{Stdin: &api.ExecIO{Close: true}})
 			return
 		}
 	}
 }
 
-// beat sends the terminal's sizes, and that somebody is there.
-func (s *execSession) beat(over <-chan struct{}) {
-	ticker := time.NewTicker(execBeat)
+// sendHeartbeats sends the terminal's sizes, and that somebody is there.
+func (s *execSession) sendHeartbeats(over <-chan struct{}) {
+	ticker := time.NewTicker(execHeartbeat)
 	defer ticker.Stop()
 	for {
 		var in api.ExecInput
@@ -94,14 +94,14 @@ func (s *execSession) beat(over <-chan struct{}) {
 			in.TTYSize = &api.ExecSize{Width: int(size.Width), Height: int(size.Height)}
 		case <-ticker.C:
 		}
-		if s.say(in) != nil {
+		if s.writeExecInput(in) != nil {
 			return
 		}
 	}
 }
 
-// show writes what the command does until it has ended.
-func (s *execSession) show() (int, error) {
+// copyExecOutput writes what the command does until it has ended.
+func (s *execSession) copyExecOutput() (int, error) {
 	for {
 		var out api.ExecOutput
 		if err := s.conn.ReadJSON(&out); err != nil {

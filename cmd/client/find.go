@@ -12,16 +12,16 @@ import (
 // FindAlloc returns the allocation that an abbreviated id names.
 func (c *Client) FindAlloc(ctx context.Context, prefix string) (api.AllocStub, error) {
 	var list []api.AllocStub
-	if err := c.list(ctx, "/v1/allocations", prefix, &list); err != nil {
+	if err := c.listByUUID(ctx, "/v1/allocations", prefix, &list); err != nil {
 		return api.AllocStub{}, err
 	}
-	return one("allocation", prefix, list, func(a api.AllocStub) (id, label string) { return string(a.ID), a.Name })
+	return pickMatch("allocation", prefix, list, func(a api.AllocStub) (id, label string) { return string(a.ID), a.Name })
 }
 
 // FindNode returns the node that an abbreviated id or a name names.
 func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error) {
 	var list []api.NodeStub
-	if err := c.list(ctx, "/v1/nodes", "", &list); err != nil {
+	if err := c.listByUUID(ctx, "/v1/nodes", "", &list); err != nil {
 		return api.NodeStub{}, err
 	}
 	var found []api.NodeStub
@@ -33,46 +33,46 @@ func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error)
 			found = append(found, n)
 		}
 	}
-	return one("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
+	return pickMatch("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
 }
 
 // FindEval returns the evaluation that an abbreviated id names.
 func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation, error) {
 	var list []fleet.Evaluation
-	if err := c.list(ctx, "/v1/evaluations", prefix, &list); err != nil {
+	if err := c.listByUUID(ctx, "/v1/evaluations", prefix, &list); err != nil {
 		return fleet.Evaluation{}, err
 	}
-	return one("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
+	return pickMatch("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
 }
 
 // FindDeployment returns the deployment that an abbreviated id names.
 func (c *Client) FindDeployment(ctx context.Context, prefix string) (fleet.Deployment, error) {
 	var list []fleet.Deployment
-	if err := c.list(ctx, "/v1/deployments", prefix, &list); err != nil {
+	if err := c.listByUUID(ctx, "/v1/deployments", prefix, &list); err != nil {
 		return fleet.Deployment{}, err
 	}
-	return one("deployment", prefix, list, func(d fleet.Deployment) (id, label string) { return string(d.ID), string(d.JobID) })
+	return pickMatch("deployment", prefix, list, func(d fleet.Deployment) (id, label string) { return string(d.ID), string(d.JobID) })
 }
 
 // FindJob returns the job that an id, or the only beginning of one, names.
 func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error) {
 	var list []api.JobStub
-	if err := c.read(ctx, "/v1/jobs", prefix, &list); err != nil {
+	if err := c.readByPrefix(ctx, "/v1/jobs", prefix, &list); err != nil {
 		return api.JobStub{}, err
 	}
-	return one("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
+	return pickMatch("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
 }
 
-// list reads a list of things with UUIDs, which are lower case. An id says enough: where
+// listByUUID reads a list of things with UUIDs, which are lower case. An id says enough: where
 // no namespace is named, it is looked for in all.
-func (c *Client) list(ctx context.Context, path, prefix string, out any) error {
+func (c *Client) listByUUID(ctx context.Context, path, prefix string, out any) error {
 	if c.namespace == "" {
 		c = c.In("*")
 	}
-	return c.read(ctx, path, strings.ToLower(prefix), out)
+	return c.readByPrefix(ctx, path, strings.ToLower(prefix), out)
 }
 
-func (c *Client) read(ctx context.Context, path, prefix string, out any) error {
+func (c *Client) readByPrefix(ctx context.Context, path, prefix string, out any) error {
 	q := url.Values{}
 	if prefix != "" {
 		q.Set("prefix", prefix)
@@ -81,8 +81,8 @@ func (c *Client) read(ctx context.Context, path, prefix string, out any) error {
 	return err
 }
 
-// one picks what ref names: the exact one, or the only one.
-func one[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
+// pickMatch picks what ref names: the exact one, or the only one.
+func pickMatch[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
 	var none T
 	var exact []T
 	for _, e := range list {

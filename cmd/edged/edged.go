@@ -55,7 +55,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NodeClass, "node-class", "", "class of hardware, for constraints")
 	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")
 	flags.StringVar(&f.Bind, "bind", "", "local address that it dials from (default: any)")
-	f.Network.add(flags)
+	f.Network.addNetworkFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "how many ended allocations keep their logs")
 	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "MHz that tasks may not have")
@@ -141,7 +141,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 			return net.ListenUDP("udp", &net.UDPAddr{IP: addr})
 		}
 	}
-	network, err := f.Network.node()
+	network, err := f.Network.networkOfNode()
 	if err != nil {
 		return cfg, err
 	}
@@ -157,14 +157,14 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: []devices.Finder{usb.New("")}, Address: f.address, Log: log,
+			Finders: []devices.Finder{usb.New("")}, Address: f.advertisedAddress, Log: log,
 		})
 	}
 	return cfg, nil
 }
 
-// address is the one by which others reach what runs on this edge.
-func (f *Flags) address() string {
+// advertisedAddress is the one by which others reach what runs on this edge.
+func (f *Flags) advertisedAddress() string {
 	if f.Network.Advertise != "" {
 		return f.Network.Advertise
 	}
@@ -180,7 +180,7 @@ func newDrivers(bootID string, log *slog.Logger) (map[string]drivers.Driver, err
 	if err != nil {
 		return nil, err
 	}
-	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewWorld())}, nil
+	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}, nil
 }
 
 // DriverNames are the names of the task drivers of this release.

@@ -7,4 +7,4 @@ import (
 )
 
 // Summary is the first line of the status.
-func Summary(s local.Status, now time.Time) string { return summary(s, now) }
+func Summary(s local.Status, now time.Time) string { return statusSummary(s, now) }

@@ -29,7 +29,7 @@ type localFlags struct {
 	json    bool
 }
 
-func (f *localFlags) client() (*local.Client, error) {
+func (f *localFlags) newLocalClient() (*local.Client, error) {
 	switch {
 	case f.socket != "":
 		return local.NewClient(f.socket), nil
@@ -64,7 +64,7 @@ func (f *localFlags) statusCommand() *cobra.Command {
 		Example: `  skerry local status --data-dir /var/lib/skerry-edge
   skerry local status --data-dir /var/lib/skerry-edge --all`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (f *localFlags) statusCommand() *cobra.Command {
 }
 
 func writeStatus(w io.Writer, s local.Status, all bool, now time.Time) error {
-	if _, err := fmt.Fprintf(w, "%s\n\n", summary(s, now)); err != nil {
+	if _, err := fmt.Fprintf(w, "%s\n\n", statusSummary(s, now)); err != nil {
 		return err
 	}
 	if err := writeFacts(w, s); err != nil {
@@ -92,7 +92,7 @@ func writeStatus(w io.Writer, s local.Status, all bool, now time.Time) error {
 	hidden := 0
 	allocs := console.Table{Heads: []string{"ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE"}}
 	for _, a := range s.Allocs {
-		if ended(a) && !all {
+		if hasEnded(a) && !all {
 			hidden++
 			continue
 		}
@@ -212,7 +212,7 @@ func (f *localFlags) logsCommand() *cobra.Command {
 		Use: "logs ALLOC [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
 		Example: `  skerry local logs --data-dir /var/lib/skerry-edge -f 1d697ed5 backend`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}
@@ -265,7 +265,7 @@ func (f *localFlags) stopCommand() *cobra.Command {
 also after a reboot, until 'local start' lets it. The hubs may start it on another edge.`,
 		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}
@@ -274,9 +274,9 @@ also after a reboot, until 'local start' lets it. The hubs may start it on anoth
 				return err
 			}
 			if req.MayReturn {
-				return f.done(cmd, args[0], "stopped", "Allocation %s is stopped; the hubs may start another one in its place.\n")
+				return f.printDone(cmd, args[0], "stopped", "Allocation %s is stopped; the hubs may start another one in its place.\n")
 			}
-			return f.done(cmd, args[0], "stopped", "Allocation %s is stopped. What the hubs send in its place does not start here until 'local start'; "+
+			return f.printDone(cmd, args[0], "stopped", "Allocation %s is stopped. What the hubs send in its place does not start here until 'local start'; "+
 				"they may start it on another edge.\n")
 		},
 	}
@@ -295,7 +295,7 @@ that waits. An allocation that has ended does not run again: what the hubs sent 
 starts, at once where it is here, else when the link is there.`,
 		Example: `  skerry local start --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}
@@ -324,7 +324,7 @@ func (f *localFlags) restartCommand() *cobra.Command {
 		Use: "restart ALLOC [TASK]", Short: "Restart an allocation's tasks, or one of them", Args: cobra.RangeArgs(1, 2),
 		Example: `  skerry local restart --data-dir /var/lib/skerry-edge 1d697ed5 backend`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}
@@ -335,14 +335,14 @@ func (f *localFlags) restartCommand() *cobra.Command {
 			if err := c.Restart(cmd.Context(), fleet.AllocID(args[0]), task, reason); err != nil {
 				return err
 			}
-			return f.done(cmd, args[0], "restarting", "Allocation %s restarts.\n")
+			return f.printDone(cmd, args[0], "restarting", "Allocation %s restarts.\n")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "restarted on site", "why, for the history")
 	return cmd
 }
 
-func (f *localFlags) done(cmd *cobra.Command, alloc, what, message string) error {
+func (f *localFlags) printDone(cmd *cobra.Command, alloc, what, message string) error {
 	if f.json {
 		return console.JSON(cmd.OutOrStdout(), struct{ Alloc, Done string }{alloc, what})
 	}
@@ -356,7 +356,7 @@ func (f *localFlags) historyCommand() *cobra.Command {
 		Example: `  skerry local history --data-dir /var/lib/skerry-edge
   skerry local history --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.newLocalClient()
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,7 @@ type Network struct {
 	MaxDynamic    int
 }
 
-func (n *Network) add(flags *pflag.FlagSet) {
+func (n *Network) addNetworkFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&n.Advertise, "advertise", "", "IP address by which others reach what runs here (default: the one that hubs are dialed from)")
 	flags.StringSliceVar(&n.Hosts, "host-network", nil, "NAME=IP of a network that ports may be asked for on; may be repeated")
 	flags.StringVar(&n.ReservedPorts, "reserved-ports", "", "ports that are never given out, such as 22,8000-8100")
@@ -26,8 +26,8 @@ func (n *Network) add(flags *pflag.FlagSet) {
 	flags.IntVar(&n.MaxDynamic, "max-dynamic-port", fleet.MaxDynamicPort, "last port that is given out where a job asks for any")
 }
 
-// node returns what a node says of that, checked.
-func (n *Network) node() (fleet.Node, error) {
+// networkOfNode returns what a node says of that, checked.
+func (n *Network) networkOfNode() (fleet.Node, error) {
 	var said fleet.Node
 	if n.Advertise != "" && net.ParseIP(n.Advertise) == nil {
 		return said, fleet.Errorf(fleet.CodeInvalid, "advertised address %q: not an IP address", n.Advertise)

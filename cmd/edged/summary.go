@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// summary says in a few sentences, for whoever stands before the machine, whether it works.
-func summary(s local.Status, now time.Time) string {
+// statusSummary says in a few sentences, for whoever stands before the machine, whether it works.
+func statusSummary(s local.Status, now time.Time) string {
 	parts := []string{linkSentence(s, now), tasksSentence(s.Allocs)}
 	if n := s.Journal.Unacknowledged; n > 0 {
 		verb := "wait"
@@ -45,11 +45,11 @@ func linkSentence(s local.Status, now time.Time) string {
 	if y, m, d := since.Date(); y != now.Local().Year() || m != now.Local().Month() || d != now.Local().Day() {
 		format = "2006-01-02 15:04"
 	}
-	return fmt.Sprintf("No link to the hubs since %s (%s).", since.Format(format), spoken(l.Away))
+	return fmt.Sprintf("No link to the hubs since %s (%s).", since.Format(format), durationInWords(l.Away))
 }
 
-// spoken writes a duration with its two largest units, as people say it.
-func spoken(d time.Duration) string {
+// durationInWords writes a duration with its two largest units, as people say it.
+func durationInWords(d time.Duration) string {
 	days, hours, minutes := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60
 	switch {
 	case d < time.Minute:
@@ -66,7 +66,7 @@ func spoken(d time.Duration) string {
 func tasksSentence(allocs []local.Alloc) string {
 	running, all := 0, 0
 	for _, a := range allocs {
-		if ended(a) || a.Desired != fleet.DesiredRun {
+		if hasEnded(a) || a.Desired != fleet.DesiredRun {
 			continue
 		}
 		if len(a.Tasks) == 0 {
@@ -95,8 +95,8 @@ func tasksSentence(allocs []local.Alloc) string {
 	return fmt.Sprintf("%d of %s %s.", running, console.Count(all, "task"), verb)
 }
 
-// ended reports whether the edge has finished with an allocation.
-func ended(a local.Alloc) bool {
+// hasEnded reports whether the edge has finished with an allocation.
+func hasEnded(a local.Alloc) bool {
 	of := fleet.Alloc{ClientStatus: a.ClientStatus}
 	return of.ClientTerminal()
 }

@@ -34,7 +34,7 @@ func Of(file string, readFile func(name string) ([]byte, error)) Folder {
 
 // Read returns a file's content.
 func (f Folder) Read(name string) ([]byte, error) {
-	at, err := f.path(name)
+	at, err := f.resolvePath(name)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (f Folder) Read(name string) ([]byte, error) {
 
 // Exists reports whether there is a file.
 func (f Folder) Exists(name string) (bool, error) {
-	at, err := f.path(name)
+	at, err := f.resolvePath(name)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +61,7 @@ func (f Folder) Exists(name string) (bool, error) {
 
 // Match lists the files below a folder whose names are like a pattern; ** is any folders.
 func (f Folder) Match(below, pattern string) ([]string, error) {
-	at, err := f.path(below)
+	at, err := f.resolvePath(below)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (Folder) Expand(name string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// path is where a name leads to.
-func (f Folder) path(name string) (string, error) {
+// resolvePath is where a name leads to.
+func (f Folder) resolvePath(name string) (string, error) {
 	at, err := f.Expand(name)
 	if err == nil && !filepath.IsAbs(at) {
 		at = filepath.Join(f.Path, at)

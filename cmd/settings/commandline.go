@@ -15,25 +15,25 @@ import (
 // where its arguments are wrong. args are what the program was given, without its
 // name.
 func Prepare(root *cobra.Command, args []string) {
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
-	explain(root)
-	root.SetArgs(prepared(root, args))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	addUsageErrors(root)
+	root.SetArgs(withTwoDashes(root, args))
 }
 
-// prepared is what the program is given with the dashes that cobra wants. A shell that
+// withTwoDashes is what the program is given with the dashes that cobra wants. A shell that
 // asks how to go on gives it the words so far, the last of which is not done yet.
-func prepared(root *cobra.Command, args []string) []string {
+func withTwoDashes(root *cobra.Command, args []string) []string {
 	if n := len(args); n > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		return slices.Concat(args[:1], twoDashes(root, args[1:n-1]), args[n-1:])
 	}
 	return twoDashes(root, args)
 }
 
-func explain(cmd *cobra.Command) {
+func addUsageErrors(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return misused(cmd, err)
+				return usageError(cmd, err)
 			}
 			return nil
 		}
@@ -42,17 +42,17 @@ func explain(cmd *cobra.Command) {
 		// Without one, cobra shows the help for what it does not know, as a success.
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misused(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+				return usageError(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
 			}
 			return cmd.Help()
 		}
 	}
 	for _, child := range cmd.Commands() {
-		explain(child)
+		addUsageErrors(child)
 	}
 }
 
-func misused(cmd *cobra.Command, err error) error {
+func usageError(cmd *cobra.Command, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "%v", err).
 		WithHint("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
 }

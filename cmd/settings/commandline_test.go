@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// program is a tree of commands that notes what the innermost was given.
-type program struct {
+// fakeProgram is a tree of commands that notes what the innermost was given.
+type fakeProgram struct {
 	root   *cobra.Command
 	vars   []string
 	follow bool
@@ -21,8 +21,8 @@ type program struct {
 	args   []string
 }
 
-func newProgram() *program {
-	p := &program{root: &cobra.Command{Use: "p", SilenceUsage: true, SilenceErrors: true}}
+func newFakeProgram() *fakeProgram {
+	p := &fakeProgram{root: &cobra.Command{Use: "p", SilenceUsage: true, SilenceErrors: true}}
 	job := &cobra.Command{Use: "job"}
 	job.PersistentFlags().StringVar(&p.addr, "addr", "", "")
 	run := &cobra.Command{Use: "run FILE", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
@@ -44,13 +44,13 @@ func newProgram() *program {
 	return p
 }
 
-func (p *program) run(args ...string) error {
+func (p *fakeProgram) runWithArgs(args ...string) error {
 	settings.Prepare(p.root, args)
 	return p.root.Execute()
 }
 
 func TestFlagsWithOneDash(t *testing.T) {
-	for text, want := range map[string]program{
+	for text, want := range map[string]fakeProgram{
 		"job run -var a=1 -var=b=2 x":   {vars: []string{"a=1", "b=2"}, args: []string{"x"}},
 		"job run --var a=1 x -f":        {vars: []string{"a=1"}, args: []string{"x"}, follow: true},
 		"job -addr here run -follow x":  {addr: "here", follow: true, args: []string{"x"}},
@@ -64,8 +64,8 @@ func TestFlagsWithOneDash(t *testing.T) {
 		"job exec -var=a=1 -- -var":                    {vars: []string{"a=1"}, args: []string{"-var"}},
 	} {
 		t.Run(text, func(t *testing.T) {
-			p := newProgram()
-			if err := p.run(strings.Fields(text)...); err != nil {
+			p := newFakeProgram()
+			if err := p.runWithArgs(strings.Fields(text)...); err != nil {
 				t.Fatal(err)
 			}
 			p.root, want.root = nil, nil
@@ -85,14 +85,14 @@ func TestMisuseSaysTheUsage(t *testing.T) {
 		"job what":          `unknown command "what" for "p job"`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			err := newProgram().run(strings.Fields(text)...)
+			err := newFakeProgram().runWithArgs(strings.Fields(text)...)
 			e := fleet.AsError(err)
 			if e == nil || e.Code != fleet.CodeInvalid || !strings.Contains(e.Message, want) || !strings.Contains(e.Hint, "usage: p job") {
 				t.Fatalf("got %+v, want %q and the usage", e, want)
 			}
 		})
 	}
-	if err := newProgram().run("job"); err != nil {
+	if err := newFakeProgram().runWithArgs("job"); err != nil {
 		t.Fatalf("a group alone shows its help: %v", err)
 	}
 }
@@ -102,8 +102,8 @@ func FuzzPrepare(f *testing.F) {
 	f.Add("-\x00--\x00-=")
 	f.Add("job\x00-addr")
 	f.Fuzz(func(t *testing.T, line string) {
-		p := newProgram()
-		if err := p.run(strings.Split(line, "\x00")...); err == nil && len(p.args) > 1 {
+		p := newFakeProgram()
+		if err := p.runWithArgs(strings.Split(line, "\x00")...); err == nil && len(p.args) > 1 {
 			t.Fatalf("run takes one argument, not %q", p.args)
 		}
 	})

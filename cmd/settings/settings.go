@@ -42,7 +42,7 @@ func Complete(flags *pflag.FlagSet, environ []string) error {
 		if f.Changed || f.Name == "help" {
 			return
 		}
-		if value := lookup(environ, EnvName(f.Name)); value != "" {
+		if value := lookUpEnv(environ, EnvName(f.Name)); value != "" {
 			if err := flags.Set(f.Name, value); err != nil {
 				problems = append(problems, fmt.Sprintf("variable %s: %v", EnvName(f.Name), err))
 			}
@@ -62,7 +62,7 @@ func EnvName(flag string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-func lookup(environ []string, name string) string {
+func lookUpEnv(environ []string, name string) string {
 	for _, kv := range environ {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
 			return value
@@ -83,10 +83,10 @@ func readFile(flags *pflag.FlagSet, name string) []string {
 	}
 	file, diags := hclparse.NewParser().ParseHCLFile(name)
 	if diags.HasErrors() {
-		return lines(diags)
+		return diagnosticLines(diags)
 	}
 	attrs, diags := file.Body.JustAttributes()
-	problems := lines(diags)
+	problems := diagnosticLines(diags)
 	sorted := make([]*hcl.Attribute, 0, len(attrs))
 	for _, attr := range attrs {
 		sorted = append(sorted, attr)
@@ -101,7 +101,7 @@ func readFile(flags *pflag.FlagSet, name string) []string {
 	return problems
 }
 
-func lines(diags hcl.Diagnostics) []string {
+func diagnosticLines(diags hcl.Diagnostics) []string {
 	var out []string
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Subject != nil {

@@ -14,8 +14,8 @@ import (
 	"skerry/fleet"
 )
 
-// daemon is a set of flags of every kind.
-type daemon struct {
+// fakeDaemon is a set of flags of every kind.
+type fakeDaemon struct {
 	flags *pflag.FlagSet
 	name  string
 	port  int
@@ -25,8 +25,8 @@ type daemon struct {
 	meta  map[string]string
 }
 
-func newDaemon() *daemon {
-	d := &daemon{flags: pflag.NewFlagSet("d", pflag.ContinueOnError)}
+func newFakeDaemon() *fakeDaemon {
+	d := &fakeDaemon{flags: pflag.NewFlagSet("d", pflag.ContinueOnError)}
 	d.flags.StringVar(&d.name, "node-name", "default", "")
 	d.flags.IntVar(&d.port, "port", 1, "")
 	d.flags.DurationVar(&d.every, "every", time.Second, "")
@@ -52,21 +52,21 @@ func TestComplete(t *testing.T) {
 		name    string
 		args    []string
 		environ []string
-		want    daemon
+		want    fakeDaemon
 	}{
-		{"nothing", nil, []string{"PATH=/bin"}, daemon{name: "default", port: 1, every: time.Second, hubs: []string{"default"}}},
-		{"file", []string{"--config", path}, nil, daemon{name: "file", port: 2, every: 3 * time.Second, on: true,
+		{"nothing", nil, []string{"PATH=/bin"}, fakeDaemon{name: "default", port: 1, every: time.Second, hubs: []string{"default"}}},
+		{"file", []string{"--config", path}, nil, fakeDaemon{name: "file", port: 2, every: 3 * time.Second, on: true,
 			hubs: []string{"a:1", "b:2"}, meta: map[string]string{"site": "north", "rack": "7"}}},
-		{"file named by the environment", nil, []string{"SKERRY_CONFIG=" + path}, daemon{name: "file", port: 2, every: 3 * time.Second, on: true,
+		{"file named by the environment", nil, []string{"SKERRY_CONFIG=" + path}, fakeDaemon{name: "file", port: 2, every: 3 * time.Second, on: true,
 			hubs: []string{"a:1", "b:2"}, meta: map[string]string{"site": "north", "rack": "7"}}},
 		{"environment over file", []string{"--config=" + path},
 			[]string{"SKERRY_NODE_NAME=env", "SKERRY_HUB=c:3,d:4", "SKERRY_META=a=1,b=2", "SKERRY_ON=false", "SKERRY_PORT="},
-			daemon{name: "env", port: 2, every: 3 * time.Second, hubs: []string{"c:3", "d:4"}, meta: map[string]string{"a": "1", "b": "2"}}},
+			fakeDaemon{name: "env", port: 2, every: 3 * time.Second, hubs: []string{"c:3", "d:4"}, meta: map[string]string{"a": "1", "b": "2"}}},
 		{"flags over all", []string{"--config=" + path, "--node-name=flag", "--hub=e:5", "--on=false"}, []string{"SKERRY_NODE_NAME=env", "SKERRY_EVERY=9s"},
-			daemon{name: "flag", port: 2, every: 9 * time.Second, hubs: []string{"e:5"}, meta: map[string]string{"site": "north", "rack": "7"}}},
+			fakeDaemon{name: "flag", port: 2, every: 9 * time.Second, hubs: []string{"e:5"}, meta: map[string]string{"site": "north", "rack": "7"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDaemon()
+			d := newFakeDaemon()
 			if err := d.flags.Parse(c.args); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestComplete(t *testing.T) {
 
 func TestCompleteProblems(t *testing.T) {
 	path := mustWrite(t, "port = \"many\"\nbogus = 1\nhub = [[1]]\nmeta = null\nnode_name = upper(\"x\")\nconfig = \"y\"\n")
-	d := newDaemon()
+	d := newFakeDaemon()
 	if err := d.flags.Parse([]string{"--config", path}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func FuzzComplete(f *testing.F) {
 	f.Add(file)
 	f.Add("meta = { a = [1] }\nhub = 5")
 	f.Fuzz(func(t *testing.T, content string) {
-		d := newDaemon()
+		d := newFakeDaemon()
 		if err := d.flags.Parse([]string{"--config", mustWrite(t, content)}); err != nil {
 			t.Fatal(err)
 		}

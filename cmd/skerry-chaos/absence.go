@@ -21,8 +21,8 @@ import (
 	"skerry/cmd/console"
 )
 
-// absence is the command `sim absence`.
-func absence() *cobra.Command {
+// absenceCommand is the command `sim absence`.
+func absenceCommand() *cobra.Command {
 	a := virtual.Absence{Days: 400, Together: 48 * time.Hour, FailEvery: 3 * time.Hour, BackoffCap: time.Hour}
 	var folder string
 	c := &cobra.Command{
@@ -34,7 +34,7 @@ An edge loses its link while it works. The hubs and the other edges go on for a 
 put away until the day on which it is let back. Meanwhile its machine reboots every few weeks, loses
 its power, wakes up in 1970 and in 2100, and its certificate ends. Nobody helps it back; everything
 that happened is then at the hubs, once and in order.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return playAbsence(a, folder, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runAbsence(a, folder, cmd.OutOrStdout()) },
 	}
 	f := c.Flags()
 	f.IntVar(&a.Days, "days", a.Days, "how long it is away")
@@ -47,8 +47,8 @@ that happened is then at the hubs, once and in order.`,
 	return c
 }
 
-// playAbsence plays one, and ends the program: a bubble of virtual time wants that.
-func playAbsence(a virtual.Absence, folder string, out io.Writer) error {
+// runAbsence plays one, and ends the program: a bubble of virtual time wants that.
+func runAbsence(a virtual.Absence, folder string, out io.Writer) error {
 	if a.Days < 1 || a.Together < 0 || a.Together > 100*time.Hour || a.FailEvery < time.Minute {
 		return errors.New("an absence lasts a day at least; its tasks fail once a minute at most; and the others go on for 100 h at most")
 	}
@@ -57,14 +57,14 @@ func playAbsence(a virtual.Absence, folder string, out io.Writer) error {
 		return fmt.Errorf("make the report's folder: %w", err)
 	}
 	var err error
-	if a.Dir, err = os.MkdirTemp(memory(), "skerry-absence-"); err != nil {
+	if a.Dir, err = os.MkdirTemp(memoryFolder(), "skerry-absence-"); err != nil {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
 	path := filepath.Join(folder, "absence.jsonl")
 	virtual.Main(func() error {
-		err := recorded(a, path, out)
+		err := recordAbsence(a, path, out)
 		if err == nil {
-			err = draw(path, filepath.Join(folder, "absence.html"), 0)
+			err = drawReport(path, filepath.Join(folder, "absence.html"), 0)
 		}
 		if err != nil {
 			return fmt.Errorf("skerry-chaos: %w\nall files of the run are kept in %s", err, a.Dir)
@@ -74,23 +74,23 @@ func playAbsence(a virtual.Absence, folder string, out io.Writer) error {
 	return nil
 }
 
-// memory is a folder whose files lie in memory; "" where the system has none.
-func memory() string {
+// memoryFolder is a folder whose files lie in memory; "" where the system has none.
+func memoryFolder() string {
 	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
 		return "/dev/shm"
 	}
 	return ""
 }
 
-// recorded plays an absence with its history kept at path.
-func recorded(a virtual.Absence, path string, out io.Writer) (err error) {
+// recordAbsence plays an absence with its history kept at path.
+func recordAbsence(a virtual.Absence, path string, out io.Writer) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("keep the history: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	a.History = f
-	o, err := a.Run(context.Background(), outside())
+	o, err := a.Run(context.Background(), realTimeSince())
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func certificateLine(o virtual.AbsenceOutcome) string {
 		console.Span(o.Back.Sub(o.CertificateAtFirst)), o.CertificateAtLast.Format(time.DateOnly))
 }
 
-// outside is the time outside of a bubble, where package time does not look.
-func outside() func() time.Duration {
+// realTimeSince is the time outside of a bubble, where package time does not look.
+func realTimeSince() func() time.Duration {
 	now := func() time.Duration {
 		var tv syscall.Timeval
 		if err := syscall.Gettimeofday(&tv); err != nil {

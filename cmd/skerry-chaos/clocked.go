@@ -15,14 +15,14 @@ import (
 	"skerry/hub"
 )
 
-// clocked are the daemons as production runs them, but for their wall clock, which
+// clockedCommands are the daemons as production runs them, but for their wall clock, which
 // goes by a file, and for what a hub tells of itself in another one. Runs start them for
 // machines whose clocks they move, and for hubs that they watch from within.
-func clocked() []*cobra.Command {
+func clockedCommands() []*cobra.Command {
 	var h hubd.Flags
 	hub := &cobra.Command{
 		Use: "hub", Short: "Run a hub whose clock is moved, and that tells what it applies", Args: cobra.NoArgs, Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return telling(cmd, &h) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runExportingHub(cmd, &h) },
 	}
 	h.Add(hub.Flags())
 	hub.Flags().String("told", "", "file in which the hub tells what it applies")
@@ -48,21 +48,21 @@ func withClock(cmd *cobra.Command, set func(clock.File)) {
 	}
 }
 
-// telling runs a hub that tells what it applies, where it is to. One that cannot ends:
+// runExportingHub runs a hub that tells what it applies, where it is to. One that cannot ends:
 // whoever watches it would take silence for nothing to tell.
-func telling(cmd *cobra.Command, h *hubd.Flags) error {
+func runExportingHub(cmd *cobra.Command, h *hubd.Flags) error {
 	path, err := cmd.Flags().GetString("told")
 	if err != nil || path == "" {
 		return errors.Join(err, h.Run(cmd.Context(), version, cmd.OutOrStdout()))
 	}
-	teller, err := observe.NewTeller(h.Config.Name, path)
+	teller, err := observe.NewEntryWriter(h.Config.Name, path)
 	if err != nil {
 		return err
 	}
 	ctx, end := context.WithCancelCause(cmd.Context())
 	defer end(nil)
 	h.Config.Applied = func(a hub.Applied) {
-		if err := teller.Tell(a); err != nil {
+		if err := teller.WriteEntry(a); err != nil {
 			end(err)
 		}
 	}

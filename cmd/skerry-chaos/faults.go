@@ -20,12 +20,12 @@ import (
 	"skerry/cmd/console"
 )
 
-// faults runs a storm. For root it is one in a cell, with disks that forget.
-func faults(s *common) *cobra.Command {
-	var storm chaos.Storm
+// faultsCommand runs a storm. For root it is one in a cell, with disks that forget.
+func faultsCommand(s *runFlags) *cobra.Command {
+	var storm chaos.Campaign
 	var kinds []string
 	var noDisks bool
-	c := s.on("faults", "Break everything at random on real processes, for long, and judge it all the while",
+	c := s.groundCommand("faults", "Break everything at random on real processes, for long, and judge it all the while",
 		func(ctx context.Context, g chaos.Ground) (err error) {
 			if storm.Kinds, err = kindsOf(kinds); err != nil {
 				return err
@@ -34,13 +34,13 @@ func faults(s *common) *cobra.Command {
 				return errors.New("a run needs some time, a hub and an edge")
 			}
 			storm.Ground = g
-			if storm.Disks, err = disks(g, noDisks); err != nil {
+			if storm.Disks, err = canMountDisks(g, noDisks); err != nil {
 				return err
 			}
 			if storm.Clocked, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			storm.Repeat, storm.Versions = made(storm.Seed)
+			storm.Repeat, storm.Versions = runProvenance(storm.Seed)
 			return storm.Run(ctx)
 		})
 	f := c.Flags()
@@ -51,12 +51,12 @@ func faults(s *common) *cobra.Command {
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
 	f.BoolVar(&noDisks, "no-disks", false, "do without disks of their own, and their faults (only root can have them)")
 	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
-	return enclosed(c)
+	return runInCell(c)
 }
 
-// made is what a history says of how it was made: the command that repeats it, and
+// runProvenance is what a history says of how it was made: the command that repeats it, and
 // with what.
-func made(seed uint64) (repeat string, versions map[string]string) {
+func runProvenance(seed uint64) (repeat string, versions map[string]string) {
 	repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
 	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
 		repeat += fmt.Sprintf(" --seed %d", seed)
@@ -64,9 +64,9 @@ func made(seed uint64) (repeat string, versions map[string]string) {
 	return repeat, map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// disks reports whether members have disks of their own: root's do. A run without
+// canMountDisks reports whether members have disks of their own: root's do. A run without
 // them, which proves less, has to be asked for.
-func disks(g chaos.Ground, without bool) (bool, error) {
+func canMountDisks(g chaos.Ground, without bool) (bool, error) {
 	if without || os.Geteuid() != 0 {
 		return false, nil
 	}
@@ -87,9 +87,9 @@ func kindsOf(names []string) ([]schedule.Kind, error) {
 	return kinds, nil
 }
 
-// enclosed has root's run be in a cell, where its mounts, namespaces and processes
+// runInCell has root's run be in a cell, where its mounts, namespaces and processes
 // end with it.
-func enclosed(c *cobra.Command) *cobra.Command {
+func runInCell(c *cobra.Command) *cobra.Command {
 	play := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if runtime.GOOS != "linux" || os.Geteuid() != 0 || cell.Inside() {

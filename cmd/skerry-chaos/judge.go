@@ -15,8 +15,8 @@ import (
 // errBroken ends judge where a history breaks a promise. What it breaks was printed.
 var errBroken = errors.New("a promise is broken")
 
-// old are the commands for runs that are over.
-func old() []*cobra.Command {
+// pastRunCommands are the commands for runs that are over.
+func pastRunCommands() []*cobra.Command {
 	judge := &cobra.Command{
 		Use: "judge HISTORY", Args: cobra.ExactArgs(1),
 		Short:   "Judge an old run again, by the checkers of this program",
@@ -49,7 +49,7 @@ func old() []*cobra.Command {
 			if len(args) == 2 {
 				path = args[1]
 			}
-			if err := draw(args[0], path, kib<<10); err != nil {
+			if err := drawReport(args[0], path, kib<<10); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), path)
@@ -60,9 +60,9 @@ func old() []*cobra.Command {
 	return []*cobra.Command{judge, page}
 }
 
-// draw writes the page of a history, in at most so many bytes; 0: in as many as it
+// drawReport writes the page of a history, in at most so many bytes; 0: in as many as it
 // takes.
-func draw(from, to string, most int) (err error) {
+func drawReport(from, to string, most int) (err error) {
 	r, err := history.Open(from)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func draw(from, to string, most int) (err error) {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	beside := report.Beside{}
+	beside := report.PageLinks{}
 	if filepath.Dir(from) == filepath.Dir(to) {
 		beside.History = filepath.Base(from)
 	}

@@ -38,66 +38,66 @@ func main() {
 		os.Exit(code)
 	}
 	if len(os.Args) == 2 && workers[os.Args[1]] != nil {
-		finish(workers[os.Args[1]](os.Stdin))
+		exitOnError(workers[os.Args[1]](os.Stdin))
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	root := command()
+	root := rootCommand()
 	settings.Prepare(root, os.Args[1:])
 	err := root.ExecuteContext(ctx)
 	stop()
-	finish(err)
+	exitOnError(err)
 }
 
 // workers are what this program becomes where it has started itself. They wait for no
 // signal: the runtime hands its processor from thread to thread for that, by chance.
 var workers = map[string]func(io.Reader) error{workerCommand: campaign.Work, rehearseWorker: rehearse.Work}
 
-func finish(err error) {
+func exitOnError(err error) {
 	if err != nil {
 		os.Exit(console.Fail(os.Stderr, "skerry-chaos", err))
 	}
 }
 
-// common is what every subcommand is told.
-type common struct {
+// runFlags is what every subcommand is told.
+type runFlags struct {
 	bin          string
 	dir          string
 	keep         bool
 	netns, proxy bool
 }
 
-func command() *cobra.Command {
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "skerry-chaos", Short: "Break a fleet, and check what it promised", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	s := &common{}
+	s := &runFlags{}
 	root.PersistentFlags().StringVar(&s.bin, "bin", "", "folder of skerry and skerry-edge (default: where this program is)")
 	root.PersistentFlags().StringVar(&s.dir, "dir", "", "folder for the run's files (default: a new one)")
 	root.PersistentFlags().BoolVar(&s.keep, "keep", false, "keep the run's files also where all went well")
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(faults(s), partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s), placement(s), performed(s))
-	root.AddCommand(clocked()...)
-	root.AddCommand(run, demo(s), footprint(s), mutants())
-	root.AddCommand(sim()...)
-	root.AddCommand(rehearsal()...)
-	root.AddCommand(old()...)
+	run.AddCommand(faultsCommand(s), partitionCommand(s), rebootCommand(s), healedCommand(s), hubKillCommand(s), restoreCommand(s), cloneCommand(s), damageCommand(s), rejoinCommand(s), placementCommand(s), runRehearsalCommand(s))
+	root.AddCommand(clockedCommands()...)
+	root.AddCommand(run, demoCommand(s), footprintCommand(s), mutantsCommand())
+	root.AddCommand(simCommands()...)
+	root.AddCommand(rehearsalCommands()...)
+	root.AddCommand(pastRunCommands()...)
 	return root
 }
 
-// on makes a subcommand that plays on a ground.
-func (s *common) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+// groundCommand makes a subcommand that plays on a ground.
+func (s *runFlags) groundCommand(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return s.within(func(dir string) error {
+		return s.withRunFolder(func(dir string) error {
 			g := chaos.Ground{Dir: dir, Out: cmd.OutOrStdout()}
 			var err error
-			if g.HubBinary, g.EdgeBinary, err = s.programs(); err != nil {
+			if g.HubBinary, g.EdgeBinary, err = s.findPrograms(); err != nil {
 				return err
 			}
-			if g.Net, g.LocalHTTP, err = s.network(); err != nil {
+			if g.Net, g.LocalHTTP, err = s.chooseNetwork(); err != nil {
 				return err
 			}
 			return play(cmd.Context(), g)
@@ -105,9 +105,9 @@ func (s *common) on(use, short string, play func(ctx context.Context, g chaos.Gr
 	}}
 }
 
-// onPlainNetwork makes a subcommand whose edges live in this process, and cut their own links.
-func (s *common) onPlainNetwork(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
-	c := s.on(use, short, func(ctx context.Context, g chaos.Ground) error {
+// plainNetworkCommand makes a subcommand whose edges live in this process, and cut their own links.
+func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+	c := s.groundCommand(use, short, func(ctx context.Context, g chaos.Ground) error {
 		g.Net, g.LocalHTTP = faultnet.NewPlain(), false
 		return play(ctx, g)
 	})
@@ -115,9 +115,9 @@ func (s *common) onPlainNetwork(use, short string, play func(ctx context.Context
 	return c
 }
 
-func partition(s *common) *cobra.Command {
+func partitionCommand(s *runFlags) *cobra.Command {
 	var p chaos.Partition
-	c := s.on("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
+	c := s.groundCommand("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
 		func(ctx context.Context, g chaos.Ground) error {
 			if p.Rounds < 1 || p.Hubs < 1 || p.Edges < 1 {
 				return errors.New("a run needs at least one round, one hub and one edge")
@@ -133,18 +133,18 @@ func partition(s *common) *cobra.Command {
 	return c
 }
 
-func reboot(s *common) *cobra.Command {
+func rebootCommand(s *runFlags) *cobra.Command {
 	var r chaos.Reboot
-	c := s.on("reboot", "Reboot an edge without a link, and measure until its tasks run again",
+	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
 		func(ctx context.Context, g chaos.Ground) error { r.Ground = g; return r.Run(ctx) })
 	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
 	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
 	return c
 }
 
-func healed(s *common) *cobra.Command {
+func healedCommand(s *runFlags) *cobra.Command {
 	var h chaos.Healed
-	c := s.on("healed", "Cut a link for a while, and measure what it costs to have the edge back",
+	c := s.groundCommand("healed", "Cut a link for a while, and measure what it costs to have the edge back",
 		func(ctx context.Context, g chaos.Ground) error {
 			h.Ground, h.Proxy = g, faultnet.NewProxy()
 			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
@@ -156,48 +156,48 @@ func healed(s *common) *cobra.Command {
 	return c
 }
 
-func hubKill(s *common) *cobra.Command {
+func hubKillCommand(s *runFlags) *cobra.Command {
 	var k chaos.HubKill
-	c := s.on("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
+	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
 		func(ctx context.Context, g chaos.Ground) error { k.Ground = g; return k.Run(ctx) })
 	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
 	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
 	return c
 }
 
-func restore(s *common) *cobra.Command {
-	return s.on("restore", "Restore all hubs from an older copy; edges keep their work and say so",
+func restoreCommand(s *runFlags) *cobra.Command {
+	return s.groundCommand("restore", "Restore all hubs from an older copy; edges keep their work and say so",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Restore{Ground: g}.Run(ctx) })
 }
 
-func clone(s *common) *cobra.Command {
-	return s.on("clone", "Start a second edge with a copy of the first one's data; it is fenced",
+func cloneCommand(s *runFlags) *cobra.Command {
+	return s.groundCommand("clone", "Start a second edge with a copy of the first one's data; it is fenced",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Clone{Ground: g}.Run(ctx) })
 }
 
-func damage(s *common) *cobra.Command {
-	return s.on("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
+func damageCommand(s *runFlags) *cobra.Command {
+	return s.groundCommand("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
 }
 
-func demo(s *common) *cobra.Command {
+func demoCommand(s *runFlags) *cobra.Command {
 	var job string
-	c := s.on("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
+	c := s.groundCommand("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Demo{Ground: g, JobFile: job}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP has to be in reach of everybody
 	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
 	return c
 }
 
-func footprint(s *common) *cobra.Command {
-	c := s.on("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
+func footprintCommand(s *runFlags) *cobra.Command {
+	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Footprint{Ground: g}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
 	return c
 }
 
-// programs are the binaries that a fleet runs.
-func (s *common) programs() (hub, edge string, err error) {
+// findPrograms are the binaries that a fleet runs.
+func (s *runFlags) findPrograms() (hub, edge string, err error) {
 	bin := s.bin
 	if bin == "" {
 		if self, err := os.Executable(); err == nil {
@@ -216,9 +216,9 @@ func (s *common) programs() (hub, edge string, err error) {
 	return hub, edge, nil
 }
 
-// network makes the network that the flags ask for, and says whether hubs serve
+// chooseNetwork makes the network that the flags ask for, and says whether hubs serve
 // HTTP on 127.0.0.1 of their place.
-func (s *common) network() (faultnet.Network, bool, error) {
+func (s *runFlags) chooseNetwork() (faultnet.Network, bool, error) {
 	if s.netns && s.proxy {
 		return nil, false, errors.New("choose a network: --netns and --proxy exclude each other")
 	}
@@ -229,9 +229,9 @@ func (s *common) network() (faultnet.Network, bool, error) {
 	return faultnet.NewProxy(), false, nil
 }
 
-// within gives f a folder, and removes it where f succeeds, unless it was named
+// withRunFolder gives f a folder, and removes it where f succeeds, unless it was named
 // or shall be kept.
-func (s *common) within(f func(dir string) error) error {
+func (s *runFlags) withRunFolder(f func(dir string) error) error {
 	dir := s.dir
 	if dir == "" {
 		var err error

@@ -23,8 +23,8 @@ var mutated = []string{
 // namedMutants is the folder of the mutants that people thought of.
 const namedMutants = "chaos/mutate/named"
 
-// mutating is what `skerry-chaos mutate` is told.
-type mutating struct {
+// mutateFlags is what `skerry-chaos mutate` is told.
+type mutateFlags struct {
 	cfg      mutate.Config
 	packages []string
 	seed     uint64
@@ -34,8 +34,8 @@ type mutating struct {
 	table    string
 }
 
-func mutants() *cobra.Command {
-	var m mutating
+func mutantsCommand() *cobra.Command {
+	var m mutateFlags
 	c := &cobra.Command{
 		Use: "mutate", Args: cobra.NoArgs,
 		Short: "Make small mistakes in the source, and say which of them no test and no campaign notices",
@@ -47,7 +47,7 @@ Results are kept in --results: the same command goes on where it ended.`,
 		Example: `  skerry-chaos mutate --count 40
   skerry-chaos mutate --named
   skerry-chaos mutate --count 200 --campaign 3m --table mutants.md`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.runMutants(cmd) },
 	}
 	f := c.Flags()
 	f.StringSliceVar(&m.packages, "packages", mutated, "folders of the packages")
@@ -66,7 +66,7 @@ Results are kept in --results: the same command goes on where it ended.`,
 	return c
 }
 
-func (m *mutating) run(cmd *cobra.Command) (err error) {
+func (m *mutateFlags) runMutants(cmd *cobra.Command) (err error) {
 	if m.cfg.Root, err = os.Getwd(); err != nil {
 		return err
 	}
@@ -81,15 +81,15 @@ func (m *mutating) run(cmd *cobra.Command) (err error) {
 	if err := os.MkdirAll(filepath.Dir(m.cfg.Results), 0o755); err != nil {
 		return fmt.Errorf("make the folder of the results: %w", err)
 	}
-	if m.cfg.Mutants, err = m.mutants(); err != nil {
+	if m.cfg.Mutants, err = m.selectMutants(); err != nil {
 		return err
 	}
 	m.cfg.Out = cmd.ErrOrStderr()
 	all, err := m.cfg.Run(cmd.Context())
-	return errors.Join(err, m.write(cmd, all))
+	return errors.Join(err, m.writeMutantTable(cmd, all))
 }
 
-func (m *mutating) mutants() ([]mutate.Mutant, error) {
+func (m *mutateFlags) selectMutants() ([]mutate.Mutant, error) {
 	var all []mutate.Mutant
 	var err error
 	if m.named {
@@ -107,7 +107,7 @@ func (m *mutating) mutants() ([]mutate.Mutant, error) {
 	return mutate.Draw(all, m.seed, m.count), nil
 }
 
-func (m *mutating) write(cmd *cobra.Command, all []mutate.Result) (err error) {
+func (m *mutateFlags) writeMutantTable(cmd *cobra.Command, all []mutate.Result) (err error) {
 	equivalent, err := mutate.ReadEquivalent(filepath.Join(m.cfg.Root, "chaos/mutate"))
 	if err != nil {
 		return err

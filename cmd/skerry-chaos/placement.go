@@ -8,9 +8,9 @@ import (
 	"skerry/chaos"
 )
 
-func placement(s *common) *cobra.Command {
+func placementCommand(s *runFlags) *cobra.Command {
 	var p chaos.Placement
-	c := s.onPlainNetwork("placement", "Start many edges at once, place one large job on them, and say how long each took",
+	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took",
 		func(ctx context.Context, g chaos.Ground) error {
 			p.Ground = g
 			return p.Run(ctx)

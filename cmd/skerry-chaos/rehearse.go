@@ -22,8 +22,8 @@ import (
 	"skerry/fleet/jobspec"
 )
 
-// rehearsed is what both kinds of rehearsal are told.
-type rehearsed struct {
+// rehearseFlags is what both kinds of rehearsal are told.
+type rehearseFlags struct {
 	cfg                          rehearse.Config
 	jobs, vars, varFiles         []string
 	updates                      []string // FILE@TIME
@@ -36,8 +36,8 @@ type rehearsed struct {
 // rehearseWorker makes this program play one rehearsal; only rehearse starts it.
 const rehearseWorker = "rehearse-one"
 
-func rehearsal() []*cobra.Command {
-	var r rehearsed
+func rehearsalCommands() []*cobra.Command {
+	var r rehearseFlags
 	c := &cobra.Command{
 		Use: "rehearse", Args: cobra.NoArgs,
 		Short: "Say what would happen to your jobs: what keeps running, what is replaced, where, when; what is lost",
@@ -52,14 +52,14 @@ EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h 
   skerry-chaos rehearse --job shop.hcl --fleet fleet.txt --cut all@1h --for 36h --html shop.html
   skerry-chaos rehearse --job shop.hcl --update shop-v2.hcl@1h --edges 5 --cut 3@50m:45m
   skerry-chaos rehearse --job shop.hcl --job stock.hcl --var tills=5 --edges 5 --reboot 2@10m:3m`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.runRehearsal(cmd) },
 	}
-	r.flags(c)
+	r.addRehearseFlags(c)
 	c.Flags().StringVar(&r.html, "html", "", "file for a page with the answer")
 	return []*cobra.Command{c}
 }
 
-func (r *rehearsed) flags(c *cobra.Command) {
+func (r *rehearseFlags) addRehearseFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&r.jobs, "job", nil, "job file; may be repeated (required)")
 	f.StringArrayVar(&r.updates, "update", nil, "FILE@TIME: the job file that replaces the one of the same job at that time; may be repeated")
@@ -80,12 +80,12 @@ func (r *rehearsed) flags(c *cobra.Command) {
 	f.DurationVar(&r.cfg.Times.BackoffCap, "backoff-cap", 0, "the edges' setting (default: their own)")
 }
 
-func (r *rehearsed) run(cmd *cobra.Command) error {
-	cfg, err := r.config(cmd)
+func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
+	cfg, err := r.rehearsalConfig(cmd)
 	if err != nil {
 		return err
 	}
-	program, err := worker()
+	program, err := workerCommandLine()
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (r *rehearsed) run(cmd *cobra.Command) error {
 	return writePage(r.html, answer.Rehearsal)
 }
 
-// worker is the command line that makes this program play a rehearsal.
-func worker() ([]string, error) {
+// workerCommandLine is the command line that makes this program play a rehearsal.
+func workerCommandLine() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -114,11 +114,11 @@ func writePage(path string, r *report.Rehearsal) (err error) {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return r.WriteHTML(f, report.Beside{})
+	return r.WriteHTML(f, report.PageLinks{})
 }
 
-// config is what the flags say.
-func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
+// rehearsalConfig is what the flags say.
+func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearse.Config, error) {
 	cfg := r.cfg
 	if len(r.jobs) == 0 {
 		return cfg, errors.New("rehearse what? Name a job file: --job FILE")
@@ -126,14 +126,14 @@ func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
 	var names []string
 	undeclared := map[string]int{} // in how many of the files
 	for _, path := range r.jobs {
-		job, err := r.job(path, undeclared)
+		job, err := r.readRehearsedJob(path, undeclared)
 		if err != nil {
 			return cfg, err
 		}
 		cfg.Jobs, names = append(cfg.Jobs, job), append(names, string(job.ID))
 	}
 	for _, text := range r.updates {
-		u, err := r.update(text, undeclared)
+		u, err := r.parseUpdate(text, undeclared)
 		if err != nil {
 			return cfg, err
 		}
@@ -144,7 +144,7 @@ func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
 		cfg.Dir = "/dev/shm"
 	}
 	var err error
-	if cfg.Fleet, err = r.described(cmd); err != nil {
+	if cfg.Fleet, err = r.fleetDescription(cmd); err != nil {
 		return cfg, err
 	}
 	for _, of := range []struct {
@@ -165,8 +165,8 @@ func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
 	return cfg, err
 }
 
-// described is the fleet.
-func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
+// fleetDescription is the fleet.
+func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearse.Fleet, error) {
 	if r.fleet == "" {
 		if r.edges < 1 || r.edges > schedule.MaxEdges || r.hubs < 1 || r.hubs > schedule.MaxHubs {
 			return rehearse.Fleet{}, fmt.Errorf("a fleet has 1 to %d hubs and 1 to %d edges", schedule.MaxHubs, schedule.MaxEdges)
@@ -185,8 +185,8 @@ func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
 	return rehearse.ParseFleet(r.fleet, text)
 }
 
-// update reads FILE@TIME.
-func (r *rehearsed) update(text string, undeclared map[string]int) (rehearse.Update, error) {
+// parseUpdate reads FILE@TIME.
+func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (rehearse.Update, error) {
 	i := strings.LastIndexByte(text, '@')
 	if i < 0 {
 		return rehearse.Update{}, fmt.Errorf("read the update %q: it has no @TIME, such as %s@1h", text, text)
@@ -195,13 +195,13 @@ func (r *rehearsed) update(text string, undeclared map[string]int) (rehearse.Upd
 	if err != nil || at <= 0 {
 		return rehearse.Update{}, fmt.Errorf("read the update %q: %q is not a time after the start, such as 1h", text, text[i+1:])
 	}
-	job, err := r.job(text[:i], undeclared)
+	job, err := r.readRehearsedJob(text[:i], undeclared)
 	return rehearse.Update{Job: job, At: at}, err
 }
 
-// job reads a job file. Of several files each takes the variables that it declares;
+// readRehearsedJob reads a job file. Of several files each takes the variables that it declares;
 // one that none of them does is an error.
-func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, error) {
+func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int) (*fleet.Job, error) {
 	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
 	for _, file := range r.varFiles {
 		src, err := readBounded(file)
@@ -255,22 +255,22 @@ func readBounded(path string) ([]byte, error) {
 	return src, nil
 }
 
-// performed rehearses jobs, then really runs them, and compares.
-func performed(s *common) *cobra.Command {
-	var r rehearsed
+// runRehearsalCommand rehearses jobs, then really runs them, and compares.
+func runRehearsalCommand(s *runFlags) *cobra.Command {
+	var r rehearseFlags
 	var p chaos.Rehearsal
-	c := s.on("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)
-	c.RunE = s.on("", "", func(ctx context.Context, g chaos.Ground) (err error) {
-		if p.Config, err = r.config(c); err != nil {
+	c := s.groundCommand("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)
+	c.RunE = s.groundCommand("", "", func(ctx context.Context, g chaos.Ground) (err error) {
+		if p.Config, err = r.rehearsalConfig(c); err != nil {
 			return err
 		}
-		if p.Program, err = worker(); err != nil {
+		if p.Program, err = workerCommandLine(); err != nil {
 			return err
 		}
 		p.Ground = g
 		return p.Run(ctx)
 	}).RunE
-	r.flags(c)
+	r.addRehearseFlags(c)
 	c.Flags().DurationVar(&p.Tolerance, "tolerance", chaos.DefaultTolerance, "how far apart times may be")
 	return c
 }

@@ -9,12 +9,12 @@ import (
 	"skerry/chaos"
 )
 
-func rejoin(s *common) *cobra.Command {
+func rejoinCommand(s *runFlags) *cobra.Command {
 	var r chaos.Rejoin
-	c := s.onPlainNetwork("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
+	c := s.plainNetworkCommand("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
 		func(ctx context.Context, g chaos.Ground) error {
 			r.Ground = g
-			r.Repeat, r.Versions = made(r.Seed)
+			r.Repeat, r.Versions = runProvenance(r.Seed)
 			return r.Run(ctx)
 		})
 	f := c.Flags()

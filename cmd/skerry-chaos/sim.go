@@ -14,8 +14,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// simulate is what `skerry-chaos sim` is told.
-type simulate struct {
+// simulateFlags is what `skerry-chaos sim` is told.
+type simulateFlags struct {
 	cfg       campaign.Config
 	scenarios []string
 	kinds     []string
@@ -25,8 +25,8 @@ type simulate struct {
 // workerCommand makes this program play one schedule; only sim starts it.
 const workerCommand = "play-one"
 
-func sim() []*cobra.Command {
-	var s simulate
+func simCommands() []*cobra.Command {
+	var s simulateFlags
 	c := &cobra.Command{
 		Use: "sim", Args: cobra.NoArgs,
 		Short: "Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds",
@@ -41,7 +41,7 @@ at, and all data directories.`,
   skerry-chaos sim --seed 17 --repeat 10
   skerry-chaos sim --scenario chaos/scenarios/away-kept.txt
   skerry-chaos sim --seeds 1000 --budget 10m --coverage`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.runSimulation(cmd) },
 	}
 	f := c.Flags()
 	f.IntVar(&s.cfg.Seeds, "seeds", 0, "how many schedules to draw (default: 1, or as many as the budget allows)")
@@ -61,11 +61,11 @@ at, and all data directories.`,
 	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")
 	f.BoolVar(&s.cfg.Debug, "debug", false, "hubs and edges log everything")
 	f.BoolVar(&s.cfg.Coverage, "coverage", false, "fail where a kind of fault never hit, or an important branch was never reached")
-	c.AddCommand(absence())
+	c.AddCommand(absenceCommand())
 	return []*cobra.Command{c}
 }
 
-func (s *simulate) run(cmd *cobra.Command) error {
+func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -76,7 +76,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	if s.cfg.Dir, err = filepath.Abs(s.report); err != nil {
 		return err
 	}
-	s.cfg.Memory = memory()
+	s.cfg.Memory = memoryFolder()
 	for _, path := range s.scenarios {
 		sc, err := campaign.ReadSchedule(path)
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 		}
 		s.cfg.Scenarios = append(s.cfg.Scenarios, campaign.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".txt"), Schedule: sc})
 	}
-	if err := s.shape(); err != nil {
+	if err := s.completeShape(); err != nil {
 		return err
 	}
 	if s.cfg.Times > 0 {
@@ -97,8 +97,8 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	return err
 }
 
-// shape completes what is drawn.
-func (s *simulate) shape() error {
+// completeShape completes what is drawn.
+func (s *simulateFlags) completeShape() error {
 	switch {
 	case s.cfg.Seeds < 0 || s.cfg.Shape.Hubs < 1 || s.cfg.Shape.Edges < 1:
 		return errors.New("a simulation needs at least one hub and one edge, and no negative number of seeds")

@@ -26,7 +26,7 @@ func actionCommand(o *operator) *cobra.Command {
 			"allocation, or in any of the job's that runs within reach. Its exit code is the command's.\n" +
 			"Without a name it lists the job's actions. On a terminal ~. at the start of a line leaves the command.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, id, err := f.where(cmd, o)
+			hub, id, err := f.findJobAndAlloc(cmd, o)
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func actionCommand(o *operator) *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return o.showActions(cmd.OutOrStdout(), f.within(actions))
+				return o.showActions(cmd.OutOrStdout(), f.filterActions(actions))
 			}
 			if f.alloc == "" { // an allocation may run another version of the job
 				if _, err := fleet.FindAction(id, actions, f.group, f.task, args[0]); err != nil {
@@ -43,7 +43,7 @@ func actionCommand(o *operator) *cobra.Command {
 				}
 			}
 			q := url.Values{"action": {args[0]}, "group": {f.group}, "allocID": {f.alloc}}
-			return f.run(cmd, hub, jobPath(id, "/action"), q)
+			return f.runExec(cmd, hub, jobPath(id, "/action"), q)
 		},
 	}
 	flags := c.Flags()
@@ -54,12 +54,12 @@ func actionCommand(o *operator) *cobra.Command {
 	if err := flags.MarkHidden("allocation"); err != nil {
 		panic(err) // it is the flag above
 	}
-	f.add(c, "the task; needed where several have an action of that name")
+	f.addExecFlags(c, "the task; needed where several have an action of that name")
 	return c
 }
 
-// where finds the job, and the allocation where one is named.
-func (f *actionFlags) where(cmd *cobra.Command, o *operator) (*client.Client, fleet.JobID, error) {
+// findJobAndAlloc finds the job, and the allocation where one is named.
+func (f *actionFlags) findJobAndAlloc(cmd *cobra.Command, o *operator) (*client.Client, fleet.JobID, error) {
 	if f.job == "" && f.alloc == "" {
 		return nil, "", fleet.Errorf(fleet.CodeInvalid, "run an action: neither a job nor an allocation is named").
 			WithHint("name a job with --job, or an allocation of it with --alloc")
@@ -73,13 +73,13 @@ func (f *actionFlags) where(cmd *cobra.Command, o *operator) (*client.Client, fl
 		return nil, "", err
 	}
 	if f.alloc = string(stub.ID); f.job != "" && f.job != string(stub.JobID) {
-		return nil, "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", shown(stub.ID), stub.JobID, f.job)
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", displayID(stub.ID), stub.JobID, f.job)
 	}
 	return hub, stub.JobID, nil
 }
 
-// within are the actions of the group and the task that are named.
-func (f *actionFlags) within(actions []fleet.JobAction) []fleet.JobAction {
+// filterActions are the actions of the group and the task that are named.
+func (f *actionFlags) filterActions(actions []fleet.JobAction) []fleet.JobAction {
 	list := []fleet.JobAction{}
 	for _, a := range actions {
 		if (f.group == "" || a.TaskGroupName == f.group) && (f.task == "" || a.TaskName == f.task) {

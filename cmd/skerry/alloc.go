@@ -55,24 +55,24 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 	t := console.Table{}
 	t.Add("Allocation", a.ID)
 	t.Add("Name", a.Name)
-	t.Add("Node", fmt.Sprintf("%s (%s)", a.NodeName, shown(a.NodeID)))
+	t.Add("Node", fmt.Sprintf("%s (%s)", a.NodeName, displayID(a.NodeID)))
 	t.Add("Job", fmt.Sprintf("%s, version %d", a.JobID, a.JobVersion))
-	t.Add("Wanted", note(a.DesiredStatus, a.DesiredDescription))
-	t.Add("Status", note(a.ClientStatus, a.ClientDescription))
+	t.Add("Wanted", withReason(a.DesiredStatus, a.DesiredDescription))
+	t.Add("Status", withReason(a.ClientStatus, a.ClientDescription))
 	if a.ReportedStatus != "" && a.ReportedStatus != a.ClientStatus {
 		t.Add("Node said last", a.ReportedStatus)
 	}
-	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, shown(a.EvalID)))
+	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, displayID(a.EvalID)))
 	t.Add("Resources", fmt.Sprintf("cpu %d MHz, memory %d MB, disk %d MB", a.AllocatedResources.CPU, a.AllocatedResources.MemoryMB, a.AllocatedResources.DiskMB))
-	addAllotment(&t, a.Allotment)
+	addAssignedResources(&t, a.Allotment)
 	if a.PreviousAllocation != "" {
-		t.Add("Replaces", shown(a.PreviousAllocation))
+		t.Add("Replaces", displayID(a.PreviousAllocation))
 	}
 	if a.NextAllocation != "" {
-		t.Add("Replaced by", shown(a.NextAllocation))
+		t.Add("Replaced by", displayID(a.NextAllocation))
 	}
 	if a.FollowupEvalID != "" {
-		t.Add("Follow-up", "evaluation "+shown(a.FollowupEvalID))
+		t.Add("Follow-up", "evaluation "+displayID(a.FollowupEvalID))
 	}
 	for _, s := range a.AllocStates {
 		t.Add("Concluded", fmt.Sprintf("%s at %s", s.Value, console.LocalTime(s.Time)))
@@ -88,7 +88,7 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 	return writePlacement(w, a.Metrics)
 }
 
-func note(what, why string) string {
+func withReason(what, why string) string {
 	if why == "" {
 		return what
 	}
@@ -135,10 +135,10 @@ func allocStop(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
 			if answer.EvalID == "" {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s has ended, or stops already\n", shown(stub.ID))
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s has ended, or stops already\n", displayID(stub.ID))
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", shown(stub.ID), shown(answer.EvalID))
+			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", displayID(stub.ID), displayID(answer.EvalID))
 			if detach {
 				return nil
 			}
@@ -160,7 +160,7 @@ func evalCommand(o *operator) *cobra.Command {
 	c.AddCommand(&cobra.Command{
 		Use: "status ID", Short: "Show an evaluation", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func evalList(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List evaluations, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -200,9 +200,9 @@ func evalList(o *operator) *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such evaluations.")
 				return err
 			}
-			t := console.Table{Heads: o.heads("ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES")}
+			t := console.Table{Heads: o.withNamespaceHead("ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES")}
 			for _, e := range list {
-				t.Add(o.cells(e.Namespace, shown(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)
+				t.Add(o.withNamespaceCell(e.Namespace, displayID(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -217,7 +217,7 @@ func writeEval(w io.Writer, e fleet.Evaluation) error {
 	t := console.Table{}
 	t.Add("Evaluation", e.ID)
 	t.Add("Job", e.JobID)
-	t.Add("Status", note(e.Status, e.StatusDescription))
+	t.Add("Status", withReason(e.Status, e.StatusDescription))
 	t.Add("Triggered by", e.TriggeredBy)
 	t.Add("Priority", e.Priority)
 	t.Add("Made", console.Ago(time.Now(), console.Nano(e.CreateTime)))
@@ -229,11 +229,11 @@ func writeEval(w io.Writer, e fleet.Evaluation) error {
 		id   fleet.EvalID
 	}{{"Previous", e.PreviousEval}, {"Next", e.NextEval}, {"Blocked", e.BlockedEval}} {
 		if link.id != "" {
-			t.Add(link.name, shown(link.id))
+			t.Add(link.name, displayID(link.id))
 		}
 	}
 	if e.NodeID != "" {
-		t.Add("Node", shown(e.NodeID))
+		t.Add("Node", displayID(e.NodeID))
 	}
 	var queued []string
 	for _, g := range slices.Sorted(maps.Keys(e.QueuedAllocations)) {

@@ -30,14 +30,14 @@ type execFlags struct {
 
 func allocExec(o *operator) *cobra.Command {
 	var f execFlags
-	var from anyOf
+	var from anyAllocFlags
 	c := &cobra.Command{
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command where a task of an allocation runs", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command in the folder and with the environment of a running task. Its exit code is the program's.\n" +
 			"It ends with the task, and where the node's link does. On a terminal ~. at the start of a line leaves it.",
 		Annotations: map[string]string{settings.Foreign: "behind the allocation"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := from.find(cmd.Context(), o, args[0])
+			hub, stub, err := from.chooseAlloc(cmd.Context(), o, args[0])
 			if err != nil {
 				return err
 			}
@@ -45,17 +45,17 @@ func allocExec(o *operator) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("run a command: %w", err)
 			}
-			return f.run(cmd, hub, "/v1/client/allocation/"+string(stub.ID)+"/exec", url.Values{"command": {string(text)}})
+			return f.runExec(cmd, hub, "/v1/client/allocation/"+string(stub.ID)+"/exec", url.Values{"command": {string(text)}})
 		},
 	}
 	c.Flags().SetInterspersed(false)
-	f.add(c, "the task; needed where the allocation has several")
-	from.add(c)
+	f.addExecFlags(c, "the task; needed where the allocation has several")
+	from.addAnyAllocFlags(c)
 	return c
 }
 
-// add gives a command the flags; task says what that one is for.
-func (f *execFlags) add(c *cobra.Command, task string) {
+// addExecFlags gives a command the flags; task says what that one is for.
+func (f *execFlags) addExecFlags(c *cobra.Command, task string) {
 	flags := c.Flags()
 	flags.StringVar(&f.task, "task", "", task)
 	flags.BoolVarP(&f.interactive, "interactive", "i", true, "the command reads what is typed")
@@ -73,9 +73,9 @@ func isTerminal(of any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// run runs what path and q name, and ends as it does.
-func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, path string, q url.Values) error {
-	leave, err := f.leave()
+// runExec runs what path and q name, and ends as it does.
+func (f *execFlags) runExec(cmd *cobra.Command, hub *client.Client, path string, q url.Values) error {
+	leave, err := f.escapeCharacter()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, path string, q u
 		defer restore()
 		x.Sizes = sizes
 		if leave != 0 {
-			x.Stdin = io.NopCloser(&escapes{from: in, char: leave, leave: func() { left.Store(true); cancel() }})
+			x.Stdin = io.NopCloser(&escapeReader{from: in, char: leave, onLeave: func() { left.Store(true); cancel() }})
 		}
 	}
 	q.Set("task", f.task)
@@ -115,8 +115,8 @@ func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, path string, q u
 	return nil
 }
 
-// leave is the escape character; 0: there is none.
-func (f *execFlags) leave() (byte, error) {
+// escapeCharacter is the escape character; 0: there is none.
+func (f *execFlags) escapeCharacter() (byte, error) {
 	switch {
 	case f.escape == "none":
 		return 0, nil
@@ -126,38 +126,38 @@ func (f *execFlags) leave() (byte, error) {
 	return 0, fleet.Errorf(fleet.CodeInvalid, `run a command: the escape character %q is neither one character nor "none"`, f.escape)
 }
 
-// escapes looks for the escape character at the start of a line: with a dot behind
+// escapeReader looks for the escape character at the start of a line: with a dot behind
 // it, it leaves; twice, it is typed once.
-type escapes struct {
-	from  io.Reader
-	char  byte
-	leave func()
+type escapeReader struct {
+	from    io.Reader
+	char    byte
+	onLeave func()
 
-	inLine  bool // something of this line was typed
-	pending bool // the character was, and nothing behind it yet
-	held    []byte
+	inLine       bool // something of this line was typed
+	pending      bool // the character was, and nothing behind it yet
+	pendingInput []byte
 }
 
-func (e *escapes) Read(b []byte) (int, error) {
-	for len(e.held) == 0 {
+func (e *escapeReader) Read(b []byte) (int, error) {
+	for len(e.pendingInput) == 0 {
 		n, err := e.from.Read(b)
-		e.held = e.take(b[:n])
-		if err != nil && len(e.held) == 0 {
+		e.pendingInput = e.filterTyped(b[:n])
+		if err != nil && len(e.pendingInput) == 0 {
 			return 0, err
 		}
 	}
-	n := copy(b, e.held)
-	e.held = e.held[n:]
+	n := copy(b, e.pendingInput)
+	e.pendingInput = e.pendingInput[n:]
 	return n, nil
 }
 
-// take returns what of typed is for the command.
-func (e *escapes) take(typed []byte) []byte {
+// filterTyped returns what of typed is for the command.
+func (e *escapeReader) filterTyped(typed []byte) []byte {
 	out := make([]byte, 0, 2*len(typed))
 	for _, c := range typed {
 		switch {
 		case e.pending && c == '.':
-			e.leave()
+			e.onLeave()
 			return out
 		case e.pending:
 			e.pending = false

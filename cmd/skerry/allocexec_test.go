@@ -9,8 +9,8 @@ import (
 
 func TestEscapesOfACommand(t *testing.T) {
 	for typed, want := range map[string]struct {
-		sent string
-		left bool
+		sent             string
+		interruptedError bool
 	}{
 		"ls\n~.more":    {"ls\n", true},
 		"~.":            {"", true},
@@ -28,9 +28,9 @@ func TestEscapesOfACommand(t *testing.T) {
 				from = iotest.OneByteReader(from)
 			}
 			left := false
-			b, err := io.ReadAll(&escapes{from: from, char: '~', leave: func() { left = true }})
-			if sent := string(b); err != nil || left != want.left || !left && sent != want.sent || !strings.HasPrefix(sent, want.sent) {
-				t.Errorf("%q (slow %t): sent %q, left %t, %v; want %q, %t", typed, slow, sent, left, err, want.sent, want.left)
+			b, err := io.ReadAll(&escapeReader{from: from, char: '~', onLeave: func() { left = true }})
+			if sent := string(b); err != nil || left != want.interruptedError || !left && sent != want.sent || !strings.HasPrefix(sent, want.sent) {
+				t.Errorf("%q (slow %t): sent %q, left %t, %v; want %q, %t", typed, slow, sent, left, err, want.sent, want.interruptedError)
 			}
 		}
 	}

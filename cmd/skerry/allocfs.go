@@ -20,12 +20,12 @@ import (
 func allocFS(o *operator) *cobra.Command {
 	var stat bool
 	var tail tailFlags
-	var from anyOf
+	var from anyAllocFlags
 	var follow bool
 	c := &cobra.Command{
 		Use: "fs ID [PATH]", Short: "List an allocation's folder, or show a file in it", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := from.find(cmd.Context(), o, args[0])
+			hub, stub, err := from.chooseAlloc(cmd.Context(), o, args[0])
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func allocFS(o *operator) *cobra.Command {
 				q.Set("offset", strconv.FormatInt(max(offset, 0), 10))
 				return hub.Stream(cmd.Context(), at("readat"), q)
 			}
-			before, err := tail.offset(func(before int64) ([]byte, error) {
+			before, err := tail.startOffset(func(before int64) ([]byte, error) {
 				out, err := read(info.Size - before)
 				if err != nil {
 					return nil, err
@@ -81,8 +81,8 @@ func allocFS(o *operator) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the file grows")
-	tail.add(c)
-	from.add(c)
+	tail.addTailFlags(c)
+	from.addAnyAllocFlags(c)
 	c.Flags().BoolVar(&stat, "stat", false, "show what kind of file it is, and not its content")
 	return c
 }

@@ -13,19 +13,19 @@ import (
 	"skerry/hub/api"
 )
 
-// anyOf is --job: what is named is a job, and any allocation of it will do.
-type anyOf struct {
+// anyAllocFlags is --job: what is named is a job, and any allocation of it will do.
+type anyAllocFlags struct {
 	job   bool
 	group string
 }
 
-func (f *anyOf) add(c *cobra.Command) {
+func (f *anyAllocFlags) addAnyAllocFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.job, "job", false, "the id is a job's: any allocation of it that runs will do")
 	c.Flags().StringVar(&f.group, "group", "", "with --job, any of this group")
 }
 
-// find finds the allocation that is meant: one that runs, where there is one of those.
-func (f *anyOf) find(ctx context.Context, o *operator, id string) (*client.Client, api.AllocStub, error) {
+// chooseAlloc finds the allocation that is meant: one that runs, where there is one of those.
+func (f *anyAllocFlags) chooseAlloc(ctx context.Context, o *operator, id string) (*client.Client, api.AllocStub, error) {
 	var none api.AllocStub
 	if !f.job {
 		if f.group != "" {
@@ -64,7 +64,7 @@ func (f *anyOf) find(ctx context.Context, o *operator, id string) (*client.Clien
 func allocLogs(o *operator) *cobra.Command {
 	var follow, stderr, stdout bool
 	var tail tailFlags
-	var from anyOf
+	var from anyAllocFlags
 	var task string
 	c := &cobra.Command{
 		Use: "logs ID [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
@@ -75,7 +75,7 @@ func allocLogs(o *operator) *cobra.Command {
 				}
 				task = args[1]
 			}
-			hub, stub, err := from.find(cmd.Context(), o, args[0])
+			hub, stub, err := from.chooseAlloc(cmd.Context(), o, args[0])
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func allocLogs(o *operator) *cobra.Command {
 	c.Flags().BoolVar(&stdout, "stdout", false, "show its stdout, as it does anyway")
 	c.MarkFlagsMutuallyExclusive("stdout", "stderr")
 	c.Flags().StringVar(&task, "task", "", "the task, as the second argument")
-	tail.add(c)
-	from.add(c)
+	tail.addTailFlags(c)
+	from.addAnyAllocFlags(c)
 	return c
 }

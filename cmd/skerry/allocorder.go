@@ -10,15 +10,15 @@ import (
 	"skerry/fleet"
 )
 
-// orderFlags name the task that an order is for.
-type orderFlags struct{ task string }
+// taskFlags name the task that an order is for.
+type taskFlags struct{ task string }
 
-func (f *orderFlags) add(c *cobra.Command) {
+func (f *taskFlags) addTaskFlag(c *cobra.Command) {
 	c.Flags().StringVar(&f.task, "task", "", "one task, as the second argument")
 }
 
-// of is the task that is meant: "" is all that run.
-func (f *orderFlags) of(args []string) (string, error) {
+// chosenTask is the task that is meant: "" is all that run.
+func (f *taskFlags) chosenTask(args []string) (string, error) {
 	switch {
 	case len(args) < 2:
 		return f.task, nil
@@ -29,45 +29,45 @@ func (f *orderFlags) of(args []string) (string, error) {
 }
 
 func allocRestart(o *operator) *cobra.Command {
-	var which orderFlags
+	var which taskFlags
 	var all bool
 	c := &cobra.Command{
 		Use: "restart ID [TASK]", Short: "Restart an allocation's tasks where they are", Args: cobra.RangeArgs(1, 2),
 		Long: "Restart the tasks of an allocation that run, or one of them, on the node where they are.\n" +
 			"The node's link has to be up; on the node itself: skerry local restart.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			task, err := which.of(args)
+			task, err := which.chosenTask(args)
 			if err != nil {
 				return err
 			}
-			return o.order(cmd, args[0], "restart", map[string]any{"TaskName": task, "AllTasks": all})
+			return o.runAllocRequest(cmd, args[0], "restart", map[string]any{"TaskName": task, "AllTasks": all})
 		},
 	}
-	which.add(c)
+	which.addTaskFlag(c)
 	c.Flags().BoolVar(&all, "all-tasks", false, "refuse where a task has ended, for that one would not start again")
 	return c
 }
 
 func allocSignal(o *operator) *cobra.Command {
-	var which orderFlags
+	var which taskFlags
 	var signal string
 	c := &cobra.Command{
 		Use: "signal ID [TASK]", Short: "Send a signal to an allocation's tasks", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			task, err := which.of(args)
+			task, err := which.chosenTask(args)
 			if err != nil {
 				return err
 			}
-			return o.order(cmd, args[0], "signal", map[string]any{"Task": task, "Signal": signal})
+			return o.runAllocRequest(cmd, args[0], "signal", map[string]any{"Task": task, "Signal": signal})
 		},
 	}
-	which.add(c)
+	which.addTaskFlag(c)
 	c.Flags().StringVarP(&signal, "signal", "s", "SIGKILL", "the signal's name")
 	return c
 }
 
-// order has an allocation's edge do something, and says that it is done.
-func (o *operator) order(cmd *cobra.Command, id, verb string, body map[string]any) error {
+// runAllocRequest has an allocation's edge do something, and says that it is done.
+func (o *operator) runAllocRequest(cmd *cobra.Command, id, verb string, body map[string]any) error {
 	hub, stub, err := o.findAlloc(cmd.Context(), id)
 	if err != nil {
 		return err
@@ -82,6 +82,6 @@ func (o *operator) order(cmd *cobra.Command, id, verb string, body map[string]an
 			Done  string
 		}{stub.ID, done})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s is %s.\n", shown(stub.ID), done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s is %s.\n", displayID(stub.ID), done)
 	return err
 }

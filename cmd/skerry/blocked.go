@@ -31,10 +31,10 @@ func awaitAnyChange(ctx context.Context, hub *client.Client, read map[string]fle
 }
 
 // evalsPath is the path of the followed job's evaluations.
-func (f *followed) evalsPath() string { return jobPath(f.eval.JobID, "/evaluations") }
+func (f *followedJob) evalsPath() string { return jobPath(f.eval.JobID, "/evaluations") }
 
 // readBlocked reads the blocked evaluation of the job, if there is one.
-func (f *followed) readBlocked(ctx context.Context, hub *client.Client) (fleet.Index, error) {
+func (f *followedJob) readBlocked(ctx context.Context, hub *client.Client) (fleet.Index, error) {
 	var evals []fleet.Evaluation
 	index, err := hub.Read(ctx, f.evalsPath(), nil, &evals)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *followed) readBlocked(ctx context.Context, hub *client.Client) (fleet.I
 
 // placementFailures says, by group, why the newest evaluation found no node. Where none is blocked
 // any more, everything is placed or is evaluated again just now.
-func (f *followed) placementFailures() map[string]*fleet.AllocMetric {
+func (f *followedJob) placementFailures() map[string]*fleet.AllocMetric {
 	switch {
 	case f.blocked != nil:
 		return f.blocked.FailedTGAllocs
@@ -59,9 +59,9 @@ func (f *followed) placementFailures() map[string]*fleet.AllocMetric {
 	return f.eval.FailedTGAllocs
 }
 
-// awaitsRoom reports whether some allocations of the job are placed as soon as those that make
+// awaitsCapacity reports whether some allocations of the job are placed as soon as those that make
 // room for them have stopped.
-func (f *followed) awaitsRoom() bool { return f.blocked != nil && len(f.blocked.AwaitsRoom) > 0 }
+func (f *followedJob) awaitsCapacity() bool { return f.blocked != nil && len(f.blocked.AwaitsRoom) > 0 }
 
 // writeUnplaced writes how many allocations of an evaluation are not placed, and why.
 func writeUnplaced(w io.Writer, e fleet.Evaluation) {
@@ -71,7 +71,7 @@ func writeUnplaced(w io.Writer, e fleet.Evaluation) {
 	for _, group := range slices.Sorted(maps.Keys(e.FailedTGAllocs)) {
 		m := e.FailedTGAllocs[group]
 		fmt.Fprintf(w, "Group %q: %d cannot be placed\n", group, m.CoalescedFailures+1)
-		for _, line := range whyNot(m) {
+		for _, line := range placementReasons(m) {
 			fmt.Fprintln(w, "  "+line)
 		}
 	}

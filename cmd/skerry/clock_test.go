@@ -62,13 +62,13 @@ func mustHub(t *testing.T, cfg hub.Config) (*hub.Hub, daemon) {
 	return h, d
 }
 
-// board is an edge with real drivers whose wall clock wakes up in 1970.
-type board struct {
+// realEdge is an edge with real drivers whose wall clock wakes up in 1970.
+type realEdge struct {
 	flags edged.Flags
 	boot  string
 }
 
-func (b board) mustStart(t *testing.T) (*edge.Edge, daemon) {
+func (b realEdge) mustStart(t *testing.T) (*edge.Edge, daemon) {
 	t.Helper()
 	b.flags.BootID = b.boot
 	cfg, err := b.flags.EdgeConfig(slog.New(slog.DiscardHandler), "test")
@@ -118,7 +118,7 @@ func TestEdgeInTheYear1970(t *testing.T) {
 	}
 	cfg := hub.Config{DataDir: filepath.Join(dir, "hub"), Name: "h1", Bootstrap: true, QUICPort: quic}
 	h, serving := mustHub(t, cfg)
-	b := board{boot: "11111111-1111-4111-8111-111111111111"}
+	b := realEdge{boot: "11111111-1111-4111-8111-111111111111"}
 	b.flags.Config = edge.Config{
 		DataDir: filepath.Join(dir, "edge"), Name: "board", Hubs: []string{h.QUICAddr()}, BackoffCap: time.Second,
 		TokenFile: filepath.Join(cfg.DataDir, "join-token"),

@@ -37,11 +37,11 @@ var shortcutsComplete = map[string]lister{
 	"logs": completeAllocs, "fs": completeAllocs, "exec": completeAllocs,
 }
 
-// complete lets shells ask the hub for what a command's first argument may be. Where that
+// addCompletions lets shells ask the hub for what a command's first argument may be. Where that
 // is a file they know themselves.
-func (o *operator) complete(cmd *cobra.Command, group string) {
+func (o *operator) addCompletions(cmd *cobra.Command, group string) {
 	for _, child := range cmd.Commands() {
-		o.complete(child, strings.TrimSpace(group+" "+child.Name()))
+		o.addCompletions(child, strings.TrimSpace(group+" "+child.Name()))
 	}
 	if f := cmd.PersistentFlags().Lookup("namespace"); f != nil {
 		o.completeFlag(cmd, "namespace", completeNamespaces)
@@ -49,7 +49,7 @@ func (o *operator) complete(cmd *cobra.Command, group string) {
 	if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.Type() == "string" {
 		o.completeFlag(cmd, "job", completeJobs)
 	}
-	list := completed(group)
+	list := completionLister(group)
 	what := ""
 	if words := strings.Fields(cmd.Use); len(words) > 1 {
 		what = strings.Trim(words[1], "[]")
@@ -62,23 +62,23 @@ func (o *operator) complete(cmd *cobra.Command, group string) {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.String() == "true" {
-			return o.ask(cmd, completeJobs, begin) // anyOf says what the id is
+			return o.completionsFromHub(cmd, completeJobs, begin) // anyAllocFlags says what the id is
 		}
-		return o.ask(cmd, list, begin)
+		return o.completionsFromHub(cmd, list, begin)
 	}
 }
 
 func (o *operator) completeFlag(cmd *cobra.Command, flag string, list lister) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-		return o.ask(cmd, list, begin)
+		return o.completionsFromHub(cmd, list, begin)
 	})
 	if err != nil {
 		panic(err) // the command has the flag
 	}
 }
 
-// completed is what the first argument of a command is: what its innermost group is about.
-func completed(path string) lister {
+// completionLister is what the first argument of a command is: what its innermost group is about.
+func completionLister(path string) lister {
 	if !strings.Contains(path, " ") {
 		return shortcutsComplete[path]
 	}
@@ -91,13 +91,13 @@ func completed(path string) lister {
 	return nil
 }
 
-// ask asks the hub. Where it does not answer there is nothing to offer.
-func (o *operator) ask(cmd *cobra.Command, list lister, begin string) ([]string, cobra.ShellCompDirective) {
+// completionsFromHub asks the hub. Where it does not answer there is nothing to offer.
+func (o *operator) completionsFromHub(cmd *cobra.Command, list lister, begin string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
 	if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {
 		return nil, none
 	}
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return nil, none
 	}
@@ -110,8 +110,8 @@ func (o *operator) ask(cmd *cobra.Command, list lister, begin string) ([]string,
 	return found, none
 }
 
-// offered reads a list of what begins with a text, and offers what makes of each.
-func offered[T any](ctx context.Context, hub *client.Client, path, begin string, of func(T) (id, note string)) ([]string, error) {
+// completionItems reads a list of what begins with a text, and offers what makes of each.
+func completionItems[T any](ctx context.Context, hub *client.Client, path, begin string, of func(T) (id, note string)) ([]string, error) {
 	var list []T
 	q := url.Values{"per_page": {completionSize}, "reverse": {"true"}} // of many, the newest
 	if begin != "" {
@@ -129,9 +129,9 @@ func offered[T any](ctx context.Context, hub *client.Client, path, begin string,
 	return found, nil
 }
 
-// enough is as much of an id as is to be typed: the beginning, or all where somebody is
+// idToType is as much of an id as is to be typed: the beginning, or all where somebody is
 // past that.
-func enough[T ~string](id T, begin string) string {
+func idToType[T ~string](id T, begin string) string {
 	if len(begin) > fleet.ShortIDLength {
 		return string(id)
 	}
@@ -139,18 +139,18 @@ func enough[T ~string](id T, begin string) string {
 }
 
 func completeJobs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/jobs", begin, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
+	return completionItems(ctx, hub, "/v1/jobs", begin, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
 }
 
 func completeAllocs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/allocations", begin, func(a api.AllocStub) (id, note string) {
-		return enough(a.ID, begin), a.Name + " on " + a.NodeName + " " + a.ClientStatus
+	return completionItems(ctx, hub, "/v1/allocations", begin, func(a api.AllocStub) (id, note string) {
+		return idToType(a.ID, begin), a.Name + " on " + a.NodeName + " " + a.ClientStatus
 	})
 }
 
 // completeNodes offers names, and ids where no name begins so.
 func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	names, err := offered(ctx, hub, "/v1/nodes", "", func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
+	names, err := completionItems(ctx, hub, "/v1/nodes", "", func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
 	if err != nil {
 		return nil, err
 	}
@@ -163,29 +163,29 @@ func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]str
 	if len(found) > 0 {
 		return found, nil
 	}
-	return offered(ctx, hub, "/v1/nodes", begin, func(n api.NodeStub) (id, note string) {
-		return enough(n.ID, begin), n.Name + " " + string(n.Status)
+	return completionItems(ctx, hub, "/v1/nodes", begin, func(n api.NodeStub) (id, note string) {
+		return idToType(n.ID, begin), n.Name + " " + string(n.Status)
 	})
 }
 
 func completeDeployments(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/deployments", begin, func(d fleet.Deployment) (id, note string) {
-		return enough(d.ID, begin), string(d.JobID) + " " + d.Status
+	return completionItems(ctx, hub, "/v1/deployments", begin, func(d fleet.Deployment) (id, note string) {
+		return idToType(d.ID, begin), string(d.JobID) + " " + d.Status
 	})
 }
 
 func completeEvals(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/evaluations", begin, func(e fleet.Evaluation) (id, note string) {
-		return enough(e.ID, begin), string(e.JobID) + " " + e.Status
+	return completionItems(ctx, hub, "/v1/evaluations", begin, func(e fleet.Evaluation) (id, note string) {
+		return idToType(e.ID, begin), string(e.JobID) + " " + e.Status
 	})
 }
 
 func completeNamespaces(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/namespaces", begin, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
+	return completionItems(ctx, hub, "/v1/namespaces", begin, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
 }
 
 func completePools(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return offered(ctx, hub, "/v1/node/pools", begin, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
+	return completionItems(ctx, hub, "/v1/node/pools", begin, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
 }
 
 // completeServices offers the names of services of all namespaces that are listed.

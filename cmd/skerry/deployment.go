@@ -33,7 +33,7 @@ func deploymentList(o *operator) *cobra.Command {
 }
 
 func (o *operator) listDeployments(cmd *cobra.Command) error {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (o *operator) writeDeployments(cmd *cobra.Command, list []fleet.Deployment,
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
 		return err
 	}
-	t := console.Table{Heads: o.heads("ID", "JOB", "VERSION", "STATUS", "DESCRIPTION")}
+	t := console.Table{Heads: o.withNamespaceHead("ID", "JOB", "VERSION", "STATUS", "DESCRIPTION")}
 	for _, d := range list {
-		t.Add(o.cells(d.Namespace, shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)...)
+		t.Add(o.withNamespaceCell(d.Namespace, displayID(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)...)
 	}
 	return t.Write(cmd.OutOrStdout())
 }
@@ -77,7 +77,7 @@ func deploymentStatus(o *operator) *cobra.Command {
 			default:
 				return o.listDeployments(cmd)
 			}
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func deploymentStatus(o *operator) *cobra.Command {
 				return err
 			}
 			if out := cmd.OutOrStdout(); monitor && !o.json {
-				return left(cmd.Context(), out, followDeployment(cmd.Context(), hub, out, d.ID))
+				return interruptedError(cmd.Context(), out, followDeployment(cmd.Context(), hub, out, d.ID))
 			}
 			return o.showProgress(cmd, hub, d.ID)
 		},
@@ -134,7 +134,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
 			last = now
 			if screen.columns > 0 { // written over what was there
-				screen.progress(p)
+				screen.showRollout(p)
 			} else if err := writeProgress(out, p); err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 
 func writeProgress(out io.Writer, p api.Progress) error {
 	d := p.Deployment
-	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n", shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n", displayID(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
 	if next := outlookSentence(p); next != "" {
 		fmt.Fprintf(out, "It %s.\n", next)
 	}
@@ -199,7 +199,7 @@ type promotion struct {
 	Groups []string `json:",omitempty"`
 }
 
-func (p *promotion) add(c *cobra.Command) {
+func (p *promotion) addGroupFlag(c *cobra.Command) {
 	c.Flags().StringArrayVar(&p.Groups, "group", nil, "promote this group alone (may be repeated)")
 }
 
@@ -212,7 +212,7 @@ func deploymentPromote(o *operator) *cobra.Command {
 			return o.changeDeployment(cmd, args[0], "promote", p)
 		},
 	}
-	p.add(c)
+	p.addGroupFlag(c)
 	return c
 }
 
@@ -226,7 +226,7 @@ func (o *operator) deploymentVerb(verb, short string, req any) *cobra.Command {
 }
 
 func (o *operator) changeDeployment(cmd *cobra.Command, ref, verb string, req any) error {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (o *operator) changeDeployment(cmd *cobra.Command, ref, verb string, req an
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
 	did := map[string]string{"promote": "promoted", "pause": "paused", "resume": "resumed", "fail": "failed"}[verb]
-	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", shown(d.ID), d.JobID, did)
+	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", displayID(d.ID), d.JobID, did)
 	if v := answer.RevertedJobVersion; v != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "The job goes back to version %d\n", *v)
 	}

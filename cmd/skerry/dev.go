@@ -105,7 +105,7 @@ func (s *startedEdge) checkHealth() error {
 	if e == nil {
 		return errors.New("the edge has not started yet")
 	}
-	if link, _ := e.Standing(); link.State != "connected" {
+	if link, _ := e.SyncStatus(); link.State != "connected" {
 		return fmt.Errorf("the edge is %s", link.State)
 	}
 	return nil

@@ -30,7 +30,7 @@ func nodeDrain(o *operator) *cobra.Command {
 		Long: "Move everything off a node: services as their migrate blocks allow, batch jobs when the\n" +
 			"deadline is over, and system jobs last. The node takes no new work, then and afterwards,\n" +
 			"until node eligibility says so. It is followed until the drain is done.",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.drain(cmd, args[0], f) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.drainNode(cmd, args[0], f) },
 	}
 	flags := c.Flags()
 	flags.BoolVar(&f.enable, "enable", false, "drain the node")
@@ -51,8 +51,8 @@ func nodeDrain(o *operator) *cobra.Command {
 	return c
 }
 
-// request is what the flags ask for.
-func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
+// drainRequest is what the flags ask for.
+func (f drainFlags) drainRequest(id fleet.NodeID) (api.DrainRequest, error) {
 	req := api.DrainRequest{NodeID: id, Meta: f.meta}
 	if f.message != "" {
 		req.Meta = map[string]string{"message": f.message}
@@ -71,20 +71,20 @@ func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
 	case f.noDeadline:
 		req.DrainSpec.Deadline = 0
 	case f.deadline <= 0:
-		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", shown(id), f.deadline).
+		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", displayID(id), f.deadline).
 			WithHint("--force stops everything at once, --no-deadline waits for as long as it takes")
 	}
 	return req, nil
 }
 
-func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
+func (o *operator) drainNode(cmd *cobra.Command, ref string, f drainFlags) error {
 	hub, node, err := o.findNode(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
 	if !f.monitor {
-		req, err := f.request(node.ID)
+		req, err := f.drainRequest(node.ID)
 		if err != nil {
 			return err
 		}
@@ -96,15 +96,15 @@ func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
 		case o.json:
 			return console.JSON(out, answer)
 		case f.disable:
-			_, err := fmt.Fprintf(out, "Node %s (%s) is not drained any more\n", shown(node.ID), node.Name)
+			_, err := fmt.Fprintf(out, "Node %s (%s) is not drained any more\n", displayID(node.ID), node.Name)
 			return err
 		}
-		fmt.Fprintf(out, "Node %s (%s) is drained\n", shown(node.ID), node.Name)
+		fmt.Fprintf(out, "Node %s (%s) is drained\n", displayID(node.ID), node.Name)
 		if f.detach {
 			return nil
 		}
 	}
-	return left(cmd.Context(), out, followDrain(cmd.Context(), hub, out, node.ID))
+	return interruptedError(cmd.Context(), out, followDrain(cmd.Context(), hub, out, node.ID))
 }
 
 // followDrain writes what happens to a node's allocations until its drain is over.
@@ -125,7 +125,7 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		for _, a := range allocs {
 			told := drainLine(a)
 			if last, ok := seen[a.ID]; ok && last != told {
-				fmt.Fprintf(out, "%s  %s %s\n", shown(a.ID), a.Name, told)
+				fmt.Fprintf(out, "%s  %s %s\n", displayID(a.ID), a.Name, told)
 			}
 			seen[a.ID] = told
 		}
@@ -150,10 +150,10 @@ func drainLine(a fleet.Alloc) string {
 
 func drainEnd(out io.Writer, n fleet.Node) error {
 	if n.LastDrain == nil {
-		_, err := fmt.Fprintf(out, "Node %s (%s) is not drained, and never was\n", shown(n.ID), n.Name)
+		_, err := fmt.Fprintf(out, "Node %s (%s) is not drained, and never was\n", displayID(n.ID), n.Name)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", shown(n.ID), n.Name, n.LastDrain.Status)
+	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", displayID(n.ID), n.Name, n.LastDrain.Status)
 	return err
 }
 
@@ -205,6 +205,6 @@ func (o *operator) changeNode(cmd *cobra.Command, ref string, change nodeChange)
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) %s\n", shown(node.ID), node.Name, change.done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) %s\n", displayID(node.ID), node.Name, change.done)
 	return err
 }

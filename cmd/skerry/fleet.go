@@ -22,11 +22,11 @@ func fleetCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "fleet", Short: "Show the whole fleet", SuggestFor: []string{"server", "agent-info"}}
 	var watch bool
 	var every time.Duration
-	show := fleetShown{limit: fleetRows}
+	show := fleetFlags{limit: fleetRows}
 	status := &cobra.Command{
 		Use: "status", Short: "Show hubs, nodes, allocations, and what waits for whom", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -47,14 +47,14 @@ func fleetCommand(o *operator) *cobra.Command {
 // fleetRows is how many rows of each table fit on a page, unless --limit says otherwise.
 const fleetRows = 20
 
-// fleetShown says which nodes fleet status shows, and how many rows of each table.
-type fleetShown struct {
+// fleetFlags says which nodes fleet status shows, and how many rows of each table.
+type fleetFlags struct {
 	nodes nodeChoice
 	limit int
 }
 
-func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer, show fleetShown) error {
-	filter, err := show.nodes.filter()
+func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer, show fleetFlags) error {
+	filter, err := show.nodes.filterExpression()
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func readFleet(ctx context.Context, hub *client.Client, filter string) (api.Flee
 
 // watchFleet shows the fleet until ctx ends. A hub that does not answer for a while is
 // no reason to stop: that is when one wants to watch.
-func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writer, every time.Duration, show fleetShown) error {
+func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writer, every time.Duration, show fleetFlags) error {
 	if every < 100*time.Millisecond {
 		return fleet.Errorf(fleet.CodeInvalid, "every %s is too often: at least 100ms", every)
 	}
@@ -191,7 +191,7 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 	nodes := console.Table{Heads: []string{"NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}, Limit: limit}
 	notes, orphans := console.Table{Limit: limit}, false
 	for _, n := range list {
-		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s, n), n.Hub, allocCounts(n.Allocs))
+		nodes.Add(n.Name, displayID(n.ID), n.Site, n.Status, contact(s, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
 			notes.Add(fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}
@@ -238,7 +238,7 @@ func firstIDs(ids []fleet.AllocID) string {
 	const named = 5
 	names := make([]string, min(len(ids), named))
 	for i := range names {
-		names[i] = shown(ids[i])
+		names[i] = displayID(ids[i])
 	}
 	if more := len(ids) - named; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
@@ -271,7 +271,7 @@ func writeWaiting(w io.Writer, s api.FleetStatus, limit int) error {
 		if line.At != nil {
 			what += ", " + console.LocalTime(*line.At)
 		}
-		t.Add(line.Kind, shown(line.ID), line.Of, what)
+		t.Add(line.Kind, displayID(line.ID), line.Of, what)
 	}
 	return t.Write(w)
 }
@@ -281,7 +281,7 @@ func nodeCounts(nodes map[fleet.NodeStatus]int) string {
 	for _, status := range []fleet.NodeStatus{fleet.NodeReady, fleet.NodeInitializing, fleet.NodeDisconnected, fleet.NodeDown} {
 		pairs = append(pairs, nodes[status], status)
 	}
-	return counts(pairs...)
+	return nonZeroCounts(pairs...)
 }
 
 func allocCounts(allocs map[string]int) string {

@@ -24,7 +24,7 @@ const (
 // follow follows an evaluation and its job's deployment until that is over or, where
 // there is none, its allocations until all of them run.
 func follow(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID) error {
-	f, err := decided(ctx, hub, id)
+	f, err := awaitDecision(ctx, hub, id)
 	if err == nil && f.job != nil && !f.job.Stop {
 		var d *fleet.Deployment
 		if d, err = rolloutOf(ctx, hub, f.job); err == nil && d != nil {
@@ -32,20 +32,20 @@ func follow(ctx context.Context, hub *client.Client, out io.Writer, id fleet.Eva
 		}
 	}
 	if err != nil {
-		return left(ctx, out, err)
+		return interruptedError(ctx, out, err)
 	}
-	return following(ctx, hub, out, id, func(f *followed) (bool, error) { return f.runs() })
+	return followUntil(ctx, hub, out, id, func(f *followedJob) (bool, error) { return f.checkRunning() })
 }
 
 // followStop follows until nothing of the job runs, but for what nobody can reach.
 func followStop(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID) error {
-	return following(ctx, hub, out, id, func(f *followed) (bool, error) { return f.stopped() })
+	return followUntil(ctx, hub, out, id, func(f *followedJob) (bool, error) { return f.checkStopped() })
 }
 
-func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID, done func(*followed) (bool, error)) error {
-	f, err := decided(ctx, hub, id)
+func followUntil(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID, done func(*followedJob) (bool, error)) error {
+	f, err := awaitDecision(ctx, hub, id)
 	if err != nil {
-		return left(ctx, out, err)
+		return interruptedError(ctx, out, err)
 	}
 	screen := newScreen(out)
 	path := jobPath(f.eval.JobID, "/allocations")
@@ -54,34 +54,34 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 		clearStale(out)
 		read := map[string]fleet.Index{}
 		if read[path], err = hub.Read(ctx, path, nil, &f.allocs); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
-		screen.show(f.allocs)
+		screen.showAllocs(f.allocs)
 		if ok, err := done(f); ok || err != nil {
 			if err == nil {
-				screen.finish(f.summary())
+				screen.writeSummary(f.endSummary())
 			}
 			return err
 		}
 		if err := awaitAnyChange(ctx, hub, read); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 	}
 }
 
-// decided waits until an evaluation has ended, and reads its job.
-func decided(ctx context.Context, hub *client.Client, id fleet.EvalID) (*followed, error) {
+// awaitDecision waits until an evaluation has ended, and reads its job.
+func awaitDecision(ctx context.Context, hub *client.Client, id fleet.EvalID) (*followedJob, error) {
 	eval, err := awaitEval(ctx, hub, id)
 	if err != nil {
 		return nil, err
 	}
 	if eval.Status != fleet.EvalComplete {
-		return nil, fmt.Errorf("evaluation %s is %s: %s", shown(id), eval.Status, eval.StatusDescription)
+		return nil, fmt.Errorf("evaluation %s is %s: %s", displayID(id), eval.Status, eval.StatusDescription)
 	}
-	f := &followed{eval: eval}
+	f := &followedJob{eval: eval}
 	var job fleet.Job
 	if _, err := hub.Read(ctx, jobPath(eval.JobID, ""), nil, &job); err == nil {
 		f.job = &job
@@ -91,8 +91,8 @@ func decided(ctx context.Context, hub *client.Client, id fleet.EvalID) (*followe
 	return f, nil
 }
 
-// left turns an interrupt into a word of farewell.
-func left(ctx context.Context, out io.Writer, err error) error {
+// interruptedError turns an interrupt into a word of farewell.
+func interruptedError(ctx context.Context, out io.Writer, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -115,22 +115,22 @@ func awaitEval(ctx context.Context, hub *client.Client, id fleet.EvalID) (*fleet
 	}
 }
 
-// followed is a job on its way.
-type followed struct {
+// followedJob is a job on its way.
+type followedJob struct {
 	job     *fleet.Job // nil: purged
 	eval    *fleet.Evaluation
 	blocked *fleet.Evaluation // the job's that waits now; nil: none does
 	allocs  []api.AllocStub
 }
 
-// tally counts the allocations of the job's version in one group.
-type tally struct {
+// groupTally counts the allocations of the job's version in one group.
+type groupTally struct {
 	good, pending, unknown int
 	failed                 []api.AllocStub
 }
 
-func (f *followed) tally(group string) tally {
-	var t tally
+func (f *followedJob) countGroup(group string) groupTally {
+	var t groupTally
 	replaced := map[fleet.AllocID]bool{}
 	for _, a := range f.allocs {
 		if a.PreviousAllocation != "" {
@@ -158,37 +158,37 @@ func (f *followed) tally(group string) tally {
 	return t
 }
 
-// runs reports whether all that shall run does, or, as an error, why it will not for
+// checkRunning reports whether all that shall run does, or, as an error, why it will not for
 // now.
-func (f *followed) runs() (bool, error) {
+func (f *followedJob) checkRunning() (bool, error) {
 	if f.job == nil || f.job.Stop {
 		return true, nil
 	}
 	done, pending := true, 0
 	var why []string
 	for _, g := range f.job.TaskGroups {
-		t := f.tally(g.Name)
+		t := f.countGroup(g.Name)
 		pending += t.pending
 		if t.good >= g.Count {
 			continue
 		}
 		done = false
-		why = append(why, f.missing(g, t)...)
+		why = append(why, f.missingLines(g, t)...)
 	}
 	switch {
 	case done:
 		return true, nil
-	case pending > 0 || f.awaitsRoom() || len(why) == 0:
+	case pending > 0 || f.awaitsCapacity() || len(why) == 0:
 		return false, nil
 	}
 	return false, f.waitingError("", why...)
 }
 
-// missing says what keeps a group from being complete.
-func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
+// missingLines says what keeps a group from being complete.
+func (f *followedJob) missingLines(g fleet.TaskGroup, t groupTally) []string {
 	var why []string
 	for _, a := range t.failed {
-		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", shown(a.ID), a.NodeName, failure(a)))
+		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", displayID(a.ID), a.NodeName, failureReason(a)))
 	}
 	if t.unknown > 0 {
 		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
@@ -196,15 +196,15 @@ func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
 	if m := f.placementFailures()[g.Name]; m != nil {
 		line := fmt.Sprintf("group %q: %d wait for capacity", g.Name, m.CoalescedFailures+1)
 		if f.blocked != nil {
-			line += " (evaluation " + shown(f.blocked.ID) + ")"
+			line += " (evaluation " + displayID(f.blocked.ID) + ")"
 		}
-		why = append(append(why, line), whyNot(m)...)
+		why = append(append(why, line), placementReasons(m)...)
 	}
 	return why
 }
 
-// failure says why an allocation failed, by its last event that failed a task.
-func failure(a api.AllocStub) string {
+// failureReason says why an allocation failed, by its last event that failed a task.
+func failureReason(a api.AllocStub) string {
 	for _, task := range a.TaskStates {
 		for _, e := range slices.Backward(task.Events) {
 			if task.Failed && (e.Type == fleet.TaskDriverFailure || e.Type == fleet.TaskTerminated || e.Type == fleet.TaskSetup) {
@@ -215,8 +215,8 @@ func failure(a api.AllocStub) string {
 	return a.ClientDescription
 }
 
-// stopped reports whether nothing that can be reached runs any more.
-func (f *followed) stopped() (bool, error) {
+// checkStopped reports whether nothing that can be reached runs any more.
+func (f *followedJob) checkStopped() (bool, error) {
 	for _, a := range f.allocs {
 		switch a.ClientStatus {
 		case fleet.ClientRunning, fleet.ClientPending:
@@ -226,8 +226,8 @@ func (f *followed) stopped() (bool, error) {
 	return true, nil
 }
 
-// complete reports whether every allocation that is wanted has ended as it should.
-func (f *followed) complete() bool {
+// hasCompleted reports whether every allocation that is wanted has ended as it should.
+func (f *followedJob) hasCompleted() bool {
 	for _, a := range f.allocs {
 		if a.DesiredStatus == fleet.DesiredRun && !a.Retired && a.ClientStatus != fleet.ClientComplete {
 			return false
@@ -236,8 +236,8 @@ func (f *followed) complete() bool {
 	return len(f.allocs) > 0
 }
 
-// summary says how it ended.
-func (f *followed) summary() string {
+// endSummary says how it ended.
+func (f *followedJob) endSummary() string {
 	away := 0
 	for _, a := range f.allocs {
 		if a.ClientStatus == fleet.ClientUnknown {
@@ -251,7 +251,7 @@ func (f *followed) summary() string {
 	case f.job == nil || f.job.Stop:
 		return fmt.Sprintf("Job %q is stopped.", f.eval.JobID)
 	}
-	if fleet.RunsToCompletion(f.job.Type) && f.complete() {
+	if fleet.RunsToCompletion(f.job.Type) && f.hasCompleted() {
 		return fmt.Sprintf("Job %q is complete, version %d.", f.job.ID, f.job.Version)
 	}
 	return fmt.Sprintf("Job %q runs, version %d.", f.job.ID, f.job.Version)
@@ -275,17 +275,17 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-func (s *screen) show(allocs []api.AllocStub) {
+func (s *screen) showAllocs(allocs []api.AllocStub) {
 	allocs = slices.Clone(allocs)
 	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
 	if s.columns == 0 {
-		s.changes(allocs)
+		s.writeChanges(allocs)
 		return
 	}
 	t := console.Table{Heads: []string{"ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "TASKS"}}
 	for _, a := range allocs {
 		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending || a.DesiredStatus == fleet.DesiredRun && !a.Retired {
-			t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
+			t.Add(displayID(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
 		}
 	}
 	s.writeOver(t.Write)
@@ -299,11 +299,11 @@ func (s *screen) writeOver(write func(w io.Writer) error) {
 	if err := write(out); err != nil {
 		return // a strings.Builder takes everything
 	}
-	s.redraw(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
+	s.redrawLines(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
 }
 
-// redraw writes lines over those that it wrote before, as many as the terminal has.
-func (s *screen) redraw(lines []string) {
+// redrawLines writes lines over those that it wrote before, as many as the terminal has.
+func (s *screen) redrawLines(lines []string) {
 	if room := max(s.height-2, 1); len(lines) > room {
 		hidden := len(lines) - room + 1
 		lines = append(slices.Clone(lines[:room-1]), fmt.Sprintf("… and %d more", hidden))
@@ -325,9 +325,9 @@ func (s *screen) redraw(lines []string) {
 // foldedFrom is how many allocations that reach the same status at once share one line.
 const foldedFrom = 6
 
-// changes writes a line for each allocation whose status is another one than before. Many
+// writeChanges writes a line for each allocation whose status is another one than before. Many
 // that reach the same status at once, and have nothing to say of it, share one line.
-func (s *screen) changes(allocs []api.AllocStub) {
+func (s *screen) writeChanges(allocs []api.AllocStub) {
 	type change struct{ state, group string }
 	var order []change
 	lines := map[change][]string{}
@@ -341,9 +341,9 @@ func (s *screen) changes(allocs []api.AllocStub) {
 		if was == state || !known && a.DesiredStatus != fleet.DesiredRun && state != "stopping" {
 			continue
 		}
-		key, line := change{state, a.TaskGroup}, fmt.Sprintf("allocation %s %s on %s is %s", shown(a.ID), a.Name, a.NodeName, state)
+		key, line := change{state, a.TaskGroup}, fmt.Sprintf("allocation %s %s on %s is %s", displayID(a.ID), a.Name, a.NodeName, state)
 		if a.ClientStatus == fleet.ClientFailed {
-			why := failure(a)
+			why := failureReason(a)
 			key.state, line = key.state+": "+why, line+": "+why
 		}
 		if lines[key] == nil {
@@ -362,4 +362,4 @@ func (s *screen) changes(allocs []api.AllocStub) {
 	}
 }
 
-func (s *screen) finish(summary string) { fmt.Fprintln(s.out, summary) }
+func (s *screen) writeSummary(summary string) { fmt.Fprintln(s.out, summary) }

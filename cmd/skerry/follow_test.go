@@ -29,8 +29,8 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 		{fleet.JobTypeService, []api.AllocStub{alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 	} {
-		f := &followed{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, allocs: tc.allocs}
-		if got := f.summary(); got != tc.want {
+		f := &followedJob{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, allocs: tc.allocs}
+		if got := f.endSummary(); got != tc.want {
 			t.Errorf("%s: %s", tc.kind, got)
 		}
 	}
@@ -52,9 +52,9 @@ func TestFollowedOverRoom(t *testing.T) {
 		"no node suits, nor will":        {&fleet.Evaluation{ID: "e1", FailedTGAllocs: full}, nil, true},
 	} {
 		job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}}}
-		f := &followed{job: job, eval: tc.eval, blocked: tc.blocked}
+		f := &followedJob{job: job, eval: tc.eval, blocked: tc.blocked}
 		p := api.Progress{Deployment: &fleet.Deployment{Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {}}}}
-		for what, done := range map[string]func() (bool, error){"a job": f.runs, "its deployment": func() (bool, error) { return f.rolled(p) }} {
+		for what, done := range map[string]func() (bool, error){"a job": f.checkRunning, "its deployment": func() (bool, error) { return f.checkRollout(p) }} {
 			_, err := done()
 			var exit *console.ExitError
 			if waits := errors.As(err, &exit) && exit.Code == exitWaiting && strings.Contains(err.Error(), "port collision"); waits != tc.waits || !waits && err != nil {
@@ -83,12 +83,12 @@ func TestRetiredIsShownWithAll(t *testing.T) {
 // TestPromotionWithoutAnOutlook follows a deployment that a hub says no outlook of: one of an
 // older release, or one whose job has a newer version by now.
 func TestPromotionWithoutAnOutlook(t *testing.T) {
-	f := &followed{job: &fleet.Job{ID: "shop"}, eval: &fleet.Evaluation{}}
+	f := &followedJob{job: &fleet.Job{ID: "shop"}, eval: &fleet.Evaluation{}}
 	p := api.Progress{
 		Deployment: &fleet.Deployment{ID: "abcdef01-2", Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {DesiredCanaries: 1}}},
 		Groups:     map[string]map[string]api.SiteProgress{"web": {"": {Healthy: 1}}},
 	}
-	if _, err := f.rolled(p); err == nil || !strings.HasSuffix(err.Error(), "deployment abcdef01 waits for its promotion") {
+	if _, err := f.checkRollout(p); err == nil || !strings.HasSuffix(err.Error(), "deployment abcdef01 waits for its promotion") {
 		t.Errorf("it is followed until: %v", err)
 	}
 }

@@ -73,7 +73,7 @@ func writeTimeline(w io.Writer, entries []fleet.HistoryEntry, several bool) erro
 			mark = "│"
 		}
 		e := entries[i]
-		add(mark, console.LocalTime(e.Time), string(e.Side), entryRow(e), string(shown(e.AllocID)), entryText(e))
+		add(mark, console.LocalTime(e.Time), string(e.Side), entryRow(e), string(displayID(e.AllocID)), entryText(e))
 	}
 	if away {
 		add("╵", "", "", "", "", "── the link is still gone ──")
@@ -106,5 +106,5 @@ func entryText(e fleet.HistoryEntry) string {
 	if e.Transition != nil {
 		return console.Transition(e.Transition)
 	}
-	return note(e.Event, e.Message)
+	return withReason(e.Event, e.Message)
 }

@@ -40,9 +40,9 @@ type registration struct {
 }
 
 func jobRun(o *operator) *cobra.Command {
-	var file fileFlags
+	var file jobFileFlags
 	var detach, output bool
-	var preserve struct{ counts, resources bool }
+	var preserve struct{ nonZeroCounts, resources bool }
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
@@ -51,18 +51,18 @@ func jobRun(o *operator) *cobra.Command {
 			"registered and not all of it can run now: for want of capacity, of a promotion, or of nodes that are away.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file.readOnly = output
-			job, err := file.parse(cmd, args[0])
+			job, err := file.parseJobFile(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			if output {
 				return console.JSON(cmd.OutOrStdout(), registration{Job: job})
 			}
-			hub, err := o.clientFor(job)
+			hub, err := o.hubClientFor(job)
 			if err != nil {
 				return err
 			}
-			reg := registration{Job: job, Submission: file.source, PreserveCounts: preserve.counts, PreserveResources: preserve.resources}
+			reg := registration{Job: job, Submission: file.source, PreserveCounts: preserve.nonZeroCounts, PreserveResources: preserve.resources}
 			if cmd.Flags().Changed("check-index") {
 				reg.EnforceIndex, reg.JobModifyIndex = true, fleet.Index(checkIndex)
 			}
@@ -74,11 +74,11 @@ func jobRun(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
 			warn(cmd, warnings(answer.Warnings, job))
-			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q registered", job.ID))
+			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q registered", job.ID))
 		},
 	}
-	file.add(c)
-	c.Flags().BoolVar(&preserve.counts, "preserve-counts", false, "keep the counts of the job that there is")
+	file.addJobFileFlags(c)
+	c.Flags().BoolVar(&preserve.nonZeroCounts, "preserve-counts", false, "keep the counts of the job that there is")
 	c.Flags().BoolVar(&preserve.resources, "preserve-resources", false, "keep the resources of the job that there is")
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
 	c.Flags().BoolVar(&output, "output", false, "write the job as JSON, as it would be registered, and do nothing")
@@ -87,11 +87,11 @@ func jobRun(o *operator) *cobra.Command {
 }
 
 func jobValidate(o *operator) *cobra.Command {
-	var file fileFlags
+	var file jobFileFlags
 	c := &cobra.Command{
 		Use: "validate FILE", Short: "Check a job file, without a hub", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := file.parse(cmd, args[0])
+			job, err := file.parseJobFile(cmd, args[0])
 			if o.json {
 				return writeValidation(cmd, job, err)
 			}
@@ -103,7 +103,7 @@ func jobValidate(o *operator) *cobra.Command {
 			return err
 		},
 	}
-	file.add(c)
+	file.addJobFileFlags(c)
 	return c
 }
 
@@ -156,7 +156,7 @@ func jobStop(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Job %q stops, evaluation %s\n", job.ID, shown(answer.EvalID))
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q stops, evaluation %s\n", job.ID, displayID(answer.EvalID))
 			if detach {
 				return nil
 			}
@@ -201,8 +201,8 @@ func jobInspect(o *operator) *cobra.Command {
 	return c
 }
 
-// counts writes what is not zero, in order.
-func counts(pairs ...any) string {
+// nonZeroCounts writes what is not zero, in order.
+func nonZeroCounts(pairs ...any) string {
 	var parts []string
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if n := fmt.Sprint(pairs[i]); n != "0" {

@@ -31,7 +31,7 @@ func jobDispatch(o *operator) *cobra.Command {
 		Long: "Make a job of a parameterized one and run it, with the content of a file (- is the standard\n" +
 			"input) as its payload, and follow it until it runs.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			meta, err := pairs(f.meta)
+			meta, err := parseKeyValues(f.meta)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func jobDispatch(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.dispatch(cmd, hub, job.ID, f, map[string]any{
+			return o.dispatchJob(cmd, hub, job.ID, f, map[string]any{
 				"Payload": payload, "Meta": meta, "IdPrefixTemplate": f.prefix, "Priority": f.priority,
 			})
 		},
@@ -56,7 +56,7 @@ func jobDispatch(o *operator) *cobra.Command {
 	return c
 }
 
-func (o *operator) dispatch(cmd *cobra.Command, hub *client.Client, id fleet.JobID, f dispatchFlags, body map[string]any) error {
+func (o *operator) dispatchJob(cmd *cobra.Command, hub *client.Client, id fleet.JobID, f dispatchFlags, body map[string]any) error {
 	path := jobPath(id, "/dispatch")
 	if f.token != "" {
 		path += "?" + url.Values{"idempotency_token": {f.token}}.Encode()
@@ -72,7 +72,7 @@ func (o *operator) dispatch(cmd *cobra.Command, hub *client.Client, id fleet.Job
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Job %q was dispatched with this token before.\n", answer.DispatchedJobID)
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "Job %q is dispatched, evaluation %s\n", answer.DispatchedJobID, shown(answer.EvalID))
+	fmt.Fprintf(cmd.OutOrStdout(), "Job %q is dispatched, evaluation %s\n", answer.DispatchedJobID, displayID(answer.EvalID))
 	if f.detach {
 		return nil
 	}
@@ -94,8 +94,8 @@ func payloadOf(cmd *cobra.Command, args []string) ([]byte, error) {
 	return b, nil
 }
 
-// pairs reads KEY=VALUE.
-func pairs(list []string) (map[string]string, error) {
+// parseKeyValues reads KEY=VALUE.
+func parseKeyValues(list []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, s := range list {
 		k, v, ok := strings.Cut(s, "=")
@@ -121,7 +121,7 @@ func jobPeriodic(o *operator) *cobra.Command {
 			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(job.ID, "/periodic/force"), nil, &answer); err != nil {
 				return err
 			}
-			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q is launched", job.ID))
+			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is launched", job.ID))
 		},
 	}
 	force.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")

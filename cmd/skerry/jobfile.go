@@ -17,8 +17,8 @@ import (
 	"skerry/fleet/jobspec"
 )
 
-// fileFlags say how a job file is evaluated.
-type fileFlags struct {
+// jobFileFlags say how a job file is evaluated.
+type jobFileFlags struct {
 	vars     []string
 	varFiles []string
 	// readOnly takes also what cannot be registered yet.
@@ -28,13 +28,13 @@ type fileFlags struct {
 	source *fleet.Submission
 }
 
-func (f *fileFlags) add(cmd *cobra.Command) {
+func (f *jobFileFlags) addJobFileFlags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "NAME=VALUE of a variable of the job file; may be repeated")
 	cmd.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file with variables; may be repeated")
 }
 
-// again is how the same file is given to another command.
-func (f *fileFlags) again(name string) string {
+// repeatArgs is how the same file is given to another command.
+func (f *jobFileFlags) repeatArgs(name string) string {
 	var line []string
 	for _, path := range f.varFiles {
 		line = append(line, "--var-file", quoted(path))
@@ -56,8 +56,8 @@ func quoted(arg string) string {
 // plainArg is what means nothing to a shell.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./=:,@%+-]+$`)
 
-// parse reads a job file, "-" being the standard input.
-func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
+// parseJobFile reads a job file, "-" being the standard input.
+func (f *jobFileFlags) parseJobFile(cmd *cobra.Command, name string) (*fleet.Job, error) {
 	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), Configs: edged.ConfigChecks(), ForRegistration: !f.readOnly}
 	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}
 	for _, v := range f.vars {
@@ -78,17 +78,17 @@ func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the job from the standard input: %w", err)
 		}
-		return f.made("stdin", src, opts)
+		return f.parseSource("stdin", src, opts)
 	}
 	src, err := readJobFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return f.made(name, src, opts)
+	return f.parseSource(name, src, opts)
 }
 
-// made parses a file and notes it as the job's source.
-func (f *fileFlags) made(name string, src []byte, opts jobspec.Options) (*fleet.Job, error) {
+// parseSource parses a file and notes it as the job's source.
+func (f *jobFileFlags) parseSource(name string, src []byte, opts jobspec.Options) (*fleet.Job, error) {
 	f.source.Source = string(src)
 	if json.Valid(src) {
 		f.source.Format = fleet.FormatJSON

@@ -43,7 +43,7 @@ func jobHistory(o *operator) *cobra.Command {
 				return err
 			}
 			if version != "" {
-				if answer, err = answer.only(stub.ID, version); err != nil {
+				if answer, err = answer.onlyVersion(stub.ID, version); err != nil {
 					return err
 				}
 			}
@@ -53,7 +53,7 @@ func jobHistory(o *operator) *cobra.Command {
 			case o.json:
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			return o.painted(cmd.OutOrStdout(), answer.write)
+			return o.writeColoured(cmd.OutOrStdout(), answer.writeVersions)
 		},
 	}
 	c.Flags().StringVar(&tag, "diff-tag", "", "compare each version with the one of this tag, and not with the one before it")
@@ -64,8 +64,8 @@ func jobHistory(o *operator) *cobra.Command {
 	return c
 }
 
-// only is what there is of one version.
-func (v jobVersions) only(id fleet.JobID, version string) (jobVersions, error) {
+// onlyVersion is what there is of one version.
+func (v jobVersions) onlyVersion(id fleet.JobID, version string) (jobVersions, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return v, fleet.Errorf(fleet.CodeInvalid, "show the history of job %q: version %q is not a whole number", id, version)
@@ -84,7 +84,7 @@ func (v jobVersions) only(id fleet.JobID, version string) (jobVersions, error) {
 		WithHint("skerry job history lists the versions that are")
 }
 
-func (v jobVersions) write(w io.Writer) {
+func (v jobVersions) writeVersions(w io.Writer) {
 	for i, job := range v.Versions {
 		state := ""
 		if job.VersionTag != nil {
@@ -109,7 +109,7 @@ func versionOf(ctx context.Context, hub *client.Client, id fleet.JobID, version 
 	if _, err := hub.Read(ctx, jobPath(id, "/versions"), nil, &all); err != nil {
 		return nil, err
 	}
-	one, err := all.only(id, version)
+	one, err := all.onlyVersion(id, version)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func jobAllocs(o *operator) *cobra.Command {
 				return err
 			}
 			var list []api.AllocStub
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), earlier(all), &list); err != nil {
+			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), includeEarlierJobs(all), &list); err != nil {
 				return err
 			}
 			if o.json {
@@ -40,8 +40,8 @@ func jobAllocs(o *operator) *cobra.Command {
 	return c
 }
 
-// earlier asks for what there was of an earlier job of the same id, too.
-func earlier(all bool) url.Values { return url.Values{"all": {strconv.FormatBool(all)}} }
+// includeEarlierJobs asks for what there was of an earlier job of the same id, too.
+func includeEarlierJobs(all bool) url.Values { return url.Values{"all": {strconv.FormatBool(all)}} }
 
 func jobDeployments(o *operator) *cobra.Command {
 	var latest, all bool
@@ -56,7 +56,7 @@ func jobDeployments(o *operator) *cobra.Command {
 				return o.latestDeployment(cmd, hub, job.ID)
 			}
 			var list []fleet.Deployment
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployments"), earlier(all), &list); err != nil {
+			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployments"), includeEarlierJobs(all), &list); err != nil {
 				return err
 			}
 			return o.writeDeployments(cmd, list, fmt.Sprintf("Job %q was never rolled out.", job.ID))
@@ -91,7 +91,7 @@ func jobPromote(o *operator) *cobra.Command {
 			return o.changeDeployment(cmd, string(d.ID), "promote", f)
 		},
 	}
-	f.add(c)
+	f.addGroupFlag(c)
 	return c
 }
 
@@ -122,7 +122,7 @@ func jobStart(o *operator) *cobra.Command {
 			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/jobs", reg, &answer); err != nil {
 				return err
 			}
-			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q is started", job.ID))
+			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is started", job.ID))
 		},
 	}
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")

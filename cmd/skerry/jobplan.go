@@ -17,7 +17,7 @@ import (
 )
 
 func jobPlan(o *operator) *cobra.Command {
-	var file fileFlags
+	var file jobFileFlags
 	c := &cobra.Command{
 		Use: "plan FILE", Short: "Show what registering a job would change, and do nothing", Args: cobra.ExactArgs(1),
 		Long: "Show what registering a job would change, field by field, and what the scheduler would do, and do\n" +
@@ -25,11 +25,11 @@ func jobPlan(o *operator) *cobra.Command {
 			"with 255 where it cannot be told.",
 		Annotations: map[string]string{failsWith: "255"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := file.parse(cmd, args[0])
+			job, err := file.parseJobFile(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			hub, err := o.clientFor(job)
+			hub, err := o.hubClientFor(job)
 			if err != nil {
 				return err
 			}
@@ -42,23 +42,23 @@ func jobPlan(o *operator) *cobra.Command {
 				return err
 			}
 			if o.json {
-				return errors.Join(console.JSON(cmd.OutOrStdout(), answer), planned(answer))
+				return errors.Join(console.JSON(cmd.OutOrStdout(), answer), planExitError(answer))
 			}
-			if err := o.painted(cmd.OutOrStdout(), func(w io.Writer) { writePlan(w, answer) }); err != nil {
+			if err := o.writeColoured(cmd.OutOrStdout(), func(w io.Writer) { writePlan(w, answer) }); err != nil {
 				return err
 			}
 			warn(cmd, warnings(answer.Warnings, job))
 			fmt.Fprintln(cmd.OutOrStdout())
-			console.Hint(cmd.OutOrStdout(), "to register exactly this: skerry job run --check-index %d %s", answer.JobModifyIndex, file.again(args[0]))
-			return planned(answer)
+			console.Hint(cmd.OutOrStdout(), "to register exactly this: skerry job run --check-index %d %s", answer.JobModifyIndex, file.repeatArgs(args[0]))
+			return planExitError(answer)
 		},
 	}
-	file.add(c)
+	file.addJobFileFlags(c)
 	return c
 }
 
-// planned ends a plan as its exit code says: 1 where allocations would be made or stopped.
-func planned(p api.PlanAnswer) error {
+// planExitError ends a plan as its exit code says: 1 where allocations would be made or stopped.
+func planExitError(p api.PlanAnswer) error {
 	for _, u := range p.Annotations.DesiredTGUpdates {
 		if u.Place+u.Stop+u.DestructiveUpdate+u.Canary > 0 {
 			return &console.ExitError{Code: 1, Err: errors.New("allocations would be made or stopped"), Silent: true}
@@ -81,11 +81,11 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 	fmt.Fprintln(w)
 	for _, name := range slices.Sorted(maps.Keys(p.Annotations.DesiredTGUpdates)) {
 		u := p.Annotations.DesiredTGUpdates[name]
-		fmt.Fprintf(w, "Group %q: %s%s\n", name, counts(u.Place, "to place", u.Canary, "to place as canaries", u.InPlaceUpdate, "to update in place",
+		fmt.Fprintf(w, "Group %q: %s%s\n", name, nonZeroCounts(u.Place, "to place", u.Canary, "to place as canaries", u.InPlaceUpdate, "to update in place",
 			u.DestructiveUpdate, "to replace", u.Stop, "to stop", u.Disconnect, "to be unknown", u.Reconnect, "to take back",
-			u.Ignore, "left alone"), halted(u, p.FailedTGAllocs[name]))
+			u.Ignore, "left alone"), unplacedText(u, p.FailedTGAllocs[name]))
 		if m := p.FailedTGAllocs[name]; m != nil {
-			for _, line := range whyNot(m) {
+			for _, line := range placementReasons(m) {
 				fmt.Fprintln(w, "  "+line)
 			}
 		}
@@ -98,8 +98,8 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 	}
 }
 
-// halted says how many of those to place and to replace are not placed at once.
-func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
+// unplacedText says how many of those to place and to replace are not placed at once.
+func unplacedText(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 	text := ""
 	if u.AwaitsRoom > 0 {
 		text = fmt.Sprintf("; %d of them once the allocations that make room have stopped", u.AwaitsRoom)
@@ -113,8 +113,8 @@ func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 	return text
 }
 
-// whyNot explains a failed placement.
-func whyNot(m *fleet.AllocMetric) []string {
+// placementReasons explains a failed placement.
+func placementReasons(m *fleet.AllocMetric) []string {
 	var lines []string
 	if m.NodesEvaluated == 0 {
 		lines = append(lines, fmt.Sprintf("no node may be used: %d in the pool, %s", m.NodesInPool, byDatacenter(m.NodesAvailable)))
@@ -132,7 +132,7 @@ func whyNot(m *fleet.AllocMetric) []string {
 		lines = append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
 	}
 	for _, r := range m.RejectedNodes {
-		lines = append(lines, fmt.Sprintf("%s %s: %s", shown(r.NodeID), r.NodeName, r.Why))
+		lines = append(lines, fmt.Sprintf("%s %s: %s", displayID(r.NodeID), r.NodeName, r.Why))
 	}
 	if rest := m.NodesFiltered + m.NodesExhausted - len(m.RejectedNodes); rest > 0 && len(m.RejectedNodes) > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s", console.Count(rest, "other node")))

@@ -25,8 +25,8 @@ const (
 	onErrorFail = "fail"
 )
 
-// restart is a job's allocations being restarted, some at a time.
-type restart struct {
+// jobRestarter is a job's allocations being restarted, some at a time.
+type jobRestarter struct {
 	groups     []string
 	task       string
 	batchSize  string // a number, or a percentage of all
@@ -40,12 +40,12 @@ type restart struct {
 	out   io.Writer // what is said meanwhile
 	in    *bufio.Scanner
 	wait  time.Duration
-	done  restarted
+	done  restartOutcome
 	total int
 }
 
-// restarted is what became of the allocations.
-type restarted struct {
+// restartOutcome is what became of the allocations.
+type restartOutcome struct {
 	JobID     fleet.JobID
 	Restarted []fleet.AllocID
 	Failed    []fleet.AllocID
@@ -53,7 +53,7 @@ type restarted struct {
 }
 
 func jobRestart(o *operator) *cobra.Command {
-	var r restart
+	var r jobRestarter
 	c := &cobra.Command{
 		Use: "restart ID", Short: "Restart a job's allocations, some at a time", Args: cobra.ExactArgs(1),
 		Long: "Restart the allocations of a job where they are, or with --reschedule have each replaced by another\n" +
@@ -64,7 +64,7 @@ func jobRestart(o *operator) *cobra.Command {
 			if o.json {
 				r.out = cmd.ErrOrStderr()
 			}
-			err := r.run(cmd, o, args[0])
+			err := r.runRestart(cmd, o, args[0])
 			if o.json && r.done.JobID != "" {
 				if jerr := console.JSON(cmd.OutOrStdout(), r.done); jerr != nil {
 					return jerr
@@ -85,8 +85,8 @@ func jobRestart(o *operator) *cobra.Command {
 	return c
 }
 
-func (r *restart) run(cmd *cobra.Command, o *operator, ref string) error {
-	if err := r.check(); err != nil {
+func (r *jobRestarter) runRestart(cmd *cobra.Command, o *operator, ref string) error {
+	if err := r.validateRestart(); err != nil {
 		return err
 	}
 	hub, job, err := o.wholeJob(cmd.Context(), ref)
@@ -103,24 +103,24 @@ func (r *restart) run(cmd *cobra.Command, o *operator, ref string) error {
 	if _, err := r.hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), nil, &all); err != nil {
 		return err
 	}
-	chosen := r.choose(all)
+	chosen := r.chooseAllocs(all)
 	size, err := batchOf(r.batchSize, len(chosen))
 	if err != nil {
 		return err
 	}
 	r.done.JobID, r.total = job.ID, len(chosen)
 	for _, id := range r.done.Away {
-		fmt.Fprintf(r.out, "Allocation %s is left alone: its node is away\n", shown(id))
+		fmt.Fprintf(r.out, "Allocation %s is left alone: its node is away\n", displayID(id))
 	}
 	if len(chosen) == 0 {
 		fmt.Fprintf(r.out, "Nothing of job %q runs that could be restarted.\n", job.ID)
 		return nil
 	}
-	return r.batches(cmd.Context(), chosen, size)
+	return r.restartInBatches(cmd.Context(), chosen, size)
 }
 
-// check refuses what contradicts itself.
-func (r *restart) check() error {
+// validateRestart refuses what contradicts itself.
+func (r *jobRestarter) validateRestart() error {
 	switch {
 	case r.onError != onErrorAsk && r.onError != onErrorFail:
 		return fleet.Errorf(fleet.CodeInvalid, "--on-error %q is neither %s nor %s", r.onError, onErrorAsk, onErrorFail)
@@ -139,8 +139,8 @@ func (r *restart) check() error {
 	return nil
 }
 
-// choose picks what runs, in the order of names, and notes what is out of reach.
-func (r *restart) choose(all []api.AllocStub) []api.AllocStub {
+// chooseAllocs picks what runs, in the order of names, and notes what is out of reach.
+func (r *jobRestarter) chooseAllocs(all []api.AllocStub) []api.AllocStub {
 	var chosen []api.AllocStub
 	for _, a := range all {
 		if a.DesiredStatus != fleet.DesiredRun || len(r.groups) > 0 && !slices.Contains(r.groups, a.TaskGroup) {
@@ -171,16 +171,16 @@ func batchOf(text string, all int) (int, error) {
 	return n, nil
 }
 
-func (r *restart) batches(ctx context.Context, chosen []api.AllocStub, size int) error {
+func (r *jobRestarter) restartInBatches(ctx context.Context, chosen []api.AllocStub, size int) error {
 	first := true
 	for batch := range slices.Chunk(chosen, size) {
 		if !first {
-			if err := r.between(ctx); err != nil {
+			if err := r.waitBetweenBatches(ctx); err != nil {
 				return err
 			}
 		}
 		first = false
-		if err := r.batch(ctx, batch); err != nil {
+		if err := r.restartBatch(ctx, batch); err != nil {
 			return err
 		}
 	}
@@ -191,10 +191,10 @@ func (r *restart) batches(ctx context.Context, chosen []api.AllocStub, size int)
 	return nil
 }
 
-// between waits before the next batch.
-func (r *restart) between(ctx context.Context) error {
+// waitBetweenBatches waits before the next batch.
+func (r *jobRestarter) waitBetweenBatches(ctx context.Context) error {
 	if r.batchWait == onErrorAsk {
-		if !r.ask("Go on with the next batch?") {
+		if !r.askYesNo("Go on with the next batch?") {
 			return fleet.Errorf(fleet.CodeConflict, "%d of %d are restarted, and no more", len(r.done.Restarted), r.total)
 		}
 		return nil
@@ -209,13 +209,13 @@ func (r *restart) between(ctx context.Context) error {
 	}
 }
 
-// batch restarts some, and waits until they run.
-func (r *restart) batch(ctx context.Context, batch []api.AllocStub) error {
+// restartBatch restarts some, and waits until they run.
+func (r *jobRestarter) restartBatch(ctx context.Context, batch []api.AllocStub) error {
 	waits := make([]func(context.Context) error, len(batch))
 	for i, a := range batch {
-		fmt.Fprintf(r.out, "Allocation %s %s on %s restarts\n", shown(a.ID), a.Name, a.NodeName)
+		fmt.Fprintf(r.out, "Allocation %s %s on %s restarts\n", displayID(a.ID), a.Name, a.NodeName)
 		var err error
-		if waits[i], err = r.begin(ctx, a); err != nil {
+		if waits[i], err = r.startRestart(ctx, a); err != nil {
 			waits[i] = func(context.Context) error { return err }
 		}
 	}
@@ -229,20 +229,20 @@ func (r *restart) batch(ctx context.Context, batch []api.AllocStub) error {
 			return ctx.Err()
 		}
 		r.done.Failed = append(r.done.Failed, a.ID)
-		err = fmt.Errorf("restart allocation %s %s: %w", shown(a.ID), a.Name, err)
+		err = fmt.Errorf("restart allocation %s %s: %w", displayID(a.ID), a.Name, err)
 		if r.onError == onErrorFail {
 			return err
 		}
 		fmt.Fprintln(r.out, err)
-		if !r.ask("Go on all the same?") {
+		if !r.askYesNo("Go on all the same?") {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask asks a question. No answer is a no.
-func (r *restart) ask(question string) bool {
+// askYesNo asks a question. No answer is a no.
+func (r *jobRestarter) askYesNo(question string) bool {
 	if r.yes {
 		return true
 	}
@@ -255,22 +255,22 @@ func (r *restart) ask(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// begin restarts or replaces an allocation, and returns what waits until that is done.
-func (r *restart) begin(ctx context.Context, a api.AllocStub) (func(context.Context) error, error) {
+// startRestart restarts or replaces an allocation, and returns what waits until that is done.
+func (r *jobRestarter) startRestart(ctx context.Context, a api.AllocStub) (func(context.Context) error, error) {
 	if r.reschedule {
 		var answer api.EvalAnswer
 		err := r.hub.Write(ctx, http.MethodPut, "/v1/allocation/"+string(a.ID)+"/stop", nil, &answer)
-		return func(ctx context.Context) error { return r.replaced(ctx, a.ID, answer.EvalID) }, err
+		return func(ctx context.Context) error { return r.waitForReplacement(ctx, a.ID, answer.EvalID) }, err
 	}
 	body := map[string]any{"TaskName": r.task, "AllTasks": r.allTasks}
 	err := r.hub.Write(ctx, http.MethodPut, "/v1/client/allocation/"+string(a.ID)+"/restart", body, nil)
-	return func(ctx context.Context) error { return r.runsAgain(ctx, a) }, err
+	return func(ctx context.Context) error { return r.waitForTasksAgain(ctx, a) }, err
 }
 
-// runsAgain waits until the tasks that ran do so again.
-func (r *restart) runsAgain(ctx context.Context, before api.AllocStub) error {
-	return r.watch(ctx, before.ID, func(a fleet.Alloc) (bool, error) {
-		if err := ended(a); err != nil {
+// waitForTasksAgain waits until the tasks that ran do so again.
+func (r *jobRestarter) waitForTasksAgain(ctx context.Context, before api.AllocStub) error {
+	return r.waitForAlloc(ctx, before.ID, func(a fleet.Alloc) (bool, error) {
+		if err := whyNotRunning(a); err != nil {
 			return false, err
 		}
 		for name, was := range before.TaskStates {
@@ -285,32 +285,32 @@ func (r *restart) runsAgain(ctx context.Context, before api.AllocStub) error {
 	})
 }
 
-// replaced waits until what took an allocation's place runs.
-func (r *restart) replaced(ctx context.Context, id fleet.AllocID, evalID fleet.EvalID) error {
+// waitForReplacement waits until what took an allocation's place runs.
+func (r *jobRestarter) waitForReplacement(ctx context.Context, id fleet.AllocID, evalID fleet.EvalID) error {
 	if evalID != "" {
 		eval, err := awaitEval(ctx, r.hub, evalID)
 		if err != nil {
 			return err
 		}
 		if len(eval.FailedTGAllocs) > 0 {
-			return fmt.Errorf("nothing takes its place: evaluation %s found no node", shown(eval.ID))
+			return fmt.Errorf("nothing takes its place: evaluation %s found no node", displayID(eval.ID))
 		}
 	}
 	var next fleet.AllocID
-	err := r.watch(ctx, id, func(a fleet.Alloc) (bool, error) {
+	err := r.waitForAlloc(ctx, id, func(a fleet.Alloc) (bool, error) {
 		next = a.NextAllocation
 		return next != "", nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.watch(ctx, next, func(a fleet.Alloc) (bool, error) {
-		return a.ClientStatus == fleet.ClientRunning, ended(a)
+	return r.waitForAlloc(ctx, next, func(a fleet.Alloc) (bool, error) {
+		return a.ClientStatus == fleet.ClientRunning, whyNotRunning(a)
 	})
 }
 
-// watch reads an allocation until something is true of it.
-func (r *restart) watch(ctx context.Context, id fleet.AllocID, done func(fleet.Alloc) (bool, error)) error {
+// waitForAlloc reads an allocation until something is true of it.
+func (r *jobRestarter) waitForAlloc(ctx context.Context, id fleet.AllocID, done func(fleet.Alloc) (bool, error)) error {
 	var index fleet.Index
 	for {
 		var a fleet.Alloc
@@ -324,13 +324,13 @@ func (r *restart) watch(ctx context.Context, id fleet.AllocID, done func(fleet.A
 	}
 }
 
-// ended says why an allocation will not run.
-func ended(a fleet.Alloc) error {
+// whyNotRunning says why an allocation will not run.
+func whyNotRunning(a fleet.Alloc) error {
 	if a.ClientStatus == fleet.ClientUnknown {
 		return fmt.Errorf("its node %s went away", a.NodeName)
 	}
 	if a.ClientTerminal() || a.DesiredStatus != fleet.DesiredRun {
-		return fmt.Errorf("allocation %s is %s", shown(a.ID), note(a.ClientStatus, a.ClientDescription))
+		return fmt.Errorf("allocation %s is %s", displayID(a.ID), withReason(a.ClientStatus, a.ClientDescription))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func jobStatus(o *operator) *cobra.Command {
-	var show shownOfJob
+	var show jobStatusFlags
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show one and its allocations", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ func jobStatus(o *operator) *cobra.Command {
 }
 
 func (o *operator) listJobs(cmd *cobra.Command) error {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
@@ -58,13 +58,13 @@ func (o *operator) listJobs(cmd *cobra.Command) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no jobs.")
 		return err
 	}
-	t := console.Table{Heads: o.heads("ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED")}
+	t := console.Table{Heads: o.withNamespaceHead("ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED")}
 	for _, j := range jobs {
 		status := j.Status
 		if j.Stop {
 			status += " (stopped)"
 		}
-		t.Add(o.cells(j.Namespace, j.ID, j.Type, j.Priority, status, summaryLine(j.JobSummary), console.Ago(time.Now(), console.Nano(j.SubmitTime)))...)
+		t.Add(o.withNamespaceCell(j.Namespace, j.ID, j.Type, j.Priority, status, summaryLine(j.JobSummary), console.Ago(time.Now(), console.Nano(j.SubmitTime)))...)
 	}
 	return t.Write(cmd.OutOrStdout())
 }
@@ -78,9 +78,9 @@ func summaryLine(s *api.JobSummary) string {
 		queued, starting, running = queued+g.Queued, starting+g.Starting, running+g.Running
 		unknown, failed, lost, complete = unknown+g.Unknown, failed+g.Failed, lost+g.Lost, complete+g.Complete
 	}
-	line := counts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
-	if line == counts() { // of a service, what is complete is what was replaced
-		line = counts(complete, "complete")
+	line := nonZeroCounts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
+	if line == nonZeroCounts() { // of a service, what is complete is what was replaced
+		line = nonZeroCounts(complete, "complete")
 	}
 	return line
 }
@@ -97,10 +97,10 @@ type jobDetails struct {
 	Children []api.JobStub `json:",omitempty"`
 }
 
-// shownOfJob says how much of a job is shown.
-type shownOfJob struct{ all, evals, brief bool }
+// jobStatusFlags says how much of a job is shown.
+type jobStatusFlags struct{ all, evals, brief bool }
 
-func (o *operator) showJob(cmd *cobra.Command, ref string, show shownOfJob) error {
+func (o *operator) showJob(cmd *cobra.Command, ref string, show jobStatusFlags) error {
 	hub, job, err := o.wholeJob(cmd.Context(), ref)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (o *operator) showJob(cmd *cobra.Command, ref string, show shownOfJob) erro
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), d)
 	}
-	return d.write(cmd.OutOrStdout(), show)
+	return d.writeDetails(cmd.OutOrStdout(), show)
 }
 
 // newestProgress is how far a job's newest rollout is; nil: there was none, or it is
@@ -151,7 +151,7 @@ func childrenOf(ctx context.Context, hub *client.Client, id fleet.JobID) ([]api.
 	return list, nil
 }
 
-func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
+func (d *jobDetails) writeDetails(w io.Writer, show jobStatusFlags) error {
 	j := d.Job
 	t := console.Table{}
 	status := j.Status
@@ -171,7 +171,7 @@ func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 	t.Add("Status", status)
 	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.LocalTime(console.Nano(j.SubmitTime))))
 	if p := d.Deployment; p != nil && !p.Deployment.Active() {
-		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", shown(p.Deployment.ID), p.Deployment.JobVersion,
+		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", displayID(p.Deployment.ID), p.Deployment.JobVersion,
 			p.Deployment.Status, p.Deployment.StatusDescription))
 	}
 	if j.IsPeriodic() {
@@ -194,7 +194,7 @@ func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 	}
 	for _, e := range d.Evaluations {
 		if e.Status == fleet.EvalBlocked {
-			fmt.Fprintf(w, "\nEvaluation %s is blocked: it %s\n", shown(e.ID), e.StatusDescription)
+			fmt.Fprintf(w, "\nEvaluation %s is blocked: it %s\n", displayID(e.ID), e.StatusDescription)
 			writeUnplaced(w, e)
 		}
 	}
@@ -216,7 +216,7 @@ func writeEvals(w io.Writer, evals []fleet.Evaluation) error {
 	t := console.Table{Heads: []string{"EVALUATION", "PRIORITY", "TRIGGERED BY", "STATUS", "FAILURES"}}
 	newestFirst(evals, func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
 	for _, e := range evals {
-		t.Add(shown(e.ID), e.Priority, e.TriggeredBy, e.Status, len(e.FailedTGAllocs) > 0)
+		t.Add(displayID(e.ID), e.Priority, e.TriggeredBy, e.Status, len(e.FailedTGAllocs) > 0)
 	}
 	fmt.Fprintln(w)
 	return t.Write(w)
@@ -272,7 +272,7 @@ func writeAllocs(w io.Writer, allocs []api.AllocStub, all bool) error {
 			ended++
 			continue
 		}
-		t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
+		t.Add(displayID(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
 			console.Ago(time.Now(), console.Nano(a.ModifyTime)), taskStates(a))
 	}
 	fmt.Fprintln(w)

@@ -17,8 +17,8 @@ import (
 	"skerry/hub/api"
 )
 
-// evaluated says what became of a change that made an evaluation, and follows it.
-func (o *operator) evaluated(cmd *cobra.Command, hub *client.Client, answer api.EvalAnswer, detach bool, said string) error {
+// followEvaluation says what became of a change that made an evaluation, and follows it.
+func (o *operator) followEvaluation(cmd *cobra.Command, hub *client.Client, answer api.EvalAnswer, detach bool, said string) error {
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
@@ -26,7 +26,7 @@ func (o *operator) evaluated(cmd *cobra.Command, hub *client.Client, answer api.
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s, evaluation %s\n", said, shown(answer.EvalID))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s, evaluation %s\n", said, displayID(answer.EvalID))
 	if detach {
 		return nil
 	}
@@ -64,7 +64,7 @@ func jobScale(o *operator) *cobra.Command {
 				return err
 			}
 			said := fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count)
-			return o.evaluated(cmd, hub, answer, detach, said)
+			return o.followEvaluation(cmd, hub, answer, detach, said)
 		},
 	}
 	c.Flags().StringVar(&message, "message", "submitted using the Skerry CLI", "why, for the history")
@@ -131,7 +131,7 @@ func writeScaling(w io.Writer, status api.ScaleStatus) error {
 			count = strconv.Itoa(*e.Count)
 		}
 		if e.EvalID != nil {
-			eval = shown(*e.EvalID)
+			eval = displayID(*e.EvalID)
 		}
 		t.Add(e.group, count, e.PreviousCount, e.Error, eval, console.LocalTime(console.Nano(e.Time)), e.Message)
 	}
@@ -152,7 +152,7 @@ func jobEval(o *operator) *cobra.Command {
 			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(job.ID, "/evaluate"), body, &answer); err != nil {
 				return err
 			}
-			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q is evaluated", job.ID))
+			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is evaluated", job.ID))
 		},
 	}
 	c.Flags().BoolVar(&force, "force-reschedule", false, "replace what failed now, whatever its delay and attempts")
@@ -205,7 +205,7 @@ func jobTagApply(o *operator) *cobra.Command {
 			if cmd.Flags().Changed("version") {
 				body["Version"], body["Latest"] = version, false
 			}
-			return o.tag(cmd, http.MethodPost, args[0], name, body)
+			return o.changeVersionTag(cmd, http.MethodPost, args[0], name, body)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "the version's name")
@@ -219,15 +219,15 @@ func jobTagUnset(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "unset ID", Short: "Take a version's name away", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.tag(cmd, http.MethodDelete, args[0], name, nil)
+			return o.changeVersionTag(cmd, http.MethodDelete, args[0], name, nil)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "the version's name")
 	return c
 }
 
-// tag changes the name of a version, and says so.
-func (o *operator) tag(cmd *cobra.Command, method, ref, name string, body any) error {
+// changeVersionTag changes the name of a version, and says so.
+func (o *operator) changeVersionTag(cmd *cobra.Command, method, ref, name string, body any) error {
 	if name == "" {
 		return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
 	}

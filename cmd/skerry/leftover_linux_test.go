@@ -48,18 +48,18 @@ func describe(pids []int) []string {
 	return out
 }
 
-// noted is a test whose failures are only noted.
-type noted struct {
+// failureNotes is a test whose failures are only noted.
+type failureNotes struct {
 	testing.TB
 	failures []string
 }
 
-func (n *noted) Helper()      {}
-func (n *noted) Failed() bool { return len(n.failures) > 0 }
-func (n *noted) Error(args ...any) {
+func (n *failureNotes) Helper()      {}
+func (n *failureNotes) Failed() bool { return len(n.failures) > 0 }
+func (n *failureNotes) Error(args ...any) {
 	n.failures = append(n.failures, fmt.Sprint(args...))
 }
-func (n *noted) Errorf(format string, args ...any) {
+func (n *failureNotes) Errorf(format string, args ...any) {
 	n.failures = append(n.failures, fmt.Sprintf(format, args...))
 }
 
@@ -75,7 +75,7 @@ func TestLeftovers(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		seen := &noted{TB: t, failures: failures}
+		seen := &failureNotes{TB: t, failures: failures}
 		mustLeaveNothing(seen, folder, 0)
 		if err := <-ended; err == nil {
 			t.Error("it ended by itself")

@@ -30,16 +30,16 @@ type tailFlags struct {
 	lines, bytes int64
 }
 
-func (f *tailFlags) add(c *cobra.Command) {
+func (f *tailFlags) addTailFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.tail, "tail", false, fmt.Sprintf("show the end only: %d lines, unless --lines or --bytes says otherwise", tailLines))
 	c.Flags().Int64VarP(&f.lines, "lines", "n", 0, "show the last so many lines")
 	c.Flags().Int64VarP(&f.bytes, "bytes", "c", 0, "show the last so many bytes")
 	c.MarkFlagsMutuallyExclusive("lines", "bytes")
 }
 
-// offset is how far before the end to begin; -1: at the start. read reads what there is
+// startOffset is how far before the end to begin; -1: at the start. read reads what there is
 // now from so far before the end.
-func (f *tailFlags) offset(read func(before int64) ([]byte, error)) (int64, error) {
+func (f *tailFlags) startOffset(read func(before int64) ([]byte, error)) (int64, error) {
 	if f.lines < 0 || f.bytes < 0 {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "show the end: %d is no number of lines or bytes", min(f.lines, f.bytes))
 	}
@@ -87,7 +87,7 @@ func lineStart(b []byte, lines int64) int {
 
 // logTail makes q begin where the flags say, of a task's output.
 func (f *tailFlags) logTail(ctx context.Context, hub *client.Client, path string, q url.Values) error {
-	before, err := f.offset(func(before int64) ([]byte, error) {
+	before, err := f.startOffset(func(before int64) ([]byte, error) {
 		look := url.Values{"origin": {"end"}, "offset": {strconv.FormatInt(before, 10)}, "follow": {"false"}}
 		for k, v := range q {
 			if look[k] == nil {

@@ -23,7 +23,7 @@ func TestLastLines(t *testing.T) {
 		"nothing":             {"", tailFlags{lines: 2}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := c.flags.offset(func(before int64) ([]byte, error) {
+			got, err := c.flags.startOffset(func(before int64) ([]byte, error) {
 				if before > tailBound {
 					t.Fatalf("%d bytes are read", before)
 				}
@@ -44,7 +44,7 @@ func TestLastLines(t *testing.T) {
 		})
 	}
 	for _, f := range []tailFlags{{lines: -1}, {bytes: -1}} {
-		if _, err := f.offset(nil); err == nil {
+		if _, err := f.startOffset(nil); err == nil {
 			t.Errorf("%+v is taken", f)
 		}
 	}

@@ -68,8 +68,8 @@ type operator struct {
 	out       *console.Output // nil: nothing is run yet
 }
 
-// painted writes what marks its lines, in colours where those are wanted.
-func (o *operator) painted(w io.Writer, write func(w io.Writer)) error {
+// writeColoured writes what marks its lines, in colours where those are wanted.
+func (o *operator) writeColoured(w io.Writer, write func(w io.Writer)) error {
 	var text strings.Builder
 	write(&text)
 	out := text.String()
@@ -83,15 +83,15 @@ func (o *operator) painted(w io.Writer, write func(w io.Writer)) error {
 // wholeIDs is --verbose. One process runs one command: what writes ids need not hand it on.
 var wholeIDs bool
 
-// shown is an id for people: the beginning of it, unless ids are asked for whole.
-func shown[T ~string](id T) string {
+// displayID is an id for people: the beginning of it, unless ids are asked for whole.
+func displayID[T ~string](id T) string {
 	if wholeIDs {
 		return string(id)
 	}
 	return fleet.Short(id)
 }
 
-func (o *operator) client() (*client.Client, error) {
+func (o *operator) hubClient() (*client.Client, error) {
 	hub, err := client.New(o.addr)
 	if err != nil {
 		return nil, err
@@ -112,26 +112,26 @@ var warnStale = sync.OnceFunc(func() {
 	fmt.Fprintln(os.Stderr, "Warning: this hub knows no leader: what it shows may be old")
 })
 
-// clientFor is client for a job of a file, whose namespace counts where the command
+// hubClientFor is client for a job of a file, whose namespace counts where the command
 // line names none.
-func (o *operator) clientFor(job *fleet.Job) (*client.Client, error) {
-	hub, err := o.client()
+func (o *operator) hubClientFor(job *fleet.Job) (*client.Client, error) {
+	hub, err := o.hubClient()
 	if err == nil && (o.namespace == "" || o.namespace == fleet.DefaultNamespace) {
 		hub = hub.In(job.Namespace)
 	}
 	return hub, err
 }
 
-// cells are those of a row in a list, with the namespace where all are listed.
-func (o *operator) cells(namespace string, cells ...any) []any {
+// withNamespaceCell are those of a row in a list, with the namespace where all are listed.
+func (o *operator) withNamespaceCell(namespace string, cells ...any) []any {
 	if o.namespace == "*" {
 		return append([]any{namespace}, cells...)
 	}
 	return cells
 }
 
-// heads are those of a list whose rows are cells.
-func (o *operator) heads(heads ...string) []string {
+// withNamespaceHead are those of a list whose rows are cells.
+func (o *operator) withNamespaceHead(heads ...string) []string {
 	if o.namespace == "*" {
 		return append([]string{"NAMESPACE"}, heads...)
 	}
@@ -141,7 +141,7 @@ func (o *operator) heads(heads ...string) []string {
 // findAlloc finds the allocation of an id that may be abbreviated, and the hub that
 // was asked.
 func (o *operator) findAlloc(ctx context.Context, id string) (*client.Client, api.AllocStub, error) {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return nil, api.AllocStub{}, err
 	}
@@ -152,7 +152,7 @@ func (o *operator) findAlloc(ctx context.Context, id string) (*client.Client, ap
 // findNode finds the node of a name, or of an id that may be abbreviated, and the hub that was
 // asked.
 func (o *operator) findNode(ctx context.Context, ref string) (*client.Client, api.NodeStub, error) {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return nil, api.NodeStub{}, err
 	}
@@ -162,7 +162,7 @@ func (o *operator) findNode(ctx context.Context, ref string) (*client.Client, ap
 
 // findJob finds the job of an id that may be abbreviated, and the hub that was asked.
 func (o *operator) findJob(ctx context.Context, id string) (*client.Client, api.JobStub, error) {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return nil, api.JobStub{}, err
 	}
@@ -207,7 +207,7 @@ func command() *cobra.Command {
 		c.GroupID = "shortcut"
 		root.AddCommand(c)
 	}
-	o.complete(root, "")
+	o.addCompletions(root, "")
 	local.GroupID = "operator"
 	root.AddCommand(local, versionCommand())
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -247,14 +247,14 @@ func (o *operator) addTo(c *cobra.Command) {
 			return err
 		}
 		cmd.SetOut(shaped)
-		cmd.RunE = closing(shaped, cmd.RunE)
+		cmd.RunE = closeAfterRun(shaped, cmd.RunE)
 		return nil
 	}
 }
 
-// closing makes a command write what it shapes also where its exit code says something, as
+// closeAfterRun makes a command write what it shapes also where its exit code says something, as
 // that of job plan does: after an error cobra calls nothing that would.
-func closing(shaped *console.Shaper, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+func closeAfterRun(shaped *console.Shaper, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
 		if failed := shaped.Close(); failed != nil && (err == nil || errors.As(err, new(*console.ExitError))) {

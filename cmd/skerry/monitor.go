@@ -15,7 +15,7 @@ func monitorCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "monitor", Short: "Show what a hub or a node logs, as it logs it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ func namespaceList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List namespaces", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ func namespaceList(o *operator) *cobra.Command {
 }
 
 func (o *operator) findNamespace(cmd *cobra.Command, name string) (n fleet.Namespace, err error) {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err == nil {
 		_, err = hub.Read(cmd.Context(), namespacePath(name), nil, &n)
 	}
@@ -112,7 +112,7 @@ func namespaceApply(o *operator) *cobra.Command {
 			"is no such file, it is the namespace itself that is named: then only its description changes, where\n" +
 			"one is given.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func namespaceApply(o *operator) *cobra.Command {
 			var n fleet.Namespace
 			switch {
 			case fleet.CodeOf(err) == fleet.CodeNotFound:
-				n, err = described(cmd, hub, args[0], description)
+				n, err = namespaceWithDescription(cmd, hub, args[0], description)
 			case err != nil:
 			case cmd.Flags().Changed("description"):
 				err = fleet.Errorf(fleet.CodeInvalid, "apply %s: a description is given beside a file", args[0]).WithHint("write it into the file")
@@ -144,9 +144,9 @@ func namespaceApply(o *operator) *cobra.Command {
 	return c
 }
 
-// described is a namespace as it is, or a new one, with another description where the
+// namespaceWithDescription is a namespace as it is, or a new one, with another description where the
 // command line has one.
-func described(cmd *cobra.Command, hub *client.Client, name, description string) (fleet.Namespace, error) {
+func namespaceWithDescription(cmd *cobra.Command, hub *client.Client, name, description string) (fleet.Namespace, error) {
 	n := fleet.Namespace{Name: name}
 	if err := n.Validate(); err != nil {
 		return n, fleet.AsError(err).WithHint("there is no file of that name either")
@@ -165,7 +165,7 @@ func namespaceDelete(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a namespace of which nothing runs any more", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ func parseNamespace(name string, src []byte) (fleet.Namespace, error) {
 			}
 			return blocks(b, nil)
 		},
-		"meta": keyed(&n.Meta),
+		"meta": keyValueBlock(&n.Meta),
 	})
 	return n, err
 }

@@ -36,11 +36,11 @@ func nodeCommand(o *operator) *cobra.Command {
 }
 
 func (o *operator) listNodes(cmd *cobra.Command, choice nodeChoice) error {
-	hub, err := o.client()
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
-	filter, err := choice.filter()
+	filter, err := choice.filterExpression()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (o *operator) listNodes(cmd *cobra.Command, choice nodeChoice) error {
 	slices.SortFunc(nodes, func(a, b api.NodeStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
 	t := console.Table{Heads: []string{"ID", "NAME", "SITE", "POOL", "CLASS", "ELIGIBLE", "STATUS", "VERSION"}}
 	for _, n := range nodes {
-		t.Add(shown(n.ID), n.Name, n.Site, n.NodePool, n.NodeClass,
+		t.Add(displayID(n.ID), n.Name, n.Site, n.NodePool, n.NodeClass,
 			n.SchedulingEligibility != fleet.NodeIneligible, n.Status, n.Version)
 	}
 	return t.Write(cmd.OutOrStdout())
@@ -145,10 +145,10 @@ func addNodeSummary(t *console.Table, n fleet.Node, allocs []fleet.Alloc) {
 	if n.LastDrain != nil {
 		t.Add("Drain", drainStatus(n))
 	}
-	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, shown(n.BootID)))
+	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, displayID(n.BootID)))
 	t.Add("Session", fmt.Sprintf("epoch %d with hub %s, from %s", n.Epoch, n.Hub, n.Address))
 	t.Add("Journal", fmt.Sprintf("row %d of %d is in", n.Applied, max(n.JournalHead, n.Applied)))
-	t.Add("Resources", used(n, allocs))
+	t.Add("Resources", usageLine(n, allocs))
 }
 
 // addNodeDescription adds what a node says of its machine.
@@ -200,7 +200,7 @@ func writeNodeAllocs(w io.Writer, allocs []fleet.Alloc) error {
 		if a.Terminal() && a.ClientTerminal() {
 			continue
 		}
-		list.Add(shown(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
+		list.Add(displayID(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
 	}
 	return list.Write(w)
 }
@@ -222,8 +222,8 @@ func driverLine(d fleet.DriverInfo) string {
 	return "healthy"
 }
 
-// used says how much of a node its allocations take.
-func used(n fleet.Node, allocs []fleet.Alloc) string {
+// usageLine says how much of a node its allocations take.
+func usageLine(n fleet.Node, allocs []fleet.Alloc) string {
 	var sum fleet.Resources
 	for _, a := range allocs {
 		if a.OccupiesNode() {

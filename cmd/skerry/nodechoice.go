@@ -24,9 +24,9 @@ func (c *nodeChoice) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.expression, "filter", "", `nodes only for which this expression is true, for example: Meta.rack == "r1"`)
 }
 
-// filter is the expression that a hub takes for the choice; "" is every node. A status that no
+// filterExpression is the expression that a hub takes for the choice; "" is every node. A status that no
 // node can have is refused.
-func (c *nodeChoice) filter() (string, error) {
+func (c *nodeChoice) filterExpression() (string, error) {
 	switch fleet.NodeStatus(c.status) {
 	case "", fleet.NodeReady, fleet.NodeInitializing, fleet.NodeDisconnected, fleet.NodeDown:
 	default:

@@ -50,10 +50,10 @@ func TestTimeWindow(t *testing.T) {
 func TestNodeChoice(t *testing.T) {
 	c := nodeChoice{site: "shop-*.north", pool: "tills", status: "ready", expression: `Meta.rack == "r1"`}
 	want := `(Site matches "^shop-.*\\.north$" or Site == "" and Datacenter matches "^shop-.*\\.north$") and NodePool == "tills" and Status == "ready" and (Meta.rack == "r1")`
-	if got, err := c.filter(); got != want || err != nil {
+	if got, err := c.filterExpression(); got != want || err != nil {
 		t.Errorf("got  %s, %v\nwant %s", got, err, want)
 	}
-	if _, err := (&nodeChoice{status: "away"}).filter(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
+	if _, err := (&nodeChoice{status: "away"}).filterExpression(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -27,7 +27,7 @@ func poolList(o *operator) *cobra.Command {
 		Use: "list", Short: "List node pools", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list []fleet.Pool
-			if err := o.read(cmd, "/v1/node/pools", &list); err != nil {
+			if err := o.readFromHub(cmd, "/v1/node/pools", &list); err != nil {
 				return err
 			}
 			if o.json {
@@ -47,7 +47,7 @@ func poolInfo(o *operator) *cobra.Command {
 		Use: "info NAME", Short: "Show a node pool and its rules", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var p fleet.Pool
-			if err := o.read(cmd, poolPath(args[0], ""), &p); err != nil {
+			if err := o.readFromHub(cmd, poolPath(args[0], ""), &p); err != nil {
 				return err
 			}
 			if o.json {
@@ -83,7 +83,7 @@ func poolNodes(o *operator) *cobra.Command {
 		Use: "nodes NAME", Short: "List the nodes of a pool", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []api.NodeStub
-			if err := o.read(cmd, poolPath(args[0], "/nodes"), &list); err != nil {
+			if err := o.readFromHub(cmd, poolPath(args[0], "/nodes"), &list); err != nil {
 				return err
 			}
 			if o.json {
@@ -91,7 +91,7 @@ func poolNodes(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: []string{"ID", "NAME", "DATACENTER", "CLASS", "ELIGIBLE", "STATUS"}}
 			for _, n := range list {
-				t.Add(shown(n.ID), n.Name, n.Datacenter, n.NodeClass, n.SchedulingEligibility != fleet.NodeIneligible, n.Status)
+				t.Add(displayID(n.ID), n.Name, n.Datacenter, n.NodeClass, n.SchedulingEligibility != fleet.NodeIneligible, n.Status)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -103,15 +103,15 @@ func poolJobs(o *operator) *cobra.Command {
 		Use: "jobs NAME", Short: "List the jobs of a pool", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list []api.JobStub
-			if err := o.read(cmd, poolPath(args[0], "/jobs"), &list); err != nil {
+			if err := o.readFromHub(cmd, poolPath(args[0], "/jobs"), &list); err != nil {
 				return err
 			}
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
-			t := console.Table{Heads: o.heads("ID", "TYPE", "PRIORITY", "STATUS")}
+			t := console.Table{Heads: o.withNamespaceHead("ID", "TYPE", "PRIORITY", "STATUS")}
 			for _, j := range list {
-				t.Add(o.cells(j.Namespace, j.ID, j.Type, j.Priority, j.Status)...)
+				t.Add(o.withNamespaceCell(j.Namespace, j.ID, j.Type, j.Priority, j.Status)...)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -122,7 +122,7 @@ func poolDelete(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a node pool that no node is in", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

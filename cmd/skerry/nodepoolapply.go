@@ -20,15 +20,15 @@ type poolFlags struct {
 
 var poolFlagNames = []string{"description", "default-disconnect", "scheduler-algorithm", "heartbeat-ttl"}
 
-func (f *poolFlags) add(flags *pflag.FlagSet) {
+func (f *poolFlags) addPoolFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.description, "description", "", "what it is for")
 	flags.StringVar(&f.disconnect, "default-disconnect", "", "what absence of a disconnect block means: keep or nomad")
 	flags.StringVar(&f.algorithm, "scheduler-algorithm", "", "binpack or spread")
 	flags.DurationVar(&f.ttl, "heartbeat-ttl", 0, "time between two beats; 0: by the size of the fleet")
 }
 
-// change gives a pool the rules that the command line has.
-func (f *poolFlags) change(p *fleet.Pool, flags *pflag.FlagSet) {
+// applyToPool gives a pool the rules that the command line has.
+func (f *poolFlags) applyToPool(p *fleet.Pool, flags *pflag.FlagSet) {
 	if flags.Changed("description") {
 		p.Description = f.description
 	}
@@ -57,7 +57,7 @@ func poolApply(o *operator) *cobra.Command {
 			"of the file and no others. Where there is no such file, it is the pool itself that is named: then\n" +
 			"it gets the rules that are given as flags, and keeps those that are not.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ func poolApply(o *operator) *cobra.Command {
 			var p fleet.Pool
 			switch {
 			case fleet.CodeOf(err) == fleet.CodeNotFound:
-				p, err = ruled(cmd, hub, args[0], rules)
+				p, err = poolWithRules(cmd, hub, args[0], rules)
 			case err != nil:
 			default:
 				p, err = poolOf(cmd, args[0], src)
@@ -80,7 +80,7 @@ func poolApply(o *operator) *cobra.Command {
 			return err
 		},
 	}
-	rules.add(c.Flags())
+	rules.addPoolFlags(c.Flags())
 	return c
 }
 
@@ -95,8 +95,8 @@ func poolOf(cmd *cobra.Command, name string, src []byte) (fleet.Pool, error) {
 	return parsePool(name, src)
 }
 
-// ruled is a pool as it is, or a new one, with the rules that the command line has.
-func ruled(cmd *cobra.Command, hub *client.Client, name string, rules poolFlags) (fleet.Pool, error) {
+// poolWithRules is a pool as it is, or a new one, with the rules that the command line has.
+func poolWithRules(cmd *cobra.Command, hub *client.Client, name string, rules poolFlags) (fleet.Pool, error) {
 	p := fleet.Pool{Name: name}
 	if err := p.Validate(); err != nil {
 		return p, fleet.AsError(err).WithHint("there is no file of that name either")
@@ -105,6 +105,6 @@ func ruled(cmd *cobra.Command, hub *client.Client, name string, rules poolFlags)
 	if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
 		return p, err
 	}
-	rules.change(&p, cmd.Flags())
+	rules.applyToPool(&p, cmd.Flags())
 	return p, nil
 }

@@ -34,18 +34,18 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 	for i, b := range body.Blocks {
 		switch {
 		case b.Type != "node_pool":
-			return p, misplaced(b.TypeRange, "block %q is not known, or not supported", b.Type)
+			return p, positionError(b.TypeRange, "block %q is not known, or not supported", b.Type)
 		case i > 0:
-			return p, misplaced(b.TypeRange, "there is a node_pool already: one file has one")
+			return p, positionError(b.TypeRange, "there is a node_pool already: one file has one")
 		case len(b.Labels) != 1:
-			return p, misplaced(b.TypeRange, "a block node_pool has one label, the pool's name")
+			return p, positionError(b.TypeRange, "a block node_pool has one label, the pool's name")
 		}
 		p.Name = b.Labels[0]
 		if err := poolRules(b.Body, &p); err != nil {
 			return p, err
 		}
 		if err := p.Validate(); err != nil {
-			return p, misplaced(b.TypeRange, "%s", fleet.AsError(err).Message)
+			return p, positionError(b.TypeRange, "%s", fleet.AsError(err).Message)
 		}
 	}
 	if len(body.Blocks) == 0 {
@@ -56,7 +56,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 
 func poolRules(body *hclsyntax.Body, p *fleet.Pool) error {
 	if attr := body.Attributes["node_identity_ttl"]; attr != nil {
-		return misplaced(attr.NameRange, "node_identity_ttl is not supported: a node's identity is its certificate, which is renewed by itself")
+		return positionError(attr.NameRange, "node_identity_ttl is not supported: a node's identity is its certificate, which is renewed by itself")
 	}
 	err := attributes(body, map[string]any{
 		"description": &p.Description, "meta": &p.Meta, "default_disconnect": &p.DefaultDisconnect, "heartbeat_ttl": &p.HeartbeatTTL,
@@ -65,7 +65,7 @@ func poolRules(body *hclsyntax.Body, p *fleet.Pool) error {
 		return err
 	}
 	return blocks(body, map[string]func(*hclsyntax.Body) error{
-		"meta": keyed(&p.Meta),
+		"meta": keyValueBlock(&p.Meta),
 		"scheduler_config": func(b *hclsyntax.Body) error {
 			s, oversubscribed := &fleet.PoolScheduling{}, false
 			p.SchedulerConfiguration = s

@@ -35,7 +35,7 @@ func raftPeers(o *operator) *cobra.Command {
 				Servers []api.RaftServer
 				Index   fleet.Index
 			}
-			if err := o.read(cmd, "/v1/operator/raft/configuration", &answer); err != nil {
+			if err := o.readFromHub(cmd, "/v1/operator/raft/configuration", &answer); err != nil {
 				return err
 			}
 			if o.json {
@@ -60,7 +60,7 @@ func raftTransfer(o *operator) *cobra.Command {
 		Use: "transfer-leadership", Short: "Have another hub lead, or one that is named", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done struct{ From, To fleet.HubID }
-			if err := o.change(cmd, http.MethodPut, "/v1/operator/raft/transfer-leadership", q, &done); err != nil {
+			if err := o.sendChange(cmd, http.MethodPut, "/v1/operator/raft/transfer-leadership", q, &done); err != nil {
 				return err
 			}
 			to := "another hub"
@@ -82,7 +82,7 @@ func raftRemove(o *operator) *cobra.Command {
 		Long: "Take the vote of a hub that is gone for good. Stop it first: one that starts again joins again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var done struct{}
-			if err := o.change(cmd, http.MethodDelete, "/v1/operator/raft/peer", q, &done); err != nil {
+			if err := o.sendChange(cmd, http.MethodDelete, "/v1/operator/raft/peer", q, &done); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Hub %s%s is removed\n", q.Get("id"), q.Get("address"))
@@ -102,17 +102,17 @@ func hubFlags(c *cobra.Command, q url.Values) {
 	c.Flags().Func("peer-address", "or its `address`, as list-peers shows it", set("address"))
 }
 
-func (o *operator) change(cmd *cobra.Command, method, path string, q url.Values, out any) error {
-	hub, err := o.client()
+func (o *operator) sendChange(cmd *cobra.Command, method, path string, q url.Values, out any) error {
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
 	return hub.Write(cmd.Context(), method, path+"?"+q.Encode(), nil, out)
 }
 
-// read reads from the hub.
-func (o *operator) read(cmd *cobra.Command, path string, out any) error {
-	hub, err := o.client()
+// readFromHub reads from the hub.
+func (o *operator) readFromHub(cmd *cobra.Command, path string, out any) error {
+	hub, err := o.hubClient()
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func autopilotHealth(o *operator) *cobra.Command {
 		Use: "health", Short: "Show how each hub is, and how many may be lost", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var h api.HealthAnswer
-			if err := o.read(cmd, "/v1/operator/autopilot/health", &h); err != nil {
+			if err := o.readFromHub(cmd, "/v1/operator/autopilot/health", &h); err != nil {
 				return err
 			}
 			if o.json {

@@ -19,7 +19,7 @@ func schedulerGet(o *operator) *cobra.Command {
 		Use: "get-config", Short: "Show how jobs are scheduled", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer api.SchedulerConfigurationResponse
-			if err := o.read(cmd, schedulerPath, &answer); err != nil {
+			if err := o.readFromHub(cmd, schedulerPath, &answer); err != nil {
 				return err
 			}
 			if o.json {
@@ -46,7 +46,7 @@ func schedulerSet(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "set-config", Short: "Change how jobs are scheduled: what is not named stays", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func schedulerSet(o *operator) *cobra.Command {
 			if algorithm != "" {
 				cfg.SchedulerAlgorithm = algorithm
 			}
-			for name, into := range switches(&cfg) {
+			for name, into := range onOffSettings(&cfg) {
 				if f := cmd.Flag(name); f.Changed {
 					*into, _ = strconv.ParseBool(f.Value.String()) // the flag has checked it
 				}
@@ -92,8 +92,8 @@ func schedulerSet(o *operator) *cobra.Command {
 	return c
 }
 
-// switches are the settings that are on or off, by their flags.
-func switches(c *fleet.SchedulerConfiguration) map[string]*bool {
+// onOffSettings are the settings that are on or off, by their flags.
+func onOffSettings(c *fleet.SchedulerConfiguration) map[string]*bool {
 	return map[string]*bool{
 		"memory-oversubscription": &c.MemoryOversubscriptionEnabled, "reject-job-registration": &c.RejectJobRegistration,
 		"preempt-service-scheduler": &c.PreemptionConfig.ServiceSchedulerEnabled, "preempt-batch-scheduler": &c.PreemptionConfig.BatchSchedulerEnabled,

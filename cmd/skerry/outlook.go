@@ -51,9 +51,9 @@ func revertClause(o *api.Outlook) string {
 func deploymentHint(p api.Progress) string {
 	switch d := p.Deployment; {
 	case d.Status == fleet.DeploymentPaused:
-		return fmt.Sprintf("skerry deployment resume %s", shown(d.ID))
+		return fmt.Sprintf("skerry deployment resume %s", displayID(d.ID))
 	case promotable(p):
-		return fmt.Sprintf("skerry deployment promote %s", shown(d.ID))
+		return fmt.Sprintf("skerry deployment promote %s", displayID(d.ID))
 	}
 	return ""
 }
@@ -68,12 +68,12 @@ func writeFailed(w io.Writer, failed []api.AllocStub) {
 		if a.ClientStatus != fleet.ClientFailed {
 			state = "is unhealthy"
 		}
-		line := fmt.Sprintf("%s %s on %s %s", kind, shown(a.ID), a.NodeName, state)
-		if why := failure(a); why != "" {
+		line := fmt.Sprintf("%s %s on %s %s", kind, displayID(a.ID), a.NodeName, state)
+		if why := failureReason(a); why != "" {
 			line += ": " + why
 		}
 		if a.NextAllocation != "" {
-			line += fmt.Sprintf("; %s replaces it", shown(a.NextAllocation))
+			line += fmt.Sprintf("; %s replaces it", displayID(a.NextAllocation))
 		}
 		fmt.Fprintln(w, line)
 	}

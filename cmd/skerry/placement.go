@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// addAllotment adds what an allocation was given of its node beside amounts.
-func addAllotment(t *console.Table, a *fleet.Allotment) {
+// addAssignedResources adds what an allocation was given of its node beside amounts.
+func addAssignedResources(t *console.Table, a *fleet.AssignedResources) {
 	if a == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func writePlacement(w io.Writer, m *fleet.AllocMetric) error {
 	}
 	t.Heads = append(t.Heads, "SCORE")
 	for _, s := range m.ScoreMetaData {
-		row := []any{shown(s.NodeID)}
+		row := []any{displayID(s.NodeID)}
 		for _, name := range names {
 			row = append(row, fmt.Sprintf("%.3f", s.Scores[name]))
 		}

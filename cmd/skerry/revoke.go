@@ -39,7 +39,7 @@ token: it will be another node. A node that was purged is revoked by its whole i
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s%s is revoked\n", shown(id), name)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s%s is revoked\n", displayID(id), name)
 			return err
 		},
 	}
@@ -51,7 +51,7 @@ func nodeRevocations(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "revocations", Short: "List the nodes that were expelled, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func nodeRevocations(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: []string{"ID", "NAME", "REVOKED", "CERTIFICATES", "REASON"}}
 			for _, r := range list {
-				t.Add(shown(r.NodeID), r.Name, console.LocalTime(console.Nano(r.Time)), len(r.Serials), r.Reason)
+				t.Add(displayID(r.NodeID), r.Name, console.LocalTime(console.Nano(r.Time)), len(r.Serials), r.Reason)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

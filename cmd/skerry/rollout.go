@@ -30,7 +30,7 @@ func rolloutOf(ctx context.Context, hub *client.Client, job *fleet.Job) (*fleet.
 
 // followRollout follows a deployment until it is over, or until only a person, more
 // capacity or the return of an edge gets it on.
-func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
+func (f *followedJob) followRollout(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
 	screen := newScreen(out)
 	path := "/v1/deployment/progress/" + string(id)
 	last := ""
@@ -40,46 +40,46 @@ func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io
 		clearStale(out)
 		read := map[string]fleet.Index{}
 		if read[path], err = hub.Read(ctx, path, nil, &p); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 		f.allocs = nil
 		if _, err := hub.Read(ctx, jobPath(f.job.ID, "/allocations"), nil, &f.allocs); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 		if screen.columns == 0 {
-			screen.changes(f.allocs)
+			screen.writeChanges(f.allocs)
 		}
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
 			last = now
-			screen.progress(p)
+			screen.showRollout(p)
 		}
-		if over, err := f.rolled(p); over {
+		if over, err := f.checkRollout(p); over {
 			if err == nil {
-				screen.finish(f.summary())
+				screen.writeSummary(f.endSummary())
 			}
 			return err
 		}
 		if err := awaitAnyChange(ctx, hub, read); err != nil {
-			return left(ctx, out, err)
+			return interruptedError(ctx, out, err)
 		}
 	}
 }
 
-// rolled reports whether a deployment is to be followed no longer, and as an error why
+// checkRollout reports whether a deployment is to be followed no longer, and as an error why
 // it is not where it should be.
-func (f *followed) rolled(p api.Progress) (bool, error) {
+func (f *followedJob) checkRollout(p api.Progress) (bool, error) {
 	d := p.Deployment
 	switch d.Status {
 	case fleet.DeploymentSuccessful:
 		return true, nil
 	case fleet.DeploymentRunning:
 	case fleet.DeploymentPaused:
-		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s is paused", shown(d.ID)))
+		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s is paused", displayID(d.ID)))
 	default:
-		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", shown(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
+		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", displayID(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failureLines()...)
 		return true, errors.New(strings.Join(lines, "\n  "))
 	}
 	var sum api.SiteProgress
@@ -87,30 +87,30 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		sum = sum.Plus(p.Total(group))
 	}
 	switch {
-	case sum.Running > 0 || f.awaitsRoom():
+	case sum.Running > 0 || f.awaitsCapacity():
 		return false, nil
 	case sum.Failed > 0 || len(f.placementFailures()) > 0 && sum.Waiting == 0:
 		var why []string
 		for _, g := range f.job.TaskGroups {
-			why = append(why, f.missing(g, f.tally(g.Name))...)
+			why = append(why, f.missingLines(g, f.countGroup(g.Name))...)
 		}
 		if next := outlookSentence(p); next != "" && len(why) > 0 {
-			why = append(why, fmt.Sprintf("deployment %s %s", shown(d.ID), next))
+			why = append(why, fmt.Sprintf("deployment %s %s", displayID(d.ID), next))
 		}
 		return len(why) > 0, f.waitingError("", why...)
 	case promotable(p):
 		next := cmp.Or(outlookSentence(p), "waits for its promotion") // a hub that knows no outlook
-		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), next))
+		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s %s", displayID(d.ID), next))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
-		return true, f.waitingError("", shutLines(p)...)
+		return true, f.waitingError("", closedWindowLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
-		return true, f.waitingError("", fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
+		return true, f.waitingError("", fmt.Sprintf("deployment %s waits for %d on nodes that are away", displayID(d.ID), sum.Deferred))
 	}
 	return false, nil
 }
 
-// shutLines say what of a deployment waits for windows of updates.
-func shutLines(p api.Progress) []string {
+// closedWindowLines say what of a deployment waits for windows of updates.
+func closedWindowLines(p api.Progress) []string {
 	var lines []string
 	for _, group := range p.Deployment.Groups() {
 		if w := p.Windows[group]; w.Deferred > 0 {
@@ -122,17 +122,17 @@ func shutLines(p api.Progress) []string {
 
 // waitingError is the end of following a job of which not all runs, for these reasons. The hint, ""
 // for none, says what the reader may do.
-func (f *followed) waitingError(hint string, why ...string) error {
+func (f *followedJob) waitingError(hint string, why ...string) error {
 	return &console.ExitError{Code: exitWaiting, Hint: hint, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
 		f.job.ID, strings.Join(why, "\n  "))}
 }
 
-// failures says what failed of the job's version.
-func (f *followed) failures() []string {
+// failureLines says what failed of the job's version.
+func (f *followedJob) failureLines() []string {
 	var why []string
 	for _, a := range f.allocs {
 		if a.JobVersion == f.job.Version && a.ClientStatus == fleet.ClientFailed {
-			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", shown(a.ID), a.NodeName, failure(a)))
+			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", displayID(a.ID), a.NodeName, failureReason(a)))
 		}
 	}
 	return why
@@ -163,8 +163,8 @@ func waitsForAll(d *fleet.Deployment) bool {
 	return false
 }
 
-// progress shows how far a deployment is: as a table on a terminal, else as a line.
-func (s *screen) progress(p api.Progress) {
+// showRollout shows how far a deployment is: as a table on a terminal, else as a line.
+func (s *screen) showRollout(p api.Progress) {
 	if s.columns > 0 {
 		s.writeOver(func(w io.Writer) error { return writeProgress(w, p) })
 		return
@@ -172,7 +172,7 @@ func (s *screen) progress(p api.Progress) {
 	for _, group := range p.Deployment.Groups() {
 		n := p.Total(group)
 		fmt.Fprintf(s.out, "%s  deployment %s is %s: group %q has %d healthy of %d, %d running, %d failed, %d deferred, %d of older versions\n",
-			time.Now().Format(time.TimeOnly), shown(p.Deployment.ID), p.Deployment.Status, group,
+			time.Now().Format(time.TimeOnly), displayID(p.Deployment.ID), p.Deployment.Status, group,
 			n.Healthy, p.Deployment.TaskGroups[group].DesiredTotal, n.Running, n.Failed, n.Deferred, n.Waiting)
 	}
 }

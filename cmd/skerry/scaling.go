@@ -26,7 +26,7 @@ func scalingList(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List scaling policies", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := o.policies(cmd, url.Values{"job": {job}, "type": {typ}})
+			list, err := o.scalingPolicies(cmd, url.Values{"job": {job}, "type": {typ}})
 			if err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func scalingList(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: []string{"ID", "ENABLED", "TYPE", "TARGET"}}
 			for _, p := range list {
-				t.Add(shown(p.ID), p.Enabled, p.Type, target(p))
+				t.Add(displayID(p.ID), p.Enabled, p.Type, target(p))
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -45,8 +45,8 @@ func scalingList(o *operator) *cobra.Command {
 	return c
 }
 
-func (o *operator) policies(cmd *cobra.Command, q url.Values) ([]api.ScalingStub, error) {
-	hub, err := o.client()
+func (o *operator) scalingPolicies(cmd *cobra.Command, q url.Values) ([]api.ScalingStub, error) {
+	hub, err := o.hubClient()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func scalingInfo(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "info ID", Short: "Show a scaling policy", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := o.policies(cmd, nil)
+			list, err := o.scalingPolicies(cmd, nil)
 			if err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ func scalingInfo(o *operator) *cobra.Command {
 			case len(found) > 1:
 				return fleet.Errorf(fleet.CodeConflict, "%q begins the ids of %d scaling policies", args[0], len(found)).WithHint("give more of the id")
 			}
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func serviceList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List services that can be reached", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -36,10 +36,10 @@ func serviceList(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
-			t := console.Table{Heads: o.heads("SERVICE", "TAGS")}
+			t := console.Table{Heads: o.withNamespaceHead("SERVICE", "TAGS")}
 			for _, ns := range list {
 				for _, s := range ns.Services {
-					t.Add(o.cells(ns.Namespace, s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")...)
+					t.Add(o.withNamespaceCell(ns.Namespace, s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")...)
 				}
 			}
 			if len(t.Rows) == 0 {
@@ -55,7 +55,7 @@ func serviceInfo(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show who offers a service, also those that are out of reach", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func serviceInfo(o *operator) *cobra.Command {
 				if s.Port > 0 {
 					address = net.JoinHostPort(s.Address, strconv.Itoa(s.Port))
 				}
-				t.Add(s.JobID, address, s.Status, "["+strings.Join(s.Tags, ",")+"]", shown(s.NodeID), shown(s.AllocID))
+				t.Add(s.JobID, address, s.Status, "["+strings.Join(s.Tags, ",")+"]", displayID(s.NodeID), displayID(s.AllocID))
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -88,7 +88,7 @@ func serviceDelete(o *operator) *cobra.Command {
 		Long: "Delete a registration that nothing stands for any more. Registrations follow from allocations that\n" +
 			"run, so there is none: of one that is there it says which allocation to stop instead.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,7 @@ func status(o *operator) *cobra.Command {
 			if len(args) == 0 {
 				return o.listJobs(cmd)
 			}
-			kind, id, err := o.search(cmd.Context(), args[0])
+			kind, id, err := o.searchContexts(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -76,9 +76,9 @@ func status(o *operator) *cobra.Command {
 	}
 }
 
-// search finds what a text names: which of contexts, and its id.
-func (o *operator) search(ctx context.Context, text string) (kind int, id string, err error) {
-	hub, err := o.client()
+// searchContexts finds what a text names: which of contexts, and its id.
+func (o *operator) searchContexts(ctx context.Context, text string) (kind int, id string, err error) {
+	hub, err := o.hubClient()
 	if err != nil {
 		return 0, "", err
 	}

@@ -22,7 +22,7 @@ func snapshotSave(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "save [FILE]", Short: "Write the cluster's whole state into a file", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "restore FILE", Short: "Replace the cluster's state by a saved one", Long: restoreHelp, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -120,7 +120,7 @@ func attributes(body *hclsyntax.Body, known map[string]any) error {
 	for _, attr := range inOrder(body) {
 		into, ok := known[attr.Name]
 		if !ok {
-			return misplaced(attr.NameRange, "%q is not known, or not supported", attr.Name)
+			return positionError(attr.NameRange, "%q is not known, or not supported", attr.Name)
 		}
 		if err := evaluate(attr, into); err != nil {
 			return err
@@ -137,11 +137,11 @@ func blocks(body *hclsyntax.Body, known map[string]func(*hclsyntax.Body) error) 
 		read, ok := known[b.Type]
 		switch {
 		case !ok:
-			return misplaced(b.TypeRange, "block %q is not known, or not supported", b.Type)
+			return positionError(b.TypeRange, "block %q is not known, or not supported", b.Type)
 		case len(b.Labels) > 0:
-			return misplaced(b.LabelRanges[0], "a block %s has no labels", b.Type)
+			return positionError(b.LabelRanges[0], "a block %s has no labels", b.Type)
 		case seen[b.Type] || body.Attributes[b.Type] != nil:
-			return misplaced(b.TypeRange, "%s is there twice", b.Type)
+			return positionError(b.TypeRange, "%s is there twice", b.Type)
 		}
 		seen[b.Type] = true
 		if err := read(b.Body); err != nil {
@@ -151,8 +151,8 @@ func blocks(body *hclsyntax.Body, known map[string]func(*hclsyntax.Body) error) 
 	return nil
 }
 
-// keyed reads a block of which any attribute is a key.
-func keyed(into *map[string]string) func(*hclsyntax.Body) error {
+// keyValueBlock reads a block of which any attribute is a key.
+func keyValueBlock(into *map[string]string) func(*hclsyntax.Body) error {
 	return func(body *hclsyntax.Body) error {
 		*into = map[string]string{}
 		for _, attr := range inOrder(body) {
@@ -186,7 +186,7 @@ func literal(expr hclsyntax.Expression) bool {
 // map of them.
 func evaluate(attr *hclsyntax.Attribute, into any) error {
 	if !literal(attr.Expr) {
-		return misplaced(attr.Expr.Range(), "the value of %s is computed: only plain values are taken here", attr.Name)
+		return positionError(attr.Expr.Range(), "the value of %s is computed: only plain values are taken here", attr.Name)
 	}
 	value, diags := attr.Expr.Value(nil)
 	if diags.HasErrors() {
@@ -203,7 +203,7 @@ func evaluate(attr *hclsyntax.Attribute, into any) error {
 	}
 	value, err := convert.Convert(value, want)
 	if err != nil || value.IsNull() || !value.IsWhollyKnown() {
-		return misplaced(attr.SrcRange, "%s is not %s", attr.Name, want.FriendlyName())
+		return positionError(attr.SrcRange, "%s is not %s", attr.Name, want.FriendlyName())
 	}
 	switch into := into.(type) {
 	case *string:
@@ -213,13 +213,13 @@ func evaluate(attr *hclsyntax.Attribute, into any) error {
 	case *time.Duration:
 		d, err := time.ParseDuration(value.AsString())
 		if err != nil {
-			return misplaced(attr.Expr.Range(), "%s is not a duration such as \"90s\": %q", attr.Name, value.AsString())
+			return positionError(attr.Expr.Range(), "%s is not a duration such as \"90s\": %q", attr.Name, value.AsString())
 		}
 		*into = d
 	case *[]string:
 		for _, v := range value.AsValueSlice() {
 			if v.IsNull() {
-				return misplaced(attr.SrcRange, "%s has a null in it", attr.Name)
+				return positionError(attr.SrcRange, "%s has a null in it", attr.Name)
 			}
 			*into = append(*into, v.AsString())
 		}
@@ -227,7 +227,7 @@ func evaluate(attr *hclsyntax.Attribute, into any) error {
 		*into = map[string]string{}
 		for k, v := range value.AsValueMap() {
 			if v.IsNull() {
-				return misplaced(attr.SrcRange, "%s has a null in it", attr.Name)
+				return positionError(attr.SrcRange, "%s has a null in it", attr.Name)
 			}
 			(*into)[k] = v.AsString()
 		}
@@ -235,14 +235,14 @@ func evaluate(attr *hclsyntax.Attribute, into any) error {
 	return nil
 }
 
-func misplaced(at hcl.Range, format string, args ...any) error {
+func positionError(at hcl.Range, format string, args ...any) error {
 	return fleet.Errorf(fleet.CodeInvalid, "%s:%d:%d: %s", at.Filename, at.Start.Line, at.Start.Column, fmt.Sprintf(format, args...))
 }
 
 func diagnosed(diags hcl.Diagnostics) error {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Subject != nil {
-			return misplaced(*d.Subject, "%s: %s", d.Summary, d.Detail)
+			return positionError(*d.Subject, "%s: %s", d.Summary, d.Detail)
 		}
 	}
 	return fleet.Errorf(fleet.CodeInvalid, "%v", diags)

@@ -12,7 +12,7 @@ func systemCommand(o *operator) *cobra.Command {
 	gc := &cobra.Command{
 		Use: "gc", Short: "Forget all that is over now, and not by and by", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

@@ -34,7 +34,7 @@ written to standard output, with --out to a file that its owner alone can read.
 
 With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it says itself.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func tokenList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List join tokens, the newest first, without their secrets", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func tokenStatus(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "status ID", Short: "Show a join token, and what it admitted", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func tokenRevoke(o *operator) *cobra.Command {
 		Use: "revoke ID", Short: "Have a join token admit nobody any more", Args: cobra.ExactArgs(1),
 		Long: `Have a join token admit nobody any more. What it admitted before stays: a node is expelled with skerry node revoke.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
+			hub, err := o.hubClient()
 			if err != nil {
 				return err
 			}

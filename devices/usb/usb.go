@@ -78,7 +78,7 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 		if strings.ContainsRune(port, ':') || strings.HasPrefix(port, "usb") || len(found) == maxDevices {
 			continue // an interface, or the root hub of a bus
 		}
-		d, err := f.read(port, entries)
+		d, err := f.readDevice(port, entries)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read usb device %s: %w", port, err))
 			continue
@@ -87,7 +87,7 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 			found = append(found, d)
 		}
 	}
-	return described(found), errors.Join(errs...)
+	return toFleetDevices(found), errors.Join(errs...)
 }
 
 // device is what sysfs says of a device.
@@ -97,8 +97,8 @@ type device struct {
 	interfaces                       []string // classes, sorted
 }
 
-// read reads a device; entries are all of the bus, among them its interfaces.
-func (f *Finder) read(port string, entries []os.DirEntry) (device, error) {
+// readDevice reads a device; entries are all of the bus, among them its interfaces.
+func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) {
 	d := device{port: port}
 	for _, field := range []struct {
 		name     string
@@ -109,7 +109,7 @@ func (f *Finder) read(port string, entries []os.DirEntry) (device, error) {
 		{"serial", &d.serial, false}, {"manufacturer", &d.manufacturer, false}, {"product", &d.name, false},
 		{"speed", &d.speed, false},
 	} {
-		text, err := f.text(port, field.name)
+		text, err := f.readAttribute(port, field.name)
 		if err != nil && (field.required || !errors.Is(err, fs.ErrNotExist)) {
 			return device{}, err
 		}
@@ -122,7 +122,7 @@ func (f *Finder) read(port string, entries []os.DirEntry) (device, error) {
 		if !strings.HasPrefix(e.Name(), port+":") {
 			continue
 		}
-		if class, err := f.text(e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
+		if class, err := f.readAttribute(e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
 			d.interfaces = append(d.interfaces, class)
 		}
 	}
@@ -130,8 +130,8 @@ func (f *Finder) read(port string, entries []os.DirEntry) (device, error) {
 	return d, nil
 }
 
-// text reads an attribute file, and makes what is in it fit to be shown.
-func (f *Finder) text(entry, name string) (string, error) {
+// readAttribute reads an attribute file, and makes what is in it fit to be shown.
+func (f *Finder) readAttribute(entry, name string) (string, error) {
 	file, err := os.Open(filepath.Join(f.devices, entry, name))
 	if err != nil {
 		return "", err
@@ -150,30 +150,30 @@ func (f *Finder) text(entry, name string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// described makes what the fleet is told.
-func described(found []device) []fleet.Device {
+// toFleetDevices makes what the fleet is told.
+func toFleetDevices(found []device) []fleet.Device {
 	same := map[string]int{}
 	for _, d := range found {
-		same[d.id()]++
+		same[d.deviceID()]++
 	}
 	list := make([]fleet.Device, 0, len(found))
 	for _, d := range found {
-		id := d.id()
+		id := d.deviceID()
 		if d.serial == "" || same[id] > 1 {
 			id = fmt.Sprintf("%s:%s@%s", d.vendor, d.product, d.port)
 		}
 		list = append(list, fleet.Device{
-			Kind: Kind, Vendor: d.vendor, Type: d.kind(), Name: cmp.Or(d.name, d.product), ID: id, Attributes: d.attributes(),
+			Kind: Kind, Vendor: d.vendor, Type: d.className(), Name: cmp.Or(d.name, d.product), ID: id, Attributes: d.attributeMap(),
 		})
 	}
 	slices.SortFunc(list, func(a, b fleet.Device) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
-func (d device) id() string { return fmt.Sprintf("%s:%s:%s", d.vendor, d.product, d.serial) }
+func (d device) deviceID() string { return fmt.Sprintf("%s:%s:%s", d.vendor, d.product, d.serial) }
 
-// kind is the name of the class: the device's, or its only interfaces'.
-func (d device) kind() string {
+// className is the name of the class: the device's, or its only interfaces'.
+func (d device) className() string {
 	class := d.class
 	switch {
 	case class == perIface && len(d.interfaces) == 1:
@@ -184,7 +184,7 @@ func (d device) kind() string {
 	return cmp.Or(classes[class], class)
 }
 
-func (d device) attributes() map[string]string {
+func (d device) attributeMap() map[string]string {
 	all := map[string]string{
 		"vendor_id": d.vendor, "product_id": d.product, "serial": d.serial, "manufacturer": d.manufacturer,
 		"product": d.name, "class": d.class, "interfaces": strings.Join(d.interfaces, ","), "port": d.port, "speed_mbps": d.speed,

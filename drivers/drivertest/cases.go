@@ -50,20 +50,20 @@ func badConfig(s *suite) {
 		if err := s.driver.Validate(config); !holds(err, want) {
 			s.Errorf("Validate(%v): %v, want an error with %q", config, err, want)
 		}
-		cfg := s.config("bad", Behaviour{})
+		cfg := s.newTaskConfig("bad", Behaviour{})
 		cfg.Config = config
 		if _, err := s.driver.Start(s.ctx, cfg); !holds(err, want) || drivers.IsRecoverable(err) {
 			s.Errorf("Start(%v): %v, want an error with %q that no second try can mend", config, err, want)
 		}
 	}
-	if err := s.driver.Validate(s.config("good", Behaviour{ExitCode: 3}).Config); err != nil {
+	if err := s.driver.Validate(s.newTaskConfig("good", Behaviour{ExitCode: 3}).Config); err != nil {
 		s.Errorf("Validate of a good config: %v", err)
 	}
 }
 
 func exitCodes(s *suite) {
 	for _, code := range []int{0, 1, 7, 255} {
-		_, task := s.mustStart(s.config(fmt.Sprintf("exit%d", code), Behaviour{ExitCode: code}))
+		_, task := s.mustStart(s.newTaskConfig(fmt.Sprintf("exit%d", code), Behaviour{ExitCode: code}))
 		exit := s.mustWait(task)
 		if exit.Code != code || exit.Signal != 0 || exit.Err != "" || exit.Success() != (code == 0) {
 			s.Errorf("exit %d: got %+v", code, exit)
@@ -72,7 +72,7 @@ func exitCodes(s *suite) {
 }
 
 func waitAgain(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{ExitCode: 4}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{ExitCode: 4}))
 	first := s.mustWait(task)
 	if again := s.mustWait(task); again != first {
 		s.Errorf("first %+v, then %+v", first, again)
@@ -83,7 +83,7 @@ func waitAgain(s *suite) {
 }
 
 func waitContext(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{RunFor: Forever}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever}))
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
 	defer cancel()
 	if _, err := task.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -95,8 +95,8 @@ func waitContext(s *suite) {
 }
 
 func stopSignal(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{RunFor: Forever}))
-	s.mustStop(task, "SIGINT", patience)
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever}))
+	s.mustStop(task, "SIGINT", testTimeout)
 	if exit := s.mustWait(task); exit.Signal != 2 || exit.Code != 130 || exit.Success() {
 		s.Errorf("stopped with SIGINT: %+v, want signal 2 and code 130", exit)
 	}
@@ -104,7 +104,7 @@ func stopSignal(s *suite) {
 
 func stopKills(s *suite) {
 	const timeout = 100 * time.Millisecond
-	_, task := s.mustStart(s.config("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
 	begin := time.Now()
 	s.mustStop(task, "", timeout)
 	if took := time.Since(begin); took < timeout {
@@ -116,7 +116,7 @@ func stopKills(s *suite) {
 }
 
 func stopAlone(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
 	ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
 	defer cancel()
 	if err := task.Stop(ctx, "SIGTERM", 300*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
@@ -128,7 +128,7 @@ func stopAlone(s *suite) {
 }
 
 func stopEnded(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{ExitCode: 5}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{ExitCode: 5}))
 	s.mustWait(task)
 	s.mustStop(task, "SIGTERM", time.Second)
 	if exit := s.mustWait(task); exit.Code != 5 {
@@ -140,7 +140,7 @@ func stopEnded(s *suite) {
 }
 
 func signal(s *suite) {
-	_, task := s.mustStart(s.config("task", Behaviour{RunFor: Forever, Ignore: "SIGHUP"}))
+	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGHUP"}))
 	if err := task.Signal(s.ctx, "SIGSOLDIER"); !holds(err, "SIGSOLDIER") {
 		s.Errorf("Signal: %v, want an error that names the signal", err)
 	}
@@ -159,7 +159,7 @@ func signal(s *suite) {
 }
 
 func startAgain(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	first, _ := s.mustStart(cfg)
 	for _, d := range []drivers.Driver{s.driver, s.h.NewDriver()} {
 		again, err := d.Start(s.ctx, cfg)
@@ -176,7 +176,7 @@ func startAgain(s *suite) {
 }
 
 func startEnded(s *suite) {
-	cfg := s.config("task", Behaviour{ExitCode: 6})
+	cfg := s.newTaskConfig("task", Behaviour{ExitCode: 6})
 	_, task := s.mustStart(cfg)
 	s.mustWait(task)
 	d := s.h.NewDriver()
@@ -193,13 +193,13 @@ func startEnded(s *suite) {
 }
 
 func recoverRunning(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, first := s.mustStart(cfg)
 	task := s.mustRecover(s.h.NewDriver(), cfg, h)
 	if task.Ended() {
 		s.Fatal("recovered as ended, but it runs")
 	}
-	s.mustStop(task, "SIGTERM", patience)
+	s.mustStop(task, "SIGTERM", testTimeout)
 	if exit := s.mustWait(task); exit.Signal != 15 {
 		s.Errorf("exit %+v, want signal 15", exit)
 	}
@@ -212,27 +212,27 @@ func recoverRunning(s *suite) {
 }
 
 func recoverByID(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h := drivers.Handle{Driver: s.h.Name, TaskID: cfg.ID}
 	if _, err := s.driver.Recover(s.ctx, cfg, h); !errors.Is(err, drivers.ErrTaskGone) {
 		s.Errorf("Recover of what was never started: %v, want %v", err, drivers.ErrTaskGone)
 	}
 	s.mustStart(cfg)
 	task := s.mustRecover(s.h.NewDriver(), cfg, h)
-	s.mustStop(task, "SIGTERM", patience)
+	s.mustStop(task, "SIGTERM", testTimeout)
 	if exit := s.mustWait(task); exit.Signal != 15 {
 		s.Errorf("exit %+v, want signal 15", exit)
 	}
 }
 
 func recoverEnded(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: 20 * time.Millisecond, ExitCode: 9})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: 20 * time.Millisecond, ExitCode: 9})
 	h, err := s.driver.Start(s.ctx, cfg)
 	if err != nil {
 		s.Fatalf("Start: %v", err)
 	}
 	var task drivers.Task
-	s.eventually(func() (bool, string) {
+	s.pollUntil(func() (bool, string) {
 		task = s.mustRecover(s.h.NewDriver(), cfg, h)
 		return task.Ended(), "it runs"
 	})
@@ -242,7 +242,7 @@ func recoverEnded(s *suite) {
 }
 
 func recoverRebooted(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, _ := s.mustStart(cfg)
 	s.h.Reboot()
 	if _, err := s.h.NewDriver().Recover(s.ctx, cfg, h); !errors.Is(err, drivers.ErrTaskGone) {
@@ -251,7 +251,7 @@ func recoverRebooted(s *suite) {
 }
 
 func recoverEndedRebooted(s *suite) {
-	cfg := s.config("task", Behaviour{ExitCode: 3})
+	cfg := s.newTaskConfig("task", Behaviour{ExitCode: 3})
 	h, task := s.mustStart(cfg)
 	s.mustWait(task)
 	s.h.Reboot()
@@ -261,7 +261,7 @@ func recoverEndedRebooted(s *suite) {
 }
 
 func recoverForeign(s *suite) {
-	cfg := s.config("task", Behaviour{})
+	cfg := s.newTaskConfig("task", Behaviour{})
 	h := drivers.Handle{Driver: "no such driver", Version: 1, TaskID: cfg.ID, State: []byte("{}")}
 	if _, err := s.driver.Recover(s.ctx, cfg, h); err == nil {
 		s.Error("Recover of another driver's handle: no error")
@@ -269,7 +269,7 @@ func recoverForeign(s *suite) {
 }
 
 func recoverCopied(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, task := s.mustStart(cfg)
 	elsewhere := cfg
 	elsewhere.StateDir = s.mustCopy(cfg.StateDir)
@@ -285,7 +285,7 @@ func logsSurvive(s *suite) {
 	if !s.h.Logs {
 		return
 	}
-	cfg := s.config("task", Behaviour{Print: "to stdout", PrintErr: "to stderr", RunFor: 20 * time.Millisecond})
+	cfg := s.newTaskConfig("task", Behaviour{Print: "to stdout", PrintErr: "to stderr", RunFor: 20 * time.Millisecond})
 	h, task := s.mustStart(cfg)
 	s.mustWait(task)
 	task = s.mustRecover(s.h.NewDriver(), cfg, h)
@@ -304,7 +304,7 @@ func manyAtOnce(s *suite) {
 	const tasks = 10
 	cfgs := make([]drivers.TaskConfig, tasks)
 	for i := range cfgs {
-		cfgs[i] = s.config(fmt.Sprintf("task%d", i), Behaviour{ExitCode: i})
+		cfgs[i] = s.newTaskConfig(fmt.Sprintf("task%d", i), Behaviour{ExitCode: i})
 	}
 	exits := make([]drivers.Exit, tasks)
 	errs := make([]error, tasks)
@@ -331,12 +331,12 @@ func manyAtOnce(s *suite) {
 }
 
 func forget(s *suite) {
-	cfg := s.config("task", Behaviour{RunFor: Forever})
+	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, task := s.mustStart(cfg)
 	if err := task.Forget(s.ctx); err == nil {
 		s.Fatal("Forget of a task that runs: no error")
 	}
-	s.mustStop(task, "SIGTERM", patience)
+	s.mustStop(task, "SIGTERM", testTimeout)
 	if err := task.Forget(s.ctx); err != nil {
 		s.Fatalf("Forget: %v", err)
 	}

@@ -56,8 +56,8 @@ type Behaviour struct {
 // Forever is a RunFor without an end.
 const Forever = -1 * time.Second
 
-// patience is how long the suite waits for what must happen.
-const patience = 30 * time.Second
+// testTimeout is how long the suite waits for what must happen.
+const testTimeout = 30 * time.Second
 
 // Run runs the suite; each test has a Harness of its own.
 func Run(t *testing.T, newHarness func(tb testing.TB) Harness) {
@@ -88,8 +88,8 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 
-// config makes the TaskConfig of a task called name.
-func (s *suite) config(name string, b Behaviour) drivers.TaskConfig {
+// newTaskConfig makes the TaskConfig of a task called name.
+func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	s.Helper()
 	cfg := drivers.TaskConfig{
 		ID:      "alloc/" + name + "/1",
@@ -132,7 +132,7 @@ func (s *suite) mustStart(cfg drivers.TaskConfig) (drivers.Handle, drivers.Task)
 			s.Errorf("stop at the end: %v", err)
 		}
 	})
-	s.eventually(func() (bool, string) {
+	s.pollUntil(func() (bool, string) {
 		n := s.h.Starts(cfg)
 		return n == 1 || task.Ended(), fmt.Sprintf("%d starts", n)
 	})
@@ -150,7 +150,7 @@ func (s *suite) mustRecover(d drivers.Driver, cfg drivers.TaskConfig, h drivers.
 
 func (s *suite) mustWait(task drivers.Task) drivers.Exit {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	ctx, cancel := context.WithTimeout(s.ctx, testTimeout)
 	defer cancel()
 	exit, err := task.Wait(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *suite) mustWait(task drivers.Task) drivers.Exit {
 
 func (s *suite) mustStop(task drivers.Task, signal string, timeout time.Duration) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, timeout+patience)
+	ctx, cancel := context.WithTimeout(s.ctx, timeout+testTimeout)
 	defer cancel()
 	if err := task.Stop(ctx, signal, timeout); err != nil {
 		s.Fatalf("Stop: %v", err)
@@ -174,19 +174,19 @@ func (s *suite) mustStop(task drivers.Task, signal string, timeout time.Duration
 	}
 }
 
-// eventually polls until ok, or fails with what it saw last.
-func (s *suite) eventually(ok func() (bool, string)) {
+// pollUntil polls until ok, or fails with what it saw last.
+func (s *suite) pollUntil(ok func() (bool, string)) {
 	s.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		done, state := ok()
 		if done {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("did not happen within %v: %s", patience, state)
+			s.Fatalf("did not happen within %v: %s", testTimeout, state)
 		}
 		<-tick.C
 	}

@@ -50,29 +50,29 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 			return drivers.Handle{}, fmt.Errorf("start task %s: folder %q is not an absolute path", cfg.ID, dir)
 		}
 	}
-	if id, found, err := d.await(ctx, cfg.StateDir); found || err != nil {
+	if id, found, err := d.findOrAwaitTask(ctx, cfg.StateDir); found || err != nil {
 		if err != nil {
 			return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 		}
-		return id.handle(cfg.ID)
+		return id.encodeHandle(cfg.ID)
 	}
-	if err := d.prepare(cfg); err != nil {
+	if err := d.prepareStateDir(cfg); err != nil {
 		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 	}
-	if err := d.ensure(ctx, cfg.StateDir); err != nil {
+	if err := d.ensureSupervisor(ctx, cfg.StateDir); err != nil {
 		if errors.As(err, new(refusal)) {
 			_ = os.RemoveAll(cfg.StateDir) // nothing runs; the next start has another folder
 		}
 		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 	}
-	id, found, err := d.await(ctx, cfg.StateDir)
+	id, found, err := d.findOrAwaitTask(ctx, cfg.StateDir)
 	if err == nil && !found {
 		err = errUnsupervised
 	}
 	if err != nil {
 		return drivers.Handle{}, drivers.Recoverable(fmt.Errorf("start task %s: %w", cfg.ID, err))
 	}
-	return id.handle(cfg.ID)
+	return id.encodeHandle(cfg.ID)
 }
 
 // Recover finds a task by its Handle.
@@ -94,21 +94,21 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 		}
 		return t, nil
 	}
-	now, found, err := d.await(ctx, cfg.StateDir)
+	now, found, err := d.findOrAwaitTask(ctx, cfg.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
 	}
 	if !found || h.Version > 0 && now != id {
 		return nil, drivers.ErrTaskGone
 	}
-	if supervised(t.dir) {
+	if hasSupervisor(t.dir) {
 		return t, nil
 	}
 	d.log.Warn("task had lost its supervisor", "task_id", h.TaskID, "pid", now.PID)
-	if err := d.ensure(ctx, t.dir); err != nil {
+	if err := d.ensureSupervisor(ctx, t.dir); err != nil {
 		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
 	}
-	if !now.alive() {
+	if !now.isAlive() {
 		if _, err := t.Wait(ctx); err != nil {
 			return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
 		}
@@ -116,10 +116,10 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	return t, nil
 }
 
-// await finds the task of a state folder: ended, or running in this boot of the
+// findOrAwaitTask finds the task of a state folder: ended, or running in this boot of the
 // machine and in this very folder. One that is just being started by a
 // supervisor that an earlier life of the agent left is waited for.
-func (d *Driver) await(ctx context.Context, dir string) (identity, bool, error) {
+func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, bool, error) {
 	for {
 		var rec taskRecord
 		readErr := readRecord(dir, taskFile, &rec)
@@ -128,12 +128,12 @@ func (d *Driver) await(ctx context.Context, dir string) (identity, bool, error) 
 			return rec.identity, true, nil
 		}
 		if readErr == nil {
-			return rec.identity, rec.BootID == d.bootID && rec.here(dir), nil
+			return rec.identity, rec.BootID == d.bootID && rec.isInFolder(dir), nil
 		}
 		if !errors.Is(readErr, errNoRecord) { // a disk, or an agent out of files, that may recover
 			return identity{}, false, drivers.Recoverable(readErr)
 		}
-		if !supervised(dir) {
+		if !hasSupervisor(dir) {
 			return identity{}, false, nil
 		}
 		select {
@@ -144,12 +144,12 @@ func (d *Driver) await(ctx context.Context, dir string) (identity, bool, error) 
 	}
 }
 
-// prepare makes the state folder. What an earlier boot, or the folder that this
+// prepareStateDir makes the state folder. What an earlier boot, or the folder that this
 // one is a copy of, has left is no task of ours.
-func (d *Driver) prepare(cfg drivers.TaskConfig) error {
+func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
 	sp, err := newSpec(cfg, d.bootID)
 	if err == nil {
-		err = sp.check()
+		err = sp.validateRecord()
 	}
 	if err != nil {
 		return err
@@ -168,20 +168,20 @@ func (d *Driver) prepare(cfg drivers.TaskConfig) error {
 	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
-// ensure starts a supervisor for a state folder that has none, and returns when
+// ensureSupervisor starts a supervisor for a state folder that has none, and returns when
 // it has brought the task to life, adopted it, or found it ended.
-func (d *Driver) ensure(ctx context.Context, dir string) error {
+func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 	var err error
 	for range spawnTries {
-		if supervised(dir) {
+		if hasSupervisor(dir) {
 			return nil
 		}
-		var r ready
-		if r, err = d.spawn(ctx, dir); err != nil && ctx.Err() != nil {
+		var r startReport
+		if r, err = d.spawnSupervisor(ctx, dir); err != nil && ctx.Err() != nil {
 			return err
 		}
 		if err != nil || r.Err != "" {
-			d.reap(dir) // it has ended, or is about to
+			d.reapSupervisor(dir) // it has ended, or is about to
 		}
 		switch {
 		case err != nil: // it was killed: the next one looks what it left
@@ -196,19 +196,19 @@ func (d *Driver) ensure(ctx context.Context, dir string) error {
 	return drivers.Recoverable(err)
 }
 
-// spawn starts a supervisor, in a session of its own, so that nothing that is
+// spawnSupervisor starts a supervisor, in a session of its own, so that nothing that is
 // done to the agent's terminal reaches it, and waits for its word.
-func (d *Driver) spawn(ctx context.Context, dir string) (ready, error) {
+func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return ready{}, fmt.Errorf("make pipe: %w", err)
+		return startReport{}, fmt.Errorf("make pipe: %w", err)
 	}
 	defer r.Close()
 	proc, err := startSupervisor(dir, w)
 	if err := errors.Join(err, w.Close()); err != nil {
-		return ready{}, err
+		return startReport{}, err
 	}
-	d.reap(dir)
+	d.reapSupervisor(dir)
 	d.mu.Lock()
 	d.children[dir] = proc
 	d.mu.Unlock()
@@ -217,14 +217,14 @@ func (d *Driver) spawn(ctx context.Context, dir string) (ready, error) {
 	defer stop()
 	b, err := io.ReadAll(io.LimitReader(r, maxRecord))
 	if ctx.Err() != nil {
-		return ready{}, ctx.Err()
+		return startReport{}, ctx.Err()
 	}
 	if err != nil {
-		return ready{}, fmt.Errorf("read from supervisor: %w", err)
+		return startReport{}, fmt.Errorf("read from supervisor: %w", err)
 	}
-	var word ready
+	var word startReport
 	if err := json.Unmarshal(b, &word); err != nil {
-		return ready{}, fmt.Errorf("start supervisor: it ended without a word: %w", err)
+		return startReport{}, fmt.Errorf("start supervisor: it ended without a word: %w", err)
 	}
 	return word, nil
 }
@@ -253,9 +253,9 @@ func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 	return proc, nil
 }
 
-// reap collects a supervisor of this process that has ended or is about to. One
+// reapSupervisor collects a supervisor of this process that has ended or is about to. One
 // that an earlier life of the agent started is not its child.
-func (d *Driver) reap(dir string) {
+func (d *Driver) reapSupervisor(dir string) {
 	d.mu.Lock()
 	proc := d.children[dir]
 	delete(d.children, dir)

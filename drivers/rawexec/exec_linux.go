@@ -27,7 +27,7 @@ const terminal = "TERM=xterm"
 // leaves running in its process group ends with it.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
-	cmd, err := t.command(x)
+	cmd, err := t.buildCommand(x)
 	if err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}
@@ -40,16 +40,16 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 		return 0, fmt.Errorf("run a command beside task %s: %w", t.id, err)
 	}
 	err = cmd.Start()
-	ends.closeTheirs()
+	ends.closeCommandFiles()
 	if err != nil {
-		ends.closeOurs()
+		ends.closeAgentFiles()
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %v", err)
 	}
-	return ends.attend(ctx, cmd, x)
+	return ends.serveCommand(ctx, cmd, x)
 }
 
-// command is what is run, as the task itself was.
-func (t *task) command(x fleet.Exec) (*exec.Cmd, error) {
+// buildCommand is what is run, as the task itself was.
+func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	var sp spec
 	if err := readRecord(t.dir, specFile, &sp); err != nil {
 		return nil, err
@@ -72,27 +72,27 @@ func (t *task) command(x fleet.Exec) (*exec.Cmd, error) {
 	}, nil
 }
 
-// ends are a command's connections.
-type ends struct {
-	theirs  []*os.File // the command's, closed here once it has started
-	ours    []*os.File
-	stdin   *os.File // what is typed
-	outputs []flow
-	master  *os.File // of its terminal; nil: it has none
+// execStreams are a command's connections.
+type execStreams struct {
+	commandFiles []*os.File // the command's, closed here once it has started
+	agentFiles   []*os.File
+	stdin        *os.File // what is typed
+	outputs      []outputCopy
+	master       *os.File // of its terminal; nil: it has none
 }
 
-// flow is one of a command's outputs, and who takes it.
-type flow struct {
+// outputCopy is one of a command's outputs, and who takes it.
+type outputCopy struct {
 	from *os.File
 	to   io.Writer
 }
 
-func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*ends, error) {
-	e := &ends{}
+func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
+	e := &execStreams{}
 	pipe := func() (r, w *os.File, err error) {
 		if r, w, err = os.Pipe(); err != nil {
-			e.closeTheirs()
-			e.closeOurs()
+			e.closeCommandFiles()
+			e.closeAgentFiles()
 		}
 		return r, w, err
 	}
@@ -101,32 +101,32 @@ func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*ends, error) {
 		return nil, err
 	}
 	cmd.Stdin, e.stdin = r, w
-	e.theirs, e.ours = append(e.theirs, r), append(e.ours, w)
+	e.commandFiles, e.agentFiles = append(e.commandFiles, r), append(e.agentFiles, w)
 	for _, to := range []io.Writer{x.Stdout, x.Stderr} {
 		if r, w, err = pipe(); err != nil {
 			return nil, err
 		}
-		e.theirs, e.ours = append(e.theirs, w), append(e.ours, r)
-		e.outputs = append(e.outputs, flow{r, to})
+		e.commandFiles, e.agentFiles = append(e.commandFiles, w), append(e.agentFiles, r)
+		e.outputs = append(e.outputs, outputCopy{r, to})
 	}
-	cmd.Stdout, cmd.Stderr = e.theirs[1], e.theirs[2]
+	cmd.Stdout, cmd.Stderr = e.commandFiles[1], e.commandFiles[2]
 	return e, nil
 }
 
-func connectTerminal(cmd *exec.Cmd, x fleet.Exec) (*ends, error) {
+func connectTerminal(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
 	master, slave, err := openTerminal()
 	if err != nil {
 		return nil, err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	return &ends{
-		theirs: []*os.File{slave}, ours: []*os.File{master},
-		stdin: master, outputs: []flow{{master, x.Stdout}}, master: master,
+	return &execStreams{
+		commandFiles: []*os.File{slave}, agentFiles: []*os.File{master},
+		stdin: master, outputs: []outputCopy{{master, x.Stdout}}, master: master,
 	}, nil
 }
 
-func (e *ends) closeTheirs() { closeAll(e.theirs) }
-func (e *ends) closeOurs()   { closeAll(e.ours) }
+func (e *execStreams) closeCommandFiles() { closeAll(e.commandFiles) }
+func (e *execStreams) closeAgentFiles()   { closeAll(e.agentFiles) }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
@@ -134,17 +134,17 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// attend serves a command that runs until it has ended, or ctx has.
-func (e *ends) attend(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
+// serveCommand serves a command that runs until it has ended, or ctx has.
+func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // all of it; it is reaped below
-		e.closeOurs()
+		e.closeAgentFiles()
 	})
 	over := make(chan struct{})
 	var typing, taking sync.WaitGroup
-	typing.Go(func() { e.typed(x.Stdin) })
+	typing.Go(func() { e.copyStdin(x.Stdin) })
 	if e.master != nil {
-		typing.Go(func() { e.resize(x.Sizes, over) })
+		typing.Go(func() { e.applyTerminalSizes(x.Sizes, over) })
 	}
 	for _, o := range e.outputs {
 		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // a terminal whose last user ended is an error
@@ -152,12 +152,12 @@ func (e *ends) attend(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, er
 	err := cmd.Wait()
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind in its group
 	stop()
-	stop = context.AfterFunc(ctx, e.closeOurs) // from here on its number may be another's
+	stop = context.AfterFunc(ctx, e.closeAgentFiles) // from here on its number may be another's
 	close(over)
 	_ = x.Stdin.Close()
 	taking.Wait() // ends with the last process that has the output open, or with ctx
 	stop()
-	e.closeOurs()
+	e.closeAgentFiles()
 	typing.Wait()
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -175,7 +175,7 @@ func (e *ends) attend(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, er
 // endOfInput is what a terminal takes for the end of what is typed.
 const endOfInput = 4
 
-func (e *ends) typed(from io.Reader) {
+func (e *execStreams) copyStdin(from io.Reader) {
 	if _, err := io.Copy(e.stdin, from); err != nil {
 		return // the command reads no more, or whoever types is gone
 	}
@@ -186,7 +186,7 @@ func (e *ends) typed(from io.Reader) {
 	_ = e.stdin.Close()
 }
 
-func (e *ends) resize(sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
+func (e *execStreams) applyTerminalSizes(sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
 	for {
 		select {
 		case <-over:

@@ -32,8 +32,8 @@ func (w *written) String() string {
 	return w.buf.String()
 }
 
-// runs is a command that was run beside a task.
-type runs struct {
+// execRun is a command that was run beside a task.
+type execRun struct {
 	in       *io.PipeWriter
 	out, err written
 	sizes    chan fleet.TerminalSize
@@ -43,14 +43,14 @@ type runs struct {
 	cancel   context.CancelFunc
 }
 
-func mustExec(tb testing.TB, task drivers.Task, tty bool, command ...string) *runs {
+func mustExec(tb testing.TB, task drivers.Task, tty bool, command ...string) *execRun {
 	tb.Helper()
 	e, ok := task.(drivers.Execer)
 	if !ok {
 		tb.Fatal("raw_exec runs no commands beside its tasks")
 	}
 	ctx, cancel := context.WithCancel(tb.Context())
-	r := &runs{sizes: make(chan fleet.TerminalSize, 1), done: make(chan struct{}), cancel: cancel}
+	r := &execRun{sizes: make(chan fleet.TerminalSize, 1), done: make(chan struct{}), cancel: cancel}
 	stdin, in := io.Pipe()
 	r.in = in
 	go func() {
@@ -63,7 +63,7 @@ func mustExec(tb testing.TB, task drivers.Task, tty bool, command ...string) *ru
 	return r
 }
 
-func (r *runs) wait(tb testing.TB) *runs {
+func (r *execRun) waitForEnd(tb testing.TB) *execRun {
 	tb.Helper()
 	select {
 	case <-r.done:
@@ -75,7 +75,7 @@ func (r *runs) wait(tb testing.TB) *runs {
 
 func running(tb testing.TB) (drivers.TaskConfig, drivers.Task) {
 	tb.Helper()
-	cfg := place(tb, "exec sleep 86400")
+	cfg := newTaskConfig(tb, "exec sleep 86400")
 	cfg.Env = map[string]string{"GREETING": "hello"}
 	_, task := mustStart(tb, mustDriver(tb, ""), cfg)
 	return cfg, task
@@ -83,12 +83,12 @@ func running(tb testing.TB) (drivers.TaskConfig, drivers.Task) {
 
 func TestExec(t *testing.T) {
 	cfg, task := running(t)
-	r := mustExec(t, task, false, "sh", "-c", `echo "$GREETING from $PWD"; echo no >&2; exit 3`).wait(t)
+	r := mustExec(t, task, false, "sh", "-c", `echo "$GREETING from $PWD"; echo no >&2; exit 3`).waitForEnd(t)
 	want := "hello from " + cfg.Dir + "\n"
 	if r.failed != nil || r.code != 3 || r.out.String() != want || r.err.String() != "no\n" {
 		t.Errorf("code %d, %v, stdout %q, stderr %q", r.code, r.failed, r.out.String(), r.err.String())
 	}
-	if r := mustExec(t, task, false, "sh", "-c", "kill -9 $$").wait(t); r.failed != nil || r.code != 137 {
+	if r := mustExec(t, task, false, "sh", "-c", "kill -9 $$").waitForEnd(t); r.failed != nil || r.code != 137 {
 		t.Errorf("one that was killed: code %d, %v", r.code, r.failed)
 	}
 	r = mustExec(t, task, false, "cat")
@@ -98,7 +98,7 @@ func TestExec(t *testing.T) {
 	if err := r.in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r.wait(t); r.failed != nil || r.code != 0 || len(r.out.String()) != 300_000 {
+	if r.waitForEnd(t); r.failed != nil || r.code != 0 || len(r.out.String()) != 300_000 {
 		t.Errorf("cat: code %d, %v, %d bytes", r.code, r.failed, len(r.out.String()))
 	}
 	if task.Ended() {
@@ -108,7 +108,7 @@ func TestExec(t *testing.T) {
 
 func TestExecEndsWhatItLeaves(t *testing.T) {
 	cfg, task := running(t)
-	r := mustExec(t, task, false, "sh", "-c", `sleep 86400 & echo $$ $! >pids`).wait(t)
+	r := mustExec(t, task, false, "sh", "-c", `sleep 86400 & echo $$ $! >pids`).waitForEnd(t)
 	if r.failed != nil || r.code != 0 {
 		t.Fatalf("code %d, %v", r.code, r.failed)
 	}
@@ -123,7 +123,7 @@ func TestExecEndsWithItsContext(t *testing.T) {
 		r := mustExec(t, task, tty, "sh", "-c", `trap "" HUP TERM; sleep 86400 & echo $$ $! >pids; wait`)
 		left := pids(t, cfg, 2)
 		r.cancel()
-		if r.wait(t); !errors.Is(r.failed, context.Canceled) {
+		if r.waitForEnd(t); !errors.Is(r.failed, context.Canceled) {
 			t.Errorf("tty %t: code %d, %v", tty, r.code, r.failed)
 		}
 		for _, pid := range left {
@@ -151,7 +151,7 @@ func TestExecOnATerminal(t *testing.T) {
 	if err := r.in.Close(); err != nil { // cat ends
 		t.Fatal(err)
 	}
-	if r.wait(t); r.failed != nil || r.code != 5 {
+	if r.waitForEnd(t); r.failed != nil || r.code != 5 {
 		t.Errorf("code %d, %v, wrote %q", r.code, r.failed, r.out.String())
 	}
 }
@@ -167,7 +167,7 @@ func TestExecRefusals(t *testing.T) {
 		{[]string{"echo", "a\x00b"}, "NUL"},
 		{[]string{filepath.Join("..", "nothing")}, "no such file"},
 	} {
-		r := mustExec(t, task, false, tc.command...).wait(t)
+		r := mustExec(t, task, false, tc.command...).waitForEnd(t)
 		if fleet.CodeOf(r.failed) != fleet.CodeInvalid || !strings.Contains(r.failed.Error(), tc.says) {
 			t.Errorf("%q: %v, want %q", tc.command, r.failed, tc.says)
 		}

@@ -8,14 +8,14 @@ func ParseStat(b []byte) (parent, session int, start uint64, err error) {
 	return s.parent, s.session, s.start, err
 }
 
-// ParseOrder reads a line of the control FIFO and writes it again.
-func ParseOrder(line string) (string, error) {
-	o, err := parseOrder(line)
-	return o.line(), err
+// ParseControlCommand reads a line of the control FIFO and writes it again.
+func ParseControlCommand(line string) (string, error) {
+	o, err := parseControlCommand(line)
+	return o.formatLine(), err
 }
 
 // Alive reports whether the process of that pid and start runs.
-func Alive(pid int, start uint64) bool { return identity{PID: pid, Start: start}.alive() }
+func Alive(pid int, start uint64) bool { return identity{PID: pid, Start: start}.isAlive() }
 
 // SignalProcess sends a signal to the process of that pid and start.
 func SignalProcess(pid int, start uint64, sig syscall.Signal) error {

@@ -23,9 +23,9 @@ const (
 	stderrFIFO  = "stderr"
 )
 
-// maxOrder bounds a line on the control FIFO. It is less than what a pipe takes
+// maxControlLine bounds a line on the control FIFO. It is less than what a pipe takes
 // at once, so that lines of several writers do not mix.
-const maxOrder = 256
+const maxControlLine = 256
 
 var (
 	errSupervised   = errors.New("task has a supervisor")
@@ -68,10 +68,10 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// supervised reports whether a supervisor holds the lock of this very folder.
+// hasSupervisor reports whether a supervisor holds the lock of this very folder.
 // The short lock that it tries can only be met by a supervisor that the same
 // agent starts, which it does not do meanwhile.
-func supervised(dir string) bool {
+func hasSupervisor(dir string) bool {
 	lock, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {
 		return false
@@ -80,40 +80,40 @@ func supervised(dir string) bool {
 	return errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// order is what the agent tells a supervisor: a signal to the task, or to stop
+// controlCommand is what the agent tells a supervisor: a signal to the task, or to stop
 // it.
-type order struct {
+type controlCommand struct {
 	stop    bool
 	signal  int
 	timeout time.Duration
 }
 
-func (o order) line() string {
+func (o controlCommand) formatLine() string {
 	if o.stop {
 		return fmt.Sprintf("stop %d %d\n", o.signal, o.timeout.Milliseconds())
 	}
 	return fmt.Sprintf("signal %d\n", o.signal)
 }
 
-// parseOrder reads a line of the control FIFO.
-func parseOrder(line string) (order, error) {
-	var o order
+// parseControlCommand reads a line of the control FIFO.
+func parseControlCommand(line string) (controlCommand, error) {
+	var o controlCommand
 	var ms int64
 	switch {
 	case strings.HasPrefix(line, "stop "):
 		if _, err := fmt.Sscanf(line, "stop %d %d", &o.signal, &ms); err != nil {
-			return order{}, fmt.Errorf("parse order: %w", err)
+			return controlCommand{}, fmt.Errorf("parse order: %w", err)
 		}
 		o.stop = true
 	case strings.HasPrefix(line, "signal "):
 		if _, err := fmt.Sscanf(line, "signal %d", &o.signal); err != nil {
-			return order{}, fmt.Errorf("parse order: %w", err)
+			return controlCommand{}, fmt.Errorf("parse order: %w", err)
 		}
 	default:
-		return order{}, errors.New("parse order: neither stop nor signal")
+		return controlCommand{}, errors.New("parse order: neither stop nor signal")
 	}
 	if o.signal < 1 || o.signal > 64 || ms < 0 || ms > maxKillTimeout.Milliseconds() {
-		return order{}, errors.New("parse order: a number is out of bounds")
+		return controlCommand{}, errors.New("parse order: a number is out of bounds")
 	}
 	o.timeout = time.Duration(ms) * time.Millisecond
 	return o, nil
@@ -122,8 +122,8 @@ func parseOrder(line string) (order, error) {
 // maxKillTimeout bounds what a task is given to end by itself.
 const maxKillTimeout = 24 * time.Hour
 
-// send gives an order to the folder's supervisor, or returns errUnsupervised.
-func send(dir string, o order) error {
+// sendControlCommand gives an order to the folder's supervisor, or returns errUnsupervised.
+func sendControlCommand(dir string, o controlCommand) error {
 	f, err := os.OpenFile(filepath.Join(dir, controlFIFO), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
 		return errUnsupervised
@@ -131,7 +131,7 @@ func send(dir string, o order) error {
 	if err != nil {
 		return fmt.Errorf("open control: %w", err)
 	}
-	_, err = io.WriteString(f, o.line())
+	_, err = io.WriteString(f, o.formatLine())
 	if errors.Is(err, unix.EPIPE) {
 		return errors.Join(errUnsupervised, f.Close())
 	}
@@ -142,7 +142,7 @@ func send(dir string, o order) error {
 }
 
 // handleState is Handle.State.
-func (id identity) handle(taskID string) (drivers.Handle, error) {
+func (id identity) encodeHandle(taskID string) (drivers.Handle, error) {
 	state, err := encodeIdentity(id)
 	if err != nil {
 		return drivers.Handle{}, err

@@ -19,8 +19,8 @@ import (
 	"skerry/fleet"
 )
 
-// place is one task's folders.
-func place(tb testing.TB, script string) drivers.TaskConfig {
+// newTaskConfig is one task's folders.
+func newTaskConfig(tb testing.TB, script string) drivers.TaskConfig {
 	tb.Helper()
 	root := tb.TempDir()
 	cfg := drivers.TaskConfig{
@@ -133,7 +133,7 @@ func mustKill(tb testing.TB, pid int, sig syscall.Signal) {
 const forever = "echo $$ >> pids; while :; do echo tick; sleep 0.05; done"
 
 func TestStopEndsTheWholeGroup(t *testing.T) {
-	cfg := place(t, "trap '' TERM; (trap '' TERM; echo $(exec sh -c 'echo $PPID') >> pids; while :; do sleep 1; done) & "+forever)
+	cfg := newTaskConfig(t, "trap '' TERM; (trap '' TERM; echo $(exec sh -c 'echo $PPID') >> pids; while :; do sleep 1; done) & "+forever)
 	_, task := mustStart(t, mustDriver(t, ""), cfg)
 	all := pids(t, cfg, 2)
 	if err := task.Stop(t.Context(), "SIGTERM", 50*time.Millisecond); err != nil {
@@ -146,7 +146,7 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 
 // What a task leaves behind ends with it, also in a session of its own.
 func TestEndLeavesNothingBehind(t *testing.T) {
-	cfg := place(t, "setsid sh -c 'echo $$ >> pids; trap \"\" TERM; while :; do sleep 1; done' & while [ ! -s pids ]; do sleep 0.01; done; exit 3")
+	cfg := newTaskConfig(t, "setsid sh -c 'echo $$ >> pids; trap \"\" TERM; while :; do sleep 1; done' & while [ ! -s pids ]; do sleep 0.01; done; exit 3")
 	_, task := mustStart(t, mustDriver(t, ""), cfg)
 	left := pids(t, cfg, 1)[0]
 	if exit := mustWait(t, task); exit.Code != 3 {
@@ -157,7 +157,7 @@ func TestEndLeavesNothingBehind(t *testing.T) {
 
 // A supervisor that is killed takes neither the task nor its output with it.
 func TestSupervisorKilled(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	d := mustDriver(t, "")
 	h, task := mustStart(t, d, cfg)
 	pid := pids(t, cfg, 1)[0]
@@ -200,7 +200,7 @@ func size(path string) int64 {
 
 // Both were killed while the agent was away: the exit is lost, and said to be.
 func TestSupervisorAndTaskKilled(t *testing.T) {
-	cfg := place(t, "echo $$ >> pids; exec sleep 86400") // no child that would live on
+	cfg := newTaskConfig(t, "echo $$ >> pids; exec sleep 86400") // no child that would live on
 	h, _ := mustStart(t, mustDriver(t, ""), cfg)
 	pid := pids(t, cfg, 1)[0]
 	super := supervisorOf(t, pid)
@@ -223,7 +223,7 @@ func TestSupervisorAndTaskKilled(t *testing.T) {
 // A supervisor that was killed before it noted the task that it had started: the
 // next one finds the task by its output.
 func TestSupervisorKilledInTheStart(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	d := mustDriver(t, "")
 	h, _ := mustStart(t, d, cfg)
 	super := supervisorOf(t, pids(t, cfg, 1)[0])
@@ -247,7 +247,7 @@ func TestSupervisorKilledInTheStart(t *testing.T) {
 // A pid that is used again is not the task: here by a process of another start
 // time, in a folder whose supervisor is gone.
 func TestRecycledPID(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
 	pid := pids(t, cfg, 1)[0]
 	super, started := supervisorOf(t, pid), startOf(t, pid)
@@ -308,7 +308,7 @@ func mustRead(tb testing.TB, path string) *[]byte {
 // A copy of a data directory leaves the first one's tasks alone, also one whose
 // supervisor was killed.
 func TestCopiedFolder(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
 	pid := pids(t, cfg, 1)[0]
 	copied := cfg
@@ -336,7 +336,7 @@ func TestCopiedFolder(t *testing.T) {
 // A machine that shuts down ends supervisors and tasks together. That is no exit of
 // the task: in the next boot it is gone.
 func TestEndedByShutdown(t *testing.T) {
-	cfg := place(t, "trap 'exit 0' TERM; "+forever)
+	cfg := newTaskConfig(t, "trap 'exit 0' TERM; "+forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
 	pid := pids(t, cfg, 1)[0]
 	mustKill(t, supervisorOf(t, pid), syscall.SIGTERM)
@@ -360,13 +360,13 @@ func TestStartErrors(t *testing.T) {
 		"relative folder": func(cfg *drivers.TaskConfig) { cfg.LogDir = "logs" },
 		"no task":         func(cfg *drivers.TaskConfig) { cfg.Task = "" },
 	} {
-		cfg := place(t, "exit 0")
+		cfg := newTaskConfig(t, "exit 0")
 		spoil(&cfg)
 		if _, err := d.Start(t.Context(), cfg); err == nil || drivers.IsRecoverable(err) {
 			t.Errorf("%s: %v, want an error that no second try can mend", name, err)
 		}
 	}
-	cfg := place(t, "exit 0")
+	cfg := newTaskConfig(t, "exit 0")
 	text := filepath.Join(cfg.Dir, "text")
 	if err := os.WriteFile(text, []byte{0x7f, 'E', 'L', 'F', 0}, 0o755); err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestRefusedStartsLeaveNoZombie(t *testing.T) {
 	d := mustDriver(t, "")
 	before := childrenOf(t, os.Getpid()) // of other tests' agents
 	for range 3 {
-		cfg := place(t, "exit 0")
+		cfg := newTaskConfig(t, "exit 0")
 		if err := os.WriteFile(filepath.Join(cfg.Dir, "text"), []byte{0x7f, 'E', 'L', 'F', 0}, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +426,7 @@ func childrenOf(tb testing.TB, pid int) map[string]string {
 // A supervisor whose state folder was removed has nobody to tell: it ends with its
 // task, and tries no longer.
 func TestSupervisorOfARemovedFolderEnds(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	if _, err := mustDriver(t, "").Start(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +452,7 @@ func TestTaskSees(t *testing.T) {
 	if _, err := syscall.Dup(int(w.Fd())); err != nil { // not closed on exec
 		t.Fatal(err)
 	}
-	cfg := place(t, `pwd; echo "$GREETING $SKERRY_SECRET|"; cat; ls -l /proc/self/fd >&2`)
+	cfg := newTaskConfig(t, `pwd; echo "$GREETING $SKERRY_SECRET|"; cat; ls -l /proc/self/fd >&2`)
 	cfg.Env = map[string]string{"GREETING": "hello"}
 	_, task := mustStart(t, mustDriver(t, ""), cfg)
 	mustWait(t, task)
@@ -469,7 +469,7 @@ func TestTaskSees(t *testing.T) {
 
 // Much output from a task that ends at once is all there.
 func TestOutputIsWhole(t *testing.T) {
-	cfg := place(t, "i=0; while [ $i -lt 3000 ]; do echo 'a line of output, rather long, so that it fills the pipe'; i=$((i+1)); done")
+	cfg := newTaskConfig(t, "i=0; while [ $i -lt 3000 ]; do echo 'a line of output, rather long, so that it fills the pipe'; i=$((i+1)); done")
 	_, task := mustStart(t, mustDriver(t, ""), cfg)
 	mustWait(t, task)
 	if b := *mustRead(t, filepath.Join(cfg.LogDir, "web.stdout.0")); bytes.Count(b, []byte("\n")) != 3000 {
@@ -503,11 +503,11 @@ func FuzzParseOrder(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		once, err := rawexec.ParseOrder(line)
+		once, err := rawexec.ParseControlCommand(line)
 		if err != nil {
 			return
 		}
-		if twice, err := rawexec.ParseOrder(strings.TrimSpace(once)); err != nil || twice != once {
+		if twice, err := rawexec.ParseControlCommand(strings.TrimSpace(once)); err != nil || twice != once {
 			t.Errorf("%q became %q, then %q, %v", line, once, twice, err)
 		}
 	})

@@ -37,9 +37,9 @@ func (s *supervisor) openOutputs() error {
 	return nil
 }
 
-// pump writes what the task prints until stop is called. It sees no end: both
+// copyUntilStopped writes what the task prints until stop is called. It sees no end: both
 // the task and the supervisor hold the FIFO open for writing.
-func (o *output) pump() {
+func (o *output) copyUntilStopped() {
 	for {
 		n, err := o.fifo.Read(o.buf)
 		_, _ = o.files.Write(o.buf[:n]) // never fails
@@ -49,11 +49,11 @@ func (o *output) pump() {
 	}
 }
 
-// stop lets pump return.
-func (o *output) stop() { _ = o.fifo.SetReadDeadline(time.Unix(1, 0)) }
+// stopCopying lets pump return.
+func (o *output) stopCopying() { _ = o.fifo.SetReadDeadline(time.Unix(1, 0)) }
 
-// drain writes what is left in the FIFO, after pump has returned, and closes.
-func (o *output) drain() {
+// drainAndClose writes what is left in the FIFO, after pump has returned, and closes.
+func (o *output) drainAndClose() {
 	_ = o.fifo.SetReadDeadline(time.Time{})
 	conn, err := o.fifo.SyscallConn()
 	if err == nil {

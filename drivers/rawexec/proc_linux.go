@@ -60,12 +60,12 @@ func parseStat(b []byte) (procStat, error) {
 	return s, nil
 }
 
-// stopped reports whether the process stands still, by SIGSTOP or a debugger.
-func (s procStat) stopped() bool { return s.state == 'T' || s.state == 't' }
+// isStopped reports whether the process stands still, by SIGSTOP or a debugger.
+func (s procStat) isStopped() bool { return s.state == 'T' || s.state == 't' }
 
-// alive reports whether the very process of id still runs. One that has ended
+// isAlive reports whether the very process of id still runs. One that has ended
 // and only waits to be reaped does not.
-func (id identity) alive() bool {
+func (id identity) isAlive() bool {
 	s, err := readStat(id.PID)
 	return err == nil && s.start == id.Start && s.state != 'Z' && s.state != 'X'
 }
@@ -167,7 +167,7 @@ func membersOf(dir string, task identity, roots ...int) []member {
 		}
 	}
 	ours := map[int]bool{}
-	alive := task.alive()
+	alive := task.isAlive()
 	for pid, s := range all {
 		// A session keeps its number for as long as it has members.
 		ours[pid] = alive && s.session == task.PID || holdsOutput(pid, dir) || hasMarker(pid, marker)
@@ -208,7 +208,7 @@ func signalProcess(pid int, start uint64, sig unix.Signal) error {
 // supervisorOf finds the supervisor that holds a state folder: the one whose command line
 // names it. One of a copy of the folder has another path.
 func supervisorOf(dir string) (member, procStat, bool) {
-	if !supervised(dir) {
+	if !hasSupervisor(dir) {
 		return member{}, procStat{}, false
 	}
 	for _, pid := range processes() {
@@ -236,8 +236,8 @@ func folderOf(dir string) (device, inode uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil // Dev is narrower on some architectures
 }
 
-// here reports whether the task belongs to the folder that its record lies in.
-func (t *taskRecord) here(dir string) bool {
+// isInFolder reports whether the task belongs to the folder that its record lies in.
+func (t *taskRecord) isInFolder(dir string) bool {
 	device, inode, err := folderOf(dir)
 	return err == nil && device == t.Device && inode == t.Inode
 }

@@ -97,7 +97,7 @@ func decodeIdentity(b []byte) (identity, error) {
 	return id, nil
 }
 
-func (s *spec) check() error {
+func (s *spec) validateRecord() error {
 	switch {
 	case s.Version != recordVersion:
 		return fmt.Errorf("version %d is not known", s.Version)
@@ -109,7 +109,7 @@ func (s *spec) check() error {
 	return nil
 }
 
-func (t *taskRecord) check() error {
+func (t *taskRecord) validateRecord() error {
 	if t.Version != recordVersion {
 		return fmt.Errorf("version %d is not known", t.Version)
 	}
@@ -120,7 +120,7 @@ func (t *taskRecord) check() error {
 	return nil
 }
 
-func (e *exitRecord) check() error {
+func (e *exitRecord) validateRecord() error {
 	if e.Version != recordVersion {
 		return fmt.Errorf("version %d is not known", e.Version)
 	}
@@ -128,17 +128,17 @@ func (e *exitRecord) check() error {
 }
 
 // decodeRecord decodes one record; into is one of the three.
-func decodeRecord(b []byte, into interface{ check() error }) error {
+func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
 	}
-	if err := into.check(); err != nil {
+	if err := into.validateRecord(); err != nil {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
 	}
 	return nil
 }
 
-func readRecord(dir, name string, into interface{ check() error }) error {
+func readRecord(dir, name string, into interface{ validateRecord() error }) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
@@ -173,7 +173,7 @@ func writeRecord(replace replacing, dir, name string, record any) error {
 	return nil
 }
 
-func (e *exitRecord) exit() drivers.Exit {
+func (e *exitRecord) toDriverExit() drivers.Exit {
 	return drivers.Exit{
 		Code: e.Code, Signal: e.Signal, OOM: e.OOM, Err: e.Err, FinishedAt: time.Unix(0, e.FinishedAt),
 	}

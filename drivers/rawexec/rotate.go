@@ -22,13 +22,13 @@ type rotator struct {
 	maxFiles int
 	maxBytes int64
 
-	file  *os.File
-	index int
-	size  int64
-	lost  uint64 // bytes that the disk did not take
+	file      *os.File
+	index     int
+	size      int64
+	lostBytes uint64 // bytes that the disk did not take
 
-	looked time.Time // when free space was looked at last
-	scarce bool      // there was hardly any
+	spaceCheckedAt time.Time // when free space was looked at last
+	scarce         bool      // there was hardly any
 }
 
 const (
@@ -37,8 +37,8 @@ const (
 	logFloor = 2 << 20
 	// floorShare of a disk's size is the largest floor: a small disk has logs, too.
 	floorShare = 10
-	// lookEvery is how often a log looks at what is free.
-	lookEvery = 100 * time.Millisecond
+	// spaceCheckInterval is how often a log looks at what is free.
+	spaceCheckInterval = 100 * time.Millisecond
 )
 
 // errScarce is why nothing is written to a log although the disk has some room.
@@ -49,8 +49,8 @@ var errScarce = errors.New("the disk is almost full")
 func (r *rotator) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		if err := r.prepare(); err != nil {
-			r.lost += uint64(len(p))
+		if err := r.prepareFile(); err != nil {
+			r.lostBytes += uint64(len(p))
 			break
 		}
 		room := r.maxBytes - r.size
@@ -62,7 +62,7 @@ func (r *rotator) Write(p []byte) (int, error) {
 		r.size += int64(wrote)
 		p = p[wrote:]
 		if err != nil {
-			r.lost += uint64(len(p))
+			r.lostBytes += uint64(len(p))
 			break
 		}
 	}
@@ -78,10 +78,10 @@ func (r *rotator) Close() error {
 	return err
 }
 
-// lookForRoom fails where what is free of the disk is for others.
-func (r *rotator) lookForRoom() error {
-	if now := time.Now(); now.Sub(r.looked) >= lookEvery {
-		r.looked = now
+// checkFreeSpace fails where what is free of the disk is for others.
+func (r *rotator) checkFreeSpace() error {
+	if now := time.Now(); now.Sub(r.spaceCheckedAt) >= spaceCheckInterval {
+		r.spaceCheckedAt = now
 		free, total, err := durable.FreeSpace(r.dir)
 		r.scarce = err == nil && free < min(logFloor, total/floorShare)
 	}
@@ -91,45 +91,45 @@ func (r *rotator) lookForRoom() error {
 	return nil
 }
 
-// prepare makes sure that there is an open file with room in it.
-func (r *rotator) prepare() error {
-	if err := r.lookForRoom(); err != nil {
+// prepareFile makes sure that there is an open file with room in it.
+func (r *rotator) prepareFile() error {
+	if err := r.checkFreeSpace(); err != nil {
 		return err
 	}
 	if r.file == nil {
-		if held := r.held(); len(held) > 0 {
+		if held := r.existingNumbers(); len(held) > 0 {
 			r.index = held[len(held)-1]
 		}
-		if err := r.open(); err != nil {
+		if err := r.openCurrentFile(); err != nil {
 			return err
 		}
-		r.prune()
+		r.removeOldFiles()
 	}
 	if r.size >= r.maxBytes {
 		if err := r.Close(); err != nil {
 			return fmt.Errorf("close log: %w", err)
 		}
 		r.index++
-		if err := r.open(); err != nil {
+		if err := r.openCurrentFile(); err != nil {
 			r.index--
 			return err
 		}
-		r.prune()
+		r.removeOldFiles()
 	}
-	if r.lost == 0 {
+	if r.lostBytes == 0 {
 		return nil
 	}
-	n, err := fmt.Fprintf(r.file, "[%d bytes were lost: the disk did not take them]\n", r.lost)
+	n, err := fmt.Fprintf(r.file, "[%d bytes were lost: the disk did not take them]\n", r.lostBytes)
 	r.size += int64(n)
 	if err != nil {
 		return fmt.Errorf("write to log: %w", err)
 	}
-	r.lost = 0
+	r.lostBytes = 0
 	return nil
 }
 
-func (r *rotator) open() error {
-	f, err := os.OpenFile(r.name(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+func (r *rotator) openCurrentFile() error {
+	f, err := os.OpenFile(r.numberedPath(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -144,18 +144,18 @@ func (r *rotator) open() error {
 	return nil
 }
 
-// prune removes all but the newest maxFiles. One that cannot be removed is left
+// removeOldFiles removes all but the newest maxFiles. One that cannot be removed is left
 // for the next time.
-func (r *rotator) prune() {
-	for _, n := range r.held() {
+func (r *rotator) removeOldFiles() {
+	for _, n := range r.existingNumbers() {
 		if n <= r.index-r.maxFiles {
-			_ = os.Remove(r.name(n))
+			_ = os.Remove(r.numberedPath(n))
 		}
 	}
 }
 
-// held returns the numbers of the files that exist, in order.
-func (r *rotator) held() []int {
+// existingNumbers returns the numbers of the files that exist, in order.
+func (r *rotator) existingNumbers() []int {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil
@@ -174,6 +174,6 @@ func (r *rotator) held() []int {
 	return held
 }
 
-func (r *rotator) name(i int) string {
+func (r *rotator) numberedPath(i int) string {
 	return filepath.Join(r.dir, r.prefix+"."+strconv.Itoa(i))
 }

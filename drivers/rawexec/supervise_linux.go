@@ -24,16 +24,16 @@ import (
 const (
 	// readyFD is where a supervisor says, once, how the start went.
 	readyFD = 3
-	// adoptedPoll is how often an adopted task, whose parent is gone, is looked at.
-	adoptedPoll = 250 * time.Millisecond
+	// adoptedPollInterval is how often an adopted task, whose parent is gone, is looked at.
+	adoptedPollInterval = 250 * time.Millisecond
 	// exitRetry is how long a supervisor waits where the disk did not take the exit.
 	exitRetry = time.Second
 	// reapTimeout bounds the wait for killed processes: one may hang in the kernel.
 	reapTimeout = 5 * time.Second
 )
 
-// ready is what a supervisor says on readyFD.
-type ready struct {
+// startReport is what a supervisor says on readyFD.
+type startReport struct {
 	Err         string `json:"error"`
 	Recoverable bool   `json:"recoverable"`
 	Supervised  bool   `json:"supervised"` // another supervisor has the task
@@ -42,18 +42,18 @@ type ready struct {
 // supervisor looks after one task. All but the pumps and the reader of orders
 // runs in the main goroutine.
 type supervisor struct {
-	dir    string
-	spec   spec
-	task   taskRecord
-	parent bool // it started the task itself, and so is told its exit
+	dir      string
+	spec     spec
+	task     taskRecord
+	isParent bool // it started the task itself, and so is told its exit
 
-	signals     chan os.Signal
-	control     *os.File
-	orders      chan order
-	done        chan struct{} // closed when the task has ended
-	readers     sync.WaitGroup
-	outputs     []*output
-	interrupted bool
+	signals         chan os.Signal
+	control         *os.File
+	controlCommands chan controlCommand
+	done            chan struct{} // closed when the task has ended
+	readers         sync.WaitGroup
+	outputs         []*output
+	interrupted     bool
 }
 
 // supervise runs a supervisor in the state folder dir and returns its exit code.
@@ -66,11 +66,11 @@ func supervise(dir string) int {
 	syscall.CloseOnExec(readyFD)
 	closeInherited()
 
-	s := &supervisor{dir: dir, signals: make(chan os.Signal, 16), orders: make(chan order), done: make(chan struct{})}
+	s := &supervisor{dir: dir, signals: make(chan os.Signal, 16), controlCommands: make(chan controlCommand), done: make(chan struct{})}
 	// What ends other programs does not end a supervisor: it ends with its task.
 	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	release, err := s.begin()
-	s.report(ready, err)
+	release, err := s.lockAndStartTask()
+	s.reportStart(ready, err)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "supervise task:", err)
 		return 1
@@ -79,8 +79,8 @@ func supervise(dir string) int {
 	if s.task.PID == 0 {
 		return 0 // it had ended
 	}
-	exit := s.watch()
-	s.finish(exit)
+	exit := s.superviseUntilExit()
+	s.cleanUpAndRecordExit(exit)
 	return 0
 }
 
@@ -103,9 +103,9 @@ func closeInherited() {
 	}
 }
 
-// report tells the agent that waits for the start, if it is still there.
-func (s *supervisor) report(w *os.File, err error) {
-	var r ready
+// reportStart tells the agent that waits for the start, if it is still there.
+func (s *supervisor) reportStart(w *os.File, err error) {
+	var r startReport
 	if err != nil {
 		r.Err, r.Supervised = err.Error(), errors.Is(err, errSupervised)
 		r.Recoverable = errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) ||
@@ -116,11 +116,11 @@ func (s *supervisor) report(w *os.File, err error) {
 	_ = w.Close()
 }
 
-// begin takes the folder and brings the task to life, whatever an earlier
+// lockAndStartTask takes the folder and brings the task to life, whatever an earlier
 // supervisor has left: ended, running, started but not noted, or not started.
 // The life FIFO is opened before the lock is taken, so that who sees the lock
 // held also finds the FIFO held.
-func (s *supervisor) begin() (release func(), err error) {
+func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	var held []*os.File
 	closeAll := func() {
 		for _, f := range held {
@@ -159,9 +159,9 @@ func (s *supervisor) begin() (release func(), err error) {
 	if err := s.findOrStart(); err != nil {
 		return nil, err
 	}
-	s.readers.Go(s.readOrders)
+	s.readers.Go(s.readControlCommands)
 	for _, o := range s.outputs {
-		s.readers.Go(o.pump)
+		s.readers.Go(o.copyUntilStopped)
 	}
 	return closeAll, nil
 }
@@ -171,13 +171,13 @@ func (s *supervisor) findOrStart() error {
 	if err := readRecord(s.dir, taskFile, &s.task); err == nil {
 		return nil
 	}
-	id, found := s.leftover()
+	id, found := s.findUnrecordedTask()
 	if !found {
 		var err error
-		if id, err = s.start(); err != nil {
+		if id, err = s.startTaskProcess(); err != nil {
 			return err
 		}
-		s.parent = true
+		s.isParent = true
 	}
 	device, inode, err := folderOf(s.dir)
 	if err == nil {
@@ -192,9 +192,9 @@ func (s *supervisor) findOrStart() error {
 	return nil
 }
 
-// leftover finds a task whose supervisor was killed between starting it and
+// findUnrecordedTask finds a task whose supervisor was killed between starting it and
 // noting it: the leader of a session that has our output open.
-func (s *supervisor) leftover() (identity, bool) {
+func (s *supervisor) findUnrecordedTask() (identity, bool) {
 	for _, pid := range holdersOf(s.dir) {
 		if st, err := readStat(pid); err == nil && st.session == pid && st.state != 'Z' {
 			return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, true
@@ -203,8 +203,8 @@ func (s *supervisor) leftover() (identity, bool) {
 	return identity{}, false
 }
 
-// start starts the task's process, in its own session and process group.
-func (s *supervisor) start() (identity, error) {
+// startTaskProcess starts the task's process, in its own session and process group.
+func (s *supervisor) startTaskProcess() (identity, error) {
 	// Processes that the task leaves behind become ours, so that they end with it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return identity{}, fmt.Errorf("become subreaper: %w", err)
@@ -243,75 +243,75 @@ func (s *supervisor) start() (identity, error) {
 	return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, nil
 }
 
-// readOrders hands on what the agent writes to the control FIFO, until that is
+// readControlCommands hands on what the agent writes to the control FIFO, until that is
 // closed: the supervisor itself holds it open for writing, so it has no end.
-func (s *supervisor) readOrders() {
+func (s *supervisor) readControlCommands() {
 	lines := bufio.NewScanner(s.control)
-	lines.Buffer(make([]byte, maxOrder), maxOrder)
+	lines.Buffer(make([]byte, maxControlLine), maxControlLine)
 	for lines.Scan() {
-		o, err := parseOrder(strings.TrimSpace(lines.Text()))
+		o, err := parseControlCommand(strings.TrimSpace(lines.Text()))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "supervise task:", err)
 			continue
 		}
 		select {
-		case s.orders <- o:
+		case s.controlCommands <- o:
 		case <-s.done:
 			return
 		}
 	}
 }
 
-// watch carries out orders until the task has ended.
-func (s *supervisor) watch() exitRecord {
+// superviseUntilExit carries out orders until the task has ended.
+func (s *supervisor) superviseUntilExit() exitRecord {
 	var kill <-chan time.Time
 	var poll <-chan time.Time
-	if !s.parent {
-		ticker := time.NewTicker(adoptedPoll)
+	if !s.isParent {
+		ticker := time.NewTicker(adoptedPollInterval)
 		defer ticker.Stop()
 		poll = ticker.C
 	}
 	for {
-		if exit, ended := s.ended(); ended {
+		if exit, ended := s.pollTaskExit(); ended {
 			return exit
 		}
 		select {
 		case sig := <-s.signals:
 			s.interrupted = s.interrupted || sig != unix.SIGCHLD
-		case o := <-s.orders:
+		case o := <-s.controlCommands:
 			if !o.stop {
-				s.signal(s.task.PID, o.signal)
+				s.signalIfAlive(s.task.PID, o.signal)
 				continue
 			}
-			s.signal(-s.task.PID, o.signal)
+			s.signalIfAlive(-s.task.PID, o.signal)
 			if kill == nil {
 				timer := time.NewTimer(o.timeout)
 				defer timer.Stop()
 				kill = timer.C
 			}
 		case <-kill:
-			s.signal(-s.task.PID, int(unix.SIGKILL))
+			s.signalIfAlive(-s.task.PID, int(unix.SIGKILL))
 		case <-poll:
 		}
 	}
 }
 
-// signal sends to the task (pid) or its process group (-pid), if it is still the
+// signalIfAlive sends to the task (pid) or its process group (-pid), if it is still the
 // process that it was.
-func (s *supervisor) signal(pid, sig int) {
-	if s.task.alive() {
+func (s *supervisor) signalIfAlive(pid, sig int) {
+	if s.task.isAlive() {
 		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: watch sees that
 	}
 }
 
-// ended reports whether the task's main process has ended, and how, and kills
+// pollTaskExit reports whether the task's main process has ended, and how, and kills
 // what is left of its process group. A group keeps its number for as long as it
 // has members, and the kernel hands out pids in turn, so that the group that is
 // killed right after its leader was reaped is still this one.
-func (s *supervisor) ended() (exitRecord, bool) {
+func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	exit := exitRecord{Version: recordVersion, BootID: s.task.BootID}
-	if !s.parent {
-		if s.task.alive() {
+	if !s.isParent {
+		if s.task.isAlive() {
 			return exit, false
 		}
 		exit.Code, exit.Err = -1, "lost: the task's supervisor was killed, and how the task ended was told to nobody"
@@ -341,11 +341,11 @@ func (s *supervisor) ended() (exitRecord, bool) {
 	}
 }
 
-// finish ends what is left of the task, empties its output, and writes its exit.
-func (s *supervisor) finish(exit exitRecord) {
+// cleanUpAndRecordExit ends what is left of the task, empties its output, and writes its exit.
+func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	deadline := time.Now().Add(reapTimeout)
 	for time.Now().Before(deadline) {
-		left := s.remains()
+		left := s.remainingProcesses()
 		if len(left) == 0 {
 			break
 		}
@@ -357,11 +357,11 @@ func (s *supervisor) finish(exit exitRecord) {
 	close(s.done)
 	_ = s.control.Close() // the agent has nothing to order any more
 	for _, o := range s.outputs {
-		o.stop()
+		o.stopCopying()
 	}
 	s.readers.Wait()
 	for _, o := range s.outputs {
-		o.drain()
+		o.drainAndClose()
 	}
 	exit.FinishedAt = time.Now().UnixNano()
 	exit.Interrupted = s.wasInterrupted()
@@ -377,9 +377,9 @@ func (s *supervisor) finish(exit exitRecord) {
 	}
 }
 
-// remains lists the processes that the task has left running.
-func (s *supervisor) remains() []member {
-	if s.parent {
+// remainingProcesses lists the processes that the task has left running.
+func (s *supervisor) remainingProcesses() []member {
+	if s.isParent {
 		return childrenOf(os.Getpid())
 	}
 	// It did not start the task, so what the task left behind is not its own child.

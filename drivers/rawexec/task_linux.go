@@ -41,19 +41,19 @@ func (t *task) Ended() bool {
 // replaced by one that adopts the task.
 func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	for !t.Ended() {
-		if err := t.driver.ensure(ctx, t.dir); err != nil {
+		if err := t.driver.ensureSupervisor(ctx, t.dir); err != nil {
 			return drivers.Exit{}, fmt.Errorf("wait for task %s: %w", t.id, err)
 		}
-		if err := t.waitLife(ctx); err != nil {
+		if err := t.waitForSupervisorEnd(ctx); err != nil {
 			return drivers.Exit{}, fmt.Errorf("wait for task %s: %w", t.id, err)
 		}
 	}
-	t.driver.reap(t.dir)
-	return t.exit.Load().exit(), nil
+	t.driver.reapSupervisor(t.dir)
+	return t.exit.Load().toDriverExit(), nil
 }
 
-// waitLife blocks until the life FIFO has no writer: until its supervisor ends.
-func (t *task) waitLife(ctx context.Context) error {
+// waitForSupervisorEnd blocks until the life FIFO has no writer: until its supervisor ends.
+func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("open life: %w", err)
@@ -83,9 +83,9 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	if err != nil {
 		return fmt.Errorf("stop task %s: %w", t.id, err)
 	}
-	o := order{stop: true, signal: number, timeout: min(max(timeout, 0), maxKillTimeout)}
+	o := controlCommand{stop: true, signal: number, timeout: min(max(timeout, 0), maxKillTimeout)}
 	for !t.Ended() { // again, where the supervisor was killed meanwhile
-		err := t.order(ctx, o)
+		err := t.sendToSupervisor(ctx, o)
 		if err == nil {
 			err = t.waitStopped(ctx, o)
 		}
@@ -93,25 +93,25 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 			return fmt.Errorf("stop task %s: %w", t.id, err)
 		}
 	}
-	t.driver.reap(t.dir)
+	t.driver.reapSupervisor(t.dir)
 	return nil
 }
 
 // waitStopped waits until the supervisor has ended, for as long as a stop may take, and then
 // ends the task and the supervisor itself.
-func (t *task) waitStopped(ctx context.Context, o order) error {
+func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	patience := o.timeout + stopGrace
-	if _, s, ok := supervisorOf(t.dir); ok && s.stopped() {
+	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
 		// It will pass nothing on: the task is told here, and has the same time.
 		var rec taskRecord
-		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.here(t.dir) && rec.BootID == t.driver.bootID && rec.alive() {
+		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
 			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
 		}
 		patience = o.timeout
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := t.waitLife(waiting)
+	err := t.waitForSupervisorEnd(waiting)
 	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (t *task) killTree() error {
 	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
 		return err
 	}
-	if rec.BootID != t.driver.bootID || !rec.here(t.dir) {
+	if rec.BootID != t.driver.bootID || !rec.isInFolder(t.dir) {
 		rec = taskRecord{} // of another boot, or of the folder that this one is a copy of
 	}
 	super, _, found := supervisorOf(t.dir)
@@ -159,7 +159,7 @@ func (t *task) Signal(ctx context.Context, signal string) error {
 		err = fleet.Errorf(fleet.CodeConflict, "the task has ended")
 	}
 	if err == nil {
-		err = t.order(ctx, order{signal: number})
+		err = t.sendToSupervisor(ctx, controlCommand{signal: number})
 	}
 	if err != nil {
 		return fmt.Errorf("signal task %s: %w", t.id, err)
@@ -167,14 +167,14 @@ func (t *task) Signal(ctx context.Context, signal string) error {
 	return nil
 }
 
-// order gives an order, to a new supervisor where the task has lost its own.
-func (t *task) order(ctx context.Context, o order) error {
+// sendToSupervisor gives an order, to a new supervisor where the task has lost its own.
+func (t *task) sendToSupervisor(ctx context.Context, o controlCommand) error {
 	for !t.Ended() {
-		err := send(t.dir, o)
+		err := sendControlCommand(t.dir, o)
 		if !errors.Is(err, errUnsupervised) {
 			return err
 		}
-		if err := t.driver.ensure(ctx, t.dir); err != nil {
+		if err := t.driver.ensureSupervisor(ctx, t.dir); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (t *task) Forget(context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: %w", t.id, fleet.Errorf(fleet.CodeConflict, "the task runs"))
 	}
-	t.driver.reap(t.dir)
+	t.driver.reapSupervisor(t.dir)
 	if err := os.RemoveAll(t.dir); err != nil {
 		return fmt.Errorf("forget task %s: %w", t.id, err)
 	}

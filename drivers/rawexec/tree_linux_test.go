@@ -22,7 +22,7 @@ const attached = `setsid sh -c 'echo $$ >> pids; trap "" TERM; exec >/dev/null 2
 // A stop ends what a task has put into sessions of its own, also where the supervisor that
 // would have inherited it was killed.
 func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
-	cfg := place(t, escaped+attached+forever)
+	cfg := newTaskConfig(t, escaped+attached+forever)
 	d := mustDriver(t, "")
 	h, task := mustStart(t, d, cfg)
 	all := pids(t, cfg, 3)
@@ -41,7 +41,7 @@ func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 // A supervisor that stands still does not hold up a stop: after the kill timeout the task is
 // killed, with all of its processes.
 func TestStopWithAFrozenSupervisor(t *testing.T) {
-	cfg := place(t, "trap '' TERM; "+escaped+attached+forever)
+	cfg := newTaskConfig(t, "trap '' TERM; "+escaped+attached+forever)
 	d := mustDriver(t, "")
 	h, task := mustStart(t, d, cfg)
 	all := pids(t, cfg, 3)
@@ -65,7 +65,7 @@ func TestStopWithAFrozenSupervisor(t *testing.T) {
 
 // A task that heeds its signal is given it although its supervisor stands still.
 func TestFrozenSupervisorAndTaskThatHeedsItsSignal(t *testing.T) {
-	cfg := place(t, "trap 'echo ended >> done; exit 0' TERM; "+forever)
+	cfg := newTaskConfig(t, "trap 'echo ended >> done; exit 0' TERM; "+forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
 	pids(t, cfg, 1)
 	super := supervisorOf(t, mainOf(t, h.State))
@@ -131,7 +131,7 @@ func TestWhoIsTheTask(t *testing.T) {
 func TestReusedPIDIsNotStopped(t *testing.T) {
 	for name, shift := range map[string]int{"the task started before": -1, "the task started after": 1} {
 		t.Run(name, func(t *testing.T) {
-			cfg := place(t, "echo $$ >> pids; exec sleep 86400")
+			cfg := newTaskConfig(t, "echo $$ >> pids; exec sleep 86400")
 			h, _ := mustStart(t, mustDriver(t, ""), cfg)
 			pid := pids(t, cfg, 1)[0]
 			super, started := supervisorOf(t, pid), startOf(t, pid)
@@ -182,7 +182,7 @@ func TestReusedPIDIsNotStopped(t *testing.T) {
 // A record of another process than the handle's is not the handle's task: the state folder
 // went back, or was taken over.
 func TestRecordOfAnotherProcess(t *testing.T) {
-	cfg := place(t, forever)
+	cfg := newTaskConfig(t, forever)
 	h, _ := mustStart(t, mustDriver(t, ""), cfg)
 	pids(t, cfg, 1)
 	for _, state := range []string{

@@ -28,7 +28,7 @@ func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	if err := readRecord(t.dir, taskFile, &rec); err != nil {
 		return nil, fmt.Errorf("measure task %s: %w", t.id, err)
 	}
-	if !rec.alive() {
+	if !rec.isAlive() {
 		return nil, fleet.Errorf(fleet.CodeConflict, "measure task %s: it has ended", t.id)
 	}
 	all := map[int]procStat{}

@@ -12,7 +12,7 @@ import (
 // counted with its descendants, and not any more when it has ended.
 func TestConsumed(t *testing.T) {
 	d := mustDriver(t, "boot")
-	_, task := mustStart(t, d, place(t, "sh -c 'while :; do :; done' & wait"))
+	_, task := mustStart(t, d, newTaskConfig(t, "sh -c 'while :; do :; done' & wait"))
 	meter, ok := task.(drivers.Meter)
 	if !ok {
 		t.Fatal("a task cannot be measured")

@@ -25,22 +25,24 @@ type script struct {
 	killAfter             time.Duration
 }
 
-// exit is how the task ends by itself.
-func (s script) exit() drivers.Exit {
+// scriptedExit is how the task ends by itself.
+func (s script) scriptedExit() drivers.Exit {
 	if s.exitSignal != 0 {
 		return drivers.Exit{Signal: s.exitSignal, Code: 128 + s.exitSignal}
 	}
 	return drivers.Exit{Code: s.exitCode}
 }
 
-func (s script) ignores(number int) bool { return s.ignoreAll || slices.Contains(s.ignored, number) }
+func (s script) isSignalIgnored(number int) bool {
+	return s.ignoreAll || slices.Contains(s.ignored, number)
+}
 
 // parseScript reads a config block. All that is wrong with it is said at once.
 func parseScript(config map[string]any) (script, error) {
 	s := script{forever: true}
 	var wrong []string
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		if err := s.set(key, config[key]); err != nil {
+		if err := s.setOption(key, config[key]); err != nil {
 			wrong = append(wrong, err.Error())
 		}
 	}
@@ -50,7 +52,7 @@ func parseScript(config map[string]any) (script, error) {
 	return s, nil
 }
 
-func (s *script) set(key string, value any) (err error) {
+func (s *script) setOption(key string, value any) (err error) {
 	switch key {
 	case "run_for":
 		s.forever = false
@@ -65,11 +67,11 @@ func (s *script) set(key string, value any) (err error) {
 	case "start_delay":
 		s.startDelay, err = duration(value)
 	case "start_error":
-		s.startError, err = as[string](value)
+		s.startError, err = castOption[string](value)
 	case "start_error_recoverable":
-		s.startErrorRecoverable, err = as[bool](value)
+		s.startErrorRecoverable, err = castOption[bool](value)
 	case "ignore_signals":
-		err = s.ignore(value)
+		err = s.parseIgnoredSignals(value)
 	case "kill_after":
 		s.killAfter, err = duration(value)
 	default:
@@ -81,13 +83,13 @@ func (s *script) set(key string, value any) (err error) {
 	return nil
 }
 
-func (s *script) ignore(value any) error {
+func (s *script) parseIgnoredSignals(value any) error {
 	switch v := value.(type) {
 	case bool:
 		s.ignoreAll = v
 		return nil
 	case []string:
-		return s.ignore(toAny(v))
+		return s.parseIgnoredSignals(toAny(v))
 	case []any:
 		for _, name := range v {
 			n, err := signalNumber(name)
@@ -109,7 +111,7 @@ func toAny(list []string) []any {
 	return out
 }
 
-func as[T any](value any) (T, error) {
+func castOption[T any](value any) (T, error) {
 	v, ok := value.(T)
 	if !ok {
 		return v, fmt.Errorf("must be %T, not %T", v, value)
@@ -118,7 +120,7 @@ func as[T any](value any) (T, error) {
 }
 
 func signalNumber(value any) (int, error) {
-	name, err := as[string](value)
+	name, err := castOption[string](value)
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +129,7 @@ func signalNumber(value any) (int, error) {
 
 // duration reads a string like "1m30s".
 func duration(value any) (time.Duration, error) {
-	text, err := as[string](value)
+	text, err := castOption[string](value)
 	if err != nil {
 		return 0, err
 	}

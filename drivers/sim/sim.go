@@ -37,9 +37,9 @@ const Name = "sim"
 
 const handleVersion = 1
 
-// World is the machine that simulated tasks live on. It may be used from several
+// SimMachine is the machine that simulated tasks live on. It may be used from several
 // goroutines.
-type World struct {
+type SimMachine struct {
 	watch func(Event) // nil: nobody does
 
 	mu     sync.Mutex
@@ -47,9 +47,9 @@ type World struct {
 	starts map[string]int
 }
 
-// NewWorld makes an empty World.
-func NewWorld() *World {
-	return &World{tasks: make(map[string]*task), starts: make(map[string]int)}
+// NewSimMachine makes an empty World.
+func NewSimMachine() *SimMachine {
+	return &SimMachine{tasks: make(map[string]*task), starts: make(map[string]int)}
 }
 
 // What happens to tasks, as an Event has it.
@@ -67,38 +67,38 @@ type Event struct {
 	Exit drivers.Exit // but of Started
 }
 
-// NewWatchedWorld makes an empty World that tells of everything that happens in it.
+// NewWatchedSimMachine makes an empty World that tells of everything that happens in it.
 // watch must not block, nor ask the World anything.
-func NewWatchedWorld(watch func(Event)) *World {
-	w := NewWorld()
+func NewWatchedSimMachine(watch func(Event)) *SimMachine {
+	w := NewSimMachine()
 	w.watch = watch
 	return w
 }
 
-func (w *World) tell(e Event) {
+func (w *SimMachine) emitEvent(e Event) {
 	if w.watch != nil {
 		w.watch(e)
 	}
 }
 
 // Reboot ends all tasks that run, without a trace of how.
-func (w *World) Reboot() {
-	for _, t := range w.list() {
-		t.vanish()
+func (w *SimMachine) Reboot() {
+	for _, t := range w.listTasks() {
+		t.endByReboot()
 	}
 }
 
 // Starts returns how often each task was started, by TaskConfig.ID.
-func (w *World) Starts() map[string]int {
+func (w *SimMachine) Starts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.starts)
 }
 
 // Running returns the ids of the tasks that run, sorted.
-func (w *World) Running() []string {
+func (w *SimMachine) Running() []string {
 	var ids []string
-	for _, t := range w.list() {
+	for _, t := range w.listTasks() {
 		if !t.Ended() {
 			ids = append(ids, t.id)
 		}
@@ -109,14 +109,14 @@ func (w *World) Running() []string {
 
 // End ends a task that runs, as if by itself; FinishedAt is filled in. It
 // reports whether there was one.
-func (w *World) End(id string, exit drivers.Exit) bool {
+func (w *SimMachine) End(id string, exit drivers.Exit) bool {
 	w.mu.Lock()
 	t := w.tasks[id]
 	w.mu.Unlock()
-	return t != nil && t.end(Exited, exit)
+	return t != nil && t.endTask(Exited, exit)
 }
 
-func (w *World) list() []*task {
+func (w *SimMachine) listTasks() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Values(w.tasks))
@@ -124,11 +124,11 @@ func (w *World) list() []*task {
 
 // Driver runs simulated tasks in a World.
 type Driver struct {
-	world *World
+	machine *SimMachine
 }
 
 // New makes a Driver of w.
-func New(w *World) *Driver { return &Driver{world: w} }
+func New(w *SimMachine) *Driver { return &Driver{machine: w} }
 
 // Fingerprint says that the driver works.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
@@ -151,7 +151,7 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 	}
 	h := drivers.Handle{Driver: Name, Version: handleVersion, TaskID: cfg.ID}
-	if d.find(cfg) != nil {
+	if d.findTask(cfg) != nil {
 		return h, nil
 	}
 	if s.startDelay > 0 {
@@ -170,7 +170,7 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 		}
 		return drivers.Handle{}, err
 	}
-	d.world.start(cfg, s)
+	d.machine.startTask(cfg, s)
 	return h, nil
 }
 
@@ -179,41 +179,41 @@ func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Ha
 	if h.Driver != Name || h.Version > handleVersion {
 		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
 	}
-	if t := d.find(cfg); t != nil {
+	if t := d.findTask(cfg); t != nil {
 		return t, nil
 	}
 	return nil, drivers.ErrTaskGone
 }
 
-// find returns the task that cfg names, if it did not vanish.
-func (d *Driver) find(cfg drivers.TaskConfig) *task {
-	d.world.mu.Lock()
-	t := d.world.tasks[cfg.ID]
-	d.world.mu.Unlock()
-	if t == nil || t.stateDir != cfg.StateDir || t.gone() {
+// findTask returns the task that cfg names, if it did not vanish.
+func (d *Driver) findTask(cfg drivers.TaskConfig) *task {
+	d.machine.mu.Lock()
+	t := d.machine.tasks[cfg.ID]
+	d.machine.mu.Unlock()
+	if t == nil || t.stateDir != cfg.StateDir || t.hasVanished() {
 		return nil
 	}
 	return t
 }
 
-func (w *World) start(cfg drivers.TaskConfig, s script) {
-	t := &task{world: w, id: cfg.ID, stateDir: cfg.StateDir, script: s, done: make(chan struct{})}
+func (w *SimMachine) startTask(cfg drivers.TaskConfig, s script) {
+	t := &task{machine: w, id: cfg.ID, stateDir: cfg.StateDir, script: s, done: make(chan struct{})}
 	w.mu.Lock()
 	w.tasks[cfg.ID] = t
 	w.starts[cfg.ID]++
 	w.mu.Unlock()
-	w.tell(Event{ID: cfg.ID, What: Started})
+	w.emitEvent(Event{ID: cfg.ID, What: Started})
 	if s.forever {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(s.runFor, func() { t.end(Exited, s.exit()) })
+	t.timer = time.AfterFunc(s.runFor, func() { t.endTask(Exited, s.scriptedExit()) })
 }
 
 // task is a simulated task.
 type task struct {
-	world    *World
+	machine  *SimMachine
 	id       string
 	stateDir string
 	script   script
@@ -228,8 +228,8 @@ type task struct {
 
 var errEnded = errors.New("the task has ended")
 
-// end ends the task, unless it has ended.
-func (t *task) end(how string, exit drivers.Exit) bool {
+// endTask ends the task, unless it has ended.
+func (t *task) endTask(how string, exit drivers.Exit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -241,20 +241,20 @@ func (t *task) end(how string, exit drivers.Exit) bool {
 	exit.FinishedAt = time.Now()
 	t.exit, t.ended = exit, true
 	close(t.done)
-	t.world.tell(Event{ID: t.id, What: how, Exit: exit})
+	t.machine.emitEvent(Event{ID: t.id, What: how, Exit: exit})
 	return true
 }
 
-// vanish ends the task as a reboot does.
-func (t *task) vanish() {
-	if t.end(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
+// endByReboot ends the task as a reboot does.
+func (t *task) endByReboot() {
+	if t.endTask(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
 		t.mu.Lock()
 		t.vanished = true
 		t.mu.Unlock()
 	}
 }
 
-func (t *task) gone() bool {
+func (t *task) hasVanished() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.vanished
@@ -286,8 +286,8 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	if err != nil {
 		return fmt.Errorf("stop task %s: %w", t.id, err)
 	}
-	t.deliver(number)
-	kill := time.AfterFunc(max(timeout, 0), func() { t.deliver(sigkill) })
+	t.deliverSignal(number)
+	kill := time.AfterFunc(max(timeout, 0), func() { t.deliverSignal(sigkill) })
 	select {
 	case <-t.done:
 		kill.Stop()
@@ -306,24 +306,24 @@ func (t *task) Signal(_ context.Context, signal string) error {
 	if err != nil {
 		return fmt.Errorf("signal task %s: %w", t.id, err)
 	}
-	t.deliver(number)
+	t.deliverSignal(number)
 	return nil
 }
 
 const sigkill = 9
 
-func (t *task) deliver(number int) {
+func (t *task) deliverSignal(number int) {
 	exit := drivers.Exit{Signal: number, Code: 128 + number}
 	switch {
-	case number == sigkill || !t.script.ignores(number) && t.script.killAfter == 0:
-		t.end(Stopped, exit)
-	case !t.script.ignores(number):
+	case number == sigkill || !t.script.isSignalIgnored(number) && t.script.killAfter == 0:
+		t.endTask(Stopped, exit)
+	case !t.script.isSignalIgnored(number):
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.timer != nil {
 			t.timer.Stop()
 		}
-		t.timer = time.AfterFunc(t.script.killAfter, func() { t.end(Stopped, exit) })
+		t.timer = time.AfterFunc(t.script.killAfter, func() { t.endTask(Stopped, exit) })
 	}
 }
 
@@ -332,10 +332,10 @@ func (t *task) Forget(context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: it runs", t.id)
 	}
-	t.world.mu.Lock()
-	defer t.world.mu.Unlock()
-	if t.world.tasks[t.id] == t {
-		delete(t.world.tasks, t.id)
+	t.machine.mu.Lock()
+	defer t.machine.mu.Unlock()
+	if t.machine.tasks[t.id] == t {
+		delete(t.machine.tasks, t.id)
 	}
 	return nil
 }

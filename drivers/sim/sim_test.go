@@ -17,7 +17,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	drivertest.RunVirtual(t, func(testing.TB) drivertest.Harness {
-		world := sim.NewWorld()
+		world := sim.NewSimMachine()
 		return drivertest.Harness{
 			Name:      sim.Name,
 			NewDriver: func() drivers.Driver { return sim.New(world) },
@@ -51,7 +51,7 @@ func script(_ drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
 
 func TestScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		world := sim.NewWorld()
+		world := sim.NewSimMachine()
 		d := sim.New(world)
 		run := func(id string, config map[string]any) (drivers.Task, time.Duration) {
 			t.Helper()
@@ -105,7 +105,7 @@ func TestScript(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	d := sim.New(sim.NewWorld())
+	d := sim.New(sim.NewSimMachine())
 	for _, recoverable := range []bool{false, true} {
 		_, err := d.Start(t.Context(), drivers.TaskConfig{ID: "a", Config: map[string]any{
 			"start_error": "no room", "start_error_recoverable": recoverable,
@@ -124,7 +124,7 @@ func FuzzScript(f *testing.F) {
 	f.Add([]byte(`{"run_for": "1s", "exit_code": 3, "ignore_signals": ["SIGTERM", 2]}`))
 	f.Add([]byte(`{"exit_signal": 9, "start_delay": "-1h", "kill_after": 1e300}`))
 	f.Add([]byte(`{"start_error": null, "start_error_recoverable": "x", "more": [[]]}`))
-	d := sim.New(sim.NewWorld())
+	d := sim.New(sim.NewSimMachine())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var config map[string]any
 		if json.Unmarshal(b, &config) != nil {
@@ -142,7 +142,7 @@ func FuzzScript(f *testing.F) {
 
 func TestAWatchedWorldTells(t *testing.T) {
 	var told []string
-	world := sim.NewWatchedWorld(func(e sim.Event) { told = append(told, e.ID+" "+e.What) })
+	world := sim.NewWatchedSimMachine(func(e sim.Event) { told = append(told, e.ID+" "+e.What) })
 	d := sim.New(world)
 	for _, id := range []string{"a", "b", "c"} {
 		if _, err := d.Start(t.Context(), drivers.TaskConfig{ID: id}); err != nil {

@@ -15,8 +15,8 @@ type Moment struct {
 	Wall time.Time
 }
 
-// task is a task's state at a moment, without its events.
-func (s State) task(name string, now Moment) fleet.TaskState {
+// taskStateAt is a task's state at a moment, without its events.
+func (s State) taskStateAt(name string, now Moment) fleet.TaskState {
 	state := s.TaskStates[name]
 	state.Events = nil
 	if since, ok := s.Since[name]; ok && s.BootID == now.Boot && state.State == fleet.TaskRunning {
@@ -51,7 +51,7 @@ func restated(id fleet.AllocID, s State, now Moment, why string) []fleet.Transit
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
-		state := s.task(name, now)
+		state := s.taskStateAt(name, now)
 		ts = append(ts, fleet.Transition{
 			Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription,
 			Task: name, TaskState: &state, Message: why,
@@ -70,7 +70,7 @@ func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition 
 			continue // the runner has yet to say what the boot did to it
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
-			state := s.task(name, now)
+			state := s.taskStateAt(name, now)
 			if state.State != fleet.TaskRunning {
 				continue
 			}
@@ -83,6 +83,6 @@ func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition 
 	return ts
 }
 
-func (a *Allocs) now() Moment {
+func (a *Allocs) currentMoment() Moment {
 	return Moment{Boot: a.cfg.BootID, Mono: a.cfg.Mono(), Wall: time.Now()}
 }

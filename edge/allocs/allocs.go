@@ -22,7 +22,7 @@ const DefaultKeepEnded = 50
 // from any goroutine.
 type Desired interface {
 	// Wants reads all allocations.
-	Wants(ctx context.Context) (map[fleet.AllocID]Want, error)
+	Wants(ctx context.Context) (map[fleet.AllocID]DesiredAlloc, error)
 	// Deliver journals what a hub says and names the bodies that are missing.
 	Deliver(ctx context.Context, d syncproto.Desired) (missing []string, err error)
 	// Adopt journals an allocation that it had lost, as Deliver would.
@@ -36,24 +36,24 @@ type Desired interface {
 	Remove(ctx context.Context, id fleet.AllocID) error
 }
 
-// Past is what has happened, as journaled. Its methods read memory only.
-type Past interface {
+// Journal is what has happened, as journaled. Its methods read memory only.
+type Journal interface {
 	// States are what the rows of each allocation add up to.
 	States() map[fleet.AllocID]State
 	// Acknowledged is the newest row that the cluster has applied.
 	Acknowledged() fleet.Seq
 	// Away is how long ago the last acknowledged beat was, in machine time.
 	Away() time.Duration
-	// MarkEvery says how exactly Away has to survive a kill.
-	MarkEvery(d time.Duration)
+	// SetCheckpointInterval says how exactly Away has to survive a kill.
+	SetCheckpointInterval(d time.Duration)
 	// HubNow is the time by a hub's clock; false: it is not known since the machine booted.
 	HubNow() (time.Time, bool)
 	// Fenced is why a hub refused this machine as a clone; "" where none did.
 	Fenced() string
 }
 
-// Want is one allocation of the desired state.
-type Want struct {
+// DesiredAlloc is one allocation of the desired state.
+type DesiredAlloc struct {
 	Alloc      fleet.Alloc // Job is nil where its body is missing
 	Stop       bool
 	StopReason string
@@ -89,7 +89,7 @@ func (s State) Ended() bool {
 // Config of Allocs. All fields but KeepEnded, TimeZone, Mono and Log are required.
 type Config struct {
 	Desired   Desired
-	Past      Past
+	Past      Journal
 	Recorder  Recorder
 	NewRunner NewRunner
 	BootID    fleet.BootID
@@ -108,28 +108,28 @@ type Config struct {
 type Allocs struct {
 	cfg     Config
 	log     *slog.Logger
-	nudges  chan struct{} // capacity 1
-	watch   *watch
-	silence *silence
+	wakeups chan struct{} // capacity 1
+	watch   *recoveryWatch
+	silence *silenceLimit
 	runners sync.WaitGroup
 
 	mu     sync.Mutex
-	active map[fleet.AllocID]*unit
+	active map[fleet.AllocID]*activeAlloc
 	notes  map[fleet.AllocID]string // why an allocation that shall run does not
-	// tellings is when a hub said that one shall run, until it answered a beat.
-	tellings map[fleet.AllocID]time.Time
-	checked  map[fleet.AllocID]bool // their services are checked
+	// runDeliveredAt is when a hub said that one shall run, until it answered a beat.
+	runDeliveredAt map[fleet.AllocID]time.Time
+	checked        map[fleet.AllocID]bool // their services are checked
 
 	health health
 }
 
-// unit is an allocation that has a runner.
-type unit struct {
+// activeAlloc is an allocation that has a runner.
+type activeAlloc struct {
 	alloc   fleet.Alloc // as handed to the runner last
 	runner  Runner
 	stopped bool // Stop was called
 
-	hastened bool // Hasten was called, where the runner has it
+	delaySkipped bool // Hasten was called, where the runner has it
 }
 
 // New makes Allocs. It touches no disk and starts nothing.
@@ -148,15 +148,15 @@ func New(cfg Config) (*Allocs, error) {
 	}
 	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
-		nudges:   make(chan struct{}, 1),
-		watch:    newWatch(cfg.Recorder),
-		silence:  newSilence(),
-		active:   map[fleet.AllocID]*unit{},
-		notes:    map[fleet.AllocID]string{},
-		tellings: map[fleet.AllocID]time.Time{},
-		health:   health{judged: map[fleet.AllocID]judgement{}},
+		wakeups:        make(chan struct{}, 1),
+		watch:          newRecoveryWatch(cfg.Recorder),
+		silence:        newSilenceLimit(),
+		active:         map[fleet.AllocID]*activeAlloc{},
+		notes:          map[fleet.AllocID]string{},
+		runDeliveredAt: map[fleet.AllocID]time.Time{},
+		health:         health{started: map[fleet.AllocID]healthStart{}},
 	}
-	a.watch.recorded = a.looked
+	a.watch.recorded = a.wakeForHealthRows
 	return a, nil
 }
 
@@ -173,7 +173,7 @@ func (a *Allocs) Run(ctx context.Context) error {
 	}
 	first := true
 	for {
-		next, err := a.settle(ctx, first)
+		next, err := a.reconcileAllocs(ctx, first)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -182,14 +182,14 @@ func (a *Allocs) Run(ctx context.Context) error {
 			next = lookAgain
 		} else if first {
 			first = false
-			a.watch.begun()
+			a.watch.stopExpecting()
 		}
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-a.nudges:
+		case <-a.wakeups:
 			timer.Stop()
 		case <-timer.C:
 		}
@@ -200,10 +200,10 @@ func (a *Allocs) Run(ctx context.Context) error {
 // or took back does run, or has ended.
 func (a *Allocs) Recovered() <-chan struct{} { return a.watch.done }
 
-// Nudge makes Run look at the journal now.
-func (a *Allocs) Nudge() {
+// TriggerReconcile makes Run look at the journal now.
+func (a *Allocs) TriggerReconcile() {
 	select {
-	case a.nudges <- struct{}{}:
+	case a.wakeups <- struct{}{}:
 	default: // one is waiting already
 	}
 }
@@ -214,20 +214,20 @@ func (a *Allocs) Nudge() {
 // anew: the cluster went back.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
 	for _, r := range d.Run {
-		a.told(r.ID)
+		a.noteRunDelivered(r.ID)
 	}
 	missing, err = a.cfg.Desired.Deliver(ctx, d)
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal desired state %d: %w", d.Index, err)
 	}
-	a.Nudge()
+	a.TriggerReconcile()
 	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
 	mentioned := map[fleet.AllocID]bool{}
 	var again []fleet.Transition
 	for _, r := range d.Run {
 		mentioned[r.ID] = true
 		if s := states[r.ID]; s.Ended() && s.Seq <= acknowledged {
-			again = append(again, restated(r.ID, s, a.now(), wentBack)...)
+			again = append(again, restated(r.ID, s, a.currentMoment(), wentBack)...)
 		}
 	}
 	if len(again) > 0 {
@@ -250,7 +250,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 			holdings = append(holdings, id)
 			if planted.On(planted.StopByAbsence) {
 				err = errors.Join(err, a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: "not wanted any more"}))
-				a.Nudge()
+				a.TriggerReconcile()
 			}
 		}
 	}
@@ -266,7 +266,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 
 // Restate journals the state of every allocation anew.
 func (a *Allocs) Restate(ctx context.Context) error {
-	ts := Restatement(a.cfg.Past.States(), a.now(), wentBack)
+	ts := Restatement(a.cfg.Past.States(), a.currentMoment(), wentBack)
 	if len(ts) == 0 {
 		return nil
 	}
@@ -288,7 +288,7 @@ type StopOnSite struct {
 // Stop stops an allocation on behalf of somebody on site, for good. Nothing of its name starts
 // here until Start, unless how says that it may. It returns when that is journaled.
 func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
-	w, err := a.running(ctx, id)
+	w, err := a.findUnfinishedAlloc(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 	if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
 		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 	}
-	a.Nudge()
+	a.TriggerReconcile()
 	return nil
 }
 
@@ -339,7 +339,7 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 	if err := a.cfg.Desired.KeepStopped(ctx, kept, false, row); err != nil {
 		return "", 0, fmt.Errorf("start %s: %w", of.Name, err)
 	}
-	a.Nudge()
+	a.TriggerReconcile()
 	return of.Name, waiting, nil
 }
 
@@ -364,7 +364,7 @@ type Order struct {
 
 // Order carries an order out. It returns when that is journaled.
 func (a *Allocs) Order(ctx context.Context, o Order) error {
-	u, err := a.unit(ctx, o.Alloc)
+	u, err := a.findActiveAlloc(ctx, o.Alloc)
 	if err != nil {
 		return err
 	}
@@ -399,25 +399,25 @@ func onSite(what, why string) string {
 	return what + ": " + why
 }
 
-// running returns an allocation that is held and has not ended.
-func (a *Allocs) running(ctx context.Context, id fleet.AllocID) (Want, error) {
-	wants, _, err := a.wants(ctx)
+// findUnfinishedAlloc returns an allocation that is held and has not ended.
+func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (DesiredAlloc, error) {
+	wants, _, err := a.desiredAllocs(ctx)
 	if err != nil {
-		return Want{}, err
+		return DesiredAlloc{}, err
 	}
 	w, ok := wants[id]
 	if !ok {
-		return Want{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
+		return DesiredAlloc{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
 	}
 	if s := a.cfg.Past.States()[id]; s.Ended() {
-		return Want{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
+		return DesiredAlloc{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
 	}
 	return w, nil
 }
 
 // Status is one allocation: what is wanted, and what is.
 type Status struct {
-	Want    Want
+	Want    DesiredAlloc
 	State   State
 	Note    string        // why it does not run although it shall, or runs on; "" where neither is so
 	StopsIn time.Duration // by stop_on_client_after; 0: it does not
@@ -425,16 +425,16 @@ type Status struct {
 
 // Status reports all allocations that are held.
 func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
-	wants, held, err := a.wants(ctx)
+	wants, held, err := a.desiredAllocs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states, away := a.cfg.Past.States(), a.cfg.Past.Away()
 	all := make(map[fleet.AllocID]Status, len(wants))
 	for id, w := range wants {
-		s := Status{Want: w, State: states[id], Note: cmp.Or(held.why(id), a.noteOf(id))}
+		s := Status{Want: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), a.noteOf(id))}
 		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Ended() {
-			s.StopsIn = max(time.Nanosecond, after-a.alone(id, away))
+			s.StopsIn = max(time.Nanosecond, after-a.timeWithoutHub(id, away))
 		}
 		all[id] = s
 	}

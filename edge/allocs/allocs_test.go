@@ -16,32 +16,32 @@ import (
 
 func TestWhatIsWantedRunsOnceAndIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientRunning {
 			t.Fatalf("state: %+v", s)
 		}
-		if r := f.of("a"); len(r) != 1 || r[0].last.Known {
+		if r := f.runnersOf("a"); len(r) != 1 || r[0].last.Known {
 			t.Fatalf("runners: %+v", r)
 		}
-		l.Nudge()
+		l.TriggerReconcile()
 		synctest.Wait()
-		l.end()
-		l = mustLive(t, n, f, nil)
+		l.stopAgent()
+		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if r := f.of("a"); len(r) != 2 || !r[1].last.Known || r[1].last.Rebooted || r[1].last.ClientStatus != fleet.ClientRunning {
+		if r := f.runnersOf("a"); len(r) != 2 || !r[1].last.Known || r[1].last.Rebooted || r[1].last.ClientStatus != fleet.ClientRunning {
 			t.Fatalf("the second life's runner: %+v", r[1])
 		}
-		l.end()
+		l.stopAgent()
 		n.boot = boot2
-		l = mustLive(t, n, f, nil)
+		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if r := f.of("a"); len(r) != 3 || !r[2].last.Rebooted {
+		if r := f.runnersOf("a"); len(r) != 3 || !r[2].last.Rebooted {
 			t.Fatalf("the runner after a reboot: %+v", r[2])
 		}
 	})
@@ -50,9 +50,9 @@ func TestWhatIsWantedRunsOnceAndIsTakenBack(t *testing.T) {
 func TestOnlyExplicitStopsStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"], n.wants["b"], n.wants["c"] = want("a", 0), want("b", 0), want("c", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		_, holdings, err := l.Deliver(ctx, syncproto.Desired{
@@ -71,20 +71,20 @@ func TestOnlyExplicitStopsStop(t *testing.T) {
 		if s["b"].ClientStatus != fleet.ClientComplete || s["b"].ClientDescription != "scaled down" {
 			t.Fatalf("what was: %+v", s["b"])
 		}
-		if s["never"].ClientStatus != fleet.ClientComplete || len(f.of("never")) != 0 {
+		if s["never"].ClientStatus != fleet.ClientComplete || len(f.runnersOf("never")) != 0 {
 			t.Fatalf("what never ran here: %+v", s["never"])
 		}
-		if r := f.of("a"); len(r) != 1 || len(r[0].updates) != 1 || r[0].updates[0] != 4 {
+		if r := f.runnersOf("a"); len(r) != 1 || len(r[0].updates) != 1 || r[0].updates[0] != 4 {
 			t.Fatalf("the update in place: %+v", r[0])
 		}
 		// A hub that went back wants b to run again.
-		n.set(func() { n.acked = fleet.Seq(len(n.rows)) })
+		n.withLock(func() { n.acked = fleet.Seq(len(n.rows)) })
 		rows := len(n.rows)
 		if _, _, err := l.Deliver(ctx, syncproto.Desired{Index: 2, Run: []syncproto.DesiredAlloc{{ID: "b"}}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if r := f.of("b"); len(r) != 1 {
+		if r := f.runnersOf("b"); len(r) != 1 {
 			t.Fatalf("it was started again: %d runners", len(r))
 		}
 		if len(n.rows) != rows+1 || n.rows[rows].ClientStatus != fleet.ClientComplete {
@@ -95,13 +95,13 @@ func TestOnlyExplicitStopsStop(t *testing.T) {
 
 func TestWaitsForItsBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
-		n.wants["a"] = allocs.Want{Alloc: fleet.Alloc{ID: "a", TaskGroup: "g"}}
-		l := mustLive(t, n, f, nil)
+		n, f := newFakeJournal(), &factory{}
+		n.wants["a"] = allocs.DesiredAlloc{Alloc: fleet.Alloc{ID: "a", TaskGroup: "g"}}
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		all, err := l.Status(t.Context())
-		if err != nil || all["a"].Note == "" || len(f.of("a")) != 0 {
+		if err != nil || all["a"].Note == "" || len(f.runnersOf("a")) != 0 {
 			t.Fatalf("status: %+v, %v", all["a"], err)
 		}
 		if _, _, err := l.Deliver(t.Context(), syncproto.Desired{Run: []syncproto.DesiredAlloc{{ID: "a", JobHash: "h"}}}); err != nil {
@@ -118,13 +118,13 @@ func TestWaitsForItsBody(t *testing.T) {
 // whatever lives of the agent and boots that time is made of.
 func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"], n.wants["b"], n.wants["c"] = want("a", time.Minute), want("b", 0), want("c", time.Hour)
-		n.beat = time.Now()
-		l := mustLive(t, n, f, nil)
+		n.lastHeartbeat = time.Now()
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		n.set(func() {
+		n.withLock(func() {
 			if n.mark != 6*time.Second {
 				t.Errorf("the last beat is remembered to within %s", n.mark)
 			}
@@ -134,11 +134,11 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		if all, _ := l.Status(t.Context()); all["a"].StopsIn != time.Second || all["b"].StopsIn != 0 || all["a"].State.Ended() {
 			t.Fatalf("status: %+v", all["a"])
 		}
-		n.set(func() { n.beat = time.Now() }) // a beat in time
+		n.withLock(func() { n.lastHeartbeat = time.Now() }) // a beat in time
 		time.Sleep(30 * time.Second)
-		l.end()
+		l.stopAgent()
 		n.boot = boot2 // the machine reboots; the time goes on, it does not start again
-		l = mustLive(t, n, f, nil)
+		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		if n.States()["a"].Ended() {
@@ -150,11 +150,11 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		if s["a"].ClientStatus != fleet.ClientComplete || s["b"].Ended() || s["c"].Ended() {
 			t.Fatalf("states: %+v", s)
 		}
-		l.end()
-		l = mustLive(t, n, f, nil)
+		l.stopAgent()
+		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if len(f.of("a")) != 2 {
+		if len(f.runnersOf("a")) != 2 {
 			t.Fatal("it was started again")
 		}
 	})
@@ -172,17 +172,17 @@ func TestStopsOnceWhenBeatsEnd(t *testing.T) {
 	} {
 		t.Run(tc.row, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, f := newNotebook(), &factory{}
+				n, f := newFakeJournal(), &factory{}
 				n.wants["a"] = want("a", tc.after)
-				n.set(func() { n.beat = time.Now() })
-				l := mustLive(t, n, f, nil)
+				n.withLock(func() { n.lastHeartbeat = time.Now() })
+				l := mustStartAgent(t, n, f, nil)
 				<-l.Recovered()
 				for begun := time.Now(); time.Since(begun) < tc.beats; time.Sleep(100 * time.Millisecond) {
 					synctest.Wait()
 					if s := n.States()["a"]; s.ClientStatus != fleet.ClientRunning {
 						t.Fatalf("%s after %s of beats", s.ClientStatus, time.Since(begun))
 					}
-					n.set(func() { n.beat = time.Now() })
+					n.withLock(func() { n.lastHeartbeat = time.Now() })
 				}
 				time.Sleep(tc.after + time.Second)
 				synctest.Wait()
@@ -192,13 +192,13 @@ func TestStopsOnceWhenBeatsEnd(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				stops := 0
-				for _, r := range f.of("a") {
+				for _, r := range f.runnersOf("a") {
 					r.mu.Lock()
 					stops += r.stops
 					r.mu.Unlock()
 				}
-				if stops != 1 || len(f.of("a")) != 1 {
-					t.Errorf("%d runners were stopped %d times", len(f.of("a")), stops)
+				if stops != 1 || len(f.runnersOf("a")) != 1 {
+					t.Errorf("%d runners were stopped %d times", len(f.runnersOf("a")), stops)
 				}
 			})
 		})
@@ -207,13 +207,13 @@ func TestStopsOnceWhenBeatsEnd(t *testing.T) {
 
 func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", time.Minute)
 		n.states["a"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
 		n.rows = make([]fleet.Transition, 1)
-		n.beat = time.Now().Add(-2 * time.Minute)
+		n.lastHeartbeat = time.Now().Add(-2 * time.Minute)
 		n.boot = boot2
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		synctest.Wait()
@@ -230,24 +230,24 @@ func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 
 func TestFencedStartsNothingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["new"], n.wants["ran"] = want("new", 0), want("ran", 0)
 		n.states["ran"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
 		n.rows = make([]fleet.Transition, 1)
 		n.fenced = "another machine has this identity"
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if len(f.of("ran")) != 1 || len(f.of("new")) != 0 {
+		if len(f.runnersOf("ran")) != 1 || len(f.runnersOf("new")) != 0 {
 			t.Fatalf("runners: %v", f.made)
 		}
 		if all, _ := l.Status(t.Context()); all["new"].Note == "" {
 			t.Fatal("it does not say why")
 		}
-		n.set(func() { n.fenced = "" })
-		l.Nudge()
+		n.withLock(func() { n.fenced = "" })
+		l.TriggerReconcile()
 		synctest.Wait()
-		if len(f.of("new")) != 1 {
+		if len(f.runnersOf("new")) != 1 {
 			t.Fatal("it is not started after the fence is gone")
 		}
 	})
@@ -256,22 +256,22 @@ func TestFencedStartsNothingNew(t *testing.T) {
 func TestOperatorOnSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		if err := l.Restart(ctx, "a", "t", "odd"); err != nil {
 			t.Fatal(err)
 		}
-		if r := f.of("a")[0]; len(r.restarted) != 1 || r.restarted[0] != "t: restarted on site: odd" {
+		if r := f.runnersOf("a")[0]; len(r.restarted) != 1 || r.restarted[0] != "t: restarted on site: odd" {
 			t.Fatalf("restarted: %q", r.restarted)
 		}
 		hup := allocs.Order{Alloc: "a", Signal: "SIGHUP", Why: "signalled by an operator"}
 		if err := l.Order(ctx, hup); err != nil {
 			t.Fatal(err)
 		}
-		if r := f.of("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
+		if r := f.runnersOf("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
 			t.Fatalf("signalled: %q", r.restarted)
 		}
 		if err := l.Stop(ctx, "a", allocs.StopOnSite{Reason: "too loud"}); err != nil {
@@ -301,12 +301,12 @@ func TestOperatorOnSite(t *testing.T) {
 
 func TestRunnersThatFailEndTheirAllocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		f.of("a")[0].finish <- errors.New("out of luck")
+		f.runnersOf("a")[0].finish <- errors.New("out of luck")
 		synctest.Wait()
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientFailed || s.ClientDescription != "its runner gave up: out of luck" {
 			t.Fatalf("state: %+v", s)
@@ -314,8 +314,8 @@ func TestRunnersThatFailEndTheirAllocation(t *testing.T) {
 		f.mu.Lock()
 		f.fail = errors.New("no such driver")
 		f.mu.Unlock()
-		n.set(func() { n.wants["b"] = want("b", 0) })
-		l.Nudge()
+		n.withLock(func() { n.wants["b"] = want("b", 0) })
+		l.TriggerReconcile()
 		synctest.Wait()
 		if s := n.States()["b"]; s.ClientStatus != fleet.ClientFailed || s.ClientDescription != "no such driver" {
 			t.Fatalf("state: %+v", s)
@@ -325,12 +325,12 @@ func TestRunnersThatFailEndTheirAllocation(t *testing.T) {
 
 func TestRestate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.states["a"] = allocs.State{
 			ClientStatus: fleet.ClientFailed, ClientDescription: "why", BootID: boot1, Seq: 1,
 			TaskStates: map[string]fleet.TaskState{"t": {State: fleet.TaskDead, Failed: true, Events: make([]fleet.TaskEvent, 3)}},
 		}
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		if err := l.Restate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -343,18 +343,18 @@ func TestRestate(t *testing.T) {
 // A disk that takes nothing must not keep what ran from being taken back.
 func TestFullDiskStillTakesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		never := want("a", 0)
 		never.Stop = true // its end has to be recorded, and cannot be
 		n.wants["a"], n.wants["b"] = never, want("b", 0)
 		n.full = true
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		synctest.Wait()
-		if len(f.of("b")) != 1 {
+		if len(f.runnersOf("b")) != 1 {
 			t.Fatal("what comes after it was not started")
 		}
-		n.set(func() { n.full = false })
-		l.Nudge()
+		n.withLock(func() { n.full = false })
+		l.TriggerReconcile()
 		synctest.Wait()
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
 			t.Fatalf("its end is never recorded: %+v", s)
@@ -365,7 +365,7 @@ func TestFullDiskStillTakesBack(t *testing.T) {
 // What the journal has lost may run all the same: it is taken back to be ended.
 func TestStopsWhatTheJournalHasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
 			t.Fatal(err)
@@ -375,11 +375,11 @@ func TestStopsWhatTheJournalHasLost(t *testing.T) {
 		n.wants["a"] = w
 		w.Alloc.ID = "b" // of this one there is no trace
 		n.wants["b"] = w
-		l := mustLive(t, n, f, func(c *allocs.Config) { c.Dir = dir })
+		l := mustStartAgent(t, n, f, func(c *allocs.Config) { c.Dir = dir })
 		<-l.Recovered()
 		synctest.Wait()
-		if len(f.of("a")) != 1 || len(f.of("b")) != 0 {
-			t.Errorf("runners: %d of the one, %d of the other", len(f.of("a")), len(f.of("b")))
+		if len(f.runnersOf("a")) != 1 || len(f.runnersOf("b")) != 0 {
+			t.Errorf("runners: %d of the one, %d of the other", len(f.runnersOf("a")), len(f.runnersOf("b")))
 		}
 		for id, s := range n.States() {
 			if s.ClientStatus != fleet.ClientComplete {

@@ -21,7 +21,7 @@ type Checks interface {
 }
 
 // followChecks has the checks done of all that runs, and of nothing else.
-func (a *Allocs) followChecks(ctx context.Context, wants map[fleet.AllocID]Want) {
+func (a *Allocs) followChecks(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) {
 	if a.cfg.Checks == nil {
 		return
 	}
@@ -72,20 +72,20 @@ func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why stri
 	return u.runner.RestartUnhealthy(ctx, task, why)
 }
 
-// checkStanding is how the checks stand that an allocation's health waits for.
-type checkStanding struct {
+// checkSummary is how the checks stand that an allocation's health waits for.
+type checkSummary struct {
 	wanted  bool // there are any, and they are asked for
 	passing bool
 	since   time.Duration // they pass
 	failing string
 }
 
-func (a *Allocs) checksOf(w *Want, u fleet.Update) checkStanding {
+func (a *Allocs) checksOf(w *DesiredAlloc, u fleet.Update) checkSummary {
 	g := w.Alloc.Group()
 	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !g.HasChecks() {
-		return checkStanding{}
+		return checkSummary{}
 	}
-	s := checkStanding{wanted: true}
+	s := checkSummary{wanted: true}
 	s.since, s.failing, s.passing = a.cfg.Checks.Passing(w.Alloc.ID)
 	return s
 }

@@ -14,42 +14,42 @@ import (
 	"skerry/fleet"
 )
 
-// bench does no checks: it says what a test makes it say.
-type bench struct {
+// fakeChecks does no checks: it says what a test makes it say.
+type fakeChecks struct {
 	mu       sync.Mutex
 	followed map[fleet.AllocID]map[string]time.Duration
 	since    time.Duration
 	failing  string
 }
 
-func (b *bench) Follow(_ context.Context, a fleet.Alloc, since map[string]time.Duration) {
+func (b *fakeChecks) Follow(_ context.Context, a fleet.Alloc, since map[string]time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.followed[a.ID] = maps.Clone(since)
 }
 
-func (b *bench) Forget(id fleet.AllocID) {
+func (b *fakeChecks) Forget(id fleet.AllocID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.followed, id)
 }
 
-func (b *bench) Passing(fleet.AllocID) (time.Duration, string, bool) {
+func (b *fakeChecks) Passing(fleet.AllocID) (time.Duration, string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.since, b.failing, b.failing == ""
 }
 
-func (b *bench) Wait() {}
+func (b *fakeChecks) Wait() {}
 
-func (b *bench) say(since time.Duration, failing string) {
+func (b *fakeChecks) setPassing(since time.Duration, failing string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.since, b.failing = since, failing
 }
 
-// whom says which allocations are checked, and which of their tasks run.
-func (b *bench) whom() string {
+// followedAllocs says which allocations are checked, and which of their tasks run.
+func (b *fakeChecks) followedAllocs() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := ""
@@ -60,8 +60,8 @@ func (b *bench) whom() string {
 }
 
 // checked is a clinic whose allocation has a service with a check.
-func checked(t *testing.T, health string) (*clinic, *bench) {
-	c := &clinic{t: t, notebook: newNotebook(), factory: &factory{}, start: time.Now()}
+func checked(t *testing.T, health string) (*healthTest, *fakeChecks) {
+	c := &healthTest{t: t, fakeJournal: newFakeJournal(), factory: &factory{}, start: time.Now()}
 	c.mono = func() time.Duration { return time.Since(c.start) }
 	w := want("a", 0)
 	g := &w.Alloc.Job.TaskGroups[0]
@@ -69,8 +69,8 @@ func checked(t *testing.T, health string) (*clinic, *bench) {
 	g.Services = []fleet.Service{{Name: "s", Provider: fleet.ProviderNomad, Checks: []fleet.ServiceCheck{{Type: "tcp"}}}}
 	w.Alloc.DeploymentID = "d1"
 	c.wants["a"], c.wants["plain"] = w, want("plain", 0)
-	b := &bench{followed: map[fleet.AllocID]map[string]time.Duration{}, failing: "it fails"}
-	c.life = mustLive(t, c.notebook, c.factory, func(cfg *allocs.Config) { cfg.Mono, cfg.Checks = c.mono, b })
+	b := &fakeChecks{followed: map[fleet.AllocID]map[string]time.Duration{}, failing: "it fails"}
+	c.life = mustStartAgent(t, c.fakeJournal, c.factory, func(cfg *allocs.Config) { cfg.Mono, cfg.Checks = c.mono, b })
 	synctest.Wait()
 	return c, b
 }
@@ -78,37 +78,37 @@ func checked(t *testing.T, health string) (*clinic, *bench) {
 func TestHealthWaitsForChecks(t *testing.T) {
 	for _, tc := range []struct {
 		name, health string
-		run          func(c *clinic, b *bench)
+		run          func(c *healthTest, b *fakeChecks)
 	}{
-		{"passing", fleet.HealthChecks, func(c *clinic, b *bench) {
-			c.pass(20 * time.Second)
-			c.expect("")
-			b.say(20*time.Second, "")
-			c.life.Nudge()
-			c.pass(9 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect("d1 healthy: all checks have been passing for 10s")
+		{"passing", fleet.HealthChecks, func(c *healthTest, b *fakeChecks) {
+			c.passVirtualTime(20 * time.Second)
+			c.wantHealthRows("")
+			b.setPassing(20*time.Second, "")
+			c.life.TriggerReconcile()
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows("d1 healthy: all checks have been passing for 10s")
 		}},
-		{"failing again begins anew", fleet.HealthChecks, func(c *clinic, b *bench) {
-			b.say(0, "")
-			c.life.Nudge()
-			c.pass(5 * time.Second)
-			b.say(0, "it fails")
-			c.pass(7 * time.Second)
-			c.expect("")
-			b.say(12*time.Second, "")
-			c.life.Nudge()
-			c.pass(10 * time.Second)
-			c.expect("d1 healthy: all checks have been passing for 10s")
+		{"failing again begins anew", fleet.HealthChecks, func(c *healthTest, b *fakeChecks) {
+			b.setPassing(0, "")
+			c.life.TriggerReconcile()
+			c.passVirtualTime(5 * time.Second)
+			b.setPassing(0, "it fails")
+			c.passVirtualTime(7 * time.Second)
+			c.wantHealthRows("")
+			b.setPassing(12*time.Second, "")
+			c.life.TriggerReconcile()
+			c.passVirtualTime(10 * time.Second)
+			c.wantHealthRows("d1 healthy: all checks have been passing for 10s")
 		}},
-		{"never", fleet.HealthChecks, func(c *clinic, b *bench) {
-			c.pass(time.Minute)
-			c.expect("d1 unhealthy: not healthy within 1m0s: it fails")
+		{"never", fleet.HealthChecks, func(c *healthTest, b *fakeChecks) {
+			c.passVirtualTime(time.Minute)
+			c.wantHealthRows("d1 unhealthy: not healthy within 1m0s: it fails")
 		}},
-		{"not asked for", fleet.HealthTaskStates, func(c *clinic, b *bench) {
-			c.pass(10 * time.Second)
-			c.expect(wellSaid)
+		{"not asked for", fleet.HealthTaskStates, func(c *healthTest, b *fakeChecks) {
+			c.passVirtualTime(10 * time.Second)
+			c.wantHealthRows(wellSaid)
 		}},
 	} {
 		t.Run("C53 "+tc.name, func(t *testing.T) {
@@ -126,28 +126,28 @@ func TestWhatIsChecked(t *testing.T) {
 		c, b := checked(t, fleet.HealthManual)
 		expect := func(want string) {
 			t.Helper()
-			if got := b.whom(); got != want {
+			if got := b.followedAllocs(); got != want {
 				t.Errorf("checked: %q, want %q", got, want)
 			}
 		}
 		expect("a[t]")
-		c.task(fleet.TaskState{State: fleet.TaskPending})
+		c.recordTaskState(fleet.TaskState{State: fleet.TaskPending})
 		expect("a[]")
-		c.task(fleet.TaskState{State: fleet.TaskRunning})
+		c.recordTaskState(fleet.TaskState{State: fleet.TaskRunning})
 		expect("a[t]")
 		if err := c.life.Unhealthy(t.Context(), "a", "t", "it fails"); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.of("a")[0].restarted; len(got) != 1 || got[0] != "t: unhealthy, it fails" {
+		if got := c.runnersOf("a")[0].restarted; len(got) != 1 || got[0] != "t: unhealthy, it fails" {
 			t.Errorf("restarted %q", got)
 		}
-		c.set(func() {
+		c.withLock(func() {
 			w := c.wants["a"]
 			w.Stop, w.StopReason = true, "told to"
 			c.wants["a"] = w
 		})
-		c.life.Nudge()
-		c.pass(time.Second)
+		c.life.TriggerReconcile()
+		c.passVirtualTime(time.Second)
 		expect("")
 		if err := c.life.Unhealthy(t.Context(), "a", "t", "it fails"); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Errorf("restarted what has ended: %v", err)

@@ -52,7 +52,7 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 // whyHeld says why an allocation is not to be removed yet, and what to do; "" where it may be.
 // It must have ended, the cluster must know that, and nobody on site may have stopped it, since
 // it says so for those that come.
-func (a *Allocs) whyHeld(w Want, s State, acknowledged fleet.Seq) (why, hint string) {
+func (a *Allocs) whyHeld(w DesiredAlloc, s State, acknowledged fleet.Seq) (why, hint string) {
 	a.mu.Lock()
 	runs := a.active[w.Alloc.ID] != nil
 	a.mu.Unlock()
@@ -84,6 +84,6 @@ func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.tellings, id)
+	delete(a.runDeliveredAt, id)
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		dir, tasks := t.TempDir(), t.TempDir()
 		for i := range 5 {
 			id := fleet.AllocID(fmt.Sprint("a", i))
@@ -27,7 +27,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 			}
 		}
 		n.acked = 4 // the cluster does not know of the last one's end
-		l := mustLive(t, n, f, func(c *allocs.Config) { c.Dir, c.TasksDir, c.KeepEnded = dir, tasks, 2 })
+		l := mustStartAgent(t, n, f, func(c *allocs.Config) { c.Dir, c.TasksDir, c.KeepEnded = dir, tasks, 2 })
 		<-l.Recovered()
 		synctest.Wait()
 		for _, dir := range []string{dir, tasks} {
@@ -41,7 +41,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 // TestCollect removes ended allocations before their turn, and no others.
 func TestCollect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		dir := t.TempDir()
 		for i, id := range []fleet.AllocID{"old", "one", "kept", "new", "runs"} {
 			w := want(id, 0)
@@ -55,7 +55,7 @@ func TestCollect(t *testing.T) {
 			}
 		}
 		n.acked = 3
-		l := mustLive(t, n, f, func(c *allocs.Config) { c.Dir = dir })
+		l := mustStartAgent(t, n, f, func(c *allocs.Config) { c.Dir = dir })
 		<-l.Recovered()
 		synctest.Wait()
 		for id, why := range map[fleet.AllocID]string{

@@ -47,11 +47,11 @@ type Runner interface {
 	Signal(ctx context.Context, task, signal, reason string) error
 }
 
-// Hastener is a Runner that can leave out the shutdown_delay.
-type Hastener interface {
-	// Hasten has tasks that are to end, now or later, wait for no shutdown_delay; one that
+// DelaySkipper is a Runner that can leave out the shutdown_delay.
+type DelaySkipper interface {
+	// SkipDelay has tasks that are to end, now or later, wait for no shutdown_delay; one that
 	// has begun ends. Called before Stop it holds for that.
-	Hasten()
+	SkipDelay()
 }
 
 // NewRunner makes the Runner of an allocation. last is its client status and

@@ -16,7 +16,7 @@ type Execer interface {
 
 // Exec runs a command where an allocation's task runs.
 func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
-	u, err := a.unit(ctx, id)
+	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -27,9 +27,9 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	return e.Exec(ctx, task, x)
 }
 
-// unit is an allocation that runs.
-func (a *Allocs) unit(ctx context.Context, id fleet.AllocID) (*unit, error) {
-	if _, err := a.running(ctx, id); err != nil {
+// findActiveAlloc is an allocation that runs.
+func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*activeAlloc, error) {
+	if _, err := a.findUnfinishedAlloc(ctx, id); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()

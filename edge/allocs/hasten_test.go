@@ -14,9 +14,9 @@ import (
 // behind it where that comes later, and again in a later life.
 func TestStopsWithoutTheirDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"], n.wants["b"] = want("a", 0), want("b", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		synctest.Wait()
 		stop := func(id fleet.AllocID, noDelay bool) {
 			t.Helper()
@@ -28,14 +28,14 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		}
 		did := func(id fleet.AllocID, want ...string) {
 			t.Helper()
-			r := f.of(id)[len(f.of(id))-1]
+			r := f.runnersOf(id)[len(f.runnersOf(id))-1]
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if !slices.Equal(r.did, want) {
 				t.Errorf("%s: %v, want %v", id, r.did, want)
 			}
 		}
-		f.of("b")[0].linger.Store(true)
+		f.runnersOf("b")[0].linger.Store(true)
 		stop("a", true)
 		stop("a", true)
 		did("a", "hasten", "stop")
@@ -44,8 +44,8 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		stop("b", true)
 		stop("b", true)
 		did("b", "stop", "hasten")
-		l.end()
-		l = mustLive(t, n, f, nil)
+		l.stopAgent()
+		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		did("b", "hasten", "stop")
@@ -58,18 +58,18 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 // Somebody on site stops without the shutdown_delay what stops already, too; and once.
 func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		synctest.Wait()
-		f.of("a")[0].linger.Store(true)
+		f.runnersOf("a")[0].linger.Store(true)
 		stop := func(noDelay bool, code fleet.Code, did ...string) {
 			t.Helper()
 			if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Reason: "smoke", NoDelay: noDelay}); fleet.CodeOf(err) != code {
 				t.Fatalf("without delay %t: %v", noDelay, err)
 			}
 			synctest.Wait()
-			r := f.of("a")[0]
+			r := f.runnersOf("a")[0]
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if !slices.Equal(r.did, did) {

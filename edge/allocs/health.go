@@ -24,40 +24,40 @@ const healthKey = "/health"
 // health is what is known of allocations whose deployment wants to know whether
 // they are healthy.
 type health struct {
-	mu     sync.Mutex
-	judged map[fleet.AllocID]judgement
+	mu      sync.Mutex
+	started map[fleet.AllocID]healthStart
 }
 
-// judgement is since when an allocation's health is looked at, for a deployment:
+// healthStart is since when an allocation's health is looked at, for a deployment:
 // time since boot, of Boot. It is journaled, so that an agent that starts again
 // does not give it more time.
-type judgement struct {
+type healthStart struct {
 	Deployment fleet.DeploymentID `json:"deployment"`
 	Boot       fleet.BootID       `json:"boot"`
 	Begun      time.Duration      `json:"begun"`
 }
 
-// looked is told of rows: what may decide on an allocation's health is looked at
+// wakeForHealthRows is told of rows: what may decide on an allocation's health is looked at
 // now.
-func (a *Allocs) looked(ts []fleet.Transition) {
+func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
 	a.mu.Lock()
 	checked := a.checked
 	a.mu.Unlock()
 	for _, t := range ts {
-		if _, judged := a.health.judged[t.Alloc]; (judged || checked[t.Alloc]) && (t.TaskState != nil || t.ClientStatus != "") {
-			a.Nudge()
+		if _, judged := a.health.started[t.Alloc]; (judged || checked[t.Alloc]) && (t.TaskState != nil || t.ClientStatus != "") {
+			a.TriggerReconcile()
 			return
 		}
 	}
 }
 
-// judgeHealth records of each allocation that belongs to a deployment whether it is
+// evaluateHealth records of each allocation that belongs to a deployment whether it is
 // healthy, once that is clear, and returns how long until it may be of another.
 // Only time that this machine's monotonic clock shows counts; nothing of it needs
 // a hub.
-func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, held *held) (next time.Duration, err error) {
+func (a *Allocs) evaluateHealth(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc, held *heldStops) (next time.Duration, err error) {
 	next = time.Hour
 	var failed []error
 	states := a.cfg.Past.States()
@@ -65,18 +65,18 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 		w, s := wants[id], states[id]
 		d := w.Alloc.DeploymentID
 		u := updateOf(&w.Alloc)
-		if d == "" || w.Stop || held.follows(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
-			a.forgetJudgement(id)
+		if d == "" || w.Stop || held.predecessorReason(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
+			a.forgetHealthStart(id)
 			continue
 		}
-		j, err := a.judgementOf(ctx, id, d)
+		j, err := a.healthStartOf(ctx, id, d)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		// Read only now: what is recorded from here on makes Run look again.
 		s = a.cfg.Past.States()[id]
-		healthy, why, wait := verdictOn(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.now())
+		healthy, why, wait := healthVerdict(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.currentMoment())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
@@ -86,7 +86,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 			failed = append(failed, fmt.Errorf("record the health of allocation %s: %w", fleet.Short(id), err))
 			continue
 		}
-		a.forgetJudgement(id)
+		a.forgetHealthStart(id)
 		a.log.Info("allocation's health is known", "alloc_id", string(id), "healthy", healthy, "reason", why)
 	}
 	return next, errors.Join(failed...)
@@ -95,7 +95,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 // rules are what an allocation's health is judged by.
 type rules struct {
 	update fleet.Update
-	checks checkStanding
+	checks checkSummary
 }
 
 // updateOf is what an allocation's group says of health.
@@ -130,9 +130,9 @@ func upSince(a *fleet.Alloc, s State, now Moment) (begun time.Duration, all bool
 	return begun, all, ""
 }
 
-// verdictOn says whether an allocation is healthy; while wait is above 0 that is
+// healthVerdict says whether an allocation is healthy; while wait is above 0 that is
 // open, and then to be looked at again.
-func verdictOn(a *fleet.Alloc, s State, r rules, j judgement, now Moment) (healthy bool, why string, wait time.Duration) {
+func healthVerdict(a *fleet.Alloc, s State, r rules, j healthStart, now Moment) (healthy bool, why string, wait time.Duration) {
 	u, c := r.update, r.checks
 	if s.Ended() {
 		return false, "the allocation is " + s.ClientStatus, 0
@@ -171,47 +171,47 @@ func verdictOn(a *fleet.Alloc, s State, r rules, j judgement, now Moment) (healt
 	return false, "", deadline
 }
 
-// judgementOf is since when an allocation's health is looked at. Another boot, and
+// healthStartOf is since when an allocation's health is looked at. Another boot, and
 // another deployment, begin anew.
-func (a *Allocs) judgementOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (judgement, error) {
+func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
 	a.health.mu.Lock()
-	j, known := a.health.judged[id]
+	j, known := a.health.started[id]
 	a.health.mu.Unlock()
 	if !known {
 		handles, err := a.cfg.Recorder.Handles(ctx, id)
 		if err != nil {
-			return judgement{}, err
+			return healthStart{}, err
 		}
-		j = decodeJudgement(handles[healthKey])
+		j = decodeHealthStart(handles[healthKey])
 	}
 	if j.Deployment != d || j.Boot != a.cfg.BootID {
-		j = judgement{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Mono()}
+		j = healthStart{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Mono()}
 		b, err := json.Marshal(j)
 		if err != nil {
-			return judgement{}, fmt.Errorf("encode since when allocation %s is looked at: %w", fleet.Short(id), err)
+			return healthStart{}, fmt.Errorf("encode since when allocation %s is looked at: %w", fleet.Short(id), err)
 		}
 		if err := a.cfg.Recorder.PutHandle(ctx, id, healthKey, b); err != nil {
-			return judgement{}, fmt.Errorf("note since when allocation %s is looked at: %w", fleet.Short(id), err)
+			return healthStart{}, fmt.Errorf("note since when allocation %s is looked at: %w", fleet.Short(id), err)
 		}
 	}
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
-	a.health.judged[id] = j
+	a.health.started[id] = j
 	return j, nil
 }
 
-// decodeJudgement reads what the journal keeps; what cannot be read is nothing,
+// decodeHealthStart reads what the journal keeps; what cannot be read is nothing,
 // and begins anew.
-func decodeJudgement(b []byte) judgement {
-	var j judgement
+func decodeHealthStart(b []byte) healthStart {
+	var j healthStart
 	if len(b) > 1<<10 || json.Unmarshal(b, &j) != nil || j.Begun < 0 {
-		return judgement{}
+		return healthStart{}
 	}
 	return j
 }
 
-func (a *Allocs) forgetJudgement(id fleet.AllocID) {
+func (a *Allocs) forgetHealthStart(id fleet.AllocID) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
-	delete(a.health.judged, id)
+	delete(a.health.started, id)
 }

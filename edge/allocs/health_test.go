@@ -9,17 +9,17 @@ import (
 	"skerry/fleet"
 )
 
-// clinic is an edge with one allocation "a" of a deployment.
-type clinic struct {
-	*notebook
+// healthTest is an edge with one allocation "a" of a deployment.
+type healthTest struct {
+	*fakeJournal
 	*factory
 	t     *testing.T
 	start time.Time
-	life  *life
+	life  *runningAgent
 }
 
-func newClinic(t *testing.T, change func(*fleet.Update)) *clinic {
-	c := &clinic{t: t, notebook: newNotebook(), factory: &factory{}, start: time.Now()}
+func newHealthTest(t *testing.T, change func(*fleet.Update)) *healthTest {
+	c := &healthTest{t: t, fakeJournal: newFakeJournal(), factory: &factory{}, start: time.Now()}
 	c.mono = func() time.Duration { return time.Since(c.start) }
 	u := fleet.Update{MaxParallel: 1, HealthCheck: "task_states", MinHealthyTime: 10 * time.Second, HealthyDeadline: time.Minute}
 	if change != nil {
@@ -29,35 +29,35 @@ func newClinic(t *testing.T, change func(*fleet.Update)) *clinic {
 	w.Alloc.Job.TaskGroups[0].Update = &u
 	w.Alloc.DeploymentID = "d1"
 	c.wants["a"] = w
-	c.begin()
+	c.startAgent()
 	return c
 }
 
-// begin starts a life of the agent.
-func (c *clinic) begin() {
-	c.life = mustLive(c.t, c.notebook, c.factory, func(cfg *allocs.Config) { cfg.Mono = c.mono })
+// startAgent starts a life of the agent.
+func (c *healthTest) startAgent() {
+	c.life = mustStartAgent(c.t, c.fakeJournal, c.factory, func(cfg *allocs.Config) { cfg.Mono = c.mono })
 	synctest.Wait()
 }
 
-func (c *clinic) pass(d time.Duration) {
+func (c *healthTest) passVirtualTime(d time.Duration) {
 	time.Sleep(d) // virtual
 	synctest.Wait()
 }
 
-// task says how the allocation's task is now.
-func (c *clinic) task(s fleet.TaskState) {
+// recordTaskState says how the allocation's task is now.
+func (c *healthTest) recordTaskState(s fleet.TaskState) {
 	c.t.Helper()
 	row := fleet.Transition{Kind: fleet.TransitionTask, Alloc: "a", Task: "t", TaskState: &s}
-	if err := c.of("a")[len(c.of("a"))-1].rec.Record(c.t.Context(), row); err != nil {
+	if err := c.runnersOf("a")[len(c.runnersOf("a"))-1].rec.Record(c.t.Context(), row); err != nil {
 		c.t.Fatal(err)
 	}
 	synctest.Wait()
 }
 
-// said is what was said of the allocation's health, in order.
-func (c *clinic) said() string {
-	c.notebook.mu.Lock()
-	defer c.notebook.mu.Unlock()
+// healthRowLines is what was said of the allocation's health, in order.
+func (c *healthTest) healthRowLines() string {
+	c.fakeJournal.mu.Lock()
+	defer c.fakeJournal.mu.Unlock()
 	out := ""
 	for _, r := range c.rows {
 		switch {
@@ -71,9 +71,9 @@ func (c *clinic) said() string {
 	return out
 }
 
-func (c *clinic) expect(want string) {
+func (c *healthTest) wantHealthRows(want string) {
 	c.t.Helper()
-	if got := c.said(); got != want {
+	if got := c.healthRowLines(); got != want {
 		c.t.Fatalf("after %s: %q, want %q", time.Since(c.start), got, want)
 	}
 }
@@ -89,101 +89,101 @@ func TestHealth(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		update func(*fleet.Update)
-		run    func(c *clinic)
+		run    func(c *healthTest)
 	}{
-		{"C53", nil, func(c *clinic) {
-			c.pass(9 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect(wellSaid)
-			c.task(fleet.TaskState{State: fleet.TaskDead, Failed: true})
-			c.pass(time.Hour)
-			c.expect(wellSaid) // what comes later is the hub's to see
+		{"C53", nil, func(c *healthTest) {
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(wellSaid)
+			c.recordTaskState(fleet.TaskState{State: fleet.TaskDead, Failed: true})
+			c.passVirtualTime(time.Hour)
+			c.wantHealthRows(wellSaid) // what comes later is the hub's to see
 		}},
-		{"C53 a restart begins the time anew", nil, func(c *clinic) {
-			c.pass(5 * time.Second)
-			c.task(down)
-			c.pass(20 * time.Second)
-			c.task(up)
-			c.pass(9 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect(wellSaid)
+		{"C53 a restart begins the time anew", nil, func(c *healthTest) {
+			c.passVirtualTime(5 * time.Second)
+			c.recordTaskState(down)
+			c.passVirtualTime(20 * time.Second)
+			c.recordTaskState(up)
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(wellSaid)
 		}},
-		{"C53 failed", nil, func(c *clinic) {
-			c.pass(time.Second)
-			c.task(fleet.TaskState{State: fleet.TaskDead, Failed: true})
-			c.expect(`d1 unhealthy: task "t" failed`)
+		{"C53 failed", nil, func(c *healthTest) {
+			c.passVirtualTime(time.Second)
+			c.recordTaskState(fleet.TaskState{State: fleet.TaskDead, Failed: true})
+			c.wantHealthRows(`d1 unhealthy: task "t" failed`)
 		}},
-		{"C53 too late", nil, func(c *clinic) {
-			c.task(down)
-			c.pass(55 * time.Second)
-			c.task(up)
-			c.pass(4 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect(lateSaid)
+		{"C53 too late", nil, func(c *healthTest) {
+			c.recordTaskState(down)
+			c.passVirtualTime(55 * time.Second)
+			c.recordTaskState(up)
+			c.passVirtualTime(4 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(lateSaid)
 		}},
-		{"by hand", func(u *fleet.Update) { u.HealthCheck = "manual" }, func(c *clinic) {
-			c.pass(time.Hour)
-			c.expect("")
+		{"by hand", func(u *fleet.Update) { u.HealthCheck = "manual" }, func(c *healthTest) {
+			c.passVirtualTime(time.Hour)
+			c.wantHealthRows("")
 		}},
-		{"an agent that starts again gives no more time", nil, func(c *clinic) {
-			c.task(down)
-			c.pass(40 * time.Second)
-			c.life.end()
-			c.pass(10 * time.Second)
-			c.begin()
-			c.task(down)
-			c.pass(9 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect(lateSaid)
+		{"an agent that starts again gives no more time", nil, func(c *healthTest) {
+			c.recordTaskState(down)
+			c.passVirtualTime(40 * time.Second)
+			c.life.stopAgent()
+			c.passVirtualTime(10 * time.Second)
+			c.startAgent()
+			c.recordTaskState(down)
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(lateSaid)
 		}},
-		{"a boot gives it anew", nil, func(c *clinic) {
-			c.task(down)
-			c.pass(40 * time.Second)
-			c.life.end()
-			c.notebook.boot = boot2
-			c.begin()
-			c.task(down)
-			c.pass(59 * time.Second)
-			c.expect("")
-			c.pass(time.Second)
-			c.expect(lateSaid)
+		{"a boot gives it anew", nil, func(c *healthTest) {
+			c.recordTaskState(down)
+			c.passVirtualTime(40 * time.Second)
+			c.life.stopAgent()
+			c.fakeJournal.boot = boot2
+			c.startAgent()
+			c.recordTaskState(down)
+			c.passVirtualTime(59 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(lateSaid)
 		}},
-		{"another deployment looks again", nil, func(c *clinic) {
-			c.pass(10 * time.Second)
-			c.expect(wellSaid)
-			c.set(func() {
+		{"another deployment looks again", nil, func(c *healthTest) {
+			c.passVirtualTime(10 * time.Second)
+			c.wantHealthRows(wellSaid)
+			c.withLock(func() {
 				w := c.wants["a"]
 				w.Alloc.DeploymentID, w.Alloc.AllocModifyIndex = "d2", 9
 				c.wants["a"] = w
 			})
-			c.life.Nudge()
-			c.pass(9 * time.Second)
-			c.expect(wellSaid)
-			c.pass(time.Second)
-			c.expect(wellSaid + "d2 healthy: all tasks have been running for 10s")
+			c.life.TriggerReconcile()
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows(wellSaid)
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows(wellSaid + "d2 healthy: all tasks have been running for 10s")
 		}},
-		{"said again to a cluster that went back", nil, func(c *clinic) {
-			c.pass(10 * time.Second)
+		{"said again to a cluster that went back", nil, func(c *healthTest) {
+			c.passVirtualTime(10 * time.Second)
 			if err := c.life.Restate(c.t.Context()); err != nil {
 				c.t.Fatal(err)
 			}
-			c.expect(wellSaid + "d1 healthy: said again: the cluster went back behind it")
+			c.wantHealthRows(wellSaid + "d1 healthy: said again: the cluster went back behind it")
 		}},
-		{"a full disk delays it", nil, func(c *clinic) {
-			c.set(func() { c.full = true })
-			c.pass(12 * time.Second)
-			c.expect("")
-			c.set(func() { c.full = false })
-			c.pass(10 * time.Second)
-			c.expect(wellSaid)
+		{"a full disk delays it", nil, func(c *healthTest) {
+			c.withLock(func() { c.full = true })
+			c.passVirtualTime(12 * time.Second)
+			c.wantHealthRows("")
+			c.withLock(func() { c.full = false })
+			c.passVirtualTime(10 * time.Second)
+			c.wantHealthRows(wellSaid)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tc.run(newClinic(t, tc.update)) })
+			synctest.Test(t, func(t *testing.T) { tc.run(newHealthTest(t, tc.update)) })
 		})
 	}
 }

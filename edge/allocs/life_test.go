@@ -32,7 +32,11 @@ func (f *factory) newRunner(a fleet.Alloc, last allocs.LastState, rec allocs.Rec
 	return r, nil
 }
 
-func (f *factory) of(id fleet.AllocID) []*runner { f.mu.Lock(); defer f.mu.Unlock(); return f.made[id] }
+func (f *factory) runnersOf(id fleet.AllocID) []*runner {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.made[id]
+}
 
 type runner struct {
 	alloc  fleet.Alloc
@@ -52,7 +56,7 @@ type runner struct {
 func (r *runner) Run(ctx context.Context) error {
 	select {
 	case reason := <-r.stop:
-		return r.end(ctx, reason)
+		return r.recordComplete(ctx, reason)
 	default:
 	}
 	up := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientRunning, Task: "t", TaskState: &fleet.TaskState{State: fleet.TaskRunning}}
@@ -65,7 +69,7 @@ func (r *runner) Run(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		return r.end(ctx, reason)
+		return r.recordComplete(ctx, reason)
 	case err := <-r.finish:
 		return err
 	case <-ctx.Done():
@@ -73,7 +77,7 @@ func (r *runner) Run(ctx context.Context) error {
 	}
 }
 
-func (r *runner) end(ctx context.Context, reason string) error {
+func (r *runner) recordComplete(ctx context.Context, reason string) error {
 	return r.rec.Record(ctx, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientComplete, ClientDescription: reason})
 }
 
@@ -91,7 +95,7 @@ func (r *runner) Stop(reason string) {
 	r.stop <- reason
 }
 
-func (r *runner) Hasten() {
+func (r *runner) SkipDelay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.did = append(r.did, "hasten")
@@ -126,22 +130,22 @@ func job(stopAfter *time.Duration) *fleet.Job {
 	return &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{g}}
 }
 
-func want(id fleet.AllocID, stopAfter time.Duration) allocs.Want {
+func want(id fleet.AllocID, stopAfter time.Duration) allocs.DesiredAlloc {
 	var after *time.Duration
 	if stopAfter > 0 {
 		after = &stopAfter
 	}
-	return allocs.Want{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
+	return allocs.DesiredAlloc{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
 }
 
-// life is one life of the agent.
-type life struct {
+// runningAgent is one life of the agent.
+type runningAgent struct {
 	*allocs.Allocs
 	cancel context.CancelFunc
 	ended  chan error
 }
 
-func mustLive(t testing.TB, n *notebook, f *factory, change func(*allocs.Config)) *life {
+func mustStartAgent(t testing.TB, n *fakeJournal, f *factory, change func(*allocs.Config)) *runningAgent {
 	t.Helper()
 	cfg := allocs.Config{Desired: n, Past: n, Recorder: n, NewRunner: f.newRunner, BootID: n.boot, Dir: t.TempDir()}
 	if change != nil {
@@ -152,14 +156,14 @@ func mustLive(t testing.TB, n *notebook, f *factory, change func(*allocs.Config)
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &life{Allocs: a, cancel: cancel, ended: make(chan error, 1)}
+	l := &runningAgent{Allocs: a, cancel: cancel, ended: make(chan error, 1)}
 	go func() { l.ended <- a.Run(ctx) }()
-	t.Cleanup(l.end)
+	t.Cleanup(l.stopAgent)
 	return l
 }
 
-// end stops this life of the agent; tasks go on.
-func (l *life) end() {
+// stopAgent stops this life of the agent; tasks go on.
+func (l *runningAgent) stopAgent() {
 	l.cancel()
 	if err, ok := <-l.ended; ok && err != nil {
 		panic(err)

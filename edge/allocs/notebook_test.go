@@ -17,39 +17,39 @@ const (
 	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
 )
 
-// notebook is a journal in memory: what allocs wants of one, and no more.
-type notebook struct {
-	mu     sync.Mutex
-	boot   fleet.BootID
-	wants  map[fleet.AllocID]allocs.Want
-	states map[fleet.AllocID]allocs.State
-	rows   []fleet.Transition
-	acked  fleet.Seq
-	beat   time.Time // zero: never
-	fenced string
-	blind  bool // no hub has said what the time is
-	mark   time.Duration
-	full   bool                 // the disk takes nothing
-	mono   func() time.Duration // nil: tasks' states are not kept
+// fakeJournal is a journal in memory: what allocs wants of one, and no more.
+type fakeJournal struct {
+	mu             sync.Mutex
+	boot           fleet.BootID
+	wants          map[fleet.AllocID]allocs.DesiredAlloc
+	states         map[fleet.AllocID]allocs.State
+	rows           []fleet.Transition
+	acked          fleet.Seq
+	lastHeartbeat  time.Time // zero: never
+	fenced         string
+	hubTimeUnknown bool // no hub has said what the time is
+	mark           time.Duration
+	full           bool                 // the disk takes nothing
+	mono           func() time.Duration // nil: tasks' states are not kept
 	// handles are by allocation and key.
 	handles map[fleet.AllocID]map[string][]byte
 }
 
-func newNotebook() *notebook {
-	return &notebook{boot: boot1, wants: map[fleet.AllocID]allocs.Want{}, states: map[fleet.AllocID]allocs.State{}}
+func newFakeJournal() *fakeJournal {
+	return &fakeJournal{boot: boot1, wants: map[fleet.AllocID]allocs.DesiredAlloc{}, states: map[fleet.AllocID]allocs.State{}}
 }
 
-func (n *notebook) Wants(context.Context) (map[fleet.AllocID]allocs.Want, error) {
+func (n *fakeJournal) Wants(context.Context) (map[fleet.AllocID]allocs.DesiredAlloc, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	wants := map[fleet.AllocID]allocs.Want{}
+	wants := map[fleet.AllocID]allocs.DesiredAlloc{}
 	for id, w := range n.wants {
 		wants[id] = w
 	}
 	return wants, nil
 }
 
-func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, error) {
+func (n *fakeJournal) Deliver(_ context.Context, d syncproto.Desired) ([]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range d.Run {
@@ -72,12 +72,12 @@ func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, er
 	return nil, nil
 }
 
-func (n *notebook) Adopt(ctx context.Context, d syncproto.Desired) error {
+func (n *fakeJournal) Adopt(ctx context.Context, d syncproto.Desired) error {
 	_, err := n.Deliver(ctx, d)
 	return err
 }
 
-func (n *notebook) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
+func (n *fakeJournal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	if err := n.Record(ctx, ts...); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (n *notebook) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...f
 	return nil
 }
 
-func (n *notebook) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+func (n *fakeJournal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
 	n.mu.Lock()
 	for _, id := range ids {
 		w := n.wants[id]
@@ -103,14 +103,14 @@ func (n *notebook) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bo
 	return n.Record(ctx, ts...)
 }
 
-func (n *notebook) Remove(_ context.Context, id fleet.AllocID) error {
+func (n *fakeJournal) Remove(_ context.Context, id fleet.AllocID) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.wants, id)
 	return nil
 }
 
-func (n *notebook) Record(_ context.Context, ts ...fleet.Transition) error {
+func (n *fakeJournal) Record(_ context.Context, ts ...fleet.Transition) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.full {
@@ -136,7 +136,7 @@ func (n *notebook) Record(_ context.Context, ts ...fleet.Transition) error {
 }
 
 // noteTask keeps what a row says of a task, and since when it runs.
-func (n *notebook) noteTask(s allocs.State, t fleet.Transition) allocs.State {
+func (n *fakeJournal) noteTask(s allocs.State, t fleet.Transition) allocs.State {
 	if t.TaskState == nil {
 		return s
 	}
@@ -154,7 +154,7 @@ func (n *notebook) noteTask(s allocs.State, t fleet.Transition) allocs.State {
 	return s
 }
 
-func (n *notebook) PutHandle(ctx context.Context, id fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+func (n *fakeJournal) PutHandle(ctx context.Context, id fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
 	if err := n.Record(ctx, ts...); err != nil && len(ts) > 0 {
 		return err
 	}
@@ -170,13 +170,13 @@ func (n *notebook) PutHandle(ctx context.Context, id fleet.AllocID, key string, 
 	return nil
 }
 
-func (n *notebook) Handles(_ context.Context, id fleet.AllocID) (map[string][]byte, error) {
+func (n *fakeJournal) Handles(_ context.Context, id fleet.AllocID) (map[string][]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.handles[id]), nil
 }
 
-func (n *notebook) States() map[fleet.AllocID]allocs.State {
+func (n *fakeJournal) States() map[fleet.AllocID]allocs.State {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	states := map[fleet.AllocID]allocs.State{}
@@ -186,27 +186,31 @@ func (n *notebook) States() map[fleet.AllocID]allocs.State {
 	return states
 }
 
-func (n *notebook) Acknowledged() fleet.Seq { n.mu.Lock(); defer n.mu.Unlock(); return n.acked }
-func (n *notebook) Fenced() string          { n.mu.Lock(); defer n.mu.Unlock(); return n.fenced }
+func (n *fakeJournal) Acknowledged() fleet.Seq { n.mu.Lock(); defer n.mu.Unlock(); return n.acked }
+func (n *fakeJournal) Fenced() string          { n.mu.Lock(); defer n.mu.Unlock(); return n.fenced }
 
-func (n *notebook) Away() time.Duration {
+func (n *fakeJournal) Away() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.beat.IsZero() {
+	if n.lastHeartbeat.IsZero() {
 		return 0
 	}
-	return time.Since(n.beat)
+	return time.Since(n.lastHeartbeat)
 }
 
-func (n *notebook) HubNow() (time.Time, bool) {
+func (n *fakeJournal) HubNow() (time.Time, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.blind {
+	if n.hubTimeUnknown {
 		return time.Time{}, false
 	}
 	return time.Now(), true
 }
 
-func (n *notebook) MarkEvery(d time.Duration) { n.mu.Lock(); defer n.mu.Unlock(); n.mark = d }
+func (n *fakeJournal) SetCheckpointInterval(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mark = d
+}
 
-func (n *notebook) set(f func()) { n.mu.Lock(); defer n.mu.Unlock(); f() }
+func (n *fakeJournal) withLock(f func()) { n.mu.Lock(); defer n.mu.Unlock(); f() }

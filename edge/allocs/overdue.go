@@ -15,79 +15,79 @@ import (
 // Bounds of how exactly the last beat is remembered across a kill where an
 // allocation's life depends on it.
 const (
-	finestMark   = time.Second
-	coarsestMark = 10 * time.Minute
+	finestCheckpoint   = time.Second
+	coarsestCheckpoint = 10 * time.Minute
 )
 
-// Silence is the longest that may pass between two beats: a third of the
+// MaxSilence is the longest that may pass between two beats: a third of the
 // shortest stop_on_client_after of what runs here, so that one that is lost, or
 // late, stops nothing on a link that works. 0: no allocation asks for any.
-func (a *Allocs) Silence() time.Duration {
-	d, _ := a.silence.read()
+func (a *Allocs) MaxSilence() time.Duration {
+	d, _ := a.silence.currentLimit()
 	return d
 }
 
-// Hushed is closed when Silence next gets shorter: a beat is due before the one
+// SilenceShortened is closed when Silence next gets shorter: a beat is due before the one
 // that was planned.
-func (a *Allocs) Hushed() <-chan struct{} {
-	_, shorter := a.silence.read()
+func (a *Allocs) SilenceShortened() <-chan struct{} {
+	_, shorter := a.silence.currentLimit()
 	return shorter
 }
 
-// beatsWithin is how many beats fit into a stop_on_client_after.
-const beatsWithin = 3
+// heartbeatsPerLimit is how many beats fit into a stop_on_client_after.
+const heartbeatsPerLimit = 3
 
 // silenceFor is the longest silence that an allocation bears, which stops after
 // that long without a hub.
 func silenceFor(after time.Duration) time.Duration {
-	return max(after, fleet.MinStopOnClientAfter) / beatsWithin
+	return max(after, fleet.MinStopOnClientAfter) / heartbeatsPerLimit
 }
 
-// silence is how long the link may be silent.
-type silence struct {
+// silenceLimit is how long the link may be silent.
+type silenceLimit struct {
 	mu      sync.Mutex
-	most    time.Duration // 0: as long as it likes
+	limit   time.Duration // 0: as long as it likes
 	shorter chan struct{}
 }
 
-func newSilence() *silence { return &silence{shorter: make(chan struct{})} }
+func newSilenceLimit() *silenceLimit { return &silenceLimit{shorter: make(chan struct{})} }
 
-func (s *silence) read() (time.Duration, <-chan struct{}) {
+func (s *silenceLimit) currentLimit() (time.Duration, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.most, s.shorter
+	return s.limit, s.shorter
 }
 
-func (s *silence) set(most time.Duration) {
+func (s *silenceLimit) updateLimit(most time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most > 0 && (s.most == 0 || most < s.most) {
+	if most > 0 && (s.limit == 0 || most < s.limit) {
 		close(s.shorter)
 		s.shorter = make(chan struct{})
 	}
-	s.most = most
+	s.limit = most
 }
 
-// told notes that a hub has just said that an allocation shall run: its time
+// noteRunDelivered notes that a hub has just said that an allocation shall run: its time
 // without a hub does not begin before, though the last beat is older.
-func (a *Allocs) told(id fleet.AllocID) {
+func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tellings[id] = time.Now()
+	a.runDeliveredAt[id] = time.Now()
 }
 
-// alone is how long an allocation has been without a hub, away being the time
+// timeWithoutHub is how long an allocation has been without a hub, away being the time
 // since the last acknowledged beat.
-func (a *Allocs) alone(id fleet.AllocID, away time.Duration) time.Duration {
+func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at, ok := a.tellings[id]
+	at, ok := a.runDeliveredAt[id]
 	if !ok {
 		return away
 	}
 	since := time.Since(at)
 	if away <= since { // a beat was answered after it
-		delete(a.tellings, id)
+		delete(a.runDeliveredAt, id)
 		return away
 	}
 	return since
@@ -96,19 +96,19 @@ func (a *Allocs) alone(id fleet.AllocID, away time.Duration) time.Duration {
 // stopOverdue journals the stops that stop_on_client_after asks for, and returns
 // how long until it may ask again. Only time that the machine ran counts, so a
 // clock that is wrong stops nothing.
-func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Want) (next time.Duration, err error) {
+func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour
-	away, mark, most := a.cfg.Past.Away(), coarsestMark, time.Duration(0)
+	away, mark, most := a.cfg.Past.Away(), coarsestCheckpoint, time.Duration(0)
 	states := a.cfg.Past.States()
 	for _, id := range sortedKeys(wants) {
 		w := wants[id]
-		alone := a.alone(id, away)
+		alone := a.timeWithoutHub(id, away)
 		after, ok := stopAfter(w)
 		if !ok || w.Stop || states[id].Ended() {
 			continue
 		}
-		mark = min(mark, max(finestMark, after/10))
+		mark = min(mark, max(finestCheckpoint, after/10))
 		if most == 0 || silenceFor(after) < most {
 			most = silenceFor(after)
 		}
@@ -126,13 +126,13 @@ func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Want) 
 		w.Stop, w.StopReason = true, why
 		wants[id] = w
 	}
-	a.cfg.Past.MarkEvery(mark)
-	a.silence.set(most)
+	a.cfg.Past.SetCheckpointInterval(mark)
+	a.silence.updateLimit(most)
 	return next, errors.Join(failed...)
 }
 
 // stopAfter is the time after which an allocation stops without a hub.
-func stopAfter(w Want) (time.Duration, bool) {
+func stopAfter(w DesiredAlloc) (time.Duration, bool) {
 	g := w.Alloc.Group()
 	if planted.On(planted.StopAtLostAfter) && g != nil && g.Disconnect != nil && g.Disconnect.LostAfter != nil {
 		return *g.Disconnect.LostAfter, true

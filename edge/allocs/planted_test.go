@@ -17,7 +17,7 @@ import (
 func TestPlantedBugsMisbehave(t *testing.T) {
 	for _, c := range []struct {
 		bug planted.Bug
-		do  func(t *testing.T, n *notebook, f *factory) (runs bool)
+		do  func(t *testing.T, n *fakeJournal, f *factory) (runs bool)
 	}{
 		{planted.StopByAbsence, deliverAnother},
 		{planted.StopAtLostAfter, loseTheLink},
@@ -27,7 +27,7 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 		t.Run(string(c.bug), func(t *testing.T) {
 			run := func(want bool) {
 				synctest.Test(t, func(t *testing.T) {
-					if runs := c.do(t, newNotebook(), &factory{}); runs != want {
+					if runs := c.do(t, newFakeJournal(), &factory{}); runs != want {
 						t.Fatalf("it runs: %t, want %t", runs, want)
 					}
 				})
@@ -39,9 +39,9 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 	}
 }
 
-func deliverAnother(t *testing.T, n *notebook, f *factory) bool {
+func deliverAnother(t *testing.T, n *fakeJournal, f *factory) bool {
 	n.wants["a"] = want("a", 0)
-	l := mustLive(t, n, f, nil)
+	l := mustStartAgent(t, n, f, nil)
 	<-l.Recovered()
 	synctest.Wait()
 	d := syncproto.Desired{Index: 5, Run: []syncproto.DesiredAlloc{{ID: "b", ModifyIndex: 4, JobHash: "h"}}}
@@ -52,32 +52,32 @@ func deliverAnother(t *testing.T, n *notebook, f *factory) bool {
 	return !n.States()["a"].Ended()
 }
 
-func replaceAtNight(t *testing.T, n *notebook, f *factory) bool {
+func replaceAtNight(t *testing.T, n *fakeJournal, f *factory) bool {
 	n.wants["old"] = named("old")
-	s := &slot{T: t, n: n, f: f}
-	s.live()
-	s.replace(night, "new")
+	s := &windowTest{T: t, n: n, f: f}
+	s.runAgent()
+	s.deliverReplacement(night, "new")
 	return !n.States()["old"].Ended()
 }
 
-func loseTheLink(t *testing.T, n *notebook, f *factory) bool {
+func loseTheLink(t *testing.T, n *fakeJournal, f *factory) bool {
 	w, after := want("a", 0), time.Minute
 	w.Alloc.Job.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &after}
-	n.wants["a"], n.beat = w, time.Now()
-	l := mustLive(t, n, f, nil)
+	n.wants["a"], n.lastHeartbeat = w, time.Now()
+	l := mustStartAgent(t, n, f, nil)
 	<-l.Recovered()
 	time.Sleep(time.Hour)
 	return !n.States()["a"].Ended()
 }
 
-func reboot(t *testing.T, n *notebook, f *factory) bool {
+func reboot(t *testing.T, n *fakeJournal, f *factory) bool {
 	n.wants["a"] = want("a", 0)
-	l := mustLive(t, n, f, nil)
+	l := mustStartAgent(t, n, f, nil)
 	<-l.Recovered()
 	synctest.Wait()
-	l.end()
+	l.stopAgent()
 	n.boot = boot2
-	mustLive(t, n, f, nil)
+	mustStartAgent(t, n, f, nil)
 	synctest.Wait()
-	return len(f.of("a")) == 2
+	return len(f.runnersOf("a")) == 2
 }

@@ -15,15 +15,15 @@ import (
 	"skerry/planted"
 )
 
-// settle brings what runs in line with what is wanted, and returns how long that
+// reconcileAllocs brings what runs in line with what is wanted, and returns how long that
 // holds if nothing happens.
-func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, err error) {
+func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Duration, err error) {
 	// What cannot be journaled for one allocation keeps no other waiting.
 	var failed []error
 	if first {
-		failed = append(failed, a.adopt(ctx))
+		failed = append(failed, a.adoptLostAllocs(ctx))
 	}
-	wants, held, err := a.wants(ctx)
+	wants, held, err := a.desiredAllocs(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -32,7 +32,7 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 	failed = append(failed, err)
 	a.forgetNotes(wants)
 	for _, id := range sortedKeys(wants) {
-		if a.update(id, wants[id]) {
+		if a.updateRunner(id, wants[id]) {
 			continue
 		}
 		// Read only now: a runner that has just returned left its end there before
@@ -41,25 +41,25 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 		if s.Ended() {
 			continue
 		}
-		if why := held.follows(wants[id], s); why != "" {
-			a.note(id, why)
+		if why := held.predecessorReason(wants[id], s); why != "" {
+			a.noteNotRunning(id, why)
 			continue
 		}
-		if why := held.keptStopped(wants[id], s); why != "" {
-			a.note(id, why)
-			failed = append(failed, a.sayOnce(ctx, id, s, why))
+		if why := held.stoppedOnSiteReason(wants[id], s); why != "" {
+			a.noteNotRunning(id, why)
+			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
 		}
-		failed = append(failed, a.begin(ctx, wants[id], s, first))
+		failed = append(failed, a.startOrRestoreAlloc(ctx, wants[id], s, first))
 	}
 	a.followChecks(ctx, wants)
-	due, err := a.judgeHealth(ctx, wants, held)
+	due, err := a.evaluateHealth(ctx, wants, held)
 	failed = append(failed, err, a.removeEnded(ctx, wants))
-	return min(next, due, held.look()), errors.Join(failed...)
+	return min(next, due, held.nextWindowCheck()), errors.Join(failed...)
 }
 
-// sayOnce journals why an allocation does not begin, so that hubs hear of it.
-func (a *Allocs) sayOnce(ctx context.Context, id fleet.AllocID, s State, why string) error {
+// recordNotStarted journals why an allocation does not begin, so that hubs hear of it.
+func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s State, why string) error {
 	if s.Seq > 0 {
 		return nil // it was said
 	}
@@ -70,13 +70,13 @@ func (a *Allocs) sayOnce(ctx context.Context, id fleet.AllocID, s State, why str
 	return nil
 }
 
-// update hands what changed to an allocation's runner; false: it has none.
-func (a *Allocs) update(id fleet.AllocID, w Want) bool {
+// updateRunner hands what changed to an allocation's runner; false: it has none.
+func (a *Allocs) updateRunner(id fleet.AllocID, w DesiredAlloc) bool {
 	a.mu.Lock()
 	u := a.active[id]
 	a.mu.Unlock()
 	if u != nil && w.Stop {
-		u.hasten(w)
+		u.skipShutdownDelay(w)
 	}
 	switch {
 	case u == nil:
@@ -93,19 +93,19 @@ func (a *Allocs) update(id fleet.AllocID, w Want) bool {
 	return true
 }
 
-// hasten hands on, once, that a stop leaves out the shutdown_delay.
-func (u *unit) hasten(w Want) {
-	if !w.NoDelay || u.hastened {
+// skipShutdownDelay hands on, once, that a stop leaves out the shutdown_delay.
+func (u *activeAlloc) skipShutdownDelay(w DesiredAlloc) {
+	if !w.NoDelay || u.delaySkipped {
 		return
 	}
-	u.hastened = true
-	if h, ok := u.runner.(Hastener); ok {
-		h.Hasten()
+	u.delaySkipped = true
+	if h, ok := u.runner.(DelaySkipper); ok {
+		h.SkipDelay()
 	}
 }
 
-// begin starts an allocation or takes it back, unless something is in the way.
-func (a *Allocs) begin(ctx context.Context, w Want, s State, first bool) error {
+// startOrRestoreAlloc starts an allocation or takes it back, unless something is in the way.
+func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w DesiredAlloc, s State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
 	if rebooted && planted.On(planted.RebootForgets) {
@@ -113,28 +113,28 @@ func (a *Allocs) begin(ctx context.Context, w Want, s State, first bool) error {
 	}
 	switch {
 	case w.Stop && !known && !a.hasFolder(id):
-		return a.end(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)
+		return a.recordAllocEnd(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)
 	case w.Alloc.Job == nil && w.Stop:
-		return a.end(ctx, id, fleet.ClientFailed, "told to stop, and its specification is lost: what runs of it cannot be found")
+		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, "told to stop, and its specification is lost: what runs of it cannot be found")
 	case w.Alloc.Job == nil:
-		a.note(id, "waits for its specification")
+		a.noteNotRunning(id, "waits for its specification")
 		return nil
 	case a.cfg.Past.Fenced() != "" && (!known || rebooted) && !w.Stop:
-		a.note(id, "not started: a hub takes this machine for a clone of another")
+		a.noteNotRunning(id, "not started: a hub takes this machine for a clone of another")
 		return nil
 	}
 	last := LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
 	runner, err := a.cfg.NewRunner(w.Alloc, last, a.watch)
 	if err != nil {
-		return a.end(ctx, id, fleet.ClientFailed, err.Error())
+		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, err.Error())
 	}
 	if first && !w.Stop {
-		a.watch.expect(w.Alloc)
+		a.watch.expectTasks(w.Alloc)
 	}
 	if !w.Stop {
 		a.keepSpec(w.Alloc)
 	}
-	a.start(ctx, &unit{alloc: w.Alloc, runner: runner, stopped: w.Stop}, w)
+	a.startRunner(ctx, &activeAlloc{alloc: w.Alloc, runner: runner, stopped: w.Stop}, w)
 	return nil
 }
 
@@ -145,15 +145,15 @@ func (a *Allocs) hasFolder(id fleet.AllocID) bool {
 	return err == nil
 }
 
-// start runs a unit's runner until it returns.
-func (a *Allocs) start(ctx context.Context, u *unit, w Want) {
+// startRunner runs a unit's runner until it returns.
+func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w DesiredAlloc) {
 	id := w.Alloc.ID
 	a.mu.Lock()
 	a.active[id] = u
 	delete(a.notes, id)
 	a.mu.Unlock()
 	if w.Stop {
-		u.hasten(w)
+		u.skipShutdownDelay(w)
 		u.runner.Stop(w.StopReason)
 	}
 	a.runners.Go(func() {
@@ -161,37 +161,37 @@ func (a *Allocs) start(ctx context.Context, u *unit, w Want) {
 		if ctx.Err() != nil {
 			return // detached
 		}
-		a.finished(ctx, id, err)
+		a.handleRunnerExit(ctx, id, err)
 	})
 }
 
-// finished is told that a runner returned while the agent goes on. The
+// handleRunnerExit is told that a runner returned while the agent goes on. The
 // allocation keeps its place until its end is recorded: it must not begin again.
-func (a *Allocs) finished(ctx context.Context, id fleet.AllocID, err error) {
+func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
 	if s := a.cfg.Past.States()[id]; !s.Ended() {
 		why := "its runner gave up"
 		if err != nil {
 			why += ": " + err.Error()
 		}
 		a.log.Error("allocation's runner gave up", "alloc_id", string(id), "error", err)
-		if !a.endForSure(ctx, id, why) {
+		if !a.recordEndWithRetry(ctx, id, why) {
 			return
 		}
 	}
 	a.mu.Lock()
 	delete(a.active, id)
 	a.mu.Unlock()
-	a.watch.ended(id)
-	a.Nudge()
+	a.watch.dropPendingAlloc(id)
+	a.TriggerReconcile()
 }
 
-// endForSure records that an allocation failed, for as long as it takes; false:
+// recordEndWithRetry records that an allocation failed, for as long as it takes; false:
 // ctx ended first.
-func (a *Allocs) endForSure(ctx context.Context, id fleet.AllocID, why string) bool {
+func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
-		err := a.end(ctx, id, fleet.ClientFailed, why)
+		err := a.recordAllocEnd(ctx, id, fleet.ClientFailed, why)
 		if err == nil {
 			return true
 		}
@@ -204,8 +204,8 @@ func (a *Allocs) endForSure(ctx context.Context, id fleet.AllocID, why string) b
 	}
 }
 
-// end records the end of an allocation that has no runner.
-func (a *Allocs) end(ctx context.Context, id fleet.AllocID, status, why string) error {
+// recordAllocEnd records the end of an allocation that has no runner.
+func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, why string) error {
 	t := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, ClientDescription: why, Message: why}
 	if err := a.cfg.Recorder.Record(ctx, t); err != nil {
 		return fmt.Errorf("record the end of allocation %s: %w", id, err)
@@ -215,7 +215,7 @@ func (a *Allocs) end(ctx context.Context, id fleet.AllocID, status, why string) 
 
 // removeEnded removes the oldest ended allocations beyond the bound, with their
 // folders, once the cluster knows of their end.
-func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) error {
+func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) error {
 	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
 	var ended []fleet.AllocID
 	for id, w := range wants {
@@ -239,7 +239,7 @@ func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) 
 	return nil
 }
 
-func (a *Allocs) note(id fleet.AllocID, text string) {
+func (a *Allocs) noteNotRunning(id fleet.AllocID, text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.notes[id] != text {
@@ -254,7 +254,7 @@ func (a *Allocs) noteOf(id fleet.AllocID) string {
 	return a.notes[id]
 }
 
-func (a *Allocs) forgetNotes(wants map[fleet.AllocID]Want) {
+func (a *Allocs) forgetNotes(wants map[fleet.AllocID]DesiredAlloc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return wants[id].Alloc.ID == "" || wants[id].Stop })

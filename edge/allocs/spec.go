@@ -59,10 +59,10 @@ func writeSpec(path string, w fleet.Alloc) error {
 	return durable.Replace(path, spec, 0o600)
 }
 
-// adopt journals again what has not ended and the journal does not know any more. An
+// adoptLostAllocs journals again what has not ended and the journal does not know any more. An
 // agent that was killed may have left the folder of one that has ended: while the journal
 // still knows that, what could bring it back goes.
-func (a *Allocs) adopt(ctx context.Context) error {
+func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	if a.cfg.TasksDir == "" {
 		return nil
 	}

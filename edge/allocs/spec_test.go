@@ -19,28 +19,28 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := t.TempDir()
 		folders := func(c *allocs.Config) { c.TasksDir = tasks }
-		before, first := newNotebook(), &factory{}
+		before, first := newFakeJournal(), &factory{}
 		for _, id := range []fleet.AllocID{"lost", "ended"} {
 			w := want(id, 0)
 			w.Alloc.JobHash, w.Alloc.Name, w.Alloc.AllocModifyIndex = "hash", "shop.g[0]", 7
 			before.wants[id] = w
 		}
-		l := mustLive(t, before, first, folders)
+		l := mustStartAgent(t, before, first, folders)
 		<-l.Recovered()
-		l.end()
+		l.stopAgent()
 		if err := os.Mkdir(filepath.Join(tasks, "nothing-is-known"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.states["ended"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
 		began := time.Now()
-		l = mustLive(t, n, f, folders)
+		l = mustStartAgent(t, n, f, folders)
 		<-l.Recovered()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("recovered after %s: it had to be tried again", took)
 		}
-		if got := f.of("lost"); len(got) != 1 || got[0].alloc.Job == nil || got[0].alloc.AllocModifyIndex != 7 || got[0].last.Known {
+		if got := f.runnersOf("lost"); len(got) != 1 || got[0].alloc.Job == nil || got[0].alloc.AllocModifyIndex != 7 || got[0].last.Known {
 			t.Fatalf("taken back by %+v, want one runner that has to find out what runs", got)
 		}
 		if len(f.made) != 1 || len(n.wants) != 1 {
@@ -53,7 +53,7 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		if err != nil || fmt.Sprint(holdings) != "[lost]" {
 			t.Errorf("holdings: %v, %v", holdings, err)
 		}
-		n.set(func() { n.states["unsure"] = allocs.State{ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 2} })
+		n.withLock(func() { n.states["unsure"] = allocs.State{ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 2} })
 		_, holdings, err = l.Deliver(t.Context(), syncproto.Desired{Index: 10, Full: true})
 		if err != nil || fmt.Sprint(holdings) != "[lost unsure]" {
 			t.Errorf("holdings with a state of what nobody is known to want: %v, %v", holdings, err)

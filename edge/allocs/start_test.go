@@ -15,15 +15,15 @@ import (
 // does not begin, also in a later life of the agent, until somebody there lets it run.
 func TestStoppedOnSiteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		named := func(id fleet.AllocID, name string) {
 			w := want(id, 0)
 			w.Alloc.Name = name
-			n.set(func() { n.wants[id] = w })
+			n.withLock(func() { n.wants[id] = w })
 		}
 		named("a", "shop.till[0]")
 		named("b", "shop.till[1]")
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
 		if _, _, err := l.Start(t.Context(), "a", ""); fleet.CodeOf(err) != fleet.CodeConflict {
@@ -37,9 +37,9 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 		named("c", "shop.till[2]")
 		mustBegin := func(id fleet.AllocID, times int) {
 			t.Helper()
-			l.Nudge()
+			l.TriggerReconcile()
 			synctest.Wait()
-			if got := len(f.of(id)); got != times {
+			if got := len(f.runnersOf(id)); got != times {
 				t.Errorf("%s has begun %d times, want %d", id, got, times)
 			}
 		}
@@ -49,8 +49,8 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 		if err != nil || !strings.Contains(all["a2"].Note, "stopped on site") {
 			t.Errorf("a2 says %q (%v), want that it was stopped on site", all["a2"].Note, err)
 		}
-		l.end()
-		l = mustLive(t, n, f, nil)
+		l.stopAgent()
+		l = mustStartAgent(t, n, f, nil)
 		synctest.Wait()
 		mustBegin("a2", 0)
 		said := 0
@@ -83,12 +83,12 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 // stop_on_client_after of what runs, in whatever order they are looked at.
 func TestSilenceIsThatOfTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, f := newNotebook(), &factory{}
+		n, f := newFakeJournal(), &factory{}
 		n.wants["a"], n.wants["b"], n.wants["c"], n.wants["d"] = want("a", time.Hour), want("b", 30*time.Second), want("c", time.Minute), want("d", 0)
-		l := mustLive(t, n, f, nil)
+		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if got := l.Silence(); got != 10*time.Second {
+		if got := l.MaxSilence(); got != 10*time.Second {
 			t.Errorf("the link may be silent for %s, want 10s", got)
 		}
 	})

@@ -15,7 +15,7 @@ type Meter interface {
 
 // Usage is what the tasks of an allocation use, or one of them.
 func (a *Allocs) Usage(ctx context.Context, id fleet.AllocID, task string, mhz float64) (map[string]*fleet.TaskUsage, error) {
-	u, err := a.unit(ctx, id)
+	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {
 		return nil, err
 	}

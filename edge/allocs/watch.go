@@ -7,25 +7,25 @@ import (
 	"skerry/fleet"
 )
 
-// watch is the Recorder that runners are given. It notices when what the first
+// recoveryWatch is the Recorder that runners are given. It notices when what the first
 // look at the journal started is up.
-type watch struct {
+type recoveryWatch struct {
 	Recorder
 	done chan struct{}
 	// recorded is told of what was recorded; set once.
 	recorded func(ts []fleet.Transition)
 
-	mu      sync.Mutex
-	pending map[fleet.AllocID]map[string]bool // tasks that are not up yet
-	armed   bool                              // all that is expected is in pending
+	mu          sync.Mutex
+	pending     map[fleet.AllocID]map[string]bool // tasks that are not up yet
+	allExpected bool                              // all that is expected is in pending
 }
 
-func newWatch(rec Recorder) *watch {
-	return &watch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
+func newRecoveryWatch(rec Recorder) *recoveryWatch {
+	return &recoveryWatch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
 }
 
-// expect waits for all tasks of an allocation.
-func (w *watch) expect(a fleet.Alloc) {
+// expectTasks waits for all tasks of an allocation.
+func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	tasks := map[string]bool{}
 	if g := a.Group(); g != nil {
 		for _, t := range g.Tasks {
@@ -39,36 +39,36 @@ func (w *watch) expect(a fleet.Alloc) {
 	}
 }
 
-// begun says that nothing more will be expected.
-func (w *watch) begun() {
+// stopExpecting says that nothing more will be expected.
+func (w *recoveryWatch) stopExpecting() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.armed = true
-	w.settle()
+	w.allExpected = true
+	w.closeWhenRecovered()
 }
 
 // Record records, and looks at what it is.
-func (w *watch) Record(ctx context.Context, ts ...fleet.Transition) error {
+func (w *recoveryWatch) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := w.Recorder.Record(ctx, ts...); err != nil {
 		return err
 	}
-	w.look(ts)
+	w.observeRows(ts)
 	return nil
 }
 
 // PutHandle keeps a handle, and looks at what is recorded with it.
-func (w *watch) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
 	if err := w.Recorder.PutHandle(ctx, alloc, key, handle, ts...); err != nil {
 		return err
 	}
 	if len(ts) > 0 {
-		w.look(ts)
+		w.observeRows(ts)
 	}
 	return nil
 }
 
-// look finds out what is up by what was recorded.
-func (w *watch) look(ts []fleet.Transition) {
+// observeRows finds out what is up by what was recorded.
+func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	if w.recorded != nil {
 		w.recorded(ts)
 	}
@@ -86,7 +86,7 @@ func (w *watch) look(ts []fleet.Transition) {
 			delete(w.pending, t.Alloc)
 		}
 	}
-	w.settle()
+	w.closeWhenRecovered()
 }
 
 // downAtBoot reports a row that only says what the boot did to a task.
@@ -94,17 +94,17 @@ func downAtBoot(t fleet.Transition) bool {
 	return t.Event != nil && t.Event.Type == fleet.TaskLostAtReboot
 }
 
-// ended forgets an allocation whose runner returned.
-func (w *watch) ended(id fleet.AllocID) {
+// dropPendingAlloc forgets an allocation whose runner returned.
+func (w *recoveryWatch) dropPendingAlloc(id fleet.AllocID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.pending, id)
-	w.settle()
+	w.closeWhenRecovered()
 }
 
-// settle closes done when nothing is pending; mu is held.
-func (w *watch) settle() {
-	if !w.armed || len(w.pending) > 0 {
+// closeWhenRecovered closes done when nothing is pending; mu is held.
+func (w *recoveryWatch) closeWhenRecovered() {
+	if !w.allExpected || len(w.pending) > 0 {
 		return
 	}
 	select {

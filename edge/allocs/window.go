@@ -18,13 +18,13 @@ import (
 // what follows it here does not start. That it begins is journaled first, so that it is not
 // held back again when the window closes.
 
-// held is what waits for windows.
-type held struct {
-	stops map[fleet.AllocID]string // why a stop has not begun
-	due   map[fleet.AllocID]bool   // stops whose window is open
-	names map[name]string          // what runs on, by name
-	kept  map[name]string          // why nothing of a name starts: somebody on site stopped it
-	next  time.Duration            // until the first window opens; 0: not known
+// heldStops is what waits for windows.
+type heldStops struct {
+	stops         map[fleet.AllocID]string // why a stop has not begun
+	windowOpen    map[fleet.AllocID]bool   // stops whose window is open
+	names         map[name]string          // what runs on, by name
+	stoppedOnSite map[name]string          // why nothing of a name starts: somebody on site stopped it
+	next          time.Duration            // until the first window opens; 0: not known
 }
 
 // name is a name of a job's allocations.
@@ -39,23 +39,23 @@ func nameOf(a *fleet.Alloc) name { return name{a.Namespace, a.JobID, a.Name} }
 // How often is looked what the time is while something waits for a window: the clock of a
 // hub may be put right, and become known.
 const (
-	lookForClock  = 5 * time.Second
-	lookForWindow = time.Minute
+	clockPollInterval  = 5 * time.Second
+	windowPollInterval = time.Minute
 )
 
-// wants reads what is wanted: what is to stop in a window, and whose windows are closed, is
+// desiredAllocs reads what is wanted: what is to stop in a window, and whose windows are closed, is
 // wanted to run on.
-func (a *Allocs) wants(ctx context.Context) (map[fleet.AllocID]Want, *held, error) {
+func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]DesiredAlloc, *heldStops, error) {
 	wants, err := a.cfg.Desired.Wants(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &held{stops: map[fleet.AllocID]string{}, due: map[fleet.AllocID]bool{}, names: map[name]string{}, kept: map[name]string{}}
+	h := &heldStops{stops: map[fleet.AllocID]string{}, windowOpen: map[fleet.AllocID]bool{}, names: map[name]string{}, stoppedOnSite: map[name]string{}}
 	var states map[fleet.AllocID]State
 	for _, id := range sortedKeys(wants) {
 		w := wants[id]
 		if w.Stop && w.KeptStopped {
-			h.kept[nameOf(&w.Alloc)] = fmt.Sprintf("%s was stopped on site: 'skerry local start %s' lets it run", w.Alloc.Name, fleet.Short(id))
+			h.stoppedOnSite[nameOf(&w.Alloc)] = fmt.Sprintf("%s was stopped on site: 'skerry local start %s' lets it run", w.Alloc.Name, fleet.Short(id))
 		}
 		if !w.Stop || len(w.Windows) == 0 {
 			continue
@@ -66,21 +66,21 @@ func (a *Allocs) wants(ctx context.Context) (map[fleet.AllocID]Want, *held, erro
 		if s := states[id]; s.ClientStatus == "" || s.Ended() || w.Alloc.Job == nil {
 			continue // nothing of it is disturbed
 		}
-		why, opens := a.closed(w.Windows)
+		why, opens := a.windowClosedReason(w.Windows)
 		if why == "" {
-			h.due[id] = true
+			h.windowOpen[id] = true
 			continue
 		}
-		h.hold(&w.Alloc, why, opens)
+		h.addHeldStop(&w.Alloc, why, opens)
 		w.Stop = false
 		wants[id] = w
 	}
 	return wants, h, nil
 }
 
-// closed says why a stop may not begin now; opens is how long until it may, 0 where that
+// windowClosedReason says why a stop may not begin now; opens is how long until it may, 0 where that
 // is not known.
-func (a *Allocs) closed(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
+func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
 	now, ok := a.cfg.Past.HubNow()
 	if planted.On(planted.WindowForgotten) {
 		return "", 0
@@ -88,7 +88,7 @@ func (a *Allocs) closed(windows []fleet.UpdateWindow) (why string, opens time.Du
 	if !ok {
 		return "waits for a window, and for a hub to say what the time is", 0
 	}
-	s, err := cron.Windows(windows, a.cfg.TimeZone, now)
+	s, err := cron.WindowStateAt(windows, a.cfg.TimeZone, now)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("waits for a window that cannot be read: %v", err), 0
@@ -100,7 +100,7 @@ func (a *Allocs) closed(windows []fleet.UpdateWindow) (why string, opens time.Du
 	return "waits for its window, which opens at " + s.Next.UTC().Format(time.RFC3339), s.Next.Sub(now)
 }
 
-func (h *held) hold(a *fleet.Alloc, why string, opens time.Duration) {
+func (h *heldStops) addHeldStop(a *fleet.Alloc, why string, opens time.Duration) {
 	h.stops[a.ID] = why
 	h.names[nameOf(a)] = why
 	if opens > 0 && (h.next == 0 || opens < h.next) {
@@ -108,48 +108,48 @@ func (h *held) hold(a *fleet.Alloc, why string, opens time.Duration) {
 	}
 }
 
-// why says why an allocation that is to stop runs on; "".
-func (h *held) why(id fleet.AllocID) string {
+// heldStopReason says why an allocation that is to stop runs on; "".
+func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	if why := h.stops[id]; why != "" {
 		return "is to be replaced: " + why
 	}
 	return ""
 }
 
-// follows says why an allocation that has not begun does not: what it follows runs on. "":
+// predecessorReason says why an allocation that has not begun does not: what it follows runs on. "":
 // it follows nothing.
-func (h *held) follows(w Want, s State) string {
+func (h *heldStops) predecessorReason(w DesiredAlloc, s State) string {
 	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
 		return ""
 	}
 	return h.names[nameOf(&w.Alloc)]
 }
 
-// keptStopped says why an allocation that has not begun does not: somebody on site stopped
+// stoppedOnSiteReason says why an allocation that has not begun does not: somebody on site stopped
 // what has its name. "": nobody did.
-func (h *held) keptStopped(w Want, s State) string {
-	if len(h.kept) == 0 || w.Stop || s.ClientStatus != "" {
+func (h *heldStops) stoppedOnSiteReason(w DesiredAlloc, s State) string {
+	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""
 	}
-	return h.kept[nameOf(&w.Alloc)]
+	return h.stoppedOnSite[nameOf(&w.Alloc)]
 }
 
-// look is how soon to look again for what is held.
-func (h *held) look() time.Duration {
+// nextWindowCheck is how soon to look again for what is held.
+func (h *heldStops) nextWindowCheck() time.Duration {
 	switch {
 	case len(h.stops) == 0:
 		return time.Hour
 	case h.next == 0:
-		return lookForClock
+		return clockPollInterval
 	}
-	return min(h.next, lookForWindow)
+	return min(h.next, windowPollInterval)
 }
 
 // beginStops journals that the stops begin whose window is open.
-func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]Want, h *held) error {
+func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc, h *heldStops) error {
 	var failed []error
 	for _, id := range sortedKeys(wants) {
-		if !h.due[id] {
+		if !h.windowOpen[id] {
 			continue
 		}
 		w := wants[id]
@@ -157,7 +157,7 @@ func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]Want, h
 		if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: w.StopReason}, row); err != nil {
 			failed = append(failed, fmt.Errorf("begin to stop allocation %s: %w", fleet.Short(id), err))
 			w.Stop = false
-			h.hold(&w.Alloc, "the journal does not take it", 0)
+			h.addHeldStop(&w.Alloc, "the journal does not take it", 0)
 		}
 		w.Windows = nil
 		wants[id] = w

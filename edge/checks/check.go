@@ -46,10 +46,10 @@ type check struct {
 	fleet.ServiceCheck
 	id, service, task string
 	address           string // HOST:PORT
-	own               string // HOST, where it is this machine's address and not one that the service names
+	machineHost       string // HOST, where it is this machine's address and not one that the service names
 	problem           string // why it cannot be done; "": it can
-	counts            bool   // for the allocation's health
-	restarts          string // the task that is restarted, "" for all
+	countsForHealth   bool   // for the allocation's health
+	restartTarget     string // the task that is restarted, "" for all
 	started           time.Duration
 }
 
@@ -65,37 +65,37 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 	latest, all := time.Duration(0), true
 	for _, t := range g.Tasks {
 		started, running := since[t.Name]
-		if goesOn(&t) {
+		if runsUntilStopped(&t) {
 			latest, all = max(latest, started), all && running
 		}
 		for i := range t.Services {
 			if running {
-				found = append(found, ofService(a, n, &t.Services[i], t.Name, started)...)
+				found = append(found, checksOfService(a, n, &t.Services[i], t.Name, started)...)
 			}
 		}
 	}
 	for i := range g.Services {
 		if all {
-			found = append(found, ofService(a, n, &g.Services[i], "", latest)...)
+			found = append(found, checksOfService(a, n, &g.Services[i], "", latest)...)
 		}
 	}
 	return found
 }
 
-// goesOn reports whether a task runs as long as its allocation does.
-func goesOn(t *fleet.Task) bool {
+// runsUntilStopped reports whether a task runs as long as its allocation does.
+func runsUntilStopped(t *fleet.Task) bool {
 	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
 }
 
-func ofService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
+func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
 	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
 		return nil
 	}
 	env := fleet.NewTaskEnv(fleet.TaskPlace{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
-	said := s.Filled(env)
+	said := s.Interpolated(env)
 	found := make([]check, 0, len(s.Checks))
 	for i, sc := range s.Checks {
-		c := check{ServiceCheck: sc, service: said.Name, task: task, counts: sc.OnUpdate != fleet.OnUpdateIgnore, started: started}
+		c := check{ServiceCheck: sc, service: said.Name, task: task, countsForHealth: sc.OnUpdate != fleet.OnUpdateIgnore, started: started}
 		c.Path, c.Body, c.Method = env.Replace(sc.Path), env.Replace(sc.Body), env.Replace(sc.Method)
 		c.Protocol, c.TLSServerName = env.Replace(sc.Protocol), env.Replace(sc.TLSServerName)
 		c.Header = make(map[string][]string, len(sc.Header))
@@ -105,36 +105,36 @@ func ofService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, sta
 			}
 		}
 		c.Name = cmp.Or(env.Replace(sc.Name), fmt.Sprintf("service: %q check", said.Name))
-		c.restarts = cmp.Or(sc.TaskName, s.TaskName, task)
-		c.id = idOf(a.ID, task, s.Name, said.PortLabel, sc.Name, strconv.Itoa(i))
-		c.aim(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
+		c.restartTarget = cmp.Or(sc.TaskName, s.TaskName, task)
+		c.id = checkID(a.ID, task, s.Name, said.PortLabel, sc.Name, strconv.Itoa(i))
+		c.resolveAddress(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
 		found = append(found, c)
 	}
 	return found
 }
 
-// aim finds what the check is done against.
-func (c *check) aim(a *fleet.Alloc, n *fleet.Node, label, address string) {
+// resolveAddress finds what the check is done against.
+func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
 	ip, port, ok := a.Endpoint(n, label)
 	if !ok || port == 0 {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return
 	}
 	if address == "" {
-		c.own = ip
+		c.machineHost = ip
 	}
 	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
 }
 
-func idOf(a fleet.AllocID, parts ...string) string {
+func checkID(a fleet.AllocID, parts ...string) string {
 	sum := sha256.Sum256([]byte(string(a) + "\x00" + strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// result is what is known of a check before it was done.
-func (c *check) result(a *fleet.Alloc) Result {
+// pendingResult is what is known of a check before it was done.
+func (c *check) pendingResult(a *fleet.Alloc) Result {
 	mode := Healthiness
-	if !c.counts {
+	if !c.countsForHealth {
 		mode = Readiness
 	}
 	return Result{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}

@@ -37,11 +37,11 @@ type Checks struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	followed map[fleet.AllocID]*followed
+	followed map[fleet.AllocID]*followedAlloc
 }
 
-// followed is an allocation whose checks are done.
-type followed struct {
+// followedAlloc is an allocation whose checks are done.
+type followedAlloc struct {
 	stop    context.CancelFunc
 	version fleet.Index // of the allocation
 	node    string      // hash of the node's description
@@ -68,7 +68,7 @@ func New(cfg Config) (*Checks, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followed{}}, nil
+	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}}, nil
 }
 
 // Follow does the checks of an allocation until ctx ends: of its group while all its
@@ -92,11 +92,11 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 		f.stop()
 	}
 	ctx, stop := context.WithCancel(ctx)
-	now := &followed{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, checks: todo}
+	now := &followedAlloc{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, checks: todo}
 	for i := range now.checks {
-		now.results = append(now.results, now.checks[i].result(&a))
+		now.results = append(now.results, now.checks[i].pendingResult(&a))
 		now.passing = append(now.passing, -1)
-		c.running.Go(func() { c.repeat(ctx, a.ID, now, i) })
+		c.running.Go(func() { c.runCheckLoop(ctx, a.ID, now, i) })
 	}
 	c.followed[a.ID] = now
 }
@@ -139,7 +139,7 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 	var bad []Result
 	for i := range f.checks {
 		switch {
-		case !f.checks[i].counts:
+		case !f.checks[i].countsForHealth:
 		case f.passing[i] < 0:
 			bad = append(bad, f.results[i])
 		default:
@@ -149,24 +149,24 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 	return since, describe(bad), len(bad) == 0
 }
 
-// repeat does one check, and what follows from it, until ctx ends.
-func (c *Checks) repeat(ctx context.Context, id fleet.AllocID, f *followed, i int) {
+// runCheckLoop does one check, and what follows from it, until ctx ends.
+func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followedAlloc, i int) {
 	k := &f.checks[i]
 	tick := time.NewTicker(max(k.Interval, time.Second))
 	defer tick.Stop()
 	failures, restarted, had := 0, false, false
 	for {
-		dial, has := c.cfg.Dial, k.own == "" || c.cfg.Has(k.own)
+		dial, has := c.cfg.Dial, k.machineHost == "" || c.cfg.Has(k.machineHost)
 		if !has {
-			dial = k.aside(dial)
+			dial = k.loopbackFallback(dial)
 		}
-		status, output, code := k.probe(ctx, dial)
+		status, output, code := k.probeOnce(ctx, dial)
 		if ctx.Err() != nil {
 			return
 		}
-		c.note(id, f, i, Result{Status: status, Output: output, StatusCode: code})
+		c.recordResult(id, f, i, Result{Status: status, Output: output, StatusCode: code})
 		switch had = had || has; {
-		case status == Success || c.cfg.Mono() < k.started+grace(k):
+		case status == Success || c.cfg.Mono() < k.started+startupGrace(k):
 			failures = 0
 		case had && !has: // the address went with the link: that says nothing of the task
 		default:
@@ -174,7 +174,7 @@ func (c *Checks) repeat(ctx context.Context, id fleet.AllocID, f *followed, i in
 		}
 		if r := k.CheckRestart; r != nil && r.Limit > 0 && failures >= r.Limit && !restarted {
 			// Once: the tasks that start then have checks that begin anew.
-			restarted = c.restart(ctx, id, k)
+			restarted = c.restartUnhealthyTask(ctx, id, k)
 		}
 		select {
 		case <-tick.C:
@@ -184,26 +184,26 @@ func (c *Checks) repeat(ctx context.Context, id fleet.AllocID, f *followed, i in
 	}
 }
 
-func grace(k *check) time.Duration {
+func startupGrace(k *check) time.Duration {
 	if k.CheckRestart == nil {
 		return 0
 	}
 	return k.CheckRestart.Grace
 }
 
-// restart reports whether the task is being restarted.
-func (c *Checks) restart(ctx context.Context, id fleet.AllocID, k *check) bool {
+// restartUnhealthyTask reports whether the task is being restarted.
+func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *check) bool {
 	why := `check "` + k.Name + `" is unhealthy`
-	c.cfg.Log.Warn("task is restarted", "alloc_id", string(id), "task", k.restarts, "reason", why)
-	if err := c.cfg.Unhealthy(ctx, id, k.restarts, why); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("unhealthy task is not restarted", "alloc_id", string(id), "task", k.restarts, "error", err)
+	c.cfg.Log.Warn("task is restarted", "alloc_id", string(id), "task", k.restartTarget, "reason", why)
+	if err := c.cfg.Unhealthy(ctx, id, k.restartTarget, why); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("unhealthy task is not restarted", "alloc_id", string(id), "task", k.restartTarget, "error", err)
 		return false
 	}
 	return true
 }
 
-// note keeps how a check went, unless it belongs to what has ended meanwhile.
-func (c *Checks) note(id fleet.AllocID, f *followed, i int, went Result) {
+// recordResult keeps how a check went, unless it belongs to what has ended meanwhile.
+func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went Result) {
 	c.mu.Lock()
 	if c.followed[id] != f {
 		c.mu.Unlock()

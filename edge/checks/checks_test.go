@@ -20,8 +20,8 @@ import (
 	"skerry/fleet"
 )
 
-// site is what checks are done against: who listens where, and what he answers.
-type site struct {
+// fakeServers is what checks are done against: who listens where, and what he answers.
+type fakeServers struct {
 	mu       sync.Mutex
 	answers  map[string]int // status, by HOST:PORT
 	body     string
@@ -29,25 +29,25 @@ type site struct {
 	secure   *tls.Config
 }
 
-func (s *site) set(address string, status int) {
+func (s *fakeServers) setServerStatus(address string, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[address] = status
 }
 
-func (s *site) leave(address string) {
+func (s *fakeServers) removeServer(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.answers, address)
 }
 
-func (s *site) asked() string {
+func (s *fakeServers) receivedRequests() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.requests, "\n")
 }
 
-func (s *site) dial(_ context.Context, _, address string) (net.Conn, error) {
+func (s *fakeServers) dialServer(_ context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status, ok := s.answers[address]
@@ -60,15 +60,15 @@ func (s *site) dial(_ context.Context, _, address string) (net.Conn, error) {
 		// holds nothing that the other end does not read.
 		defer theirs.Close()
 		if s.secure != nil {
-			s.serve(tls.Server(theirs, s.secure), address, status)
+			s.serveRequest(tls.Server(theirs, s.secure), address, status)
 		} else {
-			s.serve(theirs, address, status)
+			s.serveRequest(theirs, address, status)
 		}
 	}()
 	return ours, nil
 }
 
-func (s *site) serve(conn net.Conn, address string, status int) {
+func (s *fakeServers) serveRequest(conn net.Conn, address string, status int) {
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return // a tcp check says nothing
@@ -84,10 +84,10 @@ func (s *site) serve(conn net.Conn, address string, status int) {
 	fmt.Fprintf(conn, "HTTP/1.1 %d Said\r\nContent-Length: %d\r\n\r\n%s", status, len(answer), answer)
 }
 
-// ward is an allocation whose services are checked.
-type ward struct {
+// checksTest is an allocation whose services are checked.
+type checksTest struct {
 	*checks.Checks
-	site      *site
+	site      *fakeServers
 	alloc     fleet.Alloc
 	start     time.Time
 	node      fleet.Node
@@ -98,19 +98,19 @@ type ward struct {
 	lost      bool // the machine's address
 }
 
-func (w *ward) mono() time.Duration { return time.Since(w.start) }
+func (w *checksTest) sinceStart() time.Duration { return time.Since(w.start) }
 
-func newWard(t *testing.T, services ...fleet.Service) *ward {
+func newChecksTest(t *testing.T, services ...fleet.Service) *checksTest {
 	t.Helper()
-	w := &ward{site: &site{answers: map[string]int{}, body: "not today"}, start: time.Now()}
+	w := &checksTest{site: &fakeServers{answers: map[string]int{}, body: "not today"}, start: time.Now()}
 	w.node = fleet.Node{ID: "n", Attributes: map[string]string{fleet.AttributeIPAddress: "10.0.0.5"}, DescriptionHash: "h"}
 	job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Tasks: []fleet.Task{{Name: "t"}}, Services: services}}}
 	job.Defaults()
 	w.alloc = fleet.Alloc{ID: "a", Name: "shop.web[0]", JobID: "shop", Job: job, TaskGroup: "web", AllocModifyIndex: 1,
-		Allotment: &fleet.Allotment{Ports: []fleet.AllottedPort{{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "admin", Value: 20_001, HostIP: "10.0.0.5"}}}}
+		Allotment: &fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "admin", Value: 20_001, HostIP: "10.0.0.5"}}}}
 	var err error
 	w.Checks, err = checks.New(checks.Config{
-		Node: func() fleet.Node { return w.node }, Mono: w.mono, Now: time.Now, Dial: w.site.dial,
+		Node: func() fleet.Node { return w.node }, Mono: w.sinceStart, Now: time.Now, Dial: w.site.dialServer,
 		Has:     func(host string) bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.lost && host == "10.0.0.5" },
 		Changed: func(fleet.AllocID) { w.mu.Lock(); w.changed++; w.mu.Unlock() },
 		Unhealthy: func(_ context.Context, id fleet.AllocID, task, why string) error {
@@ -126,19 +126,19 @@ func newWard(t *testing.T, services ...fleet.Service) *ward {
 	return w
 }
 
-// up says that the task runs since d after the beginning.
-func (w *ward) up(ctx context.Context, d time.Duration) {
+// followRunning says that the task runs since d after the beginning.
+func (w *checksTest) followRunning(ctx context.Context, d time.Duration) {
 	w.Follow(ctx, w.alloc, map[string]time.Duration{"t": d})
 	synctest.Wait()
 }
 
-func pass(d time.Duration) {
+func passVirtualTime(d time.Duration) {
 	time.Sleep(d) // virtual
 	synctest.Wait()
 }
 
-// only is the one result there is.
-func (w *ward) only(t *testing.T) checks.Result {
+// onlyResult is the one result there is.
+func (w *checksTest) onlyResult(t *testing.T) checks.Result {
 	t.Helper()
 	all := w.Results("a")
 	if len(all) != 1 {
@@ -153,7 +153,7 @@ func (w *ward) only(t *testing.T) checks.Result {
 	return checks.Result{}
 }
 
-func (w *ward) restarts() string {
+func (w *checksTest) restartReasons() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Join(w.unhealthy, "; ")
@@ -165,8 +165,8 @@ func service(c fleet.ServiceCheck) fleet.Service {
 	return fleet.Service{Name: "web", Provider: fleet.ProviderNomad, PortLabel: "http", Checks: []fleet.ServiceCheck{c}}
 }
 
-// in runs a test in virtual time, and waits for every check at its end.
-func in(t *testing.T, do func(t *testing.T, ctx context.Context), wait func() *checks.Checks) {
+// inVirtualTime runs a test in virtual time, and waits for every check at its end.
+func inVirtualTime(t *testing.T, do func(t *testing.T, ctx context.Context), wait func() *checks.Checks) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		do(t, ctx)
@@ -176,30 +176,30 @@ func in(t *testing.T, do func(t *testing.T, ctx context.Context), wait func() *c
 }
 
 func TestHTTPCheck(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{
 			Name: "alive", Type: "http", Path: "/health?a=1", Method: "post", Body: "hello", Header: map[string][]string{"X-Shop": {"${node.unique.id}"}},
 		}))
 		if r := w.Results("a"); len(r) != 0 {
 			t.Errorf("results of what is not followed: %+v", r)
 		}
-		w.up(ctx, 0)
-		if r := w.only(t); r.Status != checks.Failure || !strings.Contains(r.Output, "connection refused") || r.Timestamp == 0 {
+		w.followRunning(ctx, 0)
+		if r := w.onlyResult(t); r.Status != checks.Failure || !strings.Contains(r.Output, "connection refused") || r.Timestamp == 0 {
 			t.Errorf("nobody listens: %+v", r)
 		}
-		w.site.set("10.0.0.5:20000", 204)
-		pass(10 * time.Second)
-		r := w.only(t)
+		w.site.setServerStatus("10.0.0.5:20000", 204)
+		passVirtualTime(10 * time.Second)
+		r := w.onlyResult(t)
 		if r.Status != checks.Success || r.StatusCode != 204 || r.Check != "alive" || r.Service != "web" || r.Mode != checks.Healthiness || r.Group != "shop.web[0]" {
 			t.Errorf("it answers: %+v", r)
 		}
-		if got, want := w.site.asked(), "POST 10.0.0.5:20000/health?a=1 n hello"; got != want {
+		if got, want := w.site.receivedRequests(), "POST 10.0.0.5:20000/health?a=1 n hello"; got != want {
 			t.Errorf("asked %q, want %q", got, want)
 		}
-		w.site.set("10.0.0.5:20000", 503)
-		pass(10 * time.Second)
-		if r := w.only(t); r.Status != checks.Failure || r.StatusCode != 503 || !strings.Contains(r.Output, "not today") {
+		w.site.setServerStatus("10.0.0.5:20000", 503)
+		passVirtualTime(10 * time.Second)
+		if r := w.onlyResult(t); r.Status != checks.Failure || r.StatusCode != 503 || !strings.Contains(r.Output, "not today") {
 			t.Errorf("it does not serve: %+v", r)
 		}
 	}, func() *checks.Checks { return w.Checks })
@@ -221,18 +221,18 @@ func TestHTTPSCheck(t *testing.T) {
 		{fleet.ServiceCheck{Protocol: "https", TLSSkipVerify: true, TLSServerName: "${node.unique.id}.example"}, checks.Success, "200", "n.example"},
 		{fleet.ServiceCheck{Protocol: "http"}, checks.Failure, "", ""},
 	} {
-		var w *ward
-		in(t, func(t *testing.T, ctx context.Context) {
+		var w *checksTest
+		inVirtualTime(t, func(t *testing.T, ctx context.Context) {
 			tc.check.Name, tc.check.Type, tc.check.Path = "alive", "http", "/"
-			w = newWard(t, service(tc.check))
+			w = newChecksTest(t, service(tc.check))
 			name := ""
 			w.site.secure = &tls.Config{Certificates: server.TLS.Certificates, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 				name = hello.ServerName
 				return nil, nil
 			}}
-			w.site.set("10.0.0.5:20000", 200)
-			w.up(ctx, 0)
-			if r := w.only(t); r.Status != tc.status || !strings.Contains(r.Output, tc.says) || name != tc.name {
+			w.site.setServerStatus("10.0.0.5:20000", 200)
+			w.followRunning(ctx, 0)
+			if r := w.onlyResult(t); r.Status != tc.status || !strings.Contains(r.Output, tc.says) || name != tc.name {
 				t.Errorf("%+v: %+v, and asked for %q; want %s with %q, for %q", tc.check, r, name, tc.status, tc.says, tc.name)
 			}
 		}, func() *checks.Checks { return w.Checks })
@@ -258,12 +258,12 @@ func TestWhatPasses(t *testing.T) {
 		{"a method that is none", fleet.ServiceCheck{Type: "http", Path: "/", Method: "NO METHOD"}, "10.0.0.5:20000", 200, checks.Failure},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var w *ward
-			in(t, func(t *testing.T, ctx context.Context) {
-				w = newWard(t, service(tc.check))
-				w.site.set(tc.address, tc.answer)
-				w.up(ctx, 0)
-				if r := w.only(t); r.Status != tc.want {
+			var w *checksTest
+			inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+				w = newChecksTest(t, service(tc.check))
+				w.site.setServerStatus(tc.address, tc.answer)
+				w.followRunning(ctx, 0)
+				if r := w.onlyResult(t); r.Status != tc.want {
 					t.Errorf("%+v, want %s", r, tc.want)
 				}
 			}, func() *checks.Checks { return w.Checks })
@@ -272,25 +272,25 @@ func TestWhatPasses(t *testing.T) {
 }
 
 func TestPassingSince(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
 		shown := service(fleet.ServiceCheck{Name: "shown", Type: "tcp", PortLabel: "admin", OnUpdate: fleet.OnUpdateIgnore})
-		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", OnUpdate: fleet.OnUpdateRequireHealthy}), shown)
+		w = newChecksTest(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", OnUpdate: fleet.OnUpdateRequireHealthy}), shown)
 		if _, failing, ok := w.Passing("a"); ok || failing == "" {
 			t.Errorf("passing before it is followed: %q", failing)
 		}
-		w.up(ctx, 0)
+		w.followRunning(ctx, 0)
 		if _, failing, ok := w.Passing("a"); ok || !strings.Contains(failing, `"alive"`) {
 			t.Errorf("passing, and nobody listens: %q", failing)
 		}
-		w.site.set("10.0.0.5:20000", 200)
-		pass(30 * time.Second)
+		w.site.setServerStatus("10.0.0.5:20000", 200)
+		passVirtualTime(30 * time.Second)
 		since, failing, ok := w.Passing("a")
 		if !ok || since != 10*time.Second {
 			t.Errorf("passing since %s (%q), want 10s: the one that is only shown does not count", since, failing)
 		}
 		// The machine's description, or when its task started, is not what it was.
-		w.up(ctx, 20*time.Second)
+		w.followRunning(ctx, 20*time.Second)
 		if since, _, ok := w.Passing("a"); !ok || since != 30*time.Second {
 			t.Errorf("after a restart passing since %s, want 30s", since)
 		}
@@ -307,36 +307,36 @@ func TestPassingSince(t *testing.T) {
 }
 
 func TestCheckRestart(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{
 			Name: "alive", Type: "tcp", TaskName: "t", CheckRestart: &fleet.CheckRestart{Limit: 2, Grace: 15 * time.Second},
 		}))
-		w.up(ctx, 0) // fails at 0 s and 10 s, within the grace
-		pass(15 * time.Second)
-		w.site.set("10.0.0.5:20000", 200) // passes at 20 s
-		pass(10 * time.Second)
-		w.site.leave("10.0.0.5:20000") // fails at 30 s
-		pass(10 * time.Second)
-		if got := w.restarts(); got != "" {
+		w.followRunning(ctx, 0) // fails at 0 s and 10 s, within the grace
+		passVirtualTime(15 * time.Second)
+		w.site.setServerStatus("10.0.0.5:20000", 200) // passes at 20 s
+		passVirtualTime(10 * time.Second)
+		w.site.removeServer("10.0.0.5:20000") // fails at 30 s
+		passVirtualTime(10 * time.Second)
+		if got := w.restartReasons(); got != "" {
 			t.Fatalf("restarted early: %s", got)
 		}
-		pass(10 * time.Second) // and at 40 s
+		passVirtualTime(10 * time.Second) // and at 40 s
 		const want = `a t: check "alive" is unhealthy`
-		if got := w.restarts(); got != want {
+		if got := w.restartReasons(); got != want {
 			t.Fatalf("restarted %q, want %q", got, want)
 		}
-		pass(time.Minute)
-		if got := w.restarts(); got != want {
+		passVirtualTime(time.Minute)
+		if got := w.restartReasons(); got != want {
 			t.Fatalf("restarted again before it has started: %q", got)
 		}
-		w.up(ctx, w.mono())
-		pass(15 * time.Second)
-		if got := w.restarts(); got != want {
+		w.followRunning(ctx, w.sinceStart())
+		passVirtualTime(15 * time.Second)
+		if got := w.restartReasons(); got != want {
 			t.Fatalf("restarted within the grace of its new start: %q", got)
 		}
-		pass(20 * time.Second)
-		if got := w.restarts(); got != want+"; "+want {
+		passVirtualTime(20 * time.Second)
+		if got := w.restartReasons(); got != want+"; "+want {
 			t.Fatalf("restarted %q, want it twice", got)
 		}
 	}, func() *checks.Checks { return w.Checks })
@@ -344,20 +344,20 @@ func TestCheckRestart(t *testing.T) {
 
 // What could not be restarted is tried again.
 func TestCheckRestartThatFails(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 1}}))
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 1}}))
 		w.refuse = errors.New("not now")
-		w.up(ctx, 0)
-		pass(20 * time.Second)
-		if got := w.restarts(); strings.Count(got, "unhealthy") != 3 {
+		w.followRunning(ctx, 0)
+		passVirtualTime(20 * time.Second)
+		if got := w.restartReasons(); strings.Count(got, "unhealthy") != 3 {
 			t.Errorf("restarts %q, want three attempts", got)
 		}
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// lose has the machine lose its address, or find it again.
-func (w *ward) lose(lost bool) {
+// setAddressLost has the machine lose its address, or find it again.
+func (w *checksTest) setAddressLost(lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = lost
@@ -365,29 +365,29 @@ func (w *ward) lose(lost bool) {
 
 // A link that is gone takes the machine's address along, and stops no task.
 func TestChecksWhileTheAddressIsGone(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "http", Path: "/", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
-		w.site.set("10.0.0.5:20000", 200)
-		w.up(ctx, 0)
-		w.lose(true)
-		w.site.leave("10.0.0.5:20000")
-		w.site.set("127.0.0.1:20000", 200) // it listens on all addresses
-		pass(time.Minute)
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{Name: "alive", Type: "http", Path: "/", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
+		w.site.setServerStatus("10.0.0.5:20000", 200)
+		w.followRunning(ctx, 0)
+		w.setAddressLost(true)
+		w.site.removeServer("10.0.0.5:20000")
+		w.site.setServerStatus("127.0.0.1:20000", 200) // it listens on all addresses
+		passVirtualTime(time.Minute)
 		if since, failing, ok := w.Passing("a"); !ok || since != 0 {
 			t.Errorf("passing since %s (%q), want 0s: what runs is to be found on the loopback address", since, failing)
 		}
-		w.site.leave("127.0.0.1:20000") // it listened on the one that is gone
-		pass(time.Minute)
-		if r := w.only(t); r.Status != checks.Failure {
+		w.site.removeServer("127.0.0.1:20000") // it listened on the one that is gone
+		passVirtualTime(time.Minute)
+		if r := w.onlyResult(t); r.Status != checks.Failure {
 			t.Errorf("nobody answers: %+v", r)
 		}
-		if got := w.restarts(); got != "" {
+		if got := w.restartReasons(); got != "" {
 			t.Errorf("restarted, since the machine's address is gone: %s", got)
 		}
-		w.lose(false)
-		pass(20 * time.Second)
-		if got := w.restarts(); got == "" {
+		w.setAddressLost(false)
+		passVirtualTime(20 * time.Second)
+		if got := w.restartReasons(); got == "" {
 			t.Error("not restarted, though the address is back and nobody answers")
 		}
 	}, func() *checks.Checks { return w.Checks })
@@ -396,18 +396,18 @@ func TestChecksWhileTheAddressIsGone(t *testing.T) {
 // An address that is not the machine's own at any time, as behind a router, is one that
 // a task may be found dead by.
 func TestCheckOfAnAddressElsewhere(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
-		w.lose(true)
-		w.site.set("10.0.0.5:20000", 200) // the router sends it back
-		w.up(ctx, 0)
-		if r := w.only(t); r.Status != checks.Success {
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
+		w.setAddressLost(true)
+		w.site.setServerStatus("10.0.0.5:20000", 200) // the router sends it back
+		w.followRunning(ctx, 0)
+		if r := w.onlyResult(t); r.Status != checks.Success {
 			t.Errorf("it answers by its router: %+v", r)
 		}
-		w.site.leave("10.0.0.5:20000")
-		pass(30 * time.Second)
-		if got := w.restarts(); got == "" {
+		w.site.removeServer("10.0.0.5:20000")
+		passVirtualTime(30 * time.Second)
+		if got := w.restartReasons(); got == "" {
 			t.Error("not restarted, though nobody answers")
 		}
 	}, func() *checks.Checks { return w.Checks })
@@ -415,23 +415,23 @@ func TestCheckOfAnAddressElsewhere(t *testing.T) {
 
 // What changes of the machine or the allocation, and of no check, has none begin anew.
 func TestChecksThatStayTheSame(t *testing.T) {
-	var w *ward
-	in(t, func(t *testing.T, ctx context.Context) {
-		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp"}))
-		w.site.set("10.0.0.5:20000", 200)
-		w.up(ctx, 0)
-		pass(15 * time.Second)
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp"}))
+		w.site.setServerStatus("10.0.0.5:20000", 200)
+		w.followRunning(ctx, 0)
+		passVirtualTime(15 * time.Second)
 		w.node.DescriptionHash, w.alloc.AllocModifyIndex = "other", 7
-		w.up(ctx, 0)
+		w.followRunning(ctx, 0)
 		if since, failing, ok := w.Passing("a"); !ok || since != 0 {
 			t.Errorf("passing since %s (%q), want 0s", since, failing)
 		}
 		w.node.Attributes = map[string]string{fleet.AttributeIPAddress: "10.0.0.9"}
 		w.node.DescriptionHash = "moved"
-		w.site.set("10.0.0.9:20000", 200)
-		pass(5 * time.Second)
-		w.site.leave("10.0.0.5:20000")
-		w.up(ctx, 0)
+		w.site.setServerStatus("10.0.0.9:20000", 200)
+		passVirtualTime(5 * time.Second)
+		w.site.removeServer("10.0.0.5:20000")
+		w.followRunning(ctx, 0)
 		if since, failing, ok := w.Passing("a"); !ok || since != 20*time.Second {
 			t.Errorf("at its new address passing since %s (%q), want 20s", since, failing)
 		}

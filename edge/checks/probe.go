@@ -21,8 +21,8 @@ const maxOutput = 3 << 10
 // Dial opens a connection, as net.Dialer's DialContext.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// probe does a check once, within its timeout.
-func (c *check) probe(ctx context.Context, dial Dial) (status, output string, code int) {
+// probeOnce does a check once, within its timeout.
+func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string, code int) {
 	if c.problem != "" {
 		return Failure, c.problem, 0
 	}
@@ -31,7 +31,7 @@ func (c *check) probe(ctx context.Context, dial Dial) (status, output string, co
 	if c.Type == fleet.CheckTCP {
 		conn, err := dial(ctx, "tcp", c.address)
 		if err != nil {
-			return Failure, shown(err.Error()), 0
+			return Failure, displayText(err.Error()), 0
 		}
 		_ = conn.Close() // it was opened, which is all that is asked
 		return Success, "connected to " + c.address, 0
@@ -43,7 +43,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))
 	if err != nil {
-		return Failure, shown(err.Error()), 0
+		return Failure, displayText(err.Error()), 0
 	}
 	for k, values := range c.Header {
 		for _, v := range values {
@@ -61,7 +61,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(req)
 	if err != nil {
-		return Failure, shown(err.Error()), 0
+		return Failure, displayText(err.Error()), 0
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 200 && res.StatusCode < 400 {
@@ -71,21 +71,21 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	if err != nil {
 		body = []byte(err.Error())
 	}
-	return Failure, shown(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
+	return Failure, displayText(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
 }
 
-// shown makes a text fit to be shown.
-func shown(s string) string {
+// displayText makes a text fit to be shown.
+func displayText(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxOutput)], ""))
 }
 
 // loopbacks are this machine's addresses that no link takes away.
 var loopbacks = []string{"127.0.0.1", "::1"}
 
-// aside returns how the check is dialed while this machine has lost the address: a cable
+// loopbackFallback returns how the check is dialed while this machine has lost the address: a cable
 // that is pulled takes it along, and what listens on all addresses runs all the same. Only
 // then the loopback addresses are tried before it.
-func (c *check) aside(dial Dial) Dial {
+func (c *check) loopbackFallback(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if _, port, err := net.SplitHostPort(address); err == nil && address == c.address {
 			for _, host := range loopbacks {

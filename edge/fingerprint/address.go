@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// far are addresses that are reserved for documentation: nothing is sent there. The
+// distantAddresses are addresses that are reserved for documentation: nothing is sent there. The
 // route to them is the default one.
-var far = []string{"192.0.2.1:9", "[2001:db8::1]:9"}
+var distantAddresses = []string{"192.0.2.1:9", "[2001:db8::1]:9"}
 
 // Address finds the address by which others reach this machine: the one that it dials
 // the first hub from whose address is a number; else the one that its default route
@@ -16,13 +16,13 @@ var far = []string{"192.0.2.1:9", "[2001:db8::1]:9"}
 func Address(hubs []string) string {
 	for _, hub := range hubs {
 		if to, err := netip.ParseAddrPort(hub); err == nil {
-			if ip := sourceOf(to.String()); ip != "" {
+			if ip := sourceAddress(to.String()); ip != "" {
 				return ip
 			}
 		}
 	}
-	for _, there := range far {
-		if ip := sourceOf(there); ip != "" {
+	for _, there := range distantAddresses {
+		if ip := sourceAddress(there); ip != "" {
 			return ip
 		}
 	}
@@ -33,9 +33,9 @@ func Address(hubs []string) string {
 	return firstGlobal(addrs)
 }
 
-// sourceOf is the address that packets to another one leave from; "" where there is no
+// sourceAddress is the address that packets to another one leave from; "" where there is no
 // way there.
-func sourceOf(there string) string {
+func sourceAddress(there string) string {
 	conn, err := net.Dial("udp", there)
 	if err != nil {
 		return ""

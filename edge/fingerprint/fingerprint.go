@@ -50,9 +50,9 @@ type Fingerprinter struct {
 	cfg Config
 	log *slog.Logger
 
-	looking sync.Mutex        // held by a look, so that there is one at a time
-	fixed   *machine          // nil: not read yet
-	failed  map[string]string // what each kind of device could not be read for, as last logged
+	describeMu    sync.Mutex        // held by a look, so that there is one at a time
+	staticMachine *machine          // nil: not read yet
+	finderErrors  map[string]string // what each kind of device could not be read for, as last logged
 
 	mu      sync.Mutex
 	node    fleet.Node
@@ -71,7 +71,7 @@ func New(cfg Config) (*Fingerprinter, error) {
 		cfg.Root = "/"
 	}
 	return &Fingerprinter{
-		cfg: cfg, log: cfg.Log.With("component", "fingerprint"), failed: make(map[string]string),
+		cfg: cfg, log: cfg.Log.With("component", "fingerprint"), finderErrors: make(map[string]string),
 		node: cfg.Node, changed: make(chan struct{}),
 	}, nil
 }
@@ -79,11 +79,11 @@ func New(cfg Config) (*Fingerprinter, error) {
 // Read describes the machine now and keeps the description. It is an error only
 // that ctx ended: what cannot be read is left out, and logged.
 func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
-	n := f.look(ctx)
+	n := f.describeMachine(ctx)
 	if err := ctx.Err(); err != nil {
 		return fleet.Node{}, fmt.Errorf("describe machine: %w", err)
 	}
-	f.keep(n)
+	f.publishNode(n)
 	return n, nil
 }
 
@@ -98,7 +98,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		n := f.look(ctx)
+		n := f.describeMachine(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -108,7 +108,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 			seen = n.DescriptionHash
 		default:
 			f.log.Info("machine has changed", "description_hash", n.DescriptionHash)
-			f.keep(n)
+			f.publishNode(n)
 			seen = ""
 		}
 	}
@@ -130,7 +130,7 @@ func (f *Fingerprinter) Changed() <-chan struct{} {
 	return f.changed
 }
 
-func (f *Fingerprinter) keep(n fleet.Node) {
+func (f *Fingerprinter) publishNode(n fleet.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n.DescriptionHash == f.node.DescriptionHash {
@@ -141,34 +141,34 @@ func (f *Fingerprinter) keep(n fleet.Node) {
 	f.changed = make(chan struct{})
 }
 
-// look describes the machine as it is now.
-func (f *Fingerprinter) look(ctx context.Context) fleet.Node {
-	f.looking.Lock()
-	defer f.looking.Unlock()
-	if f.fixed == nil {
+// describeMachine describes the machine as it is now.
+func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
+	f.describeMu.Lock()
+	defer f.describeMu.Unlock()
+	if f.staticMachine == nil {
 		m, err := readMachine(f.cfg.Root, f.cfg.DataDir)
 		if err != nil {
 			f.log.Warn("machine is not wholly known: configure what is missing", "error", err)
 		}
-		f.fixed = &m
+		f.staticMachine = &m
 	}
 	n := f.cfg.Node
-	n.Attributes = maps.Clone(f.fixed.attributes)
+	n.Attributes = maps.Clone(f.staticMachine.attributes)
 	if f.cfg.Address != nil {
 		if ip := f.cfg.Address(); ip != "" {
 			n.Attributes[fleet.AttributeIPAddress] = ip
 		}
 	}
-	n.Resources = overruled(f.fixed.resources, f.cfg.Node.Resources)
-	n.Drivers = f.drivers(ctx, n.Attributes)
-	n.Devices = f.devices(ctx)
+	n.Resources = overrideResources(f.staticMachine.resources, f.cfg.Node.Resources)
+	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)
+	n.Devices = f.findDevices(ctx)
 	n.DescriptionHash = describe(n)
 	return n
 }
 
-// drivers asks each driver for itself, and notes those that work in attrs, where
+// fingerprintDrivers asks each driver for itself, and notes those that work in attrs, where
 // constraints look for them.
-func (f *Fingerprinter) drivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
+func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
 	for name, d := range f.cfg.Drivers {
 		info := d.Fingerprint(ctx)
@@ -180,7 +180,7 @@ func (f *Fingerprinter) drivers(ctx context.Context, attrs map[string]string) ma
 	return infos
 }
 
-func (f *Fingerprinter) devices(ctx context.Context) []fleet.Device {
+func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 	var all []fleet.Device
 	for _, finder := range f.cfg.Finders {
 		found, err := finder.Find(ctx)
@@ -188,8 +188,8 @@ func (f *Fingerprinter) devices(ctx context.Context) []fleet.Device {
 		if err != nil {
 			why = err.Error()
 		}
-		if why != f.failed[finder.Kind()] && ctx.Err() == nil {
-			f.failed[finder.Kind()] = why
+		if why != f.finderErrors[finder.Kind()] && ctx.Err() == nil {
+			f.finderErrors[finder.Kind()] = why
 			f.log.Warn("what devices cannot be read has changed", "kind", finder.Kind(), "error", why)
 		}
 		all = append(all, found...)
@@ -197,8 +197,8 @@ func (f *Fingerprinter) devices(ctx context.Context) []fleet.Device {
 	return all
 }
 
-// overruled is found, but for what is configured.
-func overruled(found, configured fleet.Resources) fleet.Resources {
+// overrideResources is found, but for what is configured.
+func overrideResources(found, configured fleet.Resources) fleet.Resources {
 	for _, d := range []struct{ found, configured *int }{
 		{&found.CPU, &configured.CPU}, {&found.MemoryMB, &configured.MemoryMB}, {&found.DiskMB, &configured.DiskMB},
 	} {

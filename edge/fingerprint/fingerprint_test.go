@@ -61,7 +61,7 @@ func mustNew(tb testing.TB, change func(cfg *fingerprint.Config)) *fingerprint.F
 	cfg := fingerprint.Config{
 		Node:    fleet.Node{ID: "n1", Name: "till-17", Datacenter: "shop-3", NodePool: "default", Meta: map[string]string{"floor": "1"}},
 		DataDir: tb.TempDir(),
-		Drivers: map[string]drivers.Driver{sim.Name: sim.New(sim.NewWorld())},
+		Drivers: map[string]drivers.Driver{sim.Name: sim.New(sim.NewSimMachine())},
 		Log:     slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -251,22 +251,22 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// plug is hardware that comes and goes.
-type plug struct {
+// fakeFinder is hardware that comes and goes.
+type fakeFinder struct {
 	mu  sync.Mutex
 	ids []string
 	err error
 }
 
-func (p *plug) set(ids ...string) {
+func (p *fakeFinder) setDeviceIDs(ids ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ids = ids
 }
 
-func (p *plug) Kind() string { return "plug" }
+func (p *fakeFinder) Kind() string { return "plug" }
 
-func (p *plug) Find(context.Context) ([]fleet.Device, error) {
+func (p *fakeFinder) Find(context.Context) ([]fleet.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found []fleet.Device
@@ -287,7 +287,7 @@ func ids(n fleet.Node) string {
 
 func TestChangesAreSeenTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &plug{ids: []string{"a"}, err: errors.New("one cannot be read")}
+		p := &fakeFinder{ids: []string{"a"}, err: errors.New("one cannot be read")}
 		f := mustNew(t, func(cfg *fingerprint.Config) {
 			cfg.Finders, cfg.Interval = []devices.Finder{p}, time.Minute
 		})
@@ -306,9 +306,9 @@ func TestChangesAreSeenTwice(t *testing.T) {
 		changed := f.Changed()
 		after(10, "a")
 		for range 5 { // a loose contact
-			p.set()
+			p.setDeviceIDs()
 			after(1, "a")
-			p.set("a")
+			p.setDeviceIDs("a")
 			after(1, "a")
 		}
 		select {
@@ -316,7 +316,7 @@ func TestChangesAreSeenTwice(t *testing.T) {
 			t.Error("told a change that was none")
 		default:
 		}
-		p.set("a", "b")
+		p.setDeviceIDs("a", "b")
 		after(1, "a")
 		after(1, "a b")
 		<-changed

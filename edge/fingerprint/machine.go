@@ -37,7 +37,7 @@ type cpu struct {
 	model string
 }
 
-func (c cpu) total() int { return c.cores * c.mhz }
+func (c cpu) totalMHz() int { return c.cores * c.mhz }
 
 // readMachine describes the machine, and the disk of the data directory, as far as
 // it can; the error names what it cannot.
@@ -47,7 +47,7 @@ func readMachine(root, dataDir string) (machine, error) {
 		"cpu.arch":         runtime.GOARCH,
 		"cpu.numcores":     strconv.Itoa(c.cores),
 		"cpu.frequency":    strconv.Itoa(c.mhz),
-		"cpu.totalcompute": strconv.Itoa(c.total()),
+		"cpu.totalcompute": strconv.Itoa(c.totalMHz()),
 		"cpu.modelname":    c.model,
 		"kernel.name":      runtime.GOOS,
 		"kernel.arch":      runtime.GOARCH,
@@ -58,7 +58,7 @@ func readMachine(root, dataDir string) (machine, error) {
 	if attrs["unique.hostname"] == "" {
 		attrs["unique.hostname"], _ = os.Hostname() // an empty one is left out
 	}
-	resources := fleet.Resources{CPU: c.total()}
+	resources := fleet.Resources{CPU: c.totalMHz()}
 	memory, memoryErr := readMemory(root)
 	if memoryErr == nil {
 		resources.MemoryMB = int(memory >> 20)

@@ -9,9 +9,9 @@ import (
 // Adopt journals allocations and their bodies that this journal has lost. Up to where it
 // was told what is desired stays as it is.
 func (j *Journal) Adopt(ctx context.Context, d syncproto.Desired) error {
-	return j.do(ctx, &op{write: func(b *batch) error {
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		var last delivery
-		if err := b.db.meta(metaDesired, &last); err != nil {
+		if err := b.db.readMeta(metaDesired, &last); err != nil {
 			return err
 		}
 		d.Index, d.Cluster, d.Term = last.Index, last.Cluster, last.Term

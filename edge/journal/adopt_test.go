@@ -8,7 +8,7 @@ import (
 )
 
 func TestAdopt(t *testing.T) {
-	j := mustOpen(t, newMachine().config(dbPath(t)))
+	j := mustOpen(t, newMachine().journalConfig(dbPath(t)))
 	body, err := syncproto.EncodeJob(&fleet.Job{ID: "shop"})
 	if err != nil {
 		t.Fatal(err)

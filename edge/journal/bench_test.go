@@ -14,7 +14,7 @@ import (
 
 // benchConfig counts the commits, each of which is one fsync of the log.
 func benchConfig(b *testing.B, commits *atomic.Int64) journal.Config {
-	cfg := newMachine().config(dbPath(b))
+	cfg := newMachine().journalConfig(dbPath(b))
 	cfg.Paranoid = false
 	cfg.MaxBytes = 1 << 40
 	cfg.Step = func(label string) error {

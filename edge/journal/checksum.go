@@ -9,16 +9,16 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed returns a row's columns with the checksum that stands behind them.
+// withChecksum returns a row's columns with the checksum that stands behind them.
 //
 // SQLite's own check looks at the structure of its pages: a bit that flips in a value
 // makes another value, which it takes for what was written. The chain of hashes
 // guards what a row of the rows says; the checksum guards all else, keys too.
-func sealed(columns ...any) []any { return append(columns, checksum(columns...)) }
+func withChecksum(columns ...any) []any { return append(columns, checksum(columns...)) }
 
-// unaltered says what is wrong with a row of a table; sum is null in one that a release
+// checkUnaltered says what is wrong with a row of a table; sum is null in one that a release
 // wrote which knew no checksums.
-func unaltered(sum sql.NullInt64, table string, columns ...any) error {
+func checkUnaltered(sum sql.NullInt64, table string, columns ...any) error {
 	if sum.Valid && sum.Int64 != checksum(columns...) {
 		return damaged("table %s: the checksum of %v does not fit", table, columns[0])
 	}

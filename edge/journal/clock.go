@@ -8,11 +8,11 @@ import (
 	"skerry/planted"
 )
 
-// mark is where the journal's time stood when it was last written, and what is
+// clockCheckpoint is where the journal's time stood when it was last written, and what is
 // written along with it. Age is how long this journal has lived on a running
 // machine: the monotonic times of all its boots, added up. What passed while the
 // machine was off is not in it, and no wall clock ever is.
-type mark struct {
+type clockCheckpoint struct {
 	BootID fleet.BootID  `cbor:"1,keyasint"`
 	Mono   time.Duration `cbor:"2,keyasint"`
 	Age    time.Duration `cbor:"3,keyasint"`
@@ -31,9 +31,9 @@ type mark struct {
 	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
 }
 
-// live is what changes with every beat and acknowledgement. It counts at once
+// hubContact is what changes with every beat and acknowledgement. It counts at once
 // and reaches the disk with a later commit: the hub says it again.
-type live struct {
+type hubContact struct {
 	acknowledged fleet.Seq
 	ackAge       time.Duration
 	floor        int64
@@ -49,13 +49,13 @@ type clock struct {
 	offset   time.Duration // added to raw: time since boot
 	start    time.Duration // time since boot when the journal was opened
 	startAge time.Duration // age then
-	// sure is the age since which no time has passed uncounted: the boot, or, where a
+	// countedSince is the age since which no time has passed uncounted: the boot, or, where a
 	// boot's own clock is not known, when the journal was opened.
-	sure time.Duration
+	countedSince time.Duration
 }
 
 // startClock goes on from where the last mark or row stands.
-func startClock(cfg Config, last mark) clock {
+func startClock(cfg Config, last clockCheckpoint) clock {
 	c := clock{raw: cfg.Mono}
 	raw := cfg.Mono()
 	same := last.BootID == cfg.BootID
@@ -72,44 +72,44 @@ func startClock(cfg Config, last mark) clock {
 	if same {
 		c.startAge = last.Age + c.start - last.Mono
 	}
-	c.sure = c.startAge - c.start
+	c.countedSince = c.startAge - c.start
 	if cfg.MonoRelative {
-		c.sure = c.startAge
+		c.countedSince = c.startAge
 	}
 	return c
 }
 
-func (c clock) mono() time.Duration { return c.raw() + c.offset }
+func (c clock) timeSinceBoot() time.Duration { return c.raw() + c.offset }
 
-func (c clock) age() time.Duration { return c.startAge + c.mono() - c.start }
+func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot() - c.start }
 
 // Mono is the time since boot as rows have it.
-func (j *Journal) Mono() time.Duration { return j.clock.mono() }
+func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
-// Beat notes that a hub acknowledged a heartbeat just now, and that its clock
+// NoteHeartbeat notes that a hub acknowledged a heartbeat just now, and that its clock
 // shows hubTime (UnixNano). It costs a commit at most every MarkEvery.
-func (j *Journal) Beat(ctx context.Context, hubTime int64) error {
-	age := j.clock.age()
+func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
+	age := j.clock.journalAge()
 	j.mu.Lock()
-	j.live.ackAge, j.live.hubTime, j.live.hubAge = age, hubTime, age
-	if hubTime > floorAt(j.live.floor, j.live.floorAge, age) {
-		j.live.floor, j.live.floorAge = hubTime, age
+	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge = age, hubTime, age
+	if hubTime > floorAt(j.contact.floor, j.contact.floorAge, age) {
+		j.contact.floor, j.contact.floorAge = hubTime, age
 	}
-	j.live.dirty = true
-	due := j.m.mark.AckAge < 0 || age-j.m.mark.AckAge >= j.markEvery
+	j.contact.dirty = true
+	due := j.durable.checkpoint.AckAge < 0 || age-j.durable.checkpoint.AckAge >= j.clockCheckpointEvery
 	j.mu.Unlock()
 	if !due {
 		return nil
 	}
-	return j.do(ctx, &op{write: func(b *batch) error { b.marked = true; return nil }})
+	return j.submitOp(ctx, &op{write: func(b *batch) error { b.checkpointNeeded = true; return nil }})
 }
 
-// MarkEvery changes how often the time is written: where an allocation shall
+// SetCheckpointInterval changes how often the time is written: where an allocation shall
 // stop a short time after the last beat, an agent that is killed must remember
 // that beat more exactly.
-func (j *Journal) MarkEvery(d time.Duration) {
+func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
-	j.markEvery = d
+	j.clockCheckpointEvery = d
 	j.mu.Unlock()
 }
 
@@ -117,38 +117,38 @@ func (j *Journal) MarkEvery(d time.Duration) {
 // time only, across reboots: what passed while the machine was off is not in it.
 // No wall clock is read. Before the first beat it is zero.
 func (j *Journal) Away() time.Duration {
-	age := j.clock.age()
+	age := j.clock.journalAge()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.live.ackAge < 0 {
+	if j.contact.ackAge < 0 {
 		return 0
 	}
 	if planted.On(planted.ClockDecides) {
-		return time.Duration(j.cfg.Now().UnixNano() - j.live.floor)
+		return time.Duration(j.cfg.Now().UnixNano() - j.contact.floor)
 	}
-	return age - j.live.ackAge
+	return age - j.contact.ackAge
 }
 
 // TimeFloor is the latest time (UnixNano) known to be past: the largest that a
 // hub's clock showed, plus the machine time since. Zero before the first beat.
 func (j *Journal) TimeFloor() int64 {
-	age := j.clock.age()
+	age := j.clock.journalAge()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return floorAt(j.live.floor, j.live.floorAge, age)
+	return floorAt(j.contact.floor, j.contact.floorAge, age)
 }
 
 // HubNow is the time by the clock of the hub that answered last, and the machine time
 // since. False where that is not known: no hub has answered since the machine booted, and
 // for how long it was off nothing tells. The machine's own wall clock is not asked.
 func (j *Journal) HubNow() (time.Time, bool) {
-	age := j.clock.age()
+	age := j.clock.journalAge()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.live.hubTime == 0 || j.live.hubAge <= j.clock.sure {
+	if j.contact.hubTime == 0 || j.contact.hubAge <= j.clock.countedSince {
 		return time.Time{}, false
 	}
-	return time.Unix(0, j.live.hubTime).UTC().Add(age - j.live.hubAge), true
+	return time.Unix(0, j.contact.hubTime).UTC().Add(age - j.contact.hubAge), true
 }
 
 func floorAt(floor int64, floorAge, age time.Duration) int64 {

@@ -17,16 +17,16 @@ type base struct {
 // compactRows bounds what one transaction deletes.
 const compactRows = 5000
 
-// compact deletes acknowledged rows, oldest first: those past the retention, and
+// compactOldRows deletes acknowledged rows, oldest first: those past the retention, and
 // those whose bytes are needed to come down to a quarter of the bound.
-func (b *batch) compact() error {
-	oldest := int64(b.j.clock.age() - b.j.cfg.Retention)
+func (b *batch) compactOldRows() error {
+	oldest := int64(b.j.clock.journalAge() - b.j.cfg.Retention)
 	var cut row
 	var freed int64
 	n := 0
-	err := b.db.eachRow(b.m.head.First, func(r row) (bool, error) {
-		tooMany := b.m.bytes-freed > b.j.cfg.MaxBytes/4 && b.m.bytes > b.j.cfg.MaxBytes/2
-		if r.seq > b.live.acknowledged || n == compactRows || r.age > oldest && !tooMany {
+	err := b.db.eachRow(b.durable.head.First, func(r row) (bool, error) {
+		tooMany := b.durable.bytes-freed > b.j.cfg.MaxBytes/4 && b.durable.bytes > b.j.cfg.MaxBytes/2
+		if r.seq > b.contact.acknowledged || n == compactRows || r.age > oldest && !tooMany {
 			return false, nil
 		}
 		cut = r
@@ -37,22 +37,22 @@ func (b *batch) compact() error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if err := b.step(StepCompact); err != nil {
+	if err := b.announceStep(StepCompact); err != nil {
 		return err
 	}
-	if err := b.db.cut(base{Seq: cut.seq, Hash: cut.hash, Generation: b.m.generation}); err != nil {
+	if err := b.db.deleteRowsUpTo(base{Seq: cut.seq, Hash: cut.hash, Generation: b.durable.generation}); err != nil {
 		return err
 	}
-	b.marked = true // an acknowledgement that is acted upon is durable
-	b.m.head.First = cut.seq + 1
-	b.m.bytes -= freed
+	b.checkpointNeeded = true // an acknowledgement that is acted upon is durable
+	b.durable.head.First = cut.seq + 1
+	b.durable.bytes -= freed
 	return nil
 }
 
-// cut drops the rows up to a new base.
-func (d *database) cut(b base) error {
+// deleteRowsUpTo drops the rows up to a new base.
+func (d *database) deleteRowsUpTo(b base) error {
 	if err := d.putMeta(metaBase, b); err != nil {
 		return err
 	}
-	return d.exec("DELETE FROM rows WHERE seq <= ?", int64(b.Seq))
+	return d.execStatement("DELETE FROM rows WHERE seq <= ?", int64(b.Seq))
 }

@@ -41,7 +41,7 @@ func script(j *journal.Journal, m *machine, told func(label string)) error {
 	ctx := context.Background()
 	for i := range scriptRows {
 		label := fmt.Sprintf("row %d", i)
-		m.pass(time.Second)
+		m.advanceClocks(time.Second)
 		tr := taskEvent(i%2, "t", fleet.TaskRunning, label)
 		if i%5 == 0 {
 			tr = status(i%2, fleet.ClientRunning)
@@ -67,7 +67,7 @@ func script(j *journal.Journal, m *machine, told func(label string)) error {
 			{50, "ended", func() error { return j.Record(ctx, status(2, fleet.ClientComplete)) }},
 			{51, "removed", func() error { return j.Remove(ctx, allocID(2)) }},
 			{200, "acknowledged", func() error { return j.Acknowledge(ctx, fleet.Seq(i-100)) }},
-			{201, "beat", func() error { return j.Beat(ctx, m.wall.UnixNano()) }},
+			{201, "beat", func() error { return j.NoteHeartbeat(ctx, m.wall.UnixNano()) }},
 		} {
 			if step.at != i%(scriptRows/2) {
 				continue
@@ -101,7 +101,7 @@ func delivery(index fleet.Index) syncproto.Desired {
 
 // crashConfig makes compactions happen within the script.
 func crashConfig(m *machine, path string) journal.Config {
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.MaxBytes = 120 << 10
 	cfg.Paranoid = false
 	return cfg
@@ -216,7 +216,7 @@ func TestHandleAndWhatItSays(t *testing.T) {
 	} {
 		t.Run(label, func(t *testing.T) {
 			m, path := newMachine(), dbPath(t)
-			cfg, armed := m.config(path), false
+			cfg, armed := m.journalConfig(path), false
 			cfg.Step = func(l string) error {
 				if armed && l == label {
 					return errStep
@@ -230,7 +230,7 @@ func TestHandleAndWhatItSays(t *testing.T) {
 				t.Fatalf("put handle: %v, want the step's error", err)
 			}
 			mustClose(t, j)
-			j = mustOpen(t, m.config(path))
+			j = mustOpen(t, m.journalConfig(path))
 			handles, err := j.Handles(ctx, allocID(0))
 			if err != nil {
 				t.Fatal(err)
@@ -295,7 +295,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 					t.Fatalf("the child was not killed at %s: %v %s", label, err, complaints.String())
 				}
 				m := newMachine()
-				m.pass(time.Hour)
+				m.advanceClocks(time.Hour)
 				j := verify(t, m, path, strings.Split(strings.TrimSpace(string(out)), "\n"))
 				mustClose(t, j)
 			}

@@ -46,7 +46,7 @@ type delivery struct {
 // told to run again: the hub makes a new allocation for that.
 func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing []string, err error) {
 	var lacking []string // the writer's, until it has answered
-	err = j.do(ctx, &op{write: func(b *batch) (err error) {
+	err = j.submitOp(ctx, &op{write: func(b *batch) (err error) {
 		lacking, err = b.putDesired(d)
 		return err
 	}})
@@ -57,8 +57,8 @@ func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing 
 }
 
 func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
-	b.m.desired = nil
-	if err := b.step(StepDesired); err != nil {
+	b.durable.desired = nil
+	if err := b.announceStep(StepDesired); err != nil {
 		return nil, err
 	}
 	for _, body := range d.Bodies {
@@ -71,7 +71,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		}
 	}
 	for _, a := range d.Run {
-		held, err := b.held(a.ID)
+		held, err := b.storedDesiredOf(a.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		}
 	}
 	for _, s := range d.Stop {
-		if err := b.stop(s, d.Index); err != nil {
+		if err := b.recordStop(s, d.Index); err != nil {
 			return nil, err
 		}
 	}
@@ -92,12 +92,12 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	return b.missingBodies()
 }
 
-// stop marks an allocation as told to stop; one that is not known is noted, so
+// recordStop marks an allocation as told to stop; one that is not known is noted, so
 // that a run that comes late does not start it. The first reason stays, a stop
 // that may begin at once does not wait for windows again, and one without the
 // shutdown_delay does not wait for that again.
-func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
-	held, err := b.held(s.ID)
+func (b *batch) recordStop(s syncproto.DesiredStop, mentioned fleet.Index) error {
+	held, err := b.storedDesiredOf(s.ID)
 	if err != nil {
 		return err
 	}
@@ -108,15 +108,15 @@ func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
 	case held.stop && len(s.Windows) > 0:
 		reason = held.reason
 	}
-	b.m.desired = nil
+	b.durable.desired = nil
 	held.alloc.ID, held.alloc.StopWindows, held.alloc.StopNow = s.ID, s.Windows, s.NoDelay || held.alloc.StopNow
 	held.stop, held.reason, held.mentioned = true, reason, max(held.mentioned, int64(mentioned))
 	return b.db.putDesired(held)
 }
 
-// held is an allocation as the journal holds it; nothing where it is not held.
-func (b *batch) held(id fleet.AllocID) (s storedDesired, err error) {
-	err = b.db.each(selectDesired+" WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
+// storedDesiredOf is an allocation as the journal holds it; nothing where it is not held.
+func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
+	err = b.db.forEachResult(selectDesired+" WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
 		s, err = scanDesired(rows)
 		return false, err
 	})
@@ -125,13 +125,13 @@ func (b *batch) held(id fleet.AllocID) (s storedDesired, err error) {
 
 func (b *batch) missingBodies() (missing []string, err error) {
 	seen := map[string]bool{}
-	err = b.db.each("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,
+	err = b.db.forEachResult("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,
 		func(rows *sql.Rows) (bool, error) {
 			var id, hash string
 			if err := rows.Scan(&id, &hash); err != nil {
 				return false, err
 			}
-			if !seen[hash] && !b.state(fleet.AllocID(id)).Terminal() {
+			if !seen[hash] && !b.allocState(fleet.AllocID(id)).Terminal() {
 				seen[hash] = true
 				missing = append(missing, hash)
 			}
@@ -144,7 +144,7 @@ func (b *batch) missingBodies() (missing []string, err error) {
 // allocations that start again every few seconds look as often.
 func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	var want Desired
-	err := j.do(ctx, &op{read: func(d *database) error {
+	err := j.submitOp(ctx, &op{read: func(d *database) error {
 		held, err := j.heldDesired(d)
 		if err == nil {
 			want = *held
@@ -160,30 +160,30 @@ func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 
 // heldDesired is called by the writer alone.
 func (j *Journal) heldDesired(d *database) (*Desired, error) {
-	if j.m.desired != nil {
-		return j.m.desired, nil
+	if j.durable.desired != nil {
+		return j.durable.desired, nil
 	}
-	want, err := d.desired()
+	want, err := d.readDesired()
 	if err != nil {
 		return nil, err
 	}
 	j.mu.Lock()
-	j.m.desired = &want
+	j.durable.desired = &want
 	j.mu.Unlock()
 	return &want, nil
 }
 
-func (d *database) desired() (Desired, error) {
+func (d *database) readDesired() (Desired, error) {
 	var last delivery
-	if err := d.meta(metaDesired, &last); err != nil {
+	if err := d.readMeta(metaDesired, &last); err != nil {
 		return Desired{}, err
 	}
-	bodies, err := d.bodies()
+	bodies, err := d.readJobBodies()
 	if err != nil {
 		return Desired{}, err
 	}
 	want := Desired{Index: last.Index, Cluster: last.Cluster, Term: last.Term, Allocs: map[fleet.AllocID]DesiredAlloc{}}
-	err = d.each(selectDesired+" ORDER BY alloc", nil, func(rows *sql.Rows) (bool, error) {
+	err = d.forEachResult(selectDesired+" ORDER BY alloc", nil, func(rows *sql.Rows) (bool, error) {
 		s, err := scanDesired(rows)
 		if err != nil {
 			return false, err
@@ -201,9 +201,9 @@ func (d *database) desired() (Desired, error) {
 	return want, err
 }
 
-func (d *database) bodies() (map[string]*fleet.Job, error) {
+func (d *database) readJobBodies() (map[string]*fleet.Job, error) {
 	bodies := map[string]*fleet.Job{}
-	err := d.each(selectBodies+" WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
+	err := d.forEachResult(selectBodies+" WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
 		s, err := scanBody(rows)
 		if err != nil {
 			return false, err
@@ -237,14 +237,14 @@ func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fl
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}
-	return j.do(ctx, &op{write: func(b *batch) error {
-		if err := b.step(StepStop); err != nil {
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
+		if err := b.announceStep(StepStop); err != nil {
 			return err
 		}
-		if err := b.stop(stop, 0); err != nil {
+		if err := b.recordStop(stop, 0); err != nil {
 			return err
 		}
-		return b.record(ts)
+		return b.recordTransitions(ts)
 	}})
 }
 
@@ -254,25 +254,25 @@ func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept boo
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}
-	return j.do(ctx, &op{write: func(b *batch) error {
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		for _, id := range ids {
-			held, err := b.held(id)
+			held, err := b.storedDesiredOf(id)
 			if err != nil {
 				return err
 			}
 			if held.alloc.ID == "" || held.alloc.KeptStopped == kept {
 				continue
 			}
-			if err := b.step(StepStop); err != nil {
+			if err := b.announceStep(StepStop); err != nil {
 				return err
 			}
-			b.m.desired = nil
+			b.durable.desired = nil
 			held.alloc.KeptStopped = kept
 			if err := b.db.putDesired(held); err != nil {
 				return err
 			}
 		}
-		return b.record(ts)
+		return b.recordTransitions(ts)
 	}})
 }
 
@@ -283,25 +283,25 @@ const statesKept = 1000
 // that nobody uses. Its state stays, so that it is never started again; the
 // oldest such states go beyond 1,000.
 func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
-	return j.do(ctx, &op{write: func(b *batch) error {
-		if s := b.state(alloc); !s.Terminal() {
-			return refused{fmt.Errorf("remove allocation %s: it has not ended, it is %q", alloc, s.ClientStatus)}
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
+		if s := b.allocState(alloc); !s.Terminal() {
+			return refusedWrite{fmt.Errorf("remove allocation %s: it has not ended, it is %q", alloc, s.ClientStatus)}
 		}
-		return b.remove(alloc)
+		return b.removeAlloc(alloc)
 	}})
 }
 
-func (b *batch) remove(alloc fleet.AllocID) error {
-	b.m.desired = nil
-	if err := b.step(StepRemove); err != nil {
+func (b *batch) removeAlloc(alloc fleet.AllocID) error {
+	b.durable.desired = nil
+	if err := b.announceStep(StepRemove); err != nil {
 		return err
 	}
 	for _, q := range []string{"DELETE FROM desired WHERE alloc = ?", "DELETE FROM handles WHERE alloc = ?"} {
-		if err := b.db.exec(q, string(alloc)); err != nil {
+		if err := b.db.execStatement(q, string(alloc)); err != nil {
 			return err
 		}
 	}
-	if err := b.db.exec("DELETE FROM bodies WHERE hash NOT IN (SELECT job FROM desired)"); err != nil {
+	if err := b.db.execStatement("DELETE FROM bodies WHERE hash NOT IN (SELECT job FROM desired)"); err != nil {
 		return err
 	}
 	return b.forgetStates()
@@ -310,7 +310,7 @@ func (b *batch) remove(alloc fleet.AllocID) error {
 // forgetStates lets the oldest states go that belong to nothing desired.
 func (b *batch) forgetStates() error {
 	held := map[fleet.AllocID]bool{}
-	err := b.db.each("SELECT alloc FROM desired", nil, func(rows *sql.Rows) (bool, error) {
+	err := b.db.forEachResult("SELECT alloc FROM desired", nil, func(rows *sql.Rows) (bool, error) {
 		var id string
 		err := rows.Scan(&id)
 		held[fleet.AllocID(id)] = true
@@ -319,11 +319,11 @@ func (b *batch) forgetStates() error {
 	if err != nil {
 		return err
 	}
-	for len(b.m.states)-len(held) > statesKept {
+	for len(b.durable.states)-len(held) > statesKept {
 		var oldest fleet.AllocID
-		for id, s := range b.m.states {
+		for id, s := range b.durable.states {
 			_, changed := b.states[id]
-			if !held[id] && !changed && (oldest == "" || s.Seq < b.m.states[oldest].Seq) {
+			if !held[id] && !changed && (oldest == "" || s.Seq < b.durable.states[oldest].Seq) {
 				oldest = id
 			}
 		}
@@ -342,20 +342,20 @@ func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string
 	if err := checkRecordable(says); err != nil {
 		return err
 	}
-	return j.do(ctx, &op{write: func(b *batch) error {
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.putHandle(alloc, key, handle); err != nil {
 			return err
 		}
-		return b.record(says)
+		return b.recordTransitions(says)
 	}})
 }
 
 func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error {
-	if err := b.step(StepHandle); err != nil {
+	if err := b.announceStep(StepHandle); err != nil {
 		return err
 	}
 	if handle == nil {
-		return b.db.exec("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
+		return b.db.execStatement("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
 	}
 	return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
 }
@@ -363,8 +363,8 @@ func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error 
 // Handles reads an allocation's handles back, by key.
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
-	err := j.do(ctx, &op{read: func(d *database) error {
-		return d.each(selectHandles+" WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
+	err := j.submitOp(ctx, &op{read: func(d *database) error {
+		return d.forEachResult(selectHandles+" WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
 			h, err := scanHandle(rows)
 			handles[h.key] = h.handle
 			return true, err

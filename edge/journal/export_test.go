@@ -3,8 +3,8 @@ package journal
 // DecodeState is what Open reads states with.
 var DecodeState = decodeState
 
-// DecodeWitness is what Open reads the witness with: generation and newest row.
-func DecodeWitness(b []byte) (generation uint64, seq uint64) {
-	w := decodeWitness(b)
+// DecodeHighWater is what Open reads the witness with: generation and newest row.
+func DecodeHighWater(b []byte) (generation uint64, seq uint64) {
+	w := decodeHighWater(b)
 	return w.Generation, uint64(w.Seq)
 }

@@ -18,7 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/v2.db")
 func TestDatabasesOfVersions(t *testing.T) {
 	if *rewrite {
 		path := dbPath(t)
-		mustFill(t, newMachine().config(path), 20, 5)
+		mustFill(t, newMachine().journalConfig(path), 20, 5)
 		mustWrite(t, filepath.Join("testdata", "v2.db"), mustRead(t, path))
 	}
 	for _, version := range []string{"v1.db", "v2.db"} {
@@ -28,7 +28,7 @@ func TestDatabasesOfVersions(t *testing.T) {
 		path := dbPath(t)
 		mustWrite(t, path, mustRead(t, filepath.Join("testdata", "v1.db")))
 		mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
-		j := mustOpen(t, newMachine().config(path))
+		j := mustOpen(t, newMachine().journalConfig(path))
 		if q := mustQuarantine(t, j); q.Lost != 1 || q.Salvaged != 19 {
 			t.Errorf("quarantined: %+v", q)
 		}
@@ -42,7 +42,7 @@ func opensAsReleased(t *testing.T, golden string) {
 	m := newMachine()
 	path := dbPath(t)
 	mustWrite(t, path, mustRead(t, golden))
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if q := j.Quarantined(); len(q) != 0 {
 		t.Fatalf("it is taken for damaged: %+v", q)
 	}

@@ -126,16 +126,16 @@ type Journal struct {
 
 	clock clock // set by Open
 	// Owned by the writer:
-	db      *database
-	witness *os.File
-	files   [2]fs.FileInfo // the database and its log as they were seen last; nil: not there
+	db            *database
+	highWaterFile *os.File
+	files         [2]fs.FileInfo // the database and its log as they were seen last; nil: not there
 
-	mu        sync.Mutex
-	m         memory        // what is durable; replaced after each commit
-	live      live          // what counts at once and is written along
-	markEvery time.Duration // how often the time is written
-	appended  chan struct{} // closed at the next append, then replaced
-	closeErr  error         // of the writer, read when it has ended
+	mu                   sync.Mutex
+	durable              durableState  // what is durable; replaced after each commit
+	contact              hubContact    // what counts at once and is written along
+	clockCheckpointEvery time.Duration // how often the time is written
+	appended             chan struct{} // closed at the next append, then replaced
+	closeErr             error         // of the writer, read when it has ended
 }
 
 // Open opens the journal at cfg.Path. Errors are of a directory that cannot be
@@ -150,15 +150,15 @@ func Open(cfg Config) (*Journal, error) {
 		cfg: cfg, log: cfg.Log,
 		ops: make(chan *op), quit: make(chan struct{}), appended: make(chan struct{}),
 	}
-	if err := j.open(); err != nil {
+	if err := j.loadJournal(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Path, err)
 	}
-	j.wg.Go(j.write)
+	j.wg.Go(j.runWriter)
 	return j, nil
 }
 
-// open reads everything that is kept in memory, from a sound database.
-func (j *Journal) open() error {
+// loadJournal reads everything that is kept in memory, from a sound database.
+func (j *Journal) loadJournal() error {
 	db, mem, err := openSound(j.cfg)
 	for isFull(err) && j.cfg.MakeRoom() {
 		db, mem, err = openSound(j.cfg)
@@ -166,23 +166,23 @@ func (j *Journal) open() error {
 	if err != nil {
 		return err
 	}
-	j.db, j.m = db, mem
-	if j.witness, err = openWitness(j.cfg.Path); err != nil {
+	j.db, j.durable = db, mem
+	if j.highWaterFile, err = openHighWaterFile(j.cfg.Path); err != nil {
 		return errors.Join(err, db.close())
 	}
-	j.attest(witness{mem.generation, mem.head.Last})
-	j.clock, j.markEvery = startClock(j.cfg, mem.mark), j.cfg.MarkEvery
-	j.live = live{
-		acknowledged: min(mem.mark.Acknowledged, mem.head.Last),
-		ackAge:       mem.mark.AckAge, floor: mem.mark.Floor, floorAge: mem.mark.FloorAge,
-		hubTime: mem.mark.HubTime, hubAge: mem.mark.HubAge,
+	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
+	j.clock, j.clockCheckpointEvery = startClock(j.cfg, mem.checkpoint), j.cfg.MarkEvery
+	j.contact = hubContact{
+		acknowledged: min(mem.checkpoint.Acknowledged, mem.head.Last),
+		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,
+		hubTime: mem.checkpoint.HubTime, hubAge: mem.checkpoint.HubAge,
 		dirty: true, // the first commit marks this boot
 	}
-	if planted.On(planted.ResetStopDeadline) && mem.mark.AckAge >= 0 {
-		j.live.ackAge = j.clock.age()
+	if planted.On(planted.ResetStopDeadline) && mem.checkpoint.AckAge >= 0 {
+		j.contact.ackAge = j.clock.journalAge()
 	}
-	if j.live.acknowledged < mem.head.First-1 {
-		j.live.acknowledged = mem.head.First - 1
+	if j.contact.acknowledged < mem.head.First-1 {
+		j.contact.acknowledged = mem.head.First - 1
 	}
 	j.files = statFiles(j.cfg.Path)
 	return nil
@@ -200,7 +200,7 @@ func (j *Journal) Close() error {
 func (j *Journal) Quarantined() []Quarantine {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.m.quarantined
+	return j.durable.quarantined
 }
 
 // Head is what a Hello announces: oldest and newest row held, what the cluster
@@ -218,8 +218,8 @@ type Head struct {
 func (j *Journal) Head() Head {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h := j.m.head
-	h.Acknowledged, h.Lost = j.live.acknowledged, j.m.missing.Reason
+	h := j.durable.head
+	h.Acknowledged, h.Lost = j.contact.acknowledged, j.durable.missing.Reason
 	return h
 }
 
@@ -241,12 +241,12 @@ type Usage struct {
 func (j *Journal) Usage() Usage {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return Usage{Bytes: j.m.bytes, Dropped: j.m.mark.DroppedEver}
+	return Usage{Bytes: j.durable.bytes, Dropped: j.durable.checkpoint.DroppedEver}
 }
 
-// do hands an op to the writer and waits for its answer. Where ctx ends first
+// submitOp hands an op to the writer and waits for its answer. Where ctx ends first
 // the op may still be carried out.
-func (j *Journal) do(ctx context.Context, o *op) error {
+func (j *Journal) submitOp(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {
 	case j.ops <- o:

@@ -35,20 +35,20 @@ func newMachine() *machine {
 	return &machine{boot: boot1, mono: time.Minute, wall: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 }
 
-func (m *machine) pass(d time.Duration) {
+func (m *machine) advanceClocks(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mono += d
 	m.wall = m.wall.Add(d)
 }
 
-func (m *machine) reboot(id fleet.BootID, wall time.Time) {
+func (m *machine) rebootMachine(id fleet.BootID, wall time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boot, m.mono, m.wall = id, 0, wall
 }
 
-func (m *machine) config(path string) journal.Config {
+func (m *machine) journalConfig(path string) journal.Config {
 	return journal.Config{
 		Path: path, BootID: m.boot, Paranoid: true,
 		Now:  func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.wall },
@@ -130,7 +130,7 @@ func mustReadAll(t testing.TB, j *journal.Journal) []fleet.Transition {
 
 func TestRecordIsNumberedChainedAndKept(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if h := j.Head(); h.First != 1 || h.Last != 0 || h.Acknowledged != 0 {
 		t.Fatalf("head of an empty journal: %+v", h)
 	}
@@ -141,7 +141,7 @@ func TestRecordIsNumberedChainedAndKept(t *testing.T) {
 	default:
 		t.Fatal("Appended did not tell of the rows")
 	}
-	m.pass(time.Second)
+	m.advanceClocks(time.Second)
 	mustRecord(t, j, status(1, fleet.ClientRunning))
 	mustRecord(t, j, taskEvent(1, "web", fleet.TaskRunning, fleet.TaskStarted))
 	check := func(j *journal.Journal) {
@@ -160,7 +160,7 @@ func TestRecordIsNumberedChainedAndKept(t *testing.T) {
 	}
 	check(j)
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	check(j)
 	ts, err := j.History(context.Background(), allocID(1))
 	if err != nil || len(ts) != 4 {
@@ -172,7 +172,7 @@ func TestRecordIsNumberedChainedAndKept(t *testing.T) {
 }
 
 func TestConcurrentRecordsKeepTheirOwnOrder(t *testing.T) {
-	j := mustOpen(t, newMachine().config(dbPath(t)))
+	j := mustOpen(t, newMachine().journalConfig(dbPath(t)))
 	const writers, each = 8, 25
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -204,7 +204,7 @@ func TestConcurrentRecordsKeepTheirOwnOrder(t *testing.T) {
 }
 
 func TestClosedJournalSaysSo(t *testing.T) {
-	j := mustOpen(t, newMachine().config(dbPath(t)))
+	j := mustOpen(t, newMachine().journalConfig(dbPath(t)))
 	mustClose(t, j)
 	if err := j.Record(context.Background(), status(1, fleet.ClientPending)); err != journal.ErrClosed {
 		t.Fatalf("record: %v", err)
@@ -215,7 +215,7 @@ func TestClosedJournalSaysSo(t *testing.T) {
 // without it: the race detector is the judge.
 func TestGivingUpLeavesTheWriterAlone(t *testing.T) {
 	giveUp := func() {}
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Step = func(label string) error {
 		if label == journal.StepDesired {
 			giveUp()

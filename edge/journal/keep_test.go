@@ -14,7 +14,7 @@ import (
 
 func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.Paranoid = false
 	cfg.MaxBytes = 16 << 10
 	j := mustOpen(t, cfg)
@@ -65,7 +65,7 @@ func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 // What says after an absence that a task runs is kept beyond the bound for events: the
 // start itself may have got no row, and nobody tells of it again.
 func TestWhatRunsIsToldAtTheBound(t *testing.T) {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
 	cfg.MaxBytes = 16 << 10
 	j := mustOpen(t, cfg)
@@ -83,7 +83,7 @@ func TestWhatRunsIsToldAtTheBound(t *testing.T) {
 // An agent that is started over and over while nobody hears of it, as one with a
 // token that no hub takes, fills no disk.
 func TestAgentsThatStartOverStayWithinTheBound(t *testing.T) {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
 	cfg.MaxBytes = 16 << 10
 	j := mustOpen(t, cfg)
@@ -97,7 +97,7 @@ func TestAgentsThatStartOverStayWithinTheBound(t *testing.T) {
 
 func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.Retention = time.Hour
 	cfg.MarkEvery = 10 * time.Millisecond // how often the writer looks, too
 	j := mustOpen(t, cfg)
@@ -105,7 +105,7 @@ func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 	if err := j.Acknowledge(context.Background(), 2); err != nil {
 		t.Fatal(err)
 	}
-	m.pass(2 * time.Hour)
+	m.advanceClocks(2 * time.Hour)
 	mustWait(t, "rows 1 and 2 compacted", func() (bool, string) {
 		h := j.Head()
 		return h.First == 3, fmt.Sprintf("%+v", h)
@@ -148,15 +148,15 @@ func mustWait(t testing.TB, what string, done func() (bool, string)) {
 // commit does not forget the beat.
 func TestBeatGoesAlongWithACommit(t *testing.T) {
 	ctx, m := context.Background(), newMachine()
-	cfg, crashed := m.config(dbPath(t)), m.config(dbPath(t))
+	cfg, crashed := m.journalConfig(dbPath(t)), m.journalConfig(dbPath(t))
 	j := mustOpen(t, cfg)
 	for range 2 { // the first one is written at once
-		m.pass(30 * time.Second)
-		if err := j.Beat(ctx, m.wall.UnixNano()); err != nil {
+		m.advanceClocks(30 * time.Second)
+		if err := j.NoteHeartbeat(ctx, m.wall.UnixNano()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m.pass(time.Second)
+	m.advanceClocks(time.Second)
 	mustRecord(t, j, status(1, fleet.ClientPending))
 	for _, suffix := range []string{"", "-wal", ".seen"} {
 		mustWrite(t, crashed.Path+suffix, mustRead(t, cfg.Path+suffix))
@@ -170,11 +170,11 @@ func TestTimeAcrossReboots(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
 	hub := m.wall.Add(time.Hour) // the hub's clock is an hour ahead
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if j.Away() != 0 || j.TimeFloor() != 0 {
 		t.Fatalf("before the first beat: away %s, floor %d", j.Away(), j.TimeFloor())
 	}
-	if err := j.Beat(ctx, hub.UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	check := func(j *journal.Journal, away time.Duration) {
@@ -186,24 +186,24 @@ func TestTimeAcrossReboots(t *testing.T) {
 			t.Fatalf("the floor is %s, not %s", floor, hub.Add(away))
 		}
 	}
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	check(j, time.Minute)
 	mustClose(t, j)
-	m.pass(time.Minute) // the agent is down, the machine is not
-	j = mustOpen(t, m.config(path))
+	m.advanceClocks(time.Minute) // the agent is down, the machine is not
+	j = mustOpen(t, m.journalConfig(path))
 	check(j, 2*time.Minute)
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	mustRecord(t, j, status(1, fleet.ClientRunning)) // a row keeps the time, too
 	mustClose(t, j)
-	m.reboot(boot2, time.Unix(0, 0)) // a dead clock
-	m.pass(30 * time.Second)
-	j = mustOpen(t, m.config(path))
+	m.rebootMachine(boot2, time.Unix(0, 0)) // a dead clock
+	m.advanceClocks(30 * time.Second)
+	j = mustOpen(t, m.journalConfig(path))
 	check(j, 3*time.Minute+30*time.Second)
 	if ts := mustReadAll(t, j); ts[0].Wall < 0 {
 		t.Fatalf("rows: %+v", ts)
 	}
 	// A hub's clock that went back does not move the floor.
-	if err := j.Beat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	if j.Away() != 0 || j.TimeFloor() < hub.UnixNano() {
@@ -213,10 +213,10 @@ func TestTimeAcrossReboots(t *testing.T) {
 
 func TestRelativeMonoGoesOn(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.MonoRelative = true
 	j := mustOpen(t, cfg)
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	if j.Mono() != time.Minute {
 		t.Fatalf("the first life is at %s", j.Mono())
 	}
@@ -225,7 +225,7 @@ func TestRelativeMonoGoesOn(t *testing.T) {
 	m.mono = 0 // another process, the same boot
 	m.mu.Unlock()
 	j = mustOpen(t, cfg)
-	m.pass(time.Second)
+	m.advanceClocks(time.Second)
 	if j.Mono() != time.Minute+time.Second {
 		t.Fatalf("the second life is at %s", j.Mono())
 	}
@@ -234,7 +234,7 @@ func TestRelativeMonoGoesOn(t *testing.T) {
 func TestDesiredIsJournaled(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	d := delivery(7)
 	bodies := d.Bodies
 	d.Bodies = nil
@@ -250,7 +250,7 @@ func TestDesiredIsJournaled(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	want, err := j.Desired(ctx)
 	if err != nil || want.Index != 9 || len(want.Allocs) != 3 {
 		t.Fatalf("desired: %+v, %v", want, err)
@@ -265,7 +265,7 @@ func TestDesiredIsJournaled(t *testing.T) {
 
 func TestRemoveForgetsOnlyWhatEnded(t *testing.T) {
 	ctx := context.Background()
-	j := mustOpen(t, newMachine().config(dbPath(t)))
+	j := mustOpen(t, newMachine().journalConfig(dbPath(t)))
 	if _, err := j.PutDesired(ctx, delivery(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestRemoveForgetsOnlyWhatEnded(t *testing.T) {
 
 func TestOldestStatesOfRemovedAllocationsGo(t *testing.T) {
 	ctx := context.Background()
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
 	j := mustOpen(t, cfg)
 	for i := range 1010 {
@@ -315,13 +315,13 @@ func TestOldestStatesOfRemovedAllocationsGo(t *testing.T) {
 // beyond the boot.
 func TestSinceWhenTasksRun(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	start := taskEvent(0, "main", fleet.TaskRunning, fleet.TaskStarted)
 	start.TaskState.RunningFor = 10 * time.Second
 	mustRecord(t, j, start, taskEvent(0, "gone", fleet.TaskRunning, fleet.TaskStarted), taskEvent(0, "gone", fleet.TaskDead, fleet.TaskTerminated))
-	m.pass(time.Hour)
+	m.advanceClocks(time.Hour)
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	if s, _ := j.State(allocID(0)); len(s.Since) != 1 || s.Since["main"] != 50*time.Second {
 		t.Errorf("since: %v", s.Since)
 	}
@@ -334,8 +334,8 @@ func TestSinceWhenTasksRun(t *testing.T) {
 		t.Errorf("rows behind the link's: %v, %+v", err, ts)
 	}
 	mustClose(t, j)
-	m.reboot(boot2, m.wall)
-	j = mustOpen(t, m.config(path))
+	m.rebootMachine(boot2, m.wall)
+	j = mustOpen(t, m.journalConfig(path))
 	mustRecord(t, j, status(0, fleet.ClientPending))
 	if s, _ := j.State(allocID(0)); len(s.Since) != 0 {
 		t.Errorf("since, after a boot: %v", s.Since)
@@ -345,7 +345,7 @@ func TestSinceWhenTasksRun(t *testing.T) {
 func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	fail := errors.New("no")
 	cfg.Step = func(label string) error {
 		if label == journal.StepInsertRow {
@@ -365,7 +365,7 @@ func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	if l, _ := j.Link(ctx); l.Session != 3 || len(l.Hubs) != 1 {
 		t.Fatalf("link: %+v", l)
 	}

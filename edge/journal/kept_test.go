@@ -9,7 +9,7 @@ import (
 
 // That something is kept stopped survives what hubs say later, and a start.
 func TestKeepStopped(t *testing.T) {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	j := mustOpen(t, cfg)
 	if _, err := j.PutDesired(t.Context(), delivery(4)); err != nil {
 		t.Fatal(err)

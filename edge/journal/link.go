@@ -25,7 +25,7 @@ type Link struct {
 func (j *Journal) Link(context.Context) (Link, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.m.link, nil
+	return j.durable.link, nil
 }
 
 // PutLink keeps l, durably where it differs from what is kept, together with the
@@ -40,19 +40,19 @@ func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more func(map[fleet.Al
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}
-	return j.do(ctx, &op{write: func(b *batch) error {
-		if !reflect.DeepEqual(b.m.link, l) {
-			if err := b.step(StepLink); err != nil {
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
+		if !reflect.DeepEqual(b.durable.link, l) {
+			if err := b.announceStep(StepLink); err != nil {
 				return err
 			}
-			b.m.link = l
+			b.durable.link = l
 			if err := b.db.putMeta(metaLink, l); err != nil {
 				return err
 			}
 		}
-		if err := b.record(ts); err != nil || more == nil {
+		if err := b.recordTransitions(ts); err != nil || more == nil {
 			return err
 		}
-		return b.record(more(b.everyState()))
+		return b.recordTransitions(more(b.everyState()))
 	}})
 }

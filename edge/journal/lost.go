@@ -9,9 +9,9 @@ import (
 	"skerry/syncproto"
 )
 
-// lost says that rows may be missing. Until the cluster has said where to go on,
+// lostRows says that rows may be missing. Until the cluster has said where to go on,
 // the rows from From on have numbers that mean nothing to anybody else.
-type lost struct {
+type lostRows struct {
 	Reason string    `cbor:"1,keyasint,omitempty"` // "": none are
 	From   fleet.Seq `cbor:"2,keyasint,omitempty"`
 	To     fleet.Seq `cbor:"3,keyasint,omitempty"` // newest row that there was; 0: not known
@@ -42,13 +42,13 @@ const putBackReason = "the data directory is an older copy"
 // and numbered anew by Rebase: those that were on their way when the copy was made may be
 // told twice, and none that was made since is lost.
 func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
-	err := j.do(ctx, &op{write: func(b *batch) error {
-		if b.m.missing.Reason != "" {
+	err := j.submitOp(ctx, &op{write: func(b *batch) error {
+		if b.durable.missing.Reason != "" {
 			return nil
 		}
-		b.wrote = true
-		b.m.missing = lost{Reason: putBackReason, From: b.live.acknowledged + 1, To: newest}
-		return b.db.putMeta(metaLost, b.m.missing)
+		b.hasWrites = true
+		b.durable.missing = lostRows{Reason: putBackReason, From: b.contact.acknowledged + 1, To: newest}
+		return b.db.putMeta(metaLost, b.durable.missing)
 	}})
 	if err != nil {
 		return fmt.Errorf("note that the journal is an older copy: %w", err)
@@ -65,14 +65,14 @@ func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 // Invariant: no earlier session's rows can still be applied, so what the cluster
 // has not applied now it never had.
 func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, again func(map[fleet.AllocID]State) []fleet.Transition) error {
-	err := j.do(ctx, &op{write: func(b *batch) error {
-		if b.m.missing.Reason == "" {
+	err := j.submitOp(ctx, &op{write: func(b *batch) error {
+		if b.durable.missing.Reason == "" {
 			return nil
 		}
-		if err := b.rebase(applied, hash); err != nil || again == nil {
+		if err := b.rebaseRows(applied, hash); err != nil || again == nil {
 			return err
 		}
-		return b.record(again(b.everyState()))
+		return b.recordTransitions(again(b.everyState()))
 	}})
 	if err != nil {
 		return fmt.Errorf("go on after row %d: %w", applied, err)
@@ -80,43 +80,43 @@ func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, ag
 	return nil
 }
 
-// held is a row that is carried over.
-type held struct {
+// carriedRow is a row that is carried over.
+type carriedRow struct {
 	t   fleet.Transition
 	age int64
 }
 
-func (b *batch) rebase(applied fleet.Seq, hash []byte) error {
-	if err := b.step(StepRebase); err != nil {
+func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
+	if err := b.announceStep(StepRebase); err != nil {
 		return err
 	}
-	before, after, err := b.beyond(applied)
+	before, after, err := b.unappliedRows(applied)
 	if err != nil {
 		return err
 	}
-	start := base{Seq: applied, Hash: hash, Generation: b.m.generation + 1}
-	if err := b.db.exec("DELETE FROM rows"); err != nil {
+	start := base{Seq: applied, Hash: hash, Generation: b.durable.generation + 1}
+	if err := b.db.execStatement("DELETE FROM rows"); err != nil {
 		return err
 	}
 	if err := b.db.putMeta(metaBase, start); err != nil {
 		return err
 	}
-	if err := b.db.putMeta(metaLost, lost{}); err != nil {
+	if err := b.db.putMeta(metaLost, lostRows{}); err != nil {
 		return err
 	}
-	gap := b.gap(applied, before)
-	b.m.missing, b.m.generation, b.m.bytes = lost{}, start.Generation, 0
-	b.m.head = Head{First: applied + 1, Last: applied, ChainHash: hash}
-	b.live.acknowledged, b.marked, b.rebased = applied, true, true
+	gap := b.lossGapRow(applied, before)
+	b.durable.missing, b.durable.generation, b.durable.bytes = lostRows{}, start.Generation, 0
+	b.durable.head = Head{First: applied + 1, Last: applied, ChainHash: hash}
+	b.contact.acknowledged, b.checkpointNeeded, b.rebased = applied, true, true
 
 	moved := map[fleet.Seq]fleet.Seq{}
 	for _, h := range mergeGaps(append(append(before, gap), after...)) {
 		old := h.t.Seq
-		if err := b.append(h.t, h.age); err != nil {
+		if err := b.appendRow(h.t, h.age); err != nil {
 			return err
 		}
 		if old > 0 {
-			moved[old] = b.m.head.Last
+			moved[old] = b.durable.head.Last
 		}
 	}
 	for id, s := range b.everyState() {
@@ -130,30 +130,30 @@ func (b *batch) rebase(applied fleet.Seq, hash []byte) error {
 	return nil
 }
 
-// beyond reads what the cluster has not applied: rows from before the damage, and
+// unappliedRows reads what the cluster has not applied: rows from before the damage, and
 // those since.
-func (b *batch) beyond(applied fleet.Seq) (before, after []held, err error) {
+func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, err error) {
 	err = b.db.eachRow(0, func(r row) (bool, error) {
 		t, err := syncproto.DecodeRow(r.body)
 		switch {
 		case err != nil:
 			return false, damaged("row %d: %v", r.seq, err)
-		case r.seq >= b.m.missing.From:
-			after = append(after, held{t, r.age})
+		case r.seq >= b.durable.missing.From:
+			after = append(after, carriedRow{t, r.age})
 		case r.seq > applied:
-			before = append(before, held{t, r.age})
+			before = append(before, carriedRow{t, r.age})
 		}
 		return true, nil
 	})
 	return before, after, err
 }
 
-// gap is the row that says what is missing between the rows from before the damage
+// lossGapRow is the row that says what is missing between the rows from before the damage
 // and those since, beside what rows that stand for lost ones say.
-func (b *batch) gap(applied fleet.Seq, before []held) held {
-	missing := b.m.missing
+func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
+	missing := b.durable.missing
 	t := fleet.Transition{
-		BootID: b.j.cfg.BootID, Mono: b.j.clock.mono(), Wall: b.j.cfg.Now().UnixNano(), Kind: fleet.TransitionGap,
+		BootID: b.j.cfg.BootID, Mono: b.j.clock.timeSinceBoot(), Wall: b.j.cfg.Now().UnixNano(), Kind: fleet.TransitionGap,
 	}
 	reached := applied
 	if n := len(before); n > 0 {
@@ -171,11 +171,11 @@ func (b *batch) gap(applied fleet.Seq, before []held) held {
 		what = "the cluster had heard of all rows that are lost"
 	}
 	t.Message = fmt.Sprintf("%s (%s): %s", damageMessage, missing.Reason, what)
-	return held{t, int64(b.j.clock.age())}
+	return carriedRow{t, int64(b.j.clock.journalAge())}
 }
 
 // mergeGaps makes one row of those that stand for lost ones and follow each other.
-func mergeGaps(rows []held) []held {
+func mergeGaps(rows []carriedRow) []carriedRow {
 	merged := rows[:0]
 	for _, h := range rows {
 		n := len(merged)

@@ -13,14 +13,14 @@ import (
 	"skerry/fleet"
 )
 
-// mustLose is a journal of 20 rows, the first 5 of them acknowledged, that is
+// mustLoseRows is a journal of 20 rows, the first 5 of them acknowledged, that is
 // damaged while it is closed.
-func mustLose(t *testing.T, damage func(path string)) (*journal.Journal, journal.Config) {
+func mustLoseRows(t *testing.T, damage func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	damage(path)
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.Expected = true
 	j := mustOpen(t, cfg)
 	if j.Head().Lost == "" {
@@ -82,7 +82,7 @@ func TestRebase(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := context.Background()
-			j, cfg := mustLose(t, tc.damage)
+			j, cfg := mustLoseRows(t, tc.damage)
 			since, again := status(0, fleet.ClientRunning), status(0, fleet.ClientComplete)
 			since.ClientDescription, again.ClientDescription = "since", "again"
 			mustRecord(t, j, since)
@@ -130,16 +130,16 @@ func TestRebase(t *testing.T) {
 // had never been.
 func TestLogThatIsGoneIsNoticed(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	older := mustRead(t, path)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	for range 10 {
 		mustRecord(t, j, status(0, fleet.ClientRunning))
 	}
 	mustClose(t, j)
 	mustRemove(t, path)
 	mustWrite(t, path, older)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 10 || q.Salvaged != 20 || j.Head().Lost == "" {
 		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
 	}
@@ -147,7 +147,7 @@ func TestLogThatIsGoneIsNoticed(t *testing.T) {
 
 // TestDamagedTwice: rows that have no number yet that counts stay such rows.
 func TestDamagedTwice(t *testing.T) {
-	j, cfg := mustLose(t, func(path string) { mustRemove(t, path) })
+	j, cfg := mustLoseRows(t, func(path string) { mustRemove(t, path) })
 	for range 3 {
 		mustRecord(t, j, status(0, fleet.ClientRunning))
 	}
@@ -166,7 +166,7 @@ func TestDamagedTwice(t *testing.T) {
 func TestRebaseCutShort(t *testing.T) {
 	for _, label := range []string{journal.StepRebase, journal.StepInsertRow, journal.StepCommit, journal.StepAfterCommit} {
 		t.Run(label, func(t *testing.T) {
-			j, cfg := mustLose(t, func(path string) { mustRemove(t, path) })
+			j, cfg := mustLoseRows(t, func(path string) { mustRemove(t, path) })
 			mustRecord(t, j, status(0, fleet.ClientRunning))
 			mustClose(t, j)
 			failing := cfg
@@ -206,7 +206,7 @@ func FuzzDecodeWitness(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0}, 20))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x14\x81\x33\x6c\x0f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if generation, seq := journal.DecodeWitness(b); (generation > 0 || seq > 0) && len(b) != 20 {
+		if generation, seq := journal.DecodeHighWater(b); (generation > 0 || seq > 0) && len(b) != 20 {
 			t.Fatalf("%d bytes say %d, %d", len(b), generation, seq)
 		}
 	})
@@ -217,8 +217,8 @@ func FuzzDecodeWitness(f *testing.F) {
 func TestPutBack(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 8, 5)
-	j := mustOpen(t, m.config(path))
+	mustFill(t, m.journalConfig(path), 8, 5)
+	j := mustOpen(t, m.journalConfig(path))
 	since := status(0, fleet.ClientRunning)
 	since.ClientDescription = "since"
 	mustRecord(t, j, since)
@@ -226,7 +226,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path)) // it says so until a hub has answered
+	j = mustOpen(t, m.journalConfig(path)) // it says so until a hub has answered
 	if h := j.Head(); h.Lost == "" {
 		t.Fatalf("head: %+v", h)
 	}

@@ -15,19 +15,19 @@ import (
 
 // openSound opens the database and reads what is kept in memory. A damaged one is
 // set aside first, and what can be read of it is carried over.
-func openSound(cfg Config) (*database, memory, error) {
+func openSound(cfg Config) (*database, durableState, error) {
 	if err := finishSwap(cfg.Path); err != nil {
-		return nil, memory{}, err
+		return nil, durableState{}, err
 	}
 	var db *database
-	var mem memory
+	var mem durableState
 	var err error
-	if cfg.Expected && gone(cfg.Path) {
+	if cfg.Expected && isDatabaseGone(cfg.Path) {
 		err = damaged("the database is gone")
 	} else {
 		db, mem, err = openChecked(cfg.Path)
 	}
-	if seen := readWitness(cfg.Path); err == nil && seen.Generation == mem.generation && seen.Seq > mem.head.Last {
+	if seen := readHighWater(cfg.Path); err == nil && seen.Generation == mem.generation && seen.Seq > mem.head.Last {
 		err = errors.Join(damaged("rows went up to %d, %d is the newest", seen.Seq, mem.head.Last), db.close())
 	}
 	if mem.unsound > 0 {
@@ -38,14 +38,14 @@ func openSound(cfg Config) (*database, memory, error) {
 	}
 	cfg.Log.Error("journal is damaged and is set aside", "path", cfg.Path, "error", err)
 	if err := quarantine(cfg, err, nil); err != nil {
-		return nil, memory{}, fmt.Errorf("set a damaged database aside: %w", diskError(err))
+		return nil, durableState{}, fmt.Errorf("set a damaged database aside: %w", diskError(err))
 	}
 	db, mem, err = openChecked(cfg.Path)
 	return db, mem, diskError(err)
 }
 
-// gone reports that nothing is left of a database.
-func gone(path string) bool {
+// isDatabaseGone reports that nothing is left of a database.
+func isDatabaseGone(path string) bool {
 	for _, p := range []string{path, path + suffixWAL} {
 		if info, err := os.Stat(p); err == nil && info.Size() > 0 {
 			return false
@@ -55,24 +55,24 @@ func gone(path string) bool {
 }
 
 // openChecked opens a database, checks it, and loads it.
-func openChecked(path string) (*database, memory, error) {
+func openChecked(path string) (*database, durableState, error) {
 	db, err := openDatabase(path)
 	if err != nil {
-		return nil, memory{}, err
+		return nil, durableState{}, err
 	}
 	mem, err := load(db)
 	if err == nil {
 		err = db.checkWritable()
 	}
 	if err != nil {
-		return nil, memory{}, errors.Join(err, db.close())
+		return nil, durableState{}, errors.Join(err, db.close())
 	}
 	return db, mem, nil
 }
 
 // checkWritable makes sure that the database takes writes.
 func (d *database) checkWritable() error {
-	return d.exec("DELETE FROM meta WHERE key = ''") // changes nothing, but has to be allowed
+	return d.execStatement("DELETE FROM meta WHERE key = ''") // changes nothing, but has to be allowed
 }
 
 // deniesWrites reports a database that refuses to be written while its file may
@@ -89,21 +89,21 @@ func deniesWrites(path string, err error) bool {
 }
 
 // load checks the pages and the chain of rows, and reads what is kept in memory.
-func load(db *database) (memory, error) {
-	mem := memory{states: map[fleet.AllocID]State{}}
-	mem.mark.AckAge = -1
+func load(db *database) (durableState, error) {
+	mem := durableState{states: map[fleet.AllocID]State{}}
+	mem.checkpoint.AckAge = -1
 	if err := db.checkPages(); err != nil {
 		return mem, err
 	}
-	for key, into := range map[string]any{metaMark: &mem.mark, metaLink: &mem.link, metaQuarantined: &mem.quarantined, metaLost: &mem.missing} {
-		if err := db.meta(key, into); err != nil {
+	for key, into := range map[string]any{metaMark: &mem.checkpoint, metaLink: &mem.link, metaQuarantined: &mem.quarantined, metaLost: &mem.missing} {
+		if err := db.readMeta(key, into); err != nil {
 			return mem, err
 		}
 	}
 	if err := db.loadStates(mem.states); err != nil {
 		return mem, err
 	}
-	if _, err := db.desired(); err != nil {
+	if _, err := db.readDesired(); err != nil {
 		return mem, err
 	}
 	if err := db.checkSums(); err != nil {
@@ -115,7 +115,7 @@ func load(db *database) (memory, error) {
 // checkPages is SQLite's own check of a database's structure.
 func (d *database) checkPages() error {
 	var found []string
-	err := d.each("PRAGMA quick_check(10)", nil, func(rows *sql.Rows) (bool, error) {
+	err := d.forEachResult("PRAGMA quick_check(10)", nil, func(rows *sql.Rows) (bool, error) {
 		var line string
 		err := rows.Scan(&line)
 		found = append(found, line)
@@ -131,7 +131,7 @@ func (d *database) checkPages() error {
 }
 
 func (d *database) loadStates(into map[fleet.AllocID]State) error {
-	return d.each(selectStates, nil, func(rows *sql.Rows) (bool, error) {
+	return d.forEachResult(selectStates, nil, func(rows *sql.Rows) (bool, error) {
 		id, s, err := scanState(rows)
 		into[id] = s
 		return true, err
@@ -140,9 +140,9 @@ func (d *database) loadStates(into map[fleet.AllocID]State) error {
 
 // loadRows finds the head, drops what is damaged of the acknowledged rows, checks the
 // chain of the others, and takes the time of the newest row over where it is newer than the mark's.
-func (d *database) loadRows(mem *memory) error {
+func (d *database) loadRows(mem *durableState) error {
 	var b base
-	if err := d.meta(metaBase, &b); err != nil {
+	if err := d.readMeta(metaBase, &b); err != nil {
 		return err
 	}
 	mem.head = Head{First: b.Seq + 1, Last: b.Seq, ChainHash: b.Hash}
@@ -150,20 +150,20 @@ func (d *database) loadRows(mem *memory) error {
 	if err := d.checkNumbers(mem); err != nil {
 		return err
 	}
-	if mem.mark.Acknowledged > mem.head.Last {
-		return damaged("row %d was acknowledged, %d is the newest", mem.mark.Acknowledged, mem.head.Last)
+	if mem.checkpoint.Acknowledged > mem.head.Last {
+		return damaged("row %d was acknowledged, %d is the newest", mem.checkpoint.Acknowledged, mem.head.Last)
 	}
 	if err := d.dropUnsound(mem, b); err != nil {
 		return err
 	}
-	from := max(mem.head.First, mem.mark.Acknowledged+1)
+	from := max(mem.head.First, mem.checkpoint.Acknowledged+1)
 	prev, err := d.hashAt(from - 1)
 	if err != nil {
 		return err
 	}
 	var last row
 	err = d.eachRow(from, func(r row) (bool, error) {
-		if err := r.fits(prev); err != nil {
+		if err := r.verifyChain(prev); err != nil {
 			return false, err
 		}
 		prev, last = r.hash, r
@@ -183,8 +183,8 @@ func (d *database) loadRows(mem *memory) error {
 	if err != nil {
 		return damaged("row %d: %v", last.seq, err)
 	}
-	if last.age > int64(mem.mark.Age) {
-		mem.mark.BootID, mem.mark.Mono, mem.mark.Age = t.BootID, t.Mono, time.Duration(last.age)
+	if last.age > int64(mem.checkpoint.Age) {
+		mem.checkpoint.BootID, mem.checkpoint.Mono, mem.checkpoint.Age = t.BootID, t.Mono, time.Duration(last.age)
 	}
 	return nil
 }
@@ -192,16 +192,16 @@ func (d *database) loadRows(mem *memory) error {
 // dropUnsound drops the acknowledged rows up to the last one that is damaged. The
 // cluster has them, and nobody could read past it here. Where the newest row of all is
 // the one, the hash that the next one goes on from may be wrong, and more is to be done.
-func (d *database) dropUnsound(mem *memory, b base) error {
+func (d *database) dropUnsound(mem *durableState, b base) error {
 	var cut row
 	var freed, since int64
 	prev := b.Hash
 	err := d.eachRow(mem.head.First, func(r row) (bool, error) {
-		if r.seq > mem.mark.Acknowledged {
+		if r.seq > mem.checkpoint.Acknowledged {
 			return false, nil
 		}
 		since += int64(len(r.body)) + rowOverhead
-		if r.fits(prev) != nil {
+		if r.verifyChain(prev) != nil {
 			cut, freed = r, since
 		}
 		prev = r.hash
@@ -213,7 +213,7 @@ func (d *database) dropUnsound(mem *memory, b base) error {
 	case cut.seq == mem.head.Last:
 		return damaged("row %d, the newest, does not fit the chain", cut.seq)
 	}
-	if err := d.cutNow(base{Seq: cut.seq, Hash: cut.hash, Generation: b.Generation}); err != nil {
+	if err := d.deleteRowsInOwnTx(base{Seq: cut.seq, Hash: cut.hash, Generation: b.Generation}); err != nil {
 		if isDamage(err) {
 			return err
 		}
@@ -224,20 +224,20 @@ func (d *database) dropUnsound(mem *memory, b base) error {
 	return nil
 }
 
-// cutNow is cut in a transaction of its own.
-func (d *database) cutNow(b base) error {
-	if err := d.begin(); err != nil {
+// deleteRowsInOwnTx is cut in a transaction of its own.
+func (d *database) deleteRowsInOwnTx(b base) error {
+	if err := d.beginTx(); err != nil {
 		return err
 	}
-	if err := d.cut(b); err != nil {
-		d.rollback()
+	if err := d.deleteRowsUpTo(b); err != nil {
+		d.rollbackTx()
 		return err
 	}
-	return d.commit()
+	return d.commitTx()
 }
 
 // checkNumbers reads count, bytes and bounds of the rows: there are no holes.
-func (d *database) checkNumbers(mem *memory) error {
+func (d *database) checkNumbers(mem *durableState) error {
 	var n, size int64
 	var low, high sql.NullInt64
 	err := d.queryRow("SELECT count(*), coalesce(sum(length(body)), 0), min(seq), max(seq) FROM rows").Scan(&n, &size, &low, &high)
@@ -254,8 +254,8 @@ func (d *database) checkNumbers(mem *memory) error {
 }
 
 // findUrgent finds the newest urgent row that is not acknowledged.
-func (d *database) findUrgent(mem *memory, from fleet.Seq) error {
-	return d.each("SELECT body FROM rows WHERE seq >= ? ORDER BY seq DESC", []any{int64(from)}, func(rows *sql.Rows) (bool, error) {
+func (d *database) findUrgent(mem *durableState, from fleet.Seq) error {
+	return d.forEachResult("SELECT body FROM rows WHERE seq >= ? ORDER BY seq DESC", []any{int64(from)}, func(rows *sql.Rows) (bool, error) {
 		var body []byte
 		if err := rows.Scan(&body); err != nil {
 			return false, err
@@ -271,13 +271,13 @@ func (d *database) findUrgent(mem *memory, from fleet.Seq) error {
 	})
 }
 
-// check looks at everything: pages, and the chain from the base to the head.
-func (d *database) check() error {
+// verifyIntegrity looks at everything: pages, and the chain from the base to the head.
+func (d *database) verifyIntegrity() error {
 	if err := d.checkPages(); err != nil {
 		return err
 	}
 	var b base
-	if err := d.meta(metaBase, &b); err != nil {
+	if err := d.readMeta(metaBase, &b); err != nil {
 		return err
 	}
 	prev, next := b.Hash, b.Seq+1
@@ -285,7 +285,7 @@ func (d *database) check() error {
 		if r.seq != next {
 			return false, damaged("row %d comes where row %d should", r.seq, next)
 		}
-		if err := r.fits(prev); err != nil {
+		if err := r.verifyChain(prev); err != nil {
 			return false, err
 		}
 		prev, next = r.hash, next+1
@@ -293,8 +293,8 @@ func (d *database) check() error {
 	})
 }
 
-// fits says what is wrong with a row as the one after a row of that hash.
-func (r row) fits(prev []byte) error {
+// verifyChain says what is wrong with a row as the one after a row of that hash.
+func (r row) verifyChain(prev []byte) error {
 	t, err := syncproto.DecodeRow(r.body)
 	if err != nil || t.Seq != r.seq {
 		return damaged("row %d says that it is row %d (%v)", r.seq, t.Seq, err)
@@ -302,5 +302,5 @@ func (r row) fits(prev []byte) error {
 	if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
 		return damaged("row %d does not fit the chain", r.seq)
 	}
-	return r.unaltered()
+	return r.verifyChecksum()
 }

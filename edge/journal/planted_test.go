@@ -40,7 +40,7 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 
 // failACommit records while the disk takes no commit.
 func failACommit(t *testing.T) string {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Step = func(label string) error {
 		if label == journal.StepCommit {
 			return errors.New("the disk is full")
@@ -56,7 +56,7 @@ func failACommit(t *testing.T) string {
 }
 
 func fill(t *testing.T) string {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
 	cfg.MaxBytes = 16 << 10
 	j := mustOpen(t, cfg)
@@ -71,25 +71,25 @@ func fill(t *testing.T) string {
 
 func awayAcrossABoot(t *testing.T) string {
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
-	if err := j.Beat(context.Background(), m.wall.UnixNano()); err != nil {
+	j := mustOpen(t, m.journalConfig(path))
+	if err := j.NoteHeartbeat(context.Background(), m.wall.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	mustClose(t, j)
-	m.reboot(boot2, m.wall)
-	j = mustOpen(t, m.config(path))
-	m.pass(time.Minute)
+	m.rebootMachine(boot2, m.wall)
+	j = mustOpen(t, m.journalConfig(path))
+	m.advanceClocks(time.Minute)
 	return fmt.Sprintf("away for %s", j.Away())
 }
 
 func awayByAWrongClock(t *testing.T) string {
 	m := newMachine()
-	j := mustOpen(t, m.config(dbPath(t)))
-	if err := j.Beat(context.Background(), m.wall.UnixNano()); err != nil {
+	j := mustOpen(t, m.journalConfig(dbPath(t)))
+	if err := j.NoteHeartbeat(context.Background(), m.wall.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	m.mu.Lock()
 	m.wall = m.wall.Add(time.Hour)
 	m.mu.Unlock()

@@ -60,7 +60,7 @@ func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 		return err
 	}
 	q := Quarantine{Path: kept, Reason: shortReason(reason.Error()), Found: cfg.Now().UTC(), Salvaged: len(s.rows)}
-	if err := build(cfg, s, q); err != nil {
+	if err := buildDatabase(cfg, s, q); err != nil {
 		return err
 	}
 	if err := cfg.Step(StepSwap); err != nil {
@@ -168,9 +168,9 @@ func syncDir(path string) error {
 	return d.Close()
 }
 
-// build writes a new database from what was salvaged, under the name that says
+// buildDatabase writes a new database from what was salvaged, under the name that says
 // that it is whole.
-func build(cfg Config, s salvaged, q Quarantine) error {
+func buildDatabase(cfg Config, s salvaged, q Quarantine) error {
 	path := cfg.Path + suffixBuild
 	if err := errors.Join(removeDatabase(path), removeDatabase(cfg.Path+suffixNew)); err != nil {
 		return err
@@ -179,12 +179,12 @@ func build(cfg Config, s salvaged, q Quarantine) error {
 	if err != nil {
 		return err
 	}
-	err = db.begin()
+	err = db.beginTx()
 	if err == nil {
-		err = db.refill(s, q, readWitness(cfg.Path))
+		err = db.fillFromSalvage(s, q, readHighWater(cfg.Path))
 	}
 	if err == nil {
-		err = db.commit()
+		err = db.commitTx()
 	}
 	if err := errors.Join(err, db.close()); err != nil {
 		return err
@@ -192,14 +192,14 @@ func build(cfg Config, s salvaged, q Quarantine) error {
 	return os.Rename(path, cfg.Path+suffixNew)
 }
 
-func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
+func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark) error {
 	chained, start, holes, intact := rechain(s)
 	last := start.Seq + fleet.Seq(len(chained))
 	known := s.base != nil && seen.Generation == s.base.Generation || s.base == nil && seen.Seq > 0
-	missing := lost{Reason: q.Reason, From: last + 1}
+	missing := lostRows{Reason: q.Reason, From: last + 1}
 	switch {
 	case intact && s.whole && known && seen.Seq <= last && s.missing.Reason == "":
-		missing = lost{}
+		missing = lostRows{}
 	case s.missing.Reason != "" && s.missing.From <= last: // for the second time, with no hub in between
 		missing.From = s.missing.From
 		q.EndUnknown = true
@@ -213,20 +213,20 @@ func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
 		q.Lost += int(min(missing.To-last, math.MaxInt32))
 	}
 	start.Generation = max(start.Generation, seen.Generation) + 1
-	s.mark.Acknowledged = min(max(s.mark.Acknowledged, start.Seq), last)
+	s.checkpoint.Acknowledged = min(max(s.checkpoint.Acknowledged, start.Seq), last)
 	s.last.Index = 0 // so that the hub names everything again
 	for _, r := range chained {
 		if err := d.putRow(r); err != nil {
 			return err
 		}
-		s.follow(r)
+		s.applyRow(r)
 	}
 	for id, state := range s.states {
 		state.Seq = min(state.Seq, last)
 		s.states[id] = state
 	}
 	for key, value := range map[string]any{
-		metaBase: start, metaMark: s.mark, metaLink: s.link, metaDesired: s.last, metaLost: missing,
+		metaBase: start, metaMark: s.checkpoint, metaLink: s.link, metaDesired: s.last, metaLost: missing,
 		metaQuarantined: append(s.past, q),
 	} {
 		if err := d.putMeta(key, value); err != nil {
@@ -239,9 +239,9 @@ func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
 	return d.refillTables(s)
 }
 
-// follow brings what is kept beside the rows up to what a row says, where that could
+// applyRow brings what is kept beside the rows up to what a row says, where that could
 // not be read, or is older.
-func (s *salvaged) follow(r row) {
+func (s *salvaged) applyRow(r row) {
 	t, err := syncproto.DecodeRow(r.body)
 	switch {
 	case err != nil:
@@ -250,7 +250,7 @@ func (s *salvaged) follow(r row) {
 	case t.Kind == fleet.TransitionReconnect:
 		s.link.Disconnected = false
 	case t.Alloc != "" && t.Seq > s.states[t.Alloc].Seq:
-		s.states[t.Alloc] = s.states[t.Alloc].after(t)
+		s.states[t.Alloc] = s.states[t.Alloc].applyTransition(t)
 	}
 }
 
@@ -284,7 +284,7 @@ func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 	case len(s.rows) > 0:
 		start.Seq = s.rows[0].seq - 1
 	default:
-		start.Seq = s.mark.Acknowledged
+		start.Seq = s.checkpoint.Acknowledged
 	}
 	prev, next := start.Hash, start.Seq+1
 	for _, r := range s.rows {

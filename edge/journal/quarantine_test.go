@@ -87,9 +87,9 @@ func mustQuarantine(t testing.TB, j *journal.Journal) journal.Quarantine {
 
 func TestAlteredRowBecomesAGap(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	q := mustQuarantine(t, j)
 	if q.Lost != 1 || q.Salvaged != 19 || q.EndUnknown || j.Head().Lost == "" {
 		t.Fatalf("quarantined: %+v", q)
@@ -110,7 +110,7 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 	}
 	mustRecord(t, j, status(0, fleet.ClientComplete))
 	mustClose(t, j)
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	mustQuarantine(t, j) // no second time
 	mustReadAll(t, j)
 }
@@ -119,9 +119,9 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 // between them.
 func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, fmt.Sprintf("UPDATE desired SET sum = sum + 1 WHERE alloc IN ('%s', '%s')", allocID(0), allocID(2)))
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	mustQuarantine(t, j)
 	want, err := j.Desired(context.Background())
 	if err != nil || len(want.Allocs) != 1 || want.Allocs[allocID(1)].Alloc.Job == nil {
@@ -133,10 +133,10 @@ func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 // hash shows the damage.
 func TestAlteredRowBehindAHole(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, "DELETE FROM rows WHERE seq = 11")
 	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 2 || q.Salvaged != 18 {
 		t.Fatalf("quarantined: %+v", q)
 	}
@@ -147,8 +147,8 @@ func TestAlteredRowBehindAHole(t *testing.T) {
 func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 	for _, damage := range []string{"SET body = zeroblob(30)", "SET hash = zeroblob(16)", "SET body = substr(body, 1, length(body) - 1)"} {
 		m, path := newMachine(), dbPath(t)
-		mustFill(t, m.config(path), 20, 10)
-		j := mustOpen(t, m.config(path))
+		mustFill(t, m.journalConfig(path), 20, 10)
+		j := mustOpen(t, m.journalConfig(path))
 		head := j.Head()
 		mustClose(t, j)
 		mustAlter(t, path, "UPDATE rows "+damage+" WHERE seq = 3 OR seq = 6")
@@ -158,7 +158,7 @@ func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 		}
 		head.First = first
 		for range 2 {
-			j = mustOpen(t, m.config(path))
+			j = mustOpen(t, m.journalConfig(path))
 			if q := j.Quarantined(); len(q) != 0 || !reflect.DeepEqual(j.Head(), head) {
 				t.Fatalf("%s: quarantined %+v, head %+v, want %+v", damage, q, j.Head(), head)
 			}
@@ -176,9 +176,9 @@ func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 // TestADamagedNewestRow: the hash that the next one goes on from is not to be trusted.
 func TestADamagedNewestRow(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 20)
+	mustFill(t, m.journalConfig(path), 20, 20)
 	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 20")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Salvaged != 19 {
 		t.Errorf("quarantined: %+v", q)
 	}
@@ -187,9 +187,9 @@ func TestADamagedNewestRow(t *testing.T) {
 
 func TestAlteredHashIsMended(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, "UPDATE rows SET hash = zeroblob(16) WHERE seq = 12")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
 		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
 	}
@@ -214,7 +214,7 @@ func TestAlteredValuesAreNoticed(t *testing.T) {
 			t.Run(where.table+" "+column+where.which, func(t *testing.T) {
 				sound := dbPath(t)
 				m := newMachine()
-				mustFill(t, m.config(sound), 6, 2)
+				mustFill(t, m.journalConfig(sound), 6, 2)
 				altered := mustFlips(t, sound, fmt.Sprintf("SELECT %s FROM %s%s", column, where.table, where.which))
 				if len(altered) < 2 {
 					t.Fatalf("it is too short to be altered: %v", altered)
@@ -223,7 +223,7 @@ func TestAlteredValuesAreNoticed(t *testing.T) {
 					path := dbPath(t)
 					mustWrite(t, path, mustRead(t, sound))
 					mustAlter(t, path, fmt.Sprintf("UPDATE %s SET %s = %s%s", where.table, column, value, where.which))
-					j := mustOpen(t, m.config(path))
+					j := mustOpen(t, m.journalConfig(path))
 					if len(j.Quarantined()) != 1 {
 						t.Fatalf("it is altered to %s: nobody noticed", value)
 					}
@@ -276,15 +276,15 @@ func mustFlips(t testing.TB, path, query string) (altered []string) {
 // TestAnAlteredAgeIsMended: the time of the machine does not jump by what a bit did to a row.
 func TestAnAlteredAgeIsMended(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 6, 2)
+	mustFill(t, m.journalConfig(path), 6, 2)
 	said := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	j := mustOpen(t, m.config(path))
-	if err := j.Beat(context.Background(), said.UnixNano()); err != nil {
+	j := mustOpen(t, m.journalConfig(path))
+	if err := j.NoteHeartbeat(context.Background(), said.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, j)
 	mustAlter(t, path, fmt.Sprintf("UPDATE rows SET age = age + %d WHERE seq = 6", int64(1)<<60))
-	j = mustOpen(t, m.config(path))
+	j = mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 6 || j.Head().Lost != "" {
 		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
 	}
@@ -295,9 +295,9 @@ func TestAnAlteredAgeIsMended(t *testing.T) {
 
 func TestLostStateIsRebuiltFromRows(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, "UPDATE states SET body = zeroblob(9)")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	mustQuarantine(t, j)
 	if s, ok := j.State(allocID(1)); !ok || s.ClientStatus != fleet.ClientRunning || s.Seq != 20 {
 		t.Fatalf("state: %+v", s)
@@ -306,9 +306,9 @@ func TestLostStateIsRebuiltFromRows(t *testing.T) {
 
 func TestDatabaseThatIsNoDatabase(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustWrite(t, path, bytes.Repeat([]byte("flash "), 5000))
-	cfg := m.config(path)
+	cfg := m.journalConfig(path)
 	cfg.Expected = true
 	j := mustOpen(t, cfg)
 	q := mustQuarantine(t, j)
@@ -333,9 +333,9 @@ func TestDatabaseThatIsNoDatabase(t *testing.T) {
 // The row that is lost is the first one, of which no hub has heard.
 func TestFirstRowBecomesAGap(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 0)
+	mustFill(t, m.journalConfig(path), 20, 0)
 	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 1")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	defer mustClose(t, j)
 	if err := j.Rebase(t.Context(), 0, nil, nil); err != nil {
 		t.Fatal(err)
@@ -348,9 +348,9 @@ func TestFirstRowBecomesAGap(t *testing.T) {
 // The witness tells of one row, too: it is lost, and there is no more.
 func TestDatabaseOfOneRowThatIsNoDatabase(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 1, 0)
+	mustFill(t, m.journalConfig(path), 1, 0)
 	mustWrite(t, path, bytes.Repeat([]byte("flash "), 5000))
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	defer mustClose(t, j)
 	if q := mustQuarantine(t, j); q.EndUnknown || q.Lost != 1 {
 		t.Errorf("quarantined %+v, want one row lost", q)
@@ -360,12 +360,12 @@ func TestDatabaseOfOneRowThatIsNoDatabase(t *testing.T) {
 func TestTruncatedDatabaseOpens(t *testing.T) {
 	m := newMachine()
 	src := dbPath(t)
-	mustFill(t, m.config(src), 400, 5)
+	mustFill(t, m.journalConfig(src), 400, 5)
 	whole := mustRead(t, src)
 	for pages := 1; pages*4096 < len(whole); pages++ {
 		path := dbPath(t)
 		mustWrite(t, path, whole[:pages*4096-100])
-		j := mustOpen(t, m.config(path))
+		j := mustOpen(t, m.journalConfig(path))
 		mustQuarantine(t, j)
 		mustRecord(t, j, status(1, fleet.ClientComplete))
 		mustReadAll(t, j)
@@ -378,9 +378,9 @@ func TestQuarantineCutShort(t *testing.T) {
 	for _, label := range []string{journal.StepQuarantine, journal.StepSalvage, journal.StepSwap} {
 		t.Run(label, func(t *testing.T) {
 			m, path := newMachine(), dbPath(t)
-			mustFill(t, m.config(path), 20, 5)
+			mustFill(t, m.journalConfig(path), 20, 5)
 			mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
-			cfg := m.config(path)
+			cfg := m.journalConfig(path)
 			cfg.Step = func(l string) error {
 				if l == label {
 					return errStep
@@ -391,7 +391,7 @@ func TestQuarantineCutShort(t *testing.T) {
 				j.Close()
 				t.Fatal("the step did not fail")
 			}
-			j := mustOpen(t, m.config(path))
+			j := mustOpen(t, m.journalConfig(path))
 			if ts := mustReadAll(t, j); len(ts) != 20 {
 				t.Fatalf("%d rows", len(ts))
 			}
@@ -403,12 +403,12 @@ func TestQuarantineCutShort(t *testing.T) {
 // die: the log of the old one must not be applied to the new.
 func TestSwapIsFinished(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	if err := os.Rename(path, path+".new"); err != nil {
 		t.Fatal(err)
 	}
 	mustWrite(t, path+"-wal", bytes.Repeat([]byte("old"), 5000))
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if ts := mustReadAll(t, j); len(ts) != 20 || len(j.Quarantined()) != 0 {
 		t.Fatalf("%d rows, quarantined %v", len(ts), j.Quarantined())
 	}
@@ -416,10 +416,10 @@ func TestSwapIsFinished(t *testing.T) {
 
 func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 3, 0)
+	mustFill(t, m.journalConfig(path), 3, 0)
 	mustAlter(t, path, "PRAGMA user_version = 3; UPDATE meta SET value = x'03', sum = NULL WHERE key = 'version'")
 	before := mustRead(t, path)
-	_, err := journal.Open(m.config(path))
+	_, err := journal.Open(m.journalConfig(path))
 	if fleet.CodeOf(err) != fleet.CodeVersion {
 		t.Fatalf("open: %v", err)
 	}
@@ -434,9 +434,9 @@ func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 // TestAHeaderThatOnlySeemsNewer: a bit of the version flipped.
 func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.config(path), 20, 5)
+	mustFill(t, m.journalConfig(path), 20, 5)
 	mustAlter(t, path, "PRAGMA user_version = 66")
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
 		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
 	}
@@ -445,7 +445,7 @@ func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
 
 func TestDirectoryThatIsNotThere(t *testing.T) {
 	m := newMachine()
-	_, err := journal.Open(m.config(filepath.Join(t.TempDir(), "gone", "journal.db")))
+	_, err := journal.Open(m.journalConfig(filepath.Join(t.TempDir(), "gone", "journal.db")))
 	if fleet.CodeOf(err) != fleet.CodeForbidden {
 		t.Fatalf("open: %v", err)
 	}
@@ -456,7 +456,7 @@ func TestDirectoryThatIsNotThere(t *testing.T) {
 func FuzzDamagedDatabase(f *testing.F) {
 	m := newMachine()
 	src := filepath.Join(f.TempDir(), "journal.db")
-	mustFill(f, m.config(src), 60, 5)
+	mustFill(f, m.journalConfig(src), 60, 5)
 	whole := mustRead(f, src)
 	f.Add(uint32(0), []byte{0})
 	f.Add(uint32(18), []byte{9, 9})
@@ -468,7 +468,7 @@ func FuzzDamagedDatabase(f *testing.F) {
 		copy(b[int(at)%len(b):], damage)
 		path := dbPath(t)
 		mustWrite(t, path, b)
-		j, err := journal.Open(m.config(path))
+		j, err := journal.Open(m.journalConfig(path))
 		if err != nil {
 			if fleet.CodeOf(err) == fleet.CodeVersion {
 				return // the damage made it look newer

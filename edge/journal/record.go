@@ -24,7 +24,7 @@ func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}
-	return j.do(ctx, &op{write: func(b *batch) error { return b.record(ts) }})
+	return j.submitOp(ctx, &op{write: func(b *batch) error { return b.recordTransitions(ts) }})
 }
 
 // checkRecordable refuses what could not be encoded, before it shares a batch
@@ -38,75 +38,75 @@ func checkRecordable(ts []fleet.Transition) error {
 	return nil
 }
 
-// record appends ts, or counts those that the bound leaves no room for.
-func (b *batch) record(ts []fleet.Transition) error {
+// recordTransitions appends ts, or counts those that the bound leaves no room for.
+func (b *batch) recordTransitions(ts []fleet.Transition) error {
 	for i := range ts {
 		t := ts[i]
-		t.BootID, t.Mono, t.Wall = b.j.cfg.BootID, b.j.clock.mono(), b.j.cfg.Now().UnixNano()
-		if t.Droppable() && b.full() {
-			b.m.mark.Dropped++
-			b.m.mark.DroppedEver++
-			b.marked = true
-			t.Seq = b.m.head.Last
-			b.fold(t)
+		t.BootID, t.Mono, t.Wall = b.j.cfg.BootID, b.j.clock.timeSinceBoot(), b.j.cfg.Now().UnixNano()
+		if t.Droppable() && b.isDroppableFull() {
+			b.durable.checkpoint.Dropped++
+			b.durable.checkpoint.DroppedEver++
+			b.checkpointNeeded = true
+			t.Seq = b.durable.head.Last
+			b.updateAllocState(t)
 			continue
 		}
-		if n := b.m.mark.Dropped; n > 0 {
+		if n := b.durable.checkpoint.Dropped; n > 0 {
 			gap := fleet.Transition{BootID: t.BootID, Mono: t.Mono, Wall: t.Wall, Kind: fleet.TransitionGap, Dropped: n}
-			if err := b.insert(gap); err != nil {
+			if err := b.insertRow(gap); err != nil {
 				return err
 			}
-			b.m.mark.Dropped = 0
-			b.marked = true
+			b.durable.checkpoint.Dropped = 0
+			b.checkpointNeeded = true
 		}
-		if err := b.insert(t); err != nil {
+		if err := b.insertRow(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// full reports whether the room for what may be dropped is used up.
-func (b *batch) full() bool {
-	return b.m.bytes >= b.j.cfg.MaxBytes/4*3 && !planted.On(planted.UnboundedBuffer)
+// isDroppableFull reports whether the room for what may be dropped is used up.
+func (b *batch) isDroppableFull() bool {
+	return b.durable.bytes >= b.j.cfg.MaxBytes/4*3 && !planted.On(planted.UnboundedBuffer)
 }
 
-// insert gives a transition the next number.
-func (b *batch) insert(t fleet.Transition) error {
-	if err := b.step(StepInsertRow); err != nil {
+// insertRow gives a transition the next number.
+func (b *batch) insertRow(t fleet.Transition) error {
+	if err := b.announceStep(StepInsertRow); err != nil {
 		return err
 	}
-	if err := b.append(t, int64(b.j.clock.age())); err != nil {
+	if err := b.appendRow(t, int64(b.j.clock.journalAge())); err != nil {
 		return err
 	}
-	t.Seq = b.m.head.Last
-	b.fold(t)
+	t.Seq = b.durable.head.Last
+	b.updateAllocState(t)
 	return nil
 }
 
-// append writes a transition behind the newest row.
-func (b *batch) append(t fleet.Transition, age int64) error {
-	t.Seq = b.m.head.Last + 1
+// appendRow writes a transition behind the newest row.
+func (b *batch) appendRow(t fleet.Transition, age int64) error {
+	t.Seq = b.durable.head.Last + 1
 	body, err := syncproto.EncodeRow(t)
 	if err != nil {
 		return fmt.Errorf("encode row %d: %w", t.Seq, err)
 	}
-	hash := syncproto.ChainHash(b.m.head.ChainHash, body)
+	hash := syncproto.ChainHash(b.durable.head.ChainHash, body)
 	if err := b.db.putRow(row{seq: t.Seq, age: age, hash: hash, body: body}); err != nil {
 		return err
 	}
-	b.m.head.Last, b.m.head.ChainHash = t.Seq, hash
+	b.durable.head.Last, b.durable.head.ChainHash = t.Seq, hash
 	if t.Urgent() {
-		b.m.head.Urgent = t.Seq
+		b.durable.head.Urgent = t.Seq
 	}
-	b.m.bytes += int64(len(body)) + rowOverhead
+	b.durable.bytes += int64(len(body)) + rowOverhead
 	return nil
 }
 
-// fold brings the state of a transition's allocation up to date.
-func (b *batch) fold(t fleet.Transition) {
+// updateAllocState brings the state of a transition's allocation up to date.
+func (b *batch) updateAllocState(t fleet.Transition) {
 	if t.Alloc != "" {
-		b.states[t.Alloc] = b.state(t.Alloc).after(t)
+		b.states[t.Alloc] = b.allocState(t.Alloc).applyTransition(t)
 	}
 }
 
@@ -131,12 +131,12 @@ func scanRow(rows *sql.Rows) (r row, err error) {
 	return r, err
 }
 
-// unaltered says what is wrong with what the chain does not guard.
-func (r row) unaltered() error { return unaltered(r.sum, "rows", int64(r.seq), r.age) }
+// verifyChecksum says what is wrong with what the chain does not guard.
+func (r row) verifyChecksum() error { return checkUnaltered(r.sum, "rows", int64(r.seq), r.age) }
 
 // eachRow calls visit for the rows from number from on, in order.
 func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error)) error {
-	return d.each("SELECT seq, age, hash, body, sum FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
+	return d.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
 		func(rows *sql.Rows) (bool, error) {
 			r, err := scanRow(rows)
 			if err != nil {
@@ -156,8 +156,8 @@ func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes in
 		prev  []byte
 		rows  [][]byte
 	}
-	err = j.do(ctx, &op{read: func(d *database) (err error) {
-		page.first, page.prev, page.rows, err = j.rows(d, from, maxRows, maxBytes)
+	err = j.submitOp(ctx, &op{read: func(d *database) (err error) {
+		page.first, page.prev, page.rows, err = j.readRowBatch(d, from, maxRows, maxBytes)
 		return err
 	}})
 	if err != nil {
@@ -166,10 +166,10 @@ func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes in
 	return page.first, page.prev, page.rows, nil
 }
 
-func (j *Journal) rows(d *database, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
-	first = max(from, j.m.head.First)
-	if first > j.m.head.Last {
-		return first, j.m.head.ChainHash, nil, nil
+func (j *Journal) readRowBatch(d *database, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
+	first = max(from, j.durable.head.First)
+	if first > j.durable.head.Last {
+		return first, j.durable.head.ChainHash, nil, nil
 	}
 	if prev, err = d.hashAt(first - 1); err != nil {
 		return 0, nil, nil, err
@@ -189,7 +189,7 @@ func (j *Journal) rows(d *database, from fleet.Seq, maxRows, maxBytes int) (firs
 // hashAt returns the chain hash at a row that is held, or at the base.
 func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 	var base base
-	if err := d.meta(metaBase, &base); err != nil {
+	if err := d.readMeta(metaBase, &base); err != nil {
 		return nil, err
 	}
 	if seq == base.Seq {
@@ -208,12 +208,12 @@ func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 func (j *Journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.m.missing.Reason != "" {
+	if j.durable.missing.Reason != "" {
 		return nil // it is said of rows that had these numbers before they were lost
 	}
-	if seq = min(seq, j.m.head.Last); seq > j.live.acknowledged {
-		j.live.acknowledged = seq
-		j.live.dirty = true
+	if seq = min(seq, j.durable.head.Last); seq > j.contact.acknowledged {
+		j.contact.acknowledged = seq
+		j.contact.dirty = true
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (j *Journal) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Tra
 	var ts []fleet.Transition
 	for next := j.Head().First; ; {
 		n := 0
-		err := j.do(ctx, &op{read: func(d *database) error {
+		err := j.submitOp(ctx, &op{read: func(d *database) error {
 			return d.eachRow(next, func(r row) (bool, error) {
 				t, err := syncproto.DecodeRow(r.body)
 				if err != nil {

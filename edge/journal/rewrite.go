@@ -54,46 +54,46 @@ func (w *writer) checkFiles() {
 	}
 	if reason == "" {
 		j.files = now
-		w.keepWitness()
+		w.keepHighWaterFile()
 		return
 	}
 	j.log.Error("somebody touched the journal of a running agent: it is written anew", "path", j.cfg.Path, "reason", reason)
-	err := w.rewrite(reason)
+	err := w.rebuildDatabase(reason)
 	for isFull(err) && j.cfg.MakeRoom() {
-		err = w.rewrite(reason)
+		err = w.rebuildDatabase(reason)
 	}
 	if err != nil {
 		j.log.Error("the journal is not written anew yet", "path", j.cfg.Path, "error", err)
 	}
 }
 
-// keepWitness makes the witness anew where its file is gone.
-func (w *writer) keepWitness() {
+// keepHighWaterFile makes the witness anew where its file is gone.
+func (w *writer) keepHighWaterFile() {
 	j := w.j
-	open, err := j.witness.Stat()
-	there, gone := os.Stat(j.cfg.Path + suffixWitness)
+	open, err := j.highWaterFile.Stat()
+	there, gone := os.Stat(j.cfg.Path + suffixHighWater)
 	if err == nil && gone == nil && os.SameFile(open, there) {
 		return
 	}
-	f, err := openWitness(j.cfg.Path)
+	f, err := openHighWaterFile(j.cfg.Path)
 	if err != nil {
 		j.log.Warn("journal's witness not opened", "error", err)
 		return
 	}
-	_ = j.witness.Close() // of a file that nobody sees
-	j.witness = f
-	j.attest(witness{j.m.generation, j.m.head.Last})
+	_ = j.highWaterFile.Close() // of a file that nobody sees
+	j.highWaterFile = f
+	j.writeHighWater(highWaterMark{j.durable.generation, j.durable.head.Last})
 }
 
-// rewrite puts a new database in the place of one that is gone or cut short: a copy of all
+// rebuildDatabase puts a new database in the place of one that is gone or cut short: a copy of all
 // that SQLite still reads where that is everything, else what can be read of the files and
 // what is in memory.
-func (w *writer) rewrite(reason string) error {
+func (w *writer) rebuildDatabase(reason string) error {
 	j := w.j
 	if err := os.MkdirAll(filepath.Dir(j.cfg.Path), 0o700); err != nil {
 		return err
 	}
-	w.keepWitness()
+	w.keepHighWaterFile()
 	whole := false
 	if !w.closed {
 		var err error
@@ -133,7 +133,7 @@ func (w *writer) copyWhole() (bool, error) {
 	if err := makePrivate(build); err != nil { // VACUUM INTO takes an empty file
 		return false, err
 	}
-	if err := j.db.exec("VACUUM INTO ?", build); err != nil {
+	if err := j.db.execStatement("VACUUM INTO ?", build); err != nil {
 		return false, err
 	}
 	db, mem, err := openChecked(build)
@@ -146,8 +146,8 @@ func (w *writer) copyWhole() (bool, error) {
 	if err := syncFile(build); err != nil {
 		return false, err
 	}
-	whole := mem.head.Last == j.m.head.Last && bytes.Equal(mem.head.ChainHash, j.m.head.ChainHash) &&
-		mem.head.First <= j.m.head.First && len(mem.states) == len(j.m.states)
+	whole := mem.head.Last == j.durable.head.Last && bytes.Equal(mem.head.ChainHash, j.durable.head.ChainHash) &&
+		mem.head.First <= j.durable.head.First && len(mem.states) == len(j.durable.states)
 	return whole, nil
 }
 
@@ -162,7 +162,7 @@ func syncFile(path string) error {
 
 // moveCopyIntoPlace puts the copy in the place of what lies there, which is kept.
 func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
-	if !gone(j.cfg.Path) {
+	if !isDatabaseGone(j.cfg.Path) {
 		kept, err := keepCopy(j.cfg.Path)
 		if err != nil {
 			return err
@@ -183,17 +183,17 @@ func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
 func (j *Journal) addMemory(s *salvaged) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	maps.Copy(s.states, j.m.states)
-	s.link, s.past, s.missing, s.mark = j.m.link, j.m.quarantined, j.m.missing, j.m.mark
-	s.mark.Acknowledged = j.live.acknowledged
-	if j.m.missing.Reason == "" && j.live.acknowledged == j.m.head.Last {
-		s.base = &base{Seq: j.m.head.Last, Hash: j.m.head.ChainHash, Generation: j.m.generation}
+	maps.Copy(s.states, j.durable.states)
+	s.link, s.past, s.missing, s.checkpoint = j.durable.link, j.durable.quarantined, j.durable.missing, j.durable.checkpoint
+	s.checkpoint.Acknowledged = j.contact.acknowledged
+	if j.durable.missing.Reason == "" && j.contact.acknowledged == j.durable.head.Last {
+		s.base = &base{Seq: j.durable.head.Last, Hash: j.durable.head.ChainHash, Generation: j.durable.generation}
 		s.rows, s.whole = nil, true
 	}
-	if j.m.desired == nil {
+	if j.durable.desired == nil {
 		return
 	}
-	for _, a := range j.m.desired.Allocs {
+	for _, a := range j.durable.desired.Allocs {
 		s.addDesired(a)
 	}
 }
@@ -223,23 +223,23 @@ func (s *salvaged) addDesired(a DesiredAlloc) {
 }
 
 // adoptDatabase goes on with a database that was written anew.
-func (j *Journal) adoptDatabase(db *database, mem memory) {
+func (j *Journal) adoptDatabase(db *database, mem durableState) {
 	j.db = db
 	j.mu.Lock()
 	mem.desired = nil
-	j.m = mem
-	j.live.acknowledged = max(min(j.live.acknowledged, mem.head.Last), mem.head.First-1)
+	j.durable = mem
+	j.contact.acknowledged = max(min(j.contact.acknowledged, mem.head.Last), mem.head.First-1)
 	close(j.appended) // who waits looks at the head again: it may say that rows are lost
 	j.appended = make(chan struct{})
 	j.mu.Unlock()
-	j.attest(witness{mem.generation, mem.head.Last})
+	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
 	j.files = statFiles(j.cfg.Path)
 }
 
 // recordRewrite says in the journal what happened to it.
 func (w *writer) recordRewrite(q Quarantine, whole bool) error {
 	what := "nothing is lost"
-	if reason := w.j.m.missing.Reason; reason != "" {
+	if reason := w.j.durable.missing.Reason; reason != "" {
 		what = "rows that the cluster had not heard of may be lost"
 	} else if !whole {
 		what = "rows that the cluster has are no longer held here"
@@ -250,14 +250,14 @@ func (w *writer) recordRewrite(q Quarantine, whole bool) error {
 	}
 	o := &op{done: make(chan error, 1), write: func(b *batch) error {
 		if whole {
-			q.Salvaged = int(b.m.head.Last - b.m.head.First + 1)
-			b.m.quarantined = append(b.m.quarantined[:len(b.m.quarantined):len(b.m.quarantined)], q)
-			if err := b.db.putMeta(metaQuarantined, b.m.quarantined); err != nil {
+			q.Salvaged = int(b.durable.head.Last - b.durable.head.First + 1)
+			b.durable.quarantined = append(b.durable.quarantined[:len(b.durable.quarantined):len(b.durable.quarantined)], q)
+			if err := b.db.putMeta(metaQuarantined, b.durable.quarantined); err != nil {
 				return err
 			}
 		}
-		return b.record([]fleet.Transition{row})
+		return b.recordTransitions([]fleet.Transition{row})
 	}}
-	w.commit([]*op{o})
+	w.commitWithRetry([]*op{o})
 	return <-o.done
 }

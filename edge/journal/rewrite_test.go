@@ -18,7 +18,7 @@ import (
 // its database, and failed may change the files before the next one.
 func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.MarkEvery, cfg.Paranoid = 20*time.Millisecond, false // it looks at its files as often
 	mustFill(t, cfg, 20, acked)
 	harmed := make(chan struct{})
@@ -152,7 +152,7 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 		acked      fleet.Seq
 		memoryOnly bool
 		first      fleet.Seq
-		lost       bool
+		lostRows   bool
 	}{
 		{"the cluster has all", 1000, false, 1, false},
 		{"it has a part", 5, false, 1, false},
@@ -180,7 +180,7 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 			}
 			mustSay(t, j, "cut short")
 			before := j.Head()
-			if before.First != tt.first || !tt.lost && before.Last != 22 || before.Lost != "" != tt.lost {
+			if before.First != tt.first || !tt.lostRows && before.Last != 22 || before.Lost != "" != tt.lostRows {
 				t.Errorf("behind row 21 is the row that says what happened, and the head is %+v", before)
 			}
 			mustClose(t, j)
@@ -196,8 +196,8 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 // What is in a journal's folder is nobody's but its owner's, whatever the umask, also what an
 // earlier release left open.
 func TestFilesArePrivate(t *testing.T) {
-	cfg := newMachine().config(dbPath(t))
-	old := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
+	old := newMachine().journalConfig(dbPath(t))
 	was := mustOpen(t, old)
 	mustRecord(t, was, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row in the log"})
 	for _, suffix := range []string{"", "-wal", ".seen"} { // as a crash leaves them
@@ -226,7 +226,7 @@ func TestFilesArePrivate(t *testing.T) {
 func TestReserveIsGivenUp(t *testing.T) {
 	for _, step := range []string{journal.StepBegin, journal.StepInsertRow, journal.StepCommit} {
 		t.Run(step, func(t *testing.T) {
-			cfg, full, given := newMachine().config(dbPath(t)), false, 0
+			cfg, full, given := newMachine().journalConfig(dbPath(t)), false, 0
 			cfg.Step = func(label string) error {
 				if full && label == step {
 					return syscall.ENOSPC
@@ -248,7 +248,7 @@ func TestReserveIsGivenUp(t *testing.T) {
 // TestDurableRowsAreNotRefused has the disk run full behind a commit: the rows are durable, and
 // whoever wrote them must not write them again.
 func TestDurableRowsAreNotRefused(t *testing.T) {
-	cfg := newMachine().config(dbPath(t))
+	cfg := newMachine().journalConfig(dbPath(t))
 	full := false
 	cfg.Step = func(label string) error {
 		if full && label == journal.StepAfterCommit {

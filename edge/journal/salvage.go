@@ -12,25 +12,25 @@ import (
 
 // salvaged is what could be read of a damaged database.
 type salvaged struct {
-	base    *base // nil: not readable
-	mark    mark
-	link    Link
-	missing lost
-	past    []Quarantine
-	last    delivery
-	rows    []row // in order, each decodable and with its number in it
-	whole   bool  // the newest row was reached from the end
-	states  map[fleet.AllocID]State
-	desired []storedDesired
-	bodies  []storedBody
-	handles []storedHandle
+	base       *base // nil: not readable
+	checkpoint clockCheckpoint
+	link       Link
+	missing    lostRows
+	past       []Quarantine
+	last       delivery
+	rows       []row // in order, each decodable and with its number in it
+	whole      bool  // the newest row was reached from the end
+	states     map[fleet.AllocID]State
+	desired    []storedDesired
+	bodies     []storedBody
+	handles    []storedHandle
 }
 
 // salvage reads what it can: every table for itself, and rows from both ends.
 func salvage(path string) salvaged {
 	s := salvaged{states: map[fleet.AllocID]State{}}
-	s.mark.AckAge = -1
-	if gone(path) {
+	s.checkpoint.AckAge = -1
+	if isDatabaseGone(path) {
 		return s
 	}
 	db, err := connect(path)
@@ -39,18 +39,18 @@ func salvage(path string) salvaged {
 	}
 	defer db.close()
 	for _, statement := range strings.Split(migrations[1], "\n") {
-		_ = db.exec(statement) // where it is of a release that knew no checksums
+		_ = db.execStatement(statement) // where it is of a release that knew no checksums
 	}
 	var b base
-	if db.meta(metaBase, &b) == nil {
+	if db.readMeta(metaBase, &b) == nil {
 		s.base = &b
 	}
 	// A value that cannot be read stays zero; the hub says it again.
-	_ = db.meta(metaMark, &s.mark)
-	_ = db.meta(metaLink, &s.link)
-	_ = db.meta(metaQuarantined, &s.past)
-	_ = db.meta(metaDesired, &s.last)
-	_ = db.meta(metaLost, &s.missing)
+	_ = db.readMeta(metaMark, &s.checkpoint)
+	_ = db.readMeta(metaLink, &s.link)
+	_ = db.readMeta(metaQuarantined, &s.past)
+	_ = db.readMeta(metaDesired, &s.last)
+	_ = db.readMeta(metaLost, &s.missing)
 	s.readTables(db)
 	s.readRows(db)
 	return s
@@ -72,7 +72,7 @@ func (s *salvaged) readTables(db *database) {
 		selectHandles: salvageInto(&s.handles, scanHandle),
 	} {
 		for _, order := range []string{"ASC", "DESC"} {
-			_ = db.each(query+" ORDER BY 1 "+order, nil, func(rows *sql.Rows) (bool, error) {
+			_ = db.forEachResult(query+" ORDER BY 1 "+order, nil, func(rows *sql.Rows) (bool, error) {
 				err := scan(rows)
 				if errors.Is(err, errDamaged) {
 					err = nil // that row alone is left out
@@ -97,7 +97,7 @@ func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Ro
 // readRows reads rows from the oldest on, and from the newest back to there.
 func (s *salvaged) readRows(db *database) {
 	read := func(order string, after fleet.Seq) (found []row) {
-		err := db.each("SELECT seq, age, hash, body, sum FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
+		err := db.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
 			r, err := scanRow(rows)
 			if err != nil {
 				return false, err
@@ -112,8 +112,8 @@ func (s *salvaged) readRows(db *database) {
 	}
 	defer func() {
 		s.dropAltered()
-		s.dropFar()
-		s.mendAges()
+		s.dropOutlierRows()
+		s.repairRowAges()
 	}()
 	s.rows = read("ASC", 0)
 	if s.whole {
@@ -156,9 +156,9 @@ func (s *salvaged) dropAltered() {
 // them gets a row that stands for it.
 const maxHole = 1 << 16
 
-// dropFar keeps, of rows that lie further apart than can be, the longest run: a
+// dropOutlierRows keeps, of rows that lie further apart than can be, the longest run: a
 // number that was altered stands alone.
-func (s *salvaged) dropFar() {
+func (s *salvaged) dropOutlierRows() {
 	var best []row
 	for begin, i := 0, 1; i <= len(s.rows); i++ {
 		if i < len(s.rows) && s.rows[i].seq-s.rows[i-1].seq <= maxHole {
@@ -172,10 +172,10 @@ func (s *salvaged) dropFar() {
 	s.rows = best
 }
 
-// mendAges gives a row whose age was altered that of the one before it.
-func (s *salvaged) mendAges() {
+// repairRowAges gives a row whose age was altered that of the one before it.
+func (s *salvaged) repairRowAges() {
 	for i, r := range s.rows {
-		if r.unaltered() == nil {
+		if r.verifyChecksum() == nil {
 			continue
 		}
 		s.rows[i].age = 0

@@ -79,14 +79,14 @@ func openDatabase(path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.migrate(); err != nil {
+	if err := d.migrateSchema(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepareStatements(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	var written int
-	err = d.meta(metaVersion, &written)
+	err = d.readMeta(metaVersion, &written)
 	if err == nil && written != schemaVersion {
 		err = d.putMeta(metaVersion, schemaVersion)
 	}
@@ -116,7 +116,7 @@ func connect(path string) (*database, error) {
 		return nil, errors.Join(err, d.close())
 	}
 	for _, p := range pragmas {
-		if err := d.exec("PRAGMA " + p); err != nil {
+		if err := d.execStatement("PRAGMA " + p); err != nil {
 			return nil, errors.Join(fmt.Errorf("set %s: %w", p, err), d.close())
 		}
 	}
@@ -146,7 +146,7 @@ func makePrivate(path string) error {
 	return nil
 }
 
-func (d *database) prepare() error {
+func (d *database) prepareStatements() error {
 	for _, s := range []struct {
 		into **sql.Stmt
 		text string
@@ -165,13 +165,13 @@ func (d *database) prepare() error {
 	return nil
 }
 
-func (d *database) migrate() error {
+func (d *database) migrateSchema() error {
 	var version int
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
 	var written int
-	switch err := d.meta(metaVersion, &written); {
+	switch err := d.readMeta(metaVersion, &written); {
 	case version <= schemaVersion:
 	case err == nil && 0 < written && written <= schemaVersion:
 		return damaged("its header says that it is of version %d, and it is of %d", version, written)
@@ -181,8 +181,8 @@ func (d *database) migrate() error {
 	}
 	for ; version < schemaVersion; version++ {
 		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d; COMMIT", migrations[version], version+1)
-		if err := d.exec(script); err != nil {
-			d.rollback()
+		if err := d.execStatement(script); err != nil {
+			d.rollbackTx()
 			return fmt.Errorf("migrate from version %d: %w", version, err)
 		}
 	}
@@ -202,7 +202,7 @@ func (d *database) close() error {
 	return errors.Join(append(errs, d.pool.Close())...)
 }
 
-func (d *database) exec(query string, args ...any) error {
+func (d *database) execStatement(query string, args ...any) error {
 	_, err := d.conn.ExecContext(background, query, args...)
 	return err
 }
@@ -211,8 +211,8 @@ func (d *database) queryRow(query string, args ...any) *sql.Row {
 	return d.conn.QueryRowContext(background, query, args...)
 }
 
-// each calls scan for every row of a query, until it returns false.
-func (d *database) each(query string, args []any, scan func(*sql.Rows) (more bool, err error)) error {
+// forEachResult calls scan for every row of a query, until it returns false.
+func (d *database) forEachResult(query string, args []any, scan func(*sql.Rows) (more bool, err error)) error {
 	rows, err := d.conn.QueryContext(background, query, args...)
 	if err != nil {
 		return err
@@ -230,32 +230,32 @@ func (d *database) each(query string, args []any, scan func(*sql.Rows) (more boo
 	return rows.Err()
 }
 
-func (d *database) begin() error {
+func (d *database) beginTx() error {
 	_, err := d.stmtBegin.ExecContext(background)
 	return err
 }
 
-func (d *database) commit() error {
+func (d *database) commitTx() error {
 	_, err := d.stmtCommit.ExecContext(background)
 	return err
 }
 
-// rollback ends a transaction; where SQLite has done so itself, it does nothing.
-func (d *database) rollback() { _ = d.exec("ROLLBACK") }
+// rollbackTx ends a transaction; where SQLite has done so itself, it does nothing.
+func (d *database) rollbackTx() { _ = d.execStatement("ROLLBACK") }
 
-func (d *database) checkpoint() error { return d.exec("PRAGMA wal_checkpoint(PASSIVE)") }
+func (d *database) checkpointWAL() error { return d.execStatement("PRAGMA wal_checkpoint(PASSIVE)") }
 
 func (d *database) putMeta(key string, value any) error {
 	b, err := encode(value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
-	_, err = d.stmtMeta.ExecContext(background, sealed(key, b)...)
+	_, err = d.stmtMeta.ExecContext(background, withChecksum(key, b)...)
 	return err
 }
 
-// meta reads a value; into stays as it is where there is none.
-func (d *database) meta(key string, into any) error {
+// readMeta reads a value; into stays as it is where there is none.
+func (d *database) readMeta(key string, into any) error {
 	var b []byte
 	var sum sql.NullInt64
 	err := d.queryRow("SELECT value, sum FROM meta WHERE key = ?", key).Scan(&b, &sum)
@@ -265,7 +265,7 @@ func (d *database) meta(key string, into any) error {
 	if err != nil {
 		return err
 	}
-	if err := unaltered(sum, "meta", key, b); err != nil {
+	if err := checkUnaltered(sum, "meta", key, b); err != nil {
 		return err
 	}
 	if err := decode(b, into); err != nil {

@@ -31,8 +31,8 @@ func (s State) Terminal() bool {
 	return a.ClientTerminal()
 }
 
-// after is the state after one more transition.
-func (s State) after(t fleet.Transition) State {
+// applyTransition is the state after one more transition.
+func (s State) applyTransition(t fleet.Transition) State {
 	if t.BootID != s.BootID {
 		s.Since = nil
 	}
@@ -78,7 +78,7 @@ func (s State) after(t fleet.Transition) State {
 func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s, ok = j.m.states[alloc]
+	s, ok = j.durable.states[alloc]
 	return s, ok
 }
 
@@ -87,7 +87,7 @@ func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 func (j *Journal) States() map[fleet.AllocID]State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.m.states
+	return j.durable.states
 }
 
 // What follows is how states lie on the disk.
@@ -129,7 +129,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 	for _, id := range slices.Sorted(maps.Keys(states)) {
 		s := states[id]
 		if s.BootID == "" {
-			if err := d.exec("DELETE FROM states WHERE alloc = ?", string(id)); err != nil {
+			if err := d.execStatement("DELETE FROM states WHERE alloc = ?", string(id)); err != nil {
 				return err
 			}
 			continue
@@ -138,7 +138,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 		if err != nil {
 			return fmt.Errorf("encode the state of %s: %w", id, err)
 		}
-		if _, err := d.stmtState.ExecContext(background, sealed(string(id), b)...); err != nil {
+		if _, err := d.stmtState.ExecContext(background, withChecksum(string(id), b)...); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func storeState(s State) storedState {
 	return st
 }
 
-func (st storedState) state() State {
+func (st storedState) toAllocState() State {
 	s := State{
 		ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq,
 		Healthy: st.Healthy, HealthOf: st.HealthOf,
@@ -220,7 +220,7 @@ func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	if err := rows.Scan(&id, &body, &sum); err != nil {
 		return "", State{}, damaged("a row of table states: %v", err)
 	}
-	if err := unaltered(sum, "states", id, body); err != nil {
+	if err := checkUnaltered(sum, "states", id, body); err != nil {
 		return "", State{}, err
 	}
 	s, err := decodeState(body)
@@ -239,5 +239,5 @@ func decodeState(b []byte) (State, error) {
 	if st.BootID == "" {
 		return State{}, fmt.Errorf("it has no boot id")
 	}
-	return st.state(), nil
+	return st.toAllocState(), nil
 }

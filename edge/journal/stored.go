@@ -32,8 +32,8 @@ func (d *database) putDesired(s storedDesired) error {
 	if err != nil {
 		return fmt.Errorf("encode allocation %s: %w", s.alloc.ID, err)
 	}
-	return d.exec("INSERT OR REPLACE INTO desired (alloc, body, job, stop, reason, mentioned, sum) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		sealed(string(s.alloc.ID), body, s.job, s.stop, s.reason, s.mentioned)...)
+	return d.execStatement("INSERT OR REPLACE INTO desired (alloc, body, job, stop, reason, mentioned, sum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		withChecksum(string(s.alloc.ID), body, s.job, s.stop, s.reason, s.mentioned)...)
 }
 
 func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
@@ -43,7 +43,7 @@ func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 	if err := rows.Scan(&id, &body, &s.job, &s.stop, &s.reason, &s.mentioned, &sum); err != nil {
 		return s, damaged("a row of table desired: %v", err)
 	}
-	if err := unaltered(sum, "desired", id, body, s.job, s.stop, s.reason, s.mentioned); err != nil {
+	if err := checkUnaltered(sum, "desired", id, body, s.job, s.stop, s.reason, s.mentioned); err != nil {
 		return s, err
 	}
 	if err := decode(body, &s.alloc); err != nil || string(s.alloc.ID) != id {
@@ -59,7 +59,7 @@ type storedBody struct {
 }
 
 func (d *database) putBody(hash string, raw []byte) error {
-	return d.exec("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", sealed(hash, raw)...)
+	return d.execStatement("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", withChecksum(hash, raw)...)
 }
 
 func scanBody(rows *sql.Rows) (s storedBody, err error) {
@@ -67,7 +67,7 @@ func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	if err := rows.Scan(&s.hash, &s.raw, &sum); err != nil {
 		return s, damaged("a row of table bodies: %v", err)
 	}
-	if err := unaltered(sum, "bodies", s.hash, s.raw); err != nil {
+	if err := checkUnaltered(sum, "bodies", s.hash, s.raw); err != nil {
 		return s, err
 	}
 	if s.job, err = syncproto.DecodeJob(s.raw); err != nil {
@@ -83,7 +83,7 @@ type storedHandle struct {
 }
 
 func (d *database) putHandle(h storedHandle) error {
-	return d.exec("INSERT OR REPLACE INTO handles (alloc, key, handle, sum) VALUES (?, ?, ?, ?)", sealed(h.alloc, h.key, h.handle)...)
+	return d.execStatement("INSERT OR REPLACE INTO handles (alloc, key, handle, sum) VALUES (?, ?, ?, ?)", withChecksum(h.alloc, h.key, h.handle)...)
 }
 
 func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
@@ -91,7 +91,7 @@ func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
 	if err := rows.Scan(&h.alloc, &h.key, &h.handle, &sum); err != nil {
 		return h, damaged("a row of table handles: %v", err)
 	}
-	return h, unaltered(sum, "handles", h.alloc, h.key, h.handle)
+	return h, checkUnaltered(sum, "handles", h.alloc, h.key, h.handle)
 }
 
 // checkSums looks at what load does not decode: values under other keys than its own,
@@ -105,12 +105,12 @@ func (d *database) checkSums() error {
 			if err := rows.Scan(&key, &value, &sum); err != nil {
 				return damaged("a row of table meta: %v", err)
 			}
-			return unaltered(sum, "meta", key, value)
+			return checkUnaltered(sum, "meta", key, value)
 		},
 		selectBodies:  func(rows *sql.Rows) error { _, err := scanBody(rows); return err },
 		selectHandles: func(rows *sql.Rows) error { _, err := scanHandle(rows); return err },
 	} {
-		err := d.each(query, nil, func(rows *sql.Rows) (bool, error) { return true, scan(rows) })
+		err := d.forEachResult(query, nil, func(rows *sql.Rows) (bool, error) { return true, scan(rows) })
 		if err != nil {
 			return err
 		}

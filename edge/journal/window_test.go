@@ -17,7 +17,7 @@ var nightly = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour,
 func TestStopsInWindowsAreKept(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	run := []syncproto.DesiredAlloc{{ID: allocID(1), JobID: "shop", Name: "shop.g[0]"}}
 	deliver := func(d syncproto.Desired) {
 		t.Helper()
@@ -46,8 +46,8 @@ func TestStopsInWindowsAreKept(t *testing.T) {
 	deliver(syncproto.Desired{Index: 2, Stop: stop("version 2", nightly)})
 	check(1, "version 2")
 	mustClose(t, j)
-	m.reboot(boot2, time.Unix(0, 0))
-	j = mustOpen(t, m.config(path))
+	m.rebootMachine(boot2, time.Unix(0, 0))
+	j = mustOpen(t, m.journalConfig(path))
 	check(1, "version 2")
 	deliver(syncproto.Desired{Index: 3, Full: true, Run: run, Stop: stop("version 2", nightly)})
 	check(1, "version 2")
@@ -62,7 +62,7 @@ func TestStopsInWindowsAreKept(t *testing.T) {
 func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	run := []syncproto.DesiredAlloc{{ID: allocID(1), Name: "shop.g[0]"}, {ID: allocID(2), Name: "shop.g[1]"}}
 	deliver := func(index fleet.Index, id fleet.AllocID, noDelay bool, windows []syncproto.DesiredWindow) {
 		t.Helper()
@@ -86,8 +86,8 @@ func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
 	deliver(2, allocID(1), true, nil)
 	check(true, false)
 	mustClose(t, j)
-	m.reboot(boot2, time.Unix(0, 0))
-	j = mustOpen(t, m.config(path))
+	m.rebootMachine(boot2, time.Unix(0, 0))
+	j = mustOpen(t, m.journalConfig(path))
 	check(true, false)
 	deliver(3, allocID(1), false, nil)
 	deliver(4, allocID(2), true, nightly)
@@ -103,7 +103,7 @@ func TestHubNow(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
 	hub := m.wall.Add(time.Hour)
-	j := mustOpen(t, m.config(path))
+	j := mustOpen(t, m.journalConfig(path))
 	check := func(j *journal.Journal, want time.Time) {
 		t.Helper()
 		switch now, ok := j.HubNow(); {
@@ -114,25 +114,25 @@ func TestHubNow(t *testing.T) {
 		}
 	}
 	check(j, time.Time{})
-	m.pass(time.Minute)
-	if err := j.Beat(ctx, hub.UnixNano()); err != nil {
+	m.advanceClocks(time.Minute)
+	if err := j.NoteHeartbeat(ctx, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	m.pass(time.Minute)
+	m.advanceClocks(time.Minute)
 	m.wall = time.Unix(0, 0) // the machine's own clock says nothing
 	check(j, hub.Add(time.Minute))
 	mustClose(t, j)
-	m.pass(time.Minute) // the agent is down, the machine is not
-	j = mustOpen(t, m.config(path))
+	m.advanceClocks(time.Minute) // the agent is down, the machine is not
+	j = mustOpen(t, m.journalConfig(path))
 	check(j, hub.Add(2*time.Minute))
 	mustClose(t, j)
-	m.reboot(boot2, time.Unix(0, 0))
-	m.pass(time.Minute)
-	j = mustOpen(t, m.config(path))
+	m.rebootMachine(boot2, time.Unix(0, 0))
+	m.advanceClocks(time.Minute)
+	j = mustOpen(t, m.journalConfig(path))
 	check(j, time.Time{}) // for how long it was off nobody knows
-	if err := j.Beat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	m.pass(time.Second)
+	m.advanceClocks(time.Second)
 	check(j, hub.Add(-time.Hour).Add(time.Second)) // a hub's clock that was put right is believed
 }

@@ -9,48 +9,48 @@ import (
 	"skerry/fleet"
 )
 
-// witness says beside the database how far its rows go. SQLite takes a log that
+// highWaterMark says beside the database how far its rows go. SQLite takes a log that
 // is cut short, altered or gone for one that was never longer, so the database
 // alone cannot tell that its newest rows are lost. It is written behind every
 // commit and never synced: it may lag after a power cut, and is never ahead of
 // what was durable.
-type witness struct {
+type highWaterMark struct {
 	Generation uint64 // base.Generation
 	Seq        fleet.Seq
 }
 
 const (
-	suffixWitness = ".seen"
-	witnessSize   = 20
+	suffixHighWater = ".seen"
+	highWaterSize   = 20
 )
 
-// readWitness returns what the witness of a database says, zero where it says
+// readHighWater returns what the witness of a database says, zero where it says
 // nothing that can be believed.
-func readWitness(path string) witness {
-	b, err := os.ReadFile(path + suffixWitness)
+func readHighWater(path string) highWaterMark {
+	b, err := os.ReadFile(path + suffixHighWater)
 	if err != nil {
-		return witness{}
+		return highWaterMark{}
 	}
-	return decodeWitness(b)
+	return decodeHighWater(b)
 }
 
-func decodeWitness(b []byte) witness {
-	if len(b) != witnessSize || crc32.ChecksumIEEE(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
-		return witness{}
+func decodeHighWater(b []byte) highWaterMark {
+	if len(b) != highWaterSize || crc32.ChecksumIEEE(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
+		return highWaterMark{}
 	}
-	return witness{Generation: binary.BigEndian.Uint64(b), Seq: fleet.Seq(binary.BigEndian.Uint64(b[8:]))}
+	return highWaterMark{Generation: binary.BigEndian.Uint64(b), Seq: fleet.Seq(binary.BigEndian.Uint64(b[8:]))}
 }
 
-func (w witness) encode() []byte {
-	b := make([]byte, 0, witnessSize)
+func (w highWaterMark) encodeMark() []byte {
+	b := make([]byte, 0, highWaterSize)
 	b = binary.BigEndian.AppendUint64(b, w.Generation)
 	b = binary.BigEndian.AppendUint64(b, uint64(w.Seq))
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// openWitness opens the file for writing.
-func openWitness(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+suffixWitness, os.O_RDWR|os.O_CREATE, 0o600)
+// openHighWaterFile opens the file for writing.
+func openHighWaterFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+suffixHighWater, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +60,10 @@ func openWitness(path string) (*os.File, error) {
 	return f, nil
 }
 
-// attest writes down how far the rows go. What was committed is durable also where
+// writeHighWater writes down how far the rows go. What was committed is durable also where
 // that fails.
-func (j *Journal) attest(w witness) {
-	if _, err := j.witness.WriteAt(w.encode(), 0); err != nil {
+func (j *Journal) writeHighWater(w highWaterMark) {
+	if _, err := j.highWaterFile.WriteAt(w.encodeMark(), 0); err != nil {
 		j.log.Warn("journal's witness not written", "error", err)
 	}
 }

@@ -41,12 +41,12 @@ func Steps() []string {
 }
 
 const (
-	maxBatch        = 256              // ops folded into one commit
-	checkpointEvery = 256              // commits
-	lookEvery       = 10 * time.Second // whether the time has to be written
-	alongEvery      = 10 * time.Second // it goes along with a commit
-	aloneEvery      = time.Minute      // an acknowledgement that nothing goes along with is written
-	compactEvery    = time.Hour
+	maxBatch                  = 256              // ops folded into one commit
+	checkpointEvery           = 256              // commits
+	clockPollInterval         = 10 * time.Second // whether the time has to be written
+	checkpointWithCommitAfter = 10 * time.Second // it goes along with a commit
+	checkpointAckAfter        = time.Minute      // an acknowledgement that nothing goes along with is written
+	compactEvery              = time.Hour
 )
 
 // op is what a caller asks of the writer: write runs in a transaction that others
@@ -57,22 +57,22 @@ type op struct {
 	done  chan error
 }
 
-// refused is an op's own fault: the others of its batch go on. An op returns it
+// refusedWrite is an op's own fault: the others of its batch go on. An op returns it
 // only before it has changed anything.
-type refused struct{ error }
+type refusedWrite struct{ error }
 
-func (r refused) Unwrap() error { return r.error }
+func (r refusedWrite) Unwrap() error { return r.error }
 
-// memory mirrors what is durable. A batch works on a copy; nothing reachable from
+// durableState mirrors what is durable. A batch works on a copy; nothing reachable from
 // it is changed in place.
-type memory struct {
+type durableState struct {
 	head        Head // but for Acknowledged, which is live
 	bytes       int64
 	states      map[fleet.AllocID]State
 	link        Link
-	mark        mark
+	checkpoint  clockCheckpoint
 	quarantined []Quarantine
-	missing     lost
+	missing     lostRows
 	generation  uint64    // base.Generation
 	unsound     fleet.Seq // the newest acknowledged row that was damaged when it was opened; 0: none
 	desired     *Desired  // nil: nobody has read it since it changed
@@ -80,36 +80,36 @@ type memory struct {
 
 // batch is one transaction.
 type batch struct {
-	j      *Journal
-	db     *database
-	m      memory
-	live   live
-	states map[fleet.AllocID]State // changed, or removed where BootID is ""
-	marked bool                    // mark has to be written
+	j                *Journal
+	db               *database
+	durable          durableState
+	contact          hubContact
+	states           map[fleet.AllocID]State // changed, or removed where BootID is ""
+	checkpointNeeded bool                    // mark has to be written
 	// rebased says that what is acknowledged is no longer what it was.
-	rebased bool
-	wrote   bool
+	rebased   bool
+	hasWrites bool
 }
 
-func (b *batch) step(label string) error {
-	b.wrote = true
+func (b *batch) announceStep(label string) error {
+	b.hasWrites = true
 	if err := b.j.cfg.Step(label); err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	return nil
 }
 
-// state is an allocation's state as this batch sees it.
-func (b *batch) state(id fleet.AllocID) State {
+// allocState is an allocation's state as this batch sees it.
+func (b *batch) allocState(id fleet.AllocID) State {
 	if s, ok := b.states[id]; ok {
 		return s
 	}
-	return b.m.states[id]
+	return b.durable.states[id]
 }
 
 // everyState is all states as this batch sees them.
 func (b *batch) everyState() map[fleet.AllocID]State {
-	all := maps.Clone(b.m.states)
+	all := maps.Clone(b.durable.states)
 	for id, s := range b.states {
 		if s.BootID == "" {
 			delete(all, id)
@@ -120,26 +120,26 @@ func (b *batch) everyState() map[fleet.AllocID]State {
 	return all
 }
 
-// write is the writer goroutine.
-func (j *Journal) write() {
-	tick := time.NewTicker(min(lookEvery, j.cfg.MarkEvery))
+// runWriter is the writer goroutine.
+func (j *Journal) runWriter() {
+	tick := time.NewTicker(min(clockPollInterval, j.cfg.MarkEvery))
 	defer tick.Stop()
-	w := writer{j: j, compacted: j.clock.age()}
+	w := writer{j: j, compacted: j.clock.journalAge()}
 	for {
 		select {
 		case o := <-j.ops:
-			w.run(j.gather(o))
+			w.executeOps(j.collectOps(o))
 		case <-tick.C:
-			w.tick()
+			w.runPeriodicUpkeep()
 		case <-j.quit:
-			w.close()
+			w.closeDatabase()
 			return
 		}
 	}
 }
 
-// gather takes what other callers are waiting with.
-func (j *Journal) gather(first *op) []*op {
+// collectOps takes what other callers are waiting with.
+func (j *Journal) collectOps(first *op) []*op {
 	ops := []*op{first}
 	for len(ops) < maxBatch {
 		select {
@@ -161,8 +161,8 @@ type writer struct {
 	closed    bool          // a rewrite that failed has closed the database: the next look tries again
 }
 
-// run carries ops out: writes in one transaction, then reads.
-func (w *writer) run(ops []*op) {
+// executeOps carries ops out: writes in one transaction, then reads.
+func (w *writer) executeOps(ops []*op) {
 	writes := make([]*op, 0, len(ops))
 	for _, o := range ops {
 		if o.write != nil {
@@ -170,23 +170,23 @@ func (w *writer) run(ops []*op) {
 		}
 	}
 	if len(writes) > 0 {
-		w.commit(writes)
+		w.commitWithRetry(writes)
 	}
 	for _, o := range ops {
 		if o.read != nil {
 			o.done <- o.read(w.j.db)
 		}
 	}
-	w.maintain()
+	w.compactAndCheckpoint()
 }
 
-// commit runs writes in one transaction and answers them. Where the disk is full it gives up
+// commitWithRetry runs writes in one transaction and answers them. Where the disk is full it gives up
 // what is reserved for that, and tries again.
-func (w *writer) commit(writes []*op) {
+func (w *writer) commitWithRetry(writes []*op) {
 	j := w.j
-	taken, err := w.try(writes)
+	taken, err := w.tryCommit(writes)
 	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.MakeRoom() {
-		taken, err = w.try(taken)
+		taken, err = w.tryCommit(taken)
 	}
 	if isFull(err) && w.committed {
 		err = nil // the rows are durable: who hears of a failure writes them again
@@ -199,40 +199,40 @@ func (w *writer) commit(writes []*op) {
 	}
 }
 
-// try runs writes in one transaction. It answers those that are refused, and returns the others.
-func (w *writer) try(writes []*op) (taken []*op, err error) {
+// tryCommit runs writes in one transaction. It answers those that are refused, and returns the others.
+func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	j := w.j
 	w.committed = false
 	j.mu.Lock()
-	b := &batch{j: j, db: j.db, m: j.m, live: j.live, states: map[fleet.AllocID]State{}}
+	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}}
 	j.mu.Unlock()
-	taken, err = w.fill(b, writes)
+	taken, err = w.runWrites(b, writes)
 	if planted.On(planted.AcknowledgeBeforeFsync) {
 		for _, o := range taken {
 			o.done <- nil
 		}
 		taken = nil
 	}
-	if err == nil && b.wrote {
-		return taken, w.finish(b)
+	if err == nil && b.hasWrites {
+		return taken, w.commitBatch(b)
 	}
-	j.db.rollback()
+	j.db.rollbackTx()
 	return taken, err
 }
 
-// fill runs the writes of a batch up to its commit. It answers those that are
+// runWrites runs the writes of a batch up to its commit. It answers those that are
 // refused and returns the others.
-func (w *writer) fill(b *batch, writes []*op) (taken []*op, err error) {
-	if err := b.step(StepBegin); err != nil {
+func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
+	if err := b.announceStep(StepBegin); err != nil {
 		return writes, err
 	}
-	if err := b.db.begin(); err != nil {
+	if err := b.db.beginTx(); err != nil {
 		return writes, err
 	}
-	b.wrote = false
+	b.hasWrites = false
 	for i, o := range writes {
 		err := o.write(b)
-		if r, ok := err.(refused); ok {
+		if r, ok := err.(refusedWrite); ok {
 			o.done <- r.error
 			continue
 		}
@@ -241,63 +241,63 @@ func (w *writer) fill(b *batch, writes []*op) (taken []*op, err error) {
 			return append(taken, writes[i+1:]...), err
 		}
 	}
-	b.wrote = b.wrote || b.marked
-	if !b.wrote {
+	b.hasWrites = b.hasWrites || b.checkpointNeeded
+	if !b.hasWrites {
 		return taken, nil
 	}
-	return taken, b.flush()
+	return taken, b.writePending()
 }
 
-// flush writes what a batch gathered in memory.
-func (b *batch) flush() error {
+// writePending writes what a batch gathered in memory.
+func (b *batch) writePending() error {
 	if len(b.states) > 0 {
-		if err := b.step(StepUpdateState); err != nil {
+		if err := b.announceStep(StepUpdateState); err != nil {
 			return err
 		}
 		if err := b.db.putStates(b.states); err != nil {
 			return err
 		}
-		b.m.states = b.everyState()
+		b.durable.states = b.everyState()
 	}
-	age := b.j.clock.age()
-	if !b.marked && !(b.live.dirty && age-b.m.mark.Age >= alongEvery) {
+	age := b.j.clock.journalAge()
+	if !b.checkpointNeeded && !(b.contact.dirty && age-b.durable.checkpoint.Age >= checkpointWithCommitAfter) {
 		return nil
 	}
-	if err := b.step(StepMark); err != nil {
+	if err := b.announceStep(StepMark); err != nil {
 		return err
 	}
-	b.marked = true
-	b.m.mark = mark{
-		BootID: b.j.cfg.BootID, Mono: b.j.clock.mono(), Age: age,
-		AckAge: b.live.ackAge, Floor: b.live.floor, FloorAge: b.live.floorAge,
-		HubTime: b.live.hubTime, HubAge: b.live.hubAge,
-		Acknowledged: b.live.acknowledged,
-		Dropped:      b.m.mark.Dropped, DroppedEver: b.m.mark.DroppedEver,
+	b.checkpointNeeded = true
+	b.durable.checkpoint = clockCheckpoint{
+		BootID: b.j.cfg.BootID, Mono: b.j.clock.timeSinceBoot(), Age: age,
+		AckAge: b.contact.ackAge, Floor: b.contact.floor, FloorAge: b.contact.floorAge,
+		HubTime: b.contact.hubTime, HubAge: b.contact.hubAge,
+		Acknowledged: b.contact.acknowledged,
+		Dropped:      b.durable.checkpoint.Dropped, DroppedEver: b.durable.checkpoint.DroppedEver,
 	}
-	return b.db.putMeta(metaMark, b.m.mark)
+	return b.db.putMeta(metaMark, b.durable.checkpoint)
 }
 
-// finish commits a batch and makes it what everybody sees.
-func (w *writer) finish(b *batch) error {
+// commitBatch commits a batch and makes it what everybody sees.
+func (w *writer) commitBatch(b *batch) error {
 	j := w.j
-	if err := b.step(StepCommit); err != nil {
-		j.db.rollback()
+	if err := b.announceStep(StepCommit); err != nil {
+		j.db.rollbackTx()
 		return err
 	}
-	if err := j.db.commit(); err != nil {
-		j.db.rollback()
+	if err := j.db.commitTx(); err != nil {
+		j.db.rollbackTx()
 		return err
 	}
 	w.commits++
 	w.committed = true
 	j.mu.Lock()
-	grew := b.m.head.Last > j.m.head.Last || b.rebased
-	j.m = b.m
+	grew := b.durable.head.Last > j.durable.head.Last || b.rebased
+	j.durable = b.durable
 	if b.rebased {
-		j.live.acknowledged = b.live.acknowledged
+		j.contact.acknowledged = b.contact.acknowledged
 	}
-	if b.marked && j.live == b.live {
-		j.live.dirty = false
+	if b.checkpointNeeded && j.contact == b.contact {
+		j.contact.dirty = false
 	}
 	if grew {
 		close(j.appended)
@@ -305,22 +305,22 @@ func (w *writer) finish(b *batch) error {
 	}
 	j.mu.Unlock()
 	if grew {
-		j.attest(witness{b.m.generation, b.m.head.Last})
+		j.writeHighWater(highWaterMark{b.durable.generation, b.durable.head.Last})
 	}
 	if j.cfg.Paranoid {
-		if err := j.db.check(); err != nil {
+		if err := j.db.verifyIntegrity(); err != nil {
 			panic(fmt.Sprintf("journal is not sound after a commit: %v", err))
 		}
 	}
-	return b.step(StepAfterCommit)
+	return b.announceStep(StepAfterCommit)
 }
 
-// maintain compacts and checkpoints where it is time. Failures are logged: what
+// compactAndCheckpoint compacts and checkpoints where it is time. Failures are logged: what
 // was asked for is durable.
-func (w *writer) maintain() {
+func (w *writer) compactAndCheckpoint() {
 	j := w.j
-	if h := j.Head(); j.m.bytes > j.cfg.MaxBytes/2 && h.First <= h.Acknowledged {
-		w.compact()
+	if h := j.Head(); j.durable.bytes > j.cfg.MaxBytes/2 && h.First <= h.Acknowledged {
+		w.compactInUpkeep()
 	}
 	if w.commits < checkpointEvery {
 		return
@@ -328,47 +328,47 @@ func (w *writer) maintain() {
 	w.commits = 0
 	err := j.cfg.Step(StepCheckpoint)
 	if err == nil {
-		err = j.db.checkpoint()
+		err = j.db.checkpointWAL()
 	}
 	if err != nil {
 		j.log.Warn("journal checkpoint failed", "error", err)
 	}
 }
 
-// tick writes the time where it is due, and compacts every hour.
-func (w *writer) tick() {
+// runPeriodicUpkeep writes the time where it is due, and compacts every hour.
+func (w *writer) runPeriodicUpkeep() {
 	j := w.j
-	age := j.clock.age()
+	age := j.clock.journalAge()
 	j.mu.Lock()
-	since := age - j.m.mark.Age
-	due := since >= j.markEvery || since >= aloneEvery && j.live.acknowledged != j.m.mark.Acknowledged
+	since := age - j.durable.checkpoint.Age
+	due := since >= j.clockCheckpointEvery || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
 	j.mu.Unlock()
 	w.checkFiles()
 	if due {
-		w.background(func(b *batch) error { b.marked = true; return nil })
+		w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	}
 	if age-w.compacted >= compactEvery {
-		w.compact()
+		w.compactInUpkeep()
 	}
-	w.maintain()
+	w.compactAndCheckpoint()
 }
 
-func (w *writer) compact() {
-	w.compacted = w.j.clock.age()
-	w.background(func(b *batch) error { return b.compact() })
+func (w *writer) compactInUpkeep() {
+	w.compacted = w.j.clock.journalAge()
+	w.runUpkeepWrite(func(b *batch) error { return b.compactOldRows() })
 }
 
-// background runs a write that nobody waits for.
-func (w *writer) background(write func(*batch) error) {
+// runUpkeepWrite runs a write that nobody waits for.
+func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	o := &op{write: write, done: make(chan error, 1)}
-	w.commit([]*op{o})
+	w.commitWithRetry([]*op{o})
 	if err := <-o.done; err != nil {
 		w.j.log.Warn("journal upkeep failed", "error", err)
 	}
 }
 
-// close writes the time, and closes the database.
-func (w *writer) close() {
-	w.background(func(b *batch) error { b.marked = true; return nil })
-	w.j.closeErr = errors.Join(w.j.db.close(), w.j.witness.Close())
+// closeDatabase writes the time, and closes the database.
+func (w *writer) closeDatabase() {
+	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
+	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())
 }

@@ -17,167 +17,167 @@ type description struct {
 	hash []byte
 }
 
-// welcomed checks that this is the cluster that the edge belongs to, and beats.
-func (s *session) welcomed(ctx context.Context, w syncproto.Welcome) {
+// handleWelcome checks that this is the cluster that the edge belongs to, and beats.
+func (s *session) handleWelcome(ctx context.Context, w syncproto.Welcome) {
 	if s.mem.Cluster != "" && w.Cluster != s.mem.Cluster {
-		s.perform(ctx, s.proto.Bad(fleet.Errorf(fleet.CodeForbidden,
-			"hub %s belongs to cluster %s, this edge to %s", s.f.hub, fleet.Short(w.Cluster), fleet.Short(s.mem.Cluster)).
+		s.performOutputs(ctx, s.proto.Bad(fleet.Errorf(fleet.CodeForbidden,
+			"hub %s belongs to cluster %s, this edge to %s", s.hubConn.hub, fleet.Short(w.Cluster), fleet.Short(s.mem.Cluster)).
 			WithHint("remove the edge's data directory to let it join another cluster")))
 		return
 	}
 	s.welcome = w
-	s.beat(ctx, s.now())
+	s.sendHeartbeat(ctx, s.monotonicNow())
 }
 
-// beat sends a heartbeat, with the machine's description where the cluster does
+// sendHeartbeat sends a heartbeat, with the machine's description where the cluster does
 // not have it.
-func (s *session) beat(ctx context.Context, now time.Duration) {
-	s.beats++
-	h := syncproto.Heartbeat{Uptime: s.cfg.Uptime(), Wall: s.cfg.Now().UnixNano(), RTT: s.f.conn.Stats().RTT}
+func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
+	s.heartbeats++
+	h := syncproto.Heartbeat{Uptime: s.cfg.Uptime(), Wall: s.cfg.Now().UnixNano(), RTT: s.hubConn.conn.Stats().RTT}
 	hash, node := s.cfg.Edge.Describe()
 	changed := !bytes.Equal(hash, s.mem.NodeHash)
-	if changed || s.beats == 1 {
+	if changed || s.heartbeats == 1 {
 		h.Hash = hash
 	}
 	if changed {
 		h.Node = &node
-		s.shown = &description{beat: s.beats, hash: hash}
+		s.sentDescription = &description{beat: s.heartbeats, hash: hash}
 	}
 	// While it is not answered another one would say nothing that is new.
-	s.nextBeat = now + beatAfter(s.proto.TTL(), 0)
-	s.perform(ctx, s.proto.Beat(now, h))
+	s.nextHeartbeat = now + heartbeatDelay(s.proto.TTL(), 0)
+	s.performOutputs(ctx, s.proto.SendHeartbeat(now, h))
 }
 
-// acknowledged takes the answer to a beat.
-func (s *session) acknowledged(ctx context.Context, e syncproto.EventAck) {
-	if err := s.cfg.Memory.Beat(ctx, s.believed(e.Ack.HubTime)); err != nil {
+// handleHeartbeatAck takes the answer to a beat.
+func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
+	if err := s.cfg.Memory.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered beat not noted", "error", err)
 	}
-	s.measureAt, s.measured = s.now()+measureAfter, s.f.conn.Stats()
-	sent := s.now() - e.RTT
-	s.nextBeat = min(s.nextBeat, sent+beatAfter(s.proto.TTL(), s.cfg.Silence()))
-	s.board.set(func(st *Status) {
+	s.roundTripCheckAt, s.roundTripStats = s.monotonicNow()+measureAfter, s.hubConn.conn.Stats()
+	sent := s.monotonicNow() - e.RTT
+	s.nextHeartbeat = min(s.nextHeartbeat, sent+heartbeatDelay(s.proto.TTL(), s.cfg.Silence()))
+	s.tracker.updateStatus(func(st *Status) {
 		st.NodeStatus, st.NodeReason, st.TTL, st.Epoch = e.Ack.Status, e.Ack.Reason, s.proto.TTL(), e.Ack.Epoch
 	})
-	if s.shown != nil && e.Ack.Number >= s.shown.beat && !e.Ack.NeedNode {
-		s.mem.NodeHash, s.shown = s.shown.hash, nil
+	if s.sentDescription != nil && e.Ack.Number >= s.sentDescription.beat && !e.Ack.NeedNode {
+		s.mem.NodeHash, s.sentDescription = s.sentDescription.hash, nil
 		if !e.First {
-			s.remember(ctx)
+			s.saveMemoryOrEnd(ctx)
 		}
 	}
 	if e.Ack.NeedNode {
-		s.mem.NodeHash, s.nextBeat = nil, s.now()
+		s.mem.NodeHash, s.nextHeartbeat = nil, s.monotonicNow()
 	}
 	if hubs := e.Ack.Hubs; len(hubs) > 0 && !slices.Equal(hubs, s.mem.Hubs) {
-		s.learn(hubs)
+		s.updateHubList(hubs)
 		if !e.First {
-			s.remember(ctx)
+			s.saveMemoryOrEnd(ctx)
 		}
 	}
 	if e.First {
-		s.commit(ctx, e.Ack)
+		s.commitSession(ctx, e.Ack)
 	}
-	s.stands(ctx, e.Ack.Status)
+	s.updateNodeStatus(ctx, e.Ack.Status)
 }
 
-// believed is the hub's time, or 0 where that is after the end of the certificate
+// trustedHubTime is the hub's time, or 0 where that is after the end of the certificate
 // that the hub showed. Its clock is wrong then, and by such a time this edge would
 // refuse the hubs whose clocks are right.
-func (s *session) believed(hubTime int64) int64 {
-	if chain := s.f.conn.State().PeerCertificates; len(chain) > 0 && hubTime > chain[0].NotAfter.UnixNano() {
+func (s *session) trustedHubTime(hubTime int64) int64 {
+	if chain := s.hubConn.conn.State().PeerCertificates; len(chain) > 0 && hubTime > chain[0].NotAfter.UnixNano() {
 		return 0
 	}
 	return hubTime
 }
 
-// stands takes what the cluster says of this node.
-func (s *session) stands(ctx context.Context, status fleet.NodeStatus) {
+// updateNodeStatus takes what the cluster says of this node.
+func (s *session) updateNodeStatus(ctx context.Context, status fleet.NodeStatus) {
 	if status == "" {
 		return
 	}
-	s.board.set(func(st *Status) { st.NodeStatus = status })
+	s.tracker.updateStatus(func(st *Status) { st.NodeStatus = status })
 	if status == fleet.NodeReady && s.mem.Rejoined {
 		s.mem.Rejoined = false
-		s.remember(ctx)
+		s.saveMemoryOrEnd(ctx)
 	}
 }
 
-// learn takes over the hub list.
-func (s *session) learn(hubs []string) {
+// updateHubList takes over the hub list.
+func (s *session) updateHubList(hubs []string) {
 	s.mem.Hubs = knownHubs(hubs, nil)
 	all := knownHubs(s.mem.Hubs, s.cfg.Hubs)
-	s.board.set(func(st *Status) { st.Hubs = all })
+	s.tracker.updateStatus(func(st *Status) { st.Hubs = all })
 }
 
-// remember writes what the link has to remember; without it the session ends.
-func (s *session) remember(ctx context.Context, rows ...fleet.Transition) (kept bool) {
-	err := s.keep(ctx, rows...)
+// saveMemoryOrEnd writes what the link has to remember; without it the session ends.
+func (s *session) saveMemoryOrEnd(ctx context.Context, rows ...fleet.Transition) (kept bool) {
+	err := s.saveMemory(ctx, rows...)
 	if err != nil {
-		s.stop(fleet.AsError(err))
+		s.endWithError(fleet.AsError(err))
 	}
 	return err == nil
 }
 
-// commit is the first answer: the cluster has committed the session, and the way
+// commitSession is the first answer: the cluster has committed the session, and the way
 // is open.
-func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
+func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck) {
 	s.committed = true
-	s.stopSeeking()
-	s.pause.reset()
-	s.round, s.lastHub, s.turned = 0, s.f.hub, ""
+	s.stopSearch()
+	s.backoff.resetDelays()
+	s.round, s.lastHub, s.refusingHub = 0, s.hubConn.hub, ""
 	noted := s.mem.Disconnected
-	rows := s.returned(ack)
+	rows := s.noteReconnect(ack)
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
-		s.learn(hubs)
+		s.updateHubList(hubs)
 	}
 	if ack.Status == fleet.NodeInitializing && s.mem.Cluster != "" {
 		s.mem.Rejoined = true
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
-	if !s.remember(ctx, rows...) {
+	if !s.saveMemoryOrEnd(ctx, rows...) {
 		s.mem.Disconnected = noted // as the journal has it
 	}
 	wentBack := s.mem.WentBack
-	s.board.set(func(st *Status) {
+	s.tracker.updateStatus(func(st *Status) {
 		st.LastError, st.Fenced, st.WentBack = "", "", wentBack
 	})
-	s.board.connected()
-	s.log.Info("connected", "hub", s.f.hub, "epoch", ack.Epoch, "status", ack.Status)
+	s.tracker.markCommitted()
+	s.log.Info("connected", "hub", s.hubConn.hub, "epoch", ack.Epoch, "status", ack.Status)
 	if s.cfg.Journal.Head().Lost != "" {
-		s.rebase(ctx, ack)
+		s.rebaseJournal(ctx, ack)
 		return
 	}
-	s.replay(ctx, s.applies(ack))
+	s.startReplay(ctx, s.appliedByCluster(ack))
 }
 
-// applies is how far the cluster has this journal. What the Welcome says may be of
+// appliedByCluster is how far the cluster has this journal. What the Welcome says may be of
 // before a snapshot was restored.
-func (s *session) applies(ack syncproto.HeartbeatAck) fleet.Seq {
-	if ack.Restored > s.seen {
+func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
+	if ack.Restored > s.clusterIndex {
 		return ack.Applied
 	}
 	return max(s.welcome.Applied, ack.Applied)
 }
 
-// returned makes the rows that tell of the link's return, and notes where the
+// noteReconnect makes the rows that tell of the link's return, and notes where the
 // cluster stands now.
-func (s *session) returned(ack syncproto.HeartbeatAck) []fleet.Transition {
+func (s *session) noteReconnect(ack syncproto.HeartbeatAck) []fleet.Transition {
 	index, term := ack.Index, ack.Term
 	if index == 0 {
 		index, term = s.welcome.Index, s.welcome.Term
 	}
 	var rows []fleet.Transition
-	message := fmt.Sprintf("hub %s, away for %s", s.f.hub, s.cfg.Memory.Away().Round(time.Millisecond))
-	applied, known := s.applies(ack), s.cfg.Journal.Head().Acknowledged
-	if s.mem.Cluster != "" && (index < s.seen || applied < known || ack.Restored > s.seen) {
+	message := fmt.Sprintf("hub %s, away for %s", s.hubConn.hub, s.cfg.Memory.Away().Round(time.Millisecond))
+	applied, known := s.appliedByCluster(ack), s.cfg.Journal.Head().Acknowledged
+	if s.mem.Cluster != "" && (index < s.clusterIndex || applied < known || ack.Restored > s.clusterIndex) {
 		how := ""
-		if ack.Restored > s.seen {
+		if ack.Restored > s.clusterIndex {
 			how = fmt.Sprintf("a snapshot was restored at index %d, ", ack.Restored)
 		}
 		s.mem.WentBack = fmt.Sprintf("the cluster went back: %sit is at index %d (term %d) and was at %d (term %d) at least, "+
 			"it has this journal up to row %d and had acknowledged row %d; this edge keeps its work",
-			how, index, term, s.seen, s.mem.Term, applied, known)
-		s.log.Warn("the cluster went back", "from", s.seen, "to", index, "acknowledged", known, "applied", applied)
+			how, index, term, s.clusterIndex, s.mem.Term, applied, known)
+		s.log.Warn("the cluster went back", "from", s.clusterIndex, "to", index, "acknowledged", known, "applied", applied)
 		message += "; " + s.mem.WentBack
 		if !s.mem.Disconnected {
 			rows = append(rows, fleet.Transition{Kind: fleet.TransitionDisconnect, Message: "the cluster was replaced by an older state"})

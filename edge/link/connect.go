@@ -16,14 +16,14 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// found is a connection to a hub, with the socket that it alone uses.
-type found struct {
+// hubConnection is a connection to a hub, with the socket that it alone uses.
+type hubConnection struct {
 	hub      string
 	conn     *transport.Conn
 	endpoint *transport.Endpoint
 }
 
-func (f *found) close(err *fleet.Error) error {
+func (f *hubConnection) closeWithReason(err *fleet.Error) error {
 	return errors.Join(f.conn.CloseWith(err), f.endpoint.Close())
 }
 
@@ -31,23 +31,23 @@ func (f *found) close(err *fleet.Error) error {
 // stopped.
 type search struct {
 	cancel context.CancelFunc
-	found  chan *found   // at most one
-	failed chan struct{} // closed after the first round that came to nothing
+	found  chan *hubConnection // at most one
+	failed chan struct{}       // closed after the first round that came to nothing
 	ended  sync.WaitGroup
 }
 
-// seek starts a search, after a pause. There must be none.
-func (l *Link) seek(ctx context.Context, wait time.Duration) {
+// startSearch starts a search, after a pause. There must be none.
+func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &search{cancel: cancel, found: make(chan *found, 1), failed: make(chan struct{})}
-	hubs, last, turned := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub, l.turned
+	s := &search{cancel: cancel, found: make(chan *hubConnection, 1), failed: make(chan struct{})}
+	hubs, last, turned := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub, l.refusingHub
 	s.ended.Go(func() {
 		for first := true; ; first = false {
-			if err := l.sleep(ctx, wait); err != nil {
+			if err := l.waitBeforeDial(ctx, wait); err != nil {
 				return
 			}
 			began := time.Now()
-			f, err := l.dialRound(ctx, order(hubs, last, turned, rand.Shuffle)[:perRound(len(hubs), l.round)])
+			f, err := l.dialRound(ctx, dialOrder(hubs, last, turned, rand.Shuffle)[:hubsPerRound(len(hubs), l.round)])
 			if err == nil {
 				s.found <- f
 				return
@@ -55,54 +55,54 @@ func (l *Link) seek(ctx context.Context, wait time.Duration) {
 			if ctx.Err() != nil {
 				return
 			}
-			l.board.set(func(s *Status) { s.LastError = err.Error() })
+			l.tracker.updateStatus(func(s *Status) { s.LastError = err.Error() })
 			l.log.Debug("no hub reached", "round", l.round, "error", err)
 			if first {
 				close(s.failed)
 			}
 			turned = ""
-			if errors.Is(err, transport.ErrBusy) || l.pause.loaded() {
-				wait = l.pause.afterBusy()
+			if errors.Is(err, transport.ErrBusy) || l.backoff.isHubOverloaded() {
+				wait = l.backoff.delayAfterBusy()
 				continue
 			}
 			l.round++
-			wait = l.pause.nextAfter(time.Since(began))
+			wait = l.backoff.delayAfterRound(time.Since(began))
 		}
 	})
-	l.seeking = s
+	l.search = s
 }
 
-// stopSeeking ends a search, if there is one, and closes what it may have found.
-func (l *Link) stopSeeking() {
-	s := l.seeking
+// stopSearch ends a search, if there is one, and closes what it may have found.
+func (l *Link) stopSearch() {
+	s := l.search
 	if s == nil {
 		return
 	}
-	l.seeking = nil
+	l.search = nil
 	s.cancel()
 	s.ended.Wait()
 	select {
 	case f := <-s.found:
-		l.discard(f)
+		l.closeUnusedConn(f)
 	default:
 	}
 }
 
-func (l *Link) discard(f *found) {
-	l.board.count(wire(f.conn))
-	if err := f.close(nil); err != nil {
+func (l *Link) closeUnusedConn(f *hubConnection) {
+	l.tracker.addClosedTraffic(connTraffic(f.conn))
+	if err := f.closeWithReason(nil); err != nil {
 		l.log.Debug("connection not closed", "error", err)
 	}
 }
 
-// connection waits for the connection that a search finds; it starts one where there
+// waitForConnection waits for the connection that a search finds; it starts one where there
 // is none. An edge that has just started and reaches nobody was cut off while it
 // was not looking: that is noted once.
-func (l *Link) connection(ctx context.Context) (*found, error) {
-	if l.seeking == nil {
-		l.seek(ctx, l.wait)
+func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
+	if l.search == nil {
+		l.startSearch(ctx, l.wait)
 	}
-	s := l.seeking
+	s := l.search
 	failed := s.failed
 	for {
 		select {
@@ -116,21 +116,21 @@ func (l *Link) connection(ctx context.Context) (*found, error) {
 		case f := <-s.found:
 			s.ended.Wait()
 			s.cancel()
-			l.seeking = nil
+			l.search = nil
 			return f, nil
 		}
 	}
 }
 
-// sleep pauses where d is not 0, and shows it.
-func (l *Link) sleep(ctx context.Context, d time.Duration) error {
+// waitBeforeDial pauses where d is not 0, and shows it.
+func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	l.board.waiting(time.Now().Add(d))
-	defer l.board.waiting(time.Time{})
+	l.tracker.setRetryTime(time.Now().Add(d))
+	defer l.tracker.setRetryTime(time.Time{})
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -153,7 +153,7 @@ const quiet = transport.MaxIdleTimeout
 
 // dialRound dials hubs from one new socket, each a little after the one before
 // it, and returns the first connection. The error names every hub.
-func (l *Link) dialRound(ctx context.Context, hubs []string) (*found, error) {
+func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, error) {
 	if len(hubs) == 0 {
 		return nil, errors.New("no hub is known")
 	}
@@ -170,14 +170,14 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*found, error) {
 		return nil, errors.Join(err, socket.Close())
 	}
 	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: quiet, HandshakeTimeout: handshakeTimeout(l.round)}
-	hub, conn, err := l.race(ctx, endpoint, cfg, hubs)
+	hub, conn, err := l.dialHubsStaggered(ctx, endpoint, cfg, hubs)
 	if err != nil && planted.On(planted.LeakSocket) {
 		return nil, err
 	}
 	if err != nil {
 		return nil, errors.Join(err, endpoint.Close())
 	}
-	return &found{hub: hub, conn: conn, endpoint: endpoint}, nil
+	return &hubConnection{hub: hub, conn: conn, endpoint: endpoint}, nil
 }
 
 // answer is how dialing one hub ended.
@@ -187,10 +187,10 @@ type answer struct {
 	err  error
 }
 
-// unreached is why no hub was reached: one line for people.
-type unreached []answer
+// dialFailures is why no hub was reached: one line for people.
+type dialFailures []answer
 
-func (u unreached) Error() string {
+func (u dialFailures) Error() string {
 	var whys []string
 	for _, a := range u {
 		why := a.err.Error()
@@ -203,7 +203,7 @@ func (u unreached) Error() string {
 }
 
 // Unwrap gives the reason of each hub.
-func (u unreached) Unwrap() []error {
+func (u dialFailures) Unwrap() []error {
 	var all []error
 	for _, a := range u {
 		all = append(all, a.err)
@@ -211,7 +211,7 @@ func (u unreached) Unwrap() []error {
 	return all
 }
 
-func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
+func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	answers, heard := make(chan answer, len(hubs)), make(chan struct{}, len(hubs))
 	cfg.Heard = func() { heard <- struct{}{} }
@@ -222,14 +222,14 @@ func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.Di
 		close(answers)
 		for a := range answers {
 			if a.err == nil {
-				l.board.count(wire(a.conn))
+				l.tracker.addClosedTraffic(connTraffic(a.conn))
 				_ = a.conn.CloseWith(nil) // the socket is closed or used by the first
 			}
 		}
 	}()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	var failed unreached
+	var failed dialFailures
 	for started := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -241,7 +241,7 @@ func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.Di
 			hub := hubs[started]
 			started++
 			dials.Go(func() {
-				conn, err := l.dial(ctx, e, cfg, hub)
+				conn, err := l.dialHub(ctx, e, cfg, hub)
 				answers <- answer{hub, conn, err}
 			})
 			next.Reset(headStart)
@@ -259,9 +259,9 @@ func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.Di
 	}
 }
 
-// dial tries one hub: one of its addresses, another one each round.
-func (l *Link) dial(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hub string) (*transport.Conn, error) {
-	l.board.trying(hub)
+// dialHub tries one hub: one of its addresses, another one each round.
+func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hub string) (*transport.Conn, error) {
+	l.tracker.noteDialAttempt(hub)
 	resolving, cancel := context.WithTimeout(ctx, cfg.HandshakeTimeout)
 	defer cancel()
 	addrs, err := l.cfg.Resolve(resolving, hub)

@@ -15,39 +15,39 @@ import (
 	"skerry/syncproto"
 )
 
-// journal is an edge's journal and memory, in memory.
-type journal struct {
+// fakeJournal is an edge's journal and memory, in memory.
+type fakeJournal struct {
 	boot fleet.BootID
 
-	mu       sync.Mutex
-	first    fleet.Seq // number of rows[0]
-	rows     [][]byte
-	prev     [][]byte // chain hash before each row
-	hash     []byte
-	acked    fleet.Seq
-	urgent   fleet.Seq
-	appended chan struct{}
-	mem      link.Remembered
-	lastAck  time.Time
-	hubTime  int64 // of the last answered beat
-	writes   int
-	broken   error // what Keep gives
-	room     int   // for how many more calls of it there is room before
-	lost     string
-	rejoins  int // how often Keep was first told that the cluster has it back
+	mu              sync.Mutex
+	first           fleet.Seq // number of rows[0]
+	rows            [][]byte
+	prev            [][]byte // chain hash before each row
+	hash            []byte
+	acked           fleet.Seq
+	urgent          fleet.Seq
+	appended        chan struct{}
+	mem             link.Remembered
+	lastAck         time.Time
+	hubTime         int64 // of the last answered beat
+	writes          int
+	broken          error // what Keep gives
+	keepsBeforeFail int   // for how many more calls of it there is room before
+	lost            string
+	rejoins         int // how often Keep was first told that the cluster has it back
 }
 
-func newJournal() *journal {
-	return &journal{boot: "boot-1", first: 1, appended: make(chan struct{})}
+func newFakeJournal() *fakeJournal {
+	return &fakeJournal{boot: "boot-1", first: 1, appended: make(chan struct{})}
 }
 
-func (j *journal) record(ts ...fleet.Transition) {
+func (j *fakeJournal) appendRows(ts ...fleet.Transition) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.recordLocked(ts...)
 }
 
-func (j *journal) recordLocked(ts ...fleet.Transition) {
+func (j *fakeJournal) recordLocked(ts ...fleet.Transition) {
 	for _, t := range ts {
 		t.Seq = j.first + fleet.Seq(len(j.rows))
 		t.BootID, t.Wall = j.boot, time.Now().UnixNano()
@@ -68,15 +68,15 @@ func (j *journal) recordLocked(ts ...fleet.Transition) {
 	}
 }
 
-// compact forgets rows below first.
-func (j *journal) compact(first fleet.Seq) {
+// dropRowsBefore forgets rows below first.
+func (j *fakeJournal) dropRowsBefore(first fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := int(first - j.first)
 	j.rows, j.prev, j.first = j.rows[n:], j.prev[n:], first
 }
 
-func (j *journal) Head() link.Head {
+func (j *fakeJournal) Head() link.Head {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return link.Head{
@@ -85,22 +85,22 @@ func (j *journal) Head() link.Head {
 	}
 }
 
-// lose forgets all rows.
-func (j *journal) lose(why string) {
+// loseAllRows forgets all rows.
+func (j *fakeJournal) loseAllRows(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.first, j.rows, j.prev, j.hash, j.acked, j.urgent, j.lost = 1, nil, nil, nil, 0, 0, why
 	j.mem = link.Remembered{}
 }
 
-func (j *journal) PutBack(_ context.Context, newest fleet.Seq) error {
+func (j *fakeJournal) PutBack(_ context.Context, newest fleet.Seq) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lost = fmt.Sprintf("an older copy, the cluster has row %d", newest)
 	return nil
 }
 
-func (j *journal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) error {
+func (j *fakeJournal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	since := j.rows
@@ -116,7 +116,7 @@ func (j *journal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) err
 	return nil
 }
 
-func (j *journal) Rows(_ context.Context, from fleet.Seq, maxRows, maxBytes int) (fleet.Seq, []byte, [][]byte, error) {
+func (j *fakeJournal) Rows(_ context.Context, from fleet.Seq, maxRows, maxBytes int) (fleet.Seq, []byte, [][]byte, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	from = max(from, j.first)
@@ -132,32 +132,32 @@ func (j *journal) Rows(_ context.Context, from fleet.Seq, maxRows, maxBytes int)
 	return from, j.prev[i], slices.Clone(j.rows[i:end]), nil
 }
 
-func (j *journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
+func (j *fakeJournal) Acknowledge(_ context.Context, seq fleet.Seq) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acked = seq
 	return nil
 }
 
-func (j *journal) Appended() <-chan struct{} {
+func (j *fakeJournal) Appended() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.appended
 }
 
-func (j *journal) Load(context.Context) (link.Remembered, error) {
+func (j *fakeJournal) Load(context.Context) (link.Remembered, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mem, nil
 }
 
-func (j *journal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transition) error {
+func (j *fakeJournal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transition) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.broken != nil && j.room == 0 {
+	if j.broken != nil && j.keepsBeforeFail == 0 {
 		return j.broken
 	}
-	j.room = max(0, j.room-1)
+	j.keepsBeforeFail = max(0, j.keepsBeforeFail-1)
 	if r.Rejoined && !j.mem.Rejoined {
 		j.rejoins++
 	}
@@ -167,20 +167,20 @@ func (j *journal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transit
 	return nil
 }
 
-func (j *journal) Beat(_ context.Context, hubTime int64) error {
+func (j *fakeJournal) NoteHeartbeat(_ context.Context, hubTime int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lastAck, j.hubTime = time.Now(), hubTime
 	return nil
 }
 
-func (j *journal) lastHubTime() int64 {
+func (j *fakeJournal) lastHubTime() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.hubTime
 }
 
-func (j *journal) Away() time.Duration {
+func (j *fakeJournal) Away() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.lastAck.IsZero() {
@@ -189,31 +189,31 @@ func (j *journal) Away() time.Duration {
 	return time.Since(j.lastAck)
 }
 
-// fail makes Keep give err; nil: it works again.
-func (j *journal) fail(err error) { j.failAfter(0, err) }
+// failKeep makes Keep give err; nil: it works again.
+func (j *fakeJournal) failKeep(err error) { j.failAfter(0, err) }
 
 // failAfter makes Keep give err after some more calls.
-func (j *journal) failAfter(room int, err error) {
+func (j *fakeJournal) failAfter(room int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.broken, j.room = err, room
+	j.broken, j.keepsBeforeFail = err, room
 }
 
-// kept is how often Keep has written.
-func (j *journal) kept() int {
+// keepCount is how often Keep has written.
+func (j *fakeJournal) keepCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.writes
 }
 
-func (j *journal) remembered() link.Remembered {
+func (j *fakeJournal) savedMemory() link.Remembered {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mem
 }
 
-// kinds lists the journal's rows by kind.
-func (j *journal) kinds(tb testing.TB) []fleet.TransitionKind {
+// rowKinds lists the journal's rows by kind.
+func (j *fakeJournal) rowKinds(tb testing.TB) []fleet.TransitionKind {
 	tb.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -233,9 +233,9 @@ func mustRow(tb testing.TB, b []byte) fleet.Transition {
 	return t
 }
 
-// site is the rest of the edge.
-type site struct {
-	j *journal
+// fakeEdge is the rest of the edge.
+type fakeEdge struct {
+	j *fakeJournal
 
 	mu        sync.Mutex
 	hash      []byte
@@ -248,25 +248,25 @@ type site struct {
 	hang chan struct{} // a talk of the command "hang" ends when that is closed, and not before
 }
 
-func (s *site) Describe() ([]byte, fleet.Node) {
+func (s *fakeEdge) Describe() ([]byte, fleet.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hash, fleet.Node{ID: nodeID, Name: "n1", Attributes: map[string]string{"hash": string(s.hash)}}
 }
 
-func (s *site) describe(hash string) {
+func (s *fakeEdge) setDescription(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hash = []byte(hash)
 }
 
-func (s *site) Desired() fleet.Index {
+func (s *fakeEdge) Desired() fleet.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.desired
 }
 
-func (s *site) Deliver(_ context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
+func (s *fakeEdge) Deliver(_ context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delivered = append(s.delivered, d)
@@ -274,21 +274,21 @@ func (s *site) Deliver(_ context.Context, d syncproto.Desired) (syncproto.Receiv
 	return syncproto.Received{Index: d.Index}, s.holdings, nil
 }
 
-func (s *site) Restate(context.Context) error {
+func (s *fakeEdge) Restate(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restated++
-	s.j.record(fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "a1", ClientStatus: fleet.ClientRunning, Message: "restated"})
+	s.j.appendRows(fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "a1", ClientStatus: fleet.ClientRunning, Message: "restated"})
 	return nil
 }
 
-func (s *site) restatements() int {
+func (s *fakeEdge) restateCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.restated
 }
 
-func (s *site) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+func (s *fakeEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch {
 	case req.Kind != syncproto.RequestLogs && req.Kind != syncproto.RequestMonitor:
 		return nil, fleet.Errorf(fleet.CodeUnsupported, "no %s here", req.Kind)
@@ -302,14 +302,14 @@ func (s *site) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser
 	return io.NopCloser(bytes.NewReader(bytes.Repeat([]byte("log "), 50_000))), nil
 }
 
-func (s *site) hangUps() int {
+func (s *fakeEdge) hangUps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hungUp
 }
 
 // Exec says what it is told, until that is "end".
-func (s *site) Exec(_ context.Context, req syncproto.Request, talk link.Talk) {
+func (s *fakeEdge) Exec(_ context.Context, req syncproto.Request, talk link.Talk) {
 	if req.Command[0] == "hang" {
 		<-s.hang
 		return

@@ -55,14 +55,14 @@ type cluster struct {
 	fast time.Duration
 }
 
-func (c *cluster) with(f func()) {
+func (c *cluster) withLock(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
 }
 
-// seen is what a cluster has been told.
-type seen struct {
+// clusterSnapshot is what a cluster has been told.
+type clusterSnapshot struct {
 	hellos   []syncproto.Hello
 	beats    []syncproto.Heartbeat
 	batches  []syncproto.Updates
@@ -71,9 +71,9 @@ type seen struct {
 	holdings []fleet.AllocID
 }
 
-func (c *cluster) seen() (s seen) {
-	c.with(func() {
-		s = seen{
+func (c *cluster) takeSnapshot() (s clusterSnapshot) {
+	c.withLock(func() {
+		s = clusterSnapshot{
 			slices.Clone(c.hellos), slices.Clone(c.beats), slices.Clone(c.batches), slices.Clone(c.rows),
 			slices.Clone(c.received), slices.Clone(c.holdings),
 		}
@@ -81,9 +81,9 @@ func (c *cluster) seen() (s seen) {
 	return s
 }
 
-// apply applies rows as a cluster does: in order, once, refusing what does not
+// applyUpdates applies rows as a cluster does: in order, once, refusing what does not
 // extend the chain.
-func (c *cluster) apply(u syncproto.Updates) (syncproto.Applied, *syncproto.Refused) {
+func (c *cluster) applyUpdates(u syncproto.Updates) (syncproto.Applied, *syncproto.Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.batches = append(c.batches, u)
@@ -136,12 +136,12 @@ type hub struct {
 func startHub(tb testing.TB, n *transporttest.Net, server *tls.Config, c *cluster, addr string) *hub {
 	tb.Helper()
 	h := &hub{tb: tb, addr: addr, name: addr, c: c, tls: server}
-	h.listen(n)
-	tb.Cleanup(h.kill)
+	h.listenForEdges(n)
+	tb.Cleanup(h.stopHub)
 	return h
 }
 
-func (h *hub) listen(n *transporttest.Net) {
+func (h *hub) listenForEdges(n *transporttest.Net) {
 	e, err := transport.New(transport.Config{Conn: n.Listen(h.tb, h.addr), TLS: func([]string) (*tls.Config, error) { return h.tls, nil }})
 	if err != nil {
 		h.tb.Fatalf("start a hub: %v", err)
@@ -153,13 +153,13 @@ func (h *hub) listen(n *transporttest.Net) {
 			if err != nil {
 				return
 			}
-			h.wg.Go(func() { h.serve(conn) })
+			h.wg.Go(func() { h.serveConnection(conn) })
 		}
 	})
 }
 
-// kill ends the hub; its edges are told.
-func (h *hub) kill() {
+// stopHub ends the hub; its edges are told.
+func (h *hub) stopHub() {
 	if err := h.endpoint.Close(); err != nil {
 		h.tb.Errorf("close a hub: %v", err)
 	}
@@ -172,8 +172,8 @@ type hubFrame struct {
 	err    error
 }
 
-// serve runs one session.
-func (h *hub) serve(conn *transport.Conn) {
+// serveConnection runs one session.
+func (h *hub) serveConnection(conn *transport.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var streams [3]*transport.Stream
@@ -211,10 +211,10 @@ func (h *hub) serve(conn *transport.Conn) {
 	h.conns, h.steps = append(h.conns, conn), append(h.steps, steps)
 	h.controls = append(h.controls, streams[syncproto.StreamControl])
 	h.mu.Unlock()
-	h.loop(conn, &streams, in, steps)
+	h.runSessionLoop(conn, &streams, in, steps)
 }
 
-func (h *hub) loop(conn *transport.Conn, streams *[3]*transport.Stream, in chan hubFrame, steps chan func(*syncproto.HubSession) []syncproto.Output) {
+func (h *hub) runSessionLoop(conn *transport.Conn, streams *[3]*transport.Stream, in chan hubFrame, steps chan func(*syncproto.HubSession) []syncproto.Output) {
 	start := time.Now()
 	_, node := conn.Peer()
 	p := syncproto.NewHubSession(0, fleet.NodeID(node))
@@ -249,7 +249,7 @@ func (h *hub) loop(conn *transport.Conn, streams *[3]*transport.Stream, in chan 
 					return
 				}
 			}
-			outs = append(outs, h.event(time.Since(start), p, o.Event)...)
+			outs = append(outs, h.handleSessionEvent(time.Since(start), p, o.Event)...)
 			if _, over := o.Event.(syncproto.EventEnd); over {
 				select { // lets the refusal arrive
 				case <-conn.Done():
@@ -261,7 +261,7 @@ func (h *hub) loop(conn *transport.Conn, streams *[3]*transport.Stream, in chan 
 	}
 }
 
-func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
+func (h *hub) handleSessionEvent(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
 	c := h.c
 	switch e := event.(type) {
 	case syncproto.EventHello:
@@ -281,7 +281,7 @@ func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syn
 		}
 		c.session = e.Hello.Session
 		return p.Accept(now, syncproto.Welcome{Epoch: c.epoch + 1, Applied: c.applied, TTL: c.ttl, Cluster: c.id, Index: c.index, Term: 1, Hub: fleet.HubID(h.name), Hubs: c.hubs})
-	case syncproto.EventBeat:
+	case syncproto.EventHeartbeat:
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.beats = append(c.beats, e.Heartbeat)
@@ -300,29 +300,29 @@ func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syn
 		}
 		return p.Acknowledge(ack)
 	case syncproto.EventUpdates:
-		a, r := c.apply(e.Updates)
+		a, r := c.applyUpdates(e.Updates)
 		if r != nil {
 			return p.Refuse(*r)
 		}
 		return p.AppliedTo(a)
 	case syncproto.EventReceived:
-		c.with(func() { c.received = append(c.received, e.Received.Index) })
+		c.withLock(func() { c.received = append(c.received, e.Received.Index) })
 	case syncproto.EventHoldings:
-		c.with(func() { c.holdings = append(c.holdings, e.Holdings.Allocs...) })
+		c.withLock(func() { c.holdings = append(c.holdings, e.Holdings.Allocs...) })
 	}
 	return nil
 }
 
-// step runs f in the newest session.
-func (h *hub) step(f func(*syncproto.HubSession) []syncproto.Output) {
+// runInSession runs f in the newest session.
+func (h *hub) runInSession(f func(*syncproto.HubSession) []syncproto.Output) {
 	h.mu.Lock()
 	steps := h.steps[len(h.steps)-1]
 	h.mu.Unlock()
 	steps <- f
 }
 
-// conn is the newest connection.
-func (h *hub) conn() *transport.Conn {
+// newestConn is the newest connection.
+func (h *hub) newestConn() *transport.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.conns[len(h.conns)-1]

@@ -32,7 +32,7 @@ func (s *countedSocket) Close() error {
 // as one that has just connected, whichever way it loses it.
 func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newLinkTest(t)
 		w.cfg.BackoffCap = time.Second
 		var open atomic.Int64
 		socket := w.cfg.Socket
@@ -43,28 +43,28 @@ func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 			}
 			return &countedSocket{PacketConn: s, open: &open}, err
 		}
-		h := w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.settled)
+		h := w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isFullySynced)
 		reconnect := func(n int) {
 			epoch := w.link.Status().Epoch
 			switch n % 3 {
 			case 0: // the hub ends it
-				if err := h.conn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
+				if err := h.newestConn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
 					t.Fatal(err)
 				}
 			case 1: // the path is silent, and a search goes on beside the session
 				w.path.Cut()
-				w.journal.record(running(n))
+				w.journal.appendRows(running(n))
 				time.Sleep(4 * time.Second)
 				w.path.Heal()
 			case 2: // silent for so long that the session ends
 				w.path.Cut()
-				w.journal.record(running(n))
+				w.journal.appendRows(running(n))
 				time.Sleep(time.Minute)
 				w.path.Heal()
 			}
-			w.until(20*time.Second, "settle", func() bool { return w.settled() && w.link.Status().Epoch > epoch })
+			w.waitUntil(20*time.Second, "settle", func() bool { return w.isFullySynced() && w.link.Status().Epoch > epoch })
 		}
 		quiet := func() (int, int64) {
 			time.Sleep(5 * time.Minute) // what lingers, as QUIC's draining does, is gone

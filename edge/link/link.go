@@ -75,9 +75,9 @@ type Memory interface {
 	Load(ctx context.Context) (Remembered, error)
 	// Keep writes r and appends the rows to the journal, durably and in one step.
 	Keep(ctx context.Context, r Remembered, rows ...fleet.Transition) error
-	// Beat notes that a hub answered a beat just now, when its clock showed hubTime
+	// NoteHeartbeat notes that a hub answered a beat just now, when its clock showed hubTime
 	// (UnixNano; 0: it is not to be believed).
-	Beat(ctx context.Context, hubTime int64) error
+	NoteHeartbeat(ctx context.Context, hubTime int64) error
 	// Away is how long ago the last answered beat was, in machine time and across
 	// boots; 0 before the first.
 	Away() time.Duration
@@ -164,22 +164,22 @@ type Config struct {
 
 // Link keeps an edge in touch.
 type Link struct {
-	cfg    Config
-	log    *slog.Logger
-	start  time.Time // of monotonic time, as sessions are given it
-	nudges chan struct{}
+	cfg               Config
+	log               *slog.Logger
+	start             time.Time // of monotonic time, as sessions are given it
+	heartbeatRequests chan struct{}
 
 	// Owned by Run's goroutine.
-	mem     Remembered
-	lastHub string // of the last session that a hub committed
-	turned  string // the hub that turned this edge away last, "" since a session was committed
-	pause   *pause
-	wait    time.Duration // before the next search starts
-	stale   bool          // the last session ended as a stale one
-	round   int           // rounds of dialing since a session was committed
-	seeking *search       // a dialer at work, or nil
+	mem         Remembered
+	lastHub     string // of the last session that a hub committed
+	refusingHub string // the hub that turned this edge away last, "" since a session was committed
+	backoff     *reconnectBackoff
+	wait        time.Duration // before the next search starts
+	stale       bool          // the last session ended as a stale one
+	round       int           // rounds of dialing since a session was committed
+	search      *search       // a dialer at work, or nil
 
-	board board
+	tracker statusTracker
 
 	// What hubs ask for, of all sessions: those that are served, those of them that last.
 	serving  sync.WaitGroup
@@ -222,20 +222,20 @@ func New(cfg Config) (*Link, error) {
 	}
 	l := &Link{
 		cfg: cfg, log: cfg.Log, start: start,
-		nudges: make(chan struct{}, 1),
-		pause:  newPause(cfg.BackoffCap),
+		heartbeatRequests: make(chan struct{}, 1),
+		backoff:           newReconnectBackoff(cfg.BackoffCap),
 
 		requests: make(chan struct{}, maxRequests), follows: make(chan struct{}, maxFollowed),
 	}
-	l.board.status = Status{Hubs: knownHubs(nil, cfg.Hubs)}
+	l.tracker.status = Status{Hubs: knownHubs(nil, cfg.Hubs)}
 	return l, nil
 }
 
-// Nudge makes the next beat due now: the machine's description has changed, or
+// RequestHeartbeat makes the next beat due now: the machine's description has changed, or
 // Silence has become shorter.
-func (l *Link) Nudge() {
+func (l *Link) RequestHeartbeat() {
 	select {
-	case l.nudges <- struct{}{}:
+	case l.heartbeatRequests <- struct{}{}:
 	default: // one is waiting already
 	}
 }
@@ -250,30 +250,30 @@ func (l *Link) Run(ctx context.Context) error {
 		return fmt.Errorf("keep the link: load what it remembers: %w", err)
 	}
 	l.mem = mem
-	l.board.set(func(s *Status) {
+	l.tracker.updateStatus(func(s *Status) {
 		s.Fenced, s.WentBack, s.Session = mem.Fenced, mem.WentBack, mem.Session
 		s.Hubs = knownHubs(mem.Hubs, l.cfg.Hubs)
 	})
 	defer l.serving.Wait()
-	defer l.stopSeeking()
+	defer l.stopSearch()
 	for {
-		f, err := l.connection(ctx)
+		f, err := l.waitForConnection(ctx)
 		if err != nil {
 			return nil // ctx is done
 		}
-		end := l.session(ctx, f)
+		end := l.runSession(ctx, f)
 		if ctx.Err() != nil {
 			return nil
 		}
-		l.lost(ctx, end)
+		l.handleSessionEnd(ctx, end)
 	}
 }
 
-// now is monotonic time as sessions are given it.
-func (l *Link) now() time.Duration { return time.Since(l.start) }
+// monotonicNow is monotonic time as sessions are given it.
+func (l *Link) monotonicNow() time.Duration { return time.Since(l.start) }
 
-// keep writes what is remembered, with rows.
-func (l *Link) keep(ctx context.Context, rows ...fleet.Transition) error {
+// saveMemory writes what is remembered, with rows.
+func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
 	if err := l.cfg.Memory.Keep(ctx, l.mem, rows...); err != nil {
 		return fmt.Errorf("remember the link: %w", err)
 	}

@@ -20,13 +20,13 @@ import (
 
 func TestConnectAndSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.journal.record(running(1), noise(2))
-		w.run()
-		w.until(time.Second, "connect", w.settled)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.journal.appendRows(running(1), noise(2))
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isFullySynced)
 
-		c := w.cluster.seen()
+		c := w.cluster.takeSnapshot()
 		h := c.hellos[0]
 		if h.Session != 1 || h.First != 1 || h.Last != 2 || h.Node != nodeID || !bytes.Equal(h.ChainHash, w.journal.Head().ChainHash) {
 			t.Errorf("hello %+v", h)
@@ -47,14 +47,14 @@ func TestConnectAndSend(t *testing.T) {
 // E2: an urgent row leaves within 200 ms, others within a second, or with an urgent one.
 func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		time.Sleep(5 * time.Second)
 		send := func(ts ...fleet.Transition) time.Duration {
-			w.journal.record(ts...)
-			return w.until(3*time.Second, "send", w.settled)
+			w.journal.appendRows(ts...)
+			return w.waitUntil(3*time.Second, "send", w.isFullySynced)
 		}
 		const roundTrip = 60 * time.Millisecond
 		if took := send(running(1)); took > 200*time.Millisecond+roundTrip {
@@ -66,15 +66,15 @@ func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 			}
 			time.Sleep(130 * time.Millisecond)
 		}
-		before := len(w.cluster.seen().batches)
+		before := len(w.cluster.takeSnapshot().batches)
 		for range 9 { // within one tick, all together
-			w.journal.record(noise(1))
+			w.journal.appendRows(noise(1))
 			time.Sleep(10 * time.Millisecond)
 		}
 		if took := send(running(2)); took > 200*time.Millisecond+roundTrip {
 			t.Errorf("a normal row with an urgent one took %s", took)
 		}
-		if n := len(w.cluster.seen().batches) - before; n > 2 {
+		if n := len(w.cluster.takeSnapshot().batches) - before; n > 2 {
 			t.Errorf("ten rows travelled in %d batches", n)
 		}
 	})
@@ -82,25 +82,25 @@ func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 
 func TestReplayInOrderAfterACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		w.path.Cut()
 		for i := range 5000 {
-			w.journal.record(noise(i))
+			w.journal.appendRows(noise(i))
 		}
 		time.Sleep(time.Minute)
-		if w.connected() {
+		if w.isConnected() {
 			t.Fatal("the loss was not noticed")
 		}
 		if s := w.link.Status(); s.Unacknowledged < 5000 || s.Away < time.Minute || s.LastError == "" {
 			t.Errorf("status while cut off: %+v", s)
 		}
 		w.path.Heal()
-		w.until(link.DefaultBackoffCap+2*time.Second, "replay", w.settled)
+		w.waitUntil(link.DefaultBackoffCap+2*time.Second, "replay", w.isFullySynced)
 		wantRowsOnce(t, w)
-		for _, b := range w.cluster.seen().batches {
+		for _, b := range w.cluster.takeSnapshot().batches {
 			size := 0
 			for _, r := range b.Rows {
 				size += len(r)
@@ -115,9 +115,9 @@ func TestReplayInOrderAfterACut(t *testing.T) {
 
 // wantRowsOnce checks that the cluster has every row of the journal, once and in
 // order.
-func wantRowsOnce(t *testing.T, w *world) {
+func wantRowsOnce(t *testing.T, w *linkTest) {
 	t.Helper()
-	rows := w.cluster.seen().rows
+	rows := w.cluster.takeSnapshot().rows
 	for i, r := range rows {
 		if r.Seq != fleet.Seq(i+1) {
 			t.Fatalf("row %d of the cluster has number %d", i+1, r.Seq)
@@ -130,10 +130,10 @@ func wantRowsOnce(t *testing.T, w *world) {
 
 // wantAlternating checks that losses and returns of the link are journaled in
 // turn, beginning with a loss, at least n of each.
-func wantAlternating(t *testing.T, w *world, n int) {
+func wantAlternating(t *testing.T, w *linkTest, n int) {
 	t.Helper()
 	var seen []fleet.TransitionKind
-	for _, k := range w.journal.kinds(t) {
+	for _, k := range w.journal.rowKinds(t) {
 		if k == fleet.TransitionDisconnect || k == fleet.TransitionReconnect {
 			seen = append(seen, k)
 		}
@@ -151,13 +151,13 @@ func wantAlternating(t *testing.T, w *world, n int) {
 // E4: what was not taken, or got lost, is sent again, in order and once.
 func TestResendAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		w.cluster.upTo = 7 // the cluster takes less than it was sent
 		w.path.Lose(0.2)
-		w.run()
+		w.startLink()
 		for i := range 100 {
-			w.journal.record(running(i))
+			w.journal.appendRows(running(i))
 			time.Sleep(50 * time.Millisecond)
 			switch i % 30 {
 			case 10:
@@ -167,26 +167,26 @@ func TestResendAfterLoss(t *testing.T) {
 			}
 		}
 		w.path.Heal()
-		w.until(5*time.Minute, "settle", w.settled)
+		w.waitUntil(5*time.Minute, "settle", w.isFullySynced)
 		wantRowsOnce(t, w)
 	})
 }
 
 func TestDesiredIsDeliveredAndHoldingsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
 		w.site.holdings = []fleet.AllocID{"forgotten"}
-		w.run()
-		w.until(time.Second, "connect", w.connected)
-		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		h.runInSession(func(p *syncproto.HubSession) []syncproto.Output {
 			return slices.Concat(p.Desire(syncproto.Desired{Index: 120, Full: true, Cluster: "cluster-1"}), p.Desire(syncproto.Desired{Index: 121, From: 120, Cluster: "cluster-1"}))
 		})
-		w.until(time.Second, "receive", func() bool {
-			return len(w.cluster.seen().received) == 2
+		w.waitUntil(time.Second, "receive", func() bool {
+			return len(w.cluster.takeSnapshot().received) == 2
 		})
-		w.until(time.Second, "list holdings", func() bool { return slices.Contains(w.cluster.seen().holdings, "forgotten") })
-		if got := w.cluster.seen().received; !slices.Equal(got, []fleet.Index{120, 121}) {
+		w.waitUntil(time.Second, "list holdings", func() bool { return slices.Contains(w.cluster.takeSnapshot().holdings, "forgotten") })
+		if got := w.cluster.takeSnapshot().received; !slices.Equal(got, []fleet.Index{120, 121}) {
 			t.Errorf("received %v", got)
 		}
 	})
@@ -194,12 +194,12 @@ func TestDesiredIsDeliveredAndHoldingsListed(t *testing.T) {
 
 func TestDescriptionTravelsOnceUnlessItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		described := func() (n int) {
-			for _, b := range w.cluster.seen().beats {
+			for _, b := range w.cluster.takeSnapshot().beats {
 				if b.Node != nil {
 					n++
 				}
@@ -210,18 +210,18 @@ func TestDescriptionTravelsOnceUnlessItChanges(t *testing.T) {
 		if n := described(); n != 1 {
 			t.Errorf("described %d times in an idle minute, want once", n)
 		}
-		w.site.describe("h2")
-		w.link.Nudge()
-		w.until(time.Second, "the new description", func() bool { return described() == 2 })
-		w.cluster.with(func() { w.cluster.needNode = true })
-		w.until(25*time.Second, "the description asked for", func() bool { return described() == 3 })
-		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+		w.site.setDescription("h2")
+		w.link.RequestHeartbeat()
+		w.waitUntil(time.Second, "the new description", func() bool { return described() == 2 })
+		w.cluster.withLock(func() { w.cluster.needNode = true })
+		w.waitUntil(25*time.Second, "the description asked for", func() bool { return described() == 3 })
+		h.runInSession(func(p *syncproto.HubSession) []syncproto.Output {
 			return p.Resync(syncproto.Resync{Reason: "half-way"})
 		})
-		w.until(time.Second, "the description at a resync", func() bool { return described() == 4 })
+		w.waitUntil(time.Second, "the description at a resync", func() bool { return described() == 4 })
 		w.stop()
-		w.run() // the next life of the agent remembers
-		w.until(2*time.Second, "connect", w.connected)
+		w.startLink() // the next life of the agent remembers
+		w.waitUntil(2*time.Second, "connect", w.isConnected)
 		if n := described(); n != 4 {
 			t.Errorf("described %d times, want 4: the cluster has it", n)
 		}
@@ -230,8 +230,8 @@ func TestDescriptionTravelsOnceUnlessItChanges(t *testing.T) {
 
 func TestNamesAreResolvedAtEveryAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		w.cfg.Hubs = []string{"hub.example:4647"}
 		tries := 0
 		w.cfg.Resolve = func(context.Context, string) ([]net.Addr, error) {
@@ -240,49 +240,49 @@ func TestNamesAreResolvedAtEveryAttempt(t *testing.T) {
 			}
 			return resolve(hubAddr)
 		}
-		w.run()
-		w.until(time.Second, "say so", func() bool { return strings.Contains(w.link.Status().LastError, "no such host") })
-		w.until(time.Minute, "connect", w.connected)
+		w.startLink()
+		w.waitUntil(time.Second, "say so", func() bool { return strings.Contains(w.link.Status().LastError, "no such host") })
+		w.waitUntil(time.Minute, "connect", w.isConnected)
 	})
 }
 
 func TestHubListIsLearnedAndKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const second, third = "10.0.0.2:4647", "10.0.0.3:4647"
-		w := newWorld(t)
-		first := w.hub(hubAddr)
+		w := newLinkTest(t)
+		first := w.addHub(hubAddr)
 		w.cluster.hubs = []string{hubAddr, second}
-		w.run()
-		w.until(time.Second, "connect", w.connected)
-		if got := w.journal.remembered().Hubs; !slices.Equal(got, w.cluster.hubs) {
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		if got := w.journal.savedMemory().Hubs; !slices.Equal(got, w.cluster.hubs) {
 			t.Errorf("after the Welcome %v are remembered", got)
 		}
-		w.cluster.with(func() {
+		w.cluster.withLock(func() {
 			w.cluster.newHubs = []string{second, third}
 			w.cluster.hubs = w.cluster.newHubs
 		})
-		w.until(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.remembered().Hubs, third) })
+		w.waitUntil(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.savedMemory().Hubs, third) })
 		time.Sleep(25 * time.Second) // acknowledgements that say nothing of hubs
 		if got := w.link.Status().Hubs; !slices.Equal(got, []string{second, third, hubAddr}) {
 			t.Errorf("hubs tried: %v", got)
 		}
-		w.hub(third)
-		first.kill() // the only hub that was configured
-		w.until(10*time.Second, "connect to a hub that was learned", func() bool { return w.connected() && w.link.Status().Hub == third })
+		w.addHub(third)
+		first.stopHub() // the only hub that was configured
+		w.waitUntil(10*time.Second, "connect to a hub that was learned", func() bool { return w.isConnected() && w.link.Status().Hub == third })
 		w.stop()
-		w.run() // also the next life of the agent knows it
-		w.until(10*time.Second, "connect again", w.connected)
+		w.startLink() // also the next life of the agent knows it
+		w.waitUntil(10*time.Second, "connect again", w.isConnected)
 	})
 }
 
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		ask := func(req syncproto.Request) (*transport.Stream, *syncproto.Reader, syncproto.Reply) {
-			s, err := h.conn().Open(t.Context())
+			s, err := h.newestConn().Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -361,7 +361,7 @@ func TestRequests(t *testing.T) {
 		if _, _, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1"}); reply.Error != nil {
 			t.Errorf("one who follows nothing: %v", reply.Error)
 		}
-		if !w.connected() || len(w.cluster.seen().hellos) != 1 {
+		if !w.isConnected() || len(w.cluster.takeSnapshot().hellos) != 1 {
 			t.Error("requests disturbed the session")
 		}
 	})
@@ -371,12 +371,12 @@ func TestRequests(t *testing.T) {
 // from coming back.
 func TestTheLinkReturnsWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
 		w.site.hang = make(chan struct{})
-		w.run()
-		w.until(time.Second, "connect", w.connected)
-		stream, err := h.conn().Open(t.Context())
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		stream, err := h.newestConn().Open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,10 +386,10 @@ func TestTheLinkReturnsWhileACommandHangs(t *testing.T) {
 		if _, err := syncproto.NewReader(stream).Read(); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.conn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
+		if err := h.newestConn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
 			t.Fatal(err)
 		}
-		w.until(time.Minute, "connect again", func() bool { return len(w.cluster.seen().hellos) == 2 && w.connected() })
+		w.waitUntil(time.Minute, "connect again", func() bool { return len(w.cluster.takeSnapshot().hellos) == 2 && w.isConnected() })
 		close(w.site.hang)
 	})
 }

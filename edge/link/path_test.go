@@ -11,19 +11,19 @@ import (
 
 func TestBlipKeepsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		for range 10 {
 			w.path.Cut()
-			w.journal.record(running(1))
+			w.journal.appendRows(running(1))
 			time.Sleep(800 * time.Millisecond)
 			w.path.Heal()
-			w.until(3*time.Second, "settle", w.settled)
+			w.waitUntil(3*time.Second, "settle", w.isFullySynced)
 			time.Sleep(7 * time.Second)
 		}
-		if n := len(w.cluster.seen().hellos); n != 1 {
+		if n := len(w.cluster.takeSnapshot().hellos); n != 1 {
 			t.Errorf("%d sessions, want 1: a blip ends none", n)
 		}
 	})
@@ -36,21 +36,21 @@ func TestSettledSoonAfterHealing(t *testing.T) {
 		cut *= time.Second
 		t.Run(cut.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.hub(hubAddr)
-				w.run()
-				w.until(time.Second, "connect", w.connected)
+				w := newLinkTest(t)
+				w.addHub(hubAddr)
+				w.startLink()
+				w.waitUntil(time.Second, "connect", w.isConnected)
 				for range 4 {
 					time.Sleep(11 * time.Second)
 					w.path.Cut()
-					w.journal.record(running(1))
+					w.journal.appendRows(running(1))
 					time.Sleep(cut)
 					w.path.Heal()
 					healed := w.path.Count()
-					first := w.until(link.DefaultBackoffCap, "first packet", func() bool {
+					first := w.waitUntil(link.DefaultBackoffCap, "first packet", func() bool {
 						return w.path.Count().Sub(healed).ReceivedPackets > 0
 					})
-					if took := w.until(10*time.Second, "settle", w.settled); took > 2*time.Second {
+					if took := w.waitUntil(10*time.Second, "settle", w.isFullySynced); took > 2*time.Second {
 						t.Errorf("settled %s after the first packet, %s after healing", took, first+took)
 					}
 					if bytes := w.path.Count().Sub(healed).Bytes(); bytes > 20_000 {
@@ -66,19 +66,19 @@ func TestSettledSoonAfterHealing(t *testing.T) {
 func TestSilentDeathIsNoticedWithinThreeBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ttl := range []time.Duration{10 * time.Second, 60 * time.Second, 15 * time.Minute} {
-			w := newWorld(t)
+			w := newLinkTest(t)
 			w.cluster.ttl = ttl
-			h := w.hub(hubAddr)
-			w.run()
-			w.until(time.Second, "connect", w.connected)
+			h := w.addHub(hubAddr)
+			w.startLink()
+			w.waitUntil(time.Second, "connect", w.isConnected)
 			time.Sleep(3*ttl + ttl/2)
-			if !w.connected() || len(w.cluster.seen().hellos) != 1 {
+			if !w.isConnected() || len(w.cluster.takeSnapshot().hellos) != 1 {
 				t.Fatalf("TTL %s: the idle session did not last", ttl)
 			}
 			w.path.Cut()
-			hub := h.conn()
+			hub := h.newestConn()
 			start := time.Now()
-			w.until(4*ttl+time.Second, "notice", func() bool { return !w.connected() })
+			w.waitUntil(4*ttl+time.Second, "notice", func() bool { return !w.isConnected() })
 			edge := time.Since(start)
 			if edge > 4*ttl {
 				t.Errorf("TTL %s: the edge noticed after %s", ttl, edge)
@@ -88,26 +88,26 @@ func TestSilentDeathIsNoticedWithinThreeBeats(t *testing.T) {
 				t.Errorf("TTL %s: the hub noticed after %s", ttl, took)
 			}
 			w.stop()
-			h.kill()
+			h.stopHub()
 		}
 	})
 }
 
 func TestRebindKeepsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		for i := range 6 {
 			time.Sleep(15 * time.Second)
 			w.path.Rebind()
-			w.journal.record(running(i))
-			if took := w.until(5*time.Second, "settle", w.settled); took > 2*time.Second {
+			w.journal.appendRows(running(i))
+			if took := w.waitUntil(5*time.Second, "settle", w.isFullySynced); took > 2*time.Second {
 				t.Errorf("settled %s after a rebind", took)
 			}
 		}
-		if n := len(w.cluster.seen().hellos); n != 1 {
+		if n := len(w.cluster.takeSnapshot().hellos); n != 1 {
 			t.Errorf("%d sessions, want 1: the connection migrates", n)
 		}
 	})
@@ -115,20 +115,20 @@ func TestRebindKeepsTheSession(t *testing.T) {
 
 func TestAnotherHubTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newLinkTest(t)
 		addrs := []string{"10.0.0.1:4647", "10.0.0.2:4647", "10.0.0.3:4647"}
 		hubs := map[string]*hub{}
 		for _, a := range addrs {
-			hubs[a] = w.hub(a)
+			hubs[a] = w.addHub(a)
 		}
 		w.cfg.Hubs = append([]string{"10.0.0.99:4647"}, addrs...) // one that is gone for good
-		w.run()
-		w.until(3*time.Second, "connect", w.connected)
+		w.startLink()
+		w.waitUntil(3*time.Second, "connect", w.isConnected)
 		for range 2 {
 			gone := w.link.Status().Hub
-			hubs[gone].kill()
-			w.journal.record(running(1))
-			took := w.until(10*time.Second, "take over", func() bool { return w.settled() && w.link.Status().Hub != gone })
+			hubs[gone].stopHub()
+			w.journal.appendRows(running(1))
+			took := w.waitUntil(10*time.Second, "take over", func() bool { return w.isFullySynced() && w.link.Status().Hub != gone })
 			if took > 4*time.Second {
 				t.Errorf("another hub took over after %s", took)
 			}
@@ -140,20 +140,20 @@ func TestAnotherHubTakesOver(t *testing.T) {
 
 func TestRestartWhileCutOffIsNotedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		for range 3 { // agents that live and die without a link
 			w.stop()
 			w.path.Cut()
-			w.run()
+			w.startLink()
 			time.Sleep(30 * time.Second)
 		}
 		w.path.Heal()
-		w.until(time.Minute, "settle", w.settled)
+		w.waitUntil(time.Minute, "settle", w.isFullySynced)
 		wantAlternating(t, w, 1)
-		if n := len(w.journal.kinds(t)); n != 2 {
+		if n := len(w.journal.rowKinds(t)); n != 2 {
 			t.Errorf("%d rows, want one loss and one return", n)
 		}
 	})
@@ -162,26 +162,26 @@ func TestRestartWhileCutOffIsNotedOnce(t *testing.T) {
 // An idle link: what a beat costs, both ways, IP and UDP headers counted.
 func TestBytesOfAnIdleBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newLinkTest(t)
 		w.cluster.ttl = time.Minute
-		w.hub(hubAddr)
+		w.addHub(hubAddr)
 		for i := range 1000 {
-			w.journal.record(noise(i))
+			w.journal.appendRows(noise(i))
 		}
-		w.run()
-		w.until(3*time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(3*time.Second, "settle", w.isFullySynced)
 		time.Sleep(time.Hour)
-		before, beats := w.path.Count(), len(w.cluster.seen().beats)
+		before, beats := w.path.Count(), len(w.cluster.takeSnapshot().beats)
 		time.Sleep(24 * time.Hour)
 		spent := w.path.Count().Sub(before)
-		n := len(w.cluster.seen().beats) - beats
+		n := len(w.cluster.takeSnapshot().beats) - beats
 		each := float64(spent.Bytes()) / float64(n)
 		t.Logf("%d beats of 60 s in a day: %.1f bytes each (%.2f packets out, %.2f in), %.1f KB a day",
 			n, each, float64(spent.SentPackets)/float64(n), float64(spent.ReceivedPackets)/float64(n), float64(spent.Bytes())/1000)
 		if each > 250 {
 			t.Errorf("%.1f bytes a beat, at most 250 are allowed", each)
 		}
-		if n := w.journal.kept(); n > 3 {
+		if n := w.journal.keepCount(); n > 3 {
 			t.Errorf("%d writes to the disk for an idle link", n)
 		}
 	})
@@ -196,7 +196,7 @@ func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
 	}{"silent": {false, 400 * time.Millisecond}, "busy": {true, 5 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newLinkTest(t)
 				w.cfg.Hubs = []string{"10.0.0.1:4647", "10.0.0.2:4647"}
 				dialed := make(chan time.Time, len(w.cfg.Hubs))
 				for _, addr := range w.cfg.Hubs {
@@ -214,7 +214,7 @@ func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
 					})
 					t.Cleanup(func() { socket.Close(); reading.Wait() })
 				}
-				w.run()
+				w.startLink()
 				first := <-dialed
 				if took := (<-dialed).Sub(first); took < c.after || took > c.after+100*time.Millisecond {
 					t.Errorf("the second hub was dialed after %s, want %s", took, c.after)

@@ -15,16 +15,16 @@ import (
 // one doubles the bound up to the cap.
 const firstPause = time.Second
 
-// pause is the time between rounds of dialing: exponential, with full jitter also
+// reconnectBackoff is the time between rounds of dialing: exponential, with full jitter also
 // at the cap, so that a fleet which lost its hub together does not come back
 // together.
-type pause struct {
-	cap    time.Duration
-	steps  *backoff.ExponentialBackOff
-	turned int // rounds in a row in which a hub was too busy
+type reconnectBackoff struct {
+	cap        time.Duration
+	steps      *backoff.ExponentialBackOff
+	busyRounds int // rounds in a row in which a hub was too busy
 }
 
-func newPause(limit time.Duration) *pause {
+func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 	b := backoff.NewExponentialBackOff(
 		// Uniform in [0, 2·interval]: the interval is half of the bound.
 		backoff.WithRandomizationFactor(1),
@@ -37,73 +37,75 @@ func newPause(limit time.Duration) *pause {
 		b.RandomizationFactor = 0
 	}
 	b.Reset()
-	return &pause{cap: limit, steps: b}
+	return &reconnectBackoff{cap: limit, steps: b}
 }
 
-// next draws the next pause.
-func (p *pause) next() time.Duration { return min(p.steps.NextBackOff(), p.cap) }
+// nextDelay draws the next pause.
+func (p *reconnectBackoff) nextDelay() time.Duration { return min(p.steps.NextBackOff(), p.cap) }
 
-// nextAfter draws the pause after a round of dialing that took a while: the cap is
+// delayAfterRound draws the pause after a round of dialing that took a while: the cap is
 // for the two of them, so that a link which healed within the round is found
 // within the cap.
-func (p *pause) nextAfter(took time.Duration) time.Duration {
-	return min(p.next(), max(p.cap-took, p.cap/4))
+func (p *reconnectBackoff) delayAfterRound(took time.Duration) time.Duration {
+	return min(p.nextDelay(), max(p.cap-took, p.cap/4))
 }
 
-// afterBusy draws the pause after a round in which a hub was reached that takes no more
+// delayAfterBusy draws the pause after a round in which a hub was reached that takes no more
 // connections just now. It answers such a try with one packet, and is done with those
-// before within a second or two: the bounds of pauses grow slowly, to BusyPauseMax.
-func (p *pause) afterBusy() time.Duration {
-	d := BusyPause(p.turned)
-	p.turned++
+// before within a second or two: the bounds of pauses grow slowly, to BusyDelayMax.
+func (p *reconnectBackoff) delayAfterBusy() time.Duration {
+	d := BusyDelay(p.busyRounds)
+	p.busyRounds++
 	return min(d, p.cap)
 }
 
-// loaded reports whether a hub was too busy a few rounds ago: one that does not answer in
+// isHubOverloaded reports whether a hub was too busy a few rounds ago: one that does not answer in
 // time now has its hands full, and is not gone.
-func (p *pause) loaded() bool { return p.turned > 0 && p.turned < loadedRounds }
+func (p *reconnectBackoff) isHubOverloaded() bool {
+	return p.busyRounds > 0 && p.busyRounds < overloadedRounds
+}
 
-// loadedRounds is for how many rounds that is believed: some two minutes.
-const loadedRounds = 30
+// overloadedRounds is for how many rounds that is believed: some two minutes.
+const overloadedRounds = 30
 
-// Bounds of BusyPause.
+// Bounds of BusyDelay.
 const (
-	BusyPauseMin = 400 * time.Millisecond
-	BusyPauseMax = 5 * time.Second
+	BusyDelayMin = 400 * time.Millisecond
+	BusyDelayMax = 5 * time.Second
 )
 
-// BusyPause draws the pause after the n-th try in a row, from 0, that a hub refused for
+// BusyDelay draws the pause after the n-th try in a row, from 0, that a hub refused for
 // being busy: from half of its bound up, so that the tries of many edges spread out.
-func BusyPause(n int) time.Duration {
-	bound := float64(BusyPauseMin)
+func BusyDelay(n int) time.Duration {
+	bound := float64(BusyDelayMin)
 	for range min(n, 20) {
 		bound *= 1.3
 	}
-	d := min(time.Duration(bound), BusyPauseMax)
+	d := min(time.Duration(bound), BusyDelayMax)
 	return d/2 + rand.N(d/2)
 }
 
-// reset starts again from the shortest.
-func (p *pause) reset() {
+// resetDelays starts again from the shortest.
+func (p *reconnectBackoff) resetDelays() {
 	p.steps.Reset()
-	p.turned = 0
+	p.busyRounds = 0
 }
 
-// slow draws the pause after a refusal that only a person can mend.
-func (p *pause) slow() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
+// longDelay draws the pause after a refusal that only a person can mend.
+func (p *reconnectBackoff) longDelay() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
 
-// after is the pause after a session ended with err, given how many sessions have
+// delayAfterSession is the pause after a session ended with err, given how many sessions have
 // ended in a row without being committed.
-func (p *pause) after(e ending) time.Duration {
+func (p *reconnectBackoff) delayAfterSession(e sessionEnd) time.Duration {
 	switch e.err.Code {
 	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden, fleet.CodeCertExpiry, fleet.CodeRevoked:
-		return max(p.slow(), e.retryAfter)
+		return max(p.longDelay(), e.retryAfter)
 	case fleet.CodeStaleSession:
 		if e.firstTry {
 			return 0
 		}
 	}
-	d := p.next()
+	d := p.nextDelay()
 	if e.retryAfter > 0 {
 		// Not before, and not all together either.
 		d = e.retryAfter + min(d, e.retryAfter)
@@ -142,10 +144,10 @@ func nextTick(now time.Duration, urgent bool) time.Duration {
 	return (now/tick + 1) * tick
 }
 
-// beatAfter is the time from one beat to the next: a little less than the TTL, or
+// heartbeatDelay is the time from one beat to the next: a little less than the TTL, or
 // than the longest silence (0: any) where that is shorter, by a different amount
 // each time.
-func beatAfter(ttl, silence time.Duration) time.Duration {
+func heartbeatDelay(ttl, silence time.Duration) time.Duration {
 	if silence > 0 {
 		ttl = min(ttl, silence)
 	}
@@ -154,22 +156,24 @@ func beatAfter(ttl, silence time.Duration) time.Duration {
 
 // Bounds of how long an answer may be away before the path is in doubt.
 const (
-	minDoubt = 1500 * time.Millisecond // QUIC has repeated a packet three times by then
-	doubtRTT = 4
+	minSilenceCheck  = 1500 * time.Millisecond // QUIC has repeated a packet three times by then
+	silenceCheckRTTs = 4
 )
 
-// doubtAfter is how long nothing may be heard after something was sent before a
+// silenceCheckDelay is how long nothing may be heard after something was sent before a
 // second connection is tried.
-func doubtAfter(rtt time.Duration) time.Duration { return max(minDoubt, doubtRTT*rtt) }
+func silenceCheckDelay(rtt time.Duration) time.Duration {
+	return max(minSilenceCheck, silenceCheckRTTs*rtt)
+}
 
 // measureAfter is how long after a beat's answer the connection is measured: long
 // enough for probes without end to show, and short enough for them to cost little.
 const measureAfter = 5 * time.Second
 
-// order is the order in which hubs are dialed: the one that worked last, then the
+// dialOrder is the order in which hubs are dialed: the one that worked last, then the
 // others, shuffled by shuffle. The one that turned this edge away (it has no leader, or is
 // shutting down) comes last: it answers the dialer sooner than any other, each time.
-func order(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
+func dialOrder(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
 	o := slices.Clone(hubs)
 	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })
 	if i := slices.Index(o, last); i > 0 {
@@ -188,8 +192,8 @@ const (
 	patientHubs  = 2
 )
 
-// perRound is how many of the hubs the n-th round of dialing tries, from 0.
-func perRound(hubs, n int) int {
+// hubsPerRound is how many of the hubs the n-th round of dialing tries, from 0.
+func hubsPerRound(hubs, n int) int {
 	if n < patientAfter {
 		return hubs
 	}

@@ -15,9 +15,9 @@ func TestPauseIsExponentialWithFullJitter(t *testing.T) {
 	bounds := []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, limit, limit, limit}
 	var most, least, sum [9]time.Duration
 	for range draws {
-		p := newPause(limit)
+		p := newReconnectBackoff(limit)
 		for i := range bounds {
-			d := p.next()
+			d := p.nextDelay()
 			most[i], sum[i] = max(most[i], d), sum[i]+d
 			if least[i] == 0 || d < least[i] {
 				least[i] = d
@@ -33,10 +33,10 @@ func TestPauseIsExponentialWithFullJitter(t *testing.T) {
 }
 
 func TestPauseAndRoundTogetherKeepTheCap(t *testing.T) {
-	p := newPause(time.Minute)
+	p := newReconnectBackoff(time.Minute)
 	for range 1000 {
 		for _, took := range []time.Duration{0, shortHandshake, longHandshake} {
-			if d := p.nextAfter(took); d+took > time.Minute {
+			if d := p.delayAfterRound(took); d+took > time.Minute {
 				t.Fatalf("%s and a round of %s: more than the cap", d, took)
 			}
 		}
@@ -44,12 +44,12 @@ func TestPauseAndRoundTogetherKeepTheCap(t *testing.T) {
 }
 
 func TestPauseAfterASession(t *testing.T) {
-	refused := func(code fleet.Code, retry time.Duration, first bool) ending {
-		return ending{err: &fleet.Error{Code: code}, retryAfter: retry, firstTry: first}
+	refused := func(code fleet.Code, retry time.Duration, first bool) sessionEnd {
+		return sessionEnd{err: &fleet.Error{Code: code}, retryAfter: retry, firstTry: first}
 	}
 	tests := []struct {
 		name        string
-		e           ending
+		e           sessionEnd
 		least, most time.Duration
 	}{
 		{"lost", refused(fleet.CodeTimeout, 0, true), 0, time.Second},
@@ -62,7 +62,7 @@ func TestPauseAfterASession(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for range 1000 {
-			if d := newPause(time.Minute).after(tt.e); d < tt.least || d > tt.most {
+			if d := newReconnectBackoff(time.Minute).delayAfterSession(tt.e); d < tt.least || d > tt.most {
 				t.Errorf("%s: %s, want %s to %s", tt.name, d, tt.least, tt.most)
 				break
 			}
@@ -90,13 +90,13 @@ func TestNextTick(t *testing.T) {
 func TestBeatsComeALittleBeforeTheTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{10 * time.Second, 15 * time.Minute} {
 		for range 1000 {
-			if d := beatAfter(ttl, 0); d > ttl || d < ttl*95/100 {
+			if d := heartbeatDelay(ttl, 0); d > ttl || d < ttl*95/100 {
 				t.Fatalf("TTL %s: a beat after %s", ttl, d)
 			}
-			if d := beatAfter(ttl, time.Hour); d > ttl || d < ttl*95/100 {
+			if d := heartbeatDelay(ttl, time.Hour); d > ttl || d < ttl*95/100 {
 				t.Fatalf("TTL %s, at most an hour of silence: a beat after %s", ttl, d)
 			}
-			if d := beatAfter(ttl, 3*time.Second); d > 3*time.Second || d < 2850*time.Millisecond {
+			if d := heartbeatDelay(ttl, 3*time.Second); d > 3*time.Second || d < 2850*time.Millisecond {
 				t.Fatalf("TTL %s, at most 3 s of silence: a beat after %s", ttl, d)
 			}
 		}
@@ -113,15 +113,15 @@ func TestHandshakeTimeouts(t *testing.T) {
 
 func TestFewerHubsAreDialedAfterALongTime(t *testing.T) {
 	for _, tt := range []struct{ hubs, round, want int }{{5, 0, 5}, {5, 9, 5}, {5, 10, 2}, {1, 500, 1}, {0, 500, 0}} {
-		if got := perRound(tt.hubs, tt.round); got != tt.want {
+		if got := hubsPerRound(tt.hubs, tt.round); got != tt.want {
 			t.Errorf("round %d of %d hubs: %d, want %d", tt.round, tt.hubs, got, tt.want)
 		}
 	}
 }
 
 func TestDoubtNeedsSeveralRoundTrips(t *testing.T) {
-	for rtt, want := range map[time.Duration]time.Duration{0: minDoubt, 40 * time.Millisecond: minDoubt, 700 * time.Millisecond: 2800 * time.Millisecond} {
-		if got := doubtAfter(rtt); got != want {
+	for rtt, want := range map[time.Duration]time.Duration{0: minSilenceCheck, 40 * time.Millisecond: minSilenceCheck, 700 * time.Millisecond: 2800 * time.Millisecond} {
+		if got := silenceCheckDelay(rtt); got != want {
 			t.Errorf("round trip %s: doubt after %s, want %s", rtt, got, want)
 		}
 	}
@@ -147,7 +147,7 @@ func TestOrderPrefersTheLastGoodHub(t *testing.T) {
 		{"b", "c", []string{"b", "a", "c"}},
 		{"", "x", []string{"c", "b", "a"}},
 	} {
-		if got := order(hubs, c.last, c.turned, reverse); !slices.Equal(got, c.want) {
+		if got := dialOrder(hubs, c.last, c.turned, reverse); !slices.Equal(got, c.want) {
 			t.Errorf("last %q, turned away by %q: %v, want %v", c.last, c.turned, got, c.want)
 		}
 	}
@@ -168,23 +168,23 @@ func TestKnownHubs(t *testing.T) {
 // A hub that is busy is tried again soon, by many edges at different times, and no more
 // than every few seconds by each.
 func TestPauseAfterABusyHub(t *testing.T) {
-	p := newPause(time.Minute)
+	p := newReconnectBackoff(time.Minute)
 	var waited time.Duration
 	for i := range 30 {
-		d := p.afterBusy()
+		d := p.delayAfterBusy()
 		waited += d
-		if d < BusyPauseMin/2 || d > BusyPauseMax || i < 5 && d > 1500*time.Millisecond {
+		if d < BusyDelayMin/2 || d > BusyDelayMax || i < 5 && d > 1500*time.Millisecond {
 			t.Errorf("pause %d: %s", i, d)
 		}
 	}
-	if p.loaded() {
+	if p.isHubOverloaded() {
 		t.Error("a hub is believed to be loaded for ever")
 	}
-	if d := p.next(); d > firstPause {
+	if d := p.nextDelay(); d > firstPause {
 		t.Errorf("the pause after a failure is %s: it does not grow for a hub that is busy", d)
 	}
-	p.reset()
-	if d := p.afterBusy(); d > BusyPauseMin || !p.loaded() {
+	p.resetDelays()
+	if d := p.delayAfterBusy(); d > BusyDelayMin || !p.isHubOverloaded() {
 		t.Errorf("%s after a connection that was made", d)
 	}
 }

@@ -19,12 +19,12 @@ import (
 func TestPlantedGlueOverGap(t *testing.T) {
 	skips := func(want bool) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.journal.record(noise(1), noise(2), running(3))
-			w.hub(hubAddr)
-			w.run()
-			w.until(10*time.Second, "send", func() bool { return len(w.cluster.seen().batches) > 0 })
-			if first := w.cluster.seen().batches[0].First; first == 3 != want {
+			w := newLinkTest(t)
+			w.journal.appendRows(noise(1), noise(2), running(3))
+			w.addHub(hubAddr)
+			w.startLink()
+			w.waitUntil(10*time.Second, "send", func() bool { return len(w.cluster.takeSnapshot().batches) > 0 })
+			if first := w.cluster.takeSnapshot().batches[0].First; first == 3 != want {
 				t.Errorf("sending began at row %d", first)
 			}
 		})
@@ -37,17 +37,17 @@ func TestPlantedGlueOverGap(t *testing.T) {
 func TestPlantedDisconnectTwice(t *testing.T) {
 	losses := func(want int) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.hub(hubAddr)
-			w.run()
-			w.until(time.Second, "connect", w.settled)
+			w := newLinkTest(t)
+			w.addHub(hubAddr)
+			w.startLink()
+			w.waitUntil(time.Second, "connect", w.isFullySynced)
 			w.path.Cut()
-			w.journal.record(running(1))
+			w.journal.appendRows(running(1))
 			time.Sleep(5 * time.Minute)
 			w.path.Heal()
-			w.until(2*time.Minute, "replay", w.settled)
+			w.waitUntil(2*time.Minute, "replay", w.isFullySynced)
 			n := 0
-			for _, r := range w.cluster.seen().rows {
+			for _, r := range w.cluster.takeSnapshot().rows {
 				if r.Kind == fleet.TransitionDisconnect {
 					n++
 				}
@@ -65,7 +65,7 @@ func TestPlantedDisconnectTwice(t *testing.T) {
 func TestPlantedLeakSocket(t *testing.T) {
 	leaks := func(want bool) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newLinkTest(t)
 			var open atomic.Int64
 			socket := w.cfg.Socket
 			var all []net.PacketConn
@@ -75,7 +75,7 @@ func TestPlantedLeakSocket(t *testing.T) {
 				all = append(all, s)
 				return &countedSocket{PacketConn: s, open: &open}, err
 			}
-			w.run()
+			w.startLink()
 			time.Sleep(2 * time.Minute) // nobody is there
 			if n := open.Load(); n > 1 != want {
 				t.Errorf("%d sockets are open", n)
@@ -96,13 +96,13 @@ func TestPlantedLeakSocket(t *testing.T) {
 func TestPlantedRetryWithoutJitter(t *testing.T) {
 	rounds := func() (at []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+			w := newLinkTest(t)
 			socket, start := w.cfg.Socket, time.Now()
 			w.cfg.Socket = func(ctx context.Context) (net.PacketConn, error) {
 				at = append(at, time.Since(start).Round(time.Millisecond))
 				return socket(ctx)
 			}
-			w.run()
+			w.startLink()
 			time.Sleep(time.Minute)
 			w.stop()
 		})

@@ -13,8 +13,8 @@ import (
 // stands, at once and without being fenced.
 func TestPutBackDirectoryGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		chain := []byte("what the cluster has")
 		w.cluster.applied, w.cluster.chain = 30, chain
 		w.cluster.refuse = func(h syncproto.Hello) *syncproto.Refused {
@@ -23,13 +23,13 @@ func TestPutBackDirectoryGoesOn(t *testing.T) {
 			}
 			return &syncproto.Refused{Code: fleet.CodePutBack, Message: "an older copy", Applied: 30}
 		}
-		w.journal.record(running(1), running(2))
-		w.run()
-		w.until(5*time.Second, "settle", w.settled)
+		w.journal.appendRows(running(1), running(2))
+		w.startLink()
+		w.waitUntil(5*time.Second, "settle", w.isFullySynced)
 		if s := w.link.Status(); s.Fenced != "" || s.LastError != "" {
 			t.Errorf("status: %+v", s)
 		}
-		rows := w.cluster.seen().rows
+		rows := w.cluster.takeSnapshot().rows
 		if len(rows) < 3 || rows[0].Kind != fleet.TransitionGap || rows[1].Message != "row 1" {
 			t.Errorf("the cluster was told %+v", rows)
 		}
@@ -39,14 +39,14 @@ func TestPutBackDirectoryGoesOn(t *testing.T) {
 // A hub that says so again and again is not asked without a pause.
 func TestPutBackIsBelievedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		w.cluster.refuse = func(syncproto.Hello) *syncproto.Refused {
 			return &syncproto.Refused{Code: fleet.CodePutBack, Message: "an older copy", Applied: 30}
 		}
-		w.run()
+		w.startLink()
 		time.Sleep(10 * time.Minute)
-		if n := len(w.cluster.seen().hellos); n > 60 {
+		if n := len(w.cluster.takeSnapshot().hellos); n > 60 {
 			t.Errorf("%d Hellos in ten minutes", n)
 		}
 	})

@@ -34,18 +34,18 @@ func TestRefusals(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.hub(hubAddr)
-				w.journal.record(running(1))
+				w := newLinkTest(t)
+				w.addHub(hubAddr)
+				w.journal.appendRows(running(1))
 				w.cluster.refuse = refuse(tt.refused)
 				var told []fleet.Code // by Run's goroutine
 				w.cfg.Ended = func(why *fleet.Error) { told = append(told, why.Code) }
-				w.run()
+				w.startLink()
 				var at []time.Time
 				for len(at) < 3 {
 					n := len(at)
-					w.until(3*time.Minute, "the next Hello", func() bool {
-						return len(w.cluster.seen().hellos) > n
+					w.waitUntil(3*time.Minute, "the next Hello", func() bool {
+						return len(w.cluster.takeSnapshot().hellos) > n
 					})
 					at = append(at, time.Now())
 				}
@@ -57,16 +57,16 @@ func TestRefusals(t *testing.T) {
 				if d := at[2].Sub(at[0]); tt.manyWithin > 0 && d > tt.manyWithin {
 					t.Errorf("three attempts took %s", d)
 				}
-				w.until(5*time.Second, "pause", func() bool { return w.link.Status().NextTry > 0 })
+				w.waitUntil(5*time.Second, "pause", func() bool { return w.link.Status().NextTry > 0 })
 				s := w.link.Status()
 				if s.State != tt.state || (s.Fenced != "") != tt.fenced || s.NextTry == 0 || !strings.Contains(s.LastError, tt.refused.Message) {
 					t.Errorf("status %+v", s)
 				}
-				if seen := w.cluster.seen(); len(seen.batches) > 0 || len(seen.beats) > 0 {
+				if seen := w.cluster.takeSnapshot(); len(seen.batches) > 0 || len(seen.beats) > 0 {
 					t.Error("something was sent after a refusal")
 				}
-				w.cluster.with(func() { w.cluster.refuse = nil })
-				w.until(3*time.Minute, "settle once it is let in", w.settled)
+				w.cluster.withLock(func() { w.cluster.refuse = nil })
+				w.waitUntil(3*time.Minute, "settle once it is let in", w.isFullySynced)
 				if s := w.link.Status(); s.Fenced != "" || s.LastError != "" {
 					t.Errorf("status once it is let in: %+v", s)
 				}
@@ -92,11 +92,11 @@ func TestTimeAfterAHubsCertificateIsNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+				w := newLinkTest(t)
 				w.cluster.fast = try.fast
-				w.hub(hubAddr)
-				w.run()
-				w.until(5*time.Second, "connect", w.connected)
+				w.addHub(hubAddr)
+				w.startLink()
+				w.waitUntil(5*time.Second, "connect", w.isConnected)
 				switch at := w.journal.lastHubTime(); {
 				case try.believed && time.Until(time.Unix(0, at)) < try.fast-time.Minute:
 					t.Errorf("noted %s", time.Unix(0, at))
@@ -110,13 +110,13 @@ func TestTimeAfterAHubsCertificateIsNotBelieved(t *testing.T) {
 
 func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		w.cluster.session = 41 // the edge's disk was restored
-		w.run()
-		w.until(time.Second, "connect", w.connected)
-		if hellos := w.cluster.seen().hellos; len(hellos) != 2 || hellos[1].Session != 42 || w.journal.remembered().Session != 42 {
-			t.Errorf("Hellos %+v, remembered %+v; want two, the second of session 42", hellos, w.journal.remembered())
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		if hellos := w.cluster.takeSnapshot().hellos; len(hellos) != 2 || hellos[1].Session != 42 || w.journal.savedMemory().Session != 42 {
+			t.Errorf("Hellos %+v, remembered %+v; want two, the second of session 42", hellos, w.journal.savedMemory())
 		}
 	})
 }
@@ -126,8 +126,8 @@ func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 func TestPausesWhereSessionsAreStale(t *testing.T) {
 	stale := syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale"}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		var at []time.Time // of Hellos
 		w.cluster.refuse = func(syncproto.Hello) *syncproto.Refused {
 			if at = append(at, time.Now()); len(at) == 1 {
@@ -135,7 +135,7 @@ func TestPausesWhereSessionsAreStale(t *testing.T) {
 			}
 			return &stale
 		}
-		w.run()
+		w.startLink()
 		time.Sleep(time.Minute)
 		w.stop()
 		if len(at) < 4 || len(at) > 50 {
@@ -149,12 +149,12 @@ func TestPausesWhereSessionsAreStale(t *testing.T) {
 
 func TestAnotherClusterIsNotTalkedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		w.journal.mem = link.Remembered{Session: 3, Cluster: "cluster-0", Disconnected: true}
-		w.run()
+		w.startLink()
 		time.Sleep(3 * time.Minute)
-		if seen := w.cluster.seen(); len(seen.beats) > 0 || len(seen.hellos) == 0 || len(seen.hellos) > 6 {
+		if seen := w.cluster.takeSnapshot(); len(seen.beats) > 0 || len(seen.hellos) == 0 || len(seen.hellos) > 6 {
 			t.Errorf("%d beats and %d Hellos to another cluster", len(seen.beats), len(seen.hellos))
 		}
 		if s := w.link.Status(); !strings.Contains(s.LastError, "belongs to cluster") {
@@ -173,33 +173,33 @@ func TestClusterThatWentBack(t *testing.T) {
 
 func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		for i := range 20 {
-			w.journal.record(running(i))
+			w.journal.appendRows(running(i))
 		}
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		w.stop()
-		w.journal.compact(15)                         // acknowledged long ago
+		w.journal.dropRowsBefore(15)                  // acknowledged long ago
 		w.cluster.index, w.cluster.applied = index, 5 // restored from an older snapshot
 		w.cluster.rows, w.cluster.chain = w.cluster.rows[:5], nil
 		w.site.desired = 90
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		if s := w.link.Status(); !strings.Contains(s.WentBack, "had acknowledged row 20") {
 			t.Errorf("status %+v", s)
 		}
-		if n := w.site.restatements(); n != 1 {
+		if n := w.site.restateCount(); n != 1 {
 			t.Errorf("restated %d times, want once", n)
 		}
-		batches := w.cluster.seen().batches
+		batches := w.cluster.takeSnapshot().batches
 		b := batches[len(batches)-1]
 		if !b.Base || b.First != 15 {
 			t.Errorf("the replay starts at %d (base %v), want 15 as a new base", b.First, b.Base)
 		}
 		wantAlternating(t, w, 1)
-		rows := w.cluster.seen().rows
+		rows := w.cluster.takeSnapshot().rows
 		if last := rows[len(rows)-1]; last.Message != "restated" {
 			t.Errorf("the last row is %q", last.Message)
 		}
@@ -210,23 +210,23 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 // beyond all that it had, and may have all rows of an edge that had nothing to say.
 func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.journal.record(running(0))
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.journal.appendRows(running(0))
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		w.stop()
 		w.cluster.index, w.cluster.restored = 600, 500
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		said := w.link.Status().WentBack
 		if !strings.Contains(said, "a snapshot was restored at index 500") {
 			t.Errorf("the edge says %q", said)
 		}
 		w.stop()
 		w.cluster.index = 700
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		if again := w.link.Status().WentBack; again != said {
 			t.Errorf("of the same restore it says %q as well", again)
 		}
@@ -238,20 +238,20 @@ func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
 // on, and is back at once with a journal that does.
 func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		for i := range 20 {
-			w.journal.record(running(i))
+			w.journal.appendRows(running(i))
 		}
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		w.stop()
-		before := len(w.cluster.seen().rows)
-		w.journal.lose("the database is gone")
-		w.journal.record(running(20))
-		w.run()
-		w.until(time.Second, "settle", w.settled)
-		s := w.cluster.seen()
+		before := len(w.cluster.takeSnapshot().rows)
+		w.journal.loseAllRows("the database is gone")
+		w.journal.appendRows(running(20))
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		s := w.cluster.takeSnapshot()
 		rows := s.rows[before:]
 		if len(rows) < 2 || rows[0].Kind != fleet.TransitionGap || rows[1].Message != "row 20" {
 			t.Errorf("rows after the loss: %+v", rows)
@@ -279,18 +279,18 @@ func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 // session nothing more; the next one asks where to go on.
 func TestRowsLostUnderASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		for i := range 20 {
-			w.journal.record(running(i))
+			w.journal.appendRows(running(i))
 		}
-		w.run()
-		w.until(time.Second, "settle", w.settled)
-		before := len(w.cluster.seen().rows)
-		w.journal.lose("the database was cut short")
-		w.journal.record(running(20))
-		w.until(time.Minute, "settle", func() bool { return w.settled() && w.journal.Head().Lost == "" })
-		s := w.cluster.seen()
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		before := len(w.cluster.takeSnapshot().rows)
+		w.journal.loseAllRows("the database was cut short")
+		w.journal.appendRows(running(20))
+		w.waitUntil(time.Minute, "settle", func() bool { return w.isFullySynced() && w.journal.Head().Lost == "" })
+		s := w.cluster.takeSnapshot()
 		if rows := s.rows[before:]; len(rows) < 2 || rows[0].Kind != fleet.TransitionGap || rows[1].Message != "row 20" {
 			t.Errorf("rows after the loss: %+v", rows)
 		}
@@ -302,57 +302,57 @@ func TestRowsLostUnderASession(t *testing.T) {
 
 func TestDiskThatFailsKeepsTheLinkTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		w.path.Cut()
-		w.journal.fail(errors.New("disk full"))
+		w.journal.failKeep(errors.New("disk full"))
 		time.Sleep(2 * time.Minute)
 		w.path.Heal()
 		time.Sleep(2 * time.Minute)
-		if w.connected() {
+		if w.isConnected() {
 			t.Error("a session began whose counter was not kept")
 		}
-		w.journal.fail(nil)
-		w.until(2*time.Minute, "settle", w.settled)
+		w.journal.failKeep(nil)
+		w.waitUntil(2*time.Minute, "settle", w.isFullySynced)
 	})
 }
 
 func TestSlowCommitIsNoDeadLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
 		w.cluster.stuck = true // no leader to commit the session
-		w.run()
+		w.startLink()
 		time.Sleep(15 * time.Second)
-		if n := len(w.cluster.seen().hellos); n != 1 {
+		if n := len(w.cluster.takeSnapshot().hellos); n != 1 {
 			t.Errorf("%d sessions while the first is being committed", n)
 		}
-		w.cluster.with(func() { w.cluster.stuck = false })
-		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+		w.cluster.withLock(func() { w.cluster.stuck = false })
+		h.runInSession(func(p *syncproto.HubSession) []syncproto.Output {
 			return p.Acknowledge(syncproto.HeartbeatAck{Epoch: 1, TTL: 10 * time.Second})
 		})
-		w.until(time.Second, "connect", w.connected)
+		w.waitUntil(time.Second, "connect", w.isConnected)
 	})
 }
 
 // A hub ends one stream of a connection that lives on: the session is over, with a reason.
 func TestEndOfAStreamEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		h := w.hub(hubAddr)
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
 		var told []*fleet.Error // by Run's goroutine
 		w.cfg.Ended = func(why *fleet.Error) { told = append(told, why) }
-		w.run()
-		w.until(time.Second, "connect", w.connected)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
 		h.mu.Lock()
 		control := h.controls[0]
 		h.mu.Unlock()
 		if err := control.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		w.until(5*time.Minute, "come back", func() bool { return len(w.cluster.seen().hellos) == 2 })
+		w.waitUntil(5*time.Minute, "come back", func() bool { return len(w.cluster.takeSnapshot().hellos) == 2 })
 		if len(told) != 1 || told[0] == nil || told[0].Message == "" {
 			t.Errorf("the session ended with %v", told)
 		}

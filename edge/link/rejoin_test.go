@@ -15,40 +15,40 @@ import (
 // An edge hears with the answer to its last row that its node is ready, and not a beat later.
 func TestReadyByTheAnswerToARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.cluster.with(func() { w.cluster.status, w.cluster.rowStatus = fleet.NodeInitializing, fleet.NodeReady })
-		w.run()
-		w.until(time.Second, "connect", w.connected)
-		w.journal.record(running(1))
-		w.until(3*time.Second, "hear that it is ready", func() bool { return w.link.Status().NodeStatus == fleet.NodeReady })
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.cluster.withLock(func() { w.cluster.status, w.cluster.rowStatus = fleet.NodeInitializing, fleet.NodeReady })
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		w.journal.appendRows(running(1))
+		w.waitUntil(3*time.Second, "hear that it is ready", func() bool { return w.link.Status().NodeStatus == fleet.NodeReady })
 	})
 }
 
 func TestRejoinedOncePerDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
 		want := func(when string, rejoins int, waiting bool) {
 			t.Helper()
 			w.journal.mu.Lock()
 			got := w.journal.rejoins
 			w.journal.mu.Unlock()
-			if now := w.journal.remembered().Rejoined; got != rejoins || now != waiting {
+			if now := w.journal.savedMemory().Rejoined; got != rejoins || now != waiting {
 				t.Errorf("%s: rejoined %d times, waiting %v; want %d, %v", when, got, now, rejoins, waiting)
 			}
 		}
-		status := func(s fleet.NodeStatus) { w.cluster.with(func() { w.cluster.status = s }) }
+		status := func(s fleet.NodeStatus) { w.cluster.withLock(func() { w.cluster.status = s }) }
 		again := func() {
 			t.Helper()
 			w.path.Cut()
-			w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+			w.waitUntil(5*time.Minute, "notice the cut", func() bool { return !w.isConnected() })
 			w.path.Heal()
-			w.until(5*time.Minute, "settle", w.settled)
+			w.waitUntil(5*time.Minute, "settle", w.isFullySynced)
 		}
 		status(fleet.NodeInitializing)
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		want("first session", 0, false)
 
 		status(fleet.NodeReady)
@@ -62,7 +62,7 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 		want("missed, and cut again before it was ready", 1, true)
 
 		status(fleet.NodeReady)
-		w.until(time.Minute, "hear that it is ready", func() bool { return !w.journal.remembered().Rejoined })
+		w.waitUntil(time.Minute, "hear that it is ready", func() bool { return !w.journal.savedMemory().Rejoined })
 		again()
 		want("ready, and a blip", 1, false)
 		status(fleet.NodeInitializing)
@@ -75,22 +75,22 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 // before it once.
 func TestAReturnThatCouldNotBeJournaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.hub(hubAddr)
-		w.run()
-		w.until(time.Second, "settle", w.settled)
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		w.path.Cut()
-		w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+		w.waitUntil(5*time.Minute, "notice the cut", func() bool { return !w.isConnected() })
 		w.journal.failAfter(1, errors.New("no space left on device")) // a number for the session still fits
 		w.path.Heal()
 		time.Sleep(5 * time.Minute)
-		w.journal.fail(nil)
-		w.until(5*time.Minute, "settle", w.settled)
+		w.journal.failKeep(nil)
+		w.waitUntil(5*time.Minute, "settle", w.isFullySynced)
 		wantAlternating(t, w, 1)
 		w.path.Cut()
-		w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+		w.waitUntil(5*time.Minute, "notice the cut", func() bool { return !w.isConnected() })
 		w.path.Heal()
-		w.until(5*time.Minute, "settle", w.settled)
+		w.waitUntil(5*time.Minute, "settle", w.isFullySynced)
 		wantAlternating(t, w, 2)
 	})
 }

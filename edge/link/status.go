@@ -43,7 +43,7 @@ type Status struct {
 
 // Status may be called from any goroutine, at any time.
 func (l *Link) Status() Status {
-	s := l.board.read()
+	s := l.tracker.currentStatus()
 	s.Away = l.cfg.Memory.Away()
 	if h := l.cfg.Journal.Head(); h.Last > h.Acknowledged {
 		s.Unacknowledged = uint64(h.Last - h.Acknowledged)
@@ -51,36 +51,36 @@ func (l *Link) Status() Status {
 	return s
 }
 
-// board is the status as others read it.
-type board struct {
-	mu        sync.Mutex
-	status    Status          // without what read adds
-	committed bool            // a beat of the session on conn was answered
-	resume    time.Time       // end of a pause; zero: there is none
-	past      traffic         // of connections that are over
-	conn      *transport.Conn // the session's; nil: there is none
+// statusTracker is the status as others read it.
+type statusTracker struct {
+	mu            sync.Mutex
+	status        Status          // without what read adds
+	committed     bool            // a beat of the session on conn was answered
+	retryAt       time.Time       // end of a pause; zero: there is none
+	closedTraffic traffic         // of connections that are over
+	conn          *transport.Conn // the session's; nil: there is none
 }
 
 // traffic is bytes on the wire.
 type traffic struct{ sent, received uint64 }
 
-func (b *board) set(f func(s *Status)) {
+func (b *statusTracker) updateStatus(f func(s *Status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(&b.status)
 }
 
-func (b *board) read() Status {
+func (b *statusTracker) currentStatus() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.status
 	s.Hubs = slices.Clone(s.Hubs)
-	t := b.past
+	t := b.closedTraffic
 	if b.conn != nil {
-		t = t.plus(wire(b.conn))
+		t = t.addTraffic(connTraffic(b.conn))
 		s.RTT = b.conn.Stats().RTT
-	} else if !b.resume.IsZero() {
-		s.NextTry = max(0, time.Until(b.resume))
+	} else if !b.retryAt.IsZero() {
+		s.NextTry = max(0, time.Until(b.retryAt))
 	}
 	s.BytesSent, s.BytesReceived = t.sent, t.received
 	switch {
@@ -96,15 +96,15 @@ func (b *board) read() Status {
 	return s
 }
 
-// waiting notes a pause that ends at resume; zero: it is over.
-func (b *board) waiting(resume time.Time) {
+// setRetryTime notes a pause that ends at resume; zero: it is over.
+func (b *statusTracker) setRetryTime(resume time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.resume = resume
+	b.retryAt = resume
 }
 
-// trying notes an attempt, where there is no session.
-func (b *board) trying(hub string) {
+// noteDialAttempt notes an attempt, where there is no session.
+func (b *statusTracker) noteDialAttempt(hub string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn == nil {
@@ -112,38 +112,38 @@ func (b *board) trying(hub string) {
 	}
 }
 
-// connected notes that the session is committed.
-func (b *board) connected() {
+// markCommitted notes that the session is committed.
+func (b *statusTracker) markCommitted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.committed = true
 }
 
-// use makes c the session's connection; nil: there is none.
-func (b *board) use(c *transport.Conn) {
+// setConnection makes c the session's connection; nil: there is none.
+func (b *statusTracker) setConnection(c *transport.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn != nil {
-		b.past = b.past.plus(wire(b.conn))
+		b.closedTraffic = b.closedTraffic.addTraffic(connTraffic(b.conn))
 	}
 	b.conn, b.committed = c, false
 }
 
-// count adds the traffic of a connection that came to nothing.
-func (b *board) count(t traffic) {
+// addClosedTraffic adds the traffic of a connection that came to nothing.
+func (b *statusTracker) addClosedTraffic(t traffic) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.past = b.past.plus(t)
+	b.closedTraffic = b.closedTraffic.addTraffic(t)
 }
 
-func (t traffic) plus(o traffic) traffic {
+func (t traffic) addTraffic(o traffic) traffic {
 	return traffic{t.sent + o.sent, t.received + o.received}
 }
 
 // headers are the bytes before a packet's payload: UDP over IPv4.
 const headers = 8 + 20
 
-func wire(c *transport.Conn) traffic {
+func connTraffic(c *transport.Conn) traffic {
 	s := c.Stats()
 	return traffic{s.BytesSent + headers*s.PacketsSent, s.BytesReceived + headers*s.PacketsReceived}
 }

@@ -57,10 +57,10 @@ const (
 	requestTimeout = 10 * time.Second // for the Request to come
 )
 
-// serve takes streams that the hub opens, until the connection ends.
-func (s *session) serve(ctx context.Context) {
+// acceptRequests takes streams that the hub opens, until the connection ends.
+func (s *session) acceptRequests(ctx context.Context) {
 	for {
-		stream, err := s.f.conn.Accept(ctx)
+		stream, err := s.hubConn.conn.Accept(ctx)
 		if err != nil {
 			return // the readers of the session's own streams say why
 		}
@@ -68,7 +68,7 @@ func (s *session) serve(ctx context.Context) {
 		case s.requests <- struct{}{}:
 			s.serving.Go(func() {
 				defer func() { <-s.requests }()
-				s.answer(ctx, stream)
+				s.answerRequest(ctx, stream)
 			})
 		default:
 			stream.Abort()
@@ -76,9 +76,9 @@ func (s *session) serve(ctx context.Context) {
 	}
 }
 
-// answer serves one request: a Reply, then the output until it ends or the hub
+// answerRequest serves one request: a Reply, then the output until it ends or the hub
 // has had enough.
-func (s *session) answer(ctx context.Context, stream *transport.Stream) {
+func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	unwanted := context.AfterFunc(stream.Writing(), cancel)
@@ -86,7 +86,7 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	stop := context.AfterFunc(ctx, stream.Abort)
 	stream.Bulk()
 	frames := syncproto.NewReader(stream)
-	req, err := s.request(stream, frames)
+	req, err := s.readRequest(stream, frames)
 	if err == nil && req.Lasts() {
 		select {
 		case s.follows <- struct{}{}:
@@ -129,8 +129,8 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	}
 }
 
-// request reads a Request.
-func (s *session) request(stream *transport.Stream, frames *syncproto.Reader) (syncproto.Request, error) {
+// readRequest reads a Request.
+func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader) (syncproto.Request, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return syncproto.Request{}, err
 	}

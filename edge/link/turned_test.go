@@ -13,21 +13,21 @@ import (
 // worked last: an edge that it turns away goes to another one.
 func TestAHubThatTurnsTheEdgeAwayIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newLinkTest(t)
 		hubs := map[string]*hub{}
 		w.cfg.Hubs = []string{hubAddr, "10.0.0.2:4647"}
 		for _, addr := range w.cfg.Hubs {
-			hubs[addr] = w.hub(addr)
+			hubs[addr] = w.addHub(addr)
 		}
-		w.run()
-		w.until(5*time.Second, "connect", w.connected)
+		w.startLink()
+		w.waitUntil(5*time.Second, "connect", w.isConnected)
 		for range 4 { // there and back
 			from := w.link.Status().Hub
-			w.cluster.with(func() { w.cluster.alone = from })
-			hubs[from].step(func(p *syncproto.HubSession) []syncproto.Output {
+			w.cluster.withLock(func() { w.cluster.alone = from })
+			hubs[from].runInSession(func(p *syncproto.HubSession) []syncproto.Output {
 				return p.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"})
 			})
-			w.until(5*time.Second, "be at the other hub", func() bool { return w.connected() && w.link.Status().Hub != from })
+			w.waitUntil(5*time.Second, "be at the other hub", func() bool { return w.isConnected() && w.link.Status().Hub != from })
 		}
 	})
 }
@@ -35,13 +35,13 @@ func TestAHubThatTurnsTheEdgeAwayIsLeft(t *testing.T) {
 // Where no other hub answers, it is tried again, also in rounds that try few hubs.
 func TestAHubThatTurnedTheEdgeAwayIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newLinkTest(t)
 		w.cfg.Hubs = []string{hubAddr, "10.0.0.2:4647", "10.0.0.3:4647"}
-		w.hub(hubAddr) // the others are dead
+		w.addHub(hubAddr) // the others are dead
 		w.cluster.alone = hubAddr
-		w.run()
+		w.startLink()
 		time.Sleep(30 * time.Minute)
-		w.cluster.with(func() { w.cluster.alone = "" })
-		w.until(3*time.Minute, "connect", w.connected)
+		w.cluster.withLock(func() { w.cluster.alone = "" })
+		w.waitUntil(3*time.Minute, "connect", w.isConnected)
 	})
 }

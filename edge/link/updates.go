@@ -14,9 +14,9 @@ import (
 // may be on the way.
 const maxBatch = syncproto.MaxUpdatesBytes / 2
 
-// replay starts sending from the row after what the cluster has applied.
-func (s *session) replay(ctx context.Context, applied fleet.Seq) {
-	s.acknowledge(ctx, applied)
+// startReplay starts sending from the row after what the cluster has applied.
+func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
+	s.acknowledgeRows(ctx, applied)
 	s.cursor = applied + 1
 	if planted.On(planted.ApplyTwice) {
 		s.cursor = s.cfg.Journal.Head().First
@@ -29,57 +29,57 @@ func (s *session) replay(ctx context.Context, applied fleet.Seq) {
 		// here. What they added up to is said again.
 		s.log.Warn("the cluster went back behind this journal", "applied", applied, "first", s.cfg.Journal.Head().First)
 		if err := s.cfg.Edge.Restate(ctx); err != nil {
-			s.stop(fleet.AsError(fmt.Errorf("restate the allocations: %w", err)))
+			s.endWithError(fleet.AsError(fmt.Errorf("restate the allocations: %w", err)))
 			return
 		}
-		s.base = true
+		s.sendsBase = true
 	}
-	s.flush(ctx)
+	s.sendRows(ctx)
 }
 
-// rebase has a journal that lost rows go on from where the cluster stands. What was
+// rebaseJournal has a journal that lost rows go on from where the cluster stands. What was
 // announced of it no longer holds, so another session follows.
-func (s *session) rebase(ctx context.Context, ack syncproto.HeartbeatAck) {
+func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck) {
 	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
-		s.stop(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows goes on", s.f.hub).
+		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows goes on", s.hubConn.hub).
 			WithHint("upgrade the hub"))
 		return
 	}
 	s.log.Warn("rows are lost, the journal goes on from where the cluster stands", "reason", s.cfg.Journal.Head().Lost, "applied", ack.Applied)
 	if err := s.cfg.Journal.Rebase(ctx, ack.Applied, ack.ChainHash); err != nil {
-		s.stop(fleet.AsError(err))
+		s.endWithError(fleet.AsError(err))
 		return
 	}
-	s.finish(ending{again: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
+	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
 }
 
-func (s *session) acknowledge(ctx context.Context, applied fleet.Seq) {
+func (s *session) acknowledgeRows(ctx context.Context, applied fleet.Seq) {
 	if err := s.cfg.Journal.Acknowledge(ctx, applied); err != nil {
-		s.stop(fleet.AsError(fmt.Errorf("note applied rows: %w", err)))
+		s.endWithError(fleet.AsError(fmt.Errorf("note applied rows: %w", err)))
 	}
 }
 
-// schedule sets the tick at which rows that wait are sent.
-func (s *session) schedule() {
+// scheduleSend sets the tick at which rows that wait are sent.
+func (s *session) scheduleSend() {
 	if !s.committed || s.backlog {
 		return
 	}
 	head := s.cfg.Journal.Head()
 	if head.Lost != "" {
-		s.finish(rowsLost(head.Lost))
+		s.endSession(lostRowsEnd(head.Lost))
 		return
 	}
 	if head.Last < s.cursor {
 		return
 	}
-	if at := nextTick(s.now(), head.Urgent >= s.cursor); s.sendAt == 0 || at < s.sendAt {
+	if at := nextTick(s.monotonicNow(), head.Urgent >= s.cursor); s.sendAt == 0 || at < s.sendAt {
 		s.sendAt = at
 	}
 }
 
-// flush sends rows from the cursor on, as many as may be on the way. What is left
+// sendRows sends rows from the cursor on, as many as may be on the way. What is left
 // follows with the next answer.
-func (s *session) flush(ctx context.Context) {
+func (s *session) sendRows(ctx context.Context) {
 	s.backlog = false
 	for s.end == nil && s.committed && s.cursor <= s.cfg.Journal.Head().Last {
 		if !s.proto.MaySend() {
@@ -89,98 +89,98 @@ func (s *session) flush(ctx context.Context) {
 		first, prev, rows, err := s.cfg.Journal.Rows(ctx, s.cursor, syncproto.MaxUpdatesRows, maxBatch)
 		switch {
 		case err != nil:
-			s.stop(fleet.AsError(fmt.Errorf("read rows from %d: %w", s.cursor, err)))
+			s.endWithError(fleet.AsError(fmt.Errorf("read rows from %d: %w", s.cursor, err)))
 			return
 		case s.cfg.Journal.Head().Lost != "":
-			s.finish(rowsLost(s.cfg.Journal.Head().Lost))
+			s.endSession(lostRowsEnd(s.cfg.Journal.Head().Lost))
 			return
 		case len(rows) == 0:
 			return
-		case first != s.cursor && !s.base:
-			s.stop(fleet.Errorf(fleet.CodeGap, "rows from %d are no longer held, the next one is %d", s.cursor, first))
+		case first != s.cursor && !s.sendsBase:
+			s.endWithError(fleet.Errorf(fleet.CodeGap, "rows from %d are no longer held, the next one is %d", s.cursor, first))
 			return
 		}
 		s.cursor = first + fleet.Seq(len(rows))
-		u := syncproto.Updates{First: first, Prev: prev, Rows: rows, Base: s.base}
-		s.base = false
-		s.perform(ctx, s.proto.Update(u))
+		u := syncproto.Updates{First: first, Prev: prev, Rows: rows, Base: s.sendsBase}
+		s.sendsBase = false
+		s.performOutputs(ctx, s.proto.Update(u))
 	}
 }
 
-// rowsLost ends a session whose journal was damaged under it: the next one says so, for the
+// lostRowsEnd ends a session whose journal was damaged under it: the next one says so, for the
 // numbers of what is held now mean nothing to a hub.
-func rowsLost(why string) ending {
-	return ending{again: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: %s", why)}
+func lostRowsEnd(why string) sessionEnd {
+	return sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: %s", why)}
 }
 
-// applied takes the answer to an Updates. Where the cluster took less than was
+// handleApplied takes the answer to an Updates. Where the cluster took less than was
 // sent, sending goes on from there.
-func (s *session) applied(ctx context.Context, a syncproto.Applied) {
-	s.acknowledge(ctx, a.Last)
-	s.stands(ctx, a.Status)
+func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
+	s.acknowledgeRows(ctx, a.Last)
+	s.updateNodeStatus(ctx, a.Status)
 	if s.proto.InFlight() == 0 && a.Last+1 < s.cursor {
 		s.cursor, s.backlog = a.Last+1, true
 	}
 	if s.backlog {
-		s.flush(ctx)
+		s.sendRows(ctx)
 	}
 }
 
-// doubt looks whether anything was heard since something was sent. Where nothing
+// checkSilence looks whether anything was heard since something was sent. Where nothing
 // was, it starts a search beside the session; whichever gets through first wins.
 //
 // A packet of the hub's is no proof that this side's got through: QUIC repeats
 // what was lost after longer and longer times, each side on its own. It does say
 // that the path works, so a search starts again at once.
-func (s *session) doubt(ctx context.Context, now time.Duration) {
-	received := s.f.conn.Stats().PacketsReceived
+func (s *session) checkSilence(ctx context.Context, now time.Duration) {
+	received := s.hubConn.conn.Stats().PacketsReceived
 	switch {
-	case s.seeking == nil && received != s.heard:
-		s.hear()
+	case s.search == nil && received != s.packetsHeard:
+		s.noteHubHeard()
 		return
-	case s.seeking == nil:
-		s.log.Debug("nothing heard", "hub", s.f.hub)
-		s.seek(ctx, 0)
-	case received != s.heard:
-		s.stopSeeking()
-		s.pause.reset()
-		s.seek(ctx, 0)
+	case s.search == nil:
+		s.log.Debug("nothing heard", "hub", s.hubConn.hub)
+		s.startSearch(ctx, 0)
+	case received != s.packetsHeard:
+		s.stopSearch()
+		s.backoff.resetDelays()
+		s.startSearch(ctx, 0)
 	}
-	s.heard, s.doubtAt = received, now+minDoubt/3
+	s.packetsHeard, s.silenceCheckAt = received, now+minSilenceCheck/3
 }
 
-// hear notes that the hub answers.
-func (s *session) hear() {
-	s.doubtAt = 0
-	s.stopSeeking()
+// noteHubHeard notes that the hub answers.
+func (s *session) noteHubHeard() {
+	s.silenceCheckAt = 0
+	s.stopSearch()
 }
 
-// measure has another session follow where the connection sends and sends: the
+// checkRoundTrip has another session follow where the connection sends and sends: the
 // path's round trip is another one than the one that QUIC goes by.
-func (s *session) measure() {
-	s.measureAt = 0
-	if now := s.f.conn.Stats(); now.Probes(s.measured) {
-		s.finish(ending{again: true, err: fleet.Errorf(fleet.CodeTimeout,
-			"the round trip to hub %s is not the one of %s that was measured: a new connection measures it", s.f.hub, now.RTT)})
+func (s *session) checkRoundTrip() {
+	s.roundTripCheckAt = 0
+	if now := s.hubConn.conn.Stats(); now.Probes(s.roundTripStats) {
+		s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeTimeout,
+			"the round trip to hub %s is not the one of %s that was measured: a new connection measures it", s.hubConn.hub, now.RTT)})
 	}
 }
 
-// replacement delivers what a search beside the session found; nil: none is on.
-func (s *session) replacement() chan *found {
-	if s.seeking == nil {
+// replacementFound delivers what a search beside the session found; nil: none is on.
+func (s *session) replacementFound() chan *hubConnection {
+	if s.search == nil {
 		return nil
 	}
-	return s.seeking.found
+	return s.search.found
 }
 
-// replace ends the session in favour of a connection that works.
-func (s *session) replace(f *found) {
-	s.seeking.found <- f // for Run, which looks there next
-	s.finish(ending{err: fleet.Errorf(fleet.CodeTimeout, "nothing heard from hub %s", s.f.hub)})
+// switchConnection ends the session in favour of a connection that works.
+func (s *session) switchConnection(f *hubConnection) {
+	s.search.found <- f // for Run, which looks there next
+	s.endSession(sessionEnd{err: fleet.Errorf(fleet.CodeTimeout, "nothing heard from hub %s", s.hubConn.hub)})
 }
 
-// lost notes how a session ended and sets the pause before the next one.
-func (l *Link) lost(ctx context.Context, e ending) {
+// handleSessionEnd notes how a session ended and sets the pause before the next one.
+func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	l.cfg.Ended(e.err)
 	l.log.Info("session over", "committed", e.committed, "code", e.err.Code, "error", e.err.Message)
 	stale := e.err.Code == fleet.CodeStaleSession
@@ -190,31 +190,31 @@ func (l *Link) lost(ctx context.Context, e ending) {
 		l.mem.Session = max(l.mem.Session, e.session)
 	case fleet.CodePutBack:
 		l.log.Warn("the data directory is an older copy, the journal goes on from where the cluster stands", "applied", e.applied)
-		e.again = l.cfg.Journal.Head().Lost == "" // once: a hub that repeats itself is not believed
+		e.reconnectNow = l.cfg.Journal.Head().Lost == "" // once: a hub that repeats itself is not believed
 		if err := l.cfg.Journal.PutBack(ctx, e.applied); err != nil {
 			l.log.Warn("that the journal is an older copy was not noted", "error", err)
-			e.again = false
+			e.reconnectNow = false
 		}
 	case fleet.CodeFork, fleet.CodeCloned:
 		l.mem.Fenced = e.err.Error()
-		if err := l.keep(ctx); err != nil {
+		if err := l.saveMemory(ctx); err != nil {
 			l.log.Warn("being fenced not noted", "error", err)
 		}
 	}
-	if e.turned {
-		l.turned = e.hub
+	if e.refusedByHub {
+		l.refusingHub = e.hub
 	}
 	fenced := l.mem.Fenced
-	l.board.set(func(s *Status) { s.LastError, s.Fenced, s.Epoch = e.err.Error(), fenced, 0 })
-	if e.committed && !e.again {
+	l.tracker.updateStatus(func(s *Status) { s.LastError, s.Fenced, s.Epoch = e.err.Error(), fenced, 0 })
+	if e.committed && !e.reconnectNow {
 		l.noteLoss(ctx, e.err.Message)
 	}
-	if l.seeking == nil {
+	if l.search == nil {
 		if e.committed {
-			l.pause.reset() // whatever a search beside the session has used up
+			l.backoff.resetDelays() // whatever a search beside the session has used up
 		}
-		if l.wait = 0; !e.again {
-			l.wait = l.pause.after(e)
+		if l.wait = 0; !e.reconnectNow {
+			l.wait = l.backoff.delayAfterSession(e)
 		}
 		l.round++
 	}
@@ -227,7 +227,7 @@ func (l *Link) noteLoss(ctx context.Context, why string) {
 		return
 	}
 	l.mem.Disconnected = true
-	err := l.keep(ctx, fleet.Transition{
+	err := l.saveMemory(ctx, fleet.Transition{
 		Kind:    fleet.TransitionDisconnect,
 		Message: fmt.Sprintf("last answer %s ago: %s", l.cfg.Memory.Away().Round(time.Millisecond), why),
 	})

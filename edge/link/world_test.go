@@ -19,27 +19,27 @@ const (
 	hubAddr = "10.0.0.1:4647"
 )
 
-// world is an edge's link, its path, and hubs.
-type world struct {
+// linkTest is an edge's link, its path, and hubs.
+type linkTest struct {
 	tb      testing.TB
 	net     *transporttest.Net
 	path    *transporttest.Path
 	ca      *transporttest.CA
 	cluster *cluster
-	journal *journal
-	site    *site
+	journal *fakeJournal
+	site    *fakeEdge
 	link    *link.Link
 	cfg     link.Config
 	stop    func()
 }
 
-func newWorld(tb testing.TB) *world {
+func newLinkTest(tb testing.TB) *linkTest {
 	tb.Helper()
-	w := &world{tb: tb, net: transporttest.New(tb, 20*time.Millisecond), ca: transporttest.NewCA(tb)}
+	w := &linkTest{tb: tb, net: transporttest.New(tb, 20*time.Millisecond), ca: transporttest.NewCA(tb)}
 	w.path = w.net.Path(tb, "10.1.0.1", 7)
 	w.cluster = &cluster{id: "cluster-1", ttl: 10 * time.Second, index: 100}
-	w.journal = newJournal()
-	w.site = &site{j: w.journal, hash: []byte("h1")}
+	w.journal = newFakeJournal()
+	w.site = &fakeEdge{j: w.journal, hash: []byte("h1")}
 	client := w.ca.Client(tb, "edge:"+nodeID)
 	w.cfg = link.Config{
 		Node: nodeID, Boot: "boot-1", Instance: "instance-1", Agent: "test", Hubs: []string{hubAddr},
@@ -59,12 +59,12 @@ func resolve(hub string) ([]net.Addr, error) {
 	return []net.Addr{a}, nil
 }
 
-func (w *world) hub(addr string) *hub {
+func (w *linkTest) addHub(addr string) *hub {
 	return startHub(w.tb, w.net, w.ca.Server(w.tb, "hub:"+addr), w.cluster, addr)
 }
 
-// run starts the link; stop, or the test's end, ends it.
-func (w *world) run() {
+// startLink starts the link; stop, or the test's end, ends it.
+func (w *linkTest) startLink() {
 	w.tb.Helper()
 	l, err := link.New(w.cfg)
 	if err != nil {
@@ -85,8 +85,8 @@ func (w *world) run() {
 	w.tb.Cleanup(w.stop)
 }
 
-// until waits, in steps of 10 ms of virtual time, for a condition.
-func (w *world) until(limit time.Duration, what string, done func() bool) time.Duration {
+// waitUntil waits, in steps of 10 ms of virtual time, for a condition.
+func (w *linkTest) waitUntil(limit time.Duration, what string, done func() bool) time.Duration {
 	w.tb.Helper()
 	start := time.Now()
 	for !done() {
@@ -98,14 +98,14 @@ func (w *world) until(limit time.Duration, what string, done func() bool) time.D
 	return time.Since(start)
 }
 
-func (w *world) connected() bool { return w.link.Status().State == link.StateConnected }
+func (w *linkTest) isConnected() bool { return w.link.Status().State == link.StateConnected }
 
-// settled reports whether the cluster has every row.
-func (w *world) settled() bool {
+// isFullySynced reports whether the cluster has every row.
+func (w *linkTest) isFullySynced() bool {
 	last := w.journal.Head().Last
 	ok := false
-	w.cluster.with(func() { ok = w.cluster.applied == last })
-	return ok && w.connected() && w.journal.Head().Acknowledged == last
+	w.cluster.withLock(func() { ok = w.cluster.applied == last })
+	return ok && w.isConnected() && w.journal.Head().Acknowledged == last
 }
 
 // running is a row as a runner records it.

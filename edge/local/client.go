@@ -38,14 +38,14 @@ func NewClient(path string) *Client {
 // Status asks where the edge stands.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.read(ctx, "/v1/status", nil, &s)
+	err := c.readJSON(ctx, "/v1/status", nil, &s)
 	return s, err
 }
 
 // History asks for an allocation's rows, of all allocations and the agent for "".
 func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
-	err := c.read(ctx, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
+	err := c.readJSON(ctx, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
 	return ts, err
 }
 
@@ -56,7 +56,7 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 		"alloc": {string(req.Alloc)}, "task": {req.Task}, "stream": {req.Stream}, "origin": {req.Origin},
 		"offset": {strconv.FormatInt(req.Offset, 10)}, "follow": {strconv.FormatBool(req.Follow)},
 	}
-	resp, err := c.do(ctx, http.MethodGet, "/v1/logs", q)
+	resp, err := c.sendRequest(ctx, http.MethodGet, "/v1/logs", q)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +73,13 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	if req.MayReturn {
 		q.Set("may_return", "true")
 	}
-	return c.post(ctx, "/v1/stop", q)
+	return c.postRequest(ctx, "/v1/stop", q)
 }
 
 // Start lets run again what Stop has stopped: what has the name of the allocation.
 func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
 	var s Started
-	resp, err := c.do(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
+	resp, err := c.sendRequest(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
 	if err != nil {
 		return s, err
 	}
@@ -92,19 +92,19 @@ func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) 
 
 // Restart restarts one task, or all for "".
 func (c *Client) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
-	return c.post(ctx, "/v1/restart", url.Values{"alloc": {string(alloc)}, "task": {task}, "reason": {reason}})
+	return c.postRequest(ctx, "/v1/restart", url.Values{"alloc": {string(alloc)}, "task": {task}, "reason": {reason}})
 }
 
-func (c *Client) post(ctx context.Context, path string, q url.Values) error {
-	resp, err := c.do(ctx, http.MethodPost, path, q)
+func (c *Client) postRequest(ctx context.Context, path string, q url.Values) error {
+	resp, err := c.sendRequest(ctx, http.MethodPost, path, q)
 	if err != nil {
 		return err
 	}
 	return resp.Body.Close()
 }
 
-func (c *Client) read(ctx context.Context, path string, q url.Values, into any) error {
-	resp, err := c.do(ctx, http.MethodGet, path, q)
+func (c *Client) readJSON(ctx context.Context, path string, q url.Values, into any) error {
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, q)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (c *Client) read(ctx context.Context, path string, q url.Values, into any) 
 	return nil
 }
 
-// forbidden says whom the agent's socket lets in.
-func (c *Client) forbidden() error {
+// forbiddenError says whom the agent's socket lets in.
+func (c *Client) forbiddenError() error {
 	refused := fleet.Errorf(fleet.CodeForbidden, "open the agent's socket %s: permission denied", c.socket)
 	for _, path := range []string{c.socket, filepath.Dir(c.socket)} {
 		who, ok := ownerOf(path)
@@ -124,7 +124,7 @@ func (c *Client) forbidden() error {
 			continue
 		}
 		hint := fmt.Sprintf("%s belongs to user %s: run the command as that user, or with sudo", path, who.user)
-		if who.groupMay {
+		if who.groupCanUse {
 			hint = fmt.Sprintf("%s belongs to user %s and group %s: run the command as a member of that group, or with sudo", path, who.user, who.group)
 		}
 		return refused.WithHint("%s", hint)
@@ -135,10 +135,10 @@ func (c *Client) forbidden() error {
 // owner is whose a file is.
 type owner struct {
 	user, group string
-	groupMay    bool // its group may use it
+	groupCanUse bool // its group may use it
 }
 
-func (c *Client) do(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
+func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values) (*ht
 		var cause *net.OpError
 		var gone *fs.PathError
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, c.forbidden()
+			return nil, c.forbiddenError()
 		}
 		if errors.As(err, &cause) || errors.As(err, &gone) {
 			return nil, fleet.Errorf(fleet.CodeUnavailable, "no agent answers at %s: %v", c.socket, errors.Unwrap(err)).

@@ -19,8 +19,8 @@ import (
 	"skerry/fleet"
 )
 
-// agent is an Agent that notes what it is asked.
-type agent struct {
+// fakeAgent is an Agent that notes what it is asked.
+type fakeAgent struct {
 	asked  []string
 	fail   error
 	output func(ctx context.Context) io.ReadCloser
@@ -28,34 +28,36 @@ type agent struct {
 
 var status = local.Status{NodeID: "n1", Uptime: time.Minute, Allocs: []local.Alloc{{ID: "a1", Tasks: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}}}
 
-func (a *agent) note(format string, args ...any) error {
+func (a *fakeAgent) recordCall(format string, args ...any) error {
 	a.asked = append(a.asked, fmt.Sprintf(format, args...))
 	return a.fail
 }
 
-func (a *agent) Status(context.Context) (local.Status, error) { return status, a.note("status") }
-
-func (a *agent) History(_ context.Context, id fleet.AllocID) ([]fleet.Transition, error) {
-	return []fleet.Transition{{Seq: 7, Kind: fleet.TransitionAlloc, Alloc: id}}, a.note("history %s", id)
+func (a *fakeAgent) Status(context.Context) (local.Status, error) {
+	return status, a.recordCall("status")
 }
 
-func (a *agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
-	if err := a.note("logs %+v", req); err != nil {
+func (a *fakeAgent) History(_ context.Context, id fleet.AllocID) ([]fleet.Transition, error) {
+	return []fleet.Transition{{Seq: 7, Kind: fleet.TransitionAlloc, Alloc: id}}, a.recordCall("history %s", id)
+}
+
+func (a *fakeAgent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
+	if err := a.recordCall("logs %+v", req); err != nil {
 		return nil, err
 	}
 	return a.output(ctx), nil
 }
 
-func (a *agent) Stop(_ context.Context, req local.StopRequest) error {
-	return a.note("stop %+v", req)
+func (a *fakeAgent) Stop(_ context.Context, req local.StopRequest) error {
+	return a.recordCall("stop %+v", req)
 }
 
-func (a *agent) Start(_ context.Context, id fleet.AllocID, reason string) (local.Started, error) {
-	return local.Started{Name: "shop.till[0]", Waiting: 1}, a.note("start %s %s", id, reason)
+func (a *fakeAgent) Start(_ context.Context, id fleet.AllocID, reason string) (local.Started, error) {
+	return local.Started{Name: "shop.till[0]", Waiting: 1}, a.recordCall("start %s %s", id, reason)
 }
 
-func (a *agent) Restart(_ context.Context, id fleet.AllocID, task, reason string) error {
-	return a.note("restart %s %s %s", id, task, reason)
+func (a *fakeAgent) Restart(_ context.Context, id fleet.AllocID, task, reason string) error {
+	return a.recordCall("restart %s %s %s", id, task, reason)
 }
 
 func mustServe(t testing.TB, path string, a local.Agent) *local.Client {
@@ -82,7 +84,7 @@ func mustServe(t testing.TB, path string, a local.Agent) *local.Client {
 
 func TestClientAndServer(t *testing.T) {
 	ctx := context.Background()
-	a := &agent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("hello")) }}
+	a := &fakeAgent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("hello")) }}
 	path := filepath.Join(t.TempDir(), "local.sock")
 	c := mustServe(t, path, a)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -118,7 +120,7 @@ func TestClientAndServer(t *testing.T) {
 }
 
 func TestErrorsCrossTheSocket(t *testing.T) {
-	a := &agent{fail: fleet.Errorf(fleet.CodeConflict, "it has ended").WithHint("look at its history")}
+	a := &fakeAgent{fail: fleet.Errorf(fleet.CodeConflict, "it has ended").WithHint("look at its history")}
 	c := mustServe(t, filepath.Join(t.TempDir(), "local.sock"), a)
 	err := c.Stop(context.Background(), local.StopRequest{Alloc: "a1"})
 	var e *fleet.Error
@@ -133,7 +135,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 
 func TestFollowerEndsWithItsClient(t *testing.T) {
 	ended := make(chan struct{})
-	a := &agent{output: func(ctx context.Context) io.ReadCloser {
+	a := &fakeAgent{output: func(ctx context.Context) io.ReadCloser {
 		r, w := io.Pipe()
 		go func() {
 			defer close(ended)
@@ -161,7 +163,7 @@ func TestDeepDirectory(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := mustServe(t, filepath.Join(dir, "local.sock"), &agent{})
+	c := mustServe(t, filepath.Join(dir, "local.sock"), &fakeAgent{})
 	if _, err := c.Status(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 func FuzzRequest(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "local.sock")
-	a := &agent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("")) }}
+	a := &fakeAgent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("")) }}
 	mustServe(f, path, a)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -26,7 +26,7 @@ func ownerOf(path string) (owner, bool) {
 	}
 	o := owner{
 		user: strconv.FormatUint(uint64(st.Uid), 10), group: strconv.FormatUint(uint64(st.Gid), 10),
-		groupMay: info.Mode().Perm()&need == need,
+		groupCanUse: info.Mode().Perm()&need == need,
 	}
 	if u, err := user.LookupId(o.user); err == nil {
 		o.user = u.Username

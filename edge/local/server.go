@@ -74,7 +74,7 @@ func Listen(path string) (net.Listener, error) {
 // Run serves until ctx ends, and removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{
-		Handler:           s.routes(),
+		Handler:           s.routeHandler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -114,19 +114,19 @@ func (s *Server) Close() error {
 	return nil
 }
 
-func (s *Server) routes() http.Handler {
+func (s *Server) routeHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", s.answer(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
-	mux.HandleFunc("GET /v1/history", s.answer(func(r *http.Request) (any, error) {
-		ts, err := s.agent.History(r.Context(), alloc(r))
+	mux.HandleFunc("GET /v1/status", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
+	mux.HandleFunc("GET /v1/history", s.jsonHandler(func(r *http.Request) (any, error) {
+		ts, err := s.agent.History(r.Context(), allocParam(r))
 		if ts == nil {
 			ts = []fleet.Transition{}
 		}
 		return ts, err
 	}))
-	mux.HandleFunc("GET /v1/logs", s.logs)
-	mux.HandleFunc("POST /v1/stop", s.answer(func(r *http.Request) (any, error) {
-		req := StopRequest{Alloc: alloc(r), Reason: r.FormValue("reason")}
+	mux.HandleFunc("GET /v1/logs", s.streamLogs)
+	mux.HandleFunc("POST /v1/stop", s.jsonHandler(func(r *http.Request) (any, error) {
+		req := StopRequest{Alloc: allocParam(r), Reason: r.FormValue("reason")}
 		for name, into := range map[string]*bool{"no_shutdown_delay": &req.NoShutdownDelay, "may_return": &req.MayReturn} {
 			v := r.FormValue(name)
 			if v == "" {
@@ -139,36 +139,36 @@ func (s *Server) routes() http.Handler {
 		}
 		return nil, s.agent.Stop(r.Context(), req)
 	}))
-	mux.HandleFunc("POST /v1/start", s.answer(func(r *http.Request) (any, error) {
-		return s.agent.Start(r.Context(), alloc(r), r.FormValue("reason"))
+	mux.HandleFunc("POST /v1/start", s.jsonHandler(func(r *http.Request) (any, error) {
+		return s.agent.Start(r.Context(), allocParam(r), r.FormValue("reason"))
 	}))
-	mux.HandleFunc("POST /v1/restart", s.answer(func(r *http.Request) (any, error) {
-		return nil, s.agent.Restart(r.Context(), alloc(r), r.FormValue("task"), r.FormValue("reason"))
+	mux.HandleFunc("POST /v1/restart", s.jsonHandler(func(r *http.Request) (any, error) {
+		return nil, s.agent.Restart(r.Context(), allocParam(r), r.FormValue("task"), r.FormValue("reason"))
 	}))
-	mux.HandleFunc("/", s.answer(func(r *http.Request) (any, error) {
+	mux.HandleFunc("/", s.jsonHandler(func(r *http.Request) (any, error) {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "the local API has no %s %s", r.Method, r.URL.Path)
 	}))
 	return mux
 }
 
-func alloc(r *http.Request) fleet.AllocID { return fleet.AllocID(r.FormValue("alloc")) }
+func allocParam(r *http.Request) fleet.AllocID { return fleet.AllocID(r.FormValue("alloc")) }
 
-// answer writes what ask returns as JSON; nil is an empty answer.
-func (s *Server) answer(ask func(r *http.Request) (any, error)) http.HandlerFunc {
+// jsonHandler writes what ask returns as JSON; nil is an empty answer.
+func (s *Server) jsonHandler(ask func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
 		switch {
 		case err != nil:
-			s.fail(w, err)
+			s.writeError(w, err)
 		case v == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
-			s.write(w, http.StatusOK, v)
+			s.writeJSON(w, http.StatusOK, v)
 		}
 	}
 }
 
-func (s *Server) write(w http.ResponseWriter, code int, v any) {
+func (s *Server) writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(v); err != nil {
@@ -186,17 +186,17 @@ var httpCodes = map[fleet.Code]int{
 	fleet.CodeTimeout:     http.StatusGatewayTimeout,
 }
 
-func (s *Server) fail(w http.ResponseWriter, err error) {
+func (s *Server) writeError(w http.ResponseWriter, err error) {
 	code := httpCodes[fleet.CodeOf(err)]
 	if code == 0 {
 		code = http.StatusInternalServerError
 	}
-	s.write(w, code, fleet.AsError(err))
+	s.writeJSON(w, code, fleet.AsError(err))
 }
 
-// logs streams a task's output; what is there is flushed before it waits for more.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
-	req := LogRequest{Alloc: alloc(r), Task: r.FormValue("task"), Stream: r.FormValue("stream"), Origin: r.FormValue("origin")}
+// streamLogs streams a task's output; what is there is flushed before it waits for more.
+func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
+	req := LogRequest{Alloc: allocParam(r), Task: r.FormValue("task"), Stream: r.FormValue("stream"), Origin: r.FormValue("origin")}
 	for _, p := range []struct {
 		name  string
 		parse func(string) error
@@ -205,13 +205,13 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		{"follow", func(v string) (err error) { req.Follow, err = strconv.ParseBool(v); return err }},
 	} {
 		if v := r.FormValue(p.name); v != "" && p.parse(v) != nil {
-			s.fail(w, fleet.Errorf(fleet.CodeInvalid, "read logs: %s is %q", p.name, v))
+			s.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read logs: %s is %q", p.name, v))
 			return
 		}
 	}
 	out, err := s.agent.Logs(r.Context(), req)
 	if err != nil {
-		s.fail(w, err)
+		s.writeError(w, err)
 		return
 	}
 	defer out.Close()

@@ -61,7 +61,7 @@ func runAgent(dir, step string) error {
 			select {}
 		}
 	}
-	r, err := f.New(alloc, j.last(), j)
+	r, err := f.New(alloc, j.lastState(), j)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func mustAgent(tb testing.TB, dir, step string) *process {
 	return p
 }
 
-func (p *process) say(what string) {
+func (p *process) writeLine(what string) {
 	p.tb.Helper()
 	if _, err := fmt.Fprintln(p.in, what); err != nil {
 		p.tb.Fatal(err)
@@ -186,12 +186,12 @@ func eventually(tb testing.TB, ok func() (bool, string)) {
 }
 
 // awaitEvent waits until the journal in dir ends with that event.
-func awaitEvent(tb testing.TB, dir, event string) *journal {
+func awaitEvent(tb testing.TB, dir, event string) *fakeJournal {
 	tb.Helper()
-	var j *journal
+	var j *fakeJournal
 	eventually(tb, func() (bool, string) {
 		j = mustOpenJournal(filepath.Join(dir, "journal"))
-		story := j.story()
+		story := j.rowLines()
 		return len(story) > 0 && strings.Contains(story[len(story)-1], event), strings.Join(story, "\n")
 	})
 	return j
@@ -223,7 +223,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 			third := mustAgent(t, dir, "")
 			awaitEvent(t, dir, fleet.TaskRestored)
-			third.say("stop")
+			third.writeLine("stop")
 			if err := third.Wait(); err != nil {
 				t.Fatalf("agent: %v", err)
 			}
@@ -243,7 +243,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			for _, once := range []string{fleet.TaskReceived, fleet.TaskStarted, fleet.TaskTerminated, fleet.TaskKilled} {
 				if counts[once] != 1 {
-					t.Errorf("%s is in the journal %d times\n  %s", once, counts[once], strings.Join(j.story(), "\n  "))
+					t.Errorf("%s is in the journal %d times\n  %s", once, counts[once], strings.Join(j.rowLines(), "\n  "))
 				}
 			}
 		})
@@ -292,20 +292,20 @@ func BenchmarkTenTasks(b *testing.B) {
 		}
 		ctx, cancel := context.WithCancel(b.Context())
 		runners := make([]*runner.Runner, 10)
-		journals := make([]*journal, len(runners))
+		journals := make([]*fakeJournal, len(runners))
 		done := make(chan error, len(runners))
 		begin := time.Now()
 		for i := range runners {
 			alloc := allocOf(fleet.JobTypeService, nil, shell("a", "while :; do sleep 1; done"))
 			alloc.ID = fleet.AllocID(fmt.Sprintf("alloc-%d", i))
-			journals[i] = newJournal()
+			journals[i] = newFakeJournal()
 			if runners[i], err = f.New(alloc, runner.LastState{}, journals[i]); err != nil {
 				b.Fatal(err)
 			}
 			go func() { done <- runners[i].Run(ctx) }()
 		}
 		for _, j := range journals {
-			j.until(ctx, func() bool { return j.status == fleet.ClientRunning })
+			j.waitForRows(ctx, func() bool { return j.status == fleet.ClientRunning })
 		}
 		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms/ten")
 		b.StopTimer()

@@ -11,46 +11,46 @@ import (
 	"skerry/fleet"
 )
 
-// start makes the next attempt. It returns nil without an error where that did
+// startAttempt makes the next attempt. It returns nil without an error where that did
 // not succeed and what follows is journaled.
-func (t *task) start(ctx context.Context) (drivers.Task, error) {
+func (t *task) startAttempt(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
 	t.rec.Restarts, t.rec.Handle, t.rec.Restarting, t.rec.Ended, t.rec.Due = t.state.Restarts, nil, "", false, 0
 	t.rec.Unhealthy, t.rec.Ending, t.rec.StopAt, t.rec.Killing = false, 0, 0, false
-	if err := t.remember(ctx); err != nil {
+	if err := t.saveRecord(ctx); err != nil {
 		return nil, err
 	}
 	f.Step(StepIntent)
-	live, err := t.launch(ctx)
+	live, err := t.launchAttempt(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, t.conclude(ctx, outcome{startErr: err}, nil)
+		return nil, t.handleExit(ctx, outcome{startErr: err}, nil)
 	}
-	if err := t.report(ctx, t.startedStep()); err != nil {
+	if err := t.reportSteps(ctx, t.startedStep()); err != nil {
 		return nil, err
 	}
 	f.Step(StepRunning)
 	return live, nil
 }
 
-// launch has the driver start the attempt and journals its handle.
-func (t *task) launch(ctx context.Context) (drivers.Task, error) {
-	s, err := t.spec()
+// launchAttempt has the driver start the attempt and journals its handle.
+func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
+	s, err := t.currentSpec()
 	if err != nil {
 		return nil, err
 	}
-	driver, err := t.driver(s.task.Driver)
+	driver, err := t.findDriver(s.task.Driver)
 	if err != nil {
 		return nil, err
 	}
-	cfg := t.config(s)
+	cfg := t.driverConfig(s)
 	if err := driver.Validate(cfg.Config); err != nil {
 		return nil, err
 	}
-	if err := t.runner.factory.Dirs.folders(t.runner.id, t.name).make(); err != nil {
+	if err := t.runner.factory.Dirs.taskFolders(t.runner.id, t.name).createFolders(); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
 	if err := t.givePayload(s); err != nil {
@@ -62,27 +62,27 @@ func (t *task) launch(ctx context.Context) (drivers.Task, error) {
 	}
 	t.runner.factory.Step(StepStarted)
 	t.rec.Handle, t.rec.Started = &h, t.runner.factory.Mono()
-	if err := t.remember(ctx); err != nil {
+	if err := t.saveRecord(ctx); err != nil {
 		return nil, err
 	}
 	t.runner.factory.Step(StepHandle)
-	return t.find(ctx)
+	return t.findAttempt(ctx)
 }
 
-// attend looks after an attempt until it has ended, and journals what follows
+// superviseTask looks after an attempt until it has ended, and journals what follows
 // from that.
-func (t *task) attend(ctx context.Context, live drivers.Task) error {
+func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	waiting, cancel := context.WithCancel(ctx)
 	exits := make(chan drivers.Exit, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { t.wait(waiting, live, exits) })
-	leave := t.runner.enter(t.name, t.rec.Handle.Driver, live)
+	wg.Go(func() { t.waitForExit(waiting, live, exits) })
+	leave := t.runner.registerAttempt(t.name, t.rec.Handle.Driver, live)
 	defer leave()
 
 	if t.rec.Restarting != "" {
-		if err := t.stop(ctx, live); err != nil { // asked for in an earlier life
+		if err := t.stopAttempt(ctx, live); err != nil { // asked for in an earlier life
 			return err
 		}
 	}
@@ -93,24 +93,24 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 		select {
 		case exit := <-exits:
 			leave()
-			return t.conclude(ctx, outcome{exit: exit}, live)
+			return t.handleExit(ctx, outcome{exit: exit}, live)
 		case <-killed:
 			killed, restarts = nil, nil
-			at, err := t.linger(ctx)
+			at, err := t.delayShutdown(ctx)
 			if err != nil {
 				return err
 			}
 			timer := time.NewTimer(max(at-t.runner.factory.Mono(), 0))
 			defer timer.Stop()
-			stop, haste = timer.C, t.runner.haste
+			stop, haste = timer.C, t.runner.delaySkipped
 		case <-haste:
 			stop, haste = nil, nil
-			if err := t.end(ctx, live); err != nil {
+			if err := t.killAttempt(ctx, live); err != nil {
 				return err
 			}
 		case <-stop:
 			stop, haste = nil, nil
-			if err := t.end(ctx, live); err != nil {
+			if err := t.killAttempt(ctx, live); err != nil {
 				return err
 			}
 		case req := <-restarts:
@@ -118,11 +118,11 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 			if err := t.beginRestart(ctx, req); err != nil {
 				return err
 			}
-			if err := t.stop(ctx, live); err != nil {
+			if err := t.stopAttempt(ctx, live); err != nil {
 				return err
 			}
 		case req := <-t.signals:
-			if err := t.signal(ctx, live, req); err != nil {
+			if err := t.signalAttempt(ctx, live, req); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -131,8 +131,8 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 	}
 }
 
-// wait waits for the attempt's end. A driver that cannot tell is asked again.
-func (t *task) wait(ctx context.Context, live drivers.Task, exits chan<- drivers.Exit) {
+// waitForExit waits for the attempt's end. A driver that cannot tell is asked again.
+func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- drivers.Exit) {
 	for {
 		exit, err := live.Wait(ctx)
 		if err == nil {
@@ -143,37 +143,37 @@ func (t *task) wait(ctx context.Context, live drivers.Task, exits chan<- drivers
 			return
 		}
 		t.runner.log.Error("driver cannot wait for task", "task", t.name, "error", err)
-		if pause(ctx, recordRetry) != nil {
+		if sleepContext(ctx, recordRetry) != nil {
 			return
 		}
 	}
 }
 
-// end journals that the task is being ended, unless an earlier life did, and ends it.
-func (t *task) end(ctx context.Context, live drivers.Task) error {
+// killAttempt journals that the task is being ended, unless an earlier life did, and ends it.
+func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	if t.rec.Killing {
-		return t.stop(ctx, live)
+		return t.stopAttempt(ctx, live)
 	}
 	timeout := fleet.DefaultKillTimeout
-	if s, err := t.spec(); err == nil {
+	if s, err := t.currentSpec(); err == nil {
 		timeout = s.task.KillTimeout
 	}
-	message := fmt.Sprintf("%s: it is given %v to end before it is killed", t.why, timeout)
-	if t.why == "" {
+	message := fmt.Sprintf("%s: it is given %v to end before it is killed", t.killReason, timeout)
+	if t.killReason == "" {
 		message = fmt.Sprintf("Task is given %v to end before it is killed", timeout)
 	}
 	t.rec.Killing = true
-	if err := t.reportKept(ctx, step{event: t.event(fleet.TaskKilling, message)}); err != nil {
+	if err := t.reportWithRecord(ctx, step{event: t.newTaskEvent(fleet.TaskKilling, message)}); err != nil {
 		return err
 	}
-	return t.stop(ctx, live)
+	return t.stopAttempt(ctx, live)
 }
 
-// stop has the driver stop the attempt by the task's kill signal and timeout, and
+// stopAttempt has the driver stop the attempt by the task's kill signal and timeout, and
 // goes on trying until it has.
-func (t *task) stop(ctx context.Context, live drivers.Task) error {
+func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	signal, timeout := fleet.DefaultKillSignal, fleet.DefaultKillTimeout
-	if s, err := t.spec(); err == nil {
+	if s, err := t.currentSpec(); err == nil {
 		signal, timeout = s.task.KillSignal, s.task.KillTimeout
 	}
 	for {
@@ -188,17 +188,17 @@ func (t *task) stop(ctx context.Context, live drivers.Task) error {
 		if ctx.Err() == nil {
 			t.runner.log.Error("driver cannot stop task", "task", t.name, "error", err)
 		}
-		if err := pause(ctx, recordRetry); err != nil {
+		if err := sleepContext(ctx, recordRetry); err != nil {
 			return err
 		}
 	}
 }
 
-// signal journals that a signal is sent to the attempt, and sends it. What the
+// signalAttempt journals that a signal is sent to the attempt, and sends it. What the
 // driver says of that is for who asked; an error is one of the journal.
-func (t *task) signal(ctx context.Context, live drivers.Task, req signalRequest) error {
+func (t *task) signalAttempt(ctx context.Context, live drivers.Task, req signalRequest) error {
 	message := fmt.Sprintf("%s: it is sent %s", req.reason, req.signal)
-	err := t.report(ctx, step{event: t.event(fleet.TaskSignaling, message)})
+	err := t.reportSteps(ctx, step{event: t.newTaskEvent(fleet.TaskSignaling, message)})
 	if err != nil {
 		req.reply <- err
 		return err
@@ -214,38 +214,38 @@ func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	if t.rec.Restarting == "" {
 		t.rec.Restarting = "Restart was asked for"
 	}
-	err := t.reportKept(ctx, step{event: t.event(fleet.TaskRestartSignal, t.rec.Restarting)})
+	err := t.reportWithRecord(ctx, step{event: t.newTaskEvent(fleet.TaskRestartSignal, t.rec.Restarting)})
 	req.reply <- err
 	return err
 }
 
-// conclude journals how an attempt went and what follows, lets go of it, and
+// handleExit journals how an attempt went and what follows, lets go of it, and
 // waits for the delay where another follows. live is nil where there is nothing
 // to let go of.
-func (t *task) conclude(ctx context.Context, o outcome, live drivers.Task) error {
-	steps, delay := t.consequence(o)
-	if err := t.report(ctx, steps...); err != nil {
+func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) error {
+	steps, delay := t.stepsAfterExit(o)
+	if err := t.reportSteps(ctx, steps...); err != nil {
 		return err
 	}
 	if live != nil {
-		t.forget(ctx, live)
+		t.releaseAttempt(ctx, live)
 	}
 	if t.state.State == fleet.TaskDead {
 		return nil
 	}
 	t.rec.Ended, t.rec.Due = true, t.runner.factory.Mono()+delay
 	t.rec.Restarts = t.state.Restarts
-	if err := t.remember(ctx); err != nil {
+	if err := t.saveRecord(ctx); err != nil {
 		return err
 	}
-	return t.delay(ctx, delay)
+	return t.waitForRestart(ctx, delay)
 }
 
-// consequence says what is journaled of an attempt's outcome, and how long to
+// stepsAfterExit says what is journaled of an attempt's outcome, and how long to
 // wait for the next attempt.
-func (t *task) consequence(o outcome) ([]step, time.Duration) {
+func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	first := t.outcomeStep(o)
-	if t.dying() {
+	if t.isStopping() {
 		return []step{first, t.killedStep("Task was stopped")}, 0
 	}
 	unhealthy := t.rec.Restarting != "" && t.rec.Unhealthy && o.startErr == nil
@@ -253,9 +253,9 @@ func (t *task) consequence(o outcome) ([]step, time.Duration) {
 		return []step{first, t.restartingStep(t.rec.Restarting, 0)}, 0
 	}
 	f := &t.runner.factory
-	v := verdict{action: actionFail, reason: reasonUnrecoverable}
-	if s, err := t.spec(); err == nil {
-		v, t.rec.Window = decide(s.policy, t.rec.Window, o, s.always || unhealthy, f.Mono(), f.Jitter())
+	v := restartDecision{action: actionFail, reason: reasonUnrecoverable}
+	if s, err := t.currentSpec(); err == nil {
+		v, t.rec.Window = decideRestart(s.policy, t.rec.Window, o, s.alwaysRestart || unhealthy, f.Mono(), f.Jitter())
 	}
 	if unhealthy {
 		v.reason = t.rec.Restarting + ": " + v.reason
@@ -271,7 +271,7 @@ func (t *task) consequence(o outcome) ([]step, time.Duration) {
 	case actionRestart:
 		return []step{first, t.restartingStep(v.reason, v.delay)}, v.delay
 	}
-	event := t.event(fleet.TaskNotRestarting, v.reason)
+	event := t.newTaskEvent(fleet.TaskNotRestarting, v.reason)
 	event.FailsTask = true
 	return []step{first, {event: event, change: func(s *fleet.TaskState) {
 		s.State, s.Failed = fleet.TaskDead, true
@@ -283,7 +283,7 @@ func (t *task) outcomeStep(o outcome) step {
 	now := t.runner.factory.Now()
 	finished := func(s *fleet.TaskState) { s.FinishedAt = &now }
 	if o.startErr != nil {
-		return step{event: t.event(fleet.TaskDriverFailure, o.startErr.Error()), change: finished}
+		return step{event: t.newTaskEvent(fleet.TaskDriverFailure, o.startErr.Error()), change: finished}
 	}
 	parts := []string{fmt.Sprintf("Exit Code: %d", o.exit.Code)}
 	if o.exit.Signal != 0 {
@@ -295,7 +295,7 @@ func (t *task) outcomeStep(o outcome) step {
 	if o.exit.Err != "" {
 		parts = append(parts, o.exit.Err)
 	}
-	event := t.event(fleet.TaskTerminated, strings.Join(parts, ", "))
+	event := t.newTaskEvent(fleet.TaskTerminated, strings.Join(parts, ", "))
 	event.ExitCode, event.Signal = o.exit.Code, o.exit.Signal
 	ran := t.runner.factory.Mono() - t.rec.Started
 	return step{event: event, change: func(s *fleet.TaskState) {
@@ -306,7 +306,7 @@ func (t *task) outcomeStep(o outcome) step {
 func (t *task) startedStep() step {
 	now := t.runner.factory.Now()
 	return step{
-		event: t.event(fleet.TaskStarted, "Task started"),
+		event: t.newTaskEvent(fleet.TaskStarted, "Task started"),
 		change: func(s *fleet.TaskState) {
 			s.State, s.StartedAt, s.FinishedAt = fleet.TaskRunning, &now, nil
 		},
@@ -317,7 +317,7 @@ func (t *task) restartingStep(reason string, delay time.Duration) step {
 	now := t.runner.factory.Now()
 	message := fmt.Sprintf("%s: restarting in %v", reason, delay.Round(time.Millisecond))
 	return step{
-		event: t.event(fleet.TaskRestarting, message),
+		event: t.newTaskEvent(fleet.TaskRestarting, message),
 		change: func(s *fleet.TaskState) {
 			s.State, s.LastRestart = fleet.TaskPending, &now
 			s.Restarts++
@@ -327,17 +327,17 @@ func (t *task) restartingStep(reason string, delay time.Duration) step {
 
 func (t *task) killedStep(message string) step {
 	return step{
-		event:  t.event(fleet.TaskKilled, message),
+		event:  t.newTaskEvent(fleet.TaskKilled, message),
 		change: func(s *fleet.TaskState) { s.State = fleet.TaskDead },
 	}
 }
 
-func (t *task) event(kind, message string) fleet.TaskEvent {
+func (t *task) newTaskEvent(kind, message string) fleet.TaskEvent {
 	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
 }
 
-// transition is what is journaled of an event: with the task's state after it.
-func (t *task) transition(event fleet.TaskEvent) fleet.Transition {
+// eventTransition is what is journaled of an event: with the task's state after it.
+func (t *task) eventTransition(event fleet.TaskEvent) fleet.Transition {
 	state := t.state
 	if state.State == fleet.TaskRunning && event.Type != fleet.TaskTerminated {
 		state.RunningFor = t.runner.factory.Mono() - t.rec.Started

@@ -12,17 +12,17 @@ import (
 	"skerry/fleet"
 )
 
-// mustTell checks all that a task told, in order, but that a life found it running.
-func (m *machine) mustTell(task string, kinds ...string) {
+// mustRecordEvents checks all that a task told, in order, but that a life found it running.
+func (m *machine) mustRecordEvents(task string, kinds ...string) {
 	m.Helper()
 	var got []string
-	for _, row := range m.journal.told() {
+	for _, row := range m.journal.recordedRows() {
 		if row.Task == task && row.Event.Type != fleet.TaskRestored {
 			got = append(got, row.Event.Type)
 		}
 	}
 	if !slices.Equal(got, kinds) {
-		m.Errorf("task %s told %q, want %q\n  %s", task, got, kinds, strings.Join(m.journal.story(), "\n  "))
+		m.Errorf("task %s told %q, want %q\n  %s", task, got, kinds, strings.Join(m.journal.rowLines(), "\n  "))
 	}
 }
 
@@ -33,30 +33,30 @@ func TestCutWhileItIsKilled(t *testing.T) {
 	slow.KillTimeout = 2 * time.Minute
 	for _, delay := range []time.Duration{0, 30 * time.Second} {
 		t.Run(fmt.Sprintf("shutdown_delay %v", delay), func(t *testing.T) {
-			bubble(t, lingering(delay, slow), func(m *machine) {
-				first := m.start(m.mustRunner())
+			inVirtualTime(t, lingering(delay, slow), func(m *machine) {
+				first := m.startRunner(m.mustRunner())
 				time.Sleep(time.Minute)
-				first.detach()
+				first.detachAgent()
 				begin := time.Now()
 				for range 15 { // more lives than a task's state holds events
 					r := m.mustRunner()
 					r.Stop("an operator")
-					a := m.start(r)
+					a := m.startRunner(r)
 					time.Sleep((delay + 20*time.Second) / 15)
 					synctest.Wait()
-					a.detach()
+					a.detachAgent()
 				}
 				r := m.mustRunner()
 				r.Stop("an operator")
-				m.start(r).mustEnd()
+				m.startRunner(r).mustEnd()
 				m.mustBe(fleet.ClientComplete)
 				want := []string{fleet.TaskReceived, fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled}
 				if delay == 0 {
 					want = slices.Delete(want, 2, 3)
 				}
-				m.mustTell("a", want...)
+				m.mustRecordEvents("a", want...)
 				m.mustStarts("a/1")
-				if got, want := m.endings(begin, fleet.TaskKilling), fmt.Sprintf("a Killing %v", delay); got != want {
+				if got, want := m.eventOffsets(begin, fleet.TaskKilling), fmt.Sprintf("a Killing %v", delay); got != want {
 					t.Errorf("%s, want %s", got, want)
 				}
 			})
@@ -72,14 +72,14 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 	stopped := func(m *machine) *agent {
 		r := m.mustRunner()
 		r.Stop("an operator")
-		return m.start(r)
+		return m.startRunner(r)
 	}
 	// run starts the allocation, and stops it with a journal that dies at its nth write
 	// from there on.
 	run := func(m *machine, n int, applied bool) (writes int) {
-		a := m.start(m.mustRunner())
+		a := m.startRunner(m.mustRunner())
 		time.Sleep(time.Minute)
-		a.detach()
+		a.detachAgent()
 		m.journal.dieWith(n, applied)
 		begin := time.Now()
 		a = stopped(m)
@@ -88,34 +88,34 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 			a.cancel()
 			<-a.done // of the context, or nil where the write was the last one
 			writes = n
-			m.journal.revive()
+			m.journal.reviveJournal()
 			stopped(m).mustEnd()
 		case err := <-a.done:
 			if err != nil {
 				m.Fatal(err)
 			}
-			writes = m.journal.written()
+			writes = m.journal.writeCount()
 		}
 		m.mustBe(fleet.ClientComplete)
 		m.mustStarts("a/1", "b/1")
 		for _, name := range []string{"a", "b"} {
-			m.mustTell(name, fleet.TaskReceived, fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled)
+			m.mustRecordEvents(name, fleet.TaskReceived, fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled)
 		}
 		want := "a Waiting 0s, a Killing 40s, b Waiting 41s, b Killing 1m1s"
-		if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != want {
+		if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != want {
 			m.Errorf("%s, want %s", got, want)
 		}
 		return writes
 	}
 	writes := 0
-	bubble(t, alloc, func(m *machine) { writes = run(m, 0, false) })
+	inVirtualTime(t, alloc, func(m *machine) { writes = run(m, 0, false) })
 	if writes < 8 {
 		t.Fatalf("only %d writes end the allocation", writes)
 	}
 	for n := 1; n <= writes; n++ {
 		for _, applied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, on disk: %v", n, applied), func(t *testing.T) {
-				bubble(t, alloc, func(m *machine) { run(m, n, applied) })
+				inVirtualTime(t, alloc, func(m *machine) { run(m, n, applied) })
 			})
 		}
 	}
@@ -126,7 +126,7 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 func TestRestartCutAtEveryWrite(t *testing.T) {
 	alloc := lingering(0, task("a", map[string]any{"kill_after": "1s"}))
 	run := func(m *machine, n int, applied bool) (writes int) {
-		a := m.start(m.mustRunner())
+		a := m.startRunner(m.mustRunner())
 		time.Sleep(time.Minute)
 		m.journal.dieWith(n, applied)
 		asked := make(chan error, 1)
@@ -135,35 +135,35 @@ func TestRestartCutAtEveryWrite(t *testing.T) {
 		go func() { asked <- a.Restart(ctx, "a", "an operator") }()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if writes = m.journal.written(); n > 0 {
+		if writes = m.journal.writeCount(); n > 0 {
 			a.cancel()
 			<-a.done
 			cancel()
 			<-asked
-			m.journal.revive()
-			a = m.start(m.mustRunner())
+			m.journal.reviveJournal()
+			a = m.startRunner(m.mustRunner())
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 		}
 		m.mustBe(fleet.ClientRunning)
 		if n == 1 && !applied { // nobody was told that it would be
-			m.mustTell("a", fleet.TaskReceived, fleet.TaskStarted)
+			m.mustRecordEvents("a", fleet.TaskReceived, fleet.TaskStarted)
 			m.mustStarts("a/1")
 			return writes
 		}
-		m.mustTell("a", fleet.TaskReceived, fleet.TaskStarted, fleet.TaskRestartSignal, fleet.TaskTerminated, fleet.TaskRestarting, fleet.TaskStarted)
+		m.mustRecordEvents("a", fleet.TaskReceived, fleet.TaskStarted, fleet.TaskRestartSignal, fleet.TaskTerminated, fleet.TaskRestarting, fleet.TaskStarted)
 		m.mustStarts("a/1", "a/2")
 		return writes
 	}
 	writes := 0
-	bubble(t, alloc, func(m *machine) { writes = run(m, 0, false) })
+	inVirtualTime(t, alloc, func(m *machine) { writes = run(m, 0, false) })
 	if writes < 6 {
 		t.Fatalf("only %d writes restart the task", writes)
 	}
 	for n := 1; n <= writes; n++ {
 		for _, applied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, on disk: %v", n, applied), func(t *testing.T) {
-				bubble(t, alloc, func(m *machine) { run(m, n, applied) })
+				inVirtualTime(t, alloc, func(m *machine) { run(m, n, applied) })
 			})
 		}
 	}

@@ -18,59 +18,59 @@ import (
 // endsSince is when, by monotonic time, the first of the tasks was to end: now, where
 // none was before.
 func (r *Runner) endsSince() time.Duration {
-	if r.ending == 0 {
-		r.ending = max(r.factory.Mono(), 1)
+	if r.firstEndAt == 0 {
+		r.firstEndAt = max(r.factory.Mono(), 1)
 	}
-	return r.ending
+	return r.firstEndAt
 }
 
 // resumeEnding goes on where an earlier life of the agent was. It is called before the
 // tasks' goroutines are there.
 func (r *Runner) resumeEnding() {
 	for _, t := range r.tasks {
-		if since := t.rec.Ending; since > 0 && (r.ending == 0 || since < r.ending) {
-			r.ending = since
+		if since := t.rec.Ending; since > 0 && (r.firstEndAt == 0 || since < r.firstEndAt) {
+			r.firstEndAt = since
 		}
 	}
 }
 
-// hastened reports whether Hasten was called.
-func (r *Runner) hastened() bool {
+// isDelaySkipped reports whether Hasten was called.
+func (r *Runner) isDelaySkipped() bool {
 	select {
-	case <-r.haste:
+	case <-r.delaySkipped:
 		return true
 	default:
 		return false
 	}
 }
 
-// linger journals, where the attempt is to go on for a while, that it is to end, and
+// delayShutdown journals, where the attempt is to go on for a while, that it is to end, and
 // returns when, by monotonic time, it is to be stopped.
-func (t *task) linger(ctx context.Context) (time.Duration, error) {
+func (t *task) delayShutdown(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
 	switch {
-	case t.rec.Killing, t.runner.hastened():
+	case t.rec.Killing, t.runner.isDelaySkipped():
 		return now, nil
 	case t.rec.StopAt > 0: // an earlier life said so
 		return t.rec.StopAt, nil
 	}
-	s, err := t.spec()
+	s, err := t.currentSpec()
 	if err != nil {
 		return now, nil
 	}
 	at := now
 	if g := s.alloc.Group(); g != nil && g.ShutdownDelay != nil {
-		at = max(at, t.since+*g.ShutdownDelay)
+		at = max(at, t.killedAt+*g.ShutdownDelay)
 	}
 	at += s.task.ShutdownDelay
 	if at <= now {
 		return now, nil
 	}
-	t.rec.Ending, t.rec.StopAt = t.since, at
+	t.rec.Ending, t.rec.StopAt = t.killedAt, at
 	why := "Task is to end"
-	if t.why != "" {
-		why = t.why
+	if t.killReason != "" {
+		why = t.killReason
 	}
 	message := fmt.Sprintf("%s: its services are withdrawn, and it is stopped in %v (shutdown_delay)", why, (at - now).Round(time.Millisecond))
-	return at, t.reportKept(ctx, step{event: t.event(fleet.TaskWaitsToStop, message)})
+	return at, t.reportWithRecord(ctx, step{event: t.newTaskEvent(fleet.TaskWaitsToStop, message)})
 }

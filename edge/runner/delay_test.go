@@ -29,8 +29,8 @@ func leading(t fleet.Task) fleet.Task {
 	return t
 }
 
-// endings says when, counted from begin, what happened of those kinds.
-func (m *machine) endings(begin time.Time, kinds ...string) string {
+// eventOffsets says when, counted from begin, what happened of those kinds.
+func (m *machine) eventOffsets(begin time.Time, kinds ...string) string {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
 	var out []string
@@ -62,14 +62,14 @@ func TestShutdownDelay(t *testing.T) {
 			"a Waiting 0s, a Killing 50s, b Waiting 50s, b Killing 1m0s"},
 	} {
 		t.Run("H22 "+tc.name, func(t *testing.T) {
-			bubble(t, tc.alloc, func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, tc.alloc, func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				time.Sleep(time.Minute)
 				begin := time.Now()
 				stop(a)
 				a.mustEnd()
 				m.mustBe(fleet.ClientComplete)
-				if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
+				if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
 					t.Errorf("%s, want %s", got, tc.want)
 				}
 			})
@@ -103,18 +103,18 @@ func TestShutdownDelayOfOthers(t *testing.T) {
 		}(), "b Waiting 1m0s"},
 	} {
 		t.Run("H22 "+tc.name, func(t *testing.T) {
-			bubble(t, tc.alloc, func(m *machine) {
+			inVirtualTime(t, tc.alloc, func(m *machine) {
 				begin := time.Now()
-				m.start(m.mustRunner()).mustEnd()
-				if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
+				m.startRunner(m.mustRunner()).mustEnd()
+				if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
 					t.Errorf("%s, want %s", got, tc.want)
 				}
 			})
 		})
 	}
 	t.Run("H22 one waits for its restart when it is stopped", func(t *testing.T) {
-		bubble(t, lingering(group, task("a", map[string]any{"run_for": "10s"})), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, lingering(group, task("a", map[string]any{"run_for": "10s"})), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(10*time.Second + time.Second/2)
 			begin := time.Now()
 			a.Stop("an operator")
@@ -126,8 +126,8 @@ func TestShutdownDelayOfOthers(t *testing.T) {
 		})
 	})
 	t.Run("H22 an operator's restart waits for nothing, and a stop ends it", func(t *testing.T) {
-		bubble(t, lingering(group, task("a", nil)), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, lingering(group, task("a", nil)), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(time.Minute)
 			begin := time.Now()
 			if err := a.Restart(context.Background(), "a", "an operator"); err != nil {
@@ -157,35 +157,35 @@ func TestShutdownDelayAcrossLives(t *testing.T) {
 	stopped := func(m *machine) *agent {
 		r := m.mustRunner()
 		r.Stop("an operator")
-		return m.start(r)
+		return m.startRunner(r)
 	}
-	bubble(t, alloc(), func(m *machine) {
-		m.start(m.mustRunner())
+	inVirtualTime(t, alloc(), func(m *machine) {
+		m.startRunner(m.mustRunner())
 		time.Sleep(time.Minute)
-		m.off()
+		m.stopAgents()
 		begin := time.Now()
 		for range 8 { // through the group's, the leader's and the other one's
 			a := stopped(m)
 			time.Sleep(20 * time.Second)
-			a.detach()
+			a.detachAgent()
 		}
 		stopped(m).mustEnd()
 		m.mustBe(fleet.ClientComplete)
 		want := "a Waiting 0s, a Killing 2m0s, b Waiting 2m0s, b Killing 3m0s"
-		if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != want {
+		if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		m.mustStarts("a/1", "b/1")
 	})
 	t.Run("a boot", func(t *testing.T) {
-		bubble(t, alloc(), func(m *machine) {
-			m.start(m.mustRunner())
+		inVirtualTime(t, alloc(), func(m *machine) {
+			m.startRunner(m.mustRunner())
 			time.Sleep(time.Minute)
-			m.off()
+			m.stopAgents()
 			a := stopped(m)
 			time.Sleep(20 * time.Second)
-			a.detach()
-			m.reboot()
+			a.detachAgent()
+			m.rebootMachine()
 			begin := time.Now()
 			stopped(m).mustEnd()
 			if took := time.Since(begin); took != 0 {
@@ -208,47 +208,47 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		want string
 	}{
 		{"from the beginning", func(_ *machine, a *agent) *agent {
-			a.Hasten()
-			a.Hasten()
+			a.SkipDelay()
+			a.SkipDelay()
 			a.Stop("an operator")
 			return a
 		}, "a Killing 0s, b Killing 0s"},
 		{"while the leader waits", func(_ *machine, a *agent) *agent {
 			a.Stop("an operator")
 			time.Sleep(90 * time.Second)
-			a.Hasten()
+			a.SkipDelay()
 			return a
 		}, "a Waiting 0s, a Killing 1m30s, b Killing 1m30s"},
 		{"while the others wait", func(_ *machine, a *agent) *agent {
 			a.Stop("an operator")
 			time.Sleep(130 * time.Second)
-			a.Hasten()
+			a.SkipDelay()
 			return a
 		}, "a Waiting 0s, a Killing 2m0s, b Waiting 2m0s, b Killing 2m10s"},
 		{"after they have ended", func(_ *machine, a *agent) *agent {
 			a.Stop("an operator")
 			time.Sleep(10 * time.Minute)
-			a.Hasten()
+			a.SkipDelay()
 			return a
 		}, "a Waiting 0s, a Killing 2m0s, b Waiting 2m0s, b Killing 3m0s"},
 		{"in a later life", func(m *machine, a *agent) *agent {
 			a.Stop("an operator")
 			time.Sleep(20 * time.Second)
-			a.detach()
+			a.detachAgent()
 			r := m.mustRunner()
-			r.Hasten()
+			r.SkipDelay()
 			r.Stop("an operator")
-			return m.start(r)
+			return m.startRunner(r)
 		}, "a Waiting 0s, a Killing 20s, b Killing 20s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, alloc(), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, alloc(), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				time.Sleep(time.Minute)
 				begin := time.Now()
 				tc.stop(m, a).mustEnd()
 				m.mustBe(fleet.ClientComplete)
-				if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
+				if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
 					t.Errorf("%s, want %s", got, tc.want)
 				}
 				m.mustStarts("a/1", "b/1")

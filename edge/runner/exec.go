@@ -10,24 +10,24 @@ import (
 
 // attempt is one that runs.
 type attempt struct {
-	live   drivers.Task
-	driver string
-	over   chan struct{} // closed when it has ended, or the agent lets go of it
+	handle   drivers.Task
+	driver   string
+	released chan struct{} // closed when it has ended, or the agent lets go of it
 }
 
 // Exec runs a command where a task runs, and returns its exit code. The command
 // ends with ctx, and with the task.
 func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, error) {
-	a, err := r.attempt(name)
+	a, err := r.runningAttempt(name)
 	if err != nil {
 		return 0, err
 	}
-	e, ok := a.live.(drivers.Execer)
+	e, ok := a.handle.(drivers.Execer)
 	if !ok {
 		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command beside task %q: its driver %q runs none", name, a.driver)
 	}
 	if x.Action != "" {
-		if x.Command, err = r.action(name, x.Action); err != nil {
+		if x.Command, err = r.actionCommand(name, x.Action); err != nil {
 			return 0, err
 		}
 	}
@@ -36,7 +36,7 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
-		case <-a.over:
+		case <-a.released:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -45,7 +45,7 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	cancel()
 	watching.Wait()
 	select {
-	case <-a.over:
+	case <-a.released:
 		if err != nil {
 			err = fleet.Errorf(fleet.CodeConflict, "run a command beside task %q: the task has ended", name)
 		}
@@ -54,13 +54,13 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	return code, err
 }
 
-// action is the command of a task's action, in the newest version of the job.
-func (r *Runner) action(name, action string) ([]string, error) {
+// actionCommand is the command of a task's action, in the newest version of the job.
+func (r *Runner) actionCommand(name, action string) ([]string, error) {
 	for _, t := range r.tasks {
 		if t.name != name {
 			continue
 		}
-		s, err := t.spec()
+		s, err := t.currentSpec()
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (r *Runner) action(name, action string) ([]string, error) {
 			return nil, fleet.Errorf(fleet.CodeNotFound, "run action %q: task %q of allocation %s has none of that name in version %d of its job",
 				action, name, fleet.Short(r.id), s.alloc.Job.Version)
 		}
-		env := t.env(s)
+		env := t.taskEnv(s)
 		command := []string{env.Replace(a.Command)}
 		for _, arg := range a.Args {
 			command = append(command, env.Replace(arg))
@@ -79,8 +79,8 @@ func (r *Runner) action(name, action string) ([]string, error) {
 	return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
 }
 
-// attempt finds the attempt of a task that runs.
-func (r *Runner) attempt(name string) (*attempt, error) {
+// runningAttempt finds the attempt of a task that runs.
+func (r *Runner) runningAttempt(name string) (*attempt, error) {
 	known := false
 	for _, t := range r.tasks {
 		known = known || t.name == name
@@ -90,25 +90,25 @@ func (r *Runner) attempt(name string) (*attempt, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.live[name]; a != nil {
+	if a := r.attempts[name]; a != nil {
 		return a, nil
 	}
 	return nil, fleet.Errorf(fleet.CodeConflict, "task %q of allocation %s does not run", name, fleet.Short(r.id)).
 		WithHint("it may wait for its restart: skerry alloc status %s", fleet.Short(r.id))
 }
 
-// enter makes an attempt known until leave is called, once or more often.
-func (r *Runner) enter(name, driver string, live drivers.Task) (leave func()) {
-	a := &attempt{live: live, driver: driver, over: make(chan struct{})}
+// registerAttempt makes an attempt known until leave is called, once or more often.
+func (r *Runner) registerAttempt(name, driver string, live drivers.Task) (leave func()) {
+	a := &attempt{handle: live, driver: driver, released: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.live[name] = a
+	r.attempts[name] = a
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.live[name] == a {
-			delete(r.live, name)
-			close(a.over)
+		if r.attempts[name] == a {
+			delete(r.attempts, name)
+			close(a.released)
 		}
 	}
 }

@@ -37,10 +37,10 @@ func (shellTask) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 
 func TestCommandsEndWithTheirTask(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}
-	bubble(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "1h"})), func(m *machine) {
-		f := m.factory()
+	inVirtualTime(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "1h"})), func(m *machine) {
+		f := m.newFactory()
 		f.Drivers[sim.Name] = withShell{f.Drivers[sim.Name]}
-		r, err := f.New(m.alloc, m.journal.last(), m.journal)
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestCommandsEndWithTheirTask(t *testing.T) {
 		if err := exec(m.Context(), "a", "true"); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Errorf("before it runs: %v", err)
 		}
-		a := m.start(r)
+		a := m.startRunner(r)
 		synctest.Wait()
 		if err := exec(m.Context(), "a", "true"); err != nil {
 			t.Error(err)
@@ -77,9 +77,9 @@ func TestCommandsEndWithTheirTask(t *testing.T) {
 }
 
 func TestDriversWithoutCommands(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
 		r := m.mustRunner()
-		m.start(r)
+		m.startRunner(r)
 		synctest.Wait()
 		if _, err := r.Exec(m.Context(), "a", fleet.Exec{Command: []string{"true"}}); fleet.CodeOf(err) != fleet.CodeUnsupported {
 			t.Errorf("got %v", err)
@@ -96,15 +96,15 @@ func TestActions(t *testing.T) {
 		return tk
 	}
 	greet := fleet.Action{Name: "greet", Command: "echo", Args: []string{"${NOMAD_TASK_NAME}", "${SHOP}", "${node.datacenter}", "${unknown} $SHOP"}}
-	bubble(t, allocOf(fleet.JobTypeService, nil, with(task("a", nil), greet), task("b", nil)), func(m *machine) {
-		f := m.factory()
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, with(task("a", nil), greet), task("b", nil)), func(m *machine) {
+		f := m.newFactory()
 		f.Node = func() fleet.Node { return fleet.Node{Datacenter: "port"} }
 		f.Drivers[sim.Name] = withShell{f.Drivers[sim.Name]}
-		r, err := f.New(m.alloc, m.journal.last(), m.journal)
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := m.start(r)
+		a := m.startRunner(r)
 		synctest.Wait()
 		run := func(task, action, says string, code fleet.Code) {
 			t.Helper()
@@ -129,7 +129,7 @@ func TestActions(t *testing.T) {
 		synctest.Wait()
 		run("a", "part", "x", "")
 		run("a", "greet", "", fleet.CodeNotFound)
-		if n := m.endings(time.Now(), fleet.TaskRestarting, fleet.TaskKilling); n != "" {
+		if n := m.eventOffsets(time.Now(), fleet.TaskRestarting, fleet.TaskKilling); n != "" {
 			t.Errorf("what was journaled: %s", n)
 		}
 		a.Stop("")

@@ -57,15 +57,15 @@ type expiry struct {
 	why   string         // it has come
 }
 
-// due is ready when it is time to look; nil where it never is.
-func (e *expiry) due() <-chan time.Time {
+// timerChannel is ready when it is time to look; nil where it never is.
+func (e *expiry) timerChannel() <-chan time.Time {
 	if e.timer == nil {
 		return nil
 	}
 	return e.timer.C
 }
 
-func (e *expiry) stop() {
+func (e *expiry) stopTimer() {
 	if e.timer != nil {
 		e.timer.Stop()
 		e.timer = nil
@@ -74,7 +74,7 @@ func (e *expiry) stop() {
 
 // maxRun is the group's max_run_duration by its newest version, or 0.
 func (r *Runner) maxRun() time.Duration {
-	a := r.current()
+	a := r.currentAlloc()
 	if g := a.Group(); g != nil && g.MaxRunDuration != nil {
 		return *g.MaxRunDuration
 	}
@@ -100,26 +100,26 @@ func (r *Runner) resumeRun(b []byte) {
 		switch {
 		case t.state.State != fleet.TaskRunning:
 		case t.rec.BootID == f.BootID:
-			r.began(t.rec.Started)
+			r.noteFirstStart(t.rec.Started)
 		default:
-			r.began(f.Mono())
+			r.noteFirstStart(f.Mono())
 		}
 	}
 }
 
-// began notes that a task was started at a monotonic time of this boot. On a slow disk a
+// noteFirstStart notes that a task was started at a monotonic time of this boot. On a slow disk a
 // start is journaled seconds after it.
-func (r *Runner) began(at time.Duration) {
+func (r *Runner) noteFirstStart(at time.Duration) {
 	if e := &r.expiry; e.begun == nil || at < *e.begun {
 		e.begun, e.noted = &at, -maxRunNote
 	}
 }
 
-// expire stops the allocation where its time is over, and says when to look again
+// enforceMaxRun stops the allocation where its time is over, and says when to look again
 // where it is not. Meanwhile it journals, now and then, how long the allocation ran.
-func (r *Runner) expire(ctx context.Context) error {
+func (r *Runner) enforceMaxRun(ctx context.Context) error {
 	e, limit := &r.expiry, r.maxRun()
-	e.stop()
+	e.stopTimer()
 	if limit == 0 || e.begun == nil || r.isStopped() {
 		return nil
 	}

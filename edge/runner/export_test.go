@@ -10,14 +10,14 @@ import (
 // Decide applies a restart policy, for its table test. The window is given and
 // returned as start and count.
 func Decide(p fleet.RestartPolicy, start time.Duration, count int, startErr error, exit drivers.Exit, always bool, now time.Duration, jitter float64) (what string, delay, newStart time.Duration, newCount int) {
-	v, w := decide(p, window{Start: start, Count: count}, outcome{startErr: startErr, exit: exit}, always, now, jitter)
+	v, w := decideRestart(p, restartWindow{Start: start, Count: count}, outcome{startErr: startErr, exit: exit}, always, now, jitter)
 	names := map[action]string{actionRestart: "restart", actionComplete: "complete", actionFail: "fail"}
 	return names[v.action], v.delay, w.Start, w.Count
 }
 
 // Rebase moves a window into another boot.
 func Rebase(start, then, now time.Duration) time.Duration {
-	return window{Start: start}.rebase(then, now).Start
+	return restartWindow{Start: start}.rebaseStart(then, now).Start
 }
 
 // RoundTripRecord decodes a record and encodes it again.
@@ -26,7 +26,7 @@ func RoundTripRecord(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.encode()
+	return r.encodeRecord()
 }
 
 // DecodeRun says for how long an allocation ran by what the journal keeps of that.

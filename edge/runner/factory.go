@@ -63,20 +63,20 @@ func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, err
 		return nil, errors.New("make runner: no allocation or no recorder")
 	}
 	r := &Runner{
-		factory: *f,
-		rec:     rec,
-		log:     f.Log.With("component", "runner", "alloc_id", string(a.ID)),
-		id:      a.ID,
-		last:    last,
-		alloc:   a,
-		status:  last.ClientStatus,
-		stopped: make(chan struct{}),
-		haste:   make(chan struct{}),
-		done:    make(chan struct{}),
-		reports: make(chan report),
-		ended:   make(chan *task),
-		updated: make(chan struct{}, 1),
-		live:    make(map[string]*attempt),
+		factory:      *f,
+		rec:          rec,
+		log:          f.Log.With("component", "runner", "alloc_id", string(a.ID)),
+		id:           a.ID,
+		last:         last,
+		alloc:        a,
+		status:       last.ClientStatus,
+		stopped:      make(chan struct{}),
+		delaySkipped: make(chan struct{}),
+		done:         make(chan struct{}),
+		reports:      make(chan report),
+		ended:        make(chan *task),
+		updated:      make(chan struct{}, 1),
+		attempts:     make(map[string]*attempt),
 	}
 	if r.factory.Jitter == nil {
 		r.factory.Jitter = rand.Float64

@@ -31,7 +31,7 @@ type folders struct {
 	logs    string
 }
 
-func (d Dirs) folders(id fleet.AllocID, task string) folders {
+func (d Dirs) taskFolders(id fleet.AllocID, task string) folders {
 	root := filepath.Join(d.Allocs, string(id))
 	return folders{
 		alloc:   filepath.Join(root, "alloc"),
@@ -42,8 +42,8 @@ func (d Dirs) folders(id fleet.AllocID, task string) folders {
 	}
 }
 
-// make makes the folders where they are not there.
-func (f folders) make() error {
+// createFolders makes the folders where they are not there.
+func (f folders) createFolders() error {
 	for _, dir := range []string{
 		f.logs, filepath.Join(f.alloc, "data"), filepath.Join(f.alloc, "tmp"), f.local, filepath.Join(f.task, "tmp"), f.secrets,
 	} {
@@ -54,7 +54,7 @@ func (f folders) make() error {
 	return nil
 }
 
-func (d Dirs) state(id fleet.AllocID, task string, attempt int) string {
+func (d Dirs) attemptStateDir(id fleet.AllocID, task string, attempt int) string {
 	return filepath.Join(d.State, string(id), task, strconv.Itoa(attempt))
 }
 
@@ -74,8 +74,8 @@ func (d Dirs) lastAttempt(id fleet.AllocID, task string) int {
 	return last
 }
 
-// forget removes what drivers kept of an allocation that has ended.
-func (d Dirs) forget(id fleet.AllocID) error {
+// removeDriverState removes what drivers kept of an allocation that has ended.
+func (d Dirs) removeDriverState(id fleet.AllocID) error {
 	if id == "" {
 		return nil
 	}

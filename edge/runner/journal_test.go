@@ -22,11 +22,11 @@ import (
 
 var errDisk = errors.New("the disk does not take it")
 
-// journal is what an edge's journal is to a runner: rows, the state that they add
+// fakeJournal is what an edge's journal is to a runner: rows, the state that they add
 // up to, and handles. With a file behind it, it outlives its process. It can fail,
 // and it can die: all that is written after that is lost, as when the process was
 // killed.
-type journal struct {
+type fakeJournal struct {
 	mu      sync.Mutex
 	rows    []fleet.Transition
 	states  map[string]fleet.TaskState
@@ -53,16 +53,16 @@ type entry struct {
 	Handle []byte             `json:",omitempty"`
 }
 
-func newJournal() *journal {
-	return &journal{
+func newFakeJournal() *fakeJournal {
+	return &fakeJournal{
 		states: map[string]fleet.TaskState{}, handles: map[string][]byte{},
 		dead: make(chan struct{}), changed: make(chan struct{}), boot: "boot-1",
 	}
 }
 
 // mustOpenJournal opens a journal with a file behind it.
-func mustOpenJournal(path string) *journal {
-	j := newJournal()
+func mustOpenJournal(path string) *fakeJournal {
+	j := newFakeJournal()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		panic(err)
@@ -78,27 +78,27 @@ func mustOpenJournal(path string) *journal {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			panic(err)
 		}
-		j.apply(e)
+		j.applyEntry(e)
 	}
 	j.file = f
 	return j
 }
 
-func (j *journal) Record(ctx context.Context, ts ...fleet.Transition) error {
-	return j.write(ctx, entry{BootID: j.boot, Rows: ts})
+func (j *fakeJournal) Record(ctx context.Context, ts ...fleet.Transition) error {
+	return j.writeEntry(ctx, entry{BootID: j.boot, Rows: ts})
 }
 
-func (j *journal) PutHandle(ctx context.Context, _ fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
-	return j.write(ctx, entry{BootID: j.boot, Rows: ts, Key: key, Handle: handle})
+func (j *fakeJournal) PutHandle(ctx context.Context, _ fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+	return j.writeEntry(ctx, entry{BootID: j.boot, Rows: ts, Key: key, Handle: handle})
 }
 
-func (j *journal) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
+func (j *fakeJournal) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return maps.Clone(j.handles), nil
 }
 
-func (j *journal) write(ctx context.Context, e entry) error {
+func (j *fakeJournal) writeEntry(ctx context.Context, e entry) error {
 	if j.slow > 0 {
 		time.Sleep(j.slow)
 	}
@@ -116,7 +116,7 @@ func (j *journal) write(ctx context.Context, e entry) error {
 		if !j.applied {
 			return errDisk
 		}
-		j.apply(e)
+		j.applyEntry(e)
 		return errDisk
 	case j.failing > 0:
 		j.failing--
@@ -131,11 +131,11 @@ func (j *journal) write(ctx context.Context, e entry) error {
 			return err
 		}
 	}
-	j.apply(e)
+	j.applyEntry(e)
 	return nil
 }
 
-func (j *journal) apply(e entry) {
+func (j *fakeJournal) applyEntry(e entry) {
 	if e.Key != "" {
 		j.handles[e.Key] = e.Handle
 	}
@@ -154,36 +154,36 @@ func (j *journal) apply(e entry) {
 }
 
 // dieWith has the journal die with the nth write from now on; 0: never.
-func (j *journal) dieWith(n int, applied bool) {
+func (j *fakeJournal) dieWith(n int, applied bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.writes, j.dieAt, j.applied = 0, n, applied
 }
 
-// written counts the writes since dieWith.
-func (j *journal) written() int {
+// writeCount counts the writes since dieWith.
+func (j *fakeJournal) writeCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.writes
 }
 
-// told are the rows.
-func (j *journal) told() []fleet.Transition {
+// recordedRows are the rows.
+func (j *fakeJournal) recordedRows() []fleet.Transition {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.rows)
 }
 
-// revive lets a journal that died go on with what is on disk, as it is when the
+// reviveJournal lets a journal that died go on with what is on disk, as it is when the
 // next life of the agent opens it.
-func (j *journal) revive() {
+func (j *fakeJournal) reviveJournal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dieAt, j.writes = 0, 0
 	j.dead = make(chan struct{})
 }
 
-func (j *journal) last() runner.LastState {
+func (j *fakeJournal) lastState() runner.LastState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return runner.LastState{
@@ -192,9 +192,9 @@ func (j *journal) last() runner.LastState {
 	}
 }
 
-// until waits until ok, which sees the journal, and returns false where ctx ends
+// waitForRows waits until ok, which sees the journal, and returns false where ctx ends
 // first.
-func (j *journal) until(ctx context.Context, ok func() bool) bool {
+func (j *fakeJournal) waitForRows(ctx context.Context, ok func() bool) bool {
 	for {
 		j.mu.Lock()
 		done, changed := ok(), j.changed
@@ -210,21 +210,21 @@ func (j *journal) until(ctx context.Context, ok func() bool) bool {
 	}
 }
 
-func (j *journal) clientStatus() string {
+func (j *fakeJournal) clientStatus() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.status
 }
 
-func (j *journal) state(task string) fleet.TaskState {
+func (j *fakeJournal) taskState(task string) fleet.TaskState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.states[task]
 }
 
-// story is the rows as lines: task, event, task state, and the client status
+// rowLines is the rows as lines: task, event, task state, and the client status
 // where it changed.
-func (j *journal) story() []string {
+func (j *fakeJournal) rowLines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var lines []string
@@ -244,9 +244,9 @@ func (j *journal) story() []string {
 	return lines
 }
 
-func wantStory(tb testing.TB, j *journal, want ...string) {
+func wantRowLines(tb testing.TB, j *fakeJournal, want ...string) {
 	tb.Helper()
-	got := j.story()
+	got := j.rowLines()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		tb.Errorf("journal:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}

@@ -15,9 +15,9 @@ func hookOf(t *fleet.Task) (hook string, sidecar bool) {
 	return t.Lifecycle.Hook, t.Lifecycle.Sidecar
 }
 
-// forEver reports whether a task that succeeds is started again: sidecars always,
+// runsForever reports whether a task that succeeds is started again: sidecars always,
 // others that have a hook never, main tasks by the type of their job.
-func forEver(t *fleet.Task, jobType string) bool {
+func runsForever(t *fleet.Task, jobType string) bool {
 	hook, sidecar := hookOf(t)
 	if hook == "" {
 		return jobType != fleet.JobTypeBatch && jobType != fleet.JobTypeSysBatch
@@ -29,35 +29,35 @@ func forEver(t *fleet.Task, jobType string) bool {
 // allocation does not concern it.
 func (t *task) isLast() bool { return t.hook == fleet.HookPoststop }
 
-// dead, and up: it runs in this boot, as far as is journaled.
-func (t *task) dead() bool { return t.state.State == fleet.TaskDead }
-func (t *task) up() bool   { return t.state.State == fleet.TaskRunning && t.seen }
+// isDead, and up: it runs in this boot, as far as is journaled.
+func (t *task) isDead() bool       { return t.state.State == fleet.TaskDead }
+func (t *task) isRunningNow() bool { return t.state.State == fleet.TaskRunning && t.stateOfThisBoot }
 
-// advance lets those tasks start whose time has come, and ends those that have
+// startReadyTasks lets those tasks start whose time has come, and ends those that have
 // nothing left to run beside.
-func (r *Runner) advance() {
-	if r.beside() && !r.isStopped() {
+func (r *Runner) startReadyTasks() {
+	if r.hasOnlySidecars() && !r.isStopped() {
 		for _, t := range r.tasks {
 			if t.sidecar && !t.isLast() {
-				t.kill("The tasks that it ran beside have ended")
+				t.requestKill("The tasks that it ran beside have ended")
 			}
 		}
 	}
 	for _, t := range r.tasks {
-		if !t.open && !t.dead() && r.mayStart(t) {
-			t.open = true
-			close(t.gate)
+		if !t.gateOpen && !t.isDead() && r.mayStart(t) {
+			t.gateOpen = true
+			close(t.startGate)
 		}
 	}
 }
 
-// beside reports whether all have ended but sidecars and what runs last.
-func (r *Runner) beside() bool {
+// hasOnlySidecars reports whether all have ended but sidecars and what runs last.
+func (r *Runner) hasOnlySidecars() bool {
 	ended := false
 	for _, t := range r.tasks {
 		switch {
 		case t.sidecar, t.isLast():
-		case t.dead():
+		case t.isDead():
 			ended = true
 		default:
 			return false
@@ -75,38 +75,38 @@ func (r *Runner) mayStart(t *task) bool {
 		started = started || !other.isLast() && other.state.StartedAt != nil
 		switch {
 		case other == t || t.hook == fleet.HookPrestart:
-		case t.isLast() && !other.isLast() && !other.dead():
+		case t.isLast() && !other.isLast() && !other.isDead():
 			return false
-		case t.hook == "" && other.hook == fleet.HookPrestart && !other.prepared():
+		case t.hook == "" && other.hook == fleet.HookPrestart && !other.isPrepared():
 			return false
-		case t.hook == fleet.HookPoststart && other.hook == "" && !other.up() && !other.dead():
+		case t.hook == fleet.HookPoststart && other.hook == "" && !other.isRunningNow() && !other.isDead():
 			return false
 		}
 	}
 	if t.isLast() && !started {
-		t.kill("Nothing was started")
+		t.requestKill("Nothing was started")
 		return false
 	}
 	return true
 }
 
-// prepared: a task before the main ones has succeeded, or runs beside them.
-func (t *task) prepared() bool {
+// isPrepared: a task before the main ones has succeeded, or runs beside them.
+func (t *task) isPrepared() bool {
 	if t.sidecar {
-		return t.up()
+		return t.isRunningNow()
 	}
-	return t.dead() && !t.state.Failed
+	return t.isDead() && !t.state.Failed
 }
 
-// await waits until the task may start, or is not to.
-func (t *task) await(ctx context.Context) error {
+// waitForStart waits until the task may start, or is not to.
+func (t *task) waitForStart(ctx context.Context) error {
 	for {
 		select {
-		case <-t.gate:
+		case <-t.startGate:
 			return nil
 		case <-t.killed:
 			return nil
-		case <-t.stopped():
+		case <-t.allocStopped():
 			return nil
 		case req := <-t.signals:
 			req.reply <- errEnded
@@ -118,18 +118,18 @@ func (t *task) await(ctx context.Context) error {
 	}
 }
 
-// stopped is closed when the allocation is stopped and that concerns the task.
-func (t *task) stopped() <-chan struct{} {
+// allocStopped is closed when the allocation is stopped and that concerns the task.
+func (t *task) allocStopped() <-chan struct{} {
 	if t.isLast() {
 		return nil
 	}
 	return t.runner.stopped
 }
 
-// waits reports whether the task may start.
-func (t *task) waits() bool {
+// isWaitingToStart reports whether the task may start.
+func (t *task) isWaitingToStart() bool {
 	select {
-	case <-t.gate:
+	case <-t.startGate:
 		return false
 	default:
 		return true

@@ -16,8 +16,8 @@ func hooked(t fleet.Task, hook string, sidecar bool) fleet.Task {
 	return t
 }
 
-// order lists what of a kind happened to tasks, in order.
-func (m *machine) order(kinds ...string) string {
+// eventOrder lists what of a kind happened to tasks, in order.
+func (m *machine) eventOrder(kinds ...string) string {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
 	var out []string
@@ -49,8 +49,8 @@ func TestLifecycleRestarts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("D10 %s %s sidecar=%v exits %d", tc.jobType, tc.hook, tc.sidecar, tc.exit), func(t *testing.T) {
 			h := hooked(task("h", map[string]any{"run_for": "10s", "exit_code": tc.exit}), tc.hook, tc.sidecar)
-			bubble(t, allocOf(tc.jobType, policy, task("m", nil), h), func(m *machine) {
-				m.start(m.mustRunner())
+			inVirtualTime(t, allocOf(tc.jobType, policy, task("m", nil), h), func(m *machine) {
+				m.startRunner(m.mustRunner())
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				n := 0
@@ -60,7 +60,7 @@ func TestLifecycleRestarts(t *testing.T) {
 					}
 				}
 				if n != tc.starts {
-					t.Errorf("started %d times, want %d\n  %s", n, tc.starts, strings.Join(m.journal.story(), "\n  "))
+					t.Errorf("started %d times, want %d\n  %s", n, tc.starts, strings.Join(m.journal.rowLines(), "\n  "))
 				}
 			})
 		})
@@ -86,8 +86,8 @@ func allHooks(jobType string, runFor string) fleet.Alloc {
 // H22: tasks start and end in the order of their hooks.
 func TestLifecycleOrder(t *testing.T) {
 	t.Run("H22 the main task ends", func(t *testing.T) {
-		bubble(t, allHooks(fleet.JobTypeBatch, "1m"), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allHooks(fleet.JobTypeBatch, "1m"), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 			m.mustBe(fleet.ClientPending)
@@ -98,17 +98,17 @@ func TestLifecycleOrder(t *testing.T) {
 			a.mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			m.mustStarts("before/1", "beside/1", "main/1", "after/1", "last/1")
-			if got := m.order(fleet.TaskStarted); !strings.HasSuffix(got, " main after last") {
+			if got := m.eventOrder(fleet.TaskStarted); !strings.HasSuffix(got, " main after last") {
 				t.Errorf("started in the order %s", got)
 			}
-			if got := m.order(fleet.TaskTerminated); got != "before after main beside last" {
+			if got := m.eventOrder(fleet.TaskTerminated); got != "before after main beside last" {
 				t.Errorf("ended in the order %s", got)
 			}
 		})
 	})
 	t.Run("H22 it is stopped", func(t *testing.T) {
-		bubble(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(time.Minute)
 			a.Stop("an operator")
 			begin := time.Now()
@@ -121,8 +121,8 @@ func TestLifecycleOrder(t *testing.T) {
 		})
 	})
 	t.Run("H22 stopped while it is prepared", func(t *testing.T) {
-		bubble(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 			a.Stop("an operator")
@@ -132,10 +132,10 @@ func TestLifecycleOrder(t *testing.T) {
 		})
 	})
 	t.Run("H22 stopped before anything was started", func(t *testing.T) {
-		bubble(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
+		inVirtualTime(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
 			r := m.mustRunner()
 			r.Stop("too late")
-			m.start(r).mustEnd()
+			m.startRunner(r).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			m.mustStarts()
 		})
@@ -150,8 +150,8 @@ func TestLifecycleOrder(t *testing.T) {
 				task.Config["exit_code"] = 1
 			}
 		}
-		bubble(t, alloc, func(m *machine) {
-			m.start(m.mustRunner()).mustEnd()
+		inVirtualTime(t, alloc, func(m *machine) {
+			m.startRunner(m.mustRunner()).mustEnd()
 			m.mustBe(fleet.ClientFailed)
 			m.mustStarts("before/1", "beside/1", "last/1")
 		})
@@ -159,9 +159,9 @@ func TestLifecycleOrder(t *testing.T) {
 	t.Run("D13 its time is over: nothing runs after it", func(t *testing.T) {
 		alloc, limit := allHooks(fleet.JobTypeBatch, ""), time.Minute
 		alloc.Job.TaskGroups[0].MaxRunDuration = &limit
-		bubble(t, alloc, func(m *machine) {
+		inVirtualTime(t, alloc, func(m *machine) {
 			begin := time.Now()
-			m.start(m.mustRunner()).mustEnd()
+			m.startRunner(m.mustRunner()).mustEnd()
 			if took := time.Since(begin); took != limit {
 				t.Errorf("ended after %v", took)
 			}
@@ -174,28 +174,28 @@ func TestLifecycleOrder(t *testing.T) {
 // TestLifecycleAcrossLives ends the agent in each phase of an allocation's life: no
 // task is started twice, and the next life goes on with those whose turn it is.
 func TestLifecycleAcrossLives(t *testing.T) {
-	bubble(t, allHooks(fleet.JobTypeBatch, "1m"), func(m *machine) {
+	inVirtualTime(t, allHooks(fleet.JobTypeBatch, "1m"), func(m *machine) {
 		for _, phase := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
-			a := m.start(m.mustRunner())
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(phase)
 			synctest.Wait()
-			a.detach()
+			a.detachAgent()
 		}
-		m.start(m.mustRunner()).mustEnd()
+		m.startRunner(m.mustRunner()).mustEnd()
 		m.mustBe(fleet.ClientComplete)
 		m.mustStarts("before/1", "beside/1", "main/1", "after/1", "last/1")
 	})
 	t.Run("a reboot", func(t *testing.T) {
-		bubble(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(time.Minute)
-			a.detach()
-			m.reboot()
-			a = m.start(m.mustRunner())
+			a.detachAgent()
+			m.rebootMachine()
+			a = m.startRunner(m.mustRunner())
 			synctest.Wait()
 			m.mustBe(fleet.ClientRunning)
 			m.mustStarts("before/1", "beside/1", "beside/2", "main/1", "main/2", "after/1")
-			if got := m.order(fleet.TaskStarted); !strings.HasSuffix(got, " beside main") {
+			if got := m.eventOrder(fleet.TaskStarted); !strings.HasSuffix(got, " beside main") {
 				t.Errorf("started in the order %s", got)
 			}
 			a.Stop("")

@@ -14,8 +14,8 @@ func TestDispatchPayload(t *testing.T) {
 	asks.DispatchPayload = &fleet.DispatchPayload{File: "in/payload.txt"}
 	alloc := allocOf(fleet.JobTypeBatch, nil, asks, task("b", nil))
 	alloc.Job.Payload = []byte("hello")
-	bubble(t, alloc, func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, alloc, func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		m.mustBe(fleet.ClientRunning)
 		local := filepath.Join(m.dir, "allocs", string(alloc.ID), "a", "local")
@@ -47,7 +47,7 @@ func TestDispatchPayloadStaysInside(t *testing.T) {
 	asks.DispatchPayload = &fleet.DispatchPayload{File: "out/payload.txt"}
 	alloc := allocOf(fleet.JobTypeBatch, &fleet.RestartPolicy{Mode: fleet.RestartModeFail}, asks)
 	alloc.Job.Payload = []byte("hello")
-	bubble(t, alloc, func(m *machine) {
+	inVirtualTime(t, alloc, func(m *machine) {
 		elsewhere := filepath.Join(m.dir, "elsewhere")
 		local := filepath.Join(m.dir, "allocs", string(alloc.ID), "a", "local")
 		for _, dir := range []string{elsewhere, local} {
@@ -58,7 +58,7 @@ func TestDispatchPayloadStaysInside(t *testing.T) {
 		if err := os.Symlink(elsewhere, filepath.Join(local, "out")); err != nil {
 			t.Fatal(err)
 		}
-		m.start(m.mustRunner()).mustEnd()
+		m.startRunner(m.mustRunner()).mustEnd()
 		m.mustBe(fleet.ClientFailed)
 		if entries, err := os.ReadDir(elsewhere); err != nil || len(entries) > 0 {
 			t.Fatalf("outside lies %v, %v", entries, err)

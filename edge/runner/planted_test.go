@@ -12,11 +12,11 @@ import (
 
 func TestPlantedStartTwice(t *testing.T) {
 	restart := func(run ...string) {
-		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			synctest.Wait()
-			a.detach()
-			m.start(m.mustRunner())
+			a.detachAgent()
+			m.startRunner(m.mustRunner())
 			synctest.Wait()
 			if n := len(m.world.Running()); n != len(run) {
 				t.Errorf("%d processes run, want %d", n, len(run))

@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// waits are how long each restart that the journal has was waited for.
-func (m *machine) waits() []time.Duration {
+// restartDelays are how long each restart that the journal has was waited for.
+func (m *machine) restartDelays() []time.Duration {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
 	var out []time.Duration
@@ -41,14 +41,14 @@ func TestDelayMode(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 3, Interval: interval, Delay: delay, Mode: fleet.RestartModeDelay}
 	for _, jitter := range []float64{0, 0.5, 0.999} {
 		t.Run(fmt.Sprintf("D1, D2: jitter %v", jitter), func(t *testing.T) {
-			bubble(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "1s", "exit_code": 1})), func(m *machine) {
+			inVirtualTime(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "1s", "exit_code": 1})), func(m *machine) {
 				m.jitter = jitter
-				m.start(m.mustRunner())
+				m.startRunner(m.mustRunner())
 				time.Sleep(interval + 2*time.Second)
 				synctest.Wait()
 				m.mustStarts("a/1", "a/2", "a/3", "a/4", "a/5")
 				m.mustBe(fleet.ClientRunning)
-				waits := m.waits()
+				waits := m.restartDelays()
 				if len(waits) != 4 {
 					t.Fatalf("%d restarts: %v", len(waits), waits)
 				}
@@ -88,8 +88,8 @@ func TestEnds(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s exits %d", tc.row, tc.jobType, tc.exit), func(t *testing.T) {
 			config := map[string]any{"run_for": "1s", "exit_code": tc.exit}
-			bubble(t, allocOf(tc.jobType, tc.policy, task("a", config)), func(m *machine) {
-				m.start(m.mustRunner()).mustEnd()
+			inVirtualTime(t, allocOf(tc.jobType, tc.policy, task("a", config)), func(m *machine) {
+				m.startRunner(m.mustRunner()).mustEnd()
 				m.mustBe(tc.status)
 				if n := len(m.world.Starts()); n != tc.starts {
 					t.Errorf("started %d times, want %d", n, tc.starts)
@@ -116,8 +116,8 @@ func TestStoppedIsNotRestarted(t *testing.T) {
 		{"D7 one that waits for its restart", fleet.JobTypeService, 40 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, allocOf(tc.jobType, policy, task("a", map[string]any{"run_for": "30s", "exit_code": 1})), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, allocOf(tc.jobType, policy, task("a", map[string]any{"run_for": "30s", "exit_code": 1})), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				time.Sleep(tc.after)
 				a.Stop("an operator")
 				a.mustEnd()
@@ -132,8 +132,8 @@ func TestStoppedIsNotRestarted(t *testing.T) {
 // and none of them is a failure; a failure after them is one.
 func TestAskedRestartsDoNotCount(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: fleet.RestartModeFail}
-	bubble(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "5m", "exit_code": 1})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "5m", "exit_code": 1})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		restart := func() {
 			begin := time.Now()
@@ -141,8 +141,8 @@ func TestAskedRestartsDoNotCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if m.journal.state("a").State != fleet.TaskRunning || time.Since(begin) != 0 {
-				t.Errorf("%s after %v, want running at once", m.journal.state("a").State, time.Since(begin))
+			if m.journal.taskState("a").State != fleet.TaskRunning || time.Since(begin) != 0 {
+				t.Errorf("%s after %v, want running at once", m.journal.taskState("a").State, time.Since(begin))
 			}
 		}
 		restart()
@@ -164,15 +164,15 @@ func TestAskedRestartsDoNotCount(t *testing.T) {
 func TestUsedUpAttemptsFailTheAllocation(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 15 * time.Second, Mode: fleet.RestartModeFail}
 	main, beside := task("a", map[string]any{"run_for": "10s", "exit_code": 1}), task("b", nil)
-	bubble(t, allocOf(fleet.JobTypeService, policy, main, beside), func(m *machine) {
+	inVirtualTime(t, allocOf(fleet.JobTypeService, policy, main, beside), func(m *machine) {
 		begin := time.Now()
-		m.start(m.mustRunner()).mustEnd()
+		m.startRunner(m.mustRunner()).mustEnd()
 		if took := time.Since(begin); took != 35*time.Second {
 			t.Errorf("ended after %v, want two runs of 10 s and a delay of 15 s", took)
 		}
 		m.mustBe(fleet.ClientFailed)
 		m.mustStarts("a/1", "a/2", "b/1")
-		if s := m.journal.state("b"); s.State != fleet.TaskDead || s.Failed {
+		if s := m.journal.taskState("b"); s.State != fleet.TaskDead || s.Failed {
 			t.Errorf("the task beside it: %+v, want that it was killed and has not failed", s)
 		}
 		if _, err := os.Stat(filepath.Join(m.dir, "allocs", string(m.alloc.ID), "a")); err != nil {
@@ -199,7 +199,7 @@ func TestMaxRunDuration(t *testing.T) {
 			m.Errorf("described as %q, want its max_run_duration %s", last.ClientDescription, why)
 		}
 		for _, name := range []string{"a", "b"} {
-			if s := m.journal.state(name); s.State != fleet.TaskDead || s.Failed {
+			if s := m.journal.taskState(name); s.State != fleet.TaskDead || s.Failed {
 				m.Errorf("task %s: %+v", name, s)
 			}
 		}
@@ -219,9 +219,9 @@ func TestMaxRunDuration(t *testing.T) {
 		}, "1h0m0s"},
 		{"D13 the agent starts anew in the middle", func(m *machine, a *agent) *agent {
 			time.Sleep(30 * time.Minute)
-			a.detach()
+			a.detachAgent()
 			time.Sleep(10 * time.Minute)
-			a = m.start(m.mustRunner())
+			a = m.startRunner(m.mustRunner())
 			time.Sleep(20*time.Minute - time.Second)
 			synctest.Wait()
 			m.mustBe(fleet.ClientRunning)
@@ -230,9 +230,9 @@ func TestMaxRunDuration(t *testing.T) {
 		}, "1h0m0s"},
 		{"D13 it is over while the agent is away", func(m *machine, a *agent) *agent {
 			time.Sleep(30 * time.Minute)
-			a.detach()
+			a.detachAgent()
 			time.Sleep(time.Hour)
-			return m.start(m.mustRunner())
+			return m.startRunner(m.mustRunner())
 		}, "1h0m0s"},
 		{"D13 given more time", func(m *machine, a *agent) *agent {
 			time.Sleep(30 * time.Minute)
@@ -250,8 +250,8 @@ func TestMaxRunDuration(t *testing.T) {
 		}, "10m0s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, limited(limit), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, limited(limit), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				synctest.Wait()
 				a = tc.do(m, a)
 				begin := time.Now()
@@ -264,14 +264,14 @@ func TestMaxRunDuration(t *testing.T) {
 		})
 	}
 	t.Run("D13 a reboot gives it a tenth of its time at most", func(t *testing.T) {
-		bubble(t, limited(limit), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, limited(limit), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(35 * time.Minute)
-			a.detach()
-			m.reboot()
+			a.detachAgent()
+			m.rebootMachine()
 			time.Sleep(5 * time.Hour) // off
 			m.booted = time.Now()
-			a = m.start(m.mustRunner())
+			a = m.startRunner(m.mustRunner())
 			time.Sleep(25*time.Minute - time.Second)
 			synctest.Wait()
 			m.mustBe(fleet.ClientRunning)
@@ -285,13 +285,13 @@ func TestMaxRunDuration(t *testing.T) {
 		})
 	})
 	t.Run("D13 over, and the agent died before it was stopped: a boot starts nothing again", func(t *testing.T) {
-		bubble(t, limited(limit), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, limited(limit), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(55 * time.Minute)
-			a.detach()
-			m.reboot()
+			a.detachAgent()
+			m.rebootMachine()
 			m.alloc = limited(30 * time.Minute)
-			m.start(m.mustRunner()).mustEnd()
+			m.startRunner(m.mustRunner()).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			m.mustStarts("a/1", "b/1")
 		})
@@ -299,21 +299,21 @@ func TestMaxRunDuration(t *testing.T) {
 	t.Run("D13 a slow disk gives it no time", func(t *testing.T) {
 		alloc := limited(limit)
 		alloc.Job.TaskGroups[0].Tasks = alloc.Job.TaskGroups[0].Tasks[:1]
-		bubble(t, alloc, func(m *machine) {
+		inVirtualTime(t, alloc, func(m *machine) {
 			m.journal.slow = 2 * time.Second
-			m.start(m.mustRunner()).mustEnd()
-			if ran := m.journal.state("a").RunningFor; ran != limit+2*m.journal.slow {
+			m.startRunner(m.mustRunner()).mustEnd()
+			if ran := m.journal.taskState("a").RunningFor; ran != limit+2*m.journal.slow {
 				t.Errorf("it ran for %v, want %v and the two writes before it is stopped", ran, limit)
 			}
 		})
 	})
 	t.Run("D13 the agent died before it wrote when the time began", func(t *testing.T) {
-		bubble(t, limited(limit), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, limited(limit), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(20 * time.Minute)
-			a.detach()
+			a.detachAgent()
 			delete(m.journal.handles, "/run")
-			a = m.start(m.mustRunner())
+			a = m.startRunner(m.mustRunner())
 			begin := time.Now()
 			a.mustEnd()
 			if took := time.Since(begin); took != 40*time.Minute+2*time.Second {
@@ -322,15 +322,15 @@ func TestMaxRunDuration(t *testing.T) {
 		})
 	})
 	t.Run("a damaged journal lost all records: the time begins anew", func(t *testing.T) {
-		bubble(t, limited(limit), func(m *machine) {
+		inVirtualTime(t, limited(limit), func(m *machine) {
 			time.Sleep(10 * time.Minute) // the machine has been up for longer than its tasks
-			a := m.start(m.mustRunner())
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(20 * time.Minute)
-			a.detach()
+			a.detachAgent()
 			clear(m.journal.handles)
-			a = m.start(m.mustRunner())
+			a = m.startRunner(m.mustRunner())
 			synctest.Wait()
-			if ran := m.journal.state("a").RunningFor; ran != 0 {
+			if ran := m.journal.taskState("a").RunningFor; ran != 0 {
 				t.Errorf("it is said to have run for %v, want 0", ran)
 			}
 			begin := time.Now()
@@ -341,12 +341,12 @@ func TestMaxRunDuration(t *testing.T) {
 		})
 	})
 	t.Run("a record of another release", func(t *testing.T) {
-		bubble(t, limited(limit), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, limited(limit), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			synctest.Wait()
-			a.detach()
+			a.detachAgent()
 			m.journal.handles["/run"] = []byte(`{"version":9}`)
-			a = m.start(m.mustRunner())
+			a = m.startRunner(m.mustRunner())
 			begin := time.Now()
 			a.mustEnd()
 			if took := time.Since(begin); took != limit+2*time.Second {
@@ -358,8 +358,8 @@ func TestMaxRunDuration(t *testing.T) {
 		alloc := limited(limit)
 		alloc.Job.TaskGroups[0].Tasks = alloc.Job.TaskGroups[0].Tasks[:1]
 		alloc.Job.TaskGroups[0].Tasks[0].Config = map[string]any{"run_for": "10s"}
-		bubble(t, alloc, func(m *machine) {
-			m.start(m.mustRunner()).mustEnd()
+		inVirtualTime(t, alloc, func(m *machine) {
+			m.startRunner(m.mustRunner()).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			if last := m.journal.rows[len(m.journal.rows)-1]; strings.Contains(last.ClientDescription, "max_run") {
 				t.Errorf("described as %q", last.ClientDescription)

@@ -32,7 +32,7 @@ type record struct {
 	// Restarts is TaskState.Restarts as of the attempt's start. Where the journaled
 	// state has more, the attempt's end was journaled, too.
 	Restarts uint64          `json:"restarts"`
-	Window   window          `json:"window"`
+	Window   restartWindow   `json:"window"`
 	Handle   *drivers.Handle `json:"handle,omitempty"` // nil: not known to have started
 	// Started is the monotonic time of the attempt's start.
 	Started time.Duration `json:"started"`
@@ -55,7 +55,7 @@ type record struct {
 	Due   time.Duration `json:"due,omitempty"`
 }
 
-func (r record) encode() ([]byte, error) {
+func (r record) encodeRecord() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)

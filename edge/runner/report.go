@@ -36,15 +36,15 @@ type step struct {
 	change func(s *fleet.TaskState)
 }
 
-// journal records a task's steps and what they mean for the allocation.
-func (r *Runner) journal(ctx context.Context, rep report) error {
+// journalReport records a task's steps and what they mean for the allocation.
+func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	t, before, status := rep.task, rep.task.state, r.status
 	ts := make([]fleet.Transition, 0, len(rep.steps))
 	for _, s := range rep.steps {
 		if s.change != nil {
 			s.change(&t.state)
 		}
-		tr := t.transition(s.event)
+		tr := t.eventTransition(s.event)
 		if next, description := r.nextStatus(status, s.event.Type); next != status {
 			status = next
 			tr.Kind, tr.ClientStatus, tr.ClientDescription = fleet.TransitionAlloc, next, description
@@ -55,17 +55,17 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 		t.state = before
 		return err
 	}
-	r.status, t.seen = status, true
+	r.status, t.stateOfThisBoot = status, true
 	if r.expiry.begun == nil && t.state.State == fleet.TaskRunning {
-		r.began(t.rec.Started)
-		if err := r.expire(ctx); err != nil {
+		r.noteFirstStart(t.rec.Started)
+		if err := r.enforceMaxRun(ctx); err != nil {
 			return err
 		}
 	}
 	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
-		r.follow(t)
+		r.propagateTaskEnd(t)
 	}
-	r.advance()
+	r.startReadyTasks()
 	return nil
 }
 
@@ -74,12 +74,12 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 	dead, running, later, failed := 0, 0, 0, false
 	for _, t := range r.tasks {
 		switch {
-		case t.dead():
+		case t.isDead():
 			dead++
 			failed = failed || t.state.Failed
 		case t.state.State == fleet.TaskRunning:
 			running++
-		case t.isLast(), t.hook == fleet.HookPoststart && !t.open:
+		case t.isLast(), t.hook == fleet.HookPoststart && !t.gateOpen:
 			later++
 		}
 	}
@@ -100,13 +100,13 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 
 // recordUnrunnable records that an allocation without tasks has failed.
 func (r *Runner) recordUnrunnable(ctx context.Context) error {
-	a := r.current()
+	a := r.currentAlloc()
 	why := fmt.Sprintf("job %s has no group %q with tasks", a.JobID, a.TaskGroup)
 	if a.Job == nil {
 		why = fmt.Sprintf("the specification of job %s is missing", a.JobID)
 	}
 	r.status = fleet.ClientFailed
-	return r.record(ctx, fleet.Transition{
+	return r.recordWithRetry(ctx, fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: r.status, ClientDescription: why, Message: why,
 	})
 }
@@ -115,39 +115,39 @@ func (r *Runner) recordReceived(ctx context.Context) error {
 	r.status = fleet.ClientPending
 	ts := make([]fleet.Transition, len(r.tasks))
 	for i, t := range r.tasks {
-		ts[i] = t.transition(t.event(fleet.TaskReceived, "Task received by the edge"))
+		ts[i] = t.eventTransition(t.newTaskEvent(fleet.TaskReceived, "Task received by the edge"))
 	}
 	ts[0].Kind, ts[0].ClientStatus, ts[0].ClientDescription = fleet.TransitionAlloc, r.status, describePending
-	return r.record(ctx, ts...)
+	return r.recordWithRetry(ctx, ts...)
 }
 
 func (r *Runner) recordEnd(ctx context.Context) error {
 	status, description := r.nextStatus(r.status, "")
 	r.status = status
-	return r.record(ctx, fleet.Transition{
+	return r.recordWithRetry(ctx, fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: status, ClientDescription: description,
 	})
 }
 
-// record journals transitions, and goes on trying where the disk does not take
+// recordWithRetry journals transitions, and goes on trying where the disk does not take
 // them: what happened must be told, and nothing may be done before it is.
-func (r *Runner) record(ctx context.Context, ts ...fleet.Transition) error {
-	return r.persist(ctx, func() error { return r.rec.Record(ctx, ts...) })
+func (r *Runner) recordWithRetry(ctx context.Context, ts ...fleet.Transition) error {
+	return r.retryUntilDurable(ctx, func() error { return r.rec.Record(ctx, ts...) })
 }
 
 // recordOf records a report's transitions, with the task's record where it has one.
 func (r *Runner) recordOf(ctx context.Context, rep report, ts []fleet.Transition) error {
 	if rep.record == nil {
-		return r.record(ctx, ts...)
+		return r.recordWithRetry(ctx, ts...)
 	}
-	return r.persist(ctx, func() error { return r.rec.PutHandle(ctx, r.id, rep.task.name, rep.record, ts...) })
+	return r.retryUntilDurable(ctx, func() error { return r.rec.PutHandle(ctx, r.id, rep.task.name, rep.record, ts...) })
 }
 
 func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {
-	return r.persist(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
+	return r.retryUntilDurable(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
 }
 
-func (r *Runner) persist(ctx context.Context, write func() error) error {
+func (r *Runner) retryUntilDurable(ctx context.Context, write func() error) error {
 	for failed := false; ; failed = true {
 		err := write()
 		if err == nil {
@@ -159,14 +159,14 @@ func (r *Runner) persist(ctx context.Context, write func() error) error {
 		if !failed {
 			r.log.Error("journal does not take what happened: trying again", "error", err)
 		}
-		if err := pause(ctx, recordRetry); err != nil {
+		if err := sleepContext(ctx, recordRetry); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits for d or the end of ctx, whose error it then returns.
-func pause(ctx context.Context, d time.Duration) error {
+// sleepContext waits for d or the end of ctx, whose error it then returns.
+func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -21,16 +21,16 @@ const (
 	reasonCompleted     = "Task completed"
 )
 
-// window is how often a task was restarted since Start, by monotonic time.
-type window struct {
+// restartWindow is how often a task was restarted since Start, by monotonic time.
+type restartWindow struct {
 	Start time.Duration `json:"start"`
 	Count int           `json:"count"`
 }
 
-// rebase moves a window of an earlier boot into this one: the time that the
+// rebaseStart moves a window of an earlier boot into this one: the time that the
 // machine was off does not count. then is what the clock said when the window
 // was written, now is what it says in this boot.
-func (w window) rebase(then, now time.Duration) window {
+func (w restartWindow) rebaseStart(then, now time.Duration) restartWindow {
 	w.Start = now - (then - w.Start)
 	return w
 }
@@ -42,7 +42,7 @@ type outcome struct {
 	exit     drivers.Exit
 }
 
-func (o outcome) success() bool { return o.startErr == nil && o.exit.Success() }
+func (o outcome) isSuccess() bool { return o.startErr == nil && o.exit.Success() }
 
 // action is what is done about an outcome.
 type action int
@@ -53,37 +53,37 @@ const (
 	actionFail                   // it has failed for good
 )
 
-// verdict is what a restart policy says about an outcome, and why.
-type verdict struct {
+// restartDecision is what a restart policy says about an outcome, and why.
+type restartDecision struct {
 	action action
 	delay  time.Duration
 	reason string
 }
 
-// decide applies a restart policy at the monotonic time now. always says that
+// decideRestart applies a restart policy at the monotonic time now. always says that
 // the task is to run for ever, so that a success, too, is followed by a restart
 // (service and system jobs). jitter is in [0, 1) and scales maxJitter. It returns
 // the window as it is after it.
-func decide(p fleet.RestartPolicy, w window, o outcome, always bool, now time.Duration, jitter float64) (verdict, window) {
-	if !always && o.success() {
-		return verdict{action: actionComplete, reason: reasonCompleted}, w
+func decideRestart(p fleet.RestartPolicy, w restartWindow, o outcome, always bool, now time.Duration, jitter float64) (restartDecision, restartWindow) {
+	if !always && o.isSuccess() {
+		return restartDecision{action: actionComplete, reason: reasonCompleted}, w
 	}
 	if p.Attempts == 0 {
-		return verdict{action: actionFail, reason: reasonNoRestarts}, w
+		return restartDecision{action: actionFail, reason: reasonNoRestarts}, w
 	}
 	if now >= w.Start+p.Interval {
-		w = window{Start: now}
+		w = restartWindow{Start: now}
 	}
 	w.Count++
 	switch {
 	case o.startErr != nil && !drivers.IsRecoverable(o.startErr):
-		return verdict{action: actionFail, reason: reasonUnrecoverable}, w
+		return restartDecision{action: actionFail, reason: reasonUnrecoverable}, w
 	case w.Count <= p.Attempts:
 		delay := p.Delay + time.Duration(jitter*maxJitter*float64(p.Delay))
-		return verdict{action: actionRestart, delay: delay, reason: reasonWithinPolicy}, w
+		return restartDecision{action: actionRestart, delay: delay, reason: reasonWithinPolicy}, w
 	case p.Mode == fleet.RestartModeDelay:
-		return verdict{action: actionRestart, delay: w.Start + p.Interval - now, reason: reasonDelayMode}, w
+		return restartDecision{action: actionRestart, delay: w.Start + p.Interval - now, reason: reasonDelayMode}, w
 	}
 	reason := fmt.Sprintf(`Used up its %d attempts in %v; mode is "fail"`, p.Attempts, p.Interval)
-	return verdict{action: actionFail, reason: reason}, w
+	return restartDecision{action: actionFail, reason: reason}, w
 }

@@ -9,26 +9,26 @@ import (
 	"skerry/planted"
 )
 
-// resume finds out what became of the attempt that an earlier life of the agent
+// resumeAttempt finds out what became of the attempt that an earlier life of the agent
 // made. It returns the attempt where it runs or its end is still to be journaled;
 // nil where the next one, or the same one once more, is to be started.
-func (t *task) resume(ctx context.Context) (drivers.Task, error) {
+func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
-	case !t.known || planted.On(planted.StartTwice):
+	case !t.hasRecord || planted.On(planted.StartTwice):
 		return nil, nil
 	case t.rec.Ended || t.state.Restarts > t.rec.Restarts:
 		return nil, t.resumeDelay(ctx, rebooted)
 	}
 	intended := t.rec.Handle == nil
-	live, err := t.find(ctx)
+	live, err := t.findAttempt(ctx)
 	switch {
 	case errors.Is(err, drivers.ErrTaskGone) && intended:
 		t.rec.Attempt-- // it was not started: it is now, by the same number
 		return nil, nil
 	case errors.Is(err, drivers.ErrTaskGone) && !rebooted:
 		gone := drivers.Exit{Code: -1, Err: "lost: nothing is left of the task", FinishedAt: t.runner.factory.Now()}
-		return nil, t.conclude(ctx, outcome{exit: gone}, nil)
+		return nil, t.handleExit(ctx, outcome{exit: gone}, nil)
 	case err != nil && !errors.Is(err, drivers.ErrTaskGone):
 		return nil, err
 	case rebooted && (live == nil || live.Ended()):
@@ -38,7 +38,7 @@ func (t *task) resume(ctx context.Context) (drivers.Task, error) {
 	case t.state.State != fleet.TaskRunning:
 		return live, t.resumeStarted(ctx, intended)
 	case !live.Ended():
-		return live, t.report(ctx, step{event: t.event(fleet.TaskRestored, "Task was found running")})
+		return live, t.reportSteps(ctx, step{event: t.newTaskEvent(fleet.TaskRestored, "Task was found running")})
 	}
 	return live, nil
 }
@@ -48,21 +48,21 @@ func (t *task) resume(ctx context.Context) (drivers.Task, error) {
 func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	if intended {
 		t.rec.Started = t.rec.Mono // when it was about to be started
-		if err := t.remember(ctx); err != nil {
+		if err := t.saveRecord(ctx); err != nil {
 			return err
 		}
 	}
-	return t.report(ctx, t.startedStep())
+	return t.reportSteps(ctx, t.startedStep())
 }
 
 // resumeOlder takes an attempt that runs though its record is from before the boot: a
 // damaged journal went back to before its start.
 func (t *task) resumeOlder(ctx context.Context) error {
 	t.rec.Started = t.runner.factory.Mono()
-	if err := t.remember(ctx); err != nil {
+	if err := t.saveRecord(ctx); err != nil {
 		return err
 	}
-	return t.report(ctx, t.startedStep())
+	return t.reportSteps(ctx, t.startedStep())
 }
 
 // resumeDelay waits for what is left of the delay before the next attempt. After
@@ -72,14 +72,14 @@ func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 		return nil
 	}
 	if !t.rec.Ended { // the agent died between the journal's row and this record
-		spec, err := t.spec()
+		spec, err := t.currentSpec()
 		if err != nil {
 			return nil // start says so
 		}
 		t.rec.Window.Count++
 		t.rec.Due = t.runner.factory.Mono() + spec.policy.Delay
 	}
-	return t.delay(ctx, t.rec.Due-t.runner.factory.Mono())
+	return t.waitForRestart(ctx, t.rec.Due-t.runner.factory.Mono())
 }
 
 // resumeRebooted says that the machine rebooted under the task, which no longer runs. What had
@@ -91,26 +91,26 @@ func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.T
 		if err != nil {
 			return nil, err
 		}
-		if spec, err := t.spec(); err == nil && !spec.always && exit.Success() {
+		if spec, err := t.currentSpec(); err == nil && !spec.alwaysRestart && exit.Success() {
 			return live, nil
 		}
-		t.forget(ctx, live)
+		t.releaseAttempt(ctx, live)
 	}
 	if t.state.State != fleet.TaskRunning {
 		return nil, nil
 	}
-	return nil, t.report(ctx, step{
-		event: t.event(fleet.TaskLostAtReboot, "The machine rebooted while the task ran"),
+	return nil, t.reportSteps(ctx, step{
+		event: t.newTaskEvent(fleet.TaskLostAtReboot, "The machine rebooted while the task ran"),
 		change: func(s *fleet.TaskState) {
 			s.State, s.RunningFor = fleet.TaskPending, 0
 		},
 	})
 }
 
-// find asks the driver for the attempt.
-func (t *task) find(ctx context.Context) (drivers.Task, error) {
+// findAttempt asks the driver for the attempt.
+func (t *task) findAttempt(ctx context.Context) (drivers.Task, error) {
 	for try := 1; ; try++ {
-		live, err := t.recover(ctx)
+		live, err := t.recoverAttempt(ctx)
 		if err == nil || errors.Is(err, drivers.ErrTaskGone) || ctx.Err() != nil {
 			return live, err
 		}
@@ -118,26 +118,26 @@ func (t *task) find(ctx context.Context) (drivers.Task, error) {
 		if try >= recoverTries && !drivers.IsRecoverable(err) {
 			return nil, drivers.ErrTaskGone
 		}
-		if err := pause(ctx, recordRetry); err != nil {
+		if err := sleepContext(ctx, recordRetry); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (t *task) recover(ctx context.Context) (drivers.Task, error) {
-	spec, err := t.spec()
+func (t *task) recoverAttempt(ctx context.Context) (drivers.Task, error) {
+	spec, err := t.currentSpec()
 	if err != nil {
 		return nil, err
 	}
 	h := t.rec.Handle
 	if h == nil {
-		h = &drivers.Handle{Driver: spec.task.Driver, TaskID: t.id()}
+		h = &drivers.Handle{Driver: spec.task.Driver, TaskID: t.attemptID()}
 	}
-	driver, err := t.driver(h.Driver)
+	driver, err := t.findDriver(h.Driver)
 	if err != nil {
 		return nil, err
 	}
-	live, err := driver.Recover(ctx, t.config(spec), *h)
+	live, err := driver.Recover(ctx, t.driverConfig(spec), *h)
 	if err == nil {
 		t.rec.Handle = h
 	}

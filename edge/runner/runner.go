@@ -44,28 +44,28 @@ import (
 // Runner runs one allocation.
 type Runner struct {
 	// Set once.
-	factory Factory
-	rec     Recorder
-	log     *slog.Logger
-	id      fleet.AllocID
-	last    LastState
-	tasks   []*task
-	stopped chan struct{} // closed by the first Stop
-	haste   chan struct{} // closed by the first Hasten
-	done    chan struct{} // closed when Run has returned
-	reports chan report
-	ended   chan *task    // a task's goroutine has ended
-	updated chan struct{} // has one where there is a newer version
+	factory      Factory
+	rec          Recorder
+	log          *slog.Logger
+	id           fleet.AllocID
+	last         LastState
+	tasks        []*task
+	stopped      chan struct{} // closed by the first Stop
+	delaySkipped chan struct{} // closed by the first Hasten
+	done         chan struct{} // closed when Run has returned
+	reports      chan report
+	ended        chan *task    // a task's goroutine has ended
+	updated      chan struct{} // has one where there is a newer version
 
 	// Owned by Run.
-	status string
-	expiry expiry
-	ending time.Duration // monotonic time at which the first task was to end; 0: none is
+	status     string
+	expiry     expiry
+	firstEndAt time.Duration // monotonic time at which the first task was to end; 0: none is
 
 	mu         sync.Mutex
 	alloc      fleet.Alloc
 	stopReason string
-	live       map[string]*attempt // by task
+	attempts   map[string]*attempt // by task
 }
 
 // Run starts or recovers the allocation's tasks and returns nil when the
@@ -73,34 +73,34 @@ type Runner struct {
 // returns ctx's error, and the tasks go on.
 func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
-	if r.terminal() {
+	if r.isTerminal() {
 		return nil
 	}
 	if len(r.tasks) == 0 {
 		return r.recordUnrunnable(ctx)
 	}
-	if err := r.begin(ctx); err != nil {
+	if err := r.receiveOrRestore(ctx); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
 	for _, t := range r.tasks {
 		wg.Go(func() {
-			t.run(ctx)
+			t.runUntilDead(ctx)
 			r.ended <- t
 		})
 	}
-	r.own(ctx)
+	r.runReportLoop(ctx)
 	wg.Wait()
-	if ctx.Err() == nil && !r.terminal() {
+	if ctx.Err() == nil && !r.isTerminal() {
 		// All tasks had ended, but the allocation's end was lost.
 		if err := r.recordEnd(ctx); err != nil {
 			return err
 		}
 	}
-	if !r.terminal() {
+	if !r.isTerminal() {
 		return context.Cause(ctx)
 	}
-	if err := r.factory.Dirs.forget(r.id); err != nil {
+	if err := r.factory.Dirs.removeDriverState(r.id); err != nil {
 		r.log.Warn("state of ended allocation stays", "error", err)
 	}
 	return nil
@@ -132,15 +132,15 @@ func (r *Runner) Stop(reason string) {
 	}
 }
 
-// Hasten has tasks that are to end, now or later, wait for no shutdown_delay; one that has
+// SkipDelay has tasks that are to end, now or later, wait for no shutdown_delay; one that has
 // begun ends. Called before Stop it holds for that.
-func (r *Runner) Hasten() {
+func (r *Runner) SkipDelay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case <-r.haste:
+	case <-r.delaySkipped:
 	default:
-		close(r.haste)
+		close(r.delaySkipped)
 	}
 }
 
@@ -148,14 +148,14 @@ func (r *Runner) Hasten() {
 // that is journaled. A task that waits for its restart starts at once. The
 // restart policy does not count it.
 func (r *Runner) Restart(ctx context.Context, name, reason string) error {
-	return r.each(name, "restart", func(t *task) error { return t.request(ctx, restartRequest{reason: reason}) })
+	return r.forEachTask(name, "restart", func(t *task) error { return t.requestRestart(ctx, restartRequest{reason: reason}) })
 }
 
 // RestartUnhealthy restarts one task, or all that run for "", whose check fails. It
 // returns when that is journaled. The restart policy counts it as a failure, and may
 // end the task instead.
 func (r *Runner) RestartUnhealthy(ctx context.Context, name, reason string) error {
-	return r.each(name, "restart", func(t *task) error { return t.request(ctx, restartRequest{reason: reason, failed: true}) })
+	return r.forEachTask(name, "restart", func(t *task) error { return t.requestRestart(ctx, restartRequest{reason: reason, failed: true}) })
 }
 
 // Signal sends a signal to one task, or to all that run for "". It returns when
@@ -164,12 +164,12 @@ func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error 
 	if _, err := drivers.ParseSignal(signal); err != nil {
 		return err
 	}
-	return r.each(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
+	return r.forEachTask(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
 }
 
-// each has something done to one task, or to all for "". It fails with
+// forEachTask has something done to one task, or to all for "". It fails with
 // fleet.CodeConflict where none of them runs.
-func (r *Runner) each(name, verb string, do func(*task) error) error {
+func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	known, done := false, 0
 	for _, t := range r.tasks {
 		if name != "" && t.name != name {
@@ -192,8 +192,8 @@ func (r *Runner) each(name, verb string, do func(*task) error) error {
 	return nil
 }
 
-// terminal reports whether the allocation has ended, by what is recorded.
-func (r *Runner) terminal() bool {
+// isTerminal reports whether the allocation has ended, by what is recorded.
+func (r *Runner) isTerminal() bool {
 	return r.status == fleet.ClientComplete || r.status == fleet.ClientFailed
 }
 
@@ -207,8 +207,8 @@ func (r *Runner) isStopped() bool {
 	}
 }
 
-// current returns the allocation in its newest version.
-func (r *Runner) current() fleet.Alloc {
+// currentAlloc returns the allocation in its newest version.
+func (r *Runner) currentAlloc() fleet.Alloc {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.alloc
@@ -220,9 +220,9 @@ func (r *Runner) whyStopped() string {
 	return r.stopReason
 }
 
-// begin records that the allocation was received, or finds out what became of
+// receiveOrRestore records that the allocation was received, or finds out what became of
 // its tasks, and ends those that have no reason to go on.
-func (r *Runner) begin(ctx context.Context) error {
+func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	if !r.last.Known || r.status == "" {
 		for _, t := range r.tasks {
 			t.state = fleet.TaskState{State: fleet.TaskPending}
@@ -232,60 +232,60 @@ func (r *Runner) begin(ctx context.Context) error {
 		}
 		r.factory.Step(StepReceived)
 	}
-	handles, err := r.handles(ctx)
+	handles, err := r.readHandles(ctx)
 	if err != nil {
 		return err
 	}
 	for _, t := range r.tasks {
-		t.restore(handles[t.name])
+		t.restoreRecord(handles[t.name])
 	}
 	r.resumeEnding()
 	for _, t := range r.tasks {
 		if t.state.State == fleet.TaskDead {
-			r.follow(t)
+			r.propagateTaskEnd(t)
 		}
 	}
 	r.resumeRun(handles[runKey])
-	if err := r.expire(ctx); err != nil {
+	if err := r.enforceMaxRun(ctx); err != nil {
 		return err
 	}
 	if r.isStopped() {
 		r.stopInOrder()
 	}
-	r.advance()
+	r.startReadyTasks()
 	return nil
 }
 
-// handles reads the tasks' records; it goes on trying, for without them a task
+// readHandles reads the tasks' records; it goes on trying, for without them a task
 // that runs could not be told from one that does not.
-func (r *Runner) handles(ctx context.Context) (map[string][]byte, error) {
+func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 	for {
 		handles, err := r.rec.Handles(ctx, r.id)
 		if err == nil {
 			return handles, nil
 		}
 		r.log.Error("journal does not give the tasks' handles", "error", err)
-		if err := pause(ctx, recordRetry); err != nil {
+		if err := sleepContext(ctx, recordRetry); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// own is the allocation's loop: it journals what the tasks report until all
+// runReportLoop is the allocation's loop: it journals what the tasks report until all
 // their goroutines have ended.
-func (r *Runner) own(ctx context.Context) {
-	defer r.expiry.stop()
+func (r *Runner) runReportLoop(ctx context.Context) {
+	defer r.expiry.stopTimer()
 	stopped := r.stopped
 	for left := len(r.tasks); left > 0; {
 		select {
 		case <-r.ended:
 			left--
 		case rep := <-r.reports:
-			rep.reply <- r.journal(ctx, rep)
+			rep.reply <- r.journalReport(ctx, rep)
 		case <-r.updated:
-			_ = r.expire(ctx) // of ctx, which ends the tasks' goroutines too
-		case <-r.expiry.due():
-			_ = r.expire(ctx)
+			_ = r.enforceMaxRun(ctx) // of ctx, which ends the tasks' goroutines too
+		case <-r.expiry.timerChannel():
+			_ = r.enforceMaxRun(ctx)
 		case <-stopped:
 			stopped = nil
 			r.stopInOrder()
@@ -298,8 +298,8 @@ func (r *Runner) own(ctx context.Context) {
 func (r *Runner) stopInOrder() {
 	reason := r.whyStopped()
 	for _, t := range r.tasks {
-		if t.leader() && t.state.State == fleet.TaskRunning {
-			t.kill(reason)
+		if t.isLeader() && t.state.State == fleet.TaskRunning {
+			t.requestKill(reason)
 			return
 		}
 	}
@@ -311,19 +311,19 @@ func (r *Runner) stopInOrder() {
 func (r *Runner) killAll(reason string) {
 	for _, t := range r.tasks {
 		if !t.isLast() || r.expiry.why != "" {
-			t.kill(reason)
+			t.requestKill(reason)
 		}
 	}
 }
 
-// follow ends the other tasks where one that has ended is a reason to.
-func (r *Runner) follow(t *task) {
+// propagateTaskEnd ends the other tasks where one that has ended is a reason to.
+func (r *Runner) propagateTaskEnd(t *task) {
 	switch {
 	case r.isStopped():
 		r.killAll(r.whyStopped())
 	case t.state.Failed:
 		r.killAll(fmt.Sprintf("Task %q failed", t.name))
-	case t.leader():
+	case t.isLeader():
 		r.killAll(fmt.Sprintf("The leader, task %q, has ended", t.name))
 	}
 }

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 // machine is what outlives an agent: its disk, its tasks, its clock.
 type machine struct {
 	testing.TB
-	world   *sim.World
-	journal *journal
+	world   *sim.SimMachine
+	journal *fakeJournal
 	dir     string
 	booted  time.Time
 	jitter  float64
@@ -40,11 +40,11 @@ type machine struct {
 
 func newMachine(tb testing.TB, alloc fleet.Alloc) *machine {
 	return &machine{
-		TB: tb, world: sim.NewWorld(), journal: newJournal(), dir: tb.TempDir(), booted: time.Now(), alloc: alloc,
+		TB: tb, world: sim.NewSimMachine(), journal: newFakeJournal(), dir: tb.TempDir(), booted: time.Now(), alloc: alloc,
 	}
 }
 
-func (m *machine) reboot() {
+func (m *machine) rebootMachine() {
 	m.world.Reboot()
 	m.journal.boot = "boot-2"
 	m.booted = time.Now()
@@ -58,7 +58,7 @@ type agent struct {
 	done   chan error
 }
 
-func (m *machine) factory() *runner.Factory {
+func (m *machine) newFactory() *runner.Factory {
 	return &runner.Factory{
 		Drivers: map[string]drivers.Driver{sim.Name: sim.New(m.world)},
 		Node:    func() fleet.Node { return fleet.Node{Datacenter: "dc1"} },
@@ -73,15 +73,15 @@ func (m *machine) factory() *runner.Factory {
 
 func (m *machine) mustRunner() *runner.Runner {
 	m.Helper()
-	r, err := m.factory().New(m.alloc, m.journal.last(), m.journal)
+	r, err := m.newFactory().New(m.alloc, m.journal.lastState(), m.journal)
 	if err != nil {
 		m.Fatal(err)
 	}
 	return r
 }
 
-// start starts an agent. off ends it at the latest.
-func (m *machine) start(r *runner.Runner) *agent {
+// startRunner starts an agent. off ends it at the latest.
+func (m *machine) startRunner(r *runner.Runner) *agent {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &agent{machine: m, Runner: r, cancel: cancel, done: make(chan error, 1)}
 	go func() { a.done <- r.Run(ctx) }()
@@ -89,15 +89,15 @@ func (m *machine) start(r *runner.Runner) *agent {
 	return a
 }
 
-// off ends all agents, so that nothing moves virtual time any more.
-func (m *machine) off() {
+// stopAgents ends all agents, so that nothing moves virtual time any more.
+func (m *machine) stopAgents() {
 	for _, cancel := range m.cancels {
 		cancel()
 	}
 }
 
-// detach ends the agent and leaves its tasks.
-func (a *agent) detach() {
+// detachAgent ends the agent and leaves its tasks.
+func (a *agent) detachAgent() {
 	a.Helper()
 	a.cancel()
 	if err := <-a.done; !errors.Is(err, context.Canceled) {
@@ -116,7 +116,7 @@ func (a *agent) mustEnd() {
 func (m *machine) mustBe(status string) {
 	m.Helper()
 	if got := m.journal.clientStatus(); got != status {
-		m.Errorf("client status %q, want %q\n  %s", got, status, strings.Join(m.journal.story(), "\n  "))
+		m.Errorf("client status %q, want %q\n  %s", got, status, strings.Join(m.journal.rowLines(), "\n  "))
 	}
 }
 
@@ -151,30 +151,30 @@ func allocOf(jobType string, policy *fleet.RestartPolicy, tasks ...fleet.Task) f
 	}
 }
 
-func bubble(t *testing.T, alloc fleet.Alloc, f func(m *machine)) {
+func inVirtualTime(t *testing.T, alloc fleet.Alloc, f func(m *machine)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, alloc)
-		defer m.off()
+		defer m.stopAgents()
 		f(m)
 	})
 }
 
 func TestServiceLife(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		m.mustBe(fleet.ClientRunning)
 		time.Sleep(time.Hour)
 		a.Stop("because")
 		a.mustEnd()
-		wantStory(t, m.journal,
+		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending",
 			"a Started (running) -> running",
 			"a Killing (running)",
 			"a Terminated (running)",
 			"a Killed (dead) -> complete",
 		)
-		if s := m.journal.state("a"); s.RunningFor != time.Hour || s.Restarts != 0 || s.FinishedAt == nil {
+		if s := m.journal.taskState("a"); s.RunningFor != time.Hour || s.Restarts != 0 || s.FinishedAt == nil {
 			t.Errorf("state %+v, want that it ran for an hour", s)
 		}
 		if e := m.journal.rows[2].Event; !strings.Contains(e.DisplayMessage, "because") {
@@ -187,14 +187,14 @@ func TestServiceLife(t *testing.T) {
 }
 
 func TestRestartsThenFails(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3})), func(m *machine) {
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3})), func(m *machine) {
 		m.jitter = 0.999
 		begin := time.Now()
-		m.start(m.mustRunner()).mustEnd()
+		m.startRunner(m.mustRunner()).mustEnd()
 		if took := time.Since(begin); took < 60*time.Second || took > 67500*time.Millisecond {
 			t.Errorf("took %v, want 3 runs of 10 s and 2 delays of 15 s to 18.75 s", took)
 		}
-		wantStory(t, m.journal,
+		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending",
 			"a Started (running) -> running",
 			"a Terminated (running)", "a Restarting (pending)", "a Started (running)",
@@ -202,7 +202,7 @@ func TestRestartsThenFails(t *testing.T) {
 			"a Terminated (running)", "a Not Restarting (dead) failed -> failed",
 		)
 		m.mustStarts("a/1", "a/2", "a/3")
-		if s := m.journal.state("a"); s.Restarts != 2 || s.LastRestart == nil {
+		if s := m.journal.taskState("a"); s.Restarts != 2 || s.LastRestart == nil {
 			t.Errorf("state %+v, want 2 restarts", s)
 		}
 	})
@@ -210,8 +210,8 @@ func TestRestartsThenFails(t *testing.T) {
 
 func TestDelayModeGoesOn(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: 10 * time.Minute, Delay: time.Second, Mode: fleet.RestartModeDelay}
-	bubble(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "0s"})), func(m *machine) {
-		m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "0s"})), func(m *machine) {
+		m.startRunner(m.mustRunner())
 		time.Sleep(10*time.Minute - time.Second)
 		synctest.Wait()
 		m.mustStarts("a/1", "a/2")
@@ -223,15 +223,15 @@ func TestDelayModeGoesOn(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "10s"})), func(m *machine) {
-		m.start(m.mustRunner()).mustEnd()
-		wantStory(t, m.journal,
+	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "10s"})), func(m *machine) {
+		m.startRunner(m.mustRunner()).mustEnd()
+		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending",
 			"a Started (running) -> running",
 			"a Terminated (dead) -> complete",
 		)
 		// What has ended is not run again.
-		m.start(m.mustRunner()).mustEnd()
+		m.startRunner(m.mustRunner()).mustEnd()
 		m.mustStarts("a/1")
 	})
 }
@@ -240,11 +240,11 @@ func TestSiblings(t *testing.T) {
 	t.Run("one fails", func(t *testing.T) {
 		policy := &fleet.RestartPolicy{Mode: fleet.RestartModeFail}
 		a, b := task("a", map[string]any{"run_for": "10s", "exit_code": 1}), task("b", map[string]any{"kill_after": "2s"})
-		bubble(t, allocOf(fleet.JobTypeService, policy, a, b), func(m *machine) {
-			m.start(m.mustRunner()).mustEnd()
-			wantStory(t, m.journal,
+		inVirtualTime(t, allocOf(fleet.JobTypeService, policy, a, b), func(m *machine) {
+			m.startRunner(m.mustRunner()).mustEnd()
+			wantRowLines(t, m.journal,
 				"a Received (pending) -> pending", "b Received (pending)",
-				m.journal.story()[2], m.journal.story()[3], // two starts, in any order
+				m.journal.rowLines()[2], m.journal.rowLines()[3], // two starts, in any order
 				"a Terminated (running)", "a Not Restarting (dead) failed",
 				"b Killing (running)", "b Terminated (running)", "b Killed (dead) -> failed",
 			)
@@ -253,11 +253,11 @@ func TestSiblings(t *testing.T) {
 	t.Run("the leader completes", func(t *testing.T) {
 		a, b := task("a", map[string]any{"run_for": "10s"}), task("b", nil)
 		a.Leader = true
-		bubble(t, allocOf(fleet.JobTypeBatch, nil, a, b), func(m *machine) {
-			m.start(m.mustRunner()).mustEnd()
-			wantStory(t, m.journal,
+		inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, a, b), func(m *machine) {
+			m.startRunner(m.mustRunner()).mustEnd()
+			wantRowLines(t, m.journal,
 				"a Received (pending) -> pending", "b Received (pending)",
-				m.journal.story()[2], m.journal.story()[3],
+				m.journal.rowLines()[2], m.journal.rowLines()[3],
 				"a Terminated (dead)",
 				"b Killing (running)", "b Terminated (running)", "b Killed (dead) -> complete",
 			)
@@ -266,14 +266,14 @@ func TestSiblings(t *testing.T) {
 	t.Run("stop ends the leader first", func(t *testing.T) {
 		a, b := task("a", nil), task("b", map[string]any{"kill_after": "3s"})
 		b.Leader = true
-		bubble(t, allocOf(fleet.JobTypeService, nil, a, b), func(m *machine) {
-			r := m.start(m.mustRunner())
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, a, b), func(m *machine) {
+			r := m.startRunner(m.mustRunner())
 			synctest.Wait()
 			r.Stop("enough")
 			r.mustEnd()
-			wantStory(t, m.journal,
+			wantRowLines(t, m.journal,
 				"a Received (pending) -> pending", "b Received (pending)",
-				m.journal.story()[2], m.journal.story()[3],
+				m.journal.rowLines()[2], m.journal.rowLines()[3],
 				"b Killing (running)", "b Terminated (running)", "b Killed (dead)",
 				"a Killing (running)", "a Terminated (running)", "a Killed (dead) -> complete",
 			)
@@ -282,26 +282,26 @@ func TestSiblings(t *testing.T) {
 }
 
 func TestAgentRestarts(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		time.Sleep(20 * time.Minute)
-		a.detach()
-		a = m.start(m.mustRunner())
+		a.detachAgent()
+		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
 		m.mustBe(fleet.ClientRunning)
-		if s := m.journal.state("a"); s.RunningFor != 20*time.Minute {
+		if s := m.journal.taskState("a"); s.RunningFor != 20*time.Minute {
 			t.Errorf("it ran for %v, want 20m", s.RunningFor)
 		}
-		a.detach()
+		a.detachAgent()
 		time.Sleep(time.Hour) // it ends while nobody looks
-		a = m.start(m.mustRunner())
+		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
-		a.detach()
+		a.detachAgent()
 		time.Sleep(time.Minute) // the delay is over, too
-		a = m.start(m.mustRunner())
+		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
-		a.detach()
-		wantStory(t, m.journal,
+		a.detachAgent()
+		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending",
 			"a Started (running) -> running",
 			"a Restored (running)",
@@ -313,15 +313,15 @@ func TestAgentRestarts(t *testing.T) {
 }
 
 func TestRestartWindowSurvives(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
 		for range 7 { // each life sees one failure at most
-			a := m.start(m.mustRunner())
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(40 * time.Second)
 			if m.journal.clientStatus() == fleet.ClientFailed {
 				a.mustEnd()
 				break
 			}
-			a.detach()
+			a.detachAgent()
 		}
 		m.mustBe(fleet.ClientFailed)
 		m.mustStarts("a/1", "a/2", "a/3")
@@ -331,18 +331,18 @@ func TestRestartWindowSurvives(t *testing.T) {
 func TestReboot(t *testing.T) {
 	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
 		t.Run(jobType, func(t *testing.T) {
-			bubble(t, allocOf(jobType, nil, task("a", map[string]any{"run_for": "1h"})), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, allocOf(jobType, nil, task("a", map[string]any{"run_for": "1h"})), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				time.Sleep(20 * time.Minute)
-				a.detach()
+				a.detachAgent()
 				for range 3 { // more often than the restart policy allows
-					a := m.start(m.mustRunner())
+					a := m.startRunner(m.mustRunner())
 					synctest.Wait()
-					a.detach()
+					a.detachAgent()
 				}
-				m.reboot()
+				m.rebootMachine()
 				begin := time.Now()
-				a = m.start(m.mustRunner())
+				a = m.startRunner(m.mustRunner())
 				synctest.Wait()
 				if time.Since(begin) != 0 {
 					t.Errorf("started %v after the boot, want at once", time.Since(begin))
@@ -350,7 +350,7 @@ func TestReboot(t *testing.T) {
 				m.mustBe(fleet.ClientRunning)
 				a.Stop("")
 				a.mustEnd()
-				wantStory(t, m.journal,
+				wantRowLines(t, m.journal,
 					"a Received (pending) -> pending",
 					"a Started (running) -> running",
 					"a Restored (running)", "a Restored (running)", "a Restored (running)",
@@ -358,31 +358,31 @@ func TestReboot(t *testing.T) {
 					"a Started (running) -> running",
 					"a Killing (running)", "a Terminated (running)", "a Killed (dead) -> complete",
 				)
-				if s := m.journal.state("a"); s.Restarts != 0 {
+				if s := m.journal.taskState("a"); s.Restarts != 0 {
 					t.Errorf("%d restarts were counted", s.Restarts)
 				}
 			})
 		})
 	}
 	t.Run("batch that had completed", func(t *testing.T) {
-		bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			synctest.Wait()
-			a.detach()
+			a.detachAgent()
 			time.Sleep(time.Hour)
-			m.reboot()
-			m.start(m.mustRunner()).mustEnd()
+			m.rebootMachine()
+			m.startRunner(m.mustRunner()).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			m.mustStarts("a/1")
 		})
 	})
 	t.Run("in a restart's delay", func(t *testing.T) {
-		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			time.Sleep(65 * time.Second)
-			a.detach()
-			m.reboot()
-			m.start(m.mustRunner())
+			a.detachAgent()
+			m.rebootMachine()
+			m.startRunner(m.mustRunner())
 			synctest.Wait()
 			m.mustStarts("a/1", "a/2")
 		})
@@ -392,15 +392,15 @@ func TestReboot(t *testing.T) {
 // TestTheJournalWentBack loses what was journaled since an attempt: the one after it is
 // found all the same, and ends with the allocation.
 func TestTheJournalWentBack(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
-		a.detach()
+		a.detachAgent()
 		states, handles, status := maps.Clone(m.journal.states), maps.Clone(m.journal.handles), m.journal.status
-		m.reboot()
-		a = m.start(m.mustRunner())
+		m.rebootMachine()
+		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
-		a.detach()
+		a.detachAgent()
 		m.mustStarts("a/1", "a/2")
 		folder := filepath.Join(m.dir, "tasks", string(m.alloc.ID), "a", "2") // the driver's
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -409,7 +409,7 @@ func TestTheJournalWentBack(t *testing.T) {
 		m.journal.states, m.journal.handles, m.journal.status, m.journal.bootID = states, handles, status, "boot-1"
 		r := m.mustRunner()
 		r.Stop("its time is over") // before it has looked around
-		m.start(r).mustEnd()
+		m.startRunner(r).mustEnd()
 		m.mustStarts("a/1", "a/2")
 		if left := m.world.Running(); len(left) > 0 {
 			t.Errorf("after the stop there still run %v", left)
@@ -421,23 +421,23 @@ func TestTheJournalWentBack(t *testing.T) {
 // before the machine rebooted, was made after that: it goes on, and ends with the
 // allocation.
 func TestTheJournalWentBackToBeforeABoot(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"start_delay": "8s"})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"start_delay": "8s"})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		time.Sleep(time.Second)
-		a.detach()
+		a.detachAgent()
 		states, handles, status := maps.Clone(m.journal.states), maps.Clone(m.journal.handles), m.journal.status
-		m.reboot()
-		a = m.start(m.mustRunner())
+		m.rebootMachine()
+		a = m.startRunner(m.mustRunner())
 		time.Sleep(10 * time.Second)
-		a.detach()
+		a.detachAgent()
 		m.mustBe(fleet.ClientRunning)
 		m.journal.states, m.journal.handles, m.journal.status, m.journal.bootID = states, handles, status, "boot-1"
-		a = m.start(m.mustRunner())
+		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
 		m.mustBe(fleet.ClientRunning)
 		m.mustStarts("a/1")
-		a.detach()
-		a = m.start(m.mustRunner()) // from the record that was mended
+		a.detachAgent()
+		a = m.startRunner(m.mustRunner()) // from the record that was mended
 		a.Stop("its time is over")
 		a.mustEnd()
 		m.mustStarts("a/1")
@@ -448,8 +448,8 @@ func TestTheJournalWentBackToBeforeABoot(t *testing.T) {
 }
 
 func TestOperatorRestarts(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		for range 5 { // more often than the restart policy allows
 			if err := a.Restart(m.Context(), "", "new configuration"); err != nil {
@@ -461,7 +461,7 @@ func TestOperatorRestarts(t *testing.T) {
 		if err := a.Restart(m.Context(), "b", ""); fleet.CodeOf(err) != fleet.CodeNotFound {
 			t.Errorf("Restart of an unknown task: %v", err)
 		}
-		wantStory(t, m.journal, append([]string{
+		wantRowLines(t, m.journal, append([]string{
 			"a Received (pending) -> pending", "a Started (running) -> running",
 		}, repeat(5, "a Restart Signaled (running)", "a Terminated (running)", "a Restarting (pending)", "a Started (running)")...)...)
 		time.Sleep(time.Hour + time.Second) // a failure: it waits 15 s
@@ -470,7 +470,7 @@ func TestOperatorRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if s := m.journal.state("a"); s.State != fleet.TaskRunning || time.Since(begin) != 0 {
+		if s := m.journal.taskState("a"); s.State != fleet.TaskRunning || time.Since(begin) != 0 {
 			t.Errorf("%s after %v, want running at once", s.State, time.Since(begin))
 		}
 		a.Stop("")
@@ -486,8 +486,8 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 10 * time.Second, Mode: fleet.RestartModeFail}
 	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
 		t.Run(jobType, func(t *testing.T) {
-			bubble(t, allocOf(jobType, policy, task("a", nil)), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, allocOf(jobType, policy, task("a", nil)), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				synctest.Wait()
 				m.mustBe(fleet.ClientRunning)
 				unhealthy := func() {
@@ -509,7 +509,7 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 				says := func(row fleet.Transition) bool {
 					return row.Event != nil && row.Event.Type == fleet.TaskNotRestarting && strings.Contains(row.Event.DisplayMessage, "check c is unhealthy")
 				}
-				if told := m.journal.told(); !slices.ContainsFunc(told, says) {
+				if told := m.journal.recordedRows(); !slices.ContainsFunc(told, says) {
 					t.Errorf("no event says why it is not restarted: %+v", told)
 				}
 			})
@@ -520,8 +520,8 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 // TestOperatorSignals sends signals to a task that runs, to one that waits for its
 // restart, and to one that has ended.
 func TestOperatorSignals(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		for _, tc := range []struct {
 			task, signal string
@@ -538,7 +538,7 @@ func TestOperatorSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		wantStory(t, m.journal, "a Received (pending) -> pending", "a Started (running) -> running",
+		wantRowLines(t, m.journal, "a Received (pending) -> pending", "a Started (running) -> running",
 			"a Signaling (running)", "a Terminated (running)", "a Restarting (pending)")
 		if err := a.Signal(m.Context(), "a", "SIGINT", ""); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Errorf("signal to a task that waits for its restart: %v", err)
@@ -575,12 +575,12 @@ func TestCannotStart(t *testing.T) {
 		{"start may work later", task("a", map[string]any{"start_error": "no room", "start_error_recoverable": true}), "no room", 0, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, allocOf(fleet.JobTypeService, nil, tc.task), func(m *machine) {
-				m.start(m.mustRunner()).mustEnd()
+			inVirtualTime(t, allocOf(fleet.JobTypeService, nil, tc.task), func(m *machine) {
+				m.startRunner(m.mustRunner()).mustEnd()
 				want := []string{"a Received (pending) -> pending"}
 				want = append(want, repeat(tc.tries-1, "a Driver Failure (pending)", "a Restarting (pending)")...)
 				want = append(want, "a Driver Failure (pending)", "a Not Restarting (dead) failed -> failed")
-				wantStory(t, m.journal, want...)
+				wantRowLines(t, m.journal, want...)
 				if e := m.journal.rows[1].Event; !strings.Contains(e.DisplayMessage, tc.want) {
 					t.Errorf("event says %q, want %q", e.DisplayMessage, tc.want)
 				}
@@ -590,31 +590,31 @@ func TestCannotStart(t *testing.T) {
 	t.Run("no such group", func(t *testing.T) {
 		alloc := allocOf(fleet.JobTypeService, nil, task("a", nil))
 		alloc.TaskGroup = "db"
-		bubble(t, alloc, func(m *machine) {
-			m.start(m.mustRunner()).mustEnd()
-			wantStory(t, m.journal, "-> failed")
+		inVirtualTime(t, alloc, func(m *machine) {
+			m.startRunner(m.mustRunner()).mustEnd()
+			wantRowLines(t, m.journal, "-> failed")
 		})
 	})
 }
 
 func TestStopBeforeRun(t *testing.T) {
 	t.Run("new", func(t *testing.T) {
-		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
 			r := m.mustRunner()
 			r.Stop("too late")
-			m.start(r).mustEnd()
-			wantStory(t, m.journal, "a Received (pending) -> pending", "a Killed (dead) -> complete")
+			m.startRunner(r).mustEnd()
+			wantRowLines(t, m.journal, "a Received (pending) -> pending", "a Killed (dead) -> complete")
 			m.mustStarts()
 		})
 	})
 	t.Run("running", func(t *testing.T) {
-		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil), task("b", nil)), func(m *machine) {
-			a := m.start(m.mustRunner())
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil), task("b", nil)), func(m *machine) {
+			a := m.startRunner(m.mustRunner())
 			synctest.Wait()
-			a.detach()
+			a.detachAgent()
 			r := m.mustRunner()
 			r.Stop("while it was away")
-			m.start(r).mustEnd()
+			m.startRunner(r).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			m.mustStarts("a/1", "b/1")
 			if running := m.world.Running(); len(running) > 0 {
@@ -623,16 +623,16 @@ func TestStopBeforeRun(t *testing.T) {
 		})
 	})
 	t.Run("in a start that was not journaled", func(t *testing.T) {
-		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
 			m.journal.dieAt = 3 // received, intent; the handle is lost
-			a := m.start(m.mustRunner())
+			a := m.startRunner(m.mustRunner())
 			<-m.journal.dead
-			a.detach()
-			m.journal.revive()
+			a.detachAgent()
+			m.journal.reviveJournal()
 			m.mustStarts("a/1")
 			r := m.mustRunner()
 			r.Stop("while it was away")
-			m.start(r).mustEnd()
+			m.startRunner(r).mustEnd()
 			m.mustBe(fleet.ClientComplete)
 			if running := m.world.Running(); len(running) > 0 {
 				t.Errorf("still running: %v", running)
@@ -641,15 +641,15 @@ func TestStopBeforeRun(t *testing.T) {
 	})
 }
 
-// blind is a driver that cannot look for tasks for a while: the machine is out of
+// failingRecover is a driver that cannot look for tasks for a while: the machine is out of
 // memory.
-type blind struct {
+type failingRecover struct {
 	drivers.Driver
 	fails int
 	why   error
 }
 
-func (d *blind) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
+func (d *failingRecover) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	if d.fails > 0 {
 		d.fails--
 		return nil, d.why
@@ -668,17 +668,17 @@ func TestDriverThatCannotLook(t *testing.T) {
 		{errors.New("not a handle of mine"), []string{"a/1", "a/2"}},
 	} {
 		t.Run(tc.why.Error(), func(t *testing.T) {
-			bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
-				a := m.start(m.mustRunner())
+			inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+				a := m.startRunner(m.mustRunner())
 				synctest.Wait()
-				a.detach()
-				f := m.factory()
-				f.Drivers[sim.Name] = &blind{Driver: f.Drivers[sim.Name], fails: 40, why: tc.why}
-				r, err := f.New(m.alloc, m.journal.last(), m.journal)
+				a.detachAgent()
+				f := m.newFactory()
+				f.Drivers[sim.Name] = &failingRecover{Driver: f.Drivers[sim.Name], fails: 40, why: tc.why}
+				r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.start(r)
+				m.startRunner(r)
 				time.Sleep(10 * time.Minute)
 				m.mustStarts(tc.starts...)
 				m.mustBe(fleet.ClientRunning)
@@ -688,8 +688,8 @@ func TestDriverThatCannotLook(t *testing.T) {
 }
 
 func TestUpdate(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
-		a := m.start(m.mustRunner())
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
 		synctest.Wait()
 		a.Update(allocOf(fleet.JobTypeService, &fleet.RestartPolicy{Mode: fleet.RestartModeFail}, task("a", nil)))
 		a.mustEnd()
@@ -699,10 +699,10 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestJournalFailsAndHeals(t *testing.T) {
-	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1s"})), func(m *machine) {
+	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1s"})), func(m *machine) {
 		m.journal.failing = 7
-		m.start(m.mustRunner()).mustEnd()
-		wantStory(t, m.journal,
+		m.startRunner(m.mustRunner()).mustEnd()
+		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending", "a Started (running) -> running", "a Terminated (dead) -> complete",
 		)
 		m.mustStarts("a/1")
@@ -714,13 +714,13 @@ func TestJournalFailsAndHeals(t *testing.T) {
 func TestDiesAtEveryWrite(t *testing.T) {
 	alloc := allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3}))
 	writes := 0
-	bubble(t, alloc, func(m *machine) {
-		m.start(m.mustRunner()).mustEnd()
+	inVirtualTime(t, alloc, func(m *machine) {
+		m.startRunner(m.mustRunner()).mustEnd()
 		writes = m.journal.writes
 	})
 	for n := 1; n <= writes; n++ {
 		for _, applied := range []bool{false, true} {
-			bubble(t, alloc, func(m *machine) { dieAtWrite(m, n, applied) })
+			inVirtualTime(t, alloc, func(m *machine) { dieAtWrite(m, n, applied) })
 		}
 	}
 	if writes < 12 {
@@ -730,13 +730,13 @@ func TestDiesAtEveryWrite(t *testing.T) {
 
 func dieAtWrite(m *machine, n int, applied bool) {
 	m.journal.dieAt, m.journal.applied = n, applied
-	a := m.start(m.mustRunner())
+	a := m.startRunner(m.mustRunner())
 	select {
 	case <-m.journal.dead:
 		a.cancel()
 		<-a.done // of the context, or nil where the write was the last one
-		m.journal.revive()
-		m.start(m.mustRunner()).mustEnd()
+		m.journal.reviveJournal()
+		m.startRunner(m.mustRunner()).mustEnd()
 	case err := <-a.done:
 		m.Fatalf("the journal did not die at write %d: %v", n, err)
 	}
@@ -752,6 +752,6 @@ func dieAtWrite(m *machine, n int, applied bool) {
 	}
 	if !maps.Equal(counts, want) {
 		m.Errorf("died at write %d (on disk: %v): events %v, want %v\n  %s",
-			n, applied, counts, want, strings.Join(m.journal.story(), "\n  "))
+			n, applied, counts, want, strings.Join(m.journal.rowLines(), "\n  "))
 	}
 }

@@ -19,31 +19,31 @@ var errEnded = errors.New("the task has ended")
 
 // task runs one task, in a goroutine of its own.
 type task struct {
-	runner   *Runner
-	name     string
-	killed   chan struct{}       // closed when it is to end
-	restarts chan restartRequest // an operator's
-	signals  chan signalRequest  // likewise
-	done     chan struct{}       // closed when its goroutine has ended
-	gate     chan struct{}       // closed when it may start
-	hook     string              // of its lifecycle; "" for a main task
-	sidecar  bool
+	runner    *Runner
+	name      string
+	killed    chan struct{}       // closed when it is to end
+	restarts  chan restartRequest // an operator's
+	signals   chan signalRequest  // likewise
+	done      chan struct{}       // closed when its goroutine has ended
+	startGate chan struct{}       // closed when it may start
+	hook      string              // of its lifecycle; "" for a main task
+	sidecar   bool
 
 	// Owned by the allocation's goroutine: whether gate is closed, and whether state is
 	// of this boot.
-	open, seen bool
+	gateOpen, stateOfThisBoot bool
 
 	// state is changed by the allocation's goroutine alone, and only while the
 	// task's waits for it.
 	state fleet.TaskState
-	// why it is to end, and since when, by monotonic time, the first of the tasks is; set
+	// killReason it is to end, and since when, by monotonic time, the first of the tasks is; set
 	// before killed is closed, by the allocation's goroutine.
-	why   string
-	since time.Duration
+	killReason string
+	killedAt   time.Duration
 
 	// Owned by the task's goroutine.
-	rec   record
-	known bool // rec was journaled by an earlier life
+	rec       record
+	hasRecord bool // rec was journaled by an earlier life
 }
 
 // restartRequest is answered when the restart is journaled.
@@ -68,23 +68,23 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	return &task{
 		runner: r, name: spec.Name, state: state, hook: hook, sidecar: sidecar,
 		killed: make(chan struct{}), restarts: make(chan restartRequest), signals: make(chan signalRequest),
-		done: make(chan struct{}), gate: make(chan struct{}),
+		done: make(chan struct{}), startGate: make(chan struct{}),
 	}
 }
 
-// restore takes the record that an earlier life left. Where there is none, or it
+// restoreRecord takes the record that an earlier life left. Where there is none, or it
 // cannot be read, or a damaged journal has only an older one, the driver's folders
 // still tell the last attempt, which may run: its time begins now.
-func (t *task) restore(b []byte) {
+func (t *task) restoreRecord(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()
 	rec, err := decodeRecord(b)
 	last := f.Dirs.lastAttempt(t.runner.id, t.name)
 	switch {
 	case b != nil && err == nil && last <= rec.Attempt:
-		t.rec, t.known, t.seen = rec, true, rec.BootID == f.BootID
+		t.rec, t.hasRecord, t.stateOfThisBoot = rec, true, rec.BootID == f.BootID
 		if rec.BootID != f.BootID {
-			t.rec.Window = rec.Window.rebase(rec.Mono, now)
+			t.rec.Window = rec.Window.rebaseStart(rec.Mono, now)
 			t.rec.Ending, t.rec.StopAt, t.rec.Killing = 0, 0, false
 		}
 		return
@@ -93,25 +93,25 @@ func (t *task) restore(b []byte) {
 	case b != nil:
 		t.runner.log.Warn("task's record is older than its last attempt", "task", t.name, "attempt", last, "record", rec.Attempt)
 	}
-	t.rec = record{Version: recordVersion, BootID: f.BootID, Mono: now, Started: now, Window: window{Start: now}, Restarts: t.state.Restarts}
+	t.rec = record{Version: recordVersion, BootID: f.BootID, Mono: now, Started: now, Window: restartWindow{Start: now}, Restarts: t.state.Restarts}
 	if last > 0 {
-		t.rec.Attempt, t.known = last, true
+		t.rec.Attempt, t.hasRecord = last, true
 	}
 }
 
-// kill has the task end. It is called by the allocation's goroutine; the first
+// requestKill has the task end. It is called by the allocation's goroutine; the first
 // reason counts.
-func (t *task) kill(reason string) {
+func (t *task) requestKill(reason string) {
 	select {
 	case <-t.killed:
 	default:
-		t.why, t.since = reason, t.runner.endsSince()
+		t.killReason, t.killedAt = reason, t.runner.endsSince()
 		close(t.killed)
 	}
 }
 
-// dying reports whether the task is to end and not to be started again.
-func (t *task) dying() bool {
+// isStopping reports whether the task is to end and not to be started again.
+func (t *task) isStopping() bool {
 	select {
 	case <-t.killed:
 		return true
@@ -120,24 +120,24 @@ func (t *task) dying() bool {
 	}
 }
 
-// request hands a restart that somebody asks for to the task and waits until it is
+// requestRestart hands a restart that somebody asks for to the task and waits until it is
 // journaled.
-func (t *task) request(ctx context.Context, req restartRequest) error {
+func (t *task) requestRestart(ctx context.Context, req restartRequest) error {
 	req.reply = make(chan error, 1)
-	return hand(ctx, t, t.restarts, req, req.reply)
+	return handOver(ctx, t, t.restarts, req, req.reply)
 }
 
 // requestSignal hands a signal to the task and waits until it is sent.
 func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
 	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
-	return hand(ctx, t, t.signals, req, req.reply)
+	return handOver(ctx, t, t.signals, req, req.reply)
 }
 
-// hand gives a request to a task that has not ended, and waits for its answer.
-func hand[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
+// handOver gives a request to a task that has not ended, and waits for its answer.
+func handOver[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
 	select {
 	case to <- req:
-		return answered(ctx, reply)
+		return waitForReply(ctx, reply)
 	case <-t.killed:
 		return errEnded
 	case <-t.done:
@@ -149,7 +149,7 @@ func hand[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan 
 	}
 }
 
-func answered(ctx context.Context, reply <-chan error) error {
+func waitForReply(ctx context.Context, reply <-chan error) error {
 	select {
 	case err := <-reply:
 		return err
@@ -158,24 +158,24 @@ func answered(ctx context.Context, reply <-chan error) error {
 	}
 }
 
-// run runs the task until it is dead, or ctx ends: it then goes on.
-func (t *task) run(ctx context.Context) {
+// runUntilDead runs the task until it is dead, or ctx ends: it then goes on.
+func (t *task) runUntilDead(ctx context.Context) {
 	defer close(t.done)
 	if t.state.State == fleet.TaskDead {
 		return
 	}
-	live, err := t.resume(ctx)
+	live, err := t.resumeAttempt(ctx)
 	for err == nil && t.state.State != fleet.TaskDead {
 		switch {
 		case live != nil:
-			err = t.attend(ctx, live)
+			err = t.superviseTask(ctx, live)
 			live = nil
-		case t.dying():
-			err = t.report(ctx, t.killedStep("Task was stopped and not started again"))
-		case t.waits():
-			err = t.await(ctx)
+		case t.isStopping():
+			err = t.reportSteps(ctx, t.killedStep("Task was stopped and not started again"))
+		case t.isWaitingToStart():
+			err = t.waitForStart(ctx)
 		default:
-			live, err = t.start(ctx)
+			live, err = t.startAttempt(ctx)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -183,14 +183,14 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// id is the driver's id of the attempt.
-func (t *task) id() string {
+// attemptID is the driver's id of the attempt.
+func (t *task) attemptID() string {
 	return fmt.Sprintf("%s/%s/%d", t.runner.id, t.name, t.rec.Attempt)
 }
 
-// delay waits before the next attempt. An operator's restart ends the wait, and so
+// waitForRestart waits before the next attempt. An operator's restart ends the wait, and so
 // does a stop.
-func (t *task) delay(ctx context.Context, d time.Duration) error {
+func (t *task) waitForRestart(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
 	for {
@@ -199,7 +199,7 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 			return nil
 		case <-t.killed:
 			return nil
-		case <-t.stopped():
+		case <-t.allocStopped():
 			return nil
 		case req := <-t.signals:
 			req.reply <- errEnded
@@ -208,7 +208,7 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 				req.reply <- nil
 				continue
 			}
-			err := t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, req.reason)})
+			err := t.reportSteps(ctx, step{event: t.newTaskEvent(fleet.TaskRestartSignal, req.reason)})
 			req.reply <- err
 			return err
 		case <-ctx.Done():
@@ -217,23 +217,23 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// report has the allocation's goroutine journal steps, in one piece, and returns
+// reportSteps has the allocation's goroutine journal steps, in one piece, and returns
 // when they are durable. An error says that ctx has ended.
-func (t *task) report(ctx context.Context, steps ...step) error {
-	return t.send(ctx, report{task: t, steps: steps, reply: make(chan error, 1)})
+func (t *task) reportSteps(ctx context.Context, steps ...step) error {
+	return t.sendReport(ctx, report{task: t, steps: steps, reply: make(chan error, 1)})
 }
 
-// reportKept is report, in one piece with the task's record: a later life finds both
+// reportWithRecord is report, in one piece with the task's record: a later life finds both
 // what was about to be done and that it was told, or neither, and tells nothing twice.
-func (t *task) reportKept(ctx context.Context, steps ...step) error {
-	b, err := t.stamped()
+func (t *task) reportWithRecord(ctx context.Context, steps ...step) error {
+	b, err := t.encodeCurrentRecord()
 	if err != nil {
 		return err
 	}
-	return t.send(ctx, report{task: t, steps: steps, record: b, reply: make(chan error, 1)})
+	return t.sendReport(ctx, report{task: t, steps: steps, record: b, reply: make(chan error, 1)})
 }
 
-func (t *task) send(ctx context.Context, rep report) error {
+func (t *task) sendReport(ctx context.Context, rep report) error {
 	select {
 	case t.runner.reports <- rep:
 		return <-rep.reply
@@ -242,51 +242,51 @@ func (t *task) send(ctx context.Context, rep report) error {
 	}
 }
 
-// remember journals the task's record.
-func (t *task) remember(ctx context.Context) error {
-	b, err := t.stamped()
+// saveRecord journals the task's record.
+func (t *task) saveRecord(ctx context.Context) error {
+	b, err := t.encodeCurrentRecord()
 	if err != nil {
 		return err
 	}
 	return t.runner.putHandle(ctx, t.name, b)
 }
 
-// stamped is the task's record as of now.
-func (t *task) stamped() ([]byte, error) {
+// encodeCurrentRecord is the task's record as of now.
+func (t *task) encodeCurrentRecord() ([]byte, error) {
 	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
-	return t.rec.encode()
+	return t.rec.encodeRecord()
 }
 
-// forget lets the driver let go of an attempt whose end is journaled.
-func (t *task) forget(ctx context.Context, live drivers.Task) {
+// releaseAttempt lets the driver let go of an attempt whose end is journaled.
+func (t *task) releaseAttempt(ctx context.Context, live drivers.Task) {
 	if err := live.Forget(ctx); err != nil {
 		t.runner.log.Warn("driver keeps an ended task", "task", t.name, "error", err)
 	}
 }
 
-// leader reports whether the group ends with this task.
-func (t *task) leader() bool {
-	spec, err := t.spec()
+// isLeader reports whether the group ends with this task.
+func (t *task) isLeader() bool {
+	spec, err := t.currentSpec()
 	return err == nil && spec.task.Leader
 }
 
 // spec is what the allocation's newest version says of the task.
 type spec struct {
-	alloc  fleet.Alloc
-	task   fleet.Task
-	policy fleet.RestartPolicy
-	always bool // it is to run for ever
+	alloc         fleet.Alloc
+	task          fleet.Task
+	policy        fleet.RestartPolicy
+	alwaysRestart bool // it is to run for ever
 }
 
-func (t *task) spec() (spec, error) {
-	a := t.runner.current()
+func (t *task) currentSpec() (spec, error) {
+	a := t.runner.currentAlloc()
 	group := a.Group()
 	if group == nil || group.Task(t.name) == nil {
 		return spec{}, fleet.Errorf(fleet.CodeInvalid, "job %s has no task %q in group %q", a.JobID, t.name, a.TaskGroup)
 	}
 	s := spec{
 		alloc: a, task: *group.Task(t.name), policy: fleet.DefaultRestart(a.Job.Type),
-		always: forEver(group.Task(t.name), a.Job.Type),
+		alwaysRestart: runsForever(group.Task(t.name), a.Job.Type),
 	}
 	if group.RestartPolicy != nil {
 		s.policy = *group.RestartPolicy
@@ -297,7 +297,7 @@ func (t *task) spec() (spec, error) {
 	return s, nil
 }
 
-func (t *task) driver(name string) (drivers.Driver, error) {
+func (t *task) findDriver(name string) (drivers.Driver, error) {
 	d, ok := t.runner.factory.Drivers[name]
 	if !ok {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "this edge has no driver %q", name)
@@ -305,23 +305,23 @@ func (t *task) driver(name string) (drivers.Driver, error) {
 	return d, nil
 }
 
-// config is what the driver is told of the attempt.
-func (t *task) config(s spec) drivers.TaskConfig {
+// driverConfig is what the driver is told of the attempt.
+func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	f := &t.runner.factory
-	dirs := f.Dirs.folders(t.runner.id, t.name)
-	env := t.env(s)
+	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
+	env := t.taskEnv(s)
 	return drivers.TaskConfig{
-		ID: t.id(), AllocID: t.runner.id, Task: t.name,
+		ID: t.attemptID(), AllocID: t.runner.id, Task: t.name,
 		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.Resources,
-		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.state(t.runner.id, t.name, t.rec.Attempt),
+		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.attemptStateDir(t.runner.id, t.name, t.rec.Attempt),
 		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout,
 	}
 }
 
-// env is what the task runs in, and what ${…} stands for.
-func (t *task) env(s spec) fleet.TaskEnv {
+// taskEnv is what the task runs in, and what ${…} stands for.
+func (t *task) taskEnv(s spec) fleet.TaskEnv {
 	f := &t.runner.factory
-	dirs := f.Dirs.folders(t.runner.id, t.name)
+	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
 	node := f.Node()
 	return fleet.NewTaskEnv(fleet.TaskPlace{
 		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,

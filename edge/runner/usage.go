@@ -16,7 +16,7 @@ const measureFor = 500 * time.Millisecond
 // Usage measures the tasks that run, or one of them, for a moment. mhz is the rate of
 // a core. Tasks whose driver does not measure are left out.
 func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*fleet.TaskUsage, error) {
-	live, err := r.measurable(name)
+	live, err := r.measurableTasks(name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +45,15 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 	return out, nil
 }
 
-// measurable finds the tasks that run and can say what they use.
-func (r *Runner) measurable(name string) (map[string]drivers.Meter, error) {
+// measurableTasks finds the tasks that run and can say what they use.
+func (r *Runner) measurableTasks(name string) (map[string]drivers.Meter, error) {
 	out := map[string]drivers.Meter{}
 	if name != "" {
-		a, err := r.attempt(name)
+		a, err := r.runningAttempt(name)
 		if err != nil {
 			return nil, err
 		}
-		m, ok := a.live.(drivers.Meter)
+		m, ok := a.handle.(drivers.Meter)
 		if !ok {
 			return nil, fleet.Errorf(fleet.CodeUnsupported, "measure task %q: its driver %q does not measure", name, a.driver)
 		}
@@ -62,8 +62,8 @@ func (r *Runner) measurable(name string) (map[string]drivers.Meter, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for task, a := range r.live {
-		if m, ok := a.live.(drivers.Meter); ok {
+	for task, a := range r.attempts {
+		if m, ok := a.handle.(drivers.Meter); ok {
 			out[task] = m
 		}
 	}

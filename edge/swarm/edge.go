@@ -20,7 +20,7 @@ type Edge struct {
 	// Set once.
 	name string
 	edge *edge.Edge
-	gate gate
+	gate networkGate
 
 	mu      sync.Mutex
 	runners map[fleet.AllocID]*runner // that have not returned
@@ -43,13 +43,13 @@ func openEdge(cfg Config, i int) (*Edge, error) {
 		BackoffCap: cfg.BackoffCap, Log: cfg.Log.With("edge", e.name),
 		Runners:     e.newRunners,
 		Describe:    func(configured fleet.Node) (edge.Describer, error) { return describe(configured, cfg.Resources), nil },
-		ListenLocal: func(path string) (net.Listener, error) { return newDeaf(path), nil },
+		ListenLocal: func(path string) (net.Listener, error) { return newIdleListener(path), nil },
 		ListenPacket: func(ctx context.Context) (net.PacketConn, error) {
 			conn, err := cfg.ListenPacket(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return gated{conn, &e.gate}, nil
+			return gatedConn{conn, &e.gate}, nil
 		},
 	})
 	if err != nil {
@@ -68,13 +68,13 @@ func (e *Edge) NodeID() fleet.NodeID { return e.edge.NodeID() }
 func (e *Edge) Agent() local.Agent { return e.edge.Agent() }
 
 // Cut makes every packet from and to the edge vanish; Heal lets them pass again.
-func (e *Edge) Cut() { e.gate.shut.Store(true) }
+func (e *Edge) Cut() { e.gate.closed.Store(true) }
 
 // Heal ends a Cut.
-func (e *Edge) Heal() { e.gate.shut.Store(false) }
+func (e *Edge) Heal() { e.gate.closed.Store(false) }
 
-// Standing is where an edge stands.
-type Standing struct {
+// SyncStatus is where an edge stands.
+type SyncStatus struct {
 	Connected          bool
 	Node               fleet.NodeStatus // as a hub said last
 	Last, Acknowledged fleet.Seq        // of its journal
@@ -84,26 +84,26 @@ type Standing struct {
 // stateConnected is what a link is called that has a committed session.
 const stateConnected = "connected"
 
-// Standing reads memory alone.
-func (e *Edge) Standing() Standing {
-	link, journal := e.edge.Standing()
-	s := Standing{
+// SyncStatus reads memory alone.
+func (e *Edge) SyncStatus() SyncStatus {
+	link, journal := e.edge.SyncStatus()
+	s := SyncStatus{
 		Connected: link.State == stateConnected, Node: fleet.NodeStatus(link.Status),
 		Last: journal.Last, Acknowledged: journal.Acknowledged,
 	}
-	for _, r := range e.present() {
-		if r.running() == len(r.tasks) {
+	for _, r := range e.activeRunners() {
+		if r.countRunningTasks() == len(r.tasks) {
 			s.Running++
 		}
 	}
 	return s
 }
 
-// Happen makes tasks of the edge crash and start again, and checks give results, so
+// GenerateRows makes tasks of the edge crash and start again, and checks give results, so
 // that so many rows are journaled, spread evenly over the allocations that run. It
 // returns when they are durable.
-func (e *Edge) Happen(ctx context.Context, rows int) error {
-	runners := e.present()
+func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
+	runners := e.activeRunners()
 	if len(runners) == 0 {
 		return fmt.Errorf("let %d rows happen on %s: nothing runs there", rows, e.name)
 	}
@@ -113,7 +113,9 @@ func (e *Edge) Happen(ctx context.Context, rows int) error {
 		if i < rows%len(runners) {
 			share++
 		}
-		g.Go(func() error { return r.ask(ctx, func(ctx context.Context) error { return r.happen(ctx, share) }) })
+		g.Go(func() error {
+			return r.callRunLoop(ctx, func(ctx context.Context) error { return r.generateRows(ctx, share) })
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("let %d rows happen on %s: %w", rows, e.name, err)
@@ -124,9 +126,9 @@ func (e *Edge) Happen(ctx context.Context, rows int) error {
 // Running counts what runs of each task: 1.
 func (e *Edge) Running() map[fleet.AllocID]map[string]int {
 	running := map[fleet.AllocID]map[string]int{}
-	for _, r := range e.present() {
+	for _, r := range e.activeRunners() {
 		for _, task := range r.tasks {
-			if r.runs(task) {
+			if r.isTaskRunning(task) {
 				if running[r.id] == nil {
 					running[r.id] = map[string]int{}
 				}
@@ -148,8 +150,8 @@ func (e *Edge) Starts() map[fleet.AllocID]int {
 	return starts
 }
 
-// present are the allocations that have not ended, by id.
-func (e *Edge) present() []*runner {
+// activeRunners are the allocations that have not ended, by id.
+func (e *Edge) activeRunners() []*runner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := make([]*runner, 0, len(e.runners))
@@ -160,19 +162,19 @@ func (e *Edge) present() []*runner {
 	return all
 }
 
-func (e *Edge) enter(r *runner) {
+func (e *Edge) addRunner(r *runner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.runners[r.id] = r
 }
 
-func (e *Edge) leave(r *runner) {
+func (e *Edge) removeRunner(r *runner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.runners, r.id)
 }
 
-func (e *Edge) started(id fleet.AllocID) {
+func (e *Edge) countTaskStart(id fleet.AllocID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.starts[id]++

@@ -12,12 +12,12 @@ import (
 func Simulated(m edge.Machine, a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, func(ctx context.Context, rows int) error) {
 	r := newRunner(&Edge{runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{}}, m, a, last, rec)
 	return r, func(ctx context.Context, rows int) error {
-		return r.ask(ctx, func(ctx context.Context) error { return r.happen(ctx, rows) })
+		return r.callRunLoop(ctx, func(ctx context.Context) error { return r.generateRows(ctx, rows) })
 	}
 }
 
 // Gated puts a gate in front of a socket.
 func Gated(conn net.PacketConn) (behind net.PacketConn, cut, heal func()) {
-	g := &gate{}
-	return gated{conn, g}, func() { g.shut.Store(true) }, func() { g.shut.Store(false) }
+	g := &networkGate{}
+	return gatedConn{conn, g}, func() { g.closed.Store(true) }, func() { g.closed.Store(false) }
 }

@@ -40,17 +40,17 @@ func (m machine) Run(ctx context.Context) error            { <-ctx.Done(); retur
 func (m machine) Node() fleet.Node                         { return m.node }
 func (m machine) Changed() <-chan struct{}                 { return nil }
 
-// deaf is a listener that nobody can reach.
-type deaf struct {
+// idleListener is a listener that nobody can reach.
+type idleListener struct {
 	path   net.UnixAddr
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newDeaf(path string) *deaf {
-	return &deaf{path: net.UnixAddr{Name: path, Net: "unix"}, closed: make(chan struct{})}
+func newIdleListener(path string) *idleListener {
+	return &idleListener{path: net.UnixAddr{Name: path, Net: "unix"}, closed: make(chan struct{})}
 }
 
-func (d *deaf) Accept() (net.Conn, error) { <-d.closed; return nil, net.ErrClosed }
-func (d *deaf) Addr() net.Addr            { return &d.path }
-func (d *deaf) Close() error              { d.once.Do(func() { close(d.closed) }); return nil }
+func (d *idleListener) Accept() (net.Conn, error) { <-d.closed; return nil, net.ErrClosed }
+func (d *idleListener) Addr() net.Addr            { return &d.path }
+func (d *idleListener) Close() error              { d.once.Do(func() { close(d.closed) }); return nil }

@@ -5,27 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// gate is in front of all sockets of an edge. Through one that is shut nothing
+// networkGate is in front of all sockets of an edge. Through one that is shut nothing
 // passes, and nobody is told.
-type gate struct{ shut atomic.Bool }
+type networkGate struct{ closed atomic.Bool }
 
-// gated is a socket behind a gate.
-type gated struct {
+// gatedConn is a socket behind a gate.
+type gatedConn struct {
 	net.PacketConn
-	gate *gate
+	gate *networkGate
 }
 
-func (g gated) ReadFrom(b []byte) (int, net.Addr, error) {
+func (g gatedConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := g.PacketConn.ReadFrom(b)
-		if err != nil || !g.gate.shut.Load() {
+		if err != nil || !g.gate.closed.Load() {
 			return n, from, err
 		}
 	}
 }
 
-func (g gated) WriteTo(b []byte, to net.Addr) (int, error) {
-	if g.gate.shut.Load() {
+func (g gatedConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	if g.gate.closed.Load() {
 		return len(b), nil
 	}
 	return g.PacketConn.WriteTo(b, to)

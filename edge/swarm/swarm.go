@@ -82,7 +82,7 @@ func Open(cfg Config) (*Swarm, error) {
 	}
 	s := &Swarm{edges: make([]*Edge, cfg.Edges)}
 	var g errgroup.Group
-	g.SetLimit(atOnce())
+	g.SetLimit(maxParallelEdges())
 	for i := range s.edges {
 		g.Go(func() (err error) {
 			s.edges[i], err = openEdge(cfg, i)
@@ -95,8 +95,8 @@ func Open(cfg Config) (*Swarm, error) {
 	return s, nil
 }
 
-// atOnce is how many edges are worked on at a time where each waits for its disk.
-func atOnce() int { return 8 * runtime.GOMAXPROCS(0) }
+// maxParallelEdges is how many edges are worked on at a time where each waits for its disk.
+func maxParallelEdges() int { return 8 * runtime.GOMAXPROCS(0) }
 
 // Run runs all edges until ctx ends (nil), or one of them fails.
 func (s *Swarm) Run(ctx context.Context) error {
@@ -129,13 +129,13 @@ func (s *Swarm) Heal() {
 	}
 }
 
-// Happen lets things happen on every edge that make it journal so many rows, spread
+// GenerateRows lets things happen on every edge that make it journal so many rows, spread
 // over its running allocations. It returns when they are durable.
-func (s *Swarm) Happen(ctx context.Context, rows int) error {
+func (s *Swarm) GenerateRows(ctx context.Context, rows int) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce())
+	g.SetLimit(maxParallelEdges())
 	for _, e := range s.edges {
-		g.Go(func() error { return e.Happen(ctx, rows) })
+		g.Go(func() error { return e.GenerateRows(ctx, rows) })
 	}
 	return g.Wait()
 }
@@ -160,7 +160,7 @@ func (t Totals) String() string {
 func (s *Swarm) Totals() Totals {
 	t := Totals{Edges: len(s.edges)}
 	for _, e := range s.edges {
-		st := e.Standing()
+		st := e.SyncStatus()
 		t.Running += st.Running
 		t.Rows += uint64(st.Last)
 		t.Acknowledged += uint64(st.Acknowledged)
@@ -202,7 +202,7 @@ func (s *Swarm) Await(ctx context.Context, what string, done func(Totals) bool) 
 func (s *Swarm) Close() error {
 	errs := make([]error, len(s.edges))
 	var g errgroup.Group
-	g.SetLimit(atOnce())
+	g.SetLimit(maxParallelEdges())
 	for i, e := range s.edges {
 		if e != nil {
 			g.Go(func() error { errs[i] = e.edge.Close(); return nil })

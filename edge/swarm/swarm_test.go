@@ -26,28 +26,30 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// book records what a runner journals.
-type book struct {
+// rowRecorder records what a runner journals.
+type rowRecorder struct {
 	mu   sync.Mutex
 	rows []fleet.Transition
 }
 
-func (b *book) Record(_ context.Context, ts ...fleet.Transition) error {
+func (b *rowRecorder) Record(_ context.Context, ts ...fleet.Transition) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rows = append(b.rows, ts...)
 	return nil
 }
 
-func (b *book) PutHandle(ctx context.Context, _ fleet.AllocID, _ string, _ []byte, ts ...fleet.Transition) error {
+func (b *rowRecorder) PutHandle(ctx context.Context, _ fleet.AllocID, _ string, _ []byte, ts ...fleet.Transition) error {
 	return b.Record(ctx, ts...)
 }
 
-func (b *book) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) { return nil, nil }
+func (b *rowRecorder) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
+	return nil, nil
+}
 
-// lines are the rows as far as they are the same wherever they come from. What
+// rowLines are the rows as far as they are the same wherever they come from. What
 // checks say is left out.
-func (b *book) lines() []string {
+func (b *rowRecorder) rowLines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var lines []string
@@ -80,11 +82,11 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 		began := time.Now()
 		mono := func() time.Duration { return time.Since(began) }
 		factory := &runner.Factory{
-			Drivers: map[string]drivers.Driver{sim.Name: sim.New(sim.NewWorld())}, Node: func() fleet.Node { return fleet.Node{} },
+			Drivers: map[string]drivers.Driver{sim.Name: sim.New(sim.NewSimMachine())}, Node: func() fleet.Node { return fleet.Node{} },
 			Dirs:   runner.Dirs{Allocs: t.TempDir(), State: t.TempDir()},
 			BootID: "b", Mono: mono, Now: time.Now, Log: slog.New(slog.DiscardHandler), Jitter: func() float64 { return 0 },
 		}
-		var really, simulated book
+		var really, simulated rowRecorder
 		real, err := factory.New(crashing(), runner.LastState{}, &really)
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +113,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 		real.Stop("over")
 		sim.Stop("over")
 		both.Wait()
-		if want, got := really.lines(), simulated.lines(); !slices.Equal(want, got) {
+		if want, got := really.rowLines(), simulated.rowLines(); !slices.Equal(want, got) {
 			t.Errorf("journaled\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		if err := happen(t.Context(), 1); fleet.CodeOf(err) != fleet.CodeConflict {
@@ -123,7 +125,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 // A runner that an earlier life of the agent left says that its tasks run on.
 func TestSimulatedRunnerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b book
+		var b rowRecorder
 		last := edge.LastState{Known: true, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}
 		r, _ := swarm.Simulated(edge.Machine{Mono: func() time.Duration { return 0 }, Now: time.Now}, crashing(), last, &b)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +137,7 @@ func TestSimulatedRunnerGoesOn(t *testing.T) {
 			t.Errorf("ended with %v, want that it was detached", err)
 		}
 		if len(b.rows) != 1 || b.rows[0].Event.Type != fleet.TaskRestored {
-			t.Errorf("journaled %v, want that the task was found", b.lines())
+			t.Errorf("journaled %v, want that the task was found", b.rowLines())
 		}
 	})
 }
@@ -212,7 +214,7 @@ func TestSwarmOpensAndCloses(t *testing.T) {
 	if err != nil || started.Connected != 0 {
 		t.Errorf("%v, %v", started, err)
 	}
-	if err := s.Happen(t.Context(), 1); err == nil {
+	if err := s.GenerateRows(t.Context(), 1); err == nil {
 		t.Error("something happened where nothing runs")
 	}
 	cancel()

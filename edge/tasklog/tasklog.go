@@ -77,7 +77,7 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	}
 	r := &Reader{req: req, number: -1}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	if err := r.seek(); err != nil {
+	if err := r.seekToStart(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read logs of task %s: %w", req.Task, err), r.Close())
 	}
 	return r, nil
@@ -92,25 +92,25 @@ func (r *Reader) Read(p []byte) (int, error) {
 	for {
 		// Asked first: what was written before the end is then still read.
 		ended := r.req.Ended != nil && r.req.Ended()
-		next, more, err := r.after(r.number)
+		next, more, err := r.nextFileNumber(r.number)
 		if err != nil {
 			return 0, err
 		}
 		// A file is not written to any more once the next one is there, so what is
 		// read now is all of it.
-		if n, err := r.read(p); n > 0 || err != nil {
+		if n, err := r.readCurrentFile(p); n > 0 || err != nil {
 			return n, err
 		}
 		switch {
 		case more:
-			if err := r.open(next); err != nil {
+			if err := r.openFile(next); err != nil {
 				return 0, err
 			}
 			continue
 		case !r.req.Follow || ended:
 			return 0, io.EOF
 		}
-		if err := r.wait(); err != nil {
+		if err := r.waitForPoll(); err != nil {
 			return 0, err
 		}
 	}
@@ -129,7 +129,7 @@ func (r *Reader) Close() error {
 	return r.file.Close()
 }
 
-func (r *Reader) read(p []byte) (int, error) {
+func (r *Reader) readCurrentFile(p []byte) (int, error) {
 	if r.file == nil {
 		return 0, nil
 	}
@@ -141,7 +141,7 @@ func (r *Reader) read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *Reader) wait() error {
+func (r *Reader) waitForPoll() error {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
 	select {
@@ -152,9 +152,9 @@ func (r *Reader) wait() error {
 	}
 }
 
-// open goes on with a file; one that was pruned meanwhile is passed over.
-func (r *Reader) open(number int) error {
-	f, err := os.Open(r.path(number))
+// openFile goes on with a file; one that was pruned meanwhile is passed over.
+func (r *Reader) openFile(number int) error {
+	f, err := os.Open(r.filePath(number))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -168,15 +168,15 @@ func (r *Reader) open(number int) error {
 	return nil
 }
 
-func (r *Reader) path(number int) string {
-	return filepath.Join(r.req.Dir, r.prefix()+strconv.Itoa(number))
+func (r *Reader) filePath(number int) string {
+	return filepath.Join(r.req.Dir, r.filePrefix()+strconv.Itoa(number))
 }
 
-func (r *Reader) prefix() string { return r.req.Task + "." + r.req.Stream + "." }
+func (r *Reader) filePrefix() string { return r.req.Task + "." + r.req.Stream + "." }
 
-// after is the number of the first file behind one.
-func (r *Reader) after(number int) (next int, ok bool, err error) {
-	files, err := r.files()
+// nextFileNumber is the number of the first file behind one.
+func (r *Reader) nextFileNumber(number int) (next int, ok bool, err error) {
+	files, err := r.fileNumbers()
 	for _, n := range files {
 		if n > number {
 			return n, true, err
@@ -185,15 +185,15 @@ func (r *Reader) after(number int) (next int, ok bool, err error) {
 	return 0, false, err
 }
 
-// files are the numbers of what is there, in order.
-func (r *Reader) files() ([]int, error) {
+// fileNumbers are the numbers of what is there, in order.
+func (r *Reader) fileNumbers() ([]int, error) {
 	entries, err := os.ReadDir(r.req.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var numbers []int
 	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), r.prefix())
+		rest, ok := strings.CutPrefix(e.Name(), r.filePrefix())
 		if n, err := strconv.Atoi(rest); ok && err == nil && n >= 0 && strconv.Itoa(n) == rest {
 			numbers = append(numbers, n)
 		}
@@ -202,16 +202,16 @@ func (r *Reader) files() ([]int, error) {
 	return numbers, nil
 }
 
-// seek opens the file that the request starts in, at the right place.
-func (r *Reader) seek() error {
-	files, err := r.files()
+// seekToStart opens the file that the request starts in, at the right place.
+func (r *Reader) seekToStart() error {
+	files, err := r.fileNumbers()
 	if err != nil || len(files) == 0 {
 		return err
 	}
 	sizes := make([]int64, len(files))
 	var total int64
 	for i, n := range files {
-		info, err := os.Stat(r.path(n))
+		info, err := os.Stat(r.filePath(n))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // pruned meanwhile
 		}
@@ -229,7 +229,7 @@ func (r *Reader) seek() error {
 	for ; i < len(files)-1 && skip >= sizes[i]; i++ {
 		skip -= sizes[i]
 	}
-	if err := r.open(files[i]); err != nil || r.file == nil {
+	if err := r.openFile(files[i]); err != nil || r.file == nil {
 		return err
 	}
 	r.at, err = r.file.Seek(skip, io.SeekStart)

@@ -28,7 +28,7 @@ func Next(p fleet.Periodic, from time.Time) (time.Time, error) {
 	}
 	var first time.Time
 	for _, spec := range p.Crons() {
-		at, err := next(spec, from.In(where))
+		at, err := nextLaunchOf(spec, from.In(where))
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -92,12 +92,12 @@ func location(zone string) (*time.Location, error) {
 	return where, nil
 }
 
-func next(spec string, from time.Time) (time.Time, error) {
-	e, err := compile(spec)
+func nextLaunchOf(spec string, from time.Time) (time.Time, error) {
+	e, err := compileExpression(spec)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return e.next(from)
+	return e.nextLaunch(from)
 }
 
 // expression is one that was read. The library panics on some.
@@ -106,19 +106,19 @@ type expression struct {
 	e    *cronexpr.Expression
 }
 
-func (x expression) next(from time.Time) (at time.Time, err error) {
+func (x expression) nextLaunch(from time.Time) (at time.Time, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = malformed(x.spec, fmt.Errorf("%v", p))
+			err = malformedExpression(x.spec, fmt.Errorf("%v", p))
 		}
 	}()
 	return x.e.Next(from), nil
 }
 
-func compile(spec string) (x expression, err error) {
+func compileExpression(spec string) (x expression, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = malformed(spec, fmt.Errorf("%v", p))
+			err = malformedExpression(spec, fmt.Errorf("%v", p))
 		}
 	}()
 	if len(spec) > maxExpression {
@@ -126,12 +126,12 @@ func compile(spec string) (x expression, err error) {
 	}
 	e, err := cronexpr.Parse(spec)
 	if err != nil {
-		return expression{}, malformed(spec, err)
+		return expression{}, malformedExpression(spec, err)
 	}
 	return expression{spec, e}, nil
 }
 
-func malformed(spec string, err error) error {
+func malformedExpression(spec string, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "cron expression %q: %v", spec, err).
 		WithHint("minute, hour, day of month, month, day of week: \"*/15 6-20 * * 1-5\"")
 }

@@ -46,7 +46,7 @@ func TestWindowsAgainstTheClockOnTheWall(t *testing.T) {
 		for at := now; at.After(now.Add(-w.Duration)); at = at.Add(-time.Minute) {
 			open = open || at.Minute() == minute && (every || at.Hour() == hour)
 		}
-		s, err := cron.Windows([]fleet.UpdateWindow{w}, "", now)
+		s, err := cron.WindowStateAt([]fleet.UpdateWindow{w}, "", now)
 		if err != nil || s.Open != open {
 			t.Fatalf("%+v at %s: %+v, %v, want open: %t", w, now, s, err, open)
 		}

@@ -25,7 +25,7 @@ func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 			Hint: "an expression may name several times: \"0 6,12,18 * * *\"",
 		})
 	} else if p != nil && len(p.Crons()) > 0 && p.SpecType == fleet.PeriodicCron {
-		ps = append(ps, problems("Periodic", *p, now)...)
+		ps = append(ps, periodicProblems("Periodic", *p, now)...)
 	}
 	steps, checked := alwaysSteps, map[fleet.UpdateWindow]fleet.Problems{}
 	for i, g := range j.TaskGroups {
@@ -54,11 +54,11 @@ func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 	return ps
 }
 
-// problems checks each expression by itself, for all that is wrong to be said at once.
-func problems(path string, p fleet.Periodic, now time.Time) fleet.Problems {
+// periodicProblems checks each expression by itself, for all that is wrong to be said at once.
+func periodicProblems(path string, p fleet.Periodic, now time.Time) fleet.Problems {
 	var ps fleet.Problems
 	if err := CheckZone(p.TimeZone); err != nil {
-		ps = append(ps, problem(path+".TimeZone", err))
+		ps = append(ps, problemFromError(path+".TimeZone", err))
 		p.TimeZone = ""
 	}
 	right := len(ps) == 0
@@ -68,19 +68,19 @@ func problems(path string, p fleet.Periodic, now time.Time) fleet.Problems {
 			if p.Spec == "" {
 				at = fmt.Sprintf("%s.Specs[%d]", path, i)
 			}
-			ps, right = append(ps, problem(at, err)), false
+			ps, right = append(ps, problemFromError(at, err)), false
 		}
 	}
 	if right && len(p.Crons()) > 1 {
 		if err := Check(p, now); err != nil { // together they may follow each other too fast
-			ps = append(ps, problem(path+".Specs", err))
+			ps = append(ps, problemFromError(path+".Specs", err))
 		}
 	}
 	return ps
 }
 
-// problem is an error of a field.
-func problem(path string, err error) fleet.Problem {
+// problemFromError is an error of a field.
+func problemFromError(path string, err error) fleet.Problem {
 	var e *fleet.Error
 	if errors.As(err, &e) {
 		return fleet.Problem{Path: path, Message: e.Message, Hint: e.Hint}

@@ -8,27 +8,27 @@ import (
 	"skerry/fleet"
 )
 
-// Standing is how the windows of an update block stand at a time.
-type Standing struct {
+// WindowState is how the windows of an update block stand at a time.
+type WindowState struct {
 	Open  bool
 	Since time.Time // where one is open: when the first of those that are did
 	Next  time.Time // where none is: when the next one opens; zero: never
 }
 
-// Windows returns how windows stand at now, on a node of a site in a time zone (""
+// WindowStateAt returns how windows stand at now, on a node of a site in a time zone (""
 // is UTC). No windows are one that is always open. Where one of them cannot be read,
 // none counts as open.
-func Windows(windows []fleet.UpdateWindow, siteZone string, now time.Time) (Standing, error) {
+func WindowStateAt(windows []fleet.UpdateWindow, siteZone string, now time.Time) (WindowState, error) {
 	if len(windows) == 0 {
-		return Standing{Open: true}, nil
+		return WindowState{Open: true}, nil
 	}
-	var s Standing
+	var s WindowState
 	for _, w := range windows {
-		p := launches(w, siteZone)
+		p := periodicForWindow(w, siteZone)
 		// The first start after now-Duration is the one that is open, unless it is to come.
 		start, err := Next(p, now.Add(-w.Duration))
 		if err != nil {
-			return Standing{}, fmt.Errorf("window %q: %w", w.Cron, err)
+			return WindowState{}, fmt.Errorf("window %q: %w", w.Cron, err)
 		}
 		if !start.IsZero() && !start.After(now) {
 			if !s.Open || start.Before(s.Since) {
@@ -45,21 +45,21 @@ func Windows(windows []fleet.UpdateWindow, siteZone string, now time.Time) (Stan
 	return s, nil
 }
 
-// On is how the windows of a group's updates stand on a node (nil: one that is gone,
+// NodeWindowState is how the windows of a group's updates stand on a node (nil: one that is gone,
 // where nothing is held back). Those that cannot be read are closed, for good.
-func On(n *fleet.Node, g *fleet.TaskGroup, now time.Time) Standing {
+func NodeWindowState(n *fleet.Node, g *fleet.TaskGroup, now time.Time) WindowState {
 	if n == nil || g == nil || g.Update == nil {
-		return Standing{Open: true}
+		return WindowState{Open: true}
 	}
-	s, err := Windows(g.Update.Windows, n.TimeZone, now)
+	s, err := WindowStateAt(g.Update.Windows, n.TimeZone, now)
 	if err != nil {
-		return Standing{}
+		return WindowState{}
 	}
 	return s
 }
 
-// launches is a window as what launches at the times at which it opens.
-func launches(w fleet.UpdateWindow, siteZone string) fleet.Periodic {
+// periodicForWindow is a window as what launches at the times at which it opens.
+func periodicForWindow(w fleet.UpdateWindow, siteZone string) fleet.Periodic {
 	zone := w.TimeZone
 	if zone == "" || zone == fleet.SiteTimeZone {
 		zone = siteZone
@@ -83,15 +83,15 @@ func windowProblems(path string, w fleet.UpdateWindow, now time.Time, steps *int
 		return nil
 	}
 	var ps fleet.Problems
-	p := launches(w, "")
+	p := periodicForWindow(w, "")
 	if err := CheckZone(p.TimeZone); err != nil {
-		ps = append(ps, problem(path+".TimeZone", err))
+		ps = append(ps, problemFromError(path+".TimeZone", err))
 		p.TimeZone = ""
 	}
 	at, err := Next(p, now)
 	switch {
 	case err != nil:
-		return append(ps, problem(path+".Cron", err))
+		return append(ps, problemFromError(path+".Cron", err))
 	case at.IsZero():
 		return append(ps, fleet.Problem{Path: path + ".Cron", Message: fmt.Sprintf("%q never comes: the window never opens", w.Cron)})
 	case w.Duration > 0 && alwaysOpen(p, w.Duration, at, steps):
@@ -110,7 +110,7 @@ const alwaysFor = 5 * fleet.MaxDuration
 // steps as are left, or for alwaysFor: each leads to the end of a window that is open
 // when the last one would close.
 func alwaysOpen(p fleet.Periodic, length time.Duration, start time.Time, steps *int) bool {
-	x, err := compile(p.Spec)
+	x, err := compileExpression(p.Spec)
 	if err != nil || *steps <= 0 {
 		return false
 	}
@@ -118,7 +118,7 @@ func alwaysOpen(p fleet.Periodic, length time.Duration, start time.Time, steps *
 		// A start shortly before the end leads far; any within the window leads on.
 		open := false
 		for _, back := range []time.Duration{length / 8, length} {
-			next, err := x.next(end.Add(-back))
+			next, err := x.nextLaunch(end.Add(-back))
 			if err != nil || next.IsZero() {
 				return false
 			}

@@ -37,7 +37,7 @@ func TestWindows(t *testing.T) {
 		{"no window", nil, "", "2026-07-01 03:00", true, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := cron.Windows(tc.windows, tc.site, mustIn(t, "UTC", tc.now))
+			s, err := cron.WindowStateAt(tc.windows, tc.site, mustIn(t, "UTC", tc.now))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,11 +63,11 @@ func TestWindowsThatCannotBeRead(t *testing.T) {
 	for name, w := range map[string]fleet.UpdateWindow{
 		"expression": {Cron: "soon", Duration: time.Hour}, "zone": {Cron: "@daily", Duration: time.Hour, TimeZone: "Mars/Olympus"},
 	} {
-		if s, err := cron.Windows([]fleet.UpdateWindow{always, w}, "", now); err == nil || s.Open {
+		if s, err := cron.WindowStateAt([]fleet.UpdateWindow{always, w}, "", now); err == nil || s.Open {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
-	if s, err := cron.Windows([]fleet.UpdateWindow{always}, "Mars/Olympus", now); err == nil || s.Open {
+	if s, err := cron.WindowStateAt([]fleet.UpdateWindow{always}, "Mars/Olympus", now); err == nil || s.Open {
 		t.Errorf("the site's zone: %+v, %v", s, err)
 	}
 }
@@ -125,7 +125,7 @@ func FuzzWindows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec, zone string, length int64) {
 		d := min(max(time.Duration(length), time.Nanosecond), fleet.MaxDuration)
 		w := fleet.UpdateWindow{Cron: spec, TimeZone: zone, Duration: d}
-		s, err := cron.Windows([]fleet.UpdateWindow{w}, "", now)
+		s, err := cron.WindowStateAt([]fleet.UpdateWindow{w}, "", now)
 		switch {
 		case err != nil && s.Open:
 			t.Errorf("%+v cannot be read, and is open", w)

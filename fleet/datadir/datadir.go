@@ -74,7 +74,7 @@ func Open(path string, kind Kind) (*Dir, error) {
 	if err != nil {
 		return nil, DiskError(what, err)
 	}
-	if err := take(lock); err != nil {
+	if err := acquireLock(lock); err != nil {
 		inUse := fleet.Errorf(fleet.CodeConflict, "%s: it is in use by another process", what).
 			WithHint("is %s running here already? Each needs a data directory of its own", kind.Owner)
 		return nil, errors.Join(inUse, lock.Close())
@@ -90,13 +90,13 @@ func Open(path string, kind Kind) (*Dir, error) {
 // How long Open tries to take a lock that somebody holds. When an agent is killed while
 // it starts a task, the child has the lock as well, from its fork until its exec.
 const (
-	lockPatience = 5 * time.Second
-	lockPause    = 20 * time.Millisecond
+	lockTimeout       = 5 * time.Second
+	lockRetryInterval = 20 * time.Millisecond
 )
 
-func take(lock *os.File) error {
-	for began := time.Now(); ; time.Sleep(lockPause) {
-		if err := lockExclusive(lock); err == nil || time.Since(began) > lockPatience {
+func acquireLock(lock *os.File) error {
+	for began := time.Now(); ; time.Sleep(lockRetryInterval) {
+		if err := lockExclusive(lock); err == nil || time.Since(began) > lockTimeout {
 			return err
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"skerry/fleet/datadir"
 )
 
-var ours = datadir.Kind{Owner: "an edge", Version: 1}
+var edgeKind = datadir.Kind{Owner: "an edge", Version: 1}
 
 func mustOpen(t testing.TB, path string) *datadir.Dir {
 	t.Helper()
-	d, err := datadir.Open(path, ours)
+	d, err := datadir.Open(path, edgeKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestOneProcessAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "data")
 	d := mustOpen(t, path)
 	synctest.Test(t, func(t *testing.T) { // where patience costs nothing
-		if _, err := datadir.Open(path, ours); fleet.CodeOf(err) != fleet.CodeConflict {
+		if _, err := datadir.Open(path, edgeKind); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("a second time: %v", err)
 		}
 	})
@@ -52,7 +52,7 @@ func TestALockThatIsLetGoSoon(t *testing.T) {
 			time.Sleep(time.Second)
 			return d.Close()
 		})
-		next, err := datadir.Open(path, ours)
+		next, err := datadir.Open(path, edgeKind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestVersions(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(path, "version"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := datadir.Open(path, ours)
+		d, err := datadir.Open(path, edgeKind)
 		if fleet.CodeOf(err) != code {
 			t.Errorf("version %q: %v", text, err)
 		}
@@ -86,7 +86,7 @@ func TestDirectoryThatIsAFile(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := datadir.Open(filepath.Join(path, "data"), ours); fleet.CodeOf(err) != fleet.CodeForbidden {
+	if _, err := datadir.Open(filepath.Join(path, "data"), edgeKind); fleet.CodeOf(err) != fleet.CodeForbidden {
 		t.Fatalf("open: %v", err)
 	}
 }

@@ -22,8 +22,8 @@ const (
 	// reserveShare of the disk's size is the largest reserve: a small disk is not to be
 	// filled by it.
 	reserveShare = 20
-	// spaceEvery is how often WatchSpace looks at the disk.
-	spaceEvery = 2 * time.Second
+	// spaceCheckInterval is how often WatchSpace looks at the disk.
+	spaceCheckInterval = 2 * time.Second
 )
 
 // Space is how a data directory's disk stands.
@@ -52,14 +52,14 @@ func (d *Dir) Space() Space {
 	return s
 }
 
-// MakeRoom gives up a piece of the reserve. It reports false where nothing is left of it.
-func (d *Dir) MakeRoom() bool {
+// ReleaseReserve gives up a piece of the reserve. It reports false where nothing is left of it.
+func (d *Dir) ReleaseReserve() bool {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
-	return d.giveUpPiece(d.Space())
+	return d.releaseReservePiece(d.Space())
 }
 
-func (d *Dir) giveUpPiece(s Space) bool {
+func (d *Dir) releaseReservePiece(s Space) bool {
 	if s.Reserve == 0 {
 		return false
 	}
@@ -77,7 +77,7 @@ func (d *Dir) CheckSpace() Space {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
 	s := d.Space()
-	for s.Reserved > 0 && s.Free < lowSpace && d.giveUpPiece(s) {
+	for s.Reserved > 0 && s.Free < lowSpace && d.releaseReservePiece(s) {
 		s = d.Space()
 	}
 	if missing := s.Reserved - s.Reserve; missing > 0 && s.Free > missing+2*lowSpace {
@@ -92,7 +92,7 @@ func (d *Dir) CheckSpace() Space {
 // WatchSpace calls CheckSpace every other second until ctx ends, and changed with what it
 // found where that differs from the last time in whether the disk is full.
 func (d *Dir) WatchSpace(ctx context.Context, changed func(Space)) {
-	tick := time.NewTicker(spaceEvery)
+	tick := time.NewTicker(spaceCheckInterval)
 	defer tick.Stop()
 	for full := false; ; {
 		s := d.CheckSpace()
@@ -133,7 +133,7 @@ func (d *Dir) replaceWithReserve(path string, content []byte, mode fs.FileMode) 
 		if err == nil {
 			err = durable.Replace(path, content, mode)
 		}
-		if !diskFull(err) || !d.MakeRoom() {
+		if !diskFull(err) || !d.ReleaseReserve() {
 			return err
 		}
 	}

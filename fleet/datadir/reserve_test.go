@@ -13,33 +13,33 @@ import (
 	"skerry/fleet/datadir"
 )
 
-// small is a disk whose free space a test decides on; what a reserve gives up is free.
-type small struct {
-	path string
-	room atomic.Int64 // free beside the reserve
-	full int64        // of the reserve
+// smallDisk is a disk whose free space a test decides on; what a reserve gives up is free.
+type smallDisk struct {
+	path              string
+	freeBesideReserve atomic.Int64 // free beside the reserve
+	full              int64        // of the reserve
 }
 
-func (s *small) free(string) (free, total int64, err error) {
+func (s *smallDisk) freeSpace(string) (free, total int64, err error) {
 	held := int64(0)
 	if info, err := os.Stat(filepath.Join(s.path, "reserve")); err == nil {
 		held = info.Size()
 	}
-	return max(0, s.room.Load()+s.full-held), 1 << 30, nil
+	return max(0, s.freeBesideReserve.Load()+s.full-held), 1 << 30, nil
 }
 
-func (s *small) kind() datadir.Kind {
-	return datadir.Kind{Owner: "an edge", Version: 1, Reserve: s.full, Free: s.free, Step: func(string) error {
-		if free, _, _ := s.free(""); free < 4096 {
+func (s *smallDisk) dirKind() datadir.Kind {
+	return datadir.Kind{Owner: "an edge", Version: 1, Reserve: s.full, Free: s.freeSpace, Step: func(string) error {
+		if free, _, _ := s.freeSpace(""); free < 4096 {
 			return syscall.ENOSPC
 		}
 		return nil
 	}}
 }
 
-func mustOpenSmall(t *testing.T, s *small) *datadir.Dir {
+func mustOpenSmall(t *testing.T, s *smallDisk) *datadir.Dir {
 	t.Helper()
-	d, err := datadir.Open(s.path, s.kind())
+	d, err := datadir.Open(s.path, s.dirKind())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestStartNeedsNoSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := mustOpenSmall(t, &small{path: path})
+	d := mustOpenSmall(t, &smallDisk{path: path})
 	after, err := os.Stat(d.File("version"))
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the version was written anew (%v)", err)
@@ -66,29 +66,29 @@ func TestStartNeedsNoSpace(t *testing.T) {
 // The reserve is filled where there is room, given up in pieces where there is none, and filled
 // again.
 func TestReserve(t *testing.T) {
-	s := &small{path: t.TempDir(), full: 8 << 20}
-	s.room.Store(1 << 30)
+	s := &smallDisk{path: t.TempDir(), full: 8 << 20}
+	s.freeBesideReserve.Store(1 << 30)
 	d := mustOpenSmall(t, s)
 	if got := d.Space(); got.Reserve != s.full || got.Full() {
 		t.Fatalf("with room: %+v", got)
 	}
-	s.room.Store(0)
+	s.freeBesideReserve.Store(0)
 	if got := d.CheckSpace(); !got.Full() || got.Reserve != 7<<20 {
 		t.Errorf("on a full disk: %+v, want a piece given up", got)
 	}
-	s.room.Store(-1 << 20) // that was used
+	s.freeBesideReserve.Store(-1 << 20) // that was used
 	if err := d.Write("a", []byte("text"), 0o600); err != nil {
 		t.Errorf("write on a full disk: %v", err)
 	}
 	if got := d.Space(); got.Reserve != 6<<20 {
 		t.Errorf("after a write on a full disk: %+v, want another piece given up", got)
 	}
-	for n := 6; d.MakeRoom(); n-- {
+	for n := 6; d.ReleaseReserve(); n-- {
 		if n == 0 {
 			t.Fatal("the reserve has no end")
 		}
 	}
-	s.room.Store(-s.full)
+	s.freeBesideReserve.Store(-s.full)
 	if err := d.Write("b", []byte("text"), 0o600); err == nil {
 		t.Error("a disk without a reserve took a file")
 	}
@@ -96,7 +96,7 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = mustOpenSmall(t, s) // all the same
-	s.room.Store(1 << 30)
+	s.freeBesideReserve.Store(1 << 30)
 	if got := d.CheckSpace(); got.Full() || got.Reserve != s.full {
 		t.Errorf("with room again: %+v", got)
 	}
@@ -104,8 +104,8 @@ func TestReserve(t *testing.T) {
 
 // Who asks is told once that the disk is full, and once that it is not.
 func TestWatchSpace(t *testing.T) {
-	s := &small{path: t.TempDir(), full: 8 << 20}
-	s.room.Store(1 << 30)
+	s := &smallDisk{path: t.TempDir(), full: 8 << 20}
+	s.freeBesideReserve.Store(1 << 30)
 	d := mustOpenSmall(t, s)
 	synctest.Test(t, func(t *testing.T) {
 		var told []bool
@@ -116,7 +116,7 @@ func TestWatchSpace(t *testing.T) {
 			d.WatchSpace(ctx, func(s datadir.Space) { told = append(told, s.Full()) })
 		}()
 		for _, room := range []int64{1 << 30, 0, 0, 1 << 30, 1 << 30} {
-			s.room.Store(room)
+			s.freeBesideReserve.Store(room)
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
 		}

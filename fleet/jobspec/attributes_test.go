@@ -25,8 +25,8 @@ func TestAttributesAreAllThere(t *testing.T) {
 	said := map[string]bool{}
 	for _, e := range table.entries {
 		said[e.section+" "+e.name] = true
-		_, attr := table.attr(e)
-		_, block := table.block(e.section, e.bare())
+		_, attr := table.schemaAttrOf(e)
+		_, block := table.schemaBlockOf(e.section, e.nameWithoutBraces())
 		if e.isBlock() && !block || !e.isBlock() && !attr {
 			t.Errorf("attributes.txt:%d: the parser knows no %s in %s", e.line, e.name, e.section)
 		}
@@ -61,7 +61,7 @@ func TestAttributes(t *testing.T) {
 	table, shown := mustAttributes(t), mustShown(t)
 	for _, e := range table.entries {
 		t.Run(fmt.Sprintf("%s %s %s", e.section, e.name, e.example), func(t *testing.T) {
-			src, line := table.file(e, true)
+			src, line := table.exampleFile(e, true)
 			opts := jobspec.Options{Drivers: []string{"sim"}}
 			job, err := jobspec.Parse("job.hcl", []byte(src), opts)
 			if e.outcome == "invalid" {
@@ -83,8 +83,8 @@ func TestAttributes(t *testing.T) {
 					t.Errorf("it is taken:\n%s", src)
 				}
 			case "warned":
-				if err != nil || !strings.Contains(warnings, e.bare()) {
-					t.Errorf("%v, warnings %q: nothing says that %s is ignored", err, warnings, e.bare())
+				if err != nil || !strings.Contains(warnings, e.nameWithoutBraces()) {
+					t.Errorf("%v, warnings %q: nothing says that %s is ignored", err, warnings, e.nameWithoutBraces())
 				}
 			default:
 				if err != nil || strings.Contains(warnings, " is ignored") {
@@ -113,7 +113,7 @@ func TestEveryFieldOfAJobIsAsked(t *testing.T) {
 	index := regexp.MustCompile(`\.(\d+|x)\b`)
 	for _, e := range table.entries {
 		if e.at != "-" {
-			asked[index.ReplaceAllString(table.within(e), "")] = true
+			asked[index.ReplaceAllString(table.jsonPathOfEntry(e), "")] = true
 		}
 	}
 	var walk func(v reflect.Type, path string)
@@ -160,8 +160,8 @@ func sharedKind(path string) bool {
 func checkRefusal(t *testing.T, e entry, err error, line int) {
 	t.Helper()
 	ds, _ := err.(jobspec.Diagnostics)
-	if len(ds) != 1 || ds[0].Line != line || ds[0].Hint == "" || !strings.Contains(ds[0].Message, e.bare()) {
-		t.Errorf("%v: want one refusal, of line %d, that names %s and says what to do", err, line, e.bare())
+	if len(ds) != 1 || ds[0].Line != line || ds[0].Hint == "" || !strings.Contains(ds[0].Message, e.nameWithoutBraces()) {
+		t.Errorf("%v: want one refusal, of line %d, that names %s and says what to do", err, line, e.nameWithoutBraces())
 	}
 }
 
@@ -171,7 +171,7 @@ func (table *attributeTable) checkJSON(t *testing.T, e entry, job *fleet.Job) {
 	if e.at == "-" {
 		return
 	}
-	at := table.within(e)
+	at := table.jsonPathOfEntry(e)
 	got := lookup(mustTree(t, job), at)
 	if e.isBlock() {
 		if got == nil {
@@ -179,14 +179,14 @@ func (table *attributeTable) checkJSON(t *testing.T, e entry, job *fleet.Job) {
 		}
 		return
 	}
-	want, err := table.becomes(e)
+	want, err := table.expectedJSON(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s is %v in the job's JSON, want %v", at, got, want)
 	}
-	src, _ := table.file(e, false)
+	src, _ := table.exampleFile(e, false)
 	plain, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Drivers: []string{"sim"}})
 	if e.byDefault == "-" {
 		return
@@ -195,7 +195,7 @@ func (table *attributeTable) checkJSON(t *testing.T, e entry, job *fleet.Job) {
 		without := e
 		without.beside = maps.Clone(e.beside)
 		without.beside[e.section+"."+e.name] = ""
-		src, _ := table.file(without, false)
+		src, _ := table.exampleFile(without, false)
 		if _, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Drivers: []string{"sim"}}); err == nil {
 			t.Errorf("a job without it is taken:\n%s", src)
 		}
@@ -267,15 +267,15 @@ func checkShown(t *testing.T, table *attributeTable, e entry, shown map[string]s
 	if (e.outcome == "works") != (len(e.tests) > 0) {
 		t.Errorf("outcome %s, shown by %v", e.outcome, e.tests)
 	}
-	at := table.within(e)
+	at := table.jsonPathOfEntry(e)
 	key := at[strings.LastIndex(at, ".")+1:]
-	speaks := regexp.MustCompile(`(?i)\b(` + regexp.QuoteMeta(e.bare()) + `|` + regexp.QuoteMeta(key) + `)\b`)
+	speaks := regexp.MustCompile(`(?i)\b(` + regexp.QuoteMeta(e.nameWithoutBraces()) + `|` + regexp.QuoteMeta(key) + `)\b`)
 	for _, name := range e.tests {
 		switch text, ok := shown[name]; {
 		case !ok:
 			t.Errorf("there is no test %s", name)
 		case !speaks.MatchString(text):
-			t.Errorf("%s speaks of neither %s nor %s", name, e.bare(), key)
+			t.Errorf("%s speaks of neither %s nor %s", name, e.nameWithoutBraces(), key)
 		}
 	}
 }

@@ -46,7 +46,7 @@ type entry struct {
 
 func (e entry) isBlock() bool { return strings.HasSuffix(e.name, " {}") }
 
-func (e entry) bare() string { return strings.TrimSuffix(e.name, " {}") }
+func (e entry) nameWithoutBraces() string { return strings.TrimSuffix(e.name, " {}") }
 
 type attributeTable struct {
 	entries []entry
@@ -138,8 +138,8 @@ func parseEntry(section, line string) (entry, error) {
 	return e, nil
 }
 
-// attr is the schema's word on an entry.
-func (t *attributeTable) attr(e entry) (jobspec.SchemaAttr, bool) {
+// schemaAttrOf is the schema's word on an entry.
+func (t *attributeTable) schemaAttrOf(e entry) (jobspec.SchemaAttr, bool) {
 	for _, a := range t.parts[e.section].Attrs {
 		if a.Name == e.name {
 			return a, true
@@ -148,7 +148,7 @@ func (t *attributeTable) attr(e entry) (jobspec.SchemaAttr, bool) {
 	return jobspec.SchemaAttr{}, false
 }
 
-func (t *attributeTable) block(section, name string) (jobspec.SchemaBlock, bool) {
+func (t *attributeTable) schemaBlockOf(section, name string) (jobspec.SchemaBlock, bool) {
 	for _, b := range t.parts[section].Blocks {
 		if b.Name == name {
 			return b, true
@@ -157,31 +157,31 @@ func (t *attributeTable) block(section, name string) (jobspec.SchemaBlock, bool)
 	return jobspec.SchemaBlock{}, false
 }
 
-// writer writes a job file, and counts its lines.
-type writer struct {
+// lineWriter writes a job file, and counts its lines.
+type lineWriter struct {
 	strings.Builder
 	lines int
 }
 
-func (w *writer) emit(format string, args ...any) {
+func (w *lineWriter) writeLine(format string, args ...any) {
 	fmt.Fprintf(w, format+"\n", args...)
 	w.lines++
 }
 
-// file writes a job file that asks for what an entry is about, or only for what there must
+// exampleFile writes a job file that asks for what an entry is about, or only for what there must
 // be around it; line is where it stands.
-func (t *attributeTable) file(e entry, asks bool) (src string, line int) {
-	var w writer
-	t.write(&w, e, asks, 1, &line)
+func (t *attributeTable) exampleFile(e entry, asks bool) (src string, line int) {
+	var w lineWriter
+	t.writeExample(&w, e, asks, 1, &line)
 	return w.String(), line
 }
 
-// write writes the block at a depth of the path to an entry, and what is in it.
-func (t *attributeTable) write(w *writer, e entry, asks bool, depth int, line *int) {
+// writeExample writes the block at a depth of the path to an entry, and what is in it.
+func (t *attributeTable) writeExample(w *lineWriter, e entry, asks bool, depth int, line *int) {
 	path := strings.Split(e.section, ".")
 	section, last := strings.Join(path[:depth], "."), depth == len(path)
 	frame := maps.Clone(t.frames[section])
-	for at, value := range t.around(e) {
+	for at, value := range t.requiredAttributes(e) {
 		if i := strings.LastIndex(at, "."); at[:max(i, 0)] == section || i < 0 && last {
 			if frame == nil {
 				frame = map[string]string{}
@@ -192,48 +192,48 @@ func (t *attributeTable) write(w *writer, e entry, asks bool, depth int, line *i
 	if last && asks {
 		delete(frame, e.name)
 	}
-	w.emit("%s%s {", path[depth-1], t.label(section, strings.Join(path[:depth-1], "."), path[depth-1]))
+	w.writeLine("%s%s {", path[depth-1], t.labelOfBlock(section, strings.Join(path[:depth-1], "."), path[depth-1]))
 	for _, attr := range slices.Sorted(maps.Keys(frame)) {
 		if frame[attr] != "" {
-			w.emit("%s = %s", attr, frame[attr])
+			w.writeLine("%s = %s", attr, frame[attr])
 		}
 	}
-	b, _ := t.block(e.section, e.bare())
+	b, _ := t.schemaBlockOf(e.section, e.nameWithoutBraces())
 	if volume := cmp.Or(t.volumes[e.section], t.volumes[b.Part]); section == "job.group" && volume != "" {
 		for text := range strings.SplitSeq(volume, `\n`) {
-			w.emit("%s", text)
+			w.writeLine("%s", text)
 		}
 	}
 	switch {
 	case !last:
-		t.write(w, e, asks, depth+1, line)
+		t.writeExample(w, e, asks, depth+1, line)
 	case asks && e.isBlock():
 		*line = w.lines + 1
 		t.writeBlock(w, e)
 	case asks:
 		*line = w.lines + 1
-		w.emit("%s = %s", e.name, t.exampleOf(e))
+		w.writeLine("%s = %s", e.name, t.exampleOf(e))
 	}
 	inner := ""
 	if !last {
 		inner = path[depth]
 	} else if asks {
-		inner = e.bare()
+		inner = e.nameWithoutBraces()
 	}
 	switch {
 	case section == "job" && inner != "group" && inner != "task":
-		w.emit("group \"g\" {\ntask \"t\" {\ndriver = \"sim\"\n}\n}")
+		w.writeLine("group \"g\" {\ntask \"t\" {\ndriver = \"sim\"\n}\n}")
 	case section == "job.group" && inner != "task":
-		w.emit("task \"t\" {\ndriver = \"sim\"\n}")
+		w.writeLine("task \"t\" {\ndriver = \"sim\"\n}")
 	}
-	w.emit("}")
+	w.writeLine("}")
 }
 
-// around is all that an entry needs beside it, and further out.
-func (t *attributeTable) around(e entry) map[string]string {
+// requiredAttributes is all that an entry needs beside it, and further out.
+func (t *attributeTable) requiredAttributes(e entry) map[string]string {
 	all := map[string]string{}
 	for section, needs := range t.outer {
-		b, _ := t.block(e.section, e.bare())
+		b, _ := t.schemaBlockOf(e.section, e.nameWithoutBraces())
 		if strings.HasPrefix(e.section+".", section+".") || e.isBlock() && b.Part == section {
 			maps.Copy(all, needs)
 		}
@@ -242,12 +242,12 @@ func (t *attributeTable) around(e entry) map[string]string {
 	return all
 }
 
-// label is the name that a block has behind its type.
-func (t *attributeTable) label(section, outer, name string) string {
+// labelOfBlock is the name that a block has behind its type.
+func (t *attributeTable) labelOfBlock(section, outer, name string) string {
 	if section == "job" {
 		return ` "j"`
 	}
-	if b, ok := t.block(outer, name); !ok || !b.Label {
+	if b, ok := t.schemaBlockOf(outer, name); !ok || !b.Label {
 		return ""
 	}
 	if l := t.labels[section]; l != "" {
@@ -257,17 +257,17 @@ func (t *attributeTable) label(section, outer, name string) string {
 }
 
 // writeBlock writes the block that an entry is about, with what it cannot do without.
-func (t *attributeTable) writeBlock(w *writer, e entry) {
-	b, _ := t.block(e.section, e.bare())
-	w.emit("%s%s {", b.Name, t.label(b.Part, e.section, b.Name))
+func (t *attributeTable) writeBlock(w *lineWriter, e entry) {
+	b, _ := t.schemaBlockOf(e.section, e.nameWithoutBraces())
+	w.writeLine("%s%s {", b.Name, t.labelOfBlock(b.Part, e.section, b.Name))
 	frame := t.frames[b.Part]
 	for _, attr := range slices.Sorted(maps.Keys(frame)) {
-		w.emit("%s = %s", attr, frame[attr])
+		w.writeLine("%s = %s", attr, frame[attr])
 	}
 	if e.example != "" {
-		w.emit("%s", strings.ReplaceAll(e.example, "\\n", "\n"))
+		w.writeLine("%s", strings.ReplaceAll(e.example, "\\n", "\n"))
 	}
-	w.emit("}")
+	w.writeLine("}")
 }
 
 // exampleOf is the value that an entry gives its attribute.
@@ -275,19 +275,19 @@ func (t *attributeTable) exampleOf(e entry) string {
 	if e.example != "" && e.example != "a" {
 		return e.example
 	}
-	a, _ := t.attr(e)
+	a, _ := t.schemaAttrOf(e)
 	return map[string]string{
 		"text": `"x"`, "a number": "7", "true or false": "true", "a list of text": `["x", "y"]`,
 		"a duration": `"7s"`, "a list of numbers": "[7, 8]",
 	}[a.Kind]
 }
 
-// becomes is what an attribute's example is in the JSON.
-func (t *attributeTable) becomes(e entry) (any, error) {
+// expectedJSON is what an attribute's example is in the JSON.
+func (t *attributeTable) expectedJSON(e entry) (any, error) {
 	text := e.json
 	if text == "" {
 		text = t.exampleOf(e)
-		if a, _ := t.attr(e); a.Kind == "a duration" {
+		if a, _ := t.schemaAttrOf(e); a.Kind == "a duration" {
 			d, err := time.ParseDuration(strings.Trim(text, `"`))
 			if err != nil {
 				return nil, err
@@ -300,8 +300,8 @@ func (t *attributeTable) becomes(e entry) (any, error) {
 	return v, err
 }
 
-// within is where the JSON of a job has what an entry is about.
-func (t *attributeTable) within(e entry) string {
+// jsonPathOfEntry is where the JSON of a job has what an entry is about.
+func (t *attributeTable) jsonPathOfEntry(e entry) string {
 	if at, ok := strings.CutPrefix(e.at, "/"); ok {
 		return at
 	}
@@ -309,13 +309,13 @@ func (t *attributeTable) within(e entry) string {
 	for i, name := range strings.Split(e.section, ".") {
 		section := strings.TrimPrefix(outer+"."+name, ".")
 		if i > 0 {
-			b, _ := t.block(outer, name)
+			b, _ := t.schemaBlockOf(outer, name)
 			at = strings.TrimPrefix(at+"."+b.Key, ".")
 			if b.List {
 				at += ".0"
 			}
 			if b.Keyed {
-				at += "." + strings.Trim(t.label(section, outer, name), ` "`)
+				at += "." + strings.Trim(t.labelOfBlock(section, outer, name), ` "`)
 			}
 		}
 		if t.at[section] != "" {
@@ -325,13 +325,13 @@ func (t *attributeTable) within(e entry) string {
 	}
 	key := e.at
 	if key == "" && e.isBlock() {
-		b, _ := t.block(e.section, e.bare())
+		b, _ := t.schemaBlockOf(e.section, e.nameWithoutBraces())
 		if t.at[b.Part] != "" {
 			return t.at[b.Part]
 		}
 		key = b.Key
 	} else if key == "" {
-		a, _ := t.attr(e)
+		a, _ := t.schemaAttrOf(e)
 		key = a.Key
 	}
 	return strings.TrimPrefix(at+"."+key, ".")

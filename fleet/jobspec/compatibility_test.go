@@ -18,7 +18,7 @@ func TestCompatibility(t *testing.T) {
 	if !ok || !ended {
 		t.Fatalf("%s has no %s", doc, begin)
 	}
-	table := mustAttributes(t).markdown()
+	table := mustAttributes(t).markdownTable()
 	if *rewrite {
 		if err := os.WriteFile(doc, []byte(before+begin+table+end+after), 0o644); err != nil {
 			t.Fatal(err)
@@ -30,9 +30,9 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// markdown is a row for each kind of block of which something is not refused together with
+// markdownTable is a row for each kind of block of which something is not refused together with
 // the block.
-func (t *attributeTable) markdown() string {
+func (t *attributeTable) markdownTable() string {
 	var s strings.Builder
 	s.WriteString("| block | does what it says | kept for who reads the job | ignored, with a warning | refused at registration |\n|---|---|---|---|---|\n")
 	var sections []string
@@ -44,14 +44,14 @@ func (t *attributeTable) markdown() string {
 	for _, section := range sections {
 		cells := map[string][]string{}
 		for _, e := range t.entries {
-			if e.section != section || e.outcome == "within" && !(e.isBlock() && t.wholly(e)) || e.outcome == "see" {
+			if e.section != section || e.outcome == "within" && !(e.isBlock() && t.isGroupOrTaskPart(e)) || e.outcome == "see" {
 				continue
 			}
 			column := map[string]string{"invalid": "refused", "within": "refused"}[e.outcome]
 			if column == "" {
 				column = e.outcome
 			}
-			if word := t.word(e); !slices.Contains(cells[column], word) {
+			if word := t.describeEntry(e); !slices.Contains(cells[column], word) {
 				cells[column] = append(cells[column], word)
 			}
 		}
@@ -67,17 +67,17 @@ func (t *attributeTable) markdown() string {
 	return s.String()
 }
 
-// wholly reports whether a block that is refused within another one is itself something
+// isGroupOrTaskPart reports whether a block that is refused within another one is itself something
 // that a group or a task asks for.
-func (t *attributeTable) wholly(e entry) bool {
+func (t *attributeTable) isGroupOrTaskPart(e entry) bool {
 	return e.section == "job.group" || e.section == "job.group.task" || e.section == "job.group.service"
 }
 
-// word names an entry: with its value where others of the same attribute have another
+// describeEntry names an entry: with its value where others of the same attribute have another
 // outcome.
-func (t *attributeTable) word(e entry) string {
+func (t *attributeTable) describeEntry(e entry) string {
 	if e.isBlock() {
-		return "`" + e.bare() + " { }`"
+		return "`" + e.nameWithoutBraces() + " { }`"
 	}
 	for _, other := range t.entries {
 		if other.section == e.section && other.name == e.name && other.outcome != e.outcome {

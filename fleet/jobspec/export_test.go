@@ -56,7 +56,7 @@ func Schema() []SchemaPart {
 				paths[inner] = at.path + "." + name
 				queue = append(queue, place{paths[inner], append(slices.Clone(at.keys), inner.key), inner})
 			}
-			part.Blocks = append(part.Blocks, SchemaBlock{name, paths[inner], inner.key, inner.many, inner.keyed, inner.free, inner.texts, inner.label != ""})
+			part.Blocks = append(part.Blocks, SchemaBlock{name, paths[inner], inner.key, inner.repeated, inner.keyed, inner.free, inner.texts, inner.label != ""})
 		}
 		parts = append(parts, part)
 	}

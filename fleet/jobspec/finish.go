@@ -19,7 +19,7 @@ func finishNetwork(p *parser, m map[string]any, path string) {
 		if n, ok := port.(map[string]any)["Value"].(json.Number); ok && n != "0" {
 			key, list = "ReservedPorts", &fixed
 		}
-		p.take(from, fmt.Sprintf("%s.%s[%d]", path, key, len(*list)), moved)
+		p.movePositions(from, fmt.Sprintf("%s.%s[%d]", path, key, len(*list)), moved)
 		*list = append(*list, port)
 	}
 	maps.Copy(p.positions, moved)
@@ -31,8 +31,8 @@ func finishNetwork(p *parser, m map[string]any, path string) {
 	}
 }
 
-// take moves the positions below a path into a map, below another path.
-func (p *parser) take(from, to string, into map[string]hcl.Range) {
+// movePositions moves the positions below a path into a map, below another path.
+func (p *parser) movePositions(from, to string, into map[string]hcl.Range) {
 	for path, r := range p.positions {
 		if rest, ok := strings.CutPrefix(path, from); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			into[to+rest] = r
@@ -54,9 +54,9 @@ func finishWait(_ *parser, m map[string]any, _ string) {
 
 // finishLogs puts what is said of enabled = false where disabled would stand.
 func finishLogs(p *parser, m map[string]any, path string) {
-	at, ok := p.positions[join(path, "Enabled")]
+	at, ok := p.positions[joinPath(path, "Enabled")]
 	if _, said := m["Disabled"]; ok && !said && m["Enabled"] == false {
-		p.place(join(path, "Disabled"), at)
+		p.recordPosition(joinPath(path, "Disabled"), at)
 	}
 }
 
@@ -68,8 +68,8 @@ func finishTask(p *parser, m map[string]any, path string) {
 	for i, s := range scaling {
 		kind := s.(map[string]any)["Type"]
 		if seen[kind] {
-			at := join(path, fmt.Sprintf("ScalingPolicies[%d]", i))
-			p.at(p.positions[at], fmt.Sprintf("a task has one scaling block of type %v", kind), "")
+			at := joinPath(path, fmt.Sprintf("ScalingPolicies[%d]", i))
+			p.addDiagnosticAt(p.positions[at], fmt.Sprintf("a task has one scaling block of type %v", kind), "")
 		}
 		seen[kind] = true
 	}
@@ -99,15 +99,15 @@ func finishTaskScaling(p *parser, m map[string]any, path string) {
 		m["Type"] = kind
 		return
 	}
-	p.at(p.positions[path], fmt.Sprintf("a task's scaling block is named cpu or mem, not %q", label), "")
+	p.addDiagnosticAt(p.positions[path], fmt.Sprintf("a task's scaling block is named cpu or mem, not %q", label), "")
 }
 
 // finishJob hands what stands in the job and holds for its tasks down to the groups.
 func finishJob(p *parser, m map[string]any, path string) {
 	groups, _ := m["TaskGroups"].([]any)
 	for i, g := range groups {
-		at := join(path, fmt.Sprintf("TaskGroups[%d]", i))
-		p.inherit(m, g.(map[string]any), path, at, "Consul")
+		at := joinPath(path, fmt.Sprintf("TaskGroups[%d]", i))
+		p.inheritBlock(m, g.(map[string]any), path, at, "Consul")
 		p.inheritVault(m, g.(map[string]any), path, at)
 	}
 	delete(m, "Vault")
@@ -124,18 +124,18 @@ func finishGroup(p *parser, m map[string]any, path string) {
 func (p *parser) inheritVault(from, group map[string]any, fromPath, groupPath string) {
 	tasks, _ := group["Tasks"].([]any)
 	for i, t := range tasks {
-		p.inherit(from, t.(map[string]any), fromPath, join(groupPath, fmt.Sprintf("Tasks[%d]", i)), "Vault")
+		p.inheritBlock(from, t.(map[string]any), fromPath, joinPath(groupPath, fmt.Sprintf("Tasks[%d]", i)), "Vault")
 	}
 }
 
-// inherit copies a block to a place that has none of its own.
-func (p *parser) inherit(from, to map[string]any, fromPath, toPath, key string) {
+// inheritBlock copies a block to a place that has none of its own.
+func (p *parser) inheritBlock(from, to map[string]any, fromPath, toPath, key string) {
 	block, ok := from[key].(map[string]any)
 	if _, own := to[key]; !ok || own {
 		return
 	}
 	to[key] = maps.Clone(block)
-	if at, ok := p.positions[join(fromPath, key)]; ok {
-		p.place(join(toPath, key), at)
+	if at, ok := p.positions[joinPath(fromPath, key)]; ok {
+		p.recordPosition(joinPath(toPath, key), at)
 	}
 }

@@ -98,9 +98,9 @@ func (ds Diagnostics) Unwrap() error {
 // the first thing alone.
 func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	p := &parser{filename: filename, opts: opts, meter: newMeter()}
-	tree := p.tree(src)
+	tree := p.parseFileTree(src)
 	if len(p.diags) > 0 && tree == nil {
-		return nil, p.failure()
+		return nil, p.sortedDiagnostics()
 	}
 	if opts.Now.IsZero() {
 		opts.Now = time.Unix(0, 0).UTC() // what comes at all comes after that
@@ -114,22 +114,22 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 		problems = append(problems, job.Unsupported()...)
 	}
 	for _, problem := range slices.Concat(problems, unknownDrivers(job, opts.Drivers), opts.Configs.Problems(job)) {
-		p.problem(problem)
+		p.addJobProblem(problem)
 	}
 	if len(p.diags) > 0 {
-		return nil, p.failure()
+		return nil, p.sortedDiagnostics()
 	}
 	return job, nil
 }
 
-// tree reads the file into the API's shape; nil where that failed.
-func (p *parser) tree(src []byte) map[string]any {
+// parseFileTree reads the file into the API's shape; nil where that failed.
+func (p *parser) parseFileTree(src []byte) map[string]any {
 	if len(src) > fleet.MaxJobSize {
-		p.add(Diagnostic{File: p.filename,
+		p.addDiagnostic(Diagnostic{File: p.filename,
 			Message: fmt.Sprintf("a job file of %d bytes: at most %d", len(src), fleet.MaxJobSize), Hint: splitHint})
 		return nil
 	}
-	src, ok := p.readable(src)
+	src, ok := p.readableText(src)
 	if !ok {
 		return nil
 	}
@@ -146,7 +146,7 @@ const splitHint = "split it into several jobs, or let its tasks fetch what is la
 // below "job" has the job's name as its only key.
 func (p *parser) jsonTree(src []byte) map[string]any {
 	if fleet.JSONDepth(src) > fleet.MaxJobDepth {
-		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 		return nil
 	}
 	var outer map[string]json.RawMessage
@@ -169,7 +169,7 @@ func (p *parser) jsonTree(src []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	if err := dec.Decode(&tree); err != nil || tree == nil {
-		p.add(Diagnostic{File: p.filename, Message: "not a job in JSON: an object is needed below \"Job\""})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: "not a job in JSON: an object is needed below \"Job\""})
 		return nil
 	}
 	return tree
@@ -188,7 +188,7 @@ func isAPIShape(job map[string]json.RawMessage) bool {
 func (p *parser) jsonError(src []byte, err error) {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
-		p.add(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: fmt.Sprintf("a job in JSON is an object, not %s", kind.Value),
+		p.addDiagnostic(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: fmt.Sprintf("a job in JSON is an object, not %s", kind.Value),
 			Hint: `write {"Job": {"ID": …}} as the API has it, or {"job": {"NAME": {…}}} as HCL does`})
 		return
 	}
@@ -198,7 +198,7 @@ func (p *parser) jsonError(src []byte, err error) {
 		d.Line = bytes.Count(before, []byte("\n")) + 1
 		d.Column = len(before) - bytes.LastIndexByte(before, '\n')
 	}
-	p.add(d)
+	p.addDiagnostic(d)
 }
 
 // unknownDrivers finds tasks whose driver nobody has.

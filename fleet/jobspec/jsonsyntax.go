@@ -16,11 +16,11 @@ import (
 // type and its labels.
 func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 	file, diags := hcljson.Parse(src, p.filename)
-	if p.hcl(diags) {
+	if p.addHCLDiagnostics(diags) {
 		return nil
 	}
 	attrs, diags := file.Body.JustAttributes()
-	if p.hcl(diags) {
+	if p.addHCLDiagnostics(diags) {
 		return nil
 	}
 	outer := &block{blocks: map[string]*block{"job": jobBlock}}
@@ -35,21 +35,21 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 		case "locals":
 			locals = append(locals, p.jsonBlocks(attr.Name, attr.NameRange, attr.Expr)...)
 		default:
-			p.at(attr.NameRange, attr.Name+" is not expected beside job",
+			p.addDiagnosticAt(attr.NameRange, attr.Name+" is not expected beside job",
 				"a job in JSON is {\"job\": {\"NAME\": {…}}}, or {\"Job\": {\"ID\": …}} as the API has it")
 		}
 	}
-	scope, ok := p.scope(variables, locals)
+	scope, ok := p.evaluationScope(variables, locals)
 	if !ok {
 		return nil
 	}
-	root := p.object(p.jsonSection(pairs, outer, scope), outer, "", scope)
+	root := p.readSection(p.jsonSection(pairs, outer, scope), outer, "", scope)
 	tree, ok := root["Job"].(map[string]any)
 	if !ok && len(p.diags) == 0 {
-		p.add(Diagnostic{File: p.filename, Message: "there is no job"})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: "there is no job"})
 	}
-	p.reroot("Job")
-	if p.meter.over != nil {
+	p.rerootPositions("Job")
+	if p.meter.exceeded != nil {
 		return nil
 	}
 	return tree
@@ -60,7 +60,7 @@ func byPosition(a, b *hcl.Attribute) int { return a.NameRange.Start.Byte - b.Nam
 // jsonBlocks makes what declares variables or locals the blocks that it would be in the
 // native syntax.
 func (p *parser) jsonBlocks(name string, at hcl.Range, expr hcl.Expression) []*hclsyntax.Block {
-	it := item{name: name, at: at}
+	it := blockItem{name: name, at: at}
 	labels := 0
 	if name == "variable" {
 		labels = 1
@@ -72,11 +72,11 @@ func (p *parser) jsonBlocks(name string, at hcl.Range, expr hcl.Expression) []*h
 	return blocks
 }
 
-func (p *parser) jsonBlock(it item, pairs []hcl.KeyValuePair) *hclsyntax.Block {
+func (p *parser) jsonBlock(it blockItem, pairs []hcl.KeyValuePair) *hclsyntax.Block {
 	body := &hclsyntax.Body{Attributes: hclsyntax.Attributes{}, SrcRange: it.at, EndRange: it.at}
 	for _, pair := range pairs {
 		key, diags := pair.Key.Value(nil)
-		if p.hcl(diags) {
+		if p.addHCLDiagnostics(diags) {
 			continue
 		}
 		name, at := key.AsString(), pair.Key.Range()
@@ -85,7 +85,7 @@ func (p *parser) jsonBlock(it item, pairs []hcl.KeyValuePair) *hclsyntax.Block {
 			continue
 		}
 		if first, dup := body.Attributes[name]; dup {
-			p.at(at, fmt.Sprintf("%q is there twice: first at line %d", name, first.NameRange.Start.Line), "")
+			p.addDiagnosticAt(at, fmt.Sprintf("%q is there twice: first at line %d", name, first.NameRange.Start.Line), "")
 			continue
 		}
 		attr := &hclsyntax.Attribute{Name: name, NameRange: at, SrcRange: at}
@@ -98,7 +98,7 @@ func (p *parser) jsonBlock(it item, pairs []hcl.KeyValuePair) *hclsyntax.Block {
 }
 
 // jsonType reads the type of a variable, which is a text in JSON; nil where it is none.
-func (p *parser) jsonType(it item, name string, expr hcl.Expression) hclsyntax.Expression {
+func (p *parser) jsonType(it blockItem, name string, expr hcl.Expression) hclsyntax.Expression {
 	if it.name != "variable" || name != "type" {
 		return nil
 	}
@@ -116,11 +116,11 @@ func (p *parser) jsonText(text string, at hcl.Range,
 ) hclsyntax.Expression {
 	src, from := []byte(text), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
 	tokens, _ := lex(src, at.Filename, from)
-	if !p.boundedTokens(tokens) {
+	if !p.hasBoundedTokens(tokens) {
 		return nil
 	}
 	written, diags := parse(src, at.Filename, from)
-	if p.hcl(diags) {
+	if p.addHCLDiagnostics(diags) {
 		return nil
 	}
 	return written
@@ -145,7 +145,7 @@ func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
 		return object
 	}
 	v, diags := expr.Value(nil) // texts as they are
-	p.hcl(diags)
+	p.addHCLDiagnostics(diags)
 	literal := &hclsyntax.LiteralValueExpr{Val: v, SrcRange: at}
 	if v.IsNull() || v.Type() != cty.String || !strings.Contains(v.AsString(), "{") {
 		return literal
@@ -154,7 +154,7 @@ func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
 	if template == nil {
 		return literal
 	}
-	p.meter.measure(template)
+	p.meter.meterExpression(template)
 	return template
 }
 
@@ -163,13 +163,13 @@ func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.Eval
 	var s section
 	for _, pair := range pairs {
 		key, diags := pair.Key.Value(nil)
-		if p.hcl(diags) {
+		if p.addHCLDiagnostics(diags) {
 			continue
 		}
 		name, at := key.AsString(), pair.Key.Range()
 		child, isBlock := b.blocks[name]
 		if name == "dynamic" && !b.free {
-			p.at(at, "dynamic blocks need HCL's native syntax", "write out what they make")
+			p.addDiagnosticAt(at, "dynamic blocks need HCL's native syntax", "write out what they make")
 			continue
 		}
 		if !isBlock || child.asAttribute() {
@@ -180,15 +180,15 @@ func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.Eval
 		if child.label != "" {
 			labels = 1
 		}
-		s.items = append(s.items, p.jsonItems(item{name: name, at: at, scope: scope}, pair.Value, labels)...)
+		s.items = append(s.items, p.jsonItems(blockItem{name: name, at: at, scope: scope}, pair.Value, labels)...)
 	}
 	return s
 }
 
 // jsonItems unfolds labels and lists: {"group": {"a": {…}, "b": [{…}, {…}]}}.
-func (p *parser) jsonItems(it item, expr hcl.Expression, labels int) []item {
+func (p *parser) jsonItems(it blockItem, expr hcl.Expression, labels int) []blockItem {
 	if list, diags := hcl.ExprList(expr); !diags.HasErrors() {
-		var items []item
+		var items []blockItem
 		for _, e := range list {
 			items = append(items, p.jsonItems(it, e, labels)...)
 		}
@@ -196,18 +196,18 @@ func (p *parser) jsonItems(it item, expr hcl.Expression, labels int) []item {
 	}
 	pairs, diags := hcl.ExprMap(expr)
 	if diags.HasErrors() {
-		p.at(expr.Range(), it.name+" must be an object", "")
+		p.addDiagnosticAt(expr.Range(), it.name+" must be an object", "")
 		return nil
 	}
 	if labels == 0 {
 		it.pairs = pairs
 		it.body = func(b *block) section { return p.jsonSection(pairs, b, it.scope) }
-		return []item{it}
+		return []blockItem{it}
 	}
-	var items []item
+	var items []blockItem
 	for _, pair := range pairs {
 		key, diags := pair.Key.Value(nil)
-		if p.hcl(diags) {
+		if p.addHCLDiagnostics(diags) {
 			continue
 		}
 		labelled := it

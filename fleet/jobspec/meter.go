@@ -23,8 +23,8 @@ const (
 	elementCost = 64
 	// maxNumberBits bounds numbers: as text they have a third as many digits.
 	maxNumberBits = 8 << 10
-	// maxMade bounds how many blocks all dynamic blocks of a file make.
-	maxMade = 10_000
+	// maxDynamicBlocks bounds how many blocks all dynamic blocks of a file make.
+	maxDynamicBlocks = 10_000
 	// maxNames bounds the locals of a file, and its variables.
 	maxNames = 1_000
 	// maxPadding bounds the width in a format.
@@ -34,36 +34,36 @@ const (
 // meter counts what evaluating a file costs. Values share memory, and their cost is as
 // if they did not, since joining or encoding them takes them apart.
 type meter struct {
-	left int64
-	made int // blocks
-	over error
+	left          int64
+	dynamicBlocks int // blocks
+	exceeded      error
 }
 
 var errTooMuch = fmt.Errorf("evaluating the file takes too much: its values have more than %d MiB", maxWork>>20)
 
 func newMeter() *meter { return &meter{left: maxWork} }
 
-// spend counts; an error says that it is too much, and stays.
-func (m *meter) spend(cost int64) error {
-	if m.over == nil && cost > m.left {
-		m.over = errTooMuch
+// chargeUnits counts; an error says that it is too much, and stays.
+func (m *meter) chargeUnits(cost int64) error {
+	if m.exceeded == nil && cost > m.left {
+		m.exceeded = errTooMuch
 	}
-	if m.over != nil {
-		return m.over
+	if m.exceeded != nil {
+		return m.exceeded
 	}
 	m.left -= cost
 	return nil
 }
 
-// take counts values.
-func (m *meter) take(values ...cty.Value) error {
+// chargeValues counts values.
+func (m *meter) chargeValues(values ...cty.Value) error {
 	for _, v := range values {
 		cost, err := costOf(v, m.left)
 		if err == nil {
-			err = m.spend(cost)
+			err = m.chargeUnits(cost)
 		}
 		if err != nil {
-			m.over = err
+			m.exceeded = err
 			return err
 		}
 	}
@@ -106,31 +106,31 @@ func costOf(v cty.Value, limit int64) (int64, error) {
 	return cost, nil
 }
 
-// functions are those that files may call, each of which counts what it is given and
+// meteredFunctions are those that files may call, each of which counts what it is given and
 // what it may make of that before it begins.
-func (m *meter) functions(files Files) map[string]function.Function {
+func (m *meter) meteredFunctions(files Files) map[string]function.Function {
 	all := functions(files)
 	all["yamldecode"] = m.yamlDecode()
 	for name, f := range all {
 		if name == "can" || name == "try" {
 			continue // they are given expressions, not values
 		}
-		all[name] = m.counted(f, growth[name])
+		all[name] = m.meteredFunction(f, functionCosts[name])
 	}
 	return all
 }
 
-func (m *meter) counted(f function.Function, grows func(args []cty.Value) (int64, error)) function.Function {
+func (m *meter) meteredFunction(f function.Function, grows func(args []cty.Value) (int64, error)) function.Function {
 	return function.New(&function.Spec{
 		Description: f.Description(), Params: f.Params(), VarParam: f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) {
-			if err := m.take(args...); err != nil {
+			if err := m.chargeValues(args...); err != nil {
 				return cty.DynamicPseudoType, err
 			}
-			if grows != nil && known(args) {
+			if grows != nil && areArgsKnown(args) {
 				cost, err := grows(args)
 				if err == nil {
-					err = m.spend(cost)
+					err = m.chargeUnits(cost)
 				}
 				if err != nil {
 					return cty.DynamicPseudoType, err
@@ -141,14 +141,14 @@ func (m *meter) counted(f function.Function, grows func(args []cty.Value) (int64
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			v, err := f.Call(args)
 			if err == nil {
-				err = m.take(v)
+				err = m.chargeValues(v)
 			}
 			return v, err
 		},
 	})
 }
 
-func known(args []cty.Value) bool {
+func areArgsKnown(args []cty.Value) bool {
 	for _, a := range args {
 		if a.IsNull() || !a.IsWhollyKnown() {
 			return false // the function refuses it, or makes nothing of it
@@ -157,9 +157,9 @@ func known(args []cty.Value) bool {
 	return true
 }
 
-// growth says of functions that make more than they are given how much that may be.
+// functionCosts says of functions that make more than they are given how much that may be.
 // Their arguments are of the functions' types.
-var growth = map[string]func(args []cty.Value) (int64, error){
+var functionCosts = map[string]func(args []cty.Value) (int64, error){
 	"setproduct": func(args []cty.Value) (int64, error) {
 		n := 1.0
 		for _, a := range args {
@@ -167,25 +167,25 @@ var growth = map[string]func(args []cty.Value) (int64, error){
 				n *= float64(a.LengthInt())
 			}
 		}
-		return product(n, float64(len(args)), elementCost), nil
+		return boundedProduct(n, float64(len(args)), elementCost), nil
 	},
 	"distinct": func(args []cty.Value) (int64, error) { // it compares each with each
 		n := float64(args[0].LengthInt())
-		return product(n, n), nil
+		return boundedProduct(n, n), nil
 	},
 	"indent": func(args []cty.Value) (int64, error) {
 		spaces, _ := args[0].AsBigFloat().Float64()
-		return product(max(spaces, 0), float64(strings.Count(args[1].AsString(), "\n")+1)), nil
+		return boundedProduct(max(spaces, 0), float64(strings.Count(args[1].AsString(), "\n")+1)), nil
 	},
 	"join": func(args []cty.Value) (int64, error) {
 		n := 0
 		for _, list := range args[1:] {
 			n += list.LengthInt()
 		}
-		return product(float64(n), textLen(args[0])), nil
+		return boundedProduct(float64(n), textLen(args[0])), nil
 	},
 	"replace": func(args []cty.Value) (int64, error) {
-		cost := product(textLen(args[0])+1, textLen(args[2])+1)
+		cost := boundedProduct(textLen(args[0])+1, textLen(args[2])+1)
 		if pattern := args[1].AsString(); len(pattern) > 1 && pattern[0] == '/' && strings.HasSuffix(pattern, "/") {
 			cost += patternCost(args[1])
 		}
@@ -193,30 +193,32 @@ var growth = map[string]func(args []cty.Value) (int64, error){
 	},
 	"regex": func(args []cty.Value) (int64, error) { return patternCost(args[0]), nil },
 	"regex_replace": func(args []cty.Value) (int64, error) {
-		return patternCost(args[1]) + product(textLen(args[0])+1, textLen(args[2])+1), nil
+		return patternCost(args[1]) + boundedProduct(textLen(args[0])+1, textLen(args[2])+1), nil
 	},
 	"regexall": func(args []cty.Value) (int64, error) {
 		groups := strings.Count(args[0].AsString(), "(") + 1
-		return patternCost(args[0]) + product(textLen(args[1])+1, float64(groups), elementCost), nil
+		return patternCost(args[0]) + boundedProduct(textLen(args[1])+1, float64(groups), elementCost), nil
 	},
 	"setintersection": setCost, "setunion": setCost, "setsubtract": setCost, "setsymmetricdifference": setCost,
 	"toset": setCost, "convert": setCost,
-	"format":     func(args []cty.Value) (int64, error) { return formatted(args, 1) },
-	"formatlist": func(args []cty.Value) (int64, error) { return formatted(args, longest(args[1:])) },
+	"format":     func(args []cty.Value) (int64, error) { return formatCost(args, 1) },
+	"formatlist": func(args []cty.Value) (int64, error) { return formatCost(args, longestText(args[1:])) },
 	"jsondecode": func(args []cty.Value) (int64, error) {
 		if fleet.JSONDepth([]byte(args[0].AsString())) > fleet.MaxJobDepth {
 			return 0, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
 		}
-		return product(textLen(args[0]), elementCost/2), nil // [1,1,1]: an element is two bytes
+		return boundedProduct(textLen(args[0]), elementCost/2), nil // [1,1,1]: an element is two bytes
 	},
 	"yamldecode": func(args []cty.Value) (int64, error) {
-		return product(yamlNodes(args[0].AsString()), nodeCost), nil
+		return boundedProduct(yamlNodes(args[0].AsString()), nodeCost), nil
 	},
 	"yamlencode": func(args []cty.Value) (int64, error) { return yamlWritten(args[0], 0) },
 	"rsadecrypt": func([]cty.Value) (int64, error) { return maxWork / 16, nil }, // it takes long
-	"csvdecode":  func(args []cty.Value) (int64, error) { return product(textLen(args[0]), elementCost), nil },
-	"split":      func(args []cty.Value) (int64, error) { return product(textLen(args[1]), elementCost), nil },
-	"chunklist":  func(args []cty.Value) (int64, error) { return product(float64(args[0].LengthInt()), elementCost), nil },
+	"csvdecode":  func(args []cty.Value) (int64, error) { return boundedProduct(textLen(args[0]), elementCost), nil },
+	"split":      func(args []cty.Value) (int64, error) { return boundedProduct(textLen(args[1]), elementCost), nil },
+	"chunklist": func(args []cty.Value) (int64, error) {
+		return boundedProduct(float64(args[0].LengthInt()), elementCost), nil
+	},
 }
 
 // patternCost is what reading a pattern costs: repetitions and classes make a program of
@@ -237,12 +239,12 @@ func setCost(args []cty.Value) (int64, error) {
 			n += a.LengthInt()
 		}
 	}
-	return product(float64(n), 16*elementCost), nil
+	return boundedProduct(float64(n), 16*elementCost), nil
 }
 
-// formatted is what a format may make, so many times: each verb one of the arguments,
+// formatCost is what a format may make, so many times: each verb one of the arguments,
 // and its padding.
-func formatted(args []cty.Value, times float64) (int64, error) {
+func formatCost(args []cty.Value, times float64) (int64, error) {
 	verbs, longest := 0.0, 0.0
 	digits, within := 0, false
 	for _, c := range args[0].AsString() {
@@ -268,13 +270,13 @@ func formatted(args []cty.Value, times float64) (int64, error) {
 		}
 		longest = max(longest, float64(cost))
 	}
-	return product(times, verbs, longest), nil
+	return boundedProduct(times, verbs, longest), nil
 }
 
 func textLen(v cty.Value) float64 { return float64(len(v.AsString())) }
 
-// longest is the length of the longest list.
-func longest(args []cty.Value) float64 {
+// longestText is the length of the longest list.
+func longestText(args []cty.Value) float64 {
 	n := 1
 	for _, a := range args {
 		if ty := a.Type(); ty.IsListType() || ty.IsTupleType() || ty.IsSetType() {
@@ -284,8 +286,8 @@ func longest(args []cty.Value) float64 {
 	return float64(n)
 }
 
-// product multiplies without overflow.
-func product(factors ...float64) int64 {
+// boundedProduct multiplies without overflow.
+func boundedProduct(factors ...float64) int64 {
 	p := 1.0
 	for _, f := range factors {
 		p *= f
@@ -293,28 +295,28 @@ func product(factors ...float64) int64 {
 	return int64(min(p, maxWork+1))
 }
 
-// measureBody has the expressions of a body measured, but for types of variables, which
+// meterBody has the expressions of a body measured, but for types of variables, which
 // nothing evaluates.
-func (m *meter) measureBody(body *hclsyntax.Body, within string) {
+func (m *meter) meterBody(body *hclsyntax.Body, within string) {
 	for name, attr := range body.Attributes {
 		if within != "variable" || name != "type" {
-			m.measure(attr.Expr)
+			m.meterExpression(attr.Expr)
 		}
 	}
 	for _, b := range body.Blocks {
-		m.measureBody(b.Body, b.Type)
+		m.meterBody(b.Body, b.Type)
 	}
 }
 
-// measure has every part of an expression counted that is put together with others, made
+// meterExpression has every part of an expression counted that is put together with others, made
 // again and again, or made another type of, when it is evaluated.
-func (m *meter) measure(expr hclsyntax.Expression) {
+func (m *meter) meterExpression(expr hclsyntax.Expression) {
 	var all []hclsyntax.Expression
 	types := map[hclsyntax.Expression]bool{} // within convert(…, TYPE)
-	visit(expr, func(e hclsyntax.Expression) {
+	visitExpressions(expr, func(e hclsyntax.Expression) {
 		all = append(all, e)
 		if call, ok := e.(*hclsyntax.FunctionCallExpr); ok && call.Name == "convert" && len(call.Args) > 1 {
-			visit(call.Args[1], func(e hclsyntax.Expression) { types[e] = true })
+			visitExpressions(call.Args[1], func(e hclsyntax.Expression) { types[e] = true })
 		}
 	})
 	for _, n := range all {
@@ -324,33 +326,33 @@ func (m *meter) measure(expr hclsyntax.Expression) {
 		switch n := n.(type) {
 		case *hclsyntax.TemplateExpr:
 			for i := range n.Parts {
-				m.measured(&n.Parts[i])
+				m.wrapUnlessLiteral(&n.Parts[i])
 			}
 		case *hclsyntax.FunctionCallExpr:
 			for i := range n.Args {
 				if !types[n.Args[i]] {
-					m.measured(&n.Args[i])
+					m.wrapUnlessLiteral(&n.Args[i])
 				}
 			}
 		case *hclsyntax.ForExpr:
-			m.again(&n.ValExpr)
-			m.again(&n.KeyExpr)
-			m.again(&n.CondExpr)
+			m.wrapInMeter(&n.ValExpr)
+			m.wrapInMeter(&n.KeyExpr)
+			m.wrapInMeter(&n.CondExpr)
 		case *hclsyntax.BinaryOpExpr:
-			m.measured(&n.LHS)
-			m.measured(&n.RHS)
+			m.wrapUnlessLiteral(&n.LHS)
+			m.wrapUnlessLiteral(&n.RHS)
 		case *hclsyntax.ConditionalExpr:
-			m.measured(&n.TrueResult)
-			m.measured(&n.FalseResult)
+			m.wrapUnlessLiteral(&n.TrueResult)
+			m.wrapUnlessLiteral(&n.FalseResult)
 		case *hclsyntax.IndexExpr:
-			m.measured(&n.Key)
+			m.wrapUnlessLiteral(&n.Key)
 		case *hclsyntax.ParenthesesExpr:
-			m.measured(&n.Expression)
+			m.wrapUnlessLiteral(&n.Expression)
 		}
 	}
 }
 
-func visit(expr hclsyntax.Expression, f func(hclsyntax.Expression)) {
+func visitExpressions(expr hclsyntax.Expression, f func(hclsyntax.Expression)) {
 	hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
 		if e, ok := n.(hclsyntax.Expression); ok {
 			f(e)
@@ -359,56 +361,56 @@ func visit(expr hclsyntax.Expression, f func(hclsyntax.Expression)) {
 	})
 }
 
-// measured counts an expression, which is as long in the file where it is a literal.
-func (m *meter) measured(expr *hclsyntax.Expression) {
+// wrapUnlessLiteral counts an expression, which is as long in the file where it is a literal.
+func (m *meter) wrapUnlessLiteral(expr *hclsyntax.Expression) {
 	if _, literal := (*expr).(*hclsyntax.LiteralValueExpr); !literal {
-		m.again(expr)
+		m.wrapInMeter(expr)
 	}
 }
 
-func (m *meter) again(expr *hclsyntax.Expression) {
+func (m *meter) wrapInMeter(expr *hclsyntax.Expression) {
 	if *expr != nil {
-		*expr = &counter{&hclsyntax.FunctionCallExpr{Args: []hclsyntax.Expression{*expr}}, m}
+		*expr = &meteredExpression{&hclsyntax.FunctionCallExpr{Args: []hclsyntax.Expression{*expr}}, m}
 	}
 }
 
-// counter is an expression whose values are counted. It looks like a call of a function
+// meteredExpression is an expression whose values are counted. It looks like a call of a function
 // with that expression, so that HCL finds what it refers to.
-type counter struct {
+type meteredExpression struct {
 	*hclsyntax.FunctionCallExpr
 	meter *meter
 }
 
-// exhausted is what a counter panics with when it is too much: a loop goes on after errors.
-type exhausted struct{}
+// costExceeded is what a counter panics with when it is too much: a loop goes on after errors.
+type costExceeded struct{}
 
-func (c *counter) Value(scope *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+func (c *meteredExpression) Value(scope *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := c.Args[0].Value(scope)
 	if !diags.HasErrors() {
-		_ = c.meter.take(v) // it stays over
+		_ = c.meter.chargeValues(v) // it stays over
 	}
-	if c.meter.over != nil {
-		panic(exhausted{})
+	if c.meter.exceeded != nil {
+		panic(costExceeded{})
 	}
 	return v, diags
 }
 
-func (c *counter) Range() hcl.Range      { return c.Args[0].Range() }
-func (c *counter) StartRange() hcl.Range { return c.Args[0].StartRange() }
+func (c *meteredExpression) Range() hcl.Range      { return c.Args[0].Range() }
+func (c *meteredExpression) StartRange() hcl.Range { return c.Args[0].StartRange() }
 
-// evaluate evaluates an expression that is measured; where over is set then, it was given
+// evaluateMetered evaluates an expression that is measured; where over is set then, it was given
 // up.
-func (m *meter) evaluate(expr hcl.Expression, scope *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
+func (m *meter) evaluateMetered(expr hcl.Expression, scope *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(exhausted); !ok {
+			if _, ok := r.(costExceeded); !ok {
 				panic(r)
 			}
 		}
 	}()
 	v, diags = expr.Value(scope)
 	if !diags.HasErrors() {
-		_ = m.take(v)
+		_ = m.chargeValues(v)
 	}
 	return v, diags
 }

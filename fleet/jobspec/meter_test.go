@@ -47,8 +47,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"what a pattern finds":      {named("regexall(\"" + strings.Repeat("()", 900) + "\", \"" + strings.Repeat("x", 1000) + "\")"), tooMuch},
 		"what is nested in a text":  {named(`jsondecode("` + strings.Repeat("[", 10_000) + `")`), "nested more than"},
 		"a number of a large power": {grownNumber() + named(`"${local.a39}"`), number},
-		"YAML of aliases":           {named(`jsonencode(yamldecode("` + laughs() + `"))`), tooMuch},
-		"YAML that merges aliases":  {named(`jsonencode(yamldecode("a: &a {` + strings.Join(keys(5000), ", ") + `}\nb: {` + strings.Repeat("<<: *a, ", 5000) + `}"))`), tooMuch},
+		"YAML of aliases":           {named(`jsonencode(yamldecode("` + nestedYAMLAliases() + `"))`), tooMuch},
+		"YAML that merges aliases":  {named(`jsonencode(yamldecode("a: &a {` + strings.Join(numberedKeys(5000), ", ") + `}\nb: {` + strings.Repeat("<<: *a, ", 5000) + `}"))`), tooMuch},
 		"YAML of many":              {"locals {\n  a = join(\"\", [for i in range(1000): \"" + strings.Repeat("- 1,", 100) + "\"])\n}\n" + named(`jsonencode(yamldecode("[${local.a}]"))`), tooMuch},
 		"YAML within itself":        {named(`jsonencode(yamldecode("a: &a [*a]"))`), "decode YAML: "},
 		"YAML that is nested":       {named(`jsonencode(yamldecode("` + strings.Repeat("[", 10_000) + `"))`), "decode YAML: "},
@@ -66,8 +66,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"patterns of a few letters": {named(`jsonencode([for a in range(1000): [for b in range(1000): can(regex("(a{30}){30}", "x"))]])`), tooMuch},
 		"patterns of classes":       {named(`jsonencode([for a in range(1000): regexall("[[:^alpha:]\\pL]", "x")])`), tooMuch},
 		"sets of many":              {named(`jsonencode([for a in range(1000): setintersection(range(1000), range(1000))])`), tooMuch},
-		"many locals":               {"locals {\n" + many("  a%05d = local.a%05[2]d\n") + "  a02000 = 1\n}\n" + named("local.a00000"), "locals: at most 1000"},
-		"many variables":            {"variables {\n" + many("  a%05d = 1\n") + "}\n" + named("var.a00000"), "variables: at most 1000"},
+		"many locals":               {"locals {\n" + tooManyLines("  a%05d = local.a%05[2]d\n") + "  a02000 = 1\n}\n" + named("local.a00000"), "locals: at most 1000"},
+		"many variables":            {"variables {\n" + tooManyLines("  a%05d = 1\n") + "}\n" + named("var.a00000"), "variables: at most 1000"},
 		"loops in JSON":             {`{"job": {"shop": {"name": "${jsonencode(` + thrice + `)}"}}}`, tooMuch},
 		"numbers in JSON":           {`{"job": {"shop": {"name": "${upper(\"1e600000000\" * 1)}"}}}`, number},
 		"depth in JSON":             {`{"job": {"shop": {"name": "${` + strings.Repeat("(", 100_000) + `"}}}`, "nested more than"},
@@ -89,8 +89,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 	}
 }
 
-// laughs is YAML of lists, each ten times the one before it.
-func laughs() string {
+// nestedYAMLAliases is YAML of lists, each ten times the one before it.
+func nestedYAMLAliases() string {
 	lines := []string{"a: &a [x,x,x,x,x,x,x,x,x,x]"}
 	for c := 'b'; c < 'm'; c++ {
 		lines = append(lines, fmt.Sprintf("%c: &%c [%s]", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ",")))
@@ -98,7 +98,7 @@ func laughs() string {
 	return strings.Join(lines, `\n`)
 }
 
-func keys(n int) []string {
+func numberedKeys(n int) []string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = fmt.Sprintf("k%d: 1", i)
@@ -126,9 +126,9 @@ func grownNumber() string {
 	return b.String() + "}\n"
 }
 
-// many is so many lines that no file may have them; the format is given the line's number
+// tooManyLines is so many lines that no file may have them; the format is given the line's number
 // and the next one's.
-func many(format string) string {
+func tooManyLines(format string) string {
 	var b strings.Builder
 	for i := range 2000 {
 		if strings.Contains(format, "[2]") {

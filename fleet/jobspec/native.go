@@ -14,17 +14,17 @@ import (
 
 // nativeTree reads HCL's native syntax; nil where there is no job to go on with.
 func (p *parser) nativeTree(src []byte) map[string]any {
-	if !p.bounded(p.filename, src) {
+	if !p.isWithinBounds(p.filename, src) {
 		return nil
 	}
 	file, diags := hclsyntax.ParseConfig(src, p.filename, hcl.InitialPos)
-	if diags.HasErrors() && p.otherLanguage(src) || p.hcl(diags) {
+	if diags.HasErrors() && p.otherLanguage(src) || p.addHCLDiagnostics(diags) {
 		return nil
 	}
 	body := file.Body.(*hclsyntax.Body)
-	p.meter.measureBody(body, "")
+	p.meter.meterBody(body, "")
 	for _, attr := range sortedAttributes(body) {
-		p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "everything belongs into job \"NAME\" { … }")
+		p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "everything belongs into job \"NAME\" { … }")
 	}
 	var jobs, variables, locals []*hclsyntax.Block
 	for _, b := range body.Blocks {
@@ -36,35 +36,35 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 		case "locals":
 			locals = append(locals, b)
 		default:
-			p.at(b.DefRange(), fmt.Sprintf("unknown block %q", b.Type),
+			p.addDiagnosticAt(b.DefRange(), fmt.Sprintf("unknown block %q", b.Type),
 				suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
 		}
 	}
-	scope, ok := p.scope(variables, locals)
+	scope, ok := p.evaluationScope(variables, locals)
 	if len(jobs) == 0 {
-		p.at(body.EndRange, "there is no job block", emptyHint)
+		p.addDiagnosticAt(body.EndRange, "there is no job block", emptyHint)
 		return nil
 	}
 	for _, extra := range jobs[1:] {
-		p.at(extra.DefRange(), fmt.Sprintf("only one job block is allowed: the first is at line %d", jobs[0].Range().Start.Line), "")
+		p.addDiagnosticAt(extra.DefRange(), fmt.Sprintf("only one job block is allowed: the first is at line %d", jobs[0].Range().Start.Line), "")
 	}
 	if !ok {
 		return nil // everything below would only complain of variables again
 	}
 	root := map[string]any{}
-	p.child(root, p.nativeItem(jobs[0], scope), &block{
+	p.readChildBlock(root, p.nativeItem(jobs[0], scope), &block{
 		key: "Job", label: "ID", attrs: jobBlock.attrs, blocks: jobBlock.blocks, finish: jobBlock.finish,
 	}, "")
 	tree, _ := root["Job"].(map[string]any)
-	p.reroot("Job")
-	if p.meter.over != nil {
+	p.rerootPositions("Job")
+	if p.meter.exceeded != nil {
 		return nil // the rest would complain of what was not evaluated
 	}
 	return tree
 }
 
-// reroot moves the positions of the job to the root of the tree.
-func (p *parser) reroot(prefix string) {
+// rerootPositions moves the positions of the job to the root of the tree.
+func (p *parser) rerootPositions(prefix string) {
 	moved := make(map[string]hcl.Range, len(p.positions))
 	for path, r := range p.positions {
 		if path == prefix {
@@ -80,8 +80,8 @@ func (p *parser) reroot(prefix string) {
 }
 
 // nativeItem wraps a block of the native syntax.
-func (p *parser) nativeItem(b *hclsyntax.Block, scope *hcl.EvalContext) item {
-	return item{
+func (p *parser) nativeItem(b *hclsyntax.Block, scope *hcl.EvalContext) blockItem {
+	return blockItem{
 		name: b.Type, labels: b.Labels, at: b.DefRange(), scope: scope,
 		body: func(*block) section { return p.nativeSection(b.Body, scope) },
 	}
@@ -95,7 +95,7 @@ func (p *parser) nativeSection(body *hclsyntax.Body, scope *hcl.EvalContext) sec
 	}
 	for _, b := range body.Blocks {
 		if b.Type == "dynamic" {
-			s.items = append(s.items, p.dynamic(b, scope)...)
+			s.items = append(s.items, p.expandDynamic(b, scope)...)
 			continue
 		}
 		s.items = append(s.items, p.nativeItem(b, scope))
@@ -115,45 +115,45 @@ func sortedAttributes(body *hclsyntax.Body) []*hclsyntax.Attribute {
 // maxDynamic bounds how many blocks one dynamic block makes.
 const maxDynamic = fleet.MaxTaskGroups
 
-// dynamic expands dynamic "TYPE" { for_each, iterator, labels, content { … } }.
-func (p *parser) dynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []item {
+// expandDynamic expands dynamic "TYPE" { for_each, iterator, labels, content { … } }.
+func (p *parser) expandDynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []blockItem {
 	if len(b.Labels) != 1 {
-		p.at(b.DefRange(), `a dynamic block needs the type of block that it makes: dynamic "task" { … }`, "")
+		p.addDiagnosticAt(b.DefRange(), `a dynamic block needs the type of block that it makes: dynamic "task" { … }`, "")
 		return nil
 	}
 	var content *hclsyntax.Block
 	for _, inner := range b.Body.Blocks {
 		if inner.Type != "content" || content != nil || len(inner.Labels) > 0 {
-			p.at(inner.DefRange(), "a dynamic block holds one content block and no other", "")
+			p.addDiagnosticAt(inner.DefRange(), "a dynamic block holds one content block and no other", "")
 			return nil
 		}
 		content = inner
 	}
 	each, ok := b.Body.Attributes["for_each"]
 	if content == nil || !ok {
-		p.at(b.DefRange(), "a dynamic block needs for_each and a content block", "")
+		p.addDiagnosticAt(b.DefRange(), "a dynamic block needs for_each and a content block", "")
 		return nil
 	}
 	iterator, labels, ok := p.dynamicHeader(b)
 	if !ok {
 		return nil
 	}
-	list, ok := p.value(each.Expr, scope)
+	list, ok := p.evaluateValue(each.Expr, scope)
 	if !ok {
 		return nil
 	}
 	if list.IsNull() || !list.CanIterateElements() || list.LengthInt() > maxDynamic {
-		p.at(each.Expr.Range(), fmt.Sprintf("for_each must be a list, a set or a map of at most %d elements", maxDynamic), "")
+		p.addDiagnosticAt(each.Expr.Range(), fmt.Sprintf("for_each must be a list, a set or a map of at most %d elements", maxDynamic), "")
 		return nil
 	}
-	if p.meter.made += list.LengthInt(); p.meter.made > maxMade {
-		if p.meter.made -= list.LengthInt(); p.meter.over == nil {
-			p.meter.over = fmt.Errorf("the dynamic blocks of a file make at most %d blocks", maxMade)
-			p.at(each.Expr.Range(), p.meter.over.Error(), "")
+	if p.meter.dynamicBlocks += list.LengthInt(); p.meter.dynamicBlocks > maxDynamicBlocks {
+		if p.meter.dynamicBlocks -= list.LengthInt(); p.meter.exceeded == nil {
+			p.meter.exceeded = fmt.Errorf("the dynamic blocks of a file make at most %d blocks", maxDynamicBlocks)
+			p.addDiagnosticAt(each.Expr.Range(), p.meter.exceeded.Error(), "")
 		}
 		return nil
 	}
-	var items []item
+	var items []blockItem
 	for it := list.ElementIterator(); it.Next(); {
 		key, value := it.Element()
 		if list.Type().IsSetType() {
@@ -163,7 +163,7 @@ func (p *parser) dynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []item {
 		inner.Variables = map[string]cty.Value{
 			iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value}),
 		}
-		made := item{name: b.Labels[0], at: b.DefRange(), scope: inner,
+		made := blockItem{name: b.Labels[0], at: b.DefRange(), scope: inner,
 			body: func(*block) section { return p.nativeSection(content.Body, inner) }}
 		if labels != nil {
 			if made.labels, ok = p.dynamicLabels(labels, inner); !ok {
@@ -185,11 +185,11 @@ func (p *parser) dynamicHeader(b *hclsyntax.Block) (iterator string, labels hcl.
 			labels = attr.Expr
 		case "iterator":
 			if iterator = hcl.ExprAsKeyword(attr.Expr); iterator == "" {
-				p.at(attr.Expr.Range(), "iterator must be a name", "")
+				p.addDiagnosticAt(attr.Expr.Range(), "iterator must be a name", "")
 				ok = false
 			}
 		default:
-			p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "for_each, iterator or labels")
+			p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "for_each, iterator or labels")
 			ok = false
 		}
 	}
@@ -197,11 +197,11 @@ func (p *parser) dynamicHeader(b *hclsyntax.Block) (iterator string, labels hcl.
 }
 
 func (p *parser) dynamicLabels(expr hcl.Expression, scope *hcl.EvalContext) ([]string, bool) {
-	v, ok := p.value(expr, scope)
+	v, ok := p.evaluateValue(expr, scope)
 	if !ok {
 		return nil, false
 	}
-	tree, ok := p.convert(v, texts, expr.Range())
+	tree, ok := p.convertValue(v, texts, expr.Range())
 	if !ok {
 		return nil, false
 	}
@@ -210,7 +210,7 @@ func (p *parser) dynamicLabels(expr hcl.Expression, scope *hcl.EvalContext) ([]s
 	for _, e := range list {
 		label, isText := e.(string)
 		if !isText {
-			p.at(expr.Range(), "a label may not be null", "")
+			p.addDiagnosticAt(expr.Range(), "a label may not be null", "")
 			return nil, false
 		}
 		labels = append(labels, label)
@@ -226,10 +226,10 @@ const (
 	maxExponent  = 3 // digits of a number's exponent
 )
 
-// bounded refuses a file that is nested too deep or too long for the parser.
-func (p *parser) bounded(filename string, src []byte) bool {
+// isWithinBounds refuses a file that is nested too deep or too long for the parser.
+func (p *parser) isWithinBounds(filename string, src []byte) bool {
 	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what is wrong is said again by the parser
-	return p.boundedTokens(tokens)
+	return p.hasBoundedTokens(tokens)
 }
 
 // Bound is what Parse demands of a file before it is given to HCL's parser, for
@@ -237,14 +237,14 @@ func (p *parser) bounded(filename string, src []byte) bool {
 // too deep, or too long.
 func Bound(filename string, src []byte) error {
 	p := parser{filename: filename}
-	if p.bounded(filename, src) {
+	if p.isWithinBounds(filename, src) {
 		return nil
 	}
 	d := p.diags[0]
 	return fleet.Errorf(fleet.CodeInvalid, "%s:%d:%d: %s", d.File, d.Line, d.Column, d.Message)
 }
 
-func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
+func (p *parser) hasBoundedTokens(tokens hclsyntax.Tokens) bool {
 	depth, operators := 0, 0
 	for i, t := range tokens {
 		switch t.Type {
@@ -256,7 +256,7 @@ func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
 			depth--
 		case hclsyntax.TokenNumberLit:
 			if longExponent(t.Bytes) {
-				p.at(t.Range, "the number is out of range", "")
+				p.addDiagnosticAt(t.Range, "the number is out of range", "")
 				return false
 			}
 		case hclsyntax.TokenPlus, hclsyntax.TokenMinus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
@@ -278,7 +278,7 @@ func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
 			message = fmt.Sprintf("the file is too long: more than %d words and signs", maxTokens)
 		}
 		if message != "" {
-			p.at(t.Range, message, splitHint)
+			p.addDiagnosticAt(t.Range, message, splitHint)
 			return false
 		}
 	}

@@ -47,7 +47,7 @@ func TestNamesOfNomadsJobFiles(t *testing.T) {
 			if tagged, _, _ := strings.Cut(f.Tag.Get("json"), ","); tagged != "" {
 				key = tagged
 			}
-			b, isBlock := table.block(section, name)
+			b, isBlock := table.schemaBlockOf(section, name)
 			if isBlock && b.Texts && b.Key == key {
 				continue // it may be written as either
 			}

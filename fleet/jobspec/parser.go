@@ -25,25 +25,25 @@ type parser struct {
 	failed []string
 }
 
-func (p *parser) add(d Diagnostic) { p.diags = append(p.diags, d) }
+func (p *parser) addDiagnostic(d Diagnostic) { p.diags = append(p.diags, d) }
 
-// at adds a diagnostic at a range.
-func (p *parser) at(r hcl.Range, message, hint string) {
-	p.add(Diagnostic{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column, Message: message, Hint: hint})
+// addDiagnosticAt adds a diagnostic at a range.
+func (p *parser) addDiagnosticAt(r hcl.Range, message, hint string) {
+	p.addDiagnostic(Diagnostic{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column, Message: message, Hint: hint})
 }
 
-// openText is what HCL says of a text in quotes that goes on in another line.
-const openText = "Invalid multi-line string"
+// unterminatedText is what HCL says of a text in quotes that goes on in another line.
+const unterminatedText = "Invalid multi-line string"
 
-// hcl adds HCL's own diagnostics and reports whether there was an error.
-func (p *parser) hcl(diags hcl.Diagnostics) bool {
+// addHCLDiagnostics adds HCL's own diagnostics and reports whether there was an error.
+func (p *parser) addHCLDiagnostics(diags hcl.Diagnostics) bool {
 	open := false
 	for _, d := range diags {
 		if d.Severity != hcl.DiagError {
 			continue
 		}
 		// A text without its end is said of each line that follows.
-		if d.Summary == openText {
+		if d.Summary == unterminatedText {
 			if open {
 				continue
 			}
@@ -59,7 +59,7 @@ func (p *parser) hcl(diags hcl.Diagnostics) bool {
 		if d.Subject != nil {
 			r = *d.Subject
 		}
-		p.at(r, strings.TrimSuffix(message, "."), callHint(d))
+		p.addDiagnosticAt(r, strings.TrimSuffix(message, "."), callHint(d))
 	}
 	return diags.HasErrors()
 }
@@ -77,19 +77,19 @@ func callHint(d *hcl.Diagnostic) string {
 	return ""
 }
 
-// place remembers where the value of a path stands.
-func (p *parser) place(path string, r hcl.Range) {
+// recordPosition remembers where the value of a path stands.
+func (p *parser) recordPosition(path string, r hcl.Range) {
 	if p.positions == nil {
 		p.positions = map[string]hcl.Range{}
 	}
 	p.positions[path] = r
 }
 
-func (p *parser) fail(path string) { p.failed = append(p.failed, path) }
+func (p *parser) recordFailedPath(path string) { p.failed = append(p.failed, path) }
 
-// problem shows a problem of the job at the innermost thing that it is about and
+// addJobProblem shows a problem of the job at the innermost thing that it is about and
 // that stands in the file.
-func (p *parser) problem(problem fleet.Problem) {
+func (p *parser) addJobProblem(problem fleet.Problem) {
 	if slices.ContainsFunc(p.failed, func(path string) bool {
 		return path == problem.Path || parentPath(path) == problem.Path
 	}) {
@@ -97,7 +97,7 @@ func (p *parser) problem(problem fleet.Problem) {
 	}
 	for path := problem.Path; ; path = parentPath(path) {
 		if r, ok := p.positions[path]; ok {
-			p.at(r, problem.Message, problem.Hint)
+			p.addDiagnosticAt(r, problem.Message, problem.Hint)
 			return
 		}
 		if path == "" {
@@ -108,7 +108,7 @@ func (p *parser) problem(problem fleet.Problem) {
 	if problem.Path != "" {
 		message = problem.Path + ": " + message
 	}
-	p.add(Diagnostic{File: p.filename, Message: message, Hint: problem.Hint})
+	p.addDiagnostic(Diagnostic{File: p.filename, Message: message, Hint: problem.Hint})
 }
 
 // parentPath drops the last key or index of a path.
@@ -119,8 +119,8 @@ func parentPath(path string) string {
 // maxDiagnostics bounds what is said of one file: nobody reads more of it.
 const maxDiagnostics = 100
 
-// failure returns the diagnostics by position, each once.
-func (p *parser) failure() error {
+// sortedDiagnostics returns the diagnostics by position, each once.
+func (p *parser) sortedDiagnostics() error {
 	slices.SortStableFunc(p.diags, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

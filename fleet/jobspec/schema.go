@@ -24,7 +24,7 @@ type block struct {
 	key      string
 	label    string // key of its label in the JSON; "" where it has none
 	optional bool   // the label may be missing
-	many     bool   // a list in the JSON; else it may stand there once
+	repeated bool   // a list in the JSON; else it may stand there once
 	keyed    bool   // many, and in the JSON a map by the label
 	attrs    map[string]attribute
 	blocks   map[string]*block
@@ -53,7 +53,7 @@ var (
 		blocks: map[string]*block{
 			"network": networkBlock,
 			"device": {
-				key: "Devices", label: "Name", many: true,
+				key: "Devices", label: "Name", repeated: true,
 				attrs:  map[string]attribute{"count": {"Count", number}},
 				blocks: map[string]*block{"constraint": constraintBlock, "affinity": affinityBlock},
 			},
@@ -70,7 +70,7 @@ var (
 	}
 
 	taskBlock = &block{
-		key: "Tasks", label: "Name", many: true,
+		key: "Tasks", label: "Name", repeated: true,
 		attrs: map[string]attribute{
 			"driver": {"Driver", text}, "user": {"User", text}, "kill_timeout": {"KillTimeout", duration},
 			"kill_signal": {"KillSignal", text}, "leader": {"Leader", boolean},
@@ -89,7 +89,7 @@ var (
 	}
 
 	groupBlock = &block{
-		key: "TaskGroups", label: "Name", many: true,
+		key: "TaskGroups", label: "Name", repeated: true,
 		attrs: map[string]attribute{
 			"count": {"Count", number}, "shutdown_delay": {"ShutdownDelay", duration},
 			"max_run_duration":             {"MaxRunDuration", duration},
@@ -114,7 +114,7 @@ var (
 			"datacenters": {"Datacenters", texts}, "node_pool": {"NodePool", text},
 		},
 		blocks: map[string]*block{
-			"group": groupBlock, "task": loneTask(), "meta": metaBlock, "constraint": constraintBlock,
+			"group": groupBlock, "task": ungroupedTask(), "meta": metaBlock, "constraint": constraintBlock,
 			"affinity": affinityBlock, "spread": spreadBlock, "reschedule": rescheduleBlock("Reschedule"), "update": updateBlock,
 			"migrate": migrateBlock, "periodic": periodicBlock, "parameterized": parameterizedBlock,
 			"multiregion": multiregionBlock, "ui": uiBlock, "vault": vaultBlock, "consul": consulBlock,
@@ -123,8 +123,8 @@ var (
 	}
 )
 
-// loneTask is a task that stands in the job itself, in a group of its own name.
-func loneTask() *block {
+// ungroupedTask is a task that stands in the job itself, in a group of its own name.
+func ungroupedTask() *block {
 	b := *taskBlock
 	b.wrap = "TaskGroups"
 	return &b

@@ -30,13 +30,13 @@ var (
 		blocks: map[string]*block{
 			"config": {key: "Config", free: true},
 			"expose": {key: "Expose", blocks: map[string]*block{
-				"path": {key: "Paths", many: true, attrs: map[string]attribute{
+				"path": {key: "Paths", repeated: true, attrs: map[string]attribute{
 					"path": {"Path", text}, "protocol": {"Protocol", text}, "local_path_port": {"LocalPathPort", number},
 					"listener_port": {"ListenerPort", text},
 				}},
 			}},
 			"upstreams": {
-				key: "Upstreams", many: true,
+				key: "Upstreams", repeated: true,
 				attrs: map[string]attribute{
 					"destination_name": {"DestinationName", text}, "destination_namespace": {"DestinationNamespace", text},
 					"destination_peer": {"DestinationPeer", text}, "destination_partition": {"DestinationPartition", text},
@@ -82,7 +82,7 @@ var (
 		},
 	}
 
-	linkedServiceBlock = &block{key: "Services", many: true, attrs: map[string]attribute{
+	linkedServiceBlock = &block{key: "Services", repeated: true, attrs: map[string]attribute{
 		"name": {"Name", text}, "ca_file": {"CAFile", text}, "cert_file": {"CertFile", text},
 		"key_file": {"KeyFile", text}, "sni": {"SNI", text},
 	}}
@@ -92,7 +92,7 @@ var (
 		blocks: map[string]*block{
 			"tls": gatewayTLSBlock,
 			"listener": {
-				key: "Listeners", many: true,
+				key: "Listeners", repeated: true,
 				attrs:  map[string]attribute{"port": {"Port", number}, "protocol": {"Protocol", text}},
 				blocks: map[string]*block{"service": ingressServiceBlock},
 			},
@@ -100,7 +100,7 @@ var (
 	}
 
 	ingressServiceBlock = &block{
-		key: "Services", many: true,
+		key: "Services", repeated: true,
 		attrs: map[string]attribute{
 			"name": {"Name", text}, "hosts": {"Hosts", texts}, "max_connections": {"MaxConnections", number},
 			"max_pending_requests": {"MaxPendingRequests", number}, "max_concurrent_requests": {"MaxConcurrentRequests", number},

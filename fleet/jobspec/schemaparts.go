@@ -3,7 +3,7 @@ package jobspec
 // What a group or a task is given: networks, services, files, storage, identity.
 var (
 	networkBlock = &block{
-		key: "Networks", many: true,
+		key: "Networks", repeated: true,
 		attrs: map[string]attribute{
 			"mode": {"Mode", text}, "device": {"Device", text}, "cidr": {"CIDR", text}, "ip": {"IP", text},
 			"hostname": {"Hostname", text}, "mbits": {"MBits", number},
@@ -12,7 +12,7 @@ var (
 			"dns": {key: "DNS", attrs: map[string]attribute{
 				"servers": {"Servers", texts}, "searches": {"Searches", texts}, "options": {"Options", texts},
 			}},
-			"port": {key: "DynamicPorts", label: "Label", many: true, attrs: map[string]attribute{
+			"port": {key: "DynamicPorts", label: "Label", repeated: true, attrs: map[string]attribute{
 				"static": {"Value", number}, "to": {"To", number}, "host_network": {"HostNetwork", text},
 				"ignore_collision": {"IgnoreCollision", boolean},
 			}},
@@ -26,7 +26,7 @@ var (
 	}}
 
 	checkBlock = &block{
-		key: "Checks", many: true,
+		key: "Checks", repeated: true,
 		attrs: map[string]attribute{
 			"name": {"Name", text}, "type": {"Type", text}, "command": {"Command", text}, "args": {"Args", texts},
 			"path": {"Path", text}, "protocol": {"Protocol", text}, "port": {"PortLabel", text}, "expose": {"Expose", boolean},
@@ -43,7 +43,7 @@ var (
 	}
 
 	serviceBlock = &block{
-		key: "Services", many: true,
+		key: "Services", repeated: true,
 		attrs: map[string]attribute{
 			"name": {"Name", text}, "tags": {"Tags", texts}, "canary_tags": {"CanaryTags", texts},
 			"enable_tag_override": {"EnableTagOverride", boolean}, "port": {"PortLabel", text},
@@ -69,7 +69,7 @@ var (
 		}}},
 	}
 
-	volumeMountBlock = &block{key: "VolumeMounts", many: true, attrs: map[string]attribute{
+	volumeMountBlock = &block{key: "VolumeMounts", repeated: true, attrs: map[string]attribute{
 		"volume": {"Volume", text}, "destination": {"Destination", text}, "read_only": {"ReadOnly", boolean},
 		"propagation_mode": {"PropagationMode", text}, "selinux_label": {"SELinuxLabel", text},
 	}}
@@ -84,7 +84,7 @@ var (
 	}}
 
 	artifactBlock = &block{
-		key: "Artifacts", many: true,
+		key: "Artifacts", repeated: true,
 		attrs: map[string]attribute{
 			"source": {"GetterSource", text}, "mode": {"GetterMode", text}, "insecure": {"GetterInsecure", boolean},
 			"destination": {"RelativeDest", text}, "chown": {"Chown", boolean},
@@ -95,7 +95,7 @@ var (
 	}
 
 	templateBlock = &block{
-		key: "Templates", many: true,
+		key: "Templates", repeated: true,
 		attrs: map[string]attribute{
 			"source": {"SourcePath", text}, "destination": {"DestPath", text}, "data": {"EmbeddedTmpl", text},
 			"change_mode": {"ChangeMode", text}, "change_signal": {"ChangeSignal", text}, "once": {"Once", boolean},
@@ -122,14 +122,14 @@ var (
 		"namespace": {"Namespace", text}, "cluster": {"Cluster", text}, "partition": {"Partition", text},
 	}}
 
-	identityBlock = &block{key: "Identities", many: true, attrs: map[string]attribute{
+	identityBlock = &block{key: "Identities", repeated: true, attrs: map[string]attribute{
 		"name": {"Name", text}, "aud": {"Audience", texts}, "change_mode": {"ChangeMode", text},
 		"change_signal": {"ChangeSignal", text}, "env": {"Env", boolean}, "file": {"File", boolean},
 		"filepath": {"Filepath", text}, "service_name": {"ServiceName", text}, "ttl": {"TTL", duration},
 		"extra_claims": {"ExtraClaims", texts},
 	}}
 
-	actionBlock = &block{key: "Actions", label: "Name", many: true, attrs: map[string]attribute{
+	actionBlock = &block{key: "Actions", label: "Name", repeated: true, attrs: map[string]attribute{
 		"command": {"Command", text}, "args": {"Args", texts},
 	}}
 
@@ -140,7 +140,7 @@ var (
 	}}
 
 	secretBlock = &block{
-		key: "Secrets", label: "Name", many: true,
+		key: "Secrets", label: "Name", repeated: true,
 		attrs:  map[string]attribute{"provider": {"Provider", text}, "path": {"Path", text}},
 		blocks: map[string]*block{"config": {key: "Config", free: true}, "env": {key: "Env", texts: true}},
 	}

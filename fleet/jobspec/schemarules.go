@@ -2,14 +2,14 @@ package jobspec
 
 // Where a job shall run, and how it is kept running, replaced and launched.
 var (
-	constraintBlock = &block{key: "Constraints", many: true, attrs: conditionAttributes(true), finish: expandCondition}
-	affinityBlock   = &block{key: "Affinities", many: true, attrs: conditionAttributes(false), finish: expandCondition}
+	constraintBlock = &block{key: "Constraints", repeated: true, attrs: conditionAttributes(true), finish: expandCondition}
+	affinityBlock   = &block{key: "Affinities", repeated: true, attrs: conditionAttributes(false), finish: expandCondition}
 
 	spreadBlock = &block{
-		key: "Spreads", many: true,
+		key: "Spreads", repeated: true,
 		attrs: map[string]attribute{"attribute": {"Attribute", text}, "weight": {"Weight", number}},
 		blocks: map[string]*block{
-			"target": {key: "SpreadTarget", label: "Value", many: true, attrs: map[string]attribute{
+			"target": {key: "SpreadTarget", label: "Value", repeated: true, attrs: map[string]attribute{
 				"value": {"Value", text}, "percent": {"Percent", number},
 			}},
 		},
@@ -39,7 +39,7 @@ var (
 			"max_unavailable_per_site": {"MaxUnavailablePerSite", number}, "wait_for": {"WaitFor", text},
 		},
 		blocks: map[string]*block{
-			"windows": {key: "Windows", many: true, attrs: map[string]attribute{
+			"windows": {key: "Windows", repeated: true, attrs: map[string]attribute{
 				"cron": {"Cron", text}, "duration": {"Duration", duration}, "time_zone": {"TimeZone", text},
 			}},
 		},
@@ -69,7 +69,7 @@ var (
 	}
 
 	taskScalingBlock = &block{
-		key: "ScalingPolicies", label: "Type", many: true,
+		key: "ScalingPolicies", label: "Type", repeated: true,
 		attrs: map[string]attribute{
 			"enabled": {"Enabled", boolean}, "min": {"Min", number}, "max": {"Max", number},
 		},
@@ -84,7 +84,7 @@ var (
 				"max_parallel": {"MaxParallel", number}, "on_failure": {"OnFailure", text},
 			}},
 			"region": {
-				key: "Regions", label: "Name", many: true,
+				key: "Regions", label: "Name", repeated: true,
 				attrs: map[string]attribute{
 					"count": {"Count", number}, "datacenters": {"Datacenters", texts}, "node_pool": {"NodePool", text},
 				},
@@ -96,7 +96,7 @@ var (
 	uiBlock = &block{
 		key: "UI", attrs: map[string]attribute{"description": {"Description", text}},
 		blocks: map[string]*block{
-			"link": {key: "Links", many: true, attrs: map[string]attribute{"label": {"Label", text}, "url": {"URL", text}}},
+			"link": {key: "Links", repeated: true, attrs: map[string]attribute{"label": {"Label", text}, "url": {"URL", text}}},
 		},
 	}
 )

@@ -18,18 +18,18 @@ var (
 	commentStarts = [][]byte{[]byte("#"), []byte("//")}
 )
 
-// readable returns the text of a file, without the mark that some editors put before it.
+// readableText returns the text of a file, without the mark that some editors put before it.
 // One that is no text is one mistake, and not one at each of its bytes.
-func (p *parser) readable(src []byte) ([]byte, bool) {
+func (p *parser) readableText(src []byte) ([]byte, bool) {
 	for _, mark := range utf16Marks {
 		if bytes.HasPrefix(src, mark) {
-			p.add(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: "the file is in UTF-16", Hint: "save it as UTF-8"})
+			p.addDiagnostic(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: "the file is in UTF-16", Hint: "save it as UTF-8"})
 			return nil, false
 		}
 	}
 	src = bytes.TrimPrefix(src, utf8Mark)
 	if len(bytes.TrimSpace(src)) == 0 {
-		p.add(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: "the file is empty", Hint: emptyHint})
+		p.addDiagnostic(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: "the file is empty", Hint: emptyHint})
 		return nil, false
 	}
 	at := bytes.IndexByte(src, 0)
@@ -51,7 +51,7 @@ func (p *parser) readable(src []byte) ([]byte, bool) {
 	before := src[:at]
 	d.Line = bytes.Count(before, []byte("\n")) + 1
 	d.Column = utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	p.add(d)
+	p.addDiagnostic(d)
 	return nil, false
 }
 
@@ -72,7 +72,7 @@ func (p *parser) otherLanguage(src []byte) bool {
 		if kubernetes.Match(src) {
 			d.Message = "this is YAML as Kubernetes has it, and a job file is HCL or JSON"
 		}
-		p.add(d)
+		p.addDiagnostic(d)
 		return true
 	}
 	return false

@@ -12,22 +12,22 @@ import (
 
 func nameValue(name string) cty.Value { return cty.StringVal(name) }
 
-// value evaluates an expression. What only a node knows is put in as the text that
+// evaluateValue evaluates an expression. What only a node knows is put in as the text that
 // it is written as, so that it comes out as it went in.
-func (p *parser) value(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, bool) {
+func (p *parser) evaluateValue(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, bool) {
 	runtime := runtimeNames{}
 	ok := true
 	for _, traversal := range expr.Variables() {
-		if root := traversal.RootName(); resolvable(scope, root) {
+		if root := traversal.RootName(); isResolvable(scope, root) {
 			continue
-		} else if !runtimeRoot(traversal) {
-			p.at(traversal.SourceRange(), fmt.Sprintf("unknown reference %q", written(traversal)),
+		} else if !isRuntimeReference(traversal) {
+			p.addDiagnosticAt(traversal.SourceRange(), fmt.Sprintf("unknown reference %q", traversalText(traversal)),
 				suggest(root, []string{"var", "local", "attr", "node", "meta", "env"}, "to keep it as text, write $${…}"))
 			ok = false
 			continue
 		}
-		if err := runtime.put(traversal); err != nil {
-			p.at(traversal.SourceRange(), err.Error(), "")
+		if err := runtime.addReference(traversal); err != nil {
+			p.addDiagnosticAt(traversal.SourceRange(), err.Error(), "")
 			ok = false
 		}
 	}
@@ -38,32 +38,32 @@ func (p *parser) value(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, 
 		scope = scope.NewChild()
 		scope.Variables = map[string]cty.Value{}
 		for name, node := range runtime {
-			scope.Variables[name] = node.value()
+			scope.Variables[name] = node.placeholderValue()
 		}
 	}
-	if p.meter.over != nil {
+	if p.meter.exceeded != nil {
 		return cty.NilVal, false // it has been said
 	}
-	v, diags := p.meter.evaluate(expr, scope)
-	if p.meter.over != nil {
-		p.at(expr.Range(), p.meter.over.Error(), "")
+	v, diags := p.meter.evaluateMetered(expr, scope)
+	if p.meter.exceeded != nil {
+		p.addDiagnosticAt(expr.Range(), p.meter.exceeded.Error(), "")
 		return cty.NilVal, false
 	}
 	if diags.HasErrors() {
 		// What try and can caught is no mistake, so this is asked only now.
 		for _, traversal := range expr.Variables() {
-			ok = p.declared(scope, traversal) && ok
+			ok = p.isReferenceDeclared(scope, traversal) && ok
 		}
 		if ok {
-			p.hcl(diags)
+			p.addHCLDiagnostics(diags)
 		}
 		return cty.NilVal, false
 	}
 	return v, true
 }
 
-// declared reports whether a variable or a local that an expression names is there.
-func (p *parser) declared(scope *hcl.EvalContext, t hcl.Traversal) bool {
+// isReferenceDeclared reports whether a variable or a local that an expression names is there.
+func (p *parser) isReferenceDeclared(scope *hcl.EvalContext, t hcl.Traversal) bool {
 	what, blocks := "variable", `variable %q { … }`
 	if t.RootName() == "local" {
 		what, blocks = "local", `locals { %s = … }`
@@ -82,12 +82,12 @@ func (p *parser) declared(scope *hcl.EvalContext, t hcl.Traversal) bool {
 		return true // or it is for the evaluation to say what is wrong
 	}
 	known := slices.Sorted(maps.Keys(values.Type().AttributeTypes()))
-	p.at(t.SourceRange(), fmt.Sprintf("%s %q is not declared", what, step.Name), suggest(step.Name, known, "declare it: "+fmt.Sprintf(blocks, step.Name)))
+	p.addDiagnosticAt(t.SourceRange(), fmt.Sprintf("%s %q is not declared", what, step.Name), suggest(step.Name, known, "declare it: "+fmt.Sprintf(blocks, step.Name)))
 	return false
 }
 
-// resolvable reports whether a name is a variable of the file.
-func resolvable(scope *hcl.EvalContext, name string) bool {
+// isResolvable reports whether a name is a variable of the file.
+func isResolvable(scope *hcl.EvalContext, name string) bool {
 	for s := scope; s != nil; s = s.Parent() {
 		if _, ok := s.Variables[name]; ok {
 			return true
@@ -96,10 +96,10 @@ func resolvable(scope *hcl.EvalContext, name string) bool {
 	return false
 }
 
-// runtimeRoot reports whether a reference is one that a task's interpolation may know:
+// isRuntimeReference reports whether a reference is one that a task's interpolation may know:
 // of the node, of the environment, or a bare name, which is a variable of the
 // environment or something of the driver's.
-func runtimeRoot(t hcl.Traversal) bool {
+func isRuntimeReference(t hcl.Traversal) bool {
 	switch t.RootName() {
 	case "attr", "node", "meta", "env", "device":
 		return len(t) > 1
@@ -107,8 +107,8 @@ func runtimeRoot(t hcl.Traversal) bool {
 	return len(t) == 1
 }
 
-// written returns a reference as it is written.
-func written(t hcl.Traversal) string {
+// traversalText returns a reference as it is written.
+func traversalText(t hcl.Traversal) string {
 	var s strings.Builder
 	for i, step := range t {
 		switch step := step.(type) {
@@ -137,9 +137,9 @@ type runtimeNode struct {
 	sub  runtimeNames
 }
 
-// put adds a reference. One that another one goes through cannot be text and an
+// addReference adds a reference. One that another one goes through cannot be text and an
 // object at once.
-func (names runtimeNames) put(t hcl.Traversal) error {
+func (names runtimeNames) addReference(t hcl.Traversal) error {
 	at := names
 	for i, step := range t {
 		var name string
@@ -150,11 +150,11 @@ func (names runtimeNames) put(t hcl.Traversal) error {
 			name = step.Name
 		case hcl.TraverseIndex:
 			if step.Key.Type() != cty.String {
-				return fmt.Errorf("%s is not known before the job runs", written(t))
+				return fmt.Errorf("%s is not known before the job runs", traversalText(t))
 			}
 			name = step.Key.AsString()
 		default:
-			return fmt.Errorf("%s is not known before the job runs", written(t))
+			return fmt.Errorf("%s is not known before the job runs", traversalText(t))
 		}
 		node := at[name]
 		if node == nil {
@@ -163,23 +163,23 @@ func (names runtimeNames) put(t hcl.Traversal) error {
 		}
 		last := i == len(t)-1
 		if last && len(node.sub) > 0 || !last && node.leaf != "" {
-			return fmt.Errorf("%s cannot stand beside a longer or shorter reference in one expression: use two", written(t))
+			return fmt.Errorf("%s cannot stand beside a longer or shorter reference in one expression: use two", traversalText(t))
 		}
 		if last {
-			node.leaf = "${" + written(t) + "}"
+			node.leaf = "${" + traversalText(t) + "}"
 		}
 		at = node.sub
 	}
 	return nil
 }
 
-func (n *runtimeNode) value() cty.Value {
+func (n *runtimeNode) placeholderValue() cty.Value {
 	if n.leaf != "" {
 		return cty.StringVal(n.leaf)
 	}
 	attrs := make(map[string]cty.Value, len(n.sub))
 	for name, sub := range n.sub {
-		attrs[name] = sub.value()
+		attrs[name] = sub.placeholderValue()
 	}
 	return cty.ObjectVal(attrs)
 }

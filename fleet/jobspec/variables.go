@@ -18,24 +18,24 @@ import (
 
 // variable is one declared variable.
 type variable struct {
-	name     string
-	at       hcl.Range
-	ty       cty.Type
-	parsed   bool // a value that is text is an expression
-	defaults *typeexpr.Defaults
-	value    cty.Value // NilVal: none yet
-	source   string    // where the value came from, for messages
-	checks   []*hclsyntax.Block
+	name              string
+	at                hcl.Range
+	valueType         cty.Type
+	parseAsExpression bool // a value that is text is an expression
+	defaults          *typeexpr.Defaults
+	value             cty.Value // NilVal: none yet
+	source            string    // where the value came from, for messages
+	checks            []*hclsyntax.Block
 }
 
-// scope evaluates variables and locals and returns what the job may refer to; false
+// evaluationScope evaluates variables and locals and returns what the job may refer to; false
 // where one of them failed.
-func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
+func (p *parser) evaluationScope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
 	before := len(p.diags)
-	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.Files), Variables: map[string]cty.Value{}}
+	scope := &hcl.EvalContext{Functions: p.meter.meteredFunctions(p.opts.Files), Variables: map[string]cty.Value{}}
 	declared := map[string]*variable{}
 	for _, b := range variables {
-		p.declare(declared, b, scope)
+		p.declareVariables(declared, b, scope)
 	}
 	p.assignEnviron(declared)
 	for _, f := range p.opts.VarFiles {
@@ -46,23 +46,23 @@ func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, 
 		v := declared[name]
 		switch {
 		case !ok:
-			p.add(Diagnostic{File: "-var", Message: fmt.Sprintf("%q is not NAME=VALUE", assignment)})
+			p.addDiagnostic(Diagnostic{File: "-var", Message: fmt.Sprintf("%q is not NAME=VALUE", assignment)})
 		case v == nil:
-			p.add(Diagnostic{File: "-var", Message: fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
+			p.addDiagnostic(Diagnostic{File: "-var", Message: fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
 				Hint: suggest(name, slices.Sorted(maps.Keys(declared)), "")})
 		default:
 			p.assignText(v, text, "-var "+name)
 		}
 	}
 	if len(declared) > maxNames {
-		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d variables: at most %d", len(declared), maxNames)})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d variables: at most %d", len(declared), maxNames)})
 		return scope, false
 	}
 	values := map[string]cty.Value{}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		v := declared[name]
 		if v.value == cty.NilVal {
-			p.at(v.at, fmt.Sprintf("variable %q has no value and no default", name), "set it with -var or -var-file")
+			p.addDiagnosticAt(v.at, fmt.Sprintf("variable %q has no value and no default", name), "set it with -var or -var-file")
 			continue
 		}
 		values[name] = v.value
@@ -72,94 +72,94 @@ func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, 
 	}
 	scope.Variables["var"] = cty.ObjectVal(values)
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		p.check(declared[name], scope)
+		p.checkValidations(declared[name], scope)
 	}
-	p.locals(locals, scope)
+	p.evaluateLocals(locals, scope)
 	return scope, len(p.diags) == before
 }
 
-// declare reads variable "NAME" { … } or variables { NAME = DEFAULT … }.
-func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scope *hcl.EvalContext) {
+// declareVariables reads variable "NAME" { … } or variables { NAME = DEFAULT … }.
+func (p *parser) declareVariables(declared map[string]*variable, b *hclsyntax.Block, scope *hcl.EvalContext) {
 	put := func(v *variable) {
 		if first, dup := declared[v.name]; dup {
-			p.at(v.at, fmt.Sprintf("variable %q is declared twice: first at line %d", v.name, first.at.Start.Line), "")
+			p.addDiagnosticAt(v.at, fmt.Sprintf("variable %q is declared twice: first at line %d", v.name, first.at.Start.Line), "")
 			return
 		}
 		declared[v.name] = v
 	}
 	if b.Type == "variables" {
 		for _, attr := range sortedAttributes(b.Body) {
-			if v, ok := p.value(attr.Expr, scope); ok {
-				made := &variable{name: attr.Name, at: attr.NameRange, ty: cty.DynamicPseudoType, value: v}
-				made.likeDefault()
+			if v, ok := p.evaluateValue(attr.Expr, scope); ok {
+				made := &variable{name: attr.Name, at: attr.NameRange, valueType: cty.DynamicPseudoType, value: v}
+				made.inferTypeFromDefault()
 				put(made)
 			}
 		}
 		return
 	}
 	if len(b.Labels) != 1 {
-		p.at(b.DefRange(), `a variable needs one name: variable "name" { … }`, "")
+		p.addDiagnosticAt(b.DefRange(), `a variable needs one name: variable "name" { … }`, "")
 		return
 	}
-	v := &variable{name: b.Labels[0], at: b.DefRange(), ty: cty.DynamicPseudoType}
+	v := &variable{name: b.Labels[0], at: b.DefRange(), valueType: cty.DynamicPseudoType}
 	var fallback *hclsyntax.Attribute
 	typed := false
 	for _, attr := range sortedAttributes(b.Body) {
 		switch attr.Name {
 		case "type":
 			var diags hcl.Diagnostics
-			v.ty, v.defaults, diags = typeexpr.TypeConstraintWithDefaults(attr.Expr)
-			if p.hcl(diags) {
+			v.valueType, v.defaults, diags = typeexpr.TypeConstraintWithDefaults(attr.Expr)
+			if p.addHCLDiagnostics(diags) {
 				return
 			}
-			v.parsed, typed = !v.ty.IsPrimitiveType(), true
+			v.parseAsExpression, typed = !v.valueType.IsPrimitiveType(), true
 		case "default":
 			fallback = attr
 		case "description", "sensitive":
 		default:
-			p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "type, default or description")
+			p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "type, default or description")
 		}
 	}
 	for _, inner := range b.Body.Blocks {
 		if inner.Type != "validation" {
-			p.at(inner.DefRange(), fmt.Sprintf("unknown block %q", inner.Type), "a variable may have validation blocks")
+			p.addDiagnosticAt(inner.DefRange(), fmt.Sprintf("unknown block %q", inner.Type), "a variable may have validation blocks")
 			continue
 		}
 		v.checks = append(v.checks, inner)
 	}
 	if fallback != nil {
-		if value, ok := p.value(fallback.Expr, scope); ok {
-			p.assign(v, value, fallback.Expr.Range(), "the default")
+		if value, ok := p.evaluateValue(fallback.Expr, scope); ok {
+			p.assignVariable(v, value, fallback.Expr.Range(), "the default")
 		} else {
 			v.value = cty.DynamicVal // already complained of
 		}
 		if !typed {
-			v.likeDefault()
+			v.inferTypeFromDefault()
 		}
 	}
 	put(v)
 }
 
-// likeDefault makes values of a variable that says no type be like its default: of that
+// inferTypeFromDefault makes values of a variable that says no type be like its default: of that
 // type where it is a primitive one, else whatever their text says.
-func (v *variable) likeDefault() {
+func (v *variable) inferTypeFromDefault() {
 	switch ty := v.value.Type(); {
 	case v.value.IsNull() || ty == cty.DynamicPseudoType:
 	case ty.IsPrimitiveType():
-		v.ty = ty
+		v.valueType = ty
 	default:
-		v.parsed = true
+		v.parseAsExpression = true
 	}
 }
 
-// assign gives a variable a value of its type.
-func (p *parser) assign(v *variable, value cty.Value, at hcl.Range, source string) {
+// assignVariable gives a variable a value of its type.
+func (p *parser) assignVariable(v *variable, value cty.Value, at hcl.Range, source string) {
 	if v.defaults != nil && !value.IsNull() {
 		value = v.defaults.Apply(value)
 	}
-	converted, err := convert.Convert(value, v.ty)
+	converted, err := convert.Convert(value, v.valueType)
 	if err != nil {
-		p.at(at, fmt.Sprintf("%s is no value for variable %q: %s", source, v.name, err), "")
+		p.addDiagnosticAt(at, fmt.Sprintf("%s is no value for variable %q: %s", source, v.name, err), "")
 		converted = cty.DynamicVal
 	}
 	v.value, v.source = converted, source
@@ -170,29 +170,29 @@ func (p *parser) assign(v *variable, value cty.Value, at hcl.Range, source strin
 // text where that is no expression.
 func (p *parser) assignText(v *variable, s, source string) {
 	at := hcl.Range{Filename: source}
-	if !v.parsed {
-		p.assign(v, cty.StringVal(s), at, "the value")
+	if !v.parseAsExpression {
+		p.assignVariable(v, cty.StringVal(s), at, "the value")
 		return
 	}
-	if !p.bounded(source, []byte(s)) {
+	if !p.isWithinBounds(source, []byte(s)) {
 		return
 	}
 	expr, diags := hclsyntax.ParseExpression([]byte(s), source, hcl.InitialPos)
-	if v.ty == cty.DynamicPseudoType && (diags.HasErrors() || len(expr.Variables()) > 0) {
-		p.assign(v, cty.StringVal(s), at, "the value")
+	if v.valueType == cty.DynamicPseudoType && (diags.HasErrors() || len(expr.Variables()) > 0) {
+		p.assignVariable(v, cty.StringVal(s), at, "the value")
 		return
 	}
-	if p.hcl(diags) {
+	if p.addHCLDiagnostics(diags) {
 		v.value = cty.DynamicVal
 		return
 	}
-	p.meter.measure(expr)
-	value, ok := p.value(expr, &hcl.EvalContext{})
+	p.meter.meterExpression(expr)
+	value, ok := p.evaluateValue(expr, &hcl.EvalContext{})
 	if !ok {
 		v.value = cty.DynamicVal
 		return
 	}
-	p.assign(v, value, expr.Range(), "the value")
+	p.assignVariable(v, value, expr.Range(), "the value")
 }
 
 func (p *parser) assignEnviron(declared map[string]*variable) {
@@ -216,12 +216,12 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 		attr := attrs[name]
 		v := declared[name]
 		if v == nil {
-			p.at(attr.NameRange, fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
+			p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
 				suggest(name, slices.Sorted(maps.Keys(declared)), ""))
 			continue
 		}
-		if value, ok := p.value(attr.Expr, scope); ok {
-			p.assign(v, value, attr.Expr.Range(), "the value")
+		if value, ok := p.evaluateValue(attr.Expr, scope); ok {
+			p.assignVariable(v, value, attr.Expr.Range(), "the value")
 		}
 	}
 }
@@ -230,83 +230,83 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 func (p *parser) valuesOf(f File) (map[string]*hcl.Attribute, bool) {
 	if strings.HasSuffix(f.Name, ".json") {
 		if fleet.JSONDepth(f.Src) > fleet.MaxJobDepth {
-			p.add(Diagnostic{File: f.Name, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
+			p.addDiagnostic(Diagnostic{File: f.Name, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 			return nil, false
 		}
 		file, diags := hcljson.Parse(f.Src, f.Name)
-		if p.hcl(diags) {
+		if p.addHCLDiagnostics(diags) {
 			return nil, false
 		}
 		attrs, diags := file.Body.JustAttributes()
-		p.hcl(diags)
+		p.addHCLDiagnostics(diags)
 		for _, attr := range attrs {
 			attr.Expr = p.jsonNative(attr.Expr)
 		}
 		return attrs, true
 	}
-	if !p.bounded(f.Name, f.Src) {
+	if !p.isWithinBounds(f.Name, f.Src) {
 		return nil, false
 	}
 	file, diags := hclsyntax.ParseConfig(f.Src, f.Name, hcl.InitialPos)
-	if p.hcl(diags) {
+	if p.addHCLDiagnostics(diags) {
 		return nil, false
 	}
-	p.meter.measureBody(file.Body.(*hclsyntax.Body), "")
+	p.meter.meterBody(file.Body.(*hclsyntax.Body), "")
 	attrs, diags := file.Body.JustAttributes()
-	p.hcl(diags)
+	p.addHCLDiagnostics(diags)
 	return attrs, true
 }
 
-// check evaluates a variable's validation blocks.
-func (p *parser) check(v *variable, scope *hcl.EvalContext) {
+// checkValidations evaluates a variable's validation blocks.
+func (p *parser) checkValidations(v *variable, scope *hcl.EvalContext) {
 	for _, b := range v.checks {
 		condition, message := b.Body.Attributes["condition"], b.Body.Attributes["error_message"]
 		if condition == nil || message == nil {
-			p.at(b.DefRange(), "a validation needs condition and error_message", "")
+			p.addDiagnosticAt(b.DefRange(), "a validation needs condition and error_message", "")
 			continue
 		}
-		holds, ok := p.value(condition.Expr, scope)
+		holds, ok := p.evaluateValue(condition.Expr, scope)
 		if !ok {
 			continue
 		}
 		holds, err := convert.Convert(holds, cty.Bool)
 		if err != nil || holds.IsNull() || !holds.IsKnown() {
-			p.at(condition.Expr.Range(), "the condition must be true or false", "")
+			p.addDiagnosticAt(condition.Expr.Range(), "the condition must be true or false", "")
 			continue
 		}
 		if holds.True() {
 			continue
 		}
-		said, ok := p.value(message.Expr, scope)
+		said, ok := p.evaluateValue(message.Expr, scope)
 		if !ok {
 			continue
 		}
 		said, err = convert.Convert(said, cty.String)
 		if err != nil || said.IsNull() {
-			p.at(message.Expr.Range(), "the error_message must be text", "")
+			p.addDiagnosticAt(message.Expr.Range(), "the error_message must be text", "")
 			continue
 		}
-		p.at(v.at, fmt.Sprintf("%s is refused for variable %q: %s", v.source, v.name, said.AsString()), "")
+		p.addDiagnosticAt(v.at, fmt.Sprintf("%s is refused for variable %q: %s", v.source, v.name, said.AsString()), "")
 	}
 }
 
-// locals evaluates the locals, each after those that it refers to.
-func (p *parser) locals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
+// evaluateLocals evaluates the locals, each after those that it refers to.
+func (p *parser) evaluateLocals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
 	waiting := map[string]*hclsyntax.Attribute{}
 	for _, b := range blocks {
 		for _, attr := range sortedAttributes(b.Body) {
 			if first, dup := waiting[attr.Name]; dup {
-				p.at(attr.NameRange, fmt.Sprintf("local %q is there twice: first at line %d", attr.Name, first.NameRange.Start.Line), "")
+				p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("local %q is there twice: first at line %d", attr.Name, first.NameRange.Start.Line), "")
 				continue
 			}
 			waiting[attr.Name] = attr
 		}
 		for _, inner := range b.Body.Blocks {
-			p.at(inner.DefRange(), "locals holds NAME = value alone", "")
+			p.addDiagnosticAt(inner.DefRange(), "locals holds NAME = value alone", "")
 		}
 	}
 	if len(waiting) > maxNames {
-		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d", len(waiting), maxNames)})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d", len(waiting), maxNames)})
 		return
 	}
 	values := map[string]cty.Value{}
@@ -320,14 +320,14 @@ func (p *parser) locals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
 			}
 			progress = true
 			delete(waiting, name)
-			if v, ok := p.value(attr.Expr, scope); ok {
+			if v, ok := p.evaluateValue(attr.Expr, scope); ok {
 				values[name] = v
 				scope.Variables["local"] = cty.ObjectVal(values)
 			}
 		}
 		if !progress {
 			for _, name := range slices.Sorted(maps.Keys(waiting)) {
-				p.at(waiting[name].NameRange, fmt.Sprintf("local %q refers to itself in a circle", name), "")
+				p.addDiagnosticAt(waiting[name].NameRange, fmt.Sprintf("local %q refers to itself in a circle", name), "")
 			}
 			return
 		}

@@ -18,7 +18,7 @@ import (
 // section is the content of a block, whichever syntax it came from.
 type section struct {
 	attrs []entry
-	items []item
+	items []blockItem
 }
 
 // entry is NAME = EXPRESSION.
@@ -28,9 +28,9 @@ type entry struct {
 	expr hcl.Expression
 }
 
-// item is a block within a section. scope is what its content may refer to; pairs are
+// blockItem is a block within a section. scope is what its content may refer to; pairs are
 // its content where it is of HCL's JSON syntax.
-type item struct {
+type blockItem struct {
 	name   string
 	labels []string
 	at     hcl.Range
@@ -39,19 +39,19 @@ type item struct {
 	pairs  []hcl.KeyValuePair
 }
 
-// reading is an object of the tree on its way.
-type reading struct {
+// targetObject is an object of the tree on its way.
+type targetObject struct {
 	m     map[string]any
 	b     *block // its rules
 	path  string
 	scope *hcl.EvalContext
 }
 
-// object reads a section by the rules of b into an object of the tree.
-func (p *parser) object(s section, b *block, path string, scope *hcl.EvalContext) map[string]any {
+// readSection reads a section by the rules of b into an object of the tree.
+func (p *parser) readSection(s section, b *block, path string, scope *hcl.EvalContext) map[string]any {
 	m := map[string]any{}
 	for _, e := range s.attrs {
-		p.attribute(reading{m, b, path, scope}, e)
+		p.readAttribute(targetObject{m, b, path, scope}, e)
 	}
 	seen := map[string]hcl.Range{}
 	for _, it := range s.items {
@@ -60,21 +60,21 @@ func (p *parser) object(s section, b *block, path string, scope *hcl.EvalContext
 			p.unexpectedBlock(it, b)
 			continue
 		}
-		if first, dup := seen[it.name]; dup && !child.many && !child.keyed {
-			p.at(it.at, fmt.Sprintf("only one %s block is allowed: the first is at line %d", it.name, first.Start.Line), "")
+		if first, dup := seen[it.name]; dup && !child.repeated && !child.keyed {
+			p.addDiagnosticAt(it.at, fmt.Sprintf("only one %s block is allowed: the first is at line %d", it.name, first.Start.Line), "")
 			continue
 		}
 		seen[it.name] = it.at
-		p.child(m, it, child, path)
+		p.readChildBlock(m, it, child, path)
 	}
 	return m
 }
 
-// attribute reads one attribute into an object.
-func (p *parser) attribute(into reading, e entry) {
+// readAttribute reads one attribute into an object.
+func (p *parser) readAttribute(into targetObject, e entry) {
 	if child, ok := into.b.blocks[e.name]; ok && child.asAttribute() {
-		p.place(join(into.path, child.key), e.at)
-		if v, ok := p.value(e.expr, into.scope); ok {
+		p.recordPosition(joinPath(into.path, child.key), e.at)
+		if v, ok := p.evaluateValue(e.expr, into.scope); ok {
 			p.mapAttribute(into.m, e, v, child)
 		}
 		return
@@ -84,19 +84,19 @@ func (p *parser) attribute(into reading, e entry) {
 		p.unexpectedAttribute(e, into.b)
 		return
 	}
-	at := join(into.path, a.key)
-	v, ok := p.value(e.expr, into.scope)
+	at := joinPath(into.path, a.key)
+	v, ok := p.evaluateValue(e.expr, into.scope)
 	if !ok {
-		p.fail(at)
+		p.recordFailedPath(at)
 	}
 	if !ok || v.IsNull() {
 		return
 	}
-	p.place(at, e.expr.Range())
-	if tree, ok := p.convert(v, a.kind, e.expr.Range()); ok {
+	p.recordPosition(at, e.expr.Range())
+	if tree, ok := p.convertValue(v, a.kind, e.expr.Range()); ok {
 		into.m[a.key] = tree
 	} else {
-		p.fail(at)
+		p.recordFailedPath(at)
 	}
 }
 
@@ -106,22 +106,22 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 		return
 	}
 	if ty := v.Type(); !ty.IsObjectType() && !ty.IsMapType() {
-		p.at(e.expr.Range(), e.name+" must be a map, not "+describe(v), "")
+		p.addDiagnosticAt(e.expr.Range(), e.name+" must be a map, not "+describe(v), "")
 		return
 	}
 	if _, dup := m[child.key]; dup {
-		p.at(e.at, e.name+" is there twice", "")
+		p.addDiagnosticAt(e.at, e.name+" is there twice", "")
 		return
 	}
 	if child.texts {
 		var err error
 		if v, err = convert.Convert(v, cty.Map(cty.String)); err != nil {
-			p.at(e.expr.Range(), fmt.Sprintf("%s must be a map of text: %s", e.name, err), "")
+			p.addDiagnosticAt(e.expr.Range(), fmt.Sprintf("%s must be a map of text: %s", e.name, err), "")
 			return
 		}
 		v = withoutNulls(v)
 	}
-	tree, ok := p.plain(v, e.expr.Range())
+	tree, ok := p.valueToTree(v, e.expr.Range())
 	if !ok {
 		return
 	}
@@ -148,30 +148,30 @@ func withoutNulls(texts cty.Value) cty.Value {
 	return cty.MapVal(said)
 }
 
-// child reads one block into m: into a list, or as the only one.
-func (p *parser) child(m map[string]any, it item, b *block, path string) {
+// readChildBlock reads one block into m: into a list, or as the only one.
+func (p *parser) readChildBlock(m map[string]any, it blockItem, b *block, path string) {
 	key := b.key
 	if b.wrap != "" {
 		list, _ := m[b.wrap].([]any)
-		path = join(path, fmt.Sprintf("%s[%d]", b.wrap, len(list)))
-		p.place(path, it.at)
+		path = joinPath(path, fmt.Sprintf("%s[%d]", b.wrap, len(list)))
+		p.recordPosition(path, it.at)
 		group := map[string]any{}
 		m[b.wrap] = append(list, group)
 		m = group
 	}
 	list, _ := m[key].([]any)
-	at := join(path, key)
+	at := joinPath(path, key)
 	if b.keyed && len(it.labels) > 0 {
-		p.place(at, it.at)
-		at = join(at, it.labels[0])
+		p.recordPosition(at, it.at)
+		at = joinPath(at, it.labels[0])
 	}
-	if b.many {
-		p.place(at, it.at)
+	if b.repeated {
+		p.recordPosition(at, it.at)
 		at = fmt.Sprintf("%s[%d]", at, len(list))
 	}
-	p.place(at, it.at)
-	child := p.content(it, b, at)
-	name, labelled := p.label(it, b)
+	p.recordPosition(at, it.at)
+	child := p.readBlockContent(it, b, at)
+	name, labelled := p.checkedLabel(it, b)
 	if labelled && b.label != "" {
 		if _, own := child[b.label]; !own {
 			child[b.label] = name
@@ -184,23 +184,23 @@ func (p *parser) child(m map[string]any, it item, b *block, path string) {
 		b.finish(p, child, at)
 	}
 	if b.keyed {
-		p.keyed(m, it, child, key)
+		p.putKeyedBlock(m, it, child, key)
 		return
 	}
 	switch _, dup := m[key]; {
-	case b.many:
+	case b.repeated:
 		m[key] = append(list, child)
 	case dup:
-		p.at(it.at, it.name+" is there twice", "")
+		p.addDiagnosticAt(it.at, it.name+" is there twice", "")
 	default:
 		m[key] = child
 	}
 }
 
-// keyed puts a block into a map by its label.
-func (p *parser) keyed(m map[string]any, it item, child map[string]any, key string) {
+// putKeyedBlock puts a block into a map by its label.
+func (p *parser) putKeyedBlock(m map[string]any, it blockItem, child map[string]any, key string) {
 	if len(it.labels) == 0 {
-		p.at(it.at, fmt.Sprintf("a %s block needs a name", it.name), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("a %s block needs a name", it.name), "")
 		return
 	}
 	byLabel, _ := m[key].(map[string]any)
@@ -209,62 +209,62 @@ func (p *parser) keyed(m map[string]any, it item, child map[string]any, key stri
 		m[key] = byLabel
 	}
 	if _, dup := byLabel[it.labels[0]]; dup {
-		p.at(it.at, fmt.Sprintf("%s %q is there twice", it.name, it.labels[0]), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("%s %q is there twice", it.name, it.labels[0]), "")
 	}
 	byLabel[it.labels[0]] = child
 }
 
-// content reads a block's content by its kind.
-func (p *parser) content(it item, b *block, path string) map[string]any {
+// readBlockContent reads a block's content by its kind.
+func (p *parser) readBlockContent(it blockItem, b *block, path string) map[string]any {
 	s := it.body(b)
 	switch {
 	case b.texts:
-		return p.texts(s, path, it.scope)
+		return p.readTextMap(s, path, it.scope)
 	case b.free:
-		return p.free(s, path, it.scope)
+		return p.readFreeBlock(s, path, it.scope)
 	}
-	return p.object(s, b, path, it.scope)
+	return p.readSection(s, b, path, it.scope)
 }
 
-// texts reads a block whose attributes are a map of text.
-func (p *parser) texts(s section, path string, scope *hcl.EvalContext) map[string]any {
+// readTextMap reads a block whose attributes are a map of text.
+func (p *parser) readTextMap(s section, path string, scope *hcl.EvalContext) map[string]any {
 	m := map[string]any{}
 	for _, e := range s.attrs {
-		p.place(join(path, e.name), e.at)
-		v, ok := p.value(e.expr, scope)
+		p.recordPosition(joinPath(path, e.name), e.at)
+		v, ok := p.evaluateValue(e.expr, scope)
 		if !ok || v.IsNull() {
 			continue
 		}
-		if tree, ok := p.convert(v, text, e.expr.Range()); ok {
+		if tree, ok := p.convertValue(v, text, e.expr.Range()); ok {
 			m[e.name] = tree
 		}
 	}
 	for _, it := range s.items {
-		p.at(it.at, fmt.Sprintf("no block %s is expected here: write %s = …", it.name, it.name), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("no block %s is expected here: write %s = …", it.name, it.name), "")
 	}
 	return m
 }
 
-// free reads what only a driver knows: attributes as they are, and each kind of
+// readFreeBlock reads what only a driver knows: attributes as they are, and each kind of
 // block as a list of objects.
-func (p *parser) free(s section, path string, scope *hcl.EvalContext) map[string]any {
+func (p *parser) readFreeBlock(s section, path string, scope *hcl.EvalContext) map[string]any {
 	m := map[string]any{}
 	for _, e := range s.attrs {
-		p.place(join(path, e.name), e.at)
-		if v, ok := p.value(e.expr, scope); ok {
-			if tree, ok := p.plain(v, e.expr.Range()); ok {
+		p.recordPosition(joinPath(path, e.name), e.at)
+		if v, ok := p.evaluateValue(e.expr, scope); ok {
+			if tree, ok := p.valueToTree(v, e.expr.Range()); ok {
 				m[e.name] = asBlocks(tree)
 			}
 		}
 	}
 	for _, it := range s.items {
-		child := p.free(it.body(&block{free: true}), join(path, it.name), it.scope)
+		child := p.readFreeBlock(it.body(&block{free: true}), joinPath(path, it.name), it.scope)
 		for _, label := range slices.Backward(it.labels) {
 			child = map[string]any{label: []any{child}}
 		}
 		list, isList := m[it.name].([]any)
 		if _, taken := m[it.name]; taken && !isList {
-			p.at(it.at, it.name+" is an attribute and a block", "")
+			p.addDiagnosticAt(it.at, it.name+" is an attribute and a block", "")
 			continue
 		}
 		m[it.name] = append(list, child)
@@ -285,8 +285,8 @@ func asBlocks(tree any) any {
 	return []any{object}
 }
 
-// label checks a block's labels and returns its name.
-func (p *parser) label(it item, b *block) (string, bool) {
+// checkedLabel checks a block's labels and returns its name.
+func (p *parser) checkedLabel(it blockItem, b *block) (string, bool) {
 	want := 0
 	if b.label != "" {
 		want = 1
@@ -295,9 +295,9 @@ func (p *parser) label(it item, b *block) (string, bool) {
 	case len(it.labels) < want:
 		return "", false // the job's validation says so
 	case len(it.labels) > want && want == 0:
-		p.at(it.at, fmt.Sprintf("a %s block has no name", it.name), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("a %s block has no name", it.name), "")
 	case len(it.labels) > want:
-		p.at(it.at, fmt.Sprintf("a %s has one name, not %d", it.name, len(it.labels)), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("a %s has one name, not %d", it.name, len(it.labels)), "")
 	}
 	if want == 0 {
 		return "", true
@@ -305,28 +305,28 @@ func (p *parser) label(it item, b *block) (string, bool) {
 	return it.labels[0], true
 }
 
-func (p *parser) unexpectedBlock(it item, b *block) {
+func (p *parser) unexpectedBlock(it blockItem, b *block) {
 	if _, ok := b.attrs[it.name]; ok {
-		p.at(it.at, fmt.Sprintf("%s is an attribute: write %s = …", it.name, it.name), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("%s is an attribute: write %s = …", it.name, it.name), "")
 		return
 	}
 	known := slices.Sorted(maps.Keys(b.blocks))
-	p.at(it.at, fmt.Sprintf("unknown block %q", it.name), suggest(it.name, known, ""))
+	p.addDiagnosticAt(it.at, fmt.Sprintf("unknown block %q", it.name), suggest(it.name, known, ""))
 }
 
 func (p *parser) unexpectedAttribute(e entry, b *block) {
 	_, isBlock := b.blocks[e.name]
 	switch {
 	case isBlock:
-		p.at(e.at, fmt.Sprintf("%s is a block: write %s { … }", e.name, e.name), "")
+		p.addDiagnosticAt(e.at, fmt.Sprintf("%s is a block: write %s { … }", e.name, e.name), "")
 	default:
 		known := slices.Sorted(maps.Keys(b.attrs))
-		p.at(e.at, fmt.Sprintf("unknown attribute %q", e.name), suggest(e.name, known, ""))
+		p.addDiagnosticAt(e.at, fmt.Sprintf("unknown attribute %q", e.name), suggest(e.name, known, ""))
 	}
 }
 
-// convert makes a value what an attribute needs, as a tree.
-func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
+// convertValue makes a value what an attribute needs, as a tree.
+func (p *parser) convertValue(v cty.Value, k kind, at hcl.Range) (any, bool) {
 	want, ok := map[kind]cty.Type{
 		text: cty.String, number: cty.Number, boolean: cty.Bool, texts: cty.List(cty.String),
 		numbers: cty.List(cty.Number),
@@ -337,12 +337,12 @@ func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
 	if ok {
 		converted, err := convert.Convert(v, want)
 		if err != nil {
-			p.at(at, fmt.Sprintf("must be %s, not %s", kindName(k), describe(v)), listHint(k, v))
+			p.addDiagnosticAt(at, fmt.Sprintf("must be %s, not %s", kindName(k), describe(v)), listHint(k, v))
 			return nil, false
 		}
 		v = converted
 	}
-	return p.plain(v, at)
+	return p.valueToTree(v, at)
 }
 
 func kindName(k kind) string {
@@ -371,10 +371,10 @@ func describe(v cty.Value) string {
 	return v.Type().FriendlyName()
 }
 
-// plain turns a value into a tree as package fleet reads it.
-func (p *parser) plain(v cty.Value, at hcl.Range) (any, bool) {
+// valueToTree turns a value into a tree as package fleet reads it.
+func (p *parser) valueToTree(v cty.Value, at hcl.Range) (any, bool) {
 	if !v.IsWhollyKnown() {
-		p.at(at, "the value is not known here", "")
+		p.addDiagnosticAt(at, "the value is not known here", "")
 		return nil, false
 	}
 	unmarked, _ := v.UnmarkDeep()
@@ -389,13 +389,13 @@ func (p *parser) plain(v cty.Value, at hcl.Range) (any, bool) {
 		err = dec.Decode(&tree)
 	}
 	if err != nil {
-		p.at(at, "cannot be a value of a job: "+err.Error(), "")
+		p.addDiagnosticAt(at, "cannot be a value of a job: "+err.Error(), "")
 		return nil, false
 	}
 	return tree, true
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}

@@ -40,7 +40,7 @@ func (m *meter) yamlDecode() function.Function {
 			return cty.NilVal, notYAML(err)
 		}
 		r := yamlReader{left: m.left}
-		return r.value(&doc)
+		return r.readYAMLNode(&doc)
 	}
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "text", Type: cty.String}},
@@ -81,7 +81,7 @@ type yamlReader struct {
 	depth int
 }
 
-func (r *yamlReader) value(n *yaml.Node) (cty.Value, error) {
+func (r *yamlReader) readYAMLNode(n *yaml.Node) (cty.Value, error) {
 	if r.depth++; r.depth > fleet.MaxJobDepth {
 		return cty.NilVal, fmt.Errorf("decode YAML: line %d: nested more than %d deep", n.Line, fleet.MaxJobDepth)
 	}
@@ -91,21 +91,21 @@ func (r *yamlReader) value(n *yaml.Node) (cty.Value, error) {
 	}
 	switch n.Kind {
 	case yaml.DocumentNode:
-		return r.value(n.Content[0])
+		return r.readYAMLNode(n.Content[0])
 	case yaml.AliasNode:
-		return r.value(n.Alias) // one within itself ends at the depth
+		return r.readYAMLNode(n.Alias) // one within itself ends at the depth
 	case yaml.SequenceNode:
 		elements := make([]cty.Value, len(n.Content))
 		for i, e := range n.Content {
 			var err error
-			if elements[i], err = r.value(e); err != nil {
+			if elements[i], err = r.readYAMLNode(e); err != nil {
 				return cty.NilVal, err
 			}
 		}
 		return cty.TupleVal(elements), nil
 	case yaml.MappingNode:
 		attrs := map[string]cty.Value{}
-		if err := r.mapping(attrs, n); err != nil {
+		if err := r.readMapping(attrs, n); err != nil {
 			return cty.NilVal, err
 		}
 		return cty.ObjectVal(attrs), nil
@@ -113,12 +113,12 @@ func (r *yamlReader) value(n *yaml.Node) (cty.Value, error) {
 	return yamlScalar(n)
 }
 
-// mapping reads the pairs of a mapping; what it merges gives way to its own keys.
-func (r *yamlReader) mapping(into map[string]cty.Value, n *yaml.Node) error {
+// readMapping reads the pairs of a mapping; what it merges gives way to its own keys.
+func (r *yamlReader) readMapping(into map[string]cty.Value, n *yaml.Node) error {
 	own := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		v, err := r.value(value)
+		v, err := r.readYAMLNode(value)
 		if err != nil {
 			return err
 		}

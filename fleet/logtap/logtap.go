@@ -24,14 +24,14 @@ import (
 const (
 	// MaxListeners is how many a daemon has at a time.
 	MaxListeners = 16
-	// queued is how many lines wait for a listener.
-	queued = 512
+	// maxQueuedLines is how many lines wait for a listener.
+	maxQueuedLines = 512
 	// maxLine is how much of a line is kept, in bytes.
 	maxLine = 16 << 10
 )
 
-// quiet is a level that nothing is logged at.
-const quiet = slog.Level(1 << 16)
+// noListenerLevel is a level that nothing is logged at.
+const noListenerLevel = slog.Level(1 << 16)
 
 // ParseLevel reads the name of a level, "" being info. "trace", which nothing here
 // logs at, is debug.
@@ -48,10 +48,10 @@ func ParseLevel(name string) (slog.Level, error) {
 	return 0, fleet.Errorf(fleet.CodeInvalid, "log level %q is not known", name).WithHint("it is debug, info, warn or error")
 }
 
-// Tap is what a daemon's logs go through.
-type Tap struct {
-	// least is the lowest level that somebody listens at.
-	least atomic.Int64
+// Monitor is what a daemon's logs go through.
+type Monitor struct {
+	// lowestLevel is the lowest level that somebody listens at.
+	lowestLevel atomic.Int64
 
 	mu        sync.Mutex
 	listeners []*Listener
@@ -59,57 +59,57 @@ type Tap struct {
 }
 
 // New makes a Tap.
-func New() *Tap {
-	t := &Tap{}
-	t.least.Store(int64(quiet))
+func New() *Monitor {
+	t := &Monitor{}
+	t.lowestLevel.Store(int64(noListenerLevel))
 	return t
 }
 
-// Around makes a logger that logs as log does, and tells listeners.
-func (t *Tap) Around(log *slog.Logger) *slog.Logger {
+// WrapLogger makes a logger that logs as log does, and tells listeners.
+func (t *Monitor) WrapLogger(log *slog.Logger) *slog.Logger {
 	all := &slog.HandlerOptions{Level: slog.LevelDebug}
 	return slog.New(handler{
-		tap: t, inner: log.Handler(), text: slog.NewTextHandler(&t.line, all), json: slog.NewJSONHandler(&t.line, all),
+		monitor: t, inner: log.Handler(), text: slog.NewTextHandler(&t.line, all), json: slog.NewJSONHandler(&t.line, all),
 	})
 }
 
 // Listen begins to listen, until the listener is closed.
-func (t *Tap) Listen(level slog.Level, asJSON bool) (*Listener, error) {
+func (t *Monitor) Listen(level slog.Level, asJSON bool) (*Listener, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.listeners) >= MaxListeners {
 		return nil, fleet.Errorf(fleet.CodeUnavailable, "listen to logs: %d clients do so already", MaxListeners).
 			WithHint("try again later")
 	}
-	l := &Listener{tap: t, level: level, json: asJSON, lines: make(chan []byte, queued), gone: make(chan struct{})}
+	l := &Listener{monitor: t, level: level, json: asJSON, lines: make(chan []byte, maxQueuedLines), closed: make(chan struct{})}
 	t.listeners = append(t.listeners, l)
-	t.settle()
+	t.updateLowestLevel()
 	return l, nil
 }
 
-// settle notes the lowest level that somebody listens at.
-func (t *Tap) settle() {
-	least := quiet
+// updateLowestLevel notes the lowest level that somebody listens at.
+func (t *Monitor) updateLowestLevel() {
+	least := noListenerLevel
 	for _, l := range t.listeners {
 		least = min(least, l.level)
 	}
-	t.least.Store(int64(least))
+	t.lowestLevel.Store(int64(least))
 }
 
 // handler is a slog.Handler that tells listeners, too. text and json write into the
 // tap's line, with what WithAttrs and WithGroup added.
 type handler struct {
-	tap               *Tap
+	monitor           *Monitor
 	inner, text, json slog.Handler
 }
 
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return int64(level) >= h.tap.least.Load() || h.inner.Enabled(ctx, level)
+	return int64(level) >= h.monitor.lowestLevel.Load() || h.inner.Enabled(ctx, level)
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	if int64(r.Level) >= h.tap.least.Load() {
-		h.tell(ctx, r)
+	if int64(r.Level) >= h.monitor.lowestLevel.Load() {
+		h.sendToListeners(ctx, r)
 	}
 	if !h.inner.Enabled(ctx, r.Level) {
 		return nil
@@ -118,16 +118,16 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.tap, h.inner.WithAttrs(attrs), h.text.WithAttrs(attrs), h.json.WithAttrs(attrs)}
+	return handler{h.monitor, h.inner.WithAttrs(attrs), h.text.WithAttrs(attrs), h.json.WithAttrs(attrs)}
 }
 
 func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.tap, h.inner.WithGroup(name), h.text.WithGroup(name), h.json.WithGroup(name)}
+	return handler{h.monitor, h.inner.WithGroup(name), h.text.WithGroup(name), h.json.WithGroup(name)}
 }
 
-// tell gives a record to those who listen at its level.
-func (h handler) tell(ctx context.Context, r slog.Record) {
-	t := h.tap
+// sendToListeners gives a record to those who listen at its level.
+func (h handler) sendToListeners(ctx context.Context, r slog.Record) {
+	t := h.monitor
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var text, asJSON []byte
@@ -140,7 +140,7 @@ func (h handler) tell(ctx context.Context, r slog.Record) {
 			line, format = &asJSON, h.json
 		}
 		if *line == nil {
-			*line = t.written(ctx, format, r)
+			*line = t.formatRecord(ctx, format, r)
 		}
 		select {
 		case l.lines <- *line:
@@ -150,8 +150,8 @@ func (h handler) tell(ctx context.Context, r slog.Record) {
 	}
 }
 
-// written formats a record; mu is held.
-func (t *Tap) written(ctx context.Context, format slog.Handler, r slog.Record) []byte {
+// formatRecord formats a record; mu is held.
+func (t *Monitor) formatRecord(ctx context.Context, format slog.Handler, r slog.Record) []byte {
 	t.line.Reset()
 	if err := format.Handle(ctx, r); err != nil {
 		return []byte(fmt.Sprintf("a line that cannot be written: %v\n", err))
@@ -165,12 +165,12 @@ func (t *Tap) written(ctx context.Context, format slog.Handler, r slog.Record) [
 
 // Listener hears what is logged, line by line. Read belongs to one goroutine.
 type Listener struct {
-	tap     *Tap
+	monitor *Monitor
 	level   slog.Level
 	json    bool
 	lines   chan []byte
 	dropped atomic.Uint64
-	gone    chan struct{}
+	closed  chan struct{}
 	closing sync.Once
 	rest    []byte // of a line that did not fit into what Read was given
 }
@@ -180,10 +180,10 @@ type Listener struct {
 func (l *Listener) Read(p []byte) (int, error) {
 	if len(l.rest) == 0 {
 		select {
-		case <-l.gone:
+		case <-l.closed:
 			return 0, io.EOF
 		case line := <-l.lines:
-			l.rest = append(l.missed(), line...)
+			l.rest = append(l.droppedNotice(), line...)
 		}
 	}
 	n := copy(p, l.rest)
@@ -191,8 +191,8 @@ func (l *Listener) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// missed is a line about those that were left out, or nothing.
-func (l *Listener) missed() []byte {
+// droppedNotice is a line about those that were left out, or nothing.
+func (l *Listener) droppedNotice() []byte {
 	n := l.dropped.Swap(0)
 	switch {
 	case n == 0:
@@ -206,7 +206,7 @@ func (l *Listener) missed() []byte {
 // Close ends the listener, and a Read that waits.
 func (l *Listener) Close() error {
 	l.closing.Do(func() {
-		t := l.tap
+		t := l.monitor
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		for i, other := range t.listeners {
@@ -215,8 +215,8 @@ func (l *Listener) Close() error {
 				break
 			}
 		}
-		t.settle()
-		close(l.gone)
+		t.updateLowestLevel()
+		close(l.closed)
 	})
 	return nil
 }

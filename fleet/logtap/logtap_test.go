@@ -14,7 +14,7 @@ import (
 	"skerry/fleet/logtap"
 )
 
-func mustListen(tb testing.TB, t *logtap.Tap, level string, asJSON bool) (*logtap.Listener, *bufio.Scanner) {
+func mustListen(tb testing.TB, t *logtap.Monitor, level string, asJSON bool) (*logtap.Listener, *bufio.Scanner) {
 	tb.Helper()
 	least, err := logtap.ParseLevel(level)
 	if err != nil {
@@ -37,7 +37,7 @@ func mustListen(tb testing.TB, t *logtap.Tap, level string, asJSON bool) (*logta
 func TestListenersHearTheirLevel(t *testing.T) {
 	var usual bytes.Buffer
 	tap := logtap.New()
-	log := tap.Around(slog.New(slog.NewTextHandler(&usual, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log := tap.WrapLogger(slog.New(slog.NewTextHandler(&usual, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	log.Info("nobody hears this")
 	_, all := mustListen(t, tap, "trace", false)
 	warned, _ := mustListen(t, tap, "WARN", true)
@@ -64,7 +64,7 @@ func TestListenersHearTheirLevel(t *testing.T) {
 // TestASlowListenerLosesLines logs more than is kept for one who does not read.
 func TestASlowListenerLosesLines(t *testing.T) {
 	tap := logtap.New()
-	log := tap.Around(slog.New(slog.DiscardHandler))
+	log := tap.WrapLogger(slog.New(slog.DiscardHandler))
 	_, lines := mustListen(t, tap, "", false)
 	const logged = 5000
 	for i := range logged {
@@ -92,7 +92,7 @@ func itoa(n int) string {
 
 func TestListenersAreBounded(t *testing.T) {
 	tap := logtap.New()
-	log := tap.Around(slog.New(slog.DiscardHandler))
+	log := tap.WrapLogger(slog.New(slog.DiscardHandler))
 	var first *logtap.Listener
 	for i := range logtap.MaxListeners {
 		l, _ := mustListen(t, tap, "error", false)

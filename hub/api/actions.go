@@ -11,7 +11,7 @@ import (
 )
 
 func (a *API) actionRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/actions", a.read(a.jobActions))
+	a.mux.HandleFunc("GET /v1/job/{id}/actions", a.readHandler(a.jobActions))
 	a.mux.HandleFunc("GET /v1/job/{id}/action", a.runAction)
 }
 
@@ -26,53 +26,53 @@ func (a *API) jobActions(v *state.View, r *http.Request, q query) (any, fleet.In
 
 // runAction runs an action of a job over a websocket, as exec runs a command.
 func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
-	req, err := conversation(r, syncproto.RequestAction, "skerry action")
+	req, err := websocketRequest(r, syncproto.RequestAction, "skerry action")
 	if req.Action = r.URL.Query().Get("action"); err == nil && req.Action == "" {
 		err = fleet.Errorf(fleet.CodeInvalid, "run an action of job %s: none is named", jobID(r)).
 			WithHint("skerry action --job %s lists them", jobID(r))
 	}
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
-	a.converse(w, r, func() (errand, error) { return a.actionIn(r, req) })
+	a.serveWebsocket(w, r, func() (allocRequest, error) { return a.actionIn(r, req) })
 }
 
 // actionIn finds the allocation in which an action is to run: the one that is named, or
 // one of those that run.
-func (a *API) actionIn(r *http.Request, req syncproto.Request) (errand, error) {
+func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, error) {
 	q, err := parseQuery(r)
 	if err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	v, p := a.cfg.State.View(), r.URL.Query()
 	job, err := needJob(v, r, q)
 	if err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	want := wantedAction{job: job, group: p.Get("group"), task: req.Task, name: req.Action}
 	var al *fleet.Alloc
 	if id := fleet.AllocID(p.Get("allocID")); id != "" {
-		al, err = want.in(v, id)
+		al, err = want.findNamedAlloc(v, id)
 	} else {
-		al, err = want.anywhere(v)
+		al, err = want.findRunningAlloc(v)
 	}
 	if err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	if al.Job == nil {
-		return errand{}, fleet.Errorf(fleet.CodeInternal, "run an action: allocation %s is without its job", fleet.Short(al.ID))
+		return allocRequest{}, fleet.Errorf(fleet.CodeInternal, "run an action: allocation %s is without its job", fleet.Short(al.ID))
 	}
 	// What runs there may be an older version of the job, and is the one that counts.
 	action, err := al.Job.Action(al.TaskGroup, want.task, want.name)
 	if err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	req.Alloc, req.Task = al.ID, action.TaskName
-	return errand{al, req}, orderable(v, al, "run an action beside", req.Task)
+	return allocRequest{al, req}, checkAllocReachable(v, al, "run an action beside", req.Task)
 }
 
 // wantedAction is an action of a job; group and task may be "".
@@ -81,8 +81,8 @@ type wantedAction struct {
 	group, task, name string
 }
 
-// in returns the allocation that is named, where it is one of the job's.
-func (w wantedAction) in(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) {
+// findNamedAlloc returns the allocation that is named, where it is one of the job's.
+func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) {
 	al, ok := v.Alloc(id)
 	switch {
 	case !ok:
@@ -95,9 +95,9 @@ func (w wantedAction) in(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) 
 	return al, nil
 }
 
-// anywhere returns an allocation that runs the action's task, within reach where one is:
+// findRunningAlloc returns an allocation that runs the action's task, within reach where one is:
 // the newest version first, then by id.
-func (w wantedAction) anywhere(v *state.View) (*fleet.Alloc, error) {
+func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
 	action, err := w.job.Action(w.group, w.task, w.name)
 	if err != nil {
 		return nil, err

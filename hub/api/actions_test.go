@@ -16,8 +16,8 @@ import (
 	"skerry/syncproto"
 )
 
-// acting is a job whose task has actions.
-func acting(id string, actions ...string) *nomad.Job {
+// jobWithActions is a job whose task has actions.
+func jobWithActions(id string, actions ...string) *nomad.Job {
 	job := exampleJob(id)
 	for _, a := range actions {
 		job.TaskGroups[0].Tasks[0].Actions = append(job.TaskGroups[0].Tasks[0].Actions, &nomad.Action{Name: a, Command: "/bin/" + a, Args: []string{"-x"}})
@@ -29,7 +29,7 @@ func acting(id string, actions ...string) *nomad.Job {
 func TestNamesOfActions(t *testing.T) {
 	h, srv, c := mustServe(t)
 	names := []string{"flush_cache", "_", "a.b:c/d", "größe", strings.Repeat("n", 128)}
-	if _, _, err := c.Jobs().Register(acting("web", names...), nil); err != nil {
+	if _, _, err := c.Jobs().Register(jobWithActions("web", names...), nil); err != nil {
 		t.Fatal(err)
 	}
 	alloc := mustPlace(t, h, "web")
@@ -48,24 +48,24 @@ func TestNamesOfActions(t *testing.T) {
 		t.Error(text)
 	}
 	for _, name := range []string{"", "two words", "tab\t", "\x1b[31m", strings.Repeat("n", 129)} {
-		if _, _, err := c.Jobs().Register(acting("web", name), nil); err == nil || !strings.Contains(err.Error(), "cannot name an action") {
+		if _, _, err := c.Jobs().Register(jobWithActions("web", name), nil); err == nil || !strings.Contains(err.Error(), "cannot name an action") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
 
 // actionEdge notes what it is asked, and echoes.
-func actionEdge(h *hub, asked *[]syncproto.Request) {
-	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+func actionEdge(h *fakeHub, asked *[]syncproto.Request) {
+	serveExecWith(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 		*asked = append(*asked, req)
 		req.Command = []string{"up"}
-		upper(req, in, out)
+		serveInCapitals(req, in, out)
 	})
 }
 
 func TestNomadClientRunsActions(t *testing.T) {
 	h, srv, c := mustServe(t)
-	if _, _, err := c.Jobs().Register(acting("web", "flush", "count"), nil); err != nil {
+	if _, _, err := c.Jobs().Register(jobWithActions("web", "flush", "count"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if status, text := mustGet(t, srv.URL+"/v1/job/web/actions"); status != http.StatusOK ||
@@ -103,7 +103,7 @@ func TestNomadClientRunsActions(t *testing.T) {
 
 	pending, first := mustPlace(t, h, "web"), mustPlace(t, h, "web")
 	mustRun(t, h, 1, first)
-	if _, _, err := c.Jobs().Register(acting("web", "flush"), nil); err != nil {
+	if _, _, err := c.Jobs().Register(jobWithActions("web", "flush"), nil); err != nil {
 		t.Fatal(err)
 	}
 	second := mustPlace(t, h, "web")

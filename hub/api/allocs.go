@@ -10,11 +10,11 @@ import (
 )
 
 func (a *API) allocRoutes() {
-	a.mux.HandleFunc("GET /v1/allocations", a.read(a.listAllocs))
-	a.mux.HandleFunc("GET /v1/allocation/{id}", a.read(a.readAlloc))
-	a.put("/v1/allocation/{id}/stop", a.write(a.stopAlloc))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/history", a.read(a.allocHistory))
-	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.logs)
+	a.mux.HandleFunc("GET /v1/allocations", a.readHandler(a.listAllocs))
+	a.mux.HandleFunc("GET /v1/allocation/{id}", a.readHandler(a.readAlloc))
+	a.handlePutAndPost("/v1/allocation/{id}/stop", a.writeHandler(a.stopAlloc))
+	a.mux.HandleFunc("GET /v1/allocation/{id}/history", a.readHandler(a.allocHistory))
+	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
 }
 
 // AllocStub is an allocation in a list.
@@ -71,11 +71,11 @@ func allocStub(al *fleet.Alloc) AllocStub {
 // allocStubs makes what a list shows of an allocation: its resources and the states of its
 // tasks as the parameters say.
 func allocStubs(r *http.Request) (func(*fleet.Alloc) AllocStub, error) {
-	resources, err := flag(r, "resources", false)
+	resources, err := queryFlag(r, "resources", false)
 	if err != nil {
 		return nil, err
 	}
-	states, err := flag(r, "task_states", true)
+	states, err := queryFlag(r, "task_states", true)
 	return func(al *fleet.Alloc) AllocStub {
 		stub := allocStub(al)
 		if resources {
@@ -89,10 +89,10 @@ func allocStubs(r *http.Request) (func(*fleet.Alloc) AllocStub, error) {
 }
 
 // pageAllocs is page for allocations.
-func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.Alloc) string) (paged, error) {
+func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.Alloc) string) (pageOfItems, error) {
 	show, err := allocStubs(r)
 	if err != nil {
-		return paged{}, err
+		return pageOfItems{}, err
 	}
 	return page(r, items, key, show)
 }
@@ -142,7 +142,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	reschedule, err := flag(r, "reschedule", false)
+	reschedule, err := queryFlag(r, "reschedule", false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -150,7 +150,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.AllocStop{
+	res, err := a.commitCommand(r.Context(), state.AllocStop{
 		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(), NoShutdownDelay: without, Reschedule: reschedule,
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 }
 
 // noDelay reads whether the shutdown_delay is left out.
-func noDelay(r *http.Request) (bool, error) { return flag(r, "no_shutdown_delay", false) }
+func noDelay(r *http.Request) (bool, error) { return queryFlag(r, "no_shutdown_delay", false) }
 
 // HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
 // what the hub let go at its bound, the least important first.

@@ -136,7 +136,7 @@ type Config struct {
 	Configs fleet.ConfigChecks
 	Now     func() time.Time
 	NewID   func() string
-	Logs    *logtap.Tap // what this hub logs goes through it; nil: nothing is heard
+	Logs    *logtap.Monitor // what this hub logs goes through it; nil: nothing is heard
 	// EdgeHealth says what is wrong with the edge in this process; nil where there is none.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone
@@ -178,7 +178,7 @@ func New(cfg Config) (*API, error) {
 	for _, host := range cfg.Hosts {
 		a.hosts = append(a.hosts, hostName(host))
 	}
-	a.routes()
+	a.registerRoutes()
 	return a, nil
 }
 
@@ -186,19 +186,19 @@ func New(cfg Config) (*API, error) {
 // What is for another region is not passed on, and never done here instead.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.checkBrowser(r); err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	if region := r.URL.Query().Get("region"); region != "" && region != fleet.DefaultRegion {
 		if own := a.cfg.Cluster.Self().Region; region != own {
-			a.fail(w, fleet.Errorf(fleet.CodeInvalid, "no path to region %q: this cluster's is %q", region, own).WithHint(oneRegion))
+			a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "no path to region %q: this cluster's is %q", region, own).WithHint(oneRegion))
 			return
 		}
 	}
 	a.mux.ServeHTTP(w, r)
 }
 
-func (a *API) routes() {
+func (a *API) registerRoutes() {
 	a.jobRoutes()
 	a.nodeRoutes()
 	a.drainRoutes()
@@ -206,7 +206,7 @@ func (a *API) routes() {
 	a.childRoutes()
 	a.stepRoutes()
 	a.allocRoutes()
-	a.orderRoutes()
+	a.allocClientRoutes()
 	a.actionRoutes()
 	a.evalRoutes()
 	a.deploymentRoutes()
@@ -220,8 +220,8 @@ func (a *API) routes() {
 	a.scalingRoutes()
 	a.namespaceRoutes()
 	a.tokenRoutes()
-	a.mux.HandleFunc("GET /v1/metrics", a.metrics)
-	a.mux.HandleFunc(elsewhere, a.unrouted)
+	a.mux.HandleFunc("GET /v1/metrics", a.serveMetrics)
+	a.mux.HandleFunc(catchAllPattern, a.serveUnrouted)
 	if a.cfg.Debug {
 		a.mux.HandleFunc("/debug/pprof/", a.onLoopback(pprof.Index))
 		a.mux.HandleFunc("/debug/pprof/profile", a.onLoopback(pprof.Profile))
@@ -234,15 +234,15 @@ func (a *API) routes() {
 func (a *API) onLoopback(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
-			a.fail(w, fleet.Errorf(fleet.CodeForbidden, "profiles are served on the hub's own machine alone"))
+			a.writeError(w, fleet.Errorf(fleet.CodeForbidden, "profiles are served on the hub's own machine alone"))
 			return
 		}
 		h(w, r)
 	}
 }
 
-// put registers a handler for PUT and POST, which mean the same here.
-func (a *API) put(path string, h http.HandlerFunc) {
+// handlePutAndPost registers a handler for PUT and POST, which mean the same here.
+func (a *API) handlePutAndPost(path string, h http.HandlerFunc) {
 	a.mux.HandleFunc("PUT "+path, h)
 	a.mux.HandleFunc("POST "+path, h)
 }

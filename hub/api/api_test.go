@@ -22,8 +22,8 @@ import (
 	"skerry/syncproto"
 )
 
-// hub is a cluster of one without consensus: what is applied is committed.
-type hub struct {
+// fakeHub is a cluster of one without consensus: what is applied is committed.
+type fakeHub struct {
 	mu        sync.Mutex
 	index     fleet.Index
 	store     *state.Store
@@ -37,7 +37,7 @@ type hub struct {
 	then      state.Command // committed right behind the next command, by somebody else
 }
 
-func (h *hub) Apply(_ context.Context, c state.Command) (state.Result, error) {
+func (h *fakeHub) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leader == "" {
@@ -53,24 +53,24 @@ func (h *hub) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	return res, nil
 }
 
-func (h *hub) CatchUp(context.Context) error {
+func (h *fakeHub) CatchUp(context.Context) error {
 	if h.leader == "" {
 		return fleet.Errorf(fleet.CodeUnavailable, "no cluster leader")
 	}
 	return nil
 }
 
-func (h *hub) Leader() (fleet.HubID, bool) { return h.leader, h.leader != "" }
+func (h *fakeHub) Leader() (fleet.HubID, bool) { return h.leader, h.leader != "" }
 
-func (h *hub) Members() []api.Member {
+func (h *fakeHub) Members() []api.Member {
 	return []api.Member{{ID: "hub1", Addr: "127.0.0.1", Port: 4648, Status: "alive", Tags: map[string]string{"region": "global"}}}
 }
 
-func (h *hub) Self() api.Self {
+func (h *fakeHub) Self() api.Self {
 	return api.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
 }
 
-func (h *hub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
+func (h *fakeHub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
 	file, err := io.ReadAll(snapshot)
 	if err != nil {
 		return 0, err
@@ -82,28 +82,28 @@ func (h *hub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum [
 	return res.Index, res.Failure(err)
 }
 
-func (h *hub) RemovePeer(_ context.Context, id fleet.HubID) error {
+func (h *fakeHub) RemovePeer(_ context.Context, id fleet.HubID) error {
 	h.removed = append(h.removed, id)
 	return nil
 }
 
-func (h *hub) TransferLead(_ context.Context, id fleet.HubID) error {
+func (h *fakeHub) TransferLead(_ context.Context, id fleet.HubID) error {
 	h.leader = id
 	return nil
 }
 
-func (h *hub) Peers() ([]api.Peer, fleet.Index, error) {
+func (h *fakeHub) Peers() ([]api.Peer, fleet.Index, error) {
 	return []api.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
 }
 
-func (h *hub) Standing(_ context.Context, id fleet.HubID) (api.Standing, error) {
+func (h *fakeHub) Standing(_ context.Context, id fleet.HubID) (api.Standing, error) {
 	if id != "hub1" {
 		return api.Standing{}, fleet.Errorf(fleet.CodeUnavailable, "no answer")
 	}
 	return api.Standing{Term: 1, LastIndex: uint64(h.index)}, nil
 }
 
-func (h *hub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+func (h *fakeHub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
 	if req.Kind == syncproto.RequestLogPieces {
 		return h.pieces(req)
 	}
@@ -116,29 +116,29 @@ func (h *hub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io
 	return io.NopCloser(strings.NewReader(h.logs)), nil
 }
 
-func (h *hub) Talk(ctx context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
+func (h *fakeHub) Talk(ctx context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
 	return h.talk(ctx, req)
 }
 
-func (h *hub) LastContact(context.Context) (map[fleet.NodeID]time.Time, error) {
+func (h *fakeHub) LastContact(context.Context) (map[fleet.NodeID]time.Time, error) {
 	return map[fleet.NodeID]time.Time{nodeID: time.Unix(1_700_000_000, 0)}, nil
 }
 
-func (h *hub) Parse(src, vars string) (*fleet.Job, error) {
+func (h *fakeHub) Parse(src, vars string) (*fleet.Job, error) {
 	return jobspec.Parse("job.hcl", []byte(src), jobspec.Options{WithoutGroups: true})
 }
 
-func (h *hub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {
+func (h *fakeHub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {
 	return api.DryRun{Groups: map[string]fleet.DesiredUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
 }
 
-func (h *hub) Force(context.Context) error {
+func (h *fakeHub) Force(context.Context) error {
 	h.collected++
 	return nil
 }
 
-// unsupported answers as an edge of an older release does.
-func unsupported(req syncproto.Request) (io.ReadCloser, error) {
+// refuseUnsupported answers as an edge of an older release does.
+func refuseUnsupported(req syncproto.Request) (io.ReadCloser, error) {
 	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
 }
 
@@ -147,9 +147,9 @@ var testHosts = []string{"example.com"}
 
 const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 
-func mustServe(tb testing.TB) (*hub, *httptest.Server, *nomad.Client) {
+func mustServe(tb testing.TB) (*fakeHub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
-	h := &hub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: unsupported}
+	h := &fakeHub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: refuseUnsupported}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
@@ -169,7 +169,7 @@ func mustServe(tb testing.TB) (*hub, *httptest.Server, *nomad.Client) {
 	return h, srv, client
 }
 
-func mustApply(tb testing.TB, h *hub, c state.Command) state.Result {
+func mustApply(tb testing.TB, h *fakeHub, c state.Command) state.Result {
 	tb.Helper()
 	res, err := h.Apply(context.Background(), c)
 	if err != nil || res.Err != nil {
@@ -185,7 +185,7 @@ func exampleJob(id string) *nomad.Job {
 }
 
 // mustPlace gives a registered job one running allocation.
-func mustPlace(tb testing.TB, h *hub, id fleet.JobID) fleet.AllocID {
+func mustPlace(tb testing.TB, h *fakeHub, id fleet.JobID) fleet.AllocID {
 	tb.Helper()
 	job, ok := h.store.View().Job("default", id)
 	if !ok {
@@ -589,7 +589,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":{"ID":"b","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`)
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
-	h := &hub{store: state.New(), leader: "hub1"}
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)

@@ -43,15 +43,15 @@ var whyFixed = map[string]string{
 }
 
 func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, autopilotRules)
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	a.writeAnswer(w, r, autopilotRules)
 }
 
 // storeAutopilot accepts a configuration that changes nothing. It refuses any other, and says of
 // each rule why it cannot be changed.
 func (a *API) storeAutopilot(r *http.Request) (answer any, index fleet.Index, err error) {
 	asked := autopilotRules
-	if err := a.body(r, &asked); err != nil {
+	if err := a.decodeBody(r, &asked); err != nil {
 		return nil, 0, err
 	}
 	var refused []string

@@ -108,7 +108,7 @@ func mustSpeak(tb testing.TB, addr, request, host string, headers []string) (int
 
 // The address that a connection came in on is the hub's own.
 func TestHostOfTheConnection(t *testing.T) {
-	h := &hub{store: state.New(), leader: "hub1"}
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func withLocalAddr(ctx context.Context, addr string) context.Context {
 // Whatever headers a request has, it is served only for a host of this hub and for no
 // other page than the hub's own.
 func FuzzCheckBrowser(f *testing.F) {
-	h := &hub{store: state.New(), leader: "hub1"}
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example"}})
 	if err != nil {
 		f.Fatal(err)

@@ -9,8 +9,8 @@ import (
 )
 
 func (a *API) childRoutes() {
-	a.put("/v1/job/{id}/dispatch", a.write(a.dispatchJob))
-	a.put("/v1/job/{id}/periodic/force", a.write(a.forcePeriodic))
+	a.handlePutAndPost("/v1/job/{id}/dispatch", a.writeHandler(a.dispatchJob))
+	a.handlePutAndPost("/v1/job/{id}/periodic/force", a.writeHandler(a.forcePeriodic))
 }
 
 // namedJob returns the job of a request that changes something, as new as it is.
@@ -42,7 +42,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 		IdPrefixTemplate string
 		Priority         int
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.namedJob(r)
@@ -71,7 +71,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if child.Starts() {
 		dispatch.Eval = a.newEval(child, fleet.TriggerJobRegister, now.UnixNano())
 	}
-	res, err := a.apply(r.Context(), dispatch)
+	res, err := a.commitCommand(r.Context(), dispatch)
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -90,7 +90,7 @@ func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 	}
 	now := a.cfg.Now()
 	child := job.Child(fleet.LaunchID(job.ID, now), now)
-	res, err := a.apply(r.Context(), state.PeriodicLaunch{
+	res, err := a.commitCommand(r.Context(), state.PeriodicLaunch{
 		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Force: true, Child: child,
 		Eval: a.newEval(child, fleet.TriggerPeriodicJob, now.UnixNano()), Now: now.UnixNano(),
 	})

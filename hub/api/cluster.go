@@ -19,11 +19,11 @@ func (a *API) clusterRoutes() {
 	a.mux.HandleFunc("GET /v1/agent/self", a.agentSelf)
 	a.mux.HandleFunc("GET /v1/agent/members", a.agentMembers)
 	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
-	a.mux.HandleFunc("GET /v1/agent/monitor", a.monitor)
+	a.mux.HandleFunc("GET /v1/agent/monitor", a.streamMonitor)
 	a.mux.HandleFunc("GET /v1/agent/servers", a.statusPeers) // those that edges dial
 	a.mux.HandleFunc("GET /v1/agent/host", a.agentHost)
-	a.mux.HandleFunc("GET /v1/regions", a.regions)
-	a.mux.HandleFunc("GET /v1/fleet/status", a.read(a.fleetStatus))
+	a.mux.HandleFunc("GET /v1/regions", a.listRegions)
+	a.mux.HandleFunc("GET /v1/fleet/status", a.readHandler(a.fleetStatus))
 }
 
 // statusLeader answers with the leader's QUIC address, as Raft knows it.
@@ -31,12 +31,12 @@ func (a *API) statusLeader(w http.ResponseWriter, r *http.Request) {
 	id, ok := a.cfg.Cluster.Leader()
 	v := a.cfg.State.View()
 	addr, known := v.Hub(id)
-	a.header(w, v.Index())
+	a.setAnswerHeaders(w, v.Index())
 	if !ok || !known {
-		a.fail(w, noLeader())
+		a.writeError(w, noLeader())
 		return
 	}
-	a.send(w, r, addr.QUIC)
+	a.writeAnswer(w, r, addr.QUIC)
 }
 
 func noLeader() *fleet.Error {
@@ -50,8 +50,8 @@ func (a *API) statusPeers(w http.ResponseWriter, r *http.Request) {
 	for _, h := range v.Hubs() {
 		addrs = append(addrs, h.QUIC)
 	}
-	a.header(w, v.Index())
-	a.send(w, r, addrs)
+	a.setAnswerHeaders(w, v.Index())
+	a.writeAnswer(w, r, addrs)
 }
 
 // AgentMember is a hub, in Nomad's shape.
@@ -69,7 +69,7 @@ type AgentMember struct {
 	DelegateCur uint8
 }
 
-func (a *API) members() []AgentMember {
+func (a *API) clusterMembers() []AgentMember {
 	members := []AgentMember{}
 	for _, m := range a.cfg.Cluster.Members() {
 		members = append(members, AgentMember{
@@ -82,13 +82,13 @@ func (a *API) members() []AgentMember {
 
 func (a *API) agentMembers(w http.ResponseWriter, r *http.Request) {
 	self := a.cfg.Cluster.Self()
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, struct {
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	a.writeAnswer(w, r, struct {
 		ServerName   string
 		ServerRegion string
 		ServerDC     string
 		Members      []AgentMember
-	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.members()})
+	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.clusterMembers()})
 }
 
 func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
@@ -98,13 +98,13 @@ func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
 		Member AgentMember                  `json:"member"`
 		Stats  map[string]map[string]string `json:"stats"`
 	}{Config: self.Config, Stats: self.Stats}
-	for _, m := range a.members() {
+	for _, m := range a.clusterMembers() {
 		if m.Name == string(self.ID) {
 			answer.Member = m
 		}
 	}
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, answer)
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	a.writeAnswer(w, r, answer)
 }
 
 // agentHealth answers 200 where this hub knows a leader, and the edge in its process, if there
@@ -114,21 +114,21 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	kinds := r.URL.Query()["type"]
 	for _, kind := range kinds {
 		if kind != "client" && kind != "server" {
-			a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read the parameter type: %q is neither client nor server", kind))
+			a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read the parameter type: %q is neither client nor server", kind))
 			return
 		}
 	}
 	var answer struct {
-		Client *partHealth `json:"client,omitempty"`
-		Server *partHealth `json:"server,omitempty"`
+		Client *componentHealth `json:"client,omitempty"`
+		Server *componentHealth `json:"server,omitempty"`
 	}
 	status := http.StatusOK
-	healthOf := func(err error) *partHealth {
+	healthOf := func(err error) *componentHealth {
 		if err != nil {
 			status = http.StatusInternalServerError
-			return &partHealth{Message: err.Error()}
+			return &componentHealth{Message: err.Error()}
 		}
-		return &partHealth{Ok: true, Message: "ok"}
+		return &componentHealth{Ok: true, Message: "ok"}
 	}
 	if len(kinds) == 0 || slices.Contains(kinds, "server") {
 		var err error
@@ -143,14 +143,14 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	case slices.Contains(kinds, "client"):
 		answer.Client = healthOf(errors.New("client not enabled"))
 	}
-	a.header(w, a.cfg.State.View().Index())
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	a.send(w, r, answer)
+	a.writeAnswer(w, r, answer)
 }
 
-// partHealth is how the hub or the edge of a process is.
-type partHealth struct {
+// componentHealth is how the hub or the edge of a process is.
+type componentHealth struct {
 	Ok      bool   `json:"ok"`
 	Message string `json:"message"`
 }
@@ -160,11 +160,11 @@ type partHealth struct {
 func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	self, p := a.cfg.Cluster.Self(), r.URL.Query()
 	if p.Get("node_id") != "" {
-		a.fail(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: nodes are not asked for that").WithHint("skerry node status --verbose ID shows its attributes"))
+		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: nodes are not asked for that").WithHint("skerry node status --verbose ID shows its attributes"))
 		return
 	}
 	if server := fleet.HubID(p.Get("server_id")); server != "" && server != self.ID {
-		a.fail(w, a.elsewhere(server))
+		a.writeError(w, a.otherHubError(server))
 		return
 	}
 	type data struct {
@@ -177,19 +177,19 @@ func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	}{self.ID, data{OS: runtime.GOOS + "/" + runtime.GOARCH, Network: []map[string]string{}}}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		a.fail(w, fmt.Errorf("list the addresses of the machine: %w", err))
+		a.writeError(w, fmt.Errorf("list the addresses of the machine: %w", err))
 		return
 	}
 	for _, addr := range addrs {
 		answer.HostData.Network = append(answer.HostData.Network, map[string]string{"address": addr.String()})
 	}
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, answer)
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	a.writeAnswer(w, r, answer)
 }
 
-func (a *API) regions(w http.ResponseWriter, r *http.Request) {
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, []string{a.cfg.Cluster.Self().Region})
+func (a *API) listRegions(w http.ResponseWriter, r *http.Request) {
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	a.writeAnswer(w, r, []string{a.cfg.Cluster.Self().Region})
 }
 
 // reachable refuses what needs an edge's link where it is down.

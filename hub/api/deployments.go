@@ -11,17 +11,17 @@ import (
 )
 
 func (a *API) deploymentRoutes() {
-	a.mux.HandleFunc("GET /v1/deployments", a.read(a.listDeployments))
-	a.mux.HandleFunc("GET /v1/deployment/{id}", a.read(a.readDeployment))
-	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", a.read(a.deploymentProgress))
-	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.read(a.deploymentAllocs))
-	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.read(a.jobDeployments))
-	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.read(a.jobDeployment))
-	a.put("/v1/deployment/promote/{id}", a.write(a.promoteDeployment))
-	a.put("/v1/deployment/pause/{id}", a.write(a.pauseDeployment))
-	a.put("/v1/deployment/fail/{id}", a.write(a.failDeployment))
-	a.put("/v1/deployment/allocation-health/{id}", a.write(a.setHealth))
-	a.put("/v1/deployment/unblock/{id}", a.write(a.unblockDeployment))
+	a.mux.HandleFunc("GET /v1/deployments", a.readHandler(a.listDeployments))
+	a.mux.HandleFunc("GET /v1/deployment/{id}", a.readHandler(a.readDeployment))
+	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", a.readHandler(a.deploymentProgress))
+	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.readHandler(a.deploymentAllocs))
+	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.readHandler(a.jobDeployments))
+	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.readHandler(a.jobDeployment))
+	a.handlePutAndPost("/v1/deployment/promote/{id}", a.writeHandler(a.promoteDeployment))
+	a.handlePutAndPost("/v1/deployment/pause/{id}", a.writeHandler(a.pauseDeployment))
+	a.handlePutAndPost("/v1/deployment/fail/{id}", a.writeHandler(a.failDeployment))
+	a.handlePutAndPost("/v1/deployment/allocation-health/{id}", a.writeHandler(a.setHealth))
+	a.handlePutAndPost("/v1/deployment/unblock/{id}", a.writeHandler(a.unblockDeployment))
 }
 
 // DeploymentAnswer answers a change of a deployment.
@@ -35,7 +35,7 @@ type DeploymentAnswer struct {
 
 func (a *API) listDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(d *fleet.Deployment) string { return ageKey(q, d.CreateIndex, string(d.ID)) }
-	answer, err := page(r, v.Deployments(q.namespace, q.prefix), key, same[*fleet.Deployment])
+	answer, err := page(r, v.Deployments(q.namespace, q.prefix), key, unchangedItem[*fleet.Deployment])
 	return answer, v.TableIndex("deployments"), err
 }
 
@@ -53,32 +53,32 @@ func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, flee
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
-	return DeploymentDetail{d, a.shutters(v, d).windows(d)}, d.ModifyIndex, nil
+	return DeploymentDetail{d, a.newWindowTracker(v, d).progressByGroup(d)}, d.ModifyIndex, nil
 }
 
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of := beginning(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
+	of := filterByPrefix(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }
 
 func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(d *fleet.Deployment) string { return byAge(^d.CreateIndex, string(d.ID)) }
-	earlier, err := flag(r, "all", false)
+	earlier, err := queryFlag(r, "all", false)
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
 	job, there := v.Job(q.namespace, jobID(r))
 	id := func(d *fleet.Deployment) string { return string(d.ID) }
 	of := func(yield func(*fleet.Deployment) bool) {
-		for d := range beginning(q, v.DeploymentsByJob(q.namespace, jobID(r)), id) {
+		for d := range filterByPrefix(q, v.DeploymentsByJob(q.namespace, jobID(r)), id) {
 			// Those of a job of the same id that was purged before are not this one's.
 			if (earlier || !there || d.JobCreateIndex == job.CreateIndex) && !yield(d) {
 				return
 			}
 		}
 	}
-	answer, err := page(r, of, newestFirst, same[*fleet.Deployment])
+	answer, err := page(r, of, newestFirst, unchangedItem[*fleet.Deployment])
 	return answer, max(v.TableIndex("deployments"), sinceJob(v, job)), err
 }
 
@@ -136,9 +136,9 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
-	shut := a.shutters(v, d)
+	shut := a.newWindowTracker(v, d)
 	p := Progress{
-		Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.windows(d),
+		Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.progressByGroup(d),
 		Outlook: rollout.OutlookOf(v, d, a.cfg.Now()), Failed: failedAllocs(v, d),
 	}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
@@ -153,11 +153,11 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 			p.Groups[al.TaskGroup] = map[string]SiteProgress{}
 		}
 		s := p.Groups[al.TaskGroup][site]
-		if _, closed := shut.closed(al); closed {
+		if _, closed := shut.closedUntil(al); closed {
 			s.Waiting++
 			s.Shut++
 		} else {
-			s.count(al, d)
+			s.countAllocation(al, d)
 		}
 		p.Groups[al.TaskGroup][site] = s
 	}
@@ -186,7 +186,7 @@ func failedAllocs(v *state.View, d *fleet.Deployment) []AllocStub {
 	return stubs
 }
 
-func (s *SiteProgress) count(al *fleet.Alloc, d *fleet.Deployment) {
+func (s *SiteProgress) countAllocation(al *fleet.Alloc, d *fleet.Deployment) {
 	switch {
 	case al.ClientStatus == fleet.ClientUnknown:
 		s.Deferred++
@@ -219,7 +219,7 @@ func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet
 	if c == nil {
 		return answer, d.ModifyIndex, nil
 	}
-	res, err := a.apply(r.Context(), c)
+	res, err := a.commitCommand(r.Context(), c)
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -246,7 +246,7 @@ func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
 		All          bool
 		Groups       []string
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if !req.All && len(req.Groups) == 0 {
@@ -266,11 +266,11 @@ func (a *API) pauseDeployment(r *http.Request) (any, fleet.Index, error) {
 		DeploymentID fleet.DeploymentID
 		Pause        bool
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
-		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.Running()}
+		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.RunningDescription()}
 		if req.Pause {
 			u.Status, u.StatusDescription = fleet.DeploymentPaused, fleet.DescPaused
 		}
@@ -294,7 +294,7 @@ func (a *API) setHealth(r *http.Request) (any, fleet.Index, error) {
 		HealthyAllocationIDs   []fleet.AllocID
 		UnhealthyAllocationIDs []fleet.AllocID
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {

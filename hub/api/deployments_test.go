@@ -15,7 +15,7 @@ import (
 )
 
 // mustDeploy registers a job, with a deployment that asks for a canary and has one.
-func mustDeploy(t *testing.T, h *hub, change ...func(*fleet.DeploymentState)) (fleet.DeploymentID, fleet.AllocID) {
+func mustDeploy(t *testing.T, h *fakeHub, change ...func(*fleet.DeploymentState)) (fleet.DeploymentID, fleet.AllocID) {
 	t.Helper()
 	job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}}}
 	job.Defaults()

@@ -106,20 +106,20 @@ func TestRelatedEvaluations(t *testing.T) {
 // TestWhatIsNotThereIsWaitedFor blocks on a job until somebody registers it.
 func TestWhatIsNotThereIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLists(t)
+		l := newListFixture(t)
 		before := time.Now()
-		w := l.ask("GET", "/v1/job/late", "", map[string][]string{"index": {"999"}, "wait": {"10s"}})
+		w := l.sendRequest("GET", "/v1/job/late", "", map[string][]string{"index": {"999"}, "wait": {"10s"}})
 		if waited := time.Since(before); w.Code != 404 || waited < 10*time.Second || waited > 11*time.Second {
 			t.Errorf("one that does not come: %d after %s", w.Code, waited)
 		}
-		w = l.ask("GET", "/v1/job/late", "", nil)
+		w = l.sendRequest("GET", "/v1/job/late", "", nil)
 		got := make(chan int, 1)
 		go func() {
-			got <- l.ask("GET", "/v1/job/late", "", map[string][]string{"index": {w.Header().Get("X-Nomad-Index")}, "wait": {"10s"}}).Code
+			got <- l.sendRequest("GET", "/v1/job/late", "", map[string][]string{"index": {w.Header().Get("X-Nomad-Index")}, "wait": {"10s"}}).Code
 		}()
 		synctest.Wait()
 		before = time.Now()
-		l.register("late")
+		l.registerNamedJob("late")
 		if code := <-got; code != 200 || time.Since(before) > 0 {
 			t.Errorf("one that comes: %d after %s", code, time.Since(before))
 		}
@@ -131,31 +131,31 @@ func TestWhatIsNotThereIsWaitedFor(t *testing.T) {
 func TestWhatComesAndGoesIsToldAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		path       string
-		make, undo func(l *lists)
+		make, undo func(l *listFixture)
 	}{
-		{"/v1/node/pool/late/nodes", func(l *lists) {
+		{"/v1/node/pool/late/nodes", func(l *listFixture) {
 			mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: "late"}})
-		}, func(l *lists) { mustApply(l.t, l.hub, state.PoolDelete{Name: "late"}) }},
-		{"/v1/job/late/services", func(l *lists) { l.register("late") }, func(l *lists) { l.mustPurge("late") }},
+		}, func(l *listFixture) { mustApply(l.t, l.hub, state.PoolDelete{Name: "late"}) }},
+		{"/v1/job/late/services", func(l *listFixture) { l.registerNamedJob("late") }, func(l *listFixture) { l.mustPurge("late") }},
 	} {
 		t.Run(tc.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLists(t)
+				l := newListFixture(t)
 				// From an index that no change reaches, and from that of the last answer, which a
 				// change while nobody asks has to pass.
 				for _, far := range []bool{true, false} {
 					for _, step := range []struct {
-						change func(l *lists)
+						change func(l *listFixture)
 						status int
 					}{{tc.make, 200}, {tc.undo, 404}} {
 						index := "9999"
 						if !far {
-							index = l.ask("GET", tc.path, "", nil).Header().Get("X-Nomad-Index")
+							index = l.sendRequest("GET", tc.path, "", nil).Header().Get("X-Nomad-Index")
 							step.change(l)
 						}
 						got := make(chan int, 1)
 						go func() {
-							got <- l.ask("GET", tc.path, "", map[string][]string{"index": {index}, "wait": {"10s"}}).Code
+							got <- l.sendRequest("GET", tc.path, "", map[string][]string{"index": {index}, "wait": {"10s"}}).Code
 						}()
 						synctest.Wait()
 						before := time.Now()
@@ -204,16 +204,16 @@ func TestThePurgeOfALaterJobIsTold(t *testing.T) {
 	for _, path := range []string{"/v1/job/j0/allocations", "/v1/job/j0/deployments"} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLists(t)
+				l := newListFixture(t)
 				l.mustPurge("j0")
-				l.register("j0")
-				w := l.ask("GET", path, "", nil)
+				l.registerNamedJob("j0")
+				w := l.sendRequest("GET", path, "", nil)
 				if w.Body.String() != "[]\n" {
 					t.Fatalf("of the later job: %s", w.Body)
 				}
 				got := make(chan string, 1)
 				go func() {
-					got <- l.ask("GET", path, "", map[string][]string{"index": {w.Header().Get("X-Nomad-Index")}, "wait": {"10s"}}).Body.String()
+					got <- l.sendRequest("GET", path, "", map[string][]string{"index": {w.Header().Get("X-Nomad-Index")}, "wait": {"10s"}}).Body.String()
 				}()
 				synctest.Wait()
 				before := time.Now()
@@ -268,9 +268,9 @@ func TestStatusesOfChildren(t *testing.T) {
 	}
 }
 
-func (l *lists) mustPurge(id string) {
+func (l *listFixture) mustPurge(id string) {
 	l.t.Helper()
-	if w := l.ask("DELETE", "/v1/job/"+id, "", map[string][]string{"purge": {"true"}}); w.Code != 200 {
+	if w := l.sendRequest("DELETE", "/v1/job/"+id, "", map[string][]string{"purge": {"true"}}); w.Code != 200 {
 		l.t.Fatalf("purge %s: %d %s", id, w.Code, w.Body)
 	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 func (a *API) drainRoutes() {
-	a.put("/v1/node/{id}/drain", a.write(a.drainNode))
-	a.put("/v1/node/{id}/eligibility", a.write(a.nodeEligibility))
-	a.put("/v1/node/{id}/purge", a.write(a.purgeNode))
-	a.put("/v1/node/{id}/evaluate", a.write(a.evaluateNode))
+	a.handlePutAndPost("/v1/node/{id}/drain", a.writeHandler(a.drainNode))
+	a.handlePutAndPost("/v1/node/{id}/eligibility", a.writeHandler(a.nodeEligibility))
+	a.handlePutAndPost("/v1/node/{id}/purge", a.writeHandler(a.purgeNode))
+	a.handlePutAndPost("/v1/node/{id}/evaluate", a.writeHandler(a.evaluateNode))
 }
 
 // NodeAnswer answers a change of a node.
@@ -33,7 +33,7 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), command(n))
+	res, err := a.commitCommand(r.Context(), command(n))
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -72,7 +72,7 @@ const maxDeadline = 10 * 365 * 24 * time.Hour
 
 func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 	var req DrainRequest
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	switch {
@@ -92,7 +92,7 @@ func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 
 func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
 	var req struct{ Eligibility string }
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {

@@ -10,17 +10,17 @@ import (
 )
 
 func (a *API) evalRoutes() {
-	a.mux.HandleFunc("GET /v1/evaluations", a.read(a.listEvals))
-	a.mux.HandleFunc("GET /v1/evaluations/count", a.read(a.countEvals))
-	a.mux.HandleFunc("GET /v1/evaluation/{id}", a.read(a.readEval))
-	a.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", a.read(a.evalAllocs))
+	a.mux.HandleFunc("GET /v1/evaluations", a.readHandler(a.listEvals))
+	a.mux.HandleFunc("GET /v1/evaluations/count", a.readHandler(a.countEvals))
+	a.mux.HandleFunc("GET /v1/evaluation/{id}", a.readHandler(a.readEval))
+	a.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", a.readHandler(a.evalAllocs))
 }
 
 // listEvals lists evaluations, the oldest first, of one job and status where the
 // parameters name them; those that begin with a prefix by id.
 func (a *API) listEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(e *fleet.Evaluation) string { return ageKey(q, e.CreateIndex, string(e.ID)) }
-	answer, err := page(r, evalsAsked(v, r, q), key, same[*fleet.Evaluation])
+	answer, err := page(r, evalsAsked(v, r, q), key, unchangedItem[*fleet.Evaluation])
 	return answer, v.TableIndex("evals"), err
 }
 
@@ -46,7 +46,7 @@ func (a *API) countEvals(v *state.View, r *http.Request, q query) (any, fleet.In
 	}
 	answer := struct{ Count int }{}
 	for e := range evalsAsked(v, r, q) {
-		ok, err := p.passes(e)
+		ok, err := p.passesFilter(e)
 		if err != nil {
 			return nil, index, err
 		}
@@ -63,7 +63,7 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	if !ok {
 		return nil, v.TableIndex("evals"), fleet.Errorf(fleet.CodeNotFound, "evaluation %q not found", id)
 	}
-	related, err := flag(r, "related", false)
+	related, err := queryFlag(r, "related", false)
 	if err != nil || !related {
 		return e, e.ModifyIndex, err
 	}
@@ -142,7 +142,7 @@ func relatedEvals(v *state.View, e *fleet.Evaluation) iter.Seq[*fleet.Evaluation
 }
 
 func (a *API) evalAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of := beginning(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
+	of := filterByPrefix(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }

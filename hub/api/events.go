@@ -18,14 +18,14 @@ func (a *API) eventRoutes() {
 func (a *API) eventStream(w http.ResponseWriter, r *http.Request) {
 	req, after, err := a.eventRequest(r)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	a.header(w, after)
+	a.setAnswerHeaders(w, after)
 	sink := slowSink{w, http.NewResponseController(w)}
 	if err := sink.rc.Flush(); err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	if err := a.events.Stream(r.Context(), req, after, sink); err != nil {

@@ -74,46 +74,46 @@ var execUpgrade = websocket.Upgrader{
 	},
 }
 
-// exec runs a command where an allocation's task runs, over a websocket. What is
+// execInTask runs a command where an allocation's task runs, over a websocket. What is
 // wrong with the request itself is an HTTP error; what comes later ends the
 // websocket with the code 4000 and the HTTP status, and the error's text.
-func (a *API) exec(w http.ResponseWriter, r *http.Request) {
+func (a *API) execInTask(w http.ResponseWriter, r *http.Request) {
 	req, err := execRequest(r)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
-	a.converse(w, r, func() (errand, error) { return a.commandIn(r, req) })
+	a.serveWebsocket(w, r, func() (allocRequest, error) { return a.commandIn(r, req) })
 }
 
-// errand is what the edge of an allocation is asked to run in it.
-type errand struct {
+// allocRequest is what the edge of an allocation is asked to run in it.
+type allocRequest struct {
 	alloc *fleet.Alloc
 	req   syncproto.Request
 }
 
-// converse runs, over a websocket, what an edge is asked for: where is called when the
+// serveWebsocket runs, over a websocket, what an edge is asked for: where is called when the
 // client is there.
-func (a *API) converse(w http.ResponseWriter, r *http.Request, where func() (errand, error)) {
+func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, where func() (allocRequest, error)) {
 	conn, err := execUpgrade.Upgrade(w, r, nil)
 	if err != nil {
 		a.cfg.Log.Debug("no websocket", "error", err)
 		return // it has answered
 	}
 	defer conn.Close()
-	err = a.execOver(r, &execConn{conn: conn}, where)
+	err = a.runOverWebsocket(r, &execConn{conn: conn}, where)
 	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	if err != nil {
 		closing = websocket.FormatCloseMessage(4000+Status(fleet.CodeOf(err)), closeText(err))
 	}
 	if conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) == nil {
-		linger(conn.NetConn())
+		closeAfterDelivery(conn.NetConn())
 	} // else it is gone
 }
 
-// linger ends a connection after what was written to it has arrived: one that is closed
+// closeAfterDelivery ends a connection after what was written to it has arrived: one that is closed
 // while something of its client is still unread throws away what is on its way there.
-func linger(conn net.Conn) {
+func closeAfterDelivery(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() != nil {
 		return
 	}
@@ -124,7 +124,7 @@ func linger(conn net.Conn) {
 
 // execRequest reads what is asked, but for the allocation.
 func execRequest(r *http.Request) (syncproto.Request, error) {
-	req, err := conversation(r, syncproto.RequestExec, "skerry alloc exec")
+	req, err := websocketRequest(r, syncproto.RequestExec, "skerry alloc exec")
 	if err != nil {
 		return req, err
 	}
@@ -139,8 +139,8 @@ func execRequest(r *http.Request) (syncproto.Request, error) {
 	return req, nil
 }
 
-// conversation begins to read what is to be run over a websocket.
-func conversation(r *http.Request, kind, command string) (syncproto.Request, error) {
+// websocketRequest begins to read what is to be run over a websocket.
+func websocketRequest(r *http.Request, kind, command string) (syncproto.Request, error) {
 	p := r.URL.Query()
 	req := syncproto.Request{Kind: kind, Task: p.Get("task")}
 	if !websocket.IsWebSocketUpgrade(r) {
@@ -156,9 +156,9 @@ func conversation(r *http.Request, kind, command string) (syncproto.Request, err
 	return req, nil
 }
 
-// execOver serves a command over a websocket until either is over.
-func (a *API) execOver(r *http.Request, client *execConn, where func() (errand, error)) error {
-	if err := client.greet(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
+// runOverWebsocket serves a command over a websocket until either is over.
+func (a *API) runOverWebsocket(r *http.Request, client *execConn, where func() (allocRequest, error)) error {
+	if err := client.readHandshake(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
 		return err
 	}
 	to, err := where()
@@ -179,13 +179,13 @@ func (a *API) execOver(r *http.Request, client *execConn, where func() (errand, 
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		defer cancel() // the client is gone, or the edge takes nothing: the command ends
-		a.cfg.Log.Debug("command's client is gone", "alloc", to.alloc.ID, "error", client.typed(edge))
+		a.cfg.Log.Debug("command's client is gone", "alloc", to.alloc.ID, "error", client.forwardInput(edge))
 	})
 	serving.Go(func() {
 		defer cancel() // nothing is read of a client while the edge takes nothing
 		client.keepAlive(ctx)
 	})
-	err = client.show(edge)
+	err = client.forwardOutput(edge)
 	cancel()
 	client.endReading()
 	serving.Wait()
@@ -193,16 +193,16 @@ func (a *API) execOver(r *http.Request, client *execConn, where func() (errand, 
 }
 
 // commandIn finds the allocation in which a command is to run.
-func (a *API) commandIn(r *http.Request, req syncproto.Request) (errand, error) {
+func (a *API) commandIn(r *http.Request, req syncproto.Request) (allocRequest, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	if req.Task, err = taskOf(al, req.Task); err != nil {
-		return errand{}, err
+		return allocRequest{}, err
 	}
 	req.Alloc = al.ID
-	return errand{al, req}, orderable(v, al, "run a command beside", req.Task)
+	return allocRequest{al, req}, checkAllocReachable(v, al, "run a command beside", req.Task)
 }
 
 // execConn is a client's websocket.
@@ -213,13 +213,13 @@ type execConn struct {
 	ended bool // nothing more is read
 }
 
-// greet says how much is taken, and reads what Nomad's UI says first.
-func (c *execConn) greet(handshake bool) error {
+// readHandshake says how much is taken, and reads what Nomad's UI says first.
+func (c *execConn) readHandshake(handshake bool) error {
 	c.conn.SetReadLimit(maxExecMessage)
-	if err := c.heard(); err != nil {
+	if err := c.extendReadDeadline(); err != nil {
 		return err
 	}
-	c.conn.SetPongHandler(func(string) error { return c.heard() })
+	c.conn.SetPongHandler(func(string) error { return c.extendReadDeadline() })
 	if !handshake {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (c *execConn) greet(handshake bool) error {
 	return nil
 }
 
-func (c *execConn) heard() error {
+func (c *execConn) extendReadDeadline() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -252,11 +252,11 @@ func (c *execConn) endReading() {
 	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // one that is closed reads no more either
 }
 
-// typed hands on what a client says until it is gone.
-func (c *execConn) typed(edge io.Writer) error {
+// forwardInput hands on what a client says until it is gone.
+func (c *execConn) forwardInput(edge io.Writer) error {
 	frames := syncproto.NewWriter(edge)
 	for {
-		if err := c.heard(); err != nil { // also where the edge took its time
+		if err := c.extendReadDeadline(); err != nil { // also where the edge took its time
 			return err
 		}
 		var in ExecInput
@@ -276,7 +276,7 @@ func (c *execConn) typed(edge io.Writer) error {
 func execFrames(in ExecInput) []syncproto.ExecInput {
 	var frames []syncproto.ExecInput
 	if in.TTYSize != nil {
-		frames = append(frames, syncproto.ExecInput{Width: characters(in.TTYSize.Width), Height: characters(in.TTYSize.Height)})
+		frames = append(frames, syncproto.ExecInput{Width: terminalSize(in.TTYSize.Width), Height: terminalSize(in.TTYSize.Height)})
 	}
 	if in.Stdin == nil {
 		return frames
@@ -292,7 +292,7 @@ func execFrames(in ExecInput) []syncproto.ExecInput {
 	return frames
 }
 
-func characters(n int) uint16 { return uint16(min(max(n, 0), 1<<16-1)) }
+func terminalSize(n int) uint16 { return uint16(min(max(n, 0), 1<<16-1)) }
 
 // keepAlive asks now and then whether a client is there: one that is not answers
 // nothing, and reading from it ends.
@@ -311,8 +311,8 @@ func (c *execConn) keepAlive(ctx context.Context) {
 	}
 }
 
-// show hands on what a command says until it has ended.
-func (c *execConn) show(edge io.Reader) error {
+// forwardOutput hands on what a command says until it has ended.
+func (c *execConn) forwardOutput(edge io.Reader) error {
 	frames := syncproto.NewReader(edge)
 	for {
 		m, err := frames.Read()
@@ -326,13 +326,13 @@ func (c *execConn) show(edge io.Reader) error {
 		if said.Error != nil {
 			return said.Error
 		}
-		if err := c.say(said); err != nil || said.Exited {
+		if err := c.writeOutput(said); err != nil || said.Exited {
 			return err
 		}
 	}
 }
 
-func (c *execConn) say(said syncproto.ExecOutput) error {
+func (c *execConn) writeOutput(said syncproto.ExecOutput) error {
 	var out []ExecOutput
 	if len(said.Stdout) > 0 {
 		out = append(out, ExecOutput{Stdout: &ExecIO{Data: said.Stdout}})

@@ -29,9 +29,9 @@ import (
 // edgeTalk is the hub's end of a stream to an edge, which serves the other one.
 type edgeTalk struct{ net.Conn }
 
-// talking has an edge serve each command with a function; it is told when the hub
+// serveExecWith has an edge serve each command with a function; it is told when the hub
 // hangs up by the end of what it reads.
-func talking(h *hub, serve func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer)) {
+func serveExecWith(h *fakeHub, serve func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer)) {
 	h.talk = func(ctx context.Context, req syncproto.Request) (io.ReadWriteCloser, error) {
 		if slices.Contains(req.Command, "refused") {
 			return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
@@ -46,8 +46,8 @@ func talking(h *hub, serve func(req syncproto.Request, in *syncproto.Reader, out
 	}
 }
 
-// upper says what it is told in capitals, and how large its terminal is.
-func upper(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+// serveInCapitals says what it is told in capitals, and how large its terminal is.
+func serveInCapitals(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 	if req.Command[0] == "fail" {
 		_ = out.Write(syncproto.ExecOutput{Exited: true, Error: fleet.Errorf(fleet.CodeInvalid, "there is no program %q", req.Command[0])})
 		return
@@ -70,7 +70,7 @@ func upper(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 	}
 }
 
-func mustAlloc(tb testing.TB, h *hub, c *nomad.Client) *nomad.Allocation {
+func mustAlloc(tb testing.TB, h *fakeHub, c *nomad.Client) *nomad.Allocation {
 	tb.Helper()
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
 		tb.Fatal(err)
@@ -81,9 +81,9 @@ func mustAlloc(tb testing.TB, h *hub, c *nomad.Client) *nomad.Allocation {
 func TestNomadClientRunsCommands(t *testing.T) {
 	h, _, c := mustServe(t)
 	var asked syncproto.Request
-	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+	serveExecWith(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 		asked = req
-		upper(req, in, out)
+		serveInCapitals(req, in, out)
 	})
 	alloc := mustAlloc(t, h, c)
 	long := strings.Repeat("typed ", 20_000)
@@ -118,7 +118,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestCommandsThatAreRefused(t *testing.T) {
 	h, srv, c := mustServe(t)
-	talking(h, upper)
+	serveExecWith(h, serveInCapitals)
 	alloc := mustAlloc(t, h, c)
 	run := func(alloc *nomad.Allocation, task string, command ...string) error {
 		_, err := c.Allocations().Exec(t.Context(), alloc, task, false, command, strings.NewReader(""), io.Discard, io.Discard, nil, nil)
@@ -192,7 +192,7 @@ func TestCommandsEndWithEitherSide(t *testing.T) {
 	h, srv, c := mustServe(t)
 	alloc := mustAlloc(t, h, c)
 	gone := make(chan error, 1)
-	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+	serveExecWith(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 		if req.Command[0] == "vanish" {
 			return
 		}
@@ -260,7 +260,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4646} }
 
-func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+func (p *pipes) dialPipe(context.Context, string, string) (net.Conn, error) {
 	mine, its := net.Pipe()
 	p.dialed <- its
 	return mine, nil
@@ -282,7 +282,7 @@ func TestClientsAreMissedWhileCommandsReadNothing(t *testing.T) {
 		server := &http.Server{Handler: srv.Config.Handler}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()
-		dialer := websocket.Dialer{NetDialContext: p.dial}
+		dialer := websocket.Dialer{NetDialContext: p.dialPipe}
 		conn, _, err := dialer.Dial("ws://localhost/v1/client/allocation/"+alloc.ID+"/exec?"+escaped(`command=["sleep","9"]`), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -308,7 +308,7 @@ func TestNothingOfACommandsEndIsLost(t *testing.T) {
 	alloc := mustAlloc(t, h, c)
 	const pieces, size = 32, 16 << 10
 	ended := make(chan struct{})
-	talking(h, func(_ syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+	serveExecWith(h, func(_ syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 		defer close(ended)
 		for range pieces {
 			_ = out.Write(syncproto.ExecOutput{Stdout: bytes.Repeat([]byte("x"), size)})

@@ -67,17 +67,17 @@ func (a *API) fileStat(w http.ResponseWriter, r *http.Request) {
 func answerFile[T any](a *API, w http.ResponseWriter, r *http.Request, kind string) {
 	out, _, err := a.askFile(r, kind, nil)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	defer out.Close()
 	answer, err := decodeAnswer[T](out)
-	a.header(w, a.cfg.State.View().Index())
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
-	a.send(w, r, answer)
+	a.writeAnswer(w, r, answer)
 }
 
 func decodeAnswer[T any](from io.Reader) (T, error) {
@@ -92,17 +92,17 @@ func decodeAnswer[T any](from io.Reader) (T, error) {
 	return answer, nil
 }
 
-// number reads a parameter that counts bytes.
-func number(r *http.Request, name string) (int64, error) {
-	n, err := signed(r, name)
+// queryByteCount reads a parameter that counts bytes.
+func queryByteCount(r *http.Request, name string) (int64, error) {
+	n, err := queryOffset(r, name)
 	if err == nil && n < 0 {
 		err = fleet.Errorf(fleet.CodeInvalid, "read files: %s %d is not a number of bytes", name, n)
 	}
 	return n, err
 }
 
-// signed reads a parameter that counts bytes, in one direction or the other.
-func signed(r *http.Request, name string) (int64, error) {
+// queryOffset reads a parameter that counts bytes, in one direction or the other.
+func queryOffset(r *http.Request, name string) (int64, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
 		return 0, nil
@@ -118,13 +118,13 @@ func (a *API) fileRead(w http.ResponseWriter, r *http.Request) { a.fileBytes(w, 
 
 func (a *API) fileReadAt(w http.ResponseWriter, r *http.Request) {
 	a.fileBytes(w, r, func(req *syncproto.Request) (err error) {
-		if req.Offset, err = signed(r, "offset"); err != nil {
+		if req.Offset, err = queryOffset(r, "offset"); err != nil {
 			return err
 		}
 		// Nomad's alloc fs -tail counts back from the end, which may be before the beginning,
 		// and its limit of -1 is none.
 		req.Offset = max(req.Offset, 0)
-		req.Limit, err = signed(r, "limit")
+		req.Limit, err = queryOffset(r, "limit")
 		req.Limit = max(req.Limit, 0)
 		return err
 	})
@@ -133,13 +133,13 @@ func (a *API) fileReadAt(w http.ResponseWriter, r *http.Request) {
 func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syncproto.Request) error) {
 	out, req, err := a.askFile(r, syncproto.RequestRead, change)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	defer out.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	write := func(b []byte) error { _, err := w.Write(b); return err }
-	if err := pump(out, http.NewResponseController(w), write); err != nil {
+	if err := copyAndFlush(out, http.NewResponseController(w), write); err != nil {
 		a.cfg.Log.Debug("file not read to its end", "alloc", req.Alloc, "error", err)
 		panic(http.ErrAbortHandler) // or the client would take it for the whole
 	}
@@ -150,7 +150,7 @@ func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syn
 func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 	at, err := a.streamOffset(r)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	out, req, err := a.askFile(r, syncproto.RequestStream, func(req *syncproto.Request) error {
@@ -167,7 +167,7 @@ func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 		return nil
 	})
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	defer out.Close()
@@ -178,14 +178,14 @@ func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 		at += int64(len(b))
 		return frames.Encode(frame)
 	}
-	if err := pump(out, http.NewResponseController(w), emit); err != nil {
+	if err := copyAndFlush(out, http.NewResponseController(w), emit); err != nil {
 		a.cfg.Log.Debug("file stream ended", "alloc", req.Alloc, "error", err)
 	}
 }
 
 // streamOffset is where a stream begins, from the start of the file.
 func (a *API) streamOffset(r *http.Request) (int64, error) {
-	offset, err := number(r, "offset")
+	offset, err := queryByteCount(r, "offset")
 	if err != nil {
 		return 0, err
 	}

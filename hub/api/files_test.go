@@ -16,8 +16,8 @@ import (
 	"skerry/syncproto"
 )
 
-// folder answers as an edge does that has one file of ten bytes.
-func folder(req syncproto.Request) (io.ReadCloser, error) {
+// serveTestFiles answers as an edge does that has one file of ten bytes.
+func serveTestFiles(req syncproto.Request) (io.ReadCloser, error) {
 	const content = "0123456789"
 	text := func(s string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
 	switch {
@@ -39,7 +39,7 @@ func folder(req syncproto.Request) (io.ReadCloser, error) {
 
 func TestNomadClientReadsFiles(t *testing.T) {
 	h, srv, c := mustServe(t)
-	h.files = folder
+	h.files = serveTestFiles
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	sites := map[string]*SiteStatus{}
 	listed := map[fleet.NodeID]bool{}
 	for n := range v.Nodes("") {
-		if ok, err := p.passes(n); err != nil {
+		if ok, err := p.passesFilter(n); err != nil {
 			return nil, 0, err
 		} else if !ok {
 			continue
@@ -111,7 +111,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	}
 	slices.SortFunc(s.Sites, func(x, y SiteStatus) int { return strings.Compare(x.Site, y.Site) })
 	slices.SortFunc(s.Nodes, func(x, y NodeLine) int { return strings.Compare(x.Name+string(x.ID), y.Name+string(y.ID)) })
-	s.Waiting = waiting(v, listed)
+	s.Waiting = waitingLines(v, listed)
 	return s, v.Index(), nil
 }
 
@@ -144,9 +144,9 @@ func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	return line
 }
 
-// waiting lists the evaluations that cannot go on, and the listed nodes and their allocations
+// waitingLines lists the evaluations that cannot go on, and the listed nodes and their allocations
 // that wait for a node.
-func waiting(v *state.View, listed map[fleet.NodeID]bool) []WaitingLine {
+func waitingLines(v *state.View, listed map[fleet.NodeID]bool) []WaitingLine {
 	lines := []WaitingLine{}
 	for e := range v.Evals("*", "") {
 		line := WaitingLine{Kind: "evaluation", ID: string(e.ID), Of: string(e.JobID)}

@@ -198,9 +198,9 @@ func (f jobField) valueOf(byDefault any) (v any) {
 	return number + 1
 }
 
-// named reports whether a refusal names the field, or an object that the job has only for the
+// isNamedIn reports whether a refusal names the field, or an object that the job has only for the
 // field.
-func (f jobField) named(refusal string) bool {
+func (f jobField) isNamedIn(refusal string) bool {
 	at, around := "", map[string]bool{"TaskGroups": true, "TaskGroups[0]": true, "TaskGroups[0].Tasks": true, "TaskGroups[0].Tasks[0]": true}
 	for _, key := range f.path {
 		if _, err := strconv.Atoi(key); err == nil {
@@ -293,7 +293,7 @@ func TestNoFieldOfAJobIsPassedOver(t *testing.T) {
 			outcomes["passed over"]++
 		case asked.refusal != "":
 			outcomes["refused"]++
-			if !f.named(asked.refusal) || !strings.Contains(asked.refusal, "not supported") && !strings.Contains(asked.refusal, "not known") {
+			if !f.isNamedIn(asked.refusal) || !strings.Contains(asked.refusal, "not supported") && !strings.Contains(asked.refusal, "not known") {
 				t.Errorf("%s = %v: neither refused by its name nor taken: %s", path, value, asked.refusal)
 			}
 		case regexp.MustCompile(`\b(` + f.path[len(f.path)-1] + `|` + f.hcl + `) (at|of) .*is ignored`).MatchString(asked.warnings):

@@ -18,7 +18,7 @@ func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
 		Variables    string
 		Canonicalize bool
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if strings.TrimSpace(req.JobHCL) == "" {
@@ -49,16 +49,16 @@ func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
 		Warnings              string
 	}{DriverConfigValidated: true}
 	var raw struct{ Job json.RawMessage }
-	if err := a.body(r, &raw); err != nil {
+	if err := a.decodeBody(r, &raw); err != nil {
 		return nil, 0, err
 	}
-	job, problems := a.decode(r, raw.Job)
+	job, problems := a.decodeJob(r, raw.Job)
 	if err := problems.Err(); err != nil {
 		answer.Error = err.Error()
 		answer.ValidationErrors = problems.Lines()
 		return answer, 0, nil
 	}
-	answer.Warnings = warned(job)
+	answer.Warnings = joinWarnings(job)
 	return answer, 0, nil
 }
 
@@ -96,10 +96,10 @@ func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
 		Job  json.RawMessage
 		Diff bool
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
-	job, err := a.acceptable(r, req.Job)
+	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -117,7 +117,7 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	v := a.cfg.State.View()
 	answer := PlanAnswer{
 		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons, CreatedEvals: run.Created,
-		Warnings: warned(job),
+		Warnings: joinWarnings(job),
 	}
 	old, ok := v.Job(job.Namespace, job.ID)
 	if ok {

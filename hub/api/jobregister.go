@@ -36,10 +36,10 @@ type EvalAnswer struct {
 
 func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	var req registerRequest
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
-	job, err := a.acceptable(r, req.Job)
+	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -47,20 +47,20 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "register job %q: the scheduler configuration rejects registrations", job.ID).
 			WithHint("an operator has set RejectJobRegistration")
 	}
-	source, warning, err := submitted(req.Submission)
+	source, warning, err := submittedSource(req.Submission)
 	if err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now().UnixNano()
 	job.SubmitTime = now
 	eval := a.newEval(job, fleet.TriggerJobRegister, now)
-	if err := prioritize(eval, req.EvalPriority); err != nil {
+	if err := setEvalPriority(eval, req.EvalPriority); err != nil {
 		return nil, 0, err
 	}
 	if !job.Starts() {
 		eval = nil
 	}
-	res, err := a.apply(r.Context(), state.JobRegister{
+	res, err := a.commitCommand(r.Context(), state.JobRegister{
 		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
 		Submission: source, PreserveCounts: req.PreserveCounts, PreserveResources: req.PreserveResources,
 	})
@@ -68,12 +68,12 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, res.Index, err
 	}
 	answer := evalAnswer(res)
-	answer.Warnings = warned(job, warning)
+	answer.Warnings = joinWarnings(job, warning)
 	return answer, res.Index, nil
 }
 
-// warned joins what is to be said of a job that is accepted, a line each.
-func warned(job *fleet.Job, others ...string) string {
+// joinWarnings joins what is to be said of a job that is accepted, a line each.
+func joinWarnings(job *fleet.Job, others ...string) string {
 	var lines []string
 	for _, line := range slices.Concat(others, job.Warnings()) {
 		if line != "" {
@@ -83,14 +83,14 @@ func warned(job *fleet.Job, others ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// acceptable decodes a job that a request brought and refuses it with every
+// decodeValidJob decodes a job that a request brought and refuses it with every
 // reason at once where it cannot be registered.
-func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
+func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body has none").
 			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
 	}
-	job, problems := a.decode(r, raw)
+	job, problems := a.decodeJob(r, raw)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
@@ -100,13 +100,13 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 	return job, nil
 }
 
-// decode reads a job and collects all that is wrong with it.
-func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
+// decodeJob reads a job and collects all that is wrong with it.
+func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := fleet.DecodeJob(raw)
 	if job.Type == "" { // it is no job at all, of which all else would be said, too
 		return job, problems
 	}
-	disown(job)
+	clearHubFields(job)
 	intoNamespace(r, job)
 	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported(), a.namespaceProblems(r, job))
 	for i, g := range job.TaskGroups {
@@ -123,9 +123,9 @@ func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Pr
 	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
 }
 
-// disown leaves out what only the hub writes: registering stops nothing, and makes no
+// clearHubFields leaves out what only the hub writes: registering stops nothing, and makes no
 // child of another job.
-func disown(job *fleet.Job) {
+func clearHubFields(job *fleet.Job) {
 	for _, f := range []struct {
 		name string
 		said bool
@@ -170,8 +170,8 @@ func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluati
 	}
 }
 
-// prioritize gives an evaluation another priority than its job's; 0: it keeps that.
-func prioritize(e *fleet.Evaluation, priority int) error {
+// setEvalPriority gives an evaluation another priority than its job's; 0: it keeps that.
+func setEvalPriority(e *fleet.Evaluation, priority int) error {
 	switch {
 	case priority == 0:
 	case priority < fleet.JobPriorityMin || priority > fleet.JobPriorityMax:
@@ -198,7 +198,7 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	purge, err := flag(r, "purge", false)
+	purge, err := queryFlag(r, "purge", false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -221,13 +221,13 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	now := a.cfg.Now().UnixNano()
 	eval := a.newEval(job, fleet.TriggerJobDeregister, now)
-	if err := prioritize(eval, priority); err != nil {
+	if err := setEvalPriority(eval, priority); err != nil {
 		return nil, 0, err
 	}
 	if !job.Starts() {
 		eval = nil
 	}
-	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without})
+	res, err := a.commitCommand(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without})
 	if err != nil {
 		return nil, res.Index, err
 	}

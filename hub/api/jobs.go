@@ -8,22 +8,22 @@ import (
 )
 
 func (a *API) jobRoutes() {
-	a.mux.HandleFunc("GET /v1/jobs", a.read(a.listJobs))
-	a.put("/v1/jobs", a.write(a.registerJob))
+	a.mux.HandleFunc("GET /v1/jobs", a.readHandler(a.listJobs))
+	a.handlePutAndPost("/v1/jobs", a.writeHandler(a.registerJob))
 	a.mux.HandleFunc("GET /v1/jobs/statuses", a.jobStatuses)
-	a.put("/v1/jobs/statuses", a.jobStatuses)
-	a.put("/v1/jobs/parse", a.write(a.parseJob))
-	a.put("/v1/validate/job", a.write(a.validateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}", a.read(a.readJob))
-	a.put("/v1/job/{id}", a.write(a.registerJob))
-	a.mux.HandleFunc("DELETE /v1/job/{id}", a.write(a.deregisterJob))
-	a.mux.HandleFunc("GET /v1/job/{id}/allocations", a.read(a.jobAllocs))
-	a.mux.HandleFunc("GET /v1/job/{id}/evaluations", a.read(a.jobEvals))
-	a.mux.HandleFunc("GET /v1/job/{id}/summary", a.read(a.jobSummary))
-	a.mux.HandleFunc("GET /v1/job/{id}/versions", a.read(a.jobVersions))
-	a.put("/v1/job/{id}/plan", a.write(a.planJob))
-	a.put("/v1/job/{id}/revert", a.write(a.revertJob))
-	a.put("/v1/job/{id}/stable", a.write(a.markStable))
+	a.handlePutAndPost("/v1/jobs/statuses", a.jobStatuses)
+	a.handlePutAndPost("/v1/jobs/parse", a.writeHandler(a.parseJob))
+	a.handlePutAndPost("/v1/validate/job", a.writeHandler(a.validateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}", a.readHandler(a.readJob))
+	a.handlePutAndPost("/v1/job/{id}", a.writeHandler(a.registerJob))
+	a.mux.HandleFunc("DELETE /v1/job/{id}", a.writeHandler(a.deregisterJob))
+	a.mux.HandleFunc("GET /v1/job/{id}/allocations", a.readHandler(a.jobAllocs))
+	a.mux.HandleFunc("GET /v1/job/{id}/evaluations", a.readHandler(a.jobEvals))
+	a.mux.HandleFunc("GET /v1/job/{id}/summary", a.readHandler(a.jobSummary))
+	a.mux.HandleFunc("GET /v1/job/{id}/versions", a.readHandler(a.jobVersions))
+	a.handlePutAndPost("/v1/job/{id}/plan", a.writeHandler(a.planJob))
+	a.handlePutAndPost("/v1/job/{id}/revert", a.writeHandler(a.revertJob))
+	a.handlePutAndPost("/v1/job/{id}/stable", a.writeHandler(a.markStable))
 }
 
 // JobStub is a job in a list.
@@ -103,13 +103,13 @@ func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index
 }
 
 func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	earlier, err := flag(r, "all", false)
+	earlier, err := queryFlag(r, "all", false)
 	if err != nil {
 		return nil, v.TableIndex("allocs"), err
 	}
 	job, there := v.Job(q.namespace, jobID(r))
 	of := func(yield func(*fleet.Alloc) bool) {
-		for al := range beginning(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey) {
+		for al := range filterByPrefix(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey) {
 			// What there is of a job of the same id that was purged before is not this one's.
 			if there && !earlier && al.Job != nil && al.Job.CreateIndex != job.CreateIndex {
 				continue
@@ -134,8 +134,8 @@ func sinceJob(v *state.View, job *fleet.Job) fleet.Index {
 
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(e *fleet.Evaluation) string { return byAge(^e.CreateIndex, string(e.ID)) }
-	of := beginning(q, v.EvalsByJob(q.namespace, jobID(r)), func(e *fleet.Evaluation) string { return string(e.ID) })
-	answer, err := page(r, of, newestFirst, same[*fleet.Evaluation])
+	of := filterByPrefix(q, v.EvalsByJob(q.namespace, jobID(r)), func(e *fleet.Evaluation) string { return string(e.ID) })
+	answer, err := page(r, of, newestFirst, unchangedItem[*fleet.Evaluation])
 	return answer, v.TableIndex("evals"), err
 }
 

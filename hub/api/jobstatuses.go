@@ -75,17 +75,17 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	var req statusesRequest
 	if r.Method != http.MethodGet {
 		if err := a.optionalBody(r, &req); err != nil {
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
 	}
 	if len(req.Jobs) > maxStatuses {
-		a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
+		a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
 		return
 	}
-	children, err := flag(r, "include_children", req.IncludeChildren)
+	children, err := queryFlag(r, "include_children", req.IncludeChildren)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	// A page's token is good for the same jobs alone.
@@ -94,17 +94,17 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	p := r.URL.Query()
 	p.Set("jobs", strconv.FormatUint(sum.Sum64(), 16))
 	r.URL.RawQuery = p.Encode()
-	a.read(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	a.readHandler(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 		newestFirst := func(j *fleet.Job) string { return byAge(^j.ModifyIndex, jobKey(j)) }
-		answer, err := page(r, req.asked(v, q, children), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
+		answer, err := page(r, req.requestedJobs(v, q, children), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
 		return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), v.TableIndex("deployments")), err
 	})(w, r)
 }
 
-// asked are the jobs that the request asks for.
-func (req statusesRequest) asked(v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
+// requestedJobs are the jobs that the request asks for.
+func (req statusesRequest) requestedJobs(v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
 	if len(req.Jobs) > 0 {
-		return req.named(v, q)
+		return req.namedJobs(v, q)
 	}
 	return func(yield func(*fleet.Job) bool) {
 		for j := range v.Jobs(q.namespace, q.prefix) {
@@ -115,7 +115,7 @@ func (req statusesRequest) asked(v *state.View, q query, children bool) iter.Seq
 	}
 }
 
-func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
+func (req statusesRequest) namedJobs(v *state.View, q query) iter.Seq[*fleet.Job] {
 	return func(yield func(*fleet.Job) bool) {
 		seen := make(map[*fleet.Job]bool, len(req.Jobs)) // one that is named twice is one item
 		for _, id := range req.Jobs {

@@ -11,12 +11,12 @@ import (
 )
 
 func (a *API) stepRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/scale", a.read(a.scaleStatus))
-	a.put("/v1/job/{id}/scale", a.write(a.scaleJob))
-	a.put("/v1/job/{id}/evaluate", a.write(a.evaluateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}/submission", a.read(a.readSubmission))
-	a.put("/v1/job/{id}/versions/{tag}/tag", a.write(a.tagVersion))
-	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.write(a.untagVersion))
+	a.mux.HandleFunc("GET /v1/job/{id}/scale", a.readHandler(a.scaleStatus))
+	a.handlePutAndPost("/v1/job/{id}/scale", a.writeHandler(a.scaleJob))
+	a.handlePutAndPost("/v1/job/{id}/evaluate", a.writeHandler(a.evaluateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}/submission", a.readHandler(a.readSubmission))
+	a.handlePutAndPost("/v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.tagVersion))
+	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
 }
 
 // scaleRequest is the body of a scaling: a count, or what a scaler has to say.
@@ -29,7 +29,7 @@ type scaleRequest struct {
 	JobModifyIndex fleet.Index
 }
 
-func (req scaleRequest) check(id fleet.JobID) error {
+func (req scaleRequest) validateScale(id fleet.JobID) error {
 	wrong := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "scale job %s: %s", id, fmt.Sprintf(format, args...))
 	}
@@ -54,14 +54,14 @@ func (req scaleRequest) check(id fleet.JobID) error {
 // scaleJob gives a group another count, or notes why it got none.
 func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 	var req scaleRequest
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.namedJob(r)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := req.check(job.ID); err != nil {
+	if err := req.validateScale(job.ID); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now().UnixNano()
@@ -79,7 +79,7 @@ func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 			c.Eval = a.newEval(job, fleet.TriggerScaling, now)
 		}
 	}
-	res, err := a.apply(r.Context(), c)
+	res, err := a.commitCommand(r.Context(), c)
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -154,7 +154,7 @@ func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: the request's body names job %q", job.ID, req.JobID)
 	}
 	now := a.cfg.Now().UnixNano()
-	res, err := a.apply(r.Context(), state.JobEvaluate{
+	res, err := a.commitCommand(r.Context(), state.JobEvaluate{
 		Namespace: job.Namespace, ID: job.ID, ForceReschedule: req.EvalOptions.ForceReschedule,
 		Eval: a.newEval(job, fleet.TriggerJobRegister, now), Now: now,
 	})
@@ -198,8 +198,8 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, flee
 	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", version, j.ID)
 }
 
-// submitted is the source that comes with a registration, and what is to be said of it.
-func submitted(s *fleet.Submission) (*fleet.Submission, string, error) {
+// submittedSource is the source that comes with a registration, and what is to be said of it.
+func submittedSource(s *fleet.Submission) (*fleet.Submission, string, error) {
 	switch {
 	case s == nil || s.Source == "":
 		return nil, "", nil
@@ -223,7 +223,7 @@ func (a *API) tagVersion(r *http.Request) (any, fleet.Index, error) {
 		Latest      bool
 		Description string
 	}
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	name := r.PathValue("tag")
@@ -247,7 +247,7 @@ func (a *API) changeTag(r *http.Request, c state.JobTag) (fleet.Index, error) {
 		return 0, err
 	}
 	c.Namespace, c.ID = job.Namespace, job.ID
-	res, err := a.apply(r.Context(), c)
+	res, err := a.commitCommand(r.Context(), c)
 	return res.Index, err
 }
 

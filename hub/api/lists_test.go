@@ -20,39 +20,39 @@ import (
 	"skerry/hub/state"
 )
 
-// listed is a list endpoint: its route, how the lists test asks for it, what its items are
+// listEndpoint is a list endpoint: its route, how the lists test asks for it, what its items are
 // known by, in the answer and for filters, and what makes the list another one.
-type listed struct {
+type listEndpoint struct {
 	route, path string
 	known       string
-	change      func(*lists)
+	change      func(*listFixture)
 }
 
 // listEndpoints are all that answer with a list that grows with the fleet.
-var listEndpoints = []listed{
-	{"/v1/jobs", "/v1/jobs", "ID", (*lists).job},
-	{"/v1/jobs/statuses", "/v1/jobs/statuses", "ID", (*lists).job},
-	{"/v1/job/{id}/allocations", "/v1/job/j0/allocations", "ID", (*lists).alloc},
-	{"/v1/job/{id}/evaluations", "/v1/job/j0/evaluations", "ID", (*lists).evaluation},
-	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*lists).deployment},
-	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*lists).alloc},
-	{"/v1/allocations", "/v1/allocations", "ID", (*lists).alloc},
-	{"/v1/allocation/{id}/services", "/v1/allocation/FIRST/services", "ID", (*lists).moreOfFirst},
-	{"/v1/evaluations", "/v1/evaluations", "ID", (*lists).evaluation},
-	{"/v1/evaluation/{id}/allocations", "/v1/evaluation/EVALUATION/allocations", "ID", (*lists).alloc},
-	{"/v1/deployments", "/v1/deployments", "ID", (*lists).deployment},
-	{"/v1/deployment/allocations/{id}", "/v1/deployment/allocations/DEPLOYMENT", "ID", (*lists).alloc},
-	{"/v1/nodes", "/v1/nodes", "ID", (*lists).node},
-	{"/v1/node/{id}/allocations", "/v1/node/" + string(nodeID) + "/allocations", "ID", (*lists).alloc},
-	{"/v1/node/pools", "/v1/node/pools", "Name", (*lists).pool},
-	{"/v1/node/revocations", "/v1/node/revocations", "NodeID", (*lists).revocation},
-	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*lists).node},
-	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*lists).job},
-	{"/v1/join/tokens", "/v1/join/tokens", "ID", (*lists).token},
-	{"/v1/namespaces", "/v1/namespaces", "Name", (*lists).namespace},
-	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*lists).job},
-	{"/v1/services", "/v1/services", "ServiceName", (*lists).alloc},
-	{"/v1/service/{name}", "/v1/service/s0", "ID", (*lists).alloc},
+var listEndpoints = []listEndpoint{
+	{"/v1/jobs", "/v1/jobs", "ID", (*listFixture).addJob},
+	{"/v1/jobs/statuses", "/v1/jobs/statuses", "ID", (*listFixture).addJob},
+	{"/v1/job/{id}/allocations", "/v1/job/j0/allocations", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/job/{id}/evaluations", "/v1/job/j0/evaluations", "ID", (*listFixture).addEvaluation},
+	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*listFixture).addDeployment},
+	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/allocations", "/v1/allocations", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/allocation/{id}/services", "/v1/allocation/FIRST/services", "ID", (*listFixture).moreOfFirst},
+	{"/v1/evaluations", "/v1/evaluations", "ID", (*listFixture).addEvaluation},
+	{"/v1/evaluation/{id}/allocations", "/v1/evaluation/EVALUATION/allocations", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/deployments", "/v1/deployments", "ID", (*listFixture).addDeployment},
+	{"/v1/deployment/allocations/{id}", "/v1/deployment/allocations/DEPLOYMENT", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/nodes", "/v1/nodes", "ID", (*listFixture).addNode},
+	{"/v1/node/{id}/allocations", "/v1/node/" + string(nodeID) + "/allocations", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/node/pools", "/v1/node/pools", "Name", (*listFixture).addNodePool},
+	{"/v1/node/revocations", "/v1/node/revocations", "NodeID", (*listFixture).addRevocation},
+	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*listFixture).addNode},
+	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*listFixture).addJob},
+	{"/v1/join/tokens", "/v1/join/tokens", "ID", (*listFixture).addJoinToken},
+	{"/v1/namespaces", "/v1/namespaces", "Name", (*listFixture).addNamespace},
+	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
+	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
+	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
 }
 
 // noLists are the other GETs: they answer with one thing, with what is bounded by the
@@ -110,15 +110,15 @@ func TestEveryListIsKnown(t *testing.T) {
 func TestEveryList(t *testing.T) {
 	for _, l := range listEndpoints {
 		t.Run(l.route, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { newLists(t).check(l) })
+			synctest.Test(t, func(t *testing.T) { newListFixture(t).checkListOptions(l) })
 		})
 	}
 }
 
-// lists is a hub with several of everything.
-type lists struct {
+// listFixture is a hub with several of everything.
+type listFixture struct {
 	t           *testing.T
-	hub         *hub
+	hub         *fakeHub
 	api         http.Handler
 	n           int // things made
 	rows        fleet.Seq
@@ -127,54 +127,56 @@ type lists struct {
 	deployment0 fleet.DeploymentID
 }
 
-func newLists(t *testing.T) *lists {
-	h := &hub{store: state.New(), leader: "hub1"}
+func newListFixture(t *testing.T) *listFixture {
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"sim"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lists{t: t, hub: h, api: a, rows: 1}
+	l := &listFixture{t: t, hub: h, api: a, rows: 1}
 	mustApply(t, h, state.NodeRegister{Node: fleet.Node{
 		ID: nodeID, Name: "edge1", Datacenter: "dc1", NodePool: "default", Resources: fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 100000},
 		Attributes: map[string]string{fleet.AttributeIPAddress: "192.0.2.7"},
 	}, Now: 1})
 	mustApply(t, h, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
 	for range 5 {
-		l.job()
+		l.addJob()
 	}
 	for range 5 {
-		l.evaluation()
-		l.deployment()
-		l.node()
-		l.pool()
-		l.namespace()
-		l.revocation()
-		l.token()
+		l.addEvaluation()
+		l.addDeployment()
+		l.addNode()
+		l.addNodePool()
+		l.addNamespace()
+		l.addRevocation()
+		l.addJoinToken()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
 	}
 	for range 5 {
-		l.alloc()
+		l.addRunningAlloc()
 	}
 	return l
 }
 
-func (l *lists) job() { l.register(fmt.Sprintf("j%d", l.n)); l.n++ }
+func (l *listFixture) addJob() { l.registerNamedJob(fmt.Sprintf("j%d", l.n)); l.n++ }
 
-// register registers a job with five services and a scaling policy.
-func (l *lists) register(id string) {
+// registerNamedJob registers a job with five services and a scaling policy.
+func (l *listFixture) registerNamedJob(id string) {
 	var services []string
 	for i := range 5 {
 		services = append(services, fmt.Sprintf(`{"Name": "s%d", "Provider": "nomad", "PortLabel": "80%d"}`, i, i))
 	}
-	l.must(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "Name": %q, "TaskGroups": [{"Name": "site", "Count": 2, "Scaling": {"Min": 0, "Max": 9},
+	l.mustAnswerOK(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "Name": %q, "TaskGroups": [{"Name": "site", "Count": 2, "Scaling": {"Min": 0, "Max": 9},
 		"Services": [%s], "Tasks": [{"Name": "main", "Driver": "sim"}]}]}}`, id, id, strings.Join(services, ", ")))
 }
 
-func (l *lists) evaluation() { l.must(http.MethodPost, "/v1/job/j0/evaluate", `{"JobID": "j0"}`) }
+func (l *listFixture) addEvaluation() {
+	l.mustAnswerOK(http.MethodPost, "/v1/job/j0/evaluate", `{"JobID": "j0"}`)
+}
 
-func (l *lists) deployment() {
+func (l *listFixture) addDeployment() {
 	j, _ := l.hub.store.View().Job(fleet.DefaultNamespace, "j0")
 	l.n++
 	d := &fleet.Deployment{
@@ -187,39 +189,39 @@ func (l *lists) deployment() {
 	mustApply(l.t, l.hub, state.Plan{NewDeployment: d, Now: 3})
 }
 
-func (l *lists) node() {
+func (l *listFixture) addNode() {
 	l.n++
 	mustApply(l.t, l.hub, state.NodeRegister{Node: fleet.Node{
 		ID: fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(l.n))), Name: fmt.Sprintf("edge%d", l.n), Datacenter: "dc1", NodePool: "default",
 	}, Now: 1})
 }
 
-// revocation expels an edge that was purged before.
-func (l *lists) revocation() {
+// addRevocation expels an edge that was purged before.
+func (l *listFixture) addRevocation() {
 	l.n++
 	id := fleet.DeriveUUID("revoked", fmt.Sprint(l.n))
 	mustApply(l.t, l.hub, state.Certificate{Serial: fmt.Sprint(l.n), Subject: "edge:" + id})
 	mustApply(l.t, l.hub, state.NodeRevoke{NodeID: fleet.NodeID(id), EvalSeed: "s", Now: 3})
 }
 
-func (l *lists) token() {
+func (l *listFixture) addJoinToken() {
 	l.n++
 	mustApply(l.t, l.hub, state.Token{Token: state.JoinToken{ID: fmt.Sprintf("token%03d", l.n), Hash: []byte{1}, Roles: []string{"edge"}}})
 }
 
-func (l *lists) pool() {
+func (l *listFixture) addNodePool() {
 	l.n++
 	mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: fmt.Sprintf("pool%d", l.n)}})
 }
 
-func (l *lists) namespace() {
+func (l *listFixture) addNamespace() {
 	l.n++
 	mustApply(l.t, l.hub, state.NamespaceStore{Namespace: fleet.Namespace{Name: fmt.Sprintf("team%d", l.n)}})
 }
 
-// alloc places one more allocation of j0 that runs, as the first evaluation and the first
+// addRunningAlloc places one more allocation of j0 that runs, as the first evaluation and the first
 // deployment wanted it.
-func (l *lists) alloc() {
+func (l *listFixture) addRunningAlloc() {
 	j, _ := l.hub.store.View().Job(fleet.DefaultNamespace, "j0")
 	l.n++
 	a := fleet.Alloc{
@@ -236,37 +238,37 @@ func (l *lists) alloc() {
 }
 
 // moreOfFirst has the edge say something of the first allocation: it ends.
-func (l *lists) moreOfFirst() {
+func (l *listFixture) moreOfFirst() {
 	mustReport(l.t, l.hub, l.rows, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: l.allocs[0], ClientStatus: fleet.ClientComplete})
 	l.rows++
 }
 
-// ask sends a request; params are appended to the path.
-func (l *lists) ask(method, path, body string, params url.Values) *httptest.ResponseRecorder {
-	path = strings.NewReplacer("FIRST", string(l.allocs0()), "DEPLOYMENT", string(l.deployment0), "EVALUATION", string(l.eval0)).Replace(path)
+// sendRequest sends a request; params are appended to the path.
+func (l *listFixture) sendRequest(method, path, body string, params url.Values) *httptest.ResponseRecorder {
+	path = strings.NewReplacer("FIRST", string(l.firstAllocID()), "DEPLOYMENT", string(l.deployment0), "EVALUATION", string(l.eval0)).Replace(path)
 	w := httptest.NewRecorder()
 	l.api.ServeHTTP(w, httptest.NewRequestWithContext(l.t.Context(), method, path+"?"+params.Encode(), strings.NewReader(body)))
 	return w
 }
 
-func (l *lists) allocs0() fleet.AllocID {
+func (l *listFixture) firstAllocID() fleet.AllocID {
 	if len(l.allocs) == 0 {
 		return ""
 	}
 	return l.allocs[0]
 }
 
-func (l *lists) must(method, path, body string) {
+func (l *listFixture) mustAnswerOK(method, path, body string) {
 	l.t.Helper()
-	if w := l.ask(method, path, body, nil); w.Code != http.StatusOK {
+	if w := l.sendRequest(method, path, body, nil); w.Code != http.StatusOK {
 		l.t.Fatalf("%s %s answered %d %s", method, path, w.Code, w.Body)
 	}
 }
 
-// items asks for a list, and returns what its items are known by.
-func (l *lists) items(e listed, params url.Values) (known []string, h http.Header) {
+// fetchItems asks for a list, and returns what its items are known by.
+func (l *listFixture) fetchItems(e listEndpoint, params url.Values) (known []string, h http.Header) {
 	l.t.Helper()
-	w := l.ask(http.MethodGet, e.path, "", params)
+	w := l.sendRequest(http.MethodGet, e.path, "", params)
 	if w.Code != http.StatusOK {
 		l.t.Fatalf("%s?%s answered %d %s", e.path, params.Encode(), w.Code, w.Body)
 	}
@@ -286,12 +288,12 @@ func (l *lists) items(e listed, params url.Values) (known []string, h http.Heade
 	return known, w.Header()
 }
 
-// walk reads all pages of a list, two items each.
-func (l *lists) walk(e listed, params url.Values) (all []string) {
+// walkPages reads all pages of a list, two items each.
+func (l *listFixture) walkPages(e listEndpoint, params url.Values) (all []string) {
 	l.t.Helper()
 	params.Set("per_page", "2")
 	for range 50 {
-		some, h := l.items(e, params)
+		some, h := l.fetchItems(e, params)
 		next := h.Get(api.NextTokenHeader)
 		if len(some) > 2 || len(some) < 2 && next != "" {
 			l.t.Fatalf("a page of %d items, and the next one is %q", len(some), next)
@@ -305,9 +307,9 @@ func (l *lists) walk(e listed, params url.Values) (all []string) {
 	return nil
 }
 
-func (l *lists) check(e listed) {
+func (l *listFixture) checkListOptions(e listEndpoint) {
 	t := l.t
-	all, h := l.items(e, nil)
+	all, h := l.fetchItems(e, nil)
 	if len(all) < 5 {
 		t.Fatalf("only %d items: %v", len(all), all)
 	}
@@ -334,8 +336,8 @@ func (l *lists) check(e listed) {
 		{"by a prefix", url.Values{"prefix": {begins}}, prefixed},
 		{"by a prefix that nothing has", url.Values{"prefix": {"~"}}, nil},
 	} {
-		got, _ := l.items(e, tc.params)
-		pages := l.walk(e, tc.params)
+		got, _ := l.fetchItems(e, tc.params)
+		pages := l.walkPages(e, tc.params)
 		if tc.params.Has("prefix") { // in which order what begins with it comes is the list's
 			slices.Sort(got)
 			slices.Sort(pages)
@@ -347,17 +349,17 @@ func (l *lists) check(e listed) {
 			t.Errorf("%s, page by page: %v\nwant %v", tc.name, pages, tc.want)
 		}
 	}
-	_, none := l.items(e, url.Values{"prefix": {"~"}})
+	_, none := l.fetchItems(e, url.Values{"prefix": {"~"}})
 	if got, want := none.Get("X-Nomad-Index"), h.Get("X-Nomad-Index"); got != want || got == "0" {
 		t.Errorf("an empty list has index %s, and with all in it %s", got, want)
 	}
-	l.refuses(e)
-	l.blocks(e, h.Get("X-Nomad-Index"), all)
+	l.checkRefusals(e)
+	l.checkBlocking(e, h.Get("X-Nomad-Index"), all)
 }
 
-// refuses has the list asked for nonsense.
-func (l *lists) refuses(e listed) {
-	_, h := l.items(e, url.Values{"per_page": {"1"}})
+// checkRefusals has the list asked for nonsense.
+func (l *listFixture) checkRefusals(e listEndpoint) {
+	_, h := l.fetchItems(e, url.Values{"per_page": {"1"}})
 	token := h.Get(api.NextTokenHeader)
 	for _, tc := range []struct {
 		params url.Values
@@ -378,16 +380,16 @@ func (l *lists) refuses(e listed) {
 		if e.route == "/v1/job/{id}/services" && tc.params.Has("namespace") {
 			continue // there the job itself is not found
 		}
-		if w := l.ask(http.MethodGet, e.path, "", tc.params); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), tc.says) {
+		if w := l.sendRequest(http.MethodGet, e.path, "", tc.params); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), tc.says) {
 			l.t.Errorf("?%s answered %d %s, want 400 with %q", tc.params.Encode(), w.Code, w.Body, tc.says)
 		}
 	}
 }
 
-// blocks waits for a change of the list, which does not come, and then does.
-func (l *lists) blocks(e listed, index string, all []string) {
+// checkBlocking waits for a change of the list, which does not come, and then does.
+func (l *listFixture) checkBlocking(e listEndpoint, index string, all []string) {
 	t, before := l.t, time.Now()
-	got, h := l.items(e, url.Values{"index": {index}, "wait": {"10s"}})
+	got, h := l.fetchItems(e, url.Values{"index": {index}, "wait": {"10s"}})
 	if waited := time.Since(before); waited < 10*time.Second || waited > 11*time.Second || h.Get("X-Nomad-Index") != index || !slices.Equal(got, all) {
 		t.Errorf("nothing changed, and the answer came after %s with index %s, which was %s", waited, h.Get("X-Nomad-Index"), index)
 	}
@@ -397,7 +399,7 @@ func (l *lists) blocks(e listed, index string, all []string) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		known, h := l.items(e, url.Values{"index": {index}, "wait": {"10s"}})
+		known, h := l.fetchItems(e, url.Values{"index": {index}, "wait": {"10s"}})
 		answered <- answer{known, h}
 	}()
 	synctest.Wait()
@@ -412,7 +414,7 @@ func (l *lists) blocks(e listed, index string, all []string) {
 	if waited := time.Since(before); waited > 0 || a.h.Get("X-Nomad-Index") == index {
 		t.Errorf("a change was answered %s after it, with index %s, which was %s", waited, a.h.Get("X-Nomad-Index"), index)
 	}
-	if now, _ := l.items(e, nil); e.route != "/v1/services" && slices.Equal(now, all) || !slices.Equal(now, a.known) {
+	if now, _ := l.fetchItems(e, nil); e.route != "/v1/services" && slices.Equal(now, all) || !slices.Equal(now, a.known) {
 		t.Errorf("after the change the answer is %v, and was %v: the list is %v", a.known, all, now)
 	}
 }

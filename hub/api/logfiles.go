@@ -27,9 +27,9 @@ type logPosition struct {
 	at    int64     // in the first of files
 }
 
-// advance returns the file and the offset of the next n bytes, and goes on behind them. What
+// advanceBy returns the file and the offset of the next n bytes, and goes on behind them. What
 // is behind the last file that was there is taken for more of it.
-func (p *logPosition) advance(n int64) (name string, offset int64) {
+func (p *logPosition) advanceBy(n int64) (name string, offset int64) {
 	for len(p.files) > 1 && p.at >= p.files[0].size {
 		p.at -= p.files[0].size
 		p.files = p.files[1:]

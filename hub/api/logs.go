@@ -24,17 +24,17 @@ type StreamFrame struct {
 	FileEvent string `json:",omitempty"`
 }
 
-// logs streams a task's output through the edge's own connection, as JSON
+// streamTaskLogs streams a task's output through the edge's own connection, as JSON
 // frames, or with plain=true as it is.
-func (a *API) logs(w http.ResponseWriter, r *http.Request) {
+func (a *API) streamTaskLogs(w http.ResponseWriter, r *http.Request) {
 	node, req, err := a.logRequest(r)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
-	plain, err := flag(r, "plain", false)
+	plain, err := queryFlag(r, "plain", false)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	if !plain {
@@ -47,13 +47,13 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if fleet.CodeOf(err) != fleet.CodeUnsupported { // else the edge is of an older release
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
 	}
 	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	defer out.Close()
@@ -63,11 +63,11 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		frames, position := json.NewEncoder(w), a.logPosition(r, req)
 		emit = func(b []byte) error {
-			file, at := position.advance(int64(len(b)))
+			file, at := position.advanceBy(int64(len(b)))
 			return frames.Encode(StreamFrame{Offset: at, Data: b, File: file})
 		}
 	}
-	a.noteLogEnd(req, pump(out, http.NewResponseController(w), emit))
+	a.noteLogEnd(req, copyAndFlush(out, http.NewResponseController(w), emit))
 }
 
 func (a *API) noteLogEnd(req syncproto.Request, err error) {
@@ -103,8 +103,8 @@ func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader)
 	}
 }
 
-// pump hands on what is read, flushing each piece, until the stream ends.
-func pump(from io.Reader, rc *http.ResponseController, emit func([]byte) error) error {
+// copyAndFlush hands on what is read, flushing each piece, until the stream ends.
+func copyAndFlush(from io.Reader, rc *http.ResponseController, emit func([]byte) error) error {
 	if err := rc.Flush(); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestLogFramesNameTheirFiles(t *testing.T) {
 // has the right file and offset. Then it collects the ended allocation.
 func TestFollowAcrossARotation(t *testing.T) {
 	c := mustDevCluster(t)
-	c.register(`job "chatty" {
+	c.registerHCL(`job "chatty" {
   type = "batch"
   group "g" {
     task "t" {
@@ -102,7 +102,7 @@ func TestFollowAcrossARotation(t *testing.T) {
     }
   }
 }`)
-	al := c.running("chatty")
+	al := c.waitForRunningAlloc("chatty")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	q := (&nomad.QueryOptions{}).WithContext(ctx)
@@ -111,7 +111,7 @@ func TestFollowAcrossARotation(t *testing.T) {
 	if first == nil || string(first.Data) != "begin\n" {
 		t.Fatalf("%+v", first)
 	}
-	c.must(c.Allocations().Signal(al, nil, "t", "SIGUSR1"))
+	c.mustSucceed(c.Allocations().Signal(al, nil, "t", "SIGUSR1"))
 	said := map[string][]byte{first.File: first.Data}
 	for f := range frames {
 		if have := said[f.File]; f.Offset != int64(len(have)) {
@@ -124,19 +124,19 @@ func TestFollowAcrossARotation(t *testing.T) {
 	}
 	for file, data := range said {
 		cat, err := c.AllocFS().Cat(al, file, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		if b, err := io.ReadAll(cat); err != nil || !bytes.Equal(b, data) {
 			t.Errorf("%s has %d bytes, and frames named %d: %v", file, len(b), len(data), err)
 		}
 		cat.Close()
 	}
-	c.collect(al)
+	c.collectEndedAllocs(al)
 }
 
-// collect has edges remove one ended allocation, and then all of each node.
-func (c *devCluster) collect(al *nomad.Allocation) {
+// collectEndedAllocs has edges remove one ended allocation, and then all of each node.
+func (c *devCluster) collectEndedAllocs(al *nomad.Allocation) {
 	c.tb.Helper()
-	c.until("the ended allocation is collected", func() string {
+	c.waitUntil("the ended allocation is collected", func() string {
 		if err := c.Nodes().GcAlloc(al.ID, nil); err != nil {
 			return err.Error() // its end is not confirmed yet
 		}
@@ -146,6 +146,6 @@ func (c *devCluster) collect(al *nomad.Allocation) {
 		c.tb.Error("the folder of a collected allocation is there")
 	}
 	for _, id := range c.nodes {
-		c.must(c.Nodes().GC(string(id), nil))
+		c.mustSucceed(c.Nodes().GC(string(id), nil))
 	}
 }

@@ -31,22 +31,22 @@ type sampledValue struct {
 	Labels                            map[string]string
 }
 
-// metrics serves Prometheus' format, and JSON with format=json. Nomad's published client says
+// serveMetrics serves Prometheus' format, and JSON with format=json. Nomad's published client says
 // neither what it wants nor what it accepts, and reads JSON.
-func (a *API) metrics(w http.ResponseWriter, r *http.Request) {
+func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	switch format := r.URL.Query().Get("format"); {
 	case format == "json", format == "" && r.Header.Get("Accept") == "":
 		summary, err := a.metricsSummary()
-		a.header(w, a.cfg.State.View().Index())
+		a.setAnswerHeaders(w, a.cfg.State.View().Index())
 		if err != nil {
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
-		a.send(w, r, summary)
+		a.writeAnswer(w, r, summary)
 	case format == "", format == "prometheus":
 		promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	default:
-		a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read metrics: the format is prometheus or json, not %q", format))
+		a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read metrics: the format is prometheus or json, not %q", format))
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 	"skerry/syncproto"
 )
 
-// monitor streams what this hub logs, or a node, from now on: as JSON frames, or with
+// streamMonitor streams what this hub logs, or a node, from now on: as JSON frames, or with
 // plain=true as it is.
-func (a *API) monitor(w http.ResponseWriter, r *http.Request) {
-	lines, err := a.listen(r)
+func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
+	lines, err := a.openLogMonitor(r)
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	defer lines.Close()
@@ -30,19 +30,19 @@ func (a *API) monitor(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		emit = func(b []byte) error { _, err := w.Write(b); return err }
 	}
-	if err := pump(lines, http.NewResponseController(w), emit); err != nil {
+	if err := copyAndFlush(lines, http.NewResponseController(w), emit); err != nil {
 		a.cfg.Log.Debug("log stream ended", "client", r.RemoteAddr, "error", err)
 	}
 }
 
-// listen begins to hear what a request asks for.
-func (a *API) listen(r *http.Request) (io.ReadCloser, error) {
+// openLogMonitor begins to hear what a request asks for.
+func (a *API) openLogMonitor(r *http.Request) (io.ReadCloser, error) {
 	p := r.URL.Query()
 	level, err := logtap.ParseLevel(p.Get("log_level"))
 	if err != nil {
 		return nil, err
 	}
-	asJSON, err := flag(r, "log_json", false)
+	asJSON, err := queryFlag(r, "log_json", false)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (a *API) listen(r *http.Request) (io.ReadCloser, error) {
 	case node != "" && server != "":
 		return nil, fleet.Errorf(fleet.CodeInvalid, "monitor: both node_id and server_id are given").WithHint("give one of them")
 	case node != "":
-		return a.listenTo(r, fleet.NodeID(node), syncproto.Request{Kind: syncproto.RequestMonitor, Level: level.String(), JSON: asJSON})
+		return a.openNodeMonitor(r, fleet.NodeID(node), syncproto.Request{Kind: syncproto.RequestMonitor, Level: level.String(), JSON: asJSON})
 	case server == "leader":
 		leader, known := a.cfg.Cluster.Leader()
 		if !known {
@@ -60,13 +60,13 @@ func (a *API) listen(r *http.Request) (io.ReadCloser, error) {
 		server = string(leader)
 	}
 	if self := a.cfg.Cluster.Self().ID; server != "" && server != string(self) {
-		return nil, a.elsewhere(fleet.HubID(server))
+		return nil, a.otherHubError(fleet.HubID(server))
 	}
 	return a.cfg.Logs.Listen(level, asJSON)
 }
 
-// elsewhere says that a hub has to be asked itself.
-func (a *API) elsewhere(id fleet.HubID) error {
+// otherHubError says that a hub has to be asked itself.
+func (a *API) otherHubError(id fleet.HubID) error {
 	hub, ok := a.cfg.State.View().Hub(id)
 	if !ok {
 		return fleet.Errorf(fleet.CodeNotFound, "monitor: there is no hub %q", id)
@@ -75,7 +75,7 @@ func (a *API) elsewhere(id fleet.HubID) error {
 		WithHint("ask it itself, at http://%s", hub.HTTP)
 }
 
-func (a *API) listenTo(r *http.Request, id fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+func (a *API) openNodeMonitor(r *http.Request, id fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
 	if _, err := a.freshReachableNode(r, id, "monitor"); err != nil {
 		return nil, err
 	}

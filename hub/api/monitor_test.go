@@ -21,7 +21,7 @@ import (
 func TestMonitor(t *testing.T) {
 	h, _, _ := mustServe(t)
 	tap := logtap.New()
-	log := tap.Around(slog.New(slog.DiscardHandler))
+	log := tap.WrapLogger(slog.New(slog.DiscardHandler))
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Logs: tap})
 	if err != nil {
 		t.Fatal(err)

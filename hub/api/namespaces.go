@@ -10,17 +10,17 @@ import (
 )
 
 func (a *API) namespaceRoutes() {
-	a.mux.HandleFunc("GET /v1/namespaces", a.read(a.listNamespaces))
-	a.mux.HandleFunc("GET /v1/namespace/{name}", a.read(a.readNamespace))
-	a.mux.HandleFunc("DELETE /v1/namespace/{name}", a.write(a.deleteNamespace))
-	a.put("/v1/namespaces", a.write(a.storeNamespace))
-	a.put("/v1/namespace", a.write(a.storeNamespace))
-	a.put("/v1/namespace/{name}", a.write(a.storeNamespace))
+	a.mux.HandleFunc("GET /v1/namespaces", a.readHandler(a.listNamespaces))
+	a.mux.HandleFunc("GET /v1/namespace/{name}", a.readHandler(a.readNamespace))
+	a.mux.HandleFunc("DELETE /v1/namespace/{name}", a.writeHandler(a.deleteNamespace))
+	a.handlePutAndPost("/v1/namespaces", a.writeHandler(a.storeNamespace))
+	a.handlePutAndPost("/v1/namespace", a.writeHandler(a.storeNamespace))
+	a.handlePutAndPost("/v1/namespace/{name}", a.writeHandler(a.storeNamespace))
 }
 
 func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	name := func(n *fleet.Namespace) string { return n.Name }
-	answer, err := page(r, beginning(q, v.Namespaces(), name), name, same[*fleet.Namespace])
+	answer, err := page(r, filterByPrefix(q, v.Namespaces(), name), name, unchangedItem[*fleet.Namespace])
 	return answer, v.TableIndex("namespaces"), err
 }
 
@@ -42,8 +42,8 @@ type namespaceRequest struct {
 	ConsulConfiguration   json.RawMessage
 }
 
-// unsupported names what of a request nothing acts on.
-func (req *namespaceRequest) unsupported() error {
+// checkUnsupported names what of a request nothing acts on.
+func (req *namespaceRequest) checkUnsupported() error {
 	name := ""
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 	switch {
@@ -64,7 +64,7 @@ func (req *namespaceRequest) unsupported() error {
 // storeNamespace makes a namespace, or replaces what is said of it.
 func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 	var req namespaceRequest
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if name := r.PathValue("name"); name != "" {
@@ -76,15 +76,15 @@ func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 	if err := req.Validate(); err != nil {
 		return nil, 0, err
 	}
-	if err := req.unsupported(); err != nil {
+	if err := req.checkUnsupported(); err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.NamespaceStore{Namespace: req.Namespace})
+	res, err := a.commitCommand(r.Context(), state.NamespaceStore{Namespace: req.Namespace})
 	return struct{ Index fleet.Index }{res.Index}, res.Index, err
 }
 
 func (a *API) deleteNamespace(r *http.Request) (any, fleet.Index, error) {
-	res, err := a.apply(r.Context(), state.NamespaceDelete{Name: r.PathValue("name")})
+	res, err := a.commitCommand(r.Context(), state.NamespaceDelete{Name: r.PathValue("name")})
 	return struct{ Index fleet.Index }{res.Index}, res.Index, err
 }
 
@@ -103,14 +103,14 @@ func (a *API) namespaceProblems(r *http.Request, job *fleet.Job) fleet.Problems 
 	if job.Namespace == "" { // it could not be read
 		return nil
 	}
-	ps := notIn(a.cfg.State.View(), job)
+	ps := namespaceAdmission(a.cfg.State.View(), job)
 	if len(ps) > 0 && a.cfg.Cluster.CatchUp(r.Context()) == nil {
-		ps = notIn(a.cfg.State.View(), job)
+		ps = namespaceAdmission(a.cfg.State.View(), job)
 	}
 	return ps
 }
 
-func notIn(v *state.View, job *fleet.Job) fleet.Problems {
+func namespaceAdmission(v *state.View, job *fleet.Job) fleet.Problems {
 	ns, ok := v.Namespace(job.Namespace)
 	if !ok {
 		return fleet.Problems{{

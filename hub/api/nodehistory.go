@@ -18,7 +18,7 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.I
 	if err != nil {
 		return nil, v.TableIndex("nodes"), err
 	}
-	withAllocs, err := flag(r, "allocations", false)
+	withAllocs, err := queryFlag(r, "allocations", false)
 	if err != nil {
 		return nil, 0, err
 	}

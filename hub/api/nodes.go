@@ -9,25 +9,25 @@ import (
 )
 
 func (a *API) nodeRoutes() {
-	a.mux.HandleFunc("GET /v1/nodes", a.read(a.listNodes))
-	a.mux.HandleFunc("GET /v1/node/{id}", a.read(a.readNode))
+	a.mux.HandleFunc("GET /v1/nodes", a.readHandler(a.listNodes))
+	a.mux.HandleFunc("GET /v1/node/{id}", a.readHandler(a.readNode))
 	a.mux.HandleFunc("GET /v1/node/{id}/{what}", a.ofNode(map[string]http.HandlerFunc{
-		"allocations": a.read(a.nodeAllocs), "history": a.read(a.nodeHistory),
+		"allocations": a.readHandler(a.nodeAllocs), "history": a.readHandler(a.nodeHistory),
 	}))
-	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
-	a.put("/v1/node/pools", a.write(a.storePool))
-	a.mux.HandleFunc("GET /v1/node/revocations", a.read(a.listRevocations))
-	a.put("/v1/node/{id}/revoke", a.write(a.revokeNode))
-	a.put("/v1/node/{id}/readmit", a.write(a.readmitNode))
-	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.write(a.deletePool))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.read(a.poolNodes))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.read(a.poolJobs))
+	a.mux.HandleFunc("GET /v1/node/pools", a.readHandler(a.listPools))
+	a.handlePutAndPost("/v1/node/pools", a.writeHandler(a.storePool))
+	a.mux.HandleFunc("GET /v1/node/revocations", a.readHandler(a.listRevocations))
+	a.handlePutAndPost("/v1/node/{id}/revoke", a.writeHandler(a.revokeNode))
+	a.handlePutAndPost("/v1/node/{id}/readmit", a.writeHandler(a.readmitNode))
+	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.writeHandler(a.deletePool))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.readHandler(a.poolNodes))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.readHandler(a.poolJobs))
 }
 
 // ofNode serves what there is of a node, and the pool of a name: for the router the two
 // paths are one.
 func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
-	pool := a.read(a.readPool)
+	pool := a.readHandler(a.readPool)
 	return func(w http.ResponseWriter, r *http.Request) {
 		what := r.PathValue("what")
 		if r.PathValue("id") == "pool" {
@@ -39,7 +39,7 @@ func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
 			part(w, r)
 			return
 		}
-		a.unrouted(w, r)
+		a.serveUnrouted(w, r)
 	}
 }
 
@@ -73,14 +73,14 @@ func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Ind
 
 // pageNodes is page for nodes, by id: with their attributes and resources as the
 // parameters say.
-func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (paged, error) {
-	attributes, err := flag(r, "os", false)
+func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error) {
+	attributes, err := queryFlag(r, "os", false)
 	if err != nil {
-		return paged{}, err
+		return pageOfItems{}, err
 	}
-	resources, err := flag(r, "resources", false)
+	resources, err := queryFlag(r, "resources", false)
 	if err != nil {
-		return paged{}, err
+		return pageOfItems{}, err
 	}
 	return page(r, items, func(n *fleet.Node) string { return string(n.ID) }, func(n *fleet.Node) NodeStub {
 		stub := nodeStub(n, attributes)
@@ -134,20 +134,20 @@ func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.In
 	if newest == 0 {
 		newest = v.TableIndex("allocs") // who waits for the first one is not answered before it comes
 	}
-	answer, err := page(r, beginning(q, of, allocKey), allocKey, same[*fleet.Alloc])
+	answer, err := page(r, filterByPrefix(q, of, allocKey), allocKey, unchangedItem[*fleet.Alloc])
 	return answer, newest, err
 }
 
 func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	name := func(p *fleet.Pool) string { return p.Name }
-	answer, err := page(r, beginning(q, v.Pools(), name), name, same[*fleet.Pool])
+	answer, err := page(r, filterByPrefix(q, v.Pools(), name), name, unchangedItem[*fleet.Pool])
 	return answer, v.TableIndex("pools"), err
 }
 
 // storePool makes a node pool, or gives it other rules.
 func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 	var p fleet.Pool
-	if err := a.body(r, &p); err != nil {
+	if err := a.decodeBody(r, &p); err != nil {
 		return nil, 0, err
 	}
 	if name := r.PathValue("name"); name != "" {
@@ -159,6 +159,6 @@ func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 	if err := p.Validate(); err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.Pool{Pool: p})
+	res, err := a.commitCommand(r.Context(), state.Pool{Pool: p})
 	return struct{ Index fleet.Index }{res.Index}, res.Index, err
 }

@@ -82,7 +82,7 @@ func TestNomadsClientStoresAPoolByItsName(t *testing.T) {
 
 // TestAgentsHealthHasTheEdgeInItsProcess asks a hub that runs with an edge, as skerry dev does.
 func TestAgentsHealthHasTheEdgeInItsProcess(t *testing.T) {
-	h := &hub{store: state.New(), leader: "hub1"}
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	var wrong error
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, EdgeHealth: func() error { return wrong }})
 	if err != nil {

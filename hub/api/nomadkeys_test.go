@@ -205,26 +205,26 @@ type keyWalk struct {
 // structs are the types that are values of their own, and not walked.
 var structs = []reflect.Type{reflect.TypeFor[time.Time]()}
 
-// walk compares a decoded JSON value with the type that Nomad's client reads it into.
-func (w *keyWalk) walk(endpoint string, t reflect.Type, v any) {
+// walkValue compares a decoded JSON value with the type that Nomad's client reads it into.
+func (w *keyWalk) walkValue(endpoint string, t reflect.Type, v any) {
 	switch {
 	case v == nil || slices.Contains(structs, t):
 		return
 	case t.Kind() == reflect.Pointer:
-		w.walk(endpoint, t.Elem(), v)
+		w.walkValue(endpoint, t.Elem(), v)
 	case t.Kind() == reflect.Slice:
 		list, _ := v.([]any)
 		for _, e := range list {
-			w.walk(endpoint, t.Elem(), e)
+			w.walkValue(endpoint, t.Elem(), e)
 		}
 	case t.Kind() == reflect.Map:
 		m, _ := v.(map[string]any)
 		for _, e := range m {
-			w.walk(endpoint, t.Elem(), e)
+			w.walkValue(endpoint, t.Elem(), e)
 		}
 	case t.Kind() == reflect.Struct:
 		if m, ok := v.(map[string]any); ok {
-			w.object(endpoint, t, t, m)
+			w.walkObject(endpoint, t, t, m)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (w *keyWalk) walk(endpoint string, t reflect.Type, v any) {
 // headers are embedded in answers and read from HTTP headers, not from JSON.
 var headers = []reflect.Type{reflect.TypeFor[nomad.QueryMeta](), reflect.TypeFor[nomad.WriteMeta]()}
 
-func (w *keyWalk) object(endpoint string, owner, t reflect.Type, m map[string]any) {
+func (w *keyWalk) walkObject(endpoint string, owner, t reflect.Type, m map[string]any) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -244,7 +244,7 @@ func (w *keyWalk) object(endpoint string, owner, t reflect.Type, m map[string]an
 			if in.Kind() == reflect.Pointer {
 				in = in.Elem()
 			}
-			w.object(endpoint, owner, in, m)
+			w.walkObject(endpoint, owner, in, m)
 			continue
 		case name == "":
 			name = f.Name
@@ -265,7 +265,7 @@ func (w *keyWalk) object(endpoint string, owner, t reflect.Type, m map[string]an
 			}
 			w.where[endpoint][key] = max(w.where[endpoint][key], got)
 		}
-		w.walk(endpoint, f.Type, v)
+		w.walkValue(endpoint, f.Type, v)
 	}
 }
 
@@ -289,26 +289,26 @@ func isEmptyJSON(v any) bool {
 	return v == nil || v == float64(0) || v == false
 }
 
-// answer walks a whole answer.
-func (w *keyWalk) answer(endpoint string, t reflect.Type, v any) {
+// walkAnswer walks a whole answer.
+func (w *keyWalk) walkAnswer(endpoint string, t reflect.Type, v any) {
 	w.root = t
 	for w.root.Kind() == reflect.Slice || w.root.Kind() == reflect.Pointer {
 		w.root = w.root.Elem()
 	}
-	w.walk(endpoint, t, v)
+	w.walkValue(endpoint, t, v)
 }
 
-// event walks the payload of an event.
-func (w *keyWalk) event(endpoint string, e map[string]any) {
+// walkEventPayload walks the payload of an event.
+func (w *keyWalk) walkEventPayload(endpoint string, e map[string]any) {
 	topic, _ := e["Topic"].(string)
 	payload, _ := e["Payload"].(map[string]any)
 	if of, ok := topics[topic]; ok {
-		w.answer(endpoint+" "+topic, reflect.TypeOf(of), payload[topic])
+		w.walkAnswer(endpoint+" "+topic, reflect.TypeOf(of), payload[topic])
 	}
 }
 
-// answers walks all that a hub answered.
-func (w *keyWalk) answers(tb testing.TB, said []answer) {
+// walkAnswers walks all that a hub answered.
+func (w *keyWalk) walkAnswers(tb testing.TB, said []answer) {
 	tb.Helper()
 	for _, a := range said {
 		endpoint := endpointOf(a)
@@ -324,11 +324,11 @@ func (w *keyWalk) answers(tb testing.TB, said []answer) {
 			if err := dec.Decode(&v); err != nil {
 				break // a stream that ended
 			}
-			w.answer(endpoint, reflect.TypeOf(of), v)
+			w.walkAnswer(endpoint, reflect.TypeOf(of), v)
 			if m, ok := v.(map[string]any); ok && endpoint == "GET /v1/event/stream" {
 				list, _ := m["Events"].([]any)
 				for _, e := range list {
-					w.event(endpoint, e.(map[string]any))
+					w.walkEventPayload(endpoint, e.(map[string]any))
 				}
 			}
 		}

@@ -74,8 +74,8 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// successful returns the answers so far that were no refusals.
-func (r *recorder) successful() []answer {
+// successfulAnswers returns the answers so far that were no refusals.
+func (r *recorder) successfulAnswers() []answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []answer
@@ -154,7 +154,7 @@ func (c *devCluster) stopAllJobs() {
 			c.tb.Errorf("stop job %s: %v", j.ID, err)
 		}
 	}
-	c.until("no task runs", func() string {
+	c.waitUntil("no task runs", func() string {
 		allocs, _, err := c.Allocations().List(nil)
 		for _, a := range allocs {
 			if a.ClientStatus == nomad.AllocClientStatusRunning || a.ClientStatus == nomad.AllocClientStatusPending {
@@ -181,8 +181,8 @@ func runUntilEnd(tb testing.TB, run func(context.Context) error, closeIt func() 
 	})
 }
 
-// until polls until missing returns "", and prints what is missing where it gives up.
-func (c *devCluster) until(what string, missing func() string) {
+// waitUntil polls until missing returns "", and prints what is missing where it gives up.
+func (c *devCluster) waitUntil(what string, missing func() string) {
 	c.tb.Helper()
 	deadline, tick := time.NewTimer(patience), time.NewTicker(50*time.Millisecond)
 	defer deadline.Stop()
@@ -200,29 +200,29 @@ func (c *devCluster) until(what string, missing func() string) {
 	}
 }
 
-// must fails the test on an error; ok passes an answer of Nomad's client on.
-func (c *devCluster) must(err error) {
+// mustSucceed fails the test on an error; ok passes an answer of Nomad's client on.
+func (c *devCluster) mustSucceed(err error) {
 	c.tb.Helper()
 	if err != nil {
 		c.tb.Fatal(err)
 	}
 }
 
-// get reads a path that Nomad's client has no method for.
-func (c *devCluster) get(path string) []byte {
+// getRawPath reads a path that Nomad's client has no method for.
+func (c *devCluster) getRawPath(path string) []byte {
 	c.tb.Helper()
 	body, err := c.Raw().Response(path, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	defer body.Close()
 	b, err := io.ReadAll(body)
-	c.must(err)
+	c.mustSucceed(err)
 	return b
 }
 
-// put sends a body to a path that Nomad's client has no method for.
-func (c *devCluster) put(path string, body any) {
+// putRawPath sends a body to a path that Nomad's client has no method for.
+func (c *devCluster) putRawPath(path string, body any) {
 	c.tb.Helper()
 	var out json.RawMessage
 	_, err := c.Raw().Write(path, body, &out, nil)
-	c.must(err)
+	c.mustSucceed(err)
 }

@@ -39,8 +39,8 @@ func mustReasons(tb testing.TB) map[string]string {
 	return reasons
 }
 
-// check compares the keys that were not filled with the list of reasons.
-func (w *keyWalk) check(tb testing.TB, reasons map[string]string) {
+// checkReasons compares the keys that were not filled with the list of reasons.
+func (w *keyWalk) checkReasons(tb testing.TB, reasons map[string]string) {
 	tb.Helper()
 	seen := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(w.keys)) {

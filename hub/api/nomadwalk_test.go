@@ -17,7 +17,7 @@ import (
 // Each key is filled by some answer, or testdata/nomadkeys.txt says why not.
 func TestNomadKeys(t *testing.T) {
 	c := mustDevCluster(t)
-	c.until("two nodes are ready", func() string {
+	c.waitUntil("two nodes are ready", func() string {
 		ready := 0
 		nodes, _, err := c.Nodes().List(nil)
 		for _, n := range nodes {
@@ -27,19 +27,19 @@ func TestNomadKeys(t *testing.T) {
 		}
 		return missingOf(ready, 2, err)
 	})
-	c.schedule(func(conf *nomad.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = true })
+	c.changeScheduler(func(conf *nomad.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = true })
 	c.rollOut()
 	c.failAndBlock()
 	c.launchChildren()
 	c.lookAtAllocs()
 	c.lookAtNodes()
-	c.arrange()
-	c.hear()
-	c.end()
+	c.changeClusterSettings()
+	c.readEventsAndLog()
+	c.stopAndPurgeJob()
 	w := keyWalk{keys: map[string]fill{}, where: map[string]map[string]fill{}}
-	w.answers(t, c.said.successful())
+	w.walkAnswers(t, c.said.successfulAnswers())
 	t.Log(w.String())
-	w.check(t, mustReasons(t))
+	w.checkReasons(t, mustReasons(t))
 }
 
 // TestEveryEndpointIsWalked finds the endpoints in the sources of this package.
@@ -61,12 +61,12 @@ var routed = regexp.MustCompile(`((?:put\("|GET |DELETE )/v1/[^"]*)"`)
 
 func ptr[T any](v T) *T { return &v }
 
-// running returns an allocation of a job that runs.
-func (c *devCluster) running(job string) *nomad.Allocation {
+// waitForRunningAlloc returns an allocation of a job that runs.
+func (c *devCluster) waitForRunningAlloc(job string) *nomad.Allocation {
 	c.tb.Helper()
 	var found *nomad.Allocation
-	c.until("an allocation of "+job+" runs", func() string {
-		for _, a := range c.allocs(job) {
+	c.waitUntil("an allocation of "+job+" runs", func() string {
+		for _, a := range c.allocsOfJob(job) {
 			if a.ClientStatus == "running" && a.DesiredStatus == "run" {
 				full, _, err := c.Allocations().Info(a.ID, nil)
 				found = full
@@ -80,12 +80,12 @@ func (c *devCluster) running(job string) *nomad.Allocation {
 
 func (c *devCluster) lookAtAllocs() {
 	c.tb.Helper()
-	al := c.running("shop")
+	al := c.waitForRunningAlloc("shop")
 	_, _, err := c.Allocations().List(&nomad.QueryOptions{Params: map[string]string{"resources": "true"}})
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Allocations().Stats(al, nil)
-	c.must(err)
-	c.until("a check is done", func() string {
+	c.mustSucceed(err)
+	c.waitUntil("a check is done", func() string {
 		checks, err := c.Allocations().Checks(al.ID, nil)
 		if err == nil && len(checks) == 0 {
 			return "none"
@@ -93,32 +93,32 @@ func (c *devCluster) lookAtAllocs() {
 		return missingOf(0, 0, err)
 	})
 	_, _, err = c.Allocations().Services(al.ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.AllocFS().List(al, "alloc/logs", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.AllocFS().Stat(al, "alloc/logs/main.stdout.0", nil)
-	c.must(err)
-	c.logs(al)
-	c.must(c.Allocations().Signal(al, nil, "main", "SIGCONT"))
-	c.must(c.Allocations().Restart(al, "main", nil))
+	c.mustSucceed(err)
+	c.readTaskLogs(al)
+	c.mustSucceed(c.Allocations().Signal(al, nil, "main", "SIGCONT"))
+	c.mustSucceed(c.Allocations().Restart(al, "main", nil))
 	_, err = c.Allocations().Stop(al, &nomad.QueryOptions{Params: map[string]string{"reschedule": "true", "no_shutdown_delay": "true"}})
-	c.must(err)
+	c.mustSucceed(err)
 	c.untilReplaced(al.ID)
 	list, _, err := c.AllocFS().List(al, "/", nil)
 	if err != nil || len(list) == 0 || !list[0].IsDir {
 		c.tb.Fatalf("%+v, %v", list, err)
 	}
 	for _, job := range []string{"shop", "fails", "full", "everywhere"} {
-		for _, a := range c.allocs(job) {
+		for _, a := range c.allocsOfJob(job) {
 			_, _, err = c.Allocations().Info(a.ID, nil)
-			c.must(err)
+			c.mustSucceed(err)
 		}
 	}
 }
 
 func (c *devCluster) untilReplaced(id string) {
 	c.tb.Helper()
-	c.until("the stopped allocation is replaced", func() string {
+	c.waitUntil("the stopped allocation is replaced", func() string {
 		a, _, err := c.Allocations().Info(id, nil)
 		if err == nil && a.NextAllocation == "" {
 			return "no next allocation"
@@ -127,23 +127,23 @@ func (c *devCluster) untilReplaced(id string) {
 	})
 }
 
-// logs reads frames of a task's output, and of a file as a stream.
-func (c *devCluster) logs(al *nomad.Allocation) {
+// readTaskLogs reads frames of a task's output, and of a file as a stream.
+func (c *devCluster) readTaskLogs(al *nomad.Allocation) {
 	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
 	defer cancel()
 	q := (&nomad.QueryOptions{}).WithContext(ctx)
 	frames, errs := c.AllocFS().Logs(al, false, "main", "stdout", "start", 2, ctx.Done(), q)
-	c.drain(frames, errs)
+	c.drainFrames(frames, errs)
 	frames, errs = c.AllocFS().Stream(al, "alloc/logs/main.stdout.0", "start", 2, ctx.Done(), q)
 	select {
 	case <-frames:
 	case err := <-errs:
-		c.must(err)
+		c.mustSucceed(err)
 	}
 }
 
-func (c *devCluster) drain(frames <-chan *nomad.StreamFrame, errs <-chan error) {
+func (c *devCluster) drainFrames(frames <-chan *nomad.StreamFrame, errs <-chan error) {
 	c.tb.Helper()
 	for {
 		select {
@@ -164,53 +164,53 @@ func (c *devCluster) lookAtNodes() {
 	c.tb.Helper()
 	id := string(c.nodes[0])
 	_, err := c.Nodes().ToggleEligibility(id, false, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Nodes().ToggleEligibility(id, true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Nodes().ForceEvaluate(id, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Nodes().Stats(id, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Nodes().Allocations(id, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Nodes().UpdateDrainOpts(id, &nomad.DrainOptions{
 		DrainSpec: &nomad.DrainSpec{Deadline: time.Hour, IgnoreSystemJobs: true}, MarkEligible: false, Meta: map[string]string{"message": "test"},
 	}, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Nodes().Info(id, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Nodes().List(&nomad.QueryOptions{Params: map[string]string{"resources": "true", "os": "true"}})
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Nodes().UpdateDrainOpts(id, &nomad.DrainOptions{MarkEligible: true, Meta: map[string]string{"message": "over"}}, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.NodePools().ListNodes("default", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.NodePools().ListJobs("default", nil)
-	c.must(err)
+	c.mustSucceed(err)
 }
 
-func (c *devCluster) arrange() {
+func (c *devCluster) changeClusterSettings() {
 	c.tb.Helper()
-	c.must2(c.Namespaces().Register(&nomad.Namespace{
+	c.mustReturn(c.Namespaces().Register(&nomad.Namespace{
 		Name: "ships", Description: "at sea", Meta: map[string]string{"a": "b"},
 		Capabilities: &nomad.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec"}, DisabledTaskDrivers: []string{"docker"}},
 	}, nil))
 	_, _, err := c.Namespaces().List(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Namespaces().Info("ships", nil)
-	c.must(err)
-	c.must2(c.Namespaces().Delete("ships", nil))
-	c.must2(c.NodePools().Register(&nomad.NodePool{
+	c.mustSucceed(err)
+	c.mustReturn(c.Namespaces().Delete("ships", nil))
+	c.mustReturn(c.NodePools().Register(&nomad.NodePool{
 		Name: "farms", Description: "windy", Meta: map[string]string{"a": "b"},
 		SchedulerConfiguration: &nomad.NodePoolSchedulerConfiguration{SchedulerAlgorithm: "spread", MemoryOversubscriptionEnabled: ptr(true)},
 	}, nil))
 	_, _, err = c.NodePools().List(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.NodePools().Info("farms", nil)
-	c.must(err)
-	c.must2(c.NodePools().Delete("farms", nil))
+	c.mustSucceed(err)
+	c.mustReturn(c.NodePools().Delete("farms", nil))
 	all := func(on bool) {
-		c.schedule(func(conf *nomad.SchedulerConfiguration) {
+		c.changeScheduler(func(conf *nomad.SchedulerConfiguration) {
 			conf.RejectJobRegistration = on
 			conf.PreemptionConfig.BatchSchedulerEnabled, conf.PreemptionConfig.ServiceSchedulerEnabled, conf.PreemptionConfig.SysBatchSchedulerEnabled = on, on, on
 		})
@@ -218,60 +218,60 @@ func (c *devCluster) arrange() {
 	all(true)
 	all(false)
 	_, err = c.Operator().RaftGetConfiguration(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Operator().AutopilotServerHealth(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Agent().Self()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Agent().Members()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Agent().Health()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Agent().Servers()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Agent().Host("", "", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Operator().AutopilotGetConfiguration(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Operator().MetricsSummary(nil)
-	c.must(err)
-	c.put("/v1/node/pool/farms", map[string]any{"Description": "by its path"})
-	c.must2(c.NodePools().Delete("farms", nil))
+	c.mustSucceed(err)
+	c.putRawPath("/v1/node/pool/farms", map[string]any{"Description": "by its path"})
+	c.mustReturn(c.NodePools().Delete("farms", nil))
 	_, err = c.Regions().List()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Status().Leader()
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Status().Peers()
-	c.must(err)
+	c.mustSucceed(err)
 }
 
-// schedule changes the scheduler's configuration, and reads it back.
-func (c *devCluster) schedule(change func(*nomad.SchedulerConfiguration)) {
+// changeScheduler changes the scheduler's configuration, and reads it back.
+func (c *devCluster) changeScheduler(change func(*nomad.SchedulerConfiguration)) {
 	c.tb.Helper()
 	read, _, err := c.Operator().SchedulerGetConfiguration(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	change(read.SchedulerConfig)
 	_, _, err = c.Operator().SchedulerSetConfiguration(read.SchedulerConfig, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Operator().SchedulerGetConfiguration(nil)
-	c.must(err)
+	c.mustSucceed(err)
 }
 
-func (c *devCluster) must2(_ any, err error) {
+func (c *devCluster) mustReturn(_ any, err error) {
 	c.tb.Helper()
-	c.must(err)
+	c.mustSucceed(err)
 }
 
-// hear reads all events so far, and a line of the hub's log.
-func (c *devCluster) hear() {
+// readEventsAndLog reads all events so far, and a line of the hub's log.
+func (c *devCluster) readEventsAndLog() {
 	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
 	defer cancel()
 	stream, err := c.EventStream().Stream(ctx, map[nomad.Topic][]string{"*": {"*"}}, 1, &nomad.QueryOptions{})
-	c.must(err)
+	c.mustSucceed(err)
 	wanted := []string{"NodePool", "Job", "Allocation", "Deployment", "Evaluation", "Node", "Service"}
 	for batch := range stream {
-		c.must(batch.Err)
+		c.mustSucceed(batch.Err)
 		for _, e := range batch.Events {
 			c.decodeEvent(e)
 			wanted = slices.DeleteFunc(wanted, func(t string) bool { return t == string(e.Topic) })
@@ -292,18 +292,18 @@ func (c *devCluster) decodeEvent(e nomad.Event) {
 	}
 }
 
-// end stops a job and purges it.
-func (c *devCluster) end() {
+// stopAndPurgeJob stops a job and purges it.
+func (c *devCluster) stopAndPurgeJob() {
 	c.tb.Helper()
 	_, _, err := c.Jobs().Deregister("shop", false, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Info("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().List(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().ScaleStatus("shop", nil)
-	c.must(err)
-	c.get("/v1/jobs/statuses")
-	c.must(c.System().GarbageCollect())
-	c.must(c.System().ReconcileSummaries())
+	c.mustSucceed(err)
+	c.getRawPath("/v1/jobs/statuses")
+	c.mustSucceed(c.System().GarbageCollect())
+	c.mustSucceed(c.System().ReconcileSummaries())
 }

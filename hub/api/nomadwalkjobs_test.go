@@ -8,23 +8,23 @@ import (
 	"github.com/hashicorp/nomad/api/contexts"
 )
 
-// register sends a job file through the parser to registration, as Nomad's CLI does.
-func (c *devCluster) register(hcl string) *nomad.JobRegisterResponse {
+// registerHCL sends a job file through the parser to registration, as Nomad's CLI does.
+func (c *devCluster) registerHCL(hcl string) *nomad.JobRegisterResponse {
 	c.tb.Helper()
 	job, err := c.Jobs().ParseHCL(hcl, true)
-	c.must(err)
+	c.mustSucceed(err)
 	res, _, err := c.Jobs().RegisterOpts(job, &nomad.RegisterOptions{Submission: &nomad.JobSubmission{
 		Source: hcl, Format: "hcl2", VariableFlags: map[string]string{"a": "b"}, Variables: "c = 1",
 	}}, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	return res
 }
 
-// allocs returns the allocations of a job, the newest first.
-func (c *devCluster) allocs(job string) []*nomad.AllocationListStub {
+// allocsOfJob returns the allocations of a job, the newest first.
+func (c *devCluster) allocsOfJob(job string) []*nomad.AllocationListStub {
 	c.tb.Helper()
 	list, _, err := c.Jobs().Allocations(job, false, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	return list
 }
 
@@ -32,10 +32,10 @@ func (c *devCluster) allocs(job string) []*nomad.AllocationListStub {
 func (c *devCluster) untilDeployment(job string, wanted func(d *nomad.Deployment) bool) *nomad.Deployment {
 	c.tb.Helper()
 	var d *nomad.Deployment
-	c.until("the deployment of "+job, func() string {
+	c.waitUntil("the deployment of "+job, func() string {
 		var err error
 		if d, _, err = c.Jobs().LatestDeployment(job, nil); err != nil || d == nil || !wanted(d) {
-			return fmt.Sprintf("%s, %v", c.get("/v1/job/"+job+"/deployments"), err)
+			return fmt.Sprintf("%s, %v", c.getRawPath("/v1/job/"+job+"/deployments"), err)
 		}
 		return ""
 	})
@@ -59,89 +59,89 @@ func (c *devCluster) rollOut() {
 	c.tb.Helper()
 	shop := strings.ReplaceAll(shopJob, "HUBPORT", c.port) // that is where something listens
 	job, err := c.Jobs().ParseHCL(shop, true)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Validate(job, nil)
-	c.must(err)
-	c.register(shop)
+	c.mustSucceed(err)
+	c.registerHCL(shop)
 	c.untilDeployment("shop", successful)
 	next := strings.NewReplacer(`VERSION = "1"`, `VERSION = "2"`, `tags         = ["a"]`, `tags         = ["b"]`, "size = 200", "size = 210", `name     = "up"`, `name     = "is up"`).Replace(shop)
 	job, err = c.Jobs().ParseHCL(next, true)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Plan(job, true, nil)
-	c.must(err)
-	c.register(next)
+	c.mustSucceed(err)
+	c.registerHCL(next)
 	d := c.untilDeployment("shop", func(d *nomad.Deployment) bool {
 		s := d.TaskGroups["till"]
 		return d.JobVersion == 1 && s != nil && s.HealthyAllocs > 0 && len(s.PlacedCanaries) > 0
 	})
 	_, _, err = c.Deployments().Pause(d.ID, true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Deployments().Pause(d.ID, false, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Deployments().PromoteAll(d.ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	c.untilDeployment("shop", successful)
 	_, _, err = c.Deployments().List(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Deployments().Info(d.ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Deployments().Allocations(d.ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Deployments("shop", true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Revert("shop", 0, nil, nil, "", "")
-	c.must(err)
+	c.mustSucceed(err)
 	d = c.untilDeployment("shop", func(d *nomad.Deployment) bool {
 		return d.JobVersion == 2 && len(d.TaskGroups["till"].PlacedCanaries) > 0
 	})
 	_, _, err = c.Deployments().SetAllocHealth(d.ID, nil, d.TaskGroups["till"].PlacedCanaries, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	c.untilDeployment("shop", func(d *nomad.Deployment) bool { return d.Status == "failed" })
-	c.register(strings.Replace(shop, `VERSION = "1"`, `VERSION = "3"`, 1))
+	c.registerHCL(strings.Replace(shop, `VERSION = "1"`, `VERSION = "3"`, 1))
 	d = c.untilDeployment("shop", func(d *nomad.Deployment) bool { return d.Status == "running" })
 	_, _, err = c.Deployments().Fail(d.ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	c.lookAtJob()
 }
 
 func (c *devCluster) lookAtJob() {
 	c.tb.Helper()
-	c.register(idleJob)
+	c.registerHCL(idleJob)
 	_, _, err := c.Jobs().Info("idle", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Stable("shop", 0, true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Jobs().TagVersion("shop", 0, "first", "the first one", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	count := 2
 	_, _, err = c.Jobs().Scale("shop", "till", &count, "two", false, map[string]any{"why": "test"}, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Scale("shop", "till", nil, "no", true, map[string]any{"why": "test"}, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().ScaleStatus("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	policies, _, err := c.Scaling().ListPolicies(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Scaling().GetPolicy(policies[0].ID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().ForceEvaluate("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Info("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, _, err = c.Jobs().Versions("shop", true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, err = c.Jobs().UntagVersion("shop", "first", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Summary("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Submission("shop", 0, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().ListOptions(&nomad.JobListOptions{Fields: &nomad.JobListFields{Meta: true}}, nil)
-	c.must(err)
-	c.get("/v1/job/shop/actions")
-	c.get("/v1/jobs/statuses?include_children=true")
-	c.put("/v1/jobs/statuses", map[string]any{})
-	c.until("a service of the shop", func() string {
+	c.mustSucceed(err)
+	c.getRawPath("/v1/job/shop/actions")
+	c.getRawPath("/v1/jobs/statuses?include_children=true")
+	c.putRawPath("/v1/jobs/statuses", map[string]any{})
+	c.waitUntil("a service of the shop", func() string {
 		found, _, err := c.Services().Get("till", nil)
 		if err == nil && len(found) == 0 {
 			return "none"
@@ -149,19 +149,19 @@ func (c *devCluster) lookAtJob() {
 		return missingOf(0, 0, err)
 	})
 	_, _, err = c.Services().List(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Services("shop", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Search().PrefixSearch("sh", contexts.All, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Search().FuzzySearch("ill", contexts.All, nil)
-	c.must(err)
+	c.mustSucceed(err)
 }
 
 // failAndBlock has a batch job fail and be rescheduled, and a job that does not fit.
 func (c *devCluster) failAndBlock() {
 	c.tb.Helper()
-	c.register(`job "fails" {
+	c.registerHCL(`job "fails" {
   type = "batch"
   group "g" {
     restart {
@@ -186,7 +186,7 @@ func (c *devCluster) failAndBlock() {
     }
   }
 }`)
-	c.register(`job "everywhere" {
+	c.registerHCL(`job "everywhere" {
   type = "system"
   group "g" {
     network {
@@ -202,7 +202,7 @@ func (c *devCluster) failAndBlock() {
     }
   }
 }`)
-	c.register(`job "full" {
+	c.registerHCL(`job "full" {
   group "g" {
     count = 3
     constraint {
@@ -217,7 +217,7 @@ func (c *devCluster) failAndBlock() {
     }
   }
 }`)
-	c.register(`job "nowhere" {
+	c.registerHCL(`job "nowhere" {
   group "g" {
     constraint {
       attribute = "${node.unique.name}"
@@ -229,17 +229,17 @@ func (c *devCluster) failAndBlock() {
     }
   }
 }`)
-	c.until("the failed one waits to be rescheduled", func() string {
-		for _, a := range c.allocs("fails") {
+	c.waitUntil("the failed one waits to be rescheduled", func() string {
+		for _, a := range c.allocsOfJob("fails") {
 			if a.FollowupEvalID != "" {
-				c.get("/v1/jobs/statuses")
+				c.getRawPath("/v1/jobs/statuses")
 				return ""
 			}
 		}
 		return "not yet"
 	})
-	c.until("the failed one is rescheduled", func() string {
-		for _, a := range c.allocs("fails") {
+	c.waitUntil("the failed one is rescheduled", func() string {
+		for _, a := range c.allocsOfJob("fails") {
 			if a.RescheduleTracker != nil && len(a.RescheduleTracker.Events) > 0 {
 				return ""
 			}
@@ -247,45 +247,45 @@ func (c *devCluster) failAndBlock() {
 		return "not yet"
 	})
 	evals, _, err := c.Evaluations().List(&nomad.QueryOptions{Namespace: "*"})
-	c.must(err)
+	c.mustSucceed(err)
 	for _, e := range evals {
 		_, _, err := c.Evaluations().Info(e.ID, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		_, _, err = c.Evaluations().Allocations(e.ID, nil)
-		c.must(err)
+		c.mustSucceed(err)
 	}
 	big := nomad.NewServiceJob("big", "big", "global", 50).AddTaskGroup(nomad.NewTaskGroup("g", 1).AddTask(
 		nomad.NewTask("t", "raw_exec").SetConfig("command", "/bin/true").Require(&nomad.Resources{CPU: ptr(7800), MemoryMB: ptr(7800), IOPS: ptr(5)})))
 	_, _, err = c.Jobs().Validate(big, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Plan(big, true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Register(big, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	big.TaskGroups[0].Tasks[0].Driver = "none"
 	_, _, err = c.Jobs().Validate(big, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Evaluations().Count(nil)
-	c.must(err)
+	c.mustSucceed(err)
 	everywhere, _, err := c.Jobs().Info("everywhere", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	everywhere.Priority = ptr(55)
 	_, _, err = c.Jobs().Plan(everywhere, true, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	for _, job := range []string{"fails", "full", "nowhere", "everywhere"} {
 		_, _, err = c.Jobs().Evaluations(job, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		job, _, err := c.Jobs().Info(job, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		_, _, err = c.Jobs().Plan(job, true, nil)
-		c.must(err)
+		c.mustSucceed(err)
 	}
 }
 
 // launchChildren dispatches a job and forces a periodic one.
 func (c *devCluster) launchChildren() {
 	c.tb.Helper()
-	c.register(`job "print" {
+	c.registerHCL(`job "print" {
   type = "batch"
   parameterized {
     payload       = "optional"
@@ -302,9 +302,9 @@ func (c *devCluster) launchChildren() {
 }`)
 	child, _, err := c.Jobs().DispatchOpts(&nomad.DispatchOptions{JobID: "print", Meta: map[string]string{"who": "me"}, Payload: []byte("hi"), IdPrefixTemplate: "pre"},
 		&nomad.WriteOptions{IdempotencyToken: "once"})
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().Info(child.DispatchedJobID, nil)
-	c.must(err)
+	c.mustSucceed(err)
 	nightly := `job "nightly" {
   type = "batch"
   periodic {
@@ -320,21 +320,21 @@ func (c *devCluster) launchChildren() {
     }
   }
 }`
-	c.register(nightly)
-	c.register(strings.NewReplacer(`"nightly"`, `"weekly"`, `crons            = ["0 3 * * *"]`, `cron = "0 4 * * 0"`).Replace(nightly))
+	c.registerHCL(nightly)
+	c.registerHCL(strings.NewReplacer(`"nightly"`, `"weekly"`, `crons            = ["0 3 * * *"]`, `cron = "0 4 * * 0"`).Replace(nightly))
 	_, _, err = c.Jobs().Info("weekly", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	_, _, err = c.Jobs().PeriodicForce("nightly", nil)
-	c.must(err)
+	c.mustSucceed(err)
 	for _, id := range []string{"nightly", "print"} {
 		_, _, err = c.Jobs().Summary(id, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		job, _, err := c.Jobs().Info(id, nil)
-		c.must(err)
+		c.mustSucceed(err)
 		_, _, err = c.Jobs().Plan(job, false, nil)
-		c.must(err)
+		c.mustSucceed(err)
 	}
 	_, _, err = c.Jobs().List(nil)
-	c.must(err)
-	c.get("/v1/jobs/statuses?include_children=true")
+	c.mustSucceed(err)
+	c.getRawPath("/v1/jobs/statuses?include_children=true")
 }

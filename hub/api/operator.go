@@ -11,13 +11,13 @@ import (
 
 func (a *API) operatorRoutes() {
 	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.raftConfiguration)
-	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.write(a.removePeer))
-	a.put("/v1/operator/raft/transfer-leadership", a.write(a.transferLead))
+	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.writeHandler(a.removePeer))
+	a.handlePutAndPost("/v1/operator/raft/transfer-leadership", a.writeHandler(a.transferLead))
 	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
 	a.mux.HandleFunc("GET /v1/operator/autopilot/configuration", a.autopilotConfiguration)
-	a.put("/v1/operator/autopilot/configuration", a.write(a.storeAutopilot))
+	a.handlePutAndPost("/v1/operator/autopilot/configuration", a.writeHandler(a.storeAutopilot))
 	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
-	a.put("/v1/operator/snapshot", a.write(a.restoreSnapshot))
+	a.handlePutAndPost("/v1/operator/snapshot", a.writeHandler(a.restoreSnapshot))
 }
 
 // Peer is a hub in the newest Raft configuration.
@@ -45,9 +45,9 @@ type RaftServer struct {
 
 func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 	peers, index, err := a.cfg.Cluster.Peers()
-	a.header(w, a.cfg.State.View().Index())
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	leader, _ := a.cfg.Cluster.Leader()
@@ -60,12 +60,12 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 			ID: p.ID, Node: string(p.ID), Address: p.Addr, Leader: p.ID == leader, Voter: p.Voter, RaftProtocol: "3",
 		})
 	}
-	a.send(w, r, answer)
+	a.writeAnswer(w, r, answer)
 }
 
-// named is the hub that a request names, by id or by its address: one that the log is replicated
+// findNamedHub is the hub that a request names, by id or by its address: one that the log is replicated
 // to, or one that edges are still told to dial, as after a recovery from a lost quorum.
-func (a *API) named(r *http.Request) (fleet.HubID, error) {
+func (a *API) findNamedHub(r *http.Request) (fleet.HubID, error) {
 	p := r.URL.Query()
 	id, addr := fleet.HubID(p.Get("id")), p.Get("address")
 	if id != "" && addr != "" {
@@ -97,7 +97,7 @@ func (a *API) named(r *http.Request) (fleet.HubID, error) {
 }
 
 func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err error) {
-	id, err := a.named(r)
+	id, err := a.findNamedHub(r)
 	if err == nil && id == "" {
 		err = fleet.Errorf(fleet.CodeInvalid, "remove a hub: none is named").WithHint("give its id")
 	}
@@ -113,7 +113,7 @@ func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err er
 }
 
 func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err error) {
-	id, err := a.named(r)
+	id, err := a.findNamedHub(r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -157,9 +157,9 @@ type HealthAnswer struct {
 // healthy, as Nomad's is, but not with report=true.
 func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 	peers, index, err := a.cfg.Cluster.Peers()
-	a.header(w, a.cfg.State.View().Index())
+	a.setAnswerHeaders(w, a.cfg.State.View().Index())
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	gossip, build := map[fleet.HubID]string{}, map[fleet.HubID]string{}
@@ -193,5 +193,5 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 	if !answer.Healthy && r.URL.Query().Get("report") != "true" {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	a.send(w, r, answer)
+	a.writeAnswer(w, r, answer)
 }

@@ -8,17 +8,17 @@ import (
 	"skerry/syncproto"
 )
 
-func (a *API) orderRoutes() {
-	a.put("/v1/client/allocation/{id}/restart", a.write(a.restartAlloc))
-	a.put("/v1/client/allocation/{id}/signal", a.write(a.signalAlloc))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.exec)
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.write(a.allocChecks))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.write(a.allocUsage))
-	a.mux.HandleFunc("GET /v1/client/stats", a.write(a.nodeUsage))
-	a.mux.HandleFunc("GET /v1/client/gc", a.write(a.collectNode)) // by GET, as Nomad's clients ask for it
-	a.put("/v1/client/gc", a.write(a.collectNode))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/gc", a.write(a.collectAlloc))
-	a.put("/v1/client/allocation/{id}/gc", a.write(a.collectAlloc))
+func (a *API) allocClientRoutes() {
+	a.handlePutAndPost("/v1/client/allocation/{id}/restart", a.writeHandler(a.restartAlloc))
+	a.handlePutAndPost("/v1/client/allocation/{id}/signal", a.writeHandler(a.signalAlloc))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.execInTask)
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.writeHandler(a.allocChecks))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.writeHandler(a.allocUsage))
+	a.mux.HandleFunc("GET /v1/client/stats", a.writeHandler(a.nodeUsage))
+	a.mux.HandleFunc("GET /v1/client/gc", a.writeHandler(a.collectNode)) // by GET, as Nomad's clients ask for it
+	a.handlePutAndPost("/v1/client/gc", a.writeHandler(a.collectNode))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/gc", a.writeHandler(a.collectAlloc))
+	a.handlePutAndPost("/v1/client/allocation/{id}/gc", a.writeHandler(a.collectAlloc))
 }
 
 // killSignal is what is sent where no signal is named.
@@ -37,7 +37,7 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").
 			WithHint("give one of them")
 	}
-	return a.order(r, "restart", syncproto.Request{
+	return a.requestAllocAction(r, "restart", syncproto.Request{
 		Kind: syncproto.RequestRestart, Task: req.TaskName, Everything: req.AllTasks,
 	})
 }
@@ -45,23 +45,23 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 // signalAlloc has an edge send a signal to an allocation's tasks.
 func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
 	var req struct{ Task, Signal string }
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if req.Signal == "" {
 		req.Signal = killSignal
 	}
-	return a.order(r, "signal", syncproto.Request{Kind: syncproto.RequestSignal, Task: req.Task, Signal: req.Signal})
+	return a.requestAllocAction(r, "signal", syncproto.Request{Kind: syncproto.RequestSignal, Task: req.Task, Signal: req.Signal})
 }
 
-// order has an edge do something, through its own connection, and answers when it
+// requestAllocAction has an edge do something, through its own connection, and answers when it
 // has. An edge that is away is not waited for.
-func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, fleet.Index, error) {
+func (a *API) requestAllocAction(r *http.Request, verb string, req syncproto.Request) (any, fleet.Index, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := orderable(v, al, verb, req.Task); err != nil {
+	if err := checkAllocReachable(v, al, verb, req.Task); err != nil {
 		return nil, v.Index(), err
 	}
 	req.Alloc = al.ID
@@ -86,7 +86,7 @@ func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	if err := reachable(v, al, "read checks"); err != nil {
 		return nil, v.Index(), err
 	}
-	answer, err := a.ask(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
+	answer, err := a.askEdgeForJSON(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
 	return answer, v.Index(), err
 }
 
@@ -123,8 +123,8 @@ func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 	return noAnswer{}, v.Index(), a.tellEdge(r, id, syncproto.Request{Kind: syncproto.RequestCollect})
 }
 
-// orderable says why an allocation's tasks cannot be told anything.
-func orderable(v *state.View, al *fleet.Alloc, verb, task string) error {
+// checkAllocReachable says why an allocation's tasks cannot be told anything.
+func checkAllocReachable(v *state.View, al *fleet.Alloc, verb, task string) error {
 	if al.ClientTerminal() {
 		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: it has ended, it is %s", verb, fleet.Short(al.ID), al.ClientStatus)
 	}

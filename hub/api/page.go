@@ -40,8 +40,8 @@ type pages struct {
 	query   uint64           // fingerprint of all that decides what is listed, and in which order
 }
 
-// paged is an answer that may have a page behind it.
-type paged struct {
+// pageOfItems is an answer that may have a page behind it.
+type pageOfItems struct {
 	answer any
 	next   string
 }
@@ -61,7 +61,7 @@ func parsePages(r *http.Request) (pages, error) {
 		out.perPage = int(n)
 	}
 	var err error
-	if out.reverse, err = flag(r, "reverse", false); err != nil {
+	if out.reverse, err = queryFlag(r, "reverse", false); err != nil {
 		return out, err
 	}
 	if out.filter, err = parseFilter(p.Get("filter")); err != nil {
@@ -138,16 +138,16 @@ func ageKey(q query, created fleet.Index, id string) string {
 // page lists what the parameters of a request ask of items: in the order of key,
 // those that pass the filter, from where the token says. show makes what is
 // answered of an item.
-func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show func(T) S) (paged, error) {
+func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
 	p, err := parsePages(r)
 	if err != nil {
-		return paged{}, err
+		return pageOfItems{}, err
 	}
-	return cut(p, items, key, show)
+	return cutPage(p, items, key, show)
 }
 
-// cut is page for parameters that were read.
-func cut[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) S) (paged, error) {
+// cutPage is page for parameters that were read.
+func cutPage[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
 	type entry struct {
 		key  string
 		item T
@@ -166,22 +166,22 @@ func cut[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) 
 	}
 	out := make([]S, 0, cmp.Or(min(p.perPage, len(list)), len(list)))
 	for _, e := range list {
-		if ok, err := p.passes(e.item); err != nil {
-			return paged{}, err
+		if ok, err := p.passesFilter(e.item); err != nil {
+			return pageOfItems{}, err
 		} else if !ok {
 			continue
 		}
 		if p.perPage > 0 && len(out) == p.perPage {
-			return paged{out, encodeToken(e.key, p.query)}, nil
+			return pageOfItems{out, encodeToken(e.key, p.query)}, nil
 		}
 		out = append(out, show(e.item))
 	}
-	return paged{answer: out}, nil
+	return pageOfItems{answer: out}, nil
 }
 
-// beginning are those of the items that are known by what begins with the prefix of the
+// filterByPrefix are those of the items that are known by what begins with the prefix of the
 // query.
-func beginning[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq[T] {
+func filterByPrefix[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for it := range items {
 			if strings.HasPrefix(known(it), q.prefix) && !yield(it) {
@@ -191,21 +191,21 @@ func beginning[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq
 	}
 }
 
-// passes reports whether an item passes the filter.
-func (p pages) passes(item any) (ok bool, err error) {
+// passesFilter reports whether an item passes the filter.
+func (p pages) passesFilter(item any) (ok bool, err error) {
 	if p.filter == nil {
 		return true, nil
 	}
 	ok, err = p.filter.Evaluate(item)
 	if err != nil {
-		return false, fleet.Errorf(fleet.CodeInvalid, "use the parameter filter %q: %s", p.filter.Expression(), unfit(err)).
+		return false, fleet.Errorf(fleet.CodeInvalid, "use the parameter filter %q: %s", p.filter.Expression(), filterErrorText(err)).
 			WithHint("fields are called as in the JSON of one such object: ID, Status, Meta.KEY, TaskGroups.0.Name")
 	}
 	return ok, nil
 }
 
-// unfit says why an expression does not fit what is listed, without the words of Go.
-func unfit(err error) string {
+// filterErrorText says why an expression does not fit what is listed, without the words of Go.
+func filterErrorText(err error) string {
 	s := strings.TrimPrefix(err.Error(), "error finding value in datum: ")
 	if field, _, ok := strings.Cut(s, " at part "); ok && strings.Contains(s, "struct field with name") {
 		return fmt.Sprintf("there is no field %s", strings.ReplaceAll(strings.TrimPrefix(field, "/"), "/", "."))
@@ -213,4 +213,4 @@ func unfit(err error) string {
 	return s
 }
 
-func same[T any](v T) T { return v }
+func unchangedItem[T any](v T) T { return v }

@@ -49,8 +49,8 @@ func parseQuery(r *http.Request) (query, error) {
 	return q, nil
 }
 
-// flag reads a parameter that is true or false.
-func flag(r *http.Request, name string, absent bool) (bool, error) {
+// queryFlag reads a parameter that is true or false.
+func queryFlag(r *http.Request, name string, absent bool) (bool, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
 		return absent, nil
@@ -75,44 +75,44 @@ func checkIndex(r *http.Request) (index uint64, given bool, err error) {
 	return index, true, nil
 }
 
-// reader answers a read from a view; index is that of the answer.
-type reader func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
+// readFunc answers a read from a view; index is that of the answer.
+type readFunc func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
 
-// read serves a reader: it waits until this hub has caught up, and where the
+// readHandler serves a reader: it waits until this hub has caught up, and where the
 // caller names an index, until the answer is newer.
-func (a *API) read(f reader) http.HandlerFunc {
+func (a *API) readHandler(f readFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuery(r)
 		if err != nil {
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
 		if !q.stale && q.minIndex == 0 {
 			if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-				a.fail(w, err)
+				a.writeError(w, err)
 				return
 			}
 		}
-		answer, index, err := a.block(f, r, q)
-		a.header(w, index)
+		answer, index, err := a.readBlocking(f, r, q)
+		a.setAnswerHeaders(w, index)
 		if err != nil {
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
-		if p, ok := answer.(paged); ok {
+		if p, ok := answer.(pageOfItems); ok {
 			answer = p.answer
 			if p.next != "" {
 				w.Header().Set(NextTokenHeader, p.next)
 			}
 		}
-		a.send(w, r, answer)
+		a.writeAnswer(w, r, answer)
 	}
 }
 
-// block runs f until its index exceeds q.minIndex, what it reads has come or gone, or the
+// readBlocking runs f until its index exceeds q.minIndex, what it reads has come or gone, or the
 // wait is over. A sixteenth of the wait is added at random, so that many waiters do not
 // come back at once.
-func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error) {
+func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
 		v := a.cfg.State.View()
 		answer, index, err := f(v, r, q)
@@ -139,27 +139,27 @@ func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error
 	}
 }
 
-// write serves a change. index is that of the entry.
-func (a *API) write(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
+// writeHandler serves a change. index is that of the entry.
+func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer, index, err := f(r)
-		a.header(w, index)
+		a.setAnswerHeaders(w, index)
 		if err != nil {
-			a.fail(w, err)
+			a.writeError(w, err)
 			return
 		}
-		a.send(w, r, answer)
+		a.writeAnswer(w, r, answer)
 	}
 }
 
-// apply commits a command; a refusal is an error.
-func (a *API) apply(ctx context.Context, c state.Command) (state.Result, error) {
+// commitCommand commits a command; a refusal is an error.
+func (a *API) commitCommand(ctx context.Context, c state.Command) (state.Result, error) {
 	res, err := a.cfg.Cluster.Apply(ctx, c)
 	return res, res.Failure(err)
 }
 
-// body decodes a request's JSON body into v.
-func (a *API) body(r *http.Request, v any) error {
+// decodeBody decodes a request's JSON body into v.
+func (a *API) decodeBody(r *http.Request, v any) error {
 	empty, err := a.readBody(r, v)
 	if empty {
 		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is empty")
@@ -215,8 +215,8 @@ func notJSON(err error) string {
 	return fmt.Sprintf("%s is of the wrong kind: JSON %s at byte %d", at, kind.Value, kind.Offset)
 }
 
-// header sets what Nomad's clients read from every answer.
-func (a *API) header(w http.ResponseWriter, index fleet.Index) {
+// setAnswerHeaders sets what Nomad's clients read from every answer.
+func (a *API) setAnswerHeaders(w http.ResponseWriter, index fleet.Index) {
 	_, known := a.cfg.Cluster.Leader()
 	h := w.Header()
 	h.Set("X-Nomad-Index", strconv.FormatUint(uint64(max(index, 1)), 10))
@@ -224,7 +224,7 @@ func (a *API) header(w http.ResponseWriter, index fleet.Index) {
 	h.Set("X-Nomad-LastContact", "0")
 }
 
-func (a *API) send(w http.ResponseWriter, r *http.Request, answer any) {
+func (a *API) writeAnswer(w http.ResponseWriter, r *http.Request, answer any) {
 	if _, none := answer.(noAnswer); none {
 		return
 	}
@@ -245,17 +245,17 @@ const (
 	HintHeader = "X-Skerry-Hint"
 )
 
-// fail answers with an error's status and text.
-func (a *API) fail(w http.ResponseWriter, err error) {
+// writeError answers with an error's status and text.
+func (a *API) writeError(w http.ResponseWriter, err error) {
 	e := fleet.AsError(err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		e = fleet.Errorf(fleet.CodeTimeout, "%s", err.Error())
 	}
-	a.failAs(w, Status(e.Code), e)
+	a.writeErrorAs(w, Status(e.Code), e)
 }
 
-// failAs is fail where the status is not that of the error's code.
-func (a *API) failAs(w http.ResponseWriter, status int, e *fleet.Error) {
+// writeErrorAs is fail where the status is not that of the error's code.
+func (a *API) writeErrorAs(w http.ResponseWriter, status int, e *fleet.Error) {
 	if status == http.StatusInternalServerError && e.Code == fleet.CodeInternal {
 		a.cfg.Log.Error("request failed", "error", e)
 	}

@@ -43,7 +43,7 @@ func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
 	if back.Starts() {
 		eval = a.newEval(&back, fleet.TriggerJobRegister, now)
 	}
-	res, err := a.apply(r.Context(), state.JobRegister{
+	res, err := a.commitCommand(r.Context(), state.JobRegister{
 		Job: &back, Eval: eval, EnforceIndex: true, CheckIndex: current.JobModifyIndex, Now: now,
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.JobStable{
+	res, err := a.commitCommand(r.Context(), state.JobStable{
 		Namespace: job.Namespace, ID: job.ID, Version: req.JobVersion, Stable: req.Stable, Now: a.cfg.Now().UnixNano(),
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ type versionName struct {
 	tag    string // "": by its number
 }
 
-func (n versionName) is(v *fleet.Job) bool {
+func (n versionName) matchesVersion(v *fleet.Job) bool {
 	if n.tag != "" {
 		return v.VersionTag != nil && v.VersionTag.Name == n.tag
 	}
@@ -102,7 +102,7 @@ func (a *API) versionOf(r *http.Request, req any, which func() versionName) (cur
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.body(r, req); err != nil {
+	if err := a.decodeBody(r, req); err != nil {
 		return nil, nil, err
 	}
 	name := which()
@@ -121,7 +121,7 @@ func (a *API) versionOf(r *http.Request, req any, which func() versionName) (cur
 		return nil, nil, err
 	}
 	for _, v := range view.JobVersions(current.Namespace, current.ID) {
-		if name.is(v) {
+		if name.matchesVersion(v) {
 			return current, v, nil
 		}
 	}

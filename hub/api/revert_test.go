@@ -11,7 +11,7 @@ import (
 )
 
 // mustVersions registers a job so many times, each with another count.
-func mustVersions(t *testing.T, h *hub, n int) {
+func mustVersions(t *testing.T, h *fakeHub, n int) {
 	t.Helper()
 	for i := range n {
 		job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: i + 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}}}

@@ -29,7 +29,7 @@ func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 	case len(req.Reason) > maxReason:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
 	}
-	res, err := a.apply(r.Context(), state.NodeRevoke{
+	res, err := a.commitCommand(r.Context(), state.NodeRevoke{
 		NodeID: fleet.NodeID(id), Reason: req.Reason, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 
 // readmitNode lets an edge go on whose data directory was put back to an older copy.
 func (a *API) readmitNode(r *http.Request) (any, fleet.Index, error) {
-	res, err := a.apply(r.Context(), state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()})
+	res, err := a.commitCommand(r.Context(), state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()})
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -49,6 +49,6 @@ func (a *API) readmitNode(r *http.Request) (any, fleet.Index, error) {
 
 func (a *API) listRevocations(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := func(r *fleet.Revocation) string { return string(r.NodeID) }
-	answer, err := page(r, beginning(q, v.Revocations(), id), id, same[*fleet.Revocation])
+	answer, err := page(r, filterByPrefix(q, v.Revocations(), id), id, unchangedItem[*fleet.Revocation])
 	return answer, v.TableIndex("revocations"), err
 }

@@ -57,8 +57,8 @@ func (p *proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// kept is the sample that the last request makes, with placeholders for ids in its path.
-func (p *proxy) kept(tb testing.TB, ids *strings.Replacer) sample {
+// recordedSample is the sample that the last request makes, with placeholders for ids in its path.
+func (p *proxy) recordedSample(tb testing.TB, ids *strings.Replacer) sample {
 	tb.Helper()
 	s := p.sample
 	s.path = uuid.ReplaceAllString(ids.Replace(s.path), "$$ID")
@@ -300,7 +300,7 @@ func mustCall(t *testing.T, name string) (s sample, endpoint string) {
 		t.Fatal(err)
 	}
 	endpoint = endpointOf(answer{method: p.method, path: strings.SplitN(p.path, "?", 2)[0]})
-	return p.kept(t, strings.NewReplacer(pairs...)), endpoint
+	return p.recordedSample(t, strings.NewReplacer(pairs...)), endpoint
 }
 
 // ownKeysOf lists the keys of an answer that Nomad's client has no field for.

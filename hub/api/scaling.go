@@ -36,8 +36,8 @@ func (p *ScalingPolicy) Stub() ScalingStub {
 }
 
 func (a *API) scalingRoutes() {
-	a.mux.HandleFunc("GET /v1/scaling/policies", a.read(a.listScaling))
-	a.mux.HandleFunc("GET /v1/scaling/policy/{id}", a.read(a.readScaling))
+	a.mux.HandleFunc("GET /v1/scaling/policies", a.readHandler(a.listScaling))
+	a.mux.HandleFunc("GET /v1/scaling/policy/{id}", a.readHandler(a.readScaling))
 }
 
 // listScaling lists policies by id, of one job or type where the parameters name
@@ -52,7 +52,7 @@ func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 		}
 	}
 	byID := func(p *ScalingPolicy) string { return p.ID }
-	answer, err := page(r, beginning(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).Stub)
+	answer, err := page(r, filterByPrefix(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).Stub)
 	return answer, v.TableIndex("jobs"), err
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 func (a *API) schedulingRoutes() {
-	a.mux.HandleFunc("GET /v1/operator/scheduler/configuration", a.read(a.readScheduling))
-	a.put("/v1/operator/scheduler/configuration", a.write(a.storeScheduling))
+	a.mux.HandleFunc("GET /v1/operator/scheduler/configuration", a.readHandler(a.readScheduling))
+	a.handlePutAndPost("/v1/operator/scheduler/configuration", a.writeHandler(a.storeScheduling))
 }
 
 // SchedulerConfigurationResponse is how jobs are scheduled.
@@ -34,7 +34,7 @@ func (a *API) readScheduling(v *state.View, _ *http.Request, _ query) (any, flee
 // was the last to change it.
 func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	cmd := state.SchedulerConfig{}
-	if err := a.body(r, &cmd.Config); err != nil {
+	if err := a.decodeBody(r, &cmd.Config); err != nil {
 		return nil, 0, err
 	}
 	if err := cmd.Config.Validate(); err != nil {
@@ -45,7 +45,7 @@ func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	cmd.Enforce, cmd.CheckIndex = given, fleet.Index(checked)
-	res, err := a.apply(r.Context(), cmd)
+	res, err := a.commitCommand(r.Context(), cmd)
 	if e := res.Err; e != nil && e.Code == fleet.CodeConflict {
 		return SchedulerSetConfigurationResponse{Index: res.Index}, res.Index, nil
 	}

@@ -43,8 +43,8 @@ var insideJobs = []string{"groups", "services", "tasks", "images", "commands", "
 var later = []string{"quotas", "recommendations", "scaling_policy", "plugins", "vars", "volumes", "host_volumes"}
 
 func (a *API) searchRoutes() {
-	a.put("/v1/search", a.search(a.searchPrefix))
-	a.put("/v1/search/fuzzy", a.search(a.searchFuzzy))
+	a.handlePutAndPost("/v1/search", a.searchHandler(a.searchPrefix))
+	a.handlePutAndPost("/v1/search/fuzzy", a.searchHandler(a.searchFuzzy))
 }
 
 // searchRequest is the body of both searches.
@@ -61,26 +61,26 @@ type answerMeta struct {
 	KnownLeader bool
 }
 
-// search makes a handler: a search is a read with a body, which is read once.
-func (a *API) search(f func(v *state.View, q query, req searchRequest) (any, error)) http.HandlerFunc {
+// searchHandler makes a handler: a search is a read with a body, which is read once.
+func (a *API) searchHandler(f func(v *state.View, q query, req searchRequest) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req searchRequest
-		if err := a.body(r, &req); err != nil {
-			a.fail(w, err)
+		if err := a.decodeBody(r, &req); err != nil {
+			a.writeError(w, err)
 			return
 		}
-		if err := req.check(); err != nil {
-			a.fail(w, err)
+		if err := req.validateSearch(); err != nil {
+			a.writeError(w, err)
 			return
 		}
-		a.read(func(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
+		a.readHandler(func(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
 			answer, err := f(v, q, req)
 			return answer, v.Index(), err
 		})(w, r)
 	}
 }
 
-func (req *searchRequest) check() error {
+func (req *searchRequest) validateSearch() error {
 	if req.Context == "" {
 		req.Context = contextAll
 	}
@@ -95,7 +95,7 @@ func (req *searchRequest) check() error {
 	return nil
 }
 
-func (req searchRequest) wants(context string) bool {
+func (req searchRequest) includesContext(context string) bool {
 	return req.Context == contextAll || req.Context == context
 }
 
@@ -107,11 +107,11 @@ func (a *API) searchPrefix(v *state.View, q query, req searchRequest) (any, erro
 		answerMeta
 	}{map[string][]string{}, map[string]bool{}, a.answerMeta(v)}
 	for _, context := range idContexts {
-		if !req.wants(context) {
+		if !req.includesContext(context) {
 			continue
 		}
 		found := []string{}
-		ids(v, q.namespace, context, func(id string) bool {
+		listMatchingIDs(v, q.namespace, context, func(id string) bool {
 			if strings.HasPrefix(id, req.Prefix) {
 				found = append(found, id)
 			}
@@ -128,9 +128,9 @@ func (a *API) answerMeta(v *state.View) answerMeta {
 	return answerMeta{Index: v.Index(), KnownLeader: known}
 }
 
-// ids gives the ids of a context that may begin with a prefix, in order, as long as
+// listMatchingIDs gives the ids of a context that may begin with a prefix, in order, as long as
 // more are wanted.
-func ids(v *state.View, ns, context string, more func(id string) bool, prefix string) {
+func listMatchingIDs(v *state.View, ns, context string, more func(id string) bool, prefix string) {
 	switch context {
 	case contextAllocs:
 		each(v.Allocs(ns, prefix), func(al *fleet.Alloc) bool { return more(string(al.ID)) })
@@ -157,13 +157,13 @@ type FuzzyMatch struct {
 	Scope []string `json:",omitempty"`
 }
 
-// fuzzy collects matches of a text by context.
-type fuzzy struct {
+// fuzzyMatcher collects matches of a text by context.
+type fuzzyMatcher struct {
 	text  string // lower case
 	found map[string][]FuzzyMatch
 }
 
-func (f *fuzzy) look(context, name string, scope ...string) {
+func (f *fuzzyMatcher) matchName(context, name string, scope ...string) {
 	if strings.Contains(strings.ToLower(name), f.text) {
 		f.found[context] = append(f.found[context], FuzzyMatch{name, scope})
 	}
@@ -175,31 +175,31 @@ func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error
 	if len(req.Text) < minTerm {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "search: %q is too short, at least %d bytes are needed", req.Text, minTerm)
 	}
-	f := &fuzzy{text: strings.ToLower(req.Text), found: map[string][]FuzzyMatch{}}
-	f.jobs(v, q, req)
-	if req.wants(contextAllocs) {
+	f := &fuzzyMatcher{text: strings.ToLower(req.Text), found: map[string][]FuzzyMatch{}}
+	f.matchJobs(v, q, req)
+	if req.includesContext(contextAllocs) {
 		for al := range v.Allocs(q.namespace, "") {
-			f.look(contextAllocs, al.Name, al.Namespace, string(al.ID))
+			f.matchName(contextAllocs, al.Name, al.Namespace, string(al.ID))
 		}
 	}
-	if req.wants(contextNodes) {
+	if req.includesContext(contextNodes) {
 		for n := range v.Nodes("") {
-			f.look(contextNodes, n.Name, string(n.ID))
+			f.matchName(contextNodes, n.Name, string(n.ID))
 		}
 	}
-	if req.wants(contextPools) {
+	if req.includesContext(contextPools) {
 		for p := range v.Pools() {
-			f.look(contextPools, p.Name)
+			f.matchName(contextPools, p.Name)
 		}
 	}
-	if req.wants(contextNamespaces) {
+	if req.includesContext(contextNamespaces) {
 		for n := range v.Namespaces() {
-			f.look(contextNamespaces, n.Name)
+			f.matchName(contextNamespaces, n.Name)
 		}
 	}
 	for _, context := range []string{contextEvals, contextDeployments} {
-		if req.wants(context) {
-			ids(v, q.namespace, context, func(id string) bool {
+		if req.includesContext(context) {
+			listMatchingIDs(v, q.namespace, context, func(id string) bool {
 				f.found[context] = append(f.found[context], FuzzyMatch{ID: id})
 				return len(f.found[context]) <= maxFuzzy
 			}, f.text)
@@ -211,23 +211,23 @@ func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error
 		answerMeta
 	}{f.found, map[string]bool{}, a.answerMeta(v)}
 	for context, found := range f.found {
-		f.order(found)
+		f.sortMatches(found)
 		answer.Truncations[context] = len(found) > maxFuzzy
 		f.found[context] = found[:min(len(found), maxFuzzy)]
 	}
 	return answer, nil
 }
 
-// jobs looks at jobs and at what is inside of them.
-func (f *fuzzy) jobs(v *state.View, q query, req searchRequest) {
+// matchJobs looks at jobs and at what is inside of them.
+func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req searchRequest) {
 	for j := range v.Jobs(q.namespace, "") {
 		job := []string{j.Namespace, string(j.ID)}
-		if req.wants(contextJobs) {
-			f.look(contextJobs, j.Name, job...)
+		if req.includesContext(contextJobs) {
+			f.matchName(contextJobs, j.Name, job...)
 		}
 		look := func(context, name string, scope []string) {
-			if name != "" && req.wants(context) {
-				f.look(context, name, scope...)
+			if name != "" && req.includesContext(context) {
+				f.matchName(context, name, scope...)
 			}
 		}
 		for _, g := range j.TaskGroups {
@@ -256,8 +256,8 @@ func text(v any) string {
 	return s
 }
 
-// order puts names first in which the text comes early, then short ones.
-func (f *fuzzy) order(found []FuzzyMatch) {
+// sortMatches puts names first in which the text comes early, then short ones.
+func (f *fuzzyMatcher) sortMatches(found []FuzzyMatch) {
 	at := func(m FuzzyMatch) int { return strings.Index(strings.ToLower(m.ID), f.text) }
 	slices.SortStableFunc(found, func(x, y FuzzyMatch) int {
 		return cmp.Or(cmp.Compare(at(x), at(y)), cmp.Compare(len(x.ID), len(y.ID)), strings.Compare(x.ID, y.ID),

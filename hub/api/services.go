@@ -15,11 +15,11 @@ import (
 )
 
 func (a *API) serviceRoutes() {
-	a.mux.HandleFunc("GET /v1/services", a.read(a.listServices))
-	a.mux.HandleFunc("GET /v1/service/{name}", a.read(a.readService))
-	a.mux.HandleFunc("DELETE /v1/service/{name}/{registration}", a.write(a.deleteService))
-	a.mux.HandleFunc("GET /v1/job/{id}/services", a.read(a.jobServices))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/services", a.read(a.allocServices))
+	a.mux.HandleFunc("GET /v1/services", a.readHandler(a.listServices))
+	a.mux.HandleFunc("GET /v1/service/{name}", a.readHandler(a.readService))
+	a.mux.HandleFunc("DELETE /v1/service/{name}/{registration}", a.writeHandler(a.deleteService))
+	a.mux.HandleFunc("GET /v1/job/{id}/services", a.readHandler(a.jobServices))
+	a.mux.HandleFunc("GET /v1/allocation/{id}/services", a.readHandler(a.allocServices))
 }
 
 // ServiceList are the services of one namespace.
@@ -34,10 +34,10 @@ type ServiceStub struct {
 	Tags        []string
 }
 
-// catalogue lists what is registered for a job, or all for "". What nobody can reach at
+// visibleServices lists what is registered for a job, or all for "". What nobody can reach at
 // the moment is there only where the request asks for it.
-func (a *API) catalogue(v *state.View, r *http.Request, ns string, job fleet.JobID) (iter.Seq[*fleet.ServiceRegistration], error) {
-	all, err := flag(r, "unreachable", false)
+func (a *API) visibleServices(v *state.View, r *http.Request, ns string, job fleet.JobID) (iter.Seq[*fleet.ServiceRegistration], error) {
+	all, err := queryFlag(r, "unreachable", false)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (a *API) catalogue(v *state.View, r *http.Request, ns string, job fleet.Job
 
 func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
-	found, err := a.catalogue(v, r, q.namespace, "")
+	found, err := a.visibleServices(v, r, q.namespace, "")
 	if err != nil {
 		return nil, index, err
 	}
@@ -60,14 +60,14 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 	if err != nil {
 		return nil, index, err
 	}
-	tags := map[offered]map[string]bool{}
-	for s := range beginning(q, found, serviceName) {
-		if ok, err := p.passes(s); err != nil {
+	tags := map[offeredService]map[string]bool{}
+	for s := range filterByPrefix(q, found, serviceName) {
+		if ok, err := p.passesFilter(s); err != nil {
 			return nil, index, err
 		} else if !ok {
 			continue
 		}
-		name := offered{s.Namespace, s.ServiceName}
+		name := offeredService{s.Namespace, s.ServiceName}
 		if tags[name] == nil {
 			tags[name] = map[string]bool{}
 		}
@@ -76,22 +76,22 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 		}
 	}
 	p.filter = nil // what it leaves is in tags
-	answer, err := cut(p, maps.Keys(tags), offered.key, same[offered])
+	answer, err := cutPage(p, maps.Keys(tags), offeredService.pageKey, unchangedItem[offeredService])
 	if err == nil {
-		answer.answer = byNamespace(answer.answer.([]offered), tags)
+		answer.answer = byNamespace(answer.answer.([]offeredService), tags)
 	}
 	return answer, index, err
 }
 
-// offered is a service, which as many may offer as like to.
-type offered struct{ namespace, name string }
+// offeredService is a service, which as many may offer as like to.
+type offeredService struct{ namespace, name string }
 
-func (o offered) key() string { return o.namespace + "\x00" + o.name }
+func (o offeredService) pageKey() string { return o.namespace + "\x00" + o.name }
 
 func serviceName(s *fleet.ServiceRegistration) string { return s.ServiceName }
 
 // byNamespace puts services with their tags below their namespaces, in their order.
-func byNamespace(list []offered, tags map[offered]map[string]bool) []ServiceList {
+func byNamespace(list []offeredService, tags map[offeredService]map[string]bool) []ServiceList {
 	answer := []ServiceList{}
 	for _, o := range list {
 		if len(answer) == 0 || answer[len(answer)-1].Namespace != o.namespace {
@@ -106,7 +106,7 @@ func byNamespace(list []offered, tags map[offered]map[string]bool) []ServiceList
 // readService lists who offers a service: all, or as many as are chosen for a caller.
 func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
-	found, err := a.catalogue(v, r, q.namespace, "")
+	found, err := a.visibleServices(v, r, q.namespace, "")
 	if err != nil {
 		return nil, index, err
 	}
@@ -123,9 +123,9 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 		return nil, index, fleet.Errorf(fleet.CodeInvalid, "read service %q: choose picks of all that offer it, and not of a page", name).
 			WithHint("leave out per_page and next_token")
 	}
-	answer, err := page(r, beginning(q, named, registrationID), registrationKey, same[*fleet.ServiceRegistration])
+	answer, err := page(r, filterByPrefix(q, named, registrationID), registrationKey, unchangedItem[*fleet.ServiceRegistration])
 	if err == nil && choose != "" {
-		answer.answer, err = chosen(answer.answer.([]*fleet.ServiceRegistration), choose)
+		answer.answer, err = chooseRegistrations(answer.answer.([]*fleet.ServiceRegistration), choose)
 	}
 	return answer, index, err
 }
@@ -134,9 +134,9 @@ func registrationID(s *fleet.ServiceRegistration) string { return s.ID }
 
 func registrationKey(s *fleet.ServiceRegistration) string { return s.Namespace + "\x00" + s.ID }
 
-// chosen picks of a list as many as "NUMBER|KEY" says, so that one key always has the
+// chooseRegistrations picks of a list as many as "NUMBER|KEY" says, so that one key always has the
 // same ones as long as they are there, and different keys have different ones.
-func chosen(list []*fleet.ServiceRegistration, choose string) ([]*fleet.ServiceRegistration, error) {
+func chooseRegistrations(list []*fleet.ServiceRegistration, choose string) ([]*fleet.ServiceRegistration, error) {
 	number, key, ok := strings.Cut(choose, "|")
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 1 || key == "" {
@@ -181,11 +181,11 @@ func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.I
 	if !ok {
 		return nil, max(index, v.TableIndex("jobs")), fleet.Errorf(fleet.CodeNotFound, "job %q not found", job)
 	}
-	found, err := a.catalogue(v, r, q.namespace, job)
+	found, err := a.visibleServices(v, r, q.namespace, job)
 	if err != nil {
 		return nil, index, err
 	}
-	answer, err := page(r, beginning(q, found, registrationID), registrationKey, same[*fleet.ServiceRegistration])
+	answer, err := page(r, filterByPrefix(q, found, registrationID), registrationKey, unchangedItem[*fleet.ServiceRegistration])
 	return answer, max(index, there.CreateIndex), err
 }
 
@@ -203,6 +203,6 @@ func (a *API) allocServices(v *state.View, r *http.Request, q query) (any, fleet
 			}
 		}
 	}
-	answer, err := page(r, beginning(q, found, registrationID), registrationKey, same[*fleet.ServiceRegistration])
+	answer, err := page(r, filterByPrefix(q, found, registrationID), registrationKey, unchangedItem[*fleet.ServiceRegistration])
 	return answer, al.ModifyIndex, err
 }

@@ -14,15 +14,15 @@ import (
 	"skerry/syncproto"
 )
 
-// serving is a job whose allocations offer a service at a fixed port.
-func serving(id string) *nomad.Job {
+// jobWithServices is a job whose allocations offer a service at a fixed port.
+func jobWithServices(id string) *nomad.Job {
 	job := exampleJob(id)
 	job.TaskGroups[0].Services = []*nomad.Service{{Name: id, Provider: "nomad", PortLabel: "8080", Tags: []string{"b", "a"}}}
 	return job
 }
 
 // mustRun makes placed allocations run, by what their edge says.
-func mustRun(tb testing.TB, h *hub, first fleet.Seq, ids ...fleet.AllocID) {
+func mustRun(tb testing.TB, h *fakeHub, first fleet.Seq, ids ...fleet.AllocID) {
 	tb.Helper()
 	var rows []fleet.Transition
 	for _, id := range ids {
@@ -32,7 +32,7 @@ func mustRun(tb testing.TB, h *hub, first fleet.Seq, ids ...fleet.AllocID) {
 }
 
 // mustReport has the edge say so, beginning with a number.
-func mustReport(tb testing.TB, h *hub, first fleet.Seq, rows ...fleet.Transition) {
+func mustReport(tb testing.TB, h *fakeHub, first fleet.Seq, rows ...fleet.Transition) {
 	tb.Helper()
 	n, _ := h.store.View().Node(nodeID)
 	batch := state.NodeRows{NodeID: nodeID, Epoch: n.Epoch, First: first, Prev: n.ChainHash}
@@ -60,7 +60,7 @@ func TestNomadClientFindsServices(t *testing.T) {
 	if list, _, err := c.Services().List(nil); err != nil || len(list) != 0 {
 		t.Fatalf("services of nothing: %+v, %v", list, err)
 	}
-	if _, _, err := c.Jobs().Register(serving("web"), nil); err != nil {
+	if _, _, err := c.Jobs().Register(jobWithServices("web"), nil); err != nil {
 		t.Fatal(err)
 	}
 	first, second := mustPlace(t, h, "web"), mustPlace(t, h, "web")
@@ -127,7 +127,7 @@ func TestNomadClientFindsServices(t *testing.T) {
 // servicesOfWhatEnds has an edge end an allocation of its own accord (its leader has
 // ended, say): its services are gone when the shutdown_delay begins, and who waits for
 // that hears of it.
-func servicesOfWhatEnds(t *testing.T, h *hub, c *nomad.Client, id fleet.AllocID) {
+func servicesOfWhatEnds(t *testing.T, h *fakeHub, c *nomad.Client, id fleet.AllocID) {
 	_, before, err := c.Services().Get("web", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func servicesOfWhatEnds(t *testing.T, h *hub, c *nomad.Client, id fleet.AllocID)
 	})
 }
 
-func servicesOfAbsent(t *testing.T, h *hub, c *nomad.Client) {
+func servicesOfAbsent(t *testing.T, h *fakeHub, c *nomad.Client) {
 	_, before, err := c.Services().Get("web", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func servicesOfAbsent(t *testing.T, h *hub, c *nomad.Client) {
 // What has nothing to do with services wakes nobody who waits for one.
 func TestServicesHaveAnIndexOfTheirOwn(t *testing.T) {
 	h, _, c := mustServe(t)
-	for _, job := range []*nomad.Job{serving("web"), exampleJob("other")} {
+	for _, job := range []*nomad.Job{jobWithServices("web"), exampleJob("other")} {
 		if _, _, err := c.Jobs().Register(job, nil); err != nil {
 			t.Fatal(err)
 		}

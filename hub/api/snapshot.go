@@ -22,7 +22,7 @@ func (a *API) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 		err = a.cfg.Cluster.CatchUp(r.Context())
 	}
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return
 	}
 	v := a.cfg.State.View()
@@ -36,7 +36,7 @@ func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
 	f, err := os.CreateTemp("", "skerry-snapshot-")
 	if err != nil {
 		err = fmt.Errorf("save a snapshot: %w", err)
-		a.fail(w, err)
+		a.writeError(w, err)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
@@ -49,10 +49,10 @@ func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		a.fail(w, err)
+		a.writeError(w, err)
 		return err
 	}
-	a.header(w, v.Index())
+	a.setAnswerHeaders(w, v.Index())
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Length", strconv.FormatInt(size, 10))
@@ -91,7 +91,7 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 	}
 	var done RestoreAnswer
 	if _, err = f.Seek(0, io.SeekStart); err == nil {
-		done, err = a.rehearse(f)
+		done, err = a.rehearseRestore(f)
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -106,8 +106,8 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 	return done, done.Index, nil
 }
 
-// rehearse tries a snapshot out.
-func (a *API) rehearse(f io.Reader) (RestoreAnswer, error) {
+// rehearseRestore tries a snapshot out.
+func (a *API) rehearseRestore(f io.Reader) (RestoreAnswer, error) {
 	v, err := a.cfg.State.View().Rehearse(f, time.Now().UnixNano())
 	if err != nil {
 		e := fleet.AsError(err)

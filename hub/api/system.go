@@ -7,8 +7,8 @@ import (
 )
 
 func (a *API) systemRoutes() {
-	a.put("/v1/system/gc", a.write(a.collectGarbage))
-	a.put("/v1/system/reconcile/summaries", a.write(a.reconcileSummaries))
+	a.handlePutAndPost("/v1/system/gc", a.writeHandler(a.collectGarbage))
+	a.handlePutAndPost("/v1/system/reconcile/summaries", a.writeHandler(a.reconcileSummaries))
 }
 
 func (a *API) collectGarbage(r *http.Request) (any, fleet.Index, error) {

@@ -12,10 +12,10 @@ import (
 )
 
 func (a *API) tokenRoutes() {
-	a.mux.HandleFunc("GET /v1/join/tokens", a.read(a.listTokens))
-	a.put("/v1/join/tokens", a.write(a.createToken))
-	a.mux.HandleFunc("GET /v1/join/token/{id}", a.read(a.readToken))
-	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.write(a.revokeToken))
+	a.mux.HandleFunc("GET /v1/join/tokens", a.readHandler(a.listTokens))
+	a.handlePutAndPost("/v1/join/tokens", a.writeHandler(a.createToken))
+	a.mux.HandleFunc("GET /v1/join/token/{id}", a.readHandler(a.readToken))
+	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.writeHandler(a.revokeToken))
 }
 
 // Bounds of what a join token says.
@@ -71,7 +71,7 @@ func tokenOf(t *state.JoinToken) JoinToken {
 
 func (a *API) listTokens(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := func(t *state.JoinToken) string { return t.ID }
-	answer, err := page(r, beginning(q, v.Tokens(), id), id, tokenOf)
+	answer, err := page(r, filterByPrefix(q, v.Tokens(), id), id, tokenOf)
 	return answer, v.TableIndex("tokens"), err
 }
 
@@ -98,11 +98,11 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 
 func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
 	var req CreateTokenRequest
-	if err := a.body(r, &req); err != nil {
+	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now()
-	kept, err := req.token(now)
+	kept, err := req.newJoinToken(now)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -115,7 +115,7 @@ func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
 	}
 	token := identity.NewToken(cluster.CACert)
 	kept.ID, kept.Hash = token.ID, identity.HashSecret(token.Secret)
-	res, err := a.apply(r.Context(), state.Token{Token: kept})
+	res, err := a.commitCommand(r.Context(), state.Token{Token: kept})
 	if err != nil {
 		return nil, res.Index, err
 	}
@@ -123,9 +123,9 @@ func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
 	return CreatedToken{JoinToken: tokenOf(&kept), Token: token.String(), Index: res.Index}, res.Index, nil
 }
 
-// token is what the cluster is to keep of the token that is asked for, without its
+// newJoinToken is what the cluster is to keep of the token that is asked for, without its
 // id and its secret.
-func (req CreateTokenRequest) token(now time.Time) (state.JoinToken, error) {
+func (req CreateTokenRequest) newJoinToken(now time.Time) (state.JoinToken, error) {
 	invalid := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "make a join token: "+format, args...)
 	}
@@ -165,7 +165,7 @@ func (a *API) revokeToken(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.Token{Token: state.JoinToken{ID: t.ID}})
+	res, err := a.commitCommand(r.Context(), state.Token{Token: state.JoinToken{ID: t.ID}})
 	if err == nil {
 		a.cfg.Log.Info("join token revoked", "token", t.ID)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestJoinTokens(t *testing.T) {
-	h := &hub{store: state.New(), leader: "hub1"}
+	h := &fakeHub{store: state.New(), leader: "hub1"}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Now: func() time.Time { return now }})
 	if err != nil {

@@ -8,24 +8,24 @@ import (
 	"skerry/fleet"
 )
 
-// elsewhere is the pattern of what no endpoint is for.
-const elsewhere = "/"
+// catchAllPattern is the pattern of what no endpoint is for.
+const catchAllPattern = "/"
 
-// unrouted answers what no endpoint is for: a path that is served by other methods, one of
+// serveUnrouted answers what no endpoint is for: a path that is served by other methods, one of
 // a job whose id has slashes that are not escaped, and what there is not.
-func (a *API) unrouted(w http.ResponseWriter, r *http.Request) {
+func (a *API) serveUnrouted(w http.ResponseWriter, r *http.Request) {
 	if name, ok := storedPool(r); ok {
 		r.SetPathValue("name", name)
-		a.write(a.storePool)(w, r)
+		a.writeHandler(a.storePool)(w, r)
 		return
 	}
-	if methods := a.methods(r); len(methods) > 0 {
+	if methods := a.allowedMethods(r); len(methods) > 0 {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		a.failAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s is not served by the method %s", r.URL.Path, r.Method).
+		a.writeErrorAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s is not served by the method %s", r.URL.Path, r.Method).
 			WithHint("use %s", strings.Join(methods, ", ")))
 		return
 	}
-	if of := a.unescaped(r); of != nil {
+	if of := a.withEscapedJobID(r); of != nil {
 		a.mux.ServeHTTP(w, of)
 		return
 	}
@@ -41,29 +41,29 @@ func storedPool(r *http.Request) (name string, ok bool) {
 }
 
 func (a *API) noSuchEndpoint(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
+	a.writeError(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
 }
 
-// methods are those by which a request's path is served.
-func (a *API) methods(r *http.Request) []string {
+// allowedMethods are those by which a request's path is served.
+func (a *API) allowedMethods(r *http.Request) []string {
 	var served []string
 	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
-		if m != r.Method && a.routed(&http.Request{Method: m, Host: r.Host, URL: r.URL}) {
+		if m != r.Method && a.hasRoute(&http.Request{Method: m, Host: r.Host, URL: r.URL}) {
 			served = append(served, m)
 		}
 	}
 	return served
 }
 
-func (a *API) routed(r *http.Request) bool {
+func (a *API) hasRoute(r *http.Request) bool {
 	_, pattern := a.mux.Handler(r)
-	return pattern != elsewhere
+	return pattern != catchAllPattern
 }
 
-// unescaped is the request that is meant where the id of a job stands in the path as it is:
+// withEscapedJobID is the request that is meant where the id of a job stands in the path as it is:
 // those of dispatched and periodic jobs have slashes. What follows the id is as long as
 // there is an endpoint for; nil where the path is not one of a job.
-func (a *API) unescaped(r *http.Request) *http.Request {
+func (a *API) withEscapedJobID(r *http.Request) *http.Request {
 	const jobs = "/v1/job/"
 	rest, ok := strings.CutPrefix(r.URL.Path, jobs)
 	if !ok || rest == "" {
@@ -76,7 +76,7 @@ func (a *API) unescaped(r *http.Request) *http.Request {
 		}
 		of := *r
 		of.URL = &url.URL{Path: r.URL.Path, RawPath: jobs + url.PathEscape(rest[:end]) + (&url.URL{Path: rest[end:]}).EscapedPath(), RawQuery: r.URL.RawQuery}
-		if a.routed(&of) {
+		if a.hasRoute(&of) {
 			return &of
 		}
 		at = end + 1

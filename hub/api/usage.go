@@ -14,8 +14,8 @@ import (
 // maxAnswer bounds what an edge answers in JSON, in bytes.
 const maxAnswer = 4 << 20
 
-// ask has an edge answer a request in JSON.
-func (a *API) ask(r *http.Request, node fleet.NodeID, req syncproto.Request) (json.RawMessage, error) {
+// askEdgeForJSON has an edge answer a request in JSON.
+func (a *API) askEdgeForJSON(r *http.Request, node fleet.NodeID, req syncproto.Request) (json.RawMessage, error) {
 	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
 		return nil, err
@@ -38,10 +38,10 @@ func (a *API) allocUsage(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	task := r.URL.Query().Get("task")
-	if err := orderable(v, al, "measure", task); err != nil {
+	if err := checkAllocReachable(v, al, "measure", task); err != nil {
 		return nil, v.Index(), err
 	}
-	answer, err := a.ask(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestUsage, Alloc: al.ID, Task: task})
+	answer, err := a.askEdgeForJSON(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestUsage, Alloc: al.ID, Task: task})
 	return answer, v.Index(), err
 }
 
@@ -56,7 +56,7 @@ func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, v.Index(), err
 	}
-	answer, err := a.ask(r, id, syncproto.Request{Kind: syncproto.RequestUsage})
+	answer, err := a.askEdgeForJSON(r, id, syncproto.Request{Kind: syncproto.RequestUsage})
 	return answer, v.Index(), err
 }
 

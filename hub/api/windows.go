@@ -20,7 +20,7 @@ type DeploymentDetail struct {
 	Windows map[string]WindowProgress `json:",omitempty"`
 }
 
-func (p *WindowProgress) add(opens time.Time) {
+func (p *WindowProgress) addDeferred(opens time.Time) {
 	p.Deferred++
 	if !opens.IsZero() && (p.Opens == nil || opens.Before(*p.Opens)) {
 		opens = opens.UTC()
@@ -28,76 +28,76 @@ func (p *WindowProgress) add(opens time.Time) {
 	}
 }
 
-// shutters tell which allocations of a deployment wait for windows.
-type shutters struct {
-	view  *state.View
-	job   *fleet.Job // nil: none waits
-	now   time.Time
-	known map[zoned]cron.Standing
-	held  map[post]bool // where an edge keeps an older version running until a window opens
+// windowTracker tell which allocations of a deployment wait for windows.
+type windowTracker struct {
+	view           *state.View
+	job            *fleet.Job // nil: none waits
+	now            time.Time
+	known          map[zoneAndGroup]cron.WindowState
+	waitsForWindow map[nodeAndName]bool // where an edge keeps an older version running until a window opens
 }
 
-// zoned is a group in a time zone: there its windows stand alike.
-type zoned struct{ zone, group string }
+// zoneAndGroup is a group in a time zone: there its windows stand alike.
+type zoneAndGroup struct{ zone, group string }
 
-// post is a name of a job on a node.
-type post struct {
+// nodeAndName is a name of a job on a node.
+type nodeAndName struct {
 	node fleet.NodeID
 	name string
 }
 
-func (a *API) shutters(v *state.View, d *fleet.Deployment) *shutters {
-	s := &shutters{view: v, now: a.cfg.Now(), known: map[zoned]cron.Standing{}, held: map[post]bool{}}
+func (a *API) newWindowTracker(v *state.View, d *fleet.Deployment) *windowTracker {
+	s := &windowTracker{view: v, now: a.cfg.Now(), known: map[zoneAndGroup]cron.WindowState{}, waitsForWindow: map[nodeAndName]bool{}}
 	job, ok := v.Job(d.Namespace, d.JobID)
 	if !ok || !d.Active() || !d.Of(job) || !job.HasWindows() {
 		return s
 	}
 	s.job = job
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
-		if al.AwaitsWindow() && !s.standing(al).Open {
-			s.held[post{al.NodeID, al.Name}] = true
+		if al.AwaitsWindow() && !s.windowState(al).Open {
+			s.waitsForWindow[nodeAndName{al.NodeID, al.Name}] = true
 		}
 	}
 	return s
 }
 
-func (s *shutters) standing(al *fleet.Alloc) cron.Standing {
+func (s *windowTracker) windowState(al *fleet.Alloc) cron.WindowState {
 	n, ok := s.view.Node(al.NodeID)
 	if !ok {
-		return cron.Standing{Open: true}
+		return cron.WindowState{Open: true}
 	}
-	k := zoned{n.TimeZone, al.TaskGroup}
+	k := zoneAndGroup{n.TimeZone, al.TaskGroup}
 	w, ok := s.known[k]
 	if !ok {
-		w = cron.On(n, s.job.Group(al.TaskGroup), s.now)
+		w = cron.NodeWindowState(n, s.job.Group(al.TaskGroup), s.now)
 		s.known[k] = w
 	}
 	return w
 }
 
-// closed reports whether an allocation waits for a window, and when that opens (zero:
+// closedUntil reports whether an allocation waits for a window, and when that opens (zero:
 // never).
-func (s *shutters) closed(al *fleet.Alloc) (opens time.Time, closed bool) {
+func (s *windowTracker) closedUntil(al *fleet.Alloc) (opens time.Time, closed bool) {
 	switch {
 	case s.job == nil || al.NoLongerWanted() || al.ClientStatus == fleet.ClientUnknown:
 		return time.Time{}, false
-	case al.JobVersion == s.job.Version && !(al.ClientStatus == fleet.ClientPending && s.held[post{al.NodeID, al.Name}]):
+	case al.JobVersion == s.job.Version && !(al.ClientStatus == fleet.ClientPending && s.waitsForWindow[nodeAndName{al.NodeID, al.Name}]):
 		return time.Time{}, false
 	}
-	w := s.standing(al)
+	w := s.windowState(al)
 	return w.Next, !w.Open
 }
 
-// windows sums up what of a deployment waits for windows, by group.
-func (s *shutters) windows(d *fleet.Deployment) map[string]WindowProgress {
+// progressByGroup sums up what of a deployment waits for windows, by group.
+func (s *windowTracker) progressByGroup(d *fleet.Deployment) map[string]WindowProgress {
 	if s.job == nil {
 		return nil
 	}
 	sums := map[string]WindowProgress{}
 	for al := range s.view.AllocsByJob(d.Namespace, d.JobID) {
-		if opens, closed := s.closed(al); closed {
+		if opens, closed := s.closedUntil(al); closed {
 			sum := sums[al.TaskGroup]
-			sum.add(opens)
+			sum.addDeferred(opens)
 			sums[al.TaskGroup] = sum
 		}
 	}

@@ -137,15 +137,15 @@ func (b *Broker) Run(ctx context.Context) error {
 	q := newQueue(b.cfg)
 	b.queue = q
 	b.mu.Unlock()
-	defer b.stop()
+	defer b.dropQueue()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.learn(ctx, q) })
-	group.Go(func() error { return b.tick(ctx, q) })
-	group.Go(func() error { return b.reap(ctx, q) })
+	group.Go(func() error { return b.followState(ctx, q) })
+	group.Go(func() error { return b.runDeadlines(ctx, q) })
+	group.Go(func() error { return b.writeReapedEvals(ctx, q) })
 	return group.Wait()
 }
 
-func (b *Broker) stop() {
+func (b *Broker) dropQueue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.queue.waiters {
@@ -154,12 +154,12 @@ func (b *Broker) stop() {
 	b.queue = nil
 }
 
-// learn takes in what changes in the state.
-func (b *Broker) learn(ctx context.Context, q *queue) error {
+// followState takes in what changes in the state.
+func (b *Broker) followState(ctx context.Context, q *queue) error {
 	for {
 		b.mu.Lock()
 		v := b.cfg.State.Watch()
-		q.sync(v)
+		q.syncWithState(v)
 		b.mu.Unlock()
 		if v.Changed(ctx) != nil {
 			return nil
@@ -167,8 +167,8 @@ func (b *Broker) learn(ctx context.Context, q *queue) error {
 	}
 }
 
-// tick makes deadlines come true.
-func (b *Broker) tick(ctx context.Context, q *queue) error {
+// runDeadlines makes deadlines come true.
+func (b *Broker) runDeadlines(ctx context.Context, q *queue) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -176,10 +176,10 @@ func (b *Broker) tick(ctx context.Context, q *queue) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case <-q.alarms.earlier:
+		case <-q.deadlines.earlier:
 		}
 		b.mu.Lock()
-		next, armed := q.fire(time.Now())
+		next, armed := q.fireDeadlines(time.Now())
 		b.mu.Unlock()
 		timer.Stop()
 		if armed {
@@ -202,7 +202,7 @@ func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string
 		b.mu.Unlock()
 		return Delivery{}, errNotLeader
 	}
-	w := b.queue.wait(hub, types)
+	w := b.queue.addWaiter(hub, types)
 	b.mu.Unlock()
 	select {
 	case d, ok := <-w.ch:
@@ -215,7 +215,7 @@ func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.queue != nil {
-		b.queue.leave(w)
+		b.queue.removeWaiter(w)
 	}
 	return Delivery{}, fleet.Errorf(fleet.CodeTimeout, "dequeue evaluation: %v", context.Cause(ctx))
 }
@@ -224,19 +224,19 @@ func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string
 // it is still pending or blocked, as it was when delivered, that is not so, and
 // it is delivered again after a delay, as with Nack.
 func (b *Broker) Ack(id fleet.EvalID, token string) error {
-	return b.settle(id, token, func(q *queue, e *entry) {
-		if e.handled() {
-			q.acked(e)
+	return b.withDelivery(id, token, func(q *queue, e *entry) {
+		if e.isHandled() {
+			q.finishDelivery(e)
 			return
 		}
 		b.cfg.Logger.Warn("evaluation acknowledged and not dealt with", "eval_id", id, "status", e.eval.Status)
-		q.nacked(e)
+		q.takeBackDelivery(e)
 	})
 }
 
 // Nack gives a delivery back, to be delivered again after a delay.
 func (b *Broker) Nack(id fleet.EvalID, token string) error {
-	return b.settle(id, token, func(q *queue, e *entry) { q.nacked(e) })
+	return b.withDelivery(id, token, func(q *queue, e *entry) { q.takeBackDelivery(e) })
 }
 
 // Release takes back all that workers of a hub hold, because it is out of reach:
@@ -248,8 +248,8 @@ func (b *Broker) Release(hub fleet.HubID) {
 	if b.queue == nil {
 		return
 	}
-	b.queue.sync(b.cfg.State.View())
-	if n := b.queue.release(hub); n > 0 {
+	b.queue.syncWithState(b.cfg.State.View())
+	if n := b.queue.releaseDeliveriesOf(hub); n > 0 {
 		b.cfg.Logger.Info("evaluations taken back from a hub that is out of reach", "hub", hub, "count", n)
 	}
 }
@@ -258,28 +258,28 @@ func (b *Broker) Release(hub fleet.HubID) {
 // starts it anew. Both are refused with CodeConflict where the delivery does not
 // hold any more.
 func (b *Broker) Pause(id fleet.EvalID, token string) error {
-	return b.settle(id, token, func(q *queue, e *entry) { q.alarms.disarm(e) })
+	return b.withDelivery(id, token, func(q *queue, e *entry) { q.deadlines.cancelDeadline(e) })
 }
 
 // Resume is the opposite of Pause.
 func (b *Broker) Resume(id fleet.EvalID, token string) error {
-	return b.settle(id, token, func(q *queue, e *entry) { q.alarms.arm(e, time.Now().Add(b.cfg.NackTimeout)) })
+	return b.withDelivery(id, token, func(q *queue, e *entry) { q.deadlines.setDeadline(e, time.Now().Add(b.cfg.NackTimeout)) })
 }
 
-// settle does something about a delivery that holds, on what the state says now.
-func (b *Broker) settle(id fleet.EvalID, token string, do func(*queue, *entry)) error {
+// withDelivery does something about a delivery that holds, on what the state says now.
+func (b *Broker) withDelivery(id fleet.EvalID, token string, do func(*queue, *entry)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.queue == nil {
 		return errNotLeader
 	}
 	e := b.queue.evals[id]
-	if e == nil || e.place != outstanding || e.token != token {
+	if e == nil || e.evalState != outstanding || e.token != token {
 		return fleet.Errorf(fleet.CodeConflict, "evaluation %s is not with this worker any more", fleet.Short(id))
 	}
-	b.queue.sync(b.cfg.State.View())
+	b.queue.syncWithState(b.cfg.State.View())
 	do(b.queue, e)
-	b.queue.dispatch()
+	b.queue.dispatchReady()
 	return nil
 }
 
@@ -290,5 +290,5 @@ func (b *Broker) Stats() Stats {
 	if b.queue == nil {
 		return Stats{}
 	}
-	return b.queue.stats()
+	return b.queue.countEvals()
 }

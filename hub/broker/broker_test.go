@@ -28,10 +28,10 @@ func TestNew(t *testing.T) {
 // E13: nothing is handed out while this hub does not lead; leading again starts
 // from the state.
 func TestNotLeading(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		late := eval("default", "till", "late")
 		late.WaitUntil = time.Now().Add(time.Hour)
-		c.add(eval("default", "shop", "e1"), late)
+		c.addEvals(eval("default", "shop", "e1"), late)
 		d := c.wantNext("e1")
 		waits := make(chan error, 1)
 		go func() {
@@ -56,7 +56,7 @@ func TestNotLeading(t *testing.T) {
 			t.Fatalf("it holds %+v", s)
 		}
 		sleep(2 * time.Hour)
-		c.lead()
+		c.startBroker()
 		c.wantStats(broker.Stats{Ready: 2})
 		if again := c.wantNext("e1"); again.Token == d.Token {
 			t.Fatal("a delivery of an older leadership holds")
@@ -67,12 +67,12 @@ func TestNotLeading(t *testing.T) {
 
 // Higher priority first, then the older; only the types that were asked for.
 func TestOrder(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		urgent, batch := eval("default", "c", "urgent"), eval("default", "d", "batch")
 		urgent.Priority = 90
 		batch.Type, batch.Priority = fleet.JobTypeBatch, 70
-		c.add(eval("default", "a", "first"), eval("default", "b", "second"), urgent, batch)
-		if d := c.next(fleet.JobTypeBatch); d.Eval.ID != "batch" {
+		c.addEvals(eval("default", "a", "first"), eval("default", "b", "second"), urgent, batch)
+		if d := c.mustDequeue(fleet.JobTypeBatch); d.Eval.ID != "batch" {
 			t.Fatalf("dequeued %s", d.Eval.ID)
 		}
 		c.wantNext("urgent")
@@ -81,13 +81,13 @@ func TestOrder(t *testing.T) {
 		if d.WaitIndex < d.Eval.ModifyIndex {
 			t.Fatalf("wait for %d, the evaluation changed at %d", d.WaitIndex, d.Eval.ModifyIndex)
 		}
-		c.nothing()
+		c.wantNothingReady()
 	})
 }
 
 // A worker that waits is handed what comes, the one that waits longest first.
 func TestDequeueWaits(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		got := make(chan string, 2)
 		for _, name := range []string{"one", "two"} {
 			go func() {
@@ -100,7 +100,7 @@ func TestDequeueWaits(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		c.add(eval("default", "a", "e1"), eval("default", "b", "e2"))
+		c.addEvals(eval("default", "a", "e1"), eval("default", "b", "e2"))
 		if first, second := <-got, <-got; first != "one e1" || second != "two e2" {
 			t.Fatalf("%s, then %s", first, second)
 		}
@@ -109,21 +109,21 @@ func TestDequeueWaits(t *testing.T) {
 
 // E14: whatever changes of an evaluation, it is delivered once.
 func TestDeliveredOnce(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		e := eval("default", "shop", "e1")
-		c.add(e, e)
+		c.addEvals(e, e)
 		c.wantStats(broker.Stats{Ready: 1})
 		d := c.wantNext("e1")
 		e.StatusDescription = "still of interest"
-		c.add(e)
+		c.addEvals(e)
 		c.wantStats(broker.Stats{Outstanding: 1})
-		c.nothing()
-		c.ack(d) // it changed since it was delivered, and is pending: once more
+		c.wantNothingReady()
+		c.mustAck(d) // it changed since it was delivered, and is pending: once more
 		again := c.wantNext("e1")
 		if again.Eval.StatusDescription != e.StatusDescription {
 			t.Fatal("an older picture was delivered")
 		}
-		c.finish(again)
+		c.completeAndAck(again)
 		c.wantStats(broker.Stats{})
 	})
 }
@@ -131,18 +131,18 @@ func TestDeliveredOnce(t *testing.T) {
 // E16, E41, I20: one outstanding evaluation a job and namespace; of those behind it the
 // newest is next, and the others are canceled.
 func TestOneForEachJob(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.add(eval("ns1", "shop", "a1"), eval("ns1", "shop", "a2"), eval("ns1", "shop", "a3"), eval("ns1", "shop", "a4"),
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.addEvals(eval("ns1", "shop", "a1"), eval("ns1", "shop", "a2"), eval("ns1", "shop", "a3"), eval("ns1", "shop", "a4"),
 			eval("ns2", "shop", "b1"), eval("ns2", "shop", "b2"), eval("ns2", "shop", "b3"))
 		c.wantStats(broker.Stats{Ready: 2, Pending: 5})
 		a1, b1 := c.wantNext("a1"), c.wantNext("b1")
-		c.nothing()
-		c.finish(a1)
+		c.wantNothingReady()
+		c.completeAndAck(a1)
 		c.wantStatus(fleet.EvalCanceled, "a2", "a3")
 		c.wantStats(broker.Stats{Ready: 1, Outstanding: 1, Pending: 2})
-		c.finish(b1)
-		c.finish(c.wantNext("a4"))
-		c.finish(c.wantNext("b3"))
+		c.completeAndAck(b1)
+		c.completeAndAck(c.wantNext("a4"))
+		c.completeAndAck(c.wantNext("b3"))
 		c.wantStatus(fleet.EvalCanceled, "a2", "a3", "b2")
 		c.wantStatus(fleet.EvalComplete, "a1", "a4", "b1", "b3")
 		c.wantStats(broker.Stats{})
@@ -152,20 +152,20 @@ func TestOneForEachJob(t *testing.T) {
 // E17, E19: the newest by its last change stays; the others are canceled a bounded
 // batch at a time.
 func TestSupersededInBatches(t *testing.T) {
-	run(t, broker.Config{CancelBatch: 10}, func(c *cluster) {
+	withCluster(t, broker.Config{CancelBatch: 10}, func(c *cluster) {
 		var evals []fleet.Evaluation
 		for _, id := range ids("e", 22) {
 			evals = append(evals, eval("default", "shop", id))
 		}
-		c.add(evals...)
+		c.addEvals(evals...)
 		touched := evals[5]
 		touched.StatusDescription = "newest"
-		c.add(touched)
+		c.addEvals(touched)
 		d := c.wantNext("e01")
 		c.batches = nil
-		c.finish(d)
-		if c.count(fleet.EvalCanceled) != 20 {
-			t.Fatalf("%d canceled", c.count(fleet.EvalCanceled))
+		c.completeAndAck(d)
+		if c.countByStatus(fleet.EvalCanceled) != 20 {
+			t.Fatalf("%d canceled", c.countByStatus(fleet.EvalCanceled))
 		}
 		if len(c.batches) != 3 || c.batches[1] != 10 || c.batches[2] != 10 {
 			t.Fatalf("written in batches of %v", c.batches[1:])
@@ -176,14 +176,14 @@ func TestSupersededInBatches(t *testing.T) {
 
 // The log may be unable to take a cancellation for a while.
 func TestReapRetries(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.add(eval("default", "shop", "e1"), eval("default", "shop", "e2"), eval("default", "shop", "e3"))
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.addEvals(eval("default", "shop", "e1"), eval("default", "shop", "e2"), eval("default", "shop", "e3"))
 		d := c.wantNext("e1")
 		e := *d.Eval
 		e.Status = fleet.EvalComplete
-		c.must(state.Evals{Evals: []fleet.Evaluation{e}})
+		c.mustCommitEntry(state.Evals{Evals: []fleet.Evaluation{e}})
 		c.broken = true
-		c.ack(d)
+		c.mustAck(d)
 		sleep(5 * time.Second)
 		c.wantStats(broker.Stats{Ready: 1, Cancelable: 1})
 		c.mu.Lock()
@@ -197,8 +197,8 @@ func TestReapRetries(t *testing.T) {
 
 // E20: only who has it may say what became of it.
 func TestTokens(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.add(eval("default", "shop", "e1"))
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.addEvals(eval("default", "shop", "e1"))
 		d := c.wantNext("e1")
 		for name, err := range map[string]error{
 			"ack of a wrong token":   c.broker.Ack("e1", "x"),
@@ -210,7 +210,7 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		c.finish(d)
+		c.completeAndAck(d)
 		if err := c.broker.Nack("e1", d.Token); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Errorf("nack after ack: %v", err)
 		}
@@ -220,18 +220,18 @@ func TestTokens(t *testing.T) {
 // Given back, it comes again after 1 s, then after 20 s; the third time it fails
 // and is tried again in 1 to 6 minutes (E25).
 func TestNackAndDeliveryLimit(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.register("default", "shop")
-		c.add(eval("default", "shop", "e1"), eval("default", "shop", "e2"))
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.storeJobOnly("default", "shop")
+		c.addEvals(eval("default", "shop", "e1"), eval("default", "shop", "e2"))
 		for _, delay := range []time.Duration{time.Second, 20 * time.Second} {
-			c.nack(c.wantNext("e1"))
+			c.mustNack(c.wantNext("e1"))
 			c.wantStats(broker.Stats{Delayed: 1, Pending: 1})
 			sleep(delay - 10*time.Millisecond)
-			c.nothing()
+			c.wantNothingReady()
 			sleep(10 * time.Millisecond)
 		}
 		failed := time.Now()
-		c.nack(c.wantNext("e1"))
+		c.mustNack(c.wantNext("e1"))
 		synctest.Wait()
 		c.wantStatus(fleet.EvalFailed, "e1")
 		e, _ := c.View().Eval("e1")
@@ -242,7 +242,7 @@ func TestNackAndDeliveryLimit(t *testing.T) {
 		if wait := next.WaitUntil.Sub(failed); wait < time.Minute || wait > 6*time.Minute {
 			t.Fatalf("follow-up after %s", wait)
 		}
-		c.finish(c.wantNext("e2"))
+		c.completeAndAck(c.wantNext("e2"))
 		c.wantStats(broker.Stats{Delayed: 1})
 		sleep(6 * time.Minute)
 		c.wantNext(string(next.ID))
@@ -251,12 +251,12 @@ func TestNackAndDeliveryLimit(t *testing.T) {
 
 // E25: where the job is gone there is nothing to try again.
 func TestDeliveryLimitWithoutJob(t *testing.T) {
-	run(t, broker.Config{DeliveryLimit: 1}, func(c *cluster) {
-		c.add(eval("default", "gone", "e1"))
-		c.nack(c.wantNext("e1"))
+	withCluster(t, broker.Config{DeliveryLimit: 1}, func(c *cluster) {
+		c.addEvals(eval("default", "gone", "e1"))
+		c.mustNack(c.wantNext("e1"))
 		synctest.Wait()
 		c.wantStatus(fleet.EvalFailed, "e1")
-		if n := c.count(fleet.EvalPending); n != 0 {
+		if n := c.countByStatus(fleet.EvalPending); n != 0 {
 			t.Fatalf("%d follow-ups", n)
 		}
 		c.wantStats(broker.Stats{})
@@ -266,8 +266,8 @@ func TestDeliveryLimitWithoutJob(t *testing.T) {
 // E22: a worker that says nothing loses it after 60 s, and its token with it;
 // while its plan is with the planner the time stands still.
 func TestNackTimeout(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.add(eval("default", "shop", "e1"))
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.addEvals(eval("default", "shop", "e1"))
 		d := c.wantNext("e1")
 		sleep(50 * time.Second)
 		if err := c.broker.Pause("e1", d.Token); err != nil {
@@ -286,59 +286,59 @@ func TestNackTimeout(t *testing.T) {
 		if err := c.broker.Ack("e1", d.Token); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("the old token: %v", err)
 		}
-		c.finish(again)
+		c.completeAndAck(again)
 	})
 }
 
 // E23: what waits for a time is not delivered before it.
 func TestWaitUntil(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		a, b := eval("default", "a", "in-an-hour"), eval("default", "b", "in-a-minute")
 		a.WaitUntil, b.WaitUntil = time.Now().Add(time.Hour), time.Now().Add(time.Minute)
-		c.add(a, b)
-		c.nothing()
+		c.addEvals(a, b)
+		c.wantNothingReady()
 		c.wantStats(broker.Stats{Delayed: 2})
 		sleep(time.Minute - 5*time.Millisecond)
-		c.nothing()
+		c.wantNothingReady()
 		sleep(5 * time.Millisecond)
-		c.finish(c.wantNext("in-a-minute"))
+		c.completeAndAck(c.wantNext("in-a-minute"))
 		a.Status = fleet.EvalCanceled // somebody came back, nobody waits for it
-		c.add(a)
+		c.addEvals(a)
 		c.wantStats(broker.Stats{})
 		sleep(2 * time.Hour)
-		c.nothing()
+		c.wantNothingReady()
 	})
 }
 
 // A worker that acknowledges without having dealt with it is not believed.
 func TestAckWithoutResult(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
-		c.add(eval("default", "shop", "e1"))
-		c.ack(c.wantNext("e1"))
+	withCluster(t, broker.Config{}, func(c *cluster) {
+		c.addEvals(eval("default", "shop", "e1"))
+		c.mustAck(c.wantNext("e1"))
 		c.wantStats(broker.Stats{Delayed: 1})
 		sleep(time.Second)
-		c.finish(c.wantNext("e1"))
+		c.completeAndAck(c.wantNext("e1"))
 		c.wantStats(broker.Stats{})
 	})
 }
 
 // What ends while it is with a worker, or on its way back, is not delivered again.
 func TestEndedElsewhere(t *testing.T) {
-	run(t, broker.Config{}, func(c *cluster) {
+	withCluster(t, broker.Config{}, func(c *cluster) {
 		e := eval("default", "shop", "e1")
-		c.add(e, eval("default", "shop", "e2"))
+		c.addEvals(e, eval("default", "shop", "e2"))
 		d := c.wantNext("e1")
 		e.Status = fleet.EvalCanceled
-		c.add(e)
-		c.nack(d)
+		c.addEvals(e)
+		c.mustNack(d)
 		c.wantStats(broker.Stats{Ready: 1})
 		second := c.wantNext("e2")
-		c.nack(second)
+		c.mustNack(second)
 		f := *second.Eval
 		f.Status = fleet.EvalCanceled
-		c.add(f)
+		c.addEvals(f)
 		sleep(time.Minute)
-		c.nothing()
+		c.wantNothingReady()
 		c.wantStats(broker.Stats{})
 	})
 }

@@ -54,8 +54,8 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 	return res, nil
 }
 
-// run gives a test a cluster whose broker runs.
-func run(t *testing.T, cfg broker.Config, test func(*cluster)) {
+// withCluster gives a test a cluster whose broker runs.
+func withCluster(t *testing.T, cfg broker.Config, test func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{T: t, Store: state.New()}
@@ -65,13 +65,13 @@ func run(t *testing.T, cfg broker.Config, test func(*cluster)) {
 			t.Fatal(err)
 		}
 		c.broker = b
-		c.lead()
+		c.startBroker()
 		defer func() { c.stop() }()
 		test(c)
 	})
 }
 
-func (c *cluster) lead() {
+func (c *cluster) startBroker() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.broker.Run(ctx) }()
@@ -84,7 +84,7 @@ func (c *cluster) lead() {
 	synctest.Wait()
 }
 
-func (c *cluster) must(cmd state.Command) state.Result {
+func (c *cluster) mustCommitEntry(cmd state.Command) state.Result {
 	c.Helper()
 	res, err := c.Apply(c.Context(), cmd)
 	if err != nil || res.Err != nil {
@@ -94,10 +94,10 @@ func (c *cluster) must(cmd state.Command) state.Result {
 	return res
 }
 
-// register stores a job without an evaluation.
-func (c *cluster) register(ns string, id fleet.JobID) {
+// storeJobOnly stores a job without an evaluation.
+func (c *cluster) storeJobOnly(ns string, id fleet.JobID) {
 	c.Helper()
-	c.must(state.JobRegister{Job: &fleet.Job{
+	c.mustCommitEntry(state.JobRegister{Job: &fleet.Job{
 		Namespace: ns, ID: id, Type: fleet.JobTypeService, Priority: 50,
 		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}},
 	}})
@@ -110,16 +110,16 @@ func eval(ns string, job fleet.JobID, id string) fleet.Evaluation {
 	}
 }
 
-// add stores evaluations, each in an entry of its own.
-func (c *cluster) add(evals ...fleet.Evaluation) {
+// addEvals stores evaluations, each in an entry of its own.
+func (c *cluster) addEvals(evals ...fleet.Evaluation) {
 	c.Helper()
 	for _, e := range evals {
-		c.must(state.Evals{Evals: []fleet.Evaluation{e}, Now: time.Now().UnixNano()})
+		c.mustCommitEntry(state.Evals{Evals: []fleet.Evaluation{e}, Now: time.Now().UnixNano()})
 	}
 }
 
-// next dequeues what is there, or fails.
-func (c *cluster) next(types ...string) broker.Delivery {
+// mustDequeue dequeues what is there, or fails.
+func (c *cluster) mustDequeue(types ...string) broker.Delivery {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond)
 	defer cancel()
@@ -132,15 +132,15 @@ func (c *cluster) next(types ...string) broker.Delivery {
 
 func (c *cluster) wantNext(id string) broker.Delivery {
 	c.Helper()
-	d := c.next()
+	d := c.mustDequeue()
 	if d.Eval.ID != fleet.EvalID(id) {
 		c.Fatalf("dequeued %s, want %s", d.Eval.ID, id)
 	}
 	return d
 }
 
-// nothing checks that no evaluation is ready.
-func (c *cluster) nothing() {
+// wantNothingReady checks that no evaluation is ready.
+func (c *cluster) wantNothingReady() {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond)
 	defer cancel()
@@ -151,17 +151,17 @@ func (c *cluster) nothing() {
 	}
 }
 
-// finish does what a worker does at the end: the state says so, then the broker
+// completeAndAck does what a worker does at the end: the state says so, then the broker
 // is told.
-func (c *cluster) finish(d broker.Delivery) {
+func (c *cluster) completeAndAck(d broker.Delivery) {
 	c.Helper()
 	e := *d.Eval
 	e.Status = fleet.EvalComplete
-	c.must(state.Evals{Evals: []fleet.Evaluation{e}})
-	c.ack(d)
+	c.mustCommitEntry(state.Evals{Evals: []fleet.Evaluation{e}})
+	c.mustAck(d)
 }
 
-func (c *cluster) ack(d broker.Delivery) {
+func (c *cluster) mustAck(d broker.Delivery) {
 	c.Helper()
 	if err := c.broker.Ack(d.Eval.ID, d.Token); err != nil {
 		c.Fatalf("ack %s: %v", d.Eval.ID, err)
@@ -169,7 +169,7 @@ func (c *cluster) ack(d broker.Delivery) {
 	synctest.Wait()
 }
 
-func (c *cluster) nack(d broker.Delivery) {
+func (c *cluster) mustNack(d broker.Delivery) {
 	c.Helper()
 	if err := c.broker.Nack(d.Eval.ID, d.Token); err != nil {
 		c.Fatalf("nack %s: %v", d.Eval.ID, err)
@@ -194,8 +194,8 @@ func (c *cluster) wantStatus(status string, ids ...string) {
 	}
 }
 
-// count lists how many evaluations have each status.
-func (c *cluster) count(status string) int {
+// countByStatus lists how many evaluations have each status.
+func (c *cluster) countByStatus(status string) int {
 	return len(slices.Collect(func(yield func(*fleet.Evaluation) bool) {
 		for e := range c.View().Evals("*", "") {
 			if e.Status == status && !yield(e) {
@@ -205,24 +205,24 @@ func (c *cluster) count(status string) int {
 	}))
 }
 
-// node opens a node's first session, which gives capacity of its class.
-func (c *cluster) node(name, datacenter string) string {
+// openFirstSession opens a node's first session, which gives capacity of its class.
+func (c *cluster) openFirstSession(name, datacenter string) string {
 	c.Helper()
 	id := fleet.NodeID(fleet.DeriveUUID("node", name))
-	c.must(state.SessionOpen{NodeID: id, Session: 1, Node: &fleet.Node{ID: id, Name: name, Datacenter: datacenter,
+	c.mustCommitEntry(state.SessionOpen{NodeID: id, Session: 1, Node: &fleet.Node{ID: id, Name: name, Datacenter: datacenter,
 		Resources: fleet.Resources{CPU: 1000, MemoryMB: 1000}}, Now: 1})
 	n, _ := c.View().Node(id)
 	return n.ComputedClass
 }
 
-// more gives a node's class new capacity.
-func (c *cluster) more(name string) {
+// addNodeCapacity gives a node's class new capacity.
+func (c *cluster) addNodeCapacity(name string) {
 	c.Helper()
 	id := fleet.NodeID(fleet.DeriveUUID("node", name))
 	n, _ := c.View().Node(id)
 	said := *n
 	said.Resources.CPU++
-	c.must(state.NodeRegister{Node: said, Now: 1})
+	c.mustCommitEntry(state.NodeRegister{Node: said, Now: 1})
 }
 
 func sleep(d time.Duration) {

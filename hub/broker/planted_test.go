@@ -13,8 +13,8 @@ import (
 
 func TestPlantedForgetDelivery(t *testing.T) {
 	abandon := func(after broker.Stats) {
-		run(t, broker.Config{}, func(c *cluster) {
-			c.add(eval("default", "shop", "e1"))
+		withCluster(t, broker.Config{}, func(c *cluster) {
+			c.addEvals(eval("default", "shop", "e1"))
 			c.wantNext("e1") // and its worker dies
 			c.broker.Release("hub2")
 			sleep(time.Hour)
@@ -28,8 +28,8 @@ func TestPlantedForgetDelivery(t *testing.T) {
 
 func TestPlantedForgetDeliveryOfAHub(t *testing.T) {
 	release := func(after broker.Stats) {
-		run(t, broker.Config{}, func(c *cluster) {
-			c.add(eval("default", "shop", "e1"))
+		withCluster(t, broker.Config{}, func(c *cluster) {
+			c.addEvals(eval("default", "shop", "e1"))
 			if _, err := c.broker.DequeueFor(context.Background(), "hub2", nil); err != nil {
 				t.Fatal(err)
 			}

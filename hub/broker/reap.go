@@ -17,8 +17,8 @@ const (
 	reapRetry      = time.Second
 )
 
-// reap writes what is decided about evaluations, a bounded batch at a time.
-func (b *Broker) reap(ctx context.Context, q *queue) error {
+// writeReapedEvals writes what is decided about evaluations, a bounded batch at a time.
+func (b *Broker) writeReapedEvals(ctx context.Context, q *queue) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -26,7 +26,7 @@ func (b *Broker) reap(ctx context.Context, q *queue) error {
 		case <-q.reapable:
 		}
 		for {
-			batch, done := b.batch(q)
+			batch, done := b.nextReapBatch(q)
 			if len(batch) == 0 {
 				break
 			}
@@ -45,8 +45,8 @@ func (b *Broker) reap(ctx context.Context, q *queue) error {
 	}
 }
 
-// batch makes the next evaluations to write, and what to do when they are.
-func (b *Broker) batch(q *queue) (batch []fleet.Evaluation, done func()) {
+// nextReapBatch makes the next evaluations to write, and what to do when they are.
+func (b *Broker) nextReapBatch(q *queue) (batch []fleet.Evaluation, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	canceled := q.cancelable[:min(len(q.cancelable), b.cfg.CancelBatch)]
@@ -58,20 +58,20 @@ func (b *Broker) batch(q *queue) (batch []fleet.Evaluation, done func()) {
 	}
 	v := b.cfg.State.View()
 	for _, f := range q.failed[:min(len(q.failed), b.cfg.CancelBatch)] {
-		batch = append(batch, b.fail(f, v)...)
+		batch = append(batch, b.failWithFollowUp(f, v)...)
 	}
 	return batch, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		q.cancelable = q.cancelable[len(canceled):]
 		// Those that failed leave as the state is taken in.
-		q.sync(b.cfg.State.View())
+		q.syncWithState(b.cfg.State.View())
 	}
 }
 
-// fail ends an evaluation that no worker could deal with, and asks for another
+// failWithFollowUp ends an evaluation that no worker could deal with, and asks for another
 // try unless its job is gone.
-func (b *Broker) fail(f *entry, v *state.View) []fleet.Evaluation {
+func (b *Broker) failWithFollowUp(f *entry, v *state.View) []fleet.Evaluation {
 	e := *f.eval
 	e.Status = fleet.EvalFailed
 	e.StatusDescription = "delivered too often without a result"

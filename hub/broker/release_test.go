@@ -11,13 +11,13 @@ import (
 	"skerry/hub/state"
 )
 
-// log is a cluster of one: what is applied is committed.
-type log struct {
+// commandLog is a cluster of one: what is applied is committed.
+type commandLog struct {
 	store *state.Store
 	index fleet.Index
 }
 
-func (l *log) Apply(_ context.Context, c state.Command) (state.Result, error) {
+func (l *commandLog) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	l.index++
 	return l.store.Apply(l.index, c), nil
 }
@@ -27,7 +27,7 @@ func (l *log) Apply(_ context.Context, c state.Command) (state.Result, error) {
 // about them is refused.
 func TestHubThatGoesGivesBackWhatItHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &log{store: state.New()}
+		l := &commandLog{store: state.New()}
 		b, err := broker.New(broker.Config{State: l.store, Applier: l})
 		if err != nil {
 			t.Fatal(err)

@@ -24,31 +24,31 @@ func (c *Choice) Empty() bool {
 
 // Commands are entries of at most n removals each, in order.
 func (c *Choice) Commands(n int) []state.Collect {
-	e := entries{most: n}
-	fill(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
-	fill(&e, c.Evals, func(cmd *state.Collect) *[]fleet.EvalID { return &cmd.Evals })
-	fill(&e, c.Deployments, func(cmd *state.Collect) *[]fleet.DeploymentID { return &cmd.Deployments })
-	fill(&e, c.Jobs, func(cmd *state.Collect) *[]state.CollectedJob { return &cmd.Jobs })
-	fill(&e, c.Nodes, func(cmd *state.Collect) *[]state.CollectedNode { return &cmd.Nodes })
+	e := commandBuilder{maxRemovals: n}
+	addRemovals(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
+	addRemovals(&e, c.Evals, func(cmd *state.Collect) *[]fleet.EvalID { return &cmd.Evals })
+	addRemovals(&e, c.Deployments, func(cmd *state.Collect) *[]fleet.DeploymentID { return &cmd.Deployments })
+	addRemovals(&e, c.Jobs, func(cmd *state.Collect) *[]state.CollectedJob { return &cmd.Jobs })
+	addRemovals(&e, c.Nodes, func(cmd *state.Collect) *[]state.CollectedNode { return &cmd.Nodes })
 	return e.list
 }
 
-// entries are commands of at most so many removals each.
-type entries struct {
-	list []state.Collect
-	most int
-	room int // in the last one
+// commandBuilder are commands of at most so many removals each.
+type commandBuilder struct {
+	list        []state.Collect
+	maxRemovals int
+	capacity    int // in the last one
 }
 
-// fill adds removals of one kind, which list finds in a command.
-func fill[T any](e *entries, all []T, list func(*state.Collect) *[]T) {
+// addRemovals adds removals of one kind, which list finds in a command.
+func addRemovals[T any](e *commandBuilder, all []T, list func(*state.Collect) *[]T) {
 	for len(all) > 0 {
-		if e.room == 0 {
-			e.list, e.room = append(e.list, state.Collect{}), e.most
+		if e.capacity == 0 {
+			e.list, e.capacity = append(e.list, state.Collect{}), e.maxRemovals
 		}
-		n := min(e.room, len(all))
+		n := min(e.capacity, len(all))
 		*list(&e.list[len(e.list)-1]) = all[:n:n]
-		all, e.room = all[n:], e.room-n
+		all, e.capacity = all[n:], e.capacity-n
 	}
 }
 
@@ -64,9 +64,9 @@ func fill[T any](e *entries, all []T, list func(*state.Collect) *[]T) {
 // it, unless it is the last of a job that runs. A node goes when it has been down for long and nothing is left
 // of it.
 func Choose(v *state.View, now time.Time, t Thresholds) Choice {
-	c := chooser{view: v, now: now, keep: t, kept: map[fleet.EvalID]bool{}, left: map[fleet.NodeID]bool{}}
+	c := chooser{view: v, now: now, thresholds: t, evalsInUse: map[fleet.EvalID]bool{}, nodesInUse: map[fleet.NodeID]bool{}}
 	for j := range v.Jobs("*", "") {
-		c.job(j)
+		c.chooseJob(j)
 	}
 	for a := range v.Allocs("*", "") {
 		if _, ok := v.Job(a.Namespace, a.JobID); !ok {
@@ -74,21 +74,21 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 			if a.Job != nil {
 				jobType = a.Job.Type
 			}
-			c.alloc(a, true, c.threshold(jobType))
+			c.chooseAlloc(a, true, c.evalThreshold(jobType))
 		}
 	}
 	for e := range v.Evals("*", "") {
-		if c.over(e) && !c.kept[e.ID] {
+		if c.isExpiredEval(e) && !c.evalsInUse[e.ID] {
 			c.out.Evals = append(c.out.Evals, e.ID)
 		}
 	}
 	for d := range v.Deployments("*", "") {
-		if !d.Active() && c.old(d.ModifyTime, t.Deployments) && !c.rolledOut(d) {
+		if !d.Active() && c.isOldEnough(d.ModifyTime, t.Deployments) && !c.isDeploymentInUse(d) {
 			c.out.Deployments = append(c.out.Deployments, d.ID)
 		}
 	}
 	for n := range v.Nodes("") {
-		if n.Status == fleet.NodeDown && !c.left[n.ID] && c.old(n.StatusUpdatedAt*int64(time.Second), t.Nodes) {
+		if n.Status == fleet.NodeDown && !c.nodesInUse[n.ID] && c.isOldEnough(n.StatusUpdatedAt*int64(time.Second), t.Nodes) {
 			c.out.Nodes = append(c.out.Nodes, state.CollectedNode{ID: n.ID, Epoch: n.Epoch})
 		}
 	}
@@ -96,34 +96,36 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 }
 
 type chooser struct {
-	view *state.View
-	now  time.Time
-	keep Thresholds
-	out  Choice
-	kept map[fleet.EvalID]bool // an allocation of it stays
-	left map[fleet.NodeID]bool // an allocation on it stays
+	view       *state.View
+	now        time.Time
+	thresholds Thresholds
+	out        Choice
+	evalsInUse map[fleet.EvalID]bool // an allocation of it stays
+	nodesInUse map[fleet.NodeID]bool // an allocation on it stays
 }
 
-// old reports whether something that changed at at (UnixNano) has been kept for long
+// isOldEnough reports whether something that changed at at (UnixNano) has been kept for long
 // enough.
-func (c *chooser) old(at int64, keep time.Duration) bool { return c.now.UnixNano()-at >= int64(keep) }
+func (c *chooser) isOldEnough(at int64, keep time.Duration) bool {
+	return c.now.UnixNano()-at >= int64(keep)
+}
 
-func (c *chooser) threshold(jobType string) time.Duration {
+func (c *chooser) evalThreshold(jobType string) time.Duration {
 	if fleet.RunsToCompletion(jobType) {
-		return c.keep.BatchEvals
+		return c.thresholds.BatchEvals
 	}
-	return c.keep.Evals
+	return c.thresholds.Evals
 }
 
-// over reports whether an evaluation has been over for long enough.
-func (c *chooser) over(e *fleet.Evaluation) bool {
-	return e.Terminal() && c.old(e.ModifyTime, c.threshold(e.Type))
+// isExpiredEval reports whether an evaluation has been over for long enough.
+func (c *chooser) isExpiredEval(e *fleet.Evaluation) bool {
+	return e.Terminal() && c.isOldEnough(e.ModifyTime, c.evalThreshold(e.Type))
 }
 
-// job looks at a job and its allocations. A job that goes takes all of them along,
+// chooseJob looks at a job and its allocations. A job that goes takes all of them along,
 // also those that its own threshold would keep for longer.
-func (c *chooser) job(j *fleet.Job) {
-	whole, keep := c.dead(j), c.threshold(j.Type)
+func (c *chooser) chooseJob(j *fleet.Job) {
+	whole, keep := c.isDeadJob(j), c.evalThreshold(j.Type)
 	if whole {
 		keep = 0
 	}
@@ -137,22 +139,22 @@ func (c *chooser) job(j *fleet.Job) {
 	}
 	for a := range c.view.AllocsByJob(j.Namespace, j.ID) {
 		superseded := fleet.RunsToCompletion(j.Type) && newest[a.Name].JobVersion > a.JobVersion
-		c.alloc(a, whole || superseded || free(a, j), keep)
+		c.chooseAlloc(a, whole || superseded || isRecordUnneeded(a, j), keep)
 	}
 	if !whole {
 		return
 	}
 	for e := range c.view.EvalsByJob(j.Namespace, j.ID) {
-		if !c.over(e) { // one that is will be chosen with all others
+		if !c.isExpiredEval(e) { // one that is will be chosen with all others
 			c.out.Evals = append(c.out.Evals, e.ID)
 		}
 	}
 	c.out.Jobs = append(c.out.Jobs, state.CollectedJob{Namespace: j.Namespace, ID: j.ID, ModifyIndex: j.ModifyIndex})
 }
 
-// dead reports whether a job is over, with all that belongs to it, and has been for
+// isDeadJob reports whether a job is over, with all that belongs to it, and has been for
 // long enough.
-func (c *chooser) dead(j *fleet.Job) bool {
+func (c *chooser) isDeadJob(j *fleet.Job) bool {
 	if j.Status != fleet.JobStatusDead || !j.Stop && !fleet.RunsToCompletion(j.Type) {
 		return false
 	}
@@ -164,18 +166,18 @@ func (c *chooser) dead(j *fleet.Job) bool {
 		last = max(last, e.ModifyTime)
 	}
 	for a := range c.view.AllocsByJob(j.Namespace, j.ID) {
-		if !c.finished(a) {
+		if !c.isFinishedAlloc(a) {
 			return false
 		}
 		last = max(last, a.ModifyTime)
 	}
-	return c.old(last, c.keep.Jobs)
+	return c.isOldEnough(last, c.thresholds.Jobs)
 }
 
-// rolledOut reports whether what a deployment rolled out is there.
-func (c *chooser) rolledOut(d *fleet.Deployment) bool {
+// isDeploymentInUse reports whether what a deployment rolled out is there.
+func (c *chooser) isDeploymentInUse(d *fleet.Deployment) bool {
 	for a := range c.view.AllocsByDeployment(d.ID) {
-		if !a.Terminal() || !c.finished(a) {
+		if !a.Terminal() || !c.isFinishedAlloc(a) {
 			return true
 		}
 	}
@@ -183,8 +185,8 @@ func (c *chooser) rolledOut(d *fleet.Deployment) bool {
 	return ok && !job.Stop && d.Of(job)
 }
 
-// finished reports whether an allocation is over for good.
-func (c *chooser) finished(a *fleet.Alloc) bool {
+// isFinishedAlloc reports whether an allocation is over for good.
+func (c *chooser) isFinishedAlloc(a *fleet.Alloc) bool {
 	if !a.ClientTerminal() {
 		return false
 	}
@@ -192,18 +194,18 @@ func (c *chooser) finished(a *fleet.Alloc) bool {
 	return !known || n.Revoked != nil || !a.OccupiesNode()
 }
 
-// free reports whether nothing of a job that lives depends on the record of one of its
+// isRecordUnneeded reports whether nothing of a job that lives depends on the record of one of its
 // allocations.
-func free(a *fleet.Alloc, job *fleet.Job) bool {
+func isRecordUnneeded(a *fleet.Alloc, job *fleet.Job) bool {
 	another := a.Job != nil && job != nil && a.Job.CreateIndex < job.CreateIndex // of the same name, that was purged
 	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
 }
 
-// alloc looks at an allocation that may go (free) when it is over and old.
-func (c *chooser) alloc(a *fleet.Alloc, free bool, keep time.Duration) {
-	if free && c.finished(a) && c.old(a.ModifyTime, keep) {
+// chooseAlloc looks at an allocation that may go (free) when it is over and old.
+func (c *chooser) chooseAlloc(a *fleet.Alloc, free bool, keep time.Duration) {
+	if free && c.isFinishedAlloc(a) && c.isOldEnough(a.ModifyTime, keep) {
 		c.out.Allocs = append(c.out.Allocs, a.ID)
 		return
 	}
-	c.kept[a.EvalID], c.left[a.NodeID] = true, true
+	c.evalsInUse[a.EvalID], c.nodesInUse[a.NodeID] = true, true
 }

@@ -15,99 +15,99 @@ func TestChoose(t *testing.T) {
 	type want struct{ allocs, evals, jobs, nodes int }
 	for _, tc := range []struct {
 		name  string
-		make  func(w *world)
+		make  func(w *harness)
 		after time.Duration // since make
 		want  want
 	}{
-		{"H20 an evaluation that is over is kept for an hour", func(w *world) {
-			w.place("web", fleet.JobTypeService)
-			w.retry("web")
+		{"H20 an evaluation that is over is kept for an hour", func(w *harness) {
+			w.placeRunning("web", fleet.JobTypeService)
+			w.addCompletedEval("web")
 		}, hour - time.Minute, want{}},
-		{"H20 and then goes, but not that of an allocation that runs", func(w *world) {
-			w.place("web", fleet.JobTypeService)
-			w.retry("web")
+		{"H20 and then goes, but not that of an allocation that runs", func(w *harness) {
+			w.placeRunning("web", fleet.JobTypeService)
+			w.addCompletedEval("web")
 		}, hour, want{evals: 1}},
-		{"H20 a stopped allocation goes with its evaluation", func(w *world) {
-			w.stop(w.place("web", fleet.JobTypeService))
+		{"H20 a stopped allocation goes with its evaluation", func(w *harness) {
+			w.stopAlloc(w.placeRunning("web", fleet.JobTypeService))
 		}, hour, want{allocs: 1, evals: 1}},
-		{"H20 batch is kept for a day", func(w *world) {
-			w.stop(w.place("nightly", fleet.JobTypeBatch))
-			w.place("nightly", fleet.JobTypeBatch) // so that it is not dead
+		{"H20 batch is kept for a day", func(w *harness) {
+			w.stopAlloc(w.placeRunning("nightly", fleet.JobTypeBatch))
+			w.placeRunning("nightly", fleet.JobTypeBatch) // so that it is not dead
 		}, day - time.Minute, want{}},
-		{"H20 and then goes", func(w *world) {
-			w.stop(w.place("nightly", fleet.JobTypeBatch))
-			w.place("nightly", fleet.JobTypeBatch)
+		{"H20 and then goes", func(w *harness) {
+			w.stopAlloc(w.placeRunning("nightly", fleet.JobTypeBatch))
+			w.placeRunning("nightly", fleet.JobTypeBatch)
 		}, day, want{allocs: 1, evals: 1}},
-		{"H20 an evaluation that is not over stays", func(w *world) {
-			w.register("web", fleet.JobTypeService, false)
+		{"H20 an evaluation that is not over stays", func(w *harness) {
+			w.registerTestJob("web", fleet.JobTypeService, false)
 		}, 100 * day, want{}},
-		{"H20 an unknown allocation never goes, nor its job and node", func(w *world) {
-			w.place("web", fleet.JobTypeService)
-			w.lose(false)
-			w.deregister("web")
+		{"H20 an unknown allocation never goes, nor its job and node", func(w *harness) {
+			w.placeRunning("web", fleet.JobTypeService)
+			w.loseAndCheckNode(false)
+			w.deregisterJob("web")
 		}, 400 * day, want{evals: 2}},
-		{"H20 a failure that may be replaced stays", func(w *world) {
-			w.report(w.place("web", fleet.JobTypeService), fleet.ClientFailed)
+		{"H20 a failure that may be replaced stays", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("web", fleet.JobTypeService), fleet.ClientFailed)
 		}, 400 * day, want{evals: 1}},
-		{"H20 a failure that was replaced goes", func(w *world) {
-			a := w.place("web", fleet.JobTypeService)
-			w.report(a, fleet.ClientFailed)
-			w.desire(a, fleet.DesiredStop)
-			w.place("web", fleet.JobTypeService)
+		{"H20 a failure that was replaced goes", func(w *harness) {
+			a := w.placeRunning("web", fleet.JobTypeService)
+			w.reportTaskStatus(a, fleet.ClientFailed)
+			w.setDesiredStatus(a, fleet.DesiredStop)
+			w.placeRunning("web", fleet.JobTypeService)
 		}, hour, want{allocs: 1, evals: 2}},
-		{"H20 a failure of a stopped job goes", func(w *world) {
-			w.report(w.place("web", fleet.JobTypeService), fleet.ClientFailed)
-			w.deregister("web")
+		{"H20 a failure of a stopped job goes", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("web", fleet.JobTypeService), fleet.ClientFailed)
+			w.deregisterJob("web")
 		}, hour, want{allocs: 1, evals: 3}},
-		{"H20 a success of a batch job that is not over is not forgotten", func(w *world) {
-			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
-			w.place("nightly", fleet.JobTypeBatch)
+		{"H20 a success of a batch job that is not over is not forgotten", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+			w.placeRunning("nightly", fleet.JobTypeBatch)
 		}, 400 * day, want{}},
-		{"H20 what ended by itself is forgotten when it is retired", func(w *world) {
-			w.report(w.place("web", fleet.JobTypeService), fleet.ClientComplete)
-			a := w.place("web", fleet.JobTypeService)
-			w.report(a, fleet.ClientComplete)
-			w.change(a, func(a *fleet.Alloc) { a.Retired = true })
+		{"H20 what ended by itself is forgotten when it is retired", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("web", fleet.JobTypeService), fleet.ClientComplete)
+			a := w.placeRunning("web", fleet.JobTypeService)
+			w.reportTaskStatus(a, fleet.ClientComplete)
+			w.changeAlloc(a, func(a *fleet.Alloc) { a.Retired = true })
 		}, hour, want{allocs: 1, evals: 3}},
-		{"H20 a dead job goes after 4 hours, with all of it", func(w *world) {
-			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+		{"H20 a dead job goes after 4 hours, with all of it", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
 		}, 4 * hour, want{allocs: 1, evals: 1, jobs: 1}},
-		{"H20 and not before", func(w *world) {
-			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+		{"H20 and not before", func(w *harness) {
+			w.reportTaskStatus(w.placeRunning("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
 		}, 4*hour - time.Minute, want{}},
-		{"H20 a service goes only when it was stopped", func(w *world) {
-			w.stop(w.place("web", fleet.JobTypeService))
-			w.deregister("web")
+		{"H20 a service goes only when it was stopped", func(w *harness) {
+			w.stopAlloc(w.placeRunning("web", fleet.JobTypeService))
+			w.deregisterJob("web")
 		}, 4 * hour, want{allocs: 1, evals: 2, jobs: 1}},
-		{"H20 a node that is down goes after a day", func(w *world) { w.lose(true) }, day, want{nodes: 1}},
-		{"H20 and not before", func(w *world) { w.lose(true) }, day - time.Minute, want{}},
-		{"H20 not with an allocation that may still run there", func(w *world) {
-			a := w.place("web", fleet.JobTypeService)
-			w.lose(false)
-			w.desire(a, fleet.DesiredStop)
-			w.conclude(a, fleet.ClientLost)
-			w.lose(true)
-			w.deregister("web")
+		{"H20 a node that is down goes after a day", func(w *harness) { w.loseAndCheckNode(true) }, day, want{nodes: 1}},
+		{"H20 and not before", func(w *harness) { w.loseAndCheckNode(true) }, day - time.Minute, want{}},
+		{"H20 not with an allocation that may still run there", func(w *harness) {
+			a := w.placeRunning("web", fleet.JobTypeService)
+			w.loseAndCheckNode(false)
+			w.setDesiredStatus(a, fleet.DesiredStop)
+			w.setClientStatus(a, fleet.ClientLost)
+			w.loseAndCheckNode(true)
+			w.deregisterJob("web")
 		}, 400 * day, want{evals: 2}},
-		{"H20 that one goes when the node is purged", func(w *world) {
-			a := w.place("web", fleet.JobTypeService)
-			w.lose(false)
-			w.purge()
-			w.desire(a, fleet.DesiredStop)
-			w.conclude(a, fleet.ClientLost)
-			w.deregister("web")
+		{"H20 that one goes when the node is purged", func(w *harness) {
+			a := w.placeRunning("web", fleet.JobTypeService)
+			w.loseAndCheckNode(false)
+			w.purgeNode()
+			w.setDesiredStatus(a, fleet.DesiredStop)
+			w.setClientStatus(a, fleet.ClientLost)
+			w.deregisterJob("web")
 		}, 400 * day, want{allocs: 1, evals: 4, jobs: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			tc.make(w)
 			w.now = w.now.Add(tc.after)
 			c := collector.Choose(w.View(), w.now, collector.Defaults())
 			if got := (want{len(c.Allocs), len(c.Evals), len(c.Jobs), len(c.Nodes)}); got != tc.want {
-				t.Fatalf("chosen %+v, want %+v\n%s", got, tc.want, w.describe())
+				t.Fatalf("chosen %+v, want %+v\n%s", got, tc.want, w.describeState())
 			}
 			for _, cmd := range c.Commands(1) {
-				w.must(cmd)
+				w.mustApplyEncoded(cmd)
 			}
 			if again := collector.Choose(w.View(), w.now, collector.Defaults()); !again.Empty() {
 				t.Errorf("chosen again: %+v", again)
@@ -141,54 +141,54 @@ func TestCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// collect makes one pass.
-func (w *world) collect() {
+// runCollection makes one pass.
+func (w *harness) runCollection() {
 	w.Helper()
 	c := collector.Choose(w.View(), w.now, collector.Defaults())
 	for _, cmd := range c.Commands(1) {
-		w.must(cmd)
+		w.mustApplyEncoded(cmd)
 	}
 }
 
 // A53, I9: an unknown allocation is never collected, nor its job, its node, or the
 // evaluation that owns it; when it has ended, all of them go.
 func TestUnknownIsNeverCollected(t *testing.T) {
-	w := newWorld(t)
-	id := w.place("web", fleet.JobTypeService)
+	w := newHarness(t)
+	id := w.placeRunning("web", fleet.JobTypeService)
 	a, _ := w.View().Alloc(id)
-	w.lose(false)
-	w.deregister("web")
+	w.loseAndCheckNode(false)
+	w.deregisterJob("web")
 	if j, ok := w.View().Job("default", "web"); !ok || !j.Stop {
 		t.Fatalf("the job is not stopped: %+v", j)
 	}
 	for range 3 { // passes of a year each
 		w.now = w.now.Add(365 * 24 * time.Hour)
-		w.collect()
+		w.runCollection()
 		kept, ok := w.View().Alloc(id)
 		if !ok || kept.ClientStatus != fleet.ClientUnknown {
-			t.Fatalf("the allocation: %+v\n%s", kept, w.describe())
+			t.Fatalf("the allocation: %+v\n%s", kept, w.describeState())
 		}
 		if _, ok := w.View().Eval(a.EvalID); !ok {
-			t.Fatalf("its evaluation is gone\n%s", w.describe())
+			t.Fatalf("its evaluation is gone\n%s", w.describeState())
 		}
 		if _, ok := w.View().Job("default", "web"); !ok {
-			t.Fatalf("its job is gone\n%s", w.describe())
+			t.Fatalf("its job is gone\n%s", w.describeState())
 		}
 		if _, ok := w.View().Node(nodeID); !ok {
-			t.Fatalf("its node is gone\n%s", w.describe())
+			t.Fatalf("its node is gone\n%s", w.describeState())
 		}
 	}
-	w.desire(id, fleet.DesiredStop)
-	w.purge()
-	w.conclude(id, fleet.ClientLost)
+	w.setDesiredStatus(id, fleet.DesiredStop)
+	w.purgeNode()
+	w.setClientStatus(id, fleet.ClientLost)
 	w.now = w.now.Add(24 * time.Hour)
 	for range 3 { // what each pass frees, the next one takes
-		w.collect()
+		w.runCollection()
 	}
 	if _, ok := w.View().Alloc(id); ok {
-		t.Errorf("the allocation has ended and stays\n%s", w.describe())
+		t.Errorf("the allocation has ended and stays\n%s", w.describeState())
 	}
 	if _, ok := w.View().Eval(a.EvalID); ok {
-		t.Errorf("its evaluation stays\n%s", w.describe())
+		t.Errorf("its evaluation stays\n%s", w.describeState())
 	}
 }

@@ -35,9 +35,9 @@ func Defaults() Thresholds {
 const (
 	// defaultEvery is how often the leader collects.
 	defaultEvery = 5 * time.Minute
-	// chunk bounds what one entry removes.
-	chunk        = 2000
-	applyTimeout = 10 * time.Second
+	// maxEntryRemovals bounds what one entry removes.
+	maxEntryRemovals = 2000
+	applyTimeout     = 10 * time.Second
 )
 
 // State is the replicated state.
@@ -99,7 +99,7 @@ func (c *Collector) Lead(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := c.collect(ctx, c.cfg.Apply, *c.cfg.Thresholds); err != nil && ctx.Err() == nil {
+		if err := c.collectGarbage(ctx, c.cfg.Apply, *c.cfg.Thresholds); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Warn("garbage not collected", "error", err)
 		}
 	}
@@ -107,17 +107,17 @@ func (c *Collector) Lead(ctx context.Context) error {
 
 // Force collects everything that is over, however new it is.
 func (c *Collector) Force(ctx context.Context) error {
-	return c.collect(ctx, c.cfg.Anywhere, Thresholds{})
+	return c.collectGarbage(ctx, c.cfg.Anywhere, Thresholds{})
 }
 
-func (c *Collector) collect(ctx context.Context, apply Applier, t Thresholds) error {
+func (c *Collector) collectGarbage(ctx context.Context, apply Applier, t Thresholds) error {
 	choice := Choose(c.cfg.State.View(), c.cfg.Now(), t)
 	if choice.Empty() {
 		return nil
 	}
-	for _, cmd := range choice.Commands(chunk) {
+	for _, cmd := range choice.Commands(maxEntryRemovals) {
 		cmd.Now = c.cfg.Now().UnixNano()
-		if err := commit(ctx, apply, cmd); err != nil {
+		if err := commitRemoval(ctx, apply, cmd); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (c *Collector) collect(ctx context.Context, apply Applier, t Thresholds) er
 	return nil
 }
 
-func commit(ctx context.Context, apply Applier, cmd state.Collect) error {
+func commitRemoval(ctx context.Context, apply Applier, cmd state.Collect) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := apply.Apply(ctx, cmd)

@@ -13,31 +13,31 @@ import (
 
 const nodeID = fleet.NodeID("0b000000-0000-4000-8000-000000000001")
 
-// world is a state with one edge, driven by commands alone.
-type world struct {
+// harness is a state with one edge, driven by commands alone.
+type harness struct {
 	*testing.T
 	*state.Store
 	index fleet.Index
 	bytes int // of entries
 	now   time.Time
 	n     int
-	nodes map[fleet.NodeID]*journal
+	nodes map[fleet.NodeID]*edgeJournal
 }
 
-type journal struct {
+type edgeJournal struct {
 	seq     fleet.Seq
 	chain   []byte
 	session uint64
 }
 
-func newWorld(t *testing.T) *world {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	w := &world{T: t, Store: state.New(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), nodes: map[fleet.NodeID]*journal{}}
-	w.node(nodeID)
+	w := &harness{T: t, Store: state.New(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), nodes: map[fleet.NodeID]*edgeJournal{}}
+	w.openSession(nodeID)
 	return w
 }
 
-func (w *world) must(c state.Command) state.Result {
+func (w *harness) mustApplyEncoded(c state.Command) state.Result {
 	w.Helper()
 	raw, err := state.Encode(c)
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *world) must(c state.Command) state.Result {
 	return res
 }
 
-func (w *world) describe() string {
+func (w *harness) describeState() string {
 	var b bytes.Buffer
 	if err := w.View().Describe(&b); err != nil {
 		return err.Error()
@@ -64,41 +64,41 @@ func (w *world) describe() string {
 	return b.String()
 }
 
-func (w *world) id(kind string) string {
+func (w *harness) nextUUID(kind string) string {
 	w.n++
 	return fleet.DeriveUUID(kind, fmt.Sprint(w.n))
 }
 
-func (w *world) nano() int64 { return w.now.UnixNano() }
+func (w *harness) nowUnixNano() int64 { return w.now.UnixNano() }
 
-// node opens a session of a node.
-func (w *world) node(id fleet.NodeID) {
+// openSession opens a session of a node.
+func (w *harness) openSession(id fleet.NodeID) {
 	w.Helper()
 	j := w.nodes[id]
 	if j == nil {
-		j = &journal{}
+		j = &edgeJournal{}
 		w.nodes[id] = j
 	}
 	j.session++
-	w.must(state.SessionOpen{NodeID: id, Session: j.session, Head: j.seq, EvalSeed: w.id("seed"), Now: w.nano(),
+	w.mustApplyEncoded(state.SessionOpen{NodeID: id, Session: j.session, Head: j.seq, EvalSeed: w.nextUUID("seed"), Now: w.nowUnixNano(),
 		Node: &fleet.Node{ID: id, Name: string(id), Datacenter: "dc1", Resources: fleet.Resources{CPU: 4000, MemoryMB: 4096, DiskMB: 10000}}})
 }
 
-func (w *world) register(id fleet.JobID, jobType string, done bool) *fleet.Evaluation {
+func (w *harness) registerTestJob(id fleet.JobID, jobType string, done bool) *fleet.Evaluation {
 	w.Helper()
-	e := &fleet.Evaluation{ID: fleet.EvalID(w.id("eval")), Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobRegister}
-	w.must(state.JobRegister{Job: &fleet.Job{
+	e := &fleet.Evaluation{ID: fleet.EvalID(w.nextUUID("eval")), Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobRegister}
+	w.mustApplyEncoded(state.JobRegister{Job: &fleet.Job{
 		Namespace: "default", ID: id, Type: jobType, Priority: 50,
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim"}}}},
-	}, Eval: e, Now: w.nano()})
+	}, Eval: e, Now: w.nowUnixNano()})
 	if done {
-		w.end()
+		w.completeOpenEvals()
 	}
 	return e
 }
 
-// end ends all evaluations that are open.
-func (w *world) end() {
+// completeOpenEvals ends all evaluations that are open.
+func (w *harness) completeOpenEvals() {
 	w.Helper()
 	var ended []fleet.Evaluation
 	for e := range w.View().Evals("*", "") {
@@ -109,37 +109,37 @@ func (w *world) end() {
 		}
 	}
 	if len(ended) > 0 {
-		w.must(state.Evals{Evals: ended, Now: w.nano()})
+		w.mustApplyEncoded(state.Evals{Evals: ended, Now: w.nowUnixNano()})
 	}
 }
 
-// place registers a job and gives it an allocation that runs.
-func (w *world) place(id fleet.JobID, jobType string) fleet.AllocID {
-	return w.placeOn(id, jobType, nodeID)
+// placeRunning registers a job and gives it an allocation that runs.
+func (w *harness) placeRunning(id fleet.JobID, jobType string) fleet.AllocID {
+	return w.placeRunningOn(id, jobType, nodeID)
 }
 
-func (w *world) placeOn(id fleet.JobID, jobType string, node fleet.NodeID) fleet.AllocID {
+func (w *harness) placeRunningOn(id fleet.JobID, jobType string, node fleet.NodeID) fleet.AllocID {
 	w.Helper()
-	e := w.register(id, jobType, false)
+	e := w.registerTestJob(id, jobType, false)
 	job, _ := w.View().Job("default", id)
 	a := fleet.Alloc{
-		ID: fleet.AllocID(w.id("alloc")), Namespace: "default", Name: string(id) + ".g[0]", NodeID: node, JobID: id, EvalID: e.ID,
+		ID: fleet.AllocID(w.nextUUID("alloc")), Namespace: "default", Name: string(id) + ".g[0]", NodeID: node, JobID: id, EvalID: e.ID,
 		JobVersion: job.Version, JobHash: job.SpecHash, TaskGroup: "g", DesiredStatus: fleet.DesiredRun,
 	}
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, EvalID: e.ID, Now: w.nano()})
-	w.report(a.ID, fleet.ClientRunning)
+	w.mustApplyEncoded(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, EvalID: e.ID, Now: w.nowUnixNano()})
+	w.reportTaskStatus(a.ID, fleet.ClientRunning)
 	return a.ID
 }
 
-// retry has an evaluation of a job that places nothing.
-func (w *world) retry(id fleet.JobID) {
+// addCompletedEval has an evaluation of a job that places nothing.
+func (w *harness) addCompletedEval(id fleet.JobID) {
 	w.Helper()
-	w.must(state.Evals{Evals: []fleet.Evaluation{{
-		ID: fleet.EvalID(w.id("eval")), Namespace: "default", JobID: id, Type: fleet.JobTypeService, Status: fleet.EvalComplete,
-	}}, Now: w.nano()})
+	w.mustApplyEncoded(state.Evals{Evals: []fleet.Evaluation{{
+		ID: fleet.EvalID(w.nextUUID("eval")), Namespace: "default", JobID: id, Type: fleet.JobTypeService, Status: fleet.EvalComplete,
+	}}, Now: w.nowUnixNano()})
 }
 
-func (w *world) report(id fleet.AllocID, status string) {
+func (w *harness) reportTaskStatus(id fleet.AllocID, status string) {
 	w.Helper()
 	a, _ := w.View().Alloc(id)
 	n, _ := w.View().Node(a.NodeID)
@@ -151,60 +151,60 @@ func (w *world) report(id fleet.AllocID, status string) {
 	}
 	row, err := syncproto.EncodeRow(fleet.Transition{
 		Seq: j.seq, BootID: "11111111-2222-4333-8444-555555555555", Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status,
-		Task: "t", TaskState: &fleet.TaskState{State: task}, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}, Wall: w.nano(),
+		Task: "t", TaskState: &fleet.TaskState{State: task}, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}, Wall: w.nowUnixNano(),
 	})
 	if err != nil {
 		w.Fatal(err)
 	}
-	res := w.must(state.AllocUpdates{Batches: []state.NodeRows{{
+	res := w.mustApplyEncoded(state.AllocUpdates{Batches: []state.NodeRows{{
 		NodeID: n.ID, Epoch: n.Epoch, First: j.seq, Prev: j.chain, Rows: [][]byte{row},
-	}}, EvalSeed: w.id("seed"), Now: w.nano()})
+	}}, EvalSeed: w.nextUUID("seed"), Now: w.nowUnixNano()})
 	if res.Updates[0].Code != "" {
 		w.Fatalf("report: %+v", res.Updates[0])
 	}
 	j.chain = syncproto.ChainHash(j.chain, row)
-	w.end()
+	w.completeOpenEvals()
 }
 
-// change commits the hub's decision about an allocation.
-func (w *world) change(id fleet.AllocID, change func(*fleet.Alloc)) {
+// changeAlloc commits the hub's decision about an allocation.
+func (w *harness) changeAlloc(id fleet.AllocID, change func(*fleet.Alloc)) {
 	w.Helper()
 	old, _ := w.View().Alloc(id)
 	a := *old
 	change(&a)
-	w.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {a}}}, Now: w.nano()})
+	w.mustApplyEncoded(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {a}}}, Now: w.nowUnixNano()})
 }
 
-func (w *world) desire(id fleet.AllocID, status string) {
+func (w *harness) setDesiredStatus(id fleet.AllocID, status string) {
 	w.Helper()
-	w.change(id, func(a *fleet.Alloc) { a.DesiredStatus = status })
+	w.changeAlloc(id, func(a *fleet.Alloc) { a.DesiredStatus = status })
 }
 
-func (w *world) conclude(id fleet.AllocID, status string) {
+func (w *harness) setClientStatus(id fleet.AllocID, status string) {
 	w.Helper()
-	w.change(id, func(a *fleet.Alloc) {
+	w.changeAlloc(id, func(a *fleet.Alloc) {
 		a.ClientStatus = status
 		a.AllocStates = append(a.AllocStates, fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: w.now})
 	})
 }
 
-// stop stops an allocation, which its edge confirms.
-func (w *world) stop(id fleet.AllocID) {
+// stopAlloc stops an allocation, which its edge confirms.
+func (w *harness) stopAlloc(id fleet.AllocID) {
 	w.Helper()
-	w.desire(id, fleet.DesiredStop)
-	w.report(id, fleet.ClientComplete)
+	w.setDesiredStatus(id, fleet.DesiredStop)
+	w.reportTaskStatus(id, fleet.ClientComplete)
 }
 
-func (w *world) deregister(id fleet.JobID) {
+func (w *harness) deregisterJob(id fleet.JobID) {
 	w.Helper()
-	w.must(state.JobDeregister{Namespace: "default", ID: id, Now: w.nano(),
-		Eval: &fleet.Evaluation{ID: fleet.EvalID(w.id("eval")), Status: fleet.EvalPending}})
-	w.end()
+	w.mustApplyEncoded(state.JobDeregister{Namespace: "default", ID: id, Now: w.nowUnixNano(),
+		Eval: &fleet.Evaluation{ID: fleet.EvalID(w.nextUUID("eval")), Status: fleet.EvalPending}})
+	w.completeOpenEvals()
 }
 
-// lose has the node miss its deadline; what was on it is out of sight, or nothing is
+// loseAndCheckNode has the node miss its deadline; what was on it is out of sight, or nothing is
 // to be waited for.
-func (w *world) lose(down bool) {
+func (w *harness) loseAndCheckNode(down bool) {
 	w.Helper()
 	w.loseNode(nodeID)
 	if n, _ := w.View().Node(nodeID); (n.Status == fleet.NodeDown) != down {
@@ -212,20 +212,20 @@ func (w *world) lose(down bool) {
 	}
 }
 
-func (w *world) loseNode(id fleet.NodeID) {
+func (w *harness) loseNode(id fleet.NodeID) {
 	w.Helper()
 	n, _ := w.View().Node(id)
-	w.must(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: id, Epoch: n.Epoch}}, EvalSeed: w.id("seed"), Now: w.nano()})
+	w.mustApplyEncoded(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: id, Epoch: n.Epoch}}, EvalSeed: w.nextUUID("seed"), Now: w.nowUnixNano()})
 	for a := range w.View().AllocsByNode(id) {
 		if !a.ClientTerminal() && a.ClientStatus != fleet.ClientUnknown {
-			w.conclude(a.ID, fleet.ClientUnknown)
+			w.setClientStatus(a.ID, fleet.ClientUnknown)
 		}
 	}
-	w.end()
+	w.completeOpenEvals()
 }
 
-func (w *world) purge() {
+func (w *harness) purgeNode() {
 	w.Helper()
-	w.must(state.NodePurge{NodeID: nodeID, EvalSeed: w.id("seed"), Now: w.nano()})
-	w.end()
+	w.mustApplyEncoded(state.NodePurge{NodeID: nodeID, EvalSeed: w.nextUUID("seed"), Now: w.nowUnixNano()})
+	w.completeOpenEvals()
 }

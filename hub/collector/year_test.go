@@ -15,13 +15,13 @@ import (
 // away all the time. What is kept at the end is what was kept after half of it.
 func TestYear(t *testing.T) {
 	const round = 12 * time.Hour
-	w := newWorld(t)
+	w := newHarness(t)
 	away := fleet.NodeID("0c000000-0000-4000-8000-00000000000a")
-	w.node(away)
-	ship := w.placeOn("ship", fleet.JobTypeService, away)
+	w.openSession(away)
+	ship := w.placeRunningOn("ship", fleet.JobTypeService, away)
 	w.loseNode(away)
 	var half, entries int
-	machine, web := fleet.NodeID(""), w.place("web", fleet.JobTypeService)
+	machine, web := fleet.NodeID(""), w.placeRunning("web", fleet.JobTypeService)
 	began := w.now
 	for n := 0; w.now.Sub(began) < 365*24*time.Hour; n++ {
 		for k := range 4 {
@@ -30,39 +30,39 @@ func TestYear(t *testing.T) {
 			if k == 0 {
 				status = fleet.ClientFailed
 			}
-			w.report(w.place(id, fleet.JobTypeBatch), status)
+			w.reportTaskStatus(w.placeRunning(id, fleet.JobTypeBatch), status)
 			if k == 0 {
-				w.deregister(id)
+				w.deregisterJob(id)
 			}
 		}
-		w.report(web, fleet.ClientFailed)
-		w.desire(web, fleet.DesiredStop)
-		web = w.place("web", fleet.JobTypeService)
+		w.reportTaskStatus(web, fleet.ClientFailed)
+		w.setDesiredStatus(web, fleet.DesiredStop)
+		web = w.placeRunning("web", fleet.JobTypeService)
 		if n%14 == 0 { // a machine a week
 			if machine != "" {
 				w.loseNode(machine)
 			}
-			machine = fleet.NodeID(w.id("machine"))
-			w.node(machine)
+			machine = fleet.NodeID(w.nextUUID("machine"))
+			w.openSession(machine)
 		}
 		w.now = w.now.Add(round)
 		for range 2 { // what goes may let other things go
 			c := collector.Choose(w.View(), w.now, collector.Defaults())
 			for _, cmd := range c.Commands(100) {
-				w.must(cmd)
+				w.mustApplyEncoded(cmd)
 			}
 		}
 		if err := w.View().Check(); n%100 == 0 && err != nil {
 			t.Fatal(err)
 		}
 		if n == 365 { // half of it: the window of events is full
-			half, entries = w.size(), w.bytes/n
+			half, entries = w.snapshotSize(), w.bytes/n
 		}
 	}
 	if err := w.View().Check(); err != nil {
 		t.Fatal(err)
 	}
-	end := w.size()
+	end := w.snapshotSize()
 	t.Logf("%d entries, %d KiB of log a day; %d KiB after half a year, %d KiB after a year", w.index, entries*2>>10, half>>10, end>>10)
 	if end > half+half/4 {
 		t.Errorf("the state has %d bytes after half a year and %d after a year", half, end)
@@ -81,7 +81,7 @@ func TestYear(t *testing.T) {
 		nodes++
 	}
 	if evals > 60 || allocs > 20 || jobs > 12 || nodes > 4 {
-		t.Errorf("%d evaluations, %d allocations, %d jobs, %d nodes are left\n%s", evals, allocs, jobs, nodes, w.describe())
+		t.Errorf("%d evaluations, %d allocations, %d jobs, %d nodes are left\n%s", evals, allocs, jobs, nodes, w.describeState())
 	}
 	if a, ok := w.View().Alloc(ship); !ok || a.ClientStatus != fleet.ClientUnknown {
 		t.Errorf("the allocation that was out of sight is %+v", a)
@@ -91,9 +91,9 @@ func TestYear(t *testing.T) {
 	}
 }
 
-// size is what a snapshot of the state takes, which is what is left of the log when it
+// snapshotSize is what a snapshot of the state takes, which is what is left of the log when it
 // is compacted.
-func (w *world) size() int {
+func (w *harness) snapshotSize() int {
 	w.Helper()
 	var b bytes.Buffer
 	if err := w.Persist(&b); err != nil {

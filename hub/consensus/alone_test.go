@@ -10,14 +10,14 @@ import (
 	"skerry/hub/state"
 )
 
-// called is a context that tells when it is first looked at: Decide has noted by
+// watchedContext is a context that tells when it is first looked at: Decide has noted by
 // then on what it decides.
-type called struct {
+type watchedContext struct {
 	context.Context
 	once chan struct{}
 }
 
-func (c called) Done() <-chan struct{} {
+func (c watchedContext) Done() <-chan struct{} {
 	select {
 	case c.once <- struct{}{}:
 	default:
@@ -25,9 +25,9 @@ func (c called) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// mustHold starts a hub that leads alone and does not get further in applying pool "hold"
+// mustStartHeldHub starts a hub that leads alone and does not get further in applying pool "hold"
 // than to close reached, until hold is closed.
-func mustHold(t *testing.T) (one *hub, reached <-chan struct{}, hold chan<- struct{}) {
+func mustStartHeldHub(t *testing.T) (one *hub, reached <-chan struct{}, hold chan<- struct{}) {
 	t.Helper()
 	at, on := make(chan struct{}), make(chan struct{})
 	c := newCluster(t, func(cfg *consensus.Config) {
@@ -46,7 +46,7 @@ func mustHold(t *testing.T) (one *hub, reached <-chan struct{}, hold chan<- stru
 // A command that goes alone comes behind all that was given to raft before it. What
 // was decided before it, and waits, is refused; what is decided behind it is taken.
 func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
-	one, reached, hold := mustHold(t)
+	one, reached, hold := mustStartHeldHub(t)
 	type answer struct {
 		index fleet.Index
 		err   error
@@ -68,7 +68,7 @@ func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
 		}
 		return nil
 	})
-	seen := called{t.Context(), make(chan struct{}, 1)}
+	seen := watchedContext{t.Context(), make(chan struct{}, 1)}
 	decided := give(one.Decide, seen, "decided")
 	<-seen.once
 	close(hold)
@@ -82,7 +82,7 @@ func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
 	if got := <-give(one.Decide, t.Context(), "after"); got.err != nil || got.index <= second.index {
 		t.Errorf("what was decided after: %+v", got)
 	}
-	if one.has("decided") {
+	if one.hasPool("decided") {
 		t.Error("it was applied nevertheless")
 	}
 }
@@ -90,7 +90,7 @@ func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
 // A command that goes alone and whose caller leaves while it waits is not given to raft
 // when its turn has come, and keeps nobody waiting until then.
 func TestACommandThatGoesAloneIsGivenUp(t *testing.T) {
-	one, reached, hold := mustHold(t)
+	one, reached, hold := mustStartHeldHub(t)
 	held := make(chan error, 1)
 	go func() {
 		_, err := one.Decide(t.Context(), pool("hold"))
@@ -124,7 +124,7 @@ func TestACommandThatGoesAloneIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.mustApply(t, "b")
-	if one.has("alone") {
+	if one.hasPool("alone") {
 		t.Error("it was applied nevertheless")
 	}
 }

@@ -36,8 +36,8 @@ var errOutdated = errors.New("the state was replaced since that was decided")
 // errNoTurn is of a command whose caller had left before it could be given to raft.
 var errNoTurn = errors.New("nobody waited for it any more when its turn came")
 
-// everyTurn is all turns that there are to give commands to raft: more than commands.
-const everyTurn = 1 << 40
+// allTurns is all turns that there are to give commands to raft: more than commands.
+const allTurns = 1 << 40
 
 // Apply commits a command, through the leader wherever it is, and returns what
 // applying it gave, when this hub's own state has applied it, too (or 5 s later).
@@ -54,22 +54,22 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 	defer cancel()
 	giveUp := time.Now().Add(leaderWait)
 	for {
-		changed := n.elect.wait()
-		res, err := n.try(ctx, cmd)
+		changed := n.leaderNotifier.nextChange()
+		res, err := n.commitOrForward(ctx, cmd)
 		if err == nil {
 			return res, nil
 		}
-		if !surelyNot(err) {
-			return state.Result{}, unknown(err)
+		if !isSurelyNotCommitted(err) {
+			return state.Result{}, maybeCommittedError(err)
 		}
 		select {
 		case <-changed:
 		case <-time.After(pollLeader):
 		case <-ctx.Done():
-			return state.Result{}, notCommitted(err)
+			return state.Result{}, notCommittedError(err)
 		}
 		if time.Now().After(giveUp) {
-			return state.Result{}, notCommitted(err)
+			return state.Result{}, notCommittedError(err)
 		}
 	}
 }
@@ -79,24 +79,24 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 // leader has its own picture. Not on the leader: CodeNotLeader, and the command is
 // surely not committed.
 func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error) {
-	era := n.era.Load()
+	era := n.generation.Load()
 	cmd, err := encode(c)
 	if err != nil {
 		return state.Result{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	return decided(n.commitIf(ctx, cmd, func() bool { return n.era.Load() == era }))
+	return decisionResult(n.commitIf(ctx, cmd, func() bool { return n.generation.Load() == era }))
 }
 
-func decided(res state.Result, err error) (state.Result, error) {
+func decisionResult(res state.Result, err error) (state.Result, error) {
 	switch {
 	case err == nil:
 		return res, nil
-	case surelyNot(err):
+	case isSurelyNotCommitted(err):
 		return state.Result{}, fleet.Errorf(fleet.CodeNotLeader, "commit a command: %v", err)
 	}
-	return state.Result{}, unknown(err)
+	return state.Result{}, maybeCommittedError(err)
 }
 
 // Alone is Decide for a command after which nothing holds that was decided before
@@ -110,13 +110,13 @@ func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error)
 	if err != nil {
 		return state.Result{}, err
 	}
-	return decided(answered(call(ctx, n, func(r *raft.Raft) (any, error) {
-		if n.order.Acquire(ctx, everyTurn) != nil {
+	return decisionResult(resultFromResponse(call(ctx, n, func(r *raft.Raft) (any, error) {
+		if n.applyTurns.Acquire(ctx, allTurns) != nil {
 			return nil, errNoTurn
 		}
-		defer n.order.Release(everyTurn)
-		n.era.Add(1)
-		return give(r, cmd, untilDeadline(ctx))
+		defer n.applyTurns.Release(allTurns)
+		n.generation.Add(1)
+		return applyToRaft(r, cmd, untilDeadline(ctx))
 	})))
 }
 
@@ -140,12 +140,12 @@ func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 	if _, err := state.Decode(cmd); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode a forwarded command: %v", err)
 	}
-	res, err := n.commit(ctx, cmd)
+	res, err := n.commitLocally(ctx, cmd)
 	switch {
-	case err != nil && surelyNot(err):
+	case err != nil && isSurelyNotCommitted(err):
 		return nil, fleet.Errorf(fleet.CodeNotLeader, "commit a command: %v", err)
 	case err != nil:
-		return nil, unknown(err)
+		return nil, maybeCommittedError(err)
 	}
 	b, err := cbor.Marshal(res)
 	if err != nil {
@@ -154,10 +154,10 @@ func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 	return b, nil
 }
 
-// try commits a command here or on the leader, once.
-func (n *Node) try(ctx context.Context, cmd []byte) (state.Result, error) {
+// commitOrForward commits a command here or on the leader, once.
+func (n *Node) commitOrForward(ctx context.Context, cmd []byte) (state.Result, error) {
 	if _, leads := n.Leads(); leads {
-		return n.commit(ctx, cmd)
+		return n.commitLocally(ctx, cmd)
 	}
 	id, addr, ok := n.Leader()
 	if !ok || id == n.cfg.ID {
@@ -171,13 +171,13 @@ func (n *Node) try(ctx context.Context, cmd []byte) (state.Result, error) {
 	if err := cbor.Unmarshal(b, &res); err != nil {
 		return state.Result{}, fmt.Errorf("decode the result of hub %s: %w", id, err)
 	}
-	n.awaitOwn(ctx, res.Index)
+	n.waitForOwnState(ctx, res.Index)
 	return res, nil
 }
 
-// awaitOwn waits until this hub's state has applied index, so that its caller
+// waitForOwnState waits until this hub's state has applied index, so that its caller
 // reads its own write. That it takes too long is no error: it is committed.
-func (n *Node) awaitOwn(ctx context.Context, index fleet.Index) {
+func (n *Node) waitForOwnState(ctx context.Context, index fleet.Index) {
 	ctx, cancel := context.WithTimeout(ctx, readYourWrites)
 	defer cancel()
 	if err := n.cfg.Store.WaitIndex(ctx, index); err != nil {
@@ -185,26 +185,26 @@ func (n *Node) awaitOwn(ctx context.Context, index fleet.Index) {
 	}
 }
 
-// commit commits a command on this hub as the leader.
-func (n *Node) commit(ctx context.Context, cmd []byte) (state.Result, error) {
+// commitLocally commits a command on this hub as the leader.
+func (n *Node) commitLocally(ctx context.Context, cmd []byte) (state.Result, error) {
 	return n.commitIf(ctx, cmd, func() bool { return true })
 }
 
 // commitIf is commit, where still holds when its turn has come.
 func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (state.Result, error) {
-	return answered(call(ctx, n, func(r *raft.Raft) (any, error) {
-		if n.order.Acquire(ctx, 1) != nil {
+	return resultFromResponse(call(ctx, n, func(r *raft.Raft) (any, error) {
+		if n.applyTurns.Acquire(ctx, 1) != nil {
 			return nil, errNoTurn
 		}
-		defer n.order.Release(1)
+		defer n.applyTurns.Release(1)
 		if !still() {
 			return nil, errOutdated
 		}
-		return give(r, cmd, untilDeadline(ctx))
+		return applyToRaft(r, cmd, untilDeadline(ctx))
 	}))
 }
 
-func give(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
+func applyToRaft(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
 	f := r.Apply(cmd, timeout)
 	if err := f.Error(); err != nil {
 		return nil, err
@@ -212,8 +212,8 @@ func give(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
 	return f.Response(), nil
 }
 
-// answered is what the state machine said.
-func answered(response any, err error) (state.Result, error) {
+// resultFromResponse is what the state machine said.
+func resultFromResponse(response any, err error) (state.Result, error) {
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -276,9 +276,9 @@ func untilDeadline(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// surelyNot reports whether a command that failed with err was surely not
+// isSurelyNotCommitted reports whether a command that failed with err was surely not
 // committed, and will not be.
-func surelyNot(err error) bool {
+func isSurelyNotCommitted(err error) bool {
 	for _, e := range []error{errNoLeader, errOutdated, errNoTurn, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, e) {
 			return true
@@ -291,15 +291,15 @@ func surelyNot(err error) bool {
 	return fleet.CodeOf(err) == fleet.CodeNotLeader
 }
 
-// notCommitted is the error of a command that is surely not committed.
-func notCommitted(err error) *fleet.Error {
+// notCommittedError is the error of a command that is surely not committed.
+func notCommittedError(err error) *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "commit a command: %v", err).
 		WithHint("nothing was changed; most hubs have to be up and to reach each other")
 }
 
-// unknown is the error of a command that may be committed, or the leader's own
+// maybeCommittedError is the error of a command that may be committed, or the leader's own
 // word on it.
-func unknown(err error) *fleet.Error {
+func maybeCommittedError(err error) *fleet.Error {
 	var e *fleet.Error
 	if errors.As(err, &e) && e.Code != fleet.CodeInternal && e.Hint != "" {
 		return e

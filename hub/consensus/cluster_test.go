@@ -26,8 +26,8 @@ import (
 const (
 	methodApply = "apply"
 	methodAdd   = "add"
-	// patience is how long a test waits for what should happen in a second.
-	patience = 30 * time.Second
+	// testTimeout is how long a test waits for what should happen in a second.
+	testTimeout = 30 * time.Second
 )
 
 // cluster makes hubs that trust each other.
@@ -66,20 +66,20 @@ type hub struct {
 	peers *peers.Peers
 }
 
-// wire is a socket that can be cut, as by a kill -9 of its process.
-type wire struct {
+// cuttableSocket is a socket that can be cut, as by a kill -9 of its process.
+type cuttableSocket struct {
 	net.PacketConn
 	cut atomic.Bool
 }
 
-func (w *wire) WriteTo(b []byte, to net.Addr) (int, error) {
+func (w *cuttableSocket) WriteTo(b []byte, to net.Addr) (int, error) {
 	if w.cut.Load() {
 		return len(b), nil
 	}
 	return w.PacketConn.WriteTo(b, to)
 }
 
-func (w *wire) ReadFrom(b []byte) (int, net.Addr, error) {
+func (w *cuttableSocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := w.PacketConn.ReadFrom(b)
 		if err != nil || !w.cut.Load() {
@@ -98,7 +98,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	socket := &wire{PacketConn: udp}
+	socket := &cuttableSocket{PacketConn: udp}
 	who, _, err := c.ca.Issue(syncproto.RoleHub, string(id), time.Now())
 	if err != nil {
 		c.tb.Fatal(err)
@@ -131,7 +131,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 		return h.ApplyEncoded(ctx, cmd)
 	})
 	h.peers.Handle(methodAdd, h.serveAdd)
-	h.run(c.tb, ep, raftPool, hubPool)
+	h.runHub(c.tb, ep, raftPool, hubPool)
 	c.hubs[id] = h
 	return h
 }
@@ -148,8 +148,8 @@ func (c *cluster) mustPool(ep *transport.Endpoint, who *identity.Identity, alpn 
 	return p
 }
 
-// run starts the hub's goroutines, as hub.Open would.
-func (h *hub) run(tb testing.TB, ep *transport.Endpoint, pools ...*peers.Pool) {
+// runHub starts the hub's goroutines, as hub.Open would.
+func (h *hub) runHub(tb testing.TB, ep *transport.Endpoint, pools ...*peers.Pool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -209,7 +209,7 @@ func (h *hub) serveAdd(ctx context.Context, _ string, body []byte) ([]byte, erro
 // mustJoin makes h a voter, by way of a hub that it knows.
 func (h *hub) mustJoin(tb testing.TB, via *hub) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
 	err := h.Join(ctx, func(ctx context.Context, p consensus.Peer) (fleet.Index, error) {
 		_, addr, ok := via.Leader()
@@ -279,13 +279,13 @@ func (h *hub) mustApplyCommand(tb testing.TB, name string, c state.Command) flee
 	if res.Err != nil {
 		tb.Fatalf("apply %s at %s: %v", name, h.id, res.Err)
 	}
-	if !h.has(name) {
+	if !h.hasPool(name) {
 		tb.Fatalf("%s cannot read its own write %.20s", h.id, name)
 	}
 	return res.Index
 }
 
-func (h *hub) has(name string) bool {
+func (h *hub) hasPool(name string) bool {
 	_, ok := h.store.View().Pool(name)
 	return ok
 }
@@ -294,7 +294,7 @@ func mustHave(tb testing.TB, name string, hubs ...*hub) {
 	tb.Helper()
 	mustSoon(tb, func() error {
 		for _, h := range hubs {
-			if !h.has(name) {
+			if !h.hasPool(name) {
 				return fmt.Errorf("%s does not have %s: %s", h.id, name, describe(hubs))
 			}
 		}
@@ -307,7 +307,7 @@ func mustSoon(tb testing.TB, ok func() error) {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(patience)
+	end := time.After(testTimeout)
 	for {
 		err := ok()
 		if err == nil {

@@ -17,9 +17,9 @@ const (
 	minTrailing = 64
 )
 
-// compact takes a snapshot whenever one is due. Raft counts entries alone, and a
+// runSnapshotLoop takes a snapshot whenever one is due. Raft counts entries alone, and a
 // folded update of many edges has a thousand times the size of an evaluation.
-func (n *Node) compact(ctx context.Context, r *raft.Raft, d *disk) error {
+func (n *Node) runSnapshotLoop(ctx context.Context, r *raft.Raft, d *disk) error {
 	tick := time.NewTicker(n.cfg.SnapshotInterval)
 	defer tick.Stop()
 	var taken int64 // what the machine had applied, in bytes, at the last snapshot
@@ -35,7 +35,7 @@ func (n *Node) compact(ctx context.Context, r *raft.Raft, d *disk) error {
 		}
 		applied := n.machine.bytes.Load()
 		since := growth{entries: r.AppliedIndex() - min(index, r.AppliedIndex()), bytes: applied - taken}
-		if !since.due(n.cfg.SnapshotThreshold, max(n.cfg.SnapshotBytes, size)) {
+		if !since.isSnapshotDue(n.cfg.SnapshotThreshold, max(n.cfg.SnapshotBytes, size)) {
 			continue
 		}
 		if err := n.takeSnapshot(r, since); err != nil {
@@ -48,7 +48,7 @@ func (n *Node) compact(ctx context.Context, r *raft.Raft, d *disk) error {
 
 func (n *Node) takeSnapshot(r *raft.Raft, since growth) error {
 	reload := r.ReloadableConfig()
-	reload.TrailingLogs = since.trailing(n.cfg.TrailingLogs)
+	reload.TrailingLogs = since.trailingEntries(n.cfg.TrailingLogs)
 	if err := r.ReloadConfig(reload); err != nil {
 		return fmt.Errorf("set trailing logs to %d: %w", reload.TrailingLogs, err)
 	}
@@ -66,16 +66,16 @@ type growth struct {
 	bytes   int64
 }
 
-// due reports whether a snapshot pays: by the time that reading the log again
+// isSnapshotDue reports whether a snapshot pays: by the time that reading the log again
 // takes, or by its size. Bytes should be at least the size of a snapshot, so that
 // not more is written for snapshots than for the log.
-func (g growth) due(entries uint64, bytes int64) bool {
+func (g growth) isSnapshotDue(entries uint64, bytes int64) bool {
 	return g.entries > 0 && (g.entries >= entries || g.bytes >= bytes)
 }
 
-// trailing is how many entries to keep behind a snapshot: at most limit, and as
+// trailingEntries is how many entries to keep behind a snapshot: at most limit, and as
 // many as are trailingBytes by the size of an average one.
-func (g growth) trailing(limit uint64) uint64 {
+func (g growth) trailingEntries(limit uint64) uint64 {
 	if g.entries == 0 || g.bytes <= 0 {
 		return limit
 	}

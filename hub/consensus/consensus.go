@@ -85,23 +85,23 @@ type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	raftLog hclog.Logger
-	layer   *layer
+	layer   *streamLayer
 	machine *machine
 	lead    chan bool
 	ready   chan struct{}
 	failed  chan error // what makes Run return; the first one counts
 
-	raft  atomic.Pointer[raft.Raft] // nil before Run has opened it
-	disk  atomic.Pointer[disk]
-	elect *announcer // of changes of the leader
+	raft           atomic.Pointer[raft.Raft] // nil before Run has opened it
+	disk           atomic.Pointer[disk]
+	leaderNotifier *changeNotifier // of changes of the leader
 
 	leaderChanges atomic.Uint64
 	barrierTerm   atomic.Uint64 // newest term in which everything before it is applied here
 
 	// Who gives a command to raft has one turn of order until it is applied; one that goes
 	// alone has all of them, and begins another era. It is no mutex: raft may take long.
-	order *semaphore.Weighted
-	era   atomic.Uint64
+	applyTurns *semaphore.Weighted
+	generation atomic.Uint64
 
 	mu       sync.Mutex
 	stopping bool           // no new calls into raft
@@ -126,13 +126,13 @@ func New(cfg Config) (*Node, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{
-		order: semaphore.NewWeighted(everyTurn),
-		cfg:   cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
-		layer: newLayer(cfg.Addr, cfg.Dial),
+		applyTurns: semaphore.NewWeighted(allTurns),
+		cfg:        cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
+		layer: newStreamLayer(cfg.Addr, cfg.Dial),
 		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1),
-		elect: newAnnouncer(),
+		leaderNotifier: newChangeNotifier(),
 	}
-	n.machine = &machine{store: cfg.Store, fail: n.fail, applied: cfg.Applied}
+	n.machine = &machine{store: cfg.Store, fail: n.failRun, applied: cfg.Applied}
 	if err := raft.ValidateConfig(n.raftConfig()); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "check the raft settings: %v", err)
 	}
@@ -144,7 +144,7 @@ func New(cfg Config) (*Node, error) {
 func (n *Node) Run(ctx context.Context) (err error) {
 	defer n.layer.Close()
 	if n.cfg.Bootstrap {
-		if err := n.bootstrap(); err != nil {
+		if err := n.bootstrapLog(); err != nil {
 			return fmt.Errorf("bootstrap consensus: %w", err)
 		}
 	}
@@ -165,7 +165,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft in %s: %w", n.cfg.Dir, err), trans.Close())
 	}
-	defer func() { err = errors.Join(err, n.stop(r, trans)) }()
+	defer func() { err = errors.Join(err, n.stopRaft(r, trans)) }()
 
 	observed := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
@@ -180,10 +180,12 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.log.Info("consensus is open", "hub", n.cfg.ID, "last_index", r.LastIndex(), "term", r.CurrentTerm())
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return trans.serve(ctx, trans.NetworkTransport.Consumer(), r.CurrentTerm, recent) })
+	g.Go(func() error {
+		return trans.serveRequests(ctx, trans.NetworkTransport.Consumer(), r.CurrentTerm, recent)
+	})
 	g.Go(func() error { return n.followLeadership(ctx, r) })
-	g.Go(func() error { return n.observe(ctx, observed) })
-	g.Go(func() error { return n.compact(ctx, r, d) })
+	g.Go(func() error { return n.observeLeaderChanges(ctx, observed) })
+	g.Go(func() error { return n.runSnapshotLoop(ctx, r, d) })
 	g.Go(func() error {
 		select {
 		case err := <-n.failed:
@@ -199,19 +201,19 @@ func (n *Node) Run(ctx context.Context) (err error) {
 // Before, everything that asks answers unavailable.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// fail makes Run return err.
-func (n *Node) fail(err error) {
+// failRun makes Run return err.
+func (n *Node) failRun(err error) {
 	select {
 	case n.failed <- err:
 	default: // something else did it already
 	}
 }
 
-// stop ends raft. A leader hands over first, so that the others need not wait for
+// stopRaft ends raft. A leader hands over first, so that the others need not wait for
 // its silence to be noticed. Calls in progress end, too: raft answers none of
 // them afterwards. They do end: what is committed is applied, and a leader without
 // a majority steps down by its lease.
-func (n *Node) stop(r *raft.Raft, trans *coveredSnapshots) error {
+func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 	if r.State() == raft.Leader {
 		if err := r.LeadershipTransfer().Error(); err != nil {
 			n.log.Debug("nobody takes the lead", "error", err)
@@ -232,8 +234,8 @@ func (n *Node) stop(r *raft.Raft, trans *coveredSnapshots) error {
 	return nil
 }
 
-// observe counts changes of the leader and tells those who wait for one.
-func (n *Node) observe(ctx context.Context, observed <-chan raft.Observation) error {
+// observeLeaderChanges counts changes of the leader and tells those who wait for one.
+func (n *Node) observeLeaderChanges(ctx context.Context, observed <-chan raft.Observation) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -244,7 +246,7 @@ func (n *Node) observe(ctx context.Context, observed <-chan raft.Observation) er
 				n.leaderChanges.Add(1)
 				n.log.Info("a leader is known", "leader", leader.LeaderID, "addr", leader.LeaderAddr)
 			}
-			n.elect.announce()
+			n.leaderNotifier.notifyWaiters()
 		}
 	}
 }
@@ -266,21 +268,21 @@ func (n *Node) raftConfig() *raft.Config {
 	return c
 }
 
-// announcer wakes everybody who waits for the next event.
-type announcer struct {
+// changeNotifier wakes everybody who waits for the next event.
+type changeNotifier struct {
 	mu   sync.Mutex
 	next chan struct{}
 }
 
-func newAnnouncer() *announcer { return &announcer{next: make(chan struct{})} }
+func newChangeNotifier() *changeNotifier { return &changeNotifier{next: make(chan struct{})} }
 
-func (a *announcer) wait() <-chan struct{} {
+func (a *changeNotifier) nextChange() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.next
 }
 
-func (a *announcer) announce() {
+func (a *changeNotifier) notifyWaiters() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.next)

@@ -139,7 +139,7 @@ func TestLeaderLoss(t *testing.T) {
 
 	back := c.mustStart("one", one.addr, false)
 	mustHave(t, "after", back)
-	if back.has("lost") {
+	if back.hasPool("lost") {
 		t.Fatal("what was refused is there")
 	}
 }
@@ -188,7 +188,7 @@ func TestDecideOnTheLeaderAlone(t *testing.T) {
 	})
 	mustHave(t, "decided", hubs...)
 	for _, h := range hubs {
-		if h != leader && one.has("decided by "+string(h.id)) {
+		if h != leader && one.hasPool("decided by "+string(h.id)) {
 			t.Errorf("what %s decided is there", h.id)
 		}
 	}
@@ -252,7 +252,7 @@ func TestALaggingHubGetsTheSnapshot(t *testing.T) {
 		t.Fatalf("it applied every entry: %+v", got)
 	}
 	for i := range n {
-		if !back.has(name(i)) {
+		if !back.hasPool(name(i)) {
 			t.Fatalf("entry %d is missing", i)
 		}
 	}
@@ -337,7 +337,7 @@ func TestAnOlderCopyOfTheDirectory(t *testing.T) {
 	mustHave(t, "kept", one)
 	c.mustLeader(one)
 	mustSoon(t, func() error { return one.Barrier(t.Context()) })
-	if one.has("gone-0") {
+	if one.hasPool("gone-0") {
 		t.Fatal("it knows what was written after the copy")
 	}
 	if now := one.Stats().LastIndex; now >= last {
@@ -410,14 +410,14 @@ func TestACommandThatCannotBeReadStopsTheHub(t *testing.T) {
 	one = c.mustStart("one", one.addr, false)
 	select {
 	case <-one.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("it goes on")
 	}
 	if one.err == nil {
 		t.Fatal("it stopped without a reason")
 	}
 	t.Log(one.err)
-	if !one.has("a") {
+	if !one.hasPool("a") {
 		t.Fatal("what came before is not applied")
 	}
 }
@@ -454,7 +454,7 @@ func TestADirectoryThatIsNotWritable(t *testing.T) {
 	one := c.mustStart("one", "", false)
 	select {
 	case <-one.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("it goes on")
 	}
 	if one.err == nil {

@@ -25,8 +25,8 @@ func newCoveredSnapshots(t *raft.NetworkTransport) *coveredSnapshots {
 // Consumer gives raft what is left for it. It overrides that of the NetworkTransport.
 func (t *coveredSnapshots) Consumer() <-chan raft.RPC { return t.rest }
 
-// serve takes the requests of other hubs until ctx ends.
-func (t *coveredSnapshots) serve(ctx context.Context, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) error {
+// serveRequests takes the requests of other hubs until ctx ends.
+func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) error {
 	for {
 		select {
 		case <-ctx.Done():

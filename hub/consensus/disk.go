@@ -39,7 +39,7 @@ func (n *Node) openDisk(dir string) (*disk, error) {
 	d := &disk{dir: dir}
 	var err error
 	if d.log, err = openLog(logConfig{
-		dir: filepath.Join(dir, logDir), size: n.cfg.SegmentBytes, step: n.cfg.DiskStep, fail: n.fail, log: n.raftLog,
+		dir: filepath.Join(dir, logDir), size: n.cfg.SegmentBytes, step: n.cfg.DiskStep, fail: n.failRun, log: n.raftLog,
 	}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
@@ -68,8 +68,8 @@ func (d *disk) newestSnapshot() (index uint64, size int64, err error) {
 	return list[0].Index, list[0].Size, nil
 }
 
-// size is what log and snapshots take on disk, in bytes.
-func (d *disk) size() (log, snapshots int64) {
+// diskUsage is what log and snapshots take on disk, in bytes.
+func (d *disk) diskUsage() (log, snapshots int64) {
 	return dirSize(filepath.Join(d.dir, logDir)), dirSize(filepath.Join(d.dir, snapshotsDir))
 }
 
@@ -128,7 +128,7 @@ func openLog(cfg logConfig) (*guardedLog, error) {
 		cfg: cfg, meta: &metadb.BoltMetaDB{}, turn: make(chan struct{}, 1),
 		files: &segments{Filer: segment.NewFiler(cfg.dir, files)},
 	}
-	err := l.files.repair(l.meta, cfg.dir)
+	err := l.files.finishRotation(l.meta, cfg.dir)
 	if err == nil {
 		l.WAL, err = wal.Open(cfg.dir, wal.WithLogger(cfg.log), wal.WithSegmentSize(cfg.size),
 			wal.WithMetaStore(l.meta), wal.WithSegmentFiler(l.files))
@@ -141,42 +141,42 @@ func openLog(cfg logConfig) (*guardedLog, error) {
 
 // Close closes the list of files, too, which raft-wal leaves open and locked.
 func (l *guardedLog) Close() error {
-	defer l.take()()
+	defer l.acquireTurn()()
 	return errors.Join(l.WAL.Close(), l.meta.Close())
 }
 
 func (l *guardedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l *guardedLog) StoreLogs(entries []*raft.Log) error {
-	defer l.take()()
-	_ = l.files.settled() // of a rotation that does not come to its end, the write itself tells
-	return l.check(l.WAL.StoreLogs(entries))
+	defer l.acquireTurn()()
+	_ = l.files.waitForRotation() // of a rotation that does not come to its end, the write itself tells
+	return l.reportWriteError(l.WAL.StoreLogs(entries))
 }
 
-// take waits for the turn, and returns what gives it back.
-func (l *guardedLog) take() (release func()) {
+// acquireTurn waits for the turn, and returns what gives it back.
+func (l *guardedLog) acquireTurn() (release func()) {
 	l.turn <- struct{}{}
 	return func() { <-l.turn }
 }
 
 func (l *guardedLog) DeleteRange(first, last uint64) error {
-	defer l.take()()
-	if err := l.files.settled(); err != nil {
-		return l.check(err)
+	defer l.acquireTurn()()
+	if err := l.files.waitForRotation(); err != nil {
+		return l.reportWriteError(err)
 	}
-	return l.check(l.WAL.DeleteRange(first, last))
+	return l.reportWriteError(l.WAL.DeleteRange(first, last))
 }
 
 func (l *guardedLog) Set(key, val []byte) error {
-	return l.check(l.vote(func() error { return l.WAL.Set(key, val) }))
+	return l.reportWriteError(l.writeVote(func() error { return l.WAL.Set(key, val) }))
 }
 
 func (l *guardedLog) SetUint64(key []byte, val uint64) error {
-	return l.check(l.vote(func() error { return l.WAL.SetUint64(key, val) }))
+	return l.reportWriteError(l.writeVote(func() error { return l.WAL.SetUint64(key, val) }))
 }
 
-// vote writes what raft keeps besides entries.
-func (l *guardedLog) vote(write func() error) error {
+// writeVote writes what raft keeps besides entries.
+func (l *guardedLog) writeVote(write func() error) error {
 	if l.cfg.step != nil {
 		if err := l.cfg.step(StepVote); err != nil {
 			return err
@@ -185,7 +185,7 @@ func (l *guardedLog) vote(write func() error) error {
 	return write()
 }
 
-func (l *guardedLog) check(err error) error {
+func (l *guardedLog) reportWriteError(err error) error {
 	if err != nil && !errors.Is(err, wal.ErrClosed) && !l.failing.Swap(true) {
 		l.cfg.fail(fleet.Errorf(fleet.CodeUnavailable, "write the log in %s: %v", l.cfg.dir, err).
 			WithHint("see to the disk, then start the hub again: nothing that was acknowledged is lost"))
@@ -193,10 +193,10 @@ func (l *guardedLog) check(err error) error {
 	return err
 }
 
-// bootstrap makes a log that says that this hub is the only voter, where there is
+// bootstrapLog makes a log that says that this hub is the only voter, where there is
 // no log yet. It is made aside and put in place at once, so that a crash in the
 // middle leaves nothing behind that would have to be understood.
-func (n *Node) bootstrap() error {
+func (n *Node) bootstrapLog() error {
 	if _, err := os.Stat(filepath.Join(n.cfg.Dir, logDir)); !errors.Is(err, fs.ErrNotExist) {
 		return err // nil: there is one
 	}

@@ -44,17 +44,17 @@ func LoseRotation(dir string) (lost bool, err error) {
 
 // Due and Trailing are the rules of compaction.
 func Due(entries uint64, bytes int64, maxEntries uint64, maxBytes int64) bool {
-	return growth{entries, bytes}.due(maxEntries, maxBytes)
+	return growth{entries, bytes}.isSnapshotDue(maxEntries, maxBytes)
 }
 
 func Trailing(entries uint64, bytes int64, limit uint64) uint64 {
-	return growth{entries, bytes}.trailing(limit)
+	return growth{entries, bytes}.trailingEntries(limit)
 }
 
 // AloneWaits reports whether a command that goes alone waits for those before it.
 func (n *Node) AloneWaits() bool {
-	if n.order.TryAcquire(1) {
-		n.order.Release(1)
+	if n.applyTurns.TryAcquire(1) {
+		n.applyTurns.Release(1)
 		return false
 	}
 	return true
@@ -66,7 +66,7 @@ func ServeRequests(tb testing.TB, requests <-chan raft.RPC, term func() uint64, 
 	t := newCoveredSnapshots(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- t.serve(ctx, requests, term, log) }()
+	go func() { done <- t.serveRequests(ctx, requests, term, log) }()
 	tb.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

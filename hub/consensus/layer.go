@@ -13,9 +13,9 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// layer gives raft its streams: those that it dials, and those that others
+// streamLayer gives raft its streams: those that it dials, and those that others
 // opened on connections which Serve took.
-type layer struct {
+type streamLayer struct {
 	addr hubAddr
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 	// incoming is not buffered: a stream that raft does not take is closed by who
@@ -26,57 +26,57 @@ type layer struct {
 	ctx   context.Context
 	close context.CancelFunc
 
-	mu   sync.Mutex
-	held map[*held]struct{}
+	mu             sync.Mutex
+	trackedStreams map[*trackedStream]struct{}
 }
 
-var _ raft.StreamLayer = (*layer)(nil)
+var _ raft.StreamLayer = (*streamLayer)(nil)
 
-func newLayer(addr string, dial func(context.Context, string) (net.Conn, error)) *layer {
+func newStreamLayer(addr string, dial func(context.Context, string) (net.Conn, error)) *streamLayer {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &layer{
+	return &streamLayer{
 		addr: hubAddr(addr), dial: dial, incoming: make(chan net.Conn), ctx: ctx, close: cancel,
-		held: map[*held]struct{}{},
+		trackedStreams: map[*trackedStream]struct{}{},
 	}
 }
 
-func (l *layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (l *streamLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
 	conn, err := l.dial(ctx, string(addr))
 	if err != nil {
 		return nil, err
 	}
-	return l.hold(conn)
+	return l.trackStream(conn)
 }
 
-// hold returns conn as a stream that the layer can close.
-func (l *layer) hold(conn net.Conn) (net.Conn, error) {
-	h := &held{conn, l}
+// trackStream returns conn as a stream that the layer can close.
+func (l *streamLayer) trackStream(conn net.Conn) (net.Conn, error) {
+	h := &trackedStream{conn, l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		return nil, errors.Join(net.ErrClosed, conn.Close())
 	}
-	l.held[h] = struct{}{}
+	l.trackedStreams[h] = struct{}{}
 	return h, nil
 }
 
-// held is a stream that the layer can close: raft does not interrupt what it
+// trackedStream is a stream that the layer can close: raft does not interrupt what it
 // asked a hub that does not answer, not even to stop.
-type held struct {
+type trackedStream struct {
 	net.Conn
-	layer *layer
+	layer *streamLayer
 }
 
-func (h *held) Close() error {
+func (h *trackedStream) Close() error {
 	h.layer.mu.Lock()
-	delete(h.layer.held, h)
+	delete(h.layer.trackedStreams, h)
 	h.layer.mu.Unlock()
 	return h.Conn.Close()
 }
 
-func (l *layer) Accept() (net.Conn, error) {
+func (l *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.incoming:
 		return c, nil
@@ -85,14 +85,14 @@ func (l *layer) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *layer) Addr() net.Addr { return l.addr }
+func (l *streamLayer) Addr() net.Addr { return l.addr }
 
 // Close ends what raft waits for.
-func (l *layer) Close() error {
+func (l *streamLayer) Close() error {
 	l.mu.Lock()
 	l.close()
-	open := l.held
-	l.held = map[*held]struct{}{}
+	open := l.trackedStreams
+	l.trackedStreams = map[*trackedStream]struct{}{}
 	l.mu.Unlock()
 	var errs []error
 	for h := range open {
@@ -110,12 +110,12 @@ func (a hubAddr) String() string  { return string(a) }
 // Serve takes raft's streams from a connection of ALPN skerry-raft/1 until it is
 // over, ctx ends or the Node stops, and ends it.
 func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
-	ctx, cancel := n.serving(ctx)
+	ctx, cancel := n.contextUntilStop(ctx)
 	defer cancel()
 	defer conn.CloseWith(nil) // its error says that it was over already
 	for {
 		stream, err := conn.Accept(ctx)
-		if err != nil || !n.layer.offer(ctx, stream) {
+		if err != nil || !n.layer.offerStream(ctx, stream) {
 			return // the connection is over: the other hub's to end, or this one stops
 		}
 	}
@@ -124,7 +124,7 @@ func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
 // ServeStreams takes raft's streams from a listener until ctx ends or the Node
 // stops, and closes it (simulations).
 func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
-	ctx, cancel := n.serving(ctx)
+	ctx, cancel := n.contextUntilStop(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // what it was is over
 	for {
@@ -135,22 +135,22 @@ func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
 			}
 			return fmt.Errorf("accept streams of other hubs: %w", errors.Join(err, from.Close()))
 		}
-		stream, err := n.layer.hold(conn)
-		if err != nil || !n.layer.offer(ctx, stream) {
+		stream, err := n.layer.trackStream(conn)
+		if err != nil || !n.layer.offerStream(ctx, stream) {
 			return nil
 		}
 	}
 }
 
-// serving is a context that also ends when the Node stops.
-func (n *Node) serving(ctx context.Context) (context.Context, context.CancelFunc) {
+// contextUntilStop is a context that also ends when the Node stops.
+func (n *Node) contextUntilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(n.layer.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// offer hands raft a stream that another hub opened; false: ctx ended first.
-func (l *layer) offer(ctx context.Context, stream net.Conn) bool {
+// offerStream hands raft a stream that another hub opened; false: ctx ended first.
+func (l *streamLayer) offerStream(ctx context.Context, stream net.Conn) bool {
 	select {
 	case l.incoming <- stream:
 		return true

@@ -55,19 +55,19 @@ func (n *Node) followLeadership(ctx context.Context, r *raft.Raft) error {
 		case <-ctx.Done():
 			return nil
 		case leads := <-r.LeaderCh():
-			if told && !n.resign(ctx, r) {
+			if told && !n.announceResignation(ctx, r) {
 				return nil
 			}
-			if told = leads && n.announce(ctx, r); ctx.Err() != nil {
+			if told = leads && n.announceLeadership(ctx, r); ctx.Err() != nil {
 				return nil
 			}
 		}
 	}
 }
 
-// announce tells that this hub leads when it has applied everything committed
+// announceLeadership tells that this hub leads when it has applied everything committed
 // before; false where leadership was lost first.
-func (n *Node) announce(ctx context.Context, r *raft.Raft) bool {
+func (n *Node) announceLeadership(ctx context.Context, r *raft.Raft) bool {
 	for {
 		var out chan<- bool
 		var retry <-chan time.Time
@@ -91,9 +91,9 @@ func (n *Node) announce(ctx context.Context, r *raft.Raft) bool {
 	}
 }
 
-// resign tells that this hub does not lead; false where ctx ended before anybody
+// announceResignation tells that this hub does not lead; false where ctx ended before anybody
 // heard it.
-func (n *Node) resign(ctx context.Context, r *raft.Raft) bool {
+func (n *Node) announceResignation(ctx context.Context, r *raft.Raft) bool {
 	select {
 	case n.lead <- false:
 		n.log.Info("this hub does not lead any more", "term", r.CurrentTerm())

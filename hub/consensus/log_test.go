@@ -34,7 +34,7 @@ type modelLog struct {
 	entries [][]byte
 }
 
-func (m *modelLog) last() uint64 { return m.first + uint64(len(m.entries)) - 1 }
+func (m *modelLog) lastIndex() uint64 { return m.first + uint64(len(m.entries)) - 1 }
 
 func entry(index uint64, data []byte) *raft.Log {
 	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data}
@@ -51,8 +51,8 @@ func mustStore(tb rapid.TB, l consensus.Log, first uint64, data ...[]byte) {
 	}
 }
 
-// check compares a log with the model.
-func (m *modelLog) check(t *rapid.T, l consensus.Log) {
+// compareWithLog compares a log with the model.
+func (m *modelLog) compareWithLog(t *rapid.T, l consensus.Log) {
 	first, err1 := l.FirstIndex()
 	last, err2 := l.LastIndex()
 	if err := errors.Join(err1, err2); err != nil {
@@ -64,8 +64,8 @@ func (m *modelLog) check(t *rapid.T, l consensus.Log) {
 		}
 		return
 	}
-	if first != m.first || last != m.last() {
-		t.Fatalf("from %d to %d, want %d to %d", first, last, m.first, m.last())
+	if first != m.first || last != m.lastIndex() {
+		t.Fatalf("from %d to %d, want %d to %d", first, last, m.first, m.lastIndex())
 	}
 	for i, want := range m.entries {
 		var got raft.Log
@@ -121,7 +121,7 @@ func TestLogKeepsWhatRaftGivesIt(t *testing.T) {
 					t.Skip()
 				}
 				n := rapid.IntRange(1, len(m.entries)-1).Draw(t, "entries")
-				if err := l.DeleteRange(m.last()-uint64(n)+1, m.last()); err != nil {
+				if err := l.DeleteRange(m.lastIndex()-uint64(n)+1, m.lastIndex()); err != nil {
 					t.Fatal(err)
 				}
 				m.entries = m.entries[:len(m.entries)-n]
@@ -142,7 +142,7 @@ func TestLogKeepsWhatRaftGivesIt(t *testing.T) {
 					t.Fatalf("term %d, %v, want %d", got, err, term)
 				}
 			},
-			"": func(t *rapid.T) { m.check(t, l) },
+			"": func(t *rapid.T) { m.compareWithLog(t, l) },
 		})
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

@@ -26,14 +26,14 @@ type Peer struct {
 // Peers lists the hubs of the newest configuration that this one knows, by ID.
 // Before Ready: CodeUnavailable.
 func (n *Node) Peers() ([]Peer, error) {
-	peers, _, err := n.configuration()
+	peers, _, err := n.currentPeers()
 	return peers, err
 }
 
 // Configuration is like Peers, with the end of this hub's log.
-func (n *Node) Configuration() ([]Peer, fleet.Index, error) { return n.configuration() }
+func (n *Node) Configuration() ([]Peer, fleet.Index, error) { return n.currentPeers() }
 
-func (n *Node) configuration() ([]Peer, fleet.Index, error) {
+func (n *Node) currentPeers() ([]Peer, fleet.Index, error) {
 	r := n.raft.Load()
 	if r == nil {
 		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "list hubs: this one is starting")
@@ -60,7 +60,7 @@ func sortedPeers(servers []raft.Server) []Peer {
 // change is there. Not on the leader: CodeNotLeader; an address that another hub
 // has: CodeConflict.
 func (n *Node) Add(ctx context.Context, p Peer) (fleet.Index, error) {
-	peers, index, err := n.configuration()
+	peers, index, err := n.currentPeers()
 	if err != nil {
 		return 0, err
 	}

@@ -64,15 +64,15 @@ func (l *raftLog) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, args..
 func (l *raftLog) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
 func (l *raftLog) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
 
-func (l *raftLog) is(level hclog.Level) bool {
+func (l *raftLog) isLevelEnabled(level hclog.Level) bool {
 	return l.log.Enabled(context.Background(), slogLevel(level))
 }
 
-func (l *raftLog) IsTrace() bool { return l.is(hclog.Trace) }
-func (l *raftLog) IsDebug() bool { return l.is(hclog.Debug) }
-func (l *raftLog) IsInfo() bool  { return l.is(hclog.Info) }
-func (l *raftLog) IsWarn() bool  { return l.is(hclog.Warn) }
-func (l *raftLog) IsError() bool { return l.is(hclog.Error) }
+func (l *raftLog) IsTrace() bool { return l.isLevelEnabled(hclog.Trace) }
+func (l *raftLog) IsDebug() bool { return l.isLevelEnabled(hclog.Debug) }
+func (l *raftLog) IsInfo() bool  { return l.isLevelEnabled(hclog.Info) }
+func (l *raftLog) IsWarn() bool  { return l.isLevelEnabled(hclog.Warn) }
+func (l *raftLog) IsError() bool { return l.isLevelEnabled(hclog.Error) }
 
 func (l *raftLog) ImpliedArgs() []any { return l.args }
 
@@ -92,7 +92,7 @@ func (l *raftLog) SetLevel(hclog.Level) {} // slog's handler has the level
 
 func (l *raftLog) GetLevel() hclog.Level {
 	for _, level := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn} {
-		if l.is(level) {
+		if l.isLevelEnabled(level) {
 			return level
 		}
 	}

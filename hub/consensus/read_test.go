@@ -40,7 +40,7 @@ func TestReadIndex(t *testing.T) {
 		index, err = leader.ReadIndex(t.Context())
 		return err
 	})
-	if index < written || !leader.has("written") {
+	if index < written || !leader.hasPool("written") {
 		t.Errorf("the new leader reads at %d; %d was acknowledged", index, written)
 	}
 }

@@ -66,8 +66,8 @@ func (s *segments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	return s.Filer.Open(info)
 }
 
-// settled returns when no rotation is due.
-func (s *segments) settled() error {
+// waitForRotation returns when no rotation is due.
+func (s *segments) waitForRotation() error {
 	s.mu.Lock()
 	rotating := s.rotating
 	s.mu.Unlock()
@@ -102,9 +102,9 @@ func (t *tail) Append(entries []types.LogEntry) error {
 	return nil
 }
 
-// repair finishes, before the log in dir is opened, a rotation that the end of
+// finishRotation finishes, before the log in dir is opened, a rotation that the end of
 // the process cut off, or the writing of a file's last batch.
-func (s *segments) repair(meta *metadb.BoltMetaDB, dir string) error {
+func (s *segments) finishRotation(meta *metadb.BoltMetaDB, dir string) error {
 	st, err := meta.Load(dir)
 	if err != nil {
 		return fmt.Errorf("load the list of the log's files: %w", err)
@@ -113,7 +113,7 @@ func (s *segments) repair(meta *metadb.BoltMetaDB, dir string) error {
 		return nil
 	}
 	last := &st.Segments[len(st.Segments)-1]
-	end, sealed, err := s.inspect(*last)
+	end, sealed, err := s.inspectSegment(*last)
 	if err != nil || !sealed {
 		return err
 	}
@@ -134,9 +134,9 @@ func (s *segments) repair(meta *metadb.BoltMetaDB, dir string) error {
 	return nil
 }
 
-// inspect reads a file through: the last entry in it (0: none), and whether it
+// inspectSegment reads a file through: the last entry in it (0: none), and whether it
 // takes no more.
-func (s *segments) inspect(info types.SegmentInfo) (end uint64, sealed bool, err error) {
+func (s *segments) inspectSegment(info types.SegmentInfo) (end uint64, sealed bool, err error) {
 	w, err := s.Filer.RecoverTail(info)
 	if errors.Is(err, fs.ErrNotExist) { // it was about to be made
 		return 0, false, nil

@@ -44,6 +44,6 @@ func (n *Node) Stats() Stats {
 		n.log.Warn("snapshots cannot be listed", "error", err)
 	}
 	s.SnapshotIndex = index
-	s.LogBytes, s.SnapshotBytes = d.size()
+	s.LogBytes, s.SnapshotBytes = d.diskUsage()
 	return s
 }

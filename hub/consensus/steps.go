@@ -28,11 +28,11 @@ func (f steppedFS) Create(dir, name string, size uint64) (types.WritableFile, er
 	if err := f.step(StepCreate); err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
-	return f.stepped(f.VFS.Create(dir, name, size))
+	return f.wrapSteppedFile(f.VFS.Create(dir, name, size))
 }
 
 func (f steppedFS) OpenWriter(dir, name string) (types.WritableFile, error) {
-	return f.stepped(f.VFS.OpenWriter(dir, name))
+	return f.wrapSteppedFile(f.VFS.OpenWriter(dir, name))
 }
 
 func (f steppedFS) Delete(dir, name string) error {
@@ -42,7 +42,7 @@ func (f steppedFS) Delete(dir, name string) error {
 	return f.VFS.Delete(dir, name)
 }
 
-func (f steppedFS) stepped(file types.WritableFile, err error) (types.WritableFile, error) {
+func (f steppedFS) wrapSteppedFile(file types.WritableFile, err error) (types.WritableFile, error) {
 	if err != nil {
 		return nil, err
 	}

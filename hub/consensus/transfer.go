@@ -15,7 +15,7 @@ import (
 // CodeNotLeader; no such hub: CodeNotFound; it leads already, it has no vote, or nobody
 // else has one: CodeConflict.
 func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
-	peers, _, err := n.configuration()
+	peers, _, err := n.currentPeers()
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	if _, leads := n.Leads(); !leads {
 		return raftError(what, raft.ErrNotLeader)
 	}
-	to, err := heir(peers, n.cfg.ID, id, what)
+	to, err := transferTarget(peers, n.cfg.ID, id, what)
 	if err != nil {
 		return err
 	}
@@ -43,9 +43,9 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// heir is the hub of an id, which can take the lead from the one that has it; none where
+// transferTarget is the hub of an id, which can take the lead from the one that has it; none where
 // no id is given, and any can. Otherwise it tells why not.
-func heir(peers []Peer, self, id fleet.HubID, what string) (Peer, error) {
+func transferTarget(peers []Peer, self, id fleet.HubID, what string) (Peer, error) {
 	voters := make([]string, 0, len(peers))
 	for _, p := range peers {
 		if p.Voter && p.ID != self {

@@ -113,7 +113,7 @@ func jobType(a *fleet.Alloc) string {
 // Next is what is to be done on the state that v shows, and when to look again
 // where nothing of it changes (zero: never).
 func Next(v *state.View, now time.Time) (step state.DrainStep, again time.Time) {
-	r := round{view: v, now: now, groups: map[groupKey]bool{}}
+	r := drainPass{view: v, now: now, groups: map[groupKey]bool{}}
 	r.step.Now = now.UnixNano()
 	nodes := slices.Collect(v.DrainingNodes())
 	draining := map[fleet.NodeID]bool{}
@@ -122,9 +122,9 @@ func Next(v *state.View, now time.Time) (step state.DrainStep, again time.Time) 
 	}
 	r.draining = func(id fleet.NodeID) bool { return draining[id] }
 	for _, n := range nodes {
-		r.node(n)
+		r.decideNode(n)
 	}
-	return r.step, r.again
+	return r.step, r.recheckTime
 }
 
 type groupKey struct {
@@ -133,22 +133,22 @@ type groupKey struct {
 	group     string
 }
 
-// round is one look at all draining nodes.
-type round struct {
-	view     *state.View
-	now      time.Time
-	draining func(fleet.NodeID) bool
-	groups   map[groupKey]bool // looked at already
-	step     state.DrainStep
-	again    time.Time
+// drainPass is one look at all draining nodes.
+type drainPass struct {
+	view        *state.View
+	now         time.Time
+	draining    func(fleet.NodeID) bool
+	groups      map[groupKey]bool // looked at already
+	step        state.DrainStep
+	recheckTime time.Time
 }
 
-func (r *round) node(n *fleet.Node) {
+func (r *drainPass) decideNode(n *fleet.Node) {
 	node := Node{IgnoreSystem: n.DrainStrategy.IgnoreSystemJobs, Allocs: slices.Collect(r.view.AllocsByNode(n.ID))}
 	left, _, done := node.Left()
 	over := n.DrainStrategy.Over(r.now) && !planted.On(planted.DeadlineOfDrainOff)
 	if done || over {
-		if r.migrate(left) {
+		if r.flagForMigration(left) {
 			r.step.Done = append(r.step.Done, state.NodeDrained{
 				NodeID: n.ID, StartedAt: n.DrainStrategy.StartedAt, ForceDeadline: n.DrainStrategy.ForceDeadline, Deadlined: over,
 			})
@@ -156,17 +156,17 @@ func (r *round) node(n *fleet.Node) {
 		return
 	}
 	if !n.DrainStrategy.ForceDeadline.IsZero() && !planted.On(planted.DeadlineOfDrainOff) {
-		r.lookAt(n.DrainStrategy.ForceDeadline)
+		r.recheckBy(n.DrainStrategy.ForceDeadline)
 	}
 	for _, a := range left {
 		if jobType(a) != fleet.JobTypeSystem {
-			r.group(a)
+			r.decideGroup(a)
 		}
 	}
 }
 
-// migrate flags allocations, and reports whether all of them fit the entry.
-func (r *round) migrate(allocs []*fleet.Alloc) bool {
+// flagForMigration flags allocations, and reports whether all of them fit the entry.
+func (r *drainPass) flagForMigration(allocs []*fleet.Alloc) bool {
 	for _, a := range allocs {
 		if a.Terminal() || a.DesiredTransition.Migrate || slices.Contains(r.step.Migrate, a.ID) {
 			continue
@@ -179,14 +179,14 @@ func (r *round) migrate(allocs []*fleet.Alloc) bool {
 	return true
 }
 
-func (r *round) lookAt(at time.Time) {
-	if r.again.IsZero() || at.Before(r.again) {
-		r.again = at
+func (r *drainPass) recheckBy(at time.Time) {
+	if r.recheckTime.IsZero() || at.Before(r.recheckTime) {
+		r.recheckTime = at
 	}
 }
 
-// group looks at the group of an allocation, once.
-func (r *round) group(a *fleet.Alloc) {
+// decideGroup looks at the group of an allocation, once.
+func (r *drainPass) decideGroup(a *fleet.Alloc) {
 	k := groupKey{a.Namespace, a.JobID, a.TaskGroup}
 	if r.groups[k] {
 		return
@@ -197,37 +197,37 @@ func (r *round) group(a *fleet.Alloc) {
 		return // its own evaluation ends it
 	}
 	tg := job.Group(a.TaskGroup)
-	rules := migration(tg)
+	rules := migrateRulesOf(tg)
 	g := Group{
 		Count: tg.Count, MaxParallel: rules.maxParallel, Batch: job.Type != fleet.JobTypeService,
-		Draining: r.draining, Healthy: func(a *fleet.Alloc) bool { return r.healthy(a, rules.minHealthy) }, Forsaken: r.forsaken,
+		Draining: r.draining, Healthy: func(a *fleet.Alloc) bool { return r.isHealthyFor(a, rules.minHealthy) }, Forsaken: r.isUnrecoverable,
 	}
 	for other := range r.view.AllocsByJob(a.Namespace, a.JobID) {
 		if other.TaskGroup == a.TaskGroup {
 			g.Allocs = append(g.Allocs, other)
 		}
 	}
-	r.migrate(g.Step().Migrate)
+	r.flagForMigration(g.Step().Migrate)
 }
 
-// rules of a group's migrate block.
-type rules struct {
+// migrateRules of a group's migrate block.
+type migrateRules struct {
 	maxParallel int
 	minHealthy  time.Duration
 }
 
-func migration(g *fleet.TaskGroup) rules {
+func migrateRulesOf(g *fleet.TaskGroup) migrateRules {
 	m := g.Migrate
 	if m == nil {
 		m = fleet.DefaultMigrate(fleet.JobTypeService)
 	}
-	return rules{maxParallel: max(1, m.MaxParallel), minHealthy: m.MinHealthyTime}
+	return migrateRules{maxParallel: max(1, m.MaxParallel), minHealthy: m.MinHealthyTime}
 }
 
-// healthy reports whether an allocation serves: its edge says so, or where nobody
+// isHealthyFor reports whether an allocation serves: its edge says so, or where nobody
 // asked it to, all of its tasks have been running for long enough, by the cluster's
 // clock.
-func (r *round) healthy(a *fleet.Alloc, long time.Duration) bool {
+func (r *drainPass) isHealthyFor(a *fleet.Alloc, long time.Duration) bool {
 	if a.ClientStatus != fleet.ClientRunning {
 		return false
 	}
@@ -240,16 +240,16 @@ func (r *round) healthy(a *fleet.Alloc, long time.Duration) bool {
 	}
 	at := time.Unix(0, since).Add(long)
 	if at.After(r.now) {
-		r.lookAt(at)
+		r.recheckBy(at)
 		return false
 	}
 	return true
 }
 
-// forsaken reports whether an allocation failed, or its edge says that it is not healthy,
+// isUnrecoverable reports whether an allocation failed, or its edge says that it is not healthy,
 // and nothing is going to change that: no deployment decides on it any more, no evaluation
 // of its job is due, and none waits for it or for capacity.
-func (r *round) forsaken(a *fleet.Alloc) bool {
+func (r *drainPass) isUnrecoverable(a *fleet.Alloc) bool {
 	if a.ClientStatus != fleet.ClientFailed && !(a.ClientStatus == fleet.ClientRunning && a.DeploymentStatus.IsUnhealthy()) {
 		return false
 	}

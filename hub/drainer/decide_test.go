@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	leaving = fleet.NodeID("leaving") // is being drained
-	staying = fleet.NodeID("staying")
+	drainingNode = fleet.NodeID("leaving") // is being drained
+	otherNode    = fleet.NodeID("staying")
 )
 
-// kind says what one allocation of a table's row is.
-type kind struct {
-	node    fleet.NodeID
-	sick    bool // not healthy
-	flagged bool
-	ended   bool
-	stop    bool // desired stop, not ended
-	away    bool // unknown
-	ill     bool // its edge says that it is not healthy
-	failed  bool // for good
-	retired bool // and the hub has dealt with that
+// allocKind says what one allocation of a table's row is.
+type allocKind struct {
+	node              fleet.NodeID
+	notHealthy        bool // not healthy
+	flagged           bool
+	ended             bool
+	stop              bool // desired stop, not ended
+	unknown           bool // unknown
+	reportedUnhealthy bool // its edge says that it is not healthy
+	failed            bool // for good
+	retired           bool // and the hub has dealt with that
 }
 
-func (k kind) alloc(i int) *fleet.Alloc {
+func (k allocKind) allocOfKind(i int) *fleet.Alloc {
 	a := &fleet.Alloc{
 		ID: fleet.AllocID(fmt.Sprint("a", i)), NodeID: k.node, ModifyIndex: 100,
 		DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning,
@@ -38,31 +38,31 @@ func (k kind) alloc(i int) *fleet.Alloc {
 	if k.ended {
 		a.ClientStatus = fleet.ClientComplete
 	}
-	if k.away {
+	if k.unknown {
 		a.ClientStatus = fleet.ClientUnknown
 	}
-	if k.ill {
+	if k.reportedUnhealthy {
 		a.ClientDescription, a.DeploymentStatus = "sick", &fleet.AllocDeployment{Healthy: new(bool)}
 	}
 	if k.failed {
 		a.ClientStatus, a.Retired = fleet.ClientFailed, k.retired
 	}
-	if k.sick {
+	if k.notHealthy {
 		a.ClientDescription = "sick"
 	}
 	return a
 }
 
-func times(n int, k kind) []kind {
-	out := make([]kind, n)
+func repeatKind(n int, k allocKind) []allocKind {
+	out := make([]allocKind, n)
 	for i := range out {
 		out[i] = k
 	}
 	return out
 }
 
-func all(lists ...[]kind) []kind {
-	var out []kind
+func concatKinds(lists ...[]allocKind) []allocKind {
+	var out []allocKind
 	for _, l := range lists {
 		out = append(out, l...)
 	}
@@ -71,61 +71,61 @@ func all(lists ...[]kind) []kind {
 
 // TestGroup is table H.1: a group of 10, some of it on a draining node.
 func TestGroup(t *testing.T) {
-	here, there := kind{node: leaving}, kind{node: staying}
-	flagged := kind{node: leaving, flagged: true}
-	ended := kind{node: leaving, ended: true}
-	sick := kind{node: staying, sick: true}
+	here, there := allocKind{node: drainingNode}, allocKind{node: otherNode}
+	flagged := allocKind{node: drainingNode, flagged: true}
+	ended := allocKind{node: drainingNode, ended: true}
+	sick := allocKind{node: otherNode, notHealthy: true}
 	for _, tc := range []struct {
 		row         string
 		batch       bool
 		maxParallel int
-		allocs      []kind
+		allocs      []allocKind
 		drain, done int
 		over        bool
 	}{
-		{"H23 all on the draining node", false, 1, times(10, here), 1, 0, false},
-		{"H24 one flagged, its replacement not healthy", false, 1, all(times(1, flagged), times(9, here)), 0, 0, false},
-		{"H25 four flagged of five at once", false, 5, all(times(4, flagged), times(6, here)), 1, 0, false},
-		{"H26 all elsewhere", false, 1, times(10, there), 0, 0, true},
-		{"H27 five elsewhere without health", false, 1, all(times(5, sick), times(5, here)), 0, 0, false},
-		{"H28 one on the draining node", false, 1, all(times(1, here), times(9, there)), 1, 0, false},
-		{"H29 that one flagged", false, 1, all(times(1, flagged), times(9, there)), 0, 0, false},
-		{"H30 that one ended", false, 1, all(times(1, ended), times(9, there)), 0, 1, true},
-		{"H30 that one ended, batch", true, 1, all(times(1, ended), times(9, there)), 0, 1, true},
-		{"H31 all ended", false, 1, times(10, ended), 0, 10, true},
-		{"H31 all ended, batch", true, 1, times(10, ended), 0, 10, true},
-		{"H32 all to stop, five ended", false, 1, all(times(5, ended), times(5, kind{node: leaving, stop: true})), 0, 5, false},
-		{"H33 ten at once", false, 10, times(10, here), 10, 0, false},
-		{"H34 two at once", false, 2, times(10, here), 2, 0, false},
-		{"H35 one new, one ended", false, 2, all(times(1, there), times(1, ended), times(8, here)), 1, 1, false},
-		{"H36 eight new, one ended", false, 2, all(times(8, there), times(1, ended), times(1, here)), 1, 1, false},
-		{"H37 five new, two ended", false, 5, all(times(5, there), times(2, ended), times(3, here)), 3, 2, false},
-		{"H38 one of the new has no health", false, 3, all(times(4, there), times(1, sick), times(1, ended), times(4, here)), 1, 1, false},
-		{"H39 two of the new have no health", false, 5, all(times(3, there), times(2, sick), times(1, ended), times(4, here)), 2, 1, false},
+		{"H23 all on the draining node", false, 1, repeatKind(10, here), 1, 0, false},
+		{"H24 one flagged, its replacement not healthy", false, 1, concatKinds(repeatKind(1, flagged), repeatKind(9, here)), 0, 0, false},
+		{"H25 four flagged of five at once", false, 5, concatKinds(repeatKind(4, flagged), repeatKind(6, here)), 1, 0, false},
+		{"H26 all elsewhere", false, 1, repeatKind(10, there), 0, 0, true},
+		{"H27 five elsewhere without health", false, 1, concatKinds(repeatKind(5, sick), repeatKind(5, here)), 0, 0, false},
+		{"H28 one on the draining node", false, 1, concatKinds(repeatKind(1, here), repeatKind(9, there)), 1, 0, false},
+		{"H29 that one flagged", false, 1, concatKinds(repeatKind(1, flagged), repeatKind(9, there)), 0, 0, false},
+		{"H30 that one ended", false, 1, concatKinds(repeatKind(1, ended), repeatKind(9, there)), 0, 1, true},
+		{"H30 that one ended, batch", true, 1, concatKinds(repeatKind(1, ended), repeatKind(9, there)), 0, 1, true},
+		{"H31 all ended", false, 1, repeatKind(10, ended), 0, 10, true},
+		{"H31 all ended, batch", true, 1, repeatKind(10, ended), 0, 10, true},
+		{"H32 all to stop, five ended", false, 1, concatKinds(repeatKind(5, ended), repeatKind(5, allocKind{node: drainingNode, stop: true})), 0, 5, false},
+		{"H33 ten at once", false, 10, repeatKind(10, here), 10, 0, false},
+		{"H34 two at once", false, 2, repeatKind(10, here), 2, 0, false},
+		{"H35 one new, one ended", false, 2, concatKinds(repeatKind(1, there), repeatKind(1, ended), repeatKind(8, here)), 1, 1, false},
+		{"H36 eight new, one ended", false, 2, concatKinds(repeatKind(8, there), repeatKind(1, ended), repeatKind(1, here)), 1, 1, false},
+		{"H37 five new, two ended", false, 5, concatKinds(repeatKind(5, there), repeatKind(2, ended), repeatKind(3, here)), 3, 2, false},
+		{"H38 one of the new has no health", false, 3, concatKinds(repeatKind(4, there), repeatKind(1, sick), repeatKind(1, ended), repeatKind(4, here)), 1, 1, false},
+		{"H39 two of the new have no health", false, 5, concatKinds(repeatKind(3, there), repeatKind(2, sick), repeatKind(1, ended), repeatKind(4, here)), 2, 1, false},
 
-		{"H5 batch is left alone", true, 1, times(10, here), 0, 0, false},
-		{"H8 out of sight elsewhere holds up nothing", false, 1, all(times(4, kind{node: staying, away: true}), times(6, here)), 1, 0, false},
+		{"H5 batch is left alone", true, 1, repeatKind(10, here), 0, 0, false},
+		{"H8 out of sight elsewhere holds up nothing", false, 1, concatKinds(repeatKind(4, allocKind{node: otherNode, unknown: true}), repeatKind(6, here)), 1, 0, false},
 		{"H8 out of sight on the draining node goes at once", false, 1,
-			all(times(3, kind{node: leaving, away: true}), times(7, there)), 3, 0, false},
-		{"what is not healthy goes at once", false, 1, all(times(2, kind{node: leaving, ill: true}), times(2, sick), times(6, there)), 2, 0, false},
-		{"what failed for good elsewhere holds up nothing", false, 1, all(times(2, kind{node: staying, failed: true}), times(8, here)), 1, 0, false},
-		{"nor does it on the draining node", false, 1, all(times(2, kind{node: leaving, failed: true}), times(8, here)), 1, 2, false},
-		{"nor what is not healthy elsewhere, and is left so", false, 1, all(times(2, kind{node: staying, ill: true}), times(8, here)), 1, 0, false},
-		{"one that is retired is none that is wanted", false, 1, all(times(1, kind{node: staying, failed: true, retired: true}), times(8, there), times(2, here)), 1, 0, false},
-		{"it is no reason for more at once", false, 2, all(times(9, kind{node: staying, failed: true}), times(1, here)), 1, 0, false},
-		{"nor takes it a turn that another has", false, 1, all(times(2, kind{node: staying, failed: true}), times(1, flagged), times(7, here)), 0, 0, false},
+			concatKinds(repeatKind(3, allocKind{node: drainingNode, unknown: true}), repeatKind(7, there)), 3, 0, false},
+		{"what is not healthy goes at once", false, 1, concatKinds(repeatKind(2, allocKind{node: drainingNode, reportedUnhealthy: true}), repeatKind(2, sick), repeatKind(6, there)), 2, 0, false},
+		{"what failed for good elsewhere holds up nothing", false, 1, concatKinds(repeatKind(2, allocKind{node: otherNode, failed: true}), repeatKind(8, here)), 1, 0, false},
+		{"nor does it on the draining node", false, 1, concatKinds(repeatKind(2, allocKind{node: drainingNode, failed: true}), repeatKind(8, here)), 1, 2, false},
+		{"nor what is not healthy elsewhere, and is left so", false, 1, concatKinds(repeatKind(2, allocKind{node: otherNode, reportedUnhealthy: true}), repeatKind(8, here)), 1, 0, false},
+		{"one that is retired is none that is wanted", false, 1, concatKinds(repeatKind(1, allocKind{node: otherNode, failed: true, retired: true}), repeatKind(8, there), repeatKind(2, here)), 1, 0, false},
+		{"it is no reason for more at once", false, 2, concatKinds(repeatKind(9, allocKind{node: otherNode, failed: true}), repeatKind(1, here)), 1, 0, false},
+		{"nor takes it a turn that another has", false, 1, concatKinds(repeatKind(2, allocKind{node: otherNode, failed: true}), repeatKind(1, flagged), repeatKind(7, here)), 0, 0, false},
 	} {
 		t.Run(tc.row, func(t *testing.T) {
 			g := drainer.Group{
 				Count: 10, MaxParallel: tc.maxParallel, Batch: tc.batch, Since: 50,
-				Draining: func(id fleet.NodeID) bool { return id == leaving },
+				Draining: func(id fleet.NodeID) bool { return id == drainingNode },
 				Healthy:  func(a *fleet.Alloc) bool { return a.ClientStatus == fleet.ClientRunning && a.ClientDescription == "" },
 				Forsaken: func(a *fleet.Alloc) bool {
 					return a.ClientStatus == fleet.ClientFailed || a.DeploymentStatus.IsUnhealthy()
 				},
 			}
 			for i, k := range tc.allocs {
-				g.Allocs = append(g.Allocs, k.alloc(i))
+				g.Allocs = append(g.Allocs, k.allocOfKind(i))
 			}
 			step := g.Step()
 			if len(step.Migrate) != tc.drain || len(step.Migrated) != tc.done || step.Done != tc.over {
@@ -133,7 +133,7 @@ func TestGroup(t *testing.T) {
 					len(step.Migrate), len(step.Migrated), step.Done, tc.drain, tc.done, tc.over)
 			}
 			for _, a := range step.Migrate {
-				if a.NodeID != leaving || a.DesiredTransition.Migrate || a.Terminal() {
+				if a.NodeID != drainingNode || a.DesiredTransition.Migrate || a.Terminal() {
 					t.Errorf("drains %+v", a)
 				}
 			}

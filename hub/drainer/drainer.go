@@ -72,7 +72,7 @@ func (d *Drainer) Lead(ctx context.Context) error {
 		step, again := Next(view, d.cfg.Now())
 		if len(step.Migrate)+len(step.Done) > 0 {
 			pause := gatherFor
-			if !d.commit(ctx, step) {
+			if !d.commitDrainStep(ctx, step) {
 				pause = retryAfter
 			}
 			pace.Rest(ctx, pause)
@@ -91,7 +91,7 @@ func (d *Drainer) Lead(ctx context.Context) error {
 	return nil
 }
 
-func (d *Drainer) commit(ctx context.Context, step state.DrainStep) bool {
+func (d *Drainer) commitDrainStep(ctx context.Context, step state.DrainStep) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	step.EvalSeed = fleet.NewUUID(nil)

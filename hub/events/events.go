@@ -76,7 +76,7 @@ func New(s State) *Streams {
 // has not come to.
 func (s *Streams) Position(req Request) (fleet.Index, error) {
 	v := s.state.Watch()
-	return req.position(v.EventsFloor(), v.Index())
+	return req.startPosition(v.EventsFloor(), v.Index())
 }
 
 // Stream writes what a request asks for behind an entry, until ctx ends (nil is
@@ -92,13 +92,13 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 	for {
 		v := s.state.Watch()
 		if floor := v.EventsFloor(); after < floor {
-			lost := tooOld(after+1, floor)
-			return errors.Join(lost, line(sink, problem{lost.Error()}))
+			lost := indexTooOld(after+1, floor)
+			return errors.Join(lost, writeJSONLine(sink, streamError{lost.Error()}))
 		}
 		for index, happened := range v.EventsAfter(after) {
 			after = index
-			if wanted := req.pick(happened); len(wanted) > 0 {
-				if err := line(sink, batch(index, wanted)); err != nil {
+			if wanted := req.matchingEvents(happened); len(wanted) > 0 {
+				if err := writeJSONLine(sink, newBatch(index, wanted)); err != nil {
 					return err
 				}
 			}
@@ -106,7 +106,7 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 				return nil
 			}
 		}
-		if err := wait(ctx, v, sink); err != nil {
+		if err := waitForChange(ctx, v, sink); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -115,8 +115,8 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 	}
 }
 
-// wait returns when something has happened, with heartbeats until then.
-func wait(ctx context.Context, v *state.View, sink Sink) error {
+// waitForChange returns when something has happened, with heartbeats until then.
+func waitForChange(ctx context.Context, v *state.View, sink Sink) error {
 	for {
 		beat, cancel := context.WithTimeout(ctx, Heartbeat)
 		err := v.Changed(beat)
@@ -124,16 +124,16 @@ func wait(ctx context.Context, v *state.View, sink Sink) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if err := line(sink, struct{}{}); err != nil {
+		if err := writeJSONLine(sink, struct{}{}); err != nil {
 			return err
 		}
 	}
 }
 
-// problem is the last line of a stream that cannot go on.
-type problem struct{ Error string }
+// streamError is the last line of a stream that cannot go on.
+type streamError struct{ Error string }
 
-func line(sink Sink, v any) error {
+func writeJSONLine(sink Sink, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode events: %w", err)

@@ -17,15 +17,15 @@ import (
 	"skerry/hub/state"
 )
 
-// reader takes the lines of a stream. It is full after limit of them, and then
+// lineRecorder takes the lines of a stream. It is full after limit of them, and then
 // fails as a connection that is not read does.
-type reader struct {
+type lineRecorder struct {
 	lines []string
 	limit int
 	then  func()
 }
 
-func (r *reader) Write(b []byte) (int, error) {
+func (r *lineRecorder) Write(b []byte) (int, error) {
 	if r.limit > 0 && len(r.lines) == r.limit {
 		return 0, errors.New("i/o timeout")
 	}
@@ -36,14 +36,14 @@ func (r *reader) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// world is a state that a test changes, entry by entry.
-type world struct {
+// eventHarness is a state that a test changes, entry by entry.
+type eventHarness struct {
 	tb    testing.TB
 	store *state.Store
 	index fleet.Index
 }
 
-func (w *world) job(id string) {
+func (w *eventHarness) registerTestJob(id string) {
 	w.tb.Helper()
 	w.index++
 	job := &fleet.Job{ID: fleet.JobID(id), Name: id, Namespace: "default", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "g"}}}
@@ -72,7 +72,7 @@ func mustCollect(tb testing.TB, s *events.Streams, req events.Request, n int) []
 	}
 	ctx, cancel := context.WithCancel(tb.Context())
 	defer cancel()
-	r := &reader{}
+	r := &lineRecorder{}
 	r.then = func() {
 		if len(r.lines) == n {
 			cancel()
@@ -102,9 +102,9 @@ func keys(batches []events.Batch) (out []string) {
 }
 
 func TestStreamsByTopicAndFromAnIndex(t *testing.T) {
-	w := &world{tb: t, store: state.New()}
+	w := &eventHarness{tb: t, store: state.New()}
 	for _, id := range []string{"a", "b", "a", "c"} {
-		w.job(id)
+		w.registerTestJob(id)
 	}
 	s := events.New(w.store)
 	for _, tc := range []struct {
@@ -128,17 +128,17 @@ func TestStreamsByTopicAndFromAnIndex(t *testing.T) {
 // seconds, and news at once.
 func TestHeartbeatsAndNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{tb: t, store: state.New()}
+		w := &eventHarness{tb: t, store: state.New()}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r, done := &reader{}, make(chan error)
+		r, done := &lineRecorder{}, make(chan error)
 		go func() { done <- events.New(w.store).Stream(ctx, mustRequest(t, 0, "Job"), 0, r) }()
 		time.Sleep(2*events.Heartbeat + time.Second)
 		synctest.Wait()
 		if !slices.Equal(r.lines, []string{"{}", "{}"}) {
 			t.Errorf("with nothing to say: %v", r.lines)
 		}
-		w.job("a")
+		w.registerTestJob("a")
 		synctest.Wait()
 		if len(r.lines) != 3 || !strings.HasPrefix(r.lines[2], `{"Index":1,"Events":[{"Topic":"Job","Type":"JobRegistered","Key":"a"`) {
 			t.Errorf("news: %v", r.lines)
@@ -153,14 +153,14 @@ func TestHeartbeatsAndNews(t *testing.T) {
 // TestTheWindowMovesOn lets more happen than is kept: who asks for what is gone is
 // told so, also in the middle of a stream, and what is kept has no gap.
 func TestTheWindowMovesOn(t *testing.T) {
-	w := &world{tb: t, store: state.New()}
-	w.job("first")
+	w := &eventHarness{tb: t, store: state.New()}
+	w.registerTestJob("first")
 	s := events.New(w.store)
-	stalled := &reader{}
+	stalled := &lineRecorder{}
 	stalled.then = func() {
 		if len(stalled.lines) == 1 {
 			for range state.MaxEvents + 10 {
-				w.job("a")
+				w.registerTestJob("a")
 			}
 		}
 	}
@@ -193,11 +193,11 @@ func TestTheWindowMovesOn(t *testing.T) {
 }
 
 func TestASlowReaderIsEnded(t *testing.T) {
-	w := &world{tb: t, store: state.New()}
+	w := &eventHarness{tb: t, store: state.New()}
 	for range 5 {
-		w.job("a")
+		w.registerTestJob("a")
 	}
-	err := events.New(w.store).Stream(t.Context(), mustRequest(t, 0), 0, &reader{limit: 2})
+	err := events.New(w.store).Stream(t.Context(), mustRequest(t, 0), 0, &lineRecorder{limit: 2})
 	if err == nil || !strings.Contains(err.Error(), "i/o timeout") {
 		t.Fatalf("a reader that takes nothing: %v", err)
 	}
@@ -209,8 +209,8 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("topics %.40q: %v", bad, err)
 		}
 	}
-	w := &world{tb: t, store: state.New()}
-	w.job("a")
+	w := &eventHarness{tb: t, store: state.New()}
+	w.registerTestJob("a")
 	if _, err := events.New(w.store).Position(mustRequest(t, 9)); fleet.CodeOf(err) != fleet.CodeInvalid {
 		t.Errorf("an index that is far ahead: %v", err)
 	}

@@ -55,14 +55,14 @@ func NewRequest(named []string, namespace string, from fleet.Index) (Request, er
 	return r, nil
 }
 
-// position is the entry behind which the request begins, in a window that holds
+// startPosition is the entry behind which the request begins, in a window that holds
 // what is behind floor, up to newest.
-func (r Request) position(floor, newest fleet.Index) (fleet.Index, error) {
+func (r Request) startPosition(floor, newest fleet.Index) (fleet.Index, error) {
 	switch {
 	case r.from == 0:
 		return floor, nil
 	case r.from <= floor:
-		return 0, tooOld(r.from, floor)
+		return 0, indexTooOld(r.from, floor)
 	case r.from > newest+1:
 		return 0, fleet.Errorf(fleet.CodeInvalid, "stream events: index %d is not there yet, the newest is %d", r.from, newest).
 			WithHint("the cluster may have been put back to an older snapshot; read the state again and begin with index 0")
@@ -70,30 +70,30 @@ func (r Request) position(floor, newest fleet.Index) (fleet.Index, error) {
 	return r.from - 1, nil
 }
 
-func tooOld(from, floor fleet.Index) *fleet.Error {
+func indexTooOld(from, floor fleet.Index) *fleet.Error {
 	return fleet.Errorf(fleet.CodeConflict, "stream events: index %d is older than the window, which begins at %d", from, floor+1).
 		WithHint("events in between are not kept any more: read the lists again, and go on from their index")
 }
 
-// pick returns what of an entry the request asks for, in order.
-func (r Request) pick(happened []state.Event) []state.Event {
+// matchingEvents returns what of an entry the request asks for, in order.
+func (r Request) matchingEvents(happened []state.Event) []state.Event {
 	var out []state.Event
 	for _, e := range happened {
-		if r.wants(e) {
+		if r.matchesEvent(e) {
 			out = append(out, e)
 		}
 	}
 	return out
 }
 
-func (r Request) wants(e state.Event) bool {
+func (r Request) matchesEvent(e state.Event) bool {
 	if e.Namespace != "" && r.namespace != all && e.Namespace != r.namespace {
 		return false
 	}
-	return matches(r.topics[e.Topic], e) || matches(r.topics[all], e)
+	return matchesKeys(r.topics[e.Topic], e) || matchesKeys(r.topics[all], e)
 }
 
-func matches(keys []string, e state.Event) bool {
+func matchesKeys(keys []string, e state.Event) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == all || k == e.Key || slices.Contains(e.FilterKeys, k)
 	})
@@ -128,7 +128,7 @@ type Payload struct {
 	Service    *fleet.ServiceRegistration `json:",omitempty"`
 }
 
-func batch(index fleet.Index, happened []state.Event) Batch {
+func newBatch(index fleet.Index, happened []state.Event) Batch {
 	b := Batch{Index: index, Events: make([]Event, 0, len(happened))}
 	for _, e := range happened {
 		b.Events = append(b.Events, Event{

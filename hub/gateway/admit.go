@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	// commitAgain is how long after a session that could not be committed it is
+	// commitRetryDelay is how long after a session that could not be committed it is
 	// tried again; the edge waits for three beats.
-	commitAgain = 250 * time.Millisecond
+	commitRetryDelay = 250 * time.Millisecond
 	// fenceTimeout bounds the record of what was refused.
 	fenceTimeout = 5 * time.Second
 )
 
-// admit answers a Hello: who says it is a member, is the only one with that
+// admitHello answers a Hello: who says it is a member, is the only one with that
 // identity, and its journal continues what the cluster has, or is said to have lost
 // rows: that one is told where to go on.
-func (s *session) admit(ctx context.Context) call {
-	if s.gw.leader.missing() > s.gw.cfg.RefuseAfter || s.gw.lease.isOver() {
-		return s.refusal(noLeader())
+func (s *session) admitHello(ctx context.Context) loopCall {
+	if s.gw.leader.leaderlessTime() > s.gw.cfg.RefuseAfter || s.gw.lease.isOver() {
+		return s.refuseSession(noLeader())
 	}
 	hello := s.hello
 	view := s.gw.cfg.State.View()
 	cluster, ok := view.Cluster()
 	if !ok { // this hub has just started and its state is not read yet
-		return s.refusal(syncproto.Refused{
-			Code: fleet.CodeUnavailable, Message: "this hub does not know its cluster yet", RetryAfter: commitAgain,
+		return s.refuseSession(syncproto.Refused{
+			Code: fleet.CodeUnavailable, Message: "this hub does not know its cluster yet", RetryAfter: commitRetryDelay,
 		})
 	}
 	node, known := view.Node(s.node)
 	if known {
-		if refused, ok := s.forked(node, hello); ok && hello.Lost == "" {
-			if s.mayGoOn(ctx, node) {
-				return s.refusal(putBack(node))
+		if refused, ok := s.detectFork(node, hello); ok && hello.Lost == "" {
+			if s.canContinueJournal(ctx, node) {
+				return s.refuseSession(putBackRefusal(node))
 			}
-			s.record(ctx, node, refused.Code, nil)
-			return s.refusal(refused)
+			s.recordFenceOnce(ctx, node, refused.Code, nil)
+			return s.refuseSession(refused)
 		}
 		s.former = s.askFormer(ctx, node)
 		if refuse := s.refuseFor(ctx, node, s.former); refuse != nil {
@@ -64,7 +64,7 @@ func (s *session) admit(ctx context.Context) call {
 }
 
 // refuseFor refuses what a finding forbids; nil: nothing.
-func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f finding) call {
+func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f formerFinding) loopCall {
 	switch {
 	case f.alive:
 		return s.refuseClone(ctx, node)
@@ -74,16 +74,16 @@ func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f finding) ca
 	return nil
 }
 
-func (s *session) refusal(r syncproto.Refused) call {
+func (s *session) refuseSession(r syncproto.Refused) loopCall {
 	s.log.Warn("session refused", "code", r.Code, "error", r.Message)
-	s.gw.count(func(st *Stats) { st.Refused++ })
+	s.gw.updateStats(func(st *Stats) { st.Refused++ })
 	return func(time.Duration) []syncproto.Output { return s.machine.Refuse(r) }
 }
 
-// forked reports whether the journal that a Hello announces is not the one whose
+// detectFork reports whether the journal that a Hello announces is not the one whose
 // beginning the cluster has applied. One that ends before what is applied, or is
 // empty, would number other rows alike, and they would pass for applied.
-func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused, bool) {
+func (s *session) detectFork(node *fleet.Node, h syncproto.Hello) (syncproto.Refused, bool) {
 	behind := h.Last < node.Applied
 	differs := h.Last == node.Applied && len(node.ChainHash) > 0 && !bytes.Equal(h.ChainHash, node.ChainHash)
 	if !behind && !differs {
@@ -97,8 +97,8 @@ func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused
 	}, true
 }
 
-// record commits what was refused, once for each process that tried.
-func (s *session) record(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
+// recordFenceOnce commits what was refused, once for each process that tried.
+func (s *session) recordFenceOnce(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
 	if !fencedFor(node, s.hello.Instance, code) {
 		s.commitFence(ctx, code, rows)
 	}
@@ -110,7 +110,7 @@ func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byt
 	res, err := s.gw.cfg.Apply.Apply(ctx, state.Fence{
 		NodeID: s.node,
 		Session: fleet.FencedSession{
-			Code: code, Instance: s.hello.Instance, BootID: s.hello.Boot, Addr: s.addr(),
+			Code: code, Instance: s.hello.Instance, BootID: s.hello.Boot, Addr: s.remoteAddr(),
 			Head: s.hello.Last, Time: time.Now().UnixNano(),
 		},
 		Rows: rows,
@@ -120,34 +120,34 @@ func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byt
 	}
 }
 
-// beat answers a heartbeat: the first one commits the session.
-func (s *session) beat(ctx context.Context, e syncproto.EventBeat) []syncproto.Output {
+// handleHeartbeat answers a heartbeat: the first one commits the session.
+func (s *session) handleHeartbeat(ctx context.Context, e syncproto.EventHeartbeat) []syncproto.Output {
 	h := e.Heartbeat
 	switch {
 	case e.First:
-		s.later(ctx, func(ctx context.Context) call { return s.open(ctx, h) })
+		s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.commitSession(ctx, h) })
 		return nil
 	case h.Node != nil && s.allowance.describes.Allow():
-		s.untold = nil
-		s.later(ctx, func(ctx context.Context) call { return s.describe(ctx, h) })
+		s.pendingDescription = nil
+		s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.commitNodeAndAcknowledge(ctx, h) })
 		return nil
 	case h.Node != nil:
 		untold := h
-		s.untold, h.Hash = &untold, nil // it is here: the edge need not say it again
+		s.pendingDescription, h.Hash = &untold, nil // it is here: the edge need not say it again
 	}
-	return s.acknowledge(h, s.hubsIfChanged())
+	return s.acknowledgeHeartbeat(h, s.hubsIfChanged())
 }
 
-// open commits the session. While there is no leader it tries again: the edge gives up
+// commitSession commits the session. While there is no leader it tries again: the edge gives up
 // first.
-func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
+func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	cmd := state.SessionOpen{
 		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
-		Hub: s.gw.cfg.Hub, Addr: s.addr(), Head: s.hello.Last, Node: s.described(h), Lost: s.hello.Lost,
+		Hub: s.gw.cfg.Hub, Addr: s.remoteAddr(), Head: s.hello.Last, Node: s.nodeFromHeartbeat(h), Lost: s.hello.Lost,
 	}
 	if _, known := s.gw.cfg.State.View().Node(s.node); !known && cmd.Node == nil {
 		// The cluster lost it, or never heard of it: it will be asked to say the rest.
-		cmd.Node = s.nameless()
+		cmd.Node = s.placeholderNode()
 	}
 	if s.allowance.sessions.Wait(ctx) != nil {
 		return nil
@@ -159,7 +159,7 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 				return refuse
 			}
 			if !settled {
-				if !pace.Rest(ctx, commitAgain) {
+				if !pace.Rest(ctx, commitRetryDelay) {
 					return nil
 				}
 				continue
@@ -172,13 +172,13 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 		cancel()
 		switch {
 		case err == nil && (res.Err == nil || res.Err.Code != fleet.CodeConflict):
-			return s.committed(ctx, h, res)
+			return s.handleCommitResult(ctx, h, res)
 		case fleet.CodeOf(err) == fleet.CodeInvalid:
-			return s.refusal(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
+			return s.refuseSession(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
 		}
 		s.log.Info("session not committed, trying again", "error", res.Failure(err))
 		s.former.unasked = true // what was found out is old by now
-		if !pace.Rest(ctx, commitAgain) {
+		if !pace.Rest(ctx, commitRetryDelay) {
 			return nil
 		}
 	}
@@ -187,36 +187,36 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 // askFormerAgain asks what could not be asked before; settled says that the session may
 // be committed. This hub may itself have been the one that was cut off, with an old
 // picture of the node.
-func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse call, settled bool) {
+func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse loopCall, settled bool) {
 	node, known := s.gw.cfg.State.View().Node(s.node)
 	if !known {
-		s.former = finding{}
+		s.former = formerFinding{}
 		return nil, true
 	}
 	s.former = s.askFormer(ctx, node)
-	if s.former.unasked && time.Since(began) > holdNewcomer {
+	if s.former.unasked && time.Since(began) > newcomerHoldTime {
 		return s.refuseNewcomer(ctx, node, s.former), false
 	}
 	return s.refuseFor(ctx, node, s.former), !s.former.unasked
 }
 
-// committed opens the way for updates, or refuses what the cluster refused.
-func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res state.Result) call {
+// handleCommitResult opens the way for updates, or refuses what the cluster refused.
+func (s *session) handleCommitResult(ctx context.Context, h syncproto.Heartbeat, res state.Result) loopCall {
 	opened := res.Session
-	if res.Err == nil && opened != nil && s.await(ctx, opened.Epoch) != nil {
+	if res.Err == nil && opened != nil && s.waitForEpoch(ctx, opened.Epoch) != nil {
 		return nil
 	}
 	view := s.gw.cfg.State.View()
 	node, known := view.Node(s.node)
 	if res.Err != nil {
 		// An earlier try may have been committed without our hearing of it.
-		if !known || !s.isOf(node) {
-			return s.refusal(refusedBy(res))
+		if !known || !s.isSessionOf(node) {
+			return s.refuseSession(refusalFromResult(res))
 		}
 		opened = &state.SessionResult{Epoch: node.Epoch, Status: node.Status, Applied: node.Applied, ChainHash: node.ChainHash}
 	}
 	if opened == nil || !known {
-		return s.refusal(syncproto.Refused{Code: fleet.CodeInternal, Message: "the session was committed without an answer"})
+		return s.refuseSession(syncproto.Refused{Code: fleet.CodeInternal, Message: "the session was committed without an answer"})
 	}
 	pool, index, restored := node.NodePool, view.Index(), view.Restored().Index
 	return func(time.Duration) []syncproto.Output {
@@ -224,8 +224,8 @@ func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res stat
 			return nil
 		}
 		s.opened, s.pool, s.status = true, pool, opened.Status
-		s.halfWay.begin(time.Now(), opened.Applied)
-		s.gw.enter(s, opened.Epoch)
+		s.readyProgress.resetProgress(time.Now(), opened.Applied)
+		s.gw.registerSession(s, opened.Epoch)
 		s.log.Info("session open", "epoch", opened.Epoch, "status", opened.Status, "applied", opened.Applied, "head", s.hello.Last)
 		ack := syncproto.HeartbeatAck{
 			Epoch: opened.Epoch, Status: opened.Status, Applied: opened.Applied,
@@ -236,10 +236,10 @@ func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res stat
 	}
 }
 
-// await waits until this hub's state has the session. What it shows before is older than
+// waitForEpoch waits until this hub's state has the session. What it shows before is older than
 // what its edge has seen, and would pass for a cluster that went back. A hub that lags
 // for long is left: the edge gives up first.
-func (s *session) await(ctx context.Context, epoch fleet.Epoch) error {
+func (s *session) waitForEpoch(ctx context.Context, epoch fleet.Epoch) error {
 	for {
 		watch := s.gw.cfg.State.Watch()
 		if node, known := watch.Node(s.node); known && node.Epoch >= epoch {
@@ -251,11 +251,11 @@ func (s *session) await(ctx context.Context, epoch fleet.Epoch) error {
 	}
 }
 
-func (s *session) isOf(n *fleet.Node) bool {
+func (s *session) isSessionOf(n *fleet.Node) bool {
 	return n.Hub == s.gw.cfg.Hub && n.Session == s.hello.Session && n.Instance == s.hello.Instance
 }
 
-func refusedBy(res state.Result) syncproto.Refused {
+func refusalFromResult(res state.Result) syncproto.Refused {
 	r := syncproto.Refused{Code: res.Err.Code, Message: res.Err.Message, Hint: res.Err.Hint}
 	if res.Session != nil {
 		r.Session, r.Applied = res.Session.Session, res.Session.Applied
@@ -267,14 +267,14 @@ func refusedBy(res state.Result) syncproto.Refused {
 func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, ack syncproto.HeartbeatAck) []syncproto.Output {
 	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), s.gw.cfg.Now().UnixNano()
 	ack.NeedNode = s.mustDescribe(h)
-	s.gw.cfg.Beats.Heard(s.node, ack.Epoch, ack.TTL)
+	s.gw.cfg.Beats.RecordHeartbeat(s.node, ack.Epoch, ack.TTL)
 	out := s.machine.Acknowledge(ack)
-	s.work.Go(func() error { s.pusher.run(ctx, ack.Epoch); return nil })
+	s.work.Go(func() error { s.desiredSender.runSendLoop(ctx, ack.Epoch); return nil })
 	return out
 }
 
-// acknowledge answers a later beat.
-func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.Output {
+// acknowledgeHeartbeat answers a later beat.
+func (s *session) acknowledgeHeartbeat(h syncproto.Heartbeat, hubs []string) []syncproto.Output {
 	node, ok := s.gw.cfg.State.View().Node(s.node)
 	if !ok {
 		return s.machine.Refuse(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
@@ -287,43 +287,43 @@ func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.
 	if node.Status != fleet.NodeReady {
 		ack.Reason = node.StatusDescription
 	}
-	s.gw.cfg.Beats.Heard(s.node, s.machine.Epoch(), ack.TTL)
+	s.gw.cfg.Beats.RecordHeartbeat(s.node, s.machine.Epoch(), ack.TTL)
 	return s.machine.Acknowledge(ack)
 }
 
-// describe commits what the edge says of its machine, and acknowledges.
-func (s *session) describe(ctx context.Context, h syncproto.Heartbeat) call {
+// commitNodeAndAcknowledge commits what the edge says of its machine, and acknowledges.
+func (s *session) commitNodeAndAcknowledge(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	if refuse := s.commitDescription(ctx, h); refuse != nil {
 		return refuse
 	}
-	return func(time.Duration) []syncproto.Output { return s.acknowledge(h, s.hubsIfChanged()) }
+	return func(time.Duration) []syncproto.Output { return s.acknowledgeHeartbeat(h, s.hubsIfChanged()) }
 }
 
 // commitDescription returns a refusal, nil for none.
-func (s *session) commitDescription(ctx context.Context, h syncproto.Heartbeat) call {
+func (s *session) commitDescription(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(applyCtx, state.NodeRegister{
-		Node: *s.described(h), EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano(),
+		Node: *s.nodeFromHeartbeat(h), EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano(),
 	})
 	switch {
 	case err != nil:
 		s.log.Warn("node's description not committed", "error", err)
 	case res.Err != nil:
-		return s.refusal(refusedBy(res))
+		return s.refuseSession(refusalFromResult(res))
 	}
 	return nil
 }
 
-// described is the description that travelled with a beat, nil for none. What is
+// nodeFromHeartbeat is the description that travelled with a beat, nil for none. What is
 // the cluster's to say is not taken from it.
-func (s *session) described(h syncproto.Heartbeat) *fleet.Node {
+func (s *session) nodeFromHeartbeat(h syncproto.Heartbeat) *fleet.Node {
 	if h.Node == nil {
 		return nil
 	}
 	n := *h.Node
 	n.ID = s.node
-	n.Address = s.addr()
+	n.Address = s.remoteAddr()
 	if n.Name == "" {
 		n.Name = fleet.Short(s.node)
 	}
@@ -336,8 +336,8 @@ func (s *session) described(h syncproto.Heartbeat) *fleet.Node {
 	return &n
 }
 
-func (s *session) nameless() *fleet.Node {
-	return &fleet.Node{ID: s.node, Name: fleet.Short(s.node), NodePool: fleet.DefaultPool, Address: s.addr()}
+func (s *session) placeholderNode() *fleet.Node {
+	return &fleet.Node{ID: s.node, Name: fleet.Short(s.node), NodePool: fleet.DefaultPool, Address: s.remoteAddr()}
 }
 
 // mustDescribe reports whether the cluster lacks the description that a beat

@@ -18,24 +18,24 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	h.gateway.SetAllowance(node1, 1, 1, 1)
-	before := h.count(state.KindNodeRegister)
+	before := h.entryCount(state.KindNodeRegister)
 	const beats = 200
 	for i := range beats {
 		n := describe(node1)
 		n.Meta, n.DescriptionHash = map[string]string{"n": fmt.Sprint(i)}, fmt.Sprint("n", i)
 		w.beats++
-		w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte(n.DescriptionHash)})
+		w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte(n.DescriptionHash)})
 		if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.NeedNode || ack.Number != w.beats {
 			t.Fatalf("acknowledgement %+v of beat %d", ack, w.beats)
 		}
 	}
-	h.eventually("the newest description is in the state", func(v *state.View) bool {
+	h.waitForState("the newest description is in the state", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Meta["n"] == fmt.Sprint(beats-1)
 	})
-	if n := h.count(state.KindNodeRegister) - before; n > beats/4 {
+	if n := h.entryCount(state.KindNodeRegister) - before; n > beats/4 {
 		t.Errorf("%d entries for %d descriptions", n, beats)
 	}
 }
@@ -45,13 +45,13 @@ func TestNobodyDescribesAnother(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	n := describe(node2)
 	n.Meta = map[string]string{"said": "by node1"}
 	w.beats++
-	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte("h2")})
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte("h2")})
 	expect[syncproto.HeartbeatAck](w, syncproto.StreamControl)
-	h.eventually("the description is its own node's", func(v *state.View) bool {
+	h.waitForState("the description is its own node's", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Meta["said"] == "by node1"
 	})
@@ -65,13 +65,13 @@ func TestRowsAreReadAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Message: strings.Repeat("m", 4000)}
-	first, second := w.updates(1, row, row), w.updates(3, row)
+	first, second := w.newUpdates(1, row, row), w.newUpdates(3, row)
 	h.gateway.SetAllowance(node1, 20_000, 1, 1)
 	start := time.Now()
-	w.send(syncproto.StreamUpdates, first)
-	w.send(syncproto.StreamUpdates, second)
+	w.sendMessage(syncproto.StreamUpdates, first)
+	w.sendMessage(syncproto.StreamUpdates, second)
 	for _, want := range []fleet.Seq{2, 3} {
 		if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != want {
 			t.Errorf("applied %+v, want row %d", a, want)
@@ -86,13 +86,13 @@ func TestRowsAreReadAtARate(t *testing.T) {
 func TestSessionsAreCommittedAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
-	h.mustDial(t, node1).open(1, "agent-1")
+	h.mustDial(t, node1).openSession(1, "agent-1")
 	h.gateway.SetAllowance(node1, 1, 2, 1)
 	start := time.Now()
-	h.mustDial(t, node1).open(2, "agent-1")
-	h.mustDial(t, node2).open(1, "agent-2") // another one does not
-	if took := time.Since(start); took < 450*time.Millisecond || h.count(state.KindSessionOpen) != 3 {
-		t.Errorf("%d sessions after %s, want 3 after half a second", h.count(state.KindSessionOpen), took)
+	h.mustDial(t, node1).openSession(2, "agent-1")
+	h.mustDial(t, node2).openSession(1, "agent-2") // another one does not
+	if took := time.Since(start); took < 450*time.Millisecond || h.entryCount(state.KindSessionOpen) != 3 {
+		t.Errorf("%d sessions after %s, want 3 after half a second", h.entryCount(state.KindSessionOpen), took)
 	}
 }
 

@@ -17,20 +17,20 @@ func TestCloneOfALiveEdge(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	original := h.mustDial(t, node1)
-	original.open(1, "agent-1")
+	original.openSession(1, "agent-1")
 	alive := original.answerProbes()
 	clone := h.mustDial(t, node1)
-	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
+	clone.sendMessage(syncproto.StreamControl, clone.newHello(2, "agent-2"))
 	if r := clone.expectRefused(fleet.CodeCloned); r.Hint == "" || r.RetryAfter == 0 {
 		t.Errorf("refused with %+v, want a hint and when to come back", r)
 	}
 	alive()
-	original.vanish()
+	original.closeSilently()
 	again := h.mustDial(t, node1)
-	again.send(syncproto.StreamControl, again.hello(3, "agent-2"))
+	again.sendMessage(syncproto.StreamControl, again.newHello(3, "agent-2"))
 	again.expectRefused(fleet.CodeCloned) // the first one is away: still its place
 	original = h.mustDial(t, node1)
-	original.open(4, "agent-1")
+	original.openSession(4, "agent-1")
 	n := h.mustNode(node1)
 	if len(n.Fenced) != 1 || n.Fenced[0].Code != fleet.CodeCloned || n.Fenced[0].Instance != "agent-2" {
 		t.Errorf("fenced %+v, want the clone", n.Fenced)
@@ -38,23 +38,23 @@ func TestCloneOfALiveEdge(t *testing.T) {
 	if n.Instance != "agent-1" || n.Status != fleet.NodeReady {
 		t.Errorf("node is %s with %s, want the first one to go on", n.Status, n.Instance)
 	}
-	original.send(syncproto.StreamUpdates, original.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+	original.sendMessage(syncproto.StreamUpdates, original.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
 	expect[syncproto.Applied](original, syncproto.StreamUpdates)
 }
 
 func TestRestartedEdgeIsNoClone(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *wire){
-		"killed":       func(w *wire) { w.vanish() },
-		"still silent": func(*wire) {},
+	for name, end := range map[string]func(w *testEdge){
+		"killed":       func(w *testEdge) { w.closeSilently() },
+		"still silent": func(*testEdge) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, options{})
 			before := h.mustDial(t, node1)
-			before.open(1, "agent-1")
+			before.openSession(1, "agent-1")
 			end(before)
 			after := h.mustDial(t, node1)
-			after.open(2, "agent-2")
+			after.openSession(2, "agent-2")
 			if n := h.mustNode(node1); n.Instance != "agent-2" || len(n.Fenced) > 0 || n.Epoch != 2 {
 				t.Errorf("node %+v, want the second start's session", n)
 			}
@@ -75,18 +75,18 @@ func TestNewerSessionStays(t *testing.T) {
 		}
 	})
 	ghost := h.mustDial(t, node1)
-	ghost.welcomed(ghost.hello(1, "agent-1"))
-	ghost.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
+	ghost.exchangeHello(ghost.newHello(1, "agent-1"))
+	ghost.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
 	<-committed
 	newer := h.mustDial(t, node1)
-	if ack, _ := newer.open(2, "agent-1"); ack.Epoch != 2 {
+	if ack, _ := newer.openSession(2, "agent-1"); ack.Epoch != 2 {
 		t.Fatalf("the newer session has epoch %d, want 2", ack.Epoch)
 	}
 	close(release)
 	ghost.expectRefused(fleet.CodeStaleEpoch)
-	newer.send(syncproto.StreamUpdates, newer.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+	newer.sendMessage(syncproto.StreamUpdates, newer.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
 	expect[syncproto.Applied](newer, syncproto.StreamUpdates)
-	newer.beat()
+	newer.sendHeartbeat()
 	alive := newer.answerProbes()
 	if !h.gateway.Probe(t.Context(), node1) {
 		t.Error("the newer session is not the node's own")
@@ -99,17 +99,17 @@ func TestForkedJournal(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
-	w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
+	w.openSession(1, "agent-1")
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
 	expect[syncproto.Applied](w, syncproto.StreamUpdates)
 	applied := slices.Clone(w.chain)
 
 	t.Run("noticed at its Hello", func(t *testing.T) {
 		for _, last := range []fleet.Seq{0, 1, 2} { // empty; behind; as long, but another one
 			clone := h.mustDial(t, node1)
-			hello := clone.hello(2+uint64(last), "agent-9")
+			hello := clone.newHello(2+uint64(last), "agent-9")
 			hello.Last, hello.ChainHash = last, []byte("another chain")
-			clone.send(syncproto.StreamControl, hello)
+			clone.sendMessage(syncproto.StreamControl, hello)
 			if r := clone.expectRefused(fleet.CodeFork); r.Applied != 2 {
 				t.Errorf("refused with %+v, want to hear that row 2 is applied", r)
 			}
@@ -118,12 +118,12 @@ func TestForkedJournal(t *testing.T) {
 	t.Run("noticed by its rows", func(t *testing.T) {
 		clone := h.mustDial(t, node1)
 		clone.chain = []byte("another chain")
-		rows := clone.updates(3, fleet.Transition{Kind: fleet.TransitionOperator, Message: "elsewhere"})
-		hello := clone.hello(9, "agent-2")
+		rows := clone.newUpdates(3, fleet.Transition{Kind: fleet.TransitionOperator, Message: "elsewhere"})
+		hello := clone.newHello(9, "agent-2")
 		hello.Last, hello.ChainHash = 3, clone.chain
-		clone.welcomed(hello)
-		clone.beat()
-		clone.send(syncproto.StreamUpdates, rows)
+		clone.exchangeHello(hello)
+		clone.sendHeartbeat()
+		clone.sendMessage(syncproto.StreamUpdates, rows)
 		clone.expectRefused(fleet.CodeFork)
 		n := h.mustNode(node1)
 		if n.Applied != 2 || !slices.Equal(n.ChainHash, applied) {
@@ -138,10 +138,10 @@ func TestForkedJournal(t *testing.T) {
 
 // answerProbes answers what comes on the control stream until the returned
 // function is called, which waits for one answered probe.
-func (w *wire) answerProbes() (wait func()) {
+func (w *testEdge) answerProbes() (wait func()) {
 	probed := make(chan error, 1)
 	go func() {
-		m, err := w.read(syncproto.StreamControl, patience)
+		m, err := w.readMessage(syncproto.StreamControl, patience)
 		if err == nil {
 			p, ok := m.(syncproto.Probe)
 			if !ok {
@@ -165,13 +165,13 @@ func TestSessionOfARevokedNodeEnds(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	h.mustApply(state.NodeRevoke{NodeID: node1, Reason: "stolen", EvalSeed: "s", Now: time.Now().UnixNano()})
 	if r := w.expectRefused(fleet.CodeRevoked); !strings.Contains(r.Message, "stolen") || r.Hint == "" {
 		t.Errorf("told %+v", r)
 	}
 	again := h.mustDial(t, node1)
-	again.welcomed(again.hello(2, "agent-1"))
-	again.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
+	again.exchangeHello(again.newHello(2, "agent-1"))
+	again.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
 	again.expectRefused(fleet.CodeRevoked)
 }

@@ -31,7 +31,7 @@ type cluster struct {
 }
 
 func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
-	res, err := c.apply(cmd)
+	res, err := c.applyEncoded(cmd)
 	c.mu.Lock()
 	applied := c.applied
 	c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 	return res, err
 }
 
-func (c *cluster) apply(cmd state.Command) (state.Result, error) {
+func (c *cluster) applyEncoded(cmd state.Command) (state.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken {
@@ -113,14 +113,14 @@ func (c *cluster) setApplied(f func(state.Command)) {
 	c.applied = f
 }
 
-func (c *cluster) count(k state.Kind) int {
+func (c *cluster) entryCount(k state.Kind) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.entries[k]
 }
 
-// describe is the whole state as text, but for how far the log is applied.
-func (c *cluster) describe() string {
+// describeState is the whole state as text, but for how far the log is applied.
+func (c *cluster) describeState() string {
 	c.tb.Helper()
 	var b strings.Builder
 	if err := c.View().Describe(&b); err != nil {
@@ -139,15 +139,15 @@ func (c *cluster) describe() string {
 func (c *cluster) expectUnchanged(tb testing.TB, before string) {
 	tb.Helper()
 	was := strings.Split(before, "\n")
-	for line := range strings.SplitSeq(c.describe(), "\n") {
+	for line := range strings.SplitSeq(c.describeState(), "\n") {
 		if !slices.Contains(was, line) {
 			tb.Errorf("the state changed: %s", line)
 		}
 	}
 }
 
-// eventually waits for the state to be as wanted.
-func (c *cluster) eventually(what string, ok func(v *state.View) bool) {
+// waitForState waits for the state to be as wanted.
+func (c *cluster) waitForState(what string, ok func(v *state.View) bool) {
 	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
 	defer cancel()
@@ -160,7 +160,7 @@ func (c *cluster) eventually(what string, ok func(v *state.View) bool) {
 		<-pause.Done()
 		done()
 		if ctx.Err() != nil {
-			c.tb.Fatalf("%s: not within %s; the state is\n%s", what, patience, c.describe())
+			c.tb.Fatalf("%s: not within %s; the state is\n%s", what, patience, c.describeState())
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (c *cluster) mustNode(id fleet.NodeID) *fleet.Node {
 	c.tb.Helper()
 	n, ok := c.View().Node(id)
 	if !ok {
-		c.tb.Fatalf("node %s is not in the state:\n%s", id, c.describe())
+		c.tb.Fatalf("node %s is not in the state:\n%s", id, c.describeState())
 	}
 	return n
 }

@@ -17,44 +17,44 @@ func TestDamagedJournal(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	before := h.mustDial(t, node1)
-	before.open(1, "agent-1")
-	before.send(syncproto.StreamUpdates, before.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
+	before.openSession(1, "agent-1")
+	before.sendMessage(syncproto.StreamUpdates, before.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
 	expect[syncproto.Applied](before, syncproto.StreamUpdates)
 	applied := before.chain
 
 	t.Run("not while its former session answers", func(t *testing.T) {
 		alive := before.answerProbes()
 		clone := h.mustDial(t, node1)
-		hello := clone.hello(2, "agent-2")
+		hello := clone.newHello(2, "agent-2")
 		hello.Lost = damage
-		clone.send(syncproto.StreamControl, hello)
+		clone.sendMessage(syncproto.StreamControl, hello)
 		clone.expectRefused(fleet.CodeCloned)
 		alive()
 	})
-	before.vanish()
+	before.closeSilently()
 
 	first := h.mustDial(t, node1)
-	hello := first.hello(3, "agent-3")
+	hello := first.newHello(3, "agent-3")
 	hello.Last, hello.ChainHash, hello.Lost = 1, []byte("another chain"), damage
-	if w := first.welcomed(hello); w.Applied != 2 {
+	if w := first.exchangeHello(hello); w.Applied != 2 {
 		t.Fatalf("welcomed with %+v", w)
 	}
-	ack := first.beat()
+	ack := first.sendHeartbeat()
 	if ack.Applied != 2 || !bytes.Equal(ack.ChainHash, applied) || ack.Status != fleet.NodeInitializing {
 		t.Fatalf("acknowledged with %+v, want row 2 and its hash %x", ack, applied)
 	}
-	first.vanish()
+	first.closeSilently()
 
 	again := h.mustDial(t, node1)
 	again.chain = ack.ChainHash
-	rows := again.updates(3, fleet.Transition{Kind: fleet.TransitionGap, Dropped: 4, Message: "the journal was damaged"})
-	hello = again.hello(4, "agent-3")
+	rows := again.newUpdates(3, fleet.Transition{Kind: fleet.TransitionGap, Dropped: 4, Message: "the journal was damaged"})
+	hello = again.newHello(4, "agent-3")
 	hello.First, hello.Last, hello.ChainHash = 3, 3, again.chain
-	again.welcomed(hello)
-	if ack := again.beat(); len(ack.ChainHash) > 0 {
+	again.exchangeHello(hello)
+	if ack := again.sendHeartbeat(); len(ack.ChainHash) > 0 {
 		t.Errorf("the hash is told unasked: %+v", ack)
 	}
-	again.send(syncproto.StreamUpdates, rows)
+	again.sendMessage(syncproto.StreamUpdates, rows)
 	if a := expect[syncproto.Applied](again, syncproto.StreamUpdates); a.Last != 3 || a.Status != fleet.NodeReady {
 		t.Errorf("applied: %+v", a)
 	}
@@ -83,25 +83,25 @@ func TestDesiredOfABareEdge(t *testing.T) {
 	h.mustDescribe(node1)
 	h.mustPlace(node1, "a1")
 	w := h.mustDial(t, node1)
-	hello := w.hello(1, "agent-1")
-	w.welcomed(hello)
-	w.beat()
+	hello := w.newHello(1, "agent-1")
+	w.exchangeHello(hello)
+	w.sendHeartbeat()
 	held := expect[syncproto.Desired](w, syncproto.StreamDesired)
-	w.send(syncproto.StreamDesired, syncproto.Received{Index: held.Index})
-	w.vanish()
+	w.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: held.Index})
+	w.closeSilently()
 	h.mustStop("a1", "not needed")
 
 	for _, desired := range []fleet.Index{0, held.Index} {
 		w := h.mustDial(t, node1)
-		hello := w.hello(uint64(2+desired), "agent-1")
+		hello := w.newHello(uint64(2+desired), "agent-1")
 		hello.Desired = desired
-		w.welcomed(hello)
-		w.beat()
+		w.exchangeHello(hello)
+		w.sendHeartbeat()
 		d := expect[syncproto.Desired](w, syncproto.StreamDesired)
 		bare := desired == 0
 		if len(d.Stop) != 1 || bare != (len(d.Run) == 1) || bare != (len(d.Bodies) == 1) {
 			t.Errorf("holding desired state %d it is told %+v", desired, d)
 		}
-		w.vanish()
+		w.closeSilently()
 	}
 }

@@ -17,9 +17,9 @@ const (
 	desiredBytes   = syncproto.MaxFrame - 1<<10
 )
 
-// delivery is what one session has told its edge of the desired state. It
+// desiredProgress is what one session has told its edge of the desired state. It
 // computes frames from views of the state and does no I/O.
-type delivery struct {
+type desiredProgress struct {
 	node fleet.NodeID
 	log  *slog.Logger
 
@@ -30,19 +30,19 @@ type delivery struct {
 	bodies map[string]bool
 }
 
-func newDelivery(node fleet.NodeID, bare bool, log *slog.Logger) *delivery {
-	return &delivery{node: node, bare: bare, log: log, bodies: make(map[string]bool)}
+func newDesiredProgress(node fleet.NodeID, bare bool, log *slog.Logger) *desiredProgress {
+	return &desiredProgress{node: node, bare: bare, log: log, bodies: make(map[string]bool)}
 }
 
-// next returns the frames that bring the edge from what it was told to view: the
+// nextFrames returns the frames that bring the edge from what it was told to view: the
 // full picture first, later what changed. received is the newest desired index
 // that the edge is known to have journaled, in any session: bodies of what it
 // has do not travel again.
-func (d *delivery) next(view *state.View, received fleet.Index) []syncproto.Desired {
+func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []syncproto.Desired {
 	if d.full && view.DesiredIndex(d.node) <= d.sent {
 		return nil
 	}
-	b := d.builder(view)
+	b := d.newFrameBuilder(view)
 	newest := d.sent
 	for a := range view.AllocsByNode(d.node) {
 		if d.full && a.AllocModifyIndex <= d.sent {
@@ -54,117 +54,117 @@ func (d *delivery) next(view *state.View, received fleet.Index) []syncproto.Desi
 			continue
 		case d.bare && !d.full && a.DesiredStatus != fleet.DesiredRun:
 			// It may run there all the same, and only what it is tells how to end it.
-			b.run(a, true)
+			b.addDesiredAlloc(a, true)
 		}
-		b.add(a, a.AllocModifyIndex > received)
+		b.addAlloc(a, a.AllocModifyIndex > received)
 	}
 	d.sent = newest
-	if d.full && !b.filled() {
+	if d.full && !b.hasEntries() {
 		return nil
 	}
-	frames := b.finish()
+	frames := b.finishFrames()
 	frames[0].Full = !d.full
 	d.full = true
 	return frames
 }
 
-// answer returns what the cluster says of allocations that the edge holds and
+// answerHoldings returns what the cluster says of allocations that the edge holds and
 // was not told of, and those of them that the cluster does not know. Unknown ones
 // are not mentioned, so the edge keeps them: absence stops nothing.
-func (d *delivery) answer(view *state.View, held []fleet.AllocID) (frames []syncproto.Desired, orphans []fleet.AllocID) {
-	b := d.builder(view)
+func (d *desiredProgress) answerHoldings(view *state.View, held []fleet.AllocID) (frames []syncproto.Desired, orphans []fleet.AllocID) {
+	b := d.newFrameBuilder(view)
 	for _, id := range held {
 		a, ok := view.Alloc(id)
 		switch {
 		case !ok || a.NodeID != d.node:
 			orphans = append(orphans, id)
 		case a.DesiredStatus == fleet.DesiredRun && a.ClientTerminal():
-			b.stop(a, fmt.Sprintf("the cluster holds it for %s", a.ClientStatus))
+			b.addDesiredStop(a, fmt.Sprintf("the cluster holds it for %s", a.ClientStatus))
 		default:
-			b.add(a, true)
+			b.addAlloc(a, true)
 		}
 	}
-	if !b.filled() {
+	if !b.hasEntries() {
 		return nil, orphans
 	}
-	return b.finish(), orphans
+	return b.finishFrames(), orphans
 }
 
-// missing returns frames with bodies that the edge asked for again.
-func (d *delivery) missing(view *state.View, hashes []string) []syncproto.Desired {
-	b := d.builder(view)
+// missingBodyFrames returns frames with bodies that the edge asked for again.
+func (d *desiredProgress) missingBodyFrames(view *state.View, hashes []string) []syncproto.Desired {
+	b := d.newFrameBuilder(view)
 	for _, h := range hashes {
 		delete(d.bodies, h)
-		b.body(h)
+		b.addJobBody(h)
 	}
-	if !b.filled() {
+	if !b.hasEntries() {
 		return nil
 	}
-	return b.finish()
+	return b.finishFrames()
 }
 
-// again forgets what was told, so that next gives the full picture.
-func (d *delivery) again() { d.full, d.sent = false, 0 }
+// resetToFull forgets what was told, so that next gives the full picture.
+func (d *desiredProgress) resetToFull() { d.full, d.sent = false, 0 }
 
-// builder collects entries into frames of bounded size.
-type builder struct {
-	d      *delivery
+// frameBuilder collects entries into frames of bounded size.
+type frameBuilder struct {
+	d      *desiredProgress
 	view   *state.View
 	frames []syncproto.Desired
 	size   int // of the last frame
 }
 
-func (d *delivery) builder(view *state.View) *builder {
-	return &builder{d: d, view: view, frames: make([]syncproto.Desired, 1)}
+func (d *desiredProgress) newFrameBuilder(view *state.View) *frameBuilder {
+	return &frameBuilder{d: d, view: view, frames: make([]syncproto.Desired, 1)}
 }
 
-func (b *builder) last() *syncproto.Desired { return &b.frames[len(b.frames)-1] }
+func (b *frameBuilder) lastFrame() *syncproto.Desired { return &b.frames[len(b.frames)-1] }
 
-func (b *builder) filled() bool {
+func (b *frameBuilder) hasEntries() bool {
 	f := &b.frames[0]
 	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0
 }
 
-func (b *builder) room(size int) *syncproto.Desired {
-	f := b.last()
+func (b *frameBuilder) frameWithSpace(size int) *syncproto.Desired {
+	f := b.lastFrame()
 	if len(f.Run)+len(f.Stop) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
 		b.frames = append(b.frames, syncproto.Desired{})
 		b.size = 0
 	}
 	b.size += size
-	return b.last()
+	return b.lastFrame()
 }
 
-// add names an allocation to run or to stop; withBody also sends its job, once.
-func (b *builder) add(a *fleet.Alloc, withBody bool) {
+// addAlloc names an allocation to run or to stop; withBody also sends its job, once.
+func (b *frameBuilder) addAlloc(a *fleet.Alloc, withBody bool) {
 	if a.DesiredStatus != fleet.DesiredRun {
-		b.stop(a, a.DesiredDescription)
+		b.addDesiredStop(a, a.DesiredDescription)
 		return
 	}
-	b.run(a, withBody)
+	b.addDesiredAlloc(a, withBody)
 }
 
-func (b *builder) run(a *fleet.Alloc, withBody bool) {
+func (b *frameBuilder) addDesiredAlloc(a *fleet.Alloc, withBody bool) {
 	if withBody && !b.d.bodies[a.JobHash] {
-		b.body(a.JobHash)
+		b.addJobBody(a.JobHash)
 	}
 	run := syncproto.DesiredAlloc{
 		ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, JobVersion: a.JobVersion, JobHash: a.JobHash,
 		TaskGroup: a.TaskGroup, Name: a.Name, NodeName: a.NodeName, Resources: a.AllocatedResources, Allotment: a.Allotment,
 		Previous: a.PreviousAllocation, CreateIndex: a.CreateIndex, ModifyIndex: a.AllocModifyIndex, Deployment: a.DeploymentID,
 	}
-	f := b.room(runBytes(&run))
+	f := b.frameWithSpace(runBytes(&run))
 	f.Run = append(f.Run, run)
 }
 
-func (b *builder) stop(a *fleet.Alloc, reason string) {
+func (b *frameBuilder) addDesiredStop(a *fleet.Alloc, reason string) {
 	stop := syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex, NoDelay: a.DesiredTransition.NoShutdownDelay}
 	if a.DesiredStatus != fleet.DesiredRun {
 		for _, w := range a.StopWindows {
 			stop.Windows = append(stop.Windows, syncproto.DesiredWindow(w))
 		}
 	}
-	f := b.room(stopBytes(&stop))
+	f := b.frameWithSpace(stopBytes(&stop))
 	f.Stop = append(f.Stop, stop)
 }
 
@@ -206,7 +206,7 @@ func stopBytes(s *syncproto.DesiredStop) int {
 	return n
 }
 
-func (b *builder) body(hash string) {
+func (b *frameBuilder) addJobBody(hash string) {
 	job, ok := b.view.JobBody(hash)
 	if !ok {
 		b.d.log.Error("a job's body is not in the state", "node", b.d.node, "hash", hash)
@@ -220,20 +220,20 @@ func (b *builder) body(hash string) {
 		b.d.log.Error("a job's body cannot be sent", "node", b.d.node, "job", job.ID, "error", err)
 		return
 	}
-	f := b.room(elementBytes + len(raw))
+	f := b.frameWithSpace(elementBytes + len(raw))
 	f.Bodies = append(f.Bodies, syncproto.Body{Hash: hash, Job: raw})
 	b.d.bodies[hash] = true
 }
 
-// finish numbers the frames: each says what it follows, so that an edge notices
+// finishFrames numbers the frames: each says what it follows, so that an edge notices
 // one that is missing. Only the last one reaches the view's index: until then the
 // edge has not been told everything.
-func (b *builder) finish() []syncproto.Desired {
+func (b *frameBuilder) finishFrames() []syncproto.Desired {
 	for i := range b.frames {
 		b.frames[i].From = b.d.index
 		b.frames[i].Index = b.d.index
 	}
 	b.d.index = b.view.Index()
-	b.last().Index = b.d.index
+	b.lastFrame().Index = b.d.index
 	return b.frames
 }

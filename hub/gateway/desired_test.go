@@ -17,8 +17,8 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.welcomed(w.hello(1, "agent-1"))
-	w.beat()
+	w.exchangeHello(w.newHello(1, "agent-1"))
+	w.sendHeartbeat()
 	expect[syncproto.Desired](w, syncproto.StreamDesired)
 	h.mustPlace(node1, alloc1)
 	expect[syncproto.Desired](w, syncproto.StreamDesired)
@@ -31,8 +31,8 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		t.Fatalf("desired %+v, want a stop without it", d)
 	}
 	later := h.mustDial(t, node1)
-	later.welcomed(later.hello(2, "agent-1"))
-	later.beat()
+	later.exchangeHello(later.newHello(2, "agent-1"))
+	later.sendHeartbeat()
 	if d := expect[syncproto.Desired](later, syncproto.StreamDesired); !d.Full || len(d.Stop) != 1 || !d.Stop[0].NoDelay {
 		t.Fatalf("desired in a later session %+v", d)
 	}
@@ -47,24 +47,24 @@ func TestFullDesiredOfALaterSession(t *testing.T) {
 	h.mustPlace(node1, alloc1)
 	h.mustPlace(node1, alloc2)
 	w := h.mustDial(t, node1)
-	_, d := w.open(1, "agent-1")
+	_, d := w.openSession(1, "agent-1")
 	if len(d.Run) != 2 || len(d.Bodies) != 1 {
 		t.Fatalf("first full desired: %d to run with %d bodies, want 2 with the one that they share", len(d.Run), len(d.Bodies))
 	}
-	w.send(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
+	w.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
 	ended := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc2, ClientStatus: fleet.ClientComplete}
-	w.send(syncproto.StreamUpdates, w.updates(1, running(alloc1), ended))
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc1), ended))
 	expect[syncproto.Applied](w, syncproto.StreamUpdates)
-	h.eventually("the received index is in the state", func(v *state.View) bool {
+	h.waitForState("the received index is in the state", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Received == d.Index
 	})
 
 	again := h.mustDial(t, node1)
-	hello := again.hello(2, "agent-1")
+	hello := again.newHello(2, "agent-1")
 	hello.Last, hello.ChainHash, hello.Desired = 2, w.chain, d.Index
-	again.welcomed(hello)
-	again.beat()
+	again.exchangeHello(hello)
+	again.sendHeartbeat()
 	d = expect[syncproto.Desired](again, syncproto.StreamDesired)
 	if !d.Full || len(d.Run) != 1 || d.Run[0].ID != alloc1 {
 		t.Errorf("second full desired %+v, want allocation 1 alone: the other one has ended out there", d)
@@ -74,7 +74,7 @@ func TestFullDesiredOfALaterSession(t *testing.T) {
 	}
 	w.expectRefused(fleet.CodeStaleEpoch)
 
-	again.send(syncproto.StreamDesired, syncproto.Received{Index: d.Index, Missing: []string{d.Run[0].JobHash}})
+	again.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: d.Index, Missing: []string{d.Run[0].JobHash}})
 	if d := expect[syncproto.Desired](again, syncproto.StreamDesired); len(d.Bodies) != 1 {
 		t.Errorf("the missing body was not sent: %+v", d)
 	}
@@ -89,17 +89,17 @@ func TestHoldings(t *testing.T) {
 	h.mustPlace(node1, alloc1)
 	h.mustPlace(node2, alloc2)
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	h.mustStop(alloc1, "job stopped")
 	expect[syncproto.Desired](w, syncproto.StreamDesired)
 
 	const unknown = fleet.AllocID("aaaaaaaa-0000-4000-8000-00000000dead")
-	w.send(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, alloc2, unknown}})
+	w.sendMessage(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, alloc2, unknown}})
 	d := expect[syncproto.Desired](w, syncproto.StreamDesired)
 	if len(d.Stop) != 1 || d.Stop[0].ID != alloc1 || len(d.Run) != 0 {
 		t.Errorf("the answer to the holdings is %+v, want allocation 1 stopped and nothing else mentioned", d)
 	}
-	h.eventually("the orphans are shown", func(v *state.View) bool {
+	h.waitForState("the orphans are shown", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return slices.Equal(n.Orphans, []fleet.AllocID{alloc2, unknown}) && n.StatusDescription == "" &&
 			strings.Contains(n.Events[len(n.Events)-1].Message, "Node keeps 2 allocations that the cluster does not know")
@@ -113,7 +113,7 @@ func TestOrphansAreNotedLater(t *testing.T) {
 	h.mustDescribe(node1)
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	tried := make(chan struct{}, 1)
 	h.setApplied(func(c state.Command) {
 		if _, ok := c.(state.NodeResync); ok {
@@ -125,11 +125,11 @@ func TestOrphansAreNotedLater(t *testing.T) {
 	})
 	h.setBroken(true)
 	const unknown = fleet.AllocID("aaaaaaaa-0000-4000-8000-00000000dead")
-	w.send(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, unknown}})
+	w.sendMessage(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, unknown}})
 	<-tried
 	h.setBroken(false)
 	h.mustStop(alloc1, "job stopped")
-	h.eventually("the orphan is shown", func(v *state.View) bool {
+	h.waitForState("the orphan is shown", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return slices.Equal(n.Orphans, []fleet.AllocID{unknown})
 	})
@@ -141,18 +141,18 @@ func TestSlowEdge(t *testing.T) {
 	h := newHub(t, options{})
 	h.mustDescribe(node1)
 	slow := h.mustDial(t, node1)
-	slow.open(1, "agent-1")
+	slow.openSession(1, "agent-1")
 	for i := range 200 { // far more than its windows take
 		h.mustPlaceLarge(node1, i)
 	}
 	quick := h.mustDial(t, node2)
-	quick.open(1, "agent-2")
+	quick.openSession(1, "agent-2")
 	h.mustPlace(node2, alloc2)
 	if d := expect[syncproto.Desired](quick, syncproto.StreamDesired); len(d.Run) != 1 {
 		t.Errorf("desired %+v, want allocation 2", d)
 	}
 	// And its own heartbeats are answered.
-	if ack := slow.beat(); ack.Number != 2 {
+	if ack := slow.sendHeartbeat(); ack.Number != 2 {
 		t.Errorf("acknowledgement %+v", ack)
 	}
 	seen := 0

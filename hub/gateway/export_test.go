@@ -12,34 +12,34 @@ import (
 	"skerry/syncproto"
 )
 
-// Folder is the folder, for tests of what it makes of what sessions submit.
-type Folder struct{ f *folder }
+// UpdateBatcher is the folder, for tests of what it makes of what sessions submit.
+type UpdateBatcher struct{ f *updateBatcher }
 
-func NewFolder(apply Applier) *Folder {
-	return &Folder{newFolder(apply, slog.New(slog.DiscardHandler))}
+func NewUpdateBatcher(apply Applier) *UpdateBatcher {
+	return &UpdateBatcher{newUpdateBatcher(apply, slog.New(slog.DiscardHandler))}
 }
 
-func (f *Folder) Run(ctx context.Context) error { return f.f.run(ctx) }
+func (f *UpdateBatcher) Run(ctx context.Context) error { return f.f.runCommitLoop(ctx) }
 
-func (f *Folder) Submit(b state.NodeRows, gone <-chan struct{}, answer func(state.BatchResult, error)) {
-	f.f.submit(submission{batch: b, gone: gone, answer: answer})
+func (f *UpdateBatcher) Submit(b state.NodeRows, gone <-chan struct{}, answer func(state.BatchResult, error)) {
+	f.f.submitBatch(queuedBatch{batch: b, sessionOver: gone, answer: answer})
 }
 
 // Waiting is how many nodes it still holds something of.
-func (f *Folder) Waiting() int {
+func (f *UpdateBatcher) Waiting() int {
 	f.f.mu.Lock()
 	defer f.f.mu.Unlock()
 	return len(f.f.nodes)
 }
 
 const (
-	FoldRows  = foldRows
-	FoldBytes = foldBytes
+	MaxBatchRows  = maxBatchRows
+	MaxBatchBytes = maxBatchBytes
 )
 
 // DesiredFrames are what a new session tells its edge.
 func DesiredFrames(view *state.View, node fleet.NodeID, log *slog.Logger) []syncproto.Desired {
-	return newDelivery(node, false, log).next(view, 0)
+	return newDesiredProgress(node, false, log).nextFrames(view, 0)
 }
 
 // SetAllowance has an edge begin with little, and get more at these rates a second.

@@ -15,29 +15,29 @@ import (
 
 // What one AllocUpdates command holds, and how it is made.
 const (
-	foldFor      = 50 * time.Millisecond
-	foldBytes    = 512 << 10
-	foldRows     = 1000
-	foldInFlight = 4 // commands at a time
-	applyTimeout = 10 * time.Second
+	maxBatchDelay      = 50 * time.Millisecond
+	maxBatchBytes      = 512 << 10
+	maxBatchRows       = 1000
+	maxBatchesInFlight = 4 // commands at a time
+	applyTimeout       = 10 * time.Second
 )
 
 // errGone answers a batch whose session is over.
 var errGone = errors.New("the session is over")
 
-// foldPauses is how long the folder waits after each command in a row that was
+// commitBackoffs is how long the folder waits after each command in a row that was
 // not committed: an election is over in a second or two.
-var foldPauses = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
+var commitBackoffs = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
-// folder gathers what all sessions' edges say into few commands. Several are on
+// updateBatcher gathers what all sessions' edges say into few commands. Several are on
 // their way at once, but of one node never two batches, so that a node's batches
 // are applied in its order, whatever way the commands take.
-type folder struct {
+type updateBatcher struct {
 	apply Applier
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	nodes    map[fleet.NodeID]*foldQueue // that have batches waiting or in flight
+	nodes    map[fleet.NodeID]*nodeQueue // that have batches waiting or in flight
 	order    []fleet.NodeID              // of those waiting and not in flight, first come first served
 	failures int                         // commands in a row
 
@@ -45,31 +45,31 @@ type folder struct {
 	full chan struct{} // enough for a whole command waits; capacity 1
 }
 
-// foldQueue is one node's part.
-type foldQueue struct {
-	waiting []submission
+// nodeQueue is one node's part.
+type nodeQueue struct {
+	waiting []queuedBatch
 	busy    bool // a batch of it is in flight
 }
 
-// submission is one batch on its way. answer is called once, from a goroutine of
+// queuedBatch is one batch on its way. answer is called once, from a goroutine of
 // the folder, and must not block or call the folder. Where gone is closed nobody
 // waits for it any more, and it is dropped unless it is in flight.
-type submission struct {
-	batch  state.NodeRows
-	gone   <-chan struct{}
-	answer func(state.BatchResult, error)
+type queuedBatch struct {
+	batch       state.NodeRows
+	sessionOver <-chan struct{}
+	answer      func(state.BatchResult, error)
 }
 
-func (s *submission) dropped() bool {
+func (s *queuedBatch) isSessionOver() bool {
 	select {
-	case <-s.gone:
+	case <-s.sessionOver:
 		return true
 	default:
 		return false
 	}
 }
 
-func (s *submission) size() int {
+func (s *queuedBatch) rowBytes() int {
 	n := 0
 	for _, r := range s.batch.Rows {
 		n += len(r)
@@ -77,30 +77,30 @@ func (s *submission) size() int {
 	return n
 }
 
-func newFolder(apply Applier, log *slog.Logger) *folder {
-	return &folder{
+func newUpdateBatcher(apply Applier, log *slog.Logger) *updateBatcher {
+	return &updateBatcher{
 		apply: apply,
 		log:   log,
-		nodes: make(map[fleet.NodeID]*foldQueue),
+		nodes: make(map[fleet.NodeID]*nodeQueue),
 		wake:  make(chan struct{}, 1),
 		full:  make(chan struct{}, 1),
 	}
 }
 
-// submit queues a batch. It never blocks: sessions bound what they submit.
-func (f *folder) submit(s submission) {
+// submitBatch queues a batch. It never blocks: sessions bound what they submit.
+func (f *updateBatcher) submitBatch(s queuedBatch) {
 	f.mu.Lock()
 	node := s.batch.NodeID
 	q := f.nodes[node]
 	if q == nil {
-		q = &foldQueue{}
+		q = &nodeQueue{}
 		f.nodes[node] = q
 	}
 	q.waiting = append(q.waiting, s)
 	if len(q.waiting) == 1 && !q.busy {
 		f.order = append(f.order, node)
 	}
-	enough := len(f.order) >= foldRows || s.size() >= foldBytes/2
+	enough := len(f.order) >= maxBatchRows || s.rowBytes() >= maxBatchBytes/2
 	f.mu.Unlock()
 	signal(f.wake)
 	if enough {
@@ -108,10 +108,10 @@ func (f *folder) submit(s submission) {
 	}
 }
 
-// run makes commands until ctx ends; it then waits for those in flight.
-func (f *folder) run(ctx context.Context) error {
+// runCommitLoop makes commands until ctx ends; it then waits for those in flight.
+func (f *updateBatcher) runCommitLoop(ctx context.Context) error {
 	var commands errgroup.Group
-	commands.SetLimit(foldInFlight)
+	commands.SetLimit(maxBatchesInFlight)
 	defer func() { _ = commands.Wait() }() // they answer their batches, and return nil
 	for {
 		select {
@@ -119,28 +119,28 @@ func (f *folder) run(ctx context.Context) error {
 			return nil
 		case <-f.wake:
 		}
-		if !f.gather(ctx) {
+		if !f.waitForBatches(ctx) {
 			return nil
 		}
 		for {
-			batch := f.take()
+			batch := f.takeNextBatches()
 			if len(batch) == 0 {
 				break
 			}
 			commands.Go(func() error {
-				f.commit(ctx, batch)
+				f.commitBatches(ctx, batch)
 				return nil
 			})
 		}
 	}
 }
 
-// gather waits until a command is worth making, and reports whether to go on.
-func (f *folder) gather(ctx context.Context) bool {
+// waitForBatches waits until a command is worth making, and reports whether to go on.
+func (f *updateBatcher) waitForBatches(ctx context.Context) bool {
 	f.mu.Lock()
-	wait, full := foldFor, f.full
+	wait, full := maxBatchDelay, f.full
 	if f.failures > 0 {
-		wait, full = foldPauses[min(f.failures, len(foldPauses))-1], nil
+		wait, full = commitBackoffs[min(f.failures, len(commitBackoffs))-1], nil
 	}
 	f.mu.Unlock()
 	timer := time.NewTimer(wait)
@@ -154,17 +154,17 @@ func (f *folder) gather(ctx context.Context) bool {
 	return true
 }
 
-// take removes the next command's worth: one batch a node, in the order in which
+// takeNextBatches removes the next command's worth: one batch a node, in the order in which
 // they came.
-func (f *folder) take() []submission {
+func (f *updateBatcher) takeNextBatches() []queuedBatch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []submission
+	var out []queuedBatch
 	var rest []fleet.NodeID
 	rows, size := 0, 0
 	for i, node := range f.order {
 		q := f.nodes[node]
-		for len(q.waiting) > 0 && q.waiting[0].dropped() {
+		for len(q.waiting) > 0 && q.waiting[0].isSessionOver() {
 			q.waiting[0].answer(state.BatchResult{}, errGone)
 			q.waiting = q.waiting[1:]
 		}
@@ -173,8 +173,8 @@ func (f *folder) take() []submission {
 			continue
 		}
 		next := q.waiting[0]
-		r, n := max(1, len(next.batch.Rows)), next.size() // one without rows says what was received
-		if len(out) > 0 && (rows+r > foldRows || size+n > foldBytes) {
+		r, n := max(1, len(next.batch.Rows)), next.rowBytes() // one without rows says what was received
+		if len(out) > 0 && (rows+r > maxBatchRows || size+n > maxBatchBytes) {
 			rest = append(rest, f.order[i:]...)
 			break
 		}
@@ -186,10 +186,10 @@ func (f *folder) take() []submission {
 	return out
 }
 
-// commit applies one command and answers its batches. Where it is not known to be
+// commitBatches applies one command and answers its batches. Where it is not known to be
 // committed the batches go back to the head of their queues: applying a row twice
 // does nothing.
-func (f *folder) commit(ctx context.Context, batch []submission) {
+func (f *updateBatcher) commitBatches(ctx context.Context, batch []queuedBatch) {
 	c := state.AllocUpdates{
 		Batches:  make([]state.NodeRows, len(batch)),
 		EvalSeed: fleet.NewUUID(nil),
@@ -205,7 +205,7 @@ func (f *folder) commit(ctx context.Context, batch []submission) {
 		res.Err = fleet.Errorf(fleet.CodeInternal, "apply %d batches of updates: %d answers", len(batch), len(res.Updates))
 	}
 	again := err != nil && ctx.Err() == nil && fleet.CodeOf(err) != fleet.CodeInvalid
-	f.finish(batch, again)
+	f.releaseOrRequeue(batch, again)
 	if again {
 		f.log.Warn("updates not committed, trying again", "batches", len(batch), "error", err)
 		return
@@ -220,8 +220,8 @@ func (f *folder) commit(ctx context.Context, batch []submission) {
 	}
 }
 
-// finish lets the next batches of these nodes go, or the same ones again.
-func (f *folder) finish(batch []submission, again bool) {
+// releaseOrRequeue lets the next batches of these nodes go, or the same ones again.
+func (f *updateBatcher) releaseOrRequeue(batch []queuedBatch, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if again {
@@ -233,7 +233,7 @@ func (f *folder) finish(batch []submission, again bool) {
 		q := f.nodes[s.batch.NodeID]
 		q.busy = false
 		if again {
-			q.waiting = append([]submission{s}, q.waiting...)
+			q.waiting = append([]queuedBatch{s}, q.waiting...)
 		}
 		if len(q.waiting) == 0 {
 			delete(f.nodes, s.batch.NodeID)

@@ -15,9 +15,9 @@ import (
 	"skerry/syncproto"
 )
 
-// log is a replicated log at its worst: entries take any time, overtake each
+// recordingApplier is a replicated log at its worst: entries take any time, overtake each
 // other, and some fail, with or without having been applied.
-type log struct {
+type recordingApplier struct {
 	tb   testing.TB
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -29,12 +29,12 @@ type log struct {
 	flying   int
 }
 
-func (l *log) Apply(_ context.Context, c state.Command) (state.Result, error) {
+func (l *recordingApplier) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	u := c.(state.AllocUpdates)
 	l.mu.Lock()
 	l.flying++
 	l.most = max(l.most, l.flying)
-	l.check(u)
+	l.checkEntryBounds(u)
 	delay, fails, lost := time.Duration(l.rand.IntN(300))*time.Millisecond, l.rand.IntN(4) == 0, l.rand.IntN(2) == 0
 	l.mu.Unlock()
 	time.Sleep(delay)
@@ -64,8 +64,8 @@ func (l *log) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	return res, nil
 }
 
-// check looks at an entry's bounds, and that no node is in two entries at once.
-func (l *log) check(u state.AllocUpdates) {
+// checkEntryBounds looks at an entry's bounds, and that no node is in two entries at once.
+func (l *recordingApplier) checkEntryBounds(u state.AllocUpdates) {
 	rows, size := 0, 0
 	for _, b := range u.Batches {
 		if l.inFlight[b.NodeID] {
@@ -77,26 +77,26 @@ func (l *log) check(u state.AllocUpdates) {
 			size += len(r)
 		}
 	}
-	if rows > gateway.FoldRows || size > gateway.FoldBytes {
-		l.tb.Errorf("an entry of %d rows and %d bytes, at most %d and %d are allowed", rows, size, gateway.FoldRows, gateway.FoldBytes)
+	if rows > gateway.MaxBatchRows || size > gateway.MaxBatchBytes {
+		l.tb.Errorf("an entry of %d rows and %d bytes, at most %d and %d are allowed", rows, size, gateway.MaxBatchRows, gateway.MaxBatchBytes)
 	}
 }
 
 func TestFolderKeepsOrderAndBounds(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { foldAtRandom(t, seed) })
+			synctest.Test(t, func(t *testing.T) { batchRandomUpdates(t, seed) })
 		})
 	}
 }
 
-func foldAtRandom(t *testing.T, seed uint64) {
+func batchRandomUpdates(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	l := &log{
+	l := &recordingApplier{
 		tb: t, rand: rand.New(rand.NewPCG(seed, 2)),
 		applied: map[fleet.NodeID]fleet.Seq{}, inFlight: map[fleet.NodeID]bool{},
 	}
-	f := gateway.NewFolder(l)
+	f := gateway.NewUpdateBatcher(l)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
@@ -146,8 +146,8 @@ func foldAtRandom(t *testing.T, seed uint64) {
 
 func TestFolderDropsWhatNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &log{tb: t, rand: rand.New(rand.NewPCG(1, 1)), applied: map[fleet.NodeID]fleet.Seq{}, inFlight: map[fleet.NodeID]bool{}}
-		f := gateway.NewFolder(l)
+		l := &recordingApplier{tb: t, rand: rand.New(rand.NewPCG(1, 1)), applied: map[fleet.NodeID]fleet.Seq{}, inFlight: map[fleet.NodeID]bool{}}
+		f := gateway.NewUpdateBatcher(l)
 		gone := make(chan struct{})
 		close(gone)
 		answers := make(chan error, 1)
@@ -173,15 +173,15 @@ func TestUpdatesAreFolded(t *testing.T) {
 	t.Parallel()
 	const edges = 40
 	h := newHub(t, options{})
-	var wires []*wire
+	var wires []*testEdge
 	for i := range edges {
 		w := h.mustDial(t, fleet.NodeID(fmt.Sprintf("33333333-0000-4000-8000-%012d", i)))
-		w.open(1, "agent-1")
+		w.openSession(1, "agent-1")
 		wires = append(wires, w)
 	}
 	for _, w := range wires {
-		w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
-		w.send(syncproto.StreamUpdates, w.updates(2, fleet.Transition{Kind: fleet.TransitionOperator, Message: "m"}))
+		w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+		w.sendMessage(syncproto.StreamUpdates, w.newUpdates(2, fleet.Transition{Kind: fleet.TransitionOperator, Message: "m"}))
 	}
 	for _, w := range wires {
 		for _, want := range []fleet.Seq{1, 2} {
@@ -190,7 +190,7 @@ func TestUpdatesAreFolded(t *testing.T) {
 			}
 		}
 	}
-	if n := h.count(state.KindAllocUpdates); n > edges/2 {
+	if n := h.entryCount(state.KindAllocUpdates); n > edges/2 {
 		t.Errorf("%d entries for %d batches", n, 2*edges)
 	}
 }

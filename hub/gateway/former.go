@@ -17,9 +17,9 @@ const (
 	formerRetry = 10 * time.Second
 	// formerTimeout bounds asking the former hub, and the leader where that fails.
 	formerTimeout = 5 * time.Second
-	// holdNewcomer is how long a newcomer is held while neither of them can be asked: an
+	// newcomerHoldTime is how long a newcomer is held while neither of them can be asked: an
 	// election is over by then.
-	holdNewcomer = 5 * time.Second
+	newcomerHoldTime = 5 * time.Second
 )
 
 // Former is what is known of a node's session on another hub.
@@ -32,8 +32,8 @@ type Former struct {
 	Silence time.Duration `cbor:"3,keyasint,omitempty"`
 }
 
-// finding is what a session found out about the node's former session.
-type finding struct {
+// formerFinding is what a session found out about the node's former session.
+type formerFinding struct {
 	// checked is the epoch of the former session of another instance; 0: there is none.
 	checked fleet.Epoch
 	alive   bool          // the former session's machine lives
@@ -46,14 +46,14 @@ type finding struct {
 // Silence of a hub proves nothing: it may be cut off, together with the living edge. One
 // that was seen beside a living machine stays a clone: it must not take the place of the
 // first one whenever that loses its link.
-func (s *session) askFormer(ctx context.Context, node *fleet.Node) finding {
+func (s *session) askFormer(ctx context.Context, node *fleet.Node) formerFinding {
 	if fencedFor(node, s.hello.Instance, fleet.CodeCloned) && !node.Readmit {
-		return finding{alive: true}
+		return formerFinding{alive: true}
 	}
 	if node.Epoch == 0 || node.Instance == s.hello.Instance || node.Instance == "" {
-		return finding{}
+		return formerFinding{}
 	}
-	f := finding{checked: node.Epoch}
+	f := formerFinding{checked: node.Epoch}
 	if node.SessionOver {
 		return f
 	}
@@ -63,7 +63,7 @@ func (s *session) askFormer(ctx context.Context, node *fleet.Node) finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
 	defer cancel()
-	former, err := s.gw.cfg.Elsewhere.Former(ctx, node.Hub, s.node)
+	former, err := s.gw.cfg.Elsewhere.FormerSession(ctx, node.Hub, s.node)
 	switch {
 	case err != nil:
 		f.unasked = true
@@ -81,9 +81,9 @@ func fencedFor(node *fleet.Node, process fleet.InstanceID, code fleet.Code) bool
 	return slices.ContainsFunc(node.Fenced, func(f fleet.FencedSession) bool { return f.Instance == process && f.Code == code })
 }
 
-func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
-	s.record(ctx, node, fleet.CodeCloned, nil)
-	return s.refusal(syncproto.Refused{
+func (s *session) refuseClone(ctx context.Context, node *fleet.Node) loopCall {
+	s.recordFenceOnce(ctx, node, fleet.CodeCloned, nil)
+	return s.refuseSession(syncproto.Refused{
 		Code:       fleet.CodeCloned,
 		Message:    "another machine has the identity of node " + fleet.Short(s.node) + " and was connected when this one came",
 		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol. Shall it take the other's place, stop the other and restart this agent",
@@ -92,7 +92,7 @@ func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
 }
 
 // refuseNewcomer lets a process wait until the former session is surely over.
-func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f finding) call {
+func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f formerFinding) loopCall {
 	r := syncproto.Refused{
 		Code: fleet.CodeFormerSession,
 		Message: fmt.Sprintf("hub %s has the session of node %s's former agent process and cannot be asked whether that is over",
@@ -108,5 +108,5 @@ func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f findin
 			s.commitFence(ctx, fleet.CodeFormerSession, nil)
 		}
 	}
-	return s.refusal(r)
+	return s.refuseSession(r)
 }

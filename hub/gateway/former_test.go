@@ -11,9 +11,9 @@ import (
 	"skerry/syncproto"
 )
 
-// formerly is a hub where hub-2 has node1's session of agent-1, and ask answers for hub-2
+// hubWithFormerSession is a hub where hub-2 has node1's session of agent-1, and ask answers for hub-2
 // and the leader.
-func formerly(t *testing.T, ask func() (gateway.Former, error)) *hub {
+func hubWithFormerSession(t *testing.T, ask func() (gateway.Former, error)) *hub {
 	t.Helper()
 	h := newHub(t, options{probe: func(hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
 		if hub != "hub-2" || node != node1 {
@@ -27,7 +27,7 @@ func formerly(t *testing.T, ask func() (gateway.Former, error)) *hub {
 	return h
 }
 
-func answers(list ...gateway.Former) func() (gateway.Former, error) {
+func formerAnswers(list ...gateway.Former) func() (gateway.Former, error) {
 	return func() (gateway.Former, error) {
 		f := list[0]
 		list = list[min(1, len(list)-1):]
@@ -37,11 +37,11 @@ func answers(list ...gateway.Former) func() (gateway.Former, error) {
 
 func TestCloneOfAnEdgeOnAnotherHub(t *testing.T) {
 	t.Parallel()
-	h := formerly(t, answers(gateway.Former{Answered: true, Alive: true}, gateway.Former{Answered: true}))
+	h := hubWithFormerSession(t, formerAnswers(gateway.Former{Answered: true, Alive: true}, gateway.Former{Answered: true}))
 	clone := h.mustDial(t, node1)
-	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
+	clone.sendMessage(syncproto.StreamControl, clone.newHello(2, "agent-2"))
 	clone.expectRefused(fleet.CodeCloned)
-	h.mustDial(t, node1).open(3, "agent-3")
+	h.mustDial(t, node1).openSession(3, "agent-3")
 	if n := h.mustNode(node1); n.Instance != "agent-3" {
 		t.Errorf("the session is of %s: the first one's is over", n.Instance)
 	}
@@ -62,13 +62,13 @@ func TestNewcomerWaitsForTheFormerHub(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := formerly(t, answers(gateway.Former{Silence: c.silence}))
+			h := hubWithFormerSession(t, formerAnswers(gateway.Former{Silence: c.silence}))
 			if c.status == fleet.NodeDown {
 				h.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node1, Epoch: 1, Reason: "missed"}}, Now: time.Now().UnixNano()})
 			}
 			for session := range uint64(2) {
 				newcomer := h.mustDial(t, node1)
-				newcomer.send(syncproto.StreamControl, newcomer.hello(2+session, "agent-2"))
+				newcomer.sendMessage(syncproto.StreamControl, newcomer.newHello(2+session, "agent-2"))
 				r := newcomer.expectRefused(fleet.CodeFormerSession)
 				if r.Hint == "" || r.RetryAfter <= 0 || r.RetryAfter > gateway.FormerWait-c.silence {
 					t.Errorf("refused with %+v, want a hint and when to come back", r)
@@ -81,10 +81,10 @@ func TestNewcomerWaitsForTheFormerHub(t *testing.T) {
 			if n.Newcomer == nil || n.Newcomer.Instance != "agent-2" || n.Newcomer.Code != fleet.CodeFormerSession {
 				t.Errorf("newcomer %+v, want agent-2 shown as waiting", n.Newcomer)
 			}
-			if got := h.count(state.KindFence); got != 1 {
+			if got := h.entryCount(state.KindFence); got != 1 {
 				t.Errorf("%d entries tell of the newcomer, want 1 of all its tries", got)
 			}
-			h.mustDial(t, node1).open(9, "agent-1") // the same process: nobody is asked
+			h.mustDial(t, node1).openSession(9, "agent-1") // the same process: nobody is asked
 			if n := h.mustNode(node1); n.Epoch != 2 || n.Newcomer != nil {
 				t.Errorf("node %+v, want the first process's new session and no newcomer", n)
 			}
@@ -94,11 +94,11 @@ func TestNewcomerWaitsForTheFormerHub(t *testing.T) {
 
 func TestFormerHubIsSilentForLong(t *testing.T) {
 	t.Parallel()
-	h := formerly(t, answers(gateway.Former{Silence: gateway.SessionLease}, gateway.Former{Silence: gateway.FormerWait}))
+	h := hubWithFormerSession(t, formerAnswers(gateway.Former{Silence: gateway.SessionLease}, gateway.Former{Silence: gateway.FormerWait}))
 	newcomer := h.mustDial(t, node1)
-	newcomer.send(syncproto.StreamControl, newcomer.hello(2, "agent-2"))
+	newcomer.sendMessage(syncproto.StreamControl, newcomer.newHello(2, "agent-2"))
 	newcomer.expectRefused(fleet.CodeFormerSession)
-	h.mustDial(t, node1).open(3, "agent-2")
+	h.mustDial(t, node1).openSession(3, "agent-2")
 	if n := h.mustNode(node1); n.Instance != "agent-2" || n.Newcomer != nil {
 		t.Errorf("node %+v, want the newcomer's session: a dead hub keeps nobody out", n)
 	}
@@ -109,7 +109,7 @@ func TestFormerHubIsSilentForLong(t *testing.T) {
 func TestFormerHubIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	unreachable := true
-	h := formerly(t, func() (gateway.Former, error) {
+	h := hubWithFormerSession(t, func() (gateway.Former, error) {
 		if unreachable {
 			unreachable = false
 			return gateway.Former{}, errors.New("no way there")
@@ -117,8 +117,8 @@ func TestFormerHubIsAskedAgain(t *testing.T) {
 		return gateway.Former{Answered: true, Alive: true}, nil
 	})
 	clone := h.mustDial(t, node1)
-	clone.welcomed(clone.hello(2, "agent-2"))
-	clone.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
+	clone.exchangeHello(clone.newHello(2, "agent-2"))
+	clone.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
 	clone.expectRefused(fleet.CodeCloned)
 	if n := h.mustNode(node1); n.Instance != "agent-1" || len(n.Fenced) != 1 {
 		t.Errorf("node %+v, want the first machine's session and the clone fenced", n)
@@ -129,13 +129,13 @@ func TestFormerHubIsAskedAgain(t *testing.T) {
 func TestNewcomerIsHeldUntilTheFormerHubAnswers(t *testing.T) {
 	t.Parallel()
 	tries := 0
-	h := formerly(t, func() (gateway.Former, error) {
+	h := hubWithFormerSession(t, func() (gateway.Former, error) {
 		if tries++; tries < 4 {
 			return gateway.Former{}, errors.New("no way there")
 		}
 		return gateway.Former{Answered: true}, nil
 	})
-	h.mustDial(t, node1).open(2, "agent-2")
+	h.mustDial(t, node1).openSession(2, "agent-2")
 	if n := h.mustNode(node1); n.Instance != "agent-2" {
 		t.Errorf("the session is of %s, want it to be the newcomer's", n.Instance)
 	}
@@ -144,10 +144,10 @@ func TestNewcomerIsHeldUntilTheFormerHubAnswers(t *testing.T) {
 // Where nobody can be asked for long, nobody is let in.
 func TestNobodyToAskOfTheFormerSession(t *testing.T) {
 	t.Parallel()
-	h := formerly(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
+	h := hubWithFormerSession(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
 	newcomer := h.mustDial(t, node1)
-	newcomer.welcomed(newcomer.hello(2, "agent-2"))
-	newcomer.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
+	newcomer.exchangeHello(newcomer.newHello(2, "agent-2"))
+	newcomer.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
 	newcomer.expectRefused(fleet.CodeFormerSession)
 	if n := h.mustNode(node1); n.Instance != "agent-1" {
 		t.Errorf("the session is of %s, want it to stay the first one's", n.Instance)
@@ -170,8 +170,8 @@ func TestFormerSessionChangesMeanwhile(t *testing.T) {
 		NodeID: node1, Session: 1, Instance: "agent-1", BootID: "boot-1", Hub: "hub-2", Node: describe(node1), Now: time.Now().UnixNano(),
 	})
 	clone := h.mustDial(t, node1)
-	clone.welcomed(clone.hello(3, "agent-3"))
-	clone.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
+	clone.exchangeHello(clone.newHello(3, "agent-3"))
+	clone.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
 	clone.expectRefused(fleet.CodeCloned)
 	if n := h.mustNode(node1); n.Instance != "agent-2" || n.Epoch != 2 {
 		t.Errorf("node has a session of %s, epoch %d; want agent-2's of epoch 2", n.Instance, n.Epoch)
@@ -182,9 +182,9 @@ func TestFormerSessionChangesMeanwhile(t *testing.T) {
 // one led, decided that its deadline had passed, and then died. Nobody has to be asked.
 func TestSessionThatItsLeaderEnded(t *testing.T) {
 	t.Parallel()
-	h := formerly(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
+	h := hubWithFormerSession(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
 	h.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node1, Epoch: h.mustNode(node1).Epoch, SessionOver: true}}, Now: time.Now().UnixNano()})
-	h.mustDial(t, node1).open(2, "agent-2")
+	h.mustDial(t, node1).openSession(2, "agent-2")
 	if n := h.mustNode(node1); n.Instance != "agent-2" || n.SessionOver {
 		t.Errorf("node %+v, want the session of agent-2", n)
 	}

@@ -42,11 +42,11 @@ type Config struct {
 	Hub       fleet.HubID
 	State     State
 	Apply     Applier
-	Beats     Beats
+	Beats     HeartbeatTracker
 	Hubs      func() []string // addresses that edges may dial
 	Term      func() uint64   // of Raft
 	Led       func() bool     // whether this hub knows of a leader
-	Elsewhere Elsewhere
+	Elsewhere RemoteSessions
 	// Renew asks the leader to renew this hub's lease on its sessions.
 	Renew func(ctx context.Context) error
 	Now   func() time.Time // wall clock, as edges are told it; nil: time.Now
@@ -68,29 +68,29 @@ type Applier interface {
 	Apply(ctx context.Context, c state.Command) (state.Result, error)
 }
 
-// Beats keeps deadlines.
-type Beats interface {
+// HeartbeatTracker keeps deadlines.
+type HeartbeatTracker interface {
 	// TTL is what a node of a pool is given at its next beat.
 	TTL(pool string) time.Duration
-	// Heard says that a node beat in its session, and what it was given.
-	Heard(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration)
+	// RecordHeartbeat says that a node beat in its session, and what it was given.
+	RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration)
 }
 
-// Elsewhere reaches sessions that another hub terminates.
-type Elsewhere interface {
-	// Former asks that hub, and where it does not answer the leader. It fails where
+// RemoteSessions reaches sessions that another hub terminates.
+type RemoteSessions interface {
+	// FormerSession asks that hub, and where it does not answer the leader. It fails where
 	// neither does.
-	Former(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
+	FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
 }
 
 // Gateway is one hub's door for edges.
 type Gateway struct {
-	cfg        Config
-	folder     *folder
-	budget     *semaphore.Weighted
-	leader     *leadership
-	lease      *lease
-	allowances *allowances
+	cfg           Config
+	updateBatcher *updateBatcher
+	budget        *semaphore.Weighted
+	leader        *leadership
+	lease         *lease
+	allowances    *allowances
 
 	mu       sync.Mutex
 	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
@@ -124,13 +124,13 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.LeaseFor = SessionLease
 	}
 	return &Gateway{
-		cfg:        cfg,
-		folder:     newFolder(cfg.Apply, cfg.Log),
-		budget:     semaphore.NewWeighted(MaxUpdates),
-		leader:     &leadership{},
-		lease:      newLease(cfg.LeaseFor, cfg.Renew),
-		allowances: newAllowances(),
-		sessions:   make(map[fleet.NodeID]*session),
+		cfg:           cfg,
+		updateBatcher: newUpdateBatcher(cfg.Apply, cfg.Log),
+		budget:        semaphore.NewWeighted(MaxUpdates),
+		leader:        &leadership{},
+		lease:         newLease(cfg.LeaseFor, cfg.Renew),
+		allowances:    newAllowances(),
+		sessions:      make(map[fleet.NodeID]*session),
 	}, nil
 }
 
@@ -139,10 +139,10 @@ func New(cfg Config) (*Gateway, error) {
 // Sessions need it.
 func (g *Gateway) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error { return g.folder.run(ctx) })
-	work.Go(func() error { g.leader.watch(ctx, g.cfg.Led); return nil })
+	work.Go(func() error { return g.updateBatcher.runCommitLoop(ctx) })
+	work.Go(func() error { g.leader.watchLeader(ctx, g.cfg.Led); return nil })
 	work.Go(func() error { g.endRevokedSessions(ctx); return nil })
-	work.Go(func() error { g.lease.keep(ctx); return nil })
+	work.Go(func() error { g.lease.renewUntilDone(ctx); return nil })
 	return work.Wait()
 }
 
@@ -155,8 +155,8 @@ func (g *Gateway) Serve(ctx context.Context, conn *transport.Conn) error {
 		return errors.Join(err, conn.CloseWith(err))
 	}
 	s := newSession(g, conn, fleet.NodeID(name))
-	err := s.serve(ctx)
-	g.leave(s)
+	err := s.serveSession(ctx)
+	g.removeSession(s)
 	return err
 }
 
@@ -169,7 +169,7 @@ func (g *Gateway) Probe(ctx context.Context, node fleet.NodeID) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return s.probe(ctx, number)
+	return s.probeEdge(ctx, number)
 }
 
 // sessionToProbe returns a node's session here, nil for none, and the number of a probe.
@@ -194,7 +194,7 @@ func (g *Gateway) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Req
 		return nil, fleet.Errorf(fleet.CodeUnavailable, "ask for %s: node %s has no session with hub %s", req.Kind, fleet.Short(node), g.cfg.Hub).
 			WithHint("its link is down; ask again when it is back")
 	}
-	return s.request(ctx, req, probe)
+	return s.requestFromEdge(ctx, req, probe)
 }
 
 // Stats counts.
@@ -206,10 +206,10 @@ func (g *Gateway) Stats() Stats {
 	return st
 }
 
-// enter makes a committed session the node's own here; the one of an older epoch
+// registerSession makes a committed session the node's own here; the one of an older epoch
 // is fenced. That may be s itself: two sessions that were committed one after the
 // other may hear of it in any order.
-func (g *Gateway) enter(s *session, epoch fleet.Epoch) {
+func (g *Gateway) registerSession(s *session, epoch fleet.Epoch) {
 	g.mu.Lock()
 	s.epoch = epoch
 	older := g.sessions[s.node]
@@ -221,12 +221,12 @@ func (g *Gateway) enter(s *session, epoch fleet.Epoch) {
 	g.served.Opened++
 	g.mu.Unlock()
 	if older != nil && !planted.On(planted.ForgetFencing) {
-		older.fence(staleEpoch(s.node))
+		older.endWithRefusal(staleEpoch(s.node))
 	}
 	g.endIfRevoked(s) // endRevokedSessions may have looked before the session was here
 }
 
-func (g *Gateway) leave(s *session) {
+func (g *Gateway) removeSession(s *session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sessions[s.node] == s {
@@ -234,7 +234,7 @@ func (g *Gateway) leave(s *session) {
 	}
 }
 
-func (g *Gateway) count(f func(*Stats)) {
+func (g *Gateway) updateStats(f func(*Stats)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f(&g.served)

@@ -29,16 +29,16 @@ const (
 	alloc2 = fleet.AllocID("aaaaaaaa-0000-4000-8000-000000000002")
 )
 
-// steadyBeats is liveness without deadlines.
-type steadyBeats struct{ ttl time.Duration }
+// fixedTTLTracker is liveness without deadlines.
+type fixedTTLTracker struct{ ttl time.Duration }
 
-func (b steadyBeats) TTL(string) time.Duration                       { return b.ttl }
-func (b steadyBeats) Heard(fleet.NodeID, fleet.Epoch, time.Duration) {}
+func (b fixedTTLTracker) TTL(string) time.Duration                                 { return b.ttl }
+func (b fixedTTLTracker) RecordHeartbeat(fleet.NodeID, fleet.Epoch, time.Duration) {}
 
-// elsewhere is the other hubs: a function.
-type elsewhere func(hub fleet.HubID, node fleet.NodeID) (gateway.Former, error)
+// formerSessionFunc is the other hubs: a function.
+type formerSessionFunc func(hub fleet.HubID, node fleet.NodeID) (gateway.Former, error)
 
-func (e elsewhere) Former(_ context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
+func (e formerSessionFunc) FormerSession(_ context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
 	return e(hub, node)
 }
 
@@ -52,7 +52,7 @@ type hub struct {
 
 type options struct {
 	ttl   time.Duration
-	probe elsewhere
+	probe formerSessionFunc
 	// leaderless: the hub knows of no leader, though commands are applied.
 	leaderless bool
 	lease      time.Duration // 0: as in production
@@ -88,7 +88,7 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.mustApply(state.ClusterInit{Cluster: made})
 	h.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "127.0.0.1:4647"}})
 	h.gateway, err = gateway.New(gateway.Config{
-		Hub: "hub-1", State: own, Apply: h.cluster, Beats: steadyBeats{opts.ttl},
+		Hub: "hub-1", State: own, Apply: h.cluster, Beats: fixedTTLTracker{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
 		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, LeaseFor: opts.lease,
 		Renew: func(context.Context) error {
@@ -104,12 +104,12 @@ func newHub(tb testing.TB, opts options) *hub {
 	id := h.mustIssue(syncproto.RoleHub, "hub-1")
 	endpoint := mustEndpoint(tb, pki.ServerTLS(func() *identity.Identity { return id }, time.Now))
 	h.addr = endpoint.Addr()
-	h.serve(tb, endpoint)
+	h.serveGateway(tb, endpoint)
 	return h
 }
 
-// serve runs the gateway until the test ends.
-func (h *hub) serve(tb testing.TB, endpoint *transport.Endpoint) {
+// serveGateway runs the gateway until the test ends.
+func (h *hub) serveGateway(tb testing.TB, endpoint *transport.Endpoint) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() {

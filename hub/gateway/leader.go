@@ -18,8 +18,8 @@ type leadership struct {
 	lost time.Time // when there was no leader any more; zero: there is one
 }
 
-// watch looks at led until ctx ends.
-func (l *leadership) watch(ctx context.Context, led func() bool) {
+// watchLeader looks at led until ctx ends.
+func (l *leadership) watchLeader(ctx context.Context, led func() bool) {
 	tick := time.NewTicker(leaderCheck)
 	defer tick.Stop()
 	for {
@@ -27,12 +27,12 @@ func (l *leadership) watch(ctx context.Context, led func() bool) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			l.note(led(), now)
+			l.recordLeader(led(), now)
 		}
 	}
 }
 
-func (l *leadership) note(led bool, now time.Time) {
+func (l *leadership) recordLeader(led bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -43,8 +43,8 @@ func (l *leadership) note(led bool, now time.Time) {
 	}
 }
 
-// missing is for how long this hub has known of no leader.
-func (l *leadership) missing() time.Duration {
+// leaderlessTime is for how long this hub has known of no leader.
+func (l *leadership) leaderlessTime() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost.IsZero() {

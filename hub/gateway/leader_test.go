@@ -16,13 +16,13 @@ func TestNoLeaderForAWhile(t *testing.T) {
 	h.mustDescribe(node1)
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	h.setBroken(true)
-	w.send(syncproto.StreamUpdates, w.updates(1, running(alloc1)))
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc1)))
 	w.expectNothing(syncproto.StreamUpdates, 300*time.Millisecond)
 	other := h.mustDial(t, node2)
-	other.welcomed(other.hello(1, "agent-2"))
-	other.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node2)})
+	other.exchangeHello(other.newHello(1, "agent-2"))
+	other.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node2)})
 	other.expectNothing(syncproto.StreamControl, 300*time.Millisecond)
 	h.setBroken(false)
 	if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != 1 {
@@ -36,11 +36,11 @@ func TestNoLeaderForAWhile(t *testing.T) {
 // eventuallyRefuses waits until the hub takes no new session.
 func (h *hub) eventuallyRefuses(tb testing.TB, node fleet.NodeID) {
 	tb.Helper()
-	h.eventually("a new session is refused", func(*state.View) bool {
+	h.waitForState("a new session is refused", func(*state.View) bool {
 		w := h.mustDial(tb, node)
-		defer w.vanish()
-		w.send(syncproto.StreamControl, w.hello(1, "agent-2"))
-		m, err := w.read(syncproto.StreamControl, patience)
+		defer w.closeSilently()
+		w.sendMessage(syncproto.StreamControl, w.newHello(1, "agent-2"))
+		m, err := w.readMessage(syncproto.StreamControl, patience)
 		r, refused := m.(syncproto.Refused)
 		return err == nil && refused && r.Code == fleet.CodeUnavailable
 	})
@@ -51,7 +51,7 @@ func TestHubWithoutALeaderLetsEdgesGo(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{ttl: time.Minute, leaderless: true, lease: 2 * time.Second})
 	had := h.mustDial(t, node1)
-	had.open(1, "agent-1")
+	had.openSession(1, "agent-1")
 	h.eventuallyRefuses(t, node2)
 	had.expectRefused(fleet.CodeUnavailable)
 }
@@ -62,7 +62,7 @@ func TestHubWithoutALeaderKeepsItsEdgesAtFirst(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{leaderless: true})
 	had := h.mustDial(t, node1)
-	had.open(1, "agent-1")
+	had.openSession(1, "agent-1")
 	h.eventuallyRefuses(t, node2)
-	had.beat()
+	had.sendHeartbeat()
 }

@@ -27,8 +27,8 @@ const leaseRenewals = 6
 // that is not older than the newest one that this hub counts, or it began to lead later.
 // So where the leader has heard nothing of a hub for FormerWait, that hub has no session.
 type lease struct {
-	lasts time.Duration
-	renew func(context.Context) error
+	duration time.Duration
+	renew    func(context.Context) error
 
 	mu      sync.Mutex
 	renewed time.Time     // when the newest renewal that succeeded was asked for
@@ -37,13 +37,13 @@ type lease struct {
 }
 
 func newLease(lasts time.Duration, renew func(context.Context) error) *lease {
-	return &lease{lasts: lasts, renew: renew, ended: make(chan struct{})}
+	return &lease{duration: lasts, renew: renew, ended: make(chan struct{})}
 }
 
-// keep renews the lease until ctx ends.
-func (l *lease) keep(ctx context.Context) {
-	every := l.lasts / leaseRenewals
-	l.note(time.Now(), nil)
+// renewUntilDone renews the lease until ctx ends.
+func (l *lease) renewUntilDone(ctx context.Context) {
+	every := l.duration / leaseRenewals
+	l.recordRenewal(time.Now(), nil)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -53,32 +53,32 @@ func (l *lease) keep(ctx context.Context) {
 		case <-timer.C:
 		}
 		asked := time.Now()
-		renewing, cancel := context.WithTimeout(ctx, l.atMost(asked, every))
+		renewing, cancel := context.WithTimeout(ctx, l.boundByLease(asked, every))
 		err := l.renew(renewing)
 		cancel()
-		l.note(asked, err)
-		timer.Reset(l.atMost(time.Now(), every))
+		l.recordRenewal(asked, err)
+		timer.Reset(l.boundByLease(time.Now(), every))
 	}
 }
 
-// atMost bounds a wait by what is left of the lease.
-func (l *lease) atMost(now time.Time, d time.Duration) time.Duration {
+// boundByLease bounds a wait by what is left of the lease.
+func (l *lease) boundByLease(now time.Time, d time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if left := l.renewed.Add(l.lasts).Sub(now); !l.over && left < d {
+	if left := l.renewed.Add(l.duration).Sub(now); !l.over && left < d {
 		return max(left, 0)
 	}
 	return d
 }
 
-// note takes how a renewal ended that was asked for at a time.
-func (l *lease) note(asked time.Time, err error) {
+// recordRenewal takes how a renewal ended that was asked for at a time.
+func (l *lease) recordRenewal(asked time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
 		l.renewed = asked
 	}
-	over := time.Since(l.renewed) >= l.lasts
+	over := time.Since(l.renewed) >= l.duration
 	switch {
 	case over && !l.over:
 		close(l.ended)
@@ -88,8 +88,8 @@ func (l *lease) note(asked time.Time, err error) {
 	l.over = over
 }
 
-// end is closed when the lease is over.
-func (l *lease) end() <-chan struct{} {
+// leaseEndedChan is closed when the lease is over.
+func (l *lease) leaseEndedChan() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended

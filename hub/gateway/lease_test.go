@@ -19,7 +19,7 @@ type renewer struct {
 	asked time.Time // of the last renewal that was granted
 }
 
-func (r *renewer) renew(ctx context.Context) error {
+func (r *renewer) renewLease(ctx context.Context) error {
 	at := time.Now()
 	r.mu.Lock()
 	cut := r.cut
@@ -38,7 +38,7 @@ func (r *renewer) renew(ctx context.Context) error {
 	return nil
 }
 
-func (r *renewer) set(cut bool) {
+func (r *renewer) setCut(cut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = cut
@@ -54,10 +54,10 @@ func TestLeaseEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLease(SessionLease, leader.renew)
+				l := newLease(SessionLease, leader.renewLease)
 				ctx, cancel := context.WithCancel(t.Context())
 				var work sync.WaitGroup
-				work.Go(func() { l.keep(ctx) })
+				work.Go(func() { l.renewUntilDone(ctx) })
 				defer work.Wait()
 				defer cancel()
 				time.Sleep(10 * SessionLease)
@@ -65,12 +65,12 @@ func TestLeaseEnds(t *testing.T) {
 				if l.isOver() {
 					t.Fatal("over, though the leader grants it")
 				}
-				leader.set(true)
-				<-l.end()
+				leader.setCut(true)
+				<-l.leaseEndedChan()
 				if kept := time.Since(leader.asked); kept != SessionLease {
 					t.Errorf("it ended %s after the last renewal was asked for, want %s", kept, SessionLease)
 				}
-				leader.set(false)
+				leader.setCut(false)
 				time.Sleep(SessionLease)
 				synctest.Wait()
 				if l.isOver() {

@@ -16,20 +16,20 @@ import (
 // where each of them has a long name, many ports, and a large job.
 func TestDesiredFramesOfALargeNode(t *testing.T) {
 	name := strings.Repeat("n", 128)
-	ports, windows := make([]fleet.AllottedPort, 60), make([]fleet.UpdateWindow, 20)
+	ports, windows := make([]fleet.AssignedPort, 60), make([]fleet.UpdateWindow, 20)
 	for i := range ports {
-		ports[i] = fleet.AllottedPort{Label: fmt.Sprint("port", i), Value: 20_000 + i, To: 30_000 + i, HostIP: "2001:db8:1234:5678:9abc:def0:1234:5678", Shared: true}
+		ports[i] = fleet.AssignedPort{Label: fmt.Sprint("port", i), Value: 20_000 + i, To: 30_000 + i, HostIP: "2001:db8:1234:5678:9abc:def0:1234:5678", Shared: true}
 	}
 	for i := range windows {
 		windows[i] = fleet.UpdateWindow{Cron: "15,30,45 1-5 * * MON-FRI", Duration: 1 << 40, TimeZone: "America/Argentina/ComodRivadavia"}
 	}
-	held := &fleet.Allotment{Ports: ports, Tasks: map[string]fleet.TaskAllotment{
-		"main": {Cores: []int{100, 101, 102}, Devices: []fleet.AllottedDevice{{Vendor: "v", Type: "gpu", Name: "x", DeviceIDs: []string{"id-1", "id-2"}}}},
+	held := &fleet.AssignedResources{Ports: ports, Tasks: map[string]fleet.AssignedTaskResources{
+		"main": {Cores: []int{100, 101, 102}, Devices: []fleet.AssignedDevice{{Vendor: "v", Type: "gpu", Name: "x", DeviceIDs: []string{"id-1", "id-2"}}}},
 	}}
 	for _, tt := range []struct {
 		name   string
 		many   int
-		held   *fleet.Allotment
+		held   *fleet.AssignedResources
 		stop   bool
 		config int // bytes
 	}{

@@ -19,10 +19,10 @@ func TestPlantedForgetFencing(t *testing.T) {
 	h := newHub(t, options{})
 	h.mustDescribe(node1)
 	older := h.mustDial(t, node1)
-	older.open(1, "agent-1")
+	older.openSession(1, "agent-1")
 	newer := h.mustDial(t, node1)
-	newer.open(2, "agent-1")
-	older.send(syncproto.StreamUpdates, older.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+	newer.openSession(2, "agent-1")
+	older.sendMessage(syncproto.StreamUpdates, older.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
 	expect[syncproto.Applied](older, syncproto.StreamUpdates)
 }
 
@@ -35,14 +35,14 @@ func TestPlantedRefuseSilently(t *testing.T) {
 	h.mustDescribe(node2)
 	h.mustPlace(node2, alloc2)
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	refused := make(chan struct{})
 	h.setApplied(func(c state.Command) {
 		if _, ok := c.(state.AllocUpdates); ok {
 			close(refused)
 		}
 	})
-	w.send(syncproto.StreamUpdates, w.updates(1, running(alloc2)))
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc2)))
 	<-refused
 	w.expectNothing(syncproto.StreamControl, 300*time.Millisecond)
 }

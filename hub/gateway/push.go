@@ -18,14 +18,14 @@ import (
 // maxQuestions bounds what an edge may ask before it is answered.
 const maxQuestions = 16
 
-// pusher keeps an edge told of what it shall run, on a goroutine of its own, so
+// desiredSender keeps an edge told of what it shall run, on a goroutine of its own, so
 // that a large desired state on a slow link delays no heartbeat. It also ends the
 // session when the replicated node has moved on without it.
-type pusher struct {
-	s       *session
-	stream  chan *transport.Stream // the desired stream, once
-	orphans []fleet.AllocID        // of a list of holdings that goes on; of run alone
-	unnoted []fleet.AllocID        // orphans that no entry tells of yet; of run alone
+type desiredSender struct {
+	s                 *session
+	stream            chan *transport.Stream // the desired stream, once
+	orphans           []fleet.AllocID        // of a list of holdings that goes on; of run alone
+	unrecordedOrphans []fleet.AllocID        // orphans that no entry tells of yet; of run alone
 
 	mu        sync.Mutex
 	questions []question
@@ -42,30 +42,30 @@ type question struct {
 	again   bool
 }
 
-func newPusher(s *session) *pusher {
-	return &pusher{s: s, stream: make(chan *transport.Stream, 1), wake: func() {}}
+func newDesiredSender(s *session) *desiredSender {
+	return &desiredSender{s: s, stream: make(chan *transport.Stream, 1), wake: func() {}}
 }
 
-// ask queues a question. An edge that asks faster than it reads is cut off.
-func (p *pusher) ask(q question) {
+// queueQuestion queues a question. An edge that asks faster than it reads is cut off.
+func (p *desiredSender) queueQuestion(q question) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.questions) == maxQuestions {
-		p.s.fence(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "too many questions about the desired state at once"})
+		p.s.endWithRefusal(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "too many questions about the desired state at once"})
 		return
 	}
 	p.questions = append(p.questions, q)
 	p.wake()
 }
 
-func (p *pusher) heard(index fleet.Index) {
+func (p *desiredSender) recordReceived(index fleet.Index) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.received = max(p.received, index)
 }
 
-// run pushes until the session ends.
-func (p *pusher) run(ctx context.Context, epoch fleet.Epoch) {
+// runSendLoop pushes until the session ends.
+func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	var stream *transport.Stream
 	select {
 	case stream = <-p.stream:
@@ -73,29 +73,29 @@ func (p *pusher) run(ctx context.Context, epoch fleet.Epoch) {
 		return
 	}
 	out := syncproto.NewWriter(stream)
-	told := newDelivery(p.s.node, p.s.hello.Desired == 0, p.s.log)
+	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
 		node, ok := watch.Node(p.s.node)
 		if !ok {
-			p.s.fence(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
+			p.s.endWithRefusal(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
 			return
 		}
-		if r, ok := p.s.revoked(); ok { // which also made the epoch an older one
-			p.s.fence(r)
+		if r, ok := p.s.revokedRefusal(); ok { // which also made the epoch an older one
+			p.s.endWithRefusal(r)
 			return
 		}
 		if r, over := superseded(node, epoch); over && !planted.On(planted.RefuseSilently) {
-			p.s.fence(r)
+			p.s.endWithRefusal(r)
 			return
 		}
-		for _, f := range p.frames(ctx, told, node) {
-			if err := p.send(ctx, out, f); err != nil {
+		for _, f := range p.framesToSend(ctx, told, node) {
+			if err := p.sendIfAllowed(ctx, out, f); err != nil {
 				return // the session is over, or will notice that the stream is
 			}
 		}
-		p.wait(ctx, watch.Changed)
+		p.waitForChange(ctx, watch.Changed)
 	}
 }
 
@@ -115,8 +115,8 @@ func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
 	return syncproto.Refused{}, false
 }
 
-// frames returns what the edge has to be told now.
-func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) []syncproto.Desired {
+// framesToSend returns what the edge has to be told now.
+func (p *desiredSender) framesToSend(ctx context.Context, told *desiredProgress, node *fleet.Node) []syncproto.Desired {
 	p.mu.Lock()
 	questions, received := p.questions, max(p.received, min(node.Received, p.s.hello.Desired))
 	p.questions = nil
@@ -125,22 +125,22 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) [
 	var out []syncproto.Desired
 	for _, q := range questions {
 		if q.again {
-			told.again()
+			told.resetToFull()
 			received = 0
 		}
 	}
-	out = append(out, told.next(view, received)...)
+	out = append(out, told.nextFrames(view, received)...)
 	for _, q := range questions {
-		out = append(out, told.missing(view, q.missing)...)
-		frames, orphans := told.answer(view, q.held)
+		out = append(out, told.missingBodyFrames(view, q.missing)...)
+		frames, orphans := told.answerHoldings(view, q.held)
 		out = append(out, frames...)
 		p.orphans = append(p.orphans, orphans...)
 		if !q.more && len(p.orphans) > 0 {
-			p.unnoted, p.orphans = p.orphans, nil
+			p.unrecordedOrphans, p.orphans = p.orphans, nil
 		}
 	}
-	if len(p.unnoted) > 0 && p.noteOrphans(ctx, node, p.unnoted) {
-		p.unnoted = nil
+	if len(p.unrecordedOrphans) > 0 && p.recordOrphans(ctx, node, p.unrecordedOrphans) {
+		p.unrecordedOrphans = nil
 	}
 	for i := range out {
 		out[i].Term = p.s.gw.cfg.Term()
@@ -151,14 +151,14 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) [
 	return out
 }
 
-// noteOrphans shows allocations that an edge holds and the cluster has no record
+// recordOrphans shows allocations that an edge holds and the cluster has no record
 // of: it keeps them until somebody decides.
-func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) (noted bool) {
+func (p *desiredSender) recordOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) (noted bool) {
 	if slices.Equal(node.Orphans, orphans) {
 		return true
 	}
 	p.s.log.Warn("edge holds allocations that the cluster does not know", "count", len(orphans), "allocs", fleet.ShortList(orphans))
-	return p.s.note(ctx, state.NodeResync{
+	return p.s.commitResyncNote(ctx, state.NodeResync{
 		NodeID: node.ID, Epoch: node.Epoch, Orphans: orphans, Now: time.Now().UnixNano(),
 		Reason: fmt.Sprintf("keeps %d allocations that the cluster does not know: %s", len(orphans), fleet.ShortList(orphans)),
 	})
@@ -166,10 +166,10 @@ func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fl
 
 var errEnded = errors.New("the session has ended")
 
-// send has the machine allow a frame, and writes it.
-func (p *pusher) send(ctx context.Context, out *syncproto.Writer, f syncproto.Desired) error {
+// sendIfAllowed has the machine allow a frame, and writes it.
+func (p *desiredSender) sendIfAllowed(ctx context.Context, out *syncproto.Writer, f syncproto.Desired) error {
 	allowed := make(chan bool, 1)
-	asked := p.s.step(ctx, func(time.Duration) []syncproto.Output {
+	asked := p.s.callInLoop(ctx, func(time.Duration) []syncproto.Output {
 		steps := p.s.machine.Desire(f)
 		allowed <- len(steps) == 1 && steps[0].Send != nil
 		return steps
@@ -180,16 +180,16 @@ func (p *pusher) send(ctx context.Context, out *syncproto.Writer, f syncproto.De
 	return out.Write(f)
 }
 
-// noteAgain is when what could not be noted is tried again.
-const noteAgain = 10 * time.Second
+// recordRetryDelay is when what could not be noted is tried again.
+const recordRetryDelay = 10 * time.Second
 
-// wait returns when changed does, a question comes, or there is something to be noted
+// waitForChange returns when changed does, a question comes, or there is something to be noted
 // again.
-func (p *pusher) wait(ctx context.Context, changed func(context.Context) error) {
+func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if len(p.unnoted) > 0 {
-		defer time.AfterFunc(noteAgain, cancel).Stop()
+	if len(p.unrecordedOrphans) > 0 {
+		defer time.AfterFunc(recordRetryDelay, cancel).Stop()
 	}
 	p.mu.Lock()
 	p.wake = cancel

@@ -8,13 +8,13 @@ import (
 	"skerry/syncproto"
 )
 
-// mayGoOn reports whether an edge whose journal is behind what is applied, or a fork of it,
+// canContinueJournal reports whether an edge whose journal is behind what is applied, or a fork of it,
 // may go on from there: an operator said so, or it is proven that nothing is lost by it.
 //
 // The proof: it is the very process of the former session, so its memory went back together
 // with its disk (a machine that was reverted to a snapshot); that session's machine does not
 // answer any more; and the cluster has every row that was ever announced to it.
-func (s *session) mayGoOn(ctx context.Context, node *fleet.Node) bool {
+func (s *session) canContinueJournal(ctx context.Context, node *fleet.Node) bool {
 	switch {
 	case node.Readmit:
 		return true
@@ -25,13 +25,13 @@ func (s *session) mayGoOn(ctx context.Context, node *fleet.Node) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
 	defer cancel()
-	former, err := s.gw.cfg.Elsewhere.Former(ctx, node.Hub, s.node)
+	former, err := s.gw.cfg.Elsewhere.FormerSession(ctx, node.Hub, s.node)
 	return err == nil && former.Answered && !former.Alive
 }
 
-// putBack tells an edge to go on from where the cluster stands: it comes back with a Hello
+// putBackRefusal tells an edge to go on from where the cluster stands: it comes back with a Hello
 // that says Lost, as after damage.
-func putBack(node *fleet.Node) syncproto.Refused {
+func putBackRefusal(node *fleet.Node) syncproto.Refused {
 	return syncproto.Refused{
 		Code: fleet.CodePutBack, Applied: node.Applied,
 		Message: fmt.Sprintf("the data directory of node %s is an older copy: its journal goes on after row %d, which the cluster has",

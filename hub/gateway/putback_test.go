@@ -10,32 +10,32 @@ import (
 	"skerry/syncproto"
 )
 
-// ahead is a hub that has two rows of node1 by agent-1, whose machine is silent since.
-func ahead(t *testing.T, head fleet.Seq) (h *hub, applied []byte) {
+// hubWithAppliedRows is a hub that has two rows of node1 by agent-1, whose machine is silent since.
+func hubWithAppliedRows(t *testing.T, head fleet.Seq) (h *hub, applied []byte) {
 	t.Helper()
-	return aheadIn(t, head, options{})
+	return hubWithAppliedRowsIn(t, head, options{})
 }
 
-func aheadIn(t *testing.T, head fleet.Seq, opts options) (h *hub, applied []byte) {
+func hubWithAppliedRowsIn(t *testing.T, head fleet.Seq, opts options) (h *hub, applied []byte) {
 	t.Helper()
 	h = newHub(t, opts)
 	w := h.mustDial(t, node1)
-	hello := w.hello(1, "agent-1")
+	hello := w.newHello(1, "agent-1")
 	hello.Last, hello.ChainHash = head, []byte("announced")
-	w.welcomed(hello)
-	w.beat()
-	w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
+	w.exchangeHello(hello)
+	w.sendHeartbeat()
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
 	expect[syncproto.Applied](w, syncproto.StreamUpdates)
 	applied = w.chain
 	if !h.gateway.PaidBack() {
 		t.Error("rows that are applied still count as on their way")
 	}
-	w.vanish()
+	w.closeSilently()
 	return h, applied
 }
 
-func (w *wire) putBackHello(session uint64, instance fleet.InstanceID, last fleet.Seq) syncproto.Hello {
-	h := w.hello(session, instance)
+func (w *testEdge) putBackHello(session uint64, instance fleet.InstanceID, last fleet.Seq) syncproto.Hello {
+	h := w.newHello(session, instance)
 	h.Last, h.ChainHash = last, []byte("an older copy")
 	return h
 }
@@ -43,9 +43,9 @@ func (w *wire) putBackHello(session uint64, instance fleet.InstanceID, last flee
 // A machine that went back with its memory: the same process, and nothing is missing.
 func TestRevertedMachineGoesOn(t *testing.T) {
 	t.Parallel()
-	h, _ := ahead(t, 2)
+	h, _ := hubWithAppliedRows(t, 2)
 	w := h.mustDial(t, node1)
-	w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
+	w.sendMessage(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
 	if r := w.expectRefused(fleet.CodePutBack); r.Applied != 2 || r.RetryAfter != 0 {
 		t.Errorf("refused with %+v, want where to go on, at once", r)
 	}
@@ -55,8 +55,8 @@ func TestRevertedMachineGoesOn(t *testing.T) {
 	again := h.mustDial(t, node1)
 	hello := again.putBackHello(3, "agent-1", 1)
 	hello.Lost = "an older copy"
-	again.welcomed(hello)
-	if ack := again.beat(); ack.Applied != 2 || len(ack.ChainHash) == 0 {
+	again.exchangeHello(hello)
+	if ack := again.sendHeartbeat(); ack.Applied != 2 || len(ack.ChainHash) == 0 {
 		t.Errorf("acknowledged with %+v, want where to go on", ack)
 	}
 }
@@ -73,13 +73,13 @@ func TestRevertedMachineOfAnotherHub(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, _ := aheadIn(t, 2, options{probe: func(fleet.HubID, fleet.NodeID) (gateway.Former, error) { return tt.former, nil }})
+			h, _ := hubWithAppliedRowsIn(t, 2, options{probe: func(fleet.HubID, fleet.NodeID) (gateway.Former, error) { return tt.former, nil }})
 			n := h.mustNode(node1)
 			h.mustApply(state.SessionOpen{
 				NodeID: node1, Session: 2, Instance: n.Instance, BootID: n.BootID, Hub: "hub-2", Head: n.JournalHead, Now: time.Now().UnixNano(),
 			})
 			w := h.mustDial(t, node1)
-			w.send(syncproto.StreamControl, w.putBackHello(3, "agent-1", 1))
+			w.sendMessage(syncproto.StreamControl, w.putBackHello(3, "agent-1", 1))
 			w.expectRefused(tt.want)
 		})
 	}
@@ -90,30 +90,30 @@ func TestPutBackDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("another process", func(t *testing.T) {
 		t.Parallel()
-		h, _ := ahead(t, 2)
+		h, _ := hubWithAppliedRows(t, 2)
 		w := h.mustDial(t, node1)
-		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-2", 1))
+		w.sendMessage(syncproto.StreamControl, w.putBackHello(2, "agent-2", 1))
 		if r := w.expectRefused(fleet.CodeFork); r.Hint == "" {
 			t.Error("no hint")
 		}
 	})
 	t.Run("rows were announced that the cluster does not have", func(t *testing.T) {
 		t.Parallel()
-		h, _ := ahead(t, 3)
+		h, _ := hubWithAppliedRows(t, 3)
 		w := h.mustDial(t, node1)
-		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
+		w.sendMessage(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
 		w.expectRefused(fleet.CodeFork)
 	})
 	t.Run("the former session answers", func(t *testing.T) {
 		t.Parallel()
 		h := newHub(t, options{})
 		original := h.mustDial(t, node1)
-		original.open(1, "agent-1")
-		original.send(syncproto.StreamUpdates, original.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+		original.openSession(1, "agent-1")
+		original.sendMessage(syncproto.StreamUpdates, original.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
 		expect[syncproto.Applied](original, syncproto.StreamUpdates)
 		alive := original.answerProbes()
 		w := h.mustDial(t, node1)
-		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 0))
+		w.sendMessage(syncproto.StreamControl, w.putBackHello(2, "agent-1", 0))
 		w.expectRefused(fleet.CodeFork)
 		alive()
 	})
@@ -126,18 +126,18 @@ func TestReadmittedEdgeGoesOn(t *testing.T) {
 	for name, last := range map[string]fleet.Seq{"behind": 1, "overtaken": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, applied := ahead(t, 2)
+			h, applied := hubWithAppliedRows(t, 2)
 			try := func(session uint64, code fleet.Code) {
 				t.Helper()
 				w := h.mustDial(t, node1)
 				if last == 1 {
-					w.send(syncproto.StreamControl, w.putBackHello(session, "agent-2", 1))
+					w.sendMessage(syncproto.StreamControl, w.putBackHello(session, "agent-2", 1))
 				} else {
 					w.chain = []byte("an older copy")
-					rows := w.updates(3, fleet.Transition{Kind: fleet.TransitionOperator})
-					w.welcomed(w.putBackHello(session, "agent-2", 3))
-					w.beat()
-					w.send(syncproto.StreamUpdates, rows)
+					rows := w.newUpdates(3, fleet.Transition{Kind: fleet.TransitionOperator})
+					w.exchangeHello(w.putBackHello(session, "agent-2", 3))
+					w.sendHeartbeat()
+					w.sendMessage(syncproto.StreamUpdates, rows)
 				}
 				w.expectRefused(code)
 			}
@@ -147,14 +147,14 @@ func TestReadmittedEdgeGoesOn(t *testing.T) {
 			w := h.mustDial(t, node1)
 			hello := w.putBackHello(4, "agent-2", last)
 			hello.Lost = "an older copy"
-			w.welcomed(hello)
-			if ack := w.beat(); ack.Applied != 2 || string(ack.ChainHash) != string(applied) {
+			w.exchangeHello(hello)
+			if ack := w.sendHeartbeat(); ack.Applied != 2 || string(ack.ChainHash) != string(applied) {
 				t.Errorf("acknowledged with %+v, want row 2 and its hash", ack)
 			}
 			if h.mustNode(node1).Readmit {
 				t.Error("it is still readmitted")
 			}
-			w.vanish()
+			w.closeSilently()
 			try(5, fleet.CodeFork)
 		})
 	}
@@ -166,11 +166,11 @@ func TestReadmittedClone(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	original := h.mustDial(t, node1)
-	original.open(1, "agent-1")
-	try := func(session uint64) *wire {
+	original.openSession(1, "agent-1")
+	try := func(session uint64) *testEdge {
 		alive := original.answerProbes()
 		w := h.mustDial(t, node1)
-		w.send(syncproto.StreamControl, w.hello(session, "agent-2"))
+		w.sendMessage(syncproto.StreamControl, w.newHello(session, "agent-2"))
 		w.expectRefused(fleet.CodeCloned)
 		alive()
 		return w
@@ -178,6 +178,6 @@ func TestReadmittedClone(t *testing.T) {
 	try(2)
 	h.mustApply(state.NodeReadmit{NodeID: node1, Now: time.Now().UnixNano()})
 	try(3)
-	original.vanish()
-	h.mustDial(t, node1).open(4, "agent-2")
+	original.closeSilently()
+	h.mustDial(t, node1).openSession(4, "agent-2")
 }

@@ -24,21 +24,21 @@ const silentAfter = 1500 * time.Millisecond
 // errSilent is why a request was given up.
 var errSilent = errors.New("the node does not answer")
 
-// request asks the edge, which is probed meanwhile: a link that vanished would otherwise be
+// requestFromEdge asks the edge, which is probed meanwhile: a link that vanished would otherwise be
 // waited for as long as a slow one.
-func (s *session) request(ctx context.Context, req syncproto.Request, number uint64) (io.ReadWriteCloser, error) {
+func (s *session) requestFromEdge(ctx context.Context, req syncproto.Request, number uint64) (io.ReadWriteCloser, error) {
 	patience := max(silentAfter, 4*s.conn.Stats().RTT)
 	asking, giveUp := context.WithCancelCause(ctx)
 	probing, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var probe errgroup.Group
 	probe.Go(func() error {
-		if !s.probe(probing, number) && errors.Is(probing.Err(), context.DeadlineExceeded) {
+		if !s.probeEdge(probing, number) && errors.Is(probing.Err(), context.DeadlineExceeded) {
 			giveUp(errSilent)
 		}
 		return nil
 	})
-	out, err := request(asking, s.conn, req)
+	out, err := openRequest(asking, s.conn, req)
 	stop()
 	_ = probe.Wait() // it returns nil
 	switch {
@@ -52,22 +52,22 @@ func (s *session) request(ctx context.Context, req syncproto.Request, number uin
 		WithHint("its link is down, or very slow; ask again when it is back")
 }
 
-// request opens a stream to an edge, asks, and returns what follows the answer;
+// openRequest opens a stream to an edge, asks, and returns what follows the answer;
 // what is written to it reaches the edge. It ends with ctx.
-func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadWriteCloser, error) {
+func openRequest(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadWriteCloser, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
 	o := &output{stream: stream, stop: context.AfterFunc(ctx, stream.Abort)}
-	if o.Reader, err = converse(stream, req); err != nil {
+	if o.Reader, err = sendRequest(stream, req); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
 	return o, nil
 }
 
-// converse asks, and returns what follows the Reply.
-func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error) {
+// sendRequest asks, and returns what follows the Reply.
+func sendRequest(stream *transport.Stream, req syncproto.Request) (io.Reader, error) {
 	if err := stream.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}

@@ -20,7 +20,7 @@ func TestLogs(t *testing.T) {
 		t.Errorf("logs of a node that is not connected: %v, want unavailable", err)
 	}
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	served := make(chan error, 1)
 	go func() { served <- w.serveLogs("hello\nworld\n") }()
 	out, err := h.gateway.Logs(t.Context(), node1, req)
@@ -56,7 +56,7 @@ func TestLogsOfSilentEdge(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1") // and answers nothing from now on
+	w.openSession(1, "agent-1") // and answers nothing from now on
 	began := time.Now()
 	req := syncproto.Request{Kind: syncproto.RequestLogs, Alloc: alloc1, Task: "t", Stream: "stdout", Origin: "start"}
 	_, err := h.gateway.Logs(t.Context(), node1, req)
@@ -70,7 +70,7 @@ func TestLogsOfSilentEdge(t *testing.T) {
 
 // serveLogs answers one request with text; an empty text is a task that says
 // nothing, followed for as long as the hub reads.
-func (w *wire) serveLogs(text string) error {
+func (w *testEdge) serveLogs(text string) error {
 	stream, err := w.conn.Accept(context.Background())
 	if err != nil {
 		return err

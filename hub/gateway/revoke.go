@@ -28,13 +28,13 @@ func (g *Gateway) endRevokedSessions(ctx context.Context) {
 
 // endIfRevoked ends a session whose node is revoked.
 func (g *Gateway) endIfRevoked(s *session) {
-	if refused, ok := s.revoked(); ok {
-		s.fence(refused)
+	if refused, ok := s.revokedRefusal(); ok {
+		s.endWithRefusal(refused)
 	}
 }
 
-// revoked is the answer to an edge that is revoked.
-func (s *session) revoked() (syncproto.Refused, bool) {
+// revokedRefusal is the answer to an edge that is revoked.
+func (s *session) revokedRefusal() (syncproto.Refused, bool) {
 	r, ok := s.gw.cfg.State.View().Revocation(s.node)
 	if !ok {
 		return syncproto.Refused{}, false

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	lookEvery    = time.Second      // at what nobody tells a session of
-	writeTimeout = 10 * time.Second // of a frame on the control or the updates stream
-	linger       = time.Second      // for a Refused to arrive before the connection closes
+	checkInterval = time.Second      // at what nobody tells a session of
+	writeTimeout  = 10 * time.Second // of a frame on the control or the updates stream
+	drainTimeout  = time.Second      // for a Refused to arrive before the connection closes
 )
 
 // session serves one connection. Its loop owns the state machine and everything
@@ -32,32 +32,32 @@ type session struct {
 	allowance *allowance // shared by the sessions of the edge
 	started   time.Time
 
-	frames  chan inbound
-	answers chan answer // room for all that may be unanswered: the folder never waits
-	calls   chan call
-	fenced  chan syncproto.Refused // one; a newer session took this one's place
-	over    chan struct{}          // closed when the loop has ended
-	work    *errgroup.Group
-	pusher  *pusher
-	epoch   fleet.Epoch // once committed; the gateway's mutex guards it
-	former  finding     // of the call that admits or opens
+	frames        chan inbound
+	answers       chan batchAnswer // room for all that may be unanswered: the folder never waits
+	calls         chan loopCall
+	endRefusals   chan syncproto.Refused // one; a newer session took this one's place
+	over          chan struct{}          // closed when the loop has ended
+	work          *errgroup.Group
+	desiredSender *desiredSender
+	epoch         fleet.Epoch   // once committed; the gateway's mutex guards it
+	former        formerFinding // of the call that admits or opens
 
 	// Owned by the loop.
-	machine  *syncproto.HubSession
-	streams  [3]*transport.Stream // by syncproto.Stream
-	hello    syncproto.Hello
-	opened   bool // committed
-	pool     string
-	hubs     []string
-	status   fleet.NodeStatus // last told
-	inFlight []state.NodeRows // not yet answered, oldest first
-	received received
-	halfWay  halfWay
-	untold   *syncproto.Heartbeat // the newest description, where it came too soon; nil: none
-	looked   time.Duration        // when idle looked last
-	paid     int64                // for the rows that the machine gives next
-	probes   []chan<- struct{}    // closed by an answer
-	end      *syncproto.EventEnd
+	machine            *syncproto.HubSession
+	streams            [3]*transport.Stream // by syncproto.Stream
+	hello              syncproto.Hello
+	opened             bool // committed
+	pool               string
+	hubs               []string
+	status             fleet.NodeStatus // last told
+	inFlight           []state.NodeRows // not yet answered, oldest first
+	received           received
+	readyProgress      readyProgress
+	pendingDescription *syncproto.Heartbeat // the newest description, where it came too soon; nil: none
+	lastCheck          time.Duration        // when idle looked last
+	budgetHeld         int64                // for the rows that the machine gives next
+	probes             []chan<- struct{}    // closed by an answer
+	end                *syncproto.EventEnd
 }
 
 // inbound is what a reader has: a stream that the edge opened, a frame, or the
@@ -69,16 +69,16 @@ type inbound struct {
 	err    error
 }
 
-// weight is what a frame takes from the gateway's budget: that of rows.
-func (in inbound) weight() int64 {
+// budgetBytes is what a frame takes from the gateway's budget: that of rows.
+func (in inbound) budgetBytes() int64 {
 	if in.frame.Type != syncproto.FrameUpdates {
 		return 0
 	}
 	return int64(len(in.frame.Body))
 }
 
-// call steps the machine within the loop.
-type call func(now time.Duration) []syncproto.Output
+// loopCall steps the machine within the loop.
+type loopCall func(now time.Duration) []syncproto.Output
 
 // received is how far the edge has journaled what it was told, and what of it is
 // on its way to the cluster.
@@ -90,50 +90,50 @@ type received struct {
 
 func newSession(g *Gateway, conn *transport.Conn, node fleet.NodeID) *session {
 	return &session{
-		gw:        g,
-		conn:      conn,
-		node:      node,
-		log:       g.cfg.Log.With("node", fleet.Short(node), "remote", conn.RemoteAddr().String()),
-		allowance: g.allowances.forNode(node),
-		started:   time.Now(),
-		frames:    make(chan inbound),
-		answers:   make(chan answer, syncproto.MaxUpdatesInFlight+1),
-		calls:     make(chan call),
-		fenced:    make(chan syncproto.Refused, 1),
-		over:      make(chan struct{}),
-		machine:   syncproto.NewHubSession(0, node),
+		gw:          g,
+		conn:        conn,
+		node:        node,
+		log:         g.cfg.Log.With("node", fleet.Short(node), "remote", conn.RemoteAddr().String()),
+		allowance:   g.allowances.forNode(node),
+		started:     time.Now(),
+		frames:      make(chan inbound),
+		answers:     make(chan batchAnswer, syncproto.MaxUpdatesInFlight+1),
+		calls:       make(chan loopCall),
+		endRefusals: make(chan syncproto.Refused, 1),
+		over:        make(chan struct{}),
+		machine:     syncproto.NewHubSession(0, node),
 	}
 }
 
-func (s *session) now() time.Duration { return time.Since(s.started) }
+func (s *session) timeSinceStart() time.Duration { return time.Since(s.started) }
 
-// serve runs the session to its end and closes the connection.
-func (s *session) serve(ctx context.Context) error {
+// serveSession runs the session to its end and closes the connection.
+func (s *session) serveSession(ctx context.Context) error {
 	work, wctx := errgroup.WithContext(ctx)
 	wctx, cancel := context.WithCancel(wctx)
 	s.work = work
-	s.pusher = newPusher(s)
-	work.Go(func() error { s.accept(wctx); return nil })
-	err := s.loop(ctx, wctx)
+	s.desiredSender = newDesiredSender(s)
+	work.Go(func() error { s.acceptStreams(wctx); return nil })
+	err := s.runEventLoop(ctx, wctx)
 	close(s.over)
 	cancel()
-	s.farewell()
+	s.drainClose()
 	closing := s.conn.CloseWith(fleet.AsError(err))
 	// Everything that works for the session ends with its context or connection.
-	return errors.Join(err, work.Wait(), quiet(closing))
+	return errors.Join(err, work.Wait(), ignoreClosed(closing))
 }
 
-// loop steps the machine until it has ended, and returns why. ctx is the hub's,
+// runEventLoop steps the machine until it has ended, and returns why. ctx is the hub's,
 // wctx that of the session's other goroutines.
-func (s *session) loop(ctx, wctx context.Context) error {
+func (s *session) runEventLoop(ctx, wctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for s.end == nil {
 		var out []syncproto.Output
-		timer.Reset(s.rest())
+		timer.Reset(s.timeToNextCheck())
 		var leaseEnd <-chan struct{} // of no session that is not committed: admit looks itself
 		if s.opened {
-			leaseEnd = s.gw.lease.end()
+			leaseEnd = s.gw.lease.leaseEndedChan()
 		}
 		select {
 		case <-ctx.Done():
@@ -141,21 +141,21 @@ func (s *session) loop(ctx, wctx context.Context) error {
 		case <-s.conn.Done():
 			return s.conn.Err()
 		case in := <-s.frames:
-			out = s.take(wctx, in)
+			out = s.handleInbound(wctx, in)
 		case a := <-s.answers:
-			out = s.answered(wctx, a)
+			out = s.handleBatchAnswer(wctx, a)
 		case c := <-s.calls:
-			out = c(s.now())
-		case r := <-s.fenced:
+			out = c(s.timeSinceStart())
+		case r := <-s.endRefusals:
 			s.log.Info("session fenced", "code", r.Code, "error", r.Message)
-			s.gw.count(func(st *Stats) { st.Fenced++ })
+			s.gw.updateStats(func(st *Stats) { st.Fenced++ })
 			out = s.machine.Refuse(r)
 		case <-leaseEnd:
 			out = s.machine.Refuse(leaseEnded(s.gw.cfg.LeaseFor))
 		case <-timer.C:
-			out = append(s.machine.Tick(s.now()), s.idle(wctx)...)
+			out = append(s.machine.Tick(s.timeSinceStart()), s.runPeriodicChecks(wctx)...)
 		}
-		s.perform(wctx, out)
+		s.performOutputs(wctx, out)
 	}
 	if s.end.Err == nil {
 		return nil
@@ -163,20 +163,20 @@ func (s *session) loop(ctx, wctx context.Context) error {
 	return s.end.Err
 }
 
-// take is told what a reader has.
-func (s *session) take(ctx context.Context, in inbound) []syncproto.Output {
+// handleInbound is told what a reader has.
+func (s *session) handleInbound(ctx context.Context, in inbound) []syncproto.Output {
 	switch {
 	case in.stream != nil && s.streams[in.on] != nil:
 		return s.machine.Bad(fleet.Errorf(fleet.CodeFrameBad, "a second %s stream", in.on))
 	case in.stream != nil:
 		s.streams[in.on] = in.stream
 		if in.on == syncproto.StreamDesired {
-			s.pusher.stream <- in.stream
+			s.desiredSender.stream <- in.stream
 		}
-		s.work.Go(func() error { s.read(ctx, in.on, in.stream); return nil })
+		s.work.Go(func() error { s.readFrames(ctx, in.on, in.stream); return nil })
 		return nil
 	case in.err == nil:
-		return s.frame(in)
+		return s.handleFrame(in)
 	}
 	var bad *fleet.Error
 	if errors.As(in.err, &bad) {
@@ -185,16 +185,16 @@ func (s *session) take(ctx context.Context, in inbound) []syncproto.Output {
 	return s.machine.Bad(fleet.Errorf(fleet.CodeUnavailable, "the edge closed the %s stream", in.on))
 }
 
-// frame decodes a frame and steps the machine on it.
-func (s *session) frame(in inbound) []syncproto.Output {
+// handleFrame decodes a frame and steps the machine on it.
+func (s *session) handleFrame(in inbound) []syncproto.Output {
 	m, err := in.frame.Decode()
 	if err != nil {
-		s.gw.budget.Release(in.weight())
+		s.gw.budget.Release(in.budgetBytes())
 		return s.machine.Bad(fleet.AsError(err))
 	}
-	out := s.machine.Frame(s.now(), in.on, m)
-	if s.paid = in.weight(); !accepted(out) {
-		s.gw.budget.Release(s.paid)
+	out := s.machine.Frame(s.timeSinceStart(), in.on, m)
+	if s.budgetHeld = in.budgetBytes(); !accepted(out) {
+		s.gw.budget.Release(s.budgetHeld)
 	}
 	return out
 }
@@ -210,8 +210,8 @@ func accepted(out []syncproto.Output) bool {
 	return false
 }
 
-// accept takes the three streams that the edge opens.
-func (s *session) accept(ctx context.Context) {
+// acceptStreams takes the three streams that the edge opens.
+func (s *session) acceptStreams(ctx context.Context) {
 	for range s.streams {
 		stream, err := s.conn.Accept(ctx)
 		if err != nil {
@@ -226,67 +226,67 @@ func (s *session) accept(ctx context.Context) {
 		if err != nil {
 			in = inbound{err: err}
 		}
-		if !s.hand(ctx, in) || err != nil {
+		if !s.handToLoop(ctx, in) || err != nil {
 			return
 		}
 	}
 }
 
-// read hands frames of one stream to the loop. Rows are paid for from the
+// readFrames hands frames of one stream to the loop. Rows are paid for from the
 // gateway's budget before the next frame is read; their answer pays back.
-func (s *session) read(ctx context.Context, on syncproto.Stream, stream *transport.Stream) {
+func (s *session) readFrames(ctx context.Context, on syncproto.Stream, stream *transport.Stream) {
 	r := syncproto.NewReader(stream)
 	for {
 		f, err := r.Next()
 		in := inbound{on: on, frame: f, err: err}
-		if w := in.weight(); w > 0 && (s.allowance.waitForRows(ctx, w) != nil || s.gw.budget.Acquire(ctx, w) != nil) {
+		if w := in.budgetBytes(); w > 0 && (s.allowance.waitForRows(ctx, w) != nil || s.gw.budget.Acquire(ctx, w) != nil) {
 			return
 		}
-		if !s.hand(ctx, in) || err != nil {
+		if !s.handToLoop(ctx, in) || err != nil {
 			return
 		}
 	}
 }
 
-func (s *session) hand(ctx context.Context, in inbound) bool {
+func (s *session) handToLoop(ctx context.Context, in inbound) bool {
 	select {
 	case s.frames <- in:
 		return true
 	case <-ctx.Done():
-		s.gw.budget.Release(in.weight())
+		s.gw.budget.Release(in.budgetBytes())
 		return false
 	}
 }
 
-// perform sends frames and deals with events, in order.
-func (s *session) perform(ctx context.Context, out []syncproto.Output) {
+// performOutputs sends frames and deals with events, in order.
+func (s *session) performOutputs(ctx context.Context, out []syncproto.Output) {
 	for i := 0; i < len(out); i++ { // events append to it
 		o := out[i]
 		if o.Send != nil && o.Stream != syncproto.StreamDesired { // the pusher writes those
-			if err := s.write(o.Stream, o.Send); err != nil && s.end == nil {
+			if err := s.writeFrame(o.Stream, o.Send); err != nil && s.end == nil {
 				s.end = &syncproto.EventEnd{Err: fleet.AsError(err)}
 				return
 			}
 		}
 		if o.Event != nil {
-			out = append(out, s.event(ctx, o.Event)...)
+			out = append(out, s.handleEvent(ctx, o.Event)...)
 		}
 	}
 }
 
-func (s *session) event(ctx context.Context, e any) []syncproto.Output {
+func (s *session) handleEvent(ctx context.Context, e any) []syncproto.Output {
 	switch e := e.(type) {
 	case syncproto.EventHello:
 		s.hello = e.Hello
-		s.later(ctx, s.admit)
-	case syncproto.EventBeat:
-		return s.beat(ctx, e)
+		s.runInBackground(ctx, s.admitHello)
+	case syncproto.EventHeartbeat:
+		return s.handleHeartbeat(ctx, e)
 	case syncproto.EventUpdates:
-		s.updates(e)
+		s.submitUpdates(e)
 	case syncproto.EventReceived:
-		s.receive(e.Received)
+		s.handleReceived(e.Received)
 	case syncproto.EventHoldings:
-		s.pusher.ask(question{held: e.Holdings.Allocs, more: e.Holdings.More})
+		s.desiredSender.queueQuestion(question{held: e.Holdings.Allocs, more: e.Holdings.More})
 	case syncproto.EventProbeAck:
 		for _, c := range s.probes {
 			close(c)
@@ -298,18 +298,18 @@ func (s *session) event(ctx context.Context, e any) []syncproto.Output {
 	return nil
 }
 
-// later does something that takes time, and steps the machine with its outcome.
-func (s *session) later(ctx context.Context, f func(ctx context.Context) call) {
+// runInBackground does something that takes time, and steps the machine with its outcome.
+func (s *session) runInBackground(ctx context.Context, f func(ctx context.Context) loopCall) {
 	s.work.Go(func() error {
 		if c := f(ctx); c != nil {
-			s.step(ctx, c)
+			s.callInLoop(ctx, c)
 		}
 		return nil
 	})
 }
 
-// step has the loop make a call; false: the session ended first.
-func (s *session) step(ctx context.Context, c call) bool {
+// callInLoop has the loop make a call; false: the session ended first.
+func (s *session) callInLoop(ctx context.Context, c loopCall) bool {
 	select {
 	case s.calls <- c:
 		return true
@@ -319,7 +319,7 @@ func (s *session) step(ctx context.Context, c call) bool {
 	return false
 }
 
-func (s *session) write(on syncproto.Stream, m syncproto.Message) error {
+func (s *session) writeFrame(on syncproto.Stream, m syncproto.Message) error {
 	stream := s.streams[on]
 	if stream == nil {
 		return fleet.Errorf(fleet.CodeFrameBad, "write %s: the edge has not opened the %s stream", m.FrameType(), on)
@@ -330,13 +330,13 @@ func (s *session) write(on syncproto.Stream, m syncproto.Message) error {
 	return syncproto.NewWriter(stream).Write(m)
 }
 
-// farewell lets a Refused arrive: the edge hangs up when it has read it.
-func (s *session) farewell() {
+// drainClose lets a Refused arrive: the edge hangs up when it has read it.
+func (s *session) drainClose() {
 	control := s.streams[syncproto.StreamControl]
 	if control == nil || control.CloseWrite() != nil {
 		return
 	}
-	timer := time.NewTimer(linger)
+	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
 	case <-s.conn.Done():
@@ -344,19 +344,19 @@ func (s *session) farewell() {
 	}
 }
 
-// fence ends the session from outside its loop, telling the edge why.
-func (s *session) fence(r syncproto.Refused) {
+// endWithRefusal ends the session from outside its loop, telling the edge why.
+func (s *session) endWithRefusal(r syncproto.Refused) {
 	select {
-	case s.fenced <- r:
+	case s.endRefusals <- r:
 	default: // it is being fenced already
 	}
 }
 
-// probe asks the edge whether it is alive, and waits for the answer until ctx
+// probeEdge asks the edge whether it is alive, and waits for the answer until ctx
 // ends.
-func (s *session) probe(ctx context.Context, number uint64) bool {
+func (s *session) probeEdge(ctx context.Context, number uint64) bool {
 	answered := make(chan struct{})
-	asked := s.step(ctx, func(time.Duration) []syncproto.Output {
+	asked := s.callInLoop(ctx, func(time.Duration) []syncproto.Output {
 		if s.machine.State() != syncproto.SessionOpen {
 			return nil
 		}
@@ -375,10 +375,10 @@ func (s *session) probe(ctx context.Context, number uint64) bool {
 	return false
 }
 
-func (s *session) addr() string { return s.conn.RemoteAddr().String() }
+func (s *session) remoteAddr() string { return s.conn.RemoteAddr().String() }
 
-// quiet drops the error of closing what was closed already.
-func quiet(err error) error {
+// ignoreClosed drops the error of closing what was closed already.
+func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}

@@ -14,14 +14,14 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	welcome := w.welcomed(w.hello(1, "agent-1"))
+	welcome := w.exchangeHello(w.newHello(1, "agent-1"))
 	if welcome.Epoch != 1 || welcome.Applied != 0 || welcome.TTL != time.Minute || welcome.Hub != "hub-1" || welcome.Term != 7 || welcome.Cluster == "" {
 		t.Errorf("welcome %+v", welcome)
 	}
 	if _, known := h.View().Node(node1); known {
 		t.Error("the node is in the state before its first heartbeat")
 	}
-	ack := w.beat()
+	ack := w.sendHeartbeat()
 	if ack.Epoch != 1 || ack.Status != fleet.NodeReady || ack.NeedNode {
 		t.Errorf("first acknowledgement %+v, want epoch 1, ready", ack)
 	}
@@ -41,15 +41,15 @@ func TestSession(t *testing.T) {
 	if job, err := syncproto.DecodeJob(d.Bodies[0].Job); err != nil || job.ID != "job-aaaaaaaa" || len(job.TaskGroups) != 1 {
 		t.Errorf("the body is %+v (%v)", job, err)
 	}
-	w.send(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
-	w.send(syncproto.StreamUpdates, w.updates(1, running(alloc1)))
+	w.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc1)))
 	if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != 1 {
 		t.Errorf("applied %+v, want row 1", a)
 	}
 	if a, _ := h.View().Alloc(alloc1); a.ClientStatus != fleet.ClientRunning {
 		t.Errorf("allocation is %s, want running", a.ClientStatus)
 	}
-	h.eventually("the received index is in the state", func(v *state.View) bool {
+	h.waitForState("the received index is in the state", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Received == d.Index
 	})
@@ -58,13 +58,13 @@ func TestSession(t *testing.T) {
 	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Stop) != 1 || d.Stop[0].ID != alloc1 || d.Stop[0].Reason != "not needed" || len(d.Run) > 0 {
 		t.Errorf("desired %+v, want allocation 1 stopped", d)
 	}
-	before := h.count(state.KindNodeRegister)
+	before := h.entryCount(state.KindNodeRegister)
 	w.beats++
-	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Uptime: time.Hour})
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Uptime: time.Hour})
 	if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.Number != 2 || ack.Status != fleet.NodeReady || len(ack.Hubs) > 0 {
 		t.Errorf("second acknowledgement %+v", ack)
 	}
-	if h.count(state.KindNodeRegister) != before || h.count(state.KindSessionOpen) != 1 {
+	if h.entryCount(state.KindNodeRegister) != before || h.entryCount(state.KindSessionOpen) != 1 {
 		t.Error("a heartbeat became an entry of the log")
 	}
 }
@@ -79,9 +79,9 @@ func TestAHubThatLagsOpensNoSession(t *testing.T) {
 	h.mustApply(state.NodeEligibility{NodeID: node1, Eligibility: fleet.NodeIneligible, Now: time.Now().UnixNano()})
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
-	w.welcomed(w.hello(1, "agent-1"))
-	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Uptime: time.Hour, Node: describe(node1), Hash: []byte("h1")})
-	h.eventually("the session is committed", func(v *state.View) bool {
+	w.exchangeHello(w.newHello(1, "agent-1"))
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Uptime: time.Hour, Node: describe(node1), Hash: []byte("h1")})
+	h.waitForState("the session is committed", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Epoch == 1
 	})
@@ -102,13 +102,13 @@ func TestUnknownNodeMustDescribeItself(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.welcomed(w.hello(1, "agent-1"))
-	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
+	w.exchangeHello(w.newHello(1, "agent-1"))
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
 	if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); !ack.NeedNode {
 		t.Errorf("acknowledgement %+v, want NeedNode", ack)
 	}
 	w.beats = 1
-	if ack := w.beat(); ack.NeedNode {
+	if ack := w.sendHeartbeat(); ack.NeedNode {
 		t.Errorf("acknowledgement %+v after the description", ack)
 	}
 	if n := h.mustNode(node1); n.Name != "edge-11111111" || !n.Drivers["raw_exec"].Healthy {
@@ -123,16 +123,16 @@ func TestReadyComesAfterHistory(t *testing.T) {
 	h.mustDescribe(node1)
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
-	first := w.updates(1, running(alloc1))
-	second := w.updates(2, fleet.Transition{Kind: fleet.TransitionDisconnect}, fleet.Transition{Kind: fleet.TransitionReconnect})
-	hello := w.hello(1, "agent-1")
+	first := w.newUpdates(1, running(alloc1))
+	second := w.newUpdates(2, fleet.Transition{Kind: fleet.TransitionDisconnect}, fleet.Transition{Kind: fleet.TransitionReconnect})
+	hello := w.newHello(1, "agent-1")
 	hello.Last, hello.ChainHash = 3, w.chain
-	w.welcomed(hello)
-	if ack := w.beat(); ack.Status != fleet.NodeInitializing || ack.Applied != 0 {
+	w.exchangeHello(hello)
+	if ack := w.sendHeartbeat(); ack.Status != fleet.NodeInitializing || ack.Applied != 0 {
 		t.Errorf("acknowledgement %+v, want initializing", ack)
 	}
-	w.send(syncproto.StreamUpdates, first)
-	w.send(syncproto.StreamUpdates, second)
+	w.sendMessage(syncproto.StreamUpdates, first)
+	w.sendMessage(syncproto.StreamUpdates, second)
 	if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != 1 || a.Status != "" {
 		t.Errorf("applied %+v, want row 1 and nothing else changed", a)
 	}
@@ -147,11 +147,11 @@ func TestHalfWay(t *testing.T) {
 	h := newHub(t, options{ttl: 500 * time.Millisecond})
 	h.mustDescribe(node1)
 	w := h.mustDial(t, node1)
-	rows := w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent})
-	hello := w.hello(1, "agent-1")
+	rows := w.newUpdates(1, fleet.Transition{Kind: fleet.TransitionAgent})
+	hello := w.newHello(1, "agent-1")
 	hello.Last, hello.ChainHash = 1, w.chain
-	w.welcomed(hello)
-	w.beat()
+	w.exchangeHello(hello)
+	w.sendHeartbeat()
 	stop := w.keepBeating(200 * time.Millisecond)
 	defer stop()
 	r := w.expectResync()
@@ -161,7 +161,7 @@ func TestHalfWay(t *testing.T) {
 	if n := h.mustNode(node1); n.StatusDescription != r.Reason || n.Status != fleet.NodeInitializing {
 		t.Errorf("node is %s: %q, want initializing and the reason %q", n.Status, n.StatusDescription, r.Reason)
 	}
-	w.send(syncproto.StreamUpdates, rows)
+	w.sendMessage(syncproto.StreamUpdates, rows)
 	expect[syncproto.Applied](w, syncproto.StreamUpdates)
 	if n := h.mustNode(node1); n.Status != fleet.NodeReady {
 		t.Errorf("node is %s after the resync, want ready", n.Status)
@@ -173,12 +173,12 @@ func TestSessionThatEndsIsNotCounted(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	w.open(1, "agent-1")
+	w.openSession(1, "agent-1")
 	if n := h.gateway.Stats().Open; n != 1 {
 		t.Errorf("%d sessions are open, want 1", n)
 	}
-	w.vanish()
-	h.eventually("no session is open", func(*state.View) bool { return h.gateway.Stats().Open == 0 })
+	w.closeSilently()
+	h.waitForState("no session is open", func(*state.View) bool { return h.gateway.Stats().Open == 0 })
 }
 
 // A node that missed its deadline comes back through a new session alone.
@@ -186,7 +186,7 @@ func TestSessionEndsWithTheDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	w := h.mustDial(t, node1)
-	ack, _ := w.open(1, "agent-1")
+	ack, _ := w.openSession(1, "agent-1")
 	h.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node1, Epoch: ack.Epoch, Reason: "missed"}}, Now: time.Now().UnixNano()})
 	w.expectRefused(fleet.CodeNodeNotReady)
 }

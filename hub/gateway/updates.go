@@ -20,42 +20,42 @@ const (
 	keptBytes = 64 << 10
 )
 
-// answer is the folder's, of the oldest batch not yet answered or, where alone,
+// batchAnswer is the folder's, of the oldest batch not yet answered or, where alone,
 // of a received index without rows.
-type answer struct {
+type batchAnswer struct {
 	result state.BatchResult
 	err    error
 	alone  bool
 	index  fleet.Index // the received one that went along
 }
 
-// updates hands rows to the folder.
-func (s *session) updates(e syncproto.EventUpdates) {
+// submitUpdates hands rows to the folder.
+func (s *session) submitUpdates(e syncproto.EventUpdates) {
 	batch := state.NodeRows{
 		NodeID: s.node, Epoch: e.Epoch, First: e.Updates.First, Prev: e.Updates.Prev,
-		Rows: e.Updates.Rows, Base: e.Updates.Base, Received: s.received.take(),
+		Rows: e.Updates.Rows, Base: e.Updates.Base, Received: s.received.takeUnsubmitted(),
 	}
 	s.inFlight = append(s.inFlight, batch)
-	paid := s.paid
-	s.gw.folder.submit(submission{batch: batch, gone: s.over, answer: func(r state.BatchResult, err error) {
+	paid := s.budgetHeld
+	s.gw.updateBatcher.submitBatch(queuedBatch{batch: batch, sessionOver: s.over, answer: func(r state.BatchResult, err error) {
 		s.gw.budget.Release(paid)
-		s.answers <- answer{result: r, err: err, index: batch.Received}
+		s.answers <- batchAnswer{result: r, err: err, index: batch.Received}
 	}})
 }
 
-// receive notes what the edge has journaled of its desired state.
-func (s *session) receive(r syncproto.Received) {
+// handleReceived notes what the edge has journaled of its desired state.
+func (s *session) handleReceived(r syncproto.Received) {
 	if r.Index > s.received.index {
 		s.received.index, s.received.since = r.Index, time.Now()
 	}
-	s.pusher.heard(r.Index)
+	s.desiredSender.recordReceived(r.Index)
 	if len(r.Missing) > 0 {
-		s.pusher.ask(question{missing: r.Missing})
+		s.desiredSender.queueQuestion(question{missing: r.Missing})
 	}
 }
 
-// take returns the received index that the cluster does not have yet.
-func (r *received) take() fleet.Index {
+// takeUnsubmitted returns the received index that the cluster does not have yet.
+func (r *received) takeUnsubmitted() fleet.Index {
 	if r.index <= r.submitted {
 		return 0
 	}
@@ -63,22 +63,22 @@ func (r *received) take() fleet.Index {
 	return r.index
 }
 
-// due reports whether the received index should go without rows.
-func (r *received) due(now time.Time) bool {
+// isReportDue reports whether the received index should go without rows.
+func (r *received) isReportDue(now time.Time) bool {
 	return !r.inFlight && r.index > r.submitted && now.Sub(r.since) >= receivedAfter
 }
 
-// report sends the received index alone.
-func (s *session) report() {
+// submitReceivedIndex sends the received index alone.
+func (s *session) submitReceivedIndex() {
 	s.received.inFlight = true
-	batch := state.NodeRows{NodeID: s.node, Epoch: s.machine.Epoch(), Received: s.received.take()}
-	s.gw.folder.submit(submission{batch: batch, gone: s.over, answer: func(r state.BatchResult, err error) {
-		s.answers <- answer{result: r, err: err, alone: true, index: batch.Received}
+	batch := state.NodeRows{NodeID: s.node, Epoch: s.machine.Epoch(), Received: s.received.takeUnsubmitted()}
+	s.gw.updateBatcher.submitBatch(queuedBatch{batch: batch, sessionOver: s.over, answer: func(r state.BatchResult, err error) {
+		s.answers <- batchAnswer{result: r, err: err, alone: true, index: batch.Received}
 	}})
 }
 
-// answered passes the cluster's answer on to the edge.
-func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
+// handleBatchAnswer passes the cluster's answer on to the edge.
+func (s *session) handleBatchAnswer(ctx context.Context, a batchAnswer) []syncproto.Output {
 	var batch state.NodeRows
 	if a.alone {
 		s.received.inFlight = false
@@ -89,10 +89,10 @@ func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
 	case a.err != nil:
 		return s.machine.Refuse(syncproto.Refused{Code: fleet.CodeOf(a.err), Message: a.err.Error()})
 	case a.result.Code == fleet.CodeFork && len(batch.Rows) > 0:
-		s.later(ctx, func(ctx context.Context) call { return s.fork(ctx, a.result, batch) })
+		s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.handleForkedJournal(ctx, a.result, batch) })
 		return nil
 	case a.result.Code != "":
-		s.gw.count(func(st *Stats) { st.Refused++ })
+		s.gw.updateStats(func(st *Stats) { st.Refused++ })
 		if planted.On(planted.RefuseSilently) {
 			return nil
 		}
@@ -100,7 +100,7 @@ func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
 	case a.alone:
 		return nil
 	}
-	s.gw.count(func(st *Stats) { st.Updates += uint64(len(batch.Rows)) })
+	s.gw.updateStats(func(st *Stats) { st.Updates += uint64(len(batch.Rows)) })
 	applied := syncproto.Applied{Last: a.result.Applied}
 	if a.result.Status != s.status {
 		s.status, applied.Status = a.result.Status, a.result.Status
@@ -108,17 +108,17 @@ func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
 	return s.machine.AppliedTo(applied)
 }
 
-// fork keeps apart what a forked journal said, and ends the session.
-func (s *session) fork(ctx context.Context, r state.BatchResult, batch state.NodeRows) call {
+// handleForkedJournal keeps apart what a forked journal said, and ends the session.
+func (s *session) handleForkedJournal(ctx context.Context, r state.BatchResult, batch state.NodeRows) loopCall {
 	refused := syncproto.Refused{Code: fleet.CodeFork, Message: r.Message, Applied: r.Applied, RetryAfter: cloneRetry}
 	if node, ok := s.gw.cfg.State.View().Node(s.node); ok {
 		if node.Readmit {
-			return s.refusal(putBack(node))
+			return s.refuseSession(putBackRefusal(node))
 		}
-		s.record(ctx, node, fleet.CodeFork, firstRows(batch.Rows))
+		s.recordFenceOnce(ctx, node, fleet.CodeFork, firstRows(batch.Rows))
 		refused.Hint = forkHint(node)
 	}
-	return s.refusal(refused)
+	return s.refuseSession(refused)
 }
 
 func firstRows(rows [][]byte) [][]byte {
@@ -131,30 +131,32 @@ func firstRows(rows [][]byte) [][]byte {
 	return rows
 }
 
-// halfWay notices a session whose node does not become ready.
-type halfWay struct {
-	since   time.Time // nothing has moved since
-	applied fleet.Seq
-	asked   uint // resyncs in a row
+// readyProgress notices a session whose node does not become ready.
+type readyProgress struct {
+	since        time.Time // nothing has moved since
+	applied      fleet.Seq
+	resyncsInRow uint // resyncs in a row
 }
 
-func (h *halfWay) begin(now time.Time, applied fleet.Seq) { *h = halfWay{since: now, applied: applied} }
+func (h *readyProgress) resetProgress(now time.Time, applied fleet.Seq) {
+	*h = readyProgress{since: now, applied: applied}
+}
 
-// stuck reports whether a resync is due: after 2 TTLs without progress, then each
+// needsResync reports whether a resync is due: after 2 TTLs without progress, then each
 // time after twice as long, up to 64 TTLs.
-func (h *halfWay) stuck(now time.Time, ttl time.Duration) bool {
-	return now.Sub(h.since) > (2*ttl)<<min(h.asked, 5)
+func (h *readyProgress) needsResync(now time.Time, ttl time.Duration) bool {
+	return now.Sub(h.since) > (2*ttl)<<min(h.resyncsInRow, 5)
 }
 
-// rest is how long the loop may sleep where nothing comes in. A session whose node is
+// timeToNextCheck is how long the loop may sleep where nothing comes in. A session whose node is
 // ready has hardly anything to look at: a hub has thousands of them.
-func (s *session) rest() time.Duration {
-	until := s.looked + lookEvery - s.now() // however much comes in
-	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && s.untold == nil {
+func (s *session) timeToNextCheck() time.Duration {
+	until := s.lastCheck + checkInterval - s.timeSinceStart() // however much comes in
+	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && s.pendingDescription == nil {
 		until = time.Hour
 	}
 	if due, ok := s.machine.Due(); ok {
-		until = min(until, due-s.now())
+		until = min(until, due-s.timeSinceStart())
 	}
 	if r := &s.received; r.index > r.submitted && !r.inFlight {
 		until = min(until, time.Until(r.since.Add(receivedAfter)))
@@ -162,19 +164,19 @@ func (s *session) rest() time.Duration {
 	return max(until, 0)
 }
 
-// idle is what the loop does when it has rested.
-func (s *session) idle(ctx context.Context) []syncproto.Output {
-	s.looked = s.now()
+// runPeriodicChecks is what the loop does when it has rested.
+func (s *session) runPeriodicChecks(ctx context.Context) []syncproto.Output {
+	s.lastCheck = s.timeSinceStart()
 	if s.machine.State() != syncproto.SessionOpen {
 		return nil
 	}
 	now := time.Now()
-	if s.received.due(now) {
-		s.report()
+	if s.received.isReportDue(now) {
+		s.submitReceivedIndex()
 	}
-	if h := s.untold; h != nil && s.allowance.describes.Allow() {
-		s.untold = nil
-		s.later(ctx, func(ctx context.Context) call { return s.commitDescription(ctx, *h) })
+	if h := s.pendingDescription; h != nil && s.allowance.describes.Allow() {
+		s.pendingDescription = nil
+		s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.commitDescription(ctx, *h) })
 	}
 	if s.status == fleet.NodeReady {
 		return nil // what ends that ends the session: the pusher sees to it
@@ -183,38 +185,38 @@ func (s *session) idle(ctx context.Context) []syncproto.Output {
 	if !ok || node.Epoch != s.machine.Epoch() {
 		return nil // the pusher ends the session
 	}
-	if node.Status == fleet.NodeReady || node.Applied > s.halfWay.applied {
-		s.halfWay.begin(now, node.Applied)
+	if node.Status == fleet.NodeReady || node.Applied > s.readyProgress.applied {
+		s.readyProgress.resetProgress(now, node.Applied)
 		return nil
 	}
-	if !s.halfWay.stuck(now, s.gw.cfg.Beats.TTL(node.NodePool)) {
+	if !s.readyProgress.needsResync(now, s.gw.cfg.Beats.TTL(node.NodePool)) {
 		return nil
 	}
-	s.halfWay.asked++
-	s.halfWay.since = now
+	s.readyProgress.resyncsInRow++
+	s.readyProgress.since = now
 	reason := fmt.Sprintf("connected but not ready: %d of %d journal rows are applied", node.Applied, node.JournalHead)
 	s.log.Warn("edge stays half-way, asking for a resync", "applied", node.Applied, "head", node.JournalHead)
 	cmd := state.NodeResync{NodeID: s.node, Epoch: node.Epoch, Reason: reason, Now: now.UnixNano()}
-	s.later(ctx, func(ctx context.Context) call { return s.resync(ctx, cmd, node.Applied) })
+	s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.requestResync(ctx, cmd, node.Applied) })
 	return nil
 }
 
-// resync notes why the node is half-way, and asks its edge to say everything
+// requestResync notes why the node is half-way, and asks its edge to say everything
 // again.
-func (s *session) resync(ctx context.Context, cmd state.NodeResync, applied fleet.Seq) call {
-	s.note(ctx, cmd)
+func (s *session) requestResync(ctx context.Context, cmd state.NodeResync, applied fleet.Seq) loopCall {
+	s.commitResyncNote(ctx, cmd)
 	return func(time.Duration) []syncproto.Output {
 		if s.machine.State() != syncproto.SessionOpen {
 			return nil
 		}
-		s.pusher.ask(question{again: true})
+		s.desiredSender.queueQuestion(question{again: true})
 		return s.machine.Resync(syncproto.Resync{Reason: cmd.Reason, Applied: applied})
 	}
 }
 
-// note commits what people should know of the node, if it can. That it cannot be noted
+// commitResyncNote commits what people should know of the node, if it can. That it cannot be noted
 // stops nothing.
-func (s *session) note(ctx context.Context, cmd state.NodeResync) (noted bool) {
+func (s *session) commitResyncNote(ctx context.Context, cmd state.NodeResync) (noted bool) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(ctx, cmd)

@@ -15,9 +15,9 @@ import (
 // patience is how long a test waits for what must come.
 const patience = 10 * time.Second
 
-// wire is an edge's side of one connection, driven by hand: nothing is sent that
+// testEdge is an edge's side of one connection, driven by hand: nothing is sent that
 // the test does not send.
-type wire struct {
+type testEdge struct {
 	tb       testing.TB
 	node     fleet.NodeID
 	endpoint *transport.Endpoint
@@ -29,9 +29,9 @@ type wire struct {
 }
 
 // mustDial connects with the certificate of a node and opens the three streams.
-func (h *hub) mustDial(tb testing.TB, node fleet.NodeID) *wire {
+func (h *hub) mustDial(tb testing.TB, node fleet.NodeID) *testEdge {
 	tb.Helper()
-	w := &wire{tb: tb, node: node, endpoint: mustEndpoint(tb, nil)}
+	w := &testEdge{tb: tb, node: node, endpoint: mustEndpoint(tb, nil)}
 	tb.Cleanup(func() { _ = w.endpoint.Close() }) // a test may have closed it
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
@@ -53,14 +53,14 @@ func (h *hub) mustDial(tb testing.TB, node fleet.NodeID) *wire {
 	return w
 }
 
-func (w *wire) send(on syncproto.Stream, m syncproto.Message) {
+func (w *testEdge) sendMessage(on syncproto.Stream, m syncproto.Message) {
 	w.tb.Helper()
 	if err := syncproto.NewWriter(w.streams[on]).Write(m); err != nil {
 		w.tb.Fatalf("send %s: %v", m.FrameType(), err)
 	}
 }
 
-func (w *wire) read(on syncproto.Stream, within time.Duration) (syncproto.Message, error) {
+func (w *testEdge) readMessage(on syncproto.Stream, within time.Duration) (syncproto.Message, error) {
 	if err := w.streams[on].SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
 	}
@@ -68,9 +68,9 @@ func (w *wire) read(on syncproto.Stream, within time.Duration) (syncproto.Messag
 }
 
 // expect reads the next frame of a stream, which must be an M.
-func expect[M syncproto.Message](w *wire, on syncproto.Stream) M {
+func expect[M syncproto.Message](w *testEdge, on syncproto.Stream) M {
 	w.tb.Helper()
-	m, err := w.read(on, patience)
+	m, err := w.readMessage(on, patience)
 	if err != nil {
 		var none M
 		w.tb.Fatalf("expected %s on the %s stream: %v", none.FrameType(), on, err)
@@ -83,10 +83,10 @@ func expect[M syncproto.Message](w *wire, on syncproto.Stream) M {
 }
 
 // expectRefused reads frames until the session is refused with a code.
-func (w *wire) expectRefused(code fleet.Code) syncproto.Refused {
+func (w *testEdge) expectRefused(code fleet.Code) syncproto.Refused {
 	w.tb.Helper()
 	for {
-		m, err := w.read(syncproto.StreamControl, patience)
+		m, err := w.readMessage(syncproto.StreamControl, patience)
 		if err != nil {
 			w.tb.Fatalf("expected to be refused with %s: %v", code, err)
 		}
@@ -102,9 +102,9 @@ func (w *wire) expectRefused(code fleet.Code) syncproto.Refused {
 }
 
 // expectNothing fails where a frame comes.
-func (w *wire) expectNothing(on syncproto.Stream, within time.Duration) {
+func (w *testEdge) expectNothing(on syncproto.Stream, within time.Duration) {
 	w.tb.Helper()
-	m, err := w.read(on, within)
+	m, err := w.readMessage(on, within)
 	if err == nil {
 		w.tb.Fatalf("expected nothing on the %s stream, got %s: %+v", on, m.FrameType(), m)
 	}
@@ -113,10 +113,10 @@ func (w *wire) expectNothing(on syncproto.Stream, within time.Duration) {
 	}
 }
 
-func (w *wire) expectResync() syncproto.Resync {
+func (w *testEdge) expectResync() syncproto.Resync {
 	w.tb.Helper()
 	for {
-		m, err := w.read(syncproto.StreamControl, patience)
+		m, err := w.readMessage(syncproto.StreamControl, patience)
 		if err != nil {
 			w.tb.Fatalf("expected a resync: %v", err)
 		}
@@ -126,30 +126,30 @@ func (w *wire) expectResync() syncproto.Resync {
 	}
 }
 
-func (w *wire) hello(session uint64, instance fleet.InstanceID) syncproto.Hello {
+func (w *testEdge) newHello(session uint64, instance fleet.InstanceID) syncproto.Hello {
 	return syncproto.Hello{
 		Versions: []uint16{syncproto.Version}, Node: w.node, Boot: "boot-1", Instance: instance,
 		Session: session, First: 1, Agent: "test",
 	}
 }
 
-// welcomed says Hello and reads the Welcome.
-func (w *wire) welcomed(h syncproto.Hello) syncproto.Welcome {
+// exchangeHello says Hello and reads the Welcome.
+func (w *testEdge) exchangeHello(h syncproto.Hello) syncproto.Welcome {
 	w.tb.Helper()
-	w.send(syncproto.StreamControl, h)
+	w.sendMessage(syncproto.StreamControl, h)
 	return expect[syncproto.Welcome](w, syncproto.StreamControl)
 }
 
-// beat sends the next heartbeat and reads its acknowledgement.
-func (w *wire) beat() syncproto.HeartbeatAck {
+// sendHeartbeat sends the next heartbeat and reads its acknowledgement.
+func (w *testEdge) sendHeartbeat() syncproto.HeartbeatAck {
 	w.tb.Helper()
 	w.beats++
-	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Uptime: time.Hour, Node: describe(w.node), Hash: []byte("h1")})
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Uptime: time.Hour, Node: describe(w.node), Hash: []byte("h1")})
 	return expect[syncproto.HeartbeatAck](w, syncproto.StreamControl)
 }
 
 // keepBeating sends bare heartbeats, and leaves their answers to others.
-func (w *wire) keepBeating(every time.Duration) (stop func()) {
+func (w *testEdge) keepBeating(every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -171,11 +171,11 @@ func (w *wire) keepBeating(every time.Duration) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// open brings a session to where updates may flow, and reads the first Desired.
-func (w *wire) open(session uint64, instance fleet.InstanceID) (syncproto.HeartbeatAck, syncproto.Desired) {
+// openSession brings a session to where updates may flow, and reads the first Desired.
+func (w *testEdge) openSession(session uint64, instance fleet.InstanceID) (syncproto.HeartbeatAck, syncproto.Desired) {
 	w.tb.Helper()
-	w.welcomed(w.hello(session, instance))
-	ack := w.beat()
+	w.exchangeHello(w.newHello(session, instance))
+	ack := w.sendHeartbeat()
 	d := expect[syncproto.Desired](w, syncproto.StreamDesired)
 	if !d.Full {
 		w.tb.Fatalf("the first Desired is not full: %+v", d)
@@ -183,8 +183,8 @@ func (w *wire) open(session uint64, instance fleet.InstanceID) (syncproto.Heartb
 	return ack, d
 }
 
-// updates makes a batch of rows that continues the wire's chain.
-func (w *wire) updates(first fleet.Seq, ts ...fleet.Transition) syncproto.Updates {
+// newUpdates makes a batch of rows that continues the wire's chain.
+func (w *testEdge) newUpdates(first fleet.Seq, ts ...fleet.Transition) syncproto.Updates {
 	w.tb.Helper()
 	u := syncproto.Updates{First: first, Prev: w.chain}
 	for i, t := range ts {
@@ -199,8 +199,8 @@ func (w *wire) updates(first fleet.Seq, ts ...fleet.Transition) syncproto.Update
 	return u
 }
 
-// vanish lets everything of the wire vanish without a word.
-func (w *wire) vanish() {
+// closeSilently lets everything of the wire vanish without a word.
+func (w *testEdge) closeSilently() {
 	w.tb.Helper()
 	if err := w.endpoint.Close(); err != nil {
 		w.tb.Fatal(err)

@@ -76,7 +76,7 @@ type boundBody struct {
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.began.IsZero() { // what the handler did before is not the client's delay
 		b.began = time.Now()
-		if err := b.extend(); err != nil {
+		if err := b.extendDeadline(); err != nil {
 			return 0, err
 		}
 	}
@@ -92,13 +92,13 @@ func (b *boundBody) Read(p []byte) (int, error) {
 		}
 		return n, err
 	case n > 0:
-		return n, b.extend()
+		return n, b.extendDeadline()
 	}
 	return n, nil
 }
 
-// extend sets the deadline that what has arrived so far allows.
-func (b *boundBody) extend() error {
+// extendDeadline sets the deadline that what has arrived so far allows.
+func (b *boundBody) extendDeadline() error {
 	allowed := BodyGrace + time.Duration(b.read)*time.Second/MinRate
 	return b.control.SetReadDeadline(b.began.Add(allowed))
 }
@@ -114,29 +114,29 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	return &boundConn{Conn: c}, nil
 }
 
-// conn gives each write WriteTimeout, unless its user has set a deadline.
-type conn struct {
+// boundConn gives each write WriteTimeout, unless its user has set a deadline.
+type boundConn struct {
 	net.Conn
 
-	mu  sync.Mutex
-	own bool // a deadline was set by whoever uses the connection
+	mu              sync.Mutex
+	hasUserDeadline bool // a deadline was set by whoever uses the connection
 }
 
-func (c *conn) SetDeadline(t time.Time) error {
+func (c *boundConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.Conn.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *conn) SetWriteDeadline(t time.Time) error {
+func (c *boundConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.own = !t.IsZero()
+	c.hasUserDeadline = !t.IsZero()
 	return c.Conn.SetWriteDeadline(t)
 }
 
-func (c *conn) Write(b []byte) (written int, err error) {
+func (c *boundConn) Write(b []byte) (written int, err error) {
 	for {
 		if err := c.boundWrite(); err != nil {
 			return written, err
@@ -148,17 +148,17 @@ func (c *conn) Write(b []byte) (written int, err error) {
 	}
 }
 
-func (c *conn) boundWrite() error {
+func (c *boundConn) boundWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.own {
+	if c.hasUserDeadline {
 		return nil
 	}
 	return c.Conn.SetWriteDeadline(time.Now().Add(WriteTimeout))
 }
 
 // CloseWrite ends what is sent, where the connection can.
-func (c *conn) CloseWrite() error {
+func (c *boundConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

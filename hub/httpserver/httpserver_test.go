@@ -18,13 +18,13 @@ import (
 	"skerry/hub/httpserver"
 )
 
-// pipes is a listener in memory.
-type pipes struct {
+// pipeListener is a listener in memory.
+type pipeListener struct {
 	dialed chan net.Conn
 	closed chan struct{}
 }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.dialed:
 		return conn, nil
@@ -33,14 +33,14 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4646} }
+func (p *pipeListener) Close() error   { close(p.closed); return nil }
+func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4646} }
 
-// serve runs f in virtual time beside a server of handler; dial connects to it.
-func serve(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, dial func() net.Conn)) {
+// serveInBubble runs f in virtual time beside a server of handler; dial connects to it.
+func serveInBubble(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, dial func() net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		p := &pipeListener{dialed: make(chan net.Conn), closed: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		server := httpserver.New(ctx, handler)
 		served := make(chan error, 1)
@@ -63,9 +63,9 @@ func serve(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, dial fun
 	})
 }
 
-// trickle writes text in pieces, one each pause, and returns how long the other side
+// writeSlowly writes text in pieces, one each pause, and returns how long the other side
 // took them.
-func trickle(conn net.Conn, text string, piece int, pause time.Duration) time.Duration {
+func writeSlowly(conn net.Conn, text string, piece int, pause time.Duration) time.Duration {
 	began := time.Now()
 	for ; len(text) > 0; text = text[min(piece, len(text)):] {
 		if _, err := io.WriteString(conn, text[:min(piece, len(text))]); err != nil {
@@ -76,7 +76,7 @@ func trickle(conn net.Conn, text string, piece int, pause time.Duration) time.Du
 	return time.Since(began)
 }
 
-func within(t *testing.T, took, least, most time.Duration) {
+func checkDuration(t *testing.T, took, least, most time.Duration) {
 	t.Helper()
 	if took < least || took > most {
 		t.Errorf("it took %s, want between %s and %s", took, least, most)
@@ -93,16 +93,16 @@ func mustReadAnswer(t *testing.T, conn net.Conn) *http.Response {
 }
 
 func TestSlowHeadersAreGivenUp(t *testing.T) {
-	serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was served") }, func(t *testing.T, dial func() net.Conn) {
+	serveInBubble(t, func(http.ResponseWriter, *http.Request) { t.Error("it was served") }, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
 		go io.Copy(io.Discard, conn)
-		within(t, trickle(conn, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1000), 1, time.Second),
+		checkDuration(t, writeSlowly(conn, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 1000), 1, time.Second),
 			httpserver.HeaderTimeout, httpserver.HeaderTimeout+2*time.Second)
 	})
 }
 
 func TestHugeHeadersAreRefused(t *testing.T) {
-	serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was served") }, func(t *testing.T, dial func() net.Conn) {
+	serveInBubble(t, func(http.ResponseWriter, *http.Request) { t.Error("it was served") }, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
 		go io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 300<<10)+"\r\n\r\n")
 		if resp := mustReadAnswer(t, conn); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -121,7 +121,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var failed chan error
-			serve(t, func(w http.ResponseWriter, r *http.Request) {
+			serveInBubble(t, func(w http.ResponseWriter, r *http.Request) {
 				_, err := io.ReadAll(r.Body)
 				failed <- err
 			}, func(t *testing.T, dial func() net.Conn) {
@@ -133,10 +133,10 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				go trickle(conn, body[tc.ahead:], 1, tc.pause)
+				go writeSlowly(conn, body[tc.ahead:], 1, tc.pause)
 				err := <-failed
 				most := httpserver.BodyGrace + time.Duration(tc.ahead/httpserver.MinRate+1)*time.Second
-				within(t, time.Since(began), httpserver.BodyGrace, most)
+				checkDuration(t, time.Since(began), httpserver.BodyGrace, most)
 				if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "1024 a second are wanted") {
 					t.Errorf("the handler was told %v", err)
 				}
@@ -147,7 +147,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 
 // A body that nobody reads holds its connection no longer.
 func TestUnreadBodiesAreGivenUp(t *testing.T) {
-	serve(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, dial func() net.Conn) {
+	serveInBubble(t, func(http.ResponseWriter, *http.Request) {}, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
 		began := time.Now()
 		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"); err != nil {
@@ -156,7 +156,7 @@ func TestUnreadBodiesAreGivenUp(t *testing.T) {
 		if _, err := io.ReadAll(conn); err != nil {
 			t.Fatal(err)
 		}
-		within(t, time.Since(began), 0, httpserver.BodyGrace+time.Second)
+		checkDuration(t, time.Since(began), 0, httpserver.BodyGrace+time.Second)
 	})
 }
 
@@ -164,7 +164,7 @@ func TestUnreadBodiesAreGivenUp(t *testing.T) {
 // what answers it may be silent for hours: so may what had no body at all.
 func TestProgressAndSilenceAreBorne(t *testing.T) {
 	const silence = 3 * time.Hour
-	serve(t, func(w http.ResponseWriter, r *http.Request) {
+	serveInBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -182,7 +182,7 @@ func TestProgressAndSilenceAreBorne(t *testing.T) {
 			fmt.Sprintf("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body): fmt.Sprint(len(body)),
 		} {
 			conn := dial()
-			go trickle(conn, request, 2<<10, time.Second)
+			go writeSlowly(conn, request, 2<<10, time.Second)
 			resp := mustReadAnswer(t, conn)
 			if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
 				t.Errorf("%.3s was answered %q, %v", request, got, err)
@@ -195,7 +195,7 @@ func TestProgressAndSilenceAreBorne(t *testing.T) {
 func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 	answer := bytes.Repeat([]byte("x"), 1<<20)
 	var wrote chan error
-	serve(t, func(w http.ResponseWriter, r *http.Request) {
+	serveInBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(answer)
 		wrote <- err
 	}, func(t *testing.T, dial func() net.Conn) {
@@ -209,7 +209,7 @@ func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 		if err := <-wrote; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the handler was told %v", err)
 		}
-		within(t, time.Since(began), httpserver.WriteTimeout, httpserver.WriteTimeout+time.Second)
+		checkDuration(t, time.Since(began), httpserver.WriteTimeout, httpserver.WriteTimeout+time.Second)
 
 		slow := dial()
 		if _, err := io.WriteString(slow, request); err != nil {
@@ -231,7 +231,7 @@ func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 
 // A connection that was taken over is its handler's alone: it sets its own deadlines.
 func TestConnectionsThatAreTakenOverMayBeSilent(t *testing.T) {
-	serve(t, func(w http.ResponseWriter, r *http.Request) {
+	serveInBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)

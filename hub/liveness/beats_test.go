@@ -23,9 +23,9 @@ func TestDeadlineOfAnUnknownNodeDoesNotWaitForASweep(t *testing.T) {
 		l := liveness.New(liveness.Config{
 			Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }, SweepEvery: time.Minute,
 		})
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
-		l.Beat(liveness.Beat{Node: "n", Epoch: c.mustConnect("n", ""), TTL: 10 * time.Second})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: c.mustConnect("n", ""), TTL: 10 * time.Second})
 		c.expectDown(15*time.Second-time.Millisecond, 2*time.Millisecond)
 	})
 }
@@ -59,9 +59,9 @@ func TestBeatWhileTheDeadlineIsCommitted(t *testing.T) {
 					if newer {
 						epoch = c.mustConnect("n", "")
 					}
-					l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
+					l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
 				}
-				defer background(t, l.Lead)()
+				defer runInBackground(t, l.Lead)()
 				c.expectDown(15*time.Second+14*time.Second, 2*time.Second)
 			})
 		})
@@ -76,14 +76,14 @@ func TestBeatBeforeItsSessionIsApplied(t *testing.T) {
 		epoch := c.mustConnect("n", "")
 		c.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: "n", Epoch: epoch}}, Now: time.Now().UnixNano()})
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(time.Second)
-		l.Beat(liveness.Beat{Node: "n", Epoch: epoch + 1, TTL: 10 * time.Second})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch + 1, TTL: 10 * time.Second})
 		time.Sleep(12 * time.Second) // two sweeps
 		c.mustConnect("n", "")
-		c.expect("n=ready")
+		c.expectStatuses("n=ready")
 		time.Sleep(4 * time.Second)
-		c.expect("n=down")
+		c.expectStatuses("n=down")
 	})
 }
 
@@ -92,16 +92,16 @@ func TestBeatOfAnOlderSessionDoesNotCount(t *testing.T) {
 		c := newCluster(t)
 		old := c.mustConnect("n", "")
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
 		current := c.mustConnect("n", "")
-		l.Beat(liveness.Beat{Node: "n", Epoch: current, TTL: 10 * time.Second})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: current, TTL: 10 * time.Second})
 		for range 3 {
 			time.Sleep(5 * time.Second)
-			l.Beat(liveness.Beat{Node: "n", Epoch: old, TTL: 10 * time.Second})
+			l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: old, TTL: 10 * time.Second})
 		}
 		time.Sleep(time.Millisecond)
-		c.expect("n=down")
+		c.expectStatuses("n=down")
 	})
 }
 
@@ -113,31 +113,31 @@ func TestFollowersForwardInBatches(t *testing.T) {
 			epochs = append(epochs, c.mustConnect(fleet.NodeID(fmt.Sprint("n", i)), ""))
 		}
 		leader := newLiveness(c, nil)
-		defer background(t, leader.Lead)()
+		defer runInBackground(t, leader.Lead)()
 		var mu sync.Mutex
 		var batches []int
 		fail := false
-		follower := newLiveness(c, func(_ context.Context, beats []liveness.Beat) error {
+		follower := newLiveness(c, func(_ context.Context, beats []liveness.Heartbeat) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if fail {
 				return fleet.Errorf(fleet.CodeUnavailable, "no leader")
 			}
 			batches = append(batches, len(beats))
-			leader.Beat(beats...)
+			leader.RecordHeartbeats(beats...)
 			return nil
 		})
-		defer background(t, follower.Run)()
+		defer runInBackground(t, follower.Run)()
 		beatAll := func() {
 			for i, e := range epochs {
-				follower.Beat(liveness.Beat{Node: fleet.NodeID(fmt.Sprint("n", i)), Epoch: e, TTL: 10 * time.Second})
+				follower.RecordHeartbeats(liveness.Heartbeat{Node: fleet.NodeID(fmt.Sprint("n", i)), Epoch: e, TTL: 10 * time.Second})
 			}
 		}
 		for range 10 {
 			beatAll()
 			time.Sleep(8 * time.Second)
 		}
-		c.expect("n0=ready n1=ready n2=ready")
+		c.expectStatuses("n0=ready n1=ready n2=ready")
 		mu.Lock()
 		if want := slices.Repeat([]int{3}, 10); !slices.Equal(batches, want) {
 			t.Errorf("batches of %v beats, want %v", batches, want)
@@ -150,7 +150,7 @@ func TestFollowersForwardInBatches(t *testing.T) {
 		fail = false
 		mu.Unlock()
 		time.Sleep(7 * time.Second) // what could not be handed over then was kept
-		c.expect("n0=ready n1=ready n2=ready")
+		c.expectStatuses("n0=ready n1=ready n2=ready")
 		if heard, ok := leader.LastHeard(); !ok || len(heard) != 3 {
 			t.Errorf("the leader heard %v (%v), want all three", slices.Sorted(maps.Keys(heard)), ok)
 		}

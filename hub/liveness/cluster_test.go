@@ -81,7 +81,7 @@ func (c *cluster) mustConnect(node fleet.NodeID, pool string) fleet.Epoch {
 	return res.Session.Epoch
 }
 
-func (c *cluster) statuses() string {
+func (c *cluster) nodeStatuses() string {
 	var lines []string
 	for n := range c.View().Nodes("") {
 		lines = append(lines, fmt.Sprintf("%s=%s", n.ID, n.Status))
@@ -89,10 +89,10 @@ func (c *cluster) statuses() string {
 	return strings.Join(lines, " ")
 }
 
-func (c *cluster) expect(want string) {
+func (c *cluster) expectStatuses(want string) {
 	c.tb.Helper()
 	synctest.Wait()
-	if got := c.statuses(); got != want {
+	if got := c.nodeStatuses(); got != want {
 		c.tb.Errorf("%s after the start: nodes %s, want %s", time.Now().Format("15:04:05.0"), got, want)
 	}
 }
@@ -101,21 +101,21 @@ func (c *cluster) expect(want string) {
 func (c *cluster) expectDown(ready, late time.Duration) {
 	c.tb.Helper()
 	time.Sleep(ready)
-	c.expect("n=ready")
+	c.expectStatuses("n=ready")
 	time.Sleep(late)
-	c.expect("n=down")
+	c.expectStatuses("n=down")
 }
 
 var policy = liveness.Policy{MinTTL: 10 * time.Second, Grace: 5 * time.Second, MaxRate: 500}
 
-func newLiveness(c *cluster, forward func(context.Context, []liveness.Beat) error) *liveness.Liveness {
+func newLiveness(c *cluster, forward func(context.Context, []liveness.Heartbeat) error) *liveness.Liveness {
 	return liveness.New(liveness.Config{
 		Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }, Forward: forward,
 	})
 }
 
-// background runs f until the test's bubble is done with it.
-func background(t *testing.T, f func(context.Context) error) (stop func()) {
+// runInBackground runs f until the test's bubble is done with it.
+func runInBackground(t *testing.T, f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()

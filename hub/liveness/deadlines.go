@@ -25,9 +25,9 @@ func newDeadlines() *deadlines {
 	return &deadlines{byNode: make(map[fleet.NodeID]*deadline)}
 }
 
-// set moves a node's deadline, unless epoch is of a session older than the one
+// setDeadline moves a node's deadline, unless epoch is of a session older than the one
 // that set it.
-func (d *deadlines) set(node fleet.NodeID, epoch fleet.Epoch, at time.Time) {
+func (d *deadlines) setDeadline(node fleet.NodeID, epoch fleet.Epoch, at time.Time) {
 	e, ok := d.byNode[node]
 	if !ok {
 		e = &deadline{node: node, epoch: epoch, at: at}
@@ -42,31 +42,31 @@ func (d *deadlines) set(node fleet.NodeID, epoch fleet.Epoch, at time.Time) {
 	heap.Fix(&d.queue, e.place)
 }
 
-// epoch returns the session that a node's deadline belongs to, 0 for none.
-func (d *deadlines) epoch(node fleet.NodeID) fleet.Epoch {
+// sessionEpoch returns the session that a node's deadline belongs to, 0 for none.
+func (d *deadlines) sessionEpoch(node fleet.NodeID) fleet.Epoch {
 	if e, ok := d.byNode[node]; ok {
 		return e.epoch
 	}
 	return 0
 }
 
-func (d *deadlines) drop(node fleet.NodeID) {
+func (d *deadlines) removeNode(node fleet.NodeID) {
 	if e, ok := d.byNode[node]; ok {
 		heap.Remove(&d.queue, e.place)
 		delete(d.byNode, node)
 	}
 }
 
-// next returns the earliest deadline.
-func (d *deadlines) next() (time.Time, bool) {
+// earliestDeadline returns the earliest deadline.
+func (d *deadlines) earliestDeadline() (time.Time, bool) {
 	if len(d.queue) == 0 {
 		return time.Time{}, false
 	}
 	return d.queue[0].at, true
 }
 
-// take removes and returns up to limit deadlines that are over at now.
-func (d *deadlines) take(now time.Time, limit int) []deadline {
+// popExpired removes and returns up to limit deadlines that are over at now.
+func (d *deadlines) popExpired(now time.Time, limit int) []deadline {
 	var out []deadline
 	for len(d.queue) > 0 && len(out) < limit && !d.queue[0].at.After(now) {
 		e := heap.Pop(&d.queue).(*deadline)

@@ -16,18 +16,18 @@ func TestMissedDeadline(t *testing.T) {
 		c := newCluster(t)
 		quiet, loud := c.mustConnect("a-quiet", ""), c.mustConnect("b-loud", "")
 		l := newLiveness(c, nil)
-		stop := background(t, l.Lead)
+		stop := runInBackground(t, l.Lead)
 		defer stop()
 		time.Sleep(time.Second)
 		for range 4 { // until 33 s: the quiet one's deadline is 1 s + 15 s
-			l.Beat(liveness.Beat{Node: "b-loud", Epoch: loud, TTL: l.TTL("default")})
+			l.RecordHeartbeats(liveness.Heartbeat{Node: "b-loud", Epoch: loud, TTL: l.TTL("default")})
 			if time.Since(time.Unix(946684800, 0)) < 5*time.Second {
-				l.Beat(liveness.Beat{Node: "a-quiet", Epoch: quiet, TTL: l.TTL("default")})
+				l.RecordHeartbeats(liveness.Heartbeat{Node: "a-quiet", Epoch: quiet, TTL: l.TTL("default")})
 			}
 			time.Sleep(8 * time.Second)
 		}
 		// Nothing lives on it, so it is down at once.
-		c.expect("a-quiet=down b-loud=ready")
+		c.expectStatuses("a-quiet=down b-loud=ready")
 		if n := c.statusEntries(); n != 1 {
 			t.Errorf("%d entries for one missed deadline, want 1", n)
 		}
@@ -48,9 +48,9 @@ func TestDeadlineIsTTLAndGraceAfterTheBeat(t *testing.T) {
 		c := newCluster(t)
 		epoch := c.mustConnect("n", "")
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
-		l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 20 * time.Second})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch, TTL: 20 * time.Second})
 		c.expectDown(25*time.Second-time.Millisecond, 2*time.Millisecond)
 	})
 }
@@ -66,13 +66,13 @@ func TestNodesWithoutASessionHaveNoDeadline(t *testing.T) {
 		l := liveness.New(liveness.Config{
 			Policy: liveness.Policy{MinTTL: 10 * time.Second, MaxRate: 0.01}, State: c, Apply: c, Hubs: func() int { return 1 },
 		})
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
 		if ttl, held := l.TTL(""), l.Stats().Deadlines; ttl != 10*time.Second || held != 0 {
 			t.Errorf("TTL %s and %d deadlines, want 10s and none", ttl, held)
 		}
 		time.Sleep(time.Minute)
-		c.expect("a-registered=initializing b-down=down")
+		c.expectStatuses("a-registered=initializing b-down=down")
 		if n := c.statusEntries(); n != 1 {
 			t.Errorf("%d entries, want the one that was there before", n)
 		}
@@ -86,7 +86,7 @@ func TestManyMissedTogetherAreFewEntries(t *testing.T) {
 			c.mustConnect(fleet.NodeID(fmt.Sprintf("n%04d", i)), "")
 		}
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		for n := range c.View().Nodes("") {
@@ -106,12 +106,12 @@ func TestMissedDeadlineIsCommittedWhenItCanBe(t *testing.T) {
 		c.mustConnect("n", "")
 		c.setBroken(true)
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(time.Minute)
-		c.expect("n=ready")
+		c.expectStatuses("n=ready")
 		c.setBroken(false)
 		time.Sleep(2 * time.Second)
-		c.expect("n=down")
+		c.expectStatuses("n=down")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestSessionThatNeverBeatGetsADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(time.Minute)
 		c.mustConnect("n", "")                      // committed by a hub that died before its first beat came
 		c.expectDown(14*time.Second, 7*time.Second) // found by a sweep within 5 s
@@ -135,15 +135,15 @@ func TestInitializingNodeHasADeadline(t *testing.T) {
 			NodeID: "n", Session: 1, Instance: "instance", BootID: "boot", Hub: "hub-1", Head: 5,
 			Node: &fleet.Node{ID: "n", Name: "n"}, Now: time.Now().UnixNano(),
 		})
-		c.expect("n=initializing")
-		stop := background(t, newLiveness(c, nil).Lead)
+		c.expectStatuses("n=initializing")
+		stop := runInBackground(t, newLiveness(c, nil).Lead)
 		time.Sleep(14 * time.Second)
 		stop()
-		defer background(t, newLiveness(c, nil).Lead)()
+		defer runInBackground(t, newLiveness(c, nil).Lead)()
 		time.Sleep(14 * time.Second)
-		c.expect("n=initializing")
+		c.expectStatuses("n=initializing")
 		time.Sleep(7 * time.Second)
-		c.expect("n=down")
+		c.expectStatuses("n=down")
 	})
 }
 
@@ -153,9 +153,9 @@ func TestNewSessionDoesNotInheritADeadline(t *testing.T) {
 		c := newCluster(t)
 		old := c.mustConnect("n", "")
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
-		l.Beat(liveness.Beat{Node: "n", Epoch: old, TTL: time.Hour})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: old, TTL: time.Hour})
 		time.Sleep(time.Minute)
 		c.mustConnect("n", "")
 		c.expectDown(14*time.Second, 7*time.Second) // found by a sweep within 5 s

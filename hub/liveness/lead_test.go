@@ -19,11 +19,11 @@ func TestElectionGivesTimeForTheLongestTTL(t *testing.T) {
 		c.mustConnect("zhip", "ships")
 		l := newLiveness(c, nil)
 		time.Sleep(time.Hour) // whatever was before the election
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(15*time.Minute + 4*time.Second)
-		c.expect("shop=ready zhip=ready")
+		c.expectStatuses("shop=ready zhip=ready")
 		time.Sleep(2 * time.Second)
-		c.expect("shop=down zhip=down")
+		c.expectStatuses("shop=down zhip=down")
 	})
 }
 
@@ -34,33 +34,33 @@ func TestLeaderThatWasAsleepMissesNobody(t *testing.T) {
 		c := newCluster(t)
 		epoch := c.mustConnect("beats", "")
 		c.mustConnect("silent", "")
-		drowsy := &sleeper{cluster: c}
+		drowsy := &stalledState{cluster: c}
 		l := liveness.New(liveness.Config{Policy: policy, State: drowsy, Apply: c, Hubs: func() int { return 1 }})
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
-		drowsy.doze(time.Minute)
+		drowsy.blockViewFor(time.Minute)
 		time.Sleep(time.Minute + 6*time.Second) // it fell asleep in a sweep within 5 s
-		c.expect("beats=ready silent=ready")
-		l.Beat(liveness.Beat{Node: "beats", Epoch: epoch, TTL: 10 * time.Second})
+		c.expectStatuses("beats=ready silent=ready")
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "beats", Epoch: epoch, TTL: 10 * time.Second})
 		time.Sleep(14*time.Second + 900*time.Millisecond) // awake since 1 m 5 s
-		c.expect("beats=ready silent=down")
+		c.expectStatuses("beats=ready silent=down")
 	})
 }
 
-// sleeper is a state that is not to be had for a while, once.
-type sleeper struct {
+// stalledState is a state that is not to be had for a while, once.
+type stalledState struct {
 	*cluster
 	mu sync.Mutex
 	d  time.Duration
 }
 
-func (s *sleeper) doze(d time.Duration) {
+func (s *stalledState) blockViewFor(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.d = d
 }
 
-func (s *sleeper) View() *state.View {
+func (s *stalledState) View() *state.View {
 	s.mu.Lock()
 	d := s.d
 	s.d = 0
@@ -82,7 +82,7 @@ func TestSessionOverWhereItsHubLeads(t *testing.T) {
 				leader = "another"
 			}
 			l := liveness.New(liveness.Config{Hub: leader, Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }})
-			defer background(t, l.Lead)()
+			defer runInBackground(t, l.Lead)()
 			time.Sleep(time.Minute)
 			if n, _ := c.View().Node("n"); n.Status == fleet.NodeReady || n.SessionOver != leads {
 				t.Errorf("its hub leads %t: the node is %s, its session over %t", leads, n.Status, n.SessionOver)

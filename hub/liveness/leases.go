@@ -25,7 +25,7 @@ func (l *Liveness) HubSilence(hub fleet.HubID) (silence time.Duration, ok bool) 
 	if !l.leading {
 		return 0, false
 	}
-	last := l.began
+	last := l.leadingSince
 	if renewed := l.leases[hub]; renewed.After(last) {
 		last = renewed
 	}

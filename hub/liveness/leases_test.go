@@ -23,7 +23,7 @@ func TestHubSilence(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		stop := background(t, l.Lead)
+		stop := runInBackground(t, l.Lead)
 		expect(0)
 		time.Sleep(20 * time.Second)
 		expect(20 * time.Second)
@@ -32,7 +32,7 @@ func TestHubSilence(t *testing.T) {
 		expect(7 * time.Second)
 		stop()
 		time.Sleep(time.Hour)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		expect(0) // another leader may have renewed it meanwhile
 	})
 }

@@ -24,11 +24,11 @@ import (
 
 // What bounds a NodeStatus command and how it is made.
 const (
-	maxMissed    = 1000                   // nodes in one command
-	gatherFor    = 200 * time.Millisecond // between two commands, so that few entries say it
-	retryAfter   = time.Second            // after a command that was not committed
-	applyTimeout = 10 * time.Second
-	forwardFor   = 5 * time.Second // for one batch of beats on its way to the leader
+	maxMissed         = 1000                   // nodes in one command
+	minCommitInterval = 200 * time.Millisecond // between two commands, so that few entries say it
+	retryAfter        = time.Second            // after a command that was not committed
+	applyTimeout      = 10 * time.Second
+	forwardTimeout    = 5 * time.Second // for one batch of beats on its way to the leader
 )
 
 // Config of a Liveness. All but Log and the durations are required.
@@ -40,7 +40,7 @@ type Config struct {
 	// Hubs is how many hubs share the edges.
 	Hubs func() int
 	// Forward hands beats to the leader.
-	Forward func(ctx context.Context, beats []Beat) error
+	Forward func(ctx context.Context, beats []Heartbeat) error
 	// ForwardEvery is how long a follower gathers beats. 0: 250 ms.
 	ForwardEvery time.Duration
 	// SweepEvery is how often the leader looks for nodes that it holds no deadline
@@ -58,9 +58,9 @@ type Applier interface {
 	Apply(ctx context.Context, c state.Command) (state.Result, error)
 }
 
-// Beat says that a node was heard in the session of that epoch, and was then
+// Heartbeat says that a node was heard in the session of that epoch, and was then
 // given TTL until it beats again.
-type Beat struct {
+type Heartbeat struct {
 	Node  fleet.NodeID  `cbor:"1,keyasint"`
 	Epoch fleet.Epoch   `cbor:"2,keyasint"`
 	TTL   time.Duration `cbor:"3,keyasint"`
@@ -70,20 +70,20 @@ type Beat struct {
 type Liveness struct {
 	cfg Config
 
-	mu        sync.Mutex
-	leading   bool
-	deadlines *deadlines
-	heard     map[fleet.NodeID]time.Time // last beats, while leading
-	outbox    map[fleet.NodeID]Beat      // while not leading
-	began     time.Time                  // of this leadership
-	leases    map[fleet.HubID]time.Time  // last renewals, while leading
-	longest   time.Duration              // TTL given, of what is known here
-	nodes     int                        // fleet's size, as counted at counted
-	hubs      int                        // likewise
-	counted   time.Time
-	figures   Stats
+	mu           sync.Mutex
+	leading      bool
+	deadlines    *deadlines
+	heard        map[fleet.NodeID]time.Time // last beats, while leading
+	outbox       map[fleet.NodeID]Heartbeat // while not leading
+	leadingSince time.Time                  // of this leadership
+	leases       map[fleet.HubID]time.Time  // last renewals, while leading
+	longestTTL   time.Duration              // TTL given, of what is known here
+	nodes        int                        // fleet's size, as counted at counted
+	hubs         int                        // likewise
+	counted      time.Time
+	stats        Stats
 
-	awake time.Time // when Lead last did something; its goroutine's alone
+	lastActive time.Time // when Lead last did something; its goroutine's alone
 
 	wake   chan struct{} // a deadline may have become the earliest; capacity 1
 	gather chan struct{} // the outbox may not be empty; capacity 1
@@ -101,7 +101,7 @@ type Stats struct {
 func (l *Liveness) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.figures
+	s := l.stats
 	s.Deadlines = len(l.deadlines.byNode)
 	return s
 }
@@ -121,7 +121,7 @@ func New(cfg Config) *Liveness {
 		cfg:       cfg,
 		deadlines: newDeadlines(),
 		heard:     make(map[fleet.NodeID]time.Time),
-		outbox:    make(map[fleet.NodeID]Beat),
+		outbox:    make(map[fleet.NodeID]Heartbeat),
 		leases:    make(map[fleet.HubID]time.Time),
 		wake:      make(chan struct{}, 1),
 		gather:    make(chan struct{}, 1),
@@ -134,7 +134,7 @@ func (l *Liveness) TTL(pool string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ttl := l.ttlLocked(view, pool)
-	l.longest = max(l.longest, ttl)
+	l.longestTTL = max(l.longestTTL, ttl)
 	return ttl
 }
 
@@ -143,7 +143,7 @@ func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	if now := time.Now(); l.counted.IsZero() || now.Sub(l.counted) >= time.Second {
 		l.nodes, l.hubs, l.counted = 0, l.cfg.Hubs(), now
 		for n := range view.Nodes("") {
-			if alive(n) {
+			if hasSession(n) {
 				l.nodes++
 			}
 		}
@@ -155,30 +155,30 @@ func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	return l.cfg.Policy.TTL(l.nodes, l.hubs, own)
 }
 
-// Beat takes beats: of this hub's sessions, or those that another hub forwarded.
+// RecordHeartbeats takes beats: of this hub's sessions, or those that another hub forwarded.
 // It never blocks.
-func (l *Liveness) Beat(beats ...Beat) {
+func (l *Liveness) RecordHeartbeats(beats ...Heartbeat) {
 	now := time.Now()
 	l.mu.Lock()
 	for _, b := range beats {
-		l.longest = max(l.longest, b.TTL)
+		l.longestTTL = max(l.longestTTL, b.TTL)
 		if l.leading {
 			l.heard[b.Node] = now
-			l.deadlines.set(b.Node, b.Epoch, l.cfg.Policy.Deadline(now, b.TTL))
+			l.deadlines.setDeadline(b.Node, b.Epoch, l.cfg.Policy.Deadline(now, b.TTL))
 		} else if b.Epoch >= l.outbox[b.Node].Epoch {
 			l.outbox[b.Node] = b
 		}
 	}
-	l.figures.Beats += uint64(len(beats))
+	l.stats.Beats += uint64(len(beats))
 	to := l.gather
 	if l.leading {
 		to = l.wake
 	}
 	l.mu.Unlock()
-	nudge(to)
+	wakeChannel(to)
 }
 
-func nudge(c chan struct{}) {
+func wakeChannel(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // it is about to look
@@ -218,9 +218,9 @@ func (l *Liveness) Run(ctx context.Context) error {
 		if len(beats) == 0 {
 			continue
 		}
-		err := l.forward(ctx, beats)
+		err := l.forwardToLeader(ctx, beats)
 		if err != nil {
-			l.giveBack(beats)
+			l.requeueOutbox(beats)
 			if !failing && ctx.Err() == nil {
 				l.cfg.Log.Warn("beats cannot be forwarded", "count", len(beats), "error", err)
 			}
@@ -229,19 +229,19 @@ func (l *Liveness) Run(ctx context.Context) error {
 	}
 }
 
-func (l *Liveness) forward(ctx context.Context, beats []Beat) error {
-	ctx, cancel := context.WithTimeout(ctx, forwardFor)
+func (l *Liveness) forwardToLeader(ctx context.Context, beats []Heartbeat) error {
+	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
 	return l.cfg.Forward(ctx, beats)
 }
 
-func (l *Liveness) takeOutbox() []Beat {
+func (l *Liveness) takeOutbox() []Heartbeat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leading || len(l.outbox) == 0 {
 		return nil
 	}
-	beats := make([]Beat, 0, len(l.outbox))
+	beats := make([]Heartbeat, 0, len(l.outbox))
 	for _, b := range l.outbox {
 		beats = append(beats, b)
 	}
@@ -249,8 +249,8 @@ func (l *Liveness) takeOutbox() []Beat {
 	return beats
 }
 
-// giveBack returns beats that were not delivered, behind any that came since.
-func (l *Liveness) giveBack(beats []Beat) {
+// requeueOutbox returns beats that were not delivered, behind any that came since.
+func (l *Liveness) requeueOutbox(beats []Heartbeat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leading {
@@ -261,9 +261,9 @@ func (l *Liveness) giveBack(beats []Beat) {
 			l.outbox[b.Node] = b
 		}
 	}
-	nudge(l.gather)
+	wakeChannel(l.gather)
 }
 
-func alive(n *fleet.Node) bool {
+func hasSession(n *fleet.Node) bool {
 	return n.Epoch > 0 && (n.Status == fleet.NodeReady || n.Status == fleet.NodeInitializing)
 }

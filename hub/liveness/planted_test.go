@@ -15,9 +15,9 @@ func TestPlantedLoseOnElection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
 			c.mustConnect("shop", "")
-			defer background(t, newLiveness(c, nil).Lead)()
+			defer runInBackground(t, newLiveness(c, nil).Lead)()
 			time.Sleep(time.Second)
-			c.expect("shop=" + after)
+			c.expectStatuses("shop=" + after)
 		})
 	}
 	elect(t, "ready")

@@ -48,13 +48,13 @@ func TestNodeThatNothingWaitsForIsDown(t *testing.T) {
 		c.mustConnect("n", "")
 		a := c.mustRun("n", "a")
 		l := newLiveness(c, nil)
-		defer background(t, l.Lead)()
+		defer runInBackground(t, l.Lead)()
 		time.Sleep(time.Minute)
-		c.expect("n=disconnected")
+		c.expectStatuses("n=disconnected")
 		a.DesiredStatus, a.ClientStatus = fleet.DesiredStop, fleet.ClientLost
 		c.mustPlan(fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"n": {a}}})
 		time.Sleep(time.Minute)
-		c.expect("n=down")
+		c.expectStatuses("n=down")
 	})
 }
 
@@ -63,10 +63,10 @@ func TestHubThatNoLongerLeadsForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		epoch := c.mustConnect("n", "")
-		forwarded := make(chan []liveness.Beat, 1)
-		l := newLiveness(c, func(_ context.Context, beats []liveness.Beat) error { forwarded <- beats; return nil })
-		defer background(t, l.Run)()
-		stop := background(t, l.Lead)
+		forwarded := make(chan []liveness.Heartbeat, 1)
+		l := newLiveness(c, func(_ context.Context, beats []liveness.Heartbeat) error { forwarded <- beats; return nil })
+		defer runInBackground(t, l.Run)()
+		stop := runInBackground(t, l.Lead)
 		synctest.Wait()
 		if _, leads := l.LastHeard(); !leads {
 			t.Error("it does not lead")
@@ -75,7 +75,7 @@ func TestHubThatNoLongerLeadsForwards(t *testing.T) {
 		if heard, leads := l.LastHeard(); leads {
 			t.Errorf("it leads no longer, and says who beat when: %v", heard)
 		}
-		l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
 		select {
 		case beats := <-forwarded:
 			if len(beats) != 1 || beats[0].Node != "n" {

@@ -23,24 +23,24 @@ type meta struct {
 	Build   string `cbor:"5,keyasint,omitempty"`
 }
 
-// self answers what memberlist asks of this hub. It says nothing but its meta
+// localDelegate answers what memberlist asks of this hub. It says nothing but its meta
 // data.
-type self struct {
+type localDelegate struct {
 	member Member
 
 	mu      sync.Mutex
 	leaving bool
 }
 
-var _ memberlist.Delegate = (*self)(nil)
+var _ memberlist.Delegate = (*localDelegate)(nil)
 
-func (s *self) setLeaving() {
+func (s *localDelegate) setLeaving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
 }
 
-func (s *self) encode() ([]byte, error) {
+func (s *localDelegate) encodeMeta() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, err := cbor.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving, Build: s.member.Build})
@@ -53,18 +53,18 @@ func (s *self) encode() ([]byte, error) {
 	return b, nil
 }
 
-func (s *self) NodeMeta(int) []byte {
-	b, err := s.encode()
+func (s *localDelegate) NodeMeta(int) []byte {
+	b, err := s.encodeMeta()
 	if err != nil {
 		panic(fmt.Sprintf("encode meta data that Open had encoded: %v", err))
 	}
 	return b
 }
 
-func (s *self) NotifyMsg([]byte)                {}
-func (s *self) GetBroadcasts(int, int) [][]byte { return nil }
-func (s *self) LocalState(bool) []byte          { return nil }
-func (s *self) MergeRemoteState([]byte, bool)   {}
+func (s *localDelegate) NotifyMsg([]byte)                {}
+func (s *localDelegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (s *localDelegate) LocalState(bool) []byte          { return nil }
+func (s *localDelegate) MergeRemoteState([]byte, bool)   {}
 
 // events receives what memberlist notices. It is called with memberlist's lock
 // held.
@@ -75,17 +75,17 @@ var (
 	_ memberlist.ConflictDelegate = events{}
 )
 
-func (e events) NotifyJoin(n *memberlist.Node) { e.seen(n, false) }
+func (e events) NotifyJoin(n *memberlist.Node) { e.recordNode(n, false) }
 
-func (e events) NotifyUpdate(n *memberlist.Node) { e.seen(n, false) }
+func (e events) NotifyUpdate(n *memberlist.Node) { e.recordNode(n, false) }
 
-func (e events) NotifyLeave(n *memberlist.Node) { e.seen(n, true) }
+func (e events) NotifyLeave(n *memberlist.Node) { e.recordNode(n, true) }
 
 func (e events) NotifyConflict(have, other *memberlist.Node) {
 	e.m.log.Warn("two hubs have one name", "hub", have.Name, "gossip", have.Address(), "other", other.Address())
 }
 
-func (e events) seen(n *memberlist.Node, gone bool) {
+func (e events) recordNode(n *memberlist.Node, gone bool) {
 	member, leaving, err := decodeMember(n.Meta)
 	if err != nil {
 		e.m.log.Warn("a hub's meta data cannot be read", "hub", n.Name, "error", err)
@@ -99,7 +99,7 @@ func (e events) seen(n *memberlist.Node, gone bool) {
 	default:
 		member.Status = StatusFailed
 	}
-	e.m.record(member, gone)
+	e.m.recordMember(member, gone)
 }
 
 func decodeMember(b []byte) (m Member, leaving bool, err error) {
@@ -112,12 +112,12 @@ func decodeMember(b []byte) (m Member, leaving bool, err error) {
 
 // newStdLog lets memberlist write to slog. What it calls an error is one packet
 // to one hub; a hub that is gone is our own line.
-func newStdLog(l *slog.Logger) *log.Logger { return log.New(lines{l}, "", 0) }
+func newStdLog(l *slog.Logger) *log.Logger { return log.New(logLineWriter{l}, "", 0) }
 
-// lines reads "[LEVEL] memberlist: message".
-type lines struct{ log *slog.Logger }
+// logLineWriter reads "[LEVEL] memberlist: message".
+type logLineWriter struct{ log *slog.Logger }
 
-func (w lines) Write(b []byte) (int, error) {
+func (w logLineWriter) Write(b []byte) (int, error) {
 	line := bytes.TrimSpace(b)
 	level := slog.LevelDebug
 	if bytes.HasPrefix(line, []byte("[ERR")) || bytes.HasPrefix(line, []byte("[WARN")) {

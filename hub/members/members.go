@@ -24,10 +24,10 @@ const (
 	DefaultRejoinInterval = 30 * time.Second
 	// aloneInterval is the same while not one has been found.
 	aloneInterval = 2 * time.Second
-	// remembered is how long a hub is listed that is gone.
-	remembered = 24 * time.Hour
-	// reclaim is how soon a hub that failed may come back at another address.
-	reclaim = 5 * time.Second
+	// forgetAfter is how long a hub is listed that is gone.
+	forgetAfter = 24 * time.Hour
+	// reclaimAfter is how soon a hub that failed may come back at another address.
+	reclaimAfter = 5 * time.Second
 	// dialTimeout bounds an exchange over a stream.
 	dialTimeout = 5 * time.Second
 	// leaveTimeout bounds each of the two steps of Leave.
@@ -78,21 +78,21 @@ type Config struct {
 
 // Members is this hub's part in the gossip.
 type Members struct {
-	cfg  Config
-	log  *slog.Logger
-	list *memberlist.Memberlist
-	self *self
+	cfg           Config
+	log           *slog.Logger
+	list          *memberlist.Memberlist
+	localDelegate *localDelegate
 
 	leave sync.Mutex // held by Leave and Close: memberlist takes them in one order only
 
 	mu      sync.Mutex
 	closed  bool
-	known   map[fleet.HubID]record
+	known   map[fleet.HubID]knownMember
 	changed chan struct{}
 }
 
-// record is a member, and since when it is gone.
-type record struct {
+// knownMember is a member, and since when it is gone.
+type knownMember struct {
 	Member
 	gone time.Time
 }
@@ -110,10 +110,10 @@ func Open(cfg Config) (*Members, error) {
 	}
 	cfg.Self.Status = StatusAlive
 	m := &Members{
-		cfg: cfg, log: cfg.Log, self: &self{member: cfg.Self},
-		known: map[fleet.HubID]record{}, changed: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, localDelegate: &localDelegate{member: cfg.Self},
+		known: map[fleet.HubID]knownMember{}, changed: make(chan struct{}),
 	}
-	if _, err := m.self.encode(); err != nil {
+	if _, err := m.localDelegate.encodeMeta(); err != nil {
 		return nil, err
 	}
 	c := memberlist.DefaultLANConfig()
@@ -131,8 +131,8 @@ func Open(cfg Config) (*Members, error) {
 		c.GossipInterval = cfg.Probe / 5
 	}
 	c.TCPTimeout = dialTimeout
-	c.DeadNodeReclaimTime = reclaim
-	c.Delegate, c.Events, c.Conflict = m.self, events{m}, events{m}
+	c.DeadNodeReclaimTime = reclaimAfter
+	c.Delegate, c.Events, c.Conflict = m.localDelegate, events{m}, events{m}
 	c.Logger = newStdLog(cfg.Log)
 	list, err := memberlist.Create(c)
 	if err != nil {
@@ -155,7 +155,7 @@ func bindError(addr string, err error) error {
 // Run finds the others until ctx ends, then says good-bye to them.
 func (m *Members) Run(ctx context.Context) error {
 	for {
-		if missing := m.missing(); len(missing) > 0 {
+		if missing := m.missingSeeds(); len(missing) > 0 {
 			if err := m.Join(ctx, missing); err != nil && ctx.Err() == nil {
 				m.log.Debug("hubs not found", "addrs", missing, "error", err)
 			}
@@ -175,8 +175,8 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 }
 
-// missing are the seeds that are not alive.
-func (m *Members) missing() []string {
+// missingSeeds are the seeds that are not alive.
+func (m *Members) missingSeeds() []string {
 	alive := map[string]bool{m.Addr(): true}
 	for _, member := range m.Members() {
 		if member.Status == StatusAlive {
@@ -212,7 +212,7 @@ func (m *Members) Members() []Member {
 	defer m.mu.Unlock()
 	out := make([]Member, 0, len(m.known))
 	for id, r := range m.known {
-		if !r.gone.IsZero() && time.Since(r.gone) > remembered {
+		if !r.gone.IsZero() && time.Since(r.gone) > forgetAfter {
 			delete(m.known, id)
 			continue
 		}
@@ -243,7 +243,7 @@ func (m *Members) Leave() error {
 	}
 	// memberlist does not tell its event's receiver whether a hub left or died, so
 	// the last thing that we say of ourselves is that we leave.
-	m.self.setLeaving()
+	m.localDelegate.setLeaving()
 	if err := m.list.UpdateNode(leaveTimeout); err != nil {
 		return fmt.Errorf("announce leaving: %w", err)
 	}
@@ -275,11 +275,11 @@ func (m *Members) isClosed() bool {
 	return m.closed
 }
 
-// record notes what memberlist tells of a hub.
-func (m *Members) record(member Member, gone bool) {
+// recordMember notes what memberlist tells of a hub.
+func (m *Members) recordMember(member Member, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := record{Member: member}
+	r := knownMember{Member: member}
 	if gone {
 		r.gone = time.Now()
 	}

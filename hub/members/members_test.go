@@ -57,7 +57,7 @@ func (h *hub) mustClose(tb testing.TB) {
 	}
 }
 
-func (h *hub) port() int {
+func (h *hub) gossipPort() int {
 	a, err := net.ResolveTCPAddr("tcp", h.Addr())
 	if err != nil {
 		panic(err)
@@ -115,7 +115,7 @@ func TestLeavingIsToldFromFailing(t *testing.T) {
 	three.mustClose(t) // without a word
 	one.mustSee(t, "three", members.StatusFailed)
 
-	mustHub(t, "three", key, three.port(), one.Addr())
+	mustHub(t, "three", key, three.gossipPort(), one.Addr())
 	one.mustSee(t, "three", members.StatusAlive)
 }
 
@@ -150,7 +150,7 @@ func TestOpenRefuses(t *testing.T) {
 		cfg  members.Config
 		want fleet.Code
 	}{
-		"a port in use": {members.Config{Self: members.Member{ID: "x"}, Bind: "127.0.0.1", Port: one.port(), Key: key, Seeds: none}, fleet.CodeConflict},
+		"a port in use": {members.Config{Self: members.Member{ID: "x"}, Bind: "127.0.0.1", Port: one.gossipPort(), Key: key, Seeds: none}, fleet.CodeConflict},
 		"no id":         {members.Config{Bind: "127.0.0.1", Key: key, Seeds: none}, fleet.CodeInternal},
 		"meta data that does not fit": {members.Config{Self: members.Member{ID: "x", Region: strings.Repeat("r", 600)},
 			Bind: "127.0.0.1", Key: key, Seeds: none}, fleet.CodeInvalid},

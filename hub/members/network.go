@@ -29,13 +29,13 @@ const maxPacket = 64 << 10
 // transport is a Network as memberlist sees one. It runs a goroutine for packets
 // and one for streams until Shutdown.
 type transport struct {
-	net     Network
-	log     *slog.Logger
-	packets chan *memberlist.Packet
-	streams chan net.Conn
-	closed  chan struct{}
-	pumps   sync.WaitGroup
-	once    sync.Once
+	net       Network
+	log       *slog.Logger
+	packets   chan *memberlist.Packet
+	streams   chan net.Conn
+	closed    chan struct{}
+	receivers sync.WaitGroup
+	once      sync.Once
 }
 
 var _ memberlist.Transport = (*transport)(nil)
@@ -45,17 +45,17 @@ func newTransport(n Network, log *slog.Logger) *transport {
 		net: n, log: log, packets: make(chan *memberlist.Packet, packetQueue),
 		streams: make(chan net.Conn), closed: make(chan struct{}),
 	}
-	t.pumps.Go(t.pumpPackets)
-	t.pumps.Go(t.pumpStreams)
+	t.receivers.Go(t.receivePackets)
+	t.receivers.Go(t.receiveStreams)
 	return t
 }
 
-func (t *transport) pumpPackets() {
+func (t *transport) receivePackets() {
 	buf := make([]byte, maxPacket)
 	for {
 		n, from, err := t.net.Packets.ReadFrom(buf)
 		if err != nil {
-			t.ended("packets", err)
+			t.logReadError("packets", err)
 			return
 		}
 		select {
@@ -65,11 +65,11 @@ func (t *transport) pumpPackets() {
 	}
 }
 
-func (t *transport) pumpStreams() {
+func (t *transport) receiveStreams() {
 	for {
 		conn, err := t.net.Listen.Accept()
 		if err != nil {
-			t.ended("streams", err)
+			t.logReadError("streams", err)
 			return
 		}
 		select {
@@ -81,7 +81,7 @@ func (t *transport) pumpStreams() {
 	}
 }
 
-func (t *transport) ended(what string, err error) {
+func (t *transport) logReadError(what string, err error) {
 	select {
 	case <-t.closed:
 	default:
@@ -124,6 +124,6 @@ func (t *transport) Shutdown() error {
 		_ = t.net.Packets.Close()
 		_ = t.net.Listen.Close()
 	})
-	t.pumps.Wait()
+	t.receivers.Wait()
 	return nil
 }

@@ -28,7 +28,7 @@ func (e *callError) NotSent() bool { return e.notSent }
 // the handler's own, or unavailable, timeout or frame_too_large; those have a
 // method NotSent() bool, which is true where the handler surely never ran.
 func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
-	stream, stop, err := p.request(ctx, addr, method, body)
+	stream, stop, err := p.sendRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]b
 	a, reply, err := exchange(stream)
 	if err != nil {
 		stream.Abort()
-		return nil, failed(ctx, method, addr, unexpected(err), false)
+		return nil, newCallError(ctx, method, addr, toUnexpectedEOF(err), false)
 	}
 	if err := stream.Close(); err != nil { // of both directions, which have ended
 		p.cfg.Log.Debug("stream not closed", "method", method, "error", err)
@@ -58,7 +58,7 @@ func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
 		reply, err = readBody(stream, size)
 	}
 	if err != nil && closed != nil {
-		err = errors.Join(unexpected(err), closed)
+		err = errors.Join(toUnexpectedEOF(err), closed)
 	}
 	return a, reply, err
 }
@@ -67,16 +67,16 @@ func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
 // the answer's first byte; then Close does. Errors are those of Call; what Read
 // returns after the last byte is io.EOF or the handler's error.
 func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (io.ReadCloser, error) {
-	answer, err := p.open(ctx, addr, method, body)
+	answer, err := p.openAnswer(ctx, addr, method, body)
 	if err != nil {
 		return nil, err // not as the interface: a nil pointer would not be nil
 	}
 	return answer, nil
 }
 
-// open calls a method and returns when its answer begins.
-func (p *Peers) open(ctx context.Context, addr, method string, body []byte) (*streamAnswer, error) {
-	stream, stop, err := p.request(ctx, addr, method, body)
+// openAnswer calls a method and returns when its answer begins.
+func (p *Peers) openAnswer(ctx context.Context, addr, method string, body []byte) (*streamAnswer, error) {
+	stream, stop, err := p.sendRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (p *Peers) open(ctx context.Context, addr, method string, body []byte) (*st
 	}
 	if err != nil {
 		stream.Abort()
-		return nil, failed(ctx, method, addr, unexpected(err), false)
+		return nil, newCallError(ctx, method, addr, toUnexpectedEOF(err), false)
 	}
 	if a.Err != nil {
 		stream.Abort()
@@ -96,29 +96,29 @@ func (p *Peers) open(ctx context.Context, addr, method string, body []byte) (*st
 	return &streamAnswer{chunkReader{r: stream}, stream}, nil
 }
 
-// request opens a stream and sends a request over it. Until stop is called, ctx
+// sendRequest opens a stream and sends a request over it. Until stop is called, ctx
 // aborts the stream.
-func (p *Peers) request(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
+func (p *Peers) sendRequest(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
 	req := request{Method: method}
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Timeout = max(time.Until(deadline), 1)
 	}
 	stream, err := p.cfg.Pool.Open(ctx, addr)
 	if err != nil {
-		return nil, nil, failed(ctx, method, addr, err, true)
+		return nil, nil, newCallError(ctx, method, addr, err, true)
 	}
 	stop := context.AfterFunc(ctx, stream.Abort)
 	if err := writeMessage(stream, req, body); err != nil {
 		stop()
 		stream.Abort()
 		// The handler runs when the whole body is there, and not all of it was sent.
-		return nil, nil, failed(ctx, method, addr, err, true)
+		return nil, nil, newCallError(ctx, method, addr, err, true)
 	}
 	return stream, stop, nil
 }
 
-// failed names what went wrong with a call.
-func failed(ctx context.Context, method, addr string, cause error, notSent bool) error {
+// newCallError names what went wrong with a call.
+func newCallError(ctx context.Context, method, addr string, cause error, notSent bool) error {
 	code := fleet.CodeUnavailable
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

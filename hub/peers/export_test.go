@@ -26,17 +26,17 @@ func NewChunkReader(r io.Reader) io.Reader { return &chunkReader{r: r} }
 
 // WriteChunks writes an answer without its header.
 func WriteChunks(w io.Writer, b []byte, failure *fleet.Error) error {
-	c := &chunks{w: w, begun: true}
+	c := &chunkWriter{w: w, begun: true}
 	if _, err := c.Write(b); err != nil {
 		return err
 	}
-	return c.end(failure)
+	return c.endAnswer(failure)
 }
 
 // CallLate is Call, but for the end of the request: that goes out when the handler has
 // answered and stopped reading, as it may when it is fast.
 func (p *Peers) CallLate(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
-	stream, stop, err := p.request(ctx, addr, method, body)
+	stream, stop, err := p.sendRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}

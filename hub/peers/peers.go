@@ -92,7 +92,7 @@ func (p *Peers) Serve(ctx context.Context, conn *transport.Conn) {
 		if err != nil {
 			return // the connection is over: the caller's to end, or this hub stops
 		}
-		wg.Go(func() { s.serve(ctx, stream) })
+		wg.Go(func() { s.serveStream(ctx, stream) })
 	}
 }
 
@@ -105,11 +105,11 @@ type session struct {
 	open  chan struct{} // slots of streams
 }
 
-func (s *session) serve(ctx context.Context, stream *transport.Stream) {
+func (s *session) serveStream(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, stream.Abort)
-	err := s.answer(ctx, stream)
+	err := s.answerRequest(ctx, stream)
 	if stop() && err == nil {
 		err = stream.Close()
 	} else {
@@ -120,9 +120,9 @@ func (s *session) serve(ctx context.Context, stream *transport.Stream) {
 	}
 }
 
-// answer reads a request and answers it. Its own errors are of the stream; a
+// answerRequest reads a request and answers it. Its own errors are of the stream; a
 // handler's go to the caller.
-func (s *session) answer(ctx context.Context, stream *transport.Stream) error {
+func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) error {
 	if err := stream.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return err
 	}
@@ -140,19 +140,19 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) error {
 		defer cancel()
 	}
 	if h, ok := s.peers.streams[req.Method]; ok {
-		return s.stream(ctx, stream, size, h)
+		return s.handleStream(ctx, stream, size, h)
 	}
 	if h, ok := s.peers.talks[req.Method]; ok {
-		return s.talk(ctx, stream, size, h)
+		return s.handleTalk(ctx, stream, size, h)
 	}
 	if h, ok := s.peers.handlers[req.Method]; ok {
-		return s.call(ctx, stream, size, h)
+		return s.handleCall(ctx, stream, size, h)
 	}
 	return writeMessage(stream, answer{Err: fleet.Errorf(fleet.CodeUnsupported, "this hub has no method %q", req.Method).
 		WithHint("the hubs may be of different releases")}, nil)
 }
 
-func (s *session) call(ctx context.Context, stream *transport.Stream, size int, h Handler) error {
+func (s *session) handleCall(ctx context.Context, stream *transport.Stream, size int, h Handler) error {
 	select {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
@@ -168,18 +168,18 @@ func (s *session) call(ctx context.Context, stream *transport.Stream, size int, 
 		err = fleet.Errorf(fleet.CodeFrameTooLarge, "an answer of %d bytes, at most %d are allowed", len(reply), MaxBody)
 	}
 	if err != nil {
-		return writeMessage(stream, answer{Err: bounded(fleet.AsError(err))}, nil)
+		return writeMessage(stream, answer{Err: boundErrorSize(fleet.AsError(err))}, nil)
 	}
 	return writeMessage(stream, answer{}, reply)
 }
 
-func (s *session) stream(ctx context.Context, stream *transport.Stream, size int, h StreamHandler) error {
-	w := &chunks{w: stream}
+func (s *session) handleStream(ctx context.Context, stream *transport.Stream, size int, h StreamHandler) error {
+	w := &chunkWriter{w: stream}
 	select {
 	case s.open <- struct{}{}:
 		defer func() { <-s.open }()
 	default:
-		return w.end(s.full())
+		return w.endAnswer(s.tooManyStreamsError())
 	}
 	body, err := readBody(stream, size)
 	if err != nil {
@@ -192,19 +192,19 @@ func (s *session) stream(ctx context.Context, stream *transport.Stream, size int
 		io.Copy(io.Discard, stream) // callers send no more: it ends when they close
 		cancel()
 	})
-	err = w.end(bounded(fleet.AsError(h(ctx, s.from, body, w))))
+	err = w.endAnswer(boundErrorSize(fleet.AsError(h(ctx, s.from, body, w))))
 	err = errors.Join(err, stream.Close()) // what was written is delivered; the reader above ends
 	wg.Wait()
 	return err
 }
 
-func (s *session) full() *fleet.Error {
+func (s *session) tooManyStreamsError() *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "this hub has %d streams open for hub %s already", cap(s.open), s.from).
 		WithHint("close some of them, then try again")
 }
 
-// bounded cuts an error's texts to what a header carries.
-func bounded(e *fleet.Error) *fleet.Error {
+// boundErrorSize cuts an error's texts to what a header carries.
+func boundErrorSize(e *fleet.Error) *fleet.Error {
 	const most = 16 << 10
 	if e == nil || len(e.Message) <= most && len(e.Hint) <= most {
 		return e

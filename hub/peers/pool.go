@@ -82,7 +82,7 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 // A connection that turns out to be over is replaced once.
 func (p *Pool) Open(ctx context.Context, addr string) (*transport.Stream, error) {
 	for {
-		l, dialed, err := p.link(ctx, addr)
+		l, dialed, err := p.openLink(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (p *Pool) Open(ctx context.Context, addr string) (*transport.Stream, error)
 		if ctx.Err() != nil || dialed {
 			return nil, err
 		}
-		p.drop(addr, l)
+		p.removeLink(addr, l)
 	}
 }
 
@@ -117,16 +117,16 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// link returns a live connection to addr; dialed tells that it was made for this
+// openLink returns a live connection to addr; dialed tells that it was made for this
 // call. Of several callers one dials, and the others wait for it.
-func (p *Pool) link(ctx context.Context, addr string) (l *link, dialed bool, err error) {
+func (p *Pool) openLink(ctx context.Context, addr string) (l *link, dialed bool, err error) {
 	for {
-		l, mine, err := p.claim(addr)
+		l, mine, err := p.claimLink(addr)
 		if err != nil {
 			return nil, false, err
 		}
 		if mine {
-			p.dial(ctx, addr, l)
+			p.dialLink(ctx, addr, l)
 			return l, true, l.err
 		}
 		select {
@@ -143,14 +143,14 @@ func (p *Pool) link(ctx context.Context, addr string) (l *link, dialed bool, err
 	}
 }
 
-// claim returns the link to addr, or one that the caller shall dial.
-func (p *Pool) claim(addr string) (l *link, mine bool, err error) {
+// claimLink returns the link to addr, or one that the caller shall dial.
+func (p *Pool) claimLink(addr string) (l *link, mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, false, fmt.Errorf("connect to %s: %w", addr, net.ErrClosed)
 	}
-	if l, ok := p.links[addr]; ok && !l.over() {
+	if l, ok := p.links[addr]; ok && !l.hasEnded() {
 		return l, false, nil
 	}
 	l = &link{ready: make(chan struct{})}
@@ -158,7 +158,7 @@ func (p *Pool) claim(addr string) (l *link, mine bool, err error) {
 	return l, true, nil
 }
 
-func (p *Pool) dial(ctx context.Context, addr string, l *link) {
+func (p *Pool) dialLink(ctx context.Context, addr string, l *link) {
 	defer close(l.ready)
 	to, err := p.cfg.Resolve(ctx, addr)
 	if err == nil {
@@ -180,8 +180,8 @@ func (p *Pool) dial(ctx context.Context, addr string, l *link) {
 	}
 }
 
-// drop forgets a link that is of no use any more.
-func (p *Pool) drop(addr string, l *link) {
+// removeLink forgets a link that is of no use any more.
+func (p *Pool) removeLink(addr string, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.links[addr] == l {
@@ -189,8 +189,8 @@ func (p *Pool) drop(addr string, l *link) {
 	}
 }
 
-// over reports whether a connection was made and has ended.
-func (l *link) over() bool {
+// hasEnded reports whether a connection was made and has ended.
+func (l *link) hasEnded() bool {
 	select {
 	case <-l.ready:
 	default:

@@ -28,20 +28,20 @@ func (p *Peers) HandleTalk(method string, h TalkHandler) { p.talks[method] = h }
 // talk is a stream as its handler has it: what it writes goes out in chunks, what
 // it reads is as the caller wrote it.
 type talk struct {
-	chunks
+	chunkWriter
 	stream *transport.Stream
 }
 
 func (t *talk) Read(b []byte) (int, error)         { return t.stream.Read(b) }
 func (t *talk) SetReadDeadline(at time.Time) error { return t.stream.SetReadDeadline(at) }
 
-func (s *session) talk(ctx context.Context, stream *transport.Stream, size int, h TalkHandler) error {
-	t := &talk{chunks: chunks{w: stream}, stream: stream}
+func (s *session) handleTalk(ctx context.Context, stream *transport.Stream, size int, h TalkHandler) error {
+	t := &talk{chunkWriter: chunkWriter{w: stream}, stream: stream}
 	select {
 	case s.open <- struct{}{}:
 		defer func() { <-s.open }()
 	default:
-		return t.end(s.full())
+		return t.endAnswer(s.tooManyStreamsError())
 	}
 	body, err := readBody(stream, size)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *session) talk(ctx context.Context, stream *transport.Stream, size int, 
 	defer cancel()
 	stop := context.AfterFunc(stream.Writing(), cancel) // the caller closed it
 	defer stop()
-	err = t.end(bounded(fleet.AsError(h(ctx, s.from, body, t))))
+	err = t.endAnswer(boundErrorSize(fleet.AsError(h(ctx, s.from, body, t))))
 	return errors.Join(err, stream.Close())
 }
 
@@ -59,7 +59,7 @@ func (s *session) talk(ctx context.Context, stream *transport.Stream, size int, 
 // first write; then Close does. Errors are those of Stream; what is written after
 // the handler has returned is lost.
 func (p *Peers) Talk(ctx context.Context, addr, method string, body []byte) (io.ReadWriteCloser, error) {
-	answer, err := p.open(ctx, addr, method, body)
+	answer, err := p.openAnswer(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}

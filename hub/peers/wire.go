@@ -96,15 +96,15 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// chunks writes what a StreamHandler answers with. The answer's header goes out
+// chunkWriter writes what a StreamHandler answers with. The answer's header goes out
 // with the first byte, so that a handler that fails before it can say so.
-type chunks struct {
+type chunkWriter struct {
 	w     io.Writer
 	begun bool
 }
 
-func (c *chunks) Write(b []byte) (int, error) {
-	if err := c.begin(nil); err != nil {
+func (c *chunkWriter) Write(b []byte) (int, error) {
+	if err := c.beginAnswer(nil); err != nil {
 		return 0, err
 	}
 	written := 0
@@ -119,12 +119,12 @@ func (c *chunks) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// end says how the handler ended.
-func (c *chunks) end(failure *fleet.Error) error {
+// endAnswer says how the handler ended.
+func (c *chunkWriter) endAnswer(failure *fleet.Error) error {
 	if !c.begun && failure != nil {
-		return c.begin(failure)
+		return c.beginAnswer(failure)
 	}
-	if err := c.begin(nil); err != nil {
+	if err := c.beginAnswer(nil); err != nil {
 		return err
 	}
 	if _, err := c.w.Write(make([]byte, 4)); err != nil {
@@ -133,7 +133,7 @@ func (c *chunks) end(failure *fleet.Error) error {
 	return writeMessage(c.w, answer{Err: failure}, nil)
 }
 
-func (c *chunks) begin(failure *fleet.Error) error {
+func (c *chunkWriter) beginAnswer(failure *fleet.Error) error {
 	if c.begun {
 		return nil
 	}
@@ -153,22 +153,22 @@ func (c *chunkReader) Read(b []byte) (int, error) {
 		return 0, c.err
 	}
 	if c.left == 0 {
-		if c.err = c.next(); c.err != nil {
+		if c.err = c.readChunkHeader(); c.err != nil {
 			return 0, c.err
 		}
 	}
 	n, err := c.r.Read(b[:min(len(b), int(c.left))])
 	c.left -= uint32(n)
 	if err != nil {
-		c.err = unexpected(err)
+		c.err = toUnexpectedEOF(err)
 	}
 	return n, c.err
 }
 
-func (c *chunkReader) next() error {
+func (c *chunkReader) readChunkHeader() error {
 	var length [4]byte
 	if _, err := io.ReadFull(c.r, length[:]); err != nil {
-		return unexpected(err)
+		return toUnexpectedEOF(err)
 	}
 	c.left = binary.BigEndian.Uint32(length[:])
 	if c.left > maxChunk {
@@ -180,15 +180,15 @@ func (c *chunkReader) next() error {
 	var end answer
 	switch _, err := readHeader(c.r, &end); {
 	case err != nil:
-		return unexpected(err)
+		return toUnexpectedEOF(err)
 	case end.Err != nil:
 		return end.Err
 	}
 	return io.EOF
 }
 
-// unexpected is for reads where no end is due.
-func unexpected(err error) error {
+// toUnexpectedEOF is for reads where no end is due.
+func toUnexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

@@ -24,8 +24,8 @@ const (
 	gatherFor    = 200 * time.Millisecond // between two looks at the state
 	retryAfter   = time.Second            // after a launch that was not committed
 	applyTimeout = 10 * time.Second
-	// longest is how long the leader sleeps at most: a wall clock may be set.
-	longest = time.Minute
+	// maxSleep is how long the leader sleeps at most: a wall clock may be set.
+	maxSleep = time.Minute
 )
 
 // State is the replicated state.
@@ -74,7 +74,7 @@ func (l *Launcher) Lead(ctx context.Context) error {
 		due, again := Due(view, l.cfg.Now())
 		wait := gatherFor
 		for _, d := range due {
-			if !l.launch(ctx, d) {
+			if !l.launchChild(ctx, d) {
 				wait = retryAfter
 			}
 		}
@@ -82,7 +82,7 @@ func (l *Launcher) Lead(ctx context.Context) error {
 			pace.Rest(ctx, wait)
 			continue
 		}
-		sleep := longest
+		sleep := maxSleep
 		if !again.IsZero() {
 			sleep = min(sleep, max(0, again.Sub(l.cfg.Now())))
 		}
@@ -112,7 +112,7 @@ func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
 		if j.Stop || !j.Periodic.Enabled || j.IsParameterized() {
 			continue
 		}
-		at, err := cron.Next(*j.Periodic, since(v, j))
+		at, err := cron.Next(*j.Periodic, lastLaunchTime(v, j))
 		switch {
 		case err != nil || at.IsZero(): // it was checked when it was registered
 		case at.After(now):
@@ -120,26 +120,26 @@ func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
 				again = at
 			}
 		default:
-			due = append(due, Launch{Job: j, Time: at, Upto: upto(j, at, now)})
+			due = append(due, Launch{Job: j, Time: at, Upto: launchedUpTo(j, at, now)})
 		}
 	}
 	return due, again
 }
 
-// since is the time after which a job is next: when it was last launched, or when it
+// lastLaunchTime is the time after which a job is next: when it was last launched, or when it
 // became what it is.
-func since(v *state.View, j *fleet.Job) time.Time {
+func lastLaunchTime(v *state.View, j *fleet.Job) time.Time {
 	return time.Unix(0, max(v.Launched(j.Namespace, j.ID), j.SubmitTime))
 }
 
-func upto(j *fleet.Job, at, now time.Time) time.Time {
+func launchedUpTo(j *fleet.Job, at, now time.Time) time.Time {
 	if next, err := cron.Next(*j.Periodic, at); err == nil && !next.IsZero() && !next.After(now) {
 		return now
 	}
 	return at
 }
 
-func (l *Launcher) launch(ctx context.Context, d Launch) bool {
+func (l *Launcher) launchChild(ctx context.Context, d Launch) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	child, eval := Child(d.Job, d.Time, l.cfg.Now(), l.cfg.NewID())

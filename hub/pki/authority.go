@@ -36,30 +36,30 @@ const (
 	maxRequest = 4 << 10
 )
 
-// earliest is a time that was over when this was written: a clock that says less
+// earliestClock is a time that was over when this was written: a clock that says less
 // is wrong.
-var earliest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var earliestClock = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // CheckClock refuses a time at which no hub can be: one before its cluster's CA
 // (nil: not known yet) was made, or after it ended. Certificates that a hub signs,
 // and the end of join tokens, go by its clock. Edges are not asked for theirs.
 func CheckClock(now time.Time, ca *x509.Certificate) error {
-	after := earliest
+	after := earliestClock
 	if ca != nil && ca.NotBefore.After(after) {
 		after = ca.NotBefore
 	}
 	if now.Before(after) {
-		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s", stamp(now), stamp(after)).
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s", formatTime(now), formatTime(after)).
 			WithHint("set the clock of this machine, then start again: certificates and join tokens go by it")
 	}
 	if ca != nil && now.After(ca.NotAfter) {
-		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and the cluster's CA ends at %s", stamp(now), stamp(ca.NotAfter)).
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and the cluster's CA ends at %s", formatTime(now), formatTime(ca.NotAfter)).
 			WithHint("set the clock of this machine, then start again; where it is right, the cluster has come to its end: make a new one")
 	}
 	return nil
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // NewCluster makes the identity of a new cluster: id, CA, gossip key. It is
 // refused while the clock is obviously wrong, since the CA's validity starts now.

@@ -73,14 +73,14 @@ func NewEnrolment(cfg EnrolConfig) (*Enrolment, error) {
 func (e *Enrolment) Serve(ctx context.Context, conn *transport.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
 	defer cancel()
-	err := e.converse(ctx, conn)
+	err := e.serveEnrollRequest(ctx, conn)
 	if err != nil {
 		err = fmt.Errorf("enrol %s: %w", conn.RemoteAddr(), err)
 	}
 	return errors.Join(err, conn.CloseWith(nil))
 }
 
-func (e *Enrolment) converse(ctx context.Context, conn *transport.Conn) error {
+func (e *Enrolment) serveEnrollRequest(ctx context.Context, conn *transport.Conn) error {
 	stream, err := conn.Accept(ctx)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (e *Enrolment) converse(ctx context.Context, conn *transport.Conn) error {
 		return fleet.Errorf(fleet.CodeFrameBad, "expected an enrol frame, got %T", m)
 	}
 	var answer syncproto.Message
-	enrolled, err := e.Enroll(ctx, Applicant{Addr: conn.RemoteAddr(), Cert: shown(conn)}, req)
+	enrolled, err := e.Enroll(ctx, Applicant{Addr: conn.RemoteAddr(), Cert: presentedCert(conn)}, req)
 	if err != nil {
 		refusal := fleet.AsError(err)
 		answer = syncproto.Refused{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}
@@ -124,8 +124,8 @@ type Applicant struct {
 	Cert *x509.Certificate // the edge's that it showed, of whatever age; nil: none
 }
 
-// shown is the certificate that the peer of a connection showed, or nil.
-func shown(conn *transport.Conn) *x509.Certificate {
+// presentedCert is the certificate that the peer of a connection showed, or nil.
+func presentedCert(conn *transport.Conn) *x509.Certificate {
 	if chain := conn.State().PeerCertificates; len(chain) > 0 {
 		return chain[0]
 	}
@@ -135,7 +135,7 @@ func shown(conn *transport.Conn) *x509.Certificate {
 // CheckEdge says no to the edge at the other side of a connection where it was
 // expelled (CodeRevoked), or its certificate ended too long ago (CodeCertExpiry).
 func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
-	cert := shown(conn)
+	cert := presentedCert(conn)
 	if cert == nil {
 		return nil // TLS does not let it come to this
 	}
@@ -159,7 +159,7 @@ func (e *Enrolment) checkRevoked(doing string, id fleet.NodeID) *fleet.Error {
 // another edge), conflict (the name is taken), invalid, unavailable.
 func (e *Enrolment) Enroll(ctx context.Context, from Applicant, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	log := e.cfg.Log.With("role", req.Role, "name", req.ID, "remote", from.Addr.String(), "token", req.TokenID, "renewal", from.Cert != nil)
-	answer, err := e.enroll(ctx, from.Cert, req)
+	answer, err := e.enrollApplicant(ctx, from.Cert, req)
 	if err != nil {
 		refusal := fleet.AsError(err)
 		log.Warn("enrolment refused", "code", refusal.Code, "error", refusal)
@@ -169,7 +169,7 @@ func (e *Enrolment) Enroll(ctx context.Context, from Applicant, req syncproto.En
 	return answer, nil
 }
 
-func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req syncproto.Enroll) (syncproto.Enrolled, error) {
+func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	now := e.cfg.Now()
 	cluster, err := e.cfg.Registry.Cluster()
 	if err != nil {
@@ -180,7 +180,7 @@ func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req sync
 		return syncproto.Enrolled{}, err
 	}
 	if err := CheckClock(now, ca.cert); err != nil { // whoever asks can ask another hub, or later
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", stamp(now)).
+		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", formatTime(now)).
 			WithHint("set it: certificates and join tokens go by it")
 	}
 	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == syncproto.RoleEdge {
@@ -258,7 +258,7 @@ func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error
 	if !now.After(until) {
 		return nil
 	}
-	return fleet.Errorf(fleet.CodeCertExpiry, "check an edge: its certificate ended at %s, and was taken until %s", stamp(cert.NotAfter), stamp(until)).
+	return fleet.Errorf(fleet.CodeCertExpiry, "check an edge: its certificate ended at %s, and was taken until %s", formatTime(cert.NotAfter), formatTime(until)).
 		WithHint("it was away for too long: start it with --token-file and a new join token; it stays the same node, and its tasks and its history are kept")
 }
 
@@ -270,7 +270,7 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 			WithHint("it may have been removed, or the cluster restored from before it was made: take a new one from a hub")
 	}
 	if token.ExpiresAt != 0 && now.UnixNano() >= token.ExpiresAt {
-		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, stamp(time.Unix(0, token.ExpiresAt))).
+		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, formatTime(time.Unix(0, token.ExpiresAt))).
 			WithHint("make a new one on a hub")
 	}
 	if !slices.Contains(token.Roles, req.Role) {

@@ -43,7 +43,7 @@ func Save(dir string, id *identity.Identity) error {
 		{fileKey, key, 0o600},
 		{fileCert, identity.EncodeCert(id.Cert.Raw), 0o644},
 	} {
-		if err := write(dir, f.name, f.text, f.mode); err != nil {
+		if err := replaceFile(dir, f.name, f.text, f.mode); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func Save(dir string, id *identity.Identity) error {
 
 // SaveCert replaces the certificate alone, durably: that of Renew.
 func SaveCert(dir string, id *identity.Identity) error {
-	return write(dir, fileCert, identity.EncodeCert(id.Cert.Raw), 0o644)
+	return replaceFile(dir, fileCert, identity.EncodeCert(id.Cert.Raw), 0o644)
 }
 
 // SaveAuthority writes the CA's key below dir, durably and with mode 0600.
@@ -61,10 +61,10 @@ func SaveAuthority(dir string, a *Authority) error {
 	if err != nil {
 		return err
 	}
-	return write(dir, fileCAKey, key, 0o600)
+	return replaceFile(dir, fileCAKey, key, 0o600)
 }
 
-func write(dir, name string, text []byte, mode fs.FileMode) error {
+func replaceFile(dir, name string, text []byte, mode fs.FileMode) error {
 	path := filepath.Join(dir, name)
 	if err := durable.Replace(path, text, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

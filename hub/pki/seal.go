@@ -73,7 +73,7 @@ func (k StateKey) LogValue() slog.Value { return slog.StringValue(k.ID()) }
 // Seal is the command that takes the secrets of a cluster, which are in clear, out of
 // its state.
 func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
-	aead, err := k.aead()
+	aead, err := k.newAEADCipher()
 	if err != nil {
 		return state.ClusterSeal{}, err
 	}
@@ -90,7 +90,7 @@ func sealData(c state.Cluster) []byte {
 	return slices.Concat([]byte(sealLabel), []byte{0}, []byte(c.ID), []byte{0}, c.CACert)
 }
 
-func (k StateKey) aead() (cipher.AEAD, error) {
+func (k StateKey) newAEADCipher() (cipher.AEAD, error) {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {
 		return nil, fmt.Errorf("set up AES: %w", err)
@@ -108,7 +108,7 @@ func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	if i < 0 {
 		return state.Cluster{}, missingStateKey(c, keys)
 	}
-	aead, err := keys[i].aead()
+	aead, err := keys[i].newAEADCipher()
 	if err != nil {
 		return state.Cluster{}, err
 	}
@@ -157,7 +157,7 @@ func SaveStateKeys(dir string, keys []StateKey) error {
 	for _, k := range keys {
 		fmt.Fprintf(&text, "%s %s\n", stateKeyPrefix, base64.StdEncoding.EncodeToString(k[:]))
 	}
-	return write(dir, fileStateKey, text.Bytes(), 0o600)
+	return replaceFile(dir, fileStateKey, text.Bytes(), 0o600)
 }
 
 // LoadStateKeys reads what SaveStateKeys wrote; none where there is no such file.

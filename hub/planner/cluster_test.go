@@ -20,26 +20,26 @@ type cluster struct {
 	*state.Store
 	planner *planner.Planner
 
-	mu      sync.Mutex
-	index   fleet.Index
-	seq     int
-	plans   []state.Plan
-	late    []state.Command // proposed, with an unknown outcome, not yet applied
-	barrier int
+	mu              sync.Mutex
+	index           fleet.Index
+	seq             int
+	plans           []state.Plan
+	unknownOutcomes []state.Command // proposed, with an unknown outcome, not yet applied
+	barrier         int
 
 	// gate, where it is set, decides what becomes of a plan's command before it is
 	// applied: an error is an unknown outcome.
 	gate func(state.Plan) error
 }
 
-var errLost = errors.New("leadership lost while committing")
+var errOutcomeUnknown = errors.New("leadership lost while committing")
 
 // Apply is the log. It may lose a command's outcome, and apply it later or never.
 func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
 	if p, ok := cmd.(state.Plan); ok && c.gate != nil {
 		if err := c.gate(p); err != nil {
 			c.mu.Lock()
-			c.late = append(c.late, cmd)
+			c.unknownOutcomes = append(c.unknownOutcomes, cmd)
 			c.mu.Unlock()
 			return state.Result{}, err
 		}
@@ -49,10 +49,10 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.apply(cmd), nil
+	return c.applyEncoded(cmd), nil
 }
 
-func (c *cluster) apply(cmd state.Command) state.Result {
+func (c *cluster) applyEncoded(cmd state.Command) state.Result {
 	raw, err := state.Encode(cmd)
 	if err != nil {
 		panic(err)
@@ -73,10 +73,10 @@ func (c *cluster) Barrier(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.barrier++
-	for _, cmd := range c.late {
-		c.apply(cmd)
+	for _, cmd := range c.unknownOutcomes {
+		c.applyEncoded(cmd)
 	}
-	c.late = nil
+	c.unknownOutcomes = nil
 	return nil
 }
 
@@ -97,8 +97,8 @@ func (c *cluster) newPlanner(cfg planner.Config) *planner.Planner {
 	return p
 }
 
-// lead runs the planner until the test, or the function that is returned, ends it.
-func (c *cluster) lead() (stop func()) {
+// startPlanner runs the planner until the test, or the function that is returned, ends it.
+func (c *cluster) startPlanner() (stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -121,11 +121,11 @@ func (c *cluster) lead() (stop func()) {
 	}
 }
 
-func (c *cluster) must(cmd state.Command) state.Result {
+func (c *cluster) mustApplyEntry(cmd state.Command) state.Result {
 	c.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	res := c.apply(cmd)
+	res := c.applyEncoded(cmd)
 	if res.Err != nil {
 		c.Fatalf("apply %T: %v", cmd, res.Err)
 	}
@@ -134,19 +134,19 @@ func (c *cluster) must(cmd state.Command) state.Result {
 
 func nodeID(name string) fleet.NodeID { return fleet.NodeID(fleet.DeriveUUID("node", name)) }
 
-// node makes a ready node with room for cpu.
-func (c *cluster) node(name string, cpu int) fleet.NodeID {
+// addReadyNode makes a ready node with room for cpu.
+func (c *cluster) addReadyNode(name string, cpu int) fleet.NodeID {
 	c.Helper()
 	id := nodeID(name)
-	c.must(state.SessionOpen{NodeID: id, Session: 1, Now: 1, Node: &fleet.Node{
+	c.mustApplyEntry(state.SessionOpen{NodeID: id, Session: 1, Now: 1, Node: &fleet.Node{
 		ID: id, Name: name, Resources: fleet.Resources{CPU: cpu, MemoryMB: 100_000},
 	}})
 	return id
 }
 
-func (c *cluster) job(id fleet.JobID) *fleet.Job {
+func (c *cluster) mustRegisterJob(id fleet.JobID) *fleet.Job {
 	c.Helper()
-	c.must(state.JobRegister{Job: &fleet.Job{
+	c.mustApplyEntry(state.JobRegister{Job: &fleet.Job{
 		Namespace: "default", ID: id, Type: fleet.JobTypeService, Priority: 50,
 		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}},
 	}})
@@ -154,7 +154,7 @@ func (c *cluster) job(id fleet.JobID) *fleet.Job {
 	return j
 }
 
-func (c *cluster) alloc(j *fleet.Job, node fleet.NodeID, cpu int) fleet.Alloc {
+func (c *cluster) newPendingAlloc(j *fleet.Job, node fleet.NodeID, cpu int) fleet.Alloc {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seq++
@@ -174,17 +174,17 @@ func byNode(allocs ...fleet.Alloc) map[fleet.NodeID][]fleet.Alloc {
 	return m
 }
 
-// placing is a plan of new allocations, on the state as it is.
-func (c *cluster) placing(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
+// planOfPlacements is a plan of new allocations, on the state as it is.
+func (c *cluster) planOfPlacements(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
 	return fleet.Plan{EvalID: "e1", Job: j, Priority: 50, SnapshotIndex: c.View().Index(), NodeAllocation: byNode(allocs...)}
 }
 
-func (c *cluster) updating(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
+func (c *cluster) planOfUpdates(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
 	return fleet.Plan{EvalID: "e1", Job: j, Priority: 50, SnapshotIndex: c.View().Index(), NodeUpdate: byNode(allocs...)}
 }
 
-// submit hands a plan in that is not refused as a whole.
-func (c *cluster) submit(p fleet.Plan) fleet.PlanResult {
+// mustSubmitPlan hands a plan in that is not refused as a whole.
+func (c *cluster) mustSubmitPlan(p fleet.Plan) fleet.PlanResult {
 	c.Helper()
 	res, err := c.planner.Submit(c.Context(), p)
 	if err != nil {
@@ -193,19 +193,19 @@ func (c *cluster) submit(p fleet.Plan) fleet.PlanResult {
 	return res
 }
 
-func (c *cluster) exists(a fleet.Alloc) bool {
+func (c *cluster) allocExists(a fleet.Alloc) bool {
 	_, ok := c.View().Alloc(a.ID)
 	return ok
 }
 
-// run has the edge report that an allocation runs.
-func (c *cluster) run(n fleet.NodeID, id fleet.AllocID) {
+// reportRunning has the edge report that an allocation runs.
+func (c *cluster) reportRunning(n fleet.NodeID, id fleet.AllocID) {
 	c.Helper()
 	row, err := syncproto.EncodeRow(fleet.Transition{Seq: 1, Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientRunning})
 	if err != nil {
 		c.Fatal(err)
 	}
-	res := c.must(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: n, Epoch: 1, First: 1, Rows: [][]byte{row}}}})
+	res := c.mustApplyEntry(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: n, Epoch: 1, First: 1, Rows: [][]byte{row}}}})
 	if res.Updates[0].Code != "" {
 		c.Fatalf("report: %+v", res.Updates[0])
 	}

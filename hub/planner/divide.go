@@ -5,9 +5,9 @@ import (
 	"skerry/hub/state"
 )
 
-// piece is one allocation of a plan: a change of one that exists (update), or a
+// allocChange is one allocation of a plan: a change of one that exists (update), or a
 // placement or in-place update.
-type piece struct {
+type allocChange struct {
 	alloc  *fleet.Alloc
 	update bool
 }
@@ -16,14 +16,14 @@ type piece struct {
 // allocation together with the one that it replaces, or that replaces it. If they were
 // committed apart, both could run after a hub died in between. Everything else is a part
 // of its own: no placement counts on room that the plan's stops free.
-func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]piece {
-	var pieces []piece
+func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
+	var pieces []allocChange
 	for _, id := range nodes {
 		for i := range r.NodeUpdate[id] {
-			pieces = append(pieces, piece{&r.NodeUpdate[id][i], true})
+			pieces = append(pieces, allocChange{&r.NodeUpdate[id][i], true})
 		}
 		for i := range r.NodeAllocation[id] {
-			pieces = append(pieces, piece{&r.NodeAllocation[id][i], false})
+			pieces = append(pieces, allocChange{&r.NodeAllocation[id][i], false})
 		}
 	}
 	at := make(map[fleet.AllocID]int, len(pieces))
@@ -50,7 +50,7 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]piece {
 		}
 	}
 	number := make(map[int]int, len(pieces))
-	var parts [][]piece
+	var parts [][]allocChange
 	for i, p := range pieces {
 		n, known := number[first(i)]
 		if !known {
@@ -63,20 +63,20 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]piece {
 	return parts
 }
 
-// commands are a plan's log entries that are still to be committed. Evaluations that
+// remainingEntries are a plan's log entries that are still to be committed. Evaluations that
 // allocations refer to go first, with the deployment; the end of the plan's own
 // evaluation goes last, so that a commit that breaks off leaves it to be done again.
-type commands struct {
-	v     *verified
-	now   int64
-	begun bool
-	evals []fleet.Evaluation // all but the plan's own
-	own   []fleet.Evaluation
-	parts [][]piece
+type remainingEntries struct {
+	v          *verifiedPlan
+	now        int64
+	hasStarted bool
+	evals      []fleet.Evaluation // all but the plan's own
+	own        []fleet.Evaluation
+	parts      [][]allocChange
 }
 
-func (v *verified) commands(now int64) commands {
-	c := commands{v: v, now: now, parts: atomicParts(&v.result, v.nodes())}
+func (v *verifiedPlan) splitIntoEntries(now int64) remainingEntries {
+	c := remainingEntries{v: v, now: now, parts: atomicParts(&v.result, v.affectedNodes())}
 	for _, e := range v.evals {
 		if e.ID == v.plan.EvalID {
 			c.own = append(c.own, e)
@@ -87,8 +87,8 @@ func (v *verified) commands(now int64) commands {
 	return c
 }
 
-// size counts what is left to commit.
-func (c commands) size() int {
+// remainingSize counts what is left to commit.
+func (c remainingEntries) remainingSize() int {
 	n := len(c.evals)
 	for _, p := range c.parts {
 		n += len(p)
@@ -96,22 +96,22 @@ func (c commands) size() int {
 	return n
 }
 
-// next makes the next entry, of at most limit evaluations and allocations (but of one
+// nextEntry makes the next entry, of at most limit evaluations and allocations (but of one
 // atomic part at least), and returns what is left after it.
-func (c commands) next(limit int) (state.Plan, commands) {
+func (c remainingEntries) nextEntry(limit int) (state.Plan, remainingEntries) {
 	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: c.now, Result: fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
 	}}
 	if job := c.v.plan.Job; job != nil {
 		entry.Namespace, entry.JobID, entry.JobModifyIndex = job.Namespace, job.ID, job.JobModifyIndex
-		if !c.v.knows(job) {
+		if !c.v.hasJobVersion(job) {
 			entry.Jobs = []*fleet.Job{job}
 		}
 	}
-	if !c.begun && c.v.deploys() {
+	if !c.hasStarted && c.v.hasDeploymentChange() {
 		entry.NewDeployment, entry.DeploymentUpdates = c.v.plan.Deployment, c.v.plan.DeploymentUpdates
 	}
-	c.begun = true
+	c.hasStarted = true
 	n := min(limit, len(c.evals))
 	entry.Evals, c.evals = c.evals[:n:n], c.evals[n:]
 	for len(c.evals) == 0 && len(c.parts) > 0 && (n == 0 || n+len(c.parts[0]) <= limit) {
@@ -120,22 +120,24 @@ func (c commands) next(limit int) (state.Plan, commands) {
 			if p.update {
 				into = entry.Result.NodeUpdate
 			}
-			into[p.alloc.NodeID] = append(into[p.alloc.NodeID], c.v.lean(p.alloc))
+			into[p.alloc.NodeID] = append(into[p.alloc.NodeID], c.v.stripForEntry(p.alloc))
 		}
 		n += len(c.parts[0])
 		c.parts = c.parts[1:]
 	}
-	if c.done() {
+	if c.isFinished() {
 		entry.Evals = append(entry.Evals, c.own...)
 	}
 	return entry, c
 }
 
-// done reports whether nothing is left.
-func (c commands) done() bool { return c.begun && len(c.evals) == 0 && len(c.parts) == 0 }
+// isFinished reports whether nothing is left.
+func (c remainingEntries) isFinished() bool {
+	return c.hasStarted && len(c.evals) == 0 && len(c.parts) == 0
+}
 
-// knows reports whether the state keeps a version of a job by itself.
-func (v *verified) knows(job *fleet.Job) bool {
+// hasJobVersion reports whether the state keeps a version of a job by itself.
+func (v *verifiedPlan) hasJobVersion(job *fleet.Job) bool {
 	for _, kept := range v.view.JobVersions(job.Namespace, job.ID) {
 		if kept.Version == job.Version && kept.SpecHash == job.SpecHash {
 			return true
@@ -144,9 +146,9 @@ func (v *verified) knows(job *fleet.Job) bool {
 	return false
 }
 
-// lean leaves out what the state does not take from a plan: of an allocation that
+// stripForEntry leaves out what the state does not take from a plan: of an allocation that
 // exists all that the edge said.
-func (v *verified) lean(a *fleet.Alloc) fleet.Alloc {
+func (v *verifiedPlan) stripForEntry(a *fleet.Alloc) fleet.Alloc {
 	if _, exists := v.view.Alloc(a.ID); !exists {
 		placed := *a
 		placed.Job = nil

@@ -13,42 +13,42 @@ import (
 // node and however much each of them holds, in entries that a hub can read.
 func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
 	const many = 50_000
-	ports := make([]fleet.AllottedPort, 60)
+	ports := make([]fleet.AssignedPort, 60)
 	for i := range ports {
-		ports[i] = fleet.AllottedPort{Label: fmt.Sprint("port", i), Value: 20_000 + i, To: 1 + i, HostIP: "192.0.2.1"}
+		ports[i] = fleet.AssignedPort{Label: fmt.Sprint("port", i), Value: 20_000 + i, To: 1 + i, HostIP: "192.0.2.1"}
 	}
 	for _, tt := range []struct {
 		name          string
 		nodes, allocs int
-		held          *fleet.Allotment
+		held          *fleet.AssignedResources
 		allAtOnce     bool
 	}{
 		{"50,000 on one node", 1, many, nil, false},
 		{"10,000 on one node, all at once", 1, 10_000, nil, true},
 		{"50,000 on 5,000 nodes", 5_000, many, nil, false},
-		{"2,000 with 60 ports each, a node each", 2_000, 2_000, &fleet.Allotment{Ports: ports}, true},
+		{"2,000 with 60 ports each, a node each", 2_000, 2_000, &fleet.AssignedResources{Ports: ports}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if testing.Short() { // the race detector makes it ten times as slow
 				tt.nodes, tt.allocs = (tt.nodes+9)/10, tt.allocs/10
 			}
 			c := newCluster(t)
-			j := c.job("shop")
+			j := c.mustRegisterJob("shop")
 			var nodes []fleet.NodeID
 			for i := range tt.nodes {
-				nodes = append(nodes, c.node(fmt.Sprint("n", i), many))
+				nodes = append(nodes, c.addReadyNode(fmt.Sprint("n", i), many))
 			}
-			c.lead()
+			c.startPlanner()
 			var allocs []fleet.Alloc
 			for i := range tt.allocs {
-				a := c.alloc(j, nodes[i%tt.nodes], 1)
+				a := c.newPendingAlloc(j, nodes[i%tt.nodes], 1)
 				a.AllocatedResources.MemoryMB, a.Allotment = 1, tt.held
 				allocs = append(allocs, a)
 			}
-			p := c.placing(j, allocs...)
+			p := c.planOfPlacements(j, allocs...)
 			p.AllAtOnce = tt.allAtOnce
 			p.Evals = []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}
-			if res := c.submit(p); !res.Full() || res.AllocIndex != c.View().Index() {
+			if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() {
 				t.Fatalf("%d nodes rejected, committed in %d", len(res.Rejected), res.AllocIndex)
 			}
 			for i, entry := range c.plans {
@@ -57,7 +57,7 @@ func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
 				}
 			}
 			for _, a := range allocs {
-				if !c.exists(a) {
+				if !c.allocExists(a) {
 					t.Fatal("an allocation is missing")
 				}
 			}
@@ -71,20 +71,20 @@ func TestADeploymentIsInThePlansFirstEntry(t *testing.T) {
 	for _, allocs := range []int{0, 1, 2_500} {
 		t.Run(fmt.Sprint(allocs, " allocations"), func(t *testing.T) {
 			c := newCluster(t)
-			j, n := c.job("shop"), c.node("n1", 100_000)
-			c.lead()
+			j, n := c.mustRegisterJob("shop"), c.addReadyNode("n1", 100_000)
+			c.startPlanner()
 			var placed []fleet.Alloc
 			for range allocs {
-				placed = append(placed, c.alloc(j, n, 1))
+				placed = append(placed, c.newPendingAlloc(j, n, 1))
 			}
 			for _, id := range []fleet.DeploymentID{"d1", "d2"} {
-				p := c.placing(j, placed...)
+				p := c.planOfPlacements(j, placed...)
 				p.Deployment = &fleet.Deployment{ID: id, Namespace: "default", JobID: "shop", Status: fleet.DeploymentRunning}
 				if id == "d2" {
 					p.DeploymentUpdates = []fleet.DeploymentUpdate{{DeploymentID: "d1", Status: fleet.DeploymentFailed}}
 				}
 				before := len(c.plans)
-				if res := c.submit(p); !res.Full() {
+				if res := c.mustSubmitPlan(p); !res.Full() {
 					t.Fatalf("rejected: %v", res.Rejected)
 				}
 				for i, entry := range c.plans[before:] {
@@ -106,14 +106,14 @@ func TestADeploymentIsInThePlansFirstEntry(t *testing.T) {
 // A plan on one node that is divided is checked as a whole: it takes no more than fits.
 func TestADividedPlanDoesNotOverCommit(t *testing.T) {
 	c := newCluster(t)
-	j, n := c.job("shop"), c.node("n1", 2_500)
-	c.lead()
+	j, n := c.mustRegisterJob("shop"), c.addReadyNode("n1", 2_500)
+	c.startPlanner()
 	place := func(many int) fleet.PlanResult {
 		var allocs []fleet.Alloc
 		for range many {
-			allocs = append(allocs, c.alloc(j, n, 1))
+			allocs = append(allocs, c.newPendingAlloc(j, n, 1))
 		}
-		return c.submit(c.placing(j, allocs...))
+		return c.mustSubmitPlan(c.planOfPlacements(j, allocs...))
 	}
 	if res := place(2_000); !res.Full() {
 		t.Fatalf("2,000 of 2,500: %v", res.Rejected)
@@ -132,9 +132,9 @@ func TestAPlanThatIsNotCommittedHoldsNothing(t *testing.T) {
 	for _, tooLarge := range []bool{true, false} {
 		t.Run(fmt.Sprintf("too large %t", tooLarge), func(t *testing.T) {
 			c := newCluster(t)
-			j, other, n := c.job("shop"), c.job("other"), c.node("n1", 1_000)
-			c.lead()
-			a := c.alloc(j, n, 1_000)
+			j, other, n := c.mustRegisterJob("shop"), c.mustRegisterJob("other"), c.addReadyNode("n1", 1_000)
+			c.startPlanner()
+			a := c.newPendingAlloc(j, n, 1_000)
 			if tooLarge {
 				a.Name = strings.Repeat("x", state.MaxEntry)
 			} else {
@@ -142,19 +142,19 @@ func TestAPlanThatIsNotCommittedHoldsNothing(t *testing.T) {
 					c.gate = nil
 					changed := *j
 					changed.Priority = 60
-					c.must(state.JobRegister{Job: &changed})
+					c.mustApplyEntry(state.JobRegister{Job: &changed})
 					return nil
 				}
 			}
-			res, err := c.planner.Submit(c.Context(), c.placing(j, a))
+			res, err := c.planner.Submit(c.Context(), c.planOfPlacements(j, a))
 			if tooLarge != (fleet.CodeOf(err) == fleet.CodeInvalid) || !tooLarge && res.Refused == "" {
 				t.Fatalf("%+v, %v", res, err)
 			}
-			if res := c.submit(c.placing(other, c.alloc(other, n, 1_000))); !res.Full() {
+			if res := c.mustSubmitPlan(c.planOfPlacements(other, c.newPendingAlloc(other, n, 1_000))); !res.Full() {
 				t.Errorf("another job's plan: %+v", res)
 			}
 			j, _ = c.View().Job("default", "shop")
-			if res := c.submit(c.placing(j, c.alloc(j, c.node("n2", 1_000), 1_000))); !res.Full() || res.Refused != "" {
+			if res := c.mustSubmitPlan(c.planOfPlacements(j, c.newPendingAlloc(j, c.addReadyNode("n2", 1_000), 1_000))); !res.Full() || res.Refused != "" {
 				t.Errorf("the same job's next plan: %+v", res)
 			}
 		})
@@ -165,21 +165,21 @@ func TestAPlanThatIsNotCommittedHoldsNothing(t *testing.T) {
 // so are an original that reconnects and its replacement that stops.
 func TestAStopAndItsReplacementAreNotDivided(t *testing.T) {
 	c := newCluster(t)
-	j := c.job("shop")
+	j := c.mustRegisterJob("shop")
 	var nodes []fleet.NodeID
 	for i := range 3 {
-		nodes = append(nodes, c.node(fmt.Sprint("n", i), 100_000))
+		nodes = append(nodes, c.addReadyNode(fmt.Sprint("n", i), 100_000))
 	}
-	c.lead()
+	c.startPlanner()
 	var old []fleet.Alloc
 	for i := range 2_400 {
-		old = append(old, c.alloc(j, nodes[i%3], 1))
+		old = append(old, c.newPendingAlloc(j, nodes[i%3], 1))
 	}
-	c.submit(c.placing(j, old...))
+	c.mustSubmitPlan(c.planOfPlacements(j, old...))
 	var stops, replacements []fleet.Alloc
 	for i, a := range old {
 		a.DesiredStatus = fleet.DesiredStop
-		next := c.alloc(j, nodes[(i+1)%3], 1)
+		next := c.newPendingAlloc(j, nodes[(i+1)%3], 1)
 		if i%2 == 0 {
 			next.PreviousAllocation = a.ID
 		} else {
@@ -194,10 +194,10 @@ func TestAStopAndItsReplacementAreNotDivided(t *testing.T) {
 		}
 		stops, replacements = append(stops, a), append(replacements, next)
 	}
-	p := c.placing(j, replacements...)
+	p := c.planOfPlacements(j, replacements...)
 	p.NodeUpdate = byNode(stops...)
 	before := len(c.plans)
-	if res := c.submit(p); !res.Full() {
+	if res := c.mustSubmitPlan(p); !res.Full() {
 		t.Fatalf("rejected: %v", res.Rejected)
 	}
 	if entries := len(c.plans) - before; entries < 3 {
@@ -233,24 +233,24 @@ func TestAStopAndItsReplacementAreNotDivided(t *testing.T) {
 // from where on to look again, and that a part was committed.
 func TestAPlanThatIsOvertakenIsRefusedWithWhereToLookAgain(t *testing.T) {
 	c := newCluster(t)
-	j, n := c.job("shop"), c.node("n1", 100_000)
-	c.lead()
+	j, n := c.mustRegisterJob("shop"), c.addReadyNode("n1", 100_000)
+	c.startPlanner()
 	var allocs []fleet.Alloc
 	for range 2_500 {
-		allocs = append(allocs, c.alloc(j, n, 1))
+		allocs = append(allocs, c.newPendingAlloc(j, n, 1))
 	}
 	var changed fleet.Index
 	entries := 0
 	c.gate = func(state.Plan) error {
 		if entries++; entries == 3 {
-			c.job("shop2")
+			c.mustRegisterJob("shop2")
 			again := *j
 			again.Priority = 60
-			changed = c.must(state.JobRegister{Job: &again}).Index
+			changed = c.mustApplyEntry(state.JobRegister{Job: &again}).Index
 		}
 		return nil
 	}
-	res := c.submit(c.placing(j, allocs...))
+	res := c.mustSubmitPlan(c.planOfPlacements(j, allocs...))
 	if res.Refused == "" || res.Full() || res.RefreshIndex <= changed || res.AllocIndex == 0 || res.AllocIndex >= changed {
 		t.Fatalf("changed in entry %d: %+v", changed, res)
 	}

@@ -10,12 +10,12 @@ import (
 )
 
 // usage is what allocations take of nodes.
-type usage map[fleet.NodeID]map[fleet.AllocID]takes
+type usage map[fleet.NodeID]map[fleet.AllocID]allocUsage
 
-// takes is what one allocation takes.
-type takes struct {
-	resources fleet.Resources
-	allotment *fleet.Allotment
+// allocUsage is what one allocation takes.
+type allocUsage struct {
+	resources         fleet.Resources
+	assignedResources *fleet.AssignedResources
 }
 
 // lastCommit is what is known of a job's plans: how many are being committed, and
@@ -29,112 +29,112 @@ type lastCommit struct {
 // Bounds of what is remembered of jobs: longer than any worker may hold a plan
 // back.
 const (
-	lastKept = 10 * time.Minute
-	lastMany = 1024
+	lastCommitTTL  = 10 * time.Minute
+	maxLastCommits = 1024
 )
 
 // inFlight is what verified plans will take of nodes once they are applied, and
 // whose plans they are.
 type inFlight struct {
-	mu       sync.Mutex
-	takes    usage
-	last     map[jobKey]lastCommit
-	open     int           // commits under way
-	idle     chan struct{} // closed when open falls to zero; nil: nobody waits
-	doubtful []*verified   // commits of which nobody knows whether they come
+	mu          sync.Mutex
+	usageByNode usage
+	lastCommits map[jobKey]lastCommit
+	underway    int             // commits under way
+	idle        chan struct{}   // closed when open falls to zero; nil: nobody waits
+	doubtful    []*verifiedPlan // commits of which nobody knows whether they come
 }
 
-func (f *inFlight) add(v *verified) {
+func (f *inFlight) addPlan(v *verifiedPlan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open++
-	if f.takes == nil {
-		f.takes, f.last = usage{}, map[jobKey]lastCommit{}
+	f.underway++
+	if f.usageByNode == nil {
+		f.usageByNode, f.lastCommits = usage{}, map[jobKey]lastCommit{}
 	}
-	last := f.last[v.job]
+	last := f.lastCommits[v.job]
 	last.underway++
-	f.last[v.job] = last
+	f.lastCommits[v.job] = last
 	for id, list := range v.result.NodeAllocation {
-		if f.takes[id] == nil {
-			f.takes[id] = map[fleet.AllocID]takes{}
+		if f.usageByNode[id] == nil {
+			f.usageByNode[id] = map[fleet.AllocID]allocUsage{}
 		}
 		for i := range list {
-			f.takes[id][list[i].ID] = takes{list[i].AllocatedResources, list[i].Allotment}
+			f.usageByNode[id][list[i].ID] = allocUsage{list[i].AllocatedResources, list[i].Allotment}
 		}
 	}
 }
 
-// on copies what is in flight to nodes.
-func (f *inFlight) on(nodes []fleet.NodeID) usage {
+// usageOnNodes copies what is in flight to nodes.
+func (f *inFlight) usageOnNodes(nodes []fleet.NodeID) usage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := usage{}
 	for _, id := range nodes {
-		if takes := f.takes[id]; len(takes) > 0 {
+		if takes := f.usageByNode[id]; len(takes) > 0 {
 			out[id] = maps.Clone(takes)
 		}
 	}
 	return out
 }
 
-// lastOf tells about a job's plans.
-func (f *inFlight) lastOf(job jobKey) lastCommit {
+// lastCommitOf tells about a job's plans.
+func (f *inFlight) lastCommitOf(job jobKey) lastCommit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last[job]
+	return f.lastCommits[job]
 }
 
-// remove ends a commit that is applied, or refused.
-func (f *inFlight) remove(v *verified, now time.Time) {
+// removePlan ends a commit that is applied, or refused.
+func (f *inFlight) removePlan(v *verifiedPlan, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget(v, v.result.AllocIndex, now)
-	f.ended()
+	f.forgetPlan(v, v.result.AllocIndex, now)
+	f.endCommit()
 }
 
-// doubt ends a commit that may still be applied: it counts until settle.
-func (f *inFlight) doubt(v *verified) {
+// markDoubtful ends a commit that may still be applied: it counts until settle.
+func (f *inFlight) markDoubtful(v *verifiedPlan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubtful = append(f.doubtful, v)
-	f.ended()
+	f.endCommit()
 }
 
-func (f *inFlight) forget(v *verified, index fleet.Index, now time.Time) {
+func (f *inFlight) forgetPlan(v *verifiedPlan, index fleet.Index, now time.Time) {
 	for id, list := range v.result.NodeAllocation {
 		for i := range list {
-			delete(f.takes[id], list[i].ID)
+			delete(f.usageByNode[id], list[i].ID)
 		}
-		if len(f.takes[id]) == 0 {
-			delete(f.takes, id)
+		if len(f.usageByNode[id]) == 0 {
+			delete(f.usageByNode, id)
 		}
 	}
-	last := f.last[v.job]
-	f.last[v.job] = lastCommit{underway: last.underway - 1, index: max(last.index, index), at: now}
-	if len(f.last) > lastMany {
-		maps.DeleteFunc(f.last, func(_ jobKey, l lastCommit) bool {
-			return l.underway == 0 && now.Sub(l.at) > lastKept
+	last := f.lastCommits[v.job]
+	f.lastCommits[v.job] = lastCommit{underway: last.underway - 1, index: max(last.index, index), at: now}
+	if len(f.lastCommits) > maxLastCommits {
+		maps.DeleteFunc(f.lastCommits, func(_ jobKey, l lastCommit) bool {
+			return l.underway == 0 && now.Sub(l.at) > lastCommitTTL
 		})
 	}
 }
 
-func (f *inFlight) ended() {
-	if f.open--; f.open == 0 && f.idle != nil {
+func (f *inFlight) endCommit() {
+	if f.underway--; f.underway == 0 && f.idle != nil {
 		close(f.idle)
 		f.idle = nil
 	}
 }
 
-// settle finds out what became of doubtful commits: once those under way have
+// resolveDoubtful finds out what became of doubtful commits: once those under way have
 // ended and a barrier has passed, whatever comes has come.
-func (f *inFlight) settle(ctx context.Context, cfg *Config) error {
+func (f *inFlight) resolveDoubtful(ctx context.Context, cfg *Config) error {
 	f.mu.Lock()
 	if len(f.doubtful) == 0 {
 		f.mu.Unlock()
 		return nil
 	}
 	idle := f.idle
-	if f.open > 0 && idle == nil {
+	if f.underway > 0 && idle == nil {
 		idle = make(chan struct{})
 		f.idle = idle
 	}
@@ -153,15 +153,15 @@ func (f *inFlight) settle(ctx context.Context, cfg *Config) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, v := range f.doubtful {
-		f.forget(v, index, now)
+		f.forgetPlan(v, index, now)
 	}
 	f.doubtful = nil
 	return nil
 }
 
-// clear forgets everything: this hub does not lead any more.
-func (f *inFlight) clear() {
+// forgetAllPlans forgets everything: this hub does not lead any more.
+func (f *inFlight) forgetAllPlans() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.takes, f.last, f.doubtful = nil, nil, nil
+	f.usageByNode, f.lastCommits, f.doubtful = nil, nil, nil
 }

@@ -55,12 +55,12 @@ type Config struct {
 // Defaults and bounds.
 const (
 	defaultDepth = 16
-	// chunk is how many allocations one entry carries; larger plans take several,
+	// maxEntryAllocs is how many allocations one entry carries; larger plans take several,
 	// so that none holds up heartbeats and snapshots.
-	chunk = 1000
-	// catchUp bounds how long a plan waits for this hub to have seen what its
+	maxEntryAllocs = 1000
+	// catchUpTimeout bounds how long a plan waits for this hub to have seen what its
 	// worker saw.
-	catchUp = 5 * time.Second
+	catchUpTimeout = 5 * time.Second
 )
 
 // Planner checks and commits plans.
@@ -115,15 +115,15 @@ var errNotLeader = fleet.Errorf(fleet.CodeNotLeader, "this hub does not take pla
 // CodeNotLeader. It returns nil when ctx is done, and not before every commit
 // that it started has ended.
 func (p *Planner) Run(ctx context.Context) error {
-	if !p.open() {
+	if !p.startTakingPlans() {
 		return errors.New("run planner: it is running")
 	}
-	defer p.close()
+	defer p.stopTakingPlans()
 	var commits sync.WaitGroup
 	defer commits.Wait()
 	slots := make(chan struct{}, p.cfg.Depth)
 	for {
-		s, err := p.next(ctx)
+		s, err := p.nextSubmission(ctx)
 		if err != nil {
 			return nil
 		}
@@ -133,20 +133,20 @@ func (p *Planner) Run(ctx context.Context) error {
 			s.done <- outcome{err: errNotLeader}
 			return nil
 		}
-		commit, out := p.verify(ctx, s)
+		commit, out := p.verifyPlan(ctx, s)
 		if commit == nil {
 			<-slots
-			p.answer(s, out)
+			p.answerSubmission(s, out)
 			continue
 		}
 		commits.Go(func() {
-			p.answer(s, p.commit(ctx, commit))
+			p.answerSubmission(s, p.commitPlan(ctx, commit))
 			<-slots
 		})
 	}
 }
 
-func (p *Planner) open() bool {
+func (p *Planner) startTakingPlans() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.running
@@ -154,14 +154,14 @@ func (p *Planner) open() bool {
 	return !was
 }
 
-func (p *Planner) close() {
+func (p *Planner) stopTakingPlans() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = false
 	for len(p.queue) > 0 {
 		p.queue.pop().done <- outcome{err: errNotLeader}
 	}
-	p.flight.clear()
+	p.flight.forgetAllPlans()
 }
 
 // Submit checks a plan and commits what fits. Where not all of it did,
@@ -180,7 +180,7 @@ func (p *Planner) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult
 		return fleet.PlanResult{}, nil
 	}
 	s := &submission{plan: plan, ctx: ctx, done: make(chan outcome, 1)}
-	if err := p.enqueue(s); err != nil {
+	if err := p.enqueuePlan(s); err != nil {
 		return fleet.PlanResult{}, err
 	}
 	select {
@@ -192,7 +192,7 @@ func (p *Planner) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult
 	}
 }
 
-func (p *Planner) enqueue(s *submission) error {
+func (p *Planner) enqueuePlan(s *submission) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.running {
@@ -208,9 +208,9 @@ func (p *Planner) enqueue(s *submission) error {
 	return nil
 }
 
-// next waits for the plan that is first by priority, then by arrival, and whose
+// nextSubmission waits for the plan that is first by priority, then by arrival, and whose
 // submitter still waits.
-func (p *Planner) next(ctx context.Context) (*submission, error) {
+func (p *Planner) nextSubmission(ctx context.Context) (*submission, error) {
 	for {
 		p.mu.Lock()
 		var s *submission
@@ -232,8 +232,8 @@ func (p *Planner) next(ctx context.Context) (*submission, error) {
 	}
 }
 
-// answer tells a submitter what became of its plan, and counts it.
-func (p *Planner) answer(s *submission, out outcome) {
+// answerSubmission tells a submitter what became of its plan, and counts it.
+func (p *Planner) answerSubmission(s *submission, out outcome) {
 	p.mu.Lock()
 	switch {
 	case out.err != nil || out.result.Refused != "":

@@ -29,19 +29,19 @@ func TestNew(t *testing.T) {
 
 func TestSubmitCommits(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
-	c.lead()
-	a := c.alloc(j, n, 500)
-	p := c.placing(j, a)
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	a := c.newPendingAlloc(j, n, 500)
+	p := c.planOfPlacements(j, a)
 	p.Evals = []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}
-	res := c.submit(p)
+	res := c.mustSubmitPlan(p)
 	if !res.Full() || res.AllocIndex != c.View().Index() || res.RefreshIndex != 0 || len(res.NodeAllocation[n]) != 1 {
 		t.Fatalf("result: %+v", res)
 	}
-	if e, ok := c.View().Eval("e1"); !c.exists(a) || !ok || e.ModifyIndex != res.AllocIndex {
+	if e, ok := c.View().Eval("e1"); !c.allocExists(a) || !ok || e.ModifyIndex != res.AllocIndex {
 		t.Fatal("the allocation and the end of the evaluation are not in one entry")
 	}
-	if res := c.submit(fleet.Plan{EvalID: "e2"}); !res.Full() || res.AllocIndex != 0 {
+	if res := c.mustSubmitPlan(fleet.Plan{EvalID: "e2"}); !res.Full() || res.AllocIndex != 0 {
 		t.Fatalf("an empty plan: %+v", res)
 	}
 }
@@ -52,12 +52,12 @@ func TestPartial(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		t.Run(fmt.Sprintf("all at once %t", all), func(t *testing.T) {
 			c := newCluster(t)
-			room, full, j := c.node("room", 1000), c.node("full", 400), c.job("shop")
-			c.lead()
-			fits, not := c.alloc(j, room, 500), c.alloc(j, full, 500)
+			room, full, j := c.addReadyNode("room", 1000), c.addReadyNode("full", 400), c.mustRegisterJob("shop")
+			c.startPlanner()
+			fits, not := c.newPendingAlloc(j, room, 500), c.newPendingAlloc(j, full, 500)
 			later := fleet.Evaluation{ID: "later", Namespace: "default", JobID: "shop", Status: fleet.EvalPending}
 			fits.FollowupEvalID = later.ID
-			p := c.placing(j, fits, not)
+			p := c.planOfPlacements(j, fits, not)
 			p.AllAtOnce = all
 			p.Evals = []fleet.Evaluation{
 				later,
@@ -65,12 +65,12 @@ func TestPartial(t *testing.T) {
 				{ID: "blocked", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked},
 				{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete},
 			}
-			res := c.submit(p)
+			res := c.mustSubmitPlan(p)
 			if res.Full() || res.Rejected[full] != "cpu exhausted" || res.RefreshIndex < p.SnapshotIndex {
 				t.Fatalf("result: %+v", res)
 			}
-			if c.exists(fits) == all || c.exists(not) {
-				t.Fatalf("committed: %t, %t", c.exists(fits), c.exists(not))
+			if c.allocExists(fits) == all || c.allocExists(not) {
+				t.Fatalf("committed: %t, %t", c.allocExists(fits), c.allocExists(not))
 			}
 			if !all && res.RefreshIndex < res.AllocIndex {
 				t.Fatalf("look again at %d, committed in %d", res.RefreshIndex, res.AllocIndex)
@@ -89,42 +89,42 @@ func TestNodeStates(t *testing.T) {
 	nodes := map[string]func(*cluster) fleet.NodeID{
 		"ready": func(c *cluster) fleet.NodeID { return nodeID("n1") },
 		"full": func(c *cluster) fleet.NodeID {
-			c.must(state.NodeRegister{Node: fleet.Node{ID: nodeID("n1"), Resources: fleet.Resources{CPU: 100, MemoryMB: 10}}})
+			c.mustApplyEntry(state.NodeRegister{Node: fleet.Node{ID: nodeID("n1"), Resources: fleet.Resources{CPU: 100, MemoryMB: 10}}})
 			return nodeID("n1")
 		},
 		"ineligible": func(c *cluster) fleet.NodeID {
-			c.must(state.NodeEligibility{NodeID: nodeID("n1"), Eligibility: fleet.NodeIneligible})
+			c.mustApplyEntry(state.NodeEligibility{NodeID: nodeID("n1"), Eligibility: fleet.NodeIneligible})
 			return nodeID("n1")
 		},
 		"disconnected": func(c *cluster) fleet.NodeID {
-			c.must(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: nodeID("n1"), Epoch: 1}}})
+			c.mustApplyEntry(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: nodeID("n1"), Epoch: 1}}})
 			return nodeID("n1")
 		},
 		"down": func(c *cluster) fleet.NodeID {
-			c.must(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, DefaultDisconnect: fleet.DisconnectNomad}})
-			c.must(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: nodeID("n1"), Epoch: 1}}})
+			c.mustApplyEntry(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, DefaultDisconnect: fleet.DisconnectNomad}})
+			c.mustApplyEntry(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: nodeID("n1"), Epoch: 1}}})
 			return nodeID("n1")
 		},
 	}
 	writes := map[string]func(*cluster, *fleet.Job, fleet.Alloc) fleet.Plan{
 		"new": func(c *cluster, j *fleet.Job, old fleet.Alloc) fleet.Plan {
-			return c.placing(j, c.alloc(j, old.NodeID, 50))
+			return c.planOfPlacements(j, c.newPendingAlloc(j, old.NodeID, 50))
 		},
 		"in place": func(c *cluster, j *fleet.Job, old fleet.Alloc) fleet.Plan {
 			old.DesiredDescription = "in place"
-			return c.placing(j, old)
+			return c.planOfPlacements(j, old)
 		},
 		"stop": func(c *cluster, j *fleet.Job, old fleet.Alloc) fleet.Plan {
 			old.DesiredStatus = fleet.DesiredStop
-			return c.updating(j, old)
+			return c.planOfUpdates(j, old)
 		},
 		"unknown": func(c *cluster, j *fleet.Job, old fleet.Alloc) fleet.Plan {
 			old.ClientStatus = fleet.ClientUnknown
-			return c.updating(j, old)
+			return c.planOfUpdates(j, old)
 		},
 		"lost": func(c *cluster, j *fleet.Job, old fleet.Alloc) fleet.Plan {
 			old.ClientStatus, old.DesiredStatus = fleet.ClientLost, fleet.DesiredStop
-			return c.updating(j, old)
+			return c.planOfUpdates(j, old)
 		},
 	}
 	for node, taken := range map[string]string{
@@ -137,15 +137,15 @@ func TestNodeStates(t *testing.T) {
 		for write, plan := range writes {
 			t.Run(node+"/"+write, func(t *testing.T) {
 				c := newCluster(t)
-				n, j := c.node("n1", 1000), c.job("shop")
-				c.lead()
-				a := c.alloc(j, n, 100)
+				n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+				c.startPlanner()
+				a := c.newPendingAlloc(j, n, 100)
 				a.ClientStatus = fleet.ClientPending
-				c.submit(c.placing(j, a))
-				c.run(n, a.ID)
+				c.mustSubmitPlan(c.planOfPlacements(j, a))
+				c.reportRunning(n, a.ID)
 				nodes[node](c)
 				old, _ := c.View().Alloc(a.ID)
-				res := c.submit(plan(c, j, *old))
+				res := c.mustSubmitPlan(plan(c, j, *old))
 				if want := strings.Contains(taken, write); res.Full() != want {
 					t.Fatalf("taken: %t, want %t; %v", res.Full(), want, res.Rejected)
 				}
@@ -154,9 +154,9 @@ func TestNodeStates(t *testing.T) {
 	}
 	t.Run("no such node", func(t *testing.T) {
 		c := newCluster(t)
-		j := c.job("shop")
-		c.lead()
-		if res := c.submit(c.placing(j, c.alloc(j, "nosuch", 1))); res.Rejected["nosuch"] != "the node does not exist" {
+		j := c.mustRegisterJob("shop")
+		c.startPlanner()
+		if res := c.mustSubmitPlan(c.planOfPlacements(j, c.newPendingAlloc(j, "nosuch", 1))); res.Rejected["nosuch"] != "the node does not exist" {
 			t.Fatalf("result: %+v", res)
 		}
 	})
@@ -165,15 +165,15 @@ func TestNodeStates(t *testing.T) {
 // A stop frees nothing until the edge has confirmed it.
 func TestStopFreesNothing(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
-	c.lead()
-	old := c.alloc(j, n, 800)
-	c.submit(c.placing(j, old))
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	old := c.newPendingAlloc(j, n, 800)
+	c.mustSubmitPlan(c.planOfPlacements(j, old))
 	stop := old
 	stop.DesiredStatus = fleet.DesiredStop
-	p := c.placing(j, c.alloc(j, n, 800))
+	p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 800))
 	p.NodeUpdate = byNode(stop)
-	if res := c.submit(p); res.Rejected[n] != "cpu exhausted" {
+	if res := c.mustSubmitPlan(p); res.Rejected[n] != "cpu exhausted" {
 		t.Fatalf("result: %+v", res)
 	}
 }
@@ -181,22 +181,22 @@ func TestStopFreesNothing(t *testing.T) {
 // What replaces an allocation is not committed where its stop is rejected with its node.
 func TestAReplacementNeedsItsStop(t *testing.T) {
 	c := newCluster(t)
-	n1, n2, j := c.node("n1", 1000), c.node("n2", 1000), c.job("shop")
-	c.lead()
-	old := c.alloc(j, n1, 800)
-	c.submit(c.placing(j, old))
+	n1, n2, j := c.addReadyNode("n1", 1000), c.addReadyNode("n2", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	old := c.newPendingAlloc(j, n1, 800)
+	c.mustSubmitPlan(c.planOfPlacements(j, old))
 	stop := old
 	stop.DesiredStatus = fleet.DesiredStop
-	replacement, other, tooMuch := c.alloc(j, n2, 100), c.alloc(j, n2, 100), c.alloc(j, n1, 800)
+	replacement, other, tooMuch := c.newPendingAlloc(j, n2, 100), c.newPendingAlloc(j, n2, 100), c.newPendingAlloc(j, n1, 800)
 	replacement.PreviousAllocation = old.ID
-	p := c.placing(j, replacement, other, tooMuch)
+	p := c.planOfPlacements(j, replacement, other, tooMuch)
 	p.NodeUpdate = byNode(stop)
-	res := c.submit(p)
+	res := c.mustSubmitPlan(p)
 	if res.Rejected[n1] != "cpu exhausted" || len(res.NodeUpdate) != 0 {
 		t.Fatalf("result: %+v", res)
 	}
-	if c.exists(replacement) || !c.exists(other) {
-		t.Errorf("the replacement was committed: %t, what stands alone: %t", c.exists(replacement), c.exists(other))
+	if c.allocExists(replacement) || !c.allocExists(other) {
+		t.Errorf("the replacement was committed: %t, what stands alone: %t", c.allocExists(replacement), c.allocExists(other))
 	}
 }
 
@@ -205,15 +205,15 @@ func TestAReplacementNeedsItsStop(t *testing.T) {
 func TestPlansInFlightCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		n, a, b := c.node("n1", 1000), c.job("a"), c.job("b")
+		n, a, b := c.addReadyNode("n1", 1000), c.mustRegisterJob("a"), c.mustRegisterJob("b")
 		hold := make(chan struct{})
 		c.gate = func(state.Plan) error { <-hold; return nil }
-		stop := c.lead()
+		stop := c.startPlanner()
 		defer stop()
 		results := make(chan fleet.PlanResult, 2)
 		for _, j := range []*fleet.Job{a, b} {
-			p := c.placing(j, c.alloc(j, n, 600))
-			go func() { results <- c.submit(p) }()
+			p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 600))
+			go func() { results <- c.mustSubmitPlan(p) }()
 			synctest.Wait()
 		}
 		// The second is answered while the first is still being committed.
@@ -232,7 +232,7 @@ func TestCommitsOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.planner = c.newPlanner(planner.Config{Depth: 3})
-		n := c.node("n1", 1000)
+		n := c.addReadyNode("n1", 1000)
 		hold := make(chan struct{})
 		var mu sync.Mutex
 		under := 0
@@ -243,13 +243,13 @@ func TestCommitsOverlap(t *testing.T) {
 			<-hold
 			return nil
 		}
-		stop := c.lead()
+		stop := c.startPlanner()
 		defer stop()
 		results := make(chan fleet.PlanResult, 5)
 		for i := range 5 {
-			j := c.job(fleet.JobID(fmt.Sprint("job-", i)))
-			p := c.placing(j, c.alloc(j, n, 10))
-			go func() { results <- c.submit(p) }()
+			j := c.mustRegisterJob(fleet.JobID(fmt.Sprint("job-", i)))
+			p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 10))
+			go func() { results <- c.mustSubmitPlan(p) }()
 			synctest.Wait()
 		}
 		if under != 3 || c.planner.Stats().Waiting != 1 {
@@ -268,21 +268,21 @@ func TestCommitsOverlap(t *testing.T) {
 // it.
 func TestCommitInDoubt(t *testing.T) {
 	c := newCluster(t)
-	n, a, b := c.node("n1", 1000), c.job("a"), c.job("b")
-	c.lead()
-	c.gate = func(state.Plan) error { return errLost }
-	stale := c.placing(a, c.alloc(a, n, 600))
+	n, a, b := c.addReadyNode("n1", 1000), c.mustRegisterJob("a"), c.mustRegisterJob("b")
+	c.startPlanner()
+	c.gate = func(state.Plan) error { return errOutcomeUnknown }
+	stale := c.planOfPlacements(a, c.newPendingAlloc(a, n, 600))
 	if _, err := c.planner.Submit(t.Context(), stale); fleet.CodeOf(err) != fleet.CodeUnavailable {
 		t.Fatalf("submit: %v", err)
 	}
 	c.gate = nil
-	if res := c.submit(c.placing(b, c.alloc(b, n, 600))); res.Rejected[n] != "cpu exhausted" {
+	if res := c.mustSubmitPlan(c.planOfPlacements(b, c.newPendingAlloc(b, n, 600))); res.Rejected[n] != "cpu exhausted" {
 		t.Fatalf("result: %+v", res)
 	}
 	if c.barrier != 1 {
 		t.Fatalf("%d barriers", c.barrier)
 	}
-	if res := c.submit(c.placing(b, c.alloc(b, n, 400))); !res.Full() || c.barrier != 1 {
+	if res := c.mustSubmitPlan(c.planOfPlacements(b, c.newPendingAlloc(b, n, 400))); !res.Full() || c.barrier != 1 {
 		t.Fatalf("result: %+v after %d barriers", res, c.barrier)
 	}
 	// And the same plan again, on the picture before it was applied, is refused.
@@ -295,10 +295,10 @@ func TestCommitInDoubt(t *testing.T) {
 // one of an evaluation that is over.
 func TestSuperseded(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
-	c.lead()
-	old := c.placing(j, c.alloc(j, n, 10))
-	c.submit(c.placing(j, c.alloc(j, n, 10)))
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	old := c.planOfPlacements(j, c.newPendingAlloc(j, n, 10))
+	c.mustSubmitPlan(c.planOfPlacements(j, c.newPendingAlloc(j, n, 10)))
 	last := c.View().Index()
 	if res, err := c.planner.Submit(t.Context(), old); err != nil || res.Full() || res.Refused == "" || res.RefreshIndex != last {
 		t.Fatalf("an older picture: %+v, %v", res, err)
@@ -307,11 +307,11 @@ func TestSuperseded(t *testing.T) {
 		t.Fatalf("one plan was refused: %+v", got)
 	}
 	old.SnapshotIndex = c.View().Index()
-	c.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
+	c.mustApplyEntry(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
 	if _, err := c.planner.Submit(t.Context(), old); fleet.CodeOf(err) != fleet.CodeConflict {
 		t.Fatalf("an evaluation that is over: %v", err)
 	}
-	if c.exists(old.NodeAllocation[n][0]) {
+	if c.allocExists(old.NodeAllocation[n][0]) {
 		t.Fatal("it was committed")
 	}
 }
@@ -319,18 +319,18 @@ func TestSuperseded(t *testing.T) {
 // The node came back while the scheduler thought: what it concluded is refused.
 func TestNodeCameBack(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
-	c.lead()
-	a := c.alloc(j, n, 10)
-	c.submit(c.placing(j, a))
-	c.run(n, a.ID)
-	c.must(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: n, Epoch: 1}}})
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	a := c.newPendingAlloc(j, n, 10)
+	c.mustSubmitPlan(c.planOfPlacements(j, a))
+	c.reportRunning(n, a.ID)
+	c.mustApplyEntry(state.NodeStatus{Now: 5, Nodes: []state.NodeMissed{{NodeID: n, Epoch: 1}}})
 	old, _ := c.View().Alloc(a.ID)
 	gone := *old
 	gone.ClientStatus = fleet.ClientUnknown
-	p := c.updating(j, gone)
-	c.must(state.SessionOpen{NodeID: n, Session: 2, Head: 1, Now: 6})
-	if res := c.submit(p); !strings.Contains(res.Rejected[n], "ready again") || res.RefreshIndex != c.View().Index() {
+	p := c.planOfUpdates(j, gone)
+	c.mustApplyEntry(state.SessionOpen{NodeID: n, Session: 2, Head: 1, Now: 6})
+	if res := c.mustSubmitPlan(p); !strings.Contains(res.Rejected[n], "ready again") || res.RefreshIndex != c.View().Index() {
 		t.Fatalf("result: %+v", res)
 	}
 }
@@ -338,28 +338,28 @@ func TestNodeCameBack(t *testing.T) {
 // Large plans take several entries; the evaluation ends in the last.
 func TestLargePlan(t *testing.T) {
 	c := newCluster(t)
-	j := c.job("shop")
-	c.lead()
+	j := c.mustRegisterJob("shop")
+	c.startPlanner()
 	var allocs []fleet.Alloc
 	for i := range 50 {
-		n := c.node(fmt.Sprint("n", i), 1000)
+		n := c.addReadyNode(fmt.Sprint("n", i), 1000)
 		for range 50 {
-			allocs = append(allocs, c.alloc(j, n, 1))
+			allocs = append(allocs, c.newPendingAlloc(j, n, 1))
 		}
 	}
-	p := c.placing(j, allocs...)
+	p := c.planOfPlacements(j, allocs...)
 	p.Evals = []fleet.Evaluation{
 		{ID: "later", Namespace: "default", JobID: "shop", Status: fleet.EvalPending},
 		{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete},
 	}
-	if res := c.submit(p); !res.Full() || res.AllocIndex != c.View().Index() {
+	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() {
 		t.Fatalf("result: %v at %d", res.Rejected, res.AllocIndex)
 	}
 	if len(c.plans) != 3 || len(c.plans[0].Evals) != 1 || c.plans[0].Evals[0].ID != "later" || c.plans[2].Evals[0].ID != "e1" {
 		t.Fatalf("%d entries", len(c.plans))
 	}
 	for _, a := range allocs {
-		if !c.exists(a) {
+		if !c.allocExists(a) {
 			t.Fatal("an allocation is missing")
 		}
 	}
@@ -369,25 +369,25 @@ func TestLargePlan(t *testing.T) {
 // was purged meanwhile does.
 func TestEntryIsLean(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
-	c.lead()
-	a := c.alloc(j, n, 10)
-	c.submit(c.placing(j, a))
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+	c.startPlanner()
+	a := c.newPendingAlloc(j, n, 10)
+	c.mustSubmitPlan(c.planOfPlacements(j, a))
 	old := a
 	old.TaskStates = map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}
 	old.Metrics = &fleet.AllocMetric{NodesEvaluated: 1}
 	old.DesiredStatus, old.Retired = fleet.DesiredStop, true
-	c.must(state.JobDeregister{Namespace: "default", ID: "shop", Purge: true})
-	b := c.alloc(j, n, 10)
-	p := c.placing(j, b)
+	c.mustApplyEntry(state.JobDeregister{Namespace: "default", ID: "shop", Purge: true})
+	b := c.newPendingAlloc(j, n, 10)
+	p := c.planOfPlacements(j, b)
 	p.NodeUpdate = byNode(old)
-	c.submit(p)
+	c.mustSubmitPlan(p)
 	last := c.plans[len(c.plans)-1]
 	sent := last.Result.NodeUpdate[n][0]
 	if sent.TaskStates != nil || sent.Metrics != nil || sent.DesiredStatus != fleet.DesiredStop || !sent.Retired {
 		t.Fatalf("sent: %+v", sent)
 	}
-	if len(last.Jobs) != 1 || len(c.plans[0].Jobs) != 0 || !c.exists(b) {
+	if len(last.Jobs) != 1 || len(c.plans[0].Jobs) != 0 || !c.allocExists(b) {
 		t.Fatalf("jobs that travelled: %d, %d", len(c.plans[0].Jobs), len(last.Jobs))
 	}
 }
@@ -418,20 +418,20 @@ func (d *deliveries) Resume(id fleet.EvalID, _ string) error {
 
 func TestDeliveryMustHold(t *testing.T) {
 	c := newCluster(t)
-	n, j := c.node("n1", 1000), c.job("shop")
+	n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
 	d := &deliveries{token: "right"}
 	c.planner = c.newPlanner(planner.Config{Deliveries: d})
-	c.lead()
-	p := c.placing(j, c.alloc(j, n, 10))
+	c.startPlanner()
+	p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 10))
 	p.EvalToken = "wrong"
 	if _, err := c.planner.Submit(t.Context(), p); fleet.CodeOf(err) != fleet.CodeConflict {
 		t.Fatalf("submit: %v", err)
 	}
-	if c.exists(p.NodeAllocation[n][0]) || d.resumed != 0 {
+	if c.allocExists(p.NodeAllocation[n][0]) || d.resumed != 0 {
 		t.Fatal("a plan of a lost delivery was committed")
 	}
 	p.EvalToken = "right"
-	c.submit(p)
+	c.mustSubmitPlan(p)
 	if d.paused != 2 || d.resumed != 1 {
 		t.Fatalf("paused %d times, resumed %d times", d.paused, d.resumed)
 	}
@@ -441,9 +441,9 @@ func TestDeliveryMustHold(t *testing.T) {
 // one that is over by then, and of others with it, is refused.
 func TestEvaluationsAlone(t *testing.T) {
 	c := newCluster(t)
-	c.lead()
-	c.job("shop")
-	c.must(state.Evals{Evals: []fleet.Evaluation{
+	c.startPlanner()
+	c.mustRegisterJob("shop")
+	c.mustApplyEntry(state.Evals{Evals: []fleet.Evaluation{
 		{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalPending},
 		{ID: "later", Namespace: "default", JobID: "shop", Status: fleet.EvalPending},
 	}})
@@ -454,7 +454,7 @@ func TestEvaluationsAlone(t *testing.T) {
 		return done
 	}
 	late := fleet.Plan{EvalID: "e1", Evals: []fleet.Evaluation{ended("later", fleet.EvalCanceled), ended("e1", fleet.EvalComplete)}}
-	if res := c.submit(fleet.Plan{EvalID: "e1", Evals: []fleet.Evaluation{ended("e1", fleet.EvalComplete)}}); !res.Full() {
+	if res := c.mustSubmitPlan(fleet.Plan{EvalID: "e1", Evals: []fleet.Evaluation{ended("e1", fleet.EvalComplete)}}); !res.Full() {
 		t.Fatalf("rejected: %v", res.Rejected)
 	}
 	if e, _ := c.View().Eval("e1"); e.Status != fleet.EvalComplete {
@@ -472,24 +472,24 @@ func TestPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.planner = c.newPlanner(planner.Config{Depth: 1})
-		n := c.node("n1", 1000)
+		n := c.addReadyNode("n1", 1000)
 		hold := make(chan struct{})
 		c.gate = func(state.Plan) error { <-hold; return nil }
-		stop := c.lead()
+		stop := c.startPlanner()
 		defer stop()
 		var wg sync.WaitGroup
 		for i, priority := range []int{50, 50, 10, 90, 10} {
 			id := fleet.JobID(fmt.Sprint("job-", i))
-			j := c.job(id)
-			p := c.placing(j, c.alloc(j, n, 1))
+			j := c.mustRegisterJob(id)
+			p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 1))
 			p.Priority, p.EvalID = priority, fleet.EvalID(id)
-			wg.Go(func() { c.submit(p) })
+			wg.Go(func() { c.mustSubmitPlan(p) })
 			synctest.Wait()
 		}
 		// A plan whose worker has gone is not committed.
 		ctx, cancel := context.WithCancel(t.Context())
-		j := c.job("gone")
-		p := c.placing(j, c.alloc(j, n, 1))
+		j := c.mustRegisterJob("gone")
+		p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 1))
 		wg.Go(func() {
 			if _, err := c.planner.Submit(ctx, p); fleet.CodeOf(err) != fleet.CodeTimeout {
 				t.Errorf("submit: %v", err)
@@ -515,10 +515,10 @@ func TestNotLeading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.planner = c.newPlanner(planner.Config{Depth: 1})
-		n := c.node("n1", 1000)
+		n := c.addReadyNode("n1", 1000)
 		submit := func(i int) error {
-			j := c.job(fleet.JobID(fmt.Sprint("job-", i)))
-			_, err := c.planner.Submit(t.Context(), c.placing(j, c.alloc(j, n, 1)))
+			j := c.mustRegisterJob(fleet.JobID(fmt.Sprint("job-", i)))
+			_, err := c.planner.Submit(t.Context(), c.planOfPlacements(j, c.newPendingAlloc(j, n, 1)))
 			return err
 		}
 		if err := submit(0); fleet.CodeOf(err) != fleet.CodeNotLeader {
@@ -526,7 +526,7 @@ func TestNotLeading(t *testing.T) {
 		}
 		hold := make(chan struct{})
 		c.gate = func(state.Plan) error { <-hold; return nil }
-		stop := c.lead()
+		stop := c.startPlanner()
 		synctest.Wait()
 		if err := c.planner.Run(t.Context()); err == nil {
 			t.Fatal("it ran twice")
@@ -559,19 +559,19 @@ func TestNotLeading(t *testing.T) {
 func TestSnapshotAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		n, j := c.node("n1", 1000), c.job("shop")
-		stop := c.lead()
+		n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+		stop := c.startPlanner()
 		defer stop()
-		p := c.placing(j, c.alloc(j, n, 1))
+		p := c.planOfPlacements(j, c.newPendingAlloc(j, n, 1))
 		p.SnapshotIndex++
 		done := make(chan fleet.PlanResult, 1)
-		go func() { done <- c.submit(p) }()
+		go func() { done <- c.mustSubmitPlan(p) }()
 		synctest.Wait()
-		c.job("other")
+		c.mustRegisterJob("other")
 		if res := <-done; !res.Full() {
 			t.Fatalf("result: %+v", res)
 		}
-		p = c.placing(j, c.alloc(j, n, 1))
+		p = c.planOfPlacements(j, c.newPendingAlloc(j, n, 1))
 		p.SnapshotIndex += 100
 		if _, err := c.planner.Submit(t.Context(), p); fleet.CodeOf(err) != fleet.CodeUnavailable {
 			t.Fatalf("submit: %v", err)
@@ -587,7 +587,7 @@ func TestNeverOverCommits(t *testing.T) {
 			c := newCluster(t)
 			var nodes []fleet.NodeID
 			for i := range 4 {
-				nodes = append(nodes, c.node(fmt.Sprint("n", i), 1000))
+				nodes = append(nodes, c.addReadyNode(fmt.Sprint("n", i), 1000))
 			}
 			dice := rand.New(rand.NewPCG(seed, 1))
 			var mu sync.Mutex
@@ -598,18 +598,18 @@ func TestNeverOverCommits(t *testing.T) {
 			}
 			c.gate = func(state.Plan) error {
 				if roll(10) == 0 {
-					return errLost
+					return errOutcomeUnknown
 				}
 				return nil
 			}
-			c.lead()
+			c.startPlanner()
 			var workers sync.WaitGroup
 			for w := range 8 {
-				j := c.job(fleet.JobID(fmt.Sprint("job-", w)))
+				j := c.mustRegisterJob(fleet.JobID(fmt.Sprint("job-", w)))
 				workers.Go(func() {
 					for range 40 {
-						p := c.placing(j)
-						p.NodeAllocation = byNode(c.alloc(j, nodes[roll(4)], 50+roll(100)), c.alloc(j, nodes[roll(4)], 50))
+						p := c.planOfPlacements(j)
+						p.NodeAllocation = byNode(c.newPendingAlloc(j, nodes[roll(4)], 50+roll(100)), c.newPendingAlloc(j, nodes[roll(4)], 50))
 						_, err := c.planner.Submit(context.Background(), p)
 						if code := fleet.CodeOf(err); err != nil && code != fleet.CodeUnavailable && code != fleet.CodeConflict {
 							t.Errorf("submit: %v", err)

@@ -11,12 +11,12 @@ import (
 func TestPlantedOverCommit(t *testing.T) {
 	tooMuch := func() bool {
 		c := newCluster(t)
-		n, j := c.node("n1", 1000), c.job("shop")
-		c.lead()
-		first, second := c.alloc(j, n, 700), c.alloc(j, n, 700)
-		c.submit(c.placing(j, first))
-		c.submit(c.placing(j, second))
-		return c.exists(first) && c.exists(second)
+		n, j := c.addReadyNode("n1", 1000), c.mustRegisterJob("shop")
+		c.startPlanner()
+		first, second := c.newPendingAlloc(j, n, 700), c.newPendingAlloc(j, n, 700)
+		c.mustSubmitPlan(c.planOfPlacements(j, first))
+		c.mustSubmitPlan(c.planOfPlacements(j, second))
+		return c.allocExists(first) && c.allocExists(second)
 	}
 	if tooMuch() {
 		t.Fatal("without the bug the node took both")

@@ -11,8 +11,8 @@ import (
 	"skerry/planted"
 )
 
-// verified is what of a plan may be committed.
-type verified struct {
+// verifiedPlan is what of a plan may be committed.
+type verifiedPlan struct {
 	plan   fleet.Plan
 	job    jobKey
 	result fleet.PlanResult
@@ -20,31 +20,31 @@ type verified struct {
 	view   *state.View
 }
 
-// verify checks a plan against the newest state and what is being committed. It
+// verifyPlan checks a plan against the newest state and what is being committed. It
 // returns what to commit, or the outcome where that is nothing.
-func (p *Planner) verify(ctx context.Context, s *submission) (*verified, outcome) {
+func (p *Planner) verifyPlan(ctx context.Context, s *submission) (*verifiedPlan, outcome) {
 	plan := s.plan
-	if err := p.current(ctx, plan.SnapshotIndex); err != nil {
+	if err := p.waitForSnapshot(ctx, plan.SnapshotIndex); err != nil {
 		return nil, outcome{err: err}
 	}
 	// What is in flight is read before the state is: a commit that ends in between
 	// is then seen twice, and told apart by its allocations' ids, but never missed.
-	v := &verified{plan: plan}
-	pending := p.flight.on(v.nodes())
+	v := &verifiedPlan{plan: plan}
+	pending := p.flight.usageOnNodes(v.affectedNodes())
 	v.view = p.cfg.State.View()
-	v.job = v.jobOf()
+	v.job = v.jobOfPlan()
 	if e, ok := v.view.Eval(plan.EvalID); ok && e.Terminal() {
 		return nil, outcome{err: fleet.Errorf(fleet.CodeConflict, "evaluation %s is %s already", fleet.Short(e.ID), e.Status)}
 	}
-	if refused := v.superseded(p.flight.lastOf(v.job)); refused != nil {
+	if refused := v.refuseIfSuperseded(p.flight.lastCommitOf(v.job)); refused != nil {
 		return nil, outcome{result: *refused}
 	}
-	v.split(pending)
-	v.evals = v.keepEvals()
-	if v.empty() {
+	v.acceptOrRejectNodes(pending)
+	v.evals = v.evalsToCommit()
+	if v.isEmptyPlan() {
 		return nil, outcome{result: v.result}
 	}
-	p.flight.add(v)
+	p.flight.addPlan(v)
 	return v, outcome{}
 }
 
@@ -53,8 +53,8 @@ type jobKey struct {
 	id        fleet.JobID
 }
 
-// jobOf is the job that a plan is for.
-func (v *verified) jobOf() jobKey {
+// jobOfPlan is the job that a plan is for.
+func (v *verifiedPlan) jobOfPlan() jobKey {
 	if v.plan.Job != nil {
 		return jobKey{v.plan.Job.Namespace, v.plan.Job.ID}
 	}
@@ -64,10 +64,10 @@ func (v *verified) jobOf() jobKey {
 	return jobKey{}
 }
 
-// superseded refuses a plan whose worker was thought dead and is not: another
+// refuseIfSuperseded refuses a plan whose worker was thought dead and is not: another
 // delivery of the evaluation may have placed the same already, which this plan's
 // picture does not show.
-func (v *verified) superseded(last lastCommit) *fleet.PlanResult {
+func (v *verifiedPlan) refuseIfSuperseded(last lastCommit) *fleet.PlanResult {
 	switch {
 	case v.job == jobKey{}:
 		return nil // of a job that nobody knows: it stops what is left
@@ -85,16 +85,16 @@ func (v *verified) superseded(last lastCommit) *fleet.PlanResult {
 	return nil
 }
 
-// current makes sure that this hub has seen what the worker saw, and that no
+// waitForSnapshot makes sure that this hub has seen what the worker saw, and that no
 // commit of unknown outcome is left.
-func (p *Planner) current(ctx context.Context, index fleet.Index) error {
-	if err := p.flight.settle(ctx, &p.cfg); err != nil {
+func (p *Planner) waitForSnapshot(ctx context.Context, index fleet.Index) error {
+	if err := p.flight.resolveDoubtful(ctx, &p.cfg); err != nil {
 		return fleet.Errorf(fleet.CodeUnavailable, "check plan: an earlier commit is in doubt: %v", err)
 	}
 	if p.cfg.State.View().Index() >= index {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
 	if err := p.cfg.State.WaitIndex(ctx, index); err != nil {
 		return fleet.Errorf(fleet.CodeUnavailable, "check plan: %v", err)
@@ -102,13 +102,13 @@ func (p *Planner) current(ctx context.Context, index fleet.Index) error {
 	return nil
 }
 
-// split sorts a plan's nodes into what is committed and what is rejected.
-func (v *verified) split(pending usage) {
+// acceptOrRejectNodes sorts a plan's nodes into what is committed and what is rejected.
+func (v *verifiedPlan) acceptOrRejectNodes(pending usage) {
 	v.result = fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{},
 		NodeUpdate:     map[fleet.NodeID][]fleet.Alloc{},
 	}
-	for _, id := range v.nodes() {
+	for _, id := range v.affectedNodes() {
 		if reason := v.checkNode(id, pending); reason != "" {
 			if v.result.Rejected == nil {
 				v.result.Rejected = map[fleet.NodeID]string{}
@@ -132,12 +132,12 @@ func (v *verified) split(pending usage) {
 		clear(v.result.NodeAllocation)
 		return
 	}
-	v.keepApart()
+	v.dropUnsafeReplacements()
 }
 
-// keepApart takes out what replaces an allocation whose stop was rejected together with
+// dropUnsafeReplacements takes out what replaces an allocation whose stop was rejected together with
 // its node: both would run.
-func (v *verified) keepApart() {
+func (v *verifiedPlan) dropUnsafeReplacements() {
 	stays := map[fleet.AllocID]bool{}
 	for id := range v.result.Rejected {
 		for _, a := range v.plan.NodeUpdate[id] {
@@ -154,7 +154,7 @@ func (v *verified) keepApart() {
 	}
 }
 
-func (v *verified) nodes() []fleet.NodeID {
+func (v *verifiedPlan) affectedNodes() []fleet.NodeID {
 	ids := map[fleet.NodeID]bool{}
 	for id := range v.plan.NodeUpdate {
 		ids[id] = true
@@ -165,13 +165,13 @@ func (v *verified) nodes() []fleet.NodeID {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-func (v *verified) empty() bool {
-	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0 && !v.deploys()
+func (v *verifiedPlan) isEmptyPlan() bool {
+	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0 && !v.hasDeploymentChange()
 }
 
-// deploys reports whether the plan says something of deployments that is to be
+// hasDeploymentChange reports whether the plan says something of deployments that is to be
 // committed: also with a part of its allocations, which name the one it begins.
-func (v *verified) deploys() bool {
+func (v *verifiedPlan) hasDeploymentChange() bool {
 	if v.plan.Deployment == nil && len(v.plan.DeploymentUpdates) == 0 {
 		return false
 	}
@@ -179,7 +179,7 @@ func (v *verified) deploys() bool {
 }
 
 // checkNode says why a plan's part for a node cannot be committed, or "".
-func (v *verified) checkNode(id fleet.NodeID, pending usage) string {
+func (v *verifiedPlan) checkNode(id fleet.NodeID, pending usage) string {
 	n, _ := v.view.Node(id)
 	for i := range v.plan.NodeUpdate[id] {
 		a := &v.plan.NodeUpdate[id][i]
@@ -213,7 +213,7 @@ func (v *verified) checkNode(id fleet.NodeID, pending usage) string {
 
 // checkClaims says why new allocations cannot be given the ports, cores and devices
 // that the plan gives them, or how many more than the node takes they are.
-func (v *verified) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usage) string {
+func (v *verifiedPlan) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usage) string {
 	given := slices.ContainsFunc(placed, func(a *fleet.Alloc) bool { return !a.Allotment.Empty() })
 	if !given && n.MaxAllocs == 0 {
 		return ""
@@ -228,7 +228,7 @@ func (v *verified) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usa
 	for id, t := range pending[n.ID] {
 		if _, applied := v.view.Alloc(id); !applied {
 			there++
-			claims.Hold(t.allotment)
+			claims.Hold(t.assignedResources)
 		}
 	}
 	if n.MaxAllocs > 0 && there > n.MaxAllocs {
@@ -243,7 +243,7 @@ func (v *verified) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usa
 }
 
 // checkPlacement says why new allocations that take need do not go onto a node.
-func (v *verified) checkPlacement(n *fleet.Node, need fleet.Resources, pending usage) string {
+func (v *verifiedPlan) checkPlacement(n *fleet.Node, need fleet.Resources, pending usage) string {
 	switch {
 	case n == nil:
 		return "the node does not exist"
@@ -284,11 +284,11 @@ func checkChange(a, old *fleet.Alloc, n *fleet.Node) string {
 	return fmt.Sprintf("the node is %s", n.Status)
 }
 
-// keepEvals chooses which of the plan's evaluations are committed. Where nodes
+// evalsToCommit chooses which of the plan's evaluations are committed. Where nodes
 // were rejected, the scheduler will look again: the evaluation is not over, and
 // what it says of the rest is not true. Only follow-ups that a committed
 // allocation waits for are made, and cancellations.
-func (v *verified) keepEvals() []fleet.Evaluation {
+func (v *verifiedPlan) evalsToCommit() []fleet.Evaluation {
 	if v.result.Full() {
 		return v.plan.Evals
 	}

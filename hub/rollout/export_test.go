@@ -11,12 +11,12 @@ import (
 
 // Update brings a Progress to a view.
 func (p *Progress) Update(view *state.View, id fleet.DeploymentID) *Progress {
-	return p.update(view, id)
+	return p.countChanges(view, id)
 }
 
 // String says what is counted; counts of groups without anything are left out.
 func (p *Progress) String() string {
-	out := fmt.Sprint("bad ", ids(p.bad))
+	out := fmt.Sprint("bad ", ids(p.failedAllocs))
 	for _, name := range slices.Sorted(maps.Keys(p.groups)) {
 		g := p.groups[name]
 		if g.healthy+len(g.canaries)+len(g.unhealthy) == 0 {

@@ -9,8 +9,8 @@ import (
 	"skerry/hub/state"
 )
 
-// among finds allocations of a list.
-func among(allocs []*fleet.Alloc) func(fleet.AllocID) (*fleet.Alloc, bool) {
+// allocLookup finds allocations of a list.
+func allocLookup(allocs []*fleet.Alloc) func(fleet.AllocID) (*fleet.Alloc, bool) {
 	return func(id fleet.AllocID) (*fleet.Alloc, bool) {
 		for _, a := range allocs {
 			if a.ID == id {
@@ -21,10 +21,10 @@ func among(allocs []*fleet.Alloc) func(fleet.AllocID) (*fleet.Alloc, bool) {
 	}
 }
 
-// pictureOf is the picture of a deployment with all allocations of its job; no node is away.
-func pictureOf(d *fleet.Deployment, job *fleet.Job, now time.Time, allocs ...*fleet.Alloc) rollout.Picture {
-	return rollout.Picture{
-		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: now, NewEval: func() fleet.EvalID { return "e" },
+// snapshotOfDeployment is the picture of a deployment with all allocations of its job; no node is away.
+func snapshotOfDeployment(d *fleet.Deployment, job *fleet.Job, now time.Time, allocs ...*fleet.Alloc) rollout.DeploymentSnapshot {
+	return rollout.DeploymentSnapshot{
+		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: allocLookup(allocs), Now: now, NewEval: func() fleet.EvalID { return "e" },
 		Whole:    func() []*fleet.Alloc { return allocs },
 		Away:     func(fleet.NodeID) bool { return false },
 		Waits:    func(string) bool { return false },
@@ -43,7 +43,7 @@ func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
 	for status, fails := range map[string]bool{fleet.ClientLost: true, fleet.ClientRunning: false, fleet.ClientPending: false} {
 		a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed, NextAllocation: "b"}
 		b := &fleet.Alloc{ID: "b", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: status, PreviousAllocation: "a"}
-		step := rollout.Next(pictureOf(d, job, time.Unix(1, 0), a, b))
+		step := rollout.Next(snapshotOfDeployment(d, job, time.Unix(1, 0), a, b))
 		if c, ok := step.Command.(state.DeploymentStatus); ok != fails || ok && c.Update.Status != fleet.DeploymentFailed {
 			t.Errorf("its stand-in is %s: %+v (%s), that it fails should be %t", status, step.Command, step.Why, fails)
 		}
@@ -66,7 +66,7 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 			DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy},
 		}
 	}
-	p := pictureOf(d, job, time.Unix(59, 0),
+	p := snapshotOfDeployment(d, job, time.Unix(59, 0),
 		alloc("a", "n1", fleet.DesiredStop, true), alloc("b", "n1", fleet.DesiredRun, true), alloc("c", "n2", fleet.DesiredRun, false))
 	if step := rollout.Next(p); step.Command != nil || !step.Until.Equal(time.Unix(60, 0)) {
 		t.Errorf("before its deadline: %+v (%s), until %s", step.Command, step.Why, step.Until)
@@ -96,7 +96,7 @@ func TestRetiredFailsNothing(t *testing.T) {
 			}
 			ended, runs := alloc("a", "web.g[1]", fleet.ClientFailed, false), alloc("b", "web.g[0]", fleet.ClientRunning, true)
 			ended.Retired = retired
-			c, ok := rollout.Next(pictureOf(d, job, time.Unix(60, 0), ended, runs)).Command.(state.DeploymentStatus)
+			c, ok := rollout.Next(snapshotOfDeployment(d, job, time.Unix(60, 0), ended, runs)).Command.(state.DeploymentStatus)
 			if failed := ok && c.Update.Status == fleet.DeploymentFailed; failed == retired {
 				t.Errorf("retired %v, a deadline of %s: failed %v", retired, deadline, failed)
 			}
@@ -117,7 +117,7 @@ func TestHealthByHandDoesNotFailByItself(t *testing.T) {
 				TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: deadline}},
 			}
 			a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
-			p := pictureOf(d, job, time.Unix(1, 0), a)
+			p := snapshotOfDeployment(d, job, time.Unix(1, 0), a)
 			if step := rollout.Next(p); step.Command != nil != fails {
 				t.Errorf("%s, deadline %s: %+v (%s), that it does something should be %t", check, deadline, step.Command, step.Why, fails)
 			}

@@ -21,16 +21,16 @@ type Outlook struct {
 // OutlookOf says what becomes of a deployment; nil where it is over or paused, or is not of the
 // job's newest version.
 func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) *Outlook {
-	p := pictureOf(view, d, now)
-	if !p.goesOn() {
+	p := snapshotOfDeployment(view, d, now)
+	if !p.isRunningNewest() {
 		return nil
 	}
 	p.Progress = NewProgress(slices.Collect(view.AllocsByDeployment(d.ID))...)
 	o, why := &Outlook{}, fleet.DescProgressDeadline
-	switch deadline := p.cutoff(); {
+	switch deadline := p.earliestDeadline(); {
 	case deadline.IsZero():
 		why = fleet.DescFailedAllocations
-	case now.Before(deadline) || p.stuck():
+	case now.Before(deadline) || p.hasMissedDeadline():
 		o.Deadline = &deadline
 	default:
 		o.Deferred = true

@@ -14,13 +14,13 @@ import (
 type Progress struct {
 	allocs map[fleet.AllocID]*fleet.Alloc
 	groups map[string]*groupProgress
-	// bad are allocations that are unhealthy or have failed, are not told to stop, and
+	// failedAllocs are allocations that are unhealthy or have failed, are not told to stop, and
 	// whose replacement nobody has asked for.
-	bad map[fleet.AllocID]*fleet.Alloc
-	// newest is the newest entry in which an allocation became healthy.
-	newest fleet.Index
-	// read is the entry up to which changes are counted.
-	read fleet.Index
+	failedAllocs map[fleet.AllocID]*fleet.Alloc
+	// newestHealthyIndex is the newest entry in which an allocation became healthy.
+	newestHealthyIndex fleet.Index
+	// countedUpTo is the entry up to which changes are counted.
+	countedUpTo fleet.Index
 }
 
 // groupProgress is what concerns one group.
@@ -33,43 +33,43 @@ type groupProgress struct {
 
 // NewProgress counts allocations of one deployment.
 func NewProgress(allocs ...*fleet.Alloc) *Progress {
-	p := &Progress{allocs: map[fleet.AllocID]*fleet.Alloc{}, groups: map[string]*groupProgress{}, bad: map[fleet.AllocID]*fleet.Alloc{}}
+	p := &Progress{allocs: map[fleet.AllocID]*fleet.Alloc{}, groups: map[string]*groupProgress{}, failedAllocs: map[fleet.AllocID]*fleet.Alloc{}}
 	for _, a := range allocs {
-		p.count(a, true)
+		p.countAlloc(a, true)
 	}
 	return p
 }
 
-// update brings p to the view: by what changed, where the view knows that.
-func (p *Progress) update(view *state.View, id fleet.DeploymentID) *Progress {
-	changed, known := view.RolloutChanges(id, p.read)
-	if !known || p.read == 0 {
+// countChanges brings p to the view: by what changed, where the view knows that.
+func (p *Progress) countChanges(view *state.View, id fleet.DeploymentID) *Progress {
+	changed, known := view.RolloutChanges(id, p.countedUpTo)
+	if !known || p.countedUpTo == 0 {
 		p = NewProgress(slices.Collect(view.AllocsByDeployment(id))...)
-		p.read = view.Index()
+		p.countedUpTo = view.Index()
 		return p
 	}
 	for _, c := range changed {
 		if old := p.allocs[c.ID]; old != nil {
-			p.count(old, false)
+			p.countAlloc(old, false)
 		}
 		if c.Alloc != nil && c.Alloc.DeploymentID == id {
-			p.count(c.Alloc, true)
+			p.countAlloc(c.Alloc, true)
 		}
 	}
-	p.read = view.Index()
+	p.countedUpTo = view.Index()
 	return p
 }
 
-// group is what is known of one group; nothing of one that has no allocations.
-func (p *Progress) group(name string) groupProgress {
+// progressOfGroup is what is known of one group; nothing of one that has no allocations.
+func (p *Progress) progressOfGroup(name string) groupProgress {
 	if g := p.groups[name]; g != nil {
 		return *g
 	}
 	return groupProgress{}
 }
 
-// count adds an allocation, or takes it out again.
-func (p *Progress) count(a *fleet.Alloc, in bool) {
+// countAlloc adds an allocation, or takes it out again.
+func (p *Progress) countAlloc(a *fleet.Alloc, in bool) {
 	g := p.groups[a.TaskGroup]
 	if g == nil {
 		g = &groupProgress{canaries: map[fleet.AllocID]*fleet.Alloc{}, unhealthy: map[fleet.AllocID]*fleet.Alloc{}}
@@ -81,7 +81,7 @@ func (p *Progress) count(a *fleet.Alloc, in bool) {
 	}
 	s := a.DeploymentStatus
 	if s.IsHealthy() {
-		p.newest = max(p.newest, s.ModifyIndex)
+		p.newestHealthyIndex = max(p.newestHealthyIndex, s.ModifyIndex)
 	}
 	if s.IsHealthy() && !a.Terminal() {
 		g.healthy += by
@@ -89,14 +89,14 @@ func (p *Progress) count(a *fleet.Alloc, in bool) {
 			g.healthyCanaries += by
 		}
 	}
-	keep(p.allocs, a, in)
-	keep(g.canaries, a, in && s.IsCanary() && !a.NoLongerWanted())
-	keep(g.unhealthy, a, in && s.IsUnhealthy() && !a.NoLongerWanted())
+	addOrDelete(p.allocs, a, in)
+	addOrDelete(g.canaries, a, in && s.IsCanary() && !a.NoLongerWanted())
+	addOrDelete(g.unhealthy, a, in && s.IsUnhealthy() && !a.NoLongerWanted())
 	failed := s.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
-	keep(p.bad, a, in && failed && !a.NoLongerWanted() && !a.DesiredTransition.Reschedule)
+	addOrDelete(p.failedAllocs, a, in && failed && !a.NoLongerWanted() && !a.DesiredTransition.Reschedule)
 }
 
-func keep(set map[fleet.AllocID]*fleet.Alloc, a *fleet.Alloc, in bool) {
+func addOrDelete(set map[fleet.AllocID]*fleet.Alloc, a *fleet.Alloc, in bool) {
 	if in {
 		set[a.ID] = a
 	} else {
@@ -104,8 +104,8 @@ func keep(set map[fleet.AllocID]*fleet.Alloc, a *fleet.Alloc, in bool) {
 	}
 }
 
-// inOrder lists allocations by id.
-func inOrder(set map[fleet.AllocID]*fleet.Alloc) []*fleet.Alloc {
+// sortedByID lists allocations by id.
+func sortedByID(set map[fleet.AllocID]*fleet.Alloc) []*fleet.Alloc {
 	list := make([]*fleet.Alloc, 0, len(set))
 	for _, id := range slices.Sorted(maps.Keys(set)) {
 		list = append(list, set[id])

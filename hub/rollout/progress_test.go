@@ -20,7 +20,7 @@ func TestProgressCountedByChangesIsThatOfAllAllocations(t *testing.T) {
 	for seed := range uint64(20) {
 		c := newCluster(t)
 		draw := rand.New(rand.NewPCG(seed, 1))
-		d := c.register("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+		d := c.registerWithDeployment("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
 			g.Count, s.DesiredTotal, s.DesiredCanaries = 50, 50, 3
 			s.ProgressDeadline = time.Hour
 		})
@@ -35,25 +35,25 @@ func TestProgressCountedByChangesIsThatOfAllAllocations(t *testing.T) {
 			pick := func() fleet.AllocID { return all[draw.IntN(len(all))] }
 			switch n := draw.IntN(8); {
 			case n < 2 || len(all) == 0:
-				all = append(all, c.place(d, draw.IntN(3) == 0))
+				all = append(all, c.placeAlloc(d, draw.IntN(3) == 0))
 			case n == 2:
-				try(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{pick()}, Now: c.now()})
+				try(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{pick()}, Now: c.nowNano()})
 			case n == 3:
-				try(state.AllocHealth{DeploymentID: d, Unhealthy: []fleet.AllocID{pick()}, Now: c.now()})
+				try(state.AllocHealth{DeploymentID: d, Unhealthy: []fleet.AllocID{pick()}, Now: c.nowNano()})
 			case n == 4:
-				try(state.AllocHealth{DeploymentID: d, Reschedule: []fleet.AllocID{pick()}, Now: c.now()})
+				try(state.AllocHealth{DeploymentID: d, Reschedule: []fleet.AllocID{pick()}, Now: c.nowNano()})
 			case n == 5:
 				a, _ := c.store.View().Alloc(pick())
 				stop := *a
 				stop.DesiredStatus = fleet.DesiredStop
-				try(state.Plan{Now: c.now(), Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {stop}}}})
+				try(state.Plan{Now: c.nowNano(), Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {stop}}}})
 			case n == 6:
 				a, _ := c.store.View().Alloc(pick())
 				leaves := *a
 				leaves.DeploymentID = "another"
-				try(state.Plan{Now: c.now(), Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {leaves}}}})
+				try(state.Plan{Now: c.nowNano(), Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {leaves}}}})
 			default:
-				try(state.DeploymentPromote{DeploymentID: d, Now: c.now()})
+				try(state.DeploymentPromote{DeploymentID: d, Now: c.nowNano()})
 			}
 			if draw.IntN(4) == 0 {
 				continue // several changes before the next look
@@ -81,10 +81,10 @@ func restored(t *testing.T, store *state.Store) *state.Store {
 // A state that was read from a snapshot remembers no changes: all is read.
 func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
 	c := newCluster(t)
-	d := c.register("web", "1", nil)
-	c.place(d, false)
+	d := c.registerWithDeployment("web", "1", nil)
+	c.placeAlloc(d, false)
 	before := c.store.View().Index()
-	c.place(d, false)
+	c.placeAlloc(d, false)
 	if changes, known := c.store.View().RolloutChanges(d, before); !known || len(changes) != 1 {
 		t.Errorf("%d changes, known: %t", len(changes), known)
 	}
@@ -105,28 +105,28 @@ func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	for _, many := range []int{100, 1_000, 10_000, 50_000} {
 		c := newCluster(b)
-		d := c.register("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+		d := c.registerWithDeployment("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
 			g.Count, s.DesiredTotal, s.ProgressDeadline = many, many, time.Hour
 		})
 		var all []fleet.AllocID
 		var placed []fleet.Alloc
 		j, _ := c.store.View().Job("default", "web")
 		for range many {
-			id := fleet.AllocID(c.id("alloc"))
+			id := fleet.AllocID(c.nextUUID("alloc"))
 			all = append(all, id)
 			placed = append(placed, fleet.Alloc{
 				ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
 				Name: "web.web[0]", DeploymentID: d, DeploymentStatus: &fleet.AllocDeployment{},
 			})
 		}
-		c.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: c.now()})
+		c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: c.nowNano()})
 		progress := rollout.NewProgress().Update(c.store.View(), d)
 		look := func() {
 			view := c.store.View()
 			progress = progress.Update(view, d)
 			job, _ := view.Job("default", "web")
 			dep, _ := view.Deployment(d)
-			rollout.Next(rollout.Picture{
+			rollout.Next(rollout.DeploymentSnapshot{
 				Deployment: dep, Job: job, Progress: progress, Alloc: view.Alloc, Now: time.Now(), Seen: 1 << 60,
 				NewEval: func() fleet.EvalID { return "e" },
 			})
@@ -134,7 +134,7 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(fmt.Sprintf("changed/%d", many), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
-				c.must(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{all[i%many]}, Now: c.now()})
+				c.mustCommit(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{all[i%many]}, Now: c.nowNano()})
 				b.StartTimer()
 				look()
 			}

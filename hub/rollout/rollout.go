@@ -33,9 +33,9 @@ const (
 	// DefaultGather is how long a change waits for others before it is looked at.
 	DefaultGather = 100 * time.Millisecond
 	retryAfter    = time.Second // after a step that was not committed
-	// restOfLook is how many times as long as a look took the watcher rests after it: some
+	// pauseFactor is how many times as long as a look took the watcher rests after it: some
 	// looks go through all of a job (windows of updates, the end of a system job's rollout).
-	restOfLook   = 20
+	pauseFactor  = 20
 	applyTimeout = 10 * time.Second
 )
 
@@ -106,7 +106,7 @@ func (w *Watcher) Lead(ctx context.Context) error {
 		for d := range view.DeploymentsSince(since) {
 			since = max(since, d.CreateIndex)
 			if d.Active() {
-				watching.Go(func() { w.follow(ctx, d.ID) })
+				watching.Go(func() { w.watchDeployment(ctx, d.ID) })
 			}
 		}
 		if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
@@ -116,12 +116,12 @@ func (w *Watcher) Lead(ctx context.Context) error {
 	return nil
 }
 
-// follow watches one deployment until it is over.
-func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
+// watchDeployment watches one deployment until it is over.
+func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 	w.watching.Add(1)
 	defer w.watching.Add(-1)
 	log := w.cfg.Log.With("deployment_id", id)
-	seen, progress := w.evaluated(id), NewProgress()
+	seen, progress := w.lastEvaluatedIndex(id), NewProgress()
 	for ctx.Err() == nil {
 		w.looks.Add(1)
 		begun := time.Now()
@@ -130,12 +130,12 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 		if !ok || !d.Active() {
 			return
 		}
-		progress = progress.update(view, id)
-		p := pictureOf(w.cfg.State.View(), d, w.cfg.Now())
+		progress = progress.countChanges(view, id)
+		p := snapshotOfDeployment(w.cfg.State.View(), d, w.cfg.Now())
 		p.Progress, p.Seen, p.NewEval = progress, seen, func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }
 		step := Next(p)
 		if step.Command != nil {
-			if w.commit(ctx, log, step) {
+			if w.commitStep(ctx, log, step) {
 				seen = max(seen, step.Seen)
 			} else {
 				pace.Rest(ctx, retryAfter)
@@ -143,14 +143,14 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 			continue
 		}
 		took := time.Since(begun)
-		w.wait(ctx, view, step.Until)
-		pace.Rest(ctx, max(w.cfg.Gather, restOfLook*took))
+		w.waitForChange(ctx, view, step.Until)
+		pace.Rest(ctx, max(w.cfg.Gather, pauseFactor*took))
 	}
 }
 
-// pictureOf is what is known of a deployment besides its Progress. It is read, not watched.
-func pictureOf(view *state.View, d *fleet.Deployment, now time.Time) Picture {
-	p := Picture{Deployment: d, Now: now}
+// snapshotOfDeployment is what is known of a deployment besides its Progress. It is read, not watched.
+func snapshotOfDeployment(view *state.View, d *fleet.Deployment, now time.Time) DeploymentSnapshot {
+	p := DeploymentSnapshot{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
 	p.Waits = func(group string) bool {
 		for e := range view.EvalsByJob(d.Namespace, d.JobID) {
@@ -160,7 +160,7 @@ func pictureOf(view *state.View, d *fleet.Deployment, now time.Time) Picture {
 		}
 		return false
 	}
-	p.Window = standings(view, p.Now)
+	p.Window = windowStates(view, p.Now)
 	p.Site = func(id fleet.NodeID) string {
 		n, _ := view.Node(id)
 		return n.SiteName()
@@ -181,9 +181,9 @@ func pictureOf(view *state.View, d *fleet.Deployment, now time.Time) Picture {
 	return p
 }
 
-// evaluated is the newest entry that an evaluation of the deployment's job has
+// lastEvaluatedIndex is the newest entry that an evaluation of the deployment's job has
 // looked at, or will.
-func (w *Watcher) evaluated(id fleet.DeploymentID) fleet.Index {
+func (w *Watcher) lastEvaluatedIndex(id fleet.DeploymentID) fleet.Index {
 	view := w.cfg.State.View()
 	d, ok := view.Deployment(id)
 	if !ok {
@@ -201,8 +201,8 @@ func (w *Watcher) evaluated(id fleet.DeploymentID) fleet.Index {
 	return seen
 }
 
-// commit commits a step; false: it is to be tried again.
-func (w *Watcher) commit(ctx context.Context, log *slog.Logger, step Step) bool {
+// commitStep commits a step; false: it is to be tried again.
+func (w *Watcher) commitStep(ctx context.Context, log *slog.Logger, step Step) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := w.cfg.Apply.Apply(ctx, step.Command)
@@ -214,8 +214,8 @@ func (w *Watcher) commit(ctx context.Context, log *slog.Logger, step Step) bool 
 	return true
 }
 
-// wait waits until something changes, or until a deadline.
-func (w *Watcher) wait(ctx context.Context, view *state.View, until time.Time) {
+// waitForChange waits until something changes, or until a deadline.
+func (w *Watcher) waitForChange(ctx context.Context, view *state.View, until time.Time) {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(until.Sub(w.cfg.Now()), time.Millisecond))

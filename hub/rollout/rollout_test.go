@@ -20,30 +20,30 @@ type cluster struct {
 	store   *state.Store
 	watcher *rollout.Watcher
 
-	mu    sync.Mutex
-	index fleet.Index
-	seq   int
-	log   []state.Command // of the watcher
-	deaf  bool            // nothing of the watcher is committed
+	mu              sync.Mutex
+	index           fleet.Index
+	seq             int
+	log             []state.Command // of the watcher
+	rejectsCommands bool            // nothing of the watcher is committed
 }
 
 const node = fleet.NodeID("00000000-0000-4000-8000-000000000001")
 
 func newCluster(tb testing.TB) *cluster {
 	c := &cluster{TB: tb, store: state.New()}
-	c.must(state.NodeRegister{Node: fleet.Node{ID: node, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: c.now()})
-	c.must(state.SessionOpen{NodeID: node, Session: 1, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
+	c.mustCommit(state.NodeRegister{Node: fleet.Node{ID: node, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: c.nowNano()})
+	c.mustCommit(state.SessionOpen{NodeID: node, Session: 1, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
 	var err error
-	c.watcher, err = rollout.New(rollout.Config{State: c.store, Apply: c, NewID: func() string { return c.id("eval") }})
+	c.watcher, err = rollout.New(rollout.Config{State: c.store, Apply: c, NewID: func() string { return c.nextUUID("eval") }})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return c
 }
 
-func (c *cluster) now() int64 { return time.Now().UnixNano() }
+func (c *cluster) nowNano() int64 { return time.Now().UnixNano() }
 
-func (c *cluster) id(kind string) string {
+func (c *cluster) nextUUID(kind string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seq++
@@ -54,7 +54,7 @@ func (c *cluster) id(kind string) string {
 func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deaf {
+	if c.rejectsCommands {
 		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
 	}
 	c.log = append(c.log, cmd)
@@ -62,7 +62,7 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 	return c.store.Apply(c.index, cmd), nil
 }
 
-func (c *cluster) must(cmd state.Command) state.Result {
+func (c *cluster) mustCommit(cmd state.Command) state.Result {
 	c.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *cluster) must(cmd state.Command) state.Result {
 	return res
 }
 
-// lead lets the watcher lead until the test ends.
-func (c *cluster) lead() {
+// startWatcher lets the watcher lead until the test ends.
+func (c *cluster) startWatcher() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var leading sync.WaitGroup
 	leading.Go(func() {
@@ -86,9 +86,9 @@ func (c *cluster) lead() {
 	c.Cleanup(func() { cancel(); leading.Wait() })
 }
 
-// register makes the next version of a job, whose content is env, and its
+// registerWithDeployment makes the next version of a job, whose content is env, and its
 // deployment.
-func (c *cluster) register(id fleet.JobID, env string, change func(*fleet.TaskGroup, *fleet.DeploymentState)) fleet.DeploymentID {
+func (c *cluster) registerWithDeployment(id fleet.JobID, env string, change func(*fleet.TaskGroup, *fleet.DeploymentState)) fleet.DeploymentID {
 	c.Helper()
 	g := fleet.TaskGroup{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"V": env}}},
 		ReschedulePolicy: &fleet.ReschedulePolicy{Unlimited: true}}
@@ -97,30 +97,30 @@ func (c *cluster) register(id fleet.JobID, env string, change func(*fleet.TaskGr
 		change(&g, &s)
 	}
 	job := &fleet.Job{Namespace: "default", ID: id, Type: fleet.JobTypeService, Priority: 50, TaskGroups: []fleet.TaskGroup{g}}
-	c.must(state.JobRegister{Job: job, Now: c.now()})
+	c.mustCommit(state.JobRegister{Job: job, Now: c.nowNano()})
 	j, _ := c.store.View().Job("default", id)
 	d := &fleet.Deployment{
-		ID: fleet.DeploymentID(c.id("deployment")), Namespace: "default", JobID: id, JobVersion: j.Version, JobCreateIndex: j.CreateIndex,
+		ID: fleet.DeploymentID(c.nextUUID("deployment")), Namespace: "default", JobID: id, JobVersion: j.Version, JobCreateIndex: j.CreateIndex,
 		Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": s},
 	}
-	c.must(state.Plan{NewDeployment: d, Now: c.now()})
+	c.mustCommit(state.Plan{NewDeployment: d, Now: c.nowNano()})
 	return d.ID
 }
 
-func (c *cluster) place(d fleet.DeploymentID, canary bool) fleet.AllocID {
+func (c *cluster) placeAlloc(d fleet.DeploymentID, canary bool) fleet.AllocID {
 	c.Helper()
-	dep := c.deployment(d)
+	dep := c.mustDeployment(d)
 	j, _ := c.store.View().Job("default", dep.JobID)
-	id := fleet.AllocID(c.id("alloc"))
+	id := fleet.AllocID(c.nextUUID("alloc"))
 	a := fleet.Alloc{
 		ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
 		Name: fmt.Sprintf("%s.web[%s]", j.ID, id), DeploymentID: d, DeploymentStatus: &fleet.AllocDeployment{Canary: canary},
 	}
-	c.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Now: c.now()})
+	c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Now: c.nowNano()})
 	return id
 }
 
-func (c *cluster) deployment(id fleet.DeploymentID) *fleet.Deployment {
+func (c *cluster) mustDeployment(id fleet.DeploymentID) *fleet.Deployment {
 	c.Helper()
 	d, ok := c.store.View().Deployment(id)
 	if !ok {
@@ -129,31 +129,31 @@ func (c *cluster) deployment(id fleet.DeploymentID) *fleet.Deployment {
 	return d
 }
 
-func (c *cluster) healthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
+func (c *cluster) markHealthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
 	c.Helper()
-	c.must(state.AllocHealth{DeploymentID: d, Healthy: ids, Now: c.now()})
+	c.mustCommit(state.AllocHealth{DeploymentID: d, Healthy: ids, Now: c.nowNano()})
 }
 
-func (c *cluster) unhealthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
+func (c *cluster) markUnhealthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
 	c.Helper()
-	c.must(state.AllocHealth{DeploymentID: d, Unhealthy: ids, Now: c.now()})
+	c.mustCommit(state.AllocHealth{DeploymentID: d, Unhealthy: ids, Now: c.nowNano()})
 }
 
-// settle lets the watcher do what it has to.
-func (c *cluster) settle() {
+// waitForWatcher lets the watcher do what it has to.
+func (c *cluster) waitForWatcher() {
 	time.Sleep(time.Second) // virtual
 	synctest.Wait()
 }
 
-func (c *cluster) status(d fleet.DeploymentID, status, description string) {
+func (c *cluster) wantDeploymentStatus(d fleet.DeploymentID, status, description string) {
 	c.Helper()
-	if got := c.deployment(d); got.Status != status || !strings.HasPrefix(got.StatusDescription, description) {
+	if got := c.mustDeployment(d); got.Status != status || !strings.HasPrefix(got.StatusDescription, description) {
 		c.Fatalf("deployment is %s: %q, want %s: %q", got.Status, got.StatusDescription, status, description)
 	}
 }
 
-// evals counts the evaluations that the watcher asked for.
-func (c *cluster) evals() int {
+// countWatcherEvals counts the evaluations that the watcher asked for.
+func (c *cluster) countWatcherEvals() int {
 	n := 0
 	for e := range c.store.View().Evals("*", "") {
 		if e.TriggeredBy == fleet.TriggerDeploymentWatcher {
@@ -173,244 +173,244 @@ func TestWatcher(t *testing.T) {
 		run  func(c *cluster)
 	}{
 		{"C28 promotes by itself", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoPromote, s.DesiredCanaries = true, 2 })
-			x, y := c.place(d, true), c.place(d, true)
-			c.healthy(d, x)
-			c.settle()
-			if c.deployment(d).TaskGroups["web"].Promoted {
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoPromote, s.DesiredCanaries = true, 2 })
+			x, y := c.placeAlloc(d, true), c.placeAlloc(d, true)
+			c.markHealthy(d, x)
+			c.waitForWatcher()
+			if c.mustDeployment(d).TaskGroups["web"].Promoted {
 				c.Fatal("promoted with one of two healthy")
 			}
-			c.healthy(d, y)
-			c.settle()
-			if a, _ := c.store.View().Alloc(x); !c.deployment(d).TaskGroups["web"].Promoted || a.DeploymentStatus.Canary {
-				c.Fatalf("not promoted: %+v", c.deployment(d))
+			c.markHealthy(d, y)
+			c.waitForWatcher()
+			if a, _ := c.store.View().Alloc(x); !c.mustDeployment(d).TaskGroups["web"].Promoted || a.DeploymentStatus.Canary {
+				c.Fatalf("not promoted: %+v", c.mustDeployment(d))
 			}
-			c.status(d, fleet.DeploymentRunning, "")
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 			if c.watcher.Stats().Watching != 1 {
 				c.Fatal("it is not watched any more")
 			}
 		}},
 		{"C31 more is healthy: one evaluation", func(c *cluster) {
-			d := c.register("shop", "1", deadline(time.Minute))
-			c.healthy(d, c.place(d, false), c.place(d, false))
-			c.settle()
-			if n := c.evals(); n != 1 {
+			d := c.registerWithDeployment("shop", "1", deadline(time.Minute))
+			c.markHealthy(d, c.placeAlloc(d, false), c.placeAlloc(d, false))
+			c.waitForWatcher()
+			if n := c.countWatcherEvals(); n != 1 {
 				c.Fatalf("%d evaluations", n)
 			}
 		}},
 		{"C32", func(c *cluster) {
-			d := c.register("shop", "1", nil)
-			c.unhealthy(d, c.place(d, false))
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
-			if c.watcher.Stats().Watching != 0 || c.evals() != 1 {
-				c.Fatalf("%+v, %d evaluations", c.watcher.Stats(), c.evals())
+			d := c.registerWithDeployment("shop", "1", nil)
+			c.markUnhealthy(d, c.placeAlloc(d, false))
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+			if c.watcher.Stats().Watching != 0 || c.countWatcherEvals() != 1 {
+				c.Fatalf("%+v, %d evaluations", c.watcher.Stats(), c.countWatcherEvals())
 			}
 		}},
 		{"C34", func(c *cluster) {
-			c.stable("shop", "1")
-			d := c.register("shop", "2", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
-			c.unhealthy(d, c.place(d, false))
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - rolling back to job version 0")
+			c.registerStableVersion("shop", "1")
+			d := c.registerWithDeployment("shop", "2", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
+			c.markUnhealthy(d, c.placeAlloc(d, false))
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - rolling back to job version 0")
 			if j, _ := c.store.View().Job("default", "shop"); j.Version != 2 || j.TaskGroups[0].Tasks[0].Env["V"] != "1" {
 				c.Fatalf("version %d, env %v", j.Version, j.TaskGroups[0].Tasks[0].Env)
 			}
-			if c.evals() != 1 {
-				c.Fatalf("%d evaluations", c.evals())
+			if c.countWatcherEvals() != 1 {
+				c.Fatalf("%d evaluations", c.countWatcherEvals())
 			}
 		}},
 		{"C34 nothing to go back to", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
-			c.unhealthy(d, c.place(d, false))
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - no stable job version")
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
+			c.markUnhealthy(d, c.placeAlloc(d, false))
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - no stable job version")
 		}},
 		{"C43, C35, I19: back to what it is already", func(c *cluster) {
-			c.stable("shop", "1")
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert, s.ProgressDeadline = true, 0 })
-			c.unhealthy(d, c.place(d, false))
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - not rolling back to stable job version 0 as current job has same specification")
+			c.registerStableVersion("shop", "1")
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert, s.ProgressDeadline = true, 0 })
+			c.markUnhealthy(d, c.placeAlloc(d, false))
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - not rolling back to stable job version 0 as current job has same specification")
 			time.Sleep(time.Hour) // time to do it again
 			synctest.Wait()
-			if j, _ := c.store.View().Job("default", "shop"); j.Version != 0 || c.evals() != 1 || c.watcher.Stats().Watching != 0 {
-				c.Fatalf("version %d, %d evaluations, %+v", j.Version, c.evals(), c.watcher.Stats())
+			if j, _ := c.store.View().Job("default", "shop"); j.Version != 0 || c.countWatcherEvals() != 1 || c.watcher.Stats().Watching != 0 {
+				c.Fatalf("version %d, %d evaluations, %+v", j.Version, c.countWatcherEvals(), c.watcher.Stats())
 			}
 		}},
 		{"C37", func(c *cluster) {
-			d := c.register("shop", "1", deadline(10*time.Second))
-			c.place(d, false)
+			d := c.registerWithDeployment("shop", "1", deadline(10*time.Second))
+			c.placeAlloc(d, false)
 			time.Sleep(9 * time.Second)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.settle()
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.waitForWatcher()
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"C38 progress moves the deadline", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal = 10*time.Second, 2
 			})
-			x, y := c.place(d, false), c.place(d, false)
+			x, y := c.placeAlloc(d, false), c.placeAlloc(d, false)
 			time.Sleep(8 * time.Second)
-			c.healthy(d, x)
+			c.markHealthy(d, x)
 			time.Sleep(8 * time.Second)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.healthy(d, y)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.markHealthy(d, y)
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "") // nothing is left to wait for: the scheduler ends it
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "") // nothing is left to wait for: the scheduler ends it
 		}},
 		{"C39, I18: healthy canaries wait for people", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal, s.DesiredCanaries = 10*time.Second, 5, 1
 			})
-			c.healthy(d, c.place(d, true))
+			c.markHealthy(d, c.placeAlloc(d, true))
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 		}},
 		{"C40", func(c *cluster) {
-			d := c.register("shop", "1", deadline(time.Minute))
-			id := c.place(d, false)
-			c.unhealthy(d, id)
-			c.settle()
-			c.status(d, fleet.DeploymentRunning, "")
-			if a, _ := c.store.View().Alloc(id); !a.DesiredTransition.Reschedule || c.evals() != 1 {
-				c.Fatalf("%+v, %d evaluations", a.DesiredTransition, c.evals())
+			d := c.registerWithDeployment("shop", "1", deadline(time.Minute))
+			id := c.placeAlloc(d, false)
+			c.markUnhealthy(d, id)
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			if a, _ := c.store.View().Alloc(id); !a.DesiredTransition.Reschedule || c.countWatcherEvals() != 1 {
+				c.Fatalf("%+v, %d evaluations", a.DesiredTransition, c.countWatcherEvals())
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"C41", func(c *cluster) {
-			d := c.register("shop", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+			d := c.registerWithDeployment("shop", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, g.ReschedulePolicy = time.Minute, &fleet.ReschedulePolicy{}
 			})
-			c.unhealthy(d, c.place(d, false))
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+			c.markUnhealthy(d, c.placeAlloc(d, false))
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
 		}},
 		{"what is away has no deadline", func(c *cluster) {
-			d := c.register("shop", "1", deadline(time.Minute))
-			id := c.place(d, false)
-			c.away(id)
+			d := c.registerWithDeployment("shop", "1", deadline(time.Minute))
+			id := c.placeAlloc(d, false)
+			c.disconnectNode(id)
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 			running, _ := c.store.View().Deployment(d)
 			if o := rollout.OutlookOf(c.store.View(), running, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
 				c.Errorf("its outlook is %+v", o)
 			}
-			c.must(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
+			c.mustCommit(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
 			time.Sleep(59 * time.Second)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.settle()
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.waitForWatcher()
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"nor has what no node within reach may run", func(c *cluster) {
-			d := c.register("shop", "1", deadline(time.Minute))
-			id := c.place(d, false)
-			c.lose(id)
+			d := c.registerWithDeployment("shop", "1", deadline(time.Minute))
+			id := c.placeAlloc(d, false)
+			c.loseAlloc(id)
 			blocked := fleet.Evaluation{
-				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+				ID: fleet.EvalID(c.nextUUID("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
 				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {}},
 			}
-			c.must(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: c.now()})
+			c.mustCommit(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: c.nowNano()})
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.place(d, false)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.placeAlloc(d, false)
 			done := blocked
 			done.Status = fleet.EvalComplete
-			c.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: c.now()})
+			c.mustCommit(state.Evals{Evals: []fleet.Evaluation{done}, Now: c.nowNano()})
 			time.Sleep(59 * time.Second)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.settle()
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.waitForWatcher()
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"nor has what a node that is away has a place for", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal = time.Minute, 2
 			})
-			c.healthy(d, c.place(d, false))
-			c.must(state.Evals{Evals: []fleet.Evaluation{{
-				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+			c.markHealthy(d, c.placeAlloc(d, false))
+			c.mustCommit(state.Evals{Evals: []fleet.Evaluation{{
+				ID: fleet.EvalID(c.nextUUID("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
 				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesFiltered: 1, NodesAway: 1}},
-			}}, Now: c.now()})
+			}}, Now: c.nowNano()})
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 		}},
 		{"what is full has one", func(c *cluster) {
-			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+			d := c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal = time.Minute, 2
 			})
-			c.healthy(d, c.place(d, false))
-			c.must(state.Evals{Evals: []fleet.Evaluation{{
-				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+			c.markHealthy(d, c.placeAlloc(d, false))
+			c.mustCommit(state.Evals{Evals: []fleet.Evaluation{{
+				ID: fleet.EvalID(c.nextUUID("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
 				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1}},
-			}}, Now: c.now()})
+			}}, Now: c.nowNano()})
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"paused", func(c *cluster) {
-			d := c.register("shop", "1", deadline(time.Minute))
-			c.place(d, false)
-			c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentPaused}, Now: c.now()})
+			d := c.registerWithDeployment("shop", "1", deadline(time.Minute))
+			c.placeAlloc(d, false)
+			c.mustCommit(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentPaused}, Now: c.nowNano()})
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentPaused, "")
-			c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentRunning}, Now: c.now()})
+			c.wantDeploymentStatus(d, fleet.DeploymentPaused, "")
+			c.mustCommit(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentRunning}, Now: c.nowNano()})
 			time.Sleep(59 * time.Second)
 			synctest.Wait()
-			c.status(d, fleet.DeploymentRunning, "")
-			c.settle()
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
+			c.waitForWatcher()
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
 		{"what cannot be committed is tried again", func(c *cluster) {
-			d := c.register("shop", "1", nil)
+			d := c.registerWithDeployment("shop", "1", nil)
 			c.mu.Lock()
-			c.deaf = true
+			c.rejectsCommands = true
 			c.mu.Unlock()
-			c.unhealthy(d, c.place(d, false))
+			c.markUnhealthy(d, c.placeAlloc(d, false))
 			time.Sleep(time.Minute)
 			c.mu.Lock()
-			c.deaf = false
+			c.rejectsCommands = false
 			c.mu.Unlock()
-			c.settle()
-			c.settle()
-			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+			c.waitForWatcher()
+			c.waitForWatcher()
+			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
-				c.lead()
+				c.startWatcher()
 				tc.run(c)
 			})
 		})
 	}
 }
 
-// stable makes a version of a job that a deployment brought to success.
-func (c *cluster) stable(id fleet.JobID, env string) {
-	d := c.register(id, env, nil)
-	c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentSuccessful}, Now: c.now()})
+// registerStableVersion makes a version of a job that a deployment brought to success.
+func (c *cluster) registerStableVersion(id fleet.JobID, env string) {
+	d := c.registerWithDeployment(id, env, nil)
+	c.mustCommit(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentSuccessful}, Now: c.nowNano()})
 }
 
-// away lets the node miss its deadline, and its allocations become unknown.
-func (c *cluster) away(ids ...fleet.AllocID) {
+// disconnectNode lets the node miss its deadline, and its allocations become unknown.
+func (c *cluster) disconnectNode(ids ...fleet.AllocID) {
 	n, _ := c.store.View().Node(node)
-	c.must(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: n.Epoch}}, EvalSeed: "s", Now: c.now()})
+	c.mustCommit(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: n.Epoch}}, EvalSeed: "s", Now: c.nowNano()})
 	var gone []fleet.Alloc
 	for _, id := range ids {
 		a, _ := c.store.View().Alloc(id)
@@ -419,15 +419,15 @@ func (c *cluster) away(ids ...fleet.AllocID) {
 		b.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: time.Now()}}
 		gone = append(gone, b)
 	}
-	c.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: gone}}, Now: c.now()})
+	c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: gone}}, Now: c.nowNano()})
 }
 
-// lose has an allocation given up with its node.
-func (c *cluster) lose(id fleet.AllocID) {
+// loseAlloc has an allocation given up with its node.
+func (c *cluster) loseAlloc(id fleet.AllocID) {
 	a, _ := c.store.View().Alloc(id)
 	b := *a
 	b.DesiredStatus, b.ClientStatus = fleet.DesiredStop, fleet.ClientLost
-	c.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {b}}}, Now: c.now()})
+	c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {b}}}, Now: c.nowNano()})
 }
 
 // However many deployments there are: a change wakes one watcher, which looks once
@@ -437,17 +437,17 @@ func TestWorkPerChangeIsConstant(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
-				ds, as := c.fill(n)
-				c.lead()
-				c.settle()
+				ds, as := c.startDeployments(n)
+				c.startWatcher()
+				c.waitForWatcher()
 				before := c.watcher.Stats()
 				if before.Watching != int64(n) || before.Looks != uint64(n) {
 					t.Fatalf("%d deployments: %+v", n, before)
 				}
 				const changes = 5
 				for i := range changes {
-					c.healthy(ds[i*n/changes], as[i*n/changes])
-					c.settle()
+					c.markHealthy(ds[i*n/changes], as[i*n/changes])
+					c.waitForWatcher()
 				}
 				// The change itself, and once more after the evaluation that it led to.
 				if looks := c.watcher.Stats().Looks - before.Looks; looks != 2*changes {
@@ -461,12 +461,12 @@ func TestWorkPerChangeIsConstant(t *testing.T) {
 	}
 }
 
-// fill begins n deployments, with one allocation each.
-func (c *cluster) fill(n int) ([]fleet.DeploymentID, []fleet.AllocID) {
+// startDeployments begins n deployments, with one allocation each.
+func (c *cluster) startDeployments(n int) ([]fleet.DeploymentID, []fleet.AllocID) {
 	ds, as := make([]fleet.DeploymentID, n), make([]fleet.AllocID, n)
 	for i := range ds {
-		ds[i] = c.register(fleet.JobID(fmt.Sprintf("job-%04d", i)), "1", deadline(time.Hour))
-		as[i] = c.place(ds[i], false)
+		ds[i] = c.registerWithDeployment(fleet.JobID(fmt.Sprintf("job-%04d", i)), "1", deadline(time.Hour))
+		as[i] = c.placeAlloc(ds[i], false)
 	}
 	return ds, as
 }
@@ -478,28 +478,28 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c := newCluster(b)
 			asked := make(chan struct{}, 1)
-			w, err := rollout.New(rollout.Config{State: c.store, Apply: told{c, asked}, Gather: -1})
+			w, err := rollout.New(rollout.Config{State: c.store, Apply: notifyingCluster{c, asked}, Gather: -1})
 			if err != nil {
 				b.Fatal(err)
 			}
 			c.watcher = w
-			ds, as := c.fill(n)
-			c.lead()
+			ds, as := c.startDeployments(n)
+			c.startWatcher()
 			for i := 0; b.Loop(); i++ {
-				c.healthy(ds[i%n], as[i%n])
+				c.markHealthy(ds[i%n], as[i%n])
 				<-asked
 			}
 		})
 	}
 }
 
-// told says when the watcher committed something.
-type told struct {
+// notifyingCluster says when the watcher committed something.
+type notifyingCluster struct {
 	*cluster
 	asked chan<- struct{}
 }
 
-func (t told) Apply(ctx context.Context, c state.Command) (state.Result, error) {
+func (t notifyingCluster) Apply(ctx context.Context, c state.Command) (state.Result, error) {
 	res, err := t.cluster.Apply(ctx, c)
 	t.asked <- struct{}{}
 	return res, err
@@ -511,25 +511,25 @@ func TestDeadlinesRunInWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(30 * time.Minute) // a virtual clock begins at a full hour
 		c := newCluster(t)
-		c.lead()
+		c.startWatcher()
 		nightly := func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
 			g.Update = &fleet.Update{MaxParallel: 2, Windows: []fleet.UpdateWindow{{Cron: "0 * * * *", Duration: 20 * time.Minute}}}
 			s.ProgressDeadline, s.DesiredTotal = 5*time.Minute, 2
 		}
-		old := c.register("shop", "1", nightly)
-		waits := c.place(old, false)
-		c.healthy(old, waits)
-		d := c.register("shop", "2", nightly)
-		c.healthy(d, c.place(d, false))
+		old := c.registerWithDeployment("shop", "1", nightly)
+		waits := c.placeAlloc(old, false)
+		c.markHealthy(old, waits)
+		d := c.registerWithDeployment("shop", "2", nightly)
+		c.markHealthy(d, c.placeAlloc(d, false))
 		time.Sleep(29 * time.Minute)
 		synctest.Wait()
-		c.status(d, fleet.DeploymentRunning, "") // long after its deadline
-		time.Sleep(5 * time.Minute)              // the window has been open for 4 minutes
+		c.wantDeploymentStatus(d, fleet.DeploymentRunning, "") // long after its deadline
+		time.Sleep(5 * time.Minute)                            // the window has been open for 4 minutes
 		synctest.Wait()
-		c.status(d, fleet.DeploymentRunning, "")
+		c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline) // nothing came of it in its window
-		c.settle()
+		c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescProgressDeadline) // nothing came of it in its window
+		c.waitForWatcher()
 	})
 }

@@ -21,22 +21,22 @@ func TestManySmallAllocationsOnLargeNodes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(nodes, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 40_000, MemoryMB: 40_000, DiskMB: 1 << 20} })
-			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.SchedulerAlgorithm = tt.cluster })
+			c.addReadyNodes(nodes, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 40_000, MemoryMB: 40_000, DiskMB: 1 << 20} })
+			c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.SchedulerAlgorithm = tt.cluster })
 			if tt.pool != "" {
-				c.apply(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, SchedulerConfiguration: &fleet.PoolScheduling{SchedulerAlgorithm: tt.pool}}})
+				c.mustApplyCommand(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, SchedulerConfiguration: &fleet.PoolScheduling{SchedulerAlgorithm: tt.pool}}})
 			}
-			c.register(job(many, func(j *fleet.Job) {
+			c.registerAndSchedule(job(many, func(j *fleet.Job) {
 				j.TaskGroups[0].Tasks[0].Resources.Resources = fleet.Resources{CPU: 10, MemoryMB: 10}
 			}))
 			on := map[fleet.NodeID]int{}
 			fullest := 0
-			for _, a := range c.alive() {
+			for _, a := range c.nonTerminalAllocs() {
 				on[a.NodeID]++
 				fullest = max(fullest, on[a.NodeID])
 			}
-			if len(c.alive()) != many || fullest < tt.least || fullest > tt.most {
-				t.Errorf("%d placed, %d on the fullest node, want %d to %d", len(c.alive()), fullest, tt.least, tt.most)
+			if len(c.nonTerminalAllocs()) != many || fullest < tt.least || fullest > tt.most {
+				t.Errorf("%d placed, %d on the fullest node, want %d to %d", len(c.nonTerminalAllocs()), fullest, tt.least, tt.most)
 			}
 			t.Logf("the fullest node has %d", fullest)
 		})

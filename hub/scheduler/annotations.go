@@ -16,22 +16,22 @@ func desiredUpdates(g reconcile.GroupSummary, noNode, awaits int) fleet.DesiredU
 	}
 }
 
-// updates counts what the attempt changes, by group.
-func (a *attempt) updates() map[string]fleet.DesiredUpdates {
+// desiredUpdatesByGroup counts what the attempt changes, by group.
+func (a *attempt) desiredUpdatesByGroup() map[string]fleet.DesiredUpdates {
 	counts := make(map[string]fleet.DesiredUpdates, len(a.decisions.Groups))
 	for name, g := range a.decisions.Groups {
 		noNode := 0
 		if a.failed[name] != nil {
-			noNode = max(a.queued[name]-a.promised[name], 0)
+			noNode = max(a.queued[name]-a.awaitingStops[name], 0)
 		}
-		counts[name] = desiredUpdates(g, noNode, a.promised[name])
+		counts[name] = desiredUpdates(g, noNode, a.awaitingStops[name])
 	}
 	return counts
 }
 
-// deployment is the rollout that the attempt begins or goes on with, "" for none: who waits
+// deploymentToFollow is the rollout that the attempt begins or goes on with, "" for none: who waits
 // for the evaluation waits for that next.
-func (a *attempt) deployment() fleet.DeploymentID {
+func (a *attempt) deploymentToFollow() fleet.DeploymentID {
 	if d := a.decisions.Deployment; d != nil {
 		return d.ID
 	}
@@ -41,10 +41,10 @@ func (a *attempt) deployment() fleet.DeploymentID {
 	return a.eval.DeploymentID
 }
 
-// created lists the evaluations that the attempt makes beside its own.
-func (a *attempt) created() []*fleet.Evaluation {
+// createdEvals lists the evaluations that the attempt makes beside its own.
+func (a *attempt) createdEvals() []*fleet.Evaluation {
 	created := []*fleet.Evaluation{}
-	for _, e := range a.evals() {
+	for _, e := range a.evalsAfterPlan() {
 		if _, known := a.view.Eval(e.ID); !known && e.ID != a.eval.ID {
 			created = append(created, &e)
 		}

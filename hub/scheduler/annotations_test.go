@@ -21,9 +21,9 @@ func TestADryRunTellsAllThatIsDecided(t *testing.T) {
 // without it they take a rollout that fails for one that has succeeded.
 func TestAnEvaluationNamesTheRolloutThatFollows(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
+	c.addReadyNodes(2)
 	rolls := func(j *fleet.Job) { j.TaskGroups[0].Update = fleet.DefaultUpdate(fleet.JobTypeService) }
-	first := c.register(job(2, rolls))
+	first := c.registerAndSchedule(job(2, rolls))
 	d := c.store.View().LatestDeployment(fleet.DefaultNamespace, "web")
 	if d == nil || first.DeploymentID != d.ID {
 		t.Fatalf("the evaluation names deployment %q, and not that of %+v", first.DeploymentID, d)
@@ -31,7 +31,7 @@ func TestAnEvaluationNamesTheRolloutThatFollows(t *testing.T) {
 	if u := first.PlanAnnotations.DesiredTGUpdates["web"]; u.Place != 2 || u.NoNode != 0 {
 		t.Errorf("its plan changed %+v", u)
 	}
-	again := c.register(job(2, rolls)) // nothing changes: the same rollout goes on
+	again := c.registerAndSchedule(job(2, rolls)) // nothing changes: the same rollout goes on
 	if again.DeploymentID != d.ID || again.PlanAnnotations.DesiredTGUpdates["web"].Ignore != 2 {
 		t.Errorf("registered as it is: deployment %q, %+v", again.DeploymentID, again.PlanAnnotations)
 	}
@@ -39,9 +39,9 @@ func TestAnEvaluationNamesTheRolloutThatFollows(t *testing.T) {
 
 func TestAFailedPlacementSaysWhatItAsksFor(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	big := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 1 << 20 }
-	e := c.register(job(2, big))
+	e := c.registerAndSchedule(job(2, big))
 	m := e.FailedTGAllocs["web"]
 	if m == nil || m.ResourcesExhausted["main"].CPU != 1<<20 || m.NodePool != fleet.DefaultPool {
 		t.Errorf("the failure is %+v", m)

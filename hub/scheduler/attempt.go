@@ -20,18 +20,18 @@ type attempt struct {
 	now   time.Time
 	newID func() string
 
-	decisions  reconcile.Output
-	rankings   map[string]*ranking
-	tenants    *tenancy
-	placements []fleet.Alloc
-	preempts   bool                          // others may be evicted for the job
-	evicted    []*fleet.Alloc                // of other jobs
-	named      map[fleet.NodeID]bool         // where a placement has named what was evicted for it
-	replaced   map[fleet.AllocID]bool        // whose replacement was placed
-	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room, each for one placement
-	failed     map[string]*fleet.AllocMetric // by group
-	queued     map[string]int                // by group
-	promised   map[string]int                // by group, how many of queued wait for room that is made for them
+	decisions        reconcile.Output
+	rankings         map[string]*ranking
+	plannedUsage     *plannedUsage
+	placements       []fleet.Alloc
+	preempts         bool                          // others may be evicted for the job
+	evicted          []*fleet.Alloc                // of other jobs
+	preemptionsNamed map[fleet.NodeID]bool         // where a placement has named what was evicted for it
+	replaced         map[fleet.AllocID]bool        // whose replacement was placed
+	stopFirst        map[fleet.AllocID]bool        // that stop first, so that there is room, each for one placement
+	failed           map[string]*fleet.AllocMetric // by group
+	queued           map[string]int                // by group
+	awaitingStops    map[string]int                // by group, how many of queued wait for room that is made for them
 
 	stopping      map[fleet.NodeID][]*fleet.Alloc // of the job: told to stop, and not ended yet
 	stoppingNodes []fleet.NodeID                  // where those are
@@ -41,14 +41,14 @@ type attempt struct {
 func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.Time, newID func() string) (*attempt, error) {
 	a := &attempt{
 		view: v, eval: eval, job: job, now: now, newID: newID, rankings: map[string]*ranking{},
-		replaced: map[fleet.AllocID]bool{}, makeRoom: map[fleet.AllocID]bool{},
-		failed: map[string]*fleet.AllocMetric{}, queued: map[string]int{}, promised: map[string]int{},
+		replaced: map[fleet.AllocID]bool{}, stopFirst: map[fleet.AllocID]bool{},
+		failed: map[string]*fleet.AllocMetric{}, queued: map[string]int{}, awaitingStops: map[string]int{},
 	}
-	in, err := a.input()
+	in, err := a.reconcileInput()
 	if err != nil {
 		return nil, err
 	}
-	if a.everywhere() {
+	if a.isOnEveryNode() {
 		in.Targets = a.nodesOf(job)
 		a.decisions = reconcile.DecideSystem(in)
 	} else {
@@ -60,17 +60,17 @@ func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.
 	for _, g := range job.TaskGroups {
 		a.queued[g.Name] = 0
 	}
-	if err := a.rank(in.Allocs); err != nil {
+	if err := a.computePlacements(in.Allocs); err != nil {
 		return nil, err
 	}
-	if a.everywhere() {
-		return a, a.explain(in.Targets)
+	if a.isOnEveryNode() {
+		return a, a.explainSystemFailures(in.Targets)
 	}
 	return a, nil
 }
 
-// input makes the picture that reconcile decides on.
-func (a *attempt) input() (reconcile.Input, error) {
+// reconcileInput makes the picture that reconcile decides on.
+func (a *attempt) reconcileInput() (reconcile.Input, error) {
 	in := reconcile.Input{
 		Job: a.job, Namespace: a.eval.Namespace, JobID: a.eval.JobID, EvalID: a.eval.ID, Priority: a.eval.Priority,
 		Nodes: map[fleet.NodeID]*fleet.Node{}, DefaultDisconnect: map[string]string{},
@@ -93,27 +93,27 @@ func (a *attempt) input() (reconcile.Input, error) {
 			in.Waiting[e.ID] = e.WaitUntil
 		}
 	}
-	in.Window = a.window()
-	in.Room = a.room()
-	suits, err := a.suits()
+	in.Window = a.updateWindowFunc()
+	in.Room = a.replacementFitFunc()
+	suits, err := a.feasibilityFunc()
 	in.Suits = suits
 	return in, err
 }
 
-// room tells whether the newest version of a group has room in the stead of an allocation.
-func (a *attempt) room() func(prev *fleet.Alloc) bool {
+// replacementFitFunc tells whether the newest version of a group has room in the stead of an allocation.
+func (a *attempt) replacementFitFunc() func(prev *fleet.Alloc) bool {
 	rankings := map[string]*ranking{}
 	return func(prev *fleet.Alloc) bool {
 		n, ok := a.view.Node(prev.NodeID)
 		r := rankings[prev.TaskGroup]
 		if ok && r == nil {
 			var err error
-			if r, err = newRanking(a.view, a.job, a.job.Group(prev.TaskGroup), &tenancy{}, nil); err != nil {
+			if r, err = newRanking(a.view, a.job, a.job.Group(prev.TaskGroup), &plannedUsage{}, nil); err != nil {
 				return true // which placing it tells
 			}
 			rankings[prev.TaskGroup] = r
 		}
-		return !ok || r.succeeds(prev, n)
+		return !ok || r.canFitInsteadOf(prev, n)
 	}
 }
 
@@ -127,16 +127,16 @@ func isFollowUp(trigger string) bool {
 	return false
 }
 
-// window tells how the windows of the job's groups stand on nodes: nodes of one time
+// updateWindowFunc tells how the windows of the job's groups stand on nodes: nodes of one time
 // zone are alike.
-func (a *attempt) window() func(*fleet.Node, string) reconcile.Window {
+func (a *attempt) updateWindowFunc() func(*fleet.Node, string) reconcile.Window {
 	type key struct{ zone, group string }
 	known := map[key]reconcile.Window{}
 	return func(n *fleet.Node, group string) reconcile.Window {
 		k := key{n.TimeZone, group}
 		w, ok := known[k]
 		if !ok {
-			s := cron.On(n, a.job.Group(group), a.now)
+			s := cron.NodeWindowState(n, a.job.Group(group), a.now)
 			w = reconcile.Window{Closed: !s.Open, Opens: s.Next}
 			known[k] = w
 		}
@@ -144,8 +144,8 @@ func (a *attempt) window() func(*fleet.Node, string) reconcile.Window {
 	}
 }
 
-// suits tells whether nodes suit the groups of the job.
-func (a *attempt) suits() (func(*fleet.Node, string) string, error) {
+// feasibilityFunc tells whether nodes suit the groups of the job.
+func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
 	if a.job.Stopped() {
 		return nil, nil
 	}
@@ -158,16 +158,16 @@ func (a *attempt) suits() (func(*fleet.Node, string) string, error) {
 		}
 		groups[g.Name] = f
 	}
-	return func(n *fleet.Node, group string) string { return groups[group].check(n) }, nil
+	return func(n *fleet.Node, group string) string { return groups[group].whyInfeasible(n) }, nil
 }
 
-// rank finds nodes for all placements.
-func (a *attempt) rank(allocs []*fleet.Alloc) error {
+// computePlacements finds nodes for all placements.
+func (a *attempt) computePlacements(allocs []*fleet.Alloc) error {
 	counts := map[string]int{}
 	for _, p := range a.decisions.Place {
 		counts[p.Group]++
 	}
-	a.tenants = a.tenancy(allocs)
+	a.plannedUsage = a.countRemainingAllocs(allocs)
 	a.preempts = a.view.Scheduling().Preempts(a.job.Type)
 	if len(counts) == 0 {
 		return nil
@@ -178,32 +178,32 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 		stops[c.Alloc.ID] = c
 	}
 	for _, p := range a.decisions.Place {
-		r, err := a.ranking(p.Group, a.job, &p, counts)
+		r, err := a.findOrNewRanking(p.Group, a.job, &p, counts)
 		if err == nil && p.Job != nil {
-			r, err = a.ranking(fmt.Sprintf("%s@%d", p.Group, p.Job.Version), p.Job, &p, counts)
+			r, err = a.findOrNewRanking(fmt.Sprintf("%s@%d", p.Group, p.Job.Version), p.Job, &p, counts)
 		}
 		if err != nil {
 			return err
 		}
-		a.place(r, p, stops)
+		a.tryPlacement(r, p, stops)
 	}
 	return nil
 }
 
-// ranking is the one under a name: of a group, or of an older version of it.
-func (a *attempt) ranking(name string, job *fleet.Job, p *reconcile.Placement, counts map[string]int) (*ranking, error) {
+// findOrNewRanking is the one under a name: of a group, or of an older version of it.
+func (a *attempt) findOrNewRanking(name string, job *fleet.Job, p *reconcile.Placement, counts map[string]int) (*ranking, error) {
 	if r := a.rankings[name]; r != nil {
 		return r, nil
 	}
-	var draw *sample
+	var draw *nodeSampler
 	if p.Node == "" {
-		draw = newSample(a.view, string(a.eval.ID)+name)
+		draw = newNodeSampler(a.view, string(a.eval.ID)+name)
 	}
-	r, err := newRanking(a.view, job, job.Group(p.Group), a.tenants, draw)
+	r, err := newRanking(a.view, job, job.Group(p.Group), a.plannedUsage, draw)
 	if err != nil {
 		return nil, err
 	}
-	r.target = max(r.target, counts[p.Group])
+	r.candidateTarget = max(r.candidateTarget, counts[p.Group])
 	a.rankings[name] = r
 	return r, nil
 }
@@ -222,10 +222,10 @@ func (a *attempt) findStopping(allocs []*fleet.Alloc) {
 	}
 }
 
-// tenancy counts the job's allocations that are there and stay there.
-func (a *attempt) tenancy(allocs []*fleet.Alloc) *tenancy {
-	t := &tenancy{
-		byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}, after: map[fleet.NodeID]fleet.Resources{},
+// countRemainingAllocs counts the job's allocations that are there and stay there.
+func (a *attempt) countRemainingAllocs(allocs []*fleet.Alloc) *plannedUsage {
+	t := &plannedUsage{
+		byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}, afterStops: map[fleet.NodeID]fleet.Resources{},
 	}
 	leaves := map[fleet.AllocID]bool{}
 	for _, c := range a.decisions.Stops {
@@ -246,17 +246,17 @@ func (a *attempt) tenancy(allocs []*fleet.Alloc) *tenancy {
 	return t
 }
 
-// place finds a node for one placement. What it is to replace stands in nobody's
+// tryPlacement finds a node for one placement. What it is to replace stands in nobody's
 // way; but the room that it takes is free only when its edge has said that it
 // ended. So where there is no other room, it is stopped first.
-func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.AllocID]reconcile.Change) {
+func (a *attempt) tryPlacement(r *ranking, p reconcile.Placement, stops map[fleet.AllocID]reconcile.Change) {
 	var prev *fleet.Alloc
 	if p.Previous != nil && stops[p.Previous.ID].WithPlacement && !p.Previous.Terminal() {
 		prev = p.Previous
-		r.move(prev, -1)
+		r.adjustReplacedAlloc(prev, -1)
 	}
-	if made, ok := r.place(p); ok {
-		a.placements = append(a.placements, a.alloc(r, p, made))
+	if made, ok := r.placeOnBestNode(p); ok {
+		a.placements = append(a.placements, a.newAllocForPlacement(r, p, made))
 		if p.Previous != nil {
 			a.replaced[p.Previous.ID] = true
 		}
@@ -266,24 +266,24 @@ func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.Alloc
 	if m := a.failed[p.Group]; m != nil {
 		m.CoalescedFailures++
 	} else {
-		a.failed[p.Group] = r.failure()
+		a.failed[p.Group] = r.failureMetric()
 	}
-	if prev != nil && r.roomAfter(prev) {
-		a.makeRoom[prev.ID] = true
-		a.promised[p.Group]++
+	if prev != nil && r.reserveAfterStop(prev) {
+		a.stopFirst[prev.ID] = true
+		a.awaitingStops[p.Group]++
 		return
 	}
 	if a.awaitStopping(r, p) {
-		a.promised[p.Group]++
+		a.awaitingStops[p.Group]++
 	} else if a.preempts {
-		victims, room := r.preempt(p)
+		victims, room := r.planPreemption(p)
 		a.evicted = append(a.evicted, victims...)
 		if room {
-			a.promised[p.Group]++
+			a.awaitingStops[p.Group]++
 		}
 	}
 	if prev != nil {
-		r.move(prev, 1)
+		r.adjustReplacedAlloc(prev, 1)
 	}
 }
 
@@ -307,21 +307,21 @@ func (a *attempt) awaitStopping(r *ranking, p reconcile.Placement) bool {
 // awaitStoppingOn is awaitStopping for one node.
 func (a *attempt) awaitStoppingOn(id fleet.NodeID, r *ranking) bool {
 	for _, al := range a.stopping[id] {
-		if !a.makeRoom[al.ID] && r.roomAfter(al) {
-			a.makeRoom[al.ID] = true
+		if !a.stopFirst[al.ID] && r.reserveAfterStop(al) {
+			a.stopFirst[al.ID] = true
 			return true
 		}
 	}
 	return false
 }
 
-// alloc makes the allocation of a placement.
-func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Alloc {
+// newAllocForPlacement makes the allocation of a placement.
+func (a *attempt) newAllocForPlacement(r *ranking, p reconcile.Placement, made placementChoice) fleet.Alloc {
 	al := fleet.Alloc{
 		ID: fleet.AllocID(a.newID()), Namespace: a.eval.Namespace, EvalID: a.eval.ID, Name: p.Name,
 		NodeID: made.node.ID, NodeName: made.node.Name,
 		JobID: a.job.ID, Job: a.job, JobVersion: a.job.Version, JobHash: a.job.SpecHash, TaskGroup: p.Group,
-		AllocatedResources: made.takes, Allotment: made.allotment, Score: made.score, Metrics: made.metric,
+		AllocatedResources: made.takes, Allotment: made.assignedResources, Score: made.score, Metrics: made.metric,
 		DesiredStatus: fleet.DesiredRun, DesiredDescription: p.Reason, ClientStatus: fleet.ClientPending,
 		RescheduleTracker: p.Tracker, CreateTime: a.now.UnixNano(), ModifyTime: a.now.UnixNano(),
 	}
@@ -342,27 +342,27 @@ func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Al
 		al.PreviousAllocation = p.Previous.ID
 	}
 	if a.preempts {
-		al.PreemptedAllocations = a.preempted(made.node.ID)
+		al.PreemptedAllocations = a.claimPreemptedAllocs(made.node.ID)
 	}
 	return al
 }
 
-// preemptor is what evicted allocations call the job for which they go.
-func (a *attempt) preemptor() string { return a.job.Namespace + "/" + string(a.job.ID) }
+// preemptingJob is what evicted allocations call the job for which they go.
+func (a *attempt) preemptingJob() string { return a.job.Namespace + "/" + string(a.job.ID) }
 
-// preempted lists what was evicted from a node for the job, and not named by a placement
+// claimPreemptedAllocs lists what was evicted from a node for the job, and not named by a placement
 // yet: the first one there names it.
-func (a *attempt) preempted(id fleet.NodeID) []fleet.AllocID {
-	if a.named == nil {
-		a.named = map[fleet.NodeID]bool{}
+func (a *attempt) claimPreemptedAllocs(id fleet.NodeID) []fleet.AllocID {
+	if a.preemptionsNamed == nil {
+		a.preemptionsNamed = map[fleet.NodeID]bool{}
 	}
-	if a.named[id] {
+	if a.preemptionsNamed[id] {
 		return nil
 	}
-	a.named[id] = true
+	a.preemptionsNamed[id] = true
 	var gone []fleet.AllocID
 	for al := range a.view.AllocsByNode(id) {
-		if al.PreemptedFor == a.preemptor() && al.PreemptedByAllocation == "" {
+		if al.PreemptedFor == a.preemptingJob() && al.PreemptedByAllocation == "" {
 			gone = append(gone, al.ID)
 		}
 	}
@@ -370,13 +370,13 @@ func (a *attempt) preempted(id fleet.NodeID) []fleet.AllocID {
 	return gone
 }
 
-// failures says, by group, why placements found no node. One that waits until what makes
+// failedPlacements says, by group, why placements found no node. One that waits until what makes
 // room for it has stopped is none of them.
-func (a *attempt) failures() map[string]*fleet.AllocMetric {
+func (a *attempt) failedPlacements() map[string]*fleet.AllocMetric {
 	failures := map[string]*fleet.AllocMetric{}
 	for group, m := range a.failed {
 		// A system job that suits no node wants none: it has failed with nothing queued.
-		if n := a.queued[group] - a.promised[group]; n > 0 || a.queued[group] == 0 {
+		if n := a.queued[group] - a.awaitingStops[group]; n > 0 || a.queued[group] == 0 {
 			less := *m
 			less.CoalescedFailures = max(n-1, 0)
 			failures[group] = &less
@@ -385,8 +385,8 @@ func (a *attempt) failures() map[string]*fleet.AllocMetric {
 	return failures
 }
 
-// reasons returns a line for each decision and for what could not be placed.
-func (a *attempt) reasons() []string {
+// decisionReasons returns a line for each decision and for what could not be placed.
+func (a *attempt) decisionReasons() []string {
 	lines := a.decisions.Reasons()
 	if a.job.Stopped() {
 		return lines
@@ -395,15 +395,15 @@ func (a *attempt) reasons() []string {
 		lines = append(lines, fmt.Sprintf("evict %s %s: %s", al.Name, fleet.Short(al.ID), a.evictionReason()))
 	}
 	for _, g := range a.job.TaskGroups {
-		if n := a.promised[g.Name]; n > 0 {
+		if n := a.awaitingStops[g.Name]; n > 0 {
 			lines = append(lines, fmt.Sprintf("wait %s: %d of them, until the allocations that make room have stopped", g.Name, n))
 		}
-		switch m, n := a.failed[g.Name], a.queued[g.Name]-a.promised[g.Name]; {
+		switch m, n := a.failed[g.Name], a.queued[g.Name]-a.awaitingStops[g.Name]; {
 		case m == nil:
 		case n > 0:
-			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, n, shortage(m)))
+			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, n, placementFailureText(m)))
 		case a.queued[g.Name] == 0: // of a system job
-			lines = append(lines, fmt.Sprintf("place nothing of %s: no node suits it: %s", g.Name, shortage(m)))
+			lines = append(lines, fmt.Sprintf("place nothing of %s: no node suits it: %s", g.Name, placementFailureText(m)))
 		}
 	}
 	return lines
@@ -414,8 +414,8 @@ func (a *attempt) evictionReason() string {
 	return fmt.Sprintf("preempted by job %s, of priority %d", a.job.ID, a.job.Priority)
 }
 
-// shortage says why no node was found.
-func shortage(m *fleet.AllocMetric) string {
+// placementFailureText says why no node was found.
+func placementFailureText(m *fleet.AllocMetric) string {
 	switch {
 	case m.NodesEvaluated == 0 && m.NodesInPool == 0:
 		return "no node of the pool is ready"

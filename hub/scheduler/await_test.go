@@ -13,51 +13,51 @@ import (
 func TestRoomThatIsMadeIsKept(t *testing.T) {
 	begin := func(t *testing.T) (c *cluster, asks, waits fleet.EvalID) {
 		c = newCluster(t)
-		c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
-		c.nodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
-		c.register(job(1, low{id: "there", priority: 30, cpu: 900, mem: 100}.job))
+		c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+		c.addReadyNodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
+		c.registerAndSchedule(job(1, existingJob{id: "there", priority: 30, cpu: 900, mem: 100}.applyToJob))
 		evicted := slices.Collect(c.store.View().Allocs("*", ""))[0]
-		c.report(evicted, fleet.ClientRunning)
-		asks = c.register(job(1, low{id: "asks", priority: 90, cpu: 600, mem: 100}.job)).BlockedEval
-		waits = c.register(job(1, low{id: "small", priority: 85, cpu: 400, mem: 100}.job)).BlockedEval
+		c.reportAllocStatus(evicted, fleet.ClientRunning)
+		asks = c.registerAndSchedule(job(1, existingJob{id: "asks", priority: 90, cpu: 600, mem: 100}.applyToJob)).BlockedEval
+		waits = c.registerAndSchedule(job(1, existingJob{id: "small", priority: 85, cpu: 400, mem: 100}.applyToJob)).BlockedEval
 		if e := c.mustEval(asks); len(e.AwaitedNodes) != 1 || e.AwaitedNodes[0] != evicted.NodeID {
 			t.Fatalf("room is being made at %v", e.AwaitedNodes)
 		}
-		c.report(evicted, fleet.ClientComplete)
-		e := c.schedule(waits) // the first
-		if e.Status != fleet.EvalBlocked || e.FailedTGAllocs["web"].DimensionExhausted[roomIsMade] != 1 {
+		c.reportAllocStatus(evicted, fleet.ClientComplete)
+		e := c.scheduleEval(waits) // the first
+		if e.Status != fleet.EvalBlocked || e.FailedTGAllocs["web"].DimensionExhausted[reservedForHigherPriority] != 1 {
 			t.Fatalf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
 		}
 		return c, asks, waits
 	}
 	wakes := func(c *cluster, id fleet.EvalID) bool {
-		return wakes(c.store.View(), c.mustEval(id))
+		return hasNewCapacity(c.store.View(), c.mustEval(id))
 	}
 	t.Run("then it is taken, and the rest is free", func(t *testing.T) {
 		c, asks, waits := begin(t)
-		if e := c.schedule(asks); e.Status != fleet.EvalComplete || len(e.AwaitedNodes) != 0 {
+		if e := c.scheduleEval(asks); e.Status != fleet.EvalComplete || len(e.AwaitedNodes) != 0 {
 			t.Fatalf("%+v", e)
 		}
 		if !wakes(c, waits) {
 			t.Fatal("the less important one is not told that there is room left")
 		}
-		if e := c.schedule(waits); e.Status != fleet.EvalComplete {
+		if e := c.scheduleEval(waits); e.Status != fleet.EvalComplete {
 			t.Errorf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
 		}
 	})
 	t.Run("then nobody wants it", func(t *testing.T) {
 		c, _, waits := begin(t)
-		c.stop("asks")
+		c.stopJobAndSchedule("asks")
 		if !wakes(c, waits) {
 			t.Fatal("the less important one is not told that there is room")
 		}
-		if e := c.schedule(waits); e.Status != fleet.EvalComplete {
+		if e := c.scheduleEval(waits); e.Status != fleet.EvalComplete {
 			t.Errorf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
 		}
 	})
 	t.Run("from as important ones it is not kept", func(t *testing.T) {
 		c, _, _ := begin(t)
-		if e := c.register(job(1, low{id: "peer", priority: 90, cpu: 400, mem: 100}.job)); e.QueuedAllocations["web"] != 0 {
+		if e := c.registerAndSchedule(job(1, existingJob{id: "peer", priority: 90, cpu: 400, mem: 100}.applyToJob)); e.QueuedAllocations["web"] != 0 {
 			t.Errorf("%+v", e.FailedTGAllocs["web"])
 		}
 	})
@@ -67,20 +67,20 @@ func TestRoomThatIsMadeIsKept(t *testing.T) {
 // important job.
 func TestRoomOfAReplacementIsKept(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
-	c.register(job(1, low{id: "web", priority: 50, cpu: 600, mem: 100}.job))
-	old := c.alive()[0]
-	c.report(old, fleet.ClientRunning)
-	waits := c.register(job(1, low{id: "small", priority: 40, cpu: 500, mem: 100}.job)).BlockedEval
-	next := c.register(job(1, low{id: "web", priority: 50, cpu: 700, mem: 100}.job))
+	c.addReadyNodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
+	c.registerAndSchedule(job(1, existingJob{id: "web", priority: 50, cpu: 600, mem: 100}.applyToJob))
+	old := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(old, fleet.ClientRunning)
+	waits := c.registerAndSchedule(job(1, existingJob{id: "small", priority: 40, cpu: 500, mem: 100}.applyToJob)).BlockedEval
+	next := c.registerAndSchedule(job(1, existingJob{id: "web", priority: 50, cpu: 700, mem: 100}.applyToJob))
 	if got, _ := c.store.View().Alloc(old.ID); got.DesiredStatus != fleet.DesiredStop {
 		t.Fatalf("it is to %s", got.DesiredStatus)
 	}
-	c.report(old, fleet.ClientComplete)
-	if e := c.schedule(waits); e.Status != fleet.EvalBlocked {
+	c.reportAllocStatus(old, fleet.ClientComplete)
+	if e := c.scheduleEval(waits); e.Status != fleet.EvalBlocked {
 		t.Errorf("the less important one is %s", e.Status)
 	}
-	if e := c.schedule(next.BlockedEval); e.Status != fleet.EvalComplete || len(c.alive()) != 1 {
+	if e := c.scheduleEval(next.BlockedEval); e.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 1 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -105,11 +105,11 @@ func TestRoomThatStopsIsNoFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(2)
-			c.register(static(min(tc.count, 2), "1", tc.change))
-			old := c.alive()
+			c.addReadyNodes(2)
+			c.registerAndSchedule(static(min(tc.count, 2), "1", tc.change))
+			old := c.nonTerminalAllocs()
 			for _, a := range old {
-				c.report(a, fleet.ClientRunning)
+				c.reportAllocStatus(a, fleet.ClientRunning)
 			}
 			check := func(e *fleet.Evaluation) {
 				t.Helper()
@@ -124,22 +124,22 @@ func TestRoomThatStopsIsNoFailure(t *testing.T) {
 					t.Errorf("it %s", e.StatusDescription)
 				}
 			}
-			e := c.register(static(tc.count, "2", tc.change))
+			e := c.registerAndSchedule(static(tc.count, "2", tc.change))
 			check(e)
 			check(c.mustEval(e.BlockedEval))
-			again := c.register(static(tc.count, "2", tc.change))
+			again := c.registerAndSchedule(static(tc.count, "2", tc.change))
 			check(again)
 			if again.BlockedEval != e.BlockedEval {
 				t.Errorf("two evaluations wait")
 			}
-			check(c.schedule(e.BlockedEval))
+			check(c.scheduleEval(e.BlockedEval))
 			for _, a := range old {
-				c.report(a, fleet.ClientComplete)
+				c.reportAllocStatus(a, fleet.ClientComplete)
 			}
-			if e := c.schedule(e.BlockedEval); len(c.alive()) != 2 || len(e.AwaitsRoom) != 0 {
-				t.Errorf("%d placed, %v wait", len(c.alive()), e.AwaitsRoom)
+			if e := c.scheduleEval(e.BlockedEval); len(c.nonTerminalAllocs()) != 2 || len(e.AwaitsRoom) != 0 {
+				t.Errorf("%d placed, %v wait", len(c.nonTerminalAllocs()), e.AwaitsRoom)
 			}
-			if e := c.register(static(1, "1", func(j *fleet.Job) { j.ID = "other" })); len(e.AwaitsRoom) != 0 || len(e.FailedTGAllocs) != 1 {
+			if e := c.registerAndSchedule(static(1, "1", func(j *fleet.Job) { j.ID = "other" })); len(e.AwaitsRoom) != 0 || len(e.FailedTGAllocs) != 1 {
 				t.Errorf("of another job %v wait, %v failed", e.AwaitsRoom, e.FailedTGAllocs)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 func BenchmarkPlacement(b *testing.B) {
 	for _, nodes := range []int{100, 500, 10_000} {
 		c := newCluster(b)
-		c.nodes(nodes, func(n *fleet.Node) {
+		c.addReadyNodes(nodes, func(n *fleet.Node) {
 			for i := range 40 {
 				n.Attributes[fmt.Sprintf("attr.%d", i)] = "value"
 			}
@@ -51,11 +51,11 @@ func BenchmarkJob(b *testing.B) {
 	for range b.N {
 		b.StopTimer()
 		c := newCluster(b)
-		c.nodes(500, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 140_000, MemoryMB: 819_200, DiskMB: 10 << 20} })
+		c.addReadyNodes(500, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 140_000, MemoryMB: 819_200, DiskMB: 10 << 20} })
 		b.StartTimer()
-		c.register(job(10_000))
+		c.registerAndSchedule(job(10_000))
 		b.StopTimer()
-		if n := len(c.alive()); n != 10_000 {
+		if n := len(c.nonTerminalAllocs()); n != 10_000 {
 			b.Fatalf("%d placed", n)
 		}
 	}

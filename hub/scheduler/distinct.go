@@ -6,21 +6,21 @@ import (
 	"skerry/fleet"
 )
 
-// distinct is a distinct_hosts or distinct_property constraint: at most limit
+// distinctRule is a distinct_hosts or distinct_property constraint: at most limit
 // allocations where the value is the same.
-type distinct struct {
+type distinctRule struct {
 	c      fleet.Constraint
 	group  string // whose allocations count; "": all of the job's
 	limit  int
 	counts map[string]int // allocations by value
 }
 
-// distincts makes the rules that hold for a group.
-func distincts(job *fleet.Job, g *fleet.TaskGroup) []*distinct {
-	var rules []*distinct
+// newDistinctRules makes the rules that hold for a group.
+func newDistinctRules(job *fleet.Job, g *fleet.TaskGroup) []*distinctRule {
+	var rules []*distinctRule
 	add := func(cs []fleet.Constraint, group string) {
 		for _, c := range cs {
-			if d := newDistinct(c, group); d != nil {
+			if d := newDistinctRule(c, group); d != nil {
 				rules = append(rules, d)
 			}
 		}
@@ -30,8 +30,8 @@ func distincts(job *fleet.Job, g *fleet.TaskGroup) []*distinct {
 	return rules
 }
 
-func newDistinct(c fleet.Constraint, group string) *distinct {
-	d := &distinct{c: c, group: group, limit: 1, counts: map[string]int{}}
+func newDistinctRule(c fleet.Constraint, group string) *distinctRule {
+	d := &distinctRule{c: c, group: group, limit: 1, counts: map[string]int{}}
 	switch c.Operand {
 	case fleet.OpDistinctHosts:
 		if on, err := strconv.ParseBool(c.RTarget); err == nil && !on {
@@ -47,25 +47,25 @@ func newDistinct(c fleet.Constraint, group string) *distinct {
 	return d
 }
 
-func (d *distinct) value(n *fleet.Node) (string, bool) {
+func (d *distinctRule) distinctValue(n *fleet.Node) (string, bool) {
 	if d.c.Operand == fleet.OpDistinctHosts {
 		return string(n.ID), true
 	}
 	return n.Value(d.c.LTarget)
 }
 
-// allows reports whether one more allocation may go onto a node.
-func (d *distinct) allows(n *fleet.Node) bool {
-	v, ok := d.value(n)
+// canPlaceOn reports whether one more allocation may go onto a node.
+func (d *distinctRule) canPlaceOn(n *fleet.Node) bool {
+	v, ok := d.distinctValue(n)
 	return ok && d.counts[v] < d.limit
 }
 
-// count counts delta allocations of a group on a node.
-func (d *distinct) count(n *fleet.Node, group string, delta int) {
+// adjustValueCount counts delta allocations of a group on a node.
+func (d *distinctRule) adjustValueCount(n *fleet.Node, group string, delta int) {
 	if d.group != "" && d.group != group {
 		return
 	}
-	if v, ok := d.value(n); ok {
+	if v, ok := d.distinctValue(n); ok {
 		d.counts[v] += delta
 	}
 }

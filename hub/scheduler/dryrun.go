@@ -46,11 +46,11 @@ func DryRun(v *state.View, job *fleet.Job, now time.Time) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("try out job %s: %w", job.ID, err)
 	}
 	out := Outcome{
-		Decisions: a.decisions, Placements: a.placements, Promised: a.promised, Reasons: a.reasons(),
-		Failed: a.failures(), NoNode: map[string]int{}, Updates: a.updates(), Created: a.created(),
+		Decisions: a.decisions, Placements: a.placements, Promised: a.awaitingStops, Reasons: a.decisionReasons(),
+		Failed: a.failedPlacements(), NoNode: map[string]int{}, Updates: a.desiredUpdatesByGroup(), Created: a.createdEvals(),
 	}
 	for group := range out.Failed {
-		out.NoNode[group] = a.queued[group] - a.promised[group]
+		out.NoNode[group] = a.queued[group] - a.awaitingStops[group]
 	}
 	return out, nil
 }

@@ -31,14 +31,14 @@ func TestDryRunTellsWhatWaits(t *testing.T) {
 		{"in the room of what it replaces", job(1, big), job(1, big, env), 0, 1, 0, 0, 1, "wait web: 1 of them, until the allocations that make room have stopped", "no node"},
 		{"one more beside that", job(1, big), job(2, big, env), 1, 1, 0, 1, 1, "wait web: no node for 1 of them", "2 of them"},
 		{"in the room of what is evicted", job(1, big, low), job(1, big), 1, 0, 0, 0, 1, "wait web: 1 of them, until the allocations that make room have stopped", "no node"},
-		{"a system job that suits none", nil, job(1, system, nowhere), 0, 0, 0, 0, 0, "place nothing of web: no node suits it", "wait"},
+		{"a system job that suits none", nil, job(1, asSystemJob, nowhere), 0, 0, 0, 0, 0, "place nothing of web: no node suits it", "wait"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster(t)
-			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
-			c.nodes(1)
+			c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+			c.addReadyNodes(1)
 			if tc.there != nil {
-				if e := c.register(tc.there); e.QueuedAllocations["web"] != 0 {
+				if e := c.registerAndSchedule(tc.there); e.QueuedAllocations["web"] != 0 {
 					t.Fatalf("it is not there: %+v", e.FailedTGAllocs["web"])
 				}
 			}

@@ -5,7 +5,7 @@ import "context"
 // Deliver deals with one delivery as a worker does, in the caller's goroutine.
 func (s *Scheduler) Deliver(ctx context.Context, d Delivery) error {
 	w := worker{cfg: s.cfg, log: s.cfg.Log}
-	return w.deliver(ctx, d)
+	return w.handleDelivery(ctx, d)
 }
 
 // DesiredUpdates is what an evaluation and a dry run say of what is decided for a group.

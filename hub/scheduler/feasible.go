@@ -67,8 +67,8 @@ func (f *feasibility) inScope(n *fleet.Node) bool {
 	return f.job.InPool(n.NodePool) && f.job.InDatacenter(n.Datacenter)
 }
 
-// check says why a node does not suit, "" where it does.
-func (f *feasibility) check(n *fleet.Node) string {
+// whyInfeasible says why a node does not suit, "" where it does.
+func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 	v, ok := f.classes[n.ComputedClass]
 	if !ok || n.ComputedClass == "" {
 		v = f.checkClass(n)
@@ -125,9 +125,9 @@ func hasDriver(n *fleet.Node, driver string) bool {
 	return err == nil && has
 }
 
-// eligibility adds what was found out to a blocked evaluation's classes: a class
+// mergeClassEligibility adds what was found out to a blocked evaluation's classes: a class
 // is eligible where any of the groups that wait could run there.
-func (f *feasibility) eligibility(classes map[string]bool) (escaped bool) {
+func (f *feasibility) mergeClassEligibility(classes map[string]bool) (escaped bool) {
 	for class, v := range f.classes {
 		if class != "" {
 			classes[class] = classes[class] || v == ""

@@ -75,17 +75,17 @@ func (c *cluster) newID() string {
 	return fleet.DeriveUUID("test", fmt.Sprint(c.ids))
 }
 
-// apply commits a command, which must be taken.
-func (c *cluster) apply(cmd state.Command) state.Result {
-	res := c.propose(cmd)
+// mustApplyCommand commits a command, which must be taken.
+func (c *cluster) mustApplyCommand(cmd state.Command) state.Result {
+	res := c.proposeCommand(cmd)
 	if res.Err != nil {
 		c.tb.Fatalf("apply %T: %v", cmd, res.Err)
 	}
 	return res
 }
 
-// propose commits a command, which may be refused.
-func (c *cluster) propose(cmd state.Command) state.Result {
+// proposeCommand commits a command, which may be refused.
+func (c *cluster) proposeCommand(cmd state.Command) state.Result {
 	c.mu.Lock()
 	c.index++
 	index := c.index
@@ -150,10 +150,10 @@ func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, err
 	if res.Full() {
 		cmd.Evals = p.Evals
 	}
-	if taken := c.propose(cmd); taken.Err != nil {
+	if taken := c.proposeCommand(cmd); taken.Err != nil {
 		return fleet.PlanResult{Refused: taken.Err.Message, RefreshIndex: taken.Index}, nil
 	}
-	c.note(cmd)
+	c.recordCommand(cmd)
 	res.RefreshIndex, res.AllocIndex = v.Index(), v.Index()+1
 	return res, nil
 }
@@ -163,20 +163,20 @@ func (c *cluster) Update(_ context.Context, from scheduler.Delivery, evals []fle
 		return fleet.Errorf(fleet.CodeConflict, "token %q", from.Token)
 	}
 	cmd := state.Evals{Evals: evals, Now: c.now.UnixNano()}
-	c.apply(cmd)
-	c.note(cmd)
+	c.mustApplyCommand(cmd)
+	c.recordCommand(cmd)
 	return nil
 }
 
-// note remembers an entry that a worker made.
-func (c *cluster) note(cmd state.Command) {
+// recordCommand remembers an entry that a worker made.
+func (c *cluster) recordCommand(cmd state.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = append(c.entries, cmd)
 }
 
-// schedule delivers an evaluation and returns what the state has of it then.
-func (c *cluster) schedule(id fleet.EvalID) *fleet.Evaluation {
+// scheduleEval delivers an evaluation and returns what the state has of it then.
+func (c *cluster) scheduleEval(id fleet.EvalID) *fleet.Evaluation {
 	c.tb.Helper()
 	e, ok := c.store.View().Eval(id)
 	if !ok {
@@ -193,20 +193,20 @@ func (c *cluster) schedule(id fleet.EvalID) *fleet.Evaluation {
 	return e
 }
 
-// settle schedules until no evaluation is pending that is not for later.
-func (c *cluster) settle() {
+// schedulePendingEvals schedules until no evaluation is pending that is not for later.
+func (c *cluster) schedulePendingEvals() {
 	c.tb.Helper()
 	for range 20 {
-		e := c.pending()
+		e := c.nextPendingEval()
 		if e == nil {
 			return
 		}
-		c.schedule(e.ID)
+		c.scheduleEval(e.ID)
 	}
 	c.tb.Fatal("evaluations do not end")
 }
 
-func (c *cluster) pending() *fleet.Evaluation {
+func (c *cluster) nextPendingEval() *fleet.Evaluation {
 	for e := range c.store.View().Evals("*", "") {
 		if e.Status == fleet.EvalPending && !e.WaitUntil.After(c.now) {
 			return e
@@ -215,24 +215,24 @@ func (c *cluster) pending() *fleet.Evaluation {
 	return nil
 }
 
-// unblock makes a blocked evaluation pending, as the broker does when capacity
+// unblockEval makes a blocked evaluation pending, as the broker does when capacity
 // appears.
-func (c *cluster) unblock(id fleet.EvalID) {
+func (c *cluster) unblockEval(id fleet.EvalID) {
 	e, _ := c.store.View().Eval(id)
 	next := *e
 	next.Status = fleet.EvalPending
-	c.apply(state.Evals{Evals: []fleet.Evaluation{next}, Now: c.now.UnixNano()})
+	c.mustApplyCommand(state.Evals{Evals: []fleet.Evaluation{next}, Now: c.now.UnixNano()})
 }
 
-// register stores a job and schedules it.
-func (c *cluster) register(job *fleet.Job) *fleet.Evaluation {
+// registerAndSchedule stores a job and schedules it.
+func (c *cluster) registerAndSchedule(job *fleet.Job) *fleet.Evaluation {
 	c.tb.Helper()
 	e := &fleet.Evaluation{
 		ID: fleet.EvalID(c.newID()), Namespace: job.Namespace, JobID: job.ID, Type: job.Type, Priority: job.Priority,
 		TriggeredBy: fleet.TriggerJobRegister, Status: fleet.EvalPending,
 	}
-	c.apply(state.JobRegister{Job: job, Eval: e, Now: c.now.UnixNano()})
-	return c.schedule(e.ID)
+	c.mustApplyCommand(state.JobRegister{Job: job, Eval: e, Now: c.now.UnixNano()})
+	return c.scheduleEval(e.ID)
 }
 
 // node returns a machine with the sim driver, as an edge describes itself.
@@ -251,30 +251,30 @@ func node(i int, change ...func(*fleet.Node)) *fleet.Node {
 	return n
 }
 
-// open brings a node's new session, with nothing to replay.
-func (c *cluster) open(n *fleet.Node) {
-	res := c.apply(state.SessionOpen{
+// openNodeSession brings a node's new session, with nothing to replay.
+func (c *cluster) openNodeSession(n *fleet.Node) {
+	res := c.mustApplyCommand(state.SessionOpen{
 		NodeID: n.ID, Session: uint64(c.epoch[n.ID]) + 1, Head: c.seq[n.ID], Node: n,
 		EvalSeed: c.newID(), Now: c.now.UnixNano(),
 	})
 	c.epoch[n.ID] = res.Session.Epoch
 }
 
-func (c *cluster) nodes(n int, change ...func(*fleet.Node)) {
+func (c *cluster) addReadyNodes(n int, change ...func(*fleet.Node)) {
 	for i := range n {
-		c.open(node(i, change...))
+		c.openNodeSession(node(i, change...))
 	}
 }
 
-// miss lets a node miss its deadline.
-func (c *cluster) miss(id fleet.NodeID) {
-	c.apply(state.NodeStatus{
+// missNodeHeartbeat lets a node miss its deadline.
+func (c *cluster) missNodeHeartbeat(id fleet.NodeID) {
+	c.mustApplyCommand(state.NodeStatus{
 		Nodes: []state.NodeMissed{{NodeID: id, Epoch: c.epoch[id], Reason: "silent"}}, EvalSeed: c.newID(), Now: c.now.UnixNano(),
 	})
 }
 
-// report applies what a node's edge says of an allocation.
-func (c *cluster) report(a *fleet.Alloc, status string) {
+// reportAllocStatus applies what a node's edge says of an allocation.
+func (c *cluster) reportAllocStatus(a *fleet.Alloc, status string) {
 	c.seq[a.NodeID]++
 	row, err := syncproto.EncodeRow(fleet.Transition{
 		Seq: c.seq[a.NodeID], Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status,
@@ -282,7 +282,7 @@ func (c *cluster) report(a *fleet.Alloc, status string) {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	res := c.apply(state.AllocUpdates{EvalSeed: c.newID(), Now: c.now.UnixNano(), Batches: []state.NodeRows{{
+	res := c.mustApplyCommand(state.AllocUpdates{EvalSeed: c.newID(), Now: c.now.UnixNano(), Batches: []state.NodeRows{{
 		NodeID: a.NodeID, Epoch: c.epoch[a.NodeID], First: c.seq[a.NodeID], Prev: c.chain[a.NodeID], Rows: [][]byte{row},
 	}}})
 	if code := res.Updates[0].Code; code != "" {
@@ -311,14 +311,14 @@ func job(count int, change ...func(*fleet.Job)) *fleet.Job {
 	return j
 }
 
-func (c *cluster) allocs() []*fleet.Alloc {
+func (c *cluster) webJobAllocs() []*fleet.Alloc {
 	return slices.Collect(c.store.View().AllocsByJob(fleet.DefaultNamespace, "web"))
 }
 
-// alive lists allocations that are to run and have not ended, by name.
-func (c *cluster) alive() []*fleet.Alloc {
+// nonTerminalAllocs lists allocations that are to run and have not ended, by name.
+func (c *cluster) nonTerminalAllocs() []*fleet.Alloc {
 	var out []*fleet.Alloc
-	for _, a := range c.allocs() {
+	for _, a := range c.webJobAllocs() {
 		if !a.Terminal() {
 			out = append(out, a)
 		}

@@ -7,25 +7,25 @@ import (
 	"skerry/fleet"
 )
 
-// lane is the candidates that have the same values of what the group is spread
+// spreadBucket is the candidates that have the same values of what the group is spread
 // over: for all of them a placement is worth the same. A group that is not spread
 // has one lane.
-type lane struct {
-	values []value // by spread
+type spreadBucket struct {
+	values []attributeValue // by spread
 	heap   candidates
 }
 
-type value struct {
+type attributeValue struct {
 	text string
 	has  bool
 }
 
-// laneOf returns the lane of a node.
-func (r *ranking) laneOf(n *fleet.Node) *lane {
+// bucketForNode returns the lane of a node.
+func (r *ranking) bucketForNode(n *fleet.Node) *spreadBucket {
 	if len(r.spreads) == 0 {
-		return r.lanes[0]
+		return r.buckets[0]
 	}
-	values := make([]value, len(r.spreads))
+	values := make([]attributeValue, len(r.spreads))
 	var name strings.Builder
 	for i, s := range r.spreads {
 		v := &values[i]
@@ -36,67 +36,67 @@ func (r *ranking) laneOf(n *fleet.Node) *lane {
 			name.WriteByte(1)
 		}
 	}
-	l := r.laneNamed[name.String()]
+	l := r.bucketByValues[name.String()]
 	if l == nil {
-		l = &lane{values: values}
-		r.laneNamed[name.String()] = l
-		r.lanes = append(r.lanes, l)
+		l = &spreadBucket{values: values}
+		r.bucketByValues[name.String()] = l
+		r.buckets = append(r.buckets, l)
 	}
 	return l
 }
 
-// spread is what one more allocation in the lane is worth.
-func (r *ranking) spread(l *lane) float64 {
+// spreadBoost is what one more allocation in the lane is worth.
+func (r *ranking) spreadBoost(l *spreadBucket) float64 {
 	sum := 0.0
 	for i, s := range r.spreads {
-		sum += s.boost(l.values[i].text, l.values[i].has)
+		sum += s.boostForValue(l.values[i].text, l.values[i].has)
 	}
 	return sum
 }
 
-// top returns the best candidate that the distinct rules allow, and its score with
+// bestCandidate returns the best candidate that the distinct rules allow, and its score with
 // the spread; nil for none.
-func (r *ranking) top() (*candidate, float64) {
+func (r *ranking) bestCandidate() (*candidate, float64) {
 	if len(r.spreads) == 0 {
-		c := r.topOf(r.lanes[0])
+		c := r.bestInBucket(r.buckets[0])
 		if c == nil {
 			return nil, 0
 		}
 		return c, c.score
 	}
-	r.fill()
+	r.drawCandidates()
 	var best *candidate
 	var score float64
-	for _, l := range r.lanes {
-		c := r.topOf(l)
+	for _, l := range r.buckets {
+		c := r.bestInBucket(l)
 		if c == nil {
 			continue
 		}
-		if s := c.mean(r.spread(l)); best == nil || s > score || s == score && c.order < best.order {
+		if s := c.scoreWithPart(r.spreadBoost(l)); best == nil || s > score || s == score && c.order < best.order {
 			best, score = c, s
 		}
 	}
 	return best, score
 }
 
-// topOf returns the best candidate of a lane that the distinct rules allow and whose
+// bestInBucket returns the best candidate of a lane that the distinct rules allow and whose
 // room is nobody else's, nil for none.
-func (r *ranking) topOf(l *lane) *candidate {
+func (r *ranking) bestInBucket(l *spreadBucket) *candidate {
 	for {
 		if len(r.spreads) == 0 && len(l.heap) < candidatesLow {
-			r.fill()
+			r.drawCandidates()
 		}
 		if len(l.heap) == 0 {
 			return nil
 		}
 		c := l.heap[0]
-		broken := r.broken(c.node)
-		if broken == "" && !r.booked(c) {
+		broken := r.brokenDistinctRule(c.node)
+		if broken == "" && !r.isReservedForOther(c) {
 			return c
 		}
 		heap.Pop(&l.heap)
 		if broken != "" {
-			r.filtered(c.node, broken)
+			r.recordFiltered(c.node, broken)
 		}
 	}
 }

@@ -9,42 +9,42 @@ import (
 	"skerry/hub/state"
 )
 
-// lifeRoom is what the nodes have that come in the end: enough for all.
-const lifeRoom = 40000
+// largeNodeCPU is what the nodes have that come in the end: enough for all.
+const largeNodeCPU = 40000
 
-// end lets everything come to rest: the edges come back, drains are over, there is
+// finishAndCheck lets everything come to rest: the edges come back, drains are over, there is
 // room, and time passes. Then every job has what it wants, and nothing waits.
-func (l *life) end() error {
+func (l *modelTest) finishAndCheck() error {
 	for i := range l.hub.nodes {
-		if err := l.play(fmt.Sprintf("back %d", i)); err != nil {
+		if err := l.playLine(fmt.Sprintf("back %d", i)); err != nil {
 			return fmt.Errorf("at the end, back %d: %w", i, err)
 		}
 	}
 	lines := []string{"wait 25h"}
 	for _, site := range []string{"a", "b", "c", "a"} {
-		lines = append(lines, fmt.Sprintf("node %d %s default", lifeRoom, site))
+		lines = append(lines, fmt.Sprintf("node %d %s default", largeNodeCPU, site))
 	}
 	for _, line := range lines {
-		if err := l.play(line); err != nil {
+		if err := l.playLine(line); err != nil {
 			return fmt.Errorf("at the end, %s: %w", line, err)
 		}
 	}
 	for range 40 {
 		for _, line := range []string{"respond", "wait 2h"} {
 			before := l.hub.index
-			if err := l.play(line); err != nil {
+			if err := l.playLine(line); err != nil {
 				return fmt.Errorf("at the end, %s: %w", line, err)
 			}
-			if line == "wait 2h" && before == l.hub.index && !l.busy() {
-				return l.rest()
+			if line == "wait 2h" && before == l.hub.index && !l.hasPendingWork() {
+				return l.checkAtRest()
 			}
 		}
 	}
 	return errors.New("at the end it does not come to rest")
 }
 
-// busy reports whether an edge has something left to do, or an evaluation a time.
-func (l *life) busy() bool {
+// hasPendingWork reports whether an edge has something left to do, or an evaluation a time.
+func (l *modelTest) hasPendingWork() bool {
 	v := l.hub.store.View()
 	for a := range v.Allocs("*", "") {
 		if a.ServerTerminal() && a.OccupiesNode() || a.DesiredStatus == fleet.DesiredRun && a.ReportedStatus != fleet.ClientRunning && !a.EndedOnEdge() {
@@ -59,8 +59,8 @@ func (l *life) busy() bool {
 	return false
 }
 
-// rest: what must be true when nothing happens any more.
-func (l *life) rest() error {
+// checkAtRest: what must be true when nothing happens any more.
+func (l *modelTest) checkAtRest() error {
 	v := l.hub.store.View()
 	if err := v.Check(); err != nil {
 		return err
@@ -71,38 +71,38 @@ func (l *life) rest() error {
 		}
 	}
 	for n := range v.DrainingNodes() {
-		if n.DrainStrategy.ForceDeadline.IsZero() && l.stays(v, n) {
+		if n.DrainStrategy.ForceDeadline.IsZero() && l.hasLastingAlloc(v, n) {
 			continue
 		}
 		return fmt.Errorf("in the end node %s is being drained", n.Name)
 	}
 	for j := range v.Jobs("*", "") {
-		if err := l.scene(v, j, []string{"end"}).rest(); err != nil {
+		if err := l.newJobCheck(v, j, []string{"end"}).checkJobAtRest(); err != nil {
 			return fmt.Errorf("in the end job %s: %w", j.ID, err)
 		}
 	}
 	return nil
 }
 
-// stays reports whether something on a node stays there for as long as no deadline
+// hasLastingAlloc reports whether something on a node stays there for as long as no deadline
 // says otherwise: what is to end by itself, or is of a group that is short already and
 // that its deployment keeps short.
-func (l *life) stays(v *state.View, n *fleet.Node) bool {
+func (l *modelTest) hasLastingAlloc(v *state.View, n *fleet.Node) bool {
 	for a := range v.AllocsByNode(n.ID) {
 		if a.Job == nil || a.Terminal() {
 			continue
 		}
 		j, ok := v.Job(a.Namespace, a.JobID)
-		if fleet.RunsToCompletion(a.Job.Type) || ok && l.scene(v, j, nil).held() {
+		if fleet.RunsToCompletion(a.Job.Type) || ok && l.newJobCheck(v, j, nil).isHeldByDeployment() {
 			return true
 		}
 	}
 	return false
 }
 
-// waits reports whether the job waits for capacity: in the end there is room, but not
+// hasBlockedEval reports whether the job waits for capacity: in the end there is room, but not
 // on the first nodes, on each of which a system job wants to be.
-func (s *scene) waits() bool {
+func (s *jobCheck) hasBlockedEval() bool {
 	for e := range s.v.EvalsByJob(s.job.Namespace, s.job.ID) {
 		if e.Status == fleet.EvalBlocked {
 			return true
@@ -111,8 +111,8 @@ func (s *scene) waits() bool {
 	return false
 }
 
-func (s *scene) rest() error {
-	if !s.waits() && s.dep.Active() && s.dep.Status != fleet.DeploymentPaused && !s.dep.RequiresPromotion() {
+func (s *jobCheck) checkJobAtRest() error {
+	if !s.hasBlockedEval() && s.dep.Active() && s.dep.Status != fleet.DeploymentPaused && !s.dep.RequiresPromotion() {
 		return fmt.Errorf("its deployment is %s: %s", s.dep.Status, s.dep.StatusDescription)
 	}
 	has := map[string]bool{}
@@ -120,11 +120,11 @@ func (s *scene) rest() error {
 		if a.ClientStatus == fleet.ClientUnknown {
 			return fmt.Errorf("%s is unknown", a.Name)
 		}
-		if !a.NoLongerWanted() && a.ClientStatus != fleet.ClientLost && !(a.DeploymentStatus.IsCanary() && !s.everywhere()) {
-			if !(fleet.RunsToCompletion(s.job.Type) && a.ClientTerminal() && s.outdated(a)) { // then all of it runs again
-				has[s.key(a)] = true
+		if !a.NoLongerWanted() && a.ClientStatus != fleet.ClientLost && !(a.DeploymentStatus.IsCanary() && !s.isOnEveryNode()) {
+			if !(fleet.RunsToCompletion(s.job.Type) && a.ClientTerminal() && s.needsDestructiveUpdate(a)) { // then all of it runs again
+				has[s.nameOrNode(a)] = true
 			}
-			if !s.held() && !s.waits() && s.outdated(a) && a.ClientStatus == fleet.ClientRunning && s.job.Type != fleet.JobTypeSysBatch {
+			if !s.isHeldByDeployment() && !s.hasBlockedEval() && s.needsDestructiveUpdate(a) && a.ClientStatus == fleet.ClientRunning && s.job.Type != fleet.JobTypeSysBatch {
 				return fmt.Errorf("%s runs version %d", a.Name, a.JobVersion)
 			}
 		}
@@ -133,10 +133,10 @@ func (s *scene) rest() error {
 		return nil
 	}
 	switch {
-	case s.everywhere():
-		return s.manned(has)
-	case s.held():
-		if most := s.l.most[s.dep.ID]; len(has) < most {
+	case s.isOnEveryNode():
+		return s.checkNodeCoverage(has)
+	case s.isHeldByDeployment():
+		if most := s.l.mostNames[s.dep.ID]; len(has) < most {
 			return fmt.Errorf("it has %d, and had %d under its deployment, which is %s", len(has), most, s.dep.Status)
 		}
 	case len(has) != s.group.Count:
@@ -145,10 +145,10 @@ func (s *scene) rest() error {
 	return nil
 }
 
-// manned: every node that takes new work has its allocation.
-func (s *scene) manned(has map[string]bool) error {
+// checkNodeCoverage: every node that takes new work has its allocation.
+func (s *jobCheck) checkNodeCoverage(has map[string]bool) error {
 	for n := range s.v.Nodes("") {
-		if n.Schedulable() && !has[string(n.ID)] && !s.held() && n.Resources.CPU >= lifeRoom {
+		if n.Schedulable() && !has[string(n.ID)] && !s.isHeldByDeployment() && n.Resources.CPU >= largeNodeCPU {
 			return fmt.Errorf("it has nothing on node %s", n.Name)
 		}
 	}

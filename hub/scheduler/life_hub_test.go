@@ -19,36 +19,36 @@ import (
 	"skerry/syncproto"
 )
 
-// lifeHub is a hub without a network: the state, the scheduler and the planner as
+// modelHub is a hub without a network: the state, the scheduler and the planner as
 // they are, with what the broker, the watcher of deployments and the drainer do
 // done in turn until nothing is left that is due; and edges that keep journals.
-type lifeHub struct {
+type modelHub struct {
 	store *state.Store
 	sched *scheduler.Scheduler
 	plans *planner.Planner
 	stop  func()
 
-	now     time.Time
-	index   fleet.Index
-	ids     int
-	applied error // what no command may answer
-	race    bool  // the least important evaluation is dealt with first
+	now              time.Time
+	index            fleet.Index
+	ids              int
+	applyError       error // what no command may answer
+	reverseEvalOrder bool  // the least important evaluation is dealt with first
 
-	nodes []*lifeNode
+	nodes []*modelNode
 	seen  map[fleet.DeploymentID]fleet.Index // by the watcher
 }
 
-// lifeNode is an edge: what it says while nobody hears it waits in rows.
-type lifeNode struct {
-	desc    *fleet.Node
-	epoch   fleet.Epoch
-	session uint64
-	sent    fleet.Seq
-	rows    [][]byte // not sent yet
-	chain   []byte
-	mute    bool // without a session, or before its history
-	judged  map[verdict]bool
-	never   map[fleet.AllocID]bool // was told to stop before it had begun, and given up
+// modelNode is an edge: what it says while nobody hears it waits in rows.
+type modelNode struct {
+	desc           *fleet.Node
+	epoch          fleet.Epoch
+	session        uint64
+	sent           fleet.Seq
+	rows           [][]byte // not sent yet
+	chain          []byte
+	disconnected   bool // without a session, or before its history
+	healthReported map[verdict]bool
+	neverStarts    map[fleet.AllocID]bool // was told to stop before it had begun, and given up
 }
 
 // verdict is on an allocation's health in a deployment.
@@ -57,16 +57,16 @@ type verdict struct {
 	deployment fleet.DeploymentID
 }
 
-func newLifeHub() *lifeHub {
-	h := &lifeHub{
+func newModelHub() *modelHub {
+	h := &modelHub{
 		store: state.New(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), seen: map[fleet.DeploymentID]fleet.Index{},
 	}
 	var err error
-	if h.plans, err = planner.New(planner.Config{State: h.store, Applier: h, Now: h.clock}); err != nil {
+	if h.plans, err = planner.New(planner.Config{State: h.store, Applier: h, Now: h.currentTime}); err != nil {
 		panic(err)
 	}
 	h.sched, err = scheduler.New(scheduler.Config{
-		State: h.store, Broker: h, Planner: h, Evals: h, Workers: 1, NewID: h.newID, Now: h.clock, Log: slog.New(slog.DiscardHandler),
+		State: h.store, Broker: h, Planner: h, Evals: h, Workers: 1, NewID: h.newID, Now: h.currentTime, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
@@ -78,31 +78,31 @@ func newLifeHub() *lifeHub {
 	return h
 }
 
-func (h *lifeHub) clock() time.Time { return h.now }
+func (h *modelHub) currentTime() time.Time { return h.now }
 
-func (h *lifeHub) newID() string {
+func (h *modelHub) newID() string {
 	h.ids++
 	return fmt.Sprintf("%08x-0000-4000-8000-000000000000", h.ids)
 }
 
 // Apply is the log. A command may be refused; that it cannot be applied is a bug.
-func (h *lifeHub) Apply(_ context.Context, c state.Command) (state.Result, error) {
+func (h *modelHub) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	h.index++
 	res := h.store.Apply(h.index, c)
 	if res.Err != nil && res.Err.Code == fleet.CodeInternal {
-		h.applied = fmt.Errorf("apply %T: %w", c, res.Err)
+		h.applyError = fmt.Errorf("apply %T: %w", c, res.Err)
 	}
 	return res, nil
 }
 
-func (h *lifeHub) apply(c state.Command) state.Result {
+func (h *modelHub) applyCommand(c state.Command) state.Result {
 	res, _ := h.Apply(context.Background(), c)
 	return res
 }
 
-func (h *lifeHub) Barrier(context.Context) error { return nil }
+func (h *modelHub) Barrier(context.Context) error { return nil }
 
-func (h *lifeHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error) {
+func (h *modelHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error) {
 	for {
 		res, err := h.plans.Submit(ctx, p)
 		if fleet.CodeOf(err) == fleet.CodeNotLeader {
@@ -110,52 +110,52 @@ func (h *lifeHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, e
 			continue
 		}
 		if err == nil && len(res.Rejected) > 0 {
-			h.applied = fmt.Errorf("nobody raced the plan of evaluation %s, and nodes were refused: %v", p.EvalID, res.Rejected)
+			h.applyError = fmt.Errorf("nobody raced the plan of evaluation %s, and nodes were refused: %v", p.EvalID, res.Rejected)
 		}
 		return res, err
 	}
 }
 
-func (h *lifeHub) Update(_ context.Context, _ scheduler.Delivery, evals []fleet.Evaluation) error {
-	h.apply(state.Evals{Evals: evals, Now: h.now.UnixNano()})
+func (h *modelHub) Update(_ context.Context, _ scheduler.Delivery, evals []fleet.Evaluation) error {
+	h.applyCommand(state.Evals{Evals: evals, Now: h.now.UnixNano()})
 	return nil
 }
 
-func (h *lifeHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+func (h *modelHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
 	<-ctx.Done()
 	return scheduler.Delivery{}, ctx.Err()
 }
 
-func (h *lifeHub) Ack(context.Context, fleet.EvalID, string) error { return nil }
+func (h *modelHub) Ack(context.Context, fleet.EvalID, string) error { return nil }
 
-func (h *lifeHub) Nack(_ context.Context, id fleet.EvalID, _ string) error {
+func (h *modelHub) Nack(_ context.Context, id fleet.EvalID, _ string) error {
 	return fmt.Errorf("evaluation %s was given back", id)
 }
 
-// rounds is how much one event may lead to before it counts as endless.
-const rounds = 400
+// maxStepsPerEvent is how much one event may lead to before it counts as endless.
+const maxStepsPerEvent = 400
 
-// settle lets the hub work until nothing is left that is due.
-func (h *lifeHub) settle() error {
-	for range rounds {
-		again, err := h.step()
-		if err = errors.Join(err, h.applied); err != nil || !again {
+// runUntilIdle lets the hub work until nothing is left that is due.
+func (h *modelHub) runUntilIdle() error {
+	for range maxStepsPerEvent {
+		again, err := h.runOneStep()
+		if err = errors.Join(err, h.applyError); err != nil || !again {
 			return err
 		}
 	}
-	return fmt.Errorf("evaluations do not end: %d steps after one event", rounds)
+	return fmt.Errorf("evaluations do not end: %d steps after one event", maxStepsPerEvent)
 }
 
-// step does one thing that is due.
-func (h *lifeHub) step() (more bool, err error) {
+// runOneStep does one thing that is due.
+func (h *modelHub) runOneStep() (more bool, err error) {
 	v := h.store.View()
-	if e := h.due(v); e != nil {
+	if e := h.nextDueEval(v); e != nil {
 		return true, h.sched.Deliver(context.Background(), scheduler.Delivery{Eval: e, Token: "t"})
 	}
 	for d := range v.Deployments("*", "") {
-		if step := h.watch(v, d); step.Command != nil {
+		if step := h.nextWatcherStep(v, d); step.Command != nil {
 			h.seen[d.ID] = max(h.seen[d.ID], step.Seen)
-			if res := h.apply(step.Command); res.Err != nil {
+			if res := h.applyCommand(step.Command); res.Err != nil {
 				err = fmt.Errorf("the watcher's %s is refused: %w", step.Why, res.Err)
 			}
 			return true, err
@@ -166,31 +166,31 @@ func (h *lifeHub) step() (more bool, err error) {
 		return false, nil
 	}
 	step.EvalSeed = h.newID()
-	h.apply(step)
+	h.applyCommand(step)
 	return true, nil
 }
 
-// due is the evaluation that the broker would hand out next, of those whose time has
+// nextDueEval is the evaluation that the broker would hand out next, of those whose time has
 // come and of the blocked ones for which capacity appeared; in a race the one that it
 // would hand out last, because another worker is through with it first.
-func (h *lifeHub) due(v *state.View) *fleet.Evaluation {
+func (h *modelHub) nextDueEval(v *state.View) *fleet.Evaluation {
 	var first *fleet.Evaluation
 	for e := range v.Evals("*", "") {
-		ready := e.Status == fleet.EvalPending && !e.WaitUntil.After(h.now) || e.Status == fleet.EvalBlocked && wakes(v, e)
-		if ready && (first == nil || before(e, first) != h.race) {
+		ready := e.Status == fleet.EvalPending && !e.WaitUntil.After(h.now) || e.Status == fleet.EvalBlocked && hasNewCapacity(v, e)
+		if ready && (first == nil || isBeforeInQueue(e, first) != h.reverseEvalOrder) {
 			first = e
 		}
 	}
 	return first
 }
 
-// before is the broker's order.
-func before(a, b *fleet.Evaluation) bool {
+// isBeforeInQueue is the broker's order.
+func isBeforeInQueue(a, b *fleet.Evaluation) bool {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-// wakes reports whether capacity appeared that a blocked evaluation may use.
-func wakes(v *state.View, e *fleet.Evaluation) bool {
+// hasNewCapacity reports whether capacity appeared that a blocked evaluation may use.
+func hasNewCapacity(v *state.View, e *fleet.Evaluation) bool {
 	for class := range v.CapacitySince(e.SnapshotIndex) {
 		if fits, seen := e.ClassEligibility[class]; !seen || fits || e.EscapedClass {
 			return true
@@ -199,12 +199,12 @@ func wakes(v *state.View, e *fleet.Evaluation) bool {
 	return false
 }
 
-// watch is what the watcher does about a deployment.
-func (h *lifeHub) watch(v *state.View, d *fleet.Deployment) rollout.Step {
+// nextWatcherStep is what the watcher does about a deployment.
+func (h *modelHub) nextWatcherStep(v *state.View, d *fleet.Deployment) rollout.Step {
 	if !d.Active() {
 		return rollout.Step{}
 	}
-	p := rollout.Picture{
+	p := rollout.DeploymentSnapshot{
 		Deployment: d, Seen: max(h.seen[d.ID], d.CreateIndex), Now: h.now, NewEval: func() fleet.EvalID { return fleet.EvalID(h.newID()) },
 		Versions: func() []*fleet.Job { return v.JobVersions(d.Namespace, d.JobID) },
 		Whole:    func() []*fleet.Alloc { return allocsOf(v, d.JobID) },
@@ -238,64 +238,64 @@ func allocsOf(v *state.View, id fleet.JobID) []*fleet.Alloc {
 	return all
 }
 
-// open begins a session of a node; what it has to tell comes with tell.
-func (h *lifeHub) open(n *lifeNode) {
+// openNodeSession begins a session of a node; what it has to tell comes with tell.
+func (h *modelHub) openNodeSession(n *modelNode) {
 	n.session++
-	res := h.apply(state.SessionOpen{
+	res := h.applyCommand(state.SessionOpen{
 		NodeID: n.desc.ID, Session: n.session, Instance: "i", BootID: "b", Hub: "h",
 		Head: n.sent + fleet.Seq(len(n.rows)), Node: n.desc, EvalSeed: h.newID(), Now: h.now.UnixNano(),
 	})
 	n.epoch = res.Session.Epoch
 }
 
-// hear lets the edges in sight learn what the hub gave up that they have not begun: they
+// recordNeverStarted lets the edges in sight learn what the hub gave up that they have not begun: they
 // will not, whatever becomes of the link. (An edge journals the receipt of what it is to
 // run. Where it has told all and nothing of that, it has not got it.)
-func (h *lifeHub) hear() {
+func (h *modelHub) recordNeverStarted() {
 	v := h.store.View()
 	for _, n := range h.nodes {
-		if n.mute {
+		if n.disconnected {
 			continue
 		}
 		for a := range v.AllocsByNode(n.desc.ID) {
 			if a.ClientStatus == fleet.ClientLost && a.ReportedStatus == "" {
-				n.never[a.ID] = true
+				n.neverStarts[a.ID] = true
 			}
 		}
 	}
 }
 
-// miss lets a node miss its deadline, or the one after it.
-func (h *lifeHub) miss(n *lifeNode) {
-	n.mute = true
-	h.apply(state.NodeStatus{
+// disconnectNode lets a node miss its deadline, or the one after it.
+func (h *modelHub) disconnectNode(n *modelNode) {
+	n.disconnected = true
+	h.applyCommand(state.NodeStatus{
 		Nodes: []state.NodeMissed{{NodeID: n.desc.ID, Epoch: n.epoch, Reason: "silent"}}, EvalSeed: h.newID(), Now: h.now.UnixNano(),
 	})
 }
 
-// say lets an edge journal something; the hub hears it where there is a session.
-func (h *lifeHub) say(n *lifeNode, tr fleet.Transition) {
+// journalTransition lets an edge journal something; the hub hears it where there is a session.
+func (h *modelHub) journalTransition(n *modelNode, tr fleet.Transition) {
 	tr.Seq = n.sent + fleet.Seq(len(n.rows)) + 1
 	row, err := syncproto.EncodeRow(tr)
 	if err != nil {
 		panic(err)
 	}
 	n.rows = append(n.rows, row)
-	if !n.mute {
-		h.tell(n)
+	if !n.disconnected {
+		h.sendJournaledRows(n)
 	}
 }
 
-// tell sends what an edge has journaled.
-func (h *lifeHub) tell(n *lifeNode) {
+// sendJournaledRows sends what an edge has journaled.
+func (h *modelHub) sendJournaledRows(n *modelNode) {
 	if len(n.rows) == 0 {
 		return
 	}
-	res := h.apply(state.AllocUpdates{EvalSeed: h.newID(), Now: h.now.UnixNano(), Batches: []state.NodeRows{{
+	res := h.applyCommand(state.AllocUpdates{EvalSeed: h.newID(), Now: h.now.UnixNano(), Batches: []state.NodeRows{{
 		NodeID: n.desc.ID, Epoch: n.epoch, First: n.sent + 1, Prev: n.chain, Rows: n.rows,
 	}}})
 	if got := res.Updates[0]; got.Code != "" {
-		h.applied = fmt.Errorf("updates of %s are refused: %s %s", n.desc.Name, got.Code, got.Message)
+		h.applyError = fmt.Errorf("updates of %s are refused: %s %s", n.desc.Name, got.Code, got.Message)
 	}
 	for _, row := range n.rows {
 		n.chain = syncproto.ChainHash(n.chain, row)

@@ -8,28 +8,28 @@ import (
 	"skerry/hub/state"
 )
 
-// judge looks at what an event led to, from outside: at the state before and after.
-func (l *life) judge(v *state.View, line []string) error {
-	if err := errors.Join(l.judgeNodes(v), l.judgeEvals(v), l.judgeDeployments(v), l.judgeForGood(v)); err != nil {
+// checkAfterEvent looks at what an event led to, from outside: at the state before and after.
+func (l *modelTest) checkAfterEvent(v *state.View, line []string) error {
+	if err := errors.Join(l.checkNodes(v), l.checkEvals(v), l.checkDeployments(v), l.checkFinalStates(v)); err != nil {
 		return err
 	}
 	for j := range v.Jobs("*", "") {
-		s := l.scene(v, j, line)
-		if err := errors.Join(s.counts(), s.canaries(), s.turns(), s.waitedForAll()); err != nil {
+		s := l.newJobCheck(v, j, line)
+		if err := errors.Join(s.checkAllocCount(), s.checkCanaryCount(), s.checkMaxParallel(), s.checkWaitForAll()); err != nil {
 			return fmt.Errorf("job %s: %w", j.ID, err)
 		}
-		s.remember()
+		s.recordNameCount()
 	}
 	return nil
 }
 
-// judgeNodes: no node is over-committed in any dimension.
-func (l *life) judgeNodes(v *state.View) error {
+// checkNodes: no node is over-committed in any dimension.
+func (l *modelTest) checkNodes(v *state.View) error {
 	for n := range v.Nodes("") {
 		claims := fleet.NewClaims(n)
 		var used fleet.Resources
 		for a := range v.AllocsByNode(n.ID) {
-			if !takesRoom(a) {
+			if !mayOccupyNode(a) {
 				continue
 			}
 			used = used.Add(a.AllocatedResources)
@@ -47,14 +47,14 @@ func (l *life) judgeNodes(v *state.View) error {
 	return nil
 }
 
-// takesRoom: it is to run, or did by what its edge said last. (The state has an opinion of
+// mayOccupyNode: it is to run, or did by what its edge said last. (The state has an opinion of
 // its own, by which it plans.)
-func takesRoom(a *fleet.Alloc) bool {
+func mayOccupyNode(a *fleet.Alloc) bool {
 	return !a.Terminal() || a.ReportedStatus == fleet.ClientPending || a.ReportedStatus == fleet.ClientRunning
 }
 
-// judgeEvals: nothing that is due is left, a job waits for capacity once, none failed.
-func (l *life) judgeEvals(v *state.View) error {
+// checkEvals: nothing that is due is left, a job waits for capacity once, none failed.
+func (l *modelTest) checkEvals(v *state.View) error {
 	blocked := map[fleet.JobID]fleet.EvalID{}
 	for e := range v.Evals("*", "") {
 		switch {
@@ -71,9 +71,9 @@ func (l *life) judgeEvals(v *state.View) error {
 	return nil
 }
 
-// judgeDeployments: what is over stays so; a job has one at most that is not, and that
+// checkDeployments: what is over stays so; a job has one at most that is not, and that
 // is of its newest version.
-func (l *life) judgeDeployments(v *state.View) error {
+func (l *modelTest) checkDeployments(v *state.View) error {
 	active := map[fleet.JobID]fleet.DeploymentID{}
 	for d := range v.Deployments("*", "") {
 		if old, ok := l.before.Deployment(d.ID); ok && !old.Active() && d.Status != old.Status {
@@ -93,9 +93,9 @@ func (l *life) judgeDeployments(v *state.View) error {
 	return nil
 }
 
-// judgeForGood checks that a stopped, retired or ended allocation stays so. An allocation that
+// checkFinalStates checks that a stopped, retired or ended allocation stays so. An allocation that
 // ended by itself is stopped only if it failed and its policy has it replaced.
-func (l *life) judgeForGood(v *state.View) error {
+func (l *modelTest) checkFinalStates(v *state.View) error {
 	for old := range l.before.Allocs("*", "") {
 		a, ok := v.Alloc(old.ID)
 		if !ok {
@@ -112,9 +112,9 @@ func (l *life) judgeForGood(v *state.View) error {
 	return nil
 }
 
-// scene is one job after an event.
-type scene struct {
-	l      *life
+// jobCheck is one job after an event.
+type jobCheck struct {
+	l      *modelTest
 	v      *state.View
 	job    *fleet.Job
 	group  *fleet.TaskGroup
@@ -124,8 +124,8 @@ type scene struct {
 	was    *fleet.Deployment // the same before
 }
 
-func (l *life) scene(v *state.View, j *fleet.Job, line []string) *scene {
-	s := &scene{l: l, v: v, job: j, group: &j.TaskGroups[0], line: line, allocs: allocsOf(v, j.ID)}
+func (l *modelTest) newJobCheck(v *state.View, j *fleet.Job, line []string) *jobCheck {
+	s := &jobCheck{l: l, v: v, job: j, group: &j.TaskGroups[0], line: line, allocs: allocsOf(v, j.ID)}
 	if d := v.LatestDeployment(j.Namespace, j.ID); d.Of(j) {
 		s.dep = d
 		s.was, _ = l.before.Deployment(d.ID)
@@ -133,33 +133,33 @@ func (l *life) scene(v *state.View, j *fleet.Job, line []string) *scene {
 	return s
 }
 
-func (s *scene) everywhere() bool { return fleet.RunsEverywhere(s.job.Type) }
+func (s *jobCheck) isOnEveryNode() bool { return fleet.RunsEverywhere(s.job.Type) }
 
-// key is what a group has one of: a name, or a node.
-func (s *scene) key(a *fleet.Alloc) string {
-	if s.everywhere() {
+// nameOrNode is what a group has one of: a name, or a node.
+func (s *jobCheck) nameOrNode(a *fleet.Alloc) string {
+	if s.isOnEveryNode() {
 		return string(a.NodeID)
 	}
 	return a.Name
 }
 
-func (s *scene) inSight(v *state.View, a *fleet.Alloc) bool {
+func (s *jobCheck) isOnReadyNode(v *state.View, a *fleet.Alloc) bool {
 	n, ok := v.Node(a.NodeID)
 	return ok && n.Status == fleet.NodeReady
 }
 
-// counts: a name, or a node, has one allocation in sight that is to run, and there are
+// checkAllocCount: a name, or a node, has one allocation in sight that is to run, and there are
 // no more names than are wanted.
-func (s *scene) counts() error {
+func (s *jobCheck) checkAllocCount() error {
 	keys, seen := map[string]bool{}, map[string]int{}
 	for _, a := range s.allocs {
-		if a.Terminal() || a.DeploymentStatus.IsCanary() && !s.everywhere() {
+		if a.Terminal() || a.DeploymentStatus.IsCanary() && !s.isOnEveryNode() {
 			continue
 		}
-		keys[s.key(a)] = true
-		if s.inSight(s.v, a) {
-			if seen[s.key(a)]++; seen[s.key(a)] > 1 {
-				return fmt.Errorf("%d of %s are to run", seen[s.key(a)], s.key(a))
+		keys[s.nameOrNode(a)] = true
+		if s.isOnReadyNode(s.v, a) {
+			if seen[s.nameOrNode(a)]++; seen[s.nameOrNode(a)] > 1 {
+				return fmt.Errorf("%d of %s are to run", seen[s.nameOrNode(a)], s.nameOrNode(a))
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (s *scene) counts() error {
 	if s.job.Stopped() {
 		want = 0
 	}
-	if !s.everywhere() && len(keys) > want {
+	if !s.isOnEveryNode() && len(keys) > want {
 		return fmt.Errorf("%d names live, %d are wanted", len(keys), want)
 	}
 	if s.job.Stopped() && len(keys) > 0 {
@@ -176,18 +176,18 @@ func (s *scene) counts() error {
 	return nil
 }
 
-// canaries: no more than the deployment asks for, that no more than the job does; and
+// checkCanaryCount: no more than the deployment asks for, that no more than the job does; and
 // none without a deployment that waits for its promotion.
-func (s *scene) canaries() error {
+func (s *jobCheck) checkCanaryCount() error {
 	n := 0
 	for _, a := range s.allocs {
-		if !a.DeploymentStatus.IsCanary() || a.Terminal() || !s.inSight(s.v, a) {
+		if !a.DeploymentStatus.IsCanary() || a.Terminal() || !s.isOnReadyNode(s.v, a) {
 			continue
 		}
 		switch of := s.dep.Active() && a.DeploymentID == s.dep.ID; {
 		case of:
 			n++
-		case !s.everywhere(): // there it is all that its node has
+		case !s.isOnEveryNode(): // there it is all that its node has
 			return fmt.Errorf("%s is a canary of nothing", a.ID)
 		}
 	}
@@ -201,7 +201,7 @@ func (s *scene) canaries() error {
 	most := 0
 	if u := s.group.Update; u != nil {
 		most = u.Canary
-		if s.everywhere() && u.Canary > 0 {
+		if s.isOnEveryNode() && u.Canary > 0 {
 			most = u.MaxParallel
 		}
 	}
@@ -211,19 +211,19 @@ func (s *scene) canaries() error {
 	return nil
 }
 
-// outdated: it runs other tasks than the job's newest version does.
-func (s *scene) outdated(a *fleet.Alloc) bool {
+// needsDestructiveUpdate: it runs other tasks than the job's newest version does.
+func (s *jobCheck) needsDestructiveUpdate(a *fleet.Alloc) bool {
 	return a.Job != nil && fleet.GroupUpdate(a.Job, s.job, a.TaskGroup) == fleet.GroupDestructive
 }
 
-// held: the newest version is kept back by its deployment.
-func (s *scene) held() bool {
+// isHeldByDeployment: the newest version is kept back by its deployment.
+func (s *jobCheck) isHeldByDeployment() bool {
 	return s.dep != nil && (s.dep.Status == fleet.DeploymentFailed || s.dep.Status == fleet.DeploymentPaused || s.dep.RequiresPromotion())
 }
 
-// remember notes how many names live under a deployment: no fewer may there be in the
+// recordNameCount notes how many names live under a deployment: no fewer may there be in the
 // end, whatever becomes of the deployment.
-func (s *scene) remember() {
+func (s *jobCheck) recordNameCount() {
 	if s.dep == nil {
 		return
 	}
@@ -233,5 +233,5 @@ func (s *scene) remember() {
 			names[a.Name] = true
 		}
 	}
-	s.l.most[s.dep.ID] = max(s.l.most[s.dep.ID], len(names))
+	s.l.mostNames[s.dep.ID] = max(s.l.mostNames[s.dep.ID], len(names))
 }

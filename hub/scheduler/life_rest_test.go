@@ -8,18 +8,18 @@ import (
 	"skerry/fleet"
 )
 
-// restWithout lets all that is within reach come to rest while the edges that are away stay
+// settleWhileDisconnected lets all that is within reach come to rest while the edges that are away stay
 // so: there is room, edges do what they were told, time passes. No deployment goes on then
 // but what waits for people, or for those edges.
-func (l *life) restWithout() error {
+func (l *modelTest) settleWhileDisconnected() error {
 	lines := []string{"wait 25h"}
 	for _, site := range []string{"a", "b", "c", "a"} {
-		lines = append(lines, fmt.Sprintf("node %d %s default", lifeRoom, site))
+		lines = append(lines, fmt.Sprintf("node %d %s default", largeNodeCPU, site))
 	}
 	for range 40 {
 		before := l.hub.index
 		for _, line := range append(lines, "respond", "wait 2h") {
-			if err := l.play(line); err != nil {
+			if err := l.playLine(line); err != nil {
 				return fmt.Errorf("while edges stay away, %s: %w", line, err)
 			}
 		}
@@ -29,7 +29,7 @@ func (l *life) restWithout() error {
 		l.tally["rests while edges are away"]++
 		v := l.hub.store.View()
 		for j := range v.Jobs("*", "") {
-			if s := l.scene(v, j, []string{"rest"}); s.goesOn() {
+			if s := l.newJobCheck(v, j, []string{"rest"}); s.isDeploymentStuck() {
 				return fmt.Errorf("while edges stay away, job %s: its deployment is %s: %s", j.ID, s.dep.Status, s.dep.StatusDescription)
 			}
 		}
@@ -38,14 +38,14 @@ func (l *life) restWithout() error {
 	return errors.New("while edges stay away it does not come to rest")
 }
 
-// goesOn reports whether the job's deployment goes on, though all that it asks for is done.
-func (s *scene) goesOn() bool {
-	if !s.dep.Active() || s.dep.Status == fleet.DeploymentPaused || s.waits() && s.group.Update.ProgressDeadline == 0 {
+// isDeploymentStuck reports whether the job's deployment goes on, though all that it asks for is done.
+func (s *jobCheck) isDeploymentStuck() bool {
+	if !s.dep.Active() || s.dep.Status == fleet.DeploymentPaused || s.hasBlockedEval() && s.group.Update.ProgressDeadline == 0 {
 		return false
 	}
-	away, serves := len(s.emptiedAway()) > 0, false
+	away, serves := len(s.stoppedOnUnreadyNodes()) > 0, false
 	for _, a := range s.allocs {
-		seen := s.inSight(s.v, a)
+		seen := s.isOnReadyNode(s.v, a)
 		away = away || !seen && !a.NoLongerWanted()
 		serves = serves || seen && a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning && a.DeploymentStatus.IsHealthy()
 	}

@@ -61,10 +61,10 @@ func (t tally) String() string {
 	return b.String()
 }
 
-const roomIsMade = "room that is being made for a job of higher priority"
+const reservedForHigherPriority = "room that is being made for a job of higher priority"
 
-// rare lists what has happened less often than is expected of so many events.
-func (t tally) rare(events int) (rare []string) {
+// rareOutcomes lists what has happened less often than is expected of so many events.
+func (t tally) rareOutcomes(events int) (rare []string) {
 	for _, what := range slices.Sorted(maps.Keys(expected)) {
 		if want := events / expected[what]; want >= 10 && t[what] < want {
 			rare = append(rare, fmt.Sprintf("%s: %d times in %d events, expected are %d", what, t[what], events, want))
@@ -73,15 +73,15 @@ func (t tally) rare(events int) (rare []string) {
 	return rare
 }
 
-// reached notes that something happened.
-func (l *life) reached(what string, n int) {
+// addToTally notes that something happened.
+func (l *modelTest) addToTally(what string, n int) {
 	if n > 0 {
 		l.tally[what] += n
 	}
 }
 
-// observe notes what an event led to.
-func (l *life) observe(v *state.View) {
+// tallyChanges notes what an event led to.
+func (l *modelTest) tallyChanges(v *state.View) {
 	for a := range v.Allocs("*", "") {
 		old, known := l.before.Alloc(a.ID)
 		if !known {
@@ -98,80 +98,80 @@ func (l *life) observe(v *state.View) {
 			}
 		}
 		if n.Free().CPU-used.CPU < 100 {
-			l.reached("full nodes", 1)
+			l.addToTally("full nodes", 1)
 		}
 		if old, ok := l.before.Node(n.ID); ok && old.DrainStrategy != nil && n.DrainStrategy == nil {
-			l.reached("drains over", 1)
+			l.addToTally("drains over", 1)
 		}
 	}
 	for e := range v.Evals("*", "") {
 		if old, known := l.before.Eval(e.ID); e.Status == fleet.EvalBlocked && (!known || old.Status != e.Status) {
-			l.reached("waits for capacity", 1)
+			l.addToTally("waits for capacity", 1)
 		}
 		if old, known := l.before.Eval(e.ID); len(e.AwaitedNodes) > 0 && (!known || len(old.AwaitedNodes) == 0) {
-			l.reached("room made for a job", 1)
+			l.addToTally("room made for a job", 1)
 		}
-		if m := e.FailedTGAllocs["web"]; m != nil && m.DimensionExhausted[roomIsMade] > 0 && e.ModifyIndex > l.before.Index() {
-			l.reached("failed for room that is made for another", 1)
+		if m := e.FailedTGAllocs["web"]; m != nil && m.DimensionExhausted[reservedForHigherPriority] > 0 && e.ModifyIndex > l.before.Index() {
+			l.addToTally("failed for room that is made for another", 1)
 		}
 	}
 	l.observeDeployments(v)
 }
 
-func (l *life) observeNew(v *state.View, a *fleet.Alloc) {
-	l.reached("allocations placed", 1)
+func (l *modelTest) observeNew(v *state.View, a *fleet.Alloc) {
+	l.addToTally("allocations placed", 1)
 	if a.DeploymentStatus.IsCanary() {
-		l.reached("canaries placed", 1)
+		l.addToTally("canaries placed", 1)
 	}
 	if prev, ok := v.Alloc(a.PreviousAllocation); ok && (prev.ClientStatus == fleet.ClientLost || prev.ClientStatus == fleet.ClientFailed) {
-		l.reached("placed for what was lost or had failed", 1)
+		l.addToTally("placed for what was lost or had failed", 1)
 	}
 }
 
-func (l *life) observeChange(v *state.View, old, a *fleet.Alloc) {
+func (l *modelTest) observeChange(v *state.View, old, a *fleet.Alloc) {
 	became := func(what, was, is, status string) {
 		if was != is && is == status {
-			l.reached(what, 1)
+			l.addToTally(what, 1)
 		}
 	}
 	became("stopped", old.DesiredStatus, a.DesiredStatus, fleet.DesiredStop)
 	if a.Retired && !old.Retired {
-		l.reached("retired", 1)
+		l.addToTally("retired", 1)
 	}
 	became("evicted", old.DesiredStatus, a.DesiredStatus, fleet.DesiredEvict)
 	became("out of sight", old.ClientStatus, a.ClientStatus, fleet.ClientUnknown)
 	became("lost", old.ClientStatus, a.ClientStatus, fleet.ClientLost)
 	if old.ClientStatus == fleet.ClientUnknown && a.ClientStatus != old.ClientStatus && !a.Terminal() {
-		l.reached("back from out of sight", 1)
+		l.addToTally("back from out of sight", 1)
 	}
 	if old.DeploymentStatus.IsCanary() && !a.DeploymentStatus.IsCanary() {
-		l.reached("canaries promoted", 1)
+		l.addToTally("canaries promoted", 1)
 	}
 	switch {
 	case old.JobVersion != a.JobVersion && old.JobHash != a.JobHash:
-		l.reached("taken in place", 1)
+		l.addToTally("taken in place", 1)
 	case old.DeploymentID != a.DeploymentID:
-		l.reached("judged anew, by a later deployment", 1)
+		l.addToTally("judged anew, by a later deployment", 1)
 	}
 	j, ok := v.Job(a.Namespace, a.JobID)
 	if d := v.LatestDeployment(a.Namespace, a.JobID); ok && d.Of(j) && !old.Terminal() && a.Terminal() &&
 		(d.Status == fleet.DeploymentFailed || d.RequiresPromotion()) {
-		l.reached("ended while the newest version is held", 1)
+		l.addToTally("ended while the newest version is held", 1)
 	}
 }
 
-func (l *life) observeDeployments(v *state.View) {
+func (l *modelTest) observeDeployments(v *state.View) {
 	for d := range v.Deployments("*", "") {
 		old, known := l.before.Deployment(d.ID)
 		if !known {
-			l.reached("deployments begun", 1)
+			l.addToTally("deployments begun", 1)
 		}
 		if d.Active() || known && !old.Active() {
 			continue
 		}
-		l.reached("deployments "+d.Status, 1)
+		l.addToTally("deployments "+d.Status, 1)
 		if strings.Contains(d.StatusDescription, "rolling back") {
-			l.reached("jobs rolled back", 1)
+			l.addToTally("jobs rolled back", 1)
 		}
 	}
 }

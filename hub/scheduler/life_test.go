@@ -13,25 +13,25 @@ import (
 	"skerry/hub/state"
 )
 
-// life is a cluster that lives: lines say what befalls it, and after each line
+// modelTest is a cluster that lives: lines say what befalls it, and after each line
 // invariants are checked. A line about something that is not there does nothing, so
 // that any part of a life is a life. testdata/lives/README.md has the language.
-type life struct {
-	hub    *lifeHub
-	jobs   map[fleet.JobID]*fleet.Job
-	before *state.View
-	most   map[fleet.DeploymentID]int // names that lived at once under it
-	tally  tally
-	trace  io.Writer // nil: nobody reads along
+type modelTest struct {
+	hub       *modelHub
+	jobs      map[fleet.JobID]*fleet.Job
+	before    *state.View
+	mostNames map[fleet.DeploymentID]int // names that lived at once under it
+	tally     tally
+	trace     io.Writer // nil: nobody reads along
 }
 
-// errLine: a line is not one of the language.
-var errLine = errors.New("not a line of a life")
+// errUnknownLine: a line is not one of the language.
+var errUnknownLine = errors.New("not a line of a life")
 
-// playLife plays lines, and then the end of every life: all edges come back, there is
+// runTrace plays lines, and then the end of every life: all edges come back, there is
 // room, time passes.
-func playLife(lines []string, trace io.Writer) (t tally, err error) {
-	l := &life{trace: trace, tally: tally{}, hub: newLifeHub(), jobs: map[fleet.JobID]*fleet.Job{}, most: map[fleet.DeploymentID]int{}}
+func runTrace(lines []string, trace io.Writer) (t tally, err error) {
+	l := &modelTest{trace: trace, tally: tally{}, hub: newModelHub(), jobs: map[fleet.JobID]*fleet.Job{}, mostNames: map[fleet.DeploymentID]int{}}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -39,48 +39,48 @@ func playLife(lines []string, trace io.Writer) (t tally, err error) {
 		l.hub.stop()
 		t = l.tally
 	}()
-	l.hub.apply(state.Pool{Pool: fleet.Pool{Name: "classic", DefaultDisconnect: fleet.DisconnectNomad}})
+	l.hub.applyCommand(state.Pool{Pool: fleet.Pool{Name: "classic", DefaultDisconnect: fleet.DisconnectNomad}})
 	l.before = l.hub.store.View()
 	for _, line := range lines {
-		if err := l.play(line); err != nil {
+		if err := l.playLine(line); err != nil {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
 	}
-	return nil, l.end()
+	return nil, l.finishAndCheck()
 }
 
-// play lets a line happen, the hub deal with it, and judges what came of it.
-func (l *life) play(line string) error {
+// playLine lets a line happen, the hub deal with it, and judges what came of it.
+func (l *modelTest) playLine(line string) error {
 	words := strings.Fields(line)
 	switch {
 	case len(words) == 0 || words[0] == "#":
 		return nil
 	case words[0] == "rest":
-		return l.restWithout()
+		return l.settleWhileDisconnected()
 	}
 	before := l.hub.index
-	if err := l.happen(words[0], words[1:]); err != nil {
-		return fmt.Errorf("%w: %w", errLine, err)
+	if err := l.dispatchEvent(words[0], words[1:]); err != nil {
+		return fmt.Errorf("%w: %w", errUnknownLine, err)
 	}
-	if err := l.hub.settle(); err != nil {
+	if err := l.hub.runUntilIdle(); err != nil {
 		return err
 	}
-	l.hub.hear()
+	l.hub.recordNeverStarted()
 	v := l.hub.store.View()
 	if before != l.hub.index {
 		l.tally["events"]++
-		l.observe(v)
+		l.tallyChanges(v)
 	} else {
 		l.tally["events that changed nothing"]++
 	}
-	l.describe(v, line)
-	err := l.judge(v, words)
+	l.traceEvent(v, line)
+	err := l.checkAfterEvent(v, words)
 	l.before = v
 	return err
 }
 
-// describe shows people what an event led to.
-func (l *life) describe(v *state.View, line string) {
+// traceEvent shows people what an event led to.
+func (l *modelTest) traceEvent(v *state.View, line string) {
 	if l.trace == nil {
 		return
 	}
@@ -107,44 +107,44 @@ func (l *life) describe(v *state.View, line string) {
 	}
 }
 
-func (l *life) happen(verb string, args []string) error {
+func (l *modelTest) dispatchEvent(verb string, args []string) error {
 	arg := ""
 	if len(args) > 0 {
 		arg = args[0]
 	}
 	switch verb {
 	case "config":
-		l.configure(args)
+		l.configureScheduler(args)
 	case "node":
-		return l.node(args)
+		return l.addNodeFromArgs(args)
 	case "job":
-		return l.register(args)
+		return l.registerJobLine(args)
 	case "stop", "purge":
-		l.hub.apply(state.JobDeregister{
+		l.hub.applyCommand(state.JobDeregister{
 			Namespace: fleet.DefaultNamespace, ID: fleet.JobID(arg), Purge: verb == "purge", Now: l.hub.now.UnixNano(),
 			Eval: &fleet.Evaluation{ID: fleet.EvalID(l.hub.newID()), Status: fleet.EvalPending},
 		})
 	case "away", "open", "back", "respond", "drain", "undrain", "eligible", "ineligible":
-		return l.edge(verb, args)
+		return l.applyNodeEvent(verb, args)
 	case "say":
-		return l.say(args)
+		return l.journalFromArgs(args)
 	case "wait":
 		d, err := time.ParseDuration(arg)
 		l.hub.now = l.hub.now.Add(d)
 		return err
 	case "halt":
-		if a := l.pick(arg, func(a *fleet.Alloc) bool { return !a.Terminal() }); a != nil {
-			l.hub.apply(state.AllocStop{Allocs: []fleet.AllocID{a.ID}, EvalSeed: l.hub.newID(), Now: l.hub.now.UnixNano()})
+		if a := l.pickAlloc(arg, func(a *fleet.Alloc) bool { return !a.Terminal() }); a != nil {
+			l.hub.applyCommand(state.AllocStop{Allocs: []fleet.AllocID{a.ID}, EvalSeed: l.hub.newID(), Now: l.hub.now.UnixNano()})
 		}
 	case "promote", "fail", "pause", "resume":
-		l.deployment(verb, fleet.JobID(arg))
+		l.changeDeployment(verb, fleet.JobID(arg))
 	default:
 		return fmt.Errorf("unknown verb")
 	}
 	return nil
 }
 
-func (l *life) configure(args []string) {
+func (l *modelTest) configureScheduler(args []string) {
 	c := fleet.DefaultScheduling()
 	for _, arg := range args {
 		switch arg {
@@ -153,43 +153,43 @@ func (l *life) configure(args []string) {
 		case "oversubscription":
 			c.MemoryOversubscriptionEnabled = true
 		case "race":
-			l.hub.race = true
+			l.hub.reverseEvalOrder = true
 		case "preempt":
 			c.PreemptionConfig = fleet.PreemptionConfig{
 				SystemSchedulerEnabled: true, SysBatchSchedulerEnabled: true, BatchSchedulerEnabled: true, ServiceSchedulerEnabled: true,
 			}
 		}
 	}
-	l.hub.apply(state.SchedulerConfig{Config: c})
+	l.hub.applyCommand(state.SchedulerConfig{Config: c})
 }
 
-// node reads CPU SITE POOL.
-func (l *life) node(args []string) error {
+// addNodeFromArgs reads CPU SITE POOL.
+func (l *modelTest) addNodeFromArgs(args []string) error {
 	if len(args) != 3 {
 		return errors.New("node CPU SITE POOL")
 	}
 	cpu, err := strconv.Atoi(args[0])
 	i := len(l.hub.nodes)
-	n := &lifeNode{judged: map[verdict]bool{}, never: map[fleet.AllocID]bool{}, desc: &fleet.Node{
+	n := &modelNode{healthReported: map[verdict]bool{}, neverStarts: map[fleet.AllocID]bool{}, desc: &fleet.Node{
 		ID: fleet.NodeID(fmt.Sprintf("%08x-0000-4000-9000-000000000000", i+1)), Name: fmt.Sprintf("n%d", i),
 		Datacenter: "dc1", NodePool: args[2], Site: args[1], Attributes: map[string]string{"kernel.name": "linux"},
 		Resources:      fleet.Resources{CPU: cpu, MemoryMB: 4000, DiskMB: 4000},
 		MinDynamicPort: 20000, MaxDynamicPort: 20002,
 		Drivers: map[string]fleet.DriverInfo{"sim": {Detected: true, Healthy: true}},
 	}}
-	if cpu >= lifeRoom {
+	if cpu >= largeNodeCPU {
 		n.desc.MaxDynamicPort = 20100
 	}
 	l.hub.nodes = append(l.hub.nodes, n)
-	l.hub.open(n)
+	l.hub.openNodeSession(n)
 	return err
 }
 
-// edge lets something happen to the node of a number.
-func (l *life) edge(verb string, args []string) error {
+// applyNodeEvent lets something happen to the node of a number.
+func (l *modelTest) applyNodeEvent(verb string, args []string) error {
 	if verb == "respond" && len(args) == 0 {
 		for _, n := range l.hub.nodes {
-			l.respond(n)
+			l.completeEdgeWork(n)
 		}
 		return nil
 	}
@@ -203,19 +203,19 @@ func (l *life) edge(verb string, args []string) error {
 	n, now := l.hub.nodes[i%len(l.hub.nodes)], l.hub.now
 	switch verb {
 	case "away":
-		l.hub.miss(n)
+		l.hub.disconnectNode(n)
 	case "open":
-		if n.mute && len(n.rows) > 0 {
-			l.hub.open(n)
+		if n.disconnected && len(n.rows) > 0 {
+			l.hub.openNodeSession(n)
 		}
 	case "back":
-		if n.mute {
-			l.hub.open(n)
-			l.hub.tell(n)
-			n.mute = false
+		if n.disconnected {
+			l.hub.openNodeSession(n)
+			l.hub.sendJournaledRows(n)
+			n.disconnected = false
 		}
 	case "respond":
-		l.respond(n)
+		l.completeEdgeWork(n)
 	case "drain":
 		if len(args) < 2 {
 			return errors.New("drain NUMBER DEADLINE")
@@ -224,39 +224,39 @@ func (l *life) edge(verb string, args []string) error {
 		if err != nil {
 			return err
 		}
-		l.hub.apply(state.NodeDrain{
+		l.hub.applyCommand(state.NodeDrain{
 			NodeID: n.desc.ID, Drain: fleet.NewDrain(deadline, len(args) > 2, now), EvalSeed: l.hub.newID(), Now: now.UnixNano(),
 		})
 	case "undrain":
-		l.hub.apply(state.NodeDrain{NodeID: n.desc.ID, MarkEligible: true, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
+		l.hub.applyCommand(state.NodeDrain{NodeID: n.desc.ID, MarkEligible: true, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
 	default:
-		l.hub.apply(state.NodeEligibility{NodeID: n.desc.ID, Eligibility: verb, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
+		l.hub.applyCommand(state.NodeEligibility{NodeID: n.desc.ID, Eligibility: verb, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
 	}
 	return nil
 }
 
-// respond lets an edge in sight do all that it was told, with success.
-func (l *life) respond(n *lifeNode) {
-	if n.mute {
+// completeEdgeWork lets an edge in sight do all that it was told, with success.
+func (l *modelTest) completeEdgeWork(n *modelNode) {
+	if n.disconnected {
 		return
 	}
-	for _, a := range l.on(n) {
+	for _, a := range l.sortedAllocsOn(n) {
 		switch {
 		case a.EndedOnEdge():
 		case a.ServerTerminal():
-			l.report(n, a, fleet.ClientComplete)
+			l.reportClientStatus(n, a, fleet.ClientComplete)
 		default:
 			if a.ReportedStatus != fleet.ClientRunning {
-				l.report(n, a, fleet.ClientRunning)
+				l.reportClientStatus(n, a, fleet.ClientRunning)
 			}
-			if a.DeploymentID != "" && !n.judged[verdict{a.ID, a.DeploymentID}] {
-				l.health(n, a, true)
+			if a.DeploymentID != "" && !n.healthReported[verdict{a.ID, a.DeploymentID}] {
+				l.reportAllocHealth(n, a, true)
 			}
 		}
 	}
 }
 
-func (l *life) on(n *lifeNode) []*fleet.Alloc {
+func (l *modelTest) sortedAllocsOn(n *modelNode) []*fleet.Alloc {
 	return slices.SortedFunc(l.hub.store.View().AllocsByNode(n.desc.ID), byCreation)
 }
 
@@ -267,18 +267,18 @@ func byCreation(a, b *fleet.Alloc) int {
 	return strings.Compare(string(a.ID), string(b.ID))
 }
 
-func (l *life) report(n *lifeNode, a *fleet.Alloc, status string) {
-	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status})
+func (l *modelTest) reportClientStatus(n *modelNode, a *fleet.Alloc, status string) {
+	l.hub.journalTransition(n, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status})
 }
 
-// health is what an edge says of an allocation once for each of its deployments.
-func (l *life) health(n *lifeNode, a *fleet.Alloc, healthy bool) {
-	n.judged[verdict{a.ID, a.DeploymentID}] = true
-	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy})
+// reportAllocHealth is what an edge says of an allocation once for each of its deployments.
+func (l *modelTest) reportAllocHealth(n *modelNode, a *fleet.Alloc, healthy bool) {
+	n.healthReported[verdict{a.ID, a.DeploymentID}] = true
+	l.hub.journalTransition(n, fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy})
 }
 
-// pick finds the allocation of a number among those for which ok holds.
-func (l *life) pick(number string, ok func(*fleet.Alloc) bool) *fleet.Alloc {
+// pickAlloc finds the allocation of a number among those for which ok holds.
+func (l *modelTest) pickAlloc(number string, ok func(*fleet.Alloc) bool) *fleet.Alloc {
 	i, err := strconv.Atoi(number)
 	var list []*fleet.Alloc
 	for a := range l.hub.store.View().Allocs("*", "") {
@@ -293,34 +293,34 @@ func (l *life) pick(number string, ok func(*fleet.Alloc) bool) *fleet.Alloc {
 	return list[i%len(list)]
 }
 
-// say reads NUMBER WHAT: what the edge journals of an allocation that has not ended.
-func (l *life) say(args []string) error {
+// journalFromArgs reads NUMBER WHAT: what the edge journals of an allocation that has not ended.
+func (l *modelTest) journalFromArgs(args []string) error {
 	if len(args) != 2 {
 		return errors.New("say NUMBER WHAT")
 	}
-	a := l.pick(args[0], func(a *fleet.Alloc) bool { return !a.EndedOnEdge() })
+	a := l.pickAlloc(args[0], func(a *fleet.Alloc) bool { return !a.EndedOnEdge() })
 	if a == nil {
 		return nil
 	}
-	i := slices.IndexFunc(l.hub.nodes, func(n *lifeNode) bool { return n.desc.ID == a.NodeID })
+	i := slices.IndexFunc(l.hub.nodes, func(n *modelNode) bool { return n.desc.ID == a.NodeID })
 	n := l.hub.nodes[i]
 	switch args[1] {
 	case "healthy", "unhealthy":
-		if a.DeploymentID != "" && !a.ServerTerminal() && !n.judged[verdict{a.ID, a.DeploymentID}] {
-			l.report(n, a, fleet.ClientRunning)
-			l.health(n, a, args[1] == "healthy")
+		if a.DeploymentID != "" && !a.ServerTerminal() && !n.healthReported[verdict{a.ID, a.DeploymentID}] {
+			l.reportClientStatus(n, a, fleet.ClientRunning)
+			l.reportAllocHealth(n, a, args[1] == "healthy")
 		}
 	default:
-		if n.never[a.ID] {
+		if n.neverStarts[a.ID] {
 			return nil
 		}
-		l.report(n, a, args[1])
+		l.reportClientStatus(n, a, args[1])
 	}
 	return nil
 }
 
-// deployment is what a person does with the newest one of a job.
-func (l *life) deployment(verb string, id fleet.JobID) {
+// changeDeployment is what a person does with the newest one of a job.
+func (l *modelTest) changeDeployment(verb string, id fleet.JobID) {
 	d := l.hub.store.View().LatestDeployment(fleet.DefaultNamespace, id)
 	if d == nil {
 		return
@@ -328,14 +328,14 @@ func (l *life) deployment(verb string, id fleet.JobID) {
 	eval := &fleet.Evaluation{ID: fleet.EvalID(l.hub.newID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending}
 	now := l.hub.now.UnixNano()
 	status := func(to, why string) {
-		l.hub.apply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: to, StatusDescription: why}, Eval: eval, Now: now})
+		l.hub.applyCommand(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: to, StatusDescription: why}, Eval: eval, Now: now})
 	}
 	switch verb {
 	case "promote":
-		l.hub.apply(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: now})
+		l.hub.applyCommand(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: now})
 	case "fail":
 		u, back := d.Fail(l.hub.store.View().JobVersions(d.Namespace, d.JobID), fleet.DescFailedByUser)
-		l.hub.apply(state.DeploymentStatus{Update: u, Rollback: back, Eval: eval, Now: now})
+		l.hub.applyCommand(state.DeploymentStatus{Update: u, Rollback: back, Eval: eval, Now: now})
 	case "pause":
 		status(fleet.DeploymentPaused, fleet.DescPaused)
 	case "resume":
@@ -343,14 +343,14 @@ func (l *life) deployment(verb string, id fleet.JobID) {
 	}
 }
 
-// register reads ID KEY=VALUE…; types are those of the ids' first letters.
-func (l *life) register(args []string) error {
+// registerJobLine reads ID KEY=VALUE…; types are those of the ids' first letters.
+func (l *modelTest) registerJobLine(args []string) error {
 	id := (append(args, "-"))[0]
-	if types[id[:1]] == "" {
+	if jobTypeByLetter[id[:1]] == "" {
 		return errors.New("job ID KEY=VALUE…")
 	}
 	j := job(1, func(j *fleet.Job) {
-		j.ID, j.Name, j.Type, j.NodePool = fleet.JobID(id), id, types[id[:1]], fleet.AllPools
+		j.ID, j.Name, j.Type, j.NodePool = fleet.JobID(id), id, jobTypeByLetter[id[:1]], fleet.AllPools
 		if fleet.RunsEverywhere(j.Type) {
 			j.TaskGroups[0].ReschedulePolicy = nil
 		}
@@ -358,18 +358,18 @@ func (l *life) register(args []string) error {
 	})
 	for _, arg := range args[1:] {
 		key, value, _ := strings.Cut(arg, "=")
-		if err := lifeField(j, key, value); err != nil {
+		if err := setJobField(j, key, value); err != nil {
 			return fmt.Errorf("%s: %w", arg, err)
 		}
 	}
 	l.jobs[j.ID] = j
-	l.hub.apply(state.JobRegister{Job: j, Now: l.hub.now.UnixNano(), Eval: &fleet.Evaluation{
+	l.hub.applyCommand(state.JobRegister{Job: j, Now: l.hub.now.UnixNano(), Eval: &fleet.Evaluation{
 		ID: fleet.EvalID(l.hub.newID()), TriggeredBy: fleet.TriggerJobRegister, Status: fleet.EvalPending,
 	}})
 	return nil
 }
 
-func lifeField(j *fleet.Job, key, value string) (err error) {
+func setJobField(j *fleet.Job, key, value string) (err error) {
 	g, t := &j.TaskGroups[0], task(j)
 	if g.Update == nil && slices.Contains([]string{"canary", "promote", "revert", "site", "waits", "progress"}, key) {
 		return errors.New("parallel comes before it")

@@ -8,16 +8,16 @@ import (
 	"skerry/hub/state"
 )
 
-// taken lists what served and was stopped for the newest version in this event, with
+// allocsTakenDown lists what served and was stopped for the newest version in this event, with
 // nothing that serves in its stead.
-func (s *scene) taken() []*fleet.Alloc {
+func (s *jobCheck) allocsTakenDown() []*fleet.Alloc {
 	serves, old := map[string]bool{}, map[fleet.AllocID]bool{}
 	good := func(v *state.View, a *fleet.Alloc) bool {
-		return a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning && s.inSight(v, a)
+		return a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning && s.isOnReadyNode(v, a)
 	}
 	for _, a := range s.allocs {
 		if good(s.v, a) {
-			serves[s.key(a)] = true
+			serves[s.nameOrNode(a)] = true
 		}
 	}
 	for _, a := range allocsOf(s.l.before, s.job.ID) {
@@ -27,9 +27,9 @@ func (s *scene) taken() []*fleet.Alloc {
 	for _, a := range s.allocs {
 		i, _ := a.NameIndex()
 		node, _ := s.v.Node(a.NodeID)
-		if !old[a.ID] || a.DesiredStatus != fleet.DesiredStop || a.ClientStatus != fleet.ClientRunning || serves[s.key(a)] ||
-			!s.everywhere() && i >= s.group.Count || s.line[0] == "halt" || node.DrainStrategy != nil || node.LastDrain != nil || !s.outdated(a) ||
-			s.everywhere() && !node.Schedulable() { // it is not replaced: the node takes no new work
+		if !old[a.ID] || a.DesiredStatus != fleet.DesiredStop || a.ClientStatus != fleet.ClientRunning || serves[s.nameOrNode(a)] ||
+			!s.isOnEveryNode() && i >= s.group.Count || s.line[0] == "halt" || node.DrainStrategy != nil || node.LastDrain != nil || !s.needsDestructiveUpdate(a) ||
+			s.isOnEveryNode() && !node.Schedulable() { // it is not replaced: the node takes no new work
 			continue
 		}
 		taken = append(taken, a)
@@ -37,29 +37,29 @@ func (s *scene) taken() []*fleet.Alloc {
 	return taken
 }
 
-// turns: no more is started anew at once than max_parallel says, nor at one site than
+// checkMaxParallel: no more is started anew at once than max_parallel says, nor at one site than
 // max_unavailable_per_site does; and nothing while the deployment holds it back.
-func (s *scene) turns() error {
+func (s *jobCheck) checkMaxParallel() error {
 	u := s.group.Update
 	if u == nil || u.MaxParallel == 0 || s.job.Stopped() || s.job.Type != fleet.JobTypeService && s.job.Type != fleet.JobTypeSystem {
 		return nil
 	}
-	taken, emptied := s.taken(), s.emptied()
+	taken, emptied := s.allocsTakenDown(), s.countEmptiedNodes()
 	if len(taken) == 0 {
 		return nil
 	}
-	s.l.reached("taken down for a newer version", len(taken))
+	s.l.addToTally("taken down for a newer version", len(taken))
 	if s.was != nil && s.dep.Status == s.was.Status && (s.dep.Status == fleet.DeploymentPaused || s.dep.Status == fleet.DeploymentFailed) {
 		return fmt.Errorf("%d are taken down, and the deployment is %s", len(taken), s.dep.Status)
 	}
-	if s.was.RequiresPromotion() && s.dep.RequiresPromotion() && !s.everywhere() {
+	if s.was.RequiresPromotion() && s.dep.RequiresPromotion() && !s.isOnEveryNode() {
 		return fmt.Errorf("%d are taken down before the canaries are promoted", len(taken))
 	}
 	starting := emptied
-	for _, a := range s.unproven(taken) {
+	for _, a := range s.allocsNotYetHealthy(taken) {
 		old, _ := s.l.before.Alloc(a.ID)
 		judgedAnew := old.DeploymentID != a.DeploymentID && a.ClientStatus == fleet.ClientRunning // in this event, and was not started for that
-		if s.dep != nil && a.DeploymentID == s.dep.ID && s.inSight(s.v, a) && !a.DeploymentStatus.IsCanary() && !judgedAnew {
+		if s.dep != nil && a.DeploymentID == s.dep.ID && s.isOnReadyNode(s.v, a) && !a.DeploymentStatus.IsCanary() && !judgedAnew {
 			starting++
 		}
 	}
@@ -69,15 +69,15 @@ func (s *scene) turns() error {
 	if u.MaxUnavailablePerSite == 0 {
 		return nil
 	}
-	return s.siteTurns(taken, u.MaxUnavailablePerSite)
+	return s.checkSiteLimit(taken, u.MaxUnavailablePerSite)
 }
 
-// unproven lists what was there before this event, is of a deployment, and nobody has
+// allocsNotYetHealthy lists what was there before this event, is of a deployment, and nobody has
 // seen healthy; but not what takes the place of one that is taken down, which was there
 // already: the two are one turn.
-func (s *scene) unproven(taken []*fleet.Alloc) (list []*fleet.Alloc) {
+func (s *jobCheck) allocsNotYetHealthy(taken []*fleet.Alloc) (list []*fleet.Alloc) {
 	for _, a := range s.allocs {
-		if slices.ContainsFunc(taken, func(old *fleet.Alloc) bool { return s.key(old) == s.key(a) }) {
+		if slices.ContainsFunc(taken, func(old *fleet.Alloc) bool { return s.nameOrNode(old) == s.nameOrNode(a) }) {
 			continue
 		}
 		if _, known := s.l.before.Alloc(a.ID); known && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy() && !a.Terminal() {
@@ -87,50 +87,50 @@ func (s *scene) unproven(taken []*fleet.Alloc) (list []*fleet.Alloc) {
 	return list
 }
 
-// siteTurns: where something that served is taken down, no more of its site is out of
+// checkSiteLimit: where something that served is taken down, no more of its site is out of
 // service than may be; and where something is that ran, though nobody had seen it healthy,
 // never does so much not run. What is sick is no loss, whatever else its site goes without.
-func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
+func (s *jobCheck) checkSiteLimit(taken []*fleet.Alloc, most int) error {
 	served, ran, out, down := map[string]bool{}, map[string]bool{}, map[string]int{}, map[string]int{}
-	for _, a := range s.unproven(taken) {
+	for _, a := range s.allocsNotYetHealthy(taken) {
 		if old, _ := s.l.before.Alloc(a.ID); old.ClientStatus == fleet.ClientRunning && a.ClientStatus == fleet.ClientRunning &&
 			(old.DeploymentID == "" || old.DeploymentStatus.IsHealthy()) {
 			continue // it serves, and was taken in place in this event
 		}
-		site := s.siteBefore(a)
+		site := s.siteOfPrevious(a)
 		out[site]++
-		if a.ClientStatus != fleet.ClientRunning || !s.inSight(s.v, a) || a.DeploymentStatus.IsUnhealthy() {
+		if a.ClientStatus != fleet.ClientRunning || !s.isOnReadyNode(s.v, a) || a.DeploymentStatus.IsUnhealthy() {
 			down[site]++
 		}
 	}
 	for _, a := range taken {
-		site := s.site(a)
+		site := s.siteOfAlloc(a)
 		switch old, _ := s.l.before.Alloc(a.ID); {
 		case old.DeploymentID == "" || old.DeploymentStatus.IsHealthy():
 			served[site] = true
 			down[site]++
 		case old.DeploymentStatus.IsUnhealthy():
-			site = s.siteBefore(a)
+			site = s.siteOfPrevious(a)
 		default:
-			s.l.reached("taken down before it was seen healthy", 1)
+			s.l.addToTally("taken down before it was seen healthy", 1)
 			ran[site] = true
 			down[site]++
-			site = s.siteBefore(a)
+			site = s.siteOfPrevious(a)
 		}
 		out[site]++
 	}
-	for _, a := range s.emptiedAway() {
-		s.l.reached("emptied on an edge that is away", 1)
-		out[s.site(a)]++
-		down[s.site(a)]++
+	for _, a := range s.stoppedOnUnreadyNodes() {
+		s.l.addToTally("emptied on an edge that is away", 1)
+		out[s.siteOfAlloc(a)]++
+		down[s.siteOfAlloc(a)]++
 	}
 	for site := range served {
 		if out[site] == most {
-			s.l.reached("taken down where a site has its limit", 1)
+			s.l.addToTally("taken down where a site has its limit", 1)
 		}
 	}
 	for _, a := range taken {
-		if site := s.site(a); served[site] && out[site] > most || ran[site] && down[site] > most {
+		if site := s.siteOfAlloc(a); served[site] && out[site] > most || ran[site] && down[site] > most {
 			return fmt.Errorf("of %d that are taken down some are at site %s, where %d are out of service and %d do not run; max_unavailable_per_site is %d",
 				len(taken), site, out[site], down[site], most)
 		}
@@ -138,18 +138,18 @@ func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
 	return nil
 }
 
-// siteBefore is the site of what an allocation replaced, or its own.
-func (s *scene) siteBefore(a *fleet.Alloc) string {
+// siteOfPrevious is the site of what an allocation replaced, or its own.
+func (s *jobCheck) siteOfPrevious(a *fleet.Alloc) string {
 	if prev, ok := s.v.Alloc(a.PreviousAllocation); ok {
-		return s.site(prev)
+		return s.siteOfAlloc(prev)
 	}
-	return s.site(a)
+	return s.siteOfAlloc(a)
 }
 
-// emptied counts the nodes on which a system job's deployment has stopped something in
+// countEmptiedNodes counts the nodes on which a system job's deployment has stopped something in
 // an earlier event, to make room, and has nothing in its stead yet.
-func (s *scene) emptied() int {
-	if !s.everywhere() || s.dep == nil {
+func (s *jobCheck) countEmptiedNodes() int {
+	if !s.isOnEveryNode() || s.dep == nil {
 		return 0
 	}
 	has, empty := map[fleet.NodeID]bool{}, map[fleet.NodeID]bool{}
@@ -160,18 +160,18 @@ func (s *scene) emptied() int {
 		n, ok := s.v.Node(a.NodeID)
 		old, known := s.l.before.Alloc(a.ID)
 		if ok && n.Schedulable() && !has[a.NodeID] && known && old.NoLongerWanted() && a.Vacated() &&
-			a.AllocModifyIndex >= s.dep.CreateIndex && s.outdated(a) {
+			a.AllocModifyIndex >= s.dep.CreateIndex && s.needsDestructiveUpdate(a) {
 			empty[a.NodeID] = true
 		}
 	}
-	s.l.reached("emptied for a newer version", len(empty))
+	s.l.addToTally("emptied for a newer version", len(empty))
 	return len(empty)
 }
 
-// emptiedAway lists what was stopped on nodes that are away, one of each, with nothing in
+// stoppedOnUnreadyNodes lists what was stopped on nodes that are away, one of each, with nothing in
 // its stead, where the newest version is to be when they are back.
-func (s *scene) emptiedAway() (list []*fleet.Alloc) {
-	if !s.everywhere() || s.job.Stopped() {
+func (s *jobCheck) stoppedOnUnreadyNodes() (list []*fleet.Alloc) {
+	if !s.isOnEveryNode() || s.job.Stopped() {
 		return nil
 	}
 	last := map[fleet.NodeID]*fleet.Alloc{}
@@ -191,19 +191,19 @@ func (s *scene) emptiedAway() (list []*fleet.Alloc) {
 	return list
 }
 
-// waitedForAll: a deployment that waits for all does not succeed while a node that is away
+// checkWaitForAll: a deployment that waits for all does not succeed while a node that is away
 // has not got its version.
-func (s *scene) waitedForAll() error {
+func (s *jobCheck) checkWaitForAll() error {
 	if s.was == nil || s.was.Status != fleet.DeploymentRunning || s.dep.Status != fleet.DeploymentSuccessful || s.group.Update.WaitFor != fleet.WaitForAll {
 		return nil
 	}
-	for _, a := range s.emptiedAway() {
+	for _, a := range s.stoppedOnUnreadyNodes() {
 		return fmt.Errorf("its deployment, which waits for all, has succeeded without node %s", a.NodeName)
 	}
 	return nil
 }
 
-func (s *scene) site(a *fleet.Alloc) string {
+func (s *jobCheck) siteOfAlloc(a *fleet.Alloc) string {
 	n, _ := s.v.Node(a.NodeID)
 	return n.SiteName()
 }

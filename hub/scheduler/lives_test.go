@@ -36,7 +36,7 @@ func TestLives(t *testing.T) {
 		workers.Go(func() {
 			for judged.Load() < int64(*cases) {
 				s := first + uint64(lives.Add(1)) - 1
-				happened, err := playLife(drawLife(s), nil)
+				happened, err := runTrace(generateTrace(s), nil)
 				mu.Lock()
 				now := judged.Add(int64(happened["events"]))
 				all.add(happened)
@@ -57,20 +57,20 @@ func TestLives(t *testing.T) {
 	}
 	workers.Wait()
 	t.Logf("%d events in %d lives, the last of seed %d:%s", judged.Load(), lives.Load(), first+uint64(lives.Load())-1, all)
-	for _, what := range all.rare(int(judged.Load())) {
+	for _, what := range all.rareOutcomes(int(judged.Load())) {
 		t.Errorf("that proves little: %s", what)
 	}
 	slices.Sort(failed)
 	for _, s := range failed {
-		lines := shrinkLife(drawLife(s))
+		lines := shrinkTrace(generateTrace(s))
 		var trace strings.Builder
-		_, err := playLife(lines, &trace)
-		t.Errorf("seed %d: %v\n%s\n\n%s", s, err, strings.Join(lines, "\n"), lastOf(trace.String()))
+		_, err := runTrace(lines, &trace)
+		t.Errorf("seed %d: %v\n%s\n\n%s", s, err, strings.Join(lines, "\n"), lastTraceLines(trace.String()))
 	}
 }
 
-// lastOf cuts off all but the end of a trace.
-func lastOf(trace string) string {
+// lastTraceLines cuts off all but the end of a trace.
+func lastTraceLines(trace string) string {
 	const most = 40
 	lines := strings.Split(strings.TrimRight(trace, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
@@ -90,7 +90,7 @@ func TestLifeScenarios(t *testing.T) {
 		for _, life := range strings.Split(strings.TrimSpace(string(content)), "\n\n") {
 			lines := strings.Split(life, "\n")
 			t.Run(filepath.Base(file)+" "+strings.TrimPrefix(lines[0], "# "), func(t *testing.T) {
-				if _, err := playLife(lines, nil); err != nil {
+				if _, err := runTrace(lines, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -98,11 +98,11 @@ func TestLifeScenarios(t *testing.T) {
 	}
 }
 
-// shrinkLife leaves out lines, and words of lines, for as long as the life fails.
-func shrinkLife(lines []string) []string {
+// shrinkTrace leaves out lines, and words of lines, for as long as the life fails.
+func shrinkTrace(lines []string) []string {
 	fails := func(l []string) bool {
-		_, err := playLife(l, nil)
-		return err != nil && !errors.Is(err, errLine)
+		_, err := runTrace(l, nil)
+		return err != nil && !errors.Is(err, errUnknownLine)
 	}
 	for again := true; again; {
 		again = false

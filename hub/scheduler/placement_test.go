@@ -9,18 +9,18 @@ import (
 	"skerry/hub/state"
 )
 
-func (c *cluster) configure(change func(*fleet.SchedulerConfiguration)) {
+func (c *cluster) setSchedulerConfig(change func(*fleet.SchedulerConfiguration)) {
 	conf := fleet.DefaultScheduling()
 	change(&conf)
-	c.apply(state.SchedulerConfig{Config: conf})
+	c.mustApplyCommand(state.SchedulerConfig{Config: conf})
 }
 
 func task(j *fleet.Job) *fleet.Task { return &j.TaskGroups[0].Tasks[0] }
 
 func inDC(dc string) func(*fleet.Node) { return func(n *fleet.Node) { n.Datacenter = dc } }
 
-// where counts allocations that live, by what of says of their node.
-func (c *cluster) where(of func(*fleet.Node) string) map[string]int {
+// countByNodeValue counts allocations that live, by what of says of their node.
+func (c *cluster) countByNodeValue(of func(*fleet.Node) string) map[string]int {
 	count := map[string]int{}
 	for a := range c.store.View().Allocs("*", "") {
 		if n, ok := c.store.View().Node(a.NodeID); ok && !a.Terminal() {
@@ -46,22 +46,22 @@ func TestSpread(t *testing.T) {
 		t.Run(fmt.Sprintf("B55 %d", x), func(t *testing.T) {
 			c := newCluster(t)
 			for i := range 10 {
-				c.open(node(i, inDC([]string{"dc1", "dc2"}[i%2]), func(n *fleet.Node) { n.MinDynamicPort, n.MaxDynamicPort = 20000, 20005 }))
+				c.openNodeSession(node(i, inDC([]string{"dc1", "dc2"}[i%2]), func(n *fleet.Node) { n.MinDynamicPort, n.MaxDynamicPort = 20000, 20005 }))
 			}
-			e := c.register(job(10, spread(map[string]int{"dc1": x, "dc2": 100 - x}), func(j *fleet.Job) {
+			e := c.registerAndSchedule(job(10, spread(map[string]int{"dc1": x, "dc2": 100 - x}), func(j *fleet.Job) {
 				j.Datacenters = []string{"dc*"}
 				j.TaskGroups[0].Networks = []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "http"}, {Label: "admin"}}}}
 			}))
-			if got := c.where(dcOf); got["dc1"] != x/10 || got["dc2"] != 10-x/10 || e.BlockedEval != "" {
+			if got := c.countByNodeValue(dcOf); got["dc1"] != x/10 || got["dc2"] != 10-x/10 || e.BlockedEval != "" {
 				t.Errorf("placed %v, %+v", got, e.FailedTGAllocs["web"])
 			}
 		})
 	}
 	for name, tc := range map[string]struct {
-		targets map[string]int
-		dcs     int
-		count   int
-		want    map[string]int
+		spreadTargets map[string]int
+		dcs           int
+		count         int
+		want          map[string]int
 	}{
 		"one target":       {map[string]int{"dc1": 50}, 3, 12, map[string]int{"dc1": 6}},
 		"one and a star":   {map[string]int{"dc1": 50, "*": 50}, 3, 12, map[string]int{"dc1": 6}},
@@ -71,10 +71,10 @@ func TestSpread(t *testing.T) {
 		t.Run("B56 "+name, func(t *testing.T) {
 			c := newCluster(t)
 			for i := range 12 {
-				c.open(node(i, inDC(fmt.Sprintf("dc%d", i%tc.dcs+1))))
+				c.openNodeSession(node(i, inDC(fmt.Sprintf("dc%d", i%tc.dcs+1))))
 			}
-			c.register(job(tc.count, spread(tc.targets)))
-			got := c.where(dcOf)
+			c.registerAndSchedule(job(tc.count, spread(tc.spreadTargets)))
+			got := c.countByNodeValue(dcOf)
 			for dc, n := range tc.want {
 				if got[dc] != n {
 					t.Errorf("placed %v, want %v", got, tc.want)
@@ -85,10 +85,10 @@ func TestSpread(t *testing.T) {
 	t.Run("B56 racks", func(t *testing.T) {
 		c := newCluster(t)
 		for i := range 1000 {
-			c.open(node(i, func(n *fleet.Node) { n.Meta["rack"] = fmt.Sprint(i % 100) }))
+			c.openNodeSession(node(i, func(n *fleet.Node) { n.Meta["rack"] = fmt.Sprint(i % 100) }))
 		}
-		c.register(job(50, func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "${meta.rack}", Weight: 50}} }))
-		got := c.where(func(n *fleet.Node) string { return n.Meta["rack"] })
+		c.registerAndSchedule(job(50, func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "${meta.rack}", Weight: 50}} }))
+		got := c.countByNodeValue(func(n *fleet.Node) string { return n.Meta["rack"] })
 		if len(got) != 50 {
 			t.Errorf("on %d racks: %v", len(got), got)
 		}
@@ -98,11 +98,11 @@ func TestSpread(t *testing.T) {
 func TestAffinityAndAlgorithm(t *testing.T) {
 	t.Run("B64", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(100)
-		c.register(job(1, func(j *fleet.Job) {
+		c.addReadyNodes(100)
+		c.registerAndSchedule(job(1, func(j *fleet.Job) {
 			j.Affinities = []fleet.Affinity{{LTarget: "${attr.unique.hostname}", Operand: "=", RTarget: "edge-77", Weight: 100}}
 		}))
-		a := c.alive()[0]
+		a := c.nonTerminalAllocs()[0]
 		s := a.Metrics.ScoreMetaData[0]
 		mean := (s.Scores["binpack"] + s.Scores["node-affinity"]) / 2
 		if a.NodeName != "edge-77" || s.Scores["node-affinity"] != 1 || s.NormScore != mean || a.Score != mean {
@@ -119,11 +119,11 @@ func TestAffinityAndAlgorithm(t *testing.T) {
 	})
 	t.Run("B61 avoided", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(6)
-		c.register(job(4, func(j *fleet.Job) {
+		c.addReadyNodes(6)
+		c.registerAndSchedule(job(4, func(j *fleet.Job) {
 			j.Affinities = []fleet.Affinity{{LTarget: "${meta.rack}", Operand: "=", RTarget: "0", Weight: -100}}
 		}))
-		if got := c.where(func(n *fleet.Node) string { return n.Meta["rack"] }); got["0"] != 0 {
+		if got := c.countByNodeValue(func(n *fleet.Node) string { return n.Meta["rack"] }); got["0"] != 0 {
 			t.Errorf("placed %v", got)
 		}
 	})
@@ -133,14 +133,14 @@ func TestAffinityAndAlgorithm(t *testing.T) {
 	}{{"binpack", "", 1}, {"spread", "", 2}, {"binpack", "spread", 2}, {"spread", "binpack", 1}, {"", "", 1}} {
 		t.Run(fmt.Sprintf("B65 %s-%s", tc.global, tc.pool), func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(2)
-			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.SchedulerAlgorithm = tc.global })
+			c.addReadyNodes(2)
+			c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.SchedulerAlgorithm = tc.global })
 			if tc.pool != "" {
-				c.apply(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, SchedulerConfiguration: &fleet.PoolScheduling{SchedulerAlgorithm: tc.pool}}})
+				c.mustApplyCommand(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, SchedulerConfiguration: &fleet.PoolScheduling{SchedulerAlgorithm: tc.pool}}})
 			}
-			c.register(job(1))
-			c.register(job(1, func(j *fleet.Job) { j.ID = "second" }))
-			if got := c.where(func(n *fleet.Node) string { return n.Name }); len(got) != tc.nodes {
+			c.registerAndSchedule(job(1))
+			c.registerAndSchedule(job(1, func(j *fleet.Job) { j.ID = "second" }))
+			if got := c.countByNodeValue(func(n *fleet.Node) string { return n.Name }); len(got) != tc.nodes {
 				t.Errorf("on %v", got)
 			}
 		})
@@ -157,31 +157,31 @@ func TestAllotments(t *testing.T) {
 	}
 	t.Run("B73", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(2)
-		e := c.register(job(3, static(80)))
-		if got := c.where(func(n *fleet.Node) string { return n.Name }); len(got) != 2 || len(c.alive()) != 2 || e.QueuedAllocations["web"] != 1 {
+		c.addReadyNodes(2)
+		e := c.registerAndSchedule(job(3, static(80)))
+		if got := c.countByNodeValue(func(n *fleet.Node) string { return n.Name }); len(got) != 2 || len(c.nonTerminalAllocs()) != 2 || e.QueuedAllocations["web"] != 1 {
 			t.Errorf("on %v", got)
 		}
 		if m := e.FailedTGAllocs["web"]; m.DimensionExhausted["network: reserved port collision web=80"] != 2 {
 			t.Errorf("metric %+v", m)
 		}
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			if p := a.Allotment.Ports; len(p) != 2 || p[0].Value != 80 || p[1].Value < 20000 || p[1].Value > 32000 {
 				t.Errorf("ports %+v", p)
 			}
 		}
 		// Another job finds the port taken, and a place when its holder has ended.
-		e = c.register(job(1, static(80), func(j *fleet.Job) { j.ID = "second" }))
+		e = c.registerAndSchedule(job(1, static(80), func(j *fleet.Job) { j.ID = "second" }))
 		if e.QueuedAllocations["web"] != 1 {
 			t.Errorf("%+v", e)
 		}
 	})
 	t.Run("B1 no double port", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(3)
-		c.register(job(30, static(0), func(j *fleet.Job) { task(j).Resources.CPU = 10 }))
+		c.addReadyNodes(3)
+		c.registerAndSchedule(job(30, static(0), func(j *fleet.Job) { task(j).Resources.CPU = 10 }))
 		seen := map[string]bool{}
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			for _, p := range a.Allotment.Ports {
 				key := fmt.Sprint(a.NodeID, p.Value)
 				if seen[key] {
@@ -190,24 +190,24 @@ func TestAllotments(t *testing.T) {
 				seen[key] = true
 			}
 		}
-		if len(c.alive()) != 30 {
-			t.Errorf("%d placed", len(c.alive()))
+		if len(c.nonTerminalAllocs()) != 30 {
+			t.Errorf("%d placed", len(c.nonTerminalAllocs()))
 		}
 	})
 	t.Run("B35", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1, func(n *fleet.Node) { n.Attributes["cpu.numcores"] = "8" })
+		c.addReadyNodes(1, func(n *fleet.Node) { n.Attributes["cpu.numcores"] = "8" })
 		cores := func(j *fleet.Job) { task(j).Resources.CPU, task(j).Resources.Cores = 0, 2 }
-		c.register(job(2, cores))
-		a := c.alive()
+		c.registerAndSchedule(job(2, cores))
+		a := c.nonTerminalAllocs()
 		if len(a) != 2 || fmt.Sprint(a[0].Allotment.CoreIDs(), a[1].Allotment.CoreIDs()) != "[0 1] [2 3]" || a[0].AllocatedResources.CPU != 2*14000/8 {
 			t.Fatalf("placed %+v", a)
 		}
-		c.register(job(2, cores, func(j *fleet.Job) { task(j).KillSignal = "SIGINT" }))
-		if b := c.alive(); b[0].ID != a[0].ID || b[0].JobVersion != 1 || fmt.Sprint(b[0].Allotment.CoreIDs()) != "[0 1]" {
+		c.registerAndSchedule(job(2, cores, func(j *fleet.Job) { task(j).KillSignal = "SIGINT" }))
+		if b := c.nonTerminalAllocs(); b[0].ID != a[0].ID || b[0].JobVersion != 1 || fmt.Sprint(b[0].Allotment.CoreIDs()) != "[0 1]" {
 			t.Errorf("updated to %+v", b[0])
 		}
-		e := c.register(job(3, cores, func(j *fleet.Job) { j.ID = "second" }))
+		e := c.registerAndSchedule(job(3, cores, func(j *fleet.Job) { j.ID = "second" }))
 		if m := e.FailedTGAllocs["web"]; m == nil || e.QueuedAllocations["web"] != 1 {
 			t.Errorf("nine cores of eight: %+v", e)
 		}
@@ -215,17 +215,17 @@ func TestAllotments(t *testing.T) {
 	t.Run("B67", func(t *testing.T) {
 		for _, allowed := range []bool{false, true} {
 			c := newCluster(t)
-			c.nodes(1)
-			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = allowed })
-			c.register(job(1, func(j *fleet.Job) { task(j).Resources.MemoryMaxMB = 4096 }))
-			if got := c.alive()[0].AllocatedResources; (got.MemoryMaxMB == 4096) != allowed || got.MemoryMB != 256 {
+			c.addReadyNodes(1)
+			c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = allowed })
+			c.registerAndSchedule(job(1, func(j *fleet.Job) { task(j).Resources.MemoryMaxMB = 4096 }))
+			if got := c.nonTerminalAllocs()[0].AllocatedResources; (got.MemoryMaxMB == 4096) != allowed || got.MemoryMB != 256 {
 				t.Errorf("allowed %v: %+v", allowed, got)
 			}
 		}
 	})
 	t.Run("B71", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1, func(n *fleet.Node) {
+		c.addReadyNodes(1, func(n *fleet.Node) {
 			for i := range 4 {
 				n.Devices = append(n.Devices, fleet.Device{Vendor: "nvidia", Type: "gpu", Name: "1080ti", ID: fmt.Sprint("gpu", i)})
 			}
@@ -233,28 +233,28 @@ func TestAllotments(t *testing.T) {
 		ask := func(name string, n int) func(*fleet.Job) {
 			return func(j *fleet.Job) { task(j).Resources.Devices = []fleet.RequestedDevice{{Name: name, Count: n}} }
 		}
-		e := c.register(job(2, ask("gpu", 3)))
-		if len(c.alive()) != 1 || len(c.alive()[0].Allotment.DeviceIDs()) != 3 || e.FailedTGAllocs["web"].DimensionExhausted["devices: no gpu free"] != 1 {
-			t.Errorf("%d placed, %+v", len(c.alive()), e.FailedTGAllocs["web"])
+		e := c.registerAndSchedule(job(2, ask("gpu", 3)))
+		if len(c.nonTerminalAllocs()) != 1 || len(c.nonTerminalAllocs()[0].Allotment.DeviceIDs()) != 3 || e.FailedTGAllocs["web"].DimensionExhausted["devices: no gpu free"] != 1 {
+			t.Errorf("%d placed, %+v", len(c.nonTerminalAllocs()), e.FailedTGAllocs["web"])
 		}
-		e = c.register(job(1, ask("fpga", 1), func(j *fleet.Job) { j.ID = "second" }))
+		e = c.registerAndSchedule(job(1, ask("fpga", 1), func(j *fleet.Job) { j.ID = "second" }))
 		if e.FailedTGAllocs["web"].ConstraintFiltered["missing devices"] != 1 {
 			t.Errorf("%+v", e.FailedTGAllocs["web"])
 		}
 	})
 	t.Run("B80", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(20)
+		c.addReadyNodes(20)
 		sticky := func(j *fleet.Job) { j.TaskGroups[0].EphemeralDisk.Sticky = true }
-		c.register(job(3, sticky))
+		c.registerAndSchedule(job(3, sticky))
 		before := map[string]fleet.NodeID{}
-		for _, a := range c.alive() {
-			c.report(a, fleet.ClientRunning)
+		for _, a := range c.nonTerminalAllocs() {
+			c.reportAllocStatus(a, fleet.ClientRunning)
 			before[a.Name] = a.NodeID
 		}
-		c.register(job(3, sticky, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"}; j.TaskGroups[0].Update = nil }))
-		c.settle()
-		for _, a := range c.alive() {
+		c.registerAndSchedule(job(3, sticky, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"}; j.TaskGroups[0].Update = nil }))
+		c.schedulePendingEvals()
+		for _, a := range c.nonTerminalAllocs() {
 			if a.JobVersion == 1 && a.NodeID != before[a.Name] {
 				t.Errorf("%s moved", a.Name)
 			}
@@ -262,24 +262,24 @@ func TestAllotments(t *testing.T) {
 	})
 	t.Run("B82", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1, func(n *fleet.Node) { n.MaxAllocs = 1 })
-		e := c.register(job(2))
-		if len(c.alive()) != 1 || e.FailedTGAllocs["web"].DimensionExhausted["max allocations of the node"] != 1 {
-			t.Errorf("%d placed, %+v", len(c.alive()), e.FailedTGAllocs["web"])
+		c.addReadyNodes(1, func(n *fleet.Node) { n.MaxAllocs = 1 })
+		e := c.registerAndSchedule(job(2))
+		if len(c.nonTerminalAllocs()) != 1 || e.FailedTGAllocs["web"].DimensionExhausted["max allocations of the node"] != 1 {
+			t.Errorf("%d placed, %+v", len(c.nonTerminalAllocs()), e.FailedTGAllocs["web"])
 		}
-		c.register(job(1, func(j *fleet.Job) { j.ID = "second" }))
-		if len(c.where(dcOf)) != 1 || c.where(dcOf)["dc1"] != 1 {
-			t.Errorf("%v", c.where(dcOf))
+		c.registerAndSchedule(job(1, func(j *fleet.Job) { j.ID = "second" }))
+		if len(c.countByNodeValue(dcOf)) != 1 || c.countByNodeValue(dcOf)["dc1"] != 1 {
+			t.Errorf("%v", c.countByNodeValue(dcOf))
 		}
 	})
 	t.Run("host network", func(t *testing.T) {
 		c := newCluster(t)
-		c.open(node(0))
-		c.open(node(1, func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.7"}} }))
-		c.register(job(1, func(j *fleet.Job) {
+		c.openNodeSession(node(0))
+		c.openNodeSession(node(1, func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.7"}} }))
+		c.registerAndSchedule(job(1, func(j *fleet.Job) {
 			j.TaskGroups[0].Networks = []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "x", HostNetwork: "lan"}}}}
 		}))
-		a := c.alive()[0]
+		a := c.nonTerminalAllocs()[0]
 		if a.NodeName != "edge-1" || a.Allotment.Ports[0].HostIP != "192.0.2.7" ||
 			!strings.Contains(fmt.Sprint(a.Metrics.ConstraintFiltered, "missing host network"), "missing host network") {
 			t.Errorf("on %s, %+v", a.NodeName, a.Allotment)

@@ -9,9 +9,9 @@ import (
 	"skerry/reconcile"
 )
 
-// plan makes the plan of an attempt. Each allocation in it is whole, as it shall
+// buildPlan makes the plan of an attempt. Each allocation in it is whole, as it shall
 // be; that an allocation was replaced (NextAllocation) the state notes itself.
-func (a *attempt) plan(token string) fleet.Plan {
+func (a *attempt) buildPlan(token string) fleet.Plan {
 	p := fleet.Plan{
 		EvalID: a.eval.ID, EvalToken: token, Priority: a.eval.Priority, Job: a.job, SnapshotIndex: a.view.Index(),
 		AllAtOnce:      a.job != nil && a.job.AllAtOnce,
@@ -26,13 +26,13 @@ func (a *attempt) plan(token string) fleet.Plan {
 		}
 	}
 	all := func(reconcile.Change) bool { return true }
-	update(p.NodeUpdate, a.decisions.Stops, a.stops)
+	update(p.NodeUpdate, a.decisions.Stops, a.isStopPlanned)
 	for _, c := range a.decisions.Stops {
 		if c.Reschedules && !a.replaced[c.Alloc.ID] && !c.Alloc.AwaitsPlacement() {
 			p.NodeUpdate[c.Alloc.NodeID] = append(p.NodeUpdate[c.Alloc.NodeID], c.Unplaced(a.job))
 		}
 	}
-	update(p.NodeUpdate, a.decisions.Retired, a.stops)
+	update(p.NodeUpdate, a.decisions.Retired, a.isStopPlanned)
 	update(p.NodeUpdate, a.decisions.Lost, all)
 	update(p.NodeUpdate, a.decisions.Unknown, all)
 	update(p.NodeUpdate, a.decisions.Reconnects, all)
@@ -40,7 +40,7 @@ func (a *attempt) plan(token string) fleet.Plan {
 	for _, evicted := range a.evicted {
 		al := *evicted
 		al.DesiredStatus, al.DesiredDescription = fleet.DesiredEvict, a.evictionReason()
-		al.PreemptedFor = a.preemptor()
+		al.PreemptedFor = a.preemptingJob()
 		p.NodeUpdate[al.NodeID] = append(p.NodeUpdate[al.NodeID], al)
 	}
 	update(p.NodeAllocation, a.decisions.InPlace, all)
@@ -53,22 +53,22 @@ func (a *attempt) plan(token string) fleet.Plan {
 			p.DeploymentUpdates = append(p.DeploymentUpdates, u) // what has just been placed is part of it, and not healthy yet
 		}
 	}
-	p.Evals = a.evals()
+	p.Evals = a.evalsAfterPlan()
 	return p
 }
 
-// stops reports whether a stop, or a retirement, takes place: one that is made for a replacement
+// isStopPlanned reports whether a stop, or a retirement, takes place: one that is made for a replacement
 // does only where there is one, or where it makes room for it.
-func (a *attempt) stops(c reconcile.Change) bool {
+func (a *attempt) isStopPlanned(c reconcile.Change) bool {
 	if c.Reschedules {
 		return a.replaced[c.Alloc.ID] // or its tracker says that nothing was placed
 	}
-	return !c.WithPlacement || a.replaced[c.Alloc.ID] || a.makeRoom[c.Alloc.ID]
+	return !c.WithPlacement || a.replaced[c.Alloc.ID] || a.stopFirst[c.Alloc.ID]
 }
 
-// evals returns what becomes of evaluations: those for later, those that nobody
+// evalsAfterPlan returns what becomes of evaluations: those for later, those that nobody
 // waits for, the one that waits for capacity, and the end of this one.
-func (a *attempt) evals() []fleet.Evaluation {
+func (a *attempt) evalsAfterPlan() []fleet.Evaluation {
 	out := slices.Clone(a.decisions.FollowUps)
 	for _, id := range a.decisions.Cancel {
 		if e, ok := a.view.Eval(id); ok && !e.Terminal() {
@@ -80,23 +80,23 @@ func (a *attempt) evals() []fleet.Evaluation {
 	done := *a.eval
 	done.Status, done.StatusDescription = fleet.EvalComplete, ""
 	done.SnapshotIndex, done.ModifyTime = a.view.Index(), a.now.UnixNano()
-	done.QueuedAllocations, done.FailedTGAllocs, done.AwaitsRoom = a.queued, a.failures(), a.promised
+	done.QueuedAllocations, done.FailedTGAllocs, done.AwaitsRoom = a.queued, a.failedPlacements(), a.awaitingStops
 	done.ClassEligibility, done.EscapedClass, done.AwaitedNodes = nil, false, nil
-	done.DeploymentID, done.PlanAnnotations = a.deployment(), &fleet.PlanAnnotations{DesiredTGUpdates: a.updates()}
-	if len(a.failed) == 0 || !a.waits() {
+	done.DeploymentID, done.PlanAnnotations = a.deploymentToFollow(), &fleet.PlanAnnotations{DesiredTGUpdates: a.desiredUpdatesByGroup()}
+	if len(a.failed) == 0 || !a.hasQueuedAllocs() {
 		return append(out, done)
 	}
-	if waited(a.eval) {
+	if isUnblockedEval(a.eval) {
 		// It was waiting for capacity already, and goes on waiting.
-		return append(out, a.block(done, fleet.TriggerQueuedAllocs))
+		return append(out, a.makeEvalBlocked(done, fleet.TriggerQueuedAllocs))
 	}
-	blocked := a.block(a.blocked(), fleet.TriggerQueuedAllocs)
+	blocked := a.makeEvalBlocked(a.findOrNewBlockedEval(), fleet.TriggerQueuedAllocs)
 	done.BlockedEval = blocked.ID
 	return append(out, blocked, done)
 }
 
-// waits reports whether more capacity would place more.
-func (a *attempt) waits() bool {
+// hasQueuedAllocs reports whether more capacity would place more.
+func (a *attempt) hasQueuedAllocs() bool {
 	for _, n := range a.queued {
 		if n > 0 {
 			return true
@@ -105,14 +105,14 @@ func (a *attempt) waits() bool {
 	return false
 }
 
-// waited reports whether an evaluation is one that waits for capacity.
-func waited(e *fleet.Evaluation) bool {
+// isUnblockedEval reports whether an evaluation is one that waits for capacity.
+func isUnblockedEval(e *fleet.Evaluation) bool {
 	return e.TriggeredBy == fleet.TriggerQueuedAllocs || e.TriggeredBy == fleet.TriggerMaxPlanAttempts
 }
 
-// blocked is the job's evaluation that waits for capacity: the one that there is,
+// findOrNewBlockedEval is the job's evaluation that waits for capacity: the one that there is,
 // or a new one.
-func (a *attempt) blocked() fleet.Evaluation {
+func (a *attempt) findOrNewBlockedEval() fleet.Evaluation {
 	for e := range a.view.EvalsByJob(a.eval.Namespace, a.eval.JobID) {
 		if e.Status == fleet.EvalBlocked && e.ID != a.eval.ID {
 			return *e
@@ -125,43 +125,43 @@ func (a *attempt) blocked() fleet.Evaluation {
 	return e
 }
 
-// block lets an evaluation wait for capacity of the classes that would help. Its turn
+// makeEvalBlocked lets an evaluation wait for capacity of the classes that would help. Its turn
 // among all that wait is that of the job as it is now, not as it was when the wait began:
 // what may be evicted goes by the same number, and a job that had its turn before those
 // that evict it would take their room again and again.
-func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
+func (a *attempt) makeEvalBlocked(e fleet.Evaluation, trigger string) fleet.Evaluation {
 	if a.job != nil {
 		e.Priority, e.JobModifyIndex = a.job.Priority, a.job.JobModifyIndex
 	}
 	e.Status, e.TriggeredBy = fleet.EvalBlocked, trigger
 	e.SnapshotIndex, e.ModifyTime = a.view.Index(), a.now.UnixNano()
-	e.FailedTGAllocs, e.QueuedAllocations, e.AwaitsRoom = a.failures(), a.queued, a.promised
+	e.FailedTGAllocs, e.QueuedAllocations, e.AwaitsRoom = a.failedPlacements(), a.queued, a.awaitingStops
 	e.StatusDescription = "waits for capacity: not all could be placed"
 	if len(e.FailedTGAllocs) == 0 {
 		e.StatusDescription = "waits until the allocations that make room have stopped"
 	}
-	e.AwaitedNodes = a.awaits()
+	e.AwaitedNodes = a.awaitedNodes()
 	e.ClassEligibility, e.EscapedClass = map[string]bool{}, false
 	for _, group := range slices.Sorted(maps.Keys(a.failed)) {
-		if a.rankings[group].where.eligibility(e.ClassEligibility) {
+		if a.rankings[group].feasibility.mergeClassEligibility(e.ClassEligibility) {
 			e.EscapedClass = true
 		}
 	}
 	return e
 }
 
-// awaits lists where room is made for the job, sorted.
-func (a *attempt) awaits() []fleet.NodeID {
-	if a.tenants == nil {
+// awaitedNodes lists where room is made for the job, sorted.
+func (a *attempt) awaitedNodes() []fleet.NodeID {
+	if a.plannedUsage == nil {
 		return nil // it is stopped
 	}
-	return slices.Sorted(maps.Keys(a.tenants.awaits))
+	return slices.Sorted(maps.Keys(a.plannedUsage.awaitedByJob))
 }
 
-// gaveUp is the end of an evaluation whose plans were refused too often: it
+// maxAttemptsEvals is the end of an evaluation whose plans were refused too often: it
 // failed, and another waits for whatever changes next.
-func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
-	blocked := a.block(a.blocked(), fleet.TriggerMaxPlanAttempts)
+func (a *attempt) maxAttemptsEvals(attempts int) []fleet.Evaluation {
+	blocked := a.makeEvalBlocked(a.findOrNewBlockedEval(), fleet.TriggerMaxPlanAttempts)
 	blocked.StatusDescription = "waits for a change: plans were refused too often"
 	blocked.EscapedClass, blocked.AwaitedNodes, blocked.AwaitsRoom = true, nil, nil // of what was refused nothing was evicted, or stopped
 	blocked.FailedTGAllocs = a.failed
@@ -173,7 +173,7 @@ func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
 		queued[al.TaskGroup]++
 	}
 	blocked.QueuedAllocations, done.QueuedAllocations, done.FailedTGAllocs = queued, queued, a.failed
-	done.PlanAnnotations = &fleet.PlanAnnotations{DesiredTGUpdates: a.updates()}
+	done.PlanAnnotations = &fleet.PlanAnnotations{DesiredTGUpdates: a.desiredUpdatesByGroup()}
 	done.ModifyTime = a.now.UnixNano()
 	return []fleet.Evaluation{blocked, done}
 }

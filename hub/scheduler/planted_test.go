@@ -15,26 +15,26 @@ import (
 func TestPlantedBugsMisbehave(t *testing.T) {
 	got := func() uint64 {
 		c := newCluster(t)
-		c.nodes(1)
+		c.addReadyNodes(1)
 		version := func(env string) *fleet.Job {
-			return job(1, system, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": env} })
+			return job(1, asSystemJob, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": env} })
 		}
-		c.register(version("0"))
-		a := c.alive()[0]
-		c.report(a, fleet.ClientRunning)
-		c.miss(a.NodeID)
-		c.settle()
-		c.register(version("1"))
-		c.register(version("2"))
-		c.open(node(0))
-		c.report(a, fleet.ClientRunning)
-		c.settle()
-		for _, now := range c.allocs() {
+		c.registerAndSchedule(version("0"))
+		a := c.nonTerminalAllocs()[0]
+		c.reportAllocStatus(a, fleet.ClientRunning)
+		c.missNodeHeartbeat(a.NodeID)
+		c.schedulePendingEvals()
+		c.registerAndSchedule(version("1"))
+		c.registerAndSchedule(version("2"))
+		c.openNodeSession(node(0))
+		c.reportAllocStatus(a, fleet.ClientRunning)
+		c.schedulePendingEvals()
+		for _, now := range c.webJobAllocs() {
 			if now.PreviousAllocation == a.ID {
 				return now.JobVersion
 			}
 		}
-		t.Fatalf("nothing came of %+v", c.allocs())
+		t.Fatalf("nothing came of %+v", c.webJobAllocs())
 		return 0
 	}
 	if v := got(); v != 2 {
@@ -64,7 +64,7 @@ func TestPlantedBugsEndLives(t *testing.T) {
 		t.Run(string(tc.bug), func(t *testing.T) {
 			defer planted.Plant(tc.bug)()
 			for seed := uint64(1); seed <= 400; seed++ {
-				if _, err := playLife(drawLife(seed), nil); err != nil {
+				if _, err := runTrace(generateTrace(seed), nil); err != nil {
 					if !strings.Contains(err.Error(), tc.finds) {
 						t.Errorf("life %d ends of something else: %v", seed, err)
 					}

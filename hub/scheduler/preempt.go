@@ -18,10 +18,10 @@ const (
 
 // victim is an allocation that may be evicted.
 type victim struct {
-	alloc    *fleet.Alloc
-	priority int
-	burdened bool    // others of its job are evicted already
-	distance float64 // between what it takes and what is asked for
+	alloc             *fleet.Alloc
+	priority          int
+	jobAlreadyEvicted bool    // others of its job are evicted already
+	distance          float64 // between what it takes and what is asked for
 }
 
 // eviction is what one node would have to give up.
@@ -32,7 +32,7 @@ type eviction struct {
 
 // dearer orders evictions: by the highest priority of what goes, by the sum of the
 // priorities, by how many go.
-func (e eviction) compare(o eviction) int {
+func (e eviction) compareCost(o eviction) int {
 	cost := func(e eviction) (highest, sum int) {
 		for _, v := range e.victims {
 			highest, sum = max(highest, v.priority), sum+v.priority
@@ -44,26 +44,26 @@ func (e eviction) compare(o eviction) int {
 	return cmp.Or(cmp.Compare(eh, oh), cmp.Compare(es, os), cmp.Compare(len(e.victims), len(o.victims)), cmp.Compare(e.c.order, o.c.order))
 }
 
-// preempt finds allocations of a lower priority that have to go so that a placement
+// planPreemption finds allocations of a lower priority that have to go so that a placement
 // finds room, and counts their room as the placement's. Their room is free when
 // their edge has said that they ended: until then the placement waits, and so it
 // does where what is stopping already will do (then there are none). It reports
 // whether the placement has that to wait for.
-func (r *ranking) preempt(p reconcile.Placement) (victims []*fleet.Alloc, room bool) {
-	if r.hopeless {
+func (r *ranking) planPreemption(p reconcile.Placement) (victims []*fleet.Alloc, room bool) {
+	if r.noEvictionHelps {
 		return nil, false
 	}
 	var best *eviction
 	choices := 0
 	for _, c := range r.drawn {
-		if p.Node != "" && c.node.ID != p.Node || !c.full || r.broken(c.node) != "" {
+		if p.Node != "" && c.node.ID != p.Node || !c.full || r.brokenDistinctRule(c.node) != "" {
 			continue
 		}
-		e, ok := r.evictions(c)
+		e, ok := r.findEvictions(c)
 		if !ok {
 			continue
 		}
-		if best == nil || e.compare(*best) < 0 {
+		if best == nil || e.compareCost(*best) < 0 {
 			best = &e
 		}
 		if choices++; choices == preemptChoices || len(e.victims) == 0 {
@@ -71,61 +71,61 @@ func (r *ranking) preempt(p reconcile.Placement) (victims []*fleet.Alloc, room b
 		}
 	}
 	if best == nil {
-		r.hopeless = p.Node == ""
+		r.noEvictionHelps = p.Node == ""
 		return nil, false
 	}
 	n := best.c.node
-	after := r.tenants.after[n.ID].Add(r.askOn(n))
+	after := r.plannedUsage.afterStops[n.ID].Add(r.resourcesOnNode(n))
 	for _, v := range best.victims {
 		after = after.Sub(v.alloc.AllocatedResources)
-		r.tenants.evict(v.alloc)
+		r.plannedUsage.recordEviction(v.alloc)
 		victims = append(victims, v.alloc)
 	}
-	r.tenants.after[n.ID] = after
-	r.tenants.await(n.ID)
-	r.occupy(n, 1)
+	r.plannedUsage.afterStops[n.ID] = after
+	r.plannedUsage.recordAwaitedNode(n.ID)
+	r.adjustGroupCount(n, 1)
 	return victims, true
 }
 
-// evict notes that the plan evicts an allocation.
-func (t *tenancy) evict(a *fleet.Alloc) {
+// recordEviction notes that the plan evicts an allocation.
+func (t *plannedUsage) recordEviction(a *fleet.Alloc) {
 	if t.evicted == nil {
-		t.evicted, t.burdened = map[fleet.AllocID]bool{}, map[jobName]bool{}
+		t.evicted, t.evictedJobs = map[fleet.AllocID]bool{}, map[jobKey]bool{}
 	}
-	t.evicted[a.ID], t.burdened[jobName{a.Namespace, a.JobID}] = true, true
+	t.evicted[a.ID], t.evictedJobs[jobKey{a.Namespace, a.JobID}] = true, true
 }
 
-type jobName struct {
+type jobKey struct {
 	namespace string
 	id        fleet.JobID
 }
 
-// evictions says what would have to go from a node; false where nothing helps. None
+// findEvictions says what would have to go from a node; false where nothing helps. None
 // where the room of what is stopping already will do.
-func (r *ranking) evictions(c *candidate) (eviction, bool) {
+func (r *ranking) findEvictions(c *candidate) (eviction, bool) {
 	gone := map[fleet.AllocID]bool{} // or going
 	coming := fleet.Resources{}
 	var victims []victim
-	ask := r.askOn(c.node)
+	ask := r.resourcesOnNode(c.node)
 	for a := range r.cluster.AllocsByNode(c.node.ID) {
 		switch {
 		case !a.OccupiesNode():
-		case r.tenants.evicted[a.ID]:
+		case r.plannedUsage.evicted[a.ID]:
 			gone[a.ID] = true // its room is counted already
 		case a.ServerTerminal() && a.ClientStatus != fleet.ClientUnknown:
 			gone[a.ID] = true
 			coming = coming.Add(a.AllocatedResources)
-		case r.evictable(a):
+		case r.isPreemptible(a):
 			victims = append(victims, victim{
 				alloc: a, priority: a.Job.Priority, distance: distance(ask, a.AllocatedResources),
-				burdened: r.tenants.burdened[jobName{a.Namespace, a.JobID}],
+				jobAlreadyEvicted: r.plannedUsage.evictedJobs[jobKey{a.Namespace, a.JobID}],
 			})
 		}
 	}
 	fits := func(chosen []victim) bool {
-		taken := c.used.Add(r.tenants.planned[c.node.ID]).Add(r.tenants.after[c.node.ID]).Add(ask).Sub(coming)
+		taken := c.used.Add(r.plannedUsage.planned[c.node.ID]).Add(r.plannedUsage.afterStops[c.node.ID]).Add(ask).Sub(coming)
 		without := gone
-		if r.needs && len(chosen) > 0 {
+		if r.needsAssignment && len(chosen) > 0 {
 			without = map[fleet.AllocID]bool{}
 			for id := range gone {
 				without[id] = true
@@ -133,33 +133,33 @@ func (r *ranking) evictions(c *candidate) (eviction, bool) {
 		}
 		for _, v := range chosen {
 			taken = taken.Sub(v.alloc.AllocatedResources)
-			if r.needs {
+			if r.needsAssignment {
 				without[v.alloc.ID] = true
 			}
 		}
-		return taken.Exceeds(c.node.Free()) == "" && r.offered(c, without)
+		return taken.Exceeds(c.node.Free()) == "" && r.canAssignWithout(c, without)
 	}
 	chosen, ok := chooseVictims(victims, fits)
 	return eviction{c, chosen}, ok
 }
 
-// offered reports whether a node could give the group's ports, cores and devices if
+// canAssignWithout reports whether a node could give the group's ports, cores and devices if
 // some allocations were gone.
-func (r *ranking) offered(c *candidate, gone map[fleet.AllocID]bool) bool {
-	if !r.needs {
+func (r *ranking) canAssignWithout(c *candidate, gone map[fleet.AllocID]bool) bool {
+	if !r.needsAssignment {
 		return true
 	}
 	claims := claimsWithout(r.cluster, c.node, gone)
-	for _, a := range r.tenants.allotted[c.node.ID] {
+	for _, a := range r.plannedUsage.assignedByPlan[c.node.ID] {
 		claims.Hold(a)
 	}
 	_, _, why := claims.Offer(r.g, r.portSeed(c))
 	return why == ""
 }
 
-// evictable: it is of another job, of a priority that is lower by enough.
-func (r *ranking) evictable(a *fleet.Alloc) bool {
-	job := r.where.job
+// isPreemptible: it is of another job, of a priority that is lower by enough.
+func (r *ranking) isPreemptible(a *fleet.Alloc) bool {
+	job := r.feasibility.job
 	return a.Job != nil && !a.Terminal() && a.ClientStatus != fleet.ClientUnknown &&
 		(a.JobID != job.ID || a.Namespace != job.Namespace) && a.Job.Priority <= job.Priority-preemptDistance
 }
@@ -169,8 +169,8 @@ func (r *ranking) evictable(a *fleet.Alloc) bool {
 // fit without all of them.
 func chooseVictims(all []victim, fits func([]victim) bool) ([]victim, bool) {
 	slices.SortFunc(all, func(a, b victim) int {
-		if a.burdened != b.burdened {
-			if a.burdened {
+		if a.jobAlreadyEvicted != b.jobAlreadyEvicted {
+			if a.jobAlreadyEvicted {
 				return 1
 			}
 			return -1

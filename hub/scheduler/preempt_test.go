@@ -9,8 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// low is a job that is there already.
-type low struct {
+// existingJob is a job that is there already.
+type existingJob struct {
 	id       string
 	priority int
 	cpu, mem int
@@ -20,7 +20,7 @@ type low struct {
 	gpus     int
 }
 
-func (l low) job(j *fleet.Job) {
+func (l existingJob) applyToJob(j *fleet.Job) {
 	j.ID, j.Name, j.Priority = fleet.JobID(l.id), l.id, l.priority
 	j.TaskGroups[0].EphemeralDisk.SizeMB = l.disk
 	t := task(j)
@@ -39,42 +39,42 @@ func TestPreemption(t *testing.T) {
 	gib := 1 << 10
 	for _, tc := range []struct {
 		row     string
-		there   []low
-		ask     low
+		there   []existingJob
+		ask     existingJob
 		evicted string // ids
 	}{
-		{"B134", []low{{id: "h", priority: 100, mem: 7256}}, low{priority: 100, mem: 900, port: 22}, ""},
-		{"B86", []low{{id: "h", priority: 100, cpu: 3800, mem: 7000}}, low{priority: 100, cpu: 1000, mem: 1000}, ""},
-		{"B135", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 100, mem: 8192}, ""},
-		{"B88", []low{{id: "h", priority: 100, mem: 256, port: 88}}, low{priority: 100, mem: 256, port: 88}, ""},
-		{"B89", []low{{id: "l", priority: 30, mem: 256, port: 88}, {id: "l2", priority: 30, mem: 256}}, low{priority: 100, mem: 256, port: 88}, "l"},
-		{"B140", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 39, mem: 2000}, ""},
-		{"the distance is enough", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 40, mem: 2000}, "l"},
-		{"B141", []low{{id: "h", priority: 100, mem: 2256, disk: 40 * gib}, {id: "l1", priority: 30, mem: 256, disk: 4 * gib},
+		{"B134", []existingJob{{id: "h", priority: 100, mem: 7256}}, existingJob{priority: 100, mem: 900, port: 22}, ""},
+		{"B86", []existingJob{{id: "h", priority: 100, cpu: 3800, mem: 7000}}, existingJob{priority: 100, cpu: 1000, mem: 1000}, ""},
+		{"B135", []existingJob{{id: "l", priority: 30, mem: 7256}}, existingJob{priority: 100, mem: 8192}, ""},
+		{"B88", []existingJob{{id: "h", priority: 100, mem: 256, port: 88}}, existingJob{priority: 100, mem: 256, port: 88}, ""},
+		{"B89", []existingJob{{id: "l", priority: 30, mem: 256, port: 88}, {id: "l2", priority: 30, mem: 256}}, existingJob{priority: 100, mem: 256, port: 88}, "l"},
+		{"B140", []existingJob{{id: "l", priority: 30, mem: 7256}}, existingJob{priority: 39, mem: 2000}, ""},
+		{"the distance is enough", []existingJob{{id: "l", priority: 30, mem: 7256}}, existingJob{priority: 40, mem: 2000}, "l"},
+		{"B141", []existingJob{{id: "h", priority: 100, mem: 2256, disk: 40 * gib}, {id: "l1", priority: 30, mem: 256, disk: 4 * gib},
 			{id: "l2", priority: 30, mem: 512, disk: 25 * gib}, {id: "l3", priority: 30, mem: 276, disk: 20 * gib}},
-			low{priority: 100, mem: 3000, disk: 50 * gib}, "l2 l3"},
-		{"B144", []low{{id: "h", priority: 100, mem: 150}, {id: "l1", priority: 30, mem: 600, port: 88}, {id: "l2", priority: 30, mem: 100}},
-			low{priority: 100, mem: 700, port: 88}, "l1"},
-		{"B151", []low{{id: "h", priority: 100, mem: 7000}, {id: "l1", priority: 30, mem: 400, disk: 5 * gib}, {id: "l2", priority: 30, mem: 500, disk: 5 * gib}},
-			low{priority: 100, mem: 256, disk: 5 * gib}, "l1"},
-		{"B146", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
-			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1 l2"},
-		{"B147", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 4}, {id: "l2", priority: 30, gpu: "intel/fpga/F100", gpus: 1}},
-			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1"},
-		{"B148", []low{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 1},
+			existingJob{priority: 100, mem: 3000, disk: 50 * gib}, "l2 l3"},
+		{"B144", []existingJob{{id: "h", priority: 100, mem: 150}, {id: "l1", priority: 30, mem: 600, port: 88}, {id: "l2", priority: 30, mem: 100}},
+			existingJob{priority: 100, mem: 700, port: 88}, "l1"},
+		{"B151", []existingJob{{id: "h", priority: 100, mem: 7000}, {id: "l1", priority: 30, mem: 400, disk: 5 * gib}, {id: "l2", priority: 30, mem: 500, disk: 5 * gib}},
+			existingJob{priority: 100, mem: 256, disk: 5 * gib}, "l1"},
+		{"B146", []existingJob{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
+			existingJob{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1 l2"},
+		{"B147", []existingJob{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 4}, {id: "l2", priority: 30, gpu: "intel/fpga/F100", gpus: 1}},
+			existingJob{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1"},
+		{"B148", []existingJob{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 1},
 			{id: "b1", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2}, {id: "b2", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2},
-			{id: "f", priority: 30, gpu: "intel/fpga/F100", gpus: 1}}, low{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
-		{"B149", []low{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 40, gpu: "nvidia/gpu/1080ti", gpus: 2},
+			{id: "f", priority: 30, gpu: "intel/fpga/F100", gpus: 1}}, existingJob{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
+		{"B149", []existingJob{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 40, gpu: "nvidia/gpu/1080ti", gpus: 2},
 			{id: "b1", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2}, {id: "b2", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2},
 			{id: "b3", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 1}, {id: "f", priority: 30, gpu: "intel/fpga/F100", gpus: 1}},
-			low{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
-		{"B150", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
-			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 6}, ""},
+			existingJob{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
+		{"B150", []existingJob{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
+			existingJob{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 6}, ""},
 	} {
 		t.Run(tc.row, func(t *testing.T) {
 			c := newCluster(t)
-			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
-			c.nodes(1, func(n *fleet.Node) {
+			c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+			c.addReadyNodes(1, func(n *fleet.Node) {
 				n.Resources = fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 100 * gib}
 				n.Reserved = fleet.Resources{CPU: 100, MemoryMB: 256, DiskMB: 4 * gib}
 				n.ReservedPorts = "22"
@@ -86,12 +86,12 @@ func TestPreemption(t *testing.T) {
 				n.Devices = append(n.Devices, fleet.Device{Vendor: "intel", Type: "fpga", Name: "F100", ID: "fpga0"})
 			})
 			for _, l := range tc.there {
-				if e := c.register(job(1, l.job)); e.QueuedAllocations["web"] != 0 {
+				if e := c.registerAndSchedule(job(1, l.applyToJob)); e.QueuedAllocations["web"] != 0 {
 					t.Fatalf("%s is not there: %+v", l.id, e.FailedTGAllocs["web"])
 				}
 			}
 			tc.ask.id = "ask"
-			e := c.register(job(1, tc.ask.job))
+			e := c.registerAndSchedule(job(1, tc.ask.applyToJob))
 			var evicted []string
 			for a := range c.store.View().Allocs("*", "") {
 				if a.DesiredStatus == fleet.DesiredEvict {
@@ -111,18 +111,18 @@ func TestPreemption(t *testing.T) {
 func TestPreemptionPlaces(t *testing.T) {
 	t.Run("B85", func(t *testing.T) {
 		c := newCluster(t)
-		c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
-		c.nodes(1, func(n *fleet.Node) {
+		c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+		c.addReadyNodes(1, func(n *fleet.Node) {
 			n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000}
 			n.Reserved = fleet.Resources{CPU: 50, MemoryMB: 256}
 		})
-		c.register(job(1, low{id: "a", priority: 30, cpu: 500, mem: 1024}.job))
-		c.register(job(1, low{id: "b", priority: 50, cpu: 350, mem: 512}.job))
+		c.registerAndSchedule(job(1, existingJob{id: "a", priority: 30, cpu: 500, mem: 1024}.applyToJob))
+		c.registerAndSchedule(job(1, existingJob{id: "b", priority: 50, cpu: 350, mem: 512}.applyToJob))
 		for a := range c.store.View().Allocs("*", "") {
-			c.report(a, fleet.ClientRunning)
+			c.reportAllocStatus(a, fleet.ClientRunning)
 		}
-		e := c.register(job(1, low{id: "c", priority: 100, cpu: 900, mem: 1700}.job))
-		c.settle()
+		e := c.registerAndSchedule(job(1, existingJob{id: "c", priority: 100, cpu: 900, mem: 1700}.applyToJob))
+		c.schedulePendingEvals()
 		var evicted []*fleet.Alloc
 		for a := range c.store.View().Allocs("*", "") {
 			if a.DesiredStatus == fleet.DesiredEvict {
@@ -133,18 +133,18 @@ func TestPreemptionPlaces(t *testing.T) {
 			t.Fatalf("%d evicted", len(evicted))
 		}
 		// Looked at again while they are stopping: no more is evicted, and nothing placed.
-		c.unblock(e.BlockedEval)
-		c.schedule(e.BlockedEval)
-		if got := c.where(dcOf); len(got) != 0 {
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if got := c.countByNodeValue(dcOf); len(got) != 0 {
 			t.Errorf("placed on what is not free yet: %v", got)
 		}
 		for _, a := range evicted {
-			c.report(a, fleet.ClientComplete)
+			c.reportAllocStatus(a, fleet.ClientComplete)
 		}
-		c.unblock(e.BlockedEval)
-		done := c.schedule(e.BlockedEval)
-		if done.Status != fleet.EvalComplete || c.where(dcOf)["dc1"] != 1 {
-			t.Errorf("%+v, placed %v", done, c.where(dcOf))
+		c.unblockEval(e.BlockedEval)
+		done := c.scheduleEval(e.BlockedEval)
+		if done.Status != fleet.EvalComplete || c.countByNodeValue(dcOf)["dc1"] != 1 {
+			t.Errorf("%+v, placed %v", done, c.countByNodeValue(dcOf))
 		}
 		// Who was evicted and who has come in its stead name each other.
 		var preemptor *fleet.Alloc
@@ -172,25 +172,25 @@ func TestPreemptionPlaces(t *testing.T) {
 	})
 	t.Run("B106", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1)
-		c.register(job(1, low{id: "big", priority: 50, cpu: 13500, mem: 256}.job))
+		c.addReadyNodes(1)
+		c.registerAndSchedule(job(1, existingJob{id: "big", priority: 50, cpu: 13500, mem: 256}.applyToJob))
 		running := slices.Collect(c.store.View().Allocs("*", ""))[0]
-		c.report(running, fleet.ClientRunning)
-		e := c.register(job(1, system, low{id: "web", priority: 100, cpu: 600, mem: 256}.job))
-		c.report(running, fleet.ClientComplete)
-		c.unblock(e.BlockedEval)
-		done := c.schedule(e.BlockedEval)
-		if len(c.alive()) != 1 || done.QueuedAllocations["web"] != 0 {
+		c.reportAllocStatus(running, fleet.ClientRunning)
+		e := c.registerAndSchedule(job(1, asSystemJob, existingJob{id: "web", priority: 100, cpu: 600, mem: 256}.applyToJob))
+		c.reportAllocStatus(running, fleet.ClientComplete)
+		c.unblockEval(e.BlockedEval)
+		done := c.scheduleEval(e.BlockedEval)
+		if len(c.nonTerminalAllocs()) != 1 || done.QueuedAllocations["web"] != 0 {
 			t.Errorf("%+v", done)
 		}
 	})
 	t.Run("B94", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1, func(n *fleet.Node) { n.Resources.CPU = 4000 })
+		c.addReadyNodes(1, func(n *fleet.Node) { n.Resources.CPU = 4000 })
 		for i, priority := range []int{20, 20, 40, 100} {
-			c.register(job(1, low{id: fmt.Sprint("b", i), priority: priority, cpu: 1000, mem: 100}.job))
+			c.registerAndSchedule(job(1, existingJob{id: fmt.Sprint("b", i), priority: priority, cpu: 1000, mem: 100}.applyToJob))
 		}
-		c.register(job(1, system, low{id: "web", priority: 100, cpu: 3000, mem: 256}.job))
+		c.registerAndSchedule(job(1, asSystemJob, existingJob{id: "web", priority: 100, cpu: 3000, mem: 256}.applyToJob))
 		evicted := map[string]bool{}
 		for a := range c.store.View().Allocs("*", "") {
 			if a.DesiredStatus == fleet.DesiredEvict {
@@ -203,9 +203,9 @@ func TestPreemptionPlaces(t *testing.T) {
 	})
 	t.Run("switched off", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1)
-		c.register(job(1, low{id: "big", priority: 10, cpu: 13500, mem: 256}.job))
-		c.register(job(1, low{id: "web", priority: 100, cpu: 600, mem: 256}.job))
+		c.addReadyNodes(1)
+		c.registerAndSchedule(job(1, existingJob{id: "big", priority: 10, cpu: 13500, mem: 256}.applyToJob))
+		c.registerAndSchedule(job(1, existingJob{id: "web", priority: 100, cpu: 600, mem: 256}.applyToJob))
 		for a := range c.store.View().Allocs("*", "") {
 			if a.DesiredStatus == fleet.DesiredEvict {
 				t.Errorf("evicted %s", a.JobID)
@@ -217,17 +217,17 @@ func TestPreemptionPlaces(t *testing.T) {
 // B145, B91: of two that would do, the one whose job has lost none yet.
 func TestPreemptionSparesTheBurdened(t *testing.T) {
 	c := newCluster(t)
-	c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+	c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
 	small := func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 1000, DiskMB: 1000} }
-	c.open(node(0, small))
-	c.open(node(1, small))
-	c.register(job(2, low{id: "one", priority: 30, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+	c.openNodeSession(node(0, small))
+	c.openNodeSession(node(1, small))
+	c.registerAndSchedule(job(2, existingJob{id: "one", priority: 30, cpu: 500, mem: 500}.applyToJob, func(j *fleet.Job) {
 		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
 	}))
-	c.register(job(2, low{id: "two", priority: 30, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+	c.registerAndSchedule(job(2, existingJob{id: "two", priority: 30, cpu: 500, mem: 500}.applyToJob, func(j *fleet.Job) {
 		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
 	}))
-	c.register(job(2, low{id: "ask", priority: 100, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+	c.registerAndSchedule(job(2, existingJob{id: "ask", priority: 100, cpu: 500, mem: 500}.applyToJob, func(j *fleet.Job) {
 		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
 	}))
 	evicted := map[fleet.JobID]int{}

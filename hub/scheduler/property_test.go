@@ -19,19 +19,19 @@ import (
 // wants, and every evaluation has ended.
 func TestPlacementProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &fleetLife{t: rt, c: newCluster(t), away: map[fleet.NodeID]bool{}}
-		l.begin()
+		l := &fleetModel{t: rt, c: newCluster(t), away: map[fleet.NodeID]bool{}}
+		l.setUpFleet()
 		for range rapid.IntRange(4, 12).Draw(rt, "steps") {
-			steps := []func(){l.register, l.register, l.register, l.link, l.report, l.report, l.report, l.deregister, l.eligibility, l.pass}
+			steps := []func(){l.registerRandomJob, l.registerRandomJob, l.registerRandomJob, l.toggleNodeConnection, l.reportRandomStatus, l.reportRandomStatus, l.reportRandomStatus, l.deregisterRandomJob, l.changeEligibility, l.advanceRandomTime}
 			steps[rapid.IntRange(0, len(steps)-1).Draw(rt, "step")]()
-			l.settle()
-			l.check()
+			l.scheduleUntilIdle()
+			l.checkInvariants()
 		}
 	})
 }
 
-// fleetLife drives a cluster by chance.
-type fleetLife struct {
+// fleetModel drives a cluster by chance.
+type fleetModel struct {
 	t     *rapid.T
 	c     *cluster
 	nodes []*fleet.Node
@@ -39,15 +39,15 @@ type fleetLife struct {
 	jobs  map[fleet.JobID]*fleet.Job
 }
 
-func (l *fleetLife) flip(name string) bool { return rapid.Bool().Draw(l.t, name) }
+func (l *fleetModel) drawBool(name string) bool { return rapid.Bool().Draw(l.t, name) }
 
-func (l *fleetLife) begin() {
+func (l *fleetModel) setUpFleet() {
 	l.jobs = map[fleet.JobID]*fleet.Job{}
-	l.c.configure(func(conf *fleet.SchedulerConfiguration) {
+	l.c.setSchedulerConfig(func(conf *fleet.SchedulerConfiguration) {
 		conf.SchedulerAlgorithm = rapid.SampledFrom([]string{"binpack", "spread"}).Draw(l.t, "algorithm")
-		conf.MemoryOversubscriptionEnabled = l.flip("oversubscription")
+		conf.MemoryOversubscriptionEnabled = l.drawBool("oversubscription")
 		conf.PreemptionConfig = fleet.PreemptionConfig{
-			SystemSchedulerEnabled: true, SysBatchSchedulerEnabled: l.flip("preempt"), BatchSchedulerEnabled: l.flip("preempt"), ServiceSchedulerEnabled: l.flip("preempt"),
+			SystemSchedulerEnabled: true, SysBatchSchedulerEnabled: l.drawBool("preempt"), BatchSchedulerEnabled: l.drawBool("preempt"), ServiceSchedulerEnabled: l.drawBool("preempt"),
 		}
 	})
 	for i := range rapid.IntRange(1, 5).Draw(l.t, "nodes") {
@@ -61,17 +61,17 @@ func (l *fleetLife) begin() {
 			}
 		})
 		l.nodes = append(l.nodes, n)
-		l.c.open(n)
+		l.c.openNodeSession(n)
 	}
 }
 
-// types are what jobs are, by the beginning of their ids.
-var types = map[string]string{"s": fleet.JobTypeService, "b": fleet.JobTypeBatch, "y": fleet.JobTypeSystem, "z": fleet.JobTypeSysBatch}
+// jobTypeByLetter are what jobs are, by the beginning of their ids.
+var jobTypeByLetter = map[string]string{"s": fleet.JobTypeService, "b": fleet.JobTypeBatch, "y": fleet.JobTypeSystem, "z": fleet.JobTypeSysBatch}
 
-func (l *fleetLife) register() {
+func (l *fleetModel) registerRandomJob() {
 	id := rapid.SampledFrom([]string{"s1", "s2", "b1", "y1", "z1"}).Draw(l.t, "job")
 	j := job(rapid.IntRange(0, 5).Draw(l.t, "count"), func(j *fleet.Job) {
-		j.ID, j.Name, j.Type = fleet.JobID(id), id, types[id[:1]]
+		j.ID, j.Name, j.Type = fleet.JobID(id), id, jobTypeByLetter[id[:1]]
 		j.Priority = rapid.SampledFrom([]int{10, 50, 90}).Draw(l.t, "priority")
 		g, t := &j.TaskGroups[0], task(j)
 		if strings.ContainsAny(id, "yz") {
@@ -80,69 +80,69 @@ func (l *fleetLife) register() {
 		t.Resources.CPU = rapid.SampledFrom([]int{100, 900, 2500}).Draw(l.t, "cpu")
 		t.Resources.MemoryMB = rapid.SampledFrom([]int{100, 1500}).Draw(l.t, "memory")
 		t.Env = map[string]string{"v": rapid.SampledFrom([]string{"1", "2"}).Draw(l.t, "env")}
-		if l.flip("cores") {
+		if l.drawBool("cores") {
 			t.Resources.CPU, t.Resources.Cores = 0, rapid.IntRange(1, 3).Draw(l.t, "cores")
 		}
-		if l.flip("device") {
+		if l.drawBool("device") {
 			t.Resources.Devices = []fleet.RequestedDevice{{Name: "gpu", Count: rapid.IntRange(1, 2).Draw(l.t, "gpus")}}
 		}
 		var n fleet.NetworkResource
-		if l.flip("static") {
+		if l.drawBool("static") {
 			n.ReservedPorts = []fleet.Port{{Label: "a", Value: rapid.SampledFrom([]int{80, 20001}).Draw(l.t, "port")}}
 		}
-		if l.flip("dynamic") {
+		if l.drawBool("dynamic") {
 			n.DynamicPorts = []fleet.Port{{Label: "b"}, {Label: "c"}}[:rapid.IntRange(1, 2).Draw(l.t, "ports")]
 		}
 		if len(n.ReservedPorts)+len(n.DynamicPorts) > 0 {
 			g.Networks = []fleet.NetworkResource{n}
 		}
-		if l.flip("spread") {
+		if l.drawBool("spread") {
 			g.Spreads = []fleet.Spread{{Attribute: "${meta.rack}", Weight: 50}}
 		}
-		if l.flip("affinity") {
+		if l.drawBool("affinity") {
 			g.Affinities = []fleet.Affinity{{LTarget: "${meta.rack}", Operand: "=", RTarget: "1", Weight: -50}}
 		}
-		if l.flip("distinct") {
+		if l.drawBool("distinct") {
 			g.Constraints = []fleet.Constraint{{LTarget: "${meta.rack}", Operand: fleet.OpDistinctProp, RTarget: "2"}}
 		}
-		g.EphemeralDisk.Sticky = l.flip("sticky")
+		g.EphemeralDisk.Sticky = l.drawBool("sticky")
 	})
 	l.jobs[j.ID] = j
-	l.c.register(j)
+	l.c.registerAndSchedule(j)
 }
 
-func (l *fleetLife) deregister() {
+func (l *fleetModel) deregisterRandomJob() {
 	id := fleet.JobID(rapid.SampledFrom([]string{"s1", "b1", "y1"}).Draw(l.t, "job"))
 	if _, ok := l.c.store.View().Job(fleet.DefaultNamespace, id); !ok {
 		return
 	}
-	l.c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: id, Purge: l.flip("purge"), Now: l.c.now.UnixNano(),
+	l.c.mustApplyCommand(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: id, Purge: l.drawBool("purge"), Now: l.c.now.UnixNano(),
 		Eval: &fleet.Evaluation{ID: fleet.EvalID(l.c.newID()), Status: fleet.EvalPending}})
 }
 
-func (l *fleetLife) some() *fleet.Node { return rapid.SampledFrom(l.nodes).Draw(l.t, "node") }
+func (l *fleetModel) randomNode() *fleet.Node { return rapid.SampledFrom(l.nodes).Draw(l.t, "node") }
 
-// link takes a node away, or brings it back.
-func (l *fleetLife) link() {
-	n := l.some()
+// toggleNodeConnection takes a node away, or brings it back.
+func (l *fleetModel) toggleNodeConnection() {
+	n := l.randomNode()
 	if l.away[n.ID] {
-		l.c.open(n)
+		l.c.openNodeSession(n)
 	} else {
-		l.c.miss(n.ID)
+		l.c.missNodeHeartbeat(n.ID)
 	}
 	l.away[n.ID] = !l.away[n.ID]
 }
 
-func (l *fleetLife) eligibility() {
-	l.c.eligibility(l.some().ID, rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(l.t, "eligibility"))
+func (l *fleetModel) changeEligibility() {
+	l.c.setNodeEligibility(l.randomNode().ID, rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(l.t, "eligibility"))
 }
 
-func (l *fleetLife) pass() {
+func (l *fleetModel) advanceRandomTime() {
 	l.c.now = l.c.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(l.t, "time"))
 }
 
-// report lets an edge in sight say something of one of its allocations.
-func (l *fleetLife) report() {
+// reportRandomStatus lets an edge in sight say something of one of its allocations.
+func (l *fleetModel) reportRandomStatus() {
 	var there []*fleet.Alloc
 	for a := range l.c.store.View().Allocs("*", "") {
 		if !l.away[a.NodeID] && !a.EndedOnEdge() {
@@ -157,29 +157,29 @@ func (l *fleetLife) report() {
 	if a.ServerTerminal() {
 		status = fleet.ClientComplete
 	}
-	l.c.report(a, status)
+	l.c.reportAllocStatus(a, status)
 }
 
-// settle lets the scheduler work until nothing is left that is due; what waits for
+// scheduleUntilIdle lets the scheduler work until nothing is left that is due; what waits for
 // capacity is looked at again, once.
-func (l *fleetLife) settle() {
+func (l *fleetModel) scheduleUntilIdle() {
 	v := l.c.store.View()
 	for e := range v.Evals("*", "") {
 		if e.Status == fleet.EvalBlocked {
-			l.c.unblock(e.ID)
+			l.c.unblockEval(e.ID)
 		}
 	}
 	for range 200 {
-		e := l.c.pending()
+		e := l.c.nextPendingEval()
 		if e == nil {
 			return
 		}
-		l.c.schedule(e.ID)
+		l.c.scheduleEval(e.ID)
 	}
 	l.t.Fatal("evaluations do not end")
 }
 
-func (l *fleetLife) check() {
+func (l *fleetModel) checkInvariants() {
 	v := l.c.store.View()
 	for n := range v.Nodes("") {
 		claims, there := fleet.NewClaims(n), 0
@@ -203,7 +203,7 @@ func (l *fleetLife) check() {
 	}
 }
 
-func (l *fleetLife) checkJob(v *state.View, id fleet.JobID, j *fleet.Job) {
+func (l *fleetModel) checkJob(v *state.View, id fleet.JobID, j *fleet.Job) {
 	names, perNode := map[string]int{}, map[fleet.NodeID]int{}
 	for a := range v.AllocsByJob(fleet.DefaultNamespace, id) {
 		if a.Terminal() || a.ClientStatus == fleet.ClientUnknown {

@@ -40,27 +40,27 @@ type cluster interface {
 // lane do not depend on each other, and a placement changes only its own node's; so
 // the best node of a lane is the top of a heap. It belongs to one goroutine.
 type ranking struct {
-	cluster cluster
-	g       *fleet.TaskGroup
-	ask     fleet.Resources // on a node without regard to its cores
-	needs   bool            // more than amounts
-	where   *feasibility
-	rules   []*distinct
-	likes   *liking // nil: none
-	spreads []*spreading
-	tenants *tenancy
-	draw    *sample // nil: every placement names its node
-	target  int     // how many candidates are wanted
-	seed    uint64
-	pool    string                       // of the node that was looked at last
-	pooled  fleet.SchedulerConfiguration // how its nodes are used
+	cluster         cluster
+	g               *fleet.TaskGroup
+	askedResources  fleet.Resources // on a node without regard to its cores
+	needsAssignment bool            // more than amounts
+	feasibility     *feasibility
+	distinctRules   []*distinctRule
+	affinities      *affinityScorer // nil: none
+	spreads         []*spreadScorer
+	plannedUsage    *plannedUsage
+	sampler         *nodeSampler // nil: every placement names its node
+	candidateTarget int          // how many candidates are wanted
+	seed            uint64
+	lastPool        string                       // of the node that was looked at last
+	lastPoolConfig  fleet.SchedulerConfiguration // how its nodes are used
 
-	lanes     []*lane
-	laneNamed map[string]*lane
-	byNode    map[fleet.NodeID]*candidate
-	drawn     []*candidate          // as byNode, in order
-	hopeless  bool                  // no eviction helps
-	asked     map[fleet.NodeID]bool // looked at out of turn
+	buckets         []*spreadBucket
+	bucketByValues  map[string]*spreadBucket
+	byNode          map[fleet.NodeID]*candidate
+	drawn           []*candidate          // as byNode, in order
+	noEvictionHelps bool                  // no eviction helps
+	askedByID       map[fleet.NodeID]bool // looked at out of turn
 	// stoppingTried is how many of attempt.stoppingNodes make no room for the group.
 	stoppingTried int
 	metric        fleet.AllocMetric // of all nodes looked at so far
@@ -71,21 +71,21 @@ type ranking struct {
 
 // candidate is a node on which the group may run.
 type candidate struct {
-	node   *fleet.Node
-	lane   *lane
-	order  int // in which it was drawn: decides among equals
-	index  int // in the heap, -1 where it is not in it
-	full   bool
-	booked bool            // and counted as such
-	used   fleet.Resources // by what the state knows
-	parts  [partCount]float64
-	sum    float64 // of the parts that count
-	n      float64 // how many count
-	score  float64 // their mean
+	node            *fleet.Node
+	bucket          *spreadBucket
+	order           int // in which it was drawn: decides among equals
+	index           int // in the heap, -1 where it is not in it
+	full            bool
+	countedReserved bool            // and counted as such
+	used            fleet.Resources // by what the state knows
+	parts           [partCount]float64
+	sum             float64 // of the parts that count
+	n               float64 // how many count
+	score           float64 // their mean
 }
 
-// mean is the candidate's score with one part more, where that is not 0.
-func (c *candidate) mean(part float64) float64 {
+// scoreWithPart is the candidate's score with one part more, where that is not 0.
+func (c *candidate) scoreWithPart(part float64) float64 {
 	if part == 0 {
 		return c.score
 	}
@@ -93,30 +93,30 @@ func (c *candidate) mean(part float64) float64 {
 }
 
 // newRanking makes the ranking of a group.
-func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *tenancy, draw *sample) (*ranking, error) {
+func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *plannedUsage, draw *nodeSampler) (*ranking, error) {
 	where, err := newFeasibility(job, g)
 	if err != nil {
 		return nil, err
 	}
-	likes, err := likings(job, g)
+	likes, err := newAffinityScorer(job, g)
 	if err != nil {
 		return nil, err
 	}
 	r := &ranking{
-		cluster: c, g: g, ask: g.Resources(), needs: g.NeedsAllotment(), where: where, rules: distincts(job, g), likes: likes,
-		spreads: spreadings(job, g), tenants: t, draw: draw, target: candidatesMin, byNode: map[fleet.NodeID]*candidate{},
-		laneNamed: map[string]*lane{},
+		cluster: c, g: g, askedResources: g.Resources(), needsAssignment: g.NeedsAssignedResources(), feasibility: where, distinctRules: newDistinctRules(job, g), affinities: likes,
+		spreads: newSpreadScorers(job, g), plannedUsage: t, sampler: draw, candidateTarget: candidatesMin, byNode: map[fleet.NodeID]*candidate{},
+		bucketByValues: map[string]*spreadBucket{},
 	}
-	if r.needs {
+	if r.needsAssignment {
 		h := fnv.New64a()
 		h.Write([]byte(job.Namespace + "/" + string(job.ID) + "/" + g.Name))
 		r.seed = h.Sum64()
 	}
 	if len(r.spreads) == 0 {
-		r.lanes = []*lane{{}}
+		r.buckets = []*spreadBucket{{}}
 	}
 	if len(r.spreads) > 0 || likes != nil {
-		r.target = math.MaxInt
+		r.candidateTarget = math.MaxInt
 	}
 	for id, groups := range t.byNode {
 		n, ok := c.Node(id)
@@ -124,17 +124,17 @@ func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *tenancy, draw 
 			continue
 		}
 		for group, count := range groups {
-			r.count(n, group, count)
+			r.adjustRuleCounts(n, group, count)
 		}
 	}
 	return r, nil
 }
 
-// count counts delta allocations of a group on a node, for what looks at where the
+// adjustRuleCounts counts delta allocations of a group on a node, for what looks at where the
 // others are.
-func (r *ranking) count(n *fleet.Node, group string, delta int) {
-	for _, d := range r.rules {
-		d.count(n, group, delta)
+func (r *ranking) adjustRuleCounts(n *fleet.Node, group string, delta int) {
+	for _, d := range r.distinctRules {
+		d.adjustValueCount(n, group, delta)
 	}
 	if group != r.g.Name {
 		return
@@ -146,129 +146,129 @@ func (r *ranking) count(n *fleet.Node, group string, delta int) {
 	}
 }
 
-// config is how jobs are scheduled on a node.
-func (r *ranking) config(n *fleet.Node) fleet.SchedulerConfiguration {
-	if r.pooled.SchedulerAlgorithm == "" || r.pool != n.NodePool {
+// schedulerConfigFor is how jobs are scheduled on a node.
+func (r *ranking) schedulerConfigFor(n *fleet.Node) fleet.SchedulerConfiguration {
+	if r.lastPoolConfig.SchedulerAlgorithm == "" || r.lastPool != n.NodePool {
 		pool, _ := r.cluster.Pool(n.NodePool)
-		r.pool, r.pooled = n.NodePool, r.cluster.Scheduling().For(pool)
+		r.lastPool, r.lastPoolConfig = n.NodePool, r.cluster.Scheduling().For(pool)
 	}
-	return r.pooled
+	return r.lastPoolConfig
 }
 
-// choice is a node for a placement.
-type choice struct {
-	node      *fleet.Node
-	takes     fleet.Resources
-	allotment *fleet.Allotment
-	score     float64
-	metric    *fleet.AllocMetric
+// placementChoice is a node for a placement.
+type placementChoice struct {
+	node              *fleet.Node
+	takes             fleet.Resources
+	assignedResources *fleet.AssignedResources
+	score             float64
+	metric            *fleet.AllocMetric
 }
 
-// place finds the best node for a placement and takes its room; false where none
+// placeOnBestNode finds the best node for a placement and takes its room; false where none
 // has any.
-func (r *ranking) place(p reconcile.Placement) (choice, bool) {
+func (r *ranking) placeOnBestNode(p reconcile.Placement) (placementChoice, bool) {
 	if p.Node != "" {
-		return r.placeOn(p.Node)
+		return r.placeOnNode(p.Node)
 	}
 	if r.g.EphemeralDisk.Sticky && p.Previous != nil && p.Previous.NodeID != p.AvoidNode {
-		if made, ok := r.placeOn(p.Previous.NodeID); ok {
+		if made, ok := r.placeOnNode(p.Previous.NodeID); ok {
 			return made, true
 		}
 	}
-	best, score := r.top()
+	best, score := r.bestCandidate()
 	if best == nil {
-		return choice{}, false
+		return placementChoice{}, false
 	}
 	if best.node.ID != p.AvoidNode {
-		return r.take(best, score, 0), true
+		return r.assignCandidate(best, score, 0), true
 	}
-	heap.Remove(&best.lane.heap, best.index)
-	second, secondScore := r.top()
-	heap.Push(&best.lane.heap, best)
-	part := r.spread(best.lane)
+	heap.Remove(&best.bucket.heap, best.index)
+	second, secondScore := r.bestCandidate()
+	heap.Push(&best.bucket.heap, best)
+	part := r.spreadBoost(best.bucket)
 	n := best.n + 1
 	if part != 0 {
 		n++
 	}
-	avoided := (best.sum + part + penalty) / n
+	avoided := (best.sum + part + reschedulePenalty) / n
 	if second != nil && secondScore > avoided {
-		return r.take(second, secondScore, 0), true
+		return r.assignCandidate(second, secondScore, 0), true
 	}
-	return r.take(best, avoided, penalty), true
+	return r.assignCandidate(best, avoided, reschedulePenalty), true
 }
 
-// placeOn takes the room of a placement on one node; false where there is none.
-func (r *ranking) placeOn(id fleet.NodeID) (choice, bool) {
+// placeOnNode takes the room of a placement on one node; false where there is none.
+func (r *ranking) placeOnNode(id fleet.NodeID) (placementChoice, bool) {
 	c := r.byNode[id]
-	if c == nil && !r.asked[id] {
+	if c == nil && !r.askedByID[id] {
 		if n, ok := r.cluster.Node(id); ok {
-			r.consider(n)
-			if r.asked == nil {
-				r.asked = map[fleet.NodeID]bool{}
+			r.considerNode(n)
+			if r.askedByID == nil {
+				r.askedByID = map[fleet.NodeID]bool{}
 			}
-			r.asked[id] = true
+			r.askedByID[id] = true
 		}
 		c = r.byNode[id]
 	}
-	if c == nil || c.index < 0 || r.broken(c.node) != "" || r.booked(c) {
-		return choice{}, false
+	if c == nil || c.index < 0 || r.brokenDistinctRule(c.node) != "" || r.isReservedForOther(c) {
+		return placementChoice{}, false
 	}
-	return r.take(c, c.mean(r.spread(c.lane)), 0), true
+	return r.assignCandidate(c, c.scoreWithPart(r.spreadBoost(c.bucket)), 0), true
 }
 
-// take gives a candidate's room to a placement.
-func (r *ranking) take(c *candidate, score, avoided float64) choice {
-	made := choice{node: c.node, takes: r.askOn(c.node), score: score}
-	made.metric = r.shows(c, score, avoided)
-	if r.needs {
-		claims := r.tenants.claimsOn(r.cluster, c.node)
-		made.allotment, _, _ = claims.Offer(r.g, r.portSeed(c))
-		claims.Hold(made.allotment)
-		if r.tenants.allotted == nil {
-			r.tenants.allotted = map[fleet.NodeID][]*fleet.Allotment{}
+// assignCandidate gives a candidate's room to a placement.
+func (r *ranking) assignCandidate(c *candidate, score, avoided float64) placementChoice {
+	made := placementChoice{node: c.node, takes: r.resourcesOnNode(c.node), score: score}
+	made.metric = r.placementMetric(c, score, avoided)
+	if r.needsAssignment {
+		claims := r.plannedUsage.claimsOn(r.cluster, c.node)
+		made.assignedResources, _, _ = claims.Offer(r.g, r.portSeed(c))
+		claims.Hold(made.assignedResources)
+		if r.plannedUsage.assignedByPlan == nil {
+			r.plannedUsage.assignedByPlan = map[fleet.NodeID][]*fleet.AssignedResources{}
 		}
-		r.tenants.allotted[c.node.ID] = append(r.tenants.allotted[c.node.ID], made.allotment)
+		r.plannedUsage.assignedByPlan[c.node.ID] = append(r.plannedUsage.assignedByPlan[c.node.ID], made.assignedResources)
 	}
-	r.occupy(c.node, 1)
-	r.tenants.planned[c.node.ID] = r.tenants.planned[c.node.ID].Add(made.takes)
+	r.adjustGroupCount(c.node, 1)
+	r.plannedUsage.planned[c.node.ID] = r.plannedUsage.planned[c.node.ID].Add(made.takes)
 	if c.node.MaxAllocs > 0 {
-		if r.tenants.placed == nil {
-			r.tenants.placed = map[fleet.NodeID]int{}
+		if r.plannedUsage.placed == nil {
+			r.plannedUsage.placed = map[fleet.NodeID]int{}
 		}
-		r.tenants.placed[c.node.ID]++
+		r.plannedUsage.placed[c.node.ID]++
 	}
-	r.update(c)
+	r.rescoreCandidate(c)
 	return made
 }
 
-// broken names the distinct rule that forbids a node, "".
-func (r *ranking) broken(n *fleet.Node) string {
-	for _, d := range r.rules {
-		if !d.allows(n) {
+// brokenDistinctRule names the distinct rule that forbids a node, "".
+func (r *ranking) brokenDistinctRule(n *fleet.Node) string {
+	for _, d := range r.distinctRules {
+		if !d.canPlaceOn(n) {
 			return d.c.String()
 		}
 	}
 	return ""
 }
 
-// fill draws nodes until there are as many candidates as wanted.
-func (r *ranking) fill() {
-	for r.draw != nil && (r.target == math.MaxInt || len(r.lanes[0].heap) < r.target) {
-		n := r.draw.next()
+// drawCandidates draws nodes until there are as many candidates as wanted.
+func (r *ranking) drawCandidates() {
+	for r.sampler != nil && (r.candidateTarget == math.MaxInt || len(r.buckets[0].heap) < r.candidateTarget) {
+		n := r.sampler.nextNode()
 		if n == nil {
 			return
 		}
-		r.consider(n)
+		r.considerNode(n)
 	}
 }
 
-// consider makes a candidate of a node that may take new work.
-func (r *ranking) consider(n *fleet.Node) {
-	if r.asked[n.ID] {
+// considerNode makes a candidate of a node that may take new work.
+func (r *ranking) considerNode(n *fleet.Node) {
+	if r.askedByID[n.ID] {
 		return
 	}
 	if !n.Schedulable() {
-		if n.IsAway() && r.where.check(n) == "" {
+		if n.IsAway() && r.feasibility.whyInfeasible(n) == "" {
 			if r.awayNodes == nil {
 				r.awayNodes = map[fleet.NodeID]*fleet.Node{}
 			}
@@ -276,63 +276,63 @@ func (r *ranking) consider(n *fleet.Node) {
 		}
 		return
 	}
-	unsuited := r.where.check(n)
-	if r.where.job.InPool(n.NodePool) {
+	unsuited := r.feasibility.whyInfeasible(n)
+	if r.feasibility.job.InPool(n.NodePool) {
 		r.metric.NodesInPool++
 	}
-	if !r.where.inScope(n) {
+	if !r.feasibility.inScope(n) {
 		return
 	}
-	r.metric.NodesAvailable = plus(r.metric.NodesAvailable, n.Datacenter)
+	r.metric.NodesAvailable = incrementCapped(r.metric.NodesAvailable, n.Datacenter)
 	r.metric.NodesEvaluated++
 	if unsuited != "" {
-		r.filtered(n, unsuited)
+		r.recordFiltered(n, unsuited)
 		return
 	}
-	c := &candidate{node: n, order: len(r.byNode), index: -1, used: r.cluster.Used(n.ID), lane: r.laneOf(n)}
-	if r.likes != nil {
-		c.parts[partAffinity] = r.likes.score(n)
+	c := &candidate{node: n, order: len(r.byNode), index: -1, used: r.cluster.Used(n.ID), bucket: r.bucketForNode(n)}
+	if r.affinities != nil {
+		c.parts[partAffinity] = r.affinities.affinityScore(n)
 	}
 	r.byNode[n.ID] = c
 	r.drawn = append(r.drawn, c)
-	r.update(c)
+	r.rescoreCandidate(c)
 }
 
-// update scores a candidate and puts it to its place in the heap, or takes it out
+// rescoreCandidate scores a candidate and puts it to its place in the heap, or takes it out
 // where there is no room left.
-func (r *ranking) update(c *candidate) {
-	taken, liked, short := r.short(c)
+func (r *ranking) rescoreCandidate(c *candidate) {
+	taken, liked, short := r.exhaustedDimension(c)
 	if short != "" {
 		if c.index >= 0 {
-			heap.Remove(&c.lane.heap, c.index)
+			heap.Remove(&c.bucket.heap, c.index)
 		}
 		if !c.full {
 			c.full = true
-			r.exhausted(c.node, short)
+			r.recordExhausted(c.node, short)
 		}
 		return
 	}
-	r.rate(c, taken, liked)
+	r.scoreCandidate(c, taken, liked)
 	if c.index >= 0 {
-		heap.Fix(&c.lane.heap, c.index)
+		heap.Fix(&c.bucket.heap, c.index)
 	} else {
-		heap.Push(&c.lane.heap, c)
+		heap.Push(&c.bucket.heap, c)
 	}
 }
 
-// rate scores a candidate.
-func (r *ranking) rate(c *candidate, taken fleet.Resources, liked float64) {
-	c.parts[partFit] = fit(taken, c.node.Free())
-	if r.config(c.node).SchedulerAlgorithm == fleet.AlgorithmSpread {
+// scoreCandidate scores a candidate.
+func (r *ranking) scoreCandidate(c *candidate, taken fleet.Resources, liked float64) {
+	c.parts[partFit] = binpackScore(taken, c.node.Free())
+	if r.schedulerConfigFor(c.node).SchedulerAlgorithm == fleet.AlgorithmSpread {
 		c.parts[partFit] = 1 - c.parts[partFit]
 	}
 	c.sum, c.n = c.parts[partFit], 1
-	c.parts[partCrowding] = 0
-	if there := r.tenants.byNode[c.node.ID][r.g.Name]; there > 0 {
-		c.parts[partCrowding] = crowding(there, r.g.Count)
-		c.sum, c.n = c.sum+c.parts[partCrowding], c.n+1
+	c.parts[partAntiAffinity] = 0
+	if there := r.plannedUsage.byNode[c.node.ID][r.g.Name]; there > 0 {
+		c.parts[partAntiAffinity] = antiAffinityScore(there, r.g.Count)
+		c.sum, c.n = c.sum+c.parts[partAntiAffinity], c.n+1
 	}
-	if r.likes != nil {
+	if r.affinities != nil {
 		c.sum, c.n = c.sum+c.parts[partAffinity], c.n+1
 	}
 	if c.parts[partDevices] = liked; liked != 0 {
@@ -341,64 +341,64 @@ func (r *ranking) rate(c *candidate, taken fleet.Resources, liked float64) {
 	c.score = c.sum / c.n
 }
 
-// occupy counts delta allocations of the group on a node.
-func (r *ranking) occupy(n *fleet.Node, delta int) {
-	groups := r.tenants.byNode[n.ID]
+// adjustGroupCount counts delta allocations of the group on a node.
+func (r *ranking) adjustGroupCount(n *fleet.Node, delta int) {
+	groups := r.plannedUsage.byNode[n.ID]
 	if groups == nil {
 		groups = map[string]int{}
-		r.tenants.byNode[n.ID] = groups
+		r.plannedUsage.byNode[n.ID] = groups
 	}
 	groups[r.g.Name] += delta
-	r.count(n, r.g.Name, delta)
+	r.adjustRuleCounts(n, r.g.Name, delta)
 }
 
-// move counts an allocation that is to be replaced as gone (-1) or as staying
+// adjustReplacedAlloc counts an allocation that is to be replaced as gone (-1) or as staying
 // after all (1): it stands in nobody's way, but its room is not free yet.
-func (r *ranking) move(a *fleet.Alloc, delta int) {
+func (r *ranking) adjustReplacedAlloc(a *fleet.Alloc, delta int) {
 	n, ok := r.cluster.Node(a.NodeID)
 	if !ok {
 		return
 	}
-	r.occupy(n, delta)
-	if c := r.byNode[n.ID]; c != nil && r.broken(n) == "" {
-		r.update(c)
+	r.adjustGroupCount(n, delta)
+	if c := r.byNode[n.ID]; c != nil && r.brokenDistinctRule(n) == "" {
+		r.rescoreCandidate(c)
 	}
 }
 
 // rejectionsShown is of how many nodes a failure says what each of them lacks.
 const rejectionsShown = 5
 
-// reject notes why a node is left out, which is found out of those alone that are shown.
-func (r *ranking) reject(n *fleet.Node, why func() string) {
+// recordRejection notes why a node is left out, which is found out of those alone that are shown.
+func (r *ranking) recordRejection(n *fleet.Node, why func() string) {
 	if len(r.metric.RejectedNodes) < rejectionsShown {
 		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why()})
 	}
 }
 
-// exhausted counts a node that has too little of something.
-func (r *ranking) exhausted(n *fleet.Node, short string) {
-	r.reject(n, func() string { return r.lack(n, short) })
+// recordExhausted counts a node that has too little of something.
+func (r *ranking) recordExhausted(n *fleet.Node, short string) {
+	r.recordRejection(n, func() string { return r.describeShortage(n, short) })
 	r.metric.NodesExhausted++
-	r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
+	r.metric.DimensionExhausted = incrementCapped(r.metric.DimensionExhausted, short)
 	if n.NodeClass != "" {
-		r.metric.ClassExhausted = plus(r.metric.ClassExhausted, n.NodeClass)
+		r.metric.ClassExhausted = incrementCapped(r.metric.ClassExhausted, n.NodeClass)
 	}
 }
 
-func (r *ranking) filtered(n *fleet.Node, why string) {
-	r.reject(n, func() string { return unmet(n, why) })
+func (r *ranking) recordFiltered(n *fleet.Node, why string) {
+	r.recordRejection(n, func() string { return describeUnmetConstraint(n, why) })
 	r.metric.NodesFiltered++
-	r.metric.ConstraintFiltered = plus(r.metric.ConstraintFiltered, why)
+	r.metric.ConstraintFiltered = incrementCapped(r.metric.ConstraintFiltered, why)
 	if n.NodeClass != "" {
-		r.metric.ClassFiltered = plus(r.metric.ClassFiltered, n.NodeClass)
+		r.metric.ClassFiltered = incrementCapped(r.metric.ClassFiltered, n.NodeClass)
 	}
 }
 
-// failure is why nothing could be placed.
-func (r *ranking) failure() *fleet.AllocMetric {
+// failureMetric is why nothing could be placed.
+func (r *ranking) failureMetric() *fleet.AllocMetric {
 	m := r.metric
 	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
-	m.NodePool = r.where.job.NodePool
+	m.NodePool = r.feasibility.job.NodePool
 	m.NodesAway = r.countAwayNodesWithCapacity()
 	if m.NodesExhausted > 0 {
 		m.ResourcesExhausted = make(map[string]fleet.Resources, len(r.g.Tasks))
@@ -414,8 +414,8 @@ func (r *ranking) failure() *fleet.AllocMetric {
 func (r *ranking) countAwayNodesWithCapacity() int {
 	count := 0
 	for _, n := range r.awayNodes {
-		_, _, short := r.short(&candidate{node: n, used: r.cluster.Used(n.ID)})
-		if short == "" && r.broken(n) == "" {
+		_, _, short := r.exhaustedDimension(&candidate{node: n, used: r.cluster.Used(n.ID)})
+		if short == "" && r.brokenDistinctRule(n) == "" {
 			count++
 		}
 	}
@@ -429,7 +429,7 @@ const (
 	allOthers    = "(others)"
 )
 
-func plus(m map[string]int, key string) map[string]int {
+func incrementCapped(m map[string]int, key string) map[string]int {
 	if m == nil {
 		m = map[string]int{}
 	}

@@ -12,7 +12,7 @@ import (
 func TestRejectedNodesSayWhatTheyLack(t *testing.T) {
 	c := newCluster(t)
 	made := 0
-	c.nodes(12, func(n *fleet.Node) {
+	c.addReadyNodes(12, func(n *fleet.Node) {
 		switch made++; made {
 		case 1, 2:
 			n.Drivers = nil
@@ -26,7 +26,7 @@ func TestRejectedNodesSayWhatTheyLack(t *testing.T) {
 	})
 	j := job(1)
 	j.TaskGroups[0].Tasks[0].Resources.CPU, j.TaskGroups[0].Tasks[0].Resources.MemoryMB = 100, 601
-	m := c.register(j).FailedTGAllocs["web"]
+	m := c.registerAndSchedule(j).FailedTGAllocs["web"]
 	if m == nil || m.NodesFiltered != 2 || m.NodesExhausted != 10 || len(m.RejectedNodes) != 5 {
 		t.Fatalf("metrics %+v", m)
 	}
@@ -59,14 +59,14 @@ func TestRejectedNodesSayWhatTheyHave(t *testing.T) {
 		strings.Repeat("x", 70): "${attr.kernel.name} = windows: it has " + strings.Repeat("x", 64) + "…",
 	} {
 		c := newCluster(t)
-		c.nodes(1, func(n *fleet.Node) {
+		c.addReadyNodes(1, func(n *fleet.Node) {
 			if n.Attributes = map[string]string{"driver.sim": "1"}; value != "" {
 				n.Attributes["kernel.name"] = value
 			}
 		})
 		j := job(1)
 		j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "windows"}}
-		if m := c.register(j).FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != want {
+		if m := c.registerAndSchedule(j).FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != want {
 			t.Errorf("%q: %+v, want %s", value, m, want)
 		}
 	}

@@ -8,61 +8,61 @@ import (
 	"skerry/fleet"
 )
 
-// tenancy is where a job's allocations are: those that stay, and those that the
+// plannedUsage is where a job's allocations are: those that stay, and those that the
 // plan places.
-type tenancy struct {
+type plannedUsage struct {
 	byNode  map[fleet.NodeID]map[string]int  // allocations by group
 	planned map[fleet.NodeID]fleet.Resources // taken by the plan, beyond what is used now
-	// after is what more will be taken, or less, once what the plan stops to make room
+	// afterStops is what more will be taken, or less, once what the plan stops to make room
 	// has ended and what waits for that is there.
-	after  map[fleet.NodeID]fleet.Resources
-	awaits map[fleet.NodeID]bool // where after says so
-	placed map[fleet.NodeID]int  // how many the plan places
+	afterStops   map[fleet.NodeID]fleet.Resources
+	awaitedByJob map[fleet.NodeID]bool // where after says so
+	placed       map[fleet.NodeID]int  // how many the plan places
 	// Of nodes that were asked for more than amounts: what is given out, and what of it
 	// by the plan.
-	claims   map[fleet.NodeID]*fleet.Claims
-	allotted map[fleet.NodeID][]*fleet.Allotment
-	evicted  map[fleet.AllocID]bool // by the plan
-	burdened map[jobName]bool       // whose they are
-	// awaited is by whom room of a node is waited for: the highest priority of another
+	claims         map[fleet.NodeID]*fleet.Claims
+	assignedByPlan map[fleet.NodeID][]*fleet.AssignedResources
+	evicted        map[fleet.AllocID]bool // by the plan
+	evictedJobs    map[jobKey]bool        // whose they are
+	// awaitedPriority is by whom room of a node is waited for: the highest priority of another
 	// job. Nil: not asked for yet.
-	awaited map[fleet.NodeID]int
+	awaitedPriority map[fleet.NodeID]int
 }
 
-// askOn is what the group takes of a node: where tasks ask for whole cores, as much
+// resourcesOnNode is what the group takes of a node: where tasks ask for whole cores, as much
 // cpu as these have.
-func (r *ranking) askOn(n *fleet.Node) fleet.Resources {
-	ask := r.ask
+func (r *ranking) resourcesOnNode(n *fleet.Node) fleet.Resources {
+	ask := r.askedResources
 	if ask.Cores > 0 {
 		ask.CPU += ask.Cores * n.CoreMHz()
 	}
-	if ask.MemoryMaxMB > 0 && !r.config(n).MemoryOversubscriptionEnabled {
+	if ask.MemoryMaxMB > 0 && !r.schedulerConfigFor(n).MemoryOversubscriptionEnabled {
 		ask.MemoryMaxMB = 0
 	}
 	return ask
 }
 
-// short says what a candidate has too little of for one more allocation, "" where
+// exhaustedDimension says what a candidate has too little of for one more allocation, "" where
 // it has enough; taken is what would be in use then, liked how well its devices
 // are.
-func (r *ranking) short(c *candidate) (taken fleet.Resources, liked float64, short string) {
-	taken = c.used.Add(r.tenants.planned[c.node.ID]).Add(needed(r.tenants.after[c.node.ID])).Add(r.askOn(c.node))
+func (r *ranking) exhaustedDimension(c *candidate) (taken fleet.Resources, liked float64, short string) {
+	taken = c.used.Add(r.plannedUsage.planned[c.node.ID]).Add(nonNegativeResources(r.plannedUsage.afterStops[c.node.ID])).Add(r.resourcesOnNode(c.node))
 	if short = taken.Exceeds(c.node.Free()); short != "" {
 		return taken, 0, short
 	}
-	if limit := c.node.MaxAllocs; limit > 0 && occupants(r.cluster, c.node.ID)+r.tenants.placed[c.node.ID] >= limit {
+	if limit := c.node.MaxAllocs; limit > 0 && countOccupyingAllocs(r.cluster, c.node.ID)+r.plannedUsage.placed[c.node.ID] >= limit {
 		return taken, 0, "max allocations of the node"
 	}
-	if r.needs {
-		_, liked, short = r.tenants.claimsOn(r.cluster, c.node).Offer(r.g, r.portSeed(c))
+	if r.needsAssignment {
+		_, liked, short = r.plannedUsage.claimsOn(r.cluster, c.node).Offer(r.g, r.portSeed(c))
 	}
 	return taken, liked, short
 }
 
-// lack says how much of what a node has too little of is asked for, and is there.
-func (r *ranking) lack(n *fleet.Node, short string) string {
-	asks, has := r.askOn(n), n.Free()
-	free := has.Sub(r.cluster.Used(n.ID)).Sub(r.tenants.planned[n.ID]).Sub(needed(r.tenants.after[n.ID]))
+// describeShortage says how much of what a node has too little of is asked for, and is there.
+func (r *ranking) describeShortage(n *fleet.Node, short string) string {
+	asks, has := r.resourcesOnNode(n), n.Free()
+	free := has.Sub(r.cluster.Used(n.ID)).Sub(r.plannedUsage.planned[n.ID]).Sub(nonNegativeResources(r.plannedUsage.afterStops[n.ID]))
 	switch short {
 	case "cpu":
 		return fmt.Sprintf("cpu: %d MHz asked for, %d of %d free", asks.CPU, max(0, free.CPU), has.CPU)
@@ -77,8 +77,8 @@ func (r *ranking) lack(n *fleet.Node, short string) string {
 // longestShown bounds what is shown of a node's attribute, in bytes.
 const longestShown = 64
 
-// unmet is a constraint with what the node has instead.
-func unmet(n *fleet.Node, constraint string) string {
+// describeUnmetConstraint is a constraint with what the node has instead.
+func describeUnmetConstraint(n *fleet.Node, constraint string) string {
 	end := strings.IndexByte(constraint, '}')
 	if !strings.HasPrefix(constraint, "${") || end < 0 {
 		return constraint
@@ -93,8 +93,8 @@ func unmet(n *fleet.Node, constraint string) string {
 	return constraint + ": it has " + has
 }
 
-// occupants counts the allocations that take room on a node.
-func occupants(c cluster, id fleet.NodeID) int {
+// countOccupyingAllocs counts the allocations that take room on a node.
+func countOccupyingAllocs(c cluster, id fleet.NodeID) int {
 	n := 0
 	for a := range c.AllocsByNode(id) {
 		if a.OccupiesNode() {
@@ -104,53 +104,53 @@ func occupants(c cluster, id fleet.NodeID) int {
 	return n
 }
 
-// roomIsMade is what a node has too little of whose room is kept for a job of a higher
+// reservedForHigherPriority is what a node has too little of whose room is kept for a job of a higher
 // priority.
-const roomIsMade = "room that is being made for a job of higher priority"
+const reservedForHigherPriority = "room that is being made for a job of higher priority"
 
-// booked reports whether a job of a higher priority waits for room on a candidate that
+// isReservedForOther reports whether a job of a higher priority waits for room on a candidate that
 // is being made for it, by an eviction or by stopping what it replaces. Until it has
 // been looked at again that room is nobody else's, also where it is free by now: whoever
 // took it would be the next to be evicted.
-func (r *ranking) booked(c *candidate) bool {
-	job := r.where.job
-	if r.tenants.awaited == nil {
-		r.tenants.awaited = map[fleet.NodeID]int{}
+func (r *ranking) isReservedForOther(c *candidate) bool {
+	job := r.feasibility.job
+	if r.plannedUsage.awaitedPriority == nil {
+		r.plannedUsage.awaitedPriority = map[fleet.NodeID]int{}
 		for e := range r.cluster.AwaitingEvals() {
 			if e.JobID == job.ID && e.Namespace == job.Namespace {
 				continue
 			}
 			for _, id := range e.AwaitedNodes {
-				r.tenants.awaited[id] = max(r.tenants.awaited[id], e.Priority)
+				r.plannedUsage.awaitedPriority[id] = max(r.plannedUsage.awaitedPriority[id], e.Priority)
 			}
 		}
 	}
-	if r.tenants.awaited[c.node.ID] <= job.Priority {
+	if r.plannedUsage.awaitedPriority[c.node.ID] <= job.Priority {
 		return false
 	}
-	if !c.booked {
-		c.booked = true
-		r.exhausted(c.node, roomIsMade)
+	if !c.countedReserved {
+		c.countedReserved = true
+		r.recordExhausted(c.node, reservedForHigherPriority)
 	}
 	return true
 }
 
-// roomAfter reports whether a placement would find room on the node of the
+// reserveAfterStop reports whether a placement would find room on the node of the
 // allocation that it replaces once that has ended, and if so takes the room.
-func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
+func (r *ranking) reserveAfterStop(prev *fleet.Alloc) bool {
 	n, ok := r.cluster.Node(prev.NodeID)
-	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.where.check(n) != "" || r.broken(n) != "" {
+	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.feasibility.whyInfeasible(n) != "" || r.brokenDistinctRule(n) != "" {
 		return false
 	}
-	after := r.tenants.after[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
-	if !r.fitsWithout(prev, n, r.tenants.planned[n.ID].Add(after)) {
+	after := r.plannedUsage.afterStops[n.ID].Sub(prev.AllocatedResources).Add(r.resourcesOnNode(n))
+	if !r.fitsWithout(prev, n, r.plannedUsage.planned[n.ID].Add(after)) {
 		return false
 	}
-	r.tenants.after[n.ID] = after
+	r.plannedUsage.afterStops[n.ID] = after
 	if !prev.AwaitsWindow() { // which may open in days: until then the room is anybody's
-		r.tenants.await(n.ID)
+		r.plannedUsage.recordAwaitedNode(n.ID)
 	}
-	r.occupy(n, 1)
+	r.adjustGroupCount(n, 1)
 	return true
 }
 
@@ -160,41 +160,41 @@ func (r *ranking) fitsWithout(prev *fleet.Alloc, n *fleet.Node, more fleet.Resou
 	if r.cluster.Used(n.ID).Add(more).Exceeds(n.Free()) != "" {
 		return false
 	}
-	if !r.needs {
+	if !r.needsAssignment {
 		return true
 	}
 	_, _, why := claimsWithout(r.cluster, n, map[fleet.AllocID]bool{prev.ID: true}).Offer(r.g, r.seed)
 	return why == ""
 }
 
-// succeeds reports whether the group has room in the stead of an allocation, on its node,
+// canFitInsteadOf reports whether the group has room in the stead of an allocation, on its node,
 // as that is now.
-func (r *ranking) succeeds(prev *fleet.Alloc, n *fleet.Node) bool {
-	more := r.askOn(n)
+func (r *ranking) canFitInsteadOf(prev *fleet.Alloc, n *fleet.Node) bool {
+	more := r.resourcesOnNode(n)
 	if prev.OccupiesNode() {
 		more = more.Sub(prev.AllocatedResources)
 	}
 	return r.fitsWithout(prev, n, more)
 }
 
-// await notes that the job waits for room on a node that is being made for it.
-func (t *tenancy) await(id fleet.NodeID) {
-	if t.awaits == nil {
-		t.awaits = map[fleet.NodeID]bool{}
+// recordAwaitedNode notes that the job waits for room on a node that is being made for it.
+func (t *plannedUsage) recordAwaitedNode(id fleet.NodeID) {
+	if t.awaitedByJob == nil {
+		t.awaitedByJob = map[fleet.NodeID]bool{}
 	}
-	t.awaits[id] = true
+	t.awaitedByJob[id] = true
 }
 
-// needed is what is taken of amounts some of which are given back: those of which
+// nonNegativeResources is what is taken of amounts some of which are given back: those of which
 // nothing is.
-func needed(r fleet.Resources) fleet.Resources {
+func nonNegativeResources(r fleet.Resources) fleet.Resources {
 	return fleet.Resources{
 		CPU: max(r.CPU, 0), Cores: max(r.Cores, 0), MemoryMB: max(r.MemoryMB, 0), MemoryMaxMB: max(r.MemoryMaxMB, 0), DiskMB: max(r.DiskMB, 0),
 	}
 }
 
 // claimsOn returns what is given out of a node, with what the plan gives.
-func (t *tenancy) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
+func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
 	if t.claims == nil {
 		t.claims = map[fleet.NodeID]*fleet.Claims{}
 	}

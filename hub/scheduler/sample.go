@@ -14,10 +14,10 @@ type nodeLister interface {
 	Nodes(prefix string) iter.Seq[*fleet.Node]
 }
 
-// sample draws nodes in an order of chance, without listing more of them than
+// nodeSampler draws nodes in an order of chance, without listing more of them than
 // are asked for: ids are random, so those with a random beginning are a random
 // choice. Every node is drawn once. The seed determines the order.
-type sample struct {
+type nodeSampler struct {
 	nodes    nodeLister
 	rng      *rand.Rand
 	prefixes []string
@@ -26,8 +26,8 @@ type sample struct {
 
 const hexDigits = "0123456789abcdef"
 
-// beginnings are the first two digits that a random id may have.
-var beginnings = func() []string {
+// nodeIDPrefixes are the first two digits that a random id may have.
+var nodeIDPrefixes = func() []string {
 	var out []string
 	for _, a := range hexDigits {
 		for _, b := range hexDigits {
@@ -37,18 +37,18 @@ var beginnings = func() []string {
 	return out
 }()
 
-func newSample(nodes nodeLister, seed string) *sample {
+func newNodeSampler(nodes nodeLister, seed string) *nodeSampler {
 	var key [32]byte
 	copy(key[:], fleet.DeriveUUID(seed, "nodes"))
-	s := &sample{nodes: nodes, rng: rand.New(rand.NewChaCha8(key))}
-	s.prefixes = slices.Clone(beginnings)
+	s := &nodeSampler{nodes: nodes, rng: rand.New(rand.NewChaCha8(key))}
+	s.prefixes = slices.Clone(nodeIDPrefixes)
 	s.rng.Shuffle(len(s.prefixes), func(i, j int) { s.prefixes[i], s.prefixes[j] = s.prefixes[j], s.prefixes[i] })
 	s.prefixes = append(s.prefixes, "") // last, all those whose id begins otherwise
 	return s
 }
 
-// next draws a node, nil when all were.
-func (s *sample) next() *fleet.Node {
+// nextNode draws a node, nil when all were.
+func (s *nodeSampler) nextNode() *fleet.Node {
 	for len(s.bucket) == 0 {
 		if len(s.prefixes) == 0 {
 			return nil

@@ -96,7 +96,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for i := range s.cfg.Workers {
 		w := worker{cfg: s.cfg, log: s.cfg.Log.With("worker", i)}
-		workers.Go(func() { w.run(ctx) })
+		workers.Go(func() { w.consumeEvals(ctx) })
 	}
 	workers.Wait()
 	return nil

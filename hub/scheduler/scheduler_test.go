@@ -14,18 +14,18 @@ import (
 // B1: all are placed, by name, and all of it is one entry.
 func TestRegister(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(10)
-	e := c.register(job(3))
+	c.addReadyNodes(10)
+	e := c.registerAndSchedule(job(3))
 	if e.Status != fleet.EvalComplete || e.QueuedAllocations["web"] != 0 || e.SnapshotIndex == 0 {
 		t.Errorf("evaluation %+v", e)
 	}
-	if got := names(c.alive()); got != "web.web[0] web.web[1] web.web[2]" {
+	if got := names(c.nonTerminalAllocs()); got != "web.web[0] web.web[1] web.web[2]" {
 		t.Errorf("placed %s", got)
 	}
 	if len(c.entries) != 1 {
 		t.Errorf("%d entries, want 1", len(c.entries))
 	}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		if a.JobHash == "" || a.Job == nil || a.EvalID != e.ID || a.Score <= 0 || a.Metrics == nil || a.DesiredDescription == "" ||
 			a.AllocatedResources != (fleet.Resources{CPU: 500, MemoryMB: 256, DiskMB: 150}) {
 			t.Errorf("allocation %+v", a)
@@ -36,7 +36,7 @@ func TestRegister(t *testing.T) {
 // B2: nothing to do is one update of the evaluation.
 func TestCountZero(t *testing.T) {
 	c := newCluster(t)
-	e := c.register(job(0))
+	e := c.registerAndSchedule(job(0))
 	if e.Status != fleet.EvalComplete || len(c.plans) != 0 || len(c.entries) != 1 {
 		t.Errorf("%s, %d plans, %d entries", e.Status, len(c.plans), len(c.entries))
 	}
@@ -59,10 +59,10 @@ func TestFailureCountsNodesThatAreAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
 			near, away := node(0, suits), node(1, test.change)
-			c.open(near)
-			c.open(away)
-			c.miss(away.ID)
-			e := c.register(job(3, func(j *fleet.Job) {
+			c.openNodeSession(near)
+			c.openNodeSession(away)
+			c.missNodeHeartbeat(away.ID)
+			e := c.registerAndSchedule(job(3, func(j *fleet.Job) {
 				j.Datacenters = []string{"dc1"}
 				j.Constraints = []fleet.Constraint{
 					{Operand: fleet.OpDistinctHosts, RTarget: "true"},
@@ -70,21 +70,21 @@ func TestFailureCountsNodesThatAreAway(t *testing.T) {
 				}
 			}))
 			m := e.FailedTGAllocs["web"]
-			if m == nil || m.NodesEvaluated != 1 || m.NodesAway != test.count || len(c.alive()) != 1 {
-				t.Fatalf("placed %d, metrics %+v", len(c.alive()), m)
+			if m == nil || m.NodesEvaluated != 1 || m.NodesAway != test.count || len(c.nonTerminalAllocs()) != 1 {
+				t.Fatalf("placed %d, metrics %+v", len(c.nonTerminalAllocs()), m)
 			}
 		})
 	}
 	t.Run("occupied", func(t *testing.T) {
 		c := newCluster(t)
 		away := node(1, suits)
-		c.open(away)
+		c.openNodeSession(away)
 		distinct := func(j *fleet.Job) {
 			j.Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts, RTarget: "true"}}
 		}
-		c.register(job(1, distinct))
-		c.miss(away.ID)
-		if m := c.register(job(2, distinct)).FailedTGAllocs["web"]; m == nil || m.NodesAway != 0 {
+		c.registerAndSchedule(job(1, distinct))
+		c.missNodeHeartbeat(away.ID)
+		if m := c.registerAndSchedule(job(2, distinct)).FailedTGAllocs["web"]; m == nil || m.NodesAway != 0 {
 			t.Fatalf("metrics %+v", m)
 		}
 	})
@@ -98,12 +98,12 @@ func TestBlocked(t *testing.T) {
 		n.Attributes["kernel.name"] = "windows"
 		n.NodeClass = "desk"
 	})
-	c.open(full)
-	c.open(windows)
+	c.openNodeSession(full)
+	c.openNodeSession(windows)
 	linux := func(j *fleet.Job) {
 		j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"}}
 	}
-	e := c.register(job(3, linux))
+	e := c.registerAndSchedule(job(3, linux))
 	v := c.store.View()
 	blocked, ok := v.Eval(e.BlockedEval)
 	if !ok || e.Status != fleet.EvalComplete || blocked.Status != fleet.EvalBlocked || blocked.TriggeredBy != fleet.TriggerQueuedAllocs {
@@ -121,39 +121,39 @@ func TestBlocked(t *testing.T) {
 		t.Errorf("classes %v", got)
 	}
 
-	c.unblock(blocked.ID)
-	again := c.schedule(blocked.ID)
+	c.unblockEval(blocked.ID)
+	again := c.scheduleEval(blocked.ID)
 	if again.Status != fleet.EvalBlocked || len(c.plans) != 0 {
 		t.Errorf("blocked again: %+v", again)
 	}
 	// Another evaluation of the job does not make a second one wait.
-	e = c.register(job(4, linux))
+	e = c.registerAndSchedule(job(4, linux))
 	if e.BlockedEval != blocked.ID {
 		t.Errorf("waits in %s, want %s", e.BlockedEval, blocked.ID)
 	}
 
-	c.open(node(2))
-	c.unblock(blocked.ID)
-	if done := c.schedule(blocked.ID); done.Status != fleet.EvalComplete || len(c.alive()) != 4 {
-		t.Errorf("%s with %d placed", done.Status, len(c.alive()))
+	c.openNodeSession(node(2))
+	c.unblockEval(blocked.ID)
+	if done := c.scheduleEval(blocked.ID); done.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 4 {
+		t.Errorf("%s with %d placed", done.Status, len(c.nonTerminalAllocs()))
 	}
 }
 
 // A constraint on what is unique to a node says nothing about its class.
 func TestEscapedClass(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(3)
-	e := c.register(job(1, func(j *fleet.Job) {
+	c.addReadyNodes(3)
+	e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
 		j.Constraints = []fleet.Constraint{{LTarget: "${attr.unique.hostname}", Operand: "=", RTarget: "edge-7"}}
 	}))
 	blocked, _ := c.store.View().Eval(e.BlockedEval)
 	if blocked == nil || !blocked.EscapedClass {
 		t.Fatalf("blocked %+v", blocked)
 	}
-	c.open(node(7))
-	c.unblock(blocked.ID)
-	c.schedule(blocked.ID)
-	if a := c.alive(); len(a) != 1 || a[0].NodeName != "edge-7" {
+	c.openNodeSession(node(7))
+	c.unblockEval(blocked.ID)
+	c.scheduleEval(blocked.ID)
+	if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-7" {
 		t.Errorf("placed %v", names(a))
 	}
 }
@@ -161,13 +161,13 @@ func TestEscapedClass(t *testing.T) {
 // B5, B23: one group's trouble is not the other's.
 func TestTwoGroups(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
-	e := c.register(job(2, func(j *fleet.Job) {
+	c.addReadyNodes(2)
+	e := c.registerAndSchedule(job(2, func(j *fleet.Job) {
 		other := j.TaskGroups[0]
 		other.Name, other.Constraints = "other", []fleet.Constraint{{LTarget: "${meta.none}", Operand: fleet.OpIsSet}}
 		j.TaskGroups = append(j.TaskGroups, other)
 	}))
-	if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+	if got := names(c.nonTerminalAllocs()); got != "web.web[0] web.web[1]" {
 		t.Errorf("placed %s", got)
 	}
 	if len(e.FailedTGAllocs) != 1 || e.FailedTGAllocs["other"].CoalescedFailures != 1 ||
@@ -181,7 +181,7 @@ func TestRefusedPlans(t *testing.T) {
 	for _, typ := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
 		t.Run(typ, func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(2)
+			c.addReadyNodes(2)
 			c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
 				rejected := map[fleet.NodeID]string{}
 				for id := range p.NodeAllocation {
@@ -189,7 +189,7 @@ func TestRefusedPlans(t *testing.T) {
 				}
 				return fleet.PlanResult{Rejected: rejected, RefreshIndex: c.store.View().Index()}, true
 			}
-			e := c.register(job(3, func(j *fleet.Job) { j.Type = typ }))
+			e := c.registerAndSchedule(job(3, func(j *fleet.Job) { j.Type = typ }))
 			want := map[string]int{fleet.JobTypeService: 5, fleet.JobTypeBatch: 2}[typ]
 			if e.Status != fleet.EvalFailed || len(c.plans) != want || e.QueuedAllocations["web"] != 3 {
 				t.Errorf("%s after %d plans, queued %v", e.Status, len(c.plans), e.QueuedAllocations)
@@ -199,9 +199,9 @@ func TestRefusedPlans(t *testing.T) {
 				t.Fatalf("blocked %+v", blocked)
 			}
 			c.sub = nil
-			c.unblock(blocked.ID)
-			if done := c.schedule(blocked.ID); done.Status != fleet.EvalComplete || len(c.alive()) != 3 {
-				t.Errorf("%s with %d placed", done.Status, len(c.alive()))
+			c.unblockEval(blocked.ID)
+			if done := c.scheduleEval(blocked.ID); done.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 3 {
+				t.Errorf("%s with %d placed", done.Status, len(c.nonTerminalAllocs()))
 			}
 		})
 	}
@@ -210,7 +210,7 @@ func TestRefusedPlans(t *testing.T) {
 // What was committed in part is completed on a newer picture.
 func TestPartialCommit(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
+	c.addReadyNodes(2)
 	greedy := true
 	c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
 		if !greedy {
@@ -219,26 +219,26 @@ func TestPartialCommit(t *testing.T) {
 		greedy = false
 		// Another job takes all of the first node before the plan is checked.
 		id := node(0).ID
-		c.apply(state.Plan{EvalID: "other", Jobs: []*fleet.Job{other()}, Result: fleet.PlanResult{
+		c.mustApplyCommand(state.Plan{EvalID: "other", Jobs: []*fleet.Job{otherJob()}, Result: fleet.PlanResult{
 			NodeAllocation: map[fleet.NodeID][]fleet.Alloc{id: {{
 				ID: "other", Name: "other.web[0]", Namespace: fleet.DefaultNamespace, JobID: "other", NodeID: id, TaskGroup: "web",
-				JobHash: other().SpecHash, AllocatedResources: fleet.Resources{CPU: 13_900, MemoryMB: 100},
+				JobHash: otherJob().SpecHash, AllocatedResources: fleet.Resources{CPU: 13_900, MemoryMB: 100},
 			}}},
 		}})
 		return fleet.PlanResult{}, false
 	}
-	e := c.register(job(6))
-	if e.Status != fleet.EvalComplete || len(c.alive()) != 6 || len(c.plans) != 2 {
-		t.Fatalf("%s, %d placed, %d plans", e.Status, len(c.alive()), len(c.plans))
+	e := c.registerAndSchedule(job(6))
+	if e.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 6 || len(c.plans) != 2 {
+		t.Fatalf("%s, %d placed, %d plans", e.Status, len(c.nonTerminalAllocs()), len(c.plans))
 	}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		if a.NodeID != node(1).ID {
 			t.Errorf("%s is on the full node", a.Name)
 		}
 	}
 }
 
-func other() *fleet.Job {
+func otherJob() *fleet.Job {
 	j := job(1, func(j *fleet.Job) { j.ID = "other" })
 	spec, err := state.EncodeSpec(j)
 	if err != nil {
@@ -252,25 +252,25 @@ func other() *fleet.Job {
 // its place is taken when it has ended.
 func TestDestructiveOnFullNode(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	big := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 14000 }
-	c.register(job(1, big))
-	old := c.alive()[0]
-	c.report(old, fleet.ClientRunning)
+	c.registerAndSchedule(job(1, big))
+	old := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(old, fleet.ClientRunning)
 
-	e := c.register(job(5, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 2000 }))
-	if got, _ := c.store.View().Alloc(old.ID); got.DesiredStatus != fleet.DesiredStop || len(c.alive()) != 0 {
-		t.Fatalf("the old one is to %s, %d alive", got.DesiredStatus, len(c.alive()))
+	e := c.registerAndSchedule(job(5, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 2000 }))
+	if got, _ := c.store.View().Alloc(old.ID); got.DesiredStatus != fleet.DesiredStop || len(c.nonTerminalAllocs()) != 0 {
+		t.Fatalf("the old one is to %s, %d alive", got.DesiredStatus, len(c.nonTerminalAllocs()))
 	}
 	if e.BlockedEval == "" || e.QueuedAllocations["web"] != 5 {
 		t.Fatalf("evaluation %+v", e)
 	}
-	c.report(old, fleet.ClientComplete)
-	c.unblock(e.BlockedEval)
-	if e := c.schedule(e.BlockedEval); e.Status != fleet.EvalComplete || len(c.alive()) != 5 {
-		t.Errorf("%s, %d alive", e.Status, len(c.alive()))
+	c.reportAllocStatus(old, fleet.ClientComplete)
+	c.unblockEval(e.BlockedEval)
+	if e := c.scheduleEval(e.BlockedEval); e.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 5 {
+		t.Errorf("%s, %d alive", e.Status, len(c.nonTerminalAllocs()))
 	}
-	if got := c.alive()[0]; got.PreviousAllocation != old.ID {
+	if got := c.nonTerminalAllocs()[0]; got.PreviousAllocation != old.ID {
 		t.Errorf("%s replaces %q", got.Name, got.PreviousAllocation)
 	}
 }
@@ -278,13 +278,13 @@ func TestDestructiveOnFullNode(t *testing.T) {
 // B26: where the new version fits nowhere, the old one runs on.
 func TestDestructiveWithoutRoom(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
-	c.register(job(2))
-	e := c.register(job(2, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = 100_000 }))
-	if len(c.alive()) != 2 || e.QueuedAllocations["web"] != 2 || e.FailedTGAllocs["web"].DimensionExhausted["memory"] != 2 {
-		t.Errorf("%d alive, queued %v, %+v", len(c.alive()), e.QueuedAllocations, e.FailedTGAllocs["web"])
+	c.addReadyNodes(2)
+	c.registerAndSchedule(job(2))
+	e := c.registerAndSchedule(job(2, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = 100_000 }))
+	if len(c.nonTerminalAllocs()) != 2 || e.QueuedAllocations["web"] != 2 || e.FailedTGAllocs["web"].DimensionExhausted["memory"] != 2 {
+		t.Errorf("%d alive, queued %v, %+v", len(c.nonTerminalAllocs()), e.QueuedAllocations, e.FailedTGAllocs["web"])
 	}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		if a.JobVersion != 0 {
 			t.Errorf("%s has version %d", a.Name, a.JobVersion)
 		}
@@ -294,13 +294,13 @@ func TestDestructiveWithoutRoom(t *testing.T) {
 // B26: with room, each is replaced and knows what it replaced.
 func TestDestructive(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(3)
-	c.register(job(3))
-	e := c.register(job(3, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"} }))
-	if e.Status != fleet.EvalComplete || len(c.entries) != 1 || len(c.allocs()) != 6 {
-		t.Fatalf("%s, %d entries, %d allocations", e.Status, len(c.entries), len(c.allocs()))
+	c.addReadyNodes(3)
+	c.registerAndSchedule(job(3))
+	e := c.registerAndSchedule(job(3, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"} }))
+	if e.Status != fleet.EvalComplete || len(c.entries) != 1 || len(c.webJobAllocs()) != 6 {
+		t.Fatalf("%s, %d entries, %d allocations", e.Status, len(c.entries), len(c.webJobAllocs()))
 	}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		prev, ok := c.store.View().Alloc(a.PreviousAllocation)
 		if !ok || prev.NextAllocation != a.ID || prev.Name != a.Name || prev.DesiredStatus != fleet.DesiredStop || a.JobVersion != 1 {
 			t.Errorf("%s after %+v", a.Name, prev)
@@ -311,24 +311,24 @@ func TestDestructive(t *testing.T) {
 // B25, B31: in place where the node suits the new version, elsewhere anew.
 func TestInPlaceAndDatacenters(t *testing.T) {
 	c := newCluster(t)
-	c.open(node(0))
-	c.open(node(1, func(n *fleet.Node) { n.Datacenter = "dc2" }))
+	c.openNodeSession(node(0))
+	c.openNodeSession(node(1, func(n *fleet.Node) { n.Datacenter = "dc2" }))
 	one := func(j *fleet.Job) { j.Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}} }
-	c.register(job(2, one))
+	c.registerAndSchedule(job(2, one))
 	before := map[string]fleet.AllocID{}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		before[a.NodeName] = a.ID
 	}
-	c.open(node(2, func(n *fleet.Node) { n.Datacenter = "dc2" }))
-	c.settle()
-	c.register(job(2, one, func(j *fleet.Job) { j.Datacenters = []string{"dc2"} }))
+	c.openNodeSession(node(2, func(n *fleet.Node) { n.Datacenter = "dc2" }))
+	c.schedulePendingEvals()
+	c.registerAndSchedule(job(2, one, func(j *fleet.Job) { j.Datacenters = []string{"dc2"} }))
 	after := map[string]*fleet.Alloc{}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		after[a.NodeName] = a
 	}
 	if len(after) != 2 || after["edge-1"] == nil || after["edge-1"].ID != before["edge-1"] || after["edge-1"].JobVersion != 1 ||
 		after["edge-2"] == nil || after["edge-2"].PreviousAllocation != before["edge-0"] {
-		t.Errorf("before %v, after %v", before, names(c.alive()))
+		t.Errorf("before %v, after %v", before, names(c.nonTerminalAllocs()))
 	}
 }
 
@@ -346,9 +346,9 @@ func TestDrivers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(1, tc.node)
-			e := c.register(job(1))
-			if placed := len(c.alive()) == 1; placed != tc.place {
+			c.addReadyNodes(1, tc.node)
+			e := c.registerAndSchedule(job(1))
+			if placed := len(c.nonTerminalAllocs()) == 1; placed != tc.place {
 				t.Errorf("placed: %v", placed)
 			}
 			if !tc.place && e.FailedTGAllocs["web"].ConstraintFiltered["missing drivers"] != 1 {
@@ -361,29 +361,29 @@ func TestDrivers(t *testing.T) {
 // B49, B53: one host, one rack for each.
 func TestDistinct(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(6) // in three racks
+	c.addReadyNodes(6) // in three racks
 	hosts := func(j *fleet.Job) { j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}} }
-	e := c.register(job(7, hosts))
+	e := c.registerAndSchedule(job(7, hosts))
 	seen := map[fleet.NodeID]bool{}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		seen[a.NodeID] = true
 	}
 	if len(seen) != 6 || e.QueuedAllocations["web"] != 1 || e.FailedTGAllocs["web"].ConstraintFiltered["distinct_hosts"] != 6 {
 		t.Errorf("on %d nodes, queued %v, %+v", len(seen), e.QueuedAllocations, e.FailedTGAllocs["web"])
 	}
 	// A new version may stand where the old one stood.
-	c.register(job(6, hosts, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"} }))
-	if got := c.alive(); len(got) != 6 || got[0].JobVersion != 1 {
+	c.registerAndSchedule(job(6, hosts, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"} }))
+	if got := c.nonTerminalAllocs(); len(got) != 6 || got[0].JobVersion != 1 {
 		t.Errorf("%d alive", len(got))
 	}
 
 	c = newCluster(t)
-	c.nodes(6)
-	e = c.register(job(7, func(j *fleet.Job) {
+	c.addReadyNodes(6)
+	e = c.registerAndSchedule(job(7, func(j *fleet.Job) {
 		j.Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctProp, LTarget: "${meta.rack}", RTarget: "2"}}
 	}))
 	racks := map[string]int{}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		n, _ := c.store.View().Node(a.NodeID)
 		racks[n.Meta["rack"]]++
 	}
@@ -401,7 +401,7 @@ func TestScores(t *testing.T) {
 		j.TaskGroups[0].Tasks[0].Resources.Resources = fleet.Resources{CPU: 14000, MemoryMB: 8192}
 	}
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	for _, tc := range []struct {
 		job  *fleet.Job
 		want string
@@ -425,7 +425,7 @@ func TestScores(t *testing.T) {
 			t.Errorf("scores %v, want %s", got, tc.want)
 		}
 	}
-	if c.register(job(0)); len(c.allocs()) != 0 {
+	if c.registerAndSchedule(job(0)); len(c.webJobAllocs()) != 0 {
 		t.Error("a dry run has left something")
 	}
 }
@@ -434,12 +434,12 @@ func TestScores(t *testing.T) {
 // its history.
 func TestReschedule(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
-	c.register(job(1))
-	first := c.alive()[0]
-	c.report(first, fleet.ClientFailed)
-	c.settle()
-	second := c.alive()[0]
+	c.addReadyNodes(2)
+	c.registerAndSchedule(job(1))
+	first := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(first, fleet.ClientFailed)
+	c.schedulePendingEvals()
+	second := c.nonTerminalAllocs()[0]
 	if second.NodeID == first.NodeID || second.PreviousAllocation != first.ID || len(second.RescheduleTracker.Events) != 1 {
 		t.Fatalf("second %+v", second)
 	}
@@ -448,11 +448,11 @@ func TestReschedule(t *testing.T) {
 	}
 
 	c = newCluster(t)
-	c.nodes(1)
-	c.register(job(1))
-	c.report(c.alive()[0], fleet.ClientFailed)
-	c.settle()
-	if got := c.alive(); len(got) != 1 || len(got[0].Metrics.ScoreMetaData[0].Scores) != 2 {
+	c.addReadyNodes(1)
+	c.registerAndSchedule(job(1))
+	c.reportAllocStatus(c.nonTerminalAllocs()[0], fleet.ClientFailed)
+	c.schedulePendingEvals()
+	if got := c.nonTerminalAllocs(); len(got) != 1 || len(got[0].Metrics.ScoreMetaData[0].Scores) != 2 {
 		t.Errorf("with one node: %v", names(got))
 	}
 }
@@ -460,43 +460,43 @@ func TestReschedule(t *testing.T) {
 // A link is cut and healed: unknown, replaced, settled, each in one entry.
 func TestAbsence(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
+	c.addReadyNodes(2)
 	lost := 10 * time.Minute
-	c.register(job(4, func(j *fleet.Job) {
+	c.registerAndSchedule(job(4, func(j *fleet.Job) {
 		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Reconcile: fleet.ReconcileKeepOriginal}
 	}))
-	for _, a := range c.alive() {
-		c.report(a, fleet.ClientRunning)
+	for _, a := range c.nonTerminalAllocs() {
+		c.reportAllocStatus(a, fleet.ClientRunning)
 	}
 	id := node(0).ID
-	here := len(c.on(id))
+	here := len(c.allocsOnNode(id))
 	if here == 0 || here == 4 {
 		t.Fatalf("%d of 4 on one node", here)
 	}
-	c.miss(id)
-	c.settle()
-	if len(c.entries) != 1 || len(c.alive()) != 4+here {
-		t.Fatalf("%d entries, %d alive", len(c.entries), len(c.alive()))
+	c.missNodeHeartbeat(id)
+	c.schedulePendingEvals()
+	if len(c.entries) != 1 || len(c.nonTerminalAllocs()) != 4+here {
+		t.Fatalf("%d entries, %d alive", len(c.entries), len(c.nonTerminalAllocs()))
 	}
 	var followUp fleet.EvalID
-	for _, a := range c.on(id) {
+	for _, a := range c.allocsOnNode(id) {
 		if a.ClientStatus != fleet.ClientUnknown || a.FollowupEvalID == "" || !a.NeedsToReconnect() {
 			t.Errorf("away: %+v", a)
 		}
 		followUp = a.FollowupEvalID
 	}
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		if a.NodeID != id {
-			c.report(a, fleet.ClientRunning)
+			c.reportAllocStatus(a, fleet.ClientRunning)
 		}
 	}
 	c.now = c.now.Add(time.Minute)
-	c.open(node(0))
-	c.settle()
-	if got := c.alive(); len(got) != 4 || len(c.entries) != 1 {
+	c.openNodeSession(node(0))
+	c.schedulePendingEvals()
+	if got := c.nonTerminalAllocs(); len(got) != 4 || len(c.entries) != 1 {
 		t.Fatalf("%d alive after %d entries: %s", len(got), len(c.entries), names(got))
 	}
-	if got := c.on(id); len(got) != here || got[0].ClientStatus != fleet.ClientRunning || got[0].NeedsToReconnect() || got[0].FollowupEvalID != "" {
+	if got := c.allocsOnNode(id); len(got) != here || got[0].ClientStatus != fleet.ClientRunning || got[0].NeedsToReconnect() || got[0].FollowupEvalID != "" {
 		t.Errorf("%d are back: %+v", len(got), got[0])
 	}
 	if e, _ := c.store.View().Eval(followUp); e.Status != fleet.EvalCanceled {
@@ -511,20 +511,20 @@ func TestAbsence(t *testing.T) {
 // decides is behind: the evaluation would come again and again until it has caught up.
 func TestAbsenceEndsByTheLeadersClock(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	lost, no := 10*time.Minute, false
-	c.register(job(1, func(j *fleet.Job) { j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: &no} }))
-	a := c.alive()[0]
-	c.report(a, fleet.ClientRunning)
-	c.miss(a.NodeID)
-	c.settle()
+	c.registerAndSchedule(job(1, func(j *fleet.Job) { j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: &no} }))
+	a := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(a, fleet.ClientRunning)
+	c.missNodeHeartbeat(a.NodeID)
+	c.schedulePendingEvals()
 	away, _ := c.store.View().Alloc(a.ID)
 	end, ok := c.store.View().Eval(away.FollowupEvalID)
 	if !ok {
 		t.Fatalf("nothing ends the absence of %+v", away)
 	}
 	c.now = end.WaitUntil.Add(-3 * time.Second)
-	c.schedule(end.ID)
+	c.scheduleEval(end.ID)
 	if got, _ := c.store.View().Alloc(a.ID); got.ClientStatus != fleet.ClientLost {
 		t.Errorf("when its window is over it is %s", got.ClientStatus)
 	}
@@ -535,10 +535,10 @@ func TestAbsenceEndsByTheLeadersClock(t *testing.T) {
 	}
 }
 
-// on lists what is alive on a node.
-func (c *cluster) on(id fleet.NodeID) []*fleet.Alloc {
+// allocsOnNode lists what is alive on a node.
+func (c *cluster) allocsOnNode(id fleet.NodeID) []*fleet.Alloc {
 	var out []*fleet.Alloc
-	for _, a := range c.alive() {
+	for _, a := range c.nonTerminalAllocs() {
 		if a.NodeID == id {
 			out = append(out, a)
 		}
@@ -549,15 +549,15 @@ func (c *cluster) on(id fleet.NodeID) []*fleet.Alloc {
 func TestStopAndPurge(t *testing.T) {
 	for _, purge := range []bool{false, true} {
 		c := newCluster(t)
-		c.nodes(2)
-		c.register(job(3))
+		c.addReadyNodes(2)
+		c.registerAndSchedule(job(3))
 		e := &fleet.Evaluation{
 			ID: fleet.EvalID(c.newID()), Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50,
 			TriggeredBy: fleet.TriggerJobDeregister, Status: fleet.EvalPending,
 		}
-		c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Purge: purge, Eval: e, Now: c.now.UnixNano()})
-		if done := c.schedule(e.ID); done.Status != fleet.EvalComplete || len(c.alive()) != 0 || len(c.allocs()) != 3 {
-			t.Errorf("purge %v: %s, %d alive", purge, done.Status, len(c.alive()))
+		c.mustApplyCommand(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Purge: purge, Eval: e, Now: c.now.UnixNano()})
+		if done := c.scheduleEval(e.ID); done.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 0 || len(c.webJobAllocs()) != 3 {
+			t.Errorf("purge %v: %s, %d alive", purge, done.Status, len(c.nonTerminalAllocs()))
 		}
 	}
 }
@@ -567,10 +567,10 @@ func TestDeterministic(t *testing.T) {
 	var first string
 	for range 3 {
 		c := newCluster(t)
-		c.nodes(200)
-		c.register(job(20))
+		c.addReadyNodes(200)
+		c.registerAndSchedule(job(20))
 		var where []string
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			where = append(where, a.NodeName)
 		}
 		got := strings.Join(where, " ")
@@ -586,14 +586,14 @@ func TestDeterministic(t *testing.T) {
 // Nodes that take no new work get none.
 func TestNodesThatTakeNone(t *testing.T) {
 	c := newCluster(t)
-	c.open(node(0))
-	c.open(node(1))
-	c.open(node(2, func(n *fleet.Node) { n.NodePool = "ships" }))
-	c.apply(state.NodeEligibility{NodeID: node(0).ID, Eligibility: fleet.NodeIneligible, EvalSeed: "s", Now: c.now.UnixNano()})
-	c.miss(node(1).ID)
-	e := c.register(job(1))
-	if len(c.alive()) != 0 || e.FailedTGAllocs["web"].NodesInPool != 0 {
-		t.Errorf("placed %s, %+v", names(c.alive()), e.FailedTGAllocs["web"])
+	c.openNodeSession(node(0))
+	c.openNodeSession(node(1))
+	c.openNodeSession(node(2, func(n *fleet.Node) { n.NodePool = "ships" }))
+	c.mustApplyCommand(state.NodeEligibility{NodeID: node(0).ID, Eligibility: fleet.NodeIneligible, EvalSeed: "s", Now: c.now.UnixNano()})
+	c.missNodeHeartbeat(node(1).ID)
+	e := c.registerAndSchedule(job(1))
+	if len(c.nonTerminalAllocs()) != 0 || e.FailedTGAllocs["web"].NodesInPool != 0 {
+		t.Errorf("placed %s, %+v", names(c.nonTerminalAllocs()), e.FailedTGAllocs["web"])
 	}
 	out, err := scheduler.DryRun(c.store.View(), job(1), c.now)
 	if err != nil {
@@ -608,22 +608,22 @@ func TestNodesThatTakeNone(t *testing.T) {
 // allocation when the edge has said that the old one ended, and not before.
 func TestRegisteredAgainOnAFullNode(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	full := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 9000 }
-	c.register(job(1, full))
-	old := c.alive()[0]
-	c.report(old, fleet.ClientRunning)
+	c.registerAndSchedule(job(1, full))
+	old := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(old, fleet.ClientRunning)
 	stop := &fleet.Evaluation{ID: "stop", Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalPending}
-	c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Eval: stop})
-	c.schedule("stop")
-	e := c.register(job(1, full))
-	if e.BlockedEval == "" || len(c.alive()) != 0 {
-		t.Fatalf("%d alive beside one that runs: %+v", len(c.alive()), e)
+	c.mustApplyCommand(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Eval: stop})
+	c.scheduleEval("stop")
+	e := c.registerAndSchedule(job(1, full))
+	if e.BlockedEval == "" || len(c.nonTerminalAllocs()) != 0 {
+		t.Fatalf("%d alive beside one that runs: %+v", len(c.nonTerminalAllocs()), e)
 	}
-	c.report(old, fleet.ClientComplete)
-	c.unblock(e.BlockedEval)
-	if e := c.schedule(e.BlockedEval); e.Status != fleet.EvalComplete || len(c.alive()) != 1 || c.alive()[0].ID == old.ID {
-		t.Errorf("%s, %d alive", e.Status, len(c.alive()))
+	c.reportAllocStatus(old, fleet.ClientComplete)
+	c.unblockEval(e.BlockedEval)
+	if e := c.scheduleEval(e.BlockedEval); e.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 1 || c.nonTerminalAllocs()[0].ID == old.ID {
+		t.Errorf("%s, %d alive", e.Status, len(c.nonTerminalAllocs()))
 	}
 }
 
@@ -631,17 +631,17 @@ func TestRegisteredAgainOnAFullNode(t *testing.T) {
 // stopped, its tracker says why, and its history goes on when there is room.
 func TestFailedWithoutRoom(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
-	c.register(job(1))
-	first := c.alive()[0]
-	c.report(first, fleet.ClientFailed)
-	c.settle()
-	second := c.alive()[0]
-	c.eligibility(second.NodeID, fleet.NodeIneligible)
-	c.report(second, fleet.ClientFailed)
-	c.settle()
+	c.addReadyNodes(1)
+	c.registerAndSchedule(job(1))
+	first := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(first, fleet.ClientFailed)
+	c.schedulePendingEvals()
+	second := c.nonTerminalAllocs()[0]
+	c.setNodeEligibility(second.NodeID, fleet.NodeIneligible)
+	c.reportAllocStatus(second, fleet.ClientFailed)
+	c.schedulePendingEvals()
 	failed, _ := c.store.View().Alloc(second.ID)
-	if !failed.AwaitsPlacement() || len(failed.RescheduleTracker.Events) != 1 || len(c.alive()) != 0 {
+	if !failed.AwaitsPlacement() || len(failed.RescheduleTracker.Events) != 1 || len(c.nonTerminalAllocs()) != 0 {
 		t.Fatalf("%s/%s, %+v", failed.DesiredStatus, failed.ClientStatus, failed.RescheduleTracker)
 	}
 	var waits *fleet.Evaluation
@@ -654,18 +654,18 @@ func TestFailedWithoutRoom(t *testing.T) {
 		t.Fatalf("it waits for room: %+v", waits)
 	}
 	// Looked at again without room: nothing changes.
-	c.unblock(waits.ID)
-	c.schedule(waits.ID)
+	c.unblockEval(waits.ID)
+	c.scheduleEval(waits.ID)
 	if again, _ := c.store.View().Alloc(second.ID); again.ModifyIndex != failed.ModifyIndex || len(c.plans) != 0 {
 		t.Errorf("changed at %d, by %d plans", again.ModifyIndex, len(c.plans))
 	}
-	c.eligibility(second.NodeID, fleet.NodeEligible)
-	c.unblock(waits.ID)
-	c.settle()
-	if len(c.alive()) != 1 {
-		t.Fatalf("%d placed when there is room", len(c.alive()))
+	c.setNodeEligibility(second.NodeID, fleet.NodeEligible)
+	c.unblockEval(waits.ID)
+	c.schedulePendingEvals()
+	if len(c.nonTerminalAllocs()) != 1 {
+		t.Fatalf("%d placed when there is room", len(c.nonTerminalAllocs()))
 	}
-	third := c.alive()[0]
+	third := c.nonTerminalAllocs()[0]
 	failed, _ = c.store.View().Alloc(second.ID)
 	if tr := third.RescheduleTracker; len(tr.Events) != 2 || tr.LastReschedule != fleet.RescheduleOK || tr.Events[1].PrevAllocID != second.ID || failed.AwaitsPlacement() {
 		t.Errorf("its tracker: %+v", tr)
@@ -677,20 +677,20 @@ func TestFailedWithoutRoom(t *testing.T) {
 // evaluation replaces any of them again, and their names are free.
 func TestEndedIsRetired(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(2)
+	c.addReadyNodes(2)
 	spec := func(count int) *fleet.Job {
 		return job(count, func(j *fleet.Job) { j.TaskGroups[0].ReschedulePolicy = &fleet.ReschedulePolicy{Unlimited: true} })
 	}
-	c.register(spec(2))
-	completed, failed := c.alive()[0], c.alive()[1]
-	c.report(completed, fleet.ClientComplete)
-	c.report(failed, fleet.ClientFailed)
-	c.settle()
+	c.registerAndSchedule(spec(2))
+	completed, failed := c.nonTerminalAllocs()[0], c.nonTerminalAllocs()[1]
+	c.reportAllocStatus(completed, fleet.ClientComplete)
+	c.reportAllocStatus(failed, fleet.ClientFailed)
+	c.schedulePendingEvals()
 	for range 2 {
-		if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+		if got := names(c.nonTerminalAllocs()); got != "web.web[0] web.web[1]" {
 			t.Fatalf("alive: %s", got)
 		}
-		c.register(spec(2))
+		c.registerAndSchedule(spec(2))
 	}
 	v := c.store.View()
 	if a, _ := v.Alloc(completed.ID); a.DesiredStatus != fleet.DesiredRun || !a.Retired || a.NextAllocation == "" {
@@ -699,14 +699,14 @@ func TestEndedIsRetired(t *testing.T) {
 	if a, _ := v.Alloc(failed.ID); a.DesiredStatus != fleet.DesiredStop || a.Retired {
 		t.Errorf("what failed is to %s, retired %v", a.DesiredStatus, a.Retired)
 	}
-	surplus := c.alive()[1]
-	c.report(surplus, fleet.ClientComplete)
-	c.register(spec(1))
+	surplus := c.nonTerminalAllocs()[1]
+	c.reportAllocStatus(surplus, fleet.ClientComplete)
+	c.registerAndSchedule(spec(1))
 	if a, _ := c.store.View().Alloc(surplus.ID); a.DesiredStatus != fleet.DesiredRun || !a.Retired {
 		t.Errorf("what is not needed and completed is to %s, retired %v", a.DesiredStatus, a.Retired)
 	}
-	c.register(spec(2))
-	if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+	c.registerAndSchedule(spec(2))
+	if got := names(c.nonTerminalAllocs()); got != "web.web[0] web.web[1]" {
 		t.Errorf("alive again: %s", got)
 	}
 }
@@ -720,29 +720,29 @@ func TestStopLeavesWhatEnded(t *testing.T) {
 		for _, purge := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, %s, purge %v", tc.jobType, tc.status, purge), func(t *testing.T) {
 				c := newCluster(t)
-				c.nodes(1)
+				c.addReadyNodes(1)
 				spec := func() *fleet.Job {
 					return job(2, func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = tc.jobType, &fleet.ReschedulePolicy{} })
 				}
-				c.register(spec())
-				ended, running := c.alive()[0], c.alive()[1]
-				c.report(ended, tc.status)
-				c.report(running, fleet.ClientRunning)
-				c.settle()
+				c.registerAndSchedule(spec())
+				ended, running := c.nonTerminalAllocs()[0], c.nonTerminalAllocs()[1]
+				c.reportAllocStatus(ended, tc.status)
+				c.reportAllocStatus(running, fleet.ClientRunning)
+				c.schedulePendingEvals()
 				stop := &fleet.Evaluation{ID: fleet.EvalID(c.newID()), Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobDeregister}
-				c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Purge: purge, Eval: stop, Now: c.now.UnixNano()})
-				c.settle()
+				c.mustApplyCommand(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Purge: purge, Eval: stop, Now: c.now.UnixNano()})
+				c.schedulePendingEvals()
 				ended, _ = c.store.View().Alloc(ended.ID)
 				running, _ = c.store.View().Alloc(running.ID)
 				if ended.DesiredStatus != fleet.DesiredRun || running.DesiredStatus != fleet.DesiredStop {
 					t.Errorf("what had ended is to %s, what runs is to %s", ended.DesiredStatus, running.DesiredStatus)
 				}
-				c.report(running, fleet.ClientComplete)
-				if e := c.pending(); e != nil {
+				c.reportAllocStatus(running, fleet.ClientComplete)
+				if e := c.nextPendingEval(); e != nil {
 					t.Errorf("an evaluation is left: %+v", e)
 				}
-				c.register(spec())
-				if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+				c.registerAndSchedule(spec())
+				if got := names(c.nonTerminalAllocs()); got != "web.web[0] web.web[1]" {
 					t.Errorf("registered again: %s", got)
 				}
 			})

@@ -11,7 +11,7 @@ import (
 // count, and of the spread and the penalty where there are such.
 const (
 	partFit = iota
-	partCrowding
+	partAntiAffinity
 	partAffinity
 	partDevices
 	partCount
@@ -20,43 +20,43 @@ const (
 // fitScale is the score of a perfect fit, before it is brought to 1.
 const fitScale = 18
 
-// fit scores how well resources in use fill a node: 1 where cpu and memory are
+// binpackScore scores how well resources in use fill a node: 1 where cpu and memory are
 // used up, 0 where the node is empty. It is 20 - 10^(cpu free) - 10^(memory
 // free), free being the fraction that is left, over 18.
-func fit(used, free fleet.Resources) float64 {
-	score := 20 - math.Pow(10, left(used.CPU, free.CPU)) - math.Pow(10, left(used.MemoryMB, free.MemoryMB))
+func binpackScore(used, free fleet.Resources) float64 {
+	score := 20 - math.Pow(10, freeShare(used.CPU, free.CPU)) - math.Pow(10, freeShare(used.MemoryMB, free.MemoryMB))
 	return min(max(score, 0), fitScale) / fitScale
 }
 
-func left(used, of int) float64 {
+func freeShare(used, of int) float64 {
 	if of <= 0 {
 		return 0
 	}
 	return 1 - float64(used)/float64(of)
 }
 
-// crowding scores that a node has allocations of the group already; count is
+// antiAffinityScore scores that a node has allocations of the group already; count is
 // what the group wants.
-func crowding(there, count int) float64 {
+func antiAffinityScore(there, count int) float64 {
 	return -float64(there+1) / float64(max(count, 1))
 }
 
-// penalty scores the node that an allocation failed on before.
-const penalty = -1.0
+// reschedulePenalty scores the node that an allocation failed on before.
+const reschedulePenalty = -1.0
 
 // Names of scores, as people know them.
 const (
-	scoreFit      = "binpack"
-	scoreCrowding = "job-anti-affinity"
-	scoreAffinity = "node-affinity"
-	scoreDevices  = "devices"
-	scoreSpread   = "allocation-spread"
-	scorePenalty  = "node-reschedule-penalty"
+	scoreFit          = "binpack"
+	scoreAntiAffinity = "job-anti-affinity"
+	scoreAffinity     = "node-affinity"
+	scoreDevices      = "devices"
+	scoreSpread       = "allocation-spread"
+	scorePenalty      = "node-reschedule-penalty"
 )
 
-// shows is what an allocation shows of how its node was chosen: for the first of a
+// placementMetric is what an allocation shows of how its node was chosen: for the first of a
 // group also others that could have been, and why the rest could not.
-func (r *ranking) shows(c *candidate, score, avoided float64) *fleet.AllocMetric {
+func (r *ranking) placementMetric(c *candidate, score, avoided float64) *fleet.AllocMetric {
 	m := &fleet.AllocMetric{
 		NodesEvaluated: r.metric.NodesEvaluated, NodesFiltered: r.metric.NodesFiltered, NodesExhausted: r.metric.NodesExhausted,
 		NodesInPool:   r.metric.NodesInPool,
@@ -70,10 +70,10 @@ func (r *ranking) shows(c *candidate, score, avoided float64) *fleet.AllocMetric
 	m.NodesAvailable = maps.Clone(r.metric.NodesAvailable)
 	m.ClassFiltered, m.ConstraintFiltered = maps.Clone(r.metric.ClassFiltered), maps.Clone(r.metric.ConstraintFiltered)
 	m.ClassExhausted, m.DimensionExhausted = maps.Clone(r.metric.ClassExhausted), maps.Clone(r.metric.DimensionExhausted)
-	for _, l := range r.lanes {
+	for _, l := range r.buckets {
 		for _, other := range l.heap[:min(len(l.heap), othersShown+1)] {
 			if other != c && len(m.ScoreMetaData) <= othersShown {
-				m.ScoreMetaData = append(m.ScoreMetaData, r.nodeScore(other, other.mean(r.spread(l)), 0))
+				m.ScoreMetaData = append(m.ScoreMetaData, r.nodeScore(other, other.scoreWithPart(r.spreadBoost(l)), 0))
 			}
 		}
 	}
@@ -83,17 +83,17 @@ func (r *ranking) shows(c *candidate, score, avoided float64) *fleet.AllocMetric
 // nodeScore is a candidate's score with what it is made of.
 func (r *ranking) nodeScore(c *candidate, score, avoided float64) fleet.NodeScore {
 	scores := map[string]float64{scoreFit: c.parts[partFit]}
-	if c.parts[partCrowding] != 0 {
-		scores[scoreCrowding] = c.parts[partCrowding]
+	if c.parts[partAntiAffinity] != 0 {
+		scores[scoreAntiAffinity] = c.parts[partAntiAffinity]
 	}
-	if r.likes != nil {
+	if r.affinities != nil {
 		scores[scoreAffinity] = c.parts[partAffinity]
 	}
 	if c.parts[partDevices] != 0 {
 		scores[scoreDevices] = c.parts[partDevices]
 	}
 	if len(r.spreads) > 0 {
-		scores[scoreSpread] = r.spread(c.lane)
+		scores[scoreSpread] = r.spreadBoost(c.bucket)
 	}
 	if avoided != 0 {
 		scores[scorePenalty] = avoided

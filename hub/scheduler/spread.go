@@ -5,33 +5,33 @@ import "skerry/fleet"
 // anyValue is the target of all values that no other target names.
 const anyValue = "*"
 
-// spreading distributes a group over the values of one attribute of nodes.
-type spreading struct {
+// spreadScorer distributes a group over the values of one attribute of nodes.
+type spreadScorer struct {
 	attribute string
 	share     float64            // of the weights of all spreads
 	targets   map[string]float64 // how many allocations each value shall have; nil: all alike
 	counts    map[string]int     // how many it has
 }
 
-// spreadings makes the spreads of a group and its job ready.
-func spreadings(job *fleet.Job, g *fleet.TaskGroup) []*spreading {
+// newSpreadScorers makes the spreads of a group and its job ready.
+func newSpreadScorers(job *fleet.Job, g *fleet.TaskGroup) []*spreadScorer {
 	all := append(append([]fleet.Spread{}, job.Spreads...), g.Spreads...)
 	sum := 0
 	for _, s := range all {
 		sum += s.Weight
 	}
-	var out []*spreading
+	var out []*spreadScorer
 	for _, s := range all {
-		out = append(out, &spreading{
+		out = append(out, &spreadScorer{
 			attribute: s.Attribute, share: float64(s.Weight) / float64(max(sum, 1)),
-			targets: targets(s, g.Count), counts: map[string]int{},
+			targets: spreadTargets(s, g.Count), counts: map[string]int{},
 		})
 	}
 	return out
 }
 
-// targets turns percentages into numbers; what they leave over is for all others.
-func targets(s fleet.Spread, count int) map[string]float64 {
+// spreadTargets turns percentages into numbers; what they leave over is for all others.
+func spreadTargets(s fleet.Spread, count int) map[string]float64 {
 	if len(s.SpreadTarget) == 0 {
 		return nil
 	}
@@ -46,8 +46,8 @@ func targets(s fleet.Spread, count int) map[string]float64 {
 	return out
 }
 
-// boost scores one more allocation where the attribute has a value, from -1 to 1.
-func (s *spreading) boost(value string, has bool) float64 {
+// boostForValue scores one more allocation where the attribute has a value, from -1 to 1.
+func (s *spreadScorer) boostForValue(value string, has bool) float64 {
 	switch {
 	case !has:
 		return -s.share
@@ -57,7 +57,7 @@ func (s *spreading) boost(value string, has bool) float64 {
 	want, ok := s.targets[value]
 	there := s.counts[value]
 	if !ok {
-		want, there = s.targets[anyValue], s.others()
+		want, there = s.targets[anyValue], s.countUntargeted()
 	}
 	if want <= 0 {
 		return -s.share
@@ -65,8 +65,8 @@ func (s *spreading) boost(value string, has bool) float64 {
 	return s.share * (want - float64(there+1)) / want
 }
 
-// others counts the allocations at values that no target names: they share one.
-func (s *spreading) others() int {
+// countUntargeted counts the allocations at values that no target names: they share one.
+func (s *spreadScorer) countUntargeted() int {
 	n := 0
 	for value, there := range s.counts {
 		if _, named := s.targets[value]; !named {
@@ -99,15 +99,15 @@ func evenBoost(counts map[string]int, value string) float64 {
 	return min(1, float64(most-least)/float64(least))
 }
 
-// liking is the affinities of a group: wishes about nodes, with weights.
-type liking struct {
+// affinityScorer is the affinities of a group: wishes about nodes, with weights.
+type affinityScorer struct {
 	conds   []fleet.Condition
 	weights []float64
 	sum     float64 // of their absolute values
 }
 
-// likings compiles the affinities of a group, its job and its tasks; nil for none.
-func likings(job *fleet.Job, g *fleet.TaskGroup) (*liking, error) {
+// newAffinityScorer compiles the affinities of a group, its job and its tasks; nil for none.
+func newAffinityScorer(job *fleet.Job, g *fleet.TaskGroup) (*affinityScorer, error) {
 	all := append(append([]fleet.Affinity{}, job.Affinities...), g.Affinities...)
 	for _, t := range g.Tasks {
 		all = append(all, t.Affinities...)
@@ -115,7 +115,7 @@ func likings(job *fleet.Job, g *fleet.TaskGroup) (*liking, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	l := &liking{}
+	l := &affinityScorer{}
 	for _, a := range all {
 		c, err := a.Constraint().Compile()
 		if err != nil {
@@ -127,8 +127,8 @@ func likings(job *fleet.Job, g *fleet.TaskGroup) (*liking, error) {
 	return l, nil
 }
 
-// score is the weights of what a node fulfils, as a share of all.
-func (l *liking) score(n *fleet.Node) float64 {
+// affinityScore is the weights of what a node fulfils, as a share of all.
+func (l *affinityScorer) affinityScore(n *fleet.Node) float64 {
 	matched := 0.0
 	for i, c := range l.conds {
 		if c.Holds(n) {

@@ -2,8 +2,8 @@ package scheduler
 
 import "skerry/fleet"
 
-// everywhere: the evaluation is of a job that has its allocations on every node.
-func (a *attempt) everywhere() bool {
+// isOnEveryNode: the evaluation is of a job that has its allocations on every node.
+func (a *attempt) isOnEveryNode() bool {
 	jobType := a.eval.Type
 	if a.job != nil {
 		jobType = a.job.Type
@@ -25,10 +25,10 @@ func (a *attempt) nodesOf(job *fleet.Job) []*fleet.Node {
 	return nodes
 }
 
-// explain says, for each group of a system job, why nodes do without it: those
+// explainSystemFailures says, for each group of a system job, why nodes do without it: those
 // that are full, of which at least one has to wait; and where no node suits the
 // group, all of them. That some do not suit is no failure.
-func (a *attempt) explain(targets []*fleet.Node) error {
+func (a *attempt) explainSystemFailures(targets []*fleet.Node) error {
 	if a.job.Stopped() {
 		return nil
 	}
@@ -41,17 +41,17 @@ func (a *attempt) explain(targets []*fleet.Node) error {
 		r := a.rankings[g.Name]
 		if r == nil {
 			var err error
-			if r, err = newRanking(a.view, a.job, g, a.tenants, nil); err != nil {
+			if r, err = newRanking(a.view, a.job, g, a.plannedUsage, nil); err != nil {
 				return err
 			}
 			a.rankings[g.Name] = r
 		}
 		for _, n := range targets {
-			if r.where.check(n) != "" {
-				r.consider(n)
+			if r.feasibility.whyInfeasible(n) != "" {
+				r.considerNode(n)
 			}
 		}
-		m := r.failure()
+		m := r.failureMetric()
 		m.CoalescedFailures = max(a.queued[g.Name]-1, 0)
 		a.failed[g.Name] = m
 	}

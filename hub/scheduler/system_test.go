@@ -11,38 +11,38 @@ import (
 	"skerry/hub/state"
 )
 
-func system(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = fleet.JobTypeSystem, nil }
+func asSystemJob(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = fleet.JobTypeSystem, nil }
 
-func (c *cluster) eligibility(id fleet.NodeID, to string) {
-	c.apply(state.NodeEligibility{NodeID: id, Eligibility: to, EvalSeed: c.newID(), Now: c.now.UnixNano()})
+func (c *cluster) setNodeEligibility(id fleet.NodeID, to string) {
+	c.mustApplyCommand(state.NodeEligibility{NodeID: id, Eligibility: to, EvalSeed: c.newID(), Now: c.now.UnixNano()})
 }
 
 func TestSystem(t *testing.T) {
 	linux := fleet.Constraint{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"}
 	t.Run("B95", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(10)
-		e := c.register(job(1, system))
+		c.addReadyNodes(10)
+		e := c.registerAndSchedule(job(1, asSystemJob))
 		nodes := map[fleet.NodeID]bool{}
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			nodes[a.NodeID] = true
 			if a.Name != "web.web[0]" {
 				t.Errorf("name %s", a.Name)
 			}
 		}
-		if len(nodes) != 10 || len(c.alive()) != 10 || e.Status != fleet.EvalComplete || e.QueuedAllocations["web"] != 0 || len(c.entries) != 1 {
-			t.Errorf("%d on %d nodes, evaluation %+v", len(c.alive()), len(nodes), e)
+		if len(nodes) != 10 || len(c.nonTerminalAllocs()) != 10 || e.Status != fleet.EvalComplete || e.QueuedAllocations["web"] != 0 || len(c.entries) != 1 {
+			t.Errorf("%d on %d nodes, evaluation %+v", len(c.nonTerminalAllocs()), len(nodes), e)
 		}
 		// An eleventh comes: its evaluation places one there, and touches no other.
-		c.open(node(10))
-		c.settle()
-		if len(c.alive()) != 11 || len(c.plans) != 1 || len(c.plans[0].NodeAllocation) != 1 {
-			t.Errorf("%d after another node came", len(c.alive()))
+		c.openNodeSession(node(10))
+		c.schedulePendingEvals()
+		if len(c.nonTerminalAllocs()) != 11 || len(c.plans) != 1 || len(c.plans[0].NodeAllocation) != 1 {
+			t.Errorf("%d after another node came", len(c.nonTerminalAllocs()))
 		}
 	})
 	t.Run("B97", func(t *testing.T) {
 		c := newCluster(t)
-		e := c.register(job(1, system))
+		e := c.registerAndSchedule(job(1, asSystemJob))
 		if e.Status != fleet.EvalComplete || len(e.FailedTGAllocs) != 0 || e.BlockedEval != "" || len(c.plans) != 0 {
 			t.Errorf("evaluation %+v, %d plans", e, len(c.plans))
 		}
@@ -50,79 +50,79 @@ func TestSystem(t *testing.T) {
 	t.Run("B46", func(t *testing.T) {
 		c := newCluster(t)
 		for i := range 4 {
-			c.open(node(i, func(n *fleet.Node) {
+			c.openNodeSession(node(i, func(n *fleet.Node) {
 				if i == 0 {
 					delete(n.Meta, "rack")
 				}
 			}))
 		}
-		c.eligibility(node(3).ID, fleet.NodeIneligible)
-		c.settle()
-		e := c.register(job(1, system, func(j *fleet.Job) {
+		c.setNodeEligibility(node(3).ID, fleet.NodeIneligible)
+		c.schedulePendingEvals()
+		e := c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) {
 			j.Constraints = []fleet.Constraint{{LTarget: "${meta.rack}", Operand: fleet.OpIsSet}}
 		}))
-		if len(c.alive()) != 2 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 || e.BlockedEval != "" {
-			t.Errorf("%d placed, %+v", len(c.alive()), e)
+		if len(c.nonTerminalAllocs()) != 2 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 || e.BlockedEval != "" {
+			t.Errorf("%d placed, %+v", len(c.nonTerminalAllocs()), e)
 		}
 	})
 	t.Run("B104", func(t *testing.T) {
 		c := newCluster(t)
 		windows := func(n *fleet.Node) { n.Attributes["kernel.name"] = "windows" }
-		c.open(node(0))
-		c.open(node(1, windows))
+		c.openNodeSession(node(0))
+		c.openNodeSession(node(1, windows))
 		constrained := func(j *fleet.Job) { j.Constraints = []fleet.Constraint{linux} }
-		e := c.register(job(1, system, constrained))
-		if len(c.alive()) != 1 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 {
-			t.Errorf("one of two suits: %d placed, %+v", len(c.alive()), e)
+		e := c.registerAndSchedule(job(1, asSystemJob, constrained))
+		if len(c.nonTerminalAllocs()) != 1 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 {
+			t.Errorf("one of two suits: %d placed, %+v", len(c.nonTerminalAllocs()), e)
 		}
 
 		c = newCluster(t)
-		c.nodes(2, windows)
-		e = c.register(job(1, system, constrained))
+		c.addReadyNodes(2, windows)
+		e = c.registerAndSchedule(job(1, asSystemJob, constrained))
 		m := e.FailedTGAllocs["web"]
 		if len(e.FailedTGAllocs) != 1 || m == nil || m.ConstraintFiltered[linux.String()] != 2 || e.QueuedAllocations["web"] != 0 || e.BlockedEval != "" {
 			t.Errorf("none suits: %+v, metric %+v", e, m)
 		}
-		c.open(node(2))
-		c.settle()
-		if len(c.alive()) != 1 {
-			t.Errorf("%d placed when one came that suits", len(c.alive()))
+		c.openNodeSession(node(2))
+		c.schedulePendingEvals()
+		if len(c.nonTerminalAllocs()) != 1 {
+			t.Errorf("%d placed when one came that suits", len(c.nonTerminalAllocs()))
 		}
 	})
 	t.Run("B107", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(1)
+		c.addReadyNodes(1)
 		disk := func(id string) func(*fleet.Job) {
 			return func(j *fleet.Job) { j.ID, j.TaskGroups[0].EphemeralDisk.SizeMB = fleet.JobID(id), 60<<10 }
 		}
-		c.register(job(1, system, disk("web")))
-		e := c.register(job(1, system, disk("second")))
-		if len(c.alive()) != 1 || e.QueuedAllocations["web"] != 1 || e.FailedTGAllocs["web"].DimensionExhausted["disk"] != 1 || e.BlockedEval == "" {
+		c.registerAndSchedule(job(1, asSystemJob, disk("web")))
+		e := c.registerAndSchedule(job(1, asSystemJob, disk("second")))
+		if len(c.nonTerminalAllocs()) != 1 || e.QueuedAllocations["web"] != 1 || e.FailedTGAllocs["web"].DimensionExhausted["disk"] != 1 || e.BlockedEval == "" {
 			t.Errorf("evaluation %+v", e)
 		}
 		// The first one goes, and there is room.
-		c.report(c.alive()[0], fleet.ClientRunning)
-		first := c.alive()[0]
-		c.apply(state.JobDeregister{Namespace: "default", ID: "web", Eval: &fleet.Evaluation{ID: fleet.EvalID(c.newID()), Status: fleet.EvalPending}, Now: c.now.UnixNano()})
-		c.settle()
-		c.report(first, fleet.ClientComplete)
-		c.unblock(e.BlockedEval)
-		if done := c.schedule(e.BlockedEval); done.Status != fleet.EvalComplete || done.QueuedAllocations["web"] != 0 {
+		c.reportAllocStatus(c.nonTerminalAllocs()[0], fleet.ClientRunning)
+		first := c.nonTerminalAllocs()[0]
+		c.mustApplyCommand(state.JobDeregister{Namespace: "default", ID: "web", Eval: &fleet.Evaluation{ID: fleet.EvalID(c.newID()), Status: fleet.EvalPending}, Now: c.now.UnixNano()})
+		c.schedulePendingEvals()
+		c.reportAllocStatus(first, fleet.ClientComplete)
+		c.unblockEval(e.BlockedEval)
+		if done := c.scheduleEval(e.BlockedEval); done.Status != fleet.EvalComplete || done.QueuedAllocations["web"] != 0 {
 			t.Errorf("evaluation %+v", done)
 		}
 	})
 	t.Run("B110", func(t *testing.T) {
 		c := newCluster(t)
-		c.nodes(3)
-		e := c.register(job(1, system, func(j *fleet.Job) {
+		c.addReadyNodes(3)
+		e := c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) {
 			big := j.TaskGroups[0]
 			big.Name, big.Tasks = "big", append([]fleet.Task{}, big.Tasks...)
 			big.Tasks[0].Resources.CPU = 20_000
 			j.TaskGroups = append(j.TaskGroups, big)
 		}))
-		if len(c.alive()) != 3 || e.QueuedAllocations["web"] != 0 || e.QueuedAllocations["big"] != 3 ||
+		if len(c.nonTerminalAllocs()) != 3 || e.QueuedAllocations["web"] != 0 || e.QueuedAllocations["big"] != 3 ||
 			e.FailedTGAllocs["big"].NodesExhausted != 3 || e.FailedTGAllocs["web"] != nil {
-			t.Errorf("%d placed, %+v", len(c.alive()), e)
+			t.Errorf("%d placed, %+v", len(c.nonTerminalAllocs()), e)
 		}
 	})
 }
@@ -133,23 +133,23 @@ func TestSystemAway(t *testing.T) {
 	for _, jobType := range []string{fleet.JobTypeSystem, fleet.JobTypeSysBatch} {
 		t.Run(jobType, func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(3)
+			c.addReadyNodes(3)
 			typed := func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = jobType, nil }
-			c.register(job(1, typed))
-			for _, a := range c.alive() {
-				c.report(a, fleet.ClientRunning)
+			c.registerAndSchedule(job(1, typed))
+			for _, a := range c.nonTerminalAllocs() {
+				c.reportAllocStatus(a, fleet.ClientRunning)
 			}
-			away := c.alive()[0]
-			c.miss(away.NodeID)
-			c.settle()
-			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientUnknown || len(c.allocs()) != 3 {
-				t.Fatalf("%s, %d allocations", a.ClientStatus, len(c.allocs()))
+			away := c.nonTerminalAllocs()[0]
+			c.missNodeHeartbeat(away.NodeID)
+			c.schedulePendingEvals()
+			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientUnknown || len(c.webJobAllocs()) != 3 {
+				t.Fatalf("%s, %d allocations", a.ClientStatus, len(c.webJobAllocs()))
 			}
-			c.register(job(1, typed, func(j *fleet.Job) { j.ID = "later" }))
-			c.open(nodeOf(t, c, away.NodeID))
-			c.settle()
-			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientRunning || a.Terminal() || len(c.allocs()) != 3 {
-				t.Errorf("%s/%s, %d allocations", a.DesiredStatus, a.ClientStatus, len(c.allocs()))
+			c.registerAndSchedule(job(1, typed, func(j *fleet.Job) { j.ID = "later" }))
+			c.openNodeSession(nodeOf(t, c, away.NodeID))
+			c.schedulePendingEvals()
+			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientRunning || a.Terminal() || len(c.webJobAllocs()) != 3 {
+				t.Errorf("%s/%s, %d allocations", a.DesiredStatus, a.ClientStatus, len(c.webJobAllocs()))
 			}
 			n := 0
 			for range c.store.View().AllocsByJob(fleet.DefaultNamespace, "later") {
@@ -177,7 +177,7 @@ func TestSystemRetryLimit(t *testing.T) {
 	for jobType, want := range map[string]int{fleet.JobTypeSystem: 5, fleet.JobTypeSysBatch: 2} {
 		t.Run(fmt.Sprintf("B11 %s", jobType), func(t *testing.T) {
 			c := newCluster(t)
-			c.nodes(2)
+			c.addReadyNodes(2)
 			c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
 				res := fleet.PlanResult{Rejected: map[fleet.NodeID]string{}}
 				for id := range p.NodeAllocation {
@@ -185,7 +185,7 @@ func TestSystemRetryLimit(t *testing.T) {
 				}
 				return res, true
 			}
-			e := c.register(job(1, func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = jobType, nil }))
+			e := c.registerAndSchedule(job(1, func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = jobType, nil }))
 			if e.Status != fleet.EvalFailed || len(c.plans) != want || e.BlockedEval == "" {
 				t.Errorf("%s after %d plans", e.Status, len(c.plans))
 			}
@@ -193,9 +193,9 @@ func TestSystemRetryLimit(t *testing.T) {
 	}
 }
 
-// healthy says of an allocation that it is, in its deployment.
-func (c *cluster) healthy(a *fleet.Alloc) {
-	c.apply(state.AllocHealth{DeploymentID: a.DeploymentID, Healthy: []fleet.AllocID{a.ID}, Now: c.now.UnixNano(), Eval: &fleet.Evaluation{
+// markAllocHealthy says of an allocation that it is, in its deployment.
+func (c *cluster) markAllocHealthy(a *fleet.Alloc) {
+	c.mustApplyCommand(state.AllocHealth{DeploymentID: a.DeploymentID, Healthy: []fleet.AllocID{a.ID}, Now: c.now.UnixNano(), Eval: &fleet.Evaluation{
 		ID: fleet.EvalID(c.newID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending,
 	}})
 }
@@ -203,17 +203,17 @@ func (c *cluster) healthy(a *fleet.Alloc) {
 // B98: five at once, and the rest when these are healthy.
 func TestSystemRolling(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(10)
+	c.addReadyNodes(10)
 	rolling := func(j *fleet.Job) { j.TaskGroups[0].Update = &fleet.Update{MaxParallel: 5} }
-	c.register(job(1, system, rolling))
-	for _, a := range c.alive() {
-		c.report(a, fleet.ClientRunning)
+	c.registerAndSchedule(job(1, asSystemJob, rolling))
+	for _, a := range c.nonTerminalAllocs() {
+		c.reportAllocStatus(a, fleet.ClientRunning)
 	}
-	c.settle()
-	c.register(job(1, system, rolling, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"} }))
+	c.schedulePendingEvals()
+	c.registerAndSchedule(job(1, asSystemJob, rolling, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"} }))
 	versions := func() map[uint64]int {
 		count := map[uint64]int{}
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			count[a.JobVersion]++
 		}
 		return count
@@ -222,16 +222,16 @@ func TestSystemRolling(t *testing.T) {
 		t.Fatalf("after the first evaluation: %v", got)
 	}
 	for range 10 {
-		for _, a := range c.allocs() {
+		for _, a := range c.webJobAllocs() {
 			if a.JobVersion == 1 && a.ClientStatus == fleet.ClientPending {
-				c.report(a, fleet.ClientRunning)
-				c.healthy(a)
+				c.reportAllocStatus(a, fleet.ClientRunning)
+				c.markAllocHealthy(a)
 				break
 			}
 		}
-		c.settle()
+		c.schedulePendingEvals()
 		starting := 0
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			if a.JobVersion == 1 && a.ClientStatus == fleet.ClientPending {
 				starting++
 			}
@@ -251,24 +251,24 @@ func TestSystemRolling(t *testing.T) {
 func TestSystemOfferChanged(t *testing.T) {
 	c := newCluster(t)
 	bare := func(n *fleet.Node) { delete(n.Meta, "rack") }
-	c.nodes(2, bare)
-	c.open(node(2))
-	c.open(node(3))
-	c.register(job(1, system, func(j *fleet.Job) {
+	c.addReadyNodes(2, bare)
+	c.openNodeSession(node(2))
+	c.openNodeSession(node(3))
+	c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) {
 		j.Datacenters = []string{"dc1"}
 		j.Constraints = []fleet.Constraint{{LTarget: "${meta.rack}", Operand: fleet.OpIsSet}}
 	}))
-	if len(c.alive()) != 2 {
-		t.Fatalf("%d placed, two nodes suit", len(c.alive()))
+	if len(c.nonTerminalAllocs()) != 2 {
+		t.Fatalf("%d placed, two nodes suit", len(c.nonTerminalAllocs()))
 	}
 	say := func(n *fleet.Node) {
-		c.apply(state.NodeRegister{Node: *n, EvalSeed: c.newID(), Now: c.now.UnixNano()})
-		c.settle()
+		c.mustApplyCommand(state.NodeRegister{Node: *n, EvalSeed: c.newID(), Now: c.now.UnixNano()})
+		c.schedulePendingEvals()
 	}
 	on := func(want string) {
 		t.Helper()
 		var have []string
-		for _, a := range c.alive() {
+		for _, a := range c.nonTerminalAllocs() {
 			n, _ := c.store.View().Node(a.NodeID)
 			have = append(have, n.Name)
 		}
@@ -277,8 +277,8 @@ func TestSystemOfferChanged(t *testing.T) {
 			t.Fatalf("it runs on %s, want %s", got, want)
 		}
 	}
-	c.open(node(0)) // its agent was started anew, with the meta
-	c.settle()
+	c.openNodeSession(node(0)) // its agent was started anew, with the meta
+	c.schedulePendingEvals()
 	on("edge-0 edge-2 edge-3")
 	say(node(2, bare))
 	on("edge-0 edge-2 edge-3")
@@ -291,8 +291,8 @@ func TestSystemOfferChanged(t *testing.T) {
 // TestBlockedOfferChanged has a job wait for what is unique to a node.
 func TestBlockedOfferChanged(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
-	e := c.register(job(1, func(j *fleet.Job) {
+	c.addReadyNodes(1)
+	e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
 		j.Constraints = []fleet.Constraint{{LTarget: "${meta.unique.till}", Operand: "=", RTarget: "7"}}
 	}))
 	blocked, _ := c.store.View().Eval(e.BlockedEval)
@@ -300,15 +300,15 @@ func TestBlockedOfferChanged(t *testing.T) {
 		t.Fatalf("blocked evaluation %+v", blocked)
 	}
 	before := c.store.View().Index()
-	c.apply(state.NodeRegister{Node: *node(0, func(n *fleet.Node) { n.Meta["unique.till"] = "7" }), EvalSeed: c.newID(), Now: c.now.UnixNano()})
+	c.mustApplyCommand(state.NodeRegister{Node: *node(0, func(n *fleet.Node) { n.Meta["unique.till"] = "7" }), EvalSeed: c.newID(), Now: c.now.UnixNano()})
 	freed := 0
 	for range c.store.View().CapacitySince(before) {
 		freed++
 	}
-	c.unblock(e.BlockedEval)
-	c.settle()
-	if freed != 1 || len(c.alive()) != 1 {
-		t.Errorf("capacity noted %d times, %d placed", freed, len(c.alive()))
+	c.unblockEval(e.BlockedEval)
+	c.schedulePendingEvals()
+	if freed != 1 || len(c.nonTerminalAllocs()) != 1 {
+		t.Errorf("capacity noted %d times, %d placed", freed, len(c.nonTerminalAllocs()))
 	}
 }
 
@@ -317,32 +317,32 @@ func TestBlockedOfferChanged(t *testing.T) {
 // decided, and it is not run again, whatever its edge says then.
 func TestSysBatchExpired(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
-	c.register(job(1, system, func(j *fleet.Job) {
+	c.addReadyNodes(1)
+	c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) {
 		j.Type = fleet.JobTypeSysBatch
 		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &[]time.Duration{5 * time.Second}[0]}
 	}))
-	first := c.alive()[0]
-	c.report(first, fleet.ClientRunning)
-	c.settle()
-	c.miss(first.NodeID)
-	c.settle()
+	first := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(first, fleet.ClientRunning)
+	c.schedulePendingEvals()
+	c.missNodeHeartbeat(first.NodeID)
+	c.schedulePendingEvals()
 	c.now = c.now.Add(time.Minute)
-	c.open(node(0))
-	c.settle()
+	c.openNodeSession(node(0))
+	c.schedulePendingEvals()
 	lost, _ := c.store.View().Alloc(first.ID)
-	if lost.ClientStatus != fleet.ClientLost || lost.DesiredStatus != fleet.DesiredStop || lost.NeedsToReconnect() || len(c.allocs()) != 1 {
-		t.Fatalf("%s, to %s, %v, of %d", lost.ClientStatus, lost.DesiredStatus, lost.AllocStates, len(c.allocs()))
+	if lost.ClientStatus != fleet.ClientLost || lost.DesiredStatus != fleet.DesiredStop || lost.NeedsToReconnect() || len(c.webJobAllocs()) != 1 {
+		t.Fatalf("%s, to %s, %v, of %d", lost.ClientStatus, lost.DesiredStatus, lost.AllocStates, len(c.webJobAllocs()))
 	}
-	c.report(lost, fleet.ClientComplete)
-	c.eligibility(first.NodeID, fleet.NodeIneligible)
-	c.eligibility(first.NodeID, fleet.NodeEligible)
-	c.settle()
-	e := c.register(job(1, system, func(j *fleet.Job) {
+	c.reportAllocStatus(lost, fleet.ClientComplete)
+	c.setNodeEligibility(first.NodeID, fleet.NodeIneligible)
+	c.setNodeEligibility(first.NodeID, fleet.NodeEligible)
+	c.schedulePendingEvals()
+	e := c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) {
 		j.Type = fleet.JobTypeSysBatch
 		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &[]time.Duration{5 * time.Second}[0]}
 	}))
-	if len(c.allocs()) != 1 || len(e.FailedTGAllocs) != 0 {
-		t.Errorf("%d allocations, %+v", len(c.allocs()), e.FailedTGAllocs)
+	if len(c.webJobAllocs()) != 1 || len(e.FailedTGAllocs) != 0 {
+		t.Errorf("%d allocations, %+v", len(c.webJobAllocs()), e.FailedTGAllocs)
 	}
 }

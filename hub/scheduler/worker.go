@@ -20,9 +20,9 @@ const (
 	// staleAttempts is how often in a row a plan may be refused because it was made on an
 	// older picture, before its evaluation is given back: after some ten seconds.
 	staleAttempts = 10
-	// nackWithin is how long a worker tries to give an evaluation back while the
+	// nackTimeout is how long a worker tries to give an evaluation back while the
 	// hub shuts down.
-	nackWithin = time.Second
+	nackTimeout = time.Second
 )
 
 // errBehind is why an evaluation was given back: this hub's state is not there
@@ -37,12 +37,12 @@ type worker struct {
 	log *slog.Logger
 }
 
-// run deals with evaluations until ctx is done.
-func (w *worker) run(ctx context.Context) {
+// consumeEvals deals with evaluations until ctx is done.
+func (w *worker) consumeEvals(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		d, err := w.cfg.Broker.Dequeue(ctx, jobTypes)
 		if err == nil {
-			err = w.deliver(ctx, d)
+			err = w.handleDelivery(ctx, d)
 		}
 		switch {
 		case err == nil:
@@ -55,18 +55,18 @@ func (w *worker) run(ctx context.Context) {
 		}
 		// Without a leader there is nothing to do but to ask again.
 		w.log.Debug("worker rests", "err", err, "failures", failures)
-		pace.Rest(ctx, pause(failures))
+		pace.Rest(ctx, retryBackoff(failures))
 		failures++
 	}
 }
 
-// deliver deals with a delivery and acknowledges it, or gives it back.
-func (w *worker) deliver(ctx context.Context, d Delivery) error {
+// handleDelivery deals with a delivery and acknowledges it, or gives it back.
+func (w *worker) handleDelivery(ctx context.Context, d Delivery) error {
 	log := w.log.With("eval_id", d.Eval.ID, "job_id", d.Eval.JobID)
 	index := max(d.WaitIndex, d.Eval.ModifyIndex)
 	err := w.catchUp(ctx, index)
 	if err == nil {
-		err = w.process(ctx, d)
+		err = w.processEval(ctx, d)
 	}
 	switch {
 	case err == nil:
@@ -74,7 +74,7 @@ func (w *worker) deliver(ctx context.Context, d Delivery) error {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("evaluation %s: %w", fleet.Short(d.Eval.ID), ErrStopping)
 		log.Debug("evaluation given back", "err", err)
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), nackWithin)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), nackTimeout)
 		defer cancel()
 		return errors.Join(err, w.cfg.Broker.Nack(stop, d.Eval.ID, d.Token))
 	}
@@ -109,8 +109,8 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 	}
 }
 
-// process makes plans for an evaluation until one is committed whole.
-func (w *worker) process(ctx context.Context, d Delivery) error {
+// processEval makes plans for an evaluation until one is committed whole.
+func (w *worker) processEval(ctx context.Context, d Delivery) error {
 	limit := serviceAttempts
 	if fleet.RunsToCompletion(d.Eval.Type) {
 		limit = batchAttempts
@@ -122,11 +122,11 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return nil // canceled, or an earlier delivery got through after all
 		}
 		job, _ := view.Job(d.Eval.Namespace, d.Eval.JobID)
-		a, err := newAttempt(view, d.Eval, job, w.now(d.Eval), w.cfg.NewID)
+		a, err := newAttempt(view, d.Eval, job, w.decisionTime(d.Eval), w.cfg.NewID)
 		if err != nil {
-			return w.fail(ctx, d, err.Error())
+			return w.failEvaluation(ctx, d, err.Error())
 		}
-		plan := a.plan(d.Token)
+		plan := a.buildPlan(d.Token)
 		if len(plan.NodeAllocation)+len(plan.NodeUpdate)+len(plan.DeploymentUpdates) == 0 && plan.Deployment == nil {
 			return w.cfg.Evals.Update(ctx, d, plan.Evals)
 		}
@@ -151,7 +151,7 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			tries = 0 // it gets on
 		}
 		if tries >= limit {
-			return w.cfg.Evals.Update(ctx, d, a.gaveUp(limit))
+			return w.cfg.Evals.Update(ctx, d, a.maxAttemptsEvals(limit))
 		}
 		if err := w.catchUp(ctx, res.RefreshIndex); err != nil {
 			return err
@@ -159,9 +159,9 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 	}
 }
 
-// now is the time that an evaluation is decided at. One that waited comes when the leader's
+// decisionTime is the time that an evaluation is decided at. One that waited comes when the leader's
 // clock says so: where this hub's is behind, it would be put off again and again.
-func (w *worker) now(e *fleet.Evaluation) time.Time {
+func (w *worker) decisionTime(e *fleet.Evaluation) time.Time {
 	if now := w.cfg.Now(); now.After(e.WaitUntil) {
 		return now
 	}
@@ -183,21 +183,21 @@ func (w *worker) awaitNewer(ctx context.Context, res fleet.PlanResult, stale int
 		return stale, err
 	}
 	if stale > 1 {
-		pace.Rest(ctx, pause(stale-2))
+		pace.Rest(ctx, retryBackoff(stale-2))
 	}
 	return stale, nil
 }
 
-// fail ends an evaluation that no plan can be made for.
-func (w *worker) fail(ctx context.Context, d Delivery, why string) error {
+// failEvaluation ends an evaluation that no plan can be made for.
+func (w *worker) failEvaluation(ctx context.Context, d Delivery, why string) error {
 	done := *d.Eval
 	done.Status, done.StatusDescription = fleet.EvalFailed, why
 	return w.cfg.Evals.Update(ctx, d, []fleet.Evaluation{done})
 }
 
-// pause is how long a worker rests after its nth failure in a row: longer each
+// retryBackoff is how long a worker rests after its nth failure in a row: longer each
 // time, and never in step with the others.
-func pause(failures int) time.Duration {
+func retryBackoff(failures int) time.Duration {
 	const first, most = 20 * time.Millisecond, 10 * time.Second
 	d := most
 	if failures < 9 {

@@ -17,9 +17,9 @@ import (
 	"skerry/hub/state"
 )
 
-// desk is a broker, planner and evaluations' store that notes when what was
+// fakeHub is a broker, planner and evaluations' store that notes when what was
 // called.
-type desk struct {
+type fakeHub struct {
 	store *state.Store
 	start time.Time
 
@@ -32,13 +32,13 @@ type desk struct {
 	submitted int
 }
 
-func (d *desk) note(format string, args ...any) {
+func (d *fakeHub) recordCall(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls = append(d.calls, fmt.Sprintf("%s %s", time.Since(d.start).Round(time.Second), fmt.Sprintf(format, args...)))
 }
 
-func (d *desk) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+func (d *fakeHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
 	d.mu.Lock()
 	if d.fail > 0 {
 		d.fail--
@@ -49,7 +49,7 @@ func (d *desk) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, err
 		next := d.queue[0]
 		d.queue = d.queue[1:]
 		d.mu.Unlock()
-		d.note("dequeue %s", next.Eval.ID)
+		d.recordCall("dequeue %s", next.Eval.ID)
 		return next, nil
 	}
 	d.mu.Unlock()
@@ -57,20 +57,20 @@ func (d *desk) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, err
 	return scheduler.Delivery{}, ctx.Err()
 }
 
-func (d *desk) Ack(_ context.Context, id fleet.EvalID, _ string) error {
-	d.note("ack %s", id)
+func (d *fakeHub) Ack(_ context.Context, id fleet.EvalID, _ string) error {
+	d.recordCall("ack %s", id)
 	return nil
 }
 
-func (d *desk) Nack(ctx context.Context, id fleet.EvalID, _ string) error {
+func (d *fakeHub) Nack(ctx context.Context, id fleet.EvalID, _ string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	d.note("nack %s", id)
+	d.recordCall("nack %s", id)
 	return nil
 }
 
-func (d *desk) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
+func (d *fakeHub) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.submitted++; d.submit == nil {
@@ -79,14 +79,14 @@ func (d *desk) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
 	return d.submit(d.submitted), nil
 }
 
-func (d *desk) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
-	d.note("update %s %s by %s of %s", evals[0].ID, evals[0].Status, from.Token, from.Eval.ID)
+func (d *fakeHub) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
+	d.recordCall("update %s %s by %s of %s", evals[0].ID, evals[0].Status, from.Token, from.Eval.ID)
 	return nil
 }
 
-// run runs a scheduler in virtual time for as long, and returns what was called
+// runScheduler runs a scheduler in virtual time for as long, and returns what was called
 // and logged. during is called at second 0.
-func (d *desk) run(t *testing.T, level slog.Level, length time.Duration, during func()) (calls []string, logged string) {
+func (d *fakeHub) runScheduler(t *testing.T, level slog.Level, length time.Duration, during func()) (calls []string, logged string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d.store, d.start = state.New(), time.Now()
@@ -121,7 +121,7 @@ func delivery(id string, index fleet.Index) scheduler.Delivery {
 	}}
 }
 
-func same(t *testing.T, got []string, want ...string) {
+func checkCalls(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -131,9 +131,9 @@ func same(t *testing.T, got []string, want ...string) {
 // E40: a worker whose state is behind waits 5 s, gives the evaluation back, and takes
 // no other for 50 s more.
 func TestBehind(t *testing.T) {
-	d := &desk{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
-	calls, logged := d.run(t, slog.LevelWarn, time.Minute, nil)
-	same(t, calls, "0s dequeue one", "5s nack one", "55s dequeue two", "55s update two complete by t of two", "55s ack two")
+	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	calls, logged := d.runScheduler(t, slog.LevelWarn, time.Minute, nil)
+	checkCalls(t, calls, "0s dequeue one", "5s nack one", "55s dequeue two", "55s update two complete by t of two", "55s ack two")
 	if !strings.Contains(logged, "given back") {
 		t.Errorf("logged %s", logged)
 	}
@@ -141,47 +141,47 @@ func TestBehind(t *testing.T) {
 
 // It does not hold off for longer than it is behind.
 func TestBehindForShort(t *testing.T) {
-	d := &desk{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
-	calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	calls, _ := d.runScheduler(t, slog.LevelWarn, time.Minute, func() {
 		time.Sleep(20 * time.Second)
 		d.store.Apply(7, state.Evals{})
 	})
-	same(t, calls, "0s dequeue one", "5s nack one", "20s dequeue two", "20s update two complete by t of two", "20s ack two")
+	checkCalls(t, calls, "0s dequeue one", "5s nack one", "20s dequeue two", "20s update two complete by t of two", "20s ack two")
 }
 
 // E40: the broker's wait index counts as well as the evaluation's own.
 func TestWaitIndex(t *testing.T) {
 	one := delivery("one", 2)
 	one.WaitIndex = 9
-	d := &desk{queue: []scheduler.Delivery{one}}
-	calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+	d := &fakeHub{queue: []scheduler.Delivery{one}}
+	calls, _ := d.runScheduler(t, slog.LevelWarn, time.Minute, func() {
 		time.Sleep(time.Second)
 		d.store.Apply(2, state.Evals{})
 		time.Sleep(2 * time.Second)
 		d.store.Apply(9, state.Evals{})
 	})
-	same(t, calls, "0s dequeue one", "3s update one complete by t of one", "3s ack one")
+	checkCalls(t, calls, "0s dequeue one", "3s update one complete by t of one", "3s ack one")
 }
 
 // Shutting down is no failure: the evaluation goes back at once, and the log is
 // quiet.
 func TestStopping(t *testing.T) {
-	d := &desk{queue: []scheduler.Delivery{delivery("one", 7)}}
-	calls, logged := d.run(t, slog.LevelDebug, 3*time.Second, nil)
-	same(t, calls, "0s dequeue one", "3s nack one")
+	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7)}}
+	calls, logged := d.runScheduler(t, slog.LevelDebug, 3*time.Second, nil)
+	checkCalls(t, calls, "0s dequeue one", "3s nack one")
 	if !strings.Contains(logged, scheduler.ErrStopping.Error()) || strings.Contains(logged, "WARN") {
 		t.Errorf("logged %s", logged)
 	}
-	d = &desk{queue: []scheduler.Delivery{delivery("one", 7)}}
-	if _, logged := d.run(t, slog.LevelInfo, 3*time.Second, nil); logged != "" {
+	d = &fakeHub{queue: []scheduler.Delivery{delivery("one", 7)}}
+	if _, logged := d.runScheduler(t, slog.LevelInfo, 3*time.Second, nil); logged != "" {
 		t.Errorf("logged %s", logged)
 	}
 }
 
 // Without a leader a worker asks again, ever more rarely.
 func TestNoLeader(t *testing.T) {
-	d := &desk{queue: []scheduler.Delivery{delivery("one", 0)}, fail: 9}
-	calls, logged := d.run(t, slog.LevelInfo, time.Minute, nil)
+	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 0)}, fail: 9}
+	calls, logged := d.runScheduler(t, slog.LevelInfo, time.Minute, nil)
 	if len(calls) != 3 || !strings.Contains(calls[0], "dequeue one") || logged != "" {
 		t.Errorf("calls %v, logged %s", calls, logged)
 	}
@@ -194,22 +194,22 @@ func TestNoLeader(t *testing.T) {
 // E49: a planner that fails gives the evaluation back; the next delivery does it.
 func TestPlannerFails(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	c.submitErr = fleet.Errorf(fleet.CodeUnavailable, "no leader")
 	e := &fleet.Evaluation{
 		ID: "e", Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalPending,
 	}
-	c.apply(state.JobRegister{Job: job(1), Eval: e})
+	c.mustApplyCommand(state.JobRegister{Job: job(1), Eval: e})
 	c.deliver <- scheduler.Delivery{Eval: e, Token: "t"}
 	if got := <-c.dealt; got != "nack" {
 		t.Errorf("got %s", got)
 	}
 	c.submitErr = nil
-	if done := c.schedule("e"); done.Status != fleet.EvalComplete || len(c.alive()) != 1 {
-		t.Errorf("%s, placed %s", done.Status, names(c.alive()))
+	if done := c.scheduleEval("e"); done.Status != fleet.EvalComplete || len(c.nonTerminalAllocs()) != 1 {
+		t.Errorf("%s, placed %s", done.Status, names(c.nonTerminalAllocs()))
 	}
 	// Delivered again by mistake, it is left alone.
-	c.schedule("e")
+	c.scheduleEval("e")
 	if len(c.entries) != 0 {
 		t.Errorf("%d entries for an evaluation that is over", len(c.entries))
 	}
@@ -219,21 +219,21 @@ func TestPlannerFails(t *testing.T) {
 // worker looks again at once, as often as it would for a full node.
 func TestOvertaken(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
+	c.addReadyNodes(1)
 	anew := 2
 	c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
 		if anew > 0 {
 			anew--
-			c.apply(state.JobRegister{Job: job(1, func(j *fleet.Job) {
+			c.mustApplyCommand(state.JobRegister{Job: job(1, func(j *fleet.Job) {
 				j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": fmt.Sprint(p.Job.Version + 1)}
 			})})
 		}
 		return fleet.PlanResult{}, false
 	}
-	if e := c.register(job(1)); e.Status != fleet.EvalComplete || len(c.plans) != 3 {
+	if e := c.registerAndSchedule(job(1)); e.Status != fleet.EvalComplete || len(c.plans) != 3 {
 		t.Errorf("%s after %d plans", e.Status, len(c.plans))
 	}
-	if all := c.allocs(); len(all) != 1 || all[0].JobVersion != 2 {
+	if all := c.webJobAllocs(); len(all) != 1 || all[0].JobVersion != 2 {
 		t.Errorf("placed: %s", names(all))
 	}
 }
@@ -255,7 +255,7 @@ func TestAPlanThatLostARaceIsMadeAgainAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := delivery("e", 2)
 			e.Eval.JobID, e.Eval.Status = "web", fleet.EvalPending
-			d := &desk{queue: []scheduler.Delivery{e}}
+			d := &fakeHub{queue: []scheduler.Delivery{e}}
 			d.submit = func(n int) fleet.PlanResult {
 				if n > tt.refused {
 					return fleet.PlanResult{RefreshIndex: 1}
@@ -263,7 +263,7 @@ func TestAPlanThatLostARaceIsMadeAgainAtOnce(t *testing.T) {
 				return fleet.PlanResult{Refused: "made on an older picture", RefreshIndex: 1}
 			}
 			var took time.Duration
-			calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+			calls, _ := d.runScheduler(t, slog.LevelWarn, time.Minute, func() {
 				n := node(0)
 				d.store.Apply(1, state.JobRegister{Job: job(1)})
 				d.store.Apply(2, state.SessionOpen{NodeID: n.ID, Session: 1, Node: n})
@@ -284,8 +284,8 @@ func TestAPlanThatLostARaceIsMadeAgainAtOnce(t *testing.T) {
 // A job that cannot be scheduled fails its evaluation, and says why.
 func TestUnschedulable(t *testing.T) {
 	c := newCluster(t)
-	c.nodes(1)
-	e := c.register(job(1, func(j *fleet.Job) {
+	c.addReadyNodes(1)
+	e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
 		j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: fleet.OpRegexp, RTarget: "("}}
 	}))
 	if e.Status != fleet.EvalFailed || !strings.Contains(e.StatusDescription, "constraint") {

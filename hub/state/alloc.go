@@ -7,13 +7,13 @@ import (
 	"skerry/fleet"
 )
 
-// alloc returns an allocation as the entry has left it so far, or nil.
-func (t *tx) alloc(id fleet.AllocID) *allocRow { return t.allocs.at(t, key(string(id))) }
+// currentAlloc returns an allocation as the entry has left it so far, or nil.
+func (t *tx) currentAlloc(id fleet.AllocID) *allocRow { return t.allocs.currentRow(t, key(string(id))) }
 
 // ownAlloc returns the entry's own copy of an allocation, or nil. What is counted
 // of it (statuses, resources) is changed through changeAlloc alone.
 func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
-	return t.allocs.mine(t, key(string(id)), func(r *allocRow) *allocRow {
+	return t.allocs.ownRow(t, key(string(id)), func(r *allocRow) *allocRow {
 		c := *r
 		return &c
 	})
@@ -21,7 +21,7 @@ func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
 
 // allocsOn lists the allocations of a node as they were before the entry.
 func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
-	if r := t.nodeRosters.at(t, key(string(id))); r != nil {
+	if r := t.nodeSummaries.currentRow(t, key(string(id))); r != nil {
 		return r.allocs
 	}
 	return nil
@@ -42,18 +42,18 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) ||
 		a.ServerTerminal() && a.DesiredTransition.NoShutdownDelay != before.DesiredTransition.NoShutdownDelay {
 		a.AllocModifyIndex = t.index
-		t.hears(a.NodeID)
+		t.noteDesiredChange(a.NodeID)
 	}
 	if a.Job != before.Job {
-		t.refer(a.Job, 1)
-		t.refer(before.Job, -1)
+		t.addBodyRefs(a.Job, 1)
+		t.addBodyRefs(before.Job, -1)
 	}
-	t.count(&before, &a.Alloc)
-	t.tally(&before, &a.Alloc)
-	t.catalogue(&before, &a.Alloc)
-	t.bump(tableAllocs)
+	t.updateSummaries(&before, &a.Alloc)
+	t.countInDeployment(&before, &a.Alloc)
+	t.noteServiceChange(&before, &a.Alloc)
+	t.markTableChanged(tableAllocs)
 	if before.OccupiesNode() && !a.OccupiesNode() {
-		t.vacated(a.NodeID)
+		t.noteFreedNode(a.NodeID)
 	}
 	return a
 }
@@ -63,48 +63,48 @@ func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
 	a.CreateIndex, a.ModifyIndex, a.AllocModifyIndex = t.index, t.index, t.index
 	a.CreateTime, a.ModifyTime = now, now
 	row := &allocRow{Alloc: a}
-	t.allocs.put(key(string(a.ID)), row)
-	t.refer(a.Job, 1)
-	t.count(nil, &row.Alloc)
-	t.tally(nil, &row.Alloc)
-	t.hears(a.NodeID)
-	t.bump(tableAllocs)
+	t.allocs.putRow(key(string(a.ID)), row)
+	t.addBodyRefs(a.Job, 1)
+	t.updateSummaries(nil, &row.Alloc)
+	t.countInDeployment(nil, &row.Alloc)
+	t.noteDesiredChange(a.NodeID)
+	t.markTableChanged(tableAllocs)
 	return row
 }
 
 func (t *tx) dropAlloc(a *allocRow) {
-	t.allocs.remove(key(string(a.ID)))
-	t.refer(a.Job, -1)
-	t.count(&a.Alloc, nil)
-	t.tally(&a.Alloc, nil)
-	t.catalogue(&a.Alloc, nil)
-	t.bump(tableAllocs)
+	t.allocs.removeRow(key(string(a.ID)))
+	t.addBodyRefs(a.Job, -1)
+	t.updateSummaries(&a.Alloc, nil)
+	t.countInDeployment(&a.Alloc, nil)
+	t.noteServiceChange(&a.Alloc, nil)
+	t.markTableChanged(tableAllocs)
 }
 
-// hears notes that a node's edge has to be told something.
-func (t *tx) hears(id fleet.NodeID) {
-	t.desired.put(key(string(id)), &desiredRow{id, t.index})
+// noteDesiredChange notes that a node's edge has to be told something.
+func (t *tx) noteDesiredChange(id fleet.NodeID) {
+	t.desired.putRow(key(string(id)), &desiredRow{id, t.index})
 }
 
-// vacated notes that resources became free on a node.
-func (t *tx) vacated(id fleet.NodeID) {
-	if n := t.nodes.at(t, key(string(id))); n != nil && n.Schedulable() {
-		t.freed(&n.Node)
+// noteFreedNode notes that resources became free on a node.
+func (t *tx) noteFreedNode(id fleet.NodeID) {
+	if n := t.nodes.currentRow(t, key(string(id))); n != nil && n.Schedulable() {
+		t.noteFreedClass(&n.Node)
 	}
 }
 
 // allocStop flags allocations to be replaced; the evaluations make the plan that
 // stops them.
 func (t *tx) allocStop(c AllocStop) Result {
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Allocs {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if a == nil {
 			return refused(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
 		}
 		if a.Terminal() && !a.AwaitsWindow() {
 			if c.NoShutdownDelay {
-				t.hurry(a, c.Now)
+				t.skipShutdownDelay(a, c.Now)
 			}
 			continue
 		}
@@ -112,38 +112,38 @@ func (t *tx) allocStop(c AllocStop) Result {
 			a.DesiredTransition.Migrate = true
 			a.DesiredTransition.Reschedule = a.DesiredTransition.Reschedule || c.Reschedule
 			a.DesiredTransition.NoShutdownDelay = a.DesiredTransition.NoShutdownDelay || c.NoShutdownDelay
-			a.history.add(t.allocMark(a, "stop asked for", "", c.Now))
+			a.history.appendEntries(t.newAllocHubEvent(a, "stop asked for", "", c.Now))
 		})
-		w.want(a.Namespace, a.JobID, fleet.TriggerAllocStop, nil)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerAllocStop, nil)
 	}
 	var res Result
-	if ids := t.wakeJobs(&w); len(ids) > 0 {
+	if ids := t.storePendingEvals(&w); len(ids) > 0 {
 		res.Eval = ids[0]
 	}
 	return res
 }
 
-// hurry has an allocation's edge leave out the shutdown_delay, also where it is told to
+// skipShutdownDelay has an allocation's edge leave out the shutdown_delay, also where it is told to
 // stop already.
-func (t *tx) hurry(a *allocRow, now int64) {
+func (t *tx) skipShutdownDelay(a *allocRow, now int64) {
 	if a.ClientTerminal() || a.DesiredTransition.NoShutdownDelay {
 		return
 	}
 	t.changeAlloc(a.ID, now, func(a *allocRow) {
 		a.DesiredTransition.NoShutdownDelay = true
 		if a.ServerTerminal() {
-			a.history.add(t.allocMark(a, "stop without shutdown_delay asked for", "", now))
+			a.history.appendEntries(t.newAllocHubEvent(a, "stop without shutdown_delay asked for", "", now))
 		}
 	})
 }
 
-func (t *tx) allocMark(a *allocRow, event, message string, now int64) historyEntry {
-	return historyEntry{index: t.index, vital: true, mark: &mark{Event: event, Message: message, Node: a.NodeID, Time: now}}
+func (t *tx) newAllocHubEvent(a *allocRow, event, message string, now int64) historyEntry {
+	return historyEntry{index: t.index, vital: true, hubEvent: &hubEvent{Event: event, Message: message, Node: a.NodeID, Time: now}}
 }
 
 // Alloc returns an allocation.
 func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
-	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
 	if !ok {
 		return nil, false
 	}
@@ -152,7 +152,7 @@ func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
 
 // Allocs lists a namespace's allocations ("*": all) whose id starts with prefix.
 func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
-	rows := all[allocRow](v, tableAllocs, indexID, []byte(prefix))
+	rows := watchTable[allocRow](v, tableAllocs, indexID, []byte(prefix))
 	return func(yield func(*fleet.Alloc) bool) {
 		for r := range rows {
 			if (ns == "*" || r.Namespace == ns) && !yield(&r.Alloc) {
@@ -164,7 +164,7 @@ func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
 
 // AllocsByJob lists a job's allocations, also of one that was purged.
 func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
-	r, ok := one[jobRoster](v, tableJobRosters, jobKeyOf(ns, id))
+	r, ok := watchRow[jobAllocSummary](v, tableJobSummaries, jobKeyOf(ns, id))
 	if !ok {
 		return v.allocList(nil)
 	}
@@ -173,7 +173,7 @@ func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
 
 // AllocsByNode lists a node's allocations.
 func (v *View) AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc] {
-	r, ok := one[nodeRoster](v, tableNodeRosters, key(string(id)))
+	r, ok := watchRow[nodeAllocSummary](v, tableNodeSummaries, key(string(id)))
 	if !ok {
 		return v.allocList(nil)
 	}
@@ -203,7 +203,7 @@ func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
 	quiet := &View{txn: v.txn}
 	return func(yield func(*fleet.Alloc) bool) {
 		for _, id := range ids {
-			if row, ok := one[allocRow](quiet, tableAllocs, key(string(id))); ok && !yield(&row.Alloc) {
+			if row, ok := watchRow[allocRow](quiet, tableAllocs, key(string(id))); ok && !yield(&row.Alloc) {
 				return
 			}
 		}

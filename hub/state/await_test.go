@@ -12,14 +12,14 @@ import (
 // awaits a node no longer, by its own word or because it is over, capacity appeared there
 // for whoever gave way.
 func TestAwaitedRoom(t *testing.T) {
-	w := newT(t)
-	a, b := w.node("n1"), w.node("n2")
-	w.register(job("shop", fleet.JobTypeService, 1))
+	w := newTestHarness(t)
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
 	e := fleet.Evaluation{ID: "b1", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked}
 	put := func(status string, nodes ...fleet.NodeID) (appeared bool) {
 		t.Helper()
 		e.Status, e.AwaitedNodes = status, nodes
-		w.must(state.Evals{Evals: []fleet.Evaluation{e}, Now: w.nano()})
+		w.mustApply(state.Evals{Evals: []fleet.Evaluation{e}, Now: w.nowNanos()})
 		for range w.store.View().CapacitySince(w.index - 1) {
 			appeared = true
 		}

@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// crowd is a store with nodes, a job, and no checks: for measuring.
-type crowd struct {
+// benchFleet is a store with nodes, a job, and no checks: for measuring.
+type benchFleet struct {
 	b     *testing.B
 	store *state.Store
 	index fleet.Index
@@ -24,28 +24,28 @@ type crowd struct {
 	seq   int
 }
 
-func newCrowd(b *testing.B, nodes int) *crowd {
-	c := &crowd{b: b, store: state.New(), rows: map[fleet.NodeID]fleet.Seq{}, chain: map[fleet.NodeID][]byte{}}
+func newBenchFleet(b *testing.B, nodes int) *benchFleet {
+	c := &benchFleet{b: b, store: state.New(), rows: map[fleet.NodeID]fleet.Seq{}, chain: map[fleet.NodeID][]byte{}}
 	for i := range nodes {
 		id := fleet.NodeID(fleet.DeriveUUID("crowd", fmt.Sprint(i)))
 		n := description(id, fmt.Sprintf("n%d", i))
-		c.apply(state.SessionOpen{NodeID: id, Session: 1, Node: &n, Now: start.UnixNano()})
+		c.applyDecoded(state.SessionOpen{NodeID: id, Session: 1, Node: &n, Now: start.UnixNano()})
 		c.nodes = append(c.nodes, id)
 	}
-	c.register()
+	c.registerBenchJob()
 	return c
 }
 
-// register stores a job of its own for what is placed next.
-func (c *crowd) register() {
+// registerBenchJob stores a job of its own for what is placed next.
+func (c *benchFleet) registerBenchJob() {
 	c.seq++
 	id := fleet.JobID(fmt.Sprintf("shop-%d", c.seq))
-	c.apply(state.JobRegister{Job: job(id, fleet.JobTypeBatch, 1), Now: start.UnixNano()})
+	c.applyDecoded(state.JobRegister{Job: job(id, fleet.JobTypeBatch, 1), Now: start.UnixNano()})
 	c.job, _ = c.store.View().Job(fleet.DefaultNamespace, id)
 }
 
-// apply decodes what a log would give, so that nothing is shared by accident.
-func (c *crowd) apply(cmd state.Command) state.Result {
+// applyDecoded decodes what a log would give, so that nothing is shared by accident.
+func (c *benchFleet) applyDecoded(cmd state.Command) state.Result {
 	raw := mustEncode(c.b, cmd)
 	decoded, err := state.Decode(raw)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *crowd) apply(cmd state.Command) state.Result {
 	return res
 }
 
-// plan makes n placements spread over the nodes.
-func (c *crowd) plan(n int) state.Plan {
+// planPlacements makes n placements spread over the nodes.
+func (c *benchFleet) planPlacements(n int) state.Plan {
 	var allocs []fleet.Alloc
 	eval := fleet.EvalID(fleet.DeriveUUID("eval", fmt.Sprint(c.seq)))
 	for range n {
@@ -76,13 +76,13 @@ func (c *crowd) plan(n int) state.Plan {
 	return state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(allocs...)}, EvalID: eval, Now: start.UnixNano()}
 }
 
-// updates reports a status of every allocation of a plan.
-func (c *crowd) updates(plan state.Plan, status, event string) state.AllocUpdates {
+// statusUpdates reports a status of every allocation of a plan.
+func (c *benchFleet) statusUpdates(plan state.Plan, status, event string) state.AllocUpdates {
 	cmd := state.AllocUpdates{EvalSeed: "s", Now: start.UnixNano()}
 	for id, list := range plan.Result.NodeAllocation {
 		batch := state.NodeRows{NodeID: id, Epoch: 1, First: c.rows[id] + 1, Prev: c.chain[id]}
 		for _, a := range list {
-			tr := says(a.ID, status)
+			tr := statusTransition(a.ID, status)
 			tr.Event.Type, tr.Event.DisplayMessage = event, "Task "+event+" by Client"
 			c.rows[id]++
 			tr.Seq, tr.BootID = c.rows[id], "11111111-2222-4333-8444-555555555555"
@@ -100,11 +100,11 @@ func (c *crowd) updates(plan state.Plan, status, event string) state.AllocUpdate
 
 // BenchmarkPlan applies an entry of 1,000 placements to a cluster of 500 nodes.
 func BenchmarkPlan(b *testing.B) {
-	c := newCrowd(b, 500)
+	c := newBenchFleet(b, 500)
 	for b.Loop() {
 		b.StopTimer()
-		c.register()
-		raw := mustEncode(b, c.plan(1000))
+		c.registerBenchJob()
+		raw := mustEncode(b, c.planPlacements(1000))
 		b.StartTimer()
 		cmd, err := state.Decode(raw)
 		if err != nil {
@@ -118,12 +118,12 @@ func BenchmarkPlan(b *testing.B) {
 
 // BenchmarkUpdates applies an entry of 1,000 rows of 500 nodes.
 func BenchmarkUpdates(b *testing.B) {
-	c := newCrowd(b, 500)
-	plan := c.plan(1000)
-	c.apply(plan)
+	c := newBenchFleet(b, 500)
+	plan := c.planPlacements(1000)
+	c.applyDecoded(plan)
 	for b.Loop() {
 		b.StopTimer()
-		raw := mustEncode(b, c.updates(plan, fleet.ClientRunning, fleet.TaskStarted))
+		raw := mustEncode(b, c.statusUpdates(plan, fleet.ClientRunning, fleet.TaskStarted))
 		b.StartTimer()
 		cmd, err := state.Decode(raw)
 		if err != nil {
@@ -138,14 +138,14 @@ func BenchmarkUpdates(b *testing.B) {
 // BenchmarkReplay applies an entry of 1,000 rows of 10 nodes that come back: of each
 // node 10 rows of each of 10 allocations.
 func BenchmarkReplay(b *testing.B) {
-	c := newCrowd(b, 10)
-	plan := c.plan(100)
-	c.apply(plan)
+	c := newBenchFleet(b, 10)
+	plan := c.planPlacements(100)
+	c.applyDecoded(plan)
 	for b.Loop() {
 		b.StopTimer()
 		var cmd state.AllocUpdates
 		for turn := range 10 {
-			updates := c.updates(plan, fleet.ClientRunning, fleet.TaskStarted)
+			updates := c.statusUpdates(plan, fleet.ClientRunning, fleet.TaskStarted)
 			if turn == 0 {
 				cmd = updates
 				continue
@@ -175,18 +175,18 @@ func BenchmarkLives(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		c := newCrowd(b, 500)
+		c := newBenchFleet(b, 500)
 		for i := range 40 {
 			if i%10 == 0 {
-				c.register()
+				c.registerBenchJob()
 			}
-			plan := c.plan(1000)
-			c.apply(plan)
+			plan := c.planPlacements(1000)
+			c.applyDecoded(plan)
 			for _, step := range []struct{ status, event string }{
 				{fleet.ClientPending, fleet.TaskReceived}, {fleet.ClientPending, fleet.TaskSetup},
 				{fleet.ClientRunning, fleet.TaskStarted}, {fleet.ClientComplete, fleet.TaskTerminated},
 			} {
-				c.apply(c.updates(plan, step.status, step.event))
+				c.applyDecoded(c.statusUpdates(plan, step.status, step.event))
 			}
 		}
 		b.StopTimer()
@@ -212,12 +212,12 @@ func BenchmarkDigest(b *testing.B) {
 // BenchmarkSnapshot writes a state of 500 nodes and 2,000 allocations whose window of
 // events is full.
 func BenchmarkSnapshot(b *testing.B) {
-	c := newCrowd(b, 500)
-	plan := c.plan(1000)
-	c.apply(plan)
-	c.apply(c.plan(1000))
+	c := newBenchFleet(b, 500)
+	plan := c.planPlacements(1000)
+	c.applyDecoded(plan)
+	c.applyDecoded(c.planPlacements(1000))
 	for range state.MaxEvents/1000 + 1 {
-		c.apply(c.updates(plan, fleet.ClientRunning, fleet.TaskStarted))
+		c.applyDecoded(c.statusUpdates(plan, fleet.ClientRunning, fleet.TaskStarted))
 	}
 	v := c.store.View()
 	for b.Loop() {
@@ -229,7 +229,7 @@ func BenchmarkSnapshot(b *testing.B) {
 
 // BenchmarkRegister applies entries that change a job of 40 groups.
 func BenchmarkRegister(b *testing.B) {
-	c := newCrowd(b, 1)
+	c := newBenchFleet(b, 1)
 	big := *c.job
 	big.TaskGroups = slices.Repeat(big.TaskGroups, 40)
 	for b.Loop() {

@@ -65,15 +65,15 @@ func mustDecMode() cbor.DecMode {
 // decode reads one value into v, which must be empty. It takes no more memory
 // than a small multiple of maxReadItems structs, whatever b claims.
 func decode(b []byte, v any) error {
-	if err := bound(b, maxReadItems, maxNesting); err != nil {
+	if err := checkBounds(b, maxReadItems, maxNesting); err != nil {
 		return err
 	}
 	return decoding.Unmarshal(b, v)
 }
 
-// bound walks b without decoding it and refuses more items, or deeper nesting, than
+// checkBounds walks b without decoding it and refuses more items, or deeper nesting, than
 // are allowed. What is malformed is left for the decoder to name.
-func bound(b []byte, maxItems uint64, maxNesting int) error {
+func checkBounds(b []byte, maxItems uint64, maxNesting int) error {
 	items := uint64(0)
 	var open []uint64 // how many values the maps and lists around still lack
 	for len(b) > 0 {

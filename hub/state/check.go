@@ -15,15 +15,15 @@ import (
 func (v *View) Check() error {
 	c := &checker{
 		v: &View{txn: v.txn}, applied: v.Index(),
-		jobs: map[string]*jobRoster{}, nodes: map[string]*nodeRoster{},
+		jobs: map[string]*jobAllocSummary{}, nodes: map[string]*nodeAllocSummary{},
 		refs: map[string]int{}, desired: map[fleet.NodeID]fleet.Index{},
 	}
-	c.allocs()
-	c.evals()
+	c.checkAllocs()
+	c.checkEvaluations()
 	c.jobRows()
 	c.nodeRows()
-	c.deployments()
-	c.books()
+	c.checkDeployments()
+	c.compareSummaries()
 	return errors.Join(c.errs...)
 }
 
@@ -31,195 +31,195 @@ func (v *View) Check() error {
 type checker struct {
 	v       *View
 	applied fleet.Index
-	jobs    map[string]*jobRoster
-	nodes   map[string]*nodeRoster
+	jobs    map[string]*jobAllocSummary
+	nodes   map[string]*nodeAllocSummary
 	refs    map[string]int // of bodies
 	desired map[fleet.NodeID]fleet.Index
 	errs    []error
 }
 
-func (c *checker) fail(format string, args ...any) {
+func (c *checker) addCheckFailure(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-func (c *checker) job(ns string, id fleet.JobID) *jobRoster {
+func (c *checker) recountedJob(ns string, id fleet.JobID) *jobAllocSummary {
 	k := string(jobKeyOf(ns, id))
 	if c.jobs[k] == nil {
-		c.jobs[k] = &jobRoster{ns: ns, id: id, groups: map[string]GroupCount{}}
+		c.jobs[k] = &jobAllocSummary{ns: ns, id: id, groups: map[string]GroupCount{}}
 	}
 	return c.jobs[k]
 }
 
-func (c *checker) allocs() {
-	for a := range scan[allocRow](c.v.txn, tableAllocs, indexID, nil) {
-		job := c.job(a.Namespace, a.JobID)
+func (c *checker) checkAllocs() {
+	for a := range scanRows[allocRow](c.v.txn, tableAllocs, indexID, nil) {
+		job := c.recountedJob(a.Namespace, a.JobID)
 		job.allocs = append(job.allocs, a.ID)
-		job.add(&a.Alloc, 1)
+		job.countAlloc(&a.Alloc, 1)
 		job.newest = max(job.newest, a.ModifyIndex)
 		k := string(key(string(a.NodeID)))
 		if c.nodes[k] == nil {
-			c.nodes[k] = &nodeRoster{node: a.NodeID}
+			c.nodes[k] = &nodeAllocSummary{node: a.NodeID}
 		}
 		node := c.nodes[k]
 		node.allocs = append(node.allocs, a.ID)
 		if a.OccupiesNode() {
 			node.used = node.used.Add(a.AllocatedResources)
 			if _, ok := c.v.Namespace(a.Namespace); !ok {
-				c.fail("allocation %s takes room on its node, and there is no namespace %q", a.ID, a.Namespace)
+				c.addCheckFailure("allocation %s takes room on its node, and there is no namespace %q", a.ID, a.Namespace)
 			}
 		}
 		c.desired[a.NodeID] = max(c.desired[a.NodeID], a.AllocModifyIndex)
 		if a.Retired && !a.ClientTerminal() && !a.ServerTerminal() {
-			c.fail("allocation %s is retired and is %s", a.ID, a.ClientStatus)
+			c.addCheckFailure("allocation %s is retired and is %s", a.ID, a.ClientStatus)
 		}
 		switch {
 		case a.Job == nil:
-			c.fail("allocation %s has no job", a.ID)
+			c.addCheckFailure("allocation %s has no job", a.ID)
 		case a.Job.SpecHash != a.JobHash || a.Job.Version != a.JobVersion || a.Job.ID != a.JobID:
-			c.fail("allocation %s runs version %d of %s (%s) and points to version %d of %s (%s)",
+			c.addCheckFailure("allocation %s runs version %d of %s (%s) and points to version %d of %s (%s)",
 				a.ID, a.JobVersion, a.JobID, a.JobHash, a.Job.Version, a.Job.ID, a.Job.SpecHash)
 		default:
 			c.refs[string(bodyKey(a.Job))]++
 		}
 		if a.ModifyIndex > c.applied || a.AllocModifyIndex > a.ModifyIndex || a.CreateIndex > a.AllocModifyIndex {
-			c.fail("allocation %s has indexes %d, %d, %d at entry %d", a.ID, a.CreateIndex, a.AllocModifyIndex, a.ModifyIndex, c.applied)
+			c.addCheckFailure("allocation %s has indexes %d, %d, %d at entry %d", a.ID, a.CreateIndex, a.AllocModifyIndex, a.ModifyIndex, c.applied)
 		}
-		c.history("allocation "+string(a.ID), a.history)
+		c.checkHistory("allocation "+string(a.ID), a.history)
 	}
 }
 
-func (c *checker) history(of string, h history) {
+func (c *checker) checkHistory(of string, h history) {
 	if len(h.entries) > historyKept {
-		c.fail("%s has %d history entries", of, len(h.entries))
+		c.addCheckFailure("%s has %d history entries", of, len(h.entries))
 	}
 	size := 0
 	for i, e := range h.entries {
-		size += e.size()
-		if (e.mark == nil) == (e.row == nil) || e.index > c.applied || i > 0 && e.index < h.entries[i-1].index {
-			c.fail("%s has a bad history entry %d", of, i)
+		size += e.entryBytes()
+		if (e.hubEvent == nil) == (e.row == nil) || e.index > c.applied || i > 0 && e.index < h.entries[i-1].index {
+			c.addCheckFailure("%s has a bad history entry %d", of, i)
 		}
 	}
 	if size != h.bytes || size > historyBytes && len(h.entries) > 1 {
-		c.fail("%s has history entries of %d bytes, and counts %d", of, size, h.bytes)
+		c.addCheckFailure("%s has history entries of %d bytes, and counts %d", of, size, h.bytes)
 	}
 }
 
-func (c *checker) evals() {
+func (c *checker) checkEvaluations() {
 	byJob := 0
-	for range scan[fleet.Evaluation](c.v.txn, tableEvals, indexJob, nil) {
+	for range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexJob, nil) {
 		byJob++
 	}
 	var last fleet.Index
 	changed := 0
-	for e := range scan[fleet.Evaluation](c.v.txn, tableEvals, indexChanged, nil) {
+	for e := range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexChanged, nil) {
 		changed++
 		if e.ModifyIndex < last || e.ModifyIndex > c.applied || e.CreateIndex > e.ModifyIndex {
-			c.fail("evaluation %s has indexes %d, %d at entry %d", e.ID, e.CreateIndex, e.ModifyIndex, c.applied)
+			c.addCheckFailure("evaluation %s has indexes %d, %d at entry %d", e.ID, e.CreateIndex, e.ModifyIndex, c.applied)
 		}
 		last = e.ModifyIndex
 		if !e.Terminal() {
-			c.job(e.Namespace, e.JobID).open++
+			c.recountedJob(e.Namespace, e.JobID).open++
 		}
 	}
 	n := 0
-	for range scan[fleet.Evaluation](c.v.txn, tableEvals, indexID, nil) {
+	for range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexID, nil) {
 		n++
 	}
 	if n != byJob || n != changed {
-		c.fail("%d evaluations, %d by job, %d by change", n, byJob, changed)
+		c.addCheckFailure("%d evaluations, %d by job, %d by change", n, byJob, changed)
 	}
 }
 
 func (c *checker) jobRows() {
-	for row := range scan[jobRow](c.v.txn, tableJobs, indexID, nil) {
+	for row := range scanRows[jobRow](c.v.txn, tableJobs, indexID, nil) {
 		job := row.job
 		if len(row.versions) == 0 || len(row.versions) > fleet.JobVersionsKept+len(row.tags) {
-			c.fail("job %s keeps %d versions", job.ID, len(row.versions))
+			c.addCheckFailure("job %s keeps %d versions", job.ID, len(row.versions))
 			continue
 		}
 		if v := row.versions[0]; v.Version != job.Version || v.SpecHash != job.SpecHash || v.CreateIndex != job.CreateIndex {
-			c.fail("job %s is at version %d, and its newest kept one is %d", job.ID, job.Version, v.Version)
+			c.addCheckFailure("job %s is at version %d, and its newest kept one is %d", job.ID, job.Version, v.Version)
 		}
 		for i, v := range row.versions {
 			c.refs[string(bodyKey(v))]++
 			if i > 0 && v.Version >= row.versions[i-1].Version {
-				c.fail("job %s keeps version %d after %d", job.ID, v.Version, row.versions[i-1].Version)
+				c.addCheckFailure("job %s keeps version %d after %d", job.ID, v.Version, row.versions[i-1].Version)
 			}
 		}
-		if status := jobStatus(row, c.job(job.Namespace, job.ID)); status != job.Status {
-			c.fail("job %s is %s and should be %s", job.ID, job.Status, status)
+		if status := jobStatus(row, c.recountedJob(job.Namespace, job.ID)); status != job.Status {
+			c.addCheckFailure("job %s is %s and should be %s", job.ID, job.Status, status)
 		}
 		if job.ModifyIndex > c.applied || job.JobModifyIndex > job.ModifyIndex || job.CreateIndex > job.JobModifyIndex {
-			c.fail("job %s has indexes %d, %d, %d at entry %d", job.ID, job.CreateIndex, job.JobModifyIndex, job.ModifyIndex, c.applied)
+			c.addCheckFailure("job %s has indexes %d, %d, %d at entry %d", job.ID, job.CreateIndex, job.JobModifyIndex, job.ModifyIndex, c.applied)
 		}
 	}
 }
 
 func (c *checker) nodeRows() {
-	for n := range scan[nodeRow](c.v.txn, tableNodes, indexID, nil) {
+	for n := range scanRows[nodeRow](c.v.txn, tableNodes, indexID, nil) {
 		if n.ModifyIndex > c.applied || n.CreateIndex > n.ModifyIndex {
-			c.fail("node %s has indexes %d, %d at entry %d", n.ID, n.CreateIndex, n.ModifyIndex, c.applied)
+			c.addCheckFailure("node %s has indexes %d, %d at entry %d", n.ID, n.CreateIndex, n.ModifyIndex, c.applied)
 		}
 		if away := n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown; away != (n.DisconnectedAt != 0) {
-			c.fail("node %s is %s and was disconnected at %d", n.ID, n.Status, n.DisconnectedAt)
+			c.addCheckFailure("node %s is %s and was disconnected at %d", n.ID, n.Status, n.DisconnectedAt)
 		}
 		if (n.Applied == 0) != (len(n.ChainHash) == 0) {
-			c.fail("node %s has applied row %d with a chain hash of %d bytes", n.ID, n.Applied, len(n.ChainHash))
+			c.addCheckFailure("node %s has applied row %d with a chain hash of %d bytes", n.ID, n.Applied, len(n.ChainHash))
 		}
 		if n.DrainStrategy != nil && (n.SchedulingEligibility != fleet.NodeIneligible || n.LastDrain == nil || n.LastDrain.Status != fleet.DrainDraining) {
-			c.fail("node %s is drained, and is %s with last drain %+v", n.ID, n.SchedulingEligibility, n.LastDrain)
+			c.addCheckFailure("node %s is drained, and is %s with last drain %+v", n.ID, n.SchedulingEligibility, n.LastDrain)
 		}
 		if _, listed := c.v.Revocation(n.ID); listed != (n.Revoked != nil) || listed && n.Status != fleet.NodeDown {
-			c.fail("node %s is %s; revoked by its record: %t, by the list: %t", n.ID, n.Status, n.Revoked != nil, listed)
+			c.addCheckFailure("node %s is %s; revoked by its record: %t, by the list: %t", n.ID, n.Status, n.Revoked != nil, listed)
 		}
 		if n.ComputedClass != classOf(&n.Node) {
-			c.fail("node %s has class %s and should have %s", n.ID, n.ComputedClass, classOf(&n.Node))
+			c.addCheckFailure("node %s has class %s and should have %s", n.ID, n.ComputedClass, classOf(&n.Node))
 		}
-		c.history("node "+string(n.ID), n.history)
+		c.checkHistory("node "+string(n.ID), n.history)
 	}
 }
 
-// books compares what was added up with what the state keeps.
-func (c *checker) books() {
+// compareSummaries compares what was added up with what the state keeps.
+func (c *checker) compareSummaries() {
 	kept := map[string]bool{}
-	for r := range scan[jobRoster](c.v.txn, tableJobRosters, indexID, nil) {
+	for r := range scanRows[jobAllocSummary](c.v.txn, tableJobSummaries, indexID, nil) {
 		k := string(jobKeyOf(r.ns, r.id))
 		kept[k] = true
-		want := c.job(r.ns, r.id)
+		want := c.recountedJob(r.ns, r.id)
 		if !slices.Equal(r.allocs, want.allocs) || !maps.Equal(r.groups, want.groups) ||
 			r.live != want.live || r.open != want.open || r.newest != want.newest {
-			c.fail("roster of job %s is %+v and should be %+v", r.id, *r, *want)
+			c.addCheckFailure("roster of job %s is %+v and should be %+v", r.id, *r, *want)
 		}
 	}
 	for k, r := range c.jobs {
 		if !kept[k] && (len(r.allocs) > 0 || r.open > 0) {
-			c.fail("job %s has no roster", r.id)
+			c.addCheckFailure("job %s has no roster", r.id)
 		}
 	}
 	nodes := 0
-	for r := range scan[nodeRoster](c.v.txn, tableNodeRosters, indexID, nil) {
+	for r := range scanRows[nodeAllocSummary](c.v.txn, tableNodeSummaries, indexID, nil) {
 		nodes++
 		want := c.nodes[string(key(string(r.node)))]
 		if want == nil || !slices.Equal(r.allocs, want.allocs) || r.used != want.used {
-			c.fail("roster of node %s is %+v and should be %+v", r.node, *r, want)
+			c.addCheckFailure("roster of node %s is %+v and should be %+v", r.node, *r, want)
 		}
 	}
 	if nodes != len(c.nodes) {
-		c.fail("%d nodes have rosters and %d allocations", nodes, len(c.nodes))
+		c.addCheckFailure("%d nodes have rosters and %d allocations", nodes, len(c.nodes))
 	}
 	bodies := 0
-	for r := range scan[bodyRow](c.v.txn, tableBodies, indexID, nil) {
+	for r := range scanRows[bodyRow](c.v.txn, tableBodies, indexID, nil) {
 		bodies++
 		if want := c.refs[string(bodyKey(r.job))]; r.refs != want {
-			c.fail("version %d of job %s has %d references and should have %d", r.job.Version, r.job.ID, r.refs, want)
+			c.addCheckFailure("version %d of job %s has %d references and should have %d", r.job.Version, r.job.ID, r.refs, want)
 		}
 	}
 	if bodies != len(c.refs) {
-		c.fail("%d bodies are kept and %d referred to", bodies, len(c.refs))
+		c.addCheckFailure("%d bodies are kept and %d referred to", bodies, len(c.refs))
 	}
 	for id, want := range c.desired {
 		if have := c.v.DesiredIndex(id); have < want {
-			c.fail("node %s should hear of entry %d and has %d", id, want, have)
+			c.addCheckFailure("node %s should hear of entry %d and has %d", id, want, have)
 		}
 	}
 }

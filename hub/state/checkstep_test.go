@@ -12,15 +12,15 @@ import (
 // were applied, though it was away all the time.
 func TestCheckStepNoticesRowsOfANodeThatIsAway(t *testing.T) {
 	away := func(rows int) *state.View {
-		w := newT(t)
-		id := w.node("n1")
+		w := newTestHarness(t)
+		id := w.addReadyNode("n1")
 		for range rows {
-			w.journal(id, fleet.Transition{Kind: fleet.TransitionAgent})
+			w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionAgent})
 		}
 		if rows > 0 {
-			w.send(w.pending(id))
+			w.applyRowBatches(w.unappliedBatch(id))
 		}
-		w.miss(id)
+		w.missHeartbeats(id)
 		return w.store.View()
 	}
 	if err := state.CheckStep(away(0), away(2)); err == nil || !strings.Contains(err.Error(), "were applied while it was down") {

@@ -43,10 +43,10 @@ const (
 func (PeriodicLaunch) Kind() Kind { return KindPeriodicLaunch }
 func (JobDispatch) Kind() Kind    { return KindJobDispatch }
 
-// parent returns the job that a child is made of, if it is still the one that was
+// findParentJob returns the job that a child is made of, if it is still the one that was
 // looked at.
-func (t *tx) parent(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow, *fleet.Error) {
-	row := t.jobs.at(t, jobKeyOf(ns, id))
+func (t *tx) findParentJob(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow, *fleet.Error) {
+	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
 	switch {
 	case row == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job", verb, id)
@@ -59,7 +59,7 @@ func (t *tx) parent(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow
 }
 
 func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
-	row, err := t.parent("launch", c.Namespace, c.ID, c.JobModifyIndex)
+	row, err := t.findParentJob("launch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {
 	case err != nil:
 		return Result{Err: err}
@@ -71,24 +71,24 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	case !c.Force && c.Launched <= row.launched:
 		return refused(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
 	}
-	busy := !planted.On(planted.OverlapForgotten) && row.job.Periodic.ProhibitOverlap && t.busy(c.Namespace, fleet.PeriodicPrefix(c.ID))
+	busy := !planted.On(planted.OverlapForgotten) && row.job.Periodic.ProhibitOverlap && t.hasUnfinishedChild(c.Namespace, fleet.PeriodicPrefix(c.ID))
 	if busy && c.Force {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "launch job %s: a child of it is not over, and it prohibits overlap", c.ID)}
 	}
 	if !c.Force && !planted.On(planted.LaunchNotNoted) {
 		next := *row
 		next.launched = c.Launched
-		t.jobs.put(jobKeyOf(c.Namespace, c.ID), &next)
+		t.jobs.putRow(jobKeyOf(c.Namespace, c.ID), &next)
 	}
 	if busy {
 		return Result{}
 	}
-	return t.child(c.Child, c.Eval, c.Now)
+	return t.registerChildJob(c.Child, c.Eval, c.Now)
 }
 
-// busy reports whether a job whose id begins with prefix is not over.
-func (t *tx) busy(ns, prefix string) bool {
-	for r := range scan[jobRow](t.base, tableJobs, indexID, within(ns, prefix)) {
+// hasUnfinishedChild reports whether a job whose id begins with prefix is not over.
+func (t *tx) hasUnfinishedChild(ns, prefix string) bool {
+	for r := range scanRows[jobRow](t.base, tableJobs, indexID, namespacePrefix(ns, prefix)) {
 		if strings.HasPrefix(string(r.job.ID), prefix) && r.job.Status != fleet.JobStatusDead {
 			return true
 		}
@@ -97,7 +97,7 @@ func (t *tx) busy(ns, prefix string) bool {
 }
 
 func (t *tx) jobDispatch(c JobDispatch) Result {
-	row, err := t.parent("dispatch", c.Namespace, c.ID, c.JobModifyIndex)
+	row, err := t.findParentJob("dispatch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {
 	case err != nil:
 		return Result{Err: err}
@@ -106,17 +106,17 @@ func (t *tx) jobDispatch(c JobDispatch) Result {
 	}
 	if token := c.Child.DispatchIdempotencyToken; token != "" {
 		prefix := fleet.DispatchPrefix(c.ID)
-		for r := range scan[jobRow](t.base, tableJobs, indexID, within(c.Namespace, prefix)) {
+		for r := range scanRows[jobRow](t.base, tableJobs, indexID, namespacePrefix(c.Namespace, prefix)) {
 			if strings.HasPrefix(string(r.job.ID), prefix) && r.job.DispatchIdempotencyToken == token {
 				return Result{Child: r.job.ID, Modify: r.job.JobModifyIndex, Created: r.job.CreateIndex}
 			}
 		}
 	}
-	return t.child(c.Child, c.Eval, c.Now)
+	return t.registerChildJob(c.Child, c.Eval, c.Now)
 }
 
-// child stores a new job that was made of another one.
-func (t *tx) child(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
+// registerChildJob stores a new job that was made of another one.
+func (t *tx) registerChildJob(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
 	res := t.jobRegister(JobRegister{Job: job, Eval: eval, EnforceIndex: !planted.On(planted.LaunchNotNoted), Now: now})
 	if res.Err == nil {
 		res.Child, res.Created = job.ID, t.index
@@ -126,7 +126,7 @@ func (t *tx) child(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
 
 // Launched is up to when (UnixNano) a periodic job is launched; 0: it never was.
 func (v *View) Launched(ns string, id fleet.JobID) int64 {
-	if row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id)); ok {
+	if row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id)); ok {
 		return row.launched
 	}
 	return 0

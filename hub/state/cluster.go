@@ -17,11 +17,11 @@ func (t *tx) applyCluster(c Command) Result {
 	case ClusterSeal:
 		return t.clusterSeal(c)
 	case Token:
-		return t.token(c)
+		return t.storeJoinToken(c)
 	case Hub:
-		return t.hub(c)
+		return t.storeHubAddr(c)
 	case Pool:
-		return t.pool(c)
+		return t.storeNodePool(c)
 	case PoolDelete:
 		return t.poolDelete(c)
 	case SchedulerConfig:
@@ -35,23 +35,23 @@ func (t *tx) applyCluster(c Command) Result {
 	case SnapshotDrop:
 		return t.snapshotDrop(c)
 	case Certificate:
-		return t.certificate(c)
+		return t.storeCertificate(c)
 	}
 	panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
 }
 
 func (t *tx) clusterInit(c ClusterInit) Result {
 	k := key(tableCluster)
-	if row := t.clusters.at(t, k); row != nil {
+	if row := t.clusters.currentRow(t, k); row != nil {
 		return refused(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
 	}
-	t.clusters.put(k, &clusterRow{c.Cluster})
-	t.bump(tableCluster)
+	t.clusters.putRow(k, &clusterRow{c.Cluster})
+	t.markTableChanged(tableCluster)
 	return Result{}
 }
 
 func (t *tx) clusterSeal(c ClusterSeal) Result {
-	row := t.clusters.at(t, key(tableCluster))
+	row := t.clusters.currentRow(t, key(tableCluster))
 	switch {
 	case row == nil || row.ID != c.ClusterID:
 		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: this is not that cluster", fleet.Short(c.ClusterID))
@@ -63,23 +63,23 @@ func (t *tx) clusterSeal(c ClusterSeal) Result {
 	case len(row.Sealed) > 0:
 		return Result{}
 	}
-	t.clusters.put(key(tableCluster), &clusterRow{row.WithSeal(c)})
-	t.bump(tableCluster)
+	t.clusters.putRow(key(tableCluster), &clusterRow{row.WithSeal(c)})
+	t.markTableChanged(tableCluster)
 	return Result{}
 }
 
-func (t *tx) hub(c Hub) Result {
+func (t *tx) storeHubAddr(c Hub) Result {
 	k := key(string(c.Hub.ID))
 	if c.Removed {
-		t.hubs.remove(k)
+		t.hubs.removeRow(k)
 	} else {
-		t.hubs.put(k, &c.Hub)
+		t.hubs.putRow(k, &c.Hub)
 	}
-	t.bump(tableHubs)
+	t.markTableChanged(tableHubs)
 	return Result{}
 }
 
-func (t *tx) pool(c Pool) Result {
+func (t *tx) storeNodePool(c Pool) Result {
 	switch {
 	case c.Pool.Name == "" || c.Pool.Name == fleet.AllPools:
 		return refused(fleet.CodeInvalid, "store node pool %q: the name is taken", c.Pool.Name)
@@ -90,20 +90,20 @@ func (t *tx) pool(c Pool) Result {
 	}
 	pool := c.Pool
 	pool.CreateIndex, pool.ModifyIndex = t.index, t.index
-	if old := t.pools.at(t, key(pool.Name)); old != nil {
+	if old := t.pools.currentRow(t, key(pool.Name)); old != nil {
 		pool.CreateIndex = old.CreateIndex
 	}
-	t.pools.put(key(pool.Name), &pool)
-	t.bump(tablePools)
+	t.pools.putRow(key(pool.Name), &pool)
+	t.markTableChanged(tablePools)
 	return Result{}
 }
 
 // poolOf returns the rules of a pool, or nil where nobody made any.
-func (t *tx) poolOf(name string) *fleet.Pool { return t.pools.at(t, key(name)) }
+func (t *tx) poolOf(name string) *fleet.Pool { return t.pools.currentRow(t, key(name)) }
 
 // Cluster is the cluster's identity, once it was made.
 func (v *View) Cluster() (*Cluster, bool) {
-	row, ok := one[clusterRow](v, tableCluster, key(tableCluster))
+	row, ok := watchRow[clusterRow](v, tableCluster, key(tableCluster))
 	if !ok {
 		return nil, false
 	}
@@ -113,7 +113,7 @@ func (v *View) Cluster() (*Cluster, bool) {
 // Hubs lists where hubs listen.
 func (v *View) Hubs() []HubAddr {
 	var out []HubAddr
-	for h := range all[HubAddr](v, tableHubs, indexID, nil) {
+	for h := range watchTable[HubAddr](v, tableHubs, indexID, nil) {
 		out = append(out, *h)
 	}
 	return out
@@ -121,7 +121,7 @@ func (v *View) Hubs() []HubAddr {
 
 // Hub returns where a hub listens.
 func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
-	h, ok := one[HubAddr](v, tableHubs, key(string(id)))
+	h, ok := watchRow[HubAddr](v, tableHubs, key(string(id)))
 	if !ok {
 		return HubAddr{}, false
 	}
@@ -130,7 +130,7 @@ func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
 
 // Certificate returns what is known of a certificate that was issued.
 func (v *View) Certificate(serial string) (*Certificate, bool) {
-	return one[Certificate](v, tableCertificates, key(serial))
+	return watchRow[Certificate](v, tableCertificates, key(serial))
 }
 
 // builtinPools exist without anybody making them.
@@ -141,7 +141,7 @@ var builtinPools = []fleet.Pool{
 
 // Pool returns a node pool; "default" and "all" always exist.
 func (v *View) Pool(name string) (*fleet.Pool, bool) {
-	if p, ok := one[fleet.Pool](v, tablePools, key(name)); ok {
+	if p, ok := watchRow[fleet.Pool](v, tablePools, key(name)); ok {
 		return p, true
 	}
 	for _, p := range builtinPools {
@@ -154,7 +154,7 @@ func (v *View) Pool(name string) (*fleet.Pool, bool) {
 
 // Pools lists node pools by name.
 func (v *View) Pools() iter.Seq[*fleet.Pool] {
-	pools := slices.Collect(all[fleet.Pool](v, tablePools, indexID, nil))
+	pools := slices.Collect(watchTable[fleet.Pool](v, tablePools, indexID, nil))
 	for _, b := range builtinPools {
 		i, found := slices.BinarySearchFunc(pools, b.Name, func(p *fleet.Pool, name string) int {
 			return strings.Compare(p.Name, name)

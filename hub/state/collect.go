@@ -30,25 +30,25 @@ type CollectedNode struct {
 	Epoch fleet.Epoch
 }
 
-func (t *tx) collect(c Collect) Result {
+func (t *tx) collectGarbage(c Collect) Result {
 	for _, id := range c.Allocs {
-		if a := t.alloc(id); a != nil && t.finished(&a.Alloc) {
+		if a := t.currentAlloc(id); a != nil && t.isCollectable(&a.Alloc) {
 			t.dropAlloc(a)
 		}
 	}
 	for _, id := range c.Evals {
 		k := key(string(id))
-		if e := t.evals.at(t, k); e != nil && e.Terminal() {
-			t.jobRoster(e.Namespace, e.JobID)
-			t.evals.remove(k)
-			t.bump(tableEvals)
+		if e := t.evals.currentRow(t, k); e != nil && e.Terminal() {
+			t.ownJobSummary(e.Namespace, e.JobID)
+			t.evals.removeRow(k)
+			t.markTableChanged(tableEvals)
 		}
 	}
 	for _, id := range c.Deployments {
 		k := key(string(id))
-		if d := t.deployments.at(t, k); d != nil && !d.Active() {
-			t.deployments.remove(k)
-			t.bump(tableDeployments)
+		if d := t.deployments.currentRow(t, k); d != nil && !d.Active() {
+			t.deployments.removeRow(k)
+			t.markTableChanged(tableDeployments)
 		}
 	}
 	for _, j := range c.Jobs {
@@ -60,36 +60,36 @@ func (t *tx) collect(c Collect) Result {
 	return Result{}
 }
 
-// finished reports whether an allocation is over for good: one that is out of sight
+// isCollectable reports whether an allocation is over for good: one that is out of sight
 // is not, nor one that was given up and that its edge may still be running, unless
 // the node was purged or revoked.
-func (t *tx) finished(a *fleet.Alloc) bool {
-	n := t.nodes.at(t, key(string(a.NodeID)))
+func (t *tx) isCollectable(a *fleet.Alloc) bool {
+	n := t.nodes.currentRow(t, key(string(a.NodeID)))
 	return a.ClientTerminal() && (!a.OccupiesNode() || n == nil || n.Revoked != nil)
 }
 
 func (t *tx) collectJob(c CollectedJob) {
 	k := jobKeyOf(c.Namespace, c.ID)
-	row := t.jobs.at(t, k)
+	row := t.jobs.currentRow(t, k)
 	if row == nil || row.job.ModifyIndex != c.ModifyIndex || row.job.Status != fleet.JobStatusDead {
 		return
 	}
-	if r := t.jobRosters.at(t, k); r != nil && (r.open > 0 || len(r.allocs)+len(r.added) > len(r.removed)) {
+	if r := t.jobSummaries.currentRow(t, k); r != nil && (r.open > 0 || len(r.allocs)+len(r.added) > len(r.removed)) {
 		return
 	}
 	for _, v := range row.versions {
-		t.refer(v, -1)
+		t.addBodyRefs(v, -1)
 	}
-	t.jobs.remove(k)
-	t.bump(tableJobs)
+	t.jobs.removeRow(k)
+	t.markTableChanged(tableJobs)
 }
 
 func (t *tx) collectNode(c CollectedNode) {
-	n := t.nodes.at(t, key(string(c.ID)))
+	n := t.nodes.currentRow(t, key(string(c.ID)))
 	if n == nil || n.Epoch != c.Epoch || n.Status != fleet.NodeDown {
 		return
 	}
-	if r := t.nodeRosters.at(t, key(string(c.ID))); r != nil && len(r.allocs)+len(r.added) > len(r.removed) {
+	if r := t.nodeSummaries.currentRow(t, key(string(c.ID))); r != nil && len(r.allocs)+len(r.added) > len(r.removed) {
 		return
 	}
 	t.removeNode(c.ID, true)

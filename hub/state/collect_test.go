@@ -9,24 +9,24 @@ import (
 
 // A collector removes only allocations, evaluations and deployments that are still over.
 func TestCollectLeavesWhatIsInUse(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("runs", fleet.JobTypeService, 1))
-	w.register(job("done", fleet.JobTypeBatch, 1))
-	runs, done := w.place("runs", node, 1)[0], w.place("done", node, 1)[0]
-	w.report(node, fleet.ClientRunning, runs, done)
-	w.report(node, fleet.ClientComplete, done)
-	over := w.ended("runs")
-	pending, complete := w.eval(fleet.TriggerNodeUpdate), w.eval(fleet.TriggerNodeUpdate)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("runs", fleet.JobTypeService, 1))
+	w.registerJob(job("done", fleet.JobTypeBatch, 1))
+	runs, done := w.placeAllocs("runs", node, 1)[0], w.placeAllocs("done", node, 1)[0]
+	w.reportStatus(node, fleet.ClientRunning, runs, done)
+	w.reportStatus(node, fleet.ClientComplete, done)
+	over := w.completedEvals("runs")
+	pending, complete := w.newEvaluation(fleet.TriggerNodeUpdate), w.newEvaluation(fleet.TriggerNodeUpdate)
 	pending.Namespace, pending.JobID = fleet.DefaultNamespace, "runs"
 	complete.Namespace, complete.JobID = fleet.DefaultNamespace, "runs"
 	complete.Status = fleet.EvalComplete
-	w.must(state.Evals{Evals: append(over, *complete), Now: w.nano()})
-	active := w.deploy("runs", nil) // which ends the job's evaluations
-	w.must(state.Evals{Evals: []fleet.Evaluation{*pending}, Now: w.nano()})
-	w.must(state.Collect{
+	w.mustApply(state.Evals{Evals: append(over, *complete), Now: w.nowNanos()})
+	active := w.startDeployment("runs", nil) // which ends the job's evaluations
+	w.mustApply(state.Evals{Evals: []fleet.Evaluation{*pending}, Now: w.nowNanos()})
+	w.mustApply(state.Collect{
 		Allocs: []fleet.AllocID{runs, done, "none"}, Evals: []fleet.EvalID{pending.ID, complete.ID, "none"},
-		Deployments: []fleet.DeploymentID{active.ID, "none"}, Now: w.nano(),
+		Deployments: []fleet.DeploymentID{active.ID, "none"}, Now: w.nowNanos(),
 	})
 	v := w.store.View()
 	for id, want := range map[fleet.AllocID]bool{runs: true, done: false} {
@@ -40,8 +40,8 @@ func TestCollectLeavesWhatIsInUse(t *testing.T) {
 		}
 	}
 	w.getDeployment(active.ID)
-	w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: active.ID, Status: fleet.DeploymentFailed}, Now: w.nano()})
-	w.must(state.Collect{Deployments: []fleet.DeploymentID{active.ID}, Now: w.nano()})
+	w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: active.ID, Status: fleet.DeploymentFailed}, Now: w.nowNanos()})
+	w.mustApply(state.Collect{Deployments: []fleet.DeploymentID{active.ID}, Now: w.nowNanos()})
 	if _, ok := w.store.View().Deployment(active.ID); ok {
 		t.Error("a deployment that is over is there still")
 	}
@@ -50,18 +50,18 @@ func TestCollectLeavesWhatIsInUse(t *testing.T) {
 // A node is collected where it is down, has no allocation, and has had no session since the
 // collector looked.
 func TestCollectOfNodes(t *testing.T) {
-	w := newT(t)
-	ready, back, used, down := w.node("ready"), w.node("back"), w.node("used"), w.node("down")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	w.place("shop", used, 1)
-	w.miss(back, used, down)
+	w := newTestHarness(t)
+	ready, back, used, down := w.addReadyNode("ready"), w.addReadyNode("back"), w.addReadyNode("used"), w.addReadyNode("down")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	w.placeAllocs("shop", used, 1)
+	w.missHeartbeats(back, used, down)
 	var seen []state.CollectedNode
 	for _, id := range []fleet.NodeID{ready, back, used, down} {
 		seen = append(seen, state.CollectedNode{ID: id, Epoch: w.getNode(id).Epoch})
 	}
-	w.session(back)
-	w.miss(back) // down again, of another session
-	w.must(state.Collect{Nodes: append(seen, state.CollectedNode{ID: "none", Epoch: 1}), Now: w.nano()})
+	w.openNextSession(back)
+	w.missHeartbeats(back) // down again, of another session
+	w.mustApply(state.Collect{Nodes: append(seen, state.CollectedNode{ID: "none", Epoch: 1}), Now: w.nowNanos()})
 	for id, want := range map[fleet.NodeID]bool{ready: true, back: true, used: true, down: false} {
 		if _, ok := w.store.View().Node(id); ok != want {
 			t.Errorf("node %s is there: %t, want %t", id, ok, want)
@@ -72,8 +72,8 @@ func TestCollectOfNodes(t *testing.T) {
 // A job is collected where it is dead, unchanged since the collector looked, and nothing of
 // it is left.
 func TestCollectOfJobs(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
 	jobs := []fleet.JobID{"runs", "changed", "open", "used", "dead"}
 	var seen []state.CollectedJob
 	for _, id := range jobs {
@@ -81,18 +81,18 @@ func TestCollectOfJobs(t *testing.T) {
 		if id == "runs" {
 			j.ParameterizedJob = &fleet.ParameterizedJob{} // which waits to be dispatched
 		}
-		w.register(j)
+		w.registerJob(j)
 		if id == "used" {
-			w.report(node, fleet.ClientComplete, w.place(id, node, 1)...)
+			w.reportStatus(node, fleet.ClientComplete, w.placeAllocs(id, node, 1)...)
 		}
 		if id != "runs" {
-			w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: id, Now: w.nano()})
+			w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: id, Now: w.nowNanos()})
 		}
-		w.must(state.Evals{Evals: w.ended(id), Now: w.nano()})
+		w.mustApply(state.Evals{Evals: w.completedEvals(id), Now: w.nowNanos()})
 		if id == "open" {
-			e := w.eval(fleet.TriggerNodeUpdate)
+			e := w.newEvaluation(fleet.TriggerNodeUpdate)
 			e.Namespace, e.JobID = fleet.DefaultNamespace, id
-			w.must(state.Evals{Evals: []fleet.Evaluation{*e}, Now: w.nano()})
+			w.mustApply(state.Evals{Evals: []fleet.Evaluation{*e}, Now: w.nowNanos()})
 		}
 		modified := w.getJob(id).ModifyIndex
 		if id == "changed" {
@@ -100,7 +100,7 @@ func TestCollectOfJobs(t *testing.T) {
 		}
 		seen = append(seen, state.CollectedJob{Namespace: fleet.DefaultNamespace, ID: id, ModifyIndex: modified})
 	}
-	w.must(state.Collect{Jobs: append(seen, state.CollectedJob{Namespace: fleet.DefaultNamespace, ID: "none"}), Now: w.nano()})
+	w.mustApply(state.Collect{Jobs: append(seen, state.CollectedJob{Namespace: fleet.DefaultNamespace, ID: "none"}), Now: w.nowNanos()})
 	for _, id := range jobs {
 		if _, ok := w.store.View().Job(fleet.DefaultNamespace, id); ok != (id != "dead") {
 			t.Errorf("job %s is there: %t", id, ok)

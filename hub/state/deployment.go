@@ -14,7 +14,7 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	if id == "" {
 		return nil
 	}
-	return t.deployments.mine(t, key(string(id)), func(r *deploymentRow) *deploymentRow {
+	return t.deployments.ownRow(t, key(string(id)), func(r *deploymentRow) *deploymentRow {
 		c := *r
 		c.Deployment = *r.Deployment.Copy()
 		for name, g := range c.TaskGroups {
@@ -28,7 +28,7 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 // deploymentChanged notes that something changed that people see of a deployment.
 func (t *tx) deploymentChanged(d *deploymentRow, now int64) {
 	d.ModifyIndex, d.ModifyTime = t.index, now
-	t.bump(tableDeployments)
+	t.markTableChanged(tableDeployments)
 }
 
 // planDeployments takes what a plan says of deployments.
@@ -39,7 +39,7 @@ func (t *tx) planDeployments(c Plan) {
 		}
 	}
 	d := c.NewDeployment
-	if d == nil || d.ID == "" || t.deployments.at(t, key(string(d.ID))) != nil {
+	if d == nil || d.ID == "" || t.deployments.currentRow(t, key(string(d.ID))) != nil {
 		return
 	}
 	for _, other := range t.activeDeployments(d.Namespace, d.JobID) {
@@ -49,17 +49,17 @@ func (t *tx) planDeployments(c Plan) {
 	}
 	row := &deploymentRow{Deployment: *d.Copy()}
 	row.CreateIndex, row.CreateTime = t.index, c.Now
-	t.deployments.put(key(string(d.ID)), row)
+	t.deployments.putRow(key(string(d.ID)), row)
 	t.deploymentChanged(row, c.Now)
-	t.bump(metaRollouts)
+	t.markTableChanged(metaRollouts)
 }
 
 // activeDeployments lists a job's deployments that are not over. Invariant: there
 // is one at most.
 func (t *tx) activeDeployments(ns string, id fleet.JobID) []fleet.DeploymentID {
 	var out []fleet.DeploymentID
-	for r := range scan[deploymentRow](t.base, tableDeployments, indexJob, jobKeyOf(ns, id)) {
-		if now := t.deployments.at(t, key(string(r.ID))); now != nil && now.Active() {
+	for r := range scanRows[deploymentRow](t.base, tableDeployments, indexJob, jobKeyOf(ns, id)) {
+		if now := t.deployments.currentRow(t, key(string(r.ID))); now != nil && now.Active() {
 			out = append(out, r.ID)
 		}
 	}
@@ -80,13 +80,13 @@ func (t *tx) setDeployment(d *deploymentRow, u fleet.DeploymentUpdate, now int64
 	d.Status, d.StatusDescription = u.Status, u.StatusDescription
 	t.deploymentChanged(d, now)
 	if d.Status == fleet.DeploymentSuccessful {
-		t.stabilize(&d.Deployment)
+		t.markVersionStable(&d.Deployment)
 	}
 }
 
-// stabilize notes that a version of a job is one to go back to.
-func (t *tx) stabilize(d *fleet.Deployment) {
-	if row := t.jobs.at(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
+// markVersionStable notes that a version of a job is one to go back to.
+func (t *tx) markVersionStable(d *fleet.Deployment) {
+	if row := t.jobs.currentRow(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
 		t.setStable(row, d.JobVersion, true)
 	}
 }
@@ -102,9 +102,9 @@ func keptStable(row *jobRow) []uint64 {
 	return kept
 }
 
-// tally books what the change of an allocation from old to new means for its
+// countInDeployment books what the change of an allocation from old to new means for its
 // deployment; either may be nil. Every change of an allocation passes here.
-func (t *tx) tally(old, new *fleet.Alloc) {
+func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	if old != nil && (new == nil || new.DeploymentID != old.DeploymentID) {
 		if d := t.ownDeployment(old.DeploymentID); d != nil {
 			if d.removed == nil {
@@ -129,12 +129,12 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	d.noteChange(t.index, new.ID)
 	if old == nil {
 		d.added = append(d.added, new.ID)
-		t.joins(&s, new)
+		t.countJoinedAlloc(&s, new)
 	}
 	was := old != nil && old.DeploymentStatus.IsHealthy()
 	wasNot := old != nil && old.DeploymentStatus.IsUnhealthy()
-	s.HealthyAllocs += tick(new.DeploymentStatus.IsHealthy()) - tick(was)
-	s.UnhealthyAllocs += tick(new.DeploymentStatus.IsUnhealthy()) - tick(wasNot)
+	s.HealthyAllocs += boolToInt(new.DeploymentStatus.IsHealthy()) - boolToInt(was)
+	s.UnhealthyAllocs += boolToInt(new.DeploymentStatus.IsUnhealthy()) - boolToInt(wasNot)
 	progress := new.DeploymentStatus.IsHealthy() && !was ||
 		old != nil && old.ClientStatus == fleet.ClientUnknown && new.ClientStatus != fleet.ClientUnknown && !new.Terminal() && !was
 	// What was healthy and ended by itself has to come again: that takes as long as the first time.
@@ -145,7 +145,7 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	before := d.TaskGroups[new.TaskGroup]
 	d.TaskGroups[new.TaskGroup] = s
 	if d.RequiresPromotion() {
-		d.StatusDescription = d.Running() // as its canaries are
+		d.StatusDescription = d.RunningDescription() // as its canaries are
 	}
 	if old == nil || was != new.DeploymentStatus.IsHealthy() || wasNot != new.DeploymentStatus.IsUnhealthy() ||
 		!before.RequireProgressBy.Equal(s.RequireProgressBy) {
@@ -161,21 +161,21 @@ func concernsRollout(old, new *fleet.Alloc) bool {
 		old.NextAllocation != new.NextAllocation
 }
 
-func tick(yes bool) int {
+func boolToInt(yes bool) int {
 	if yes {
 		return 1
 	}
 	return 0
 }
 
-// joins counts an allocation that is new in a deployment. One that takes the place
+// countJoinedAlloc counts an allocation that is new in a deployment. One that takes the place
 // of another of the same deployment, which failed, is no progress.
-func (t *tx) joins(s *fleet.DeploymentState, a *fleet.Alloc) {
+func (t *tx) countJoinedAlloc(s *fleet.DeploymentState, a *fleet.Alloc) {
 	s.PlacedAllocs++
 	if a.DeploymentStatus.IsCanary() {
 		s.PlacedCanaries = append(s.PlacedCanaries, a.ID) // ownDeployment has clipped it
 	}
-	prev := t.alloc(a.PreviousAllocation)
+	prev := t.currentAlloc(a.PreviousAllocation)
 	again := prev != nil && prev.DeploymentID == a.DeploymentID && prev.ID != a.ID &&
 		(prev.ClientStatus == fleet.ClientFailed || prev.DeploymentStatus.IsUnhealthy())
 	if s.ProgressDeadline > 0 && (!again || s.RequireProgressBy.IsZero()) {
@@ -204,7 +204,7 @@ func setHealth(a *fleet.Alloc, healthy bool, index fleet.Index, now int64) {
 // Deployment returns a deployment. A view of Watch wakes also when one of its
 // allocations changes in a way that concerns the rollout.
 func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
-	row, ok := one[deploymentRow](v, tableDeployments, key(string(id)))
+	row, ok := watchRow[deploymentRow](v, tableDeployments, key(string(id)))
 	if !ok {
 		return nil, false
 	}
@@ -214,7 +214,7 @@ func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
 // Rollout returns a deployment with its allocations, which is one row to watch:
 // what changes elsewhere wakes nobody.
 func (v *View) Rollout(id fleet.DeploymentID) (*fleet.Deployment, iter.Seq[*fleet.Alloc], bool) {
-	row, ok := one[deploymentRow](v, tableDeployments, key(string(id)))
+	row, ok := watchRow[deploymentRow](v, tableDeployments, key(string(id)))
 	if !ok {
 		return nil, nil, false
 	}
@@ -233,7 +233,7 @@ func (v *View) AllocsByDeployment(id fleet.DeploymentID) iter.Seq[*fleet.Alloc] 
 // Deployments lists a namespace's deployments ("*": all) whose id starts with
 // prefix, the oldest first.
 func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
-	rows := all[deploymentRow](v, tableDeployments, indexCreated, nil)
+	rows := watchTable[deploymentRow](v, tableDeployments, indexCreated, nil)
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if (ns == "*" || r.Namespace == ns) && len(r.ID) >= len(prefix) && string(r.ID[:len(prefix)]) == prefix && !yield(&r.Deployment) {
@@ -246,7 +246,7 @@ func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
 // DeploymentsByJob lists a job's deployments, also of one that was purged, the
 // oldest first.
 func (v *View) DeploymentsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Deployment] {
-	rows := narrow[deploymentRow](v, tableDeployments, indexJob, jobKeyOf(ns, id))
+	rows := watchPrefix[deploymentRow](v, tableDeployments, indexJob, jobKeyOf(ns, id))
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if !yield(&r.Deployment) {
@@ -268,9 +268,9 @@ func (v *View) LatestDeployment(ns string, id fleet.JobID) *fleet.Deployment {
 // DeploymentsSince lists deployments that began after an entry, the oldest first.
 // A view of Watch wakes when another begins, and for nothing else of them.
 func (v *View) DeploymentsSince(index fleet.Index) iter.Seq[*fleet.Deployment] {
-	v.meta(metaRollouts)
+	v.metaRowIndex(metaRollouts)
 	quiet := &View{txn: v.txn}
-	rows := from[deploymentRow](quiet, tableDeployments, indexCreated, createdKey(index+1, "")[:8])
+	rows := watchRowsFrom[deploymentRow](quiet, tableDeployments, indexCreated, createdKey(index+1, "")[:8])
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if !yield(&r.Deployment) {

@@ -15,8 +15,8 @@ import (
 
 const progressDeadline = 10 * time.Minute
 
-// deploy begins the deployment of a job's newest version.
-func (w *world) deploy(id fleet.JobID, change func(*fleet.DeploymentState)) *fleet.Deployment {
+// startDeployment begins the deployment of a job's newest version.
+func (w *storeHarness) startDeployment(id fleet.JobID, change func(*fleet.DeploymentState)) *fleet.Deployment {
 	w.Helper()
 	j := w.getJob(id)
 	s := fleet.DeploymentState{DesiredTotal: j.TaskGroups[0].Count, ProgressDeadline: progressDeadline}
@@ -24,15 +24,15 @@ func (w *world) deploy(id fleet.JobID, change func(*fleet.DeploymentState)) *fle
 		change(&s)
 	}
 	d := fleet.Deployment{
-		ID: fleet.DeploymentID(w.id("deployment")), Namespace: j.Namespace, JobID: j.ID, JobVersion: j.Version,
+		ID: fleet.DeploymentID(w.nextTestID("deployment")), Namespace: j.Namespace, JobID: j.ID, JobVersion: j.Version,
 		JobModifyIndex: j.JobModifyIndex, JobCreateIndex: j.CreateIndex, Status: fleet.DeploymentRunning,
 		StatusDescription: fleet.DescRunning, TaskGroups: map[string]fleet.DeploymentState{"web": s},
 	}
-	w.must(state.Plan{NewDeployment: &d, Evals: w.ended(id), Now: w.nano()})
+	w.mustApply(state.Plan{NewDeployment: &d, Evals: w.completedEvals(id), Now: w.nowNanos()})
 	return w.getDeployment(d.ID)
 }
 
-func (w *world) getDeployment(id fleet.DeploymentID) *fleet.Deployment {
+func (w *storeHarness) getDeployment(id fleet.DeploymentID) *fleet.Deployment {
 	w.Helper()
 	d, ok := w.store.View().Deployment(id)
 	if !ok {
@@ -42,69 +42,69 @@ func (w *world) getDeployment(id fleet.DeploymentID) *fleet.Deployment {
 }
 
 // placeIn places an allocation of a deployment.
-func (w *world) placeIn(d *fleet.Deployment, node fleet.NodeID, canary bool) *fleet.Alloc {
+func (w *storeHarness) placeIn(d *fleet.Deployment, node fleet.NodeID, canary bool) *fleet.Alloc {
 	w.Helper()
-	a := w.alloc(d.JobID, node)
+	a := w.newAllocOfJob(d.JobID, node)
 	a.DeploymentID, a.DeploymentStatus = d.ID, &fleet.AllocDeployment{Canary: canary}
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Evals: w.ended(d.JobID), Now: w.nano()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Evals: w.completedEvals(d.JobID), Now: w.nowNanos()})
 	return w.getAlloc(a.ID)
 }
 
-func health(a *fleet.Alloc, healthy bool) fleet.Transition {
+func healthTransition(a *fleet.Alloc, healthy bool) fleet.Transition {
 	return fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy}
 }
 
-func (w *world) tell(a *fleet.Alloc, healthy bool) {
+func (w *storeHarness) reportHealth(a *fleet.Alloc, healthy bool) {
 	w.Helper()
-	w.journal(a.NodeID, health(a, healthy))
-	if res := w.send(w.pending(a.NodeID)); res[0].Code != "" {
+	w.appendJournalRows(a.NodeID, healthTransition(a, healthy))
+	if res := w.applyRowBatches(w.unappliedBatch(a.NodeID)); res[0].Code != "" {
 		w.Fatalf("tell health: %+v", res[0])
 	}
 }
 
-func (w *world) healthy(a *fleet.Alloc)   { w.Helper(); w.tell(a, true) }
-func (w *world) unhealthy(a *fleet.Alloc) { w.Helper(); w.tell(a, false) }
+func (w *storeHarness) reportHealthy(a *fleet.Alloc)   { w.Helper(); w.reportHealth(a, true) }
+func (w *storeHarness) reportUnhealthy(a *fleet.Alloc) { w.Helper(); w.reportHealth(a, false) }
 
-func (w *world) group(d *fleet.Deployment) fleet.DeploymentState {
+func (w *storeHarness) webGroupState(d *fleet.Deployment) fleet.DeploymentState {
 	w.Helper()
 	return w.getDeployment(d.ID).TaskGroups["web"]
 }
 
 func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
 	t.Run("C31", func(t *testing.T) {
-		w := newWorld(t)
-		n := w.node("n1")
-		w.register(job("shop", fleet.JobTypeService, 2))
-		d := w.deploy("shop", nil)
-		if !w.group(d).RequireProgressBy.IsZero() {
+		w := newStoreHarness(t)
+		n := w.addReadyNode("n1")
+		w.registerJob(job("shop", fleet.JobTypeService, 2))
+		d := w.startDeployment("shop", nil)
+		if !w.webGroupState(d).RequireProgressBy.IsZero() {
 			t.Fatal("there is a deadline before anything is placed")
 		}
-		w.pass(time.Minute)
+		w.moveClockForward(time.Minute)
 		a, b := w.placeIn(d, n, false), w.placeIn(d, n, false)
-		if got, want := w.group(d).RequireProgressBy, w.now.Add(progressDeadline); !got.Equal(want) {
+		if got, want := w.webGroupState(d).RequireProgressBy, w.now.Add(progressDeadline); !got.Equal(want) {
 			t.Fatalf("deadline %s, want %s", got, want)
 		}
-		w.pass(time.Minute)
-		w.healthy(a)
-		s := w.group(d)
+		w.moveClockForward(time.Minute)
+		w.reportHealthy(a)
+		s := w.webGroupState(d)
 		if s.PlacedAllocs != 2 || s.HealthyAllocs != 1 || s.UnhealthyAllocs != 0 || !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) {
 			t.Fatalf("%+v", s)
 		}
 		if st := w.getAlloc(a.ID).DeploymentStatus; !st.IsHealthy() || !st.Timestamp.Equal(w.now) || st.ModifyIndex != w.index {
 			t.Fatalf("%+v", st)
 		}
-		w.healthy(a) // said again
-		w.unhealthy(b)
-		w.unhealthy(a)
-		if s := w.group(d); s.HealthyAllocs != 0 || s.UnhealthyAllocs != 2 || s.PlacedAllocs != 2 {
+		w.reportHealthy(a) // said again
+		w.reportUnhealthy(b)
+		w.reportUnhealthy(a)
+		if s := w.webGroupState(d); s.HealthyAllocs != 0 || s.UnhealthyAllocs != 2 || s.PlacedAllocs != 2 {
 			t.Fatalf("%+v", s)
 		}
 		// What it says of another deployment is not of this one.
-		stray := health(a, true)
+		stray := healthTransition(a, true)
 		stray.Deployment = "another"
-		w.journal(n, stray)
-		w.send(w.pending(n))
-		if s := w.group(d); s.HealthyAllocs != 0 {
+		w.appendJournalRows(n, stray)
+		w.applyRowBatches(w.unappliedBatch(n))
+		if s := w.webGroupState(d); s.HealthyAllocs != 0 {
 			t.Fatalf("%+v", s)
 		}
 	})
@@ -113,37 +113,37 @@ func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
 // An edge that was away neither fails a deployment nor is failed by it: when it is
 // back, its time begins anew.
 func TestReturnGivesADeploymentTime(t *testing.T) {
-	w := newWorld(t)
-	n := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	d := w.deploy("shop", nil)
+	w := newStoreHarness(t)
+	n := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	d := w.startDeployment("shop", nil)
 	a := w.placeIn(d, n, false)
-	w.report(n, fleet.ClientRunning, a.ID)
-	w.miss(n)
-	w.unknown(a.ID)
-	w.pass(time.Hour)
-	w.session(n)
-	if s := w.group(d); !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) || s.HealthyAllocs+s.UnhealthyAllocs != 0 {
+	w.reportStatus(n, fleet.ClientRunning, a.ID)
+	w.missHeartbeats(n)
+	w.markAllocsUnknown(a.ID)
+	w.moveClockForward(time.Hour)
+	w.openNextSession(n)
+	if s := w.webGroupState(d); !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) || s.HealthyAllocs+s.UnhealthyAllocs != 0 {
 		t.Fatalf("at %s: %+v", w.now, s)
 	}
 }
 
 // One that comes and goes with what is healthy gives it none: it would never end.
 func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
-	w := newWorld(t)
-	n := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	d := w.deploy("shop", nil)
+	w := newStoreHarness(t)
+	n := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	d := w.startDeployment("shop", nil)
 	a := w.placeIn(d, n, false)
-	w.report(n, fleet.ClientRunning, a.ID)
-	w.healthy(a)
+	w.reportStatus(n, fleet.ClientRunning, a.ID)
+	w.reportHealthy(a)
 	by := w.now.Add(progressDeadline)
-	w.pass(time.Minute)
-	w.miss(n)
-	w.unknown(a.ID)
-	w.pass(time.Minute)
-	w.session(n)
-	if s := w.group(d); !s.RequireProgressBy.Equal(by) || w.getAlloc(a.ID).ClientStatus != fleet.ClientRunning {
+	w.moveClockForward(time.Minute)
+	w.missHeartbeats(n)
+	w.markAllocsUnknown(a.ID)
+	w.moveClockForward(time.Minute)
+	w.openNextSession(n)
+	if s := w.webGroupState(d); !s.RequireProgressBy.Equal(by) || w.getAlloc(a.ID).ClientStatus != fleet.ClientRunning {
 		t.Fatalf("it is %s, at %s: %+v", w.getAlloc(a.ID).ClientStatus, w.now, s)
 	}
 }
@@ -152,35 +152,35 @@ func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
 // become healthy too.
 func TestEndOfAHealthyAllocationGivesTime(t *testing.T) {
 	for name, test := range map[string]struct {
-		ends  func(w *world, n fleet.NodeID, a *fleet.Alloc)
+		ends  func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc)
 		gives bool
 	}{
-		"failed":   {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) { w.report(n, fleet.ClientFailed, a.ID) }, gives: true},
-		"complete": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) { w.report(n, fleet.ClientComplete, a.ID) }, gives: true},
-		"lost": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) {
-			w.miss(n)
-			w.update(w.concluded(fleet.ClientLost, a.ID)...)
+		"failed":   {ends: func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc) { w.reportStatus(n, fleet.ClientFailed, a.ID) }, gives: true},
+		"complete": {ends: func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc) { w.reportStatus(n, fleet.ClientComplete, a.ID) }, gives: true},
+		"lost": {ends: func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc) {
+			w.missHeartbeats(n)
+			w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, a.ID)...)
 		}, gives: true},
-		"stopped by the hub": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) {
-			w.update(w.stopped(a.ID)...)
-			w.report(n, fleet.ClientComplete, a.ID)
+		"stopped by the hub": {ends: func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc) {
+			w.updateAllocs(w.allocsToStop(a.ID)...)
+			w.reportStatus(n, fleet.ClientComplete, a.ID)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			n := w.node("n1")
-			w.register(job("shop", fleet.JobTypeService, 2))
-			d := w.deploy("shop", nil)
+			w := newStoreHarness(t)
+			n := w.addReadyNode("n1")
+			w.registerJob(job("shop", fleet.JobTypeService, 2))
+			d := w.startDeployment("shop", nil)
 			a := w.placeIn(d, n, false)
-			w.report(n, fleet.ClientRunning, a.ID)
-			w.healthy(a)
+			w.reportStatus(n, fleet.ClientRunning, a.ID)
+			w.reportHealthy(a)
 			want := w.now.Add(progressDeadline)
-			w.pass(time.Minute)
+			w.moveClockForward(time.Minute)
 			if test.gives {
 				want = w.now.Add(progressDeadline)
 			}
 			test.ends(w, n, a)
-			if s := w.group(d); !s.RequireProgressBy.Equal(want) || !w.getAlloc(a.ID).ClientTerminal() {
+			if s := w.webGroupState(d); !s.RequireProgressBy.Equal(want) || !w.getAlloc(a.ID).ClientTerminal() {
 				t.Fatalf("it is %s, the deadline is %s, not %s", w.getAlloc(a.ID).ClientStatus, s.RequireProgressBy, want)
 			}
 		})
@@ -188,35 +188,35 @@ func TestEndOfAHealthyAllocationGivesTime(t *testing.T) {
 }
 
 func TestPromotion(t *testing.T) {
-	w := newWorld(t)
-	n := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 3))
-	plain := w.deploy("shop", nil)
+	w := newStoreHarness(t)
+	n := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 3))
+	plain := w.startDeployment("shop", nil)
 	promote := func(d *fleet.Deployment, groups ...string) state.DeploymentPromote {
-		return state.DeploymentPromote{DeploymentID: d.ID, Groups: groups, Eval: w.eval(fleet.TriggerDeploymentWatcher), Now: w.nano()}
+		return state.DeploymentPromote{DeploymentID: d.ID, Groups: groups, Eval: w.newEvaluation(fleet.TriggerDeploymentWatcher), Now: w.nowNanos()}
 	}
-	w.refused(fleet.CodeInvalid, promote(plain))
-	d := w.deploy("shop", func(s *fleet.DeploymentState) { s.DesiredCanaries = 2 })
+	w.mustRefuse(fleet.CodeInvalid, promote(plain))
+	d := w.startDeployment("shop", func(s *fleet.DeploymentState) { s.DesiredCanaries = 2 })
 	a, b := w.placeIn(d, n, true), w.placeIn(d, n, true)
 	t.Run("C26", func(t *testing.T) {
 		w.tb = t
 		for _, healthy := range []string{"0/2", "1/2"} {
-			res := w.refused(fleet.CodeConflict, promote(d))
+			res := w.mustRefuse(fleet.CodeConflict, promote(d))
 			if want := `group "web" has ` + healthy + ` healthy allocations`; !strings.Contains(res.Err.Error(), want) {
 				t.Fatalf("%v, want %q", res.Err, want)
 			}
 			if healthy == "0/2" {
-				w.healthy(a)
+				w.reportHealthy(a)
 			}
 		}
-		w.refused(fleet.CodeInvalid, promote(d, "other"))
-		w.refused(fleet.CodeNotFound, state.DeploymentPromote{DeploymentID: "none"})
-		w.refused(fleet.CodeConflict, promote(plain)) // a newer one took its place
+		w.mustRefuse(fleet.CodeInvalid, promote(d, "other"))
+		w.mustRefuse(fleet.CodeNotFound, state.DeploymentPromote{DeploymentID: "none"})
+		w.mustRefuse(fleet.CodeConflict, promote(plain)) // a newer one took its place
 	})
-	w.healthy(b)
-	w.pass(time.Minute)
-	res := w.must(promote(d, "web"))
-	if s := w.group(d); !s.Promoted || len(s.PlacedCanaries) != 2 || !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) {
+	w.reportHealthy(b)
+	w.moveClockForward(time.Minute)
+	res := w.mustApply(promote(d, "web"))
+	if s := w.webGroupState(d); !s.Promoted || len(s.PlacedCanaries) != 2 || !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) {
 		t.Fatalf("%+v", s)
 	}
 	for _, id := range []fleet.AllocID{a.ID, b.ID} {
@@ -227,30 +227,30 @@ func TestPromotion(t *testing.T) {
 	if e, ok := w.store.View().Eval(res.Eval); !ok || e.DeploymentID != d.ID || e.JobID != "shop" {
 		t.Fatalf("evaluation %+v", e)
 	}
-	w.refused(fleet.CodeInvalid, promote(d))
+	w.mustRefuse(fleet.CodeInvalid, promote(d))
 }
 
 func TestDeploymentStatusEnds(t *testing.T) {
-	w := newWorld(t)
-	w.register(job("shop", fleet.JobTypeService, 1))
-	d := w.deploy("shop", nil)
+	w := newStoreHarness(t)
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	d := w.startDeployment("shop", nil)
 	status := func(status string) state.DeploymentStatus {
-		return state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Now: w.nano()}
+		return state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Now: w.nowNanos()}
 	}
-	w.refused(fleet.CodeConflict, state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
-	w.must(status(fleet.DeploymentPaused))
+	w.mustRefuse(fleet.CodeConflict, state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
+	w.mustApply(status(fleet.DeploymentPaused))
 	t.Run("C50", func(t *testing.T) {
 		w.tb = t
-		w.must(status(fleet.DeploymentSuccessful))
-		w.register(job("shop", fleet.JobTypeService, 2))
+		w.mustApply(status(fleet.DeploymentSuccessful))
+		w.registerJob(job("shop", fleet.JobTypeService, 2))
 		versions := w.store.View().JobVersions(fleet.DefaultNamespace, "shop")
 		if len(versions) != 2 || versions[0].Stable || !versions[1].Stable {
 			t.Fatalf("stable: %v, %v", versions[0].Stable, versions[1].Stable)
 		}
 	})
-	w.refused(fleet.CodeConflict, status(fleet.DeploymentRunning))
-	w.refused(fleet.CodeConflict, state.AllocHealth{DeploymentID: d.ID})
-	w.must(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID, "gone"}})
+	w.mustRefuse(fleet.CodeConflict, status(fleet.DeploymentRunning))
+	w.mustRefuse(fleet.CodeConflict, state.AllocHealth{DeploymentID: d.ID})
+	w.mustApply(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID, "gone"}})
 	if _, ok := w.store.View().Deployment(d.ID); ok {
 		t.Fatal("it is still there")
 	}
@@ -258,16 +258,16 @@ func TestDeploymentStatusEnds(t *testing.T) {
 
 // An operator's word fails a deployment and takes the job back, in one entry.
 func TestUnhealthyByHandTakesTheJobBack(t *testing.T) {
-	w := newWorld(t)
-	n := w.node("n1")
+	w := newStoreHarness(t)
+	n := w.addReadyNode("n1")
 	first := job("shop", fleet.JobTypeService, 1)
-	w.register(first)
-	w.register(job("shop", fleet.JobTypeService, 2))
-	d := w.deploy("shop", nil)
+	w.registerJob(first)
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	d := w.startDeployment("shop", nil)
 	a := w.placeIn(d, n, false)
-	w.refused(fleet.CodeInvalid, state.AllocHealth{DeploymentID: d.ID, Healthy: []fleet.AllocID{"other"}})
-	res := w.must(state.AllocHealth{
-		DeploymentID: d.ID, Unhealthy: []fleet.AllocID{a.ID}, Rollback: first, Eval: w.eval(fleet.TriggerDeploymentWatcher), Now: w.nano(),
+	w.mustRefuse(fleet.CodeInvalid, state.AllocHealth{DeploymentID: d.ID, Healthy: []fleet.AllocID{"other"}})
+	res := w.mustApply(state.AllocHealth{
+		DeploymentID: d.ID, Unhealthy: []fleet.AllocID{a.ID}, Rollback: first, Eval: w.newEvaluation(fleet.TriggerDeploymentWatcher), Now: w.nowNanos(),
 		Update: &fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentFailed, StatusDescription: fleet.DescRollback(fleet.DescFailedAllocations, 0)},
 	})
 	if j := w.getJob("shop"); j.Version != 2 || j.TaskGroups[0].Count != 1 || res.Version != 2 {
@@ -292,11 +292,11 @@ func TestDeploymentRemembersABoundedNumberOfChanges(t *testing.T) {
 // One row tells a watcher all of its own rollout, and nothing of others.
 func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		n := w.node("n1")
-		w.register(job("shop", fleet.JobTypeService, 1))
-		w.register(job("till", fleet.JobTypeService, 1))
-		shop, till := w.deploy("shop", nil), w.deploy("till", nil)
+		w := newStoreHarness(t)
+		n := w.addReadyNode("n1")
+		w.registerJob(job("shop", fleet.JobTypeService, 1))
+		w.registerJob(job("till", fleet.JobTypeService, 1))
+		shop, till := w.startDeployment("shop", nil), w.startDeployment("till", nil)
 		a, b := w.placeIn(shop, n, false), w.placeIn(till, n, false)
 		woken := func(change func()) bool {
 			v := w.store.Watch()
@@ -317,20 +317,20 @@ func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
 			change func()
 			want   bool
 		}{
-			{"its allocation is healthy", func() { w.healthy(a) }, true},
-			{"its allocation runs", func() { w.report(n, fleet.ClientRunning, a.ID) }, true},
-			{"an allocation of another", func() { w.healthy(b) }, false},
+			{"its allocation is healthy", func() { w.reportHealthy(a) }, true},
+			{"its allocation runs", func() { w.reportStatus(n, fleet.ClientRunning, a.ID) }, true},
+			{"an allocation of another", func() { w.reportHealthy(b) }, false},
 			{"a task's event", func() {
-				w.journal(n, fleet.Transition{Kind: fleet.TransitionTask, Alloc: a.ID, Task: "web", Event: &fleet.TaskEvent{Type: "x"}})
-				w.send(w.pending(n))
+				w.appendJournalRows(n, fleet.Transition{Kind: fleet.TransitionTask, Alloc: a.ID, Task: "web", Event: &fleet.TaskEvent{Type: "x"}})
+				w.applyRowBatches(w.unappliedBatch(n))
 			}, false},
 			{"its own status", func() {
-				w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: shop.ID, Status: fleet.DeploymentPaused}})
+				w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: shop.ID, Status: fleet.DeploymentPaused}})
 			}, true},
 			{"another deployment's status", func() {
-				w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: till.ID, Status: fleet.DeploymentPaused}})
+				w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: till.ID, Status: fleet.DeploymentPaused}})
 			}, false},
-			{"another deployment's beginning", func() { w.deploy("till", nil) }, false},
+			{"another deployment's beginning", func() { w.startDeployment("till", nil) }, false},
 		} {
 			if got := woken(c.change); got != c.want {
 				t.Errorf("%s: woken %v, want %v", c.name, got, c.want)
@@ -341,12 +341,12 @@ func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
 
 func TestDeploymentsAreListedByAge(t *testing.T) {
 	t.Run("C56", func(t *testing.T) {
-		w := newWorld(t)
-		w.register(job("shop", fleet.JobTypeService, 1))
-		w.register(job("till", fleet.JobTypeService, 1))
+		w := newStoreHarness(t)
+		w.registerJob(job("shop", fleet.JobTypeService, 1))
+		w.registerJob(job("till", fleet.JobTypeService, 1))
 		var want []fleet.DeploymentID
 		for _, id := range []fleet.JobID{"shop", "till", "shop"} {
-			want = append(want, w.deploy(id, nil).ID)
+			want = append(want, w.startDeployment(id, nil).ID)
 		}
 		v := w.store.View()
 		var got []fleet.DeploymentID
@@ -376,8 +376,8 @@ func TestDeploymentsAreListedByAge(t *testing.T) {
 
 // A plan's log from before deployments is read as it was.
 func TestOldSnapshotHasNoDeployments(t *testing.T) {
-	w := newWorld(t)
-	w.register(job("shop", fleet.JobTypeService, 1))
+	w := newStoreHarness(t)
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
 	restored := state.New()
 	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
 		t.Fatal(err)
@@ -390,18 +390,18 @@ func TestOldSnapshotHasNoDeployments(t *testing.T) {
 // E10: what an edge says of health changes an allocation's health alone: it stays the
 // canary that it is, and the time of what it said moves the deadline.
 func TestHealthLeavesTheCanaryFlag(t *testing.T) {
-	w := newWorld(t)
-	n := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	d := w.deploy("shop", nil)
+	w := newStoreHarness(t)
+	n := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	d := w.startDeployment("shop", nil)
 	a := w.placeIn(d, n, true)
-	w.pass(time.Minute)
-	w.healthy(a)
+	w.moveClockForward(time.Minute)
+	w.reportHealthy(a)
 	got := w.getAlloc(a.ID)
 	if s := got.DeploymentStatus; !s.Canary || !s.IsHealthy() || got.ClientStatus != a.ClientStatus || got.DesiredStatus != a.DesiredStatus {
 		t.Fatalf("%+v", got)
 	}
-	if want := w.now.Add(progressDeadline); !w.group(d).RequireProgressBy.Equal(want) {
-		t.Fatalf("deadline %s, want %s", w.group(d).RequireProgressBy, want)
+	if want := w.now.Add(progressDeadline); !w.webGroupState(d).RequireProgressBy.Equal(want) {
+		t.Fatalf("deadline %s, want %s", w.webGroupState(d).RequireProgressBy, want)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"skerry/fleet"
 )
 
-// rolling returns the entry's own copy of a deployment that is not over; verb
+// ownActiveDeployment returns the entry's own copy of a deployment that is not over; verb
 // says what is to be done to it.
-func (t *tx) rolling(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet.Error) {
-	d := t.deployments.at(t, key(string(id)))
+func (t *tx) ownActiveDeployment(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet.Error) {
+	d := t.deployments.currentRow(t, key(string(id)))
 	switch {
 	case d == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s deployment %s: there is no such deployment", verb, fleet.Short(id))
@@ -21,23 +21,23 @@ func (t *tx) rolling(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet
 }
 
 func (t *tx) deploymentStatus(c DeploymentStatus) Result {
-	d, err := t.rolling("change", c.Update.DeploymentID)
+	d, err := t.ownActiveDeployment("change", c.Update.DeploymentID)
 	if err != nil {
 		return Result{Err: err}
 	}
 	t.setDeployment(d, c.Update, c.Now)
-	return t.follow(d, c.Rollback, c.Eval, c.Now)
+	return t.rollBackAndEvaluate(d, c.Rollback, c.Eval, c.Now)
 }
 
-// follow stores what comes with a change of a deployment: the version that its job
+// rollBackAndEvaluate stores what comes with a change of a deployment: the version that its job
 // goes back to, and an evaluation.
-func (t *tx) follow(d *deploymentRow, rollback *fleet.Job, eval *fleet.Evaluation, now int64) Result {
+func (t *tx) rollBackAndEvaluate(d *deploymentRow, rollback *fleet.Job, eval *fleet.Evaluation, now int64) Result {
 	if rollback != nil {
 		if res := t.jobRegister(JobRegister{Job: rollback, Now: now}); res.Err != nil {
 			return res
 		}
 	}
-	row := t.jobs.at(t, jobKeyOf(d.Namespace, d.JobID))
+	row := t.jobs.currentRow(t, jobKeyOf(d.Namespace, d.JobID))
 	if eval == nil || row == nil {
 		return Result{}
 	}
@@ -47,11 +47,11 @@ func (t *tx) follow(d *deploymentRow, rollback *fleet.Job, eval *fleet.Evaluatio
 }
 
 func (t *tx) deploymentPromote(c DeploymentPromote) Result {
-	d, err := t.rolling("promote", c.DeploymentID)
+	d, err := t.ownActiveDeployment("promote", c.DeploymentID)
 	if err != nil {
 		return Result{Err: err}
 	}
-	groups, err := t.promotable(d, c.Groups)
+	groups, err := t.promotableGroups(d, c.Groups)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -64,7 +64,7 @@ func (t *tx) deploymentPromote(c DeploymentPromote) Result {
 		d.TaskGroups[name] = s
 	}
 	for _, id := range d.allocs {
-		if a := t.alloc(id); a != nil && a.DeploymentStatus.IsCanary() && slices.Contains(groups, a.TaskGroup) {
+		if a := t.currentAlloc(id); a != nil && a.DeploymentStatus.IsCanary() && slices.Contains(groups, a.TaskGroup) {
 			t.changeAlloc(id, c.Now, func(a *allocRow) {
 				promoted := *a.DeploymentStatus
 				promoted.Canary, promoted.ModifyIndex = false, t.index
@@ -76,12 +76,12 @@ func (t *tx) deploymentPromote(c DeploymentPromote) Result {
 		d.StatusDescription = fleet.DescRunning
 	}
 	t.deploymentChanged(d, c.Now)
-	return t.follow(d, nil, c.Eval, c.Now)
+	return t.rollBackAndEvaluate(d, nil, c.Eval, c.Now)
 }
 
-// promotable returns the groups to promote, of those that are named or of all: each
+// promotableGroups returns the groups to promote, of those that are named or of all: each
 // has as many healthy canaries as are wanted of it.
-func (t *tx) promotable(d *deploymentRow, named []string) ([]string, *fleet.Error) {
+func (t *tx) promotableGroups(d *deploymentRow, named []string) ([]string, *fleet.Error) {
 	for _, name := range named {
 		if _, ok := d.TaskGroups[name]; !ok {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "promote deployment %s: it has no group %q", fleet.Short(d.ID), name)
@@ -89,7 +89,7 @@ func (t *tx) promotable(d *deploymentRow, named []string) ([]string, *fleet.Erro
 	}
 	healthy := map[string]int{}
 	for _, id := range d.allocs {
-		if a := t.alloc(id); a != nil && a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+		if a := t.currentAlloc(id); a != nil && a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
 			healthy[a.TaskGroup]++
 		}
 	}
@@ -112,7 +112,7 @@ func (t *tx) promotable(d *deploymentRow, named []string) ([]string, *fleet.Erro
 }
 
 func (t *tx) allocHealth(c AllocHealth) Result {
-	d, err := t.rolling("set health in", c.DeploymentID)
+	d, err := t.ownActiveDeployment("set health in", c.DeploymentID)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -121,25 +121,25 @@ func (t *tx) allocHealth(c AllocHealth) Result {
 		healthy bool
 	}{{c.Healthy, true}, {c.Unhealthy, false}} {
 		for _, id := range list.ids {
-			if a := t.alloc(id); a == nil || a.DeploymentID != c.DeploymentID {
+			if a := t.currentAlloc(id); a == nil || a.DeploymentID != c.DeploymentID {
 				return refused(fleet.CodeInvalid, "set health of allocation %s: it is not of deployment %s",
 					fleet.Short(id), fleet.Short(c.DeploymentID))
 			}
 			t.changeAlloc(id, c.Now, func(a *allocRow) {
 				setHealth(&a.Alloc, list.healthy, t.index, c.Now)
-				a.history.add(t.allocMark(a, "health set", healthWord(list.healthy), c.Now))
+				a.history.appendEntries(t.newAllocHubEvent(a, "health set", healthWord(list.healthy), c.Now))
 			})
 		}
 	}
 	for _, id := range c.Reschedule {
-		if a := t.alloc(id); a != nil && a.DeploymentID == c.DeploymentID && !a.NoLongerWanted() {
+		if a := t.currentAlloc(id); a != nil && a.DeploymentID == c.DeploymentID && !a.NoLongerWanted() {
 			t.changeAlloc(id, c.Now, func(a *allocRow) { a.DesiredTransition.Reschedule = true })
 		}
 	}
 	if c.Update != nil {
 		t.setDeployment(d, *c.Update, c.Now)
 	}
-	return t.follow(d, c.Rollback, c.Eval, c.Now)
+	return t.rollBackAndEvaluate(d, c.Rollback, c.Eval, c.Now)
 }
 
 func healthWord(healthy bool) string {
@@ -152,44 +152,44 @@ func healthWord(healthy bool) string {
 func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 	for _, id := range c.IDs {
 		k := key(string(id))
-		switch d := t.deployments.at(t, k); {
+		switch d := t.deployments.currentRow(t, k); {
 		case d == nil:
 			continue
 		case d.Active():
 			return refused(fleet.CodeConflict, "delete deployment %s: it is %s", fleet.Short(id), d.Status)
 		default:
-			t.deployments.remove(k)
-			t.bump(tableDeployments)
+			t.deployments.removeRow(k)
+			t.markTableChanged(tableDeployments)
 		}
 	}
 	return Result{}
 }
 
-// deployments adds up anew what deployments keep.
-func (c *checker) deployments() {
+// checkDeployments adds up anew what deployments keep.
+func (c *checker) checkDeployments() {
 	allocs := map[fleet.DeploymentID][]fleet.AllocID{}
-	for a := range scan[allocRow](c.v.txn, tableAllocs, indexID, nil) {
+	for a := range scanRows[allocRow](c.v.txn, tableAllocs, indexID, nil) {
 		if a.DeploymentID != "" {
 			allocs[a.DeploymentID] = append(allocs[a.DeploymentID], a.ID)
 		}
 	}
 	active := map[string]fleet.DeploymentID{}
-	for d := range scan[deploymentRow](c.v.txn, tableDeployments, indexID, nil) {
+	for d := range scanRows[deploymentRow](c.v.txn, tableDeployments, indexID, nil) {
 		if !slices.Equal(d.allocs, allocs[d.ID]) {
-			c.fail("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
+			c.addCheckFailure("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
 		}
 		if d.ModifyIndex > c.applied || d.CreateIndex > d.ModifyIndex {
-			c.fail("deployment %s has indexes %d, %d at entry %d", d.ID, d.CreateIndex, d.ModifyIndex, c.applied)
+			c.addCheckFailure("deployment %s has indexes %d, %d at entry %d", d.ID, d.CreateIndex, d.ModifyIndex, c.applied)
 		}
 		for name, s := range d.TaskGroups {
 			if s.HealthyAllocs < 0 || s.UnhealthyAllocs < 0 || s.HealthyAllocs+s.UnhealthyAllocs > s.PlacedAllocs {
-				c.fail("group %s of deployment %s placed %d, of which %d are healthy and %d are not",
+				c.addCheckFailure("group %s of deployment %s placed %d, of which %d are healthy and %d are not",
 					name, d.ID, s.PlacedAllocs, s.HealthyAllocs, s.UnhealthyAllocs)
 			}
 		}
 		if k := string(jobKeyOf(d.Namespace, d.JobID)); d.Active() {
 			if other, two := active[k]; two {
-				c.fail("deployments %s and %s of job %s are both active", other, d.ID, d.JobID)
+				c.addCheckFailure("deployments %s and %s of job %s are both active", other, d.ID, d.JobID)
 			}
 			active[k] = d.ID
 		}

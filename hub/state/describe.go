@@ -14,8 +14,8 @@ import (
 func (v *View) Describe(w io.Writer) error {
 	d := &describer{w: bufio.NewWriter(w)}
 	quiet := &View{txn: v.txn}
-	d.cluster(quiet)
-	d.work(quiet)
+	d.describeCluster(quiet)
+	d.describeWorkload(quiet)
 	if d.err != nil {
 		return fmt.Errorf("describe the state: %w", d.err)
 	}
@@ -27,7 +27,7 @@ type describer struct {
 	err error // the first
 }
 
-func (d *describer) line(table string, parts ...any) {
+func (d *describer) writeTableLine(table string, parts ...any) {
 	fmt.Fprint(d.w, table)
 	for _, p := range parts {
 		b, err := json.Marshal(p)
@@ -39,90 +39,90 @@ func (d *describer) line(table string, parts ...any) {
 	fmt.Fprintln(d.w)
 }
 
-func (d *describer) cluster(v *View) {
-	for r := range scan[metaRow](v.txn, tableMeta, indexID, nil) {
-		d.line("index", r.name, r.index)
+func (d *describer) describeCluster(v *View) {
+	for r := range scanRows[metaRow](v.txn, tableMeta, indexID, nil) {
+		d.writeTableLine("index", r.name, r.index)
 	}
 	if c, ok := v.Cluster(); ok {
-		d.line(tableCluster, c)
+		d.writeTableLine(tableCluster, c)
 	}
-	for r := range scan[JoinToken](v.txn, tableTokens, indexID, nil) {
-		d.line(tableTokens, r)
+	for r := range scanRows[JoinToken](v.txn, tableTokens, indexID, nil) {
+		d.writeTableLine(tableTokens, r)
 	}
-	for r := range scan[HubAddr](v.txn, tableHubs, indexID, nil) {
-		d.line(tableHubs, r)
+	for r := range scanRows[HubAddr](v.txn, tableHubs, indexID, nil) {
+		d.writeTableLine(tableHubs, r)
 	}
-	for r := range scan[fleet.Pool](v.txn, tablePools, indexID, nil) {
-		d.line(tablePools, r)
+	for r := range scanRows[fleet.Pool](v.txn, tablePools, indexID, nil) {
+		d.writeTableLine(tablePools, r)
 	}
-	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
-		d.line(tableScheduler, r)
+	for r := range scanRows[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
+		d.writeTableLine(tableScheduler, r)
 	}
-	for r := range scan[restoredRow](v.txn, tableRestored, indexID, nil) {
-		d.line(tableRestored, r)
+	for r := range scanRows[restoredRow](v.txn, tableRestored, indexID, nil) {
+		d.writeTableLine(tableRestored, r)
 	}
-	for r := range scan[partRow](v.txn, tableParts, indexID, nil) {
-		d.line(tableParts, r.restore, r.number, len(r.data))
+	for r := range scanRows[partRow](v.txn, tableParts, indexID, nil) {
+		d.writeTableLine(tableParts, r.restore, r.number, len(r.data))
 	}
-	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
-		d.line(tableNamespaces, r)
+	for r := range scanRows[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
+		d.writeTableLine(tableNamespaces, r)
 	}
-	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
-		d.line(tableCertificates, r)
+	for r := range scanRows[Certificate](v.txn, tableCertificates, indexID, nil) {
+		d.writeTableLine(tableCertificates, r)
 	}
-	for r := range scan[Admission](v.txn, tableAdmissions, indexID, nil) {
-		d.line(tableAdmissions, r)
+	for r := range scanRows[Admission](v.txn, tableAdmissions, indexID, nil) {
+		d.writeTableLine(tableAdmissions, r)
 	}
-	for r := range scan[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
-		d.line(tableRevocations, r)
+	for r := range scanRows[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
+		d.writeTableLine(tableRevocations, r)
 	}
-	for r := range scan[desiredRow](v.txn, tableDesired, indexID, nil) {
-		d.line(tableDesired, r.node, r.index)
+	for r := range scanRows[desiredRow](v.txn, tableDesired, indexID, nil) {
+		d.writeTableLine(tableDesired, r.node, r.index)
 	}
-	for r := range scan[capacityRow](v.txn, tableCapacity, indexID, nil) {
-		d.line(tableCapacity, r.class, r.index)
+	for r := range scanRows[capacityRow](v.txn, tableCapacity, indexID, nil) {
+		d.writeTableLine(tableCapacity, r.class, r.index)
 	}
 }
 
-func (d *describer) work(v *View) {
-	for r := range scan[bodyRow](v.txn, tableBodies, indexID, nil) {
-		d.line(tableBodies, r.refs, r.job)
+func (d *describer) describeWorkload(v *View) {
+	for r := range scanRows[bodyRow](v.txn, tableBodies, indexID, nil) {
+		d.writeTableLine(tableBodies, r.refs, r.job)
 	}
-	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		d.line(tableJobs, r.job, r.queued, r.evaluated, r.launched, r.stable)
+	for r := range scanRows[jobRow](v.txn, tableJobs, indexID, nil) {
+		d.writeTableLine(tableJobs, r.job, r.queued, r.evaluated, r.launched, r.stable)
 		for _, j := range r.versions {
-			d.line(tableJobs+" version", j.ID, j.Version, j.SpecHash, j.CreateIndex)
+			d.writeTableLine(tableJobs+" version", j.ID, j.Version, j.SpecHash, j.CreateIndex)
 		}
 	}
-	for r := range scan[jobRoster](v.txn, tableJobRosters, indexID, nil) {
-		d.line(tableJobRosters, r.ns, r.id, r.allocs, r.groups, r.live, r.open, r.newest)
+	for r := range scanRows[jobAllocSummary](v.txn, tableJobSummaries, indexID, nil) {
+		d.writeTableLine(tableJobSummaries, r.ns, r.id, r.allocs, r.groups, r.live, r.open, r.newest)
 	}
-	for r := range scan[nodeRow](v.txn, tableNodes, indexID, nil) {
-		d.line(tableNodes, r.Node, r.opened, r.apart, r.fenced)
-		d.history(r.history)
+	for r := range scanRows[nodeRow](v.txn, tableNodes, indexID, nil) {
+		d.writeTableLine(tableNodes, r.Node, r.lastSessionOpen, r.linkDown, r.fenced)
+		d.describeHistory(r.history)
 	}
-	for r := range scan[nodeRoster](v.txn, tableNodeRosters, indexID, nil) {
-		d.line(tableNodeRosters, r.node, r.allocs, r.used)
+	for r := range scanRows[nodeAllocSummary](v.txn, tableNodeSummaries, indexID, nil) {
+		d.writeTableLine(tableNodeSummaries, r.node, r.allocs, r.used)
 	}
-	for r := range scan[deploymentRow](v.txn, tableDeployments, indexID, nil) {
-		d.line(tableDeployments, r.Deployment, r.allocs)
+	for r := range scanRows[deploymentRow](v.txn, tableDeployments, indexID, nil) {
+		d.writeTableLine(tableDeployments, r.Deployment, r.allocs)
 	}
-	for r := range scan[allocRow](v.txn, tableAllocs, indexID, nil) {
+	for r := range scanRows[allocRow](v.txn, tableAllocs, indexID, nil) {
 		a := r.Alloc
 		a.Job = nil
-		d.line(tableAllocs, a, r.Job.CreateIndex)
-		d.history(r.history)
+		d.writeTableLine(tableAllocs, a, r.Job.CreateIndex)
+		d.describeHistory(r.history)
 	}
-	for r := range scan[fleet.Evaluation](v.txn, tableEvals, indexID, nil) {
-		d.line(tableEvals, r)
+	for r := range scanRows[fleet.Evaluation](v.txn, tableEvals, indexID, nil) {
+		d.writeTableLine(tableEvals, r)
 	}
 }
 
-func (d *describer) history(h history) {
+func (d *describer) describeHistory(h history) {
 	for _, e := range h.entries {
-		d.line(" history", e.index, e.row, e.mark, e.offline, e.vital)
+		d.writeTableLine(" history", e.index, e.row, e.hubEvent, e.offline, e.vital)
 	}
 	if h.dropped > 0 {
-		d.line(" history dropped", h.dropped)
+		d.writeTableLine(" history dropped", h.dropped)
 	}
 }

@@ -29,9 +29,9 @@ func (v *View) Digest() string {
 		if err != nil {
 			panic(fmt.Sprintf("digest the table %s: %v", table, err)) // constant schema
 		}
-		d.text(table)
+		d.hashText(table)
 		for row := rows.Next(); row != nil; row = rows.Next() {
-			d.value(reflect.ValueOf(row))
+			d.hashValue(reflect.ValueOf(row))
 		}
 	}
 	return hex.EncodeToString(d.sum.Sum(nil)[:digestBytes])
@@ -61,65 +61,65 @@ type digester struct {
 	jobs map[*fleet.Job][]byte // digests of those that many rows share
 }
 
-func (d *digester) number(n uint64) {
+func (d *digester) hashNumber(n uint64) {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], n)
 	_, _ = d.sum.Write(b[:]) // a hash takes everything
 }
 
-func (d *digester) text(s string) {
-	d.number(uint64(len(s)))
+func (d *digester) hashText(s string) {
+	d.hashNumber(uint64(len(s)))
 	_, _ = d.sum.Write([]byte(s))
 }
 
-func (d *digester) value(v reflect.Value) {
+func (d *digester) hashValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
 		n := uint64(0)
 		if v.Bool() {
 			n = 1
 		}
-		d.number(n)
+		d.hashNumber(n)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		d.number(uint64(v.Int()))
+		d.hashNumber(uint64(v.Int()))
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		d.number(v.Uint())
+		d.hashNumber(v.Uint())
 	case reflect.Float32, reflect.Float64:
-		d.number(math.Float64bits(v.Float()))
+		d.hashNumber(math.Float64bits(v.Float()))
 	case reflect.String:
-		d.text(v.String())
+		d.hashText(v.String())
 	case reflect.Slice, reflect.Array:
-		d.list(v)
+		d.hashListItems(v)
 	case reflect.Map:
-		d.entries(v)
+		d.hashMapEntries(v)
 	case reflect.Struct:
-		d.fields(v)
+		d.hashStructFields(v)
 	case reflect.Pointer, reflect.Interface:
-		d.pointer(v)
+		d.hashPointer(v)
 	default:
 		panic(fmt.Sprintf("digest a %s: a row holds values alone", v.Type()))
 	}
 }
 
-func (d *digester) list(v reflect.Value) {
+func (d *digester) hashListItems(v reflect.Value) {
 	if v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice {
-		d.text(string(v.Bytes()))
+		d.hashText(string(v.Bytes()))
 		return
 	}
-	d.number(uint64(v.Len()))
+	d.hashNumber(uint64(v.Len()))
 	for i := range v.Len() {
-		d.value(v.Index(i))
+		d.hashValue(v.Index(i))
 	}
 }
 
-// entries hashes a map in the order of its entries' own digests.
-func (d *digester) entries(v reflect.Value) {
-	d.number(uint64(v.Len()))
+// hashMapEntries hashes a map in the order of its entries' own digests.
+func (d *digester) hashMapEntries(v reflect.Value) {
+	d.hashNumber(uint64(v.Len()))
 	var sums [][]byte
 	for each := v.MapRange(); each.Next(); {
 		one := digester{sum: sha256.New(), jobs: d.jobs}
-		one.value(each.Key())
-		one.value(each.Value())
+		one.hashValue(each.Key())
+		one.hashValue(each.Value())
 		sums = append(sums, one.sum.Sum(nil))
 	}
 	slices.SortFunc(sums, bytes.Compare)
@@ -128,35 +128,35 @@ func (d *digester) entries(v reflect.Value) {
 	}
 }
 
-func (d *digester) fields(v reflect.Value) {
+func (d *digester) hashStructFields(v reflect.Value) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		// Seconds and nanoseconds as package time keeps them; a time of the log has no
 		// monotonic part. Its methods cannot be called on a field that is not exported.
-		d.number(v.FieldByName("wall").Uint())
-		d.number(uint64(v.FieldByName("ext").Int()))
+		d.hashNumber(v.FieldByName("wall").Uint())
+		d.hashNumber(uint64(v.FieldByName("ext").Int()))
 		return
 	}
 	for i := range v.NumField() {
 		if v.Type().Field(i).Tag.Get("digest") != "-" { // which is what a snapshot leaves out on purpose
-			d.value(v.Field(i))
+			d.hashValue(v.Field(i))
 		}
 	}
 }
 
-func (d *digester) pointer(v reflect.Value) {
+func (d *digester) hashPointer(v reflect.Value) {
 	if v.IsNil() {
-		d.number(0)
+		d.hashNumber(0)
 		return
 	}
-	d.number(1)
+	d.hashNumber(1)
 	if v.Type() != reflect.TypeFor[*fleet.Job]() {
-		d.value(v.Elem())
+		d.hashValue(v.Elem())
 		return
 	}
 	job := (*fleet.Job)(v.UnsafePointer())
 	if d.jobs[job] == nil {
 		one := digester{sum: sha256.New(), jobs: d.jobs}
-		one.fields(v.Elem())
+		one.hashStructFields(v.Elem())
 		d.jobs[job] = one.sum.Sum(nil)
 	}
 	_, _ = d.sum.Write(d.jobs[job])

@@ -62,21 +62,21 @@ const (
 )
 
 func (t *tx) nodeDrain(c NodeDrain) Result {
-	n := t.node(c.NodeID)
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	n := t.ownNodeRow(c.NodeID)
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "drain node %s: there is no such node", fleet.Short(c.NodeID))
 	case c.Drain == nil:
-		t.undrain(n, c, &w)
+		t.cancelDrain(n, c, &w)
 	default:
-		t.drain(n, c)
+		t.setDrainStrategy(n, c)
 	}
-	return Result{Evals: t.wakeJobs(&w)}
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// drain begins a drain, or changes one; the same once more changes nothing.
-func (t *tx) drain(n *nodeRow, c NodeDrain) {
+// setDrainStrategy begins a drain, or changes one; the same once more changes nothing.
+func (t *tx) setDrainStrategy(n *nodeRow, c NodeDrain) {
 	now := time.Unix(0, c.Now).UTC()
 	next, message := *c.Drain, "Node drain strategy set"
 	if old := n.DrainStrategy; old != nil {
@@ -89,18 +89,18 @@ func (t *tx) drain(n *nodeRow, c NodeDrain) {
 	n.SchedulingEligibility = fleet.NodeIneligible
 	n.LastDrain = &fleet.DrainMetadata{StartedAt: next.StartedAt, UpdatedAt: now, Status: fleet.DrainDraining, Meta: c.Meta}
 	t.nodeChanged(n)
-	n.event(EventDrain, message, c.Now, t.index)
-	t.nodeMark(n, "drain", message, c.Now)
+	n.addNodeEvent(EventDrain, message, c.Now, t.index)
+	t.recordNodeEvent(n, "drain", message, c.Now)
 }
 
-// undrain ends a drain that is not done. What is on its way elsewhere goes on.
-func (t *tx) undrain(n *nodeRow, c NodeDrain, w *wake) {
+// cancelDrain ends a drain that is not done. What is on its way elsewhere goes on.
+func (t *tx) cancelDrain(n *nodeRow, c NodeDrain, w *pendingEvals) {
 	if n.DrainStrategy != nil {
 		n.endDrain(fleet.DrainCanceled, c.Now)
 		n.LastDrain.Meta = c.Meta
 		t.nodeChanged(n)
-		n.event(EventDrain, "Node drain disabled", c.Now, t.index)
-		t.nodeMark(n, "drain canceled", "", c.Now)
+		n.addNodeEvent(EventDrain, "Node drain disabled", c.Now, t.index)
+		t.recordNodeEvent(n, "drain canceled", "", c.Now)
 	}
 	if c.MarkEligible && n.SchedulingEligibility != fleet.NodeEligible {
 		t.setEligibility(n, fleet.NodeEligible, w)
@@ -118,47 +118,47 @@ func (n *nodeRow) endDrain(status string, now int64) {
 }
 
 func (t *tx) drainStep(c DrainStep) Result {
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Migrate {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if a == nil || a.Terminal() || a.DesiredTransition.Migrate {
 			continue
 		}
-		if n := t.nodes.at(t, key(string(a.NodeID))); n == nil || n.DrainStrategy == nil {
+		if n := t.nodes.currentRow(t, key(string(a.NodeID))); n == nil || n.DrainStrategy == nil {
 			continue
 		}
 		t.changeAlloc(id, c.Now, func(a *allocRow) {
 			a.DesiredTransition.Migrate = true
-			a.history.add(t.allocMark(a, "drained", "its node is being drained", c.Now))
+			a.history.appendEntries(t.newAllocHubEvent(a, "drained", "its node is being drained", c.Now))
 		})
-		w.want(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
 	}
 	for _, d := range c.Done {
-		t.drained(d, c.Now)
+		t.completeDrain(d, c.Now)
 	}
-	return Result{Evals: t.wakeJobs(&w)}
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-func (t *tx) drained(d NodeDrained, now int64) {
-	known := t.nodes.at(t, key(string(d.NodeID)))
+func (t *tx) completeDrain(d NodeDrained, now int64) {
+	known := t.nodes.currentRow(t, key(string(d.NodeID)))
 	if known == nil || known.DrainStrategy == nil ||
 		!known.DrainStrategy.StartedAt.Equal(d.StartedAt) || !known.DrainStrategy.ForceDeadline.Equal(d.ForceDeadline) {
 		return
 	}
-	n := t.node(d.NodeID)
+	n := t.ownNodeRow(d.NodeID)
 	n.endDrain(fleet.DrainComplete, now)
 	t.nodeChanged(n)
 	why := ""
-	n.event(EventDrain, "Node drain complete", now, t.index)
+	n.addNodeEvent(EventDrain, "Node drain complete", now, t.index)
 	if d.Deadlined {
 		n.Events[len(n.Events)-1].Details = map[string]string{DetailDrainOverdue: "true"}
 		why = "its deadline was reached"
 	}
-	t.nodeMark(n, "drain complete", why, now)
+	t.recordNodeEvent(n, "drain complete", why, now)
 }
 
 func (t *tx) nodePurge(c NodePurge) Result {
-	n := t.nodes.at(t, key(string(c.NodeID)))
+	n := t.nodes.currentRow(t, key(string(c.NodeID)))
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "purge node %s: there is no such node", fleet.Short(c.NodeID))
@@ -166,37 +166,37 @@ func (t *tx) nodePurge(c NodePurge) Result {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "purge node %s: it is %s, and would come right back", fleet.Short(c.NodeID), n.Status).
 			WithHint("stop its agent first, and wait until the node is down or disconnected")}
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	allocs := t.allocsOn(c.NodeID)
 	for _, id := range allocs {
-		if a := t.alloc(id); !a.ClientTerminal() {
-			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		if a := t.currentAlloc(id); !a.ClientTerminal() {
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 		}
 	}
 	t.removeNode(n.ID, len(allocs) == 0)
-	return Result{Evals: t.wakeJobs(&w)}
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
 // removeNode forgets a node; what it was last told is kept for as long as something
 // of it is.
 func (t *tx) removeNode(id fleet.NodeID, empty bool) {
-	t.nodes.remove(key(string(id)))
-	t.bump(tableNodes)
+	t.nodes.removeRow(key(string(id)))
+	t.markTableChanged(tableNodes)
 	if empty {
-		t.desired.remove(key(string(id)))
+		t.desired.removeRow(key(string(id)))
 	}
 }
 
 func (t *tx) nodeEvaluate(c NodeEvaluate) Result {
-	n := t.nodes.at(t, key(string(c.NodeID)))
+	n := t.nodes.currentRow(t, key(string(c.NodeID)))
 	if n == nil {
 		return refused(fleet.CodeNotFound, "evaluate node %s: there is no such node", fleet.Short(c.NodeID))
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range t.allocsOn(c.NodeID) {
-		a := t.alloc(id)
-		w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		a := t.currentAlloc(id)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	}
-	t.wakeSystem(&w, &n.Node)
-	return Result{Evals: t.wakeJobs(&w)}
+	t.requestSystemEvals(&w, &n.Node)
+	return Result{Evals: t.storePendingEvals(&w)}
 }

@@ -92,13 +92,13 @@ func makeEncoder(t reflect.Type) encoder {
 	panic(fmt.Sprintf("encode a %s", t))
 }
 
-// later is the encoder of a type that may refer to itself.
-func later(t reflect.Type) func() encoder {
+// lazyEncoder is the encoder of a type that may refer to itself.
+func lazyEncoder(t reflect.Type) func() encoder {
 	return sync.OnceValue(func() encoder { return encoderOf(t) })
 }
 
 func pointerEncoder(t reflect.Type) encoder {
-	elem := later(t.Elem())
+	elem := lazyEncoder(t.Elem())
 	return func(b []byte, v reflect.Value) []byte {
 		if v.IsNil() {
 			return append(b, null)
@@ -153,7 +153,7 @@ func listEncoder(t reflect.Type) encoder {
 			return append(appendHead(b, majorBytes, uint64(v.Len())), v.Bytes()...)
 		}
 	}
-	elem := later(t.Elem())
+	elem := lazyEncoder(t.Elem())
 	return func(b []byte, v reflect.Value) []byte {
 		b = appendHead(b, majorArray, uint64(v.Len()))
 		for i := range v.Len() {
@@ -173,7 +173,7 @@ func mapEncoder(t reflect.Type) encoder {
 		key   string
 		value reflect.Value
 	}
-	elem := later(t.Elem())
+	elem := lazyEncoder(t.Elem())
 	return func(b []byte, v reflect.Value) []byte {
 		pairs := make([]pair, 0, v.Len())
 		for it := v.MapRange(); it.Next(); {
@@ -226,9 +226,9 @@ func structEncoder(t reflect.Type) encoder {
 	}
 }
 
-// absence returns what reports whether a field of a type is left out: it is zero,
+// emptyCheck returns what reports whether a field of a type is left out: it is zero,
 // or an empty list or map.
-func absence(t reflect.Type) func(reflect.Value) bool {
+func emptyCheck(t reflect.Type) func(reflect.Value) bool {
 	switch t.Kind() {
 	case reflect.Map, reflect.Slice, reflect.String:
 		return func(v reflect.Value) bool { return v.Len() == 0 }
@@ -272,7 +272,7 @@ func fieldsOf(t reflect.Type) []structField {
 		case name == "":
 			name = f.Name
 		}
-		fields = append(fields, structField{name, f.Index, appendText(nil, name), encoderOf(f.Type), absence(f.Type)})
+		fields = append(fields, structField{name, f.Index, appendText(nil, name), encoderOf(f.Type), emptyCheck(f.Type)})
 	}
 	slices.SortFunc(fields, func(x, y structField) int { return compareKeys(x.name, y.name) })
 	return fields

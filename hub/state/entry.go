@@ -27,14 +27,14 @@ var ErrTooLarge = fleet.Errorf(fleet.CodeInvalid, "too large for an entry of the
 // Encode returns a command as the bytes of a log entry. A command that is too large is
 // refused with ErrTooLarge (CodeInvalid).
 func Encode(c Command) ([]byte, error) {
-	if _, ok := empty(c.Kind()); !ok {
+	if _, ok := newCommandOf(c.Kind()); !ok {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
 	}
 	b := appendValue([]byte{entryVersion, byte(c.Kind())}, c)
 	if len(b) > MaxEntry {
 		return nil, fmt.Errorf("encode command %T: %d bytes, at most %d: %w", c, len(b), MaxEntry, ErrTooLarge)
 	}
-	if err := bound(b[2:], maxItems, maxNesting); err != nil {
+	if err := checkBounds(b[2:], maxItems, maxNesting); err != nil {
 		return nil, fmt.Errorf("encode command %T: %v: %w", c, err, ErrTooLarge)
 	}
 	return b, nil
@@ -50,29 +50,29 @@ func Decode(b []byte) (Command, error) {
 	case len(b) < 2:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry: truncated at %d bytes", len(b))
 	case b[0] != entryVersion:
-		return nil, newer("decode log entry: version %d", b[0])
+		return nil, newerReleaseError("decode log entry: version %d", b[0])
 	}
-	c, ok := empty(Kind(b[1]))
+	c, ok := newCommandOf(Kind(b[1]))
 	if !ok {
-		return nil, newer("decode log entry: unknown command %d", b[1])
+		return nil, newerReleaseError("decode log entry: unknown command %d", b[1])
 	}
 	if err := decode(b[2:], c.Interface()); err != nil {
 		var unknown *cbor.UnknownFieldError
 		if errors.As(err, &unknown) {
-			return nil, newer("decode log entry of command %d: %v", b[1], err)
+			return nil, newerReleaseError("decode log entry of command %d: %v", b[1], err)
 		}
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry of command %d: %v", b[1], err)
 	}
 	return c.Elem().Interface().(Command), nil
 }
 
-func newer(format string, args ...any) error {
+func newerReleaseError(format string, args ...any) error {
 	return fleet.Errorf(fleet.CodeVersion, "%s", fmt.Sprintf(format, args...)).
 		WithHint("a newer release wrote it; upgrade this hub")
 }
 
-// empty makes a pointer to the command of a kind.
-func empty(k Kind) (reflect.Value, bool) {
+// newCommandOf makes a pointer to the command of a kind.
+func newCommandOf(k Kind) (reflect.Value, bool) {
 	t, ok := commands[k]
 	if !ok {
 		return reflect.Value{}, false

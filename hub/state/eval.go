@@ -25,7 +25,7 @@ func (t *tx) evalsStore(c Evals) Result {
 func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	k := key(string(e.ID))
 	e.CreateIndex, e.CreateTime = t.index, now
-	old := t.evals.at(t, k)
+	old := t.evals.currentRow(t, k)
 	if old != nil {
 		if old.Terminal() {
 			return
@@ -33,7 +33,7 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 		e.Namespace, e.JobID = old.Namespace, old.JobID
 		e.CreateIndex, e.CreateTime = old.CreateIndex, old.CreateTime
 	}
-	roster := t.jobRoster(e.Namespace, e.JobID)
+	roster := t.ownJobSummary(e.Namespace, e.JobID)
 	if old != nil {
 		roster.open--
 	}
@@ -41,37 +41,37 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 		roster.open++
 	}
 	e.ModifyIndex, e.ModifyTime = t.index, now
-	t.lapse(old, &e)
-	t.evals.put(k, &e)
-	t.bump(tableEvals)
+	t.releaseAwaitedNodes(old, &e)
+	t.evals.putRow(k, &e)
+	t.markTableChanged(tableEvals)
 	switch e.Status {
 	case fleet.EvalComplete:
-		t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
+		t.setQueuedAllocs(e.Namespace, e.JobID, e.QueuedAllocations)
 		if len(e.FailedTGAllocs) == 0 && e.BlockedEval == "" && roster.open > 0 {
 			t.cancelBlocked(&e, now)
 		}
 	case fleet.EvalBlocked:
 		if len(e.QueuedAllocations) > 0 {
-			t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
+			t.setQueuedAllocs(e.Namespace, e.JobID, e.QueuedAllocations)
 		}
 	}
 }
 
-// awaited is where room is being made for an evaluation: nowhere when it is over.
-func awaited(e *fleet.Evaluation) []fleet.NodeID {
+// awaitedNodes is where room is being made for an evaluation: nowhere when it is over.
+func awaitedNodes(e *fleet.Evaluation) []fleet.NodeID {
 	if e == nil || e.Terminal() {
 		return nil
 	}
 	return e.AwaitedNodes
 }
 
-// lapse wakes what gave way to an evaluation on nodes where that awaits room no longer:
+// releaseAwaitedNodes wakes what gave way to an evaluation on nodes where that awaits room no longer:
 // it may have taken less than there is, or gone elsewhere.
-func (t *tx) lapse(old, now *fleet.Evaluation) {
-	still := awaited(now)
-	for _, id := range awaited(old) {
+func (t *tx) releaseAwaitedNodes(old, now *fleet.Evaluation) {
+	still := awaitedNodes(now)
+	for _, id := range awaitedNodes(old) {
 		if _, found := slices.BinarySearch(still, id); !found {
-			t.vacated(id)
+			t.noteFreedNode(id)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
 // openEvals lists a job's evaluations that are not over, by id.
 func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	var out []*fleet.Evaluation
-	for e := range scan[fleet.Evaluation](t.base, tableEvals, indexJob, jobKeyOf(ns, id)) {
+	for e := range scanRows[fleet.Evaluation](t.base, tableEvals, indexJob, jobKeyOf(ns, id)) {
 		if _, changed := t.evals.dirty[string(key(string(e.ID)))]; !changed && !e.Terminal() {
 			out = append(out, e)
 		}
@@ -110,22 +110,22 @@ func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 func (t *tx) evalDelete(c EvalDelete) Result {
 	for _, id := range c.IDs {
 		k := key(string(id))
-		switch e := t.evals.at(t, k); {
+		switch e := t.evals.currentRow(t, k); {
 		case e == nil:
 			continue
 		case !e.Terminal():
 			return refused(fleet.CodeConflict, "delete evaluation %s: it is %s", id, e.Status)
 		default:
-			t.jobRoster(e.Namespace, e.JobID)
-			t.evals.remove(k)
-			t.bump(tableEvals)
+			t.ownJobSummary(e.Namespace, e.JobID)
+			t.evals.removeRow(k)
+			t.markTableChanged(tableEvals)
 		}
 	}
 	for _, id := range c.Allocs {
-		switch a := t.alloc(id); {
+		switch a := t.currentAlloc(id); {
 		case a == nil:
 			continue
-		case !a.ClientTerminal() || a.OccupiesNode() && !t.finished(&a.Alloc):
+		case !a.ClientTerminal() || a.OccupiesNode() && !t.isCollectable(&a.Alloc):
 			return refused(fleet.CodeConflict, "delete allocation %s: it is %s", id, a.ClientStatus)
 		default:
 			t.dropAlloc(a)
@@ -134,8 +134,8 @@ func (t *tx) evalDelete(c EvalDelete) Result {
 	return Result{}
 }
 
-// wake collects evaluations of jobs, one each, while an entry is applied.
-type wake struct {
+// pendingEvals collects evaluations of jobs, one each, while an entry is applied.
+type pendingEvals struct {
 	seed string
 	now  int64
 	jobs map[string]*fleet.Evaluation
@@ -150,9 +150,9 @@ var triggerRank = map[string]int{
 	fleet.TriggerNodeUpdate:       1,
 }
 
-// want asks for an evaluation of a job; of several, the highest trigger wins, and
+// requestEval asks for an evaluation of a job; of several, the highest trigger wins, and
 // the node that is named first.
-func (w *wake) want(ns string, id fleet.JobID, trigger string, node *fleet.Node) {
+func (w *pendingEvals) requestEval(ns string, id fleet.JobID, trigger string, node *fleet.Node) {
 	if w.jobs == nil {
 		w.jobs = map[string]*fleet.Evaluation{}
 	}
@@ -170,9 +170,9 @@ func (w *wake) want(ns string, id fleet.JobID, trigger string, node *fleet.Node)
 	}
 }
 
-// wakeJobs stores what was asked for, in the order of the jobs. Ids derive from the seed,
+// storePendingEvals stores what was asked for, in the order of the jobs. Ids derive from the seed,
 // the job and the entry, so they are the same on every hub and never repeat.
-func (t *tx) wakeJobs(w *wake) []fleet.EvalID {
+func (t *tx) storePendingEvals(w *pendingEvals) []fleet.EvalID {
 	keys := make([]string, 0, len(w.jobs))
 	for k := range w.jobs {
 		keys = append(keys, k)
@@ -197,12 +197,12 @@ func (t *tx) wakeJobs(w *wake) []fleet.EvalID {
 
 // jobOf returns a job, or where it was purged what one of its allocations runs.
 func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
-	if row := t.jobs.at(t, jobKeyOf(ns, id)); row != nil {
+	if row := t.jobs.currentRow(t, jobKeyOf(ns, id)); row != nil {
 		return row.job
 	}
-	if r := t.jobRosters.at(t, jobKeyOf(ns, id)); r != nil {
+	if r := t.jobSummaries.currentRow(t, jobKeyOf(ns, id)); r != nil {
 		for _, a := range r.allocs {
-			if row := t.alloc(a); row != nil && row.Job != nil {
+			if row := t.currentAlloc(a); row != nil && row.Job != nil {
 				return row.Job
 			}
 		}
@@ -212,12 +212,12 @@ func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
 
 // Eval returns an evaluation.
 func (v *View) Eval(id fleet.EvalID) (*fleet.Evaluation, bool) {
-	return one[fleet.Evaluation](v, tableEvals, key(string(id)))
+	return watchRow[fleet.Evaluation](v, tableEvals, key(string(id)))
 }
 
 // Evals lists a namespace's evaluations ("*": all) whose id starts with prefix.
 func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
-	rows := all[fleet.Evaluation](v, tableEvals, indexID, []byte(prefix))
+	rows := watchTable[fleet.Evaluation](v, tableEvals, indexID, []byte(prefix))
 	return func(yield func(*fleet.Evaluation) bool) {
 		for e := range rows {
 			if (ns == "*" || e.Namespace == ns) && !yield(e) {
@@ -229,15 +229,15 @@ func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
 
 // EvalsByJob lists a job's evaluations, also of one that was purged.
 func (v *View) EvalsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Evaluation] {
-	return narrow[fleet.Evaluation](v, tableEvals, indexJob, jobKeyOf(ns, id))
+	return watchPrefix[fleet.Evaluation](v, tableEvals, indexJob, jobKeyOf(ns, id))
 }
 
 // AwaitingEvals lists the evaluations of all namespaces for which room is being made.
 func (v *View) AwaitingEvals() iter.Seq[*fleet.Evaluation] {
-	return narrow[fleet.Evaluation](v, tableEvals, indexAwaiting, nil)
+	return watchPrefix[fleet.Evaluation](v, tableEvals, indexAwaiting, nil)
 }
 
 // EvalsSince lists evaluations that changed after index, oldest change first.
 func (v *View) EvalsSince(index fleet.Index) iter.Seq[*fleet.Evaluation] {
-	return from[fleet.Evaluation](v, tableEvals, indexChanged, changedKey(index+1, "")[:8])
+	return watchRowsFrom[fleet.Evaluation](v, tableEvals, indexChanged, changedKey(index+1, "")[:8])
 }

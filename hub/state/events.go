@@ -98,39 +98,39 @@ func (t *tx) recordEvents() {
 	if len(row.events) == 0 {
 		return
 	}
-	t.happened.put(entryKey(t.index), row)
+	t.eventRows.putRow(entryKey(t.index), row)
 	w := windowRow{}
-	if old := t.windows.at(t, key(tableWindow)); old != nil {
+	if old := t.windows.currentRow(t, key(tableWindow)); old != nil {
 		w = *old
 	}
 	w.events += len(row.events)
 	w.bytes += row.bytes
-	t.letGo(&w)
-	t.windows.put(key(tableWindow), &w)
-	t.bump(tableEvents)
+	t.trimEventWindow(&w)
+	t.windows.putRow(key(tableWindow), &w)
+	t.markTableChanged(tableEvents)
 }
 
-// letGo drops the oldest entries until the window keeps its bounds.
-func (t *tx) letGo(w *windowRow) {
-	for old := range scan[eventsRow](t.base, tableEvents, indexID, nil) {
+// trimEventWindow drops the oldest entries until the window keeps its bounds.
+func (t *tx) trimEventWindow(w *windowRow) {
+	for old := range scanRows[eventsRow](t.base, tableEvents, indexID, nil) {
 		if w.events <= MaxEvents && w.bytes <= maxEventsBytes {
 			return
 		}
-		t.happened.remove(entryKey(old.index))
+		t.eventRows.removeRow(entryKey(old.index))
 		w.floor = old.index
 		w.events -= len(old.events)
 		w.bytes -= old.bytes
 	}
 }
 
-func (r *eventsRow) add(bytes int, e Event) {
+func (r *eventsRow) addEvent(bytes int, e Event) {
 	r.events = append(r.events, e)
 	r.bytes += 256 + bytes
 }
 
 // changes lists the rows of a table that the entry changed, in the order of their
 // keys. A row is nil where there is none any more.
-func changes[R any](w *working[R]) iter.Seq2[string, *R] {
+func changes[R any](w *entryRows[R]) iter.Seq2[string, *R] {
 	return func(yield func(key string, now *R) bool) {
 		keys := make([]string, 0, len(w.dirty))
 		for k := range w.dirty {
@@ -156,15 +156,15 @@ func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// before returns a row as it was before the entry, or nil.
-func (w *working[R]) before(t *tx, key string) *R {
-	untouched := working[R]{table: w.table}
-	return untouched.at(t, []byte(key))
+// rowBeforeEntry returns a row as it was before the entry, or nil.
+func (w *entryRows[R]) rowBeforeEntry(t *tx, key string) *R {
+	untouched := entryRows[R]{table: w.table}
+	return untouched.currentRow(t, []byte(key))
 }
 
 func (t *tx) jobEvents(row *eventsRow) {
 	for k, now := range changes(&t.jobs) {
-		old := t.jobs.before(t, k)
+		old := t.jobs.rowBeforeEntry(t, k)
 		e := Event{Topic: TopicJob, Type: EventJobRegistered}
 		switch {
 		case now == nil && old == nil:
@@ -182,7 +182,7 @@ func (t *tx) jobEvents(row *eventsRow) {
 			}
 		}
 		e.Key, e.Namespace = string(e.Job.ID), e.Job.Namespace
-		row.add(t.jobBytes(e.Job), e)
+		row.addEvent(t.jobBytes(e.Job), e)
 	}
 }
 
@@ -200,7 +200,7 @@ func (t *tx) nodeEvents(row *eventsRow) {
 		if now != nil && now.ModifyIndex != t.index {
 			continue // its journal went on, no more
 		}
-		old := t.nodes.before(t, k)
+		old := t.nodes.rowBeforeEntry(t, k)
 		e := Event{Topic: TopicNode}
 		switch {
 		case now == nil && old == nil:
@@ -213,7 +213,7 @@ func (t *tx) nodeEvents(row *eventsRow) {
 		}
 		node := now.Node
 		e.Node, e.Key = &node, string(node.ID)
-		row.add(512+64*(len(node.Attributes)+len(node.Meta)), e)
+		row.addEvent(512+64*(len(node.Attributes)+len(node.Meta)), e)
 	}
 }
 
@@ -234,9 +234,9 @@ func (t *tx) deploymentEvents(row *eventsRow) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
-		old := t.deployments.before(t, k)
+		old := t.deployments.rowBeforeEntry(t, k)
 		d := now.Deployment
-		row.add(256+256*len(d.TaskGroups), Event{
+		row.addEvent(256+256*len(d.TaskGroups), Event{
 			Topic: TopicDeployment, Type: deploymentEvent(old, now), Key: string(d.ID), Namespace: d.Namespace,
 			FilterKeys: []string{string(d.JobID)}, Deployment: &d,
 		})
@@ -260,7 +260,7 @@ func (t *tx) evalEvents(row *eventsRow) {
 		if e == nil || e.ModifyIndex != t.index {
 			continue
 		}
-		row.add(256+512*len(e.FailedTGAllocs), Event{
+		row.addEvent(256+512*len(e.FailedTGAllocs), Event{
 			Topic: TopicEvaluation, Type: EventEvaluationUpdated, Key: string(e.ID), Namespace: e.Namespace,
 			FilterKeys: keysOf(string(e.JobID), string(e.DeploymentID)), Evaluation: e,
 		})
@@ -272,7 +272,7 @@ func (t *tx) allocEvents(row *eventsRow) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
-		old := t.allocs.before(t, k)
+		old := t.allocs.rowBeforeEntry(t, k)
 		a := now.Alloc
 		a.Job = nil
 		e := Event{
@@ -289,7 +289,7 @@ func (t *tx) allocEvents(row *eventsRow) {
 		for _, s := range a.TaskStates {
 			bytes += 128 + 128*len(s.Events)
 		}
-		row.add(bytes, e)
+		row.addEvent(bytes, e)
 	}
 }
 
@@ -308,23 +308,23 @@ type savedEvent struct {
 type savedWindow struct{ Floor fleet.Index }
 
 func (v *View) persistEvents(out *recordWriter) {
-	for w := range scan[windowRow](v.txn, tableWindow, indexID, nil) {
-		out.put(recordWindow, savedWindow{w.floor})
+	for w := range scanRows[windowRow](v.txn, tableWindow, indexID, nil) {
+		out.writeRecord(recordWindow, savedWindow{w.floor})
 	}
-	for r := range scan[eventsRow](v.txn, tableEvents, indexID, nil) {
+	for r := range scanRows[eventsRow](v.txn, tableEvents, indexID, nil) {
 		for _, e := range r.events {
-			out.put(recordEvent, savedEvent{r.index, r.bytes, e})
+			out.writeRecord(recordEvent, savedEvent{r.index, r.bytes, e})
 		}
 	}
 }
 
-func (in *loader) event(s *savedEvent) error {
+func (in *loader) loadEvent(s *savedEvent) error {
 	k := entryKey(s.Index)
-	w := in.window()
-	row := in.t.happened.at(in.t, k)
+	w := in.ownEventWindow()
+	row := in.t.eventRows.currentRow(in.t, k)
 	if row == nil {
 		row = &eventsRow{index: s.Index, bytes: s.Bytes}
-		in.t.happened.put(k, row)
+		in.t.eventRows.putRow(k, row)
 		w.bytes += s.Bytes
 	}
 	row.events = append(row.events, s.Event)
@@ -332,26 +332,26 @@ func (in *loader) event(s *savedEvent) error {
 	return nil
 }
 
-func (in *loader) window() *windowRow {
-	w := in.t.windows.at(in.t, key(tableWindow))
+func (in *loader) ownEventWindow() *windowRow {
+	w := in.t.windows.currentRow(in.t, key(tableWindow))
 	if w == nil {
 		w = &windowRow{}
-		in.t.windows.put(key(tableWindow), w)
+		in.t.windows.putRow(key(tableWindow), w)
 	}
 	return w
 }
 
-// settleWindow begins the window behind a snapshot that has none.
-func (in *loader) settleWindow() {
-	if applied := in.t.metas.at(in.t, key(metaApplied)); applied != nil && in.t.windows.at(in.t, key(tableWindow)) == nil {
-		in.window().floor = applied.index
+// initEventWindow begins the window behind a snapshot that has none.
+func (in *loader) initEventWindow() {
+	if applied := in.t.metas.currentRow(in.t, key(metaApplied)); applied != nil && in.t.windows.currentRow(in.t, key(tableWindow)) == nil {
+		in.ownEventWindow().floor = applied.index
 	}
 }
 
 // EventsAfter lists the entries behind index that the window holds, oldest first,
 // each with what happened in it.
 func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
-	rows := from[eventsRow](v, tableEvents, indexID, entryKey(index+1))
+	rows := watchRowsFrom[eventsRow](v, tableEvents, indexID, entryKey(index+1))
 	return func(yield func(fleet.Index, []Event) bool) {
 		for r := range rows {
 			if !yield(r.index, r.events) {
@@ -364,7 +364,7 @@ func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
 // EventsFloor is the newest entry whose events are not kept any more: what
 // happened behind it is all there.
 func (v *View) EventsFloor() fleet.Index {
-	if w, ok := one[windowRow](v, tableWindow, key(tableWindow)); ok {
+	if w, ok := watchRow[windowRow](v, tableWindow, key(tableWindow)); ok {
 		return w.floor
 	}
 	return 0

@@ -25,15 +25,15 @@ type history struct {
 }
 
 type historyEntry struct {
-	index   fleet.Index
-	row     []byte // of the edge, or
-	mark    *mark  // of the hub
-	offline bool
-	vital   bool // goes last when room is needed
+	index    fleet.Index
+	row      []byte    // of the edge, or
+	hubEvent *hubEvent // of the hub
+	offline  bool
+	vital    bool // goes last when room is needed
 }
 
-// mark is what the hub decided or noticed.
-type mark struct {
+// hubEvent is what the hub decided or noticed.
+type hubEvent struct {
 	Event   string
 	Message string
 	Node    fleet.NodeID
@@ -43,65 +43,65 @@ type mark struct {
 	Since int64 `cbor:",omitempty"`
 }
 
-func (e *historyEntry) size() int {
-	if e.mark != nil {
-		return len(e.mark.Event) + len(e.mark.Message)
+func (e *historyEntry) entryBytes() int {
+	if e.hubEvent != nil {
+		return len(e.hubEvent.Event) + len(e.hubEvent.Message)
 	}
 	return len(e.row)
 }
 
-// add appends entries; where there is no room others go, one for one.
-func (h *history) add(entries ...historyEntry) {
+// appendEntries appends entries; where there is no room others go, one for one.
+func (h *history) appendEntries(entries ...historyEntry) {
 	own := false // whether this version has the entries for itself
 	for _, e := range entries {
-		for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.size() > historyBytes {
+		for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.entryBytes() > historyBytes {
 			if !own {
 				h.entries, own = slices.Clone(h.entries), true
 			}
-			i := h.least()
-			h.bytes -= h.entries[i].size()
+			i := h.leastVitalIndex()
+			h.bytes -= h.entries[i].entryBytes()
 			h.entries = slices.Delete(h.entries, i, i+1)
 			h.dropped++
 		}
 		h.entries = append(h.entries, e)
-		h.bytes += e.size()
+		h.bytes += e.entryBytes()
 	}
 }
 
-// own is a copy that shares nothing: of a state that goes on beside.
-func (h history) own() history {
+// cloneHistory is a copy that shares nothing: of a state that goes on beside.
+func (h history) cloneHistory() history {
 	h.entries = slices.Clone(h.entries)
 	return h
 }
 
-// least is what goes next: the oldest entry that is not vital, or else the oldest that
+// leastVitalIndex is what goes next: the oldest entry that is not vital, or else the oldest that
 // tells of no loss. What is said of rows that are gone is never let go for what is there.
-func (h *history) least() int {
+func (h *history) leastVitalIndex() int {
 	if i := slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }); i >= 0 {
 		return i
 	}
-	return max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.tellsOfLoss() }))
+	return max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.recordsLoss() }))
 }
 
-func (e *historyEntry) tellsOfLoss() bool {
-	if e.mark != nil {
-		return e.mark.Event == fleet.EventGap
+func (e *historyEntry) recordsLoss() bool {
+	if e.hubEvent != nil {
+		return e.hubEvent.Event == fleet.EventGap
 	}
 	tr, err := syncproto.DecodeRow(e.row)
 	return err == nil && tr.Kind == fleet.TransitionGap
 }
 
-// list decodes the record for people.
-func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEntry {
+// decodedEntries decodes the record for people.
+func (h *history) decodedEntries(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEntry {
 	out := make([]fleet.HistoryEntry, 0, len(h.entries))
 	for _, e := range h.entries {
 		entry := fleet.HistoryEntry{Index: e.index, AllocID: alloc, NodeID: node, Offline: e.offline}
-		if e.mark != nil {
-			entry.Side, entry.Event, entry.Message = fleet.SideHub, e.mark.Event, e.mark.Message
-			entry.NodeID, entry.Time = e.mark.Node, time.Unix(0, e.mark.Time).UTC()
-			entry.Gone = e.mark.Gone
-			if e.mark.Since != 0 {
-				since := time.Unix(0, e.mark.Since).UTC()
+		if e.hubEvent != nil {
+			entry.Side, entry.Event, entry.Message = fleet.SideHub, e.hubEvent.Event, e.hubEvent.Message
+			entry.NodeID, entry.Time = e.hubEvent.Node, time.Unix(0, e.hubEvent.Time).UTC()
+			entry.Gone = e.hubEvent.Gone
+			if e.hubEvent.Since != 0 {
+				since := time.Unix(0, e.hubEvent.Since).UTC()
 				entry.Since = &since
 			}
 		} else {
@@ -118,27 +118,27 @@ func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEn
 	return out
 }
 
-// nodeMark notes something in a node's record.
-func (t *tx) nodeMark(n *nodeRow, event, message string, now int64) {
-	t.addNodeMark(n, &mark{Event: event, Message: message, Node: n.ID, Time: now})
+// recordNodeEvent notes something in a node's record.
+func (t *tx) recordNodeEvent(n *nodeRow, event, message string, now int64) {
+	t.addNodeMark(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
 }
 
-func (t *tx) addNodeMark(n *nodeRow, m *mark) {
-	n.history.add(historyEntry{index: t.index, vital: true, mark: m})
+func (t *tx) addNodeMark(n *nodeRow, m *hubEvent) {
+	n.history.appendEntries(historyEntry{index: t.index, vital: true, hubEvent: m})
 }
 
-// markAllocs notes something in the record of each allocation that may be alive
+// recordOnAllocs notes something in the record of each allocation that may be alive
 // on a node: also where it was given up for lost, until its edge says that it ended.
 // It does not change the allocations otherwise.
-func (t *tx) markAllocs(n *nodeRow, event, message string, now int64) {
-	t.addAllocMarks(n, &mark{Event: event, Message: message, Node: n.ID, Time: now})
+func (t *tx) recordOnAllocs(n *nodeRow, event, message string, now int64) {
+	t.addAllocMarks(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
 }
 
-func (t *tx) addAllocMarks(n *nodeRow, m *mark) {
+func (t *tx) addAllocMarks(n *nodeRow, m *hubEvent) {
 	for _, id := range t.allocsOn(n.ID) {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if given := a.ClientStatus == fleet.ClientLost && !a.EndedOnEdge(); given || !a.ClientTerminal() {
-			t.ownAlloc(id).history.add(historyEntry{index: t.index, vital: true, mark: m})
+			t.ownAlloc(id).history.appendEntries(historyEntry{index: t.index, vital: true, hubEvent: m})
 		}
 	}
 }
@@ -146,17 +146,17 @@ func (t *tx) addAllocMarks(n *nodeRow, m *mark) {
 // History is an allocation's record as the cluster has it: hub's and edge's
 // entries, each side in its order; HistoryDropped counts what the bound took.
 func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
-	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
 	if !ok {
 		return nil
 	}
-	return row.history.list(row.ID, row.NodeID)
+	return row.history.decodedEntries(row.ID, row.NodeID)
 }
 
 // HistoryAt is what one entry added to an allocation's record. It costs what it
 // returns, and not what the record holds.
 func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEntry {
-	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
 	if !ok {
 		return nil
 	}
@@ -169,17 +169,17 @@ func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEnt
 		first--
 	}
 	added := history{entries: row.history.entries[first:end]}
-	return added.list(row.ID, row.NodeID)
+	return added.decodedEntries(row.ID, row.NodeID)
 }
 
 // NodeHistory is the record of a node: sessions, partitions, fences, and journal
 // rows that name no allocation that the cluster knows.
 func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
-	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
 	if !ok {
 		return nil
 	}
-	out := row.history.list("", id)
+	out := row.history.decodedEntries("", id)
 	for i, e := range out {
 		if e.Transition != nil {
 			out[i].AllocID = e.Transition.Alloc
@@ -190,7 +190,7 @@ func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 
 // HistoryDropped counts what the bound took of an allocation's record.
 func (v *View) HistoryDropped(id fleet.AllocID) uint64 {
-	if row, ok := one[allocRow](v, tableAllocs, key(string(id))); ok {
+	if row, ok := watchRow[allocRow](v, tableAllocs, key(string(id))); ok {
 		return row.history.dropped
 	}
 	return 0

@@ -16,16 +16,16 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		return refused(fleet.CodeInvalid, "register job: no job given")
 	}
 	k := jobKeyOf(c.Job.Namespace, c.Job.ID)
-	row := t.jobs.at(t, k)
-	if err := registrable(c, row); err != nil {
+	row := t.jobs.currentRow(t, k)
+	if err := checkRegistrable(c, row); err != nil {
 		return Result{Err: err}
 	}
-	if err := t.admitted(c.Job); err != nil {
+	if err := t.checkJobNamespace(c.Job); err != nil {
 		return Result{Err: err}
 	}
 	if row != nil && (c.PreserveCounts || c.PreserveResources) {
-		c.Job = preserved(c, row.job)
-		if err := scalable(c.Job); err != nil {
+		c.Job = withPreservedValues(c, row.job)
+		if err := checkScalingBounds(c.Job); err != nil {
 			return Result{Err: err}
 		}
 	}
@@ -37,26 +37,26 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	t.specBytes = map[string]int{hash: len(spec)}
 	if row == nil || row.job.Stop || row.job.SpecHash != hash {
 		if row == nil || row.job.Stop {
-			t.unhurry(c.Job.Namespace, c.Job.ID, c.Now)
-			t.startAfresh(c.Job.Namespace, c.Job.ID, c.Now)
+			t.restoreShutdownDelay(c.Job.Namespace, c.Job.ID, c.Now)
+			t.retireEndedAllocs(c.Job.Namespace, c.Job.ID, c.Now)
 		}
 		row = t.jobVersion(c, row, hash)
-		t.jobs.put(k, row)
-		t.bump(tableJobs)
+		t.jobs.putRow(k, row)
+		t.markTableChanged(tableJobs)
 	} else if c.Submission != nil {
 		same := *row
-		same.source(c.Submission)
+		same.setJobSource(c.Submission)
 		row = &same
-		t.jobs.put(k, row)
+		t.jobs.putRow(k, row)
 	}
-	t.jobRoster(row.job.Namespace, row.job.ID) // its status is to be settled
+	t.ownJobSummary(row.job.Namespace, row.job.ID) // its status is to be settled
 	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
 }
 
 // enforcing begins the errors by which Nomad's clients know that a job has changed since.
 const enforcing = "Enforcing job modify index"
 
-func registrable(c JobRegister, row *jobRow) *fleet.Error {
+func checkRegistrable(c JobRegister, row *jobRow) *fleet.Error {
 	switch {
 	case c.EnforceIndex && c.CheckIndex == 0 && row != nil:
 		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: it exists already", enforcing, c.CheckIndex, c.Job.ID).
@@ -96,78 +96,78 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	}
 	row.job = &job
 	row.versions = append([]*fleet.Job{&job}, row.versions...)
-	t.refer(&job, 1)
+	t.addBodyRefs(&job, 1)
 	if c.Submission != nil {
-		row.source(c.Submission)
+		row.setJobSource(c.Submission)
 	}
 	t.keepVersions(row)
 	return row
 }
 
-// refer changes how many versions and allocations point to a job's body, which
+// addBodyRefs changes how many versions and allocations point to a job's body, which
 // is dropped with the last.
-func (t *tx) refer(job *fleet.Job, n int) {
+func (t *tx) addBodyRefs(job *fleet.Job, n int) {
 	k := bodyKey(job)
-	row := t.bodies.mine(t, k, func(r *bodyRow) *bodyRow {
+	row := t.bodies.ownRow(t, k, func(r *bodyRow) *bodyRow {
 		c := *r
 		return &c
 	})
 	if row == nil {
 		row = &bodyRow{job: job}
-		t.bodies.put(k, row)
+		t.bodies.putRow(k, row)
 	}
 	if row.refs += n; row.refs <= 0 {
-		t.bodies.remove(k)
+		t.bodies.removeRow(k)
 	}
 }
 
 func (t *tx) jobDeregister(c JobDeregister) Result {
 	k := jobKeyOf(c.Namespace, c.ID)
-	row := t.jobs.at(t, k)
+	row := t.jobs.currentRow(t, k)
 	if row == nil {
 		return refused(fleet.CodeNotFound, "deregister job %s: there is no such job", c.ID)
 	}
 	job := *row.job
 	job.Stop = true
 	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
-	roster := t.jobRoster(c.Namespace, c.ID)
-	t.bump(tableJobs)
+	roster := t.ownJobSummary(c.Namespace, c.ID)
+	t.markTableChanged(tableJobs)
 	if c.NoShutdownDelay {
 		for _, id := range roster.allocs {
-			t.hurry(t.alloc(id), c.Now)
+			t.skipShutdownDelay(t.currentAlloc(id), c.Now)
 		}
 	}
 	if c.Purge {
 		for _, v := range row.versions {
-			t.refer(v, -1)
+			t.addBodyRefs(v, -1)
 		}
-		t.jobs.remove(k)
+		t.jobs.removeRow(k)
 	} else {
 		stopped := *row
 		stopped.job = &job
-		t.jobs.put(k, &stopped)
+		t.jobs.putRow(k, &stopped)
 	}
 	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.jobEval(c.Eval, &job, c.Now)}
 }
 
-// unhurry forgets that what runs of a job was to be stopped without the shutdown_delay:
+// restoreShutdownDelay forgets that what runs of a job was to be stopped without the shutdown_delay:
 // the job is registered again before that was done.
-func (t *tx) unhurry(ns string, id fleet.JobID, now int64) {
-	for _, id := range t.jobRoster(ns, id).allocs {
-		if a := t.alloc(id); a.DesiredTransition.NoShutdownDelay && !a.Terminal() && !a.DesiredTransition.Migrate {
+func (t *tx) restoreShutdownDelay(ns string, id fleet.JobID, now int64) {
+	for _, id := range t.ownJobSummary(ns, id).allocs {
+		if a := t.currentAlloc(id); a.DesiredTransition.NoShutdownDelay && !a.Terminal() && !a.DesiredTransition.Migrate {
 			t.changeAlloc(id, now, func(a *allocRow) { a.DesiredTransition.NoShutdownDelay = false })
 		}
 	}
 }
 
-// startAfresh retires what had ended of a job before it was stopped or purged: a job that is
+// retireEndedAllocs retires what had ended of a job before it was stopped or purged: a job that is
 // registered again runs anew, and waits for none of that.
-func (t *tx) startAfresh(ns string, id fleet.JobID, now int64) {
-	for _, id := range t.jobRoster(ns, id).allocs {
-		if a := t.alloc(id); a.EndedOnEdge() && a.ClientTerminal() && !a.NoLongerWanted() {
+func (t *tx) retireEndedAllocs(ns string, id fleet.JobID, now int64) {
+	for _, id := range t.ownJobSummary(ns, id).allocs {
+		if a := t.currentAlloc(id); a.EndedOnEdge() && a.ClientTerminal() && !a.NoLongerWanted() {
 			t.changeAlloc(id, now, func(a *allocRow) {
 				a.Retired, a.DesiredDescription = true, "it had ended when the job was started again"
-				a.history.add(t.allocMark(a, markRetired, a.DesiredDescription, now))
+				a.history.appendEntries(t.newAllocHubEvent(a, markRetired, a.DesiredDescription, now))
 			})
 		}
 	}
@@ -191,9 +191,9 @@ func (t *tx) jobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalI
 	return eval.ID
 }
 
-// settleJob gives a job the status that its allocations and evaluations make.
-func (t *tx) settleJob(k []byte, r *jobRoster) {
-	row := t.jobs.at(t, k)
+// updateJobStatus gives a job the status that its allocations and evaluations make.
+func (t *tx) updateJobStatus(k []byte, r *jobAllocSummary) {
+	row := t.jobs.currentRow(t, k)
 	if row == nil {
 		return
 	}
@@ -204,14 +204,14 @@ func (t *tx) settleJob(k []byte, r *jobRoster) {
 		job := *row.job
 		job.Status, job.ModifyIndex = status, t.index
 		next.job = &job
-		t.bump(tableJobs)
+		t.markTableChanged(tableJobs)
 	}
 	if next.job != row.job || next.evaluated != row.evaluated {
-		t.jobs.put(k, &next)
+		t.jobs.putRow(k, &next)
 	}
 }
 
-func jobStatus(row *jobRow, r *jobRoster) string {
+func jobStatus(row *jobRow, r *jobAllocSummary) string {
 	everywhere := row.job.Type == fleet.JobTypeSystem
 	switch {
 	case !row.job.Starts() && !row.job.Stop:
@@ -228,23 +228,23 @@ func jobStatus(row *jobRow, r *jobRoster) string {
 	return fleet.JobStatusPending
 }
 
-// queue notes how many allocations of each group wait for a place.
-func (t *tx) queue(ns string, id fleet.JobID, queued map[string]int) {
+// setQueuedAllocs notes how many allocations of each group wait for a place.
+func (t *tx) setQueuedAllocs(ns string, id fleet.JobID, queued map[string]int) {
 	k := jobKeyOf(ns, id)
-	row := t.jobs.at(t, k)
+	row := t.jobs.currentRow(t, k)
 	if row == nil || maps.Equal(row.queued, queued) {
 		return
 	}
 	next := *row
 	next.queued = maps.Clone(queued)
 	maps.DeleteFunc(next.queued, func(_ string, n int) bool { return n == 0 })
-	t.jobs.put(k, &next)
+	t.jobs.putRow(k, &next)
 }
 
-// body returns the job that an allocation runs: the kept version, or the body
+// findJobBody returns the job that an allocation runs: the kept version, or the body
 // that other allocations keep, or nil.
-func (t *tx) body(a *fleet.Alloc) *fleet.Job {
-	if row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
+	if row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 		for _, v := range row.versions {
 			if v.Version == a.JobVersion && v.SpecHash == a.JobHash {
 				return v
@@ -253,8 +253,8 @@ func (t *tx) body(a *fleet.Alloc) *fleet.Job {
 	}
 	var found *fleet.Job
 	prefix := key(a.JobHash, a.Namespace, string(a.JobID))
-	for r := range scan[bodyRow](t.base, tableBodies, indexID, prefix) {
-		if now := t.bodies.at(t, bodyKey(r.job)); now != nil && now.job.Version == a.JobVersion {
+	for r := range scanRows[bodyRow](t.base, tableBodies, indexID, prefix) {
+		if now := t.bodies.currentRow(t, bodyKey(r.job)); now != nil && now.job.Version == a.JobVersion {
 			found = now.job
 		}
 	}
@@ -263,7 +263,7 @@ func (t *tx) body(a *fleet.Alloc) *fleet.Job {
 
 // Job returns a job as it shall be now.
 func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
-	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
 		return nil, false
 	}
@@ -272,7 +272,7 @@ func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
 
 // Jobs lists a namespace's jobs ("*": all) whose id starts with prefix.
 func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
-	rows := all[jobRow](v, tableJobs, indexID, within(ns, prefix))
+	rows := watchTable[jobRow](v, tableJobs, indexID, namespacePrefix(ns, prefix))
 	return func(yield func(*fleet.Job) bool) {
 		for r := range rows {
 			if strings.HasPrefix(string(r.job.ID), prefix) && !yield(r.job) {
@@ -284,7 +284,7 @@ func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
 
 // PeriodicJobs lists the periodic jobs of all namespaces, and watches them alone.
 func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
-	rows := narrow[jobRow](v, tableJobs, indexPeriodic, nil)
+	rows := watchPrefix[jobRow](v, tableJobs, indexPeriodic, nil)
 	return func(yield func(*fleet.Job) bool) {
 		for r := range rows {
 			if !yield(r.job) {
@@ -294,8 +294,8 @@ func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
 	}
 }
 
-// within is the prefix of keys of namespace and id; "*" is every namespace.
-func within(ns, prefix string) []byte {
+// namespacePrefix is the prefix of keys of namespace and id; "*" is every namespace.
+func namespacePrefix(ns, prefix string) []byte {
 	if ns == "*" {
 		return nil
 	}
@@ -304,13 +304,13 @@ func within(ns, prefix string) []byte {
 
 // JobVersions lists the kept versions, newest first.
 func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
-	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}
 	out := slices.Clone(row.versions)
 	for i, j := range out {
-		tag, tagged := row.tag(j.Version)
+		tag, tagged := row.tagOfVersion(j.Version)
 		if stable := slices.Contains(row.stable, j.Version); stable || tagged {
 			shown := *j
 			shown.Stable, shown.VersionTag = stable, tag
@@ -324,7 +324,7 @@ func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 // JobBody returns the job of a content hash, for edges. It is kept as long as
 // one of a job's kept versions or an allocation has that hash.
 func (v *View) JobBody(hash string) (*fleet.Job, bool) {
-	for r := range narrow[bodyRow](v, tableBodies, indexID, key(hash)) {
+	for r := range watchPrefix[bodyRow](v, tableBodies, indexID, key(hash)) {
 		return r.job, true
 	}
 	return nil, false

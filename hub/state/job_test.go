@@ -9,13 +9,13 @@ import (
 )
 
 func TestJobRegisterVersions(t *testing.T) {
-	w := newT(t)
-	first := w.register(job("shop", fleet.JobTypeService, 2))
+	w := newTestHarness(t)
+	first := w.registerJob(job("shop", fleet.JobTypeService, 2))
 	if first.Version != 0 || first.Eval == "" {
 		t.Fatalf("first registration: %+v", first)
 	}
 	j := w.getJob("shop")
-	if j.Status != fleet.JobStatusPending || j.CreateIndex != 1 || j.JobModifyIndex != 1 || j.SubmitTime != w.nano() {
+	if j.Status != fleet.JobStatusPending || j.CreateIndex != 1 || j.JobModifyIndex != 1 || j.SubmitTime != w.nowNanos() {
 		t.Fatalf("job: %+v", j)
 	}
 	spec, err := state.EncodeSpec(j)
@@ -25,13 +25,13 @@ func TestJobRegisterVersions(t *testing.T) {
 	if state.SpecHash(spec) != j.SpecHash {
 		t.Fatalf("hash %s of a job that has %s", state.SpecHash(spec), j.SpecHash)
 	}
-	w.must(state.Evals{Evals: w.ended("shop")})
-	again := w.register(job("shop", fleet.JobTypeService, 2))
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop")})
+	again := w.registerJob(job("shop", fleet.JobTypeService, 2))
 	if again.Version != 0 || w.getJob("shop").JobModifyIndex != 1 {
 		t.Fatalf("an identical job gave version %d", again.Version)
 	}
 	for n := 3; n < 10; n++ {
-		w.register(job("shop", fleet.JobTypeService, n))
+		w.registerJob(job("shop", fleet.JobTypeService, n))
 	}
 	versions := w.store.View().JobVersions(fleet.DefaultNamespace, "shop")
 	if len(versions) != fleet.JobVersionsKept || versions[0].Version != 7 || versions[5].Version != 2 {
@@ -50,75 +50,75 @@ func TestJobRegisterVersions(t *testing.T) {
 
 // A body lives as long as an allocation runs it, across versions and a purge.
 func TestJobBodyKeptForAllocations(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", node, 1)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", node, 1)
 	hash := w.getJob("shop").SpecHash
 	for n := 2; n < 12; n++ {
-		w.register(job("shop", fleet.JobTypeService, n))
+		w.registerJob(job("shop", fleet.JobTypeService, n))
 	}
 	if body, ok := w.store.View().JobBody(hash); !ok || body.TaskGroups[0].Count != 1 {
 		t.Fatal("the body that an allocation runs is gone")
 	}
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano()})
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nowNanos()})
 	if _, ok := w.store.View().Job(fleet.DefaultNamespace, "shop"); ok {
 		t.Fatal("a purged job is there")
 	}
 	if a := w.getAlloc(ids[0]); a.Job == nil || a.Job.TaskGroups[0].Count != 1 {
 		t.Fatalf("allocation of a purged job: %+v", a.Job)
 	}
-	w.report(node, fleet.ClientComplete, ids[0])
-	w.must(state.Evals{Evals: w.ended("shop")})
-	w.must(state.EvalDelete{Allocs: ids})
+	w.reportStatus(node, fleet.ClientComplete, ids[0])
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop")})
+	w.mustApply(state.EvalDelete{Allocs: ids})
 	if _, ok := w.store.View().JobBody(hash); ok {
 		t.Fatal("a body without allocations is kept")
 	}
 }
 
 func TestJobRegisterRefused(t *testing.T) {
-	w := newT(t)
+	w := newTestHarness(t)
 	j := job("shop", fleet.JobTypeService, 1)
-	w.refused(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, CheckIndex: 7, Now: w.nano()})
-	w.must(state.JobRegister{Job: j, EnforceIndex: true, Now: w.nano()})
-	w.refused(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, Now: w.nano()})
+	w.mustRefuse(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, CheckIndex: 7, Now: w.nowNanos()})
+	w.mustApply(state.JobRegister{Job: j, EnforceIndex: true, Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, Now: w.nowNanos()})
 	right := w.getJob("shop").JobModifyIndex
-	w.refused(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, CheckIndex: right + 1, Now: w.nano()})
-	w.must(state.JobRegister{Job: job("shop", fleet.JobTypeService, 2), EnforceIndex: true, CheckIndex: right, Now: w.nano()})
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: job("shop", fleet.JobTypeBatch, 2), Now: w.nano()})
-	w.refused(fleet.CodeInvalid, state.JobRegister{})
-	w.refused(fleet.CodeNotFound, state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "nosuch"})
+	w.mustRefuse(fleet.CodeConflict, state.JobRegister{Job: j, EnforceIndex: true, CheckIndex: right + 1, Now: w.nowNanos()})
+	w.mustApply(state.JobRegister{Job: job("shop", fleet.JobTypeService, 2), EnforceIndex: true, CheckIndex: right, Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: job("shop", fleet.JobTypeBatch, 2), Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{})
+	w.mustRefuse(fleet.CodeNotFound, state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "nosuch"})
 }
 
 // Status is pending until something runs, running as long as something does, and
 // dead when all is over (H19).
 func TestJobStatus(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
 	want := func(status string) {
 		t.Helper()
 		if got := w.getJob("shop").Status; got != status {
 			t.Fatalf("job is %s, want %s", got, status)
 		}
 	}
-	w.must(state.JobRegister{Job: job("shop", fleet.JobTypeBatch, 1), Now: w.nano()})
+	w.mustApply(state.JobRegister{Job: job("shop", fleet.JobTypeBatch, 1), Now: w.nowNanos()})
 	want(fleet.JobStatusPending)
-	w.register(job("shop", fleet.JobTypeBatch, 1))
+	w.registerJob(job("shop", fleet.JobTypeBatch, 1))
 	want(fleet.JobStatusPending)
-	ids := w.place("shop", node, 1)
+	ids := w.placeAllocs("shop", node, 1)
 	want(fleet.JobStatusRunning)
-	w.report(node, fleet.ClientRunning, ids...)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
 	want(fleet.JobStatusRunning)
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano()})
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nowNanos()})
 	want(fleet.JobStatusRunning)
-	w.report(node, fleet.ClientComplete, ids...)
-	w.must(state.Evals{Evals: w.ended("shop")})
+	w.reportStatus(node, fleet.ClientComplete, ids...)
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop")})
 	want(fleet.JobStatusDead)
 	stopped := w.getJob("shop")
 	if !stopped.Stop || stopped.Version != 0 {
 		t.Fatalf("stopped job: stop %t, version %d", stopped.Stop, stopped.Version)
 	}
-	res := w.register(job("shop", fleet.JobTypeBatch, 1))
+	res := w.registerJob(job("shop", fleet.JobTypeBatch, 1))
 	want(fleet.JobStatusPending)
 	if w.getJob("shop").Stop || res.Version != 1 {
 		t.Fatalf("registered again: stop %t, version %d", w.getJob("shop").Stop, res.Version)
@@ -126,14 +126,14 @@ func TestJobStatus(t *testing.T) {
 }
 
 func TestJobsByPrefixAndNamespace(t *testing.T) {
-	w := newT(t)
+	w := newTestHarness(t)
 	for _, id := range []fleet.JobID{"shop-b", "shop-a", "till"} {
-		w.register(job(id, fleet.JobTypeService, 1))
+		w.registerJob(job(id, fleet.JobTypeService, 1))
 	}
 	other := job("shop-a", fleet.JobTypeService, 1)
 	other.Namespace = "lab"
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "lab"}})
-	w.register(other)
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "lab"}})
+	w.registerJob(other)
 	list := func(ns, prefix string) string {
 		var out []string
 		for j := range w.store.View().Jobs(ns, prefix) {
@@ -156,13 +156,13 @@ func TestJobsByPrefixAndNamespace(t *testing.T) {
 
 // A54, I9: what is out of sight counts as unknown, and as nothing else.
 func TestJobSummaryOfUnknown(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 3))
-	ids := w.place("shop", node, 3)
-	w.report(node, fleet.ClientRunning, ids...)
-	w.miss(node)
-	w.unknown(ids[:2]...)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 3))
+	ids := w.placeAllocs("shop", node, 3)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
+	w.missHeartbeats(node)
+	w.markAllocsUnknown(ids[:2]...)
 	got, _ := w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
 	if want := (state.GroupCount{Running: 1, Unknown: 2}); got.Groups["web"] != want {
 		t.Fatalf("summary %+v, want %+v", got.Groups["web"], want)
@@ -170,16 +170,16 @@ func TestJobSummaryOfUnknown(t *testing.T) {
 }
 
 func TestJobSummary(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 6))
-	ids := w.place("shop", node, 5)
-	w.must(state.Evals{Now: w.nano(), Evals: []fleet.Evaluation{{
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 6))
+	ids := w.placeAllocs("shop", node, 5)
+	w.mustApply(state.Evals{Now: w.nowNanos(), Evals: []fleet.Evaluation{{
 		ID: "e-blocked", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked, QueuedAllocations: map[string]int{"web": 2},
 	}}})
-	w.report(node, fleet.ClientRunning, ids[:4]...)
-	w.report(node, fleet.ClientFailed, ids[0])
-	w.report(node, fleet.ClientComplete, ids[1])
+	w.reportStatus(node, fleet.ClientRunning, ids[:4]...)
+	w.reportStatus(node, fleet.ClientFailed, ids[0])
+	w.reportStatus(node, fleet.ClientComplete, ids[1])
 	got, ok := w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
 	want := state.GroupCount{Queued: 2, Starting: 1, Running: 2, Failed: 1, Complete: 1}
 	if !ok || got.Groups["web"] != want {
@@ -188,13 +188,13 @@ func TestJobSummary(t *testing.T) {
 	if got.ModifyIndex != w.index {
 		t.Fatalf("summary changed at %d, want %d", got.ModifyIndex, w.index)
 	}
-	w.place("shop", node, 1)
+	w.placeAllocs("shop", node, 1)
 	got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
 	if got.Groups["web"].Queued != 0 {
 		t.Fatalf("%d queued after all was placed", got.Groups["web"].Queued)
 	}
-	w.miss(node)
-	w.update(w.concluded(fleet.ClientLost, ids[2])...)
+	w.missHeartbeats(node)
+	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, ids[2])...)
 	if got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop"); got.Groups["web"].Lost != 1 {
 		t.Fatalf("%d lost, want 1", got.Groups["web"].Lost)
 	}

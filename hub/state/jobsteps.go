@@ -73,7 +73,7 @@ type (
 
 // jobStep finds the job that a step is about.
 func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
-	row := t.jobs.at(t, jobKeyOf(ns, id))
+	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
 	if row == nil {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job in namespace %q", verb, id, ns)
 	}
@@ -113,16 +113,16 @@ func (t *tx) jobScale(c JobScale) Result {
 		}
 	}
 	k := jobKeyOf(c.Namespace, c.ID)
-	next := *t.jobs.at(t, k)
-	next.scaled = scaledAlso(next.scaled, next.job, c.Group, event)
-	t.jobs.put(k, &next)
-	t.bump(tableJobs)
+	next := *t.jobs.currentRow(t, k)
+	next.scaled = prependScalingEvent(next.scaled, next.job, c.Group, event)
+	t.jobs.putRow(k, &next)
+	t.markTableChanged(tableJobs)
 	return res
 }
 
-// scaledAlso adds an event before the older ones of its group. Those of groups that
+// prependScalingEvent adds an event before the older ones of its group. Those of groups that
 // the job does not have any more go.
-func scaledAlso(old map[string][]fleet.ScalingEvent, job *fleet.Job, group string, e fleet.ScalingEvent) map[string][]fleet.ScalingEvent {
+func prependScalingEvent(old map[string][]fleet.ScalingEvent, job *fleet.Job, group string, e fleet.ScalingEvent) map[string][]fleet.ScalingEvent {
 	next := maps.Clone(old)
 	maps.DeleteFunc(next, func(name string, _ []fleet.ScalingEvent) bool { return job.Group(name) == nil })
 	if next == nil {
@@ -144,7 +144,7 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 	case row.job.IsParameterized():
 		return refused(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
 	}
-	if t.namespace(c.Namespace) == nil {
+	if t.findNamespace(c.Namespace) == nil {
 		return Result{Err: noNamespace("evaluate", row.job)}
 	}
 	if c.ForceReschedule {
@@ -156,12 +156,12 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 // forceReschedule flags what has failed, was not replaced, and may be by its group's
 // policy in general.
 func (t *tx) forceReschedule(job *fleet.Job, now int64) {
-	r := t.jobRosters.at(t, jobKeyOf(job.Namespace, job.ID))
+	r := t.jobSummaries.currentRow(t, jobKeyOf(job.Namespace, job.ID))
 	if r == nil {
 		return
 	}
 	for _, id := range r.allocs {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if a == nil || a.ClientStatus != fleet.ClientFailed || a.NoLongerWanted() || a.NextAllocation != "" ||
 			a.DesiredTransition.Reschedule {
 			continue
@@ -171,7 +171,7 @@ func (t *tx) forceReschedule(job *fleet.Job, now int64) {
 		}
 		t.changeAlloc(id, now, func(a *allocRow) {
 			a.DesiredTransition.Reschedule = true
-			a.history.add(t.allocMark(a, "replacement asked for", "", now))
+			a.history.appendEntries(t.newAllocHubEvent(a, "replacement asked for", "", now))
 		})
 	}
 }
@@ -213,8 +213,8 @@ func (t *tx) jobTag(c JobTag) Result {
 		next.job = &job
 	}
 	t.keepVersions(&next)
-	t.jobs.put(jobKeyOf(c.Namespace, c.ID), &next)
-	t.bump(tableJobs)
+	t.jobs.putRow(jobKeyOf(c.Namespace, c.ID), &next)
+	t.markTableChanged(tableJobs)
 	return Result{Version: c.Version, Modify: next.job.JobModifyIndex}
 }
 
@@ -224,10 +224,10 @@ func (t *tx) keepVersions(row *jobRow) {
 	var kept []*fleet.Job
 	plain := 0
 	for _, j := range row.versions {
-		if _, tagged := row.tag(j.Version); !tagged {
+		if _, tagged := row.tagOfVersion(j.Version); !tagged {
 			plain++
 			if plain > fleet.JobVersionsKept {
-				t.refer(j, -1)
+				t.addBodyRefs(j, -1)
 				continue
 			}
 		}
@@ -240,7 +240,7 @@ func (t *tx) keepVersions(row *jobRow) {
 	})
 }
 
-func (r *jobRow) tag(version uint64) (*fleet.JobVersionTag, bool) {
+func (r *jobRow) tagOfVersion(version uint64) (*fleet.JobVersionTag, bool) {
 	for _, v := range r.tags {
 		if v.Version == version {
 			return &v.Tag, true
@@ -249,15 +249,15 @@ func (r *jobRow) tag(version uint64) (*fleet.JobVersionTag, bool) {
 	return nil, false
 }
 
-// source notes the job file of the newest version.
-func (r *jobRow) source(s *fleet.Submission) {
+// setJobSource notes the job file of the newest version.
+func (r *jobRow) setJobSource(s *fleet.Submission) {
 	r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(v versionSource) bool { return v.Version == r.job.Version })
 	r.sources = append(r.sources, versionSource{r.job.Version, s})
 }
 
-// preserved is a job with the counts, or the resources, that the stored one has in
+// withPreservedValues is a job with the counts, or the resources, that the stored one has in
 // groups and tasks of the same name.
-func preserved(c JobRegister, old *fleet.Job) *fleet.Job {
+func withPreservedValues(c JobRegister, old *fleet.Job) *fleet.Job {
 	job := *c.Job
 	job.TaskGroups = slices.Clone(c.Job.TaskGroups)
 	for i := range job.TaskGroups {
@@ -282,9 +282,9 @@ func preserved(c JobRegister, old *fleet.Job) *fleet.Job {
 	return &job
 }
 
-// scalable refuses a job with a count that was preserved and that its scaling policy
+// checkScalingBounds refuses a job with a count that was preserved and that its scaling policy
 // does not allow.
-func scalable(job *fleet.Job) *fleet.Error {
+func checkScalingBounds(job *fleet.Job) *fleet.Error {
 	for _, g := range job.TaskGroups {
 		if g.Scaling == nil || fleet.RunsEverywhere(job.Type) {
 			continue
@@ -298,7 +298,7 @@ func scalable(job *fleet.Job) *fleet.Error {
 
 // ScalingEvents are those kept of a job, by group, newest first.
 func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.ScalingEvent {
-	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.Scali
 
 // Submission is the job file of a kept version, or nil where none is kept.
 func (v *View) Submission(ns string, id fleet.JobID, version uint64) *fleet.Submission {
-	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}

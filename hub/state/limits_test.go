@@ -11,8 +11,8 @@ import (
 	"skerry/syncproto"
 )
 
-// fleetOf is a state with a job of many allocations, each running, on nodes.
-type fleetOf struct {
+// largeFleet is a state with a job of many allocations, each running, on nodes.
+type largeFleet struct {
 	testing.TB
 	store  *state.Store
 	index  fleet.Index
@@ -21,8 +21,8 @@ type fleetOf struct {
 	job    *fleet.Job
 }
 
-// apply takes a command through the log's encoding.
-func (f *fleetOf) apply(c state.Command) state.Result {
+// applyDecoded takes a command through the log's encoding.
+func (f *largeFleet) applyDecoded(c state.Command) state.Result {
 	f.Helper()
 	raw, err := state.Encode(c)
 	if err != nil {
@@ -40,18 +40,18 @@ func (f *fleetOf) apply(c state.Command) state.Result {
 	return res
 }
 
-func newFleetOf(t testing.TB, nodes, allocs int) *fleetOf {
-	f := &fleetOf{TB: t, store: state.New()}
-	f.apply(state.ClusterInit{Cluster: state.Cluster{ID: "c"}})
+func newLargeFleet(t testing.TB, nodes, allocs int) *largeFleet {
+	f := &largeFleet{TB: t, store: state.New()}
+	f.applyDecoded(state.ClusterInit{Cluster: state.Cluster{ID: "c"}})
 	j := job("shop", fleet.JobTypeService, allocs)
-	f.apply(state.JobRegister{Job: j, Eval: &fleet.Evaluation{ID: "e", Status: fleet.EvalPending}, Now: 1})
+	f.applyDecoded(state.JobRegister{Job: j, Eval: &fleet.Evaluation{ID: "e", Status: fleet.EvalPending}, Now: 1})
 	f.job, _ = f.store.View().Job(fleet.DefaultNamespace, "shop")
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
 		id := fleet.NodeID(fleet.DeriveUUID("node", name))
 		n := description(id, name)
 		n.Datacenter = name // so that each has a class of its own
-		f.apply(state.SessionOpen{NodeID: id, Session: 1, Instance: "i", BootID: "b", Hub: "h", Node: &n, EvalSeed: name, Now: 1})
+		f.applyDecoded(state.SessionOpen{NodeID: id, Session: 1, Instance: "i", BootID: "b", Hub: "h", Node: &n, EvalSeed: name, Now: 1})
 		f.nodes = append(f.nodes, id)
 	}
 	plan := state.Plan{EvalID: "e", Now: 1, NewDeployment: &fleet.Deployment{
@@ -78,9 +78,9 @@ func newFleetOf(t testing.TB, nodes, allocs int) *fleetOf {
 			chain[at] = syncproto.ChainHash(chain[at], row)
 		}
 		plan.Result.NodeAllocation = placed
-		f.apply(plan)
+		f.applyDecoded(plan)
 		plan.NewDeployment = nil
-		for _, r := range f.apply(rows).Updates {
+		for _, r := range f.applyDecoded(rows).Updates {
 			if r.Code != "" {
 				t.Fatalf("report: %+v", r)
 			}
@@ -89,8 +89,8 @@ func newFleetOf(t testing.TB, nodes, allocs int) *fleetOf {
 	return f
 }
 
-// restored is the state as a snapshot brings it back.
-func (f *fleetOf) restored() *state.Store {
+// restoredStore is the state as a snapshot brings it back.
+func (f *largeFleet) restoredStore() *state.Store {
 	f.Helper()
 	var snapshot bytes.Buffer
 	if err := f.store.Persist(&snapshot); err != nil {
@@ -116,7 +116,7 @@ func TestNoBoundIsInTheWayOfALargeFleet(t *testing.T) {
 	}
 	for nodes, many := range sizes {
 		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
-			f := newFleetOf(t, nodes, many)
+			f := newLargeFleet(t, nodes, many)
 			classes := map[string]bool{}
 			var missed []state.NodeMissed
 			for _, id := range f.nodes {
@@ -137,9 +137,9 @@ func TestNoBoundIsInTheWayOfALargeFleet(t *testing.T) {
 				state.NodeStatus{Nodes: missed, EvalSeed: "away", Now: 4},
 				state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Eval: &fleet.Evaluation{ID: "end", Status: fleet.EvalPending}, Now: 5},
 			} {
-				f.apply(c)
+				f.applyDecoded(c)
 			}
-			again := f.restored()
+			again := f.restoredStore()
 			n := 0
 			for range again.View().AllocsByJob(fleet.DefaultNamespace, "shop") {
 				n++
@@ -210,6 +210,6 @@ func TestEveryJobThatIsRegisteredCanBeReadByAnEdge(t *testing.T) {
 		if res := store.Apply(1, c); res.Err != nil {
 			t.Fatal(res.Err)
 		}
-		(&fleetOf{TB: t, store: store}).restored()
+		(&largeFleet{TB: t, store: store}).restoredStore()
 	}
 }

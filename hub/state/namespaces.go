@@ -36,15 +36,15 @@ func (t *tx) namespaceStore(c NamespaceStore) Result {
 		return Result{Err: fleet.AsError(err)}
 	}
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
-	old := t.namespaces.at(t, k)
+	old := t.namespaces.currentRow(t, k)
 	if old != nil {
 		next.CreateIndex = old.CreateIndex
 	}
-	if old == nil && len(slices.Collect(scan[fleet.Namespace](t.base, tableNamespaces, indexID, nil))) >= MaxNamespaces {
+	if old == nil && len(slices.Collect(scanRows[fleet.Namespace](t.base, tableNamespaces, indexID, nil))) >= MaxNamespaces {
 		return refused(fleet.CodeConflict, "make namespace %s: there are %d already", next.Name, MaxNamespaces)
 	}
-	t.namespaces.put(k, &next)
-	t.bump(tableNamespaces)
+	t.namespaces.putRow(k, &next)
+	t.markTableChanged(tableNamespaces)
 	return Result{}
 }
 
@@ -53,24 +53,24 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	switch {
 	case c.Name == fleet.DefaultNamespace:
 		return refused(fleet.CodeInvalid, "delete namespace %s: it always exists", c.Name)
-	case t.namespaces.at(t, k) == nil:
+	case t.namespaces.currentRow(t, k) == nil:
 		return refused(fleet.CodeNotFound, "delete namespace %s: there is no such namespace", c.Name)
 	}
-	if kept := t.keeping(c.Name); len(kept) > 0 {
+	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
 			WithHint("stop its jobs, and wait until their nodes have said that what ran has ended")}
 	}
-	t.namespaces.remove(k)
-	t.bump(tableNamespaces)
+	t.namespaces.removeRow(k)
+	t.markTableChanged(tableNamespaces)
 	return Result{}
 }
 
-// keeping names some of what a namespace is kept for: jobs that are not dead, and
+// namespaceUsers names some of what a namespace is kept for: jobs that are not dead, and
 // allocations whose edge has not said that they have ended. What an edge comes back
 // with is of a namespace that exists.
-func (t *tx) keeping(ns string) []string {
+func (t *tx) namespaceUsers(ns string) []string {
 	var out []string
-	for row := range scan[jobRow](t.base, tableJobs, indexID, key(ns)) {
+	for row := range scanRows[jobRow](t.base, tableJobs, indexID, key(ns)) {
 		if row.job.Status == fleet.JobStatusDead {
 			continue
 		}
@@ -82,7 +82,7 @@ func (t *tx) keeping(ns string) []string {
 	if len(out) > 0 {
 		return out
 	}
-	for a := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
+	for a := range scanRows[allocRow](t.base, tableAllocs, indexID, nil) {
 		if a.Namespace != ns || !a.OccupiesNode() {
 			continue
 		}
@@ -94,10 +94,10 @@ func (t *tx) keeping(ns string) []string {
 	return out
 }
 
-// admitted refuses a job whose namespace does not exist, or does not allow what the
+// checkJobNamespace refuses a job whose namespace does not exist, or does not allow what the
 // job asks for.
-func (t *tx) admitted(job *fleet.Job) *fleet.Error {
-	ns := t.namespace(job.Namespace)
+func (t *tx) checkJobNamespace(job *fleet.Job) *fleet.Error {
+	ns := t.findNamespace(job.Namespace)
 	if ns == nil {
 		return noNamespace("register", job)
 	}
@@ -112,9 +112,9 @@ func noNamespace(verb string, job *fleet.Job) *fleet.Error {
 		WithHint("skerry namespace apply makes one; skerry namespace list shows those that there are")
 }
 
-// namespace returns one that exists, or nil.
-func (t *tx) namespace(name string) *fleet.Namespace {
-	if ns := t.namespaces.at(t, key(name)); ns != nil {
+// findNamespace returns one that exists, or nil.
+func (t *tx) findNamespace(name string) *fleet.Namespace {
+	if ns := t.namespaces.currentRow(t, key(name)); ns != nil {
 		return ns
 	}
 	if name == fleet.DefaultNamespace {
@@ -126,7 +126,7 @@ func (t *tx) namespace(name string) *fleet.Namespace {
 
 // Namespace returns a namespace; fleet.DefaultNamespace always exists.
 func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
-	if ns, ok := one[fleet.Namespace](v, tableNamespaces, key(name)); ok {
+	if ns, ok := watchRow[fleet.Namespace](v, tableNamespaces, key(name)); ok {
 		return ns, true
 	}
 	if name == fleet.DefaultNamespace {
@@ -138,7 +138,7 @@ func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
 
 // Namespaces lists namespaces by name.
 func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
-	list := slices.Collect(all[fleet.Namespace](v, tableNamespaces, indexID, nil))
+	list := slices.Collect(watchTable[fleet.Namespace](v, tableNamespaces, indexID, nil))
 	i, found := slices.BinarySearchFunc(list, fleet.DefaultNamespace, func(n *fleet.Namespace, name string) int {
 		return strings.Compare(n.Name, name)
 	})

@@ -11,7 +11,7 @@ import (
 	"skerry/hub/state"
 )
 
-func (w *world) namespaces() (names []string) {
+func (w *storeHarness) namespaceNames() (names []string) {
 	for n := range w.store.View().Namespaces() {
 		names = append(names, n.Name)
 	}
@@ -26,15 +26,15 @@ func inNamespace(ns string, id fleet.JobID, count int) *fleet.Job {
 }
 
 func TestNamespacesAreMadeChangedAndKept(t *testing.T) {
-	w := newT(t)
-	if got := w.namespaces(); !slices.Equal(got, []string{"default"}) {
+	w := newTestHarness(t)
+	if got := w.namespaceNames(); !slices.Equal(got, []string{"default"}) {
 		t.Fatalf("at first: %v", got)
 	}
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "at sea", Meta: map[string]string{"by": "me"}}})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "farms"}})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "at sea", Meta: map[string]string{"by": "me"}}})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "farms"}})
 	made := w.index - 1
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "in port"}})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "default", Description: "ours"}})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "in port"}})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "default", Description: "ours"}})
 	check := func(v *state.View) {
 		t.Helper()
 		n, ok := v.Namespace("ships")
@@ -46,7 +46,7 @@ func TestNamespacesAreMadeChangedAndKept(t *testing.T) {
 		}
 	}
 	check(w.store.View())
-	if got := w.namespaces(); !slices.Equal(got, []string{"default", "farms", "ships"}) {
+	if got := w.namespaceNames(); !slices.Equal(got, []string{"default", "farms", "ships"}) {
 		t.Errorf("list: %v", got)
 	}
 	again := state.New()
@@ -63,26 +63,26 @@ func TestNamespacesAreMadeChangedAndKept(t *testing.T) {
 		{Name: "n", Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{""}}},
 		{Name: "n", Capabilities: &fleet.NamespaceCapabilities{DisabledNetworkModes: slices.Repeat([]string{"x"}, 65)}},
 	} {
-		w.refused(fleet.CodeInvalid, state.NamespaceStore{Namespace: bad})
+		w.mustRefuse(fleet.CodeInvalid, state.NamespaceStore{Namespace: bad})
 	}
 	for i := range state.MaxNamespaces - 2 {
 		w.index++
 		w.store.Apply(w.index, state.NamespaceStore{Namespace: fleet.Namespace{Name: fmt.Sprintf("n%d", i)}})
 	}
-	w.refused(fleet.CodeConflict, state.NamespaceStore{Namespace: fleet.Namespace{Name: "one-too-many"}})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}}) // a change is no new one
+	w.mustRefuse(fleet.CodeConflict, state.NamespaceStore{Namespace: fleet.Namespace{Name: "one-too-many"}})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}}) // a change is no new one
 }
 
 func TestJobsAreOfANamespaceThatExists(t *testing.T) {
-	w := newT(t)
+	w := newTestHarness(t)
 	stranger := inNamespace("ships", "shop", 1)
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nano()})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{DisabledTaskDrivers: []string{"sim"}}}})
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nano()})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec"}}}})
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nano()})
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec", "sim"}}}})
-	w.must(state.JobRegister{Job: stranger, Now: w.nano()})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nowNanos()})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{DisabledTaskDrivers: []string{"sim"}}}})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nowNanos()})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec"}}}})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: stranger, Now: w.nowNanos()})
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec", "sim"}}}})
+	w.mustApply(state.JobRegister{Job: stranger, Now: w.nowNanos()})
 	if _, ok := w.store.View().Job(fleet.DefaultNamespace, "shop"); ok {
 		t.Error("the job is also in the default namespace")
 	}
@@ -91,56 +91,56 @@ func TestJobsAreOfANamespaceThatExists(t *testing.T) {
 // TestANamespaceInUseStays deletes one while a job of it waits, runs, and has been
 // stopped on an edge that is away, and then for good.
 func TestANamespaceInUseStays(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}})
-	w.refused(fleet.CodeInvalid, state.NamespaceDelete{Name: "default"})
-	w.refused(fleet.CodeNotFound, state.NamespaceDelete{Name: "farms"})
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}})
+	w.mustRefuse(fleet.CodeInvalid, state.NamespaceDelete{Name: "default"})
+	w.mustRefuse(fleet.CodeNotFound, state.NamespaceDelete{Name: "farms"})
 	kept := func(why string) {
 		t.Helper()
-		if err := w.refused(fleet.CodeConflict, state.NamespaceDelete{Name: "ships"}).Err; !strings.Contains(err.Message, why) {
+		if err := w.mustRefuse(fleet.CodeConflict, state.NamespaceDelete{Name: "ships"}).Err; !strings.Contains(err.Message, why) {
 			t.Errorf("refused with %q, want %q", err.Message, why)
 		}
 	}
-	w.register(inNamespace("ships", "shop", 1))
+	w.registerJob(inNamespace("ships", "shop", 1))
 	kept("job shop (pending)")
 	stored, _ := w.store.View().Job("ships", "shop")
 	a := fleet.Alloc{
-		ID: fleet.AllocID(w.id("alloc")), Namespace: "ships", Name: "shop.web[0]", NodeID: node, JobID: "shop",
+		ID: fleet.AllocID(w.nextTestID("alloc")), Namespace: "ships", Name: "shop.web[0]", NodeID: node, JobID: "shop",
 		JobVersion: stored.Version, JobHash: stored.SpecHash, TaskGroup: "web", DesiredStatus: fleet.DesiredRun,
 	}
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Now: w.nano()})
-	w.report(node, fleet.ClientRunning, a.ID)
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Now: w.nowNanos()})
+	w.reportStatus(node, fleet.ClientRunning, a.ID)
 	kept("job shop (running)")
-	w.must(state.JobDeregister{Namespace: "ships", ID: "shop", Purge: true, Now: w.nano()})
+	w.mustApply(state.JobDeregister{Namespace: "ships", ID: "shop", Purge: true, Now: w.nowNanos()})
 	kept("allocation " + fleet.Short(a.ID))
-	w.miss(node)
-	w.unknown(a.ID)
+	w.missHeartbeats(node)
+	w.markAllocsUnknown(a.ID)
 	kept("(unknown)")
-	w.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(w.concluded(fleet.ClientLost, a.ID)...)}, Now: w.nano()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(w.allocsWithStatus(fleet.ClientLost, a.ID)...)}, Now: w.nowNanos()})
 	kept("(lost)") // it may still run there
-	w.session(node)
-	w.report(node, fleet.ClientComplete, a.ID)
+	w.openNextSession(node)
+	w.reportStatus(node, fleet.ClientComplete, a.ID)
 	for e := range w.store.View().EvalsByJob("ships", "shop") {
 		done := *e
 		done.Status = fleet.EvalComplete
-		w.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nano()})
+		w.mustApply(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nowNanos()})
 	}
-	w.must(state.NamespaceDelete{Name: "ships"})
-	if got := w.namespaces(); !slices.Equal(got, []string{"default"}) {
+	w.mustApply(state.NamespaceDelete{Name: "ships"})
+	if got := w.namespaceNames(); !slices.Equal(got, []string{"default"}) {
 		t.Errorf("left: %v", got)
 	}
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nano()})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nowNanos()})
 }
 
 // A job that is dead does not keep its namespace, and does not come back in it.
 func TestADeadJobOfADeletedNamespace(t *testing.T) {
-	w := newT(t)
-	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}})
-	w.must(state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nano()})
-	w.must(state.JobDeregister{Namespace: "ships", ID: "shop", Now: w.nano()})
-	w.must(state.NamespaceDelete{Name: "ships"})
-	w.refused(fleet.CodeInvalid, state.JobEvaluate{Namespace: "ships", ID: "shop", Eval: w.eval(fleet.TriggerJobRegister), Now: w.nano()})
-	w.refused(fleet.CodeInvalid, state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nano()})
-	w.must(state.JobDeregister{Namespace: "ships", ID: "shop", Purge: true, Now: w.nano()})
+	w := newTestHarness(t)
+	w.mustApply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships"}})
+	w.mustApply(state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nowNanos()})
+	w.mustApply(state.JobDeregister{Namespace: "ships", ID: "shop", Now: w.nowNanos()})
+	w.mustApply(state.NamespaceDelete{Name: "ships"})
+	w.mustRefuse(fleet.CodeInvalid, state.JobEvaluate{Namespace: "ships", ID: "shop", Eval: w.newEvaluation(fleet.TriggerJobRegister), Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeInvalid, state.JobRegister{Job: inNamespace("ships", "shop", 1), Now: w.nowNanos()})
+	w.mustApply(state.JobDeregister{Namespace: "ships", ID: "shop", Purge: true, Now: w.nowNanos()})
 }

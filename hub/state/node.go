@@ -25,18 +25,18 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	if err := c.Node.ValidatePorts(); err != nil {
 		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
-	t.describe(&c.Node, &w)
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
+	t.storeNodeDescription(&c.Node, &w)
 	if c.EvalSeed == "" {
 		return Result{} // an older release wrote the entry, and nothing was evaluated for it
 	}
-	return Result{Evals: t.wakeJobs(&w)}
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// describe stores the description that an edge gave of its node, and asks for the
+// storeNodeDescription stores the description that an edge gave of its node, and asks for the
 // evaluations that it calls for.
-func (t *tx) describe(said *fleet.Node, w *wake) {
-	n := t.node(said.ID)
+func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
+	n := t.ownNodeRow(said.ID)
 	known := n != nil
 	if !known {
 		n = &nodeRow{}
@@ -45,7 +45,7 @@ func (t *tx) describe(said *fleet.Node, w *wake) {
 		if said.SchedulingEligibility == fleet.NodeIneligible {
 			n.SchedulingEligibility = fleet.NodeIneligible
 		}
-		t.nodes.put(key(string(said.ID)), n)
+		t.nodes.putRow(key(string(said.ID)), n)
 	}
 	before := n.Node
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
@@ -67,21 +67,21 @@ func (t *tx) describe(said *fleet.Node, w *wake) {
 	n.ComputedClass = classOf(&n.Node)
 	t.nodeChanged(n)
 	if known && before.DescriptionHash != n.DescriptionHash {
-		t.bump(metaServices) // addresses, and what ${…} stands for, are the node's
+		t.markTableChanged(metaServices) // addresses, and what ${…} stands for, are the node's
 	}
 	t.ensurePool(n.NodePool)
 	switch {
 	case !known:
-		n.event("Cluster", "Node registered", w.now, t.index)
-		t.nodeMark(n, "registered", "", w.now)
-	case n.Status == fleet.NodeReady && offersElse(&before, &n.Node):
-		t.offerChanged(&n.Node, w)
+		n.addNodeEvent("Cluster", "Node registered", w.now, t.index)
+		t.recordNodeEvent(n, "registered", "", w.now)
+	case n.Status == fleet.NodeReady && offersDifferently(&before, &n.Node):
+		t.requestOfferEvals(&n.Node, w)
 	}
 }
 
-// offersElse reports whether constraints, drivers, amounts, devices, networks or ports of a
+// offersDifferently reports whether constraints, drivers, amounts, devices, networks or ports of a
 // node differ from before, so that other allocations may fit.
-func offersElse(before, now *fleet.Node) bool {
+func offersDifferently(before, now *fleet.Node) bool {
 	return before.ComputedClass != now.ComputedClass || before.Name != now.Name || before.TimeZone != now.TimeZone ||
 		!maps.Equal(before.Attributes, now.Attributes) || !maps.Equal(before.Meta, now.Meta) ||
 		before.Free() != now.Free() || before.MaxAllocs != now.MaxAllocs ||
@@ -90,24 +90,24 @@ func offersElse(before, now *fleet.Node) bool {
 		before.ReservedPorts != now.ReservedPorts
 }
 
-// offerChanged has a ready node looked at again that offers something else: by the jobs
+// requestOfferEvals has a ready node looked at again that offers something else: by the jobs
 // that have something there, by those that run on every node, and by those that wait for
 // capacity. A node that is not ready is looked at when it becomes so.
-func (t *tx) offerChanged(n *fleet.Node, w *wake) {
+func (t *tx) requestOfferEvals(n *fleet.Node, w *pendingEvals) {
 	for _, id := range t.allocsOn(n.ID) {
-		if a := t.alloc(id); t.concerns(&a.Alloc, math.MaxUint64) {
-			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, n)
+		if a := t.currentAlloc(id); t.needsEvaluation(&a.Alloc, math.MaxUint64) {
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, n)
 		}
 	}
 	if n.Schedulable() {
-		t.freed(n)
-		t.wakeSystem(w, n)
+		t.noteFreedClass(n)
+		t.requestSystemEvals(w, n)
 	}
 }
 
-// node returns the entry's own copy of a node, to be changed in place, or nil.
-func (t *tx) node(id fleet.NodeID) *nodeRow {
-	return t.nodes.mine(t, key(string(id)), func(r *nodeRow) *nodeRow {
+// ownNodeRow returns the entry's own copy of a node, to be changed in place, or nil.
+func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
+	return t.nodes.ownRow(t, key(string(id)), func(r *nodeRow) *nodeRow {
 		c := *r
 		return &c
 	})
@@ -116,41 +116,41 @@ func (t *tx) node(id fleet.NodeID) *nodeRow {
 // nodeChanged notes that more changed than how far the node's journal is in.
 func (t *tx) nodeChanged(n *nodeRow) {
 	n.ModifyIndex = t.index
-	t.bump(tableNodes)
+	t.markTableChanged(tableNodes)
 }
 
-// become moves a node to a status.
-func (t *tx) become(n *nodeRow, status fleet.NodeStatus, why string, now int64) {
+// setNodeStatus moves a node to a status.
+func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now int64) {
 	if n.Status != status {
 		n.StatusUpdatedAt = seconds(now)
 	}
 	if isAway(n.Status) != isAway(status) {
-		t.bump(metaServices) // what runs there can be reached, or not any more
+		t.markTableChanged(metaServices) // what runs there can be reached, or not any more
 	}
 	n.Status, n.StatusDescription = status, why
 	t.nodeChanged(n)
 	if n.Schedulable() {
-		t.freed(&n.Node)
+		t.noteFreedClass(&n.Node)
 	}
 }
 
-// freed notes that capacity appeared on nodes of this one's class.
-func (t *tx) freed(n *fleet.Node) {
-	t.capacity.put(key(n.ComputedClass), &capacityRow{n.ComputedClass, t.index})
-	t.bump(tableCapacity)
+// noteFreedClass notes that capacity appeared on nodes of this one's class.
+func (t *tx) noteFreedClass(n *fleet.Node) {
+	t.capacity.putRow(key(n.ComputedClass), &capacityRow{n.ComputedClass, t.index})
+	t.markTableChanged(tableCapacity)
 }
 
 func (t *tx) ensurePool(name string) {
 	builtin := slices.ContainsFunc(builtinPools, func(p fleet.Pool) bool { return p.Name == name })
-	if builtin || t.pools.at(t, key(name)) != nil {
+	if builtin || t.pools.currentRow(t, key(name)) != nil {
 		return
 	}
-	t.pools.put(key(name), &fleet.Pool{Name: name, CreateIndex: t.index, ModifyIndex: t.index})
-	t.bump(tablePools)
+	t.pools.putRow(key(name), &fleet.Pool{Name: name, CreateIndex: t.index, ModifyIndex: t.index})
+	t.markTableChanged(tablePools)
 }
 
-// event adds a line to what people see of a node.
-func (n *nodeRow) event(subsystem, message string, now int64, index fleet.Index) {
+// addNodeEvent adds a line to what people see of a node.
+func (n *nodeRow) addNodeEvent(subsystem, message string, now int64, index fleet.Index) {
 	events := append(slices.Clone(n.Events), fleet.NodeEvent{
 		Message: message, Subsystem: subsystem, Timestamp: time.Unix(0, now).UTC(), CreateIndex: index,
 	})
@@ -165,7 +165,7 @@ func keepNewest[E any](list []E, n int) []E {
 }
 
 func (t *tx) nodeResync(c NodeResync) Result {
-	n := t.node(c.NodeID)
+	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "note a resync of node %s: there is no such node", fleet.Short(c.NodeID))
@@ -175,18 +175,18 @@ func (t *tx) nodeResync(c NodeResync) Result {
 	t.nodeChanged(n)
 	if len(c.Orphans) > 0 {
 		n.Orphans = c.Orphans
-		n.event("Edge", "Node "+c.Reason, c.Now, t.index)
-		t.nodeMark(n, "orphans", c.Reason, c.Now)
+		n.addNodeEvent("Edge", "Node "+c.Reason, c.Now, t.index)
+		t.recordNodeEvent(n, "orphans", c.Reason, c.Now)
 		return Result{}
 	}
 	n.StatusDescription = c.Reason
-	n.event("Cluster", "Resync: "+c.Reason, c.Now, t.index)
-	t.nodeMark(n, "resync", c.Reason, c.Now)
+	n.addNodeEvent("Cluster", "Resync: "+c.Reason, c.Now, t.index)
+	t.recordNodeEvent(n, "resync", c.Reason, c.Now)
 	return Result{}
 }
 
 func (t *tx) nodeEligibility(c NodeEligibility) Result {
-	n := t.node(c.NodeID)
+	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "set eligibility of node %s: there is no such node", fleet.Short(c.NodeID))
@@ -198,31 +198,31 @@ func (t *tx) nodeEligibility(c NodeEligibility) Result {
 	case n.DrainStrategy != nil:
 		return refused(fleet.CodeConflict, "set eligibility of node %s: it is being drained", fleet.Short(c.NodeID))
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.setEligibility(n, c.Eligibility, &w)
-	return Result{Evals: t.wakeJobs(&w)}
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
 // setEligibility lets new work onto a node, or keeps it off.
-func (t *tx) setEligibility(n *nodeRow, eligibility string, w *wake) {
+func (t *tx) setEligibility(n *nodeRow, eligibility string, w *pendingEvals) {
 	n.SchedulingEligibility = eligibility
 	t.nodeChanged(n)
-	n.event("Cluster", "Node marked as "+eligibility+" for scheduling", w.now, t.index)
+	n.addNodeEvent("Cluster", "Node marked as "+eligibility+" for scheduling", w.now, t.index)
 	if n.Schedulable() {
-		t.freed(&n.Node)
-		t.wakeSystem(w, &n.Node)
+		t.noteFreedClass(&n.Node)
+		t.requestSystemEvals(w, &n.Node)
 	}
 }
 
-// wakeSystem asks for an evaluation of every job that runs on all nodes such as
+// requestSystemEvals asks for an evaluation of every job that runs on all nodes such as
 // this one: of a sysbatch job only where the node has nothing of it yet.
-func (t *tx) wakeSystem(w *wake, n *fleet.Node) {
-	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
+func (t *tx) requestSystemEvals(w *pendingEvals, n *fleet.Node) {
+	for r := range scanRows[jobRow](t.base, tableJobs, indexID, nil) {
 		if r.job.Stop || !r.job.InPool(n.NodePool) || !r.job.InDatacenter(n.Datacenter) {
 			continue
 		}
 		if r.job.Type == fleet.JobTypeSystem || r.job.Type == fleet.JobTypeSysBatch && !t.runsHere(r.job, n.ID) {
-			w.want(r.job.Namespace, r.job.ID, fleet.TriggerNodeUpdate, n)
+			w.requestEval(r.job.Namespace, r.job.ID, fleet.TriggerNodeUpdate, n)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (t *tx) wakeSystem(w *wake, n *fleet.Node) {
 // runsHere reports whether a node has, or had, the newest version of a job.
 func (t *tx) runsHere(job *fleet.Job, id fleet.NodeID) bool {
 	for _, a := range t.allocsOn(id) {
-		if a := t.alloc(a); a.Namespace == job.Namespace && a.JobID == job.ID && a.JobHash == job.SpecHash {
+		if a := t.currentAlloc(a); a.Namespace == job.Namespace && a.JobID == job.ID && a.JobHash == job.SpecHash {
 			return true
 		}
 	}
@@ -251,8 +251,8 @@ const (
 	fencedRowsKept = 256
 )
 
-func (t *tx) fence(c Fence) Result {
-	n := t.node(c.NodeID)
+func (t *tx) fenceSession(c Fence) Result {
+	n := t.ownNodeRow(c.NodeID)
 	if n == nil {
 		return refused(fleet.CodeNotFound, "fence a session of node %s: there is no such node", fleet.Short(c.NodeID))
 	}
@@ -269,8 +269,8 @@ func (t *tx) fence(c Fence) Result {
 		FencedRows{Session: c.Session, Rows: kept, Dropped: len(c.Rows) - len(kept)}), fencedKept)
 	message := "Session fenced: another machine at " + c.Session.Addr + " has this identity"
 	t.nodeChanged(n)
-	n.event("Cluster", message, c.Session.Time, t.index)
-	t.nodeMark(n, "fenced", string(c.Session.Code)+" from "+c.Session.Addr, c.Session.Time)
+	n.addNodeEvent("Cluster", message, c.Session.Time, t.index)
+	t.recordNodeEvent(n, "fenced", string(c.Session.Code)+" from "+c.Session.Addr, c.Session.Time)
 	return Result{}
 }
 
@@ -279,8 +279,8 @@ func (t *tx) noteNewcomer(n *nodeRow, s fleet.FencedSession) {
 	n.Newcomer = &s
 	why := fmt.Sprintf("an agent process at %s waits: hub %s has the session of another one and cannot be asked whether that is over", s.Addr, n.Hub)
 	t.nodeChanged(n)
-	n.event("Cluster", "Newcomer waits: "+why, s.Time, t.index)
-	t.nodeMark(n, "newcomer waits", why, s.Time)
+	n.addNodeEvent("Cluster", "Newcomer waits: "+why, s.Time, t.index)
+	t.recordNodeEvent(n, "newcomer waits", why, s.Time)
 }
 
 // classOf names what constraints can tell of a node and what is not its alone.
@@ -319,7 +319,7 @@ func seconds(nano int64) int64 { return nano / int64(time.Second) }
 
 // Node returns an edge as the cluster knows it.
 func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
-	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
 	if !ok {
 		return nil, false
 	}
@@ -329,7 +329,7 @@ func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
 // Nodes lists nodes whose id starts with prefix. A Watch view does not wake for
 // how far their journals are in.
 func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
-	rows := all[nodeRow](v, tableNodes, indexID, []byte(prefix))
+	rows := watchTable[nodeRow](v, tableNodes, indexID, []byte(prefix))
 	return func(yield func(*fleet.Node) bool) {
 		for r := range rows {
 			if !yield(&r.Node) {
@@ -341,7 +341,7 @@ func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
 
 // DrainingNodes lists the nodes that are being drained, and watches them alone.
 func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
-	rows := narrow[nodeRow](v, tableNodes, indexDraining, nil)
+	rows := watchPrefix[nodeRow](v, tableNodes, indexDraining, nil)
 	return func(yield func(*fleet.Node) bool) {
 		for r := range rows {
 			if !yield(&r.Node) {
@@ -353,7 +353,7 @@ func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
 
 // Fenced lists what refused sessions of a node's identity said, oldest first.
 func (v *View) Fenced(id fleet.NodeID) []FencedRows {
-	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
 	if !ok {
 		return nil
 	}
@@ -364,7 +364,7 @@ func (v *View) Fenced(id fleet.NodeID) []FencedRows {
 // allocations changed: what an edge has to hear of. A Watch view wakes for
 // exactly that, not for what the edge reports.
 func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
-	if r, ok := one[desiredRow](v, tableDesired, key(string(id))); ok {
+	if r, ok := watchRow[desiredRow](v, tableDesired, key(string(id))); ok {
 		return r.index
 	}
 	return 0
@@ -373,7 +373,7 @@ func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
 // CapacitySince lists, by Node.ComputedClass, where capacity appeared after
 // index: a node became ready or eligible, or an allocation's end was confirmed.
 func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
-	rows := all[capacityRow](v, tableCapacity, indexID, nil)
+	rows := watchTable[capacityRow](v, tableCapacity, indexID, nil)
 	return func(yield func(string, fleet.Index) bool) {
 		for r := range rows {
 			if r.index > index && !yield(r.class, r.index) {

@@ -37,24 +37,24 @@ func TestOfferChanged(t *testing.T) {
 	for what, change := range offers {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restart %v", what, restart), func(t *testing.T) {
-				w := newT(t)
-				id := w.node("n1")
+				w := newTestHarness(t)
+				id := w.addReadyNode("n1")
 				everywhere := job("logs", fleet.JobTypeSystem, 1)
 				everywhere.NodePool = fleet.AllPools
 				for _, j := range []*fleet.Job{everywhere, job("agent", fleet.JobTypeSystem, 1), job("shop", fleet.JobTypeService, 1), job("else", fleet.JobTypeService, 1)} {
-					w.register(j)
+					w.registerJob(j)
 				}
-				w.report(id, fleet.ClientRunning, slices.Concat(w.place("agent", id, 1), w.place("shop", id, 1))...)
-				w.must(state.Evals{Evals: slices.Concat(w.ended("logs"), w.ended("else")), Now: w.nano()})
+				w.reportStatus(id, fleet.ClientRunning, slices.Concat(w.placeAllocs("agent", id, 1), w.placeAllocs("shop", id, 1))...)
+				w.mustApply(state.Evals{Evals: slices.Concat(w.completedEvals("logs"), w.completedEvals("else")), Now: w.nowNanos()})
 				say := func(n fleet.Node) {
 					if !restart {
-						w.must(state.NodeRegister{Node: n, EvalSeed: w.seed(), Now: w.nano()})
+						w.mustApply(state.NodeRegister{Node: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 						return
 					}
 					e := w.edges[id]
 					e.session++
-					w.must(state.SessionOpen{
-						NodeID: id, Session: e.session, Head: fleet.Seq(len(e.rows)), Node: &n, EvalSeed: w.seed(), Now: w.nano(),
+					w.mustApply(state.SessionOpen{
+						NodeID: id, Session: e.session, Head: fleet.Seq(len(e.rows)), Node: &n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(),
 					})
 				}
 				n := description(id, "n1")
@@ -81,19 +81,19 @@ func TestOfferChanged(t *testing.T) {
 // An entry of an older release has no seed, and made no evaluations; nor does a node that
 // is not ready, which is looked at when it is.
 func TestOfferChangedUnseen(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("logs", fleet.JobTypeSystem, 1))
-	w.must(state.Evals{Evals: w.ended("logs"), Now: w.nano()})
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("logs", fleet.JobTypeSystem, 1))
+	w.mustApply(state.Evals{Evals: w.completedEvals("logs"), Now: w.nowNanos()})
 	n := description(id, "n1")
 	n.Meta = map[string]string{"role": "till"}
-	w.must(state.NodeRegister{Node: n, Now: w.nano()})
+	w.mustApply(state.NodeRegister{Node: n, Now: w.nowNanos()})
 	w.wantEvals("logs")
-	w.miss(id)
-	w.must(state.Evals{Evals: w.ended("logs"), Now: w.nano()})
+	w.missHeartbeats(id)
+	w.mustApply(state.Evals{Evals: w.completedEvals("logs"), Now: w.nowNanos()})
 	n.Meta = map[string]string{"role": "scale"}
-	w.must(state.NodeRegister{Node: n, EvalSeed: w.seed(), Now: w.nano()})
+	w.mustApply(state.NodeRegister{Node: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	w.wantEvals("logs")
-	w.session(id)
+	w.openNextSession(id)
 	w.wantEvals("logs", fleet.TriggerNodeUpdate)
 }

@@ -12,9 +12,9 @@ import (
 // What an edge keeps and the cluster does not know stands in the node's record
 // until it has ended there, or the edge has listed anew what it holds.
 func TestOrphansAreShownWhileTheyRun(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.must(state.NodeResync{NodeID: id, Epoch: 1, Reason: "keeps 2 allocations: a, b", Orphans: []fleet.AllocID{"a", "b"}, Now: w.nano()})
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.mustApply(state.NodeResync{NodeID: id, Epoch: 1, Reason: "keeps 2 allocations: a, b", Orphans: []fleet.AllocID{"a", "b"}, Now: w.nowNanos()})
 	want := func(when string, orphans ...fleet.AllocID) {
 		t.Helper()
 		if n := w.getNode(id); !slices.Equal(n.Orphans, orphans) || n.StatusDescription != "" {
@@ -26,17 +26,17 @@ func TestOrphansAreShownWhileTheyRun(t *testing.T) {
 		t.Errorf("event %q", e[len(e)-1].Message)
 	}
 	before := w.getNode(id).ModifyIndex
-	w.journal(id,
+	w.appendJournalRows(id,
 		fleet.Transition{Kind: fleet.TransitionOperator, Alloc: "a", Message: "stopped on site"},
 		fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "b", ClientStatus: fleet.ClientRunning})
-	w.send(w.pending(id))
+	w.applyRowBatches(w.unappliedBatch(id))
 	want("while they run", "a", "b")
-	w.journal(id, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "a", ClientStatus: fleet.ClientComplete})
-	w.send(w.pending(id))
+	w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "a", ClientStatus: fleet.ClientComplete})
+	w.applyRowBatches(w.unappliedBatch(id))
 	want("one has ended", "b")
 	if n := w.getNode(id); n.ModifyIndex == before {
 		t.Error("who watches the node is not told")
 	}
-	w.session(id)
+	w.openNextSession(id)
 	want("a new session")
 }

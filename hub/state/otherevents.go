@@ -10,13 +10,13 @@ func (t *tx) poolEvents(row *eventsRow) {
 	for k, now := range changes(&t.pools) {
 		e := Event{Topic: TopicPool, Type: EventPoolStored, Pool: now}
 		if now == nil {
-			if e.Pool = t.pools.before(t, k); e.Pool == nil {
+			if e.Pool = t.pools.rowBeforeEntry(t, k); e.Pool == nil {
 				continue
 			}
 			e.Type = EventPoolDeleted
 		}
 		e.Key = e.Pool.Name
-		row.add(256, e)
+		row.addEvent(256, e)
 	}
 }
 
@@ -25,31 +25,31 @@ func (t *tx) poolEvents(row *eventsRow) {
 // of the node.
 func (t *tx) serviceEvents(row *eventsRow) {
 	region := ""
-	if c := t.clusters.at(t, key(tableCluster)); c != nil {
+	if c := t.clusters.currentRow(t, key(tableCluster)); c != nil {
 		region = c.Region
 	}
 	for k, now := range changes(&t.allocs) {
-		old := t.allocs.before(t, k)
-		before, after := t.offered(old, region), t.offered(now, region)
+		old := t.allocs.rowBeforeEntry(t, k)
+		before, after := t.offeredServices(old, region), t.offeredServices(now, region)
 		for id, r := range inKeyOrder(before) {
 			if _, still := after[id]; !still {
 				row.addService(EventServiceDeregistered, r)
 			}
 		}
 		for id, r := range inKeyOrder(after) {
-			if was, known := before[id]; !known || !sameOffer(was, r) {
+			if was, known := before[id]; !known || !sameRegistration(was, r) {
 				row.addService(EventServiceRegistered, r)
 			}
 		}
 	}
 }
 
-// offered is what an allocation has in the catalogue, by the ids of registrations.
-func (t *tx) offered(a *allocRow, region string) map[string]fleet.ServiceRegistration {
+// offeredServices is what an allocation has in the catalogue, by the ids of registrations.
+func (t *tx) offeredServices(a *allocRow, region string) map[string]fleet.ServiceRegistration {
 	if a == nil || !a.Offers() {
 		return nil
 	}
-	n := t.nodes.at(t, key(string(a.NodeID)))
+	n := t.nodes.currentRow(t, key(string(a.NodeID)))
 	if n == nil {
 		return nil
 	}
@@ -60,14 +60,14 @@ func (t *tx) offered(a *allocRow, region string) map[string]fleet.ServiceRegistr
 	return out
 }
 
-// sameOffer reports whether two registrations say the same, but for when they changed.
-func sameOffer(a, b fleet.ServiceRegistration) bool {
+// sameRegistration reports whether two registrations say the same, but for when they changed.
+func sameRegistration(a, b fleet.ServiceRegistration) bool {
 	a.CreateIndex, a.ModifyIndex, b.CreateIndex, b.ModifyIndex = 0, 0, 0, 0
 	return reflect.DeepEqual(a, b)
 }
 
 func (r *eventsRow) addService(kind string, s fleet.ServiceRegistration) {
-	r.add(256, Event{
+	r.addEvent(256, Event{
 		Topic: TopicService, Type: kind, Key: s.ID, Namespace: s.Namespace,
 		FilterKeys: keysOf(string(s.JobID), s.ServiceName), Service: &s,
 	})

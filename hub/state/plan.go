@@ -7,54 +7,54 @@ import (
 	"skerry/fleet"
 )
 
-// plan commits what the planner checked: stops and conclusions first, then
+// applyPlan commits what the planner checked: stops and conclusions first, then
 // placements, then evaluations.
 //
 // A plan was made on an older picture, and only the hub's own decisions are taken
 // from it. What an edge reported since wins: an allocation that the edge says is
 // over does not become unknown or lost, and none does on a node that is ready
 // again (a stop that comes with lost is taken, and the edge is told).
-func (t *tx) plan(c Plan) Result {
-	if err := t.overtaken(c); err != nil {
+func (t *tx) applyPlan(c Plan) Result {
+	if err := t.refuseStalePlan(c); err != nil {
 		return Result{Err: err}
 	}
 	for _, a := range everyAlloc(c.Result) {
-		if err := t.runnable(a, c.Jobs); err != nil {
+		if err := t.checkPlacement(a, c.Jobs); err != nil {
 			return Result{Err: err}
 		}
 	}
 	t.planDeployments(c)
-	w := wake{seed: string(c.EvalID), now: c.Now}
+	w := pendingEvals{seed: string(c.EvalID), now: c.Now}
 	for _, a := range inOrder(c.Result.NodeUpdate) {
-		if t.alloc(a.ID) == nil {
+		if t.currentAlloc(a.ID) == nil {
 			continue
 		}
-		t.decide(a, c)
+		t.updatePlannedAlloc(a, c)
 		if a.DesiredStatus == fleet.DesiredEvict {
-			w.want(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // it looks for another place
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // it looks for another place
 		}
 	}
 	for _, a := range inOrder(c.Result.NodeAllocation) {
-		if t.alloc(a.ID) != nil {
-			t.decide(a, c)
+		if t.currentAlloc(a.ID) != nil {
+			t.updatePlannedAlloc(a, c)
 		} else {
-			t.place(a, c, &w)
+			t.placeAlloc(a, c, &w)
 		}
 	}
 	for _, e := range c.Evals {
 		t.putEval(e, c.Now)
 	}
-	t.wakeJobs(&w)
+	t.storePendingEvals(&w)
 	return Result{}
 }
 
-// overtaken refuses a plan for what its job was before somebody changed it: it would
+// refuseStalePlan refuses a plan for what its job was before somebody changed it: it would
 // begin a version that is not the newest any more.
-func (t *tx) overtaken(c Plan) *fleet.Error {
+func (t *tx) refuseStalePlan(c Plan) *fleet.Error {
 	if c.JobModifyIndex == 0 {
 		return nil
 	}
-	row := t.jobs.at(t, jobKeyOf(c.Namespace, c.JobID))
+	row := t.jobs.currentRow(t, jobKeyOf(c.Namespace, c.JobID))
 	if row == nil || row.job.JobModifyIndex == c.JobModifyIndex {
 		return nil // what is placed of a job that was purged, the purge's evaluation stops
 	}
@@ -77,14 +77,14 @@ func inOrder(byNode map[fleet.NodeID][]fleet.Alloc) []*fleet.Alloc {
 	return out
 }
 
-// runnable checks that the cluster has the node and the job of a new allocation.
-func (t *tx) runnable(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
+// checkPlacement checks that the cluster has the node and the job of a new allocation.
+func (t *tx) checkPlacement(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 	switch {
-	case t.alloc(a.ID) != nil:
+	case t.currentAlloc(a.ID) != nil:
 		return nil
 	case a.ID == "":
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s has no id", a.Name)
-	case t.nodes.at(t, key(string(a.NodeID))) == nil && a.DesiredStatus != fleet.DesiredStop:
+	case t.nodes.currentRow(t, key(string(a.NodeID))) == nil && a.DesiredStatus != fleet.DesiredStop:
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s is for node %s, which does not exist",
 			fleet.Short(a.ID), fleet.Short(a.NodeID))
 	case t.jobFor(a, jobs) == nil && a.DesiredStatus != fleet.DesiredStop:
@@ -99,7 +99,7 @@ func (t *tx) runnable(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 // brought along.
 func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 	if a.JobHash == "" {
-		if row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+		if row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 			for _, v := range row.versions {
 				if v.Version == a.JobVersion {
 					return v
@@ -108,32 +108,32 @@ func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 		}
 		return nil
 	}
-	if job := t.body(a); job != nil {
+	if job := t.findJobBody(a); job != nil {
 		return job
 	}
 	for _, j := range brought {
 		if j.SpecHash == a.JobHash && j.Version == a.JobVersion && j.Namespace == a.Namespace && j.ID == a.JobID {
-			return t.brought(j)
+			return t.sharedJobBody(j)
 		}
 	}
 	return nil
 }
 
-// brought returns the one body of a job that a plan brought along.
-func (t *tx) brought(j *fleet.Job) *fleet.Job {
-	if row := t.bodies.at(t, bodyKey(j)); row != nil {
+// sharedJobBody returns the one body of a job that a plan brought along.
+func (t *tx) sharedJobBody(j *fleet.Job) *fleet.Job {
+	if row := t.bodies.currentRow(t, bodyKey(j)); row != nil {
 		return row.job
 	}
 	return j
 }
 
-// place stores a new allocation.
-func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
+// placeAlloc stores a new allocation.
+func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	job := t.jobFor(p, c.Jobs)
 	if job == nil {
 		return // it shall not run, and never did
 	}
-	n := t.nodes.at(t, key(string(p.NodeID)))
+	n := t.nodes.currentRow(t, key(string(p.NodeID)))
 	a := *p
 	a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 	a.ClientStatus, a.ClientDescription, a.ReportedStatus = fleet.ClientPending, "", ""
@@ -157,39 +157,39 @@ func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
 	if late {
 		// The drain began after the planner looked, and may have ended since.
 		a.DesiredTransition.Migrate = true
-		w.want(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
 	}
 	row := t.newAlloc(a, c.Now)
-	row.history.add(t.allocMark(row, "placed", a.DesiredDescription, c.Now))
-	if t.alloc(a.PreviousAllocation) != nil {
+	row.history.appendEntries(t.newAllocHubEvent(row, "placed", a.DesiredDescription, c.Now))
+	if t.currentAlloc(a.PreviousAllocation) != nil {
 		t.changeAlloc(a.PreviousAllocation, c.Now, func(prev *allocRow) { prev.NextAllocation = a.ID })
 	}
 	for _, id := range a.PreemptedAllocations {
-		if t.alloc(id) != nil {
+		if t.currentAlloc(id) != nil {
 			t.changeAlloc(id, c.Now, func(evicted *allocRow) { evicted.PreemptedByAllocation = a.ID })
 		}
 	}
-	t.unqueue(a.Namespace, a.JobID, a.TaskGroup)
+	t.decrementQueued(a.Namespace, a.JobID, a.TaskGroup)
 	if n.Status != fleet.NodeReady {
 		// The node went away after the planner looked, and the evaluations of that
 		// moment do not know of this allocation.
-		w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	}
 }
 
-// unqueue counts a placement against what the job waits for.
-func (t *tx) unqueue(ns string, id fleet.JobID, group string) {
-	row := t.jobs.at(t, jobKeyOf(ns, id))
+// decrementQueued counts a placement against what the job waits for.
+func (t *tx) decrementQueued(ns string, id fleet.JobID, group string) {
+	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
 	if row == nil || row.queued[group] == 0 {
 		return
 	}
 	queued := maps.Clone(row.queued)
 	queued[group]--
-	t.queue(ns, id, queued)
+	t.setQueuedAllocs(ns, id, queued)
 }
 
-// decide takes the hub's decisions about an allocation that exists.
-func (t *tx) decide(p *fleet.Alloc, c Plan) {
+// updatePlannedAlloc takes the hub's decisions about an allocation that exists.
+func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 	t.changeAlloc(p.ID, c.Now, func(a *allocRow) {
 		before := a.Alloc
 		if !a.ServerTerminal() {
@@ -218,15 +218,15 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 		if p.DeploymentID != "" && p.DeploymentID != a.DeploymentID {
 			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is of the new version
 		}
-		n := t.nodes.at(t, key(string(a.NodeID)))
-		conclude(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
+		n := t.nodes.currentRow(t, key(string(a.NodeID)))
+		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
 		t.markDecision(a, &before, p.DesiredDescription, c.Now)
 	})
 }
 
-// conclude takes what a plan says of an allocation's client status, as far as no
+// applyPlannedStatus takes what a plan says of an allocation's client status, as far as no
 // edge contradicts it.
-func conclude(a, p *fleet.Alloc, ready bool) {
+func applyPlannedStatus(a, p *fleet.Alloc, ready bool) {
 	switch p.ClientStatus {
 	case fleet.ClientUnknown, fleet.ClientLost:
 		if ready && !expiredUnseen(a, p) || a.ClientTerminal() {
@@ -237,7 +237,7 @@ func conclude(a, p *fleet.Alloc, ready bool) {
 		if a.ClientStatus == fleet.ClientUnknown && !ready {
 			return
 		}
-		a.ClientStatus = seen(a, true)
+		a.ClientStatus = effectiveStatus(a, true)
 	}
 	if known := len(a.AllocStates); len(p.AllocStates) > known {
 		a.AllocStates = append(slices.Clip(slices.Clone(a.AllocStates)), p.AllocStates[known:]...)
@@ -256,7 +256,7 @@ const markRetired = "retired"
 
 // markDecision notes in an allocation's record what a plan changed of it.
 func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int64) {
-	note := func(event string) { a.history.add(t.allocMark(a, event, why, now)) }
+	note := func(event string) { a.history.appendEntries(t.newAllocHubEvent(a, event, why, now)) }
 	switch {
 	case a.ClientStatus == before.ClientStatus:
 	case a.ClientStatus == fleet.ClientUnknown, a.ClientStatus == fleet.ClientLost:

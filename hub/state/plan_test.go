@@ -8,25 +8,25 @@ import (
 )
 
 func TestPlanPlaces(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	first := w.place("shop", node, 1)[0]
-	next := w.alloc("shop", node)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	first := w.placeAllocs("shop", node, 1)[0]
+	next := w.newAllocOfJob("shop", node)
 	next.PreviousAllocation = first
 	next.ClientStatus, next.ReportedStatus = fleet.ClientRunning, fleet.ClientRunning // not the hub's to say
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(next)}, EvalID: "e1", Now: w.nano()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(next)}, EvalID: "e1", Now: w.nowNanos()})
 	a := w.getAlloc(next.ID)
 	if a.ClientStatus != fleet.ClientPending || a.ReportedStatus != "" || a.EvalID != "e1" || a.NodeName != "n1" {
 		t.Fatalf("new allocation: %+v", a)
 	}
-	if a.CreateIndex != w.index || a.AllocModifyIndex != w.index || a.CreateTime != w.nano() {
+	if a.CreateIndex != w.index || a.AllocModifyIndex != w.index || a.CreateTime != w.nowNanos() {
 		t.Fatalf("indexes of a new allocation: %d, %d", a.CreateIndex, a.AllocModifyIndex)
 	}
 	if prev := w.getAlloc(first); prev.NextAllocation != next.ID || prev.AllocModifyIndex == w.index {
 		t.Fatalf("the one that it replaces: next %s, heard of at %d", prev.NextAllocation, prev.AllocModifyIndex)
 	}
-	if got := w.events(next.ID); got != "placed" {
+	if got := w.historyEvents(next.ID); got != "placed" {
 		t.Fatalf("history: %s", got)
 	}
 	h := w.store.View().History(next.ID)[0]
@@ -39,9 +39,9 @@ func TestPlanPlaces(t *testing.T) {
 }
 
 func TestPlanRefused(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
 	for name, change := range map[string]func(*fleet.Alloc){
 		"no id":              func(a *fleet.Alloc) { a.ID = "" },
 		"no such node":       func(a *fleet.Alloc) { a.NodeID = "nosuch" },
@@ -51,9 +51,9 @@ func TestPlanRefused(t *testing.T) {
 		"no version or hash": func(a *fleet.Alloc) { a.JobVersion, a.JobHash = 3, "" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := w.alloc("shop", node)
+			a := w.newAllocOfJob("shop", node)
 			change(&a)
-			w.refused(fleet.CodeInvalid, state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}})
+			w.mustRefuse(fleet.CodeInvalid, state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}})
 		})
 	}
 }
@@ -61,36 +61,36 @@ func TestPlanRefused(t *testing.T) {
 // A plan that was made for a job before it was registered anew, or stopped, and
 // comes after, begins nothing of the older version.
 func TestPlanOvertaken(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
 	before := w.getJob("shop")
 	plan := func(j *fleet.Job, a fleet.Alloc) state.Plan {
 		return state.Plan{
-			Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Now: w.nano(),
+			Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Now: w.nowNanos(),
 			Namespace: j.Namespace, JobID: j.ID, JobModifyIndex: j.JobModifyIndex,
 		}
 	}
-	w.must(plan(before, w.alloc("shop", node)))
-	old, another := w.alloc("shop", node), job("shop", fleet.JobTypeService, 2)
+	w.mustApply(plan(before, w.newAllocOfJob("shop", node)))
+	old, another := w.newAllocOfJob("shop", node), job("shop", fleet.JobTypeService, 2)
 	another.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"}
-	w.register(another)
-	w.refused(fleet.CodeConflict, plan(before, old))
+	w.registerJob(another)
+	w.mustRefuse(fleet.CodeConflict, plan(before, old))
 	now := w.getJob("shop")
-	w.must(plan(now, w.alloc("shop", node)))
-	next := w.alloc("shop", node)
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano()})
-	w.refused(fleet.CodeConflict, plan(now, next))
+	w.mustApply(plan(now, w.newAllocOfJob("shop", node)))
+	next := w.newAllocOfJob("shop", node)
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeConflict, plan(now, next))
 }
 
 // A plan may bring the job along, where it was purged meanwhile.
 func TestPlanBringsJob(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	a, b, j := w.alloc("shop", node), w.alloc("shop", node), w.getJob("shop")
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano()})
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a, b)}, Jobs: []*fleet.Job{j}, Now: w.nano()})
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	a, b, j := w.newAllocOfJob("shop", node), w.newAllocOfJob("shop", node), w.getJob("shop")
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nowNanos()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a, b)}, Jobs: []*fleet.Job{j}, Now: w.nowNanos()})
 	if one, two := w.getAlloc(a.ID), w.getAlloc(b.ID); one.Job == nil || one.Job != two.Job {
 		t.Fatal("two allocations of one job do not share its body")
 	}
@@ -115,20 +115,20 @@ func TestPlanDoesNotOverwriteReports(t *testing.T) {
 		{"lost, but failed", fleet.ClientFailed, true, fleet.ClientLost, fleet.ClientFailed, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newT(t)
-			node := w.node("n1")
-			w.register(job("shop", fleet.JobTypeService, 1))
-			ids := w.place("shop", node, 1)
-			w.report(node, fleet.ClientRunning, ids...)
-			w.miss(node)
-			plan := w.concluded(c.plan, ids...)
+			w := newTestHarness(t)
+			node := w.addReadyNode("n1")
+			w.registerJob(job("shop", fleet.JobTypeService, 1))
+			ids := w.placeAllocs("shop", node, 1)
+			w.reportStatus(node, fleet.ClientRunning, ids...)
+			w.missHeartbeats(node)
+			plan := w.allocsWithStatus(c.plan, ids...)
 			if c.back {
-				w.session(node)
+				w.openNextSession(node)
 			}
 			if c.reported != "" {
-				w.report(node, c.reported, ids...)
+				w.reportStatus(node, c.reported, ids...)
 			}
-			w.update(plan...)
+			w.updateAllocs(plan...)
 			a := w.getAlloc(ids[0])
 			if a.ClientStatus != c.want || (len(a.AllocStates) == 1) != c.settled {
 				t.Fatalf("%s with states %v, want %s", a.ClientStatus, a.AllocStates, c.want)
@@ -141,25 +141,25 @@ func TestPlanDoesNotOverwriteReports(t *testing.T) {
 }
 
 func TestPlanStopsOnce(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", node, 1)
-	w.report(node, fleet.ClientRunning, ids...)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", node, 1)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
 	run := *w.getAlloc(ids[0])
 	stop := run
 	stop.DesiredStatus, stop.DesiredDescription = fleet.DesiredStop, "count went down"
-	w.update(stop)
+	w.updateAllocs(stop)
 	told := w.getAlloc(ids[0]).AllocModifyIndex
 	if told != w.index {
 		t.Fatal("the edge does not hear of a stop")
 	}
-	w.update(run) // made before the stop
+	w.updateAllocs(run) // made before the stop
 	a := w.getAlloc(ids[0])
 	if a.DesiredStatus != fleet.DesiredStop || a.DesiredDescription != "count went down" || a.AllocModifyIndex != told {
 		t.Fatalf("after an older plan: %s (%s)", a.DesiredStatus, a.DesiredDescription)
 	}
-	if got := w.events(ids[0]); got != "placed, running, stop" {
+	if got := w.historyEvents(ids[0]); got != "placed, running, stop" {
 		t.Fatalf("history: %s", got)
 	}
 }
@@ -167,49 +167,49 @@ func TestPlanStopsOnce(t *testing.T) {
 // TestRetired retires an allocation that ended by itself: it keeps its desired status, and stays
 // retired. An allocation that runs, which the plan did not know, or that runs again is stopped.
 func TestRetired(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	ids := w.place("shop", node, 2)
-	w.report(node, fleet.ClientRunning, ids...)
-	w.report(node, fleet.ClientComplete, ids[0])
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	ids := w.placeAllocs("shop", node, 2)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
+	w.reportStatus(node, fleet.ClientComplete, ids[0])
 	ended, runs := *w.getAlloc(ids[0]), *w.getAlloc(ids[1])
 	for _, a := range []fleet.Alloc{ended, runs} {
 		a.Retired, a.DesiredDescription = true, "not needed"
-		w.update(a)
+		w.updateAllocs(a)
 	}
-	w.update(ended) // made before
+	w.updateAllocs(ended) // made before
 	a := w.getAlloc(ids[0])
 	if !a.Retired || a.DesiredStatus != fleet.DesiredRun || a.ClientStatus != fleet.ClientComplete || a.AllocModifyIndex == ended.AllocModifyIndex {
 		t.Errorf("retired: %v, to %s, %s", a.Retired, a.DesiredStatus, a.ClientStatus)
 	}
-	if got := w.events(ids[0]); got != "placed, running, complete, retired" {
+	if got := w.historyEvents(ids[0]); got != "placed, running, complete, retired" {
 		t.Errorf("history: %s", got)
 	}
 	if got := w.getAlloc(ids[1]).DesiredStatus; got != fleet.DesiredStop {
 		t.Errorf("what runs is to %s", got)
 	}
-	w.report(node, fleet.ClientRunning, ids[0])
+	w.reportStatus(node, fleet.ClientRunning, ids[0])
 	if a := w.getAlloc(ids[0]); a.DesiredStatus != fleet.DesiredStop || a.AllocModifyIndex != w.index {
 		t.Errorf("what runs again is to %s", a.DesiredStatus)
 	}
 }
 
 func TestPlanInPlace(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", node, 1)
-	w.register(job("shop", fleet.JobTypeService, 3))
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", node, 1)
+	w.registerJob(job("shop", fleet.JobTypeService, 3))
 	j := w.getJob("shop")
 	a := *w.getAlloc(ids[0])
 	a.JobVersion, a.JobHash, a.FollowupEvalID = j.Version, j.SpecHash, "f1"
-	w.update(a)
+	w.updateAllocs(a)
 	got := w.getAlloc(ids[0])
 	if got.Job.TaskGroups[0].Count != 3 || got.AllocModifyIndex != w.index || got.FollowupEvalID != "f1" {
 		t.Fatalf("updated in place: %+v", got)
 	}
-	if got := w.events(ids[0]); got != "placed, updated in place" {
+	if got := w.historyEvents(ids[0]); got != "placed, updated in place" {
 		t.Fatalf("history: %s", got)
 	}
 }
@@ -217,28 +217,28 @@ func TestPlanInPlace(t *testing.T) {
 // An allocation that is committed on a node which went away since it was chosen
 // gets an evaluation: those of that moment did not know of it.
 func TestPlanOntoNodeThatLeft(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	a := w.alloc("shop", node)
-	w.miss(node)
-	w.must(state.Evals{Evals: w.ended("shop")})
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, EvalID: "e1", Now: w.nano()})
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	a := w.newAllocOfJob("shop", node)
+	w.missHeartbeats(node)
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop")})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, EvalID: "e1", Now: w.nowNanos()})
 	w.wantEvals("shop", fleet.TriggerNodeUpdate)
 }
 
 func TestAllocStop(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 3))
-	ids := w.place("shop", node, 3)
-	w.report(node, fleet.ClientComplete, ids[2])
-	w.must(state.Evals{Evals: w.ended("shop")})
-	w.refused(fleet.CodeNotFound, state.AllocStop{Allocs: []fleet.AllocID{ids[0], "nosuch"}, Now: w.nano()})
-	if res := w.must(state.AllocStop{Allocs: ids[2:], EvalSeed: w.seed(), Now: w.nano()}); res.Eval != "" {
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 3))
+	ids := w.placeAllocs("shop", node, 3)
+	w.reportStatus(node, fleet.ClientComplete, ids[2])
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop")})
+	w.mustRefuse(fleet.CodeNotFound, state.AllocStop{Allocs: []fleet.AllocID{ids[0], "nosuch"}, Now: w.nowNanos()})
+	if res := w.mustApply(state.AllocStop{Allocs: ids[2:], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()}); res.Eval != "" {
 		t.Fatal("stopping what is over was evaluated")
 	}
-	res := w.must(state.AllocStop{Allocs: ids, EvalSeed: w.seed(), Now: w.nano()})
+	res := w.mustApply(state.AllocStop{Allocs: ids, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	w.wantEvals("shop", fleet.TriggerAllocStop)
 	if e, ok := w.store.View().Eval(res.Eval); !ok || e.JobID != "shop" {
 		t.Fatalf("evaluation %s", res.Eval)
@@ -250,7 +250,7 @@ func TestAllocStop(t *testing.T) {
 	// A plan that was made before the flag does not take it away.
 	b := *a
 	b.DesiredTransition = fleet.DesiredTransition{}
-	w.update(b)
+	w.updateAllocs(b)
 	if !w.getAlloc(ids[0]).DesiredTransition.Migrate {
 		t.Fatal("the flag is gone")
 	}
@@ -259,13 +259,13 @@ func TestAllocStop(t *testing.T) {
 // A stop flags the allocation for rescheduling where it asks for that, and a later stop keeps
 // the flag.
 func TestAllocStopThatReschedules(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	ids := w.place("shop", node, 2)
-	w.report(node, fleet.ClientRunning, ids...)
-	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano(), Reschedule: true})
-	w.must(state.AllocStop{Allocs: ids, EvalSeed: w.seed(), Now: w.nano()})
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	ids := w.placeAllocs("shop", node, 2)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
+	w.mustApply(state.AllocStop{Allocs: ids[:1], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(), Reschedule: true})
+	w.mustApply(state.AllocStop{Allocs: ids, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	for i, want := range []bool{true, false} {
 		if d := w.getAlloc(ids[i]).DesiredTransition; !d.Migrate || d.Reschedule != want {
 			t.Errorf("allocation %d: %+v", i, d)
@@ -276,11 +276,11 @@ func TestAllocStopThatReschedules(t *testing.T) {
 // A stop without the shutdown_delay is kept until the edge has made it: it is told when the
 // plan stops the allocation, and told again where it is stopping already.
 func TestStopsWithoutTheirDelay(t *testing.T) {
-	w := newT(t)
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 4))
-	ids := w.place("shop", node, 4)
-	w.report(node, fleet.ClientRunning, ids...)
+	w := newTestHarness(t)
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 4))
+	ids := w.placeAllocs("shop", node, 4)
+	w.reportStatus(node, fleet.ClientRunning, ids...)
 	check := func(what string, want ...bool) {
 		t.Helper()
 		for i, id := range ids {
@@ -292,10 +292,10 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 	stop := func(id fleet.AllocID) {
 		a := *w.getAlloc(id)
 		a.DesiredStatus, a.DesiredTransition = fleet.DesiredStop, fleet.DesiredTransition{}
-		w.update(a)
+		w.updateAllocs(a)
 	}
-	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
-	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano()})
+	w.mustApply(state.AllocStop{Allocs: ids[:1], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(), NoShutdownDelay: true})
+	w.mustApply(state.AllocStop{Allocs: ids[:1], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	check("one of them", true, false, false, false)
 	if w.getAlloc(ids[0]).AllocModifyIndex == w.index {
 		t.Fatal("its edge hears of it before it is stopped")
@@ -307,59 +307,59 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 	}
 
 	stop(ids[1])
-	res := w.must(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
+	res := w.mustApply(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(), NoShutdownDelay: true})
 	check("one that stops already", true, true, false, false)
 	if res.Eval != "" || w.getAlloc(ids[1]).AllocModifyIndex != w.index {
 		t.Fatalf("its edge does not hear of it: %+v", res)
 	}
-	w.must(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
+	w.mustApply(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(), NoShutdownDelay: true})
 	if w.getAlloc(ids[1]).AllocModifyIndex == w.index {
 		t.Fatal("its edge hears of it twice")
 	}
 
-	w.report(node, fleet.ClientComplete, ids[2])
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano()})
+	w.reportStatus(node, fleet.ClientComplete, ids[2])
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nowNanos()})
 	check("the job, with its delay", true, true, false, false)
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano(), NoShutdownDelay: true})
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nowNanos(), NoShutdownDelay: true})
 	check("the job, but what has ended", true, true, false, true)
-	w.register(job("shop", fleet.JobTypeService, 4))
+	w.registerJob(job("shop", fleet.JobTypeService, 4))
 	check("the job runs again", true, true, false, false)
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano(), NoShutdownDelay: true})
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nowNanos(), NoShutdownDelay: true})
 	check("the job is purged", true, true, false, true)
 }
 
 func TestEvals(t *testing.T) {
-	w := newT(t)
-	w.register(job("shop", fleet.JobTypeService, 1))
-	e := *w.open("shop")[0]
+	w := newTestHarness(t)
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	e := *w.openEvalsOf("shop")[0]
 	if e.JobModifyIndex != 1 || e.Priority != 50 || e.Type != fleet.JobTypeService || e.CreateIndex != 1 {
 		t.Fatalf("evaluation of a registration: %+v", e)
 	}
 	blocked := fleet.Evaluation{ID: "b1", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked}
-	w.must(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: w.nano()})
-	w.refused(fleet.CodeInvalid, state.Evals{Evals: []fleet.Evaluation{{JobID: "shop"}}})
-	w.refused(fleet.CodeConflict, state.EvalDelete{IDs: []fleet.EvalID{e.ID}})
+	w.mustApply(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeInvalid, state.Evals{Evals: []fleet.Evaluation{{JobID: "shop"}}})
+	w.mustRefuse(fleet.CodeConflict, state.EvalDelete{IDs: []fleet.EvalID{e.ID}})
 
 	// Failed placements leave the older one blocked, success ends it (E26).
 	e.Status = fleet.EvalComplete
 	e.FailedTGAllocs = map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1}}
-	w.must(state.Evals{Evals: []fleet.Evaluation{e}, Now: w.nano()})
+	w.mustApply(state.Evals{Evals: []fleet.Evaluation{e}, Now: w.nowNanos()})
 	w.wantEvals("shop", "")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	done := *w.open("shop")[len(w.open("shop"))-1]
-	for _, o := range w.open("shop") {
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	done := *w.openEvalsOf("shop")[len(w.openEvalsOf("shop"))-1]
+	for _, o := range w.openEvalsOf("shop") {
 		if o.Status == fleet.EvalPending {
 			done = *o
 		}
 	}
 	done.Status = fleet.EvalComplete
-	w.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nano()})
+	w.mustApply(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nowNanos()})
 	if b, _ := w.store.View().Eval("b1"); b.Status != fleet.EvalCanceled || b.StatusDescription == "" {
 		t.Fatalf("blocked evaluation is %s", b.Status)
 	}
 	// What is over stays over.
 	done.Status = fleet.EvalPending
-	w.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nano()})
+	w.mustApply(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nowNanos()})
 	w.wantEvals("shop")
 
 	var since []fleet.EvalID
@@ -369,7 +369,7 @@ func TestEvals(t *testing.T) {
 	if len(since) != 3 {
 		t.Fatalf("changed since 1: %v", since)
 	}
-	w.must(state.EvalDelete{IDs: []fleet.EvalID{done.ID, "nosuch"}})
+	w.mustApply(state.EvalDelete{IDs: []fleet.EvalID{done.ID, "nosuch"}})
 	if _, ok := w.store.View().Eval(done.ID); ok {
 		t.Fatal("a deleted evaluation is there")
 	}

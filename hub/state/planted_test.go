@@ -17,7 +17,7 @@ import (
 func TestPlantedBugsMisbehave(t *testing.T) {
 	for _, c := range []struct {
 		bug         planted.Bug
-		do          func(w *world) string
+		do          func(w *storeHarness) string
 		sound, with string
 	}{
 		{planted.ApplyTwice, sendTwice, "placed, pending, running", "placed, pending, running, pending, running"},
@@ -50,12 +50,12 @@ func TestPlantedDrawDiffers(t *testing.T) {
 	defer planted.Plant(planted.DrawWhenApplied)()
 	ids := map[string]bool{}
 	for range 2 {
-		w := newT(t)
-		node := w.node("n1")
-		w.register(job("shop", fleet.JobTypeService, 1))
-		w.place("shop", node, 1)
-		w.miss(node)
-		for _, e := range w.open("shop") {
+		w := newTestHarness(t)
+		node := w.addReadyNode("n1")
+		w.registerJob(job("shop", fleet.JobTypeService, 1))
+		w.placeAllocs("shop", node, 1)
+		w.missHeartbeats(node)
+		for _, e := range w.openEvalsOf("shop") {
 			ids[string(e.ID)] = true
 		}
 	}
@@ -64,154 +64,156 @@ func TestPlantedDrawDiffers(t *testing.T) {
 	}
 }
 
-// stopped is what a failing world panics with.
-type stopped struct{ why string }
+// harnessFailure is what a failing world panics with.
+type harnessFailure struct{ why string }
 
-// watched is a world's tb: a failure is the outcome, and not the test's.
-type watched struct{}
+// failureRecorder is a world's tb: a failure is the outcome, and not the test's.
+type failureRecorder struct{}
 
-func (watched) Helper() {}
+func (failureRecorder) Helper() {}
 
-func (watched) Fatalf(format string, args ...any) { panic(stopped{fmt.Sprintf(format, args...)}) }
+func (failureRecorder) Fatalf(format string, args ...any) {
+	panic(harnessFailure{fmt.Sprintf(format, args...)})
+}
 
-func outcome(do func(w *world) string) (said string) {
+func outcome(do func(w *storeHarness) string) (said string) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
-		case stopped:
+		case harnessFailure:
 			said = p.why
 		default:
 			panic(p)
 		}
 	}()
-	return do(newWorld(watched{}))
+	return do(newStoreHarness(failureRecorder{}))
 }
 
 // shop is a node with one allocation, whose first row is applied.
-func shop(w *world) (fleet.NodeID, fleet.AllocID) {
-	node := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	return node, w.place("shop", node, 1)[0]
+func shop(w *storeHarness) (fleet.NodeID, fleet.AllocID) {
+	node := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	return node, w.placeAllocs("shop", node, 1)[0]
 }
 
-func said(r state.BatchResult) string {
+func outcomeCode(r state.BatchResult) string {
 	if r.Code != "" {
 		return string(r.Code)
 	}
 	return fmt.Sprintf("applied up to %d", r.Applied)
 }
 
-func sendTwice(w *world) string {
+func sendTwice(w *storeHarness) string {
 	node, id := shop(w)
-	w.journal(node, says(id, fleet.ClientPending), says(id, fleet.ClientRunning))
-	w.send(w.rows(node, 1, 2))
-	w.send(w.rows(node, 1, 2))
-	return w.events(id)
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientPending), statusTransition(id, fleet.ClientRunning))
+	w.applyRowBatches(w.journalRows(node, 1, 2))
+	w.applyRowBatches(w.journalRows(node, 1, 2))
+	return w.historyEvents(id)
 }
 
-func sendTogether(w *world) string {
+func sendTogether(w *storeHarness) string {
 	node, id := shop(w)
-	w.journal(node, says(id, fleet.ClientPending), says(id, fleet.ClientRunning))
-	w.send(w.rows(node, 1, 2))
-	return w.events(id)
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientPending), statusTransition(id, fleet.ClientRunning))
+	w.applyRowBatches(w.journalRows(node, 1, 2))
+	return w.historyEvents(id)
 }
 
-func skipARow(w *world) string {
+func skipARow(w *storeHarness) string {
 	node, id := shop(w)
-	w.journal(node, says(id, fleet.ClientPending), says(id, fleet.ClientRunning))
-	return said(w.send(w.rows(node, 2, 2))[0])
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientPending), statusTransition(id, fleet.ClientRunning))
+	return outcomeCode(w.applyRowBatches(w.journalRows(node, 2, 2))[0])
 }
 
-func offer(w *world) string {
-	node := w.node("n1")
+func offer(w *storeHarness) string {
+	node := w.addReadyNode("n1")
 	j := job("shop", fleet.JobTypeService, 1)
 	j.TaskGroups[0].Services = []fleet.Service{{Name: "shop", Provider: fleet.ProviderNomad}}
-	w.register(j)
-	id := w.place("shop", node, 1)[0]
+	w.registerJob(j)
+	id := w.placeAllocs("shop", node, 1)[0]
 	before := w.store.View().TableIndex("services")
-	w.report(node, fleet.ClientRunning, id)
+	w.reportStatus(node, fleet.ClientRunning, id)
 	if w.store.View().TableIndex("services") == before {
 		return "untold"
 	}
 	return "told"
 }
 
-func sendUnderOldEpoch(w *world) string {
+func sendUnderOldEpoch(w *storeHarness) string {
 	node, id := shop(w)
-	w.journal(node, says(id, fleet.ClientPending))
-	late := w.pending(node)
-	w.session(node)
-	return said(w.send(late)[0])
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientPending))
+	late := w.unappliedBatch(node)
+	w.openNextSession(node)
+	return outcomeCode(w.applyRowBatches(late)[0])
 }
 
-func sendWhileAway(w *world) string {
+func sendWhileAway(w *storeHarness) string {
 	node, id := shop(w)
-	w.report(node, fleet.ClientRunning, id)
-	w.miss(node)
-	w.journal(node, says(id, fleet.ClientFailed))
-	return said(w.send(w.pending(node))[0])
+	w.reportStatus(node, fleet.ClientRunning, id)
+	w.missHeartbeats(node)
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientFailed))
+	return outcomeCode(w.applyRowBatches(w.unappliedBatch(node))[0])
 }
 
 // away is a node that missed its deadline, and has a row that nobody heard of.
-func away(w *world) (fleet.NodeID, fleet.AllocID) {
+func away(w *storeHarness) (fleet.NodeID, fleet.AllocID) {
 	node, id := shop(w)
-	w.report(node, fleet.ClientRunning, id)
-	w.miss(node)
-	w.unknown(id)
-	w.journal(node, says(id, fleet.ClientRunning))
+	w.reportStatus(node, fleet.ClientRunning, id)
+	w.missHeartbeats(node)
+	w.markAllocsUnknown(id)
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientRunning))
 	return node, id
 }
 
-func comeBack(w *world) string {
+func comeBack(w *storeHarness) string {
 	node, _ := away(w)
-	return string(w.session(node).Status)
+	return string(w.openNextSession(node).Status)
 }
 
-func comeBackAndReplay(w *world) string {
+func comeBackAndReplay(w *storeHarness) string {
 	node, _ := away(w)
-	w.session(node)
-	w.send(w.pending(node))
+	w.openNextSession(node)
+	w.applyRowBatches(w.unappliedBatch(node))
 	return string(w.getNode(node).Status)
 }
 
-func comeBackAndReplayInPart(w *world) string {
+func comeBackAndReplayInPart(w *storeHarness) string {
 	node, id := away(w)
-	w.journal(node, says(id, fleet.ClientFailed))
-	w.session(node)
-	w.send(w.rows(node, 2, 2))
+	w.appendJournalRows(node, statusTransition(id, fleet.ClientFailed))
+	w.openNextSession(node)
+	w.applyRowBatches(w.journalRows(node, 2, 2))
 	var triggers []string
-	for _, e := range w.open("shop") {
+	for _, e := range w.openEvalsOf("shop") {
 		triggers = append(triggers, e.TriggeredBy)
 	}
 	return strings.Join(triggers, ", ")
 }
 
-func bootAnew(w *world) string {
+func bootAnew(w *storeHarness) string {
 	node, id := shop(w)
-	w.report(node, fleet.ClientRunning, id)
-	w.must(state.SessionOpen{
-		NodeID: node, Session: 2, Instance: "i2", BootID: "b2", Hub: "hub-1", Head: 1, EvalSeed: w.seed(), Now: w.nano(),
+	w.reportStatus(node, fleet.ClientRunning, id)
+	w.mustApply(state.SessionOpen{
+		NodeID: node, Session: 2, Instance: "i2", BootID: "b2", Hub: "hub-1", Head: 1, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(),
 	})
 	return fmt.Sprintf("applied up to %d", w.getNode(node).Applied)
 }
 
 // nightly is a job that is launched by the clock, and launch launches it for a time.
-func nightly(w *world, alone bool) *fleet.Job {
+func nightly(w *storeHarness, alone bool) *fleet.Job {
 	j := job("nightly", fleet.JobTypeBatch, 1)
 	j.Periodic = &fleet.Periodic{Enabled: true, Spec: "0 2 * * *", ProhibitOverlap: alone}
-	w.register(j)
+	w.registerJob(j)
 	return w.getJob("nightly")
 }
 
-func launch(w *world, j *fleet.Job, at time.Time) state.Result {
+func launch(w *storeHarness, j *fleet.Job, at time.Time) state.Result {
 	child := j.Child(fleet.LaunchID(j.ID, at), w.now)
-	return w.apply(state.PeriodicLaunch{
+	return w.applyAndCheck(state.PeriodicLaunch{
 		Namespace: j.Namespace, ID: j.ID, JobModifyIndex: j.JobModifyIndex, Launched: at.UnixNano(),
-		Child: child, Eval: w.eval(fleet.TriggerPeriodicJob), Now: w.nano(),
+		Child: child, Eval: w.newEvaluation(fleet.TriggerPeriodicJob), Now: w.nowNanos(),
 	})
 }
 
-func launchTwice(w *world) string {
+func launchTwice(w *storeHarness) string {
 	j := nightly(w, false)
 	launch(w, j, w.now)
 	if res := launch(w, j, w.now); res.Err != nil {
@@ -220,7 +222,7 @@ func launchTwice(w *world) string {
 	return "launched twice"
 }
 
-func launchBeside(w *world) string {
+func launchBeside(w *storeHarness) string {
 	j := nightly(w, true)
 	launch(w, j, w.now)
 	if res := launch(w, j, w.now.Add(time.Hour)); res.Child == "" {

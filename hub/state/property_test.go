@@ -17,9 +17,9 @@ import (
 // states have equal digests, and no entry leaves the digest as it was.
 func TestAnyLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := &generator{T: t, world: newWorld(t)}
+		g := &generator{T: t, storeHarness: newStoreHarness(t)}
 		for i := range 3 {
-			g.nodes = append(g.nodes, g.node(fmt.Sprintf("n%d", i)))
+			g.nodes = append(g.nodes, g.addReadyNode(fmt.Sprintf("n%d", i)))
 		}
 		steps := rapid.IntRange(5, 60).Draw(t, "steps")
 		at := rapid.IntRange(1, steps).Draw(t, "snapshot")
@@ -27,7 +27,7 @@ func TestAnyLog(t *testing.T) {
 		var taken int
 		digests := map[string]int{g.store.View().Digest(): len(g.log)}
 		for i := range steps {
-			g.step()
+			g.applyRandomStep()
 			digest := g.store.View().Digest()
 			if before, twice := digests[digest]; twice && before != len(g.log) { // a step may come to nothing
 				t.Fatalf("entries %d and %d have the same digest", before, len(g.log))
@@ -75,14 +75,16 @@ func replay(t tb, s *state.Store, log [][]byte, from int) {
 // generator draws commands, most of them sensible.
 type generator struct {
 	*rapid.T
-	*world
+	*storeHarness
 	nodes []fleet.NodeID
 }
 
 func (g *generator) Helper()                           {}
 func (g *generator) Fatalf(format string, args ...any) { g.T.Fatalf(format, args...) }
 
-func (g *generator) n(max int, label string) int { return rapid.IntRange(0, max).Draw(g.T, label) }
+func (g *generator) drawInt(max int, label string) int {
+	return rapid.IntRange(0, max).Draw(g.T, label)
+}
 
 func (g *generator) anyJob() fleet.JobID {
 	return rapid.SampledFrom([]fleet.JobID{"shop", "till", "night"}).Draw(g.T, "job")
@@ -93,21 +95,21 @@ func (g *generator) anyNode() fleet.NodeID { return rapid.SampledFrom(g.nodes).D
 func (g *generator) someAllocs() []fleet.AllocID {
 	var ids []fleet.AllocID
 	for a := range g.store.View().Allocs("*", "") {
-		if g.n(2, "take") == 0 {
+		if g.drawInt(2, "take") == 0 {
 			ids = append(ids, a.ID)
 		}
 	}
 	return ids
 }
 
-func (g *generator) step() {
-	g.pass(time.Duration(g.n(600, "seconds")) * time.Second)
-	switch g.n(18, "step") {
+func (g *generator) applyRandomStep() {
+	g.moveClockForward(time.Duration(g.drawInt(600, "seconds")) * time.Second)
+	switch g.drawInt(18, "step") {
 	case 0, 1:
 		g.registerAny()
 	case 2:
-		g.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: g.anyJob(), Purge: g.n(1, "purge") == 0,
-			Eval: g.eval(fleet.TriggerJobDeregister), Now: g.nano()})
+		g.applyAndCheck(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: g.anyJob(), Purge: g.drawInt(1, "purge") == 0,
+			Eval: g.newEvaluation(fleet.TriggerJobDeregister), Now: g.nowNanos()})
 	case 3, 4, 5:
 		g.placeAny()
 	case 6:
@@ -117,32 +119,32 @@ func (g *generator) step() {
 	case 9:
 		id := g.anyNode()
 		if _, revoked := g.store.View().Revocation(id); !revoked {
-			g.session(id)
+			g.openNextSession(id)
 		}
 	case 16:
 		g.admitAny()
 	case 17:
-		if g.n(3, "revoke") == 0 {
-			g.apply(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", EvalSeed: g.seed(), Now: g.nano()})
+		if g.drawInt(3, "revoke") == 0 {
+			g.applyAndCheck(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", EvalSeed: g.nextEvalSeed(), Now: g.nowNanos()})
 		}
 	case 18:
-		if id := g.anyNode(); g.n(1, "readmit") == 0 {
-			g.apply(state.NodeReadmit{NodeID: id, Now: g.nano()})
+		if id := g.anyNode(); g.drawInt(1, "readmit") == 0 {
+			g.applyAndCheck(state.NodeReadmit{NodeID: id, Now: g.nowNanos()})
 		} else {
-			g.apply(state.Fence{NodeID: id, Session: fleet.FencedSession{
-				Code: fleet.CodeFormerSession, Instance: fleet.InstanceID(g.seed()), Addr: "192.0.2.9:4000", Time: g.nano(),
+			g.applyAndCheck(state.Fence{NodeID: id, Session: fleet.FencedSession{
+				Code: fleet.CodeFormerSession, Instance: fleet.InstanceID(g.nextEvalSeed()), Addr: "192.0.2.9:4000", Time: g.nowNanos(),
 			}})
 		}
 	case 10:
-		g.miss(g.nodes[:1+g.n(2, "nodes")]...)
+		g.missHeartbeats(g.nodes[:1+g.drawInt(2, "nodes")]...)
 	case 11:
-		g.apply(state.AllocStop{Allocs: g.someAllocs(), EvalSeed: g.seed(), Now: g.nano()})
+		g.applyAndCheck(state.AllocStop{Allocs: g.someAllocs(), EvalSeed: g.nextEvalSeed(), Now: g.nowNanos()})
 	case 12:
 		g.deleteAny()
 	case 14, 15:
 		g.rolloutAny()
 	case 13:
-		g.apply(state.NodeEligibility{NodeID: g.anyNode(), EvalSeed: g.seed(), Now: g.nano(),
+		g.applyAndCheck(state.NodeEligibility{NodeID: g.anyNode(), EvalSeed: g.nextEvalSeed(), Now: g.nowNanos(),
 			Eligibility: rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(g.T, "eligibility")})
 	}
 }
@@ -150,36 +152,36 @@ func (g *generator) step() {
 // admitAny makes a join token, revokes it, or admits a node by it.
 func (g *generator) admitAny() {
 	id, token := g.anyNode(), rapid.SampledFrom([]string{"pinned", "once"}).Draw(g.T, "token")
-	switch g.n(2, "admit") {
+	switch g.drawInt(2, "admit") {
 	case 0:
-		g.apply(state.Token{Token: state.JoinToken{ID: token, Hash: []byte{1}, Roles: []string{"edge"}, MaxUses: uint64(g.n(1, "uses")),
+		g.applyAndCheck(state.Token{Token: state.JoinToken{ID: token, Hash: []byte{1}, Roles: []string{"edge"}, MaxUses: uint64(g.drawInt(1, "uses")),
 			NodePool: rapid.SampledFrom([]string{"", "tills"}).Draw(g.T, "pool"), Site: rapid.SampledFrom([]string{"", "shop-17"}).Draw(g.T, "site")}})
 	case 1:
-		g.apply(state.Token{Token: state.JoinToken{ID: token}})
+		g.applyAndCheck(state.Token{Token: state.JoinToken{ID: token}})
 	case 2:
-		g.apply(state.Certificate{Serial: g.id("serial"), Subject: "edge:" + string(id), Token: token, Key: []byte{byte(g.n(2, "key"))}})
+		g.applyAndCheck(state.Certificate{Serial: g.nextTestID("serial"), Subject: "edge:" + string(id), Token: token, Key: []byte{byte(g.drawInt(2, "key"))}})
 	}
 }
 
 func (g *generator) registerAny() {
 	id := g.anyJob()
-	j := job(id, fleet.JobTypeService, g.n(3, "count"))
+	j := job(id, fleet.JobTypeService, g.drawInt(3, "count"))
 	if id == "night" {
 		j.Type = fleet.JobTypeBatch
 	}
-	switch g.n(3, "disconnect") {
+	switch g.drawInt(3, "disconnect") {
 	case 0:
 		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: ptr(10 * time.Minute)}
 	case 1:
 		j.TaskGroups[0].Disconnect = &fleet.Disconnect{Replace: ptr(false)}
 	}
-	g.apply(state.JobRegister{Job: j, Eval: g.eval(fleet.TriggerJobRegister), Now: g.nano()})
+	g.applyAndCheck(state.JobRegister{Job: j, Eval: g.newEvaluation(fleet.TriggerJobRegister), Now: g.nowNanos()})
 }
 
 func (g *generator) placeAny() {
 	id := g.anyJob()
 	if _, ok := g.store.View().Job(fleet.DefaultNamespace, id); ok {
-		g.place(id, g.anyNode(), 1+g.n(2, "places"))
+		g.placeAllocs(id, g.anyNode(), 1+g.drawInt(2, "places"))
 	}
 }
 
@@ -188,16 +190,16 @@ func (g *generator) decideAny() {
 	status := rapid.SampledFrom([]string{"", fleet.ClientUnknown, fleet.ClientLost, fleet.ClientRunning}).Draw(g.T, "status")
 	var changed []fleet.Alloc
 	for _, id := range g.someAllocs() {
-		a := g.concluded(status, id)[0]
-		if g.n(3, "stop") == 0 {
+		a := g.allocsWithStatus(status, id)[0]
+		if g.drawInt(3, "stop") == 0 {
 			a.DesiredStatus = fleet.DesiredStop
 		}
-		if j, ok := g.store.View().Job(a.Namespace, a.JobID); ok && g.n(3, "in place") == 0 {
+		if j, ok := g.store.View().Job(a.Namespace, a.JobID); ok && g.drawInt(3, "in place") == 0 {
 			a.JobVersion, a.JobHash = j.Version, j.SpecHash
 		}
 		changed = append(changed, a)
 	}
-	g.apply(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(changed...)}, Now: g.nano()})
+	g.applyAndCheck(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(changed...)}, Now: g.nowNanos()})
 }
 
 // replayAny journals transitions and sends a part of the journal that may overlap
@@ -205,55 +207,55 @@ func (g *generator) decideAny() {
 func (g *generator) replayAny() {
 	id := g.anyNode()
 	for a := range g.store.View().AllocsByNode(id) {
-		if g.n(1, "reports") == 0 {
-			g.journal(id, says(a.ID, rapid.SampledFrom([]string{fleet.ClientPending, fleet.ClientRunning,
+		if g.drawInt(1, "reports") == 0 {
+			g.appendJournalRows(id, statusTransition(a.ID, rapid.SampledFrom([]string{fleet.ClientPending, fleet.ClientRunning,
 				fleet.ClientComplete, fleet.ClientFailed}).Draw(g.T, "client status")))
 		}
 	}
-	g.journal(id, fleet.Transition{Kind: rapid.SampledFrom([]fleet.TransitionKind{fleet.TransitionAgent,
+	g.appendJournalRows(id, fleet.Transition{Kind: rapid.SampledFrom([]fleet.TransitionKind{fleet.TransitionAgent,
 		fleet.TransitionDisconnect, fleet.TransitionReconnect}).Draw(g.T, "kind")})
 	total := len(g.edges[id].rows)
-	first := 1 + g.n(total-1, "first")
-	if g.n(2, "exact") != 0 {
+	first := 1 + g.drawInt(total-1, "first")
+	if g.drawInt(2, "exact") != 0 {
 		first = int(g.getNode(id).Applied) + 1
 	}
 	if first > total {
 		first = total
 	}
-	b := g.rows(id, first, first+g.n(total-first, "length"))
-	b.Epoch -= fleet.Epoch(g.n(9, "stale") / 9)
-	g.apply(state.AllocUpdates{Batches: []state.NodeRows{b}, EvalSeed: g.seed(), Now: g.nano()})
+	b := g.journalRows(id, first, first+g.drawInt(total-first, "length"))
+	b.Epoch -= fleet.Epoch(g.drawInt(9, "stale") / 9)
+	g.applyAndCheck(state.AllocUpdates{Batches: []state.NodeRows{b}, EvalSeed: g.nextEvalSeed(), Now: g.nowNanos()})
 }
 
 // rolloutAny begins a deployment, takes up allocations, or does to one what people
 // and its watcher do.
 func (g *generator) rolloutAny() {
 	d := g.store.View().LatestDeployment(fleet.DefaultNamespace, g.anyJob())
-	step := g.n(6, "rollout")
+	step := g.drawInt(6, "rollout")
 	if d == nil || step == 0 {
 		if j, ok := g.store.View().Job(fleet.DefaultNamespace, g.anyJob()); ok {
-			g.deploy(j.ID, func(s *fleet.DeploymentState) { s.DesiredCanaries = g.n(2, "canaries") })
+			g.startDeployment(j.ID, func(s *fleet.DeploymentState) { s.DesiredCanaries = g.drawInt(2, "canaries") })
 		}
 		return
 	}
-	eval := g.eval(fleet.TriggerDeploymentWatcher)
+	eval := g.newEvaluation(fleet.TriggerDeploymentWatcher)
 	switch step {
 	case 1, 2:
 		if _, ok := g.store.View().Job(d.Namespace, d.JobID); ok {
-			g.placeIn(d, g.anyNode(), g.n(1, "canary") == 0)
+			g.placeIn(d, g.anyNode(), g.drawInt(1, "canary") == 0)
 		}
 	case 3:
 		for a := range g.store.View().AllocsByDeployment(d.ID) {
-			g.journal(a.NodeID, health(a, g.n(1, "healthy") == 0))
+			g.appendJournalRows(a.NodeID, healthTransition(a, g.drawInt(1, "healthy") == 0))
 		}
 		g.replayAny()
 	case 4:
-		g.apply(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: g.nano()})
+		g.applyAndCheck(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: g.nowNanos()})
 	case 5:
 		status := rapid.SampledFrom([]string{fleet.DeploymentPaused, fleet.DeploymentRunning, fleet.DeploymentFailed, fleet.DeploymentSuccessful}).Draw(g.T, "status")
-		g.apply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Eval: eval, Now: g.nano()})
+		g.applyAndCheck(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Eval: eval, Now: g.nowNanos()})
 	case 6:
-		g.apply(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
+		g.applyAndCheck(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
 	}
 }
 
@@ -269,5 +271,5 @@ func (g *generator) deleteAny() {
 			c.Allocs = append(c.Allocs, id)
 		}
 	}
-	g.apply(c)
+	g.applyAndCheck(c)
 }

@@ -10,7 +10,7 @@ type NodeReadmit struct {
 }
 
 func (t *tx) nodeReadmit(c NodeReadmit) Result {
-	n := t.node(c.NodeID)
+	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "readmit node %s: there is no such node", fleet.Short(c.NodeID))
@@ -21,7 +21,7 @@ func (t *tx) nodeReadmit(c NodeReadmit) Result {
 	}
 	n.Readmit = true
 	t.nodeChanged(n)
-	n.event("Cluster", "Node readmitted: its edge may go on with an older copy of its journal", c.Now, t.index)
-	t.nodeMark(n, "readmitted", "", c.Now)
+	n.addNodeEvent("Cluster", "Node readmitted: its edge may go on with an older copy of its journal", c.Now, t.index)
+	t.recordNodeEvent(n, "readmitted", "", c.Now)
 	return Result{}
 }

@@ -73,29 +73,29 @@ func (t *tx) snapshotPart(c SnapshotPart) Result {
 	}
 	if c.Number == 0 {
 		t.dropParts()
-	} else if before := t.parts.at(t, partKey(c.Number-1)); before == nil || before.restore != c.Restore {
+	} else if before := t.parts.currentRow(t, partKey(c.Number-1)); before == nil || before.restore != c.Restore {
 		return refused(fleet.CodeConflict, "take part %d of a snapshot: the one before it is not there", c.Number).
-			hint("another restore was begun, or another hub leads now: restore the file again")
+			withErrorHint("another restore was begun, or another hub leads now: restore the file again")
 	}
-	t.parts.put(partKey(c.Number), &partRow{c.Restore, c.Number, c.Data})
+	t.parts.putRow(partKey(c.Number), &partRow{c.Restore, c.Number, c.Data})
 	return Result{}
 }
 
 func (t *tx) snapshotDrop(c SnapshotDrop) Result {
-	if first := t.parts.at(t, partKey(0)); first != nil && (c.Restore == "" || c.Restore == first.restore) {
+	if first := t.parts.currentRow(t, partKey(0)); first != nil && (c.Restore == "" || c.Restore == first.restore) {
 		t.dropParts()
 	}
 	return Result{}
 }
 
 func (t *tx) dropParts() {
-	for p := range scan[partRow](t.base, tableParts, indexID, nil) {
-		t.parts.remove(partKey(p.number))
+	for p := range scanRows[partRow](t.base, tableParts, indexID, nil) {
+		t.parts.removeRow(partKey(p.number))
 	}
 }
 
-// hint adds to a refusal what to do about it.
-func (r Result) hint(text string) Result {
+// withErrorHint adds to a refusal what to do about it.
+func (r Result) withErrorHint(text string) Result {
 	r.Err = r.Err.WithHint("%s", text)
 	return r
 }
@@ -103,23 +103,23 @@ func (r Result) hint(text string) Result {
 // Restoring names the restore whose parts are in the state; ok is false where
 // there is none.
 func (v *View) Restoring() (restore string, ok bool) {
-	p, ok := one[partRow](v, tableParts, partKey(0))
+	p, ok := watchRow[partRow](v, tableParts, partKey(0))
 	if !ok {
 		return "", false
 	}
 	return p.restore, true
 }
 
-// replace is Apply of a SnapshotRestore.
-func (s *Store) replace(gen *generation, index fleet.Index, c SnapshotRestore) Result {
+// applySnapshotRestore is Apply of a SnapshotRestore.
+func (s *Store) applySnapshotRestore(gen *generation, index fleet.Index, c SnapshotRestore) Result {
 	old := &View{txn: gen.db.Txn(false)}
 	var next *generation
-	file, err := old.assemble(c)
+	file, err := old.assembleSnapshot(c)
 	if err == nil {
-		next, err = old.rewound(bytes.NewReader(file), index, c)
+		next, err = old.restoredGeneration(bytes.NewReader(file), index, c)
 	}
 	if err != nil {
-		begin(gen.db, index).commit(gen.db)
+		beginEntry(gen.db, index).commitEntry(gen.db)
 		return Result{Index: index, Err: fleet.AsError(err)}
 	}
 	s.cur.Store(next)
@@ -127,13 +127,13 @@ func (s *Store) replace(gen *generation, index fleet.Index, c SnapshotRestore) R
 	return Result{Index: index}
 }
 
-// assemble puts the parts of a restore together.
-func (v *View) assemble(c SnapshotRestore) ([]byte, error) {
+// assembleSnapshot puts the parts of a restore together.
+func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 	if c.Size < 0 || c.Size > MaxSnapshot {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it has %d bytes, at most %d are taken", c.Size, MaxSnapshot)
 	}
 	file := make([]byte, 0, c.Size)
-	for p := range scan[partRow](v.txn, tableParts, indexID, nil) {
+	for p := range scanRows[partRow](v.txn, tableParts, indexID, nil) {
 		if p.restore == c.Restore {
 			file = append(file, p.data...)
 		}
@@ -150,18 +150,18 @@ func (v *View) assemble(c SnapshotRestore) ([]byte, error) {
 // release (CodeVersion), or conflict: of another cluster, or of entries that this
 // cluster's log has not come to. It returns the state as it would be.
 func (v *View) Rehearse(r io.Reader, now int64) (*View, error) {
-	gen, err := v.rewound(r, v.Index()+1, SnapshotRestore{EvalSeed: "rehearsal", Now: now})
+	gen, err := v.restoredGeneration(r, v.Index()+1, SnapshotRestore{EvalSeed: "rehearsal", Now: now})
 	if err != nil {
 		return nil, err
 	}
 	return &View{txn: gen.db.Txn(false)}, nil
 }
 
-// rewound makes the state that follows when the snapshot in r is restored at
+// restoredGeneration makes the state that follows when the snapshot in r is restored at
 // index. A file that a person handed in must not stop all hubs, again and again
 // whenever they read their log: what it breaks nevertheless is told, and the state
 // stays as it is.
-func (v *View) rewound(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *generation, err error) {
+func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *generation, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			gen, err = nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it contradicts itself: %v", broken)
@@ -169,27 +169,27 @@ func (v *View) rewound(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *
 	}()
 	old := &View{txn: v.txn} // remembers nothing
 	gen = newGeneration()
-	if err := restore(gen.db, &bounded{r: r, left: MaxSnapshot}, maxInflated); err != nil {
-		return nil, unusable("read", err)
+	if err := restore(gen.db, &boundedReader{r: r, left: MaxSnapshot}, maxInflated); err != nil {
+		return nil, unusableSnapshot("read", err)
 	}
 	snapshot := &View{txn: gen.db.Txn(false)}
 	if err := snapshot.Check(); err != nil {
-		return nil, unusable("check", err)
+		return nil, unusableSnapshot("check", err)
 	}
-	if err := old.mayBecome(snapshot); err != nil {
+	if err := old.checkEarlierState(snapshot); err != nil {
 		return nil, err
 	}
-	t := begin(gen.db, index)
-	t.rewind(old, snapshot.Index(), c)
-	t.commit(gen.db)
+	t := beginEntry(gen.db, index)
+	t.rewindToSnapshot(old, snapshot.Index(), c)
+	t.commitEntry(gen.db)
 	if err := (&View{txn: gen.db.Txn(false)}).Check(); err != nil {
-		return nil, unusable("go on from", err)
+		return nil, unusableSnapshot("go on from", err)
 	}
 	return gen, nil
 }
 
-// mayBecome refuses what is not an earlier state of this very cluster.
-func (v *View) mayBecome(snapshot *View) error {
+// checkEarlierState refuses what is not an earlier state of this very cluster.
+func (v *View) checkEarlierState(snapshot *View) error {
 	mine, ok := v.Cluster()
 	if !ok {
 		return fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: this cluster is not made yet")
@@ -210,8 +210,8 @@ func (v *View) mayBecome(snapshot *View) error {
 	return nil
 }
 
-// unusable is the error of a snapshot that cannot be taken.
-func unusable(verb string, err error) *fleet.Error {
+// unusableSnapshot is the error of a snapshot that cannot be taken.
+func unusableSnapshot(verb string, err error) *fleet.Error {
 	e := fleet.AsError(err)
 	if e.Code != fleet.CodeVersion {
 		e = fleet.Errorf(fleet.CodeInvalid, "%s the snapshot: %v", verb, err).
@@ -220,13 +220,13 @@ func unusable(verb string, err error) *fleet.Error {
 	return e
 }
 
-// bounded fails where more is read than may be, rather than end there.
-type bounded struct {
+// boundedReader fails where more is read than may be, rather than end there.
+type boundedReader struct {
 	r    io.Reader
 	left int64
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "a snapshot is larger than may be")
 	}
@@ -246,14 +246,14 @@ type Restored struct {
 // log the state may know nothing of.
 type restoredRow struct {
 	Restored  Restored
-	Forgotten []span // oldest first
+	Forgotten []entryRange // oldest first
 }
 
-// span is the entries after From, up to To.
-type span struct{ From, To fleet.Index }
+// entryRange is the entries after From, up to To.
+type entryRange struct{ From, To fleet.Index }
 
-// knew reports whether the state has ever had what an entry left.
-func (r *restoredRow) knew(index fleet.Index) bool {
+// hasKnownEntry reports whether the state has ever had what an entry left.
+func (r *restoredRow) hasKnownEntry(index fleet.Index) bool {
 	if r == nil {
 		return true
 	}
@@ -267,7 +267,7 @@ func (r *restoredRow) knew(index fleet.Index) bool {
 
 // Restored tells of the last restore; all zero where there was none.
 func (v *View) Restored() Restored {
-	if r, ok := one[restoredRow](v, tableRestored, key(tableRestored)); ok {
+	if r, ok := watchRow[restoredRow](v, tableRestored, key(tableRestored)); ok {
 		return r.Restored
 	}
 	return Restored{}
@@ -280,10 +280,10 @@ type savedPart struct {
 	Data    []byte
 }
 
-func (in *loader) part(s *savedPart) error {
+func (in *loader) loadSnapshotPart(s *savedPart) error {
 	if s.Number*SnapshotPartBytes >= MaxSnapshot {
 		return fmt.Errorf("part %d of a snapshot", s.Number)
 	}
-	in.t.parts.put(partKey(s.Number), &partRow{s.Restore, s.Number, s.Data})
+	in.t.parts.putRow(partKey(s.Number), &partRow{s.Restore, s.Number, s.Data})
 	return nil
 }

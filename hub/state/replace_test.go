@@ -15,32 +15,32 @@ import (
 )
 
 // clustered is a world whose cluster is made.
-func clustered(t tb) *world {
-	w := newWorld(t)
-	w.must(state.ClusterInit{Cluster: state.Cluster{ID: "c1", Region: "global"}})
-	w.must(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "192.0.2.1:4647"}})
+func clustered(t tb) *storeHarness {
+	w := newStoreHarness(t)
+	w.mustApply(state.ClusterInit{Cluster: state.Cluster{ID: "c1", Region: "global"}})
+	w.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "192.0.2.1:4647"}})
 	return w
 }
 
-// bring has a file in the log, in pieces, as restore says.
-func (w *world) bring(restore string, file []byte) state.SnapshotRestore {
+// stageSnapshot has a file in the log, in pieces, as restore says.
+func (w *storeHarness) stageSnapshot(restore string, file []byte) state.SnapshotRestore {
 	w.Helper()
 	number := uint64(0)
 	for piece := range slices.Chunk(file, 700) {
-		w.must(state.SnapshotPart{Restore: restore, Number: number, Data: piece})
+		w.mustApply(state.SnapshotPart{Restore: restore, Number: number, Data: piece})
 		number++
 	}
 	sum := sha256.Sum256(file)
-	return state.SnapshotRestore{Restore: restore, Size: int64(len(file)), Sum: sum[:], EvalSeed: w.seed(), Now: w.nano()}
+	return state.SnapshotRestore{Restore: restore, Size: int64(len(file)), Sum: sum[:], EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()}
 }
 
-func (w *world) restore(file []byte) {
+func (w *storeHarness) restoreSnapshot(file []byte) {
 	w.Helper()
-	w.must(w.bring(w.id("restore"), file))
+	w.mustApply(w.stageSnapshot(w.nextTestID("restore"), file))
 }
 
-// again applies the whole log to an empty state, as a hub that starts does.
-func (w *world) again() *state.Store {
+// replayLog applies the whole log to an empty state, as a hub that starts does.
+func (w *storeHarness) replayLog() *state.Store {
 	w.Helper()
 	s := state.New()
 	for i, raw := range w.log {
@@ -57,38 +57,38 @@ func (w *world) again() *state.Store {
 // cluster nor what has happened: the edge's rows of after the snapshot are read
 // again, and what has ended has ended.
 func TestRestoreOverALivingState(t *testing.T) {
-	w := clustered(newT(t))
-	a, b := w.node("n1"), w.node("n2")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	w.register(job("count", fleet.JobTypeBatch, 1))
-	shop := w.place("shop", a, 1)
-	count := w.place("count", a, 1)
-	w.report(a, fleet.ClientRunning, shop[0], count[0])
-	w.register(job("later", fleet.JobTypeBatch, 1)) // its evaluation is open in the snapshot
+	w := clustered(newTestHarness(t))
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	w.registerJob(job("count", fleet.JobTypeBatch, 1))
+	shop := w.placeAllocs("shop", a, 1)
+	count := w.placeAllocs("count", a, 1)
+	w.reportStatus(a, fleet.ClientRunning, shop[0], count[0])
+	w.registerJob(job("later", fleet.JobTypeBatch, 1)) // its evaluation is open in the snapshot
 	at := w.index
 	snapshot := mustPersist(t, w.store)
 
-	w.register(job("extra", fleet.JobTypeService, 1))
-	extra := w.place("extra", b, 1)
-	w.report(b, fleet.ClientRunning, extra[0])
-	w.report(a, fleet.ClientComplete, count[0])
+	w.registerJob(job("extra", fleet.JobTypeService, 1))
+	extra := w.placeAllocs("extra", b, 1)
+	w.reportStatus(b, fleet.ClientRunning, extra[0])
+	w.reportStatus(a, fleet.ClientComplete, count[0])
 	bigger := job("shop", fleet.JobTypeService, 5)
-	w.register(bigger)
-	c := w.node("n3")
-	w.must(state.Hub{Hub: state.HubAddr{ID: "hub-2", QUIC: "192.0.2.2:4647"}})
-	w.must(state.Token{Token: state.JoinToken{ID: "later", Hash: []byte{1}}})
-	w.pass(time.Hour)
+	w.registerJob(bigger)
+	c := w.addReadyNode("n3")
+	w.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-2", QUIC: "192.0.2.2:4647"}})
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "later", Hash: []byte{1}}})
+	w.moveClockForward(time.Hour)
 	epochs := map[fleet.NodeID]fleet.Epoch{a: w.edges[a].epoch, c: w.edges[c].epoch}
 	watch := w.store.Watch()
 	watch.Node(a)
 
-	w.restore(snapshot)
+	w.restoreSnapshot(snapshot)
 
 	v := w.store.View()
 	if err := watch.Changed(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := v.Restored(); got != (state.Restored{Index: w.index, From: at, Time: w.nano()}) {
+	if got := v.Restored(); got != (state.Restored{Index: w.index, From: at, Time: w.nowNanos()}) {
 		t.Errorf("the state says of its restore: %+v", got)
 	}
 	if _, under := v.Restoring(); under {
@@ -111,7 +111,7 @@ func TestRestoreOverALivingState(t *testing.T) {
 			t.Errorf("table %s is as of entry %d: who waited for a later one waits on", table, got)
 		}
 	}
-	for _, e := range w.open("later") {
+	for _, e := range w.openEvalsOf("later") {
 		if e.ModifyIndex != w.index {
 			t.Errorf("an open evaluation is of entry %d: a worker could look at a state of before", e.ModifyIndex)
 		}
@@ -125,21 +125,21 @@ func TestRestoreOverALivingState(t *testing.T) {
 	if n.Status != fleet.NodeInitializing || n.Epoch <= epochs[a] || n.Applied != 2 {
 		t.Fatalf("node n1 is %s at epoch %d, row %d", n.Status, n.Epoch, n.Applied)
 	}
-	if res := w.send(w.rows(a, 3, 3)); res[0].Code != fleet.CodeStaleEpoch {
+	if res := w.applyRowBatches(w.journalRows(a, 3, 3)); res[0].Code != fleet.CodeStaleEpoch {
 		t.Errorf("rows of a session of before were taken: %+v", res[0])
 	}
 	w.wantStatus(count[0], fleet.ClientComplete, fleet.ClientComplete)
 	w.wantStatus(shop[0], fleet.ClientRunning, fleet.ClientRunning)
 
 	// The edge comes back, and replays what the cluster lost.
-	if w.session(a); w.getNode(a).Status != fleet.NodeInitializing {
+	if w.openNextSession(a); w.getNode(a).Status != fleet.NodeInitializing {
 		t.Fatal("the node is ready before its history is in")
 	}
-	if res := w.send(w.pending(a)); res[0].Code != "" || res[0].Applied != 3 || res[0].Status != fleet.NodeReady {
+	if res := w.applyRowBatches(w.unappliedBatch(a)); res[0].Code != "" || res[0].Applied != 3 || res[0].Status != fleet.NodeReady {
 		t.Fatalf("the edge's rows of after the snapshot: %+v", res[0])
 	}
 	w.wantStatus(count[0], fleet.ClientComplete, fleet.ClientComplete)
-	if got, want := w.events(count[0]), "placed, running, cluster restored, ended before the restore, session"; !strings.Contains(got, "complete") {
+	if got, want := w.historyEvents(count[0]), "placed, running, cluster restored, ended before the restore, session"; !strings.Contains(got, "complete") {
 		t.Errorf("the record says %s; want something like %s, complete", got, want)
 	}
 
@@ -147,7 +147,7 @@ func TestRestoreOverALivingState(t *testing.T) {
 	if n := w.getNode(c); n.Epoch <= epochs[c] || n.Status != fleet.NodeInitializing {
 		t.Errorf("a node that enrolled since is %s, at epoch %d, and was at %d", n.Status, n.Epoch, epochs[c])
 	}
-	if got, want := w.again().View().Digest(), w.store.View().Digest(); got != want {
+	if got, want := w.replayLog().View().Digest(), w.store.View().Digest(); got != want {
 		t.Error("a hub that reads the same log comes to another state")
 	}
 }
@@ -155,11 +155,11 @@ func TestRestoreOverALivingState(t *testing.T) {
 // A hub that starts from a snapshot of its own in the midst of a restore ends where
 // the others do.
 func TestRestoreGoesOnFromASnapshot(t *testing.T) {
-	w := clustered(newT(t))
-	w.node("n1")
+	w := clustered(newTestHarness(t))
+	w.addReadyNode("n1")
 	file := mustPersist(t, w.store)
-	w.register(job("shop", fleet.JobTypeService, 2))
-	last := w.bring("r", file)
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	last := w.stageSnapshot("r", file)
 	restarted := state.New()
 	if err := restarted.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestRestoreGoesOnFromASnapshot(t *testing.T) {
 	if id, ok := restarted.View().Restoring(); !ok || id != "r" {
 		t.Fatalf("the restore under way is %q, %t", id, ok)
 	}
-	w.must(last)
+	w.mustApply(last)
 	if res := restarted.Apply(w.index, last); res.Err != nil {
 		t.Fatal(res.Err)
 	}
@@ -179,28 +179,28 @@ func TestRestoreGoesOnFromASnapshot(t *testing.T) {
 // An allocation whose record was collected had ended; one that the state never
 // heard of, because an earlier restore forgot it, may run.
 func TestRestoreOfWhatWasCollected(t *testing.T) {
-	w := clustered(newT(t))
-	a := w.node("n1")
+	w := clustered(newTestHarness(t))
+	a := w.addReadyNode("n1")
 	early := mustPersist(t, w.store)
-	w.register(job("count", fleet.JobTypeBatch, 2))
-	ids := w.place("count", a, 2)
-	w.report(a, fleet.ClientRunning, ids...)
+	w.registerJob(job("count", fleet.JobTypeBatch, 2))
+	ids := w.placeAllocs("count", a, 2)
+	w.reportStatus(a, fleet.ClientRunning, ids...)
 	file := mustPersist(t, w.store)
-	w.report(a, fleet.ClientComplete, ids[0])
-	w.must(state.EvalDelete{Allocs: ids[:1]})
+	w.reportStatus(a, fleet.ClientComplete, ids[0])
+	w.mustApply(state.EvalDelete{Allocs: ids[:1]})
 
-	w.restore(file)
+	w.restoreSnapshot(file)
 	w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
 	w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
-	w.session(a)
-	w.send(w.pending(a))
+	w.openNextSession(a)
+	w.applyRowBatches(w.unappliedBatch(a))
 	w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
 
-	w.restore(early)
+	w.restoreSnapshot(early)
 	if _, ok := w.store.View().Alloc(ids[1]); ok {
 		t.Fatal("the early snapshot has allocations")
 	}
-	w.restore(file)
+	w.restoreSnapshot(file)
 	w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
 }
 
@@ -208,23 +208,23 @@ func TestRestoreOfWhatWasCollected(t *testing.T) {
 // runs as an allocation that nobody knows is not taken for one that was collected when a
 // snapshot of the time that is forgotten is restored.
 func TestRestoreOfWhatRunsUnknown(t *testing.T) {
-	w := clustered(newT(t))
-	a := w.node("n1")
+	w := clustered(newTestHarness(t))
+	a := w.addReadyNode("n1")
 	early, then := mustPersist(t, w.store), w.index
-	w.register(job("count", fleet.JobTypeBatch, 2))
-	ids := w.place("count", a, 2)
-	w.report(a, fleet.ClientRunning, ids...)
+	w.registerJob(job("count", fleet.JobTypeBatch, 2))
+	ids := w.placeAllocs("count", a, 2)
+	w.reportStatus(a, fleet.ClientRunning, ids...)
 	file, later := mustPersist(t, w.store), w.index
 
 	w.store, w.index = state.New(), then
 	if err := w.store.Restore(bytes.NewReader(early)); err != nil {
 		t.Fatal(err)
 	}
-	w.must(state.NodeResync{NodeID: a, Epoch: w.getNode(a).Epoch, Reason: "keeps an allocation", Orphans: ids[:1], Now: w.nano()})
+	w.mustApply(state.NodeResync{NodeID: a, Epoch: w.getNode(a).Epoch, Reason: "keeps an allocation", Orphans: ids[:1], Now: w.nowNanos()})
 	for w.index <= later {
-		w.register(job("other", fleet.JobTypeService, int(w.index)))
+		w.registerJob(job("other", fleet.JobTypeService, int(w.index)))
 	}
-	w.restore(file)
+	w.restoreSnapshot(file)
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 	w.wantStatus(ids[1], fleet.ClientComplete, fleet.ClientComplete)
 }
@@ -233,28 +233,28 @@ func TestRestoreOfWhatRunsUnknown(t *testing.T) {
 // whichever version it is of and on whichever node; what is of a job that it does not
 // have is unknown.
 func TestRestoreKeepsWhatWasPlaced(t *testing.T) {
-	w := clustered(newT(t))
-	a := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	w.register(job("count", fleet.JobTypeBatch, 1))
-	first := w.place("shop", a, 1)
-	w.report(a, fleet.ClientRunning, first...)
+	w := clustered(newTestHarness(t))
+	a := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	w.registerJob(job("count", fleet.JobTypeBatch, 1))
+	first := w.placeAllocs("shop", a, 1)
+	w.reportStatus(a, fleet.ClientRunning, first...)
 	file := mustPersist(t, w.store)
 
-	b := w.node("n2")
+	b := w.addReadyNode("n2")
 	next := job("shop", fleet.JobTypeService, 2)
 	next.TaskGroups[0].Tasks[0].Config = map[string]any{"run_for": "9h"}
-	w.register(next)
-	second := w.place("shop", b, 2)
-	counted := w.place("count", a, 1)
-	w.register(job("extra", fleet.JobTypeService, 1))
-	extra := w.place("extra", a, 1)
-	w.report(b, fleet.ClientRunning, second...)
-	w.report(a, fleet.ClientRunning, append(counted, extra...)...)
-	w.report(a, fleet.ClientComplete, counted...)
+	w.registerJob(next)
+	second := w.placeAllocs("shop", b, 2)
+	counted := w.placeAllocs("count", a, 1)
+	w.registerJob(job("extra", fleet.JobTypeService, 1))
+	extra := w.placeAllocs("extra", a, 1)
+	w.reportStatus(b, fleet.ClientRunning, second...)
+	w.reportStatus(a, fleet.ClientRunning, append(counted, extra...)...)
+	w.reportStatus(a, fleet.ClientComplete, counted...)
 	used := w.store.View().Used(b)
 
-	w.restore(file)
+	w.restoreSnapshot(file)
 	if j := w.getJob("shop"); j.Version != 0 {
 		t.Errorf("shop is at version %d", j.Version)
 	}
@@ -270,45 +270,45 @@ func TestRestoreKeepsWhatWasPlaced(t *testing.T) {
 	if _, ok := w.store.View().Alloc(extra[0]); ok {
 		t.Error("an allocation of a job that is forgotten is known")
 	}
-	if len(w.open("shop")) == 0 || len(w.open("count")) == 0 {
+	if len(w.openEvalsOf("shop")) == 0 || len(w.openEvalsOf("count")) == 0 {
 		t.Error("nobody looks at jobs whose allocations are others than the snapshot's")
 	}
-	w.session(a)
-	w.send(w.pending(a))
+	w.openNextSession(a)
+	w.applyRowBatches(w.unappliedBatch(a))
 	w.wantStatus(counted[0], fleet.ClientComplete, fleet.ClientComplete)
-	if got := w.events(counted[0]); !strings.Contains(got, "running, complete") || strings.Count(got, "running") != 1 {
+	if got := w.historyEvents(counted[0]); !strings.Contains(got, "running, complete") || strings.Count(got, "running") != 1 {
 		t.Errorf("its record says %s", got)
 	}
-	if got, want := w.again().View().Digest(), w.store.View().Digest(); got != want {
+	if got, want := w.replayLog().View().Digest(), w.store.View().Digest(); got != want {
 		t.Error("a hub that reads the same log comes to another state")
 	}
 	// What is of the forgotten version goes like any other.
-	w.update(w.concluded(fleet.ClientLost, second...)...)
+	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, second...)...)
 }
 
 // What was launched is not launched again, a node that was away for the snapshot and
 // has come since is waited for, and a deployment has its time anew.
 func TestRestoreKeepsTime(t *testing.T) {
-	w := clustered(newT(t))
-	a, b := w.node("n1"), w.node("n2")
+	w := clustered(newTestHarness(t))
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
 	nightly := job("nightly", fleet.JobTypeBatch, 1)
 	nightly.Periodic = &fleet.Periodic{Enabled: true, Spec: "0 2 * * *"}
-	w.register(nightly)
+	w.registerJob(nightly)
 	launch := func(at time.Time) state.Result {
 		j := w.getJob(nightly.ID)
-		return w.apply(state.PeriodicLaunch{
+		return w.applyAndCheck(state.PeriodicLaunch{
 			Namespace: j.Namespace, ID: j.ID, JobModifyIndex: j.JobModifyIndex, Launched: at.UnixNano(),
-			Child: j.Child(fleet.LaunchID(j.ID, at), w.now), Eval: w.eval(fleet.TriggerPeriodicJob), Now: w.nano(),
+			Child: j.Child(fleet.LaunchID(j.ID, at), w.now), Eval: w.newEvaluation(fleet.TriggerPeriodicJob), Now: w.nowNanos(),
 		})
 	}
-	w.register(job("till", fleet.JobTypeService, 2))
-	d := w.deploy("till", func(s *fleet.DeploymentState) { s.ProgressDeadline = 10 * time.Minute })
+	w.registerJob(job("till", fleet.JobTypeService, 2))
+	d := w.startDeployment("till", func(s *fleet.DeploymentState) { s.ProgressDeadline = 10 * time.Minute })
 	placed := w.placeIn(d, b, false).ID
-	w.register(job("shop", fleet.JobTypeService, 1))
-	away := w.place("shop", a, 1)
-	w.report(a, fleet.ClientRunning, away...)
-	w.miss(a)
-	w.unknown(away...)
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	away := w.placeAllocs("shop", a, 1)
+	w.reportStatus(a, fleet.ClientRunning, away...)
+	w.missHeartbeats(a)
+	w.markAllocsUnknown(away...)
 	file := mustPersist(t, w.store)
 	by := func() time.Time {
 		d, _ := w.store.View().Deployment(w.getAlloc(placed).DeploymentID)
@@ -317,14 +317,14 @@ func TestRestoreKeepsTime(t *testing.T) {
 	if by().IsZero() {
 		t.Fatal("the deployment has no deadline")
 	}
-	w.session(a)
-	w.pass(2 * time.Hour)
+	w.openNextSession(a)
+	w.moveClockForward(2 * time.Hour)
 	launched := w.now
 	if res := launch(launched); res.Err != nil {
 		t.Fatal(res.Err)
 	}
 
-	w.restore(file)
+	w.restoreSnapshot(file)
 	if res := launch(launched); fleet.CodeOf(asError(res.Err)) != fleet.CodeConflict {
 		t.Errorf("a time that was launched is launched again: %v", res.Err)
 	}
@@ -334,12 +334,12 @@ func TestRestoreKeepsTime(t *testing.T) {
 	if n := w.getNode(a); n.Status != fleet.NodeInitializing || n.DisconnectedAt != 0 {
 		t.Errorf("a node that was connected is %s", n.Status)
 	}
-	w.session(a)
+	w.openNextSession(a)
 	w.wantStatus(away[0], fleet.ClientRunning, fleet.ClientRunning)
 
 	// One that is away now as well stays away.
-	w.miss(a)
-	w.restore(file)
+	w.missHeartbeats(a)
+	w.restoreSnapshot(file)
 	if n := w.getNode(a); n.Status != fleet.NodeDisconnected {
 		t.Errorf("a node that is away is %s", n.Status)
 	}
@@ -347,21 +347,21 @@ func TestRestoreKeepsTime(t *testing.T) {
 
 // What cannot be restored is refused in words, and changes nothing.
 func TestRestoreRefused(t *testing.T) {
-	w := clustered(newT(t))
-	w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
+	w := clustered(newTestHarness(t))
+	w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
 	file := mustPersist(t, w.store)
-	other := newWorld(t)
-	other.must(state.ClusterInit{Cluster: state.Cluster{ID: "c2"}})
+	other := newStoreHarness(t)
+	other.mustApply(state.ClusterInit{Cluster: state.Cluster{ID: "c2"}})
 	foreign := mustPersist(t, other.store)
 	flipped := bytes.Clone(file)
 	flipped[len(flipped)/2] ^= 1
 
 	for _, c := range []struct {
-		name string
-		file []byte
-		code fleet.Code
-		says string
+		name             string
+		file             []byte
+		code             fleet.Code
+		statusTransition string
 	}{
 		{"damaged", flipped, fleet.CodeInvalid, "snapshot"},
 		{"truncated", file[:len(file)*2/3], fleet.CodeInvalid, "truncated"},
@@ -370,16 +370,16 @@ func TestRestoreRefused(t *testing.T) {
 		{"of no cluster", mustPersist(t, state.New()), fleet.CodeInvalid, "no cluster"},
 		{"a newer release's", append([]byte("SKERRYST\x09"), file[9:]...), fleet.CodeVersion, "version 9"},
 	} {
-		res := w.refused(c.code, w.bring("r", c.file))
-		if !strings.Contains(res.Err.Message, c.says) {
+		res := w.mustRefuse(c.code, w.stageSnapshot("r", c.file))
+		if !strings.Contains(res.Err.Message, c.statusTransition) {
 			t.Errorf("%s: %v", c.name, res.Err)
 		}
-		if _, err := w.store.View().Rehearse(bytes.NewReader(c.file), w.nano()); fleet.CodeOf(err) != c.code {
+		if _, err := w.store.View().Rehearse(bytes.NewReader(c.file), w.nowNanos()); fleet.CodeOf(err) != c.code {
 			t.Errorf("rehearsing one that is %s: %v", c.name, err)
 		}
 	}
 
-	whole := w.bring("whole", file)
+	whole := w.stageSnapshot("whole", file)
 	for _, c := range []func(*state.SnapshotRestore){
 		func(c *state.SnapshotRestore) { c.Restore = "another" },
 		func(c *state.SnapshotRestore) { c.Size++ },
@@ -387,23 +387,23 @@ func TestRestoreRefused(t *testing.T) {
 	} {
 		bad := whole
 		c(&bad)
-		w.refused(fleet.CodeConflict, bad)
+		w.mustRefuse(fleet.CodeConflict, bad)
 	}
-	w.refused(fleet.CodeConflict, state.SnapshotPart{Restore: "another", Number: 3, Data: []byte{1}})
-	w.refused(fleet.CodeInvalid, state.SnapshotPart{Restore: "whole", Number: 0})
-	w.refused(fleet.CodeInvalid, state.SnapshotPart{Restore: "whole", Number: 1 << 40, Data: []byte{1}})
-	w.must(state.SnapshotDrop{Restore: "another"})
-	w.must(whole)
+	w.mustRefuse(fleet.CodeConflict, state.SnapshotPart{Restore: "another", Number: 3, Data: []byte{1}})
+	w.mustRefuse(fleet.CodeInvalid, state.SnapshotPart{Restore: "whole", Number: 0})
+	w.mustRefuse(fleet.CodeInvalid, state.SnapshotPart{Restore: "whole", Number: 1 << 40, Data: []byte{1}})
+	w.mustApply(state.SnapshotDrop{Restore: "another"})
+	w.mustApply(whole)
 
 	// A state of later entries: the hubs were put back since.
-	young := newWorld(t)
-	young.must(state.ClusterInit{Cluster: state.Cluster{ID: "c1"}})
-	late := young.bring("r", file)
+	young := newStoreHarness(t)
+	young.mustApply(state.ClusterInit{Cluster: state.Cluster{ID: "c1"}})
+	late := young.stageSnapshot("r", file)
 	if int(young.index) < len(w.log) {
-		young.refused(fleet.CodeConflict, late)
+		young.mustRefuse(fleet.CodeConflict, late)
 	}
-	w.bring("dropped", file)
-	w.must(state.SnapshotDrop{})
+	w.stageSnapshot("dropped", file)
+	w.mustApply(state.SnapshotDrop{})
 	if _, under := w.store.View().Restoring(); under {
 		t.Error("parts that were dropped are there")
 	}
@@ -421,7 +421,7 @@ func FuzzRehearse(f *testing.F) {
 		if bare {
 			raw = state.Sealed(raw)
 		}
-		v, err := w.store.View().Rehearse(bytes.NewReader(raw), w.nano())
+		v, err := w.store.View().Rehearse(bytes.NewReader(raw), w.nowNanos())
 		if err != nil {
 			if code := fleet.CodeOf(err); code != fleet.CodeInvalid && code != fleet.CodeConflict && code != fleet.CodeVersion {
 				t.Fatalf("refused with %s: %v", code, err)
@@ -445,7 +445,7 @@ func inflate(t tb, b []byte) []byte {
 // Snapshots whose checksum is right, and whose records are anything: each is refused or
 // restored, and nothing panics that is not refused for it.
 func TestRehearseDamagedRecords(t *testing.T) {
-	w := furnished(newT(t))
+	w := furnished(newTestHarness(t))
 	records := inflate(t, mustPersist(t, w.store)[9:])
 	rnd := rand.New(rand.NewPCG(1, 2))
 	restored := 0
@@ -454,7 +454,7 @@ func TestRehearseDamagedRecords(t *testing.T) {
 		for range 1 + rnd.IntN(3) {
 			raw[rnd.IntN(len(raw))] = byte(rnd.UintN(256))
 		}
-		v, err := w.store.View().Rehearse(bytes.NewReader(state.Sealed(raw)), w.nano())
+		v, err := w.store.View().Rehearse(bytes.NewReader(state.Sealed(raw)), w.nowNanos())
 		if err != nil {
 			continue
 		}

@@ -46,15 +46,15 @@ func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
 		return fleet.Errorf(fleet.CodeInvalid, "this is not a snapshot")
 	}
 	if version[0] != snapshotVersion {
-		return newer("a snapshot of version %d", version[0])
+		return newerReleaseError("a snapshot of version %d", version[0])
 	}
 	inflated := flate.NewReader(r)
 	defer inflated.Close()
 	in := &loader{
-		t: begin(db, 0), r: bufio.NewReaderSize(inflated, 64<<10), left: limit,
+		t: beginEntry(db, 0), r: bufio.NewReaderSize(inflated, 64<<10), left: limit,
 		bodies: map[string]*fleet.Job{},
 	}
-	if err := in.load(); err != nil {
+	if err := in.loadRecords(); err != nil {
 		return err
 	}
 	out := db.Txn(true)
@@ -75,26 +75,26 @@ type loader struct {
 	bodies  map[string]*fleet.Job // by bodyKey
 }
 
-func (in *loader) load() error {
+func (in *loader) loadRecords() error {
 	for {
-		kind, body, err := in.next()
+		kind, body, err := in.readNextRecord()
 		if err != nil {
 			return err
 		}
 		if kind == recordEnd {
-			return in.finish(body)
+			return in.finishLoading(body)
 		}
-		if err := in.record(kind, body); err != nil {
+		if err := in.loadRecord(kind, body); err != nil {
 			return fmt.Errorf("record %d of type %d: %w", in.records, kind, err)
 		}
 	}
 }
 
-// next reads a record, and grows its buffer only as bytes arrive.
-func (in *loader) next() (kind byte, body []byte, err error) {
+// readNextRecord reads a record, and grows its buffer only as bytes arrive.
+func (in *loader) readNextRecord() (kind byte, body []byte, err error) {
 	n, err := binary.ReadUvarint(in.r)
 	if err != nil {
-		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, asUnexpectedEOF(err))
 	}
 	if n > maxRecord {
 		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d claims %d bytes", in.records, n)
@@ -103,11 +103,11 @@ func (in *loader) next() (kind byte, body []byte, err error) {
 		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d takes it beyond the bound of its size", in.records)
 	}
 	if kind, err = in.r.ReadByte(); err != nil {
-		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, asUnexpectedEOF(err))
 	}
 	var buf bytes.Buffer
 	if _, err := io.CopyN(&buf, in.r, int64(n)); err != nil {
-		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, asUnexpectedEOF(err))
 	}
 	if kind != recordEnd {
 		head := append(binary.AppendUvarint(nil, n), kind)
@@ -117,14 +117,14 @@ func (in *loader) next() (kind byte, body []byte, err error) {
 	return kind, buf.Bytes(), nil
 }
 
-func eof(err error) error {
+func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-func (in *loader) finish(body []byte) error {
+func (in *loader) finishLoading(body []byte) error {
 	var end savedEnd
 	if err := decode(body, &end); err != nil {
 		return fmt.Errorf("last record: %w", err)
@@ -133,51 +133,51 @@ func (in *loader) finish(body []byte) error {
 		return fleet.Errorf(fleet.CodeInvalid, "%d records with checksum %08x, and not %d with %08x",
 			in.records, in.sum, end.Records, end.Checksum)
 	}
-	in.settleWindow()
-	for _, r := range in.t.jobRosters.dirty {
+	in.initEventWindow()
+	for _, r := range in.t.jobSummaries.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
-	for _, r := range in.t.nodeRosters.dirty {
+	for _, r := range in.t.nodeSummaries.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
 	for _, r := range in.t.deployments.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 		r.changed, r.forgotten = nil, math.MaxInt64
-		if applied := in.t.metas.at(in.t, key(metaApplied)); applied != nil {
+		if applied := in.t.metas.currentRow(in.t, key(metaApplied)); applied != nil {
 			r.forgotten = applied.index
 		}
 	}
 	return nil
 }
 
-func (in *loader) record(kind byte, body []byte) error {
+func (in *loader) loadRecord(kind byte, body []byte) error {
 	switch kind {
 	case recordBody:
-		return into(body, func(j *fleet.Job) error {
+		return decodeRecord(body, func(j *fleet.Job) error {
 			in.bodies[string(bodyKey(j))] = j
 			return nil
 		})
 	case recordJob:
-		return into(body, in.job)
+		return decodeRecord(body, in.loadJob)
 	case recordSource:
-		return into(body, in.source)
+		return decodeRecord(body, in.loadJobSource)
 	case recordNode:
-		return into(body, func(s *savedNode) error {
-			in.t.nodes.put(key(string(s.Node.ID)), &nodeRow{s.Node, s.Opened, s.Apart, s.History.restored(), s.Fenced})
+		return decodeRecord(body, func(s *savedNode) error {
+			in.t.nodes.putRow(key(string(s.Node.ID)), &nodeRow{s.Node, s.Opened, s.Apart, s.History.toHistory(), s.Fenced})
 			return nil
 		})
 	case recordAlloc:
-		return into(body, in.alloc)
+		return decodeRecord(body, in.loadAlloc)
 	case recordDeployment:
-		return into(body, func(d *fleet.Deployment) error {
-			in.t.deployments.put(key(string(d.ID)), &deploymentRow{Deployment: *d})
+		return decodeRecord(body, func(d *fleet.Deployment) error {
+			in.t.deployments.putRow(key(string(d.ID)), &deploymentRow{Deployment: *d})
 			return nil
 		})
 	case recordEval:
-		return into(body, func(e *fleet.Evaluation) error {
-			in.t.evals.put(key(string(e.ID)), e)
+		return decodeRecord(body, func(e *fleet.Evaluation) error {
+			in.t.evals.putRow(key(string(e.ID)), e)
 			if !e.Terminal() {
-				in.t.jobRoster(e.Namespace, e.JobID).open++
+				in.t.ownJobSummary(e.Namespace, e.JobID).open++
 			}
 			return nil
 		})
@@ -185,23 +185,23 @@ func (in *loader) record(kind byte, body []byte) error {
 	return in.clusterRecord(kind, body)
 }
 
-func (in *loader) job(s *savedJob) error {
+func (in *loader) loadJob(s *savedJob) error {
 	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable,
 		scaled: s.Scaled, tags: s.Tags}
 	for _, ref := range s.Versions {
-		job, err := in.body(s.Job.Namespace, s.Job.ID, ref)
+		job, err := in.findLoadedBody(s.Job.Namespace, s.Job.ID, ref)
 		if err != nil {
 			return err
 		}
 		row.versions = append(row.versions, job)
-		in.t.refer(job, 1)
+		in.t.addBodyRefs(job, 1)
 	}
-	in.t.jobs.put(jobKeyOf(s.Job.Namespace, s.Job.ID), row)
+	in.t.jobs.putRow(jobKeyOf(s.Job.Namespace, s.Job.ID), row)
 	return nil
 }
 
-func (in *loader) source(s *savedSource) error {
-	row := in.t.jobs.at(in.t, jobKeyOf(s.Namespace, s.Job))
+func (in *loader) loadJobSource(s *savedSource) error {
+	row := in.t.jobs.currentRow(in.t, jobKeyOf(s.Namespace, s.Job))
 	if row == nil || s.Source == nil {
 		return fleet.Errorf(fleet.CodeInvalid, "job %s, whose file it is, is missing", s.Job)
 	}
@@ -209,25 +209,25 @@ func (in *loader) source(s *savedSource) error {
 	return nil
 }
 
-func (in *loader) alloc(s *savedAlloc) error {
-	job, err := in.body(s.Alloc.Namespace, s.Alloc.JobID,
+func (in *loader) loadAlloc(s *savedAlloc) error {
+	job, err := in.findLoadedBody(s.Alloc.Namespace, s.Alloc.JobID,
 		savedBodyRef{s.Alloc.JobHash, s.Alloc.JobVersion, s.JobCreateIndex})
 	if err != nil {
 		return err
 	}
 	s.Alloc.Job = job
-	row := &allocRow{s.Alloc, s.History.restored(), s.Over}
-	in.t.allocs.put(key(string(row.ID)), row)
-	in.t.refer(job, 1)
-	in.t.count(nil, &row.Alloc)
-	if d := in.t.deployments.at(in.t, key(string(row.DeploymentID))); d != nil {
+	row := &allocRow{s.Alloc, s.History.toHistory(), s.Over}
+	in.t.allocs.putRow(key(string(row.ID)), row)
+	in.t.addBodyRefs(job, 1)
+	in.t.updateSummaries(nil, &row.Alloc)
+	if d := in.t.deployments.currentRow(in.t, key(string(row.DeploymentID))); d != nil {
 		d.added = append(d.added, row.ID)
 	}
 	return nil
 }
 
-// body finds a job's version among the records read so far.
-func (in *loader) body(ns string, id fleet.JobID, ref savedBodyRef) (*fleet.Job, error) {
+// findLoadedBody finds a job's version among the records read so far.
+func (in *loader) findLoadedBody(ns string, id fleet.JobID, ref savedBodyRef) (*fleet.Job, error) {
 	k := bodyKey(&fleet.Job{Namespace: ns, ID: id, SpecHash: ref.SpecHash, Version: ref.Version, CreateIndex: ref.CreateIndex})
 	if job, ok := in.bodies[string(k)]; ok {
 		return job, nil
@@ -239,46 +239,46 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 	t := in.t
 	switch kind {
 	case recordMeta:
-		return into(body, func(s *savedMeta) error { t.metas.put(key(s.Name), &metaRow{s.Name, s.Index}); return nil })
+		return decodeRecord(body, func(s *savedMeta) error { t.metas.putRow(key(s.Name), &metaRow{s.Name, s.Index}); return nil })
 	case recordCluster:
-		return into(body, func(c *Cluster) error { t.clusters.put(key(tableCluster), &clusterRow{*c}); return nil })
+		return decodeRecord(body, func(c *Cluster) error { t.clusters.putRow(key(tableCluster), &clusterRow{*c}); return nil })
 	case recordToken:
-		return into(body, func(r *JoinToken) error { t.tokens.put(key(r.ID), r); return nil })
+		return decodeRecord(body, func(r *JoinToken) error { t.tokens.putRow(key(r.ID), r); return nil })
 	case recordHub:
-		return into(body, func(r *HubAddr) error { t.hubs.put(key(string(r.ID)), r); return nil })
+		return decodeRecord(body, func(r *HubAddr) error { t.hubs.putRow(key(string(r.ID)), r); return nil })
 	case recordPool:
-		return into(body, func(r *fleet.Pool) error { t.pools.put(key(r.Name), r); return nil })
+		return decodeRecord(body, func(r *fleet.Pool) error { t.pools.putRow(key(r.Name), r); return nil })
 	case recordCertificate:
-		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
+		return decodeRecord(body, func(r *Certificate) error { t.certificates.putRow(key(r.Serial), r); return nil })
 	case recordRevocation:
-		return into(body, func(r *fleet.Revocation) error { t.revocations.put(key(string(r.NodeID)), r); return nil })
+		return decodeRecord(body, func(r *fleet.Revocation) error { t.revocations.putRow(key(string(r.NodeID)), r); return nil })
 	case recordAdmission:
-		return into(body, func(r *Admission) error { t.admissions.put(key(r.Subject), r); return nil })
+		return decodeRecord(body, func(r *Admission) error { t.admissions.putRow(key(r.Subject), r); return nil })
 	case recordScheduler:
-		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
+		return decodeRecord(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.putRow(key(tableScheduler), r); return nil })
 	case recordNamespace:
-		return into(body, func(r *fleet.Namespace) error { t.namespaces.put(key(r.Name), r); return nil })
+		return decodeRecord(body, func(r *fleet.Namespace) error { t.namespaces.putRow(key(r.Name), r); return nil })
 	case recordRestored:
-		return into(body, func(r *restoredRow) error { t.restored.put(key(tableRestored), r); return nil })
+		return decodeRecord(body, func(r *restoredRow) error { t.restored.putRow(key(tableRestored), r); return nil })
 	case recordPart:
-		return into(body, in.part)
+		return decodeRecord(body, in.loadSnapshotPart)
 	case recordWindow:
-		return into(body, func(s *savedWindow) error { in.window().floor = s.Floor; return nil })
+		return decodeRecord(body, func(s *savedWindow) error { in.ownEventWindow().floor = s.Floor; return nil })
 	case recordEvent:
-		return into(body, in.event)
+		return decodeRecord(body, in.loadEvent)
 	case recordDesired:
-		return into(body, func(s *savedIndex) error {
-			t.desired.put(key(s.Key), &desiredRow{fleet.NodeID(s.Key), s.Index})
+		return decodeRecord(body, func(s *savedIndex) error {
+			t.desired.putRow(key(s.Key), &desiredRow{fleet.NodeID(s.Key), s.Index})
 			return nil
 		})
 	case recordCapacity:
-		return into(body, func(s *savedIndex) error { t.capacity.put(key(s.Key), &capacityRow{s.Key, s.Index}); return nil })
+		return decodeRecord(body, func(s *savedIndex) error { t.capacity.putRow(key(s.Key), &capacityRow{s.Key, s.Index}); return nil })
 	}
-	return newer("a record of type %d", kind)
+	return newerReleaseError("a record of type %d", kind)
 }
 
-// into decodes a record and hands it on.
-func into[R any](body []byte, then func(*R) error) error {
+// decodeRecord decodes a record and hands it on.
+func decodeRecord[R any](body []byte, then func(*R) error) error {
 	r := new(R)
 	if err := decode(body, r); err != nil {
 		return err

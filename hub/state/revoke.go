@@ -19,10 +19,10 @@ type NodeRevoke struct {
 }
 
 func (t *tx) nodeRevoke(c NodeRevoke) Result {
-	if t.revocation(c.NodeID) != nil {
+	if t.revocationOf(c.NodeID) != nil {
 		return Result{}
 	}
-	n := t.node(c.NodeID)
+	n := t.ownNodeRow(c.NodeID)
 	r := &fleet.Revocation{
 		NodeID: c.NodeID, Serials: t.serialsOf(c.NodeID), Reason: c.Reason, Time: c.Now, CreateIndex: t.index,
 	}
@@ -30,20 +30,20 @@ func (t *tx) nodeRevoke(c NodeRevoke) Result {
 		return Result{Err: fleet.Errorf(fleet.CodeNotFound, "revoke node %s: there is no such node, and none ever got a certificate", c.NodeID).
 			WithHint("a node that was purged is revoked by its whole id")}
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	if n != nil {
 		r.Name = n.Name
-		t.expel(n, r, &w)
+		t.expelNode(n, r, &w)
 	}
-	t.revocations.put(key(string(c.NodeID)), r)
-	t.bump(tableRevocations)
-	return Result{Evals: t.wakeJobs(&w)}
+	t.revocations.putRow(key(string(c.NodeID)), r)
+	t.markTableChanged(tableRevocations)
+	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// expel moves the entry's own copy of a node down for good. The new epoch has
+// expelNode moves the entry's own copy of a node down for good. The new epoch has
 // whatever its session still says refused; what it may still run is shown as its
 // orphans, since nobody can stop it from here.
-func (t *tx) expel(n *nodeRow, r *fleet.Revocation, w *wake) {
+func (t *tx) expelNode(n *nodeRow, r *fleet.Revocation, w *pendingEvals) {
 	why := "revoked"
 	if r.Reason != "" {
 		why += ": " + r.Reason
@@ -51,9 +51,9 @@ func (t *tx) expel(n *nodeRow, r *fleet.Revocation, w *wake) {
 	n.Revoked = r
 	n.Orphans = nil
 	for _, id := range t.allocsOn(n.ID) {
-		if a := t.alloc(id); !a.EndedOnEdge() {
+		if a := t.currentAlloc(id); !a.EndedOnEdge() {
 			n.Orphans = append(n.Orphans, id)
-			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 		}
 	}
 	slices.Sort(n.Orphans)
@@ -67,18 +67,18 @@ func (t *tx) expel(n *nodeRow, r *fleet.Revocation, w *wake) {
 		n.endDrain(fleet.DrainCanceled, w.now)
 	}
 	n.SchedulingEligibility = fleet.NodeIneligible
-	t.become(n, fleet.NodeDown, why, w.now)
-	n.event("Cluster", "Node "+why, w.now, t.index)
-	t.nodeMark(n, "revoked", r.Reason, w.now)
-	t.markAllocs(n, fleet.EventNodeDown, why, w.now)
+	t.setNodeStatus(n, fleet.NodeDown, why, w.now)
+	n.addNodeEvent("Cluster", "Node "+why, w.now, t.index)
+	t.recordNodeEvent(n, "revoked", r.Reason, w.now)
+	t.recordOnAllocs(n, fleet.EventNodeDown, why, w.now)
 }
 
 // expelRevoked expels what a restore brought back.
-func (t *tx) expelRevoked(old *View, w *wake) {
+func (t *tx) expelRevoked(old *View, w *pendingEvals) {
 	for r := range old.Revocations() {
-		t.revocations.put(key(string(r.NodeID)), r)
-		if n := t.node(r.NodeID); n != nil {
-			t.expel(n, r, w)
+		t.revocations.putRow(key(string(r.NodeID)), r)
+		if n := t.ownNodeRow(r.NodeID); n != nil {
+			t.expelNode(n, r, w)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (t *tx) expelRevoked(old *View, w *wake) {
 // serialsOf lists the certificates that are known of an edge.
 func (t *tx) serialsOf(id fleet.NodeID) []string {
 	var serials []string
-	for c := range scan[Certificate](t.base, tableCertificates, indexID, nil) {
+	for c := range scanRows[Certificate](t.base, tableCertificates, indexID, nil) {
 		if c.Subject == subjectOf(id) {
 			serials = append(serials, c.Serial)
 		}
@@ -96,13 +96,13 @@ func (t *tx) serialsOf(id fleet.NodeID) []string {
 
 func subjectOf(id fleet.NodeID) string { return syncproto.RoleEdge + ":" + string(id) }
 
-func (t *tx) revocation(id fleet.NodeID) *fleet.Revocation {
-	return t.revocations.at(t, key(string(id)))
+func (t *tx) revocationOf(id fleet.NodeID) *fleet.Revocation {
+	return t.revocations.currentRow(t, key(string(id)))
 }
 
 // refuseRevoked is the answer to an edge that is revoked; nil: it is not.
 func (t *tx) refuseRevoked(doing string, id fleet.NodeID) *Result {
-	if r := t.revocation(id); r != nil {
+	if r := t.revocationOf(id); r != nil {
 		return &Result{Err: RevokedError(doing, r)}
 	}
 	return nil
@@ -120,10 +120,10 @@ func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 
 // Revocation returns why an edge was expelled; ok is false where it was not.
 func (v *View) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
-	return one[fleet.Revocation](v, tableRevocations, key(string(id)))
+	return watchRow[fleet.Revocation](v, tableRevocations, key(string(id)))
 }
 
 // Revocations lists the edges that were expelled, by node id.
 func (v *View) Revocations() iter.Seq[*fleet.Revocation] {
-	return all[fleet.Revocation](v, tableRevocations, indexID, nil)
+	return watchTable[fleet.Revocation](v, tableRevocations, indexID, nil)
 }

@@ -12,20 +12,20 @@ import (
 // A node that is revoked is down for good: nothing that its edge says or asks for is
 // taken any more, and what it had is given up.
 func TestRevokeExpelsANode(t *testing.T) {
-	w := clustered(newT(t))
-	n, other := w.node("a"), w.node("b")
-	w.must(state.Certificate{Serial: "1a", Subject: "edge:" + string(n), NotAfter: 1})
-	w.must(state.Certificate{Serial: "2b", Subject: "edge:" + string(other), NotAfter: 1})
-	w.register(job("web", fleet.JobTypeService, 3))
-	ids := w.place("web", n, 3)
-	w.report(n, fleet.ClientRunning, ids[:2]...)
-	w.report(n, fleet.ClientComplete, ids[2])
-	w.journal(n, says(ids[0], fleet.ClientFailed))
-	late := w.pending(n)
-	w.refused(fleet.CodeNotFound, state.NodeRevoke{NodeID: "none", Now: w.nano()})
+	w := clustered(newTestHarness(t))
+	n, other := w.addReadyNode("a"), w.addReadyNode("b")
+	w.mustApply(state.Certificate{Serial: "1a", Subject: "edge:" + string(n), NotAfter: 1})
+	w.mustApply(state.Certificate{Serial: "2b", Subject: "edge:" + string(other), NotAfter: 1})
+	w.registerJob(job("web", fleet.JobTypeService, 3))
+	ids := w.placeAllocs("web", n, 3)
+	w.reportStatus(n, fleet.ClientRunning, ids[:2]...)
+	w.reportStatus(n, fleet.ClientComplete, ids[2])
+	w.appendJournalRows(n, statusTransition(ids[0], fleet.ClientFailed))
+	late := w.unappliedBatch(n)
+	w.mustRefuse(fleet.CodeNotFound, state.NodeRevoke{NodeID: "none", Now: w.nowNanos()})
 
 	before := w.getNode(n)
-	res := w.must(state.NodeRevoke{NodeID: n, Reason: "stolen", EvalSeed: w.seed(), Now: w.nano()})
+	res := w.mustApply(state.NodeRevoke{NodeID: n, Reason: "stolen", EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	if len(res.Evals) != 1 {
 		t.Fatalf("it gave %d evaluations, want one of its job", len(res.Evals))
 	}
@@ -38,19 +38,19 @@ func TestRevokeExpelsANode(t *testing.T) {
 	if !slices.Equal(got.Orphans, running) {
 		t.Fatalf("orphans %v, want %v", got.Orphans, running)
 	}
-	if res := w.send(late); res[0].Code != fleet.CodeStaleEpoch {
+	if res := w.applyRowBatches(late); res[0].Code != fleet.CodeStaleEpoch {
 		t.Fatalf("its session's rows: %+v", res[0])
 	}
 	everythingRefused := func() {
 		t.Helper()
 		d := description(n, "a")
-		w.refused(fleet.CodeRevoked, state.NodeRegister{Node: d, Now: w.nano()})
-		w.refused(fleet.CodeRevoked, state.SessionOpen{NodeID: n, Session: 99, Node: &d, Now: w.nano()})
-		w.refused(fleet.CodeRevoked, state.Certificate{Serial: "9f", Subject: "edge:" + string(n), NotAfter: 1, Replaces: "1a"})
+		w.mustRefuse(fleet.CodeRevoked, state.NodeRegister{Node: d, Now: w.nowNanos()})
+		w.mustRefuse(fleet.CodeRevoked, state.SessionOpen{NodeID: n, Session: 99, Node: &d, Now: w.nowNanos()})
+		w.mustRefuse(fleet.CodeRevoked, state.Certificate{Serial: "9f", Subject: "edge:" + string(n), NotAfter: 1, Replaces: "1a"})
 	}
 	everythingRefused()
-	w.update(w.concluded(fleet.ClientLost, running...)...)
-	w.must(state.NodeRevoke{NodeID: n, Reason: "once more", Now: w.nano()})
+	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, running...)...)
+	w.mustApply(state.NodeRevoke{NodeID: n, Reason: "once more", Now: w.nowNanos()})
 	if r, _ := w.store.View().Revocation(n); r.Reason != "stolen" {
 		t.Fatalf("revoked once more: %+v", r)
 	}
@@ -65,34 +65,34 @@ func TestRevokeExpelsANode(t *testing.T) {
 	if a, b := describe(t, w.store.View()), describe(t, reopened.View()); a != b {
 		t.Fatalf("a snapshot lost something:\n%s", diff(a, b))
 	}
-	w.must(state.NodePurge{NodeID: n, EvalSeed: w.seed(), Now: w.nano()})
+	w.mustApply(state.NodePurge{NodeID: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	everythingRefused()
 }
 
 // A node that was purged can be revoked for the certificate that it has.
 func TestRevokeOfAPurgedNode(t *testing.T) {
-	w := clustered(newT(t))
-	n := w.node("a")
-	w.must(state.Certificate{Serial: "1a", Subject: "edge:" + string(n), NotAfter: 1})
-	w.miss(n)
-	w.must(state.NodePurge{NodeID: n, EvalSeed: w.seed(), Now: w.nano()})
-	w.must(state.NodeRevoke{NodeID: n, EvalSeed: w.seed(), Now: w.nano()})
-	w.refused(fleet.CodeRevoked, state.NodeRegister{Node: description(n, "a"), Now: w.nano()})
+	w := clustered(newTestHarness(t))
+	n := w.addReadyNode("a")
+	w.mustApply(state.Certificate{Serial: "1a", Subject: "edge:" + string(n), NotAfter: 1})
+	w.missHeartbeats(n)
+	w.mustApply(state.NodePurge{NodeID: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+	w.mustApply(state.NodeRevoke{NodeID: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+	w.mustRefuse(fleet.CodeRevoked, state.NodeRegister{Node: description(n, "a"), Now: w.nowNanos()})
 }
 
 // A snapshot of before does not let a node in again.
 func TestRestoreKeepsRevocations(t *testing.T) {
-	w := clustered(newT(t))
-	n := w.node("a")
-	w.register(job("web", fleet.JobTypeService, 1))
-	ids := w.place("web", n, 1)
-	w.report(n, fleet.ClientRunning, ids...)
+	w := clustered(newTestHarness(t))
+	n := w.addReadyNode("a")
+	w.registerJob(job("web", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("web", n, 1)
+	w.reportStatus(n, fleet.ClientRunning, ids...)
 	snapshot := mustPersist(t, w.store)
-	w.must(state.NodeRevoke{NodeID: n, EvalSeed: w.seed(), Now: w.nano()})
-	w.restore(snapshot)
+	w.mustApply(state.NodeRevoke{NodeID: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+	w.restoreSnapshot(snapshot)
 	if got := w.getNode(n); got.Status != fleet.NodeDown || got.Revoked == nil || !slices.Equal(got.Orphans, ids) {
 		t.Fatalf("node after the restore: %+v", got)
 	}
 	d := description(n, "a")
-	w.refused(fleet.CodeRevoked, state.SessionOpen{NodeID: n, Session: 99, Node: &d, Now: w.nano()})
+	w.mustRefuse(fleet.CodeRevoked, state.SessionOpen{NodeID: n, Session: 99, Node: &d, Now: w.nowNanos()})
 }

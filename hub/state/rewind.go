@@ -33,8 +33,8 @@ import (
 //   - A deployment's deadline begins anew: nobody watched it meanwhile.
 //
 // Events of before are let go, so that every stream learns that it missed something.
-func (t *tx) rewind(old *View, from fleet.Index, c SnapshotRestore) {
-	w := wake{seed: c.EvalSeed, now: c.Now}
+func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.keepMembers(old)
 	t.noteRestore(from, c.Now)
 	rewound := t.rewindNodes(old, from, c.Now)
@@ -46,28 +46,28 @@ func (t *tx) rewind(old *View, from fleet.Index, c SnapshotRestore) {
 	t.rewindEvals()
 	t.dropParts()
 	t.forgetEvents()
-	for m := range scan[metaRow](t.base, tableMeta, indexID, nil) {
-		t.bump(m.name)
+	for m := range scanRows[metaRow](t.base, tableMeta, indexID, nil) {
+		t.markTableChanged(m.name)
 	}
-	t.wakeJobs(&w)
+	t.storePendingEvals(&w)
 }
 
 // keepMembers has who belongs to the cluster as it is.
 func (t *tx) keepMembers(old *View) {
-	instead(t, old, &t.clusters, func(*clusterRow) []byte { return key(tableCluster) })
-	instead(t, old, &t.hubs, func(r *HubAddr) []byte { return key(string(r.ID)) })
-	instead(t, old, &t.tokens, func(r *JoinToken) []byte { return key(r.ID) })
-	instead(t, old, &t.admissions, func(r *Admission) []byte { return key(r.Subject) })
-	instead(t, old, &t.certificates, func(r *Certificate) []byte { return key(r.Serial) })
+	replaceRows(t, old, &t.clusters, func(*clusterRow) []byte { return key(tableCluster) })
+	replaceRows(t, old, &t.hubs, func(r *HubAddr) []byte { return key(string(r.ID)) })
+	replaceRows(t, old, &t.tokens, func(r *JoinToken) []byte { return key(r.ID) })
+	replaceRows(t, old, &t.admissions, func(r *Admission) []byte { return key(r.Subject) })
+	replaceRows(t, old, &t.certificates, func(r *Certificate) []byte { return key(r.Serial) })
 }
 
-// instead puts the rows that a table has in old in place of its own.
-func instead[R any](t *tx, old *View, w *working[R], id func(*R) []byte) {
-	for r := range scan[R](t.base, w.table, indexID, nil) {
-		w.remove(id(r))
+// replaceRows puts the rows that a table has in old in place of its own.
+func replaceRows[R any](t *tx, old *View, w *entryRows[R], id func(*R) []byte) {
+	for r := range scanRows[R](t.base, w.table, indexID, nil) {
+		w.removeRow(id(r))
 	}
-	for r := range scan[R](old.txn, w.table, indexID, nil) {
-		w.put(id(r), r)
+	for r := range scanRows[R](old.txn, w.table, indexID, nil) {
+		w.putRow(id(r), r)
 	}
 }
 
@@ -75,42 +75,42 @@ func instead[R any](t *tx, old *View, w *working[R], id func(*R) []byte) {
 // earlier restores goes on: it is their state that goes on.
 func (t *tx) noteRestore(from fleet.Index, now int64) {
 	row := &restoredRow{Restored: Restored{Index: t.index, From: from, Time: now}}
-	if r := t.restored.at(t, key(tableRestored)); r != nil {
+	if r := t.restored.currentRow(t, key(tableRestored)); r != nil {
 		row.Forgotten = append(row.Forgotten, r.Forgotten...)
 	}
-	row.Forgotten = append(row.Forgotten, span{from, t.index})
+	row.Forgotten = append(row.Forgotten, entryRange{from, t.index})
 	if n := len(row.Forgotten); n > maxForgotten { // one span for several forgets more, which is the safe side
-		row.Forgotten = append([]span{{row.Forgotten[0].From, row.Forgotten[n-maxForgotten].To}}, row.Forgotten[n-maxForgotten+1:]...)
+		row.Forgotten = append([]entryRange{{row.Forgotten[0].From, row.Forgotten[n-maxForgotten].To}}, row.Forgotten[n-maxForgotten+1:]...)
 	}
-	t.restored.put(key(tableRestored), row)
+	t.restored.putRow(key(tableRestored), row)
 }
 
 // rewindNodes closes all sessions, and has nodes wait for their edges. It returns those
 // whose journals are read again.
 func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fleet.NodeID]bool) {
 	rewound = map[fleet.NodeID]bool{}
-	for r := range scan[nodeRow](t.base, tableNodes, indexID, nil) {
-		n := t.node(r.ID)
+	for r := range scanRows[nodeRow](t.base, tableNodes, indexID, nil) {
+		n := t.ownNodeRow(r.ID)
 		rewound[r.ID] = true
 		connected := !isAway(n.Status)
-		if live, known := one[nodeRow](old, tableNodes, key(string(r.ID))); known {
+		if live, known := watchRow[nodeRow](old, tableNodes, key(string(r.ID))); known {
 			n.Epoch, n.Session = max(n.Epoch, live.Epoch), max(n.Session, live.Session)
 			n.Instance, n.BootID, n.Hub, n.Address = live.Instance, live.BootID, live.Hub, live.Address
 			n.Fenced, n.fenced = live.Fenced, live.fenced
 			connected = connected || !isAway(live.Status)
 		}
-		t.markAllocs(n, eventRestored, restoredTo(from), now)
-		t.await(n, connected, from, now)
+		t.recordOnAllocs(n, eventRestored, restoredTo(from), now)
+		t.awaitNewSession(n, connected, from, now)
 	}
-	for r := range scan[nodeRow](old.txn, tableNodes, indexID, nil) {
+	for r := range scanRows[nodeRow](old.txn, tableNodes, indexID, nil) {
 		if rewound[r.ID] {
 			continue
 		}
 		n := *r
-		n.history = n.history.own()
-		t.nodes.put(key(string(n.ID)), &n)
+		n.history = n.history.cloneHistory()
+		t.nodes.putRow(key(string(n.ID)), &n)
 		t.ensurePool(n.NodePool)
-		t.await(&n, !isAway(n.Status), from, now)
+		t.awaitNewSession(&n, !isAway(n.Status), from, now)
 	}
 	return rewound
 }
@@ -121,16 +121,16 @@ func restoredTo(from fleet.Index) string {
 	return fmt.Sprintf("the cluster was restored to entry %d", from)
 }
 
-// await has a node that may be connected wait for a new session of its edge.
-func (t *tx) await(n *nodeRow, connected bool, from fleet.Index, now int64) {
+// awaitNewSession has a node that may be connected wait for a new session of its edge.
+func (t *tx) awaitNewSession(n *nodeRow, connected bool, from fleet.Index, now int64) {
 	if n.Epoch > 0 { // one that never had a session waits for nothing
 		n.Epoch++
 	}
-	t.nodeMark(n, eventRestored, restoredTo(from), now)
+	t.recordNodeEvent(n, eventRestored, restoredTo(from), now)
 	t.nodeChanged(n)
 	if connected {
-		n.opened, n.DisconnectedAt = t.index, 0
-		t.become(n, fleet.NodeInitializing, restoredTo(from)+": waiting for its edge", now)
+		n.lastSessionOpen, n.DisconnectedAt = t.index, 0
+		t.setNodeStatus(n, fleet.NodeInitializing, restoredTo(from)+": waiting for its edge", now)
 	}
 }
 
@@ -138,83 +138,83 @@ func (t *tx) await(n *nodeRow, connected bool, from fleet.Index, now int64) {
 // the state had ended, too, if the state ever knew it: nothing else is collected. It never
 // did, where its index says so or not, if its edge keeps it as one that nobody knows: the
 // hubs were put back with older directories, and count these indexes for a second time.
-func (t *tx) keepEnded(old *View, w *wake) {
-	since, _ := one[restoredRow](old, tableRestored, key(tableRestored))
+func (t *tx) keepEnded(old *View, w *pendingEvals) {
+	since, _ := watchRow[restoredRow](old, tableRestored, key(tableRestored))
 	kept := map[fleet.AllocID]bool{}
-	for n := range scan[nodeRow](old.txn, tableNodes, indexID, nil) {
+	for n := range scanRows[nodeRow](old.txn, tableNodes, indexID, nil) {
 		for _, id := range n.Orphans {
 			kept[id] = true
 		}
 	}
-	for r := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
+	for r := range scanRows[allocRow](t.base, tableAllocs, indexID, nil) {
 		if r.EndedOnEdge() || r.ClientTerminal() {
 			continue
 		}
-		live, known := one[allocRow](old, tableAllocs, key(string(r.ID)))
+		live, known := watchRow[allocRow](old, tableAllocs, key(string(r.ID)))
 		switch {
 		case known && live.EndedOnEdge():
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
 				a.ReportedStatus, a.ClientStatus, a.ClientDescription = live.ReportedStatus, live.ReportedStatus, live.ClientDescription
-				a.TaskStates, a.over = live.TaskStates, true
-				a.history.add(t.allocMark(a, "ended before the restore", live.ClientDescription, w.now))
+				a.TaskStates, a.endedBeforeRestore = live.TaskStates, true
+				a.history.appendEntries(t.newAllocHubEvent(a, "ended before the restore", live.ClientDescription, w.now))
 			})
-		case !known && since.knew(r.CreateIndex) && !kept[r.ID]:
+		case !known && since.hasKnownEntry(r.CreateIndex) && !kept[r.ID]:
 			const gone = "ended before the cluster was restored, and its record was collected"
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
 				a.ReportedStatus, a.ClientStatus, a.ClientDescription = fleet.ClientComplete, fleet.ClientComplete, gone
-				a.over = true
-				a.history.add(t.allocMark(a, "ended before the restore", gone, w.now))
+				a.endedBeforeRestore = true
+				a.history.appendEntries(t.newAllocHubEvent(a, "ended before the restore", gone, w.now))
 			})
 		default:
 			continue
 		}
-		w.want(r.Namespace, r.JobID, fleet.TriggerRetryFailedAlloc, nil)
+		w.requestEval(r.Namespace, r.JobID, fleet.TriggerRetryFailedAlloc, nil)
 	}
 }
 
 // keepPlaced has what was placed since stay placed, for jobs that the snapshot has. What
 // its edge said of it comes again where the node's journal is read again.
-func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *wake) {
-	for r := range scan[allocRow](old.txn, tableAllocs, indexID, nil) {
-		job := t.jobs.at(t, jobKeyOf(r.Namespace, r.JobID))
-		if t.alloc(r.ID) != nil || job == nil || job.job.CreateIndex != r.Job.CreateIndex ||
-			t.nodes.at(t, key(string(r.NodeID))) == nil && !r.ClientTerminal() {
+func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *pendingEvals) {
+	for r := range scanRows[allocRow](old.txn, tableAllocs, indexID, nil) {
+		job := t.jobs.currentRow(t, jobKeyOf(r.Namespace, r.JobID))
+		if t.currentAlloc(r.ID) != nil || job == nil || job.job.CreateIndex != r.Job.CreateIndex ||
+			t.nodes.currentRow(t, key(string(r.NodeID))) == nil && !r.ClientTerminal() {
 			continue
 		}
 		a := *r
-		a.ModifyIndex, a.ModifyTime, a.over = t.index, w.now, r.EndedOnEdge()
-		if a.FollowupEvalID != "" && t.evals.at(t, key(string(a.FollowupEvalID))) == nil {
+		a.ModifyIndex, a.ModifyTime, a.endedBeforeRestore = t.index, w.now, r.EndedOnEdge()
+		if a.FollowupEvalID != "" && t.evals.currentRow(t, key(string(a.FollowupEvalID))) == nil {
 			a.FollowupEvalID = ""
 		}
-		if a.history = a.history.own(); rewound[r.NodeID] {
+		if a.history = a.history.cloneHistory(); rewound[r.NodeID] {
 			a.history = history{}
 		}
-		a.history.add(t.allocMark(&a, "kept over a restore", "it was placed after the snapshot", w.now))
-		t.allocs.put(key(string(a.ID)), &a)
-		t.refer(a.Job, 1)
-		t.count(nil, &a.Alloc)
-		t.tally(nil, &a.Alloc)
-		t.hears(a.NodeID)
-		w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, nil)
+		a.history.appendEntries(t.newAllocHubEvent(&a, "kept over a restore", "it was placed after the snapshot", w.now))
+		t.allocs.putRow(key(string(a.ID)), &a)
+		t.addBodyRefs(a.Job, 1)
+		t.updateSummaries(nil, &a.Alloc)
+		t.countInDeployment(nil, &a.Alloc)
+		t.noteDesiredChange(a.NodeID)
+		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, nil)
 	}
 }
 
 // keepLaunched has no periodic time launched twice.
 func (t *tx) keepLaunched(old *View) {
-	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
+	for r := range scanRows[jobRow](t.base, tableJobs, indexID, nil) {
 		k := jobRowKey(r)
-		live, known := one[jobRow](old, tableJobs, k)
+		live, known := watchRow[jobRow](old, tableJobs, k)
 		if known && live.job.CreateIndex == r.job.CreateIndex && live.launched > r.launched {
-			next := *t.jobs.at(t, k)
+			next := *t.jobs.currentRow(t, k)
 			next.launched = live.launched
-			t.jobs.put(k, &next)
+			t.jobs.putRow(k, &next)
 		}
 	}
 }
 
 // rewindDeployments gives those that go on their time anew.
 func (t *tx) rewindDeployments(now int64) {
-	for r := range scan[deploymentRow](t.base, tableDeployments, indexID, nil) {
+	for r := range scanRows[deploymentRow](t.base, tableDeployments, indexID, nil) {
 		if !r.Active() {
 			continue
 		}
@@ -232,20 +232,20 @@ func (t *tx) rewindDeployments(now int64) {
 // rewindEvals has workers wait for the restored state before they look: theirs may
 // be of before, and has indexes beyond the snapshot's.
 func (t *tx) rewindEvals() {
-	for e := range scan[fleet.Evaluation](t.base, tableEvals, indexID, nil) {
+	for e := range scanRows[fleet.Evaluation](t.base, tableEvals, indexID, nil) {
 		if e.Terminal() {
 			continue
 		}
 		next := *e
 		next.ModifyIndex = t.index
-		t.evals.put(key(string(e.ID)), &next)
+		t.evals.putRow(key(string(e.ID)), &next)
 	}
 }
 
 // forgetEvents begins the window of events anew, behind all that anybody has seen.
 func (t *tx) forgetEvents() {
-	for e := range scan[eventsRow](t.base, tableEvents, indexID, nil) {
-		t.happened.remove(entryKey(e.index))
+	for e := range scanRows[eventsRow](t.base, tableEvents, indexID, nil) {
+		t.eventRows.removeRow(entryKey(e.index))
 	}
-	t.windows.put(key(tableWindow), &windowRow{floor: t.index - 1})
+	t.windows.putRow(key(tableWindow), &windowRow{floor: t.index - 1})
 }

@@ -7,9 +7,9 @@ import (
 	"skerry/fleet"
 )
 
-// jobRoster lists a job's allocations and counts them. It outlives a purged job
+// jobAllocSummary lists a job's allocations and counts them. It outlives a purged job
 // as long as something refers to it.
-type jobRoster struct {
+type jobAllocSummary struct {
 	ns     string
 	id     fleet.JobID
 	allocs []fleet.AllocID // sorted; shared with older rosters
@@ -23,8 +23,8 @@ type jobRoster struct {
 	removed map[fleet.AllocID]bool
 }
 
-// nodeRoster lists a node's allocations and what they take of it.
-type nodeRoster struct {
+// nodeAllocSummary lists a node's allocations and what they take of it.
+type nodeAllocSummary struct {
 	node    fleet.NodeID
 	allocs  []fleet.AllocID // sorted; shared with older rosters
 	used    fleet.Resources
@@ -32,49 +32,49 @@ type nodeRoster struct {
 	removed map[fleet.AllocID]bool
 }
 
-func (t *tx) jobRoster(ns string, id fleet.JobID) *jobRoster {
+func (t *tx) ownJobSummary(ns string, id fleet.JobID) *jobAllocSummary {
 	k := jobKeyOf(ns, id)
-	r := t.jobRosters.mine(t, k, func(r *jobRoster) *jobRoster {
+	r := t.jobSummaries.ownRow(t, k, func(r *jobAllocSummary) *jobAllocSummary {
 		c := *r
 		c.groups = maps.Clone(r.groups)
 		return &c
 	})
 	if r == nil {
-		r = &jobRoster{ns: ns, id: id, groups: map[string]GroupCount{}}
-		t.jobRosters.put(k, r)
+		r = &jobAllocSummary{ns: ns, id: id, groups: map[string]GroupCount{}}
+		t.jobSummaries.putRow(k, r)
 	}
 	return r
 }
 
-func (t *tx) nodeRoster(id fleet.NodeID) *nodeRoster {
+func (t *tx) ownNodeSummary(id fleet.NodeID) *nodeAllocSummary {
 	k := key(string(id))
-	r := t.nodeRosters.mine(t, k, func(r *nodeRoster) *nodeRoster {
+	r := t.nodeSummaries.ownRow(t, k, func(r *nodeAllocSummary) *nodeAllocSummary {
 		c := *r
 		return &c
 	})
 	if r == nil {
-		r = &nodeRoster{node: id}
-		t.nodeRosters.put(k, r)
+		r = &nodeAllocSummary{node: id}
+		t.nodeSummaries.putRow(k, r)
 	}
 	return r
 }
 
-// count moves an allocation from old to new in the rosters; either may be nil.
+// updateSummaries moves an allocation from old to new in the rosters; either may be nil.
 // Every change of an allocation passes here.
-func (t *tx) count(old, new *fleet.Alloc) {
+func (t *tx) updateSummaries(old, new *fleet.Alloc) {
 	a := new
 	if a == nil {
 		a = old
 	}
-	job, node := t.jobRoster(a.Namespace, a.JobID), t.nodeRoster(a.NodeID)
+	job, node := t.ownJobSummary(a.Namespace, a.JobID), t.ownNodeSummary(a.NodeID)
 	if old != nil {
-		job.add(old, -1)
+		job.countAlloc(old, -1)
 		if old.OccupiesNode() {
 			node.used = node.used.Sub(old.AllocatedResources)
 		}
 	}
 	if new != nil {
-		job.add(new, 1)
+		job.countAlloc(new, 1)
 		job.newest = max(job.newest, new.ModifyIndex)
 		if new.OccupiesNode() {
 			node.used = node.used.Add(new.AllocatedResources)
@@ -85,12 +85,12 @@ func (t *tx) count(old, new *fleet.Alloc) {
 		job.added = append(job.added, a.ID)
 		node.added = append(node.added, a.ID)
 	case new == nil:
-		job.drop(a.ID)
-		node.drop(a.ID)
+		job.dropAllocID(a.ID)
+		node.dropAllocID(a.ID)
 	}
 }
 
-func (r *jobRoster) add(a *fleet.Alloc, n int) {
+func (r *jobAllocSummary) countAlloc(a *fleet.Alloc, n int) {
 	g := r.groups[a.TaskGroup]
 	switch a.ClientStatus {
 	case fleet.ClientPending:
@@ -116,28 +116,28 @@ func (r *jobRoster) add(a *fleet.Alloc, n int) {
 	}
 }
 
-func (r *jobRoster) drop(id fleet.AllocID) {
+func (r *jobAllocSummary) dropAllocID(id fleet.AllocID) {
 	if r.removed == nil {
 		r.removed = map[fleet.AllocID]bool{}
 	}
 	r.removed[id] = true
 }
 
-func (r *nodeRoster) drop(id fleet.AllocID) {
+func (r *nodeAllocSummary) dropAllocID(id fleet.AllocID) {
 	if r.removed == nil {
 		r.removed = map[fleet.AllocID]bool{}
 	}
 	r.removed[id] = true
 }
 
-// settleRosters ends an entry: lists take what was added, and the jobs that were
+// finishSummaries ends an entry: lists take what was added, and the jobs that were
 // touched get the status that follows.
-func (t *tx) settleRosters() {
-	for k, r := range t.nodeRosters.dirty {
+func (t *tx) finishSummaries() {
+	for k, r := range t.nodeSummaries.dirty {
 		r.allocs = merge(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
 		if len(r.allocs) == 0 {
-			t.nodeRosters.dirty[k] = nil
+			t.nodeSummaries.dirty[k] = nil
 		}
 	}
 	for _, r := range t.deployments.dirty {
@@ -146,16 +146,16 @@ func (t *tx) settleRosters() {
 			r.added, r.removed = nil, nil
 		}
 	}
-	for k, r := range t.jobRosters.dirty {
+	for k, r := range t.jobSummaries.dirty {
 		shrunk := len(r.removed) > 0
 		r.allocs = merge(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
 		if shrunk {
 			r.newest = t.newestOf(r.allocs)
 		}
-		t.settleJob([]byte(k), r)
+		t.updateJobStatus([]byte(k), r)
 		if len(r.allocs) == 0 && r.open == 0 {
-			t.jobRosters.dirty[k] = nil
+			t.jobSummaries.dirty[k] = nil
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (t *tx) settleRosters() {
 func (t *tx) newestOf(ids []fleet.AllocID) fleet.Index {
 	var newest fleet.Index
 	for _, id := range ids {
-		newest = max(newest, t.alloc(id).ModifyIndex)
+		newest = max(newest, t.currentAlloc(id).ModifyIndex)
 	}
 	return newest
 }
@@ -211,7 +211,7 @@ type GroupCount struct {
 
 // JobSummary counts a job's allocations by group and client status.
 func (v *View) JobSummary(ns string, id fleet.JobID) (JobSummary, bool) {
-	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
 		return JobSummary{}, false
 	}
@@ -222,7 +222,7 @@ func (v *View) JobSummary(ns string, id fleet.JobID) (JobSummary, bool) {
 	for _, g := range row.job.TaskGroups {
 		s.Groups[g.Name] = GroupCount{}
 	}
-	if r, ok := one[jobRoster](v, tableJobRosters, jobKeyOf(ns, id)); ok {
+	if r, ok := watchRow[jobAllocSummary](v, tableJobSummaries, jobKeyOf(ns, id)); ok {
 		maps.Copy(s.Groups, r.groups)
 		s.ModifyIndex = max(s.ModifyIndex, r.newest)
 	}
@@ -237,7 +237,7 @@ func (v *View) JobSummary(ns string, id fleet.JobID) (JobSummary, bool) {
 // Used is what allocations that occupy the node take of it (fleet.Alloc's
 // OccupiesNode), kept incrementally.
 func (v *View) Used(id fleet.NodeID) fleet.Resources {
-	r, ok := one[nodeRoster](v, tableNodeRosters, key(string(id)))
+	r, ok := watchRow[nodeAllocSummary](v, tableNodeSummaries, key(string(id)))
 	if !ok {
 		return fleet.Resources{}
 	}

@@ -17,20 +17,20 @@ func (t *tx) schedulerConfig(c SchedulerConfig) Result {
 	next := c.Config
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
 	var known fleet.Index
-	if old := t.scheduling.at(t, k); old != nil {
+	if old := t.scheduling.currentRow(t, k); old != nil {
 		next.CreateIndex, known = old.CreateIndex, old.ModifyIndex
 	}
 	if c.Enforce && c.CheckIndex != known {
 		return refused(fleet.CodeConflict, "store scheduler configuration: its modify index is %d, not %d", known, c.CheckIndex)
 	}
-	t.scheduling.put(k, &next)
-	t.bump(tableScheduler)
+	t.scheduling.putRow(k, &next)
+	t.markTableChanged(tableScheduler)
 	return Result{}
 }
 
 // Scheduling is how jobs are scheduled: what was stored last, or the default.
 func (v *View) Scheduling() fleet.SchedulerConfiguration {
-	if c, ok := one[fleet.SchedulerConfiguration](v, tableScheduler, key(tableScheduler)); ok {
+	if c, ok := watchRow[fleet.SchedulerConfiguration](v, tableScheduler, key(tableScheduler)); ok {
 		return *c
 	}
 	return fleet.DefaultScheduling()

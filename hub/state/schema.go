@@ -11,30 +11,30 @@ import (
 
 // Tables. Those that TableIndex knows carry the name that callers use.
 const (
-	tableMeta         = "meta" // applied entry, and the newest entry of each table
-	tableCluster      = "cluster"
-	tableTokens       = "tokens"
-	tableHubs         = "hubs"
-	tablePools        = "pools"
-	tableCertificates = "certificates"
-	tableRevocations  = "revocations"
-	tableAdmissions   = "admissions"
-	tableJobs         = "jobs"
-	tableBodies       = "bodies"
-	tableNodes        = "nodes"
-	tableAllocs       = "allocs"
-	tableEvals        = "evals"
-	tableJobRosters   = "job rosters"
-	tableNodeRosters  = "node rosters"
-	tableDesired      = "desired"
-	tableCapacity     = "capacity"
-	tableDeployments  = "deployments"
-	tableScheduler    = "scheduler"
-	tableEvents       = "events"
-	tableWindow       = "window"
-	tableNamespaces   = "namespaces"
-	tableParts        = "snapshot parts"
-	tableRestored     = "restored"
+	tableMeta          = "meta" // applied entry, and the newest entry of each table
+	tableCluster       = "cluster"
+	tableTokens        = "tokens"
+	tableHubs          = "hubs"
+	tablePools         = "pools"
+	tableCertificates  = "certificates"
+	tableRevocations   = "revocations"
+	tableAdmissions    = "admissions"
+	tableJobs          = "jobs"
+	tableBodies        = "bodies"
+	tableNodes         = "nodes"
+	tableAllocs        = "allocs"
+	tableEvals         = "evals"
+	tableJobSummaries  = "job rosters"
+	tableNodeSummaries = "node rosters"
+	tableDesired       = "desired"
+	tableCapacity      = "capacity"
+	tableDeployments   = "deployments"
+	tableScheduler     = "scheduler"
+	tableEvents        = "events"
+	tableWindow        = "window"
+	tableNamespaces    = "namespaces"
+	tableParts         = "snapshot parts"
+	tableRestored      = "restored"
 )
 
 const (
@@ -83,15 +83,15 @@ type (
 	}
 	nodeRow struct {
 		fleet.Node
-		opened  fleet.Index // the entry of the last SessionOpen
-		apart   bool        // by its journal so far, its link is gone
-		history history
-		fenced  []FencedRows
+		lastSessionOpen fleet.Index // the entry of the last SessionOpen
+		linkDown        bool        // by its journal so far, its link is gone
+		history         history
+		fenced          []FencedRows
 	}
 	allocRow struct {
 		fleet.Alloc
-		history history
-		over    bool // it had ended before a restore: rows of before that are read again do not revive it
+		history            history
+		endedBeforeRestore bool // it had ended before a restore: rows of before that are read again do not revive it
 	}
 	// deploymentRow is a deployment with its allocations. The row is written with
 	// every change of one of them that a rollout has to know of.
@@ -183,25 +183,25 @@ func (f indexer[R]) FromArgs(args ...any) ([]byte, error) {
 
 func (f indexer[R]) PrefixFromArgs(args ...any) ([]byte, error) { return f.FromArgs(args...) }
 
-// part is an index of those rows of a table of which belongs says so. Who lists it
+// partialIndexer is an index of those rows of a table of which belongs says so. Who lists it
 // wakes for them alone.
-type part[R any] struct {
+type partialIndexer[R any] struct {
 	indexer[R]
 	belongs func(*R) bool
 }
 
-func (p part[R]) FromObject(obj any) (bool, []byte, error) {
+func (p partialIndexer[R]) FromObject(obj any) (bool, []byte, error) {
 	if r, ok := obj.(*R); ok && !p.belongs(r) {
 		return false, nil, nil // a key would keep the row where it was when it belonged
 	}
 	return p.indexer.FromObject(obj)
 }
 
-func some[R any](name string, id indexer[R], belongs func(*R) bool) *memdb.IndexSchema {
-	return &memdb.IndexSchema{Name: name, Unique: true, AllowMissing: true, Indexer: part[R]{id, belongs}}
+func partialIndex[R any](name string, id indexer[R], belongs func(*R) bool) *memdb.IndexSchema {
+	return &memdb.IndexSchema{Name: name, Unique: true, AllowMissing: true, Indexer: partialIndexer[R]{id, belongs}}
 }
 
-func table[R any](name string, id indexer[R], more ...*memdb.IndexSchema) *memdb.TableSchema {
+func tableSchema[R any](name string, id indexer[R], more ...*memdb.IndexSchema) *memdb.TableSchema {
 	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
 		indexID: {Name: indexID, Unique: true, Indexer: id},
 	}}
@@ -215,36 +215,36 @@ func table[R any](name string, id indexer[R], more ...*memdb.IndexSchema) *memdb
 // takes more memory than all that an allocation says. The rosters list them.
 func schema() *memdb.DBSchema {
 	tables := []*memdb.TableSchema{
-		table(tableMeta, func(r *metaRow) []byte { return key(r.name) }),
-		table(tableCluster, func(r *clusterRow) []byte { return key(tableCluster) }),
-		table(tableTokens, func(r *JoinToken) []byte { return key(r.ID) }),
-		table(tableHubs, func(r *HubAddr) []byte { return key(string(r.ID)) }),
-		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
-		table(tableNamespaces, func(r *fleet.Namespace) []byte { return key(r.Name) }),
-		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
-		table(tableAdmissions, func(r *Admission) []byte { return key(r.Subject) }),
-		table(tableRevocations, func(r *fleet.Revocation) []byte { return key(string(r.NodeID)) }),
-		table(tableJobs, jobRowKey, some(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
-		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),
-		table(tableNodes, nodeRowKey, some(indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil })),
-		table(tableAllocs, func(r *allocRow) []byte { return key(string(r.ID)) }),
-		table(tableJobRosters, func(r *jobRoster) []byte { return jobKeyOf(r.ns, r.id) }),
-		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
-		table(tableScheduler, func(*fleet.SchedulerConfiguration) []byte { return key(tableScheduler) }),
-		table(tableEvents, func(r *eventsRow) []byte { return entryKey(r.index) }),
-		table(tableParts, func(r *partRow) []byte { return partKey(r.number) }),
-		table(tableRestored, func(*restoredRow) []byte { return key(tableRestored) }),
-		table(tableWindow, func(*windowRow) []byte { return key(tableWindow) }),
-		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
-		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
-		table(tableDeployments, func(r *deploymentRow) []byte { return key(string(r.ID)) },
+		tableSchema(tableMeta, func(r *metaRow) []byte { return key(r.name) }),
+		tableSchema(tableCluster, func(r *clusterRow) []byte { return key(tableCluster) }),
+		tableSchema(tableTokens, func(r *JoinToken) []byte { return key(r.ID) }),
+		tableSchema(tableHubs, func(r *HubAddr) []byte { return key(string(r.ID)) }),
+		tableSchema(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
+		tableSchema(tableNamespaces, func(r *fleet.Namespace) []byte { return key(r.Name) }),
+		tableSchema(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
+		tableSchema(tableAdmissions, func(r *Admission) []byte { return key(r.Subject) }),
+		tableSchema(tableRevocations, func(r *fleet.Revocation) []byte { return key(string(r.NodeID)) }),
+		tableSchema(tableJobs, jobRowKey, partialIndex(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
+		tableSchema(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),
+		tableSchema(tableNodes, nodeRowKey, partialIndex(indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil })),
+		tableSchema(tableAllocs, func(r *allocRow) []byte { return key(string(r.ID)) }),
+		tableSchema(tableJobSummaries, func(r *jobAllocSummary) []byte { return jobKeyOf(r.ns, r.id) }),
+		tableSchema(tableNodeSummaries, func(r *nodeAllocSummary) []byte { return key(string(r.node)) }),
+		tableSchema(tableScheduler, func(*fleet.SchedulerConfiguration) []byte { return key(tableScheduler) }),
+		tableSchema(tableEvents, func(r *eventsRow) []byte { return entryKey(r.index) }),
+		tableSchema(tableParts, func(r *partRow) []byte { return partKey(r.number) }),
+		tableSchema(tableRestored, func(*restoredRow) []byte { return key(tableRestored) }),
+		tableSchema(tableWindow, func(*windowRow) []byte { return key(tableWindow) }),
+		tableSchema(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
+		tableSchema(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
+		tableSchema(tableDeployments, func(r *deploymentRow) []byte { return key(string(r.ID)) },
 			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[deploymentRow](
 				func(r *deploymentRow) []byte {
 					return append(jobKeyOf(r.Namespace, r.JobID), createdKey(r.CreateIndex, r.ID)...)
 				})},
 			&memdb.IndexSchema{Name: indexCreated, Unique: true, Indexer: indexer[deploymentRow](
 				func(r *deploymentRow) []byte { return createdKey(r.CreateIndex, r.ID) })}),
-		table(tableEvals, evalKey, some(indexAwaiting, evalKey, func(r *fleet.Evaluation) bool { return len(awaited(r)) > 0 }),
+		tableSchema(tableEvals, evalKey, partialIndex(indexAwaiting, evalKey, func(r *fleet.Evaluation) bool { return len(awaitedNodes(r)) > 0 }),
 			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[fleet.Evaluation](
 				func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) })},
 			&memdb.IndexSchema{Name: indexChanged, Unique: true, Indexer: indexer[fleet.Evaluation](

@@ -11,18 +11,18 @@ import (
 // writes. The catalogue itself is kept nowhere: it follows from allocations and nodes.
 const metaServices = "services"
 
-// catalogue notes that what an allocation offers may have changed; old or new may be
+// noteServiceChange notes that what an allocation offers may have changed; old or new may be
 // nil.
-func (t *tx) catalogue(old, new *fleet.Alloc) {
+func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
-	if (was != is || was && is && offersOtherwise(old, new)) && !planted.On(planted.CatalogueUntold) {
-		t.bump(metaServices)
+	if (was != is || was && is && servicesDiffer(old, new)) && !planted.On(planted.CatalogueUntold) {
+		t.markTableChanged(metaServices)
 	}
 }
 
-// offersOtherwise reports whether an allocation's services may be others than before,
+// servicesDiffer reports whether an allocation's services may be others than before,
 // or be there when they were not.
-func offersOtherwise(old, new *fleet.Alloc) bool {
+func servicesDiffer(old, new *fleet.Alloc) bool {
 	if old.JobHash != new.JobHash || old.ClientStatus != new.ClientStatus || isCanary(old) != isCanary(new) || old.Ending() != new.Ending() {
 		return true
 	}
@@ -42,7 +42,7 @@ func isAway(s fleet.NodeStatus) bool { return s == fleet.NodeDisconnected || s =
 // a job, or all for "". A Watch view wakes when the catalogue has changed, and for
 // nothing else; its newest change is TableIndex("services").
 func (v *View) Services(ns string, job fleet.JobID, region string) iter.Seq[fleet.ServiceRegistration] {
-	v.meta(metaServices)
+	v.metaRowIndex(metaServices)
 	plain := &View{txn: v.txn}
 	list := plain.Allocs(ns, "")
 	if job != "" {

@@ -12,7 +12,7 @@ import (
 // sessionOpen commits a session and with it, where nothing is missing of the
 // node's history, that the node is ready.
 func (t *tx) sessionOpen(c SessionOpen) Result {
-	known := t.nodes.at(t, key(string(c.NodeID)))
+	known := t.nodes.currentRow(t, key(string(c.NodeID)))
 	if res := t.refuseRevoked("open a session", c.NodeID); res != nil {
 		return *res
 	}
@@ -31,11 +31,11 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		return refused(fleet.CodeConflict, "open a session of node %s: the session of epoch %d is not the newest any more, which is of epoch %d",
 			fleet.Short(c.NodeID), c.Follows, known.Epoch)
 	}
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	if c.Node != nil {
-		t.describe(c.Node, &w)
+		t.storeNodeDescription(c.Node, &w)
 	}
-	n := t.node(c.NodeID)
+	n := t.ownNodeRow(c.NodeID)
 	blip := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
 	away := n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown
 	n.Epoch++
@@ -54,15 +54,15 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		n.Address = c.Addr
 	}
 	t.nodeChanged(n)
-	t.nodeMark(n, "session", fmt.Sprintf("epoch %d on hub %s from %s", n.Epoch, c.Hub, c.Addr), c.Now)
+	t.recordNodeEvent(n, "session", fmt.Sprintf("epoch %d on hub %s from %s", n.Epoch, c.Hub, c.Addr), c.Now)
 	if c.Lost != "" {
-		n.event("Edge", "Journal damaged: "+c.Lost, c.Now, t.index)
-		t.nodeMark(n, "journal damaged", c.Lost, c.Now)
+		n.addNodeEvent("Edge", "Journal damaged: "+c.Lost, c.Now, t.index)
+		t.recordNodeEvent(n, "journal damaged", c.Lost, c.Now)
 	}
 	if !blip || c.Lost != "" {
-		t.admit(n, away, c.Lost, &w)
+		t.admitNodeSession(n, away, c.Lost, &w)
 	}
-	t.wakeJobs(&w)
+	t.storePendingEvals(&w)
 	return Result{Session: sessionResult(&n.Node)}
 }
 
@@ -70,68 +70,68 @@ func sessionResult(n *fleet.Node) *SessionResult {
 	return &SessionResult{Epoch: n.Epoch, Status: n.Status, Applied: n.Applied, Session: n.Session, ChainHash: n.ChainHash}
 }
 
-// admit takes a node in that was not ready, or that has lost rows and says so.
-func (t *tx) admit(n *nodeRow, away bool, lost string, w *wake) {
-	if away || n.opened == 0 {
+// admitNodeSession takes a node in that was not ready, or that has lost rows and says so.
+func (t *tx) admitNodeSession(n *nodeRow, away bool, lost string, w *pendingEvals) {
+	if away || n.lastSessionOpen == 0 {
 		// A node that lost its link again before its history was in keeps the
 		// older mark: what it reported in between still wants an evaluation.
-		n.opened = t.index
+		n.lastSessionOpen = t.index
 	}
 	if away {
-		n.event("Cluster", "Node reconnected", w.now, t.index)
-		t.markAllocs(n, fleet.EventNodeReconnected, fmt.Sprintf("epoch %d", n.Epoch), w.now)
+		n.addNodeEvent("Cluster", "Node reconnected", w.now, t.index)
+		t.recordOnAllocs(n, fleet.EventNodeReconnected, fmt.Sprintf("epoch %d", n.Epoch), w.now)
 	}
 	if n.Applied >= n.JournalHead || planted.On(planted.ReadyBeforeHistory) {
-		t.ready(n, w)
+		t.markNodeReady(n, w)
 		return
 	}
 	why := fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)
 	if lost != "" {
 		why = "waiting for its journal to go on: " + lost
 	}
-	t.become(n, fleet.NodeInitializing, why, w.now)
+	t.setNodeStatus(n, fleet.NodeInitializing, why, w.now)
 }
 
-// ready makes a node ready whose history is in. What was out of sight is known
+// markNodeReady makes a node ready whose history is in. What was out of sight is known
 // again; one evaluation a job decides what becomes of it.
-func (t *tx) ready(n *nodeRow, w *wake) {
-	t.become(n, fleet.NodeReady, "", w.now)
-	t.nodeMark(n, "ready", fmt.Sprintf("history in up to row %d", n.Applied), w.now)
-	t.markAllocs(n, "node ready", "", w.now)
+func (t *tx) markNodeReady(n *nodeRow, w *pendingEvals) {
+	t.setNodeStatus(n, fleet.NodeReady, "", w.now)
+	t.recordNodeEvent(n, "ready", fmt.Sprintf("history in up to row %d", n.Applied), w.now)
+	t.recordOnAllocs(n, "node ready", "", w.now)
 	for _, id := range t.allocsOn(n.ID) {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if a.ClientStatus == fleet.ClientUnknown {
-			a = t.changeAlloc(id, w.now, func(a *allocRow) { a.ClientStatus = seen(&a.Alloc, true) })
+			a = t.changeAlloc(id, w.now, func(a *allocRow) { a.ClientStatus = effectiveStatus(&a.Alloc, true) })
 		}
 		trigger := fleet.TriggerNodeUpdate
 		switch {
-		case a.ModifyIndex > n.opened && t.awaited(&a.Alloc):
+		case a.ModifyIndex > n.lastSessionOpen && t.isReplacementWaiting(&a.Alloc):
 			trigger = fleet.TriggerRetryFailedAlloc
-		case !t.concerns(&a.Alloc, n.opened):
+		case !t.needsEvaluation(&a.Alloc, n.lastSessionOpen):
 			continue
 		case a.NeedsToReconnect():
 			trigger = fleet.TriggerReconnect
 		}
-		w.want(a.Namespace, a.JobID, trigger, &n.Node)
+		w.requestEval(a.Namespace, a.JobID, trigger, &n.Node)
 	}
-	t.wakeSystem(w, &n.Node)
+	t.requestSystemEvals(w, &n.Node)
 }
 
 // nodeStatus moves nodes that missed their deadline.
 func (t *tx) nodeStatus(c NodeStatus) Result {
 	var res Result
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, m := range c.Nodes {
-		if t.missed(m, &w) {
+		if t.handleMissedHeartbeat(m, &w) {
 			res.Moved = append(res.Moved, m.NodeID)
 		}
 	}
-	t.wakeJobs(&w)
+	t.storePendingEvals(&w)
 	return res
 }
 
-func (t *tx) missed(m NodeMissed, w *wake) bool {
-	known := t.nodes.at(t, key(string(m.NodeID)))
+func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
+	known := t.nodes.currentRow(t, key(string(m.NodeID)))
 	if known == nil || known.Epoch != m.Epoch || known.Status == fleet.NodeDown {
 		return false
 	}
@@ -141,23 +141,23 @@ func (t *tx) missed(m NodeMissed, w *wake) bool {
 	}
 	since := fleet.Index(math.MaxUint64)
 	if known.Status == fleet.NodeInitializing {
-		since = known.opened // what it has told of its history so far waited for the rest
+		since = known.lastSessionOpen // what it has told of its history so far waited for the rest
 	}
-	n := t.node(m.NodeID)
+	n := t.ownNodeRow(m.NodeID)
 	status := fleet.NodeDown
 	if lives {
 		status = fleet.NodeDisconnected
 	}
 	n.SessionOver = n.SessionOver || m.SessionOver
-	said := mark{Event: string(status), Message: m.Reason, Node: n.ID, Time: w.now}
+	said := hubEvent{Event: string(status), Message: m.Reason, Node: n.ID, Time: w.now}
 	if n.DisconnectedAt == 0 {
 		n.DisconnectedAt = lastContact(&n.Node, m.LastHeard, w.now)
 		said.Since = n.DisconnectedAt
-		n.event("Cluster", "Node heartbeat missed", w.now, t.index)
+		n.addNodeEvent("Cluster", "Node heartbeat missed", w.now, t.index)
 	} else {
-		n.event("Cluster", "Node is down: nothing waits for it any more", w.now, t.index)
+		n.addNodeEvent("Cluster", "Node is down: nothing waits for it any more", w.now, t.index)
 	}
-	t.become(n, status, m.Reason, w.now)
+	t.setNodeStatus(n, status, m.Reason, w.now)
 	t.addNodeMark(n, &said)
 	of := said
 	of.Event = "node " + said.Event
@@ -166,8 +166,8 @@ func (t *tx) missed(m NodeMissed, w *wake) bool {
 		t.markStoppingUnknown(n, m.Reason, w.now)
 	}
 	for _, id := range t.allocsOn(n.ID) {
-		if a := t.alloc(id); t.concerns(&a.Alloc, since) {
-			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		if a := t.currentAlloc(id); t.needsEvaluation(&a.Alloc, since) {
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 		}
 	}
 	return true
@@ -181,13 +181,13 @@ func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 		return
 	}
 	for _, id := range t.allocsOn(n.ID) {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		if !a.ServerTerminal() || a.ClientTerminal() || a.ClientStatus == fleet.ClientUnknown {
 			continue
 		}
 		t.changeAlloc(id, now, func(a *allocRow) {
 			a.ClientStatus = fleet.ClientUnknown
-			a.history.add(t.allocMark(a, fleet.ClientUnknown, why, now))
+			a.history.appendEntries(t.newAllocHubEvent(a, fleet.ClientUnknown, why, now))
 		})
 	}
 }
@@ -205,7 +205,7 @@ func lastContact(n *fleet.Node, heard, now int64) int64 {
 // is gone.
 func (t *tx) mayLive(n *nodeRow, now time.Time) bool {
 	for _, id := range t.allocsOn(n.ID) {
-		a := t.alloc(id)
+		a := t.currentAlloc(id)
 		alive := a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientUnknown
 		if alive && !a.ServerTerminal() && t.waitsFor(&a.Alloc, n.NodePool, now) {
 			return true
@@ -233,15 +233,15 @@ func (t *tx) waitsFor(a *fleet.Alloc, pool string, now time.Time) bool {
 	return p == nil || p.DefaultDisconnect != fleet.DisconnectNomad
 }
 
-// concerns reports whether an allocation's job has to be looked at because its
+// needsEvaluation reports whether an allocation's job has to be looked at because its
 // node's status changed: not where nothing of it is left to decide. Changes after
 // since have not been looked at yet.
-func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
+func (t *tx) needsEvaluation(a *fleet.Alloc, since fleet.Index) bool {
 	jobType := fleet.JobTypeService
 	if a.Job != nil {
 		jobType = a.Job.Type
 	}
-	row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID))
+	row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID))
 	switch {
 	case jobType == fleet.JobTypeSysBatch:
 		return row != nil && !row.job.Stop && !a.ClientTerminal()

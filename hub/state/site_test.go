@@ -9,12 +9,12 @@ import (
 
 // TestSites has nodes of two sites, which constraints tell apart, and one that names none.
 func TestSites(t *testing.T) {
-	w := newT(t)
+	w := newTestHarness(t)
 	classes := map[string]string{}
 	for name, site := range map[string]string{"till": "shop-17", "scale": "shop-17", "crane": "harbour", "hall": ""} {
 		n := description(fleet.NodeID(fleet.DeriveUUID("node", name)), name)
 		n.Site = site
-		w.must(state.NodeRegister{Node: n, Now: w.nano()})
+		w.mustApply(state.NodeRegister{Node: n, Now: w.nowNanos()})
 		have := w.getNode(n.ID)
 		classes[name] = have.ComputedClass
 		want := site

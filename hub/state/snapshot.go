@@ -104,7 +104,7 @@ type (
 	savedEntry struct {
 		Index   fleet.Index
 		Row     []byte
-		Mark    *mark
+		Mark    *hubEvent
 		Offline bool
 		Vital   bool
 	}
@@ -136,7 +136,7 @@ func (v *View) Persist(w io.Writer) error {
 	quiet.persistWork(out)
 	quiet.persistEvents(out)
 	end := savedEnd{Records: out.records, Checksum: out.sum.Sum32()}
-	out.put(recordEnd, end)
+	out.writeRecord(recordEnd, end)
 	err = errors.Join(out.err, out.w.Flush(), deflated.Close())
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -145,89 +145,89 @@ func (v *View) Persist(w io.Writer) error {
 }
 
 func (v *View) persistCluster(out *recordWriter) {
-	for r := range scan[metaRow](v.txn, tableMeta, indexID, nil) {
-		out.put(recordMeta, savedMeta{r.name, r.index})
+	for r := range scanRows[metaRow](v.txn, tableMeta, indexID, nil) {
+		out.writeRecord(recordMeta, savedMeta{r.name, r.index})
 	}
 	if c, ok := v.Cluster(); ok {
-		out.put(recordCluster, *c)
+		out.writeRecord(recordCluster, *c)
 	}
-	for r := range scan[JoinToken](v.txn, tableTokens, indexID, nil) {
-		out.put(recordToken, *r)
+	for r := range scanRows[JoinToken](v.txn, tableTokens, indexID, nil) {
+		out.writeRecord(recordToken, *r)
 	}
-	for r := range scan[HubAddr](v.txn, tableHubs, indexID, nil) {
-		out.put(recordHub, *r)
+	for r := range scanRows[HubAddr](v.txn, tableHubs, indexID, nil) {
+		out.writeRecord(recordHub, *r)
 	}
-	for r := range scan[fleet.Pool](v.txn, tablePools, indexID, nil) {
-		out.put(recordPool, *r)
+	for r := range scanRows[fleet.Pool](v.txn, tablePools, indexID, nil) {
+		out.writeRecord(recordPool, *r)
 	}
-	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
-		out.put(recordCertificate, *r)
+	for r := range scanRows[Certificate](v.txn, tableCertificates, indexID, nil) {
+		out.writeRecord(recordCertificate, *r)
 	}
-	for r := range scan[Admission](v.txn, tableAdmissions, indexID, nil) {
-		out.put(recordAdmission, *r)
+	for r := range scanRows[Admission](v.txn, tableAdmissions, indexID, nil) {
+		out.writeRecord(recordAdmission, *r)
 	}
-	for r := range scan[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
-		out.put(recordRevocation, *r)
+	for r := range scanRows[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
+		out.writeRecord(recordRevocation, *r)
 	}
-	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
-		out.put(recordScheduler, *r)
+	for r := range scanRows[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
+		out.writeRecord(recordScheduler, *r)
 	}
-	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
-		out.put(recordNamespace, *r)
+	for r := range scanRows[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
+		out.writeRecord(recordNamespace, *r)
 	}
-	for r := range scan[restoredRow](v.txn, tableRestored, indexID, nil) {
-		out.put(recordRestored, *r)
+	for r := range scanRows[restoredRow](v.txn, tableRestored, indexID, nil) {
+		out.writeRecord(recordRestored, *r)
 	}
-	for r := range scan[partRow](v.txn, tableParts, indexID, nil) {
-		out.put(recordPart, savedPart{r.restore, r.number, r.data})
+	for r := range scanRows[partRow](v.txn, tableParts, indexID, nil) {
+		out.writeRecord(recordPart, savedPart{r.restore, r.number, r.data})
 	}
-	for r := range scan[desiredRow](v.txn, tableDesired, indexID, nil) {
-		out.put(recordDesired, savedIndex{string(r.node), r.index})
+	for r := range scanRows[desiredRow](v.txn, tableDesired, indexID, nil) {
+		out.writeRecord(recordDesired, savedIndex{string(r.node), r.index})
 	}
-	for r := range scan[capacityRow](v.txn, tableCapacity, indexID, nil) {
-		out.put(recordCapacity, savedIndex{r.class, r.index})
+	for r := range scanRows[capacityRow](v.txn, tableCapacity, indexID, nil) {
+		out.writeRecord(recordCapacity, savedIndex{r.class, r.index})
 	}
 }
 
 // persistWork writes bodies before what refers to them.
 func (v *View) persistWork(out *recordWriter) {
-	for r := range scan[bodyRow](v.txn, tableBodies, indexID, nil) {
-		out.put(recordBody, *r.job)
+	for r := range scanRows[bodyRow](v.txn, tableBodies, indexID, nil) {
+		out.writeRecord(recordBody, *r.job)
 	}
-	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
+	for r := range scanRows[jobRow](v.txn, tableJobs, indexID, nil) {
 		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Launched: r.launched, Stable: r.stable,
 			Scaled: r.scaled, Tags: r.tags}
 		for _, j := range r.versions {
 			saved.Versions = append(saved.Versions, savedBodyRef{j.SpecHash, j.Version, j.CreateIndex})
 		}
-		out.put(recordJob, saved)
+		out.writeRecord(recordJob, saved)
 		for _, s := range r.sources {
-			out.put(recordSource, savedSource{r.job.Namespace, r.job.ID, s.Version, s.Source})
+			out.writeRecord(recordSource, savedSource{r.job.Namespace, r.job.ID, s.Version, s.Source})
 		}
 	}
-	for r := range scan[nodeRow](v.txn, tableNodes, indexID, nil) {
-		out.put(recordNode, savedNode{r.Node, r.opened, r.apart, r.history.saved(), r.fenced})
+	for r := range scanRows[nodeRow](v.txn, tableNodes, indexID, nil) {
+		out.writeRecord(recordNode, savedNode{r.Node, r.lastSessionOpen, r.linkDown, r.history.toSavedHistory(), r.fenced})
 	}
-	for r := range scan[deploymentRow](v.txn, tableDeployments, indexID, nil) {
-		out.put(recordDeployment, r.Deployment)
+	for r := range scanRows[deploymentRow](v.txn, tableDeployments, indexID, nil) {
+		out.writeRecord(recordDeployment, r.Deployment)
 	}
-	for r := range scan[allocRow](v.txn, tableAllocs, indexID, nil) {
-		out.put(recordAlloc, savedAlloc{r.Alloc, r.Job.CreateIndex, r.history.saved(), r.over})
+	for r := range scanRows[allocRow](v.txn, tableAllocs, indexID, nil) {
+		out.writeRecord(recordAlloc, savedAlloc{r.Alloc, r.Job.CreateIndex, r.history.toSavedHistory(), r.endedBeforeRestore})
 	}
-	for r := range scan[fleet.Evaluation](v.txn, tableEvals, indexID, nil) {
-		out.put(recordEval, *r)
+	for r := range scanRows[fleet.Evaluation](v.txn, tableEvals, indexID, nil) {
+		out.writeRecord(recordEval, *r)
 	}
 }
 
-func (h *history) saved() savedHistory {
+func (h *history) toSavedHistory() savedHistory {
 	s := savedHistory{Dropped: h.dropped}
 	for _, e := range h.entries {
-		s.Entries = append(s.Entries, savedEntry{e.index, e.row, e.mark, e.offline, e.vital})
+		s.Entries = append(s.Entries, savedEntry{e.index, e.row, e.hubEvent, e.offline, e.vital})
 	}
 	return s
 }
 
-func (s savedHistory) restored() history {
+func (s savedHistory) toHistory() history {
 	h := history{dropped: s.Dropped}
 	if len(s.Entries) > 0 {
 		h.entries = make([]historyEntry, 0, len(s.Entries))
@@ -235,7 +235,7 @@ func (s savedHistory) restored() history {
 	for _, e := range s.Entries {
 		entry := historyEntry{e.Index, e.Row, e.Mark, e.Offline, e.Vital}
 		h.entries = append(h.entries, entry)
-		h.bytes += entry.size()
+		h.bytes += entry.entryBytes()
 	}
 	return h
 }
@@ -248,7 +248,7 @@ type recordWriter struct {
 	err     error  // the first
 }
 
-func (o *recordWriter) put(kind byte, v any) {
+func (o *recordWriter) writeRecord(kind byte, v any) {
 	if o.err != nil {
 		return
 	}

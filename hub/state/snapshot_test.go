@@ -13,35 +13,35 @@ import (
 )
 
 // furnished is a world with a row in every table.
-func furnished(t tb) *world {
-	w := newWorld(t)
+func furnished(t tb) *storeHarness {
+	w := newStoreHarness(t)
 	for _, c := range samples() {
 		switch c.(type) {
 		case state.ClusterInit, state.Token, state.Certificate, state.Pool:
-			w.must(c)
+			w.mustApply(c)
 		}
 	}
-	w.must(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "192.0.2.1:4647"}})
-	a, b := w.node("n1"), w.node("n2")
-	w.register(job("shop", fleet.JobTypeService, 4))
-	ids := append(w.place("shop", a, 2), w.place("shop", b, 2)...)
-	w.report(a, fleet.ClientRunning, ids[:2]...)
-	w.register(job("shop", fleet.JobTypeService, 5))
-	w.miss(a)
-	w.unknown(ids[:2]...)
-	w.journal(a, fleet.Transition{Kind: fleet.TransitionDisconnect}, says(ids[0], fleet.ClientFailed))
-	w.session(a)
-	w.send(w.rows(a, 3, 3))
-	w.register(job("gone", fleet.JobTypeBatch, 1))
-	w.place("gone", b, 1)
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "gone", Purge: true, Eval: w.eval(fleet.TriggerJobDeregister), Now: w.nano()})
-	w.register(job("till", fleet.JobTypeService, 2))
-	d := w.deploy("till", func(s *fleet.DeploymentState) { s.DesiredCanaries = 1 })
-	w.healthy(w.placeIn(d, b, true))
-	w.must(state.DeploymentPromote{DeploymentID: d.ID, Now: w.nano()})
-	w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentSuccessful}, Now: w.nano()})
-	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeCloned}, Rows: [][]byte{{1}}})
-	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeFormerSession, Instance: "i9", Addr: "192.0.2.9:4000"}})
+	w.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "192.0.2.1:4647"}})
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 4))
+	ids := append(w.placeAllocs("shop", a, 2), w.placeAllocs("shop", b, 2)...)
+	w.reportStatus(a, fleet.ClientRunning, ids[:2]...)
+	w.registerJob(job("shop", fleet.JobTypeService, 5))
+	w.missHeartbeats(a)
+	w.markAllocsUnknown(ids[:2]...)
+	w.appendJournalRows(a, fleet.Transition{Kind: fleet.TransitionDisconnect}, statusTransition(ids[0], fleet.ClientFailed))
+	w.openNextSession(a)
+	w.applyRowBatches(w.journalRows(a, 3, 3))
+	w.registerJob(job("gone", fleet.JobTypeBatch, 1))
+	w.placeAllocs("gone", b, 1)
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "gone", Purge: true, Eval: w.newEvaluation(fleet.TriggerJobDeregister), Now: w.nowNanos()})
+	w.registerJob(job("till", fleet.JobTypeService, 2))
+	d := w.startDeployment("till", func(s *fleet.DeploymentState) { s.DesiredCanaries = 1 })
+	w.reportHealthy(w.placeIn(d, b, true))
+	w.mustApply(state.DeploymentPromote{DeploymentID: d.ID, Now: w.nowNanos()})
+	w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentSuccessful}, Now: w.nowNanos()})
+	w.mustApply(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeCloned}, Rows: [][]byte{{1}}})
+	w.mustApply(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeFormerSession, Instance: "i9", Addr: "192.0.2.9:4000"}})
 	return w
 }
 
@@ -69,11 +69,11 @@ func TestSnapshotRestores(t *testing.T) {
 		t.Fatal("a restored state gives another snapshot")
 	}
 	// And it goes on like the original.
-	c := state.NodeStatus{Nodes: []state.NodeMissed{}, Now: w.nano()}
+	c := state.NodeStatus{Nodes: []state.NodeMissed{}, Now: w.nowNanos()}
 	for n := range w.store.View().Nodes("") {
 		c.Nodes = append(c.Nodes, state.NodeMissed{NodeID: n.ID, Epoch: n.Epoch})
 	}
-	w.must(c)
+	w.mustApply(c)
 	restored.Apply(w.index, c)
 	if before, after := describe(t, w.store.View()), describe(t, restored.View()); before != after {
 		t.Fatalf("the restored state went on differently:\n%s", diff(before, after))
@@ -85,7 +85,7 @@ func TestSnapshotIsOfItsMoment(t *testing.T) {
 	w := furnished(t)
 	view := w.store.View()
 	before := describe(t, view)
-	w.register(job("later", fleet.JobTypeService, 1))
+	w.registerJob(job("later", fleet.JobTypeService, 1))
 	var b bytes.Buffer
 	if err := view.Persist(&b); err != nil {
 		t.Fatal(err)
@@ -158,12 +158,12 @@ func changes(v *state.View) <-chan error {
 func TestWatchIsFine(t *testing.T) { synctest.Test(t, watchIsFine) }
 
 func watchIsFine(t *testing.T) {
-	w := newT(t)
-	a, b := w.node("n1"), w.node("n2")
-	w.register(job("shop", fleet.JobTypeService, 4))
-	w.register(job("till", fleet.JobTypeService, 1))
-	ids := append(w.place("shop", a, 1), w.place("shop", b, 1)...)
-	till := w.place("till", b, 1)
+	w := newTestHarness(t)
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 4))
+	w.registerJob(job("till", fleet.JobTypeService, 1))
+	ids := append(w.placeAllocs("shop", a, 1), w.placeAllocs("shop", b, 1)...)
+	till := w.placeAllocs("till", b, 1)
 
 	reads := map[string]func(*state.View){
 		"node a's allocations":  func(v *state.View) { v.AllocsByNode(a) },
@@ -190,26 +190,26 @@ func watchIsFine(t *testing.T) {
 		do    func()
 		wakes []string
 	}{
-		{"a report", func() { w.report(a, fleet.ClientRunning, ids[0]) },
+		{"a report", func() { w.reportStatus(a, fleet.ClientRunning, ids[0]) },
 			[]string{"node a's allocations", "shop's allocations", "a's first allocation", "node a", "all allocations"}},
 		{"a stop", func() {
 			stop := *w.getAlloc(till[0])
 			stop.DesiredStatus = fleet.DesiredStop
-			w.update(stop)
+			w.updateAllocs(stop)
 		}, []string{"node b's allocations", "till's allocations", "till's own allocation", "what b's edge hears", "all allocations", "job till"}},
 		{"an evaluation", func() {
-			w.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
+			w.mustApply(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
 		}, []string{"evaluations", "shop's evaluations", "shop's allocations"}},
-		{"a session", func() { w.session(a) }, []string{"node a", "all nodes"}},
-		{"a job", func() { w.register(job("bakery", fleet.JobTypeService, 1)) }, []string{"evaluations"}},
+		{"a session", func() { w.openNextSession(a) }, []string{"node a", "all nodes"}},
+		{"a job", func() { w.registerJob(job("bakery", fleet.JobTypeService, 1)) }, []string{"evaluations"}},
 		{"a periodic job", func() {
 			j := job("nightly", fleet.JobTypeBatch, 1)
 			j.Periodic = &fleet.Periodic{Enabled: true, SpecType: fleet.PeriodicCron, Specs: []string{"0 3 * * *"}}
-			w.register(j)
+			w.registerJob(j)
 		}, []string{"evaluations", "periodic jobs"}},
-		{"a drain", func() { w.drain(b, time.Hour) }, []string{"all nodes", "draining nodes"}},
-		{"a session of a node that is not drained", func() { w.session(a) }, []string{"node a", "all nodes"}},
-		{"the end of a drain", func() { w.undrain(b, true) }, []string{"all nodes", "draining nodes"}},
+		{"a drain", func() { w.startNodeDrain(b, time.Hour) }, []string{"all nodes", "draining nodes"}},
+		{"a session of a node that is not drained", func() { w.openNextSession(a) }, []string{"node a", "all nodes"}},
+		{"the end of a drain", func() { w.cancelNodeDrain(b, true) }, []string{"all nodes", "draining nodes"}},
 	} {
 		waits := map[string]<-chan error{}
 		for name, read := range reads {
@@ -242,14 +242,14 @@ func watchIsFine(t *testing.T) {
 }
 
 func TestWaitIndex(t *testing.T) {
-	w := newT(t)
-	w.node("n1")
+	w := newTestHarness(t)
+	w.addReadyNode("n1")
 	if err := w.store.WaitIndex(t.Context(), w.index); err != nil {
 		t.Fatal(err)
 	}
 	done, next := make(chan error, 1), w.index+2
 	go func() { done <- w.store.WaitIndex(context.Background(), next) }()
-	w.node("n2")
+	w.addReadyNode("n2")
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -262,11 +262,11 @@ func TestWaitIndex(t *testing.T) {
 
 // What a deployment notes for its watcher alone is in no snapshot, and in no digest.
 func TestDigestOfARestoredDeployment(t *testing.T) {
-	w := newT(t)
-	n := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	w.deploy("shop", func(*fleet.DeploymentState) {})
-	w.report(n, fleet.ClientRunning, w.place("shop", n, 2)...)
+	w := newTestHarness(t)
+	n := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	w.startDeployment("shop", func(*fleet.DeploymentState) {})
+	w.reportStatus(n, fleet.ClientRunning, w.placeAllocs("shop", n, 2)...)
 	restored := state.New()
 	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
 		t.Fatal(err)

@@ -57,19 +57,19 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 	defer s.mu.Unlock()
 	gen := s.cur.Load()
 	if c, ok := c.(SnapshotRestore); ok {
-		return s.replace(gen, index, c)
+		return s.applySnapshotRestore(gen, index, c)
 	}
-	t := begin(gen.db, index)
-	res := t.apply(c)
+	t := beginEntry(gen.db, index)
+	res := t.applyCommand(c)
 	res.Index = index
 	if res.Err != nil {
-		t = begin(gen.db, index)
+		t = beginEntry(gen.db, index)
 	}
-	t.commit(gen.db)
+	t.commitEntry(gen.db)
 	return res
 }
 
-func (t *tx) apply(c Command) Result {
+func (t *tx) applyCommand(c Command) Result {
 	switch c := c.(type) {
 	case JobRegister:
 		return t.jobRegister(c)
@@ -84,7 +84,7 @@ func (t *tx) apply(c Command) Result {
 	case AllocUpdates:
 		return t.allocUpdates(c)
 	case Plan:
-		return t.plan(c)
+		return t.applyPlan(c)
 	case Evals:
 		return t.evalsStore(c)
 	case AllocStop:
@@ -92,7 +92,7 @@ func (t *tx) apply(c Command) Result {
 	case EvalDelete:
 		return t.evalDelete(c)
 	case Fence:
-		return t.fence(c)
+		return t.fenceSession(c)
 	case NodeResync:
 		return t.nodeResync(c)
 	case NodeEligibility:
@@ -118,7 +118,7 @@ func (t *tx) apply(c Command) Result {
 	case NodeEvaluate:
 		return t.nodeEvaluate(c)
 	case Collect:
-		return t.collect(c)
+		return t.collectGarbage(c)
 	case PeriodicLaunch:
 		return t.periodicLaunch(c)
 	case JobDispatch:
@@ -157,7 +157,7 @@ func (s *Store) WaitIndex(ctx context.Context, index fleet.Index) error {
 		if v.Index() >= index {
 			return nil
 		}
-		v.meta(metaApplied)
+		v.metaRowIndex(metaApplied)
 		if err := v.Changed(ctx); err != nil {
 			return fmt.Errorf("wait for entry %d: %w", index, err)
 		}

@@ -35,24 +35,24 @@ type Admission struct {
 	Site     string
 }
 
-func (t *tx) token(c Token) Result {
+func (t *tx) storeJoinToken(c Token) Result {
 	k := key(c.Token.ID)
 	if len(c.Token.Hash) == 0 {
-		t.tokens.remove(k)
+		t.tokens.removeRow(k)
 	} else {
 		next := c.Token
-		if old := t.tokens.at(t, k); old != nil {
+		if old := t.tokens.currentRow(t, k); old != nil {
 			next.Uses = old.Uses
 		}
-		t.tokens.put(k, &next)
+		t.tokens.putRow(k, &next)
 	}
-	t.bump(tableTokens)
+	t.markTableChanged(tableTokens)
 	return Result{}
 }
 
-// certificate records one that was issued, unless its edge was revoked, or its join
+// storeCertificate records one that was issued, unless its edge was revoked, or its join
 // token is of no use any more.
-func (t *tx) certificate(c Certificate) Result {
+func (t *tx) storeCertificate(c Certificate) Result {
 	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
 		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
 			return *res
@@ -64,24 +64,24 @@ func (t *tx) certificate(c Certificate) Result {
 		}
 	}
 	if c.Replaces != "" {
-		t.certificates.remove(key(c.Replaces))
+		t.certificates.removeRow(key(c.Replaces))
 	}
-	t.certificates.put(key(c.Serial), &c)
-	t.bump(tableCertificates)
+	t.certificates.putRow(key(c.Serial), &c)
+	t.markTableChanged(tableCertificates)
 	return Result{}
 }
 
 // admitByToken counts a use of a join token, and holds what the token says of the
 // edge against what the edge says of itself.
 func (t *tx) admitByToken(c Certificate) *fleet.Error {
-	known := t.tokens.at(t, key(c.Token))
+	known := t.tokens.currentRow(t, key(c.Token))
 	if known == nil {
 		return fleet.Errorf(fleet.CodeTokenBad, "admit %s: the join token %s was revoked", c.Subject, c.Token).
 			WithHint("make another one on a hub: skerry token create")
 	}
 	token := *known
 	next := &Admission{Subject: c.Subject, Token: c.Token, Key: c.Key, NodePool: token.NodePool, Site: token.Site}
-	old := t.admissions.at(t, key(c.Subject))
+	old := t.admissions.currentRow(t, key(c.Subject))
 	if old != nil {
 		if next.NodePool == "" {
 			next.NodePool = old.NodePool
@@ -96,13 +96,13 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 				WithHint("make another one on a hub: skerry token create")
 		}
 		token.Uses++
-		t.tokens.put(key(token.ID), &token)
-		t.bump(tableTokens)
+		t.tokens.putRow(key(token.ID), &token)
+		t.markTableChanged(tableTokens)
 	}
-	t.admissions.put(key(c.Subject), next)
+	t.admissions.putRow(key(c.Subject), next)
 	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
-		if n := t.nodes.at(t, key(id)); n != nil {
-			t.describe(&n.Node, &wake{}) // it is away: its certificate had ended
+		if n := t.nodes.currentRow(t, key(id)); n != nil {
+			t.storeNodeDescription(&n.Node, &pendingEvals{}) // it is away: its certificate had ended
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 
 // placeAsAdmitted gives an edge the node pool and the site that its join token says.
 func (t *tx) placeAsAdmitted(n *fleet.Node) {
-	a := t.admissions.at(t, key(subjectOf(n.ID)))
+	a := t.admissions.currentRow(t, key(subjectOf(n.ID)))
 	if a == nil {
 		return
 	}
@@ -124,18 +124,18 @@ func (t *tx) placeAsAdmitted(n *fleet.Node) {
 
 // Token returns what is known of a join token.
 func (v *View) Token(id string) (*JoinToken, bool) {
-	return one[JoinToken](v, tableTokens, key(id))
+	return watchRow[JoinToken](v, tableTokens, key(id))
 }
 
 // Tokens lists join tokens by id.
 func (v *View) Tokens() iter.Seq[*JoinToken] {
-	return all[JoinToken](v, tableTokens, indexID, nil)
+	return watchTable[JoinToken](v, tableTokens, indexID, nil)
 }
 
 // AdmittedBy lists what a join token admitted, by common name.
 func (v *View) AdmittedBy(token string) []*Admission {
 	var out []*Admission
-	for a := range all[Admission](v, tableAdmissions, indexID, nil) {
+	for a := range watchTable[Admission](v, tableAdmissions, indexID, nil) {
 		if a.Token == token {
 			out = append(out, a)
 		}

@@ -15,15 +15,15 @@ func certificateBy(token, key string, id fleet.NodeID) state.Certificate {
 // What a join token says of an edge holds, whatever the edge says of itself, and
 // through renewals, purges and snapshots.
 func TestJoinTokenPlacesItsEdges(t *testing.T) {
-	w := clustered(newT(t))
-	w.must(state.Token{Token: state.JoinToken{ID: "pinned", Hash: []byte{1}, Roles: []string{"edge"}, NodePool: "tills", Site: "shop-17"}})
-	w.must(state.Token{Token: state.JoinToken{ID: "free", Hash: []byte{2}, Roles: []string{"edge"}}})
+	w := clustered(newTestHarness(t))
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "pinned", Hash: []byte{1}, Roles: []string{"edge"}, NodePool: "tills", Site: "shop-17"}})
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "free", Hash: []byte{2}, Roles: []string{"edge"}}})
 	pinned := fleet.NodeID(fleet.DeriveUUID("node", "a"))
-	w.must(certificateBy("pinned", "k1", pinned))
-	w.node("a")
+	w.mustApply(certificateBy("pinned", "k1", pinned))
+	w.addReadyNode("a")
 	free := fleet.NodeID(fleet.DeriveUUID("node", "b"))
-	w.must(certificateBy("free", "k2", free))
-	w.node("b")
+	w.mustApply(certificateBy("free", "k2", free))
+	w.addReadyNode("b")
 	want := func(id fleet.NodeID, pool, site string) {
 		t.Helper()
 		if n := w.getNode(id); n.NodePool != pool || n.AtSite() != site {
@@ -40,8 +40,8 @@ func TestJoinTokenPlacesItsEdges(t *testing.T) {
 		certificateBy("free", "k1", pinned), // away for too long, and back by another token
 		state.Token{Token: state.JoinToken{ID: "pinned"}},
 	} {
-		w.must(change)
-		w.must(state.NodeRegister{Node: description(pinned, "a"), Now: w.nano()})
+		w.mustApply(change)
+		w.mustApply(state.NodeRegister{Node: description(pinned, "a"), Now: w.nowNanos()})
 		want(pinned, "tills", "shop-17")
 	}
 	reopened := state.New()
@@ -51,35 +51,35 @@ func TestJoinTokenPlacesItsEdges(t *testing.T) {
 	if a, b := describe(t, w.store.View()), describe(t, reopened.View()); a != b {
 		t.Fatalf("a snapshot lost something:\n%s", diff(a, b))
 	}
-	w.miss(pinned)
-	w.must(state.NodePurge{NodeID: pinned, EvalSeed: w.seed(), Now: w.nano()})
-	w.must(state.NodeRegister{Node: description(pinned, "a"), Now: w.nano()})
+	w.missHeartbeats(pinned)
+	w.mustApply(state.NodePurge{NodeID: pinned, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+	w.mustApply(state.NodeRegister{Node: description(pinned, "a"), Now: w.nowNanos()})
 	want(pinned, "tills", "shop-17")
 
-	w.must(state.Token{Token: state.JoinToken{ID: "moved", Hash: []byte{1}, Roles: []string{"edge"}, Site: "shop-18"}})
-	w.must(certificateBy("moved", "k1", pinned))
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "moved", Hash: []byte{1}, Roles: []string{"edge"}, Site: "shop-18"}})
+	w.mustApply(certificateBy("moved", "k1", pinned))
 	want(pinned, "tills", "shop-18")
 }
 
 // A token admits as many machines as it says. One that asks again with the same key,
 // since the answer was lost, is one machine.
 func TestJoinTokenIsUsedUp(t *testing.T) {
-	w := clustered(newT(t))
-	w.must(state.Token{Token: state.JoinToken{ID: "two", Hash: []byte{1}, Roles: []string{"edge"}, MaxUses: 2}})
+	w := clustered(newTestHarness(t))
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "two", Hash: []byte{1}, Roles: []string{"edge"}, MaxUses: 2}})
 	a, b, c := fleet.NodeID(fleet.DeriveUUID("n", "a")), fleet.NodeID(fleet.DeriveUUID("n", "b")), fleet.NodeID(fleet.DeriveUUID("n", "c"))
 	for range 3 {
-		w.must(certificateBy("two", "k1", a))
+		w.mustApply(certificateBy("two", "k1", a))
 	}
-	w.must(certificateBy("two", "k2", b))
-	w.refused(fleet.CodeTokenExpiry, certificateBy("two", "k3", c))
-	w.refused(fleet.CodeTokenExpiry, certificateBy("two", "k3", a)) // another machine that says it is the same node
-	w.must(certificateBy("two", "k1", a))
+	w.mustApply(certificateBy("two", "k2", b))
+	w.mustRefuse(fleet.CodeTokenExpiry, certificateBy("two", "k3", c))
+	w.mustRefuse(fleet.CodeTokenExpiry, certificateBy("two", "k3", a)) // another machine that says it is the same node
+	w.mustApply(certificateBy("two", "k1", a))
 	if token, _ := w.store.View().Token("two"); token.Uses != 2 {
 		t.Fatalf("used %d times", token.Uses)
 	}
 	if n := len(w.store.View().AdmittedBy("two")); n != 2 {
 		t.Fatalf("it admitted %d", n)
 	}
-	w.must(state.Token{Token: state.JoinToken{ID: "two"}}) // revoked while a machine asks
-	w.refused(fleet.CodeTokenBad, certificateBy("two", "k1", a))
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "two"}}) // revoked while a machine asks
+	w.mustRefuse(fleet.CodeTokenBad, certificateBy("two", "k1", a))
 }

@@ -17,35 +17,35 @@ type tx struct {
 	index fleet.Index
 	base  *memdb.Txn
 
-	metas        working[metaRow]
-	clusters     working[clusterRow]
-	tokens       working[JoinToken]
-	hubs         working[HubAddr]
-	pools        working[fleet.Pool]
-	certificates working[Certificate]
-	revocations  working[fleet.Revocation]
-	admissions   working[Admission]
-	jobs         working[jobRow]
-	bodies       working[bodyRow]
-	nodes        working[nodeRow]
-	allocs       working[allocRow]
-	evals        working[fleet.Evaluation]
-	jobRosters   working[jobRoster]
-	nodeRosters  working[nodeRoster]
-	desired      working[desiredRow]
-	capacity     working[capacityRow]
-	deployments  working[deploymentRow]
-	happened     working[eventsRow]
-	windows      working[windowRow]
-	scheduling   working[fleet.SchedulerConfiguration]
-	namespaces   working[fleet.Namespace]
-	parts        working[partRow]
-	restored     working[restoredRow]
+	metas         entryRows[metaRow]
+	clusters      entryRows[clusterRow]
+	tokens        entryRows[JoinToken]
+	hubs          entryRows[HubAddr]
+	pools         entryRows[fleet.Pool]
+	certificates  entryRows[Certificate]
+	revocations   entryRows[fleet.Revocation]
+	admissions    entryRows[Admission]
+	jobs          entryRows[jobRow]
+	bodies        entryRows[bodyRow]
+	nodes         entryRows[nodeRow]
+	allocs        entryRows[allocRow]
+	evals         entryRows[fleet.Evaluation]
+	jobSummaries  entryRows[jobAllocSummary]
+	nodeSummaries entryRows[nodeAllocSummary]
+	desired       entryRows[desiredRow]
+	capacity      entryRows[capacityRow]
+	deployments   entryRows[deploymentRow]
+	eventRows     entryRows[eventsRow]
+	windows       entryRows[windowRow]
+	scheduling    entryRows[fleet.SchedulerConfiguration]
+	namespaces    entryRows[fleet.Namespace]
+	parts         entryRows[partRow]
+	restored      entryRows[restoredRow]
 
 	specBytes map[string]int // size of the specification that the entry registers, by its hash
 }
 
-func begin(db *memdb.MemDB, index fleet.Index) *tx {
+func beginEntry(db *memdb.MemDB, index fleet.Index) *tx {
 	t := &tx{index: index, base: db.Txn(false)}
 	t.metas.table = tableMeta
 	t.clusters.table = tableCluster
@@ -60,12 +60,12 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.nodes.table = tableNodes
 	t.allocs.table = tableAllocs
 	t.evals.table = tableEvals
-	t.jobRosters.table = tableJobRosters
-	t.nodeRosters.table = tableNodeRosters
+	t.jobSummaries.table = tableJobSummaries
+	t.nodeSummaries.table = tableNodeSummaries
 	t.desired.table = tableDesired
 	t.capacity.table = tableCapacity
 	t.deployments.table = tableDeployments
-	t.happened.table = tableEvents
+	t.eventRows.table = tableEvents
 	t.windows.table = tableWindow
 	t.scheduling.table = tableScheduler
 	t.namespaces.table = tableNamespaces
@@ -74,15 +74,15 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	return t
 }
 
-// working is the part of one table that an entry changes.
-type working[R any] struct {
+// entryRows is the part of one table that an entry changes.
+type entryRows[R any] struct {
 	table string
 	dirty map[string]*R // by key; nil: removed
 }
 
-// at returns the row as the entry has left it so far, or nil. It is shared
+// currentRow returns the row as the entry has left it so far, or nil. It is shared
 // unless this entry put it.
-func (w *working[R]) at(t *tx, key []byte) *R {
+func (w *entryRows[R]) currentRow(t *tx, key []byte) *R {
 	if r, ok := w.dirty[string(key)]; ok {
 		return r
 	}
@@ -96,30 +96,30 @@ func (w *working[R]) at(t *tx, key []byte) *R {
 	return obj.(*R)
 }
 
-// mine is like at, for a row that is only changed in place: the entry's own copy
+// ownRow is like at, for a row that is only changed in place: the entry's own copy
 // of it (made by clone on the first call), or nil.
-func (w *working[R]) mine(t *tx, key []byte, clone func(*R) *R) *R {
+func (w *entryRows[R]) ownRow(t *tx, key []byte, clone func(*R) *R) *R {
 	if r, ok := w.dirty[string(key)]; ok {
 		return r
 	}
-	r := w.at(t, key)
+	r := w.currentRow(t, key)
 	if r != nil {
 		r = clone(r)
-		w.put(key, r)
+		w.putRow(key, r)
 	}
 	return r
 }
 
-func (w *working[R]) put(key []byte, r *R) {
+func (w *entryRows[R]) putRow(key []byte, r *R) {
 	if w.dirty == nil {
 		w.dirty = make(map[string]*R)
 	}
 	w.dirty[string(key)] = r
 }
 
-func (w *working[R]) remove(key []byte) { w.put(key, nil) }
+func (w *entryRows[R]) removeRow(key []byte) { w.putRow(key, nil) }
 
-func (w *working[R]) write(out *memdb.Txn) {
+func (w *entryRows[R]) writeRows(out *memdb.Txn) {
 	for k, r := range w.dirty {
 		var err error
 		if r != nil {
@@ -133,15 +133,15 @@ func (w *working[R]) write(out *memdb.Txn) {
 	}
 }
 
-// bump notes that a table changed for whoever asks TableIndex.
-func (t *tx) bump(table string) {
-	t.metas.put(key(table), &metaRow{table, t.index})
+// markTableChanged notes that a table changed for whoever asks TableIndex.
+func (t *tx) markTableChanged(table string) {
+	t.metas.putRow(key(table), &metaRow{table, t.index})
 }
 
-func (t *tx) commit(db *memdb.MemDB) {
-	t.settleRosters()
+func (t *tx) commitEntry(db *memdb.MemDB) {
+	t.finishSummaries()
 	t.recordEvents()
-	t.metas.put(key(metaApplied), &metaRow{metaApplied, t.index})
+	t.metas.putRow(key(metaApplied), &metaRow{metaApplied, t.index})
 	out := db.Txn(true)
 	defer out.Abort()
 	t.writeAll(out)
@@ -149,30 +149,30 @@ func (t *tx) commit(db *memdb.MemDB) {
 }
 
 func (t *tx) writeAll(out *memdb.Txn) {
-	t.metas.write(out)
-	t.clusters.write(out)
-	t.tokens.write(out)
-	t.hubs.write(out)
-	t.pools.write(out)
-	t.certificates.write(out)
-	t.revocations.write(out)
-	t.admissions.write(out)
-	t.jobs.write(out)
-	t.bodies.write(out)
-	t.nodes.write(out)
-	t.allocs.write(out)
-	t.evals.write(out)
-	t.jobRosters.write(out)
-	t.nodeRosters.write(out)
-	t.desired.write(out)
-	t.capacity.write(out)
-	t.deployments.write(out)
-	t.happened.write(out)
-	t.windows.write(out)
-	t.scheduling.write(out)
-	t.namespaces.write(out)
-	t.parts.write(out)
-	t.restored.write(out)
+	t.metas.writeRows(out)
+	t.clusters.writeRows(out)
+	t.tokens.writeRows(out)
+	t.hubs.writeRows(out)
+	t.pools.writeRows(out)
+	t.certificates.writeRows(out)
+	t.revocations.writeRows(out)
+	t.admissions.writeRows(out)
+	t.jobs.writeRows(out)
+	t.bodies.writeRows(out)
+	t.nodes.writeRows(out)
+	t.allocs.writeRows(out)
+	t.evals.writeRows(out)
+	t.jobSummaries.writeRows(out)
+	t.nodeSummaries.writeRows(out)
+	t.desired.writeRows(out)
+	t.capacity.writeRows(out)
+	t.deployments.writeRows(out)
+	t.eventRows.writeRows(out)
+	t.windows.writeRows(out)
+	t.scheduling.writeRows(out)
+	t.namespaces.writeRows(out)
+	t.parts.writeRows(out)
+	t.restored.writeRows(out)
 }
 
 // refused is a command that leaves the state alone.

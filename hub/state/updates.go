@@ -20,28 +20,28 @@ import (
 // lost stays until the edge reports the allocation's end, which is then the truth
 // (it ran to its end out there after all).
 func (t *tx) allocUpdates(c AllocUpdates) Result {
-	w := wake{seed: c.EvalSeed, now: c.Now}
+	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	res := Result{Updates: make([]BatchResult, 0, len(c.Batches))}
 	for _, b := range c.Batches {
-		res.Updates = append(res.Updates, t.batch(b, &w))
+		res.Updates = append(res.Updates, t.applyNodeBatch(b, &w))
 	}
-	t.wakeJobs(&w)
+	t.storePendingEvals(&w)
 	return res
 }
 
-func (t *tx) batch(b NodeRows, w *wake) BatchResult {
-	known := t.nodes.at(t, key(string(b.NodeID)))
+func (t *tx) applyNodeBatch(b NodeRows, w *pendingEvals) BatchResult {
+	known := t.nodes.currentRow(t, key(string(b.NodeID)))
 	if known == nil {
 		return BatchResult{Code: fleet.CodeNotFound, Message: fmt.Sprintf("node %s is not registered", fleet.Short(b.NodeID))}
 	}
-	fresh, err := t.verify(known, b)
+	fresh, err := t.verifyNodeRows(known, b)
 	if err != nil {
 		return BatchResult{Code: err.Code, Message: err.Message, Applied: known.Applied, Status: known.Status}
 	}
-	n := t.node(b.NodeID)
+	n := t.ownNodeRow(b.NodeID)
 	n.Received = max(n.Received, b.Received)
 	if len(fresh.rows) > 0 {
-		t.take(n, fresh, w)
+		t.applyRows(n, fresh, w)
 	}
 	return BatchResult{Applied: n.Applied, Status: n.Status}
 }
@@ -55,8 +55,8 @@ type freshRows struct {
 	prev        []byte
 }
 
-// verify checks a batch against its node and returns what is new in it.
-func (t *tx) verify(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
+// verifyNodeRows checks a batch against its node and returns what is new in it.
+func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	switch {
 	case n.Epoch != b.Epoch && !planted.On(planted.ForgetFencing):
 		return freshRows{}, fleet.Errorf(fleet.CodeStaleEpoch, "epoch %d of node %s is over: it is at %d",
@@ -83,7 +83,7 @@ func (t *tx) verify(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 		case tr.Seq != seq:
 			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s calls itself %d", seq, fleet.Short(n.ID), tr.Seq)
 		}
-		if a := t.alloc(tr.Alloc); a != nil && a.NodeID != n.ID {
+		if a := t.currentAlloc(tr.Alloc); a != nil && a.NodeID != n.ID {
 			return freshRows{}, fleet.Errorf(fleet.CodeForeignAlloc, "row %d of node %s names allocation %s of node %s",
 				seq, fleet.Short(n.ID), fleet.Short(tr.Alloc), fleet.Short(a.NodeID))
 		}
@@ -119,11 +119,11 @@ func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	return f, nil
 }
 
-// take applies verified rows to a node (the entry's own copy) and its
+// applyRows applies verified rows to a node (the entry's own copy) and its
 // allocations.
-func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
+func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	if f.missing > 0 {
-		n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{
+		n.history.appendEntries(historyEntry{index: t.index, vital: true, hubEvent: &hubEvent{
 			Event: fleet.EventGap, Node: n.ID, Time: w.now, Gone: uint64(f.missing),
 			Message: fmt.Sprintf("%d rows before row %d are gone from the edge's journal", f.missing, f.transitions[0].Seq),
 		}})
@@ -134,16 +134,16 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	for i, tr := range f.transitions {
 		switch tr.Kind {
 		case fleet.TransitionDisconnect, fleet.TransitionAgent: // an agent starts without a link
-			n.apart = true
+			n.linkDown = true
 		case fleet.TransitionReconnect:
-			n.apart = false
+			n.linkDown = false
 		}
 		if tr.Seq > n.JournalHead { // written after this session said how far its journal goes
-			n.apart = false
+			n.linkDown = false
 		}
-		offline[i] = n.apart
-		if tr.Alloc == "" || t.alloc(tr.Alloc) == nil {
-			n.history.add(t.rowEntry(f, i, n.apart))
+		offline[i] = n.linkDown
+		if tr.Alloc == "" || t.currentAlloc(tr.Alloc) == nil {
+			n.history.appendEntries(t.rowEntry(f, i, n.linkDown))
 			t.orphanEnded(n, &tr)
 			continue
 		}
@@ -157,7 +157,7 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	n.Readmit = false // its journal is the right one
 	final := n.Status == fleet.NodeReady || planted.On(planted.EvaluateSuperseded)
 	for _, id := range order {
-		before := t.alloc(id).Alloc
+		before := t.currentAlloc(id).Alloc
 		about := rows[id]
 		if planted.On(planted.DropTransition) {
 			about = about[len(about)-1:]
@@ -166,24 +166,24 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 			a.TaskStates = ownStates(a.TaskStates, len(about))
 			entries := make([]historyEntry, 0, len(about))
 			for _, i := range about {
-				if ends := f.transitions[i].ClientStatus; !a.over || ends == fleet.ClientComplete || ends == fleet.ClientFailed {
-					report(&a.Alloc, &f.transitions[i], w.now)
+				if ends := f.transitions[i].ClientStatus; !a.endedBeforeRestore || ends == fleet.ClientComplete || ends == fleet.ClientFailed {
+					applyTransition(&a.Alloc, &f.transitions[i], w.now)
 				}
 				t.reportHealth(&a.Alloc, &f.transitions[i], w.now)
 				entries = append(entries, t.rowEntry(f, i, offline[i]))
 			}
 			trimEvents(a.TaskStates)
-			a.history.add(entries...)
-			a.ClientStatus = seen(&a.Alloc, final)
+			a.history.appendEntries(entries...)
+			a.ClientStatus = effectiveStatus(&a.Alloc, final)
 		})
 		if final {
-			t.judge(&before, &after.Alloc, n, w)
+			t.enqueueEval(&before, &after.Alloc, n, w)
 		}
 	}
 	switch {
 	case n.Status != fleet.NodeInitializing:
 	case n.Applied >= n.JournalHead && (n.Epoch == 1 || !planted.On(planted.NeverReady)):
-		t.ready(n, w)
+		t.markNodeReady(n, w)
 	default:
 		n.StatusDescription = fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)
 	}
@@ -224,9 +224,9 @@ func trimEvents(states map[string]fleet.TaskState) {
 	}
 }
 
-// report takes over what a row says of its allocation, whose TaskStates are the
+// applyTransition takes over what a row says of its allocation, whose TaskStates are the
 // caller's own. now is when the cluster heard of it.
-func report(a *fleet.Alloc, tr *fleet.Transition, now int64) {
+func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
 	}
@@ -254,9 +254,9 @@ func report(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	a.TaskStates[tr.Task] = state
 }
 
-// seen is the client status that the cluster goes by, given what the edge
+// effectiveStatus is the client status that the cluster goes by, given what the edge
 // reported last.
-func seen(a *fleet.Alloc, ready bool) string {
+func effectiveStatus(a *fleet.Alloc, ready bool) string {
 	reported := a.ReportedStatus
 	ended := reported == fleet.ClientComplete || reported == fleet.ClientFailed
 	switch {
@@ -270,58 +270,58 @@ func seen(a *fleet.Alloc, ready bool) string {
 	return reported
 }
 
-// awaited reports whether a replacement waits until an allocation has surely ended, which
+// isReplacementWaiting reports whether a replacement waits until an allocation has surely ended, which
 // its edge says it has.
-func (t *tx) awaited(a *fleet.Alloc) bool {
+func (t *tx) isReplacementWaiting(a *fleet.Alloc) bool {
 	if a.FollowupEvalID == "" || !a.ServerTerminal() || !a.EndedOnEdge() {
 		return false
 	}
-	e := t.evals.at(t, key(string(a.FollowupEvalID)))
+	e := t.evals.currentRow(t, key(string(a.FollowupEvalID)))
 	return e != nil && !e.Terminal()
 }
 
-// judge asks for an evaluation where what a ready node reported needs a decision.
-func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
+// enqueueEval asks for an evaluation where what a ready node reported needs a decision.
+func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals) {
 	if after.NoLongerWanted() {
-		if !before.EndedOnEdge() && t.awaited(after) {
-			w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
+		if !before.EndedOnEdge() && t.isReplacementWaiting(after) {
+			w.requestEval(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
 		}
 		return
 	}
 	ended := after.ClientStatus == fleet.ClientFailed ||
 		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !fleet.RunsToCompletion(after.Job.Type))
-	row := t.jobs.at(t, jobKeyOf(after.Namespace, after.JobID))
+	row := t.jobs.currentRow(t, jobKeyOf(after.Namespace, after.JobID))
 	switch {
 	case (row == nil || row.job.Stop) && !after.ClientTerminal():
 		// Its job is gone, and no evaluation is on its way that would stop it.
-		if r := t.jobRosters.at(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
-			w.want(after.Namespace, after.JobID, fleet.TriggerJobDeregister, &n.Node)
+		if r := t.jobSummaries.currentRow(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
+			w.requestEval(after.Namespace, after.JobID, fleet.TriggerJobDeregister, &n.Node)
 		}
 	case before.ClientStatus == fleet.ClientUnknown && after.ClientStatus != fleet.ClientUnknown:
-		w.want(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
-	case rollsOn(before, after):
-		w.want(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
-	case t.provenLate(before, after):
-		w.want(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		w.requestEval(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
+	case unblocksSystemUpdate(before, after):
+		w.requestEval(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
+	case t.isHealthyTooLate(before, after):
+		w.requestEval(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	case ended && after.ClientStatus != before.ClientStatus:
-		w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
+		w.requestEval(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
 	}
 }
 
-// provenLate reports whether an allocation became healthy after its deployment was over,
+// isHealthyTooLate reports whether an allocation became healthy after its deployment was over,
 // which nobody watches any more, and others of its site may wait for that.
-func (t *tx) provenLate(before, after *fleet.Alloc) bool {
+func (t *tx) isHealthyTooLate(before, after *fleet.Alloc) bool {
 	if before.DeploymentStatus.IsHealthy() || !after.DeploymentStatus.IsHealthy() {
 		return false
 	}
 	g := after.Group()
-	d := t.deployments.at(t, key(string(after.DeploymentID)))
+	d := t.deployments.currentRow(t, key(string(after.DeploymentID)))
 	return g != nil && g.Update != nil && g.Update.MaxUnavailablePerSite > 0 && (d == nil || !d.Active())
 }
 
-// rollsOn reports whether an allocation of a system job began to run for which others
+// unblocksSystemUpdate reports whether an allocation of a system job began to run for which others
 // wait to be replaced, with no deployment that would see to it.
-func rollsOn(before, after *fleet.Alloc) bool {
+func unblocksSystemUpdate(before, after *fleet.Alloc) bool {
 	g := after.Group()
 	return g != nil && after.Job.Type == fleet.JobTypeSystem && g.Update.Rolling() &&
 		after.DeploymentID == "" && after.PreviousAllocation != "" &&

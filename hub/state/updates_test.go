@@ -13,13 +13,13 @@ import (
 
 // What is wrong with a batch is named, and changes nothing.
 func TestUpdatesRefused(t *testing.T) {
-	w := newT(t)
-	a, b := w.node("n1"), w.node("n2")
-	w.register(job("shop", fleet.JobTypeService, 2))
-	mine, other := w.place("shop", a, 1), w.place("shop", b, 1)
-	w.report(a, fleet.ClientRunning, mine...)
-	w.journal(a, says(mine[0], fleet.ClientFailed), says(mine[0], fleet.ClientRunning))
-	good := w.pending(a)
+	w := newTestHarness(t)
+	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 2))
+	mine, other := w.placeAllocs("shop", a, 1), w.placeAllocs("shop", b, 1)
+	w.reportStatus(a, fleet.ClientRunning, mine...)
+	w.appendJournalRows(a, statusTransition(mine[0], fleet.ClientFailed), statusTransition(mine[0], fleet.ClientRunning))
+	good := w.unappliedBatch(a)
 
 	change := func(f func(*state.NodeRows)) state.NodeRows {
 		c := good
@@ -27,8 +27,8 @@ func TestUpdatesRefused(t *testing.T) {
 		f(&c)
 		return c
 	}
-	w.journal(b, says(mine[0], fleet.ClientFailed))
-	foreign := w.pending(b)
+	w.appendJournalRows(b, statusTransition(mine[0], fleet.ClientFailed))
+	foreign := w.unappliedBatch(b)
 	for _, c := range []struct {
 		name  string
 		batch state.NodeRows
@@ -47,7 +47,7 @@ func TestUpdatesRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := trimApplied(describe(t, w.store.View()))
-			res := w.send(c.batch)
+			res := w.applyRowBatches(c.batch)
 			if res[0].Code != c.want || res[0].Message == "" {
 				t.Fatalf("%+v, want %s", res[0], c.want)
 			}
@@ -57,21 +57,21 @@ func TestUpdatesRefused(t *testing.T) {
 		})
 	}
 	// One batch's refusal does not touch the others of its entry.
-	res := w.send(foreign, good)
+	res := w.applyRowBatches(foreign, good)
 	if res[0].Code != fleet.CodeForeignAlloc || res[1].Code != "" || res[1].Applied != 3 {
 		t.Fatalf("%+v", res)
 	}
 	w.wantStatus(other[0], fleet.ClientPending, "")
 
-	w.miss(a)
-	w.journal(a, says(mine[0], fleet.ClientRunning))
-	late := w.send(w.pending(a))
+	w.missHeartbeats(a)
+	w.appendJournalRows(a, statusTransition(mine[0], fleet.ClientRunning))
+	late := w.applyRowBatches(w.unappliedBatch(a))
 	if late[0].Code != fleet.CodeNodeNotReady || !strings.Contains(late[0].Message, "not allowed to update allocs") {
 		t.Fatalf("rows of a node that is away: %+v", late[0]) // A13
 	}
 	// I2: it has to beat first, and sends them once more.
-	w.session(a)
-	if res := w.send(w.pending(a)); res[0].Code != "" || w.getNode(a).Status != fleet.NodeReady {
+	w.openNextSession(a)
+	if res := w.applyRowBatches(w.unappliedBatch(a)); res[0].Code != "" || w.getNode(a).Status != fleet.NodeReady {
 		t.Fatalf("rows after a new session: %+v, the node is %s", res[0], w.getNode(a).Status)
 	}
 	w.wantStatus(mine[0], fleet.ClientRunning, fleet.ClientRunning)
@@ -80,23 +80,23 @@ func TestUpdatesRefused(t *testing.T) {
 // Rows are applied once, whatever overlaps, and only on the chain that was
 // applied.
 func TestUpdatesIdempotent(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
 	for _, s := range []string{fleet.ClientPending, fleet.ClientRunning, fleet.ClientFailed, fleet.ClientRunning} {
-		w.journal(id, says(ids[0], s))
+		w.appendJournalRows(id, statusTransition(ids[0], s))
 	}
 	steps := []struct{ first, last, applied int }{
 		{1, 2, 2}, {1, 2, 2}, {1, 1, 2}, {2, 2, 2}, {1, 3, 3}, {2, 4, 4}, {1, 4, 4}, {4, 4, 4},
 	}
 	for _, s := range steps {
-		res := w.send(w.rows(id, s.first, s.last))
+		res := w.applyRowBatches(w.journalRows(id, s.first, s.last))
 		if res[0].Code != "" || int(res[0].Applied) != s.applied {
 			t.Fatalf("rows %d to %d: %+v", s.first, s.last, res[0])
 		}
 	}
-	if got, want := w.events(ids[0]), "placed, pending, running, failed, running"; got != want {
+	if got, want := w.historyEvents(ids[0]), "placed, pending, running, failed, running"; got != want {
 		t.Fatalf("history: %s, want %s", got, want)
 	}
 	if n := len(w.getAlloc(ids[0]).TaskStates["web"].Events); n != 4 {
@@ -106,10 +106,10 @@ func TestUpdatesIdempotent(t *testing.T) {
 	twin := w.edges[id]
 	w.edges[id] = &edge{epoch: twin.epoch, session: twin.session, rows: twin.rows[:2:2], chain: twin.chain[:2:2]}
 	for range 4 {
-		w.journal(id, says(ids[0], fleet.ClientComplete))
+		w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientComplete))
 	}
 	for _, s := range []struct{ first, last int }{{5, 6}, {3, 5}, {1, 6}} {
-		if res := w.send(w.rows(id, s.first, s.last)); res[0].Code != fleet.CodeFork {
+		if res := w.applyRowBatches(w.journalRows(id, s.first, s.last)); res[0].Code != fleet.CodeFork {
 			t.Fatalf("rows %d to %d of a fork: %+v", s.first, s.last, res[0])
 		}
 	}
@@ -119,16 +119,16 @@ func TestUpdatesIdempotent(t *testing.T) {
 // An edge that compacted what an older cluster state had applied goes on from its
 // oldest row; rows about allocations that this state does not know are kept.
 func TestUpdatesBase(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	stranger := fleet.AllocID(w.id("alloc"))
-	w.journal(id, says(stranger, fleet.ClientPending), says(stranger, fleet.ClientRunning), says(stranger, fleet.ClientComplete))
-	base := w.rows(id, 3, 3)
-	if res := w.send(base); res[0].Code != fleet.CodeGap || res[0].Applied != 0 {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	stranger := fleet.AllocID(w.nextTestID("alloc"))
+	w.appendJournalRows(id, statusTransition(stranger, fleet.ClientPending), statusTransition(stranger, fleet.ClientRunning), statusTransition(stranger, fleet.ClientComplete))
+	base := w.journalRows(id, 3, 3)
+	if res := w.applyRowBatches(base); res[0].Code != fleet.CodeGap || res[0].Applied != 0 {
 		t.Fatalf("%+v", res[0])
 	}
 	base.Base = true
-	if res := w.send(base); res[0].Code != "" || res[0].Applied != 3 {
+	if res := w.applyRowBatches(base); res[0].Code != "" || res[0].Applied != 3 {
 		t.Fatalf("%+v", res[0])
 	}
 	var events []string
@@ -145,8 +145,8 @@ func TestUpdatesBase(t *testing.T) {
 	if got, want := strings.Join(events, ", "), "registered, session, ready, gap, complete "+string(stranger); got != want {
 		t.Fatalf("node history: %s\nwant          %s", got, want)
 	}
-	w.journal(id, says(stranger, fleet.ClientComplete))
-	if res := w.send(w.pending(id)); res[0].Code != "" {
+	w.appendJournalRows(id, statusTransition(stranger, fleet.ClientComplete))
+	if res := w.applyRowBatches(w.unappliedBatch(id)); res[0].Code != "" {
 		t.Fatalf("after the gap: %+v", res[0])
 	}
 }
@@ -170,17 +170,17 @@ func TestUpdatesEvals(t *testing.T) {
 		{"purged", fleet.JobTypeService, []string{"running"}, true, []string{fleet.TriggerJobDeregister}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newT(t)
-			id := w.node("n1")
-			w.register(job("shop", c.jobType, 2))
-			ids := w.place("shop", id, 2)
+			w := newTestHarness(t)
+			id := w.addReadyNode("n1")
+			w.registerJob(job("shop", c.jobType, 2))
+			ids := w.placeAllocs("shop", id, 2)
 			if c.gone {
-				w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano()})
+				w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nowNanos()})
 			}
 			for _, s := range c.reports {
-				w.journal(id, says(ids[0], s), says(ids[1], s))
+				w.appendJournalRows(id, statusTransition(ids[0], s), statusTransition(ids[1], s))
 			}
-			w.send(w.pending(id))
+			w.applyRowBatches(w.unappliedBatch(id))
 			w.wantEvals("shop", c.triggers...)
 		})
 	}
@@ -188,14 +188,14 @@ func TestUpdatesEvals(t *testing.T) {
 
 // A ready node's report ends an unknown that a late plan wrote.
 func TestUpdatesReconnectTrigger(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
-	w.report(id, fleet.ClientRunning, ids...)
-	w.miss(id)
-	w.unknown(ids...)
-	w.session(id)
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	w.reportStatus(id, fleet.ClientRunning, ids...)
+	w.missHeartbeats(id)
+	w.markAllocsUnknown(ids...)
+	w.openNextSession(id)
 	w.wantEvals("shop", fleet.TriggerReconnect)
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 }
@@ -205,44 +205,44 @@ func TestUpdatesReconnectTrigger(t *testing.T) {
 func TestAnAwaitedEndIsLookedAt(t *testing.T) {
 	for _, inHistory := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in its history: %t", inHistory), func(t *testing.T) {
-			w := newT(t)
-			id := w.node("n1")
-			w.register(job("shop", fleet.JobTypeService, 1))
-			ids := w.place("shop", id, 1)
-			w.report(id, fleet.ClientRunning, ids...)
-			w.miss(id)
+			w := newTestHarness(t)
+			id := w.addReadyNode("n1")
+			w.registerJob(job("shop", fleet.JobTypeService, 1))
+			ids := w.placeAllocs("shop", id, 1)
+			w.reportStatus(id, fleet.ClientRunning, ids...)
+			w.missHeartbeats(id)
 			wait := fleet.Evaluation{
-				ID: fleet.EvalID(w.id("eval")), Namespace: fleet.DefaultNamespace, JobID: "shop", Status: fleet.EvalPending,
+				ID: fleet.EvalID(w.nextTestID("eval")), Namespace: fleet.DefaultNamespace, JobID: "shop", Status: fleet.EvalPending,
 				TriggeredBy: fleet.TriggerDisconnectTimeout, WaitUntil: w.now.Add(10 * time.Minute),
 			}
-			lost := w.concluded(fleet.ClientLost, ids...)
+			lost := w.allocsWithStatus(fleet.ClientLost, ids...)
 			lost[0].FollowupEvalID = wait.ID
-			w.update(lost...)
-			w.must(state.Evals{Evals: []fleet.Evaluation{wait}, Now: w.nano()})
+			w.updateAllocs(lost...)
+			w.mustApply(state.Evals{Evals: []fleet.Evaluation{wait}, Now: w.nowNanos()})
 			if inHistory {
-				w.journal(id, says(ids[0], fleet.ClientComplete))
-				w.session(id)
-				w.send(w.pending(id))
+				w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientComplete))
+				w.openNextSession(id)
+				w.applyRowBatches(w.unappliedBatch(id))
 			} else {
-				w.session(id)
+				w.openNextSession(id)
 				w.wantEvals("shop", fleet.TriggerDisconnectTimeout)
-				w.report(id, fleet.ClientComplete, ids...)
+				w.reportStatus(id, fleet.ClientComplete, ids...)
 			}
 			w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
 			w.wantEvals("shop", fleet.TriggerDisconnectTimeout, fleet.TriggerRetryFailedAlloc)
-			if w.session(id); len(w.open("shop")) != 2 {
-				t.Errorf("another session asks again: %d open evaluations", len(w.open("shop")))
+			if w.openNextSession(id); len(w.openEvalsOf("shop")) != 2 {
+				t.Errorf("another session asks again: %d open evaluations", len(w.openEvalsOf("shop")))
 			}
 		})
 	}
 }
 
 func TestReceived(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
 	nodes := w.store.View().TableIndex("nodes")
 	for _, r := range []fleet.Index{7, 3, 9} {
-		w.send(state.NodeRows{NodeID: id, Epoch: 1, Received: r})
+		w.applyRowBatches(state.NodeRows{NodeID: id, Epoch: 1, Received: r})
 	}
 	if n := w.getNode(id); n.Received != 9 || n.Applied != 0 {
 		t.Fatalf("received %d", n.Received)
@@ -254,15 +254,15 @@ func TestReceived(t *testing.T) {
 
 // Records are bounded: chatter goes first, what a status became goes last.
 func TestHistoryBound(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
 	for range 200 {
-		w.journal(id, says(ids[0], fleet.ClientRunning),
+		w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientRunning),
 			fleet.Transition{Kind: fleet.TransitionTask, Alloc: ids[0], Task: "web", Event: &fleet.TaskEvent{Type: fleet.TaskRestarting}})
 	}
-	w.send(w.pending(id))
+	w.applyRowBatches(w.unappliedBatch(id))
 	v := w.store.View()
 	history := v.History(ids[0])
 	if len(history) != 256 || v.HistoryDropped(ids[0]) != 401-256 {
@@ -284,18 +284,18 @@ func TestHistoryBound(t *testing.T) {
 
 // What is lost is still said when the record is full of what is not.
 func TestHistoryBoundKeepsLosses(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	stranger := fleet.AllocID(w.id("alloc"))
-	w.journal(id, says(stranger, fleet.ClientPending), says(stranger, fleet.ClientRunning),
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	stranger := fleet.AllocID(w.nextTestID("alloc"))
+	w.appendJournalRows(id, statusTransition(stranger, fleet.ClientPending), statusTransition(stranger, fleet.ClientRunning),
 		fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged", Dropped: 7})
-	base := w.rows(id, 3, 3)
+	base := w.journalRows(id, 3, 3)
 	base.Base = true
-	w.send(base)
+	w.applyRowBatches(base)
 	for range 300 {
-		w.session(id)
-		w.journal(id, fleet.Transition{Kind: fleet.TransitionAgent})
-		w.send(w.pending(id))
+		w.openNextSession(id)
+		w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionAgent})
+		w.applyRowBatches(w.unappliedBatch(id))
 	}
 	history := w.store.View().NodeHistory(id)
 	if len(history) != 256 || history[0].Gone != 2 || history[1].Transition == nil || history[1].Transition.Dropped != 7 {
@@ -306,20 +306,20 @@ func TestHistoryBoundKeepsLosses(t *testing.T) {
 // However much an edge says, of tasks that its allocation has and has not, the
 // state fits into a snapshot.
 func TestHistoryBoundInBytes(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
 	long := map[string]string{}
 	for i := range 32 {
 		long[fmt.Sprint(i)] = strings.Repeat("x", 1000)
 	}
 	for i := range 30 {
 		for range 10 {
-			w.journal(id, fleet.Transition{Kind: fleet.TransitionTask, Alloc: ids[0], Task: fmt.Sprintf("task-%d", i),
+			w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionTask, Alloc: ids[0], Task: fmt.Sprintf("task-%d", i),
 				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated, Details: long}})
 		}
-		if res := w.send(w.pending(id)); res[0].Code != "" {
+		if res := w.applyRowBatches(w.unappliedBatch(id)); res[0].Code != "" {
 			t.Fatal(res[0])
 		}
 	}
@@ -337,17 +337,17 @@ func TestHistoryBoundInBytes(t *testing.T) {
 // Since when a task runs is by the cluster's clock from when it heard of that, and
 // stays so whatever the cluster does to the allocation.
 func TestRunningSince(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
 	says := func(state string, ran time.Duration) {
 		t.Helper()
-		w.journal(id, fleet.Transition{
+		w.appendJournalRows(id, fleet.Transition{
 			Kind: fleet.TransitionAlloc, Alloc: ids[0], ClientStatus: fleet.ClientRunning, Task: "web",
 			TaskState: &fleet.TaskState{State: state, RunningFor: ran},
 		})
-		w.send(w.pending(id))
+		w.applyRowBatches(w.unappliedBatch(id))
 	}
 	since := func() int64 { return w.getAlloc(ids[0]).TaskStates["web"].RunningSince }
 	says(fleet.TaskRunning, 10*time.Second)
@@ -355,14 +355,14 @@ func TestRunningSince(t *testing.T) {
 	if since() != started {
 		t.Fatalf("it runs since %d, want %d", since(), started)
 	}
-	w.pass(time.Hour)
-	w.miss(id)
-	w.unknown(ids[0])
-	w.pass(time.Hour)
+	w.moveClockForward(time.Hour)
+	w.missHeartbeats(id)
+	w.markAllocsUnknown(ids[0])
+	w.moveClockForward(time.Hour)
 	if since() != started {
 		t.Errorf("losing sight of it moved its start by %s", time.Duration(since()-started))
 	}
-	w.session(id)
+	w.openNextSession(id)
 	says(fleet.TaskRunning, 2*time.Hour+10*time.Second)
 	if since() != started {
 		t.Errorf("its own word of it moved its start by %s", time.Duration(since()-started))
@@ -375,14 +375,14 @@ func TestRunningSince(t *testing.T) {
 
 // TestHistoryAt asks for what each entry added: nothing of the others.
 func TestHistoryAt(t *testing.T) {
-	w := newT(t)
-	id := w.node("n1")
-	w.register(job("shop", fleet.JobTypeService, 1))
-	ids := w.place("shop", id, 1)
-	w.journal(id, says(ids[0], fleet.ClientRunning), says(ids[0], fleet.ClientRunning))
-	w.send(w.pending(id))
-	w.journal(id, says(ids[0], fleet.ClientFailed))
-	w.send(w.pending(id))
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientRunning), statusTransition(ids[0], fleet.ClientRunning))
+	w.applyRowBatches(w.unappliedBatch(id))
+	w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientFailed))
+	w.applyRowBatches(w.unappliedBatch(id))
 	v := w.store.View()
 	all := map[fleet.Index]int{}
 	for _, e := range v.History(ids[0]) {

@@ -36,7 +36,7 @@ func (v *View) Changed(ctx context.Context) error {
 
 // Index is the newest applied entry. It is not watched: see Store.WaitIndex.
 func (v *View) Index() fleet.Index {
-	if r, ok := one[metaRow](&View{txn: v.txn}, tableMeta, key(metaApplied)); ok {
+	if r, ok := watchRow[metaRow](&View{txn: v.txn}, tableMeta, key(metaApplied)); ok {
 		return r.index
 	}
 	return 0
@@ -46,30 +46,30 @@ func (v *View) Index() fleet.Index {
 // "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster",
 // "certificates", "capacity", "scheduler", "namespaces", and "services" for the catalogue. How far a node's journal is in does
 // not count as a change of "nodes".
-func (v *View) TableIndex(table string) fleet.Index { return v.meta(table) }
+func (v *View) TableIndex(table string) fleet.Index { return v.metaRowIndex(table) }
 
-func (v *View) meta(name string) fleet.Index {
-	if r, ok := one[metaRow](v, tableMeta, key(name)); ok {
+func (v *View) metaRowIndex(name string) fleet.Index {
+	if r, ok := watchRow[metaRow](v, tableMeta, key(name)); ok {
 		return r.index
 	}
 	return 0
 }
 
-// one reads a row and watches it.
-func one[R any](v *View, table string, key []byte) (*R, bool) {
+// watchRow reads a row and watches it.
+func watchRow[R any](v *View, table string, key []byte) (*R, bool) {
 	ch, obj, err := v.txn.FirstWatch(table, indexID, key)
 	if err != nil {
 		panic(fmt.Sprintf("read %s: %v", table, err)) // constant schema
 	}
-	v.remember(ch)
+	v.watchChannel(ch)
 	if obj == nil {
 		return nil, false
 	}
 	return obj.(*R), true
 }
 
-// remember watches ch, or every entry where too much is watched already.
-func (v *View) remember(ch <-chan struct{}) {
+// watchChannel watches ch, or every entry where too much is watched already.
+func (v *View) watchChannel(ch <-chan struct{}) {
 	if v.watch == nil {
 		return
 	}
@@ -84,24 +84,24 @@ func (v *View) remember(ch <-chan struct{}) {
 	v.watch.Add(all)
 }
 
-// all lists the rows of a table whose keys of index begin with prefix, and
+// watchTable lists the rows of a table whose keys of index begin with prefix, and
 // watches the table as a whole.
-func all[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
-	v.meta(table)
-	return scan[R](v.txn, table, index, prefix)
+func watchTable[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
+	v.metaRowIndex(table)
+	return scanRows[R](v.txn, table, index, prefix)
 }
 
-// narrow is like all, and watches only the rows that begin with prefix.
-func narrow[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
+// watchPrefix is like all, and watches only the rows that begin with prefix.
+func watchPrefix[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
 	ch, _, err := v.txn.FirstWatch(table, index+"_prefix", prefix)
 	if err != nil {
 		panic(fmt.Sprintf("watch %s: %v", table, err)) // constant schema
 	}
-	v.remember(ch)
-	return scan[R](v.txn, table, index, prefix)
+	v.watchChannel(ch)
+	return scanRows[R](v.txn, table, index, prefix)
 }
 
-func scan[R any](txn *memdb.Txn, table, index string, prefix []byte) iter.Seq[*R] {
+func scanRows[R any](txn *memdb.Txn, table, index string, prefix []byte) iter.Seq[*R] {
 	return func(yield func(*R) bool) {
 		it, err := txn.Get(table, index+"_prefix", prefix)
 		if err != nil {
@@ -115,9 +115,9 @@ func scan[R any](txn *memdb.Txn, table, index string, prefix []byte) iter.Seq[*R
 	}
 }
 
-// from lists the rows of a table whose keys of index are at least low.
-func from[R any](v *View, table, index string, low []byte) iter.Seq[*R] {
-	v.meta(table)
+// watchRowsFrom lists the rows of a table whose keys of index are at least low.
+func watchRowsFrom[R any](v *View, table, index string, low []byte) iter.Seq[*R] {
+	v.metaRowIndex(table)
 	return func(yield func(*R) bool) {
 		it, err := v.txn.LowerBound(table, index, low)
 		if err != nil {

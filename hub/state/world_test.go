@@ -21,8 +21,8 @@ type tb interface {
 // start is when every world begins.
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a store that is checked after every entry, and the edges' journals.
-type world struct {
+// storeHarness is a store that is checked after every entry, and the edges' journals.
+type storeHarness struct {
 	tb
 	store *state.Store
 	index fleet.Index
@@ -39,12 +39,12 @@ type edge struct {
 	session uint64
 }
 
-func newWorld(t tb) *world {
-	return &world{tb: t, store: state.New(), now: start, edges: map[fleet.NodeID]*edge{}}
+func newStoreHarness(t tb) *storeHarness {
+	return &storeHarness{tb: t, store: state.New(), now: start, edges: map[fleet.NodeID]*edge{}}
 }
 
-// apply takes a command through the log's encoding.
-func (w *world) apply(c state.Command) state.Result {
+// applyAndCheck takes a command through the log's encoding.
+func (w *storeHarness) applyAndCheck(c state.Command) state.Result {
 	w.Helper()
 	raw, err := state.Encode(c)
 	if err != nil {
@@ -68,21 +68,21 @@ func (w *world) apply(c state.Command) state.Result {
 	return res
 }
 
-// must applies a command that is not refused.
-func (w *world) must(c state.Command) state.Result {
+// mustApply applies a command that is not refused.
+func (w *storeHarness) mustApply(c state.Command) state.Result {
 	w.Helper()
-	res := w.apply(c)
+	res := w.applyAndCheck(c)
 	if res.Err != nil {
 		w.Fatalf("entry %d, %T: %v", w.index, c, res.Err)
 	}
 	return res
 }
 
-// refused applies a command that is refused with a code and changes nothing.
-func (w *world) refused(code fleet.Code, c state.Command) state.Result {
+// mustRefuse applies a command that is refused with a code and changes nothing.
+func (w *storeHarness) mustRefuse(code fleet.Code, c state.Command) state.Result {
 	w.Helper()
 	before := describe(w, w.store.View())
-	res := w.apply(c)
+	res := w.applyAndCheck(c)
 	if fleet.CodeOf(asError(res.Err)) != code {
 		w.Fatalf("entry %d, %T: %v, want %s", w.index, c, res.Err, code)
 	}
@@ -140,16 +140,16 @@ func diff(a, b string) string {
 	return out.String()
 }
 
-func (w *world) id(kind string) string {
+func (w *storeHarness) nextTestID(kind string) string {
 	w.seq++
 	return fleet.DeriveUUID("test", kind, fmt.Sprint(w.seq))
 }
 
-func (w *world) nano() int64 { return w.now.UnixNano() }
+func (w *storeHarness) nowNanos() int64 { return w.now.UnixNano() }
 
-func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+func (w *storeHarness) moveClockForward(d time.Duration) { w.now = w.now.Add(d) }
 
-func (w *world) seed() string { return w.id("seed") }
+func (w *storeHarness) nextEvalSeed() string { return w.nextTestID("seed") }
 
 // job makes a job of one group "web" with one task "web".
 func job(id fleet.JobID, jobType string, count int) *fleet.Job {
@@ -168,22 +168,22 @@ func job(id fleet.JobID, jobType string, count int) *fleet.Job {
 
 func ptr[T any](v T) *T { return &v }
 
-func (w *world) eval(trigger string) *fleet.Evaluation {
-	return &fleet.Evaluation{ID: fleet.EvalID(w.id("eval")), TriggeredBy: trigger, Status: fleet.EvalPending}
+func (w *storeHarness) newEvaluation(trigger string) *fleet.Evaluation {
+	return &fleet.Evaluation{ID: fleet.EvalID(w.nextTestID("eval")), TriggeredBy: trigger, Status: fleet.EvalPending}
 }
 
-func (w *world) register(j *fleet.Job) state.Result {
+func (w *storeHarness) registerJob(j *fleet.Job) state.Result {
 	w.Helper()
-	return w.must(state.JobRegister{Job: j, Eval: w.eval(fleet.TriggerJobRegister), Now: w.nano()})
+	return w.mustApply(state.JobRegister{Job: j, Eval: w.newEvaluation(fleet.TriggerJobRegister), Now: w.nowNanos()})
 }
 
-// node registers a node and opens its first session, which makes it ready.
-func (w *world) node(name string) fleet.NodeID {
+// addReadyNode registers a node and opens its first session, which makes it ready.
+func (w *storeHarness) addReadyNode(name string) fleet.NodeID {
 	w.Helper()
 	id := fleet.NodeID(fleet.DeriveUUID("node", name))
-	w.must(state.NodeRegister{Node: description(id, name), Now: w.nano()})
+	w.mustApply(state.NodeRegister{Node: description(id, name), Now: w.nowNanos()})
 	w.edges[id] = &edge{}
-	w.session(id)
+	w.openNextSession(id)
 	if got := w.getNode(id).Status; got != fleet.NodeReady {
 		w.Fatalf("a new node is %s", got)
 	}
@@ -199,20 +199,20 @@ func description(id fleet.NodeID, name string) fleet.Node {
 	}
 }
 
-// session opens the next session of a node, with the head of its journal.
-func (w *world) session(id fleet.NodeID) state.SessionResult {
+// openNextSession opens the next session of a node, with the head of its journal.
+func (w *storeHarness) openNextSession(id fleet.NodeID) state.SessionResult {
 	w.Helper()
 	e := w.edges[id]
 	e.session++
-	res := w.must(state.SessionOpen{
+	res := w.mustApply(state.SessionOpen{
 		NodeID: id, Session: e.session, Instance: "i1", BootID: "b1", Hub: "hub-1", Addr: "192.0.2.1:4000",
-		Head: fleet.Seq(len(e.rows)), EvalSeed: w.seed(), Now: w.nano(),
+		Head: fleet.Seq(len(e.rows)), EvalSeed: w.nextEvalSeed(), Now: w.nowNanos(),
 	})
 	e.epoch = res.Session.Epoch
 	return *res.Session
 }
 
-func (w *world) getNode(id fleet.NodeID) *fleet.Node {
+func (w *storeHarness) getNode(id fleet.NodeID) *fleet.Node {
 	w.Helper()
 	n, ok := w.store.View().Node(id)
 	if !ok {
@@ -221,7 +221,7 @@ func (w *world) getNode(id fleet.NodeID) *fleet.Node {
 	return n
 }
 
-func (w *world) getAlloc(id fleet.AllocID) *fleet.Alloc {
+func (w *storeHarness) getAlloc(id fleet.AllocID) *fleet.Alloc {
 	w.Helper()
 	a, ok := w.store.View().Alloc(id)
 	if !ok {
@@ -230,7 +230,7 @@ func (w *world) getAlloc(id fleet.AllocID) *fleet.Alloc {
 	return a
 }
 
-func (w *world) getJob(id fleet.JobID) *fleet.Job {
+func (w *storeHarness) getJob(id fleet.JobID) *fleet.Job {
 	w.Helper()
 	j, ok := w.store.View().Job(fleet.DefaultNamespace, id)
 	if !ok {
@@ -239,12 +239,12 @@ func (w *world) getJob(id fleet.JobID) *fleet.Job {
 	return j
 }
 
-// alloc makes a new allocation of a job's newest version.
-func (w *world) alloc(id fleet.JobID, node fleet.NodeID) fleet.Alloc {
+// newAllocOfJob makes a new allocation of a job's newest version.
+func (w *storeHarness) newAllocOfJob(id fleet.JobID, node fleet.NodeID) fleet.Alloc {
 	w.Helper()
 	j := w.getJob(id)
 	return fleet.Alloc{
-		ID: fleet.AllocID(w.id("alloc")), Namespace: j.Namespace, Name: string(id) + ".web[0]", NodeID: node,
+		ID: fleet.AllocID(w.nextTestID("alloc")), Namespace: j.Namespace, Name: string(id) + ".web[0]", NodeID: node,
 		JobID: id, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
 		AllocatedResources: fleet.Resources{CPU: 500, MemoryMB: 256},
 		DesiredStatus:      fleet.DesiredRun, DesiredDescription: "placed by a test",
@@ -259,32 +259,32 @@ func byNode(allocs ...fleet.Alloc) map[fleet.NodeID][]fleet.Alloc {
 	return m
 }
 
-// place commits a plan of n new allocations and ends the job's open evaluations.
-func (w *world) place(id fleet.JobID, node fleet.NodeID, n int) []fleet.AllocID {
+// placeAllocs commits a plan of n new allocations and ends the job's open evaluations.
+func (w *storeHarness) placeAllocs(id fleet.JobID, node fleet.NodeID, n int) []fleet.AllocID {
 	w.Helper()
 	var allocs []fleet.Alloc
 	var ids []fleet.AllocID
 	for range n {
-		a := w.alloc(id, node)
+		a := w.newAllocOfJob(id, node)
 		allocs = append(allocs, a)
 		ids = append(ids, a.ID)
 	}
-	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(allocs...)}, Evals: w.ended(id),
-		EvalID: fleet.EvalID(w.id("eval")), Now: w.nano()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(allocs...)}, Evals: w.completedEvals(id),
+		EvalID: fleet.EvalID(w.nextTestID("eval")), Now: w.nowNanos()})
 	return ids
 }
 
-// update commits changes of existing allocations and ends the job's evaluations.
-func (w *world) update(allocs ...fleet.Alloc) {
+// updateAllocs commits changes of existing allocations and ends the job's evaluations.
+func (w *storeHarness) updateAllocs(allocs ...fleet.Alloc) {
 	w.Helper()
-	w.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(allocs...)}, Evals: w.ended(allocs[0].JobID),
-		EvalID: fleet.EvalID(w.id("eval")), Now: w.nano()})
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(allocs...)}, Evals: w.completedEvals(allocs[0].JobID),
+		EvalID: fleet.EvalID(w.nextTestID("eval")), Now: w.nowNanos()})
 }
 
-// ended is the end of a job's evaluations that are not over.
-func (w *world) ended(id fleet.JobID) []fleet.Evaluation {
+// completedEvals is the end of a job's evaluations that are not over.
+func (w *storeHarness) completedEvals(id fleet.JobID) []fleet.Evaluation {
 	var out []fleet.Evaluation
-	for _, e := range w.open(id) {
+	for _, e := range w.openEvalsOf(id) {
 		c := *e
 		c.Status = fleet.EvalComplete
 		out = append(out, c)
@@ -292,7 +292,7 @@ func (w *world) ended(id fleet.JobID) []fleet.Evaluation {
 	return out
 }
 
-func (w *world) open(id fleet.JobID) []*fleet.Evaluation {
+func (w *storeHarness) openEvalsOf(id fleet.JobID) []*fleet.Evaluation {
 	var out []*fleet.Evaluation
 	for e := range w.store.View().EvalsByJob(fleet.DefaultNamespace, id) {
 		if !e.Terminal() {
@@ -302,14 +302,14 @@ func (w *world) open(id fleet.JobID) []*fleet.Evaluation {
 	return out
 }
 
-// journal adds rows to an edge's journal without telling anybody.
-func (w *world) journal(id fleet.NodeID, transitions ...fleet.Transition) {
+// appendJournalRows adds rows to an edge's journal without telling anybody.
+func (w *storeHarness) appendJournalRows(id fleet.NodeID, transitions ...fleet.Transition) {
 	w.Helper()
 	e := w.edges[id]
 	for _, tr := range transitions {
 		tr.Seq = fleet.Seq(len(e.rows) + 1)
 		tr.BootID = "11111111-2222-4333-8444-555555555555"
-		tr.Mono, tr.Wall = time.Duration(tr.Seq)*time.Second, w.nano()
+		tr.Mono, tr.Wall = time.Duration(tr.Seq)*time.Second, w.nowNanos()
 		raw, err := syncproto.EncodeRow(tr)
 		if err != nil {
 			w.Fatalf("encode row: %v", err)
@@ -323,8 +323,8 @@ func (w *world) journal(id fleet.NodeID, transitions ...fleet.Transition) {
 	}
 }
 
-// rows is a batch of the edge's journal, first to last.
-func (w *world) rows(id fleet.NodeID, first, last int) state.NodeRows {
+// journalRows is a batch of the edge's journal, first to last.
+func (w *storeHarness) journalRows(id fleet.NodeID, first, last int) state.NodeRows {
 	e := w.edges[id]
 	b := state.NodeRows{NodeID: id, Epoch: e.epoch, First: fleet.Seq(first), Rows: e.rows[first-1 : last]}
 	if first > 1 {
@@ -333,29 +333,29 @@ func (w *world) rows(id fleet.NodeID, first, last int) state.NodeRows {
 	return b
 }
 
-// pending is all that the cluster has not applied of an edge's journal.
-func (w *world) pending(id fleet.NodeID) state.NodeRows {
+// unappliedBatch is all that the cluster has not applied of an edge's journal.
+func (w *storeHarness) unappliedBatch(id fleet.NodeID) state.NodeRows {
 	w.Helper()
-	return w.rows(id, int(w.getNode(id).Applied)+1, len(w.edges[id].rows))
+	return w.journalRows(id, int(w.getNode(id).Applied)+1, len(w.edges[id].rows))
 }
 
-func (w *world) send(batches ...state.NodeRows) []state.BatchResult {
+func (w *storeHarness) applyRowBatches(batches ...state.NodeRows) []state.BatchResult {
 	w.Helper()
-	return w.must(state.AllocUpdates{Batches: batches, EvalSeed: w.seed(), Now: w.nano()}).Updates
+	return w.mustApply(state.AllocUpdates{Batches: batches, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()}).Updates
 }
 
-// report journals a client status and has it applied.
-func (w *world) report(node fleet.NodeID, status string, allocs ...fleet.AllocID) {
+// reportStatus journals a client status and has it applied.
+func (w *storeHarness) reportStatus(node fleet.NodeID, status string, allocs ...fleet.AllocID) {
 	w.Helper()
 	for _, a := range allocs {
-		w.journal(node, says(a, status))
+		w.appendJournalRows(node, statusTransition(a, status))
 	}
-	if res := w.send(w.pending(node)); res[0].Code != "" {
+	if res := w.applyRowBatches(w.unappliedBatch(node)); res[0].Code != "" {
 		w.Fatalf("report %s: %+v", status, res[0])
 	}
 }
 
-func says(a fleet.AllocID, status string) fleet.Transition {
+func statusTransition(a fleet.AllocID, status string) fleet.Transition {
 	state := fleet.TaskRunning
 	switch status {
 	case fleet.ClientPending:
@@ -370,23 +370,23 @@ func says(a fleet.AllocID, status string) fleet.Transition {
 	}
 }
 
-// miss lets nodes miss their deadline.
-func (w *world) miss(nodes ...fleet.NodeID) []fleet.NodeID {
+// missHeartbeats lets nodes miss their deadline.
+func (w *storeHarness) missHeartbeats(nodes ...fleet.NodeID) []fleet.NodeID {
 	w.Helper()
-	c := state.NodeStatus{EvalSeed: w.seed(), Now: w.nano()}
+	c := state.NodeStatus{EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()}
 	for _, id := range nodes {
 		c.Nodes = append(c.Nodes, state.NodeMissed{NodeID: id, Epoch: w.edges[id].epoch, Reason: "no beat for 20s"})
 	}
-	return w.must(c).Moved
+	return w.mustApply(c).Moved
 }
 
-// unknown commits what a scheduler concludes of allocations out of sight.
-func (w *world) unknown(ids ...fleet.AllocID) {
+// markAllocsUnknown commits what a scheduler concludes of allocations out of sight.
+func (w *storeHarness) markAllocsUnknown(ids ...fleet.AllocID) {
 	w.Helper()
-	w.update(w.concluded(fleet.ClientUnknown, ids...)...)
+	w.updateAllocs(w.allocsWithStatus(fleet.ClientUnknown, ids...)...)
 }
 
-func (w *world) concluded(status string, ids ...fleet.AllocID) []fleet.Alloc {
+func (w *storeHarness) allocsWithStatus(status string, ids ...fleet.AllocID) []fleet.Alloc {
 	w.Helper()
 	var out []fleet.Alloc
 	for _, id := range ids {
@@ -402,7 +402,7 @@ func (w *world) concluded(status string, ids ...fleet.AllocID) []fleet.Alloc {
 	return out
 }
 
-func (w *world) wantStatus(id fleet.AllocID, client, reported string) {
+func (w *storeHarness) wantStatus(id fleet.AllocID, client, reported string) {
 	w.Helper()
 	a := w.getAlloc(id)
 	if a.ClientStatus != client || a.ReportedStatus != reported {
@@ -411,10 +411,10 @@ func (w *world) wantStatus(id fleet.AllocID, client, reported string) {
 }
 
 // wantEvals checks that a job has exactly one open evaluation for each trigger.
-func (w *world) wantEvals(id fleet.JobID, triggers ...string) {
+func (w *storeHarness) wantEvals(id fleet.JobID, triggers ...string) {
 	w.Helper()
 	var have []string
-	for _, e := range w.open(id) {
+	for _, e := range w.openEvalsOf(id) {
 		have = append(have, e.TriggeredBy)
 	}
 	if fmt.Sprint(have) != fmt.Sprint(triggers) {
@@ -422,7 +422,7 @@ func (w *world) wantEvals(id fleet.JobID, triggers ...string) {
 	}
 }
 
-func (w *world) events(id fleet.AllocID) string {
+func (w *storeHarness) historyEvents(id fleet.AllocID) string {
 	var out []string
 	for _, h := range w.store.View().History(id) {
 		if h.Side == fleet.SideHub {
@@ -438,7 +438,7 @@ func (w *world) events(id fleet.AllocID) string {
 	return strings.Join(out, ", ")
 }
 
-func newT(t *testing.T) *world {
+func newTestHarness(t *testing.T) *storeHarness {
 	t.Helper()
-	return newWorld(t)
+	return newStoreHarness(t)
 }

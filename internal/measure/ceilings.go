@@ -21,7 +21,7 @@ const maxCommentLines = 3
 func (s *moduleSource) packageFigures() map[string]figures {
 	all := map[string]figures{}
 	for _, f := range s.files {
-		p := all[f.folder()]
+		p := all[f.folderPath()]
 		f.unexportedMethods(func(name, _ string) {
 			if isOneWord(name) {
 				p.oneWordMethods++
@@ -33,7 +33,7 @@ func (s *moduleSource) packageFigures() map[string]figures {
 			}
 		})
 		p.longComments += f.longComments(maxCommentLines)
-		all[f.folder()] = p
+		all[f.folderPath()] = p
 	}
 	return all
 }

@@ -55,7 +55,7 @@ func (s *moduleSource) receiversOf() map[string]map[string]bool {
 			if receivers[name] == nil {
 				receivers[name] = map[string]bool{}
 			}
-			receivers[name][f.folder()+"."+receiver] = true
+			receivers[name][f.folderPath()+"."+receiver] = true
 		})
 	}
 	return receivers
@@ -86,11 +86,11 @@ func (s *moduleSource) reportSharedMethods(out io.Writer) error {
 	return nil
 }
 
-// imports are the packages of this module that each package imports, by folder.
-func (s *moduleSource) imports() map[string][]string {
+// importsByFolder are the packages of this module that each package imports, by folder.
+func (s *moduleSource) importsByFolder() map[string][]string {
 	imports := map[string][]string{}
 	for _, f := range s.files {
-		imports[f.folder()] = append(imports[f.folder()], f.ownImports()...)
+		imports[f.folderPath()] = append(imports[f.folderPath()], f.ownImports()...)
 	}
 	for folder, list := range imports {
 		slices.Sort(list)
@@ -124,7 +124,7 @@ func importDepth(imports map[string][]string, folder string, known map[string]in
 }
 
 func (s *moduleSource) reportImports(w io.Writer) {
-	imports, known := s.imports(), map[string]int{}
+	imports, known := s.importsByFolder(), map[string]int{}
 	deepest, sum := 0, 0
 	for folder := range imports {
 		deepest = max(deepest, importDepth(imports, folder, known))

@@ -19,7 +19,7 @@ type sourceFile struct {
 	lines  int
 }
 
-func (f *sourceFile) folder() string { return path.Dir(f.path) }
+func (f *sourceFile) folderPath() string { return path.Dir(f.path) }
 
 // moduleSource is all production code of the module.
 type moduleSource struct {

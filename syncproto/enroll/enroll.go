@@ -56,39 +56,39 @@ func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identit
 	if err != nil {
 		return nil, syncproto.Enrolled{}, err
 	}
-	conn, err := d.Dial(ctx, transport.DialConfig{Addr: addr, ALPN: syncproto.ALPNEnroll, TLS: a.tls()})
+	conn, err := d.Dial(ctx, transport.DialConfig{Addr: addr, ALPN: syncproto.ALPNEnroll, TLS: a.clientTLSConfig()})
 	if err != nil {
 		return nil, syncproto.Enrolled{}, fmt.Errorf("enrol: %w", err)
 	}
-	answer, err := ask(ctx, conn, syncproto.Enroll{
+	answer, err := requestCertificate(ctx, conn, syncproto.Enroll{
 		TokenID: a.Token.ID, Secret: a.Token.Secret, Role: a.Role, Name: a.Name, ID: a.ID, CSR: csr,
 	})
 	if err != nil {
 		return nil, syncproto.Enrolled{}, errors.Join(err, conn.CloseWith(nil))
 	}
-	id, err := accept(a, answer)
+	id, err := acceptEnrolled(a, answer)
 	if err != nil {
 		return nil, syncproto.Enrolled{}, errors.Join(err, conn.CloseWith(nil))
 	}
 	return id, answer, conn.CloseWith(nil)
 }
 
-func (a Applicant) tls() *tls.Config {
+func (a Applicant) clientTLSConfig() *tls.Config {
 	if a.Held != nil {
 		return a.Held.ClientTLS(a.Now)
 	}
 	return a.Token.EnrollTLS(a.Now)
 }
 
-// knows reports whether ca (DER) is that of the cluster it asks.
-func (a Applicant) knows(ca []byte) bool {
+// isExpectedCA reports whether ca (DER) is that of the cluster it asks.
+func (a Applicant) isExpectedCA(ca []byte) bool {
 	if a.Held != nil {
 		return bytes.Equal(ca, a.Held.CA.Raw)
 	}
 	return a.Token.Names(ca)
 }
 
-func ask(ctx context.Context, conn *transport.Conn, req syncproto.Enroll) (syncproto.Enrolled, error) {
+func requestCertificate(ctx context.Context, conn *transport.Conn, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return syncproto.Enrolled{}, fmt.Errorf("enrol: %w", err)
@@ -122,9 +122,9 @@ func exchange(stream *transport.Stream, req syncproto.Enroll) (syncproto.Message
 	return syncproto.NewReader(stream).Read()
 }
 
-// accept checks that the answer is what was asked for.
-func accept(a Applicant, answer syncproto.Enrolled) (*identity.Identity, error) {
-	if !a.knows(answer.CA) {
+// acceptEnrolled checks that the answer is what was asked for.
+func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity, error) {
+	if !a.isExpectedCA(answer.CA) {
 		return nil, fleet.Errorf(fleet.CodeCAMismatch, "enrol: the hub gave a CA that is not the cluster's")
 	}
 	id, err := identity.New(answer.Cert, answer.CA, a.Key)

@@ -133,7 +133,7 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	roots.AddCert(c.CA)
 	_, err := leaf.Verify(x509.VerifyOptions{
 		Roots:       roots,
-		CurrentTime: c.moment(leaf),
+		CurrentTime: c.verificationTime(leaf),
 		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	var invalid x509.CertificateInvalidError
@@ -148,8 +148,8 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	return nil
 }
 
-// moment is the time to check a leaf at, so that nothing but its end counts.
-func (c Check) moment(leaf *x509.Certificate) time.Time {
+// verificationTime is the time to check a leaf at, so that nothing but its end counts.
+func (c Check) verificationTime(leaf *x509.Certificate) time.Time {
 	if c.Now.Before(leaf.NotBefore) {
 		return leaf.NotBefore
 	}

@@ -42,7 +42,7 @@ func NewToken(ca []byte) Token {
 	t := Token{CAHash: sha256.Sum256(ca), ID: strings.ToLower(rand.Text()[:tokenIDLen])}
 	secret := make([]byte, secretBytes, secretBytes+sumBytes)
 	rand.Read(secret) // never fails
-	t.Secret = b64.EncodeToString(append(secret, t.sum(secret)...))
+	t.Secret = b64.EncodeToString(append(secret, t.tokenChecksum(secret)...))
 	return t
 }
 
@@ -75,7 +75,7 @@ func ParseToken(s string) (Token, error) {
 	if err != nil || len(secret) != secretBytes+sumBytes {
 		return Token{}, badToken("its secret is not %d characters of base64url", secretLen)
 	}
-	if subtle.ConstantTimeCompare(secret[secretBytes:], t.sum(secret[:secretBytes])) != 1 {
+	if subtle.ConstantTimeCompare(secret[secretBytes:], t.tokenChecksum(secret[:secretBytes])) != 1 {
 		return Token{}, badToken("its check sum is wrong")
 	}
 	return t, nil
@@ -105,7 +105,7 @@ func MatchesSecret(hash []byte, secret string) bool {
 	return subtle.ConstantTimeCompare(hash, HashSecret(secret)) == 1
 }
 
-func (t Token) sum(secret []byte) []byte {
+func (t Token) tokenChecksum(secret []byte) []byte {
 	h := sha256.New()
 	h.Write([]byte(tokenPrefix))
 	h.Write(t.CAHash[:])

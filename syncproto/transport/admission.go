@@ -16,17 +16,17 @@ import (
 // Bounds of connections in the making, besides Config.MaxHandshakes, which bounds the
 // fresh ones.
 const (
-	// freshFor is how long a handshake counts as one that costs a processor something. One
+	// freshTimeout is how long a handshake counts as one that costs a processor something. One
 	// that is not done by then waits for its peer, and costs memory alone.
-	freshFor = time.Second
+	freshTimeout = time.Second
 	// maxWaiting bounds those that wait, and maxWaitingOfSource those of one address: mute
 	// peers hold some 50 KiB each until their handshake times out. Dialers that gave up are
 	// mute, too: QUIC tells nobody of a dial that is given up.
 	maxWaiting         = 1024
 	maxWaitingOfSource = maxWaiting / 2
-	// provenBeyond is how many handshakes one address may have before each further one has
+	// unprovenLimit is how many handshakes one address may have before each further one has
 	// to prove the address.
-	provenBeyond = 16
+	unprovenLimit = 16
 )
 
 // ErrBusy is wrapped by the error of a Dial that the peer refused at once, for too many
@@ -57,8 +57,8 @@ type sourceCount struct{ fresh, waiting int }
 
 // handshake is one connection in the making.
 type handshake struct {
-	over     func()
-	unheeded func() bool // the connection's end means nothing any more
+	finish       func()
+	stopWatching func() bool // the connection's end means nothing any more
 }
 
 // handshakeKey finds a connection's handshake in its context.
@@ -67,8 +67,8 @@ type handshakeKey struct{}
 // errBusy refuses a connection; the peer is told with a packet that costs nothing.
 var errBusy = errors.New("too many connections are in the making")
 
-// admit is asked for each connection that comes in.
-func (a *admission) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+// admitConnection is asked for each connection that comes in.
+func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	if a.exempt != nil && a.exempt(info.RemoteAddr) {
 		return ctx, nil
 	}
@@ -78,7 +78,7 @@ func (a *admission) admit(ctx context.Context, info *quic.ClientInfo) (context.C
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.hasRoom(source) {
+	if !a.hasCapacity(source) {
 		return nil, errBusy
 	}
 	if a.sources[source] == nil {
@@ -95,7 +95,7 @@ func (a *admission) admit(ctx context.Context, info *quic.ClientInfo) (context.C
 			isFresh = false
 		}
 	}
-	old := time.AfterFunc(freshFor, func() {
+	old := time.AfterFunc(freshTimeout, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if isFresh {
@@ -104,7 +104,7 @@ func (a *admission) admit(ctx context.Context, info *quic.ClientInfo) (context.C
 			of.waiting++
 		}
 	})
-	h := &handshake{over: sync.OnceFunc(func() {
+	h := &handshake{finish: sync.OnceFunc(func() {
 		old.Stop()
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -117,12 +117,12 @@ func (a *admission) admit(ctx context.Context, info *quic.ClientInfo) (context.C
 			delete(a.sources, source)
 		}
 	})}
-	h.unheeded = context.AfterFunc(ctx, h.over) // it failed
+	h.stopWatching = context.AfterFunc(ctx, h.finish) // it failed
 	return context.WithValue(ctx, handshakeKey{}, h), nil
 }
 
-// hasRoom reports whether one more handshake of a source may begin.
-func (a *admission) hasRoom(source netip.Prefix) bool {
+// hasCapacity reports whether one more handshake of a source may begin.
+func (a *admission) hasCapacity(source netip.Prefix) bool {
 	of := a.sources[source]
 	switch {
 	case a.fresh >= a.limit, a.waiting >= maxWaiting:
@@ -133,17 +133,17 @@ func (a *admission) hasRoom(source netip.Prefix) bool {
 	return of.waiting < maxWaitingOfSource && (a.fresh < a.limit/2 || of.fresh < max(1, a.limit/4))
 }
 
-// suspicious asks for a proof of its address from whoever comes while much is in the
+// needsAddressProof asks for a proof of its address from whoever comes while much is in the
 // making, so that packets with forged ones cannot fill the bound, nor that of somebody
 // else's address. It costs the peer a round trip.
-func (a *admission) suspicious(from net.Addr) bool {
+func (a *admission) needsAddressProof(from net.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fresh+a.waiting >= a.limit/2 {
 		return true
 	}
 	of := a.sources[sourceOf(from)]
-	return of != nil && of.fresh+of.waiting >= provenBeyond
+	return of != nil && of.fresh+of.waiting >= unprovenLimit
 }
 
 // sourceOf is what counts as one address: an IPv4 address, or an IPv6 network of the size
@@ -165,10 +165,10 @@ func sourceOf(addr net.Addr) netip.Prefix {
 	return p
 }
 
-// made is told of each connection that is accepted.
-func made(qc *quic.Conn) {
+// finishHandshake is told of each connection that is accepted.
+func finishHandshake(qc *quic.Conn) {
 	if h, ok := qc.Context().Value(handshakeKey{}).(*handshake); ok {
-		h.over()
-		h.unheeded()
+		h.finish()
+		h.stopWatching()
 	}
 }

@@ -38,8 +38,8 @@ func (o *onward) ReadFrom(b []byte) (int, net.Addr, error) {
 func TestMoreHandshakesThanTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exempt atomic.Bool
-		w := mustWorld(t, transport.Config{MaxHandshakes: 2, Exempt: func(net.Addr) bool { return exempt.Load() }})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{MaxHandshakes: 2, Exempt: func(net.Addr) bool { return exempt.Load() }})
+		w.serveEcho(t, nil)
 		dial := func(e *transport.Endpoint) error {
 			_, err := e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1"), HandshakeTimeout: 5 * time.Second})
 			return err
@@ -81,16 +81,18 @@ func TestMoreHandshakesThanTheBound(t *testing.T) {
 	})
 }
 
-// mute begins a handshake from a socket, proves its address where it is asked to, and is
+// beginMuteHandshake begins a handshake from a socket, proves its address where it is asked to, and is
 // never heard again, though it goes on asking.
-func (w *world) mute(t *testing.T, socket net.PacketConn) { w.beginHandshake(t, socket, time.Minute) }
+func (w *testNetwork) beginMuteHandshake(t *testing.T, socket net.PacketConn) {
+	w.beginHandshake(t, socket, time.Minute)
+}
 
-// giveUp is mute, and gives the dial up before its first packet is due again.
-func (w *world) giveUp(t *testing.T, socket net.PacketConn) {
+// beginAbandonedHandshake is mute, and gives the dial up before its first packet is due again.
+func (w *testNetwork) beginAbandonedHandshake(t *testing.T, socket net.PacketConn) {
 	w.beginHandshake(t, socket, 150*time.Millisecond)
 }
 
-func (w *world) beginHandshake(t *testing.T, socket net.PacketConn, limit time.Duration) {
+func (w *testNetwork) beginHandshake(t *testing.T, socket net.PacketConn, limit time.Duration) {
 	deaf := &onward{PacketConn: socket}
 	deaf.open.Store(true)
 	time.AfterFunc(60*time.Millisecond, func() { deaf.open.Store(false) })
@@ -108,14 +110,14 @@ func TestMutePeersDelayNobody(t *testing.T) {
 	for name, addresses := range map[string]int{"of one address": 1, "of 150 addresses": 150} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := mustWorld(t, transport.Config{MaxHandshakes: 128})
-				w.echo(t, nil)
+				w := mustTestNetwork(t, transport.Config{MaxHandshakes: 128})
+				w.serveEcho(t, nil)
 				var paths []*transporttest.Path
 				for i := range addresses {
 					paths = append(paths, w.net.Path(t, fmt.Sprintf("10.2.0.%d", i+1), uint64(i)))
 				}
 				for i := range 150 {
-					w.mute(t, paths[i%addresses].Socket())
+					w.beginMuteHandshake(t, paths[i%addresses].Socket())
 				}
 				time.Sleep(100 * time.Millisecond)
 				for _, bound := range []time.Duration{1500 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond} {
@@ -144,11 +146,11 @@ func TestMutePeersDelayNobody(t *testing.T) {
 // and an edge of a third address does not wait for them.
 func TestEdgesBehindOneAddressAreNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{MaxHandshakes: 16})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{MaxHandshakes: 16})
+		w.serveEcho(t, nil)
 		mute, site := w.net.Path(t, "10.2.0.1", 2), w.net.Path(t, "10.3.0.1", 3)
 		for range 50 {
-			w.mute(t, mute.Socket())
+			w.beginMuteHandshake(t, mute.Socket())
 		}
 		const many = 200
 		var in atomic.Int64
@@ -189,12 +191,12 @@ func TestEdgesBehindOneAddressAreNotStarved(t *testing.T) {
 // up those handshakes, too.
 func TestDialersThatGaveUpDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{MaxHandshakes: 128})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{MaxHandshakes: 128})
+		w.serveEcho(t, nil)
 		site := w.net.Path(t, "10.2.0.1", 1)
 		for range 4 {
 			for range 120 {
-				w.giveUp(t, site.Socket())
+				w.beginAbandonedHandshake(t, site.Socket())
 			}
 			time.Sleep(1500 * time.Millisecond)
 		}
@@ -210,12 +212,12 @@ func TestDialersThatGaveUpDelayNobody(t *testing.T) {
 func TestABusyPeerIsGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server *tls.Config
-		w := mustWorld(t, transport.Config{
+		w := mustTestNetwork(t, transport.Config{
 			MaxHandshakes: 1, // asks everybody for a proof of the address first
 			TLS:           func([]string) (*tls.Config, error) { time.Sleep(4 * time.Second); return server, nil },
 		})
 		server = w.ca.Server(t, "hub:h1")
-		w.echo(t, nil)
+		w.serveEcho(t, nil)
 		var heard time.Time
 		start := time.Now()
 		_, err := w.edge.Dial(t.Context(), transport.DialConfig{

@@ -95,7 +95,7 @@ func (c *Conn) Stats() Stats {
 func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 	s, err := c.qc.OpenStreamSync(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open a stream: %w", ending(err))
+		return nil, fmt.Errorf("open a stream: %w", connectionError(err))
 	}
 	return &Stream{conn: c, qs: s}, nil
 }
@@ -104,7 +104,7 @@ func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 func (c *Conn) Accept(ctx context.Context) (*Stream, error) {
 	s, err := c.qc.AcceptStream(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("accept a stream: %w", ending(err))
+		return nil, fmt.Errorf("accept a stream: %w", connectionError(err))
 	}
 	return &Stream{conn: c, qs: s}, nil
 }
@@ -117,7 +117,7 @@ func (c *Conn) Done() <-chan struct{} { return c.qc.Context().Done() }
 func (c *Conn) Err() error {
 	select {
 	case <-c.Done():
-		return ending(context.Cause(c.qc.Context()))
+		return connectionError(context.Cause(c.qc.Context()))
 	default:
 		return nil
 	}
@@ -150,7 +150,7 @@ var _ net.Conn = (*Stream)(nil)
 func (s *Stream) Read(b []byte) (int, error) {
 	s.conn.calls.Add(1)
 	n, err := s.qs.Read(b)
-	return n, ending(err)
+	return n, connectionError(err)
 }
 
 // Write blocks while the peer's window is full.
@@ -159,7 +159,7 @@ func (s *Stream) Write(b []byte) (int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	n, err := s.qs.Write(b)
-	return n, ending(err)
+	return n, connectionError(err)
 }
 
 // Tell is Write to a peer that may end before it has heard all: what it does not read any
@@ -182,7 +182,7 @@ func (s *Stream) CloseWrite() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.qs.Close(); err != nil {
-		return fmt.Errorf("close a stream: %w", ending(err))
+		return fmt.Errorf("close a stream: %w", connectionError(err))
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 // encodeReason writes an error as the reason phrase of a closing packet: code,
 // message and hint, a line each.
 func encodeReason(err *fleet.Error) string {
-	return cut(string(err.Code), maxReasonCode) + "\n" + cut(err.Message, maxReasonText) + "\n" + cut(err.Hint, maxReasonText)
+	return truncateText(string(err.Code), maxReasonCode) + "\n" + truncateText(err.Message, maxReasonText) + "\n" + truncateText(err.Hint, maxReasonText)
 }
 
 // decodeReason is the inverse of encodeReason. What another implementation wrote
@@ -33,22 +33,22 @@ func encodeReason(err *fleet.Error) string {
 func decodeReason(s string) *fleet.Error {
 	parts := strings.SplitN(s, "\n", 3)
 	if len(parts) != 3 || parts[0] == "" {
-		return fleet.Errorf(fleet.CodeUnavailable, "the peer closed the connection: %s", cut(s, maxReasonText))
+		return fleet.Errorf(fleet.CodeUnavailable, "the peer closed the connection: %s", truncateText(s, maxReasonText))
 	}
-	return &fleet.Error{Code: fleet.Code(cut(parts[0], maxReasonCode)), Message: cut(parts[1], maxReasonText), Hint: cut(parts[2], maxReasonText)}
+	return &fleet.Error{Code: fleet.Code(truncateText(parts[0], maxReasonCode)), Message: truncateText(parts[1], maxReasonText), Hint: truncateText(parts[2], maxReasonText)}
 }
 
-// cut bounds a text to n bytes, on one line and in valid UTF-8.
-func cut(s string, n int) string {
+// truncateText bounds a text to n bytes, on one line and in valid UTF-8.
+func truncateText(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\n", " ")
 }
 
-// ending turns what quic-go says at the end of a connection, or of an attempt to
+// connectionError turns what quic-go says at the end of a connection, or of an attempt to
 // make one, into our words. Other errors (io.EOF, deadlines, a context's) pass.
-func ending(err error) error {
+func connectionError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func ending(err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &app):
-		return applicationEnding(app)
+		return applicationError(app)
 	case errors.As(err, &idle):
 		return fleet.Errorf(fleet.CodeTimeout, "nothing heard from the peer for the idle timeout")
 	case errors.As(err, &handshake):
@@ -73,14 +73,14 @@ func ending(err error) error {
 	case errors.As(err, &versions):
 		return fleet.Errorf(fleet.CodeVersion, "no QUIC version in common")
 	case errors.As(err, &transport):
-		return transportEnding(transport)
+		return transportError(transport)
 	case errors.Is(err, quic.ErrTransportClosed):
 		return net.ErrClosed
 	}
 	return err
 }
 
-func applicationEnding(err *quic.ApplicationError) error {
+func applicationError(err *quic.ApplicationError) error {
 	switch {
 	case !err.Remote:
 		return net.ErrClosed
@@ -101,7 +101,7 @@ const (
 	alertNoApplicationProtocol = 120
 )
 
-func transportEnding(err *quic.TransportError) error {
+func transportError(err *quic.TransportError) error {
 	if err.Remote && err.ErrorCode == quic.ConnectionRefused {
 		return ErrBusy
 	}

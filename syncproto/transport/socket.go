@@ -16,7 +16,7 @@ const serverBuffer = 7 << 20
 // dials becomes a lossy one.
 func socket(cfg Config) net.PacketConn {
 	if cfg.TLS == nil {
-		return &lossy{PacketConn: cfg.Conn, awaited: map[string]func(){}}
+		return &lossySocket{PacketConn: cfg.Conn, awaited: map[string]func(){}}
 	}
 	udp, ok := cfg.Conn.(*net.UDPConn)
 	if !ok {
@@ -28,11 +28,11 @@ func socket(cfg Config) net.PacketConn {
 	return cfg.Conn
 }
 
-// lossy is a socket on which a packet that the system would not send is a packet
+// lossySocket is a socket on which a packet that the system would not send is a packet
 // lost: an interface that is down for a moment must not end a connection, as an
 // error would. It hides what a UDP socket has beyond net.PacketConn, so packets
 // go one by one and may be fragmented on the way.
-type lossy struct {
+type lossySocket struct {
 	net.PacketConn
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ type lossy struct {
 
 // awaitPacket has heard called for the first packet of addr, once, unless stop is
 // called before.
-func (l *lossy) awaitPacket(addr net.Addr, heard func()) (stop func()) {
+func (l *lossySocket) awaitPacket(addr net.Addr, heard func()) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := addr.String()
@@ -53,7 +53,7 @@ func (l *lossy) awaitPacket(addr net.Addr, heard func()) (stop func()) {
 	}
 }
 
-func (l *lossy) ReadFrom(b []byte) (int, net.Addr, error) {
+func (l *lossySocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, from, err := l.PacketConn.ReadFrom(b)
 	if err == nil {
 		l.tellWhoAwaits(from)
@@ -61,7 +61,7 @@ func (l *lossy) ReadFrom(b []byte) (int, net.Addr, error) {
 	return n, from, err
 }
 
-func (l *lossy) tellWhoAwaits(from net.Addr) {
+func (l *lossySocket) tellWhoAwaits(from net.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.awaited) == 0 {
@@ -74,7 +74,7 @@ func (l *lossy) tellWhoAwaits(from net.Addr) {
 	}
 }
 
-func (l *lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
+func (l *lossySocket) WriteTo(b []byte, addr net.Addr) (int, error) {
 	n, err := l.PacketConn.WriteTo(b, addr)
 	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EMSGSIZE) {
 		return n, err
@@ -84,5 +84,5 @@ func (l *lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
 
 // SetReadBuffer and SetWriteBuffer keep the system's sizes: an edge's link never
 // fills them.
-func (*lossy) SetReadBuffer(int) error  { return nil }
-func (*lossy) SetWriteBuffer(int) error { return nil }
+func (*lossySocket) SetReadBuffer(int) error  { return nil }
+func (*lossySocket) SetWriteBuffer(int) error { return nil }

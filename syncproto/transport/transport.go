@@ -121,8 +121,8 @@ func New(cfg Config) (*Endpoint, error) {
 	door := &admission{
 		limit: cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes), exempt: cfg.Exempt, sources: map[netip.Prefix]*sourceCount{},
 	}
-	e.transport.ConnContext, e.transport.VerifySourceAddress = door.admit, door.suspicious
-	l, err := e.transport.Listen(&tls.Config{GetConfigForClient: e.serverTLS}, e.config(cmp.Or(cfg.IdleTimeout, MaxIdleTimeout)))
+	e.transport.ConnContext, e.transport.VerifySourceAddress = door.admitConnection, door.needsAddressProof
+	l, err := e.transport.Listen(&tls.Config{GetConfigForClient: e.serverTLS}, e.quicConfig(cmp.Or(cfg.IdleTimeout, MaxIdleTimeout)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", cfg.Conn.LocalAddr(), err), cfg.Conn.Close())
 	}
@@ -169,7 +169,7 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 	t := cfg.TLS.Clone()
 	t.NextProtos = []string{cfg.ALPN}
 	t.MinVersion = tls.VersionTLS13
-	q := e.config(cfg.IdleTimeout)
+	q := e.quicConfig(cfg.IdleTimeout)
 	q.HandshakeIdleTimeout = max(cfg.HandshakeTimeout, e.cfg.HandshakeTimeout)
 	q.KeepAlivePeriod = cfg.KeepAlive
 	q.DisablePathMTUDiscovery = !cfg.Bulk
@@ -180,7 +180,7 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 		cancel(fleet.Errorf(fleet.CodeTimeout, "no answer within %s", cfg.HandshakeTimeout))
 	})
 	defer bound.Stop()
-	if l, ok := e.transport.Conn.(*lossy); ok {
+	if l, ok := e.transport.Conn.(*lossySocket); ok {
 		defer l.awaitPacket(cfg.Addr, func() {
 			bound.Reset(max(cfg.HandshakeTimeout, e.cfg.HandshakeTimeout))
 			if cfg.Heard != nil {
@@ -190,9 +190,9 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 	}
 	qc, err := e.transport.Dial(ctx, cfg.Addr, t, q)
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", cfg.Addr, ending(err))
+		return nil, fmt.Errorf("dial %s: %w", cfg.Addr, connectionError(err))
 	}
-	return e.track(qc)
+	return e.trackConn(qc)
 }
 
 // Accept returns the next incoming connection, of any ALPN. It returns
@@ -208,8 +208,8 @@ func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("accept a connection: %w", err)
 	}
-	made(qc)
-	return e.track(qc)
+	finishHandshake(qc)
+	return e.trackConn(qc)
 }
 
 // Addr is the local address.
@@ -240,8 +240,8 @@ func (e *Endpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// track takes responsibility for a connection, so that Close finds it.
-func (e *Endpoint) track(qc *quic.Conn) (*Conn, error) {
+// trackConn takes responsibility for a connection, so that Close finds it.
+func (e *Endpoint) trackConn(qc *quic.Conn) (*Conn, error) {
 	c := newConn(qc)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -275,7 +275,7 @@ func (e *Endpoint) serverTLS(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return t, nil
 }
 
-func (e *Endpoint) config(idle time.Duration) *quic.Config {
+func (e *Endpoint) quicConfig(idle time.Duration) *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout:           e.cfg.HandshakeTimeout,
 		MaxIdleTimeout:                 idle,

@@ -24,8 +24,8 @@ const (
 	refusedALPN = "skerry-test/2"
 )
 
-// world is a hub that echoes every stream, and an edge behind a path.
-type world struct {
+// testNetwork is a hub that echoes every stream, and an edge behind a path.
+type testNetwork struct {
 	net  *transporttest.Net
 	path *transporttest.Path
 	ca   *transporttest.CA
@@ -35,9 +35,9 @@ type world struct {
 
 var hubAddr = &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4647}
 
-func mustWorld(t *testing.T, cfg transport.Config) *world {
+func mustTestNetwork(t *testing.T, cfg transport.Config) *testNetwork {
 	t.Helper()
-	w := &world{net: transporttest.New(t, 20*time.Millisecond), ca: transporttest.NewCA(t)}
+	w := &testNetwork{net: transporttest.New(t, 20*time.Millisecond), ca: transporttest.NewCA(t)}
 	w.path = w.net.Path(t, "10.1.0.1", 1)
 	server := w.ca.Server(t, "hub:h1")
 	cfg.Conn = w.net.Listen(t, hubAddr.String())
@@ -70,9 +70,9 @@ func mustEndpoint(t *testing.T, cfg transport.Config) *transport.Endpoint {
 	return e
 }
 
-// echo serves connections until the endpoint closes; each accepted one is sent to
+// serveEcho serves connections until the endpoint closes; each accepted one is sent to
 // accepted, where that is not nil.
-func (w *world) echo(t *testing.T, accepted chan<- *transport.Conn) {
+func (w *testNetwork) serveEcho(t *testing.T, accepted chan<- *transport.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -100,7 +100,7 @@ func (w *world) echo(t *testing.T, accepted chan<- *transport.Conn) {
 	t.Cleanup(wg.Wait)
 }
 
-func (w *world) mustDial(t *testing.T) *transport.Conn {
+func (w *testNetwork) mustDial(t *testing.T) *transport.Conn {
 	t.Helper()
 	c, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1")})
 	if err != nil {
@@ -139,9 +139,9 @@ func mustEcho(t *testing.T, s io.ReadWriter, b []byte) {
 
 func TestEchoOverLossAndLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		accepted := make(chan *transport.Conn, 1)
-		w.echo(t, accepted)
+		w.serveEcho(t, accepted)
 		w.path.Lose(0.1)
 		c := w.mustDial(t)
 		hub := <-accepted
@@ -163,8 +163,8 @@ func TestEchoOverLossAndLatency(t *testing.T) {
 
 func TestStreamIsANetConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{})
+		w.serveEcho(t, nil)
 		s := mustOpen(t, w.mustDial(t))
 		mustEcho(t, s, []byte("hello"))
 		if s.RemoteAddr().String() != hubAddr.String() {
@@ -195,7 +195,7 @@ func TestStreamIsANetConn(t *testing.T) {
 
 func TestCloseDuringWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		accepted := make(chan *transport.Conn, 1)
 		var wg sync.WaitGroup
 		wg.Go(func() { // takes connections, and reads nothing
@@ -225,7 +225,7 @@ func TestCloseDuringWrite(t *testing.T) {
 // Who talks to a peer that has ended hears what it said last.
 func TestTellOneThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			c, err := w.hub.Accept(t.Context())
@@ -274,9 +274,9 @@ func TestCloseWithTellsThePeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := mustWorld(t, transport.Config{})
+				w := mustTestNetwork(t, transport.Config{})
 				accepted := make(chan *transport.Conn, 1)
-				w.echo(t, accepted)
+				w.serveEcho(t, accepted)
 				c := w.mustDial(t)
 				s := mustOpen(t, c)
 				mustEcho(t, s, []byte("x"))
@@ -305,9 +305,9 @@ func readError(r io.Reader) error {
 
 func TestIdleTimeoutIsTheDialersChoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		accepted := make(chan *transport.Conn, 1)
-		w.echo(t, accepted)
+		w.serveEcho(t, accepted)
 		for _, idle := range []time.Duration{20 * time.Second, 45 * time.Minute} {
 			start := time.Now()
 			c, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1"), IdleTimeout: idle})
@@ -333,8 +333,8 @@ func TestIdleTimeoutIsTheDialersChoice(t *testing.T) {
 
 func TestDialFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{})
+		w.serveEcho(t, nil)
 		other := transporttest.NewCA(t)
 		client := w.ca.Client(t, "edge:n1")
 		tests := map[string]struct {
@@ -381,8 +381,8 @@ func TestDialFailures(t *testing.T) {
 
 func TestVerifiersErrorIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
-		w.echo(t, nil)
+		w := mustTestNetwork(t, transport.Config{})
+		w.serveEcho(t, nil)
 		client := w.ca.Client(t, "edge:n1")
 		client.VerifyConnection = func(tls.ConnectionState) error { return fleet.Errorf(fleet.CodeCAMismatch, "another CA") }
 		_, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: client})
@@ -394,9 +394,9 @@ func TestVerifiersErrorIsPassedOn(t *testing.T) {
 
 func TestConnectionFollowsARebind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		accepted := make(chan *transport.Conn, 1)
-		w.echo(t, accepted)
+		w.serveEcho(t, accepted)
 		c := w.mustDial(t)
 		hub := <-accepted
 		s := mustOpen(t, c)
@@ -421,9 +421,9 @@ func TestConnectionFollowsARebind(t *testing.T) {
 func TestRestartedPeerIsNoticedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := [32]byte{1, 2, 3}
-		w := mustWorld(t, transport.Config{ResetKey: key})
+		w := mustTestNetwork(t, transport.Config{ResetKey: key})
 		accepted := make(chan *transport.Conn, 1)
-		w.echo(t, accepted)
+		w.serveEcho(t, accepted)
 		c := w.mustDial(t)
 		s := mustOpen(t, c)
 		mustEcho(t, s, []byte("x"))
@@ -454,9 +454,9 @@ func TestRestartedPeerIsNoticedAtOnce(t *testing.T) {
 
 func TestEndpointCloseEndsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := mustWorld(t, transport.Config{})
+		w := mustTestNetwork(t, transport.Config{})
 		accepted := make(chan *transport.Conn, 1)
-		w.echo(t, accepted)
+		w.serveEcho(t, accepted)
 		c := w.mustDial(t)
 		<-accepted
 		if err := w.hub.Close(); err != nil {

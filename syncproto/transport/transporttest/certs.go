@@ -41,20 +41,20 @@ func NewCA(tb testing.TB) *CA {
 // "hub:h1". It asks for a client's certificate.
 func (ca *CA) Server(tb testing.TB, name string) *tls.Config {
 	tb.Helper()
-	return &tls.Config{Certificates: []tls.Certificate{ca.issue(tb, name)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	return &tls.Config{Certificates: []tls.Certificate{ca.issueCert(tb, name)}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert}
 }
 
 // Client is the dialing side's configuration, for a common name such as
 // "edge:n1".
 func (ca *CA) Client(tb testing.TB, name string) *tls.Config {
 	tb.Helper()
-	return &tls.Config{Certificates: []tls.Certificate{ca.issue(tb, name)}, RootCAs: ca.pool, ServerName: serverName}
+	return &tls.Config{Certificates: []tls.Certificate{ca.issueCert(tb, name)}, RootCAs: ca.pool, ServerName: serverName}
 }
 
 // serverName is in every certificate: tests check the CA, not names.
 const serverName = "skerry.test"
 
-func (ca *CA) issue(tb testing.TB, name string) tls.Certificate {
+func (ca *CA) issueCert(tb testing.TB, name string) tls.Certificate {
 	tb.Helper()
 	key := mustKey(tb)
 	template := &x509.Certificate{

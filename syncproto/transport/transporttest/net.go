@@ -48,10 +48,10 @@ func (n *Net) Listen(tb testing.TB, addr string) net.PacketConn {
 	if err != nil {
 		tb.Fatalf("listen on %s: %v", addr, err)
 	}
-	return n.endpoint(a)
+	return n.newEndpoint(a)
 }
 
-func (n *Net) endpoint(a *net.UDPAddr) *simnet.SimConn {
+func (n *Net) newEndpoint(a *net.UDPAddr) *simnet.SimConn {
 	link := simnet.LinkSettings{BitsPerSecond: bandwidth}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,8 +86,8 @@ func (c Count) Sub(o Count) Count {
 	return Count{c.SentBytes - o.SentBytes, c.ReceivedBytes - o.ReceivedBytes, c.SentPackets - o.SentPackets, c.ReceivedPackets - o.ReceivedPackets}
 }
 
-// headers are the bytes before a packet's payload: UDP over IPv4.
-const headers = 28
+// headerBytes are the bytes before a packet's payload: UDP over IPv4.
+const headerBytes = 28
 
 // Path returns a path with a public address of its own; seed decides what it
 // loses.
@@ -100,45 +100,45 @@ func (n *Net) Path(tb testing.TB, ip string, seed uint64) *Path {
 }
 
 // Cut makes every packet vanish, silently and in both directions, until Heal.
-func (p *Path) Cut() { p.set(func() { p.cut = true }) }
+func (p *Path) Cut() { p.updateLocked(func() { p.cut = true }) }
 
 // Heal ends a Cut.
-func (p *Path) Heal() { p.set(func() { p.cut = false }) }
+func (p *Path) Heal() { p.updateLocked(func() { p.cut = false }) }
 
 // Lose makes a fraction of the packets vanish, in each direction.
-func (p *Path) Lose(fraction float64) { p.set(func() { p.loss = fraction }) }
+func (p *Path) Lose(fraction float64) { p.updateLocked(func() { p.loss = fraction }) }
 
 // Count is what went over the path so far.
 func (p *Path) Count() (c Count) {
-	p.set(func() { c = p.count })
+	p.updateLocked(func() { c = p.count })
 	return c
 }
 
 // Rebind gives every open socket another public port, as a NAT does that forgot
 // its mapping: what is sent to the former one vanishes.
 func (p *Path) Rebind() {
-	p.set(func() {
+	p.updateLocked(func() {
 		for _, s := range p.sockets {
-			s.bind()
+			s.bindNewPort()
 		}
 	})
 }
 
-func (p *Path) set(f func()) {
+func (p *Path) updateLocked(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
-// passes draws whether a packet gets through; mu is held.
-func (p *Path) passes() bool { return !p.cut && (p.loss == 0 || p.rand.Float64() >= p.loss) }
+// drawDelivery draws whether a packet gets through; mu is held.
+func (p *Path) drawDelivery() bool { return !p.cut && (p.loss == 0 || p.rand.Float64() >= p.loss) }
 
 // Socket opens a socket behind the path.
 func (p *Path) Socket() net.PacketConn {
 	s := &socket{path: p, in: make(chan packet, 256), closed: make(chan struct{}), moved: make(chan struct{}, 1)}
-	p.set(func() {
+	p.updateLocked(func() {
 		p.sockets = append(p.sockets, s)
-		s.bind()
+		s.bindNewPort()
 	})
 	return s
 }
@@ -156,14 +156,14 @@ type socket struct {
 	moved  chan struct{} // the deadline was
 
 	// Guarded by path.mu.
-	outer    *simnet.SimConn
-	pumps    sync.WaitGroup
-	done     bool
-	deadline time.Time
+	outer     *simnet.SimConn
+	receivers sync.WaitGroup
+	done      bool
+	deadline  time.Time
 }
 
-// bind gives the socket a new public port; path.mu is held.
-func (s *socket) bind() {
+// bindNewPort gives the socket a new public port; path.mu is held.
+func (s *socket) bindNewPort() {
 	if s.done {
 		return
 	}
@@ -174,12 +174,12 @@ func (s *socket) bind() {
 	s.path.net.port++
 	a := &net.UDPAddr{IP: s.path.ip, Port: s.path.net.port}
 	s.path.net.mu.Unlock()
-	outer := s.path.net.endpoint(a)
+	outer := s.path.net.newEndpoint(a)
 	s.outer = outer
-	s.pumps.Go(func() { s.pump(outer) })
+	s.receivers.Go(func() { s.receivePackets(outer) })
 }
 
-func (s *socket) pump(outer *simnet.SimConn) {
+func (s *socket) receivePackets(outer *simnet.SimConn) {
 	buf := make([]byte, 2048)
 	for {
 		n, from, err := outer.ReadFrom(buf)
@@ -187,9 +187,9 @@ func (s *socket) pump(outer *simnet.SimConn) {
 			return
 		}
 		passes := false
-		s.path.set(func() {
-			if passes = s.path.passes(); passes {
-				s.path.count.ReceivedBytes += n + headers
+		s.path.updateLocked(func() {
+			if passes = s.path.drawDelivery(); passes {
+				s.path.count.ReceivedBytes += n + headerBytes
 				s.path.count.ReceivedPackets++
 			}
 		})
@@ -207,7 +207,7 @@ func (s *socket) pump(outer *simnet.SimConn) {
 func (s *socket) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		var deadline time.Time
-		s.path.set(func() { deadline = s.deadline })
+		s.path.updateLocked(func() { deadline = s.deadline })
 		var expired <-chan time.Time
 		if !deadline.IsZero() {
 			timer := time.NewTimer(time.Until(deadline))
@@ -228,10 +228,10 @@ func (s *socket) ReadFrom(b []byte) (int, net.Addr, error) {
 
 func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 	var outer *simnet.SimConn
-	s.path.set(func() {
-		s.path.count.SentBytes += len(b) + headers
+	s.path.updateLocked(func() {
+		s.path.count.SentBytes += len(b) + headerBytes
 		s.path.count.SentPackets++
-		if s.path.passes() && !s.done {
+		if s.path.drawDelivery() && !s.done {
 			outer = s.outer
 		}
 	})
@@ -246,7 +246,7 @@ func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 
 func (s *socket) Close() error {
 	already := false
-	s.path.set(func() {
+	s.path.updateLocked(func() {
 		if already = s.done; already {
 			return
 		}
@@ -254,14 +254,14 @@ func (s *socket) Close() error {
 		close(s.closed)
 		_ = s.outer.Close() // never fails
 	})
-	s.pumps.Wait()
+	s.receivers.Wait()
 	return nil
 }
 
 func (s *socket) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.IPv4(192, 168, 0, 2), Port: 5000} }
 
 func (s *socket) SetReadDeadline(t time.Time) error {
-	s.path.set(func() { s.deadline = t })
+	s.path.updateLocked(func() { s.deadline = t })
 	select {
 	case s.moved <- struct{}{}:
 	default:
