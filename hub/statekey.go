@@ -10,9 +10,9 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/datadir"
-	"skerry/hub/pace"
 	"skerry/hub/pki"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 )
 
 // sealRetryInterval is how long after secrets could not be sealed it is tried again.

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/pace"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 )
 
 // What paces the drainer.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/pace"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 	"skerry/syncproto"
 )
 

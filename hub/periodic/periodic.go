@@ -15,8 +15,8 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/cron"
-	"skerry/hub/pace"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 )
 
 // What paces the launches.

@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/pace"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/pace"
+	"skerry/internal/pace"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skerry/hub/pace"
+	"skerry/internal/pace"
 )
 
 func TestRest(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package pace holds how the hub's rooms wait between two tries, or two looks at the
-// state: they call it from their own goroutines. It starts none and persists nothing.
+// Package pace waits between two tries, or between two polls of the state. The components of
+// the hub call it from their own goroutines. It starts none and persists nothing.
 package pace
 
 import (
