@@ -18,7 +18,6 @@ import (
 const policy = `
 planted                 <
 fleet/cron              < fleet
-fleet/durable           <
 fleet/jobspec           < fleet
 fleet/logtap            < fleet
 fleet                   <

@@ -13,7 +13,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 const (

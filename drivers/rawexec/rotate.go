@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 // rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when

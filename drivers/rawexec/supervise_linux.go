@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"skerry/fleet"
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 	"skerry/syncproto"
 )
 

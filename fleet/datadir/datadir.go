@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 const (

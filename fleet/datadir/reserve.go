@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 // reserveFile holds disk space that is given up, a piece at a time, when the disk is full.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 	"skerry/syncproto/identity"
 )
 

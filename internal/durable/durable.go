@@ -1,8 +1,8 @@
 // Package durable replaces files on disks that lose their power. The data directories of
-// hubs and of edges call it, what writes the files in them, and drivers for their records.
+// hubs and edges, the writers of files in them, and drivers call it.
 //
-// It starts no goroutine. It makes no folders, and does not say what a person can do
-// about a disk that refuses: who calls it knows what the file is for.
+// It starts no goroutine, makes no folders, and gives no hints: the caller knows what the
+// file is for.
 package durable
 
 import (

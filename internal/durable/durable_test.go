@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"skerry/fleet/durable"
+	"skerry/internal/durable"
 )
 
 // mustHold checks that a folder holds one file or folder alone: nothing is left of an attempt.
