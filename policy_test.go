@@ -67,6 +67,7 @@ chaos/report            < fleet chaos/check chaos/history
 chaos/operator          < fleet hub/api
 chaos                   < fleet syncproto hub edge drivers
 
+internal/datadir        < fleet internal/durable
 internal                <
 
 cmd                     < fleet reconcile syncproto drivers devices hub edge chaos

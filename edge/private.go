@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 
-	"skerry/fleet/datadir"
+	"skerry/internal/datadir"
 )
 
 // makePrivate has what releases before this one left open to others be its owner's alone: the

@@ -3,7 +3,7 @@ package hub
 import (
 	"crypto/rand"
 
-	"skerry/fleet/datadir"
+	"skerry/internal/datadir"
 )
 
 // dataVersion is the layout of a data directory that this release writes. It reads

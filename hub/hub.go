@@ -16,7 +16,6 @@ import (
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet"
-	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
@@ -33,6 +32,7 @@ import (
 	"skerry/hub/rollout"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
+	"skerry/internal/datadir"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )

@@ -15,9 +15,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
-	"skerry/fleet/datadir"
 	"skerry/hub/pki"
 	"skerry/hub/state"
+	"skerry/internal/datadir"
 	"skerry/syncproto"
 	"skerry/syncproto/enroll"
 	"skerry/syncproto/identity"

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
@@ -32,6 +31,7 @@ import (
 	"skerry/hub/rollout"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
+	"skerry/internal/datadir"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )

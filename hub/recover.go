@@ -5,8 +5,8 @@ import (
 	"log/slog"
 
 	"skerry/fleet"
-	"skerry/fleet/datadir"
 	"skerry/hub/consensus"
+	"skerry/internal/datadir"
 )
 
 // Recover makes the hub of a data directory the only voter of its cluster, while it does not run:

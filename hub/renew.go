@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"skerry/fleet/datadir"
 	"skerry/hub/pki"
+	"skerry/internal/datadir"
 	"skerry/syncproto/identity"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/datadir"
 	"skerry/hub/pki"
 	"skerry/hub/state"
+	"skerry/internal/datadir"
 	"skerry/internal/pace"
 )
 

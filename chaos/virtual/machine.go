@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"skerry/edge/journal"
-	"skerry/fleet/datadir"
+	"skerry/internal/datadir"
 )
 
 // errKilled is what the disk answers to a process that is dead but does not know it.

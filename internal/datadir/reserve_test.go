@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skerry/fleet/datadir"
+	"skerry/internal/datadir"
 )
 
 // smallDisk is a disk whose free space a test decides on; what a reserve gives up is free.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/fleet"
-	"skerry/fleet/datadir"
+	"skerry/internal/datadir"
 )
 
 var edgeKind = datadir.Kind{Owner: "an edge", Version: 1}
