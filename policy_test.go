@@ -19,7 +19,6 @@ const policy = `
 planted                 <
 fleet/cron              < fleet
 fleet/jobspec           < fleet
-fleet/logtap            < fleet
 fleet                   <
 reconcile               < fleet
 syncproto/transport     < fleet syncproto
@@ -68,6 +67,7 @@ chaos/operator          < fleet hub/api
 chaos                   < fleet syncproto hub edge drivers
 
 internal/datadir        < fleet internal/durable
+internal/logtap         < fleet
 internal                <
 
 cmd                     < fleet reconcile syncproto drivers devices hub edge chaos

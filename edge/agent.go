@@ -15,7 +15,7 @@ import (
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
 	"skerry/fleet"
-	"skerry/fleet/logtap"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )

@@ -19,8 +19,8 @@ import (
 	"skerry/edge/local"
 	"skerry/fleet"
 	"skerry/fleet/cron"
-	"skerry/fleet/logtap"
 	"skerry/internal/datadir"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )

@@ -16,7 +16,6 @@ import (
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet"
-	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -33,6 +32,7 @@ import (
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
+	"skerry/internal/logtap"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )

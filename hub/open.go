@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -32,6 +31,7 @@ import (
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )

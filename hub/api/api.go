@@ -21,9 +21,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skerry/fleet"
-	"skerry/fleet/logtap"
 	"skerry/hub/events"
 	"skerry/hub/state"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"skerry/fleet"
-	"skerry/fleet/logtap"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 )
 

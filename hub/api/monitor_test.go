@@ -11,9 +11,9 @@ import (
 
 	nomad "github.com/hashicorp/nomad/api"
 
-	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/state"
+	"skerry/internal/logtap"
 	"skerry/syncproto"
 )
 

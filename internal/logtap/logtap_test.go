@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
-	"skerry/fleet/logtap"
+	"skerry/internal/logtap"
 )
 
 func mustListen(tb testing.TB, t *logtap.Monitor, level string, asJSON bool) (*logtap.Listener, *bufio.Scanner) {
