@@ -10,26 +10,16 @@ import (
 	"skerry/hub"
 	"skerry/hub/broker"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
-
-// single is a cluster of one: what is applied is committed.
-type single struct {
-	store *state.Store
-	index fleet.Index
-}
-
-func (s *single) Apply(_ context.Context, c state.Command) (state.Result, error) {
-	s.index++
-	return s.store.Apply(s.index, c), nil
-}
 
 // TestAWaitEndsWhileItsCallerListens: what is handed out has somebody who hears of it,
 // also over a slow link between hubs, for a caller gives up later than the leader.
 func TestAWaitEndsWhileItsCallerListens(t *testing.T) {
 	const slow = 5 * time.Second // how long an answer may travel
 	synctest.Test(t, func(t *testing.T) {
-		s := &single{store: state.New()}
-		b, err := broker.New(broker.Config{State: s.store, Applier: s})
+		s := statetest.NewLog()
+		b, err := broker.New(broker.Config{State: s.Store, Applier: s})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -328,7 +328,7 @@ func (h *Hub) openScheduling() error {
 		return err
 	}
 	if h.planner, err = planner.New(planner.Config{
-		State: h.store, Applier: leaderApplier{h.node}, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
+		State: h.store, Applier: leaderApplier{h.node}, Barrier: h.node.Barrier, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
 	}); err != nil {
 		return err
 	}

@@ -36,12 +36,6 @@ const (
 	MaxWait     = 10 * time.Minute
 )
 
-// State is this hub's replicated state.
-type State interface {
-	View() *state.View
-	Watch() *state.View
-}
-
 // Cluster is what the API asks about the hubs and their agreement.
 type Cluster interface {
 	// Apply commits a command through the leader.
@@ -126,7 +120,7 @@ type Garbage interface {
 
 // Config of the API.
 type Config struct {
-	State   State
+	State   *state.Store
 	Cluster Cluster
 	Edges   Edges
 	Jobs    Jobs

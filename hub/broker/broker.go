@@ -29,21 +29,10 @@ import (
 	"skerry/hub/state"
 )
 
-// Source is the state that evaluations are read from.
-type Source interface {
-	View() *state.View
-	Watch() *state.View
-}
-
-// Applier commits commands.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-}
-
 // Config is what a Broker needs. Zero durations and counts take the defaults.
 type Config struct {
-	State   Source
-	Applier Applier
+	State   *state.Store
+	Applier state.Applier
 	Logger  *slog.Logger
 	NewID   func() string // of follow-ups and tokens; nil: random UUIDs
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNew(t *testing.T) {
-	c := &cluster{T: t, Store: state.New()}
+	c := newCluster(t)
 	for name, cfg := range map[string]broker.Config{
 		"no state":       {Applier: c},
 		"no log":         {State: c.Store},
@@ -182,13 +182,11 @@ func TestReapRetries(t *testing.T) {
 		e := *d.Eval
 		e.Status = fleet.EvalComplete
 		c.mustCommitEntry(state.Evals{Evals: []fleet.Evaluation{e}})
-		c.broken = true
+		c.SetRefusal(errNoQuorum)
 		c.mustAck(d)
 		sleep(5 * time.Second)
 		c.wantStats(broker.Stats{Ready: 1, Cancelable: 1})
-		c.mu.Lock()
-		c.broken = false
-		c.mu.Unlock()
+		c.SetRefusal(nil)
 		sleep(5 * time.Second)
 		c.wantStatus(fleet.EvalCanceled, "e2")
 		c.wantStats(broker.Stats{Ready: 1})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,52 +12,43 @@ import (
 	"skerry/fleet"
 	"skerry/hub/broker"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
 
 // cluster is a log of one hub with a broker on it, in virtual time.
 type cluster struct {
 	*testing.T
-	*state.Store
+	*statetest.Log
 	broker *broker.Broker
 
-	mu      sync.Mutex
-	index   fleet.Index
-	broken  bool // the log takes nothing
+	index   fleet.Index // of the last entry
 	batches []int
 	stop    func()
 }
 
-// Apply is the log.
-func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken {
-		return state.Result{}, errors.New("no quorum")
-	}
+var errNoQuorum = errors.New("no quorum")
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{T: t, Log: statetest.NewLog()}
+	c.Applied = c.checkEntry
+	return c
+}
+
+func (c *cluster) checkEntry(index fleet.Index, cmd state.Command) {
+	c.index = index
 	if e, ok := cmd.(state.Evals); ok {
 		c.batches = append(c.batches, len(e.Evals))
 	}
-	raw, err := state.Encode(cmd)
-	if err != nil {
-		return state.Result{}, err
-	}
-	decoded, err := state.Decode(raw)
-	if err != nil {
-		return state.Result{}, err
-	}
-	c.index++
-	res := c.Store.Apply(c.index, decoded)
 	if err := c.View().Check(); err != nil {
-		c.Errorf("after entry %d: %v", c.index, err)
+		c.Errorf("after entry %d: %v", index, err)
 	}
-	return res, nil
 }
 
 // withCluster gives a test a cluster whose broker runs.
 func withCluster(t *testing.T, cfg broker.Config, test func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{T: t, Store: state.New()}
+		c := newCluster(t)
 		cfg.State, cfg.Applier = c.Store, c
 		b, err := broker.New(cfg)
 		if err != nil {
@@ -86,10 +76,7 @@ func (c *cluster) startBroker() {
 
 func (c *cluster) mustCommitEntry(cmd state.Command) state.Result {
 	c.Helper()
-	res, err := c.Apply(c.Context(), cmd)
-	if err != nil || res.Err != nil {
-		c.Fatalf("apply %T: %v, %v", cmd, err, res.Err)
-	}
+	res := c.MustApply(c.T, cmd)
 	synctest.Wait()
 	return res
 }

@@ -9,26 +9,16 @@ import (
 	"skerry/fleet"
 	"skerry/hub/broker"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
-
-// commandLog is a cluster of one: what is applied is committed.
-type commandLog struct {
-	store *state.Store
-	index fleet.Index
-}
-
-func (l *commandLog) Apply(_ context.Context, c state.Command) (state.Result, error) {
-	l.index++
-	return l.store.Apply(l.index, c), nil
-}
 
 // TestHubThatGoesGivesBackWhatItHolds: the evaluations of a hub that is out of
 // reach go to others at once, long before their deadline, and what it still says
 // about them is refused.
 func TestHubThatGoesGivesBackWhatItHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &commandLog{store: state.New()}
-		b, err := broker.New(broker.Config{State: l.store, Applier: l})
+		l := statetest.NewLog()
+		b, err := broker.New(broker.Config{State: l.Store, Applier: l})
 		if err != nil {
 			t.Fatal(err)
 		}

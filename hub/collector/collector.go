@@ -40,20 +40,12 @@ const (
 	applyTimeout     = 10 * time.Second
 )
 
-// State is the replicated state.
-type State interface{ View() *state.View }
-
-// Applier commits a command.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-}
-
 // Config of a Collector. State and Apply are required.
 type Config struct {
-	State State
-	Apply Applier // as the leader
+	State *state.Store
+	Apply state.Applier // as the leader
 	// Anywhere commits from any hub, for Force; nil: Apply.
-	Anywhere   Applier
+	Anywhere   state.Applier
 	Every      time.Duration // 0: 5 min
 	Thresholds *Thresholds   // nil: Defaults
 	Now        func() time.Time
@@ -110,7 +102,7 @@ func (c *Collector) Force(ctx context.Context) error {
 	return c.collectGarbage(ctx, c.cfg.Anywhere, Thresholds{})
 }
 
-func (c *Collector) collectGarbage(ctx context.Context, apply Applier, t Thresholds) error {
+func (c *Collector) collectGarbage(ctx context.Context, apply state.Applier, t Thresholds) error {
 	choice := Choose(c.cfg.State.View(), c.cfg.Now(), t)
 	if choice.Empty() {
 		return nil
@@ -126,7 +118,7 @@ func (c *Collector) collectGarbage(ctx context.Context, apply Applier, t Thresho
 	return nil
 }
 
-func commitRemoval(ctx context.Context, apply Applier, cmd state.Collect) error {
+func commitRemoval(ctx context.Context, apply state.Applier, cmd state.Collect) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := apply.Apply(ctx, cmd)

@@ -30,18 +30,10 @@ const (
 	applyTimeout = 10 * time.Second
 )
 
-// State is the replicated state.
-type State interface{ Watch() *state.View }
-
-// Applier commits a command; when it returns, State has it.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-}
-
 // Config of a Drainer. State and Apply are required.
 type Config struct {
-	State State
-	Apply Applier
+	State *state.Store
+	Apply state.Applier
 	Now   func() time.Time // nil: time.Now
 	Log   *slog.Logger
 }

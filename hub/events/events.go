@@ -49,11 +49,6 @@ const (
 	MaxStreams = 512
 )
 
-// State is the replicated state.
-type State interface {
-	Watch() *state.View
-}
-
 // Sink takes the lines of a stream. Write is one line, and returns when it is on
 // its way, or fails when the reader is too slow.
 type Sink interface {
@@ -62,12 +57,12 @@ type Sink interface {
 
 // Streams serves clients.
 type Streams struct {
-	state State
+	state *state.Store
 	free  chan struct{}
 }
 
 // New returns the streams over a state.
-func New(s State) *Streams {
+func New(s *state.Store) *Streams {
 	return &Streams{state: s, free: make(chan struct{}, MaxStreams)}
 }
 

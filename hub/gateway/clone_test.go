@@ -68,7 +68,7 @@ func TestNewerSessionStays(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
 	committed, release := make(chan struct{}), make(chan struct{})
-	h.setApplied(func(c state.Command) {
+	h.setAttempted(func(c state.Command) {
 		if open, ok := c.(state.SessionOpen); ok && open.Session == 1 {
 			close(committed)
 			<-release

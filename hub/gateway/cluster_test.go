@@ -10,59 +10,51 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
 
-// cluster is a replicated state without Raft: commands apply at once, or fail
-// while broken is set. Where applied is set, it is called before a command's
-// caller hears of it. Where own is set, the hub shows that in place of it: what is
-// applied while behind is set comes there when it is not any more.
+// cluster is a replicated state without Raft. Where attempted is set, it is called
+// with each command before the command's caller has the answer. Where own is set,
+// that is the state of the hub: while behind is set, entries wait before they are
+// applied to it.
 type cluster struct {
-	*state.Store
+	*statetest.Log
 	tb  testing.TB
 	own *state.Store
 
-	mu      sync.Mutex
-	behind  bool
-	late    []func()
-	index   fleet.Index
-	broken  bool
-	entries map[state.Kind]int
-	applied func(state.Command)
+	mu        sync.Mutex
+	behind    bool
+	late      []func()
+	attempted func(state.Command)
 }
 
-func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
-	res, err := c.applyEncoded(cmd)
+func newCluster(tb testing.TB, lags bool) *cluster {
+	c := &cluster{Log: statetest.NewLog(), tb: tb}
+	if lags {
+		c.own = state.New()
+		c.Applied = c.applyToOwn
+	}
+	return c
+}
+
+var errNoLeader = fleet.Errorf(fleet.CodeUnavailable, "no leader")
+
+func (c *cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
+	res, err := c.Log.Apply(ctx, cmd)
 	c.mu.Lock()
-	applied := c.applied
+	attempted := c.attempted
 	c.mu.Unlock()
-	if applied != nil {
-		applied(cmd)
+	if attempted != nil {
+		attempted(cmd)
 	}
 	return res, err
 }
 
-func (c *cluster) applyEncoded(cmd state.Command) (state.Result, error) {
+func (c *cluster) applyToOwn(index fleet.Index, cmd state.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.broken {
-		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
-	}
-	// As Raft would: what is applied is what was decoded from the log.
-	b, err := state.Encode(cmd)
-	if err != nil {
-		return state.Result{}, err
-	}
-	decoded, err := state.Decode(b)
-	if err != nil {
-		return state.Result{}, err
-	}
-	c.index++
-	c.entries[cmd.Kind()]++
-	if index := c.index; c.own != nil {
-		c.late = append(c.late, func() { c.own.Apply(index, decoded) })
-		c.catchUp()
-	}
-	return c.Store.Apply(c.index, decoded), nil
+	c.late = append(c.late, func() { c.own.Apply(index, cmd) })
+	c.catchUp()
 }
 
 // catchUp brings the hub's own state to where the cluster is, unless that is to stay
@@ -101,22 +93,10 @@ func (c *cluster) mustApply(cmd state.Command) state.Result {
 	return res
 }
 
-func (c *cluster) setBroken(broken bool) {
+func (c *cluster) setAttempted(f func(state.Command)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.broken = broken
-}
-
-func (c *cluster) setApplied(f func(state.Command)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.applied = f
-}
-
-func (c *cluster) entryCount(k state.Kind) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries[k]
+	c.attempted = f
 }
 
 // describeState is the whole state as text, but for how far the log is applied.

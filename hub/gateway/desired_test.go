@@ -115,7 +115,7 @@ func TestOrphansAreNotedLater(t *testing.T) {
 	w := h.mustDial(t, node1)
 	w.openSession(1, "agent-1")
 	tried := make(chan struct{}, 1)
-	h.setApplied(func(c state.Command) {
+	h.setAttempted(func(c state.Command) {
 		if _, ok := c.(state.NodeResync); ok {
 			select {
 			case tried <- struct{}{}:
@@ -123,11 +123,11 @@ func TestOrphansAreNotedLater(t *testing.T) {
 			}
 		}
 	})
-	h.setBroken(true)
+	h.SetRefusal(errNoLeader)
 	const unknown = fleet.AllocID("aaaaaaaa-0000-4000-8000-00000000dead")
 	w.sendMessage(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, unknown}})
 	<-tried
-	h.setBroken(false)
+	h.SetRefusal(nil)
 	h.mustStop(alloc1, "job stopped")
 	h.waitForState("the orphan is shown", func(v *state.View) bool {
 		n, _ := v.Node(node1)

@@ -15,7 +15,7 @@ import (
 // UpdateBatcher is the folder, for tests of what it makes of what sessions submit.
 type UpdateBatcher struct{ f *updateBatcher }
 
-func NewUpdateBatcher(apply Applier) *UpdateBatcher {
+func NewUpdateBatcher(apply state.Applier) *UpdateBatcher {
 	return &UpdateBatcher{newUpdateBatcher(apply, slog.New(slog.DiscardHandler))}
 }
 

@@ -33,7 +33,7 @@ var commitBackoffs = []time.Duration{100 * time.Millisecond, 250 * time.Millisec
 // their way at once, but of one node never two batches, so that a node's batches
 // are applied in its order, whatever way the commands take.
 type updateBatcher struct {
-	apply Applier
+	apply state.Applier
 	log   *slog.Logger
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func (s *queuedBatch) rowBytes() int {
 	return n
 }
 
-func newUpdateBatcher(apply Applier, log *slog.Logger) *updateBatcher {
+func newUpdateBatcher(apply state.Applier, log *slog.Logger) *updateBatcher {
 	return &updateBatcher{
 		apply: apply,
 		log:   log,

@@ -40,8 +40,8 @@ const (
 // Config of a Gateway. All but Now, Log and the durations are required.
 type Config struct {
 	Hub       fleet.HubID
-	State     State
-	Apply     Applier
+	State     *state.Store
+	Apply     state.Applier
 	Beats     HeartbeatTracker
 	Hubs      func() []string // addresses that edges may dial
 	Term      func() uint64   // of Raft
@@ -55,17 +55,6 @@ type Config struct {
 	// lease is over (LeaseFor; 0: SessionLease, which is the same for all hubs).
 	RefuseAfter, LeaseFor time.Duration
 	Log                   *slog.Logger
-}
-
-// State is this hub's replicated state.
-type State interface {
-	View() *state.View
-	Watch() *state.View
-}
-
-// Applier commits a command; when it returns, State has it, unless this hub lags.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
 }
 
 // HeartbeatTracker keeps deadlines.

@@ -79,11 +79,10 @@ func newHub(tb testing.TB, opts options) *hub {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &hub{cluster: &cluster{Store: state.New(), tb: tb, entries: map[state.Kind]int{}}, authority: authority}
+	h := &hub{cluster: newCluster(tb, opts.lags), authority: authority}
 	own := h.Store
 	if opts.lags {
-		own = state.New()
-		h.own = own
+		own = h.own
 	}
 	h.mustApply(state.ClusterInit{Cluster: made})
 	h.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "127.0.0.1:4647"}})

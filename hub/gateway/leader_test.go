@@ -17,14 +17,14 @@ func TestNoLeaderForAWhile(t *testing.T) {
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
 	w.openSession(1, "agent-1")
-	h.setBroken(true)
+	h.SetRefusal(errNoLeader)
 	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc1)))
 	w.expectNothing(syncproto.StreamUpdates, 300*time.Millisecond)
 	other := h.mustDial(t, node2)
 	other.exchangeHello(other.newHello(1, "agent-2"))
 	other.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node2)})
 	other.expectNothing(syncproto.StreamControl, 300*time.Millisecond)
-	h.setBroken(false)
+	h.SetRefusal(nil)
 	if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != 1 {
 		t.Errorf("applied %+v, want row 1", a)
 	}

@@ -37,7 +37,7 @@ func TestPlantedRefuseSilently(t *testing.T) {
 	w := h.mustDial(t, node1)
 	w.openSession(1, "agent-1")
 	refused := make(chan struct{})
-	h.setApplied(func(c state.Command) {
+	h.setAttempted(func(c state.Command) {
 		if _, ok := c.(state.AllocUpdates); ok {
 			close(refused)
 		}

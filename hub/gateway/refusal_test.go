@@ -23,8 +23,8 @@ func TestUpdateBeforeHeartbeat(t *testing.T) {
 		w.expectRefused(fleet.CodeHeartbeatFirst)
 	})
 	t.Run("before the heartbeat's acknowledgement", func(t *testing.T) {
-		h.setBroken(true) // it cannot be committed
-		defer h.setBroken(false)
+		h.SetRefusal(errNoLeader) // it cannot be committed
+		defer h.SetRefusal(nil)
 		w := h.mustDial(t, node1)
 		w.exchangeHello(w.newHello(2, "agent-1"))
 		w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1)})

@@ -21,7 +21,7 @@ func TestDeadlineOfAnUnknownNodeDoesNotWaitForASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		l := liveness.New(liveness.Config{
-			Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }, SweepEvery: time.Minute,
+			Policy: policy, State: c.Store, Apply: c, Hubs: func() int { return 1 }, SweepEvery: time.Minute,
 		})
 		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
@@ -40,7 +40,7 @@ func (r *refusing) Apply(ctx context.Context, cmd state.Command) (state.Result, 
 	if _, ok := cmd.(state.NodeStatus); ok && r.missed != nil {
 		r.missed()
 		r.missed = nil
-		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
+		return state.Result{}, errNoLeader
 	}
 	return r.cluster.Apply(ctx, cmd)
 }
@@ -54,7 +54,7 @@ func TestBeatWhileTheDeadlineIsCommitted(t *testing.T) {
 				c := newCluster(t)
 				epoch := c.mustConnect("n", "")
 				r := &refusing{cluster: c}
-				l := liveness.New(liveness.Config{Policy: policy, State: c, Apply: r, Hubs: func() int { return 1 }})
+				l := liveness.New(liveness.Config{Policy: policy, State: c.Store, Apply: r, Hubs: func() int { return 1 }})
 				r.missed = func() {
 					if newer {
 						epoch = c.mustConnect("n", "")
@@ -121,7 +121,7 @@ func TestFollowersForwardInBatches(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if fail {
-				return fleet.Errorf(fleet.CodeUnavailable, "no leader")
+				return errNoLeader
 			}
 			batches = append(batches, len(beats))
 			leader.RecordHeartbeats(beats...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,59 +11,22 @@ import (
 	"skerry/fleet"
 	"skerry/hub/liveness"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
 
-// cluster is a replicated state without Raft: commands apply at once, or fail
-// while broken is set.
+// cluster is a replicated state without Raft, for one test.
 type cluster struct {
-	*state.Store
+	*statetest.Log
 	tb testing.TB
-
-	mu      sync.Mutex
-	index   fleet.Index
-	broken  bool
-	entries []state.Command
 }
 
-func newCluster(tb testing.TB) *cluster { return &cluster{Store: state.New(), tb: tb} }
+var errNoLeader = fleet.Errorf(fleet.CodeUnavailable, "no leader")
 
-func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken {
-		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
-	}
-	c.index++
-	c.entries = append(c.entries, cmd)
-	return c.Store.Apply(c.index, cmd), nil
-}
+func newCluster(tb testing.TB) *cluster { return &cluster{Log: statetest.NewLog(), tb: tb} }
 
 func (c *cluster) mustApply(cmd state.Command) state.Result {
 	c.tb.Helper()
-	res, err := c.Apply(c.tb.Context(), cmd)
-	if err != nil || res.Err != nil {
-		c.tb.Fatalf("apply %T: %v, %v", cmd, err, res.Err)
-	}
-	return res
-}
-
-func (c *cluster) setBroken(broken bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.broken = broken
-}
-
-// statusEntries counts NodeStatus commands.
-func (c *cluster) statusEntries() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for _, e := range c.entries {
-		if _, ok := e.(state.NodeStatus); ok {
-			n++
-		}
-	}
-	return n
+	return c.MustApply(c.tb, cmd)
 }
 
 // mustConnect opens a session of a node, which becomes ready, and returns its epoch.
@@ -110,7 +72,7 @@ var policy = liveness.Policy{MinTTL: 10 * time.Second, Grace: 5 * time.Second, M
 
 func newLiveness(c *cluster, forward func(context.Context, []liveness.Heartbeat) error) *liveness.Liveness {
 	return liveness.New(liveness.Config{
-		Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }, Forward: forward,
+		Policy: policy, State: c.Store, Apply: c, Hubs: func() int { return 1 }, Forward: forward,
 	})
 }
 

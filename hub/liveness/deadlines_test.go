@@ -28,7 +28,7 @@ func TestMissedDeadline(t *testing.T) {
 		}
 		// Nothing lives on it, so it is down at once.
 		c.expectStatuses("a-quiet=down b-loud=ready")
-		if n := c.statusEntries(); n != 1 {
+		if n := c.EntryCount(state.KindNodeStatus); n != 1 {
 			t.Errorf("%d entries for one missed deadline, want 1", n)
 		}
 		// It is away since its last beat, and not since that was noticed.
@@ -64,7 +64,7 @@ func TestNodesWithoutASessionHaveNoDeadline(t *testing.T) {
 		epoch := c.mustConnect("b-down", "")
 		c.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: "b-down", Epoch: epoch}}, Now: time.Now().UnixNano()})
 		l := liveness.New(liveness.Config{
-			Policy: liveness.Policy{MinTTL: 10 * time.Second, MaxRate: 0.01}, State: c, Apply: c, Hubs: func() int { return 1 },
+			Policy: liveness.Policy{MinTTL: 10 * time.Second, MaxRate: 0.01}, State: c.Store, Apply: c, Hubs: func() int { return 1 },
 		})
 		defer runInBackground(t, l.Lead)()
 		synctest.Wait()
@@ -73,7 +73,7 @@ func TestNodesWithoutASessionHaveNoDeadline(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		c.expectStatuses("a-registered=initializing b-down=down")
-		if n := c.statusEntries(); n != 1 {
+		if n := c.EntryCount(state.KindNodeStatus); n != 1 {
 			t.Errorf("%d entries, want the one that was there before", n)
 		}
 	})
@@ -94,7 +94,7 @@ func TestManyMissedTogetherAreFewEntries(t *testing.T) {
 				t.Fatalf("%s is %s", n.ID, n.Status)
 			}
 		}
-		if n := c.statusEntries(); n != 2 { // 1,000 and 500
+		if n := c.EntryCount(state.KindNodeStatus); n != 2 { // 1,000 and 500
 			t.Errorf("%d entries for 1,500 nodes, want 2", n)
 		}
 	})
@@ -104,12 +104,12 @@ func TestMissedDeadlineIsCommittedWhenItCanBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.mustConnect("n", "")
-		c.setBroken(true)
+		c.SetRefusal(errNoLeader)
 		l := newLiveness(c, nil)
 		defer runInBackground(t, l.Lead)()
 		time.Sleep(time.Minute)
 		c.expectStatuses("n=ready")
-		c.setBroken(false)
+		c.SetRefusal(nil)
 		time.Sleep(2 * time.Second)
 		c.expectStatuses("n=down")
 	})

@@ -1,7 +1,7 @@
 package liveness_test
 
 import (
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,39 +34,19 @@ func TestLeaderThatWasAsleepMissesNobody(t *testing.T) {
 		c := newCluster(t)
 		epoch := c.mustConnect("beats", "")
 		c.mustConnect("silent", "")
-		drowsy := &stalledState{cluster: c}
-		l := liveness.New(liveness.Config{Policy: policy, State: drowsy, Apply: c, Hubs: func() int { return 1 }})
+		var asleep atomic.Int64
+		hubs := func() int { time.Sleep(time.Duration(asleep.Swap(0))); return 1 }
+		l := liveness.New(liveness.Config{Policy: policy, State: c.Store, Apply: c, Hubs: hubs})
 		defer runInBackground(t, l.Lead)()
-		synctest.Wait()
-		drowsy.blockViewFor(time.Minute)
+		time.Sleep(2 * time.Second)
+		asleep.Store(int64(time.Minute))
+		c.mustConnect("silent", "")             // for the next sweep, which then counts the hubs
 		time.Sleep(time.Minute + 6*time.Second) // it fell asleep in a sweep within 5 s
 		c.expectStatuses("beats=ready silent=ready")
 		l.RecordHeartbeats(liveness.Heartbeat{Node: "beats", Epoch: epoch, TTL: 10 * time.Second})
 		time.Sleep(14*time.Second + 900*time.Millisecond) // awake since 1 m 5 s
 		c.expectStatuses("beats=ready silent=down")
 	})
-}
-
-// stalledState is a state that is not to be had for a while, once.
-type stalledState struct {
-	*cluster
-	mu sync.Mutex
-	d  time.Duration
-}
-
-func (s *stalledState) blockViewFor(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.d = d
-}
-
-func (s *stalledState) View() *state.View {
-	s.mu.Lock()
-	d := s.d
-	s.d = 0
-	s.mu.Unlock()
-	time.Sleep(d)
-	return s.cluster.View()
 }
 
 // TestSessionOverWhereItsHubLeads has a node miss its deadline: only a session that the leader
@@ -81,7 +61,7 @@ func TestSessionOverWhereItsHubLeads(t *testing.T) {
 			if !leads {
 				leader = "another"
 			}
-			l := liveness.New(liveness.Config{Hub: leader, Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }})
+			l := liveness.New(liveness.Config{Hub: leader, Policy: policy, State: c.Store, Apply: c, Hubs: func() int { return 1 }})
 			defer runInBackground(t, l.Lead)()
 			time.Sleep(time.Minute)
 			if n, _ := c.View().Node("n"); n.Status == fleet.NodeReady || n.SessionOver != leads {

@@ -35,8 +35,8 @@ const (
 type Config struct {
 	Hub    fleet.HubID // this hub
 	Policy Policy
-	State  State
-	Apply  Applier
+	State  *state.Store
+	Apply  state.Applier
 	// Hubs is how many hubs share the edges.
 	Hubs func() int
 	// Forward hands beats to the leader.
@@ -48,14 +48,6 @@ type Config struct {
 	// Policy.MinTTL, at most 5 s.
 	SweepEvery time.Duration
 	Log        *slog.Logger
-}
-
-// State is the replicated state.
-type State interface{ View() *state.View }
-
-// Applier commits a command.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
 }
 
 // Heartbeat says that a node was heard in the session of that epoch, and was then

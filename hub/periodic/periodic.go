@@ -28,18 +28,10 @@ const (
 	maxSleep = time.Minute
 )
 
-// State is the replicated state.
-type State interface{ Watch() *state.View }
-
-// Applier commits a command; when it returns, State has it.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-}
-
 // Config of a Launcher. State and Apply are required.
 type Config struct {
-	State State
-	Apply Applier
+	State *state.Store
+	Apply state.Applier
 	Now   func() time.Time // the wall clock; nil: time.Now
 	NewID func() string    // nil: random
 	Log   *slog.Logger

@@ -11,17 +11,17 @@ import (
 	"skerry/fleet"
 	"skerry/hub/planner"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 	"skerry/syncproto"
 )
 
 // cluster is a log of one hub with a planner on it.
 type cluster struct {
 	*testing.T
-	*state.Store
+	*statetest.Log
 	planner *planner.Planner
 
 	mu              sync.Mutex
-	index           fleet.Index
 	seq             int
 	plans           []state.Plan
 	unknownOutcomes []state.Command // proposed, with an unknown outcome, not yet applied
@@ -35,7 +35,7 @@ type cluster struct {
 var errOutcomeUnknown = errors.New("leadership lost while committing")
 
 // Apply is the log. It may lose a command's outcome, and apply it later or never.
-func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
+func (c *cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
 	if p, ok := cmd.(state.Plan); ok && c.gate != nil {
 		if err := c.gate(p); err != nil {
 			c.mu.Lock()
@@ -44,52 +44,43 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 			return state.Result{}, err
 		}
 	}
-	if _, err := state.Encode(cmd); err != nil {
-		return state.Result{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.applyEncoded(cmd), nil
+	return c.Log.Apply(ctx, cmd)
 }
 
-func (c *cluster) applyEncoded(cmd state.Command) state.Result {
-	raw, err := state.Encode(cmd)
-	if err != nil {
-		panic(err)
-	}
-	decoded, err := state.Decode(raw)
-	if err != nil {
-		panic(err)
-	}
-	if p, ok := decoded.(state.Plan); ok {
+func (c *cluster) recordPlan(_ fleet.Index, cmd state.Command) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := cmd.(state.Plan); ok {
 		c.plans = append(c.plans, p)
 	}
-	c.index++
-	return c.Store.Apply(c.index, decoded)
 }
 
 // Barrier applies what was in doubt, or not: the log has decided.
-func (c *cluster) Barrier(context.Context) error {
+func (c *cluster) Barrier(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.barrier++
-	for _, cmd := range c.unknownOutcomes {
-		c.applyEncoded(cmd)
-	}
+	unknown := c.unknownOutcomes
 	c.unknownOutcomes = nil
+	c.mu.Unlock()
+	for _, cmd := range unknown {
+		if _, err := c.Log.Apply(ctx, cmd); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{T: t, Store: state.New()}
+	c := &cluster{T: t, Log: statetest.NewLog()}
+	c.Applied = c.recordPlan
 	c.planner = c.newPlanner(planner.Config{})
 	return c
 }
 
 func (c *cluster) newPlanner(cfg planner.Config) *planner.Planner {
 	c.Helper()
-	cfg.State, cfg.Applier = c.Store, c
+	cfg.State, cfg.Applier, cfg.Barrier = c.Store, c, c.Barrier
 	p, err := planner.New(cfg)
 	if err != nil {
 		c.Fatal(err)
@@ -123,13 +114,7 @@ func (c *cluster) startPlanner() (stop func()) {
 
 func (c *cluster) mustApplyEntry(cmd state.Command) state.Result {
 	c.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	res := c.applyEncoded(cmd)
-	if res.Err != nil {
-		c.Fatalf("apply %T: %v", cmd, res.Err)
-	}
-	return res
+	return c.MustApply(c.T, cmd)
 }
 
 func nodeID(name string) fleet.NodeID { return fleet.NodeID(fleet.DeriveUUID("node", name)) }

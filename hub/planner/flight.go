@@ -146,7 +146,7 @@ func (f *inFlight) resolveDoubtful(ctx context.Context, cfg *Config) error {
 			return ctx.Err()
 		}
 	}
-	if err := cfg.Applier.Barrier(ctx); err != nil {
+	if err := cfg.Barrier(ctx); err != nil {
 		return err
 	}
 	index, now := cfg.State.View().Index(), cfg.Now()

@@ -21,20 +21,6 @@ import (
 	"skerry/hub/state"
 )
 
-// Source is the state that plans are checked against.
-type Source interface {
-	View() *state.View
-	WaitIndex(ctx context.Context, index fleet.Index) error
-}
-
-// Applier commits commands. An error of Apply means that the command may or may
-// not be applied yet; Barrier returns when whatever was proposed before has been
-// applied here, or never will be.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-	Barrier(ctx context.Context) error
-}
-
 // Deliveries is the broker: Pause fails where the delivery that a plan comes
 // from does not hold any more.
 type Deliveries interface {
@@ -44,8 +30,11 @@ type Deliveries interface {
 
 // Config is what a Planner needs.
 type Config struct {
-	State      Source
-	Applier    Applier
+	State   *state.Store
+	Applier state.Applier
+	// Barrier returns when each command that was proposed before is applied here, or
+	// never will be.
+	Barrier    func(context.Context) error
 	Deliveries Deliveries // nil: plans need no delivery (tests)
 	Logger     *slog.Logger
 	Now        func() time.Time // nil: time.Now
@@ -93,6 +82,8 @@ func New(cfg Config) (*Planner, error) {
 		return nil, errors.New("make planner: no state")
 	case cfg.Applier == nil:
 		return nil, errors.New("make planner: nothing to apply with")
+	case cfg.Barrier == nil:
+		return nil, errors.New("make planner: no barrier")
 	case cfg.Depth < 0:
 		return nil, errors.New("make planner: the depth is negative")
 	}

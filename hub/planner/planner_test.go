@@ -12,14 +12,16 @@ import (
 	"skerry/fleet"
 	"skerry/hub/planner"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
 
 func TestNew(t *testing.T) {
-	c := &cluster{T: t, Store: state.New()}
+	c := &cluster{T: t, Log: statetest.NewLog()}
 	for name, cfg := range map[string]planner.Config{
-		"no state":       {Applier: c},
-		"no log":         {State: c.Store},
-		"negative depth": {State: c.Store, Applier: c, Depth: -1},
+		"no state":       {Applier: c, Barrier: c.Barrier},
+		"no log":         {State: c.Store, Barrier: c.Barrier},
+		"no barrier":     {State: c.Store, Applier: c},
+		"negative depth": {State: c.Store, Applier: c, Barrier: c.Barrier, Depth: -1},
 	} {
 		if _, err := planner.New(cfg); err == nil {
 			t.Errorf("%s: no error", name)

@@ -43,12 +43,12 @@ func TestProgressCountedByChangesIsThatOfAllAllocations(t *testing.T) {
 			case n == 4:
 				try(state.AllocHealth{DeploymentID: d, Reschedule: []fleet.AllocID{pick()}, Now: c.nowNano()})
 			case n == 5:
-				a, _ := c.store.View().Alloc(pick())
+				a, _ := c.View().Alloc(pick())
 				stop := *a
 				stop.DesiredStatus = fleet.DesiredStop
 				try(state.Plan{Now: c.nowNano(), Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {stop}}}})
 			case n == 6:
-				a, _ := c.store.View().Alloc(pick())
+				a, _ := c.View().Alloc(pick())
 				leaves := *a
 				leaves.DeploymentID = "another"
 				try(state.Plan{Now: c.nowNano(), Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {leaves}}}})
@@ -58,8 +58,8 @@ func TestProgressCountedByChangesIsThatOfAllAllocations(t *testing.T) {
 			if draw.IntN(4) == 0 {
 				continue // several changes before the next look
 			}
-			progress = progress.Update(c.store.View(), d)
-			whole := rollout.NewProgress(slices.Collect(c.store.View().AllocsByDeployment(d))...)
+			progress = progress.Update(c.View(), d)
+			whole := rollout.NewProgress(slices.Collect(c.View().AllocsByDeployment(d))...)
 			if got, want := progress.String(), whole.String(); got != want {
 				t.Fatalf("seed %d: counted by changes\n%s\nof all\n%s", seed, got, want)
 			}
@@ -83,13 +83,13 @@ func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
 	c := newCluster(t)
 	d := c.registerWithDeployment("web", "1", nil)
 	c.placeAlloc(d, false)
-	before := c.store.View().Index()
+	before := c.View().Index()
 	c.placeAlloc(d, false)
-	if changes, known := c.store.View().RolloutChanges(d, before); !known || len(changes) != 1 {
+	if changes, known := c.View().RolloutChanges(d, before); !known || len(changes) != 1 {
 		t.Errorf("%d changes, known: %t", len(changes), known)
 	}
-	again := restored(t, c.store)
-	if a, b := c.store.View().Digest(), again.View().Digest(); a != b {
+	again := restored(t, c.Store)
+	if a, b := c.View().Digest(), again.View().Digest(); a != b {
 		t.Errorf("the state has the digest %s, and %s when it was read from its snapshot", a, b)
 	}
 	if _, known := again.View().RolloutChanges(d, before); known {
@@ -110,7 +110,7 @@ func BenchmarkLook(b *testing.B) {
 		})
 		var all []fleet.AllocID
 		var placed []fleet.Alloc
-		j, _ := c.store.View().Job("default", "web")
+		j, _ := c.View().Job("default", "web")
 		for range many {
 			id := fleet.AllocID(c.nextUUID("alloc"))
 			all = append(all, id)
@@ -120,9 +120,9 @@ func BenchmarkLook(b *testing.B) {
 			})
 		}
 		c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: c.nowNano()})
-		progress := rollout.NewProgress().Update(c.store.View(), d)
+		progress := rollout.NewProgress().Update(c.View(), d)
 		look := func() {
-			view := c.store.View()
+			view := c.View()
 			progress = progress.Update(view, d)
 			job, _ := view.Job("default", "web")
 			dep, _ := view.Deployment(d)
@@ -141,7 +141,7 @@ func BenchmarkLook(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("whole/%d", many), func(b *testing.B) {
 			for b.Loop() {
-				rollout.NewProgress(slices.Collect(c.store.View().AllocsByDeployment(d))...)
+				rollout.NewProgress(slices.Collect(c.View().AllocsByDeployment(d))...)
 			}
 		})
 	}

@@ -39,21 +39,10 @@ const (
 	applyTimeout = 10 * time.Second
 )
 
-// State is the replicated state.
-type State interface {
-	Watch() *state.View
-	View() *state.View
-}
-
-// Applier commits a command; when it returns, State has it.
-type Applier interface {
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
-}
-
 // Config of a Watcher. State and Apply are required.
 type Config struct {
-	State  State
-	Apply  Applier
+	State  *state.Store
+	Apply  state.Applier
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // of evaluations; nil: random
 	Gather time.Duration    // 0: DefaultGather; below 0: none

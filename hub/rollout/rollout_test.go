@@ -12,16 +12,16 @@ import (
 	"skerry/fleet"
 	"skerry/hub/rollout"
 	"skerry/hub/state"
+	"skerry/hub/state/statetest"
 )
 
 // cluster is a state with one ready node, and a watcher that leads.
 type cluster struct {
 	testing.TB
-	store   *state.Store
+	*statetest.Log
 	watcher *rollout.Watcher
 
 	mu              sync.Mutex
-	index           fleet.Index
 	seq             int
 	log             []state.Command // of the watcher
 	rejectsCommands bool            // nothing of the watcher is committed
@@ -30,11 +30,11 @@ type cluster struct {
 const node = fleet.NodeID("00000000-0000-4000-8000-000000000001")
 
 func newCluster(tb testing.TB) *cluster {
-	c := &cluster{TB: tb, store: state.New()}
+	c := &cluster{TB: tb, Log: statetest.NewLog()}
 	c.mustCommit(state.NodeRegister{Node: fleet.Node{ID: node, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: c.nowNano()})
 	c.mustCommit(state.SessionOpen{NodeID: node, Session: 1, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
 	var err error
-	c.watcher, err = rollout.New(rollout.Config{State: c.store, Apply: c, NewID: func() string { return c.nextUUID("eval") }})
+	c.watcher, err = rollout.New(rollout.Config{State: c.Store, Apply: c, NewID: func() string { return c.nextUUID("eval") }})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -51,27 +51,19 @@ func (c *cluster) nextUUID(kind string) string {
 }
 
 // Apply is the watcher's.
-func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
+func (c *cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rejectsCommands {
 		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
 	}
 	c.log = append(c.log, cmd)
-	c.index++
-	return c.store.Apply(c.index, cmd), nil
+	return c.Log.Apply(ctx, cmd)
 }
 
 func (c *cluster) mustCommit(cmd state.Command) state.Result {
 	c.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.index++
-	res := c.store.Apply(c.index, cmd)
-	if res.Err != nil {
-		c.Fatalf("%T: %v", cmd, res.Err)
-	}
-	return res
+	return c.MustApply(c.TB, cmd)
 }
 
 // startWatcher lets the watcher lead until the test ends.
@@ -98,7 +90,7 @@ func (c *cluster) registerWithDeployment(id fleet.JobID, env string, change func
 	}
 	job := &fleet.Job{Namespace: "default", ID: id, Type: fleet.JobTypeService, Priority: 50, TaskGroups: []fleet.TaskGroup{g}}
 	c.mustCommit(state.JobRegister{Job: job, Now: c.nowNano()})
-	j, _ := c.store.View().Job("default", id)
+	j, _ := c.View().Job("default", id)
 	d := &fleet.Deployment{
 		ID: fleet.DeploymentID(c.nextUUID("deployment")), Namespace: "default", JobID: id, JobVersion: j.Version, JobCreateIndex: j.CreateIndex,
 		Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": s},
@@ -110,7 +102,7 @@ func (c *cluster) registerWithDeployment(id fleet.JobID, env string, change func
 func (c *cluster) placeAlloc(d fleet.DeploymentID, canary bool) fleet.AllocID {
 	c.Helper()
 	dep := c.mustDeployment(d)
-	j, _ := c.store.View().Job("default", dep.JobID)
+	j, _ := c.View().Job("default", dep.JobID)
 	id := fleet.AllocID(c.nextUUID("alloc"))
 	a := fleet.Alloc{
 		ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
@@ -122,7 +114,7 @@ func (c *cluster) placeAlloc(d fleet.DeploymentID, canary bool) fleet.AllocID {
 
 func (c *cluster) mustDeployment(id fleet.DeploymentID) *fleet.Deployment {
 	c.Helper()
-	d, ok := c.store.View().Deployment(id)
+	d, ok := c.View().Deployment(id)
 	if !ok {
 		c.Fatalf("no deployment %s", id)
 	}
@@ -155,7 +147,7 @@ func (c *cluster) wantDeploymentStatus(d fleet.DeploymentID, status, description
 // countWatcherEvals counts the evaluations that the watcher asked for.
 func (c *cluster) countWatcherEvals() int {
 	n := 0
-	for e := range c.store.View().Evals("*", "") {
+	for e := range c.View().Evals("*", "") {
 		if e.TriggeredBy == fleet.TriggerDeploymentWatcher {
 			n++
 		}
@@ -182,7 +174,7 @@ func TestWatcher(t *testing.T) {
 			}
 			c.markHealthy(d, y)
 			c.waitForWatcher()
-			if a, _ := c.store.View().Alloc(x); !c.mustDeployment(d).TaskGroups["web"].Promoted || a.DeploymentStatus.Canary {
+			if a, _ := c.View().Alloc(x); !c.mustDeployment(d).TaskGroups["web"].Promoted || a.DeploymentStatus.Canary {
 				c.Fatalf("not promoted: %+v", c.mustDeployment(d))
 			}
 			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
@@ -213,7 +205,7 @@ func TestWatcher(t *testing.T) {
 			c.markUnhealthy(d, c.placeAlloc(d, false))
 			c.waitForWatcher()
 			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - rolling back to job version 0")
-			if j, _ := c.store.View().Job("default", "shop"); j.Version != 2 || j.TaskGroups[0].Tasks[0].Env["V"] != "1" {
+			if j, _ := c.View().Job("default", "shop"); j.Version != 2 || j.TaskGroups[0].Tasks[0].Env["V"] != "1" {
 				c.Fatalf("version %d, env %v", j.Version, j.TaskGroups[0].Tasks[0].Env)
 			}
 			if c.countWatcherEvals() != 1 {
@@ -234,7 +226,7 @@ func TestWatcher(t *testing.T) {
 			c.wantDeploymentStatus(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - not rolling back to stable job version 0 as current job has same specification")
 			time.Sleep(time.Hour) // time to do it again
 			synctest.Wait()
-			if j, _ := c.store.View().Job("default", "shop"); j.Version != 0 || c.countWatcherEvals() != 1 || c.watcher.Stats().Watching != 0 {
+			if j, _ := c.View().Job("default", "shop"); j.Version != 0 || c.countWatcherEvals() != 1 || c.watcher.Stats().Watching != 0 {
 				c.Fatalf("version %d, %d evaluations, %+v", j.Version, c.countWatcherEvals(), c.watcher.Stats())
 			}
 		}},
@@ -278,7 +270,7 @@ func TestWatcher(t *testing.T) {
 			c.markUnhealthy(d, id)
 			c.waitForWatcher()
 			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
-			if a, _ := c.store.View().Alloc(id); !a.DesiredTransition.Reschedule || c.countWatcherEvals() != 1 {
+			if a, _ := c.View().Alloc(id); !a.DesiredTransition.Reschedule || c.countWatcherEvals() != 1 {
 				c.Fatalf("%+v, %d evaluations", a.DesiredTransition, c.countWatcherEvals())
 			}
 			time.Sleep(time.Minute)
@@ -300,8 +292,8 @@ func TestWatcher(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
 			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
-			running, _ := c.store.View().Deployment(d)
-			if o := rollout.OutlookOf(c.store.View(), running, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
+			running, _ := c.View().Deployment(d)
+			if o := rollout.OutlookOf(c.View(), running, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
 				c.Errorf("its outlook is %+v", o)
 			}
 			c.mustCommit(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
@@ -409,11 +401,11 @@ func (c *cluster) registerStableVersion(id fleet.JobID, env string) {
 
 // disconnectNode lets the node miss its deadline, and its allocations become unknown.
 func (c *cluster) disconnectNode(ids ...fleet.AllocID) {
-	n, _ := c.store.View().Node(node)
+	n, _ := c.View().Node(node)
 	c.mustCommit(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: n.Epoch}}, EvalSeed: "s", Now: c.nowNano()})
 	var gone []fleet.Alloc
 	for _, id := range ids {
-		a, _ := c.store.View().Alloc(id)
+		a, _ := c.View().Alloc(id)
 		b := *a
 		b.ClientStatus = fleet.ClientUnknown
 		b.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: time.Now()}}
@@ -424,7 +416,7 @@ func (c *cluster) disconnectNode(ids ...fleet.AllocID) {
 
 // loseAlloc has an allocation given up with its node.
 func (c *cluster) loseAlloc(id fleet.AllocID) {
-	a, _ := c.store.View().Alloc(id)
+	a, _ := c.View().Alloc(id)
 	b := *a
 	b.DesiredStatus, b.ClientStatus = fleet.DesiredStop, fleet.ClientLost
 	c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {b}}}, Now: c.nowNano()})
@@ -478,7 +470,7 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c := newCluster(b)
 			asked := make(chan struct{}, 1)
-			w, err := rollout.New(rollout.Config{State: c.store, Apply: notifyingCluster{c, asked}, Gather: -1})
+			w, err := rollout.New(rollout.Config{State: c.Store, Apply: notifyingCluster{c, asked}, Gather: -1})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -62,7 +62,7 @@ func newModelHub() *modelHub {
 		store: state.New(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), seen: map[fleet.DeploymentID]fleet.Index{},
 	}
 	var err error
-	if h.plans, err = planner.New(planner.Config{State: h.store, Applier: h, Now: h.currentTime}); err != nil {
+	if h.plans, err = planner.New(planner.Config{State: h.store, Applier: h, Barrier: func(context.Context) error { return nil }, Now: h.currentTime}); err != nil {
 		panic(err)
 	}
 	h.sched, err = scheduler.New(scheduler.Config{
@@ -99,8 +99,6 @@ func (h *modelHub) applyCommand(c state.Command) state.Result {
 	res, _ := h.Apply(context.Background(), c)
 	return res
 }
-
-func (h *modelHub) Barrier(context.Context) error { return nil }
 
 func (h *modelHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error) {
 	for {

@@ -42,15 +42,9 @@ type Evals interface {
 	Update(ctx context.Context, d Delivery, evals []fleet.Evaluation) error
 }
 
-// State is this hub's replica.
-type State interface {
-	View() *state.View
-	WaitIndex(ctx context.Context, index fleet.Index) error
-}
-
 // Config is what a Scheduler needs. Zero numbers take the defaults.
 type Config struct {
-	State   State
+	State   *state.Store
 	Broker  Broker
 	Planner Planner
 	Evals   Evals
