@@ -44,9 +44,11 @@ hub/events              < fleet hub/state
 hub/api                 < fleet syncproto hub/state hub/events hub/rollout
 hub                     < fleet reconcile syncproto drivers
 
+edge/contract           < fleet
 edge/journal            < fleet syncproto
-edge/link               < fleet syncproto
-edge/runner             < fleet drivers
+edge/link               < fleet syncproto edge/journal
+edge/allocs             < fleet syncproto edge/contract edge/journal
+edge/runner             < fleet drivers edge/contract
 edge/fingerprint        < fleet drivers devices
 edge/local              < fleet
 edge/files              < fleet

@@ -134,15 +134,15 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 	acknowledged := a.e.journal.Head().Acknowledged
 	all := make([]local.Alloc, 0, len(held))
 	for id, s := range held {
-		w := s.Want.Alloc
+		w := s.Desired.Alloc
 		one := local.Alloc{
 			ID: id, Name: w.Name, JobID: w.JobID, TaskGroup: w.TaskGroup, JobVersion: w.JobVersion,
 			Desired: fleet.DesiredRun, ClientStatus: cmp.Or(s.State.ClientStatus, fleet.ClientPending),
 			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
 			Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
 		}
-		if s.Want.Stop {
-			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Want.StopReason
+		if s.Desired.Stop {
+			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Desired.StopReason
 		}
 		all = append(all, one)
 	}
@@ -234,7 +234,7 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	if err != nil {
 		return nil, err
 	}
-	if req.Task, err = taskOf(s.Want.Alloc, req.Task); err != nil {
+	if req.Task, err = taskOf(s.Desired.Alloc, req.Task); err != nil {
 		return nil, err
 	}
 	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")

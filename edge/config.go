@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
 
@@ -25,7 +26,7 @@ type Config struct {
 
 	// Runners is called once, by Open, and returns what makes the runner of each
 	// allocation.
-	Runners func(m Machine) (NewRunner, error)
+	Runners func(m Machine) (contract.New, error)
 	// Describe is called once, by Open, with what is configured (id, name,
 	// datacenter, pool, class, meta, version), and returns what describes the
 	// machine: a *fingerprint.Fingerprinter, or a simulated one.

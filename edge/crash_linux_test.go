@@ -16,6 +16,7 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/rawexec"
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/edge/local"
 	"skerry/edge/runner"
@@ -86,7 +87,7 @@ func runEdgeProcess(dir, step, skips string) error {
 	return e.Close()
 }
 
-func realRunners(m edge.Machine) (edge.NewRunner, error) {
+func realRunners(m edge.Machine) (contract.New, error) {
 	raw, err := rawexec.New(rawexec.Config{BootID: os.Getenv(envBoot), Log: m.Log})
 	if err != nil {
 		return nil, err
@@ -95,9 +96,7 @@ func realRunners(m edge.Machine) (edge.NewRunner, error) {
 		Drivers: map[string]drivers.Driver{rawexec.Name: raw}, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
 		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
 	}
-	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
-		return f.New(a, runner.LastState(last), rec)
-	}, nil
+	return f.NewRunner, nil
 }
 
 // process is an edge in a process of its own.

@@ -198,8 +198,8 @@ func (e *Edge) openComponents() error {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	e.allocs, err = allocs.New(allocs.Config{
-		Desired: allocsDesired{e.journal}, Past: allocsJournal{e.journal}, Recorder: e.journal, NewRunner: newRunner,
-		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
+		Journal: e.journal, NewRunner: newRunner,
+		BootID: e.boot, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
 		Checks: e.checks, Log: e.log.With("component", "allocs"),
 	})
 	if err != nil {
@@ -299,11 +299,12 @@ func (e *Edge) keepLink(ctx context.Context) error {
 	}
 	l, err := link.New(link.Config{
 		Node: e.node, Boot: e.boot, Instance: e.instance, Agent: e.cfg.Version, Hubs: e.cfg.Hubs,
-		Journal: linkJournal{e.journal, e.currentMoment}, Memory: linkMemory{e}, Edge: linkEdge{e},
+		Journal: e.journal, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
 		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
-		Ended: e.noteSessionEnd,
-		Log:   e.log.With("component", "link"),
+		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd,
+		FenceChanged: e.allocs.TriggerReconcile, // what was held back may start, or the other way round
+		Log:          e.log.With("component", "link"),
 	})
 	if err != nil {
 		return err

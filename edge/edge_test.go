@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/edge/local"
 	"skerry/fleet"
@@ -41,7 +42,7 @@ const (
 // minimalRunner is the smallest Runner there can be: it runs nothing, and says so.
 type minimalRunner struct {
 	alloc fleet.Alloc
-	rec   edge.Recorder
+	rec   contract.Recorder
 	stop  chan string
 }
 
@@ -81,22 +82,22 @@ func (r *minimalRunner) Signal(context.Context, string, string, string) error {
 // runnerRecorder notes what runners were made with.
 type runnerRecorder struct {
 	mu   sync.Mutex
-	last map[fleet.AllocID][]edge.LastState
+	last map[fleet.AllocID][]contract.LastState
 }
 
-func (m *runnerRecorder) newRunnerFunc(edge.Machine) (edge.NewRunner, error) {
-	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
+func (m *runnerRecorder) newRunnerFunc(edge.Machine) (contract.New, error) {
+	return func(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.last == nil {
-			m.last = map[fleet.AllocID][]edge.LastState{}
+			m.last = map[fleet.AllocID][]contract.LastState{}
 		}
 		m.last[a.ID] = append(m.last[a.ID], last)
 		return &minimalRunner{alloc: a, rec: rec, stop: make(chan string, 1)}, nil
 	}, nil
 }
 
-func (m *runnerRecorder) lastStatesOf(id fleet.AllocID) []edge.LastState {
+func (m *runnerRecorder) lastStatesOf(id fleet.AllocID) []contract.LastState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last[id]

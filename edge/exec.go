@@ -46,7 +46,7 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 	if err != nil {
 		return 0, err
 	}
-	task, err := taskOf(s.Want.Alloc, req.Task)
+	task, err := taskOf(s.Desired.Alloc, req.Task)
 	if err != nil {
 		return 0, err
 	}

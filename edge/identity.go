@@ -228,10 +228,7 @@ func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applican
 
 // saveIdentity keeps what a hub gave, the certificate last.
 func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
-	known, err := e.journal.Link(ctx)
-	if err != nil {
-		return err
-	}
+	known := e.journal.Link()
 	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
 	if err := e.journal.PutLink(ctx, known); err != nil {
 		return err

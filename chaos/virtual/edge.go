@@ -19,6 +19,7 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/sim"
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/edge/runner"
 	"skerry/fleet"
@@ -130,15 +131,13 @@ func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
 }
 
 // newRunnerFactory makes the runners that production has, with the driver sim.
-func (e *Edge) newRunnerFactory(m edge.Machine) (edge.NewRunner, error) {
+func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	factory := &runner.Factory{
 		Drivers: map[string]drivers.Driver{sim.Name: e.driver},
 		Node:    m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
 		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
 	}
-	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
-		return factory.New(a, runner.LastState(last), rec)
-	}, nil
+	return factory.NewRunner, nil
 }
 
 // BootID is that of the machine's current boot.

@@ -6,7 +6,6 @@ package edged
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
 	"skerry/edge/runner"
 	"skerry/fleet"
@@ -149,7 +149,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Runners = func(m edge.Machine) (edge.NewRunner, error) { return newRunners(m, known), nil }
+	cfg.Runners = func(m edge.Machine) (contract.New, error) { return newRunners(m, known), nil }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved = f.Reserved
 		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
@@ -190,16 +190,10 @@ func DriverNames() []string { return []string{rawexec.Name, sim.Name} }
 func ConfigChecks() fleet.ConfigChecks { return fleet.ConfigChecks{rawexec.Name: rawexec.Check} }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver) edge.NewRunner {
+func newRunners(m edge.Machine, known map[string]drivers.Driver) contract.New {
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
 		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
 	}
-	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
-		r, err := factory.New(a, runner.LastState(last), rec)
-		if err != nil {
-			return nil, fmt.Errorf("make the runner of allocation %s: %w", fleet.Short(a.ID), err)
-		}
-		return r, nil
-	}
+	return factory.NewRunner
 }

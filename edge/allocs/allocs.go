@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"skerry/edge/contract"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/planted"
 	"skerry/syncproto"
@@ -18,90 +20,37 @@ import (
 // DefaultKeepEnded is how many ended allocations keep their folder.
 const DefaultKeepEnded = 50
 
-// Desired is what is wanted of this edge, as journaled. Its methods may be called
-// from any goroutine.
-type Desired interface {
-	// Wants reads all allocations.
-	Wants(ctx context.Context) (map[fleet.AllocID]DesiredAlloc, error)
-	// Deliver journals what a hub says and names the bodies that are missing.
-	Deliver(ctx context.Context, d syncproto.Desired) (missing []string, err error)
-	// Adopt journals an allocation that it had lost, as Deliver would.
-	Adopt(ctx context.Context, d syncproto.Desired) error
-	// Stop journals a stop of the edge's own, together with the rows that say so.
-	Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error
-	// KeepStopped journals that no other allocation of a stopped one's name is to run, or
-	// that it may again, together with the rows that say so.
-	KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error
-	// Remove forgets an allocation that has ended, but not that it has.
-	Remove(ctx context.Context, id fleet.AllocID) error
-}
-
-// Journal is what has happened, as journaled. Its methods read memory only.
+// Journal is the part of *journal.Journal that Allocs uses. It is an interface because tests replace
+// the disk. Methods without a context read memory only.
 type Journal interface {
-	// States are what the rows of each allocation add up to.
-	States() map[fleet.AllocID]State
-	// Acknowledged is the newest row that the cluster has applied.
-	Acknowledged() fleet.Seq
-	// Away is how long ago the last acknowledged beat was, in machine time.
+	contract.Recorder
+	Desired(ctx context.Context) (journal.Desired, error)
+	PutDesired(ctx context.Context, d syncproto.Desired) (missing []string, err error)
+	Adopt(ctx context.Context, d syncproto.Desired) error
+	Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error
+	KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error
+	Remove(ctx context.Context, id fleet.AllocID) error
+
+	States() map[fleet.AllocID]journal.State
+	Head() journal.Head
+	Link() journal.Link
+	Mono() time.Duration
 	Away() time.Duration
-	// SetCheckpointInterval says how exactly Away has to survive a kill.
+	HubNow() (now time.Time, known bool)
 	SetCheckpointInterval(d time.Duration)
-	// HubNow is the time by a hub's clock; false: it is not known since the machine booted.
-	HubNow() (time.Time, bool)
-	// Fenced is why a hub refused this machine as a clone; "" where none did.
-	Fenced() string
 }
 
-// DesiredAlloc is one allocation of the desired state.
-type DesiredAlloc struct {
-	Alloc      fleet.Alloc // Job is nil where its body is missing
-	Stop       bool
-	StopReason string
-	// Windows are those in which the stop may begin; none: at once.
-	Windows []fleet.UpdateWindow
-	NoDelay bool // of the stop: it leaves out every shutdown_delay
-	// KeptStopped says that somebody on site stopped it, and wants no other one of its name
-	// to run here.
-	KeptStopped bool
-	Mentioned   fleet.Index // of the delivery that named it last
-}
-
-// State is what an allocation's rows add up to.
-type State struct {
-	ClientStatus      string
-	ClientDescription string
-	TaskStates        map[string]fleet.TaskState
-	BootID            fleet.BootID // of the newest row
-	Seq               fleet.Seq    // of the newest row
-	// Since is when each running task started: time since boot, of BootID.
-	Since map[string]time.Duration
-	// Healthy is what was said last of its health in deployment HealthOf; nil: nothing.
-	Healthy  *bool
-	HealthOf fleet.DeploymentID
-}
-
-// Ended reports whether the edge has finished with the allocation.
-func (s State) Ended() bool {
-	a := fleet.Alloc{ClientStatus: s.ClientStatus}
-	return a.ClientTerminal()
-}
-
-// Config of Allocs. All fields but KeepEnded, TimeZone, Mono and Log are required.
+// Config of Allocs. Journal, NewRunner, BootID and Dir are required.
 type Config struct {
-	Desired   Desired
-	Past      Journal
-	Recorder  Recorder
-	NewRunner NewRunner
+	Journal   Journal
+	NewRunner contract.New
 	BootID    fleet.BootID
 	Dir       string // DATA/allocs: ALLOC/…
 	TasksDir  string // DATA/tasks: likewise, what a runner keeps until its allocation has ended; "": nothing
 	KeepEnded int    // 0: 50
 	TimeZone  string // of the site, for windows of updates; "": UTC
-	// Mono is the time since boot, as rows have it. nil: how long tasks have been
-	// running is said as they said it last.
-	Mono   func() time.Duration
-	Checks Checks // of services; nil: none are done, and health is that of tasks
-	Log    *slog.Logger
+	Checks    Checks // of services; nil: none are done, and health is that of tasks
+	Log       *slog.Logger
 }
 
 // Allocs runs what is desired.
@@ -126,7 +75,7 @@ type Allocs struct {
 // activeAlloc is an allocation that has a runner.
 type activeAlloc struct {
 	alloc   fleet.Alloc // as handed to the runner last
-	runner  Runner
+	runner  contract.Runner
 	stopped bool // Stop was called
 
 	delaySkipped bool // Hasten was called, where the runner has it
@@ -134,14 +83,11 @@ type activeAlloc struct {
 
 // New makes Allocs. It touches no disk and starts nothing.
 func New(cfg Config) (*Allocs, error) {
-	if cfg.Desired == nil || cfg.Past == nil || cfg.Recorder == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
+	if cfg.Journal == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
 		return nil, errors.New("run allocations: the configuration is not complete")
 	}
 	if cfg.KeepEnded == 0 {
 		cfg.KeepEnded = DefaultKeepEnded
-	}
-	if cfg.Mono == nil {
-		cfg.Mono = func() time.Duration { return 0 }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -149,7 +95,7 @@ func New(cfg Config) (*Allocs, error) {
 	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
 		wakeups:        make(chan struct{}, 1),
-		watch:          newRecoveryWatch(cfg.Recorder),
+		watch:          newRecoveryWatch(cfg.Journal),
 		silence:        newSilenceLimit(),
 		active:         map[fleet.AllocID]*activeAlloc{},
 		notes:          map[fleet.AllocID]string{},
@@ -210,30 +156,28 @@ func (a *Allocs) TriggerReconcile() {
 
 // Deliver journals what a hub says; Run acts on it. For a full delivery holdings
 // lists what has not ended here and was not mentioned. An allocation that the hub
-// wants to run although its end was acknowledged once gets its end journaled
+// desired to run although its end was acknowledged once gets its end journaled
 // anew: the cluster went back.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
 	for _, r := range d.Run {
 		a.noteRunDelivered(r.ID)
 	}
-	missing, err = a.cfg.Desired.Deliver(ctx, d)
+	missing, err = a.cfg.Journal.PutDesired(ctx, d)
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal desired state %d: %w", d.Index, err)
 	}
 	a.TriggerReconcile()
-	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	mentioned := map[fleet.AllocID]bool{}
-	var again []fleet.Transition
+	ended := map[fleet.AllocID]journal.State{}
 	for _, r := range d.Run {
 		mentioned[r.ID] = true
-		if s := states[r.ID]; s.Ended() && s.Seq <= acknowledged {
-			again = append(again, restated(r.ID, s, a.currentMoment(), wentBack)...)
+		if s := states[r.ID]; s.Terminal() && s.Seq <= acknowledged {
+			ended[r.ID] = s
 		}
 	}
-	if len(again) > 0 {
-		if err := a.cfg.Recorder.Record(ctx, again...); err != nil {
-			return nil, nil, fmt.Errorf("journal ends anew: %w", err)
-		}
+	if err := a.restateAllocs(ctx, ended); err != nil {
+		return nil, nil, err
 	}
 	if !d.Full && !planted.On(planted.StopByAbsence) {
 		return missing, nil, nil
@@ -241,15 +185,15 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	for _, s := range d.Stop {
 		mentioned[s.ID] = true
 	}
-	wants, err := a.cfg.Desired.Wants(ctx)
+	desired, err := a.readDesired(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for id, w := range wants {
-		if !mentioned[id] && !w.Stop && !states[id].Ended() {
+	for id, w := range desired {
+		if !mentioned[id] && !w.Stop && !states[id].Terminal() {
 			holdings = append(holdings, id)
 			if planted.On(planted.StopByAbsence) {
-				err = errors.Join(err, a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: "not wanted any more"}))
+				err = errors.Join(err, a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: "not wanted any more"}))
 				a.TriggerReconcile()
 			}
 		}
@@ -257,23 +201,37 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	for id, s := range states {
 		// A damaged journal lost that it is wanted, and how it ended: only a hub can say
 		// that nobody waits for it.
-		if _, wanted := wants[id]; !wanted && !mentioned[id] && !s.Ended() {
+		if _, wanted := desired[id]; !wanted && !mentioned[id] && !s.Terminal() {
 			holdings = append(holdings, id)
 		}
 	}
 	return missing, sorted(holdings), err
 }
 
-// Restate journals the state of every allocation anew.
+// Restate records the state of every allocation again.
 func (a *Allocs) Restate(ctx context.Context) error {
-	ts := Restatement(a.cfg.Past.States(), a.currentMoment(), wentBack)
+	return a.restateAllocs(ctx, a.cfg.Journal.States())
+}
+
+func (a *Allocs) restateAllocs(ctx context.Context, states map[fleet.AllocID]journal.State) error {
+	ts := journal.Restatement(states, a.currentMoment(), "said again: the cluster went back behind it")
 	if len(ts) == 0 {
 		return nil
 	}
-	if err := a.cfg.Recorder.Record(ctx, ts...); err != nil {
-		return fmt.Errorf("journal all states anew: %w", err)
+	if err := a.cfg.Journal.Record(ctx, ts...); err != nil {
+		return fmt.Errorf("record states again: %w", err)
 	}
 	return nil
+}
+
+func (a *Allocs) currentMoment() journal.Moment {
+	return journal.Moment{Boot: a.cfg.BootID, Mono: a.cfg.Journal.Mono(), Wall: time.Now()}
+}
+
+// readDesired returns the desired allocations as journaled.
+func (a *Allocs) readDesired(ctx context.Context) (map[fleet.AllocID]journal.DesiredAlloc, error) {
+	d, err := a.cfg.Journal.Desired(ctx)
+	return d.Allocs, err
 }
 
 // StopOnSite is how somebody on site stops an allocation.
@@ -301,12 +259,12 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 	}
 	if !how.MayReturn {
 		// First, so that an agent that is killed in between does not start the one that follows.
-		if err := a.cfg.Desired.KeepStopped(ctx, []fleet.AllocID{id}, true); err != nil {
+		if err := a.cfg.Journal.KeepStopped(ctx, []fleet.AllocID{id}, true); err != nil {
 			return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 		}
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
-	if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
+	if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
 		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 	}
 	a.TriggerReconcile()
@@ -316,19 +274,19 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 // Start lets run again what somebody on site had stopped: all that has the name of the
 // allocation. It returns the name, and how many allocations of it wait here to run.
 func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (called string, waiting int, err error) {
-	wants, err := a.cfg.Desired.Wants(ctx)
+	desired, err := a.readDesired(ctx)
 	if err != nil {
 		return "", 0, err
 	}
-	of := wants[id].Alloc
+	of := desired[id].Alloc
 	var kept []fleet.AllocID
-	for _, other := range sortedKeys(wants) {
-		w := wants[other]
+	for _, other := range sortedKeys(desired) {
+		w := desired[other]
 		switch {
 		case nameOf(&w.Alloc) != nameOf(&of):
 		case w.KeptStopped:
 			kept = append(kept, other)
-		case !w.Stop && !a.cfg.Past.States()[other].Ended():
+		case !w.Stop && !a.cfg.Journal.States()[other].Terminal():
 			waiting++
 		}
 	}
@@ -336,7 +294,7 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: nobody has stopped it on site", of.Name)
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: onSite("may run again", reason)}
-	if err := a.cfg.Desired.KeepStopped(ctx, kept, false, row); err != nil {
+	if err := a.cfg.Journal.KeepStopped(ctx, kept, false, row); err != nil {
 		return "", 0, fmt.Errorf("start %s: %w", of.Name, err)
 	}
 	a.TriggerReconcile()
@@ -349,7 +307,7 @@ func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason str
 	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSite("restarted on site", reason)})
 }
 
-// Order is what somebody wants done to tasks that run.
+// Order is what somebody desired done to tasks that run.
 type Order struct {
 	Alloc  fleet.AllocID
 	Task   string // "": all that run
@@ -369,7 +327,7 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 		return err
 	}
 	if o.Everything {
-		for name, s := range a.cfg.Past.States()[o.Alloc].TaskStates {
+		for name, s := range a.cfg.Journal.States()[o.Alloc].TaskStates {
 			if s.State == fleet.TaskDead {
 				return fleet.Errorf(fleet.CodeUnsupported, "restart all tasks of allocation %s: task %q has ended, and is not started anew in the same allocation",
 					fleet.Short(o.Alloc), name).WithHint("stop the allocation: its job gets another one")
@@ -378,7 +336,7 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	}
 	if o.OnSite {
 		row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: o.Alloc, Task: o.Task, Message: o.Why}
-		if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+		if err := a.cfg.Journal.Record(ctx, row); err != nil {
 			return fmt.Errorf("restart allocation %s: %w", fleet.Short(o.Alloc), err)
 		}
 	}
@@ -400,40 +358,40 @@ func onSite(what, why string) string {
 }
 
 // findUnfinishedAlloc returns an allocation that is held and has not ended.
-func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (DesiredAlloc, error) {
-	wants, _, err := a.desiredAllocs(ctx)
+func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (journal.DesiredAlloc, error) {
+	desired, _, err := a.desiredAllocs(ctx)
 	if err != nil {
-		return DesiredAlloc{}, err
+		return journal.DesiredAlloc{}, err
 	}
-	w, ok := wants[id]
+	w, ok := desired[id]
 	if !ok {
-		return DesiredAlloc{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
+		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
 	}
-	if s := a.cfg.Past.States()[id]; s.Ended() {
-		return DesiredAlloc{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
+	if s := a.cfg.Journal.States()[id]; s.Terminal() {
+		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
 	}
 	return w, nil
 }
 
 // Status is one allocation: what is wanted, and what is.
 type Status struct {
-	Want    DesiredAlloc
-	State   State
+	Desired journal.DesiredAlloc
+	State   journal.State
 	Note    string        // why it does not run although it shall, or runs on; "" where neither is so
 	StopsIn time.Duration // by stop_on_client_after; 0: it does not
 }
 
 // Status reports all allocations that are held.
 func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
-	wants, held, err := a.desiredAllocs(ctx)
+	desired, held, err := a.desiredAllocs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	states, away := a.cfg.Past.States(), a.cfg.Past.Away()
-	all := make(map[fleet.AllocID]Status, len(wants))
-	for id, w := range wants {
-		s := Status{Want: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), a.noteOf(id))}
-		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Ended() {
+	states, away := a.cfg.Journal.States(), a.cfg.Journal.Away()
+	all := make(map[fleet.AllocID]Status, len(desired))
+	for id, w := range desired {
+		s := Status{Desired: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), a.noteOf(id))}
+		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Terminal() {
 			s.StopsIn = max(time.Nanosecond, after-a.timeWithoutHub(id, away))
 		}
 		all[id] = s

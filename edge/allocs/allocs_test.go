@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -96,7 +97,7 @@ func TestOnlyExplicitStopsStop(t *testing.T) {
 func TestWaitsForItsBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
-		n.wants["a"] = allocs.DesiredAlloc{Alloc: fleet.Alloc{ID: "a", TaskGroup: "g"}}
+		n.wants["a"] = journal.DesiredAlloc{Alloc: fleet.Alloc{ID: "a", TaskGroup: "g"}}
 		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
@@ -131,7 +132,7 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		})
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if all, _ := l.Status(t.Context()); all["a"].StopsIn != time.Second || all["b"].StopsIn != 0 || all["a"].State.Ended() {
+		if all, _ := l.Status(t.Context()); all["a"].StopsIn != time.Second || all["b"].StopsIn != 0 || all["a"].State.Terminal() {
 			t.Fatalf("status: %+v", all["a"])
 		}
 		n.withLock(func() { n.lastHeartbeat = time.Now() }) // a beat in time
@@ -141,13 +142,13 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if n.States()["a"].Ended() {
+		if n.States()["a"].Terminal() {
 			t.Fatal("it stopped too early")
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		s := n.States()
-		if s["a"].ClientStatus != fleet.ClientComplete || s["b"].Ended() || s["c"].Ended() {
+		if s["a"].ClientStatus != fleet.ClientComplete || s["b"].Terminal() || s["c"].Terminal() {
 			t.Fatalf("states: %+v", s)
 		}
 		l.stopAgent()
@@ -209,7 +210,7 @@ func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", time.Minute)
-		n.states["a"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
+		n.states["a"] = journal.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
 		n.rows = make([]fleet.Transition, 1)
 		n.lastHeartbeat = time.Now().Add(-2 * time.Minute)
 		n.boot = boot2
@@ -232,7 +233,7 @@ func TestFencedStartsNothingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
 		n.wants["new"], n.wants["ran"] = want("new", 0), want("ran", 0)
-		n.states["ran"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
+		n.states["ran"] = journal.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 1}
 		n.rows = make([]fleet.Transition, 1)
 		n.fenced = "another machine has this identity"
 		l := mustStartAgent(t, n, f, nil)
@@ -326,7 +327,7 @@ func TestRunnersThatFailEndTheirAllocation(t *testing.T) {
 func TestRestate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
-		n.states["a"] = allocs.State{
+		n.states["a"] = journal.State{
 			ClientStatus: fleet.ClientFailed, ClientDescription: "why", BootID: boot1, Seq: 1,
 			TaskStates: map[string]fleet.TaskState{"t": {State: fleet.TaskDead, Failed: true, Events: make([]fleet.TaskEvent, 3)}},
 		}

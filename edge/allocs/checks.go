@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
@@ -21,14 +22,14 @@ type Checks interface {
 }
 
 // followChecks has the checks done of all that runs, and of nothing else.
-func (a *Allocs) followChecks(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) {
+func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) {
 	if a.cfg.Checks == nil {
 		return
 	}
-	states := a.cfg.Past.States()
+	states := a.cfg.Journal.States()
 	checked := map[fleet.AllocID]bool{}
-	for id, w := range wants {
-		if g := w.Alloc.Group(); w.Stop || w.Alloc.Job == nil || g == nil || !g.HasChecks() || states[id].Ended() {
+	for id, w := range desired {
+		if g := w.Alloc.Group(); w.Stop || w.Alloc.Job == nil || g == nil || !g.HasChecks() || states[id].Terminal() {
 			continue
 		}
 		checked[id] = true
@@ -44,13 +45,13 @@ func (a *Allocs) followChecks(ctx context.Context, wants map[fleet.AllocID]Desir
 	}
 	for id := range checked {
 		// Read only now: what is recorded from here on makes Run look again.
-		s := a.cfg.Past.States()[id]
-		a.cfg.Checks.Follow(ctx, wants[id].Alloc, a.startsOf(s))
+		s := a.cfg.Journal.States()[id]
+		a.cfg.Checks.Follow(ctx, desired[id].Alloc, a.startsOf(s))
 	}
 }
 
 // startsOf is when each task that runs started, in this boot.
-func (a *Allocs) startsOf(s State) map[string]time.Duration {
+func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	since := map[string]time.Duration{}
 	for name, t := range s.TaskStates {
 		if started, ok := s.Since[name]; ok && t.State == fleet.TaskRunning && s.BootID == a.cfg.BootID {
@@ -80,7 +81,7 @@ type checkSummary struct {
 	failing string
 }
 
-func (a *Allocs) checksOf(w *DesiredAlloc, u fleet.Update) checkSummary {
+func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
 	g := w.Alloc.Group()
 	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !g.HasChecks() {
 		return checkSummary{}

@@ -70,7 +70,7 @@ func checked(t *testing.T, health string) (*healthTest, *fakeChecks) {
 	w.Alloc.DeploymentID = "d1"
 	c.wants["a"], c.wants["plain"] = w, want("plain", 0)
 	b := &fakeChecks{followed: map[fleet.AllocID]map[string]time.Duration{}, failing: "it fails"}
-	c.life = mustStartAgent(t, c.fakeJournal, c.factory, func(cfg *allocs.Config) { cfg.Mono, cfg.Checks = c.mono, b })
+	c.life = mustStartAgent(t, c.fakeJournal, c.factory, func(cfg *allocs.Config) { cfg.Checks = b })
 	synctest.Wait()
 	return c, b
 }

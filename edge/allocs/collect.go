@@ -7,19 +7,20 @@ import (
 	"os"
 	"path/filepath"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
 // Collect removes an allocation that has ended, and its folder, whatever KeepEnded says; for ""
 // all that have ended, and may be removed. Of one allocation it says why it stays.
 func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
-	wants, err := a.cfg.Desired.Wants(ctx)
+	desired, err := a.readDesired(ctx)
 	if err != nil {
 		return fmt.Errorf("collect allocations: %w", err)
 	}
-	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	if id != "" {
-		w, held := wants[id]
+		w, held := desired[id]
 		if !held {
 			return fleet.Errorf(fleet.CodeNotFound, "collect allocation %s: it is not held on this edge", fleet.Short(id)).
 				WithHint("its folder is gone already")
@@ -30,8 +31,8 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 		return a.collectEnded(ctx, id)
 	}
 	var failed []error
-	for _, id := range sortedKeys(wants) {
-		if why, _ := a.whyHeld(wants[id], states[id], acknowledged); why == "" {
+	for _, id := range sortedKeys(desired) {
+		if why, _ := a.whyHeld(desired[id], states[id], acknowledged); why == "" {
 			failed = append(failed, a.collectEnded(ctx, id))
 		}
 	}
@@ -52,12 +53,12 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 // whyHeld says why an allocation is not to be removed yet, and what to do; "" where it may be.
 // It must have ended, the cluster must know that, and nobody on site may have stopped it, since
 // it says so for those that come.
-func (a *Allocs) whyHeld(w DesiredAlloc, s State, acknowledged fleet.Seq) (why, hint string) {
+func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged fleet.Seq) (why, hint string) {
 	a.mu.Lock()
 	runs := a.active[w.Alloc.ID] != nil
 	a.mu.Unlock()
 	switch {
-	case !s.Ended():
+	case !s.Terminal():
 		return "it has not ended", "stop it first: skerry alloc stop " + fleet.Short(w.Alloc.ID)
 	case runs, s.Seq > acknowledged:
 		return "the hubs have not confirmed its end yet", "ask again in a few seconds"
@@ -79,7 +80,7 @@ func (a *Allocs) removeFolders(id fleet.AllocID) error {
 
 // forgetAlloc forgets an allocation without folders, but not that it has ended.
 func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
-	if err := a.cfg.Desired.Remove(ctx, id); err != nil {
+	if err := a.cfg.Journal.Remove(ctx, id); err != nil {
 		return err
 	}
 	a.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
@@ -19,7 +20,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 		for i := range 5 {
 			id := fleet.AllocID(fmt.Sprint("a", i))
 			n.wants[id] = want(id, 0)
-			n.states[id] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
+			n.states[id] = journal.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
 			for _, dir := range []string{dir, tasks} { // an agent that was killed left what drivers keep
 				if err := os.MkdirAll(filepath.Join(dir, string(id), "alloc"), 0o700); err != nil {
 					t.Fatal(err)
@@ -48,7 +49,7 @@ func TestCollect(t *testing.T) {
 			w.KeptStopped = id == "kept"
 			n.wants[id] = w
 			if id != "runs" {
-				n.states[id] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
+				n.states[id] = journal.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
 			}
 			if err := os.Mkdir(filepath.Join(dir, string(id)), 0o700); err != nil {
 				t.Fatal(err)

@@ -3,16 +3,9 @@ package allocs
 import (
 	"context"
 
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
-
-// Execer is a Runner that can run a command where one of its tasks runs.
-type Execer interface {
-	// Exec returns the command's exit code when it has ended. It ends it with ctx,
-	// and with the task. Of a task that does not run it gives a fleet.CodeConflict, of
-	// a driver that cannot a fleet.CodeUnsupported.
-	Exec(ctx context.Context, task string, x fleet.Exec) (code int, err error)
-}
 
 // Exec runs a command where an allocation's task runs.
 func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
@@ -20,7 +13,7 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	if err != nil {
 		return 0, err
 	}
-	e, ok := u.runner.(Execer)
+	e, ok := u.runner.(contract.Execer)
 	if !ok {
 		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command in allocation %s: what runs it here has no such thing", fleet.Short(id))
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
@@ -21,7 +22,7 @@ const (
 // no task can have that name.
 const healthKey = "/health"
 
-// health is what is known of allocations whose deployment wants to know whether
+// health is what is known of allocations whose deployment desired to know whether
 // they are healthy.
 type health struct {
 	mu      sync.Mutex
@@ -57,12 +58,12 @@ func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 // healthy, once that is clear, and returns how long until it may be of another.
 // Only time that this machine's monotonic clock shows counts; nothing of it needs
 // a hub.
-func (a *Allocs) evaluateHealth(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc, held *heldStops) (next time.Duration, err error) {
+func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, held *heldStops) (next time.Duration, err error) {
 	next = time.Hour
 	var failed []error
-	states := a.cfg.Past.States()
-	for _, id := range sortedKeys(wants) {
-		w, s := wants[id], states[id]
+	states := a.cfg.Journal.States()
+	for _, id := range sortedKeys(desired) {
+		w, s := desired[id], states[id]
 		d := w.Alloc.DeploymentID
 		u := updateOf(&w.Alloc)
 		if d == "" || w.Stop || held.predecessorReason(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
@@ -75,14 +76,14 @@ func (a *Allocs) evaluateHealth(ctx context.Context, wants map[fleet.AllocID]Des
 			continue
 		}
 		// Read only now: what is recorded from here on makes Run look again.
-		s = a.cfg.Past.States()[id]
+		s = a.cfg.Journal.States()[id]
 		healthy, why, wait := healthVerdict(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.currentMoment())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
 		}
 		row := fleet.Transition{Kind: fleet.TransitionHealth, Alloc: id, Deployment: d, Healthy: &healthy, Message: why}
-		if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+		if err := a.cfg.Journal.Record(ctx, row); err != nil {
 			failed = append(failed, fmt.Errorf("record the health of allocation %s: %w", fleet.Short(id), err))
 			continue
 		}
@@ -110,7 +111,7 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 
 // upSince is since when all tasks run that are to; all says that they do, failed that
 // one of them has failed for good.
-func upSince(a *fleet.Alloc, s State, now Moment) (begun time.Duration, all bool, failed string) {
+func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Duration, all bool, failed string) {
 	all = true
 	for _, t := range a.Group().Tasks {
 		state := s.TaskStates[t.Name]
@@ -132,9 +133,9 @@ func upSince(a *fleet.Alloc, s State, now Moment) (begun time.Duration, all bool
 
 // healthVerdict says whether an allocation is healthy; while wait is above 0 that is
 // open, and then to be looked at again.
-func healthVerdict(a *fleet.Alloc, s State, r rules, j healthStart, now Moment) (healthy bool, why string, wait time.Duration) {
+func healthVerdict(a *fleet.Alloc, s journal.State, r rules, j healthStart, now journal.Moment) (healthy bool, why string, wait time.Duration) {
 	u, c := r.update, r.checks
-	if s.Ended() {
+	if s.Terminal() {
 		return false, "the allocation is " + s.ClientStatus, 0
 	}
 	begun, all, failed := upSince(a, s, now)
@@ -178,19 +179,19 @@ func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.De
 	j, known := a.health.started[id]
 	a.health.mu.Unlock()
 	if !known {
-		handles, err := a.cfg.Recorder.Handles(ctx, id)
+		handles, err := a.cfg.Journal.Handles(ctx, id)
 		if err != nil {
 			return healthStart{}, err
 		}
 		j = decodeHealthStart(handles[healthKey])
 	}
 	if j.Deployment != d || j.Boot != a.cfg.BootID {
-		j = healthStart{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Mono()}
+		j = healthStart{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Journal.Mono()}
 		b, err := json.Marshal(j)
 		if err != nil {
 			return healthStart{}, fmt.Errorf("encode since when allocation %s is looked at: %w", fleet.Short(id), err)
 		}
-		if err := a.cfg.Recorder.PutHandle(ctx, id, healthKey, b); err != nil {
+		if err := a.cfg.Journal.PutHandle(ctx, id, healthKey, b); err != nil {
 			return healthStart{}, fmt.Errorf("note since when allocation %s is looked at: %w", fleet.Short(id), err)
 		}
 	}

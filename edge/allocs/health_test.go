@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"skerry/edge/allocs"
 	"skerry/fleet"
 )
 
@@ -35,7 +34,7 @@ func newHealthTest(t *testing.T, change func(*fleet.Update)) *healthTest {
 
 // startAgent starts a life of the agent.
 func (c *healthTest) startAgent() {
-	c.life = mustStartAgent(c.t, c.fakeJournal, c.factory, func(cfg *allocs.Config) { cfg.Mono = c.mono })
+	c.life = mustStartAgent(c.t, c.fakeJournal, c.factory, nil)
 	synctest.Wait()
 }
 

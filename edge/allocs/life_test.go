@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"skerry/edge/allocs"
+	"skerry/edge/contract"
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
@@ -18,7 +20,7 @@ type factory struct {
 	fail error
 }
 
-func (f *factory) newRunner(a fleet.Alloc, last allocs.LastState, rec allocs.Recorder) (allocs.Runner, error) {
+func (f *factory) newRunner(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -40,8 +42,8 @@ func (f *factory) runnersOf(id fleet.AllocID) []*runner {
 
 type runner struct {
 	alloc  fleet.Alloc
-	last   allocs.LastState
-	rec    allocs.Recorder
+	last   contract.LastState
+	rec    contract.Recorder
 	stop   chan string
 	finish chan error // makes Run return, with nothing recorded
 
@@ -130,12 +132,12 @@ func job(stopAfter *time.Duration) *fleet.Job {
 	return &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{g}}
 }
 
-func want(id fleet.AllocID, stopAfter time.Duration) allocs.DesiredAlloc {
+func want(id fleet.AllocID, stopAfter time.Duration) journal.DesiredAlloc {
 	var after *time.Duration
 	if stopAfter > 0 {
 		after = &stopAfter
 	}
-	return allocs.DesiredAlloc{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
+	return journal.DesiredAlloc{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
 }
 
 // runningAgent is one life of the agent.
@@ -147,7 +149,7 @@ type runningAgent struct {
 
 func mustStartAgent(t testing.TB, n *fakeJournal, f *factory, change func(*allocs.Config)) *runningAgent {
 	t.Helper()
-	cfg := allocs.Config{Desired: n, Past: n, Recorder: n, NewRunner: f.newRunner, BootID: n.boot, Dir: t.TempDir()}
+	cfg := allocs.Config{Journal: n, NewRunner: f.newRunner, BootID: n.boot, Dir: t.TempDir()}
 	if change != nil {
 		change(&cfg)
 	}

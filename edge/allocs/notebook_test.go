@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -21,8 +21,8 @@ const (
 type fakeJournal struct {
 	mu             sync.Mutex
 	boot           fleet.BootID
-	wants          map[fleet.AllocID]allocs.DesiredAlloc
-	states         map[fleet.AllocID]allocs.State
+	wants          map[fleet.AllocID]journal.DesiredAlloc
+	states         map[fleet.AllocID]journal.State
 	rows           []fleet.Transition
 	acked          fleet.Seq
 	lastHeartbeat  time.Time // zero: never
@@ -36,20 +36,20 @@ type fakeJournal struct {
 }
 
 func newFakeJournal() *fakeJournal {
-	return &fakeJournal{boot: boot1, wants: map[fleet.AllocID]allocs.DesiredAlloc{}, states: map[fleet.AllocID]allocs.State{}}
+	return &fakeJournal{boot: boot1, wants: map[fleet.AllocID]journal.DesiredAlloc{}, states: map[fleet.AllocID]journal.State{}}
 }
 
-func (n *fakeJournal) Wants(context.Context) (map[fleet.AllocID]allocs.DesiredAlloc, error) {
+func (n *fakeJournal) Desired(context.Context) (journal.Desired, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	wants := map[fleet.AllocID]allocs.DesiredAlloc{}
+	wants := map[fleet.AllocID]journal.DesiredAlloc{}
 	for id, w := range n.wants {
 		wants[id] = w
 	}
-	return wants, nil
+	return journal.Desired{Allocs: wants}, nil
 }
 
-func (n *fakeJournal) Deliver(_ context.Context, d syncproto.Desired) ([]string, error) {
+func (n *fakeJournal) PutDesired(_ context.Context, d syncproto.Desired) ([]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range d.Run {
@@ -73,7 +73,7 @@ func (n *fakeJournal) Deliver(_ context.Context, d syncproto.Desired) ([]string,
 }
 
 func (n *fakeJournal) Adopt(ctx context.Context, d syncproto.Desired) error {
-	_, err := n.Deliver(ctx, d)
+	_, err := n.PutDesired(ctx, d)
 	return err
 }
 
@@ -136,7 +136,7 @@ func (n *fakeJournal) Record(_ context.Context, ts ...fleet.Transition) error {
 }
 
 // noteTask keeps what a row says of a task, and since when it runs.
-func (n *fakeJournal) noteTask(s allocs.State, t fleet.Transition) allocs.State {
+func (n *fakeJournal) noteTask(s journal.State, t fleet.Transition) journal.State {
 	if t.TaskState == nil {
 		return s
 	}
@@ -176,18 +176,32 @@ func (n *fakeJournal) Handles(_ context.Context, id fleet.AllocID) (map[string][
 	return maps.Clone(n.handles[id]), nil
 }
 
-func (n *fakeJournal) States() map[fleet.AllocID]allocs.State {
+func (n *fakeJournal) States() map[fleet.AllocID]journal.State {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	states := map[fleet.AllocID]allocs.State{}
+	states := map[fleet.AllocID]journal.State{}
 	for id, s := range n.states {
 		states[id] = s
 	}
 	return states
 }
 
-func (n *fakeJournal) Acknowledged() fleet.Seq { n.mu.Lock(); defer n.mu.Unlock(); return n.acked }
-func (n *fakeJournal) Fenced() string          { n.mu.Lock(); defer n.mu.Unlock(); return n.fenced }
+func (n *fakeJournal) Head() (h journal.Head) {
+	n.withLock(func() { h.Acknowledged = n.acked })
+	return h
+}
+
+func (n *fakeJournal) Link() (l journal.Link) {
+	n.withLock(func() { l.Fenced = n.fenced })
+	return l
+}
+
+func (n *fakeJournal) Mono() time.Duration {
+	if n.mono == nil {
+		return 0
+	}
+	return n.mono()
+}
 
 func (n *fakeJournal) Away() time.Duration {
 	n.mu.Lock()

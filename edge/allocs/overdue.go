@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/planted"
 	"skerry/syncproto"
@@ -96,16 +97,16 @@ func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Durat
 // stopOverdue journals the stops that stop_on_client_after asks for, and returns
 // how long until it may ask again. Only time that the machine ran counts, so a
 // clock that is wrong stops nothing.
-func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) (next time.Duration, err error) {
+func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour
-	away, mark, most := a.cfg.Past.Away(), coarsestCheckpoint, time.Duration(0)
-	states := a.cfg.Past.States()
-	for _, id := range sortedKeys(wants) {
-		w := wants[id]
+	away, mark, most := a.cfg.Journal.Away(), coarsestCheckpoint, time.Duration(0)
+	states := a.cfg.Journal.States()
+	for _, id := range sortedKeys(desired) {
+		w := desired[id]
 		alone := a.timeWithoutHub(id, away)
 		after, ok := stopAfter(w)
-		if !ok || w.Stop || states[id].Ended() {
+		if !ok || w.Stop || states[id].Terminal() {
 			continue
 		}
 		mark = min(mark, max(finestCheckpoint, after/10))
@@ -118,21 +119,21 @@ func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Desire
 		}
 		why := fmt.Sprintf("no hub for %s (stop_on_client_after)", after)
 		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: why}
-		if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why}, row); err != nil {
+		if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why}, row); err != nil {
 			failed = append(failed, fmt.Errorf("stop allocation %s: %w", id, err))
 			continue
 		}
 		a.log.Warn("allocation stops: no hub for too long", "alloc_id", string(id), "after", after)
 		w.Stop, w.StopReason = true, why
-		wants[id] = w
+		desired[id] = w
 	}
-	a.cfg.Past.SetCheckpointInterval(mark)
+	a.cfg.Journal.SetCheckpointInterval(mark)
 	a.silence.updateLimit(most)
 	return next, errors.Join(failed...)
 }
 
 // stopAfter is the time after which an allocation stops without a hub.
-func stopAfter(w DesiredAlloc) (time.Duration, bool) {
+func stopAfter(w journal.DesiredAlloc) (time.Duration, bool) {
 	g := w.Alloc.Group()
 	if planted.On(planted.StopAtLostAfter) && g != nil && g.Disconnect != nil && g.Disconnect.LostAfter != nil {
 		return *g.Disconnect.LostAfter, true

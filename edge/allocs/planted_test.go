@@ -49,7 +49,7 @@ func deliverAnother(t *testing.T, n *fakeJournal, f *factory) bool {
 		t.Fatal(err)
 	}
 	synctest.Wait()
-	return !n.States()["a"].Ended()
+	return !n.States()["a"].Terminal()
 }
 
 func replaceAtNight(t *testing.T, n *fakeJournal, f *factory) bool {
@@ -57,7 +57,7 @@ func replaceAtNight(t *testing.T, n *fakeJournal, f *factory) bool {
 	s := &windowTest{T: t, n: n, f: f}
 	s.runAgent()
 	s.deliverReplacement(night, "new")
-	return !n.States()["old"].Ended()
+	return !n.States()["old"].Terminal()
 }
 
 func loseTheLink(t *testing.T, n *fakeJournal, f *factory) bool {
@@ -67,7 +67,7 @@ func loseTheLink(t *testing.T, n *fakeJournal, f *factory) bool {
 	l := mustStartAgent(t, n, f, nil)
 	<-l.Recovered()
 	time.Sleep(time.Hour)
-	return !n.States()["a"].Ended()
+	return !n.States()["a"].Terminal()
 }
 
 func reboot(t *testing.T, n *fakeJournal, f *factory) bool {

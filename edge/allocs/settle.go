@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"skerry/edge/contract"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/planted"
 )
@@ -23,55 +25,55 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	if first {
 		failed = append(failed, a.adoptLostAllocs(ctx))
 	}
-	wants, held, err := a.desiredAllocs(ctx)
+	desired, held, err := a.desiredAllocs(ctx)
 	if err != nil {
 		return 0, err
 	}
-	failed = append(failed, a.beginStops(ctx, wants, held))
-	next, err = a.stopOverdue(ctx, wants)
+	failed = append(failed, a.beginStops(ctx, desired, held))
+	next, err = a.stopOverdue(ctx, desired)
 	failed = append(failed, err)
-	a.forgetNotes(wants)
-	for _, id := range sortedKeys(wants) {
-		if a.updateRunner(id, wants[id]) {
+	a.forgetNotes(desired)
+	for _, id := range sortedKeys(desired) {
+		if a.updateRunner(id, desired[id]) {
 			continue
 		}
 		// Read only now: a runner that has just returned left its end there before
 		// it gave up its place.
-		s := a.cfg.Past.States()[id]
-		if s.Ended() {
+		s := a.cfg.Journal.States()[id]
+		if s.Terminal() {
 			continue
 		}
-		if why := held.predecessorReason(wants[id], s); why != "" {
+		if why := held.predecessorReason(desired[id], s); why != "" {
 			a.noteNotRunning(id, why)
 			continue
 		}
-		if why := held.stoppedOnSiteReason(wants[id], s); why != "" {
+		if why := held.stoppedOnSiteReason(desired[id], s); why != "" {
 			a.noteNotRunning(id, why)
 			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
 		}
-		failed = append(failed, a.startOrRestoreAlloc(ctx, wants[id], s, first))
+		failed = append(failed, a.startOrRestoreAlloc(ctx, desired[id], s, first))
 	}
-	a.followChecks(ctx, wants)
-	due, err := a.evaluateHealth(ctx, wants, held)
-	failed = append(failed, err, a.removeEnded(ctx, wants))
+	a.followChecks(ctx, desired)
+	due, err := a.evaluateHealth(ctx, desired, held)
+	failed = append(failed, err, a.removeEnded(ctx, desired))
 	return min(next, due, held.nextWindowCheck()), errors.Join(failed...)
 }
 
 // recordNotStarted journals why an allocation does not begin, so that hubs hear of it.
-func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s State, why string) error {
+func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journal.State, why string) error {
 	if s.Seq > 0 {
 		return nil // it was said
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: "not started: " + why}
-	if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+	if err := a.cfg.Journal.Record(ctx, row); err != nil {
 		return fmt.Errorf("record why allocation %s does not begin: %w", fleet.Short(id), err)
 	}
 	return nil
 }
 
 // updateRunner hands what changed to an allocation's runner; false: it has none.
-func (a *Allocs) updateRunner(id fleet.AllocID, w DesiredAlloc) bool {
+func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 	a.mu.Lock()
 	u := a.active[id]
 	a.mu.Unlock()
@@ -94,18 +96,18 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w DesiredAlloc) bool {
 }
 
 // skipShutdownDelay hands on, once, that a stop leaves out the shutdown_delay.
-func (u *activeAlloc) skipShutdownDelay(w DesiredAlloc) {
+func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	if !w.NoDelay || u.delaySkipped {
 		return
 	}
 	u.delaySkipped = true
-	if h, ok := u.runner.(DelaySkipper); ok {
+	if h, ok := u.runner.(contract.DelaySkipper); ok {
 		h.SkipDelay()
 	}
 }
 
 // startOrRestoreAlloc starts an allocation or takes it back, unless something is in the way.
-func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w DesiredAlloc, s State, first bool) error {
+func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc, s journal.State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
 	if rebooted && planted.On(planted.RebootForgets) {
@@ -119,11 +121,11 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w DesiredAlloc, s Stat
 	case w.Alloc.Job == nil:
 		a.noteNotRunning(id, "waits for its specification")
 		return nil
-	case a.cfg.Past.Fenced() != "" && (!known || rebooted) && !w.Stop:
+	case a.cfg.Journal.Link().Fenced != "" && (!known || rebooted) && !w.Stop:
 		a.noteNotRunning(id, "not started: a hub takes this machine for a clone of another")
 		return nil
 	}
-	last := LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
+	last := contract.LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
 	runner, err := a.cfg.NewRunner(w.Alloc, last, a.watch)
 	if err != nil {
 		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, err.Error())
@@ -146,7 +148,7 @@ func (a *Allocs) hasFolder(id fleet.AllocID) bool {
 }
 
 // startRunner runs a unit's runner until it returns.
-func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w DesiredAlloc) {
+func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.DesiredAlloc) {
 	id := w.Alloc.ID
 	a.mu.Lock()
 	a.active[id] = u
@@ -168,7 +170,7 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w DesiredAlloc
 // handleRunnerExit is told that a runner returned while the agent goes on. The
 // allocation keeps its place until its end is recorded: it must not begin again.
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
-	if s := a.cfg.Past.States()[id]; !s.Ended() {
+	if s := a.cfg.Journal.States()[id]; !s.Terminal() {
 		why := "its runner gave up"
 		if err != nil {
 			why += ": " + err.Error()
@@ -207,7 +209,7 @@ func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why s
 // recordAllocEnd records the end of an allocation that has no runner.
 func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, why string) error {
 	t := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, ClientDescription: why, Message: why}
-	if err := a.cfg.Recorder.Record(ctx, t); err != nil {
+	if err := a.cfg.Journal.Record(ctx, t); err != nil {
 		return fmt.Errorf("record the end of allocation %s: %w", id, err)
 	}
 	return nil
@@ -215,10 +217,10 @@ func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, w
 
 // removeEnded removes the oldest ended allocations beyond the bound, with their
 // folders, once the cluster knows of their end.
-func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc) error {
-	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) error {
+	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	var ended []fleet.AllocID
-	for id, w := range wants {
+	for id, w := range desired {
 		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" {
 			ended = append(ended, id)
 		}
@@ -254,10 +256,10 @@ func (a *Allocs) noteOf(id fleet.AllocID) string {
 	return a.notes[id]
 }
 
-func (a *Allocs) forgetNotes(wants map[fleet.AllocID]DesiredAlloc) {
+func (a *Allocs) forgetNotes(desired map[fleet.AllocID]journal.DesiredAlloc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return wants[id].Alloc.ID == "" || wants[id].Stop })
+	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return desired[id].Alloc.ID == "" || desired[id].Stop })
 }
 
 func sorted(ids []fleet.AllocID) []fleet.AllocID {

@@ -70,16 +70,16 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for allocations that the journal lost: %w", err)
 	}
-	wants, err := a.cfg.Desired.Wants(ctx)
+	desired, err := a.readDesired(ctx)
 	if err != nil {
 		return err
 	}
-	states := a.cfg.Past.States()
+	states := a.cfg.Journal.States()
 	for _, folder := range folders {
 		id := fleet.AllocID(folder.Name())
-		_, wanted := wants[id]
+		_, wanted := desired[id]
 		state, known := states[id]
-		if state.Ended() {
+		if state.Terminal() {
 			if err := os.Remove(a.specPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("forget what ended allocation %s was: %w", fleet.Short(id), err)
 			}
@@ -92,7 +92,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 			a.log.Warn("the journal does not know an allocation that has a folder", "alloc_id", string(id), "error", err)
 			continue
 		}
-		if err := a.cfg.Desired.Adopt(ctx, spec); err != nil {
+		if err := a.cfg.Journal.Adopt(ctx, spec); err != nil {
 			return fmt.Errorf("take allocation %s back: %w", fleet.Short(id), err)
 		}
 		a.log.Warn("allocation that the journal lost is taken back", "alloc_id", string(id))

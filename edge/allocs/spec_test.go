@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -33,7 +34,7 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		}
 
 		n, f := newFakeJournal(), &factory{}
-		n.states["ended"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
+		n.states["ended"] = journal.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
 		began := time.Now()
 		l = mustStartAgent(t, n, f, folders)
 		<-l.Recovered()
@@ -53,7 +54,7 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		if err != nil || fmt.Sprint(holdings) != "[lost]" {
 			t.Errorf("holdings: %v, %v", holdings, err)
 		}
-		n.withLock(func() { n.states["unsure"] = allocs.State{ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 2} })
+		n.withLock(func() { n.states["unsure"] = journal.State{ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 2} })
 		_, holdings, err = l.Deliver(t.Context(), syncproto.Desired{Index: 10, Full: true})
 		if err != nil || fmt.Sprint(holdings) != "[lost unsure]" {
 			t.Errorf("holdings with a state of what nobody is known to want: %v, %v", holdings, err)
@@ -63,14 +64,14 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if s := n.States()["unsure"]; !s.Ended() {
+		if s := n.States()["unsure"]; !s.Terminal() {
 			t.Errorf("a hub said that it shall stop, and it stays %+v", s)
 		}
 		if err := l.Stop(t.Context(), "lost", allocs.StopOnSite{Reason: "not needed"}); err != nil {
 			t.Errorf("stop it on site: %v", err)
 		}
 		synctest.Wait()
-		if s := n.States()["lost"]; !s.Ended() {
+		if s := n.States()["lost"]; !s.Terminal() {
 			t.Errorf("state: %+v", s)
 		}
 	})

@@ -4,13 +4,15 @@ import (
 	"context"
 	"sync"
 
+	"skerry/edge/contract"
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
 // recoveryWatch is the Recorder that runners are given. It notices when what the first
 // look at the journal started is up.
 type recoveryWatch struct {
-	Recorder
+	contract.Recorder
 	done chan struct{}
 	// recorded is told of what was recorded; set once.
 	recorded func(ts []fleet.Transition)
@@ -20,7 +22,7 @@ type recoveryWatch struct {
 	allExpected bool                              // all that is expected is in pending
 }
 
-func newRecoveryWatch(rec Recorder) *recoveryWatch {
+func newRecoveryWatch(rec contract.Recorder) *recoveryWatch {
 	return &recoveryWatch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
 }
 
@@ -82,7 +84,7 @@ func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 		if s := t.TaskState; s != nil && (s.State == fleet.TaskRunning || s.State == fleet.TaskDead) && !downAtBoot(t) {
 			delete(tasks, t.Task)
 		}
-		if s := (State{ClientStatus: t.ClientStatus}); s.Ended() || len(tasks) == 0 {
+		if s := (journal.State{ClientStatus: t.ClientStatus}); s.Terminal() || len(tasks) == 0 {
 			delete(w.pending, t.Alloc)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/planted"
@@ -45,15 +46,15 @@ const (
 
 // desiredAllocs reads what is wanted: what is to stop in a window, and whose windows are closed, is
 // wanted to run on.
-func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]DesiredAlloc, *heldStops, error) {
-	wants, err := a.cfg.Desired.Wants(ctx)
+func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.DesiredAlloc, *heldStops, error) {
+	desired, err := a.readDesired(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	h := &heldStops{stops: map[fleet.AllocID]string{}, windowOpen: map[fleet.AllocID]bool{}, names: map[name]string{}, stoppedOnSite: map[name]string{}}
-	var states map[fleet.AllocID]State
-	for _, id := range sortedKeys(wants) {
-		w := wants[id]
+	var states map[fleet.AllocID]journal.State
+	for _, id := range sortedKeys(desired) {
+		w := desired[id]
 		if w.Stop && w.KeptStopped {
 			h.stoppedOnSite[nameOf(&w.Alloc)] = fmt.Sprintf("%s was stopped on site: 'skerry local start %s' lets it run", w.Alloc.Name, fleet.Short(id))
 		}
@@ -61,9 +62,9 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]DesiredAl
 			continue
 		}
 		if states == nil {
-			states = a.cfg.Past.States()
+			states = a.cfg.Journal.States()
 		}
-		if s := states[id]; s.ClientStatus == "" || s.Ended() || w.Alloc.Job == nil {
+		if s := states[id]; s.ClientStatus == "" || s.Terminal() || w.Alloc.Job == nil {
 			continue // nothing of it is disturbed
 		}
 		why, opens := a.windowClosedReason(w.Windows)
@@ -73,15 +74,15 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]DesiredAl
 		}
 		h.addHeldStop(&w.Alloc, why, opens)
 		w.Stop = false
-		wants[id] = w
+		desired[id] = w
 	}
-	return wants, h, nil
+	return desired, h, nil
 }
 
 // windowClosedReason says why a stop may not begin now; opens is how long until it may, 0 where that
 // is not known.
 func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
-	now, ok := a.cfg.Past.HubNow()
+	now, ok := a.cfg.Journal.HubNow()
 	if planted.On(planted.WindowForgotten) {
 		return "", 0
 	}
@@ -118,7 +119,7 @@ func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 
 // predecessorReason says why an allocation that has not begun does not: what it follows runs on. "":
 // it follows nothing.
-func (h *heldStops) predecessorReason(w DesiredAlloc, s State) string {
+func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
 		return ""
 	}
@@ -127,7 +128,7 @@ func (h *heldStops) predecessorReason(w DesiredAlloc, s State) string {
 
 // stoppedOnSiteReason says why an allocation that has not begun does not: somebody on site stopped
 // what has its name. "": nobody did.
-func (h *heldStops) stoppedOnSiteReason(w DesiredAlloc, s State) string {
+func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""
 	}
@@ -146,21 +147,21 @@ func (h *heldStops) nextWindowCheck() time.Duration {
 }
 
 // beginStops journals that the stops begin whose window is open.
-func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]DesiredAlloc, h *heldStops) error {
+func (a *Allocs) beginStops(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, h *heldStops) error {
 	var failed []error
-	for _, id := range sortedKeys(wants) {
+	for _, id := range sortedKeys(desired) {
 		if !h.windowOpen[id] {
 			continue
 		}
-		w := wants[id]
+		w := desired[id]
 		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: "its window of updates is open: " + w.StopReason}
-		if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: w.StopReason}, row); err != nil {
+		if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: w.StopReason}, row); err != nil {
 			failed = append(failed, fmt.Errorf("begin to stop allocation %s: %w", fleet.Short(id), err))
 			w.Stop = false
 			h.addHeldStop(&w.Alloc, "the journal does not take it", 0)
 		}
 		w.Windows = nil
-		wants[id] = w
+		desired[id] = w
 	}
 	return errors.Join(failed...)
 }

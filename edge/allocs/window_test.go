@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -30,7 +31,7 @@ func newSlot(t *testing.T) *windowTest {
 	return s
 }
 
-func named(id fleet.AllocID) allocs.DesiredAlloc {
+func named(id fleet.AllocID) journal.DesiredAlloc {
 	w := want(id, 0)
 	w.Alloc.Name, w.Alloc.JobID = "shop.g[0]", "shop"
 	return w
@@ -268,8 +269,8 @@ func TestNamesThatAreKeptStopped(t *testing.T) {
 			w.Stop, w.KeptStopped = id == "kept" || id == "over", id == "kept"
 			n.wants[id] = w
 		}
-		n.states["kept"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
-		n.states["begun"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 2}
+		n.states["kept"] = journal.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
+		n.states["begun"] = journal.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 2}
 		s := &windowTest{T: t, n: n, f: &factory{}}
 		s.runAgent()
 		status, err := s.l.Status(s.Context())

@@ -48,9 +48,7 @@ func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 		t.Fatalf("rows by kind: %v; dropped %d, counted %d", kinds, dropped, counted)
 	}
 	// Acknowledged rows make room again.
-	if err := j.Acknowledge(context.Background(), j.Head().Last); err != nil {
-		t.Fatal(err)
-	}
+	j.Acknowledge(j.Head().Last)
 	mustRecord(t, j, status(1, fleet.ClientRunning))
 	mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, "room"))
 	ts := mustReadAll(t, j)
@@ -102,9 +100,7 @@ func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 	cfg.MarkEvery = 10 * time.Millisecond // how often the writer looks, too
 	j := mustOpen(t, cfg)
 	mustRecord(t, j, status(1, fleet.ClientPending), status(1, fleet.ClientRunning), status(2, fleet.ClientPending))
-	if err := j.Acknowledge(context.Background(), 2); err != nil {
-		t.Fatal(err)
-	}
+	j.Acknowledge(2)
 	m.advanceClocks(2 * time.Hour)
 	mustWait(t, "rows 1 and 2 compacted", func() (bool, string) {
 		h := j.Head()
@@ -358,7 +354,7 @@ func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
 	if err := j.PutLink(ctx, journal.Link{Session: 2, Disconnected: true}, away); !errors.Is(err, fail) {
 		t.Fatalf("put link: %v", err)
 	}
-	if l, _ := j.Link(ctx); l.Session != 0 {
+	if l := j.Link(); l.Session != 0 {
 		t.Fatalf("half of it was kept: %+v", l)
 	}
 	if err := j.PutLink(ctx, journal.Link{Session: 3, Hubs: []string{"a:1"}}); err != nil {
@@ -366,7 +362,7 @@ func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
 	}
 	mustClose(t, j)
 	j = mustOpen(t, m.journalConfig(path))
-	if l, _ := j.Link(ctx); l.Session != 3 || len(l.Hubs) != 1 {
+	if l := j.Link(); l.Session != 3 || len(l.Hubs) != 1 {
 		t.Fatalf("link: %+v", l)
 	}
 }

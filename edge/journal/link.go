@@ -22,10 +22,10 @@ type Link struct {
 }
 
 // Link returns what PutLink kept; it reads memory only.
-func (j *Journal) Link(context.Context) (Link, error) {
+func (j *Journal) Link() Link {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.durable.link, nil
+	return j.durable.link
 }
 
 // PutLink keeps l, durably where it differs from what is kept, together with the
@@ -36,7 +36,7 @@ func (j *Journal) PutLink(ctx context.Context, l Link, ts ...fleet.Transition) e
 
 // PutLinkAnd is PutLink with what more makes of the states behind ts: nothing can
 // happen in between. more must not call the journal.
-func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more func(map[fleet.AllocID]State) []fleet.Transition, ts ...fleet.Transition) error {
+func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more RowsOfStates, ts ...fleet.Transition) error {
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 //
 // Invariant: no earlier session's rows can still be applied, so what the cluster
 // has not applied now it never had.
-func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, again func(map[fleet.AllocID]State) []fleet.Transition) error {
+func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, again RowsOfStates) error {
 	err := j.submitOp(ctx, &op{write: func(b *batch) error {
 		if b.durable.missing.Reason == "" {
 			return nil

@@ -205,17 +205,16 @@ func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 // Acknowledge notes that the cluster has applied rows up to seq. It counts at
 // once and reaches the disk with a later commit: the hub says it again at every
 // session.
-func (j *Journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
+func (j *Journal) Acknowledge(seq fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.durable.missing.Reason != "" {
-		return nil // it is said of rows that had these numbers before they were lost
+		return // it is said of rows that had these numbers before they were lost
 	}
 	if seq = min(seq, j.durable.head.Last); seq > j.contact.acknowledged {
 		j.contact.acknowledged = seq
 		j.contact.dirty = true
 	}
-	return nil
 }
 
 // historyPage bounds how many rows one read of History takes, so that nobody who

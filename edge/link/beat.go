@@ -50,9 +50,10 @@ func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 
 // handleHeartbeatAck takes the answer to a beat.
 func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
-	if err := s.cfg.Memory.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
-		s.log.Warn("answered beat not noted", "error", err)
+	if err := s.cfg.Journal.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
+		s.log.Warn("answered heartbeat not journaled", "error", err)
 	}
+	s.cfg.Answered()
 	s.roundTripCheckAt, s.roundTripStats = s.monotonicNow()+measureAfter, s.hubConn.conn.Stats()
 	sent := s.monotonicNow() - e.RTT
 	s.nextHeartbeat = min(s.nextHeartbeat, sent+heartbeatDelay(s.proto.TTL(), s.cfg.Silence()))
@@ -167,7 +168,7 @@ func (s *session) noteReconnect(ack syncproto.HeartbeatAck) []fleet.Transition {
 		index, term = s.welcome.Index, s.welcome.Term
 	}
 	var rows []fleet.Transition
-	message := fmt.Sprintf("hub %s, away for %s", s.hubConn.hub, s.cfg.Memory.Away().Round(time.Millisecond))
+	message := fmt.Sprintf("hub %s, away for %s", s.hubConn.hub, s.cfg.Journal.Away().Round(time.Millisecond))
 	applied, known := s.appliedByCluster(ack), s.cfg.Journal.Head().Acknowledged
 	if s.mem.Cluster != "" && (index < s.clusterIndex || applied < known || ack.Restored > s.clusterIndex) {
 		how := ""

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -27,14 +28,14 @@ type fakeJournal struct {
 	acked           fleet.Seq
 	urgent          fleet.Seq
 	appended        chan struct{}
-	mem             link.Remembered
+	mem             journal.Link
 	lastAck         time.Time
 	hubTime         int64 // of the last answered beat
 	writes          int
-	broken          error // what Keep gives
+	broken          error // what PutLinkAnd gives
 	keepsBeforeFail int   // for how many more calls of it there is room before
 	lost            string
-	rejoins         int // how often Keep was first told that the cluster has it back
+	rejoins         int // how often the rows of a rejoined edge were asked for
 }
 
 func newFakeJournal() *fakeJournal {
@@ -76,10 +77,10 @@ func (j *fakeJournal) dropRowsBefore(first fleet.Seq) {
 	j.rows, j.prev, j.first = j.rows[n:], j.prev[n:], first
 }
 
-func (j *fakeJournal) Head() link.Head {
+func (j *fakeJournal) Head() journal.Head {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return link.Head{
+	return journal.Head{
 		First: j.first, Last: j.first + fleet.Seq(len(j.rows)) - 1,
 		Acknowledged: j.acked, Urgent: j.urgent, ChainHash: j.hash, Lost: j.lost,
 	}
@@ -90,7 +91,7 @@ func (j *fakeJournal) loseAllRows(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.first, j.rows, j.prev, j.hash, j.acked, j.urgent, j.lost = 1, nil, nil, nil, 0, 0, why
-	j.mem = link.Remembered{}
+	j.mem = journal.Link{}
 }
 
 func (j *fakeJournal) PutBack(_ context.Context, newest fleet.Seq) error {
@@ -100,7 +101,7 @@ func (j *fakeJournal) PutBack(_ context.Context, newest fleet.Seq) error {
 	return nil
 }
 
-func (j *fakeJournal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) error {
+func (j *fakeJournal) Rebase(_ context.Context, applied fleet.Seq, chain []byte, _ journal.RowsOfStates) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	since := j.rows
@@ -132,11 +133,10 @@ func (j *fakeJournal) Rows(_ context.Context, from fleet.Seq, maxRows, maxBytes 
 	return from, j.prev[i], slices.Clone(j.rows[i:end]), nil
 }
 
-func (j *fakeJournal) Acknowledge(_ context.Context, seq fleet.Seq) error {
+func (j *fakeJournal) Acknowledge(seq fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.acked = seq
-	return nil
 }
 
 func (j *fakeJournal) Appended() <-chan struct{} {
@@ -145,20 +145,20 @@ func (j *fakeJournal) Appended() <-chan struct{} {
 	return j.appended
 }
 
-func (j *fakeJournal) Load(context.Context) (link.Remembered, error) {
+func (j *fakeJournal) Link() journal.Link {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mem, nil
+	return j.mem
 }
 
-func (j *fakeJournal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transition) error {
+func (j *fakeJournal) PutLinkAnd(_ context.Context, r journal.Link, reconnected journal.RowsOfStates, ts ...fleet.Transition) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil && j.keepsBeforeFail == 0 {
 		return j.broken
 	}
 	j.keepsBeforeFail = max(0, j.keepsBeforeFail-1)
-	if r.Rejoined && !j.mem.Rejoined {
+	if reconnected != nil {
 		j.rejoins++
 	}
 	j.mem = r
@@ -189,27 +189,21 @@ func (j *fakeJournal) Away() time.Duration {
 	return time.Since(j.lastAck)
 }
 
-// failKeep makes Keep give err; nil: it works again.
+// failKeep makes PutLinkAnd give err; nil: it works again.
 func (j *fakeJournal) failKeep(err error) { j.failAfter(0, err) }
 
-// failAfter makes Keep give err after some more calls.
+// failAfter makes PutLinkAnd give err after some more calls.
 func (j *fakeJournal) failAfter(room int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.broken, j.keepsBeforeFail = err, room
 }
 
-// keepCount is how often Keep has written.
+// keepCount is how often PutLinkAnd has written.
 func (j *fakeJournal) keepCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.writes
-}
-
-func (j *fakeJournal) savedMemory() link.Remembered {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.mem
 }
 
 // rowKinds lists the journal's rows by kind.

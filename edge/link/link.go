@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -40,64 +41,20 @@ import (
 // DefaultBackoffCap bounds the pause between two rounds of dialing.
 const DefaultBackoffCap = 60 * time.Second
 
-// Journal is what happened here. Its methods may be called from any goroutine.
+// Journal is the part of *journal.Journal that a Link uses. It is an interface because tests replace
+// the disk. Methods without a context read memory only.
 type Journal interface {
-	// Head reads memory only.
-	Head() Head
-	// Rows returns encoded rows from number from on, in order, at least one where
-	// there is one, and the chain hash before the first; first is greater than
-	// from where older rows are no longer held.
+	Head() journal.Head
 	Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error)
-	// Acknowledge notes that the cluster has applied rows up to seq.
-	Acknowledge(ctx context.Context, seq fleet.Seq) error
-	// Appended is closed when rows are appended after the call.
 	Appended() <-chan struct{}
-	// PutBack notes that this is an older copy of the journal, and that the cluster has
-	// rows up to newest: Head.Lost says so until Rebase.
+	Acknowledge(seq fleet.Seq)
 	PutBack(ctx context.Context, newest fleet.Seq) error
-	// Rebase goes on from what the cluster has applied, and its chain hash there,
-	// after rows were lost, and ends Head.Lost.
-	Rebase(ctx context.Context, applied fleet.Seq, chain []byte) error
-}
+	Rebase(ctx context.Context, applied fleet.Seq, chain []byte, restate journal.RowsOfStates) error
 
-// Head is where the journal stands: oldest and newest row held (an empty one has
-// Last = First - 1), what the cluster has acknowledged, the newest urgent row, and
-// the chain hash at Last.
-type Head struct {
-	First, Last, Acknowledged, Urgent fleet.Seq
-	ChainHash                         []byte
-	// Lost is why rows may be missing, "" where none are.
-	Lost string
-}
-
-// Memory is what the link remembers between lives of the agent.
-type Memory interface {
-	Load(ctx context.Context) (Remembered, error)
-	// Keep writes r and appends the rows to the journal, durably and in one step.
-	Keep(ctx context.Context, r Remembered, rows ...fleet.Transition) error
-	// NoteHeartbeat notes that a hub answered a beat just now, when its clock showed hubTime
-	// (UnixNano; 0: it is not to be believed).
+	Link() journal.Link
+	PutLinkAnd(ctx context.Context, l journal.Link, more journal.RowsOfStates, ts ...fleet.Transition) error
 	NoteHeartbeat(ctx context.Context, hubTime int64) error
-	// Away is how long ago the last answered beat was, in machine time and across
-	// boots; 0 before the first.
 	Away() time.Duration
-}
-
-// Remembered is kept by Memory.
-type Remembered struct {
-	Session      uint64      // counts Hellos, and never goes back
-	Hubs         []string    // as a hub told them last
-	Cluster      string      // the only one that this edge talks to
-	Term         uint64      // the cluster as last seen
-	Index        fleet.Index //
-	NodeHash     []byte      // description that the cluster has
-	Disconnected bool        // a disconnect row is the newest of its kind
-	Fenced       string      // why a hub refused this machine; "" where none did
-	WentBack     string      // how the cluster fell behind, the last time; "" where it never did
-	// Rejoined says that the cluster had missed this edge, has it back, and waits for
-	// its history. Where Keep is first told so it also appends a row for each running
-	// task that says for how long it has been running.
-	Rejoined bool
 }
 
 // Edge is who the link works for. Its methods may be called from any goroutine.
@@ -137,7 +94,6 @@ type Config struct {
 	Hubs     []string // HOST:PORT; those that a hub tells come on top
 
 	Journal Journal
-	Memory  Memory
 	Edge    Edge
 
 	// Socket opens the socket of a round of dialing; the connection that it gives
@@ -153,8 +109,11 @@ type Config struct {
 	// each answer, and 0 is as long as the hub says. nil: always.
 	Silence func() time.Duration
 
-	// Ended is told why each session ended, nil: nobody. It must not block.
-	Ended func(why *fleet.Error)
+	// Answered is called after each answered heartbeat, Ended with the reason after each session,
+	// and FenceChanged when journal.Link.Fenced has changed. They must not block; nil: no call.
+	Answered     func()
+	Ended        func(why *fleet.Error)
+	FenceChanged func()
 
 	BackoffCap time.Duration        // 0: DefaultBackoffCap
 	Uptime     func() time.Duration // of the machine, nil: since New
@@ -170,7 +129,7 @@ type Link struct {
 	heartbeatRequests chan struct{}
 
 	// Owned by Run's goroutine.
-	mem         Remembered
+	mem         journal.Link
 	lastHub     string // of the last session that a hub committed
 	refusingHub string // the hub that turned this edge away last, "" since a session was committed
 	backoff     *reconnectBackoff
@@ -192,8 +151,8 @@ func New(cfg Config) (*Link, error) {
 	switch {
 	case cfg.Node == "" || cfg.Boot == "" || cfg.Instance == "":
 		return nil, errors.New("make a link: node, boot and instance ids are required")
-	case cfg.Journal == nil || cfg.Memory == nil || cfg.Edge == nil || cfg.TLS == nil:
-		return nil, errors.New("make a link: Journal, Memory, Edge and TLS are required")
+	case cfg.Journal == nil || cfg.Edge == nil || cfg.TLS == nil:
+		return nil, errors.New("make a link: Journal, Edge and TLS are required")
 	}
 	start := time.Now()
 	if cfg.Socket == nil {
@@ -210,6 +169,12 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.Silence == nil {
 		cfg.Silence = func() time.Duration { return 0 }
+	}
+	if cfg.Answered == nil {
+		cfg.Answered = func() {}
+	}
+	if cfg.FenceChanged == nil {
+		cfg.FenceChanged = func() {}
 	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(*fleet.Error) {}
@@ -240,16 +205,11 @@ func (l *Link) RequestHeartbeat() {
 	}
 }
 
-// Run keeps the link until ctx ends, and then returns nil. It fails only where
-// Memory cannot be read: without it a session of this life could not be told from
-// one of an earlier life. What Memory cannot write is logged, and tried again with
-// the next session.
+// Run keeps the link until ctx ends, and then returns nil. An error of the journal is logged, and
+// the write is tried again with the next session.
 func (l *Link) Run(ctx context.Context) error {
-	mem, err := l.cfg.Memory.Load(ctx)
-	if err != nil {
-		return fmt.Errorf("keep the link: load what it remembers: %w", err)
-	}
-	l.mem = mem
+	l.mem = l.cfg.Journal.Link()
+	mem := l.mem
 	l.tracker.updateStatus(func(s *Status) {
 		s.Fenced, s.WentBack, s.Session = mem.Fenced, mem.WentBack, mem.Session
 		s.Hubs = knownHubs(mem.Hubs, l.cfg.Hubs)
@@ -272,10 +232,25 @@ func (l *Link) Run(ctx context.Context) error {
 // monotonicNow is monotonic time as sessions are given it.
 func (l *Link) monotonicNow() time.Duration { return time.Since(l.start) }
 
-// saveMemory writes what is remembered, with rows.
+// saveMemory writes l.mem to the journal, together with rows. Where the cluster has this edge back,
+// rows follow that tell for how long each task has been running.
 func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
-	if err := l.cfg.Memory.Keep(ctx, l.mem, rows...); err != nil {
-		return fmt.Errorf("remember the link: %w", err)
+	before := l.cfg.Journal.Link()
+	var reconnected journal.RowsOfStates
+	if l.mem.Rejoined && !before.Rejoined {
+		reconnected = func(states map[fleet.AllocID]journal.State) []fleet.Transition {
+			return journal.Reconnected(states, l.currentMoment())
+		}
+	}
+	if err := l.cfg.Journal.PutLinkAnd(ctx, l.mem, reconnected, rows...); err != nil {
+		return fmt.Errorf("save the state of the link: %w", err)
+	}
+	if before.Fenced != l.mem.Fenced {
+		l.cfg.FenceChanged()
 	}
 	return nil
+}
+
+func (l *Link) currentMoment() journal.Moment {
+	return journal.Moment{Boot: l.cfg.Boot, Mono: l.cfg.Uptime(), Wall: l.cfg.Now()}
 }

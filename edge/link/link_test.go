@@ -254,14 +254,14 @@ func TestHubListIsLearnedAndKept(t *testing.T) {
 		w.cluster.hubs = []string{hubAddr, second}
 		w.startLink()
 		w.waitUntil(time.Second, "connect", w.isConnected)
-		if got := w.journal.savedMemory().Hubs; !slices.Equal(got, w.cluster.hubs) {
+		if got := w.journal.Link().Hubs; !slices.Equal(got, w.cluster.hubs) {
 			t.Errorf("after the Welcome %v are remembered", got)
 		}
 		w.cluster.withLock(func() {
 			w.cluster.newHubs = []string{second, third}
 			w.cluster.hubs = w.cluster.newHubs
 		})
-		w.waitUntil(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.savedMemory().Hubs, third) })
+		w.waitUntil(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.Link().Hubs, third) })
 		time.Sleep(25 * time.Second) // acknowledgements that say nothing of hubs
 		if got := w.link.Status().Hubs; !slices.Equal(got, []string{second, third, hubAddr}) {
 			t.Errorf("hubs tried: %v", got)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -115,8 +116,8 @@ func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 		w.cluster.session = 41 // the edge's disk was restored
 		w.startLink()
 		w.waitUntil(time.Second, "connect", w.isConnected)
-		if hellos := w.cluster.takeSnapshot().hellos; len(hellos) != 2 || hellos[1].Session != 42 || w.journal.savedMemory().Session != 42 {
-			t.Errorf("Hellos %+v, remembered %+v; want two, the second of session 42", hellos, w.journal.savedMemory())
+		if hellos := w.cluster.takeSnapshot().hellos; len(hellos) != 2 || hellos[1].Session != 42 || w.journal.Link().Session != 42 {
+			t.Errorf("Hellos %+v, remembered %+v; want two, the second of session 42", hellos, w.journal.Link())
 		}
 	})
 }
@@ -151,7 +152,7 @@ func TestAnotherClusterIsNotTalkedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
 		w.addHub(hubAddr)
-		w.journal.mem = link.Remembered{Session: 3, Cluster: "cluster-0", Disconnected: true}
+		w.journal.mem = journal.Link{Session: 3, Cluster: "cluster-0", Disconnected: true}
 		w.startLink()
 		time.Sleep(3 * time.Minute)
 		if seen := w.cluster.takeSnapshot(); len(seen.beats) > 0 || len(seen.hellos) == 0 || len(seen.hellos) > 6 {

@@ -34,7 +34,7 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 			w.journal.mu.Lock()
 			got := w.journal.rejoins
 			w.journal.mu.Unlock()
-			if now := w.journal.savedMemory().Rejoined; got != rejoins || now != waiting {
+			if now := w.journal.Link().Rejoined; got != rejoins || now != waiting {
 				t.Errorf("%s: rejoined %d times, waiting %v; want %d, %v", when, got, now, rejoins, waiting)
 			}
 		}
@@ -62,7 +62,7 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 		want("missed, and cut again before it was ready", 1, true)
 
 		status(fleet.NodeReady)
-		w.waitUntil(time.Minute, "hear that it is ready", func() bool { return !w.journal.savedMemory().Rejoined })
+		w.waitUntil(time.Minute, "hear that it is ready", func() bool { return !w.journal.Link().Rejoined })
 		again()
 		want("ready, and a blip", 1, false)
 		status(fleet.NodeInitializing)

@@ -44,7 +44,7 @@ type Status struct {
 // Status may be called from any goroutine, at any time.
 func (l *Link) Status() Status {
 	s := l.tracker.currentStatus()
-	s.Away = l.cfg.Memory.Away()
+	s.Away = l.cfg.Journal.Away()
 	if h := l.cfg.Journal.Head(); h.Last > h.Acknowledged {
 		s.Unacknowledged = uint64(h.Last - h.Acknowledged)
 	}

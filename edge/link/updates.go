@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/planted"
 	"skerry/syncproto"
@@ -16,7 +17,7 @@ const maxBatch = syncproto.MaxUpdatesBytes / 2
 
 // startReplay starts sending from the row after what the cluster has applied.
 func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
-	s.acknowledgeRows(ctx, applied)
+	s.cfg.Journal.Acknowledge(applied)
 	s.cursor = applied + 1
 	if planted.On(planted.ApplyTwice) {
 		s.cursor = s.cfg.Journal.Head().First
@@ -46,17 +47,14 @@ func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck)
 		return
 	}
 	s.log.Warn("rows are lost, the journal goes on from where the cluster stands", "reason", s.cfg.Journal.Head().Lost, "applied", ack.Applied)
-	if err := s.cfg.Journal.Rebase(ctx, ack.Applied, ack.ChainHash); err != nil {
+	restate := func(states map[fleet.AllocID]journal.State) []fleet.Transition {
+		return journal.Restatement(states, s.currentMoment(), "said again: rows before it are lost")
+	}
+	if err := s.cfg.Journal.Rebase(ctx, ack.Applied, ack.ChainHash, restate); err != nil {
 		s.endWithError(fleet.AsError(err))
 		return
 	}
 	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
-}
-
-func (s *session) acknowledgeRows(ctx context.Context, applied fleet.Seq) {
-	if err := s.cfg.Journal.Acknowledge(ctx, applied); err != nil {
-		s.endWithError(fleet.AsError(fmt.Errorf("note applied rows: %w", err)))
-	}
 }
 
 // scheduleSend sets the tick at which rows that wait are sent.
@@ -116,7 +114,7 @@ func lostRowsEnd(why string) sessionEnd {
 // handleApplied takes the answer to an Updates. Where the cluster took less than was
 // sent, sending goes on from there.
 func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
-	s.acknowledgeRows(ctx, a.Last)
+	s.cfg.Journal.Acknowledge(a.Last)
 	s.updateNodeStatus(ctx, a.Status)
 	if s.proto.InFlight() == 0 && a.Last+1 < s.cursor {
 		s.cursor, s.backlog = a.Last+1, true
@@ -229,7 +227,7 @@ func (l *Link) noteLoss(ctx context.Context, why string) {
 	l.mem.Disconnected = true
 	err := l.saveMemory(ctx, fleet.Transition{
 		Kind:    fleet.TransitionDisconnect,
-		Message: fmt.Sprintf("last answer %s ago: %s", l.cfg.Memory.Away().Round(time.Millisecond), why),
+		Message: fmt.Sprintf("last answer %s ago: %s", l.cfg.Journal.Away().Round(time.Millisecond), why),
 	})
 	if err != nil {
 		l.mem.Disconnected = false

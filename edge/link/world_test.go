@@ -43,7 +43,7 @@ func newLinkTest(tb testing.TB) *linkTest {
 	client := w.ca.Client(tb, "edge:"+nodeID)
 	w.cfg = link.Config{
 		Node: nodeID, Boot: "boot-1", Instance: "instance-1", Agent: "test", Hubs: []string{hubAddr},
-		Journal: w.journal, Memory: w.journal, Edge: w.site,
+		Journal: w.journal, Edge: w.site,
 		Socket:  func(context.Context) (net.PacketConn, error) { return w.path.Socket(), nil },
 		TLS:     func() (*tls.Config, error) { return client, nil },
 		Resolve: func(_ context.Context, hub string) ([]net.Addr, error) { return resolve(hub) },

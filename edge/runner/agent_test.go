@@ -16,6 +16,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/rawexec"
+	"skerry/edge/contract"
 	"skerry/edge/runner"
 	"skerry/fleet"
 )
@@ -299,7 +300,7 @@ func BenchmarkTenTasks(b *testing.B) {
 			alloc := allocOf(fleet.JobTypeService, nil, shell("a", "while :; do sleep 1; done"))
 			alloc.ID = fleet.AllocID(fmt.Sprintf("alloc-%d", i))
 			journals[i] = newFakeJournal()
-			if runners[i], err = f.New(alloc, runner.LastState{}, journals[i]); err != nil {
+			if runners[i], err = f.New(alloc, contract.LastState{}, journals[i]); err != nil {
 				b.Fatal(err)
 			}
 			go func() { done <- runners[i].Run(ctx) }()

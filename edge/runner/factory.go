@@ -1,33 +1,16 @@
 package runner
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"skerry/drivers"
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
-
-// Recorder is where a runner writes what happens: the journal. Record returns
-// when the transitions are durable, PutHandle when the handle is, and what is
-// recorded with it: both are, or neither. A nil handle removes it.
-type Recorder interface {
-	Record(ctx context.Context, ts ...fleet.Transition) error
-	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error
-	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
-}
-
-// LastState is what the journal knows of an allocation when its runner is made.
-// It has the fields of edge.LastState, so that one converts to the other.
-type LastState struct {
-	Known        bool // it ran here before
-	Rebooted     bool // and the machine has booted since it last said anything
-	ClientStatus string
-	TaskStates   map[string]fleet.TaskState
-}
 
 // Steps of a start, in order: see Factory.Step.
 const (
@@ -53,9 +36,18 @@ type Factory struct {
 	Log  *slog.Logger
 }
 
+// NewRunner is New with the result type of contract.New.
+func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
+	r, err := f.New(a, last, rec)
+	if err != nil {
+		return nil, fmt.Errorf("make the runner of allocation %s: %w", fleet.Short(a.ID), err)
+	}
+	return r, nil
+}
+
 // New makes the runner of a. It touches no disk. An allocation that cannot be
 // run is not refused here: its runner records that it failed, and why.
-func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, error) {
+func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (*Runner, error) {
 	if f.Node == nil || f.Mono == nil || f.Now == nil || f.Log == nil || f.Dirs.Allocs == "" || f.Dirs.State == "" {
 		return nil, errors.New("make runner: the factory is not complete")
 	}

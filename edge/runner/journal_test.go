@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"skerry/edge/runner"
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
 
@@ -183,10 +183,10 @@ func (j *fakeJournal) reviveJournal() {
 	j.dead = make(chan struct{})
 }
 
-func (j *fakeJournal) lastState() runner.LastState {
+func (j *fakeJournal) lastState() contract.LastState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return runner.LastState{
+	return contract.LastState{
 		Known: len(j.rows) > 0, Rebooted: j.bootID != "" && j.bootID != j.boot,
 		ClientStatus: j.status, TaskStates: maps.Clone(j.states),
 	}

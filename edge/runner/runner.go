@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
 
@@ -45,10 +46,10 @@ import (
 type Runner struct {
 	// Set once.
 	factory      Factory
-	rec          Recorder
+	rec          contract.Recorder
 	log          *slog.Logger
 	id           fleet.AllocID
-	last         LastState
+	last         contract.LastState
 	tasks        []*task
 	stopped      chan struct{} // closed by the first Stop
 	delaySkipped chan struct{} // closed by the first Hasten

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/local"
 	"skerry/fleet"
 )
@@ -181,8 +182,8 @@ func (e *Edge) countTaskStart(id fleet.AllocID) {
 }
 
 // newRunners makes simulated runners.
-func (e *Edge) newRunners(m edge.Machine) (edge.NewRunner, error) {
-	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
+func (e *Edge) newRunners(m edge.Machine) (contract.New, error) {
+	return func(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
 		return newRunner(e, m, a, last, rec), nil
 	}, nil
 }

@@ -5,11 +5,12 @@ import (
 	"net"
 
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
 
 // Simulated is a runner of no edge, and lets things happen to it.
-func Simulated(m edge.Machine, a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, func(ctx context.Context, rows int) error) {
+func Simulated(m edge.Machine, a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, func(ctx context.Context, rows int) error) {
 	r := newRunner(&Edge{runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{}}, m, a, last, rec)
 	return r, func(ctx context.Context, rows int) error {
 		return r.callRunLoop(ctx, func(ctx context.Context) error { return r.generateRows(ctx, rows) })

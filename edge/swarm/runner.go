@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/fleet"
 )
 
@@ -16,12 +17,12 @@ import (
 type runner struct {
 	// Set once.
 	edge      *Edge
-	rec       edge.Recorder
+	rec       contract.Recorder
 	mono      func() time.Duration
 	now       func() time.Time
 	id        fleet.AllocID
 	tasks     []string
-	last      edge.LastState
+	last      contract.LastState
 	stopped   chan struct{} // closed by the first Stop
 	done      chan struct{} // closed when Run has returned
 	loopCalls chan loopCall
@@ -42,7 +43,7 @@ type loopCall struct {
 	reply chan error
 }
 
-func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last edge.LastState, rec edge.Recorder) *runner {
+func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last contract.LastState, rec contract.Recorder) *runner {
 	r := &runner{
 		edge: home, rec: rec, mono: m.Mono, now: m.Now, id: a.ID, last: last, status: last.ClientStatus,
 		stopped: make(chan struct{}), done: make(chan struct{}), loopCalls: make(chan loopCall), states: map[string]fleet.TaskState{},

@@ -20,6 +20,7 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/sim"
 	"skerry/edge"
+	"skerry/edge/contract"
 	"skerry/edge/runner"
 	"skerry/edge/swarm"
 	"skerry/fleet"
@@ -87,7 +88,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 			BootID: "b", Mono: mono, Now: time.Now, Log: slog.New(slog.DiscardHandler), Jitter: func() float64 { return 0 },
 		}
 		var really, simulated rowRecorder
-		real, err := factory.New(crashing(), runner.LastState{}, &really)
+		real, err := factory.New(crashing(), contract.LastState{}, &really)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		sim, happen := swarm.Simulated(edge.Machine{Mono: mono, Now: time.Now}, crashing(), edge.LastState{}, &simulated)
+		sim, happen := swarm.Simulated(edge.Machine{Mono: mono, Now: time.Now}, crashing(), contract.LastState{}, &simulated)
 		both.Go(func() {
 			if err := sim.Run(t.Context()); err != nil {
 				t.Error(err)
@@ -126,7 +127,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 func TestSimulatedRunnerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b rowRecorder
-		last := edge.LastState{Known: true, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}
+		last := contract.LastState{Known: true, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}
 		r, _ := swarm.Simulated(edge.Machine{Mono: func() time.Duration { return 0 }, Now: time.Now}, crashing(), last, &b)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

@@ -1,19 +1,19 @@
-package allocs_test
+package journal_test
 
 import (
 	"testing"
 	"time"
 
-	"skerry/edge/allocs"
+	"skerry/edge/journal"
 	"skerry/fleet"
 )
 
 // TestNothingIsSaidOfWhatHasNoStatus: of an allocation that has none yet no row is made.
 func TestNothingIsSaidOfWhatHasNoStatus(t *testing.T) {
-	states := map[fleet.AllocID]allocs.State{
+	states := map[fleet.AllocID]journal.State{
 		"new": {TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}}, "runs": {ClientStatus: fleet.ClientRunning},
 	}
-	ts := allocs.Restatement(states, allocs.Moment{Boot: boot1}, "why")
+	ts := journal.Restatement(states, journal.Moment{Boot: boot1}, "why")
 	if len(ts) != 1 || ts[0].Alloc != "runs" || ts[0].Message != "why" {
 		t.Errorf("rows: %+v", ts)
 	}
@@ -22,9 +22,9 @@ func TestNothingIsSaidOfWhatHasNoStatus(t *testing.T) {
 // TestReconnected: one row for each task that runs, with how long it has been, by
 // the machine's clock.
 func TestReconnected(t *testing.T) {
-	now := allocs.Moment{Boot: boot1, Mono: time.Hour, Wall: time.Unix(1000, 0)}
+	now := journal.Moment{Boot: boot1, Mono: time.Hour, Wall: time.Unix(1000, 0)}
 	running := fleet.TaskState{State: fleet.TaskRunning, RunningFor: time.Second, Events: []fleet.TaskEvent{{Type: fleet.TaskStarted}}}
-	states := map[fleet.AllocID]allocs.State{
+	states := map[fleet.AllocID]journal.State{
 		"b": {BootID: boot1, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"main": running, "side": running, "over": {State: fleet.TaskDead}},
 			Since: map[string]time.Duration{"main": 20 * time.Minute}},
 		"a":     {BootID: boot1, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"main": running}, Since: map[string]time.Duration{"main": -time.Minute}},
@@ -37,7 +37,7 @@ func TestReconnected(t *testing.T) {
 		ran   time.Duration
 	}
 	var got []line
-	for _, tr := range allocs.Reconnected(states, now) {
+	for _, tr := range journal.Reconnected(states, now) {
 		if tr.Kind != fleet.TransitionTask || tr.Event.Type != fleet.TaskReconnected || tr.ClientStatus != "" || tr.TaskState.State != fleet.TaskRunning || tr.TaskState.Events != nil {
 			t.Errorf("row: %+v", tr)
 		}

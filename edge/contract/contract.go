@@ -1,0 +1,78 @@
+// Package contract says what edge/allocs needs of a runner, and what a runner needs of the journal.
+//
+// edge/runner runs real tasks, edge/swarm simulates them; both implement Runner. edge.Config
+// takes the New that makes them, so that edge knows no driver. The package has no state.
+package contract
+
+import (
+	"context"
+
+	"skerry/fleet"
+)
+
+// Recorder is where a runner writes what happened: the journal.
+type Recorder interface {
+	// Record appends transitions in the given order and returns when they are durable. It
+	// fills in Seq, BootID, Mono and Wall, and never waits for a hub. A TaskState in ts has
+	// no events: each event travels in a transition of its own.
+	Record(ctx context.Context, ts ...fleet.Transition) error
+	// PutHandle stores the data that finds a task again, under a key of the runner's choice;
+	// nil removes it. The handle and the transitions are durable together, or not at all.
+	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error
+	// Handles returns all handles of an allocation, by key.
+	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
+}
+
+// Runner runs one allocation. Run is called once; the other methods may be called before,
+// during and after Run, from any goroutine.
+type Runner interface {
+	// Run starts or recovers the tasks. It returns when the allocation has ended and its end is
+	// recorded. When ctx ends first it returns, and the tasks go on for the next agent.
+	Run(ctx context.Context) error
+	// Update gives the runner a newer version of the allocation (an in-place update).
+	Update(a fleet.Alloc)
+	// Stop ends the tasks, records the reason, and lets Run return. It does not wait. Before
+	// Run, it makes Run recover and end what still runs, and start nothing.
+	Stop(reason string)
+	// Restart restarts one task, or all for "". An unknown task is a fleet.CodeNotFound, an
+	// allocation that has ended a fleet.CodeConflict.
+	Restart(ctx context.Context, task, reason string) error
+	// RestartUnhealthy is Restart for a failed check: the restart policy counts it, and may
+	// fail the task instead.
+	RestartUnhealthy(ctx context.Context, task, reason string) error
+	// Signal sends a signal to one task, or to all that run for "". Its errors are those of
+	// Restart, and fleet.CodeInvalid for an unknown signal.
+	Signal(ctx context.Context, task, signal, reason string) error
+}
+
+// DelaySkipper is a Runner that can skip the shutdown_delay.
+type DelaySkipper interface {
+	// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be
+	// called before Stop.
+	SkipDelay()
+}
+
+// Execer is a Runner that can run a command beside a task.
+type Execer interface {
+	// Exec returns the exit code of the command, which ends with ctx and with the task. A task
+	// that does not run is a fleet.CodeConflict, a driver without exec a fleet.CodeUnsupported.
+	Exec(ctx context.Context, task string, x fleet.Exec) (code int, err error)
+}
+
+// Meter is a Runner that can measure its tasks.
+type Meter interface {
+	// Usage measures one task, or all that run for "". mhz is the clock rate of a core.
+	Usage(ctx context.Context, task string, mhz float64) (map[string]*fleet.TaskUsage, error)
+}
+
+// New makes the Runner of an allocation whose Job is set. last is zero for an allocation that
+// is new on this machine.
+type New func(a fleet.Alloc, last LastState, rec Recorder) (Runner, error)
+
+// LastState is the state of an allocation in the journal when its runner is made.
+type LastState struct {
+	Known        bool // the allocation ran here before
+	Rebooted     bool // the machine has booted since its newest row
+	ClientStatus string
+	TaskStates   map[string]fleet.TaskState
+}

@@ -1,0 +1,84 @@
+package journal
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Moment is the present as a machine knows it.
+type Moment struct {
+	Boot fleet.BootID
+	Mono time.Duration // since boot
+	Wall time.Time
+}
+
+// RowsOfStates makes rows from the states of all allocations, within one commit. It must not call
+// the journal.
+type RowsOfStates func(map[fleet.AllocID]State) []fleet.Transition
+
+// Restatement returns rows that repeat the given states, each with the reason as its message.
+func Restatement(states map[fleet.AllocID]State, now Moment, reason string) []fleet.Transition {
+	var ts []fleet.Transition
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		ts = append(ts, states[id].restateRows(id, now, reason)...)
+	}
+	return ts
+}
+
+// Reconnected returns a row for each running task with the time that it has been running. The
+// edge records them when a cluster that had counted it as disconnected has it back.
+func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition {
+	var ts []fleet.Transition
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		s := states[id]
+		if s.Terminal() || s.BootID != now.Boot {
+			continue // after a boot the runner has yet to record what became of the tasks
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
+			state := s.taskStateAt(name, now)
+			if state.State != fleet.TaskRunning {
+				continue
+			}
+			ts = append(ts, fleet.Transition{
+				Kind: fleet.TransitionTask, Alloc: id, Task: name, TaskState: &state,
+				Event: &fleet.TaskEvent{Type: fleet.TaskReconnected, Time: now.Wall.UnixNano()},
+			})
+		}
+	}
+	return ts
+}
+
+// restateRows returns the rows that repeat a state: status, health, and one for each task.
+func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.Transition {
+	if s.ClientStatus == "" {
+		return nil
+	}
+	status := fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, Message: reason,
+	}
+	ts := []fleet.Transition{status}
+	if s.Healthy != nil {
+		ts = append(ts, fleet.Transition{
+			Kind: fleet.TransitionHealth, Alloc: id, Healthy: s.Healthy, Deployment: s.HealthOf, Message: reason,
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
+		state, row := s.taskStateAt(name, now), status
+		row.Task, row.TaskState = name, &state
+		ts = append(ts, row)
+	}
+	return ts
+}
+
+// taskStateAt returns a task's state at a moment, without its events.
+func (s State) taskStateAt(name string, now Moment) fleet.TaskState {
+	state := s.TaskStates[name]
+	state.Events = nil
+	if since, ok := s.Since[name]; ok && s.BootID == now.Boot && state.State == fleet.TaskRunning {
+		state.RunningFor = max(state.RunningFor, now.Mono-since)
+	}
+	return state
+}

@@ -1,0 +1,72 @@
+package edge
+
+import (
+	"context"
+	"io"
+	"skerry/edge/allocs"
+	"skerry/fleet"
+	"skerry/syncproto"
+	"strings"
+)
+
+// linkEdge implements link.Edge: it takes deliveries and answers requests of hubs.
+type linkEdge struct{ e *Edge }
+
+func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
+	node = l.e.describer.Node()
+	return []byte(node.DescriptionHash), node
+}
+
+func (l linkEdge) Desired() fleet.Index {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return l.e.desired
+}
+
+func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
+	missing, holdings, err := l.e.allocs.Deliver(ctx, d)
+	if err != nil {
+		return syncproto.Received{}, nil, err
+	}
+	l.e.mu.Lock()
+	l.e.desired = d.Index
+	l.e.mu.Unlock()
+	return syncproto.Received{Index: d.Index, Missing: missing[:min(len(missing), syncproto.MaxMissing)]}, holdings, nil
+}
+
+func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate(ctx) }
+
+func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	switch req.Kind {
+	case syncproto.RequestLogs:
+		return l.e.openLogs(ctx, req.Alloc, logRequest(req))
+	case syncproto.RequestLogPieces:
+		return l.e.openLogPieces(ctx, req)
+	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
+		return l.e.openAllocFiles(ctx, req)
+	case syncproto.RequestChecks:
+		return l.e.checkResults(ctx, req.Alloc)
+	case syncproto.RequestUsage:
+		return l.e.resourceUsage(ctx, req.Alloc, req.Task)
+	case syncproto.RequestCollect:
+		return emptyOutput(), l.e.allocs.Collect(ctx, req.Alloc)
+	case syncproto.RequestMonitor:
+		return l.e.streamAgentLogs(ctx, req)
+	case syncproto.RequestRestart:
+		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
+			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",
+		})
+	case syncproto.RequestSignal:
+		if req.Signal == "" {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "signal allocation %s: no signal is named", fleet.Short(req.Alloc))
+		}
+		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
+			Alloc: req.Alloc, Task: req.Task, Signal: req.Signal, Why: "signalled by an operator",
+		})
+	}
+	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind).
+		WithHint("its release is older than the hub's")
+}
+
+// emptyOutput follows a reply that says all there is to say.
+func emptyOutput() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
