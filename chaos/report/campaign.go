@@ -11,71 +11,123 @@ import (
 	"skerry/chaos/history"
 )
 
-// maxRuns bounds the runs that a campaign's page lists, maxRunsNoPass those of
-// them that did not pass and are listed apart.
+// Bounds of a campaign's tables.
 const (
-	maxRuns       = 1000
-	maxRunsNoPass = 100
+	maxRuns           = 1000
+	maxFailedRuns     = 100
+	maxFailedRunsText = 20
 )
 
-// campaignPage is what the template of a campaign is filled with.
-type campaignPage struct {
-	Name, Verdict, Headline, Outcomes, Repeat, Left string
-	Reasons                                         []string
-	Facts                                           []fact
-	Faults                                          []history.FaultTotal
-	Sometimes                                       []history.SometimesTotal
-	Violations                                      []history.ViolationCount
-	NoPass, Runs                                    []campaignRow
-}
-
-type campaignRow struct {
-	Outcome, Name, Why, Repeat, Lasted, Wall, Report, History string
-	Seed, Times, Missed, Refused, Violations                  uint64
-}
-
 // WriteCampaign writes the page of a campaign, with links to its runs' pages.
-func WriteCampaign(w io.Writer, c history.Campaign) error {
-	t := c.Totals()
-	p := campaignPage{
-		Name: c.Name, Outcomes: outcomes(t), Repeat: c.Repeat, Reasons: c.Shortcomings(),
-		Facts: campaignFacts(c, t), Faults: t.Faults, Sometimes: t.Sometimes, Violations: t.Violations,
+func WriteCampaign(w io.Writer, c history.Campaign) error { return buildCampaignPage(c).writeHTML(w) }
+
+// PrintCampaign prints what a campaign came to, at most 100 characters wide.
+func PrintCampaign(w io.Writer, c history.Campaign) error {
+	p := buildCampaignPage(c)
+	var b strings.Builder
+	paragraph(&b, p.Name+": "+p.About)
+	p.writeText(&b)
+	if len(p.Reasons) == 0 {
+		b.WriteString("\npass\n")
+	} else {
+		b.WriteString("\n")
+		paragraph(&b, "no pass: "+strings.Join(p.Reasons, "; "))
 	}
-	p.Facts = slices.DeleteFunc(p.Facts, func(f fact) bool { return f.Name == "repeat" })
-	p.Facts = append(p.Facts, fact{"started", c.Start.UTC().Format("2006-01-02 15:04:05 MST")})
-	for _, name := range slices.Sorted(maps.Keys(c.Versions)) {
-		p.Facts = append(p.Facts, fact{name, c.Versions[name]})
-	}
-	outcome := c.Outcome()
-	p.Verdict, p.Headline = string(outcome), headline(outcome)
-	for _, r := range c.Runs {
-		if r.Outcome != history.Pass && len(p.NoPass) < maxRunsNoPass {
-			p.NoPass = append(p.NoPass, rowOf(r))
-		}
-		if len(p.Runs) < maxRuns {
-			p.Runs = append(p.Runs, rowOf(r))
-		}
-	}
-	if n := len(c.Runs) - len(p.Runs); n > 0 {
-		p.Left = fmt.Sprintf("The last %d are not listed; the campaign's JSON has them.", n)
-	}
-	if err := pages.ExecuteTemplate(w, "campaign.html", p); err != nil {
-		return fmt.Errorf("write the report on campaign %s: %w", c.Name, err)
-	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func rowOf(r history.Run) campaignRow {
-	row := campaignRow{
-		Outcome: string(r.Outcome), Name: r.Name, Why: strings.Join(r.Reasons, "; "), Repeat: r.Repeat,
-		Lasted: stamp(r.Lasted), Wall: stamp(r.Wall.Round(10 * time.Millisecond)), Report: r.Report, History: r.History,
-		Seed: r.Seed, Refused: r.Refused,
+func buildCampaignPage(c history.Campaign) page {
+	t := c.Totals()
+	p := page{
+		Name: c.Name, Outcome: c.Outcome(), About: outcomes(t), Reasons: c.Shortcomings(), Repeat: c.Repeat, Facts: campaignFacts(c, t),
 	}
-	for _, f := range r.Faults {
-		row.Times, row.Missed = row.Times+f.Times, row.Missed+f.Missed
+	failed := &table{Heads: []string{"outcome", "run", "seed", "why", "repeat"}, right: []int{2}, wrap: 3, most: maxFailedRuns, mostText: maxFailedRunsText}
+	runs := &table{
+		Heads: []string{"outcome", "run", "seed", "lasted", "took", "faults", "never hit", "refused", "violations", "history"},
+		right: []int{2, 3, 4, 5, 6, 7, 8}, most: maxRuns,
 	}
-	for _, v := range r.Violations {
-		row.Violations += v.Count
+	for _, r := range c.Runs {
+		outcome, name := cell{Text: string(r.Outcome), Class: string(r.Outcome)}, cell{Text: r.Name, Link: r.Report}
+		if r.Outcome != history.Pass {
+			failed.addRow(outcome, name, r.Seed, strings.Join(r.Reasons, "; "), r.Repeat)
+		}
+		var times, missed, violations uint64
+		for _, f := range r.Faults {
+			times, missed = times+f.Times, missed+f.Missed
+		}
+		for _, v := range r.Violations {
+			violations += v.Count
+		}
+		runs.addRow(outcome, name, r.Seed, stamp(r.Lasted), stamp(r.Wall.Round(10*time.Millisecond)), times, missed, r.Refused, violations,
+			cell{Text: "history", Link: r.History})
 	}
-	return row
+	broken := &table{Heads: []string{"broken", "times", "promise"}, right: []int{1}, wrap: 2}
+	for _, v := range t.Violations {
+		broken.addRow(cell{Text: v.Invariant.Slug(), Class: string(history.Violated)}, v.Count, v.Invariant.Statement())
+	}
+	faults := &table{Heads: []string{"fault", "times", "hits", "never hit", "runs with a hit"}, right: []int{1, 2, 3, 4}}
+	for _, f := range t.Faults {
+		faults.addRow(f.Fault, f.Times, cell{Text: fmt.Sprint(f.Hits), Class: classIf(f.Hits == 0, "void")}, f.Missed, f.Runs)
+	}
+	branches := &table{Heads: []string{"branch", "times", "runs"}, right: []int{1, 2}}
+	for _, s := range t.Sometimes {
+		branches.addRow(s.Name, cell{Text: fmt.Sprint(s.Count), Class: classIf(s.Count == 0, "void")}, s.Runs)
+	}
+	p.addSection(section{Title: "Violations", Table: broken})
+	p.addSection(section{Title: "Runs that did not pass", Table: failed})
+	p.addSection(section{Title: "Faults", Table: faults})
+	p.addSection(section{Title: "Branches", Table: branches})
+	p.addSection(section{Title: "All runs", Table: runs, pageOnly: true})
+	return p
+}
+
+// outcomes says how many runs ended how.
+func outcomes(t history.Totals) string {
+	text := "1 history"
+	if t.Histories != 1 {
+		text = fmt.Sprintf("%d histories", t.Histories)
+	}
+	for _, o := range []history.Outcome{history.Pass, history.Violated, history.Void, history.Broken} {
+		text += fmt.Sprintf(", %d %s", t.Outcomes[o], o)
+	}
+	return text
+}
+
+// campaignFacts are the sums of a campaign in words.
+func campaignFacts(c history.Campaign, t history.Totals) *table {
+	facts := &table{wrap: 1}
+	add := func(name, format string, args ...any) { facts.addRow(name, fmt.Sprintf(format, args...)) }
+	if t.Virtual > 0 {
+		add("virtual time", "%.1f hours", t.Virtual.Hours())
+	}
+	if t.Real > 0 {
+		add("real time", "%.2f hours", t.Real.Hours())
+	}
+	var violations uint64
+	for _, v := range t.Violations {
+		violations += v.Count
+	}
+	add("violations", "%d", violations)
+	if hours := (t.Virtual + t.Real).Hours(); hours > 0 {
+		add("faults", "%d of %s, %.1f an hour", t.Times, plural(len(t.Faults), "kind"), float64(t.Times)/hours)
+	}
+	add("operations by clients", "%d", t.Operations)
+	add("refused", "%d", t.Refused)
+	add("records", "%d", t.Records)
+	add("took", "%s on %s", stamp(c.Wall), plural(c.Cores, "core"))
+	if hours := t.Virtual.Hours(); hours > 0 {
+		add("a virtual hour costs", "%s of one run, %s of the campaign",
+			stamp(time.Duration(float64(t.Work)/hours)), stamp(time.Duration(float64(c.Wall)/hours)))
+	}
+	if c.Repeat != "" {
+		add("repeat", "%s", c.Repeat)
+	}
+	if !c.Start.IsZero() {
+		add("started", "%s", c.Start.UTC().Format(startFormat))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Versions)) {
+		add(name, "%s", c.Versions[name])
+	}
+	return facts
 }

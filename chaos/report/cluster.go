@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -10,26 +9,28 @@ import (
 	"skerry/fleet"
 )
 
-// States of lanes, beside those of nodes and allocations.
+// States of hubs.
 const (
-	stateUp           = "up"
-	stateLeads        = "leads"
-	stateConnected    = "connected"
-	stateDisconnected = "away"
-	stateFenced       = "fenced"
-	stateStopping     = "stopping" // the hub wants it gone; its edge has not confirmed
+	stateUp    = "up"
+	stateLeads = "leads"
+)
+
+// How an allocation ended.
+const (
+	endComplete = "complete"
+	endFailed   = "failed"
+	endLost     = "lost"
+	endStopped  = "stopped"
 )
 
 // cluster is what the hubs together say of nodes and allocations: of two hubs the
 // one with the newer entry is right.
 type cluster struct {
-	names  map[fleet.NodeID]string
-	nodes  map[fleet.NodeID]*nodeFact
-	allocs map[fleet.AllocID]*allocFact
-	newest fleet.Index // whose effects are known
-	// Once all is in: allocations and the node's lane by edge.
-	byEdge   map[string][]*allocFact
-	statuses map[string]*stateSpans
+	names    map[fleet.NodeID]string
+	nodes    map[fleet.NodeID]*nodeFact
+	allocs   map[fleet.AllocID]*allocFact
+	newest   fleet.Index       // whose effects are known
+	statuses map[string][]span // of nodes, by edge; once all is in
 }
 
 // nodeFact is a node, as the hubs have it.
@@ -52,8 +53,14 @@ type allocFact struct {
 	index    fleet.Index
 	// ends are how it ended, and when: one that was given up for lost may come back,
 	// or end once more. Empty: it is there.
-	ends []mark
+	ends []allocEnd
 	back bool // it runs again after the last of ends
+}
+
+// allocEnd is one end of an allocation.
+type allocEnd struct {
+	at  time.Duration
+	how string
 }
 
 func newCluster() cluster {
@@ -164,49 +171,40 @@ func (f *allocFact) updateStatus(at time.Duration) {
 	switch f.client {
 	case fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost:
 		f.status.setState(at, "")
-		how := f.endSign()
-		if n := len(f.ends); n == 0 || f.ends[n-1].sort != how {
-			f.ends = append(f.ends, mark{at: at, sort: how, title: f.displayName() + ": " + how})
+		how := f.howItEnded()
+		if n := len(f.ends); n == 0 || f.ends[n-1].how != how {
+			f.ends = append(f.ends, allocEnd{at, how})
 			f.to = at
 		}
 		return
 	}
 	f.back = len(f.ends) > 0
-	if (f.client == fleet.ClientRunning || f.client == fleet.ClientPending) && f.isStopDesired() {
-		f.status.setState(at, stateStopping)
-	} else {
-		f.status.setState(at, f.client)
-	}
+	f.status.setState(at, f.client)
 }
 
-func (f *allocFact) isStopDesired() bool {
-	return f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict
-}
-
-// endSign is how an allocation that is over ended.
-func (f *allocFact) endSign() string {
+func (f *allocFact) howItEnded() string {
 	switch {
 	case f.client == fleet.ClientLost:
-		return signLost
+		return endLost
 	case f.client == fleet.ClientFailed:
-		return signFailed
-	case f.isStopDesired():
-		return signStopped
+		return endFailed
+	case f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict:
+		return endStopped
 	}
-	return signComplete
+	return endComplete
 }
 
 // hasEnded reports whether it ended and is not back.
 func (f *allocFact) hasEnded() bool { return len(f.ends) > 0 && !f.back }
 
-// closeAndGroupByEdge closes what is open at the run's end.
-func (c *cluster) closeAndGroupByEdge(at time.Duration) {
-	c.byEdge, c.statuses = map[string][]*allocFact{}, map[string]*stateSpans{}
+// closeSpans closes what is open at the run's end.
+func (c *cluster) closeSpans(at time.Duration) {
+	c.statuses = map[string][]span{}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
 		status := &c.nodes[id].status
 		status.close(at)
 		if name := c.names[id]; c.statuses[name] == nil {
-			c.statuses[name] = status
+			c.statuses[name] = status.spans
 		}
 	}
 	for _, f := range c.allocs {
@@ -214,25 +212,5 @@ func (c *cluster) closeAndGroupByEdge(at time.Duration) {
 			f.to = at
 		}
 		f.status.close(at)
-		c.byEdge[c.names[f.node]] = append(c.byEdge[c.names[f.node]], f)
-	}
-	for _, facts := range c.byEdge {
-		slices.SortFunc(facts, func(a, b *allocFact) int {
-			return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.from, b.from), cmp.Compare(a.id, b.id))
-		})
 	}
 }
-
-// allocsOfEdge returns an edge's allocations, by job and beginning.
-func (c *cluster) allocsOfEdge(edge string) []*allocFact { return c.byEdge[edge] }
-
-// edgeStatus returns the lane of an edge's node.
-func (c *cluster) edgeStatus(edge string) *stateSpans {
-	if l := c.statuses[edge]; l != nil {
-		return l
-	}
-	return &stateSpans{}
-}
-
-// displayName names an allocation for people.
-func (f *allocFact) displayName() string { return f.name + " " + fleet.Short(f.id) }

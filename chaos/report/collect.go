@@ -38,24 +38,11 @@ type run struct {
 
 // member is a hub or an edge.
 type member struct {
-	name string
-	edge bool
-	// process is whether it is up, and link how an edge sees its link; a hub that
-	// leads is "leads".
-	process, link stateSpans
-	unsent        stateSpans // rows of an edge's journal, by magnitude
-	most          fleet.Seq
-	marks         []mark
-	tasks         map[fleet.AllocID]*stateSpans // what really runs
-	running       map[fleet.AllocID]int
-}
-
-// mark is something that happened at once.
-type mark struct {
-	at          time.Duration
-	sort        string // of sign
-	title       string
-	mergedCount int // how many are drawn together, 0: it is one
+	edge    bool
+	process stateSpans                    // whether it is up, and whether a hub leads
+	unsent  fleet.Seq                     // rows of an edge's journal, at most
+	tasks   map[fleet.AllocID]*stateSpans // what really runs
+	running map[fleet.AllocID]int
 }
 
 // fault is one that began.
@@ -73,11 +60,8 @@ type note struct {
 // usage is how much a process used, at most and at last.
 type usage struct{ most, last check.Usage }
 
-// maxMarks bounds the marks of a member, maxNotes the notes of a run.
-const (
-	maxMarks = 2000
-	maxNotes = 1000
-)
+// maxNotes bounds the notes of a run.
+const maxNotes = 1000
 
 // collect reads a history to its end. One that was cut short, or is damaged from
 // somewhere on, is collected as far as it goes.
@@ -116,7 +100,7 @@ func collect(r *history.Reader) (*run, error) {
 func (c *run) ensureMember(name string, edge bool) *member {
 	m := c.members[name]
 	if m == nil {
-		m = &member{name: name, edge: edge, tasks: map[fleet.AllocID]*stateSpans{}, running: map[fleet.AllocID]int{}}
+		m = &member{edge: edge, tasks: map[fleet.AllocID]*stateSpans{}, running: map[fleet.AllocID]int{}}
 		c.members[name] = m
 		c.names = append(c.names, name)
 	}
@@ -131,7 +115,7 @@ func (c *run) addRecord(rec *history.Record) {
 	case rec.Hub != nil:
 		c.recordHub(at, rec.Hub)
 	case rec.Edge != nil:
-		c.recordEdge(at, rec.Edge)
+		c.recordEdge(rec.Edge)
 	case rec.Process != nil:
 		c.recordProcess(at, rec.Process)
 	case rec.Task != nil:
@@ -143,7 +127,7 @@ func (c *run) addRecord(rec *history.Record) {
 	case rec.Operation != nil:
 		c.clients[rec.Operation.Does+" "+rec.Operation.Outcome]++
 	case rec.Request != nil:
-		c.recordRequest(at, rec.Request)
+		c.requests++
 	case rec.Usage != nil:
 		c.recordUsage(rec.Usage)
 	default:
@@ -182,67 +166,27 @@ func (c *run) recordHub(at time.Duration, h *check.Hub) {
 	c.cluster.recordHubState(at, h)
 }
 
-func (c *run) recordEdge(at time.Duration, e *check.Edge) {
+func (c *run) recordEdge(e *check.Edge) {
 	m := c.ensureMember(e.Name, true)
 	if e.NodeID != "" {
 		c.cluster.names[e.NodeID] = e.Name
 	}
-	switch {
-	case e.Link == nil:
-		m.link.setState(at, "")
-	case e.Link.Fenced != "":
-		m.link.setState(at, stateFenced)
-	case e.Link.Connected:
-		m.link.setState(at, stateConnected)
-	default:
-		m.link.setState(at, stateDisconnected)
+	if e.Journal != nil && e.Journal.Last > e.Journal.Acknowledged {
+		m.unsent = max(m.unsent, e.Journal.Last-e.Journal.Acknowledged)
 	}
-	if e.Journal == nil {
-		return
-	}
-	var unsent fleet.Seq
-	if e.Journal.Last > e.Journal.Acknowledged {
-		unsent = e.Journal.Last - e.Journal.Acknowledged
-	}
-	m.most = max(m.most, unsent)
-	m.unsent.setState(at, rowMagnitude(unsent))
-}
-
-// rowMagnitude tells numbers of rows apart as far as a drawing does.
-func rowMagnitude(rows fleet.Seq) string {
-	switch {
-	case rows == 0:
-		return ""
-	case rows < 10:
-		return "1 to 9 rows"
-	case rows < 100:
-		return "10 to 99 rows"
-	}
-	return "100 rows or more"
 }
 
 func (c *run) recordProcess(at time.Duration, p *check.Process) {
 	m := c.ensureMember(p.Name, p.Edge)
-	if p.What != check.ProcessStart || len(m.process.spans) > 0 { // that it starts at first is no news
-		m.addMark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
-	}
 	if p.What == check.ProcessStart {
 		m.process.setState(at, stateUp)
-		return
-	}
-	m.process.setState(at, "")
-	m.link.setState(at, "")
-	m.unsent.setState(at, "")
-}
-
-func (m *member) addMark(at time.Duration, sort, title string) {
-	if len(m.marks) < maxMarks {
-		m.marks = append(m.marks, mark{at: at, sort: sort, title: title})
+	} else {
+		m.process.setState(at, "")
 	}
 }
 
-// recordTask follows what really runs: an allocation's lane is there while any of its
-// tasks is.
+// recordTask follows what really runs: an allocation runs while any of its
+// tasks does.
 func (c *run) recordTask(at time.Duration, t *check.Task) {
 	m := c.ensureMember(t.Edge, true)
 	l := m.tasks[t.Alloc]
@@ -255,13 +199,10 @@ func (c *run) recordTask(at time.Duration, t *check.Task) {
 	} else {
 		m.running[t.Alloc] = max(0, m.running[t.Alloc]-1)
 	}
-	switch n := m.running[t.Alloc]; {
-	case n == 0:
+	if m.running[t.Alloc] == 0 {
 		l.setState(at, "")
-	case n == 1:
-		l.setState(at, "a task runs")
-	default:
-		l.setState(at, fmt.Sprintf("%d tasks run", n))
+	} else {
+		l.setState(at, barRuns)
 	}
 }
 
@@ -271,19 +212,6 @@ func (c *run) recordRefusal(at time.Duration, refused *check.Refused) {
 		r.From = name
 	}
 	c.refusals.countRefusal(at, &r)
-	title := fmt.Sprintf("%s refused %s: %s", r.By, r.From, r.Code)
-	if m := c.members[r.From]; m != nil {
-		m.addMark(at, signRefused, title)
-	} else if m := c.members[r.By]; m != nil {
-		m.addMark(at, signRefused, title)
-	}
-}
-
-func (c *run) recordRequest(at time.Duration, r *check.Request) {
-	c.requests++
-	if m := c.members[r.Edge]; m != nil {
-		m.addMark(at, signRequest, fmt.Sprintf("on site: %s %s", r.What, fleet.Short(r.Alloc)))
-	}
 }
 
 func (c *run) recordFault(at time.Duration, f *check.Fault) {
@@ -321,13 +249,11 @@ func (c *run) closeOpenStates() {
 	}
 	for _, m := range c.members {
 		m.process.close(c.lasted)
-		m.link.close(c.lasted)
-		m.unsent.close(c.lasted)
 		for _, l := range m.tasks {
 			l.close(c.lasted)
 		}
 	}
-	c.cluster.closeAndGroupByEdge(c.lasted)
+	c.cluster.closeSpans(c.lasted)
 	slices.SortFunc(c.verdicts, func(a, b check.Verdict) int { return int(a.Invariant) - int(b.Invariant) })
 	slices.SortStableFunc(c.sometimes, func(a, b history.Sometimes) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -1,12 +1,11 @@
 // Package report shows people what a run of the harness did and concluded: one
 // HTML file for a run, one for a campaign of many runs, one for a rehearsal of
-// somebody's own job, and what of them fits on a terminal. The command
-// skerry-chaos calls it.
+// somebody's own job, and the same on a terminal. The command skerry-chaos calls it.
 //
-// A page needs no server and nothing beside it. It reads without scripts; with
-// them it zooms. Its size is bounded: what is too short or too much to be drawn is
-// drawn together or left out, and the page says so. The history beside it has
-// everything.
+// Each of them is a page: a summary with what was violated first, then sections of
+// tables, and a timeline with a row for each fault, hub, edge or instance. A page
+// needs no server, no script and nothing beside it. Its size is bounded: what is too
+// short or too much is merged or left out, and the page says so.
 //
 // The package starts no goroutine and persists nothing.
 package report

@@ -7,66 +7,87 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"skerry/chaos/history"
 )
 
-// Bounds of what a terminal is shown of a rehearsal.
+// Bounds of a rehearsal's tables.
 const (
-	maxPlaces     = 60
-	maxFaultLines = 40
-	drawWidth     = 62 // of the timeline
+	maxPlaces     = 500
+	maxPlacesText = 60
+	maxFaultLines = 40 // of its timeline
 )
 
 // Print prints the rehearsal, at most 100 characters wide.
 func (r *Rehearsal) Print(w io.Writer) error {
+	p := r.buildPage(PageLinks{})
 	var b strings.Builder
 	paragraph(&b, fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge")))
-	faults := r.faultLines()
-	for _, f := range faults[:min(len(faults), maxFaultLines)] {
-		fmt.Fprintf(&b, "  %s\n", truncateText(printable(f), pageWidth-indent))
-	}
-	if n := len(faults) - maxFaultLines; n > 0 {
-		fmt.Fprintf(&b, "  and %d more\n", n)
-	}
-	places := r.sortedPlaces()
-	b.WriteString("\n")
-	t := table{heads: []string{"INSTANCE", "EDGE", "WHAT BECOMES OF IT", "WHERE, WHEN", "DOWN", "TWICE"}, right: []int{4, 5}, wrap: 3}
-	for _, p := range places[:min(len(places), maxPlaces)] {
-		t.rows = append(t.rows, []string{
-			printable(p.Name), printable(p.firstEdge()), string(p.Fate(r.Lasted)), printable(p.Story()), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()),
-		})
-	}
-	t.writeTable(&b)
-	if n := len(places) - maxPlaces; n > 0 {
-		fmt.Fprintf(&b, "  and %d more\n", n)
-	}
-	for _, u := range r.Unplaced {
-		paragraph(&b, u)
-	}
-	b.WriteString("\n")
-	r.drawText(&b, places[:min(len(places), maxPlaces)])
-	b.WriteString("\n")
-	allocs := r.allocTable(places[:min(len(places), maxPlaces)])
-	allocs.writeTable(&b)
+	p.writeText(&b)
 	b.WriteString("\n")
 	for _, l := range r.Lows() {
 		paragraph(&b, l.String())
 	}
-	for _, s := range append(r.Summary(), r.Notes...) {
+	for _, s := range slices.Concat(r.Summary(), r.Notes) {
 		paragraph(&b, s)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// stampOrDash prints a duration, and nothing for none.
-func stampOrDash(d time.Duration) string {
-	if d < time.Millisecond {
-		return "–"
+// WriteHTML writes the rehearsal's page.
+func (r *Rehearsal) WriteHTML(w io.Writer, beside PageLinks) error {
+	return r.buildPage(beside).writeHTML(w)
+}
+
+func (r *Rehearsal) buildPage(beside PageLinks) page {
+	p := page{
+		Name: r.Name, Outcome: r.Outcome, Reasons: r.Summary(), Repeat: r.Repeat,
+		About: fmt.Sprintf("A rehearsal of %s on %s, in virtual time.", stamp(r.Lasted), plural(len(r.Edges), "edge")),
 	}
-	return stamp(d)
+	for _, l := range r.Lows() {
+		p.Reasons = append(p.Reasons, l.String())
+	}
+	places := r.sortedPlaces()
+	p.addSection(section{Title: "Faults", Lines: r.faultLines()})
+	p.addSection(section{Title: "Instances", Table: r.placeTable(places)})
+	p.addSection(section{Title: "Without a place", Lines: r.Unplaced})
+	p.addSection(section{Title: "Timeline", Timeline: r.drawTimeline(places[:min(len(places), maxPlacesText)])})
+	p.addSection(section{Title: "Allocations", Table: r.allocTable(places)})
+	p.addSection(section{Title: "Notes", Lines: r.Notes, pageOnly: true})
+	if beside.History != "" {
+		p.Links = append(p.Links, cell{Text: "Every operation", Link: beside.History})
+	}
+	if beside.Index != "" {
+		p.Links = append(p.Links, cell{Text: "The run's report", Link: beside.Index})
+	}
+	return p
+}
+
+// placeTable says what becomes of each instance.
+func (r *Rehearsal) placeTable(places []RehearsedPlace) *table {
+	t := &table{
+		Heads: []string{"instance", "edge", "what becomes of it", "where, when", "down", "twice"},
+		right: []int{4, 5}, wrap: 3, most: maxPlaces, mostText: maxPlacesText,
+	}
+	for _, p := range places {
+		fate := p.Fate(r.Lasted)
+		t.addRow(p.Name, p.firstEdge(), cell{Text: string(fate), Class: fate.cssClass()}, p.Story(), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()))
+	}
+	return t
+}
+
+// cssClass is how a fate is coloured.
+func (f Fate) cssClass() string {
+	switch f {
+	case KeptRunning, Completed:
+		return "pass"
+	case Lost, Failed, DownAtEnd, NeverStarted:
+		return "violation"
+	case Stopped:
+		return ""
+	}
+	return "void"
 }
 
 // firstEdge is where the place was filled first.
@@ -75,6 +96,54 @@ func (p RehearsedPlace) firstEdge() string {
 		return "nowhere"
 	}
 	return p.Allocs[0].Edge
+}
+
+// drawTimeline has a row for each fault and each allocation.
+func (r *Rehearsal) drawTimeline(places []RehearsedPlace) *timeline {
+	var rows []timelineRow
+	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
+		on := strings.Join(f.On, ",")
+		if len(f.On) > 1 {
+			on = fmt.Sprintf("%d of them", len(f.On))
+		}
+		rows = append(rows, timelineRow{Name: f.What, On: on, spans: []span{{from: f.From, to: f.To, state: barFault}}})
+	}
+	for _, p := range places {
+		for i, a := range p.Allocs {
+			name := p.Name
+			if i > 0 {
+				name = "  and then"
+			}
+			there := Window{a.Placed, r.Lasted}
+			if a.End != "" {
+				there.To = a.Ended
+			}
+			spans := slices.Concat(spansOf(barPlaced, there), spansOf(barRuns, a.Ran...), spansOf(barUnseen, intersectWindows(a.Ran, a.Unseen)...))
+			rows = append(rows, timelineRow{Name: name, On: a.Edge, spans: spans})
+		}
+	}
+	return newTimeline(r.Lasted, rows)
+}
+
+func spansOf(state string, windows ...Window) []span {
+	var spans []span
+	for _, w := range windows {
+		spans = append(spans, span{from: w.From, to: w.To, state: state})
+	}
+	return spans
+}
+
+// intersectWindows is when a window of each is there.
+func intersectWindows(as, bs []Window) []Window {
+	var out []Window
+	for _, a := range as {
+		for _, b := range bs {
+			if from, to := max(a.From, b.From), min(a.To, b.To); from < to {
+				out = append(out, Window{from, to})
+			}
+		}
+	}
+	return out
 }
 
 // sortedPlaces has the places by name, [2] before [10].
@@ -171,90 +240,4 @@ func (r *Rehearsal) reasonsSuffix() string {
 		return ""
 	}
 	return ": " + strings.Join(reasons, "; ")
-}
-
-// drawText draws the rehearsal in characters.
-func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
-	name := 16
-	for _, p := range places {
-		name = max(name, utf8.RuneCountInString(p.Name))
-	}
-	name = min(name, pageWidth-drawWidth-indent-11)
-	line := func(what, where string, cells []rune) {
-		fmt.Fprintf(b, "  %-*s %-9s %s\n", name, truncateText(printable(what), name), truncateText(printable(where), 9), strings.TrimRight(string(cells), " "))
-	}
-	line("", "", r.timeAxis())
-	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
-		on := strings.Join(f.On, ",")
-		if len(f.On) > 1 {
-			on = fmt.Sprintf("%d of them", len(f.On))
-		}
-		line(f.What, on, r.paintWindows(signWindows{'▓', []Window{{f.From, f.To}}}))
-	}
-	for _, p := range places {
-		for i, a := range p.Allocs {
-			what := p.Name
-			if i > 0 {
-				what = "  and then"
-			}
-			there := Window{a.Placed, r.Lasted}
-			if a.End != "" {
-				there.To = a.Ended
-			}
-			line(what, a.Edge, r.paintWindows(signWindows{'·', []Window{there}}, signWindows{'━', a.Ran}, signWindows{'┄', intersectWindows(a.Ran, a.Unseen)}))
-		}
-	}
-	line("", "", []rune("━ runs  ┄ runs, and no hub sees it  · does not run  ▓ broken"))
-}
-
-func (r *Rehearsal) timeAxis() []rune {
-	cells := []rune(strings.Repeat(" ", drawWidth))
-	free := 0
-	step := max(tickStep(2*r.Lasted), 1) // half as many as a page has room for
-	for at := time.Duration(0); at <= r.Lasted; at += step {
-		text, x := []rune(stamp(at)), r.cellIndex(at)
-		if x < free || x+len(text) > drawWidth {
-			continue
-		}
-		copy(cells[x:], text)
-		free = x + len(text) + 2
-	}
-	return cells
-}
-
-// signWindows are windows and what stands for them.
-type signWindows struct {
-	sign    rune
-	windows []Window
-}
-
-// paintWindows paints layers over one another. What lasts for less than a cell has one
-// all the same.
-func (r *Rehearsal) paintWindows(layers ...signWindows) []rune {
-	cells := []rune(strings.Repeat(" ", drawWidth))
-	for _, l := range layers {
-		for _, w := range l.windows {
-			for x := r.cellIndex(w.From); x <= max(r.cellIndex(w.From), r.cellIndex(w.To-1)) && x < drawWidth; x++ {
-				cells[x] = l.sign
-			}
-		}
-	}
-	return cells
-}
-
-func (r *Rehearsal) cellIndex(at time.Duration) int {
-	return max(0, min(drawWidth-1, int(float64(at)/float64(max(r.Lasted, 1))*drawWidth)))
-}
-
-// intersectWindows is when a window of each is there.
-func intersectWindows(as, bs []Window) []Window {
-	var out []Window
-	for _, a := range as {
-		for _, b := range bs {
-			if from, to := max(a.From, b.From), min(a.To, b.To); from < to {
-				out = append(out, Window{from, to})
-			}
-		}
-	}
-	return out
 }

@@ -25,9 +25,8 @@ type Rehearsal struct {
 	Outcome  history.Outcome  // of the run: whether the promises held
 	Reasons  []string
 	Broken   []check.Violation
-	Notes    []string  // of what was simulated, and how
-	Unplaced []string  // what found no place, and why
-	timeline *timeline // nil: it was not made from a history
+	Notes    []string // of what was simulated, and how
+	Unplaced []string // what found no place, and why
 }
 
 // RehearsedFault is what was broken, and when.
@@ -89,11 +88,11 @@ func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
 	}
 	live, last := p.currentAlloc(), p.Allocs[len(p.Allocs)-1]
 	switch {
-	case slices.ContainsFunc(p.Allocs, func(a RehearsedAlloc) bool { return a.End == signComplete }):
+	case slices.ContainsFunc(p.Allocs, func(a RehearsedAlloc) bool { return a.End == endComplete }):
 		return Completed
-	case live == nil && last.End == signFailed:
+	case live == nil && last.End == endFailed:
 		return Failed
-	case live == nil && last.End == signLost:
+	case live == nil && last.End == endLost:
 		return Lost
 	case live == nil:
 		return Stopped
@@ -160,7 +159,7 @@ func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
 func (p RehearsedPlace) pausedAt(from, to time.Duration) bool {
 	for _, a := range p.Allocs {
 		before := len(a.Ran) > 0 && a.Ran[0].From <= from
-		if before && a.End != signStopped && a.End != signComplete {
+		if before && a.End != endStopped && a.End != endComplete {
 			return false
 		}
 		if !before && a.Replaces != "" && a.Placed <= to {
@@ -186,7 +185,7 @@ func (p RehearsedPlace) Twice() time.Duration {
 func (p RehearsedPlace) demandEnd(lasted time.Duration) time.Duration {
 	var end time.Duration
 	for _, a := range p.Allocs {
-		if a.End != signComplete && a.End != signStopped {
+		if a.End != endComplete && a.End != endStopped {
 			return lasted
 		}
 		for _, w := range a.Ran {
@@ -201,7 +200,7 @@ func (p RehearsedPlace) Story() string {
 	var parts []string
 	for i, a := range p.Allocs {
 		switch {
-		case i == 0 && len(p.Allocs) == 1 && (a.End == "" || a.End == signComplete):
+		case i == 0 && len(p.Allocs) == 1 && (a.End == "" || a.End == endComplete):
 			continue
 		case i == 0 && a.End == "":
 			continue
@@ -225,14 +224,10 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	}
 	out := &Rehearsal{
 		Name: c.header.Name, Repeat: c.header.Repeat, Lasted: c.lasted, Edges: c.header.Edges,
-		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.drawTimeline(defaultBounds),
+		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations,
 	}
 	for _, f := range c.faults {
-		what := f.Kind
-		if f.Detail != "" {
-			what += " " + f.Detail
-		}
-		out.Faults = append(out.Faults, RehearsedFault{what, f.Targets, f.from, f.to})
+		out.Faults = append(out.Faults, RehearsedFault{f.formatKind(), f.Targets, f.from, f.to})
 	}
 	places := map[string]*RehearsedPlace{}
 	for _, f := range c.cluster.allocs {
@@ -275,10 +270,10 @@ func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
 		}
 	}
 	if f.hasEnded() {
-		a.End, a.Ended = f.ends[len(f.ends)-1].sort, f.to
+		a.End, a.Ended = f.ends[len(f.ends)-1].how, f.to
 	}
 	for i, end := range f.ends { // given up for lost, until somebody knows better
-		if end.sort != signLost {
+		if end.how != endLost {
 			continue
 		}
 		until := c.lasted
@@ -291,7 +286,7 @@ func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
 			}
 		}
 		a.Unseen = append(a.Unseen, Window{end.at, until})
-		if a.End != signLost { // else it is how it ended
+		if a.End != endLost { // else it is how it ended
 			a.Showed = append(a.Showed, ShownStatus{fleet.ClientLost, Window{end.at, until}})
 		}
 	}

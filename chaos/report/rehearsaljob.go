@@ -149,13 +149,14 @@ func (a RehearsedAlloc) formatHubView(lasted time.Duration) string {
 }
 
 // allocTable has a row for each allocation of the places.
-func (r *Rehearsal) allocTable(places []RehearsedPlace) table {
-	t := table{heads: []string{"ALLOCATION", "INSTANCE", "EDGE", "ITS TASKS RAN", "THE HUBS SHOWED"}, wrap: 4}
+func (r *Rehearsal) allocTable(places []RehearsedPlace) *table {
+	t := &table{
+		Heads: []string{"allocation", "instance", "edge", "its tasks ran", "the hubs showed"}, wrap: 4,
+		most: maxPlaces, mostText: maxPlacesText,
+	}
 	for _, p := range places {
 		for _, a := range p.Allocs {
-			t.rows = append(t.rows, []string{
-				fleet.Short(a.ID), printable(p.Name), printable(a.Edge), truncateText(windows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted),
-			})
+			t.addRow(fleet.Short(a.ID), p.Name, a.Edge, truncateText(windows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted))
 		}
 	}
 	return t

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -9,31 +10,87 @@ import (
 // pageWidth is how wide a terminal is taken to be, in characters.
 const pageWidth = 100
 
-// table is text in columns, at most pageWidth wide: the one column that is Wrap
+// table has cells in columns. On a terminal it is at most pageWidth wide: the column wrap
 // takes several lines where it must.
 type table struct {
-	heads []string // "" : the table has none
-	rows  [][]string
-	right []int // columns that are aligned at their right
-	wrap  int   // that may take several lines
+	Heads    []string // nil: it has none
+	right    []int    // columns that are aligned at their right
+	wrap     int
+	most     int // rows on a page; 0: all
+	mostText int // rows on a terminal; 0: all
+	rows     [][]cell
+}
+
+// cell is a value of a table. Class is a word of style.css, Link where it leads.
+type cell struct{ Text, Class, Link string }
+
+// addRow adds a row. A value that is a cell is taken as it is, others as they print.
+func (t *table) addRow(values ...any) {
+	row := make([]cell, len(values))
+	for i, v := range values {
+		if c, ok := v.(cell); ok {
+			row[i] = c
+		} else {
+			row[i] = cell{Text: fmt.Sprint(v)}
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// PageRows returns the rows that a page shows.
+func (t *table) PageRows() [][]cell { return t.rows[:len(t.rows)-t.PageLeft()] }
+
+// PageLeft returns how many rows a page does not show.
+func (t *table) PageLeft() int { return leftOut(len(t.rows), t.most) }
+
+func leftOut(rows, most int) int {
+	if most == 0 {
+		return 0
+	}
+	return max(0, rows-most)
+}
+
+// Class returns the classes of a cell of a column.
+func (t *table) Class(column int, class string) string {
+	if slices.Contains(t.right, column) {
+		return strings.TrimSpace("num " + class)
+	}
+	return class
 }
 
 // writeTable adds the table to b, indented by two.
 func (t *table) writeTable(b *strings.Builder) {
-	widths := t.columnWidths()
-	if len(t.heads) > 0 {
-		t.writeRow(b, widths, t.heads)
+	left := leftOut(len(t.rows), t.mostText)
+	var lines [][]string
+	if t.Heads != nil {
+		lines = append(lines, nil)
+		for _, head := range t.Heads {
+			lines[0] = append(lines[0], strings.ToUpper(head))
+		}
 	}
-	for _, row := range t.rows {
-		cells := wrapText(row[t.wrap], widths[t.wrap])
-		for i, cell := range cells {
-			now := make([]string, len(row))
+	for _, row := range t.rows[:len(t.rows)-left] {
+		var line []string
+		for _, c := range row {
+			line = append(line, printable(c.Text))
+		}
+		lines = append(lines, line)
+	}
+	if len(lines) == 0 {
+		return
+	}
+	widths := t.columnWidths(lines)
+	for _, line := range lines {
+		for i, text := range wrapText(line[t.wrap], widths[t.wrap]) {
+			now := make([]string, len(line))
 			if i == 0 {
-				copy(now, row)
+				copy(now, line)
 			}
-			now[t.wrap] = cell
+			now[t.wrap] = text
 			t.writeRow(b, widths, now)
 		}
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "%*sand %d more\n", indent, "", left)
 	}
 }
 
@@ -43,19 +100,11 @@ const (
 	space  = 2
 )
 
-func (t *table) columnWidths() []int {
-	columns := len(t.heads)
-	if columns == 0 && len(t.rows) > 0 {
-		columns = len(t.rows[0])
-	}
-	widths := make([]int, columns)
-	all := t.rows
-	if len(t.heads) > 0 {
-		all = append([][]string{t.heads}, all...)
-	}
-	for _, row := range all {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+func (t *table) columnWidths(lines [][]string) []int {
+	widths := make([]int, len(lines[0]))
+	for _, line := range lines {
+		for i, text := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
 		}
 	}
 	t.narrowColumns(widths)
@@ -95,22 +144,13 @@ func (t *table) writeRow(b *strings.Builder, widths []int, cells []string) {
 		}
 		cell = truncateText(cell, widths[i])
 		pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
-		if t.isRightAligned(i) {
+		if slices.Contains(t.right, i) {
 			l.WriteString(pad + cell)
 		} else {
 			l.WriteString(cell + pad)
 		}
 	}
 	fmt.Fprintln(b, strings.TrimRight(l.String(), " "))
-}
-
-func (t *table) isRightAligned(column int) bool {
-	for _, c := range t.right {
-		if c == column {
-			return true
-		}
-	}
-	return false
 }
 
 // wrapText breaks a text at spaces into lines of at most width characters; a word

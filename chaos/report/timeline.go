@@ -2,121 +2,113 @@ package report
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
-// timeline is a drawing, ready for its template. Places along the time are in
-// percent of the whole, so that the drawing can be stretched without a script;
-// down the page they are in pixels.
+// States of bars, beside those of nodes. style.css has a class for each.
+const (
+	barFault     = "fault"
+	barMissed    = "missed" // a fault that never hit
+	barViolation = "violation"
+	barPlaced    = "placed" // an allocation that is there and does not run
+	barRuns      = "runs"
+	barUnseen    = "unseen" // it runs, and no hub sees it
+)
+
+// textSigns are the bars that a terminal is shown.
+var textSigns = map[string]rune{barFault: '▓', barPlaced: '·', barRuns: '━', barUnseen: '┄'}
+
+const textLegend = "━ runs  ┄ runs, and no hub sees it  · does not run  ▓ broken"
+
+// Bounds of a timeline.
+const (
+	maxTimelineRows = 120
+	maxTextRows     = 100
+	maxBars         = 2000
+	maxLegend       = 16
+	textCells       = 62 // columns of time on a terminal
+)
+
+// timeline shows over time, in a row for each, what was broken and what ran.
 type timeline struct {
-	Lasted time.Duration
-	Height int
-	Labels []label
-	Rows   []row
-	Bands  []band
-	Links  []link
-	Lines  []vline
 	Ticks  []tick
-	Desc   string   // for who cannot see it
-	Left   []string // what was left out of it
+	Rows   []timelineRow
+	Legend []string
+	Left   []string // what was left out
+	lasted time.Duration
+	bars   int
 }
 
-// label is a text at the left.
-type label struct {
-	Top, Height int
-	Sort        string // all, hub, edge, job
-	Text, Title string
+// timelineRow is a fault, a member of the cluster or an allocation. Later spans cover
+// earlier ones.
+type timelineRow struct {
+	Name, On string
+	Bars     []bar
+	spans    []span
 }
 
-// row is what stands in one line: a hub, an edge, or a lane of allocations.
-type row struct {
-	Name  string
-	Bars  []bar
-	Signs []sign
-}
-
-// bar is a state that lasted.
+// bar is a span on a page. X and Width are in percent of the whole time.
 type bar struct {
-	X, W  string
-	Y, H  int
-	Class string
-	Title string
-}
-
-// sign is something that happened at once.
-type sign struct {
-	X     string
-	Y     int
-	Sort  string
-	Title string
-}
-
-// band is a fault's window.
-type band struct {
-	X, W  string
-	Y, H  int
-	Text  string
-	TextY int
-	Class string // "miss": it never hit; "wide": there is room for its name
-	Title string
-	Room  string // for its name
-}
-
-// link leads from an allocation to what replaced it.
-type link struct {
-	X      string
-	Y1, Y2 int
-	Title  string
-}
-
-// vline is a violation.
-type vline struct {
-	X     string
-	ID    string
-	Title string
+	X, Width     float64
+	Class, Title string
 }
 
 // tick is a time on the axis.
-type tick struct{ X, Text string }
-
-// Signs, beside those that are named as what happens to processes.
-const (
-	signRefused  = "refused"
-	signRequest  = "request"
-	signComplete = "complete"
-	signFailed   = "failed"
-	signLost     = "lost"
-	signStopped  = "stopped"
-)
-
-// percentAt is a time's place, in percent.
-func (t *timeline) percentAt(d time.Duration) string { return percent(d, t.Lasted) }
-
-func percent(d, of time.Duration) string {
-	if of <= 0 {
-		return "0"
-	}
-	p := strconv.FormatFloat(100*float64(d)/float64(of), 'f', 3, 64)
-	return strings.TrimSuffix(strings.TrimRight(p, "0"), ".")
+type tick struct {
+	X    float64
+	Text string
+	at   time.Duration
 }
 
-// drawBars draws spans at a height.
-func (t *timeline) drawBars(spans []span, shape func(state string) (y, h int, class string)) []bar {
-	var bars []bar
-	for _, s := range spans {
-		y, h, class := shape(s.state)
-		bars = append(bars, bar{X: t.percentAt(s.from), W: percent(s.to-s.from, t.Lasted), Y: y, H: h, Class: class, Title: s.describeSpan()})
+// newTimeline draws rows as finely as maxBars allows.
+func newTimeline(lasted time.Duration, rows []timelineRow) *timeline {
+	lasted = max(lasted, time.Millisecond)
+	for shortest := lasted / 1000; ; shortest = 2*shortest + 1 {
+		t := &timeline{lasted: lasted, Rows: slices.Clone(rows)}
+		t.addTicks()
+		t.drawBars(shortest)
+		if t.bars <= maxBars || shortest > lasted {
+			return t
+		}
 	}
-	return bars
 }
 
-// addTicks marks round times, about ten of them.
+// drawBars draws the rows' spans. Neighbours that are shorter than shortest are merged.
+func (t *timeline) drawBars(shortest time.Duration) {
+	if left := len(t.Rows) - maxTimelineRows; left > 0 {
+		t.Rows = t.Rows[:maxTimelineRows]
+		t.Left = append(t.Left, fmt.Sprintf("%d rows", left))
+	}
+	merged := 0
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		for _, s := range mergeShortSpans(row.spans, shortest) {
+			merged += s.merged
+			if !slices.Contains(t.Legend, s.state) && len(t.Legend) < maxLegend {
+				t.Legend = append(t.Legend, s.state)
+			}
+			row.Bars = append(row.Bars, bar{t.percentAt(s.from), t.percentAt(s.to - s.from), s.state, s.describeSpan()})
+		}
+		t.bars += len(row.Bars)
+	}
+	if merged > 0 {
+		t.Left = append(t.Left, fmt.Sprintf("%d changes that lasted for less than %s each, which are merged", merged, stamp(shortest)))
+	}
+}
+
+// percentAt is a time as a part of the whole, to a thousandth.
+func (t *timeline) percentAt(d time.Duration) float64 {
+	return float64(int64(100_000*float64(d)/float64(t.lasted))) / 1000
+}
+
+// addTicks marks about ten round times.
 func (t *timeline) addTicks() {
-	step := tickStep(t.Lasted)
-	for at := time.Duration(0); at <= t.Lasted && step > 0; at += step {
-		t.Ticks = append(t.Ticks, tick{t.percentAt(at), stamp(at)})
+	step := tickStep(t.lasted)
+	for at := time.Duration(0); at <= t.lasted; at += step {
+		t.Ticks = append(t.Ticks, tick{t.percentAt(at), stamp(at), at})
 	}
 }
 
@@ -137,26 +129,50 @@ func tickStep(lasted time.Duration) time.Duration {
 	return lasted / 10
 }
 
-// mergeCloseMarks draws marks together that are closer than apart.
-func mergeCloseMarks(marks []mark, apart time.Duration) []mark {
-	var out []mark
-	last := map[string]int{} // by sort: where its last one is in out
-	for _, m := range marks {
-		i, known := last[m.sort]
-		if known && m.at-out[i].at < apart {
-			out[i].mergedCount = max(out[i].mergedCount, 1) + 1
-			continue
-		}
-		last[m.sort] = len(out)
-		out = append(out, m)
+// writeTimeline draws the rows in characters.
+func (t *timeline) writeTimeline(b *strings.Builder) {
+	rows := t.Rows[:min(len(t.Rows), maxTextRows)]
+	width := 16
+	for _, row := range rows {
+		width = max(width, utf8.RuneCountInString(row.Name))
 	}
-	return out
+	width = min(width, pageWidth-textCells-indent-11)
+	line := func(name, on string, cells []rune) {
+		fmt.Fprintf(b, "%*s%-*s %-9s %s\n", indent, "", width, truncateText(printable(name), width), truncateText(printable(on), 9), strings.TrimRight(string(cells), " "))
+	}
+	line("", "", t.axisCells())
+	for _, row := range rows {
+		line(row.Name, row.On, t.paintSpans(row.spans))
+	}
+	line("", "", []rune(textLegend))
 }
 
-// describeMark says what a mark is.
-func (m mark) describeMark() string {
-	if m.mergedCount > 1 {
-		return fmt.Sprintf("%s at %s, and %d more soon after", m.title, stamp(m.at), m.mergedCount-1)
+// axisCells has every other tick, as far as there is room.
+func (t *timeline) axisCells() []rune {
+	cells := []rune(strings.Repeat(" ", textCells))
+	free := 0
+	for i := 0; i < len(t.Ticks); i += 2 {
+		text, x := []rune(t.Ticks[i].Text), t.cellIndex(t.Ticks[i].at)
+		if x >= free && x+len(text) <= textCells {
+			copy(cells[x:], text)
+			free = x + len(text) + 2
+		}
 	}
-	return m.title + " at " + stamp(m.at)
+	return cells
+}
+
+// paintSpans paints spans over one another. Each of them has one cell at least.
+func (t *timeline) paintSpans(spans []span) []rune {
+	cells := []rune(strings.Repeat(" ", textCells))
+	for _, s := range spans {
+		first := t.cellIndex(s.from)
+		for x := first; x <= max(first, t.cellIndex(s.to-1)); x++ {
+			cells[x] = textSigns[s.state]
+		}
+	}
+	return cells
+}
+
+func (t *timeline) cellIndex(at time.Duration) int {
+	return max(0, min(textCells-1, int(float64(at)/float64(t.lasted)*textCells)))
 }

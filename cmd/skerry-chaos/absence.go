@@ -64,7 +64,7 @@ func runAbsence(a virtual.Absence, folder string, out io.Writer) error {
 	virtual.Main(func() error {
 		err := recordAbsence(a, path, out)
 		if err == nil {
-			err = drawReport(path, filepath.Join(folder, "absence.html"), 0)
+			err = drawReport(path, filepath.Join(folder, "absence.html"))
 		}
 		if err != nil {
 			return fmt.Errorf("skerry-chaos: %w\nall files of the run are kept in %s", err, a.Dir)

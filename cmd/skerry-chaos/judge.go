@@ -40,29 +40,26 @@ func pastRunCommands() []*cobra.Command {
 			return nil
 		},
 	}
-	var kib int
 	page := &cobra.Command{
 		Use: "report HISTORY [PAGE]", Args: cobra.RangeArgs(1, 2),
-		Short: "Draw the page of an old run anew (default: report.html beside its history)",
+		Short: "Write the page of an old run again (default: report.html beside its history)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := filepath.Join(filepath.Dir(args[0]), "report.html")
 			if len(args) == 2 {
 				path = args[1]
 			}
-			if err := drawReport(args[0], path, kib<<10); err != nil {
+			if err := drawReport(args[0], path); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), path)
 			return err
 		},
 	}
-	page.Flags().IntVar(&kib, "kib", 0, "how large the page may be, in KiB; what does not fit is drawn together or left out (default: as large as it gets)")
 	return []*cobra.Command{judge, page}
 }
 
-// drawReport writes the page of a history, in at most so many bytes; 0: in as many as it
-// takes.
-func drawReport(from, to string, most int) (err error) {
+// drawReport writes the page of a history.
+func drawReport(from, to string) (err error) {
 	r, err := history.Open(from)
 	if err != nil {
 		return err
@@ -77,8 +74,5 @@ func drawReport(from, to string, most int) (err error) {
 	if filepath.Dir(from) == filepath.Dir(to) {
 		beside.History = filepath.Base(from)
 	}
-	if most == 0 {
-		return report.WriteRun(f, r, beside)
-	}
-	return report.WriteRunWithin(f, r, beside, most)
+	return report.WriteRun(f, r, beside)
 }

@@ -75,7 +75,7 @@ func mergeShortSpans(spans []span, shortest time.Duration) []span {
 		if n := len(out); n > 0 && s.isShorterThan(shortest) && out[n-1].isShorterThan(shortest) && s.from-out[n-1].to < shortest {
 			last := &out[n-1]
 			last.merged = last.changeCount() + s.changeCount()
-			last.to, last.state = s.to, mixed
+			last.to, last.state = max(last.to, s.to), mixed
 			if last.of != s.of {
 				last.of = ""
 			}

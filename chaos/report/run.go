@@ -1,0 +1,365 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+)
+
+// Bounds of a run's page.
+const (
+	maxEvidence   = 12 // violations of one invariant
+	maxFaultRows  = 300
+	maxOtherRows  = 150
+	maxDrawnEdges = 40
+)
+
+// WriteRun writes the page of one run, from its history. A history that was cut
+// short is shown as far as it goes.
+func WriteRun(w io.Writer, r *history.Reader, beside PageLinks) error {
+	c, err := collect(r)
+	if err != nil {
+		return err
+	}
+	return c.buildRunPage(beside).writeHTML(w)
+}
+
+func (c *run) buildRunPage(beside PageLinks) page {
+	verdicts := c.allVerdicts()
+	p := page{
+		Name: c.header.Name, Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Repeat: c.header.Repeat, Facts: c.headerFacts(),
+		About: fmt.Sprintf("%s, %s, %s time. Invariants: %s", plural(len(c.header.Hubs), "hub"), plural(len(c.header.Edges), "edge"),
+			c.header.Clock, verdictCounts(verdicts)),
+	}
+	if c.readErr != nil && c.end == nil {
+		p.Reasons = []string{c.readErr.Error()}
+	}
+	p.addSection(section{Title: "Violations", Text: c.violationText()})
+	if c.end != nil {
+		p.addSection(section{Title: "The shortest schedule that still fails", Text: c.end.Shortest})
+	}
+	p.addSection(section{Title: "Timeline", Timeline: c.drawTimeline()})
+	p.addSection(section{Title: "Verdicts", Table: verdictTable(verdicts)})
+	p.addSection(section{Title: "Faults", Note: plural(len(c.faults), "fault"), Table: c.faultKindTable()})
+	p.addSection(section{Title: "Each fault", Table: c.faultTable(), Folded: true})
+	p.addSection(section{Title: "Refused sessions and messages", Note: fmt.Sprintf("%d in all", c.sum.Refused), Table: c.refusalTable()})
+	p.addSection(section{Title: "Branches", Table: c.branchTable()})
+	p.addSection(section{Title: "Totals", Table: c.totalTable()})
+	p.addSection(section{Title: "Resources", Note: "at last / at most", Table: c.usageTable()})
+	p.addSection(section{Title: "Notes", Table: c.noteTable()})
+	p.addSection(section{Title: "The schedule", Text: c.header.Schedule, Folded: true})
+	if beside.History != "" {
+		p.Links = append(p.Links, cell{Text: "Every operation", Link: beside.History})
+	}
+	if beside.Index != "" {
+		p.Links = append(p.Links, cell{Text: "All runs", Link: beside.Index})
+	}
+	if c.end != nil {
+		p.addSection(section{Title: "Kept files", Lines: c.end.Kept})
+	}
+	return p
+}
+
+func (c *run) headerFacts() *table {
+	t := &table{}
+	t.addRow("seed", c.header.Seed)
+	t.addRow("lasted", stamp(c.lasted))
+	t.addRow("took", stamp(c.sum.Wall))
+	t.addRow("started", c.header.Start.UTC().Format(startFormat))
+	if hours := c.lasted.Hours(); hours > 0 {
+		t.addRow("faults", fmt.Sprintf("%d, %.1f an hour", len(c.faults), float64(len(c.faults))/hours))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.header.Versions)) {
+		t.addRow(name, c.header.Versions[name])
+	}
+	return t
+}
+
+const startFormat = "2006-01-02 15:04:05 MST"
+
+// allVerdicts are the verdicts, broken ones first. A violation without a verdict, as in a
+// history that was cut short, has one all the same.
+func (c *run) allVerdicts() []check.Verdict {
+	count := map[check.Invariant]uint64{}
+	for _, v := range c.violations {
+		count[v.Invariant]++
+	}
+	verdicts := slices.Clone(c.verdicts)
+	for i := range verdicts {
+		v := &verdicts[i]
+		v.Broken = max(v.Broken, count[v.Invariant])
+		delete(count, v.Invariant)
+	}
+	for _, i := range slices.Sorted(maps.Keys(count)) {
+		verdicts = append(verdicts, check.Verdict{Invariant: i, Broken: count[i]})
+	}
+	slices.SortStableFunc(verdicts, func(a, b check.Verdict) int { return cmp.Compare(verdictRank(a), verdictRank(b)) })
+	return verdicts
+}
+
+// verdictWords are what a verdict can be, worst first, with their classes.
+var verdictWords = []cell{{Text: "broken", Class: "violation"}, {Text: "undecided", Class: "void"}, {Text: "held", Class: "pass"}, {Text: "not judged"}}
+
+func verdictRank(v check.Verdict) int {
+	switch {
+	case v.Broken > 0:
+		return 0
+	case v.Undecided > 0:
+		return 1
+	case v.Judged == 0:
+		return 3
+	}
+	return 2
+}
+
+// verdictCounts says how many verdicts are which.
+func verdictCounts(verdicts []check.Verdict) string {
+	var count [4]int
+	for _, v := range verdicts {
+		count[verdictRank(v)]++
+	}
+	text := fmt.Sprintf("%d held, %d broken", count[2], count[0])
+	for _, rank := range []int{1, 3} {
+		if count[rank] > 0 {
+			text += fmt.Sprintf(", %d %s", count[rank], verdictWords[rank].Text)
+		}
+	}
+	return text
+}
+
+func verdictTable(verdicts []check.Verdict) *table {
+	t := &table{Heads: []string{"verdict", "invariant", "promise", "judged", "broken", "undecided"}, right: []int{3, 4, 5}, wrap: 2}
+	for _, v := range verdicts {
+		t.addRow(verdictWords[verdictRank(v)], v.Invariant.Slug(), v.Invariant.Statement(), v.Judged, v.Broken, v.Undecided)
+	}
+	return t
+}
+
+// violationText lists violations by invariant, with their evidence.
+func (c *run) violationText() string {
+	var b strings.Builder
+	byInvariant := map[check.Invariant][]check.Violation{}
+	for _, v := range c.violations {
+		byInvariant[v.Invariant] = append(byInvariant[v.Invariant], v)
+	}
+	for _, i := range slices.Sorted(maps.Keys(byInvariant)) {
+		all := byInvariant[i]
+		fmt.Fprintf(&b, "%s: %s\n", i.Slug(), i.Statement())
+		for _, v := range all[:min(len(all), maxEvidence)] {
+			fmt.Fprintf(&b, "  at %s %s: %s\n", stamp(v.At), v.Where, v.Message)
+			for _, line := range v.Evidence {
+				fmt.Fprintf(&b, "      %s\n", line)
+			}
+		}
+		if left := len(all) - maxEvidence; left > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", left)
+		}
+	}
+	return b.String()
+}
+
+// drawTimeline has rows for violations, kinds of fault, hubs and edges.
+func (c *run) drawTimeline() *timeline {
+	var rows []timelineRow
+	if len(c.violations) > 0 {
+		row := timelineRow{Name: barViolation}
+		for _, v := range c.violations {
+			row.spans = append(row.spans, span{from: v.At, to: v.At, state: barViolation, of: v.Invariant.Slug() + ": " + v.Message})
+		}
+		rows = append(rows, row)
+	}
+	for _, kind := range c.sum.Faults {
+		row := timelineRow{Name: kind.Fault}
+		for _, f := range c.faults {
+			if f.Kind == kind.Fault {
+				row.spans = append(row.spans, f.timelineSpan())
+			}
+		}
+		rows = append(rows, row)
+	}
+	left := 0
+	edges := c.busiestEdges()
+	for _, name := range c.names {
+		switch m := c.members[name]; {
+		case !m.edge:
+			rows = append(rows, timelineRow{Name: name, spans: m.process.spans})
+		case slices.Contains(edges, name):
+			rows = append(rows, timelineRow{Name: name, spans: c.cluster.statuses[name]})
+		default:
+			left++
+		}
+	}
+	t := newTimeline(c.lasted, rows)
+	if left > 0 {
+		t.Left = append(t.Left, fmt.Sprintf("%d edges to which less happened", left))
+	}
+	return t
+}
+
+// busiestEdges are the edges that are drawn: those that most happened to.
+func (c *run) busiestEdges() []string {
+	weight := map[string]int{}
+	var edges []string
+	for _, name := range c.names {
+		if c.members[name].edge {
+			edges = append(edges, name)
+			weight[name] = len(c.cluster.statuses[name])
+		}
+	}
+	for _, f := range c.faults {
+		for _, target := range f.Targets {
+			weight[target] += 10
+		}
+	}
+	for _, v := range c.violations {
+		weight[v.Where] += 1000
+	}
+	slices.SortStableFunc(edges, func(a, b string) int { return cmp.Compare(weight[b], weight[a]) })
+	return edges[:min(len(edges), maxDrawnEdges)]
+}
+
+// formatKind is the fault's kind with its parameters.
+func (f *fault) formatKind() string { return strings.TrimSpace(f.Kind + " " + f.Detail) }
+
+// formatTargets says what a fault is on.
+func (f *fault) formatTargets() string { return cmp.Or(strings.Join(f.Targets, ", "), "everyone") }
+
+func (f *fault) timelineSpan() span {
+	s := span{from: f.from, to: f.to, state: barFault, of: f.formatKind() + " on " + f.formatTargets()}
+	if f.ended && f.Hits == 0 {
+		s.state = barMissed
+	}
+	return s
+}
+
+func (c *run) faultKindTable() *table {
+	t := &table{Heads: []string{"fault", "times", "hits", "never hit"}, right: []int{1, 2, 3}}
+	for _, f := range c.sum.Faults {
+		t.addRow(f.Fault, f.Times, f.Hits, cell{Text: fmt.Sprint(f.Missed), Class: classIf(f.Missed > 0, "void")})
+	}
+	return t
+}
+
+func classIf(yes bool, class string) string {
+	if yes {
+		return class
+	}
+	return ""
+}
+
+func (c *run) faultTable() *table {
+	t := &table{Heads: []string{"from", "to", "fault", "on", "hits"}, right: []int{0, 1, 4}, most: maxFaultRows}
+	for _, f := range c.faults {
+		to, hits := "–", "–"
+		if f.ended {
+			to, hits = stamp(f.to), fmt.Sprint(f.Hits)
+		}
+		t.addRow(stamp(f.from), to, f.formatKind(), f.formatTargets(), hits)
+	}
+	return t
+}
+
+func (c *run) refusalTable() *table {
+	t := &table{Heads: []string{"code", "by", "whom", "reason", "times", "first", "last"}, right: []int{4, 5, 6}, most: maxOtherRows}
+	for _, r := range c.refusals.sortedByCode() {
+		t.addRow(r.code, r.by, r.from, r.reason, r.count, stamp(r.first), stamp(r.last))
+	}
+	return t
+}
+
+func (c *run) branchTable() *table {
+	t := &table{Heads: []string{"branch", "times", "at least"}, right: []int{1, 2}}
+	slices.SortStableFunc(c.sometimes, func(a, b history.Sometimes) int { return cmp.Compare(b.Count, a.Count) })
+	for _, s := range c.sometimes {
+		t.addRow(s.Name, cell{Text: fmt.Sprint(s.Count), Class: classIf(s.Count < s.Least, "void")}, s.Least)
+	}
+	return t
+}
+
+func (c *run) totalTable() *table {
+	t := &table{right: []int{1}}
+	t.addRow("records", c.sum.Records)
+	t.addRow("allocations", len(c.cluster.allocs))
+	t.addRow("operations by clients", c.sum.Operations)
+	for _, what := range slices.Sorted(maps.Keys(c.clients)) {
+		t.addRow("– "+what, c.clients[what])
+	}
+	t.addRow("requests on site or to a hub", c.requests)
+	worst := ""
+	for _, name := range c.names {
+		if m := c.members[name]; m.unsent > 0 && (worst == "" || m.unsent > c.members[worst].unsent) {
+			worst = name
+		}
+	}
+	if worst != "" {
+		t.addRow("most unsent rows of one edge", fmt.Sprintf("%d (%s)", c.members[worst].unsent, worst))
+	}
+	return t
+}
+
+func (c *run) usageTable() *table {
+	t := &table{Heads: []string{"process", "goroutines", "heap", "files", "disk"}, right: []int{1, 2, 3, 4}}
+	number := func(last, most int) string { return fmt.Sprintf("%d / %d", last, most) }
+	size := func(last, most int64) string {
+		return fmt.Sprintf("%.1f / %.1f MiB", float64(last)/(1<<20), float64(most)/(1<<20))
+	}
+	for _, who := range slices.Sorted(maps.Keys(c.usage)) {
+		last, most := c.usage[who].last, c.usage[who].most
+		t.addRow(who, number(last.Goroutines, most.Goroutines), size(last.HeapBytes, most.HeapBytes), number(last.Files, most.Files), size(last.DiskBytes, most.DiskBytes))
+	}
+	return t
+}
+
+func (c *run) noteTable() *table {
+	t := &table{Heads: []string{"at", "where", "note"}, right: []int{0}, most: maxFaultRows}
+	for _, n := range c.notes {
+		t.addRow(stamp(n.at), n.Where, n.Text)
+	}
+	return t
+}
+
+// PrintJudgement prints what today's checkers make of an old run, at most 100
+// characters wide but for their evidence.
+func PrintJudgement(w io.Writer, j history.Judgement) error {
+	var b strings.Builder
+	paragraph(&b, fmt.Sprintf("%s, seed %d, %s in %s time: %s then", j.Header.Name, j.Header.Seed, stamp(j.Recorded.Lasted), j.Header.Clock, j.Recorded.Outcome))
+	if j.CutShort {
+		paragraph(&b, "The history was cut short: what only the end of a run shows is not judged.")
+	}
+	b.WriteString("\n")
+	verdictTable(j.Verdicts).writeTable(&b)
+	for _, v := range j.Found[:min(len(j.Found), maxPrintedViolations)] {
+		b.WriteString("\n")
+		paragraph(&b, v.String())
+		for _, line := range v.Evidence {
+			fmt.Fprintf(&b, "    %s\n", printable(line))
+		}
+	}
+	if n := len(j.Found) - maxPrintedViolations; n > 0 {
+		fmt.Fprintf(&b, "\nand %d more\n", n)
+	}
+	fmt.Fprintf(&b, "\n%s\n", verdictCounts(j.Verdicts))
+	for _, d := range j.Differs() {
+		paragraph(&b, "judged otherwise than then: "+d)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// maxPrintedViolations bounds how many violations a terminal is shown.
+const maxPrintedViolations = 20
+
+// stampOrDash prints a duration, and a dash for none.
+func stampOrDash(d time.Duration) string {
+	if d < time.Millisecond {
+		return "–"
+	}
+	return stamp(d)
+}
