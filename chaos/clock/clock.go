@@ -3,7 +3,7 @@
 // given as its wall clock moves; what it measures with monotonic clocks does not,
 // as on a machine whose clock is set.
 //
-// Package chaos writes the file, and skerry-chaos's own hub and edge read it. It
+// Package chaos/real writes the file, and skerry-chaos's own hub and edge read it. It
 // starts no goroutine and persists that file.
 package clock
 

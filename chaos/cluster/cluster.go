@@ -1,6 +1,6 @@
 // Package cluster runs a whole fleet as real processes on a network that can be
 // broken: hubs and edges, each with a data directory, a log file and a place in
-// a faultnet.Network. Package chaos breaks it and the demo shows it.
+// a faultnet.Network. Package chaos/real breaks it and the demo shows it.
 //
 // Everything that it starts is gone after Close, tasks and supervisors included.
 // It persists what its processes do, below Config.Dir.

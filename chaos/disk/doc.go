@@ -4,7 +4,7 @@
 // included, and mounts it again; what the kernel had not been asked to make durable is
 // gone, as after a real power cut.
 //
-// Package chaos gives hubs and edges such disks, fills them, and stalls them. It
+// Package chaos/real gives hubs and edges such disks, fills them, and stalls them. It
 // needs Linux and root. It starts no goroutine. It persists an image file for
 // each disk; a loop device detaches itself when its file system is no longer mounted.
 package disk

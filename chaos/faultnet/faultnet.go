@@ -5,7 +5,7 @@
 // in this process carries, and needs root; Proxy gives it a loopback address
 // behind proxies and needs nothing.
 //
-// Package chaos uses it. A goroutine runs for every member or flow and one for
+// Package chaos/real uses it. A goroutine runs for every member or flow and one for
 // delayed packets; Close waits for them. Nothing is persisted; Close takes
 // namespaces away again.
 package faultnet

@@ -13,20 +13,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos"
 	"skerry/chaos/cell"
 	"skerry/chaos/disk"
+	"skerry/chaos/real"
 	"skerry/chaos/schedule"
 	"skerry/cmd/console"
 )
 
 // faultsCommand runs a storm. For root it is one in a cell, with disks that forget.
 func faultsCommand(s *runFlags) *cobra.Command {
-	var storm chaos.Campaign
+	var storm real.Campaign
 	var kinds []string
 	var noDisks bool
 	c := s.groundCommand("faults", "Break everything at random on real processes, for long, and judge it all the while",
-		func(ctx context.Context, g chaos.Ground) (err error) {
+		func(ctx context.Context, g real.Ground) (err error) {
 			if storm.Kinds, err = kindsOf(kinds); err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func runProvenance(seed uint64) (repeat string, versions map[string]string) {
 
 // canMountDisks reports whether members have disks of their own: root's do. A run without
 // them, which proves less, has to be asked for.
-func canMountDisks(g chaos.Ground, without bool) (bool, error) {
+func canMountDisks(g real.Ground, without bool) (bool, error) {
 	if without || os.Geteuid() != 0 {
 		return false, nil
 	}

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos"
 	"skerry/chaos/campaign"
 	"skerry/chaos/cell"
 	"skerry/chaos/faultnet"
+	"skerry/chaos/real"
 	"skerry/chaos/rehearse"
 	"skerry/cmd/console"
 	"skerry/cmd/settings"
@@ -89,10 +89,10 @@ func rootCommand() *cobra.Command {
 }
 
 // groundCommand makes a subcommand that plays on a ground.
-func (s *runFlags) groundCommand(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+func (s *runFlags) groundCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return s.withRunFolder(func(dir string) error {
-			g := chaos.Ground{Dir: dir, Out: cmd.OutOrStdout()}
+			g := real.Ground{Dir: dir, Out: cmd.OutOrStdout()}
 			var err error
 			if g.HubBinary, g.EdgeBinary, err = s.findPrograms(); err != nil {
 				return err
@@ -106,8 +106,8 @@ func (s *runFlags) groundCommand(use, short string, play func(ctx context.Contex
 }
 
 // plainNetworkCommand makes a subcommand whose edges live in this process, and cut their own links.
-func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
-	c := s.groundCommand(use, short, func(ctx context.Context, g chaos.Ground) error {
+func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
+	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) error {
 		g.Net, g.LocalHTTP = faultnet.NewPlain(), false
 		return play(ctx, g)
 	})
@@ -116,9 +116,9 @@ func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.
 }
 
 func partitionCommand(s *runFlags) *cobra.Command {
-	var p chaos.Partition
+	var p real.Partition
 	c := s.groundCommand("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
-		func(ctx context.Context, g chaos.Ground) error {
+		func(ctx context.Context, g real.Ground) error {
 			if p.Rounds < 1 || p.Hubs < 1 || p.Edges < 1 {
 				return errors.New("a run needs at least one round, one hub and one edge")
 			}
@@ -134,18 +134,18 @@ func partitionCommand(s *runFlags) *cobra.Command {
 }
 
 func rebootCommand(s *runFlags) *cobra.Command {
-	var r chaos.Reboot
+	var r real.Reboot
 	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
-		func(ctx context.Context, g chaos.Ground) error { r.Ground = g; return r.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { r.Ground = g; return r.Run(ctx) })
 	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
 	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
 	return c
 }
 
 func healedCommand(s *runFlags) *cobra.Command {
-	var h chaos.Healed
+	var h real.Healed
 	c := s.groundCommand("healed", "Cut a link for a while, and measure what it costs to have the edge back",
-		func(ctx context.Context, g chaos.Ground) error {
+		func(ctx context.Context, g real.Ground) error {
 			h.Ground, h.Proxy = g, faultnet.NewProxy()
 			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
 			return h.Run(ctx)
@@ -157,9 +157,9 @@ func healedCommand(s *runFlags) *cobra.Command {
 }
 
 func hubKillCommand(s *runFlags) *cobra.Command {
-	var k chaos.HubKill
+	var k real.HubKill
 	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
-		func(ctx context.Context, g chaos.Ground) error { k.Ground = g; return k.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { k.Ground = g; return k.Run(ctx) })
 	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
 	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
 	return c
@@ -167,23 +167,23 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 
 func restoreCommand(s *runFlags) *cobra.Command {
 	return s.groundCommand("restore", "Restore all hubs from an older copy; edges keep their work and say so",
-		func(ctx context.Context, g chaos.Ground) error { return chaos.Restore{Ground: g}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { return real.Restore{Ground: g}.Run(ctx) })
 }
 
 func cloneCommand(s *runFlags) *cobra.Command {
 	return s.groundCommand("clone", "Start a second edge with a copy of the first one's data; it is fenced",
-		func(ctx context.Context, g chaos.Ground) error { return chaos.Clone{Ground: g}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { return real.Clone{Ground: g}.Run(ctx) })
 }
 
 func damageCommand(s *runFlags) *cobra.Command {
 	return s.groundCommand("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
-		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { return real.Damage{Ground: g}.Run(ctx) })
 }
 
 func demoCommand(s *runFlags) *cobra.Command {
 	var job string
 	c := s.groundCommand("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
-		func(ctx context.Context, g chaos.Ground) error { return chaos.Demo{Ground: g, JobFile: job}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { return real.Demo{Ground: g, JobFile: job}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP has to be in reach of everybody
 	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
 	return c
@@ -191,7 +191,7 @@ func demoCommand(s *runFlags) *cobra.Command {
 
 func footprintCommand(s *runFlags) *cobra.Command {
 	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
-		func(ctx context.Context, g chaos.Ground) error { return chaos.Footprint{Ground: g}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error { return real.Footprint{Ground: g}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
 	return c
 }

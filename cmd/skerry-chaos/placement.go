@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos"
+	"skerry/chaos/real"
 )
 
 func placementCommand(s *runFlags) *cobra.Command {
-	var p chaos.Placement
+	var p real.Placement
 	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took",
-		func(ctx context.Context, g chaos.Ground) error {
+		func(ctx context.Context, g real.Ground) error {
 			p.Ground = g
 			return p.Run(ctx)
 		})

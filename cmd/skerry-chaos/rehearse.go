@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos"
+	"skerry/chaos/real"
 	"skerry/chaos/rehearse"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
@@ -258,9 +258,9 @@ func readBounded(path string) ([]byte, error) {
 // runRehearsalCommand rehearses jobs, then really runs them, and compares.
 func runRehearsalCommand(s *runFlags) *cobra.Command {
 	var r rehearseFlags
-	var p chaos.Rehearsal
+	var p real.Rehearsal
 	c := s.groundCommand("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)
-	c.RunE = s.groundCommand("", "", func(ctx context.Context, g chaos.Ground) (err error) {
+	c.RunE = s.groundCommand("", "", func(ctx context.Context, g real.Ground) (err error) {
 		if p.Config, err = r.rehearsalConfig(c); err != nil {
 			return err
 		}
@@ -271,6 +271,6 @@ func runRehearsalCommand(s *runFlags) *cobra.Command {
 		return p.Run(ctx)
 	}).RunE
 	r.addRehearseFlags(c)
-	c.Flags().DurationVar(&p.Tolerance, "tolerance", chaos.DefaultTolerance, "how far apart times may be")
+	c.Flags().DurationVar(&p.Tolerance, "tolerance", real.DefaultTolerance, "how far apart times may be")
 	return c
 }

@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos"
+	"skerry/chaos/real"
 )
 
 func rejoinCommand(s *runFlags) *cobra.Command {
-	var r chaos.Rejoin
+	var r real.Rejoin
 	c := s.plainNetworkCommand("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
-		func(ctx context.Context, g chaos.Ground) error {
+		func(ctx context.Context, g real.Ground) error {
 			r.Ground = g
 			r.Repeat, r.Versions = runProvenance(r.Seed)
 			return r.Run(ctx)

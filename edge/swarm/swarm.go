@@ -1,7 +1,7 @@
 // Package swarm runs many virtual edges in one process, for scale tests: each is an
 // edge.Edge with its own data directory, journal, identity and connection, and only
 // what runs its allocations, what describes its machine, and what its sockets go
-// through is simulated. Package chaos is its user.
+// through is simulated. Package chaos/real is its user.
 //
 // A simulated task runs as soon as it is asked for and until it is stopped. It
 // journals what the real runner would, through the Recorder that a runner is given;

@@ -1,0 +1,337 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/fleet"
+)
+
+// Demo shows the promise on real processes, for people.
+type Demo struct {
+	Ground
+	JobFile string
+}
+
+// demoBound is how long each step of the demo may take.
+const demoBound = 30 * time.Second
+
+// demoRun is a Demo under way.
+type demoRun struct {
+	*fleetRun
+	jobFile string
+	began   time.Time
+	away    *cluster.Edge // the edge that is cut off
+	alloc   fleet.AllocID // its allocation
+}
+
+// Run runs the demo from start to end and returns an error where any step did
+// not show what it promises.
+func (d Demo) Run(ctx context.Context) error {
+	s := &demoRun{fleetRun: &fleetRun{Ground: d.Ground}, jobFile: d.JobFile, began: time.Now()}
+	s.printStep("starting 3 hubs and 3 edges, each a process of its own")
+	return d.runOnFleet(ctx, fast(3, 3), func(st *fleetRun) error {
+		s.fleetRun = st
+		for _, step := range []func(context.Context) error{
+			s.runJob, s.cutLink, s.rebootCutOffEdge, s.killLeader, s.healDemoLink, s.printAllocHistory, s.judgeDemo,
+		} {
+			if err := step(ctx); err != nil {
+				return err
+			}
+		}
+		s.printStep("done; cleaning up")
+		return nil
+	})
+}
+
+func (s *demoRun) printStep(format string, args ...any) {
+	fmt.Fprintf(s.Out, "\n[%4.1fs] %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// runSkerryCommand runs the command line against a hub that is up, and shows what it says.
+func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
+	var at *cluster.Hub
+	for _, h := range s.fleet.Hubs {
+		if h.Running() {
+			at = h
+			break
+		}
+	}
+	fmt.Fprintf(s.Out, "$ skerry %s\n", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, s.HubBinary, args...)
+	cmd.Env = append(os.Environ(), "SKERRY_ADDR="+at.URL())
+	cmd.Stdout, cmd.Stderr = s.Out, s.Out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("skerry %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+func (s *demoRun) runJob(ctx context.Context) error {
+	err := cluster.Eventually(ctx, demoBound, "three edges are ready", func(ctx context.Context) string {
+		f, err := s.fleet.Hubs[0].Fleet(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		ready := 0
+		for _, n := range f.Nodes {
+			if n.Status == fleet.NodeReady {
+				ready++
+			}
+		}
+		if ready < len(s.fleet.Edges) {
+			return fmt.Sprintf("%d are", ready)
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	s.printStep("running a job file")
+	if err := s.runSkerryCommand(ctx, "job", "run", s.jobFile); err != nil {
+		return err
+	}
+	s.away = s.fleet.Edges[1]
+	return s.redrawTableUntil(ctx, "everything runs", func(rows []row) string {
+		for _, r := range rows {
+			if r.hub != fleet.ClientRunning || r.tasks == 0 {
+				return fmt.Sprintf("%s is %s", r.edge, r.hub)
+			}
+			if r.edge == s.away.Name {
+				s.alloc = r.alloc
+			}
+		}
+		if s.alloc == "" {
+			return s.away.Name + " has no allocation"
+		}
+		return ""
+	})
+}
+
+func (s *demoRun) cutLink(ctx context.Context) error {
+	s.printStep("cutting the link of %s: from now on its packets vanish", s.away.Name)
+	if err := s.away.Cut(); err != nil {
+		return err
+	}
+	return s.redrawTableUntil(ctx, "the hub says unknown while the tasks go on", s.checkRunsWhileUnknown)
+}
+
+// checkRunsWhileUnknown is satisfied when the hub calls the allocation unknown and its tasks run
+// all the same.
+func (s *demoRun) checkRunsWhileUnknown(rows []row) string {
+	for _, r := range rows {
+		if r.alloc != s.alloc {
+			continue
+		}
+		if r.hub != fleet.ClientUnknown {
+			return "the hub still says " + r.hub
+		}
+		if r.site != fleet.ClientRunning || r.tasks == 0 {
+			return fmt.Sprintf("on site it is %s with %d tasks", r.site, r.tasks)
+		}
+		return ""
+	}
+	return "the allocation is gone"
+}
+
+func (s *demoRun) rebootCutOffEdge(ctx context.Context) error {
+	s.printStep("power cut at %s, still without a link: the machine boots, the journal knows what to do", s.away.Name)
+	if err := s.away.PowerCut(); err != nil {
+		return err
+	}
+	if live, err := processes(s.away); err != nil || len(live) > 0 {
+		return errors.Join(err, fmt.Errorf("power cut at %s: %d tasks still have processes", s.away.Name, len(live)))
+	}
+	began := time.Now()
+	if err := s.away.Reboot(); err != nil {
+		return err
+	}
+	err := s.redrawTableUntil(ctx, "its tasks are back, no hub was asked", s.checkRunsWhileUnknown)
+	if err == nil {
+		fmt.Fprintf(s.Out, "tasks of %s were running again %.2f s after its agent started\n", s.away.Name, time.Since(began).Seconds())
+	}
+	return err
+}
+
+func (s *demoRun) killLeader(ctx context.Context) error {
+	leader, err := s.fleet.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	s.printStep("killing %s, the leading hub, with SIGKILL", leader.Name)
+	leader.Kill()
+	began := time.Now()
+	return cluster.Eventually(ctx, demoBound, "another hub leads", func(ctx context.Context) string {
+		next, err := s.fleet.Leader(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		fmt.Fprintf(s.Out, "%s leads after %.1f s\n", next.Name, time.Since(began).Seconds())
+		return ""
+	})
+}
+
+func (s *demoRun) healDemoLink(ctx context.Context) error {
+	s.printStep("healing the link of %s", s.away.Name)
+	began := time.Now()
+	if err := s.away.Heal(); err != nil {
+		return err
+	}
+	err := s.redrawTableUntil(ctx, "the same allocation runs on, its history is in", func(rows []row) string {
+		for _, r := range rows {
+			if r.hub != fleet.ClientRunning {
+				return fmt.Sprintf("%s of %s is %s", fleet.Short(r.alloc), r.edge, r.hub)
+			}
+			if r.edge == s.away.Name && r.alloc != s.alloc {
+				return "another allocation took its place"
+			}
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "settled %.1f s after the link was back\n", time.Since(began).Seconds())
+	for _, h := range s.fleet.Hubs {
+		if h.Running() {
+			continue
+		}
+		s.printStep("starting %s again", h.Name)
+		if err := h.Start(); err != nil {
+			return err
+		}
+		if err := h.AwaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *demoRun) printAllocHistory(ctx context.Context) error {
+	s.printStep("what happened out there, replayed in order")
+	return s.runSkerryCommand(ctx, "alloc", "history", fleet.Short(s.alloc))
+}
+
+func (s *demoRun) judgeDemo(ctx context.Context) error {
+	s.wanted["shop"] = len(s.fleet.Edges)
+	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
+		return err
+	}
+	s.printStep("the invariants, judged from the edges' journals, all three hubs, and the processes that run")
+	return s.judgeWhenQuiet(ctx)
+}
+
+// row is one allocation, as the hub and as its edge see it.
+type row struct {
+	alloc     fleet.AllocID
+	edge      string
+	node      string // status
+	hub, site string // client status
+	tasks     int    // processes that really run
+	unsent    uint64 // rows of the edge's journal
+}
+
+// redrawTableUntil redraws the fleet until done is satisfied: in place on a terminal, else
+// once more after each change.
+func (s *demoRun) redrawTableUntil(ctx context.Context, what string, done func([]row) string) error {
+	shown := ""
+	out, ok := s.Out.(*os.File)
+	live := ok && term.IsTerminal(int(out.Fd()))
+	return cluster.Eventually(ctx, demoBound, what, func(ctx context.Context) string {
+		rows, err := s.fleetRows(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if drawn := draw(rows); drawn != shown {
+			if live && shown != "" {
+				fmt.Fprintf(s.Out, "\x1b[%dA\x1b[J", strings.Count(shown, "\n"))
+			}
+			shown = drawn
+			fmt.Fprintf(s.Out, "%s", drawn)
+		}
+		missing := done(rows)
+		if missing == "" {
+			fmt.Fprintf(s.Out, "  -> %s\n", what)
+		}
+		return missing
+	})
+}
+
+func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
+	var up *cluster.Hub
+	for _, h := range s.fleet.Hubs {
+		if h.Running() {
+			up = h
+			break
+		}
+	}
+	f, err := up.Fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	status := map[string]string{}
+	for _, n := range f.Nodes {
+		status[n.Name] = string(n.Status)
+	}
+	allocs, err := up.Allocs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, e := range s.fleet.Edges {
+		site, err := e.Local().Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		live, err := processes(e)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range allocs {
+			if a.NodeID != site.NodeID || a.ServerTerminal() {
+				continue
+			}
+			r := row{alloc: a.ID, edge: e.Name, node: status[e.Name], hub: a.ClientStatus, site: "-", tasks: tasksOf(live, a.ID), unsent: site.Journal.Unacknowledged}
+			for _, l := range site.Allocs {
+				if l.ID == a.ID {
+					r.site = l.ClientStatus
+				}
+			}
+			rows = append(rows, r)
+		}
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return strings.Compare(x.edge, y.edge) })
+	return rows, nil
+}
+
+func tasksOf(live map[check.TaskKey]int, id fleet.AllocID) int {
+	n := 0
+	for task, processes := range live {
+		if task.Alloc == id {
+			n += processes
+		}
+	}
+	return n
+}
+
+func draw(rows []row) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "  edge\tnode is\tallocation\thub says\ton site\ttasks alive\trows not yet sent")
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.edge, r.node, fleet.Short(r.alloc), r.hub, r.site, r.tasks, r.unsent)
+	}
+	_ = w.Flush() // into memory
+	return b.String()
+}

@@ -1,0 +1,49 @@
+package real_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/chaos/real"
+	"skerry/chaos/schedule"
+	"skerry/fleet"
+)
+
+// TestAJumpIsSeen checks by how much a clock jumps in a storm: by less than what is
+// seen in a journal no clock does.
+func TestAJumpIsSeen(t *testing.T) {
+	for drawn, want := range map[time.Duration]time.Duration{
+		0: 0, 1: time.Minute, -259 * time.Millisecond: -time.Minute, 59 * time.Second: time.Minute,
+		-time.Minute: -time.Minute, -3 * time.Hour: -3 * time.Hour, 800 * 24 * time.Hour: 800 * 24 * time.Hour,
+	} {
+		f := real.Shorter(schedule.Fault{Kind: schedule.ClockJump, Params: schedule.Params{Jump: drawn}})
+		if f.Params.Jump != want {
+			t.Errorf("a jump by %s became one by %s, want %s", drawn, f.Params.Jump, want)
+		}
+	}
+}
+
+// TestStormJobsAreValid has the jobs of a storm be such as a hub takes, and of each kind
+// that the rollouts' invariants judge.
+func TestStormJobsAreValid(t *testing.T) {
+	kinds := map[string]bool{}
+	for _, edges := range []int{1, 5} {
+		for _, j := range real.CampaignJobs(3, edges) {
+			if err := j.Validate().Err(); err != nil {
+				t.Errorf("job %s: %v", j.ID, err)
+			}
+			u := j.TaskGroups[0].Update
+			for kind, is := range map[string]bool{
+				"canaries": u != nil && u.Canary > 0 && !u.AutoPromote, "sites": u != nil && u.MaxUnavailablePerSite > 0,
+				"everywhere": j.Type == fleet.JobTypeSystem, "periodic": j.IsPeriodic(), "parameterized": j.IsParameterized(),
+			} {
+				kinds[kind] = kinds[kind] || is
+			}
+		}
+	}
+	for kind, is := range kinds {
+		if !is {
+			t.Errorf("no job is %s", kind)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/faultnet"
+	"skerry/fleet"
+)
+
+// Ground is where a run takes place.
+type Ground struct {
+	Net        faultnet.Network
+	LocalHTTP  bool // hubs serve HTTP on 127.0.0.1 of their place
+	HubBinary  string
+	EdgeBinary string
+	Dir        string    // of everything that the run leaves
+	Out        io.Writer // what people are shown
+}
+
+// ErrViolated is returned by a run in which an invariant did not hold, or
+// something was not as it must be.
+var ErrViolated = errors.New("a promise was broken")
+
+// quietBound is how long after the last fault everything has to be settled: the
+// edges' back-off cap, an election, and the replacement's delays.
+const quietBound = 40 * time.Second
+
+// FastHub and FastEdge are flags under which absence is noticed within seconds,
+// so that a run sees many partitions.
+var (
+	FastHub  = []string{"--heartbeat-min-ttl", "1s", "--heartbeat-grace", "1s"}
+	FastEdge = []string{"--backoff-cap", "1s"}
+)
+
+// fleetRun is a fleet that runs on a ground, and what it is wanted to run.
+type fleetRun struct {
+	Ground
+	fleet            *cluster.Cluster
+	starts           string // folder where tasks tell their starts; "": nobody looks
+	wanted           map[fleet.JobID]int
+	rowsBeforeDamage map[string][]fleet.Transition // by edges, before their journals were damaged
+	// settleBound is how long after the last fault everything has to be settled.
+	settleBound time.Duration
+}
+
+// size is how many of each, and what is added to their command lines.
+type size struct {
+	hubs, edges         int
+	hubFlags, edgeFlags []string
+	dress               func(*cluster.Config) // nil: plain members
+}
+
+// fast is a size whose fleet notices absence within seconds.
+func fast(hubs, edges int) size {
+	return size{hubs: hubs, edges: edges, hubFlags: FastHub, edgeFlags: FastEdge}
+}
+
+// runOnFleet runs play on a stage and takes everything down.
+func (g Ground) runOnFleet(ctx context.Context, s size, play func(*fleetRun) error) (err error) {
+	st := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
+	if err := os.MkdirAll(st.starts, 0o755); err != nil {
+		return fmt.Errorf("make the run's folder: %w", err)
+	}
+	cfg := cluster.Config{
+		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: s.hubs, Edges: s.edges,
+		LocalHTTP: g.LocalHTTP, HubFlags: s.hubFlags, EdgeFlags: s.edgeFlags,
+	}
+	if s.dress != nil {
+		s.dress(&cfg)
+	}
+	if st.fleet, err = cluster.Start(ctx, cfg); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.fleet.Close()) }()
+	return play(st)
+}
+
+// printLine prints a line.
+func (g Ground) printLine(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
+
+// registerAtAnyHub registers a job at any hub that takes it.
+func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
+	err := cluster.Eventually(ctx, quietBound, "register job "+string(job.ID), func(ctx context.Context) string {
+		var errs []error
+		for _, h := range s.fleet.Hubs {
+			if !h.Running() {
+				continue
+			}
+			_, err := h.Register(ctx, job)
+			if err == nil {
+				return ""
+			}
+			errs = append(errs, err)
+		}
+		if len(errs) == 0 {
+			return "no hub runs"
+		}
+		return errors.Join(errs...).Error()
+	})
+	if err == nil {
+		s.wanted[job.ID] = job.TaskGroups[0].Count
+	}
+	return err
+}
+
+// runJobUntilQuiet registers a job and waits until it runs and all is quiet.
+func (s *fleetRun) runJobUntilQuiet(ctx context.Context, job *fleet.Job) error {
+	if err := s.registerAtAnyHub(ctx, job); err != nil {
+		return err
+	}
+	_, _, err := s.waitUntilQuiet(ctx)
+	return err
+}
+
+// judgeWhenQuiet waits until all is quiet, checks everything, and fails with the first
+// violation.
+func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
+	_, picture, err := s.waitUntilQuiet(ctx)
+	if err != nil {
+		return err
+	}
+	found := check.Quiet(picture)
+	fmt.Fprint(s.Out, verdicts(found, 1))
+	if len(found) > 0 {
+		return fmt.Errorf("%w: %s", ErrViolated, found[0])
+	}
+	return nil
+}
+
+// pause lets d pass.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

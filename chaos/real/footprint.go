@@ -1,0 +1,91 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/chaos/proc"
+)
+
+// Footprint measures what the real programs take: an idle hub, an edge with ten
+// running tasks and their supervisors, and the files.
+type Footprint struct{ Ground }
+
+// footprintTasks is how many tasks the measured edge runs.
+const footprintTasks = 10
+
+// footprintRest is how long everything rests before it is measured.
+const footprintRest = 10 * time.Second
+
+// Run starts one hub and one edge, lets them rest, and prints the figures next
+// to what they are meant to be.
+func (f Footprint) Run(ctx context.Context) error {
+	return f.runOnFleet(ctx, size{hubs: 1, edges: 1}, func(s *fleetRun) error {
+		if err := pause(ctx, footprintRest); err != nil {
+			return err
+		}
+		hub, err := proc.Resident(s.fleet.Hubs[0].Pid())
+		if err != nil {
+			return err
+		}
+		if err := s.runJobUntilQuiet(ctx, workload("ten", footprintTasks, s.starts, nil)); err != nil {
+			return err
+		}
+		if err := pause(ctx, footprintRest); err != nil {
+			return err
+		}
+		return f.printFootprint(hub, s.fleet.Edges[0])
+	})
+}
+
+func (f Footprint) printFootprint(hub int64, e *cluster.Edge) error {
+	agent, err := proc.Resident(e.Pid())
+	if err != nil {
+		return err
+	}
+	together, err := supervised(e)
+	if err != nil {
+		return err
+	}
+	binary, err := os.Stat(f.EdgeBinary)
+	if err != nil {
+		return fmt.Errorf("measure skerry-edge: %w", err)
+	}
+	for _, figure := range []struct {
+		what  string
+		bytes int64
+		limit int64
+	}{
+		{"hub, idle, resident", hub, 60},
+		{fmt.Sprintf("edge agent with %d tasks, resident", footprintTasks), agent, 25},
+		{"agent and all supervisors, proportional", together, 70},
+		{"skerry-edge, file", binary.Size(), 20},
+	} {
+		fmt.Fprintf(f.Out, "%-42s %6.1f MiB   (at most %d)\n", figure.what, float64(figure.bytes)/(1<<20), figure.limit)
+	}
+	return nil
+}
+
+// supervised sums up the proportional set size of the agent and its supervisors:
+// every process on the edge that runs the edge's own program.
+func supervised(e *cluster.Edge) (int64, error) {
+	pids, err := proc.Below(e.Dir)
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, pid := range pids {
+		if program, err := proc.Program(pid); err != nil || program != e.Binary() {
+			continue
+		}
+		pss, err := proc.Proportional(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += pss
+	}
+	return sum, nil
+}

@@ -1,0 +1,141 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/chaos/faultnet"
+	"skerry/fleet"
+)
+
+// Healed measures what it costs to have an edge back: time, evaluations, Raft
+// entries and bytes, after its link was cut for a while.
+type Healed struct {
+	Ground
+	Proxy  *faultnet.Proxy // the ground's network, which counts bytes
+	Cut    time.Duration
+	Allocs int
+	// Cap is the edge's longest back-off; the default where it is 0.
+	Cap time.Duration
+}
+
+// Limits of a link that came back (targets of the design).
+const (
+	healedSettle  = 2 * time.Second // after the first packet that gets through
+	healedEntries = 6
+	healedBytes   = 20_000
+	defaultCap    = 60 * time.Second
+)
+
+// Run cuts one edge's link, heals it, and measures until all is settled.
+func (h Healed) Run(ctx context.Context) error {
+	sz := size{hubs: 3, edges: 1}
+	wait := defaultCap
+	if h.Cap > 0 {
+		sz.edgeFlags = []string{"--backoff-cap", h.Cap.String()}
+		wait = h.Cap
+	}
+	if h.Cut < 40*time.Second { // shorter than the default deadline: the fleet has to notice sooner
+		sz.hubFlags = FastHub
+	}
+	return h.runOnFleet(ctx, sz, func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("healed", h.Allocs, s.starts, nil)); err != nil {
+			return err
+		}
+		e := s.fleet.Edges[0]
+		if err := e.Cut(); err != nil {
+			return err
+		}
+		if err := pause(ctx, h.Cut); err != nil {
+			return err
+		}
+		f, err := s.fleet.Hubs[0].Fleet(ctx)
+		if err != nil {
+			return err
+		}
+		if unknown := f.Allocs[fleet.ClientUnknown]; unknown != h.Allocs {
+			return fmt.Errorf("%w: %d of %d allocations were unknown before the link came back", ErrVoid, unknown, h.Allocs)
+		}
+		return h.measureHeal(ctx, s, e, wait)
+	})
+}
+
+func (h Healed) measureHeal(ctx context.Context, s *fleetRun, e *cluster.Edge, wait time.Duration) error {
+	before, err := s.fleet.Hubs[0].Fleet(ctx)
+	if err != nil {
+		return err
+	}
+	bytes := h.Proxy.Traffic(e.Name)
+	if err := e.Heal(); err != nil {
+		return err
+	}
+	healed := time.Now()
+	err = cluster.Eventually(ctx, wait+quietBound, "the edge is settled", func(ctx context.Context) string {
+		return firstUnsettled(ctx, s.fleet)
+	})
+	if err != nil {
+		return err
+	}
+	settled, total := time.Since(h.Proxy.Through(e.Name)), time.Since(healed)
+	after, err := s.fleet.Hubs[0].Fleet(ctx)
+	if err != nil {
+		return err
+	}
+	evals, err := s.fleet.Hubs[0].Evals(ctx)
+	if err != nil {
+		return err
+	}
+	perJob := map[fleet.JobID]int{}
+	most := 0
+	for _, ev := range evals {
+		if ev.CreateIndex > before.Index {
+			perJob[ev.JobID]++
+			most = max(most, perJob[ev.JobID])
+		}
+	}
+	entries, sent := int(after.Index-before.Index), h.Proxy.Traffic(e.Name)-bytes
+	h.printLine("link healed after %s, %d allocations: settled %s after the first packet (%s after the heal; back-off cap %s), %d evaluations a job, %d Raft entries, %d bytes",
+		h.Cut, h.Allocs, settled.Round(time.Millisecond), total.Round(time.Millisecond), wait, most, entries, sent)
+	switch {
+	case settled > healedSettle || total > wait+healedSettle:
+		err = fmt.Errorf("%w: settled too late", ErrViolated)
+	case most > 1:
+		err = fmt.Errorf("%w: %d evaluations of one job", ErrViolated, most)
+	case entries > healedEntries:
+		err = fmt.Errorf("%w: %d Raft entries, %d are allowed", ErrViolated, entries, healedEntries)
+	case sent > healedBytes:
+		err = fmt.Errorf("%w: %d bytes, %d are allowed", ErrViolated, sent, healedBytes)
+	}
+	if err != nil {
+		return err
+	}
+	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
+		return err
+	}
+	if err := reconnectedOnce(ctx, s); err != nil {
+		return err
+	}
+	return s.judgeWhenQuiet(ctx)
+}
+
+// reconnectedOnce checks that each task that ran on has said so, once.
+func reconnectedOnce(ctx context.Context, s *fleetRun) error {
+	hub, err := lookHub(ctx, s.fleet.Hubs[0])
+	if err != nil {
+		return err
+	}
+	for id, history := range hub.AllocHistory {
+		said := 0
+		for _, entry := range history {
+			if t := entry.Transition; t != nil && t.Event != nil && t.Event.Type == fleet.TaskReconnected {
+				said++
+			}
+		}
+		if said != 1 {
+			return fmt.Errorf("%w: allocation %s has %d events %q", ErrViolated, fleet.Short(id), said, fleet.TaskReconnected)
+		}
+	}
+	return nil
+}

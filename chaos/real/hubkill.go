@@ -1,0 +1,120 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/fleet"
+)
+
+// HubKill registers jobs at a steady rate, kills the leading hub with SIGKILL in
+// the middle, and looks for every job that was acknowledged.
+type HubKill struct {
+	Ground
+	Rate     int // jobs a second
+	Duration time.Duration
+}
+
+// serviceGap is how long nobody may be able to register after a hub's death.
+const serviceGap = 5 * time.Second
+
+// ledger is what was acknowledged, and when.
+type ledger struct {
+	mu    sync.Mutex
+	acked []fleet.JobID
+	times []time.Time
+}
+
+// Run runs the workload and judges it.
+func (k HubKill) Run(ctx context.Context) error {
+	return k.runOnFleet(ctx, fast(3, 0), func(s *fleetRun) error {
+		var book ledger
+		var wg sync.WaitGroup
+		total := k.Rate * int(k.Duration/time.Second)
+		tick := time.NewTicker(time.Second / time.Duration(k.Rate))
+		defer tick.Stop()
+		killed := time.Time{}
+		var victim *cluster.Hub
+		for i := range total {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if i == total/2 {
+				var err error
+				if victim, err = s.fleet.Leader(ctx); err != nil {
+					return err
+				}
+				victim.Kill()
+				killed = time.Now()
+			}
+			wg.Go(func() { book.registerUntilAcked(ctx, s.fleet, i) })
+		}
+		wg.Wait()
+		gap := book.longestAckGap(killed)
+		k.printLine("%d jobs sent at %d/s, %s killed in the middle: %d acknowledged, service back after %s",
+			total, k.Rate, victim.Name, len(book.acked), gap.Round(time.Millisecond))
+		if err := victim.Start(); err != nil {
+			return err
+		}
+		if err := victim.AwaitReady(ctx); err != nil {
+			return err
+		}
+		if gap > serviceGap {
+			return fmt.Errorf("%w: nobody could register for %s, %s is allowed", ErrViolated, gap, serviceGap)
+		}
+		return book.checkJobsAtAllHubs(ctx, s.fleet)
+	})
+}
+
+// registerUntilAcked tries each hub in turn until one acknowledges, for a while.
+func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i int) {
+	job := workload(fleet.JobID(fmt.Sprintf("job-%05d", i)), 1, "", nil)
+	ctx, cancel := context.WithTimeout(ctx, 2*serviceGap)
+	defer cancel()
+	for attempt := i; ctx.Err() == nil; attempt++ {
+		if _, err := c.Hubs[attempt%len(c.Hubs)].Register(ctx, job); err == nil {
+			b.mu.Lock()
+			b.acked, b.times = append(b.acked, job.ID), append(b.times, time.Now())
+			b.mu.Unlock()
+			return
+		}
+		if pause(ctx, 20*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// longestAckGap is the longest time without an acknowledgement from the kill on.
+func (b *ledger) longestAckGap(killed time.Time) time.Duration {
+	var longest time.Duration
+	last := killed
+	for _, t := range b.times { // in the order of the acknowledgements
+		if t.Before(killed) {
+			continue
+		}
+		longest = max(longest, t.Sub(last))
+		last = t
+	}
+	if last == killed {
+		return time.Since(killed) // nothing was ever acknowledged again
+	}
+	return longest
+}
+
+// checkJobsAtAllHubs looks for every acknowledged job at every hub.
+func (b *ledger) checkJobsAtAllHubs(ctx context.Context, c *cluster.Cluster) error {
+	for _, h := range c.Hubs {
+		for _, id := range b.acked {
+			if err := h.Call(ctx, http.MethodGet, "/v1/job/"+string(id), nil, nil); err != nil {
+				return fmt.Errorf("%w: job %s was acknowledged and is not at %s: %w", ErrViolated, id, h.Name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/edge/swarm"
+	"skerry/fleet"
+)
+
+// Placement starts many edges at once, registers one large job, and measures how long each
+// of it takes. The hubs are processes, the edges live in this one and run simulated tasks.
+type Placement struct {
+	Ground // a faultnet.Plain
+	Hubs   int
+	Edges  int
+	CPU    int // MHz of each edge
+	Count  int // of the job's allocations, each of 100 MHz and 10 MB
+	// HubFlags are added to the hubs' command lines.
+	HubFlags []string
+}
+
+// Each allocation of a Placement takes so much.
+const (
+	placementCPU      = 100
+	placementMemoryMB = 10
+)
+
+// Run measures.
+func (p Placement) Run(ctx context.Context) error {
+	if p.Hubs < 1 || p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
+		return errors.New("a placement needs at least one hub, one edge, one MHz and one allocation")
+	}
+	if room := p.Edges * (p.CPU / placementCPU); p.Count > room {
+		return fmt.Errorf("%d allocations of %d MHz do not fit: %d edges of %d MHz have room for %d", p.Count, placementCPU, p.Edges, p.CPU, room)
+	}
+	p.printLine("%d edges of %d MHz, one job of %d allocations, %d hubs; all on %d cores", p.Edges, p.CPU, p.Count, p.Hubs, runtime.NumCPU())
+	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
+		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
+	}}
+	return p.runOnFleet(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *fleetRun) error {
+		return s.withSwarm(ctx, edges, p.sayDuration, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
+	})
+}
+
+func (p Placement) sayDuration(what string, d time.Duration) {
+	p.printLine("  %s", durationLine(what, d))
+}
+
+func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm) error {
+	began := time.Now()
+	if err := awaitSwarm(ctx, edges, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
+		return err
+	}
+	p.sayDuration("edges joined together, all ready", time.Since(began))
+	job := p.largeJob()
+	began = time.Now()
+	if err := s.registerAtAnyHub(ctx, job); err != nil {
+		return err
+	}
+	p.sayDuration("job registered", time.Since(began))
+	hub := s.fleet.Hubs[0]
+	err := cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
+		placed, err := p.countPlaced(ctx, hub, job.ID)
+		switch {
+		case err != nil:
+			return err.Error()
+		case placed < p.Count:
+			return fmt.Sprintf("%d of %d are", placed, p.Count)
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	p.sayDuration(fmt.Sprintf("%d allocations placed", p.Count), time.Since(began))
+	if err := awaitSwarm(ctx, edges, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges }); err != nil {
+		return err
+	}
+	p.sayDuration("all seen running by the hubs", time.Since(began))
+	return p.saySpread(ctx, hub)
+}
+
+// largeJob is one group of many small allocations.
+func (p Placement) largeJob() *fleet.Job {
+	job := &fleet.Job{
+		ID: "many", Type: fleet.JobTypeService,
+		TaskGroups: []fleet.TaskGroup{{
+			Name: "main", Count: p.Count, EphemeralDisk: fleet.EphemeralDisk{SizeMB: 10},
+			Tasks: []fleet.Task{{
+				Name: "main", Driver: swarm.Driver, LogConfig: fleet.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1},
+				Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: placementCPU, MemoryMB: placementMemoryMB}},
+			}},
+		}},
+	}
+	job.Defaults()
+	return job
+}
+
+// countPlaced asks a hub how many of a job's allocations are placed.
+func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
+	var summary struct {
+		Summary map[string]struct{ Starting, Running int }
+	}
+	if err := hub.Call(ctx, "GET", "/v1/job/"+string(id)+"/summary", nil, &summary); err != nil {
+		return 0, err
+	}
+	placed := 0
+	for _, g := range summary.Summary {
+		placed += g.Starting + g.Running
+	}
+	return placed, nil
+}
+
+// saySpread says over how many edges the allocations are spread.
+func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
+	all, err := hub.Allocs(ctx)
+	if err != nil {
+		return err
+	}
+	on, fullest := map[fleet.NodeID]int{}, 0
+	for _, a := range all {
+		on[a.NodeID]++
+		fullest = max(fullest, on[a.NodeID])
+	}
+	p.printLine("  on %d edges; the fullest has %d", len(on), fullest)
+	return nil
+}

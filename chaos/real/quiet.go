@@ -1,0 +1,181 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/fleet"
+)
+
+// waitUntilQuiet waits until the fleet has nothing left to do and says how long it took.
+// The picture is the one that showed it: a later one may catch the hubs between
+// two entries. Where quiet does not come it is the last one, if nothing but what it
+// shows is in the way.
+func (s *fleetRun) waitUntilQuiet(ctx context.Context) (took time.Duration, picture check.FleetSnapshot, err error) {
+	began := time.Now()
+	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
+		if u := firstUnsettled(ctx, s.fleet); u != "" {
+			if ctx.Err() == nil { // else it is the end of the bound that is in the way
+				picture = check.FleetSnapshot{}
+			}
+			return u
+		}
+		seen, err := s.takeSnapshot(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		picture = seen
+		return undelivered(picture)
+	})
+	return time.Since(began), picture, err
+}
+
+// firstUnsettled names the first thing that the hubs know to be unsettled, "" where
+// nothing is.
+func firstUnsettled(ctx context.Context, c *cluster.Cluster) string {
+	for _, h := range c.Hubs {
+		s, err := h.Fleet(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for _, n := range s.Nodes {
+			if n.Status != fleet.NodeReady {
+				return fmt.Sprintf("%s: node %s is %s (%s)", h.Name, n.Name, n.Status, n.StatusDescription)
+			}
+		}
+		if len(s.Nodes) < len(c.Edges) {
+			return fmt.Sprintf("%s: %d of %d nodes are known", h.Name, len(s.Nodes), len(c.Edges))
+		}
+		if len(s.Waiting) > 0 {
+			w := s.Waiting[0]
+			return fmt.Sprintf("%s: %s %s (%s) waits for %s", h.Name, w.Kind, fleet.Short(w.ID), w.Of, w.For)
+		}
+	}
+	return ""
+}
+
+// undelivered names the first thing that is still on its way: an evaluation, a
+// journal's row, a task that has to start or to end.
+func undelivered(picture check.FleetSnapshot) string {
+	for _, e := range picture.Edges {
+		if len(e.Rows) == 0 {
+			return e.Name + " has an empty journal"
+		}
+	}
+	for _, h := range picture.Hubs {
+		for _, e := range h.Evals {
+			if e.Status == fleet.EvalPending && e.WaitUntil.IsZero() {
+				return fmt.Sprintf("%s: evaluation %s (%s) is pending", h.Name, fleet.Short(e.ID), e.TriggeredBy)
+			}
+		}
+		for _, n := range h.Nodes { // a node that was back before its deadline stays ready meanwhile
+			if n.Applied < n.JournalHead {
+				return fmt.Sprintf("%s: row %d of node %s is not in, it announced %d", h.Name, n.Applied+1, n.Name, n.JournalHead)
+			}
+		}
+	}
+	// What is delivered and running is a matter of time until the bound is over.
+	if vs := check.Quiet(picture); len(vs) > 0 {
+		if i := slices.IndexFunc(vs, func(v check.Violation) bool { return v.Invariant == check.ExactlyOnce || v.Invariant == check.Settled }); i >= 0 {
+			return vs[i].Message
+		}
+	}
+	return ""
+}
+
+// takeSnapshot takes the picture that the checkers judge.
+func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error) {
+	p, err := fleetSnapshot(ctx, s.fleet)
+	if err != nil {
+		return p, err
+	}
+	p.Wanted = maps.Clone(s.wanted)
+	for i := range p.Edges {
+		p.Edges[i].Before = s.rowsBeforeDamage[p.Edges[i].Name]
+	}
+	if s.starts != "" {
+		p.Starts, err = started(s.starts)
+	}
+	return p, err
+}
+
+func fleetSnapshot(ctx context.Context, c *cluster.Cluster) (check.FleetSnapshot, error) {
+	var p check.FleetSnapshot
+	for _, e := range c.Edges {
+		seen, err := lookEdge(ctx, e)
+		if err != nil {
+			return p, err
+		}
+		p.Edges = append(p.Edges, seen)
+	}
+	for _, h := range c.Hubs {
+		seen, err := lookHub(ctx, h)
+		if err != nil {
+			return p, err
+		}
+		p.Hubs = append(p.Hubs, seen)
+	}
+	return p, nil
+}
+
+func lookEdge(ctx context.Context, e *cluster.Edge) (check.Edge, error) {
+	seen := check.Edge{Name: e.Name}
+	var errs [3]error
+	seen.NodeID, errs[0] = e.NodeID(ctx)
+	seen.Rows, errs[1] = e.Local().History(ctx, "")
+	seen.Processes, errs[2] = processes(e)
+	return seen, errors.Join(errs[:]...)
+}
+
+func lookHub(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
+	seen := check.Hub{
+		Name: h.Name, NodeHistory: map[fleet.NodeID][]fleet.HistoryEntry{}, AllocHistory: map[fleet.AllocID][]fleet.HistoryEntry{},
+		Dropped: map[fleet.AllocID]uint64{},
+	}
+	s, err := h.Fleet(ctx)
+	if err != nil {
+		return seen, err
+	}
+	for _, line := range s.Nodes {
+		n, err := h.Node(ctx, line.ID)
+		if err != nil {
+			return seen, err
+		}
+		seen.Nodes = append(seen.Nodes, n)
+		if seen.NodeHistory[n.ID], err = h.NodeHistory(ctx, n.ID); err != nil {
+			return seen, err
+		}
+	}
+	if seen.Allocs, err = h.Allocs(ctx); err != nil {
+		return seen, err
+	}
+	for _, a := range seen.Allocs {
+		if seen.AllocHistory[a.ID], seen.Dropped[a.ID], err = h.AllocHistory(ctx, a.ID); err != nil {
+			return seen, err
+		}
+	}
+	seen.Evals, err = h.Evals(ctx)
+	return seen, err
+}
+
+// median and longest sum durations up; zero where there are none.
+func median(ds []time.Duration) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(ds))
+	return s[len(s)/2].Round(time.Millisecond)
+}
+
+func longest(ds []time.Duration) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	return slices.Max(ds).Round(time.Millisecond)
+}

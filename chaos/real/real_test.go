@@ -1,0 +1,162 @@
+package real_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/chaos/faultnet"
+	"skerry/chaos/proc"
+	"skerry/chaos/real"
+)
+
+// bin is the folder of the three programs, which are built when a test first wants
+// them.
+var (
+	bin   string
+	build = sync.OnceValue(func() error {
+		cmd := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "skerry/cmd/skerry", "skerry/cmd/skerry-edge", "skerry/cmd/skerry-chaos")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		return cmd.Run()
+	})
+)
+
+// sideBySide is how many tests run at once that mostly wait: more than there are
+// processors, which is what the tool has by itself.
+const sideBySide = "4"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	var err error
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		err = p.Value.Set(sideBySide)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if bin, err = os.MkdirTemp("", "skerry-bin-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(bin) }()
+	return m.Run()
+}
+
+// mustPrograms is the folder of the three programs.
+func mustPrograms(tb testing.TB) string {
+	tb.Helper()
+	if err := build(); err != nil {
+		tb.Fatalf("build the programs: %v", err)
+	}
+	return bin
+}
+
+// mustGround gives a run real programs, a folder, and a network of proxies. The
+// folder's path is short, since unix sockets lie below it.
+func mustGround(tb testing.TB) (real.Ground, *faultnet.Proxy) {
+	tb.Helper()
+	bin := mustPrograms(tb)
+	dir, err := os.MkdirTemp("", "sk-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the run's files are in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
+	net := faultnet.NewProxy()
+	return real.Ground{
+		Net: net, Dir: dir, Out: logWriter{tb},
+		HubBinary: filepath.Join(bin, "skerry"), EdgeBinary: filepath.Join(bin, "skerry-edge"),
+	}, net
+}
+
+// logWriter writes lines to a test's log.
+type logWriter struct{ tb testing.TB }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.tb.Logf("%s", b)
+	return len(b), nil
+}
+
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	g, _ := mustGround(t)
+	if err := (real.Partition{Ground: g, Hubs: 3, Edges: 3, Rounds: 3, Seed: 1}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRebootWithoutALink(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (real.Reboot{Ground: g, Rounds: 5, Tasks: 10}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHealedLinkIsCheap(t *testing.T) {
+	g, net := mustGround(t)
+	h := real.Healed{Ground: g, Proxy: net, Cut: 6 * time.Second, Allocs: 10, Cap: 2 * time.Second}
+	if err := h.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHubKilledWhileJobsAreRegistered(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (real.HubKill{Ground: g, Rate: 50, Duration: 8 * time.Second}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHubsRestoredFromAnOlderCopy(t *testing.T) {
+	t.Parallel()
+	g, _ := mustGround(t)
+	if err := (real.Restore{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCloneIsFenced(t *testing.T) {
+	t.Parallel()
+	g, _ := mustGround(t)
+	if err := (real.Clone{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDamagedJournalHeals(t *testing.T) {
+	t.Parallel()
+	g, _ := mustGround(t)
+	if err := (real.Damage{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRunEndsWithItsContext checks that a run which is given up leaves no process.
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	g, _ := mustGround(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := (real.Reboot{Ground: g, Rounds: 1000, Tasks: 1}).Run(ctx); err == nil {
+		t.Fatal("a run of a thousand rounds ended well within three seconds")
+	}
+	left, err := proc.Below(g.Dir)
+	if err != nil || len(left) > 0 {
+		t.Fatalf("processes are left: %v, %v", left, err)
+	}
+}

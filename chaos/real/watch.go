@@ -1,0 +1,421 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/history"
+	"skerry/chaos/observe"
+	"skerry/chaos/proc"
+	"skerry/fleet"
+)
+
+// How often a storm's hubs and edges are looked at, and how long an answer is waited
+// for: members stand still and disks stall.
+const (
+	lookEvery       = time.Second
+	hubsEvery       = 3 * time.Second // a hub's state is large
+	lookBound       = 2 * time.Second
+	aliveEvery      = 200 * time.Millisecond
+	exportPollEvery = 100 * time.Millisecond // what hubs tell of themselves
+)
+
+// fleetWatcher looks at a storm while it goes on, has it judged, and writes it down.
+type fleetWatcher struct {
+	s       *campaignRun
+	monitor *check.Monitor
+	out     *history.Writer // nil: nothing is written
+
+	mu    sync.Mutex
+	found []check.Violation   // guarded by mu
+	dead  map[string]bool     // guarded by mu: members whose death was told
+	last  check.FleetSnapshot // guarded by mu: of the newest quiet time, if everything was
+	lost  error               // guarded by mu: why the history is not whole
+	names map[string]string   // guarded by mu: of edges, by their nodes' short ids
+
+	reading       sync.Mutex
+	hubExports    []*observe.EntryReader // guarded by reading: what hubs tell of themselves
+	exportsPaused bool                   // guarded by reading: it waits
+	exportErr     error                  // guarded by reading: why nobody reads it any more
+}
+
+// campaignLimits go by FastHub: its edges beat every second.
+var campaignLimits = check.Limits{TTL: time.Second}
+
+func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
+	w := &fleetWatcher{s: s, monitor: check.NewMonitor(campaignLimits), dead: map[string]bool{}, names: map[string]string{}}
+	if s.Report == "" {
+		return w, nil
+	}
+	if err := os.MkdirAll(s.Report, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the report: %w", err)
+	}
+	topology := s.fleetTopology()
+	h := history.Header{
+		Name: fmt.Sprintf("storm-%d", s.Seed), Seed: s.Seed, Clock: history.Real, Start: s.began,
+		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
+	}
+	for _, e := range topology.Edges {
+		h.Edges = append(h.Edges, e.Name)
+	}
+	var err error
+	w.out, err = history.Create(w.historyPath(), h)
+	return w, err
+}
+
+// What a storm leaves in the folder of its report.
+const (
+	historyFile = "history.jsonl.gz"
+	reportFile  = "report.html"
+)
+
+func (w *fleetWatcher) historyPath() string { return filepath.Join(w.s.Report, historyFile) }
+
+func (w *fleetWatcher) timeSinceStart() time.Duration { return time.Since(w.s.began) }
+
+// startWatching starts to look; the function it returns ends that.
+func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for pause(ctx, aliveEvery) == nil {
+			w.s.checkMembersAlive()
+		}
+	})
+	over.Go(func() { w.s.short.watchForStalls(ctx) })
+	w.openHubExports()
+	over.Go(func() {
+		for pause(ctx, exportPollEvery) == nil {
+			w.judgeAppliedEntries()
+		}
+	})
+	for _, h := range w.s.fleet.Hubs {
+		over.Go(func() {
+			told := refusals{hub: h.Name, path: h.LogFile()}
+			for pause(ctx, hubsEvery) == nil {
+				for _, r := range told.readNewRefusals() {
+					r.From = w.nameOf(r.From)
+					w.judgeAndRecord(check.Observation{Refused: &r})
+				}
+				w.observeHub(ctx, h)
+			}
+		})
+	}
+	for _, e := range w.s.fleet.Edges {
+		over.Go(func() {
+			var seen journalSeen
+			for pause(ctx, lookEvery) == nil {
+				seen = w.observeEdge(ctx, e, seen)
+			}
+		})
+	}
+	return func() { cancel(); over.Wait() }
+}
+
+func (w *fleetWatcher) observeHub(ctx context.Context, h *cluster.Hub) {
+	if !h.Running() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	if seen, err := pollHubState(ctx, h); err == nil { // one that does not answer shows nothing
+		w.judgeAndRecord(check.Observation{Hub: &seen})
+	}
+}
+
+// pollHubState is a hub without the histories.
+func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
+	seen := check.Hub{Name: h.Name}
+	s, err := h.Fleet(ctx)
+	if err != nil {
+		return seen, err
+	}
+	seen.Index, seen.Leads = s.Index, string(s.Leader) == h.Name
+	for _, line := range s.Nodes {
+		n, err := h.Node(ctx, line.ID)
+		if err != nil {
+			return seen, err
+		}
+		seen.Nodes = append(seen.Nodes, n)
+	}
+	if seen.Allocs, err = h.Allocs(ctx); err != nil {
+		return seen, err
+	}
+	if seen.Evals, err = h.Evals(ctx); err != nil {
+		return seen, err
+	}
+	if seen.Deployments, err = h.Deployments(ctx); err != nil {
+		return seen, err
+	}
+	// Answers of different moments are no state that the hub ever had.
+	if s, err = h.Fleet(ctx); err == nil && s.Index != seen.Index {
+		err = fmt.Errorf("look at %s: it moved on meanwhile", h.Name)
+	}
+	return seen, err
+}
+
+// nameOf is an edge's name, as far as it is known.
+func (w *fleetWatcher) nameOf(node string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if name := w.names[node]; name != "" {
+		return name
+	}
+	return node
+}
+
+// journalSeen is how far an edge's journal was seen.
+type journalSeen struct {
+	last    fleet.Seq
+	damages int
+}
+
+// observeEdge tells what is new at an edge since the last look.
+func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before journalSeen) journalSeen {
+	if !e.Running() {
+		return before
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	st, err := e.Local().Status(ctx)
+	if err != nil {
+		return before
+	}
+	w.mu.Lock()
+	w.names[fleet.Short(st.NodeID)] = e.Name
+	w.mu.Unlock()
+	show := func(rows []fleet.Transition) {
+		seen := observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, rows)
+		seen.AgentSince = st.Started.UnixNano()
+		w.judgeAndRecord(check.Observation{Edge: seen})
+	}
+	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
+	if st.Journal.Last < before.last || now.damages != before.damages {
+		before.last = 0 // there may be new rows under old numbers
+	}
+	if st.Journal.Lost != "" { // numbers are told to nobody until a hub has said where to go on
+		show(nil)
+		return journalSeen{}
+	}
+	var rows []fleet.Transition
+	if now.last != before.last {
+		if rows, err = e.Local().History(ctx, ""); err != nil {
+			return before
+		}
+	}
+	fresh := rows[:0]
+	for _, r := range rows {
+		if r.Seq > before.last && r.Seq <= now.last { // newer ones come with the next look
+			fresh = append(fresh, r)
+		}
+	}
+	show(fresh)
+	return now
+}
+
+// judgeAndRecord has something judged and written down. What hubs applied before it was seen is
+// judged first: an edge may have been told of that.
+func (w *fleetWatcher) judgeAndRecord(o check.Observation) {
+	w.judgeAppliedEntries()
+	w.judgeObservation(o)
+}
+
+func (w *fleetWatcher) judgeObservation(o check.Observation) {
+	o.At = w.timeSinceStart()
+	vs := w.monitor.Observe(o)
+	w.writeHistoryRecord(history.Record{Observation: o})
+	for _, v := range vs {
+		w.recordViolation(v)
+	}
+}
+
+// judgeQuietSnapshot has a picture judged that was taken when nothing was left to do.
+func (w *fleetWatcher) judgeQuietSnapshot(p check.FleetSnapshot) {
+	w.mu.Lock()
+	w.last = p
+	w.mu.Unlock()
+	at := w.timeSinceStart()
+	vs := w.monitor.Quiet(at, p)
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: at}, Picture: &history.FleetSnapshot{FleetSnapshot: p}})
+	for _, v := range vs {
+		w.recordViolation(v)
+	}
+}
+
+// maxShown is how much is told of what a last picture shows to be wrong: one bug may
+// show in every allocation.
+const maxShown = 12
+
+// recordUnsettled notes that quiet never came: there is no picture to end with. What a last
+// one shows to be wrong is named for what it is.
+func (w *fleetWatcher) recordUnsettled(why error, last check.FleetSnapshot) {
+	w.mu.Lock()
+	w.last = check.FleetSnapshot{}
+	w.mu.Unlock()
+	if len(last.Hubs) > 0 {
+		found := check.Quiet(last)
+		for _, v := range found[:min(len(found), maxShown)] {
+			w.recordViolation(v)
+		}
+	}
+	w.recordViolation(check.Violation{Invariant: check.Settled, Message: why.Error()})
+}
+
+// filesPerTask are what an agent has open for each task that runs: the handle of its
+// supervisor, and what tells of that one's end.
+const filesPerTask = 2
+
+// observeMemberUsage has the checkers know what the daemons take while nothing is left to do:
+// resident memory stands for their heap. What tasks that run take is not counted:
+// there may be many of them at one time, and few at another.
+func (w *fleetWatcher) observeMemberUsage() {
+	for _, h := range w.s.fleet.Hubs {
+		w.observeProcessUsage(h.Name, h.Pid(), 0)
+	}
+	for _, e := range w.s.fleet.Edges {
+		tasks, err := processes(e)
+		if err != nil {
+			continue // nothing can be said of it
+		}
+		w.observeProcessUsage(e.Name, e.Pid(), filesPerTask*len(tasks))
+	}
+}
+
+// observeProcessUsage tells what one process takes, but for some of its files.
+func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
+	bytes, err := proc.Resident(pid)
+	if err != nil {
+		return // it has just ended, which is told elsewhere
+	}
+	files, err := proc.Files(pid)
+	if err != nil {
+		return
+	}
+	w.judgeAndRecord(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
+}
+
+// formatVerdictTable renders how each invariant fared: what taps judged, and what pictures
+// showed.
+func (w *fleetWatcher) formatVerdictTable() string {
+	var b strings.Builder
+	broken := map[check.Invariant]int{}
+	for _, v := range w.foundViolations() {
+		broken[v.Invariant]++
+	}
+	for _, v := range w.monitor.Verdicts() {
+		if v.Judged == 0 && broken[v.Invariant] == 0 {
+			continue
+		}
+		verdict := "holds"
+		if n := broken[v.Invariant]; n > 0 {
+			verdict = fmt.Sprintf("BROKEN %d times", n)
+		}
+		fmt.Fprintf(&b, "  %-22s %-14s %s (judged %d times)\n", v.Invariant.Slug(), verdict, v.Invariant.Statement(), v.Judged)
+	}
+	return b.String()
+}
+
+// recordViolation notes a violation.
+func (w *fleetWatcher) recordViolation(v check.Violation) {
+	if v.At == 0 {
+		v.At = w.timeSinceStart()
+	}
+	w.mu.Lock()
+	w.found = append(w.found, v)
+	w.mu.Unlock()
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: v.At}, Violation: &v})
+	w.s.printLine("    %s", v)
+}
+
+// recordUnexpectedDeath notes that a member ended by itself, once.
+func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
+	w.mu.Lock()
+	told := w.dead[name]
+	w.dead[name] = true
+	w.mu.Unlock()
+	if !told {
+		w.recordViolation(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
+	}
+}
+
+// writeNote writes something down. What it says of files is said of the run's folder.
+func (w *fleetWatcher) writeNote(where, text string) {
+	text = strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), "")
+	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: w.timeSinceStart()}, Note: &history.Note{Where: where, Text: text}})
+}
+
+func (w *fleetWatcher) writeHistoryRecord(r history.Record) {
+	if w.out == nil {
+		return
+	}
+	err := w.out.Write(r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == nil {
+		w.lost = err
+	}
+}
+
+func (w *fleetWatcher) foundViolations() []check.Violation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]check.Violation(nil), w.found...)
+}
+
+// judgeAtEnd judges what only the end shows, and returns all violations.
+func (w *fleetWatcher) judgeAtEnd() []check.Violation {
+	w.judgeAppliedEntries()
+	w.mu.Lock()
+	last, before := w.last, len(w.monitor.Violations())
+	w.mu.Unlock()
+	all := w.monitor.Finish(w.timeSinceStart(), last)
+	for _, v := range all[min(before, len(all)):] {
+		w.recordViolation(v)
+	}
+	return w.foundViolations()
+}
+
+// writeVerdictsAndClose writes the verdicts down, and closes the history.
+func (w *fleetWatcher) writeVerdictsAndClose(verdict error) error {
+	if w.out == nil {
+		return verdict
+	}
+	at := check.Observation{At: w.timeSinceStart()}
+	for _, v := range w.monitor.Verdicts() {
+		w.writeHistoryRecord(history.Record{Observation: at, Verdict: &v})
+	}
+	w.s.mu.Lock()
+	for _, k := range w.s.possibleKinds() {
+		w.writeHistoryRecord(history.Record{Observation: at, Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
+	}
+	w.s.mu.Unlock()
+	e := history.End{Outcome: outcomeOf(verdict), Wall: w.timeSinceStart()}
+	if verdict != nil {
+		e.Reasons, e.Kept = []string{verdict.Error()}, []string{w.s.Dir}
+	}
+	w.writeHistoryRecord(history.Record{Observation: at, End: &e})
+	if err := errors.Join(w.lost, w.out.Close()); err != nil {
+		return errors.Join(verdict, err)
+	}
+	return errors.Join(verdict, drawReport(w.s.Ground, w.s.Report))
+}
+
+func outcomeOf(verdict error) history.Outcome {
+	switch {
+	case verdict == nil:
+		return history.Pass
+	case errors.Is(verdict, ErrViolated):
+		return history.Violated
+	case errors.Is(verdict, ErrVoid):
+		return history.Void
+	}
+	return history.Broken
+}
