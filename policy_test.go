@@ -23,6 +23,7 @@ fleet                   <
 reconcile               < fleet
 syncproto/transport     < fleet syncproto
 syncproto               < fleet
+api                     < fleet
 drivers                 < fleet
 devices                 < fleet
 
@@ -41,7 +42,7 @@ hub/members             < fleet
 hub/peers               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
 hub/events              < fleet hub/state
-hub/api                 < fleet syncproto hub/state hub/events hub/rollout
+hub/api                 < fleet api syncproto hub/state hub/events hub/rollout
 hub                     < fleet reconcile syncproto drivers
 
 edge/contract           < fleet
@@ -65,14 +66,14 @@ chaos/check             < fleet
 chaos/schedule          < fleet
 chaos/history           < fleet chaos/check
 chaos/report            < fleet chaos/check chaos/history
-chaos/operator          < fleet hub/api
-chaos                   < fleet syncproto hub edge drivers
+chaos/operator          < fleet api
+chaos                   < fleet api syncproto hub edge drivers
 
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
 internal                <
 
-cmd                     < fleet reconcile syncproto drivers devices hub edge chaos
+cmd                     < fleet api reconcile syncproto drivers devices hub edge chaos
 `
 
 // anybody may import these: internal serves the others, and without its build tag the

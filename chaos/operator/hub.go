@@ -12,8 +12,8 @@ import (
 	"net/url"
 	"slices"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // Hub is one hub's HTTP API.

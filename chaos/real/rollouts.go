@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/operator"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // What people do in a storm besides changing jobs, and how often: canaries are promoted,

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/operator"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // What users do in a storm, and how often. An answer is waited for as long as

@@ -6,10 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/hub/state"
 )
 

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"skerry/api"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // userInjectors are no injuries, but what people do to edges for a while.

@@ -10,10 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/hub/state"
 )
 
@@ -232,7 +233,7 @@ func TestDrains(t *testing.T) {
 				}
 			}
 			sum, _ := v.JobSummary(fleet.DefaultNamespace, "web")
-			return live == 0 && sum.Groups["g"].Queued == 2
+			return live == 0 && sum.Summary["g"].Queued == 2
 		})
 		end()
 		mustCome(t, c, time.Minute, "they run again when the node is eligible", func(v *state.View) bool {

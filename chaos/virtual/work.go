@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/operator"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // retryEvery is how soon a user tries again what did not work.

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // DefaultAddr is where a hub on this machine serves.

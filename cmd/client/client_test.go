@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 func TestRead(t *testing.T) {

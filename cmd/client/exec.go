@@ -11,8 +11,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // execHeartbeat is how often a command's connection says that somebody is there.

@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // FindAlloc returns the allocation that an abbreviated id names.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
-	"skerry/hub/api"
 )
 
 // allocFS shows what lies in an allocation's folder.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/edged"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // anyAllocFlags is --job: what is named is a job, and any allocation of it will do.

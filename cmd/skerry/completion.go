@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/settings"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // Bounds of a completion: a shell waits for it.

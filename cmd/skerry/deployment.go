@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 func deploymentCommand(o *operator) *cobra.Command {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // drainFlags are what node drain is told.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // Exit codes beyond 1: what was asked for is registered, and not all of it runs; and

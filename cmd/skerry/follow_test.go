@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // TestWhatHasEndedIsComplete is the last line of job run and job dispatch: what has ended as

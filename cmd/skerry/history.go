@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 func allocHistory(o *operator) *cobra.Command {

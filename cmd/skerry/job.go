@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
-	"skerry/hub/api"
 )
 
 func jobCommand(o *operator) *cobra.Command {

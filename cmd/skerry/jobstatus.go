@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/cron"
-	"skerry/hub/api"
 )
 
 func jobStatus(o *operator) *cobra.Command {
@@ -69,7 +69,7 @@ func (o *operator) listJobs(cmd *cobra.Command) error {
 	return t.Write(cmd.OutOrStdout())
 }
 
-func summaryLine(s *api.JobSummary) string {
+func summaryLine(s *fleet.JobSummary) string {
 	if s == nil {
 		return ""
 	}
@@ -88,7 +88,7 @@ func summaryLine(s *api.JobSummary) string {
 // jobDetails are what job status shows of one job.
 type jobDetails struct {
 	Job         *fleet.Job
-	Summary     api.JobSummary
+	Summary     fleet.JobSummary
 	Allocations []api.AllocStub
 	Evaluations []fleet.Evaluation
 	// Deployment is the newest rollout; nil: there was none.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
@@ -25,7 +26,6 @@ import (
 	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // version is set when the program is linked.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // mustShow runs a command against a hub that has an answer for each path, and returns the output.
@@ -51,7 +51,7 @@ func someAnswers(list any) map[string]any {
 	node := fleet.Node{ID: "cccccccc-0000-4000-8000-000000000003", Name: "crane", Events: []fleet.NodeEvent{{Message: "aaaaaaaa"}, {Message: "bbbbbbbb"}}}
 	alloc := fleet.Alloc{ID: oldID, TaskStates: map[string]fleet.TaskState{"main": {Events: []fleet.TaskEvent{{Type: "aaaaaaaa"}, {Type: "bbbbbbbb"}}}}}
 	return map[string]any{
-		"/v1/jobs": []api.JobStub{{ID: "shop"}}, "/v1/job/shop": job, "/v1/job/shop/summary": api.JobSummary{}, "/v1/job/shop/allocations": stubs,
+		"/v1/jobs": []api.JobStub{{ID: "shop"}}, "/v1/job/shop": job, "/v1/job/shop/summary": fleet.JobSummary{}, "/v1/job/shop/allocations": stubs,
 		"/v1/job/shop/evaluations": someEvals, "/v1/job/shop/deployment": nil, "/v1/job/shop/deployments": list, "/v1/deployments": list,
 		"/v1/evaluations": list, "/v1/nodes": []api.NodeStub{{ID: node.ID, Name: node.Name}}, "/v1/node/" + string(node.ID): node,
 		"/v1/node/" + string(node.ID) + "/allocations": allocs, "/v1/node/revocations": list, "/v1/join/tokens": list,

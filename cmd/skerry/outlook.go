@@ -5,9 +5,9 @@ import (
 	"io"
 	"strings"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // outlookSentence says what becomes of a deployment if nothing more of it becomes healthy, as the
@@ -37,7 +37,7 @@ func outlookSentence(p api.Progress) string {
 }
 
 // revertClause says which version the job of a deployment that fails goes back to, or why to none.
-func revertClause(o *api.Outlook) string {
+func revertClause(o *fleet.DeploymentOutlook) string {
 	if o.RevertsTo != nil {
 		return fmt.Sprintf(" and revert to version %d", *o.RevertsTo)
 	}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // TestOutlook checks the sentence that says how a deployment will go on.
@@ -15,25 +15,25 @@ func TestOutlook(t *testing.T) {
 	for _, tc := range []struct {
 		status  string
 		group   fleet.DeploymentState
-		outlook *api.Outlook
+		outlook *fleet.DeploymentOutlook
 		want    string
 		hint    string
 	}{
-		{"running", begun, &api.Outlook{Deadline: &deadline, RevertsTo: &version},
+		{"running", begun, &fleet.DeploymentOutlook{Deadline: &deadline, RevertsTo: &version},
 			"will fail at 2026-05-01 02:20:00 and revert to version 3 unless another allocation becomes healthy before", ""},
-		{"running", begun, &api.Outlook{Deadline: &deadline, Description: fleet.DescProgressDeadline},
+		{"running", begun, &fleet.DeploymentOutlook{Deadline: &deadline, Description: fleet.DescProgressDeadline},
 			"will fail at 2026-05-01 02:20:00 unless another allocation becomes healthy before", ""},
-		{"running", begun, &api.Outlook{Deadline: &deadline, Description: fleet.DescNoRollback(fleet.DescProgressDeadline)},
+		{"running", begun, &fleet.DeploymentOutlook{Deadline: &deadline, Description: fleet.DescNoRollback(fleet.DescProgressDeadline)},
 			"will fail at 2026-05-01 02:20:00 and not revert (no stable job version to auto revert to) unless another allocation becomes healthy before", ""},
-		{"running", begun, &api.Outlook{Deferred: true},
+		{"running", begun, &fleet.DeploymentOutlook{Deferred: true},
 			"is past its progress deadline, which does not run: all that is left is on nodes that are away, or waits for a window of updates", ""},
-		{"running", fleet.DeploymentState{DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: deadline}, &api.Outlook{},
+		{"running", fleet.DeploymentState{DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: deadline}, &fleet.DeploymentOutlook{},
 			"waits for its promotion: no deadline runs", "skerry deployment promote abcdef01"},
-		{"running", fleet.DeploymentState{}, &api.Outlook{RevertsTo: &version},
+		{"running", fleet.DeploymentState{}, &fleet.DeploymentOutlook{RevertsTo: &version},
 			"has no progress deadline: it will fail and revert to version 3 as soon as an allocation is unhealthy", ""},
-		{"running", fleet.DeploymentState{ProgressDeadline: time.Minute}, &api.Outlook{},
+		{"running", fleet.DeploymentState{ProgressDeadline: time.Minute}, &fleet.DeploymentOutlook{},
 			"has a progress deadline that begins with its first allocation", ""},
-		{"running", begun, &api.Outlook{}, "", ""}, // all of it is done
+		{"running", begun, &fleet.DeploymentOutlook{}, "", ""}, // all of it is done
 		{"paused", begun, nil, "is paused: no deadline runs", "skerry deployment resume abcdef01"},
 		{"failed", begun, nil, "", ""},
 	} {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
@@ -167,7 +167,7 @@ func failingCanary() api.Progress {
 			}},
 		},
 		Groups:  map[string]map[string]api.SiteProgress{"web": {"harbour": {Failed: 1, Running: 1, Waiting: 3}}},
-		Outlook: &api.Outlook{Deadline: &deadline, Description: fleet.DescRollback(fleet.DescProgressDeadline, version), RevertsTo: &version},
+		Outlook: &fleet.DeploymentOutlook{Deadline: &deadline, Description: fleet.DescRollback(fleet.DescProgressDeadline, version), RevertsTo: &version},
 		Failed: []api.AllocStub{
 			{ID: "22222222-2", NodeName: "gate", DeploymentStatus: &fleet.AllocDeployment{Canary: true}, ClientStatus: fleet.ClientRunning},
 			{ID: "11111111-1", NodeName: "crane", DeploymentStatus: &fleet.AllocDeployment{Canary: true}, ClientStatus: fleet.ClientFailed, NextAllocation: "33333333-3",

@@ -6,9 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )

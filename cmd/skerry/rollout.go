@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 // rolloutOf returns the deployment that goes on for a job's newest version; nil: none

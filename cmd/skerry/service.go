@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
 )
 
 func serviceCommand(o *operator) *cobra.Command {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/hub/state"
 )
 

@@ -11,9 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/syncproto"
 )
 

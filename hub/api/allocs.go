@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -17,41 +18,8 @@ func (a *API) allocRoutes() {
 	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
 }
 
-// AllocStub is an allocation in a list.
-type AllocStub struct {
-	ID                    fleet.AllocID
-	EvalID                fleet.EvalID
-	Name                  string
-	Namespace             string
-	NodeID                fleet.NodeID
-	NodeName              string
-	JobID                 fleet.JobID
-	JobType               string
-	JobVersion            uint64
-	TaskGroup             string
-	DesiredStatus         string
-	DesiredDescription    string
-	DesiredTransition     fleet.DesiredTransition
-	Retired               bool `json:",omitempty"`
-	ClientStatus          string
-	ClientDescription     string
-	TaskStates            map[string]fleet.TaskState
-	DeploymentStatus      *fleet.AllocDeployment
-	FollowupEvalID        fleet.EvalID
-	PreviousAllocation    fleet.AllocID
-	NextAllocation        fleet.AllocID
-	RescheduleTracker     *fleet.RescheduleTracker
-	PreemptedAllocations  []fleet.AllocID `json:",omitempty"`
-	PreemptedByAllocation fleet.AllocID   `json:",omitempty"`
-	CreateIndex           fleet.Index
-	ModifyIndex           fleet.Index
-	CreateTime            int64
-	ModifyTime            int64
-	AllocatedResources    any `json:",omitempty"` // as an allocation has them, where they are asked for
-}
-
-func allocStub(al *fleet.Alloc) AllocStub {
-	stub := AllocStub{
+func allocStub(al *fleet.Alloc) api.AllocStub {
+	stub := api.AllocStub{
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
 		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
 		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription, DesiredTransition: al.DesiredTransition, Retired: al.Retired,
@@ -70,13 +38,13 @@ func allocStub(al *fleet.Alloc) AllocStub {
 
 // allocStubs makes what a list shows of an allocation: its resources and the states of its
 // tasks as the parameters say.
-func allocStubs(r *http.Request) (func(*fleet.Alloc) AllocStub, error) {
+func allocStubs(r *http.Request) (func(*fleet.Alloc) api.AllocStub, error) {
 	resources, err := queryFlag(r, "resources", false)
 	if err != nil {
 		return nil, err
 	}
 	states, err := queryFlag(r, "task_states", true)
-	return func(al *fleet.Alloc) AllocStub {
+	return func(al *fleet.Alloc) api.AllocStub {
 		stub := allocStub(al)
 		if resources {
 			stub.AllocatedResources = al.ResourcesShape()
@@ -165,20 +133,12 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 // noDelay reads whether the shutdown_delay is left out.
 func noDelay(r *http.Request) (bool, error) { return queryFlag(r, "no_shutdown_delay", false) }
 
-// HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
-// what the hub let go at its bound, the least important first.
-type HistoryAnswer struct {
-	Alloc   AllocStub
-	Entries []fleet.HistoryEntry
-	Dropped uint64
-}
-
 func (a *API) allocHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	al, err := needAlloc(v, r)
 	if err != nil {
 		return nil, v.TableIndex("allocs"), err
 	}
-	return HistoryAnswer{Alloc: allocStub(al), Entries: fleet.Timeline(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
+	return api.HistoryAnswer{Alloc: allocStub(al), Entries: fleet.Timeline(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
 }
 
 // taskOf picks the task whose output is asked for: the named one, or the only

@@ -15,9 +15,10 @@ import (
 
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
-	"skerry/hub/api"
+	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -62,12 +63,12 @@ func (h *fakeHub) CatchUp(context.Context) error {
 
 func (h *fakeHub) Leader() (fleet.HubID, bool) { return h.leader, h.leader != "" }
 
-func (h *fakeHub) Members() []api.Member {
-	return []api.Member{{ID: "hub1", Addr: "127.0.0.1", Port: 4648, Status: "alive", Tags: map[string]string{"region": "global"}}}
+func (h *fakeHub) Members() []hubapi.Member {
+	return []hubapi.Member{{ID: "hub1", Addr: "127.0.0.1", Port: 4648, Status: "alive", Tags: map[string]string{"region": "global"}}}
 }
 
-func (h *fakeHub) Self() api.Self {
-	return api.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
+func (h *fakeHub) Self() hubapi.Self {
+	return hubapi.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
 }
 
 func (h *fakeHub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
@@ -92,15 +93,15 @@ func (h *fakeHub) TransferLead(_ context.Context, id fleet.HubID) error {
 	return nil
 }
 
-func (h *fakeHub) Peers() ([]api.Peer, fleet.Index, error) {
-	return []api.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
+func (h *fakeHub) Peers() ([]hubapi.Peer, fleet.Index, error) {
+	return []hubapi.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
 }
 
-func (h *fakeHub) Standing(_ context.Context, id fleet.HubID) (api.Standing, error) {
+func (h *fakeHub) Standing(_ context.Context, id fleet.HubID) (hubapi.Standing, error) {
 	if id != "hub1" {
-		return api.Standing{}, fleet.Errorf(fleet.CodeUnavailable, "no answer")
+		return hubapi.Standing{}, fleet.Errorf(fleet.CodeUnavailable, "no answer")
 	}
-	return api.Standing{Term: 1, LastIndex: uint64(h.index)}, nil
+	return hubapi.Standing{Term: 1, LastIndex: uint64(h.index)}, nil
 }
 
 func (h *fakeHub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
@@ -128,8 +129,8 @@ func (h *fakeHub) Parse(src, vars string) (*fleet.Job, error) {
 	return jobspec.Parse("job.hcl", []byte(src), jobspec.Options{WithoutGroups: true})
 }
 
-func (h *fakeHub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {
-	return api.DryRun{Groups: map[string]fleet.DesiredUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
+func (h *fakeHub) DryRun(_ context.Context, job *fleet.Job) (hubapi.DryRun, error) {
+	return hubapi.DryRun{Groups: map[string]fleet.DesiredUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
 }
 
 func (h *fakeHub) Force(context.Context) error {
@@ -150,7 +151,7 @@ const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 func mustServe(tb testing.TB) (*fakeHub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &fakeHub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: refuseUnsupported}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -489,7 +490,7 @@ func TestStopAllocationAsksForAnother(t *testing.T) {
 // TestBadRequests sends what is wrong and expects a status and a reason.
 func TestBadRequests(t *testing.T) {
 	_, srv, _ := mustServe(t)
-	huge := `{"Job":{"ID":"` + strings.Repeat("x", api.MaxBody) + `"}}`
+	huge := `{"Job":{"ID":"` + strings.Repeat("x", hubapi.MaxBody) + `"}}`
 	for _, tc := range []struct {
 		name, method, path, body string
 		status                   int
@@ -554,7 +555,7 @@ func TestProfiles(t *testing.T) {
 		{true, "192.0.2.7:4000", http.StatusForbidden},
 		{true, "@", http.StatusForbidden},
 	} {
-		a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Debug: tc.debug})
+		a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Debug: tc.debug})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -590,7 +591,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

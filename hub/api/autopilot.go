@@ -6,25 +6,12 @@ import (
 	"reflect"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 )
 
-// AutopilotConfig has the rules by which hubs count as healthy, in Nomad's shape.
-type AutopilotConfig struct {
-	CleanupDeadServers      bool
-	LastContactThreshold    string
-	MaxTrailingLogs         uint64
-	MinQuorum               uint64
-	ServerStabilizationTime string
-	EnableRedundancyZones   bool
-	DisableUpgradeMigration bool
-	EnableCustomUpgrades    bool
-	CreateIndex             uint64
-	ModifyIndex             uint64
-}
-
 // autopilotRules are the same in every cluster: they cannot be changed.
-var autopilotRules = AutopilotConfig{
+var autopilotRules = api.AutopilotConfig{
 	LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true,
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/hub/state"
@@ -23,16 +24,6 @@ func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
 		return nil, err
 	}
 	return needJob(a.cfg.State.View(), r, q)
-}
-
-// DispatchAnswer answers a dispatch. Where its idempotency token was used before, it
-// is about the job that there is, and no evaluation was made.
-type DispatchAnswer struct {
-	DispatchedJobID fleet.JobID
-	EvalID          fleet.EvalID
-	EvalCreateIndex fleet.Index
-	JobCreateIndex  fleet.Index
-	Index           fleet.Index
 }
 
 func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
@@ -75,7 +66,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, res.Index, err
 	}
-	answer := DispatchAnswer{DispatchedJobID: res.Child, EvalID: res.Eval, JobCreateIndex: res.Created, Index: res.Index}
+	answer := api.DispatchAnswer{DispatchedJobID: res.Child, EvalID: res.Eval, JobCreateIndex: res.Created, Index: res.Index}
 	if res.Eval != "" {
 		answer.EvalCreateIndex = res.Index
 	}

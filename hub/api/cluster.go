@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -54,25 +55,10 @@ func (a *API) statusPeers(w http.ResponseWriter, r *http.Request) {
 	a.writeAnswer(w, r, addrs)
 }
 
-// AgentMember is a hub, in Nomad's shape.
-type AgentMember struct {
-	Name        string
-	Addr        string
-	Port        uint16
-	Tags        map[string]string
-	Status      string
-	ProtocolMin uint8
-	ProtocolMax uint8
-	ProtocolCur uint8
-	DelegateMin uint8
-	DelegateMax uint8
-	DelegateCur uint8
-}
-
-func (a *API) clusterMembers() []AgentMember {
-	members := []AgentMember{}
+func (a *API) clusterMembers() []api.AgentMember {
+	members := []api.AgentMember{}
 	for _, m := range a.cfg.Cluster.Members() {
-		members = append(members, AgentMember{
+		members = append(members, api.AgentMember{
 			Name: string(m.ID), Addr: m.Addr, Port: m.Port, Tags: m.Tags, Status: m.Status,
 			ProtocolMin: 1, ProtocolMax: 1, ProtocolCur: 1, DelegateMin: 1, DelegateMax: 1, DelegateCur: 1,
 		})
@@ -87,7 +73,7 @@ func (a *API) agentMembers(w http.ResponseWriter, r *http.Request) {
 		ServerName   string
 		ServerRegion string
 		ServerDC     string
-		Members      []AgentMember
+		Members      []api.AgentMember
 	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.clusterMembers()})
 }
 
@@ -95,7 +81,7 @@ func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
 	self := a.cfg.Cluster.Self()
 	answer := struct {
 		Config map[string]any               `json:"config"`
-		Member AgentMember                  `json:"member"`
+		Member api.AgentMember              `json:"member"`
 		Stats  map[string]map[string]string `json:"stats"`
 	}{Config: self.Config, Stats: self.Stats}
 	for _, m := range a.clusterMembers() {
@@ -119,16 +105,16 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var answer struct {
-		Client *componentHealth `json:"client,omitempty"`
-		Server *componentHealth `json:"server,omitempty"`
+		Client *api.ComponentHealth `json:"client,omitempty"`
+		Server *api.ComponentHealth `json:"server,omitempty"`
 	}
 	status := http.StatusOK
-	healthOf := func(err error) *componentHealth {
+	healthOf := func(err error) *api.ComponentHealth {
 		if err != nil {
 			status = http.StatusInternalServerError
-			return &componentHealth{Message: err.Error()}
+			return &api.ComponentHealth{Message: err.Error()}
 		}
-		return &componentHealth{Ok: true, Message: "ok"}
+		return &api.ComponentHealth{Ok: true, Message: "ok"}
 	}
 	if len(kinds) == 0 || slices.Contains(kinds, "server") {
 		var err error
@@ -147,12 +133,6 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	a.writeAnswer(w, r, answer)
-}
-
-// componentHealth is how the hub or the edge of a process is.
-type componentHealth struct {
-	Ok      bool   `json:"ok"`
-	Message string `json:"message"`
 }
 
 // agentHost describes this hub's machine: its system and its addresses. Nothing of its

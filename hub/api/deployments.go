@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/rollout"
 	"skerry/hub/state"
@@ -22,15 +23,6 @@ func (a *API) deploymentRoutes() {
 	a.handlePutAndPost("/v1/deployment/fail/{id}", a.writeHandler(a.failDeployment))
 	a.handlePutAndPost("/v1/deployment/allocation-health/{id}", a.writeHandler(a.setHealth))
 	a.handlePutAndPost("/v1/deployment/unblock/{id}", a.writeHandler(a.unblockDeployment))
-}
-
-// DeploymentAnswer answers a change of a deployment.
-type DeploymentAnswer struct {
-	EvalID                fleet.EvalID
-	EvalCreateIndex       fleet.Index
-	DeploymentModifyIndex fleet.Index
-	RevertedJobVersion    *uint64 // the version that the job went back to
-	Index                 fleet.Index
 }
 
 func (a *API) listDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
@@ -53,7 +45,7 @@ func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, flee
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
-	return DeploymentDetail{d, a.newWindowTracker(v, d).progressByGroup(d)}, d.ModifyIndex, nil
+	return api.DeploymentDetail{Deployment: d, Windows: a.newWindowTracker(v, d).progressByGroup(d)}, d.ModifyIndex, nil
 }
 
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
@@ -86,50 +78,8 @@ func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet
 	return v.LatestDeployment(q.namespace, jobID(r)), v.TableIndex("deployments"), nil
 }
 
-// Progress is how far a deployment is, by group and site.
-type Progress struct {
-	Deployment *fleet.Deployment
-	Groups     map[string]map[string]SiteProgress // by group, then site
-	// Windows is what waits for windows of updates, by group; nil: nothing can.
-	Windows map[string]WindowProgress `json:",omitempty"`
-	// Outlook is what becomes of it if nothing more becomes healthy; nil: it is over, or paused.
-	Outlook *Outlook `json:",omitempty"`
-	// Failed are its allocations that failed or are unhealthy, the newest first, failedShown at most.
-	Failed []AllocStub `json:",omitempty"`
-}
-
-// Outlook is what becomes of a deployment of which nothing more becomes healthy.
-type Outlook = rollout.Outlook
-
 // failedShown is how many failed allocations a deployment's progress has at most.
 const failedShown = 5
-
-// SiteProgress counts a group's allocations at one site: those of the newest version
-// that are healthy, running or failed, and those on edges that are away, which are
-// deferred. Waiting are those of older versions that are within reach; Shut is the part of
-// them whose windows of updates are closed.
-type SiteProgress struct {
-	Healthy, Running, Deferred, Failed, Waiting int
-
-	Shut int `json:",omitempty"`
-}
-
-// Plus adds what is at another site.
-func (s SiteProgress) Plus(o SiteProgress) SiteProgress {
-	return SiteProgress{
-		Healthy: s.Healthy + o.Healthy, Running: s.Running + o.Running, Deferred: s.Deferred + o.Deferred,
-		Failed: s.Failed + o.Failed, Waiting: s.Waiting + o.Waiting, Shut: s.Shut + o.Shut,
-	}
-}
-
-// Total adds up a group's sites.
-func (p Progress) Total(group string) SiteProgress {
-	var sum SiteProgress
-	for _, n := range p.Groups[group] {
-		sum = sum.Plus(n)
-	}
-	return sum
-}
 
 func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	d, err := needDeployment(v, r)
@@ -137,8 +87,8 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 		return nil, v.TableIndex("deployments"), err
 	}
 	shut := a.newWindowTracker(v, d)
-	p := Progress{
-		Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.progressByGroup(d),
+	p := api.Progress{
+		Deployment: d, Groups: map[string]map[string]api.SiteProgress{}, Windows: shut.progressByGroup(d),
 		Outlook: rollout.OutlookOf(v, d, a.cfg.Now()), Failed: failedAllocs(v, d),
 	}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
@@ -150,14 +100,14 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 			site = n.SiteName()
 		}
 		if p.Groups[al.TaskGroup] == nil {
-			p.Groups[al.TaskGroup] = map[string]SiteProgress{}
+			p.Groups[al.TaskGroup] = map[string]api.SiteProgress{}
 		}
 		s := p.Groups[al.TaskGroup][site]
 		if _, closed := shut.closedUntil(al); closed {
 			s.Waiting++
 			s.Shut++
 		} else {
-			s.countAllocation(al, d)
+			countAllocation(&s, al, d)
 		}
 		p.Groups[al.TaskGroup][site] = s
 	}
@@ -166,7 +116,7 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 
 // failedAllocs lists the allocations of a deployment that failed or are unhealthy, also those
 // that were replaced, as Progress shows them; none of a deployment that is over.
-func failedAllocs(v *state.View, d *fleet.Deployment) []AllocStub {
+func failedAllocs(v *state.View, d *fleet.Deployment) []api.AllocStub {
 	if !d.Active() {
 		return nil
 	}
@@ -179,14 +129,15 @@ func failedAllocs(v *state.View, d *fleet.Deployment) []AllocStub {
 	slices.SortFunc(failed, func(x, y *fleet.Alloc) int {
 		return cmp.Or(cmp.Compare(y.CreateIndex, x.CreateIndex), cmp.Compare(x.ID, y.ID))
 	})
-	var stubs []AllocStub
+	var stubs []api.AllocStub
 	for _, al := range failed[:min(len(failed), failedShown)] {
 		stubs = append(stubs, allocStub(al))
 	}
 	return stubs
 }
 
-func (s *SiteProgress) countAllocation(al *fleet.Alloc, d *fleet.Deployment) {
+// countAllocation adds an allocation to the counts of its site.
+func countAllocation(s *api.SiteProgress, al *fleet.Alloc, d *fleet.Deployment) {
 	switch {
 	case al.ClientStatus == fleet.ClientUnknown:
 		s.Deferred++
@@ -215,7 +166,7 @@ func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet
 	if err != nil {
 		return nil, 0, err
 	}
-	answer := DeploymentAnswer{DeploymentModifyIndex: d.ModifyIndex}
+	answer := api.DeploymentAnswer{DeploymentModifyIndex: d.ModifyIndex}
 	if c == nil {
 		return answer, d.ModifyIndex, nil
 	}
@@ -223,7 +174,7 @@ func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet
 	if err != nil {
 		return nil, res.Index, err
 	}
-	answer = DeploymentAnswer{EvalID: res.Eval, DeploymentModifyIndex: res.Index, Index: res.Index}
+	answer = api.DeploymentAnswer{EvalID: res.Eval, DeploymentModifyIndex: res.Index, Index: res.Index}
 	if res.Eval != "" {
 		answer.EvalCreateIndex = res.Index
 	}

@@ -9,8 +9,9 @@ import (
 
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/hub/state"
 )
 

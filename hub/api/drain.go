@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -13,15 +14,6 @@ func (a *API) drainRoutes() {
 	a.handlePutAndPost("/v1/node/{id}/eligibility", a.writeHandler(a.nodeEligibility))
 	a.handlePutAndPost("/v1/node/{id}/purge", a.writeHandler(a.purgeNode))
 	a.handlePutAndPost("/v1/node/{id}/evaluate", a.writeHandler(a.evaluateNode))
-}
-
-// NodeAnswer answers a change of a node.
-type NodeAnswer struct {
-	EvalID          fleet.EvalID `json:",omitempty"` // the first of EvalIDs
-	EvalIDs         []fleet.EvalID
-	EvalCreateIndex fleet.Index
-	NodeModifyIndex fleet.Index
-	Index           fleet.Index
 }
 
 // changeNode commits a change of the node that a request names.
@@ -40,8 +32,8 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	return nodeAnswer(res), res.Index, nil
 }
 
-func nodeAnswer(res state.Result) NodeAnswer {
-	answer := NodeAnswer{EvalIDs: res.Evals, NodeModifyIndex: res.Index, Index: res.Index}
+func nodeAnswer(res state.Result) api.NodeAnswer {
+	answer := api.NodeAnswer{EvalIDs: res.Evals, NodeModifyIndex: res.Index, Index: res.Index}
 	if answer.EvalIDs == nil {
 		answer.EvalIDs = []fleet.EvalID{}
 	}
@@ -51,27 +43,11 @@ func nodeAnswer(res state.Result) NodeAnswer {
 	return answer
 }
 
-// DrainRequest is the body of a change of a node's drain, in Nomad's shape.
-type DrainRequest struct {
-	NodeID    fleet.NodeID
-	DrainSpec *DrainSpec // nil: cancel
-	// MarkEligible makes the node eligible when the request ends its drain. Nomad's CLI sends
-	// it with every drain that it begins, too, where it does nothing.
-	MarkEligible bool
-	Meta         map[string]string
-}
-
-// DrainSpec says how a node is to be emptied: see fleet.DrainStrategy.
-type DrainSpec struct {
-	Deadline         time.Duration
-	IgnoreSystemJobs bool
-}
-
 // maxDeadline keeps what is added to the clock within its range.
 const maxDeadline = 10 * 365 * 24 * time.Hour
 
 func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
-	var req DrainRequest
+	var req api.DrainRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

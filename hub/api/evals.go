@@ -3,8 +3,8 @@ package api
 import (
 	"iter"
 	"net/http"
-	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -67,7 +67,7 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	if err != nil || !related {
 		return e, e.ModifyIndex, err
 	}
-	answer, index := EvalDetail{Evaluation: e, RelatedEvals: []EvalStub{}}, e.ModifyIndex
+	answer, index := api.EvalDetail{Evaluation: e, RelatedEvals: []api.EvalStub{}}, e.ModifyIndex
 	for o := range relatedEvals(v, e) {
 		answer.RelatedEvals = append(answer.RelatedEvals, evalStub(o))
 		index = max(index, o.ModifyIndex)
@@ -75,36 +75,8 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	return answer, index, nil
 }
 
-// EvalDetail is an evaluation with those that led to it, and those that it led to.
-type EvalDetail struct {
-	*fleet.Evaluation
-	RelatedEvals []EvalStub
-}
-
-// EvalStub is an evaluation that is related to another one.
-type EvalStub struct {
-	ID                fleet.EvalID
-	Namespace         string
-	Priority          int
-	Type              string
-	TriggeredBy       string
-	JobID             fleet.JobID
-	NodeID            fleet.NodeID
-	DeploymentID      fleet.DeploymentID
-	Status            string
-	StatusDescription string
-	WaitUntil         time.Time
-	NextEval          fleet.EvalID
-	PreviousEval      fleet.EvalID
-	BlockedEval       fleet.EvalID
-	CreateIndex       fleet.Index
-	ModifyIndex       fleet.Index
-	CreateTime        int64
-	ModifyTime        int64
-}
-
-func evalStub(e *fleet.Evaluation) EvalStub {
-	return EvalStub{
+func evalStub(e *fleet.Evaluation) api.EvalStub {
+	return api.EvalStub{
 		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, JobID: e.JobID, NodeID: e.NodeID,
 		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, WaitUntil: e.WaitUntil,
 		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -34,37 +35,6 @@ const (
 	// maxCloseText is what a close frame has room for.
 	maxCloseText = 123
 )
-
-// ExecInput is what a client says to a command.
-type ExecInput struct {
-	Stdin   *ExecIO   `json:"stdin,omitempty"`
-	TTYSize *ExecSize `json:"tty_size,omitempty"`
-}
-
-// ExecOutput is what a command says to a client.
-type ExecOutput struct {
-	Stdout *ExecIO     `json:"stdout,omitempty"`
-	Stderr *ExecIO     `json:"stderr,omitempty"`
-	Exited bool        `json:"exited,omitempty"`
-	Result *ExecResult `json:"result,omitempty"`
-}
-
-// ExecIO is a piece of a stream, or its end.
-type ExecIO struct {
-	Data  []byte `json:"data,omitempty"`
-	Close bool   `json:"close,omitempty"`
-}
-
-// ExecSize is a terminal's size in characters.
-type ExecSize struct {
-	Height int `json:"height"`
-	Width  int `json:"width"`
-}
-
-// ExecResult is how a command ended.
-type ExecResult struct {
-	ExitCode int `json:"exit_code"`
-}
 
 // execUpgrade refuses pages of other origins (the library's default).
 var execUpgrade = websocket.Upgrader{
@@ -104,7 +74,7 @@ func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, where func(
 	err = a.runOverWebsocket(r, &execConn{conn: conn}, where)
 	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	if err != nil {
-		closing = websocket.FormatCloseMessage(4000+Status(fleet.CodeOf(err)), closeText(err))
+		closing = websocket.FormatCloseMessage(4000+api.Status(fleet.CodeOf(err)), closeText(err))
 	}
 	if conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) == nil {
 		closeAfterDelivery(conn.NetConn())
@@ -259,7 +229,7 @@ func (c *execConn) forwardInput(edge io.Writer) error {
 		if err := c.extendReadDeadline(); err != nil { // also where the edge took its time
 			return err
 		}
-		var in ExecInput
+		var in api.ExecInput
 		if err := c.conn.ReadJSON(&in); err != nil {
 			return err
 		}
@@ -273,7 +243,7 @@ func (c *execConn) forwardInput(edge io.Writer) error {
 
 // execFrames are what an edge is told; none of a message that only says that the
 // client is there.
-func execFrames(in ExecInput) []syncproto.ExecInput {
+func execFrames(in api.ExecInput) []syncproto.ExecInput {
 	var frames []syncproto.ExecInput
 	if in.TTYSize != nil {
 		frames = append(frames, syncproto.ExecInput{Width: terminalSize(in.TTYSize.Width), Height: terminalSize(in.TTYSize.Height)})
@@ -333,16 +303,16 @@ func (c *execConn) forwardOutput(edge io.Reader) error {
 }
 
 func (c *execConn) writeOutput(said syncproto.ExecOutput) error {
-	var out []ExecOutput
+	var out []api.ExecOutput
 	if len(said.Stdout) > 0 {
-		out = append(out, ExecOutput{Stdout: &ExecIO{Data: said.Stdout}})
+		out = append(out, api.ExecOutput{Stdout: &api.ExecIO{Data: said.Stdout}})
 	}
 	if len(said.Stderr) > 0 {
-		out = append(out, ExecOutput{Stderr: &ExecIO{Data: said.Stderr}})
+		out = append(out, api.ExecOutput{Stderr: &api.ExecIO{Data: said.Stderr}})
 	}
 	if said.Exited {
-		end := &ExecIO{Close: true}
-		out = append(out, ExecOutput{Stdout: end}, ExecOutput{Stderr: end}, ExecOutput{Exited: true, Result: &ExecResult{said.Code}})
+		end := &api.ExecIO{Close: true}
+		out = append(out, api.ExecOutput{Stdout: end}, api.ExecOutput{Stderr: end}, api.ExecOutput{Exited: true, Result: &api.ExecResult{ExitCode: said.Code}})
 	}
 	for _, m := range out {
 		if err := c.conn.SetWriteDeadline(time.Now().Add(execPatience)); err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/gorilla/websocket"
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
+	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -370,7 +371,7 @@ func FuzzExecInput(f *testing.F) {
 		}
 		var said []byte
 		closed := false
-		for _, frame := range api.ExecFrames(in) {
+		for _, frame := range hubapi.ExecFrames(in) {
 			raw, err := syncproto.EncodeMessage(frame)
 			if err != nil {
 				t.Fatal(err)
@@ -395,7 +396,7 @@ func FuzzCloseText(f *testing.F) {
 	f.Add(strings.Repeat("ä", 70), "hint")
 	f.Add(strings.Repeat("\xff", 200), strings.Repeat("long ", 40))
 	f.Fuzz(func(t *testing.T, message, hint string) {
-		if text := api.CloseText(fleet.Errorf(fleet.CodeInvalid, "%s", message).WithHint("%s", hint)); len(text) > 123 {
+		if text := hubapi.CloseText(fleet.Errorf(fleet.CodeInvalid, "%s", message).WithHint("%s", hint)); len(text) > 123 {
 			t.Errorf("%q has %d bytes", text, len(text))
 		} else if !utf8.ValidString(text) {
 			t.Errorf("%q is no UTF-8: a client would fail the connection", text)

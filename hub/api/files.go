@@ -5,24 +5,14 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
 
 // maxListing bounds what an edge may answer a list or a stat with, in bytes.
 const maxListing = 8 << 20
-
-// FileInfo is an entry of an allocation's folder.
-type FileInfo struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string
-}
 
 func (a *API) fileRoutes() {
 	a.mux.HandleFunc("GET /v1/client/fs/ls/{id}", a.fileList)
@@ -56,11 +46,11 @@ func (a *API) askFile(r *http.Request, kind string, change func(*syncproto.Reque
 }
 
 func (a *API) fileList(w http.ResponseWriter, r *http.Request) {
-	answerFile[[]FileInfo](a, w, r, syncproto.RequestList)
+	answerFile[[]api.FileInfo](a, w, r, syncproto.RequestList)
 }
 
 func (a *API) fileStat(w http.ResponseWriter, r *http.Request) {
-	answerFile[FileInfo](a, w, r, syncproto.RequestStat)
+	answerFile[api.FileInfo](a, w, r, syncproto.RequestStat)
 }
 
 // answerFile answers with what the edge says, once it is seen to be that.
@@ -174,7 +164,7 @@ func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	frames := json.NewEncoder(w)
 	emit := func(b []byte) error {
-		frame := StreamFrame{Offset: at, Data: b, File: req.Path}
+		frame := api.StreamFrame{Offset: at, Data: b, File: req.Path}
 		at += int64(len(b))
 		return frames.Encode(frame)
 	}
@@ -201,7 +191,7 @@ func (a *API) streamOffset(r *http.Request) (int64, error) {
 		return 0, err
 	}
 	defer out.Close()
-	info, err := decodeAnswer[FileInfo](out)
+	info, err := decodeAnswer[api.FileInfo](out)
 	if err != nil {
 		return 0, err
 	}

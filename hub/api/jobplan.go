@@ -6,8 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 )
@@ -62,25 +62,6 @@ func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
 	return answer, 0, nil
 }
 
-// PlanAnswer answers a dry run, in Nomad's shape; Reasons are ours.
-type PlanAnswer struct {
-	JobModifyIndex fleet.Index
-	CreatedEvals   []*fleet.Evaluation
-	Diff           *fleet.JobDiff
-	Annotations    PlanAnnotations
-	FailedTGAllocs map[string]*fleet.AllocMetric
-	Warnings       string
-	// NextPeriodicLaunch is when the job is launched next if it is registered now; zero
-	// where it is not periodic.
-	NextPeriodicLaunch time.Time
-	Reasons            []string `json:",omitempty"`
-}
-
-// PlanAnnotations counts what would happen, by group.
-type PlanAnnotations struct {
-	DesiredTGUpdates map[string]fleet.DesiredUpdates
-}
-
 // byKind counts as the diff of a group does: only what there is, by Nomad's names.
 func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	all := map[string]uint64{
@@ -115,8 +96,8 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 		return nil, 0, err
 	}
 	v := a.cfg.State.View()
-	answer := PlanAnswer{
-		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons, CreatedEvals: run.Created,
+	answer := api.PlanAnswer{
+		Annotations: api.PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons, CreatedEvals: run.Created,
 		Warnings: joinWarnings(job),
 	}
 	old, ok := v.Job(job.Namespace, job.ID)

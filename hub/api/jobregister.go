@@ -8,34 +8,14 @@ import (
 	"strconv"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/hub/state"
 )
 
-// registerRequest is the body of a registration.
-type registerRequest struct {
-	Job            json.RawMessage
-	EnforceIndex   bool
-	JobModifyIndex fleet.Index
-	EvalPriority   int
-	Submission     *fleet.Submission
-
-	PreserveCounts    bool
-	PreserveResources bool
-}
-
-// EvalAnswer answers a change that made an evaluation.
-type EvalAnswer struct {
-	EvalID          fleet.EvalID
-	EvalCreateIndex fleet.Index
-	JobModifyIndex  fleet.Index
-	Warnings        string
-	Index           fleet.Index
-}
-
 func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
-	var req registerRequest
+	var req api.JobRegisterRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -185,8 +165,8 @@ func setEvalPriority(e *fleet.Evaluation, priority int) error {
 
 // evalAnswer is what was committed, and not what the job is by now: a hub's own
 // state may be behind the entry, or hold somebody else's change that came after it.
-func evalAnswer(res state.Result) EvalAnswer {
-	answer := EvalAnswer{EvalID: res.Eval, JobModifyIndex: res.Modify, Index: res.Index}
+func evalAnswer(res state.Result) api.EvalAnswer {
+	answer := api.EvalAnswer{EvalID: res.Eval, JobModifyIndex: res.Modify, Index: res.Index}
 	if res.Eval != "" {
 		answer.EvalCreateIndex = res.Index
 	}
@@ -217,7 +197,7 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	job, ok := a.cfg.State.View().Job(q.namespace, jobID(r))
 	if !ok {
-		return EvalAnswer{}, 0, nil // it is as it is to be
+		return api.EvalAnswer{}, 0, nil // it is as it is to be
 	}
 	now := a.cfg.Now().UnixNano()
 	eval := a.newEval(job, fleet.TriggerJobDeregister, now)

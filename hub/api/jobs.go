@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -26,51 +27,18 @@ func (a *API) jobRoutes() {
 	a.handlePutAndPost("/v1/job/{id}/stable", a.writeHandler(a.markStable))
 }
 
-// JobStub is a job in a list.
-type JobStub struct {
-	ID                fleet.JobID
-	ParentID          string
-	Name              string
-	Namespace         string
-	Datacenters       []string
-	NodePool          string
-	Type              string
-	Priority          int
-	Periodic          bool
-	ParameterizedJob  bool
-	Stop              bool
-	Status            string
-	StatusDescription string
-	JobSummary        *JobSummary
-	CreateIndex       fleet.Index
-	ModifyIndex       fleet.Index
-	JobModifyIndex    fleet.Index
-	SubmitTime        int64
-	Meta              map[string]string `json:",omitempty"`
-}
-
-// JobSummary counts a job's allocations by group and status.
-type JobSummary struct {
-	JobID       fleet.JobID
-	Namespace   string
-	Summary     map[string]state.GroupCount
-	Children    *state.Children // of a job that does not run itself
-	CreateIndex fleet.Index
-	ModifyIndex fleet.Index
-}
-
 func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	meta := r.URL.Query().Get("meta") == "true"
-	answer, err := page(r, v.Jobs(q.namespace, q.prefix), jobKey, func(j *fleet.Job) JobStub { return jobStub(v, j, meta) })
+	answer, err := page(r, v.Jobs(q.namespace, q.prefix), jobKey, func(j *fleet.Job) api.JobStub { return jobStub(v, j, meta) })
 	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), err
 }
 
 // jobKey orders jobs by namespace and id.
 func jobKey(j *fleet.Job) string { return j.Namespace + "\x00" + string(j.ID) }
 
-func jobStub(v *state.View, j *fleet.Job, meta bool) JobStub {
+func jobStub(v *state.View, j *fleet.Job, meta bool) api.JobStub {
 	sum := summarize(v, j)
-	stub := JobStub{
+	stub := api.JobStub{
 		ID: j.ID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
 		Type: j.Type, Priority: j.Priority, Stop: j.Stop, Status: j.Status, StatusDescription: j.StatusDescription,
 		JobSummary: &sum, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
@@ -164,11 +132,8 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.I
 }
 
 // summarize counts a job's allocations.
-func summarize(v *state.View, j *fleet.Job) JobSummary {
-	sum, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
-	out := JobSummary{
-		JobID: j.ID, Namespace: j.Namespace, Summary: sum.Groups, CreateIndex: sum.CreateIndex, ModifyIndex: sum.ModifyIndex,
-	}
+func summarize(v *state.View, j *fleet.Job) fleet.JobSummary {
+	out, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
 	if !j.Starts() {
 		c := v.Children(j.Namespace, j.ID)
 		out.Children = &c

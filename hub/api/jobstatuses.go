@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -15,64 +16,11 @@ import (
 // maxStatuses is how many jobs a request for statuses may name.
 const maxStatuses = 10_000
 
-// statusesRequest is the body of a request for jobs' statuses.
-type statusesRequest struct {
-	Jobs []struct {
-		ID        fleet.JobID
-		Namespace string
-	}
-	IncludeChildren bool // as the parameter include_children
-}
-
-// JobStatus is a job with what a page about it shows.
-type JobStatus struct {
-	ID               fleet.JobID
-	ParentID         fleet.JobID
-	Namespace        string
-	Name             string
-	Type             string
-	NodePool         string
-	Datacenters      []string
-	Priority         int
-	Version          uint64
-	Stop             bool
-	Status           string
-	SubmitTime       int64
-	CreateIndex      fleet.Index
-	ModifyIndex      fleet.Index
-	GroupCountSum    int
-	ChildStatuses    []string // of a job that does not run itself
-	Allocs           []JobStatusAlloc
-	LatestDeployment *JobStatusDeployment
-}
-
-// JobStatusAlloc is one allocation of a job.
-type JobStatusAlloc struct {
-	ID               fleet.AllocID
-	Group            string
-	ClientStatus     string
-	NodeID           fleet.NodeID
-	DeploymentStatus *fleet.AllocDeployment
-	JobVersion       uint64
-	FollowupEvalID   fleet.EvalID
-}
-
-// JobStatusDeployment is a job's newest deployment.
-type JobStatusDeployment struct {
-	ID                fleet.DeploymentID
-	IsActive          bool
-	JobVersion        uint64
-	Status            string
-	StatusDescription string
-	AllAutoPromote    bool
-	RequiresPromotion bool
-}
-
 // jobStatuses serves the statuses of all jobs but of those that others made (these too
 // with include_children), or of the jobs that the body names, the one that changed last
 // first.
 func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
-	var req statusesRequest
+	var req api.JobStatusesRequest
 	if r.Method != http.MethodGet {
 		if err := a.optionalBody(r, &req); err != nil {
 			a.writeError(w, err)
@@ -96,15 +44,15 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	r.URL.RawQuery = p.Encode()
 	a.readHandler(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 		newestFirst := func(j *fleet.Job) string { return byAge(^j.ModifyIndex, jobKey(j)) }
-		answer, err := page(r, req.requestedJobs(v, q, children), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
+		answer, err := page(r, requestedJobs(req, v, q, children), newestFirst, func(j *fleet.Job) api.JobStatus { return jobStatus(v, j) })
 		return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), v.TableIndex("deployments")), err
 	})(w, r)
 }
 
 // requestedJobs are the jobs that the request asks for.
-func (req statusesRequest) requestedJobs(v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
+func requestedJobs(req api.JobStatusesRequest, v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
 	if len(req.Jobs) > 0 {
-		return req.namedJobs(v, q)
+		return namedJobs(req, v, q)
 	}
 	return func(yield func(*fleet.Job) bool) {
 		for j := range v.Jobs(q.namespace, q.prefix) {
@@ -115,7 +63,7 @@ func (req statusesRequest) requestedJobs(v *state.View, q query, children bool) 
 	}
 }
 
-func (req statusesRequest) namedJobs(v *state.View, q query) iter.Seq[*fleet.Job] {
+func namedJobs(req api.JobStatusesRequest, v *state.View, q query) iter.Seq[*fleet.Job] {
 	return func(yield func(*fleet.Job) bool) {
 		seen := make(map[*fleet.Job]bool, len(req.Jobs)) // one that is named twice is one item
 		for _, id := range req.Jobs {
@@ -135,11 +83,11 @@ func (req statusesRequest) namedJobs(v *state.View, q query) iter.Seq[*fleet.Job
 	}
 }
 
-func jobStatus(v *state.View, j *fleet.Job) JobStatus {
-	s := JobStatus{
+func jobStatus(v *state.View, j *fleet.Job) api.JobStatus {
+	s := api.JobStatus{
 		ID: j.ID, ParentID: j.ParentID, Namespace: j.Namespace, Name: j.Name, Type: j.Type, NodePool: j.NodePool, Datacenters: j.Datacenters,
 		Priority: j.Priority, Version: j.Version, Stop: j.Stop, Status: j.Status, SubmitTime: j.SubmitTime,
-		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Allocs: []JobStatusAlloc{},
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Allocs: []api.JobStatusAlloc{},
 	}
 	for _, g := range j.TaskGroups {
 		s.GroupCountSum += g.Count
@@ -148,7 +96,7 @@ func jobStatus(v *state.View, j *fleet.Job) JobStatus {
 		if al.NextAllocation != "" {
 			continue // another one took its place
 		}
-		s.Allocs = append(s.Allocs, JobStatusAlloc{
+		s.Allocs = append(s.Allocs, api.JobStatusAlloc{
 			ID: al.ID, Group: al.TaskGroup, ClientStatus: al.ClientStatus, NodeID: al.NodeID,
 			DeploymentStatus: al.DeploymentStatus, JobVersion: al.JobVersion, FollowupEvalID: al.FollowupEvalID,
 		})
@@ -165,8 +113,8 @@ func jobStatus(v *state.View, j *fleet.Job) JobStatus {
 	return s
 }
 
-func deploymentLine(d *fleet.Deployment) *JobStatusDeployment {
-	line := &JobStatusDeployment{
+func deploymentLine(d *fleet.Deployment) *api.JobStatusDeployment {
+	line := &api.JobStatusDeployment{
 		ID: d.ID, IsActive: d.Active(), JobVersion: d.JobVersion, Status: d.Status,
 		StatusDescription: d.StatusDescription, AllAutoPromote: len(d.TaskGroups) > 0,
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -19,17 +20,7 @@ func (a *API) stepRoutes() {
 	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
 }
 
-// scaleRequest is the body of a scaling: a count, or what a scaler has to say.
-type scaleRequest struct {
-	Count          *int64
-	Target         map[string]string
-	Message        string
-	Error          bool
-	Meta           map[string]any
-	JobModifyIndex fleet.Index
-}
-
-func (req scaleRequest) validateScale(id fleet.JobID) error {
+func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 	wrong := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "scale job %s: %s", id, fmt.Sprintf(format, args...))
 	}
@@ -53,7 +44,7 @@ func (req scaleRequest) validateScale(id fleet.JobID) error {
 
 // scaleJob gives a group another count, or notes why it got none.
 func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
-	var req scaleRequest
+	var req api.JobScaleRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -61,7 +52,7 @@ func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := req.validateScale(job.ID); err != nil {
+	if err := validateScale(req, job.ID); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now().UnixNano()
@@ -86,35 +77,18 @@ func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 	return evalAnswer(res), res.Index, nil
 }
 
-// ScaleStatus is how a job's groups are scaled.
-type ScaleStatus struct {
-	JobID          fleet.JobID
-	Namespace      string
-	JobCreateIndex fleet.Index
-	JobModifyIndex fleet.Index
-	JobStopped     bool
-	TaskGroups     map[string]GroupScale
-}
-
-// GroupScale is how one group is scaled: what is wanted, what is there, and the newest
-// steps, the last first.
-type GroupScale struct {
-	Desired, Placed, Running, Healthy, Unhealthy int
-	Events                                       []fleet.ScalingEvent
-}
-
 func (a *API) scaleStatus(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	j, err := needJob(v, r, q)
 	if err != nil {
 		return nil, v.TableIndex("jobs"), err
 	}
 	events := v.ScalingEvents(j.Namespace, j.ID)
-	answer := ScaleStatus{
+	answer := api.ScaleStatus{
 		JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex, JobModifyIndex: j.JobModifyIndex,
-		JobStopped: j.Stop, TaskGroups: map[string]GroupScale{},
+		JobStopped: j.Stop, TaskGroups: map[string]api.GroupScale{},
 	}
 	for _, g := range j.TaskGroups {
-		answer.TaskGroups[g.Name] = GroupScale{Desired: g.Count, Events: events[g.Name]}
+		answer.TaskGroups[g.Name] = api.GroupScale{Desired: g.Count, Events: events[g.Name]}
 	}
 	for al := range v.AllocsByJob(j.Namespace, j.ID) {
 		g, ok := answer.TaskGroups[al.TaskGroup]
@@ -164,15 +138,6 @@ func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
 	return evalAnswer(res), res.Index, nil
 }
 
-// SubmissionAnswer is the file that a version of a job was made of.
-type SubmissionAnswer struct {
-	fleet.Submission
-	Namespace      string
-	JobID          fleet.JobID
-	Version        uint64
-	JobModifyIndex fleet.Index
-}
-
 func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	j, err := needJob(v, r, q)
 	if err != nil {
@@ -193,7 +158,9 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, flee
 			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "no source of version %d of job %q is kept", version, j.ID).
 				WithHint("it is kept where the job is registered with one, as skerry job run does, of at most %d bytes", fleet.MaxSubmission)
 		}
-		return SubmissionAnswer{*source, j.Namespace, j.ID, version, kept.JobModifyIndex}, v.TableIndex("jobs"), nil
+		return api.SubmissionAnswer{
+			Submission: *source, Namespace: j.Namespace, JobID: j.ID, Version: version, JobModifyIndex: kept.JobModifyIndex,
+		}, v.TableIndex("jobs"), nil
 	}
 	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", version, j.ID)
 }

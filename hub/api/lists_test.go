@@ -15,8 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
+	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 )
 
@@ -129,7 +130,7 @@ type listFixture struct {
 
 func newListFixture(t *testing.T) *listFixture {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"sim"}})
 	if err != nil {
 		t.Fatal(err)
 	}

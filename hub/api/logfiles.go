@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"skerry/api"
 	"skerry/syncproto"
 )
 
@@ -53,14 +54,14 @@ func (a *API) logPosition(r *http.Request, req syncproto.Request) *logPosition {
 		return unknown
 	}
 	defer out.Close()
-	list, err := decodeAnswer[[]FileInfo](out)
+	list, err := decodeAnswer[[]api.FileInfo](out)
 	if err != nil {
 		return unknown
 	}
 	return newLogPosition(list, named, req)
 }
 
-func newLogPosition(list []FileInfo, named string, req syncproto.Request) *logPosition {
+func newLogPosition(list []api.FileInfo, named string, req syncproto.Request) *logPosition {
 	p := &logPosition{}
 	numbers := map[string]int{}
 	total := int64(0)

@@ -9,20 +9,13 @@ import (
 	"path"
 	"strconv"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
 
 // logChunk is how much of a task's output one frame carries.
 const logChunk = 32 << 10
-
-// StreamFrame is a piece of a file in a framed stream.
-type StreamFrame struct {
-	Offset    int64  `json:",omitempty"`
-	Data      []byte `json:",omitempty"`
-	File      string `json:",omitempty"`
-	FileEvent string `json:",omitempty"`
-}
 
 // streamTaskLogs streams a task's output through the edge's own connection, as JSON
 // frames, or with plain=true as it is.
@@ -64,7 +57,7 @@ func (a *API) streamTaskLogs(w http.ResponseWriter, r *http.Request) {
 		frames, position := json.NewEncoder(w), a.logPosition(r, req)
 		emit = func(b []byte) error {
 			file, at := position.advanceBy(int64(len(b)))
-			return frames.Encode(StreamFrame{Offset: at, Data: b, File: file})
+			return frames.Encode(api.StreamFrame{Offset: at, Data: b, File: file})
 		}
 	}
 	a.noteLogEnd(req, copyAndFlush(out, http.NewResponseController(w), emit))
@@ -97,7 +90,7 @@ func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader)
 			return fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent %s", m.FrameType())
 		}
 		file := path.Join(logsFolder, fmt.Sprintf("%s.%s.%d", req.Task, req.Stream, piece.File))
-		if err := frames.Encode(StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {
+		if err := frames.Encode(api.StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {
 			return err
 		}
 	}

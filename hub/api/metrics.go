@@ -6,30 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"skerry/api"
 	"skerry/fleet"
 )
-
-// metricsSummary is what Nomad's clients read of /v1/metrics: values by name.
-type metricsSummary struct {
-	Timestamp string
-	Gauges    []gaugeValue
-	Points    []struct{}
-	Counters  []sampledValue
-	Samples   []sampledValue
-}
-
-type gaugeValue struct {
-	Name   string
-	Value  float64
-	Labels map[string]string
-}
-
-type sampledValue struct {
-	Name                              string
-	Count                             int
-	Rate, Sum, Min, Max, Mean, Stddev float64
-	Labels                            map[string]string
-}
 
 // serveMetrics serves Prometheus' format, and JSON with format=json. Nomad's published client says
 // neither what it wants nor what it accepts, and reads JSON.
@@ -50,9 +29,9 @@ func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *API) metricsSummary() (metricsSummary, error) {
-	s := metricsSummary{
-		Timestamp: a.cfg.Now().UTC().Format(time.RFC3339), Gauges: []gaugeValue{}, Points: []struct{}{}, Counters: []sampledValue{}, Samples: []sampledValue{},
+func (a *API) metricsSummary() (api.MetricsSummary, error) {
+	s := api.MetricsSummary{
+		Timestamp: a.cfg.Now().UTC().Format(time.RFC3339), Gauges: []api.GaugeValue{}, Points: []struct{}{}, Counters: []api.SampledValue{}, Samples: []api.SampledValue{},
 	}
 	families, err := a.cfg.Metrics.Gather()
 	if err != nil {
@@ -66,10 +45,10 @@ func (a *API) metricsSummary() (metricsSummary, error) {
 			}
 			switch {
 			case m.GetGauge() != nil:
-				s.Gauges = append(s.Gauges, gaugeValue{f.GetName(), m.GetGauge().GetValue(), labels})
+				s.Gauges = append(s.Gauges, api.GaugeValue{Name: f.GetName(), Value: m.GetGauge().GetValue(), Labels: labels})
 			case m.GetCounter() != nil:
 				n := m.GetCounter().GetValue()
-				s.Counters = append(s.Counters, sampledValue{Name: f.GetName(), Count: int(n), Sum: n, Labels: labels})
+				s.Counters = append(s.Counters, api.SampledValue{Name: f.GetName(), Count: int(n), Sum: n, Labels: labels})
 			case m.GetHistogram() != nil:
 				s.Samples = append(s.Samples, sampleOf(f.GetName(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum(), labels))
 			case m.GetSummary() != nil:
@@ -80,8 +59,8 @@ func (a *API) metricsSummary() (metricsSummary, error) {
 	return s, nil
 }
 
-func sampleOf(name string, count uint64, sum float64, labels map[string]string) sampledValue {
-	v := sampledValue{Name: name, Count: int(count), Sum: sum, Labels: labels}
+func sampleOf(name string, count uint64, sum float64, labels map[string]string) api.SampledValue {
+	v := api.SampledValue{Name: name, Count: int(count), Sum: sum, Labels: labels}
 	if count > 0 {
 		v.Mean = sum / float64(count)
 	}

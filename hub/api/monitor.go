@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
@@ -24,7 +25,7 @@ func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(r.Context(), func() { _ = lines.Close() })
 	defer stop()
 	frames := json.NewEncoder(w)
-	emit := func(b []byte) error { return frames.Encode(StreamFrame{Data: b}) }
+	emit := func(b []byte) error { return frames.Encode(api.StreamFrame{Data: b}) }
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("plain") == "true" {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

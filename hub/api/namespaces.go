@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -33,17 +34,8 @@ func (a *API) readNamespace(v *state.View, r *http.Request, _ query) (any, fleet
 	return n, max(n.ModifyIndex, 1), nil
 }
 
-// namespaceRequest is a namespace as Nomad's clients send it.
-type namespaceRequest struct {
-	fleet.Namespace
-	Quota                 string
-	NodePoolConfiguration json.RawMessage
-	VaultConfiguration    json.RawMessage
-	ConsulConfiguration   json.RawMessage
-}
-
-// checkUnsupported names what of a request nothing acts on.
-func (req *namespaceRequest) checkUnsupported() error {
+// checkUnsupported refuses the fields of a request that Skerry does not support.
+func checkUnsupported(req *api.NamespaceRequest) error {
 	name := ""
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 	switch {
@@ -63,7 +55,7 @@ func (req *namespaceRequest) checkUnsupported() error {
 
 // storeNamespace makes a namespace, or replaces what is said of it.
 func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
-	var req namespaceRequest
+	var req api.NamespaceRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -76,7 +68,7 @@ func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 	if err := req.Validate(); err != nil {
 		return nil, 0, err
 	}
-	if err := req.checkUnsupported(); err != nil {
+	if err := checkUnsupported(&req); err != nil {
 		return nil, 0, err
 	}
 	res, err := a.commitCommand(r.Context(), state.NamespaceStore{Namespace: req.Namespace})

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/api"
+
 	"skerry/hub/state"
 )
 

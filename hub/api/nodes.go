@@ -4,6 +4,7 @@ import (
 	"iter"
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -43,29 +44,6 @@ func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// NodeStub is a node in a list.
-type NodeStub struct {
-	Address               string
-	ID                    fleet.NodeID
-	Attributes            map[string]string `json:",omitempty"`
-	Datacenter            string
-	Site                  string // where it stands: its datacenter, where it names none
-	Name                  string
-	NodeClass             string
-	NodePool              string
-	Version               string
-	Drain                 bool
-	SchedulingEligibility string
-	Status                fleet.NodeStatus
-	StatusDescription     string
-	LastDrain             *fleet.DrainMetadata
-	Drivers               map[string]fleet.DriverInfo
-	CreateIndex           fleet.Index
-	ModifyIndex           fleet.Index
-	// As a node has them, where they are asked for.
-	NodeResources, ReservedResources any `json:",omitempty"`
-}
-
 func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	answer, err := pageNodes(r, v.Nodes(q.prefix))
 	return answer, v.TableIndex("nodes"), err
@@ -82,7 +60,7 @@ func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error
 	if err != nil {
 		return pageOfItems{}, err
 	}
-	return page(r, items, func(n *fleet.Node) string { return string(n.ID) }, func(n *fleet.Node) NodeStub {
+	return page(r, items, func(n *fleet.Node) string { return string(n.ID) }, func(n *fleet.Node) api.NodeStub {
 		stub := nodeStub(n, attributes)
 		if resources {
 			stub.NodeResources, stub.ReservedResources = n.ResourcesShapes()
@@ -91,8 +69,8 @@ func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error
 	})
 }
 
-func nodeStub(n *fleet.Node, attributes bool) NodeStub {
-	stub := NodeStub{
+func nodeStub(n *fleet.Node, attributes bool) api.NodeStub {
+	stub := api.NodeStub{
 		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Site: n.AtSite(), Name: n.Name, NodeClass: n.NodeClass,
 		NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
 		Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 )
 
@@ -33,16 +34,6 @@ type Standing struct {
 	LastIndex uint64
 }
 
-// RaftServer is a hub in the Raft configuration, in Nomad's shape.
-type RaftServer struct {
-	ID           fleet.HubID
-	Node         string
-	Address      string
-	Leader       bool
-	Voter        bool
-	RaftProtocol string
-}
-
 func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 	peers, index, err := a.cfg.Cluster.Peers()
 	a.setAnswerHeaders(w, a.cfg.State.View().Index())
@@ -52,11 +43,11 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 	}
 	leader, _ := a.cfg.Cluster.Leader()
 	answer := struct {
-		Servers []RaftServer
+		Servers []api.RaftServer
 		Index   fleet.Index
-	}{[]RaftServer{}, index}
+	}{[]api.RaftServer{}, index}
 	for _, p := range peers {
-		answer.Servers = append(answer.Servers, RaftServer{
+		answer.Servers = append(answer.Servers, api.RaftServer{
 			ID: p.ID, Node: string(p.ID), Address: p.Addr, Leader: p.ID == leader, Voter: p.Voter, RaftProtocol: "3",
 		})
 	}
@@ -128,31 +119,6 @@ const HubAnswerTimeout = 2 * time.Second
 // maxTrailing is how many entries a healthy hub may be behind this one.
 const maxTrailing = 250
 
-// ServerHealth is how one hub is, in Nomad's shape.
-type ServerHealth struct {
-	ID          fleet.HubID
-	Name        string
-	Address     string
-	SerfStatus  string // gossip's
-	Version     string // of the release that it runs
-	Leader      bool
-	LastContact string // how long its answer took
-	LastTerm    uint64
-	LastIndex   uint64
-	Healthy     bool
-	Voter       bool
-	StableSince time.Time
-}
-
-// HealthAnswer is how the hubs are together.
-type HealthAnswer struct {
-	Healthy          bool
-	FailureTolerance int
-	Servers          []ServerHealth
-	Leader           fleet.HubID
-	Voters           []fleet.HubID
-}
-
 // autopilotHealth asks every hub how far it is. The status is 429 where one is not
 // healthy, as Nomad's is, but not with report=true.
 func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
@@ -167,10 +133,10 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 		gossip[m.ID], build[m.ID] = m.Status, m.Tags["build"]
 	}
 	leader, known := a.cfg.Cluster.Leader()
-	answer := HealthAnswer{Healthy: known, Leader: leader, Servers: []ServerHealth{}, Voters: []fleet.HubID{}}
+	answer := api.HealthAnswer{Healthy: known, Leader: leader, Servers: []api.ServerHealth{}, Voters: []fleet.HubID{}}
 	healthy := 0
 	for _, p := range peers {
-		s := ServerHealth{
+		s := api.ServerHealth{
 			ID: p.ID, Name: string(p.ID), Address: p.Addr, SerfStatus: gossip[p.ID], Leader: p.ID == leader, Voter: p.Voter,
 			LastContact: "0s", Version: build[p.ID],
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-bexpr"
 
+	"skerry/api"
 	"skerry/fleet"
 )
 
@@ -26,9 +27,6 @@ const (
 	// maxToken is the longest page token that this API gives out, and takes.
 	maxToken = 2 << 10
 )
-
-// NextTokenHeader names the page after this one, where there is one.
-const NextTokenHeader = "X-Nomad-NextToken"
 
 // pages is what the parameters of a list endpoint mean.
 type pages struct {
@@ -112,7 +110,7 @@ func decodeToken(token string, query uint64) (key string, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 9 || b[0] != tokenVersion {
 		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: %q is none", token).
-			WithHint("send what the header %s of the page before said", NextTokenHeader)
+			WithHint("send what the header %s of the page before said", api.NextTokenHeader)
 	}
 	if binary.BigEndian.Uint64(b[1:]) != query {
 		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: it belongs to another query").

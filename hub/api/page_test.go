@@ -14,7 +14,8 @@ import (
 
 	nomad "github.com/hashicorp/nomad/api"
 
-	"skerry/hub/api"
+	"skerry/api"
+	hubapi "skerry/hub/api"
 )
 
 // mustJobs registers n jobs, j00, j01 …, of which each third is of team b.
@@ -231,7 +232,7 @@ func TestBadPagesAndFilters(t *testing.T) {
 		{"a filter that ends early", "/v1/evaluations/count?filter=" + url.QueryEscape(`Status == `), "1:"},
 		{"a filter on what is not there", "/v1/jobs?filter=" + url.QueryEscape(`Colour == "red"`), "Colour"},
 		{"a filter of another kind", "/v1/jobs?filter=" + url.QueryEscape(`Priority == "high"`), "Priority"},
-		{"a long filter", "/v1/allocations?filter=" + url.QueryEscape(strings.Repeat(`(`, api.MaxFilter+1)), "at most"},
+		{"a long filter", "/v1/allocations?filter=" + url.QueryEscape(strings.Repeat(`(`, hubapi.MaxFilter+1)), "at most"},
 		{"a deep filter", "/v1/allocations?filter=" + url.QueryEscape(strings.Repeat(`(`, 4000)), "filter"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -260,7 +261,7 @@ func FuzzLists(f *testing.F) {
 	h, _, c := mustServe(f)
 	mustJobs(f, c, 3)
 	mustPlace(f, h, "j01")
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -61,6 +62,6 @@ func (a *API) poolJobs(v *state.View, r *http.Request, q query) (any, fleet.Inde
 			}
 		}
 	}
-	answer, err := page(r, of, jobKey, func(j *fleet.Job) JobStub { return jobStub(v, j, meta) })
+	answer, err := page(r, of, jobKey, func(j *fleet.Job) api.JobStub { return jobStub(v, j, meta) })
 	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), p.ModifyIndex), err
 }

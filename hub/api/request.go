@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -102,7 +103,7 @@ func (a *API) readHandler(f readFunc) http.HandlerFunc {
 		if p, ok := answer.(pageOfItems); ok {
 			answer = p.answer
 			if p.next != "" {
-				w.Header().Set(NextTokenHeader, p.next)
+				w.Header().Set(api.NextTokenHeader, p.next)
 			}
 		}
 		a.writeAnswer(w, r, answer)
@@ -238,20 +239,13 @@ func (a *API) writeAnswer(w http.ResponseWriter, r *http.Request, answer any) {
 	}
 }
 
-// CodeHeader carries the fleet.Code of an error; the body is its message, as
-// Nomad's clients expect. HintHeader carries the hint.
-const (
-	CodeHeader = "X-Skerry-Code"
-	HintHeader = "X-Skerry-Hint"
-)
-
 // writeError answers with an error's status and text.
 func (a *API) writeError(w http.ResponseWriter, err error) {
 	e := fleet.AsError(err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		e = fleet.Errorf(fleet.CodeTimeout, "%s", err.Error())
 	}
-	a.writeErrorAs(w, Status(e.Code), e)
+	a.writeErrorAs(w, api.Status(e.Code), e)
 }
 
 // writeErrorAs is fail where the status is not that of the error's code.
@@ -261,27 +255,10 @@ func (a *API) writeErrorAs(w http.ResponseWriter, status int, e *fleet.Error) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set(CodeHeader, string(e.Code))
+	h.Set(api.CodeHeader, string(e.Code))
 	if e.Hint != "" {
-		h.Set(HintHeader, e.Hint)
+		h.Set(api.HintHeader, e.Hint)
 	}
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, e.Error()) // a client that went away is no failure of ours
-}
-
-// Status is the HTTP status of a code.
-func Status(c fleet.Code) int {
-	switch c {
-	case fleet.CodeInvalid, fleet.CodeUnsupported:
-		return http.StatusBadRequest
-	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeRevoked:
-		return http.StatusForbidden
-	case fleet.CodeNotFound:
-		return http.StatusNotFound
-	case fleet.CodeConflict:
-		return http.StatusConflict
-	case fleet.CodeTimeout:
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusInternalServerError
 }

@@ -4,22 +4,14 @@ import (
 	"fmt"
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
 
-// revertRequest names the version that a job goes back to, by its number or by its
-// tag. With EnforcePriorVersion the job has to be at that version now.
-type revertRequest struct {
-	JobID               fleet.JobID
-	JobVersion          uint64
-	TaggedVersion       string
-	EnforcePriorVersion *uint64
-}
-
 // revertJob registers an older version of a job again, as a new version.
 func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
-	var req revertRequest
+	var req api.JobRevertRequest
 	current, older, err := a.versionOf(r, &req, func() versionName {
 		return versionName{req.JobID, req.JobVersion, req.TaggedVersion}
 	})
@@ -52,15 +44,8 @@ func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
 	return evalAnswer(res), res.Index, nil
 }
 
-// stableRequest says whether a version of a job is one to go back to.
-type stableRequest struct {
-	JobID      fleet.JobID
-	JobVersion uint64
-	Stable     bool
-}
-
 func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
-	var req stableRequest
+	var req api.JobStableRequest
 	job, _, err := a.versionOf(r, &req, func() versionName { return versionName{id: req.JobID, number: req.JobVersion} })
 	if err != nil {
 		return nil, 0, err

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -12,13 +13,10 @@ import (
 // maxReason bounds why something is done, in bytes.
 const maxReason = 512
 
-// RevokeRequest is the body of a revocation; there need be none.
-type RevokeRequest struct{ Reason string }
-
 // revokeNode expels an edge. The id must be whole: also a node that is not known any
 // more can be revoked.
 func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
-	var req RevokeRequest
+	var req api.RevokeRequest
 	if err := a.optionalBody(r, &req); err != nil {
 		return nil, 0, err
 	}

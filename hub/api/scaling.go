@@ -4,36 +4,10 @@ import (
 	"iter"
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
-
-// ScalingStub is a scaling policy as lists show it.
-type ScalingStub struct {
-	ID                       string
-	Enabled                  bool
-	Type                     string
-	Target                   map[string]string
-	CreateIndex, ModifyIndex fleet.Index
-}
-
-// ScalingPolicy is what a job's scaling block says, and of what. Its id is made of
-// that: it stays the same for as long as the job has such a block.
-type ScalingPolicy struct {
-	ID                       string
-	Enabled                  bool
-	Type                     string
-	Target                   map[string]string
-	CreateIndex, ModifyIndex fleet.Index
-	Namespace                string
-	Min, Max                 *int
-	Policy                   map[string]any
-}
-
-// Stub is the policy as lists show it.
-func (p *ScalingPolicy) Stub() ScalingStub {
-	return ScalingStub{p.ID, p.Enabled, p.Type, p.Target, p.CreateIndex, p.ModifyIndex}
-}
 
 func (a *API) scalingRoutes() {
 	a.mux.HandleFunc("GET /v1/scaling/policies", a.readHandler(a.listScaling))
@@ -44,15 +18,15 @@ func (a *API) scalingRoutes() {
 // them.
 func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	job, typ := r.URL.Query().Get("job"), r.URL.Query().Get("type")
-	asked := func(yield func(*ScalingPolicy) bool) {
+	asked := func(yield func(*api.ScalingPolicy) bool) {
 		for p := range scalingPolicies(v, q) {
 			if (job == "" || p.Target["Job"] == job) && (typ == "" || p.Type == typ) && !yield(p) {
 				return
 			}
 		}
 	}
-	byID := func(p *ScalingPolicy) string { return p.ID }
-	answer, err := page(r, filterByPrefix(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).Stub)
+	byID := func(p *api.ScalingPolicy) string { return p.ID }
+	answer, err := page(r, filterByPrefix(q, iter.Seq[*api.ScalingPolicy](asked), byID), byID, (*api.ScalingPolicy).Stub)
 	return answer, v.TableIndex("jobs"), err
 }
 
@@ -67,8 +41,8 @@ func (a *API) readScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 }
 
 // scalingPolicies are those of the jobs that run.
-func scalingPolicies(v *state.View, q query) iter.Seq[*ScalingPolicy] {
-	return func(yield func(*ScalingPolicy) bool) {
+func scalingPolicies(v *state.View, q query) iter.Seq[*api.ScalingPolicy] {
+	return func(yield func(*api.ScalingPolicy) bool) {
 		for j := range v.Jobs(q.namespace, "") {
 			if j.Stopped() {
 				continue
@@ -82,8 +56,8 @@ func scalingPolicies(v *state.View, q query) iter.Seq[*ScalingPolicy] {
 	}
 }
 
-func jobPolicies(j *fleet.Job) []*ScalingPolicy {
-	var all []*ScalingPolicy
+func jobPolicies(j *fleet.Job) []*api.ScalingPolicy {
+	var all []*api.ScalingPolicy
 	for _, g := range j.TaskGroups {
 		if g.Scaling != nil {
 			all = append(all, policyOf(j, g.Name, "", g.Scaling))
@@ -98,13 +72,13 @@ func jobPolicies(j *fleet.Job) []*ScalingPolicy {
 }
 
 // policyOf is what a scaling block of a group says, or one of a task.
-func policyOf(j *fleet.Job, group, task string, s *fleet.ScalingPolicy) *ScalingPolicy {
+func policyOf(j *fleet.Job, group, task string, s *fleet.ScalingPolicy) *api.ScalingPolicy {
 	of := []string{j.Namespace, string(j.ID), group}
 	target := map[string]string{"Namespace": j.Namespace, "Job": string(j.ID), "Group": group}
 	if task != "" {
 		of, target["Task"] = append(of, task), task
 	}
-	return &ScalingPolicy{
+	return &api.ScalingPolicy{
 		ID: fleet.DeriveUUID("scaling", append(of, s.Type)...), Enabled: s.Enabled, Type: s.Type, Target: target,
 		CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex, Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -47,29 +48,15 @@ func (a *API) searchRoutes() {
 	a.handlePutAndPost("/v1/search/fuzzy", a.searchHandler(a.searchFuzzy))
 }
 
-// searchRequest is the body of both searches.
-type searchRequest struct {
-	Prefix  string
-	Text    string
-	Context string
-}
-
-// answerMeta is what Nomad's clients find in a search's answer itself.
-type answerMeta struct {
-	Index       fleet.Index
-	LastContact int64
-	KnownLeader bool
-}
-
 // searchHandler makes a handler: a search is a read with a body, which is read once.
-func (a *API) searchHandler(f func(v *state.View, q query, req searchRequest) (any, error)) http.HandlerFunc {
+func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var req searchRequest
+		var req api.SearchRequest
 		if err := a.decodeBody(r, &req); err != nil {
 			a.writeError(w, err)
 			return
 		}
-		if err := req.validateSearch(); err != nil {
+		if err := validateSearch(&req); err != nil {
 			a.writeError(w, err)
 			return
 		}
@@ -80,7 +67,7 @@ func (a *API) searchHandler(f func(v *state.View, q query, req searchRequest) (a
 	}
 }
 
-func (req *searchRequest) validateSearch() error {
+func validateSearch(req *api.SearchRequest) error {
 	if req.Context == "" {
 		req.Context = contextAll
 	}
@@ -95,19 +82,19 @@ func (req *searchRequest) validateSearch() error {
 	return nil
 }
 
-func (req searchRequest) includesContext(context string) bool {
+func includesContext(req api.SearchRequest, context string) bool {
 	return req.Context == contextAll || req.Context == context
 }
 
 // searchPrefix finds ids that begin with a prefix.
-func (a *API) searchPrefix(v *state.View, q query, req searchRequest) (any, error) {
+func (a *API) searchPrefix(v *state.View, q query, req api.SearchRequest) (any, error) {
 	answer := struct {
 		Matches     map[string][]string
 		Truncations map[string]bool
-		answerMeta
+		api.SearchMeta
 	}{map[string][]string{}, map[string]bool{}, a.answerMeta(v)}
 	for _, context := range idContexts {
-		if !req.includesContext(context) {
+		if !includesContext(req, context) {
 			continue
 		}
 		found := []string{}
@@ -123,9 +110,9 @@ func (a *API) searchPrefix(v *state.View, q query, req searchRequest) (any, erro
 	return answer, nil
 }
 
-func (a *API) answerMeta(v *state.View) answerMeta {
+func (a *API) answerMeta(v *state.View) api.SearchMeta {
 	_, known := a.cfg.Cluster.Leader()
-	return answerMeta{Index: v.Index(), KnownLeader: known}
+	return api.SearchMeta{Index: v.Index(), KnownLeader: known}
 }
 
 // listMatchingIDs gives the ids of a context that may begin with a prefix, in order, as long as
@@ -151,64 +138,58 @@ func listMatchingIDs(v *state.View, ns, context string, more func(id string) boo
 
 func each[T any](seq func(func(T) bool), f func(T) bool) { seq(f) }
 
-// FuzzyMatch is a name, and the ids of what it is found in, the outermost first.
-type FuzzyMatch struct {
-	ID    string
-	Scope []string `json:",omitempty"`
-}
-
 // fuzzyMatcher collects matches of a text by context.
 type fuzzyMatcher struct {
 	text  string // lower case
-	found map[string][]FuzzyMatch
+	found map[string][]api.FuzzyMatch
 }
 
 func (f *fuzzyMatcher) matchName(context, name string, scope ...string) {
 	if strings.Contains(strings.ToLower(name), f.text) {
-		f.found[context] = append(f.found[context], FuzzyMatch{name, scope})
+		f.found[context] = append(f.found[context], api.FuzzyMatch{ID: name, Scope: scope})
 	}
 }
 
 // searchFuzzy finds names that have a text in them, and of what has no name the ids
 // that begin with it.
-func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error) {
+func (a *API) searchFuzzy(v *state.View, q query, req api.SearchRequest) (any, error) {
 	if len(req.Text) < minTerm {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "search: %q is too short, at least %d bytes are needed", req.Text, minTerm)
 	}
-	f := &fuzzyMatcher{text: strings.ToLower(req.Text), found: map[string][]FuzzyMatch{}}
+	f := &fuzzyMatcher{text: strings.ToLower(req.Text), found: map[string][]api.FuzzyMatch{}}
 	f.matchJobs(v, q, req)
-	if req.includesContext(contextAllocs) {
+	if includesContext(req, contextAllocs) {
 		for al := range v.Allocs(q.namespace, "") {
 			f.matchName(contextAllocs, al.Name, al.Namespace, string(al.ID))
 		}
 	}
-	if req.includesContext(contextNodes) {
+	if includesContext(req, contextNodes) {
 		for n := range v.Nodes("") {
 			f.matchName(contextNodes, n.Name, string(n.ID))
 		}
 	}
-	if req.includesContext(contextPools) {
+	if includesContext(req, contextPools) {
 		for p := range v.Pools() {
 			f.matchName(contextPools, p.Name)
 		}
 	}
-	if req.includesContext(contextNamespaces) {
+	if includesContext(req, contextNamespaces) {
 		for n := range v.Namespaces() {
 			f.matchName(contextNamespaces, n.Name)
 		}
 	}
 	for _, context := range []string{contextEvals, contextDeployments} {
-		if req.includesContext(context) {
+		if includesContext(req, context) {
 			listMatchingIDs(v, q.namespace, context, func(id string) bool {
-				f.found[context] = append(f.found[context], FuzzyMatch{ID: id})
+				f.found[context] = append(f.found[context], api.FuzzyMatch{ID: id})
 				return len(f.found[context]) <= maxFuzzy
 			}, f.text)
 		}
 	}
 	answer := struct {
-		Matches     map[string][]FuzzyMatch
+		Matches     map[string][]api.FuzzyMatch
 		Truncations map[string]bool
-		answerMeta
+		api.SearchMeta
 	}{f.found, map[string]bool{}, a.answerMeta(v)}
 	for context, found := range f.found {
 		f.sortMatches(found)
@@ -219,14 +200,14 @@ func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error
 }
 
 // matchJobs looks at jobs and at what is inside of them.
-func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req searchRequest) {
+func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req api.SearchRequest) {
 	for j := range v.Jobs(q.namespace, "") {
 		job := []string{j.Namespace, string(j.ID)}
-		if req.includesContext(contextJobs) {
+		if includesContext(req, contextJobs) {
 			f.matchName(contextJobs, j.Name, job...)
 		}
 		look := func(context, name string, scope []string) {
-			if name != "" && req.includesContext(context) {
+			if name != "" && includesContext(req, context) {
 				f.matchName(context, name, scope...)
 			}
 		}
@@ -257,9 +238,9 @@ func text(v any) string {
 }
 
 // sortMatches puts names first in which the text comes early, then short ones.
-func (f *fuzzyMatcher) sortMatches(found []FuzzyMatch) {
-	at := func(m FuzzyMatch) int { return strings.Index(strings.ToLower(m.ID), f.text) }
-	slices.SortStableFunc(found, func(x, y FuzzyMatch) int {
+func (f *fuzzyMatcher) sortMatches(found []api.FuzzyMatch) {
+	at := func(m api.FuzzyMatch) int { return strings.Index(strings.ToLower(m.ID), f.text) }
+	slices.SortStableFunc(found, func(x, y api.FuzzyMatch) int {
 		return cmp.Or(cmp.Compare(at(x), at(y)), cmp.Compare(len(x.ID), len(y.ID)), strings.Compare(x.ID, y.ID),
 			slices.Compare(x.Scope, y.Scope))
 	})

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -20,18 +21,6 @@ func (a *API) serviceRoutes() {
 	a.mux.HandleFunc("DELETE /v1/service/{name}/{registration}", a.writeHandler(a.deleteService))
 	a.mux.HandleFunc("GET /v1/job/{id}/services", a.readHandler(a.jobServices))
 	a.mux.HandleFunc("GET /v1/allocation/{id}/services", a.readHandler(a.allocServices))
-}
-
-// ServiceList are the services of one namespace.
-type ServiceList struct {
-	Namespace string
-	Services  []ServiceStub
-}
-
-// ServiceStub is a service in a list: what all that offer it are tagged with.
-type ServiceStub struct {
-	ServiceName string
-	Tags        []string
 }
 
 // visibleServices lists what is registered for a job, or all for "". What nobody can reach at
@@ -91,14 +80,14 @@ func (o offeredService) pageKey() string { return o.namespace + "\x00" + o.name 
 func serviceName(s *fleet.ServiceRegistration) string { return s.ServiceName }
 
 // byNamespace puts services with their tags below their namespaces, in their order.
-func byNamespace(list []offeredService, tags map[offeredService]map[string]bool) []ServiceList {
-	answer := []ServiceList{}
+func byNamespace(list []offeredService, tags map[offeredService]map[string]bool) []api.ServiceList {
+	answer := []api.ServiceList{}
 	for _, o := range list {
 		if len(answer) == 0 || answer[len(answer)-1].Namespace != o.namespace {
-			answer = append(answer, ServiceList{Namespace: o.namespace})
+			answer = append(answer, api.ServiceList{Namespace: o.namespace})
 		}
 		last := &answer[len(answer)-1]
-		last.Services = append(last.Services, ServiceStub{o.name, append([]string{}, slices.Sorted(maps.Keys(tags[o]))...)})
+		last.Services = append(last.Services, api.ServiceStub{ServiceName: o.name, Tags: append([]string{}, slices.Sorted(maps.Keys(tags[o]))...)})
 	}
 	return answer
 }

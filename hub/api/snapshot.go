@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -61,13 +62,6 @@ func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
 	return err
 }
 
-// RestoreAnswer tells of a snapshot that was restored.
-type RestoreAnswer struct {
-	Index       fleet.Index // of the entry that restored it
-	RestoredTo  fleet.Index // the entry that it was taken at
-	Jobs, Nodes int         // in the state that was restored
-}
-
 // restoreSnapshot replaces the state by the snapshot in the request's body. All of it
 // is tried out aside first, so that what cannot be restored is refused before
 // anything is changed.
@@ -89,7 +83,7 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}
-	var done RestoreAnswer
+	var done api.RestoreAnswer
 	if _, err = f.Seek(0, io.SeekStart); err == nil {
 		done, err = a.rehearseRestore(f)
 	}
@@ -107,13 +101,13 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 }
 
 // rehearseRestore tries a snapshot out.
-func (a *API) rehearseRestore(f io.Reader) (RestoreAnswer, error) {
+func (a *API) rehearseRestore(f io.Reader) (api.RestoreAnswer, error) {
 	v, err := a.cfg.State.View().Rehearse(f, time.Now().UnixNano())
 	if err != nil {
 		e := fleet.AsError(err)
-		return RestoreAnswer{}, fleet.Errorf(e.Code, "%s; nothing was changed", e.Message).WithHint("%s", e.Hint)
+		return api.RestoreAnswer{}, fleet.Errorf(e.Code, "%s; nothing was changed", e.Message).WithHint("%s", e.Hint)
 	}
-	done := RestoreAnswer{RestoredTo: v.Restored().From}
+	done := api.RestoreAnswer{RestoredTo: v.Restored().From}
 	for range v.Jobs("*", "") {
 		done.Jobs++
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -24,41 +25,8 @@ const (
 	maxTokenTTL  = 10 * 365 * 24 * time.Hour
 )
 
-// JoinToken is a join token without its secret, which no hub keeps.
-type JoinToken struct {
-	ID          string
-	Roles       []string // syncproto.RoleHub, RoleEdge
-	Description string
-	NodePool    string     // of every edge that it admits; "": what the edge says
-	Site        string     // likewise
-	MaxUses     uint64     // 0: any number
-	Uses        uint64     // machines that it admitted
-	CreatedAt   time.Time  //
-	ExpiresAt   *time.Time // nil: never
-	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that it let in; of one
-	// token that is asked for alone.
-	Admitted []string `json:",omitempty"`
-}
-
-// CreateTokenRequest asks for a join token.
-type CreateTokenRequest struct {
-	Role        string // syncproto.RoleHub or RoleEdge
-	Description string
-	NodePool    string
-	Site        string
-	MaxUses     uint64
-	TTL         string // a duration; "": it never ends
-}
-
-// CreatedToken is a new join token. Its secret is in this answer and nowhere else.
-type CreatedToken struct {
-	JoinToken
-	Token string
-	Index fleet.Index
-}
-
-func tokenOf(t *state.JoinToken) JoinToken {
-	out := JoinToken{
+func tokenOf(t *state.JoinToken) api.JoinToken {
+	out := api.JoinToken{
 		ID: t.ID, Roles: t.Roles, Description: t.Description, NodePool: t.NodePool, Site: t.Site,
 		MaxUses: t.MaxUses, Uses: t.Uses, CreatedAt: time.Unix(0, t.CreatedAt).UTC(),
 	}
@@ -97,12 +65,12 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 }
 
 func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
-	var req CreateTokenRequest
+	var req api.CreateTokenRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now()
-	kept, err := req.newJoinToken(now)
+	kept, err := newJoinToken(req, now)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -120,12 +88,12 @@ func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
 		return nil, res.Index, err
 	}
 	a.cfg.Log.Info("join token made", "token", kept.ID, "role", req.Role, "node_pool", kept.NodePool, "site", kept.Site)
-	return CreatedToken{JoinToken: tokenOf(&kept), Token: token.String(), Index: res.Index}, res.Index, nil
+	return api.CreatedToken{JoinToken: tokenOf(&kept), Token: token.String(), Index: res.Index}, res.Index, nil
 }
 
 // newJoinToken is what the cluster is to keep of the token that is asked for, without its
 // id and its secret.
-func (req CreateTokenRequest) newJoinToken(now time.Time) (state.JoinToken, error) {
+func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, error) {
 	invalid := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "make a join token: "+format, args...)
 	}

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"skerry/hub/api"
+	"skerry/api"
+	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/syncproto/identity"
 )
@@ -17,7 +18,7 @@ import (
 func TestJoinTokens(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Now: func() time.Time { return now }})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,10 +4,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"skerry/api"
 	"strings"
 	"testing"
-
-	"skerry/hub/api"
 )
 
 // TestWhatIsNoJob sends bodies that are none: one line each, in JSON's words.

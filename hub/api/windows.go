@@ -3,24 +3,14 @@ package api
 import (
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/hub/state"
 )
 
-// WindowProgress is what of a group's rollout waits for windows of updates.
-type WindowProgress struct {
-	Deferred int        // allocations whose node's windows are closed
-	Opens    *time.Time `json:",omitempty"` // when the first of them opens; nil: none does again
-}
-
-// DeploymentDetail is a deployment with what of it waits for windows, by group.
-type DeploymentDetail struct {
-	*fleet.Deployment
-	Windows map[string]WindowProgress `json:",omitempty"`
-}
-
-func (p *WindowProgress) addDeferred(opens time.Time) {
+// addDeferred counts an allocation whose window opens at a time (zero: never).
+func addDeferred(p *api.WindowProgress, opens time.Time) {
 	p.Deferred++
 	if !opens.IsZero() && (p.Opens == nil || opens.Before(*p.Opens)) {
 		opens = opens.UTC()
@@ -89,15 +79,15 @@ func (s *windowTracker) closedUntil(al *fleet.Alloc) (opens time.Time, closed bo
 }
 
 // progressByGroup sums up what of a deployment waits for windows, by group.
-func (s *windowTracker) progressByGroup(d *fleet.Deployment) map[string]WindowProgress {
+func (s *windowTracker) progressByGroup(d *fleet.Deployment) map[string]api.WindowProgress {
 	if s.job == nil {
 		return nil
 	}
-	sums := map[string]WindowProgress{}
+	sums := map[string]api.WindowProgress{}
 	for al := range s.view.AllocsByJob(d.Namespace, d.JobID) {
 		if opens, closed := s.closedUntil(al); closed {
 			sum := sums[al.TaskGroup]
-			sum.addDeferred(opens)
+			addDeferred(&sum, opens)
 			sums[al.TaskGroup] = sum
 		}
 	}

@@ -331,9 +331,9 @@ func TestDrainedNodeGoesDown(t *testing.T) {
 	if n, _ := c.store.View().Node(id); n.Status != fleet.NodeDown {
 		t.Fatalf("A31: the node is %s", n.Status)
 	}
-	for job, want := range map[fleet.JobID]state.GroupCount{"web": {Queued: 1, Lost: 1}, "everywhere": {Lost: 1}} {
-		if got, _ := c.store.View().JobSummary(fleet.DefaultNamespace, job); got.Groups["web"] != want {
-			t.Errorf("A31: summary of %s: %+v, want %+v", job, got.Groups["web"], want)
+	for job, want := range map[fleet.JobID]fleet.TaskGroupSummary{"web": {Queued: 1, Lost: 1}, "everywhere": {Lost: 1}} {
+		if got, _ := c.store.View().JobSummary(fleet.DefaultNamespace, job); got.Summary["web"] != want {
+			t.Errorf("A31: summary of %s: %+v, want %+v", job, got.Summary["web"], want)
 		}
 	}
 }

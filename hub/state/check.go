@@ -45,7 +45,7 @@ func (c *checker) addCheckFailure(format string, args ...any) {
 func (c *checker) recountedJob(ns string, id fleet.JobID) *jobAllocSummary {
 	k := string(jobKeyOf(ns, id))
 	if c.jobs[k] == nil {
-		c.jobs[k] = &jobAllocSummary{ns: ns, id: id, groups: map[string]GroupCount{}}
+		c.jobs[k] = &jobAllocSummary{ns: ns, id: id, groups: map[string]fleet.TaskGroupSummary{}}
 	}
 	return c.jobs[k]
 }

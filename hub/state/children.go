@@ -132,14 +132,9 @@ func (v *View) Launched(ns string, id fleet.JobID) int64 {
 	return 0
 }
 
-// Children counts the jobs that were made of one, by what became of them.
-type Children struct {
-	Pending, Running, Dead int64
-}
-
 // Children counts the children of a periodic or parameterized job.
-func (v *View) Children(ns string, id fleet.JobID) Children {
-	var c Children
+func (v *View) Children(ns string, id fleet.JobID) fleet.JobChildrenSummary {
+	var c fleet.JobChildrenSummary
 	for j := range v.ChildJobs(ns, id) {
 		switch j.Status {
 		case fleet.JobStatusPending:

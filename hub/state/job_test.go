@@ -164,8 +164,8 @@ func TestJobSummaryOfUnknown(t *testing.T) {
 	w.missHeartbeats(node)
 	w.markAllocsUnknown(ids[:2]...)
 	got, _ := w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
-	if want := (state.GroupCount{Running: 1, Unknown: 2}); got.Groups["web"] != want {
-		t.Fatalf("summary %+v, want %+v", got.Groups["web"], want)
+	if want := (fleet.TaskGroupSummary{Running: 1, Unknown: 2}); got.Summary["web"] != want {
+		t.Fatalf("summary %+v, want %+v", got.Summary["web"], want)
 	}
 }
 
@@ -181,21 +181,21 @@ func TestJobSummary(t *testing.T) {
 	w.reportStatus(node, fleet.ClientFailed, ids[0])
 	w.reportStatus(node, fleet.ClientComplete, ids[1])
 	got, ok := w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
-	want := state.GroupCount{Queued: 2, Starting: 1, Running: 2, Failed: 1, Complete: 1}
-	if !ok || got.Groups["web"] != want {
-		t.Fatalf("summary %+v, want %+v", got.Groups["web"], want)
+	want := fleet.TaskGroupSummary{Queued: 2, Starting: 1, Running: 2, Failed: 1, Complete: 1}
+	if !ok || got.Summary["web"] != want {
+		t.Fatalf("summary %+v, want %+v", got.Summary["web"], want)
 	}
 	if got.ModifyIndex != w.index {
 		t.Fatalf("summary changed at %d, want %d", got.ModifyIndex, w.index)
 	}
 	w.placeAllocs("shop", node, 1)
 	got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
-	if got.Groups["web"].Queued != 0 {
-		t.Fatalf("%d queued after all was placed", got.Groups["web"].Queued)
+	if got.Summary["web"].Queued != 0 {
+		t.Fatalf("%d queued after all was placed", got.Summary["web"].Queued)
 	}
 	w.missHeartbeats(node)
 	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, ids[2])...)
-	if got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop"); got.Groups["web"].Lost != 1 {
-		t.Fatalf("%d lost, want 1", got.Groups["web"].Lost)
+	if got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop"); got.Summary["web"].Lost != 1 {
+		t.Fatalf("%d lost, want 1", got.Summary["web"].Lost)
 	}
 }

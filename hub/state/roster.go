@@ -13,7 +13,7 @@ type jobAllocSummary struct {
 	ns     string
 	id     fleet.JobID
 	allocs []fleet.AllocID // sorted; shared with older rosters
-	groups map[string]GroupCount
+	groups map[string]fleet.TaskGroupSummary
 	live   int         // allocations that are not terminal
 	open   int         // evaluations that are not terminal
 	newest fleet.Index // of a change of one of the allocations
@@ -40,7 +40,7 @@ func (t *tx) ownJobSummary(ns string, id fleet.JobID) *jobAllocSummary {
 		return &c
 	})
 	if r == nil {
-		r = &jobAllocSummary{ns: ns, id: id, groups: map[string]GroupCount{}}
+		r = &jobAllocSummary{ns: ns, id: id, groups: map[string]fleet.TaskGroupSummary{}}
 		t.jobSummaries.putRow(k, r)
 	}
 	return r
@@ -106,7 +106,7 @@ func (r *jobAllocSummary) countAlloc(a *fleet.Alloc, n int) {
 	case fleet.ClientUnknown:
 		g.Unknown += n
 	}
-	if g == (GroupCount{}) {
+	if g == (fleet.TaskGroupSummary{}) {
 		delete(r.groups, a.TaskGroup)
 	} else {
 		r.groups[a.TaskGroup] = g
@@ -195,41 +195,27 @@ func merge(old, added []fleet.AllocID, removed map[fleet.AllocID]bool) []fleet.A
 	return out
 }
 
-// JobSummary is how many allocations of each group are where.
-type JobSummary struct {
-	Namespace   string
-	JobID       fleet.JobID
-	Groups      map[string]GroupCount
-	CreateIndex fleet.Index
-	ModifyIndex fleet.Index
-}
-
-// GroupCount counts one group's allocations. Queued are wanted and not placed.
-type GroupCount struct {
-	Queued, Starting, Running, Complete, Failed, Lost, Unknown int
-}
-
 // JobSummary counts a job's allocations by group and client status.
-func (v *View) JobSummary(ns string, id fleet.JobID) (JobSummary, bool) {
+func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
 	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
 	if !ok {
-		return JobSummary{}, false
+		return fleet.JobSummary{}, false
 	}
-	s := JobSummary{
-		Namespace: ns, JobID: id, Groups: map[string]GroupCount{},
+	s := fleet.JobSummary{
+		Namespace: ns, JobID: id, Summary: map[string]fleet.TaskGroupSummary{},
 		CreateIndex: row.job.CreateIndex, ModifyIndex: row.job.ModifyIndex,
 	}
 	for _, g := range row.job.TaskGroups {
-		s.Groups[g.Name] = GroupCount{}
+		s.Summary[g.Name] = fleet.TaskGroupSummary{}
 	}
 	if r, ok := watchRow[jobAllocSummary](v, tableJobSummaries, jobKeyOf(ns, id)); ok {
-		maps.Copy(s.Groups, r.groups)
+		maps.Copy(s.Summary, r.groups)
 		s.ModifyIndex = max(s.ModifyIndex, r.newest)
 	}
 	for name, n := range row.queued {
-		g := s.Groups[name]
+		g := s.Summary[name]
 		g.Queued = n
-		s.Groups[name] = g
+		s.Summary[name] = g
 	}
 	return s, true
 }

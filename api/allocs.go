@@ -1,0 +1,66 @@
+package api
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// AllocStub is an allocation in a list.
+type AllocStub struct {
+	ID                    fleet.AllocID
+	EvalID                fleet.EvalID
+	Name                  string
+	Namespace             string
+	NodeID                fleet.NodeID
+	NodeName              string
+	JobID                 fleet.JobID
+	JobType               string
+	JobVersion            uint64
+	TaskGroup             string
+	DesiredStatus         string
+	DesiredDescription    string
+	DesiredTransition     fleet.DesiredTransition
+	Retired               bool `json:",omitempty"`
+	ClientStatus          string
+	ClientDescription     string
+	TaskStates            map[string]fleet.TaskState
+	DeploymentStatus      *fleet.AllocDeployment
+	FollowupEvalID        fleet.EvalID
+	PreviousAllocation    fleet.AllocID
+	NextAllocation        fleet.AllocID
+	RescheduleTracker     *fleet.RescheduleTracker
+	PreemptedAllocations  []fleet.AllocID `json:",omitempty"`
+	PreemptedByAllocation fleet.AllocID   `json:",omitempty"`
+	CreateIndex           fleet.Index
+	ModifyIndex           fleet.Index
+	CreateTime            int64
+	ModifyTime            int64
+	AllocatedResources    any `json:",omitempty"` // as an allocation has them, where they are asked for
+}
+
+// HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
+// what the hub let go at its bound, the least important first.
+type HistoryAnswer struct {
+	Alloc   AllocStub
+	Entries []fleet.HistoryEntry
+	Dropped uint64
+}
+
+// FileInfo is an entry of an allocation's folder.
+type FileInfo struct {
+	Name        string
+	IsDir       bool
+	Size        int64
+	FileMode    string
+	ModTime     time.Time
+	ContentType string
+}
+
+// StreamFrame is a piece of a file in a framed stream.
+type StreamFrame struct {
+	Offset    int64  `json:",omitempty"`
+	Data      []byte `json:",omitempty"`
+	File      string `json:",omitempty"`
+	FileEvent string `json:",omitempty"`
+}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// AutopilotConfig has the rules by which hubs count as healthy, in Nomad's shape.
+type AutopilotConfig struct {
+	CleanupDeadServers      bool
+	LastContactThreshold    string
+	MaxTrailingLogs         uint64
+	MinQuorum               uint64
+	ServerStabilizationTime string
+	EnableRedundancyZones   bool
+	DisableUpgradeMigration bool
+	EnableCustomUpgrades    bool
+	CreateIndex             uint64
+	ModifyIndex             uint64
+}
+
+// AgentMember is a hub, in Nomad's shape.
+type AgentMember struct {
+	Name        string
+	Addr        string
+	Port        uint16
+	Tags        map[string]string
+	Status      string
+	ProtocolMin uint8
+	ProtocolMax uint8
+	ProtocolCur uint8
+	DelegateMin uint8
+	DelegateMax uint8
+	DelegateCur uint8
+}
+
+// ComponentHealth is how the hub or the edge of a process is.
+type ComponentHealth struct {
+	Ok      bool   `json:"ok"`
+	Message string `json:"message"`
+}
+
+// MetricsSummary is what Nomad's clients read of /v1/metrics: values by name.
+type MetricsSummary struct {
+	Timestamp string
+	Gauges    []GaugeValue
+	Points    []struct{}
+	Counters  []SampledValue
+	Samples   []SampledValue
+}
+
+// GaugeValue is one gauge of a MetricsSummary.
+type GaugeValue struct {
+	Name   string
+	Value  float64
+	Labels map[string]string
+}
+
+// SampledValue is one counter or sample of a MetricsSummary.
+type SampledValue struct {
+	Name                              string
+	Count                             int
+	Rate, Sum, Min, Max, Mean, Stddev float64
+	Labels                            map[string]string
+}
+
+// RaftServer is a hub in the Raft configuration, in Nomad's shape.
+type RaftServer struct {
+	ID           fleet.HubID
+	Node         string
+	Address      string
+	Leader       bool
+	Voter        bool
+	RaftProtocol string
+}
+
+// ServerHealth is how one hub is, in Nomad's shape.
+type ServerHealth struct {
+	ID          fleet.HubID
+	Name        string
+	Address     string
+	SerfStatus  string // gossip's
+	Version     string // of the release that it runs
+	Leader      bool
+	LastContact string // how long its answer took
+	LastTerm    uint64
+	LastIndex   uint64
+	Healthy     bool
+	Voter       bool
+	StableSince time.Time
+}
+
+// HealthAnswer is how the hubs are together.
+type HealthAnswer struct {
+	Healthy          bool
+	FailureTolerance int
+	Servers          []ServerHealth
+	Leader           fleet.HubID
+	Voters           []fleet.HubID
+}
+
+// SchedulerConfigurationResponse is how jobs are scheduled.
+type SchedulerConfigurationResponse struct {
+	SchedulerConfig *fleet.SchedulerConfiguration
+	Index           fleet.Index
+}
+
+// SchedulerSetConfigurationResponse says whether a configuration was taken.
+type SchedulerSetConfigurationResponse struct {
+	Updated bool
+	Index   fleet.Index
+}
+
+// RestoreAnswer tells of a snapshot that was restored.
+type RestoreAnswer struct {
+	Index       fleet.Index // of the entry that restored it
+	RestoredTo  fleet.Index // the entry that it was taken at
+	Jobs, Nodes int         // in the state that was restored
+}

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// JoinToken is a join token without its secret, which no hub keeps.
+type JoinToken struct {
+	ID          string
+	Roles       []string // syncproto.RoleHub, RoleEdge
+	Description string
+	NodePool    string     // of every edge that it admits; "": what the edge says
+	Site        string     // likewise
+	MaxUses     uint64     // 0: any number
+	Uses        uint64     // machines that it admitted
+	CreatedAt   time.Time  //
+	ExpiresAt   *time.Time // nil: never
+	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that it let in; of one
+	// token that is asked for alone.
+	Admitted []string `json:",omitempty"`
+}
+
+// CreateTokenRequest asks for a join token.
+type CreateTokenRequest struct {
+	Role        string // syncproto.RoleHub or RoleEdge
+	Description string
+	NodePool    string
+	Site        string
+	MaxUses     uint64
+	TTL         string // a duration; "": it never ends
+}
+
+// CreatedToken is a new join token. Its secret is in this answer and nowhere else.
+type CreatedToken struct {
+	JoinToken
+	Token string
+	Index fleet.Index
+}
