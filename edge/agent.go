@@ -26,31 +26,10 @@ type agent struct{ e *Edge }
 // Agent is the edge as the local API shows it, for whoever has it in this process.
 func (e *Edge) Agent() local.Agent { return agent{e} }
 
-// Rows returns what the journal holds after a sequence number, in order.
+// Rows returns the rows of the journal after a sequence number, in order.
 func (e *Edge) Rows(ctx context.Context, after fleet.Seq) ([]fleet.Transition, error) {
-	var out []fleet.Transition
-	for {
-		first, _, rows, err := e.journal.Rows(ctx, max(after+1, e.journal.Head().First), rowsAtOnce, rowsBytes)
-		if err != nil || len(rows) == 0 {
-			return out, err
-		}
-		for _, row := range rows {
-			t, err := syncproto.DecodeRow(row)
-			if err != nil {
-				return out, fmt.Errorf("read row %d of the journal: %w", first, err)
-			}
-			t.Seq = first
-			out, after = append(out, t), first
-			first++
-		}
-	}
+	return e.journal.History(ctx, "", after)
 }
-
-// Bounds of what Rows reads at once.
-const (
-	rowsAtOnce = 512
-	rowsBytes  = 1 << 20
-)
 
 // SyncStatus is where the link and the journal stand. It reads memory alone, so that
 // many edges in one process can be looked at often.
@@ -162,7 +141,7 @@ func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transi
 		}
 		alloc = full
 	}
-	return a.e.journal.History(ctx, alloc)
+	return a.e.journal.History(ctx, alloc, 0)
 }
 
 // Logs opens a task's output.
@@ -238,11 +217,16 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 		return nil, err
 	}
 	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")
-	req.Ended = func() bool {
+	req.Ended = e.allocEnded(id)
+	return tasklog.Open(ctx, req)
+}
+
+// allocEnded reports whether an allocation has ended, each time that it is called.
+func (e *Edge) allocEnded(id fleet.AllocID) func() bool {
+	return func() bool {
 		s, ok := e.journal.State(id)
 		return ok && s.Terminal()
 	}
-	return tasklog.Open(ctx, req)
 }
 
 // heldAllocStatus is an allocation that this edge holds.
@@ -265,25 +249,23 @@ func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.Re
 	}
 	return files.Open(ctx, files.Request{
 		Dir: e.dir.File(allocsDir, string(req.Alloc)), Kind: req.Kind, Path: req.Path, Offset: req.Offset, Limit: req.Limit,
-		Ended: func() bool {
-			s, ok := e.journal.State(req.Alloc)
-			return ok && s.Terminal()
-		},
+		Ended: e.allocEnded(req.Alloc),
 	})
 }
 
 // checkResults answers how the checks of an allocation went.
 func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadCloser, error) {
-	held, err := e.allocs.Status(ctx)
-	if err != nil {
+	if _, err := e.heldAllocStatus(ctx, id); err != nil {
 		return nil, err
 	}
-	if _, ok := held[id]; !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
-	}
-	b, err := json.Marshal(e.checks.Results(id))
+	return openJSON(e.checks.Results(id))
+}
+
+// openJSON opens the JSON of an answer to a hub.
+func openJSON(answer any) (io.ReadCloser, error) {
+	b, err := json.Marshal(answer)
 	if err != nil {
-		return nil, fmt.Errorf("encode how the checks of allocation %s went: %w", fleet.Short(id), err)
+		return nil, fmt.Errorf("encode an answer to a hub: %w", err)
 	}
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
@@ -310,25 +292,18 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	if !ok {
 		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not measure what is used")
 	}
-	var answer any
 	if id == "" {
 		host, err := gauge.Usage(ctx)
 		if err != nil {
 			return nil, err
 		}
-		answer = host
-	} else {
-		tasks, err := e.allocs.Usage(ctx, id, task, gauge.MHz())
-		if err != nil {
-			return nil, err
-		}
-		answer = fleet.NewAllocUsage(tasks, e.cfg.Now().UnixNano())
+		return openJSON(host)
 	}
-	b, err := json.Marshal(answer)
+	tasks, err := e.allocs.Usage(ctx, id, task, gauge.MHz())
 	if err != nil {
-		return nil, fmt.Errorf("encode what is used: %w", err)
+		return nil, err
 	}
-	return io.NopCloser(bytes.NewReader(b)), nil
+	return openJSON(fleet.NewAllocUsage(tasks, e.cfg.Now().UnixNano()))
 }
 
 // taskOf checks a task's name; "" names the only task.

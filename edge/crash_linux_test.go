@@ -252,7 +252,7 @@ func mustRecordOnce(t testing.TB, dir string) {
 	if q := j.Quarantined(); len(q) != 0 {
 		t.Errorf("quarantined: %+v", q)
 	}
-	ts, err := j.History(context.Background(), "")
+	ts, err := j.History(context.Background(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

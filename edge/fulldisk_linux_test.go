@@ -152,7 +152,7 @@ func mustRecordTwoStarts(t *testing.T, dir string) {
 	t.Helper()
 	j := mustJournal(t, dir)
 	defer j.Close()
-	ts, err := j.History(t.Context(), shop)
+	ts, err := j.History(t.Context(), shop, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

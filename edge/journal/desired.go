@@ -234,9 +234,6 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 // Stop journals a stop of the edge's own (somebody on site, stop_on_client_after), together
 // with the rows that say so.
 func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
-	if err := checkRecordable(ts); err != nil {
-		return err
-	}
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.announceStep(StepStop); err != nil {
 			return err
@@ -251,9 +248,6 @@ func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fl
 // KeepStopped journals that no other allocation of a stopped one's name is to run, or that it
 // may again, together with the rows that say so. It does nothing where that is so already.
 func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
-	if err := checkRecordable(ts); err != nil {
-		return err
-	}
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		for _, id := range ids {
 			held, err := b.storedDesiredOf(id)
@@ -339,9 +333,6 @@ func (b *batch) forgetStates() error {
 // PutHandle keeps what finds a task again, durably; nil removes it. What it says is
 // appended with it as Record does: both are in the journal, or neither is.
 func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, says ...fleet.Transition) error {
-	if err := checkRecordable(says); err != nil {
-		return err
-	}
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.putHandle(alloc, key, handle); err != nil {
 			return err

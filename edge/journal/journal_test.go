@@ -162,11 +162,11 @@ func TestRecordIsNumberedChainedAndKept(t *testing.T) {
 	mustClose(t, j)
 	j = mustOpen(t, m.journalConfig(path))
 	check(j)
-	ts, err := j.History(context.Background(), allocID(1))
+	ts, err := j.History(context.Background(), allocID(1), 0)
 	if err != nil || len(ts) != 4 {
 		t.Fatalf("history: %d rows, %v", len(ts), err)
 	}
-	if ts, err = j.History(context.Background(), allocID(2)); err != nil || len(ts) != 0 {
+	if ts, err = j.History(context.Background(), allocID(2), 0); err != nil || len(ts) != 0 {
 		t.Fatalf("history of an unknown allocation: %d rows, %v", len(ts), err)
 	}
 }

@@ -21,21 +21,7 @@ func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if len(ts) == 0 {
 		return nil
 	}
-	if err := checkRecordable(ts); err != nil {
-		return err
-	}
 	return j.submitOp(ctx, &op{write: func(b *batch) error { return b.recordTransitions(ts) }})
-}
-
-// checkRecordable refuses what could not be encoded, before it shares a batch
-// with others.
-func checkRecordable(ts []fleet.Transition) error {
-	for _, t := range ts {
-		if _, err := syncproto.EncodeRow(t); err != nil {
-			return fmt.Errorf("record a transition of kind %q: %w", t.Kind, err)
-		}
-	}
-	return nil
 }
 
 // recordTransitions appends ts, or counts those that the bound leaves no room for.
@@ -221,11 +207,11 @@ func (j *Journal) Acknowledge(seq fleet.Seq) {
 // records waits long for it.
 const historyPage = 2000
 
-// History returns an allocation's rows that are still held, in order; all rows
-// for "".
-func (j *Journal) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
+// History returns the rows of an allocation, or all rows for "", that come after a number and are
+// still held.
+func (j *Journal) History(ctx context.Context, alloc fleet.AllocID, after fleet.Seq) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
-	for next := j.Head().First; ; {
+	for next := max(after+1, j.Head().First); ; {
 		n := 0
 		err := j.submitOp(ctx, &op{read: func(d *database) error {
 			return d.eachRow(next, func(r row) (bool, error) {

@@ -57,7 +57,7 @@ func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) 
 // mustSay checks that the journal's history says that it was written anew.
 func mustSay(t *testing.T, j *journal.Journal, what string) {
 	t.Helper()
-	rows, err := j.History(t.Context(), "")
+	rows, err := j.History(t.Context(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
