@@ -79,6 +79,11 @@ func setUp(env *testscript.Env) error {
 	tb := env.T().(testing.TB)
 	tb.Cleanup(func() { mustLeaveNothing(tb, env.WorkDir, leftoverBound) }) // after its daemons have ended
 	env.Setenv("TZ", "UTC")
+	directories, err := filepath.Abs("testdata/directories")
+	if err != nil {
+		return err
+	}
+	env.Setenv("DIRECTORIES", directories)
 	for _, name := range []string{"HTTP", "QUIC", "GOSSIP"} {
 		port, err := freePort()
 		if err != nil {
