@@ -1,5 +1,18 @@
 package fleet
 
+// Delivery is an evaluation that the broker gave to a scheduler's worker, with the
+// status that the state has: one that waited for capacity is still blocked, and the
+// worker stores it again where there still is none.
+type Delivery struct {
+	Eval *Evaluation
+	// Token proves the delivery: every later call about it carries the token, and a
+	// token of an older delivery is refused.
+	Token string
+	// WaitIndex is the entry that the worker's state must have applied first: it has
+	// what earlier evaluations of the same job did.
+	WaitIndex Index
+}
+
 // Plan is what a scheduler wants to change, on the picture it had. The planner
 // commits what still fits the newest state.
 type Plan struct {

@@ -13,8 +13,6 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 	"skerry/hub/api"
-	"skerry/hub/broker"
-	"skerry/hub/consensus"
 	"skerry/hub/liveness"
 	"skerry/hub/pki"
 	"skerry/hub/scheduler"
@@ -26,7 +24,7 @@ import (
 // queue is the scheduler's broker: this hub's while it leads, else the leader's.
 type queue struct{ h *Hub }
 
-func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
+func (q queue) Dequeue(ctx context.Context, types []string) (fleet.Delivery, error) {
 	for {
 		d, err := q.dequeueDelivery(ctx, types)
 		// One call's wait is over, not the worker's.
@@ -35,11 +33,11 @@ func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery,
 				continue
 			}
 		}
-		return scheduler.Delivery{Eval: d.Eval, Token: d.Token, WaitIndex: d.WaitIndex}, err
+		return d, err
 	}
 }
 
-func (q queue) dequeueDelivery(ctx context.Context, types []string) (broker.Delivery, error) {
+func (q queue) dequeueDelivery(ctx context.Context, types []string) (fleet.Delivery, error) {
 	if q.h.isLeader() {
 		ctx, cancel := context.WithTimeout(ctx, dequeueTimeout)
 		defer cancel()
@@ -47,7 +45,7 @@ func (q queue) dequeueDelivery(ctx context.Context, types []string) (broker.Deli
 	}
 	ctx, cancel := context.WithTimeout(ctx, dequeueCall)
 	defer cancel()
-	return callLeader[[]string, broker.Delivery](ctx, q.h, methodDequeue, types)
+	return callLeader[[]string, fleet.Delivery](ctx, q.h, methodDequeue, types)
 }
 
 func (q queue) Ack(ctx context.Context, id fleet.EvalID, token string) error {
@@ -79,33 +77,6 @@ func (p plans) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult, e
 		return p.h.planner.Submit(ctx, plan)
 	}
 	return callLeader[fleet.Plan, fleet.PlanResult](ctx, p.h, methodSubmit, plan)
-}
-
-// evals commits evaluations for the scheduler: as a plan without allocations, so
-// that a delivery that does not hold any more changes nothing.
-type evals struct{ h *Hub }
-
-func (e evals) Update(ctx context.Context, d scheduler.Delivery, list []fleet.Evaluation) error {
-	_, err := plans(e).Submit(ctx, fleet.Plan{EvalID: d.Eval.ID, EvalToken: d.Token, Priority: d.Eval.Priority, Evals: list})
-	return err
-}
-
-// leaderApplier commits what this hub decides as the leader, and nothing once another one
-// leads: a leader that was asleep would tell the next one that nobody beats, and
-// plans that it checked would go past the next one's planner.
-type leaderApplier struct{ *consensus.Node }
-
-func (l leaderApplier) Apply(ctx context.Context, c state.Command) (state.Result, error) {
-	return l.Decide(ctx, c)
-}
-
-// livenessAdapter is the gateway's way to liveness.
-type livenessAdapter struct{ l *liveness.Liveness }
-
-func (b livenessAdapter) TTL(pool string) time.Duration { return b.l.TTL(pool) }
-
-func (b livenessAdapter) RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
-	b.l.RecordHeartbeats(liveness.Heartbeat{Node: node, Epoch: epoch, TTL: ttl})
 }
 
 // forwardHeartbeats hands beats to the leader, as liveness has it done.

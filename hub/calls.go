@@ -27,7 +27,7 @@ const (
 	methodJoin       = "hub.join"               // a consensus.Peer; gives the index of the change
 	methodRemove     = "hub.remove"             // a hub's id
 	methodLead       = "hub.lead"               // the id of the hub that shall lead, or none
-	methodDequeue    = "eval.dequeue"           // job types; gives a broker.Delivery
+	methodDequeue    = "eval.dequeue"           // job types; gives a fleet.Delivery
 	methodAck        = "eval.ack"               // a delivered
 	methodNack       = "eval.nack"              // a delivered
 	methodSubmit     = "plan.submit"            // a fleet.Plan; gives a fleet.PlanResult
@@ -81,7 +81,7 @@ func (h *Hub) serveCalls() {
 	p.Handle(methodLead, typedHandler(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
 		return struct{}{}, h.node.Transfer(ctx, id)
 	}))
-	p.Handle(methodDequeue, typedHandler(func(ctx context.Context, from string, types []string) (broker.Delivery, error) {
+	p.Handle(methodDequeue, typedHandler(func(ctx context.Context, from string, types []string) (fleet.Delivery, error) {
 		return dequeueForHub(ctx, h.broker, fleet.HubID(from), types)
 	}))
 	p.Handle(methodAck, typedHandler(func(_ context.Context, _ string, d deliveryRef) (struct{}, error) {
@@ -142,7 +142,7 @@ type formerSession struct {
 }
 
 // dequeueForHub waits for an evaluation for a worker of another hub.
-func dequeueForHub(ctx context.Context, b *broker.Broker, to fleet.HubID, types []string) (broker.Delivery, error) {
+func dequeueForHub(ctx context.Context, b *broker.Broker, to fleet.HubID, types []string) (fleet.Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, dequeueTimeout)
 	defer cancel()
 	return b.DequeueFor(ctx, to, types)

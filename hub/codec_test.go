@@ -7,7 +7,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub"
-	"skerry/hub/broker"
 	"skerry/hub/liveness"
 )
 
@@ -48,7 +47,7 @@ func TestPlanTravels(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, v := range []any{
-		examplePlan(), broker.Delivery{Eval: &fleet.Evaluation{ID: "e"}, Token: "t", WaitIndex: 3},
+		examplePlan(), fleet.Delivery{Eval: &fleet.Evaluation{ID: "e"}, Token: "t", WaitIndex: 3},
 		[]liveness.Heartbeat{{Node: "n", Epoch: 1, TTL: time.Second}}, struct{}{},
 	} {
 		b, err := hub.Encode(v)

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 
 	"skerry/fleet"
-	"skerry/hub/broker"
 	"skerry/hub/liveness"
 )
 
@@ -12,7 +11,7 @@ import (
 var (
 	Encode         = encode
 	DecodePlan     = decode[fleet.Plan]
-	DecodeDelivery = decode[broker.Delivery]
+	DecodeDelivery = decode[fleet.Delivery]
 	DecodeBeats    = decode[[]liveness.Heartbeat]
 	DecodeLogs     = decode[logsRequest]
 )

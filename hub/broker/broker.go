@@ -52,18 +52,6 @@ type Broker struct {
 	queue *queue // nil while this hub does not lead
 }
 
-// Delivery is an evaluation given to a worker, with the status that the state
-// has: one that waited for capacity is still blocked, and stays so, by being
-// stored again, where there still is none. Token proves the delivery: every later
-// call about it carries the token, and one of an older delivery is refused.
-type Delivery struct {
-	Eval  *fleet.Evaluation
-	Token string
-	// WaitIndex is what the worker's state must have applied before it looks: it
-	// has what earlier evaluations of the same job did.
-	WaitIndex fleet.Index
-}
-
 // Stats counts what the broker holds.
 type Stats struct {
 	Ready       int // for the next worker
@@ -179,24 +167,24 @@ func (b *Broker) runDeadlines(ctx context.Context, q *queue) error {
 
 // Dequeue waits for an evaluation of one of the job types (none: of any) and
 // hands it out to a worker of this hub.
-func (b *Broker) Dequeue(ctx context.Context, types []string) (Delivery, error) {
+func (b *Broker) Dequeue(ctx context.Context, types []string) (fleet.Delivery, error) {
 	return b.DequeueFor(ctx, "", types)
 }
 
 // DequeueFor is Dequeue for a worker of another hub, which Release may take the
 // delivery from.
-func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string) (Delivery, error) {
+func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string) (fleet.Delivery, error) {
 	b.mu.Lock()
 	if b.queue == nil {
 		b.mu.Unlock()
-		return Delivery{}, errNotLeader
+		return fleet.Delivery{}, errNotLeader
 	}
 	w := b.queue.addWaiter(hub, types)
 	b.mu.Unlock()
 	select {
 	case d, ok := <-w.ch:
 		if !ok {
-			return Delivery{}, errNotLeader
+			return fleet.Delivery{}, errNotLeader
 		}
 		return d, nil
 	case <-ctx.Done():
@@ -206,7 +194,7 @@ func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string
 	if b.queue != nil {
 		b.queue.removeWaiter(w)
 	}
-	return Delivery{}, fleet.Errorf(fleet.CodeTimeout, "dequeue evaluation: %v", context.Cause(ctx))
+	return fleet.Delivery{}, fleet.Errorf(fleet.CodeTimeout, "dequeue evaluation: %v", context.Cause(ctx))
 }
 
 // Ack ends a delivery: the evaluation was dealt with. Where the state says that

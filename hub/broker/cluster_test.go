@@ -106,7 +106,7 @@ func (c *cluster) addEvals(evals ...fleet.Evaluation) {
 }
 
 // mustDequeue dequeues what is there, or fails.
-func (c *cluster) mustDequeue(types ...string) broker.Delivery {
+func (c *cluster) mustDequeue(types ...string) fleet.Delivery {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond)
 	defer cancel()
@@ -117,7 +117,7 @@ func (c *cluster) mustDequeue(types ...string) broker.Delivery {
 	return d
 }
 
-func (c *cluster) wantNext(id string) broker.Delivery {
+func (c *cluster) wantNext(id string) fleet.Delivery {
 	c.Helper()
 	d := c.mustDequeue()
 	if d.Eval.ID != fleet.EvalID(id) {
@@ -140,7 +140,7 @@ func (c *cluster) wantNothingReady() {
 
 // completeAndAck does what a worker does at the end: the state says so, then the broker
 // is told.
-func (c *cluster) completeAndAck(d broker.Delivery) {
+func (c *cluster) completeAndAck(d fleet.Delivery) {
 	c.Helper()
 	e := *d.Eval
 	e.Status = fleet.EvalComplete
@@ -148,7 +148,7 @@ func (c *cluster) completeAndAck(d broker.Delivery) {
 	c.mustAck(d)
 }
 
-func (c *cluster) mustAck(d broker.Delivery) {
+func (c *cluster) mustAck(d fleet.Delivery) {
 	c.Helper()
 	if err := c.broker.Ack(d.Eval.ID, d.Token); err != nil {
 		c.Fatalf("ack %s: %v", d.Eval.ID, err)
@@ -156,7 +156,7 @@ func (c *cluster) mustAck(d broker.Delivery) {
 	synctest.Wait()
 }
 
-func (c *cluster) mustNack(d broker.Delivery) {
+func (c *cluster) mustNack(d fleet.Delivery) {
 	c.Helper()
 	if err := c.broker.Nack(d.Eval.ID, d.Token); err != nil {
 		c.Fatalf("nack %s: %v", d.Eval.ID, err)

@@ -80,7 +80,7 @@ type cancellation struct {
 type waiter struct {
 	hub   fleet.HubID
 	types []string
-	ch    chan Delivery // room for one; closed when this hub stops leading
+	ch    chan fleet.Delivery // room for one; closed when this hub stops leading
 }
 
 func newQueue(cfg Config) *queue {
@@ -280,7 +280,7 @@ func (q *queue) fireDeadlines(now time.Time) (next time.Time, armed bool) {
 
 // addWaiter lines a worker up.
 func (q *queue) addWaiter(hub fleet.HubID, types []string) *waiter {
-	w := &waiter{hub: hub, types: types, ch: make(chan Delivery, 1)}
+	w := &waiter{hub: hub, types: types, ch: make(chan fleet.Delivery, 1)}
 	q.waiters = append(q.waiters, w)
 	q.dispatchReady()
 	return w
@@ -333,7 +333,7 @@ func (q *queue) dispatchReady() {
 		e.delivered = e.eval.ModifyIndex
 		e.deliveries++
 		q.deadlines.setDeadline(e, time.Now().Add(q.cfg.NackTimeout))
-		w.ch <- Delivery{Eval: e.eval, Token: e.token, WaitIndex: q.cursor}
+		w.ch <- fleet.Delivery{Eval: e.eval, Token: e.token, WaitIndex: q.cursor}
 		return true
 	})
 }

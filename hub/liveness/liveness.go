@@ -147,6 +147,11 @@ func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	return l.cfg.Policy.TTL(l.nodes, l.hubs, own)
 }
 
+// RecordHeartbeat takes a beat of a session of this hub's. It never blocks.
+func (l *Liveness) RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
+	l.RecordHeartbeats(Heartbeat{Node: node, Epoch: epoch, TTL: ttl})
+}
+
 // RecordHeartbeats takes beats: of this hub's sessions, or those that another hub forwarded.
 // It never blocks.
 func (l *Liveness) RecordHeartbeats(beats ...Heartbeat) {

@@ -1,9 +1,13 @@
 package scheduler
 
-import "context"
+import (
+	"context"
+
+	"skerry/fleet"
+)
 
 // Deliver deals with one delivery as a worker does, in the caller's goroutine.
-func (s *Scheduler) Deliver(ctx context.Context, d Delivery) error {
+func (s *Scheduler) Deliver(ctx context.Context, d fleet.Delivery) error {
 	w := worker{cfg: s.cfg, log: s.cfg.Log}
 	return w.handleDelivery(ctx, d)
 }

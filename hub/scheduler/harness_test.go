@@ -36,7 +36,7 @@ type cluster struct {
 	seq       map[fleet.NodeID]fleet.Seq
 	chain     map[fleet.NodeID][]byte
 
-	deliver chan scheduler.Delivery
+	deliver chan fleet.Delivery
 	dealt   chan string // "ack" or "nack"
 }
 
@@ -44,10 +44,10 @@ func newCluster(tb testing.TB) *cluster {
 	c := &cluster{
 		tb: tb, store: state.New(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		epoch: map[fleet.NodeID]fleet.Epoch{}, seq: map[fleet.NodeID]fleet.Seq{}, chain: map[fleet.NodeID][]byte{},
-		deliver: make(chan scheduler.Delivery), dealt: make(chan string, 1),
+		deliver: make(chan fleet.Delivery), dealt: make(chan string, 1),
 	}
 	s, err := scheduler.New(scheduler.Config{
-		State: c.store, Broker: c, Planner: c, Evals: c, Workers: 1,
+		State: c.store, Broker: c, Planner: c, Workers: 1,
 		NewID: c.newID, Now: func() time.Time { return c.now },
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -93,15 +93,15 @@ func (c *cluster) proposeCommand(cmd state.Command) state.Result {
 	return c.store.Apply(index, cmd)
 }
 
-func (c *cluster) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
+func (c *cluster) Dequeue(ctx context.Context, types []string) (fleet.Delivery, error) {
 	if !slices.Equal(types, []string{"service", "batch", "system", "sysbatch"}) {
-		return scheduler.Delivery{}, fmt.Errorf("types %v", types)
+		return fleet.Delivery{}, fmt.Errorf("types %v", types)
 	}
 	select {
 	case d := <-c.deliver:
 		return d, nil
 	case <-ctx.Done():
-		return scheduler.Delivery{}, ctx.Err()
+		return fleet.Delivery{}, ctx.Err()
 	}
 }
 
@@ -110,6 +110,9 @@ func (c *cluster) Nack(context.Context, fleet.EvalID, string) error { c.dealt <-
 
 // Submit commits what has room, as the planner does.
 func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, error) {
+	if hasEvalsOnly(p) {
+		return fleet.PlanResult{}, c.storeEvals(p)
+	}
 	c.mu.Lock()
 	c.plans = append(c.plans, p)
 	sub, err := c.sub, c.submitErr
@@ -158,11 +161,17 @@ func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, err
 	return res, nil
 }
 
-func (c *cluster) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
-	if from.Token != "t" {
-		return fleet.Errorf(fleet.CodeConflict, "token %q", from.Token)
+// hasEvalsOnly reports whether a plan changes nothing but evaluations.
+func hasEvalsOnly(p fleet.Plan) bool {
+	p.Evals = nil
+	return p.Empty()
+}
+
+func (c *cluster) storeEvals(p fleet.Plan) error {
+	if p.EvalToken != "t" {
+		return fleet.Errorf(fleet.CodeConflict, "token %q", p.EvalToken)
 	}
-	cmd := state.Evals{Evals: evals, Now: c.now.UnixNano()}
+	cmd := state.Evals{Evals: p.Evals, Now: c.now.UnixNano()}
 	c.mustApplyCommand(cmd)
 	c.recordCommand(cmd)
 	return nil
@@ -185,7 +194,7 @@ func (c *cluster) scheduleEval(id fleet.EvalID) *fleet.Evaluation {
 	c.mu.Lock()
 	c.plans, c.entries = nil, nil
 	c.mu.Unlock()
-	c.deliver <- scheduler.Delivery{Eval: e, Token: "t"}
+	c.deliver <- fleet.Delivery{Eval: e, Token: "t"}
 	if got := <-c.dealt; got != "ack" {
 		c.tb.Fatalf("evaluation %s of %s: %s", id, e.JobID, got)
 	}

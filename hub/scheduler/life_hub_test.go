@@ -66,7 +66,7 @@ func newModelHub() *modelHub {
 		panic(err)
 	}
 	h.sched, err = scheduler.New(scheduler.Config{
-		State: h.store, Broker: h, Planner: h, Evals: h, Workers: 1, NewID: h.newID, Now: h.currentTime, Log: slog.New(slog.DiscardHandler),
+		State: h.store, Broker: h, Planner: h, Workers: 1, NewID: h.newID, Now: h.currentTime, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
@@ -114,14 +114,9 @@ func (h *modelHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, 
 	}
 }
 
-func (h *modelHub) Update(_ context.Context, _ scheduler.Delivery, evals []fleet.Evaluation) error {
-	h.applyCommand(state.Evals{Evals: evals, Now: h.now.UnixNano()})
-	return nil
-}
-
-func (h *modelHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+func (h *modelHub) Dequeue(ctx context.Context, _ []string) (fleet.Delivery, error) {
 	<-ctx.Done()
-	return scheduler.Delivery{}, ctx.Err()
+	return fleet.Delivery{}, ctx.Err()
 }
 
 func (h *modelHub) Ack(context.Context, fleet.EvalID, string) error { return nil }
@@ -148,7 +143,7 @@ func (h *modelHub) runUntilIdle() error {
 func (h *modelHub) runOneStep() (more bool, err error) {
 	v := h.store.View()
 	if e := h.nextDueEval(v); e != nil {
-		return true, h.sched.Deliver(context.Background(), scheduler.Delivery{Eval: e, Token: "t"})
+		return true, h.sched.Deliver(context.Background(), fleet.Delivery{Eval: e, Token: "t"})
 	}
 	for d := range v.Deployments("*", "") {
 		if step := h.nextWatcherStep(v, d); step.Command != nil {

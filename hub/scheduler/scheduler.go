@@ -15,31 +15,18 @@ import (
 // ErrStopping is why a worker gave an evaluation back while the hub shuts down.
 var ErrStopping = errors.New("the scheduler is stopping")
 
-// Delivery is an evaluation that the broker gave out.
-type Delivery struct {
-	Eval      *fleet.Evaluation
-	Token     string      // proves the delivery
-	WaitIndex fleet.Index // what the state must have applied before it is looked at
-}
-
 // Broker is the leader's queue of evaluations.
 type Broker interface {
 	// Dequeue waits for an evaluation of one of the job types.
-	Dequeue(ctx context.Context, types []string) (Delivery, error)
+	Dequeue(ctx context.Context, types []string) (fleet.Delivery, error)
 	Ack(ctx context.Context, id fleet.EvalID, token string) error
 	Nack(ctx context.Context, id fleet.EvalID, token string) error
 }
 
-// Planner checks and commits plans, at the leader.
+// Planner checks and commits plans, at the leader. A plan may have evaluations alone;
+// it, too, is refused where the delivery does not hold any more.
 type Planner interface {
 	Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error)
-}
-
-// Evals commits evaluations of which no plan has to be made: the end of the
-// delivered one and what comes with it. It is refused where the delivery does not
-// hold any more, as a plan would be: another worker looks at a newer picture.
-type Evals interface {
-	Update(ctx context.Context, d Delivery, evals []fleet.Evaluation) error
 }
 
 // Config is what a Scheduler needs. Zero numbers take the defaults.
@@ -47,7 +34,6 @@ type Config struct {
 	State   *state.Store
 	Broker  Broker
 	Planner Planner
-	Evals   Evals
 	Log     *slog.Logger
 
 	Workers int              // one a processor, at least 2
@@ -68,8 +54,8 @@ type Scheduler struct {
 
 // New validates cfg.
 func New(cfg Config) (*Scheduler, error) {
-	if cfg.State == nil || cfg.Broker == nil || cfg.Planner == nil || cfg.Evals == nil || cfg.Log == nil {
-		return nil, errors.New("make a scheduler: State, Broker, Planner, Evals and Log are needed")
+	if cfg.State == nil || cfg.Broker == nil || cfg.Planner == nil || cfg.Log == nil {
+		return nil, errors.New("make a scheduler: State, Broker, Planner and Log are needed")
 	}
 	if cfg.Workers == 0 {
 		cfg.Workers = max(2, runtime.NumCPU())

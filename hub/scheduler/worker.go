@@ -61,7 +61,7 @@ func (w *worker) consumeEvals(ctx context.Context) {
 }
 
 // handleDelivery deals with a delivery and acknowledges it, or gives it back.
-func (w *worker) handleDelivery(ctx context.Context, d Delivery) error {
+func (w *worker) handleDelivery(ctx context.Context, d fleet.Delivery) error {
 	log := w.log.With("eval_id", d.Eval.ID, "job_id", d.Eval.JobID)
 	index := max(d.WaitIndex, d.Eval.ModifyIndex)
 	err := w.catchUp(ctx, index)
@@ -110,7 +110,7 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 }
 
 // processEval makes plans for an evaluation until one is committed whole.
-func (w *worker) processEval(ctx context.Context, d Delivery) error {
+func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 	limit := serviceAttempts
 	if fleet.RunsToCompletion(d.Eval.Type) {
 		limit = batchAttempts
@@ -128,7 +128,7 @@ func (w *worker) processEval(ctx context.Context, d Delivery) error {
 		}
 		plan := a.buildPlan(d.Token)
 		if len(plan.NodeAllocation)+len(plan.NodeUpdate)+len(plan.DeploymentUpdates) == 0 && plan.Deployment == nil {
-			return w.cfg.Evals.Update(ctx, d, plan.Evals)
+			return w.submitEvals(ctx, d, plan.Evals)
 		}
 		res, err := w.cfg.Planner.Submit(ctx, plan)
 		if err != nil {
@@ -151,7 +151,7 @@ func (w *worker) processEval(ctx context.Context, d Delivery) error {
 			tries = 0 // it gets on
 		}
 		if tries >= limit {
-			return w.cfg.Evals.Update(ctx, d, a.maxAttemptsEvals(limit))
+			return w.submitEvals(ctx, d, a.maxAttemptsEvals(limit))
 		}
 		if err := w.catchUp(ctx, res.RefreshIndex); err != nil {
 			return err
@@ -188,11 +188,18 @@ func (w *worker) awaitNewer(ctx context.Context, res fleet.PlanResult, stale int
 	return stale, nil
 }
 
+// submitEvals commits the end of the delivered evaluation, and what comes with it,
+// without a plan for the job.
+func (w *worker) submitEvals(ctx context.Context, d fleet.Delivery, evals []fleet.Evaluation) error {
+	_, err := w.cfg.Planner.Submit(ctx, fleet.Plan{EvalID: d.Eval.ID, EvalToken: d.Token, Priority: d.Eval.Priority, Evals: evals})
+	return err
+}
+
 // failEvaluation ends an evaluation that no plan can be made for.
-func (w *worker) failEvaluation(ctx context.Context, d Delivery, why string) error {
+func (w *worker) failEvaluation(ctx context.Context, d fleet.Delivery, why string) error {
 	done := *d.Eval
 	done.Status, done.StatusDescription = fleet.EvalFailed, why
-	return w.cfg.Evals.Update(ctx, d, []fleet.Evaluation{done})
+	return w.submitEvals(ctx, d, []fleet.Evaluation{done})
 }
 
 // retryBackoff is how long a worker rests after its nth failure in a row: longer each

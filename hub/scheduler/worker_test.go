@@ -17,14 +17,13 @@ import (
 	"skerry/hub/state"
 )
 
-// fakeHub is a broker, planner and evaluations' store that notes when what was
-// called.
+// fakeHub is a broker and planner that notes when what was called.
 type fakeHub struct {
 	store *state.Store
 	start time.Time
 
 	mu    sync.Mutex
-	queue []scheduler.Delivery
+	queue []fleet.Delivery
 	calls []string
 	fail  int // Dequeue fails that often first
 
@@ -38,12 +37,12 @@ func (d *fakeHub) recordCall(format string, args ...any) {
 	d.calls = append(d.calls, fmt.Sprintf("%s %s", time.Since(d.start).Round(time.Second), fmt.Sprintf(format, args...)))
 }
 
-func (d *fakeHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+func (d *fakeHub) Dequeue(ctx context.Context, _ []string) (fleet.Delivery, error) {
 	d.mu.Lock()
 	if d.fail > 0 {
 		d.fail--
 		d.mu.Unlock()
-		return scheduler.Delivery{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
+		return fleet.Delivery{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
 	}
 	if len(d.queue) > 0 {
 		next := d.queue[0]
@@ -54,7 +53,7 @@ func (d *fakeHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, 
 	}
 	d.mu.Unlock()
 	<-ctx.Done()
-	return scheduler.Delivery{}, ctx.Err()
+	return fleet.Delivery{}, ctx.Err()
 }
 
 func (d *fakeHub) Ack(_ context.Context, id fleet.EvalID, _ string) error {
@@ -70,18 +69,17 @@ func (d *fakeHub) Nack(ctx context.Context, id fleet.EvalID, _ string) error {
 	return nil
 }
 
-func (d *fakeHub) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
+func (d *fakeHub) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, error) {
+	if hasEvalsOnly(p) {
+		d.recordCall("update %s %s by %s of %s", p.Evals[0].ID, p.Evals[0].Status, p.EvalToken, p.EvalID)
+		return fleet.PlanResult{}, nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.submitted++; d.submit == nil {
 		return fleet.PlanResult{}, errors.New("no plan is expected")
 	}
 	return d.submit(d.submitted), nil
-}
-
-func (d *fakeHub) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
-	d.recordCall("update %s %s by %s of %s", evals[0].ID, evals[0].Status, from.Token, from.Eval.ID)
-	return nil
 }
 
 // runScheduler runs a scheduler in virtual time for as long, and returns what was called
@@ -92,7 +90,7 @@ func (d *fakeHub) runScheduler(t *testing.T, level slog.Level, length time.Durat
 		d.store, d.start = state.New(), time.Now()
 		var out bytes.Buffer
 		s, err := scheduler.New(scheduler.Config{
-			State: d.store, Broker: d, Planner: d, Evals: d, Workers: 1,
+			State: d.store, Broker: d, Planner: d, Workers: 1,
 			Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})),
 		})
 		if err != nil {
@@ -115,8 +113,8 @@ func (d *fakeHub) runScheduler(t *testing.T, level slog.Level, length time.Durat
 	return calls, logged
 }
 
-func delivery(id string, index fleet.Index) scheduler.Delivery {
-	return scheduler.Delivery{Token: "t", Eval: &fleet.Evaluation{
+func delivery(id string, index fleet.Index) fleet.Delivery {
+	return fleet.Delivery{Token: "t", Eval: &fleet.Evaluation{
 		ID: fleet.EvalID(id), Namespace: fleet.DefaultNamespace, JobID: "gone", Type: fleet.JobTypeService, ModifyIndex: index,
 	}}
 }
@@ -131,7 +129,7 @@ func checkCalls(t *testing.T, got []string, want ...string) {
 // E40: a worker whose state is behind waits 5 s, gives the evaluation back, and takes
 // no other for 50 s more.
 func TestBehind(t *testing.T) {
-	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	d := &fakeHub{queue: []fleet.Delivery{delivery("one", 7), delivery("two", 0)}}
 	calls, logged := d.runScheduler(t, slog.LevelWarn, time.Minute, nil)
 	checkCalls(t, calls, "0s dequeue one", "5s nack one", "55s dequeue two", "55s update two complete by t of two", "55s ack two")
 	if !strings.Contains(logged, "given back") {
@@ -141,7 +139,7 @@ func TestBehind(t *testing.T) {
 
 // It does not hold off for longer than it is behind.
 func TestBehindForShort(t *testing.T) {
-	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	d := &fakeHub{queue: []fleet.Delivery{delivery("one", 7), delivery("two", 0)}}
 	calls, _ := d.runScheduler(t, slog.LevelWarn, time.Minute, func() {
 		time.Sleep(20 * time.Second)
 		d.store.Apply(7, state.Evals{})
@@ -153,7 +151,7 @@ func TestBehindForShort(t *testing.T) {
 func TestWaitIndex(t *testing.T) {
 	one := delivery("one", 2)
 	one.WaitIndex = 9
-	d := &fakeHub{queue: []scheduler.Delivery{one}}
+	d := &fakeHub{queue: []fleet.Delivery{one}}
 	calls, _ := d.runScheduler(t, slog.LevelWarn, time.Minute, func() {
 		time.Sleep(time.Second)
 		d.store.Apply(2, state.Evals{})
@@ -166,13 +164,13 @@ func TestWaitIndex(t *testing.T) {
 // Shutting down is no failure: the evaluation goes back at once, and the log is
 // quiet.
 func TestStopping(t *testing.T) {
-	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 7)}}
+	d := &fakeHub{queue: []fleet.Delivery{delivery("one", 7)}}
 	calls, logged := d.runScheduler(t, slog.LevelDebug, 3*time.Second, nil)
 	checkCalls(t, calls, "0s dequeue one", "3s nack one")
 	if !strings.Contains(logged, scheduler.ErrStopping.Error()) || strings.Contains(logged, "WARN") {
 		t.Errorf("logged %s", logged)
 	}
-	d = &fakeHub{queue: []scheduler.Delivery{delivery("one", 7)}}
+	d = &fakeHub{queue: []fleet.Delivery{delivery("one", 7)}}
 	if _, logged := d.runScheduler(t, slog.LevelInfo, 3*time.Second, nil); logged != "" {
 		t.Errorf("logged %s", logged)
 	}
@@ -180,7 +178,7 @@ func TestStopping(t *testing.T) {
 
 // Without a leader a worker asks again, ever more rarely.
 func TestNoLeader(t *testing.T) {
-	d := &fakeHub{queue: []scheduler.Delivery{delivery("one", 0)}, fail: 9}
+	d := &fakeHub{queue: []fleet.Delivery{delivery("one", 0)}, fail: 9}
 	calls, logged := d.runScheduler(t, slog.LevelInfo, time.Minute, nil)
 	if len(calls) != 3 || !strings.Contains(calls[0], "dequeue one") || logged != "" {
 		t.Errorf("calls %v, logged %s", calls, logged)
@@ -200,7 +198,7 @@ func TestPlannerFails(t *testing.T) {
 		ID: "e", Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalPending,
 	}
 	c.mustApplyCommand(state.JobRegister{Job: job(1), Eval: e})
-	c.deliver <- scheduler.Delivery{Eval: e, Token: "t"}
+	c.deliver <- fleet.Delivery{Eval: e, Token: "t"}
 	if got := <-c.dealt; got != "nack" {
 		t.Errorf("got %s", got)
 	}
@@ -255,7 +253,7 @@ func TestAPlanThatLostARaceIsMadeAgainAtOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := delivery("e", 2)
 			e.Eval.JobID, e.Eval.Status = "web", fleet.EvalPending
-			d := &fakeHub{queue: []scheduler.Delivery{e}}
+			d := &fakeHub{queue: []fleet.Delivery{e}}
 			d.submit = func(n int) fleet.PlanResult {
 				if n > tt.refused {
 					return fleet.PlanResult{RefreshIndex: 1}

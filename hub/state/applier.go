@@ -8,3 +8,9 @@ import "context"
 type Applier interface {
 	Apply(ctx context.Context, c Command) (Result, error)
 }
+
+// ApplierFunc is a function that is an Applier.
+type ApplierFunc func(ctx context.Context, c Command) (Result, error)
+
+// Apply calls f.
+func (f ApplierFunc) Apply(ctx context.Context, c Command) (Result, error) { return f(ctx, c) }
