@@ -293,16 +293,16 @@ func (h *Hub) openMembers() error {
 	return nil
 }
 
-// decided commits what this hub decides as the leader, and nothing once another one
+// leaderApplier commits what this hub decides as the leader, and nothing once another one
 // leads: a leader that was asleep would tell the next one that nobody beats, and
 // plans that it checked would go past the next one's planner.
-func (h *Hub) decided() state.Applier { return state.ApplierFunc(h.node.Decide) }
+func (h *Hub) leaderApplier() state.Applier { return state.ApplierFunc(h.node.Decide) }
 
 func (h *Hub) openEdges() error {
 	h.liveness = liveness.New(liveness.Config{
 		Hub:    h.hubID(),
 		Policy: liveness.Policy{MinTTL: h.cfg.Heartbeat.MinTTL, Grace: h.cfg.Heartbeat.Grace, MaxRate: h.cfg.Heartbeat.MaxRate},
-		State:  h.store, Apply: h.decided(), Forward: h.forwardHeartbeats,
+		State:  h.store, Apply: h.leaderApplier(), Forward: h.forwardHeartbeats,
 		Hubs: func() int { return len(h.store.View().Hubs()) },
 		Log:  h.log.With("component", "liveness"),
 	})
@@ -329,11 +329,11 @@ func (h *Hub) quicAddrs() []string {
 
 func (h *Hub) openScheduling() error {
 	var err error
-	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: h.decided(), Logger: h.log.With("component", "broker")}); err != nil {
+	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: h.leaderApplier(), Logger: h.log.With("component", "broker")}); err != nil {
 		return err
 	}
 	if h.planner, err = planner.New(planner.Config{
-		State: h.store, Applier: h.decided(), Barrier: h.node.Barrier, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
+		State: h.store, Applier: h.leaderApplier(), Barrier: h.node.Barrier, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
 	}); err != nil {
 		return err
 	}
@@ -349,20 +349,20 @@ func (h *Hub) openScheduling() error {
 func (h *Hub) openLeaderComponents() error {
 	var err error
 	if h.rollouts, err = rollout.New(rollout.Config{
-		State: h.store, Apply: h.decided(), Log: h.log.With("component", "rollout"),
+		State: h.store, Apply: h.leaderApplier(), Log: h.log.With("component", "rollout"),
 	}); err != nil {
 		return err
 	}
-	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: h.decided(), Log: h.log.With("component", "drainer")}); err != nil {
+	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: h.leaderApplier(), Log: h.log.With("component", "drainer")}); err != nil {
 		return err
 	}
 	if h.periodic, err = periodic.New(periodic.Config{
-		State: h.store, Apply: h.decided(), Now: h.cfg.Now, Log: h.log.With("component", "periodic"),
+		State: h.store, Apply: h.leaderApplier(), Now: h.cfg.Now, Log: h.log.With("component", "periodic"),
 	}); err != nil {
 		return err
 	}
 	h.collector, err = collector.New(collector.Config{
-		State: h.store, Apply: h.decided(), Anywhere: cluster{h}, Log: h.log.With("component", "collector"),
+		State: h.store, Apply: h.leaderApplier(), Anywhere: cluster{h}, Log: h.log.With("component", "collector"),
 	})
 	return err
 }
