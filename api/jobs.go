@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 // DispatchAnswer answers a dispatch. Where its idempotency token was used before, it
@@ -21,7 +22,7 @@ type DispatchAnswer struct {
 type PlanAnswer struct {
 	JobModifyIndex fleet.Index
 	CreatedEvals   []*fleet.Evaluation
-	Diff           *fleet.JobDiff
+	Diff           *diff.Job
 	Annotations    PlanAnnotations
 	FailedTGAllocs map[string]*fleet.AllocMetric
 	Warnings       string

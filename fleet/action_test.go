@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 func TestActionsOfAJob(t *testing.T) {
@@ -56,10 +57,10 @@ func TestAnActionIsChangedInPlace(t *testing.T) {
 	}
 	old := version(fleet.Action{Name: "flush", Command: "sh", Args: []string{"-c", "a"}}, fleet.Action{Name: "gone", Command: "x"})
 	updated := version(fleet.Action{Name: "flush", Command: "sh", Args: []string{"-c", "b"}}, fleet.Action{Name: "new", Command: "y"})
-	if c := fleet.GroupUpdate(old, updated, "web"); c != fleet.GroupInPlace {
+	if c := diff.GroupUpdate(old, updated, "web"); c != diff.GroupInPlace {
 		t.Errorf("the update is %s", c)
 	}
-	if c := fleet.GroupUpdate(old, old, "web"); c != fleet.GroupSame {
+	if c := diff.GroupUpdate(old, old, "web"); c != diff.GroupSame {
 		t.Errorf("no update is %s", c)
 	}
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -268,3 +269,52 @@ func (g *TaskGroup) hasOversubscribedTask() bool {
 
 // Stopped reports whether nothing of the job shall run (a purged job is nil).
 func (j *Job) Stopped() bool { return j == nil || j.Stop }
+
+// InDatacenter reports whether the job may run in a datacenter. "*" in its list
+// stands for any characters; an empty list for every datacenter.
+func (j *Job) InDatacenter(dc string) bool {
+	if len(j.Datacenters) == 0 {
+		return true
+	}
+	for _, pattern := range j.Datacenters {
+		if glob(pattern, dc) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob matches s against a pattern in which "*" stands for any characters.
+func glob(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {
+		return false
+	}
+	s = s[len(first) : len(s)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(s, part)
+		if !found {
+			return false
+		}
+		s = after
+	}
+	return true
+}
+
+// InPool reports whether the job may run on nodes of a pool.
+func (j *Job) InPool(pool string) bool {
+	if pool == "" {
+		pool = DefaultPool
+	}
+	switch j.NodePool {
+	case "":
+		return pool == DefaultPool
+	case AllPools:
+		return true
+	}
+	return j.NodePool == pool
+}

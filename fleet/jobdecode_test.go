@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 // TestDecodeClientJob decodes what Nomad's published client sends: a job built in Go,
@@ -184,7 +186,7 @@ func FuzzDecodeJob(f *testing.F) {
 		if len(problems) > 0 {
 			t.Fatalf("a valid job is refused when it is handed in again: %v", problems.Lines())
 		}
-		if d := fleet.DiffJobs(job, again); d.Type != fleet.DiffNone {
+		if d := diff.Jobs(job, again); d.Type != diff.None {
 			t.Fatalf("handing it in again changes it: %+v", d)
 		}
 	})
@@ -215,5 +217,14 @@ func TestBothTimesOfAnAbsence(t *testing.T) {
 	}
 	if w := strings.Join(j.Warnings(), "\n"); !strings.Contains(w, "max_client_disconnect at TaskGroups[0].MaxClientDisconnect is ignored") {
 		t.Errorf("warnings: %s", w)
+	}
+}
+
+func wantEqual[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if !reflect.DeepEqual(got, want) {
+		g, _ := json.MarshalIndent(got, "", " ")
+		w, _ := json.MarshalIndent(want, "", " ")
+		tb.Errorf("%s: got %s\nwant %s", what, g, w)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 func sampleAlloc() fleet.Alloc {
@@ -61,8 +62,8 @@ func TestClientReadsAlloc(t *testing.T) {
 	}
 	var own fleet.Alloc
 	mustDecode(t, mustJSON(t, a), &own)
-	if diff := fleet.DiffJobs(a.Job, own.Job); diff.Type != fleet.DiffNone {
-		t.Errorf("the job changed on its way: %+v", diff)
+	if d := diff.Jobs(a.Job, own.Job); d.Type != diff.None {
+		t.Errorf("the job changed on its way: %+v", d)
 	}
 	a.Job, own.Job = nil, nil
 	wantEqual(t, "allocation", own, a)
@@ -163,8 +164,8 @@ func TestAJobShowsTheUpdateOfItsGroups(t *testing.T) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := fleet.DiffJobs(j, own); diff.Type != fleet.DiffNone {
-		t.Errorf("the job changed on its way: %+v", diff)
+	if d := diff.Jobs(j, own); d.Type != diff.None {
+		t.Errorf("the job changed on its way: %+v", d)
 	}
 }
 
@@ -186,7 +187,7 @@ func TestClientReadsJobDiff(t *testing.T) {
 	updated := job()
 	updated.TaskGroups[0].Tasks[0].Env["A"] = "2"
 	var got api.JobDiff
-	mustDecode(t, mustJSON(t, fleet.DiffJobs(job(), updated)), &got)
+	mustDecode(t, mustJSON(t, diff.Jobs(job(), updated)), &got)
 	if got.Type != "Edited" || got.TaskGroups[0].Tasks[0].Fields[0].Name != "Env[A]" || got.TaskGroups[0].Tasks[0].Fields[0].New != "2" {
 		t.Errorf("diff %+v", got)
 	}
@@ -259,4 +260,10 @@ func TestClientReadsTasksThatRunOneAfterTheOther(t *testing.T) {
 	if len(tasks) != 2 || tasks["main"] == nil || tasks["before"] == nil || tasks["before"].Memory.MemoryMB != 10 {
 		t.Errorf("tasks %+v", tasks)
 	}
+}
+
+func job() *fleet.Job {
+	j := &fleet.Job{ID: "j", TaskGroups: []fleet.TaskGroup{{Name: "a", Count: 2, Tasks: []fleet.Task{{Name: "t", Driver: "raw_exec", Env: map[string]string{"A": "1"}}}}}}
+	j.Defaults()
+	return j
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/planted"
 )
 
@@ -15,7 +16,7 @@ import (
 type decision struct {
 	in           Input
 	out          Output
-	changes      map[versionKey]fleet.GroupChange
+	changes      map[versionKey]diff.GroupChange
 	evalRequests []evalRequest
 	desiredNodes map[string]int // by group, of system jobs: how many nodes are to have one
 
@@ -36,7 +37,7 @@ type versionKey struct {
 
 // Decide returns what is to be done for a service or batch job.
 func Decide(in Input) Output {
-	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}}
+	d := &decision{in: in, changes: map[versionKey]diff.GroupChange{}}
 	d.out.Groups = map[string]GroupSummary{}
 	groups := d.prepareAllocGroups()
 	if !in.Job.Stopped() {
@@ -286,10 +287,10 @@ func (d *decision) isStopUnconfirmed(m *member) bool {
 // groupChangeFor says what the newest version of the job means for an allocation. What
 // the version leaves as it was takes it in place, so that all allocations show
 // the same version.
-func (d *decision) groupChangeFor(a *fleet.Alloc) fleet.GroupChange {
+func (d *decision) groupChangeFor(a *fleet.Alloc) diff.GroupChange {
 	job := d.in.Job
 	if a.JobHash != "" && a.JobHash == job.SpecHash {
-		return fleet.GroupSame
+		return diff.GroupSame
 	}
 	key := versionKey{hash: a.JobHash, group: a.TaskGroup}
 	if key.hash == "" {
@@ -297,9 +298,9 @@ func (d *decision) groupChangeFor(a *fleet.Alloc) fleet.GroupChange {
 	}
 	change, ok := d.changes[key]
 	if !ok {
-		change = fleet.GroupUpdate(a.Job, job, a.TaskGroup)
-		if change == fleet.GroupSame && a.JobHash != "" && job.SpecHash != "" {
-			change = fleet.GroupInPlace
+		change = diff.GroupUpdate(a.Job, job, a.TaskGroup)
+		if change == diff.GroupSame && a.JobHash != "" && job.SpecHash != "" {
+			change = diff.GroupInPlace
 		}
 		d.changes[key] = change
 	}
@@ -311,7 +312,7 @@ func (d *decision) needsDestructiveUpdate(a *fleet.Alloc) bool {
 	if d.isBatchJob() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
 		return true // of a job of that name that was purged
 	}
-	return d.groupChangeFor(a) == fleet.GroupDestructive
+	return d.groupChangeFor(a) == diff.GroupDestructive
 }
 
 // isBatchJob: the job's allocations are to end.

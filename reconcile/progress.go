@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/planted"
 )
 
@@ -101,9 +102,9 @@ func (r *rollout) needsAnotherAttempt(m *member) bool {
 }
 
 // inPlace makes an allocation one of the newest version.
-func (d *decision) inPlace(m *member, change fleet.GroupChange) {
+func (d *decision) inPlace(m *member, change diff.GroupChange) {
 	reason := fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version)
-	if change == fleet.GroupSame {
+	if change == diff.GroupSame {
 		reason = fmt.Sprintf("is judged anew, for the deployment of version %d of the job", d.in.Job.Version)
 	}
 	d.out.InPlace = append(d.out.InPlace, Change{Alloc: m.a, Update: true, Reason: reason})

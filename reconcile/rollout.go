@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/planted"
 )
 
@@ -191,12 +192,12 @@ func (r *rollout) replacementVersion(m *member) *fleet.Job {
 }
 
 // needsInPlaceUpdate reports whether an allocation takes the newest version in place.
-func (r *rollout) needsInPlaceUpdate(m *member, change fleet.GroupChange) bool {
+func (r *rollout) needsInPlaceUpdate(m *member, change diff.GroupChange) bool {
 	switch change {
-	case fleet.GroupInPlace:
+	case diff.GroupInPlace:
 		r.changes = true
 		return true
-	case fleet.GroupSame:
+	case diff.GroupSame:
 		return r.needsToJoinDeployment(m)
 	}
 	return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/planted"
 )
 
@@ -263,7 +264,7 @@ func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *r
 	}
 	change := d.groupChangeFor(m.a)
 	unsuited := ""
-	if change == fleet.GroupInPlace && m.kind == kindRunning && d.in.Suits != nil {
+	if change == diff.GroupInPlace && m.kind == kindRunning && d.in.Suits != nil {
 		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
 	}
 	stale := d.needsDestructiveUpdate(m.a) || unsuited != ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 // How an allocation that ended badly is started anew on its node: at once the
@@ -49,7 +50,7 @@ type nodeAllocs struct {
 // rules of AbsenceOf, and runs on when it is back. A node that takes no new work
 // keeps what it has, until the job changes it.
 func DecideSystem(in Input) Output {
-	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}, desiredNodes: map[string]int{}}
+	d := &decision{in: in, changes: map[versionKey]diff.GroupChange{}, desiredNodes: map[string]int{}}
 	d.out.Groups = map[string]GroupSummary{}
 	groups := d.prepareAllocGroups()
 	if !in.Job.Stopped() {
@@ -353,14 +354,14 @@ func (d *decision) reconcileCurrentOnNode(p *nodeAllocs, g *fleet.TaskGroup, r *
 	// and goes: only a node that is none of the job's any more loses it.
 	outside := p.node != nil && !(d.in.Job.InPool(p.node.NodePool) && d.in.Job.InDatacenter(p.node.Datacenter))
 	unsuited := ""
-	if change != fleet.GroupSame || outside {
+	if change != diff.GroupSame || outside {
 		unsuited = d.unsuitableReason(p, g)
 	}
 	ready, wanted := p.node != nil && p.node.Status == fleet.NodeReady, true
 	switch {
 	case m.kind == kindSucceeded && !d.needsDestructiveUpdate(m.a):
 		d.keepOrReconnect(m, "it has completed")
-	case change != fleet.GroupSame && (unsuited != "" || d.needsDestructiveUpdate(m.a) && ready && !p.target) && r.outsideWindowReason(m) != "":
+	case change != diff.GroupSame && (unsuited != "" || d.needsDestructiveUpdate(m.a) && ready && !p.target) && r.outsideWindowReason(m) != "":
 		d.keepOrReconnect(m, fmt.Sprintf("version %d of the job takes it away when a window of node %s opens", d.in.Job.Version, d.nodeName(m.a)))
 	case unsuited != "":
 		wanted = false

@@ -7,6 +7,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
 )
@@ -200,7 +201,7 @@ func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 		f.away[key] = true
 		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, missedSite(f.view, a))
 	}
-	if !same && open && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
+	if !same && open && diff.GroupUpdate(a.Job, f.job, f.Group) == diff.GroupDestructive {
 		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
 	}
 }

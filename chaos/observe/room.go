@@ -3,6 +3,7 @@ package observe
 import (
 	"skerry/chaos/check"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
 )
@@ -56,7 +57,7 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 		return false // it is the job's no more
 	case !everywhere && (!named || index >= g.Count):
 		return false // nor is its name
-	case fleet.GroupUpdate(old.Job, job, old.TaskGroup) != fleet.GroupDestructive:
+	case diff.GroupUpdate(old.Job, job, old.TaskGroup) != diff.GroupDestructive:
 		return false
 	}
 	for other := range v.AllocsByJob(old.Namespace, old.JobID) {

@@ -11,6 +11,7 @@ import (
 
 	"skerry/chaos/schedule"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/*.want and the table of faults anew")
@@ -171,10 +172,10 @@ at 24m run shop
 	first, _ := s.DesiredJob("shop", 0)
 	updated, _ := s.DesiredJob("shop", 14*time.Minute)
 	touched, _ := s.DesiredJob("shop", 16*time.Minute)
-	if got := fleet.GroupUpdate(first, updated, schedule.GroupName); got != fleet.GroupDestructive {
+	if got := diff.GroupUpdate(first, updated, schedule.GroupName); got != diff.GroupDestructive {
 		t.Errorf("update is %s", got)
 	}
-	if got := fleet.GroupUpdate(updated, touched, schedule.GroupName); got != fleet.GroupInPlace {
+	if got := diff.GroupUpdate(updated, touched, schedule.GroupName); got != diff.GroupInPlace {
 		t.Errorf("touch is %s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 func TestDiffValue(t *testing.T) {
@@ -35,7 +36,7 @@ func TestDiffOfDurations(t *testing.T) {
 		`~ KillTimeout: "5s" => "1m0s"`: job(5 * time.Second),
 	} {
 		var out strings.Builder
-		writeDiff(&out, fleet.DiffJobs(old, job(time.Minute)), "")
+		writeDiff(&out, diff.Jobs(old, job(time.Minute)), "")
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the diff does not say %s:\n%s", want, out.String())
 		}

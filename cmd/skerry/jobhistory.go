@@ -12,13 +12,14 @@ import (
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 // jobVersions are the versions of a job that are kept, the newest first, and what each
 // changed.
 type jobVersions struct {
 	Versions []fleet.Job
-	Diffs    []fleet.JobDiff
+	Diffs    []diff.Job
 }
 
 func jobHistory(o *operator) *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 func jobPlan(o *operator) *cobra.Command {
@@ -154,24 +155,24 @@ func byDatacenter(available map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-var diffMarks = map[fleet.DiffType]string{
-	fleet.DiffAdded: "+", fleet.DiffDeleted: "-", fleet.DiffEdited: "~", fleet.DiffNone: " ",
+var diffMarks = map[diff.Type]string{
+	diff.Added: "+", diff.Deleted: "-", diff.Edited: "~", diff.None: " ",
 }
 
 // writeDiff writes what a version of a job changes, a line each.
-func writeDiff(w io.Writer, d fleet.JobDiff, indent string) {
-	if d.Type == fleet.DiffNone {
+func writeDiff(w io.Writer, d diff.Job, indent string) {
+	if d.Type == diff.None {
 		fmt.Fprintf(w, "%sNothing changes.\n", indent)
 		return
 	}
 	fmt.Fprintf(w, "%s%s job %q\n", indent, diffMarks[d.Type], d.ID)
 	writeFields(w, d.Fields, d.Objects, indent+"  ")
 	for _, g := range d.TaskGroups {
-		if g.Type == fleet.DiffNone {
+		if g.Type == diff.None {
 			continue
 		}
 		note := ""
-		if g.Change == fleet.GroupInPlace || g.Change == fleet.GroupDestructive && g.Type == fleet.DiffEdited {
+		if g.Change == diff.GroupInPlace || g.Change == diff.GroupDestructive && g.Type == diff.Edited {
 			note = " (" + string(g.Change) + ")"
 		}
 		fmt.Fprintf(w, "%s%s group %q%s\n", indent+"  ", diffMarks[g.Type], g.Name, note)
@@ -187,13 +188,13 @@ func writeDiff(w io.Writer, d fleet.JobDiff, indent string) {
 	}
 }
 
-func writeFields(w io.Writer, fields []fleet.FieldDiff, objects []fleet.ObjectDiff, indent string) {
+func writeFields(w io.Writer, fields []diff.Field, objects []diff.Object, indent string) {
 	for _, f := range fields {
 		was, is := diffValue(f.Name, f.Old), diffValue(f.Name, f.New)
 		switch f.Type {
-		case fleet.DiffAdded:
+		case diff.Added:
 			fmt.Fprintf(w, "%s+ %s: %q\n", indent, f.Name, is)
-		case fleet.DiffDeleted:
+		case diff.Deleted:
 			fmt.Fprintf(w, "%s- %s: %q\n", indent, f.Name, was)
 		default:
 			fmt.Fprintf(w, "%s~ %s: %q => %q\n", indent, f.Name, was, is)

@@ -13,6 +13,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
@@ -146,9 +147,9 @@ func plan() api.PlanAnswer {
 	updated := &fleet.Job{ID: "shop", Constraints: []fleet.Constraint{{LTarget: "${attr.gpu}", Operand: "is_set"}}, TaskGroups: []fleet.TaskGroup{
 		{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"B": "2"}}}}}}
 	updated.Defaults()
-	diff := fleet.DiffJobs(old, updated)
+	changes := diff.Jobs(old, updated)
 	return api.PlanAnswer{
-		Diff:        &diff,
+		Diff:        &changes,
 		Annotations: api.PlanAnnotations{DesiredTGUpdates: map[string]fleet.DesiredUpdates{"web": {Place: 2, DestructiveUpdate: 2, Ignore: 1, NoNode: 2, AwaitsRoom: 1}, "job": {Place: 1}}},
 		FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 9, NodesFiltered: 5, NodesExhausted: 4, CoalescedFailures: 1,
 			RejectedNodes:      []fleet.NodeRejection{{NodeID: "4f2c1a90-1", NodeName: "till7", Why: "memory: 512 MB asked for, 100 of 2000 free"}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/fleet/jobspec"
 )
 
@@ -123,7 +124,7 @@ func TestJobAsJSON(t *testing.T) {
 		}
 	}
 	again, problems := fleet.DecodeJob([]byte(text))
-	if d := fleet.DiffJobs(job, again); len(problems) > 0 || d.Type != fleet.DiffNone {
+	if d := diff.Jobs(job, again); len(problems) > 0 || d.Type != diff.None {
 		t.Errorf("%v, %+v", problems.Lines(), d)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/diff"
 )
 
 func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
@@ -90,7 +91,7 @@ func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
 	return a.dryRun(r.Context(), job, req.Diff)
 }
 
-func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet.Index, error) {
+func (a *API) dryRun(ctx context.Context, job *fleet.Job, withDiff bool) (any, fleet.Index, error) {
 	run, err := a.cfg.Jobs.DryRun(ctx, job)
 	if err != nil {
 		return nil, 0, err
@@ -104,8 +105,8 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	if ok {
 		answer.JobModifyIndex = old.JobModifyIndex
 	}
-	if diff {
-		d := fleet.DiffJobs(old, job)
+	if withDiff {
+		d := diff.Jobs(old, job)
 		for i := range d.TaskGroups {
 			d.TaskGroups[i].Updates = byKind(run.Groups[d.TaskGroups[i].Name])
 		}

@@ -5,6 +5,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/hub/state"
 )
 
@@ -123,7 +124,7 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.I
 	}
 	answer := struct {
 		Versions []*fleet.Job
-		Diffs    []fleet.JobDiff `json:",omitempty"`
+		Diffs    []diff.Job `json:",omitempty"`
 	}{Versions: v.JobVersions(q.namespace, j.ID)}
 	if r.URL.Query().Get("diffs") == "true" {
 		answer.Diffs, err = jobDiffs(r, answer.Versions)

@@ -8,6 +8,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/hub/state"
 )
 
@@ -220,13 +221,13 @@ func (a *API) changeTag(r *http.Request, c state.JobTag) (fleet.Index, error) {
 
 // jobDiffs compares each version with the one before it, or where the request names
 // one, each with that.
-func jobDiffs(r *http.Request, versions []*fleet.Job) ([]fleet.JobDiff, error) {
+func jobDiffs(r *http.Request, versions []*fleet.Job) ([]diff.Job, error) {
 	p := r.URL.Query()
 	tag, number := p.Get("diff_tag"), p.Get("diff_version")
-	var diffs []fleet.JobDiff
+	var diffs []diff.Job
 	if tag == "" && number == "" {
 		for i := 0; i+1 < len(versions); i++ {
-			diffs = append(diffs, fleet.DiffJobs(versions[i+1], versions[i]))
+			diffs = append(diffs, diff.Jobs(versions[i+1], versions[i]))
 		}
 		return diffs, nil
 	}
@@ -238,7 +239,7 @@ func jobDiffs(r *http.Request, versions []*fleet.Job) ([]fleet.JobDiff, error) {
 		return nil, err
 	}
 	for _, v := range versions {
-		diffs = append(diffs, fleet.DiffJobs(base, v))
+		diffs = append(diffs, diff.Jobs(base, v))
 	}
 	return diffs, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 	"skerry/hub/state"
 )
 
@@ -213,7 +214,7 @@ func (s *jobCheck) checkCanaryCount() error {
 
 // needsDestructiveUpdate: it runs other tasks than the job's newest version does.
 func (s *jobCheck) needsDestructiveUpdate(a *fleet.Alloc) bool {
-	return a.Job != nil && fleet.GroupUpdate(a.Job, s.job, a.TaskGroup) == fleet.GroupDestructive
+	return a.Job != nil && diff.GroupUpdate(a.Job, s.job, a.TaskGroup) == diff.GroupDestructive
 }
 
 // isHeldByDeployment: the newest version is kept back by its deployment.

@@ -1,4 +1,4 @@
-package fleet_test
+package diff_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 func TestDiffJobs(t *testing.T) {
@@ -21,37 +22,37 @@ func TestDiffJobs(t *testing.T) {
 	updated.TaskGroups[1].Tasks[0].KillSignal = "SIGINT"
 	updated.TaskGroups = append(updated.TaskGroups, fleet.TaskGroup{Name: "c", Tasks: []fleet.Task{{Name: "n", Driver: "sim"}}})
 
-	d := fleet.DiffJobs(job(), updated)
-	if d.Type != fleet.DiffEdited || d.ID != "j" {
+	d := diff.Jobs(job(), updated)
+	if d.Type != diff.Edited || d.ID != "j" {
 		t.Errorf("job %s %s", d.Type, d.ID)
 	}
-	wantEqual(t, "fields", d.Fields, []fleet.FieldDiff{
-		{Type: fleet.DiffAdded, Name: "Meta[owner]", New: "ops"},
-		{Type: fleet.DiffEdited, Name: "Priority", Old: "50", New: "80"},
+	wantEqual(t, "fields", d.Fields, []diff.Field{
+		{Type: diff.Added, Name: "Meta[owner]", New: "ops"},
+		{Type: diff.Edited, Name: "Priority", Old: "50", New: "80"},
 	})
-	wantEqual(t, "objects", d.Objects, []fleet.ObjectDiff{
-		{Type: fleet.DiffAdded, Name: "Constraint", Fields: []fleet.FieldDiff{
-			{Type: fleet.DiffAdded, Name: "LTarget", New: "${attr.x}"}, {Type: fleet.DiffAdded, Name: "Operand", New: "="},
-			{Type: fleet.DiffAdded, Name: "RTarget", New: "1"}}},
-		{Type: fleet.DiffEdited, Name: "Datacenters", Fields: []fleet.FieldDiff{
-			{Type: fleet.DiffEdited, Name: "[0]", Old: "*", New: "dc1"}, {Type: fleet.DiffAdded, Name: "[1]", New: "dc2"}}},
+	wantEqual(t, "objects", d.Objects, []diff.Object{
+		{Type: diff.Added, Name: "Constraint", Fields: []diff.Field{
+			{Type: diff.Added, Name: "LTarget", New: "${attr.x}"}, {Type: diff.Added, Name: "Operand", New: "="},
+			{Type: diff.Added, Name: "RTarget", New: "1"}}},
+		{Type: diff.Edited, Name: "Datacenters", Fields: []diff.Field{
+			{Type: diff.Edited, Name: "[0]", Old: "*", New: "dc1"}, {Type: diff.Added, Name: "[1]", New: "dc2"}}},
 	})
 	if len(d.TaskGroups) != 3 {
 		t.Fatalf("%d groups", len(d.TaskGroups))
 	}
 	a, b, c := d.TaskGroups[0], d.TaskGroups[1], d.TaskGroups[2]
-	wantEqual(t, "count", a.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "2", New: "3", Annotations: []string{fleet.ForcesCreate}}})
-	fewer := fleet.DiffJobs(updated, job()).TaskGroups[0]
-	wantEqual(t, "a smaller count", fewer.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "3", New: "2", Annotations: []string{fleet.ForcesDestroy}}})
-	wantEqual(t, "task of a", a.Tasks, []fleet.TaskDiff{{
-		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesRestart},
-		Objects: []fleet.ObjectDiff{{Type: fleet.DiffEdited, Name: "Config", Fields: []fleet.FieldDiff{{Type: fleet.DiffAdded, Name: "args[0]", New: "a"}}}},
+	wantEqual(t, "count", a.Fields, []diff.Field{{Type: diff.Edited, Name: "Count", Old: "2", New: "3", Annotations: []string{diff.ForcesCreate}}})
+	fewer := diff.Jobs(updated, job()).TaskGroups[0]
+	wantEqual(t, "a smaller count", fewer.Fields, []diff.Field{{Type: diff.Edited, Name: "Count", Old: "3", New: "2", Annotations: []string{diff.ForcesDestroy}}})
+	wantEqual(t, "task of a", a.Tasks, []diff.Task{{
+		Type: diff.Edited, Name: "t", Annotations: []string{diff.ForcesRestart},
+		Objects: []diff.Object{{Type: diff.Edited, Name: "Config", Fields: []diff.Field{{Type: diff.Added, Name: "args[0]", New: "a"}}}},
 	}})
-	wantEqual(t, "task of b", b.Tasks, []fleet.TaskDiff{{
-		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesInPlace},
-		Fields: []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "KillSignal", Old: "SIGTERM", New: "SIGINT"}},
+	wantEqual(t, "task of b", b.Tasks, []diff.Task{{
+		Type: diff.Edited, Name: "t", Annotations: []string{diff.ForcesInPlace},
+		Fields: []diff.Field{{Type: diff.Edited, Name: "KillSignal", Old: "SIGTERM", New: "SIGINT"}},
 	}})
-	if a.Change != fleet.GroupDestructive || b.Change != fleet.GroupDestructive || c.Type != fleet.DiffAdded || c.Tasks[0].Annotations[0] != fleet.ForcesCreate {
+	if a.Change != diff.GroupDestructive || b.Change != diff.GroupDestructive || c.Type != diff.Added || c.Tasks[0].Annotations[0] != diff.ForcesCreate {
 		t.Errorf("groups %+v", d.TaskGroups)
 	}
 }
@@ -61,15 +62,15 @@ func TestDiffJobsOfActions(t *testing.T) {
 	old, updated := job(), job()
 	old.TaskGroups[0].Tasks[0].Actions = []fleet.Action{{Name: "flush", Command: "sh", Args: []string{"-c", "a"}}, {Name: "gone", Command: "x"}}
 	updated.TaskGroups[0].Tasks[0].Actions = []fleet.Action{{Name: "new", Command: "y"}, {Name: "flush", Command: "sh", Args: []string{"-c", "b"}}}
-	d := fleet.DiffJobs(old, updated)
-	wantEqual(t, "task", d.TaskGroups[0].Tasks, []fleet.TaskDiff{{
-		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesInPlace},
-		Objects: []fleet.ObjectDiff{
-			{Type: fleet.DiffEdited, Name: "Action[flush]", Fields: []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Args[1]", Old: "a", New: "b"}}},
-			{Type: fleet.DiffDeleted, Name: "Action", Fields: []fleet.FieldDiff{
-				{Type: fleet.DiffDeleted, Name: "Command", Old: "x"}, {Type: fleet.DiffDeleted, Name: "Name", Old: "gone"}}},
-			{Type: fleet.DiffAdded, Name: "Action", Fields: []fleet.FieldDiff{
-				{Type: fleet.DiffAdded, Name: "Command", New: "y"}, {Type: fleet.DiffAdded, Name: "Name", New: "new"}}},
+	d := diff.Jobs(old, updated)
+	wantEqual(t, "task", d.TaskGroups[0].Tasks, []diff.Task{{
+		Type: diff.Edited, Name: "t", Annotations: []string{diff.ForcesInPlace},
+		Objects: []diff.Object{
+			{Type: diff.Edited, Name: "Action[flush]", Fields: []diff.Field{{Type: diff.Edited, Name: "Args[1]", Old: "a", New: "b"}}},
+			{Type: diff.Deleted, Name: "Action", Fields: []diff.Field{
+				{Type: diff.Deleted, Name: "Command", Old: "x"}, {Type: diff.Deleted, Name: "Name", Old: "gone"}}},
+			{Type: diff.Added, Name: "Action", Fields: []diff.Field{
+				{Type: diff.Added, Name: "Command", New: "y"}, {Type: diff.Added, Name: "Name", New: "new"}}},
 		},
 	}})
 }
@@ -86,8 +87,8 @@ func TestDiffJobsOfServicesAndNetworks(t *testing.T) {
 	was.Networks = []fleet.NetworkResource{{Mode: "host", DynamicPorts: []fleet.Port{{Label: "http"}}}}
 	is.Networks = []fleet.NetworkResource{{Mode: "host", DynamicPorts: []fleet.Port{{Label: "http", To: 80}}}}
 	var got []string
-	for _, o := range fleet.DiffJobs(old, updated).TaskGroups[0].Objects {
-		if o.Type != fleet.DiffEdited {
+	for _, o := range diff.Jobs(old, updated).TaskGroups[0].Objects {
+		if o.Type != diff.Edited {
 			got = append(got, fmt.Sprintf("%s %s", o.Type, o.Name))
 			continue
 		}
@@ -103,7 +104,7 @@ func TestDiffJobsOfEmptyLists(t *testing.T) {
 	old, updated := job(), job()
 	old.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: "nomad"}}
 	updated.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: "nomad", Tags: []string{}}}
-	if d := fleet.DiffJobs(old, updated); d.Type != fleet.DiffNone || len(d.TaskGroups[0].Objects) != 0 {
+	if d := diff.Jobs(old, updated); d.Type != diff.None || len(d.TaskGroups[0].Objects) != 0 {
 		t.Errorf("%s: %+v", d.Type, d.TaskGroups[0])
 	}
 }
@@ -122,7 +123,7 @@ func TestDiffJobsOfLongLists(t *testing.T) {
 			updated.Constraints = append(updated.Constraints, fleet.Constraint{LTarget: "b", Operand: "=", RTarget: fmt.Sprint(i)})
 		}
 		return testing.AllocsPerRun(1, func() {
-			if d := fleet.DiffJobs(old, updated); len(d.Objects) != 2*n || len(d.TaskGroups[0].Objects) != n {
+			if d := diff.Jobs(old, updated); len(d.Objects) != 2*n || len(d.TaskGroups[0].Objects) != n {
 				t.Fatalf("of %d: %d constraints and %d services differ", n, len(d.Objects), len(d.TaskGroups[0].Objects))
 			}
 		})
@@ -136,16 +137,16 @@ func TestDiffJobsEnds(t *testing.T) {
 	same := job()
 	same.Version, same.Stable = 4, true
 	same.VersionTag = &fleet.JobVersionTag{Name: "golden"} // of the version, and not of what it says
-	if d := fleet.DiffJobs(job(), same); d.Type != fleet.DiffNone || len(d.Fields)+len(d.Objects) != 0 || len(d.TaskGroups) != 2 {
+	if d := diff.Jobs(job(), same); d.Type != diff.None || len(d.Fields)+len(d.Objects) != 0 || len(d.TaskGroups) != 2 {
 		t.Errorf("the same job: %+v", d)
 	}
-	if d := fleet.DiffJobs(nil, job()); d.Type != fleet.DiffAdded || d.TaskGroups[0].Type != fleet.DiffAdded || d.TaskGroups[0].Tasks[0].Type != fleet.DiffAdded {
+	if d := diff.Jobs(nil, job()); d.Type != diff.Added || d.TaskGroups[0].Type != diff.Added || d.TaskGroups[0].Tasks[0].Type != diff.Added {
 		t.Errorf("a new job: %+v", d)
 	}
-	if d := fleet.DiffJobs(job(), nil); d.Type != fleet.DiffDeleted || d.TaskGroups[1].Change != fleet.GroupRemoved {
+	if d := diff.Jobs(job(), nil); d.Type != diff.Deleted || d.TaskGroups[1].Change != diff.GroupRemoved {
 		t.Errorf("a purged job: %+v", d)
 	}
-	if d := fleet.DiffJobs(nil, nil); d.Type != fleet.DiffNone {
+	if d := diff.Jobs(nil, nil); d.Type != diff.None {
 		t.Errorf("nothing: %+v", d)
 	}
 }

@@ -1,4 +1,4 @@
-package fleet_test
+package diff_test
 
 import (
 	"fmt"
@@ -9,49 +9,50 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/diff"
 )
 
 // updateOf says what a change of each field of a job means for a running allocation. A
 // field that is added to the types has to be added here: decide as Nomad does, or write a
 // row in docs/compatibility.md.
-var updateOf = map[string]fleet.GroupChange{
+var updateOf = map[string]diff.GroupChange{
 	// Of the job: kept for who reads it, written by the hub, or about its children.
-	"Job.ID": fleet.GroupSame, "Job.Stop": fleet.GroupSame, "Job.Stable": fleet.GroupSame, "Job.Status": fleet.GroupSame,
-	"Job.StatusDescription": fleet.GroupSame, "Job.Version": fleet.GroupSame, "Job.SubmitTime": fleet.GroupSame,
-	"Job.CreateIndex": fleet.GroupSame, "Job.ModifyIndex": fleet.GroupSame, "Job.JobModifyIndex": fleet.GroupSame,
-	"Job.VersionTag": fleet.GroupSame, "Job.Ignored": fleet.GroupSame, "Job.SpecHash": fleet.GroupSame, "Job.UI": fleet.GroupSame,
-	"Job.Periodic": fleet.GroupSame, "Job.ParameterizedJob": fleet.GroupSame, "Job.ParentID": fleet.GroupSame, "Job.Dispatched": fleet.GroupSame,
-	"Job.DispatchIdempotencyToken": fleet.GroupSame, "Job.Payload": fleet.GroupSame,
+	"Job.ID": diff.GroupSame, "Job.Stop": diff.GroupSame, "Job.Stable": diff.GroupSame, "Job.Status": diff.GroupSame,
+	"Job.StatusDescription": diff.GroupSame, "Job.Version": diff.GroupSame, "Job.SubmitTime": diff.GroupSame,
+	"Job.CreateIndex": diff.GroupSame, "Job.ModifyIndex": diff.GroupSame, "Job.JobModifyIndex": diff.GroupSame,
+	"Job.VersionTag": diff.GroupSame, "Job.Ignored": diff.GroupSame, "Job.SpecHash": diff.GroupSame, "Job.UI": diff.GroupSame,
+	"Job.Periodic": diff.GroupSame, "Job.ParameterizedJob": diff.GroupSame, "Job.ParentID": diff.GroupSame, "Job.Dispatched": diff.GroupSame,
+	"Job.DispatchIdempotencyToken": diff.GroupSame, "Job.Payload": diff.GroupSame,
 	// Refused at registration.
-	"Job.Multiregion": fleet.GroupSame, "Job.ConsulNamespace": fleet.GroupSame, "Job.VaultNamespace": fleet.GroupSame,
+	"Job.Multiregion": diff.GroupSame, "Job.ConsulNamespace": diff.GroupSame, "Job.VaultNamespace": diff.GroupSame,
 
-	"Job.Region": fleet.GroupInPlace, "Job.Namespace": fleet.GroupInPlace, "Job.Priority": fleet.GroupInPlace, "Job.AllAtOnce": fleet.GroupInPlace,
-	"Job.Datacenters": fleet.GroupInPlace, "Job.NodePool": fleet.GroupInPlace, "Job.Constraints": fleet.GroupInPlace,
+	"Job.Region": diff.GroupInPlace, "Job.Namespace": diff.GroupInPlace, "Job.Priority": diff.GroupInPlace, "Job.AllAtOnce": diff.GroupInPlace,
+	"Job.Datacenters": diff.GroupInPlace, "Job.NodePool": diff.GroupInPlace, "Job.Constraints": diff.GroupInPlace,
 
-	"Job.Name": fleet.GroupDestructive, "Job.Type": fleet.GroupDestructive, "Job.Meta": fleet.GroupDestructive,
-	"Job.Affinities": fleet.GroupDestructive, "Job.Spreads": fleet.GroupDestructive,
+	"Job.Name": diff.GroupDestructive, "Job.Type": diff.GroupDestructive, "Job.Meta": diff.GroupDestructive,
+	"Job.Affinities": diff.GroupDestructive, "Job.Spreads": diff.GroupDestructive,
 
-	"TaskGroup.Count": fleet.GroupInPlace, "TaskGroup.Constraints": fleet.GroupInPlace, "TaskGroup.RestartPolicy": fleet.GroupInPlace,
-	"TaskGroup.ReschedulePolicy": fleet.GroupInPlace, "TaskGroup.Disconnect": fleet.GroupInPlace, "TaskGroup.Update": fleet.GroupInPlace,
-	"TaskGroup.Migrate": fleet.GroupInPlace, "TaskGroup.Services": fleet.GroupInPlace, "TaskGroup.Scaling": fleet.GroupInPlace,
-	"TaskGroup.ShutdownDelay": fleet.GroupInPlace, "TaskGroup.MaxRunDuration": fleet.GroupInPlace,
+	"TaskGroup.Count": diff.GroupInPlace, "TaskGroup.Constraints": diff.GroupInPlace, "TaskGroup.RestartPolicy": diff.GroupInPlace,
+	"TaskGroup.ReschedulePolicy": diff.GroupInPlace, "TaskGroup.Disconnect": diff.GroupInPlace, "TaskGroup.Update": diff.GroupInPlace,
+	"TaskGroup.Migrate": diff.GroupInPlace, "TaskGroup.Services": diff.GroupInPlace, "TaskGroup.Scaling": diff.GroupInPlace,
+	"TaskGroup.ShutdownDelay": diff.GroupInPlace, "TaskGroup.MaxRunDuration": diff.GroupInPlace,
 
-	"TaskGroup.Affinities": fleet.GroupDestructive, "TaskGroup.Spreads": fleet.GroupDestructive, "TaskGroup.EphemeralDisk": fleet.GroupDestructive,
-	"TaskGroup.Networks": fleet.GroupDestructive, "TaskGroup.Volumes": fleet.GroupDestructive, "TaskGroup.Consul": fleet.GroupDestructive,
-	"TaskGroup.Meta": fleet.GroupDestructive,
+	"TaskGroup.Affinities": diff.GroupDestructive, "TaskGroup.Spreads": diff.GroupDestructive, "TaskGroup.EphemeralDisk": diff.GroupDestructive,
+	"TaskGroup.Networks": diff.GroupDestructive, "TaskGroup.Volumes": diff.GroupDestructive, "TaskGroup.Consul": diff.GroupDestructive,
+	"TaskGroup.Meta": diff.GroupDestructive,
 
-	"Task.Constraints": fleet.GroupInPlace, "Task.Services": fleet.GroupInPlace, "Task.RestartPolicy": fleet.GroupInPlace, "Task.KillTimeout": fleet.GroupInPlace,
-	"Task.KillSignal": fleet.GroupInPlace, "Task.ShutdownDelay": fleet.GroupInPlace, "Task.Leader": fleet.GroupInPlace,
-	"Task.ScalingPolicies": fleet.GroupInPlace, "Task.Actions": fleet.GroupInPlace,
-	"LogConfig.MaxFiles": fleet.GroupInPlace, "LogConfig.MaxFileSizeMB": fleet.GroupInPlace, "LogConfig.Disabled": fleet.GroupDestructive,
+	"Task.Constraints": diff.GroupInPlace, "Task.Services": diff.GroupInPlace, "Task.RestartPolicy": diff.GroupInPlace, "Task.KillTimeout": diff.GroupInPlace,
+	"Task.KillSignal": diff.GroupInPlace, "Task.ShutdownDelay": diff.GroupInPlace, "Task.Leader": diff.GroupInPlace,
+	"Task.ScalingPolicies": diff.GroupInPlace, "Task.Actions": diff.GroupInPlace,
+	"LogConfig.MaxFiles": diff.GroupInPlace, "LogConfig.MaxFileSizeMB": diff.GroupInPlace, "LogConfig.Disabled": diff.GroupDestructive,
 
-	"Task.Name": fleet.GroupDestructive, "Task.Driver": fleet.GroupDestructive, "Task.User": fleet.GroupDestructive, "Task.Lifecycle": fleet.GroupDestructive,
-	"Task.Config": fleet.GroupDestructive, "Task.Env": fleet.GroupDestructive, "Task.Affinities": fleet.GroupDestructive,
-	"Task.Resources": fleet.GroupDestructive, "Task.Meta": fleet.GroupDestructive, "Task.Kind": fleet.GroupDestructive,
-	"Task.Artifacts": fleet.GroupDestructive, "Task.Templates": fleet.GroupDestructive, "Task.Vault": fleet.GroupDestructive, "Task.Consul": fleet.GroupDestructive,
-	"Task.Secrets": fleet.GroupDestructive, "Task.Identity": fleet.GroupDestructive, "Task.Identities": fleet.GroupDestructive,
-	"Task.DispatchPayload": fleet.GroupDestructive, "Task.VolumeMounts": fleet.GroupDestructive, "Task.CSIPluginConfig": fleet.GroupDestructive,
-	"Task.Schedule": fleet.GroupDestructive,
+	"Task.Name": diff.GroupDestructive, "Task.Driver": diff.GroupDestructive, "Task.User": diff.GroupDestructive, "Task.Lifecycle": diff.GroupDestructive,
+	"Task.Config": diff.GroupDestructive, "Task.Env": diff.GroupDestructive, "Task.Affinities": diff.GroupDestructive,
+	"Task.Resources": diff.GroupDestructive, "Task.Meta": diff.GroupDestructive, "Task.Kind": diff.GroupDestructive,
+	"Task.Artifacts": diff.GroupDestructive, "Task.Templates": diff.GroupDestructive, "Task.Vault": diff.GroupDestructive, "Task.Consul": diff.GroupDestructive,
+	"Task.Secrets": diff.GroupDestructive, "Task.Identity": diff.GroupDestructive, "Task.Identities": diff.GroupDestructive,
+	"Task.DispatchPayload": diff.GroupDestructive, "Task.VolumeMounts": diff.GroupDestructive, "Task.CSIPluginConfig": diff.GroupDestructive,
+	"Task.Schedule": diff.GroupDestructive,
 }
 
 // TestUpdateOfEveryField changes each field of a job by itself.
@@ -75,7 +76,7 @@ func TestUpdateOfEveryField(t *testing.T) {
 			if field.Set(differentValue(t, field)); fmt.Sprint(reflect.ValueOf(of(job())).Elem().Field(i)) == fmt.Sprint(field) {
 				t.Errorf("%s was not changed", name)
 			}
-			if got := fleet.GroupUpdate(job(), updated, "a"); got != want {
+			if got := diff.GroupUpdate(job(), updated, "a"); got != want {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
 		}
@@ -139,17 +140,17 @@ func TestPreferencesOfAGroupDecide(t *testing.T) {
 	asIs := networks(func(*fleet.NetworkResource) {})
 	for name, tc := range map[string]struct {
 		was, is func(*fleet.Job)
-		want    fleet.GroupChange
+		want    diff.GroupChange
 	}{
 		"moved to the task": {
 			func(j *fleet.Job) { j.Affinities = []fleet.Affinity{fast, near} },
 			func(j *fleet.Job) {
 				j.Affinities, j.TaskGroups[0].Tasks[0].Affinities = []fleet.Affinity{near}, []fleet.Affinity{fast}
-			}, fleet.GroupInPlace,
+			}, diff.GroupInPlace,
 		},
 		"one less": {
 			func(j *fleet.Job) { j.TaskGroups[0].Affinities = []fleet.Affinity{fast, near} },
-			func(j *fleet.Job) { j.TaskGroups[0].Affinities = []fleet.Affinity{fast} }, fleet.GroupDestructive,
+			func(j *fleet.Job) { j.TaskGroups[0].Affinities = []fleet.Affinity{fast} }, diff.GroupDestructive,
 		},
 		"of another weight": {
 			func(j *fleet.Job) { j.Affinities = []fleet.Affinity{fast} },
@@ -157,20 +158,20 @@ func TestPreferencesOfAGroupDecide(t *testing.T) {
 				a := fast
 				a.Weight = 20
 				j.Affinities = []fleet.Affinity{a}
-			}, fleet.GroupDestructive,
+			}, diff.GroupDestructive,
 		},
 		"spreads in another order": {
 			func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "a"}, {Attribute: "b"}} },
-			func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "b"}, {Attribute: "a"}} }, fleet.GroupDestructive,
+			func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "b"}, {Attribute: "a"}} }, diff.GroupDestructive,
 		},
-		"a network's device":        {asIs, networks(func(n *fleet.NetworkResource) { n.Device, n.CIDR, n.IP = "eth0", "10.0.0.0/8", "10.0.0.1" }), fleet.GroupInPlace},
-		"a port that may be shared": {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].IgnoreCollision = true }), fleet.GroupInPlace},
-		"another port":              {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].Value = 81 }), fleet.GroupDestructive},
+		"a network's device":        {asIs, networks(func(n *fleet.NetworkResource) { n.Device, n.CIDR, n.IP = "eth0", "10.0.0.0/8", "10.0.0.1" }), diff.GroupInPlace},
+		"a port that may be shared": {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].IgnoreCollision = true }), diff.GroupInPlace},
+		"another port":              {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].Value = 81 }), diff.GroupDestructive},
 	} {
 		was, is := job(), job()
 		tc.was(was)
 		tc.is(is)
-		if got := fleet.GroupUpdate(was, is, "a"); got != tc.want {
+		if got := diff.GroupUpdate(was, is, "a"); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -181,15 +182,15 @@ func TestMetaOfATaskDecides(t *testing.T) {
 	was, is := job(), job()
 	was.Meta = map[string]string{"k": "v"}
 	is.TaskGroups[0].Meta = map[string]string{"k": "v"}
-	if got := fleet.GroupUpdate(was, is, "a"); got != fleet.GroupInPlace {
+	if got := diff.GroupUpdate(was, is, "a"); got != diff.GroupInPlace {
 		t.Errorf("moved from the job to the group: %s", got)
 	}
-	if got := fleet.GroupUpdate(was, is, "b"); got != fleet.GroupDestructive {
+	if got := diff.GroupUpdate(was, is, "b"); got != diff.GroupDestructive {
 		t.Errorf("taken from another group: %s", got)
 	}
 	is.TaskGroups[0].Tasks = slices.Insert(is.TaskGroups[0].Tasks, 0, fleet.Task{Name: "s"})
 	was.TaskGroups[0].Tasks = append(was.TaskGroups[0].Tasks, fleet.Task{Name: "s"})
-	if got := fleet.GroupUpdate(was, is, "a"); got != fleet.GroupInPlace {
+	if got := diff.GroupUpdate(was, is, "a"); got != diff.GroupInPlace {
 		t.Errorf("in another order: %s", got)
 	}
 }
