@@ -1,0 +1,82 @@
+package state_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// fullStore is furnished with a row in every table that a snapshot holds.
+func fullStore(t tb) *storeHarness {
+	w := furnished(t)
+	w.mustApply(state.SchedulerConfig{Config: fleet.DefaultScheduling()})
+	w.mustApply(state.JobRegister{Job: job("filed", fleet.JobTypeBatch, 1), Submission: &fleet.Submission{Format: "hcl2", Source: "job \"filed\" {}"}, Now: w.nowNanos()})
+	file := mustPersist(t, w.store)
+	sum := sha256.Sum256(file)
+	w.mustApply(state.SnapshotPart{Restore: "whole", Data: file})
+	w.mustApply(state.SnapshotRestore{Restore: "whole", Size: int64(len(file)), Sum: sum[:], EvalSeed: "s", Now: w.nowNanos()})
+	lost := w.addReadyNode("n3")
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "edges", Hash: []byte{4}, Roles: []string{"edge"}, NodePool: "shore", MaxUses: 3}})
+	w.mustApply(state.Certificate{Serial: "2b", Subject: "edge:n9", NotAfter: 15, Token: "edges", Key: []byte{6}})
+	for _, c := range samples() {
+		switch c.(type) {
+		case state.NamespaceStore:
+			w.mustApply(c)
+		}
+	}
+	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
+	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
+	return w
+}
+
+// A snapshot that was written once is read for ever: its records, their order and the
+// fingerprint of the state never change.
+func TestSnapshotGolden(t *testing.T) {
+	w := fullStore(t)
+	snapshot := mustPersist(t, w.store)
+	var got strings.Builder
+	fmt.Fprintf(&got, "header %x\n", snapshot[:9])
+	for r := bufio.NewReader(flate.NewReader(bytes.NewReader(snapshot[9:]))); ; {
+		n, err := binary.ReadUvarint(r)
+		if err == io.EOF {
+			break
+		}
+		record := make([]byte, n+1)
+		if _, err := io.ReadFull(r, record); err != nil {
+			t.Fatalf("read a record of %d bytes: %v", n, err)
+		}
+		fmt.Fprintf(&got, "%d %x\n", record[0], record[1:])
+	}
+	fmt.Fprintf(&got, "digest %s\n", w.store.View().Digest())
+	path := filepath.Join("testdata", "snapshot.txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Fatalf("the snapshot changed (see -rewrite):\n%s", diff(string(want), got.String()))
+	}
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := restored.View().Digest(), w.store.View().Digest(); got != want || restored.View().Index() != fleet.Index(w.index) {
+		t.Fatalf("restored with digest %s, not %s", got, want)
+	}
+}
