@@ -84,6 +84,7 @@ var anybody = []string{"planted", "internal"}
 // doors names the one place that may import each large library.
 var doors = map[string][]string{
 	"github.com/quic-go/quic-go":      {"syncproto/transport"},
+	"github.com/fxamacker/cbor/v2":    {"internal/codec"},
 	"github.com/hashicorp/raft":       {"hub/consensus"},
 	"github.com/hashicorp/raft-wal":   {"hub/consensus"},
 	"github.com/hashicorp/memberlist": {"hub/members"},

@@ -1,12 +1,8 @@
 package syncproto
 
 import (
-	"fmt"
-	"reflect"
-
-	"github.com/fxamacker/cbor/v2"
-
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // Bounds of what is decoded, besides the size of a frame.
@@ -22,41 +18,16 @@ const (
 	maxJobItems   = 1 << 16 // of one array or map
 )
 
-// One encoding of each value (core deterministic, RFC 8949 4.2.1), and a decoder
-// that takes nothing which could be read in two ways: no duplicate keys, no
-// indefinite lengths, no tags, no text that is not UTF-8. Unknown keys are
-// skipped, so a newer release of the same protocol version may add some.
+// Unknown keys are skipped, so a newer release of the same protocol version may add some.
 var (
-	encMode = mustMode(cbor.CoreDetEncOptions().EncMode())
-	decMode = decoder(maxNesting, maxElements, maxPairs)
-	jobMode = decoder(maxJobNesting, maxJobItems, maxJobItems)
+	frameDecoder = codec.NewDecoder(codec.Limits{Nesting: maxNesting, Elements: maxElements, Pairs: maxPairs})
+	jobDecoder   = codec.NewDecoder(codec.Limits{Nesting: maxJobNesting, Elements: maxJobItems, Pairs: maxJobItems})
 )
-
-func decoder(nesting, elements, pairs int) cbor.DecMode {
-	return mustMode(cbor.DecOptions{
-		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
-		IndefLength:       cbor.IndefLengthForbidden,
-		TagsMd:            cbor.TagsForbidden,
-		MaxNestedLevels:   nesting,
-		MaxArrayElements:  elements,
-		MaxMapPairs:       pairs,
-		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
-		IntDec:            cbor.IntDecConvertSignedOrFail,
-		DefaultMapType:    reflect.TypeFor[map[string]any](),
-	}.DecMode())
-}
-
-func mustMode[M any](m M, err error) M {
-	if err != nil {
-		panic(fmt.Sprintf("set up CBOR: %v", err)) // constants above are wrong
-	}
-	return m
-}
 
 // EncodeMessage returns a frame's body. Errors are of values that no frame may
 // carry (CodeFrameTooLarge, CodeInvalid).
 func EncodeMessage(m Message) ([]byte, error) {
-	b, err := encMode.Marshal(m)
+	b, err := codec.Marshal(m)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode %s: %v", m.FrameType(), err)
 	}
@@ -115,7 +86,7 @@ var decoders = map[FrameType]func([]byte) (Message, error){
 
 func decodeAs[M Message](body []byte) (Message, error) {
 	var m M
-	if err := decMode.Unmarshal(body, &m); err != nil {
+	if err := frameDecoder.Unmarshal(body, &m); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -124,7 +95,7 @@ func decodeAs[M Message](body []byte) (Message, error) {
 // EncodeJob returns a job as the body that travels in Desired.Bodies and that an
 // edge journals: a map by field name, which readers of other releases can read.
 func EncodeJob(j *fleet.Job) ([]byte, error) {
-	b, err := encMode.Marshal(j)
+	b, err := codec.Marshal(j)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode job %s: %v", j.ID, err)
 	}
@@ -135,7 +106,7 @@ func EncodeJob(j *fleet.Job) ([]byte, error) {
 // int64 or float64, lists as []any, blocks as map[string]any.
 func DecodeJob(b []byte) (*fleet.Job, error) {
 	j := new(fleet.Job)
-	if err := jobMode.Unmarshal(b, j); err != nil {
+	if err := jobDecoder.Unmarshal(b, j); err != nil {
 		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode a job: %v", err)
 	}
 	return j, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // MaxRow bounds an encoded row. EncodeRow never makes a longer one: it cuts
@@ -97,7 +98,7 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 			Details: sanitizeMap(e.Details), ExitCode: e.ExitCode, Signal: e.Signal, Fails: e.FailsTask,
 		}
 	}
-	body, err := encMode.Marshal(r)
+	body, err := codec.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode row %d: %w", t.Seq, err)
 	}
@@ -117,7 +118,7 @@ func DecodeRow(b []byte) (fleet.Transition, error) {
 		return fleet.Transition{}, fleet.Errorf(fleet.CodeVersion, "decode a row: version %d, this release knows %d", b[0], rowVersion)
 	}
 	var r row
-	if err := decMode.Unmarshal(b[1:], &r); err != nil {
+	if err := frameDecoder.Unmarshal(b[1:], &r); err != nil {
 		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameBad, "decode a row: %v", err)
 	}
 	if r.Seq == 0 || r.Kind == "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // Frozen forms of the nouns that travel in messages. A Node in a Heartbeat is
@@ -79,7 +80,7 @@ type wireDevice struct {
 
 // MarshalCBOR writes the frozen form.
 func (h Heartbeat) MarshalCBOR() ([]byte, error) {
-	return encMode.Marshal(wireHeartbeat{
+	return codec.Marshal(wireHeartbeat{
 		Number: h.Number, Uptime: h.Uptime, Wall: h.Wall, RTT: h.RTT, Hash: h.Hash, Node: nodeToWire(h.Node),
 	})
 }
@@ -87,7 +88,7 @@ func (h Heartbeat) MarshalCBOR() ([]byte, error) {
 // UnmarshalCBOR reads the frozen form.
 func (h *Heartbeat) UnmarshalCBOR(b []byte) error {
 	var w wireHeartbeat
-	if err := decMode.Unmarshal(b, &w); err != nil {
+	if err := frameDecoder.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	*h = Heartbeat{Number: w.Number, Uptime: w.Uptime, Wall: w.Wall, RTT: w.RTT, Hash: w.Hash, Node: w.Node.toNode()}
@@ -118,7 +119,7 @@ type wireDesiredAlloc struct {
 
 // MarshalCBOR writes the frozen form.
 func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
-	return encMode.Marshal(wireDesiredAlloc{
+	return codec.Marshal(wireDesiredAlloc{
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
 		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment, StopWindows: d.StopWindows,
@@ -129,7 +130,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 // UnmarshalCBOR reads the frozen form.
 func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 	var w wireDesiredAlloc
-	if err := decMode.Unmarshal(b, &w); err != nil {
+	if err := frameDecoder.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	*d = DesiredAlloc{

@@ -6,9 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // words are texts that rows say again and again; in a row each is its number.
@@ -66,9 +65,9 @@ func (w word) MarshalCBOR() ([]byte, error) {
 	case ok && n < inHead:
 		return []byte{byte(n)}, nil
 	case ok:
-		return encMode.Marshal(n)
+		return codec.Marshal(n)
 	}
-	return encMode.Marshal(string(w))
+	return codec.Marshal(string(w))
 }
 
 func (w *word) UnmarshalCBOR(b []byte) error {
@@ -78,7 +77,7 @@ func (w *word) UnmarshalCBOR(b []byte) error {
 	}
 	if len(b) > 0 && b[0]>>5 == majorUnsigned {
 		var n uint64
-		if err := decMode.Unmarshal(b, &n); err != nil {
+		if err := frameDecoder.Unmarshal(b, &n); err != nil {
 			return err
 		}
 		if n >= uint64(len(words)) {
@@ -88,7 +87,7 @@ func (w *word) UnmarshalCBOR(b []byte) error {
 		return nil
 	}
 	var s string
-	if err := decMode.Unmarshal(b, &s); err != nil {
+	if err := frameDecoder.Unmarshal(b, &s); err != nil {
 		return err
 	}
 	*w = word(s)
@@ -114,7 +113,7 @@ func (u uid) MarshalCBOR() ([]byte, error) {
 	if b, ok := parseUUID(string(u)); ok {
 		return append([]byte{bytesOf16}, b[:]...), nil
 	}
-	return encMode.Marshal(string(u))
+	return codec.Marshal(string(u))
 }
 
 func (u *uid) UnmarshalCBOR(b []byte) error {
@@ -124,7 +123,7 @@ func (u *uid) UnmarshalCBOR(b []byte) error {
 	}
 	if len(b) > 0 && b[0]>>5 == majorBytes {
 		var raw []byte
-		if err := decMode.Unmarshal(b, &raw); err != nil {
+		if err := frameDecoder.Unmarshal(b, &raw); err != nil {
 			return err
 		}
 		if len(raw) != 16 {
@@ -134,7 +133,7 @@ func (u *uid) UnmarshalCBOR(b []byte) error {
 		return nil
 	}
 	var s string
-	if err := decMode.Unmarshal(b, &s); err != nil {
+	if err := frameDecoder.Unmarshal(b, &s); err != nil {
 		return err
 	}
 	*u = uid(s)
@@ -182,8 +181,8 @@ func formatUUID(b [16]byte) string {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 var (
-	_ cbor.Marshaler   = word("")
-	_ cbor.Unmarshaler = (*word)(nil)
-	_ cbor.Marshaler   = uid("")
-	_ cbor.Unmarshaler = (*uid)(nil)
+	_ codec.Marshaler   = word("")
+	_ codec.Unmarshaler = (*word)(nil)
+	_ codec.Marshaler   = uid("")
+	_ codec.Unmarshaler = (*uid)(nil)
 )

@@ -1,25 +1,12 @@
 package journal
 
-import "github.com/fxamacker/cbor/v2"
+import "skerry/internal/codec"
 
 // What lies in the journal beside its rows is CBOR with integer keys, in core
 // deterministic encoding; a field is never given another meaning. Texts may hold
 // any bytes: what was written is read.
-var (
-	encMode = mustMode(cbor.CoreDetEncOptions().EncMode())
-	decMode = mustMode(cbor.DecOptions{
-		MaxNestedLevels: 16, MaxArrayElements: 1 << 16, MaxMapPairs: 1 << 16, DupMapKey: cbor.DupMapKeyEnforcedAPF,
-		UTF8: cbor.UTF8DecodeInvalid,
-	}.DecMode())
-)
+var decoder = codec.NewDecoder(codec.Limits{Nesting: 16, Elements: 1 << 16, Pairs: 1 << 16, AnyText: true})
 
-func mustMode[T any](mode T, err error) T {
-	if err != nil {
-		panic("set up CBOR: " + err.Error()) // the options are constants
-	}
-	return mode
-}
+func encode(v any) ([]byte, error) { return codec.Marshal(v) }
 
-func encode(v any) ([]byte, error) { return encMode.Marshal(v) }
-
-func decode(b []byte, into any) error { return decMode.Unmarshal(b, into) }
+func decode(b []byte, into any) error { return decoder.Unmarshal(b, into) }

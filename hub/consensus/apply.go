@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
 	"github.com/hashicorp/raft"
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/internal/codec"
 )
 
 const (
@@ -147,12 +147,14 @@ func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 	case err != nil:
 		return nil, maybeCommittedError(err)
 	}
-	b, err := cbor.Marshal(res)
+	b, err := codec.Marshal(res)
 	if err != nil {
 		return nil, fmt.Errorf("encode a result: %w", err)
 	}
 	return b, nil
 }
+
+var resultDecoder = codec.NewDecoder(codec.Limits{})
 
 // commitOrForward commits a command here or on the leader, once.
 func (n *Node) commitOrForward(ctx context.Context, cmd []byte) (state.Result, error) {
@@ -168,7 +170,7 @@ func (n *Node) commitOrForward(ctx context.Context, cmd []byte) (state.Result, e
 		return state.Result{}, fmt.Errorf("forward to hub %s: %w", id, err)
 	}
 	var res state.Result
-	if err := cbor.Unmarshal(b, &res); err != nil {
+	if err := resultDecoder.Unmarshal(b, &res); err != nil {
 		return state.Result{}, fmt.Errorf("decode the result of hub %s: %w", id, err)
 	}
 	n.waitForOwnState(ctx, res.Index)

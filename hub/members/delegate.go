@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/fxamacker/cbor/v2"
 	"github.com/hashicorp/memberlist"
 
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // meta is what a hub says of itself, within memberlist.MetaMaxSize bytes.
@@ -43,7 +43,7 @@ func (s *localDelegate) setLeaving() {
 func (s *localDelegate) encodeMeta() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := cbor.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving, Build: s.member.Build})
+	b, err := codec.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving, Build: s.member.Build})
 	if err != nil {
 		return nil, fmt.Errorf("encode meta data: %w", err)
 	}
@@ -102,9 +102,11 @@ func (e events) recordNode(n *memberlist.Node, gone bool) {
 	e.m.recordMember(member, gone)
 }
 
+var metaDecoder = codec.NewDecoder(codec.Limits{})
+
 func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	var v meta
-	if err := cbor.Unmarshal(b, &v); err != nil {
+	if err := metaDecoder.Unmarshal(b, &v); err != nil {
 		return Member{}, false, fmt.Errorf("decode meta data: %w", err)
 	}
 	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP, Build: v.Build}, v.Leaving, nil

@@ -7,9 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // A message is the lengths of its header and its body (4 bytes each, big
@@ -33,23 +32,14 @@ type answer struct {
 	Err *fleet.Error `cbor:"1,keyasint,omitempty"`
 }
 
-var decoding = func() cbor.DecMode {
-	m, err := cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
-		MaxNestedLevels: 8, MaxArrayElements: 1024, MaxMapPairs: 1024,
-	}.DecMode()
-	if err != nil {
-		panic(fmt.Sprintf("set up CBOR: %v", err)) // the constants above are wrong
-	}
-	return m
-}()
+var headerDecoder = codec.NewDecoder(codec.Limits{Nesting: 8, Elements: 1024, Pairs: 1024})
 
 // writeMessage writes a header and a body.
 func writeMessage(w io.Writer, header any, body []byte) error {
 	if len(body) > MaxBody {
 		return fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d are allowed", len(body), MaxBody)
 	}
-	h, err := cbor.Marshal(header)
+	h, err := codec.Marshal(header)
 	if err != nil {
 		return fmt.Errorf("encode a header: %w", err)
 	}
@@ -78,7 +68,7 @@ func readHeader(r io.Reader, header any) (body int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := decoding.Unmarshal(h, header); err != nil {
+	if err := headerDecoder.Unmarshal(h, header); err != nil {
 		return 0, fleet.Errorf(fleet.CodeFrameBad, "decode a header: %v", err)
 	}
 	return int(size), nil

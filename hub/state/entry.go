@@ -1,15 +1,13 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"unicode"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // entryVersion is a log entry's first byte, Kind its second; the command as CBOR
@@ -30,11 +28,11 @@ func Encode(c Command) ([]byte, error) {
 	if _, ok := newCommandOf(c.Kind()); !ok {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
 	}
-	b := appendValue([]byte{entryVersion, byte(c.Kind())}, c)
+	b := codec.AppendLean([]byte{entryVersion, byte(c.Kind())}, c)
 	if len(b) > MaxEntry {
 		return nil, fmt.Errorf("encode command %T: %d bytes, at most %d: %w", c, len(b), MaxEntry, ErrTooLarge)
 	}
-	if err := checkBounds(b[2:], maxItems, maxNesting); err != nil {
+	if err := codec.CheckBounds(b[2:], maxItems, maxNesting); err != nil {
 		return nil, fmt.Errorf("encode command %T: %v: %w", c, err, ErrTooLarge)
 	}
 	return b, nil
@@ -57,8 +55,7 @@ func Decode(b []byte) (Command, error) {
 		return nil, newerReleaseError("decode log entry: unknown command %d", b[1])
 	}
 	if err := decode(b[2:], c.Interface()); err != nil {
-		var unknown *cbor.UnknownFieldError
-		if errors.As(err, &unknown) {
+		if codec.IsUnknownField(err) {
 			return nil, newerReleaseError("decode log entry of command %d: %v", b[1], err)
 		}
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry of command %d: %v", b[1], err)

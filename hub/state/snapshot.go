@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // A snapshot is a header, then a deflated stream of records: the length of the
@@ -252,7 +253,7 @@ func (o *recordWriter) writeRecord(kind byte, v any) {
 	if o.err != nil {
 		return
 	}
-	o.body = appendValue(o.body[:0], v)
+	o.body = codec.AppendLean(o.body[:0], v)
 	body := o.body
 	if len(body) > maxRecord {
 		o.err = fmt.Errorf("a record of type %d has %d bytes", kind, len(body))

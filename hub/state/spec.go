@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"skerry/fleet"
+	"skerry/internal/codec"
 )
 
 // MaxSpec is the largest specification that EncodeSpec may return for a job that
@@ -23,7 +24,7 @@ func EncodeSpec(j *fleet.Job) ([]byte, error) {
 	spec.Version, spec.SubmitTime, spec.SpecHash, spec.VersionTag = 0, 0, "", nil
 	spec.CreateIndex, spec.ModifyIndex, spec.JobModifyIndex = 0, 0, 0
 	b := encode(spec)
-	if err := checkBounds(b, maxItems, maxNesting); err != nil {
+	if err := codec.CheckBounds(b, maxItems, maxNesting); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode job %s: %v", j.ID, err)
 	}
 	return b, nil
@@ -34,7 +35,7 @@ func EncodeSpec(j *fleet.Job) ([]byte, error) {
 func CheckSpec(j *fleet.Job) string {
 	spec, err := EncodeSpec(j)
 	if err == nil {
-		err = checkBounds(spec, maxSpecItems, maxSpecNesting)
+		err = codec.CheckBounds(spec, maxSpecItems, maxSpecNesting)
 	}
 	switch {
 	case err != nil:

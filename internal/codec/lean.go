@@ -1,4 +1,4 @@
-package state
+package codec
 
 import (
 	"cmp"
@@ -24,15 +24,10 @@ var (
 	textsMap = reflect.TypeFor[map[string]string]()
 )
 
-func encode(v any) []byte { return appendValue(nil, v) }
-
-// EncodeLean returns v as CBOR by field names, without zero values: any decoder that
-// goes by those names reads it. v has no channels and no functions in it.
-func EncodeLean(v any) []byte { return encode(v) }
-
-// appendValue appends v's encoding to b. It panics on kinds that no noun has
-// (channels, functions): that is a mistake in this package, not in its input.
-func appendValue(b []byte, v any) []byte {
+// AppendLean appends v to b as CBOR by field names, without zero values: definite lengths,
+// shortest integers, 64-bit floats, keys in the order of their encoded bytes, times as
+// RFC 3339 text in UTC. It panics where v has channels or functions in it.
+func AppendLean(b []byte, v any) []byte {
 	value := reflect.ValueOf(v)
 	if !value.IsValid() {
 		return append(b, null)
