@@ -107,3 +107,28 @@ func TestSubjects(t *testing.T) {
 		}
 	}
 }
+
+// TestStructure counts mirror types, interfaces over the state, and methods that no interface asks for.
+func TestStructure(t *testing.T) {
+	s, err := readSource(mustWriteModule(t, map[string]string{
+		"hub/a/a.go": "package a\n\ntype Row struct {\n\tID string `cbor:\"1\"`\n\tAt b.Time\n\tN, M []int\n}\n\ntype State interface{ View() int; Watch() }\n\ntype Applier interface{ Apply() error }\n",
+		"hub/b/b.go": "package b\n\ntype Line struct {\n\tID string\n\tAt Time\n\tN, M []int\n}\n\ntype other struct{ ID string; At Time; N []int }\n\ntype wire struct {\n\tID string `cbor:\"1,keyasint\"`\n\tAt Time `cbor:\"2,keyasint\"`\n\tN, M []int\n}\n",
+		"hub/b/adapters.go": "package b\n\ntype step interface{ playStep() }\n\ntype (\n\ts1 struct{}\n\ts2 struct{}\n\ts3 struct{}\n\ts4 struct{}\n\ts5 struct{}\n)\n\n" +
+			"func (s1) playStep() {}\nfunc (s2) playStep() {}\nfunc (s3) playStep() {}\nfunc (s4) playStep() {}\nfunc (s5) playStep() {}\n" +
+			"func (s1) takeAll() {}\nfunc (s2) takeAll() {}\nfunc (s3) takeAll() {}\nfunc (s4) takeAll() {}\nfunc (s5) takeAll() {}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(s.mirrorTypes(), "; "); got != "hub/a.Row = hub/b.Line" {
+		t.Errorf("mirror types: %s", got)
+	}
+	views, appliers := s.stateInterfaces()
+	if strings.Join(views, " ") != "hub/a.State" || strings.Join(appliers, " ") != "hub/a.Applier" {
+		t.Errorf("interfaces over the state: %v, with Apply: %v", views, appliers)
+	}
+	receivers := s.receiversOf()
+	if len(receivers["takeAll"]) != 5 || receivers["playStep"] != nil {
+		t.Errorf("methods on many types: %v", receivers)
+	}
+}

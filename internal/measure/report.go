@@ -21,6 +21,7 @@ func (s *moduleSource) writeReport(out io.Writer) error {
 	s.reportImports(w)
 	s.reportDocumentation(w)
 	s.reportLines(w)
+	s.reportStructure(w)
 	if err := s.reportCommits(w); err != nil {
 		return err
 	}
@@ -47,11 +48,15 @@ func (s *moduleSource) reportMethods(w io.Writer) {
 	fmt.Fprintf(w, "mean length of unexported methods' names\t%.1f\n", float64(letters)/float64(max(methods, 1)))
 }
 
-// receiversOf are the types that have an unexported method, by its name.
+// receiversOf are the types that have an unexported method, by its name, without methods that an
+// interface of their package asks for: these have one name on many types by their nature.
 func (s *moduleSource) receiversOf() map[string]map[string]bool {
-	receivers := map[string]map[string]bool{}
+	receivers, asked := map[string]map[string]bool{}, s.interfaceMethods()
 	for _, f := range s.files {
 		f.unexportedMethods(func(name, receiver string) {
+			if asked[f.folderPath()][name] {
+				return
+			}
 			if receivers[name] == nil {
 				receivers[name] = map[string]bool{}
 			}
