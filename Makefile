@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted mutants cross conformance fuzz
+.PHONY: build measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -19,7 +19,7 @@ build: ## the three programs, static, into bin/
 
 # In these nothing runs side by side, or programs, whole clusters and SQLite do, which the race detector
 # makes five times as slow: make test runs them without it, make test-long the latter with it.
-SEQUENTIAL := chaos/(check|history|report|schedule|planted)|fleet(/cron|/jobspec)?|planted|reconcile
+SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry|edge/journal))?$$
 # Most tests wait, so one package more than cores. make lint vets.
@@ -33,7 +33,7 @@ test: ## every package, in random order, with the race detector where something 
 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
 	$(GOTEST) -short $(RACE) $(LARGE)
-	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./planted ./reconcile ./syncproto
+	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./reconcile ./syncproto
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
 	cd chaos/prometheus && go test -count=1 ./...
@@ -81,12 +81,10 @@ scenarios: build ## the scenarios of chaos/scenarios, in virtual time
 chaos-real: build ## real processes, disks, clocks and networks: make chaos-real FOR=30m SEED=7
 	bin/skerry-chaos run faults --bin bin --for $(FOR) --seed $(SEED) --report dist/chaos-real
 
-planted: ## bugs put in by intent: each does harm, is found by the checkers, and is named by the right invariant
-	go test -tags planted -run '^TestPlanted' $$(find edge hub reconcile syncproto -name planted_test.go | sed 's|^|./|; s|/[^/]*$$||')
-	go test -tags planted -timeout 60m -v ./planted/... ./chaos/planted/...
+mutations: ## mistakes put in by intent: each is found by its tests, and by the invariant that it breaks
+	go test -count=1 -timeout 3h -v -run '^TestMutations$$' ./chaos/mutations -args -play
 
 mutants: build ## small mistakes in the source: does a test, or a campaign, notice them? make mutants COUNT=40 CAMPAIGN=3m
-	bin/skerry-chaos mutate --named --campaign $(or $(CAMPAIGN),3m) --results dist/mutants-named.jsonl --table dist/mutants-named.md
 	bin/skerry-chaos mutate --count $(or $(COUNT),200) --seed $(or $(MUTANTS_SEED),1) --campaign $(or $(CAMPAIGN),3m) --table dist/mutants.md
 
 conformance: ## every row of ../shared/conformance that a test names, and how many those are

@@ -17,7 +17,6 @@ import (
 	"skerry/hub/pki"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -179,19 +178,12 @@ func (e edges) LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, err
 type cluster struct{ h *Hub }
 
 func (c cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
-	res, err := c.h.node.Apply(ctx, cmd)
-	if fleet.CodeOf(err) == fleet.CodeUnavailable && planted.On(planted.AcknowledgeInDoubt) {
-		return res, nil
-	}
-	return res, err
+	return c.h.node.Apply(ctx, cmd)
 }
 
 // CatchUp asks the leader how far it is, and waits to be there. It bears an
 // election.
 func (c cluster) CatchUp(ctx context.Context) error {
-	if planted.On(planted.StaleRead) {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var index fleet.Index

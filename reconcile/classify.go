@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // allocKind is what one allocation is, before its slot is looked at.
@@ -84,9 +83,6 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	}
 	ready := node != nil && node.Status == fleet.NodeReady
 	m.reconnecting = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
-	if planted.On(planted.SettleTwice) {
-		m.reconnecting = len(a.AllocStates) > 0 && ready
-	}
 	switch {
 	case a.AwaitsPlacement() && !d.isSystemJob():
 		m.kind = d.terminalKind(m, node)

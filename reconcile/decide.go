@@ -9,7 +9,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
-	"skerry/planted"
 )
 
 // decision is the work on one Input.
@@ -77,9 +76,6 @@ func (d *decision) stopGroups(groups map[string][]*fleet.Alloc) {
 // stopGroup ends all allocations of a group that the job does not have, or of a
 // job that is not to run.
 func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
-	if d.in.Job == nil && planted.On(planted.TombstoneForgotten) {
-		return
-	}
 	reason := fmt.Sprintf("the job has no group %s any more", name)
 	switch {
 	case d.in.Job == nil:

@@ -8,7 +8,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
-	"skerry/planted"
 )
 
 // isHealthyNewest: it is what the newest version wants, and was seen to serve; nor has it ended since.
@@ -24,8 +23,6 @@ func (r *rollout) recordProgress(m *member) {
 		r.healthy++
 	case r.isUnrelatedFailure(m):
 		r.unrelatedFailures++
-	case (m.absent || m.kind == kindReplaying) && planted.On(planted.AbsentIsHealthy):
-		r.healthy++
 	case m.kind == kindFailed && !r.d.isSystemJob(): // the deployment decides what comes of it, wherever its edge is
 	case m.absent || m.kind == kindReplaying:
 		r.deferred++
@@ -43,9 +40,6 @@ func (r *rollout) isUnrelatedFailure(m *member) bool {
 // isGroupComplete reports whether the group is where the deployment wants it, as far as
 // wait_for asks.
 func (r *rollout) isGroupComplete() bool {
-	if planted.On(planted.NeverComplete) {
-		return false
-	}
 	total := r.expectedHealthy()
 	if r.waiting > 0 || r.healthy+r.deferred+r.blockedByAbsence < total || r.healthy == 0 && total > 0 {
 		return false // what nobody has seen healthy is no success

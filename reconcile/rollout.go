@@ -6,7 +6,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
-	"skerry/planted"
 )
 
 // rollout is what the job's deployment means for one group: how much of it may be
@@ -77,9 +76,6 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 		return r
 	}
 	r.update, r.turnsLeft = g.Update, g.Update.MaxParallel
-	if planted.On(planted.TakeDownAll) {
-		r.turnsLeft = len(members) * fleet.JobCountMax
-	}
 	if d.deployment != nil {
 		r.state = d.deployment.TaskGroups[g.Name]
 	}
@@ -337,9 +333,6 @@ func (d *decision) reconcileCanaries(g *fleet.TaskGroup, slots []*nameIndexAlloc
 	}
 	r.holdForPromotion()
 	next, missing := 0, r.state.DesiredCanaries-active
-	if planted.On(planted.OneCanaryMore) {
-		missing++
-	}
 	for range missing {
 		if paused {
 			break

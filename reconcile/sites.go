@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // siteBudgets keeps account of what a group has out of service for its rollouts, by site.
@@ -61,7 +60,7 @@ func (s siteBudgets) siteFullReason(m *member, site string) string {
 // place had not begun to count when the next one came.
 func (s siteBudgets) hasSiteBudget(m *member, site string) bool {
 	switch {
-	case s.limit == 0, planted.On(planted.SitesForgotten):
+	case s.limit == 0:
 		return true
 	case !m.isNotYetHealthy():
 		return s.outOfService[site] < s.limit

@@ -9,7 +9,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
-	"skerry/planted"
 )
 
 // nameIndexAllocs is all allocations of one name.
@@ -157,7 +156,7 @@ func (d *decision) reconcileNameIndex(s *nameIndexAllocs, g *fleet.TaskGroup, r 
 	}
 	switch {
 	case !s.isActiveIndex():
-	case s.current != nil && !(s.hasMemberOfKind(kindUnknown) && planted.On(planted.ReplaceTwice)):
+	case s.current != nil:
 		d.reconcileCurrent(s, g, r)
 	case s.hasMemberOfKind(kindReplaying):
 	case s.hasMemberOfKind(kindUnknown), s.hasMemberOfKind(kindDisconnecting):

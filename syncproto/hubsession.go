@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // HubSession is the hub's half of a session with one edge.
@@ -262,7 +261,7 @@ func (s *HubSession) onHeartbeat(now time.Duration, h Heartbeat) []Output {
 }
 
 func (s *HubSession) onUpdates(u Updates) []Output {
-	if s.state != SessionOpen && !planted.On(planted.AcceptBeforeHeartbeat) {
+	if s.state != SessionOpen {
 		return s.Refuse(Refused{
 			Code:    fleet.CodeHeartbeatFirst,
 			Message: "updates before a heartbeat of this session was acknowledged (state " + s.state.String() + ")",
@@ -275,7 +274,7 @@ func (s *HubSession) onUpdates(u Updates) []Output {
 		return s.endForBadFrame("more than %d Updates without an answer", MaxUpdatesInFlight)
 	case u.Base && u.First != s.hello.First:
 		return s.endForBadFrame("updates that start anew at row %d, where the Hello holds %d on", u.First, s.hello.First)
-	case !u.Base && u.First > s.next && !planted.On(planted.GlueOverGap):
+	case !u.Base && u.First > s.next:
 		return s.Refuse(Refused{
 			Code:    fleet.CodeGap,
 			Message: "updates that start at a row after the next one",

@@ -13,7 +13,6 @@ import (
 	"skerry/chaos/check"
 	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
-	"skerry/planted"
 )
 
 // player plays one schedule in a process of its own.
@@ -85,7 +84,7 @@ func (p player) runWorkerProcess(ctx context.Context, data string) error {
 		return fmt.Errorf("keep its output: %w", err)
 	}
 	err = deterministic.Run(ctx, deterministic.Command{
-		Path: p.c.Program[0], Args: p.c.Program, Env: append(deterministic.Environ(), planted.Environ()...),
+		Path: p.c.Program[0], Args: p.c.Program, Env: deterministic.Environ(),
 		Input: job, Output: out, Seed: p.s.Schedule.Seed,
 	})
 	if ctx.Err() != nil {

@@ -94,7 +94,7 @@ func All() []Invariant {
 
 func (i Invariant) isKnownInvariant() bool { return i > 0 && int(i) < len(invariants) }
 
-// Slug names the invariant in reports, scenarios and planted bugs.
+// Slug names the invariant in reports, scenarios and mutations.
 func (i Invariant) Slug() string {
 	if !i.isKnownInvariant() {
 		return fmt.Sprintf("invariant-%d", int(i))

@@ -120,8 +120,8 @@ func TestLossThatIsSaidIsNoViolation(t *testing.T) {
 	}
 }
 
-// TestPlantedViolationsAreFound breaks the sound picture in one way at a time.
-func TestPlantedViolationsAreFound(t *testing.T) {
+// TestViolationsOfQuietAreFound breaks the sound picture in one way at a time.
+func TestViolationsOfQuietAreFound(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		want             check.Invariant

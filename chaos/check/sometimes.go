@@ -52,7 +52,7 @@ const (
 // Branches are those that a campaign shall come to. Rows of a session that is over, rows with
 // a gap before them and rows that are applied already are kept back by edges and hubs that are
 // as they shall be: that the log refuses or skips them is a second line, which a campaign
-// reaches seldom, and planted bugs and the tests of the wire reach.
+// reaches seldom, and mutations and the tests of the wire reach.
 func Branches() []Branch {
 	return []Branch{
 		BranchLongReplay, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,

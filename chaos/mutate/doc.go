@@ -5,8 +5,8 @@
 // campaign in virtual time. A mutant that nothing notices shows what nobody checks.
 //
 // A mutant is a source overlay (go build -overlay): the files of the repository stay as
-// they are. Mutants are drawn from a seed, or are named ones: folder named holds mistakes
-// that people thought of, each in a file of its own.
+// they are. Mutants are drawn from a seed. Package chaos/mutations has the mistakes that people
+// thought of.
 //
 // Command "skerry-chaos mutate" is the user. Results are appended to a file of JSON lines,
 // and a run goes on where the last one ended. Everything else is below Config.Work.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -18,7 +17,6 @@ const (
 	Call       = "call"       // a call dropped
 	Assignment = "assignment" // an assignment dropped
 	Branch     = "branch"     // a branch never taken
-	Named      = "named"      // one of folder named
 )
 
 // Edit replaces the bytes from Start to End of a file.
@@ -65,54 +63,6 @@ func (e Edit) applyToSource(source []byte) []byte {
 	out := append([]byte(nil), source[:e.Start]...)
 	out = append(out, e.Text...)
 	return append(out, source[e.End:]...)
-}
-
-// ReadNamed reads the mutants of a folder. Each is a file with a header (file: PATH), and
-// after a line "---" the text to replace, which the file has once, and after a line "+++"
-// the text in its place. Lines that begin with # are for people.
-func ReadNamed(root, folder string) ([]Mutant, error) {
-	paths, err := filepath.Glob(filepath.Join(root, folder, "*.txt"))
-	if err != nil {
-		return nil, fmt.Errorf("find named mutants: %w", err)
-	}
-	var all []Mutant
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read a named mutant: %w", err)
-		}
-		m, err := parseNamed(root, string(text))
-		if err != nil {
-			return nil, fmt.Errorf("read the mutant %s: %w", filepath.Base(path), err)
-		}
-		m.Function = strings.TrimSuffix(filepath.Base(path), ".txt")
-		all = append(all, m)
-	}
-	return all, nil
-}
-
-func parseNamed(root, text string) (Mutant, error) {
-	head, rest, ok := strings.Cut(text, "\n---\n")
-	before, after, alsoOK := strings.Cut(rest, "\n+++\n")
-	_, file, named := strings.Cut("\n"+head, "\nfile: ")
-	if !ok || !alsoOK || !named {
-		return Mutant{}, fmt.Errorf(`it lacks "file: ", "---" or "+++"`)
-	}
-	file, _, _ = strings.Cut(file, "\n")
-	source, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		return Mutant{}, err
-	}
-	after = strings.TrimSuffix(after, "\n")
-	if n := strings.Count(string(source), before); n != 1 {
-		return Mutant{}, fmt.Errorf("%s has the text to replace %d times", file, n)
-	}
-	at := strings.Index(string(source), before)
-	e := Edit{Start: at, End: at + len(before), Text: after}
-	return Mutant{
-		ID: newID(file, source, e), Kind: Named, File: file, Line: 1 + strings.Count(string(source[:at]), "\n"),
-		Before: oneLine(before), After: oneLine(after), Edit: e,
-	}, nil
 }
 
 // oneLine shortens a text to one line.

@@ -11,30 +11,9 @@ import (
 	"skerry/chaos/mutate"
 )
 
-// Every named mutant has its place in today's source.
-func TestNamedMutantsApply(t *testing.T) {
-	all, err := mutate.ReadNamed("../..", "chaos/mutate/named")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 13 {
-		t.Errorf("%d named mutants", len(all))
-	}
-	for _, m := range all {
-		if m.Before == m.After || m.Line == 0 {
-			t.Errorf("%s changes nothing: %s", m.Function, m)
-		}
-	}
-}
-
 const source = `package toy
 
-import "skerry/planted"
-
 func grow(n int, on bool) (int, error) {
-	if planted.On("bug") && n > 3 {
-		return 0, nil
-	}
 	if n < 7 && !on {
 		drop(n + 1)
 		state.n = true

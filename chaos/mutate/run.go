@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/chaos/mutations"
 	"skerry/chaos/proc"
 )
 
@@ -168,16 +169,7 @@ func (c Config) writeOverlay(m Mutant) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the source: %w", err)
 	}
-	changed := filepath.Join(c.Work, "mutant.txt") // no file of a package
-	if err := os.WriteFile(changed, m.Edit.applyToSource(source), 0o600); err != nil {
-		return "", fmt.Errorf("write the mutant: %w", err)
-	}
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(c.Root, m.File): changed}})
-	if err != nil {
-		return "", fmt.Errorf("encode the overlay: %w", err)
-	}
-	path := filepath.Join(c.Work, "overlay.json")
-	return path, os.WriteFile(path, text, 0o600)
+	return mutations.WriteOverlay(c.Work, c.Root, map[string][]byte{m.File: m.Edit.applyToSource(source)})
 }
 
 func (c Config) testPackage(ctx context.Context, overlay, folder string) (string, bool) {

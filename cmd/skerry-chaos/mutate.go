@@ -20,16 +20,12 @@ var mutated = []string{
 	"edge/journal", "edge/link", "edge/allocs", "edge/runner",
 }
 
-// namedMutants is the folder of the mutants that people thought of.
-const namedMutants = "chaos/mutate/named"
-
 // mutateFlags is what `skerry-chaos mutate` is told.
 type mutateFlags struct {
 	cfg      mutate.Config
 	packages []string
 	seed     uint64
 	count    int
-	named    bool
 	match    string
 	table    string
 }
@@ -45,7 +41,6 @@ It runs in the root of the repository and needs Go. Each mutant is an overlay: n
 The tests of its package run first, then those of the packages that import it, then a campaign.
 Results are kept in --results: the same command goes on where it ended.`,
 		Example: `  skerry-chaos mutate --count 40
-  skerry-chaos mutate --named
   skerry-chaos mutate --count 200 --campaign 3m --table mutants.md`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return m.runMutants(cmd) },
 	}
@@ -53,7 +48,6 @@ Results are kept in --results: the same command goes on where it ended.`,
 	f.StringSliceVar(&m.packages, "packages", mutated, "folders of the packages")
 	f.Uint64Var(&m.seed, "seed", 1, "draws the mutants; the same seed draws the same from the same source")
 	f.IntVar(&m.count, "count", 40, "how many to draw")
-	f.BoolVar(&m.named, "named", false, "the mutants of "+namedMutants+" instead of drawn ones")
 	f.StringVar(&m.match, "match", "", "only those whose place or change has this text")
 	f.StringVar(&m.cfg.Results, "results", "dist/mutants.jsonl", "file of the results")
 	f.StringVar(&m.table, "table", "", "file for a table of the results (default: standard output)")
@@ -90,20 +84,11 @@ func (m *mutateFlags) runMutants(cmd *cobra.Command) (err error) {
 }
 
 func (m *mutateFlags) selectMutants() ([]mutate.Mutant, error) {
-	var all []mutate.Mutant
-	var err error
-	if m.named {
-		all, err = mutate.ReadNamed(m.cfg.Root, namedMutants)
-	} else {
-		all, err = mutate.Find(m.cfg.Root, m.packages)
-	}
+	all, err := mutate.Find(m.cfg.Root, m.packages)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(c mutate.Mutant) bool { return !strings.Contains(c.String(), m.match) })
-	if m.named {
-		return all, nil
-	}
 	return mutate.Draw(all, m.seed, m.count), nil
 }
 

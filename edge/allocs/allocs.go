@@ -13,7 +13,6 @@ import (
 	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -179,7 +178,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	if err := a.restateAllocs(ctx, ended); err != nil {
 		return nil, nil, err
 	}
-	if !d.Full && !planted.On(planted.StopByAbsence) {
+	if !d.Full {
 		return missing, nil, nil
 	}
 	for _, s := range d.Stop {
@@ -192,10 +191,6 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	for id, w := range desired {
 		if !mentioned[id] && !w.Stop && !states[id].Terminal() {
 			holdings = append(holdings, id)
-			if planted.On(planted.StopByAbsence) {
-				err = errors.Join(err, a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: "not wanted any more"}))
-				a.TriggerReconcile()
-			}
 		}
 	}
 	for id, s := range states {

@@ -161,6 +161,23 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 	})
 }
 
+// Only the hubs act on lost_after: without a hub the edge keeps the allocation running.
+func TestLostAfterStopsNothingAtTheEdge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		w, after := want("a", 0), time.Minute
+		w.Alloc.Job.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &after}
+		n.wants["a"], n.lastHeartbeat = w, time.Now()
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s := n.States()["a"]; s.Terminal() {
+			t.Fatalf("it stopped: %+v", s)
+		}
+	})
+}
+
 // A88: contact is lost with next to no time given: stopped once. A89: half a second, and
 // beats that come for a while: it lives until they end.
 func TestStopsOnceWhenBeatsEnd(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // reconcileAllocs brings what runs in line with what is wanted, and returns how long that
@@ -110,9 +109,6 @@ func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc, s journal.State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
-	if rebooted && planted.On(planted.RebootForgets) {
-		return nil
-	}
 	switch {
 	case w.Stop && !known && !a.hasFolder(id):
 		return a.recordAllocEnd(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)

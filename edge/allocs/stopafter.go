@@ -9,7 +9,6 @@ import (
 
 	"skerry/edge/journal"
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -135,9 +134,6 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 // stopAfter is the time after which an allocation stops without a hub.
 func stopAfter(w journal.DesiredAlloc) (time.Duration, bool) {
 	g := w.Alloc.Group()
-	if planted.On(planted.StopAtLostAfter) && g != nil && g.Disconnect != nil && g.Disconnect.LostAfter != nil {
-		return *g.Disconnect.LostAfter, true
-	}
 	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {
 		return 0, false
 	}

@@ -9,7 +9,6 @@ import (
 	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/fleet/cron"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -83,9 +82,6 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 // is not known.
 func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
 	now, ok := a.cfg.Journal.HubNow()
-	if planted.On(planted.WindowForgotten) {
-		return "", 0
-	}
 	if !ok {
 		return "waits for a window, and for a hub to say what the time is", 0
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // clockCheckpoint is where the journal's time stood when it was last written, and what is
@@ -122,9 +121,6 @@ func (j *Journal) Away() time.Duration {
 	defer j.mu.Unlock()
 	if j.contact.ackAge < 0 {
 		return 0
-	}
-	if planted.On(planted.ClockDecides) {
-		return time.Duration(j.cfg.Now().UnixNano() - j.contact.floor)
 	}
 	return age - j.contact.ackAge
 }

@@ -49,7 +49,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // ErrClosed is returned by whatever is asked of a closed Journal.
@@ -177,9 +176,6 @@ func (j *Journal) loadJournal() error {
 		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,
 		hubTime: mem.checkpoint.HubTime, hubAge: mem.checkpoint.HubAge,
 		dirty: true, // the first commit marks this boot
-	}
-	if planted.On(planted.ResetStopDeadline) && mem.checkpoint.AckAge >= 0 {
-		j.contact.ackAge = j.clock.journalAge()
 	}
 	if j.contact.acknowledged < mem.head.First-1 {
 		j.contact.acknowledged = mem.head.First - 1

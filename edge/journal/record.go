@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -54,7 +53,7 @@ func (b *batch) recordTransitions(ts []fleet.Transition) error {
 
 // isDroppableFull reports whether the room for what may be dropped is used up.
 func (b *batch) isDroppableFull() bool {
-	return b.durable.bytes >= b.j.cfg.MaxBytes/4*3 && !planted.On(planted.UnboundedBuffer)
+	return b.durable.bytes >= b.j.cfg.MaxBytes/4*3
 }
 
 // insertRow gives a transition the next number.

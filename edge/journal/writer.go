@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // Labels of the steps of the disk protocol, as Config.Step is given them.
@@ -207,12 +206,6 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}}
 	j.mu.Unlock()
 	taken, err = w.runWrites(b, writes)
-	if planted.On(planted.AcknowledgeBeforeFsync) {
-		for _, o := range taken {
-			o.done <- nil
-		}
-		taken = nil
-	}
 	if err == nil && b.hasWrites {
 		return taken, w.commitBatch(b)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // firstPause bounds the pause after the first attempt that failed; each further
@@ -33,9 +32,6 @@ func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0),
 	)
-	if planted.On(planted.RetryWithoutJitter) {
-		b.RandomizationFactor = 0
-	}
 	b.Reset()
 	return &reconnectBackoff{cap: limit, steps: b}
 }

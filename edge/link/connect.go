@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -171,9 +170,6 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, er
 	}
 	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: quiet, HandshakeTimeout: handshakeTimeout(l.round)}
 	hub, conn, err := l.dialHubsStaggered(ctx, endpoint, cfg, hubs)
-	if err != nil && planted.On(planted.LeakSocket) {
-		return nil, err
-	}
 	if err != nil {
 		return nil, errors.Join(err, endpoint.Close())
 	}

@@ -7,7 +7,6 @@ import (
 
 	"skerry/edge/journal"
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -19,12 +18,6 @@ const maxBatch = syncproto.MaxUpdatesBytes / 2
 func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 	s.cfg.Journal.Acknowledge(applied)
 	s.cursor = applied + 1
-	if planted.On(planted.ApplyTwice) {
-		s.cursor = s.cfg.Journal.Head().First
-	}
-	if planted.On(planted.GlueOverGap) {
-		s.cursor = max(s.cursor, s.cfg.Journal.Head().Urgent)
-	}
 	if s.cursor < s.cfg.Journal.Head().First {
 		// The cluster forgot rows that it had acknowledged once, and they are gone
 		// here. What they added up to is said again.
@@ -221,7 +214,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 // noteLoss journals that the link is gone, with the last answered beat as the
 // edge saw it; once, also where the return could not be journaled.
 func (l *Link) noteLoss(ctx context.Context, why string) {
-	if l.mem.Disconnected && !planted.On(planted.DisconnectTwice) {
+	if l.mem.Disconnected {
 		return
 	}
 	l.mem.Disconnected = true

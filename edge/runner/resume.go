@@ -6,7 +6,6 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // resumeAttempt finds out what became of the attempt that an earlier life of the agent
@@ -15,7 +14,7 @@ import (
 func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
-	case !t.hasRecord || planted.On(planted.StartTwice):
+	case !t.hasRecord:
 		return nil, nil
 	case t.rec.Ended || t.state.Restarts > t.rec.Restarts:
 		return nil, t.resumeDelay(ctx, rebooted)

@@ -7,7 +7,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 )
 
 // evalState is where an evaluation is in the broker.
@@ -268,9 +267,6 @@ func (q *queue) fireDeadlines(now time.Time) (next time.Time, armed bool) {
 			q.jobQueueOf(e).blocked = nil
 			q.enqueueForJob(e)
 		case outstanding:
-			if planted.On(planted.ForgetDelivery) {
-				continue
-			}
 			q.cfg.Logger.Warn("evaluation not acknowledged in time", "eval_id", e.eval.ID)
 			q.syncWithState(q.cfg.State.View())
 			q.takeBackDelivery(e)
@@ -306,7 +302,7 @@ func (q *queue) removeWaiter(w *waiter) {
 func (q *queue) releaseDeliveriesOf(hub fleet.HubID) int {
 	var held []*entry
 	for _, e := range q.evals {
-		if e.evalState == outstanding && e.hub == hub && !planted.On(planted.ForgetDelivery) {
+		if e.evalState == outstanding && e.hub == hub {
 			held = append(held, e)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 )
 
 // maxMigrate bounds how many allocations one entry flags.
@@ -146,7 +145,7 @@ type drainPass struct {
 func (r *drainPass) decideNode(n *fleet.Node) {
 	node := Node{IgnoreSystem: n.DrainStrategy.IgnoreSystemJobs, Allocs: slices.Collect(r.view.AllocsByNode(n.ID))}
 	left, _, done := node.Left()
-	over := n.DrainStrategy.Over(r.now) && !planted.On(planted.DeadlineOfDrainOff)
+	over := n.DrainStrategy.Over(r.now)
 	if done || over {
 		if r.flagForMigration(left) {
 			r.step.Done = append(r.step.Done, state.NodeDrained{
@@ -155,7 +154,7 @@ func (r *drainPass) decideNode(n *fleet.Node) {
 		}
 		return
 	}
-	if !n.DrainStrategy.ForceDeadline.IsZero() && !planted.On(planted.DeadlineOfDrainOff) {
+	if !n.DrainStrategy.ForceDeadline.IsZero() {
 		r.recheckBy(n.DrainStrategy.ForceDeadline)
 	}
 	for _, a := range left {

@@ -23,7 +23,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -209,7 +208,7 @@ func (g *Gateway) registerSession(s *session, epoch fleet.Epoch) {
 	}
 	g.served.Opened++
 	g.mu.Unlock()
-	if older != nil && !planted.On(planted.ForgetFencing) {
+	if older != nil {
 		older.endWithRefusal(staleEpoch(s.node))
 	}
 	g.endIfRevoked(s) // endRevokedSessions may have looked before the session was here

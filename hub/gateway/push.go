@@ -10,7 +10,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -86,7 +85,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 			p.s.endWithRefusal(r)
 			return
 		}
-		if r, over := superseded(node, epoch); over && !planted.On(planted.RefuseSilently) {
+		if r, over := superseded(node, epoch); over {
 			p.s.endWithRefusal(r)
 			return
 		}
@@ -103,7 +102,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 // node, or it missed its deadline and has to come back through a new session.
 func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
 	switch {
-	case node.Epoch > epoch && !planted.On(planted.ForgetFencing):
+	case node.Epoch > epoch:
 		return staleEpoch(node.ID), true
 	case node.Epoch == epoch && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown):
 		return syncproto.Refused{

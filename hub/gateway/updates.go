@@ -7,7 +7,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -93,9 +92,6 @@ func (s *session) handleBatchAnswer(ctx context.Context, a batchAnswer) []syncpr
 		return nil
 	case a.result.Code != "":
 		s.gw.updateStats(func(st *Stats) { st.Refused++ })
-		if planted.On(planted.RefuseSilently) {
-			return nil
-		}
 		return s.machine.Refuse(syncproto.Refused{Code: a.result.Code, Message: a.result.Message, Applied: a.result.Applied})
 	case a.alone:
 		return nil

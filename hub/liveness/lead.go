@@ -6,7 +6,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 )
 
 // Lead holds the deadlines of all nodes until ctx ends: hub.Open calls it when
@@ -64,9 +63,6 @@ func (l *Liveness) restartDeadlines(now time.Time) {
 		longest = max(longest, l.ttlLocked(view, p.Name))
 	}
 	at := l.cfg.Policy.Deadline(now, longest)
-	if planted.On(planted.LoseOnElection) {
-		at = now
-	}
 	for n := range view.Nodes("") {
 		if hasSession(n) {
 			l.deadlines.setDeadline(n.ID, n.Epoch, at)

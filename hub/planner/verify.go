@@ -8,7 +8,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/planted"
 )
 
 // verifiedPlan is what of a plan may be committed.
@@ -258,7 +257,7 @@ func (v *verifiedPlan) checkPlacement(n *fleet.Node, need fleet.Resources, pendi
 			used = used.Add(takes.resources)
 		}
 	}
-	if short := used.Add(need).Exceeds(n.Free()); short != "" && !planted.On(planted.OverCommit) {
+	if short := used.Add(need).Exceeds(n.Free()); short != "" {
 		return short + " exhausted"
 	}
 	return ""

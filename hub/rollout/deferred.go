@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // isDeferredAlloc reports whether an allocation is away, or came back only just. What failed on an
@@ -12,8 +11,6 @@ import (
 // alone.
 func (p DeploymentSnapshot) isDeferredAlloc(a *fleet.Alloc) bool {
 	switch {
-	case planted.On(planted.AbsentIsFailed):
-		return false
 	case p.hasJustReturned(a):
 		return true
 	case a.ClientTerminal():

@@ -6,7 +6,6 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/hub/state"
-	"skerry/planted"
 )
 
 // DeploymentSnapshot is what is known of a deployment.
@@ -165,7 +164,7 @@ func canReschedule(a *fleet.Alloc, policy *fleet.ReschedulePolicy, now time.Time
 // autoPromoteCanaries promotes canaries that promote themselves, all groups together.
 func (p DeploymentSnapshot) autoPromoteCanaries() (Step, bool) {
 	d := p.Deployment
-	if !d.RequiresPromotion() || !d.AutoPromotes() && !planted.On(planted.PromoteUnasked) {
+	if !d.RequiresPromotion() || !d.AutoPromotes() {
 		return Step{}, false
 	}
 	for name, s := range d.TaskGroups {

@@ -8,7 +8,6 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/hub/state"
-	"skerry/planted"
 	"skerry/reconcile"
 )
 
@@ -327,13 +326,6 @@ func (a *attempt) newAllocForPlacement(r *ranking, p reconcile.Placement, made p
 	}
 	if p.Job != nil {
 		al.Job, al.JobVersion, al.JobHash = p.Job, p.Job.Version, p.Job.SpecHash
-	}
-	if p.Job == nil && p.Previous != nil && p.Previous.JobVersion+1 < a.job.Version && planted.On(planted.OneByOne) {
-		for _, j := range a.view.JobVersions(a.job.Namespace, a.job.ID) {
-			if j.Version == p.Previous.JobVersion+1 {
-				al.Job, al.JobVersion, al.JobHash = j, j.Version, j.SpecHash
-			}
-		}
 	}
 	if p.Deployment != "" {
 		al.DeploymentID, al.DeploymentStatus = p.Deployment, &fleet.AllocDeployment{Canary: p.Canary}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // PeriodicLaunch launches a child of a periodic job, and notes up to when the job is
@@ -71,11 +70,11 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	case !c.Force && c.Launched <= row.launched:
 		return refused(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
 	}
-	busy := !planted.On(planted.OverlapForgotten) && row.job.Periodic.ProhibitOverlap && t.hasUnfinishedChild(c.Namespace, fleet.PeriodicPrefix(c.ID))
+	busy := row.job.Periodic.ProhibitOverlap && t.hasUnfinishedChild(c.Namespace, fleet.PeriodicPrefix(c.ID))
 	if busy && c.Force {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "launch job %s: a child of it is not over, and it prohibits overlap", c.ID)}
 	}
-	if !c.Force && !planted.On(planted.LaunchNotNoted) {
+	if !c.Force {
 		next := *row
 		next.launched = c.Launched
 		t.jobs.putRow(jobKeyOf(c.Namespace, c.ID), &next)
@@ -117,7 +116,7 @@ func (t *tx) jobDispatch(c JobDispatch) Result {
 
 // registerChildJob stores a new job that was made of another one.
 func (t *tx) registerChildJob(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
-	res := t.jobRegister(JobRegister{Job: job, Eval: eval, EnforceIndex: !planted.On(planted.LaunchNotNoted), Now: now})
+	res := t.jobRegister(JobRegister{Job: job, Eval: eval, EnforceIndex: true, Now: now})
 	if res.Err == nil {
 		res.Child, res.Created = job.ID, t.index
 	}

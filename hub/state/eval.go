@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 func (t *tx) evalsStore(c Evals) Result {
@@ -182,9 +181,6 @@ func (t *tx) storePendingEvals(w *pendingEvals) []fleet.EvalID {
 	for _, k := range keys {
 		e := w.jobs[k]
 		e.ID = fleet.EvalID(fleet.DeriveUUID(w.seed, e.Namespace, string(e.JobID), strconv.FormatUint(uint64(t.index), 10)))
-		if planted.On(planted.DrawWhenApplied) {
-			e.ID = fleet.EvalID(fleet.NewUUID(nil))
-		}
 		e.Priority, e.Type = fleet.JobPriorityDefault, fleet.JobTypeService
 		if job := t.jobOf(e.Namespace, e.JobID); job != nil {
 			e.Priority, e.Type, e.JobModifyIndex = job.Priority, job.Type, job.JobModifyIndex

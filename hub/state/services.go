@@ -4,7 +4,6 @@ import (
 	"iter"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // metaServices is the row of tableMeta that a change of the catalogue of services
@@ -15,7 +14,7 @@ const metaServices = "services"
 // nil.
 func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
-	if (was != is || was && is && servicesDiffer(old, new)) && !planted.On(planted.CatalogueUntold) {
+	if was != is || was && is && servicesDiffer(old, new) {
 		t.markTableChanged(metaServices)
 	}
 }

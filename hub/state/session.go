@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/planted"
 )
 
 // sessionOpen commits a session and with it, where nothing is missing of the
@@ -39,9 +38,6 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	blip := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
 	away := n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown
 	n.Epoch++
-	if planted.On(planted.AppliedNumberBack) && n.BootID != c.BootID {
-		n.Applied, n.ChainHash = 0, nil
-	}
 	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
 	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
 	n.Orphans = nil // the edge lists what it still holds in every session
@@ -81,7 +77,7 @@ func (t *tx) admitNodeSession(n *nodeRow, away bool, lost string, w *pendingEval
 		n.addNodeEvent("Cluster", "Node reconnected", w.now, t.index)
 		t.recordOnAllocs(n, fleet.EventNodeReconnected, fmt.Sprintf("epoch %d", n.Epoch), w.now)
 	}
-	if n.Applied >= n.JournalHead || planted.On(planted.ReadyBeforeHistory) {
+	if n.Applied >= n.JournalHead {
 		t.markNodeReady(n, w)
 		return
 	}

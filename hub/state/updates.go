@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"skerry/fleet"
-	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -58,15 +57,15 @@ type freshRows struct {
 // verifyNodeRows checks a batch against its node and returns what is new in it.
 func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	switch {
-	case n.Epoch != b.Epoch && !planted.On(planted.ForgetFencing):
+	case n.Epoch != b.Epoch:
 		return freshRows{}, fleet.Errorf(fleet.CodeStaleEpoch, "epoch %d of node %s is over: it is at %d",
 			b.Epoch, fleet.Short(n.ID), n.Epoch)
-	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady && !planted.On(planted.AcceptBeforeHeartbeat):
+	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady:
 		return freshRows{}, fleet.Errorf(fleet.CodeNodeNotReady,
 			"node %s is %s and not allowed to update allocs before it heartbeats", fleet.Short(n.ID), n.Status)
 	case len(b.Rows) == 0:
 		return freshRows{}, nil
-	case b.First == 0 || b.First > n.Applied+1 && !b.Base && !planted.On(planted.GlueOverGap):
+	case b.First == 0 || b.First > n.Applied+1 && !b.Base:
 		return freshRows{}, fleet.Errorf(fleet.CodeGap, "rows of node %s begin at %d: the next one is %d",
 			fleet.Short(n.ID), b.First, n.Applied+1)
 	}
@@ -100,9 +99,6 @@ func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 		f.missing = b.First - n.Applied - 1
 	} else {
 		skip := int(min(uint64(n.Applied+1-b.First), uint64(len(b.Rows))))
-		if planted.On(planted.ApplyTwice) {
-			skip = 0
-		}
 		for _, raw := range b.Rows[:skip] {
 			f.chain = syncproto.ChainHash(f.chain, raw)
 		}
@@ -155,13 +151,10 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	n.Applied = f.transitions[len(f.transitions)-1].Seq
 	n.ChainHash = f.chain
 	n.Readmit = false // its journal is the right one
-	final := n.Status == fleet.NodeReady || planted.On(planted.EvaluateSuperseded)
+	final := n.Status == fleet.NodeReady
 	for _, id := range order {
 		before := t.currentAlloc(id).Alloc
 		about := rows[id]
-		if planted.On(planted.DropTransition) {
-			about = about[len(about)-1:]
-		}
 		after := t.changeAlloc(id, w.now, func(a *allocRow) {
 			a.TaskStates = ownStates(a.TaskStates, len(about))
 			entries := make([]historyEntry, 0, len(about))
@@ -182,7 +175,7 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	}
 	switch {
 	case n.Status != fleet.NodeInitializing:
-	case n.Applied >= n.JournalHead && (n.Epoch == 1 || !planted.On(planted.NeverReady)):
+	case n.Applied >= n.JournalHead:
 		t.markNodeReady(n, w)
 	default:
 		n.StatusDescription = fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)

@@ -176,7 +176,7 @@ func (s *moduleSource) reportLines(w io.Writer) {
 				}
 			}
 		}
-		switches += f.callsOf("planted", "On")
+		switches += f.callsOf("planted", "On") + f.callsOf("testing", "Testing")
 		codecs += f.literalsOf("cbor", "EncOptions") + f.callsOf("cbor", "CoreDetEncOptions") + f.callsOf("cbor", "CanonicalEncOptions")
 	}
 	fmt.Fprintf(w, "lines without tests\t%d\n", lines[""])

@@ -1,0 +1,146 @@
+// Package mutations reads the mistakes that the harness has to find. Each one is a file
+// NAME.patch in this folder. It is applied in memory and built with go build -overlay, so that
+// production code knows nothing of it and no file of the repository changes.
+//
+// A patch is a unified diff without line numbers: the lines of a hunk that the source has,
+// context and removed ones, must occur in it exactly once. Before the diff stand
+//
+//	# A sentence that says what goes wrong.
+//	invariant: SLUG
+//	killed by: FOLDER TEST
+//	killed by: FOLDER TEST: TEXT
+//
+// An invariant is one of chaos/check. It has to be broken where the scenario NAME.txt, also
+// in this folder, is played with the mistake. A test is an ordinary one, or a subtest, that has
+// to fail with the mistake and, where there is a TEXT, to say that.
+//
+// The tests of this package check that each patch applies. With -args -play they build and
+// run each one (make mutations). Package chaos/mutate uses WriteOverlay.
+package mutations
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Mutation is one mistake.
+type Mutation struct {
+	Name      string
+	Invariant string // slug of the invariant that it breaks in its scenario; "": it has no scenario
+	KilledBy  []Test // tests that fail with it
+	hunks     []hunk
+}
+
+// Test is a test that has to fail.
+type Test struct {
+	Folder string // of its package, from the root of the module
+	Name   string // of the test, or TEST/SUBTEST
+	Text   string // that its output has to contain; may be empty
+}
+
+// hunk replaces lines of a file.
+type hunk struct{ file, before, after string }
+
+// Read reads the patches of a folder, in the order of their names.
+func Read(folder string) ([]Mutation, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.patch"))
+	if err != nil {
+		return nil, fmt.Errorf("find the patches in %s: %w", folder, err)
+	}
+	var all []Mutation
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the patch: %w", err)
+		}
+		m, err := parsePatch(strings.TrimSuffix(filepath.Base(path), ".patch"), string(text))
+		if err != nil {
+			return nil, fmt.Errorf("read the patch %s: %w", path, err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func parsePatch(name, text string) (Mutation, error) {
+	m := Mutation{Name: name}
+	file := "" // "": still before the diff
+	for line := range strings.Lines(text) {
+		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		current := len(m.hunks) - 1
+		switch {
+		case strings.HasPrefix(line, "--- a/"):
+			file = strings.TrimSpace(strings.TrimPrefix(line, "--- a/"))
+		case strings.HasPrefix(line, "+++ b/"):
+		case file != "" && strings.HasPrefix(line, "@@"):
+			m.hunks = append(m.hunks, hunk{file: file})
+		case file != "" && current >= 0 && strings.ContainsAny(line[:1], " -+"):
+			if line[0] != '+' {
+				m.hunks[current].before += line[1:]
+			}
+			if line[0] != '-' {
+				m.hunks[current].after += line[1:]
+			}
+		case file == "" && line[0] == '#':
+		case file == "" && word == "invariant":
+			m.Invariant = rest
+		case file == "" && word == "killed by":
+			test, said, _ := strings.Cut(rest, ": ")
+			folder, test, _ := strings.Cut(test, " ")
+			m.KilledBy = append(m.KilledBy, Test{Folder: folder, Name: test, Text: said})
+		default:
+			return m, fmt.Errorf("the line %q belongs neither to its head nor to a diff", line)
+		}
+	}
+	if len(m.hunks) == 0 {
+		return m, errors.New("it has no diff")
+	}
+	return m, nil
+}
+
+// Apply returns the files below root that the mistake changes, by their paths from there.
+func (m Mutation) Apply(root string) (map[string][]byte, error) {
+	changed := map[string][]byte{}
+	for _, h := range m.hunks {
+		if changed[h.file] == nil {
+			source, err := os.ReadFile(filepath.Join(root, h.file))
+			if err != nil {
+				return nil, fmt.Errorf("apply %s.patch: %w", m.Name, err)
+			}
+			changed[h.file] = append([]byte("\n"), source...) // each line begins after a line end
+		}
+		source := string(changed[h.file])
+		if n := strings.Count(source, "\n"+h.before); n != 1 {
+			return nil, fmt.Errorf("apply %s.patch: %s has these lines %d times:\n%s", m.Name, h.file, n, h.before)
+		}
+		changed[h.file] = []byte(strings.Replace(source, "\n"+h.before, "\n"+h.after, 1))
+	}
+	for file, source := range changed {
+		changed[file] = source[1:]
+	}
+	return changed, nil
+}
+
+// WriteOverlay writes changed files, and the description of them that go build -overlay reads,
+// into a folder, and returns the path of the description. Root is the absolute path of the
+// module.
+func WriteOverlay(folder, root string, changed map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	for file, source := range changed {
+		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-")+".txt") // no file of a package
+		if err := os.WriteFile(path, source, 0o600); err != nil {
+			return "", fmt.Errorf("write the overlay: %w", err)
+		}
+		replace[filepath.Join(root, file)] = path
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("encode the overlay: %w", err)
+	}
+	path := filepath.Join(folder, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
