@@ -16,7 +16,7 @@ import (
 	"skerry/syncproto"
 )
 
-// DefaultKeepEnded is how many ended allocations keep their folder.
+// DefaultKeepEnded is the number of ended allocations that keep their folder.
 const DefaultKeepEnded = 50
 
 // Journal is the part of *journal.Journal that Allocs uses. It is an interface because tests replace
@@ -44,15 +44,15 @@ type Config struct {
 	Journal   Journal
 	NewRunner contract.New
 	BootID    fleet.BootID
-	Dir       string // DATA/allocs: ALLOC/…
-	TasksDir  string // DATA/tasks: likewise, what a runner keeps until its allocation has ended; "": nothing
+	Dir       string // DATA/allocs, with a folder for each allocation
+	TasksDir  string // DATA/tasks, likewise: what runners keep until an allocation ends; "": nothing
 	KeepEnded int    // 0: 50
-	TimeZone  string // of the site, for windows of updates; "": UTC
-	Checks    Checks // of services; nil: none are done, and health is that of tasks
+	TimeZone  string // of the site, for update windows; "": UTC
+	Checks    Checks // of services; nil: none, and health depends on tasks only
 	Log       *slog.Logger
 }
 
-// Allocs runs what is desired.
+// Allocs runs the desired allocations.
 type Allocs struct {
 	cfg     Config
 	log     *slog.Logger
@@ -63,24 +63,24 @@ type Allocs struct {
 
 	mu     sync.Mutex
 	active map[fleet.AllocID]*activeAlloc
-	notes  map[fleet.AllocID]string // why an allocation that shall run does not
-	// runDeliveredAt is when a hub said that one shall run, until it answered a beat.
+	notes  map[fleet.AllocID]string // why a desired allocation does not run
+	// runDeliveredAt is when a hub delivered an allocation, until the next answered heartbeat.
 	runDeliveredAt map[fleet.AllocID]time.Time
-	checked        map[fleet.AllocID]bool // their services are checked
+	checked        map[fleet.AllocID]bool // allocations whose services are checked
 
 	health health
 }
 
 // activeAlloc is an allocation that has a runner.
 type activeAlloc struct {
-	alloc   fleet.Alloc // as handed to the runner last
+	alloc   fleet.Alloc // as the runner has it
 	runner  contract.Runner
 	stopped bool // Stop was called
 
-	delaySkipped bool // Hasten was called, where the runner has it
+	delaySkipped bool // SkipDelay was called, if the runner has it
 }
 
-// New makes Allocs. It touches no disk and starts nothing.
+// New makes Allocs. It does no I/O and starts no goroutine.
 func New(cfg Config) (*Allocs, error) {
 	if cfg.Journal == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
 		return nil, errors.New("run allocations: the configuration is not complete")
@@ -105,12 +105,11 @@ func New(cfg Config) (*Allocs, error) {
 	return a, nil
 }
 
-// lookAgain is how soon Run looks again where a deadline is near or the journal
-// failed; a nudge makes it look at once.
+// lookAgain is how soon Run reconciles again if a deadline is near or the journal failed.
 const lookAgain = 5 * time.Second
 
-// Run takes back and starts what the journal says, and then follows it until ctx
-// ends. Runners are detached from their tasks when it returns.
+// Run recovers and starts the allocations of the journal, and then follows the desired state until ctx
+// ends. When it returns, the runners are detached and the tasks go on.
 func (a *Allocs) Run(ctx context.Context) error {
 	defer a.runners.Wait()
 	if a.cfg.Checks != nil {
@@ -141,22 +140,21 @@ func (a *Allocs) Run(ctx context.Context) error {
 	}
 }
 
-// Recovered is closed when every task that the first look at the journal started
-// or took back does run, or has ended.
+// Recovered is closed when every task that the first reconciliation started or recovered runs or has
+// ended.
 func (a *Allocs) Recovered() <-chan struct{} { return a.watch.done }
 
-// TriggerReconcile makes Run look at the journal now.
+// TriggerReconcile makes Run reconcile now.
 func (a *Allocs) TriggerReconcile() {
 	select {
 	case a.wakeups <- struct{}{}:
-	default: // one is waiting already
+	default: // a wake-up is pending already
 	}
 }
 
-// Deliver journals what a hub says; Run acts on it. For a full delivery holdings
-// lists what has not ended here and was not mentioned. An allocation that the hub
-// desired to run although its end was acknowledged once gets its end journaled
-// anew: the cluster went back.
+// Deliver journals a delivery of a hub; Run then acts on it. For a full delivery, holdings lists the
+// allocations that have not ended here and that the delivery does not name. If a hub delivers an
+// allocation whose end it had acknowledged, the cluster went back, and the end is recorded again.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
 	for _, r := range d.Run {
 		a.noteRunDelivered(r.ID)
@@ -194,8 +192,8 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 		}
 	}
 	for id, s := range states {
-		// A damaged journal lost that it is wanted, and how it ended: only a hub can say
-		// that nobody waits for it.
+		// A damaged journal lost both the desired state and the end of this allocation: only a hub
+		// knows if it is still needed.
 		if _, wanted := desired[id]; !wanted && !mentioned[id] && !s.Terminal() {
 			holdings = append(holdings, id)
 		}
@@ -229,17 +227,17 @@ func (a *Allocs) readDesired(ctx context.Context) (map[fleet.AllocID]journal.Des
 	return d.Allocs, err
 }
 
-// StopOnSite is how somebody on site stops an allocation.
+// StopOnSite says how an operator on site stops an allocation.
 type StopOnSite struct {
 	Reason string
-	// NoDelay leaves out every shutdown_delay, also of one that stops already.
+	// NoDelay skips every shutdown_delay, also one that has begun.
 	NoDelay bool
-	// MayReturn lets what the hubs send in its place start here.
+	// MayReturn lets the replacement that the hubs send start here.
 	MayReturn bool
 }
 
-// Stop stops an allocation on behalf of somebody on site, for good. Nothing of its name starts
-// here until Start, unless how says that it may. It returns when that is journaled.
+// Stop stops an allocation for good, for an operator on site. Nothing of its name starts here until
+// Start, unless how.MayReturn. It returns when the stop is journaled.
 func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
 	w, err := a.findUnfinishedAlloc(ctx, id)
 	if err != nil {
@@ -253,7 +251,7 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 		why = onSite("stopped on site without its shutdown_delay", how.Reason)
 	}
 	if !how.MayReturn {
-		// First, so that an agent that is killed in between does not start the one that follows.
+		// First, so that after a kill of the agent in between the replacement does not start.
 		if err := a.cfg.Journal.KeepStopped(ctx, []fleet.AllocID{id}, true); err != nil {
 			return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 		}
@@ -266,8 +264,8 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 	return nil
 }
 
-// Start lets run again what somebody on site had stopped: all that has the name of the
-// allocation. It returns the name, and how many allocations of it wait here to run.
+// Start ends the effect of Stop for all allocations with the name of the given one. It returns the name
+// and the number of its allocations that wait to run here.
 func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (called string, waiting int, err error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -296,26 +294,26 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 	return of.Name, waiting, nil
 }
 
-// Restart restarts one task of an allocation, or all for "", on behalf of
-// somebody on site.
+// Restart restarts one task of an allocation, or all for "", for an operator on site.
 func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
 	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSite("restarted on site", reason)})
 }
 
-// Order is what somebody desired done to tasks that run.
+// Order is a request to restart or signal running tasks.
 type Order struct {
 	Alloc  fleet.AllocID
-	Task   string // "": all that run
-	Signal string // to be sent; "": they are restarted
-	// Everything refuses the order where one of the tasks has ended: that one would
-	// not be started anew.
+	Task   string // "": all running tasks
+	Signal string // signal to send; "": restart
+	// Everything refuses the order if one of the tasks has ended, because that one would not be started
+	// again.
 	Everything bool
-	// OnSite says that somebody there gave it, and not a hub: that is journaled.
+	// OnSite says that the order comes from an operator on site and not from a hub; it is journaled
+	// then.
 	OnSite bool
 	Why    string
 }
 
-// Order carries an order out. It returns when that is journaled.
+// Order executes an order and returns when it is journaled.
 func (a *Allocs) Order(ctx context.Context, o Order) error {
 	u, err := a.findActiveAlloc(ctx, o.Alloc)
 	if err != nil {
@@ -341,7 +339,7 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	return u.runner.Restart(ctx, o.Task, o.Why)
 }
 
-// onSite puts what somebody did before why, where that does not say it already.
+// onSite prefixes a reason with what was done, unless it begins with that.
 func onSite(what, why string) string {
 	switch {
 	case why == "":
@@ -352,7 +350,7 @@ func onSite(what, why string) string {
 	return what + ": " + why
 }
 
-// findUnfinishedAlloc returns an allocation that is held and has not ended.
+// findUnfinishedAlloc returns an allocation of this edge that has not ended.
 func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (journal.DesiredAlloc, error) {
 	desired, _, err := a.desiredAllocs(ctx)
 	if err != nil {
@@ -368,15 +366,15 @@ func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (jou
 	return w, nil
 }
 
-// Status is one allocation: what is wanted, and what is.
+// Status is the desired and the actual state of one allocation.
 type Status struct {
 	Desired journal.DesiredAlloc
 	State   journal.State
-	Note    string        // why it does not run although it shall, or runs on; "" where neither is so
-	StopsIn time.Duration // by stop_on_client_after; 0: it does not
+	Note    string        // why it does not run, or why it still runs; "": as desired
+	StopsIn time.Duration // by stop_on_client_after; 0: never
 }
 
-// Status reports all allocations that are held.
+// Status returns the status of all allocations of this edge.
 func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
 	desired, held, err := a.desiredAllocs(ctx)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"skerry/fleet"
 )
 
-// Checks does the checks of services. It is told what runs, and asked how that stands.
+// Checks runs the checks of services.
 type Checks interface {
-	// Follow does the checks of an allocation until ctx ends; since is when each of
-	// its running tasks started, in time since boot.
+	// Follow runs the checks of an allocation until ctx ends. since is the start of each running task,
+	// as time since boot.
 	Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration)
-	// Forget ends them.
+	// Forget ends the checks of an allocation.
 	Forget(id fleet.AllocID)
-	// Passing says since when all pass that an update waits for, or which does not.
+	// Passing returns since when all checks that count for health pass, or the one that fails.
 	Passing(id fleet.AllocID) (since time.Duration, failing string, ok bool)
-	// Wait returns when all have ended.
+	// Wait returns when all checks have ended.
 	Wait()
 }
 
-// followChecks has the checks done of all that runs, and of nothing else.
+// followChecks starts the checks of all running allocations and ends the others.
 func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) {
 	if a.cfg.Checks == nil {
 		return
@@ -44,13 +44,13 @@ func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]jou
 		}
 	}
 	for id := range checked {
-		// Read only now: what is recorded from here on makes Run look again.
+		// Read the state only here: a row that is recorded later wakes Run.
 		s := a.cfg.Journal.States()[id]
 		a.cfg.Checks.Follow(ctx, desired[id].Alloc, a.startsOf(s))
 	}
 }
 
-// startsOf is when each task that runs started, in this boot.
+// startsOf returns the start of each task that runs in this boot.
 func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	since := map[string]time.Duration{}
 	for name, t := range s.TaskStates {
@@ -61,8 +61,7 @@ func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	return since
 }
 
-// Unhealthy restarts a task whose check failed too often, or all for "", by the group's
-// restart policy.
+// Unhealthy restarts a task after failed checks, or all for "", by the group's restart policy.
 func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why string) error {
 	a.mu.Lock()
 	u := a.active[id]
@@ -73,11 +72,11 @@ func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why stri
 	return u.runner.RestartUnhealthy(ctx, task, why)
 }
 
-// checkSummary is how the checks stand that an allocation's health waits for.
+// checkSummary is the state of the checks that count for an allocation's health.
 type checkSummary struct {
-	wanted  bool // there are any, and they are asked for
+	wanted  bool // the allocation has checks that count
 	passing bool
-	since   time.Duration // they pass
+	since   time.Duration // since when they pass
 	failing string
 }
 

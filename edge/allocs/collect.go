@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// Collect removes an allocation that has ended, and its folder, whatever KeepEnded says; for ""
-// all that have ended, and may be removed. Of one allocation it says why it stays.
+// Collect removes an ended allocation and its folder, whatever KeepEnded says; "" removes all that may
+// be removed. For one allocation the error says why it stays.
 func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -50,9 +50,8 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 	return nil
 }
 
-// whyHeld says why an allocation is not to be removed yet, and what to do; "" where it may be.
-// It must have ended, the cluster must know that, and nobody on site may have stopped it, since
-// it says so for those that come.
+// whyHeld returns why an allocation may not be removed, with a hint; "" if it may. An allocation may be
+// removed if it has ended, the cluster knows that, and no operator on site keeps its name stopped.
 func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged fleet.Seq) (why, hint string) {
 	a.mu.Lock()
 	runs := a.active[w.Alloc.ID] != nil
@@ -68,8 +67,7 @@ func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged f
 	return "", ""
 }
 
-// removeFolders removes an allocation's folders, also what its runner kept and was
-// killed before it let go of it.
+// removeFolders removes the folders of an allocation, and what its runner left.
 func (a *Allocs) removeFolders(id fleet.AllocID) error {
 	err := os.RemoveAll(filepath.Join(a.cfg.Dir, string(id)))
 	if a.cfg.TasksDir != "" {
@@ -78,7 +76,7 @@ func (a *Allocs) removeFolders(id fleet.AllocID) error {
 	return err
 }
 
-// forgetAlloc forgets an allocation without folders, but not that it has ended.
+// forgetAlloc removes an allocation from the desired state. Its final state stays.
 func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
 	if err := a.cfg.Journal.Remove(ctx, id); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// Exec runs a command where an allocation's task runs.
+// Exec runs a command beside a task of an allocation.
 func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {
@@ -20,7 +20,7 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	return e.Exec(ctx, task, x)
 }
 
-// findActiveAlloc is an allocation that runs.
+// findActiveAlloc returns an allocation that has a runner.
 func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*activeAlloc, error) {
 	if _, err := a.findUnfinishedAlloc(ctx, id); err != nil {
 		return nil, err

@@ -12,34 +12,30 @@ import (
 	"skerry/fleet"
 )
 
-// What holds where a group has no update block of its own, as in a migration.
+// Values for groups without an update block, for example in a migration.
 const (
 	defaultMinHealthy      = 10 * time.Second
 	defaultHealthyDeadline = 5 * time.Minute
 )
 
-// healthKey is the key under which the journal keeps a judgement of an allocation:
-// no task can have that name.
+// healthKey is the journal's key of a healthStart. No task can have this name.
 const healthKey = "/health"
 
-// health is what is known of allocations whose deployment desired to know whether
-// they are healthy.
+// health holds the allocations whose health is being watched for a deployment.
 type health struct {
 	mu      sync.Mutex
 	started map[fleet.AllocID]healthStart
 }
 
-// healthStart is since when an allocation's health is looked at, for a deployment:
-// time since boot, of Boot. It is journaled, so that an agent that starts again
-// does not give it more time.
+// healthStart is when the watch of an allocation's health began: time since the boot Boot. It is
+// journaled, so that a restart of the agent does not extend the deadline.
 type healthStart struct {
 	Deployment fleet.DeploymentID `json:"deployment"`
 	Boot       fleet.BootID       `json:"boot"`
 	Begun      time.Duration      `json:"begun"`
 }
 
-// wakeForHealthRows is told of rows: what may decide on an allocation's health is looked at
-// now.
+// wakeForHealthRows wakes Run if recorded rows may decide an allocation's health.
 func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
@@ -54,10 +50,8 @@ func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	}
 }
 
-// evaluateHealth records of each allocation that belongs to a deployment whether it is
-// healthy, once that is clear, and returns how long until it may be of another.
-// Only time that this machine's monotonic clock shows counts; nothing of it needs
-// a hub.
+// evaluateHealth records the health of each allocation of a deployment once it is decided, and returns
+// how long until the next one may be. It uses monotonic time only and needs no hub.
 func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, held *heldStops) (next time.Duration, err error) {
 	next = time.Hour
 	var failed []error
@@ -75,7 +69,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 			failed = append(failed, err)
 			continue
 		}
-		// Read only now: what is recorded from here on makes Run look again.
+		// Read the state only here: a row that is recorded later wakes Run.
 		s = a.cfg.Journal.States()[id]
 		healthy, why, wait := healthVerdict(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.currentMoment())
 		if wait > 0 {
@@ -93,13 +87,13 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 	return next, errors.Join(failed...)
 }
 
-// rules are what an allocation's health is judged by.
+// rules decide the health of an allocation.
 type rules struct {
 	update fleet.Update
 	checks checkSummary
 }
 
-// updateOf is what an allocation's group says of health.
+// updateOf returns the update block of an allocation's group, or the defaults for health.
 func updateOf(a *fleet.Alloc) fleet.Update {
 	u := fleet.Update{}
 	if g := a.Group(); g != nil && g.Update != nil {
@@ -109,8 +103,8 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 	return u
 }
 
-// upSince is since when all tasks run that are to; all says that they do, failed that
-// one of them has failed for good.
+// upSince returns since when all tasks run that must run, whether they all run, and the reason if one
+// has failed for good.
 func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Duration, all bool, failed string) {
 	all = true
 	for _, t := range a.Group().Tasks {
@@ -121,7 +115,7 @@ func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Du
 			return 0, false, fmt.Sprintf("task %q failed", t.Name)
 		case t.Lifecycle != nil && t.Lifecycle.Hook == fleet.HookPoststop,
 			t.Lifecycle != nil && !t.Lifecycle.Sidecar && state.State == fleet.TaskDead:
-			// it is not to run now
+			// this task need not run now
 		case state.State != fleet.TaskRunning || !running || s.BootID != now.Boot:
 			all = false
 		default:
@@ -131,8 +125,8 @@ func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Du
 	return begun, all, ""
 }
 
-// healthVerdict says whether an allocation is healthy; while wait is above 0 that is
-// open, and then to be looked at again.
+// healthVerdict decides whether an allocation is healthy. wait > 0 means not decided: ask again after
+// wait.
 func healthVerdict(a *fleet.Alloc, s journal.State, r rules, j healthStart, now journal.Moment) (healthy bool, why string, wait time.Duration) {
 	u, c := r.update, r.checks
 	if s.Terminal() {
@@ -172,8 +166,8 @@ func healthVerdict(a *fleet.Alloc, s journal.State, r rules, j healthStart, now 
 	return false, "", deadline
 }
 
-// healthStartOf is since when an allocation's health is looked at. Another boot, and
-// another deployment, begin anew.
+// healthStartOf returns when the watch of an allocation's health began. It begins again after a boot
+// and for another deployment.
 func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
 	a.health.mu.Lock()
 	j, known := a.health.started[id]
@@ -201,8 +195,7 @@ func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.De
 	return j, nil
 }
 
-// decodeHealthStart reads what the journal keeps; what cannot be read is nothing,
-// and begins anew.
+// decodeHealthStart decodes what the journal has. What cannot be decoded begins again.
 func decodeHealthStart(b []byte) healthStart {
 	var j healthStart
 	if len(b) > 1<<10 || json.Unmarshal(b, &j) != nil || j.Begun < 0 {

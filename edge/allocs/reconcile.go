@@ -16,10 +16,10 @@ import (
 	"skerry/fleet"
 )
 
-// reconcileAllocs brings what runs in line with what is wanted, and returns how long that
-// holds if nothing happens.
+// reconcileAllocs starts, updates and stops runners to match the desired state. It returns when to
+// reconcile again if nothing happens before.
 func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Duration, err error) {
-	// What cannot be journaled for one allocation keeps no other waiting.
+	// An allocation that cannot be journaled does not hold up the others.
 	var failed []error
 	if first {
 		failed = append(failed, a.adoptLostAllocs(ctx))
@@ -36,8 +36,7 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 		if a.updateRunner(id, desired[id]) {
 			continue
 		}
-		// Read only now: a runner that has just returned left its end there before
-		// it gave up its place.
+		// Read the state only here: a runner records the end of its allocation before it returns.
 		s := a.cfg.Journal.States()[id]
 		if s.Terminal() {
 			continue
@@ -59,10 +58,10 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	return min(next, due, held.nextWindowCheck()), errors.Join(failed...)
 }
 
-// recordNotStarted journals why an allocation does not begin, so that hubs hear of it.
+// recordNotStarted records why an allocation does not start, so that the hubs know.
 func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journal.State, why string) error {
 	if s.Seq > 0 {
-		return nil // it was said
+		return nil // recorded before
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: "not started: " + why}
 	if err := a.cfg.Journal.Record(ctx, row); err != nil {
@@ -71,7 +70,7 @@ func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journ
 	return nil
 }
 
-// updateRunner hands what changed to an allocation's runner; false: it has none.
+// updateRunner gives an allocation's runner a stop or a newer version; false: it has no runner.
 func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 	a.mu.Lock()
 	u := a.active[id]
@@ -94,7 +93,7 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 	return true
 }
 
-// skipShutdownDelay hands on, once, that a stop leaves out the shutdown_delay.
+// skipShutdownDelay tells the runner once that the stop skips the shutdown_delay.
 func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	if !w.NoDelay || u.delaySkipped {
 		return
@@ -105,7 +104,7 @@ func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	}
 }
 
-// startOrRestoreAlloc starts an allocation or takes it back, unless something is in the way.
+// startOrRestoreAlloc starts or recovers an allocation, if nothing prevents that.
 func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc, s journal.State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
@@ -136,14 +135,13 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	return nil
 }
 
-// hasFolder reports whether an allocation ran here, also where the journal has lost
-// that it did.
+// hasFolder reports whether an allocation ran here, even if the journal has lost that.
 func (a *Allocs) hasFolder(id fleet.AllocID) bool {
 	_, err := os.Stat(filepath.Join(a.cfg.Dir, string(id)))
 	return err == nil
 }
 
-// startRunner runs a unit's runner until it returns.
+// startRunner runs an allocation's runner until it returns.
 func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.DesiredAlloc) {
 	id := w.Alloc.ID
 	a.mu.Lock()
@@ -157,14 +155,14 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 	a.runners.Go(func() {
 		err := u.runner.Run(ctx)
 		if ctx.Err() != nil {
-			return // detached
+			return // the tasks go on
 		}
 		a.handleRunnerExit(ctx, id, err)
 	})
 }
 
-// handleRunnerExit is told that a runner returned while the agent goes on. The
-// allocation keeps its place until its end is recorded: it must not begin again.
+// handleRunnerExit handles the return of a runner while the agent goes on. The allocation stays active
+// until its end is recorded: it must not start again.
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
 	if s := a.cfg.Journal.States()[id]; !s.Terminal() {
 		why := "its runner gave up"
@@ -183,8 +181,8 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 	a.TriggerReconcile()
 }
 
-// recordEndWithRetry records that an allocation failed, for as long as it takes; false:
-// ctx ended first.
+// recordEndWithRetry records that an allocation failed, and tries until it succeeds; false: ctx ended
+// first.
 func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -202,7 +200,7 @@ func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why s
 	}
 }
 
-// recordAllocEnd records the end of an allocation that has no runner.
+// recordAllocEnd records the end of an allocation without a runner.
 func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, why string) error {
 	t := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, ClientDescription: why, Message: why}
 	if err := a.cfg.Journal.Record(ctx, t); err != nil {
@@ -211,8 +209,8 @@ func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, w
 	return nil
 }
 
-// removeEnded removes the oldest ended allocations beyond the bound, with their
-// folders, once the cluster knows of their end.
+// removeEnded removes the oldest ended allocations beyond KeepEnded whose end the cluster knows, with
+// their folders.
 func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) error {
 	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	var ended []fleet.AllocID

@@ -9,24 +9,24 @@ import (
 	"skerry/fleet"
 )
 
-// recoveryWatch is the Recorder that runners are given. It notices when what the first
-// look at the journal started is up.
+// recoveryWatch is the Recorder of the runners. It notices when all tasks of the first reconciliation
+// are up.
 type recoveryWatch struct {
 	contract.Recorder
 	done chan struct{}
-	// recorded is told of what was recorded; set once.
+	// recorded is called with the recorded rows; set once.
 	recorded func(ts []fleet.Transition)
 
 	mu          sync.Mutex
 	pending     map[fleet.AllocID]map[string]bool // tasks that are not up yet
-	allExpected bool                              // all that is expected is in pending
+	allExpected bool                              // pending is complete
 }
 
 func newRecoveryWatch(rec contract.Recorder) *recoveryWatch {
 	return &recoveryWatch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
 }
 
-// expectTasks waits for all tasks of an allocation.
+// expectTasks adds all tasks of an allocation to those that must come up.
 func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	tasks := map[string]bool{}
 	if g := a.Group(); g != nil {
@@ -41,7 +41,7 @@ func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	}
 }
 
-// stopExpecting says that nothing more will be expected.
+// stopExpecting says that the first reconciliation is done.
 func (w *recoveryWatch) stopExpecting() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *recoveryWatch) stopExpecting() {
 	w.closeWhenRecovered()
 }
 
-// Record records, and looks at what it is.
+// Record records rows and observes them.
 func (w *recoveryWatch) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := w.Recorder.Record(ctx, ts...); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (w *recoveryWatch) Record(ctx context.Context, ts ...fleet.Transition) erro
 	return nil
 }
 
-// PutHandle keeps a handle, and looks at what is recorded with it.
+// PutHandle stores a handle with rows and observes the rows.
 func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
 	if err := w.Recorder.PutHandle(ctx, alloc, key, handle, ts...); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key 
 	return nil
 }
 
-// observeRows finds out what is up by what was recorded.
+// observeRows removes the tasks from pending that recorded rows show as up.
 func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	if w.recorded != nil {
 		w.recorded(ts)
@@ -91,12 +91,12 @@ func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	w.closeWhenRecovered()
 }
 
-// downAtBoot reports a row that only says what the boot did to a task.
+// downAtBoot reports whether a row only says that the task was lost at a boot.
 func downAtBoot(t fleet.Transition) bool {
 	return t.Event != nil && t.Event.Type == fleet.TaskLostAtReboot
 }
 
-// dropPendingAlloc forgets an allocation whose runner returned.
+// dropPendingAlloc stops waiting for an allocation whose runner has returned.
 func (w *recoveryWatch) dropPendingAlloc(id fleet.AllocID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *recoveryWatch) dropPendingAlloc(id fleet.AllocID) {
 	w.closeWhenRecovered()
 }
 
-// closeWhenRecovered closes done when nothing is pending; mu is held.
+// closeWhenRecovered closes done if nothing is pending. mu is held.
 func (w *recoveryWatch) closeWhenRecovered() {
 	if !w.allExpected || len(w.pending) > 0 {
 		return

@@ -14,13 +14,13 @@ import (
 	"skerry/syncproto"
 )
 
-// specFile lies in an allocation's folder below TasksDir until it has ended: what it is,
-// as a hub would say it. Where the journal has lost that, and the cluster as well (it was
-// put back), nothing else could tell what runs here, or end it.
+// specFile describes an allocation as a hub would deliver it. It lies in its folder below TasksDir
+// until the allocation ends. If both the journal and the cluster have lost the allocation, only this
+// file can tell what runs here.
 const specFile = ".allocation"
 
-// keepSpec writes down what an allocation is, where that is not there already. The
-// allocation starts also where the disk does not take it.
+// keepSpec writes the specFile of an allocation if it differs. An error is logged, and the allocation
+// starts all the same.
 func (a *Allocs) keepSpec(w fleet.Alloc) {
 	if a.cfg.TasksDir == "" {
 		return
@@ -59,9 +59,8 @@ func writeSpec(path string, w fleet.Alloc) error {
 	return durable.Replace(path, spec, 0o600)
 }
 
-// adoptLostAllocs journals again what has not ended and the journal does not know any more. An
-// agent that was killed may have left the folder of one that has ended: while the journal
-// still knows that, what could bring it back goes.
+// adoptLostAllocs journals allocations that have a specFile and that the journal has lost. It removes
+// the specFile of an ended allocation while the journal still knows its end.
 func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	if a.cfg.TasksDir == "" {
 		return nil

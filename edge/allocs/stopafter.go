@@ -12,41 +12,37 @@ import (
 	"skerry/syncproto"
 )
 
-// Bounds of how exactly the last beat is remembered across a kill where an
-// allocation's life depends on it.
+// Bounds of the checkpoint interval if an allocation depends on the last heartbeat surviving a kill.
 const (
 	finestCheckpoint   = time.Second
 	coarsestCheckpoint = 10 * time.Minute
 )
 
-// MaxSilence is the longest that may pass between two beats: a third of the
-// shortest stop_on_client_after of what runs here, so that one that is lost, or
-// late, stops nothing on a link that works. 0: no allocation asks for any.
+// MaxSilence is the longest allowed time between two heartbeats: a third of the shortest
+// stop_on_client_after, so that one lost heartbeat stops nothing. 0: no limit.
 func (a *Allocs) MaxSilence() time.Duration {
 	d, _ := a.silence.currentLimit()
 	return d
 }
 
-// SilenceShortened is closed when Silence next gets shorter: a beat is due before the one
-// that was planned.
+// SilenceShortened is closed when MaxSilence next becomes shorter, so that a heartbeat is due earlier.
 func (a *Allocs) SilenceShortened() <-chan struct{} {
 	_, shorter := a.silence.currentLimit()
 	return shorter
 }
 
-// heartbeatsPerLimit is how many beats fit into a stop_on_client_after.
+// heartbeatsPerLimit is the number of heartbeats within a stop_on_client_after.
 const heartbeatsPerLimit = 3
 
-// silenceFor is the longest silence that an allocation bears, which stops after
-// that long without a hub.
+// silenceFor returns the longest silence for a stop_on_client_after.
 func silenceFor(after time.Duration) time.Duration {
 	return max(after, fleet.MinStopOnClientAfter) / heartbeatsPerLimit
 }
 
-// silenceLimit is how long the link may be silent.
+// silenceLimit is the longest time between two heartbeats.
 type silenceLimit struct {
 	mu      sync.Mutex
-	limit   time.Duration // 0: as long as it likes
+	limit   time.Duration // 0: no limit
 	shorter chan struct{}
 }
 
@@ -68,16 +64,16 @@ func (s *silenceLimit) updateLimit(most time.Duration) {
 	s.limit = most
 }
 
-// noteRunDelivered notes that a hub has just said that an allocation shall run: its time
-// without a hub does not begin before, though the last beat is older.
+// noteRunDelivered notes that a hub has just delivered an allocation: its time without a hub starts
+// now, even if the last heartbeat is older.
 func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.runDeliveredAt[id] = time.Now()
 }
 
-// timeWithoutHub is how long an allocation has been without a hub, away being the time
-// since the last acknowledged beat.
+// timeWithoutHub returns how long an allocation has been without a hub. away is the time since the last
+// acknowledged heartbeat.
 func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,16 +82,15 @@ func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Durat
 		return away
 	}
 	since := time.Since(at)
-	if away <= since { // a beat was answered after it
+	if away <= since { // a heartbeat was answered after the delivery
 		delete(a.runDeliveredAt, id)
 		return away
 	}
 	return since
 }
 
-// stopOverdue journals the stops that stop_on_client_after asks for, and returns
-// how long until it may ask again. Only time that the machine ran counts, so a
-// clock that is wrong stops nothing.
+// stopOverdue journals the stops of stop_on_client_after and returns how long until the next one may be
+// due. Only the running time of the machine counts, so a wrong clock stops nothing.
 func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour
@@ -131,7 +126,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	return next, errors.Join(failed...)
 }
 
-// stopAfter is the time after which an allocation stops without a hub.
+// stopAfter returns the stop_on_client_after of an allocation.
 func stopAfter(w journal.DesiredAlloc) (time.Duration, bool) {
 	g := w.Alloc.Group()
 	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {

@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// Usage is what the tasks of an allocation use, or one of them.
+// Usage returns what the tasks of an allocation use, or one of them.
 func (a *Allocs) Usage(ctx context.Context, id fleet.AllocID, task string, mhz float64) (map[string]*fleet.TaskUsage, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {

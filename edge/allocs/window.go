@@ -12,22 +12,21 @@ import (
 	"skerry/syncproto"
 )
 
-// A stop that a newer version is the reason of may come with windows: it begins while one
-// of them is open, by a hub's clock and the machine time since, and where that clock is not
-// known it does not begin. Until then the allocation runs as if nobody had named it, and
-// what follows it here does not start. That it begins is journaled first, so that it is not
-// held back again when the window closes.
+// A stop for a newer version may have update windows. It begins while one of them is open, by the hub's
+// clock plus the machine time since. While that clock is not known, it does not begin. Until then the
+// allocation runs on, and its replacement does not start. The beginning of the stop is journaled first,
+// so that the end of the window does not hold it again.
 
-// heldStops is what waits for windows.
+// heldStops is what waits for update windows or for an operator on site.
 type heldStops struct {
 	stops         map[fleet.AllocID]string // why a stop has not begun
 	windowOpen    map[fleet.AllocID]bool   // stops whose window is open
-	names         map[name]string          // what runs on, by name
-	stoppedOnSite map[name]string          // why nothing of a name starts: somebody on site stopped it
+	names         map[name]string          // why a name's replacement waits for its predecessor
+	stoppedOnSite map[name]string          // why nothing of a name starts: it was stopped on site
 	next          time.Duration            // until the first window opens; 0: not known
 }
 
-// name is a name of a job's allocations.
+// name is the name of an allocation within its job.
 type name struct {
 	namespace string
 	job       fleet.JobID
@@ -36,15 +35,14 @@ type name struct {
 
 func nameOf(a *fleet.Alloc) name { return name{a.Namespace, a.JobID, a.Name} }
 
-// How often is looked what the time is while something waits for a window: the clock of a
-// hub may be put right, and become known.
+// How often the clock is checked while something waits for a window: a hub may correct its clock, or
+// become reachable.
 const (
 	clockPollInterval  = 5 * time.Second
 	windowPollInterval = time.Minute
 )
 
-// desiredAllocs reads what is wanted: what is to stop in a window, and whose windows are closed, is
-// wanted to run on.
+// desiredAllocs reads the desired allocations. A stop whose windows are closed is removed from them.
 func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.DesiredAlloc, *heldStops, error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -64,7 +62,7 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 			states = a.cfg.Journal.States()
 		}
 		if s := states[id]; s.ClientStatus == "" || s.Terminal() || w.Alloc.Job == nil {
-			continue // nothing of it is disturbed
+			continue // it does not run: the stop disturbs nothing
 		}
 		why, opens := a.windowClosedReason(w.Windows)
 		if why == "" {
@@ -78,8 +76,8 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 	return desired, h, nil
 }
 
-// windowClosedReason says why a stop may not begin now; opens is how long until it may, 0 where that
-// is not known.
+// windowClosedReason returns why a stop may not begin now ("": it may), and how long until a window
+// opens (0: not known).
 func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
 	now, ok := a.cfg.Journal.HubNow()
 	if !ok {
@@ -105,7 +103,7 @@ func (h *heldStops) addHeldStop(a *fleet.Alloc, why string, opens time.Duration)
 	}
 }
 
-// heldStopReason says why an allocation that is to stop runs on; "".
+// heldStopReason returns why an allocation that is to stop still runs; "": it does not wait.
 func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	if why := h.stops[id]; why != "" {
 		return "is to be replaced: " + why
@@ -113,8 +111,8 @@ func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	return ""
 }
 
-// predecessorReason says why an allocation that has not begun does not: what it follows runs on. "":
-// it follows nothing.
+// predecessorReason returns why an allocation does not start while its predecessor waits for a window;
+// "": it has none.
 func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -122,8 +120,8 @@ func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) s
 	return h.names[nameOf(&w.Alloc)]
 }
 
-// stoppedOnSiteReason says why an allocation that has not begun does not: somebody on site stopped
-// what has its name. "": nobody did.
+// stoppedOnSiteReason returns why an allocation does not start whose name was stopped on site; "": it
+// was not.
 func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -131,7 +129,7 @@ func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State)
 	return h.stoppedOnSite[nameOf(&w.Alloc)]
 }
 
-// nextWindowCheck is how soon to look again for what is held.
+// nextWindowCheck returns when to check the held stops again.
 func (h *heldStops) nextWindowCheck() time.Duration {
 	switch {
 	case len(h.stops) == 0:
@@ -142,7 +140,7 @@ func (h *heldStops) nextWindowCheck() time.Duration {
 	return min(h.next, windowPollInterval)
 }
 
-// beginStops journals that the stops begin whose window is open.
+// beginStops journals the beginning of the stops whose window is open.
 func (a *Allocs) beginStops(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, h *heldStops) error {
 	var failed []error
 	for _, id := range sortedKeys(desired) {

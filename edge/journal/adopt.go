@@ -6,8 +6,8 @@ import (
 	"skerry/syncproto"
 )
 
-// Adopt journals allocations and their bodies that this journal has lost. Up to where it
-// was told what is desired stays as it is.
+// Adopt journals allocations, and their job bodies, that the journal has lost. The index of the newest
+// delivery stays.
 func (j *Journal) Adopt(ctx context.Context, d syncproto.Desired) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		var last delivery

@@ -9,15 +9,14 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// withChecksum returns a row's columns with the checksum that stands behind them.
+// withChecksum returns a row's columns followed by their checksum.
 //
-// SQLite's own check looks at the structure of its pages: a bit that flips in a value
-// makes another value, which it takes for what was written. The chain of hashes
-// guards what a row of the rows says; the checksum guards all else, keys too.
+// SQLite checks the structure of its pages, so it does not notice a bit that flips in a value. The hash
+// chain protects the bodies of rows; the checksum protects everything else, keys included.
 func withChecksum(columns ...any) []any { return append(columns, checksum(columns...)) }
 
-// checkUnaltered says what is wrong with a row of a table; sum is null in one that a release
-// wrote which knew no checksums.
+// checkUnaltered returns an error if a row does not match its checksum. sum is null in rows of releases
+// without checksums.
 func checkUnaltered(sum sql.NullInt64, table string, columns ...any) error {
 	if sum.Valid && sum.Int64 != checksum(columns...) {
 		return damaged("table %s: the checksum of %v does not fit", table, columns[0])
@@ -25,7 +24,7 @@ func checkUnaltered(sum sql.NullInt64, table string, columns ...any) error {
 	return nil
 }
 
-// checksum is that of a row's columns in their order, each with its length.
+// checksum returns the checksum of a row's columns, in order, each with its length.
 func checksum(columns ...any) int64 {
 	var sum uint32
 	add := func(b []byte) { sum = crc32.Update(sum, castagnoli, b) }
@@ -47,7 +46,7 @@ func checksum(columns ...any) int64 {
 			add(number[:binary.PutUvarint(number[:], uint64(len(v)))])
 			add(v)
 		default:
-			panic(fmt.Sprintf("a column of type %T has no checksum", c)) // the journal's own statements
+			panic(fmt.Sprintf("a column of type %T has no checksum", c)) // only the journal's own statements call this
 		}
 	}
 	return int64(sum)

@@ -7,31 +7,31 @@ import (
 	"skerry/fleet"
 )
 
-// clockCheckpoint is where the journal's time stood when it was last written, and what is
-// written along with it. Age is how long this journal has lived on a running
-// machine: the monotonic times of all its boots, added up. What passed while the
-// machine was off is not in it, and no wall clock ever is.
+// clockCheckpoint is the journal's time when it was last written, with the values that are written
+// along.
+//
+// Age is the time that this journal has lived on a running machine: the sum of the monotonic times of
+// all its boots. It does not count the time that the machine was off, and no wall clock changes it.
 type clockCheckpoint struct {
 	BootID fleet.BootID  `cbor:"1,keyasint"`
 	Mono   time.Duration `cbor:"2,keyasint"`
 	Age    time.Duration `cbor:"3,keyasint"`
-	// AckAge is the age at the last acknowledged beat, -1 before the first.
+	// AckAge is the age at the last acknowledged heartbeat; -1 before the first.
 	AckAge time.Duration `cbor:"4,keyasint"`
-	// Floor is the latest time known to be past (UnixNano), and the age then.
+	// Floor is the latest time (UnixNano) that is known to be past, FloorAge the age then.
 	Floor        int64         `cbor:"5,keyasint"`
 	FloorAge     time.Duration `cbor:"6,keyasint"`
 	Acknowledged fleet.Seq     `cbor:"7,keyasint"`
-	// Dropped counts transitions that the next gap row has to report.
+	// Dropped counts the transitions that the next gap row has to report.
 	Dropped     uint64 `cbor:"8,keyasint"`
 	DroppedEver uint64 `cbor:"9,keyasint"`
-	// HubTime is what a hub's clock showed last (UnixNano), and HubAge the age then; 0:
-	// nothing is known of it.
+	// HubTime is the newest time of a hub's clock (UnixNano), HubAge the age then; 0: not known.
 	HubTime int64         `cbor:"10,keyasint,omitempty"`
 	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
 }
 
-// hubContact is what changes with every beat and acknowledgement. It counts at once
-// and reaches the disk with a later commit: the hub says it again.
+// hubContact changes with every heartbeat and acknowledgement. It holds at once and is written with a
+// later commit: after a crash the hub sends it again.
 type hubContact struct {
 	acknowledged fleet.Seq
 	ackAge       time.Duration
@@ -42,18 +42,18 @@ type hubContact struct {
 	dirty        bool
 }
 
-// clock turns the machine's monotonic clock into the journal's.
+// clock turns the machine's monotonic clock into the journal's clock.
 type clock struct {
 	raw      func() time.Duration
-	offset   time.Duration // added to raw: time since boot
+	offset   time.Duration // added to raw, gives the time since boot
 	start    time.Duration // time since boot when the journal was opened
-	startAge time.Duration // age then
-	// countedSince is the age since which no time has passed uncounted: the boot, or, where a
-	// boot's own clock is not known, when the journal was opened.
+	startAge time.Duration // age when the journal was opened
+	// countedSince is the age from which all time has been counted: the boot or, with a relative clock,
+	// the opening of the journal.
 	countedSince time.Duration
 }
 
-// startClock goes on from where the last mark or row stands.
+// startClock continues from the newest checkpoint or row.
 func startClock(cfg Config, last clockCheckpoint) clock {
 	c := clock{raw: cfg.Mono}
 	raw := cfg.Mono()
@@ -63,7 +63,7 @@ func startClock(cfg Config, last clockCheckpoint) clock {
 		c.offset = last.Mono - raw
 	case cfg.MonoRelative:
 		c.offset = -raw
-	case same && raw < last.Mono: // within one boot time never goes back
+	case same && raw < last.Mono: // time never goes back within one boot
 		c.offset = last.Mono - raw
 	}
 	c.start = raw + c.offset
@@ -82,11 +82,11 @@ func (c clock) timeSinceBoot() time.Duration { return c.raw() + c.offset }
 
 func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot() - c.start }
 
-// Mono is the time since boot as rows have it.
+// Mono returns the time since boot, as rows have it.
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
-// NoteHeartbeat notes that a hub acknowledged a heartbeat just now, and that its clock
-// shows hubTime (UnixNano). It costs a commit at most every MarkEvery.
+// NoteHeartbeat records that a hub has just acknowledged a heartbeat, and that its clock shows hubTime
+// (UnixNano). It causes at most one commit per MarkEvery.
 func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -103,18 +103,16 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error { b.checkpointNeeded = true; return nil }})
 }
 
-// SetCheckpointInterval changes how often the time is written: where an allocation shall
-// stop a short time after the last beat, an agent that is killed must remember
-// that beat more exactly.
+// SetCheckpointInterval changes how often the time is written. An allocation with a short
+// stop_on_client_after needs the last heartbeat to survive a kill more exactly.
 func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
 	j.clockCheckpointEvery = d
 	j.mu.Unlock()
 }
 
-// Away returns how long ago the last acknowledged beat was. It counts machine
-// time only, across reboots: what passed while the machine was off is not in it.
-// No wall clock is read. Before the first beat it is zero.
+// Away returns the machine time since the last acknowledged heartbeat, across reboots; zero before the
+// first one. It reads no wall clock and does not count the time that the machine was off.
 func (j *Journal) Away() time.Duration {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -125,8 +123,8 @@ func (j *Journal) Away() time.Duration {
 	return age - j.contact.ackAge
 }
 
-// TimeFloor is the latest time (UnixNano) known to be past: the largest that a
-// hub's clock showed, plus the machine time since. Zero before the first beat.
+// TimeFloor returns the latest time (UnixNano) that is known to be past: the largest time of a hub's
+// clock plus the machine time since then. It is zero before the first heartbeat.
 func (j *Journal) TimeFloor() int64 {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -134,9 +132,9 @@ func (j *Journal) TimeFloor() int64 {
 	return floorAt(j.contact.floor, j.contact.floorAge, age)
 }
 
-// HubNow is the time by the clock of the hub that answered last, and the machine time
-// since. False where that is not known: no hub has answered since the machine booted, and
-// for how long it was off nothing tells. The machine's own wall clock is not asked.
+// HubNow returns the time of the clock of the hub that answered last, plus the machine time since then.
+// It returns false if no hub has answered since the boot, because nothing says how long the machine was
+// off. It reads no wall clock.
 func (j *Journal) HubNow() (time.Time, bool) {
 	age := j.clock.journalAge()
 	j.mu.Lock()

@@ -4,21 +4,20 @@ import (
 	"skerry/fleet"
 )
 
-// base is the newest row that is not held any more: the chain goes on from its
-// hash.
+// base is the newest row that is no longer held. The chain continues from its hash.
 type base struct {
 	Seq  fleet.Seq `cbor:"1,keyasint"`
 	Hash []byte    `cbor:"2,keyasint"`
-	// Generation counts how often the chain was begun anew after damage: a witness
-	// of an earlier one says nothing.
+	// Generation counts how often the chain was started again after damage. A high-water mark of an
+	// earlier generation is ignored.
 	Generation uint64 `cbor:"3,keyasint,omitempty"`
 }
 
-// compactRows bounds what one transaction deletes.
+// compactRows bounds the rows that one transaction deletes.
 const compactRows = 5000
 
-// compactOldRows deletes acknowledged rows, oldest first: those past the retention, and
-// those whose bytes are needed to come down to a quarter of the bound.
+// compactOldRows deletes acknowledged rows, oldest first: rows older than the retention, and as many as
+// it takes to get down to a quarter of MaxBytes.
 func (b *batch) compactOldRows() error {
 	oldest := int64(b.j.clock.journalAge() - b.j.cfg.Retention)
 	var cut row
@@ -43,13 +42,13 @@ func (b *batch) compactOldRows() error {
 	if err := b.db.deleteRowsUpTo(base{Seq: cut.seq, Hash: cut.hash, Generation: b.durable.generation}); err != nil {
 		return err
 	}
-	b.checkpointNeeded = true // an acknowledgement that is acted upon is durable
+	b.checkpointNeeded = true // an acknowledgement must be durable before rows are deleted because of it
 	b.durable.head.First = cut.seq + 1
 	b.durable.bytes -= freed
 	return nil
 }
 
-// deleteRowsUpTo drops the rows up to a new base.
+// deleteRowsUpTo deletes the rows up to a new base.
 func (d *database) deleteRowsUpTo(b base) error {
 	if err := d.putMeta(metaBase, b); err != nil {
 		return err

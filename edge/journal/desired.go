@@ -10,7 +10,7 @@ import (
 	"skerry/syncproto"
 )
 
-// Desired is what the cluster wants of this edge, as last journaled.
+// Desired is the journaled desired state of this edge.
 type Desired struct {
 	Index   fleet.Index
 	Cluster string
@@ -18,34 +18,34 @@ type Desired struct {
 	Allocs  map[fleet.AllocID]DesiredAlloc
 }
 
-// DesiredAlloc is one allocation of Desired, with its job's body.
+// DesiredAlloc is one allocation of the desired state.
 type DesiredAlloc struct {
-	Alloc      fleet.Alloc // Job set where the body is held
+	Alloc      fleet.Alloc // Job is nil while its body is missing
 	Stop       bool
 	StopReason string
-	// Windows are those in which the stop may begin; none: at once.
+	// Windows are the update windows in which the stop may begin; none: it begins at once.
 	Windows []fleet.UpdateWindow
-	// NoDelay leaves out every shutdown_delay.
+	// NoDelay skips every shutdown_delay.
 	NoDelay bool
-	// KeptStopped says that somebody on site stopped it, and wants no other one of its name.
+	// KeptStopped says that an operator on site stopped it: no other allocation of its name may start
+	// here.
 	KeptStopped bool
-	// Mentioned is the index of the delivery that named it last.
+	// Mentioned is the index of the newest delivery that named it.
 	Mentioned fleet.Index
 }
 
-// delivery is what the meta table says of the newest one.
+// delivery is the newest delivery as the meta table has it.
 type delivery struct {
 	Index   fleet.Index `cbor:"1,keyasint"`
 	Cluster string      `cbor:"2,keyasint"`
 	Term    uint64      `cbor:"3,keyasint"`
 }
 
-// PutDesired journals a delivery: allocations, stops and bodies, and its index.
-// It names the bodies that are still missing for what has not ended. Allocations
-// that d does not mention stay as they are, and one that was told to stop is not
-// told to run again: the hub makes a new allocation for that.
+// PutDesired journals a delivery (allocations, stops, bodies, index) and returns the hashes of job
+// bodies that are still missing. Allocations that d does not name do not change. A stopped allocation
+// never runs again: the hub makes a new one for that.
 func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing []string, err error) {
-	var lacking []string // the writer's, until it has answered
+	var lacking []string // owned by the writer until it has answered
 	err = j.submitOp(ctx, &op{write: func(b *batch) (err error) {
 		lacking, err = b.putDesired(d)
 		return err
@@ -64,7 +64,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	for _, body := range d.Bodies {
 		if _, err := syncproto.DecodeJob(body.Job); err != nil {
 			b.j.log.Warn("job body refused", "hash", body.Hash, "error", err)
-			continue // it stays missing, and the hub is told so
+			continue // the body stays missing, and the hub learns that
 		}
 		if err := b.db.putBody(body.Hash, body.Job); err != nil {
 			return nil, err
@@ -92,10 +92,9 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	return b.missingBodies()
 }
 
-// recordStop marks an allocation as told to stop; one that is not known is noted, so
-// that a run that comes late does not start it. The first reason stays, a stop
-// that may begin at once does not wait for windows again, and one without the
-// shutdown_delay does not wait for that again.
+// recordStop marks an allocation as stopped. An unknown allocation is recorded too, so that a late run
+// does not start it. The first reason stays. A stop that may begin at once never waits for windows
+// again, and one that skips the shutdown_delay never waits for that again.
 func (b *batch) recordStop(s syncproto.DesiredStop, mentioned fleet.Index) error {
 	held, err := b.storedDesiredOf(s.ID)
 	if err != nil {
@@ -114,7 +113,7 @@ func (b *batch) recordStop(s syncproto.DesiredStop, mentioned fleet.Index) error
 	return b.db.putDesired(held)
 }
 
-// storedDesiredOf is an allocation as the journal holds it; nothing where it is not held.
+// storedDesiredOf returns an allocation as stored; the zero value if it is not stored.
 func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
 	err = b.db.forEachResult(selectDesired+" WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
 		s, err = scanDesired(rows)
@@ -140,8 +139,8 @@ func (b *batch) missingBodies() (missing []string, err error) {
 	return missing, err
 }
 
-// Desired is the desired state. It is decoded once after each change, not at each look:
-// allocations that start again every few seconds look as often.
+// Desired returns the desired state. It is decoded once after each change, because allocations that
+// restart every few seconds read it as often.
 func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	var want Desired
 	err := j.submitOp(ctx, &op{read: func(d *database) error {
@@ -158,7 +157,7 @@ func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	return want, nil
 }
 
-// heldDesired is called by the writer alone.
+// heldDesired may be called by the writer only.
 func (j *Journal) heldDesired(d *database) (*Desired, error) {
 	if j.durable.desired != nil {
 		return j.durable.desired, nil
@@ -214,8 +213,8 @@ func (d *database) readJobBodies() (map[string]*fleet.Job, error) {
 	return bodies, err
 }
 
-// allocOf puts an allocation together; job is nil where the body is missing. One
-// body may serve several versions of a job: the version is the allocation's.
+// allocOf builds an allocation; job is nil while the body is missing. One body can serve several
+// versions of a job, so the version is the allocation's.
 func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	a := fleet.Alloc{
 		ID: d.ID, Namespace: d.Namespace, Name: d.Name, NodeName: d.NodeName,
@@ -231,8 +230,8 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Stop journals a stop of the edge's own (somebody on site, stop_on_client_after), together
-// with the rows that say so.
+// Stop journals a stop that the edge decides (an operator on site, stop_on_client_after), together with
+// rows.
 func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.announceStep(StepStop); err != nil {
@@ -245,8 +244,8 @@ func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fl
 	}})
 }
 
-// KeepStopped journals that no other allocation of a stopped one's name is to run, or that it
-// may again, together with the rows that say so. It does nothing where that is so already.
+// KeepStopped journals whether other allocations with the name of a stopped one may run, together with
+// rows. It skips allocations that have that value already.
 func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		for _, id := range ids {
@@ -270,12 +269,11 @@ func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept boo
 	}})
 }
 
-// statesKept is how many states of removed allocations stay.
+// statesKept is the number of states of removed allocations that stay.
 const statesKept = 1000
 
-// Remove forgets an allocation that has ended: desired state, handles, bodies
-// that nobody uses. Its state stays, so that it is never started again; the
-// oldest such states go beyond 1,000.
+// Remove deletes the desired state, the handles and the unused bodies of an allocation that has ended.
+// Its state stays, so that it never starts again; the oldest 1,000 such states are kept.
 func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if s := b.allocState(alloc); !s.Terminal() {
@@ -301,7 +299,7 @@ func (b *batch) removeAlloc(alloc fleet.AllocID) error {
 	return b.forgetStates()
 }
 
-// forgetStates lets the oldest states go that belong to nothing desired.
+// forgetStates deletes the oldest states that belong to no desired allocation.
 func (b *batch) forgetStates() error {
 	held := map[fleet.AllocID]bool{}
 	err := b.db.forEachResult("SELECT alloc FROM desired", nil, func(rows *sql.Rows) (bool, error) {
@@ -330,8 +328,8 @@ func (b *batch) forgetStates() error {
 	return nil
 }
 
-// PutHandle keeps what finds a task again, durably; nil removes it. What it says is
-// appended with it as Record does: both are in the journal, or neither is.
+// PutHandle stores the handle of a task; nil removes it. The handle and the transitions are durable
+// together, or not at all.
 func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, says ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.putHandle(alloc, key, handle); err != nil {
@@ -351,7 +349,7 @@ func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error 
 	return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
 }
 
-// Handles reads an allocation's handles back, by key.
+// Handles returns the handles of an allocation, by key.
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
 	err := j.submitOp(ctx, &op{read: func(d *database) error {

@@ -9,13 +9,13 @@ import (
 	"skerry/fleet"
 )
 
-// highWaterMark says beside the database how far its rows go. SQLite takes a log that
-// is cut short, altered or gone for one that was never longer, so the database
-// alone cannot tell that its newest rows are lost. It is written behind every
-// commit and never synced: it may lag after a power cut, and is never ahead of
-// what was durable.
+// highWaterMark is kept in a file beside the database and holds the number of the newest row.
+//
+// SQLite treats a log that is cut short, altered or gone like a log that was never longer, so the
+// database alone cannot tell that its newest rows are lost. The mark is written after every commit and
+// never synced: it may lag after a power cut, and is never ahead of what is durable.
 type highWaterMark struct {
-	Generation uint64 // base.Generation
+	Generation uint64 // as base.Generation
 	Seq        fleet.Seq
 }
 
@@ -24,8 +24,7 @@ const (
 	highWaterSize   = 20
 )
 
-// readHighWater returns what the witness of a database says, zero where it says
-// nothing that can be believed.
+// readHighWater reads the mark of a database. It returns zero if the file is missing or damaged.
 func readHighWater(path string) highWaterMark {
 	b, err := os.ReadFile(path + suffixHighWater)
 	if err != nil {
@@ -48,7 +47,7 @@ func (w highWaterMark) encodeMark() []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// openHighWaterFile opens the file for writing.
+// openHighWaterFile opens the file of the mark for writing.
 func openHighWaterFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+suffixHighWater, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -60,8 +59,7 @@ func openHighWaterFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// writeHighWater writes down how far the rows go. What was committed is durable also where
-// that fails.
+// writeHighWater writes the mark. An error is logged: the commit is durable all the same.
 func (j *Journal) writeHighWater(w highWaterMark) {
 	if _, err := j.highWaterFile.WriteAt(w.encodeMark(), 0); err != nil {
 		j.log.Warn("journal's witness not written", "error", err)

@@ -1,41 +1,37 @@
-// Package journal is an edge's memory: what was desired, what happened, and what
-// the cluster has acknowledged, in one SQLite database with full synchronous
-// commits. It is the only package that imports SQLite.
+// Package journal stores what an edge must not forget in one SQLite database with synchronous commits:
+// the desired state, the transitions, and what the cluster has acknowledged. No other package imports
+// SQLite.
 //
-// edge.Open opens it; the allocations record into it and the link reads from
-// it. Everything an edge does is written here before it is done, and everything
-// that happened before it is told. Open makes or migrates the database and
-// succeeds on a damaged one: what cannot be read is set aside and reported.
+// edge.Open opens it. edge/allocs and runners record into it, edge/link reads from it. The edge
+// journals each action before doing it, and each transition before sending it. Open makes or migrates
+// the database. It also succeeds on a damaged one: it sets that aside, keeps what it can read, and
+// reports it.
 //
-// One goroutine, from Open to Close, owns the database: it folds what concurrent
-// callers write into one commit, and reads for them between commits. Nothing is
-// told to a caller that is not durable.
+// One goroutine, from Open to Close, owns the database. It puts the writes of concurrent callers into
+// one commit and answers reads between commits. A caller gets its answer after the commit is durable.
 //
-// It knows nothing of the network, of drivers, or of what a row means beyond the
-// client status and task states that it folds into each allocation's State.
+// The package knows nothing of the network or of drivers. It reads a row only to fold its client status
+// and task states into the State of its allocation.
 //
 // # Numbers, the chain, and the bound
 //
-// Rows are numbered without holes, and each row's hash covers the row before it
-// and the row's bytes, so a row that may have been sent can neither be changed
-// nor taken out. The bound therefore works at the door. Past three quarters of
-// Config.MaxBytes a transition that may be dropped (fleet.Transition.Droppable)
-// is folded into its allocation's State and durably counted, but gets no number;
-// the next row that is taken is preceded by a gap row with the count. Status
-// transitions are always taken; the last quarter is theirs.
+// Rows are numbered without gaps. The hash of a row covers the hash before it and the row's bytes, so a
+// row that may have been sent cannot be changed or removed. The bound is therefore applied before a row
+// gets its number: past three quarters of Config.MaxBytes, a transition that may be dropped
+// (fleet.Transition.Droppable) is folded into its State and counted durably, and gets no number. The
+// next row that is stored follows a gap row with the count. Status transitions are always stored; the
+// last quarter is reserved for them.
 //
-// Acknowledged rows go after Config.Retention, or sooner where their bytes are
-// needed; always from the oldest on, and the chain hash before the oldest one
-// held is kept.
+// Acknowledged rows are deleted after Config.Retention, or sooner if their bytes are needed, oldest
+// first. The chain hash before the oldest row is kept.
 //
 // # Damage
 //
-// A damaged database is set aside, and a new one made of what can be read. A small
-// file beside it, the witness, tells how far the rows went, also where SQLite's log
-// is cut short or all is gone. Where a row may be missing, Head.Lost says so, and
-// goes on saying so until Rebase: the cluster tells where to go on, and one gap row
-// says what is lost. Damaged rows that are acknowledged are only dropped, with those
-// before them: the cluster has them.
+// A damaged database is set aside, and a new one is built from the readable parts. The high-water file
+// beside it says how far the rows went, even if SQLite's log is cut short or everything is gone. If a
+// row may be missing, Head.Lost says so until Rebase: the cluster says where to continue, and one gap
+// row says what is lost. Acknowledged rows that are damaged are dropped with all rows before them: the
+// cluster has them.
 package journal
 
 import (
@@ -51,7 +47,7 @@ import (
 	"skerry/fleet"
 )
 
-// ErrClosed is returned by whatever is asked of a closed Journal.
+// ErrClosed is the error of every call to a closed Journal.
 var ErrClosed = errors.New("the journal is closed")
 
 // Defaults of Config.
@@ -66,25 +62,24 @@ type Config struct {
 	Path   string // DATA/journal.db
 	BootID fleet.BootID
 	Now    func() time.Time     // wall clock; nil: time.Now
-	Mono   func() time.Duration // since boot, never going back within BootID
-	// MonoRelative says that Mono counts from an arbitrary point: the journal
-	// makes it go on from where the same boot's last mark stands.
+	Mono   func() time.Duration // time since boot; never goes back within BootID
+	// MonoRelative says that Mono counts from an arbitrary point. The journal then continues from the
+	// newest checkpoint of the same boot.
 	MonoRelative bool
-	// Expected says that a database must be there: one that is gone counts as
-	// damaged, so that numbers which the cluster has seen are not used again.
+	// Expected says that a database must exist. A missing one counts as damaged, so that numbers that
+	// the cluster has seen are not used again.
 	Expected  bool
-	MaxBytes  int64         // bound of the row bytes held, 0: 64 MiB
+	MaxBytes  int64         // bound of the bytes of rows; 0: 64 MiB
 	Retention time.Duration // of acknowledged rows, in machine time; 0: 24 h
-	MarkEvery time.Duration // how often the time is written, 0: 10 min
+	MarkEvery time.Duration // how often the time is written; 0: 10 min
 	Log       *slog.Logger
-	// MakeRoom gives up disk space where the disk is full, so that what failed is tried
-	// again; false: there is nothing to give up. nil: there never is.
+	// MakeRoom frees reserved disk space when the disk is full, so that the write is tried again.
+	// false: nothing is left. nil: no reserve.
 	MakeRoom func() bool
-	// Step is called before each labelled step of the disk protocol (see Steps);
-	// an error makes that step fail. Tests kill the process in it. nil: nothing.
+	// Step is called before each labelled step of the disk protocol (see Steps); its error makes the
+	// step fail. Tests kill the process in it. nil: nothing.
 	Step func(label string) error
-	// Paranoid checks the whole database after every commit and panics where it
-	// is not sound. For tests.
+	// Paranoid checks the whole database after every commit and panics on damage. For tests.
 	Paranoid bool
 }
 
@@ -118,7 +113,7 @@ type Journal struct {
 	cfg Config
 	log *slog.Logger
 
-	ops  chan *op // unbuffered: what is taken from it is answered
+	ops  chan *op // unbuffered: an op that was received gets an answer
 	quit chan struct{}
 	wg   sync.WaitGroup
 	once sync.Once // closes quit
@@ -127,19 +122,18 @@ type Journal struct {
 	// Owned by the writer:
 	db            *database
 	highWaterFile *os.File
-	files         [2]fs.FileInfo // the database and its log as they were seen last; nil: not there
+	files         [2]fs.FileInfo // the database and its log when last checked; nil: missing
 
 	mu                   sync.Mutex
-	durable              durableState  // what is durable; replaced after each commit
-	contact              hubContact    // what counts at once and is written along
+	durable              durableState  // replaced after each commit
+	contact              hubContact    // holds at once, written with a later commit
 	clockCheckpointEvery time.Duration // how often the time is written
 	appended             chan struct{} // closed at the next append, then replaced
-	closeErr             error         // of the writer, read when it has ended
+	closeErr             error         // set by the writer, read after it has ended
 }
 
-// Open opens the journal at cfg.Path. Errors are of a directory that cannot be
-// written, of a disk that is full, or of a database of a newer release
-// (fleet.CodeVersion).
+// Open opens the journal at cfg.Path. It fails if the directory is not writable, the disk is full, or
+// the database is of a newer release (fleet.CodeVersion).
 func Open(cfg Config) (*Journal, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Path == "" || cfg.BootID == "" || cfg.Mono == nil {
@@ -156,7 +150,7 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// loadJournal reads everything that is kept in memory, from a sound database.
+// loadJournal opens a sound database and reads what is kept in memory.
 func (j *Journal) loadJournal() error {
 	db, mem, err := openSound(j.cfg)
 	for isFull(err) && j.cfg.MakeRoom() {
@@ -175,7 +169,7 @@ func (j *Journal) loadJournal() error {
 		acknowledged: min(mem.checkpoint.Acknowledged, mem.head.Last),
 		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,
 		hubTime: mem.checkpoint.HubTime, hubAge: mem.checkpoint.HubAge,
-		dirty: true, // the first commit marks this boot
+		dirty: true, // the first commit records this boot
 	}
 	if j.contact.acknowledged < mem.head.First-1 {
 		j.contact.acknowledged = mem.head.First - 1
@@ -184,33 +178,31 @@ func (j *Journal) loadJournal() error {
 	return nil
 }
 
-// Close waits for what is being written and closes the database.
+// Close waits for pending writes and closes the database.
 func (j *Journal) Close() error {
 	j.once.Do(func() { close(j.quit) })
 	j.wg.Wait()
 	return j.closeErr
 }
 
-// Quarantined reports what was set aside in this database's past, oldest first;
-// empty where it was always sound.
+// Quarantined returns the damaged databases that were set aside, oldest first.
 func (j *Journal) Quarantined() []Quarantine {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.durable.quarantined
 }
 
-// Head is what a Hello announces: oldest and newest row held, what the cluster
-// has acknowledged, the newest urgent row, and the chain hash at the newest. An
-// empty journal has Last = First - 1.
+// Head is what a Hello announces: the oldest and newest row, the newest acknowledged row, the newest
+// urgent row, and the chain hash at the newest. An empty journal has Last = First - 1.
 type Head struct {
 	First, Last, Acknowledged, Urgent fleet.Seq
 	ChainHash                         []byte
-	// Lost is why rows may be missing, "" where none are. The rows since then have
-	// numbers that no hub may be told: Rebase gives them others.
+	// Lost is the reason why rows may be missing; "": none are. Rows recorded since then have numbers
+	// that no hub may see: Rebase renumbers them.
 	Lost string
 }
 
-// Head returns the durable head; it reads memory only.
+// Head returns the durable head. It reads memory only.
 func (j *Journal) Head() Head {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -219,29 +211,29 @@ func (j *Journal) Head() Head {
 	return h
 }
 
-// Appended returns a channel that is closed when rows are appended after the
-// call; Head.Urgent tells whether one of them is urgent.
+// Appended returns a channel that is closed when rows are appended after the call. Head.Urgent says if
+// one of them is urgent.
 func (j *Journal) Appended() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.appended
 }
 
-// Usage is what the journal holds.
+// Usage is the space that the journal uses.
 type Usage struct {
-	Bytes   int64  // of rows, as the bound counts them
-	Dropped uint64 // transitions counted instead of kept, ever
+	Bytes   int64  // of rows, as MaxBytes counts them
+	Dropped uint64 // transitions that were counted and not stored, ever
 }
 
-// Usage reads memory only.
+// Usage returns the space in use. It reads memory only.
 func (j *Journal) Usage() Usage {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Usage{Bytes: j.durable.bytes, Dropped: j.durable.checkpoint.DroppedEver}
 }
 
-// submitOp hands an op to the writer and waits for its answer. Where ctx ends first
-// the op may still be carried out.
+// submitOp sends an op to the writer and waits for the answer. If ctx ends first, the op may still be
+// executed.
 func (j *Journal) submitOp(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {

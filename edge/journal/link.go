@@ -7,35 +7,34 @@ import (
 	"skerry/fleet"
 )
 
-// Link is what the link remembers between lives of the agent.
+// Link is what edge/link remembers when the agent restarts.
 type Link struct {
 	Session      uint64      `cbor:"1,keyasint"`
 	Hubs         []string    `cbor:"2,keyasint,omitempty"`
 	Cluster      string      `cbor:"3,keyasint,omitempty"`
 	Term         uint64      `cbor:"4,keyasint,omitempty"`
 	Index        fleet.Index `cbor:"5,keyasint,omitempty"`
-	NodeHash     []byte      `cbor:"6,keyasint,omitempty"` // description the cluster acknowledged
+	NodeHash     []byte      `cbor:"6,keyasint,omitempty"` // description that the cluster has
 	Disconnected bool        `cbor:"7,keyasint,omitempty"`
-	Fenced       string      `cbor:"8,keyasint,omitempty"`  // why a hub refused this machine as a clone; "" where none did
-	WentBack     string      `cbor:"9,keyasint,omitempty"`  // how the cluster fell behind what it had said before; "" where it did not
-	Rejoined     bool        `cbor:"10,keyasint,omitempty"` // back after the cluster had missed it, and not ready yet
+	Fenced       string      `cbor:"8,keyasint,omitempty"`  // why a hub refused this machine as a clone; "": none did
+	WentBack     string      `cbor:"9,keyasint,omitempty"`  // how the cluster fell behind its own acknowledgements; "": it did not
+	Rejoined     bool        `cbor:"10,keyasint,omitempty"` // the cluster has this edge back and waits for its history
 }
 
-// Link returns what PutLink kept; it reads memory only.
+// Link returns the value that PutLink stored. It reads memory only.
 func (j *Journal) Link() Link {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.durable.link
 }
 
-// PutLink keeps l, durably where it differs from what is kept, together with the
-// rows that say so.
+// PutLink stores l, if it differs, together with rows.
 func (j *Journal) PutLink(ctx context.Context, l Link, ts ...fleet.Transition) error {
 	return j.PutLinkAnd(ctx, l, nil, ts...)
 }
 
-// PutLinkAnd is PutLink with what more makes of the states behind ts: nothing can
-// happen in between. more must not call the journal.
+// PutLinkAnd is PutLink, and also records the rows that more makes from the states after ts, in the
+// same commit. more may be nil.
 func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more RowsOfStates, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if !reflect.DeepEqual(b.durable.link, l) {

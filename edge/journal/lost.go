@@ -9,15 +9,15 @@ import (
 	"skerry/syncproto"
 )
 
-// lostRows says that rows may be missing. Until the cluster has said where to go on,
-// the rows from From on have numbers that mean nothing to anybody else.
+// lostRows says that rows may be missing. Until the cluster has said where to continue, the numbers of
+// the rows from From on are not valid outside this journal.
 type lostRows struct {
-	Reason string    `cbor:"1,keyasint,omitempty"` // "": none are
+	Reason string    `cbor:"1,keyasint,omitempty"` // "": no rows are missing
 	From   fleet.Seq `cbor:"2,keyasint,omitempty"`
-	To     fleet.Seq `cbor:"3,keyasint,omitempty"` // newest row that there was; 0: not known
+	To     fleet.Seq `cbor:"3,keyasint,omitempty"` // newest row that existed; 0: not known
 }
 
-// maxReason bounds a reason, which travels in a Hello and stands in a row.
+// maxReason bounds a reason, which a Hello and a row contain.
 const maxReason = 200
 
 func shortReason(s string) string {
@@ -34,13 +34,12 @@ func shortReason(s string) string {
 	return s
 }
 
-// putBackReason is why rows may be missing of a directory that was put back.
+// putBackReason is the reason after an older copy of the directory was restored.
 const putBackReason = "the data directory is an older copy"
 
-// PutBack notes that the cluster has rows up to newest that this journal does not know,
-// since its directory was put back. Rows that the cluster has not acknowledged here are kept
-// and numbered anew by Rebase: those that were on their way when the copy was made may be
-// told twice, and none that was made since is lost.
+// PutBack records that the cluster has rows up to newest that this journal does not have: its directory
+// is an older copy. Rebase then renumbers the rows that are not acknowledged here. Rows that were being
+// sent when the copy was made may be sent twice; no later row is lost.
 func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 	err := j.submitOp(ctx, &op{write: func(b *batch) error {
 		if b.durable.missing.Reason != "" {
@@ -56,23 +55,21 @@ func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 	return nil
 }
 
-// Rebase goes on from the row that the cluster has applied last, and its chain
-// hash there, after rows were lost (Head.Lost): whatever is held beyond it follows,
-// with numbers to match, around one row that says what is missing, then what again
-// makes of the states. It does nothing where nothing was lost. again must not call
-// the journal; nil makes nothing.
+// Rebase continues, after rows were lost (Head.Lost), behind the row that the cluster has applied last,
+// with its chain hash. Rows beyond it are renumbered, one gap row says what is missing, and restate
+// makes rows from the states; it may be nil. If nothing was lost, Rebase does nothing.
 //
-// Invariant: no earlier session's rows can still be applied, so what the cluster
-// has not applied now it never had.
-func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, again RowsOfStates) error {
+// Invariant: no row of an earlier session can still be applied, so the cluster never had what it has
+// not applied now.
+func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, restate RowsOfStates) error {
 	err := j.submitOp(ctx, &op{write: func(b *batch) error {
 		if b.durable.missing.Reason == "" {
 			return nil
 		}
-		if err := b.rebaseRows(applied, hash); err != nil || again == nil {
+		if err := b.rebaseRows(applied, hash); err != nil || restate == nil {
 			return err
 		}
-		return b.recordTransitions(again(b.everyState()))
+		return b.recordTransitions(restate(b.everyState()))
 	}})
 	if err != nil {
 		return fmt.Errorf("go on after row %d: %w", applied, err)
@@ -80,7 +77,7 @@ func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, ag
 	return nil
 }
 
-// carriedRow is a row that is carried over.
+// carriedRow is a row that gets another number.
 type carriedRow struct {
 	t   fleet.Transition
 	age int64
@@ -130,8 +127,8 @@ func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 	return nil
 }
 
-// unappliedRows reads what the cluster has not applied: rows from before the damage, and
-// those since.
+// unappliedRows returns the rows that the cluster has not applied: those before the damage, and those
+// after it.
 func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, err error) {
 	err = b.db.eachRow(0, func(r row) (bool, error) {
 		t, err := syncproto.DecodeRow(r.body)
@@ -148,8 +145,8 @@ func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, er
 	return before, after, err
 }
 
-// lossGapRow is the row that says what is missing between the rows from before the damage
-// and those since, beside what rows that stand for lost ones say.
+// lossGapRow makes the gap row between the rows before and after the damage. It does not count losses
+// that other gap rows report.
 func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
 	missing := b.durable.missing
 	t := fleet.Transition{
@@ -174,7 +171,7 @@ func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
 	return carriedRow{t, int64(b.j.clock.journalAge())}
 }
 
-// mergeGaps makes one row of those that stand for lost ones and follow each other.
+// mergeGaps joins adjacent rows that stand for lost ones.
 func mergeGaps(rows []carriedRow) []carriedRow {
 	merged := rows[:0]
 	for _, h := range rows {

@@ -13,8 +13,8 @@ import (
 	"skerry/syncproto"
 )
 
-// openSound opens the database and reads what is kept in memory. A damaged one is
-// set aside first, and what can be read of it is carried over.
+// openSound opens the database and loads it. A damaged one is set aside first, and its readable parts
+// are carried over.
 func openSound(cfg Config) (*database, durableState, error) {
 	if err := finishSwap(cfg.Path); err != nil {
 		return nil, durableState{}, err
@@ -44,7 +44,7 @@ func openSound(cfg Config) (*database, durableState, error) {
 	return db, mem, diskError(err)
 }
 
-// isDatabaseGone reports that nothing is left of a database.
+// isDatabaseGone reports whether nothing is left of a database.
 func isDatabaseGone(path string) bool {
 	for _, p := range []string{path, path + suffixWAL} {
 		if info, err := os.Stat(p); err == nil && info.Size() > 0 {
@@ -54,7 +54,7 @@ func isDatabaseGone(path string) bool {
 	return true
 }
 
-// openChecked opens a database, checks it, and loads it.
+// openChecked opens a database, checks it and loads it.
 func openChecked(path string) (*database, durableState, error) {
 	db, err := openDatabase(path)
 	if err != nil {
@@ -70,13 +70,13 @@ func openChecked(path string) (*database, durableState, error) {
 	return db, mem, nil
 }
 
-// checkWritable makes sure that the database takes writes.
+// checkWritable returns an error if the database takes no writes.
 func (d *database) checkWritable() error {
-	return d.execStatement("DELETE FROM meta WHERE key = ''") // changes nothing, but has to be allowed
+	return d.execStatement("DELETE FROM meta WHERE key = ''") // changes nothing, but needs write access
 }
 
-// deniesWrites reports a database that refuses to be written while its file may
-// be: its header is damaged.
+// deniesWrites reports whether SQLite refuses to write although the file is writable: its header is
+// damaged.
 func deniesWrites(path string, err error) bool {
 	if _, extended := sqliteCode(err); extended != sqliteReadOnly {
 		return false
@@ -112,7 +112,7 @@ func load(db *database) (durableState, error) {
 	return mem, db.loadRows(&mem)
 }
 
-// checkPages is SQLite's own check of a database's structure.
+// checkPages runs SQLite's check of a database's structure.
 func (d *database) checkPages() error {
 	var found []string
 	err := d.forEachResult("PRAGMA quick_check(10)", nil, func(rows *sql.Rows) (bool, error) {
@@ -138,8 +138,8 @@ func (d *database) loadStates(into map[fleet.AllocID]State) error {
 	})
 }
 
-// loadRows finds the head, drops what is damaged of the acknowledged rows, checks the
-// chain of the others, and takes the time of the newest row over where it is newer than the mark's.
+// loadRows finds the head, drops damaged rows that are acknowledged, and checks the chain of the
+// others. The time of the newest row replaces an older checkpoint.
 func (d *database) loadRows(mem *durableState) error {
 	var b base
 	if err := d.readMeta(metaBase, &b); err != nil {
@@ -189,9 +189,9 @@ func (d *database) loadRows(mem *durableState) error {
 	return nil
 }
 
-// dropUnsound drops the acknowledged rows up to the last one that is damaged. The
-// cluster has them, and nobody could read past it here. Where the newest row of all is
-// the one, the hash that the next one goes on from may be wrong, and more is to be done.
+// dropUnsound drops the acknowledged rows up to the last damaged one: the cluster has them. If the
+// newest row of all is damaged, the hash for the next one may be wrong, so the whole database counts as
+// damaged.
 func (d *database) dropUnsound(mem *durableState, b base) error {
 	var cut row
 	var freed, since int64
@@ -224,7 +224,7 @@ func (d *database) dropUnsound(mem *durableState, b base) error {
 	return nil
 }
 
-// deleteRowsInOwnTx is cut in a transaction of its own.
+// deleteRowsInOwnTx is deleteRowsUpTo in a transaction of its own.
 func (d *database) deleteRowsInOwnTx(b base) error {
 	if err := d.beginTx(); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (d *database) deleteRowsInOwnTx(b base) error {
 	return d.commitTx()
 }
 
-// checkNumbers reads count, bytes and bounds of the rows: there are no holes.
+// checkNumbers reads the count, bytes and bounds of the rows, and checks that no number is missing.
 func (d *database) checkNumbers(mem *durableState) error {
 	var n, size int64
 	var low, high sql.NullInt64
@@ -271,7 +271,7 @@ func (d *database) findUrgent(mem *durableState, from fleet.Seq) error {
 	})
 }
 
-// verifyIntegrity looks at everything: pages, and the chain from the base to the head.
+// verifyIntegrity checks all pages and the whole chain.
 func (d *database) verifyIntegrity() error {
 	if err := d.checkPages(); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (d *database) verifyIntegrity() error {
 	})
 }
 
-// verifyChain says what is wrong with a row as the one after a row of that hash.
+// verifyChain returns an error if the row does not follow a row with the hash prev.
 func (r row) verifyChain(prev []byte) error {
 	t, err := syncproto.DecodeRow(r.body)
 	if err != nil || t.Seq != r.seq {

@@ -14,20 +14,19 @@ import (
 	"skerry/syncproto"
 )
 
-// Quarantine is a damaged database that was set aside.
+// Quarantine describes a damaged database that was set aside.
 type Quarantine struct {
 	Path     string    `cbor:"1,keyasint"` // where it is kept
 	Reason   string    `cbor:"2,keyasint"` // what is wrong with it
-	Found    time.Time `cbor:"3,keyasint"` // by the edge's clock
+	Found    time.Time `cbor:"3,keyasint"` // by the edge's wall clock
 	Salvaged int       `cbor:"4,keyasint"` // rows that were carried over
-	Lost     int       `cbor:"5,keyasint"` // rows known to be lost: a gap row stands for each
-	// EndUnknown says that it is not known how far the rows went: more may be lost.
+	Lost     int       `cbor:"5,keyasint"` // rows known to be lost; a gap row stands for each
+	// EndUnknown says that the number of the newest row is not known: more rows may be lost.
 	EndUnknown bool `cbor:"6,keyasint,omitempty"`
 }
 
-// Suffixes of what lies beside a database while it is set aside. Only a whole
-// new database is given the name .new by a rename, so one that is found while
-// the database itself is gone can be moved into its place.
+// Suffixes of files beside a database that is being replaced. Only a complete new database is renamed
+// to .new, so a .new without a database can be moved into its place.
 const (
 	suffixNew   = ".new"
 	suffixBuild = ".build"
@@ -35,9 +34,8 @@ const (
 	suffixWAL   = "-wal"
 )
 
-// quarantine keeps a copy of the damaged database, builds a new one from what can
-// be read and what more adds to that, and puts that in its place. It may be cut short at any
-// point and done again. more may be nil.
+// quarantine keeps a copy of the damaged database, builds a new one from its readable parts and from
+// what more adds, and replaces it. It may be interrupted at any point and run again. more may be nil.
 func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 	if err := cfg.Step(StepQuarantine); err != nil {
 		return err
@@ -75,7 +73,7 @@ func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 	return finishSwap(cfg.Path)
 }
 
-// finishSwap moves a new database into the place of one that is gone.
+// finishSwap moves a new database into the place of a missing one.
 func finishSwap(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -83,7 +81,7 @@ func finishSwap(path string) error {
 	if _, err := os.Stat(path + suffixNew); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// The log of the old database must not be taken for one of the new.
+	// SQLite must not apply the log of the old database to the new one.
 	if err := removeDatabase(path); err != nil {
 		return err
 	}
@@ -106,8 +104,8 @@ func keepCopy(path string) (kept string, err error) {
 	return kept, copyDatabase(path, kept)
 }
 
-// copyDatabase copies a database and its log, the database last: where that is
-// there, so is the log. Of a database that is gone an empty one is made.
+// copyDatabase copies the log and then the database: if a copy of the database exists, so does that of
+// its log. A missing database becomes an empty one.
 func copyDatabase(from, to string) error {
 	if _, err := os.Stat(from + suffixWAL); err == nil {
 		if err := copyFile(from+suffixWAL, to+suffixWAL); err != nil {
@@ -117,10 +115,10 @@ func copyDatabase(from, to string) error {
 	return copyFile(from, to)
 }
 
-// copyBlock is how much is given up where a disk cannot read: a page.
+// copyBlock is the unit that is given up if the disk cannot read it: a page.
 const copyBlock = 4096
 
-// copyFile copies what can be read; zeros take the place of the rest.
+// copyFile copies a file and writes zeros for unreadable blocks.
 func copyFile(from, to string) error {
 	in, err := os.OpenFile(from, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -163,13 +161,13 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	// Some file systems cannot sync a folder; they order a rename themselves.
+	// Some file systems cannot sync a folder; they order renames themselves.
 	_ = d.Sync()
 	return d.Close()
 }
 
-// buildDatabase writes a new database from what was salvaged, under the name that says
-// that it is whole.
+// buildDatabase writes a new database from what was salvaged, and renames it to .new when it is
+// complete.
 func buildDatabase(cfg Config, s salvaged, q Quarantine) error {
 	path := cfg.Path + suffixBuild
 	if err := errors.Join(removeDatabase(path), removeDatabase(cfg.Path+suffixNew)); err != nil {
@@ -200,7 +198,7 @@ func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark)
 	switch {
 	case intact && s.whole && known && seen.Seq <= last && s.missing.Reason == "":
 		missing = lostRows{}
-	case s.missing.Reason != "" && s.missing.From <= last: // for the second time, with no hub in between
+	case s.missing.Reason != "" && s.missing.From <= last: // damaged a second time before a hub answered
 		missing.From = s.missing.From
 		q.EndUnknown = true
 	case known:
@@ -214,7 +212,7 @@ func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark)
 	}
 	start.Generation = max(start.Generation, seen.Generation) + 1
 	s.checkpoint.Acknowledged = min(max(s.checkpoint.Acknowledged, start.Seq), last)
-	s.last.Index = 0 // so that the hub names everything again
+	s.last.Index = 0 // the hub then names every allocation again
 	for _, r := range chained {
 		if err := d.putRow(r); err != nil {
 			return err
@@ -239,8 +237,7 @@ func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark)
 	return d.refillTables(s)
 }
 
-// applyRow brings what is kept beside the rows up to what a row says, where that could
-// not be read, or is older.
+// applyRow brings the state and the link up to a row, if they are older or could not be read.
 func (s *salvaged) applyRow(r row) {
 	t, err := syncproto.DecodeRow(r.body)
 	switch {
@@ -254,7 +251,7 @@ func (s *salvaged) applyRow(r row) {
 	}
 }
 
-// refillTables writes what some of may be there twice.
+// refillTables writes bodies, desired allocations and handles. The lists may hold duplicates.
 func (d *database) refillTables(s salvaged) error {
 	for _, b := range s.bodies {
 		if err := d.putBody(b.hash, b.raw); err != nil {
@@ -274,9 +271,9 @@ func (d *database) refillTables(s salvaged) error {
 	return nil
 }
 
-// rechain makes a chain without holes of the rows that were salvaged: a gap row
-// takes the place of each lost one, so that the others keep their numbers. intact
-// says that none is lost between the base and the newest, and that no hash changed.
+// rechain builds a chain without holes from the salvaged rows: a gap row replaces each lost row, so
+// that the others keep their numbers. intact says that no row is lost after the base and no hash
+// changed.
 func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 	switch {
 	case s.base != nil && (len(s.rows) == 0 || s.rows[0].seq > s.base.Seq && s.rows[0].seq-s.base.Seq <= maxHole):
@@ -304,11 +301,10 @@ func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 	return chained, start, holes, intact
 }
 
-// damageMessage is what the row says that stands for a lost one.
+// damageMessage is the message of a row that stands for a lost one.
 const damageMessage = "the journal was damaged"
 
-// gapRow stands for a row that was lost; what is known of the time is taken from
-// the next one.
+// gapRow stands for a lost row. Its time is that of the next row.
 func gapRow(seq fleet.Seq, next row) row {
 	t := fleet.Transition{Seq: seq, Kind: fleet.TransitionGap, Dropped: 1, Message: damageMessage}
 	if n, err := syncproto.DecodeRow(next.body); err == nil {
@@ -316,7 +312,7 @@ func gapRow(seq fleet.Seq, next row) row {
 	}
 	body, err := syncproto.EncodeRow(t)
 	if err != nil {
-		panic(fmt.Sprintf("encode a gap row: %v", err)) // of constants and of what was encoded before
+		panic(fmt.Sprintf("encode a gap row: %v", err)) // constants, and values that were encoded before
 	}
 	return row{seq: seq, age: next.age, body: body}
 }

@@ -9,13 +9,12 @@ import (
 	"skerry/syncproto"
 )
 
-// rowOverhead is what a row takes beside its body, roughly: keys, hash, page.
+// rowOverhead estimates the space of a row besides its body: keys, hash, page.
 const rowOverhead = 48
 
-// Record appends transitions, in order, and returns when they are durable. It
-// fills in Seq, BootID, Mono and Wall. After an error of the disk nothing of ts
-// is in the journal, unless the very commit failed to report; after one of the
-// context it may be.
+// Record appends transitions in order and returns when they are durable. It sets Seq, BootID, Mono and
+// Wall. After an error of the disk, nothing of ts is stored, unless the commit itself failed to report;
+// after an error of the context it may be.
 func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if len(ts) == 0 {
 		return nil
@@ -23,7 +22,7 @@ func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error { return b.recordTransitions(ts) }})
 }
 
-// recordTransitions appends ts, or counts those that the bound leaves no room for.
+// recordTransitions appends ts, and only counts those that exceed the bound.
 func (b *batch) recordTransitions(ts []fleet.Transition) error {
 	for i := range ts {
 		t := ts[i]
@@ -51,12 +50,12 @@ func (b *batch) recordTransitions(ts []fleet.Transition) error {
 	return nil
 }
 
-// isDroppableFull reports whether the room for what may be dropped is used up.
+// isDroppableFull reports whether transitions that may be dropped have used up their space.
 func (b *batch) isDroppableFull() bool {
 	return b.durable.bytes >= b.j.cfg.MaxBytes/4*3
 }
 
-// insertRow gives a transition the next number.
+// insertRow appends a transition and updates the state of its allocation.
 func (b *batch) insertRow(t fleet.Transition) error {
 	if err := b.announceStep(StepInsertRow); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (b *batch) insertRow(t fleet.Transition) error {
 	return nil
 }
 
-// appendRow writes a transition behind the newest row.
+// appendRow writes a transition with the next number.
 func (b *batch) appendRow(t fleet.Transition, age int64) error {
 	t.Seq = b.durable.head.Last + 1
 	body, err := syncproto.EncodeRow(t)
@@ -88,20 +87,20 @@ func (b *batch) appendRow(t fleet.Transition, age int64) error {
 	return nil
 }
 
-// updateAllocState brings the state of a transition's allocation up to date.
+// updateAllocState folds a transition into the state of its allocation.
 func (b *batch) updateAllocState(t fleet.Transition) {
 	if t.Alloc != "" {
 		b.states[t.Alloc] = b.allocState(t.Alloc).applyTransition(t)
 	}
 }
 
-// row is a row as it is stored.
+// row is a row as stored.
 type row struct {
 	seq  fleet.Seq
-	age  int64 // of the journal, ns
+	age  int64 // age of the journal in ns
 	hash []byte
 	body []byte
-	sum  sql.NullInt64 // of what the chain does not guard, as it was read
+	sum  sql.NullInt64 // of the columns outside the chain, as read
 }
 
 func (d *database) putRow(r row) error {
@@ -116,10 +115,10 @@ func scanRow(rows *sql.Rows) (r row, err error) {
 	return r, err
 }
 
-// verifyChecksum says what is wrong with what the chain does not guard.
+// verifyChecksum checks the columns that the chain does not cover.
 func (r row) verifyChecksum() error { return checkUnaltered(r.sum, "rows", int64(r.seq), r.age) }
 
-// eachRow calls visit for the rows from number from on, in order.
+// eachRow calls visit for the rows from a number on, in order, until visit returns false.
 func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error)) error {
 	return d.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
 		func(rows *sql.Rows) (bool, error) {
@@ -131,12 +130,11 @@ func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error
 		})
 }
 
-// Rows returns encoded rows from number from on, in order, at most maxRows and
-// maxBytes of them (always at least one where there is one), and the chain hash
-// before the first. first is greater than from where older rows are no longer
-// held.
+// Rows returns encoded rows from a number on, in order: at most maxRows and maxBytes, but at least one
+// if there is one. prev is the chain hash before the first. first is greater than from if older rows
+// are no longer held.
 func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
-	var page struct { // the writer's, until it has answered
+	var page struct { // owned by the writer until it has answered
 		first fleet.Seq
 		prev  []byte
 		rows  [][]byte
@@ -171,7 +169,7 @@ func (j *Journal) readRowBatch(d *database, from fleet.Seq, maxRows, maxBytes in
 	return first, prev, rows, err
 }
 
-// hashAt returns the chain hash at a row that is held, or at the base.
+// hashAt returns the chain hash at the base or at a row that is held.
 func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 	var base base
 	if err := d.readMeta(metaBase, &base); err != nil {
@@ -187,14 +185,13 @@ func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 	return hash, nil
 }
 
-// Acknowledge notes that the cluster has applied rows up to seq. It counts at
-// once and reaches the disk with a later commit: the hub says it again at every
-// session.
+// Acknowledge records that the cluster has applied rows up to seq. It holds at once and is written with
+// a later commit: the hub repeats it in every session.
 func (j *Journal) Acknowledge(seq fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.durable.missing.Reason != "" {
-		return // it is said of rows that had these numbers before they were lost
+		return // seq counts rows that were lost
 	}
 	if seq = min(seq, j.durable.head.Last); seq > j.contact.acknowledged {
 		j.contact.acknowledged = seq
@@ -202,12 +199,10 @@ func (j *Journal) Acknowledge(seq fleet.Seq) {
 	}
 }
 
-// historyPage bounds how many rows one read of History takes, so that nobody who
-// records waits long for it.
+// historyPage bounds the rows of one read of History, so that writers do not wait long for it.
 const historyPage = 2000
 
-// History returns the rows of an allocation, or all rows for "", that come after a number and are
-// still held.
+// History returns the rows that are still held after a number: those of an allocation, or all for "".
 func (j *Journal) History(ctx context.Context, alloc fleet.AllocID, after fleet.Seq) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
 	for next := max(after+1, j.Head().First); ; {

@@ -35,7 +35,7 @@ func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition 
 	for _, id := range slices.Sorted(maps.Keys(states)) {
 		s := states[id]
 		if s.Terminal() || s.BootID != now.Boot {
-			continue // after a boot the runner has yet to record what became of the tasks
+			continue // after a boot the runner has yet to record what became of its tasks
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
 			state := s.taskStateAt(name, now)

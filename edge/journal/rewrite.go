@@ -13,11 +13,11 @@ import (
 	"skerry/syncproto"
 )
 
-// A database whose file is deleted under an open journal goes on working: the system keeps
-// the file until it is closed, and then all of it is gone. One that is cut short works for
-// as long as SQLite does not read the missing pages. So the writer looks at the files.
+// An open journal keeps working when its database file is deleted, and loses everything when it is
+// closed. A file that was cut short works until SQLite reads a missing page. Therefore the writer
+// checks the files.
 
-// statFiles looks at a database and its log.
+// statFiles returns the state of a database and its log.
 func statFiles(path string) (files [2]fs.FileInfo) {
 	for i, suffix := range []string{"", suffixWAL} {
 		if info, err := os.Stat(path + suffix); err == nil {
@@ -27,8 +27,8 @@ func statFiles(path string) (files [2]fs.FileInfo) {
 	return files
 }
 
-// fileDamage says what somebody did to the files of an open journal, "" where nothing.
-// SQLite itself makes neither of them shorter, and replaces none.
+// fileDamage says how the files of an open journal were changed from outside; "": not at all. SQLite
+// itself never shortens or replaces them.
 func fileDamage(was, now [2]fs.FileInfo) string {
 	for i, what := range []string{"the database", "the database's log"} {
 		switch {
@@ -44,7 +44,7 @@ func fileDamage(was, now [2]fs.FileInfo) string {
 	return ""
 }
 
-// checkFiles writes the journal anew where its files are gone or cut short.
+// checkFiles rebuilds the database if its files are missing, replaced or shorter.
 func (w *writer) checkFiles() {
 	j := w.j
 	now := statFiles(j.cfg.Path)
@@ -67,7 +67,7 @@ func (w *writer) checkFiles() {
 	}
 }
 
-// keepHighWaterFile makes the witness anew where its file is gone.
+// keepHighWaterFile makes the file of the mark again if it is missing.
 func (w *writer) keepHighWaterFile() {
 	j := w.j
 	open, err := j.highWaterFile.Stat()
@@ -80,14 +80,13 @@ func (w *writer) keepHighWaterFile() {
 		j.log.Warn("journal's witness not opened", "error", err)
 		return
 	}
-	_ = j.highWaterFile.Close() // of a file that nobody sees
+	_ = j.highWaterFile.Close() // the file was deleted
 	j.highWaterFile = f
 	j.writeHighWater(highWaterMark{j.durable.generation, j.durable.head.Last})
 }
 
-// rebuildDatabase puts a new database in the place of one that is gone or cut short: a copy of all
-// that SQLite still reads where that is everything, else what can be read of the files and
-// what is in memory.
+// rebuildDatabase replaces a damaged database. It uses a copy of everything that SQLite still reads, if
+// that is complete; otherwise the readable parts of the files and the memory.
 func (w *writer) rebuildDatabase(reason string) error {
 	j := w.j
 	if err := os.MkdirAll(filepath.Dir(j.cfg.Path), 0o700); err != nil {
@@ -98,10 +97,10 @@ func (w *writer) rebuildDatabase(reason string) error {
 	if !w.closed {
 		var err error
 		if whole, err = w.copyWhole(); isFull(err) {
-			return err // what is open still works
+			return err // the open database still works
 		}
 		w.closed = true
-		_ = j.db.close() // of files that are no longer there, or no longer whole
+		_ = j.db.close() // its files are missing or incomplete
 	}
 	q := Quarantine{Reason: shortReason(reason), Found: j.cfg.Now().UTC()}
 	var err error
@@ -122,15 +121,14 @@ func (w *writer) rebuildDatabase(reason string) error {
 	return w.recordRewrite(q, whole)
 }
 
-// copyWhole copies all that SQLite still reads into a new database, and reports whether
-// that is all that the journal knows.
+// copyWhole copies what SQLite still reads into a new database, and reports whether that is complete.
 func (w *writer) copyWhole() (bool, error) {
 	j := w.j
 	build := j.cfg.Path + suffixBuild
 	if err := errors.Join(removeDatabase(build), removeDatabase(j.cfg.Path+suffixNew)); err != nil {
 		return false, err
 	}
-	if err := makePrivate(build); err != nil { // VACUUM INTO takes an empty file
+	if err := makePrivate(build); err != nil { // VACUUM INTO accepts an empty file
 		return false, err
 	}
 	if err := j.db.execStatement("VACUUM INTO ?", build); err != nil {
@@ -160,7 +158,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// moveCopyIntoPlace puts the copy in the place of what lies there, which is kept.
+// moveCopyIntoPlace replaces the database by the copy, and keeps the old one.
 func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
 	if !isDatabaseGone(j.cfg.Path) {
 		kept, err := keepCopy(j.cfg.Path)
@@ -178,8 +176,8 @@ func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
 	return finishSwap(j.cfg.Path)
 }
 
-// addMemory adds what is in memory to what could be read of the files. Where the cluster has
-// every row, memory knows all that counts.
+// addMemory adds the memory of the journal to what was read from the files. If the cluster has every
+// row, the memory is complete.
 func (j *Journal) addMemory(s *salvaged) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,7 +196,7 @@ func (j *Journal) addMemory(s *salvaged) {
 	}
 }
 
-// addDesired adds an allocation that is held in memory.
+// addDesired adds an allocation from memory.
 func (s *salvaged) addDesired(a DesiredAlloc) {
 	of := a.Alloc
 	held := storedDesired{
@@ -222,21 +220,21 @@ func (s *salvaged) addDesired(a DesiredAlloc) {
 	}
 }
 
-// adoptDatabase goes on with a database that was written anew.
+// adoptDatabase continues with a rebuilt database.
 func (j *Journal) adoptDatabase(db *database, mem durableState) {
 	j.db = db
 	j.mu.Lock()
 	mem.desired = nil
 	j.durable = mem
 	j.contact.acknowledged = max(min(j.contact.acknowledged, mem.head.Last), mem.head.First-1)
-	close(j.appended) // who waits looks at the head again: it may say that rows are lost
+	close(j.appended) // the link must read the head again: it may say that rows are lost
 	j.appended = make(chan struct{})
 	j.mu.Unlock()
 	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
 	j.files = statFiles(j.cfg.Path)
 }
 
-// recordRewrite says in the journal what happened to it.
+// recordRewrite records what happened to the database.
 func (w *writer) recordRewrite(q Quarantine, whole bool) error {
 	what := "nothing is lost"
 	if reason := w.j.durable.missing.Reason; reason != "" {
@@ -245,7 +243,7 @@ func (w *writer) recordRewrite(q Quarantine, whole bool) error {
 		what = "rows that the cluster has are no longer held here"
 	}
 	row := fleet.Transition{
-		Kind:    fleet.TransitionOperator, // only somebody on site can have done that
+		Kind:    fleet.TransitionOperator, // only a person on site can have done that
 		Message: fmt.Sprintf("the journal was written anew: %s; %s", q.Reason, what),
 	}
 	o := &op{done: make(chan error, 1), write: func(b *batch) error {

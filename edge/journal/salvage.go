@@ -18,15 +18,15 @@ type salvaged struct {
 	missing    lostRows
 	past       []Quarantine
 	last       delivery
-	rows       []row // in order, each decodable and with its number in it
-	whole      bool  // the newest row was reached from the end
+	rows       []row // in order; each can be decoded and holds its own number
+	whole      bool  // reading reached the newest row
 	states     map[fleet.AllocID]State
 	desired    []storedDesired
 	bodies     []storedBody
 	handles    []storedHandle
 }
 
-// salvage reads what it can: every table for itself, and rows from both ends.
+// salvage reads every table on its own, and rows from both ends.
 func salvage(path string) salvaged {
 	s := salvaged{states: map[fleet.AllocID]State{}}
 	s.checkpoint.AckAge = -1
@@ -35,17 +35,17 @@ func salvage(path string) salvaged {
 	}
 	db, err := connect(path)
 	if err != nil {
-		return s // nothing of it can be read
+		return s // nothing can be read
 	}
 	defer db.close()
 	for _, statement := range strings.Split(migrations[1], "\n") {
-		_ = db.execStatement(statement) // where it is of a release that knew no checksums
+		_ = db.execStatement(statement) // adds checksums to a database of an older release
 	}
 	var b base
 	if db.readMeta(metaBase, &b) == nil {
 		s.base = &b
 	}
-	// A value that cannot be read stays zero; the hub says it again.
+	// A value that cannot be read stays zero; the hub sends it again.
 	_ = db.readMeta(metaMark, &s.checkpoint)
 	_ = db.readMeta(metaLink, &s.link)
 	_ = db.readMeta(metaQuarantined, &s.past)
@@ -56,8 +56,8 @@ func salvage(path string) salvaged {
 	return s
 }
 
-// readTables reads the tables beside the rows, each up to its first damage from
-// either end, and without what was altered; some of it may be there twice.
+// readTables reads the other tables from both ends, each up to its first damage, and skips altered
+// rows. Entries may occur twice.
 func (s *salvaged) readTables(db *database) {
 	for query, scan := range map[string]func(*sql.Rows) error{
 		selectStates: func(rows *sql.Rows) error {
@@ -75,7 +75,7 @@ func (s *salvaged) readTables(db *database) {
 			_ = db.forEachResult(query+" ORDER BY 1 "+order, nil, func(rows *sql.Rows) (bool, error) {
 				err := scan(rows)
 				if errors.Is(err, errDamaged) {
-					err = nil // that row alone is left out
+					err = nil // skip this row only
 				}
 				return true, err
 			})
@@ -83,7 +83,7 @@ func (s *salvaged) readTables(db *database) {
 	}
 }
 
-// salvageInto is what scans a row into a list.
+// salvageInto returns a function that scans a row and appends it to a list.
 func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		v, err := scan(rows)
@@ -94,7 +94,7 @@ func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Ro
 	}
 }
 
-// readRows reads rows from the oldest on, and from the newest back to there.
+// readRows reads rows forward from the oldest and backward from the newest.
 func (s *salvaged) readRows(db *database) {
 	read := func(order string, after fleet.Seq) (found []row) {
 		err := db.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
@@ -129,8 +129,8 @@ func (s *salvaged) readRows(db *database) {
 	}
 }
 
-// dropAltered drops rows whose bytes are not those that were hashed. Where the
-// row behind tells that it is the hash that was altered, that is mended.
+// dropAltered drops rows whose bytes do not match their hash. If the next row shows that only the hash
+// was altered, the hash is corrected.
 func (s *salvaged) dropAltered() {
 	kept := s.rows[:0]
 	var last row
@@ -152,12 +152,11 @@ func (s *salvaged) dropAltered() {
 	s.rows = kept
 }
 
-// maxHole is how many rows may be missing between two that are believed: each of
-// them gets a row that stands for it.
+// maxHole bounds the missing rows between two rows: a gap row is stored for each.
 const maxHole = 1 << 16
 
-// dropOutlierRows keeps, of rows that lie further apart than can be, the longest run: a
-// number that was altered stands alone.
+// dropOutlierRows keeps the longest run of rows with holes of at most maxHole. A row with an altered
+// number stands alone.
 func (s *salvaged) dropOutlierRows() {
 	var best []row
 	for begin, i := 0, 1; i <= len(s.rows); i++ {
@@ -172,7 +171,7 @@ func (s *salvaged) dropOutlierRows() {
 	s.rows = best
 }
 
-// repairRowAges gives a row whose age was altered that of the one before it.
+// repairRowAges sets an altered age to that of the row before.
 func (s *salvaged) repairRowAges() {
 	for i, r := range s.rows {
 		if r.verifyChecksum() == nil {

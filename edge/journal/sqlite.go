@@ -17,11 +17,11 @@ import (
 	"skerry/fleet"
 )
 
-// schemaVersion is what PRAGMA user_version says of a database of this release.
+// schemaVersion is the user_version of databases of this release.
 const schemaVersion = 2
 
-// migrations[n] brings a database from version n to n+1. They never change once
-// released; testdata holds a database of each version.
+// migrations[n] changes a database from version n to n+1. A released migration never changes; testdata
+// holds a database of each version.
 var migrations = []string{`
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE rows (seq INTEGER PRIMARY KEY, age INTEGER NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL);
@@ -47,11 +47,11 @@ const (
 	metaDesired     = "desired"
 	metaQuarantined = "quarantined"
 	metaLost        = "lost"
-	metaVersion     = "version" // as user_version has it, and with a checksum
+	metaVersion     = "version" // the same as user_version, and has a checksum
 )
 
-// pragmas of a connection. The exclusive lock keeps the index of the write-ahead
-// log in memory, which spares the flash its shared-memory file.
+// pragmas of a connection. With the exclusive lock, the index of the write-ahead log is in memory and
+// not in a file on flash.
 var pragmas = []string{
 	"locking_mode=EXCLUSIVE",
 	"journal_mode=WAL",
@@ -62,18 +62,17 @@ var pragmas = []string{
 	"mmap_size=0",
 }
 
-// database is one connection to SQLite, for one goroutine.
+// database is one connection to SQLite, used by one goroutine.
 type database struct {
 	pool *sql.DB
 	conn *sql.Conn
-	// Statements of the way that every transition goes.
+	// Prepared statements: those that every transition needs.
 	stmtBegin, stmtCommit, stmtRow, stmtState, stmtMeta *sql.Stmt
 }
 
 var background = context.Background() // a statement of the journal is never interrupted
 
-// openDatabase opens or makes the database at path and brings it to this
-// release's version.
+// openDatabase opens or makes the database at path and migrates it.
 func openDatabase(path string) (*database, error) {
 	d, err := connect(path)
 	if err != nil {
@@ -96,7 +95,7 @@ func openDatabase(path string) (*database, error) {
 	return d, nil
 }
 
-// connect opens a database as it is.
+// connect opens a database without migrating it.
 func connect(path string) (*database, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -123,13 +122,12 @@ func connect(path string) (*database, error) {
 	return d, nil
 }
 
-// makePrivate makes a database's file, or has it and what lies beside it be its owner's
-// alone: SQLite gives its log the mode of the database, and releases before this one left
-// that to the umask.
+// makePrivate makes the file of a database if it is missing, and gives all its files the mode 0600.
+// SQLite gives its log the mode of the database.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil // SQLite says what is wrong, with a code
+		return nil // SQLite reports the error with a code
 	}
 	if err := f.Close(); err != nil {
 		return err
@@ -211,7 +209,7 @@ func (d *database) queryRow(query string, args ...any) *sql.Row {
 	return d.conn.QueryRowContext(background, query, args...)
 }
 
-// forEachResult calls scan for every row of a query, until it returns false.
+// forEachResult calls scan for every row of a query until scan returns false.
 func (d *database) forEachResult(query string, args []any, scan func(*sql.Rows) (more bool, err error)) error {
 	rows, err := d.conn.QueryContext(background, query, args...)
 	if err != nil {
@@ -240,7 +238,7 @@ func (d *database) commitTx() error {
 	return err
 }
 
-// rollbackTx ends a transaction; where SQLite has done so itself, it does nothing.
+// rollbackTx ends a transaction. If SQLite has ended it, it does nothing.
 func (d *database) rollbackTx() { _ = d.execStatement("ROLLBACK") }
 
 func (d *database) checkpointWAL() error { return d.execStatement("PRAGMA wal_checkpoint(PASSIVE)") }
@@ -254,7 +252,7 @@ func (d *database) putMeta(key string, value any) error {
 	return err
 }
 
-// readMeta reads a value; into stays as it is where there is none.
+// readMeta reads a value. If there is none, into does not change.
 func (d *database) readMeta(key string, into any) error {
 	var b []byte
 	var sum sql.NullInt64
@@ -274,14 +272,14 @@ func (d *database) readMeta(key string, into any) error {
 	return nil
 }
 
-// errDamaged is what openSound cures by setting the database aside.
+// errDamaged makes openSound set the database aside.
 var errDamaged = errors.New("damaged")
 
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
 }
 
-// Primary result codes of SQLite, and extended ones of its input and output.
+// Primary result codes of SQLite, and extended codes of its I/O.
 const (
 	sqlitePerm     = 3
 	sqliteBusy     = 5
@@ -306,9 +304,8 @@ func sqliteCode(err error) (primary, extended int) {
 	return 0, 0
 }
 
-// isDamage tells what a database is the reason for from what its surroundings
-// are. The journal's own statements never change, so where one of them fails
-// and the surroundings are not to blame, the database is.
+// isDamage reports whether an error comes from the database itself and not from its surroundings. The
+// journal's statements never change, so an error that the surroundings do not explain is damage.
 func isDamage(err error) bool {
 	var system *fs.PathError
 	var known *fleet.Error
@@ -324,14 +321,14 @@ func isDamage(err error) bool {
 	}
 }
 
-// isFull reports that a disk has no room.
+// isFull reports whether the disk is full.
 func isFull(err error) bool {
 	primary, _ := sqliteCode(err)
 	return primary == sqliteFull || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		fleet.CodeOf(err) == fleet.CodeUnavailable
 }
 
-// diskError says to people what SQLite's codes mean.
+// diskError turns SQLite's codes into errors for people.
 func diskError(err error) error {
 	switch primary, _ := sqliteCode(err); primary {
 	case sqliteBusy:

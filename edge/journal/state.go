@@ -10,28 +10,28 @@ import (
 	"skerry/fleet"
 )
 
-// State is what an allocation's rows add up to. It is kept beside them, since
-// rows are compacted. Its maps and slices are shared and must not be changed.
+// State is the sum of an allocation's rows. It is stored beside them, because rows are deleted. Its
+// maps and slices are shared and must not be changed.
 type State struct {
 	ClientStatus      string
 	ClientDescription string
-	TaskStates        map[string]fleet.TaskState // with the newest events
+	TaskStates        map[string]fleet.TaskState // each with its newest events
 	BootID            fleet.BootID               // of the newest row
 	Seq               fleet.Seq                  // of the newest row
-	// Since is when each running task started: time since boot, of BootID.
+	// Since is the start of each running task as time since the boot BootID.
 	Since map[string]time.Duration
-	// Healthy is what was said last of its health in deployment HealthOf; nil: nothing.
+	// Healthy is the newest health result, for the deployment HealthOf; nil: none.
 	Healthy  *bool
 	HealthOf fleet.DeploymentID
 }
 
-// Terminal reports whether the edge has finished with the allocation.
+// Terminal reports whether the allocation has ended on this edge.
 func (s State) Terminal() bool {
 	a := fleet.Alloc{ClientStatus: s.ClientStatus}
 	return a.ClientTerminal()
 }
 
-// applyTransition is the state after one more transition.
+// applyTransition returns the state after one more transition.
 func (s State) applyTransition(t fleet.Transition) State {
 	if t.BootID != s.BootID {
 		s.Since = nil
@@ -73,8 +73,7 @@ func (s State) applyTransition(t fleet.Transition) State {
 	return s
 }
 
-// State returns the state of one allocation; ok is false for one that recorded
-// nothing here.
+// State returns the state of one allocation; false if it recorded nothing here.
 func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,15 +81,15 @@ func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	return s, ok
 }
 
-// States returns the states of all allocations that recorded something here. The
-// map must not be changed.
+// States returns the states of all allocations that recorded something here. The map must not be
+// changed.
 func (j *Journal) States() map[fleet.AllocID]State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.durable.states
 }
 
-// What follows is how states lie on the disk.
+// States on disk.
 
 type storedState struct {
 	ClientStatus      string                `cbor:"1,keyasint"`
@@ -111,7 +110,7 @@ type storedTask struct {
 	FinishedAt  int64         `cbor:"6,keyasint,omitempty"`
 	RunningFor  time.Duration `cbor:"7,keyasint,omitempty"`
 	Events      []storedEvent `cbor:"8,keyasint,omitempty"`
-	// Since is State.Since; nil: it does not run.
+	// Since is State.Since; nil: the task does not run.
 	Since *time.Duration `cbor:"9,keyasint,omitempty"`
 }
 
@@ -230,7 +229,7 @@ func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	return fleet.AllocID(id), s, nil
 }
 
-// decodeState never panics, and a state that it takes has a boot id.
+// decodeState decodes any bytes without a panic. A state without a boot id is an error.
 func decodeState(b []byte) (State, error) {
 	var st storedState
 	if err := decode(b, &st); err != nil {

@@ -8,9 +8,8 @@ import (
 	"skerry/syncproto"
 )
 
-// What follows is how desired state, job bodies and handles lie on the disk. What is
-// scanned is what was written: an error that is damage says that one row is not, and that
-// there may be others.
+// Desired state, job bodies and handles on disk. An error of a scan that is errDamaged concerns one row
+// only: the rows after it may be readable.
 
 const (
 	selectDesired = "SELECT alloc, body, job, stop, reason, mentioned, sum FROM desired"
@@ -18,13 +17,13 @@ const (
 	selectHandles = "SELECT alloc, key, handle, sum FROM handles"
 )
 
-// storedDesired is an allocation as the journal holds it.
+// storedDesired is an allocation as stored.
 type storedDesired struct {
 	alloc     syncproto.DesiredAlloc
-	job       string // hash of the body that it wants; "" where only its stop is known
+	job       string // hash of its body; "": only its stop is known
 	stop      bool
-	reason    string // of its stop
-	mentioned int64  // index of the delivery that named it last
+	reason    string // of the stop
+	mentioned int64  // index of the newest delivery that named it
 }
 
 func (d *database) putDesired(s storedDesired) error {
@@ -55,7 +54,7 @@ func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 type storedBody struct {
 	hash string
 	raw  []byte
-	job  *fleet.Job // raw, decoded
+	job  *fleet.Job // decoded from raw
 }
 
 func (d *database) putBody(hash string, raw []byte) error {
@@ -76,7 +75,7 @@ func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	return s, nil
 }
 
-// storedHandle is what finds a task again.
+// storedHandle is the handle of a task as stored.
 type storedHandle struct {
 	alloc, key string
 	handle     []byte
@@ -94,8 +93,7 @@ func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
 	return h, checkUnaltered(sum, "handles", h.alloc, h.key, h.handle)
 }
 
-// checkSums looks at what load does not decode: values under other keys than its own,
-// bodies and handles that nobody asks for yet.
+// checkSums checks the rows that load does not decode: values under other keys, bodies and handles.
 func (d *database) checkSums() error {
 	for query, scan := range map[string]func(*sql.Rows) error{
 		"SELECT key, value, sum FROM meta": func(rows *sql.Rows) error {

@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// Labels of the steps of the disk protocol, as Config.Step is given them.
+// Labels of the steps of the disk protocol, for Config.Step.
 const (
 	StepBegin       = "begin"
 	StepInsertRow   = "insert-row"
@@ -23,15 +23,15 @@ const (
 	StepUpdateState = "update-state"
 	StepMark        = "mark"
 	StepCommit      = "commit"
-	StepAfterCommit = "after-commit" // durable, and nobody has been told
+	StepAfterCommit = "after-commit" // durable, and no caller has its answer
 	StepCheckpoint  = "checkpoint"
-	// Of setting a damaged database aside.
+	// Replacing a damaged database.
 	StepQuarantine = "quarantine"
 	StepSalvage    = "salvage"
 	StepSwap       = "swap"
 )
 
-// Steps returns the labels that writes pass in a journal that is sound.
+// Steps returns the labels that writes to a sound journal pass.
 func Steps() []string {
 	return []string{
 		StepBegin, StepInsertRow, StepDesired, StepStop, StepHandle, StepLink, StepRemove, StepCompact,
@@ -40,32 +40,32 @@ func Steps() []string {
 }
 
 const (
-	maxBatch                  = 256              // ops folded into one commit
+	maxBatch                  = 256              // ops in one commit
 	checkpointEvery           = 256              // commits
-	clockPollInterval         = 10 * time.Second // whether the time has to be written
-	checkpointWithCommitAfter = 10 * time.Second // it goes along with a commit
-	checkpointAckAfter        = time.Minute      // an acknowledgement that nothing goes along with is written
+	clockPollInterval         = 10 * time.Second // how often the writer checks if the time must be written
+	checkpointWithCommitAfter = 10 * time.Second // the time is written with a commit after this long
+	checkpointAckAfter        = time.Minute      // an acknowledgement is written without another commit after this long
 	compactEvery              = time.Hour
 )
 
-// op is what a caller asks of the writer: write runs in a transaction that others
-// may share, read between transactions.
+// op is a request to the writer: write runs in a transaction, together with other writes; read runs
+// between transactions.
 type op struct {
 	write func(*batch) error
 	read  func(*database) error
 	done  chan error
 }
 
-// refusedWrite is an op's own fault: the others of its batch go on. An op returns it
-// only before it has changed anything.
+// refusedWrite is an error of one op only: the other ops of the batch continue. An op returns it before
+// it changes anything.
 type refusedWrite struct{ error }
 
 func (r refusedWrite) Unwrap() error { return r.error }
 
-// durableState mirrors what is durable. A batch works on a copy; nothing reachable from
-// it is changed in place.
+// durableState is the durable content that is kept in memory. A batch works on a copy, and nothing
+// reachable from it is changed in place.
 type durableState struct {
-	head        Head // but for Acknowledged, which is live
+	head        Head // without Acknowledged, which is in contact
 	bytes       int64
 	states      map[fleet.AllocID]State
 	link        Link
@@ -73,8 +73,8 @@ type durableState struct {
 	quarantined []Quarantine
 	missing     lostRows
 	generation  uint64    // base.Generation
-	unsound     fleet.Seq // the newest acknowledged row that was damaged when it was opened; 0: none
-	desired     *Desired  // nil: nobody has read it since it changed
+	unsound     fleet.Seq // the newest acknowledged row that was damaged at opening; 0: none
+	desired     *Desired  // nil: not decoded since it changed
 }
 
 // batch is one transaction.
@@ -83,9 +83,9 @@ type batch struct {
 	db               *database
 	durable          durableState
 	contact          hubContact
-	states           map[fleet.AllocID]State // changed, or removed where BootID is ""
-	checkpointNeeded bool                    // mark has to be written
-	// rebased says that what is acknowledged is no longer what it was.
+	states           map[fleet.AllocID]State // changed states; BootID "" removes a state
+	checkpointNeeded bool                    // the time must be written
+	// rebased says that the acknowledged number was replaced.
 	rebased   bool
 	hasWrites bool
 }
@@ -98,7 +98,7 @@ func (b *batch) announceStep(label string) error {
 	return nil
 }
 
-// allocState is an allocation's state as this batch sees it.
+// allocState returns an allocation's state within this batch.
 func (b *batch) allocState(id fleet.AllocID) State {
 	if s, ok := b.states[id]; ok {
 		return s
@@ -106,7 +106,7 @@ func (b *batch) allocState(id fleet.AllocID) State {
 	return b.durable.states[id]
 }
 
-// everyState is all states as this batch sees them.
+// everyState returns all states within this batch.
 func (b *batch) everyState() map[fleet.AllocID]State {
 	all := maps.Clone(b.durable.states)
 	for id, s := range b.states {
@@ -137,7 +137,7 @@ func (j *Journal) runWriter() {
 	}
 }
 
-// collectOps takes what other callers are waiting with.
+// collectOps receives the ops of other waiting callers.
 func (j *Journal) collectOps(first *op) []*op {
 	ops := []*op{first}
 	for len(ops) < maxBatch {
@@ -156,11 +156,11 @@ type writer struct {
 	j         *Journal
 	compacted time.Duration // age at the last compaction
 	commits   int           // since the last checkpoint
-	committed bool          // what was tried last is durable, whatever failed after it
-	closed    bool          // a rewrite that failed has closed the database: the next look tries again
+	committed bool          // the last attempt is durable, whatever failed after it
+	closed    bool          // a failed rebuild has closed the database: the next check tries again
 }
 
-// executeOps carries ops out: writes in one transaction, then reads.
+// executeOps runs the writes in one transaction, and then the reads.
 func (w *writer) executeOps(ops []*op) {
 	writes := make([]*op, 0, len(ops))
 	for _, o := range ops {
@@ -179,8 +179,8 @@ func (w *writer) executeOps(ops []*op) {
 	w.compactAndCheckpoint()
 }
 
-// commitWithRetry runs writes in one transaction and answers them. Where the disk is full it gives up
-// what is reserved for that, and tries again.
+// commitWithRetry runs writes in one transaction and answers them. On a full disk it frees the reserve
+// and tries again.
 func (w *writer) commitWithRetry(writes []*op) {
 	j := w.j
 	taken, err := w.tryCommit(writes)
@@ -188,7 +188,7 @@ func (w *writer) commitWithRetry(writes []*op) {
 		taken, err = w.tryCommit(taken)
 	}
 	if isFull(err) && w.committed {
-		err = nil // the rows are durable: who hears of a failure writes them again
+		err = nil // the rows are durable: a caller with an error would write them again
 	}
 	if err != nil {
 		err = fmt.Errorf("write to the journal: %w", diskError(err))
@@ -198,7 +198,7 @@ func (w *writer) commitWithRetry(writes []*op) {
 	}
 }
 
-// tryCommit runs writes in one transaction. It answers those that are refused, and returns the others.
+// tryCommit runs writes in one transaction. It answers the refused ones and returns the others.
 func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	j := w.j
 	w.committed = false
@@ -213,8 +213,8 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	return taken, err
 }
 
-// runWrites runs the writes of a batch up to its commit. It answers those that are
-// refused and returns the others.
+// runWrites runs the writes of a batch up to the commit. It answers the refused ones and returns the
+// others.
 func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 	if err := b.announceStep(StepBegin); err != nil {
 		return writes, err
@@ -241,7 +241,7 @@ func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 	return taken, b.writePending()
 }
 
-// writePending writes what a batch gathered in memory.
+// writePending writes the changed states, and the time if that is due.
 func (b *batch) writePending() error {
 	if len(b.states) > 0 {
 		if err := b.announceStep(StepUpdateState); err != nil {
@@ -270,7 +270,7 @@ func (b *batch) writePending() error {
 	return b.db.putMeta(metaMark, b.durable.checkpoint)
 }
 
-// commitBatch commits a batch and makes it what everybody sees.
+// commitBatch commits a batch and publishes its state.
 func (w *writer) commitBatch(b *batch) error {
 	j := w.j
 	if err := b.announceStep(StepCommit); err != nil {
@@ -308,8 +308,7 @@ func (w *writer) commitBatch(b *batch) error {
 	return b.announceStep(StepAfterCommit)
 }
 
-// compactAndCheckpoint compacts and checkpoints where it is time. Failures are logged: what
-// was asked for is durable.
+// compactAndCheckpoint compacts and checkpoints if that is due. It logs errors: all writes are durable.
 func (w *writer) compactAndCheckpoint() {
 	j := w.j
 	if h := j.Head(); j.durable.bytes > j.cfg.MaxBytes/2 && h.First <= h.Acknowledged {
@@ -328,7 +327,7 @@ func (w *writer) compactAndCheckpoint() {
 	}
 }
 
-// runPeriodicUpkeep writes the time where it is due, and compacts every hour.
+// runPeriodicUpkeep checks the files, writes the time if that is due, and compacts every hour.
 func (w *writer) runPeriodicUpkeep() {
 	j := w.j
 	age := j.clock.journalAge()
@@ -351,7 +350,7 @@ func (w *writer) compactInUpkeep() {
 	w.runUpkeepWrite(func(b *batch) error { return b.compactOldRows() })
 }
 
-// runUpkeepWrite runs a write that nobody waits for.
+// runUpkeepWrite runs a write without a caller.
 func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	o := &op{write: write, done: make(chan error, 1)}
 	w.commitWithRetry([]*op{o})
@@ -360,7 +359,7 @@ func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	}
 }
 
-// closeDatabase writes the time, and closes the database.
+// closeDatabase writes the time and closes the database.
 func (w *writer) closeDatabase() {
 	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())

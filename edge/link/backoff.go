@@ -10,22 +10,21 @@ import (
 	"skerry/fleet"
 )
 
-// firstPause bounds the pause after the first attempt that failed; each further
-// one doubles the bound up to the cap.
+// firstPause bounds the pause after the first failed attempt. Each further one doubles the bound, up to
+// the cap.
 const firstPause = time.Second
 
-// reconnectBackoff is the time between rounds of dialing: exponential, with full jitter also
-// at the cap, so that a fleet which lost its hub together does not come back
-// together.
+// reconnectBackoff draws the pauses between dialing rounds: exponential, with full jitter also at the
+// cap, so that a fleet does not reconnect all at once.
 type reconnectBackoff struct {
 	cap        time.Duration
 	steps      *backoff.ExponentialBackOff
-	busyRounds int // rounds in a row in which a hub was too busy
+	busyRounds int // consecutive rounds in which a hub was too busy
 }
 
 func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 	b := backoff.NewExponentialBackOff(
-		// Uniform in [0, 2·interval]: the interval is half of the bound.
+		// Uniform in [0, 2·interval], so the interval is half of the bound.
 		backoff.WithRandomizationFactor(1),
 		backoff.WithInitialInterval(min(firstPause, limit)/2),
 		backoff.WithMaxInterval(limit/2),
@@ -39,29 +38,27 @@ func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 // nextDelay draws the next pause.
 func (p *reconnectBackoff) nextDelay() time.Duration { return min(p.steps.NextBackOff(), p.cap) }
 
-// delayAfterRound draws the pause after a round of dialing that took a while: the cap is
-// for the two of them, so that a link which healed within the round is found
-// within the cap.
+// delayAfterRound draws the pause after a dialing round. The round and the pause together take at most
+// the cap, so that a link that heals during the round is found within the cap.
 func (p *reconnectBackoff) delayAfterRound(took time.Duration) time.Duration {
 	return min(p.nextDelay(), max(p.cap-took, p.cap/4))
 }
 
-// delayAfterBusy draws the pause after a round in which a hub was reached that takes no more
-// connections just now. It answers such a try with one packet, and is done with those
-// before within a second or two: the bounds of pauses grow slowly, to BusyDelayMax.
+// delayAfterBusy draws the pause after a round in which a hub was reached but took no more connections.
+// Such a hub is free again within a second or two, so these pauses grow slowly, up to BusyDelayMax.
 func (p *reconnectBackoff) delayAfterBusy() time.Duration {
 	d := BusyDelay(p.busyRounds)
 	p.busyRounds++
 	return min(d, p.cap)
 }
 
-// isHubOverloaded reports whether a hub was too busy a few rounds ago: one that does not answer in
-// time now has its hands full, and is not gone.
+// isHubOverloaded reports whether a hub was too busy within the last rounds. A hub that does not answer
+// in time is then probably overloaded and not gone.
 func (p *reconnectBackoff) isHubOverloaded() bool {
 	return p.busyRounds > 0 && p.busyRounds < overloadedRounds
 }
 
-// overloadedRounds is for how many rounds that is believed: some two minutes.
+// overloadedRounds is how many rounds count for that: about two minutes.
 const overloadedRounds = 30
 
 // Bounds of BusyDelay.
@@ -70,8 +67,8 @@ const (
 	BusyDelayMax = 5 * time.Second
 )
 
-// BusyDelay draws the pause after the n-th try in a row, from 0, that a hub refused for
-// being busy: from half of its bound up, so that the tries of many edges spread out.
+// BusyDelay draws the pause after the n-th consecutive refusal of a busy hub, from 0: at least half of
+// its bound, so that the attempts of many edges spread out.
 func BusyDelay(n int) time.Duration {
 	bound := float64(BusyDelayMin)
 	for range min(n, 20) {
@@ -81,17 +78,16 @@ func BusyDelay(n int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// resetDelays starts again from the shortest.
+// resetDelays returns to the shortest pause.
 func (p *reconnectBackoff) resetDelays() {
 	p.steps.Reset()
 	p.busyRounds = 0
 }
 
-// longDelay draws the pause after a refusal that only a person can mend.
+// longDelay draws the pause after a refusal that only a person can resolve.
 func (p *reconnectBackoff) longDelay() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
 
-// delayAfterSession is the pause after a session ended with err, given how many sessions have
-// ended in a row without being committed.
+// delayAfterSession returns the pause after a session.
 func (p *reconnectBackoff) delayAfterSession(e sessionEnd) time.Duration {
 	switch e.err.Code {
 	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden, fleet.CodeCertExpiry, fleet.CodeRevoked:
@@ -103,21 +99,20 @@ func (p *reconnectBackoff) delayAfterSession(e sessionEnd) time.Duration {
 	}
 	d := p.nextDelay()
 	if e.retryAfter > 0 {
-		// Not before, and not all together either.
+		// Not before retryAfter, and not all edges at once.
 		d = e.retryAfter + min(d, e.retryAfter)
 	}
 	return d
 }
 
-// Handshake timeouts. A packet that is lost is repeated after longer and longer
-// times, so short attempts notice a healed path sooner; every fourth one is long
-// enough for a slow path.
+// Handshake timeouts. QUIC repeats a lost packet after longer and longer times, so short attempts find
+// a healed path sooner. Every fourth attempt is long enough for a slow path.
 const (
 	shortHandshake = 3 * time.Second
 	longHandshake  = 10 * time.Second
 )
 
-// handshakeTimeout is the time for the n-th round of dialing, from 0.
+// handshakeTimeout returns the timeout for the n-th dialing round, from 0.
 func handshakeTimeout(n int) time.Duration {
 	if n%4 == 3 {
 		return longHandshake
@@ -131,7 +126,7 @@ const (
 	normalTick = 5 * urgentTick
 )
 
-// nextTick is the first tick after now.
+// nextTick returns the first tick after now.
 func nextTick(now time.Duration, urgent bool) time.Duration {
 	tick := normalTick
 	if urgent {
@@ -140,9 +135,8 @@ func nextTick(now time.Duration, urgent bool) time.Duration {
 	return (now/tick + 1) * tick
 }
 
-// heartbeatDelay is the time from one beat to the next: a little less than the TTL, or
-// than the longest silence (0: any) where that is shorter, by a different amount
-// each time.
+// heartbeatDelay returns the time to the next heartbeat: a little less than the TTL, or than the
+// longest silence if that is shorter (0: none), with jitter.
 func heartbeatDelay(ttl, silence time.Duration) time.Duration {
 	if silence > 0 {
 		ttl = min(ttl, silence)
@@ -150,25 +144,25 @@ func heartbeatDelay(ttl, silence time.Duration) time.Duration {
 	return ttl - rand.N(ttl/20+1)
 }
 
-// Bounds of how long an answer may be away before the path is in doubt.
+// Bounds of how long an answer may take before a second connection is tried.
 const (
 	minSilenceCheck  = 1500 * time.Millisecond // QUIC has repeated a packet three times by then
 	silenceCheckRTTs = 4
 )
 
-// silenceCheckDelay is how long nothing may be heard after something was sent before a
-// second connection is tried.
+// silenceCheckDelay returns how long nothing may be received after a send before a second connection is
+// tried.
 func silenceCheckDelay(rtt time.Duration) time.Duration {
 	return max(minSilenceCheck, silenceCheckRTTs*rtt)
 }
 
-// measureAfter is how long after a beat's answer the connection is measured: long
-// enough for probes without end to show, and short enough for them to cost little.
+// measureAfter is the time from a heartbeat's answer to the check of the round trip: long enough to see
+// endless probes, short enough to limit their cost.
 const measureAfter = 5 * time.Second
 
-// dialOrder is the order in which hubs are dialed: the one that worked last, then the
-// others, shuffled by shuffle. The one that turned this edge away (it has no leader, or is
-// shutting down) comes last: it answers the dialer sooner than any other, each time.
+// dialOrder returns the hubs in dialing order: the one that worked last, then the others, shuffled. The
+// one that turned this edge away (no leader, or shutting down) comes last, because it would answer
+// first each time.
 func dialOrder(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
 	o := slices.Clone(hubs)
 	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })
@@ -181,14 +175,13 @@ func dialOrder(hubs []string, last, turned string, shuffle func(n int, swap func
 	return o
 }
 
-// After patientAfter rounds in vain fewer hubs are dialed in each: packets cost,
-// also those that nobody hears.
+// After patientAfter failed rounds, fewer hubs are dialed in each: packets cost, also lost ones.
 const (
 	patientAfter = 10
 	patientHubs  = 2
 )
 
-// hubsPerRound is how many of the hubs the n-th round of dialing tries, from 0.
+// hubsPerRound returns how many hubs the n-th dialing round tries, from 0.
 func hubsPerRound(hubs, n int) int {
 	if n < patientAfter {
 		return hubs
@@ -196,10 +189,10 @@ func hubsPerRound(hubs, n int) int {
 	return min(hubs, patientHubs)
 }
 
-// maxHubs bounds the addresses that are tried.
+// maxHubs bounds the addresses that are dialed.
 const maxHubs = 64
 
-// knownHubs joins what hubs told and what was configured, each once.
+// knownHubs joins the hubs that a hub told and the configured ones, each once.
 func knownHubs(told, configured []string) []string {
 	var all []string
 	for _, h := range slices.Concat(told, configured) {

@@ -15,7 +15,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// hubConnection is a connection to a hub, with the socket that it alone uses.
+// hubConnection is a connection to a hub, with its own socket.
 type hubConnection struct {
 	hub      string
 	conn     *transport.Conn
@@ -26,16 +26,15 @@ func (f *hubConnection) closeWithReason(err *fleet.Error) error {
 	return errors.Join(f.conn.CloseWith(err), f.endpoint.Close())
 }
 
-// search is a dialer at work. It ends when it has found a connection, or is
-// stopped.
+// search is a running dialer. It ends when it has found a connection or is stopped.
 type search struct {
 	cancel context.CancelFunc
 	found  chan *hubConnection // at most one
-	failed chan struct{}       // closed after the first round that came to nothing
+	failed chan struct{}       // closed after the first failed round
 	ended  sync.WaitGroup
 }
 
-// startSearch starts a search, after a pause. There must be none.
+// startSearch starts a search after a pause. No other search may be running.
 func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &search{cancel: cancel, found: make(chan *hubConnection, 1), failed: make(chan struct{})}
@@ -71,7 +70,7 @@ func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 	l.search = s
 }
 
-// stopSearch ends a search, if there is one, and closes what it may have found.
+// stopSearch ends the search, if there is one, and closes its connection.
 func (l *Link) stopSearch() {
 	s := l.search
 	if s == nil {
@@ -94,9 +93,8 @@ func (l *Link) closeUnusedConn(f *hubConnection) {
 	}
 }
 
-// waitForConnection waits for the connection that a search finds; it starts one where there
-// is none. An edge that has just started and reaches nobody was cut off while it
-// was not looking: that is noted once.
+// waitForConnection waits for the connection of a search, and starts one if there is none. If a
+// restarted edge reaches no hub, it records the loss of the link once.
 func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
 	if l.search == nil {
 		l.startSearch(ctx, l.wait)
@@ -121,7 +119,7 @@ func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
 	}
 }
 
-// waitBeforeDial pauses where d is not 0, and shows it.
+// waitBeforeDial waits for d and shows the wait in the status.
 func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -138,20 +136,20 @@ func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A hub gets a head start before the next one is dialed beside it, and a longer one as
-// soon as it answers anything: it is there, and busy. Dials that lose the race are given
-// up without a word (QUIC has none for that), and take a busy hub's room for seconds.
+// A hub gets a head start before the next one is dialed, and a longer one once it has sent anything: it
+// is alive and busy. QUIC ends a losing dial without a message, so that it takes up a place on a busy
+// hub for seconds.
 const (
 	headStart     = 400 * time.Millisecond
 	busyHeadStart = 5 * time.Second
 )
 
-// quiet is after how long QUIC gives up a silent connection. Sessions notice much
-// sooner, by beats whose time only the hub knows.
+// quiet is the time after which QUIC gives up a silent connection. Sessions notice much sooner: a
+// heartbeat is not answered.
 const quiet = transport.MaxIdleTimeout
 
-// dialRound dials hubs from one new socket, each a little after the one before
-// it, and returns the first connection. The error names every hub.
+// dialRound dials hubs from one new socket, each a little after the one before, and returns the first
+// connection. The error names every hub.
 func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, error) {
 	if len(hubs) == 0 {
 		return nil, errors.New("no hub is known")
@@ -176,14 +174,14 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, er
 	return &hubConnection{hub: hub, conn: conn, endpoint: endpoint}, nil
 }
 
-// answer is how dialing one hub ended.
+// answer is the result of dialing one hub.
 type answer struct {
 	hub  string
 	conn *transport.Conn
 	err  error
 }
 
-// dialFailures is why no hub was reached: one line for people.
+// dialFailures says for each hub why it was not reached, in one line.
 type dialFailures []answer
 
 func (u dialFailures) Error() string {
@@ -198,7 +196,7 @@ func (u dialFailures) Error() string {
 	return strings.Join(whys, "; ")
 }
 
-// Unwrap gives the reason of each hub.
+// Unwrap returns the error of each hub.
 func (u dialFailures) Unwrap() []error {
 	var all []error
 	for _, a := range u {
@@ -212,14 +210,14 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 	answers, heard := make(chan answer, len(hubs)), make(chan struct{}, len(hubs))
 	cfg.Heard = func() { heard <- struct{}{} }
 	var dials sync.WaitGroup
-	defer func() { // those that come second
+	defer func() { // closes the connections that lost the race
 		cancel()
 		dials.Wait()
 		close(answers)
 		for a := range answers {
 			if a.err == nil {
 				l.tracker.addClosedTraffic(connTraffic(a.conn))
-				_ = a.conn.CloseWith(nil) // the socket is closed or used by the first
+				_ = a.conn.CloseWith(nil) // the socket is closed, or the winner uses it
 			}
 		}
 	}()
@@ -250,12 +248,12 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 			if failed = append(failed, a); len(failed) == len(hubs) {
 				return "", nil, failed
 			}
-			next.Reset(0) // no use in waiting
+			next.Reset(0) // dial the next hub at once
 		}
 	}
 }
 
-// dialHub tries one hub: one of its addresses, another one each round.
+// dialHub dials one of a hub's addresses, another one each round.
 func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hub string) (*transport.Conn, error) {
 	l.tracker.noteDialAttempt(hub)
 	resolving, cancel := context.WithTimeout(ctx, cfg.HandshakeTimeout)

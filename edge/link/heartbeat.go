@@ -11,13 +11,13 @@ import (
 	"skerry/syncproto"
 )
 
-// description is what a beat said of the machine.
+// description is the description of the machine that a heartbeat carried.
 type description struct {
 	beat uint64
 	hash []byte
 }
 
-// handleWelcome checks that this is the cluster that the edge belongs to, and beats.
+// handleWelcome checks that the hub is of this edge's cluster, and sends the first heartbeat.
 func (s *session) handleWelcome(ctx context.Context, w syncproto.Welcome) {
 	if s.mem.Cluster != "" && w.Cluster != s.mem.Cluster {
 		s.performOutputs(ctx, s.proto.Bad(fleet.Errorf(fleet.CodeForbidden,
@@ -29,8 +29,7 @@ func (s *session) handleWelcome(ctx context.Context, w syncproto.Welcome) {
 	s.sendHeartbeat(ctx, s.monotonicNow())
 }
 
-// sendHeartbeat sends a heartbeat, with the machine's description where the cluster does
-// not have it.
+// sendHeartbeat sends a heartbeat, with the description of the machine if the cluster does not have it.
 func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 	s.heartbeats++
 	h := syncproto.Heartbeat{Uptime: s.cfg.Uptime(), Wall: s.cfg.Now().UnixNano(), RTT: s.hubConn.conn.Stats().RTT}
@@ -43,12 +42,12 @@ func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 		h.Node = &node
 		s.sentDescription = &description{beat: s.heartbeats, hash: hash}
 	}
-	// While it is not answered another one would say nothing that is new.
+	// Until it is answered, another heartbeat would tell nothing new.
 	s.nextHeartbeat = now + heartbeatDelay(s.proto.TTL(), 0)
 	s.performOutputs(ctx, s.proto.SendHeartbeat(now, h))
 }
 
-// handleHeartbeatAck takes the answer to a beat.
+// handleHeartbeatAck handles the answer to a heartbeat.
 func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
 	if err := s.cfg.Journal.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered heartbeat not journaled", "error", err)
@@ -81,9 +80,8 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 	s.updateNodeStatus(ctx, e.Ack.Status)
 }
 
-// trustedHubTime is the hub's time, or 0 where that is after the end of the certificate
-// that the hub showed. Its clock is wrong then, and by such a time this edge would
-// refuse the hubs whose clocks are right.
+// trustedHubTime returns the hub's time, or 0 if it is after the end of the hub's certificate. The
+// hub's clock is wrong then, and with its time this edge would refuse the hubs with correct clocks.
 func (s *session) trustedHubTime(hubTime int64) int64 {
 	if chain := s.hubConn.conn.State().PeerCertificates; len(chain) > 0 && hubTime > chain[0].NotAfter.UnixNano() {
 		return 0
@@ -91,7 +89,7 @@ func (s *session) trustedHubTime(hubTime int64) int64 {
 	return hubTime
 }
 
-// updateNodeStatus takes what the cluster says of this node.
+// updateNodeStatus takes the node status that the cluster reports.
 func (s *session) updateNodeStatus(ctx context.Context, status fleet.NodeStatus) {
 	if status == "" {
 		return
@@ -103,14 +101,14 @@ func (s *session) updateNodeStatus(ctx context.Context, status fleet.NodeStatus)
 	}
 }
 
-// updateHubList takes over the hub list.
+// updateHubList takes the hub list that the cluster reports.
 func (s *session) updateHubList(hubs []string) {
 	s.mem.Hubs = knownHubs(hubs, nil)
 	all := knownHubs(s.mem.Hubs, s.cfg.Hubs)
 	s.tracker.updateStatus(func(st *Status) { st.Hubs = all })
 }
 
-// saveMemoryOrEnd writes what the link has to remember; without it the session ends.
+// saveMemoryOrEnd saves the state of the link; an error ends the session.
 func (s *session) saveMemoryOrEnd(ctx context.Context, rows ...fleet.Transition) (kept bool) {
 	err := s.saveMemory(ctx, rows...)
 	if err != nil {
@@ -119,8 +117,7 @@ func (s *session) saveMemoryOrEnd(ctx context.Context, rows ...fleet.Transition)
 	return err == nil
 }
 
-// commitSession is the first answer: the cluster has committed the session, and the way
-// is open.
+// commitSession handles the first acknowledgement: the cluster has committed the session.
 func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck) {
 	s.committed = true
 	s.stopSearch()
@@ -136,7 +133,7 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck)
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
 	if !s.saveMemoryOrEnd(ctx, rows...) {
-		s.mem.Disconnected = noted // as the journal has it
+		s.mem.Disconnected = noted // as in the journal
 	}
 	wentBack := s.mem.WentBack
 	s.tracker.updateStatus(func(st *Status) {
@@ -151,8 +148,8 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck)
 	s.startReplay(ctx, s.appliedByCluster(ack))
 }
 
-// appliedByCluster is how far the cluster has this journal. What the Welcome says may be of
-// before a snapshot was restored.
+// appliedByCluster returns the newest row that the cluster has applied. The Welcome may be older than a
+// snapshot that was restored.
 func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
 	if ack.Restored > s.clusterIndex {
 		return ack.Applied
@@ -160,8 +157,7 @@ func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
 	return max(s.welcome.Applied, ack.Applied)
 }
 
-// noteReconnect makes the rows that tell of the link's return, and notes where the
-// cluster stands now.
+// noteReconnect returns the rows about the return of the link, and stores the cluster's index and term.
 func (s *session) noteReconnect(ack syncproto.HeartbeatAck) []fleet.Transition {
 	index, term := ack.Index, ack.Term
 	if index == 0 {

@@ -1,25 +1,22 @@
-// Package link keeps an edge in touch with its cluster: it drives the edge's half
-// of syncproto (syncproto.EdgeSession) over QUIC. edge.Open makes the one Link,
-// and runs it beside everything else; nothing waits for it.
+// Package link connects an edge to its cluster: it runs the edge's half of syncproto
+// (syncproto.EdgeSession) over QUIC. edge.Open makes one Link and runs it beside everything else;
+// nothing waits for it.
 //
-// It dials the hubs it knows, in turn and again for as long as it takes, says
-// Hello, beats, and when a hub has committed the session it replays the journal
-// from the first row that the cluster has not applied, and then sends what is
-// appended. It hands what the hub wants to its Edge, and serves the streams that
-// the hub opens (logs). When answers stay away it dials beside the session that
-// it has, so that a link which heals is used at once. Where the journal has lost
-// rows, a first session learns where the cluster stands, and the next one goes on
+// It dials the known hubs until one answers, sends Hello and heartbeats, and after a hub has committed
+// the session it replays the journal from the first row that the cluster has not applied. Then it sends
+// rows as they are appended. It gives deliveries to its Edge and serves the streams that the hub opens
+// (logs). If answers stop, it dials beside the session, so that it uses a healed link at once. If the
+// journal has lost rows, a first session learns where the cluster stands, and the next one continues
 // from there.
 //
-// Run's goroutine owns all state. Beside it run, for each session, a reader and a
-// writer per stream, one that takes the hub's streams, and while a connection is
-// sought one dialer with a goroutine for each hub. What a hub asks for has a goroutine,
-// too, which is told to end with its session, and not waited for until Run ends: a disk
-// that hangs keeps no link from coming back. All of them have ended when Run returns.
+// Run's goroutine owns all state. A session has a reader and a writer for each stream, and one
+// goroutine that accepts the hub's streams. A search has a dialer with one goroutine for each hub. Each
+// request of a hub has a goroutine that is cancelled with its session; Run waits for it only at the
+// end, so that a hanging disk does not delay the next session. All goroutines have ended when Run
+// returns.
 //
-// The link persists only what a Remembered holds, through Memory, and a row for
-// each loss and return of the link. It decides nothing about allocations, and
-// never deletes anything for what a hub says or leaves out.
+// The link stores only journal.Link, and a row for each loss and return of the link. It decides nothing
+// about allocations.
 package link
 
 import (
@@ -57,29 +54,27 @@ type Journal interface {
 	Away() time.Duration
 }
 
-// Edge is who the link works for. Its methods may be called from any goroutine.
+// Edge is the rest of the edge. Its methods may be called from any goroutine.
 type Edge interface {
-	// Describe says what this machine is and has, and a hash of that. It must not
-	// block.
+	// Describe returns the description of this machine and its hash. It must not block.
 	Describe() (hash []byte, node fleet.Node)
-	// Desired is the newest desired index that is journaled.
+	// Desired returns the newest journaled desired index.
 	Desired() fleet.Index
-	// Deliver journals what the cluster wants and acts on it later. For a full
-	// delivery holdings lists what is held here and was not mentioned.
+	// Deliver journals a delivery, which is acted on later. For a full delivery, holdings lists the
+	// allocations of this edge that it does not name.
 	Deliver(ctx context.Context, d syncproto.Desired) (r syncproto.Received, holdings []fleet.AllocID, err error)
-	// Restate journals the state of every allocation anew, because the cluster
-	// went back behind rows that are no longer held.
+	// Restate records the state of every allocation again, because the cluster went back behind rows
+	// that are no longer held.
 	Restate(ctx context.Context) error
-	// Answer does what a hub asks for and opens what follows the reply: a task's
-	// output, a file, nothing; following readers end with ctx. Of a kind that it does
-	// not know it gives fleet.CodeUnsupported.
+	// Answer executes a request of a hub and opens what follows the reply: output, a file, or nothing.
+	// A reader that follows ends with ctx. An unknown kind is fleet.CodeUnsupported.
 	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
-	// Exec runs a command for a hub, and writes how it ended. ctx ends with the
-	// stream. It must have ended reading when it returns.
+	// Exec runs a command for a hub and writes its result. ctx ends with the stream. When Exec returns,
+	// it no longer reads from talk.
 	Exec(ctx context.Context, req syncproto.Request, talk Talk)
 }
 
-// Talk is a stream that a hub goes on writing to behind its Request.
+// Talk is a stream on which a hub continues to write after its Request.
 type Talk interface {
 	io.ReadWriter
 	SetReadDeadline(t time.Time) error
@@ -90,23 +85,22 @@ type Config struct {
 	Node     fleet.NodeID
 	Boot     fleet.BootID
 	Instance fleet.InstanceID
-	Agent    string   // version
-	Hubs     []string // HOST:PORT; those that a hub tells come on top
+	Agent    string   // version of the agent
+	Hubs     []string // HOST:PORT; the hubs that a hub names are added
 
 	Journal Journal
 	Edge    Edge
 
-	// Socket opens the socket of a round of dialing; the connection that it gives
-	// keeps it. nil: a UDP socket on any port.
+	// Socket opens the socket of a dialing round; its connection keeps it. nil: a UDP socket on any
+	// port.
 	Socket func(ctx context.Context) (net.PacketConn, error)
-	// TLS is asked at every round, so that a renewed certificate counts.
+	// TLS is called in every round, so that a renewed certificate is used.
 	TLS func() (*tls.Config, error)
-	// Resolve turns HOST:PORT into addresses, at every attempt. nil: the system's.
+	// Resolve resolves HOST:PORT at every attempt. nil: with the system's resolver.
 	Resolve func(ctx context.Context, hub string) ([]net.Addr, error)
 
-	// Silence is the longest that may pass between an answered beat and the next
-	// one, where that is less than the TTL that a hub asks for; it is asked after
-	// each answer, and 0 is as long as the hub says. nil: always.
+	// Silence returns the longest time between an answered heartbeat and the next one, if that is less
+	// than the hub's TTL; 0: the TTL. It is called after each answer. nil: always 0.
 	Silence func() time.Duration
 
 	// Answered is called after each answered heartbeat, Ended with the reason after each session,
@@ -116,37 +110,37 @@ type Config struct {
 	FenceChanged func()
 
 	BackoffCap time.Duration        // 0: DefaultBackoffCap
-	Uptime     func() time.Duration // of the machine, nil: since New
+	Uptime     func() time.Duration // of the machine; nil: since New
 	Now        func() time.Time     // wall clock: shown, never decided on; nil: time.Now
-	Log        *slog.Logger         // nil: discard
+	Log        *slog.Logger         // nil: discards
 }
 
-// Link keeps an edge in touch.
+// Link connects an edge to its cluster.
 type Link struct {
 	cfg               Config
 	log               *slog.Logger
-	start             time.Time // of monotonic time, as sessions are given it
+	start             time.Time // of the sessions' monotonic time
 	heartbeatRequests chan struct{}
 
 	// Owned by Run's goroutine.
 	mem         journal.Link
-	lastHub     string // of the last session that a hub committed
-	refusingHub string // the hub that turned this edge away last, "" since a session was committed
+	lastHub     string // hub of the last committed session
+	refusingHub string // the hub that last turned this edge away; "" after a committed session
 	backoff     *reconnectBackoff
-	wait        time.Duration // before the next search starts
-	stale       bool          // the last session ended as a stale one
-	round       int           // rounds of dialing since a session was committed
-	search      *search       // a dialer at work, or nil
+	wait        time.Duration // before the next search
+	stale       bool          // the last session was refused as stale
+	round       int           // dialing rounds since the last committed session
+	search      *search       // nil: none
 
 	tracker statusTracker
 
-	// What hubs ask for, of all sessions: those that are served, those of them that last.
+	// Requests of hubs in all sessions: slots for all of them, and for those that last.
 	serving  sync.WaitGroup
 	requests chan struct{}
 	follows  chan struct{}
 }
 
-// New makes a Link. It touches neither disk nor network.
+// New makes a Link. It does no I/O.
 func New(cfg Config) (*Link, error) {
 	switch {
 	case cfg.Node == "" || cfg.Boot == "" || cfg.Instance == "":
@@ -196,17 +190,17 @@ func New(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// RequestHeartbeat makes the next beat due now: the machine's description has changed, or
-// Silence has become shorter.
+// RequestHeartbeat makes the next heartbeat due now, because the description of the machine or Silence
+// has changed.
 func (l *Link) RequestHeartbeat() {
 	select {
 	case l.heartbeatRequests <- struct{}{}:
-	default: // one is waiting already
+	default: // a request is pending already
 	}
 }
 
-// Run keeps the link until ctx ends, and then returns nil. An error of the journal is logged, and
-// the write is tried again with the next session.
+// Run connects until ctx ends, and then returns nil. It logs errors of the journal and writes again in
+// the next session.
 func (l *Link) Run(ctx context.Context) error {
 	l.mem = l.cfg.Journal.Link()
 	mem := l.mem
@@ -219,7 +213,7 @@ func (l *Link) Run(ctx context.Context) error {
 	for {
 		f, err := l.waitForConnection(ctx)
 		if err != nil {
-			return nil // ctx is done
+			return nil // ctx has ended
 		}
 		end := l.runSession(ctx, f)
 		if ctx.Err() != nil {
@@ -229,11 +223,11 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 }
 
-// monotonicNow is monotonic time as sessions are given it.
+// monotonicNow returns the sessions' monotonic time.
 func (l *Link) monotonicNow() time.Duration { return time.Since(l.start) }
 
-// saveMemory writes l.mem to the journal, together with rows. Where the cluster has this edge back,
-// rows follow that tell for how long each task has been running.
+// saveMemory stores l.mem together with rows. When the cluster has this edge back, it also records for
+// how long each task has been running.
 func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
 	before := l.cfg.Journal.Link()
 	var reconnected journal.RowsOfStates

@@ -12,20 +12,20 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// sessionEnd is how a session ended.
+// sessionEnd says how a session ended.
 type sessionEnd struct {
 	err          *fleet.Error
 	retryAfter   time.Duration
-	session      uint64    // with stale_session: the counter to exceed
-	applied      fleet.Seq // with put_back: the newest row that the cluster has
-	committed    bool      // a beat was answered
-	firstTry     bool      // the one before it did not end in the same way
-	reconnectNow bool      // the link is fine: another session follows at once
+	session      uint64    // with stale_session: the number to exceed
+	applied      fleet.Seq // with put_back: the newest row of the cluster
+	committed    bool      // a heartbeat was answered
+	firstTry     bool      // the session before did not end the same way
+	reconnectNow bool      // the link works: the next session starts at once
 	hub          string    // address
-	refusedByHub bool      // the hub refused the session, or ended it
+	refusedByHub bool      // the hub refused or ended the session
 }
 
-// session is one session over one connection. Its loop owns all of it.
+// session is one session over one connection. Its event loop owns all fields.
 type session struct {
 	*Link
 	hubConn *hubConnection
@@ -35,39 +35,39 @@ type session struct {
 	streams [3]*transport.Stream
 	out     [3]chan syncproto.Message
 	in      chan inbound // control and updates
-	desired chan inbound // taken only while nothing is being delivered
+	desired chan inbound // read only while no delivery is being journaled
 	tasks   sync.WaitGroup
 
 	clusterIndex    fleet.Index // newest index known of the cluster, before the session
 	welcome         syncproto.Welcome
 	committed       bool
-	nextHeartbeat   time.Duration // 0: none before the Welcome
+	nextHeartbeat   time.Duration // 0: not before the Welcome
 	heartbeats      uint64
-	sentDescription *description // in a beat that is not yet answered
+	sentDescription *description // in a heartbeat that is not answered yet
 
 	delivering bool
 	delivered  chan delivery
 
 	cursor    fleet.Seq // next row to send
-	sendsBase bool      // the next Updates starts the cluster's record anew
+	sendsBase bool      // the next Updates replaces the cluster's record of this journal
 	sendAt    time.Duration
 	backlog   bool // rows that are due wait for an answer
 
-	silenceCheckAt time.Duration // when to look whether anything was heard; 0: nothing was sent since
+	silenceCheckAt time.Duration // when to check if anything was received; 0: nothing was sent
 	packetsHeard   uint64        // packets received when silenceCheckAt was set
 
-	roundTripCheckAt time.Duration   // when to look what the connection sends; 0: not now
+	roundTripCheckAt time.Duration   // when to check the connection's round trip; 0: not now
 	roundTripStats   transport.Stats // when roundTripCheckAt was set
 }
 
-// inbound is a frame, or why no more will come.
+// inbound is a frame, or the error that ended the stream.
 type inbound struct {
 	stream syncproto.Stream
 	msg    syncproto.Message
 	err    error
 }
 
-// delivery is how journaling a Desired ended.
+// delivery is the result of journaling a Desired.
 type delivery struct {
 	received syncproto.Received
 	holdings []fleet.AllocID
@@ -75,8 +75,7 @@ type delivery struct {
 	err      error
 }
 
-// queued bounds the frames of a stream that wait to be written. A session has far
-// fewer, unless nothing gets through.
+// queued bounds the frames that wait to be written to a stream. A working session has far fewer.
 const queued = 16
 
 // runSession runs one session to its end and closes its connection.
@@ -112,7 +111,7 @@ func (l *Link) runSession(ctx context.Context, f *hubConnection) sessionEnd {
 	return *s.end
 }
 
-// openStreams opens the streams and says Hello. Readers and writers end with ctx.
+// openStreams opens the streams and sends Hello. Readers and writers end with ctx.
 func (s *session) openStreams(ctx context.Context) error {
 	s.mem.Session++
 	if err := s.saveMemory(ctx); err != nil {
@@ -137,7 +136,7 @@ func (s *session) openStreams(ctx context.Context) error {
 	s.tasks.Go(func() { s.acceptRequests(ctx) })
 	head, desired := s.cfg.Journal.Head(), s.cfg.Edge.Desired()
 	s.clusterIndex = s.mem.Index
-	if s.mem.WentBack == "" { // else what is journaled may be of what is gone
+	if s.mem.WentBack == "" { // otherwise the journaled index may be of the lost state
 		s.clusterIndex = max(s.clusterIndex, desired)
 	}
 	s.performOutputs(ctx, s.proto.Start(s.monotonicNow(), syncproto.Hello{
@@ -149,7 +148,7 @@ func (s *session) openStreams(ctx context.Context) error {
 	return nil
 }
 
-// runEventLoop runs until the session ends or ctx does.
+// runEventLoop runs until the session or ctx ends.
 func (s *session) runEventLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -183,9 +182,9 @@ func (s *session) runEventLoop(ctx context.Context) {
 	}
 }
 
-// handleFrame steps the session on a frame, or on the end of a stream.
+// handleFrame handles a frame, or the end of a stream.
 func (s *session) handleFrame(ctx context.Context, i inbound) {
-	s.noteHubHeard() // a stream that ended was ended by the hub: silence is noticed by ticks
+	s.noteHubHeard() // a stream that ended was ended by the hub; silence is noticed by timers
 	if i.err == nil {
 		s.performOutputs(ctx, s.proto.Frame(s.monotonicNow(), i.stream, i.msg))
 		return
@@ -201,7 +200,7 @@ func (s *session) handleFrame(ctx context.Context, i inbound) {
 	s.endWithError(err)
 }
 
-// nextWakeTime is when the loop has something to do though nothing comes in.
+// nextWakeTime returns when the next timer is due.
 func (s *session) nextWakeTime() time.Duration {
 	at := s.monotonicNow() + time.Hour
 	for _, t := range []time.Duration{s.nextHeartbeat, s.sendAt, s.silenceCheckAt, s.roundTripCheckAt} {
@@ -210,12 +209,12 @@ func (s *session) nextWakeTime() time.Duration {
 		}
 	}
 	if s.proto.State() != syncproto.SessionOpen || s.proto.Overdue(s.monotonicNow()) > 0 {
-		at = min(at, s.monotonicNow()+time.Second) // the session's own timeouts
+		at = min(at, s.monotonicNow()+time.Second) // timeouts of the session itself
 	}
 	return at
 }
 
-// runDueTimers does what is due.
+// runDueTimers handles the timers that are due.
 func (s *session) runDueTimers(ctx context.Context) {
 	now := s.monotonicNow()
 	if s.nextHeartbeat > 0 && now >= s.nextHeartbeat {
@@ -234,7 +233,7 @@ func (s *session) runDueTimers(ctx context.Context) {
 	s.performOutputs(ctx, s.proto.Tick(now))
 }
 
-// performOutputs does what a step of the session asks for, in order.
+// performOutputs performs the outputs of a protocol step, in order.
 func (s *session) performOutputs(ctx context.Context, outputs []syncproto.Output) {
 	for _, o := range outputs {
 		if o.Send != nil {
@@ -257,8 +256,7 @@ func (s *session) performOutputs(ctx context.Context, outputs []syncproto.Output
 	}
 }
 
-// queueFrame queues a frame. It never blocks: a queue that is full means that nothing
-// gets through.
+// queueFrame queues a frame. It never blocks: a full queue means that nothing gets through.
 func (s *session) queueFrame(on syncproto.Stream, m syncproto.Message) {
 	select {
 	case s.out[on] <- m:
@@ -274,15 +272,14 @@ func (s *session) queueFrame(on syncproto.Stream, m syncproto.Message) {
 
 func (s *session) endWithError(err *fleet.Error) { s.endSession(sessionEnd{err: err}) }
 
-// endSession ends the session; the first reason counts.
+// endSession ends the session. The first reason counts.
 func (s *session) endSession(e sessionEnd) {
 	if s.end == nil {
 		s.end = &e
 	}
 }
 
-// deliverDesired hands over what the cluster wants, beside the loop: journaling may take
-// a while, and beats go on.
+// deliverDesired journals a delivery in a goroutine of its own: heartbeats go on meanwhile.
 func (s *session) deliverDesired(ctx context.Context, d syncproto.Desired) {
 	s.delivering = true
 	s.tasks.Go(func() {
@@ -306,7 +303,7 @@ func (s *session) confirmDelivery(ctx context.Context, d delivery) {
 	}
 }
 
-// resendEverything says everything again: the hub asked for it.
+// resendEverything sends the description and the rows again, as the hub asked.
 func (s *session) resendEverything(r syncproto.Resync) {
 	s.log.Warn("the hub asks for a resync", "reason", r.Reason, "applied", r.Applied)
 	s.mem.NodeHash, s.nextHeartbeat = nil, s.monotonicNow()

@@ -9,39 +9,39 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// State is what the link is doing.
+// State is the state of the link.
 type State string
 
 const (
 	StateConnecting State = "connecting" // dialing, or waiting for a hub to commit the session
-	StateConnected  State = "connected"  // a beat of the session was answered
-	StateWaiting    State = "waiting"    // pausing before the next attempt
-	StateFenced     State = "fenced"     // a hub takes this machine for a clone; trying again slowly
+	StateConnected  State = "connected"  // a heartbeat of the session was answered
+	StateWaiting    State = "waiting"    // waiting before the next attempt
+	StateFenced     State = "fenced"     // a hub takes this machine for a clone; retrying slowly
 )
 
-// Status is where the link stands.
+// Status is the status of the link.
 type Status struct {
 	State      State
 	Hub        string   // address of the session, or of the last attempt
-	Hubs       []string // addresses that are tried
-	Session    uint64   // the edge's own count of sessions
+	Hubs       []string // known addresses
+	Session    uint64   // number of the session
 	Epoch      fleet.Epoch
-	NodeStatus fleet.NodeStatus // as the hub said last
+	NodeStatus fleet.NodeStatus // as a hub reported last
 	NodeReason string
 	LastError  string        // why the last attempt or session ended
-	Away       time.Duration // since the last answered beat, in machine time; 0: never
-	NextTry    time.Duration // until the next attempt; 0: none is waiting
-	TTL        time.Duration // of the session's beats
+	Away       time.Duration // since the last answered heartbeat, in machine time; 0: never
+	NextTry    time.Duration // until the next attempt; 0: not waiting
+	TTL        time.Duration // of the session's heartbeats
 	RTT        time.Duration
 	Fenced     string // why a hub refused this machine as a clone
-	WentBack   string // how the cluster fell behind what it had said before
+	WentBack   string // how the cluster fell behind its own acknowledgements
 
 	Unacknowledged uint64 // rows that the cluster has not applied
-	// Bytes on the wire since New, UDP and IP headers counted.
+	// Bytes on the wire since New, with UDP and IP headers.
 	BytesSent, BytesReceived uint64
 }
 
-// Status may be called from any goroutine, at any time.
+// Status returns the status of the link. It may be called from any goroutine.
 func (l *Link) Status() Status {
 	s := l.tracker.currentStatus()
 	s.Away = l.cfg.Journal.Away()
@@ -51,14 +51,14 @@ func (l *Link) Status() Status {
 	return s
 }
 
-// statusTracker is the status as others read it.
+// statusTracker holds the status for readers in other goroutines.
 type statusTracker struct {
 	mu            sync.Mutex
-	status        Status          // without what read adds
-	committed     bool            // a beat of the session on conn was answered
-	retryAt       time.Time       // end of a pause; zero: there is none
-	closedTraffic traffic         // of connections that are over
-	conn          *transport.Conn // the session's; nil: there is none
+	status        Status          // without the fields that currentStatus computes
+	committed     bool            // a heartbeat of the session on conn was answered
+	retryAt       time.Time       // end of the pause; zero: none
+	closedTraffic traffic         // of closed connections
+	conn          *transport.Conn // of the session; nil: none
 }
 
 // traffic is bytes on the wire.
@@ -96,14 +96,14 @@ func (b *statusTracker) currentStatus() Status {
 	return s
 }
 
-// setRetryTime notes a pause that ends at resume; zero: it is over.
+// setRetryTime notes a pause until at; zero ends it.
 func (b *statusTracker) setRetryTime(resume time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retryAt = resume
 }
 
-// noteDialAttempt notes an attempt, where there is no session.
+// noteDialAttempt notes a dial, if there is no session.
 func (b *statusTracker) noteDialAttempt(hub string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *statusTracker) markCommitted() {
 	b.committed = true
 }
 
-// setConnection makes c the session's connection; nil: there is none.
+// setConnection sets the session's connection; nil: none.
 func (b *statusTracker) setConnection(c *transport.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *statusTracker) setConnection(c *transport.Conn) {
 	b.conn, b.committed = c, false
 }
 
-// addClosedTraffic adds the traffic of a connection that came to nothing.
+// addClosedTraffic adds the traffic of a closed connection.
 func (b *statusTracker) addClosedTraffic(t traffic) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +140,7 @@ func (t traffic) addTraffic(o traffic) traffic {
 	return traffic{t.sent + o.sent, t.received + o.received}
 }
 
-// headers are the bytes before a packet's payload: UDP over IPv4.
+// headers is the size of the headers of a packet: UDP over IPv4.
 const headers = 8 + 20
 
 func connTraffic(c *transport.Conn) traffic {

@@ -11,7 +11,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// read hands frames of a stream to the loop until it ends.
+// read passes the frames of a stream to the event loop until the stream ends.
 func read(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound) {
 	frames := syncproto.NewReader(s)
 	for {
@@ -30,7 +30,7 @@ func read(ctx context.Context, name syncproto.Stream, s *transport.Stream, in ch
 	}
 }
 
-// write writes what the loop queues for a stream.
+// write writes the frames that the event loop queues for a stream.
 func write(ctx context.Context, name syncproto.Stream, s *transport.Stream, out <-chan syncproto.Message, in chan<- inbound) {
 	err := syncproto.WriteStream(s, name)
 	frames := syncproto.NewWriter(s)
@@ -51,18 +51,18 @@ func write(ctx context.Context, name syncproto.Stream, s *transport.Stream, out 
 // Bounds of the streams that a hub opens.
 const (
 	maxRequests = 32
-	// maxFollowed is how many of them may be such as last until somebody has had enough:
-	// they keep nobody from asking for anything else.
+	// maxFollowed bounds the requests that last until the client ends them, so that others still get
+	// through.
 	maxFollowed    = 16
-	requestTimeout = 10 * time.Second // for the Request to come
+	requestTimeout = 10 * time.Second // until the Request has arrived
 )
 
-// acceptRequests takes streams that the hub opens, until the connection ends.
+// acceptRequests accepts streams of the hub until the connection ends.
 func (s *session) acceptRequests(ctx context.Context) {
 	for {
 		stream, err := s.hubConn.conn.Accept(ctx)
 		if err != nil {
-			return // the readers of the session's own streams say why
+			return // the readers of the session's own streams report the error
 		}
 		select {
 		case s.requests <- struct{}{}:
@@ -76,8 +76,7 @@ func (s *session) acceptRequests(ctx context.Context) {
 	}
 }
 
-// answerRequest serves one request: a Reply, then the output until it ends or the hub
-// has had enough.
+// answerRequest serves one request: a Reply, then the output until it or the stream ends.
 func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,11 +124,11 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 		s.log.Debug("request not answered", "error", err)
 	}
 	if stop() {
-		_ = stream.Close() // delivers what was written; there is nobody to tell of an error
+		_ = stream.Close() // delivers what was written; nobody is left to report an error to
 	}
 }
 
-// readRequest reads a Request.
+// readRequest reads the Request of a stream.
 func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader) (syncproto.Request, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return syncproto.Request{}, err

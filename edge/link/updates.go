@@ -10,17 +10,17 @@ import (
 	"skerry/syncproto"
 )
 
-// maxBatch bounds the row bytes of one Updates: half of what is allowed, as two
-// may be on the way.
+// maxBatch bounds the row bytes of one Updates: half of the allowed bytes, because two may be in
+// flight.
 const maxBatch = syncproto.MaxUpdatesBytes / 2
 
-// startReplay starts sending from the row after what the cluster has applied.
+// startReplay sends rows from the one after applied on.
 func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 	s.cfg.Journal.Acknowledge(applied)
 	s.cursor = applied + 1
 	if s.cursor < s.cfg.Journal.Head().First {
-		// The cluster forgot rows that it had acknowledged once, and they are gone
-		// here. What they added up to is said again.
+		// The cluster lost rows that it had acknowledged, and this edge has deleted them. The edge
+		// records the resulting states again.
 		s.log.Warn("the cluster went back behind this journal", "applied", applied, "first", s.cfg.Journal.Head().First)
 		if err := s.cfg.Edge.Restate(ctx); err != nil {
 			s.endWithError(fleet.AsError(fmt.Errorf("restate the allocations: %w", err)))
@@ -31,8 +31,8 @@ func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 	s.sendRows(ctx)
 }
 
-// rebaseJournal has a journal that lost rows go on from where the cluster stands. What was
-// announced of it no longer holds, so another session follows.
+// rebaseJournal renumbers the rows of a journal that lost rows. Its announced numbers are no longer
+// valid, so another session follows.
 func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck) {
 	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
 		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows goes on", s.hubConn.hub).
@@ -50,7 +50,7 @@ func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck)
 	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
 }
 
-// scheduleSend sets the tick at which rows that wait are sent.
+// scheduleSend sets the time at which waiting rows are sent.
 func (s *session) scheduleSend() {
 	if !s.committed || s.backlog {
 		return
@@ -68,8 +68,8 @@ func (s *session) scheduleSend() {
 	}
 }
 
-// sendRows sends rows from the cursor on, as many as may be on the way. What is left
-// follows with the next answer.
+// sendRows sends as many rows from the cursor on as may be in flight. The rest follows with the next
+// answer.
 func (s *session) sendRows(ctx context.Context) {
 	s.backlog = false
 	for s.end == nil && s.committed && s.cursor <= s.cfg.Journal.Head().Last {
@@ -98,14 +98,14 @@ func (s *session) sendRows(ctx context.Context) {
 	}
 }
 
-// lostRowsEnd ends a session whose journal was damaged under it: the next one says so, for the
-// numbers of what is held now mean nothing to a hub.
+// lostRowsEnd ends a session whose journal lost rows meanwhile: the numbers of its rows are no longer
+// valid. The next session announces that.
 func lostRowsEnd(why string) sessionEnd {
 	return sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: %s", why)}
 }
 
-// handleApplied takes the answer to an Updates. Where the cluster took less than was
-// sent, sending goes on from there.
+// handleApplied handles the answer to an Updates. If the cluster applied fewer rows, sending continues
+// after those.
 func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
 	s.cfg.Journal.Acknowledge(a.Last)
 	s.updateNodeStatus(ctx, a.Status)
@@ -117,12 +117,12 @@ func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
 	}
 }
 
-// checkSilence looks whether anything was heard since something was sent. Where nothing
-// was, it starts a search beside the session; whichever gets through first wins.
+// checkSilence checks if anything was received since the last send. If not, it starts a search beside
+// the session, and the first connection wins.
 //
-// A packet of the hub's is no proof that this side's got through: QUIC repeats
-// what was lost after longer and longer times, each side on its own. It does say
-// that the path works, so a search starts again at once.
+// A packet from the hub does not prove that this side's packets arrive: QUIC repeats lost packets after
+// longer and longer times, on each side on its own. But it shows that the path works, so the search
+// starts again at once.
 func (s *session) checkSilence(ctx context.Context, now time.Duration) {
 	received := s.hubConn.conn.Stats().PacketsReceived
 	switch {
@@ -140,14 +140,14 @@ func (s *session) checkSilence(ctx context.Context, now time.Duration) {
 	s.packetsHeard, s.silenceCheckAt = received, now+minSilenceCheck/3
 }
 
-// noteHubHeard notes that the hub answers.
+// noteHubHeard ends the check of silence and its search.
 func (s *session) noteHubHeard() {
 	s.silenceCheckAt = 0
 	s.stopSearch()
 }
 
-// checkRoundTrip has another session follow where the connection sends and sends: the
-// path's round trip is another one than the one that QUIC goes by.
+// checkRoundTrip starts another session if the connection only sends probes: the round trip has
+// changed, and QUIC uses the old one.
 func (s *session) checkRoundTrip() {
 	s.roundTripCheckAt = 0
 	if now := s.hubConn.conn.Stats(); now.Probes(s.roundTripStats) {
@@ -156,7 +156,7 @@ func (s *session) checkRoundTrip() {
 	}
 }
 
-// replacementFound delivers what a search beside the session found; nil: none is on.
+// replacementFound returns the channel of the search beside the session; nil: none is running.
 func (s *session) replacementFound() chan *hubConnection {
 	if s.search == nil {
 		return nil
@@ -164,13 +164,13 @@ func (s *session) replacementFound() chan *hubConnection {
 	return s.search.found
 }
 
-// switchConnection ends the session in favour of a connection that works.
+// switchConnection ends the session in favour of a new connection.
 func (s *session) switchConnection(f *hubConnection) {
-	s.search.found <- f // for Run, which looks there next
+	s.search.found <- f // Run takes it from there
 	s.endSession(sessionEnd{err: fleet.Errorf(fleet.CodeTimeout, "nothing heard from hub %s", s.hubConn.hub)})
 }
 
-// handleSessionEnd notes how a session ended and sets the pause before the next one.
+// handleSessionEnd stores how a session ended, and sets the pause before the next one.
 func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	l.cfg.Ended(e.err)
 	l.log.Info("session over", "committed", e.committed, "code", e.err.Code, "error", e.err.Message)
@@ -181,7 +181,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 		l.mem.Session = max(l.mem.Session, e.session)
 	case fleet.CodePutBack:
 		l.log.Warn("the data directory is an older copy, the journal goes on from where the cluster stands", "applied", e.applied)
-		e.reconnectNow = l.cfg.Journal.Head().Lost == "" // once: a hub that repeats itself is not believed
+		e.reconnectNow = l.cfg.Journal.Head().Lost == "" // at most once in a row
 		if err := l.cfg.Journal.PutBack(ctx, e.applied); err != nil {
 			l.log.Warn("that the journal is an older copy was not noted", "error", err)
 			e.reconnectNow = false
@@ -202,7 +202,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	}
 	if l.search == nil {
 		if e.committed {
-			l.backoff.resetDelays() // whatever a search beside the session has used up
+			l.backoff.resetDelays() // a search beside the session may have used them
 		}
 		if l.wait = 0; !e.reconnectNow {
 			l.wait = l.backoff.delayAfterSession(e)
@@ -211,8 +211,8 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	}
 }
 
-// noteLoss journals that the link is gone, with the last answered beat as the
-// edge saw it; once, also where the return could not be journaled.
+// noteLoss records the loss of the link and the time since the last answered heartbeat. It does so once
+// per loss, also if the return could not be recorded.
 func (l *Link) noteLoss(ctx context.Context, why string) {
 	if l.mem.Disconnected {
 		return
