@@ -20,10 +20,10 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// agent is the edge as the local API shows it.
+// agent implements local.Agent.
 type agent struct{ e *Edge }
 
-// Agent is the edge as the local API shows it, for whoever has it in this process.
+// Agent returns the edge as the local API shows it, for callers in this process.
 func (e *Edge) Agent() local.Agent { return agent{e} }
 
 // Rows returns the rows of the journal after a sequence number, in order.
@@ -31,13 +31,13 @@ func (e *Edge) Rows(ctx context.Context, after fleet.Seq) ([]fleet.Transition, e
 	return e.journal.History(ctx, "", after)
 }
 
-// SyncStatus is where the link and the journal stand. It reads memory alone, so that
-// many edges in one process can be looked at often.
+// SyncStatus returns the status of the link and the journal. It reads memory only, so that a swarm can
+// poll it often.
 func (e *Edge) SyncStatus() (local.Link, local.Journal) {
 	return agent{e}.linkStatus(), agent{e}.journalStatus()
 }
 
-// Status is where the edge stands.
+// Status returns the status of the edge.
 func (a agent) Status(ctx context.Context) (local.Status, error) {
 	e := a.e
 	all, err := a.allocStatuses(ctx)
@@ -70,7 +70,7 @@ func (a agent) certificateStatus() local.Certificate {
 	return c
 }
 
-// stateEnrolling is the link's state before there is one.
+// stateEnrolling is the link's state before the edge has a certificate.
 const stateEnrolling = "enrolling"
 
 func (a agent) linkStatus() local.Link {
@@ -131,8 +131,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 	return all, nil
 }
 
-// History returns what the journal still holds of an allocation, or of all and
-// the agent for "".
+// History returns the rows that the journal still holds of an allocation, or all rows for "".
 func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	if alloc != "" {
 		full, err := a.resolveAllocID(ctx, alloc)
@@ -164,7 +163,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Reason: req.Reason, NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
 }
 
-// Start lets run again what somebody on site had stopped.
+// Start lets the allocations run again that Stop keeps stopped.
 func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
 	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
@@ -174,7 +173,7 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (l
 	return local.Started{Name: name, Waiting: waiting}, err
 }
 
-// Restart restarts one task, or all.
+// Restart restarts one task, or all for "".
 func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
 	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
@@ -183,7 +182,7 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 	return a.e.allocs.Restart(ctx, id, task, reason)
 }
 
-// resolveAllocID finds the one allocation whose id starts with what was given.
+// resolveAllocID returns the id of the only allocation whose id begins with short.
 func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
 	if short == "" {
 		return "", fleet.Errorf(fleet.CodeInvalid, "no allocation is given")
@@ -207,7 +206,7 @@ func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.A
 	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations here start with %q", len(found), short).WithHint("give more of the id")
 }
 
-// openLogs opens a task's output: for the local API and for the hubs alike.
+// openLogs opens a task's output, for the local API and for the hubs.
 func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
 	s, err := e.heldAllocStatus(ctx, id)
 	if err != nil {
@@ -221,7 +220,7 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	return tasklog.Open(ctx, req)
 }
 
-// allocEnded reports whether an allocation has ended, each time that it is called.
+// allocEnded returns a function that reports whether an allocation has ended.
 func (e *Edge) allocEnded(id fleet.AllocID) func() bool {
 	return func() bool {
 		s, ok := e.journal.State(id)
@@ -229,7 +228,7 @@ func (e *Edge) allocEnded(id fleet.AllocID) func() bool {
 	}
 }
 
-// heldAllocStatus is an allocation that this edge holds.
+// heldAllocStatus returns the status of an allocation of this edge.
 func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
 	all, err := e.allocs.Status(ctx)
 	if err != nil {
@@ -242,7 +241,7 @@ func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.St
 	return s, nil
 }
 
-// openAllocFiles answers what a hub asks of an allocation's folder.
+// openAllocFiles answers a hub's request for files of an allocation.
 func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	if _, err := e.heldAllocStatus(ctx, req.Alloc); err != nil {
 		return nil, err
@@ -253,7 +252,7 @@ func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.Re
 	})
 }
 
-// checkResults answers how the checks of an allocation went.
+// checkResults answers with the results of an allocation's checks.
 func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadCloser, error) {
 	if _, err := e.heldAllocStatus(ctx, id); err != nil {
 		return nil, err
@@ -261,7 +260,7 @@ func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadClose
 	return openJSON(e.checks.Results(id))
 }
 
-// openJSON opens the JSON of an answer to a hub.
+// openJSON opens an answer to a hub as JSON.
 func openJSON(answer any) (io.ReadCloser, error) {
 	b, err := json.Marshal(answer)
 	if err != nil {
@@ -270,7 +269,7 @@ func openJSON(answer any) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// streamAgentLogs answers with what this edge logs, from now on.
+// streamAgentLogs answers with the agent's log from now on.
 func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	level, err := logtap.ParseLevel(req.Level)
 	if err != nil {
@@ -285,8 +284,7 @@ func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.R
 	return lines, nil
 }
 
-// resourceUsage answers what an allocation's tasks use, or what the machine does where none is
-// named.
+// resourceUsage answers with what an allocation's tasks use, or the machine for "".
 func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
 	gauge, ok := e.describer.(Gauge)
 	if !ok {
@@ -306,12 +304,12 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	return openJSON(fleet.NewAllocUsage(tasks, e.cfg.Now().UnixNano()))
 }
 
-// taskOf checks a task's name; "" names the only task.
+// taskOf checks a task's name; "" is the only task.
 func taskOf(a fleet.Alloc, name string) (string, error) {
 	g := a.Group()
 	switch {
 	case g == nil:
-		return name, nil // the body is missing; logs may be there all the same
+		return name, nil // the body is missing, but logs may exist
 	case name == "" && len(g.Tasks) == 1:
 		return g.Tasks[0].Name, nil
 	case name != "" && g.Task(name) != nil:

@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// bootClock tells the kernel's boot id, and time since that boot, with what the
-// machine slept. relative is false: it counts from the boot.
+// bootClock returns the kernel's boot id and the time since that boot, with the time that the machine
+// slept. relative is false: the clock counts from the boot.
 func bootClock() (id fleet.BootID, mono func() time.Duration, relative bool, err error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -24,7 +24,7 @@ func bootClock() (id fleet.BootID, mono func() time.Duration, relative bool, err
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(fmt.Sprintf("read CLOCK_BOOTTIME: %v", err)) // every Linux that Go runs on has it
+		panic(fmt.Sprintf("read CLOCK_BOOTTIME: %v", err)) // every Linux that Go supports has it
 	}
 	return time.Duration(t.Nano())
 }

@@ -12,81 +12,79 @@ import (
 
 // Config of an Edge. Fields with a default may be left zero.
 type Config struct {
-	DataDir    string   // all that the edge keeps; made with mode 0700 where it is not there
-	Hubs       []string // HOST:PORT to dial (QUIC); those that a hub told later come on top
-	TokenFile  string   // join token, read only while the edge has no certificate
+	DataDir    string   // the edge's data directory; made with mode 0700
+	Hubs       []string // HOST:PORT to dial (QUIC); the hubs that a hub names are added
+	TokenFile  string   // join token; read only while the edge has no certificate
 	Name       string   // default: the host's name
 	Datacenter string   // default "dc1"
-	Site       string   // where it stands; "": its datacenter
-	TimeZone   string   // of the site, for windows of updates ("Europe/Berlin"); "": UTC
+	Site       string   // place of the edge; "": its datacenter
+	TimeZone   string   // of the site, for update windows ("Europe/Berlin"); "": UTC
 	NodePool   string   // default "default"
 	NodeClass  string
 	Meta       map[string]string
-	Version    string // of the agent, as nodes show it
+	Version    string // of the agent
 
-	// Runners is called once, by Open, and returns what makes the runner of each
-	// allocation.
+	// Runners is called once, by Open, and returns the function that makes runners.
 	Runners func(m Machine) (contract.New, error)
-	// Describe is called once, by Open, with what is configured (id, name,
-	// datacenter, pool, class, meta, version), and returns what describes the
-	// machine: a *fingerprint.Fingerprinter, or a simulated one.
+	// Describe is called once, by Open, with the configured fields of the node (id, name, datacenter,
+	// pool, class, meta, version). It returns a *fingerprint.Fingerprinter or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)
 
 	// ListenPacket opens the socket that the edge dials from; nil: a UDP socket.
 	ListenPacket func(ctx context.Context) (net.PacketConn, error)
 	// ListenLocal opens the local API's socket at a path; nil: local.Listen.
 	ListenLocal func(path string) (net.Listener, error)
-	// DialCheck opens the connections of checks of services; nil: the system's.
+	// DialCheck opens the connections of service checks; nil: with the system's dialer.
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
-	// BackoffCap is the longest pause between rounds of dialing, 0: 60 s.
+	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.
 	BackoffCap time.Duration
-	// BootID takes the place of the kernel's boot id: tests and the demo reboot a
-	// machine with it. "": the kernel's.
+	// BootID replaces the kernel's boot id, so that tests and the demo can reboot a machine. "": the
+	// kernel's.
 	BootID fleet.BootID
-	// Mono is the time since the boot that BootID names; nil: it begins with Open.
+	// Mono is the time since the boot BootID; nil: since Open.
 	Mono func() time.Duration
-	Now  func() time.Time // wall clock, nil: time.Now
+	Now  func() time.Time // wall clock; nil: time.Now
 
-	JournalMaxBytes int64 // bound of the journal's rows, 0: 64 MiB
-	// Reserve is how many bytes of disk are kept for the day on which it is full, at most
-	// a twentieth of the disk; 0: 8 MiB, less than 0: none.
+	JournalMaxBytes int64 // bound of the bytes of rows; 0: 64 MiB
+	// Reserve is the disk space in bytes that is reserved for a full disk, at most a twentieth of the
+	// disk; 0: 8 MiB; negative: none.
 	Reserve int64
-	// FreeSpace returns how much of a path's disk is free, and its size; nil: asks the system.
+	// FreeSpace returns the free space and the size of the disk of a path; nil: asks the system.
 	FreeSpace    func(path string) (free, total int64, err error)
-	KeepTerminal int // ended allocations whose logs are kept, 0: 50
-	// Step is called before each write of the journal and to the data directory: see
-	// journal.Config and datadir.Kind.
+	KeepTerminal int // ended allocations whose logs are kept; 0: 50
+	// Step is called before each write of the journal and to the data directory: see journal.Config and
+	// datadir.Kind. For tests.
 	Step func(label string) error
 
 	Log *slog.Logger // nil: discards
 }
 
-// Machine is what a factory of runners is told of the edge that it works for.
+// Machine describes the machine to a factory of runners.
 type Machine struct {
 	DataDir string // runners keep their folders in DATA/allocs and DATA/tasks
 	BootID  fleet.BootID
-	Mono    func() time.Duration // since boot, as journal rows have it
-	Now     func() time.Time     // wall clock: shown, never decided on
-	Node    func() fleet.Node    // the machine as described last
+	Mono    func() time.Duration // since boot, as rows have it
+	Now     func() time.Time     // wall clock: shown, never used for a decision
+	Node    func() fleet.Node    // the newest description
 	Log     *slog.Logger
 }
 
-// Describer says what a machine is and has.
+// Describer describes the machine.
 type Describer interface {
 	// Read describes the machine now.
 	Read(ctx context.Context) (fleet.Node, error)
-	// Run keeps the description up to date until ctx ends.
+	// Run updates the description until ctx ends.
 	Run(ctx context.Context) error
-	// Node is the newest description, with DescriptionHash set.
+	// Node returns the newest description, with DescriptionHash set.
 	Node() fleet.Node
 	// Changed is closed when the description next changes.
 	Changed() <-chan struct{}
 }
 
-// Gauge is a Describer that can also say what the machine uses.
+// Gauge is a Describer that can measure the machine.
 type Gauge interface {
-	// Usage measures for a moment.
+	// Usage measures the machine for a moment.
 	Usage(ctx context.Context) (*fleet.HostUsage, error)
-	// MHz is the rate of a core.
+	// MHz returns the clock rate of a core.
 	MHz() float64
 }

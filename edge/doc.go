@@ -1,3 +1,3 @@
-// Package edge is the daemon on remote hardware. Open wires its rooms together
-// and is the only place that knows them all; see DESIGN.md for its goroutines.
+// Package edge is the daemon on remote hardware. Open makes and connects its components, which are the
+// packages below it. DESIGN.md lists its files and goroutines.
 package edge

@@ -25,12 +25,10 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// dataVersion is the layout of a data directory that this release writes. It reads
-// no newer one.
+// dataVersion is the version of the data directory's layout. Newer versions are refused.
 const dataVersion = 1
 
-// defaultReserve is what ten tasks need to start again a few times, and the journal to say
-// so for some days.
+// defaultReserve is enough for ten tasks to restart a few times and for some days of rows.
 const defaultReserve = 8 << 20
 
 // Names below the data directory.
@@ -41,39 +39,38 @@ const (
 	tasksDir    = "tasks"
 )
 
-// Edge is an open edge daemon.
+// Edge is the edge daemon.
 type Edge struct {
 	// Set once, by Open.
 	cfg       Config
 	log       *slog.Logger
-	tap       *logtap.Monitor // what log says goes through it
+	tap       *logtap.Monitor // the log goes through it
 	started   time.Time
 	dir       *datadir.Dir
 	node      fleet.NodeID
 	instance  fleet.InstanceID
 	boot      fleet.BootID
-	token     identity.Token // only where there is no certificate yet
+	token     identity.Token // only without a certificate
 	journal   *journal.Journal
 	describer Describer
 	checks    *checks.Checks
 	allocs    *allocs.Allocs
 	server    *local.Server
 
-	renewals chan struct{} // one: look whether the certificate is due
+	renewals chan struct{} // capacity 1; wakes keepCertificate
 
 	mu          sync.Mutex
 	identity    *identity.Identity // nil: not enrolled yet
 	link        *link.Link         // nil: not enrolled yet
-	enrolErr    error              // why the last attempt to enrol failed
-	renewErr    error              // why the last attempt to renew the certificate failed
+	enrolErr    error              // error of the last attempt to enrol
+	renewErr    error              // error of the last attempt to renew the certificate
 	certRefused bool               // a hub said that the certificate ended too long ago
-	desired     fleet.Index        // newest that is journaled
+	desired     fleet.Index        // newest journaled index
 }
 
-// Open checks cfg, takes the data directory's lock, and opens the journal. It
-// needs no network. What it cannot do without a person (a directory that is not
-// writable, in use, full, or of a newer version; a token that is missing or
-// malformed where there is no certificate yet) is a *fleet.Error.
+// Open checks cfg, locks the data directory and opens the journal. It needs no network. An error that
+// needs a person is a *fleet.Error: the directory is not writable, in use, full or of a newer version,
+// or the join token is missing or malformed.
 func Open(cfg Config) (*Edge, error) {
 	started := time.Now()
 	cfg, err := cfg.withDefaults()
@@ -143,7 +140,7 @@ func (c Config) withDefaults() (Config, error) {
 func (e *Edge) openJournal() error {
 	boot, mono, relative, err := bootClock()
 	if e.cfg.BootID != "" {
-		// A boot that is only said to be one: its clock starts with it.
+		// The clock of a simulated boot starts with it.
 		boot, relative, err = e.cfg.BootID, true, nil
 		start := time.Now()
 		mono = func() time.Duration { return time.Since(start) }
@@ -164,7 +161,7 @@ func (e *Edge) openJournal() error {
 	return err
 }
 
-// openComponents makes what works on the journal.
+// openComponents makes the components that use the journal.
 func (e *Edge) openComponents() error {
 	want, err := e.journal.Desired(context.Background())
 	if err != nil {
@@ -213,9 +210,8 @@ func (e *Edge) openComponents() error {
 	return nil
 }
 
-// Run starts what the journal says shall run, at once, and beside it enrols (where
-// it has no certificate yet) and keeps the link. It returns nil when ctx ends,
-// with tasks running on, or the first error that needs a person.
+// Run recovers and starts the allocations of the journal, enrols if there is no certificate, and runs
+// the link. It returns nil when ctx ends, while tasks go on, or the first error that needs a person.
 func (e *Edge) Run(ctx context.Context) error {
 	e.recordAgentStart(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -232,7 +228,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	return nil
 }
 
-// reportSpace says that the disk is full, or has room again.
+// reportSpace logs that the disk is full, or no longer full.
 func (e *Edge) reportSpace(s datadir.Space) {
 	if s.Full() {
 		e.log.Error("the disk is full: free some space; the reserve is given up for starts and for the journal",
@@ -242,8 +238,8 @@ func (e *Edge) reportSpace(s datadir.Space) {
 	e.log.Info("the disk has room again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
 }
 
-// followMachine has what runs looked at again where the machine has changed: checks are
-// done against its address.
+// followMachine reconciles the allocations when the machine's description changes, because checks use
+// its address.
 func (e *Edge) followMachine(ctx context.Context) {
 	changed := e.describer.Changed()
 	for {
@@ -257,8 +253,8 @@ func (e *Edge) followMachine(ctx context.Context) {
 	}
 }
 
-// recordAgentStart says in the journal that the agent starts, and looks at the machine.
-// Neither is worth keeping tasks waiting for where it fails.
+// recordAgentStart records the start of the agent and describes the machine. An error is only logged,
+// because tasks must not wait for it.
 func (e *Edge) recordAgentStart(ctx context.Context) {
 	for _, q := range e.journal.Quarantined() {
 		e.log.Warn("a damaged journal was set aside", "path", q.Path, "reason", q.Reason, "salvaged", q.Salvaged, "lost", q.Lost)
@@ -275,7 +271,7 @@ func (e *Edge) recordAgentStart(ctx context.Context) {
 		"enrolled", e.isEnrolled(), "last_seq", uint64(h.Last), "unacknowledged", uint64(h.Last-h.Acknowledged))
 }
 
-// reportRecovered tells how long it took until the journal's tasks ran again.
+// reportRecovered logs how long it took until the tasks of the journal ran.
 func (e *Edge) reportRecovered(ctx context.Context) {
 	select {
 	case <-e.allocs.Recovered():
@@ -290,7 +286,7 @@ func (e *Edge) reportRecovered(ctx context.Context) {
 	}
 }
 
-// keepLink enrols where that is to be done, and then keeps the link.
+// keepLink enrols if there is no certificate, and then runs the link and the renewal.
 func (e *Edge) keepLink(ctx context.Context) error {
 	if !e.isEnrolled() {
 		if err := e.enrolWithRetry(ctx); err != nil {
@@ -303,7 +299,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
 		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
 		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd,
-		FenceChanged: e.allocs.TriggerReconcile, // what was held back may start, or the other way round
+		FenceChanged: e.allocs.TriggerReconcile, // a fence holds back starts
 		Log:          e.log.With("component", "link"),
 	})
 	if err != nil {
@@ -343,12 +339,11 @@ func (e *Edge) Close() error {
 	return errors.Join(append(errs, e.dir.Close())...)
 }
 
-// NodeID is this machine's id, drawn at the first Open.
+// NodeID returns the machine's id, which the first Open draws.
 func (e *Edge) NodeID() fleet.NodeID { return e.node }
 
-// Recovered is closed when all tasks that the journal says shall run do run, or
-// have ended.
+// Recovered is closed when all tasks of the journal run or have ended.
 func (e *Edge) Recovered() <-chan struct{} { return e.allocs.Recovered() }
 
-// Socket is the path of the local API's unix socket, DATA/local.sock.
+// Socket returns the path of the local API's unix socket, DATA/local.sock.
 func (e *Edge) Socket() string { return e.dir.File(socketFile) }

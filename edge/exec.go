@@ -11,8 +11,8 @@ import (
 	"skerry/syncproto"
 )
 
-// Exec runs a command where a task runs, for somebody at a hub. It ends with the
-// command, with the task, or with the stream.
+// Exec runs a command beside a task for a client of a hub. It ends with the command, the task, or the
+// stream.
 func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Talk) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -20,7 +20,7 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 	sizes := make(chan fleet.TerminalSize, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		defer cancel() // who asked is gone, or says what is not understood
+		defer cancel() // the client is gone, or sent an invalid frame
 		_ = typed.CloseWithError(readExec(talk, typed, sizes))
 	})
 	out := &execWriter{frames: syncproto.NewWriter(talk)}
@@ -28,7 +28,7 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 		Command: req.Command, Action: req.Action, TTY: req.TTY, Stdin: stdin, Stdout: outputOf{out, false}, Stderr: outputOf{out, true}, Sizes: sizes,
 	})
 	err = out.writeOutput(syncproto.ExecOutput{Exited: true, Code: code, Error: fleet.AsError(err)})
-	_ = talk.SetReadDeadline(time.Unix(1, 0)) // a stream that is over reads no more either
+	_ = talk.SetReadDeadline(time.Unix(1, 0)) // ends readExec, also of a stream that is still open
 	_ = stdin.Close()
 	reading.Wait()
 	l.e.log.Debug("command has ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
@@ -58,8 +58,7 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 	return e.allocs.Exec(ctx, req.Alloc, task, x)
 }
 
-// readExec hands on what somebody types, and how large the terminal is, until the
-// stream ends.
+// readExec passes on the client's input and terminal sizes until the stream ends.
 func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSize) error {
 	frames := syncproto.NewReader(talk)
 	for {
@@ -73,13 +72,13 @@ func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSiz
 		}
 		if in.Width > 0 && in.Height > 0 {
 			select {
-			case <-sizes: // an older one that was not looked at
+			case <-sizes: // replace an older size that was not read
 			default:
 			}
 			sizes <- fleet.TerminalSize{Width: in.Width, Height: in.Height}
 		}
 		if _, err := typed.Write(in.Stdin); err != nil && len(in.Stdin) > 0 {
-			continue // the command reads no more; what it writes still counts
+			continue // the command reads no more, but its output still counts
 		}
 		if in.Close {
 			_ = typed.Close()
@@ -87,7 +86,7 @@ func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSiz
 	}
 }
 
-// execWriter writes frames; a command's two outputs share it.
+// execWriter writes frames of both outputs of a command.
 type execWriter struct {
 	mu     sync.Mutex
 	frames *syncproto.Writer
@@ -99,7 +98,7 @@ func (w *execWriter) writeOutput(m syncproto.ExecOutput) error {
 	return w.frames.Write(m)
 }
 
-// outputOf is one of a command's outputs.
+// outputOf is one of the two outputs of a command.
 type outputOf struct {
 	*execWriter
 	stderr bool

@@ -21,29 +21,26 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// Files of the identity. The certificate is written last: where it is, the edge
-// is enrolled.
+// Files of the identity. The certificate is written last: if it exists, the edge is enrolled.
 const (
 	nodeIDFile = "identity/node-id"
 	keyFile    = "identity/key.pem"
 	caFile     = "identity/ca.pem"
 	certFile   = "identity/cert.pem"
 
-	hubFile = "identity/hub.pem" // in a hub's data directory, and never in an edge's
+	hubFile = "identity/hub.pem" // only in a hub's data directory
 )
 
-// Pauses between rounds of attempts to enrol.
+// Pauses between attempts to enrol.
 const (
 	enrolPauseMin = 500 * time.Millisecond
 	enrolPauseMax = 30 * time.Second
 )
 
-// enrolHandshake is how long a hub may take to answer at all before the next one
-// is asked: twice what a satellite link needs.
+// enrolHandshake bounds the wait for a hub's first answer: twice what a satellite link needs.
 const enrolHandshake = 5 * time.Second
 
-// openIdentity reads who this machine is, or draws its id and reads the token
-// that it is to enrol with.
+// openIdentity reads the identity of this machine, or draws a node id and reads the join token.
 func (e *Edge) openIdentity() error {
 	if _, err := os.Stat(e.dir.File(hubFile)); err == nil {
 		return fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is a hub's", e.dir.File()).
@@ -90,7 +87,7 @@ func (e *Edge) loadIdentity(cert []byte) error {
 	return nil
 }
 
-// checkToken reads what an edge needs that has no certificate yet.
+// checkToken reads the join token of an edge without a certificate.
 func (e *Edge) checkToken() (err error) {
 	if len(e.cfg.Hubs) == 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "join a cluster: no hub is given").WithHint("name one with --hub HOST:PORT")
@@ -109,8 +106,8 @@ func (e *Edge) isEnrolled() bool {
 	return e.identity != nil
 }
 
-// trustedNow is the latest time that is known to be past. The wall clock has no
-// say: a board that wakes up in 1970, or in 2100, keeps its link.
+// trustedNow returns the latest time that is known to be past. It does not use the wall clock, so that
+// a board that starts in 1970 or in 2100 can connect.
 func (e *Edge) trustedNow() time.Time {
 	if floor := e.journal.TimeFloor(); floor != 0 {
 		return time.Unix(0, floor)
@@ -124,8 +121,7 @@ func (e *Edge) clientTLS() (*tls.Config, error) {
 	return e.identity.ClientTLS(e.trustedNow), nil
 }
 
-// enrolWithRetry asks the hubs for a certificate, again and again until one gives it. It
-// ends with an error where a hub says no for good.
+// enrolWithRetry asks the hubs for a certificate until one issues it, or refuses for good.
 func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	key, err := e.enrolKey()
 	if err != nil {
@@ -161,15 +157,15 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	}, backoff.WithContext(pause, ctx))
 }
 
-// enrolPause is exponential, but where a hub was too busy: that is over soon.
+// enrolPause is exponential, but short after a busy hub.
 type enrolPause struct {
 	*backoff.ExponentialBackOff
-	busy  bool // the last try ended so
-	tries int  // since the first one that did
+	busy  bool // the last attempt found a busy hub
+	tries int  // attempts since the first busy one
 }
 
-// enrolLoaded is for how many tries a hub that was too busy, and does not answer in time
-// now, is believed to have its hands full.
+// enrolLoaded is the number of attempts for which a hub that was busy and does not answer now counts as
+// overloaded.
 const enrolLoaded = 30
 
 // NextBackOff implements backoff.BackOff.
@@ -182,7 +178,7 @@ func (p *enrolPause) NextBackOff() time.Duration {
 	return link.BusyDelay(p.tries - 1)
 }
 
-// isFinalError reports an answer that asking again does not change.
+// isFinalError reports whether asking again cannot help.
 func isFinalError(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeRevoked,
@@ -192,8 +188,7 @@ func isFinalError(err error) bool {
 	return false
 }
 
-// enrolOnce asks every hub once, until one gives a certificate or says no for
-// good.
+// enrolOnce asks every hub once, until one issues a certificate or refuses for good.
 func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	socket, err := e.cfg.ListenPacket(ctx)
 	if err != nil {
@@ -226,7 +221,7 @@ func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applican
 	return id, answer, nil
 }
 
-// saveIdentity keeps what a hub gave, the certificate last.
+// saveIdentity writes what a hub issued, the certificate last.
 func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
 	known := e.journal.Link()
 	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
@@ -239,8 +234,8 @@ func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) erro
 	return e.dir.Write(certFile, identity.EncodeCert(answer.Cert), 0o600)
 }
 
-// enrolKey reads the key that an earlier attempt made, or makes one. It is kept
-// before anybody sees it: a hub binds the node's id to it.
+// enrolKey reads the key of an earlier attempt, or makes one. It is written before a hub sees it,
+// because the hub binds the node id to it.
 func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
 	text, ok, err := e.dir.Read(keyFile)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"skerry/syncproto"
 )
 
-// logRequest is what a hub asks of a task's output.
+// logRequest converts a hub's request for a task's output.
 func logRequest(req syncproto.Request) tasklog.Request {
 	return tasklog.Request{Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow}
 }
 
-// openLogPieces opens a task's output as frames.
+// openLogPieces opens a task's output as LogPiece frames.
 func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	log, err := e.openLogs(ctx, req.Alloc, logRequest(req))
 	if err != nil {
@@ -27,7 +27,7 @@ func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.Rea
 type logPieces struct {
 	log    *tasklog.Reader
 	data   []byte
-	frames bytes.Buffer // that Read has not returned yet
+	frames bytes.Buffer // not yet returned by Read
 }
 
 func (l *logPieces) Read(p []byte) (int, error) {

@@ -9,9 +9,9 @@ import (
 	"skerry/internal/datadir"
 )
 
-// makePrivate has what releases before this one left open to others be its owner's alone: the
-// folders of the identity, of drivers and of allocations, these one by one, and their logs.
-// Nobody else passes a folder of mode 0700, so what lies deeper needs no look.
+// makePrivate removes access by others from files that earlier releases left open: the folders of the
+// identity, the drivers and the allocations, and their logs. Nobody else can enter a folder of mode
+// 0700, so deeper files need no change.
 func (e *Edge) makePrivate() error {
 	for _, pattern := range []string{
 		"identity", tasksDir, allocsDir, journalFile + ".damaged-*",
@@ -40,7 +40,7 @@ func removeOtherAccess(name string) error {
 	}
 	mode := info.Mode()
 	if mode&fs.ModeSymlink != 0 || mode.Perm()&0o077 == 0 {
-		return nil // a task made the link: what it points to is not ours to change
+		return nil // the target of a task's link is not changed
 	}
 	return os.Chmod(name, mode.Perm()&0o700)
 }

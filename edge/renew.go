@@ -16,19 +16,18 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// Pauses between attempts to renew the certificate, each of which asks every hub.
+// Pauses between attempts to renew the certificate. Each attempt asks every hub.
 const (
 	renewPauseMin = time.Minute
 	renewPauseMax = time.Hour
 )
 
-// renewSpread bounds the time over which a fleet spreads its renewals: edges that
-// came together, or are back together, would else all ask at once.
+// renewSpread is the time over which a fleet spreads its renewals, so that edges do not all ask at
+// once.
 func renewSpread(validity time.Duration) time.Duration { return min(validity/50, time.Hour) }
 
-// keepCertificate renews the certificate, each time that a beat was answered and
-// it is due, or a hub said that it ended too long ago. It sets no timer of its own
-// while no hub is in reach.
+// keepCertificate renews the certificate after an answered heartbeat if it is due, and after a hub said
+// that it ended too long ago. Without a reachable hub it sets no timer.
 func (e *Edge) keepCertificate(ctx context.Context) error {
 	pause := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(renewPauseMin), backoff.WithMaxInterval(renewPauseMax), backoff.WithMaxElapsedTime(0),
@@ -74,16 +73,16 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// wakeRenewal makes keepCertificate look.
+// wakeRenewal wakes keepCertificate.
 func (e *Edge) wakeRenewal() {
 	select {
 	case e.renewals <- struct{}{}:
-	default: // it is about to
+	default: // it is awake already
 	}
 }
 
-// noteHeartbeatAck is told of each answered beat: what time it is is known then, and a hub
-// is in reach.
+// noteHeartbeatAck is called after each answered heartbeat: the time is known then, and a hub is
+// reachable.
 func (e *Edge) noteHeartbeatAck() {
 	now := e.trustedNow()
 	e.mu.Lock()
@@ -95,9 +94,8 @@ func (e *Edge) noteHeartbeatAck() {
 	}
 }
 
-// noteSessionEnd is told why a session ended. What it is about is a hub that takes the
-// certificate no more, which this machine may not know by its own time: it does not
-// count while it is off.
+// noteSessionEnd is called with the reason of each session's end. A hub may refuse the certificate as
+// ended although this machine's time says otherwise, because that does not count while it is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	if err.Code != fleet.CodeCertExpiry {
 		return
@@ -108,13 +106,13 @@ func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	e.wakeRenewal()
 }
 
-// renewalDue reports whether there is something to do, and after which time.
+// renewalDue reports whether the certificate must be renewed, and after which wait.
 func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	e.mu.Lock()
 	id, tooLate := e.identity, e.certRefused
 	e.mu.Unlock()
 	if tooLate {
-		return 0, e.cfg.TokenFile != "" // asking without a token is no use
+		return 0, e.cfg.TokenFile != "" // without a token the hubs would refuse again
 	}
 	if !id.Due(e.trustedNow()) {
 		return 0, false
@@ -122,8 +120,8 @@ func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	return rand.N(renewSpread(id.Cert.NotAfter.Sub(id.Cert.NotBefore)) + 1), true
 }
 
-// renewCertificate asks the hubs for another certificate for the key that this edge has, the
-// hub of the session first, and keeps it before it is used.
+// renewCertificate gets another certificate for the same key, from the session's hub first, and writes
+// it before using it.
 func (e *Edge) renewCertificate(ctx context.Context) error {
 	e.mu.Lock()
 	id, l, tooLate := e.identity, e.link, e.certRefused
@@ -153,7 +151,7 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 	return nil
 }
 
-// readToken reads the join token that the configuration names.
+// readToken reads the configured join token.
 func (e *Edge) readToken() (identity.Token, error) {
 	text, err := os.ReadFile(e.cfg.TokenFile)
 	if err != nil {

@@ -68,5 +68,5 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		WithHint("its release is older than the hub's")
 }
 
-// emptyOutput follows a reply that says all there is to say.
+// emptyOutput is the output after a reply that says everything.
 func emptyOutput() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }

@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// startAttempt makes the next attempt. It returns nil without an error where that did
-// not succeed and what follows is journaled.
+// startAttempt starts the next attempt. It returns nil without an error if that failed and the
+// consequence is journaled.
 func (t *task) startAttempt(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
@@ -36,7 +36,7 @@ func (t *task) startAttempt(ctx context.Context) (drivers.Task, error) {
 	return live, nil
 }
 
-// launchAttempt has the driver start the attempt and journals its handle.
+// launchAttempt starts the attempt with the driver and journals its handle.
 func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	s, err := t.currentSpec()
 	if err != nil {
@@ -69,8 +69,7 @@ func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	return t.findAttempt(ctx)
 }
 
-// superviseTask looks after an attempt until it has ended, and journals what follows
-// from that.
+// superviseTask supervises an attempt until it ends, and journals the consequence.
 func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	waiting, cancel := context.WithCancel(ctx)
 	exits := make(chan drivers.Exit, 1)
@@ -82,13 +81,13 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	defer leave()
 
 	if t.rec.Restarting != "" {
-		if err := t.stopAttempt(ctx, live); err != nil { // asked for in an earlier life
+		if err := t.stopAttempt(ctx, live); err != nil { // asked for before the agent restarted
 			return err
 		}
 	}
 	killed, restarts := t.killed, t.restarts
-	var stop <-chan time.Time // when it has lingered
-	var haste <-chan struct{} // while it lingers: it does so no more
+	var stop <-chan time.Time // fires when the shutdown_delay is over
+	var skipped <-chan struct{} // open while a shutdown_delay may be skipped
 	for {
 		select {
 		case exit := <-exits:
@@ -102,14 +101,14 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 			}
 			timer := time.NewTimer(max(at-t.runner.factory.Mono(), 0))
 			defer timer.Stop()
-			stop, haste = timer.C, t.runner.delaySkipped
-		case <-haste:
-			stop, haste = nil, nil
+			stop, skipped = timer.C, t.runner.delaySkipped
+		case <-skipped:
+			stop, skipped = nil, nil
 			if err := t.killAttempt(ctx, live); err != nil {
 				return err
 			}
 		case <-stop:
-			stop, haste = nil, nil
+			stop, skipped = nil, nil
 			if err := t.killAttempt(ctx, live); err != nil {
 				return err
 			}
@@ -131,7 +130,7 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	}
 }
 
-// waitForExit waits for the attempt's end. A driver that cannot tell is asked again.
+// waitForExit waits for the attempt's end. If the driver returns an error, it asks again.
 func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- drivers.Exit) {
 	for {
 		exit, err := live.Wait(ctx)
@@ -149,7 +148,8 @@ func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- 
 	}
 }
 
-// killAttempt journals that the task is being ended, unless an earlier life did, and ends it.
+// killAttempt journals that the task is being killed, unless it did before the agent restarted, and
+// stops the attempt.
 func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	if t.rec.Killing {
 		return t.stopAttempt(ctx, live)
@@ -169,8 +169,8 @@ func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	return t.stopAttempt(ctx, live)
 }
 
-// stopAttempt has the driver stop the attempt by the task's kill signal and timeout, and
-// goes on trying until it has.
+// stopAttempt stops the attempt with the task's kill signal and timeout, and tries until the driver
+// succeeds.
 func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	signal, timeout := fleet.DefaultKillSignal, fleet.DefaultKillTimeout
 	if s, err := t.currentSpec(); err == nil {
@@ -182,7 +182,7 @@ func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 			return nil
 		}
 		if fleet.CodeOf(err) == fleet.CodeInvalid && signal != fleet.DefaultKillSignal {
-			signal = fleet.DefaultKillSignal // a signal that the driver does not know
+			signal = fleet.DefaultKillSignal // the driver does not know the signal
 			continue
 		}
 		if ctx.Err() == nil {
@@ -194,8 +194,8 @@ func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	}
 }
 
-// signalAttempt journals that a signal is sent to the attempt, and sends it. What the
-// driver says of that is for who asked; an error is one of the journal.
+// signalAttempt journals a signal and sends it. The client gets the driver's error; the returned error
+// is the journal's.
 func (t *task) signalAttempt(ctx context.Context, live drivers.Task, req signalRequest) error {
 	message := fmt.Sprintf("%s: it is sent %s", req.reason, req.signal)
 	err := t.reportSteps(ctx, step{event: t.newTaskEvent(fleet.TaskSignaling, message)})
@@ -207,8 +207,8 @@ func (t *task) signalAttempt(ctx context.Context, live drivers.Task, req signalR
 	return nil
 }
 
-// beginRestart journals an operator's restart and that it is to be done, so that a
-// later life does it where this one does not come to it.
+// beginRestart journals an operator's restart before it is carried out, so that it also happens if the
+// agent restarts first.
 func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	t.rec.Restarting, t.rec.Unhealthy = req.reason, req.failed
 	if t.rec.Restarting == "" {
@@ -219,9 +219,8 @@ func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	return err
 }
 
-// handleExit journals how an attempt went and what follows, lets go of it, and
-// waits for the delay where another follows. live is nil where there is nothing
-// to let go of.
+// handleExit journals the end of an attempt and the consequence, releases the attempt, and waits for
+// the delay before the next one. live is nil if nothing is to be released.
 func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) error {
 	steps, delay := t.stepsAfterExit(o)
 	if err := t.reportSteps(ctx, steps...); err != nil {
@@ -241,8 +240,7 @@ func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) err
 	return t.waitForRestart(ctx, delay)
 }
 
-// stepsAfterExit says what is journaled of an attempt's outcome, and how long to
-// wait for the next attempt.
+// stepsAfterExit returns the rows of an attempt's end, and the delay before the next attempt.
 func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	first := t.outcomeStep(o)
 	if t.isStopping() {
@@ -278,7 +276,7 @@ func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	}}}, 0
 }
 
-// outcomeStep is how the attempt itself went.
+// outcomeStep is the row of the attempt's end itself.
 func (t *task) outcomeStep(o outcome) step {
 	now := t.runner.factory.Now()
 	finished := func(s *fleet.TaskState) { s.FinishedAt = &now }
@@ -336,7 +334,7 @@ func (t *task) newTaskEvent(kind, message string) fleet.TaskEvent {
 	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
 }
 
-// eventTransition is what is journaled of an event: with the task's state after it.
+// eventTransition returns the row of an event, with the task's state after it.
 func (t *task) eventTransition(event fleet.TaskEvent) fleet.Transition {
 	state := t.state
 	if state.State == fleet.TaskRunning && event.Type != fleet.TaskTerminated {

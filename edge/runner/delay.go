@@ -8,15 +8,13 @@ import (
 	"skerry/fleet"
 )
 
-// A task that is to end and has, or whose group has, a shutdown_delay goes on for so
-// long: its services are out of the catalogue, and who found them there before may
-// finish. The group's delay counts from when the first of its tasks was to end, and is
-// waited for once; the task's own follows it. Both count on through restarts of the
-// agent. What does not run, or ends meanwhile, waits for nothing; nor does
-// anything where the stop leaves the delays out, also one that has begun.
+// A task with a shutdown_delay, its own or its group's, runs on for that time after it was told to
+// stop: its services are no longer listed, and their clients may finish. The group's delay counts once,
+// from when the first of its tasks was told to stop; the task's own follows it. Both continue when the
+// agent restarts. A task that does not run waits for no delay, nor does any task if the stop skips the
+// delays, even after they have begun.
 
-// endsSince is when, by monotonic time, the first of the tasks was to end: now, where
-// none was before.
+// endsSince returns the monotonic time at which the first task was told to stop: now, if none was.
 func (r *Runner) endsSince() time.Duration {
 	if r.firstEndAt == 0 {
 		r.firstEndAt = max(r.factory.Mono(), 1)
@@ -24,8 +22,8 @@ func (r *Runner) endsSince() time.Duration {
 	return r.firstEndAt
 }
 
-// resumeEnding goes on where an earlier life of the agent was. It is called before the
-// tasks' goroutines are there.
+// resumeEnding restores firstEndAt after a restart of the agent. It is called before the tasks'
+// goroutines start.
 func (r *Runner) resumeEnding() {
 	for _, t := range r.tasks {
 		if since := t.rec.Ending; since > 0 && (r.firstEndAt == 0 || since < r.firstEndAt) {
@@ -34,7 +32,7 @@ func (r *Runner) resumeEnding() {
 	}
 }
 
-// isDelaySkipped reports whether Hasten was called.
+// isDelaySkipped reports whether SkipDelay was called.
 func (r *Runner) isDelaySkipped() bool {
 	select {
 	case <-r.delaySkipped:
@@ -44,14 +42,14 @@ func (r *Runner) isDelaySkipped() bool {
 	}
 }
 
-// delayShutdown journals, where the attempt is to go on for a while, that it is to end, and
-// returns when, by monotonic time, it is to be stopped.
+// delayShutdown returns the monotonic time at which the attempt is to be stopped. If that is later, it
+// journals the delay first.
 func (t *task) delayShutdown(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
 	switch {
 	case t.rec.Killing, t.runner.isDelaySkipped():
 		return now, nil
-	case t.rec.StopAt > 0: // an earlier life said so
+	case t.rec.StopAt > 0: // decided before the agent restarted
 		return t.rec.StopAt, nil
 	}
 	s, err := t.currentSpec()

@@ -8,15 +8,15 @@ import (
 	"skerry/fleet"
 )
 
-// attempt is one that runs.
+// attempt is a running attempt.
 type attempt struct {
 	handle   drivers.Task
 	driver   string
-	released chan struct{} // closed when it has ended, or the agent lets go of it
+	released chan struct{} // closed when the attempt has ended or the agent releases it
 }
 
-// Exec runs a command where a task runs, and returns its exit code. The command
-// ends with ctx, and with the task.
+// Exec runs a command beside a task and returns its exit code. The command ends with ctx and with the
+// task.
 func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, error) {
 	a, err := r.runningAttempt(name)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	return code, err
 }
 
-// actionCommand is the command of a task's action, in the newest version of the job.
+// actionCommand returns the command of a task's action, from the newest version of the job.
 func (r *Runner) actionCommand(name, action string) ([]string, error) {
 	for _, t := range r.tasks {
 		if t.name != name {
@@ -79,7 +79,7 @@ func (r *Runner) actionCommand(name, action string) ([]string, error) {
 	return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
 }
 
-// runningAttempt finds the attempt of a task that runs.
+// runningAttempt returns the attempt of a running task.
 func (r *Runner) runningAttempt(name string) (*attempt, error) {
 	known := false
 	for _, t := range r.tasks {
@@ -97,7 +97,7 @@ func (r *Runner) runningAttempt(name string) (*attempt, error) {
 		WithHint("it may wait for its restart: skerry alloc status %s", fleet.Short(r.id))
 }
 
-// registerAttempt makes an attempt known until leave is called, once or more often.
+// registerAttempt adds an attempt until leave is called. leave may be called more than once.
 func (r *Runner) registerAttempt(name, driver string, live drivers.Task) (leave func()) {
 	a := &attempt{handle: live, driver: driver, released: make(chan struct{})}
 	r.mu.Lock()

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// runKey is where the journal keeps a runRecord: no task has such a name.
+	// runKey is the journal's key of a runRecord. No task can have this name.
 	runKey = "/run"
-	// maxRunNote bounds how much of an allocation's time a reboot may make forgotten;
-	// it is a tenth of its max_run_duration where that is less.
+	// maxRunNote bounds the running time that a reboot may lose, together with a tenth of
+	// max_run_duration.
 	maxRunNote = 10 * time.Minute
-	// maxRunRecord bounds what is decoded as a runRecord, in bytes.
+	// maxRunRecord bounds an encoded runRecord, in bytes.
 	maxRunRecord = 1 << 10
 )
 
-// runRecord is how long an allocation had run by the monotonic time of a boot.
+// runRecord stores how long an allocation had run, in monotonic time of a boot.
 type runRecord struct {
 	Version int           `json:"version"`
 	BootID  fleet.BootID  `json:"boot_id"`
 	Mono    time.Duration `json:"mono"`  // when it was written
-	Begun   time.Duration `json:"begun"` // when the first task was started
+	Begun   time.Duration `json:"begun"` // when the first task started
 }
 
-// longestRun bounds what is believed of how long an allocation ran.
+// longestRun is the longest running time that a runRecord may have.
 const longestRun = 100 * 365 * 24 * time.Hour
 
 func decodeRun(b []byte) (runRecord, error) {
@@ -47,17 +47,16 @@ func decodeRun(b []byte) (runRecord, error) {
 	return r, nil
 }
 
-// expiry is when an allocation has run for its group's max_run_duration. It counts
-// from the first start of any of its tasks, by monotonic time and without the time
-// that the machine was off. All of it is owned by Run.
+// expiry tells when an allocation has run for its group's max_run_duration, from the first start of a
+// task. It uses monotonic time, without the time that the machine was off. Run owns it.
 type expiry struct {
-	begun *time.Duration // nil: nothing was started yet
-	noted time.Duration  // when that was written last
-	timer *time.Timer    // nil: nothing is to come
-	why   string         // it has come
+	begun *time.Duration // nil: no task has started
+	noted time.Duration  // when begun was last journaled
+	timer *time.Timer    // nil: no deadline
+	why   string         // reason, once the time is over
 }
 
-// timerChannel is ready when it is time to look; nil where it never is.
+// timerChannel returns the channel of the next check; nil: there is none.
 func (e *expiry) timerChannel() <-chan time.Time {
 	if e.timer == nil {
 		return nil
@@ -72,7 +71,7 @@ func (e *expiry) stopTimer() {
 	}
 }
 
-// maxRun is the group's max_run_duration by its newest version, or 0.
+// maxRun returns the max_run_duration of the newest version, or 0.
 func (r *Runner) maxRun() time.Duration {
 	a := r.currentAlloc()
 	if g := a.Group(); g != nil && g.MaxRunDuration != nil {
@@ -81,8 +80,8 @@ func (r *Runner) maxRun() time.Duration {
 	return 0
 }
 
-// resumeRun goes on where an earlier life of the agent was. Where that left no record and
-// tasks run, their time begins with their start in this boot, or now.
+// resumeRun restores begun after a restart of the agent. Without a record, the time of running tasks
+// begins with their start in this boot, or now.
 func (r *Runner) resumeRun(b []byte) {
 	f := &r.factory
 	rec, err := decodeRun(b)
@@ -107,16 +106,16 @@ func (r *Runner) resumeRun(b []byte) {
 	}
 }
 
-// noteFirstStart notes that a task was started at a monotonic time of this boot. On a slow disk a
-// start is journaled seconds after it.
+// noteFirstStart notes that a task started at a monotonic time of this boot. On a slow disk, a start is
+// journaled seconds later.
 func (r *Runner) noteFirstStart(at time.Duration) {
 	if e := &r.expiry; e.begun == nil || at < *e.begun {
 		e.begun, e.noted = &at, -maxRunNote
 	}
 }
 
-// enforceMaxRun stops the allocation where its time is over, and says when to look again
-// where it is not. Meanwhile it journals, now and then, how long the allocation ran.
+// enforceMaxRun stops the allocation when its time is over, and sets the timer of the next check
+// otherwise. It journals the running time now and then.
 func (r *Runner) enforceMaxRun(ctx context.Context) error {
 	e, limit := &r.expiry, r.maxRun()
 	e.stopTimer()

@@ -12,26 +12,25 @@ import (
 	"skerry/fleet"
 )
 
-// Steps of a start, in order: see Factory.Step.
+// Steps of a start, in order, for Factory.Step.
 const (
-	StepReceived = "received" // the allocation's first transitions are journaled
-	StepIntent   = "intent"   // the attempt is journaled, and about to be started
+	StepReceived = "received" // the allocation's first rows are journaled
+	StepIntent   = "intent"   // the attempt is journaled and will be started
 	StepStarted  = "started"  // the driver has started it
 	StepHandle   = "handle"   // its handle is journaled
-	StepRunning  = "running"  // that it runs is journaled
+	StepRunning  = "running"  // the running task is journaled
 )
 
 // Factory makes runners. All fields but Jitter and Step are required.
 type Factory struct {
 	Drivers map[string]drivers.Driver // by name
-	Node    func() fleet.Node         // the machine, for interpolation
+	Node    func() fleet.Node         // of the machine, for interpolation
 	Dirs    Dirs
 	BootID  fleet.BootID
-	Mono    func() time.Duration // since boot; the journal's
+	Mono    func() time.Duration // since boot, as the journal has it
 	Now     func() time.Time     // wall clock, shown in events
 	Jitter  func() float64       // in [0, 1); nil: random
-	// Step is called after each labelled step of a start, so that a test can end
-	// the process there. nil: nothing.
+	// Step is called after each labelled step of a start; tests end the process in it. nil: nothing.
 	Step func(label string)
 	Log  *slog.Logger
 }
@@ -45,8 +44,8 @@ func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract
 	return r, nil
 }
 
-// New makes the runner of a. It touches no disk. An allocation that cannot be
-// run is not refused here: its runner records that it failed, and why.
+// New makes the runner of a. It does no I/O. It accepts an allocation that cannot run: the runner
+// records that it failed, and why.
 func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (*Runner, error) {
 	if f.Node == nil || f.Mono == nil || f.Now == nil || f.Log == nil || f.Dirs.Allocs == "" || f.Dirs.State == "" {
 		return nil, errors.New("make runner: the factory is not complete")

@@ -15,8 +15,7 @@ import (
 //	Allocs/ALLOC/TASK/{local,secrets,tmp}      a task's own
 //	State/ALLOC/TASK/ATTEMPT                   a driver's private state
 //
-// State of an allocation is removed when it ends; the rest stays until whoever
-// keeps ended allocations lets go of it.
+// State of an allocation is removed when it ends; edge/allocs removes the rest.
 type Dirs struct {
 	Allocs string
 	State  string
@@ -24,7 +23,7 @@ type Dirs struct {
 
 // folders are the folders of one task.
 type folders struct {
-	alloc   string // shared
+	alloc   string // shared by the tasks
 	task    string
 	local   string
 	secrets string
@@ -42,7 +41,7 @@ func (d Dirs) taskFolders(id fleet.AllocID, task string) folders {
 	}
 }
 
-// createFolders makes the folders where they are not there.
+// createFolders makes the missing folders.
 func (f folders) createFolders() error {
 	for _, dir := range []string{
 		f.logs, filepath.Join(f.alloc, "data"), filepath.Join(f.alloc, "tmp"), f.local, filepath.Join(f.task, "tmp"), f.secrets,
@@ -58,8 +57,8 @@ func (d Dirs) attemptStateDir(id fleet.AllocID, task string, attempt int) string
 	return filepath.Join(d.State, string(id), task, strconv.Itoa(attempt))
 }
 
-// lastAttempt returns the highest attempt that a driver has state of, or 0: what
-// is left where the journal lost the task's record.
+// lastAttempt returns the highest attempt that a driver has state of, or 0. It is used when the journal
+// lost the task's record.
 func (d Dirs) lastAttempt(id fleet.AllocID, task string) int {
 	entries, err := os.ReadDir(filepath.Join(d.State, string(id), task))
 	if err != nil {
@@ -74,7 +73,7 @@ func (d Dirs) lastAttempt(id fleet.AllocID, task string) int {
 	return last
 }
 
-// removeDriverState removes what drivers kept of an allocation that has ended.
+// removeDriverState removes the drivers' state of an allocation that has ended.
 func (d Dirs) removeDriverState(id fleet.AllocID) error {
 	if id == "" {
 		return nil

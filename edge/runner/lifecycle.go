@@ -6,8 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// hookOf is when in the allocation's life a task runs, "" for a main task. A newer
-// version that says otherwise is another allocation.
+// hookOf returns the lifecycle hook of a task, "" for a main task. Another hook needs another
+// allocation.
 func hookOf(t *fleet.Task) (hook string, sidecar bool) {
 	if t.Lifecycle == nil {
 		return "", false
@@ -15,8 +15,8 @@ func hookOf(t *fleet.Task) (hook string, sidecar bool) {
 	return t.Lifecycle.Hook, t.Lifecycle.Sidecar
 }
 
-// runsForever reports whether a task that succeeds is started again: sidecars always,
-// others that have a hook never, main tasks by the type of their job.
+// runsForever reports whether a task is restarted after a success: sidecars always, other tasks with a
+// hook never, main tasks depending on the type of their job.
 func runsForever(t *fleet.Task, jobType string) bool {
 	hook, sidecar := hookOf(t)
 	if hook == "" {
@@ -25,16 +25,16 @@ func runsForever(t *fleet.Task, jobType string) bool {
 	return sidecar
 }
 
-// isLast reports whether the task runs when the others have ended: a stop of the
-// allocation does not concern it.
+// isLast reports whether the task is a poststop task. A stop of the allocation does not stop it.
 func (t *task) isLast() bool { return t.hook == fleet.HookPoststop }
 
-// isDead, and up: it runs in this boot, as far as is journaled.
-func (t *task) isDead() bool       { return t.state.State == fleet.TaskDead }
+func (t *task) isDead() bool { return t.state.State == fleet.TaskDead }
+
+// isRunningNow reports whether the task runs in this boot, as journaled.
 func (t *task) isRunningNow() bool { return t.state.State == fleet.TaskRunning && t.stateOfThisBoot }
 
-// startReadyTasks lets those tasks start whose time has come, and ends those that have
-// nothing left to run beside.
+// startReadyTasks opens the start gate of tasks whose turn it is, and ends sidecars that have nothing
+// left to run beside.
 func (r *Runner) startReadyTasks() {
 	if r.hasOnlySidecars() && !r.isStopped() {
 		for _, t := range r.tasks {
@@ -51,7 +51,7 @@ func (r *Runner) startReadyTasks() {
 	}
 }
 
-// hasOnlySidecars reports whether all have ended but sidecars and what runs last.
+// hasOnlySidecars reports whether all tasks have ended but sidecars and poststop tasks.
 func (r *Runner) hasOnlySidecars() bool {
 	ended := false
 	for _, t := range r.tasks {
@@ -66,9 +66,9 @@ func (r *Runner) hasOnlySidecars() bool {
 	return ended
 }
 
-// mayStart: a main task after those that prepare for it, one after the start when all
-// main ones run, or did, one after the stop when all others are dead. Where
-// nothing was ever started there is nothing to clean up after.
+// mayStart reports whether it is a task's turn: a main task after the prestart tasks, a poststart task
+// when all main tasks run or have run, a poststop task when all others are dead. If no task ever
+// started, a poststop task has nothing to clean up.
 func (r *Runner) mayStart(t *task) bool {
 	started := false
 	for _, other := range r.tasks {
@@ -90,7 +90,7 @@ func (r *Runner) mayStart(t *task) bool {
 	return true
 }
 
-// isPrepared: a task before the main ones has succeeded, or runs beside them.
+// isPrepared reports whether a prestart task has succeeded, or runs if it is a sidecar.
 func (t *task) isPrepared() bool {
 	if t.sidecar {
 		return t.isRunningNow()
@@ -98,7 +98,7 @@ func (t *task) isPrepared() bool {
 	return t.isDead() && !t.state.Failed
 }
 
-// waitForStart waits until the task may start, or is not to.
+// waitForStart waits until the task may start, or must not start any more.
 func (t *task) waitForStart(ctx context.Context) error {
 	for {
 		select {
@@ -118,7 +118,7 @@ func (t *task) waitForStart(ctx context.Context) error {
 	}
 }
 
-// allocStopped is closed when the allocation is stopped and that concerns the task.
+// allocStopped is closed when the allocation is stopped; nil for a task that this does not stop.
 func (t *task) allocStopped() <-chan struct{} {
 	if t.isLast() {
 		return nil
@@ -126,7 +126,7 @@ func (t *task) allocStopped() <-chan struct{} {
 	return t.runner.stopped
 }
 
-// isWaitingToStart reports whether the task may start.
+// isWaitingToStart reports whether the start gate is closed.
 func (t *task) isWaitingToStart() bool {
 	select {
 	case <-t.startGate:

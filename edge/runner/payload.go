@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 )
 
-// givePayload writes what the job was dispatched with to the file that the task asks
-// for, below its local folder. What is there already stays: a restarted task finds what
-// it has made of it.
+// givePayload writes the dispatch payload of the job to the file that the task asks for, below its
+// local folder. It keeps an existing file: a restarted task may have changed it.
 func (t *task) givePayload(s spec) error {
 	ask := s.task.DispatchPayload
 	if ask == nil || len(s.alloc.Job.Payload) == 0 {
@@ -23,8 +22,7 @@ func (t *task) givePayload(s spec) error {
 	return nil
 }
 
-// writeOnce writes a file below dir, whole or not at all, where it is not there yet. No
-// link leads out of dir.
+// writeOnce writes a file below dir atomically, unless it exists. A link cannot lead out of dir.
 func writeOnce(dir, name string, content []byte) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -10,47 +10,42 @@ import (
 	"skerry/fleet"
 )
 
-// recordVersion is the version of a record. A later release reads the earlier
-// ones: tasks outlive upgrades of the agent.
+// recordVersion is the version of a record. Later releases must read it, because tasks survive an
+// upgrade of the agent.
 const recordVersion = 1
 
-// maxRecord bounds what is decoded as a record.
+// maxRecord bounds an encoded record, in bytes.
 const maxRecord = 256 << 10
 
-// record is what the journal keeps of a task besides its state, under the task's
-// name, so that a later life of the agent goes on where this one was. It is
-// written before an attempt is started, with Handle once it was, and before it is
-// ended on purpose, in one piece with the event that says so.
+// record is stored in the journal under the task's name, so that a restarted agent can continue. It is
+// written before an attempt starts, again with its Handle, and before it is stopped, together with the
+// event.
 type record struct {
 	Version int          `json:"version"`
 	BootID  fleet.BootID `json:"boot_id"`
-	// Mono is the monotonic time at which the record was written.
+	// Mono is the monotonic time of the record.
 	Mono time.Duration `json:"mono"`
-	// Attempt numbers the starts of the task, from 1, and is part of the driver's
-	// task id. It was, or is about to be, started.
+	// Attempt numbers the starts of the task from 1 and is part of the driver's task id. It was
+	// started, or will be.
 	Attempt int `json:"attempt"`
-	// Restarts is TaskState.Restarts as of the attempt's start. Where the journaled
-	// state has more, the attempt's end was journaled, too.
+	// Restarts is TaskState.Restarts at the attempt's start. If the journaled state has more, the
+	// attempt's end was journaled.
 	Restarts uint64          `json:"restarts"`
 	Window   restartWindow   `json:"window"`
 	Handle   *drivers.Handle `json:"handle,omitempty"` // nil: not known to have started
 	// Started is the monotonic time of the attempt's start.
 	Started time.Duration `json:"started"`
-	// Restarting is why an operator has the attempt ended and another started; "":
-	// none does.
+	// Restarting is the reason of a requested restart; "": none.
 	Restarting string `json:"restarting,omitempty"`
-	// Unhealthy says that the task's checks have it ended and not an operator: the
-	// restart policy counts that.
+	// Unhealthy says that failed checks requested the restart, so that the restart policy counts it.
 	Unhealthy bool `json:"unhealthy,omitempty"`
-	// Ending is when, by the monotonic time of BootID, the first of the allocation's tasks
-	// was to end, and StopAt when this one is to be stopped; 0: it has no shutdown_delay,
-	// or is not to end.
+	// Ending is when the first of the allocation's tasks was told to stop, and StopAt when this one is
+	// to be stopped, in monotonic time of BootID; 0: no shutdown_delay, or not told to stop.
 	Ending time.Duration `json:"ending,omitempty"`
 	StopAt time.Duration `json:"stop_at,omitempty"`
-	// Killing says that the attempt is being stopped, and that this was told.
+	// Killing says that the attempt is being stopped and that its event is journaled.
 	Killing bool `json:"killing,omitempty"`
-	// Ended says that the attempt's end was journaled, and Due at what monotonic
-	// time the next one is to be started.
+	// Ended says that the attempt's end is journaled. Due is the monotonic time of the next start.
 	Ended bool          `json:"ended,omitempty"`
 	Due   time.Duration `json:"due,omitempty"`
 }

@@ -8,8 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// recordRetry is how long a runner waits where the journal did not take what it
-// has to say. It does nothing further meanwhile.
+// recordRetry is the pause after a failed write to the journal. The runner does nothing else meanwhile.
 const recordRetry = time.Second
 
 // Descriptions of client statuses.
@@ -21,8 +20,7 @@ const (
 	describeRebooted = "The machine rebooted"
 )
 
-// report is what a task has to say: steps that are journaled in one piece, with its
-// record where there is one.
+// report is a task's request to journal steps together, with its record if it has one.
 type report struct {
 	task   *task
 	steps  []step
@@ -30,13 +28,13 @@ type report struct {
 	reply  chan error
 }
 
-// step is one transition of a task: an event, and what it does to the state.
+// step is one transition of a task: an event and a change of the state.
 type step struct {
 	event  fleet.TaskEvent
 	change func(s *fleet.TaskState)
 }
 
-// journalReport records a task's steps and what they mean for the allocation.
+// journalReport journals a task's steps and acts on the new state of the allocation.
 func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	t, before, status := rep.task, rep.task.state, r.status
 	ts := make([]fleet.Transition, 0, len(rep.steps))
@@ -69,7 +67,7 @@ func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	return nil
 }
 
-// nextStatus is the allocation's client status after a task's transition.
+// nextStatus returns the allocation's client status after a task's transition.
 func (r *Runner) nextStatus(status, event string) (next, description string) {
 	dead, running, later, failed := 0, 0, 0, false
 	for _, t := range r.tasks {
@@ -129,13 +127,13 @@ func (r *Runner) recordEnd(ctx context.Context) error {
 	})
 }
 
-// recordWithRetry journals transitions, and goes on trying where the disk does not take
-// them: what happened must be told, and nothing may be done before it is.
+// recordWithRetry journals transitions and tries until it succeeds: nothing may be done before what
+// happened is journaled.
 func (r *Runner) recordWithRetry(ctx context.Context, ts ...fleet.Transition) error {
 	return r.retryUntilDurable(ctx, func() error { return r.rec.Record(ctx, ts...) })
 }
 
-// recordOf records a report's transitions, with the task's record where it has one.
+// recordOf journals a report's transitions, with the task's record if it has one.
 func (r *Runner) recordOf(ctx context.Context, rep report, ts []fleet.Transition) error {
 	if rep.record == nil {
 		return r.recordWithRetry(ctx, ts...)
@@ -165,7 +163,7 @@ func (r *Runner) retryUntilDurable(ctx context.Context, write func() error) erro
 	}
 }
 
-// sleepContext waits for d or the end of ctx, whose error it then returns.
+// sleepContext waits for d, or returns ctx's cause if that ends first.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,11 +8,11 @@ import (
 	"skerry/fleet"
 )
 
-// maxJitter is the part of a restart's delay that is added at most, so that what
-// failed together does not come back together.
+// maxJitter is the largest part of a restart's delay that is added, so that tasks that failed together
+// do not restart together.
 const maxJitter = 0.25
 
-// Why a task is, or is not, restarted: shown in its events.
+// Reasons for a restart or its absence, shown in events.
 const (
 	reasonWithinPolicy  = "Restart within policy"
 	reasonDelayMode     = `Attempts of this interval are used up; mode "delay" waits for the next`
@@ -21,22 +21,20 @@ const (
 	reasonCompleted     = "Task completed"
 )
 
-// restartWindow is how often a task was restarted since Start, by monotonic time.
+// restartWindow counts the restarts of a task since Start, in monotonic time.
 type restartWindow struct {
 	Start time.Duration `json:"start"`
 	Count int           `json:"count"`
 }
 
-// rebaseStart moves a window of an earlier boot into this one: the time that the
-// machine was off does not count. then is what the clock said when the window
-// was written, now is what it says in this boot.
+// rebaseStart moves a window of an earlier boot into this one, without the time that the machine was
+// off. then is the clock when the window was written, now the clock in this boot.
 func (w restartWindow) rebaseStart(then, now time.Duration) restartWindow {
 	w.Start = now - (then - w.Start)
 	return w
 }
 
-// outcome is how an attempt to run a task went: startErr where it did not start,
-// exit otherwise.
+// outcome is the result of an attempt: startErr if it did not start, otherwise exit.
 type outcome struct {
 	startErr error
 	exit     drivers.Exit
@@ -44,26 +42,25 @@ type outcome struct {
 
 func (o outcome) isSuccess() bool { return o.startErr == nil && o.exit.Success() }
 
-// action is what is done about an outcome.
+// action is what follows an outcome.
 type action int
 
 const (
 	actionRestart  action = iota // start it again after a delay
-	actionComplete               // it has done what it was to do
-	actionFail                   // it has failed for good
+	actionComplete               // the task has completed
+	actionFail                   // the task has failed for good
 )
 
-// restartDecision is what a restart policy says about an outcome, and why.
+// restartDecision is the decision of a restart policy, with its reason.
 type restartDecision struct {
 	action action
 	delay  time.Duration
 	reason string
 }
 
-// decideRestart applies a restart policy at the monotonic time now. always says that
-// the task is to run for ever, so that a success, too, is followed by a restart
-// (service and system jobs). jitter is in [0, 1) and scales maxJitter. It returns
-// the window as it is after it.
+// decideRestart applies a restart policy at the monotonic time now. always restarts also after a
+// success (service and system jobs). jitter is in [0, 1) and scales maxJitter. It returns the decision
+// and the new window.
 func decideRestart(p fleet.RestartPolicy, w restartWindow, o outcome, always bool, now time.Duration, jitter float64) (restartDecision, restartWindow) {
 	if !always && o.isSuccess() {
 		return restartDecision{action: actionComplete, reason: reasonCompleted}, w

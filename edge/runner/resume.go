@@ -8,9 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// resumeAttempt finds out what became of the attempt that an earlier life of the agent
-// made. It returns the attempt where it runs or its end is still to be journaled;
-// nil where the next one, or the same one once more, is to be started.
+// resumeAttempt finds out what became of the attempt of a previous agent. It returns the attempt if it
+// runs or its end is not journaled yet, and nil if an attempt must be started.
 func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
@@ -23,7 +22,7 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	live, err := t.findAttempt(ctx)
 	switch {
 	case errors.Is(err, drivers.ErrTaskGone) && intended:
-		t.rec.Attempt-- // it was not started: it is now, by the same number
+		t.rec.Attempt-- // it was not started, so its number is used again
 		return nil, nil
 	case errors.Is(err, drivers.ErrTaskGone) && !rebooted:
 		gone := drivers.Exit{Code: -1, Err: "lost: nothing is left of the task", FinishedAt: t.runner.factory.Now()}
@@ -42,11 +41,10 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	return live, nil
 }
 
-// resumeStarted journals that an attempt runs, or ran, where the agent died in
-// its start.
+// resumeStarted journals that an attempt runs or ran, if the agent died during its start.
 func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	if intended {
-		t.rec.Started = t.rec.Mono // when it was about to be started
+		t.rec.Started = t.rec.Mono // the time of the record before the start
 		if err := t.saveRecord(ctx); err != nil {
 			return err
 		}
@@ -54,8 +52,8 @@ func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	return t.reportSteps(ctx, t.startedStep())
 }
 
-// resumeOlder takes an attempt that runs though its record is from before the boot: a
-// damaged journal went back to before its start.
+// resumeOlder takes a running attempt whose record is of an earlier boot: a damaged journal lost its
+// start.
 func (t *task) resumeOlder(ctx context.Context) error {
 	t.rec.Started = t.runner.factory.Mono()
 	if err := t.saveRecord(ctx); err != nil {
@@ -64,16 +62,15 @@ func (t *task) resumeOlder(ctx context.Context) error {
 	return t.reportSteps(ctx, t.startedStep())
 }
 
-// resumeDelay waits for what is left of the delay before the next attempt. After
-// a boot there is none.
+// resumeDelay waits for the rest of the delay before the next attempt; after a boot it does not wait.
 func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 	if rebooted {
 		return nil
 	}
-	if !t.rec.Ended { // the agent died between the journal's row and this record
+	if !t.rec.Ended { // the agent died between the row and this record
 		spec, err := t.currentSpec()
 		if err != nil {
-			return nil // start says so
+			return nil // startAttempt reports the error
 		}
 		t.rec.Window.Count++
 		t.rec.Due = t.runner.factory.Mono() + spec.policy.Delay
@@ -81,11 +78,10 @@ func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 	return t.waitForRestart(ctx, t.rec.Due-t.runner.factory.Mono())
 }
 
-// resumeRebooted says that the machine rebooted under the task, which no longer runs. What had
-// succeeded before that, and is not to run for ever, is not run again; all else
-// is, at once, and without being counted as a restart.
+// resumeRebooted journals that a reboot ended the task. A task that had succeeded and does not run
+// forever is not run again; any other starts again at once, and this is not counted as a restart.
 func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.Task, error) {
-	if live != nil { // it has ended
+	if live != nil { // the driver knows how it ended
 		exit, err := live.Wait(ctx)
 		if err != nil {
 			return nil, err

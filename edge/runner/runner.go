@@ -1,32 +1,27 @@
-// Package runner runs allocations: it starts their tasks through drivers,
-// restarts them by their restart policy, stops them, and takes them back after a
-// restart of the agent or a boot of the machine. It needs no hub for any of it.
+// Package runner runs allocations: it starts their tasks through drivers, restarts them by their
+// restart policy, stops them, and recovers them after a restart of the agent or a reboot. It needs no
+// hub for that.
 //
-// The edge makes a Runner for each allocation with a Factory. Run has a goroutine
-// for each task, and one more for each that waits for a task's end; the caller's
-// own is the allocation's: all transitions go through it, so that they are
-// journaled one after the other, each with the state after it.
+// edge makes a Runner for each allocation with a Factory. Run's own goroutine is the allocation's: all
+// transitions go through it, so that they are journaled in order, each with the state after it. Every
+// task has one goroutine, and one more while it waits for the task's end.
 //
-// What happens is journaled before anybody hears of it, and what is done is
-// journaled before it is done. A start goes: the attempt's number is journaled,
-// the driver starts it under an id made of that number, its handle is journaled,
-// then that it runs. Whatever step the agent dies in, its next life finds the
-// number and asks the driver for that very id, which starts nothing twice. A
-// task's end and what follows from it are journaled in one piece; the count of
-// restarts tells the next life whether that was done.
+// Invariant: what happens is journaled before anything else learns of it, and what is done is journaled
+// before it is done. A start is journaled in four steps: the number of the attempt, the start by the
+// driver under an id with that number, the handle, the running task. If the agent dies at any step, the
+// next agent finds the number and asks the driver for that id, so nothing starts twice. The end of a
+// task and its consequence are journaled together; the count of restarts shows whether that happened.
 //
-// Once all its tasks run an allocation is running, and stays so while a task of it
-// waits for its restart, until it has ended or the machine boots: a crash loop is
-// not a change of the allocation's status. It ends when all its tasks have: failed
-// if one of them failed, else complete. A task that fails ends the others, and so
-// does a leader that ends. One that has run for its max_run_duration is stopped, and
-// complete.
+// An allocation is running once all its tasks run. It stays so while a task waits for its restart,
+// until it ends or the machine boots: a crash loop does not change the status. It ends when all tasks
+// have ended: failed if one failed, otherwise complete. A failed task ends the others, and so does a
+// leader that ends. An allocation that has run for its max_run_duration is stopped, and complete.
 //
-// Tasks with a lifecycle wait for their turn: main ones for what prepares for them, what
-// follows the start for the main ones, and what follows the stop for all others. That
-// runs also when the allocation is stopped.
+// Tasks with a lifecycle hook wait for their turn: main tasks for prestart tasks, poststart tasks for
+// the main tasks, poststop tasks for all others. Poststop tasks also run when the allocation is
+// stopped.
 //
-// The package persists nothing itself but the tasks' folders.
+// The package stores nothing itself but the tasks' folders.
 package runner
 
 import (
@@ -52,16 +47,16 @@ type Runner struct {
 	last         contract.LastState
 	tasks        []*task
 	stopped      chan struct{} // closed by the first Stop
-	delaySkipped chan struct{} // closed by the first Hasten
+	delaySkipped chan struct{} // closed by the first SkipDelay
 	done         chan struct{} // closed when Run has returned
 	reports      chan report
-	ended        chan *task    // a task's goroutine has ended
-	updated      chan struct{} // has one where there is a newer version
+	ended        chan *task    // receives a task when its goroutine has ended
+	updated      chan struct{} // capacity 1; signals a newer version
 
 	// Owned by Run.
 	status     string
 	expiry     expiry
-	firstEndAt time.Duration // monotonic time at which the first task was to end; 0: none is
+	firstEndAt time.Duration // monotonic time at which the first task was told to stop; 0: none was
 
 	mu         sync.Mutex
 	alloc      fleet.Alloc
@@ -69,9 +64,8 @@ type Runner struct {
 	attempts   map[string]*attempt // by task
 }
 
-// Run starts or recovers the allocation's tasks and returns nil when the
-// allocation is terminal, which it has then recorded. Where ctx ends first it
-// returns ctx's error, and the tasks go on.
+// Run starts or recovers the tasks and returns nil when the end of the allocation is recorded. If ctx
+// ends first, it returns ctx's error, and the tasks go on.
 func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	if r.isTerminal() {
@@ -107,21 +101,21 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Update hands over a newer version of the allocation. What is new in it holds
-// from each task's next start, restart or stop on.
+// Update sets a newer version of the allocation. Each task uses it from its next start, restart or stop
+// on.
 func (r *Runner) Update(a fleet.Alloc) {
 	r.mu.Lock()
 	r.alloc = a
 	r.mu.Unlock()
 	select {
 	case r.updated <- struct{}{}:
-	default: // it looks at the newest one anyway
+	default: // a signal is pending already
 	}
 }
 
-// Stop ends the tasks, the leader first, records that and why, and lets Run
-// return. It does not wait. Called before Run it makes Run take back what still
-// runs, end it, and start nothing. Only the first reason counts.
+// Stop ends the tasks, the leader first, records the reason, and lets Run return. It does not wait.
+// Before Run, it makes Run recover and end what still runs, and start nothing. Only the first reason
+// counts.
 func (r *Runner) Stop(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +127,8 @@ func (r *Runner) Stop(reason string) {
 	}
 }
 
-// SkipDelay has tasks that are to end, now or later, wait for no shutdown_delay; one that has
-// begun ends. Called before Stop it holds for that.
+// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before
+// Stop.
 func (r *Runner) SkipDelay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,22 +139,19 @@ func (r *Runner) SkipDelay() {
 	}
 }
 
-// Restart restarts one task, or all that have not ended for "". It returns when
-// that is journaled. A task that waits for its restart starts at once. The
-// restart policy does not count it.
+// Restart restarts one task, or all that have not ended for "". It returns when that is journaled. A
+// task that waits for its restart starts at once. The restart policy does not count it.
 func (r *Runner) Restart(ctx context.Context, name, reason string) error {
 	return r.forEachTask(name, "restart", func(t *task) error { return t.requestRestart(ctx, restartRequest{reason: reason}) })
 }
 
-// RestartUnhealthy restarts one task, or all that run for "", whose check fails. It
-// returns when that is journaled. The restart policy counts it as a failure, and may
-// end the task instead.
+// RestartUnhealthy restarts a task whose check fails, or all running tasks for "". It returns when that
+// is journaled. The restart policy counts it as a failure and may end the task instead.
 func (r *Runner) RestartUnhealthy(ctx context.Context, name, reason string) error {
 	return r.forEachTask(name, "restart", func(t *task) error { return t.requestRestart(ctx, restartRequest{reason: reason, failed: true}) })
 }
 
-// Signal sends a signal to one task, or to all that run for "". It returns when
-// that is done.
+// Signal sends a signal to one task, or to all that run for "". It returns when the signal is sent.
 func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error {
 	if _, err := drivers.ParseSignal(signal); err != nil {
 		return err
@@ -168,8 +159,8 @@ func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error 
 	return r.forEachTask(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
 }
 
-// forEachTask has something done to one task, or to all for "". It fails with
-// fleet.CodeConflict where none of them runs.
+// forEachTask calls do for one task, or for all for "". If none of them runs, it returns a
+// fleet.CodeConflict.
 func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	known, done := false, 0
 	for _, t := range r.tasks {
@@ -193,7 +184,7 @@ func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	return nil
 }
 
-// isTerminal reports whether the allocation has ended, by what is recorded.
+// isTerminal reports whether the allocation's end is recorded.
 func (r *Runner) isTerminal() bool {
 	return r.status == fleet.ClientComplete || r.status == fleet.ClientFailed
 }
@@ -208,7 +199,7 @@ func (r *Runner) isStopped() bool {
 	}
 }
 
-// currentAlloc returns the allocation in its newest version.
+// currentAlloc returns the newest version of the allocation.
 func (r *Runner) currentAlloc() fleet.Alloc {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +212,8 @@ func (r *Runner) whyStopped() string {
 	return r.stopReason
 }
 
-// receiveOrRestore records that the allocation was received, or finds out what became of
-// its tasks, and ends those that have no reason to go on.
+// receiveOrRestore records that the allocation was received, or restores its tasks and ends those that
+// must not go on.
 func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	if !r.last.Known || r.status == "" {
 		for _, t := range r.tasks {
@@ -257,8 +248,8 @@ func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	return nil
 }
 
-// readHandles reads the tasks' records; it goes on trying, for without them a task
-// that runs could not be told from one that does not.
+// readHandles reads the tasks' records and tries until it succeeds: without them, a running task could
+// not be told from one that does not run.
 func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 	for {
 		handles, err := r.rec.Handles(ctx, r.id)
@@ -272,8 +263,8 @@ func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 	}
 }
 
-// runReportLoop is the allocation's loop: it journals what the tasks report until all
-// their goroutines have ended.
+// runReportLoop is the allocation's event loop: it journals the tasks' reports until all their
+// goroutines have ended.
 func (r *Runner) runReportLoop(ctx context.Context) {
 	defer r.expiry.stopTimer()
 	stopped := r.stopped
@@ -284,7 +275,7 @@ func (r *Runner) runReportLoop(ctx context.Context) {
 		case rep := <-r.reports:
 			rep.reply <- r.journalReport(ctx, rep)
 		case <-r.updated:
-			_ = r.enforceMaxRun(ctx) // of ctx, which ends the tasks' goroutines too
+			_ = r.enforceMaxRun(ctx) // an error means that ctx has ended, which also ends the tasks' goroutines
 		case <-r.expiry.timerChannel():
 			_ = r.enforceMaxRun(ctx)
 		case <-stopped:
@@ -294,8 +285,7 @@ func (r *Runner) runReportLoop(ctx context.Context) {
 	}
 }
 
-// stopInOrder ends the leader, and with it, when it has ended, the others; or
-// all, where there is none.
+// stopInOrder ends the leader, whose end then ends the others; without a running leader, all.
 func (r *Runner) stopInOrder() {
 	reason := r.whyStopped()
 	for _, t := range r.tasks {
@@ -307,8 +297,7 @@ func (r *Runner) stopInOrder() {
 	r.killAll(reason)
 }
 
-// killAll ends all tasks, but for those that run when the others have ended; these, too,
-// where the allocation's time is over.
+// killAll ends all tasks but the poststop ones, and these too if max_run_duration is over.
 func (r *Runner) killAll(reason string) {
 	for _, t := range r.tasks {
 		if !t.isLast() || r.expiry.why != "" {
@@ -317,7 +306,7 @@ func (r *Runner) killAll(reason string) {
 	}
 }
 
-// propagateTaskEnd ends the other tasks where one that has ended is a reason to.
+// propagateTaskEnd ends the other tasks if the end of a task requires that.
 func (r *Runner) propagateTaskEnd(t *task) {
 	switch {
 	case r.isStopped():

@@ -10,50 +10,48 @@ import (
 	"skerry/fleet"
 )
 
-// recoverTries bounds how often, a second apart, a driver is asked for a task
-// that it cannot look for. Then the task counts as lost, unless the driver says
-// that it may see it later: it may well run, and must not be started twice.
+// recoverTries bounds how often, once a second, a driver is asked for a task that it cannot look up.
+// Then the task counts as lost, unless the error is recoverable: the task may run and must not be
+// started twice.
 const recoverTries = 30
 
 var errEnded = errors.New("the task has ended")
 
-// task runs one task, in a goroutine of its own.
+// task runs one task in its own goroutine.
 type task struct {
 	runner    *Runner
 	name      string
-	killed    chan struct{}       // closed when it is to end
-	restarts  chan restartRequest // an operator's
-	signals   chan signalRequest  // likewise
+	killed    chan struct{}       // closed when the task must end
+	restarts  chan restartRequest // restarts by operators and checks
+	signals   chan signalRequest  // signals by operators
 	done      chan struct{}       // closed when its goroutine has ended
 	startGate chan struct{}       // closed when it may start
 	hook      string              // of its lifecycle; "" for a main task
 	sidecar   bool
 
-	// Owned by the allocation's goroutine: whether gate is closed, and whether state is
-	// of this boot.
+	// Owned by the allocation's goroutine: startGate is closed; state is of this boot.
 	gateOpen, stateOfThisBoot bool
 
-	// state is changed by the allocation's goroutine alone, and only while the
-	// task's waits for it.
+	// state is changed by the allocation's goroutine only, while the task's goroutine waits for it.
 	state fleet.TaskState
-	// killReason it is to end, and since when, by monotonic time, the first of the tasks is; set
-	// before killed is closed, by the allocation's goroutine.
+	// killReason is why the task must end, killedAt when the first task was told to stop, in monotonic
+	// time. The allocation's goroutine sets them before it closes killed.
 	killReason string
 	killedAt   time.Duration
 
 	// Owned by the task's goroutine.
 	rec       record
-	hasRecord bool // rec was journaled by an earlier life
+	hasRecord bool // rec was journaled by a previous agent
 }
 
-// restartRequest is answered when the restart is journaled.
+// restartRequest gets its reply when the restart is journaled.
 type restartRequest struct {
 	reason string
-	failed bool // by its checks: the restart policy counts it
+	failed bool // requested by failed checks: the restart policy counts it
 	reply  chan error
 }
 
-// signalRequest is answered when the signal is sent.
+// signalRequest gets its reply when the signal is sent.
 type signalRequest struct {
 	signal, reason string
 	reply          chan error
@@ -72,9 +70,9 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	}
 }
 
-// restoreRecord takes the record that an earlier life left. Where there is none, or it
-// cannot be read, or a damaged journal has only an older one, the driver's folders
-// still tell the last attempt, which may run: its time begins now.
+// restoreRecord restores the record of a previous agent. If it is missing, unreadable, or older than
+// the newest attempt in the driver's folders (the journal was damaged), that attempt may run, and its
+// time begins now.
 func (t *task) restoreRecord(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()
@@ -99,8 +97,7 @@ func (t *task) restoreRecord(b []byte) {
 	}
 }
 
-// requestKill has the task end. It is called by the allocation's goroutine; the first
-// reason counts.
+// requestKill tells the task to end. Only the allocation's goroutine calls it; the first reason counts.
 func (t *task) requestKill(reason string) {
 	select {
 	case <-t.killed:
@@ -110,7 +107,7 @@ func (t *task) requestKill(reason string) {
 	}
 }
 
-// isStopping reports whether the task is to end and not to be started again.
+// isStopping reports whether the task must end and not start again.
 func (t *task) isStopping() bool {
 	select {
 	case <-t.killed:
@@ -120,20 +117,19 @@ func (t *task) isStopping() bool {
 	}
 }
 
-// requestRestart hands a restart that somebody asks for to the task and waits until it is
-// journaled.
+// requestRestart sends a restart to the task and waits until it is journaled.
 func (t *task) requestRestart(ctx context.Context, req restartRequest) error {
 	req.reply = make(chan error, 1)
 	return handOver(ctx, t, t.restarts, req, req.reply)
 }
 
-// requestSignal hands a signal to the task and waits until it is sent.
+// requestSignal sends a signal to the task's goroutine and waits until the driver has sent it.
 func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
 	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
 	return handOver(ctx, t, t.signals, req, req.reply)
 }
 
-// handOver gives a request to a task that has not ended, and waits for its answer.
+// handOver sends a request to a task that has not ended, and waits for the reply.
 func handOver[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
 	select {
 	case to <- req:
@@ -158,7 +154,7 @@ func waitForReply(ctx context.Context, reply <-chan error) error {
 	}
 }
 
-// runUntilDead runs the task until it is dead, or ctx ends: it then goes on.
+// runUntilDead runs the task until it is dead or ctx ends. In the latter case the task goes on.
 func (t *task) runUntilDead(ctx context.Context) {
 	defer close(t.done)
 	if t.state.State == fleet.TaskDead {
@@ -183,13 +179,12 @@ func (t *task) runUntilDead(ctx context.Context) {
 	}
 }
 
-// attemptID is the driver's id of the attempt.
+// attemptID returns the driver's id of the attempt.
 func (t *task) attemptID() string {
 	return fmt.Sprintf("%s/%s/%d", t.runner.id, t.name, t.rec.Attempt)
 }
 
-// waitForRestart waits before the next attempt. An operator's restart ends the wait, and so
-// does a stop.
+// waitForRestart waits before the next attempt. An operator's restart and a stop end the wait.
 func (t *task) waitForRestart(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -204,7 +199,7 @@ func (t *task) waitForRestart(ctx context.Context, d time.Duration) error {
 		case req := <-t.signals:
 			req.reply <- errEnded
 		case req := <-t.restarts:
-			if req.failed { // it is being restarted already
+			if req.failed { // it is restarting already
 				req.reply <- nil
 				continue
 			}
@@ -217,14 +212,14 @@ func (t *task) waitForRestart(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reportSteps has the allocation's goroutine journal steps, in one piece, and returns
-// when they are durable. An error says that ctx has ended.
+// reportSteps journals steps together through the allocation's goroutine, and returns when they are
+// durable. An error means that ctx has ended.
 func (t *task) reportSteps(ctx context.Context, steps ...step) error {
 	return t.sendReport(ctx, report{task: t, steps: steps, reply: make(chan error, 1)})
 }
 
-// reportWithRecord is report, in one piece with the task's record: a later life finds both
-// what was about to be done and that it was told, or neither, and tells nothing twice.
+// reportWithRecord is reportSteps together with the task's record: a restarted agent finds both or
+// neither, and sends each event once.
 func (t *task) reportWithRecord(ctx context.Context, steps ...step) error {
 	b, err := t.encodeCurrentRecord()
 	if err != nil {
@@ -251,31 +246,31 @@ func (t *task) saveRecord(ctx context.Context) error {
 	return t.runner.putHandle(ctx, t.name, b)
 }
 
-// encodeCurrentRecord is the task's record as of now.
+// encodeCurrentRecord encodes the task's record as of now.
 func (t *task) encodeCurrentRecord() ([]byte, error) {
 	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
 	return t.rec.encodeRecord()
 }
 
-// releaseAttempt lets the driver let go of an attempt whose end is journaled.
+// releaseAttempt makes the driver forget an attempt whose end is journaled.
 func (t *task) releaseAttempt(ctx context.Context, live drivers.Task) {
 	if err := live.Forget(ctx); err != nil {
 		t.runner.log.Warn("driver keeps an ended task", "task", t.name, "error", err)
 	}
 }
 
-// isLeader reports whether the group ends with this task.
+// isLeader reports whether the task is the leader of its group.
 func (t *task) isLeader() bool {
 	spec, err := t.currentSpec()
 	return err == nil && spec.task.Leader
 }
 
-// spec is what the allocation's newest version says of the task.
+// spec is the task in the newest version of the allocation.
 type spec struct {
 	alloc         fleet.Alloc
 	task          fleet.Task
 	policy        fleet.RestartPolicy
-	alwaysRestart bool // it is to run for ever
+	alwaysRestart bool // restart also after a success
 }
 
 func (t *task) currentSpec() (spec, error) {
@@ -305,7 +300,7 @@ func (t *task) findDriver(name string) (drivers.Driver, error) {
 	return d, nil
 }
 
-// driverConfig is what the driver is told of the attempt.
+// driverConfig returns the attempt's configuration for the driver.
 func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
@@ -318,7 +313,7 @@ func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	}
 }
 
-// taskEnv is what the task runs in, and what ${…} stands for.
+// taskEnv returns the task's environment and the values of ${…}.
 func (t *task) taskEnv(s spec) fleet.TaskEnv {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)

@@ -9,12 +9,11 @@ import (
 	"skerry/fleet"
 )
 
-// measureFor is how long processor time is watched for: its clock ticks a hundred
-// times a second.
+// measureFor is how long processor time is measured: its clock ticks a hundred times a second.
 const measureFor = 500 * time.Millisecond
 
-// Usage measures the tasks that run, or one of them, for a moment. mhz is the rate of
-// a core. Tasks whose driver does not measure are left out.
+// Usage measures the running tasks, or one of them, for a moment. mhz is the clock rate of a core.
+// Tasks whose driver cannot measure are left out.
 func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*fleet.TaskUsage, error) {
 	live, err := r.measurableTasks(name)
 	if err != nil {
@@ -35,7 +34,7 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 	for task, m := range live {
 		after, err := m.Consumed(ctx)
 		switch {
-		case fleet.CodeOf(err) == fleet.CodeConflict: // it has ended, and uses nothing any more
+		case fleet.CodeOf(err) == fleet.CodeConflict: // it has ended
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("measure task %q: %w", task, err)
@@ -45,7 +44,7 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 	return out, nil
 }
 
-// measurableTasks finds the tasks that run and can say what they use.
+// measurableTasks returns the running tasks whose driver can measure.
 func (r *Runner) measurableTasks(name string) (map[string]drivers.Meter, error) {
 	out := map[string]drivers.Meter{}
 	if name != "" {
