@@ -1,6 +1,5 @@
-// Package devices is the contract for finding hardware: one folder below it a
-// kind of hardware, devicetest the suite that all of them pass. Nothing here
-// starts a goroutine or persists anything.
+// Package devices is the contract of device kinds. Each folder below it finds one kind of hardware;
+// devicetest is the suite that all of them pass. The package starts no goroutine and stores nothing.
 package devices
 
 import (
@@ -9,9 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// Finder finds the devices of one kind. Find returns them ordered by ID; what
-// cannot be read is left out and named in the error, and what was found is still
-// returned.
+// Finder finds the devices of one kind. Find returns them ordered by ID. The error names the devices
+// that cannot be read; the others are returned with it.
 type Finder interface {
 	Kind() string
 	Find(ctx context.Context) ([]fleet.Device, error)

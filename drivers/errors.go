@@ -2,15 +2,14 @@ package drivers
 
 import "errors"
 
-// ErrTaskGone is returned by Recover where no trace of the task is left running
-// and its exit is not known.
+// ErrTaskGone is returned by Recover if no task is running and its exit is not known.
 var ErrTaskGone = errors.New("task is gone")
 
 type recoverable struct{ error }
 
 func (r recoverable) Unwrap() error { return r.error }
 
-// Recoverable marks an error of Start or Recover that a second try may not meet.
+// Recoverable marks an error of Start or Recover that may not occur again.
 func Recoverable(err error) error {
 	if err == nil {
 		return nil

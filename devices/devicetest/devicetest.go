@@ -1,6 +1,5 @@
-// Package devicetest is the conformance suite of devices.Finder. A finder's own
-// tests call Run with a function that makes one on a machine that has such
-// hardware, or a likeness of it.
+// Package devicetest is the conformance suite of devices.Finder. The tests of a finder call Run with a
+// function that makes one on a machine with such hardware, real or simulated.
 package devicetest
 
 import (
@@ -16,10 +15,10 @@ import (
 	"skerry/fleet"
 )
 
-// maxText bounds each text of a device, in bytes: all of them travel to the hub.
+// maxText bounds each text of a device, in bytes: the hub receives all of them.
 const maxText = 256
 
-// Run runs the suite. Each Finder that newFinder makes finds at least one device.
+// Run runs the suite. Each Finder that newFinder makes must find at least one device.
 func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 	t.Run("kind", func(t *testing.T) {
 		f := newFinder(t)
@@ -46,7 +45,7 @@ func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 	t.Run("the same again", func(t *testing.T) {
 		f := newFinder(t)
 		first, kept := mustFind(t, f), mustFind(t, f)
-		for i := range first { // what is returned is the caller's
+		for i := range first { // the caller may change the result
 			first[i].ID = "changed"
 			clear(first[i].Attributes)
 		}

@@ -1,11 +1,10 @@
-// Package usb finds USB devices in sysfs: what is plugged in, not the hubs that
-// it is plugged into. The fingerprint calls it at each refresh. It starts no
-// goroutine, keeps nothing, and opens no device.
+// Package usb finds the USB devices in sysfs, without the hubs that they are connected to.
+// edge/fingerprint calls it at each interval. It starts no goroutine, stores nothing, and opens no
+// device.
 //
-// A device's ID is VENDOR:PRODUCT:SERIAL where it has a serial number of its own,
-// and so stays the same wherever it is plugged in; else, or where two have the
-// same, VENDOR:PRODUCT@PORT, which stays the same for as long as it is plugged in
-// there. Nothing is told that changes with each plugging in or boot.
+// The ID of a device is VENDOR:PRODUCT:SERIAL if it has a unique serial number, so that it stays the
+// same at every port. Otherwise it is VENDOR:PRODUCT@PORT, which stays the same at that port.
+// Attributes that change with each connection or boot are left out.
 package usb
 
 import (
@@ -24,14 +23,14 @@ import (
 	"skerry/fleet"
 )
 
-// Kind of the devices found here.
+// Kind is the kind of the devices found here.
 const Kind = "usb"
 
 const (
-	maxDevices = 512 // more are left out
-	maxText    = 128 // bytes of what a device says of itself; a device may say anything
+	maxDevices = 512 // further devices are left out
+	maxText    = 128 // bytes of a device's own texts, which may be anything
 	hubClass   = "09"
-	perIface   = "00" // the class is said by each interface
+	perIface   = "00" // each interface has the class
 )
 
 // classes are the names of USB classes (bDeviceClass, bInterfaceClass).
@@ -41,12 +40,12 @@ var classes = map[string]string{
 	"10": "audiovideo", "dc": "diagnostic", "e0": "wireless", "ef": "miscellaneous", "fe": "application", "ff": "vendor",
 }
 
-// Finder reads the USB devices of a Linux machine.
+// Finder finds the USB devices of a Linux machine.
 type Finder struct {
-	devices string // the folder with an entry for each device
+	devices string // folder with an entry for each device
 }
 
-// New makes a Finder of the sysfs at root ("": /sys).
+// New makes a Finder for the sysfs at root ("": /sys).
 func New(root string) *Finder {
 	if root == "" {
 		root = "/sys"
@@ -57,9 +56,8 @@ func New(root string) *Finder {
 // Kind returns "usb".
 func (f *Finder) Kind() string { return Kind }
 
-// Find returns the devices on all buses, ordered by ID. A machine without USB has
-// none. What cannot be read, as when it is unplugged at that moment, is left out
-// and named in the error.
+// Find returns the devices on all buses, ordered by ID. A machine without USB has none. A device that
+// cannot be read, for example because it was just unplugged, is left out and named in the error.
 func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 	entries, err := os.ReadDir(f.devices)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,14 +88,14 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 	return toFleetDevices(found), errors.Join(errs...)
 }
 
-// device is what sysfs says of a device.
+// device is what sysfs has of a device.
 type device struct {
 	port, vendor, product, serial    string
 	manufacturer, name, class, speed string
 	interfaces                       []string // classes, sorted
 }
 
-// readDevice reads a device; entries are all of the bus, among them its interfaces.
+// readDevice reads a device. entries are all entries of the bus, with the device's interfaces.
 func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) {
 	d := device{port: port}
 	for _, field := range []struct {
@@ -130,7 +128,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 	return d, nil
 }
 
-// readAttribute reads an attribute file, and makes what is in it fit to be shown.
+// readAttribute reads an attribute file as printable text.
 func (f *Finder) readAttribute(entry, name string) (string, error) {
 	file, err := os.Open(filepath.Join(f.devices, entry, name))
 	if err != nil {
@@ -150,7 +148,7 @@ func (f *Finder) readAttribute(entry, name string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// toFleetDevices makes what the fleet is told.
+// toFleetDevices converts devices for the fleet.
 func toFleetDevices(found []device) []fleet.Device {
 	same := map[string]int{}
 	for _, d := range found {
@@ -172,7 +170,7 @@ func toFleetDevices(found []device) []fleet.Device {
 
 func (d device) deviceID() string { return fmt.Sprintf("%s:%s:%s", d.vendor, d.product, d.serial) }
 
-// className is the name of the class: the device's, or its only interfaces'.
+// className returns the name of the device's class, or of its interfaces' class if they have only one.
 func (d device) className() string {
 	class := d.class
 	switch {

@@ -1,10 +1,9 @@
-// Package drivertest is the conformance suite of drivers.Driver. A driver's own
-// tests call Run with a function that makes a Harness, which says how that driver
-// is told to do each of the suite's few things; what the suite then demands is
-// the contract.
+// Package drivertest is the conformance suite of drivers.Driver. The tests of a driver call Run with a
+// function that makes a Harness, which configures the driver for the suite's tasks. The suite's
+// requirements are the contract.
 //
-// The suite never sleeps: it waits for a task's end, or polls a condition and
-// fails with the state that it saw.
+// The suite never sleeps: it waits for a task's end, or polls a condition and fails with the last
+// state.
 package drivertest
 
 import (
@@ -23,43 +22,40 @@ import (
 	"skerry/fleet"
 )
 
-// Harness is a machine of one test, and how a driver is spoken to there.
+// Harness is a machine for one test, with its driver.
 type Harness struct {
 	Name string // of the driver, as in Handle.Driver
-	// NewDriver makes a driver as a freshly started agent does. All drivers of a
-	// Harness share the machine: a second one finds what the first one started.
+	// NewDriver makes a driver, as a restarted agent does. All drivers of a Harness share the machine:
+	// the second finds the tasks of the first.
 	NewDriver func() drivers.Driver
-	// Reboot makes the drivers that are made after it believe, or see, that the
-	// machine has booted again.
+	// Reboot simulates a reboot of the machine for drivers that are made later.
 	Reboot func()
-	// Config is the configuration of a task that does what b says.
+	// Config returns the configuration of a task with the behaviour b.
 	Config func(cfg drivers.TaskConfig, b Behaviour) map[string]any
-	// Starts counts how often the task has come to life. A task is counted when it
-	// heeds, or ignores, signals.
+	// Starts returns how often the task has started. A task counts once its signal handling is set up.
 	Starts func(cfg drivers.TaskConfig) int
-	// BadConfigs are refused, by Validate and by Start, with an error that holds
-	// the string of the same key.
+	// BadConfigs must be rejected by Validate and Start, with an error that contains the key.
 	BadConfigs map[string]map[string]any
-	// Logs is set where the driver writes what a task prints to files.
+	// Logs says that the driver writes a task's output to files.
 	Logs bool
 }
 
 // Behaviour is what a task of the suite does.
 type Behaviour struct {
-	Print    string        // a line on stdout, first
-	PrintErr string        // a line on stderr, first
-	Ignore   string        // a signal that does not end it
+	Print    string        // first line on stdout
+	PrintErr string        // first line on stderr
+	Ignore   string        // a signal that does not end the task
 	RunFor   time.Duration // negative: until it is stopped
 	ExitCode int
 }
 
-// Forever is a RunFor without an end.
+// Forever is a RunFor without end.
 const Forever = -1 * time.Second
 
-// testTimeout is how long the suite waits for what must happen.
+// testTimeout bounds the wait for what must happen.
 const testTimeout = 30 * time.Second
 
-// Run runs the suite; each test has a Harness of its own.
+// Run runs the suite, each test with its own Harness.
 func Run(t *testing.T, newHarness func(tb testing.TB) Harness) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) { tc.run(newSuite(t, newHarness(t))) })
@@ -75,7 +71,7 @@ func RunVirtual(t *testing.T, newHarness func(tb testing.TB) Harness) {
 	}
 }
 
-// suite is one test's driver, folders and helpers.
+// suite is the driver, the folders and the helpers of one test.
 type suite struct {
 	testing.TB
 	h      Harness
@@ -88,7 +84,7 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 
-// newTaskConfig makes the TaskConfig of a task called name.
+// newTaskConfig makes the TaskConfig of a task with a name.
 func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	s.Helper()
 	cfg := drivers.TaskConfig{
@@ -114,8 +110,7 @@ func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	return cfg
 }
 
-// mustStart starts a task, waits until it is alive, and stops it when the test
-// ends.
+// mustStart starts a task, waits until it is alive, and stops it at the end of the test.
 func (s *suite) mustStart(cfg drivers.TaskConfig) (drivers.Handle, drivers.Task) {
 	s.Helper()
 	h, err := s.driver.Start(s.ctx, cfg)
@@ -127,7 +122,7 @@ func (s *suite) mustStart(cfg drivers.TaskConfig) (drivers.Handle, drivers.Task)
 	}
 	task := s.mustRecover(s.driver, cfg, h)
 	s.Cleanup(func() {
-		// The test's context is over here.
+		// The test's context has ended by now.
 		if err := task.Stop(context.WithoutCancel(s.ctx), "SIGKILL", 0); err != nil {
 			s.Errorf("stop at the end: %v", err)
 		}
@@ -174,7 +169,7 @@ func (s *suite) mustStop(task drivers.Task, signal string, timeout time.Duration
 	}
 }
 
-// pollUntil polls until ok, or fails with what it saw last.
+// pollUntil polls until ok, or fails with the last state.
 func (s *suite) pollUntil(ok func() (bool, string)) {
 	s.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -201,8 +196,8 @@ func (s *suite) mustReadLog(cfg drivers.TaskConfig, stream string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// mustCopy copies a folder, as far as files go, and returns the copy. A driver
-// that keeps nothing there gets an empty folder.
+// mustCopy copies the regular files of a folder and returns the copy. A missing folder gives an empty
+// one.
 func (s *suite) mustCopy(dir string) string {
 	s.Helper()
 	to := s.TempDir()

@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of what is rotated where a job names none.
+// Bounds of log files if a job sets none.
 const (
 	defaultLogFiles  = 10
 	defaultLogFileMB = 10
@@ -26,7 +26,7 @@ type options struct {
 	args    []string
 }
 
-// parseOptions reads a config block. All that is wrong with it is said at once.
+// parseOptions reads a config block. The error names everything that is wrong.
 func parseOptions(config map[string]any) (options, error) {
 	var o options
 	var wrong []string
@@ -85,8 +85,8 @@ func stringList(value any) ([]string, error) {
 	return nil, fmt.Errorf("must be a list of strings, not %s", kindOf(value))
 }
 
-// textOf is a value as text, which numbers and truth values are as well: people write
-// args = ["--port", 8080].
+// textOf returns a value as text. Numbers and booleans are accepted, because people write args =
+// ["--port", 8080].
 func textOf(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
@@ -107,7 +107,7 @@ func textOf(value any) (string, bool) {
 	return "", false
 }
 
-// kindOf names a value of a config block for people.
+// kindOf returns the type of a config value for people.
 func kindOf(value any) string {
 	switch value.(type) {
 	case nil:
@@ -124,8 +124,8 @@ func kindOf(value any) string {
 	return "a number"
 }
 
-// resolve finds the program of a command: relative to the task's folder where
-// there is such a file, else by PATH of the task's environment.
+// resolve finds the program of a command: relative to the task's folder if there is such a file,
+// otherwise in PATH of the task's environment.
 func resolve(command, dir string, env []string) (string, error) {
 	if filepath.IsAbs(command) {
 		return command, executable(command)
@@ -156,8 +156,7 @@ func executable(path string) error {
 	return nil
 }
 
-// withheld are variables of the agent that no task gets: the agent's own
-// settings, and credentials that were meant for it.
+// withheld are the agent's variables that no task gets: its settings and credentials.
 var withheld = []string{
 	"SKERRY_", "NOMAD_", "CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "VAULT_TOKEN",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -165,8 +164,8 @@ var withheld = []string{
 	"JOURNAL_STREAM", "INVOCATION_ID", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
 }
 
-// environment is the agent's own environment without what is withheld, overlaid
-// with the task's, sorted.
+// environment returns the agent's environment without the withheld variables, overlaid with the task's,
+// sorted.
 func environment(agent []string, task map[string]string) []string {
 	merged := make(map[string]string, len(agent)+len(task))
 next:
@@ -210,7 +209,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// newSpec is what the supervisor is told of a task.
+// newSpec makes the record of a task for its supervisor.
 func newSpec(cfg drivers.TaskConfig, bootID string) (spec, error) {
 	o, err := parseOptions(cfg.Config)
 	if err != nil {

@@ -17,15 +17,13 @@ import (
 )
 
 const (
-	// spawnTries bounds how often a start is tried whose supervisor was killed in
-	// it.
+	// spawnTries bounds the attempts to start a task whose supervisor is killed during the start.
 	spawnTries = 5
-	// startPoll is how often a start that an earlier life of the agent has begun is
-	// looked at.
+	// startPoll is how often a start that a previous agent began is checked.
 	startPoll = 5 * time.Millisecond
 )
 
-// refusal is why a supervisor could not start its task: nothing runs then.
+// refusal is a supervisor's reason for not starting its task: nothing runs then.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -41,9 +39,8 @@ func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	}
 }
 
-// Start starts a task, or finds it where it was started before by its ID. A
-// command that is not there is no error that a second try may not meet; a system
-// out of processes, memory or files is.
+// Start starts a task, or finds it if it was started before under its ID. A missing command is a
+// permanent error; a lack of processes, memory or files is recoverable.
 func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	for _, dir := range []string{cfg.StateDir, cfg.Dir, cfg.LogDir} {
 		if !filepath.IsAbs(dir) {
@@ -90,7 +87,7 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	t := &task{driver: d, dir: cfg.StateDir, id: h.TaskID}
 	if t.Ended() {
 		if e := t.exit.Load(); e.BootID != d.bootID && e.Interrupted {
-			return nil, drivers.ErrTaskGone // it ended because the machine did
+			return nil, drivers.ErrTaskGone // it ended with the machine
 		}
 		return t, nil
 	}
@@ -116,9 +113,8 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	return t, nil
 }
 
-// findOrAwaitTask finds the task of a state folder: ended, or running in this boot of the
-// machine and in this very folder. One that is just being started by a
-// supervisor that an earlier life of the agent left is waited for.
+// findOrAwaitTask finds the task of a state folder: ended, or running in this boot and in this very
+// folder. It waits for a task that a supervisor of a previous agent is just starting.
 func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, bool, error) {
 	for {
 		var rec taskRecord
@@ -130,7 +126,7 @@ func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, boo
 		if readErr == nil {
 			return rec.identity, rec.BootID == d.bootID && rec.isInFolder(dir), nil
 		}
-		if !errors.Is(readErr, errNoRecord) { // a disk, or an agent out of files, that may recover
+		if !errors.Is(readErr, errNoRecord) { // the disk or the limit of open files may recover
 			return identity{}, false, drivers.Recoverable(readErr)
 		}
 		if !hasSupervisor(dir) {
@@ -144,8 +140,8 @@ func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, boo
 	}
 }
 
-// prepareStateDir makes the state folder. What an earlier boot, or the folder that this
-// one is a copy of, has left is no task of ours.
+// prepareStateDir makes the state folder. It removes what another boot, or the original of a copied
+// folder, has left.
 func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
 	sp, err := newSpec(cfg, d.bootID)
 	if err == nil {
@@ -168,8 +164,8 @@ func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
 	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
-// ensureSupervisor starts a supervisor for a state folder that has none, and returns when
-// it has brought the task to life, adopted it, or found it ended.
+// ensureSupervisor starts a supervisor for a state folder without one. It returns when the supervisor
+// has started or adopted the task, or found it ended.
 func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 	var err error
 	for range spawnTries {
@@ -184,7 +180,7 @@ func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 			d.reapSupervisor(dir) // it has ended, or is about to
 		}
 		switch {
-		case err != nil: // it was killed: the next one looks what it left
+		case err != nil: // the supervisor was killed: the next one checks what it left
 		case r.Err == "" || r.Supervised:
 			return nil
 		case r.Recoverable:
@@ -196,8 +192,8 @@ func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 	return drivers.Recoverable(err)
 }
 
-// spawnSupervisor starts a supervisor, in a session of its own, so that nothing that is
-// done to the agent's terminal reaches it, and waits for its word.
+// spawnSupervisor starts a supervisor in its own session, so that the agent's terminal cannot affect
+// it, and waits for its report.
 func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -240,7 +236,7 @@ func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 		return nil, fmt.Errorf("open supervisor's log: %w", err)
 	}
 	defer said.Close()
-	// The program that is running now, also where its file was replaced.
+	// The running program, even if its file was replaced.
 	proc, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], superviseArg, dir}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=1", "GOTRACEBACK=single"},
@@ -253,8 +249,8 @@ func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 	return proc, nil
 }
 
-// reapSupervisor collects a supervisor of this process that has ended or is about to. One
-// that an earlier life of the agent started is not its child.
+// reapSupervisor waits for a supervisor of this process that has ended or is about to. A supervisor of
+// a previous agent is not a child of this process.
 func (d *Driver) reapSupervisor(dir string) {
 	d.mu.Lock()
 	proc := d.children[dir]

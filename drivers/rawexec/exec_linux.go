@@ -19,12 +19,11 @@ import (
 
 var _ drivers.Execer = (*task)(nil)
 
-// terminal is what a program with a terminal is told where its task says nothing.
+// terminal is the default TERM of a command with a terminal.
 const terminal = "TERM=xterm"
 
-// Exec runs a command in the task's folder with the task's environment, as a child
-// of the agent in a session of its own: it does not outlive the agent. What it
-// leaves running in its process group ends with it.
+// Exec runs a command in the task's folder with the task's environment, as a child of the agent in its
+// own session: it ends with the agent. Processes that it leaves in its process group are killed.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
 	cmd, err := t.buildCommand(x)
@@ -48,7 +47,7 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	return ends.serveCommand(ctx, cmd, x)
 }
 
-// buildCommand is what is run, as the task itself was.
+// buildCommand makes the command, with the folder and environment of the task.
 func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	var sp spec
 	if err := readRecord(t.dir, specFile, &sp); err != nil {
@@ -72,16 +71,16 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	}, nil
 }
 
-// execStreams are a command's connections.
+// execStreams are the streams of a command.
 type execStreams struct {
-	commandFiles []*os.File // the command's, closed here once it has started
+	commandFiles []*os.File // the command's ends; closed here once it has started
 	agentFiles   []*os.File
-	stdin        *os.File // what is typed
+	stdin        *os.File // input of the command
 	outputs      []outputCopy
-	master       *os.File // of its terminal; nil: it has none
+	master       *os.File // of its terminal; nil: none
 }
 
-// outputCopy is one of a command's outputs, and who takes it.
+// outputCopy copies an output of a command to its writer.
 type outputCopy struct {
 	from *os.File
 	to   io.Writer
@@ -130,14 +129,14 @@ func (e *execStreams) closeAgentFiles()   { closeAll(e.agentFiles) }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // pipes and terminals: nothing is kept back
+		_ = f.Close() // pipes and terminals buffer nothing
 	}
 }
 
-// serveCommand serves a command that runs until it has ended, or ctx has.
+// serveCommand serves a running command until it or ctx has ended.
 func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
 	stop := context.AfterFunc(ctx, func() {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // all of it; it is reaped below
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // the whole group; it is reaped below
 		e.closeAgentFiles()
 	})
 	over := make(chan struct{})
@@ -147,12 +146,12 @@ func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.E
 		typing.Go(func() { e.applyTerminalSizes(x.Sizes, over) })
 	}
 	for _, o := range e.outputs {
-		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // a terminal whose last user ended is an error
+		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // reading a terminal without users is an error
 	}
 	err := cmd.Wait()
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind in its group
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what the command left in its group
 	stop()
-	stop = context.AfterFunc(ctx, e.closeAgentFiles) // from here on its number may be another's
+	stop = context.AfterFunc(ctx, e.closeAgentFiles) // the group's number may be reused from here on
 	close(over)
 	_ = x.Stdin.Close()
 	taking.Wait() // ends with the last process that has the output open, or with ctx
@@ -172,12 +171,12 @@ func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.E
 	return status.ExitStatus(), nil
 }
 
-// endOfInput is what a terminal takes for the end of what is typed.
+// endOfInput is the character that ends the input of a terminal.
 const endOfInput = 4
 
 func (e *execStreams) copyStdin(from io.Reader) {
 	if _, err := io.Copy(e.stdin, from); err != nil {
-		return // the command reads no more, or whoever types is gone
+		return // the command reads no more, or the client is gone
 	}
 	if e.master != nil {
 		_, _ = e.stdin.Write([]byte{endOfInput})
@@ -192,14 +191,14 @@ func (e *execStreams) applyTerminalSizes(sizes <-chan fleet.TerminalSize, over <
 		case <-over:
 			return
 		case size := <-sizes:
-			_ = control(e.master, func(fd int) error { // a terminal that is gone has no size
+			_ = control(e.master, func(fd int) error { // a closed terminal has no size
 				return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
 			})
 		}
 	}
 }
 
-// openTerminal makes a terminal: what the command has, and what it is driven by.
+// openTerminal opens a pseudo terminal: the command's end and the agent's.
 func openTerminal() (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -222,7 +221,7 @@ func openTerminal() (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// control calls the kernel about a file without making it a blocking one.
+// control calls f with a file's descriptor without making the file blocking.
 func control(f *os.File, call func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	stderrFIFO  = "stderr"
 )
 
-// maxControlLine bounds a line on the control FIFO. It is less than what a pipe takes
-// at once, so that lines of several writers do not mix.
+// maxControlLine bounds a line on the control FIFO. It is less than PIPE_BUF, so that lines of several
+// writers do not mix.
 const maxControlLine = 256
 
 var (
@@ -32,7 +32,7 @@ var (
 	errUnsupervised = errors.New("task has no supervisor")
 )
 
-// makeFIFOs makes the folder's FIFOs where they are not there yet.
+// makeFIFOs makes the missing FIFOs of a folder.
 func makeFIFOs(dir string) error {
 	for _, name := range []string{controlFIFO, lifeFIFO, stdoutFIFO, stderrFIFO} {
 		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -42,7 +42,7 @@ func makeFIFOs(dir string) error {
 	return nil
 }
 
-// openFIFO opens a FIFO for both reading and writing, which never blocks.
+// openFIFO opens a FIFO for reading and writing, which never blocks.
 func openFIFO(dir, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,8 +51,7 @@ func openFIFO(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// lockFolder takes the folder's lock, for as long as the file stays open, or
-// returns errSupervised.
+// lockFolder locks the folder while the file is open, or returns errSupervised.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -68,9 +67,8 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// hasSupervisor reports whether a supervisor holds the lock of this very folder.
-// The short lock that it tries can only be met by a supervisor that the same
-// agent starts, which it does not do meanwhile.
+// hasSupervisor reports whether a supervisor holds the lock of this very folder. Its own short lock
+// could only disturb a supervisor that this agent is starting, and it starts none meanwhile.
 func hasSupervisor(dir string) bool {
 	lock, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {
@@ -80,8 +78,7 @@ func hasSupervisor(dir string) bool {
 	return errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// controlCommand is what the agent tells a supervisor: a signal to the task, or to stop
-// it.
+// controlCommand is a command to a supervisor: send a signal to the task, or stop it.
 type controlCommand struct {
 	stop    bool
 	signal  int
@@ -95,7 +92,7 @@ func (o controlCommand) formatLine() string {
 	return fmt.Sprintf("signal %d\n", o.signal)
 }
 
-// parseControlCommand reads a line of the control FIFO.
+// parseControlCommand parses a line of the control FIFO.
 func parseControlCommand(line string) (controlCommand, error) {
 	var o controlCommand
 	var ms int64
@@ -119,10 +116,10 @@ func parseControlCommand(line string) (controlCommand, error) {
 	return o, nil
 }
 
-// maxKillTimeout bounds what a task is given to end by itself.
+// maxKillTimeout bounds the kill timeout of a task.
 const maxKillTimeout = 24 * time.Hour
 
-// sendControlCommand gives an order to the folder's supervisor, or returns errUnsupervised.
+// sendControlCommand sends a command to the folder's supervisor, or returns errUnsupervised.
 func sendControlCommand(dir string, o controlCommand) error {
 	f, err := os.OpenFile(filepath.Join(dir, controlFIFO), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {

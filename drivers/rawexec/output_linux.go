@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// output is one of the task's two streams: the FIFO that it writes to and the
-// files that its supervisor keeps.
+// output copies one of the task's two streams from its FIFO to log files.
 type output struct {
 	fifo  *os.File
 	files *rotator
@@ -37,8 +36,8 @@ func (s *supervisor) openOutputs() error {
 	return nil
 }
 
-// copyUntilStopped writes what the task prints until stop is called. It sees no end: both
-// the task and the supervisor hold the FIFO open for writing.
+// copyUntilStopped copies the task's output until stopCopying. The FIFO has no end, because both the
+// task and the supervisor hold it open for writing.
 func (o *output) copyUntilStopped() {
 	for {
 		n, err := o.fifo.Read(o.buf)
@@ -49,10 +48,10 @@ func (o *output) copyUntilStopped() {
 	}
 }
 
-// stopCopying lets pump return.
+// stopCopying lets copyUntilStopped return.
 func (o *output) stopCopying() { _ = o.fifo.SetReadDeadline(time.Unix(1, 0)) }
 
-// drainAndClose writes what is left in the FIFO, after pump has returned, and closes.
+// drainAndClose copies the rest of the FIFO after copyUntilStopped has returned, and closes the files.
 func (o *output) drainAndClose() {
 	_ = o.fifo.SetReadDeadline(time.Time{})
 	conn, err := o.fifo.SyscallConn()

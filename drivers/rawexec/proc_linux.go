@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procStat is what is needed of /proc/PID/stat.
+// procStat is a part of /proc/PID/stat.
 type procStat struct {
 	state   byte
 	parent  int
 	session int
 	start   uint64 // field 22: clock ticks since boot
-	user    uint64 // ticks spent
+	user    uint64 // clock ticks
 	system  uint64
-	pages   uint64 // of memory that it has
+	pages   uint64 // of resident memory
 }
 
 func readStat(pid int) (procStat, error) {
@@ -33,8 +33,8 @@ func readStat(pid int) (procStat, error) {
 	return parseStat(b)
 }
 
-// parseStat reads a line of /proc/PID/stat. The second field is the program's
-// name in parentheses, and may hold anything, also parentheses and blanks.
+// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses, which may
+// contain anything, also parentheses and blanks.
 func parseStat(b []byte) (procStat, error) {
 	end := bytes.LastIndexByte(b, ')')
 	if end < 0 {
@@ -51,7 +51,7 @@ func parseStat(b []byte) (procStat, error) {
 		return procStat{}, fmt.Errorf("parse process: %w", err)
 	}
 	s := procStat{state: fields[0][0], parent: parent, session: session, start: start}
-	// What it uses is not needed to know it by, and is 0 where it cannot be read.
+	// Usage is optional: it is 0 if it cannot be read.
 	s.user, _ = strconv.ParseUint(fields[11], 10, 63)
 	s.system, _ = strconv.ParseUint(fields[12], 10, 63)
 	if len(fields) > 21 {
@@ -60,17 +60,16 @@ func parseStat(b []byte) (procStat, error) {
 	return s, nil
 }
 
-// isStopped reports whether the process stands still, by SIGSTOP or a debugger.
+// isStopped reports whether the process is stopped, by SIGSTOP or a debugger.
 func (s procStat) isStopped() bool { return s.state == 'T' || s.state == 't' }
 
-// isAlive reports whether the very process of id still runs. One that has ended
-// and only waits to be reaped does not.
+// isAlive reports whether the very process of id runs. A zombie does not run.
 func (id identity) isAlive() bool {
 	s, err := readStat(id.PID)
 	return err == nil && s.start == id.Start && s.state != 'Z' && s.state != 'X'
 }
 
-// processes lists the pids of the machine.
+// processes returns the pids of the machine.
 func processes() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -85,7 +84,7 @@ func processes() []int {
 	return pids
 }
 
-// childrenOf lists the processes whose parent is pid and that are not zombies.
+// childrenOf returns the children of pid that are not zombies.
 func childrenOf(pid int) []member {
 	var found []member
 	for _, p := range processes() {
@@ -96,9 +95,8 @@ func childrenOf(pid int) []member {
 	return found
 }
 
-// holdersOf lists the processes, other than this one, that have the task's
-// output open: the task and its descendants, and nobody else's, as the FIFOs are
-// in this very folder.
+// holdersOf returns the other processes that have the task's output open: the task and its descendants
+// only, because the FIFOs are in this very folder.
 func holdersOf(dir string) []int {
 	var found []int
 	for _, p := range processes() {
@@ -123,11 +121,11 @@ func holdsOutput(pid int, dir string) bool {
 	return false
 }
 
-// markerVariable is in the environment of a task's processes, and says whose they are: the
-// device and the inode of the task's state folder. A copy of the folder has others.
+// markerVariable is set in the environment of a task's processes. Its value is the device and inode of
+// the task's state folder, which a copy of the folder does not have.
 const markerVariable = "SKERRY_TASK"
 
-// markerOf is the marker of the processes of a state folder's task.
+// markerOf returns the marker of a state folder's task.
 func markerOf(dir string) (string, error) {
 	device, inode, err := folderOf(dir)
 	return fmt.Sprintf("%s=%d:%d", markerVariable, device, inode), err
@@ -139,26 +137,26 @@ const maxEnviron = 1 << 20
 func hasMarker(pid int, marker string) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
-		return false // it has ended, or is another user's
+		return false // it has ended, or belongs to another user
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxEnviron))
 	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), marker)
 }
 
-// member is a process of a task, by what tells it from every other.
+// member is a process of a task, with its identity.
 type member struct {
 	pid   int
 	start uint64
 }
 
-// membersOf lists the processes of a state folder's task that have not ended, whatever
-// session they are in: those that have its output open or its marker in their environment,
-// those of its session, and whatever descends from them, or from roots.
+// membersOf returns the living processes of a state folder's task, in any session: those that have its
+// output open, its marker in their environment, or its session, and all descendants of these and of
+// roots.
 func membersOf(dir string, task identity, roots ...int) []member {
 	marker, err := markerOf(dir)
 	if err != nil {
-		return nil // the folder was removed: nothing tells whose they are
+		return nil // the folder was removed: nothing identifies its processes
 	}
 	all := map[int]procStat{}
 	for _, pid := range processes() {
@@ -169,7 +167,7 @@ func membersOf(dir string, task identity, roots ...int) []member {
 	ours := map[int]bool{}
 	alive := task.isAlive()
 	for pid, s := range all {
-		// A session keeps its number for as long as it has members.
+		// A session keeps its number while it has members.
 		ours[pid] = alive && s.session == task.PID || holdsOutput(pid, dir) || hasMarker(pid, marker)
 	}
 	for grew := true; grew; {
@@ -190,23 +188,22 @@ func membersOf(dir string, task identity, roots ...int) []member {
 	return found
 }
 
-// signalProcess sends a signal to the very process that started then: another one that has
-// its number by now gets nothing.
+// signalProcess sends a signal to the very process of id, and not to another one with a reused pid.
 func signalProcess(pid int, start uint64, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err // it has ended
 	}
 	defer unix.Close(fd)
-	// The descriptor stands for one process; this says that it is the one that is meant.
+	// The descriptor refers to one process; check that it is the right one.
 	if s, err := readStat(pid); err != nil || s.start != start {
 		return unix.ESRCH
 	}
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// supervisorOf finds the supervisor that holds a state folder: the one whose command line
-// names it. One of a copy of the folder has another path.
+// supervisorOf finds the supervisor of a state folder by its command line. A supervisor of a copy of
+// the folder has another path.
 func supervisorOf(dir string) (member, procStat, bool) {
 	if !hasSupervisor(dir) {
 		return member{}, procStat{}, false
@@ -227,7 +224,7 @@ func supervisorOf(dir string) (member, procStat, bool) {
 	return member{}, procStat{}, false
 }
 
-// folderOf returns device and inode of the state folder.
+// folderOf returns the device and inode of a state folder.
 func folderOf(dir string) (device, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -236,7 +233,7 @@ func folderOf(dir string) (device, inode uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil // Dev is narrower on some architectures
 }
 
-// isInFolder reports whether the task belongs to the folder that its record lies in.
+// isInFolder reports whether a task belongs to the folder of its record.
 func (t *taskRecord) isInFolder(dir string) bool {
 	device, inode, err := folderOf(dir)
 	return err == nil && device == t.Device && inode == t.Inode

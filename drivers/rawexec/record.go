@@ -13,29 +13,27 @@ import (
 	"skerry/drivers"
 )
 
-// Files of a task's state folder. Besides these there are the FIFOs: control
-// (orders to the supervisor), life (open for as long as it lives), stdout and
-// stderr.
+// Files of a task's state folder, besides the FIFOs: control (commands to the supervisor), life (open
+// while it lives), stdout and stderr.
 const (
 	specFile   = "spec.json" // written by the agent before it starts a supervisor
 	taskFile   = "task.json" // written by the supervisor once the task runs
-	exitFile   = "exit.json" // written by the supervisor, durably, when it has ended
+	exitFile   = "exit.json" // written by the supervisor, durably, after the end
 	lockFile   = "lock"      // held by the supervisor of this very folder
 	stderrFile = "supervisor.log"
 )
 
-// recordVersion is the version of all three records. A later release reads the
-// records of the earlier ones: tasks outlive upgrades of the agent.
+// recordVersion is the version of all three records. Later releases must read it, because tasks survive
+// an upgrade of the agent.
 const recordVersion = 1
 
-// maxRecord bounds what is read of a record.
+// maxRecord bounds a record in bytes.
 const maxRecord = 8 << 20
 
-// errNoRecord is returned for a record that is missing or unreadable: a machine
-// that lost power may leave an empty one.
+// errNoRecord means that a record is missing or unreadable: after a loss of power it may be empty.
 var errNoRecord = errors.New("no such record")
 
-// spec is what the supervisor is told to run.
+// spec tells the supervisor what to run.
 type spec struct {
 	Version      int      `json:"version"`
 	TaskID       string   `json:"task_id"`
@@ -50,16 +48,14 @@ type spec struct {
 	LogFileBytes int64    `json:"log_file_bytes"`
 }
 
-// identity tells a process from every other: a pid alone is used again. Start is
-// in clock ticks since boot.
+// identity identifies a process, because a pid may be reused. Start is in clock ticks since boot.
 type identity struct {
 	BootID string `json:"boot_id"`
 	PID    int    `json:"pid"`
 	Start  uint64 `json:"start"`
 }
 
-// taskRecord is the running task, and the folder that it belongs to: where the
-// folder was copied, Device and Inode are not those of the copy.
+// taskRecord is the running task and its folder. A copy of the folder has another Device and Inode.
 type taskRecord struct {
 	Version int `json:"version"`
 	identity
@@ -67,8 +63,8 @@ type taskRecord struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// exitRecord is how the task ended. Interrupted: the supervisor had been told to
-// end, too, as when the machine shuts down.
+// exitRecord says how the task ended. Interrupted: the supervisor was told to end as well, for example
+// at a shutdown of the machine.
 type exitRecord struct {
 	Version     int    `json:"version"`
 	Code        int    `json:"code"`
@@ -113,7 +109,7 @@ func (t *taskRecord) validateRecord() error {
 	if t.Version != recordVersion {
 		return fmt.Errorf("version %d is not known", t.Version)
 	}
-	// A negative pid, 0 or 1 would signal a process group, our own or everybody.
+	// A negative pid, 0 or 1 would signal a process group, our own, or all processes.
 	if t.PID <= 1 || t.Start == 0 {
 		return errors.New("not a process of a task")
 	}
@@ -127,7 +123,7 @@ func (e *exitRecord) validateRecord() error {
 	return nil
 }
 
-// decodeRecord decodes one record; into is one of the three.
+// decodeRecord decodes one of the three records.
 func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
@@ -157,11 +153,11 @@ func readRecord(dir, name string, into interface{ validateRecord() error }) erro
 	return decodeRecord(b, into)
 }
 
-// replacing is durable.Replace or durable.Swap: what describes running processes need not
-// survive a loss of power, for they do not either.
+// replacing is durable.Replace or durable.Swap: records of running processes need not survive a loss of
+// power, because the processes do not.
 type replacing func(path string, content []byte, mode fs.FileMode) error
 
-// writeRecord replaces a record as a whole.
+// writeRecord replaces a record atomically.
 func writeRecord(replace replacing, dir, name string, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {

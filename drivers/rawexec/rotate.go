@@ -13,9 +13,8 @@ import (
 	"skerry/internal/durable"
 )
 
-// rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when
-// one is full, and the oldest go so that maxFiles are left. It is used by one
-// goroutine.
+// rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when one is full. It removes
+// the oldest beyond maxFiles. It belongs to one goroutine.
 type rotator struct {
 	dir      string
 	prefix   string // TASK.stdout
@@ -25,27 +24,27 @@ type rotator struct {
 	file      *os.File
 	index     int
 	size      int64
-	lostBytes uint64 // bytes that the disk did not take
+	lostBytes uint64 // bytes that were not written
 
-	spaceCheckedAt time.Time // when free space was looked at last
-	scarce         bool      // there was hardly any
+	spaceCheckedAt time.Time // when free space was last checked
+	scarce         bool      // hardly any space was free
 }
 
 const (
-	// logFloor is how much of the disk logs leave free, so that the agent can start tasks
-	// and write its journal there: more than what it gives up its own reserve for.
+	// logFloor is the disk space that logs leave free, so that the agent can start tasks and write its
+	// journal: more than the limit at which it frees its reserve.
 	logFloor = 2 << 20
-	// floorShare of a disk's size is the largest floor: a small disk has logs, too.
+	// floorShare bounds the floor to a part of the disk's size, so that a small disk has logs too.
 	floorShare = 10
-	// spaceCheckInterval is how often a log looks at what is free.
+	// spaceCheckInterval is how often a log checks the free space.
 	spaceCheckInterval = 100 * time.Millisecond
 )
 
-// errScarce is why nothing is written to a log although the disk has some room.
+// errScarce means that a log is not written although the disk has some space.
 var errScarce = errors.New("the disk is almost full")
 
-// Write never fails and never holds up the task: what the disk does not take is
-// counted, and the count is written where there is room again.
+// Write never fails and never blocks the task: it counts bytes that cannot be written, and writes the
+// count when there is space again.
 func (r *rotator) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -55,7 +54,7 @@ func (r *rotator) Write(p []byte) (int, error) {
 		}
 		room := r.maxBytes - r.size
 		if room <= 0 {
-			continue // the note on what was lost filled the file
+			continue // the note about lost bytes filled the file
 		}
 		part := p[:min(int64(len(p)), room)]
 		wrote, err := r.file.Write(part)
@@ -78,7 +77,7 @@ func (r *rotator) Close() error {
 	return err
 }
 
-// checkFreeSpace fails where what is free of the disk is for others.
+// checkFreeSpace returns errScarce if the free space is at the floor.
 func (r *rotator) checkFreeSpace() error {
 	if now := time.Now(); now.Sub(r.spaceCheckedAt) >= spaceCheckInterval {
 		r.spaceCheckedAt = now
@@ -91,7 +90,7 @@ func (r *rotator) checkFreeSpace() error {
 	return nil
 }
 
-// prepareFile makes sure that there is an open file with room in it.
+// prepareFile opens a file with space left.
 func (r *rotator) prepareFile() error {
 	if err := r.checkFreeSpace(); err != nil {
 		return err
@@ -134,7 +133,7 @@ func (r *rotator) openCurrentFile() error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	info, err := f.Stat()
-	if err == nil && info.Mode().Perm() != 0o600 { // of a release that let others read it
+	if err == nil && info.Mode().Perm() != 0o600 { // an earlier release let others read it
 		err = f.Chmod(0o600)
 	}
 	if err != nil {
@@ -144,8 +143,8 @@ func (r *rotator) openCurrentFile() error {
 	return nil
 }
 
-// removeOldFiles removes all but the newest maxFiles. One that cannot be removed is left
-// for the next time.
+// removeOldFiles removes all but the newest maxFiles. A file that cannot be removed stays until the
+// next time.
 func (r *rotator) removeOldFiles() {
 	for _, n := range r.existingNumbers() {
 		if n <= r.index-r.maxFiles {
@@ -154,7 +153,7 @@ func (r *rotator) removeOldFiles() {
 	}
 }
 
-// existingNumbers returns the numbers of the files that exist, in order.
+// existingNumbers returns the numbers of the existing files, in order.
 func (r *rotator) existingNumbers() []int {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {

@@ -22,30 +22,31 @@ import (
 )
 
 const (
-	// readyFD is where a supervisor says, once, how the start went.
+	// readyFD is the descriptor on which a supervisor reports its start, once.
 	readyFD = 3
-	// adoptedPollInterval is how often an adopted task, whose parent is gone, is looked at.
+	// adoptedPollInterval is how often the supervisor checks an adopted task, because it is not its
+	// parent.
 	adoptedPollInterval = 250 * time.Millisecond
-	// exitRetry is how long a supervisor waits where the disk did not take the exit.
+	// exitRetry is the pause after the exit could not be written.
 	exitRetry = time.Second
 	// reapTimeout bounds the wait for killed processes: one may hang in the kernel.
 	reapTimeout = 5 * time.Second
 )
 
-// startReport is what a supervisor says on readyFD.
+// startReport is the report of a supervisor on readyFD.
 type startReport struct {
 	Err         string `json:"error"`
 	Recoverable bool   `json:"recoverable"`
 	Supervised  bool   `json:"supervised"` // another supervisor has the task
 }
 
-// supervisor looks after one task. All but the pumps and the reader of orders
-// runs in the main goroutine.
+// supervisor supervises one task. All but copying output and reading commands runs in the main
+// goroutine.
 type supervisor struct {
 	dir      string
 	spec     spec
 	task     taskRecord
-	isParent bool // it started the task itself, and so is told its exit
+	isParent bool // it started the task itself and so receives its exit
 
 	signals         chan os.Signal
 	control         *os.File
@@ -58,16 +59,15 @@ type supervisor struct {
 
 // supervise runs a supervisor in the state folder dir and returns its exit code.
 func supervise(dir string) int {
-	// The program was made for more than this: few threads and a small heap keep
-	// the price of a task low.
+	// The program is larger than this needs: few threads and a small heap keep a task cheap.
 	debug.SetGCPercent(25)
-	_ = os.WriteFile("/proc/self/comm", []byte("skerry-task"), 0) // for ps; it works without
+	_ = os.WriteFile("/proc/self/comm", []byte("skerry-task"), 0) // for ps; optional
 	ready := os.NewFile(readyFD, "ready")
 	syscall.CloseOnExec(readyFD)
 	closeInherited()
 
 	s := &supervisor{dir: dir, signals: make(chan os.Signal, 16), controlCommands: make(chan controlCommand), done: make(chan struct{})}
-	// What ends other programs does not end a supervisor: it ends with its task.
+	// A supervisor ends with its task, and not by a signal.
 	signal.Notify(s.signals, unix.SIGCHLD, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	release, err := s.lockAndStartTask()
 	s.reportStart(ready, err)
@@ -84,9 +84,8 @@ func supervise(dir string) int {
 	return 0
 }
 
-// closeInherited closes what the agent's own parent had left open to it, which a
-// task would keep open for as long as it lives. What the Go runtime has opened is
-// told from that by its close-on-exec flag.
+// closeInherited closes the descriptors that the agent's parent had left open, which the task would
+// keep open. Descriptors of the Go runtime have the close-on-exec flag.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -103,7 +102,7 @@ func closeInherited() {
 	}
 }
 
-// reportStart tells the agent that waits for the start, if it is still there.
+// reportStart sends the report to the agent that waits for the start, if it is still there.
 func (s *supervisor) reportStart(w *os.File, err error) {
 	var r startReport
 	if err != nil {
@@ -116,15 +115,14 @@ func (s *supervisor) reportStart(w *os.File, err error) {
 	_ = w.Close()
 }
 
-// lockAndStartTask takes the folder and brings the task to life, whatever an earlier
-// supervisor has left: ended, running, started but not noted, or not started.
-// The life FIFO is opened before the lock is taken, so that who sees the lock
-// held also finds the FIFO held.
+// lockAndStartTask locks the folder and starts the task, or takes over what an earlier supervisor left:
+// ended, running, started but not recorded, or not started. It opens the life FIFO before it takes the
+// lock, so that whoever sees the lock also finds the FIFO open.
 func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	var held []*os.File
 	closeAll := func() {
 		for _, f := range held {
-			_ = f.Close() // the process ends, too
+			_ = f.Close() // the process ends too
 		}
 	}
 	defer func() {
@@ -166,7 +164,7 @@ func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	return closeAll, nil
 }
 
-// findOrStart takes over a task that an earlier supervisor left, or starts it.
+// findOrStart takes over the task of an earlier supervisor, or starts it.
 func (s *supervisor) findOrStart() error {
 	if err := readRecord(s.dir, taskFile, &s.task); err == nil {
 		return nil
@@ -185,15 +183,15 @@ func (s *supervisor) findOrStart() error {
 		err = writeRecord(durable.Swap, s.dir, taskFile, s.task)
 	}
 	if err != nil {
-		// A task that is not noted must not run: nobody would find it again.
+		// A task without a record must not run: nobody would find it again.
 		_ = unix.Kill(-id.PID, unix.SIGKILL)
 		return err
 	}
 	return nil
 }
 
-// findUnrecordedTask finds a task whose supervisor was killed between starting it and
-// noting it: the leader of a session that has our output open.
+// findUnrecordedTask finds a task whose supervisor was killed between the start and the record: the
+// leader of a session that has our output open.
 func (s *supervisor) findUnrecordedTask() (identity, bool) {
 	for _, pid := range holdersOf(s.dir) {
 		if st, err := readStat(pid); err == nil && st.session == pid && st.state != 'Z' {
@@ -203,9 +201,9 @@ func (s *supervisor) findUnrecordedTask() (identity, bool) {
 	return identity{}, false
 }
 
-// startTaskProcess starts the task's process, in its own session and process group.
+// startTaskProcess starts the task's process in its own session and process group.
 func (s *supervisor) startTaskProcess() (identity, error) {
-	// Processes that the task leaves behind become ours, so that they end with it.
+	// Orphans of the task become children of this process, so that they end with it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return identity{}, fmt.Errorf("become subreaper: %w", err)
 	}
@@ -216,8 +214,8 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	defer null.Close()
 	files := []uintptr{null.Fd()}
 	for _, name := range []string{stdoutFIFO, stderrFIFO} {
-		// Not one of ours: its end must block, ours must not, and that is a
-		// property of the open file.
+		// A descriptor of its own: the task's end must block and ours must not, and that is a property
+		// of the open file.
 		fd, err := unix.Open(filepath.Join(s.dir, name), unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return identity{}, fmt.Errorf("open output: %w", err)
@@ -235,7 +233,7 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("start %s: %w", s.spec.Path, err)
 	}
-	st, err := readStat(pid) // it is there until we reap it
+	st, err := readStat(pid) // it exists until we reap it
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return identity{}, err
@@ -243,8 +241,8 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, nil
 }
 
-// readControlCommands hands on what the agent writes to the control FIFO, until that is
-// closed: the supervisor itself holds it open for writing, so it has no end.
+// readControlCommands passes on the lines of the control FIFO until it is closed. The supervisor holds
+// it open for writing, so it has no end.
 func (s *supervisor) readControlCommands() {
 	lines := bufio.NewScanner(s.control)
 	lines.Buffer(make([]byte, maxControlLine), maxControlLine)
@@ -262,7 +260,7 @@ func (s *supervisor) readControlCommands() {
 	}
 }
 
-// superviseUntilExit carries out orders until the task has ended.
+// superviseUntilExit executes commands until the task has ended.
 func (s *supervisor) superviseUntilExit() exitRecord {
 	var kill <-chan time.Time
 	var poll <-chan time.Time
@@ -296,18 +294,17 @@ func (s *supervisor) superviseUntilExit() exitRecord {
 	}
 }
 
-// signalIfAlive sends to the task (pid) or its process group (-pid), if it is still the
-// process that it was.
+// signalIfAlive sends a signal to the task (pid) or its process group (-pid), if it is still the same
+// process.
 func (s *supervisor) signalIfAlive(pid, sig int) {
 	if s.task.isAlive() {
-		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: watch sees that
+		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: pollTaskExit notices
 	}
 }
 
-// pollTaskExit reports whether the task's main process has ended, and how, and kills
-// what is left of its process group. A group keeps its number for as long as it
-// has members, and the kernel hands out pids in turn, so that the group that is
-// killed right after its leader was reaped is still this one.
+// pollTaskExit reports whether and how the task's main process has ended, and kills the rest of its
+// process group. The group keeps its number while it has members, and the kernel assigns pids in turn,
+// so the group that is killed right after its leader was reaped is still the task's.
 func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	exit := exitRecord{Version: recordVersion, BootID: s.task.BootID}
 	if !s.isParent {
@@ -329,7 +326,7 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 		case pid == 0:
 			return exit, false
 		case pid != s.task.PID:
-			continue // something that the task had left behind
+			continue // a process that the task left behind
 		}
 		_ = unix.Kill(-s.task.PID, unix.SIGKILL)
 		exit.Code = status.ExitStatus()
@@ -341,7 +338,8 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	}
 }
 
-// cleanUpAndRecordExit ends what is left of the task, empties its output, and writes its exit.
+// cleanUpAndRecordExit kills what is left of the task, copies the rest of its output, and writes its
+// exit.
 func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	deadline := time.Now().Add(reapTimeout)
 	for time.Now().Before(deadline) {
@@ -355,7 +353,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 		<-time.After(time.Millisecond)
 	}
 	close(s.done)
-	_ = s.control.Close() // the agent has nothing to order any more
+	_ = s.control.Close() // no commands are executed any more
 	for _, o := range s.outputs {
 		o.stopCopying()
 	}
@@ -367,7 +365,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	exit.Interrupted = s.wasInterrupted()
 	for tried := false; ; tried = true {
 		err := writeRecord(durable.Replace, s.dir, exitFile, exit)
-		if err == nil || errors.Is(err, fs.ErrNotExist) { // a folder that was removed has no reader
+		if err == nil || errors.Is(err, fs.ErrNotExist) { // a removed folder has no reader
 			return
 		}
 		if !tried {
@@ -377,17 +375,17 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	}
 }
 
-// remainingProcesses lists the processes that the task has left running.
+// remainingProcesses returns the processes that the task left running.
 func (s *supervisor) remainingProcesses() []member {
 	if s.isParent {
 		return childrenOf(os.Getpid())
 	}
-	// It did not start the task, so what the task left behind is not its own child.
+	// An adopted task is not a child, so its orphans are not either.
 	return membersOf(s.dir, s.task.identity)
 }
 
-// wasInterrupted reports whether somebody wanted the supervisor itself to end,
-// also where that came together with the task's end.
+// wasInterrupted reports whether the supervisor itself was told to end, also at the same time as the
+// task's end.
 func (s *supervisor) wasInterrupted() bool {
 	for {
 		select {

@@ -15,8 +15,7 @@ import (
 	"skerry/fleet"
 )
 
-// task is a task by its state folder. It holds nothing that a second one, or one
-// of a later life of the agent, would not find there.
+// task is a task, identified by its state folder. It has no state that is not in the folder.
 type task struct {
 	driver *Driver
 	dir    string
@@ -37,8 +36,8 @@ func (t *task) Ended() bool {
 	return true
 }
 
-// Wait blocks until the task has ended. A supervisor that is killed meanwhile is
-// replaced by one that adopts the task.
+// Wait blocks until the task has ended. If the supervisor is killed meanwhile, it starts another one,
+// which adopts the task.
 func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	for !t.Ended() {
 		if err := t.driver.ensureSupervisor(ctx, t.dir); err != nil {
@@ -52,7 +51,8 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	return t.exit.Load().toDriverExit(), nil
 }
 
-// waitForSupervisorEnd blocks until the life FIFO has no writer: until its supervisor ends.
+// waitForSupervisorEnd blocks until the life FIFO has no writer, that is, until the supervisor has
+// ended.
 func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -71,20 +71,19 @@ func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	return nil
 }
 
-// stopGrace is how long after the timeout of a stop a supervisor may take to end the task: it
-// kills what is left of it, and writes the exit.
+// stopGrace is how long after the timeout of a stop the supervisor may take to kill the rest of the
+// task and to write the exit.
 const stopGrace = reapTimeout + 5*time.Second
 
-// Stop has the supervisor send signal to the task's process group and, after
-// timeout (at most a day), kill it. Where the supervisor does not do that, since it stands
-// still, the task is killed here, with all of its processes.
+// Stop lets the supervisor send signal to the task's process group and kill it after timeout (at most a
+// day). If the supervisor does not, because it is stopped, the agent kills all processes of the task.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
 		return fmt.Errorf("stop task %s: %w", t.id, err)
 	}
 	o := controlCommand{stop: true, signal: number, timeout: min(max(timeout, 0), maxKillTimeout)}
-	for !t.Ended() { // again, where the supervisor was killed meanwhile
+	for !t.Ended() { // again if the supervisor was killed meanwhile
 		err := t.sendToSupervisor(ctx, o)
 		if err == nil {
 			err = t.waitStopped(ctx, o)
@@ -97,12 +96,13 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	return nil
 }
 
-// waitStopped waits until the supervisor has ended, for as long as a stop may take, and then
-// ends the task and the supervisor itself.
+// waitStopped waits until the supervisor has ended, as long as a stop may take, and then kills the task
+// and the supervisor.
 func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	patience := o.timeout + stopGrace
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
-		// It will pass nothing on: the task is told here, and has the same time.
+		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same
+		// timeout.
 		var rec taskRecord
 		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
 			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
@@ -119,15 +119,15 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	return t.killTree()
 }
 
-// killTree kills the task's processes and then its supervisor. The next one that is started
-// finds that, and writes the task's exit.
+// killTree kills the task's processes and then its supervisor. The next supervisor then writes the
+// exit.
 func (t *task) killTree() error {
 	var rec taskRecord
 	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
 		return err
 	}
 	if rec.BootID != t.driver.bootID || !rec.isInFolder(t.dir) {
-		rec = taskRecord{} // of another boot, or of the folder that this one is a copy of
+		rec = taskRecord{} // of another boot, or of the original of a copied folder
 	}
 	super, _, found := supervisorOf(t.dir)
 	roots := []int{}
@@ -152,7 +152,7 @@ func (t *task) killTree() error {
 	return nil
 }
 
-// Signal has the supervisor send a signal to the task's main process.
+// Signal lets the supervisor send a signal to the task's main process.
 func (t *task) Signal(ctx context.Context, signal string) error {
 	number, err := drivers.ParseSignal(signal)
 	if err == nil && t.Ended() {
@@ -167,7 +167,7 @@ func (t *task) Signal(ctx context.Context, signal string) error {
 	return nil
 }
 
-// sendToSupervisor gives an order, to a new supervisor where the task has lost its own.
+// sendToSupervisor sends a command, to a new supervisor if the task has none.
 func (t *task) sendToSupervisor(ctx context.Context, o controlCommand) error {
 	for !t.Ended() {
 		err := sendControlCommand(t.dir, o)

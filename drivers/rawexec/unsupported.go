@@ -14,17 +14,17 @@ func unsupported() error {
 		WithHint("it needs Linux")
 }
 
-// Fingerprint says that the driver is not to be had here.
+// Fingerprint says that the driver does not work on this system.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	return fleet.DriverInfo{HealthDescription: unsupported().Error()}
 }
 
-// Start fails.
+// Start returns an error: the system is not supported.
 func (d *Driver) Start(context.Context, drivers.TaskConfig) (drivers.Handle, error) {
 	return drivers.Handle{}, unsupported()
 }
 
-// Recover fails.
+// Recover returns an error: the system is not supported.
 func (d *Driver) Recover(context.Context, drivers.TaskConfig, drivers.Handle) (drivers.Task, error) {
 	return nil, unsupported()
 }

@@ -14,15 +14,14 @@ import (
 	"skerry/fleet"
 )
 
-// clockTick is the unit of times in /proc: USER_HZ is 100 for all programs, whatever
-// the kernel's own rate.
+// clockTick is the unit of times in /proc: USER_HZ is 100 for all programs, whatever the kernel uses.
 const clockTick = time.Second / 100
 
 // maxStatus bounds what is read of /proc/PID/status.
 const maxStatus = 64 << 10
 
-// Consumed reads what the task's processes have used: its main process, what is in
-// its session, and their descendants.
+// Consumed reads the usage of the task's processes: its main process, those in its session, and their
+// descendants.
 func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	var rec taskRecord
 	if err := readRecord(t.dir, taskFile, &rec); err != nil {
@@ -50,10 +49,10 @@ func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	return out, nil
 }
 
-// belongs reports whether a process is the task's main one, in its session (which it
-// leads), or a descendant of one that is.
+// belongs reports whether a process is the main process, in its session, or a descendant of one that
+// is.
 func belongs(all map[int]procStat, main, pid int) bool {
-	for range len(all) { // what is read one after the other may have a ring
+	for range len(all) { // bounds the loop: entries that were read at different times may form a ring
 		s, ok := all[pid]
 		if !ok {
 			return false
@@ -66,7 +65,7 @@ func belongs(all map[int]procStat, main, pid int) bool {
 	return false
 }
 
-// swapped is how many bytes of a process are on disk; 0 where that is not known.
+// swapped returns how many bytes of a process are in swap; 0 if that is not known.
 func swapped(pid int) uint64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

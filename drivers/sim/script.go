@@ -25,7 +25,7 @@ type script struct {
 	killAfter             time.Duration
 }
 
-// scriptedExit is how the task ends by itself.
+// scriptedExit says how the task ends by itself.
 func (s script) scriptedExit() drivers.Exit {
 	if s.exitSignal != 0 {
 		return drivers.Exit{Signal: s.exitSignal, Code: 128 + s.exitSignal}
@@ -37,7 +37,7 @@ func (s script) isSignalIgnored(number int) bool {
 	return s.ignoreAll || slices.Contains(s.ignored, number)
 }
 
-// parseScript reads a config block. All that is wrong with it is said at once.
+// parseScript reads a config block. The error names everything that is wrong.
 func parseScript(config map[string]any) (script, error) {
 	s := script{forever: true}
 	var wrong []string
@@ -140,7 +140,7 @@ func duration(value any) (time.Duration, error) {
 	return d, nil
 }
 
-// integer reads what HCL, JSON and CBOR make of a whole number.
+// integer reads a whole number as HCL, JSON and CBOR decode it.
 func integer(value any) (int, error) {
 	switch v := value.(type) {
 	case int:

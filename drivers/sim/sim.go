@@ -1,22 +1,21 @@
-// Package sim is the driver "sim": tasks that follow a script, for tests and
-// simulations. Nothing is run, nothing is written.
+// Package sim is the driver "sim": tasks that follow a script, for tests and simulations. It runs and
+// writes nothing.
 //
-// A World is the machine that the tasks live on. It outlives drivers, as a
-// machine outlives agents: a test that closes an edge and opens another in the
-// same process hands both the same World, and the second finds the tasks of the
-// first. Time comes from package time alone, so that a synctest bubble makes it
-// virtual. A task costs a timer and no goroutine.
+// A SimMachine is the machine of the tasks. It outlives drivers, as a machine outlives agents: a test
+// that closes an edge and opens another passes the same SimMachine to both, and the second edge finds
+// the tasks of the first. All time is from package time, so that a synctest bubble makes it virtual. A
+// task costs a timer and no goroutine.
 //
 // The script is the task's config block:
 //
-//	run_for                  duration; not given: until it is stopped
-//	exit_code                how it ends by itself, 0…255
-//	exit_signal              a signal's name: it ends by that instead
-//	start_delay              duration that Start takes
+//	run_for                  duration; default: until it is stopped
+//	exit_code                exit code of a task that ends by itself, 0…255
+//	exit_signal              signal that ends it instead
+//	start_delay              duration of Start
 //	start_error              message with which Start fails
-//	start_error_recoverable  whether a second try may not meet it
-//	ignore_signals           true, or a list of names: these do not end it
-//	kill_after               duration from a signal that ends it to its end; not of SIGKILL
+//	start_error_recoverable  whether that error is recoverable
+//	ignore_signals           true, or a list of names: signals that do not end it
+//	kill_after               duration from a signal to its end; not for SIGKILL
 package sim
 
 import (
@@ -37,38 +36,37 @@ const Name = "sim"
 
 const handleVersion = 1
 
-// SimMachine is the machine that simulated tasks live on. It may be used from several
-// goroutines.
+// SimMachine is the machine of simulated tasks. It may be used concurrently.
 type SimMachine struct {
-	watch func(Event) // nil: nobody does
+	watch func(Event) // nil: no watcher
 
 	mu     sync.Mutex
 	tasks  map[string]*task // by TaskConfig.ID
 	starts map[string]int
 }
 
-// NewSimMachine makes an empty World.
+// NewSimMachine makes a machine without tasks.
 func NewSimMachine() *SimMachine {
 	return &SimMachine{tasks: make(map[string]*task), starts: make(map[string]int)}
 }
 
-// What happens to tasks, as an Event has it.
+// Kinds of an Event.
 const (
 	Started  = "started"
-	Exited   = "exited"   // by itself
-	Stopped  = "stopped"  // by a signal
-	Vanished = "vanished" // with its machine
+	Exited   = "exited"   // ended by itself
+	Stopped  = "stopped"  // ended by a signal
+	Vanished = "vanished" // lost with its machine
 )
 
-// Event is what happened to a task.
+// Event says what happened to a task.
 type Event struct {
 	ID   string // TaskConfig.ID
 	What string
-	Exit drivers.Exit // but of Started
+	Exit drivers.Exit // not for Started
 }
 
-// NewWatchedSimMachine makes an empty World that tells of everything that happens in it.
-// watch must not block, nor ask the World anything.
+// NewWatchedSimMachine makes a machine without tasks that calls watch for every event. watch must not
+// block or call the machine.
 func NewWatchedSimMachine(watch func(Event)) *SimMachine {
 	w := NewSimMachine()
 	w.watch = watch
@@ -81,7 +79,7 @@ func (w *SimMachine) emitEvent(e Event) {
 	}
 }
 
-// Reboot ends all tasks that run, without a trace of how.
+// Reboot ends all running tasks without an exit.
 func (w *SimMachine) Reboot() {
 	for _, t := range w.listTasks() {
 		t.endByReboot()
@@ -107,8 +105,8 @@ func (w *SimMachine) Running() []string {
 	return ids
 }
 
-// End ends a task that runs, as if by itself; FinishedAt is filled in. It
-// reports whether there was one.
+// End ends a running task as if by itself, and sets FinishedAt. It reports whether the task was
+// running.
 func (w *SimMachine) End(id string, exit drivers.Exit) bool {
 	w.mu.Lock()
 	t := w.tasks[id]
@@ -122,7 +120,7 @@ func (w *SimMachine) listTasks() []*task {
 	return slices.Collect(maps.Values(w.tasks))
 }
 
-// Driver runs simulated tasks in a World.
+// Driver runs simulated tasks on a SimMachine.
 type Driver struct {
 	machine *SimMachine
 }
@@ -138,13 +136,13 @@ func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	}
 }
 
-// Validate refuses a script that it cannot read.
+// Validate rejects a script that it cannot read.
 func (d *Driver) Validate(config map[string]any) error {
 	_, err := parseScript(config)
 	return err
 }
 
-// Start starts a task by its script.
+// Start starts a task with its script.
 func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	s, err := parseScript(cfg.Config)
 	if err != nil {
@@ -174,7 +172,7 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 	return h, nil
 }
 
-// Recover finds a task that its World has.
+// Recover finds a task on the driver's machine.
 func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	if h.Driver != Name || h.Version > handleVersion {
 		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
@@ -185,7 +183,7 @@ func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Ha
 	return nil, drivers.ErrTaskGone
 }
 
-// findTask returns the task that cfg names, if it did not vanish.
+// findTask returns the task that cfg names, unless it vanished.
 func (d *Driver) findTask(cfg drivers.TaskConfig) *task {
 	d.machine.mu.Lock()
 	t := d.machine.tasks[cfg.ID]
@@ -220,7 +218,7 @@ type task struct {
 	done     chan struct{} // closed when it has ended
 
 	mu       sync.Mutex
-	timer    *time.Timer // ends it; nil: nothing does
+	timer    *time.Timer // ends the task; nil: it has no end
 	exit     drivers.Exit
 	ended    bool
 	vanished bool
@@ -245,7 +243,7 @@ func (t *task) endTask(how string, exit drivers.Exit) bool {
 	return true
 }
 
-// endByReboot ends the task as a reboot does.
+// endByReboot ends the task without an exit, as a reboot does.
 func (t *task) endByReboot() {
 	if t.endTask(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
 		t.mu.Lock()
@@ -280,7 +278,7 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	}
 }
 
-// Stop ends the task as its script has it.
+// Stop ends the task as its script says.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -292,12 +290,12 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	case <-t.done:
 		kill.Stop()
 		return nil
-	case <-ctx.Done(): // kill is carried out all the same
+	case <-ctx.Done(): // the task is killed all the same
 		return fmt.Errorf("stop task %s: %w", t.id, ctx.Err())
 	}
 }
 
-// Signal delivers a signal, which ends the task unless it ignores it.
+// Signal sends a signal, which ends the task unless it ignores it.
 func (t *task) Signal(_ context.Context, signal string) error {
 	number, err := drivers.ParseSignal(signal)
 	if err == nil && t.Ended() {
@@ -327,7 +325,7 @@ func (t *task) deliverSignal(number int) {
 	}
 }
 
-// Forget removes an ended task from its World.
+// Forget removes an ended task from its machine.
 func (t *task) Forget(context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: it runs", t.id)

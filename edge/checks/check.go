@@ -18,44 +18,43 @@ import (
 const (
 	Success = "success"
 	Failure = "failure"
-	Pending = "pending" // it was not done yet
+	Pending = "pending" // not run yet
 )
 
 // Modes of a check.
 const (
 	Healthiness = "healthiness" // an update waits for it
-	Readiness   = "readiness"   // it is shown, and no update waits for it
+	Readiness   = "readiness"   // it is shown only
 )
 
-// Result is how a check went last, as Nomad's clients read it.
+// Result is the newest result of a check, as Nomad's clients read it.
 type Result struct {
 	ID         string
 	Check      string
-	Group      string // the allocation's group, with its name in the job: JOB.GROUP[INDEX]
+	Group      string // the allocation's name: JOB.GROUP[INDEX]
 	Mode       string
 	Output     string
 	Service    string
 	Task       string `json:",omitempty"`
 	Status     string
 	StatusCode int   `json:",omitempty"` // of an http check
-	Timestamp  int64 // Unix seconds, the edge's wall clock; 0: not done yet
+	Timestamp  int64 // Unix seconds by the edge's wall clock; 0: not run yet
 }
 
-// check is one check of an allocation with all that it says filled in.
+// check is one check of an allocation, with all variables interpolated.
 type check struct {
 	fleet.ServiceCheck
 	id, service, task string
 	address           string // HOST:PORT
-	machineHost       string // HOST, where it is this machine's address and not one that the service names
-	problem           string // why it cannot be done; "": it can
-	countsForHealth   bool   // for the allocation's health
-	restartTarget     string // the task that is restarted, "" for all
+	machineHost       string // HOST if it is this machine's address; "": the service sets another one
+	problem           string // why it cannot run; "": it can
+	countsForHealth   bool   // the allocation's health depends on it
+	restartTarget     string // task to restart; "": all
 	started           time.Duration
 }
 
-// checksOf lists the checks of an allocation that are to be done now: those of its
-// group when all its tasks run that are to go on, those of a task when that does. since is when each
-// running task started.
+// checksOf returns the checks of an allocation that must run now: those of its group while all its
+// lasting tasks run, those of a task while the task runs. since is the start of each running task.
 func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []check {
 	g := a.Group()
 	if g == nil {
@@ -82,7 +81,7 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 	return found
 }
 
-// runsUntilStopped reports whether a task runs as long as its allocation does.
+// runsUntilStopped reports whether a task runs as long as its allocation.
 func runsUntilStopped(t *fleet.Task) bool {
 	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
 }
@@ -113,7 +112,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	return found
 }
 
-// resolveAddress finds what the check is done against.
+// resolveAddress sets the address to check.
 func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
 	ip, port, ok := a.Endpoint(n, label)
 	if !ok || port == 0 {
@@ -131,7 +130,7 @@ func checkID(a fleet.AllocID, parts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// pendingResult is what is known of a check before it was done.
+// pendingResult returns the result of a check that has not run yet.
 func (c *check) pendingResult(a *fleet.Alloc) Result {
 	mode := Healthiness
 	if !c.countsForHealth {
@@ -140,7 +139,7 @@ func (c *check) pendingResult(a *fleet.Alloc) Result {
 	return Result{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
 }
 
-// describe says which of several checks do not pass, the first by name.
+// describe names the first of the failing checks; "": none fails.
 func describe(failing []Result) string {
 	if len(failing) == 0 {
 		return ""

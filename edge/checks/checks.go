@@ -15,18 +15,17 @@ import (
 
 // Config of Checks. Node, Mono, Now, Changed and Unhealthy are required.
 type Config struct {
-	Node func() fleet.Node    // the machine as described last
+	Node func() fleet.Node    // the newest description of the machine
 	Mono func() time.Duration // since boot
-	Now  func() time.Time     // wall clock: shown, never decided on
-	// Changed is told that how an allocation's checks stand is not what it was. It must
-	// not block.
+	Now  func() time.Time     // wall clock: shown, never used for a decision
+	// Changed is called when the status of an allocation's check has changed. It must not block.
 	Changed func(fleet.AllocID)
-	// Unhealthy has a task restarted whose check failed as often as its check_restart
-	// allows; "" is all tasks of the allocation.
+	// Unhealthy restarts a task whose check has failed as often as its check_restart allows; ""
+	// restarts all tasks of the allocation.
 	Unhealthy func(ctx context.Context, id fleet.AllocID, task, why string) error
 	Dial      Dial // nil: the system's
-	// Has reports whether this machine has an address now. nil: an interface of it does,
-	// or, where Dial is not the system's, any.
+	// Has reports whether this machine has an address now. nil: an interface has it; with a Dial other
+	// than the system's, always.
 	Has func(host string) bool
 	Log *slog.Logger
 }
@@ -40,18 +39,18 @@ type Checks struct {
 	followed map[fleet.AllocID]*followedAlloc
 }
 
-// followedAlloc is an allocation whose checks are done.
+// followedAlloc is an allocation whose checks run.
 type followedAlloc struct {
 	stop    context.CancelFunc
 	version fleet.Index // of the allocation
 	node    string      // hash of the node's description
 	since   map[string]time.Duration
 	checks  []check
-	results []Result        // of each check
-	passing []time.Duration // since when each passes; less than 0: it does not
+	results []Result        // one for each check
+	passing []time.Duration // since when each check passes; negative: it does not
 }
 
-// New makes Checks; nothing is done yet.
+// New makes Checks. It starts nothing.
 func New(cfg Config) (*Checks, error) {
 	if cfg.Node == nil || cfg.Mono == nil || cfg.Now == nil || cfg.Changed == nil || cfg.Unhealthy == nil {
 		return nil, errors.New("run checks: the configuration is not complete")
@@ -71,10 +70,9 @@ func New(cfg Config) (*Checks, error) {
 	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}}, nil
 }
 
-// Follow does the checks of an allocation until ctx ends: of its group while all its
-// tasks run, of a task while that does. since is when each running task started, in
-// time since boot. Where that is not what it was in the last call, or what is checked is
-// not, they begin anew.
+// Follow runs the checks of an allocation until ctx ends: those of its group while all its tasks run,
+// those of a task while the task runs. since is the start of each running task, as time since boot. If
+// since or the checks differ from the last call, the checks begin again.
 func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration) {
 	n := c.cfg.Node()
 	c.mu.Lock()
@@ -114,7 +112,7 @@ func (c *Checks) Forget(id fleet.AllocID) {
 // Wait returns when all checks have ended.
 func (c *Checks) Wait() { c.running.Wait() }
 
-// Results are how the checks of an allocation went last, by their ids.
+// Results returns the newest results of an allocation's checks, by their ids.
 func (c *Checks) Results(id fleet.AllocID) map[string]Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +125,8 @@ func (c *Checks) Results(id fleet.AllocID) map[string]Result {
 	return all
 }
 
-// Passing says since when, in time since boot, all checks of an allocation pass that an
-// update waits for; where they do not, it says which, and ok is false.
+// Passing returns since when, as time since boot, all checks that count for health pass. If ok is
+// false, failing names one that does not.
 func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +147,7 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 	return since, describe(bad), len(bad) == 0
 }
 
-// runCheckLoop does one check, and what follows from it, until ctx ends.
+// runCheckLoop runs one check and restarts its task if necessary, until ctx ends.
 func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followedAlloc, i int) {
 	k := &f.checks[i]
 	tick := time.NewTicker(max(k.Interval, time.Second))
@@ -168,12 +166,12 @@ func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followed
 		switch had = had || has; {
 		case status == Success || c.cfg.Mono() < k.started+startupGrace(k):
 			failures = 0
-		case had && !has: // the address went with the link: that says nothing of the task
+		case had && !has: // the address went with the link, which says nothing about the task
 		default:
 			failures++
 		}
 		if r := k.CheckRestart; r != nil && r.Limit > 0 && failures >= r.Limit && !restarted {
-			// Once: the tasks that start then have checks that begin anew.
+			// Once only: the restarted tasks get checks that begin again.
 			restarted = c.restartUnhealthyTask(ctx, id, k)
 		}
 		select {
@@ -191,7 +189,7 @@ func startupGrace(k *check) time.Duration {
 	return k.CheckRestart.Grace
 }
 
-// restartUnhealthyTask reports whether the task is being restarted.
+// restartUnhealthyTask restarts the task of a check and reports whether that succeeded.
 func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *check) bool {
 	why := `check "` + k.Name + `" is unhealthy`
 	c.cfg.Log.Warn("task is restarted", "alloc_id", string(id), "task", k.restartTarget, "reason", why)
@@ -202,7 +200,7 @@ func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *
 	return true
 }
 
-// recordResult keeps how a check went, unless it belongs to what has ended meanwhile.
+// recordResult stores the result of a check, unless the checks began again meanwhile.
 func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went Result) {
 	c.mu.Lock()
 	if c.followed[id] != f {

@@ -15,13 +15,13 @@ import (
 	"skerry/fleet"
 )
 
-// maxOutput is how much of an answer is kept and shown, in bytes.
+// maxOutput bounds the stored part of an answer, in bytes.
 const maxOutput = 3 << 10
 
-// Dial opens a connection, as net.Dialer's DialContext.
+// Dial opens a connection, like DialContext of net.Dialer.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// probeOnce does a check once, within its timeout.
+// probeOnce runs a check once, within its timeout.
 func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string, code int) {
 	if c.problem != "" {
 		return Failure, c.problem, 0
@@ -33,7 +33,7 @@ func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string
 		if err != nil {
 			return Failure, displayText(err.Error()), 0
 		}
-		_ = conn.Close() // it was opened, which is all that is asked
+		_ = conn.Close() // opening the connection is the whole check
 		return Success, "connected to " + c.address, 0
 	}
 	return c.probeHTTP(ctx, dial)
@@ -57,7 +57,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 		DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig: &tls.Config{ServerName: c.TLSServerName, InsecureSkipVerify: c.TLSSkipVerify},
 	}
-	// A redirect is an answer of its own: what it points to is not what is checked.
+	// A redirect is the answer; its target is not checked.
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(req)
 	if err != nil {
@@ -74,17 +74,17 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	return Failure, displayText(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
 }
 
-// displayText makes a text fit to be shown.
+// displayText makes a text printable.
 func displayText(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxOutput)], ""))
 }
 
-// loopbacks are this machine's addresses that no link takes away.
+// loopbacks are this machine's addresses that do not depend on a link.
 var loopbacks = []string{"127.0.0.1", "::1"}
 
-// loopbackFallback returns how the check is dialed while this machine has lost the address: a cable
-// that is pulled takes it along, and what listens on all addresses runs all the same. Only
-// then the loopback addresses are tried before it.
+// loopbackFallback dials the loopback addresses first. It is used while this machine has lost the
+// checked address, for example because a cable is unplugged: a service that listens on all addresses
+// still runs.
 func (c *check) loopbackFallback(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if _, port, err := net.SplitHostPort(address); err == nil && address == c.address {
@@ -98,8 +98,8 @@ func (c *check) loopbackFallback(dial Dial) Dial {
 	}
 }
 
-// onMachine reports whether an interface of this machine has an address; what is no
-// address is not looked for, and where the machine does not say it has it.
+// onMachine reports whether an interface of this machine has an address. It returns true for a name,
+// and if the interfaces cannot be read.
 func onMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package files reads what lies in an allocation's folder, for operators: lists,
-// single files, files that grow. The hub's requests are served through it.
+// Package files reads the files in an allocation's folder for operators: lists of folders, and files,
+// also while they grow. It serves the requests of hubs.
 //
-// Nothing outside of the folder can be read, whatever a task puts into it: paths
-// are opened below an os.Root, which follows no link that leaves it. The secrets of
-// tasks are not shown, also not through a link. Only regular files are read, so a
-// pipe or a device that a task made cannot hold a reader up.
+// Nothing outside the folder can be read, whatever a task puts into it: paths are opened below an
+// os.Root, which follows no link that leads out. The secrets of tasks are not readable, also not
+// through a link. Only regular files are read, so that a pipe or a device cannot block a reader.
 //
-// A Reader belongs to one goroutine, and starts none. Nothing is persisted.
+// A reader belongs to one goroutine, and starts none. Nothing is stored.
 package files
 
 import (
@@ -28,35 +27,35 @@ import (
 	"skerry/fleet"
 )
 
-// What is asked of a path.
+// Kinds of a Request.
 const (
 	List   = "ls"     // the entries of a folder, as JSON
 	Stat   = "stat"   // one entry, as JSON
 	Read   = "readat" // a file's bytes
-	Stream = "stream" // a file's bytes, and on as it grows
+	Stream = "stream" // a file's bytes, and more as it grows
 )
 
 // Bounds.
 const (
-	// MaxEntries is how many entries of a folder are listed.
+	// MaxEntries is the largest number of entries of a listed folder.
 	MaxEntries = 10_000
 	maxPath    = 4 << 10
 	maxLinks   = 64
 	pollEvery  = 200 * time.Millisecond
 )
 
-// Secrets is the folder of each task that is never shown.
+// secrets is the folder of each task that is never shown.
 const secrets = "secrets"
 
 // Request says what to read.
 type Request struct {
 	Dir    string // the allocation's folder
 	Kind   string // List, Stat, Read or Stream
-	Path   string // below Dir; a leading slash means nothing
+	Path   string // below Dir; a leading slash is ignored
 	Offset int64  // of Read and Stream: bytes from the start
 	Limit  int64  // of Read: how many bytes; 0: all
-	// Ended reports that nothing more will be written; a Stream then stops at the
-	// end. nil: never.
+	// Ended reports that nothing more will be written; a Stream then ends at the end of the file. nil:
+	// never.
 	Ended func() bool
 }
 
@@ -70,8 +69,8 @@ type Info struct {
 	ContentType string
 }
 
-// Open answers a request. Errors are a *fleet.Error with CodeInvalid, CodeForbidden
-// or CodeNotFound where it cannot be served as it is.
+// Open answers a request. If the request cannot be served, the error is a *fleet.Error with
+// CodeInvalid, CodeForbidden or CodeNotFound.
 func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
 	if len(req.Path) > maxPath || strings.ContainsRune(req.Path, 0) || req.Offset < 0 || req.Limit < 0 {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read files: the path, the offset or the limit makes no sense")
@@ -100,8 +99,7 @@ func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
 	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
 }
 
-// resolve follows the links of a path, and refuses what leads to secrets or out of
-// the folder.
+// resolve follows the links of a path. It rejects paths that lead to secrets or out of the folder.
 func resolve(root *os.Root, asked string) (string, error) {
 	rest := strings.Split(path.Clean("/" + asked)[1:], "/")
 	done, links := ".", 0
@@ -138,7 +136,7 @@ func outside(asked string) *fleet.Error {
 	return fleet.Errorf(fleet.CodeForbidden, "read %s: it leads out of the allocation's folder", asked)
 }
 
-// refusal says why a path cannot be read.
+// refusal returns the error for a path that cannot be read.
 func refusal(asked string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fleet.Errorf(fleet.CodeNotFound, "read %s: there is no such file", asked)
@@ -170,7 +168,7 @@ func list(root *os.Root, name string) (io.ReadCloser, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // it went meanwhile
+			continue // removed meanwhile
 		}
 		infos = append(infos, describe(nil, e.Name(), info))
 	}
@@ -178,7 +176,7 @@ func list(root *os.Root, name string) (io.ReadCloser, error) {
 	return encoded(infos)
 }
 
-// describe describes an entry. With a root it looks into a file for its type.
+// describe describes an entry. With a root it also reads the type of a file's content.
 func describe(root *os.Root, name string, info fs.FileInfo) Info {
 	d := Info{
 		Name: path.Base(name), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
@@ -234,8 +232,7 @@ func open(ctx context.Context, root *os.Root, name string, req Request) (io.Read
 	}{io.LimitReader(f, req.Limit), f}, nil
 }
 
-// follower reads a file as it grows, until it is cut short, its writer has ended
-// or its context has.
+// follower reads a file as it grows, until it is cut short, its writer has ended, or its context has.
 type follower struct {
 	ctx    context.Context // ends waiting
 	cancel context.CancelFunc

@@ -5,14 +5,14 @@ import (
 	"net/netip"
 )
 
-// distantAddresses are addresses that are reserved for documentation: nothing is sent there. The
-// route to them is the default one.
+// distantAddresses are reserved for documentation. The route to them is the default route, and nothing
+// is sent.
 var distantAddresses = []string{"192.0.2.1:9", "[2001:db8::1]:9"}
 
-// Address finds the address by which others reach this machine: the one that it dials
-// the first hub from whose address is a number; else the one that its default route
-// leaves from; else the first that is not for this machine or its cable alone. It asks
-// the kernel for routes, and sends and resolves nothing. "": the machine has none.
+// Address returns the address by which others reach this machine: the source address towards the first
+// hub with a numeric address; otherwise the source address of the default route; otherwise the first
+// global address of an interface. It asks the kernel for routes only, and sends and resolves nothing.
+// "": the machine has none.
 func Address(hubs []string) string {
 	for _, hub := range hubs {
 		if to, err := netip.ParseAddrPort(hub); err == nil {
@@ -33,8 +33,7 @@ func Address(hubs []string) string {
 	return firstGlobal(addrs)
 }
 
-// sourceAddress is the address that packets to another one leave from; "" where there is no
-// way there.
+// sourceAddress returns the source address towards another address; "": there is no route.
 func sourceAddress(there string) string {
 	conn, err := net.Dial("udp", there)
 	if err != nil {
@@ -48,7 +47,7 @@ func sourceAddress(there string) string {
 	return from.IP.String()
 }
 
-// firstGlobal is the first address that is routed, IPv4 before IPv6.
+// firstGlobal returns the first global address, IPv4 before IPv6.
 func firstGlobal(addrs []net.Addr) string {
 	found := ""
 	for _, a := range addrs {

@@ -9,14 +9,13 @@ import (
 	"skerry/fleet"
 )
 
-// disk is the file system that the data directory lies on.
+// disk is the file system of the data directory.
 type disk struct {
 	bytes  uint64
-	volume string // the device, "" where it is not known
+	volume string // the device; "": not known
 }
 
-// readDisk describes the disk of dir. Its size is told and not what is free of it,
-// which changes all the time.
+// readDisk describes the disk of dir: its size, but not its free space, which changes all the time.
 func readDisk(root, dir string) (disk, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,7 +34,7 @@ func readDisk(root, dir string) (disk, error) {
 	}, nil
 }
 
-// readUse reads what is used of the disk of dir.
+// readUse reads the usage of the disk of dir.
 func readUse(root, dir string) (fleet.HostDisk, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {

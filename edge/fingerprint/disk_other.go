@@ -8,18 +8,18 @@ import (
 	"skerry/fleet"
 )
 
-// disk is the file system that the data directory lies on.
+// disk is the file system of the data directory.
 type disk struct {
 	bytes  uint64
 	volume string
 }
 
-// readDisk is written for Linux; elsewhere the size is configured.
+// readDisk is implemented on Linux only; elsewhere the size is configured.
 func readDisk(string, string) (disk, error) {
 	return disk{}, errors.New("read size of disk: not supported on this system")
 }
 
-// readUse is written for Linux.
+// readUse is implemented on Linux only.
 func readUse(string, string) (fleet.HostDisk, error) {
 	return fleet.HostDisk{}, errors.New("read use of disk: not supported on this system")
 }

@@ -1,15 +1,12 @@
-// Package fingerprint says what this machine is and has: attributes under Nomad's
-// names, resources, drivers, devices. The edge reads it once before it dials, and
-// runs it beside the link, which sends the description where its hash is not the
-// one that the cluster has.
+// Package fingerprint describes this machine: attributes with Nomad's names, resources, drivers,
+// devices. The edge reads the description once before it dials and runs the Fingerprinter beside the
+// link, which sends a description that the cluster does not have.
 //
-// The machine itself is read once in the life of an agent; its address, drivers and
-// devices are looked at again at each interval. A change counts when two looks in a row have
-// seen it, so that a plug with a loose contact does not send a description a
-// minute. What changes by itself (free disk, load, present clock rates) is no part
-// of it.
+// The machine itself is read once; its address, drivers and devices are read again at each interval. A
+// change counts when two readings in a row have it, so that a loose contact does not send a description
+// every minute. Values that change by themselves (free disk, load, clock rates) are not part of it.
 //
-// It starts no goroutine: Run is its caller's. Nothing is persisted.
+// It starts no goroutine: Run belongs to the caller. Nothing is stored.
 package fingerprint
 
 import (
@@ -30,17 +27,16 @@ const defaultInterval = time.Minute
 
 // Config of a Fingerprinter.
 type Config struct {
-	// Node is what is configured rather than found: ID, Name, Datacenter, NodePool,
-	// NodeClass, Meta, Reserved, Version. Dimensions of Resources above zero
-	// overrule what is found.
+	// Node holds the configured fields: ID, Name, Datacenter, NodePool, NodeClass, Meta, Reserved,
+	// Version. Dimensions of Resources above zero replace the found ones.
 	Node     fleet.Node
-	DataDir  string                    // whose disk is described
+	DataDir  string                    // its disk is described
 	Drivers  map[string]drivers.Driver // by name
 	Finders  []devices.Finder
-	Interval time.Duration // between looks; 0: a minute
-	Root     string        // of the file system that /proc, /sys and /etc are read from; "": /
-	// Address finds the address by which others reach what runs here, at each look;
-	// "": there is none. nil: it is not looked for.
+	Interval time.Duration // between readings; 0: a minute
+	Root     string        // of the file system with /proc, /sys and /etc; "": /
+	// Address returns the address by which others reach this machine; "": none. It is called at each
+	// reading. nil: no address.
 	Address func() string
 	Log     *slog.Logger
 }
@@ -50,16 +46,16 @@ type Fingerprinter struct {
 	cfg Config
 	log *slog.Logger
 
-	describeMu    sync.Mutex        // held by a look, so that there is one at a time
+	describeMu    sync.Mutex        // held during a reading
 	staticMachine *machine          // nil: not read yet
-	finderErrors  map[string]string // what each kind of device could not be read for, as last logged
+	finderErrors  map[string]string // the last logged error of each kind of device
 
 	mu      sync.Mutex
 	node    fleet.Node
 	changed chan struct{}
 }
 
-// New makes a Fingerprinter; nothing is read yet.
+// New makes a Fingerprinter. It reads nothing.
 func New(cfg Config) (*Fingerprinter, error) {
 	if cfg.DataDir == "" || cfg.Log == nil {
 		return nil, errors.New("make fingerprint: a data directory and a logger are required")
@@ -76,8 +72,8 @@ func New(cfg Config) (*Fingerprinter, error) {
 	}, nil
 }
 
-// Read describes the machine now and keeps the description. It is an error only
-// that ctx ended: what cannot be read is left out, and logged.
+// Read describes the machine now and stores the description. Its only error is that ctx ended: what
+// cannot be read is left out and logged.
 func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 	n := f.describeMachine(ctx)
 	if err := ctx.Err(); err != nil {
@@ -87,11 +83,11 @@ func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 	return n, nil
 }
 
-// Run looks again at each interval until ctx ends.
+// Run reads again at each interval until ctx ends.
 func (f *Fingerprinter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(f.cfg.Interval)
 	defer ticker.Stop()
-	seen := "" // by the last look, where it differs from what is kept
+	seen := "" // hash of the last reading, if it differs from the stored one
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,9 +110,8 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 	}
 }
 
-// Node returns the newest description, with DescriptionHash set; before the first
-// Read it is what is configured, without one. What it holds is shared and must
-// not be changed.
+// Node returns the newest description, with DescriptionHash set. Before the first Read it returns the
+// configured fields only. Its contents are shared and must not be changed.
 func (f *Fingerprinter) Node() fleet.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,8 +161,8 @@ func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
 	return n
 }
 
-// fingerprintDrivers asks each driver for itself, and notes those that work in attrs, where
-// constraints look for them.
+// fingerprintDrivers asks each driver for its fingerprint, and adds the working ones to attrs for
+// constraints.
 func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
 	for name, d := range f.cfg.Drivers {
@@ -197,7 +192,7 @@ func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 	return all
 }
 
-// overrideResources is found, but for what is configured.
+// overrideResources replaces found dimensions by the configured ones.
 func overrideResources(found, configured fleet.Resources) fleet.Resources {
 	for _, d := range []struct{ found, configured *int }{
 		{&found.CPU, &configured.CPU}, {&found.MemoryMB, &configured.MemoryMB}, {&found.DiskMB, &configured.DiskMB},

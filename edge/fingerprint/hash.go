@@ -9,14 +9,12 @@ import (
 	"skerry/fleet"
 )
 
-// hashBytes is how much of the digest is kept: it tells one node's descriptions
-// apart, and travels.
+// hashBytes is the length of the hash: it tells one node's descriptions apart and is sent often.
 const hashBytes = 16
 
-// description is what the edge says of itself, and nothing that the hub adds. Its
-// JSON is canonical: fields in this order, maps sorted by key, nothing for what is
-// empty. A field that is added later must be omitted where it is zero, or an
-// upgrade sends every edge's description again.
+// description is what the edge says about itself, without what the hub adds. Its JSON is canonical:
+// fields in this order, maps sorted by key, empty fields left out. A later field must be omitted if it
+// is zero; otherwise an upgrade sends every edge's description again.
 type description struct {
 	ID         fleet.NodeID                `json:"id,omitempty"`
 	Name       string                      `json:"name,omitempty"`
@@ -40,16 +38,14 @@ type description struct {
 	TimeZone       string              `json:"time_zone,omitempty"`
 }
 
-// amount is fleet.Resources as the first release wrote them, and what came later.
+// amount has the fields of fleet.Resources with the frozen names of the hashed JSON.
 type amount struct {
 	CPU, MemoryMB, DiskMB int
 	Cores                 int `json:",omitempty"`
 	MemoryMaxMB           int `json:",omitempty"`
 }
 
-// Hash returns the hash of what an edge says of itself in n (16 bytes). Two nodes
-// that say the same have the same hash; what the hub adds to a node is no part of
-// it.
+// Hash returns the hash (16 bytes) of what an edge says about itself in n, without what the hub adds.
 func Hash(n fleet.Node) []byte {
 	b, err := json.Marshal(description{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
@@ -59,11 +55,11 @@ func Hash(n fleet.Node) []byte {
 		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
 	})
 	if err != nil {
-		panic(fmt.Sprintf("hash description: %v", err)) // strings and numbers alone
+		panic(fmt.Sprintf("hash description: %v", err)) // strings and numbers only
 	}
 	sum := sha256.Sum256(b)
 	return sum[:hashBytes]
 }
 
-// describe is Hash as Node.DescriptionHash has it.
+// describe returns Hash as Node.DescriptionHash has it.
 func describe(n fleet.Node) string { return hex.EncodeToString(Hash(n)) }

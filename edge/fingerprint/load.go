@@ -9,11 +9,10 @@ import (
 	"skerry/fleet"
 )
 
-// measureFor is how long processor time is watched for: its clock ticks a hundred
-// times a second.
+// measureFor is how long processor time is measured: its clock ticks a hundred times a second.
 const measureFor = 500 * time.Millisecond
 
-// maxDisks bounds the file systems that are told of.
+// maxDisks bounds the reported file systems.
 const maxDisks = 64
 
 // Usage measures the machine for a moment.
@@ -34,16 +33,16 @@ func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
 	return fleet.HostUsageBetween(before, after, f.MHz(), time.Now().UnixNano()), nil
 }
 
-// MHz is the rate of a core, as it was described.
+// MHz returns the clock rate of a core from the description.
 func (f *Fingerprinter) MHz() float64 {
 	mhz, err := strconv.ParseFloat(f.Node().Attributes["cpu.frequency"], 64)
 	if err != nil {
-		return fallbackMHz // nothing is described yet
+		return fallbackMHz // no description yet
 	}
 	return mhz
 }
 
-// readLoad reads what the machine has done so far, and uses now.
+// readLoad reads the machine's counters and present usage.
 func readLoad(root, dataDir string) (fleet.Load, error) {
 	l := fleet.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
 	if l.Memory.Total == 0 || len(l.Cores) == 0 {
@@ -103,7 +102,7 @@ func readCores(root string) []fleet.CoreTime {
 	return out
 }
 
-// readDisks reads what is used of the file systems that lie on devices.
+// readDisks reads the usage of the file systems on devices.
 func readDisks(root string) []fleet.HostDisk {
 	out, seen := []fleet.HostDisk{}, map[string]bool{}
 	for _, line := range readLines(root, "proc/self/mountinfo") {
@@ -121,7 +120,7 @@ func readDisks(root string) []fleet.HostDisk {
 	return out
 }
 
-// diskUse makes what is told of a file system of its counts.
+// diskUse computes the usage of a file system from its counts.
 func diskUse(blocks, free, available, files, filesFree, size uint64) fleet.HostDisk {
 	d := fleet.HostDisk{Size: blocks * size, Available: available * size}
 	if free <= blocks {

@@ -18,29 +18,29 @@ import (
 )
 
 const (
-	// maxFile bounds what is read of a file of the system.
+	// maxFile bounds what is read of a system file.
 	maxFile = 1 << 20
-	// fallbackMHz is a core's clock rate where the system does not tell it.
+	// fallbackMHz is a core's clock rate if the system does not tell it.
 	fallbackMHz = 1000
 )
 
-// machine is what does not change in the life of an agent.
+// machine is what does not change while an agent runs.
 type machine struct {
 	attributes map[string]string
 	resources  fleet.Resources
 }
 
-// cpu is what the machine computes with.
+// cpu describes the processors.
 type cpu struct {
 	cores int
-	mhz   int // of a core; the mean where they differ
+	mhz   int // of a core; the mean if they differ
 	model string
 }
 
 func (c cpu) totalMHz() int { return c.cores * c.mhz }
 
-// readMachine describes the machine, and the disk of the data directory, as far as
-// it can; the error names what it cannot.
+// readMachine describes the machine and the disk of the data directory. The error names what it cannot
+// read.
 func readMachine(root, dataDir string) (machine, error) {
 	c := readCPU(root)
 	attrs := map[string]string{
@@ -56,7 +56,7 @@ func readMachine(root, dataDir string) (machine, error) {
 	}
 	attrs["os.name"], attrs["os.version"] = readRelease(root)
 	if attrs["unique.hostname"] == "" {
-		attrs["unique.hostname"], _ = os.Hostname() // an empty one is left out
+		attrs["unique.hostname"], _ = os.Hostname() // an empty name is left out
 	}
 	resources := fleet.Resources{CPU: c.totalMHz()}
 	memory, memoryErr := readMemory(root)
@@ -78,8 +78,8 @@ func readMachine(root, dataDir string) (machine, error) {
 	return machine{attributes: attrs, resources: resources}, errors.Join(memoryErr, diskErr)
 }
 
-// readCPU counts the cores and finds their rate: the highest that the kernel may
-// choose, or what the processor shows of itself, or a guess.
+// readCPU counts the cores and finds their clock rate: the highest that the kernel may choose,
+// otherwise what the processor reports, otherwise a guess.
 func readCPU(root string) cpu {
 	c := cpu{}
 	shown := 0
@@ -88,7 +88,7 @@ func readCPU(root string) cpu {
 		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(key) {
 		case "processor":
-			if _, err := strconv.Atoi(value); err == nil { // ARM has a line with the model, too
+			if _, err := strconv.Atoi(value); err == nil { // ARM uses the key "processor" for the model too
 				c.cores++
 			}
 		case "model name", "Model", "cpu model":
@@ -106,7 +106,7 @@ func readCPU(root string) cpu {
 	return c
 }
 
-// scalingMHz is the mean of the cores' highest rates, or 0 where they are not told.
+// scalingMHz returns the mean of the cores' highest clock rates, or 0 if they are not known.
 func scalingMHz(root string) int {
 	rates, err := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq"))
 	if err != nil {
@@ -131,8 +131,7 @@ func scalingMHz(root string) int {
 	return sum / n
 }
 
-// readMemory returns the machine's memory in bytes, or what a container that the
-// agent is in may use.
+// readMemory returns the machine's memory in bytes, or the limit of the agent's container.
 func readMemory(root string) (uint64, error) {
 	total := uint64(0)
 	for _, line := range readLines(root, "proc/meminfo") {
@@ -173,8 +172,8 @@ func readRelease(root string) (name, version string) {
 	return runtime.GOOS, ""
 }
 
-// volumeOf returns the device that is mounted where path lies, from the lines of
-// /proc/self/mountinfo: "36 35 98:0 /root /mount/point options - type source …".
+// volumeOf returns the device that is mounted at path, from the lines of /proc/self/mountinfo: "36 35
+// 98:0 /root /mount/point options - type source …".
 func volumeOf(lines []string, path string) string {
 	volume, longest := "", -1
 	for _, line := range lines {
@@ -188,12 +187,12 @@ func volumeOf(lines []string, path string) string {
 		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || len(point) < longest {
 			continue
 		}
-		volume, longest = unescape(source[1]), len(point) // of two at one place the later one is on top
+		volume, longest = unescape(source[1]), len(point) // the last mount at one place is on top
 	}
 	return volume
 }
 
-// unescape undoes what the kernel does to blanks in names: \040 and the like.
+// unescape decodes the kernel's octal escapes in names, such as \040.
 func unescape(s string) string {
 	for _, c := range []string{" ", "\t", "\n", `\`} {
 		s = strings.ReplaceAll(s, fmt.Sprintf(`\%03o`, c[0]), c)
@@ -201,7 +200,7 @@ func unescape(s string) string {
 	return s
 }
 
-// readLines returns the lines of a file; none where it cannot be read.
+// readLines returns the lines of a file; none if it cannot be read.
 func readLines(root, path string) []string {
 	b, err := readBounded(filepath.Join(root, path))
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"skerry/fleet"
 )
 
-// Client speaks to the agent on this machine. It is safe for concurrent use.
+// Client calls the agent on this machine. It is safe for concurrent use.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// NewClient makes a Client of the unix socket at path. It does not connect.
+// NewClient makes a Client for the unix socket at path. It does not connect.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var c net.Conn
@@ -35,22 +35,21 @@ func NewClient(path string) *Client {
 	return &Client{socket: path, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks where the edge stands.
+// Status returns the status of the edge.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.readJSON(ctx, "/v1/status", nil, &s)
 	return s, err
 }
 
-// History asks for an allocation's rows, of all allocations and the agent for "".
+// History returns the rows of an allocation, or all rows for "".
 func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
 	err := c.readJSON(ctx, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
 	return ts, err
 }
 
-// Logs opens a task's output. With Follow it ends when the allocation does, or
-// with ctx.
+// Logs opens a task's output. With Follow it ends with the allocation or with ctx.
 func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error) {
 	q := url.Values{
 		"alloc": {string(req.Alloc)}, "task": {req.Task}, "stream": {req.Stream}, "origin": {req.Origin},
@@ -63,11 +62,10 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 	return resp.Body, nil
 }
 
-// Stop stops an allocation, and keeps what has its name from running here. It returns when
-// that is journaled.
+// Stop stops an allocation and keeps its name stopped here. It returns when that is journaled.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	q := url.Values{"alloc": {string(req.Alloc)}, "reason": {req.Reason}}
-	if req.NoShutdownDelay { // an older agent knows of no such thing
+	if req.NoShutdownDelay { // an older agent does not know the parameter
 		q.Set("no_shutdown_delay", "true")
 	}
 	if req.MayReturn {
@@ -76,7 +74,7 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	return c.postRequest(ctx, "/v1/stop", q)
 }
 
-// Start lets run again what Stop has stopped: what has the name of the allocation.
+// Start ends the effect of Stop for all allocations with the name of the given one.
 func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
 	var s Started
 	resp, err := c.sendRequest(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
@@ -115,7 +113,7 @@ func (c *Client) readJSON(ctx context.Context, path string, q url.Values, into a
 	return nil
 }
 
-// forbiddenError says whom the agent's socket lets in.
+// forbiddenError names the owner of the agent's socket.
 func (c *Client) forbiddenError() error {
 	refused := fleet.Errorf(fleet.CodeForbidden, "open the agent's socket %s: permission denied", c.socket)
 	for _, path := range []string{c.socket, filepath.Dir(c.socket)} {
@@ -132,10 +130,10 @@ func (c *Client) forbiddenError() error {
 	return refused.WithHint("run the command as the user that the agent runs as, or with sudo")
 }
 
-// owner is whose a file is.
+// owner is the owner of a file.
 type owner struct {
 	user, group string
-	groupCanUse bool // its group may use it
+	groupCanUse bool // the group may use the file
 }
 
 func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {

@@ -1,10 +1,8 @@
-// Package local is the edge's own HTTP API on a unix socket, DATA/local.sock
-// (mode 0600): everything that an operator on site needs without a hub. Client
-// speaks it; the command line uses that.
+// Package local is the edge's HTTP API on a unix socket, DATA/local.sock (mode 0600), with everything
+// that an operator on site needs without a hub. The command line uses its Client.
 //
-// edge.Open makes the Server and gives it an Agent; Run serves until its context
-// ends, one goroutine a connection. It persists nothing: what an operator does
-// is journaled by the Agent before it is done.
+// edge.Open makes the Server for an Agent. Run serves until its context ends, with one goroutine for
+// each connection. It stores nothing: the Agent journals each action before it is carried out.
 //
 //	GET  /v1/status                       Status
 //	GET  /v1/history?alloc=ID             []fleet.Transition
@@ -13,8 +11,7 @@
 //	POST /v1/start?alloc=ID&reason=       Started
 //	POST /v1/restart?alloc=ID&task=&reason=   204
 //
-// An alloc may be abbreviated to what is unique. Failures are a fleet.Error as
-// JSON, with a 4xx or 5xx status.
+// An alloc may be a unique prefix. An error is a fleet.Error as JSON, with a 4xx or 5xx status.
 package local
 
 import (
@@ -23,7 +20,7 @@ import (
 	"skerry/fleet"
 )
 
-// Status is where the edge stands.
+// Status is the status of the edge.
 type Status struct {
 	NodeID     fleet.NodeID
 	Name       string
@@ -34,7 +31,7 @@ type Status struct {
 	Version    string
 	BootID     fleet.BootID
 	Uptime     time.Duration // of the machine
-	Started    time.Time     // of the agent, edge's clock
+	Started    time.Time     // of the agent, by the edge's wall clock
 	Enrolled   bool          // it has a certificate
 	Cert       Certificate
 	Link       Link
@@ -43,63 +40,63 @@ type Status struct {
 	Allocs     []Alloc // by name, then id
 }
 
-// Certificate is the edge's own; it renews it by itself.
+// Certificate is the edge's certificate, which it renews by itself.
 type Certificate struct {
-	NotAfter time.Time // zero: there is none yet
-	RenewAt  time.Time // from when on another one is asked for
-	// LastError is why the last attempt to renew it failed.
+	NotAfter time.Time // zero: none yet
+	RenewAt  time.Time // when the edge asks for another one
+	// LastError is the error of the last attempt to renew it.
 	LastError string `json:",omitempty"`
 }
 
-// Link is where the link to the hubs stands.
+// Link is the status of the link to the hubs.
 type Link struct {
 	State     string        // "connected", "connecting", "waiting", "enrolling", "fenced"
 	Hub       string        // address of the session, or of the last attempt
-	Hubs      []string      // addresses that are tried
-	Session   uint64        // the edge's own count of sessions
-	Status    string        // node status that the hub said last
-	Reason    string        // why it stands there
+	Hubs      []string      // known addresses
+	Session   uint64        // number of the session
+	Status    string        // node status that a hub reported last
+	Reason    string        // why the node has that status
 	LastError string        // why the last attempt or session ended
-	NextTry   time.Duration // until the next attempt; 0: none is waiting
-	Away      time.Duration // since the last acknowledged beat, in machine time; 0: never
+	NextTry   time.Duration // until the next attempt; 0: not waiting
+	Away      time.Duration // since the last answered heartbeat, in machine time; 0: never
 	Fenced    string        // why a hub refused this machine as a clone
-	WentBack  string        // how the cluster fell behind what it had said before
-	// Bytes on the wire since the agent started, headers counted.
+	WentBack  string        // how the cluster fell behind its own acknowledgements
+	// Bytes on the wire since the agent started, with headers.
 	BytesSent, BytesReceived uint64
 }
 
-// Journal is what the journal holds.
+// Journal is the status of the journal.
 type Journal struct {
 	First, Last, Acknowledged fleet.Seq
 	Unacknowledged            uint64
-	Bytes                     int64 // of rows held
+	Bytes                     int64 // of rows
 	Dropped                   uint64
 	DesiredIndex              fleet.Index
-	// Lost is why rows may be missing that no hub was told of yet.
+	// Lost is why rows may be missing that no hub knows of yet.
 	Lost        string       `json:",omitempty"`
 	Quarantined []Quarantine `json:",omitempty"`
 }
 
-// Disk is the disk that the data directory lies on, in bytes; zero where it is not known.
+// Disk is the disk of the data directory, in bytes; zero if not known.
 type Disk struct {
-	// Full says that there was no room: what the agent had reserved is given up, in part
-	// or as a whole, for starts and for the journal.
+	// Full says that the disk was full: the agent has freed some or all of its reserve, for starts and
+	// for the journal.
 	Full              bool
 	Free              int64
-	Reserve, Reserved int64 // what is reserved now, and what there is when the disk has room
+	Reserve, Reserved int64 // reserved now, and reserved on a disk with space
 }
 
-// Quarantine is a damaged database that was set aside.
+// Quarantine describes a damaged database that was set aside.
 type Quarantine struct {
 	Path       string
 	Reason     string
 	Found      time.Time
 	Salvaged   int  // rows that were carried over
 	Lost       int  // rows known to be lost
-	EndUnknown bool // how far the rows went is not known: more may be lost
+	EndUnknown bool // the number of the newest row is not known: more rows may be lost
 }
 
-// Alloc is one allocation: what is wanted, and what is.
+// Alloc is the desired and the actual state of one allocation.
 type Alloc struct {
 	ID                fleet.AllocID
 	Name              string
@@ -110,33 +107,32 @@ type Alloc struct {
 	DesiredReason     string
 	ClientStatus      string
 	ClientDescription string
-	// Note says what a person should know: that a body is missing, or that the
-	// hub did not mention the allocation.
+	// Note tells a person why the allocation does not run, or why it still runs.
 	Note    string        `json:",omitempty"`
-	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, if no hub answers before
+	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, unless a hub answers before
 	Tasks   map[string]fleet.TaskState
-	LastSeq fleet.Seq // its newest journal row
+	LastSeq fleet.Seq // its newest row
 	Unsent  bool      // the cluster has not acknowledged that row
 }
 
-// StopRequest asks for the end of an allocation.
+// StopRequest is a request to stop an allocation.
 type StopRequest struct {
 	Alloc  fleet.AllocID
 	Reason string
-	// NoShutdownDelay leaves out every shutdown_delay, also one that has begun.
+	// NoShutdownDelay skips every shutdown_delay, also one that has begun.
 	NoShutdownDelay bool
-	// MayReturn lets what the hubs send in its place start here; else nothing of its name
-	// does until it is let run again.
+	// MayReturn lets the replacement that the hubs send start here; otherwise nothing of its name
+	// starts until Start.
 	MayReturn bool
 }
 
-// Started is what was let run again.
+// Started is the result of Start.
 type Started struct {
 	Name    string
-	Waiting int // allocations of that name that were only waiting for this
+	Waiting int // allocations of the name that can start now
 }
 
-// LogRequest asks for a task's output.
+// LogRequest is a request for a task's output.
 type LogRequest struct {
 	Alloc  fleet.AllocID
 	Task   string // "": the only task

@@ -2,5 +2,5 @@
 
 package local
 
-// withPrivateMask calls make: this system has no umask.
+// withPrivateMask calls make; this system has no umask.
 func withPrivateMask(make func() error) error { return make() }

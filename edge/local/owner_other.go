@@ -2,5 +2,5 @@
 
 package local
 
-// ownerOf is written for systems with users and groups by number.
+// ownerOf is implemented for systems with numeric users and groups.
 func ownerOf(string) (owner, bool) { return owner{}, false }

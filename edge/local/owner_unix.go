@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// ownerOf looks up whose a file is, by name where there is one; false: it cannot be seen.
+// ownerOf returns the owner of a file, by name if it has one; false: the file cannot be read.
 func ownerOf(path string) (owner, bool) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -20,7 +20,7 @@ func ownerOf(path string) (owner, bool) {
 	if !ok {
 		return owner{}, false
 	}
-	need := fs.FileMode(0o060) // of a socket: to read and to write
+	need := fs.FileMode(0o060) // a socket must be readable and writable
 	if info.IsDir() {
 		need = 0o010
 	}

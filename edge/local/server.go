@@ -20,7 +20,7 @@ import (
 	"skerry/fleet"
 )
 
-// Agent is who the Server speaks for. An alloc may be abbreviated.
+// Agent is the edge behind the Server. An alloc may be a unique prefix.
 type Agent interface {
 	Status(ctx context.Context) (Status, error)
 	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
@@ -30,7 +30,7 @@ type Agent interface {
 	Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error
 }
 
-// shutdownTimeout is how long a request in flight may take when the agent stops.
+// shutdownTimeout bounds a pending request when the agent stops.
 const shutdownTimeout = time.Second
 
 // Server serves the local API.
@@ -41,20 +41,19 @@ type Server struct {
 	listener net.Listener
 }
 
-// New makes the Server of a socket at path.
+// New makes the Server of the socket at path.
 func New(path string, l net.Listener, agent Agent, log *slog.Logger) *Server {
 	return &Server{path: path, agent: agent, log: log, listener: l}
 }
 
-// Listen makes the socket at path, which only its owner may use; one that an
-// earlier life left is replaced. The caller holds the data directory's lock.
+// Listen makes the socket at path, which only its owner may use. It replaces an old socket, because the
+// caller holds the data directory's lock.
 func Listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	var l net.Listener
-	// The socket is its owner's alone from the moment it is there: the data directory may be
-	// open to others.
+	// The socket must be private from its first moment: the data directory may be open to others.
 	err := withPrivateMask(func() error {
 		return withShortPath(path, func(short string) (err error) {
 			l, err = net.Listen("unix", short)
@@ -67,7 +66,7 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // its name may be the short one
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // it may have the short name
 	return l, nil
 }
 
@@ -106,7 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the socket free where Run was never called.
+// Close releases the socket if Run was never called.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close %s: %w", s.path, err)
@@ -194,7 +193,7 @@ func (s *Server) writeError(w http.ResponseWriter, err error) {
 	s.writeJSON(w, code, fleet.AsError(err))
 }
 
-// streamLogs streams a task's output; what is there is flushed before it waits for more.
+// streamLogs streams a task's output. It flushes before it waits for more.
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 	req := LogRequest{Alloc: allocParam(r), Task: r.FormValue("task"), Stream: r.FormValue("stream"), Origin: r.FormValue("origin")}
 	for _, p := range []struct {
@@ -235,11 +234,11 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxSocketPath is what every system takes as a socket's path.
+// maxSocketPath is a path length that every system accepts for a socket.
 const maxSocketPath = 100
 
-// withShortPath calls use with a path of the socket that the system takes: a deep
-// data directory is reached through a descriptor, on systems that have /proc.
+// withShortPath calls use with a short path of the socket: a long one is shortened with a descriptor of
+// its folder, on systems with /proc.
 func withShortPath(path string, use func(short string) error) error {
 	if len(path) <= maxSocketPath {
 		return use(path)

@@ -28,7 +28,7 @@ type Edge struct {
 	starts  map[fleet.AllocID]int     // of tasks, ever
 }
 
-// NameOf is the name of the n-th edge, from 0, of a swarm with a prefix.
+// NameOf returns the name of the n-th edge of a swarm, from 0.
 func NameOf(prefix string, n int) string {
 	return fmt.Sprintf("%s%05d", cmp.Or(prefix, defaultPrefix), n+1)
 }
@@ -59,33 +59,33 @@ func openEdge(cfg Config, i int) (*Edge, error) {
 	return e, nil
 }
 
-// Name is the node's name.
+// Name returns the node's name.
 func (e *Edge) Name() string { return e.name }
 
-// NodeID is the node's id.
+// NodeID returns the node's id.
 func (e *Edge) NodeID() fleet.NodeID { return e.edge.NodeID() }
 
-// Agent is what the local API would serve.
+// Agent returns the edge's local API without its socket.
 func (e *Edge) Agent() local.Agent { return e.edge.Agent() }
 
-// Cut makes every packet from and to the edge vanish; Heal lets them pass again.
+// Cut drops every packet from and to the edge until Heal.
 func (e *Edge) Cut() { e.gate.closed.Store(true) }
 
 // Heal ends a Cut.
 func (e *Edge) Heal() { e.gate.closed.Store(false) }
 
-// SyncStatus is where an edge stands.
+// SyncStatus is the status of an edge's link, journal and allocations.
 type SyncStatus struct {
 	Connected          bool
-	Node               fleet.NodeStatus // as a hub said last
+	Node               fleet.NodeStatus // as a hub reported last
 	Last, Acknowledged fleet.Seq        // of its journal
 	Running            int              // allocations all of whose tasks run
 }
 
-// stateConnected is what a link is called that has a committed session.
+// stateConnected is the state of a link with a committed session.
 const stateConnected = "connected"
 
-// SyncStatus reads memory alone.
+// SyncStatus returns the edge's status. It reads memory only.
 func (e *Edge) SyncStatus() SyncStatus {
 	link, journal := e.edge.SyncStatus()
 	s := SyncStatus{
@@ -100,9 +100,8 @@ func (e *Edge) SyncStatus() SyncStatus {
 	return s
 }
 
-// GenerateRows makes tasks of the edge crash and start again, and checks give results, so
-// that so many rows are journaled, spread evenly over the allocations that run. It
-// returns when they are durable.
+// GenerateRows makes tasks crash and restart, and checks report, until so many rows are journaled,
+// spread evenly over the running allocations. It returns when they are durable.
 func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 	runners := e.activeRunners()
 	if len(runners) == 0 {
@@ -124,7 +123,7 @@ func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 	return nil
 }
 
-// Running counts what runs of each task: 1.
+// Running counts the running instances of each task; each count is 1.
 func (e *Edge) Running() map[fleet.AllocID]map[string]int {
 	running := map[fleet.AllocID]map[string]int{}
 	for _, r := range e.activeRunners() {
@@ -151,7 +150,7 @@ func (e *Edge) Starts() map[fleet.AllocID]int {
 	return starts
 }
 
-// activeRunners are the allocations that have not ended, by id.
+// activeRunners returns the runners of allocations that have not ended, by id.
 func (e *Edge) activeRunners() []*runner {
 	e.mu.Lock()
 	defer e.mu.Unlock()

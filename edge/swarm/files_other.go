@@ -2,5 +2,5 @@
 
 package swarm
 
-// allowFiles has nothing to ask for where there is no such limit.
+// allowFiles does nothing on a system without a limit of open files.
 func allowFiles(int) error { return nil }

@@ -10,14 +10,14 @@ import (
 	"skerry/fleet"
 )
 
-// An edge has its journal's three files open, its lock, and a socket; and another
-// socket while it dials. The rest of the process needs some, too.
+// An edge has open: three files of its journal, a lock, a socket, and another socket while it dials.
+// The rest of the process needs some more.
 const (
 	filesOfAnEdge = 6
 	filesOfAll    = 256
 )
 
-// allowFiles makes sure that so many edges may have their files open.
+// allowFiles raises the limit of open files for so many edges.
 func allowFiles(edges int) error {
 	need := uint64(edges*filesOfAnEdge + filesOfAll)
 	var limit unix.Rlimit

@@ -11,13 +11,13 @@ import (
 	"skerry/fleet"
 )
 
-// Driver is the task driver that virtual machines say they have.
+// Driver is the task driver in the description of the virtual machines.
 const Driver = "sim"
 
 // machine describes a machine that never changes.
 type machine struct{ node fleet.Node }
 
-// describe makes up a machine: as many attributes, of the size, as a real one has.
+// describe invents a description with as many attributes, of the same size, as a real machine has.
 func describe(configured fleet.Node, has fleet.Resources) machine {
 	n := configured
 	n.Resources = has
@@ -40,7 +40,7 @@ func (m machine) Run(ctx context.Context) error            { <-ctx.Done(); retur
 func (m machine) Node() fleet.Node                         { return m.node }
 func (m machine) Changed() <-chan struct{}                 { return nil }
 
-// idleListener is a listener that nobody can reach.
+// idleListener is a listener without connections.
 type idleListener struct {
 	path   net.UnixAddr
 	closed chan struct{}

@@ -12,8 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// runner simulates an allocation: what it journals is what the real runner does,
-// and there are no tasks.
+// runner simulates an allocation: it records what the real runner records, without tasks.
 type runner struct {
 	// Set once.
 	edge      *Edge
@@ -27,9 +26,9 @@ type runner struct {
 	done      chan struct{} // closed when Run has returned
 	loopCalls chan loopCall
 
-	// Owned by Run's goroutine, which also holds mu where it changes them.
+	// Owned by Run's goroutine, which holds mu to change them.
 	status  string
-	since   time.Duration // when tasks were started last, by mono
+	since   time.Duration // monotonic time of the last start
 	states  map[string]fleet.TaskState
 	checked uint64
 
@@ -37,7 +36,7 @@ type runner struct {
 	reason string // of the stop
 }
 
-// loopCall is done by Run's goroutine between other things.
+// loopCall is executed by Run's goroutine.
 type loopCall struct {
 	do    func(ctx context.Context) error
 	reply chan error
@@ -59,7 +58,7 @@ func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last contract.LastStat
 	return r
 }
 
-// Run simulates the allocation until it is stopped, or ctx ends: it then runs on.
+// Run simulates the allocation until it is stopped. If ctx ends first, the simulated tasks go on.
 func (r *runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	if r.status == fleet.ClientComplete || r.status == fleet.ClientFailed {
@@ -87,10 +86,10 @@ func (r *runner) Run(ctx context.Context) error {
 	}
 }
 
-// Update changes nothing that is simulated.
+// Update does nothing: no simulated property changes.
 func (r *runner) Update(fleet.Alloc) {}
 
-// Stop lets Run end the allocation; only the first reason counts.
+// Stop makes Run end the allocation. Only the first reason counts.
 func (r *runner) Stop(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,12 +123,12 @@ func (r *runner) Restart(ctx context.Context, task, reason string) error {
 	})
 }
 
-// RestartUnhealthy restarts as Restart does: nothing that is simulated counts attempts.
+// RestartUnhealthy is Restart: there is no restart policy.
 func (r *runner) RestartUnhealthy(ctx context.Context, task, reason string) error {
 	return r.Restart(ctx, task, reason)
 }
 
-// Signal journals a signal that nothing hears.
+// Signal records a signal, which has no effect.
 func (r *runner) Signal(ctx context.Context, task, signal, reason string) error {
 	if task != "" && !slices.Contains(r.tasks, task) {
 		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), task)
@@ -147,7 +146,7 @@ func (r *runner) Signal(ctx context.Context, task, signal, reason string) error 
 	})
 }
 
-// callRunLoop has Run's goroutine do something, and returns when it is done.
+// callRunLoop executes do in Run's goroutine and waits for its result.
 func (r *runner) callRunLoop(ctx context.Context, do func(ctx context.Context) error) error {
 	a := loopCall{do, make(chan error, 1)}
 	select {
@@ -160,7 +159,7 @@ func (r *runner) callRunLoop(ctx context.Context, do func(ctx context.Context) e
 	}
 }
 
-// startOrRestoreTasks journals that the tasks run, after what they were before.
+// startOrRestoreTasks records that the tasks run, depending on the last state.
 func (r *runner) startOrRestoreTasks(ctx context.Context) error {
 	if !r.last.Known || r.status == "" {
 		var rows []fleet.Transition
@@ -197,7 +196,7 @@ func (r *runner) startOrRestoreTasks(ctx context.Context) error {
 	return nil
 }
 
-// startTask journals that a task runs, and with the last one the allocation.
+// startTask records that a task runs, and after the last one that the allocation does.
 func (r *runner) startTask(ctx context.Context, name string) error {
 	r.edge.countTaskStart(r.id)
 	r.since = r.mono()
@@ -211,7 +210,7 @@ func (r *runner) startTask(ctx context.Context, name string) error {
 	return r.recordAllocRows(ctx, row)
 }
 
-// restartEndedTask journals that a task ended by itself and starts it anew.
+// restartEndedTask records that a task ended by itself and started again.
 func (r *runner) restartEndedTask(ctx context.Context, name string, exit int) error {
 	now := r.now()
 	ended := r.taskEventRow(name, fleet.TaskTerminated, fmt.Sprintf("Exit Code: %d", exit), func(s *fleet.TaskState) {
@@ -228,11 +227,10 @@ func (r *runner) restartEndedTask(ctx context.Context, name string, exit int) er
 	return r.startTask(ctx, name)
 }
 
-// rowsOfACrash is how many rows again and start journal.
+// rowsOfACrash is the number of rows of a crash and a restart.
 const rowsOfACrash = 3
 
-// generateRows journals n rows: the tasks crash in turn, and a check gives a result for
-// each row that is too few for a crash.
+// generateRows records n rows: the tasks crash in turn, and results of a check fill the rest.
 func (r *runner) generateRows(ctx context.Context, n int) error {
 	for turn := 0; n > 0; turn++ {
 		if n >= rowsOfACrash {
@@ -252,7 +250,7 @@ func (r *runner) generateRows(ctx context.Context, n int) error {
 	return nil
 }
 
-// recordTasksKilled journals that the tasks were killed, and the allocation is complete.
+// recordTasksKilled records that the tasks were killed and the allocation is complete.
 func (r *runner) recordTasksKilled(ctx context.Context) error {
 	r.mu.Lock()
 	reason := r.reason
@@ -293,7 +291,7 @@ func (r *runner) taskEventRow(task, kind, message string, change func(*fleet.Tas
 	return fleet.Transition{Kind: fleet.TransitionTask, Task: task, TaskState: &state, Event: &event}
 }
 
-// setClientStatus makes a row one that changes the allocation's status.
+// setClientStatus makes a row change the allocation's status.
 func (r *runner) setClientStatus(row *fleet.Transition, status, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

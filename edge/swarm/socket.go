@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// networkGate is in front of all sockets of an edge. Through one that is shut nothing
-// passes, and nobody is told.
+// networkGate is in front of all sockets of an edge. A closed gate drops packets silently.
 type networkGate struct{ closed atomic.Bool }
 
 // gatedConn is a socket behind a gate.

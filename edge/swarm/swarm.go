@@ -1,17 +1,14 @@
-// Package swarm runs many virtual edges in one process, for scale tests: each is an
-// edge.Edge with its own data directory, journal, identity and connection, and only
-// what runs its allocations, what describes its machine, and what its sockets go
-// through is simulated. Package chaos/real is its user.
+// Package swarm runs many virtual edges in one process, for scale tests. Each is an edge.Edge with its
+// own data directory, journal, identity and connection; only its runners, its machine and its network
+// are simulated. Package chaos uses it.
 //
-// A simulated task runs as soon as it is asked for and until it is stopped. It
-// journals what the real runner would, through the Recorder that a runner is given;
-// Happen makes tasks crash and start again on command. A cut takes packets away in
-// front of an edge's sockets, silently, in both directions.
+// A simulated task runs from its start until it is stopped. It records what the real runner records.
+// GenerateRows makes tasks crash and restart. A cut drops packets at an edge's sockets, silently, in
+// both directions.
 //
-// Run starts what edge.Edge.Run starts, for each edge, and one goroutine for each
-// allocation; see DESIGN.md of package edge for how many that are, and what they
-// take. What the edges persist is below Config.Dir. The local APIs are not served:
-// Edge.Agent is the same without a socket.
+// Run starts the goroutines of edge.Edge.Run for each edge, and one for each allocation; DESIGN.md of
+// package edge says how many these are and what they cost. The edges store their data below Config.Dir.
+// The local APIs have no socket: use Edge.Agent.
 package swarm
 
 import (
@@ -29,19 +26,19 @@ import (
 	"skerry/fleet"
 )
 
-// defaultPrefix is that of edges' names.
+// defaultPrefix is the prefix of edges' names.
 const defaultPrefix = "edge"
 
 // Config of a Swarm. Dir, Hubs, TokenFile and Edges are required.
 type Config struct {
 	Dir       string   // each edge has a folder in it
-	Hubs      []string // HOST:PORT; each edge begins with another one
+	Hubs      []string // HOST:PORT; each edge dials another one first
 	TokenFile string
 	Edges     int
 
 	Prefix     string // of the edges' names, "": "edge"
 	Datacenter string // "": the edge's default
-	NodePool   string // likewise
+	NodePool   string // "": the edge's default
 	// Resources of each machine; zero: 4,000 MHz, 4,096 MB of memory, 32,768 MB of disk.
 	Resources  fleet.Resources
 	BackoffCap time.Duration // 0: the edge's default
@@ -66,12 +63,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Swarm is many edges.
+// Swarm is a set of virtual edges.
 type Swarm struct {
 	edges []*Edge
 }
 
-// Open opens all edges, those that were there before and new ones.
+// Open opens all edges, existing and new ones.
 func Open(cfg Config) (*Swarm, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -95,7 +92,7 @@ func Open(cfg Config) (*Swarm, error) {
 	return s, nil
 }
 
-// maxParallelEdges is how many edges are worked on at a time where each waits for its disk.
+// maxParallelEdges is the number of edges that are handled in parallel while each waits for its disk.
 func maxParallelEdges() int { return 8 * runtime.GOMAXPROCS(0) }
 
 // Run runs all edges until ctx ends (nil), or one of them fails.
@@ -112,10 +109,10 @@ func (s *Swarm) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Edges are all edges, in order.
+// Edges returns all edges, in order.
 func (s *Swarm) Edges() []*Edge { return s.edges }
 
-// Cut makes every packet of every edge vanish; Heal lets them pass again.
+// Cut drops every packet of every edge until Heal.
 func (s *Swarm) Cut() {
 	for _, e := range s.edges {
 		e.Cut()
@@ -129,8 +126,8 @@ func (s *Swarm) Heal() {
 	}
 }
 
-// GenerateRows lets things happen on every edge that make it journal so many rows, spread
-// over its running allocations. It returns when they are durable.
+// GenerateRows makes every edge record so many rows, spread over its running allocations. It returns
+// when they are durable.
 func (s *Swarm) GenerateRows(ctx context.Context, rows int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxParallelEdges())
@@ -140,15 +137,15 @@ func (s *Swarm) GenerateRows(ctx context.Context, rows int) error {
 	return g.Wait()
 }
 
-// Totals add up where edges stand.
+// Totals sums up the status of all edges.
 type Totals struct {
 	Edges     int
-	Connected int // have a session that a hub committed
-	Ready     int // and were told last that their node is ready
-	Replayed  int // and have nothing that the cluster has not acknowledged
-	Running   int // allocations all of whose tasks run
+	Connected int // edges with a committed session
+	Ready     int // connected edges whose node is ready
+	Replayed  int // ready edges whose rows are all acknowledged
+	Running   int // allocations whose tasks all run
 
-	Rows, Acknowledged uint64 // journaled ever, and known to the cluster
+	Rows, Acknowledged uint64 // rows ever recorded, and acknowledged ones
 }
 
 func (t Totals) String() string {
@@ -156,7 +153,7 @@ func (t Totals) String() string {
 		t.Edges, t.Connected, t.Ready, t.Replayed, t.Running, t.Acknowledged, t.Rows)
 }
 
-// Totals looks at every edge. It reads memory alone.
+// Totals returns the status of all edges. It reads memory only.
 func (s *Swarm) Totals() Totals {
 	t := Totals{Edges: len(s.edges)}
 	for _, e := range s.edges {
@@ -178,10 +175,10 @@ func (s *Swarm) Totals() Totals {
 	return t
 }
 
-// lookEvery is how often Await looks.
+// lookEvery is how often Await checks.
 const lookEvery = 50 * time.Millisecond
 
-// Await looks until done, or ctx ends; the totals are those that it saw last.
+// Await checks until done returns true, or ctx ends, and returns the last totals.
 func (s *Swarm) Await(ctx context.Context, what string, done func(Totals) bool) (Totals, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -198,7 +195,7 @@ func (s *Swarm) Await(ctx context.Context, what string, done func(Totals) bool) 
 	}
 }
 
-// Close releases everything that Open opened; Run has returned.
+// Close releases everything. Run must have returned.
 func (s *Swarm) Close() error {
 	errs := make([]error, len(s.edges))
 	var g errgroup.Group
@@ -208,11 +205,11 @@ func (s *Swarm) Close() error {
 			g.Go(func() error { errs[i] = e.edge.Close(); return nil })
 		}
 	}
-	_ = g.Wait() // they gather their errors
+	_ = g.Wait() // the errors are in errs
 	return errors.Join(errs...)
 }
 
-// hubsFor lets each edge begin with another hub.
+// hubsFor rotates the hubs, so that each edge dials another one first.
 func hubsFor(hubs []string, i int) []string {
 	n := i % len(hubs)
 	return append(append([]string{}, hubs[n:]...), hubs[:n]...)

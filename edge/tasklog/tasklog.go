@@ -1,9 +1,8 @@
-// Package tasklog reads what tasks wrote: the files TASK.stdout.N and
-// TASK.stderr.N of an allocation, in which drivers rotate a task's output (N
-// grows, the oldest go). The local API and the hub's requests both read through
-// it, so that they show the same.
+// Package tasklog reads the output of tasks: the files TASK.stdout.N and TASK.stderr.N of an
+// allocation. Drivers rotate them: N grows, and the oldest are removed. The local API and the requests
+// of hubs use it.
 //
-// A Reader belongs to one goroutine, and starts none. Nothing is persisted.
+// A Reader belongs to one goroutine, and starts none. Nothing is stored.
 package tasklog
 
 import (
@@ -22,7 +21,7 @@ import (
 	"skerry/fleet"
 )
 
-// Streams of a task, and ends of its output.
+// Streams of a task, and origins of an offset.
 const (
 	Stdout      = "stdout"
 	Stderr      = "stderr"
@@ -30,7 +29,7 @@ const (
 	OriginEnd   = "end"
 )
 
-// pollEvery is how often a follower looks for more.
+// pollEvery is how often a follower checks for more.
 const pollEvery = 200 * time.Millisecond
 
 // Request says what to read.
@@ -38,11 +37,11 @@ type Request struct {
 	Dir    string // of the allocation's logs
 	Task   string
 	Stream string // "" is Stdout
-	Offset int64  // bytes from Origin, not negative; more than there are is all of them
+	Offset int64  // bytes from Origin, not negative; a larger offset than the output is all of it
 	Origin string // "" is OriginStart
 	Follow bool
-	// Ended reports that nothing more will be written; a follower then stops at
-	// the end. nil: never.
+	// Ended reports that nothing more will be written; a follower then ends at the end of the output.
+	// nil: never.
 	Ended func() bool
 }
 
@@ -53,11 +52,11 @@ type Reader struct {
 	req    Request
 	file   *os.File // nil: none yet
 	number int      // of file
-	at     int64    // in file: what Read returns next
+	at     int64    // in file: offset of the next Read
 }
 
-// Open starts reading. Where nothing was written yet the output is empty. Errors
-// are a *fleet.Error with CodeInvalid where the request makes no sense.
+// Open starts reading. An output that does not exist yet is empty. An invalid request is a *fleet.Error
+// with CodeInvalid.
 func Open(ctx context.Context, req Request) (*Reader, error) {
 	if req.Stream == "" {
 		req.Stream = Stdout
@@ -83,21 +82,20 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	return r, nil
 }
 
-// Read reads on. A follower waits for more, and ends with io.EOF where Ended says
-// so, and with the context's error where that ends.
+// Read reads on. A follower waits for more; it ends with io.EOF after Ended, or with the context's
+// error.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	for {
-		// Asked first: what was written before the end is then still read.
+		// Before reading, so that everything written before the end is read.
 		ended := r.req.Ended != nil && r.req.Ended()
 		next, more, err := r.nextFileNumber(r.number)
 		if err != nil {
 			return 0, err
 		}
-		// A file is not written to any more once the next one is there, so what is
-		// read now is all of it.
+		// Once the next file exists, the current one is complete.
 		if n, err := r.readCurrentFile(p); n > 0 || err != nil {
 			return n, err
 		}
@@ -116,11 +114,11 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// Position is the file, by its number, and the offset behind what Read returned last. What one
-// Read returns lies in one file.
+// Position returns the number of the file and the offset behind the last Read. The result of one Read
+// lies in one file.
 func (r *Reader) Position() (number int, offset int64) { return r.number, r.at }
 
-// Close ends reading; one that waits in Read goes on with an error.
+// Close ends reading. A waiting Read returns an error.
 func (r *Reader) Close() error {
 	r.cancel()
 	if r.file == nil {
@@ -152,7 +150,7 @@ func (r *Reader) waitForPoll() error {
 	}
 }
 
-// openFile goes on with a file; one that was pruned meanwhile is passed over.
+// openFile continues with a file; a file that was removed meanwhile is skipped.
 func (r *Reader) openFile(number int) error {
 	f, err := os.Open(r.filePath(number))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +172,7 @@ func (r *Reader) filePath(number int) string {
 
 func (r *Reader) filePrefix() string { return r.req.Task + "." + r.req.Stream + "." }
 
-// nextFileNumber is the number of the first file behind one.
+// nextFileNumber returns the number of the first file after number.
 func (r *Reader) nextFileNumber(number int) (next int, ok bool, err error) {
 	files, err := r.fileNumbers()
 	for _, n := range files {
@@ -185,7 +183,7 @@ func (r *Reader) nextFileNumber(number int) (next int, ok bool, err error) {
 	return 0, false, err
 }
 
-// fileNumbers are the numbers of what is there, in order.
+// fileNumbers returns the numbers of the existing files, in order.
 func (r *Reader) fileNumbers() ([]int, error) {
 	entries, err := os.ReadDir(r.req.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -202,7 +200,7 @@ func (r *Reader) fileNumbers() ([]int, error) {
 	return numbers, nil
 }
 
-// seekToStart opens the file that the request starts in, at the right place.
+// seekToStart opens the file that contains the start of the request.
 func (r *Reader) seekToStart() error {
 	files, err := r.fileNumbers()
 	if err != nil || len(files) == 0 {
@@ -213,7 +211,7 @@ func (r *Reader) seekToStart() error {
 	for i, n := range files {
 		info, err := os.Stat(r.filePath(n))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // pruned meanwhile
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return err
