@@ -236,7 +236,7 @@ func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.St
 	}
 	s, ok := all[id]
 	if !ok {
-		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
+		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not on this edge", id)
 	}
 	return s, nil
 }
@@ -288,7 +288,7 @@ func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.R
 func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
 	gauge, ok := e.describer.(Gauge)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not measure what is used")
+		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge cannot measure usage")
 	}
 	if id == "" {
 		host, err := gauge.Usage(ctx)

@@ -104,12 +104,12 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	if err := cron.CheckZone(c.TimeZone); err != nil {
-		return c, fmt.Errorf("open edge: the time zone of its site: %w", err)
+		return c, fmt.Errorf("open edge: time zone of the site: %w", err)
 	}
 	if c.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return c, fmt.Errorf("open edge: no name is given, and the host has none: %w", err)
+			return c, fmt.Errorf("open edge: no name is configured, and the host has none: %w", err)
 		}
 		c.Name = name
 	}
@@ -176,7 +176,7 @@ func (e *Edge) openComponents() error {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
-		return fmt.Errorf("open edge: describe the machine to the hubs: %w", fleet.AsError(err).WithHint("shorten what --meta says"))
+		return fmt.Errorf("open edge: describe the machine to the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
 	newRunner, err := e.cfg.Runners(Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Log: e.log,
@@ -231,11 +231,11 @@ func (e *Edge) Run(ctx context.Context) error {
 // reportSpace logs that the disk is full, or no longer full.
 func (e *Edge) reportSpace(s datadir.Space) {
 	if s.Full() {
-		e.log.Error("the disk is full: free some space; the reserve is given up for starts and for the journal",
+		e.log.Error("the disk is full: free some space; starts and the journal use the reserve",
 			"free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10, "reserved_kib", s.Reserved>>10)
 		return
 	}
-	e.log.Info("the disk has room again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
+	e.log.Info("the disk has free space again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
 }
 
 // followMachine reconciles the allocations when the machine's description changes, because checks use
@@ -260,11 +260,11 @@ func (e *Edge) recordAgentStart(ctx context.Context) {
 		e.log.Warn("a damaged journal was set aside", "path", q.Path, "reason", q.Reason, "salvaged", q.Salvaged, "lost", q.Lost)
 	}
 	if _, err := e.describer.Read(ctx); err != nil {
-		e.log.Warn("the machine is described in part", "error", err)
+		e.log.Warn("the machine's description is incomplete", "error", err)
 	}
 	row := fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version " + e.cfg.Version}
 	if err := e.journal.Record(ctx, row); err != nil {
-		e.log.Error("the agent's start is not recorded", "error", err)
+		e.log.Error("start of the agent not recorded", "error", err)
 	}
 	h := e.journal.Head()
 	e.log.Info("edge started", "node_id", string(e.node), "name", e.cfg.Name, "boot_id", string(e.boot),

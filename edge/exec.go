@@ -31,16 +31,16 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 	_ = talk.SetReadDeadline(time.Unix(1, 0)) // ends readExec, also of a stream that is still open
 	_ = stdin.Close()
 	reading.Wait()
-	l.e.log.Debug("command has ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
+	l.e.log.Debug("command ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
 }
 
 func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
 	action := req.Kind == syncproto.RequestAction
 	switch {
 	case action && (req.Action == "" || len(req.Command) > 0):
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run an action in allocation %s: no action is named, or a command beside it", fleet.Short(req.Alloc))
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run an action in allocation %s: name an action and no command", fleet.Short(req.Alloc))
 	case !action && (len(req.Command) == 0 || req.Command[0] == "" || req.Action != ""):
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: no command is given, or an action beside it", fleet.Short(req.Alloc))
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: give a command and no action", fleet.Short(req.Alloc))
 	}
 	s, err := e.heldAllocStatus(ctx, req.Alloc)
 	if err != nil {
@@ -51,9 +51,9 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 		return 0, err
 	}
 	if action {
-		e.log.Info("action is run beside a task", "alloc_id", req.Alloc, "task", task, "action", req.Action)
+		e.log.Info("running an action beside a task", "alloc_id", req.Alloc, "task", task, "action", req.Action)
 	} else {
-		e.log.Info("command is run beside a task", "alloc_id", req.Alloc, "task", task, "command", req.Command[0])
+		e.log.Info("running a command beside a task", "alloc_id", req.Alloc, "task", task, "command", req.Command[0])
 	}
 	return e.allocs.Exec(ctx, req.Alloc, task, x)
 }
@@ -68,7 +68,7 @@ func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSiz
 		}
 		in, ok := m.(syncproto.ExecInput)
 		if !ok {
-			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the hub goes on with %s", m.FrameType())
+			return fleet.Errorf(fleet.CodeFrameBad, "run a command: unexpected frame %s from the hub", m.FrameType())
 		}
 		if in.Width > 0 && in.Height > 0 {
 			select {

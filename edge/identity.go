@@ -151,7 +151,7 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 		case isFinalError(err):
 			return backoff.Permanent(err)
 		case ctx.Err() == nil:
-			e.log.Warn("no hub has enrolled this edge yet, trying again", "error", err)
+			e.log.Warn("no hub has enrolled this edge: trying again", "error", err)
 		}
 		return err
 	}, backoff.WithContext(pause, ctx))
@@ -246,7 +246,7 @@ func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
 		if err == nil {
 			return key, nil
 		}
-		e.log.Warn("the key of an earlier attempt to enrol cannot be read, making another", "path", e.dir.File(keyFile), "error", err)
+		e.log.Warn("key of an earlier attempt to enrol not readable: making another", "path", e.dir.File(keyFile), "error", err)
 	}
 	key, err := identity.NewKey()
 	if err != nil {

@@ -54,7 +54,7 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			e.log.Warn("certificate not renewed, trying again", "error", err)
+			e.log.Warn("certificate not renewed: trying again", "error", err)
 		}
 		if sleepContext(ctx, pause.NextBackOff()) != nil {
 			return nil

@@ -58,7 +58,7 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		})
 	case syncproto.RequestSignal:
 		if req.Signal == "" {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "signal allocation %s: no signal is named", fleet.Short(req.Alloc))
+			return nil, fleet.Errorf(fleet.CodeInvalid, "signal allocation %s: no signal is given", fleet.Short(req.Alloc))
 		}
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Signal: req.Signal, Why: "signalled by an operator",

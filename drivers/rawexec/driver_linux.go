@@ -220,7 +220,7 @@ func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, 
 	}
 	var word startReport
 	if err := json.Unmarshal(b, &word); err != nil {
-		return startReport{}, fmt.Errorf("start supervisor: it ended without a word: %w", err)
+		return startReport{}, fmt.Errorf("start supervisor: it ended without a report: %w", err)
 	}
 	return word, nil
 }

@@ -99,18 +99,18 @@ func parseControlCommand(line string) (controlCommand, error) {
 	switch {
 	case strings.HasPrefix(line, "stop "):
 		if _, err := fmt.Sscanf(line, "stop %d %d", &o.signal, &ms); err != nil {
-			return controlCommand{}, fmt.Errorf("parse order: %w", err)
+			return controlCommand{}, fmt.Errorf("parse command: %w", err)
 		}
 		o.stop = true
 	case strings.HasPrefix(line, "signal "):
 		if _, err := fmt.Sscanf(line, "signal %d", &o.signal); err != nil {
-			return controlCommand{}, fmt.Errorf("parse order: %w", err)
+			return controlCommand{}, fmt.Errorf("parse command: %w", err)
 		}
 	default:
-		return controlCommand{}, errors.New("parse order: neither stop nor signal")
+		return controlCommand{}, errors.New("parse command: neither stop nor signal")
 	}
 	if o.signal < 1 || o.signal > 64 || ms < 0 || ms > maxKillTimeout.Milliseconds() {
-		return controlCommand{}, errors.New("parse order: a number is out of bounds")
+		return controlCommand{}, errors.New("parse command: a number is out of bounds")
 	}
 	o.timeout = time.Duration(ms) * time.Millisecond
 	return o, nil
@@ -133,7 +133,7 @@ func sendControlCommand(dir string, o controlCommand) error {
 		return errors.Join(errUnsupervised, f.Close())
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("send order: %w", err)
+		return fmt.Errorf("send command: %w", err)
 	}
 	return nil
 }

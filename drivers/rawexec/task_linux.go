@@ -115,7 +115,7 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
 		return err
 	}
-	t.driver.log.Warn("the supervisor of a task stands still: the task is killed, and the supervisor with it", "task_id", t.id)
+	t.driver.log.Warn("a task's supervisor is stopped: killing the task and the supervisor", "task_id", t.id)
 	return t.killTree()
 }
 

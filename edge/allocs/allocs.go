@@ -122,7 +122,7 @@ func (a *Allocs) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			a.log.Error("desired state is followed in part", "error", err)
+			a.log.Error("some allocations could not be reconciled: trying again", "error", err)
 			next = lookAgain
 		} else if first {
 			first = false
@@ -244,7 +244,7 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 		return err
 	}
 	if w.Stop && (!how.NoDelay || w.NoDelay) {
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s is stopping already: %s", fleet.Short(id), w.StopReason)
+		return fleet.Errorf(fleet.CodeConflict, "allocation %s is already stopping: %s", fleet.Short(id), w.StopReason)
 	}
 	why := onSite("stopped on site", how.Reason)
 	if how.NoDelay {
@@ -322,8 +322,8 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	if o.Everything {
 		for name, s := range a.cfg.Journal.States()[o.Alloc].TaskStates {
 			if s.State == fleet.TaskDead {
-				return fleet.Errorf(fleet.CodeUnsupported, "restart all tasks of allocation %s: task %q has ended, and is not started anew in the same allocation",
-					fleet.Short(o.Alloc), name).WithHint("stop the allocation: its job gets another one")
+				return fleet.Errorf(fleet.CodeUnsupported, "restart all tasks of allocation %s: task %q has ended and cannot start again in this allocation",
+					fleet.Short(o.Alloc), name).WithHint("stop the allocation, and its job gets another one")
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 			continue
 		}
 		a.forgetHealthStart(id)
-		a.log.Info("allocation's health is known", "alloc_id", string(id), "healthy", healthy, "reason", why)
+		a.log.Info("allocation's health decided", "alloc_id", string(id), "healthy", healthy, "reason", why)
 	}
 	return next, errors.Join(failed...)
 }
@@ -183,10 +183,10 @@ func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.De
 		j = healthStart{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Journal.Mono()}
 		b, err := json.Marshal(j)
 		if err != nil {
-			return healthStart{}, fmt.Errorf("encode since when allocation %s is looked at: %w", fleet.Short(id), err)
+			return healthStart{}, fmt.Errorf("encode the health start of allocation %s: %w", fleet.Short(id), err)
 		}
 		if err := a.cfg.Journal.PutHandle(ctx, id, healthKey, b); err != nil {
-			return healthStart{}, fmt.Errorf("note since when allocation %s is looked at: %w", fleet.Short(id), err)
+			return healthStart{}, fmt.Errorf("record the health start of allocation %s: %w", fleet.Short(id), err)
 		}
 	}
 	a.health.mu.Lock()

@@ -65,7 +65,7 @@ func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journ
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: "not started: " + why}
 	if err := a.cfg.Journal.Record(ctx, row); err != nil {
-		return fmt.Errorf("record why allocation %s does not begin: %w", fleet.Short(id), err)
+		return fmt.Errorf("record why allocation %s does not start: %w", fleet.Short(id), err)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 		return false
 	case w.Stop && !u.stopped:
 		u.stopped = true
-		a.log.Info("allocation is told to stop", "alloc_id", string(id), "reason", w.StopReason)
+		a.log.Info("stopping allocation", "alloc_id", string(id), "reason", w.StopReason)
 		u.runner.Stop(w.StopReason)
 	case !w.Stop && w.Alloc.Job != nil && w.Alloc.AllocModifyIndex != u.alloc.AllocModifyIndex:
 		u.alloc = w.Alloc
@@ -169,7 +169,7 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 		if err != nil {
 			why += ": " + err.Error()
 		}
-		a.log.Error("allocation's runner gave up", "alloc_id", string(id), "error", err)
+		a.log.Error("allocation's runner failed", "alloc_id", string(id), "error", err)
 		if !a.recordEndWithRetry(ctx, id, why) {
 			return
 		}
@@ -191,7 +191,7 @@ func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why s
 		if err == nil {
 			return true
 		}
-		a.log.Error("end of an allocation is not recorded yet", "alloc_id", string(id), "error", err)
+		a.log.Error("end of an allocation not recorded: trying again", "alloc_id", string(id), "error", err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -225,7 +225,7 @@ func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]jour
 	slices.SortFunc(ended, func(x, y fleet.AllocID) int { return cmp.Compare(states[x].Seq, states[y].Seq) })
 	for _, id := range ended[:len(ended)-a.cfg.KeepEnded] {
 		if err := a.removeFolders(id); err != nil {
-			a.log.Warn("folder of an ended allocation stays", "alloc_id", string(id), "error", err)
+			a.log.Warn("folder of an ended allocation not removed", "alloc_id", string(id), "error", err)
 			continue
 		}
 		if err := a.forgetAlloc(ctx, id); err != nil {

@@ -26,7 +26,7 @@ func (a *Allocs) keepSpec(w fleet.Alloc) {
 		return
 	}
 	if err := writeSpec(a.specPath(w.ID), w); err != nil {
-		a.log.Warn("what an allocation is stands in the journal alone", "alloc_id", string(w.ID), "error", err)
+		a.log.Warn("description of an allocation not written: only the journal has it", "alloc_id", string(w.ID), "error", err)
 	}
 }
 
@@ -67,7 +67,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	}
 	folders, err := os.ReadDir(a.cfg.TasksDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for allocations that the journal lost: %w", err)
+		return fmt.Errorf("find allocations that the journal lost: %w", err)
 	}
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 		state, known := states[id]
 		if state.Terminal() {
 			if err := os.Remove(a.specPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("forget what ended allocation %s was: %w", fleet.Short(id), err)
+				return fmt.Errorf("remove the description of ended allocation %s: %w", fleet.Short(id), err)
 			}
 		}
 		if wanted || known {
@@ -88,13 +88,13 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 		}
 		spec, err := readSpec(a.specPath(id), id)
 		if err != nil {
-			a.log.Warn("the journal does not know an allocation that has a folder", "alloc_id", string(id), "error", err)
+			a.log.Warn("a folder's allocation is unknown to the journal and has no description", "alloc_id", string(id), "error", err)
 			continue
 		}
 		if err := a.cfg.Journal.Adopt(ctx, spec); err != nil {
-			return fmt.Errorf("take allocation %s back: %w", fleet.Short(id), err)
+			return fmt.Errorf("adopt allocation %s: %w", fleet.Short(id), err)
 		}
-		a.log.Warn("allocation that the journal lost is taken back", "alloc_id", string(id))
+		a.log.Warn("adopted an allocation that the journal had lost", "alloc_id", string(id))
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func readSpec(path string, id fleet.AllocID) (syncproto.Desired, error) {
 	}
 	spec, ok := m.(syncproto.Desired)
 	if !ok || len(spec.Run) != 1 || spec.Run[0].ID != id {
-		return syncproto.Desired{}, fmt.Errorf("read %s: it is not of this allocation", path)
+		return syncproto.Desired{}, fmt.Errorf("read %s: it describes another allocation", path)
 	}
 	return spec, nil
 }

@@ -117,7 +117,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 			failed = append(failed, fmt.Errorf("stop allocation %s: %w", id, err))
 			continue
 		}
-		a.log.Warn("allocation stops: no hub for too long", "alloc_id", string(id), "after", after)
+		a.log.Warn("stopping allocation: no hub for too long", "alloc_id", string(id), "after", after)
 		w.Stop, w.StopReason = true, why
 		desired[id] = w
 	}

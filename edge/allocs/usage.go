@@ -15,7 +15,7 @@ func (a *Allocs) Usage(ctx context.Context, id fleet.AllocID, task string, mhz f
 	}
 	m, ok := u.runner.(contract.Meter)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeUnsupported, "measure allocation %s: what runs it here does not", fleet.Short(id))
+		return nil, fleet.Errorf(fleet.CodeUnsupported, "measure allocation %s: its runner cannot measure", fleet.Short(id))
 	}
 	return m.Usage(ctx, task, mhz)
 }

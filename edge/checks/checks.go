@@ -192,9 +192,9 @@ func startupGrace(k *check) time.Duration {
 // restartUnhealthyTask restarts the task of a check and reports whether that succeeded.
 func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *check) bool {
 	why := `check "` + k.Name + `" is unhealthy`
-	c.cfg.Log.Warn("task is restarted", "alloc_id", string(id), "task", k.restartTarget, "reason", why)
+	c.cfg.Log.Warn("restarting unhealthy task", "alloc_id", string(id), "task", k.restartTarget, "reason", why)
 	if err := c.cfg.Unhealthy(ctx, id, k.restartTarget, why); err != nil && ctx.Err() == nil {
-		c.cfg.Log.Warn("unhealthy task is not restarted", "alloc_id", string(id), "task", k.restartTarget, "error", err)
+		c.cfg.Log.Warn("unhealthy task not restarted", "alloc_id", string(id), "task", k.restartTarget, "error", err)
 		return false
 	}
 	return true

@@ -73,7 +73,7 @@ type Info struct {
 // CodeInvalid, CodeForbidden or CodeNotFound.
 func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
 	if len(req.Path) > maxPath || strings.ContainsRune(req.Path, 0) || req.Offset < 0 || req.Limit < 0 {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read files: the path, the offset or the limit makes no sense")
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read files: invalid path, offset or limit")
 	}
 	root, err := os.OpenRoot(req.Dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func resolve(root *os.Root, asked string) (string, error) {
 		rest = append(strings.Split(to, "/"), rest...)
 	}
 	if parts := strings.Split(done, "/"); len(parts) > 1 && parts[1] == secrets {
-		return "", fleet.Errorf(fleet.CodeForbidden, "read %s: secrets of tasks are not shown", asked)
+		return "", fleet.Errorf(fleet.CodeForbidden, "read %s: secrets of tasks cannot be read", asked)
 	}
 	return done, nil
 }
@@ -210,7 +210,7 @@ func open(ctx context.Context, root *os.Root, name string, req Request) (io.Read
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fleet.Errorf(fleet.CodeInvalid, "read %s: it is not a file with content", req.Path)
+		err = fleet.Errorf(fleet.CodeInvalid, "read %s: it is not a regular file", req.Path)
 	}
 	if err == nil {
 		_, err = f.Seek(req.Offset, io.SeekStart)

@@ -103,7 +103,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 		case n.DescriptionHash != seen:
 			seen = n.DescriptionHash
 		default:
-			f.log.Info("machine has changed", "description_hash", n.DescriptionHash)
+			f.log.Info("machine description changed", "description_hash", n.DescriptionHash)
 			f.publishNode(n)
 			seen = ""
 		}
@@ -143,7 +143,7 @@ func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
 	if f.staticMachine == nil {
 		m, err := readMachine(f.cfg.Root, f.cfg.DataDir)
 		if err != nil {
-			f.log.Warn("machine is not wholly known: configure what is missing", "error", err)
+			f.log.Warn("the machine's description is incomplete: configure the missing values", "error", err)
 		}
 		f.staticMachine = &m
 	}
@@ -185,7 +185,7 @@ func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 		}
 		if why != f.finderErrors[finder.Kind()] && ctx.Err() == nil {
 			f.finderErrors[finder.Kind()] = why
-			f.log.Warn("what devices cannot be read has changed", "kind", finder.Kind(), "error", why)
+			f.log.Warn("unreadable devices of a kind have changed", "kind", finder.Kind(), "error", why)
 		}
 		all = append(all, found...)
 	}

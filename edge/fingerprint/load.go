@@ -46,7 +46,7 @@ func (f *Fingerprinter) MHz() float64 {
 func readLoad(root, dataDir string) (fleet.Load, error) {
 	l := fleet.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
 	if l.Memory.Total == 0 || len(l.Cores) == 0 {
-		return l, fleet.Errorf(fleet.CodeUnsupported, "measure the machine: the system does not tell what it uses")
+		return l, fleet.Errorf(fleet.CodeUnsupported, "measure the machine: the system does not report usage")
 	}
 	if up, _, ok := strings.Cut(readLine(root, "proc/uptime"), " "); ok {
 		if s, err := strconv.ParseFloat(up, 64); err == nil && s > 0 && s < 1e9 {

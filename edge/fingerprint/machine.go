@@ -144,7 +144,7 @@ func readMemory(root string) (uint64, error) {
 		}
 	}
 	if total == 0 {
-		return 0, errors.New("read memory: the system does not tell")
+		return 0, errors.New("read memory: the system does not report it")
 	}
 	if limit, err := strconv.ParseUint(readLine(root, "sys/fs/cgroup/memory.max"), 10, 63); err == nil && limit > 0 {
 		total = min(total, limit)

@@ -63,7 +63,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	}
 	for _, body := range d.Bodies {
 		if _, err := syncproto.DecodeJob(body.Job); err != nil {
-			b.j.log.Warn("job body refused", "hash", body.Hash, "error", err)
+			b.j.log.Warn("job body is invalid: ignored", "hash", body.Hash, "error", err)
 			continue // the body stays missing, and the hub learns that
 		}
 		if err := b.db.putBody(body.Hash, body.Job); err != nil {

@@ -62,6 +62,6 @@ func openHighWaterFile(path string) (*os.File, error) {
 // writeHighWater writes the mark. An error is logged: the commit is durable all the same.
 func (j *Journal) writeHighWater(w highWaterMark) {
 	if _, err := j.highWaterFile.WriteAt(w.encodeMark(), 0); err != nil {
-		j.log.Warn("journal's witness not written", "error", err)
+		j.log.Warn("high-water mark not written", "error", err)
 	}
 }

@@ -50,7 +50,7 @@ func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 		return b.db.putMeta(metaLost, b.durable.missing)
 	}})
 	if err != nil {
-		return fmt.Errorf("note that the journal is an older copy: %w", err)
+		return fmt.Errorf("record that the journal is an older copy: %w", err)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, re
 		return b.recordTransitions(restate(b.everyState()))
 	}})
 	if err != nil {
-		return fmt.Errorf("go on after row %d: %w", applied, err)
+		return fmt.Errorf("renumber the rows after row %d: %w", applied, err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func openSound(cfg Config) (*database, durableState, error) {
 	}
 	cfg.Log.Error("journal is damaged and is set aside", "path", cfg.Path, "error", err)
 	if err := quarantine(cfg, err, nil); err != nil {
-		return nil, durableState{}, fmt.Errorf("set a damaged database aside: %w", diskError(err))
+		return nil, durableState{}, fmt.Errorf("replace a damaged database: %w", diskError(err))
 	}
 	db, mem, err = openChecked(cfg.Path)
 	return db, mem, diskError(err)

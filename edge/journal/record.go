@@ -144,7 +144,7 @@ func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes in
 		return err
 	}})
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("read rows from %d on: %w", from, err)
+		return 0, nil, nil, fmt.Errorf("read rows from number %d: %w", from, err)
 	}
 	return page.first, page.prev, page.rows, nil
 }

@@ -57,13 +57,13 @@ func (w *writer) checkFiles() {
 		w.keepHighWaterFile()
 		return
 	}
-	j.log.Error("somebody touched the journal of a running agent: it is written anew", "path", j.cfg.Path, "reason", reason)
+	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", reason)
 	err := w.rebuildDatabase(reason)
 	for isFull(err) && j.cfg.MakeRoom() {
 		err = w.rebuildDatabase(reason)
 	}
 	if err != nil {
-		j.log.Error("the journal is not written anew yet", "path", j.cfg.Path, "error", err)
+		j.log.Error("the journal's files could not be rebuilt: trying again", "path", j.cfg.Path, "error", err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (w *writer) keepHighWaterFile() {
 	}
 	f, err := openHighWaterFile(j.cfg.Path)
 	if err != nil {
-		j.log.Warn("journal's witness not opened", "error", err)
+		j.log.Warn("high-water file not opened", "error", err)
 		return
 	}
 	_ = j.highWaterFile.Close() // the file was deleted

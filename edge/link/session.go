@@ -292,7 +292,7 @@ func (s *session) deliverDesired(ctx context.Context, d syncproto.Desired) {
 func (s *session) confirmDelivery(ctx context.Context, d delivery) {
 	s.delivering = false
 	if d.err != nil {
-		s.endWithError(fleet.AsError(fmt.Errorf("take desired state %d: %w", d.index, d.err)))
+		s.endWithError(fleet.AsError(fmt.Errorf("journal desired state %d: %w", d.index, d.err)))
 		return
 	}
 	s.mem.Index = max(s.mem.Index, d.index)

@@ -91,8 +91,8 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 		case s.follows <- struct{}{}:
 			defer func() { <-s.follows }()
 		default:
-			err = fleet.Errorf(fleet.CodeUnavailable, "this edge runs commands for, or is followed by, %d others", maxFollowed).
-				WithHint("end one of them, then try again")
+			err = fleet.Errorf(fleet.CodeUnavailable, "this edge already serves %d commands and followers", maxFollowed).
+				WithHint("end one of them and try again")
 		}
 	}
 	var output io.ReadCloser
@@ -116,7 +116,7 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 			_, err = io.Copy(stream, output)
 		}
 		if err != nil {
-			s.log.Debug("request not served to its end", "error", err)
+			s.log.Debug("request not completed", "error", err)
 			stream.Abort()
 			return
 		}

@@ -35,11 +35,11 @@ func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 // valid, so another session follows.
 func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck) {
 	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
-		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows goes on", s.hubConn.hub).
+		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows continues", s.hubConn.hub).
 			WithHint("upgrade the hub"))
 		return
 	}
-	s.log.Warn("rows are lost, the journal goes on from where the cluster stands", "reason", s.cfg.Journal.Head().Lost, "applied", ack.Applied)
+	s.log.Warn("rows are lost: the journal continues behind the cluster's newest row", "reason", s.cfg.Journal.Head().Lost, "applied", ack.Applied)
 	restate := func(states map[fleet.AllocID]journal.State) []fleet.Transition {
 		return journal.Restatement(states, s.currentMoment(), "said again: rows before it are lost")
 	}
@@ -47,7 +47,7 @@ func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck)
 		s.endWithError(fleet.AsError(err))
 		return
 	}
-	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
+	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: the journal continues after row %d", ack.Applied)})
 }
 
 // scheduleSend sets the time at which waiting rows are sent.
@@ -130,7 +130,7 @@ func (s *session) checkSilence(ctx context.Context, now time.Duration) {
 		s.noteHubHeard()
 		return
 	case s.search == nil:
-		s.log.Debug("nothing heard", "hub", s.hubConn.hub)
+		s.log.Debug("hub is silent", "hub", s.hubConn.hub)
 		s.startSearch(ctx, 0)
 	case received != s.packetsHeard:
 		s.stopSearch()
@@ -180,16 +180,16 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	case fleet.CodeStaleSession:
 		l.mem.Session = max(l.mem.Session, e.session)
 	case fleet.CodePutBack:
-		l.log.Warn("the data directory is an older copy, the journal goes on from where the cluster stands", "applied", e.applied)
+		l.log.Warn("the data directory is an older copy: the journal continues behind the cluster's newest row", "applied", e.applied)
 		e.reconnectNow = l.cfg.Journal.Head().Lost == "" // at most once in a row
 		if err := l.cfg.Journal.PutBack(ctx, e.applied); err != nil {
-			l.log.Warn("that the journal is an older copy was not noted", "error", err)
+			l.log.Warn("older copy of the journal not recorded", "error", err)
 			e.reconnectNow = false
 		}
 	case fleet.CodeFork, fleet.CodeCloned:
 		l.mem.Fenced = e.err.Error()
 		if err := l.saveMemory(ctx); err != nil {
-			l.log.Warn("being fenced not noted", "error", err)
+			l.log.Warn("fence not recorded", "error", err)
 		}
 	}
 	if e.refusedByHub {
@@ -224,6 +224,6 @@ func (l *Link) noteLoss(ctx context.Context, why string) {
 	})
 	if err != nil {
 		l.mem.Disconnected = false
-		l.log.Warn("loss of the link not noted", "error", err)
+		l.log.Warn("loss of the link not recorded", "error", err)
 	}
 }

@@ -141,7 +141,7 @@ func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- 
 		if ctx.Err() != nil {
 			return
 		}
-		t.runner.log.Error("driver cannot wait for task", "task", t.name, "error", err)
+		t.runner.log.Error("driver cannot wait for task: trying again", "task", t.name, "error", err)
 		if sleepContext(ctx, recordRetry) != nil {
 			return
 		}
@@ -186,7 +186,7 @@ func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			t.runner.log.Error("driver cannot stop task", "task", t.name, "error", err)
+			t.runner.log.Error("driver cannot stop task: trying again", "task", t.name, "error", err)
 		}
 		if err := sleepContext(ctx, recordRetry); err != nil {
 			return err

@@ -24,7 +24,7 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	}
 	e, ok := a.handle.(drivers.Execer)
 	if !ok {
-		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command beside task %q: its driver %q runs none", name, a.driver)
+		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command beside task %q: its driver %q cannot run commands", name, a.driver)
 	}
 	if x.Action != "" {
 		if x.Command, err = r.actionCommand(name, x.Action); err != nil {
@@ -66,7 +66,7 @@ func (r *Runner) actionCommand(name, action string) ([]string, error) {
 		}
 		a := s.task.Action(action)
 		if a == nil {
-			return nil, fleet.Errorf(fleet.CodeNotFound, "run action %q: task %q of allocation %s has none of that name in version %d of its job",
+			return nil, fleet.Errorf(fleet.CodeNotFound, "run action %q: task %q of allocation %s has no such action in version %d of its job",
 				action, name, fleet.Short(r.id), s.alloc.Job.Version)
 		}
 		env := t.taskEnv(s)

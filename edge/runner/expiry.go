@@ -33,16 +33,16 @@ const longestRun = 100 * 365 * 24 * time.Hour
 func decodeRun(b []byte) (runRecord, error) {
 	var r runRecord
 	if len(b) > maxRunRecord {
-		return r, fmt.Errorf("decode record of a run: %d bytes are too many", len(b))
+		return r, fmt.Errorf("decode running time: %d bytes are too many", len(b))
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("decode record of a run: %w", err)
+		return r, fmt.Errorf("decode running time: %w", err)
 	}
 	switch {
 	case r.Version != recordVersion:
-		return r, fmt.Errorf("decode record of a run: version %d is not known", r.Version)
+		return r, fmt.Errorf("decode running time: version %d is not known", r.Version)
 	case r.Mono < 0 || r.Begun > r.Mono || r.Mono > longestRun || r.Begun < -longestRun:
-		return r, fmt.Errorf("decode record of a run: it began at %s, and that was written at %s after the boot", r.Begun, r.Mono)
+		return r, fmt.Errorf("decode running time: it began at %s and was written at %s after the boot", r.Begun, r.Mono)
 	}
 	return r, nil
 }
@@ -93,7 +93,7 @@ func (r *Runner) resumeRun(b []byte) {
 		r.expiry.begun = &rec.Begun
 		return
 	case b != nil:
-		r.log.Error("time that the allocation ran begins anew", "error", err)
+		r.log.Error("running time of an allocation is lost: counting it again", "error", err)
 	}
 	for _, t := range r.tasks {
 		switch {
@@ -132,7 +132,7 @@ func (r *Runner) enforceMaxRun(ctx context.Context) error {
 	if now-e.noted >= note {
 		b, err := json.Marshal(runRecord{Version: recordVersion, BootID: r.factory.BootID, Mono: now, Begun: *e.begun})
 		if err != nil {
-			return fmt.Errorf("encode how long the allocation ran: %w", err)
+			return fmt.Errorf("encode running time: %w", err)
 		}
 		if err := r.putHandle(ctx, runKey, b); err != nil {
 			return err

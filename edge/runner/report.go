@@ -155,7 +155,7 @@ func (r *Runner) retryUntilDurable(ctx context.Context, write func() error) erro
 			return context.Cause(ctx)
 		}
 		if !failed {
-			r.log.Error("journal does not take what happened: trying again", "error", err)
+			r.log.Error("journal write failed: trying again", "error", err)
 		}
 		if err := sleepContext(ctx, recordRetry); err != nil {
 			return err

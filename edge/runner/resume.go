@@ -109,7 +109,7 @@ func (t *task) findAttempt(ctx context.Context) (drivers.Task, error) {
 		if err == nil || errors.Is(err, drivers.ErrTaskGone) || ctx.Err() != nil {
 			return live, err
 		}
-		t.runner.log.Error("driver cannot look for task", "task", t.name, "try", try, "error", err)
+		t.runner.log.Error("driver cannot look up task", "task", t.name, "try", try, "error", err)
 		if try >= recoverTries && !drivers.IsRecoverable(err) {
 			return nil, drivers.ErrTaskGone
 		}

@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err := r.factory.Dirs.removeDriverState(r.id); err != nil {
-		r.log.Warn("state of ended allocation stays", "error", err)
+		r.log.Warn("driver state of an ended allocation not removed", "error", err)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	case !known:
 		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
 	case done == 0:
-		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: nothing that was asked for runs", verb, fleet.Short(r.id))
+		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: none of its tasks runs", verb, fleet.Short(r.id))
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 		if err == nil {
 			return handles, nil
 		}
-		r.log.Error("journal does not give the tasks' handles", "error", err)
+		r.log.Error("tasks' handles not readable: trying again", "error", err)
 		if err := sleepContext(ctx, recordRetry); err != nil {
 			return nil, err
 		}

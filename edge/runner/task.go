@@ -87,7 +87,7 @@ func (t *task) restoreRecord(b []byte) {
 		}
 		return
 	case b != nil && err != nil:
-		t.runner.log.Error("task's record cannot be read", "task", t.name, "error", err)
+		t.runner.log.Error("task's record not readable", "task", t.name, "error", err)
 	case b != nil:
 		t.runner.log.Warn("task's record is older than its last attempt", "task", t.name, "attempt", last, "record", rec.Attempt)
 	}
@@ -175,7 +175,7 @@ func (t *task) runUntilDead(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		t.runner.log.Error("task is left alone", "task", t.name, "error", err)
+		t.runner.log.Error("task is no longer supervised", "task", t.name, "error", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func (t *task) encodeCurrentRecord() ([]byte, error) {
 // releaseAttempt makes the driver forget an attempt whose end is journaled.
 func (t *task) releaseAttempt(ctx context.Context, live drivers.Task) {
 	if err := live.Forget(ctx); err != nil {
-		t.runner.log.Warn("driver keeps an ended task", "task", t.name, "error", err)
+		t.runner.log.Warn("driver could not forget an ended task", "task", t.name, "error", err)
 	}
 }
 

@@ -54,7 +54,7 @@ func (r *Runner) measurableTasks(name string) (map[string]drivers.Meter, error) 
 		}
 		m, ok := a.handle.(drivers.Meter)
 		if !ok {
-			return nil, fleet.Errorf(fleet.CodeUnsupported, "measure task %q: its driver %q does not measure", name, a.driver)
+			return nil, fleet.Errorf(fleet.CodeUnsupported, "measure task %q: its driver %q cannot measure", name, a.driver)
 		}
 		out[name] = m
 		return out, nil

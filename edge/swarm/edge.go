@@ -105,7 +105,7 @@ func (e *Edge) SyncStatus() SyncStatus {
 func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 	runners := e.activeRunners()
 	if len(runners) == 0 {
-		return fmt.Errorf("let %d rows happen on %s: nothing runs there", rows, e.name)
+		return fmt.Errorf("generate %d rows on %s: nothing runs there", rows, e.name)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i, r := range runners {
@@ -118,7 +118,7 @@ func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return fmt.Errorf("let %d rows happen on %s: %w", rows, e.name, err)
+		return fmt.Errorf("generate %d rows on %s: %w", rows, e.name, err)
 	}
 	return nil
 }

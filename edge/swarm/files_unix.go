@@ -22,7 +22,7 @@ func allowFiles(edges int) error {
 	need := uint64(edges*filesOfAnEdge + filesOfAll)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read how many files may be open: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if limit.Cur >= need {
 		return nil
@@ -30,7 +30,7 @@ func allowFiles(edges int) error {
 	more := unix.Rlimit{Cur: need, Max: max(limit.Max, need)}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &more); err != nil {
 		return fleet.Errorf(fleet.CodeUnavailable, "open %d edges: they need %d files, %d are allowed", edges, need, limit.Cur).
-			WithHint("raise the limit with ulimit -n, or take fewer edges")
+			WithHint("raise the limit with ulimit -n, or use fewer edges")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	}
 	switch {
 	case req.Task == "" || strings.ContainsAny(req.Task, `/\`):
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: %q is no name of a task", req.Task)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: %q is not a task's name", req.Task)
 	case req.Stream != Stdout && req.Stream != Stderr:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the stream is %q, not %q or %q", req.Stream, Stdout, Stderr)
 	case req.Origin != OriginStart && req.Origin != OriginEnd:
