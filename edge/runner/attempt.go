@@ -86,7 +86,7 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 		}
 	}
 	killed, restarts := t.killed, t.restarts
-	var stop <-chan time.Time // fires when the shutdown_delay is over
+	var stop <-chan time.Time   // fires when the shutdown_delay is over
 	var skipped <-chan struct{} // open while a shutdown_delay may be skipped
 	for {
 		select {
