@@ -236,7 +236,7 @@ func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.St
 	}
 	s, ok := all[id]
 	if !ok {
-		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not on this edge", id)
+		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
 	}
 	return s, nil
 }

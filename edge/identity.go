@@ -151,7 +151,7 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 		case isFinalError(err):
 			return backoff.Permanent(err)
 		case ctx.Err() == nil:
-			e.log.Warn("no hub has enrolled this edge: trying again", "error", err)
+			e.log.Warn("no hub has enrolled this edge yet, trying again", "error", err)
 		}
 		return err
 	}, backoff.WithContext(pause, ctx))
