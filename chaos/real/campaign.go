@@ -13,6 +13,7 @@ import (
 
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
+	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
@@ -49,12 +50,14 @@ type campaignRun struct {
 	work  *userWorkload
 	short stalls // of processors
 
+	faults     *engine.Faults
+	faultCount int // faults that were played
+
 	saved  bool // there is a copy of all hubs' data
 	clones int
 
 	mu      sync.Mutex
-	numbers int                      // guarded by mu, as all below: of faults
-	played  map[schedule.Kind]int    // faults that began
+	played  map[schedule.Kind]int    // guarded by mu, as all below: faults that began
 	hits    map[schedule.Kind]uint64 // what they really did
 	down    map[string]int           // faults under which a member may be down
 	rewound bool                     // hubs were put back since the last quiet time
@@ -105,6 +108,7 @@ func (p Campaign) Run(ctx context.Context) error {
 		if s.watch, err = newFleetWatcher(s); err != nil {
 			return err
 		}
+		s.faults = s.newFaults()
 		err = s.runAllPhases(ctx)
 		return s.watch.writeVerdictsAndClose(s.reportVerdict(err))
 	})

@@ -30,20 +30,6 @@ const (
 // fleetTopology is the fleet as schedules name it.
 func (s *campaignRun) fleetTopology() schedule.Topology { return schedule.NewTopology(s.Hubs, s.Edges) }
 
-// possibleKinds are the kinds that the ground allows, of those that are wanted.
-func (s *campaignRun) possibleKinds() []schedule.Kind {
-	var kinds []schedule.Kind
-	for _, k := range realKinds() {
-		wanted := len(s.Kinds) == 0 || slices.Contains(s.Kinds, k.kind)
-		can := (s.Disks || !k.needs.disks) && (s.Clocked != "" || !k.needs.clocks) && (s.space != nil || !k.needs.netns)
-		few := s.Hubs < 3 && (k.kind == schedule.MinorityCut || k.kind == schedule.MajorityCut)
-		if wanted && can && !few {
-			kinds = append(kinds, k.kind)
-		}
-	}
-	return kinds
-}
-
 // drawPhaseFaults draws the faults of one chapter: of those kinds that hit least so far.
 func (s *campaignRun) drawPhaseFaults(chapter int, length time.Duration) schedule.Schedule {
 	seed := s.Seed*1000 + uint64(chapter)
@@ -73,7 +59,7 @@ func (s *campaignRun) resolveTargets(t schedule.Topology, f schedule.Fault) []st
 		return nil
 	}
 	targets := slices.Concat(t.EdgesOf(f), t.HubsOf(f))
-	if k, _ := realKindOf(f.Kind); k.needs.clocks {
+	if slices.Contains(needClocks, f.Kind) {
 		targets = slices.DeleteFunc(targets, func(name string) bool { return !s.hasMovableClock(name) })
 	}
 	return targets
@@ -130,8 +116,8 @@ func (s *campaignRun) isUnjudgeablePair(a, b schedule.Fault) bool {
 	}
 	switch a.Kind {
 	case schedule.Clone:
-		k, _ := realKindOf(b.Kind)
-		return k.hub != nil || k.whole != nil || b.Kind == schedule.Clone || sharesTarget(a, b)
+		info, _ := b.Kind.Info()
+		return info.At != schedule.AtEdge && info.At != schedule.AtEdges || b.Kind == schedule.Clone || sharesTarget(a, b)
 	case schedule.BitFlip, schedule.TornPage:
 		return (b.Kind == schedule.CrashLoop || b.Kind == schedule.DriverDead) && sharesTarget(a, b)
 	}

@@ -2,116 +2,95 @@ package real
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"skerry/chaos/check"
-	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 )
 
-// memberFault is one fault on one member of a real fleet, or on all of them.
-type memberFault interface {
-	// injectFault breaks something, stop mends it. Where start fails stop is called all the
-	// same.
-	injectFault(ctx context.Context) error
-	healFault(ctx context.Context) error
-	// faultEvidence is how often it really did something, and what. It may come late.
-	faultEvidence() (hits uint64, what string)
+// platform is the fleet of a campaign, as its faults see it.
+type platform struct{ s *campaignRun }
+
+// realEffects are those of kinds that do more to real processes than to simulated ones.
+var realEffects = map[schedule.Kind][]check.Effect{
+	schedule.Flapping:  {check.Severs},
+	schedule.OfflineOn: {check.Severs},
+	schedule.DiskFull:  {check.Chokes, check.Halts},
 }
 
-// needs is what a kind needs of the ground.
-type needs struct {
-	disks  bool // disks of their own
-	clocks bool // clocks that can be moved
-	netns  bool // machines with a routing table and an address of their own
-}
+// lateEvidence is how long a fault is waited for to show that it hit, when it is over.
+const lateEvidence = 5 * time.Second
 
-// realKind is a kind of fault as it is done on real processes.
-type realKind struct {
-	kind    schedule.Kind
-	needs   needs
-	effects []check.Effect
-	// edge and hub make the trouble of one target; whole that of a kind that names
-	// none.
-	edge  func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault
-	hub   func(s *campaignRun, f schedule.Fault, h *cluster.Hub) memberFault
-	whole func(s *campaignRun, f schedule.Fault) memberFault
-}
+// healBound is how long mending a fault may take: a certificate has to end meanwhile.
+const healBound = 4 * time.Minute
 
-// realKinds are all kinds that this package can do.
-func realKinds() []realKind {
-	return slices.Concat(linkKinds, hubKinds, edgeKinds, diskKinds, clockKinds, taskKinds)
-}
-
-func realKindOf(kind schedule.Kind) (realKind, bool) {
-	kinds := realKinds()
-	i := slices.IndexFunc(kinds, func(k realKind) bool { return k.kind == kind })
-	if i < 0 {
-		return realKind{}, false
+// newFaults is what brings the campaign's faults about.
+func (s *campaignRun) newFaults() *engine.Faults {
+	p := platform{s}
+	return &engine.Faults{
+		Platform: engine.Platform{Hubs: p, Edges: p, Network: p, Disks: p, Clocks: p, Tasks: p},
+		Topology: s.fleetTopology(), Effects: realEffects, Targets: s.targetNames, Seed: s.Seed, HealBound: healBound,
+		AwaitEvidence: awaitHits, Observe: s.watch.judgeAndRecord, Began: s.recordFaultBegin, Ended: s.recordFaultEnd,
 	}
-	return kinds[i], true
 }
 
-// newMemberFaults makes what a fault does to each of its targets. The leader is whoever
-// leads when the fault begins.
-func (s *campaignRun) newMemberFaults(f schedule.Fault) []memberFault {
-	k, ok := realKindOf(f.Kind)
-	if !ok {
-		return nil
-	}
-	if k.whole != nil {
-		return []memberFault{k.whole(s, f)}
-	}
-	var ts []memberFault
-	topology := s.fleetTopology()
-	if k.edge != nil {
-		for _, name := range topology.EdgesOf(f) {
-			ts = append(ts, k.edge(s, f, s.edgeByName(name)))
+func awaitHits(ctx context.Context, _ schedule.Fault, a engine.Active) {
+	for end := time.Now().Add(lateEvidence); time.Now().Before(end); {
+		if hits, _ := a.Evidence(); hits > 0 || !engine.Pause(ctx, lateEvidence/20) {
+			return
 		}
 	}
-	if k.hub == nil {
-		return ts
-	}
-	for _, name := range topology.HubsOf(f) {
-		if name == schedule.TargetLeader {
-			ts = append(ts, &leaderFault{s: s, make: func(h *cluster.Hub) memberFault { return k.hub(s, f, h) }})
-			continue
-		}
-		ts = append(ts, k.hub(s, f, s.hubByName(name)))
-	}
-	return ts
 }
 
-// leaderFault is trouble of the hub that leads when it begins. Where none does, that is
-// trouble enough, and this one does nothing.
-type leaderFault struct {
-	s    *campaignRun
-	make func(*cluster.Hub) memberFault
-	it   memberFault
-}
-
-func (t *leaderFault) injectFault(ctx context.Context) error {
-	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	leader, err := t.s.findRunningLeader(soon)
-	if err != nil {
-		return ctx.Err()
-	}
-	t.it = t.make(leader)
-	return t.it.injectFault(ctx)
-}
-
-func (t *leaderFault) healFault(ctx context.Context) error {
-	if t.it == nil {
+// targetNames are the members that a fault is on. Who leads when it begins is not asked: it
+// may be any hub.
+func (s *campaignRun) targetNames(f schedule.Fault) []string {
+	info, _ := f.Kind.Info()
+	switch {
+	case info.At == schedule.AtEdges:
 		return nil
+	case info.At == schedule.AtHubs || info.At == schedule.AtLeader || len(f.Targets) == 1 && f.Targets[0] == schedule.TargetLeader:
+		return s.fleetTopology().Hubs
 	}
-	return t.it.healFault(ctx)
+	return f.Targets
 }
 
-func (t *leaderFault) faultEvidence() (uint64, string) {
-	if t.it == nil {
-		return 0, "nobody led"
+func (s *campaignRun) recordFaultBegin(f schedule.Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.played[f.Kind]++
+}
+
+func (s *campaignRun) recordFaultEnd(f schedule.Fault, _ time.Time, hits uint64, what string) {
+	s.mu.Lock()
+	s.hits[f.Kind] += hits
+	s.mu.Unlock()
+	if f.Kind == schedule.Restore {
+		s.watch.resumeAppliedEntries()
 	}
-	return t.it.faultEvidence()
+	if what == "" {
+		what = fmt.Sprintf("it hit %d times", hits)
+	}
+	s.watch.writeNote("", fmt.Sprintf("%s %v: %s", f.Kind, f.Targets, what))
+}
+
+// What kinds need of the ground: disks of their own, clocks that can be moved, machines with a
+// routing table and an address of their own.
+var (
+	needDisks  = []schedule.Kind{schedule.DiskFull, schedule.HubDiskFull, schedule.SlowDisk, schedule.PowerCut, schedule.TornPage}
+	needClocks = []schedule.Kind{schedule.ClockJump, schedule.Clock1970}
+)
+
+// possibleKinds are the kinds that the ground allows, of those that are wanted.
+func (s *campaignRun) possibleKinds() []schedule.Kind {
+	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {
+		info, _ := k.Info()
+		unwanted := len(s.Kinds) > 0 && !slices.Contains(s.Kinds, k)
+		cannot := !s.Disks && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
+		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)
+		return info.Clock&schedule.Real == 0 || unwanted || cannot || few
+	})
 }

@@ -7,94 +7,69 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
-	"skerry/chaos/check"
-	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
-	"skerry/chaos/schedule"
+	"skerry/chaos/engine"
 )
 
-var diskKinds = []realKind{
-	{kind: schedule.DiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, edge: func(s *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
-		return &full{s: s, name: e.Name, disk: e.Disk, running: e.Running, again: func() error { return s.startEdge(e) }}
-	}},
-	{kind: schedule.HubDiskFull, needs: needs{disks: true}, effects: []check.Effect{check.Chokes, check.Halts}, hub: func(s *campaignRun, _ schedule.Fault, h *cluster.Hub) memberFault {
-		return &full{s: s, name: h.Name, disk: h.Disk, running: h.Running, again: func() error { return s.startHub(h) }}
-	}},
-	{
-		kind: schedule.SlowDisk, needs: needs{disks: true}, effects: []check.Effect{check.Chokes},
-		edge: func(_ *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
-			return &slow{name: e.Name, disk: e.Disk, sync: f.Params.Sync}
-		},
-		hub: func(_ *campaignRun, f schedule.Fault, h *cluster.Hub) memberFault {
-			return &slow{name: h.Name, disk: h.Disk, sync: f.Params.Sync}
-		},
-	},
-}
-
-// full is a disk on which nothing more fits. A process that gives up is started
-// again when there is room.
-type full struct {
-	s       *campaignRun
-	name    string
+// diskUser is a process with a disk of its own.
+type diskUser struct {
 	disk    *disk.Disk
 	running func() bool
-	again   func() error
-	said    error
+	start   func() error
 }
 
-func (t *full) injectFault(context.Context) (err error) {
-	t.s.expectDown(t.name)
-	t.said, err = t.disk.Fill()
-	return err
-}
-
-func (t *full) healFault(context.Context) error {
-	defer t.s.expectUp(t.name)
-	// What was freed meanwhile is taken first, so that the disk was full to the end.
-	_, err := t.disk.Fill()
-	err = errors.Join(err, t.disk.Empty())
-	if !t.running() && t.s.onlyDown(t.name) {
-		err = errors.Join(err, t.again())
+func (p platform) diskUserOf(member string) diskUser {
+	if slices.Contains(p.s.fleetTopology().Hubs, member) {
+		h := p.s.hubByName(member)
+		return diskUser{h.Disk, h.Running, func() error { return p.s.startHub(h) }}
 	}
-	return err
+	e := p.s.edgeByName(member)
+	return diskUser{e.Disk, e.Running, func() error { return p.s.startEdge(e) }}
 }
 
-func (t *full) faultEvidence() (uint64, string) {
-	if t.said == nil {
-		return 0, ""
-	}
-	return 1, fmt.Sprintf("%s: %v", t.name, t.said)
+// FillDisk has nothing more fit on a member's disk. A process that gives up is started again
+// when there is room.
+func (p platform) FillDisk(_ context.Context, member string) (engine.Active, error) {
+	user := p.diskUserOf(member)
+	p.s.expectDown(member)
+	said, err := user.disk.Fill()
+	return engine.Active{
+		Heal: func(context.Context) error {
+			defer p.s.expectUp(member)
+			// What was freed meanwhile is taken first, so that the disk was full to the end.
+			_, err := user.disk.Fill()
+			err = errors.Join(err, user.disk.Empty())
+			if !user.running() && p.s.onlyDown(member) {
+				err = errors.Join(err, user.start())
+			}
+			return err
+		},
+		Evidence: func() (uint64, string) {
+			if said == nil {
+				return 0, ""
+			}
+			return 1, fmt.Sprintf("%s: %v", member, said)
+		},
+	}, err
 }
 
-// slow is a disk that takes nothing for a while, again and again.
-type slow struct {
-	name string
-	disk *disk.Disk
-	sync time.Duration
-
-	cancel context.CancelFunc
-	over   sync.WaitGroup
-	times  int
-	err    error
-}
-
-func (t *slow) injectFault(ctx context.Context) error {
-	ctx, t.cancel = context.WithCancel(ctx)
-	t.over.Go(func() { t.times, t.err = t.disk.Stutter(ctx, t.sync, t.sync/4+10*time.Millisecond) })
-	return nil
-}
-
-func (t *slow) healFault(context.Context) error {
-	t.cancel()
-	t.over.Wait()
-	return t.err
-}
-
-func (t *slow) faultEvidence() (uint64, string) {
-	return uint64(t.times), fmt.Sprintf("%s: stalled %d times for %s", t.name, t.times, t.sync)
+// SlowDisk has a member's disk take nothing for a while, again and again.
+func (p platform) SlowDisk(ctx context.Context, member string, wait time.Duration) (engine.Active, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	var times int
+	var failed error
+	over.Go(func() { times, failed = p.diskUserOf(member).disk.Stutter(ctx, wait, wait/4+10*time.Millisecond) })
+	return engine.Active{
+		Heal: func(context.Context) error { cancel(); over.Wait(); return failed },
+		Evidence: func() (uint64, string) {
+			return uint64(times), fmt.Sprintf("%s: stalled %d times for %s", member, times, wait)
+		},
+	}, nil
 }
 
 // tearPage leaves the first half of a page behind what the journal's log holds, as a

@@ -8,98 +8,70 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
-	"skerry/chaos/check"
-	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/proc"
 	"skerry/chaos/schedule"
 )
 
-var taskKinds = []realKind{
-	{kind: schedule.CrashLoop, effects: []check.Effect{check.EndsTasks}, edge: func(s *campaignRun, f schedule.Fault, e *cluster.Edge) memberFault {
-		return &crashLoop{s: s, edge: e, life: f.Params.Life}
-	}},
-	{kind: schedule.DriverDead, effects: []check.Effect{check.EndsTasks}, edge: func(_ *campaignRun, _ schedule.Fault, e *cluster.Edge) memberFault {
-		return &unsupervised{edge: e}
-	}},
-}
-
-// crashLoop has every task of an edge end soon after each of its starts.
-type crashLoop struct {
-	s      *campaignRun
-	edge   *cluster.Edge
-	life   time.Duration
-	before int
-	ended  int
-	after  int
-}
-
-func (t *crashLoop) crashMarkerPath() string { return filepath.Join(t.s.crashDir(), t.edge.Name) }
-
-func (t *crashLoop) injectFault(context.Context) (err error) {
-	if t.before, err = t.s.startsOn(t.edge.Name); err != nil {
-		return err
-	}
-	life := strconv.FormatFloat(t.life.Seconds(), 'f', 3, 64)
-	if err := os.WriteFile(t.crashMarkerPath(), []byte(life+"\n"), 0o644); err != nil {
-		return fmt.Errorf("have the tasks of %s crash: %w", t.edge.Name, err)
-	}
-	pids, err := taskPids(t.edge)
+// CrashTasks has every task of an edge end soon after each of its starts.
+func (p platform) CrashTasks(_ context.Context, edge string, params schedule.Params) (engine.Active, error) {
+	marker := filepath.Join(p.s.crashDir(), edge)
+	before, err := startsAt(p.s.starts, edge)
 	if err != nil {
-		return err
+		return engine.Active{}, err
 	}
-	for _, of := range pids {
-		for _, pid := range of {
-			if syscall.Kill(pid, syscall.SIGKILL) == nil {
-				t.ended++
+	ended, after := 0, before
+	a := engine.Active{
+		Heal: func(context.Context) (err error) {
+			if err := os.Remove(marker); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("have the tasks of %s no longer crash: %w", edge, err)
 			}
-		}
+			after, err = startsAt(p.s.starts, edge)
+			return err
+		},
+		Evidence: func() (uint64, string) {
+			if ended == 0 {
+				return 0, "it ran no task"
+			}
+			return uint64(max(0, after-before)), fmt.Sprintf("%s: %d tasks ended, and were started %d times", edge, ended, after-before)
+		},
 	}
-	return nil
+	life := strconv.FormatFloat(params.Life.Seconds(), 'f', 3, 64)
+	if err := os.WriteFile(marker, []byte(life+"\n"), 0o644); err != nil {
+		return a, fmt.Errorf("have the tasks of %s crash: %w", edge, err)
+	}
+	tasks, err := taskPids(p.s.edgeByName(edge))
+	for _, pids := range tasks {
+		ended += killProcesses(pids)
+	}
+	return a, err
 }
 
-func (t *crashLoop) healFault(context.Context) (err error) {
-	if err := os.Remove(t.crashMarkerPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("have the tasks of %s no longer crash: %w", t.edge.Name, err)
-	}
-	t.after, err = t.s.startsOn(t.edge.Name)
-	return err
-}
-
-func (t *crashLoop) faultEvidence() (uint64, string) {
-	if t.ended == 0 {
-		return 0, "it ran no task"
-	}
-	return uint64(max(0, t.after-t.before)), fmt.Sprintf("%s: %d tasks ended, and were started %d times", t.edge.Name, t.ended, t.after-t.before)
-}
-
-// unsupervised kills the processes that supervise an edge's tasks: the nearest that
-// raw_exec has to a driver's daemon that dies.
-type unsupervised struct {
-	edge   *cluster.Edge
-	killed uint64
-}
-
-func (t *unsupervised) injectFault(context.Context) error {
-	pids, err := proc.Below(t.edge.Dir)
-	if err != nil {
-		return err
-	}
-	agent := t.edge.Pid()
+// killProcesses kills processes, and counts those that still were there.
+func killProcesses(pids []int) (killed int) {
 	for _, pid := range pids {
-		if program, err := proc.Program(pid); err != nil || program != t.edge.Binary() || pid == agent {
-			continue
-		}
 		if syscall.Kill(pid, syscall.SIGKILL) == nil {
-			t.killed++
+			killed++
 		}
 	}
-	return nil
+	return killed
 }
 
-func (t *unsupervised) healFault(context.Context) error { return nil }
-
-func (t *unsupervised) faultEvidence() (uint64, string) {
-	return t.killed, fmt.Sprintf("%s: %d supervisors killed", t.edge.Name, t.killed)
+// KillDriver kills the processes that supervise an edge's tasks: the nearest that raw_exec has
+// to a driver's daemon that dies.
+func (p platform) KillDriver(edge string) (engine.Active, error) {
+	e := p.s.edgeByName(edge)
+	pids, err := proc.Below(e.Dir)
+	if err != nil {
+		return engine.Active{}, err
+	}
+	var supervisors []int
+	for _, pid := range pids {
+		if program, err := proc.Program(pid); err == nil && program == e.Binary() && pid != e.Pid() {
+			supervisors = append(supervisors, pid)
+		}
+	}
+	killed := killProcesses(supervisors)
+	return engine.Done(uint64(killed), fmt.Sprintf("%s: %d supervisors killed", edge, killed)), nil
 }

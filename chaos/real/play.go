@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/edge/local"
 	"skerry/fleet"
@@ -23,81 +23,16 @@ func (s *campaignRun) runFaults(ctx context.Context, faults []schedule.Fault) er
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range faults {
+		s.faultCount++
+		number := s.faultCount
 		group.Go(func() error {
-			if err := pause(ctx, f.At-time.Since(began)); err != nil {
-				return err
+			if !engine.Pause(ctx, f.At-time.Since(began)) {
+				return ctx.Err()
 			}
-			return s.runFault(ctx, f)
+			return s.faults.Play(ctx, number, f)
 		})
 	}
 	return group.Wait()
-}
-
-// lateEvidence is how long a fault is waited for to show that it hit, when it is
-// over.
-const lateEvidence = 5 * time.Second
-
-// runFault is one fault from its beginning to its end. It is mended also where the run
-// ends meanwhile.
-func (s *campaignRun) runFault(ctx context.Context, f schedule.Fault) error {
-	k, _ := realKindOf(f.Kind)
-	t := &combinedFault{all: s.newMemberFaults(f)}
-	seen := s.recordFaultStart(f, k)
-	err := t.injectFault(ctx)
-	if err == nil {
-		err = pause(ctx, f.For)
-	}
-	patience := maxExpiry + time.Minute
-	if ctx.Err() != nil {
-		patience = time.Second // the run is given up: what has to be waited for is not
-	}
-	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	err = errors.Join(err, t.healFault(mending))
-	for end := time.Now().Add(lateEvidence); err == nil && time.Now().Before(end); {
-		if hits, _ := t.faultEvidence(); hits > 0 {
-			break
-		}
-		err = pause(ctx, lateEvidence/20)
-	}
-	hits, what := t.faultEvidence()
-	s.recordFaultEnd(seen, f, hits, what)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f, err)
-	}
-	return nil
-}
-
-func (s *campaignRun) recordFaultStart(f schedule.Fault, k realKind) check.Fault {
-	s.mu.Lock()
-	s.numbers++
-	seen := check.Fault{ID: s.numbers, Kind: string(f.Kind), Detail: f.Detail(), Targets: f.Targets, Effects: k.effects}
-	s.played[f.Kind]++
-	s.mu.Unlock()
-	info, _ := f.Kind.Info()
-	switch {
-	case info.At == schedule.AtEdges:
-		seen.Targets = nil
-	case info.At == schedule.AtHubs || info.At == schedule.AtLeader || len(f.Targets) == 1 && f.Targets[0] == schedule.TargetLeader:
-		seen.Targets = s.fleetTopology().Hubs
-	}
-	s.watch.judgeAndRecord(check.Observation{Fault: &seen})
-	return seen
-}
-
-func (s *campaignRun) recordFaultEnd(seen check.Fault, f schedule.Fault, hits uint64, what string) {
-	s.mu.Lock()
-	s.hits[f.Kind] += hits
-	s.mu.Unlock()
-	seen.End, seen.Hits = true, hits
-	s.watch.judgeAndRecord(check.Observation{Fault: &seen})
-	if slices.Contains(seen.Effects, check.Rewinds) {
-		s.watch.resumeAppliedEntries()
-	}
-	if what == "" {
-		what = "it did nothing"
-	}
-	s.watch.writeNote("", fmt.Sprintf("%s: %s", f.Kind, what))
 }
 
 // timesPlayedIfHit is how much of a kind was seen so far.
@@ -203,17 +138,18 @@ func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, erro
 
 // saveHubs copies all hubs' data as they are at one moment.
 func (s *campaignRun) saveHubs(ctx context.Context) error {
-	var pausing combinedFault
+	var paused []engine.Active
+	var err error
 	for _, h := range s.fleet.Hubs {
-		pausing.all = append(pausing.all, &paused{name: h.Name, who: h})
+		a, failed := pauseMember(ctx, h.Name, h)
+		paused, err = append(paused, a), errors.Join(err, failed)
 	}
-	err := pausing.injectFault(ctx)
 	for _, h := range s.fleet.Hubs {
 		if err == nil {
 			err = errors.Join(os.RemoveAll(s.savedDir(h)), copyData(h.Dir, s.savedDir(h)))
 		}
 	}
-	err = errors.Join(err, pausing.healFault(ctx))
+	err = errors.Join(err, engine.Combine(paused).Heal(ctx))
 	s.saved = err == nil
 	return err
 }
@@ -285,6 +221,3 @@ func (s *campaignRun) runsOn(ctx context.Context, e *cluster.Edge, id fleet.Allo
 func stillRuns(a local.Alloc) bool {
 	return a.Desired == fleet.DesiredRun && (a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending)
 }
-
-// startsOn counts the starts that tasks told of one edge.
-func (s *campaignRun) startsOn(edge string) (int, error) { return startsAt(s.starts, edge) }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
 	"skerry/chaos/schedule"
 	"skerry/edge/local"
@@ -178,7 +179,7 @@ func (t *absence) startFleet(ctx context.Context) (err error) {
 	}
 	t.ship = t.c.Edges[0]
 	for _, m := range t.allMembers() {
-		t.observeProcess(m.name, m.edge, check.ProcessStart, m.boot)
+		t.observeProcess(m.name, m.edge, check.ProcessStart)
 	}
 	if err := t.awaitFleet(ctx); err != nil {
 		return errors.Join(err, t.c.Close())
@@ -211,7 +212,7 @@ func (t *absence) cutShipOff(ctx context.Context) error {
 	severed := t.recordFaultBegin(string(schedule.LinkCut), []check.Effect{check.Severs}, t.ship.Name)
 	t.heal = func() { cut.Heal(); severed(uint64(cut.Hits())) }
 	for end := time.Now().Add(t.a.Together); time.Now().Before(end); {
-		if !pause(ctx, lookTogether) {
+		if !engine.Pause(ctx, lookTogether) {
 			return ctx.Err()
 		}
 		for _, h := range t.c.Hubs {
@@ -229,13 +230,13 @@ func (t *absence) stopAllButShip(context.Context) error {
 	t.recordOthersBack = t.recordFaultBegin("suspended", []check.Effect{check.Halts, check.Reboots},
 		slices.Concat(t.s.Topology.Hubs, edgeNames(t.s.Topology)[1:])...)
 	for _, h := range t.c.Hubs {
-		t.observeProcess(h.Name, false, check.ProcessKill, "")
+		t.observeProcess(h.Name, false, check.ProcessKill)
 		if err := h.Crash(); err != nil {
 			return err
 		}
 	}
 	for _, e := range t.c.Edges[1:] {
-		t.observeProcess(e.Name, true, check.ProcessReboot, "")
+		t.observeProcess(e.Name, true, check.ProcessReboot)
 		if err := e.Shutdown(); err != nil {
 			return err
 		}
@@ -287,7 +288,7 @@ func (t *absence) waitUntilResolved(ctx context.Context, what string, within tim
 		if t.elapsedTime()-since > within {
 			return fmt.Errorf("wait for %s: not within %s: %s; the ship says: %+v", what, within, why, t.shipStatus(ctx))
 		}
-		if !pause(ctx, lookEvery) {
+		if !engine.Pause(ctx, lookEvery) {
 			return ctx.Err()
 		}
 	}

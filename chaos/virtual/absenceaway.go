@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 )
 
@@ -81,7 +82,7 @@ func (t *absence) spendTimeAlone(ctx context.Context) error {
 // passTimeOnShip lets time pass, with a look at the ship each day.
 func (t *absence) passTimeOnShip(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
-		if !pause(ctx, min(day, time.Until(end))) {
+		if !engine.Pause(ctx, min(day, time.Until(end))) {
 			return ctx.Err()
 		}
 		t.observeEdge(ctx, t.ship, true)
@@ -107,12 +108,12 @@ func (t *absence) playShipFault(ctx context.Context, what shipFault) error {
 		effects = append(slices.Clone(effects), check.MovesTime)
 	}
 	over := t.recordFaultBegin(string(kind), effects, t.ship.Name)
-	t.observeProcess(t.ship.Name, true, process, "")
+	t.observeProcess(t.ship.Name, true, process)
 	if err := t.stopShip(what); err != nil {
 		return fmt.Errorf("%s: %w", what.name, err)
 	}
 	down := time.Now()
-	if !pause(ctx, what.off) {
+	if !engine.Pause(ctx, what.off) {
 		return ctx.Err()
 	}
 	t.ship.Clock.Right()

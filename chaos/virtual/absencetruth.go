@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"skerry/chaos/engine"
+
 	"bytes"
 	"context"
 	"fmt"
@@ -187,7 +189,7 @@ func (t *absence) readSettledJournal(ctx context.Context) ([]fleet.Transition, l
 		journal := t.rows[t.ship.Name]
 		t.mu.Unlock()
 		_, j := t.ship.Agent().SyncStatus()
-		if j.Unacknowledged == 0 && len(journal) > 0 && journal[len(journal)-1].Seq == j.Last || !pause(ctx, lookEvery) {
+		if j.Unacknowledged == 0 && len(journal) > 0 && journal[len(journal)-1].Seq == j.Last || !engine.Pause(ctx, lookEvery) {
 			return journal, j
 		}
 	}

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"skerry/chaos/engine"
+
 	"context"
 	"runtime"
 	"runtime/metrics"
@@ -25,7 +27,7 @@ func collectAtRest(ctx context.Context) (stop func() error) {
 	var g errgroup.Group
 	g.Go(func() error {
 		heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-		for pause(ctx, collectEvery) {
+		for engine.Pause(ctx, collectEvery) {
 			if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 				runtime.GC()
 			}

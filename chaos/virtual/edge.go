@@ -3,13 +3,10 @@ package virtual
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -149,23 +146,6 @@ func (e *Edge) BootID() fleet.BootID {
 
 func (e *Edge) bootID() fleet.BootID {
 	return fleet.BootID(fleet.DeriveUUID("boot", e.Name, fmt.Sprint(e.boot)))
-}
-
-// certificateEnd is until when the edge's certificate is valid.
-func (e *Edge) certificateEnd() (time.Time, error) {
-	b, err := os.ReadFile(filepath.Join(e.Dir, "identity", "cert.pem"))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the certificate of %s: %w", e.Name, err)
-	}
-	block, _ := pem.Decode(b)
-	if block == nil {
-		return time.Time{}, fmt.Errorf("read the certificate of %s: it is no PEM", e.Name)
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read the certificate of %s: %w", e.Name, err)
-	}
-	return cert.NotAfter, nil
 }
 
 // Agent is the running agent, nil where it is down.

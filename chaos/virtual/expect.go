@@ -47,11 +47,11 @@ func (x *expectations) isAwaitingQuiet() bool {
 }
 
 // countFaultEnd notes that a fault is over, and whether it hit.
-func (x *expectations) countFaultEnd(f schedule.Fault, at time.Duration, hits uint64) {
+func (x *expectations) countFaultEnd(f schedule.Fault, over time.Duration, hits uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.inForce--
-	x.calm = max(x.calm, at)
+	x.calm = max(x.calm, over)
 	if hits == 0 {
 		x.void = append(x.void, f.String())
 	}

@@ -2,138 +2,121 @@ package virtual
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	"skerry/chaos/check"
-	"skerry/chaos/fabric"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 )
 
-// activeFault is a fault that is in force.
-type activeFault struct {
-	heal func(ctx context.Context) error // nil: there is nothing to heal
-	hits func() uint64                   // how often it really did something
-	// late says that it does so only after it was inflicted: by the next packet to an
-	// address that an edge no longer has, the next question to a clock that is wrong.
-	late bool
+// newFaults is what brings the run's faults about.
+func (r *run) newFaults() *engine.Faults {
+	return &engine.Faults{
+		Platform: engine.Platform{Hubs: r, Edges: r, Network: r, Disks: r, Clocks: r, Tasks: r},
+		Topology: r.s.Topology, Targets: r.targetNames, Seed: r.s.Seed, AwaitEvidence: awaitEcho, Observe: r.judgeAndRecord,
+		Began: func(schedule.Fault) { r.expect.countFaultBegin() },
+		Ended: func(f schedule.Fault, over time.Time, hits uint64, _ string) {
+			r.expect.countFaultEnd(f, over.Sub(r.began), hits)
+		},
+	}
 }
 
-// injectFunc brings a fault about.
-type injectFunc func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error)
+// echo is how long after a fault that lasts no time its effect may come.
+const echo = 45 * time.Second
 
-// faultInjector is how a kind of fault is brought about here, and what it excuses.
-type faultInjector struct {
-	inject  injectFunc
-	effects []check.Effect
+func awaitEcho(ctx context.Context, f schedule.Fault, a engine.Active) {
+	if f.For == 0 && a.Late {
+		engine.Pause(ctx, echo)
+	}
 }
 
-// faultInjectors has every kind that works in virtual time; a test compares it with the
-// schedule's table.
-var faultInjectors = func() map[schedule.Kind]faultInjector {
-	all := map[schedule.Kind]faultInjector{}
-	for _, family := range []map[schedule.Kind]faultInjector{linkInjectors, hubInjectors, edgeInjectors, taskInjectors, userInjectors} {
-		maps.Copy(all, family)
-	}
-	return all
-}()
-
-// CanInject reports whether a kind of fault can be brought about in virtual time.
-func CanInject(k schedule.Kind) bool { _, ok := faultInjectors[k]; return ok }
-
-// injectScheduledFault brings a fault about, whatever its kind.
-func (r *run) injectScheduledFault(ctx context.Context, f schedule.Fault) (activeFault, error) {
-	i, ok := faultInjectors[f.Kind]
-	if !ok {
-		return activeFault{}, fmt.Errorf("inflict %s: it does not work in virtual time", f.Kind)
-	}
-	f.Params = f.Kind.Fill(f.Params)
-	w, err := i.inject(ctx, r, f)
-	if err != nil {
-		return activeFault{}, fmt.Errorf("inflict %s on %v: %w", f.Kind, f.Targets, err)
-	}
-	return w, nil
-}
-
-// networkFault is the wound of faults of the network.
-func networkFault(faults ...*fabric.Fault) activeFault {
-	return activeFault{
-		heal: func(context.Context) error {
-			for _, f := range faults {
-				f.Heal()
-			}
+// playFault plays one fault at its time. One that would last beyond the schedule's length is
+// healed then.
+func (r *run) playFault(ctx context.Context, id int, f schedule.Fault) error {
+	if f.Kind == schedule.Restore {
+		if !r.waitUntilTime(ctx, f.At-f.Kind.Fill(f.Params).Age) {
 			return nil
-		},
-		hits: func() (n uint64) {
-			for _, f := range faults {
-				n += uint64(f.Hits())
-			}
-			return n
-		},
+		}
+		if err := r.keepCopy(f); err != nil {
+			return err
+		}
 	}
+	if !r.waitUntilTime(ctx, f.At) {
+		return nil
+	}
+	return r.faults.Play(ctx, id, f)
 }
 
-// lateNetworkFault is the wound of a fault of the network that has nothing to heal, and whose
-// effect comes with the next packets.
-func lateNetworkFault(f *fabric.Fault) activeFault {
-	return activeFault{hits: func() uint64 { return uint64(f.Hits()) }, late: true}
+// targetNames are the names of those that a fault is on.
+func (r *run) targetNames(f schedule.Fault) []string {
+	names := r.s.Topology.EdgesOf(f)
+	for _, name := range r.s.Topology.HubsOf(f) {
+		if name == schedule.TargetLeader {
+			name = r.LeadingHub(context.Background())
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
-// instantFault is the wound of what is done at its beginning, and has hit if n is not 0.
-func instantFault(n int) activeFault { return activeFault{hits: func() uint64 { return uint64(n) }} }
-
-// combineFaults is the wound of several.
-func combineFaults(ws []activeFault) activeFault {
-	all := activeFault{hits: func() (n uint64) {
-		for _, w := range ws {
-			n += w.hits()
-		}
-		return n
-	}}
-	all.late = slices.ContainsFunc(ws, func(w activeFault) bool { return w.late })
-	if !slices.ContainsFunc(ws, func(w activeFault) bool { return w.heal != nil }) {
-		return all
-	}
-	all.heal = func(ctx context.Context) error {
-		var errs []error
-		for _, w := range ws {
-			if w.heal != nil {
-				errs = append(errs, w.heal(ctx))
-			}
-		}
-		return errors.Join(errs...)
-	}
-	return all
+// changedDisk is a fault of a disk, which hit if any step of its user failed or waited.
+func changedDisk(d *disk, heal func(ctx context.Context) error) engine.Active {
+	before := d.Hits()
+	return engine.Active{Heal: heal, Evidence: engine.Counted(func() uint64 { return uint64(d.Hits() - before) })}
 }
 
-// onEdges inflicts something on each edge that the fault names.
-func onEdges(each func(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error)) injectFunc {
-	return func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
-		var ws []activeFault
-		for _, e := range r.edgesOf(f) {
-			w, err := each(ctx, r, e, f)
-			if err != nil {
-				return activeFault{}, err
-			}
-			ws = append(ws, w)
+// FillDisk has nothing more fit on a member's disk. A hub that gives up is started again when
+// there is room.
+func (r *run) FillDisk(_ context.Context, member string) (engine.Active, error) {
+	d := r.diskOf(member)
+	a := changedDisk(d, func(ctx context.Context) error {
+		d.Fill(false)
+		h := r.c.Hub(member)
+		if h == nil {
+			return nil
 		}
-		return combineFaults(ws), nil
-	}
+		engine.Pause(ctx, time.Second) // until a process that gave up has ended
+		return r.startHub(ctx, h)
+	})
+	d.Fill(true)
+	return a, nil
 }
 
-// onHubs inflicts something on each hub that the fault names.
-func onHubs(each func(ctx context.Context, r *run, h *Hub, f schedule.Fault) (activeFault, error)) injectFunc {
-	return func(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
-		var ws []activeFault
-		for _, h := range r.hubsOf(f) {
-			w, err := each(ctx, r, h, f)
-			if err != nil {
-				return activeFault{}, err
-			}
-			ws = append(ws, w)
-		}
-		return combineFaults(ws), nil
+// SlowDisk makes each sync of a member take long.
+func (r *run) SlowDisk(_ context.Context, member string, sync time.Duration) (engine.Active, error) {
+	d := r.diskOf(member)
+	a := changedDisk(d, func(context.Context) error { d.Slow(0); return nil })
+	d.Slow(sync)
+	return a, nil
+}
+
+func (r *run) diskOf(member string) *disk {
+	if h := r.c.Hub(member); h != nil {
+		return &h.Disk
 	}
+	return &r.c.Edge(member).Disk
+}
+
+// MoveClock has an edge's clock be wrong, which hit if anybody asked it.
+func (r *run) MoveClock(edge string, by time.Duration, stays bool) (engine.Active, error) {
+	e := r.c.Edge(edge)
+	e.Clock.Jump(by)
+	before := e.Clock.asked.Load()
+	a := engine.Active{Evidence: engine.Counted(func() uint64 { return e.Clock.asked.Load() - before }), Late: true}
+	if !stays {
+		a.Heal = func(context.Context) error { e.Clock.Right(); return nil }
+	}
+	return a, nil
+}
+
+// observeProcess tells of a process that began or ended.
+func (r *run) observeProcess(name string, edge bool, what string) {
+	p := check.Process{Name: name, Edge: edge, What: what}
+	if edge && what == check.ProcessStart {
+		p.Boot = r.c.Edge(name).BootID()
+	}
+	r.judgeAndRecord(check.Observation{Process: &p})
 }

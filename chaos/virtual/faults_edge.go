@@ -11,23 +11,10 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/edge/link"
 )
-
-// edgeInjectors are what happens to edges' processes, machines, disks and clocks.
-var edgeInjectors = map[schedule.Kind]faultInjector{
-	schedule.EdgeKill:   {onEdges(killEdge), []check.Effect{check.Halts}},
-	schedule.EdgeReboot: {onEdges(rebootEdge), []check.Effect{check.Halts, check.Reboots}},
-	schedule.PowerCut:   {onEdges(cutPower), []check.Effect{check.Halts, check.Reboots}},
-	schedule.TornPage:   {onEdges(tearPage), []check.Effect{check.Halts, check.Reboots, check.Damages}},
-	schedule.BitFlip:    {onEdges(flipBits), []check.Effect{check.Halts, check.Damages}},
-	schedule.DiskFull:   {onEdges(fillEdge), []check.Effect{check.Chokes}},
-	schedule.SlowDisk:   {slowDisks, []check.Effect{check.Chokes}},
-	schedule.ClockJump:  {onEdges(jumpClock), []check.Effect{check.MovesTime}},
-	schedule.Clock1970:  {onEdges(wakeIn1970), []check.Effect{check.MovesTime, check.Halts, check.Reboots}},
-	schedule.Clone:      {onEdges(clone), []check.Effect{check.Clones, check.Halts}},
-}
 
 // startEdge starts an agent in the boot that the machine is in, unless it runs. One that
 // finds no space on its disk is started again until it does, as a supervisor would.
@@ -35,7 +22,7 @@ func (r *run) startEdge(e *Edge) error {
 	for e.currentLife() == nil {
 		err := e.Start()
 		if err == nil {
-			r.observeProcess(e.Name, true, check.ProcessStart, e.BootID())
+			r.observeProcess(e.Name, true, check.ProcessStart)
 			return nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -51,94 +38,82 @@ func (r *run) bootEdge(e *Edge) error {
 	return r.startEdge(e)
 }
 
-func killEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	hit, err := r.endEdge(e, f, false)
-	if err != nil {
-		return activeFault{}, err
-	}
-	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.startEdge(e) })
-	w.hits = hit
-	return w, err
+// StartEdge starts an agent, BootEdge a machine.
+func (r *run) StartEdge(_ context.Context, name string) error { return r.startEdge(r.c.Edge(name)) }
+
+// BootEdge boots a machine.
+func (r *run) BootEdge(_ context.Context, name string) error { return r.bootEdge(r.c.Edge(name)) }
+
+// KillEdge kills an agent.
+func (r *run) KillEdge(_ context.Context, name, step string) (hit bool, err error) {
+	return r.endEdge(r.c.Edge(name), step, false)
 }
 
-// endEdge kills the agent, or cuts its machine's power, at a step where the fault names one.
-func (r *run) endEdge(e *Edge, f schedule.Fault, power bool) (hits func() uint64, err error) {
-	hit := uint64(1)
+// CutPower cuts a machine's power.
+func (r *run) CutPower(_ context.Context, name, step string) (hit bool, err error) {
+	return r.endEdge(r.c.Edge(name), step, true)
+}
+
+// endEdge kills the agent, or cuts its machine's power, at a step where one is named.
+func (r *run) endEdge(e *Edge, step string, power bool) (hit bool, err error) {
+	hit = true
+	what := check.ProcessKill
+	if power {
+		what = check.ProcessPowerCut
+	}
 	switch {
-	case f.Params.Step != "":
-		var at bool
-		if at, err = e.KillAt(f.Params.Step, power, stepPatience); !at {
-			hit = 0
-		}
+	case step != "":
+		hit, err = e.KillAt(step, power, stepPatience)
 	case power:
 		err = e.PowerCut()
 	default:
 		err = e.Kill()
 	}
-	what := check.ProcessKill
-	if power {
-		what = check.ProcessPowerCut
-	}
-	r.observeProcess(e.Name, true, what, "")
-	return func() uint64 { return hit }, err
+	r.observeProcess(e.Name, true, what)
+	return hit, err
 }
 
-func rebootEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	r.observeProcess(e.Name, true, check.ProcessReboot, "")
-	if err := e.Shutdown(); err != nil {
-		return activeFault{}, err
-	}
-	return r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+// ShutDown ends a machine in good order.
+func (r *run) ShutDown(_ context.Context, name string) error {
+	r.observeProcess(name, true, check.ProcessReboot)
+	return r.c.Edge(name).Shutdown()
 }
 
-func cutPower(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	hit, err := r.endEdge(e, f, true)
-	if err != nil {
-		return activeFault{}, err
-	}
-	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
-	w.hits = hit
-	return w, err
+// PauseEdge is not to be had: an agent shares its process with the whole run.
+func (r *run) PauseEdge(context.Context, string) (engine.Active, error) {
+	return engine.Active{}, engine.ErrUnsupported
 }
+
+// DataDir is an edge's data directory.
+func (r *run) DataDir(name string) string { return r.c.Edge(name).Dir }
 
 const pageSize = 4096
 
-// tearPage cuts the power and leaves one page of the journal half written.
-func tearPage(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	if _, err := r.endEdge(e, f, true); err != nil {
-		return activeFault{}, err
+// DamageEdge ends an edge's agent, and damages its journal.
+func (r *run) DamageEdge(_ context.Context, name string, f schedule.Fault) (uint64, error) {
+	e, rng := r.c.Edge(name), engine.Random(r.s.Seed, f)
+	damage := func(b []byte) int { return flip(b, f.Params.Bits, rng) }
+	if f.Kind == schedule.TornPage {
+		damage = func(b []byte) int { return tearPage(b, rng) }
 	}
-	rng := r.randomForFault(f)
-	torn, err := e.damageJournal(func(b []byte) int {
-		if len(b) < 2*pageSize {
-			return 0
-		}
-		at := (1 + rng.IntN(len(b)/pageSize-1)) * pageSize
-		half := b[at+pageSize/2 : at+pageSize]
-		for i := range half {
-			half[i] = byte(rng.Uint32())
-		}
-		return 1
-	})
-	if err != nil {
-		return activeFault{}, err
+	if _, err := r.endEdge(e, "", f.Kind == schedule.TornPage); err != nil {
+		return 0, err
 	}
-	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.bootEdge(e) })
-	w.hits = func() uint64 { return uint64(torn) }
-	return w, err
+	n, err := e.damageJournal(damage)
+	return uint64(n), err
 }
 
-func flipBits(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	if _, err := r.endEdge(e, f, false); err != nil {
-		return activeFault{}, err
+// tearPage leaves one page half written.
+func tearPage(b []byte, rng *rand.Rand) int {
+	if len(b) < 2*pageSize {
+		return 0
 	}
-	flipped, err := e.damageJournal(func(b []byte) int { return flip(b, f.Params.Bits, r.randomForFault(f)) })
-	if err != nil {
-		return activeFault{}, err
+	at := (1 + rng.IntN(len(b)/pageSize-1)) * pageSize
+	half := b[at+pageSize/2 : at+pageSize]
+	for i := range half {
+		half[i] = byte(rng.Uint32())
 	}
-	w, err := r.restartAfterFault(ctx, f, func(context.Context) error { return r.startEdge(e) })
-	w.hits = func() uint64 { return uint64(flipped) }
-	return w, err
+	return 1
 }
 
 func flip(b []byte, bits int, rng *rand.Rand) int {
@@ -168,84 +143,30 @@ func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
 	return n, nil
 }
 
-func fillEdge(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (activeFault, error) {
-	before := e.Disk.Hits()
-	e.Disk.Fill(true)
-	return activeFault{
-		heal: func(context.Context) error { e.Disk.Fill(false); return nil },
-		hits: func() uint64 { return uint64(e.Disk.Hits() - before) },
-	}, nil
-}
-
-// slowDisks makes each sync take long, of edges and of hubs.
-func slowDisks(_ context.Context, r *run, f schedule.Fault) (activeFault, error) {
-	var ws []activeFault
-	var disks []*disk
-	for _, e := range r.edgesOf(f) {
-		disks = append(disks, &e.Disk)
-	}
-	for _, h := range r.hubsOf(f) {
-		disks = append(disks, &h.Disk)
-	}
-	for _, d := range disks {
-		before := d.Hits()
-		d.Slow(f.Params.Sync)
-		ws = append(ws, activeFault{
-			heal: func(context.Context) error { d.Slow(0); return nil },
-			hits: func() uint64 { return uint64(d.Hits() - before) },
-		})
-	}
-	return combineFaults(ws), nil
-}
-
-func jumpClock(_ context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	e.Clock.Jump(f.Params.Jump)
-	return r.untilRight(e, f), nil
-}
-
-// untilRight is the wound of a clock that is wrong, which hit if anybody asked it.
-func (r *run) untilRight(e *Edge, f schedule.Fault) activeFault {
-	before := e.Clock.asked.Load()
-	w := activeFault{hits: func() uint64 { return e.Clock.asked.Load() - before }, late: true}
-	if f.For > 0 {
-		w.heal = func(context.Context) error { e.Clock.Right(); return nil }
-	}
-	return w
-}
-
-func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
-	r.observeProcess(e.Name, true, check.ProcessReboot, "")
-	if err := e.Shutdown(); err != nil {
-		return activeFault{}, err
-	}
-	e.Clock.Set(time.Unix(0, 0))
-	pause(ctx, time.Second)
-	return r.untilRight(e, f), r.bootEdge(e)
-}
-
-// clone starts a second machine with a copy of the edge's data directory, and takes one of
+// CloneEdge starts a second machine with a copy of the edge's data directory, and takes one of
 // the two away when it is healed: most often the second one. Which of them is the first
 // machine no cluster can tell; where it went on with the second one's rows, a person gives
 // that one's data to the machine that stays.
-func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
+func (r *run) CloneEdge(_ context.Context, name string) (engine.Active, error) {
+	e := r.c.Edge(name)
 	n := r.moves.Add(1)
 	cfg := e.cfg
 	cfg.Name = fmt.Sprintf("%s-clone-%d", e.Name, n)
 	other, err := r.c.newEdge(cfg, 500+int(n), Observers{Refused: r.observeRefusal})
 	if err != nil {
-		return activeFault{}, err
+		return engine.Active{}, err
 	}
 	time.Sleep(quietOffset)
 	if err := copyEdge(e, other); err != nil {
-		return activeFault{}, err
+		return engine.Active{}, err
 	}
 	other.cfg.Name = e.Name // it says what the first one says
 	if err := other.Start(); err != nil {
-		return activeFault{}, err
+		return engine.Active{}, err
 	}
 	hit := uint64(0)
-	return activeFault{
-		heal: func(context.Context) error {
+	return engine.Active{
+		Heal: func(context.Context) error {
 			replaced := other.tookPlaceOf(e)
 			if replaced || other.isFenced() {
 				hit = 1
@@ -255,7 +176,7 @@ func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault,
 			}
 			return r.replaceWithClone(e, other, n)
 		},
-		hits: func() uint64 { return hit },
+		Evidence: engine.Counted(func() uint64 { return hit }),
 	}, nil
 }
 
@@ -265,7 +186,7 @@ func (r *run) replaceWithClone(e, by *Edge, n int64) error {
 		ID: replacements + int(n), Kind: string(schedule.Clone), Detail: "its data is kept", Targets: []string{e.Name}, Effects: []check.Effect{check.Damages},
 	}
 	r.judgeAndRecord(check.Observation{Fault: &f})
-	if _, err := r.endEdge(e, schedule.Fault{}, true); err != nil {
+	if _, err := r.endEdge(e, "", true); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(e.Dir); err != nil {

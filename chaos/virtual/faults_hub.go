@@ -11,31 +11,35 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
 
-// hubInjectors are what happens to hubs.
-var hubInjectors = map[schedule.Kind]faultInjector{
-	schedule.HubKill:     {onHubs(killHub), []check.Effect{check.Halts}},
-	schedule.LeaderKill:  {killLeader, []check.Effect{check.Halts}},
-	schedule.HubPause:    {onHubs(pauseHub), []check.Effect{check.Halts}},
-	schedule.HubDiskFull: {onHubs(fillHub), []check.Effect{check.Chokes, check.Halts}},
-	schedule.Restore:     {restore, []check.Effect{check.Rewinds, check.Halts}},
+// stepPatience is how long a kill waits for its step.
+const stepPatience = 20 * time.Second
+
+// LeadingHub is the hub that leads.
+func (r *run) LeadingHub(context.Context) string {
+	if h := r.c.Leader(); h != nil {
+		return h.Name
+	}
+	return ""
 }
 
-const (
-	// stepPatience is how long a kill waits for its step.
-	stepPatience = 20 * time.Second
-)
-
-// killHub ends a hub's process.
-func (r *run) killHub(_ context.Context, h *Hub) error {
-	r.observeProcess(h.Name, false, check.ProcessKill, "")
+// KillHub ends a hub's process.
+func (r *run) KillHub(ctx context.Context, name, step string) error {
+	h := r.c.Hub(name)
+	if step != "" {
+		h.killAtStep(ctx, step)
+	}
+	r.observeProcess(name, false, check.ProcessKill)
 	return h.Crash()
 }
 
-// startHub starts a hub, unless it runs or the run is over.
+// StartHub starts a hub, unless it runs.
+func (r *run) StartHub(ctx context.Context, name string) error { return r.startHub(ctx, r.c.Hub(name)) }
+
 func (r *run) startHub(ctx context.Context, h *Hub) error {
 	if h.Running() {
 		return nil
@@ -43,18 +47,8 @@ func (r *run) startHub(ctx context.Context, h *Hub) error {
 	if err := h.Crash(); err != nil { // what is left of a process that gave up
 		return err
 	}
-	r.observeProcess(h.Name, false, check.ProcessStart, "")
+	r.observeProcess(h.Name, false, check.ProcessStart)
 	return h.Start(ctx)
-}
-
-func killHub(ctx context.Context, r *run, h *Hub, f schedule.Fault) (activeFault, error) {
-	if f.Params.Step != "" {
-		h.killAtStep(ctx, f.Params.Step)
-	}
-	if err := r.killHub(ctx, h); err != nil {
-		return activeFault{}, err
-	}
-	return r.restartAfterFault(ctx, f, func(ctx context.Context) error { return r.startHub(ctx, h) })
 }
 
 // killAtStep waits until the hub comes to a step of its disk protocol, and lets nothing
@@ -81,59 +75,38 @@ func (h *Hub) killAtStep(ctx context.Context, label string) {
 	}
 }
 
-func killLeader(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
-	h := r.c.Leader()
-	if h == nil {
-		return instantFault(0), nil
-	}
-	return killHub(ctx, r, h, f)
-}
-
-func pauseHub(_ context.Context, _ *run, h *Hub, _ schedule.Fault) (activeFault, error) {
-	f := h.Host.Pause()
-	return activeFault{
-		heal: func(context.Context) error { h.Host.Resume(); return nil },
-		hits: func() uint64 { return uint64(f.Hits()) },
+// PauseHub has a hub stand still.
+func (r *run) PauseHub(_ context.Context, name string) (engine.Active, error) {
+	host := r.c.Hub(name).Host
+	f := host.Pause()
+	return engine.Active{
+		Heal:     func(context.Context) error { host.Resume(); return nil },
+		Evidence: engine.Counted(func() uint64 { return uint64(f.Hits()) }),
 	}, nil
 }
 
-func fillHub(_ context.Context, r *run, h *Hub, _ schedule.Fault) (activeFault, error) {
-	before := h.Disk.Hits()
-	h.Disk.Fill(true)
-	return activeFault{
-		heal: func(ctx context.Context) error {
-			h.Disk.Fill(false)
-			pause(ctx, time.Second) // until a process that gave up has ended
-			return r.startHub(ctx, h)
-		},
-		hits: func() uint64 { return uint64(h.Disk.Hits() - before) },
-	}, nil
-}
-
-// restore puts all hubs back to a copy of their data that is as old as the fault says. The
-// copy was made by keepCopies.
-func restore(ctx context.Context, r *run, f schedule.Fault) (activeFault, error) {
+// RestoreHubs puts all hubs back to a copy of their data that is as old as the fault says. The
+// copy was made by keepCopy.
+func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active, error) {
 	var errs []error
 	for _, h := range r.c.Hubs {
-		errs = append(errs, r.killHub(ctx, h))
+		errs = append(errs, r.KillHub(ctx, h.Name, ""))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return activeFault{}, err
+		return engine.Active{}, err
 	}
 	r.rewindWantedJobs(f)
-	back := 0
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
-			return activeFault{}, err
+			return engine.Active{}, err
 		}
-		back++
 	}
 	for _, h := range r.c.Hubs {
 		if err := r.startHub(ctx, h); err != nil {
-			return activeFault{}, err
+			return engine.Active{}, err
 		}
 	}
-	return instantFault(back), nil
+	return engine.Done(uint64(len(r.c.Hubs)), ""), nil
 }
 
 // keepCopy copies the hubs' data for a restore that comes later.
@@ -176,17 +149,4 @@ func replaceDir(from, to string) error {
 		return err
 	}
 	return os.CopyFS(to, os.DirFS(from))
-}
-
-// restartAfterFault is the wound of a process that is down: it is started again at once where the
-// fault has no duration.
-func (r *run) restartAfterFault(ctx context.Context, f schedule.Fault, start func(ctx context.Context) error) (activeFault, error) {
-	if f.For > 0 {
-		return activeFault{heal: start, hits: func() uint64 { return 1 }}, nil
-	}
-	pause(ctx, time.Second)
-	if err := start(ctx); err != nil {
-		return activeFault{}, err
-	}
-	return instantFault(1), nil
 }

@@ -6,29 +6,24 @@ import (
 	"os"
 	"sync/atomic"
 
-	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/drivers"
 	"skerry/drivers/sim"
 	"skerry/fleet"
 )
 
-// taskInjectors are what happens to tasks and drivers.
-var taskInjectors = map[schedule.Kind]faultInjector{
-	schedule.CrashLoop:  {onEdges(crashLoop), []check.Effect{check.EndsTasks}},
-	schedule.DriverDead: {onEdges(killDriver), []check.Effect{check.EndsTasks}},
-}
-
-// crashLoop ends the edge's tasks soon after each start.
-func crashLoop(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
+// CrashTasks ends the edge's tasks soon after each start.
+func (r *run) CrashTasks(ctx context.Context, edge string, p schedule.Params) (engine.Active, error) {
+	e := r.c.Edge(edge)
 	ctx, stop := context.WithCancel(ctx)
 	var hits atomic.Uint64
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for pause(ctx, f.Params.Life) {
+		for engine.Pause(ctx, p.Life) {
 			for _, id := range e.world.Running() {
-				if f.Params.Job != "" && !r.isOf(id, f.Params.Job) {
+				if p.Job != "" && !r.isOf(id, p.Job) {
 					continue
 				}
 				if e.world.End(id, drivers.Exit{Code: 1}) {
@@ -37,9 +32,9 @@ func crashLoop(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFa
 			}
 		}
 	}()
-	return activeFault{
-		heal: func(context.Context) error { stop(); <-ended; return nil },
-		hits: hits.Load,
+	return engine.Active{
+		Heal:     func(context.Context) error { stop(); <-ended; return nil },
+		Evidence: engine.Counted(hits.Load),
 	}, nil
 }
 
@@ -64,12 +59,14 @@ func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	return ""
 }
 
-func killDriver(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (activeFault, error) {
+// KillDriver has an edge's driver answer nothing but errors.
+func (r *run) KillDriver(edge string) (engine.Active, error) {
+	e := r.c.Edge(edge)
 	before := e.driver.refused.Load()
 	e.driver.dead.Store(true)
-	return activeFault{
-		heal: func(context.Context) error { e.driver.dead.Store(false); return nil },
-		hits: func() uint64 { return e.driver.refused.Load() - before },
+	return engine.Active{
+		Heal:     func(context.Context) error { e.driver.dead.Store(false); return nil },
+		Evidence: engine.Counted(func() uint64 { return e.driver.refused.Load() - before }),
 	}, nil
 }
 

@@ -8,31 +8,28 @@ import (
 	"net/url"
 
 	"skerry/api"
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
 
-// userInjectors are no injuries, but what people do to edges for a while.
-var userInjectors = map[schedule.Kind]faultInjector{
-	schedule.Drain: {onEdges(drain), nil},
-}
-
 // errNobody says that no hub that is up knows an edge.
 var errNobody = errors.New("no hub knows it")
 
-// drain empties an edge, and has it take work again when the fault is over. Nobody can
+// DrainEdge empties an edge, and has it take work again when the fault is over. Nobody can
 // where no hub leads for all of that time: then it does not hit. That it takes work again is
 // asked for until a hub that leads takes it: other faults may go on for long, and none does
 // beyond the schedule's end.
-func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (activeFault, error) {
+func (r *run) DrainEdge(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
+	e := r.c.Edge(edge)
 	trying, stop := context.WithTimeout(ctx, f.For)
 	defer stop()
 	asked := api.DrainRequest{DrainSpec: &api.DrainSpec{Deadline: f.Params.Deadline, IgnoreSystemJobs: f.Params.KeepSystem}}
-	w := instantFault(0)
+	w := engine.Done(0, "")
 	if r.drainUntilAcked(trying, e, asked) == nil {
-		w = instantFault(1)
+		w = engine.Done(1, "")
 	}
-	w.heal = func(ctx context.Context) error {
+	w.Heal = func(ctx context.Context) error {
 		ctx, stop := context.WithTimeout(ctx, max(0, r.s.Length-r.elapsedTime())+lastCalls)
 		defer stop()
 		if err := r.drainUntilAcked(ctx, e, api.DrainRequest{MarkEligible: true}); err != nil {
@@ -52,7 +49,7 @@ func (r *run) drainUntilAcked(ctx context.Context, e *Edge, req api.DrainRequest
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, retryEvery) {
+		if !engine.Pause(ctx, retryEvery) {
 			return err
 		}
 	}

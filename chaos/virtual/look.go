@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/drivers/sim"
@@ -43,7 +44,7 @@ func (r *run) watchFleet(ctx context.Context) {
 	if !r.Strict {
 		every, rows = seldom*lookEvery, 1
 	}
-	for n := 0; pause(ctx, every); n++ {
+	for n := 0; engine.Pause(ctx, every); n++ {
 		r.observeHub(r.c.Hubs[n%len(r.c.Hubs)])
 		if n%int(snapshotEvery/every) == 0 {
 			r.compareHubSnapshot(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
@@ -137,7 +138,6 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 type member struct {
 	name string
 	edge bool
-	boot fleet.BootID
 }
 
 func (r *run) allMembers() []member {
@@ -146,7 +146,7 @@ func (r *run) allMembers() []member {
 		out = append(out, member{name: h.Name})
 	}
 	for _, e := range r.c.Edges {
-		out = append(out, member{name: e.Name, edge: true, boot: e.BootID()})
+		out = append(out, member{name: e.Name, edge: true})
 	}
 	return out
 }
@@ -172,7 +172,7 @@ func (r *run) settleAndFinish(ctx context.Context) {
 			picture = r.takeSnapshot(ctx)
 			break
 		}
-		if !pause(ctx, every) {
+		if !engine.Pause(ctx, every) {
 			return
 		}
 	}
@@ -341,7 +341,7 @@ const quietLooks = 3
 func (r *run) observeUsageRepeatedly(ctx context.Context) {
 	for range quietLooks {
 		r.observeUsage()
-		pause(ctx, lookEvery)
+		engine.Pause(ctx, lookEvery)
 	}
 }
 

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
@@ -59,6 +58,7 @@ type run struct {
 	c       *Cluster
 	monitor *check.Monitor
 	expect  *expectations
+	faults  *engine.Faults
 	hist    *history.Writer
 	began   time.Time
 	wall    func() time.Duration
@@ -99,6 +99,7 @@ func (p Play) openRun(wall func() time.Duration) (*run, error) {
 		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
+	r.faults = r.newFaults()
 	time.Sleep(time.Until(epoch))
 	var err error
 	r.hist, err = history.NewWriter(p.History, history.Header{
@@ -155,7 +156,7 @@ func (r *run) playSchedule(ctx context.Context) (err error) {
 		err = errors.Join(err, r.c.Close())
 	}()
 	for _, m := range r.allMembers() {
-		r.judgeAndRecord(check.Observation{Process: &check.Process{Name: m.name, Edge: m.edge, What: check.ProcessStart, Boot: m.boot}})
+		r.observeProcess(m.name, m.edge, check.ProcessStart)
 	}
 	if err := r.awaitFleet(ctx); err != nil {
 		return err
@@ -188,51 +189,6 @@ func (r *run) playConcurrently(ctx context.Context) error {
 	r.startClients(ctx, g)
 	g.Go(func() error { <-ctx.Done(); return nil })
 	return g.Wait()
-}
-
-// playFault plays one fault. One that would last beyond the schedule's length is healed then.
-func (r *run) playFault(ctx context.Context, id int, f schedule.Fault) error {
-	if f.Kind == schedule.Restore {
-		if !r.waitUntilTime(ctx, f.At-f.Kind.Fill(f.Params).Age) {
-			return nil
-		}
-		if err := r.keepCopy(f); err != nil {
-			return err
-		}
-	}
-	if !r.waitUntilTime(ctx, f.At) {
-		return nil
-	}
-	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: r.targetNames(f), Effects: faultInjectors[f.Kind].effects}
-	r.judgeAndRecord(check.Observation{Fault: &seen})
-	r.expect.countFaultBegin()
-	w, err := r.injectScheduledFault(ctx, f)
-	if err == nil {
-		pause(ctx, f.For)
-		if w.heal != nil {
-			err = w.heal(context.WithoutCancel(ctx))
-		}
-	}
-	if err != nil {
-		return err
-	}
-	over := r.elapsedTime()
-	if f.For == 0 && w.late {
-		pause(ctx, echo)
-	}
-	end := seen
-	end.End, end.Hits = true, w.hits()
-	r.judgeAndRecord(check.Observation{Fault: &end})
-	r.expect.countFaultEnd(f, over, end.Hits)
-	return nil
-}
-
-// echo is how long after a fault that lasts no time its effect may come.
-const echo = 45 * time.Second
-
-// targetNames are the names of those that a fault is on.
-func (r *run) targetNames(f schedule.Fault) []string {
-	return append(names(r.edgesOf(f)), hubNames(r.hubsOf(f))...)
 }
 
 func (r *run) clusterConfig() Config {
@@ -274,7 +230,7 @@ func (r *run) awaitFleet(ctx context.Context) error {
 		if why := r.firstUnsettled(); why == "" {
 			return nil
 		}
-		if !pause(ctx, time.Second) {
+		if !engine.Pause(ctx, time.Second) {
 			return ctx.Err()
 		}
 	}
@@ -298,67 +254,7 @@ func (r *run) observationTime() time.Duration {
 
 // waitUntilTime waits for a time of the run; false: the run is over.
 func (r *run) waitUntilTime(ctx context.Context, at time.Duration) bool {
-	return pause(ctx, at-r.elapsedTime())
-}
-
-// randomForFault is the choice that a fault makes by itself: always the same for the same fault.
-func (r *run) randomForFault(f schedule.Fault) *rand.Rand {
-	h := fnv.New64a()
-	fmt.Fprint(h, f.Kind, f.At, f.Targets)
-	return rand.New(rand.NewPCG(r.s.Seed, h.Sum64()))
-}
-
-func (r *run) edgesOf(f schedule.Fault) []*Edge {
-	var out []*Edge
-	for _, name := range r.s.Topology.EdgesOf(f) {
-		out = append(out, r.c.Edge(name))
-	}
-	return out
-}
-
-func (r *run) hubsOf(f schedule.Fault) []*Hub {
-	var out []*Hub
-	for _, name := range r.s.Topology.HubsOf(f) {
-		h := r.c.Hub(name)
-		if name == schedule.TargetLeader {
-			h = r.c.Leader()
-		}
-		if h != nil && !slices.Contains(out, h) {
-			out = append(out, h)
-		}
-	}
-	return out
-}
-
-func names(edges []*Edge) []string {
-	out := make([]string, len(edges))
-	for i, e := range edges {
-		out[i] = e.Name
-	}
-	return out
-}
-
-func hubNames(hubs []*Hub) []string {
-	out := make([]string, len(hubs))
-	for i, h := range hubs {
-		out[i] = h.Name
-	}
-	return out
-}
-
-// pause lets d pass; false: ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return engine.Pause(ctx, at-r.elapsedTime())
 }
 
 // summarizeOutcome sums the run up.

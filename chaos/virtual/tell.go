@@ -10,7 +10,6 @@ import (
 	"skerry/chaos/observe"
 	"skerry/chaos/schedule"
 	"skerry/drivers/sim"
-	"skerry/fleet"
 	"skerry/hub"
 )
 
@@ -48,10 +47,6 @@ func (r *run) recordHarnessFailure(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broke = append(r.broke, fmt.Sprintf(format, args...))
-}
-
-func (r *run) observeProcess(name string, edge bool, what string, boot fleet.BootID) {
-	r.judgeAndRecord(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what, Boot: boot}})
 }
 
 func (r *run) observeApplied(name string, a hub.Applied) {

@@ -15,6 +15,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/operator"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
@@ -80,7 +81,7 @@ func (r *run) promoteCanaries(ctx context.Context, s schedule.Step) error {
 				return nil
 			}
 		}
-		if !pause(ctx, retryEvery) {
+		if !engine.Pause(ctx, retryEvery) {
 			return nil
 		}
 	}
@@ -128,7 +129,7 @@ func (r *run) submitStepUntilAcked(ctx context.Context, s schedule.Step, job *fl
 		if errors.As(err, &answer) && answer.Status < 500 && answer.Status != http.StatusTooManyRequests {
 			return fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
 		}
-		if !pause(ctx, retryEvery) {
+		if !engine.Pause(ctx, retryEvery) {
 			return nil
 		}
 	}
@@ -187,7 +188,7 @@ type client struct {
 
 func (c *client) runOperations(ctx context.Context) {
 	c.known = map[fleet.JobID]fleet.Index{}
-	for pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
+	for engine.Pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
 		o := c.callRandomOperation(context.WithoutCancel(ctx))
 		if o.Does == check.OpRead && o.Outcome == check.OutcomeUnknown {
 			continue // it says nothing

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/schedule"
+)
+
+// kind is how faults of a kind are brought about, and what they excuse.
+type kind struct {
+	inject  func(ctx context.Context, p *Faults, f schedule.Fault) (Active, error)
+	effects []check.Effect
+}
+
+// kinds are all kinds of fault; a test compares them with the schedule's table.
+var kinds = map[schedule.Kind]kind{
+	schedule.LinkCut:       {cutLinks, []check.Effect{check.Severs}},
+	schedule.MassRejoin:    {cutLinks, []check.Effect{check.Severs}},
+	schedule.Flapping:      {flapLinks, []check.Effect{check.Impairs}},
+	schedule.OfflineOn:     {flapLinks, []check.Effect{check.Impairs}},
+	schedule.LinkProfile:   {shapeLinks, []check.Effect{check.Impairs}},
+	schedule.NATRebind:     {onEdges(rebindEdge), []check.Effect{check.Impairs}},
+	schedule.AddressChange: {onEdges(moveEdge), []check.Effect{check.Impairs}},
+	schedule.CertExpired:   {cutUntilExpired, []check.Effect{check.Severs}},
+
+	schedule.HubKill:     {onHubs(killHub), []check.Effect{check.Halts}},
+	schedule.LeaderKill:  {onHubs(killHub), []check.Effect{check.Halts}},
+	schedule.HubPause:    {onHubs(pauseHub), []check.Effect{check.Halts}},
+	schedule.HubDiskFull: {onHubs(fillDisk), []check.Effect{check.Chokes, check.Halts}},
+	schedule.MinorityCut: {cutHubs, []check.Effect{check.Severs}},
+	schedule.HubPart:     {partHubs, []check.Effect{check.Severs}},
+	schedule.MajorityCut: {cutMajority, []check.Effect{check.Severs}},
+	schedule.Restore:     {restoreHubs, []check.Effect{check.Rewinds, check.Halts}},
+
+	schedule.EdgeKill:   {onEdges(killEdge), []check.Effect{check.Halts}},
+	schedule.EdgePause:  {onEdges(pauseEdge), []check.Effect{check.Halts}},
+	schedule.EdgeReboot: {onEdges(rebootEdge), []check.Effect{check.Halts, check.Reboots}},
+	schedule.PowerCut:   {onEdges(cutPower), []check.Effect{check.Halts, check.Reboots}},
+	schedule.TornPage:   {onEdges(damageEdge), []check.Effect{check.Halts, check.Reboots, check.Damages}},
+	schedule.BitFlip:    {onEdges(damageEdge), []check.Effect{check.Halts, check.Damages}},
+	schedule.DiskFull:   {onEdges(fillDisk), []check.Effect{check.Chokes}},
+	schedule.SlowDisk:   {slowDisks, []check.Effect{check.Chokes}},
+	schedule.ClockJump:  {onEdges(jumpClock), []check.Effect{check.MovesTime}},
+	schedule.Clock1970:  {onEdges(wakeIn1970), []check.Effect{check.MovesTime, check.Halts, check.Reboots}},
+	schedule.Clone:      {onEdges(cloneEdge), []check.Effect{check.Clones, check.Halts}},
+	schedule.CrashLoop:  {onEdges(crashTasks), []check.Effect{check.EndsTasks}},
+	schedule.DriverDead: {onEdges(killDriver), []check.Effect{check.EndsTasks}},
+	schedule.Drain:      {onEdges(drainEdge), nil},
+}
+
+// CanInject reports whether a kind of fault can be brought about.
+func CanInject(k schedule.Kind) bool { _, ok := kinds[k]; return ok }
+
+func (p *Faults) effectsOf(k schedule.Kind) []check.Effect {
+	if here, ok := p.Effects[k]; ok {
+		return here
+	}
+	return kinds[k].effects
+}
+
+// injectFault brings a fault about, whatever its kind.
+func (p *Faults) injectFault(ctx context.Context, f schedule.Fault) (Active, error) {
+	k, ok := kinds[f.Kind]
+	if !ok {
+		return Active{}, fmt.Errorf("inject %s: there is no such kind of fault", f.Kind)
+	}
+	a, err := k.inject(ctx, p, f)
+	if err != nil {
+		err = fmt.Errorf("inject %s on %v: %w", f.Kind, f.Targets, err)
+	}
+	return a, err
+}
+
+type injectOne func(ctx context.Context, p *Faults, name string, f schedule.Fault) (Active, error)
+
+// onEdges brings a fault about on each edge that it names.
+func onEdges(inject injectOne) func(context.Context, *Faults, schedule.Fault) (Active, error) {
+	return func(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+		return p.injectEach(ctx, f, p.Topology.EdgesOf(f), inject)
+	}
+}
+
+// onHubs brings a fault about on each hub that it names. Where nobody leads, nothing is
+// done to the leader.
+func onHubs(inject injectOne) func(context.Context, *Faults, schedule.Fault) (Active, error) {
+	return func(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+		return p.injectEach(ctx, f, p.hubsOf(ctx, f), inject)
+	}
+}
+
+func (p *Faults) injectEach(ctx context.Context, f schedule.Fault, names []string, inject injectOne) (Active, error) {
+	var all []Active
+	for _, name := range names {
+		a, err := inject(ctx, p, name, f)
+		if a.Evidence != nil {
+			all = append(all, a)
+		}
+		if err != nil {
+			return Combine(all), err
+		}
+	}
+	return Combine(all), nil
+}
+
+// hubsOf are the hubs that a fault is on, with the one that leads now.
+func (p *Faults) hubsOf(ctx context.Context, f schedule.Fault) []string {
+	var names []string
+	for _, name := range p.Topology.HubsOf(f) {
+		if name == schedule.TargetLeader {
+			name = p.Hubs.LeadingHub(ctx)
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// randomOf is the choice that a fault makes by itself: always the same for the same fault.
+func (p *Faults) randomOf(f schedule.Fault) *rand.Rand { return Random(p.Seed, f) }
+
+// Random is the source of what a fault of a run chooses by itself.
+func Random(seed uint64, f schedule.Fault) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, f.Kind, f.At, f.Targets)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+func cutLinks(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	return p.Network.CutEdges(p.Topology.EdgesOf(f), f.Params)
+}
+
+// flapLinks cuts and heals by turns until it is healed.
+func flapLinks(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	edges := p.Topology.EdgesOf(f)
+	ctx, stop := context.WithCancel(ctx)
+	var hits atomic.Uint64
+	ended := make(chan error, 1)
+	rng := p.randomOf(f)
+	phase := func(fixed time.Duration) time.Duration {
+		if f.Kind == schedule.OfflineOn {
+			return fixed
+		}
+		return f.Params.Phases.Shortest + time.Duration(rng.Int64N(int64(f.Params.Phases.Longest-f.Params.Phases.Shortest)+1))
+	}
+	go func() {
+		var err error
+		for ctx.Err() == nil && err == nil {
+			var cut Active
+			if cut, err = p.Network.CutEdges(edges, schedule.Params{Way: schedule.WayBoth}); err != nil {
+				break
+			}
+			Pause(ctx, phase(f.Params.Off))
+			err = cut.Heal(context.WithoutCancel(ctx))
+			n, _ := cut.Evidence()
+			hits.Add(n)
+			Pause(ctx, phase(f.Params.On))
+		}
+		ended <- err
+	}()
+	return Active{
+		Heal:     func(context.Context) error { stop(); return <-ended },
+		Evidence: Counted(hits.Load),
+	}, nil
+}
+
+func shapeLinks(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	return p.Network.ShapeEdges(p.Topology.EdgesOf(f), f.Params.Profile)
+}
+
+func rebindEdge(_ context.Context, p *Faults, edge string, _ schedule.Fault) (Active, error) {
+	return p.Network.RebindEdge(edge)
+}
+
+func moveEdge(_ context.Context, p *Faults, edge string, _ schedule.Fault) (Active, error) {
+	return p.Network.MoveEdge(edge)
+}
+
+func cutHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	return p.Network.CutHubs(p.hubsOf(ctx, f))
+}
+
+func partHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	return p.Network.PartHubs(p.hubsOf(ctx, f))
+}
+
+func cutMajority(_ context.Context, p *Faults, _ schedule.Fault) (Active, error) {
+	return p.Network.CutMajority()
+}
