@@ -52,6 +52,11 @@ func countHit(hit bool) uint64 {
 	return 0
 }
 
+func restartEdge(ctx context.Context, p *Faults, edge string, f schedule.Fault) (Active, error) {
+	err := p.Edges.StopEdge(ctx, edge)
+	return stopUntilHealed(ctx, f, 1, err, func(ctx context.Context) error { return p.Edges.StartEdge(ctx, edge) })
+}
+
 func rebootEdge(ctx context.Context, p *Faults, edge string, f schedule.Fault) (Active, error) {
 	err := p.Edges.ShutDown(ctx, edge)
 	return stopUntilHealed(ctx, f, 1, err, func(ctx context.Context) error { return p.Edges.BootEdge(ctx, edge) })

@@ -37,6 +37,8 @@ type Edges interface {
 	// agent's disk protocol where one is named. The result says whether it came to that step.
 	KillEdge(ctx context.Context, name, step string) (hit bool, err error)
 	CutPower(ctx context.Context, name, step string) (hit bool, err error)
+	// StopEdge ends the agent in good order.
+	StopEdge(ctx context.Context, name string) error
 	// ShutDown ends the machine in good order.
 	ShutDown(ctx context.Context, name string) error
 	// StartEdge starts the agent in the machine's boot, BootEdge in a new one.

@@ -31,6 +31,7 @@ type Campaign struct {
 type CampaignConfig struct {
 	Hubs, Edges int
 	For         time.Duration
+	Rounds      int // so many short rounds, instead of phases for For; 0: phases
 	Seed        uint64
 	Kinds       []schedule.Kind // nil: all that the ground allows
 	Disks       bool            // members have disks of their own
@@ -92,7 +93,7 @@ func (p CampaignConfig) hasMovableClock(name string) bool {
 
 // Run runs the storm. Everything that it started is gone when it returns; Dir stays.
 func (p Campaign) Run(ctx context.Context) error {
-	p.printLine("storm: %d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.For, p.Seed, p.Dir)
+	p.printLine("%d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.lengthText(), p.Seed, p.Dir)
 	sz := fast(p.Hubs, p.Edges)
 	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
 	sz.dress = p.configureCluster
@@ -141,18 +142,42 @@ func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	}
 	stopWatching := s.watch.startWatching(ctx)
 	defer stopWatching()
-	for chapter := 1; ; chapter++ {
-		left := s.For - time.Since(s.began)
-		if left < minPhaseLength && chapter > 1 {
+	for number := 1; ; number++ {
+		length, more := s.nextPhaseLength(number)
+		if !more {
 			return nil
 		}
-		if err := s.runPhase(ctx, chapter, min(phaseLength, max(left-quietShare, minPhaseLength/2))); err != nil {
-			return fmt.Errorf("chapter %d (seed %d): %w", chapter, s.Seed, err)
+		if err := s.runPhase(ctx, number, length); err != nil {
+			return fmt.Errorf("%s %d (seed %d): %w", s.phaseName(), number, s.Seed, err)
 		}
 		if len(s.watch.foundViolations()) > 0 {
 			return nil
 		}
 	}
+}
+
+// nextPhaseLength is how long the phase of a number is; false: there is none. A round is as
+// long as its faults.
+func (s *campaignRun) nextPhaseLength(number int) (length time.Duration, more bool) {
+	if s.Rounds > 0 {
+		return 0, number <= s.Rounds
+	}
+	left := s.For - time.Since(s.began)
+	return min(phaseLength, max(left-quietShare, minPhaseLength/2)), left >= minPhaseLength || number == 1
+}
+
+func (p CampaignConfig) phaseName() string {
+	if p.Rounds > 0 {
+		return "round"
+	}
+	return "phase"
+}
+
+func (p CampaignConfig) lengthText() string {
+	if p.Rounds > 0 {
+		return fmt.Sprintf("%d rounds", p.Rounds)
+	}
+	return p.For.String()
 }
 
 // runPhase breaks things for a while, mends everything, waits until all is quiet, and
@@ -161,8 +186,11 @@ func (s *campaignRun) runPhase(ctx context.Context, number int, length time.Dura
 	if err := s.saveHubs(ctx); err != nil {
 		return err
 	}
-	drawn := s.drawPhaseFaults(number, length)
-	s.watch.writeNote("", fmt.Sprintf("chapter %d: %d faults in %s\n%s", number, len(drawn.Faults), length.Round(time.Second), drawn))
+	drawn := s.drawRound(number)
+	if s.Rounds == 0 {
+		drawn = s.drawPhaseFaults(number, length)
+	}
+	s.watch.writeNote("", fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(drawn.Faults), drawn.Length.Round(time.Second), drawn))
 	working, stopWorking := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	over.Go(func() { s.work.runUserActions(working) })
@@ -179,7 +207,7 @@ func (s *campaignRun) runPhase(ctx context.Context, number int, length time.Dura
 }
 
 // settleAndJudge waits until all is quiet, and judges.
-func (s *campaignRun) settleAndJudge(ctx context.Context, chapter, faults int) error {
+func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) error {
 	began := time.Now()
 	if err := s.work.settleAllJobs(ctx); err != nil {
 		return err
@@ -201,7 +229,7 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, chapter, faults int) e
 	if vs := s.watch.foundViolations(); len(vs) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS", len(vs))
 	}
-	s.printLine("%6s  chapter %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), chapter, faults, took.Seconds(), verdict)
+	s.printLine("%6s  %s %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), s.phaseName(), number, faults, took.Seconds(), verdict)
 	return nil
 }
 
@@ -280,7 +308,7 @@ func (s *campaignRun) summarizeKindHits() (never []string, all string) {
 	var counts []string
 	for _, k := range s.possibleKinds() {
 		counts = append(counts, fmt.Sprintf("%s %d", k, s.played[k]))
-		if s.hits[k] == 0 && (s.played[k] >= badLuck || s.For >= longRun) {
+		if s.hits[k] == 0 && (s.played[k] >= badLuck || s.For >= longRun || s.Rounds >= voidBelow) {
 			never = append(never, string(k))
 		}
 	}

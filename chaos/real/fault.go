@@ -89,7 +89,7 @@ func (s *campaignRun) possibleKinds() []schedule.Kind {
 	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {
 		info, _ := k.Info()
 		unwanted := len(s.Kinds) > 0 && !slices.Contains(s.Kinds, k)
-		cannot := !s.Disks && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
+		cannot := !s.Disks && s.Rounds == 0 && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
 		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)
 		return info.Clock&schedule.Real == 0 || unwanted || cannot || few
 	})

@@ -34,6 +34,12 @@ func (p platform) KillEdge(_ context.Context, name, _ string) (bool, error) {
 	return true, nil
 }
 
+// StopEdge stops an agent in good order.
+func (p platform) StopEdge(_ context.Context, name string) error {
+	_, err := p.endMachine(name, check.ProcessKill, func(e *cluster.Edge) error { return e.Stop() })
+	return err
+}
+
 // CutPower cuts a machine's power.
 func (p platform) CutPower(_ context.Context, name, _ string) (bool, error) {
 	return p.endMachine(name, check.ProcessPowerCut, (*cluster.Edge).PowerCut)

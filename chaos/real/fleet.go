@@ -29,6 +29,9 @@ type Ground struct {
 // something was not as it must be.
 var ErrViolated = errors.New("a promise was broken")
 
+// ErrVoid is returned by a run that proves nothing about something: a kind of fault never hit.
+var ErrVoid = errors.New("the run is void")
+
 // quietBound is how long after the last fault everything has to be settled: the
 // edges' back-off cap, an election, and the replacement's delays.
 const quietBound = 40 * time.Second

@@ -8,6 +8,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/fleet"
 )
 
 // Reboot measures how long after its agent starts an edge has its tasks running
@@ -21,6 +22,10 @@ type Reboot struct {
 // rebootLimit is what the 99th percentile has to stay within.
 const rebootLimit = 2 * time.Second
 
+// rebootBound is how long tasks may take to run again after a reboot without a link, on a
+// machine that runs the whole fleet at once.
+const rebootBound = 10 * time.Second
+
 // Run reboots one edge behind a cut link, again and again.
 func (b Reboot) Run(ctx context.Context) error {
 	return b.runOnFleet(ctx, fast(1, 1), func(s *fleetRun) error {
@@ -28,7 +33,7 @@ func (b Reboot) Run(ctx context.Context) error {
 			return err
 		}
 		e := s.fleet.Edges[0]
-		before, err := running(ctx, e)
+		before, err := runningTasks(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -80,4 +85,26 @@ func rebootOnce(ctx context.Context, e *cluster.Edge, before []check.TaskKey) (t
 		return ""
 	})
 	return time.Since(began), err
+}
+
+// runningTasks lists the tasks that an edge itself says it runs. An agent that was
+// just started is waited for.
+func runningTasks(ctx context.Context, e *cluster.Edge) ([]check.TaskKey, error) {
+	var tasks []check.TaskKey
+	err := cluster.Eventually(ctx, rebootBound, e.Name+" answers on its socket", func(ctx context.Context) string {
+		s, err := e.Local().Status(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		tasks = tasks[:0]
+		for _, a := range s.Allocs {
+			for task, ts := range a.Tasks {
+				if a.Desired == fleet.DesiredRun && ts.State == fleet.TaskRunning {
+					tasks = append(tasks, check.TaskKey{Alloc: a.ID, Task: task})
+				}
+			}
+		}
+		return ""
+	})
+	return tasks, err
 }

@@ -27,6 +27,7 @@ const (
 
 	EdgeKill    Kind = "edge-kill"    // an agent, with SIGKILL; tasks live on
 	EdgePause   Kind = "edge-pause"   // an agent stands still (SIGSTOP) and goes on
+	EdgeRestart Kind = "edge-restart" // an agent is stopped in good order and started; tasks live on
 	EdgeReboot  Kind = "edge-reboot"  // a machine goes down in good order and boots
 	PowerCut    Kind = "power-cut"    // a machine loses power: what was not synced is gone
 	TornPage    Kind = "torn-page"    // as PowerCut, and a page of the journal is half written

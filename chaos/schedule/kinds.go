@@ -96,6 +96,11 @@ var kindTable = []Info{
 		Doc: "the agent stands still (SIGSTOP) and goes on as if nothing had been; its tasks run",
 	},
 	{
+		Kind: EdgeRestart, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Real,
+		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{time.Second, 5 * time.Minute}, Weight: 3,
+		Doc: "the agent is stopped in good order; its tasks live on; started again when the time is over",
+	},
+	{
 		Kind: EdgeReboot, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimAgent}, After: memberRecovery, Drawn: Span{5 * time.Second, 10 * time.Minute}, Weight: 4,
 		Doc: "the machine goes down in good order, with its tasks, and boots when the time is over",

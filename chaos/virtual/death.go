@@ -125,16 +125,22 @@ func (e *Edge) endLifeAndRestoreFiles(l *life, r journalFiles, unsynced bool) er
 	return err
 }
 
+// Stop ends the agent in good order; its tasks live on.
+func (e *Edge) Stop() {
+	l := e.currentLife()
+	if l == nil {
+		return
+	}
+	l.stopAndWait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.life = nil
+}
+
 // Shutdown ends the machine in good order: its agent is asked to stop, then its tasks
 // end.
 func (e *Edge) Shutdown() error {
-	l := e.currentLife()
-	if l != nil {
-		l.stopAndWait()
-		e.mu.Lock()
-		e.life = nil
-		e.mu.Unlock()
-	}
+	e.Stop()
 	e.world.Reboot()
 	return nil
 }

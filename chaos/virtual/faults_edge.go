@@ -73,6 +73,13 @@ func (r *run) endEdge(e *Edge, step string, power bool) (hit bool, err error) {
 	return hit, err
 }
 
+// StopEdge stops an agent in good order.
+func (r *run) StopEdge(_ context.Context, name string) error {
+	r.observeProcess(name, true, check.ProcessKill)
+	r.c.Edge(name).Stop()
+	return nil
+}
+
 // ShutDown ends a machine in good order.
 func (r *run) ShutDown(_ context.Context, name string) error {
 	r.observeProcess(name, true, check.ProcessReboot)
