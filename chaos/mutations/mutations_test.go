@@ -41,6 +41,9 @@ func TestMutations(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			if len(m.KilledBy) == 0 {
+				t.Error("the patch names no test that fails with it")
+			}
 			for _, test := range m.KilledBy {
 				requireTest(t, test)
 			}
