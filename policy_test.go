@@ -19,6 +19,7 @@ const policy = `
 fleet/cron              < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
+fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet
 syncproto/transport     < fleet syncproto

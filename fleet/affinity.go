@@ -20,7 +20,3 @@ func (a Affinity) Constraint() Constraint {
 }
 
 func (a Affinity) String() string { return fmt.Sprintf("%s (%d)", a.Constraint(), a.Weight) }
-
-func (a *Affinity) presetDefaults() { a.Operand, a.Weight = OpEqual, DefaultWeight }
-
-func (a *Affinity) completeAffinity() { setDefault(&a.Operand, OpEqual) }

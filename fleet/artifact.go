@@ -1,7 +1,5 @@
 package fleet
 
-import "path"
-
 // How an artifact's source is taken.
 const (
 	ArtifactAny  = "any" // unpacked where it is an archive
@@ -18,15 +16,4 @@ type TaskArtifact struct {
 	GetterInsecure bool
 	RelativeDest   string // default local/, and local/NAME for a file
 	Chown          bool
-}
-
-func (a *TaskArtifact) completeArtifact() {
-	setDefault(&a.GetterMode, ArtifactAny)
-	if a.RelativeDest != "" {
-		return
-	}
-	a.RelativeDest = "local/"
-	if a.GetterMode == ArtifactFile && a.GetterSource != "" {
-		a.RelativeDest = path.Join("local", path.Base(a.GetterSource))
-	}
 }

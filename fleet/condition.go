@@ -32,7 +32,7 @@ func (c Constraint) Compile() (Condition, error) {
 		return cond, err
 	}
 	for _, target := range []string{c.LTarget, c.RTarget} {
-		if err := checkTarget(target); err != nil {
+		if err := CheckTarget(target); err != nil {
 			return cond, err
 		}
 	}
@@ -151,7 +151,7 @@ func checkOperand(c Constraint) error {
 }
 
 // checkTarget refuses what looks like an interpolation and can never be resolved.
-func checkTarget(target string) error {
+func CheckTarget(target string) error {
 	for _, kind := range []string{"$attr.", "$meta.", "$node."} {
 		if strings.HasPrefix(target, kind) {
 			return fmt.Errorf("%q is missing its braces: ${%s}", target, target[1:])

@@ -28,8 +28,6 @@ const (
 	OpDistinctProp   = "distinct_property"
 )
 
-func (c *Constraint) completeConstraint() { setDefault(&c.Operand, OpEqual) }
-
 func (c Constraint) String() string {
 	switch c.Operand {
 	case OpIsSet, OpIsNotSet:

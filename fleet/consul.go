@@ -6,5 +6,3 @@ type Consul struct {
 	Cluster   string // default DefaultCluster
 	Partition string
 }
-
-func (c *Consul) completeConsul() { setDefault(&c.Cluster, DefaultCluster) }

@@ -9,8 +9,6 @@ type RequestedDevice struct {
 	Affinities  []Affinity
 }
 
-func (d *RequestedDevice) presetDefaults() { d.Count = 1 }
-
 // NUMA is how a task's cores lie to each other and to its devices.
 type NUMA struct {
 	Affinity string // none, prefer or require

@@ -1,5 +1,5 @@
-// Package fleet holds the nouns of Skerry and the rules that need nothing else:
-// validation, defaults, status transitions, and arithmetic on resources.
+// Package fleet holds the nouns of Skerry as plain data, with the questions that a noun can
+// answer about itself. Packages below it check jobs (validate) and compare them (diff).
 //
 // Everything else imports it; it imports the standard library alone. It does no
 // I/O, starts no goroutine, reads no clock and draws no random number: times and

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"strings"
 	"time"
 )
 
@@ -24,14 +23,4 @@ type WorkloadIdentity struct {
 	ServiceName  string
 	TTL          time.Duration
 	ExtraClaims  []string
-}
-
-func (w *WorkloadIdentity) completeIdentity() {
-	if w.Name == DefaultIdentity && len(w.Audience) == 0 {
-		w.Audience = []string{DefaultAudience}
-	}
-	if w.ChangeMode == ChangeSignal {
-		setDefault(&w.ChangeSignal, "SIGHUP")
-	}
-	w.ChangeSignal = strings.ToUpper(w.ChangeSignal)
 }

@@ -318,3 +318,56 @@ func (j *Job) InPool(pool string) bool {
 	}
 	return j.NodePool == pool
 }
+
+// Defaults of a task.
+const (
+	DefaultKillTimeout   = 5 * time.Second
+	DefaultKillSignal    = "SIGTERM"
+	DefaultLogFiles      = 10
+	DefaultLogFileSizeMB = 10
+)
+
+// DefaultRestart returns how tasks of a job type are restarted where a job file
+// says nothing.
+func DefaultRestart(jobType string) RestartPolicy {
+	switch jobType {
+	case JobTypeBatch, JobTypeSysBatch:
+		return RestartPolicy{Attempts: 3, Interval: 24 * time.Hour, Delay: 15 * time.Second, Mode: RestartModeFail}
+	}
+	return RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: RestartModeFail}
+}
+
+// DefaultReschedule returns how failed allocations of a job type are replaced where
+// a job file says nothing; nil for types that are never rescheduled.
+func DefaultReschedule(jobType string) *ReschedulePolicy {
+	switch jobType {
+	case JobTypeService:
+		return &ReschedulePolicy{
+			Delay: 30 * time.Second, DelayFunction: DelayExponential, MaxDelay: time.Hour, Unlimited: true,
+		}
+	case JobTypeBatch:
+		return &ReschedulePolicy{
+			Attempts: 1, Interval: 24 * time.Hour, Delay: 5 * time.Second, DelayFunction: DelayConstant,
+		}
+	}
+	return nil
+}
+
+// Bounds of a job as text, HCL or JSON.
+const (
+	MaxJobSize  = 1 << 20
+	MaxJobDepth = 100 // of nested objects, lists and blocks
+)
+
+// Bounds of names and lists of a job.
+const (
+	MaxJobIDLength = 255
+	MaxNameLength  = 128
+	MaxTaskGroups  = 1000
+	MaxTasks       = 100 // in a group
+	MaxLogFiles    = 1000
+	MaxDuration    = 400 * 24 * time.Hour // the longest absence a link is meant to survive
+	// MinStopOnClientAfter is the shortest time without a hub after which an edge
+	// may be told to stop an allocation: it beats three times within it.
+	MinStopOnClientAfter = 3 * time.Second
+)

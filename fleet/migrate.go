@@ -24,11 +24,5 @@ func DefaultMigrate(jobType string) *Migrate {
 	if jobType != JobTypeService {
 		return nil
 	}
-	m := &Migrate{}
-	m.presetDefaults()
-	return m
-}
-
-func (m *Migrate) presetDefaults() {
-	*m = Migrate{MaxParallel: 1, HealthCheck: HealthChecks, MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
+	return &Migrate{MaxParallel: 1, HealthCheck: HealthChecks, MinHealthyTime: 10 * time.Second, HealthyDeadline: 5 * time.Minute}
 }

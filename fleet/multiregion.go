@@ -20,5 +20,3 @@ type MultiregionRegion struct {
 	NodePool    string
 	Meta        map[string]string
 }
-
-func (r *MultiregionRegion) presetDefaults() { r.Count = 1 }

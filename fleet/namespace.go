@@ -85,12 +85,12 @@ func (n *Namespace) Admits(j *Job) Problems {
 				mode = NetworkHost
 			}
 			if !isNameAllowed(mode, c.EnabledNetworkModes, c.DisabledNetworkModes) {
-				ps.add(fmt.Sprintf("TaskGroups[%d].Networks[%d].Mode", i, k), "namespace %s does not allow the network mode %q", n.Name, mode)
+				ps.Add(fmt.Sprintf("TaskGroups[%d].Networks[%d].Mode", i, k), "namespace %s does not allow the network mode %q", n.Name, mode)
 			}
 		}
 		for k, t := range g.Tasks {
 			if !isNameAllowed(t.Driver, c.EnabledTaskDrivers, c.DisabledTaskDrivers) {
-				ps.add(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k), "namespace %s does not allow the driver %q", n.Name, t.Driver)
+				ps.Add(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k), "namespace %s does not allow the driver %q", n.Name, t.Driver)
 			}
 		}
 	}

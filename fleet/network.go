@@ -49,8 +49,6 @@ type CNIConfig struct {
 	Args map[string]string
 }
 
-func (n *NetworkResource) completeNetwork() { setDefault(&n.Mode, NetworkHost) }
-
 // Ports returns all ports of a group's networks, those of fixed numbers first.
 func (g *TaskGroup) Ports() []Port {
 	var ports []Port

@@ -17,8 +17,6 @@ type ParameterizedJob struct {
 	MetaOptional []string
 }
 
-func (p *ParameterizedJob) completeParameterized() { setDefault(&p.Payload, PayloadOptional) }
-
 // DispatchPayload names the file in a task's local folder that the payload of a
 // dispatch is written to.
 type DispatchPayload struct {

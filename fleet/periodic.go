@@ -13,13 +13,6 @@ type Periodic struct {
 	TimeZone        string   // default UTC
 }
 
-func (p *Periodic) presetDefaults() { p.Enabled = true }
-
-func (p *Periodic) completePeriodic() {
-	setDefault(&p.SpecType, PeriodicCron)
-	setDefault(&p.TimeZone, "UTC")
-}
-
 // Crons returns the expressions, whichever way they were given.
 func (p Periodic) Crons() []string {
 	if p.Spec != "" {

@@ -14,6 +14,7 @@ type Problem struct {
 	Hint    string `json:",omitempty"`
 }
 
+// String returns the problem as one line: path, message, hint.
 func (p Problem) String() string {
 	s := p.Message
 	if p.Path != "" {
@@ -46,10 +47,12 @@ func (ps Problems) Lines() []string {
 	return lines
 }
 
-func (ps *Problems) add(path, format string, args ...any) {
+// Add appends a problem at a path.
+func (ps *Problems) Add(path, format string, args ...any) {
 	*ps = append(*ps, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-func (ps *Problems) addHint(path, hint, format string, args ...any) {
+// AddHint appends a problem at a path, with what to do about it.
+func (ps *Problems) AddHint(path, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Path: path, Message: fmt.Sprintf(format, args...), Hint: hint})
 }

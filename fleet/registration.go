@@ -133,7 +133,7 @@ func (a *Alloc) appendRegistration(found []ServiceRegistration, s *Service, wher
 	}
 	said := s.Interpolated(NewTaskEnv(where))
 	address, port, ok := a.Endpoint(where.Node, said.PortLabel)
-	if !ok || !serviceName.MatchString(said.Name) {
+	if !ok || !ValidServiceName(said.Name) {
 		return found
 	}
 	r := ServiceRegistration{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // allocWithServices is an allocation that offers a service of its group and one of its task, and
@@ -21,7 +22,7 @@ func allocWithServices() (fleet.Alloc, *fleet.Node) {
 			{Name: "admin", Provider: fleet.ProviderNomad, PortLabel: "lan"},
 		}}},
 	}}}
-	job.Defaults()
+	validate.FillDefaults(job)
 	a := fleet.Alloc{
 		ID: "a1", Namespace: "default", JobID: "shop", Job: job, TaskGroup: "web", NodeID: "n1",
 		DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, ReportedStatus: fleet.ClientRunning,

@@ -21,15 +21,6 @@ type ScalingPolicy struct {
 	Policy  map[string]any // the scaler's own
 }
 
-func (s *ScalingPolicy) presetDefaults() { s.Enabled = true }
-
-func (s *ScalingPolicy) completeScalingPolicy(count int) {
-	setDefault(&s.Type, ScalingHorizontal)
-	if s.Min == nil && s.Type == ScalingHorizontal {
-		s.Min = &count
-	}
-}
-
 // Bounds of what is kept of how a job was scaled.
 const (
 	ScalingEventsKept = 20 // of a group

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"regexp"
+	"time"
+)
 
 // Providers of services, and how a service's address is chosen.
 const (
@@ -98,34 +101,7 @@ type CheckRestart struct {
 	IgnoreWarnings bool
 }
 
-func (c *CheckRestart) presetDefaults() { c.Grace = time.Second }
+var serviceName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-// completeService fills in what follows from where the service stands; task is "" for a
-// group's service.
-func (s *Service) completeService(job, group, task string) {
-	name := job + "-" + group
-	if task != "" {
-		name += "-" + task
-	}
-	setDefault(&s.Name, name)
-	setDefault(&s.AddressMode, AddressAuto)
-	setDefault(&s.Provider, ProviderConsul)
-	setDefault(&s.OnUpdate, OnUpdateRequireHealthy)
-	if s.Provider == ProviderConsul {
-		setDefault(&s.Cluster, DefaultCluster)
-	}
-	if s.Connect != nil {
-		s.Connect = tidyConnect(s.Connect)
-	}
-	if s.Identity != nil {
-		s.Identity.completeIdentity()
-	}
-	for i := range s.Checks {
-		c := &s.Checks[i]
-		setDefault(&c.OnUpdate, s.OnUpdate)
-		if c.CheckRestart == nil && s.CheckRestart != nil {
-			restart := *s.CheckRestart
-			c.CheckRestart = &restart
-		}
-	}
-}
+// ValidServiceName reports whether a name consists of letters, digits and dashes, at most 63.
+func ValidServiceName(name string) bool { return serviceName.MatchString(name) }

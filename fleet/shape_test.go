@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/validate"
 )
 
 func sampleAlloc() fleet.Alloc {
@@ -160,7 +162,7 @@ func TestAJobShowsTheUpdateOfItsGroups(t *testing.T) {
 	if got.Update == nil || *got.Update.MaxParallel != j.TaskGroups[0].Update.MaxParallel {
 		t.Errorf("the job's update is %+v", got.Update)
 	}
-	own, problems := fleet.DecodeJob(mustJSON(t, j))
+	own, problems := validate.DecodeJob(mustJSON(t, j))
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -264,6 +266,24 @@ func TestClientReadsTasksThatRunOneAfterTheOther(t *testing.T) {
 
 func job() *fleet.Job {
 	j := &fleet.Job{ID: "j", TaskGroups: []fleet.TaskGroup{{Name: "a", Count: 2, Tasks: []fleet.Task{{Name: "t", Driver: "raw_exec", Env: map[string]string{"A": "1"}}}}}}
-	j.Defaults()
+	validate.FillDefaults(j)
 	return j
+}
+
+func mustJSON(tb testing.TB, v any) []byte {
+	tb.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func wantEqual[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if !reflect.DeepEqual(got, want) {
+		g, _ := json.MarshalIndent(got, "", " ")
+		w, _ := json.MarshalIndent(want, "", " ")
+		tb.Errorf("%s: got %s\nwant %s", what, g, w)
+	}
 }

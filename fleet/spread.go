@@ -13,5 +13,3 @@ type SpreadTarget struct {
 	Value   string
 	Percent int
 }
-
-func (s *Spread) presetDefaults() { s.Weight = DefaultWeight }

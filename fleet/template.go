@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"strings"
 	"time"
 )
 
@@ -48,19 +47,4 @@ type TemplateScript struct {
 type TemplateWait struct {
 	Min *time.Duration
 	Max *time.Duration
-}
-
-func (t *Template) presetDefaults() { t.Splay = 5 * time.Second }
-
-func (s *TemplateScript) presetDefaults() { s.Timeout = 5 * time.Second }
-
-func (t *Template) completeTemplate() {
-	setDefault(&t.ChangeMode, ChangeRestart)
-	if t.ChangeMode == ChangeSignal {
-		setDefault(&t.ChangeSignal, "SIGHUP")
-	}
-	t.ChangeSignal = strings.ToUpper(t.ChangeSignal)
-	setDefault(&t.Perms, "0644")
-	setDefault(&t.LeftDelim, "{{")
-	setDefault(&t.RightDelim, "}}")
 }

@@ -65,13 +65,7 @@ func DefaultUpdate(jobType string) *Update {
 	if jobType != JobTypeService && jobType != JobTypeSystem {
 		return nil
 	}
-	u := &Update{}
-	u.presetDefaults()
-	return u
-}
-
-func (u *Update) presetDefaults() {
-	*u = Update{
+	return &Update{
 		Stagger: 30 * time.Second, MaxParallel: 1, HealthCheck: HealthChecks, MinHealthyTime: 10 * time.Second,
 		HealthyDeadline: 5 * time.Minute, ProgressDeadline: 10 * time.Minute, WaitFor: WaitForReachable,
 	}

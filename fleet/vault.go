@@ -1,7 +1,5 @@
 package fleet
 
-import "strings"
-
 // DefaultCluster is the name of the Consul or Vault cluster of a job that names none.
 const DefaultCluster = "default"
 
@@ -16,17 +14,6 @@ type Vault struct {
 	ChangeMode           string // default ChangeRestart
 	ChangeSignal         string // of ChangeMode signal; default SIGHUP
 	AllowTokenExpiration bool
-}
-
-func (v *Vault) presetDefaults() { v.Env = true }
-
-func (v *Vault) completeVault() {
-	setDefault(&v.Cluster, DefaultCluster)
-	setDefault(&v.ChangeMode, ChangeRestart)
-	if v.ChangeMode == ChangeSignal {
-		setDefault(&v.ChangeSignal, "SIGHUP")
-	}
-	v.ChangeSignal = strings.ToUpper(v.ChangeSignal)
 }
 
 // Secret is something that a task gets from a keeper of secrets.

@@ -36,8 +36,6 @@ type VolumeMount struct {
 	SELinuxLabel    string
 }
 
-func (m *VolumeMount) completeVolumeMount() { setDefault(&m.PropagationMode, "private") }
-
 // CSIPlugin says that a task is a plugin that serves volumes.
 type CSIPlugin struct {
 	ID                  string
@@ -45,10 +43,4 @@ type CSIPlugin struct {
 	MountDir            string        // default /csi
 	StagePublishBaseDir string        // default /local/csi
 	HealthTimeout       time.Duration // default 30s
-}
-
-func (p *CSIPlugin) completeCSIPlugin() {
-	setDefault(&p.HealthTimeout, 30*time.Second)
-	setDefault(&p.MountDir, "/csi")
-	setDefault(&p.StagePublishBaseDir, "/local/csi")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub"
 	"skerry/hub/broker"
 	"skerry/hub/state"
@@ -37,7 +38,7 @@ func TestAWaitEndsWhileItsCallerListens(t *testing.T) {
 			t.Errorf("the caller listens for %s more", left)
 		}
 		job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "g", Tasks: []fleet.Task{{Name: "t", Driver: "sim"}}}}}
-		job.Defaults()
+		validate.FillDefaults(job)
 		eval := &fleet.Evaluation{
 			ID: "e1", Namespace: fleet.DefaultNamespace, JobID: "shop", Type: fleet.JobTypeService, Priority: 50,
 			Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobRegister,

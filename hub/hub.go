@@ -16,6 +16,7 @@ import (
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -42,7 +43,7 @@ var drivers = []string{rawexec.Name, sim.Name}
 
 // configs read the config blocks of tasks when a job is registered. What a simulated task
 // shall do may stand in ${…}, and is read on the edge alone.
-var configs = fleet.ConfigChecks{rawexec.Name: rawexec.Check}
+var configs = validate.ConfigChecks{rawexec.Name: rawexec.Check}
 
 // Hub is one hub of a cluster.
 type Hub struct {

@@ -10,6 +10,7 @@ import (
 	"skerry/chaos/observe"
 	"skerry/edge/local"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -80,7 +81,7 @@ func shop(change func(*fleet.TaskGroup)) *fleet.Job {
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
 	}
 	change(&job.TaskGroups[0])
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 
@@ -115,7 +116,7 @@ func (p *pair) dispatchTwice() {
 		ID: "errand", Namespace: "default", Type: fleet.JobTypeBatch, ParameterizedJob: &fleet.ParameterizedJob{},
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	p.applyCommand(state.JobRegister{Job: job, Now: 1})
 	stored, _ := p.stores[0].View().Job("default", "errand")
 	for _, id := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-2"} {

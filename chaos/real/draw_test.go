@@ -7,6 +7,7 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // TestAJumpIsSeen checks by how much a clock jumps in a storm: by less than what is
@@ -29,7 +30,7 @@ func TestStormJobsAreValid(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, edges := range []int{1, 5} {
 		for _, j := range real.CampaignJobs(3, edges) {
-			if err := j.Validate().Err(); err != nil {
+			if err := validate.Job(j).Err(); err != nil {
 				t.Errorf("job %s: %v", j.ID, err)
 			}
 			u := j.TaskGroups[0].Update

@@ -10,6 +10,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/edge/swarm"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // Placement starts many edges at once, registers one large job, and measures how long each
@@ -97,7 +98,7 @@ func (p Placement) largeJob() *fleet.Job {
 			}},
 		}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 

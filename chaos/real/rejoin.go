@@ -12,6 +12,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/edge/swarm"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // Rejoin cuts many edges off, lets each journal what happens meanwhile, heals all
@@ -119,7 +120,7 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 			Tasks: []fleet.Task{{Name: "main", Driver: swarm.Driver, Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 4000 / fit, MemoryMB: 4096 / fit}}}},
 		}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 

@@ -18,6 +18,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/chaos/operator"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // What users do in a storm, and how often. An answer is waited for as long as
@@ -119,7 +120,7 @@ func (w *userWorkload) buildJobSpec(u *workloadJob) *fleet.Job {
 	if u.dress != nil {
 		u.dress(job)
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 

@@ -12,6 +12,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/chaos/proc"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // The workload's task never ends by itself and tells each start, so that what
@@ -27,7 +28,7 @@ exec sleep "$LASTS"`
 // workload is a job of count tasks; starts is the folder where they tell.
 func workload(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
 	job := newWorkloadJob(id, count, starts, disconnect)
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 // Names of the only group and the only task of a job that is no HCL.
@@ -68,8 +69,8 @@ func (j Job) Spec() (*fleet.Job, error) {
 		Resources: j.taskResources(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
-	job.Defaults()
-	if problems := job.Validate(); len(problems) > 0 {
+	validate.FillDefaults(job)
+	if problems := validate.Job(job); len(problems) > 0 {
 		return nil, problems.Err()
 	}
 	return job, nil

@@ -10,7 +10,7 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
-
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -167,7 +167,7 @@ func TestDispatchedAndAway(t *testing.T) {
 		job := batchOf("resize", "24h")
 		job.ParameterizedJob = &fleet.ParameterizedJob{}
 		job.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &hour, Reconcile: fleet.ReconcileKeepOriginal}
-		job.Defaults()
+		validate.FillDefaults(job)
 		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
 		var child api.DispatchAnswer
 		mustDo(t, c, http.MethodPut, "/v1/job/resize/dispatch", map[string]any{}, &child)

@@ -14,7 +14,7 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
-
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -27,7 +27,7 @@ func service(id fleet.JobID, count int) *fleet.Job {
 			Name: "t", Driver: "sim", Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 100, MemoryMB: 64}},
 		}}}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 
@@ -199,7 +199,7 @@ func TestDrains(t *testing.T) {
 		batch.Type = fleet.JobTypeBatch
 		g := &batch.TaskGroups[0]
 		g.ReschedulePolicy, g.RestartPolicy, g.Update, g.Migrate = nil, nil, nil, nil
-		batch.Defaults()
+		validate.FillDefaults(batch)
 		mustRun(t, c, batch)
 		begin(0)
 		time.Sleep(time.Hour)
@@ -315,10 +315,10 @@ func TestPeriodicSurvivesTheLeader(t *testing.T) {
 		defer mustClose(t, c)
 		every := batchOf("every", "5s")
 		every.Periodic = &fleet.Periodic{Enabled: true, Spec: "*/10 * * * *", ProhibitOverlap: true}
-		every.Defaults()
+		validate.FillDefaults(every)
 		long := batchOf("long", "25m")
 		long.Periodic = &fleet.Periodic{Enabled: true, Specs: []string{"*/10 * * * *"}, ProhibitOverlap: true}
-		long.Defaults()
+		validate.FillDefaults(long)
 		for _, job := range []*fleet.Job{every, long} {
 			mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
 		}
@@ -392,7 +392,7 @@ func TestDispatchSurvivesTheLeader(t *testing.T) {
 		defer mustClose(t, c)
 		job := batchOf("resize", "5s")
 		job.ParameterizedJob = &fleet.ParameterizedJob{MetaRequired: []string{"image"}}
-		job.Defaults()
+		validate.FillDefaults(job)
 		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
 		ids := map[fleet.JobID]bool{}
 		for i := range 12 {

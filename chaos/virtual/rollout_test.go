@@ -13,6 +13,7 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub"
 	"skerry/hub/state"
 )
@@ -31,7 +32,7 @@ func everywhere(id fleet.JobID, version int, waitFor string) *fleet.Job {
 		MinHealthyTime: 5 * time.Second, HealthyDeadline: time.Minute, ProgressDeadline: 3 * time.Minute,
 	}
 	g.Tasks[0].Env = map[string]string{"VERSION": strconv.Itoa(version)}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return job
 }
 

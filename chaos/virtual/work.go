@@ -19,6 +19,7 @@ import (
 	"skerry/chaos/operator"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // retryEvery is how soon a user tries again what did not work.
@@ -253,7 +254,7 @@ func keyJob(id fleet.JobID, tag string) *fleet.Job {
 		ID: id, Type: fleet.JobTypeService, Meta: map[string]string{"tag": tag},
 		TaskGroups: []fleet.TaskGroup{{Name: "none", Tasks: []fleet.Task{{Name: "none", Driver: "sim"}}}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	job.TaskGroups[0].Count = 0
 	return job
 }

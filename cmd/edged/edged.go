@@ -26,6 +26,7 @@ import (
 	"skerry/edge/fingerprint"
 	"skerry/edge/runner"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // Flags are what an edge is told on the command line.
@@ -187,7 +188,7 @@ func newDrivers(bootID string, log *slog.Logger) (map[string]drivers.Driver, err
 func DriverNames() []string { return []string{rawexec.Name, sim.Name} }
 
 // ConfigChecks read the config blocks of tasks before any edge does.
-func ConfigChecks() fleet.ConfigChecks { return fleet.ConfigChecks{rawexec.Name: rawexec.Check} }
+func ConfigChecks() validate.ConfigChecks { return validate.ConfigChecks{rawexec.Name: rawexec.Check} }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
 func newRunners(m edge.Machine, known map[string]drivers.Driver) contract.New {

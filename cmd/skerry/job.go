@@ -14,6 +14,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 func jobCommand(o *operator) *cobra.Command {
@@ -98,7 +99,7 @@ func jobValidate(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			warn(cmd, strings.Join(job.Warnings(), "\n"))
+			warn(cmd, strings.Join(validate.Warnings(job), "\n"))
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Job %q is valid.\n", job.ID)
 			return err
 		},
@@ -110,7 +111,7 @@ func jobValidate(o *operator) *cobra.Command {
 // warnings are those of the hub, and what of the file was passed over before it was sent.
 func warnings(hub string, job *fleet.Job) string {
 	lines := strings.FieldsFunc(hub, func(r rune) bool { return r == '\n' })
-	for _, line := range job.Warnings() {
+	for _, line := range validate.Warnings(job) {
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
@@ -131,7 +132,7 @@ func writeValidation(cmd *cobra.Command, job *fleet.Job, err error) error {
 		Warnings    []string `json:",omitempty"`
 	}{Valid: err == nil, Diagnostics: ds}
 	if err == nil {
-		out.Warnings = job.Warnings()
+		out.Warnings = validate.Warnings(job)
 	}
 	if werr := console.JSON(cmd.OutOrStdout(), out); werr != nil || err == nil {
 		return werr

@@ -14,6 +14,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/validate"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
@@ -143,10 +144,10 @@ func partition() api.HistoryAnswer {
 
 func plan() api.PlanAnswer {
 	old := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"A": "1"}}}}}}
-	old.Defaults()
+	validate.FillDefaults(old)
 	updated := &fleet.Job{ID: "shop", Constraints: []fleet.Constraint{{LTarget: "${attr.gpu}", Operand: "is_set"}}, TaskGroups: []fleet.TaskGroup{
 		{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"B": "2"}}}}}}
-	updated.Defaults()
+	validate.FillDefaults(updated)
 	changes := diff.Jobs(old, updated)
 	return api.PlanAnswer{
 		Diff:        &changes,

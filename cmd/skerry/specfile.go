@@ -21,6 +21,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 // maxSpec is the size of the file of a namespace or of a node pool: more than the bounds
@@ -55,7 +56,7 @@ func isJSON(src []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(src), []by
 // decodeStrict reads one object in JSON. What the object does not have is an error, at
 // its place in the file.
 func decodeStrict(name string, src []byte, into any) error {
-	if fleet.JSONDepth(src) > fleet.MaxJobDepth {
+	if validate.JSONDepth(src) > fleet.MaxJobDepth {
 		return fleet.Errorf(fleet.CodeInvalid, "%s: nested more than %d deep", name, fleet.MaxJobDepth)
 	}
 	dec := json.NewDecoder(bytes.NewReader(src))

@@ -18,6 +18,7 @@ import (
 
 	"skerry/edge/checks"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // fakeServers is what checks are done against: who listens where, and what he answers.
@@ -105,7 +106,7 @@ func newChecksTest(t *testing.T, services ...fleet.Service) *checksTest {
 	w := &checksTest{site: &fakeServers{answers: map[string]int{}, body: "not today"}, start: time.Now()}
 	w.node = fleet.Node{ID: "n", Attributes: map[string]string{fleet.AttributeIPAddress: "10.0.0.5"}, DescriptionHash: "h"}
 	job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Tasks: []fleet.Task{{Name: "t"}}, Services: services}}}
-	job.Defaults()
+	validate.FillDefaults(job)
 	w.alloc = fleet.Alloc{ID: "a", Name: "shop.web[0]", JobID: "shop", Job: job, TaskGroup: "web", AllocModifyIndex: 1,
 		Allotment: &fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "admin", Value: 20_001, HostIP: "10.0.0.5"}}}}
 	var err error

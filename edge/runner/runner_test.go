@@ -18,6 +18,7 @@ import (
 	"skerry/drivers/sim"
 	"skerry/edge/runner"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func TestMain(m *testing.M) {
@@ -144,7 +145,7 @@ func allocOf(jobType string, policy *fleet.RestartPolicy, tasks ...fleet.Task) f
 		ID: "shop", Type: jobType, Region: fleet.DefaultRegion,
 		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: tasks, RestartPolicy: policy}},
 	}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return fleet.Alloc{
 		ID: "11111111-2222-3333-4444-555555555555", Name: "shop.web[0]", JobID: job.ID, Job: job, TaskGroup: "web",
 		Namespace: fleet.DefaultNamespace,

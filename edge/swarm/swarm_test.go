@@ -24,6 +24,7 @@ import (
 	"skerry/edge/runner"
 	"skerry/edge/swarm"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/syncproto/identity"
 )
 
@@ -72,7 +73,7 @@ func crashing() fleet.Alloc {
 		RestartPolicy: &fleet.RestartPolicy{Attempts: 10, Interval: time.Minute, Mode: fleet.RestartModeDelay},
 		Tasks:         []fleet.Task{{Name: "web", Driver: sim.Name, Config: map[string]any{"run_for": "1s", "exit_code": 1}}},
 	}}}
-	job.Defaults()
+	validate.FillDefaults(job)
 	return fleet.Alloc{ID: alloc, JobID: job.ID, Job: job, TaskGroup: "main"}
 }
 

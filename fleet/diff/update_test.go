@@ -6,6 +6,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/validate"
 )
 
 func job() *fleet.Job {
@@ -15,7 +16,7 @@ func job() *fleet.Job {
 		}}},
 		{Name: "b", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim"}}},
 	}}
-	j.Defaults()
+	validate.FillDefaults(j)
 	return j
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 // TestAttributesAreAllThere fails for what the parser knows and the table does not, and the
@@ -74,7 +75,7 @@ func TestAttributes(t *testing.T) {
 			table.checkJSON(t, e, job)
 			opts.ForRegistration = true
 			_, err = jobspec.Parse("job.hcl", []byte(src), opts)
-			warnings := strings.Join(job.Warnings(), "\n")
+			warnings := strings.Join(validate.Warnings(job), "\n")
 			switch e.outcome {
 			case "refused":
 				checkRefusal(t, e, err, line)

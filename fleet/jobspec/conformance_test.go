@@ -16,6 +16,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 // conformance is where the shared cases lie beside the repository.
@@ -60,8 +61,8 @@ func TestConformanceCases(t *testing.T) {
 			path := filepath.Join(conformance, "cases", row["file"])
 			golden := filepath.Join(conformance, "cases", strings.TrimSuffix(strings.TrimSuffix(row["file"], ".json"), ".nomad.hcl")+".parsed.json")
 			job := checkConformance(t, path, golden, row["parse"] == "ok", row["validate"] == "ok", strings.Fields(row["vars"]))
-			if row["validate"] == "ok" && (job == nil || (len(job.Warnings()) > 0) != (row["warnings"] != "")) {
-				t.Errorf("warnings %q, and the reference warns: %q", job.Warnings(), row["warnings"])
+			if row["validate"] == "ok" && (job == nil || (len(validate.Warnings(job)) > 0) != (row["warnings"] != "")) {
+				t.Errorf("warnings %q, and the reference warns: %q", validate.Warnings(job), row["warnings"])
 			}
 		})
 	}
@@ -102,7 +103,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 		return nil
 	}
 	wantJob, problems := mustGolden(t, golden)
-	problems = append(append(problems, wantJob.Validate()...), cron.Problems(wantJob, time.Now())...)
+	problems = append(append(problems, validate.Job(wantJob)...), cron.Problems(wantJob, time.Now())...)
 	valid = valid || slices.Contains(kinder, filepath.Base(path))
 	if !valid || len(problems) > 0 {
 		if err == nil {
@@ -126,7 +127,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 	}
 	opts.ForRegistration = true
 	_, err = jobspec.Parse(path, src, opts)
-	if unsupported := wantJob.Unsupported(); (err == nil) != (len(unsupported) == 0) {
+	if unsupported := validate.Unsupported(wantJob); (err == nil) != (len(unsupported) == 0) {
 		t.Fatalf("registration gave %v, and unsupported are\n%s", err, strings.Join(unsupported.Lines(), "\n"))
 	}
 	if err != nil {
@@ -146,7 +147,7 @@ func TestConformanceJSON(t *testing.T) {
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".parsed.json")
 		job, problems := mustGolden(t, path)
-		problems = append(append(problems, job.Validate()...), cron.Problems(job, time.Now())...)
+		problems = append(append(problems, validate.Job(job)...), cron.Problems(job, time.Now())...)
 		switch {
 		case stricter[name] != "":
 			if len(problems) != 1 || !strings.Contains(problems[0].String(), stricter[name]) {
@@ -188,7 +189,7 @@ func mustGolden(tb testing.TB, path string) (*fleet.Job, fleet.Problems) {
 	if err := json.Unmarshal(mustRead(tb, path), &outer); err != nil {
 		tb.Fatalf("%s: %v", path, err)
 	}
-	return fleet.DecodeJob(outer.Job)
+	return validate.DecodeJob(outer.Job)
 }
 
 func mustTable(tb testing.TB, name string) []map[string]string {

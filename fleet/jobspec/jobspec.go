@@ -24,6 +24,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/validate"
 )
 
 // Options are what a job file is evaluated with.
@@ -40,7 +41,7 @@ type Options struct {
 	// Drivers are the known task drivers; nil: any name will do.
 	Drivers []string
 	// Configs read the config blocks of tasks by their driver.
-	Configs fleet.ConfigChecks
+	Configs validate.ConfigChecks
 	// ForRegistration refuses too what nothing acts on yet.
 	ForRegistration bool
 	// WithoutGroups takes a job that has no group yet: who registers it adds one.
@@ -105,13 +106,13 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	if opts.Now.IsZero() {
 		opts.Now = time.Unix(0, 0).UTC() // what comes at all comes after that
 	}
-	job, problems := fleet.JobFromTree(tree)
-	problems = append(append(problems, job.Validate()...), cron.Problems(job, opts.Now)...)
+	job, problems := validate.JobFromTree(tree)
+	problems = append(append(problems, validate.Job(job)...), cron.Problems(job, opts.Now)...)
 	if opts.WithoutGroups {
 		problems = slices.DeleteFunc(problems, func(p fleet.Problem) bool { return p.Path == "TaskGroups" && len(job.TaskGroups) == 0 })
 	}
 	if opts.ForRegistration {
-		problems = append(problems, job.Unsupported()...)
+		problems = append(problems, validate.Unsupported(job)...)
 	}
 	for _, problem := range slices.Concat(problems, unknownDrivers(job, opts.Drivers), opts.Configs.Problems(job)) {
 		p.addJobProblem(problem)
@@ -145,7 +146,7 @@ const splitHint = "split it into several jobs, or let its tasks fetch what is la
 // jsonTree tells the API's JSON from HCL's JSON syntax: in the latter, the object
 // below "job" has the job's name as its only key.
 func (p *parser) jsonTree(src []byte) map[string]any {
-	if fleet.JSONDepth(src) > fleet.MaxJobDepth {
+	if validate.JSONDepth(src) > fleet.MaxJobDepth {
 		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 		return nil
 	}

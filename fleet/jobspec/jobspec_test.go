@@ -13,6 +13,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/*.want anew")
@@ -306,7 +307,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		job, err := jobspec.Parse("f.hcl", src, jobspec.Options{Vars: []string{"port=8080"}})
 		if err == nil {
-			if problems := job.Validate(); len(problems) > 0 {
+			if problems := validate.Job(job); len(problems) > 0 {
 				t.Errorf("accepted an invalid job: %v", problems.Lines())
 			}
 			return

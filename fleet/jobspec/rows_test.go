@@ -9,6 +9,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/diff"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 )
 
 // parts are a job file's ends, between which a group's content is written.
@@ -123,7 +124,7 @@ func TestJobAsJSON(t *testing.T) {
 			t.Errorf("%s is not there: %s", part, text)
 		}
 	}
-	again, problems := fleet.DecodeJob([]byte(text))
+	again, problems := validate.DecodeJob([]byte(text))
 	if d := diff.Jobs(job, again); len(problems) > 0 || d.Type != diff.None {
 		t.Errorf("%v, %+v", problems.Lines(), d)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // variable is one declared variable.
@@ -229,7 +230,7 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 // valuesOf parses a file of values.
 func (p *parser) valuesOf(f File) (map[string]*hcl.Attribute, bool) {
 	if strings.HasSuffix(f.Name, ".json") {
-		if fleet.JSONDepth(f.Src) > fleet.MaxJobDepth {
+		if validate.JSONDepth(f.Src) > fleet.MaxJobDepth {
 			p.addDiagnostic(Diagnostic{File: f.Name, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 			return nil, false
 		}

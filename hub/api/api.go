@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/events"
 	"skerry/hub/state"
 	"skerry/internal/logtap"
@@ -127,7 +128,7 @@ type Config struct {
 	Garbage Garbage
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
-	Configs fleet.ConfigChecks
+	Configs validate.ConfigChecks
 	Now     func() time.Time
 	NewID   func() string
 	Logs    *logtap.Monitor // what this hub logs goes through it; nil: nothing is heard

@@ -6,6 +6,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -40,7 +41,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := job.Dispatchable(req.Payload, req.Meta); err != nil {
+	if err := validate.Dispatch(job, req.Payload, req.Meta); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now()
@@ -55,7 +56,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if req.Priority != 0 {
 		child.Priority = req.Priority
 	}
-	if err := append(child.Validate(), tooLarge(child)...).Err(); err != nil {
+	if err := append(validate.Job(child), tooLarge(child)...).Err(); err != nil {
 		return nil, 0, err
 	}
 	dispatch := state.JobDispatch{Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child, Now: now.UnixNano()}

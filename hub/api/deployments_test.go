@@ -11,7 +11,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -19,7 +19,7 @@ import (
 func mustDeploy(t *testing.T, h *fakeHub, change ...func(*fleet.DeploymentState)) (fleet.DeploymentID, fleet.AllocID) {
 	t.Helper()
 	job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}}}
-	job.Defaults()
+	validate.FillDefaults(job)
 	mustApply(t, h, state.JobRegister{Job: job, Now: 1})
 	mustApply(t, h, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
 	j, _ := h.store.View().Job(fleet.DefaultNamespace, "shop")
@@ -125,7 +125,7 @@ func TestNomadClientDrivesADeployment(t *testing.T) {
 func TestProgressSaysWhatComesNext(t *testing.T) {
 	h, srv, client := mustServe(t)
 	first := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim", Env: map[string]string{"first": "yes"}}}}}}
-	first.Defaults()
+	validate.FillDefaults(first)
 	mustApply(t, h, state.JobRegister{Job: first, Now: 1})
 	if _, _, err := client.Jobs().Stable("shop", 0, true, nil); err != nil {
 		t.Fatal(err)

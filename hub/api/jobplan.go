@@ -11,6 +11,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/fleet/diff"
+	"skerry/fleet/validate"
 )
 
 func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
@@ -30,7 +31,7 @@ func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s", err.Error())
 	}
 	if req.Canonicalize {
-		job.Defaults()
+		validate.FillDefaults(job)
 	} else if job.Namespace == fleet.DefaultNamespace {
 		job.Namespace = "" // nobody said it: the request that registers the job may
 	}

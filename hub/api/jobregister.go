@@ -11,6 +11,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -55,7 +56,7 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 // joinWarnings joins what is to be said of a job that is accepted, a line each.
 func joinWarnings(job *fleet.Job, others ...string) string {
 	var lines []string
-	for _, line := range slices.Concat(others, job.Warnings()) {
+	for _, line := range slices.Concat(others, validate.Warnings(job)) {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -82,13 +83,13 @@ func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, 
 
 // decodeJob reads a job and collects all that is wrong with it.
 func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
-	job, problems := fleet.DecodeJob(raw)
+	job, problems := validate.DecodeJob(raw)
 	if job.Type == "" { // it is no job at all, of which all else would be said, too
 		return job, problems
 	}
 	clearHubFields(job)
 	intoNamespace(r, job)
-	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported(), a.namespaceProblems(r, job))
+	problems = slices.Concat(problems, validate.Job(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
 	for i, g := range job.TaskGroups {
 		for k, t := range g.Tasks {
 			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {

@@ -7,6 +7,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -15,7 +16,7 @@ func mustVersions(t *testing.T, h *fakeHub, n int) {
 	t.Helper()
 	for i := range n {
 		job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: i + 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}}}
-		job.Defaults()
+		validate.FillDefaults(job)
 		mustApply(t, h, state.JobRegister{Job: job, Now: int64(i + 1)})
 	}
 }

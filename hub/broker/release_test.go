@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/broker"
 	"skerry/hub/state"
 	"skerry/hub/state/statetest"
@@ -31,7 +32,7 @@ func TestHubThatGoesGivesBackWhatItHolds(t *testing.T) {
 			Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobRegister,
 		}
 		job := &fleet.Job{ID: "j", TaskGroups: []fleet.TaskGroup{{Name: "g", Tasks: []fleet.Task{{Name: "t", Driver: "sim"}}}}}
-		job.Defaults()
+		validate.FillDefaults(job)
 		if _, err := l.Apply(ctx, state.JobRegister{Job: job, Eval: eval, Now: 1}); err != nil {
 			t.Fatal(err)
 		}

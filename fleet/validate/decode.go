@@ -1,4 +1,4 @@
-package fleet
+package validate
 
 import (
 	"bytes"
@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-)
 
-// Bounds of a job as text, HCL or JSON.
-const (
-	MaxJobSize  = 1 << 20
-	MaxJobDepth = 100 // of nested objects, lists and blocks
+	"skerry/fleet"
 )
 
 // DecodeJob reads a job in Nomad's JSON shape (the object below "Job") and fills in
@@ -21,21 +17,21 @@ const (
 // default of the job's type. What this release does not act on is a problem by its
 // name, unless it is empty or what Nomad's client sends without being asked.
 // The job is not validated beyond its shape; it is never nil.
-func DecodeJob(data []byte) (*Job, Problems) {
+func DecodeJob(data []byte) (*fleet.Job, fleet.Problems) {
 	tree, err := decodeTree(data)
 	if err != nil {
-		return &Job{}, Problems{{Message: err.Error(), Hint: `a job in JSON is an object, {"ID": …, "TaskGroups": […]}`}}
+		return &fleet.Job{}, fleet.Problems{{Message: err.Error(), Hint: `a job in JSON is an object, {"ID": …, "TaskGroups": […]}`}}
 	}
 	return JobFromTree(tree)
 }
 
 // decodeTree reads one bounded JSON object, numbers as json.Number.
 func decodeTree(data []byte) (map[string]any, error) {
-	if len(data) > MaxJobSize {
-		return nil, fmt.Errorf("a job of %d bytes: at most %d", len(data), MaxJobSize)
+	if len(data) > fleet.MaxJobSize {
+		return nil, fmt.Errorf("a job of %d bytes: at most %d", len(data), fleet.MaxJobSize)
 	}
-	if JSONDepth(data) > MaxJobDepth {
-		return nil, fmt.Errorf("nested more than %d deep", MaxJobDepth)
+	if JSONDepth(data) > fleet.MaxJobDepth {
+		return nil, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -91,19 +87,19 @@ func JSONDepth(data []byte) int {
 // JobFromTree is DecodeJob for a tree that was already read: map[string]any, []any,
 // string, bool, nil, and numbers as json.Number, int, int64 or float64. Package
 // jobspec makes one from HCL, so that both kinds of job files have the same rules.
-func JobFromTree(tree map[string]any) (*Job, Problems) {
-	var ps Problems
+func JobFromTree(tree map[string]any) (*fleet.Job, fleet.Problems) {
+	var ps fleet.Problems
 	o := &jsonObject{m: tree, problems: &ps}
-	j := &Job{Type: JobTypeService, Priority: JobPriorityDefault}
+	j := &fleet.Job{Type: fleet.JobTypeService, Priority: fleet.JobPriorityDefault}
 	o.readIntoStruct(j, "TaskGroups")
-	setDefault(&j.Type, JobTypeService)
+	setDefault(&j.Type, fleet.JobTypeService)
 	inherited := o.readInheritance(j.Type)
 	for _, g := range o.childObjects("TaskGroups") {
 		j.TaskGroups = append(j.TaskGroups, inherited.readTaskGroup(g, &j.Ignored))
 	}
 	j.Ignored = append(j.Ignored, o.acceptIgnoredKeys("NomadTokenID", "ConsulToken", "VaultToken")...)
 	o.reportUnknownKeys()
-	j.completeJob()
+	completeJob(j)
 	return j, ps
 }
 
@@ -111,14 +107,14 @@ func JobFromTree(tree map[string]any) (*Job, Problems) {
 type inheritance struct {
 	jobType    string
 	reschedule rescheduleReader
-	update     *Update
-	migrate    *Migrate
+	update     *fleet.Update
+	migrate    *fleet.Migrate
 }
 
 // readInheritance reads the policies that stand in the job and hold for its groups.
 func (o *jsonObject) readInheritance(jobType string) inheritance {
 	in := inheritance{
-		jobType: jobType, reschedule: newReschedule(jobType), update: DefaultUpdate(jobType), migrate: DefaultMigrate(jobType),
+		jobType: jobType, reschedule: newReschedule(jobType), update: fleet.DefaultUpdate(jobType), migrate: fleet.DefaultMigrate(jobType),
 	}
 	in.reschedule.mergeReschedule(o, "Reschedule")
 	in.update = merge(o, "Update", in.update)
@@ -127,9 +123,9 @@ func (o *jsonObject) readInheritance(jobType string) inheritance {
 }
 
 // readTaskGroup reads a group, and adds to ignored what of it is passed over.
-func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) TaskGroup {
-	restart := DefaultRestart(in.jobType)
-	g := TaskGroup{Count: 1, EphemeralDisk: EphemeralDisk{SizeMB: DefaultDiskMB}, RestartPolicy: &restart}
+func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) fleet.TaskGroup {
+	restart := fleet.DefaultRestart(in.jobType)
+	g := fleet.TaskGroup{Count: 1, EphemeralDisk: fleet.EphemeralDisk{SizeMB: fleet.DefaultDiskMB}, RestartPolicy: &restart}
 	o.readIntoStruct(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
 	if s := g.Scaling; s != nil && s.Min != nil && !o.hasNonNullValue("Count") {
 		g.Count = *s.Min
@@ -171,8 +167,8 @@ func merge[T any](o *jsonObject, key string, inherited *T) *T {
 // formerDisconnect reads what a group said of its node's absence before there was a
 // disconnect block, and returns what of it is ignored: where the group gives both times, the
 // edge stops its tasks as asked, and the hubs wait for that.
-func (o *jsonObject) formerDisconnect(g *TaskGroup) (ignored []string) {
-	var former Disconnect
+func (o *jsonObject) formerDisconnect(g *fleet.TaskGroup) (ignored []string) {
+	var former fleet.Disconnect
 	var keep *bool
 	for _, f := range []struct {
 		key  string
@@ -192,17 +188,17 @@ func (o *jsonObject) formerDisconnect(g *TaskGroup) (ignored []string) {
 	if former.LostAfter != nil && *former.LostAfter > 0 && former.StopOnClientAfter != nil && *former.StopOnClientAfter > 0 {
 		former.LostAfter, ignored = nil, []string{o.pathOfKey("MaxClientDisconnect")}
 	}
-	if g.Disconnect == nil && former != (Disconnect{}) {
+	if g.Disconnect == nil && former != (fleet.Disconnect{}) {
 		g.Disconnect = &former
 	}
 	return ignored
 }
 
-func readTask(o *jsonObject, restart RestartPolicy, ignored *[]string) Task {
-	t := Task{
-		Resources:     TaskResources{Resources: Resources{CPU: DefaultCPU, MemoryMB: DefaultMemoryMB}},
-		KillTimeout:   DefaultKillTimeout,
-		LogConfig:     LogConfig{MaxFiles: DefaultLogFiles, MaxFileSizeMB: DefaultLogFileSizeMB},
+func readTask(o *jsonObject, restart fleet.RestartPolicy, ignored *[]string) fleet.Task {
+	t := fleet.Task{
+		Resources:     fleet.TaskResources{Resources: fleet.Resources{CPU: fleet.DefaultCPU, MemoryMB: fleet.DefaultMemoryMB}},
+		KillTimeout:   fleet.DefaultKillTimeout,
+		LogConfig:     fleet.LogConfig{MaxFiles: fleet.DefaultLogFiles, MaxFileSizeMB: fleet.DefaultLogFileSizeMB},
 		RestartPolicy: &restart,
 	}
 	o.readIntoStruct(&t, "Resources", "LogConfig")
@@ -228,13 +224,13 @@ func readTask(o *jsonObject, restart RestartPolicy, ignored *[]string) Task {
 // rescheduleReader merges a job's and a group's policy into the default of the job's
 // type, and knows which of the two limits somebody asked for.
 type rescheduleReader struct {
-	p                   ReschedulePolicy
+	p                   fleet.ReschedulePolicy
 	none                bool // the job's type is never rescheduled
 	attempts, unlimited bool // given
 }
 
 func newReschedule(jobType string) rescheduleReader {
-	if p := DefaultReschedule(jobType); p != nil {
+	if p := fleet.DefaultReschedule(jobType); p != nil {
 		return rescheduleReader{p: *p}
 	}
 	return rescheduleReader{none: true}
@@ -259,7 +255,7 @@ func (r *rescheduleReader) mergeReschedule(o *jsonObject, key string) {
 
 // mergedPolicy returns the merged policy. Who limits the attempts and does not mention
 // unlimited wants a limit, and the other way around.
-func (r rescheduleReader) mergedPolicy() *ReschedulePolicy {
+func (r rescheduleReader) mergedPolicy() *fleet.ReschedulePolicy {
 	if r.none {
 		return nil
 	}

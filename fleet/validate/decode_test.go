@@ -1,4 +1,4 @@
-package fleet_test
+package validate_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/validate"
 )
 
 // TestDecodeClientJob decodes what Nomad's published client sends: a job built in Go,
@@ -33,7 +34,7 @@ func TestDecodeClientJob(t *testing.T) {
 				if canonical {
 					sent.Canonicalize()
 				}
-				got, problems := fleet.DecodeJob(mustJSON(t, sent))
+				got, problems := validate.DecodeJob(mustJSON(t, sent))
 				if len(problems) > 0 {
 					t.Fatalf("problems: %v", problems.Lines())
 				}
@@ -44,11 +45,11 @@ func TestDecodeClientJob(t *testing.T) {
 						Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 20, MemoryMB: fleet.DefaultMemoryMB}},
 					}},
 				}}}
-				want.Defaults()
+				validate.FillDefaults(want)
 				want.TaskGroups[0].RestartPolicy.Attempts = 0
 				want.TaskGroups[0].Tasks[0].RestartPolicy.Attempts = 0
 				wantEqual(t, "job", got, want)
-				if problems := got.Validate(); len(problems) > 0 {
+				if problems := validate.Job(got); len(problems) > 0 {
 					t.Errorf("invalid: %v", problems.Lines())
 				}
 			})
@@ -63,7 +64,7 @@ func TestDecodeOwnJob(t *testing.T) {
 	want.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: &replace}
 	want.Constraints = []fleet.Constraint{{LTarget: "${attr.x}", Operand: "=", RTarget: "1"}}
 	want.Version, want.JobModifyIndex, want.Status = 3, 17, "running"
-	got, problems := fleet.DecodeJob(mustJSON(t, want))
+	got, problems := validate.DecodeJob(mustJSON(t, want))
 	if len(problems) > 0 {
 		t.Fatalf("problems: %v", problems.Lines())
 	}
@@ -72,12 +73,12 @@ func TestDecodeOwnJob(t *testing.T) {
 
 func TestDecodeNullAndZero(t *testing.T) {
 	for in, want := range map[string]int{`"Count": null`: 1, `"Count": 0`: 0, `"X": null`: 1, `"count": 4`: 4} {
-		job, problems := fleet.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "g", ` + in + `}]}`))
+		job, problems := validate.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "g", ` + in + `}]}`))
 		if len(problems) > 0 || job.TaskGroups[0].Count != want {
 			t.Errorf("%s: %d, %v", in, job.TaskGroups[0].Count, problems)
 		}
 	}
-	job, problems := fleet.DecodeJob([]byte(`{"Priority": 0, "TaskGroups": [{"Tasks": [{"Resources": {"CPU": 0}, "KillTimeout": "1m30s"}]}]}`))
+	job, problems := validate.DecodeJob([]byte(`{"Priority": 0, "TaskGroups": [{"Tasks": [{"Resources": {"CPU": 0}, "KillTimeout": "1m30s"}]}]}`))
 	task := job.TaskGroups[0].Tasks[0]
 	if len(problems) > 0 || job.Priority != 0 || task.Resources.Resources != (fleet.Resources{MemoryMB: 300}) || task.KillTimeout != 90*time.Second {
 		t.Errorf("%+v, %v", job, problems)
@@ -102,7 +103,7 @@ func TestDecodeReschedule(t *testing.T) {
 		{`{"Attempts": 0, "Unlimited": false}`, `null`, with(func(p *fleet.ReschedulePolicy) { p.Unlimited = false })},
 	} {
 		src := fmt.Sprintf(`{"Reschedule": %s, "TaskGroups": [{"ReschedulePolicy": %s}]}`, c.job, c.group)
-		job, problems := fleet.DecodeJob([]byte(src))
+		job, problems := validate.DecodeJob([]byte(src))
 		if len(problems) > 0 || *job.TaskGroups[0].ReschedulePolicy != c.want {
 			t.Errorf("%s: %+v, %v", src, *job.TaskGroups[0].ReschedulePolicy, problems)
 		}
@@ -130,7 +131,7 @@ func TestDecodeProblems(t *testing.T) {
 		`{"Meta": ` + strings.Repeat(`{"a":`, 200):                "nested more than",
 		`{"ID": "` + strings.Repeat("x", fleet.MaxJobSize) + `"}`: "at most",
 	} {
-		job, problems := fleet.DecodeJob([]byte(src))
+		job, problems := validate.DecodeJob([]byte(src))
 		if job == nil || len(problems) != 1 || !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%.60s: %v, want %q", src, problems, want)
 		}
@@ -155,7 +156,7 @@ func TestReschedulesThatFit(t *testing.T) {
 	} {
 		j := job()
 		j.TaskGroups[0].ReschedulePolicy = &c.p
-		problems := j.Validate()
+		problems := validate.Job(j)
 		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Message, c.want)) {
 			t.Errorf("%+v: %v, want %q", c.p, problems.Lines(), c.want)
 		}
@@ -178,11 +179,11 @@ func FuzzDecodeJob(f *testing.F) {
 	f.Add([]byte(`{"Update": {"MaxParallel": 2, "WaitFor": "95%", "Windows": [{"Cron": "@daily", "Duration": "1h"}]}, "Migrate": {"MaxParallel": 3},
 		"TaskGroups": [{"MaxClientDisconnect": "1h", "Spreads": [{"Attribute": "${node.datacenter}", "SpreadTarget": [{"Value": "a", "Percent": 50}]}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		job, problems := fleet.DecodeJob(data)
-		if len(problems)+len(job.Validate()) > 0 {
+		job, problems := validate.DecodeJob(data)
+		if len(problems)+len(validate.Job(job)) > 0 {
 			return
 		}
-		again, problems := fleet.DecodeJob(mustJSON(t, job))
+		again, problems := validate.DecodeJob(mustJSON(t, job))
 		if len(problems) > 0 {
 			t.Fatalf("a valid job is refused when it is handed in again: %v", problems.Lines())
 		}
@@ -206,16 +207,16 @@ func mustJSON(tb testing.TB, v any) []byte {
 // TestBothTimesOfAnAbsence are fields of old job files. The edge stops its tasks when it was
 // told to, and what is ignored for that is said.
 func TestBothTimesOfAnAbsence(t *testing.T) {
-	j, problems := fleet.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "a", "MaxClientDisconnect": 5000000000, "StopAfterClientDisconnect": 60000000000,
+	j, problems := validate.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "a", "MaxClientDisconnect": 5000000000, "StopAfterClientDisconnect": 60000000000,
 		"Tasks": [{"Name": "t", "Driver": "raw_exec"}]}]}`))
-	if err := slices.Concat(problems, j.Validate()).Err(); err != nil {
+	if err := slices.Concat(problems, validate.Job(j)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	d := j.TaskGroups[0].Disconnect
 	if d == nil || d.LostAfter != nil || d.StopOnClientAfter == nil || *d.StopOnClientAfter != time.Minute {
 		t.Errorf("%+v", d)
 	}
-	if w := strings.Join(j.Warnings(), "\n"); !strings.Contains(w, "max_client_disconnect at TaskGroups[0].MaxClientDisconnect is ignored") {
+	if w := strings.Join(validate.Warnings(j), "\n"); !strings.Contains(w, "max_client_disconnect at TaskGroups[0].MaxClientDisconnect is ignored") {
 		t.Errorf("warnings: %s", w)
 	}
 }
@@ -227,4 +228,15 @@ func wantEqual[T any](tb testing.TB, what string, got, want T) {
 		w, _ := json.MarshalIndent(want, "", " ")
 		tb.Errorf("%s: got %s\nwant %s", what, g, w)
 	}
+}
+
+func job() *fleet.Job {
+	j := &fleet.Job{ID: "j", TaskGroups: []fleet.TaskGroup{
+		{Name: "a", Count: 2, Tasks: []fleet.Task{{
+			Name: "t", Driver: "raw_exec", Config: map[string]any{"command": "x", "n": int64(1)}, Env: map[string]string{"A": "1"},
+		}}},
+		{Name: "b", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim"}}},
+	}}
+	validate.FillDefaults(j)
+	return j
 }

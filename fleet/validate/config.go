@@ -1,8 +1,10 @@
-package fleet
+package validate
 
 import (
 	"errors"
 	"fmt"
+
+	"skerry/fleet"
 )
 
 // ConfigChecks read the config blocks of tasks by their driver, and say what is wrong with
@@ -10,8 +12,8 @@ import (
 type ConfigChecks map[string]func(config map[string]any) error
 
 // Problems returns what is wrong with the config blocks of a job.
-func (c ConfigChecks) Problems(j *Job) Problems {
-	var ps Problems
+func (c ConfigChecks) Problems(j *fleet.Job) fleet.Problems {
+	var ps fleet.Problems
 	for i := range j.TaskGroups {
 		for k := range j.TaskGroups[i].Tasks {
 			t := &j.TaskGroups[i].Tasks[k]
@@ -20,8 +22,8 @@ func (c ConfigChecks) Problems(j *Job) Problems {
 				continue
 			}
 			if err := check(t.Config); err != nil {
-				p := Problem{Path: fmt.Sprintf("TaskGroups[%d].Tasks[%d].Config", i, k), Message: err.Error()}
-				if e := (*Error)(nil); errors.As(err, &e) {
+				p := fleet.Problem{Path: fmt.Sprintf("TaskGroups[%d].Tasks[%d].Config", i, k), Message: err.Error()}
+				if e := (*fleet.Error)(nil); errors.As(err, &e) {
 					p.Message, p.Hint = e.Message, e.Hint
 				}
 				ps = append(ps, p)

@@ -1,4 +1,4 @@
-package fleet_test
+package validate_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func TestWarnings(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWarnings(t *testing.T) {
 		}}}}}, []string{`task "t": identity "x" has no audience`, `identity "x" has no ttl`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := (&fleet.Job{Type: tc.jobType, TaskGroups: tc.groups}).Warnings()
+			got := validate.Warnings((&fleet.Job{Type: tc.jobType, TaskGroups: tc.groups}))
 			if len(got) != len(tc.want) {
 				t.Fatalf("%q, want %q", got, tc.want)
 			}

@@ -1,4 +1,4 @@
-package fleet
+package validate
 
 import (
 	"encoding/json"
@@ -8,14 +8,54 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"skerry/fleet"
 )
+
+// durations are the keys of a mesh's tree that hold durations.
+var durations = []string{"ConnectTimeout", "KillTimeout", "ShutdownDelay"}
+
+// tidyConnect returns a service's connect block without what says nothing, and with
+// durations as nanoseconds: clients write every field of it, job files only some. It is
+// kept as a tree, for nothing acts on it.
+func tidyConnect(m map[string]any) map[string]any {
+	tidy := make(map[string]any, len(m))
+	for k, v := range m {
+		switch x := v.(type) {
+		case map[string]any:
+			if k != "Config" {
+				tidy[k] = tidyConnect(x)
+			} else if len(x) > 0 {
+				tidy[k] = x
+			}
+			continue
+		case []any:
+			list := make([]any, len(x))
+			for i, e := range x {
+				if sub, ok := e.(map[string]any); ok {
+					e = tidyConnect(sub)
+				}
+				list[i] = e
+			}
+			v = list
+		case string:
+			if d, err := time.ParseDuration(x); err == nil && slices.Contains(durations, k) {
+				v = int64(d)
+			}
+		}
+		if !isEmpty(v) {
+			tidy[k] = v
+		}
+	}
+	return tidy
+}
 
 // jsonObject is one JSON object of a job, being read: what its keys may be is said by
 // reading them, and what is wrong is added to problems with its path.
 type jsonObject struct {
 	path     string
 	m        map[string]any
-	problems *Problems
+	problems *fleet.Problems
 	known    []string
 }
 
@@ -53,7 +93,7 @@ func (o *jsonObject) readTextValue(key string, into *string) bool {
 		*into = v
 		return true
 	default:
-		o.problems.add(o.pathOfKey(key), "must be text, not %s", kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be text, not %s", kindOf(v))
 	}
 	return false
 }
@@ -65,7 +105,7 @@ func (o *jsonObject) readBoolean(key string, into *bool) bool {
 		*into = v
 		return true
 	default:
-		o.problems.add(o.pathOfKey(key), "must be true or false, not %s", kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be true or false, not %s", kindOf(v))
 	}
 	return false
 }
@@ -76,7 +116,7 @@ func (o *jsonObject) readInteger(key string, into *int) bool {
 		return false
 	}
 	if n < math.MinInt32 || n > math.MaxInt32 {
-		o.problems.add(o.pathOfKey(key), "%d is out of range", n)
+		o.problems.Add(o.pathOfKey(key), "%d is out of range", n)
 		return false
 	}
 	*into = int(n)
@@ -91,7 +131,7 @@ func (o *jsonObject) readWholeNumber(key, want string) (int64, bool) {
 	}
 	n, ok := wholeNumber(v)
 	if !ok {
-		o.problems.add(o.pathOfKey(key), "must be %s, not %s", want, kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be %s, not %s", want, kindOf(v))
 	}
 	return n, ok
 }
@@ -119,7 +159,7 @@ func (o *jsonObject) readDuration(key string, into *time.Duration) bool {
 	if s, ok := o.valueOfKey(key).(string); ok {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			o.problems.addHint(o.pathOfKey(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
+			o.problems.AddHint(o.pathOfKey(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
 			return false
 		}
 		*into = d
@@ -139,14 +179,14 @@ func (o *jsonObject) readTextList(key string, into *[]string) bool {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		o.problems.add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
 		return false
 	}
 	out := make([]string, 0, len(list))
 	for i, e := range list {
 		s, ok := e.(string)
 		if !ok {
-			o.problems.add(fmt.Sprintf("%s[%d]", o.pathOfKey(key), i), "must be text, not %s", kindOf(e))
+			o.problems.Add(fmt.Sprintf("%s[%d]", o.pathOfKey(key), i), "must be text, not %s", kindOf(e))
 			continue
 		}
 		out = append(out, s)
@@ -163,7 +203,7 @@ func (o *jsonObject) childObject(key string) (*jsonObject, bool) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		o.problems.add(o.pathOfKey(key), "must be an object, not %s", kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be an object, not %s", kindOf(v))
 		return nil, false
 	}
 	return &jsonObject{path: o.pathOfKey(key), m: m, problems: o.problems}, true
@@ -177,7 +217,7 @@ func (o *jsonObject) childObjects(key string) []*jsonObject {
 	}
 	list, ok := v.([]any)
 	if !ok {
-		o.problems.add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
+		o.problems.Add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
 		return nil
 	}
 	out := make([]*jsonObject, 0, len(list))
@@ -185,7 +225,7 @@ func (o *jsonObject) childObjects(key string) []*jsonObject {
 		path := fmt.Sprintf("%s[%d]", o.pathOfKey(key), i)
 		m, ok := e.(map[string]any)
 		if !ok {
-			o.problems.add(path, "must be an object, not %s", kindOf(e))
+			o.problems.Add(path, "must be an object, not %s", kindOf(e))
 			continue
 		}
 		out = append(out, &jsonObject{path: path, m: m, problems: o.problems})
@@ -216,10 +256,10 @@ func (o *jsonObject) reportUnknownKeys() {
 		}
 		isKnown := slices.ContainsFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) })
 		if !isKnown {
-			o.problems.add(o.pathOfKey(k), "%s is not known", k)
+			o.problems.Add(o.pathOfKey(k), "%s is not known", k)
 		}
 		if other := said[strings.ToLower(k)]; other != "" {
-			o.problems.add(o.pathOfKey(k), "%s is there twice, also as %s", k, other)
+			o.problems.Add(o.pathOfKey(k), "%s is there twice, also as %s", k, other)
 		}
 		said[strings.ToLower(k)] = k
 	}

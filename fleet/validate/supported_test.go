@@ -1,11 +1,11 @@
-package fleet_test
+package validate_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // unsupportedExamples says, for each field that may be refused, a value in JSON that asks for it.
@@ -34,15 +34,15 @@ var unsupportedExamples = map[string]string{
 // a problem by its name, at its place, and no other. What Nomad's client sends without
 // being asked must pass.
 func TestUnsupported(t *testing.T) {
-	for name, paths := range fleet.UnsupportedParts() {
+	for name, paths := range validate.UnsupportedParts() {
 		for _, path := range paths {
 			src, at := jobAsking(t, path)
-			job, problems := fleet.DecodeJob([]byte(src))
+			job, problems := validate.DecodeJob([]byte(src))
 			if len(problems) > 0 {
 				t.Errorf("%s: %v", src, problems)
 				continue
 			}
-			refused := job.Unsupported()
+			refused := validate.Unsupported(job)
 			if len(refused) != 1 || refused[0].Hint == "" || refused[0].Path != at || !strings.Contains(refused[0].Message, name) {
 				t.Errorf("%s: %v, want %s at %s", src, refused.Lines(), name, at)
 			}
@@ -59,8 +59,8 @@ func TestUnsupported(t *testing.T) {
 				"CheckRestart": {"Limit": 1, "Grace": 1, "IgnoreWarnings": true}, "Notes": "n"}]}],
 			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
 	} {
-		job, problems := fleet.DecodeJob([]byte(src))
-		if problems = append(problems, job.Unsupported()...); len(problems) > 0 {
+		job, problems := validate.DecodeJob([]byte(src))
+		if problems = append(problems, validate.Unsupported(job)...); len(problems) > 0 {
 			t.Errorf("%s: %v", src, problems.Lines())
 		}
 	}

@@ -1,4 +1,4 @@
-package fleet
+package validate
 
 // UnsupportedParts returns the table of what is refused at registration: the paths of
 // each part by its name.

@@ -1,4 +1,4 @@
-package fleet_test
+package validate_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func TestStopOnClientAfterIsNotShorterThanThreeBeats(t *testing.T) {
@@ -22,8 +23,8 @@ func TestStopOnClientAfterIsNotShorterThanThreeBeats(t *testing.T) {
 		job := fleet.Job{ID: "j", TaskGroups: []fleet.TaskGroup{{
 			Name: "g", Disconnect: &fleet.Disconnect{StopOnClientAfter: &tt.after}, Tasks: []fleet.Task{{Name: "t", Driver: "sim"}},
 		}}}
-		job.Defaults()
-		ps := job.Validate()
+		validate.FillDefaults(&job)
+		ps := validate.Job(&job)
 		switch {
 		case tt.want == "" && len(ps) == 0:
 		case tt.want != "" && len(ps) == 1 && strings.Contains(ps[0].Message, tt.want) && ps[0].Path == "TaskGroups[0].Disconnect.StopOnClientAfter":

@@ -1,4 +1,4 @@
-package fleet
+package validate
 
 import (
 	"encoding/base64"
@@ -7,10 +7,6 @@ import (
 	"slices"
 	"time"
 )
-
-// presetter is a noun with defaults other than zero: they are put in before it is read,
-// so that an explicit 0 stays one.
-type presetter interface{ presetDefaults() }
 
 // readIntoStruct reads an object into the struct that v points to, each key into the field of
 // its name, and what stands there already where the key is absent or null. The fields
@@ -99,9 +95,7 @@ func (o *jsonObject) readPointerField(key string, v reflect.Value) {
 
 func newPreset(t reflect.Type) reflect.Value {
 	p := reflect.New(t)
-	if d, ok := p.Interface().(presetter); ok {
-		d.presetDefaults()
-	}
+	presetDefaults(p.Interface())
 	return p
 }
 
@@ -140,7 +134,7 @@ func (o *jsonObject) readMapField(key string, v reflect.Value) {
 	m := reflect.MakeMapWithSize(v.Type(), len(sub.m))
 	for _, k := range sortedKeys(sub.m) {
 		if sub.m[k] == nil {
-			o.problems.add(sub.pathOfKey(k), "must be text, not null")
+			o.problems.Add(sub.pathOfKey(k), "must be text, not null")
 			continue
 		}
 		e := newPreset(v.Type().Elem()).Elem()
@@ -158,7 +152,7 @@ func (o *jsonObject) readInteger64(key string, v reflect.Value) {
 	case v.Kind() == reflect.Int64:
 		v.SetInt(n)
 	case n < 0:
-		o.problems.add(o.pathOfKey(key), "may not be negative: %d", n)
+		o.problems.Add(o.pathOfKey(key), "may not be negative: %d", n)
 	default:
 		v.SetUint(uint64(n))
 	}
@@ -172,7 +166,7 @@ func (o *jsonObject) readBase64Bytes(key string, v reflect.Value) {
 	}
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil {
-		o.problems.add(o.pathOfKey(key), "must be base64: %s", err)
+		o.problems.Add(o.pathOfKey(key), "must be base64: %s", err)
 		return
 	}
 	if len(b) > 0 {

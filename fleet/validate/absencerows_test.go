@@ -1,4 +1,4 @@
-package fleet_test
+package validate_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // TestDisconnectBlocks registers what a job may and may not say of its absence (A91,
@@ -43,8 +44,8 @@ func TestDisconnectBlocks(t *testing.T) {
 			if fleet.RunsEverywhere(tc.jobType) {
 				g.Count = 1
 			}
-			j.Defaults()
-			problems := j.Validate()
+			validate.FillDefaults(j)
+			problems := validate.Job(j)
 			if tc.refused == "" {
 				if len(problems) > 0 {
 					t.Errorf("refused: %v", problems.Lines())
@@ -73,7 +74,7 @@ func TestFormerWordsForAbsence(t *testing.T) {
 		{`{"PreventRescheduleOnLost": false}`, nil},
 		{`{"MaxClientDisconnect": "1h", "Disconnect": {"StopOnClientAfter": "1h"}}`, &fleet.Disconnect{StopOnClientAfter: &hour}},
 	} {
-		j, problems := fleet.DecodeJob([]byte(`{"TaskGroups": [` + tc.group + `]}`))
+		j, problems := validate.DecodeJob([]byte(`{"TaskGroups": [` + tc.group + `]}`))
 		if len(problems) > 0 || !reflect.DeepEqual(j.TaskGroups[0].Disconnect, tc.want) {
 			t.Errorf("%s: %+v, %v; want %+v", tc.group, j.TaskGroups[0].Disconnect, problems.Lines(), tc.want)
 		}

@@ -1,13 +1,15 @@
-package fleet
+package validate
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // Warnings says what of a valid job is likely not to be what was meant, one line each.
-func (j *Job) Warnings() []string {
+func Warnings(j *fleet.Job) []string {
 	var out []string
 	for _, path := range j.Ignored {
 		out = append(out, ignoredLine(path))
@@ -15,13 +17,13 @@ func (j *Job) Warnings() []string {
 	promoting, canaries := 0, 0
 	for i := range j.TaskGroups {
 		g := &j.TaskGroups[i]
-		if g.HasServices() && !g.hasShutdownDelay() {
+		if g.HasServices() && !hasShutdownDelay(g) {
 			out = append(out, fmt.Sprintf("group %q has services, and neither it nor a task has a shutdown_delay: who has just found them meets a task that stops", g.Name))
 		}
 		for k := range g.Tasks {
-			out = append(out, g.Tasks[k].identityWarnings()...)
+			out = append(out, identityWarnings(&g.Tasks[k])...)
 		}
-		out = append(append(out, g.idleWarnings()...), g.idleChecks()...)
+		out = append(append(out, idleWarnings(g)...), idleChecks(g)...)
 		u := g.Update
 		if u == nil {
 			continue
@@ -32,7 +34,7 @@ func (j *Job) Warnings() []string {
 				promoting++
 			}
 		}
-		if j.Type == JobTypeService && g.Count > 0 && u.MaxParallel > g.Count {
+		if j.Type == fleet.JobTypeService && g.Count > 0 && u.MaxParallel > g.Count {
 			out = append(out, fmt.Sprintf("group %q: max_parallel is %d, and its count %d: an update replaces all of them at once", g.Name, u.MaxParallel, g.Count))
 		}
 	}
@@ -61,15 +63,15 @@ func ignoredLine(path string) string {
 
 // idleWarnings says what the group asks for that nothing acts on, and that harms nobody:
 // words of old job files, and of rules that are others' here.
-func (g *TaskGroup) idleWarnings() []string {
+func idleWarnings(g *fleet.TaskGroup) []string {
 	var out []string
 	idle := func(what, why string) {
 		out = append(out, fmt.Sprintf("group %q: %s is ignored: %s", g.Name, what, why))
 	}
-	if u, usual := g.Update, DefaultUpdate(JobTypeService); u != nil && u.Stagger != 0 && u.Stagger != usual.Stagger {
+	if u, usual := g.Update, fleet.DefaultUpdate(fleet.JobTypeService); u != nil && u.Stagger != 0 && u.Stagger != usual.Stagger {
 		idle("stagger of the update block", "max_parallel and min_healthy_time say how fast it goes")
 	}
-	if m, usual := g.Migrate, DefaultMigrate(JobTypeService); m != nil {
+	if m, usual := g.Migrate, fleet.DefaultMigrate(fleet.JobTypeService); m != nil {
 		if m.HealthCheck != usual.HealthCheck {
 			idle("health_check of the migrate block", "a drain goes by the health that the update block asks for")
 		}
@@ -98,12 +100,12 @@ func (g *TaskGroup) idleWarnings() []string {
 
 // idleChecks says which check_restart blocks speak of warnings, which checks do not have
 // here.
-func (g *TaskGroup) idleChecks() []string {
+func idleChecks(g *fleet.TaskGroup) []string {
 	var out []string
-	look := func(services []Service) {
+	look := func(services []fleet.Service) {
 		for _, s := range services {
-			asks := func(r *CheckRestart) bool { return r != nil && r.IgnoreWarnings }
-			if asks(s.CheckRestart) || slices.ContainsFunc(s.Checks, func(c ServiceCheck) bool { return asks(c.CheckRestart) }) {
+			asks := func(r *fleet.CheckRestart) bool { return r != nil && r.IgnoreWarnings }
+			if asks(s.CheckRestart) || slices.ContainsFunc(s.Checks, func(c fleet.ServiceCheck) bool { return asks(c.CheckRestart) }) {
 				out = append(out, fmt.Sprintf("group %q: ignore_warnings of service %q is ignored: a check passes or fails", g.Name, s.Name))
 			}
 		}
@@ -117,15 +119,15 @@ func (g *TaskGroup) idleChecks() []string {
 
 // hasShutdownDelay reports whether the group or a task of it goes on for a while when its services
 // are withdrawn.
-func (g *TaskGroup) hasShutdownDelay() bool {
-	return g.ShutdownDelay != nil && *g.ShutdownDelay > 0 || slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.ShutdownDelay > 0 })
+func hasShutdownDelay(g *fleet.TaskGroup) bool {
+	return g.ShutdownDelay != nil && *g.ShutdownDelay > 0 || slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return t.ShutdownDelay > 0 })
 }
 
 // identityWarnings says which tokens of a task anybody could accept, or for ever.
-func (t *Task) identityWarnings() []string {
+func identityWarnings(t *fleet.Task) []string {
 	var out []string
 	for _, w := range t.Identities {
-		if w.Name == "" || w.Name == DefaultIdentity {
+		if w.Name == "" || w.Name == fleet.DefaultIdentity {
 			continue
 		}
 		if len(w.Audience) == 0 {

@@ -1,10 +1,12 @@
-package fleet
+package validate
 
 import (
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // unsupported are the parts of a job that are read and checked and that nothing acts on
@@ -72,21 +74,20 @@ func ofServices(fields ...string) []string {
 	return paths
 }
 
-// Unsupported returns what of a job nothing acts on yet. A job that says no more than
-// what holds anyway (the defaults that Nomad's client sends without being asked) is
-// fine.
-func (j *Job) Unsupported() Problems {
-	var ps Problems
+// Unsupported returns the parts of a job that nothing acts on yet. Defaults that Nomad's client
+// sends without being asked are no such parts.
+func Unsupported(j *fleet.Job) fleet.Problems {
+	var ps fleet.Problems
 	refuse := map[string]int{}
 	for i, u := range unsupported {
 		for _, path := range u.paths {
 			refuse[path] = i
 		}
 	}
-	walkUsed(reflect.ValueOf(j.withoutDefaults()), "", "", func(field, path string) bool {
+	walkUsed(reflect.ValueOf(withoutDefaults(j)), "", "", func(field, path string) bool {
 		i, ok := refuse[field]
 		if ok {
-			ps.addHint(path, unsupported[i].hint, "%s is not supported yet", unsupported[i].name)
+			ps.AddHint(path, unsupported[i].hint, "%s is not supported yet", unsupported[i].name)
 		}
 		return ok
 	})
@@ -94,24 +95,24 @@ func (j *Job) Unsupported() Problems {
 }
 
 // withoutDefaults returns a copy of the job without what says only what holds anyway.
-func (j *Job) withoutDefaults() Job {
+func withoutDefaults(j *fleet.Job) fleet.Job {
 	c := *j
-	c.ConsulNamespace = strings.TrimPrefix(c.ConsulNamespace, DefaultNamespace)
-	c.VaultNamespace = strings.TrimPrefix(c.VaultNamespace, DefaultNamespace)
+	c.ConsulNamespace = strings.TrimPrefix(c.ConsulNamespace, fleet.DefaultNamespace)
+	c.VaultNamespace = strings.TrimPrefix(c.VaultNamespace, fleet.DefaultNamespace)
 	c.TaskGroups = slices.Clone(j.TaskGroups)
 	for i := range c.TaskGroups {
 		g := &c.TaskGroups[i]
-		if m := DefaultMigrate(j.Type); g.Migrate != nil && m != nil && *m == *g.Migrate {
+		if m := fleet.DefaultMigrate(j.Type); g.Migrate != nil && m != nil && *m == *g.Migrate {
 			g.Migrate = nil
 		}
 		g.Networks = slices.Clone(g.Networks)
 		for k := range g.Networks {
-			if g.Networks[k].Mode == NetworkHost {
+			if g.Networks[k].Mode == fleet.NetworkHost {
 				g.Networks[k].Mode = ""
 			}
 		}
-		usual := Consul{Cluster: DefaultCluster}
-		if g.Consul != nil && (*g.Consul == usual || *g.Consul == Consul{Cluster: DefaultCluster, Namespace: DefaultNamespace}) {
+		usual := fleet.Consul{Cluster: fleet.DefaultCluster}
+		if g.Consul != nil && (*g.Consul == usual || *g.Consul == fleet.Consul{Cluster: fleet.DefaultCluster, Namespace: fleet.DefaultNamespace}) {
 			g.Consul = nil
 		}
 		g.Services = plainServices(g.Services)
@@ -129,7 +130,7 @@ func (j *Job) withoutDefaults() Job {
 
 // plainServices returns services without what of their fields is supported in some
 // values and not in others, where it has a value that is.
-func plainServices(list []Service) []Service {
+func plainServices(list []fleet.Service) []fleet.Service {
 	list = slices.Clone(list)
 	blank := func(field *string, supported ...string) {
 		if slices.Contains(supported, *field) {
@@ -138,17 +139,17 @@ func plainServices(list []Service) []Service {
 	}
 	for i := range list {
 		s := &list[i]
-		blank(&s.Provider, ProviderNomad)
+		blank(&s.Provider, fleet.ProviderNomad)
 		if s.Provider == "" {
-			blank(&s.Cluster, DefaultCluster)
+			blank(&s.Cluster, fleet.DefaultCluster)
 		} else {
 			s.Cluster = "" // Consul's, of which is told already
 		}
-		blank(&s.AddressMode, AddressAuto, AddressHost)
+		blank(&s.AddressMode, fleet.AddressAuto, fleet.AddressHost)
 		s.Checks = slices.Clone(s.Checks)
 		for k := range s.Checks {
-			blank(&s.Checks[k].Type, CheckHTTP, CheckTCP)
-			blank(&s.Checks[k].AddressMode, AddressAuto, AddressHost)
+			blank(&s.Checks[k].Type, fleet.CheckHTTP, fleet.CheckTCP)
+			blank(&s.Checks[k].AddressMode, fleet.AddressAuto, fleet.AddressHost)
 		}
 	}
 	return list

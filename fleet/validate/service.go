@@ -1,0 +1,165 @@
+package validate
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// validateServices checks the services of the group and of its tasks.
+func validateServices(g *fleet.TaskGroup, ps *fleet.Problems, path string) {
+	provider := ""
+	one := func(s *fleet.Service, at string) {
+		if provider == "" {
+			provider = s.Provider
+		}
+		if s.Provider != provider {
+			ps.Add(at+".Provider", "the services of a group have one provider: %s, not %s", provider, s.Provider)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range g.Services {
+		s, at := &g.Services[i], fmt.Sprintf("%s.Services[%d]", path, i)
+		one(s, at)
+		validateService(s, ps, at, serviceContext{group: g, seen: seen})
+	}
+	for k := range g.Tasks {
+		t, seen := &g.Tasks[k], map[string]bool{}
+		for i := range t.Services {
+			s, at := &t.Services[i], fmt.Sprintf("%s.Tasks[%d].Services[%d]", path, k, i)
+			one(s, at)
+			validateService(s, ps, at, serviceContext{group: g, task: t, seen: seen})
+		}
+	}
+}
+
+// serviceContext says where a service stands.
+type serviceContext struct {
+	group *fleet.TaskGroup
+	task  *fleet.Task // nil: the group's own
+	seen  map[string]bool
+}
+
+var (
+	reference = regexp.MustCompile(`\$\{[^}]*\}`)
+)
+
+func validateService(s *fleet.Service, ps *fleet.Problems, path string, where serviceContext) {
+	if name := reference.ReplaceAllString(s.Name, "x"); !fleet.ValidServiceName(name) {
+		ps.Add(path+".Name", "%q cannot name a service: letters, digits and dashes, at most 63", s.Name)
+	}
+	if key := s.Name + ":" + s.PortLabel; where.seen[key] {
+		ps.Add(path+".Name", "service %q is there twice", s.Name)
+	} else {
+		where.seen[key] = true
+	}
+	switch s.Provider {
+	case fleet.ProviderConsul:
+	case fleet.ProviderNomad:
+		if len(s.Connect) > 0 {
+			ps.AddHint(path+".Connect", "leave out connect", "services of provider %s have no mesh", s.Provider)
+		}
+	default:
+		ps.AddHint(path+".Provider", "it is nomad or consul", "unknown provider of services %q", s.Provider)
+	}
+	switch s.AddressMode {
+	case fleet.AddressAuto, fleet.AddressAlloc, fleet.AddressAlloc6, fleet.AddressDriver, fleet.AddressHost:
+	default:
+		ps.AddHint(path+".AddressMode", "it is auto, alloc, driver or host", "unknown address mode %q", s.AddressMode)
+	}
+	checkOnUpdate(ps, path, s.OnUpdate)
+	if where.task != nil && !where.hasPort(s) {
+		ps.Add(path+".PortLabel", "there is no port %q", s.PortLabel)
+	}
+	if where.task != nil && s.TaskName != where.task.Name {
+		ps.AddHint(path+".TaskName", "leave task out, or make the service one of the group",
+			"another task, %q, is not supported: a task's service is of that task, %q", s.TaskName, where.task.Name)
+	}
+	for i := range s.Checks {
+		validateServiceCheck(&s.Checks[i], ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)
+	}
+	if s.CheckRestart != nil {
+		validateCheckRestart(s.CheckRestart, ps, path+".CheckRestart")
+	}
+}
+
+// hasPort reports whether the port that a task's service names is there.
+func (w serviceContext) hasPort(s *fleet.Service) bool {
+	if s.PortLabel == "" || s.AddressMode != fleet.AddressAuto && s.AddressMode != fleet.AddressHost || strings.Contains(s.PortLabel, "${") {
+		return true
+	}
+	if _, err := strconv.Atoi(s.PortLabel); err == nil {
+		return true
+	}
+	for _, networks := range [][]fleet.NetworkResource{w.group.Networks, w.task.Resources.Networks} {
+		for _, n := range networks {
+			for _, p := range append(slices.Clone(n.ReservedPorts), n.DynamicPorts...) {
+				if p.Label == s.PortLabel {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func checkOnUpdate(ps *fleet.Problems, path, on string) {
+	switch on {
+	case fleet.OnUpdateRequireHealthy, fleet.OnUpdateIgnoreWarnings, fleet.OnUpdateIgnore:
+	default:
+		ps.AddHint(path+".OnUpdate", "it is require_healthy, ignore_warnings or ignore", "unknown on_update %q", on)
+	}
+}
+
+func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string, s *fleet.Service, where serviceContext) {
+	switch c.Type {
+	case fleet.CheckTCP:
+	case fleet.CheckHTTP:
+		if u, err := url.Parse(c.Path); c.Path == "" || err != nil || u.IsAbs() {
+			ps.Add(path+".Path", "an http check needs a path such as /health, not %q", c.Path)
+		}
+	case fleet.CheckGRPC, fleet.CheckScript:
+		if s.Provider == fleet.ProviderNomad {
+			ps.AddHint(path+".Type", "write type = \"http\" or \"tcp\"", "services of provider %s have checks of type http and tcp, not %s", s.Provider, c.Type)
+		}
+		if c.Type == fleet.CheckScript && c.Command == "" {
+			ps.Add(path+".Command", "a script check needs a command")
+		}
+		if c.Type == fleet.CheckScript && where.task == nil && c.TaskName == "" && s.TaskName == "" {
+			ps.Add(path+".TaskName", "a script check of a group's service needs the task that it runs in")
+		}
+	default:
+		ps.AddHint(path+".Type", "it is grpc, tcp, http or script", "unknown type of check %q", c.Type)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"Interval", c.Interval}, {"Timeout", c.Timeout}} {
+		if d.value < time.Second {
+			ps.Add(path+"."+d.name, "must be at least 1s, not %s", d.value)
+		}
+		checkDuration(ps, path+"."+d.name, max(0, d.value))
+	}
+	switch c.InitialStatus {
+	case "", "passing", "pending", "warning", "critical":
+	default:
+		ps.AddHint(path+".InitialStatus", "it is passing, pending, warning or critical", "unknown status %q", c.InitialStatus)
+	}
+	checkOnUpdate(ps, path, c.OnUpdate)
+	if c.CheckRestart != nil {
+		validateCheckRestart(c.CheckRestart, ps, path+".CheckRestart")
+	}
+}
+
+func validateCheckRestart(c *fleet.CheckRestart, ps *fleet.Problems, path string) {
+	if c.Limit < 0 {
+		ps.Add(path+".Limit", "may not be negative: %d", c.Limit)
+	}
+	checkDuration(ps, path+".Grace", c.Grace)
+}

@@ -1,0 +1,287 @@
+package validate
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// reserved are names of folders that an allocation has beside those of its tasks.
+var reserved = []string{"alloc", ".", ".."}
+
+var signalName = regexp.MustCompile(`^SIG[A-Z0-9]+([+-][0-9]+)?$`)
+
+func validateTask(t *fleet.Task, ps *fleet.Problems, path string, g *fleet.TaskGroup) {
+	checkName(ps, path+".Name", "a task", t.Name, fleet.MaxNameLength)
+	if strings.ContainsAny(t.Name, `/\`) {
+		ps.Add(path+".Name", "a task's name may not contain slashes: it names a folder")
+	}
+	if slices.Contains(reserved, t.Name) {
+		ps.Add(path+".Name", "a task may not be named %q: that folder is the allocation's own", t.Name)
+	}
+	if t.Driver == "" {
+		ps.Add(path+".Driver", "task %q needs a driver", t.Name)
+	}
+	for _, k := range slices.Sorted(maps.Keys(t.Env)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") {
+			ps.Add(path+".Env", "%q cannot name a variable", k)
+		}
+		if strings.ContainsRune(t.Env[k], 0) {
+			ps.Add(path+".Env."+k, "a variable may not contain a NUL")
+		}
+	}
+	checkMeta(ps, path+".Meta", t.Meta)
+	for i, c := range t.Constraints {
+		if c.Operand == fleet.OpDistinctHosts || c.Operand == fleet.OpDistinctProp {
+			ps.Add(fmt.Sprintf("%s.Constraints[%d].Operand", path, i),
+				"%s concerns whole allocations: it belongs to the job or the group", c.Operand)
+		}
+	}
+	checkConstraints(ps, path, t.Constraints)
+	if t.RestartPolicy != nil && (g.RestartPolicy == nil || *t.RestartPolicy != *g.RestartPolicy) {
+		validateRestart(ps, path+".RestartPolicy", t.RestartPolicy)
+	}
+	checkDuration(ps, path+".KillTimeout", t.KillTimeout)
+	if t.KillSignal != "" && !signalName.MatchString(t.KillSignal) {
+		ps.AddHint(path+".KillSignal", "SIGTERM, SIGINT, …", "%q is not the name of a signal", t.KillSignal)
+	}
+	validateTaskParts(t, ps, path, g)
+	validateResources(t, ps, path, g)
+}
+
+func validateResources(t *fleet.Task, ps *fleet.Problems, path string, g *fleet.TaskGroup) {
+	switch r := t.Resources; {
+	case r.Cores < 0:
+		ps.Add(path+".Resources.Cores", "may not be negative: %d", r.Cores)
+	case r.Cores > 0 && r.CPU > 0:
+		ps.Add(path+".Resources.Cores", "a task asks for cpu or for cores, not for both")
+	case r.Cores == 0 && r.CPU < fleet.MinCPU:
+		ps.Add(path+".Resources.CPU", "must be at least %d MHz, not %d", fleet.MinCPU, r.CPU)
+	}
+	if most := t.Resources.MemoryMaxMB; most != 0 && most != -1 && most < t.Resources.MemoryMB {
+		ps.Add(path+".Resources.MemoryMaxMB", "%d MB is less than the memory of %d MB", most, t.Resources.MemoryMB)
+	}
+	if t.Resources.SecretsMB < 0 {
+		ps.Add(path+".Resources.SecretsMB", "may not be negative: %d", t.Resources.SecretsMB)
+	}
+	checkNetworks(ps, path+".Resources.Networks", t.Resources.Networks)
+	validateDevices(t, ps, path)
+	if t.Resources.MemoryMB < fleet.MinMemoryMB {
+		ps.Add(path+".Resources.MemoryMB", "must be at least %d MB, not %d", fleet.MinMemoryMB, t.Resources.MemoryMB)
+	}
+	if t.Resources.DiskMB < 0 {
+		ps.Add(path+".Resources.DiskMB", "may not be negative: %d", t.Resources.DiskMB)
+	}
+	l := t.LogConfig
+	if l.MaxFiles < 1 || l.MaxFiles > fleet.MaxLogFiles {
+		ps.Add(path+".LogConfig.MaxFiles", "must be between 1 and %d, not %d", fleet.MaxLogFiles, l.MaxFiles)
+		return
+	}
+	if l.MaxFileSizeMB < 1 {
+		ps.Add(path+".LogConfig.MaxFileSizeMB", "must be at least 1 MB, not %d", l.MaxFileSizeMB)
+		return
+	}
+	if logs := int64(l.MaxFiles) * int64(l.MaxFileSizeMB); logs >= int64(g.EphemeralDisk.SizeMB) {
+		ps.AddHint(path+".LogConfig", "raise the group's ephemeral_disk, or keep fewer logs",
+			"task %q may write %d MB of logs, and its group has %d MB of disk", t.Name, logs, g.EphemeralDisk.SizeMB)
+	}
+}
+
+// validateTaskParts checks what a task asks for beside its process.
+func validateTaskParts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskGroup) {
+	checkAffinities(ps, at, t.Affinities)
+	checkDuration(ps, at+".ShutdownDelay", t.ShutdownDelay)
+	validateScaling(t, ps, at)
+	if l := t.Lifecycle; l != nil {
+		switch l.Hook {
+		case fleet.HookPrestart, fleet.HookPoststart, fleet.HookPoststop:
+		default:
+			ps.AddHint(at+".Lifecycle.Hook", "it is prestart, poststart or poststop", "unknown hook %q", l.Hook)
+		}
+	}
+	for i := range t.Artifacts {
+		validateArtifact(&t.Artifacts[i], ps, fmt.Sprintf("%s.Artifacts[%d]", at, i))
+	}
+	validateTemplates(t, ps, at)
+	if d := t.DispatchPayload; d != nil {
+		if d.File == "" {
+			ps.Add(at+".DispatchPayload.File", "dispatch_payload needs a file")
+		} else if escapesFolder("task/local", d.File) {
+			ps.Add(at+".DispatchPayload.File", "%q lies outside of the allocation's folder", d.File)
+		}
+	}
+	validateMounts(t, ps, at, g)
+	if p := t.CSIPluginConfig; p != nil {
+		if p.ID == "" {
+			ps.Add(at+".CSIPluginConfig.ID", "a plugin needs an id")
+		}
+		switch p.Type {
+		case "node", "controller", "monolith":
+		default:
+			ps.AddHint(at+".CSIPluginConfig.Type", "it is node, controller or monolith", "unknown type of plugin %q", p.Type)
+		}
+	}
+	validateIdentities(t, ps, at)
+	validateActions(t, ps, at)
+	if v := t.Vault; v != nil && v.ChangeMode != fleet.ChangeNoop && v.ChangeMode != fleet.ChangeSignal && v.ChangeMode != fleet.ChangeRestart {
+		ps.AddHint(at+".Vault.ChangeMode", "it is noop, signal or restart", "unknown change_mode %q", v.ChangeMode)
+	}
+}
+
+// escapesFolder reports whether a relative name leaves the allocation's folder, from a
+// folder in it. What stands in ${…} is only known on the node, and checked there.
+func escapesFolder(folder, name string) bool {
+	clean := path.Join(folder, strings.TrimLeft(name, "/"))
+	return clean == ".." || strings.HasPrefix(clean, "../")
+}
+
+func validateArtifact(a *fleet.TaskArtifact, ps *fleet.Problems, at string) {
+	if a.GetterSource == "" {
+		ps.Add(at+".GetterSource", "an artifact needs a source")
+	}
+	switch a.GetterMode {
+	case fleet.ArtifactAny, fleet.ArtifactFile, fleet.ArtifactDir:
+	default:
+		ps.AddHint(at+".GetterMode", "it is any, file or dir", "unknown mode %q", a.GetterMode)
+	}
+	if escapesFolder("task", a.RelativeDest) {
+		ps.Add(at+".RelativeDest", "%q lies outside of the allocation's folder", a.RelativeDest)
+	}
+}
+
+func validateTemplates(t *fleet.Task, ps *fleet.Problems, at string) {
+	seen := map[string]bool{}
+	for i := range t.Templates {
+		template, path := &t.Templates[i], fmt.Sprintf("%s.Templates[%d]", at, i)
+		validateTemplate(template, ps, path)
+		if seen[template.DestPath] && template.DestPath != "" {
+			ps.Add(path+".DestPath", "two templates write %q", template.DestPath)
+		}
+		seen[template.DestPath] = true
+	}
+}
+
+func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
+	if t.SourcePath == "" && t.EmbeddedTmpl == "" {
+		ps.Add(at, "a template needs a source or data")
+	}
+	switch {
+	case t.DestPath == "":
+		ps.Add(at+".DestPath", "a template needs a destination")
+	case escapesFolder("task", t.DestPath):
+		ps.Add(at+".DestPath", "%q lies outside of the allocation's folder", t.DestPath)
+	}
+	switch t.ChangeMode {
+	case fleet.ChangeNoop, fleet.ChangeRestart:
+	case fleet.ChangeSignal:
+		if t.Envvars {
+			ps.Add(at+".ChangeMode", "a signal cannot change the environment of a process: with env, restart it")
+		}
+	case fleet.ChangeScript:
+		if t.ChangeScript == nil || t.ChangeScript.Command == "" {
+			ps.Add(at+".ChangeScript", "change_mode script needs a change_script with a command")
+		}
+	default:
+		ps.AddHint(at+".ChangeMode", "it is noop, signal, script or restart", "unknown change_mode %q", t.ChangeMode)
+	}
+	checkDuration(ps, at+".Splay", t.Splay)
+	if _, err := strconv.ParseUint(t.Perms, 8, 12); err != nil {
+		ps.Add(at+".Perms", "%q is no octal number of permissions", t.Perms)
+	}
+	if w := t.Wait; w != nil && w.Min != nil && w.Max != nil && *w.Min > *w.Max {
+		ps.Add(at+".Wait", "min of %s is more than max of %s", *w.Min, *w.Max)
+	}
+}
+
+func validateMounts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskGroup) {
+	for i, m := range t.VolumeMounts {
+		path := fmt.Sprintf("%s.VolumeMounts[%d]", at, i)
+		if v, ok := g.Volumes[m.Volume]; !ok || v.Type != fleet.VolumeHost && v.Type != fleet.VolumeCSI {
+			ps.Add(path+".Volume", "the group has no volume %q", m.Volume)
+		}
+		if m.Destination == "" {
+			ps.Add(path+".Destination", "a volume_mount needs a destination")
+		}
+		switch m.PropagationMode {
+		case "private", "host-to-task", "bidirectional":
+		default:
+			ps.AddHint(path+".PropagationMode", "it is private, host-to-task or bidirectional", "unknown mode %q", m.PropagationMode)
+		}
+	}
+}
+
+var identityName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
+	if t.Identity != nil {
+		validateIdentity(t.Identity, ps, at+".Identity")
+	}
+	seen := map[string]bool{fleet.DefaultIdentity: t.Identity != nil}
+	for i := range t.Identities {
+		w, path := &t.Identities[i], fmt.Sprintf("%s.Identities[%d]", at, i)
+		validateIdentity(w, ps, path)
+		if seen[w.Name] {
+			ps.Add(path+".Name", "identity %q is there twice", w.Name)
+		}
+		seen[w.Name] = true
+	}
+}
+
+func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) {
+	if !identityName.MatchString(w.Name) {
+		ps.Add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
+	}
+	checkDuration(ps, at+".TTL", w.TTL)
+	switch w.ChangeMode {
+	case "", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart:
+	default:
+		ps.AddHint(at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode %q", w.ChangeMode)
+	}
+	if w.Filepath != "" && escapesFolder("task", w.Filepath) {
+		ps.Add(at+".Filepath", "%q lies outside of the allocation's folder", w.Filepath)
+	}
+}
+
+// actionName is what Nomad takes, but for what a terminal would not show.
+var actionName = regexp.MustCompile(`^[^\s\pC]{1,128}$`)
+
+func validateActions(t *fleet.Task, ps *fleet.Problems, at string) {
+	seen := map[string]bool{}
+	for i, a := range t.Actions {
+		path := fmt.Sprintf("%s.Actions[%d]", at, i)
+		if !actionName.MatchString(a.Name) {
+			ps.Add(path+".Name", "%q cannot name an action: at most 128 characters, and no spaces", a.Name)
+		}
+		if seen[a.Name] {
+			ps.Add(path+".Name", "action %q is there twice", a.Name)
+		}
+		seen[a.Name] = true
+		if a.Command == "" {
+			ps.Add(path+".Command", "action %q needs a command", a.Name)
+		}
+	}
+}
+
+// validateDevices checks hardware that the task needs.
+func validateDevices(t *fleet.Task, ps *fleet.Problems, at string) {
+	for i, d := range t.Resources.Devices {
+		path := fmt.Sprintf("%s.Resources.Devices[%d]", at, i)
+		if d.Name == "" || strings.Count(d.Name, "/") > 2 {
+			ps.Add(path+".Name", "%q cannot name a device: TYPE, VENDOR/TYPE or VENDOR/TYPE/NAME", d.Name)
+		}
+		if d.Count < 1 {
+			ps.Add(path+".Count", "must be at least 1, not %d", d.Count)
+		}
+		for k, a := range d.Affinities {
+			if a.Weight < -100 || a.Weight > 100 || a.Weight == 0 {
+				ps.Add(fmt.Sprintf("%s.Affinities[%d].Weight", path, k), "must be between -100 and 100, and not 0: %d", a.Weight)
+			}
+		}
+	}
+}
