@@ -181,7 +181,7 @@ func mustJournal(t testing.TB, dir string) *journal.Journal {
 func TestKilledAtEveryStep(t *testing.T) {
 	for _, step := range []string{
 		journal.StepBegin, journal.StepInsertRow, journal.StepUpdateState, journal.StepHandle,
-		journal.StepMark, journal.StepCommit, journal.StepAfterCommit,
+		journal.StepWriteCheckpoint, journal.StepCommit, journal.StepAfterCommit,
 	} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()

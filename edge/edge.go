@@ -155,7 +155,7 @@ func (e *Edge) openJournal() error {
 	e.journal, err = journal.Open(journal.Config{
 		Path: e.dir.File(journalFile), Expected: e.isEnrolled(),
 		BootID: boot, Mono: mono, MonoRelative: relative, Now: e.cfg.Now,
-		MaxBytes: e.cfg.JournalMaxBytes, MakeRoom: e.dir.ReleaseReserve, Step: e.cfg.Step,
+		MaxBytes: e.cfg.JournalMaxBytes, FreeReserve: e.dir.ReleaseReserve, Step: e.cfg.Step,
 		Log: e.log.With("component", "journal"),
 	})
 	return err

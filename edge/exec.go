@@ -13,7 +13,7 @@ import (
 
 // Exec runs a command beside a task for a client of a hub. It ends with the command, the task, or the
 // stream.
-func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Talk) {
+func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.ExecStream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stdin, typed := io.Pipe()

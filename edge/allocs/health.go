@@ -71,7 +71,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 		}
 		// Read the state only here: a row that is recorded later wakes Run.
 		s = a.cfg.Journal.States()[id]
-		healthy, why, wait := healthVerdict(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.currentMoment())
+		healthy, why, wait := healthVerdict(&w.Alloc, s, healthRules{u, a.checksOf(&w, u)}, j, a.currentMoment())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
@@ -87,8 +87,8 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 	return next, errors.Join(failed...)
 }
 
-// rules decide the health of an allocation.
-type rules struct {
+// healthRules decide the health of an allocation.
+type healthRules struct {
 	update fleet.Update
 	checks checkSummary
 }
@@ -127,7 +127,7 @@ func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Du
 
 // healthVerdict decides whether an allocation is healthy. wait > 0 means not decided: ask again after
 // wait.
-func healthVerdict(a *fleet.Alloc, s journal.State, r rules, j healthStart, now journal.Moment) (healthy bool, why string, wait time.Duration) {
+func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart, now journal.Moment) (healthy bool, why string, wait time.Duration) {
 	u, c := r.update, r.checks
 	if s.Terminal() {
 		return false, "the allocation is " + s.ClientStatus, 0

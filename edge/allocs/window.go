@@ -21,19 +21,19 @@ import (
 type heldStops struct {
 	stops         map[fleet.AllocID]string // why a stop has not begun
 	windowOpen    map[fleet.AllocID]bool   // stops whose window is open
-	names         map[name]string          // why a name's replacement waits for its predecessor
-	stoppedOnSite map[name]string          // why nothing of a name starts: it was stopped on site
+	names         map[allocName]string     // why a name's replacement waits for its predecessor
+	stoppedOnSite map[allocName]string     // why nothing of a name starts: it was stopped on site
 	next          time.Duration            // until the first window opens; 0: not known
 }
 
-// name is the name of an allocation within its job.
-type name struct {
+// allocName is the name of an allocation within its job.
+type allocName struct {
 	namespace string
 	job       fleet.JobID
 	name      string
 }
 
-func nameOf(a *fleet.Alloc) name { return name{a.Namespace, a.JobID, a.Name} }
+func nameOf(a *fleet.Alloc) allocName { return allocName{a.Namespace, a.JobID, a.Name} }
 
 // How often the clock is checked while something waits for a window: a hub may correct its clock, or
 // become reachable.
@@ -48,7 +48,7 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &heldStops{stops: map[fleet.AllocID]string{}, windowOpen: map[fleet.AllocID]bool{}, names: map[name]string{}, stoppedOnSite: map[name]string{}}
+	h := &heldStops{stops: map[fleet.AllocID]string{}, windowOpen: map[fleet.AllocID]bool{}, names: map[allocName]string{}, stoppedOnSite: map[allocName]string{}}
 	var states map[fleet.AllocID]journal.State
 	for _, id := range sortedKeys(desired) {
 		w := desired[id]

@@ -97,7 +97,7 @@ func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	cfg := m.journalConfig(path)
 	cfg.Retention = time.Hour
-	cfg.MarkEvery = 10 * time.Millisecond // how often the writer looks, too
+	cfg.CheckpointEvery = 10 * time.Millisecond // how often the writer looks, too
 	j := mustOpen(t, cfg)
 	mustRecord(t, j, status(1, fleet.ClientPending), status(1, fleet.ClientRunning), status(2, fleet.ClientPending))
 	j.Acknowledge(2)

@@ -86,7 +86,7 @@ func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot(
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
 // NoteHeartbeat records that a hub has just acknowledged a heartbeat, and that its clock shows hubTime
-// (UnixNano). It causes at most one commit per MarkEvery.
+// (UnixNano). It causes at most one commit per CheckpointEvery.
 func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -95,7 +95,7 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 		j.contact.floor, j.contact.floorAge = hubTime, age
 	}
 	j.contact.dirty = true
-	due := j.durable.checkpoint.AckAge < 0 || age-j.durable.checkpoint.AckAge >= j.clockCheckpointEvery
+	due := j.durable.checkpoint.AckAge < 0 || age-j.durable.checkpoint.AckAge >= j.checkpointInterval
 	j.mu.Unlock()
 	if !due {
 		return nil
@@ -107,7 +107,7 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 // stop_on_client_after needs the last heartbeat to survive a kill more exactly.
 func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
-	j.clockCheckpointEvery = d
+	j.checkpointInterval = d
 	j.mu.Unlock()
 }
 

@@ -52,9 +52,9 @@ var ErrClosed = errors.New("the journal is closed")
 
 // Defaults of Config.
 const (
-	DefaultMaxBytes  = 64 << 20
-	DefaultRetention = 24 * time.Hour
-	DefaultMarkEvery = 10 * time.Minute
+	DefaultMaxBytes        = 64 << 20
+	DefaultRetention       = 24 * time.Hour
+	DefaultCheckpointEvery = 10 * time.Minute
 )
 
 // Config of a Journal. Path, BootID and Mono are required.
@@ -68,14 +68,14 @@ type Config struct {
 	MonoRelative bool
 	// Expected says that a database must exist. A missing one counts as damaged, so that numbers that
 	// the cluster has seen are not used again.
-	Expected  bool
-	MaxBytes  int64         // bound of the bytes of rows; 0: 64 MiB
-	Retention time.Duration // of acknowledged rows, in machine time; 0: 24 h
-	MarkEvery time.Duration // how often the time is written; 0: 10 min
-	Log       *slog.Logger
-	// MakeRoom frees reserved disk space when the disk is full, so that the write is tried again.
+	Expected        bool
+	MaxBytes        int64         // bound of the bytes of rows; 0: 64 MiB
+	Retention       time.Duration // of acknowledged rows, in machine time; 0: 24 h
+	CheckpointEvery time.Duration // how often the time is written; 0: 10 min
+	Log             *slog.Logger
+	// FreeReserve frees reserved disk space when the disk is full, so that the write is tried again.
 	// false: nothing is left. nil: no reserve.
-	MakeRoom func() bool
+	FreeReserve func() bool
 	// Step is called before each labelled step of the disk protocol (see Steps); its error makes the
 	// step fail. Tests kill the process in it. nil: nothing.
 	Step func(label string) error
@@ -93,14 +93,14 @@ func (c Config) withDefaults() Config {
 	if c.Retention == 0 {
 		c.Retention = DefaultRetention
 	}
-	if c.MarkEvery == 0 {
-		c.MarkEvery = DefaultMarkEvery
+	if c.CheckpointEvery == 0 {
+		c.CheckpointEvery = DefaultCheckpointEvery
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.MakeRoom == nil {
-		c.MakeRoom = func() bool { return false }
+	if c.FreeReserve == nil {
+		c.FreeReserve = func() bool { return false }
 	}
 	if c.Step == nil {
 		c.Step = func(string) error { return nil }
@@ -124,12 +124,12 @@ type Journal struct {
 	highWaterFile *os.File
 	files         [2]fs.FileInfo // the database and its log when last checked; nil: missing
 
-	mu                   sync.Mutex
-	durable              durableState  // replaced after each commit
-	contact              hubContact    // holds at once, written with a later commit
-	clockCheckpointEvery time.Duration // how often the time is written
-	appended             chan struct{} // closed at the next append, then replaced
-	closeErr             error         // set by the writer, read after it has ended
+	mu                 sync.Mutex
+	durable            durableState  // replaced after each commit
+	contact            hubContact    // holds at once, written with a later commit
+	checkpointInterval time.Duration // how often the time is written
+	appended           chan struct{} // closed at the next append, then replaced
+	closeErr           error         // set by the writer, read after it has ended
 }
 
 // Open opens the journal at cfg.Path. It fails if the directory is not writable, the disk is full, or
@@ -153,7 +153,7 @@ func Open(cfg Config) (*Journal, error) {
 // loadJournal opens a sound database and reads what is kept in memory.
 func (j *Journal) loadJournal() error {
 	db, mem, err := openSound(j.cfg)
-	for isFull(err) && j.cfg.MakeRoom() {
+	for isFull(err) && j.cfg.FreeReserve() {
 		db, mem, err = openSound(j.cfg)
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func (j *Journal) loadJournal() error {
 		return errors.Join(err, db.close())
 	}
 	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
-	j.clock, j.clockCheckpointEvery = startClock(j.cfg, mem.checkpoint), j.cfg.MarkEvery
+	j.clock, j.checkpointInterval = startClock(j.cfg, mem.checkpoint), j.cfg.CheckpointEvery
 	j.contact = hubContact{
 		acknowledged: min(mem.checkpoint.Acknowledged, mem.head.Last),
 		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,

@@ -95,7 +95,7 @@ func load(db *database) (durableState, error) {
 	if err := db.checkPages(); err != nil {
 		return mem, err
 	}
-	for key, into := range map[string]any{metaMark: &mem.checkpoint, metaLink: &mem.link, metaQuarantined: &mem.quarantined, metaLost: &mem.missing} {
+	for key, into := range map[string]any{metaCheckpoint: &mem.checkpoint, metaLink: &mem.link, metaQuarantined: &mem.quarantined, metaLost: &mem.missing} {
 		if err := db.readMeta(key, into); err != nil {
 			return mem, err
 		}

@@ -224,7 +224,7 @@ func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark)
 		s.states[id] = state
 	}
 	for key, value := range map[string]any{
-		metaBase: start, metaMark: s.checkpoint, metaLink: s.link, metaDesired: s.last, metaLost: missing,
+		metaBase: start, metaCheckpoint: s.checkpoint, metaLink: s.link, metaDesired: s.last, metaLost: missing,
 		metaQuarantined: append(s.past, q),
 	} {
 		if err := d.putMeta(key, value); err != nil {

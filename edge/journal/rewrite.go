@@ -59,7 +59,7 @@ func (w *writer) checkFiles() {
 	}
 	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", reason)
 	err := w.rebuildDatabase(reason)
-	for isFull(err) && j.cfg.MakeRoom() {
+	for isFull(err) && j.cfg.FreeReserve() {
 		err = w.rebuildDatabase(reason)
 	}
 	if err != nil {

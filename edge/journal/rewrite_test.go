@@ -19,7 +19,7 @@ import (
 func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	cfg := newMachine().journalConfig(dbPath(t))
-	cfg.MarkEvery, cfg.Paranoid = 20*time.Millisecond, false // it looks at its files as often
+	cfg.CheckpointEvery, cfg.Paranoid = 20*time.Millisecond, false // it looks at its files as often
 	mustFill(t, cfg, 20, acked)
 	harmed := make(chan struct{})
 	if failed != nil {
@@ -231,7 +231,7 @@ func TestReserveIsGivenUp(t *testing.T) {
 				}
 				return nil
 			}
-			cfg.MakeRoom = func() bool { full = false; given++; return true }
+			cfg.FreeReserve = func() bool { full = false; given++; return true }
 			j := mustOpen(t, cfg)
 			defer mustClose(t, j)
 			full = true

@@ -46,7 +46,7 @@ func salvage(path string) salvaged {
 		s.base = &b
 	}
 	// A value that cannot be read stays zero; the hub sends it again.
-	_ = db.readMeta(metaMark, &s.checkpoint)
+	_ = db.readMeta(metaCheckpoint, &s.checkpoint)
 	_ = db.readMeta(metaLink, &s.link)
 	_ = db.readMeta(metaQuarantined, &s.past)
 	_ = db.readMeta(metaDesired, &s.last)

@@ -41,7 +41,7 @@ ALTER TABLE handles ADD COLUMN sum INTEGER;
 
 // Keys of the meta table.
 const (
-	metaMark        = "mark"
+	metaCheckpoint  = "mark"
 	metaBase        = "base"
 	metaLink        = "link"
 	metaDesired     = "desired"

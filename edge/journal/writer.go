@@ -11,20 +11,20 @@ import (
 
 // Labels of the steps of the disk protocol, for Config.Step.
 const (
-	StepBegin       = "begin"
-	StepInsertRow   = "insert-row"
-	StepDesired     = "desired"
-	StepStop        = "stop"
-	StepHandle      = "handle"
-	StepLink        = "link"
-	StepRemove      = "remove"
-	StepRebase      = "rebase"
-	StepCompact     = "compact"
-	StepUpdateState = "update-state"
-	StepMark        = "mark"
-	StepCommit      = "commit"
-	StepAfterCommit = "after-commit" // durable, and no caller has its answer
-	StepCheckpoint  = "checkpoint"
+	StepBegin           = "begin"
+	StepInsertRow       = "insert-row"
+	StepDesired         = "desired"
+	StepStop            = "stop"
+	StepHandle          = "handle"
+	StepLink            = "link"
+	StepRemove          = "remove"
+	StepRebase          = "rebase"
+	StepCompact         = "compact"
+	StepUpdateState     = "update-state"
+	StepWriteCheckpoint = "mark"
+	StepCommit          = "commit"
+	StepAfterCommit     = "after-commit" // durable, and no caller has its answer
+	StepCheckpoint      = "checkpoint"
 	// Replacing a damaged database.
 	StepQuarantine = "quarantine"
 	StepSalvage    = "salvage"
@@ -35,7 +35,7 @@ const (
 func Steps() []string {
 	return []string{
 		StepBegin, StepInsertRow, StepDesired, StepStop, StepHandle, StepLink, StepRemove, StepCompact,
-		StepUpdateState, StepMark, StepCommit, StepAfterCommit, StepCheckpoint,
+		StepUpdateState, StepWriteCheckpoint, StepCommit, StepAfterCommit, StepCheckpoint,
 	}
 }
 
@@ -121,7 +121,7 @@ func (b *batch) everyState() map[fleet.AllocID]State {
 
 // runWriter is the writer goroutine.
 func (j *Journal) runWriter() {
-	tick := time.NewTicker(min(clockPollInterval, j.cfg.MarkEvery))
+	tick := time.NewTicker(min(clockPollInterval, j.cfg.CheckpointEvery))
 	defer tick.Stop()
 	w := writer{j: j, compacted: j.clock.journalAge()}
 	for {
@@ -184,7 +184,7 @@ func (w *writer) executeOps(ops []*op) {
 func (w *writer) commitWithRetry(writes []*op) {
 	j := w.j
 	taken, err := w.tryCommit(writes)
-	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.MakeRoom() {
+	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.FreeReserve() {
 		taken, err = w.tryCommit(taken)
 	}
 	if isFull(err) && w.committed {
@@ -256,7 +256,7 @@ func (b *batch) writePending() error {
 	if !b.checkpointNeeded && !(b.contact.dirty && age-b.durable.checkpoint.Age >= checkpointWithCommitAfter) {
 		return nil
 	}
-	if err := b.announceStep(StepMark); err != nil {
+	if err := b.announceStep(StepWriteCheckpoint); err != nil {
 		return err
 	}
 	b.checkpointNeeded = true
@@ -267,7 +267,7 @@ func (b *batch) writePending() error {
 		Acknowledged: b.contact.acknowledged,
 		Dropped:      b.durable.checkpoint.Dropped, DroppedEver: b.durable.checkpoint.DroppedEver,
 	}
-	return b.db.putMeta(metaMark, b.durable.checkpoint)
+	return b.db.putMeta(metaCheckpoint, b.durable.checkpoint)
 }
 
 // commitBatch commits a batch and publishes its state.
@@ -333,7 +333,7 @@ func (w *writer) runPeriodicUpkeep() {
 	age := j.clock.journalAge()
 	j.mu.Lock()
 	since := age - j.durable.checkpoint.Age
-	due := since >= j.clockCheckpointEvery || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
+	due := since >= j.checkpointInterval || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
 	j.mu.Unlock()
 	w.checkFiles()
 	if due {

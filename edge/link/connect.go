@@ -144,9 +144,9 @@ const (
 	busyHeadStart = 5 * time.Second
 )
 
-// quiet is the time after which QUIC gives up a silent connection. Sessions notice much sooner: a
+// idleTimeout is the time after which QUIC gives up a silent connection. Sessions notice much sooner: a
 // heartbeat is not answered.
-const quiet = transport.MaxIdleTimeout
+const idleTimeout = transport.MaxIdleTimeout
 
 // dialRound dials hubs from one new socket, each a little after the one before, and returns the first
 // connection. The error names every hub.
@@ -166,7 +166,7 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, er
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: quiet, HandshakeTimeout: handshakeTimeout(l.round)}
+	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: idleTimeout, HandshakeTimeout: handshakeTimeout(l.round)}
 	hub, conn, err := l.dialHubsStaggered(ctx, endpoint, cfg, hubs)
 	if err != nil {
 		return nil, errors.Join(err, endpoint.Close())
@@ -174,15 +174,15 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, er
 	return &hubConnection{hub: hub, conn: conn, endpoint: endpoint}, nil
 }
 
-// answer is the result of dialing one hub.
-type answer struct {
+// dialResult is the result of dialing one hub.
+type dialResult struct {
 	hub  string
 	conn *transport.Conn
 	err  error
 }
 
 // dialFailures says for each hub why it was not reached, in one line.
-type dialFailures []answer
+type dialFailures []dialResult
 
 func (u dialFailures) Error() string {
 	var whys []string
@@ -207,7 +207,7 @@ func (u dialFailures) Unwrap() []error {
 
 func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	answers, heard := make(chan answer, len(hubs)), make(chan struct{}, len(hubs))
+	answers, heard := make(chan dialResult, len(hubs)), make(chan struct{}, len(hubs))
 	cfg.Heard = func() { heard <- struct{}{} }
 	var dials sync.WaitGroup
 	defer func() { // closes the connections that lost the race
@@ -236,7 +236,7 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 			started++
 			dials.Go(func() {
 				conn, err := l.dialHub(ctx, e, cfg, hub)
-				answers <- answer{hub, conn, err}
+				answers <- dialResult{hub, conn, err}
 			})
 			next.Reset(headStart)
 		case <-heard:

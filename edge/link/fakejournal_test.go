@@ -303,7 +303,7 @@ func (s *fakeEdge) hangUps() int {
 }
 
 // Exec says what it is told, until that is "end".
-func (s *fakeEdge) Exec(_ context.Context, req syncproto.Request, talk link.Talk) {
+func (s *fakeEdge) Exec(_ context.Context, req syncproto.Request, talk link.ExecStream) {
 	if req.Command[0] == "hang" {
 		<-s.hang
 		return

@@ -71,11 +71,11 @@ type Edge interface {
 	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
 	// Exec runs a command for a hub and writes its result. ctx ends with the stream. When Exec returns,
 	// it no longer reads from talk.
-	Exec(ctx context.Context, req syncproto.Request, talk Talk)
+	Exec(ctx context.Context, req syncproto.Request, talk ExecStream)
 }
 
-// Talk is a stream on which a hub continues to write after its Request.
-type Talk interface {
+// ExecStream is a stream on which a hub continues to write after its Request.
+type ExecStream interface {
 	io.ReadWriter
 	SetReadDeadline(t time.Time) error
 }

@@ -75,8 +75,8 @@ type delivery struct {
 	err      error
 }
 
-// queued bounds the frames that wait to be written to a stream. A working session has far fewer.
-const queued = 16
+// maxQueuedFrames bounds the frames that wait to be written to a stream. A working session has far fewer.
+const maxQueuedFrames = 16
 
 // runSession runs one session to its end and closes its connection.
 func (l *Link) runSession(ctx context.Context, f *hubConnection) sessionEnd {
@@ -124,14 +124,14 @@ func (s *session) openStreams(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		out := make(chan syncproto.Message, queued)
+		out := make(chan syncproto.Message, maxQueuedFrames)
 		s.streams[i], s.out[i] = stream, out
 		in := s.in
 		if name == syncproto.StreamDesired {
 			in = s.desired
 		}
-		s.tasks.Go(func() { read(ctx, name, stream, in) })
-		s.tasks.Go(func() { write(ctx, name, stream, out, s.in) })
+		s.tasks.Go(func() { readFrames(ctx, name, stream, in) })
+		s.tasks.Go(func() { writeFrames(ctx, name, stream, out, s.in) })
 	}
 	s.tasks.Go(func() { s.acceptRequests(ctx) })
 	head, desired := s.cfg.Journal.Head(), s.cfg.Edge.Desired()

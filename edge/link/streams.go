@@ -11,8 +11,8 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// read passes the frames of a stream to the event loop until the stream ends.
-func read(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound) {
+// readFrames passes the frames of a stream to the event loop until the stream ends.
+func readFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound) {
 	frames := syncproto.NewReader(s)
 	for {
 		m, err := frames.Read()
@@ -30,8 +30,8 @@ func read(ctx context.Context, name syncproto.Stream, s *transport.Stream, in ch
 	}
 }
 
-// write writes the frames that the event loop queues for a stream.
-func write(ctx context.Context, name syncproto.Stream, s *transport.Stream, out <-chan syncproto.Message, in chan<- inbound) {
+// writeFrames writes the frames that the event loop queues for a stream.
+func writeFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, out <-chan syncproto.Message, in chan<- inbound) {
 	err := syncproto.WriteStream(s, name)
 	frames := syncproto.NewWriter(s)
 	for err == nil {
@@ -101,7 +101,7 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	case err != nil:
 	case req.Converses():
 		if err := reply.Write(syncproto.Reply{}); err == nil {
-			s.cfg.Edge.Exec(ctx, req, talk{frames.Rest(), stream})
+			s.cfg.Edge.Exec(ctx, req, execStream{frames.Rest(), stream})
 		}
 		if stop() {
 			_ = stream.Close() // delivers what was written
@@ -144,12 +144,12 @@ func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader
 	return req, stream.SetReadDeadline(time.Time{})
 }
 
-// talk reads what follows a Request.
-type talk struct {
+// execStream reads what follows a Request.
+type execStream struct {
 	rest   io.Reader
 	stream *transport.Stream
 }
 
-func (t talk) Read(b []byte) (int, error)         { return t.rest.Read(b) }
-func (t talk) Write(b []byte) (int, error)        { return t.stream.Write(b) }
-func (t talk) SetReadDeadline(at time.Time) error { return t.stream.SetReadDeadline(at) }
+func (t execStream) Read(b []byte) (int, error)         { return t.rest.Read(b) }
+func (t execStream) Write(b []byte) (int, error)        { return t.stream.Write(b) }
+func (t execStream) SetReadDeadline(at time.Time) error { return t.stream.SetReadDeadline(at) }

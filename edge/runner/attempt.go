@@ -53,7 +53,7 @@ func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	if err := t.runner.factory.Dirs.taskFolders(t.runner.id, t.name).createFolders(); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
-	if err := t.givePayload(s); err != nil {
+	if err := t.writePayload(s); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
 	h, err := driver.Start(ctx, cfg)

@@ -14,8 +14,8 @@ import (
 // agent restarts. A task that does not run waits for no delay, nor does any task if the stop skips the
 // delays, even after they have begun.
 
-// endsSince returns the monotonic time at which the first task was told to stop: now, if none was.
-func (r *Runner) endsSince() time.Duration {
+// firstStopTime returns the monotonic time at which the first task was told to stop: now, if none was.
+func (r *Runner) firstStopTime() time.Duration {
 	if r.firstEndAt == 0 {
 		r.firstEndAt = max(r.factory.Mono(), 1)
 	}

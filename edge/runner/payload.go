@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// givePayload writes the dispatch payload of the job to the file that the task asks for, below its
+// writePayload writes the dispatch payload of the job to the file that the task asks for, below its
 // local folder. It keeps an existing file: a restarted task may have changed it.
-func (t *task) givePayload(s spec) error {
+func (t *task) writePayload(s spec) error {
 	ask := s.task.DispatchPayload
 	if ask == nil || len(s.alloc.Job.Payload) == 0 {
 		return nil

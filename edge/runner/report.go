@@ -49,7 +49,7 @@ func (r *Runner) journalReport(ctx context.Context, rep report) error {
 		}
 		ts = append(ts, tr)
 	}
-	if err := r.recordOf(ctx, rep, ts); err != nil {
+	if err := r.recordReport(ctx, rep, ts); err != nil {
 		t.state = before
 		return err
 	}
@@ -133,8 +133,8 @@ func (r *Runner) recordWithRetry(ctx context.Context, ts ...fleet.Transition) er
 	return r.retryUntilDurable(ctx, func() error { return r.rec.Record(ctx, ts...) })
 }
 
-// recordOf journals a report's transitions, with the task's record if it has one.
-func (r *Runner) recordOf(ctx context.Context, rep report, ts []fleet.Transition) error {
+// recordReport journals a report's transitions, with the task's record if it has one.
+func (r *Runner) recordReport(ctx context.Context, rep report, ts []fleet.Transition) error {
 	if rep.record == nil {
 		return r.recordWithRetry(ctx, ts...)
 	}

@@ -102,7 +102,7 @@ func (t *task) requestKill(reason string) {
 	select {
 	case <-t.killed:
 	default:
-		t.killReason, t.killedAt = reason, t.runner.endsSince()
+		t.killReason, t.killedAt = reason, t.runner.firstStopTime()
 		close(t.killed)
 	}
 }
@@ -120,17 +120,17 @@ func (t *task) isStopping() bool {
 // requestRestart sends a restart to the task and waits until it is journaled.
 func (t *task) requestRestart(ctx context.Context, req restartRequest) error {
 	req.reply = make(chan error, 1)
-	return handOver(ctx, t, t.restarts, req, req.reply)
+	return sendRequest(ctx, t, t.restarts, req, req.reply)
 }
 
 // requestSignal sends a signal to the task's goroutine and waits until the driver has sent it.
 func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
 	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
-	return handOver(ctx, t, t.signals, req, req.reply)
+	return sendRequest(ctx, t, t.signals, req, req.reply)
 }
 
-// handOver sends a request to a task that has not ended, and waits for the reply.
-func handOver[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
+// sendRequest sends a request to a task that has not ended, and waits for the reply.
+func sendRequest[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
 	select {
 	case to <- req:
 		return waitForReply(ctx, reply)
