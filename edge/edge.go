@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,15 +114,9 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Name = name
 	}
-	if c.Datacenter == "" {
-		c.Datacenter = fleet.DefaultDatacenter
-	}
-	if c.NodePool == "" {
-		c.NodePool = fleet.DefaultPool
-	}
-	if c.Reserve == 0 {
-		c.Reserve = defaultReserve
-	}
+	c.Datacenter = cmp.Or(c.Datacenter, fleet.DefaultDatacenter)
+	c.NodePool = cmp.Or(c.NodePool, fleet.DefaultPool)
+	c.Reserve = cmp.Or(c.Reserve, defaultReserve)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -131,9 +126,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ListenLocal == nil {
 		c.ListenLocal = local.Listen
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }
 

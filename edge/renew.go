@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 	"skerry/syncproto"
 	"skerry/syncproto/enroll"
 	"skerry/syncproto/identity"
@@ -42,7 +43,7 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		if sleepContext(ctx, wait) != nil {
+		if !pace.Rest(ctx, wait) {
 			return nil
 		}
 		err := e.renewCertificate(ctx)
@@ -56,20 +57,9 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 		if ctx.Err() == nil {
 			e.log.Warn("certificate not renewed: trying again", "error", err)
 		}
-		if sleepContext(ctx, pause.NextBackOff()) != nil {
+		if !pace.Rest(ctx, pause.NextBackOff()) {
 			return nil
 		}
-	}
-}
-
-func sleepContext(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 

@@ -85,12 +85,8 @@ func New(cfg Config) (*Allocs, error) {
 	if cfg.Journal == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
 		return nil, errors.New("run allocations: the configuration is not complete")
 	}
-	if cfg.KeepEnded == 0 {
-		cfg.KeepEnded = DefaultKeepEnded
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.KeepEnded = cmp.Or(cfg.KeepEnded, DefaultKeepEnded)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
 		wakeups:        make(chan struct{}, 1),

@@ -63,9 +63,7 @@ func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 
 // Unhealthy restarts a task after failed checks, or all for "", by the group's restart policy.
 func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why string) error {
-	a.mu.Lock()
-	u := a.active[id]
-	a.mu.Unlock()
+	u := a.activeAllocOf(id)
 	if u == nil {
 		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
 	}

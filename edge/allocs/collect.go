@@ -53,9 +53,7 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 // whyHeld returns why an allocation may not be removed, with a hint; "" if it may. An allocation may be
 // removed if it has ended, the cluster knows that, and no operator on site keeps its name stopped.
 func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged fleet.Seq) (why, hint string) {
-	a.mu.Lock()
-	runs := a.active[w.Alloc.ID] != nil
-	a.mu.Unlock()
+	runs := a.activeAllocOf(w.Alloc.ID) != nil
 	switch {
 	case !s.Terminal():
 		return "it has not ended", "stop it first: skerry alloc stop " + fleet.Short(w.Alloc.ID)

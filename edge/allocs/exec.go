@@ -25,11 +25,16 @@ func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*active
 	if _, err := a.findUnfinishedAlloc(ctx, id); err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	u := a.active[id]
-	a.mu.Unlock()
+	u := a.activeAllocOf(id)
 	if u == nil {
 		return nil, fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
 	}
 	return u, nil
+}
+
+// activeAllocOf returns an allocation that has a runner, or nil.
+func (a *Allocs) activeAllocOf(id fleet.AllocID) *activeAlloc {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active[id]
 }

@@ -72,9 +72,7 @@ func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journ
 
 // updateRunner gives an allocation's runner a stop or a newer version; false: it has no runner.
 func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
-	a.mu.Lock()
-	u := a.active[id]
-	a.mu.Unlock()
+	u := a.activeAllocOf(id)
 	if u != nil && w.Stop {
 		u.skipShutdownDelay(w)
 	}

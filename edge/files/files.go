@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // Kinds of a Request.
@@ -252,11 +253,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		if info, err := f.file.Stat(); ended || err != nil || info.Size() < f.at {
 			return 0, io.EOF
 		}
-		timer := time.NewTimer(pollEvery)
-		select {
-		case <-timer.C:
-		case <-f.ctx.Done():
-			timer.Stop()
+		if !pace.Rest(f.ctx, pollEvery) {
 			return 0, context.Cause(f.ctx)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // measureFor is how long processor time is measured: its clock ticks a hundred times a second.
@@ -21,10 +22,8 @@ func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-ctx.Done():
+	if !pace.Rest(ctx, measureFor) {
 		return nil, ctx.Err()
-	case <-time.After(measureFor):
 	}
 	after, err := readLoad(f.cfg.Root, f.cfg.DataDir)
 	if err != nil {

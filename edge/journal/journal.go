@@ -35,6 +35,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,18 +88,10 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.Retention == 0 {
-		c.Retention = DefaultRetention
-	}
-	if c.CheckpointEvery == 0 {
-		c.CheckpointEvery = DefaultCheckpointEvery
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	c.Retention = cmp.Or(c.Retention, DefaultRetention)
+	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, DefaultCheckpointEvery)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.FreeReserve == nil {
 		c.FreeReserve = func() bool { return false }
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -124,16 +125,10 @@ func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	l.tracker.setRetryTime(time.Now().Add(d))
 	defer l.tracker.setRetryTime(time.Time{})
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	pace.Rest(ctx, d)
+	return ctx.Err()
 }
 
 // A hub gets a head start before the next one is dialed, and a longer one once it has sent anything: it

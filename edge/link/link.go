@@ -20,6 +20,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -155,9 +156,7 @@ func New(cfg Config) (*Link, error) {
 	if cfg.Resolve == nil {
 		cfg.Resolve = systemResolve
 	}
-	if cfg.BackoffCap == 0 {
-		cfg.BackoffCap = DefaultBackoffCap
-	}
+	cfg.BackoffCap = cmp.Or(cfg.BackoffCap, DefaultBackoffCap)
 	if cfg.Uptime == nil {
 		cfg.Uptime = func() time.Duration { return time.Since(start) }
 	}
@@ -176,9 +175,7 @@ func New(cfg Config) (*Link, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	l := &Link{
 		cfg: cfg, log: cfg.Log, start: start,
 		heartbeatRequests: make(chan struct{}, 1),

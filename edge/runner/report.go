@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // recordRetry is the pause after a failed write to the journal. The runner does nothing else meanwhile.
@@ -165,12 +166,8 @@ func (r *Runner) retryUntilDurable(ctx context.Context, write func() error) erro
 
 // sleepContext waits for d, or returns ctx's cause if that ends first.
 func sleepContext(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pace.Rest(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

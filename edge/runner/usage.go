@@ -7,6 +7,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // measureFor is how long processor time is measured: its clock ticks a hundred times a second.
@@ -25,10 +26,8 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 			return nil, fmt.Errorf("measure task %q: %w", task, err)
 		}
 	}
-	select {
-	case <-ctx.Done():
+	if !pace.Rest(ctx, measureFor) {
 		return nil, ctx.Err()
-	case <-time.After(measureFor):
 	}
 	out := map[string]*fleet.TaskUsage{}
 	for task, m := range live {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -39,7 +41,7 @@ func openEdge(cfg Config, i int) (*Edge, error) {
 	}
 	var err error
 	e.edge, err = edge.Open(edge.Config{
-		DataDir: folder(cfg.Dir, e.name), Hubs: hubsFor(cfg.Hubs, i), TokenFile: cfg.TokenFile,
+		DataDir: filepath.Join(cfg.Dir, e.name), Hubs: hubsFor(cfg.Hubs, i), TokenFile: cfg.TokenFile,
 		Name: e.name, Datacenter: cfg.Datacenter, NodePool: cfg.NodePool, Version: "swarm",
 		BackoffCap: cfg.BackoffCap, Log: cfg.Log.With("edge", e.name),
 		Runners:     e.newRunners,
@@ -143,23 +145,14 @@ func (e *Edge) Running() map[fleet.AllocID]map[string]int {
 func (e *Edge) Starts() map[fleet.AllocID]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	starts := make(map[fleet.AllocID]int, len(e.starts))
-	for id, n := range e.starts {
-		starts[id] = n
-	}
-	return starts
+	return maps.Clone(e.starts)
 }
 
 // activeRunners returns the runners of allocations that have not ended, by id.
 func (e *Edge) activeRunners() []*runner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make([]*runner, 0, len(e.runners))
-	for _, r := range e.runners {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, func(x, y *runner) int { return cmp.Compare(x.id, y.id) })
-	return all
+	return slices.SortedFunc(maps.Values(e.runners), func(x, y *runner) int { return cmp.Compare(x.id, y.id) })
 }
 
 func (e *Edge) addRunner(r *runner) {

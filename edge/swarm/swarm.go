@@ -12,13 +12,14 @@
 package swarm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -57,9 +58,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ListenPacket == nil {
 		c.ListenPacket = func(context.Context) (net.PacketConn, error) { return net.ListenUDP("udp", nil) }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c, nil
 }
 
@@ -212,7 +211,5 @@ func (s *Swarm) Close() error {
 // hubsFor rotates the hubs, so that each edge dials another one first.
 func hubsFor(hubs []string, i int) []string {
 	n := i % len(hubs)
-	return append(append([]string{}, hubs[n:]...), hubs[:n]...)
+	return slices.Concat(hubs[n:], hubs[:n])
 }
-
-func folder(dir, name string) string { return filepath.Join(dir, name) }

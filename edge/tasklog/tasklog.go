@@ -6,6 +6,7 @@
 package tasklog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // Streams of a task, and origins of an offset.
@@ -58,12 +60,8 @@ type Reader struct {
 // Open starts reading. An output that does not exist yet is empty. An invalid request is a *fleet.Error
 // with CodeInvalid.
 func Open(ctx context.Context, req Request) (*Reader, error) {
-	if req.Stream == "" {
-		req.Stream = Stdout
-	}
-	if req.Origin == "" {
-		req.Origin = OriginStart
-	}
+	req.Stream = cmp.Or(req.Stream, Stdout)
+	req.Origin = cmp.Or(req.Origin, OriginStart)
 	switch {
 	case req.Task == "" || strings.ContainsAny(req.Task, `/\`):
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: %q is not a task's name", req.Task)
@@ -108,8 +106,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 		case !r.req.Follow || ended:
 			return 0, io.EOF
 		}
-		if err := r.waitForPoll(); err != nil {
-			return 0, err
+		if !pace.Rest(r.ctx, pollEvery) {
+			return 0, context.Cause(r.ctx)
 		}
 	}
 }
@@ -137,17 +135,6 @@ func (r *Reader) readCurrentFile(p []byte) (int, error) {
 		err = nil
 	}
 	return n, err
-}
-
-func (r *Reader) waitForPoll() error {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
-	}
 }
 
 // openFile continues with a file; a file that was removed meanwhile is skipped.
