@@ -16,8 +16,8 @@ type base struct {
 // compactRows bounds the rows that one transaction deletes.
 const compactRows = 5000
 
-// compactOldRows deletes acknowledged rows, oldest first: rows older than the retention, and as many as
-// it takes to get down to a quarter of MaxBytes.
+// compactOldRows deletes acknowledged rows, oldest first: rows older than the retention and, if the rows
+// use more than half of MaxBytes, as many as it takes to get down to a quarter.
 func (b *batch) compactOldRows() error {
 	oldest := int64(b.j.clock.journalAge() - b.j.cfg.Retention)
 	var cut row

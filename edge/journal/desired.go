@@ -273,7 +273,7 @@ func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept boo
 const statesKept = 1000
 
 // Remove deletes the desired state, the handles and the unused bodies of an allocation that has ended.
-// Its state stays, so that it never starts again; the oldest 1,000 such states are kept.
+// Its state stays, so that it never starts again; the newest 1,000 such states are kept.
 func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if s := b.allocState(alloc); !s.Terminal() {
