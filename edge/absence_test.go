@@ -22,12 +22,11 @@ import (
 
 const hubAddr = "10.0.0.1:4647"
 
-// heartbeatHub is a hub that answers beats, applies what it is sent, and says once what
-// shall run.
+// heartbeatHub is a hub that answers heartbeats, applies rows, and delivers once.
 type heartbeatHub struct {
 	ttl     time.Duration
 	desired syncproto.Desired
-	after   time.Duration // how long it waits before it says it
+	after   time.Duration // how long it waits before the delivery
 }
 
 // serveEdges serves edges until the endpoint is closed.
@@ -123,8 +122,7 @@ func (b *heartbeatHub) handleSessionEvent(now time.Duration, p *syncproto.HubSes
 	return nil
 }
 
-// silentListener is a listener that nobody dials: an open socket keeps virtual time from
-// passing.
+// silentListener is a listener without connections: an open socket would stop virtual time.
 type silentListener struct{ closed chan struct{} }
 
 func (s silentListener) Accept() (net.Conn, error) { <-s.closed; return nil, net.ErrClosed }
@@ -138,9 +136,8 @@ func (s silentListener) Close() error {
 	return nil
 }
 
-// An allocation that asks to be stopped a short time after the link is gone lives
-// for as long as the link works, though the hub asks for a beat less often than
-// that; and however old the last beat was when it came.
+// An allocation with a short stop_on_client_after lives as long as the link works, also if the hub's
+// TTL is longer and the last heartbeat was old at its delivery.
 func TestStopOnClientAfterShorterThanTheTTL(t *testing.T) {
 	for _, after := range []time.Duration{fleet.MinStopOnClientAfter, 5 * time.Second, time.Minute} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -193,7 +190,7 @@ func stopsOnlyWithoutALink(t *testing.T, after time.Duration) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	// The last beat that was answered is older than the cut by a third at most.
+	// The last answered heartbeat is older than the cut by a third at most.
 	if took := time.Since(cut); took < after-after/3-100*time.Millisecond {
 		t.Errorf("stopped %s after the link went, want %s at least", took, after-after/3)
 	}

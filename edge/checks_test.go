@@ -15,7 +15,7 @@ import (
 	"skerry/syncproto"
 )
 
-// movingDescriber is a machine whose address changes.
+// movingDescriber describes a machine whose address changes.
 type movingDescriber struct {
 	mu      sync.Mutex
 	node    fleet.Node
@@ -39,7 +39,7 @@ func (m *movingDescriber) changeAddress(ip string) {
 	m.changed = make(chan struct{})
 }
 
-// mustCheckedService journals that an allocation shall run whose service is checked.
+// mustCheckedService journals a desired allocation whose service is checked.
 func mustCheckedService(t testing.TB, dir string) {
 	t.Helper()
 	body, err := syncproto.EncodeJob(&fleet.Job{ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{

@@ -24,8 +24,8 @@ import (
 	"skerry/syncproto"
 )
 
-// Environment of a process that is an edge: its data directory, the step of the
-// journal's protocol in which it kills itself, and how often it passes it before.
+// Environment of an edge process: its data directory, the journal's step at which it kills itself, and
+// how often it passes that step first.
 const (
 	envDir  = "EDGE_TEST_DIR"
 	envStep = "EDGE_TEST_STEP"
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runEdgeProcess is the main of a process that is an edge. It says "up" when its tasks run,
-// and ends, without them, with its input.
+// runEdgeProcess is the main function of an edge process. It prints "up" when its tasks run, and ends
+// with its input; the tasks go on.
 func runEdgeProcess(dir, step, skips string) error {
 	skip, _ := strconv.Atoi(skips)
 	cfg := config(dir, nil, io.Discard)
@@ -99,11 +99,11 @@ func realRunners(m edge.Machine) (contract.New, error) {
 	return f.NewRunner, nil
 }
 
-// process is an edge in a process of its own.
+// process is an edge in its own process.
 type process struct {
 	cmd *exec.Cmd
 	in  io.Closer
-	up  chan bool // whether it said so before it ended
+	up  chan bool // whether it printed "up" before it ended
 }
 
 func mustSpawn(t testing.TB, dir, step string, skip int) *process {
@@ -130,14 +130,14 @@ func mustSpawn(t testing.TB, dir, step string, skip int) *process {
 	return p
 }
 
-// closeAndWait lets the process end, where it has not died before.
+// closeAndWait ends the process if it is still alive.
 func (p *process) closeAndWait() error {
-	_ = p.in.Close() // it may be dead
+	_ = p.in.Close() // it may have ended
 	return p.cmd.Wait()
 }
 
-// mustCounting makes a data directory with a task for each allocation that writes
-// a line into a file when it starts, and runs on.
+// mustCounting makes a data directory with a task for each allocation that appends a line to a file at
+// its start, and runs on.
 func mustCounting(t testing.TB, allocs ...fleet.AllocID) (dir, starts string) {
 	t.Helper()
 	dir = mustEnrolled(t)
@@ -176,8 +176,8 @@ func mustJournal(t testing.TB, dir string) *journal.Journal {
 	return j
 }
 
-// An edge is killed in each step of its journal's protocol while it starts tasks.
-// Its next life finds or starts each of them, once.
+// An edge is killed at each step of its journal's protocol while it starts tasks. The next one finds or
+// starts each of them, once.
 func TestKilledAtEveryStep(t *testing.T) {
 	for _, step := range []string{
 		journal.StepBegin, journal.StepInsertRow, journal.StepUpdateState, journal.StepHandle,
@@ -198,7 +198,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// killAndRestart reports whether the first life was killed.
+// killAndRestart reports whether the first process was killed.
 func killAndRestart(t *testing.T, step string, skip int) (killed bool) {
 	t.Helper()
 	dir, starts := mustCounting(t, shop, batch)
@@ -210,7 +210,7 @@ func killAndRestart(t *testing.T, step string, skip int) (killed bool) {
 		t.Fatalf("killed at %s, %d passed: the next life does not bring its tasks up", step, skip)
 	}
 	c := local.NewClient(filepath.Join(dir, "local.sock"))
-	mustReachStatus(t, &runningEdge{Client: c}, "begun", func(local.Status) bool { // else a stop comes before the task's first line
+	mustReachStatus(t, &runningEdge{Client: c}, "begun", func(local.Status) bool { // otherwise a stop precedes the task's first line
 		b, err := os.ReadFile(starts)
 		return err == nil && strings.Contains(string(b), string(shop)) && strings.Contains(string(b), string(batch))
 	})
@@ -244,7 +244,7 @@ func mustStopAll(t testing.TB, c *local.Client) {
 	})
 }
 
-// mustRecordOnce reads the journal that is left: sound, and nothing in it twice.
+// mustRecordOnce checks that the journal is sound and has nothing twice.
 func mustRecordOnce(t testing.TB, dir string) {
 	t.Helper()
 	j := mustJournal(t, dir)

@@ -39,7 +39,7 @@ const (
 	nobody = "127.0.0.1:9"
 )
 
-// minimalRunner is the smallest Runner there can be: it runs nothing, and says so.
+// minimalRunner is the smallest Runner: it runs nothing and records that.
 type minimalRunner struct {
 	alloc fleet.Alloc
 	rec   contract.Recorder
@@ -79,7 +79,7 @@ func (r *minimalRunner) Signal(context.Context, string, string, string) error {
 	return nil
 }
 
-// runnerRecorder notes what runners were made with.
+// runnerRecorder records the last states that runners are made with.
 type runnerRecorder struct {
 	mu   sync.Mutex
 	last map[fleet.AllocID][]contract.LastState
@@ -103,7 +103,7 @@ func (m *runnerRecorder) lastStatesOf(id fleet.AllocID) []contract.LastState {
 	return m.last[id]
 }
 
-// description is a machine that never changes.
+// description describes a machine that never changes.
 type description struct{ node fleet.Node }
 
 func (d description) Read(context.Context) (fleet.Node, error) { return d.node, nil }
@@ -116,7 +116,7 @@ func describe(configured fleet.Node) (edge.Describer, error) {
 	return description{configured}, nil
 }
 
-// logBuffer is what the edge logged.
+// logBuffer collects the edge's log.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -139,11 +139,11 @@ func config(dir string, m *runnerRecorder, logs io.Writer) edge.Config {
 	}
 }
 
-// runningEdge is one life of the agent.
+// runningEdge is one run of the agent.
 type runningEdge struct {
 	*edge.Edge
 	*local.Client
-	stop func() error // ends it; what Run returned
+	stop func() error // ends it and returns Run's error
 }
 
 func mustStart(t testing.TB, cfg edge.Config) *runningEdge {
@@ -178,7 +178,7 @@ func mustRecover(t testing.TB, l *runningEdge) {
 	}
 }
 
-// authority is a cluster's CA, as small as it gets.
+// authority is a minimal CA of a cluster.
 type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
@@ -205,7 +205,7 @@ func mustAuthority(t testing.TB) *authority {
 	return a
 }
 
-// issueCertificate makes a certificate (DER) for the key of a role and a name.
+// issueCertificate issues a certificate (DER) for the key of a role and a name.
 func (a *authority) issueCertificate(role, name string, public any) ([]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: identity.CommonName(role, name)},
@@ -224,7 +224,7 @@ func mustWriteFile(t testing.TB, path string, b []byte) {
 	}
 }
 
-// mustEnrolled makes a data directory as enrolment and one delivery leave it.
+// mustEnrolled makes a data directory as after an enrolment and one delivery.
 func mustEnrolled(t testing.TB, allocs ...fleet.AllocID) string {
 	t.Helper()
 	return mustEnrolledBy(t, mustAuthority(t), allocs...)
@@ -303,7 +303,7 @@ func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 		t.Fatalf("no line says how long it took:\n%s", text)
 	}
 
-	cfg := config(dir, m, logs) // the machine reboots, and the hubs are away
+	cfg := config(dir, m, logs) // the machine reboots without a link
 	cfg.BootID = boot2
 	l = mustStart(t, cfg)
 	mustRecover(t, l)
@@ -451,7 +451,7 @@ func TestWhatOpenRefuses(t *testing.T) {
 	}
 }
 
-// The seam for runners is one only if the edge does not reach past it.
+// edge must not depend on the real runner.
 func TestTheEdgeDoesNotKnowTheRealRunner(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "skerry/edge").Output()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// enrolHub is a hub as far as enrolment goes: it answers each request once.
+// enrolHub is a hub that answers enrolment requests, each once.
 type enrolHub struct {
 	addr   string
 	answer func(syncproto.Enroll) syncproto.Message
@@ -73,7 +73,7 @@ func (g *enrolHub) answerEnrolments(ctx context.Context, e *transport.Endpoint) 
 	}
 }
 
-// acceptEnrolment answers like a hub that takes everybody.
+// acceptEnrolment answers like a hub that accepts everybody.
 func (a *authority) acceptEnrolment(t testing.TB, hubs ...string) func(syncproto.Enroll) syncproto.Message {
 	return func(req syncproto.Enroll) syncproto.Message {
 		csr, err := x509.ParseCertificateRequest(req.CSR)

@@ -17,7 +17,7 @@ import (
 	"skerry/fleet"
 )
 
-// mustHaveDisk makes a small file system at a folder; ok is false where that takes root.
+// mustHaveDisk mounts a small file system at a folder; ok is false without root.
 func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string, ok bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -37,7 +37,7 @@ func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string, ok bool) {
 	return d, dir, true
 }
 
-// killEverything kills, as a power cut does, the tasks of a data directory and their supervisors.
+// killEverything kills the tasks of a data directory and their supervisors, as a power cut does.
 func killEverything(dir string) error {
 	var errs []error
 	records, err := filepath.Glob(filepath.Join(dir, "tasks", "*", "*", "*", "task.json"))
@@ -66,8 +66,8 @@ func killEverything(dir string) error {
 	return errors.Join(errs...)
 }
 
-// The power is cut on a disk that is full: the agent starts on it, and its tasks run again. An
-// agent that was killed starts there, too; and the reserve is filled once there is room.
+// After a power cut on a full disk, the agent starts and its tasks run again, also after a kill. The
+// reserve is filled once there is space.
 func TestStartsOnAFullDisk(t *testing.T) {
 	d, mount, ok := mustHaveDisk(t)
 	if !ok {
@@ -137,7 +137,7 @@ func TestStartsOnAFullDisk(t *testing.T) {
 	mustRecordTwoStarts(t, dir)
 }
 
-// mustCount waits until both tasks have been started so often.
+// mustCount waits until both tasks have started so often.
 func mustCount(t *testing.T, starts string, times int) {
 	t.Helper()
 	eventually(t, func() (bool, string) {
@@ -147,7 +147,7 @@ func mustCount(t *testing.T, starts string, times int) {
 	})
 }
 
-// mustRecordTwoStarts checks that the journal tells of both lives.
+// mustRecordTwoStarts checks that the journal has both starts.
 func mustRecordTwoStarts(t *testing.T, dir string) {
 	t.Helper()
 	j := mustJournal(t, dir)
@@ -167,8 +167,8 @@ func mustRecordTwoStarts(t *testing.T, dir string) {
 	}
 }
 
-// What an edge keeps is its owner's alone, whatever the mode of its directory and the umask, and
-// also where an earlier release left it open.
+// The files of an edge are private, whatever the mode of its directory and the umask, also if an
+// earlier release left them open.
 func TestDataIsPrivate(t *testing.T) {
 	dir, _ := mustCounting(t, shop)
 	before := syscall.Umask(0)
@@ -200,7 +200,7 @@ func TestDataIsPrivate(t *testing.T) {
 		}
 	}()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == dir || filepath.Base(path) == "starts" { // the task's own
+		if err != nil || path == dir || filepath.Base(path) == "starts" { // files of the task
 			return err
 		}
 		info, err := e.Info()

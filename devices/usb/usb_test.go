@@ -13,7 +13,7 @@ import (
 	"skerry/devices/usb"
 )
 
-// mustSysfs makes a sysfs of testdata/bus.txt and returns its root.
+// mustSysfs makes a sysfs from testdata/bus.txt and returns its root.
 func mustSysfs(tb testing.TB) string {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/bus.txt")
@@ -67,7 +67,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A device that cannot be read is named, and hides no other.
+// An unreadable device is named in the error, and the others are still found.
 func TestUnreadable(t *testing.T) {
 	root := mustSysfs(t)
 	if err := os.Remove(filepath.Join(root, "bus", "usb", "devices", "2-3", "idVendor")); err != nil {

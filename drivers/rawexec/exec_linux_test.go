@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// written is what a command wrote; it may be looked at while it runs.
+// written is the output of a command; it may be read while the command runs.
 type written struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -32,7 +32,7 @@ func (w *written) String() string {
 	return w.buf.String()
 }
 
-// execRun is a command that was run beside a task.
+// execRun is a command that runs beside a task.
 type execRun struct {
 	in       *io.PipeWriter
 	out, err written
@@ -140,7 +140,7 @@ func TestExecOnATerminal(t *testing.T) {
 	})
 	r.sizes <- fleet.TerminalSize{Width: 132, Height: 43}
 	eventually(t, func() (bool, string) { return len(r.sizes) == 0, "its size is not looked at" })
-	r.sizes <- fleet.TerminalSize{Width: 133, Height: 44} // the first one is set when this one is taken
+	r.sizes <- fleet.TerminalSize{Width: 133, Height: 44} // the first size is set when this one is read
 	eventually(t, func() (bool, string) { return len(r.sizes) == 0, "its size is not looked at" })
 	r.sizes <- fleet.TerminalSize{Width: 133, Height: 44}
 	eventually(t, func() (bool, string) { return len(r.sizes) == 0, "its size is not looked at" })
@@ -148,7 +148,7 @@ func TestExecOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() (bool, string) { return strings.Contains(r.out.String(), "44 133"), r.out.String() })
-	if err := r.in.Close(); err != nil { // cat ends
+	if err := r.in.Close(); err != nil { // ends cat
 		t.Fatal(err)
 	}
 	if r.waitForEnd(t); r.failed != nil || r.code != 5 {

@@ -1,7 +1,7 @@
 package rawexec
 
-// Decode decodes one of the three records, or a handle's state, by name. number is
-// the record's pid, or for a spec how many words its command line has.
+// Decode decodes one of the three records, or a handle's state, by name. number is the record's pid, or
+// the length of a spec's command line.
 func Decode(name string, b []byte) (number int, err error) {
 	switch name {
 	case "spec":
@@ -33,7 +33,7 @@ func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
 	return &rotator{dir: dir, prefix: prefix, maxFiles: maxFiles, maxBytes: maxBytes}
 }
 
-// Environment is what a task gets of the agent's environment and its own.
+// Environment returns a task's environment from the agent's and its own.
 func Environment(agent []string, task map[string]string) []string { return environment(agent, task) }
 
 // Resolve finds the program of a command.

@@ -22,15 +22,14 @@ func TestRotator(t *testing.T) {
 	mustClose(t, w)
 	wantFiles(t, dir, map[string]string{"web.stdout.3": all[30:40], "web.stdout.4": all[40:50], "web.stdout.5": all[50:56]})
 
-	// A later start of the task goes on where this one was.
+	// A rotator continues where the previous one of the task ended.
 	w = rawexec.Rotator(dir, "web.stdout", 2, 10)
 	mustWrite(t, w, "again")
 	mustClose(t, w)
 	wantFiles(t, dir, map[string]string{"web.stdout.5": all[50:56] + "agai", "web.stdout.6": "n"})
 }
 
-// A disk that does not take what a task prints holds up nobody, and what was lost
-// is counted.
+// A full disk never blocks a task's output, and the lost bytes are counted.
 func TestRotatorLosesAndCounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	w := rawexec.Rotator(dir, "web.stderr", 2, 100)

@@ -19,7 +19,7 @@ import (
 	"skerry/fleet"
 )
 
-// newTaskConfig is one task's folders.
+// newTaskConfig makes the folders and the configuration of a task.
 func newTaskConfig(tb testing.TB, script string) drivers.TaskConfig {
 	tb.Helper()
 	root := tb.TempDir()
@@ -65,8 +65,7 @@ func mustWait(tb testing.TB, task drivers.Task) drivers.Exit {
 	return exit
 }
 
-// pids reads the pids that a script has written to a file of its folder, when
-// there are n of them.
+// pids reads the pids that a script has written to a file, once there are n of them.
 func pids(tb testing.TB, cfg drivers.TaskConfig, n int) []int {
 	tb.Helper()
 	var found []int
@@ -85,8 +84,7 @@ func pids(tb testing.TB, cfg drivers.TaskConfig, n int) []int {
 	return found
 }
 
-// mustBeGone waits until no process of that pid runs: until its last thread has
-// ended, for that one closes its files.
+// mustBeGone waits until no thread of the process is left, because the last one closes its files.
 func mustBeGone(tb testing.TB, pid int) {
 	tb.Helper()
 	eventually(tb, func() (bool, string) {
@@ -113,7 +111,7 @@ func supervisorOf(tb testing.TB, pid int) int {
 	return parent
 }
 
-// startOf returns when a process was started, in ticks since boot.
+// startOf returns the start of a process in ticks since boot.
 func startOf(tb testing.TB, pid int) uint64 {
 	tb.Helper()
 	_, _, start, err := rawexec.ParseStat(*mustRead(tb, fmt.Sprintf("/proc/%d/stat", pid)))
@@ -144,7 +142,7 @@ func TestStopEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-// What a task leaves behind ends with it, also in a session of its own.
+// Processes that a task leaves behind end with it, also in sessions of their own.
 func TestEndLeavesNothingBehind(t *testing.T) {
 	cfg := newTaskConfig(t, "setsid sh -c 'echo $$ >> pids; trap \"\" TERM; while :; do sleep 1; done' & while [ ! -s pids ]; do sleep 0.01; done; exit 3")
 	_, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -155,7 +153,7 @@ func TestEndLeavesNothingBehind(t *testing.T) {
 	mustBeGone(t, left)
 }
 
-// A supervisor that is killed takes neither the task nor its output with it.
+// Killing a supervisor ends neither the task nor its output.
 func TestSupervisorKilled(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	d := mustDriver(t, "")
@@ -168,7 +166,7 @@ func TestSupervisorKilled(t *testing.T) {
 	mustKill(t, first, syscall.SIGKILL)
 	log := filepath.Join(cfg.LogDir, "web.stdout.0")
 	before := size(log)
-	eventually(t, func() (bool, string) { // a new supervisor writes what it prints
+	eventually(t, func() (bool, string) { // a new supervisor copies its output
 		return size(log) > before+20, fmt.Sprintf("%d bytes", size(log))
 	})
 	if task.Ended() {
@@ -198,9 +196,9 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// Both were killed while the agent was away: the exit is lost, and said to be.
+// Both are killed while no agent runs: the exit is reported as lost.
 func TestSupervisorAndTaskKilled(t *testing.T) {
-	cfg := newTaskConfig(t, "echo $$ >> pids; exec sleep 86400") // no child that would live on
+	cfg := newTaskConfig(t, "echo $$ >> pids; exec sleep 86400") // without a child that would live on
 	h, _ := mustStart(t, mustDriver(t, ""), cfg)
 	pid := pids(t, cfg, 1)[0]
 	super := supervisorOf(t, pid)
@@ -220,8 +218,8 @@ func TestSupervisorAndTaskKilled(t *testing.T) {
 	}
 }
 
-// A supervisor that was killed before it noted the task that it had started: the
-// next one finds the task by its output.
+// A supervisor is killed after it started the task and before it recorded it: the next one finds the
+// task by its output.
 func TestSupervisorKilledInTheStart(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	d := mustDriver(t, "")
@@ -244,8 +242,8 @@ func TestSupervisorKilledInTheStart(t *testing.T) {
 	}
 }
 
-// A pid that is used again is not the task: here by a process of another start
-// time, in a folder whose supervisor is gone.
+// A reused pid is not the task: here a process with another start time, in a folder without a
+// supervisor.
 func TestRecycledPID(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -257,7 +255,7 @@ func TestRecycledPID(t *testing.T) {
 	mustBeGone(t, pid)
 
 	var other *exec.Cmd
-	eventually(t, func() (bool, string) { // a pid is not used again within one tick of the clock
+	eventually(t, func() (bool, string) { // a pid is not reused within one tick of the clock
 		if other != nil {
 			_ = other.Process.Kill()
 			_ = other.Wait()
@@ -305,8 +303,7 @@ func mustRead(tb testing.TB, path string) *[]byte {
 	return &b
 }
 
-// A copy of a data directory leaves the first one's tasks alone, also one whose
-// supervisor was killed.
+// A copy of a data directory does not affect the tasks of the original, also without a supervisor.
 func TestCopiedFolder(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -321,7 +318,7 @@ func TestCopiedFolder(t *testing.T) {
 	if _, err := d.Recover(t.Context(), copied, h); !errors.Is(err, drivers.ErrTaskGone) {
 		t.Errorf("Recover in the copy: %v, want %v", err, drivers.ErrTaskGone)
 	}
-	_, second := mustStart(t, d, copied) // it has its own
+	_, second := mustStart(t, d, copied) // the copy has its own task
 	if all := pids(t, cfg, 2); all[0] == all[1] {
 		t.Errorf("pids %v", all)
 	}
@@ -333,8 +330,8 @@ func TestCopiedFolder(t *testing.T) {
 	}
 }
 
-// A machine that shuts down ends supervisors and tasks together. That is no exit of
-// the task: in the next boot it is gone.
+// A shutdown of the machine ends supervisors and tasks together. That is no exit of the task: after the
+// boot it is gone.
 func TestEndedByShutdown(t *testing.T) {
 	cfg := newTaskConfig(t, "trap 'exit 0' TERM; "+forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -380,8 +377,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A start that is refused leaves nothing of its supervisor behind: an agent that
-// runs for years would run out of processes.
+// A refused start leaves no supervisor process: an agent that runs for years would run out of
+// processes.
 func TestRefusedStartsLeaveNoZombie(t *testing.T) {
 	d := mustDriver(t, "")
 	before := childrenOf(t, os.Getpid()) // of other tests' agents
@@ -402,8 +399,7 @@ func TestRefusedStartsLeaveNoZombie(t *testing.T) {
 	}
 }
 
-// childrenOf lists the children of a process, also those that have ended and wait
-// to be reaped, with their /proc/PID/stat.
+// childrenOf returns the children of a process, zombies included, with their /proc/PID/stat.
 func childrenOf(tb testing.TB, pid int) map[string]string {
 	tb.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -414,7 +410,7 @@ func childrenOf(tb testing.TB, pid int) map[string]string {
 	for _, path := range stats {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			continue // it is gone
+			continue // it has ended
 		}
 		if parent, _, _, err := rawexec.ParseStat(b); err == nil && parent == pid {
 			found[path] = strings.TrimSpace(string(b))
@@ -423,8 +419,7 @@ func childrenOf(tb testing.TB, pid int) map[string]string {
 	return found
 }
 
-// A supervisor whose state folder was removed has nobody to tell: it ends with its
-// task, and tries no longer.
+// A supervisor whose state folder was removed ends with its task and stops retrying.
 func TestSupervisorOfARemovedFolderEnds(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	if _, err := mustDriver(t, "").Start(t.Context(), cfg); err != nil {
@@ -439,8 +434,8 @@ func TestSupervisorOfARemovedFolderEnds(t *testing.T) {
 	mustBeGone(t, super)
 }
 
-// A task gets what a program expects: its folder, its environment, no input, and
-// nothing that the supervisor, or whoever started the agent, has open.
+// A task gets its folder, its environment and no input, and no open file of the supervisor or of
+// whoever started the agent.
 func TestTaskSees(t *testing.T) {
 	t.Setenv("SKERRY_SECRET", "agent's")
 	r, w, err := os.Pipe()
@@ -467,7 +462,7 @@ func TestTaskSees(t *testing.T) {
 	}
 }
 
-// Much output from a task that ends at once is all there.
+// All output of a task that ends at once is written.
 func TestOutputIsWhole(t *testing.T) {
 	cfg := newTaskConfig(t, "i=0; while [ $i -lt 3000 ]; do echo 'a line of output, rather long, so that it fills the pipe'; i=$((i+1)); done")
 	_, task := mustStart(t, mustDriver(t, ""), cfg)

@@ -55,8 +55,7 @@ func mustDriver(tb testing.TB, bootID string) *rawexec.Driver {
 	return d
 }
 
-// script is a shell script that does what b says. It notes its start when its
-// traps are set.
+// script returns a shell script with the behaviour b. It records its start after its traps are set.
 func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
 	var lines []string
 	if b.Ignore != "" {
@@ -87,7 +86,7 @@ func starts(cfg drivers.TaskConfig) int {
 	return strings.Count(string(b), "started")
 }
 
-// eventually polls until ok, or fails with what it saw last.
+// eventually polls until ok, or fails with the last state.
 func eventually(tb testing.TB, ok func() (bool, string)) {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -105,7 +104,7 @@ func eventually(tb testing.TB, ok func() (bool, string)) {
 	}
 }
 
-// Whatever a config block holds, it is taken with a command or refused as invalid.
+// Every config block is either accepted with a command or rejected as invalid.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"command": "/bin/sleep", "args": ["1"]}`))
 	f.Add([]byte(`{"command": "", "args": null}`))
@@ -129,8 +128,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// TestNumbersAreText takes numbers and truth values for text, of whichever kind they are
-// after the file, the API, the hub's log and the link.
+// TestNumbersAreText accepts numbers and booleans as text, in every type that they have after the file,
+// the API, the hub's log and the link.
 func TestNumbersAreText(t *testing.T) {
 	args := []any{"--port", 8080, int64(-1), uint64(7), 8080.0, 1.5, 1e21, json.Number("443"), json.Number("1e3"), json.Number("0.25"), true}
 	command, got, err := rawexec.Options(map[string]any{"command": 7, "args": args})

@@ -12,15 +12,15 @@ import (
 	"skerry/drivers/rawexec"
 )
 
-// escaped starts a process in a session of its own, which holds nothing of the task's output
-// and does not heed SIGTERM; its parent ends at once.
+// escaped starts a process in its own session, which does not have the task's output and ignores
+// SIGTERM; its parent ends at once.
 const escaped = `(setsid sh -c 'echo $$ >> pids; trap "" TERM; exec >/dev/null 2>&1; while :; do sleep 1; done' &); `
 
 // attached is the same, but its parent is the task.
 const attached = `setsid sh -c 'echo $$ >> pids; trap "" TERM; exec >/dev/null 2>&1; while :; do sleep 1; done' & `
 
-// A stop ends what a task has put into sessions of its own, also where the supervisor that
-// would have inherited it was killed.
+// A stop kills what a task has started in other sessions, also if the supervisor that would have
+// inherited it was killed.
 func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 	cfg := newTaskConfig(t, escaped+attached+forever)
 	d := mustDriver(t, "")
@@ -38,8 +38,8 @@ func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 	}
 }
 
-// A supervisor that stands still does not hold up a stop: after the kill timeout the task is
-// killed, with all of its processes.
+// A stopped supervisor does not delay a stop: after the kill timeout, all processes of the task are
+// killed.
 func TestStopWithAFrozenSupervisor(t *testing.T) {
 	cfg := newTaskConfig(t, "trap '' TERM; "+escaped+attached+forever)
 	d := mustDriver(t, "")
@@ -63,7 +63,7 @@ func TestStopWithAFrozenSupervisor(t *testing.T) {
 	}
 }
 
-// A task that heeds its signal is given it although its supervisor stands still.
+// A task with a stopped supervisor still gets its signal.
 func TestFrozenSupervisorAndTaskThatHeedsItsSignal(t *testing.T) {
 	cfg := newTaskConfig(t, "trap 'echo ended >> done; exit 0' TERM; "+forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -83,7 +83,7 @@ func TestFrozenSupervisorAndTaskThatHeedsItsSignal(t *testing.T) {
 	}
 }
 
-// mainOf is the pid of a task's main process.
+// mainOf returns the pid of a task's main process.
 func mainOf(tb testing.TB, handle []byte) int {
 	tb.Helper()
 	pid, err := rawexec.Decode("handle", handle)
@@ -93,7 +93,7 @@ func mainOf(tb testing.TB, handle []byte) int {
 	return pid
 }
 
-// A process is the task only where its pid, its start and the boot are the task's.
+// A process is the task only if its pid, start and boot match.
 func TestWhoIsTheTask(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -126,8 +126,8 @@ func TestWhoIsTheTask(t *testing.T) {
 	}
 }
 
-// A pid that leads a session of another process by now gets no signal of a stop: its process
-// was started at another time than the task's was.
+// A stop sends no signal to a session whose leader has a reused pid, because that process started at
+// another time.
 func TestReusedPIDIsNotStopped(t *testing.T) {
 	for name, shift := range map[string]int{"the task started before": -1, "the task started after": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestReusedPIDIsNotStopped(t *testing.T) {
 	}
 }
 
-// A record of another process than the handle's is not the handle's task: the state folder
-// went back, or was taken over.
+// A record of another process than the handle's does not belong to the handle: the state folder was
+// restored or reused.
 func TestRecordOfAnotherProcess(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	h, _ := mustStart(t, mustDriver(t, ""), cfg)

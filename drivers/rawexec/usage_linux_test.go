@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// TestConsumed measures a task whose child computes and whose main process waits: it is
-// counted with its descendants, and not any more when it has ended.
+// TestConsumed measures a task whose child computes while its main process waits: the child counts,
+// until it has ended.
 func TestConsumed(t *testing.T) {
 	d := mustDriver(t, "boot")
 	_, task := mustStart(t, d, newTaskConfig(t, "sh -c 'while :; do :; done' & wait"))

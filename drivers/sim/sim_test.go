@@ -119,7 +119,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// Whatever a script holds, it is taken or refused as invalid.
+// Every script is either accepted or rejected as invalid.
 func FuzzScript(f *testing.F) {
 	f.Add([]byte(`{"run_for": "1s", "exit_code": 3, "ignore_signals": ["SIGTERM", 2]}`))
 	f.Add([]byte(`{"exit_signal": 9, "start_delay": "-1h", "kill_after": 1e300}`))

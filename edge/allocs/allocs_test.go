@@ -78,7 +78,7 @@ func TestOnlyExplicitStopsStop(t *testing.T) {
 		if r := f.runnersOf("a"); len(r) != 1 || len(r[0].updates) != 1 || r[0].updates[0] != 4 {
 			t.Fatalf("the update in place: %+v", r[0])
 		}
-		// A hub that went back wants b to run again.
+		// A hub that went back delivers b to run again.
 		n.withLock(func() { n.acked = fleet.Seq(len(n.rows)) })
 		rows := len(n.rows)
 		if _, _, err := l.Deliver(ctx, syncproto.Desired{Index: 2, Run: []syncproto.DesiredAlloc{{ID: "b"}}}); err != nil {
@@ -115,8 +115,8 @@ func TestWaitsForItsBody(t *testing.T) {
 	})
 }
 
-// An allocation with stop_on_client_after stops once its edge was without a hub for so long,
-// whatever lives of the agent and boots that time is made of.
+// An allocation with stop_on_client_after stops once the edge was without a hub for that time, across
+// restarts of the agent and reboots.
 func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
@@ -135,10 +135,10 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		if all, _ := l.Status(t.Context()); all["a"].StopsIn != time.Second || all["b"].StopsIn != 0 || all["a"].State.Terminal() {
 			t.Fatalf("status: %+v", all["a"])
 		}
-		n.withLock(func() { n.lastHeartbeat = time.Now() }) // a beat in time
+		n.withLock(func() { n.lastHeartbeat = time.Now() }) // a heartbeat in time
 		time.Sleep(30 * time.Second)
 		l.stopAgent()
-		n.boot = boot2 // the machine reboots; the time goes on, it does not start again
+		n.boot = boot2 // the machine reboots; the time continues
 		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
@@ -178,12 +178,12 @@ func TestLostAfterStopsNothingAtTheEdge(t *testing.T) {
 	})
 }
 
-// A88: contact is lost with next to no time given: stopped once. A89: half a second, and
-// beats that come for a while: it lives until they end.
+// A88: with almost no time, it stops once. A89: with half a second and regular heartbeats, it lives
+// until the heartbeats end.
 func TestStopsOnceWhenBeatsEnd(t *testing.T) {
 	for _, tc := range []struct {
 		row          string
-		after, beats time.Duration // beats come for so long
+		after, beats time.Duration // how long heartbeats arrive
 	}{
 		{"A88", time.Microsecond, 0},
 		{"A89", 500 * time.Millisecond, 5 * time.Second},
@@ -358,12 +358,12 @@ func TestRestate(t *testing.T) {
 	})
 }
 
-// A disk that takes nothing must not keep what ran from being taken back.
+// A full disk does not prevent the recovery of running allocations.
 func TestFullDiskStillTakesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
 		never := want("a", 0)
-		never.Stop = true // its end has to be recorded, and cannot be
+		never.Stop = true // its end cannot be recorded
 		n.wants["a"], n.wants["b"] = never, want("b", 0)
 		n.full = true
 		l := mustStartAgent(t, n, f, nil)
@@ -380,7 +380,7 @@ func TestFullDiskStillTakesBack(t *testing.T) {
 	})
 }
 
-// What the journal has lost may run all the same: it is taken back to be ended.
+// An allocation whose state the journal has lost may run: it is recovered to be stopped.
 func TestStopsWhatTheJournalHasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
@@ -391,7 +391,7 @@ func TestStopsWhatTheJournalHasLost(t *testing.T) {
 		w := want("a", 0)
 		w.Stop, w.StopReason = true, "not needed"
 		n.wants["a"] = w
-		w.Alloc.ID = "b" // of this one there is no trace
+		w.Alloc.ID = "b" // this one left no trace
 		n.wants["b"] = w
 		l := mustStartAgent(t, n, f, func(c *allocs.Config) { c.Dir = dir })
 		<-l.Recovered()

@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// fakeChecks does no checks: it says what a test makes it say.
+// fakeChecks reports what a test sets.
 type fakeChecks struct {
 	mu       sync.Mutex
 	followed map[fleet.AllocID]map[string]time.Duration
@@ -48,7 +48,7 @@ func (b *fakeChecks) setPassing(since time.Duration, failing string) {
 	b.since, b.failing = since, failing
 }
 
-// followedAllocs says which allocations are checked, and which of their tasks run.
+// followedAllocs returns the followed allocations with their running tasks.
 func (b *fakeChecks) followedAllocs() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +59,7 @@ func (b *fakeChecks) followedAllocs() string {
 	return out
 }
 
-// checked is a clinic whose allocation has a service with a check.
+// checked is a health test whose allocation has a service with a check.
 func checked(t *testing.T, health string) (*healthTest, *fakeChecks) {
 	c := &healthTest{t: t, fakeJournal: newFakeJournal(), factory: &factory{}, start: time.Now()}
 	c.mono = func() time.Duration { return time.Since(c.start) }
@@ -120,7 +120,7 @@ func TestHealthWaitsForChecks(t *testing.T) {
 	}
 }
 
-// Checks are done of what runs, and end with it.
+// Checks run for running allocations and end with them.
 func TestWhatIsChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, b := checked(t, fleet.HealthManual)

@@ -21,7 +21,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 			id := fleet.AllocID(fmt.Sprint("a", i))
 			n.wants[id] = want(id, 0)
 			n.states[id] = journal.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
-			for _, dir := range []string{dir, tasks} { // an agent that was killed left what drivers keep
+			for _, dir := range []string{dir, tasks} { // a killed agent left the drivers' folders
 				if err := os.MkdirAll(filepath.Join(dir, string(id), "alloc"), 0o700); err != nil {
 					t.Fatal(err)
 				}
@@ -39,7 +39,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 	})
 }
 
-// TestCollect removes ended allocations before their turn, and no others.
+// TestCollect removes ended allocations on request, and no others.
 func TestCollect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}

@@ -17,7 +17,7 @@ const (
 	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
 )
 
-// fakeJournal is a journal in memory: what allocs wants of one, and no more.
+// fakeJournal is a Journal in memory.
 type fakeJournal struct {
 	mu             sync.Mutex
 	boot           fleet.BootID
@@ -27,11 +27,11 @@ type fakeJournal struct {
 	acked          fleet.Seq
 	lastHeartbeat  time.Time // zero: never
 	fenced         string
-	hubTimeUnknown bool // no hub has said what the time is
+	hubTimeUnknown bool // HubNow is not known
 	mark           time.Duration
-	full           bool                 // the disk takes nothing
-	mono           func() time.Duration // nil: tasks' states are not kept
-	// handles are by allocation and key.
+	full           bool                 // writes fail
+	mono           func() time.Duration // nil: task states are not stored
+	// handles are stored by allocation and key.
 	handles map[fleet.AllocID]map[string][]byte
 }
 
@@ -135,7 +135,7 @@ func (n *fakeJournal) Record(_ context.Context, ts ...fleet.Transition) error {
 	return nil
 }
 
-// noteTask keeps what a row says of a task, and since when it runs.
+// noteTask stores a task's state and start from a row.
 func (n *fakeJournal) noteTask(s journal.State, t fleet.Transition) journal.State {
 	if t.TaskState == nil {
 		return s

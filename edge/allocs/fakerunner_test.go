@@ -13,7 +13,7 @@ import (
 	"skerry/fleet"
 )
 
-// factory makes runners that do nothing but record, and remembers them.
+// factory makes runners that only record, and remembers them.
 type factory struct {
 	mu   sync.Mutex
 	made map[fleet.AllocID][]*runner
@@ -45,14 +45,14 @@ type runner struct {
 	last   contract.LastState
 	rec    contract.Recorder
 	stop   chan string
-	finish chan error // makes Run return, with nothing recorded
+	finish chan error // lets Run return without a record
 
 	mu        sync.Mutex
 	updates   []fleet.Index
 	restarted []string
 	stops     int
-	linger    atomic.Bool // it goes on when it is told to stop
-	did       []string    // "hasten" and "stop", in their order
+	linger    atomic.Bool // it ignores Stop
+	did       []string    // "skip delay" and "stop", in order
 }
 
 func (r *runner) Run(ctx context.Context) error {
@@ -100,7 +100,7 @@ func (r *runner) Stop(reason string) {
 func (r *runner) SkipDelay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.did = append(r.did, "hasten")
+	r.did = append(r.did, "skip delay")
 }
 
 func (r *runner) Restart(_ context.Context, task, reason string) error {
@@ -140,7 +140,7 @@ func want(id fleet.AllocID, stopAfter time.Duration) journal.DesiredAlloc {
 	return journal.DesiredAlloc{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
 }
 
-// runningAgent is one life of the agent.
+// runningAgent is one run of the agent.
 type runningAgent struct {
 	*allocs.Allocs
 	cancel context.CancelFunc
@@ -164,7 +164,7 @@ func mustStartAgent(t testing.TB, n *fakeJournal, f *factory, change func(*alloc
 	return l
 }
 
-// stopAgent stops this life of the agent; tasks go on.
+// stopAgent stops this run of the agent; tasks go on.
 func (l *runningAgent) stopAgent() {
 	l.cancel()
 	if err, ok := <-l.ended; ok && err != nil {

@@ -32,18 +32,18 @@ func newHealthTest(t *testing.T, change func(*fleet.Update)) *healthTest {
 	return c
 }
 
-// startAgent starts a life of the agent.
+// startAgent starts a run of the agent.
 func (c *healthTest) startAgent() {
 	c.life = mustStartAgent(c.t, c.fakeJournal, c.factory, nil)
 	synctest.Wait()
 }
 
 func (c *healthTest) passVirtualTime(d time.Duration) {
-	time.Sleep(d) // virtual
+	time.Sleep(d) // virtual time
 	synctest.Wait()
 }
 
-// recordTaskState says how the allocation's task is now.
+// recordTaskState records the state of the allocation's task.
 func (c *healthTest) recordTaskState(s fleet.TaskState) {
 	c.t.Helper()
 	row := fleet.Transition{Kind: fleet.TransitionTask, Alloc: "a", Task: "t", TaskState: &s}
@@ -53,7 +53,7 @@ func (c *healthTest) recordTaskState(s fleet.TaskState) {
 	synctest.Wait()
 }
 
-// healthRowLines is what was said of the allocation's health, in order.
+// healthRowLines returns the health rows, in order.
 func (c *healthTest) healthRowLines() string {
 	c.fakeJournal.mu.Lock()
 	defer c.fakeJournal.mu.Unlock()
@@ -97,7 +97,7 @@ func TestHealth(t *testing.T) {
 			c.wantHealthRows(wellSaid)
 			c.recordTaskState(fleet.TaskState{State: fleet.TaskDead, Failed: true})
 			c.passVirtualTime(time.Hour)
-			c.wantHealthRows(wellSaid) // what comes later is the hub's to see
+			c.wantHealthRows(wellSaid) // later changes concern the hub
 		}},
 		{"C53 a restart begins the time anew", nil, func(c *healthTest) {
 			c.passVirtualTime(5 * time.Second)

@@ -10,8 +10,8 @@ import (
 	"skerry/syncproto"
 )
 
-// A runner is told once that its stop leaves out the shutdown_delay: before the stop, or
-// behind it where that comes later, and again in a later life.
+// A runner is told once to skip the shutdown_delay: before the stop, or later if the request comes
+// later, and again after a restart of the agent.
 func TestStopsWithoutTheirDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
@@ -38,24 +38,24 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		f.runnersOf("b")[0].linger.Store(true)
 		stop("a", true)
 		stop("a", true)
-		did("a", "hasten", "stop")
+		did("a", "skip delay", "stop")
 		stop("b", false)
 		did("b", "stop")
 		stop("b", true)
 		stop("b", true)
-		did("b", "stop", "hasten")
+		did("b", "stop", "skip delay")
 		l.stopAgent()
 		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		did("b", "hasten", "stop")
+		did("b", "skip delay", "stop")
 		if s := n.States()["b"]; s.ClientStatus != fleet.ClientComplete {
 			t.Errorf("b is %q", s.ClientStatus)
 		}
 	})
 }
 
-// Somebody on site stops without the shutdown_delay what stops already, too; and once.
+// An operator on site may also skip the shutdown_delay of an allocation that is stopping, once.
 func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
@@ -78,8 +78,8 @@ func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 		}
 		stop(false, "", "stop")
 		stop(false, fleet.CodeConflict, "stop")
-		stop(true, "", "stop", "hasten")
-		stop(true, fleet.CodeConflict, "stop", "hasten")
+		stop(true, "", "stop", "skip delay")
+		stop(true, fleet.CodeConflict, "stop", "skip delay")
 		var said []string
 		for _, row := range n.rows {
 			if row.Kind == fleet.TransitionOperator {

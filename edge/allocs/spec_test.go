@@ -14,8 +14,8 @@ import (
 	"skerry/syncproto"
 )
 
-// TestWhatTheJournalLostIsTakenBack has a journal that forgot what runs, and a cluster that
-// does not know it either.
+// TestWhatTheJournalLostIsTakenBack adopts a running allocation that the journal and the cluster have
+// lost.
 func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := t.TempDir()

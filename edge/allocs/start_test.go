@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// What somebody on site has stopped stays stopped: an allocation that the hubs send in its place
-// does not begin, also in a later life of the agent, until somebody there lets it run.
+// An allocation that was stopped on site stays stopped: its replacement does not start, also after a
+// restart of the agent, until an operator on site starts it.
 func TestStoppedOnSiteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
@@ -33,7 +33,7 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		named("a2", "shop.till[0]") // what the hubs send in its place
+		named("a2", "shop.till[0]") // the replacement that the hubs send
 		named("c", "shop.till[2]")
 		mustBegin := func(id fleet.AllocID, times int) {
 			t.Helper()
@@ -79,8 +79,8 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 	})
 }
 
-// TestSilenceIsThatOfTheShortest: the link may be silent for a third of the shortest
-// stop_on_client_after of what runs, in whatever order they are looked at.
+// TestSilenceIsThatOfTheShortest: the longest silence is a third of the shortest stop_on_client_after,
+// in any order of the allocations.
 func TestSilenceIsThatOfTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}

@@ -12,10 +12,10 @@ import (
 	"skerry/syncproto"
 )
 
-// A virtual clock begins at midnight, UTC.
+// The virtual clock starts at midnight UTC.
 var night = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour}}
 
-// windowTest is an edge with one name: "old" runs.
+// windowTest is an edge on which "old" runs.
 type windowTest struct {
 	*testing.T
 	n *fakeJournal
@@ -43,7 +43,7 @@ func (s *windowTest) runAgent() {
 	synctest.Wait()
 }
 
-// deliverReplacement tells the edge to replace old by others, in windows.
+// deliverReplacement delivers a replacement of old with update windows.
 func (s *windowTest) deliverReplacement(windows []syncproto.DesiredWindow, by ...fleet.AllocID) {
 	s.Helper()
 	s.n.withLock(func() {
@@ -54,7 +54,7 @@ func (s *windowTest) deliverReplacement(windows []syncproto.DesiredWindow, by ..
 	s.deliverStop(windows, "old")
 }
 
-// runSecondName has the edge run an allocation that has another name of the job.
+// runSecondName delivers an allocation with another name of the job.
 func (s *windowTest) runSecondName(id fleet.AllocID) {
 	s.Helper()
 	s.n.withLock(func() {
@@ -82,7 +82,7 @@ func (s *windowTest) wantClientStatus(id fleet.AllocID, status string) {
 	}
 }
 
-// sleepUntilClock lets time pass until an hour of the virtual day, UTC.
+// sleepUntilClock sleeps until an hour of the virtual day, UTC.
 func (s *windowTest) sleepUntilClock(clock string) {
 	s.Helper()
 	when, err := time.Parse("2006-01-02 15:04", clock)
@@ -98,7 +98,7 @@ func TestWindows(t *testing.T) {
 		name string
 		run  func(s *windowTest)
 	}{
-		// 02:00 of Berlin is 01:00 UTC in January.
+		// 02:00 in Berlin is 01:00 UTC in January.
 		{"what came while it was closed begins when it opens, in the site's zone", func(s *windowTest) {
 			s.deliverReplacement(night, "new")
 			s.sleepUntilClock("2000-01-01 00:59")
@@ -113,7 +113,7 @@ func TestWindows(t *testing.T) {
 			s.wantClientStatus("new", fleet.ClientRunning)
 		}},
 		{"what opens first begins in the second in which it opens", func(s *windowTest) {
-			time.Sleep(30 * time.Second) // the looks of each minute are in its middle
+			time.Sleep(30 * time.Second) // moves the checks to the middle of each minute
 			s.runSecondName("later")
 			s.deliverReplacement(night, "new")
 			s.deliverStop([]syncproto.DesiredWindow{{Cron: "0 3 * * *", Duration: time.Hour}}, "later")
@@ -226,7 +226,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// The time in which it has to become healthy does not run while it is held back.
+// The health deadline does not run while an allocation is held back.
 func TestHealthIsNotJudgedWhileAWindowIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlot(t)
@@ -244,7 +244,7 @@ func TestHealthIsNotJudgedWhileAWindowIsClosed(t *testing.T) {
 	})
 }
 
-// A disk that does not take that a stop begins keeps the allocation running.
+// If the beginning of a stop cannot be journaled, the allocation runs on.
 func TestAStopThatIsNotJournaledDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlot(t)
@@ -259,8 +259,8 @@ func TestAStopThatIsNotJournaledDoesNotBegin(t *testing.T) {
 	})
 }
 
-// An allocation does not begin where somebody on site stopped another one of its name. An
-// allocation that has begun is kept, and one that the cluster stops is stopped.
+// An allocation does not start if another one of its name was stopped on site. One that has started
+// goes on, and the cluster can stop it.
 func TestNamesThatAreKeptStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeJournal()

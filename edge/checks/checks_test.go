@@ -21,7 +21,7 @@ import (
 	"skerry/fleet/validate"
 )
 
-// fakeServers is what checks are done against: who listens where, and what he answers.
+// fakeServers answers the checks at given addresses.
 type fakeServers struct {
 	mu       sync.Mutex
 	answers  map[string]int // status, by HOST:PORT
@@ -57,8 +57,7 @@ func (s *fakeServers) dialServer(_ context.Context, _, address string) (net.Conn
 	}
 	ours, theirs := net.Pipe()
 	go func() {
-		// Without a TLS alert: the client may be about to say one as well, and a pipe
-		// holds nothing that the other end does not read.
+		// Without a TLS alert: the client may send one too, and an unread pipe would block both.
 		defer theirs.Close()
 		if s.secure != nil {
 			s.serveRequest(tls.Server(theirs, s.secure), address, status)
@@ -72,7 +71,7 @@ func (s *fakeServers) dialServer(_ context.Context, _, address string) (net.Conn
 func (s *fakeServers) serveRequest(conn net.Conn, address string, status int) {
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
-		return // a tcp check says nothing
+		return // a tcp check sends nothing
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -96,7 +95,7 @@ type checksTest struct {
 	changed   int
 	unhealthy []string
 	refuse    error
-	lost      bool // the machine's address
+	lost      bool // the machine has lost its address
 }
 
 func (w *checksTest) sinceStart() time.Duration { return time.Since(w.start) }
@@ -127,18 +126,18 @@ func newChecksTest(t *testing.T, services ...fleet.Service) *checksTest {
 	return w
 }
 
-// followRunning says that the task runs since d after the beginning.
+// followRunning follows the allocation with a task that started d after the beginning.
 func (w *checksTest) followRunning(ctx context.Context, d time.Duration) {
 	w.Follow(ctx, w.alloc, map[string]time.Duration{"t": d})
 	synctest.Wait()
 }
 
 func passVirtualTime(d time.Duration) {
-	time.Sleep(d) // virtual
+	time.Sleep(d) // virtual time
 	synctest.Wait()
 }
 
-// onlyResult is the one result there is.
+// onlyResult returns the only result.
 func (w *checksTest) onlyResult(t *testing.T) checks.Result {
 	t.Helper()
 	all := w.Results("a")
@@ -160,13 +159,13 @@ func (w *checksTest) restartReasons() string {
 	return strings.Join(w.unhealthy, "; ")
 }
 
-// service is one with one check.
+// service makes a service with one check.
 func service(c fleet.ServiceCheck) fleet.Service {
 	c.Interval, c.Timeout = 10*time.Second, 2*time.Second
 	return fleet.Service{Name: "web", Provider: fleet.ProviderNomad, PortLabel: "http", Checks: []fleet.ServiceCheck{c}}
 }
 
-// inVirtualTime runs a test in virtual time, and waits for every check at its end.
+// inVirtualTime runs a test in virtual time and waits for all checks at its end.
 func inVirtualTime(t *testing.T, do func(t *testing.T, ctx context.Context), wait func() *checks.Checks) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -206,16 +205,16 @@ func TestHTTPCheck(t *testing.T) {
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// TestHTTPSCheck asks by TLS, for a name of its own where the check says one, and trusts who
-// answers only where it is told not to look.
+// TestHTTPSCheck connects with TLS, with the server name of the check, and skips the verification only
+// if the check says so.
 func TestHTTPSCheck(t *testing.T) {
-	server := httptest.NewTLSServer(nil) // for its certificate, which nobody knows
+	server := httptest.NewTLSServer(nil) // for its certificate, which is not trusted
 	server.Close()
 	for _, tc := range []struct {
 		check  fleet.ServiceCheck
 		status string
 		says   string
-		name   string // that was asked for
+		name   string // requested server name
 	}{
 		{fleet.ServiceCheck{Protocol: "https"}, checks.Failure, "certificate", ""},
 		{fleet.ServiceCheck{Protocol: "https", TLSSkipVerify: true}, checks.Success, "200", ""},
@@ -290,7 +289,7 @@ func TestPassingSince(t *testing.T) {
 		if !ok || since != 10*time.Second {
 			t.Errorf("passing since %s (%q), want 10s: the one that is only shown does not count", since, failing)
 		}
-		// The machine's description, or when its task started, is not what it was.
+		// The description of the machine or the start of the task changes.
 		w.followRunning(ctx, 20*time.Second)
 		if since, _, ok := w.Passing("a"); !ok || since != 30*time.Second {
 			t.Errorf("after a restart passing since %s, want 30s", since)
@@ -343,7 +342,7 @@ func TestCheckRestart(t *testing.T) {
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// What could not be restarted is tried again.
+// A failed restart is tried again.
 func TestCheckRestartThatFails(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
@@ -357,14 +356,14 @@ func TestCheckRestartThatFails(t *testing.T) {
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// setAddressLost has the machine lose its address, or find it again.
+// setAddressLost removes the machine's address or restores it.
 func (w *checksTest) setAddressLost(lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = lost
 }
 
-// A link that is gone takes the machine's address along, and stops no task.
+// A lost link also removes the machine's address, and restarts no task.
 func TestChecksWhileTheAddressIsGone(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
@@ -378,7 +377,7 @@ func TestChecksWhileTheAddressIsGone(t *testing.T) {
 		if since, failing, ok := w.Passing("a"); !ok || since != 0 {
 			t.Errorf("passing since %s (%q), want 0s: what runs is to be found on the loopback address", since, failing)
 		}
-		w.site.removeServer("127.0.0.1:20000") // it listened on the one that is gone
+		w.site.removeServer("127.0.0.1:20000") // it listened on the lost address only
 		passVirtualTime(time.Minute)
 		if r := w.onlyResult(t); r.Status != checks.Failure {
 			t.Errorf("nobody answers: %+v", r)
@@ -394,8 +393,7 @@ func TestChecksWhileTheAddressIsGone(t *testing.T) {
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// An address that is not the machine's own at any time, as behind a router, is one that
-// a task may be found dead by.
+// An address that the machine never has, for example behind a router, can fail a check.
 func TestCheckOfAnAddressElsewhere(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
@@ -414,7 +412,7 @@ func TestCheckOfAnAddressElsewhere(t *testing.T) {
 	}, func() *checks.Checks { return w.Checks })
 }
 
-// What changes of the machine or the allocation, and of no check, has none begin anew.
+// Changes of the machine or the allocation that change no check do not restart the checks.
 func TestChecksThatStayTheSame(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {

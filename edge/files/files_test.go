@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// mustTree makes an allocation's folder beside a file that is nobody's business.
+// mustTree makes an allocation's folder beside a private file.
 func mustTree(tb testing.TB) string {
 	tb.Helper()
 	base := tb.TempDir()
@@ -133,7 +133,7 @@ func TestListAndStat(t *testing.T) {
 	}
 }
 
-// TestStream reads a file while it grows, to the end of its writer.
+// TestStream reads a growing file until its writer has ended.
 func TestStream(t *testing.T) {
 	dir := mustTree(t)
 	name := filepath.Join(dir, "web/local/a.txt")
@@ -190,7 +190,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// FuzzOpen feeds paths: nothing outside is ever read.
+// FuzzOpen opens random paths: nothing outside the folder is ever read.
 func FuzzOpen(f *testing.F) {
 	f.Add("web/local/up", int64(0))
 	f.Add("../outside", int64(3))

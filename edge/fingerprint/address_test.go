@@ -50,7 +50,7 @@ func TestFirstGlobal(t *testing.T) {
 	}
 }
 
-// A machine that moves says so at its next look.
+// A machine that moves reports its new address at the next reading.
 func TestAddressIsLookedAtAgain(t *testing.T) {
 	ip := "10.0.0.5"
 	f := mustNew(t, func(cfg *fingerprint.Config) { cfg.Address = func() string { return ip } })

@@ -90,7 +90,7 @@ func TestBoard(t *testing.T) {
 		"cpu.modelname": "Small Board 4", "memory.totalbytes": "3977805824",
 		"kernel.name": "linux", "kernel.arch": runtime.GOARCH, "kernel.version": "6.6.31-v8",
 		"os.name": "boardos", "os.version": "12", "unique.hostname": "till-17", "driver.sim": "1",
-		"unique.storage.bytestotal": n.Attributes["unique.storage.bytestotal"], // the disk is this machine's
+		"unique.storage.bytestotal": n.Attributes["unique.storage.bytestotal"], // the real disk of this machine
 	}
 	if !maps.Equal(n.Attributes, want) {
 		t.Errorf("attributes %v, want %v", n.Attributes, want)
@@ -114,7 +114,7 @@ func TestFallbacks(t *testing.T) {
 		name      string
 		files     map[string]string
 		configure fleet.Resources
-		want      fleet.Resources // DiskMB is not looked at where it is not configured
+		want      fleet.Resources // DiskMB is not compared if it is not configured
 	}{
 		{"rate that the processor shows", map[string]string{
 			"proc/cpuinfo": "processor : 0\ncpu MHz : 2596.122\nprocessor : 1\ncpu MHz : 2400.5\n", "proc/meminfo": "MemTotal: 1048576 kB\n",
@@ -149,7 +149,7 @@ func TestVolume(t *testing.T) {
 		"22 1 8:1 / / rw - ext4 /dev/root rw",
 		"23 22 8:2 / /var rw - ext4 /dev/sda2 rw",
 		"24 22 8:3 / /var/lib rw - ext4 /dev/sda3 rw",
-		"25 22 8:4 / /var/lib rw - ext4 /dev/sda4 rw", // on top of it
+		"25 22 8:4 / /var/lib rw - ext4 /dev/sda4 rw", // mounted over the one before
 		`26 22 8:5 / /mnt/a\040disk rw - vfat /dev/sdb1 rw`,
 		"27 22 8:6 / /var/library rw - ext4 /dev/sda6 rw",
 		"nonsense", "1 2 - 3",
@@ -164,8 +164,8 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// This very machine: all that constraints may ask for is there, in little time and
-// few bytes, and the same again.
+// This machine is described with everything that constraints use, fast, in few bytes, and the same each
+// time.
 func TestThisMachine(t *testing.T) {
 	raw, err := rawexec.New(rawexec.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -251,7 +251,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// fakeFinder is hardware that comes and goes.
+// fakeFinder finds devices that a test adds and removes.
 type fakeFinder struct {
 	mu  sync.Mutex
 	ids []string
@@ -339,8 +339,8 @@ func TestReadHeedsItsContext(t *testing.T) {
 	}
 }
 
-// The hash is frozen: where it changes with a release, every edge sends its
-// description again after the upgrade.
+// The hash is frozen: if a release changes it, every edge sends its description again after the
+// upgrade.
 func TestHashIsFrozen(t *testing.T) {
 	got := hex.EncodeToString(fingerprint.Hash(fleet.Node{ID: "n", Attributes: map[string]string{"cpu.arch": "arm"}}))
 	if want := "211d11db4050591d91248f2172c1b039"; got != want {
@@ -348,8 +348,7 @@ func TestHashIsFrozen(t *testing.T) {
 	}
 }
 
-// Whatever the kernel's files hold, the machine is described: a number that cannot
-// be read is none.
+// The machine is described whatever the kernel's files contain; an unreadable number is left out.
 func FuzzMachine(f *testing.F) {
 	f.Add(board["proc/cpuinfo"], board["proc/meminfo"], board["etc/os-release"], "1800000\n", "max\n")
 	f.Add("processor\nprocessor\t: 1\ncpu MHz\t: -1e9\n", "MemTotal: 99999999999999999999 kB", "ID='\n=\n", "-1", "18446744073709551616")

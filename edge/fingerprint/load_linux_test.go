@@ -38,7 +38,7 @@ func TestUsageOfThisMachine(t *testing.T) {
 	}
 }
 
-// TestUsageIsRead reads files as a kernel writes them, and worse ones.
+// TestUsageIsRead reads files as a kernel writes them, and invalid ones.
 func TestUsageIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := mustTree(t, map[string]string{
@@ -63,13 +63,13 @@ func TestUsageIsRead(t *testing.T) {
 		if want := (fleet.HostMemory{Total: 1000 << 10, Free: 100 << 10, Available: 400 << 10, Used: 600 << 10}); *u.Memory != want {
 			t.Errorf("memory %+v", *u.Memory)
 		}
-		if len(u.CPU) != 0 || u.CPUTicksConsumed != 0 || u.Uptime != 12 { // a core that did nothing, not even wait
+		if len(u.CPU) != 0 || u.CPUTicksConsumed != 0 || u.Uptime != 12 { // a core that did nothing at all
 			t.Errorf("%+v", u)
 		}
 	})
 }
 
-// FuzzLoad feeds what is read of the kernel.
+// FuzzLoad reads random kernel files.
 func FuzzLoad(f *testing.F) {
 	f.Add("MemTotal: 10 kB\nMemAvailable: 99 kB", "cpu0 1 2 3 4 5 6 7 8 9 10", "1e300 2", "36 35 98:0 / / rw - ext4 /dev/sda1 rw")
 	f.Add("MemTotal: x", "cpu0 -1 2 3 4", "", "36 35 98:0 / /\\040x rw - ext4 /dev/sda1 rw")

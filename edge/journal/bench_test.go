@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// benchConfig counts the commits, each of which is one fsync of the log.
+// benchConfig counts commits; each is one fsync of the log.
 func benchConfig(b *testing.B, commits *atomic.Int64) journal.Config {
 	cfg := newMachine().journalConfig(dbPath(b))
 	cfg.Paranoid = false
@@ -26,7 +26,7 @@ func benchConfig(b *testing.B, commits *atomic.Int64) journal.Config {
 	return cfg
 }
 
-// transition is what a task that crashes and is restarted writes.
+// transition is a row of a task that crashes and restarts.
 func transition(alloc int) fleet.Transition {
 	now := time.Now()
 	return fleet.Transition{
@@ -70,10 +70,10 @@ func BenchmarkRecordSingle(b *testing.B) {
 	b.ReportMetric(float64(commits.Load())/float64(b.N), "fsyncs/row")
 }
 
-// BenchmarkRecordConcurrent has 8 recorders a processor: 16 on two.
+// BenchmarkRecordConcurrent has 8 recorders for each processor.
 func BenchmarkRecordConcurrent(b *testing.B) { benchmarkRecord(b, 8) }
 
-// BenchmarkOpen opens a journal of 100,000 rows that nobody has acknowledged.
+// BenchmarkOpen opens a journal of 100,000 unacknowledged rows.
 func BenchmarkOpen(b *testing.B) {
 	cfg := benchConfig(b, new(atomic.Int64))
 	j := mustOpen(b, cfg)
@@ -103,8 +103,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkBytesWritten reports what the process hands to its disk for each
-// transition, commits one by one and with their share of checkpoints.
+// BenchmarkBytesWritten reports the bytes written to disk for each transition, with its share of
+// checkpoints.
 func BenchmarkBytesWritten(b *testing.B) {
 	j := mustOpen(b, benchConfig(b, new(atomic.Int64)))
 	t := transition(1)

@@ -47,7 +47,7 @@ func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 	if kinds[fleet.TransitionAlloc] != statuses || kinds[fleet.TransitionGap] != 1 || counted != dropped || kinds[fleet.TransitionTask]+int(dropped) != events {
 		t.Fatalf("rows by kind: %v; dropped %d, counted %d", kinds, dropped, counted)
 	}
-	// Acknowledged rows make room again.
+	// Acknowledged rows make space again.
 	j.Acknowledge(j.Head().Last)
 	mustRecord(t, j, status(1, fleet.ClientRunning))
 	mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, "room"))
@@ -60,8 +60,8 @@ func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 	}
 }
 
-// What says after an absence that a task runs is kept beyond the bound for events: the
-// start itself may have got no row, and nobody tells of it again.
+// The row that says after an absence that a task runs is stored beyond the bound for events: the start
+// itself may have been dropped, and nothing repeats it.
 func TestWhatRunsIsToldAtTheBound(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
@@ -78,8 +78,7 @@ func TestWhatRunsIsToldAtTheBound(t *testing.T) {
 	}
 }
 
-// An agent that is started over and over while nobody hears of it, as one with a
-// token that no hub takes, fills no disk.
+// An agent that is restarted again and again without a hub does not fill the disk.
 func TestAgentsThatStartOverStayWithinTheBound(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
 	cfg.Paranoid = false
@@ -97,7 +96,7 @@ func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	cfg := m.journalConfig(path)
 	cfg.Retention = time.Hour
-	cfg.CheckpointEvery = 10 * time.Millisecond // how often the writer looks, too
+	cfg.CheckpointEvery = 10 * time.Millisecond // also how often the writer checks
 	j := mustOpen(t, cfg)
 	mustRecord(t, j, status(1, fleet.ClientPending), status(1, fleet.ClientRunning), status(2, fleet.ClientPending))
 	j.Acknowledge(2)
@@ -140,8 +139,8 @@ func mustWait(t testing.TB, what string, done func() (bool, string)) {
 	}
 }
 
-// The next commit writes a beat that was not written by itself, so that a crash after the
-// commit does not forget the beat.
+// The next commit writes a heartbeat that was not written on its own, so that a crash after it does not
+// lose the heartbeat.
 func TestBeatGoesAlongWithACommit(t *testing.T) {
 	ctx, m := context.Background(), newMachine()
 	cfg, crashed := m.journalConfig(dbPath(t)), m.journalConfig(dbPath(t))
@@ -189,16 +188,16 @@ func TestTimeAcrossReboots(t *testing.T) {
 	j = mustOpen(t, m.journalConfig(path))
 	check(j, 2*time.Minute)
 	m.advanceClocks(time.Minute)
-	mustRecord(t, j, status(1, fleet.ClientRunning)) // a row keeps the time, too
+	mustRecord(t, j, status(1, fleet.ClientRunning)) // a row also stores the time
 	mustClose(t, j)
-	m.rebootMachine(boot2, time.Unix(0, 0)) // a dead clock
+	m.rebootMachine(boot2, time.Unix(0, 0)) // the wall clock is reset
 	m.advanceClocks(30 * time.Second)
 	j = mustOpen(t, m.journalConfig(path))
 	check(j, 3*time.Minute+30*time.Second)
 	if ts := mustReadAll(t, j); ts[0].Wall < 0 {
 		t.Fatalf("rows: %+v", ts)
 	}
-	// A hub's clock that went back does not move the floor.
+	// A hub's clock that goes back does not lower the floor.
 	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +217,7 @@ func TestRelativeMonoGoesOn(t *testing.T) {
 	}
 	mustClose(t, j)
 	m.mu.Lock()
-	m.mono = 0 // another process, the same boot
+	m.mono = 0 // another process in the same boot
 	m.mu.Unlock()
 	j = mustOpen(t, cfg)
 	m.advanceClocks(time.Second)
@@ -307,8 +306,7 @@ func TestOldestStatesOfRemovedAllocationsGo(t *testing.T) {
 	}
 }
 
-// How long tasks have been running is known in each life of the agent, and not
-// beyond the boot.
+// The running time of tasks survives a restart of the agent, but not a boot.
 func TestSinceWhenTasksRun(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	j := mustOpen(t, m.journalConfig(path))

@@ -16,12 +16,12 @@ import (
 	"skerry/syncproto"
 )
 
-// Environment of the child that TestKilledAtEveryStep starts: it works on a
-// journal, notes what it was told to be durable, and dies at a step.
+// Environment of the child of TestKilledAtEveryStep: it works on a journal, notes what was reported as
+// durable, and dies at a step.
 const (
 	envPath = "JOURNAL_TEST_PATH"
 	envStep = "JOURNAL_TEST_STEP"
-	envSkip = "JOURNAL_TEST_SKIP" // how often the step is passed before
+	envSkip = "JOURNAL_TEST_SKIP" // how often the step is passed first
 )
 
 func TestMain(m *testing.M) {
@@ -31,12 +31,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scriptRows is how many rows a script records, besides some others.
+// scriptRows is the number of rows that a script records, besides some others.
 const scriptRows = 560
 
-// script is what a journal goes through in these tests: every kind of write, and
-// enough of them for a compaction and a checkpoint. told is called with each
-// label whose write was reported as durable.
+// script writes everything that a journal can store, enough for a compaction and a checkpoint. told is
+// called with each label whose write was reported as durable.
 func script(j *journal.Journal, m *machine, told func(label string)) error {
 	ctx := context.Background()
 	for i := range scriptRows {
@@ -99,7 +98,7 @@ func delivery(index fleet.Index) syncproto.Desired {
 	return d
 }
 
-// crashConfig makes compactions happen within the script.
+// crashConfig causes compactions within the script.
 func crashConfig(m *machine, path string) journal.Config {
 	cfg := m.journalConfig(path)
 	cfg.MaxBytes = 120 << 10
@@ -107,7 +106,8 @@ func crashConfig(m *machine, path string) journal.Config {
 	return cfg
 }
 
-// verify opens what a crash left and proves that what was told is there, whole.
+// verify opens the journal after a crash and checks that everything that was reported as durable is
+// there.
 func verify(t *testing.T, m *machine, path string, told []string) *journal.Journal {
 	t.Helper()
 	cfg := crashConfig(m, path)
@@ -133,8 +133,7 @@ func verify(t *testing.T, m *machine, path string, told []string) *journal.Journ
 	first := j.Head().First
 	for i := range scriptRows {
 		label := fmt.Sprintf("row %d", i)
-		// Rows are told in order, so one that is compacted has a number below the
-		// first; the script's other rows only push numbers up.
+		// Rows are reported in order, so a compacted one has a number below the first.
 		if has[label] && seen[label] == 0 && fleet.Seq(i+1) >= first {
 			t.Errorf("%s was told to be durable and is gone", label)
 		}
@@ -206,8 +205,8 @@ func TestFailedAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestHandleAndWhatItSays fails each step on the way to a handle and the row that says why
-// it is kept: after the next open both are there, or neither is.
+// TestHandleAndWhatItSays fails each step of writing a handle with its row: after the next open both
+// are there, or neither.
 func TestHandleAndWhatItSays(t *testing.T) {
 	ctx := context.Background()
 	for label, durable := range map[string]bool{
@@ -247,7 +246,7 @@ func TestHandleAndWhatItSays(t *testing.T) {
 	}
 }
 
-// workUntilKilled is the child's main.
+// workUntilKilled is the child's main function.
 func workUntilKilled(path, label, skips string) int {
 	var skip int
 	fmt.Sscan(skips, &skip)

@@ -9,12 +9,11 @@ import (
 	"skerry/fleet"
 )
 
-// rewrite makes the database of this release's version anew. Those of older
-// versions are never made again.
+// rewrite makes the database of this release's version again. Those of older versions are never
+// changed.
 var rewrite = flag.Bool("rewrite", false, "write testdata/v2.db")
 
-// TestDatabasesOfVersions opens databases as they were released, so that migrations
-// cannot lose what one of that version held.
+// TestDatabasesOfVersions opens databases of earlier versions, so that migrations lose nothing.
 func TestDatabasesOfVersions(t *testing.T) {
 	if *rewrite {
 		path := dbPath(t)

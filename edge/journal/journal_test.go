@@ -23,7 +23,7 @@ func allocID(n int) fleet.AllocID {
 	return fleet.AllocID(fmt.Sprintf("a0000000-0000-4000-8000-%012d", n))
 }
 
-// machine is a machine's clock under a test's hand.
+// machine is a machine whose clocks a test controls.
 type machine struct {
 	mu   sync.Mutex
 	boot fleet.BootID
@@ -93,7 +93,7 @@ func taskEvent(alloc int, task, state, event string) fleet.Transition {
 	}
 }
 
-// mustReadAll reads all rows in small portions, checks the chain, and decodes.
+// mustReadAll reads all rows in small parts, checks the chain, and decodes them.
 func mustReadAll(t testing.TB, j *journal.Journal) []fleet.Transition {
 	t.Helper()
 	h := j.Head()
@@ -211,8 +211,8 @@ func TestClosedJournalSaysSo(t *testing.T) {
 	}
 }
 
-// Who gives up waiting shares nothing with the write or the read that goes on
-// without it: the race detector is the judge.
+// A caller that stops waiting shares no memory with the write or read that goes on: for the race
+// detector.
 func TestGivingUpLeavesTheWriterAlone(t *testing.T) {
 	giveUp := func() {}
 	cfg := newMachine().journalConfig(dbPath(t))

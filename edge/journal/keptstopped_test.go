@@ -7,7 +7,7 @@ import (
 	"skerry/syncproto"
 )
 
-// That something is kept stopped survives what hubs say later, and a start.
+// KeptStopped survives later deliveries and a start.
 func TestKeepStopped(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
 	j := mustOpen(t, cfg)

@@ -13,8 +13,8 @@ import (
 	"skerry/fleet"
 )
 
-// mustLoseRows is a journal of 20 rows, the first 5 of them acknowledged, that is
-// damaged while it is closed.
+// mustLoseRows makes a journal of 20 rows, the first 5 acknowledged, that is damaged while it is
+// closed.
 func mustLoseRows(t *testing.T, damage func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	m, path := newMachine(), dbPath(t)
@@ -29,7 +29,7 @@ func mustLoseRows(t *testing.T, damage func(path string)) (*journal.Journal, jou
 	return j, cfg
 }
 
-// mustRemove removes a database with its log, as a repair of the file system may.
+// mustRemove removes a database with its log, as a file system repair may do.
 func mustRemove(t *testing.T, path string) {
 	t.Helper()
 	for _, f := range []string{path, path + "-wal", path + "-shm"} {
@@ -58,7 +58,7 @@ func wantLines(t *testing.T, j *journal.Journal, want ...string) {
 	}
 }
 
-// TestRebase goes on from where the cluster stands, after each kind of damage.
+// TestRebase continues where the cluster stands, after each kind of damage.
 func TestRebase(t *testing.T) {
 	alterRow12 := func(path string) { mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12") }
 	cutAfter15 := func(path string) { mustAlter(t, path, "DELETE FROM rows WHERE seq > 15") }
@@ -66,7 +66,7 @@ func TestRebase(t *testing.T) {
 		name    string
 		damage  func(path string)
 		applied fleet.Seq
-		want    []string // after rows that the cluster has; "since" was recorded before the hub answered
+		want    []string // after the cluster's rows; "since" was recorded before the hub answered
 	}{
 		{"a row is altered that the cluster had not heard of", alterRow12, 10,
 			[]string{"11 alloc row 10", "12 gap 1", "13 alloc row 12", "14 alloc row 13", "15 alloc row 14", "16 alloc row 15",
@@ -87,7 +87,7 @@ func TestRebase(t *testing.T) {
 			since.ClientDescription, again.ClientDescription = "since", "again"
 			mustRecord(t, j, since)
 			mustClose(t, j)
-			j = mustOpen(t, cfg) // it says so until a hub has answered
+			j = mustOpen(t, cfg) // Head.Lost stays until a hub has answered
 			chain := []byte("the cluster's")
 			say := func(states map[fleet.AllocID]journal.State) []fleet.Transition {
 				if s := states[allocID(0)]; s.ClientDescription != "since" {
@@ -126,8 +126,7 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// TestLogThatIsGoneIsNoticed: SQLite opens a database without its log as if that
-// had never been.
+// TestLogThatIsGoneIsNoticed: SQLite opens a database without its log as if there had never been one.
 func TestLogThatIsGoneIsNoticed(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 5)
@@ -145,7 +144,7 @@ func TestLogThatIsGoneIsNoticed(t *testing.T) {
 	}
 }
 
-// TestDamagedTwice: rows that have no number yet that counts stay such rows.
+// TestDamagedTwice: rows without a valid number stay such rows after a second damage.
 func TestDamagedTwice(t *testing.T) {
 	j, cfg := mustLoseRows(t, func(path string) { mustRemove(t, path) })
 	for range 3 {
@@ -200,7 +199,7 @@ func TestRebaseCutShort(t *testing.T) {
 	}
 }
 
-// FuzzDecodeWitness: whatever lies there, only what was written is believed.
+// FuzzDecodeWitness: only a mark that was written is accepted.
 func FuzzDecodeWitness(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0}, 20))
@@ -212,8 +211,8 @@ func FuzzDecodeWitness(f *testing.F) {
 	})
 }
 
-// TestPutBack is a directory that was put back: what the cluster had acknowledged is not said
-// again, what it had not is, behind a gap that says that the cluster has all that is missing.
+// TestPutBack restores an older copy: acknowledged rows are not sent again, the others are, behind a
+// gap row that says that the cluster has all missing rows.
 func TestPutBack(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
@@ -226,7 +225,7 @@ func TestPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, j)
-	j = mustOpen(t, m.journalConfig(path)) // it says so until a hub has answered
+	j = mustOpen(t, m.journalConfig(path)) // Head.Lost stays until a hub has answered
 	if h := j.Head(); h.Lost == "" {
 		t.Fatalf("head: %+v", h)
 	}

@@ -17,8 +17,7 @@ import (
 	"skerry/fleet"
 )
 
-// mustFill makes a database with n rows, the first acked of them acknowledged,
-// and closes it.
+// mustFill makes a closed database with n rows, the first acked of them acknowledged.
 func mustFill(t testing.TB, cfg journal.Config, n int, acked fleet.Seq) {
 	t.Helper()
 	ctx := context.Background()
@@ -41,7 +40,7 @@ func mustFill(t testing.TB, cfg journal.Config, n int, acked fleet.Seq) {
 	mustClose(t, j)
 }
 
-// mustAlter runs SQL on a database that nobody has open.
+// mustAlter runs SQL on a closed database.
 func mustAlter(t testing.TB, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -113,8 +112,7 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 	mustReadAll(t, j)
 }
 
-// A rebuilt journal leaves out the desired allocations that were altered, and keeps those
-// between them.
+// A rebuilt journal leaves out altered desired allocations and keeps those between them.
 func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 5)
@@ -127,8 +125,8 @@ func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 	}
 }
 
-// A row that cannot be decoded becomes a gap, also where the row before it is missing and no
-// hash shows the damage.
+// A row that cannot be decoded becomes a gap row, also if the row before it is missing and no hash
+// shows the damage.
 func TestAlteredRowBehindAHole(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 5)
@@ -152,7 +150,7 @@ func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 		mustAlter(t, path, "UPDATE rows "+damage+" WHERE seq = 3 OR seq = 6")
 		first := fleet.Seq(7)
 		if strings.Contains(damage, "hash") {
-			first++ // which of the two is wrong, a row or the one that goes on from it, nobody knows
+			first++ // either the row or the next one is wrong
 		}
 		head.First = first
 		for range 2 {
@@ -171,7 +169,7 @@ func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 	}
 }
 
-// TestADamagedNewestRow: the hash that the next one goes on from is not to be trusted.
+// TestADamagedNewestRow: the hash for the next row cannot be trusted.
 func TestADamagedNewestRow(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 20)
@@ -196,8 +194,8 @@ func TestAlteredHashIsMended(t *testing.T) {
 	}
 }
 
-// TestAlteredValuesAreNoticed flips bits of everything that is kept, which SQLite takes
-// for other values: none is believed.
+// TestAlteredValuesAreNoticed flips bits in all stored values, which SQLite does not notice: none is
+// accepted.
 func TestAlteredValuesAreNoticed(t *testing.T) {
 	alloc := " WHERE alloc = '" + string(allocID(0)) + "'"
 	stopped := " WHERE alloc = '" + string(allocID(2)) + "'"
@@ -238,8 +236,7 @@ func TestAlteredValuesAreNoticed(t *testing.T) {
 	}
 }
 
-// mustFlips returns what a value may become if one of its bits flips, as SQL has it: for
-// some of its bits.
+// mustFlips returns, as SQL, the values that result from flipping some bits of a value.
 func mustFlips(t testing.TB, path, query string) (altered []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -271,7 +268,7 @@ func mustFlips(t testing.TB, path, query string) (altered []string) {
 	return altered
 }
 
-// TestAnAlteredAgeIsMended: the time of the machine does not jump by what a bit did to a row.
+// TestAnAlteredAgeIsMended: an altered age of a row does not change the machine's time.
 func TestAnAlteredAgeIsMended(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 6, 2)
@@ -328,7 +325,7 @@ func TestDatabaseThatIsNoDatabase(t *testing.T) {
 	}
 }
 
-// The row that is lost is the first one, of which no hub has heard.
+// The lost row is the first one, which no hub has.
 func TestFirstRowBecomesAGap(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 0)
@@ -343,7 +340,7 @@ func TestFirstRowBecomesAGap(t *testing.T) {
 	}
 }
 
-// The witness tells of one row, too: it is lost, and there is no more.
+// The high-water mark counts one row as well: it is lost, and there are no more.
 func TestDatabaseOfOneRowThatIsNoDatabase(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 1, 0)
@@ -371,7 +368,7 @@ func TestTruncatedDatabaseOpens(t *testing.T) {
 	}
 }
 
-// A quarantine may be cut short at each of its steps, and is then done again.
+// An interrupted quarantine is repeated, from each of its steps.
 func TestQuarantineCutShort(t *testing.T) {
 	for _, label := range []string{journal.StepQuarantine, journal.StepSalvage, journal.StepSwap} {
 		t.Run(label, func(t *testing.T) {
@@ -397,8 +394,8 @@ func TestQuarantineCutShort(t *testing.T) {
 	}
 }
 
-// Between removing the damaged database and naming the new one the process may
-// die: the log of the old one must not be applied to the new.
+// If the process dies between removing the damaged database and renaming the new one, the old log must
+// not be applied to the new database.
 func TestSwapIsFinished(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 5)
@@ -429,7 +426,7 @@ func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatOnlySeemsNewer: a bit of the version flipped.
+// TestAHeaderThatOnlySeemsNewer flips a bit of the version.
 func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.journalConfig(path), 20, 5)
@@ -449,8 +446,7 @@ func TestDirectoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Whatever happens to a database's bytes, the journal opens, keeps a sound chain,
-// and takes rows.
+// Whatever happens to a database's bytes, the journal opens, has a sound chain, and stores rows.
 func FuzzDamagedDatabase(f *testing.F) {
 	m := newMachine()
 	src := filepath.Join(f.TempDir(), "journal.db")
@@ -469,7 +465,7 @@ func FuzzDamagedDatabase(f *testing.F) {
 		j, err := journal.Open(m.journalConfig(path))
 		if err != nil {
 			if fleet.CodeOf(err) == fleet.CodeVersion {
-				return // the damage made it look newer
+				return // the damage changed the version
 			}
 			t.Fatalf("open: %v", err)
 		}

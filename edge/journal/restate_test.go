@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// TestNothingIsSaidOfWhatHasNoStatus: of an allocation that has none yet no row is made.
+// TestNothingIsSaidOfWhatHasNoStatus makes no row of an allocation without a status.
 func TestNothingIsSaidOfWhatHasNoStatus(t *testing.T) {
 	states := map[fleet.AllocID]journal.State{
 		"new": {TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}}, "runs": {ClientStatus: fleet.ClientRunning},
@@ -19,8 +19,7 @@ func TestNothingIsSaidOfWhatHasNoStatus(t *testing.T) {
 	}
 }
 
-// TestReconnected: one row for each task that runs, with how long it has been, by
-// the machine's clock.
+// TestReconnected makes one row for each running task, with its running time by the machine's clock.
 func TestReconnected(t *testing.T) {
 	now := journal.Moment{Boot: boot1, Mono: time.Hour, Wall: time.Unix(1000, 0)}
 	running := fleet.TaskState{State: fleet.TaskRunning, RunningFor: time.Second, Events: []fleet.TaskEvent{{Type: fleet.TaskStarted}}}

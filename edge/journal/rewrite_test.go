@@ -13,22 +13,22 @@ import (
 	"skerry/fleet"
 )
 
-// mustRewrite opens a journal with rows, has something done to its files, and waits until it
-// was written anew. Where failed is set, the first rewrite fails when the journal has closed
-// its database, and failed may change the files before the next one.
+// mustRewrite opens a journal with rows, changes its files, and waits until it is rebuilt. With failed,
+// the first rebuild fails after the journal has closed its database, and failed may change the files
+// before the next one.
 func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	cfg := newMachine().journalConfig(dbPath(t))
-	cfg.CheckpointEvery, cfg.Paranoid = 20*time.Millisecond, false // it looks at its files as often
+	cfg.CheckpointEvery, cfg.Paranoid = 20*time.Millisecond, false // also how often the files are checked
 	mustFill(t, cfg, 20, acked)
 	harmed := make(chan struct{})
 	if failed != nil {
-		// A folder in the way keeps the journal from copying the files that SQLite still has open.
+		// A folder with that name keeps the journal from copying the files that SQLite still has open.
 		inTheWay := cfg.Path + ".build"
 		if err := os.MkdirAll(inTheWay+"/full", 0o700); err != nil {
 			t.Fatal(err)
 		}
-		again := false // the writer's alone
+		again := false // used by the writer only
 		cfg.Step = func(label string) error {
 			if label != journal.StepQuarantine || again {
 				return nil
@@ -40,10 +40,10 @@ func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) 
 		}
 	}
 	j := mustOpen(t, cfg)
-	if _, err := j.Desired(t.Context()); err != nil { // as who runs allocations does
+	if _, err := j.Desired(t.Context()); err != nil { // as edge/allocs does
 		t.Fatal(err)
 	}
-	// Something is in the log, and in memory.
+	// Fills the log and the memory.
 	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: allocID(1), ClientStatus: fleet.ClientFailed})
 	j.Acknowledge(min(acked, j.Head().Last))
 	harm(cfg.Path)
@@ -54,7 +54,7 @@ func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) 
 	return j, cfg
 }
 
-// mustSay checks that the journal's history says that it was written anew.
+// mustSay checks that the journal has a row about the rebuild.
 func mustSay(t *testing.T, j *journal.Journal, what string) {
 	t.Helper()
 	rows, err := j.History(t.Context(), "", 0)
@@ -69,8 +69,8 @@ func mustSay(t *testing.T, j *journal.Journal, what string) {
 	t.Errorf("no row says that the journal was written anew, and %q: %d rows", what, len(rows))
 }
 
-// A journal whose files are deleted under a running agent is written anew from what is open
-// still: nothing is lost, and the next start finds it.
+// Deleting the files under a running agent loses nothing, and the next start finds the rebuilt
+// database.
 func TestDeletedUnderTheAgent(t *testing.T) {
 	j, cfg := mustRewrite(t, 0, func(path string) {
 		for _, suffix := range []string{"", "-wal", ".seen"} {
@@ -82,7 +82,7 @@ func TestDeletedUnderTheAgent(t *testing.T) {
 	}
 	mustSay(t, j, "nothing is lost")
 	states, last := j.States(), j.Head().Last
-	if q := j.Quarantined()[0]; q.Lost != 0 || q.Salvaged != int(last)-1 { // but for the row that says so
+	if q := j.Quarantined()[0]; q.Lost != 0 || q.Salvaged != int(last)-1 { // without the row about the rebuild
 		t.Errorf("%d rows are kept, %d lost, of %d", q.Salvaged, q.Lost, last-1)
 	}
 	mustClose(t, j)
@@ -96,7 +96,7 @@ func TestDeletedUnderTheAgent(t *testing.T) {
 	}
 }
 
-// A log that alone is deleted, and a database that another file takes the place of.
+// Only the log is deleted, or another file replaces the database.
 func TestFilesChangedUnderTheAgent(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, path string){
 		"log deleted": func(t *testing.T, path string) { mustRemove(t, path+"-wal") },
@@ -124,8 +124,8 @@ func mustRename(t *testing.T, from, to string) {
 	}
 }
 
-// The journal is written anew also where the first attempt failed and the files have come back
-// since: the database that it had open is closed.
+// The journal is rebuilt also if the first attempt failed after it had closed its database, and the
+// files have come back since.
 func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
 	j, _ := mustRewrite(t, 0, func(path string) {
 		mustRename(t, path+"-wal", path+"-wal.away")
@@ -141,9 +141,9 @@ func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
 	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
 }
 
-// A database that is cut short is written anew from the pages that SQLite has read, or from
-// memory where those are gone. From memory the numbers go on if the cluster has all rows;
-// else the journal says that some may be lost.
+// A database that is cut short is rebuilt from the pages that SQLite has read, or from memory. From
+// memory, the numbers continue if the cluster has all rows; otherwise the journal says that some may be
+// lost.
 func TestTruncatedUnderTheAgent(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -165,7 +165,7 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 					}
 				}
 			}
-			again := truncate // what SQLite wrote when it was closed
+			again := truncate // also removes what SQLite wrote when it was closed
 			if !tt.memoryOnly {
 				again = nil
 			}
@@ -191,8 +191,7 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 	}
 }
 
-// What is in a journal's folder is nobody's but its owner's, whatever the umask, also what an
-// earlier release left open.
+// The files of a journal are private, whatever the umask, also those that an earlier release left open.
 func TestFilesArePrivate(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
 	old := newMachine().journalConfig(dbPath(t))
@@ -219,8 +218,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// A disk that is full when a row is written: what is reserved is given up, and the row is
-// there once.
+// If the disk is full when a row is written, the reserve is freed, and the row is there once.
 func TestReserveIsGivenUp(t *testing.T) {
 	for _, step := range []string{journal.StepBegin, journal.StepInsertRow, journal.StepCommit} {
 		t.Run(step, func(t *testing.T) {
@@ -243,8 +241,8 @@ func TestReserveIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestDurableRowsAreNotRefused has the disk run full behind a commit: the rows are durable, and
-// whoever wrote them must not write them again.
+// TestDurableRowsAreNotRefused fills the disk after a commit: the rows are durable, and their writer
+// must not write them again.
 func TestDurableRowsAreNotRefused(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
 	full := false

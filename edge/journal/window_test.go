@@ -12,8 +12,8 @@ import (
 
 var nightly = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "Europe/Oslo"}}
 
-// A stop's windows are kept with it: also where the allocation is named again, and until a
-// stop comes that waits for none.
+// The windows of a stop stay, also if the allocation is delivered again, until a stop without windows
+// arrives.
 func TestStopsInWindowsAreKept(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
@@ -57,8 +57,7 @@ func TestStopsInWindowsAreKept(t *testing.T) {
 	check(0, "the job was stopped")
 }
 
-// That a stop is without the shutdown_delay is kept with it, through a reboot, and is not
-// taken back by what comes later.
+// Skipping the shutdown_delay survives a reboot, and nothing later takes it back.
 func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
@@ -98,7 +97,7 @@ func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
 	check(true, true)
 }
 
-// What time it is by the hub's clock is known as long as the machine has run since.
+// The time by the hub's clock is known until the next boot.
 func TestHubNow(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
@@ -119,7 +118,7 @@ func TestHubNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.advanceClocks(time.Minute)
-	m.wall = time.Unix(0, 0) // the machine's own clock says nothing
+	m.wall = time.Unix(0, 0) // the machine's own clock is reset
 	check(j, hub.Add(time.Minute))
 	mustClose(t, j)
 	m.advanceClocks(time.Minute) // the agent is down, the machine is not
@@ -129,10 +128,10 @@ func TestHubNow(t *testing.T) {
 	m.rebootMachine(boot2, time.Unix(0, 0))
 	m.advanceClocks(time.Minute)
 	j = mustOpen(t, m.journalConfig(path))
-	check(j, time.Time{}) // for how long it was off nobody knows
+	check(j, time.Time{}) // how long it was off is not known
 	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	m.advanceClocks(time.Second)
-	check(j, hub.Add(-time.Hour).Add(time.Second)) // a hub's clock that was put right is believed
+	check(j, hub.Add(-time.Hour).Add(time.Second)) // a corrected clock of a hub is accepted
 }

@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// In the package itself: rules with arithmetic in them, which nothing exports.
+// In the package itself: arithmetic rules that are not exported.
 
 func TestPauseIsExponentialWithFullJitter(t *testing.T) {
 	const limit, draws = time.Minute, 20_000
@@ -165,8 +165,8 @@ func TestKnownHubs(t *testing.T) {
 	}
 }
 
-// A hub that is busy is tried again soon, by many edges at different times, and no more
-// than every few seconds by each.
+// A busy hub is tried again soon, by many edges at different times, and by each at most every few
+// seconds.
 func TestPauseAfterABusyHub(t *testing.T) {
 	p := newReconnectBackoff(time.Minute)
 	var waited time.Duration

@@ -18,40 +18,40 @@ import (
 	"skerry/syncproto/transport/transporttest"
 )
 
-// cluster is what hubs agree on, of one node.
+// cluster is the state that the hubs share about one node.
 type cluster struct {
 	mu       sync.Mutex
 	id       string
 	index    fleet.Index
-	restored fleet.Index // where a snapshot was restored
+	restored fleet.Index // index of a restored snapshot
 	ttl      time.Duration
 	epoch    fleet.Epoch
-	session  uint64 // newest counter committed
+	session  uint64 // newest committed session
 	applied  fleet.Seq
 	chain    []byte
 	rows     []fleet.Transition
 	batches  []syncproto.Updates
 	hash     []byte
 	needNode bool
-	hubs     []string // told in the Welcome
-	newHubs  []string // told in the next acknowledgement
+	hubs     []string // sent in the Welcome
+	newHubs  []string // sent in the next acknowledgement
 	hellos   []syncproto.Hello
 	beats    []syncproto.Heartbeat
 	received []fleet.Index
 	holdings []fleet.AllocID
-	// refuse answers a Hello instead of Accept, where it gives something.
+	// refuse may return the answer to a Hello instead of Accept.
 	refuse func(h syncproto.Hello) *syncproto.Refused
-	// upTo bounds what one Updates may apply, 0: all.
+	// upTo bounds the rows that one Updates may apply; 0: all.
 	upTo int
-	// alone is the address of a hub that has lost the others: it refuses every Hello.
+	// alone is the address of a hub without a quorum: it refuses every Hello.
 	alone string
-	// stuck keeps beats unanswered.
+	// stuck leaves heartbeats unanswered.
 	stuck bool
-	// status is what acknowledgements say of the node; "": ready.
+	// status is the node status in acknowledgements; "": ready.
 	status fleet.NodeStatus
-	// rowStatus is what answers to rows say of it; "": nothing.
+	// rowStatus is the node status in answers to rows; "": none.
 	rowStatus fleet.NodeStatus
-	// fast is by how much the hubs' clocks are.
+	// fast is how far the hubs' clocks are ahead.
 	fast time.Duration
 }
 
@@ -61,7 +61,7 @@ func (c *cluster) withLock(f func()) {
 	f()
 }
 
-// clusterSnapshot is what a cluster has been told.
+// clusterSnapshot is what a cluster has received.
 type clusterSnapshot struct {
 	hellos   []syncproto.Hello
 	beats    []syncproto.Heartbeat
@@ -81,8 +81,7 @@ func (c *cluster) takeSnapshot() (s clusterSnapshot) {
 	return s
 }
 
-// applyUpdates applies rows as a cluster does: in order, once, refusing what does not
-// extend the chain.
+// applyUpdates applies rows as a cluster does: in order, once, and only if they extend the chain.
 func (c *cluster) applyUpdates(u syncproto.Updates) (syncproto.Applied, *syncproto.Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +116,7 @@ func (c *cluster) applyUpdates(u syncproto.Updates) (syncproto.Applied, *syncpro
 	return syncproto.Applied{Last: c.applied, Status: c.rowStatus}, nil
 }
 
-// hub serves the edge, by HubSession, for a cluster.
+// hub serves the edge for a cluster, with a HubSession.
 type hub struct {
 	tb       testing.TB
 	name     string
@@ -158,7 +157,7 @@ func (h *hub) listenForEdges(n *transporttest.Net) {
 	})
 }
 
-// stopHub ends the hub; its edges are told.
+// stopHub stops the hub and tells its edges.
 func (h *hub) stopHub() {
 	if err := h.endpoint.Close(); err != nil {
 		h.tb.Errorf("close a hub: %v", err)

@@ -16,7 +16,7 @@ import (
 	"skerry/syncproto"
 )
 
-// fakeJournal is an edge's journal and memory, in memory.
+// fakeJournal is a Journal in memory.
 type fakeJournal struct {
 	boot fleet.BootID
 
@@ -30,10 +30,10 @@ type fakeJournal struct {
 	appended        chan struct{}
 	mem             journal.Link
 	lastAck         time.Time
-	hubTime         int64 // of the last answered beat
+	hubTime         int64 // of the last answered heartbeat
 	writes          int
-	broken          error // what PutLinkAnd gives
-	keepsBeforeFail int   // for how many more calls of it there is room before
+	broken          error // error of PutLinkAnd
+	keepsBeforeFail int   // calls of PutLinkAnd that still succeed
 	lost            string
 	rejoins         int // how often the rows of a rejoined edge were asked for
 }
@@ -69,7 +69,7 @@ func (j *fakeJournal) recordLocked(ts ...fleet.Transition) {
 	}
 }
 
-// dropRowsBefore forgets rows below first.
+// dropRowsBefore deletes the rows before first.
 func (j *fakeJournal) dropRowsBefore(first fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +86,7 @@ func (j *fakeJournal) Head() journal.Head {
 	}
 }
 
-// loseAllRows forgets all rows.
+// loseAllRows deletes all rows.
 func (j *fakeJournal) loseAllRows(why string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,24 +189,24 @@ func (j *fakeJournal) Away() time.Duration {
 	return time.Since(j.lastAck)
 }
 
-// failKeep makes PutLinkAnd give err; nil: it works again.
+// failKeep makes PutLinkAnd fail with err; nil: it works again.
 func (j *fakeJournal) failKeep(err error) { j.failAfter(0, err) }
 
-// failAfter makes PutLinkAnd give err after some more calls.
+// failAfter makes PutLinkAnd fail with err after some more calls.
 func (j *fakeJournal) failAfter(room int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.broken, j.keepsBeforeFail = err, room
 }
 
-// keepCount is how often PutLinkAnd has written.
+// keepCount returns how often PutLinkAnd has written.
 func (j *fakeJournal) keepCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.writes
 }
 
-// rowKinds lists the journal's rows by kind.
+// rowKinds returns the kinds of the journal's rows.
 func (j *fakeJournal) rowKinds(tb testing.TB) []fleet.TransitionKind {
 	tb.Helper()
 	j.mu.Lock()
@@ -227,7 +227,7 @@ func mustRow(tb testing.TB, b []byte) fleet.Transition {
 	return t
 }
 
-// fakeEdge is the rest of the edge.
+// fakeEdge is an Edge for tests.
 type fakeEdge struct {
 	j *fakeJournal
 
@@ -237,9 +237,9 @@ type fakeEdge struct {
 	delivered []syncproto.Desired
 	holdings  []fleet.AllocID
 	restated  int
-	hungUp    int // talks that ended before they were over
+	hungUp    int // streams of Exec that ended early
 
-	hang chan struct{} // a talk of the command "hang" ends when that is closed, and not before
+	hang chan struct{} // Exec of the command "hang" ends when it is closed, and not before
 }
 
 func (s *fakeEdge) Describe() ([]byte, fleet.Node) {
@@ -302,7 +302,7 @@ func (s *fakeEdge) hangUps() int {
 	return s.hungUp
 }
 
-// Exec says what it is told, until that is "end".
+// Exec echoes its input until that is "end".
 func (s *fakeEdge) Exec(_ context.Context, req syncproto.Request, talk link.ExecStream) {
 	if req.Command[0] == "hang" {
 		<-s.hang

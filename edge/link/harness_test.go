@@ -19,7 +19,7 @@ const (
 	hubAddr = "10.0.0.1:4647"
 )
 
-// linkTest is an edge's link, its path, and hubs.
+// linkTest is an edge's link with its network path and hubs.
 type linkTest struct {
 	tb      testing.TB
 	net     *transporttest.Net
@@ -63,7 +63,7 @@ func (w *linkTest) addHub(addr string) *hub {
 	return startHub(w.tb, w.net, w.ca.Server(w.tb, "hub:"+addr), w.cluster, addr)
 }
 
-// startLink starts the link; stop, or the test's end, ends it.
+// startLink starts the link; stop or the end of the test stops it.
 func (w *linkTest) startLink() {
 	w.tb.Helper()
 	l, err := link.New(w.cfg)
@@ -85,7 +85,7 @@ func (w *linkTest) startLink() {
 	w.tb.Cleanup(w.stop)
 }
 
-// waitUntil waits, in steps of 10 ms of virtual time, for a condition.
+// waitUntil waits for a condition, in steps of 10 ms of virtual time.
 func (w *linkTest) waitUntil(limit time.Duration, what string, done func() bool) time.Duration {
 	w.tb.Helper()
 	start := time.Now()

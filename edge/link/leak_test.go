@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// countedSocket is a socket that says when it is closed.
+// countedSocket is a socket that reports when it is closed.
 type countedSocket struct {
 	net.PacketConn
 	open   *atomic.Int64
@@ -28,8 +28,8 @@ func (s *countedSocket) Close() error {
 	return s.PacketConn.Close()
 }
 
-// An edge whose link comes and goes for years has as many goroutines and sockets
-// as one that has just connected, whichever way it loses it.
+// An edge whose link comes and goes for years has as many goroutines and sockets as one that has just
+// connected, whichever way the link is lost.
 func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -49,11 +49,11 @@ func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 		reconnect := func(n int) {
 			epoch := w.link.Status().Epoch
 			switch n % 3 {
-			case 0: // the hub ends it
+			case 0: // the hub ends the session
 				if err := h.newestConn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
 					t.Fatal(err)
 				}
-			case 1: // the path is silent, and a search goes on beside the session
+			case 1: // the path is silent, and a search runs beside the session
 				w.path.Cut()
 				w.journal.appendRows(running(n))
 				time.Sleep(4 * time.Second)
@@ -67,7 +67,7 @@ func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 			w.waitUntil(20*time.Second, "settle", func() bool { return w.isFullySynced() && w.link.Status().Epoch > epoch })
 		}
 		quiet := func() (int, int64) {
-			time.Sleep(5 * time.Minute) // what lingers, as QUIC's draining does, is gone
+			time.Sleep(5 * time.Minute) // lets what lingers end, such as QUIC's draining
 			synctest.Wait()
 			return len(goroutines()), open.Load()
 		}
@@ -76,7 +76,7 @@ func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 		}
 		goroutinesThen, socketsThen := quiet()
 		times := 1000
-		if testing.Short() { // make test-long has them all
+		if testing.Short() { // make test-long runs all
 			times = 100
 		}
 		for n := range times {
@@ -88,8 +88,8 @@ func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// goroutines lists the stacks of all but those of the simulated network, whose
-// wires stay where they are when a socket is closed.
+// goroutines returns the stacks of all goroutines but those of the simulated network, whose wires stay
+// when a socket is closed.
 func goroutines() []string {
 	stacks := make([]byte, 64<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

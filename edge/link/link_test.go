@@ -44,7 +44,7 @@ func TestConnectAndSend(t *testing.T) {
 	})
 }
 
-// E2: an urgent row leaves within 200 ms, others within a second, or with an urgent one.
+// E2: an urgent row is sent within 200 ms, others within a second or with an urgent one.
 func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -113,8 +113,7 @@ func TestReplayInOrderAfterACut(t *testing.T) {
 	})
 }
 
-// wantRowsOnce checks that the cluster has every row of the journal, once and in
-// order.
+// wantRowsOnce checks that the cluster has every row of the journal, once and in order.
 func wantRowsOnce(t *testing.T, w *linkTest) {
 	t.Helper()
 	rows := w.cluster.takeSnapshot().rows
@@ -128,8 +127,8 @@ func wantRowsOnce(t *testing.T, w *linkTest) {
 	}
 }
 
-// wantAlternating checks that losses and returns of the link are journaled in
-// turn, beginning with a loss, at least n of each.
+// wantAlternating checks that losses and returns of the link are recorded in turn, beginning with a
+// loss, at least n of each.
 func wantAlternating(t *testing.T, w *linkTest, n int) {
 	t.Helper()
 	var seen []fleet.TransitionKind
@@ -148,12 +147,12 @@ func wantAlternating(t *testing.T, w *linkTest, n int) {
 	}
 }
 
-// E4: what was not taken, or got lost, is sent again, in order and once.
+// E4: rows that were not applied or got lost are sent again, in order and once.
 func TestResendAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
 		w.addHub(hubAddr)
-		w.cluster.upTo = 7 // the cluster takes less than it was sent
+		w.cluster.upTo = 7 // the cluster applies fewer rows than it receives
 		w.path.Lose(0.2)
 		w.startLink()
 		for i := range 100 {
@@ -220,7 +219,7 @@ func TestDescriptionTravelsOnceUnlessItChanges(t *testing.T) {
 		})
 		w.waitUntil(time.Second, "the description at a resync", func() bool { return described() == 4 })
 		w.stop()
-		w.startLink() // the next life of the agent remembers
+		w.startLink() // a restarted agent remembers
 		w.waitUntil(2*time.Second, "connect", w.isConnected)
 		if n := described(); n != 4 {
 			t.Errorf("described %d times, want 4: the cluster has it", n)
@@ -262,15 +261,15 @@ func TestHubListIsLearnedAndKept(t *testing.T) {
 			w.cluster.hubs = w.cluster.newHubs
 		})
 		w.waitUntil(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.Link().Hubs, third) })
-		time.Sleep(25 * time.Second) // acknowledgements that say nothing of hubs
+		time.Sleep(25 * time.Second) // acknowledgements without a hub list
 		if got := w.link.Status().Hubs; !slices.Equal(got, []string{second, third, hubAddr}) {
 			t.Errorf("hubs tried: %v", got)
 		}
 		w.addHub(third)
-		first.stopHub() // the only hub that was configured
+		first.stopHub() // the only configured hub
 		w.waitUntil(10*time.Second, "connect to a hub that was learned", func() bool { return w.isConnected() && w.link.Status().Hub == third })
 		w.stop()
-		w.startLink() // also the next life of the agent knows it
+		w.startLink() // a restarted agent knows it too
 		w.waitUntil(10*time.Second, "connect again", w.isConnected)
 	})
 }
@@ -313,7 +312,7 @@ func TestRequests(t *testing.T) {
 		if _, _, reply := ask(syncproto.Request{Kind: "dance"}); reply.Error == nil || reply.Error.Code != fleet.CodeUnsupported {
 			t.Errorf("an unknown request: %v", reply.Error)
 		}
-		for range 40 { // more than are served at a time: each ends when the hub has had enough
+		for range 40 { // more than are served at a time: each ends when the hub closes it
 			s, _, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1", Follow: true})
 			if reply.Error != nil {
 				t.Fatalf("follow: %v", reply.Error)
@@ -345,7 +344,7 @@ func TestRequests(t *testing.T) {
 		if n := w.site.hangUps(); n != 20 {
 			t.Errorf("%d commands of 20 know that nobody is there any more", n)
 		}
-		for i := range 20 { // who follows keeps nobody from asking
+		for i := range 20 { // followers do not block other requests
 			req := exec
 			switch i % 3 {
 			case 0:
@@ -367,8 +366,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// A command that cannot be ended, as one that waits for a disk that hangs, keeps no link
-// from coming back.
+// A command that cannot be ended, for example because its disk hangs, does not delay the next session.
 func TestTheLinkReturnsWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)

@@ -29,8 +29,8 @@ func TestBlipKeepsTheSession(t *testing.T) {
 	})
 }
 
-// A link that heals is settled within 2 s of the first packet that gets through,
-// however long it was cut and whatever was going on when it was.
+// A healed link is synced within 2 s of the first packet that gets through, however long it was cut and
+// whatever was going on.
 func TestSettledSoonAfterHealing(t *testing.T) {
 	for _, cut := range []time.Duration{2, 4, 9, 17, 29, 31, 60, 200, 3600} {
 		cut *= time.Second
@@ -121,7 +121,7 @@ func TestAnotherHubTakesOver(t *testing.T) {
 		for _, a := range addrs {
 			hubs[a] = w.addHub(a)
 		}
-		w.cfg.Hubs = append([]string{"10.0.0.99:4647"}, addrs...) // one that is gone for good
+		w.cfg.Hubs = append([]string{"10.0.0.99:4647"}, addrs...) // one hub is gone for good
 		w.startLink()
 		w.waitUntil(3*time.Second, "connect", w.isConnected)
 		for range 2 {
@@ -144,7 +144,7 @@ func TestRestartWhileCutOffIsNotedOnce(t *testing.T) {
 		w.addHub(hubAddr)
 		w.startLink()
 		w.waitUntil(time.Second, "connect", w.isConnected)
-		for range 3 { // agents that live and die without a link
+		for range 3 { // agents that start and stop without a link
 			w.stop()
 			w.path.Cut()
 			w.startLink()
@@ -159,7 +159,7 @@ func TestRestartWhileCutOffIsNotedOnce(t *testing.T) {
 	})
 }
 
-// An idle link: what a beat costs, both ways, IP and UDP headers counted.
+// An idle link: the cost of a heartbeat in both directions, with IP and UDP headers.
 func TestBytesOfAnIdleBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -187,8 +187,8 @@ func TestBytesOfAnIdleBeat(t *testing.T) {
 	})
 }
 
-// An edge dials a second hub soon where the first one is silent, and late where the first one
-// has answered anything: that hub is there, and only busy.
+// An edge dials a second hub soon if the first one is silent, and late if the first one has sent
+// anything: that hub is only busy.
 func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers bool

@@ -9,8 +9,8 @@ import (
 	"skerry/syncproto"
 )
 
-// An edge that is told that its directory was put back goes on from where the cluster
-// stands, at once and without being fenced.
+// An edge whose directory is an older copy continues where the cluster stands, at once and without a
+// fence.
 func TestPutBackDirectoryGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -36,7 +36,7 @@ func TestPutBackDirectoryGoesOn(t *testing.T) {
 	})
 }
 
-// A hub that says so again and again is not asked without a pause.
+// If a hub repeats that, the edge pauses before it connects again.
 func TestPutBackIsBelievedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)

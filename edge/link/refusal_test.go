@@ -23,7 +23,7 @@ func TestRefusals(t *testing.T) {
 		state      link.State
 		atLeast    time.Duration // between Hellos
 		fenced     bool
-		manyWithin time.Duration // three Hellos come within
+		manyWithin time.Duration // three Hellos arrive within
 	}{
 		"unavailable":             {refused: syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"}, state: link.StateWaiting, manyWithin: 10 * time.Second},
 		"unavailable, not before": {refused: syncproto.Refused{Code: fleet.CodeUnavailable, RetryAfter: 20 * time.Second}, state: link.StateWaiting, atLeast: 20 * time.Second},
@@ -39,7 +39,7 @@ func TestRefusals(t *testing.T) {
 				w.addHub(hubAddr)
 				w.journal.appendRows(running(1))
 				w.cluster.refuse = refuse(tt.refused)
-				var told []fleet.Code // by Run's goroutine
+				var told []fleet.Code // owned by Run's goroutine
 				w.cfg.Ended = func(why *fleet.Error) { told = append(told, why.Code) }
 				w.startLink()
 				var at []time.Time
@@ -80,9 +80,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTimeAfterAHubsCertificateIsNotBelieved has hubs whose clocks run ahead: by a
-// time that is past the end of what they showed, the edge would refuse hubs whose
-// clocks are right.
+// TestTimeAfterAHubsCertificateIsNotBelieved has hubs with fast clocks: with a time after the end of
+// their certificate, the edge would refuse the hubs with correct clocks.
 func TestTimeAfterAHubsCertificateIsNotBelieved(t *testing.T) {
 	for name, try := range map[string]struct {
 		fast     time.Duration
@@ -122,8 +121,8 @@ func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 	})
 }
 
-// An edge dials a hub after growing pauses where that hub says again and again that its session
-// is stale, and at once where the hub says so for the first time or after another refusal.
+// An edge pauses longer and longer if a hub says again and again that its session is stale, and not at
+// all the first time or after another refusal.
 func TestPausesWhereSessionsAreStale(t *testing.T) {
 	stale := syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale"}
 	synctest.Test(t, func(t *testing.T) {
@@ -164,8 +163,8 @@ func TestAnotherClusterIsNotTalkedTo(t *testing.T) {
 	})
 }
 
-// TestClusterThatWentBack restores a cluster from an older snapshot, which is
-// noticed also where its index has grown past the old one since.
+// TestClusterThatWentBack restores a cluster from an older snapshot. The edge notices that also if its
+// index has grown past the old one since.
 func TestClusterThatWentBack(t *testing.T) {
 	for name, index := range map[string]fleet.Index{"behind": 50, "grown past it since": 500} {
 		t.Run(name, func(t *testing.T) { testClusterThatWentBack(t, index) })
@@ -207,8 +206,8 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 	})
 }
 
-// TestRestoredSnapshotIsSaidOnce: a cluster that runs on a restored snapshot has indexes
-// beyond all that it had, and may have all rows of an edge that had nothing to say.
+// TestRestoredSnapshotIsSaidOnce: after a restored snapshot the cluster's indexes are higher than
+// before, and it may have all rows of an edge that recorded nothing since.
 func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -235,8 +234,8 @@ func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
 	})
 }
 
-// TestLostJournalGoesOnFromTheCluster: an edge that lost its rows asks where to go
-// on, and is back at once with a journal that does.
+// TestLostJournalGoesOnFromTheCluster: an edge that lost its rows asks where to continue, and connects
+// again at once with a rebased journal.
 func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -266,7 +265,7 @@ func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 		for _, h := range s.hellos {
 			lost = append(lost, h.Lost)
 		}
-		// The counter of sessions is lost, too: the first try is refused as stale.
+		// The session number is lost too: the first attempt is refused as stale.
 		if want := []string{"", "the database is gone", "the database is gone", ""}; !slices.Equal(lost, want) {
 			t.Errorf("its sessions say %q, want %q", lost, want)
 		}
@@ -276,8 +275,8 @@ func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 	})
 }
 
-// TestRowsLostUnderASession: a journal that loses rows while there is a session tells that
-// session nothing more; the next one asks where to go on.
+// TestRowsLostUnderASession: a journal that loses rows during a session sends that session nothing
+// more; the next one asks where to continue.
 func TestRowsLostUnderASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -338,12 +337,12 @@ func TestSlowCommitIsNoDeadLink(t *testing.T) {
 	})
 }
 
-// A hub ends one stream of a connection that lives on: the session is over, with a reason.
+// A hub ends one stream of a live connection: the session ends, with a reason.
 func TestEndOfAStreamEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
 		h := w.addHub(hubAddr)
-		var told []*fleet.Error // by Run's goroutine
+		var told []*fleet.Error // owned by Run's goroutine
 		w.cfg.Ended = func(why *fleet.Error) { told = append(told, why) }
 		w.startLink()
 		w.waitUntil(time.Second, "connect", w.isConnected)

@@ -9,8 +9,8 @@ import (
 	"skerry/syncproto"
 )
 
-// A hub that has lost the others answers the dialer all the same, and it is the one that
-// worked last: an edge that it turns away goes to another one.
+// A hub without a quorum still answers the dialer, and it is the one that worked last: an edge that it
+// turns away connects to another one.
 func TestAHubThatTurnsTheEdgeAwayIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -32,12 +32,12 @@ func TestAHubThatTurnsTheEdgeAwayIsLeft(t *testing.T) {
 	})
 }
 
-// Where no other hub answers, it is tried again, also in rounds that try few hubs.
+// If no other hub answers, it is tried again, also in rounds that dial few hubs.
 func TestAHubThatTurnedTheEdgeAwayIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
 		w.cfg.Hubs = []string{hubAddr, "10.0.0.2:4647", "10.0.0.3:4647"}
-		w.addHub(hubAddr) // the others are dead
+		w.addHub(hubAddr) // the others are down
 		w.cluster.alone = hubAddr
 		w.startLink()
 		time.Sleep(30 * time.Minute)

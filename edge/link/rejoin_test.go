@@ -9,10 +9,9 @@ import (
 	"skerry/fleet"
 )
 
-// TestRejoinedOncePerDisconnect: what tells of running tasks is said once where the
-// cluster had missed the edge, however many sessions it takes until it is ready;
-// not at the first session, and not after a blip.
-// An edge hears with the answer to its last row that its node is ready, and not a beat later.
+// TestRejoinedOncePerDisconnect: the rows about running tasks are recorded once if the cluster had
+// counted the edge as disconnected, however many sessions it takes until it is ready, and not at the
+// first session or after a flap. An edge learns that its node is ready with the answer to its last row.
 func TestReadyByTheAnswerToARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -71,8 +70,8 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 	})
 }
 
-// A return that the disk had no room for is journaled with the next one, and the loss
-// before it once.
+// A return that could not be recorded on a full disk is recorded with the next one, and the loss before
+// it once.
 func TestAReturnThatCouldNotBeJournaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
@@ -81,7 +80,7 @@ func TestAReturnThatCouldNotBeJournaled(t *testing.T) {
 		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		w.path.Cut()
 		w.waitUntil(5*time.Minute, "notice the cut", func() bool { return !w.isConnected() })
-		w.journal.failAfter(1, errors.New("no space left on device")) // a number for the session still fits
+		w.journal.failAfter(1, errors.New("no space left on device")) // the number of the session still fits
 		w.path.Heal()
 		time.Sleep(5 * time.Minute)
 		w.journal.failKeep(nil)

@@ -19,7 +19,7 @@ import (
 	"skerry/fleet"
 )
 
-// fakeAgent is an Agent that notes what it is asked.
+// fakeAgent is an Agent that records its calls.
 type fakeAgent struct {
 	asked  []string
 	fail   error

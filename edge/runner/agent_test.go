@@ -21,15 +21,14 @@ import (
 	"skerry/fleet"
 )
 
-// The environment of a process that is an agent: its folder, and the step at
-// which it kills itself.
+// The environment of an agent process: its folder, and the step at which it kills itself.
 const (
 	agentDir  = "TEST_RUNNER_AGENT_DIR"
 	agentStep = "TEST_RUNNER_AGENT_STEP"
 )
 
-// agentMain is the main function of a process that is an agent with one
-// allocation. It reads "stop" and "restart" from its input.
+// agentMain is the main function of an agent process with one allocation. It reads "stop" and "restart"
+// from its input.
 func agentMain() {
 	dir := os.Getenv(agentDir)
 	if dir == "" {
@@ -91,13 +90,13 @@ func rawFactory(dir string) (*runner.Factory, error) {
 		Node:    func() fleet.Node { return fleet.Node{} },
 		Dirs:    runner.Dirs{Allocs: filepath.Join(dir, "allocs"), State: filepath.Join(dir, "tasks")},
 		BootID:  "boot-1",
-		Mono:    func() time.Duration { return time.Duration(time.Now().UnixNano()) }, // goes on from process to process
+		Mono:    func() time.Duration { return time.Duration(time.Now().UnixNano()) }, // continues from process to process
 		Now:     time.Now,
 		Log:     slog.New(slog.DiscardHandler),
 	}, nil
 }
 
-// process is an agent in a process of its own.
+// process is an agent in its own process.
 type process struct {
 	*exec.Cmd
 	tb testing.TB
@@ -152,7 +151,7 @@ func mustWriteAlloc(tb testing.TB, dir string, alloc fleet.Alloc) {
 	}
 }
 
-// shell is a raw_exec task that notes each of its starts.
+// shell makes a raw_exec task that records each of its starts.
 func shell(name, script string) fleet.Task {
 	return fleet.Task{
 		Name: name, Driver: rawexec.Name, KillTimeout: 5 * time.Second,
@@ -168,7 +167,7 @@ func startsOf(dir string, alloc fleet.Alloc, task string) []string {
 	return strings.Fields(string(b))
 }
 
-// eventually polls until ok, or fails with what it saw last.
+// eventually polls until ok, or fails with the last state.
 func eventually(tb testing.TB, ok func() (bool, string)) {
 	tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -186,7 +185,7 @@ func eventually(tb testing.TB, ok func() (bool, string)) {
 	}
 }
 
-// awaitEvent waits until the journal in dir ends with that event.
+// awaitEvent waits until the newest event in the journal in dir is the given one.
 func awaitEvent(tb testing.TB, dir, event string) *fakeJournal {
 	tb.Helper()
 	var j *fakeJournal
@@ -282,8 +281,8 @@ func TestEndedWhileAway(t *testing.T) {
 	}
 }
 
-// BenchmarkTenTasks is the time from making the runners of ten allocations with
-// one task each to all of them running.
+// BenchmarkTenTasks measures the time from making the runners of ten allocations with one task each
+// until all run.
 func BenchmarkTenTasks(b *testing.B) {
 	for b.Loop() {
 		dir := b.TempDir()

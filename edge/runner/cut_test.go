@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// mustRecordEvents checks all that a task told, in order, but that a life found it running.
+// mustRecordEvents checks a task's events, in order, without those of a task that was found running.
 func (m *machine) mustRecordEvents(task string, kinds ...string) {
 	m.Helper()
 	var got []string
@@ -26,8 +26,8 @@ func (m *machine) mustRecordEvents(task string, kinds ...string) {
 	}
 }
 
-// TestCutWhileItIsKilled ends the agent again and again between a task's Killing and its
-// end: it is one stop, and told as one.
+// TestCutWhileItIsKilled ends the agent again and again between a task's Killing and its end: one stop,
+// recorded once.
 func TestCutWhileItIsKilled(t *testing.T) {
 	slow := task("a", map[string]any{"kill_after": "1m"})
 	slow.KillTimeout = 2 * time.Minute
@@ -38,7 +38,7 @@ func TestCutWhileItIsKilled(t *testing.T) {
 				time.Sleep(time.Minute)
 				first.detachAgent()
 				begin := time.Now()
-				for range 15 { // more lives than a task's state holds events
+				for range 15 { // more agents than a task's state holds events
 					r := m.mustRunner()
 					r.Stop("an operator")
 					a := m.startRunner(r)
@@ -64,9 +64,8 @@ func TestCutWhileItIsKilled(t *testing.T) {
 	}
 }
 
-// TestStopCutAtEveryWrite ends the agent with each write to the journal in turn, while
-// the allocation is stopped after its shutdown delays, and lets the next life go on:
-// everything is told once, and at its time.
+// TestStopCutAtEveryWrite ends the agent at each write to the journal while the allocation is stopped
+// after its shutdown delays, and starts the next: every event is recorded once and in time.
 func TestStopCutAtEveryWrite(t *testing.T) {
 	alloc := lingering(30*time.Second, leading(delayed(task("a", map[string]any{"kill_after": "1s"}), 10*time.Second)), delayed(task("b", nil), 20*time.Second))
 	stopped := func(m *machine) *agent {
@@ -74,8 +73,7 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 		r.Stop("an operator")
 		return m.startRunner(r)
 	}
-	// run starts the allocation, and stops it with a journal that dies at its nth write
-	// from there on.
+	// run starts the allocation and stops it with a journal that dies at its nth write from there on.
 	run := func(m *machine, n int, applied bool) (writes int) {
 		a := m.startRunner(m.mustRunner())
 		time.Sleep(time.Minute)
@@ -86,7 +84,7 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 		select {
 		case <-m.journal.dead:
 			a.cancel()
-			<-a.done // of the context, or nil where the write was the last one
+			<-a.done // ctx's error, or nil if the write was the last one
 			writes = n
 			m.journal.reviveJournal()
 			stopped(m).mustEnd()
@@ -121,8 +119,8 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestRestartCutAtEveryWrite does the same to an operator's restart: it is told and done,
-// once, or neither.
+// TestRestartCutAtEveryWrite does the same for an operator's restart: it is recorded and done once, or
+// neither.
 func TestRestartCutAtEveryWrite(t *testing.T) {
 	alloc := lingering(0, task("a", map[string]any{"kill_after": "1s"}))
 	run := func(m *machine, n int, applied bool) (writes int) {
@@ -146,7 +144,7 @@ func TestRestartCutAtEveryWrite(t *testing.T) {
 			synctest.Wait()
 		}
 		m.mustBe(fleet.ClientRunning)
-		if n == 1 && !applied { // nobody was told that it would be
+		if n == 1 && !applied { // the operator got no answer
 			m.mustRecordEvents("a", fleet.TaskReceived, fleet.TaskStarted)
 			m.mustStarts("a/1")
 			return writes

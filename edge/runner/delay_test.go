@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// lingering is an allocation of tasks that run until they are stopped, with a
-// shutdown_delay of the group and some of tasks.
+// lingering makes an allocation of tasks that run until they are stopped, with a shutdown_delay of the
+// group and of some tasks.
 func lingering(group time.Duration, tasks ...fleet.Task) fleet.Alloc {
 	a := allocOf(fleet.JobTypeService, &fleet.RestartPolicy{Attempts: 3, Interval: time.Hour, Delay: time.Second, Mode: fleet.RestartModeFail}, tasks...)
 	a.Job.TaskGroups[0].ShutdownDelay = &group
@@ -29,7 +29,7 @@ func leading(t fleet.Task) fleet.Task {
 	return t
 }
 
-// eventOffsets says when, counted from begin, what happened of those kinds.
+// eventOffsets returns the times, counted from begin, of the events of the given kinds.
 func (m *machine) eventOffsets(begin time.Time, kinds ...string) string {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
@@ -44,15 +44,15 @@ func (m *machine) eventOffsets(begin time.Time, kinds ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// H22: between the withdrawal of its services and the stop of a task lie the group's
-// shutdown_delay and the task's own.
+// H22: between the withdrawal of its services and the stop of a task lie the group's shutdown_delay and
+// the task's own.
 func TestShutdownDelay(t *testing.T) {
 	const group, own = 30 * time.Second, 20 * time.Second
 	stop := func(a *agent) { a.Stop("an operator") }
 	for _, tc := range []struct {
 		name  string
 		alloc fleet.Alloc
-		want  string // what is journaled of the tasks' ends, after a minute's run
+		want  string // rows of the tasks' ends, after a run of a minute
 	}{
 		{"the group's", lingering(group, task("a", nil)), "a Waiting 0s, a Killing 30s"},
 		{"the task's", lingering(0, delayed(task("a", nil), own)), "a Waiting 0s, a Killing 20s"},
@@ -77,8 +77,8 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
-// H22: what ends beside a task that failed, or beside its leader, has its delay; what
-// ends by itself, or has not begun, waits for nothing.
+// H22: tasks that end because a task failed or the leader ended have their delay; tasks that end by
+// themselves or have not started have none.
 func TestShutdownDelayOfOthers(t *testing.T) {
 	const group = 30 * time.Second
 	for _, tc := range []struct {
@@ -148,8 +148,8 @@ func TestShutdownDelayOfOthers(t *testing.T) {
 	})
 }
 
-// TestShutdownDelayAcrossLives ends the agent again and again while a task waits to be
-// stopped: the delay does not begin anew, and a boot ends it.
+// TestShutdownDelayAcrossLives ends the agent again and again while a task waits to be stopped: the
+// delay continues, and a boot ends it.
 func TestShutdownDelayAcrossLives(t *testing.T) {
 	alloc := func() fleet.Alloc {
 		return lingering(time.Minute, leading(delayed(task("a", nil), time.Minute)), delayed(task("b", nil), time.Minute))
@@ -164,7 +164,7 @@ func TestShutdownDelayAcrossLives(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.stopAgents()
 		begin := time.Now()
-		for range 8 { // through the group's, the leader's and the other one's
+		for range 8 { // through the delays of the group, the leader and the other task
 			a := stopped(m)
 			time.Sleep(20 * time.Second)
 			a.detachAgent()
@@ -196,8 +196,8 @@ func TestShutdownDelayAcrossLives(t *testing.T) {
 	})
 }
 
-// A stop that leaves the shutdown_delay out ends tasks at once, also one that waits
-// already, and in whatever life of the agent that is.
+// A stop that skips the shutdown_delay ends tasks at once, also those that wait already, and in
+// whatever run of the agent.
 func TestStopsWithoutTheirDelay(t *testing.T) {
 	alloc := func() fleet.Alloc {
 		return lingering(time.Minute, leading(delayed(task("a", nil), time.Minute)), delayed(task("b", nil), time.Minute))

@@ -13,7 +13,7 @@ import (
 	"skerry/fleet"
 )
 
-// withShell is a driver beside whose tasks commands run for as long as they may.
+// withShell is a driver whose commands run until they are ended.
 type withShell struct{ drivers.Driver }
 
 type shellTask struct{ drivers.Task }
@@ -87,8 +87,8 @@ func TestDriversWithoutCommands(t *testing.T) {
 	})
 }
 
-// An action is what the newest version of the job says, without a restart of its task, and
-// what is interpolated in it is what the task has.
+// An action comes from the newest version of the job, without a restart of its task, and is
+// interpolated with the task's environment.
 func TestActions(t *testing.T) {
 	with := func(tk fleet.Task, as ...fleet.Action) fleet.Task {
 		tk.Env = map[string]string{"SHOP": "7"}

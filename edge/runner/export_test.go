@@ -7,8 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// Decide applies a restart policy, for its table test. The window is given and
-// returned as start and count.
+// Decide applies a restart policy for its table test. The window is passed as start and count.
 func Decide(p fleet.RestartPolicy, start time.Duration, count int, startErr error, exit drivers.Exit, always bool, now time.Duration, jitter float64) (what string, delay, newStart time.Duration, newCount int) {
 	v, w := decideRestart(p, restartWindow{Start: start, Count: count}, outcome{startErr: startErr, exit: exit}, always, now, jitter)
 	names := map[action]string{actionRestart: "restart", actionComplete: "complete", actionFail: "fail"}
@@ -29,7 +28,7 @@ func RoundTripRecord(b []byte) ([]byte, error) {
 	return r.encodeRecord()
 }
 
-// DecodeRun says for how long an allocation ran by what the journal keeps of that.
+// DecodeRun returns the running time of an encoded runRecord.
 func DecodeRun(b []byte) (ran time.Duration, err error) {
 	r, err := decodeRun(b)
 	return r.Mono - r.Begun, err

@@ -22,10 +22,8 @@ import (
 
 var errDisk = errors.New("the disk does not take it")
 
-// fakeJournal is what an edge's journal is to a runner: rows, the state that they add
-// up to, and handles. With a file behind it, it outlives its process. It can fail,
-// and it can die: all that is written after that is lost, as when the process was
-// killed.
+// fakeJournal is a Recorder with rows, the resulting state, and handles. With a file it outlives its
+// process. It can fail, and it can die: later writes are lost, as if the process was killed.
 type fakeJournal struct {
 	mu      sync.Mutex
 	rows    []fleet.Transition
@@ -36,13 +34,13 @@ type fakeJournal struct {
 	file    io.Writer
 
 	writes  int
-	slow    time.Duration // that each write takes
-	failing int           // that many writes fail
-	dieAt   int           // with that write, from 1; 0: never
-	applied bool          // the write that it dies with is on disk
+	slow    time.Duration // duration of each write
+	failing int           // number of writes that fail
+	dieAt   int           // dies at that write, from 1; 0: never
+	applied bool          // the write at which it dies is on disk
 	dead    chan struct{} // closed when it died
 	changed chan struct{} // closed and replaced by every write
-	boot    string        // the machine's
+	boot    string        // of the machine
 }
 
 // entry is a line of the journal's file.
@@ -153,29 +151,28 @@ func (j *fakeJournal) applyEntry(e entry) {
 	j.changed = make(chan struct{})
 }
 
-// dieWith has the journal die with the nth write from now on; 0: never.
+// dieWith makes the journal die at the nth write from now on; 0: never.
 func (j *fakeJournal) dieWith(n int, applied bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.writes, j.dieAt, j.applied = 0, n, applied
 }
 
-// writeCount counts the writes since dieWith.
+// writeCount returns the number of writes since dieWith.
 func (j *fakeJournal) writeCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.writes
 }
 
-// recordedRows are the rows.
+// recordedRows returns the rows.
 func (j *fakeJournal) recordedRows() []fleet.Transition {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.rows)
 }
 
-// reviveJournal lets a journal that died go on with what is on disk, as it is when the
-// next life of the agent opens it.
+// reviveJournal opens a dead journal again with what is on disk, as the next agent does.
 func (j *fakeJournal) reviveJournal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,8 +189,7 @@ func (j *fakeJournal) lastState() contract.LastState {
 	}
 }
 
-// waitForRows waits until ok, which sees the journal, and returns false where ctx ends
-// first.
+// waitForRows waits until ok returns true for the journal, and returns false if ctx ends first.
 func (j *fakeJournal) waitForRows(ctx context.Context, ok func() bool) bool {
 	for {
 		j.mu.Lock()
@@ -222,8 +218,7 @@ func (j *fakeJournal) taskState(task string) fleet.TaskState {
 	return j.states[task]
 }
 
-// rowLines is the rows as lines: task, event, task state, and the client status
-// where it changed.
+// rowLines returns the rows as lines: task, event, task state, and a changed client status.
 func (j *fakeJournal) rowLines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,7 +16,7 @@ func hooked(t fleet.Task, hook string, sidecar bool) fleet.Task {
 	return t
 }
 
-// eventOrder lists what of a kind happened to tasks, in order.
+// eventOrder returns the tasks of the events of a kind, in order.
 func (m *machine) eventOrder(kinds ...string) string {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
@@ -29,7 +29,7 @@ func (m *machine) eventOrder(kinds ...string) string {
 	return strings.Join(out, " ")
 }
 
-// D10: what is started again after it has succeeded, and after it has failed.
+// D10: which tasks restart after a success, and after a failure.
 func TestLifecycleRestarts(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Second, Mode: fleet.RestartModeFail}
 	for _, tc := range []struct {
@@ -67,7 +67,7 @@ func TestLifecycleRestarts(t *testing.T) {
 	}
 }
 
-// all has a task of every kind; its main one runs for a while.
+// all makes a task of every kind; the main one runs for a while.
 func allHooks(jobType string, runFor string) fleet.Alloc {
 	config := map[string]any{}
 	if runFor != "" {
@@ -171,8 +171,8 @@ func TestLifecycleOrder(t *testing.T) {
 	})
 }
 
-// TestLifecycleAcrossLives ends the agent in each phase of an allocation's life: no
-// task is started twice, and the next life goes on with those whose turn it is.
+// TestLifecycleAcrossLives ends the agent in each phase of an allocation: no task starts twice, and the
+// next agent continues in order.
 func TestLifecycleAcrossLives(t *testing.T) {
 	inVirtualTime(t, allHooks(fleet.JobTypeBatch, "1m"), func(m *machine) {
 		for _, phase := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {

@@ -41,7 +41,7 @@ func TestDispatchPayload(t *testing.T) {
 	})
 }
 
-// TestDispatchPayloadStaysInside has a folder of a task lead out of its allocation.
+// TestDispatchPayloadStaysInside has a task's folder that is a link out of its allocation.
 func TestDispatchPayloadStaysInside(t *testing.T) {
 	asks := task("a", nil)
 	asks.DispatchPayload = &fleet.DispatchPayload{File: "out/payload.txt"}

@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// restartDelays are how long each restart that the journal has was waited for.
+// restartDelays returns the delays of the restarts in the journal.
 func (m *machine) restartDelays() []time.Duration {
 	m.journal.mu.Lock()
 	defer m.journal.mu.Unlock()
@@ -31,8 +31,8 @@ func (m *machine) restartDelays() []time.Duration {
 	return out
 }
 
-// D1, D2: three restarts after the delay and a quarter of it at most; the next one
-// when the interval is over.
+// D1, D2: three restarts after the delay and at most a quarter of it; the next one when the interval is
+// over.
 func TestDelayMode(t *testing.T) {
 	const (
 		delay    = time.Minute
@@ -58,8 +58,8 @@ func TestDelayMode(t *testing.T) {
 						t.Errorf("waited for %v, want %v", w, want)
 					}
 				}
-				// It failed four times, a second after each start; the interval began with
-				// the first run.
+				// It failed four times, each a second after its start; the interval began with the
+				// first run.
 				if left := interval - 4*time.Second - 3*want; waits[3] != left || waits[3] <= delay {
 					t.Errorf("the wait after the last attempt is %v, want %v", waits[3], left)
 				}
@@ -68,12 +68,12 @@ func TestDelayMode(t *testing.T) {
 	}
 }
 
-// What a task's end means, by the type of its job and its policy.
+// The consequence of a task's end, by the type of its job and its policy.
 func TestEnds(t *testing.T) {
 	none := &fleet.RestartPolicy{Mode: fleet.RestartModeFail, Interval: 30 * time.Minute, Delay: 15 * time.Second}
 	for _, tc := range []struct {
 		row, jobType string
-		policy       *fleet.RestartPolicy // nil: the type's default
+		policy       *fleet.RestartPolicy // nil: the default of the type
 		exit         int
 		starts       int
 		status, last string
@@ -102,8 +102,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// D7: who is told to stop is not started again, however it ends and whatever its
-// policy would still allow, also while it waits for its next attempt.
+// D7: a task that was told to stop is not started again, however it ends, whatever its policy allows,
+// and also while it waits for its next attempt.
 func TestStoppedIsNotRestarted(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 5, Interval: 10 * time.Minute, Delay: time.Minute, Mode: fleet.RestartModeDelay}
 	for _, tc := range []struct {
@@ -128,8 +128,8 @@ func TestStoppedIsNotRestarted(t *testing.T) {
 	}
 }
 
-// D8: restarts that somebody asks for are made at once, also where no attempt is left,
-// and none of them is a failure; a failure after them is one.
+// D8: requested restarts happen at once, also if no attempt is left, and do not count as failures; a
+// failure after them does.
 func TestAskedRestartsDoNotCount(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: fleet.RestartModeFail}
 	inVirtualTime(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "5m", "exit_code": 1})), func(m *machine) {
@@ -159,8 +159,7 @@ func TestAskedRestartsDoNotCount(t *testing.T) {
 	})
 }
 
-// D11: attempts that are used up end the allocation, and the tasks beside it; what it
-// wrote stays until it is collected.
+// D11: used-up attempts end the allocation with its other tasks; its files stay until it is collected.
 func TestUsedUpAttemptsFailTheAllocation(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 15 * time.Second, Mode: fleet.RestartModeFail}
 	main, beside := task("a", map[string]any{"run_for": "10s", "exit_code": 1}), task("b", nil)
@@ -181,9 +180,9 @@ func TestUsedUpAttemptsFailTheAllocation(t *testing.T) {
 	})
 }
 
-// D13, I24, G15: who has run for max_run_duration is stopped and complete, though it
-// would have gone on, also where the agent or the machine was started anew meanwhile;
-// a newer version may give it more time, or less.
+// D13, I24, G15: an allocation that has run for max_run_duration is stopped and complete, although it
+// would go on, also if the agent or the machine restarted meanwhile. A newer version may change the
+// time.
 func TestMaxRunDuration(t *testing.T) {
 	const limit = time.Hour
 	limited := func(d time.Duration) fleet.Alloc {
@@ -207,7 +206,7 @@ func TestMaxRunDuration(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		do   func(m *machine, a *agent) *agent // an hour is over since it started
+		do   func(m *machine, a *agent) *agent // an hour after the start
 		want string
 	}{
 		{"D13, I24: its time is over", func(m *machine, a *agent) *agent {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// machine is what outlives an agent: its disk, its tasks, its clock.
+// machine is what survives an agent: its disk, its tasks, its clock.
 type machine struct {
 	testing.TB
 	world   *sim.SimMachine
@@ -36,7 +36,7 @@ type machine struct {
 	booted  time.Time
 	jitter  float64
 	alloc   fleet.Alloc
-	cancels []context.CancelFunc // of the agents' lives
+	cancels []context.CancelFunc // of the agents
 }
 
 func newMachine(tb testing.TB, alloc fleet.Alloc) *machine {
@@ -51,7 +51,7 @@ func (m *machine) rebootMachine() {
 	m.booted = time.Now()
 }
 
-// agent is one life of the agent.
+// agent is one run of the agent.
 type agent struct {
 	*machine
 	*runner.Runner
@@ -81,7 +81,7 @@ func (m *machine) mustRunner() *runner.Runner {
 	return r
 }
 
-// startRunner starts an agent. off ends it at the latest.
+// startRunner starts an agent. stopAgents ends it at the latest.
 func (m *machine) startRunner(r *runner.Runner) *agent {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &agent{machine: m, Runner: r, cancel: cancel, done: make(chan error, 1)}
@@ -90,7 +90,7 @@ func (m *machine) startRunner(r *runner.Runner) *agent {
 	return a
 }
 
-// stopAgents ends all agents, so that nothing moves virtual time any more.
+// stopAgents ends all agents, so that virtual time stops.
 func (m *machine) stopAgents() {
 	for _, cancel := range m.cancels {
 		cancel()
@@ -106,7 +106,7 @@ func (a *agent) detachAgent() {
 	}
 }
 
-// mustEnd waits until the allocation is terminal.
+// mustEnd waits until the allocation has ended.
 func (a *agent) mustEnd() {
 	a.Helper()
 	if err := <-a.done; err != nil {
@@ -121,7 +121,7 @@ func (m *machine) mustBe(status string) {
 	}
 }
 
-// mustStarts checks how often each attempt was started, "TASK/ATTEMPT".
+// mustStarts checks how often each attempt was started, as "TASK/ATTEMPT".
 func (m *machine) mustStarts(want ...string) {
 	m.Helper()
 	got := m.world.Starts()
@@ -231,7 +231,7 @@ func TestBatch(t *testing.T) {
 			"a Started (running) -> running",
 			"a Terminated (dead) -> complete",
 		)
-		// What has ended is not run again.
+		// An ended allocation does not run again.
 		m.startRunner(m.mustRunner()).mustEnd()
 		m.mustStarts("a/1")
 	})
@@ -294,11 +294,11 @@ func TestAgentRestarts(t *testing.T) {
 			t.Errorf("it ran for %v, want 20m", s.RunningFor)
 		}
 		a.detachAgent()
-		time.Sleep(time.Hour) // it ends while nobody looks
+		time.Sleep(time.Hour) // it ends while no agent runs
 		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
 		a.detachAgent()
-		time.Sleep(time.Minute) // the delay is over, too
+		time.Sleep(time.Minute) // the delay has passed too
 		a = m.startRunner(m.mustRunner())
 		synctest.Wait()
 		a.detachAgent()
@@ -315,7 +315,7 @@ func TestAgentRestarts(t *testing.T) {
 
 func TestRestartWindowSurvives(t *testing.T) {
 	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
-		for range 7 { // each life sees one failure at most
+		for range 7 { // each agent sees at most one failure
 			a := m.startRunner(m.mustRunner())
 			time.Sleep(40 * time.Second)
 			if m.journal.clientStatus() == fleet.ClientFailed {
@@ -390,8 +390,8 @@ func TestReboot(t *testing.T) {
 	})
 }
 
-// TestTheJournalWentBack loses what was journaled since an attempt: the one after it is
-// found all the same, and ends with the allocation.
+// TestTheJournalWentBack loses the rows since an attempt: the next attempt is found all the same and
+// ends with the allocation.
 func TestTheJournalWentBack(t *testing.T) {
 	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
 		a := m.startRunner(m.mustRunner())
@@ -403,13 +403,13 @@ func TestTheJournalWentBack(t *testing.T) {
 		synctest.Wait()
 		a.detachAgent()
 		m.mustStarts("a/1", "a/2")
-		folder := filepath.Join(m.dir, "tasks", string(m.alloc.ID), "a", "2") // the driver's
+		folder := filepath.Join(m.dir, "tasks", string(m.alloc.ID), "a", "2") // the driver's folder
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		m.journal.states, m.journal.handles, m.journal.status, m.journal.bootID = states, handles, status, "boot-1"
 		r := m.mustRunner()
-		r.Stop("its time is over") // before it has looked around
+		r.Stop("its time is over") // before Run
 		m.startRunner(r).mustEnd()
 		m.mustStarts("a/1", "a/2")
 		if left := m.world.Running(); len(left) > 0 {
@@ -418,9 +418,8 @@ func TestTheJournalWentBack(t *testing.T) {
 	})
 }
 
-// TestTheJournalWentBackToBeforeABoot loses that an attempt, which was about to be made
-// before the machine rebooted, was made after that: it goes on, and ends with the
-// allocation.
+// TestTheJournalWentBackToBeforeABoot loses the start of an attempt that was made after a reboot: the
+// attempt goes on, and ends with the allocation.
 func TestTheJournalWentBackToBeforeABoot(t *testing.T) {
 	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"start_delay": "8s"})), func(m *machine) {
 		a := m.startRunner(m.mustRunner())
@@ -438,7 +437,7 @@ func TestTheJournalWentBackToBeforeABoot(t *testing.T) {
 		m.mustBe(fleet.ClientRunning)
 		m.mustStarts("a/1")
 		a.detachAgent()
-		a = m.startRunner(m.mustRunner()) // from the record that was mended
+		a = m.startRunner(m.mustRunner()) // from the repaired record
 		a.Stop("its time is over")
 		a.mustEnd()
 		m.mustStarts("a/1")
@@ -482,7 +481,7 @@ func TestOperatorRestarts(t *testing.T) {
 	})
 }
 
-// A task whose checks fail is restarted by its policy, and fails when that is used up.
+// A task with failing checks is restarted by its policy, and fails when that is used up.
 func TestUnhealthyRestartsCount(t *testing.T) {
 	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 10 * time.Second, Mode: fleet.RestartModeFail}
 	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
@@ -500,7 +499,7 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 				}
 				unhealthy()
 				m.mustStarts("a/1")
-				unhealthy() // while it waits for its restart: that is one and the same
+				unhealthy() // while it waits for its restart: the same failure
 				time.Sleep(15 * time.Second)
 				synctest.Wait()
 				m.mustStarts("a/1", "a/2")
@@ -518,8 +517,8 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 	}
 }
 
-// TestOperatorSignals sends signals to a task that runs, to one that waits for its
-// restart, and to one that has ended.
+// TestOperatorSignals sends signals to a running task, to one that waits for its restart, and to one
+// that has ended.
 func TestOperatorSignals(t *testing.T) {
 	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
 		a := m.startRunner(m.mustRunner())
@@ -642,8 +641,7 @@ func TestStopBeforeRun(t *testing.T) {
 	})
 }
 
-// failingRecover is a driver that cannot look for tasks for a while: the machine is out of
-// memory.
+// failingRecover is a driver that cannot look up tasks for a while, for example without memory.
 type failingRecover struct {
 	drivers.Driver
 	fails int
@@ -658,8 +656,8 @@ func (d *failingRecover) Recover(ctx context.Context, cfg drivers.TaskConfig, h 
 	return d.Driver.Recover(ctx, cfg, h)
 }
 
-// A driver that says that it may see a task later is waited for: to start another
-// attempt beside one that may well run would run it twice.
+// A driver that may find a task later is asked again: a second attempt beside a running one would run
+// it twice.
 func TestDriverThatCannotLook(t *testing.T) {
 	for _, tc := range []struct {
 		why    error
@@ -710,8 +708,8 @@ func TestJournalFailsAndHeals(t *testing.T) {
 	})
 }
 
-// TestDiesAtEveryWrite ends the agent with each write to the journal in turn,
-// once before and once after the write is on disk, and lets the next life go on.
+// TestDiesAtEveryWrite ends the agent at each write to the journal, once before and once after the
+// write is on disk, and starts the next.
 func TestDiesAtEveryWrite(t *testing.T) {
 	alloc := allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3}))
 	writes := 0
@@ -735,7 +733,7 @@ func dieAtWrite(m *machine, n int, applied bool) {
 	select {
 	case <-m.journal.dead:
 		a.cancel()
-		<-a.done // of the context, or nil where the write was the last one
+		<-a.done // ctx's error, or nil if the write was the last one
 		m.journal.reviveJournal()
 		m.startRunner(m.mustRunner()).mustEnd()
 	case err := <-a.done:

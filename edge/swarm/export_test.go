@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// Simulated is a runner of no edge, and lets things happen to it.
+// Simulated makes a runner without an edge, and a function that generates rows.
 func Simulated(m edge.Machine, a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, func(ctx context.Context, rows int) error) {
 	r := newRunner(&Edge{runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{}}, m, a, last, rec)
 	return r, func(ctx context.Context, rows int) error {

@@ -49,8 +49,7 @@ func (b *rowRecorder) Handles(context.Context, fleet.AllocID) (map[string][]byte
 	return nil, nil
 }
 
-// rowLines are the rows as far as they are the same wherever they come from. What
-// checks say is left out.
+// rowLines returns the parts of the rows that do not depend on the machine, without rows of checks.
 func (b *rowRecorder) rowLines() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +65,7 @@ func (b *rowRecorder) rowLines() []string {
 
 const alloc = fleet.AllocID("a0000000-0000-4000-8000-000000000001")
 
-// crashing is an allocation whose task runs for a second and fails, each time.
+// crashing makes an allocation whose task fails after a second, each time.
 func crashing() fleet.Alloc {
 	job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
 		Name: "main", Count: 1,
@@ -77,8 +76,8 @@ func crashing() fleet.Alloc {
 	return fleet.Alloc{ID: alloc, JobID: job.ID, Job: job, TaskGroup: "main"}
 }
 
-// The simulated runner journals what the real one does, for a task that crashes
-// twice and is then stopped.
+// The simulated runner records the same as the real one, for a task that crashes twice and is then
+// stopped.
 func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -106,7 +105,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 			}
 		})
 		time.Sleep(2500 * time.Millisecond)
-		if err := happen(t.Context(), 7); err != nil { // two crashes, and a check
+		if err := happen(t.Context(), 7); err != nil { // two crashes and a check
 			t.Error(err)
 		}
 		if n := len(simulated.rows); n != 2+7 {
@@ -124,7 +123,7 @@ func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 	})
 }
 
-// A runner that an earlier life of the agent left says that its tasks run on.
+// After a restart of the agent, a simulated runner records that its tasks run on.
 func TestSimulatedRunnerGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b rowRecorder
@@ -194,7 +193,7 @@ func TestGateIsSilentInBothDirections(t *testing.T) {
 	mustHear(t, behind, "c")
 }
 
-// Edges that find no hub run all the same, and leave nothing behind.
+// Edges without a hub run all the same, and leave nothing behind.
 func TestSwarmOpensAndCloses(t *testing.T) {
 	const edges = 5
 	dir := t.TempDir()

@@ -73,8 +73,8 @@ func TestReadAcrossRotatedFiles(t *testing.T) {
 	}
 }
 
-// TestPosition reads from a place within a file on, follows across a rotation, and goes on after
-// the file was pruned: each read has the right file and offset.
+// TestPosition reads from within a file, follows across a rotation, and continues after the file was
+// removed: each read has the right file and offset.
 func TestPosition(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir, "web.stdout.4", "0123456789")
