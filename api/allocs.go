@@ -1,8 +1,6 @@
 package api
 
 import (
-	"time"
-
 	"skerry/fleet"
 )
 
@@ -45,16 +43,6 @@ type HistoryAnswer struct {
 	Alloc   AllocStub
 	Entries []fleet.HistoryEntry
 	Dropped uint64
-}
-
-// FileInfo is an entry of an allocation's folder.
-type FileInfo struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string
 }
 
 // StreamFrame is a piece of a file in a framed stream.

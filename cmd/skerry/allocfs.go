@@ -14,6 +14,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/client"
 	"skerry/cmd/console"
+	"skerry/fleet"
 )
 
 // allocFS shows what lies in an allocation's folder.
@@ -34,15 +35,15 @@ func allocFS(o *operator) *cobra.Command {
 				q.Set("path", args[1])
 			}
 			at := func(what string) string { return "/v1/client/fs/" + what + "/" + string(stub.ID) }
-			var info api.FileInfo
+			var info fleet.FileInfo
 			if _, err := hub.Read(cmd.Context(), at("stat"), q, &info); err != nil {
 				return err
 			}
 			switch {
 			case stat:
-				return o.writeFiles(cmd.OutOrStdout(), []api.FileInfo{info})
+				return o.writeFiles(cmd.OutOrStdout(), []fleet.FileInfo{info})
 			case info.IsDir:
-				var list []api.FileInfo
+				var list []fleet.FileInfo
 				if _, err := hub.Read(cmd.Context(), at("ls"), q, &list); err != nil {
 					return err
 				}
@@ -109,7 +110,7 @@ func followFile(ctx context.Context, w io.Writer, hub *client.Client, path strin
 	}
 }
 
-func (o *operator) writeFiles(w io.Writer, list []api.FileInfo) error {
+func (o *operator) writeFiles(w io.Writer, list []fleet.FileInfo) error {
 	if o.json {
 		return console.JSON(w, list)
 	}

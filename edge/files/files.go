@@ -60,16 +60,6 @@ type Request struct {
 	Ended func() bool
 }
 
-// Info describes an entry, in Nomad's shape.
-type Info struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string
-}
-
 // Open answers a request. If the request cannot be served, the error is a *fleet.Error with
 // CodeInvalid, CodeForbidden or CodeNotFound.
 func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
@@ -165,7 +155,7 @@ func list(root *os.Root, name string) (io.ReadCloser, error) {
 	if len(entries) > MaxEntries {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it has more than %d entries", name, MaxEntries)
 	}
-	infos := []Info{}
+	infos := []fleet.FileInfo{}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
@@ -173,13 +163,13 @@ func list(root *os.Root, name string) (io.ReadCloser, error) {
 		}
 		infos = append(infos, describe(nil, e.Name(), info))
 	}
-	slices.SortFunc(infos, func(x, y Info) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(infos, func(x, y fleet.FileInfo) int { return strings.Compare(x.Name, y.Name) })
 	return encoded(infos)
 }
 
 // describe describes an entry. With a root it also reads the type of a file's content.
-func describe(root *os.Root, name string, info fs.FileInfo) Info {
-	d := Info{
+func describe(root *os.Root, name string, info fs.FileInfo) fleet.FileInfo {
+	d := fleet.FileInfo{
 		Name: path.Base(name), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
 	}
 	if root == nil || !info.Mode().IsRegular() {

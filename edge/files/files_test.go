@@ -105,7 +105,7 @@ func TestRead(t *testing.T) {
 func TestListAndStat(t *testing.T) {
 	dir := mustTree(t)
 	text, err := read(t.Context(), files.Request{Dir: dir, Kind: files.List, Path: "/"})
-	var infos []files.Info
+	var infos []fleet.FileInfo
 	if err != nil || json.Unmarshal([]byte(text), &infos) != nil {
 		t.Fatal(text, err)
 	}
@@ -113,7 +113,7 @@ func TestListAndStat(t *testing.T) {
 		t.Fatalf("list: %+v", infos)
 	}
 	text, err = read(t.Context(), files.Request{Dir: dir, Kind: files.Stat, Path: "web/local/a.txt"})
-	var info files.Info
+	var info fleet.FileInfo
 	if err != nil || json.Unmarshal([]byte(text), &info) != nil {
 		t.Fatal(text, err)
 	}

@@ -38,7 +38,7 @@ type description struct {
 	TimeZone       string              `json:"time_zone,omitempty"`
 }
 
-// amount has the fields of fleet.Resources with the frozen names of the hashed JSON.
+// amount is a frozen form: the fields of fleet.Resources with the names of the hashed JSON.
 type amount struct {
 	CPU, MemoryMB, DiskMB int
 	Cores                 int `json:",omitempty"`

@@ -46,11 +46,11 @@ func (a *API) askFile(r *http.Request, kind string, change func(*syncproto.Reque
 }
 
 func (a *API) fileList(w http.ResponseWriter, r *http.Request) {
-	answerFile[[]api.FileInfo](a, w, r, syncproto.RequestList)
+	answerFile[[]fleet.FileInfo](a, w, r, syncproto.RequestList)
 }
 
 func (a *API) fileStat(w http.ResponseWriter, r *http.Request) {
-	answerFile[api.FileInfo](a, w, r, syncproto.RequestStat)
+	answerFile[fleet.FileInfo](a, w, r, syncproto.RequestStat)
 }
 
 // answerFile answers with what the edge says, once it is seen to be that.
@@ -191,7 +191,7 @@ func (a *API) streamOffset(r *http.Request) (int64, error) {
 		return 0, err
 	}
 	defer out.Close()
-	info, err := decodeAnswer[api.FileInfo](out)
+	info, err := decodeAnswer[fleet.FileInfo](out)
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"skerry/api"
+	"skerry/fleet"
 	"skerry/syncproto"
 )
 
@@ -54,14 +54,14 @@ func (a *API) logPosition(r *http.Request, req syncproto.Request) *logPosition {
 		return unknown
 	}
 	defer out.Close()
-	list, err := decodeAnswer[[]api.FileInfo](out)
+	list, err := decodeAnswer[[]fleet.FileInfo](out)
 	if err != nil {
 		return unknown
 	}
 	return newLogPosition(list, named, req)
 }
 
-func newLogPosition(list []api.FileInfo, named string, req syncproto.Request) *logPosition {
+func newLogPosition(list []fleet.FileInfo, named string, req syncproto.Request) *logPosition {
 	p := &logPosition{}
 	numbers := map[string]int{}
 	total := int64(0)

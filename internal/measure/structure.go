@@ -35,13 +35,13 @@ func countAndNames(names []string) string {
 }
 
 // mirrorTypes are the groups of struct types in different packages that have the same fields, by
-// name and by type, whatever package the type is of. Frozen forms of the wire and the disk, whose
-// fields have numbers (`keyasint`), may mirror what they are the form of.
+// name and by type, whatever package the type is of. Frozen forms of the wire and the disk may
+// mirror what they are the form of: their fields have numbers (`keyasint`), or they say so.
 func (s *moduleSource) mirrorTypes() []string {
 	byFields := map[string][]string{}
 	s.eachTypeSpec(func(f *sourceFile, spec *ast.TypeSpec) {
 		structType, ok := spec.Type.(*ast.StructType)
-		if !ok || structType.Fields.NumFields() < minMirrorFields || isFrozenForm(structType) {
+		if !ok || structType.Fields.NumFields() < minMirrorFields || isFrozenForm(spec, structType) {
 			return
 		}
 		fields := fieldsOf(structType)
@@ -62,8 +62,8 @@ func (s *moduleSource) mirrorTypes() []string {
 	return mirrors
 }
 
-func isFrozenForm(structType *ast.StructType) bool {
-	return slices.ContainsFunc(structType.Fields.List, func(field *ast.Field) bool {
+func isFrozenForm(spec *ast.TypeSpec, structType *ast.StructType) bool {
+	return strings.Contains(spec.Doc.Text(), "frozen form") || slices.ContainsFunc(structType.Fields.List, func(field *ast.Field) bool {
 		return field.Tag != nil && strings.Contains(field.Tag.Value, "keyasint")
 	})
 }
