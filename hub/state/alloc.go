@@ -8,12 +8,12 @@ import (
 )
 
 // currentAlloc returns an allocation as the entry has left it so far, or nil.
-func (t *tx) currentAlloc(id fleet.AllocID) *allocRow { return t.allocs.currentRow(t, key(string(id))) }
+func (t *tx) currentAlloc(id fleet.AllocID) *allocRow { return allocTable.currentRow(t, idKey(id)) }
 
 // ownAlloc returns the entry's own copy of an allocation, or nil. What is counted
 // of it (statuses, resources) is changed through changeAlloc alone.
 func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
-	return t.allocs.ownRow(t, key(string(id)), func(r *allocRow) *allocRow {
+	return allocTable.ownRow(t, idKey(id), func(r *allocRow) *allocRow {
 		c := *r
 		return &c
 	})
@@ -21,7 +21,7 @@ func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
 
 // allocsOn lists the allocations of a node as they were before the entry.
 func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
-	if r := t.nodeSummaries.currentRow(t, key(string(id))); r != nil {
+	if r := nodeSummaryTable.currentRow(t, idKey(id)); r != nil {
 		return r.allocs
 	}
 	return nil
@@ -51,7 +51,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	t.updateSummaries(&before, &a.Alloc)
 	t.countInDeployment(&before, &a.Alloc)
 	t.noteServiceChange(&before, &a.Alloc)
-	t.markTableChanged(tableAllocs)
+	allocTable.markChanged(t)
 	if before.OccupiesNode() && !a.OccupiesNode() {
 		t.noteFreedNode(a.NodeID)
 	}
@@ -63,32 +63,32 @@ func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
 	a.CreateIndex, a.ModifyIndex, a.AllocModifyIndex = t.index, t.index, t.index
 	a.CreateTime, a.ModifyTime = now, now
 	row := &allocRow{Alloc: a}
-	t.allocs.putRow(key(string(a.ID)), row)
+	allocTable.putRow(t, row)
 	t.addBodyRefs(a.Job, 1)
 	t.updateSummaries(nil, &row.Alloc)
 	t.countInDeployment(nil, &row.Alloc)
 	t.noteDesiredChange(a.NodeID)
-	t.markTableChanged(tableAllocs)
+	allocTable.markChanged(t)
 	return row
 }
 
 func (t *tx) dropAlloc(a *allocRow) {
-	t.allocs.removeRow(key(string(a.ID)))
+	allocTable.removeRow(t, idKey(a.ID))
 	t.addBodyRefs(a.Job, -1)
 	t.updateSummaries(&a.Alloc, nil)
 	t.countInDeployment(&a.Alloc, nil)
 	t.noteServiceChange(&a.Alloc, nil)
-	t.markTableChanged(tableAllocs)
+	allocTable.markChanged(t)
 }
 
 // noteDesiredChange notes that a node's edge has to be told something.
 func (t *tx) noteDesiredChange(id fleet.NodeID) {
-	t.desired.putRow(key(string(id)), &desiredRow{id, t.index})
+	desiredTable.putRow(t, &desiredRow{id, t.index})
 }
 
 // noteFreedNode notes that resources became free on a node.
 func (t *tx) noteFreedNode(id fleet.NodeID) {
-	if n := t.nodes.currentRow(t, key(string(id))); n != nil && n.Schedulable() {
+	if n := nodeTable.currentRow(t, idKey(id)); n != nil && n.Schedulable() {
 		t.noteFreedClass(&n.Node)
 	}
 }
@@ -143,7 +143,7 @@ func (t *tx) newAllocHubEvent(a *allocRow, event, message string, now int64) his
 
 // Alloc returns an allocation.
 func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
-	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil, false
 	}
@@ -152,7 +152,7 @@ func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
 
 // Allocs lists a namespace's allocations ("*": all) whose id starts with prefix.
 func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
-	rows := watchTable[allocRow](v, tableAllocs, indexID, []byte(prefix))
+	rows := allocTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Alloc) bool) {
 		for r := range rows {
 			if (ns == "*" || r.Namespace == ns) && !yield(&r.Alloc) {
@@ -164,7 +164,7 @@ func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
 
 // AllocsByJob lists a job's allocations, also of one that was purged.
 func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
-	r, ok := watchRow[jobAllocSummary](v, tableJobSummaries, jobKeyOf(ns, id))
+	r, ok := jobSummaryTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return v.allocList(nil)
 	}
@@ -173,7 +173,7 @@ func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
 
 // AllocsByNode lists a node's allocations.
 func (v *View) AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc] {
-	r, ok := watchRow[nodeAllocSummary](v, tableNodeSummaries, key(string(id)))
+	r, ok := nodeSummaryTable.watchRow(v, idKey(id))
 	if !ok {
 		return v.allocList(nil)
 	}
@@ -203,7 +203,7 @@ func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
 	quiet := &View{txn: v.txn}
 	return func(yield func(*fleet.Alloc) bool) {
 		for _, id := range ids {
-			if row, ok := watchRow[allocRow](quiet, tableAllocs, key(string(id))); ok && !yield(&row.Alloc) {
+			if row, ok := allocTable.watchRow(quiet, idKey(id)); ok && !yield(&row.Alloc) {
 				return
 			}
 		}

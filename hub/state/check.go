@@ -51,12 +51,12 @@ func (c *checker) recountedJob(ns string, id fleet.JobID) *jobAllocSummary {
 }
 
 func (c *checker) checkAllocs() {
-	for a := range scanRows[allocRow](c.v.txn, tableAllocs, indexID, nil) {
+	for a := range allocTable.scanRows(c.v.txn) {
 		job := c.recountedJob(a.Namespace, a.JobID)
 		job.allocs = append(job.allocs, a.ID)
 		job.countAlloc(&a.Alloc, 1)
 		job.newest = max(job.newest, a.ModifyIndex)
-		k := string(key(string(a.NodeID)))
+		k := string(idKey(a.NodeID))
 		if c.nodes[k] == nil {
 			c.nodes[k] = &nodeAllocSummary{node: a.NodeID}
 		}
@@ -106,12 +106,12 @@ func (c *checker) checkHistory(of string, h history) {
 
 func (c *checker) checkEvaluations() {
 	byJob := 0
-	for range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexJob, nil) {
+	for range evalTable.scanPrefix(c.v.txn, indexJob, nil) {
 		byJob++
 	}
 	var last fleet.Index
 	changed := 0
-	for e := range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexChanged, nil) {
+	for e := range evalTable.scanPrefix(c.v.txn, indexChanged, nil) {
 		changed++
 		if e.ModifyIndex < last || e.ModifyIndex > c.applied || e.CreateIndex > e.ModifyIndex {
 			c.addCheckFailure("evaluation %s has indexes %d, %d at entry %d", e.ID, e.CreateIndex, e.ModifyIndex, c.applied)
@@ -122,7 +122,7 @@ func (c *checker) checkEvaluations() {
 		}
 	}
 	n := 0
-	for range scanRows[fleet.Evaluation](c.v.txn, tableEvals, indexID, nil) {
+	for range evalTable.scanRows(c.v.txn) {
 		n++
 	}
 	if n != byJob || n != changed {
@@ -131,7 +131,7 @@ func (c *checker) checkEvaluations() {
 }
 
 func (c *checker) jobRows() {
-	for row := range scanRows[jobRow](c.v.txn, tableJobs, indexID, nil) {
+	for row := range jobTable.scanRows(c.v.txn) {
 		job := row.job
 		if len(row.versions) == 0 || len(row.versions) > fleet.JobVersionsKept+len(row.tags) {
 			c.addCheckFailure("job %s keeps %d versions", job.ID, len(row.versions))
@@ -156,7 +156,7 @@ func (c *checker) jobRows() {
 }
 
 func (c *checker) nodeRows() {
-	for n := range scanRows[nodeRow](c.v.txn, tableNodes, indexID, nil) {
+	for n := range nodeTable.scanRows(c.v.txn) {
 		if n.ModifyIndex > c.applied || n.CreateIndex > n.ModifyIndex {
 			c.addCheckFailure("node %s has indexes %d, %d at entry %d", n.ID, n.CreateIndex, n.ModifyIndex, c.applied)
 		}
@@ -182,7 +182,7 @@ func (c *checker) nodeRows() {
 // compareSummaries compares what was added up with what the state keeps.
 func (c *checker) compareSummaries() {
 	kept := map[string]bool{}
-	for r := range scanRows[jobAllocSummary](c.v.txn, tableJobSummaries, indexID, nil) {
+	for r := range jobSummaryTable.scanRows(c.v.txn) {
 		k := string(jobKeyOf(r.ns, r.id))
 		kept[k] = true
 		want := c.recountedJob(r.ns, r.id)
@@ -197,9 +197,9 @@ func (c *checker) compareSummaries() {
 		}
 	}
 	nodes := 0
-	for r := range scanRows[nodeAllocSummary](c.v.txn, tableNodeSummaries, indexID, nil) {
+	for r := range nodeSummaryTable.scanRows(c.v.txn) {
 		nodes++
-		want := c.nodes[string(key(string(r.node)))]
+		want := c.nodes[string(idKey(r.node))]
 		if want == nil || !slices.Equal(r.allocs, want.allocs) || r.used != want.used {
 			c.addCheckFailure("roster of node %s is %+v and should be %+v", r.node, *r, want)
 		}
@@ -208,7 +208,7 @@ func (c *checker) compareSummaries() {
 		c.addCheckFailure("%d nodes have rosters and %d allocations", nodes, len(c.nodes))
 	}
 	bodies := 0
-	for r := range scanRows[bodyRow](c.v.txn, tableBodies, indexID, nil) {
+	for r := range bodyTable.scanRows(c.v.txn) {
 		bodies++
 		if want := c.refs[string(bodyKey(r.job))]; r.refs != want {
 			c.addCheckFailure("version %d of job %s has %d references and should have %d", r.job.Version, r.job.ID, r.refs, want)

@@ -45,7 +45,7 @@ func (JobDispatch) Kind() Kind    { return KindJobDispatch }
 // findParentJob returns the job that a child is made of, if it is still the one that was
 // looked at.
 func (t *tx) findParentJob(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow, *fleet.Error) {
-	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
+	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	switch {
 	case row == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job", verb, id)
@@ -77,7 +77,7 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	if !c.Force {
 		next := *row
 		next.launched = c.Launched
-		t.jobs.putRow(jobKeyOf(c.Namespace, c.ID), &next)
+		jobTable.putRow(t, &next)
 	}
 	if busy {
 		return Result{}
@@ -87,7 +87,7 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 
 // hasUnfinishedChild reports whether a job whose id begins with prefix is not over.
 func (t *tx) hasUnfinishedChild(ns, prefix string) bool {
-	for r := range scanRows[jobRow](t.base, tableJobs, indexID, namespacePrefix(ns, prefix)) {
+	for r := range jobTable.scanPrefix(t.base, indexID, namespacePrefix(ns, prefix)) {
 		if strings.HasPrefix(string(r.job.ID), prefix) && r.job.Status != fleet.JobStatusDead {
 			return true
 		}
@@ -105,7 +105,7 @@ func (t *tx) jobDispatch(c JobDispatch) Result {
 	}
 	if token := c.Child.DispatchIdempotencyToken; token != "" {
 		prefix := fleet.DispatchPrefix(c.ID)
-		for r := range scanRows[jobRow](t.base, tableJobs, indexID, namespacePrefix(c.Namespace, prefix)) {
+		for r := range jobTable.scanPrefix(t.base, indexID, namespacePrefix(c.Namespace, prefix)) {
 			if strings.HasPrefix(string(r.job.ID), prefix) && r.job.DispatchIdempotencyToken == token {
 				return Result{Child: r.job.ID, Modify: r.job.JobModifyIndex, Created: r.job.CreateIndex}
 			}
@@ -125,7 +125,7 @@ func (t *tx) registerChildJob(job *fleet.Job, eval *fleet.Evaluation, now int64)
 
 // Launched is up to when (UnixNano) a periodic job is launched; 0: it never was.
 func (v *View) Launched(ns string, id fleet.JobID) int64 {
-	if row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id)); ok {
+	if row, ok := jobTable.watchRow(v, jobKeyOf(ns, id)); ok {
 		return row.launched
 	}
 	return 0

@@ -9,6 +9,23 @@ import (
 	"skerry/fleet"
 )
 
+type clusterRow struct{ Cluster }
+
+var clusterTable = table[clusterRow]{
+	name: "cluster", key: onlyRow[clusterRow], announced: true,
+	records: []record[clusterRow]{rowRecord[clusterRow](2)},
+}
+
+var hubTable = table[HubAddr]{
+	name: "hubs", key: func(r *HubAddr) []byte { return idKey(r.ID) }, announced: true,
+	records: []record[HubAddr]{rowRecord[HubAddr](4)},
+}
+
+var poolTable = table[fleet.Pool]{
+	name: "pools", key: func(r *fleet.Pool) []byte { return key(r.Name) }, announced: true,
+	records: []record[fleet.Pool]{rowRecord[fleet.Pool](5)},
+}
+
 // applyCluster applies the commands about the cluster itself.
 func (t *tx) applyCluster(c Command) Result {
 	switch c := c.(type) {
@@ -41,17 +58,16 @@ func (t *tx) applyCluster(c Command) Result {
 }
 
 func (t *tx) clusterInit(c ClusterInit) Result {
-	k := key(tableCluster)
-	if row := t.clusters.currentRow(t, k); row != nil {
+	if row := clusterTable.currentRow(t, onlyKey); row != nil {
 		return refused(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
 	}
-	t.clusters.putRow(k, &clusterRow{c.Cluster})
-	t.markTableChanged(tableCluster)
+	clusterTable.putRow(t, &clusterRow{c.Cluster})
+	clusterTable.markChanged(t)
 	return Result{}
 }
 
 func (t *tx) clusterSeal(c ClusterSeal) Result {
-	row := t.clusters.currentRow(t, key(tableCluster))
+	row := clusterTable.currentRow(t, onlyKey)
 	switch {
 	case row == nil || row.ID != c.ClusterID:
 		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: this is not that cluster", fleet.Short(c.ClusterID))
@@ -63,19 +79,19 @@ func (t *tx) clusterSeal(c ClusterSeal) Result {
 	case len(row.Sealed) > 0:
 		return Result{}
 	}
-	t.clusters.putRow(key(tableCluster), &clusterRow{row.WithSeal(c)})
-	t.markTableChanged(tableCluster)
+	clusterTable.putRow(t, &clusterRow{row.WithSeal(c)})
+	clusterTable.markChanged(t)
 	return Result{}
 }
 
 func (t *tx) storeHubAddr(c Hub) Result {
-	k := key(string(c.Hub.ID))
+	k := idKey(c.Hub.ID)
 	if c.Removed {
-		t.hubs.removeRow(k)
+		hubTable.removeRow(t, k)
 	} else {
-		t.hubs.putRow(k, &c.Hub)
+		hubTable.putRow(t, &c.Hub)
 	}
-	t.markTableChanged(tableHubs)
+	hubTable.markChanged(t)
 	return Result{}
 }
 
@@ -90,20 +106,20 @@ func (t *tx) storeNodePool(c Pool) Result {
 	}
 	pool := c.Pool
 	pool.CreateIndex, pool.ModifyIndex = t.index, t.index
-	if old := t.pools.currentRow(t, key(pool.Name)); old != nil {
+	if old := poolTable.currentRow(t, key(pool.Name)); old != nil {
 		pool.CreateIndex = old.CreateIndex
 	}
-	t.pools.putRow(key(pool.Name), &pool)
-	t.markTableChanged(tablePools)
+	poolTable.putRow(t, &pool)
+	poolTable.markChanged(t)
 	return Result{}
 }
 
 // poolOf returns the rules of a pool, or nil where nobody made any.
-func (t *tx) poolOf(name string) *fleet.Pool { return t.pools.currentRow(t, key(name)) }
+func (t *tx) poolOf(name string) *fleet.Pool { return poolTable.currentRow(t, key(name)) }
 
 // Cluster is the cluster's identity, once it was made.
 func (v *View) Cluster() (*Cluster, bool) {
-	row, ok := watchRow[clusterRow](v, tableCluster, key(tableCluster))
+	row, ok := clusterTable.watchRow(v, onlyKey)
 	if !ok {
 		return nil, false
 	}
@@ -113,7 +129,7 @@ func (v *View) Cluster() (*Cluster, bool) {
 // Hubs lists where hubs listen.
 func (v *View) Hubs() []HubAddr {
 	var out []HubAddr
-	for h := range watchTable[HubAddr](v, tableHubs, indexID, nil) {
+	for h := range hubTable.watchRows(v) {
 		out = append(out, *h)
 	}
 	return out
@@ -121,7 +137,7 @@ func (v *View) Hubs() []HubAddr {
 
 // Hub returns where a hub listens.
 func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
-	h, ok := watchRow[HubAddr](v, tableHubs, key(string(id)))
+	h, ok := hubTable.watchRow(v, idKey(id))
 	if !ok {
 		return HubAddr{}, false
 	}
@@ -130,7 +146,7 @@ func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
 
 // Certificate returns what is known of a certificate that was issued.
 func (v *View) Certificate(serial string) (*Certificate, bool) {
-	return watchRow[Certificate](v, tableCertificates, key(serial))
+	return certificateTable.watchRow(v, key(serial))
 }
 
 // builtinPools exist without anybody making them.
@@ -141,7 +157,7 @@ var builtinPools = []fleet.Pool{
 
 // Pool returns a node pool; "default" and "all" always exist.
 func (v *View) Pool(name string) (*fleet.Pool, bool) {
-	if p, ok := watchRow[fleet.Pool](v, tablePools, key(name)); ok {
+	if p, ok := poolTable.watchRow(v, key(name)); ok {
 		return p, true
 	}
 	for _, p := range builtinPools {
@@ -154,7 +170,7 @@ func (v *View) Pool(name string) (*fleet.Pool, bool) {
 
 // Pools lists node pools by name.
 func (v *View) Pools() iter.Seq[*fleet.Pool] {
-	pools := slices.Collect(watchTable[fleet.Pool](v, tablePools, indexID, nil))
+	pools := slices.Collect(poolTable.watchRows(v))
 	for _, b := range builtinPools {
 		i, found := slices.BinarySearchFunc(pools, b.Name, func(p *fleet.Pool, name string) int {
 			return strings.Compare(p.Name, name)

@@ -37,18 +37,18 @@ func (t *tx) collectGarbage(c Collect) Result {
 		}
 	}
 	for _, id := range c.Evals {
-		k := key(string(id))
-		if e := t.evals.currentRow(t, k); e != nil && e.Terminal() {
+		k := idKey(id)
+		if e := evalTable.currentRow(t, k); e != nil && e.Terminal() {
 			t.ownJobSummary(e.Namespace, e.JobID)
-			t.evals.removeRow(k)
-			t.markTableChanged(tableEvals)
+			evalTable.removeRow(t, k)
+			evalTable.markChanged(t)
 		}
 	}
 	for _, id := range c.Deployments {
-		k := key(string(id))
-		if d := t.deployments.currentRow(t, k); d != nil && !d.Active() {
-			t.deployments.removeRow(k)
-			t.markTableChanged(tableDeployments)
+		k := idKey(id)
+		if d := deploymentTable.currentRow(t, k); d != nil && !d.Active() {
+			deploymentTable.removeRow(t, k)
+			deploymentTable.markChanged(t)
 		}
 	}
 	for _, j := range c.Jobs {
@@ -64,32 +64,32 @@ func (t *tx) collectGarbage(c Collect) Result {
 // is not, nor one that was given up and that its edge may still be running, unless
 // the node was purged or revoked.
 func (t *tx) isCollectable(a *fleet.Alloc) bool {
-	n := t.nodes.currentRow(t, key(string(a.NodeID)))
+	n := nodeTable.currentRow(t, idKey(a.NodeID))
 	return a.ClientTerminal() && (!a.OccupiesNode() || n == nil || n.Revoked != nil)
 }
 
 func (t *tx) collectJob(c CollectedJob) {
 	k := jobKeyOf(c.Namespace, c.ID)
-	row := t.jobs.currentRow(t, k)
+	row := jobTable.currentRow(t, k)
 	if row == nil || row.job.ModifyIndex != c.ModifyIndex || row.job.Status != fleet.JobStatusDead {
 		return
 	}
-	if r := t.jobSummaries.currentRow(t, k); r != nil && (r.open > 0 || len(r.allocs)+len(r.added) > len(r.removed)) {
+	if r := jobSummaryTable.currentRow(t, k); r != nil && (r.open > 0 || len(r.allocs)+len(r.added) > len(r.removed)) {
 		return
 	}
 	for _, v := range row.versions {
 		t.addBodyRefs(v, -1)
 	}
-	t.jobs.removeRow(k)
-	t.markTableChanged(tableJobs)
+	jobTable.removeRow(t, k)
+	jobTable.markChanged(t)
 }
 
 func (t *tx) collectNode(c CollectedNode) {
-	n := t.nodes.currentRow(t, key(string(c.ID)))
+	n := nodeTable.currentRow(t, idKey(c.ID))
 	if n == nil || n.Epoch != c.Epoch || n.Status != fleet.NodeDown {
 		return
 	}
-	if r := t.nodeSummaries.currentRow(t, key(string(c.ID))); r != nil && len(r.allocs)+len(r.added) > len(r.removed) {
+	if r := nodeSummaryTable.currentRow(t, idKey(c.ID)); r != nil && len(r.allocs)+len(r.added) > len(r.removed) {
 		return
 	}
 	t.removeNode(c.ID, true)

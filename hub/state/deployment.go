@@ -8,13 +8,54 @@ import (
 	"skerry/fleet"
 )
 
+// deploymentRow is a deployment with its allocations. The row is written with
+// every change of one of them that a rollout has to know of.
+type deploymentRow struct {
+	fleet.Deployment
+	allocs []fleet.AllocID // sorted; shared with older rows
+
+	// Of the entry that works on it.
+	added   []fleet.AllocID
+	removed map[fleet.AllocID]bool
+
+	// changed are the newest changes of its allocations that concern its watcher, those
+	// after entry forgotten; shared with older rows. They are in no snapshot.
+	changed   []changedAlloc `digest:"-"`
+	forgotten fleet.Index    `digest:"-"`
+}
+
+const (
+	indexJob     = "job"
+	indexCreated = "created"
+)
+
+var deploymentTable = table[deploymentRow]{
+	name: "deployments", key: func(r *deploymentRow) []byte { return idKey(r.ID) }, announced: true,
+	indexes: []tableIndex[deploymentRow]{
+		{name: indexJob, key: func(r *deploymentRow) []byte {
+			return append(jobKeyOf(r.Namespace, r.JobID), createdKey(r.CreateIndex, r.ID)...)
+		}},
+		{name: indexCreated, key: func(r *deploymentRow) []byte { return createdKey(r.CreateIndex, r.ID) }},
+	},
+	records: []record[deploymentRow]{savedRecord(20,
+		func(r *deploymentRow) *fleet.Deployment { return &r.Deployment },
+		func(_ *loader, d *fleet.Deployment) (*deploymentRow, error) {
+			return &deploymentRow{Deployment: *d}, nil
+		})},
+	describe: func(d *describer, table string, r *deploymentRow) { d.writeTableLine(table, r.Deployment, r.allocs) },
+}
+
+func createdKey(index fleet.Index, id fleet.DeploymentID) []byte {
+	return append(indexKey(index), idKey(id)...)
+}
+
 // ownDeployment returns the entry's own copy of a deployment, or nil. Its groups
 // may be changed; their lists are only appended to, where they are clipped.
 func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	if id == "" {
 		return nil
 	}
-	return t.deployments.ownRow(t, key(string(id)), func(r *deploymentRow) *deploymentRow {
+	return deploymentTable.ownRow(t, idKey(id), func(r *deploymentRow) *deploymentRow {
 		c := *r
 		c.Deployment = *r.Deployment.Copy()
 		for name, g := range c.TaskGroups {
@@ -28,7 +69,7 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 // deploymentChanged notes that something changed that people see of a deployment.
 func (t *tx) deploymentChanged(d *deploymentRow, now int64) {
 	d.ModifyIndex, d.ModifyTime = t.index, now
-	t.markTableChanged(tableDeployments)
+	deploymentTable.markChanged(t)
 }
 
 // planDeployments takes what a plan says of deployments.
@@ -39,7 +80,7 @@ func (t *tx) planDeployments(c Plan) {
 		}
 	}
 	d := c.NewDeployment
-	if d == nil || d.ID == "" || t.deployments.currentRow(t, key(string(d.ID))) != nil {
+	if d == nil || d.ID == "" || deploymentTable.currentRow(t, idKey(d.ID)) != nil {
 		return
 	}
 	for _, other := range t.activeDeployments(d.Namespace, d.JobID) {
@@ -49,17 +90,17 @@ func (t *tx) planDeployments(c Plan) {
 	}
 	row := &deploymentRow{Deployment: *d.Copy()}
 	row.CreateIndex, row.CreateTime = t.index, c.Now
-	t.deployments.putRow(key(string(d.ID)), row)
+	deploymentTable.putRow(t, row)
 	t.deploymentChanged(row, c.Now)
-	t.markTableChanged(metaRollouts)
+	t.markMeta(metaRollouts)
 }
 
 // activeDeployments lists a job's deployments that are not over. Invariant: there
 // is one at most.
 func (t *tx) activeDeployments(ns string, id fleet.JobID) []fleet.DeploymentID {
 	var out []fleet.DeploymentID
-	for r := range scanRows[deploymentRow](t.base, tableDeployments, indexJob, jobKeyOf(ns, id)) {
-		if now := t.deployments.currentRow(t, key(string(r.ID))); now != nil && now.Active() {
+	for r := range deploymentTable.scanPrefix(t.base, indexJob, jobKeyOf(ns, id)) {
+		if now := deploymentTable.currentRow(t, idKey(r.ID)); now != nil && now.Active() {
 			out = append(out, r.ID)
 		}
 	}
@@ -86,7 +127,7 @@ func (t *tx) setDeployment(d *deploymentRow, u fleet.DeploymentUpdate, now int64
 
 // markVersionStable notes that a version of a job is one to go back to.
 func (t *tx) markVersionStable(d *fleet.Deployment) {
-	if row := t.jobs.currentRow(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
+	if row := jobTable.currentRow(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
 		t.setStable(row, d.JobVersion, true)
 	}
 }
@@ -204,7 +245,7 @@ func setHealth(a *fleet.Alloc, healthy bool, index fleet.Index, now int64) {
 // Deployment returns a deployment. A view of Watch wakes also when one of its
 // allocations changes in a way that concerns the rollout.
 func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
-	row, ok := watchRow[deploymentRow](v, tableDeployments, key(string(id)))
+	row, ok := deploymentTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil, false
 	}
@@ -214,7 +255,7 @@ func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
 // Rollout returns a deployment with its allocations, which is one row to watch:
 // what changes elsewhere wakes nobody.
 func (v *View) Rollout(id fleet.DeploymentID) (*fleet.Deployment, iter.Seq[*fleet.Alloc], bool) {
-	row, ok := watchRow[deploymentRow](v, tableDeployments, key(string(id)))
+	row, ok := deploymentTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil, nil, false
 	}
@@ -233,7 +274,7 @@ func (v *View) AllocsByDeployment(id fleet.DeploymentID) iter.Seq[*fleet.Alloc] 
 // Deployments lists a namespace's deployments ("*": all) whose id starts with
 // prefix, the oldest first.
 func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
-	rows := watchTable[deploymentRow](v, tableDeployments, indexCreated, nil)
+	rows := deploymentTable.watchTable(v, indexCreated, nil)
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if (ns == "*" || r.Namespace == ns) && len(r.ID) >= len(prefix) && string(r.ID[:len(prefix)]) == prefix && !yield(&r.Deployment) {
@@ -246,7 +287,7 @@ func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
 // DeploymentsByJob lists a job's deployments, also of one that was purged, the
 // oldest first.
 func (v *View) DeploymentsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Deployment] {
-	rows := watchPrefix[deploymentRow](v, tableDeployments, indexJob, jobKeyOf(ns, id))
+	rows := deploymentTable.watchPrefix(v, indexJob, jobKeyOf(ns, id))
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if !yield(&r.Deployment) {
@@ -268,9 +309,9 @@ func (v *View) LatestDeployment(ns string, id fleet.JobID) *fleet.Deployment {
 // DeploymentsSince lists deployments that began after an entry, the oldest first.
 // A view of Watch wakes when another begins, and for nothing else of them.
 func (v *View) DeploymentsSince(index fleet.Index) iter.Seq[*fleet.Deployment] {
-	v.metaRowIndex(metaRollouts)
+	v.watchMeta(metaRollouts)
 	quiet := &View{txn: v.txn}
-	rows := watchRowsFrom[deploymentRow](quiet, tableDeployments, indexCreated, createdKey(index+1, "")[:8])
+	rows := deploymentTable.watchFrom(quiet, indexCreated, createdKey(index+1, "")[:8])
 	return func(yield func(*fleet.Deployment) bool) {
 		for r := range rows {
 			if !yield(&r.Deployment) {

@@ -10,7 +10,7 @@ import (
 // ownActiveDeployment returns the entry's own copy of a deployment that is not over; verb
 // says what is to be done to it.
 func (t *tx) ownActiveDeployment(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet.Error) {
-	d := t.deployments.currentRow(t, key(string(id)))
+	d := deploymentTable.currentRow(t, idKey(id))
 	switch {
 	case d == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s deployment %s: there is no such deployment", verb, fleet.Short(id))
@@ -37,7 +37,7 @@ func (t *tx) rollBackAndEvaluate(d *deploymentRow, rollback *fleet.Job, eval *fl
 			return res
 		}
 	}
-	row := t.jobs.currentRow(t, jobKeyOf(d.Namespace, d.JobID))
+	row := jobTable.currentRow(t, jobKeyOf(d.Namespace, d.JobID))
 	if eval == nil || row == nil {
 		return Result{}
 	}
@@ -151,15 +151,15 @@ func healthWord(healthy bool) string {
 
 func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 	for _, id := range c.IDs {
-		k := key(string(id))
-		switch d := t.deployments.currentRow(t, k); {
+		k := idKey(id)
+		switch d := deploymentTable.currentRow(t, k); {
 		case d == nil:
 			continue
 		case d.Active():
 			return refused(fleet.CodeConflict, "delete deployment %s: it is %s", fleet.Short(id), d.Status)
 		default:
-			t.deployments.removeRow(k)
-			t.markTableChanged(tableDeployments)
+			deploymentTable.removeRow(t, k)
+			deploymentTable.markChanged(t)
 		}
 	}
 	return Result{}
@@ -168,13 +168,13 @@ func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 // checkDeployments adds up anew what deployments keep.
 func (c *checker) checkDeployments() {
 	allocs := map[fleet.DeploymentID][]fleet.AllocID{}
-	for a := range scanRows[allocRow](c.v.txn, tableAllocs, indexID, nil) {
+	for a := range allocTable.scanRows(c.v.txn) {
 		if a.DeploymentID != "" {
 			allocs[a.DeploymentID] = append(allocs[a.DeploymentID], a.ID)
 		}
 	}
 	active := map[string]fleet.DeploymentID{}
-	for d := range scanRows[deploymentRow](c.v.txn, tableDeployments, indexID, nil) {
+	for d := range deploymentTable.scanRows(c.v.txn) {
 		if !slices.Equal(d.allocs, allocs[d.ID]) {
 			c.addCheckFailure("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
 		}

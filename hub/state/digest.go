@@ -37,12 +37,12 @@ func (v *View) Digest() string {
 	return hex.EncodeToString(d.sum.Sum(nil)[:digestBytes])
 }
 
-// digestedTables are all tables but those of events, in the order of their names.
+// digestedTables are the names of the tables that are in a digest, in their order.
 func digestedTables() []string {
 	var names []string
-	for name := range schema().Tables {
-		if name != tableEvents && name != tableWindow {
-			names = append(names, name)
+	for _, tb := range tables {
+		if tb.isDigested() {
+			names = append(names, tb.tableName())
 		}
 	}
 	slices.Sort(names)

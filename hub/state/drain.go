@@ -124,7 +124,7 @@ func (t *tx) drainStep(c DrainStep) Result {
 		if a == nil || a.Terminal() || a.DesiredTransition.Migrate {
 			continue
 		}
-		if n := t.nodes.currentRow(t, key(string(a.NodeID))); n == nil || n.DrainStrategy == nil {
+		if n := nodeTable.currentRow(t, idKey(a.NodeID)); n == nil || n.DrainStrategy == nil {
 			continue
 		}
 		t.changeAlloc(id, c.Now, func(a *allocRow) {
@@ -140,7 +140,7 @@ func (t *tx) drainStep(c DrainStep) Result {
 }
 
 func (t *tx) completeDrain(d NodeDrained, now int64) {
-	known := t.nodes.currentRow(t, key(string(d.NodeID)))
+	known := nodeTable.currentRow(t, idKey(d.NodeID))
 	if known == nil || known.DrainStrategy == nil ||
 		!known.DrainStrategy.StartedAt.Equal(d.StartedAt) || !known.DrainStrategy.ForceDeadline.Equal(d.ForceDeadline) {
 		return
@@ -158,7 +158,7 @@ func (t *tx) completeDrain(d NodeDrained, now int64) {
 }
 
 func (t *tx) nodePurge(c NodePurge) Result {
-	n := t.nodes.currentRow(t, key(string(c.NodeID)))
+	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	switch {
 	case n == nil:
 		return refused(fleet.CodeNotFound, "purge node %s: there is no such node", fleet.Short(c.NodeID))
@@ -180,15 +180,15 @@ func (t *tx) nodePurge(c NodePurge) Result {
 // removeNode forgets a node; what it was last told is kept for as long as something
 // of it is.
 func (t *tx) removeNode(id fleet.NodeID, empty bool) {
-	t.nodes.removeRow(key(string(id)))
-	t.markTableChanged(tableNodes)
+	nodeTable.removeRow(t, idKey(id))
+	nodeTable.markChanged(t)
 	if empty {
-		t.desired.removeRow(key(string(id)))
+		desiredTable.removeRow(t, idKey(id))
 	}
 }
 
 func (t *tx) nodeEvaluate(c NodeEvaluate) Result {
-	n := t.nodes.currentRow(t, key(string(c.NodeID)))
+	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	if n == nil {
 		return refused(fleet.CodeNotFound, "evaluate node %s: there is no such node", fleet.Short(c.NodeID))
 	}

@@ -9,6 +9,23 @@ import (
 	"skerry/fleet"
 )
 
+const (
+	indexChanged  = "changed"
+	indexAwaiting = "awaiting"
+)
+
+var evalTable = table[fleet.Evaluation]{
+	name: "evals", key: evalKey, announced: true,
+	indexes: []tableIndex[fleet.Evaluation]{
+		{name: indexAwaiting, key: evalKey, belongs: func(r *fleet.Evaluation) bool { return len(awaitedNodes(r)) > 0 }},
+		{name: indexJob, key: func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) }},
+		{name: indexChanged, key: func(r *fleet.Evaluation) []byte { return append(indexKey(r.ModifyIndex), evalKey(r)...) }},
+	},
+	records: []record[fleet.Evaluation]{rowRecord[fleet.Evaluation](11)},
+}
+
+func evalKey(e *fleet.Evaluation) []byte { return idKey(e.ID) }
+
 func (t *tx) evalsStore(c Evals) Result {
 	for _, e := range c.Evals {
 		if e.ID == "" {
@@ -22,9 +39,9 @@ func (t *tx) evalsStore(c Evals) Result {
 // putEval stores an evaluation. One that is over stays as it is: whoever thinks
 // otherwise has an old picture.
 func (t *tx) putEval(e fleet.Evaluation, now int64) {
-	k := key(string(e.ID))
+	k := idKey(e.ID)
 	e.CreateIndex, e.CreateTime = t.index, now
-	old := t.evals.currentRow(t, k)
+	old := evalTable.currentRow(t, k)
 	if old != nil {
 		if old.Terminal() {
 			return
@@ -41,8 +58,8 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	}
 	e.ModifyIndex, e.ModifyTime = t.index, now
 	t.releaseAwaitedNodes(old, &e)
-	t.evals.putRow(k, &e)
-	t.markTableChanged(tableEvals)
+	evalTable.putRow(t, &e)
+	evalTable.markChanged(t)
 	switch e.Status {
 	case fleet.EvalComplete:
 		t.setQueuedAllocs(e.Namespace, e.JobID, e.QueuedAllocations)
@@ -91,12 +108,12 @@ func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
 // openEvals lists a job's evaluations that are not over, by id.
 func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	var out []*fleet.Evaluation
-	for e := range scanRows[fleet.Evaluation](t.base, tableEvals, indexJob, jobKeyOf(ns, id)) {
-		if _, changed := t.evals.dirty[string(key(string(e.ID)))]; !changed && !e.Terminal() {
+	for e := range evalTable.scanPrefix(t.base, indexJob, jobKeyOf(ns, id)) {
+		if _, changed := evalTable.changedRows(t)[string(idKey(e.ID))]; !changed && !e.Terminal() {
 			out = append(out, e)
 		}
 	}
-	for _, e := range t.evals.dirty {
+	for _, e := range evalTable.changedRows(t) {
 		if e != nil && e.Namespace == ns && e.JobID == id && !e.Terminal() {
 			out = append(out, e)
 		}
@@ -108,16 +125,16 @@ func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 // evalDelete removes evaluations and allocations that are over.
 func (t *tx) evalDelete(c EvalDelete) Result {
 	for _, id := range c.IDs {
-		k := key(string(id))
-		switch e := t.evals.currentRow(t, k); {
+		k := idKey(id)
+		switch e := evalTable.currentRow(t, k); {
 		case e == nil:
 			continue
 		case !e.Terminal():
 			return refused(fleet.CodeConflict, "delete evaluation %s: it is %s", id, e.Status)
 		default:
 			t.ownJobSummary(e.Namespace, e.JobID)
-			t.evals.removeRow(k)
-			t.markTableChanged(tableEvals)
+			evalTable.removeRow(t, k)
+			evalTable.markChanged(t)
 		}
 	}
 	for _, id := range c.Allocs {
@@ -193,10 +210,10 @@ func (t *tx) storePendingEvals(w *pendingEvals) []fleet.EvalID {
 
 // jobOf returns a job, or where it was purged what one of its allocations runs.
 func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
-	if row := t.jobs.currentRow(t, jobKeyOf(ns, id)); row != nil {
+	if row := jobTable.currentRow(t, jobKeyOf(ns, id)); row != nil {
 		return row.job
 	}
-	if r := t.jobSummaries.currentRow(t, jobKeyOf(ns, id)); r != nil {
+	if r := jobSummaryTable.currentRow(t, jobKeyOf(ns, id)); r != nil {
 		for _, a := range r.allocs {
 			if row := t.currentAlloc(a); row != nil && row.Job != nil {
 				return row.Job
@@ -208,12 +225,12 @@ func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
 
 // Eval returns an evaluation.
 func (v *View) Eval(id fleet.EvalID) (*fleet.Evaluation, bool) {
-	return watchRow[fleet.Evaluation](v, tableEvals, key(string(id)))
+	return evalTable.watchRow(v, idKey(id))
 }
 
 // Evals lists a namespace's evaluations ("*": all) whose id starts with prefix.
 func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
-	rows := watchTable[fleet.Evaluation](v, tableEvals, indexID, []byte(prefix))
+	rows := evalTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Evaluation) bool) {
 		for e := range rows {
 			if (ns == "*" || e.Namespace == ns) && !yield(e) {
@@ -225,15 +242,15 @@ func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
 
 // EvalsByJob lists a job's evaluations, also of one that was purged.
 func (v *View) EvalsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Evaluation] {
-	return watchPrefix[fleet.Evaluation](v, tableEvals, indexJob, jobKeyOf(ns, id))
+	return evalTable.watchPrefix(v, indexJob, jobKeyOf(ns, id))
 }
 
 // AwaitingEvals lists the evaluations of all namespaces for which room is being made.
 func (v *View) AwaitingEvals() iter.Seq[*fleet.Evaluation] {
-	return watchPrefix[fleet.Evaluation](v, tableEvals, indexAwaiting, nil)
+	return evalTable.watchPrefix(v, indexAwaiting, nil)
 }
 
 // EvalsSince lists evaluations that changed after index, oldest change first.
 func (v *View) EvalsSince(index fleet.Index) iter.Seq[*fleet.Evaluation] {
-	return watchRowsFrom[fleet.Evaluation](v, tableEvals, indexChanged, changedKey(index+1, "")[:8])
+	return evalTable.watchFrom(v, indexChanged, indexKey(index+1))
 }

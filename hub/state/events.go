@@ -2,7 +2,6 @@ package state
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"skerry/fleet"
@@ -68,22 +67,6 @@ type Event struct {
 	Service    *fleet.ServiceRegistration
 }
 
-type (
-	// eventsRow is what happened in one entry.
-	eventsRow struct {
-		index  fleet.Index
-		events []Event
-		bytes  int
-	}
-	// windowRow is how much the window holds, and the newest entry that is not in it
-	// any more.
-	windowRow struct {
-		floor  fleet.Index
-		events int
-		bytes  int
-	}
-)
-
 // recordEvents puts what the entry did into the window. It is called once, when
 // nothing of the entry is open any more.
 func (t *tx) recordEvents() {
@@ -98,25 +81,25 @@ func (t *tx) recordEvents() {
 	if len(row.events) == 0 {
 		return
 	}
-	t.eventRows.putRow(entryKey(t.index), row)
+	eventTable.putRow(t, row)
 	w := windowRow{}
-	if old := t.windows.currentRow(t, key(tableWindow)); old != nil {
+	if old := windowTable.currentRow(t, onlyKey); old != nil {
 		w = *old
 	}
 	w.events += len(row.events)
 	w.bytes += row.bytes
 	t.trimEventWindow(&w)
-	t.windows.putRow(key(tableWindow), &w)
-	t.markTableChanged(tableEvents)
+	windowTable.putRow(t, &w)
+	eventTable.markChanged(t)
 }
 
 // trimEventWindow drops the oldest entries until the window keeps its bounds.
 func (t *tx) trimEventWindow(w *windowRow) {
-	for old := range scanRows[eventsRow](t.base, tableEvents, indexID, nil) {
+	for old := range eventTable.scanRows(t.base) {
 		if w.events <= MaxEvents && w.bytes <= maxEventsBytes {
 			return
 		}
-		t.eventRows.removeRow(entryKey(old.index))
+		eventTable.removeRow(t, indexKey(old.index))
 		w.floor = old.index
 		w.events -= len(old.events)
 		w.bytes -= old.bytes
@@ -128,43 +111,9 @@ func (r *eventsRow) addEvent(bytes int, e Event) {
 	r.bytes += 256 + bytes
 }
 
-// changes lists the rows of a table that the entry changed, in the order of their
-// keys. A row is nil where there is none any more.
-func changes[R any](w *entryRows[R]) iter.Seq2[string, *R] {
-	return func(yield func(key string, now *R) bool) {
-		keys := make([]string, 0, len(w.dirty))
-		for k := range w.dirty {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			if !yield(k, w.dirty[k]) {
-				return
-			}
-		}
-	}
-}
-
-// inKeyOrder lists a map in the order of its keys.
-func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			if !yield(k, m[k]) {
-				return
-			}
-		}
-	}
-}
-
-// rowBeforeEntry returns a row as it was before the entry, or nil.
-func (w *entryRows[R]) rowBeforeEntry(t *tx, key string) *R {
-	untouched := entryRows[R]{table: w.table}
-	return untouched.currentRow(t, []byte(key))
-}
-
 func (t *tx) jobEvents(row *eventsRow) {
-	for k, now := range changes(&t.jobs) {
-		old := t.jobs.rowBeforeEntry(t, k)
+	for k, now := range jobTable.changesInOrder(t) {
+		old := jobTable.rowBeforeEntry(t, []byte(k))
 		e := Event{Topic: TopicJob, Type: EventJobRegistered}
 		switch {
 		case now == nil && old == nil:
@@ -196,11 +145,11 @@ func (t *tx) jobBytes(j *fleet.Job) int {
 }
 
 func (t *tx) nodeEvents(row *eventsRow) {
-	for k, now := range changes(&t.nodes) {
+	for k, now := range nodeTable.changesInOrder(t) {
 		if now != nil && now.ModifyIndex != t.index {
 			continue // its journal went on, no more
 		}
-		old := t.nodes.rowBeforeEntry(t, k)
+		old := nodeTable.rowBeforeEntry(t, []byte(k))
 		e := Event{Topic: TopicNode}
 		switch {
 		case now == nil && old == nil:
@@ -230,11 +179,11 @@ func nodeEvent(old, now *nodeRow) string {
 }
 
 func (t *tx) deploymentEvents(row *eventsRow) {
-	for k, now := range changes(&t.deployments) {
+	for k, now := range deploymentTable.changesInOrder(t) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
-		old := t.deployments.rowBeforeEntry(t, k)
+		old := deploymentTable.rowBeforeEntry(t, []byte(k))
 		d := now.Deployment
 		row.addEvent(256+256*len(d.TaskGroups), Event{
 			Topic: TopicDeployment, Type: deploymentEvent(old, now), Key: string(d.ID), Namespace: d.Namespace,
@@ -256,7 +205,7 @@ func deploymentEvent(old, now *deploymentRow) string {
 }
 
 func (t *tx) evalEvents(row *eventsRow) {
-	for _, e := range changes(&t.evals) {
+	for _, e := range evalTable.changesInOrder(t) {
 		if e == nil || e.ModifyIndex != t.index {
 			continue
 		}
@@ -268,11 +217,11 @@ func (t *tx) evalEvents(row *eventsRow) {
 }
 
 func (t *tx) allocEvents(row *eventsRow) {
-	for k, now := range changes(&t.allocs) {
+	for k, now := range allocTable.changesInOrder(t) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
-		old := t.allocs.rowBeforeEntry(t, k)
+		old := allocTable.rowBeforeEntry(t, []byte(k))
 		a := now.Alloc
 		a.Job = nil
 		e := Event{
@@ -297,61 +246,10 @@ func keysOf(keys ...string) []string {
 	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
 }
 
-// savedEvent is an event in a snapshot; Bytes is what its whole entry takes.
-type savedEvent struct {
-	Index fleet.Index
-	Bytes int
-	Event Event
-}
-
-// savedWindow is the window's end in a snapshot.
-type savedWindow struct{ Floor fleet.Index }
-
-func (v *View) persistEvents(out *recordWriter) {
-	for w := range scanRows[windowRow](v.txn, tableWindow, indexID, nil) {
-		out.writeRecord(recordWindow, savedWindow{w.floor})
-	}
-	for r := range scanRows[eventsRow](v.txn, tableEvents, indexID, nil) {
-		for _, e := range r.events {
-			out.writeRecord(recordEvent, savedEvent{r.index, r.bytes, e})
-		}
-	}
-}
-
-func (in *loader) loadEvent(s *savedEvent) error {
-	k := entryKey(s.Index)
-	w := in.ownEventWindow()
-	row := in.t.eventRows.currentRow(in.t, k)
-	if row == nil {
-		row = &eventsRow{index: s.Index, bytes: s.Bytes}
-		in.t.eventRows.putRow(k, row)
-		w.bytes += s.Bytes
-	}
-	row.events = append(row.events, s.Event)
-	w.events++
-	return nil
-}
-
-func (in *loader) ownEventWindow() *windowRow {
-	w := in.t.windows.currentRow(in.t, key(tableWindow))
-	if w == nil {
-		w = &windowRow{}
-		in.t.windows.putRow(key(tableWindow), w)
-	}
-	return w
-}
-
-// initEventWindow begins the window behind a snapshot that has none.
-func (in *loader) initEventWindow() {
-	if applied := in.t.metas.currentRow(in.t, key(metaApplied)); applied != nil && in.t.windows.currentRow(in.t, key(tableWindow)) == nil {
-		in.ownEventWindow().floor = applied.index
-	}
-}
-
 // EventsAfter lists the entries behind index that the window holds, oldest first,
 // each with what happened in it.
 func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
-	rows := watchRowsFrom[eventsRow](v, tableEvents, indexID, entryKey(index+1))
+	rows := eventTable.watchFrom(v, indexID, indexKey(index+1))
 	return func(yield func(fleet.Index, []Event) bool) {
 		for r := range rows {
 			if !yield(r.index, r.events) {
@@ -364,7 +262,7 @@ func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
 // EventsFloor is the newest entry whose events are not kept any more: what
 // happened behind it is all there.
 func (v *View) EventsFloor() fleet.Index {
-	if w, ok := watchRow[windowRow](v, tableWindow, key(tableWindow)); ok {
+	if w, ok := windowTable.watchRow(v, onlyKey); ok {
 		return w.floor
 	}
 	return 0

@@ -146,7 +146,7 @@ func (t *tx) addAllocMarks(n *nodeRow, m *hubEvent) {
 // History is an allocation's record as the cluster has it: hub's and edge's
 // entries, each side in its order; HistoryDropped counts what the bound took.
 func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
-	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
 // HistoryAt is what one entry added to an allocation's record. It costs what it
 // returns, and not what the record holds.
 func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEntry {
-	row, ok := watchRow[allocRow](v, tableAllocs, key(string(id)))
+	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEnt
 // NodeHistory is the record of a node: sessions, partitions, fences, and journal
 // rows that name no allocation that the cluster knows.
 func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
-	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil
 	}
@@ -190,8 +190,43 @@ func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 
 // HistoryDropped counts what the bound took of an allocation's record.
 func (v *View) HistoryDropped(id fleet.AllocID) uint64 {
-	if row, ok := watchRow[allocRow](v, tableAllocs, key(string(id))); ok {
+	if row, ok := allocTable.watchRow(v, idKey(id)); ok {
 		return row.history.dropped
 	}
 	return 0
+}
+
+type (
+	savedHistory struct {
+		Entries []savedEntry
+		Dropped uint64
+	}
+	savedEntry struct {
+		Index   fleet.Index
+		Row     []byte
+		Mark    *hubEvent
+		Offline bool
+		Vital   bool
+	}
+)
+
+func (h *history) toSavedHistory() savedHistory {
+	s := savedHistory{Dropped: h.dropped}
+	for _, e := range h.entries {
+		s.Entries = append(s.Entries, savedEntry{e.index, e.row, e.hubEvent, e.offline, e.vital})
+	}
+	return s
+}
+
+func (s savedHistory) toHistory() history {
+	h := history{dropped: s.Dropped}
+	if len(s.Entries) > 0 {
+		h.entries = make([]historyEntry, 0, len(s.Entries))
+	}
+	for _, e := range s.Entries {
+		entry := historyEntry{e.Index, e.Row, e.Mark, e.Offline, e.Vital}
+		h.entries = append(h.entries, entry)
+		h.bytes += entry.entryBytes()
+	}
+	return h
 }

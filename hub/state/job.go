@@ -16,7 +16,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		return refused(fleet.CodeInvalid, "register job: no job given")
 	}
 	k := jobKeyOf(c.Job.Namespace, c.Job.ID)
-	row := t.jobs.currentRow(t, k)
+	row := jobTable.currentRow(t, k)
 	if err := checkRegistrable(c, row); err != nil {
 		return Result{Err: err}
 	}
@@ -41,13 +41,13 @@ func (t *tx) jobRegister(c JobRegister) Result {
 			t.retireEndedAllocs(c.Job.Namespace, c.Job.ID, c.Now)
 		}
 		row = t.jobVersion(c, row, hash)
-		t.jobs.putRow(k, row)
-		t.markTableChanged(tableJobs)
+		jobTable.putRow(t, row)
+		jobTable.markChanged(t)
 	} else if c.Submission != nil {
 		same := *row
 		same.setJobSource(c.Submission)
 		row = &same
-		t.jobs.putRow(k, row)
+		jobTable.putRow(t, row)
 	}
 	t.ownJobSummary(row.job.Namespace, row.job.ID) // its status is to be settled
 	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
@@ -108,22 +108,22 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 // is dropped with the last.
 func (t *tx) addBodyRefs(job *fleet.Job, n int) {
 	k := bodyKey(job)
-	row := t.bodies.ownRow(t, k, func(r *bodyRow) *bodyRow {
+	row := bodyTable.ownRow(t, k, func(r *bodyRow) *bodyRow {
 		c := *r
 		return &c
 	})
 	if row == nil {
 		row = &bodyRow{job: job}
-		t.bodies.putRow(k, row)
+		bodyTable.putRow(t, row)
 	}
 	if row.refs += n; row.refs <= 0 {
-		t.bodies.removeRow(k)
+		bodyTable.removeRow(t, k)
 	}
 }
 
 func (t *tx) jobDeregister(c JobDeregister) Result {
 	k := jobKeyOf(c.Namespace, c.ID)
-	row := t.jobs.currentRow(t, k)
+	row := jobTable.currentRow(t, k)
 	if row == nil {
 		return refused(fleet.CodeNotFound, "deregister job %s: there is no such job", c.ID)
 	}
@@ -131,7 +131,7 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 	job.Stop = true
 	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
 	roster := t.ownJobSummary(c.Namespace, c.ID)
-	t.markTableChanged(tableJobs)
+	jobTable.markChanged(t)
 	if c.NoShutdownDelay {
 		for _, id := range roster.allocs {
 			t.skipShutdownDelay(t.currentAlloc(id), c.Now)
@@ -141,11 +141,11 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 		for _, v := range row.versions {
 			t.addBodyRefs(v, -1)
 		}
-		t.jobs.removeRow(k)
+		jobTable.removeRow(t, k)
 	} else {
 		stopped := *row
 		stopped.job = &job
-		t.jobs.putRow(k, &stopped)
+		jobTable.putRow(t, &stopped)
 	}
 	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.jobEval(c.Eval, &job, c.Now)}
 }
@@ -193,7 +193,7 @@ func (t *tx) jobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalI
 
 // updateJobStatus gives a job the status that its allocations and evaluations make.
 func (t *tx) updateJobStatus(k []byte, r *jobAllocSummary) {
-	row := t.jobs.currentRow(t, k)
+	row := jobTable.currentRow(t, k)
 	if row == nil {
 		return
 	}
@@ -204,10 +204,10 @@ func (t *tx) updateJobStatus(k []byte, r *jobAllocSummary) {
 		job := *row.job
 		job.Status, job.ModifyIndex = status, t.index
 		next.job = &job
-		t.markTableChanged(tableJobs)
+		jobTable.markChanged(t)
 	}
 	if next.job != row.job || next.evaluated != row.evaluated {
-		t.jobs.putRow(k, &next)
+		jobTable.putRow(t, &next)
 	}
 }
 
@@ -231,20 +231,20 @@ func jobStatus(row *jobRow, r *jobAllocSummary) string {
 // setQueuedAllocs notes how many allocations of each group wait for a place.
 func (t *tx) setQueuedAllocs(ns string, id fleet.JobID, queued map[string]int) {
 	k := jobKeyOf(ns, id)
-	row := t.jobs.currentRow(t, k)
+	row := jobTable.currentRow(t, k)
 	if row == nil || maps.Equal(row.queued, queued) {
 		return
 	}
 	next := *row
 	next.queued = maps.Clone(queued)
 	maps.DeleteFunc(next.queued, func(_ string, n int) bool { return n == 0 })
-	t.jobs.putRow(k, &next)
+	jobTable.putRow(t, &next)
 }
 
 // findJobBody returns the job that an allocation runs: the kept version, or the body
 // that other allocations keep, or nil.
 func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
-	if row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+	if row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 		for _, v := range row.versions {
 			if v.Version == a.JobVersion && v.SpecHash == a.JobHash {
 				return v
@@ -253,8 +253,8 @@ func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
 	}
 	var found *fleet.Job
 	prefix := key(a.JobHash, a.Namespace, string(a.JobID))
-	for r := range scanRows[bodyRow](t.base, tableBodies, indexID, prefix) {
-		if now := t.bodies.currentRow(t, bodyKey(r.job)); now != nil && now.job.Version == a.JobVersion {
+	for r := range bodyTable.scanPrefix(t.base, indexID, prefix) {
+		if now := bodyTable.currentRow(t, bodyKey(r.job)); now != nil && now.job.Version == a.JobVersion {
 			found = now.job
 		}
 	}
@@ -263,7 +263,7 @@ func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
 
 // Job returns a job as it shall be now.
 func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
-	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return nil, false
 	}
@@ -272,7 +272,7 @@ func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
 
 // Jobs lists a namespace's jobs ("*": all) whose id starts with prefix.
 func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
-	rows := watchTable[jobRow](v, tableJobs, indexID, namespacePrefix(ns, prefix))
+	rows := jobTable.watchTable(v, indexID, namespacePrefix(ns, prefix))
 	return func(yield func(*fleet.Job) bool) {
 		for r := range rows {
 			if strings.HasPrefix(string(r.job.ID), prefix) && !yield(r.job) {
@@ -284,7 +284,7 @@ func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
 
 // PeriodicJobs lists the periodic jobs of all namespaces, and watches them alone.
 func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
-	rows := watchPrefix[jobRow](v, tableJobs, indexPeriodic, nil)
+	rows := jobTable.watchPrefix(v, indexPeriodic, nil)
 	return func(yield func(*fleet.Job) bool) {
 		for r := range rows {
 			if !yield(r.job) {
@@ -304,7 +304,7 @@ func namespacePrefix(ns, prefix string) []byte {
 
 // JobVersions lists the kept versions, newest first.
 func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
-	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}
@@ -324,7 +324,7 @@ func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 // JobBody returns the job of a content hash, for edges. It is kept as long as
 // one of a job's kept versions or an allocation has that hash.
 func (v *View) JobBody(hash string) (*fleet.Job, bool) {
-	for r := range watchPrefix[bodyRow](v, tableBodies, indexID, key(hash)) {
+	for r := range bodyTable.watchPrefix(v, indexID, key(hash)) {
 		return r.job, true
 	}
 	return nil, false

@@ -20,7 +20,7 @@ const KindJobStable Kind = 74
 func (JobStable) Kind() Kind { return KindJobStable }
 
 func (t *tx) jobStable(c JobStable) Result {
-	row := t.jobs.currentRow(t, jobKeyOf(c.Namespace, c.ID))
+	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.ID))
 	if row == nil {
 		return refused(fleet.CodeNotFound, "mark job %s stable: there is no such job", c.ID)
 	}
@@ -48,6 +48,6 @@ func (t *tx) setStable(row *jobRow, version uint64, stable bool) {
 		job.Stable, job.ModifyIndex = stable, t.index
 		next.job = &job
 	}
-	t.jobs.putRow(jobKeyOf(row.job.Namespace, row.job.ID), &next)
-	t.markTableChanged(tableJobs)
+	jobTable.putRow(t, &next)
+	jobTable.markChanged(t)
 }

@@ -73,7 +73,7 @@ type (
 
 // jobStep finds the job that a step is about.
 func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
-	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
+	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	if row == nil {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job in namespace %q", verb, id, ns)
 	}
@@ -113,10 +113,10 @@ func (t *tx) jobScale(c JobScale) Result {
 		}
 	}
 	k := jobKeyOf(c.Namespace, c.ID)
-	next := *t.jobs.currentRow(t, k)
+	next := *jobTable.currentRow(t, k)
 	next.scaled = prependScalingEvent(next.scaled, next.job, c.Group, event)
-	t.jobs.putRow(k, &next)
-	t.markTableChanged(tableJobs)
+	jobTable.putRow(t, &next)
+	jobTable.markChanged(t)
 	return res
 }
 
@@ -156,7 +156,7 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 // forceReschedule flags what has failed, was not replaced, and may be by its group's
 // policy in general.
 func (t *tx) forceReschedule(job *fleet.Job, now int64) {
-	r := t.jobSummaries.currentRow(t, jobKeyOf(job.Namespace, job.ID))
+	r := jobSummaryTable.currentRow(t, jobKeyOf(job.Namespace, job.ID))
 	if r == nil {
 		return
 	}
@@ -213,8 +213,8 @@ func (t *tx) jobTag(c JobTag) Result {
 		next.job = &job
 	}
 	t.keepVersions(&next)
-	t.jobs.putRow(jobKeyOf(c.Namespace, c.ID), &next)
-	t.markTableChanged(tableJobs)
+	jobTable.putRow(t, &next)
+	jobTable.markChanged(t)
 	return Result{Version: c.Version, Modify: next.job.JobModifyIndex}
 }
 
@@ -298,7 +298,7 @@ func checkScalingBounds(job *fleet.Job) *fleet.Error {
 
 // ScalingEvents are those kept of a job, by group, newest first.
 func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.ScalingEvent {
-	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.Scali
 
 // Submission is the job file of a kept version, or nil where none is kept.
 func (v *View) Submission(ns string, id fleet.JobID, version uint64) *fleet.Submission {
-	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return nil
 	}

@@ -24,6 +24,11 @@ const (
 func (NamespaceStore) Kind() Kind  { return KindNamespaceStore }
 func (NamespaceDelete) Kind() Kind { return KindNamespaceDelete }
 
+var namespaceTable = table[fleet.Namespace]{
+	name: "namespaces", key: func(r *fleet.Namespace) []byte { return key(r.Name) }, announced: true,
+	records: []record[fleet.Namespace]{rowRecord[fleet.Namespace](80)},
+}
+
 // MaxNamespaces bounds how many there are.
 const MaxNamespaces = 4096
 
@@ -36,15 +41,15 @@ func (t *tx) namespaceStore(c NamespaceStore) Result {
 		return Result{Err: fleet.AsError(err)}
 	}
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
-	old := t.namespaces.currentRow(t, k)
+	old := namespaceTable.currentRow(t, k)
 	if old != nil {
 		next.CreateIndex = old.CreateIndex
 	}
-	if old == nil && len(slices.Collect(scanRows[fleet.Namespace](t.base, tableNamespaces, indexID, nil))) >= MaxNamespaces {
+	if old == nil && len(slices.Collect(namespaceTable.scanRows(t.base))) >= MaxNamespaces {
 		return refused(fleet.CodeConflict, "make namespace %s: there are %d already", next.Name, MaxNamespaces)
 	}
-	t.namespaces.putRow(k, &next)
-	t.markTableChanged(tableNamespaces)
+	namespaceTable.putRow(t, &next)
+	namespaceTable.markChanged(t)
 	return Result{}
 }
 
@@ -53,15 +58,15 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	switch {
 	case c.Name == fleet.DefaultNamespace:
 		return refused(fleet.CodeInvalid, "delete namespace %s: it always exists", c.Name)
-	case t.namespaces.currentRow(t, k) == nil:
+	case namespaceTable.currentRow(t, k) == nil:
 		return refused(fleet.CodeNotFound, "delete namespace %s: there is no such namespace", c.Name)
 	}
 	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
 			WithHint("stop its jobs, and wait until their nodes have said that what ran has ended")}
 	}
-	t.namespaces.removeRow(k)
-	t.markTableChanged(tableNamespaces)
+	namespaceTable.removeRow(t, k)
+	namespaceTable.markChanged(t)
 	return Result{}
 }
 
@@ -70,7 +75,7 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 // with is of a namespace that exists.
 func (t *tx) namespaceUsers(ns string) []string {
 	var out []string
-	for row := range scanRows[jobRow](t.base, tableJobs, indexID, key(ns)) {
+	for row := range jobTable.scanPrefix(t.base, indexID, key(ns)) {
 		if row.job.Status == fleet.JobStatusDead {
 			continue
 		}
@@ -82,7 +87,7 @@ func (t *tx) namespaceUsers(ns string) []string {
 	if len(out) > 0 {
 		return out
 	}
-	for a := range scanRows[allocRow](t.base, tableAllocs, indexID, nil) {
+	for a := range allocTable.scanRows(t.base) {
 		if a.Namespace != ns || !a.OccupiesNode() {
 			continue
 		}
@@ -114,7 +119,7 @@ func noNamespace(verb string, job *fleet.Job) *fleet.Error {
 
 // findNamespace returns one that exists, or nil.
 func (t *tx) findNamespace(name string) *fleet.Namespace {
-	if ns := t.namespaces.currentRow(t, key(name)); ns != nil {
+	if ns := namespaceTable.currentRow(t, key(name)); ns != nil {
 		return ns
 	}
 	if name == fleet.DefaultNamespace {
@@ -126,7 +131,7 @@ func (t *tx) findNamespace(name string) *fleet.Namespace {
 
 // Namespace returns a namespace; fleet.DefaultNamespace always exists.
 func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
-	if ns, ok := watchRow[fleet.Namespace](v, tableNamespaces, key(name)); ok {
+	if ns, ok := namespaceTable.watchRow(v, key(name)); ok {
 		return ns, true
 	}
 	if name == fleet.DefaultNamespace {
@@ -138,7 +143,7 @@ func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
 
 // Namespaces lists namespaces by name.
 func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
-	list := slices.Collect(watchTable[fleet.Namespace](v, tableNamespaces, indexID, nil))
+	list := slices.Collect(namespaceTable.watchRows(v))
 	i, found := slices.BinarySearchFunc(list, fleet.DefaultNamespace, func(n *fleet.Namespace, name string) int {
 		return strings.Compare(n.Name, name)
 	})

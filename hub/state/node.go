@@ -45,7 +45,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 		if said.SchedulingEligibility == fleet.NodeIneligible {
 			n.SchedulingEligibility = fleet.NodeIneligible
 		}
-		t.nodes.putRow(key(string(said.ID)), n)
+		nodeTable.putRow(t, n)
 	}
 	before := n.Node
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
@@ -67,7 +67,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	n.ComputedClass = classOf(&n.Node)
 	t.nodeChanged(n)
 	if known && before.DescriptionHash != n.DescriptionHash {
-		t.markTableChanged(metaServices) // addresses, and what ${…} stands for, are the node's
+		t.markMeta(metaServices) // addresses, and what ${…} stands for, are the node's
 	}
 	t.ensurePool(n.NodePool)
 	switch {
@@ -107,7 +107,7 @@ func (t *tx) requestOfferEvals(n *fleet.Node, w *pendingEvals) {
 
 // ownNodeRow returns the entry's own copy of a node, to be changed in place, or nil.
 func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
-	return t.nodes.ownRow(t, key(string(id)), func(r *nodeRow) *nodeRow {
+	return nodeTable.ownRow(t, idKey(id), func(r *nodeRow) *nodeRow {
 		c := *r
 		return &c
 	})
@@ -116,7 +116,7 @@ func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
 // nodeChanged notes that more changed than how far the node's journal is in.
 func (t *tx) nodeChanged(n *nodeRow) {
 	n.ModifyIndex = t.index
-	t.markTableChanged(tableNodes)
+	nodeTable.markChanged(t)
 }
 
 // setNodeStatus moves a node to a status.
@@ -125,7 +125,7 @@ func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now 
 		n.StatusUpdatedAt = seconds(now)
 	}
 	if isAway(n.Status) != isAway(status) {
-		t.markTableChanged(metaServices) // what runs there can be reached, or not any more
+		t.markMeta(metaServices) // what runs there can be reached, or not any more
 	}
 	n.Status, n.StatusDescription = status, why
 	t.nodeChanged(n)
@@ -136,17 +136,17 @@ func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now 
 
 // noteFreedClass notes that capacity appeared on nodes of this one's class.
 func (t *tx) noteFreedClass(n *fleet.Node) {
-	t.capacity.putRow(key(n.ComputedClass), &capacityRow{n.ComputedClass, t.index})
-	t.markTableChanged(tableCapacity)
+	capacityTable.putRow(t, &capacityRow{n.ComputedClass, t.index})
+	capacityTable.markChanged(t)
 }
 
 func (t *tx) ensurePool(name string) {
 	builtin := slices.ContainsFunc(builtinPools, func(p fleet.Pool) bool { return p.Name == name })
-	if builtin || t.pools.currentRow(t, key(name)) != nil {
+	if builtin || poolTable.currentRow(t, key(name)) != nil {
 		return
 	}
-	t.pools.putRow(key(name), &fleet.Pool{Name: name, CreateIndex: t.index, ModifyIndex: t.index})
-	t.markTableChanged(tablePools)
+	poolTable.putRow(t, &fleet.Pool{Name: name, CreateIndex: t.index, ModifyIndex: t.index})
+	poolTable.markChanged(t)
 }
 
 // addNodeEvent adds a line to what people see of a node.
@@ -217,7 +217,7 @@ func (t *tx) setEligibility(n *nodeRow, eligibility string, w *pendingEvals) {
 // requestSystemEvals asks for an evaluation of every job that runs on all nodes such as
 // this one: of a sysbatch job only where the node has nothing of it yet.
 func (t *tx) requestSystemEvals(w *pendingEvals, n *fleet.Node) {
-	for r := range scanRows[jobRow](t.base, tableJobs, indexID, nil) {
+	for r := range jobTable.scanRows(t.base) {
 		if r.job.Stop || !r.job.InPool(n.NodePool) || !r.job.InDatacenter(n.Datacenter) {
 			continue
 		}
@@ -319,7 +319,7 @@ func seconds(nano int64) int64 { return nano / int64(time.Second) }
 
 // Node returns an edge as the cluster knows it.
 func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
-	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil, false
 	}
@@ -329,7 +329,7 @@ func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
 // Nodes lists nodes whose id starts with prefix. A Watch view does not wake for
 // how far their journals are in.
 func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
-	rows := watchTable[nodeRow](v, tableNodes, indexID, []byte(prefix))
+	rows := nodeTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Node) bool) {
 		for r := range rows {
 			if !yield(&r.Node) {
@@ -341,7 +341,7 @@ func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
 
 // DrainingNodes lists the nodes that are being drained, and watches them alone.
 func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
-	rows := watchPrefix[nodeRow](v, tableNodes, indexDraining, nil)
+	rows := nodeTable.watchPrefix(v, indexDraining, nil)
 	return func(yield func(*fleet.Node) bool) {
 		for r := range rows {
 			if !yield(&r.Node) {
@@ -353,7 +353,7 @@ func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
 
 // Fenced lists what refused sessions of a node's identity said, oldest first.
 func (v *View) Fenced(id fleet.NodeID) []FencedRows {
-	row, ok := watchRow[nodeRow](v, tableNodes, key(string(id)))
+	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
 		return nil
 	}
@@ -364,7 +364,7 @@ func (v *View) Fenced(id fleet.NodeID) []FencedRows {
 // allocations changed: what an edge has to hear of. A Watch view wakes for
 // exactly that, not for what the edge reports.
 func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
-	if r, ok := watchRow[desiredRow](v, tableDesired, key(string(id))); ok {
+	if r, ok := desiredTable.watchRow(v, idKey(id)); ok {
 		return r.index
 	}
 	return 0
@@ -373,7 +373,7 @@ func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
 // CapacitySince lists, by Node.ComputedClass, where capacity appeared after
 // index: a node became ready or eligible, or an allocation's end was confirmed.
 func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
-	rows := watchTable[capacityRow](v, tableCapacity, indexID, nil)
+	rows := capacityTable.watchRows(v)
 	return func(yield func(string, fleet.Index) bool) {
 		for r := range rows {
 			if r.index > index && !yield(r.class, r.index) {

@@ -7,10 +7,10 @@ import (
 )
 
 func (t *tx) poolEvents(row *eventsRow) {
-	for k, now := range changes(&t.pools) {
+	for k, now := range poolTable.changesInOrder(t) {
 		e := Event{Topic: TopicPool, Type: EventPoolStored, Pool: now}
 		if now == nil {
-			if e.Pool = t.pools.rowBeforeEntry(t, k); e.Pool == nil {
+			if e.Pool = poolTable.rowBeforeEntry(t, []byte(k)); e.Pool == nil {
 				continue
 			}
 			e.Type = EventPoolDeleted
@@ -25,11 +25,11 @@ func (t *tx) poolEvents(row *eventsRow) {
 // of the node.
 func (t *tx) serviceEvents(row *eventsRow) {
 	region := ""
-	if c := t.clusters.currentRow(t, key(tableCluster)); c != nil {
+	if c := clusterTable.currentRow(t, onlyKey); c != nil {
 		region = c.Region
 	}
-	for k, now := range changes(&t.allocs) {
-		old := t.allocs.rowBeforeEntry(t, k)
+	for k, now := range allocTable.changesInOrder(t) {
+		old := allocTable.rowBeforeEntry(t, []byte(k))
 		before, after := t.offeredServices(old, region), t.offeredServices(now, region)
 		for id, r := range inKeyOrder(before) {
 			if _, still := after[id]; !still {
@@ -49,7 +49,7 @@ func (t *tx) offeredServices(a *allocRow, region string) map[string]fleet.Servic
 	if a == nil || !a.Offers() {
 		return nil
 	}
-	n := t.nodes.currentRow(t, key(string(a.NodeID)))
+	n := nodeTable.currentRow(t, idKey(a.NodeID))
 	if n == nil {
 		return nil
 	}

@@ -54,7 +54,7 @@ func (t *tx) refuseStalePlan(c Plan) *fleet.Error {
 	if c.JobModifyIndex == 0 {
 		return nil
 	}
-	row := t.jobs.currentRow(t, jobKeyOf(c.Namespace, c.JobID))
+	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.JobID))
 	if row == nil || row.job.JobModifyIndex == c.JobModifyIndex {
 		return nil // what is placed of a job that was purged, the purge's evaluation stops
 	}
@@ -84,7 +84,7 @@ func (t *tx) checkPlacement(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 		return nil
 	case a.ID == "":
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s has no id", a.Name)
-	case t.nodes.currentRow(t, key(string(a.NodeID))) == nil && a.DesiredStatus != fleet.DesiredStop:
+	case nodeTable.currentRow(t, idKey(a.NodeID)) == nil && a.DesiredStatus != fleet.DesiredStop:
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s is for node %s, which does not exist",
 			fleet.Short(a.ID), fleet.Short(a.NodeID))
 	case t.jobFor(a, jobs) == nil && a.DesiredStatus != fleet.DesiredStop:
@@ -99,7 +99,7 @@ func (t *tx) checkPlacement(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 // brought along.
 func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 	if a.JobHash == "" {
-		if row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+		if row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 			for _, v := range row.versions {
 				if v.Version == a.JobVersion {
 					return v
@@ -121,7 +121,7 @@ func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 
 // sharedJobBody returns the one body of a job that a plan brought along.
 func (t *tx) sharedJobBody(j *fleet.Job) *fleet.Job {
-	if row := t.bodies.currentRow(t, bodyKey(j)); row != nil {
+	if row := bodyTable.currentRow(t, bodyKey(j)); row != nil {
 		return row.job
 	}
 	return j
@@ -133,7 +133,7 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	if job == nil {
 		return // it shall not run, and never did
 	}
-	n := t.nodes.currentRow(t, key(string(p.NodeID)))
+	n := nodeTable.currentRow(t, idKey(p.NodeID))
 	a := *p
 	a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 	a.ClientStatus, a.ClientDescription, a.ReportedStatus = fleet.ClientPending, "", ""
@@ -179,7 +179,7 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 
 // decrementQueued counts a placement against what the job waits for.
 func (t *tx) decrementQueued(ns string, id fleet.JobID, group string) {
-	row := t.jobs.currentRow(t, jobKeyOf(ns, id))
+	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	if row == nil || row.queued[group] == 0 {
 		return
 	}
@@ -218,7 +218,7 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 		if p.DeploymentID != "" && p.DeploymentID != a.DeploymentID {
 			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is of the new version
 		}
-		n := t.nodes.currentRow(t, key(string(a.NodeID)))
+		n := nodeTable.currentRow(t, idKey(a.NodeID))
 		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
 		t.markDecision(a, &before, p.DesiredDescription, c.Now)
 	})

@@ -22,22 +22,22 @@ func (t *tx) poolDelete(c PoolDelete) Result {
 			return refused(fleet.CodeInvalid, "delete node pool %s: it always exists", c.Name)
 		}
 	}
-	if t.pools.currentRow(t, k) == nil {
+	if poolTable.currentRow(t, k) == nil {
 		return refused(fleet.CodeNotFound, "delete node pool %s: there is no such pool", c.Name)
 	}
 	if users := t.usersOf(c.Name); len(users) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete node pool %s: it is in use: %s", c.Name, strings.Join(users, ", ")).
 			WithHint("stop its jobs, and give its nodes another pool or purge them")}
 	}
-	t.pools.removeRow(k)
-	t.markTableChanged(tablePools)
+	poolTable.removeRow(t, k)
+	poolTable.markChanged(t)
 	return Result{}
 }
 
 // usersOf names some of the nodes and jobs of a pool.
 func (t *tx) usersOf(pool string) []string {
 	var out []string
-	for n := range scanRows[nodeRow](t.base, tableNodes, indexID, nil) {
+	for n := range nodeTable.scanRows(t.base) {
 		if n.NodePool != pool {
 			continue
 		}
@@ -46,7 +46,7 @@ func (t *tx) usersOf(pool string) []string {
 		}
 		out = append(out, fmt.Sprintf("node %s (%s)", n.Name, n.Status))
 	}
-	for row := range scanRows[jobRow](t.base, tableJobs, indexID, nil) {
+	for row := range jobTable.scanRows(t.base) {
 		if row.job.NodePool != pool || row.job.Status == fleet.JobStatusDead {
 			continue
 		}

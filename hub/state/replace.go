@@ -62,6 +62,27 @@ type partRow struct {
 	data    []byte
 }
 
+type savedPart struct {
+	Restore string
+	Number  uint64
+	Data    []byte
+}
+
+var partTable = table[partRow]{
+	name: "snapshot parts", key: func(r *partRow) []byte { return indexKey(r.number) },
+	records: []record[partRow]{savedRecord(91, func(r *partRow) *savedPart { return &savedPart{r.restore, r.number, r.data} }, loadPart)},
+	describe: func(d *describer, table string, r *partRow) {
+		d.writeTableLine(table, r.restore, r.number, len(r.data))
+	},
+}
+
+func loadPart(_ *loader, s *savedPart) (*partRow, error) {
+	if s.Number*SnapshotPartBytes >= MaxSnapshot {
+		return nil, fmt.Errorf("part %d of a snapshot", s.Number)
+	}
+	return &partRow{s.Restore, s.Number, s.Data}, nil
+}
+
 func (t *tx) snapshotPart(c SnapshotPart) Result {
 	switch {
 	case c.Restore == "":
@@ -73,24 +94,24 @@ func (t *tx) snapshotPart(c SnapshotPart) Result {
 	}
 	if c.Number == 0 {
 		t.dropParts()
-	} else if before := t.parts.currentRow(t, partKey(c.Number-1)); before == nil || before.restore != c.Restore {
+	} else if before := partTable.currentRow(t, indexKey(c.Number-1)); before == nil || before.restore != c.Restore {
 		return refused(fleet.CodeConflict, "take part %d of a snapshot: the one before it is not there", c.Number).
 			withErrorHint("another restore was begun, or another hub leads now: restore the file again")
 	}
-	t.parts.putRow(partKey(c.Number), &partRow{c.Restore, c.Number, c.Data})
+	partTable.putRow(t, &partRow{c.Restore, c.Number, c.Data})
 	return Result{}
 }
 
 func (t *tx) snapshotDrop(c SnapshotDrop) Result {
-	if first := t.parts.currentRow(t, partKey(0)); first != nil && (c.Restore == "" || c.Restore == first.restore) {
+	if first := partTable.currentRow(t, indexKey(uint64(0))); first != nil && (c.Restore == "" || c.Restore == first.restore) {
 		t.dropParts()
 	}
 	return Result{}
 }
 
 func (t *tx) dropParts() {
-	for p := range scanRows[partRow](t.base, tableParts, indexID, nil) {
-		t.parts.removeRow(partKey(p.number))
+	for p := range partTable.scanRows(t.base) {
+		partTable.removeRow(t, indexKey(p.number))
 	}
 }
 
@@ -103,7 +124,7 @@ func (r Result) withErrorHint(text string) Result {
 // Restoring names the restore whose parts are in the state; ok is false where
 // there is none.
 func (v *View) Restoring() (restore string, ok bool) {
-	p, ok := watchRow[partRow](v, tableParts, partKey(0))
+	p, ok := partTable.watchRow(v, indexKey(uint64(0)))
 	if !ok {
 		return "", false
 	}
@@ -133,7 +154,7 @@ func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it has %d bytes, at most %d are taken", c.Size, MaxSnapshot)
 	}
 	file := make([]byte, 0, c.Size)
-	for p := range scanRows[partRow](v.txn, tableParts, indexID, nil) {
+	for p := range partTable.scanRows(v.txn) {
 		if p.restore == c.Restore {
 			file = append(file, p.data...)
 		}
@@ -249,6 +270,11 @@ type restoredRow struct {
 	Forgotten []entryRange // oldest first
 }
 
+var restoredTable = table[restoredRow]{
+	name: "restored", key: onlyRow[restoredRow], announced: true,
+	records: []record[restoredRow]{rowRecord[restoredRow](90)},
+}
+
 // entryRange is the entries after From, up to To.
 type entryRange struct{ From, To fleet.Index }
 
@@ -267,23 +293,8 @@ func (r *restoredRow) hasKnownEntry(index fleet.Index) bool {
 
 // Restored tells of the last restore; all zero where there was none.
 func (v *View) Restored() Restored {
-	if r, ok := watchRow[restoredRow](v, tableRestored, key(tableRestored)); ok {
+	if r, ok := restoredTable.watchRow(v, onlyKey); ok {
 		return r.Restored
 	}
 	return Restored{}
-}
-
-// savedPart is a partRow in a snapshot.
-type savedPart struct {
-	Restore string
-	Number  uint64
-	Data    []byte
-}
-
-func (in *loader) loadSnapshotPart(s *savedPart) error {
-	if s.Number*SnapshotPartBytes >= MaxSnapshot {
-		return fmt.Errorf("part %d of a snapshot", s.Number)
-	}
-	in.t.parts.putRow(partKey(s.Number), &partRow{s.Restore, s.Number, s.Data})
-	return nil
 }

@@ -64,8 +64,7 @@ func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
 	return nil
 }
 
-// loader reads records into a transaction on an empty database. Rosters and
-// reference counts are not in a snapshot: they follow from what is.
+// loader reads records into a transaction on an empty database.
 type loader struct {
 	t       *tx
 	r       *bufio.Reader
@@ -133,97 +132,54 @@ func (in *loader) finishLoading(body []byte) error {
 		return fleet.Errorf(fleet.CodeInvalid, "%d records with checksum %08x, and not %d with %08x",
 			in.records, in.sum, end.Records, end.Checksum)
 	}
-	in.initEventWindow()
-	for _, r := range in.t.jobSummaries.dirty {
+	in.deriveRows()
+	return nil
+}
+
+// deriveRows makes the rows that are not in a snapshot: they follow from those that are.
+func (in *loader) deriveRows() {
+	t := in.t
+	for _, row := range jobTable.changesInOrder(t) {
+		for _, version := range row.versions {
+			t.addBodyRefs(version, 1)
+		}
+	}
+	for _, row := range allocTable.changesInOrder(t) {
+		t.addBodyRefs(row.Job, 1)
+		t.updateSummaries(nil, &row.Alloc)
+		if d := deploymentTable.currentRow(t, idKey(row.DeploymentID)); d != nil {
+			d.added = append(d.added, row.ID)
+		}
+	}
+	for _, e := range evalTable.changesInOrder(t) {
+		if !e.Terminal() {
+			t.ownJobSummary(e.Namespace, e.JobID).open++
+		}
+	}
+	for _, r := range jobSummaryTable.changedRows(t) {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
-	for _, r := range in.t.nodeSummaries.dirty {
+	for _, r := range nodeSummaryTable.changedRows(t) {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
-	for _, r := range in.t.deployments.dirty {
+	applied := metaTable.currentRow(t, key(metaApplied))
+	for _, r := range deploymentTable.changedRows(t) {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 		r.changed, r.forgotten = nil, math.MaxInt64
-		if applied := in.t.metas.currentRow(in.t, key(metaApplied)); applied != nil {
+		if applied != nil {
 			r.forgotten = applied.index
 		}
 	}
-	return nil
+	t.countEventWindow(applied)
 }
 
-func (in *loader) loadRecord(kind byte, body []byte) error {
-	switch kind {
-	case recordBody:
-		return decodeRecord(body, func(j *fleet.Job) error {
-			in.bodies[string(bodyKey(j))] = j
-			return nil
-		})
-	case recordJob:
-		return decodeRecord(body, in.loadJob)
-	case recordSource:
-		return decodeRecord(body, in.loadJobSource)
-	case recordNode:
-		return decodeRecord(body, func(s *savedNode) error {
-			in.t.nodes.putRow(key(string(s.Node.ID)), &nodeRow{s.Node, s.Opened, s.Apart, s.History.toHistory(), s.Fenced})
-			return nil
-		})
-	case recordAlloc:
-		return decodeRecord(body, in.loadAlloc)
-	case recordDeployment:
-		return decodeRecord(body, func(d *fleet.Deployment) error {
-			in.t.deployments.putRow(key(string(d.ID)), &deploymentRow{Deployment: *d})
-			return nil
-		})
-	case recordEval:
-		return decodeRecord(body, func(e *fleet.Evaluation) error {
-			in.t.evals.putRow(key(string(e.ID)), e)
-			if !e.Terminal() {
-				in.t.ownJobSummary(e.Namespace, e.JobID).open++
-			}
-			return nil
-		})
-	}
-	return in.clusterRecord(kind, body)
-}
-
-func (in *loader) loadJob(s *savedJob) error {
-	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable,
-		scaled: s.Scaled, tags: s.Tags}
-	for _, ref := range s.Versions {
-		job, err := in.findLoadedBody(s.Job.Namespace, s.Job.ID, ref)
-		if err != nil {
+func (in *loader) loadRecord(number byte, body []byte) error {
+	for _, tb := range tables {
+		if known, err := tb.loadRecord(in, number, body); known {
 			return err
 		}
-		row.versions = append(row.versions, job)
-		in.t.addBodyRefs(job, 1)
 	}
-	in.t.jobs.putRow(jobKeyOf(s.Job.Namespace, s.Job.ID), row)
-	return nil
-}
-
-func (in *loader) loadJobSource(s *savedSource) error {
-	row := in.t.jobs.currentRow(in.t, jobKeyOf(s.Namespace, s.Job))
-	if row == nil || s.Source == nil {
-		return fleet.Errorf(fleet.CodeInvalid, "job %s, whose file it is, is missing", s.Job)
-	}
-	row.sources = append(row.sources, versionSource{s.Version, s.Source})
-	return nil
-}
-
-func (in *loader) loadAlloc(s *savedAlloc) error {
-	job, err := in.findLoadedBody(s.Alloc.Namespace, s.Alloc.JobID,
-		savedBodyRef{s.Alloc.JobHash, s.Alloc.JobVersion, s.JobCreateIndex})
-	if err != nil {
-		return err
-	}
-	s.Alloc.Job = job
-	row := &allocRow{s.Alloc, s.History.toHistory(), s.Over}
-	in.t.allocs.putRow(key(string(row.ID)), row)
-	in.t.addBodyRefs(job, 1)
-	in.t.updateSummaries(nil, &row.Alloc)
-	if d := in.t.deployments.currentRow(in.t, key(string(row.DeploymentID))); d != nil {
-		d.added = append(d.added, row.ID)
-	}
-	return nil
+	return newerReleaseError("a record of type %d", number)
 }
 
 // findLoadedBody finds a job's version among the records read so far.
@@ -233,55 +189,4 @@ func (in *loader) findLoadedBody(ns string, id fleet.JobID, ref savedBodyRef) (*
 		return job, nil
 	}
 	return nil, fleet.Errorf(fleet.CodeInvalid, "version %d of job %s is missing", ref.Version, id)
-}
-
-func (in *loader) clusterRecord(kind byte, body []byte) error {
-	t := in.t
-	switch kind {
-	case recordMeta:
-		return decodeRecord(body, func(s *savedMeta) error { t.metas.putRow(key(s.Name), &metaRow{s.Name, s.Index}); return nil })
-	case recordCluster:
-		return decodeRecord(body, func(c *Cluster) error { t.clusters.putRow(key(tableCluster), &clusterRow{*c}); return nil })
-	case recordToken:
-		return decodeRecord(body, func(r *JoinToken) error { t.tokens.putRow(key(r.ID), r); return nil })
-	case recordHub:
-		return decodeRecord(body, func(r *HubAddr) error { t.hubs.putRow(key(string(r.ID)), r); return nil })
-	case recordPool:
-		return decodeRecord(body, func(r *fleet.Pool) error { t.pools.putRow(key(r.Name), r); return nil })
-	case recordCertificate:
-		return decodeRecord(body, func(r *Certificate) error { t.certificates.putRow(key(r.Serial), r); return nil })
-	case recordRevocation:
-		return decodeRecord(body, func(r *fleet.Revocation) error { t.revocations.putRow(key(string(r.NodeID)), r); return nil })
-	case recordAdmission:
-		return decodeRecord(body, func(r *Admission) error { t.admissions.putRow(key(r.Subject), r); return nil })
-	case recordScheduler:
-		return decodeRecord(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.putRow(key(tableScheduler), r); return nil })
-	case recordNamespace:
-		return decodeRecord(body, func(r *fleet.Namespace) error { t.namespaces.putRow(key(r.Name), r); return nil })
-	case recordRestored:
-		return decodeRecord(body, func(r *restoredRow) error { t.restored.putRow(key(tableRestored), r); return nil })
-	case recordPart:
-		return decodeRecord(body, in.loadSnapshotPart)
-	case recordWindow:
-		return decodeRecord(body, func(s *savedWindow) error { in.ownEventWindow().floor = s.Floor; return nil })
-	case recordEvent:
-		return decodeRecord(body, in.loadEvent)
-	case recordDesired:
-		return decodeRecord(body, func(s *savedIndex) error {
-			t.desired.putRow(key(s.Key), &desiredRow{fleet.NodeID(s.Key), s.Index})
-			return nil
-		})
-	case recordCapacity:
-		return decodeRecord(body, func(s *savedIndex) error { t.capacity.putRow(key(s.Key), &capacityRow{s.Key, s.Index}); return nil })
-	}
-	return newerReleaseError("a record of type %d", kind)
-}
-
-// decodeRecord decodes a record and hands it on.
-func decodeRecord[R any](body []byte, then func(*R) error) error {
-	r := new(R)
-	if err := decode(body, r); err != nil {
-		return err
-	}
-	return then(r)
 }

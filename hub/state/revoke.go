@@ -18,6 +18,11 @@ type NodeRevoke struct {
 	Now      int64
 }
 
+var revocationTable = table[fleet.Revocation]{
+	name: "revocations", key: func(r *fleet.Revocation) []byte { return idKey(r.NodeID) },
+	records: []record[fleet.Revocation]{rowRecord[fleet.Revocation](110)},
+}
+
 func (t *tx) nodeRevoke(c NodeRevoke) Result {
 	if t.revocationOf(c.NodeID) != nil {
 		return Result{}
@@ -35,8 +40,8 @@ func (t *tx) nodeRevoke(c NodeRevoke) Result {
 		r.Name = n.Name
 		t.expelNode(n, r, &w)
 	}
-	t.revocations.putRow(key(string(c.NodeID)), r)
-	t.markTableChanged(tableRevocations)
+	revocationTable.putRow(t, r)
+	revocationTable.markChanged(t)
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
@@ -76,7 +81,7 @@ func (t *tx) expelNode(n *nodeRow, r *fleet.Revocation, w *pendingEvals) {
 // expelRevoked expels what a restore brought back.
 func (t *tx) expelRevoked(old *View, w *pendingEvals) {
 	for r := range old.Revocations() {
-		t.revocations.putRow(key(string(r.NodeID)), r)
+		revocationTable.putRow(t, r)
 		if n := t.ownNodeRow(r.NodeID); n != nil {
 			t.expelNode(n, r, w)
 		}
@@ -86,7 +91,7 @@ func (t *tx) expelRevoked(old *View, w *pendingEvals) {
 // serialsOf lists the certificates that are known of an edge.
 func (t *tx) serialsOf(id fleet.NodeID) []string {
 	var serials []string
-	for c := range scanRows[Certificate](t.base, tableCertificates, indexID, nil) {
+	for c := range certificateTable.scanRows(t.base) {
 		if c.Subject == subjectOf(id) {
 			serials = append(serials, c.Serial)
 		}
@@ -97,7 +102,7 @@ func (t *tx) serialsOf(id fleet.NodeID) []string {
 func subjectOf(id fleet.NodeID) string { return syncproto.RoleEdge + ":" + string(id) }
 
 func (t *tx) revocationOf(id fleet.NodeID) *fleet.Revocation {
-	return t.revocations.currentRow(t, key(string(id)))
+	return revocationTable.currentRow(t, idKey(id))
 }
 
 // refuseRevoked is the answer to an edge that is revoked; nil: it is not.
@@ -120,10 +125,10 @@ func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 
 // Revocation returns why an edge was expelled; ok is false where it was not.
 func (v *View) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
-	return watchRow[fleet.Revocation](v, tableRevocations, key(string(id)))
+	return revocationTable.watchRow(v, idKey(id))
 }
 
 // Revocations lists the edges that were expelled, by node id.
 func (v *View) Revocations() iter.Seq[*fleet.Revocation] {
-	return watchTable[fleet.Revocation](v, tableRevocations, indexID, nil)
+	return revocationTable.watchRows(v)
 }

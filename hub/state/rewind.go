@@ -46,54 +46,44 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.rewindEvals()
 	t.dropParts()
 	t.forgetEvents()
-	for m := range scanRows[metaRow](t.base, tableMeta, indexID, nil) {
-		t.markTableChanged(m.name)
+	for m := range metaTable.scanRows(t.base) {
+		t.markMeta(m.name)
 	}
 	t.storePendingEvals(&w)
 }
 
 // keepMembers has who belongs to the cluster as it is.
 func (t *tx) keepMembers(old *View) {
-	replaceRows(t, old, &t.clusters, func(*clusterRow) []byte { return key(tableCluster) })
-	replaceRows(t, old, &t.hubs, func(r *HubAddr) []byte { return key(string(r.ID)) })
-	replaceRows(t, old, &t.tokens, func(r *JoinToken) []byte { return key(r.ID) })
-	replaceRows(t, old, &t.admissions, func(r *Admission) []byte { return key(r.Subject) })
-	replaceRows(t, old, &t.certificates, func(r *Certificate) []byte { return key(r.Serial) })
-}
-
-// replaceRows puts the rows that a table has in old in place of its own.
-func replaceRows[R any](t *tx, old *View, w *entryRows[R], id func(*R) []byte) {
-	for r := range scanRows[R](t.base, w.table, indexID, nil) {
-		w.removeRow(id(r))
-	}
-	for r := range scanRows[R](old.txn, w.table, indexID, nil) {
-		w.putRow(id(r), r)
-	}
+	clusterTable.replaceRows(t, old)
+	hubTable.replaceRows(t, old)
+	tokenTable.replaceRows(t, old)
+	admissionTable.replaceRows(t, old)
+	certificateTable.replaceRows(t, old)
 }
 
 // noteRestore notes which entries are forgotten. What those of the snapshot knew of
 // earlier restores goes on: it is their state that goes on.
 func (t *tx) noteRestore(from fleet.Index, now int64) {
 	row := &restoredRow{Restored: Restored{Index: t.index, From: from, Time: now}}
-	if r := t.restored.currentRow(t, key(tableRestored)); r != nil {
+	if r := restoredTable.currentRow(t, onlyKey); r != nil {
 		row.Forgotten = append(row.Forgotten, r.Forgotten...)
 	}
 	row.Forgotten = append(row.Forgotten, entryRange{from, t.index})
 	if n := len(row.Forgotten); n > maxForgotten { // one span for several forgets more, which is the safe side
 		row.Forgotten = append([]entryRange{{row.Forgotten[0].From, row.Forgotten[n-maxForgotten].To}}, row.Forgotten[n-maxForgotten+1:]...)
 	}
-	t.restored.putRow(key(tableRestored), row)
+	restoredTable.putRow(t, row)
 }
 
 // rewindNodes closes all sessions, and has nodes wait for their edges. It returns those
 // whose journals are read again.
 func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fleet.NodeID]bool) {
 	rewound = map[fleet.NodeID]bool{}
-	for r := range scanRows[nodeRow](t.base, tableNodes, indexID, nil) {
+	for r := range nodeTable.scanRows(t.base) {
 		n := t.ownNodeRow(r.ID)
 		rewound[r.ID] = true
 		connected := !isAway(n.Status)
-		if live, known := watchRow[nodeRow](old, tableNodes, key(string(r.ID))); known {
+		if live, known := nodeTable.watchRow(old, idKey(r.ID)); known {
 			n.Epoch, n.Session = max(n.Epoch, live.Epoch), max(n.Session, live.Session)
 			n.Instance, n.BootID, n.Hub, n.Address = live.Instance, live.BootID, live.Hub, live.Address
 			n.Fenced, n.fenced = live.Fenced, live.fenced
@@ -102,13 +92,13 @@ func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fl
 		t.recordOnAllocs(n, eventRestored, restoredTo(from), now)
 		t.awaitNewSession(n, connected, from, now)
 	}
-	for r := range scanRows[nodeRow](old.txn, tableNodes, indexID, nil) {
+	for r := range nodeTable.scanRows(old.txn) {
 		if rewound[r.ID] {
 			continue
 		}
 		n := *r
 		n.history = n.history.cloneHistory()
-		t.nodes.putRow(key(string(n.ID)), &n)
+		nodeTable.putRow(t, &n)
 		t.ensurePool(n.NodePool)
 		t.awaitNewSession(&n, !isAway(n.Status), from, now)
 	}
@@ -139,18 +129,18 @@ func (t *tx) awaitNewSession(n *nodeRow, connected bool, from fleet.Index, now i
 // did, where its index says so or not, if its edge keeps it as one that nobody knows: the
 // hubs were put back with older directories, and count these indexes for a second time.
 func (t *tx) keepEnded(old *View, w *pendingEvals) {
-	since, _ := watchRow[restoredRow](old, tableRestored, key(tableRestored))
+	since, _ := restoredTable.watchRow(old, onlyKey)
 	kept := map[fleet.AllocID]bool{}
-	for n := range scanRows[nodeRow](old.txn, tableNodes, indexID, nil) {
+	for n := range nodeTable.scanRows(old.txn) {
 		for _, id := range n.Orphans {
 			kept[id] = true
 		}
 	}
-	for r := range scanRows[allocRow](t.base, tableAllocs, indexID, nil) {
+	for r := range allocTable.scanRows(t.base) {
 		if r.EndedOnEdge() || r.ClientTerminal() {
 			continue
 		}
-		live, known := watchRow[allocRow](old, tableAllocs, key(string(r.ID)))
+		live, known := allocTable.watchRow(old, idKey(r.ID))
 		switch {
 		case known && live.EndedOnEdge():
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
@@ -175,22 +165,22 @@ func (t *tx) keepEnded(old *View, w *pendingEvals) {
 // keepPlaced has what was placed since stay placed, for jobs that the snapshot has. What
 // its edge said of it comes again where the node's journal is read again.
 func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *pendingEvals) {
-	for r := range scanRows[allocRow](old.txn, tableAllocs, indexID, nil) {
-		job := t.jobs.currentRow(t, jobKeyOf(r.Namespace, r.JobID))
+	for r := range allocTable.scanRows(old.txn) {
+		job := jobTable.currentRow(t, jobKeyOf(r.Namespace, r.JobID))
 		if t.currentAlloc(r.ID) != nil || job == nil || job.job.CreateIndex != r.Job.CreateIndex ||
-			t.nodes.currentRow(t, key(string(r.NodeID))) == nil && !r.ClientTerminal() {
+			nodeTable.currentRow(t, idKey(r.NodeID)) == nil && !r.ClientTerminal() {
 			continue
 		}
 		a := *r
 		a.ModifyIndex, a.ModifyTime, a.endedBeforeRestore = t.index, w.now, r.EndedOnEdge()
-		if a.FollowupEvalID != "" && t.evals.currentRow(t, key(string(a.FollowupEvalID))) == nil {
+		if a.FollowupEvalID != "" && evalTable.currentRow(t, idKey(a.FollowupEvalID)) == nil {
 			a.FollowupEvalID = ""
 		}
 		if a.history = a.history.cloneHistory(); rewound[r.NodeID] {
 			a.history = history{}
 		}
 		a.history.appendEntries(t.newAllocHubEvent(&a, "kept over a restore", "it was placed after the snapshot", w.now))
-		t.allocs.putRow(key(string(a.ID)), &a)
+		allocTable.putRow(t, &a)
 		t.addBodyRefs(a.Job, 1)
 		t.updateSummaries(nil, &a.Alloc)
 		t.countInDeployment(nil, &a.Alloc)
@@ -201,20 +191,20 @@ func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *pendingEval
 
 // keepLaunched has no periodic time launched twice.
 func (t *tx) keepLaunched(old *View) {
-	for r := range scanRows[jobRow](t.base, tableJobs, indexID, nil) {
+	for r := range jobTable.scanRows(t.base) {
 		k := jobRowKey(r)
-		live, known := watchRow[jobRow](old, tableJobs, k)
+		live, known := jobTable.watchRow(old, k)
 		if known && live.job.CreateIndex == r.job.CreateIndex && live.launched > r.launched {
-			next := *t.jobs.currentRow(t, k)
+			next := *jobTable.currentRow(t, k)
 			next.launched = live.launched
-			t.jobs.putRow(k, &next)
+			jobTable.putRow(t, &next)
 		}
 	}
 }
 
 // rewindDeployments gives those that go on their time anew.
 func (t *tx) rewindDeployments(now int64) {
-	for r := range scanRows[deploymentRow](t.base, tableDeployments, indexID, nil) {
+	for r := range deploymentTable.scanRows(t.base) {
 		if !r.Active() {
 			continue
 		}
@@ -232,20 +222,20 @@ func (t *tx) rewindDeployments(now int64) {
 // rewindEvals has workers wait for the restored state before they look: theirs may
 // be of before, and has indexes beyond the snapshot's.
 func (t *tx) rewindEvals() {
-	for e := range scanRows[fleet.Evaluation](t.base, tableEvals, indexID, nil) {
+	for e := range evalTable.scanRows(t.base) {
 		if e.Terminal() {
 			continue
 		}
 		next := *e
 		next.ModifyIndex = t.index
-		t.evals.putRow(key(string(e.ID)), &next)
+		evalTable.putRow(t, &next)
 	}
 }
 
 // forgetEvents begins the window of events anew, behind all that anybody has seen.
 func (t *tx) forgetEvents() {
-	for e := range scanRows[eventsRow](t.base, tableEvents, indexID, nil) {
-		t.eventRows.removeRow(entryKey(e.index))
+	for e := range eventTable.scanRows(t.base) {
+		eventTable.removeRow(t, indexKey(e.index))
 	}
-	t.windows.putRow(key(tableWindow), &windowRow{floor: t.index - 1})
+	windowTable.putRow(t, &windowRow{floor: t.index - 1})
 }

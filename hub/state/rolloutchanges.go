@@ -38,7 +38,7 @@ type RolloutChange struct {
 // what joined or left it. known is false where the state does not remember all of it.
 func (v *View) RolloutChanges(id fleet.DeploymentID, after fleet.Index) (changes []RolloutChange, known bool) {
 	quiet := &View{txn: v.txn}
-	row, ok := watchRow[deploymentRow](quiet, tableDeployments, key(string(id)))
+	row, ok := deploymentTable.watchRow(quiet, idKey(id))
 	if !ok || after < row.forgotten {
 		return nil, false
 	}
@@ -50,7 +50,7 @@ func (v *View) RolloutChanges(id fleet.DeploymentID, after fleet.Index) (changes
 		}
 		seen[c.id] = true
 		change := RolloutChange{ID: c.id}
-		if a, ok := watchRow[allocRow](quiet, tableAllocs, key(string(c.id))); ok {
+		if a, ok := allocTable.watchRow(quiet, idKey(c.id)); ok {
 			change.Alloc = &a.Alloc
 		}
 		changes = append(changes, change)

@@ -32,29 +32,43 @@ type nodeAllocSummary struct {
 	removed map[fleet.AllocID]bool
 }
 
+var jobSummaryTable = table[jobAllocSummary]{
+	name: "job rosters", key: func(r *jobAllocSummary) []byte { return jobKeyOf(r.ns, r.id) },
+	describe: func(d *describer, table string, r *jobAllocSummary) {
+		d.writeTableLine(table, r.ns, r.id, r.allocs, r.groups, r.live, r.open, r.newest)
+	},
+}
+
+var nodeSummaryTable = table[nodeAllocSummary]{
+	name: "node rosters", key: func(r *nodeAllocSummary) []byte { return idKey(r.node) },
+	describe: func(d *describer, table string, r *nodeAllocSummary) {
+		d.writeTableLine(table, r.node, r.allocs, r.used)
+	},
+}
+
 func (t *tx) ownJobSummary(ns string, id fleet.JobID) *jobAllocSummary {
 	k := jobKeyOf(ns, id)
-	r := t.jobSummaries.ownRow(t, k, func(r *jobAllocSummary) *jobAllocSummary {
+	r := jobSummaryTable.ownRow(t, k, func(r *jobAllocSummary) *jobAllocSummary {
 		c := *r
 		c.groups = maps.Clone(r.groups)
 		return &c
 	})
 	if r == nil {
 		r = &jobAllocSummary{ns: ns, id: id, groups: map[string]fleet.TaskGroupSummary{}}
-		t.jobSummaries.putRow(k, r)
+		jobSummaryTable.putRow(t, r)
 	}
 	return r
 }
 
 func (t *tx) ownNodeSummary(id fleet.NodeID) *nodeAllocSummary {
-	k := key(string(id))
-	r := t.nodeSummaries.ownRow(t, k, func(r *nodeAllocSummary) *nodeAllocSummary {
+	k := idKey(id)
+	r := nodeSummaryTable.ownRow(t, k, func(r *nodeAllocSummary) *nodeAllocSummary {
 		c := *r
 		return &c
 	})
 	if r == nil {
 		r = &nodeAllocSummary{node: id}
-		t.nodeSummaries.putRow(k, r)
+		nodeSummaryTable.putRow(t, r)
 	}
 	return r
 }
@@ -133,20 +147,20 @@ func (r *nodeAllocSummary) dropAllocID(id fleet.AllocID) {
 // finishSummaries ends an entry: lists take what was added, and the jobs that were
 // touched get the status that follows.
 func (t *tx) finishSummaries() {
-	for k, r := range t.nodeSummaries.dirty {
+	for k, r := range nodeSummaryTable.changedRows(t) {
 		r.allocs = merge(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
 		if len(r.allocs) == 0 {
-			t.nodeSummaries.dirty[k] = nil
+			nodeSummaryTable.removeRow(t, []byte(k))
 		}
 	}
-	for _, r := range t.deployments.dirty {
+	for _, r := range deploymentTable.changedRows(t) {
 		if r != nil {
 			r.allocs = merge(r.allocs, r.added, r.removed)
 			r.added, r.removed = nil, nil
 		}
 	}
-	for k, r := range t.jobSummaries.dirty {
+	for k, r := range jobSummaryTable.changedRows(t) {
 		shrunk := len(r.removed) > 0
 		r.allocs = merge(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
@@ -155,7 +169,7 @@ func (t *tx) finishSummaries() {
 		}
 		t.updateJobStatus([]byte(k), r)
 		if len(r.allocs) == 0 && r.open == 0 {
-			t.jobSummaries.dirty[k] = nil
+			jobSummaryTable.removeRow(t, []byte(k))
 		}
 	}
 }
@@ -197,7 +211,7 @@ func merge(old, added []fleet.AllocID, removed map[fleet.AllocID]bool) []fleet.A
 
 // JobSummary counts a job's allocations by group and client status.
 func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
-	row, ok := watchRow[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
 		return fleet.JobSummary{}, false
 	}
@@ -208,7 +222,7 @@ func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
 	for _, g := range row.job.TaskGroups {
 		s.Summary[g.Name] = fleet.TaskGroupSummary{}
 	}
-	if r, ok := watchRow[jobAllocSummary](v, tableJobSummaries, jobKeyOf(ns, id)); ok {
+	if r, ok := jobSummaryTable.watchRow(v, jobKeyOf(ns, id)); ok {
 		maps.Copy(s.Summary, r.groups)
 		s.ModifyIndex = max(s.ModifyIndex, r.newest)
 	}
@@ -223,7 +237,7 @@ func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
 // Used is what allocations that occupy the node take of it (fleet.Alloc's
 // OccupiesNode), kept incrementally.
 func (v *View) Used(id fleet.NodeID) fleet.Resources {
-	r, ok := watchRow[nodeAllocSummary](v, tableNodeSummaries, key(string(id)))
+	r, ok := nodeSummaryTable.watchRow(v, idKey(id))
 	if !ok {
 		return fleet.Resources{}
 	}

@@ -12,25 +12,29 @@ type SchedulerConfig struct {
 
 func (SchedulerConfig) Kind() Kind { return KindSchedulerConfig }
 
+var schedulerTable = table[fleet.SchedulerConfiguration]{
+	name: "scheduler", key: onlyRow[fleet.SchedulerConfiguration], announced: true,
+	records: []record[fleet.SchedulerConfiguration]{rowRecord[fleet.SchedulerConfiguration](50)},
+}
+
 func (t *tx) schedulerConfig(c SchedulerConfig) Result {
-	k := key(tableScheduler)
 	next := c.Config
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
 	var known fleet.Index
-	if old := t.scheduling.currentRow(t, k); old != nil {
+	if old := schedulerTable.currentRow(t, onlyKey); old != nil {
 		next.CreateIndex, known = old.CreateIndex, old.ModifyIndex
 	}
 	if c.Enforce && c.CheckIndex != known {
 		return refused(fleet.CodeConflict, "store scheduler configuration: its modify index is %d, not %d", known, c.CheckIndex)
 	}
-	t.scheduling.putRow(k, &next)
-	t.markTableChanged(tableScheduler)
+	schedulerTable.putRow(t, &next)
+	schedulerTable.markChanged(t)
 	return Result{}
 }
 
 // Scheduling is how jobs are scheduled: what was stored last, or the default.
 func (v *View) Scheduling() fleet.SchedulerConfiguration {
-	if c, ok := watchRow[fleet.SchedulerConfiguration](v, tableScheduler, key(tableScheduler)); ok {
+	if c, ok := schedulerTable.watchRow(v, onlyKey); ok {
 		return *c
 	}
 	return fleet.DefaultScheduling()

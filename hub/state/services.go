@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// metaServices is the row of tableMeta that a change of the catalogue of services
+// metaServices is the row of metaTable that a change of the catalogue of services
 // writes. The catalogue itself is kept nowhere: it follows from allocations and nodes.
 const metaServices = "services"
 
@@ -15,7 +15,7 @@ const metaServices = "services"
 func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
 	if was != is || was && is && servicesDiffer(old, new) {
-		t.markTableChanged(metaServices)
+		t.markMeta(metaServices)
 	}
 }
 
@@ -41,7 +41,7 @@ func isAway(s fleet.NodeStatus) bool { return s == fleet.NodeDisconnected || s =
 // a job, or all for "". A Watch view wakes when the catalogue has changed, and for
 // nothing else; its newest change is TableIndex("services").
 func (v *View) Services(ns string, job fleet.JobID, region string) iter.Seq[fleet.ServiceRegistration] {
-	v.metaRowIndex(metaServices)
+	v.watchMeta(metaServices)
 	plain := &View{txn: v.txn}
 	list := plain.Allocs(ns, "")
 	if job != "" {

@@ -11,7 +11,7 @@ import (
 // sessionOpen commits a session and with it, where nothing is missing of the
 // node's history, that the node is ready.
 func (t *tx) sessionOpen(c SessionOpen) Result {
-	known := t.nodes.currentRow(t, key(string(c.NodeID)))
+	known := nodeTable.currentRow(t, idKey(c.NodeID))
 	if res := t.refuseRevoked("open a session", c.NodeID); res != nil {
 		return *res
 	}
@@ -127,7 +127,7 @@ func (t *tx) nodeStatus(c NodeStatus) Result {
 }
 
 func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
-	known := t.nodes.currentRow(t, key(string(m.NodeID)))
+	known := nodeTable.currentRow(t, idKey(m.NodeID))
 	if known == nil || known.Epoch != m.Epoch || known.Status == fleet.NodeDown {
 		return false
 	}
@@ -237,7 +237,7 @@ func (t *tx) needsEvaluation(a *fleet.Alloc, since fleet.Index) bool {
 	if a.Job != nil {
 		jobType = a.Job.Type
 	}
-	row := t.jobs.currentRow(t, jobKeyOf(a.Namespace, a.JobID))
+	row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID))
 	switch {
 	case jobType == fleet.JobTypeSysBatch:
 		return row != nil && !row.job.Stop && !a.ClientTerminal()

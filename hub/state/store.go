@@ -39,10 +39,15 @@ func newGeneration() *generation {
 	}
 	// A row that is there is watched for itself; one that is not, with its
 	// neighbours.
+	names := []string{metaApplied, metaRollouts}
+	for _, tb := range tables {
+		if tb.isAnnounced() {
+			names = append(names, tb.tableName())
+		}
+	}
 	txn := db.Txn(true)
-	for _, name := range []string{metaApplied, tableJobs, tableNodes, tableAllocs, tableEvals, tablePools, tableHubs,
-		tableTokens, tableCluster, tableCertificates, tableRestored, tableCapacity, tableDeployments, tableScheduler, tableEvents, metaRollouts, tableNamespaces} {
-		if err := txn.Insert(tableMeta, &metaRow{name: name}); err != nil {
+	for _, name := range names {
+		if err := txn.Insert(metaTable.name, &metaRow{name: name}); err != nil {
 			panic(fmt.Sprintf("make the tables: %v", err)) // constant schema
 		}
 	}
@@ -157,7 +162,7 @@ func (s *Store) WaitIndex(ctx context.Context, index fleet.Index) error {
 		if v.Index() >= index {
 			return nil
 		}
-		v.metaRowIndex(metaApplied)
+		v.watchMeta(metaApplied)
 		if err := v.Changed(ctx); err != nil {
 			return fmt.Errorf("wait for entry %d: %w", index, err)
 		}

@@ -35,18 +35,33 @@ type Admission struct {
 	Site     string
 }
 
+var tokenTable = table[JoinToken]{
+	name: "tokens", key: func(r *JoinToken) []byte { return key(r.ID) }, announced: true,
+	records: []record[JoinToken]{rowRecord[JoinToken](3)},
+}
+
+var certificateTable = table[Certificate]{
+	name: "certificates", key: func(r *Certificate) []byte { return key(r.Serial) }, announced: true,
+	records: []record[Certificate]{rowRecord[Certificate](6)},
+}
+
+var admissionTable = table[Admission]{
+	name: "admissions", key: func(r *Admission) []byte { return key(r.Subject) },
+	records: []record[Admission]{rowRecord[Admission](111)},
+}
+
 func (t *tx) storeJoinToken(c Token) Result {
 	k := key(c.Token.ID)
 	if len(c.Token.Hash) == 0 {
-		t.tokens.removeRow(k)
+		tokenTable.removeRow(t, k)
 	} else {
 		next := c.Token
-		if old := t.tokens.currentRow(t, k); old != nil {
+		if old := tokenTable.currentRow(t, k); old != nil {
 			next.Uses = old.Uses
 		}
-		t.tokens.putRow(k, &next)
+		tokenTable.putRow(t, &next)
 	}
-	t.markTableChanged(tableTokens)
+	tokenTable.markChanged(t)
 	return Result{}
 }
 
@@ -64,24 +79,24 @@ func (t *tx) storeCertificate(c Certificate) Result {
 		}
 	}
 	if c.Replaces != "" {
-		t.certificates.removeRow(key(c.Replaces))
+		certificateTable.removeRow(t, key(c.Replaces))
 	}
-	t.certificates.putRow(key(c.Serial), &c)
-	t.markTableChanged(tableCertificates)
+	certificateTable.putRow(t, &c)
+	certificateTable.markChanged(t)
 	return Result{}
 }
 
 // admitByToken counts a use of a join token, and holds what the token says of the
 // edge against what the edge says of itself.
 func (t *tx) admitByToken(c Certificate) *fleet.Error {
-	known := t.tokens.currentRow(t, key(c.Token))
+	known := tokenTable.currentRow(t, key(c.Token))
 	if known == nil {
 		return fleet.Errorf(fleet.CodeTokenBad, "admit %s: the join token %s was revoked", c.Subject, c.Token).
 			WithHint("make another one on a hub: skerry token create")
 	}
 	token := *known
 	next := &Admission{Subject: c.Subject, Token: c.Token, Key: c.Key, NodePool: token.NodePool, Site: token.Site}
-	old := t.admissions.currentRow(t, key(c.Subject))
+	old := admissionTable.currentRow(t, key(c.Subject))
 	if old != nil {
 		if next.NodePool == "" {
 			next.NodePool = old.NodePool
@@ -96,12 +111,12 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 				WithHint("make another one on a hub: skerry token create")
 		}
 		token.Uses++
-		t.tokens.putRow(key(token.ID), &token)
-		t.markTableChanged(tableTokens)
+		tokenTable.putRow(t, &token)
+		tokenTable.markChanged(t)
 	}
-	t.admissions.putRow(key(c.Subject), next)
+	admissionTable.putRow(t, next)
 	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
-		if n := t.nodes.currentRow(t, key(id)); n != nil {
+		if n := nodeTable.currentRow(t, key(id)); n != nil {
 			t.storeNodeDescription(&n.Node, &pendingEvals{}) // it is away: its certificate had ended
 		}
 	}
@@ -110,7 +125,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 
 // placeAsAdmitted gives an edge the node pool and the site that its join token says.
 func (t *tx) placeAsAdmitted(n *fleet.Node) {
-	a := t.admissions.currentRow(t, key(subjectOf(n.ID)))
+	a := admissionTable.currentRow(t, key(subjectOf(n.ID)))
 	if a == nil {
 		return
 	}
@@ -124,18 +139,18 @@ func (t *tx) placeAsAdmitted(n *fleet.Node) {
 
 // Token returns what is known of a join token.
 func (v *View) Token(id string) (*JoinToken, bool) {
-	return watchRow[JoinToken](v, tableTokens, key(id))
+	return tokenTable.watchRow(v, key(id))
 }
 
 // Tokens lists join tokens by id.
 func (v *View) Tokens() iter.Seq[*JoinToken] {
-	return watchTable[JoinToken](v, tableTokens, indexID, nil)
+	return tokenTable.watchRows(v)
 }
 
 // AdmittedBy lists what a join token admitted, by common name.
 func (v *View) AdmittedBy(token string) []*Admission {
 	var out []*Admission
-	for a := range watchTable[Admission](v, tableAdmissions, indexID, nil) {
+	for a := range admissionTable.watchRows(v) {
 		if a.Token == token {
 			out = append(out, a)
 		}

@@ -29,7 +29,7 @@ func (t *tx) allocUpdates(c AllocUpdates) Result {
 }
 
 func (t *tx) applyNodeBatch(b NodeRows, w *pendingEvals) BatchResult {
-	known := t.nodes.currentRow(t, key(string(b.NodeID)))
+	known := nodeTable.currentRow(t, idKey(b.NodeID))
 	if known == nil {
 		return BatchResult{Code: fleet.CodeNotFound, Message: fmt.Sprintf("node %s is not registered", fleet.Short(b.NodeID))}
 	}
@@ -269,7 +269,7 @@ func (t *tx) isReplacementWaiting(a *fleet.Alloc) bool {
 	if a.FollowupEvalID == "" || !a.ServerTerminal() || !a.EndedOnEdge() {
 		return false
 	}
-	e := t.evals.currentRow(t, key(string(a.FollowupEvalID)))
+	e := evalTable.currentRow(t, idKey(a.FollowupEvalID))
 	return e != nil && !e.Terminal()
 }
 
@@ -283,11 +283,11 @@ func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals
 	}
 	ended := after.ClientStatus == fleet.ClientFailed ||
 		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !fleet.RunsToCompletion(after.Job.Type))
-	row := t.jobs.currentRow(t, jobKeyOf(after.Namespace, after.JobID))
+	row := jobTable.currentRow(t, jobKeyOf(after.Namespace, after.JobID))
 	switch {
 	case (row == nil || row.job.Stop) && !after.ClientTerminal():
 		// Its job is gone, and no evaluation is on its way that would stop it.
-		if r := t.jobSummaries.currentRow(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
+		if r := jobSummaryTable.currentRow(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
 			w.requestEval(after.Namespace, after.JobID, fleet.TriggerJobDeregister, &n.Node)
 		}
 	case before.ClientStatus == fleet.ClientUnknown && after.ClientStatus != fleet.ClientUnknown:
@@ -308,7 +308,7 @@ func (t *tx) isHealthyTooLate(before, after *fleet.Alloc) bool {
 		return false
 	}
 	g := after.Group()
-	d := t.deployments.currentRow(t, key(string(after.DeploymentID)))
+	d := deploymentTable.currentRow(t, idKey(after.DeploymentID))
 	return g != nil && g.Update != nil && g.Update.MaxUnavailablePerSite > 0 && (d == nil || !d.Active())
 }
 

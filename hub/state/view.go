@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -36,7 +35,7 @@ func (v *View) Changed(ctx context.Context) error {
 
 // Index is the newest applied entry. It is not watched: see Store.WaitIndex.
 func (v *View) Index() fleet.Index {
-	if r, ok := watchRow[metaRow](&View{txn: v.txn}, tableMeta, key(metaApplied)); ok {
+	if r, ok := metaTable.watchRow(&View{txn: v.txn}, key(metaApplied)); ok {
 		return r.index
 	}
 	return 0
@@ -46,26 +45,13 @@ func (v *View) Index() fleet.Index {
 // "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster",
 // "certificates", "capacity", "scheduler", "namespaces", and "services" for the catalogue. How far a node's journal is in does
 // not count as a change of "nodes".
-func (v *View) TableIndex(table string) fleet.Index { return v.metaRowIndex(table) }
+func (v *View) TableIndex(table string) fleet.Index { return v.watchMeta(table) }
 
-func (v *View) metaRowIndex(name string) fleet.Index {
-	if r, ok := watchRow[metaRow](v, tableMeta, key(name)); ok {
+func (v *View) watchMeta(name string) fleet.Index {
+	if r, ok := metaTable.watchRow(v, key(name)); ok {
 		return r.index
 	}
 	return 0
-}
-
-// watchRow reads a row and watches it.
-func watchRow[R any](v *View, table string, key []byte) (*R, bool) {
-	ch, obj, err := v.txn.FirstWatch(table, indexID, key)
-	if err != nil {
-		panic(fmt.Sprintf("read %s: %v", table, err)) // constant schema
-	}
-	v.watchChannel(ch)
-	if obj == nil {
-		return nil, false
-	}
-	return obj.(*R), true
 }
 
 // watchChannel watches ch, or every entry where too much is watched already.
@@ -77,56 +63,9 @@ func (v *View) watchChannel(ch <-chan struct{}) {
 		v.watch.Add(ch)
 		return
 	}
-	all, _, err := v.txn.FirstWatch(tableMeta, indexID, key(metaApplied))
+	all, _, err := v.txn.FirstWatch(metaTable.name, indexID, key(metaApplied))
 	if err != nil {
 		panic(fmt.Sprintf("watch entries: %v", err)) // constant schema
 	}
 	v.watch.Add(all)
-}
-
-// watchTable lists the rows of a table whose keys of index begin with prefix, and
-// watches the table as a whole.
-func watchTable[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
-	v.metaRowIndex(table)
-	return scanRows[R](v.txn, table, index, prefix)
-}
-
-// watchPrefix is like all, and watches only the rows that begin with prefix.
-func watchPrefix[R any](v *View, table, index string, prefix []byte) iter.Seq[*R] {
-	ch, _, err := v.txn.FirstWatch(table, index+"_prefix", prefix)
-	if err != nil {
-		panic(fmt.Sprintf("watch %s: %v", table, err)) // constant schema
-	}
-	v.watchChannel(ch)
-	return scanRows[R](v.txn, table, index, prefix)
-}
-
-func scanRows[R any](txn *memdb.Txn, table, index string, prefix []byte) iter.Seq[*R] {
-	return func(yield func(*R) bool) {
-		it, err := txn.Get(table, index+"_prefix", prefix)
-		if err != nil {
-			panic(fmt.Sprintf("list %s: %v", table, err)) // constant schema
-		}
-		for obj := it.Next(); obj != nil; obj = it.Next() {
-			if !yield(obj.(*R)) {
-				return
-			}
-		}
-	}
-}
-
-// watchRowsFrom lists the rows of a table whose keys of index are at least low.
-func watchRowsFrom[R any](v *View, table, index string, low []byte) iter.Seq[*R] {
-	v.metaRowIndex(table)
-	return func(yield func(*R) bool) {
-		it, err := v.txn.LowerBound(table, index, low)
-		if err != nil {
-			panic(fmt.Sprintf("list %s: %v", table, err)) // constant schema
-		}
-		for obj := it.Next(); obj != nil; obj = it.Next() {
-			if !yield(obj.(*R)) {
-				return
-			}
-		}
-	}
 }

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/go-memdb"
+
+	"skerry/fleet"
+)
+
+// tables are all tables, in the order of their records in a snapshot: what a record refers
+// to is before it.
+var tables = orderTables(
+	&metaTable, &clusterTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable,
+	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
+	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
+	&windowTable, &eventTable,
+	&jobSummaryTable, &nodeSummaryTable,
+)
+
+// orderTables gives each table its place. Two with one name, or with one type of record,
+// are a mistake of this package.
+func orderTables(tables ...anyTable) []anyTable {
+	names, numbers := map[string]bool{}, map[byte]bool{recordEnd: true}
+	for i, tb := range tables {
+		tb.setSlot(i)
+		if names[tb.tableName()] {
+			panic(fmt.Sprintf("two tables are called %s", tb.tableName()))
+		}
+		names[tb.tableName()] = true
+		for _, n := range tb.recordNumbers() {
+			if numbers[n] {
+				panic(fmt.Sprintf("table %s: a record of type %d is of another table", tb.tableName(), n))
+			}
+			numbers[n] = true
+		}
+	}
+	return tables
+}
+
+func schema() *memdb.DBSchema {
+	s := &memdb.DBSchema{Tables: make(map[string]*memdb.TableSchema, len(tables))}
+	for _, tb := range tables {
+		s.Tables[tb.tableName()] = tb.memdbSchema()
+	}
+	return s
+}
+
+// metaRow is the newest entry that changed what name says: a table, or one of these.
+type metaRow struct {
+	name  string
+	index fleet.Index
+}
+
+// Names in metaTable that are no table's.
+const (
+	metaApplied  = "applied"  // every entry
+	metaRollouts = "rollouts" // the beginning of a deployment
+)
+
+type savedMeta struct {
+	Name  string
+	Index fleet.Index
+}
+
+var metaTable = table[metaRow]{
+	name: "meta",
+	key:  func(r *metaRow) []byte { return key(r.name) },
+	records: []record[metaRow]{savedRecord(1,
+		func(r *metaRow) *savedMeta { return &savedMeta{r.name, r.index} },
+		func(_ *loader, s *savedMeta) (*metaRow, error) { return &metaRow{s.Name, s.Index}, nil })},
+	describe: func(d *describer, _ string, r *metaRow) { d.writeTableLine("index", r.name, r.index) },
+}
