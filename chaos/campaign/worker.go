@@ -27,12 +27,12 @@ const (
 
 // Files of a run, in its folder.
 const (
-	scheduleFile = "schedule.txt"
+	scheduleFile = "schedule.yaml"
 	historyFile  = "history.jsonl"
 	resultFile   = "result.json"
 	outputFile   = "output.txt" // what the process said: a panic, if it was one
 	reportFile   = "report.html"
-	shortestFile = "shortest.txt"
+	shortestFile = "shortest.yaml"
 	dataDir      = "data"
 )
 

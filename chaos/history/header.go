@@ -29,6 +29,6 @@ type Header struct {
 	Versions map[string]string // of skerry, go, and the libraries that matter
 	Hubs     []string
 	Edges    []string
-	Schedule string       // as scenario text
+	Schedule string       // as the text of a scenario
 	Limits   check.Limits // that the run's monitor judged by
 }

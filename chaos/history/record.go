@@ -43,7 +43,7 @@ type Note struct {
 type End struct {
 	Outcome Outcome
 	Reasons []string `json:",omitempty"` // why it is void, or what failed
-	// Shortest is the shortest schedule found that still fails, as scenario text.
+	// Shortest is the shortest schedule found that still fails, as the text of a scenario.
 	Shortest string        `json:",omitempty"`
 	Wall     time.Duration // what the run cost
 	Kept     []string      `json:",omitempty"` // directories of it that were kept

@@ -10,7 +10,7 @@
 //	killed by: FOLDER TEST
 //	killed by: FOLDER TEST: TEXT
 //
-// An invariant is one of chaos/check. It has to be broken where the scenario NAME.txt, also
+// An invariant is one of chaos/check. It has to be broken where the scenario NAME.yaml, also
 // in this folder, is played with the mistake. A test is an ordinary one, or a subtest, that has
 // to fail with the mistake and, where there is a TEXT, to say that.
 //

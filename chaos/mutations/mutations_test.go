@@ -25,8 +25,8 @@ var play = flag.Bool("play", false, "build each mutation, play its scenario and 
 func TestMutations(t *testing.T) {
 	all := mustRead(t)
 	reliability := mustReadFile(t, root+"/docs/reliability.md")
-	for _, path := range mustGlob(t, "*.txt") {
-		if !slices.ContainsFunc(all, func(m mutations.Mutation) bool { return m.Invariant != "" && m.Name+".txt" == path }) {
+	for _, path := range mustGlob(t, "*.yaml") {
+		if !slices.ContainsFunc(all, func(m mutations.Mutation) bool { return m.Invariant != "" && m.Name+".yaml" == path }) {
 			t.Errorf("%s is the scenario of no patch that names an invariant", path)
 		}
 	}
@@ -48,7 +48,7 @@ func TestMutations(t *testing.T) {
 				requireTest(t, test)
 			}
 			if m.Invariant != "" {
-				requireScenario(t, m.Name+".txt")
+				requireScenario(t, m.Name+".yaml")
 				if _, ok := check.InvariantNamed(m.Invariant); !ok {
 					t.Errorf("there is no invariant %q", m.Invariant)
 				}

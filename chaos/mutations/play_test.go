@@ -178,7 +178,7 @@ func mustPlay(t *testing.T, program string, m mutations.Mutation, seed int, limi
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, program)
-	c.Env = append(os.Environ(), playScenario+"="+m.Name+".txt", playSeed+"="+strconv.Itoa(seed), playDir+"="+t.TempDir())
+	c.Env = append(os.Environ(), playScenario+"="+m.Name+".yaml", playSeed+"="+strconv.Itoa(seed), playDir+"="+t.TempDir())
 	if program != os.Args[0] {
 		c.Env = append(c.Env, playInvariant+"="+m.Invariant)
 	}
@@ -186,7 +186,7 @@ func mustPlay(t *testing.T, program string, m mutations.Mutation, seed int, limi
 	out, err := c.CombinedOutput()
 	_, text, ok := bytes.Cut(out, []byte(verdictPrefix))
 	if !ok {
-		t.Fatalf("play %s.txt: %v, after %s\n%s", m.Name, err, time.Since(began).Round(time.Second), out)
+		t.Fatalf("play %s.yaml: %v, after %s\n%s", m.Name, err, time.Since(began).Round(time.Second), out)
 	}
 	var v verdict
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {

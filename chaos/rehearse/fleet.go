@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"skerry/chaos/schedule"
 )
@@ -22,87 +22,68 @@ const DefaultHubs = 3
 // Bounds of a description.
 const (
 	maxText    = 1 << 20
-	maxEntries = 10_000 // of meta and attribute lines, for all edges together
+	maxEntries = 10_000 // of meta and attributes, for all edges together
 	maxEntry   = 1024   // of a key and its value, in bytes
 )
 
-// ParseFleet reads the description of a fleet: the lines hubs, edges and pool of a
-// scenario, and
-//
-//	meta EDGE KEY=VALUE…       for constraints on ${meta.KEY}
-//	attribute EDGE KEY=VALUE…  for constraints on ${attr.KEY}
-//
-// where EDGE is a number, a name, a site, or all. The file's name is for messages.
+// fleetText is the description of a fleet: hubs, edges and pools as in a scenario, and
+// what constraints on ${meta.KEY} and ${attr.KEY} find.
+type fleetText struct {
+	schedule.TopologyText `yaml:",inline"`
+	Meta                  []entries `yaml:"meta"`
+	Attributes            []entries `yaml:"attributes"`
+}
+
+// entries are keys and values of edges: a number, a name, a site, or all.
+type entries struct {
+	Edges string            `yaml:"edges"`
+	Set   map[string]string `yaml:"set"`
+}
+
+// ParseFleet reads the description of a fleet. The file's name is for messages.
 func ParseFleet(file string, src []byte) (Fleet, error) {
 	if len(src) > maxText {
 		return Fleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
 	}
-	var topology []string
-	var entries []entryLine
-	hubs := false
-	for i, line := range strings.Split(string(src), "\n") {
-		words := strings.Fields(line)
-		if comment := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") }); comment >= 0 {
-			words = words[:comment]
-		}
-		if len(words) == 0 {
-			words = []string{""}
-		}
-		switch words[0] {
-		case "":
-			line = ""
-		case "hubs":
-			hubs = true
-		case "edges", "pool":
-		case "meta", "attribute":
-			entries = append(entries, entryLine{i + 1, words})
-			line = ""
-		default:
-			return Fleet{}, fmt.Errorf("read %s:%d: unknown line %q: a fleet is described by hubs, edges, pool, meta and attribute", file, i+1, words[0])
-		}
-		topology = append(topology, line)
-	}
-	if !hubs {
-		topology = append(topology, fmt.Sprintf("hubs %d", DefaultHubs))
-	}
-	topology = append(topology, "length 1s")
-	s, err := schedule.Parse(file, []byte(strings.Join(topology, "\n")))
-	if err != nil {
+	text := fleetText{TopologyText: schedule.TopologyText{Hubs: DefaultHubs}}
+	if err := schedule.DecodeText(file, src, &text); err != nil {
 		return Fleet{}, fmt.Errorf("read the fleet: %w", err)
 	}
-	f := Fleet{Topology: s.Topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
+	topology, err := text.Topology()
+	if err == nil {
+		err = schedule.Schedule{Topology: topology, Length: time.Second}.Validate().Err()
+	}
+	if err != nil {
+		return Fleet{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	f := Fleet{Topology: topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
 	left := maxEntries
-	for _, e := range entries {
-		if err := f.applyEntryLine(e, &left); err != nil {
-			return Fleet{}, fmt.Errorf("read %s:%d: %w", file, e.number, err)
+	for _, part := range []struct {
+		name string
+		list []entries
+		to   map[string]map[string]string
+	}{{"meta", text.Meta, f.Meta}, {"attributes", text.Attributes, f.Attributes}} {
+		for _, e := range part.list {
+			if err := f.applyEntries(e, part.to, &left); err != nil {
+				return Fleet{}, fmt.Errorf("read %s: %s: %w", file, part.name, err)
+			}
 		}
 	}
 	return f, nil
 }
 
-// entryLine is a line of meta or attributes.
-type entryLine struct {
-	number int
-	words  []string
-}
-
-// applyEntryLine gives edges what a line says.
-func (f *Fleet) applyEntryLine(e entryLine, left *int) error {
-	if len(e.words) < 3 {
-		return fmt.Errorf("%s needs an edge and a KEY=VALUE, such as: %s 3 rack=a", e.words[0], e.words[0])
-	}
-	to := f.Meta
-	if e.words[0] == "attribute" {
-		to = f.Attributes
-	}
-	names := f.edgesNamed(e.words[1])
+// applyEntries gives edges what an item says.
+func (f *Fleet) applyEntries(e entries, to map[string]map[string]string, left *int) error {
+	names := f.edgesNamed(e.Edges)
 	if len(names) == 0 {
-		return fmt.Errorf("there is no edge %q: edges are 1 to %d", e.words[1], len(f.Edges))
+		return fmt.Errorf("there is no edge %q: edges are 1 to %d", e.Edges, len(f.Edges))
 	}
-	for _, entry := range e.words[2:] {
-		key, value, ok := strings.Cut(entry, "=")
-		if !ok || key == "" || len(entry) > maxEntry {
-			return fmt.Errorf("%.40q is not KEY=VALUE of at most %d bytes", entry, maxEntry)
+	if len(e.Set) == 0 {
+		return fmt.Errorf("nothing is set, such as: {edges: %s, set: {rack: a}}", e.Edges)
+	}
+	for key, value := range e.Set {
+		if key == "" || len(key)+len(value) > maxEntry {
+			return fmt.Errorf("%.40q: a key and its value have 1 to %d bytes", key, maxEntry)
 		}
 		for _, name := range names {
 			if *left--; *left < 0 {

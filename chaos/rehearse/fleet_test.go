@@ -8,13 +8,16 @@ import (
 )
 
 func TestParseFleet(t *testing.T) {
-	f, err := rehearse.ParseFleet("fleet.txt", []byte(`# two shops
-edges 2 site=north dc=store cpu=1000
-edges 1 dc=depot memory=512
-meta 1 rack=a tier=gold
-meta north rack=b # both
-meta edge-3 rack=c
-attribute all cpu.arch=arm64
+	f, err := rehearse.ParseFleet("fleet.yaml", []byte(`# two shops
+edges:
+  - {count: 2, site: north, datacenter: store, cpu: 1000}
+  - {count: 1, datacenter: depot, memory: 512}
+meta:
+  - {edges: 1, set: {rack: a, tier: gold}}
+  - {edges: north, set: {rack: b}} # both
+  - {edges: edge-3, set: {rack: c}}
+attributes:
+  - {edges: all, set: {cpu.arch: arm64}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -32,18 +35,18 @@ attribute all cpu.arch=arm64
 
 func TestParseFleetRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                       "edges",
-		"edges 2\njob a service": `fleet.txt:2: unknown line "job"`,
-		"edges 2\nlength 5m":     `unknown line "length"`,
-		"edges 2 cpu=lots":       "fleet.txt:1:",
-		"edges 2\nmeta 3 a=b":    `fleet.txt:2: there is no edge "3": edges are 1 to 2`,
-		"edges 2\nmeta 1":        "needs an edge and a KEY=VALUE",
-		"edges 2\nmeta 1 rack":   `"rack" is not KEY=VALUE`,
-		"edges 2000\nmeta all a=1 b=2 c=3 d=4 e=5 f=6":   "more than 10000 entries",
-		"edges 2\nmeta 1 k=" + strings.Repeat("x", 2000): "is not KEY=VALUE of at most",
-		strings.Repeat("#", 2<<20):                       "bytes: at most",
+		"":                                     "edges",
+		"edges: [{count: 2}]\njobs: [{id: a}]": `fleet.yaml:2:1: unknown key "jobs"`,
+		"edges: [{count: 2}]\nlength: 5m":      `unknown key "length"`,
+		"edges: [{count: 2, cpu: lots}]":       "fleet.yaml:1:",
+		"edges: [{count: 2}]\nmeta: [{edges: 3, set: {a: b}}]":                                    `meta: there is no edge "3": edges are 1 to 2`,
+		"edges: [{count: 2}]\nmeta: [{edges: 1}]":                                                 "nothing is set, such as: {edges: 1, set: {rack: a}}",
+		"edges: [{count: 2}]\nmeta: [{edges: 1, set: [rack]}]":                                    "fleet.yaml:2:",
+		"edges: [{count: 2000}]\nmeta: [{edges: all, set: {a: 1, b: 2, c: 3, d: 4, e: 5, f: 6}}]": "more than 10000 entries",
+		"edges: [{count: 2}]\nmeta: [{edges: 1, set: {k: " + strings.Repeat("x", 2000) + "}}]":    "a key and its value have 1 to",
+		strings.Repeat("#", 2<<20):                                                                "bytes: at most",
 	} {
-		_, err := rehearse.ParseFleet("fleet.txt", []byte(text))
+		_, err := rehearse.ParseFleet("fleet.yaml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q in it", text, err, want)
 		}
@@ -51,11 +54,11 @@ func TestParseFleetRefuses(t *testing.T) {
 }
 
 func FuzzParseFleet(f *testing.F) {
-	f.Add("edges 2 site=a\nmeta a k=v\nattribute all x=y\n")
-	f.Add("hubs 1\nedges 1\npool p ttl=5s\nmeta 1 =")
+	f.Add("edges: [{count: 2, site: a}]\nmeta: [{edges: a, set: {k: v}}]\nattributes: [{edges: all, set: {x: y}}]\n")
+	f.Add("hubs: 1\nedges: [{}]\npools: [{name: p, ttl: 5s}]\nmeta: [{edges: 1, set: {}}]")
 	f.Add("# c\nmeta")
 	f.Fuzz(func(t *testing.T, text string) {
-		fleet, err := rehearse.ParseFleet("fleet.txt", []byte(text))
+		fleet, err := rehearse.ParseFleet("fleet.yaml", []byte(text))
 		if err != nil {
 			return
 		}

@@ -41,7 +41,7 @@ const (
 type workerInput struct {
 	Name, Repeat string
 	Folder       string
-	Schedule     string // as scenario text
+	Schedule     string // as the text of a scenario
 	Fleet        virtual.Fleet
 }
 

@@ -2,8 +2,8 @@
 // it: which hubs and edges there are, which jobs they run, what is broken when and
 // for how long, and what is expected of the outcome.
 //
-// A Schedule is a plain value. It is drawn from a seed (Draw), or read from a text
-// that a person wrote (Parse); either way it prints as such a text (Schedule.String),
+// A Schedule is a plain value. It is drawn from a seed (Draw), or read from YAML
+// that a person wrote (Parse); either way it prints as such YAML (Schedule.String),
 // so that the schedule of a run that failed is a file that can be run again. Shrink
 // makes the shortest schedule that still fails.
 //

@@ -51,16 +51,16 @@ const (
 	AtMost  Compare = "at most"
 )
 
-// Expectation is one line `expect …`.
+// Expectation is what has to hold of one subject.
 type Expectation struct {
-	Subject Subject
-	Name    string      // of an allocation, node or edge
-	Job     fleet.JobID // of a job
-	State   string
-	Compare Compare
-	Count   int
-	Within  time.Duration // of quiet
-	When    When
-	Time    time.Duration
-	Until   time.Duration // of Always
+	Subject Subject       `yaml:"about"`
+	Name    string        `yaml:"name,omitempty"` // of an allocation, node or edge
+	Job     fleet.JobID   `yaml:"job,omitempty"`  // of a job
+	State   string        `yaml:"state,omitempty"`
+	Compare Compare       `yaml:"compare,omitempty"`
+	Count   int           `yaml:"count,omitempty"`
+	Within  time.Duration `yaml:"within,omitempty"` // of quiet
+	When    When          `yaml:"when,omitempty"`
+	Time    time.Duration `yaml:"time,omitempty"`
+	Until   time.Duration `yaml:"until,omitempty"` // of Always
 }

@@ -14,11 +14,11 @@ import (
 // Targets are names as they were written: edges, hubs, sites (all edges of it), or
 // TargetLeader and TargetEdges. Topology.EdgesOf and HubsOf resolve them.
 type Fault struct {
-	Kind    Kind
-	At      time.Duration
-	For     time.Duration
-	Targets []string
-	Params  Params
+	At      time.Duration `yaml:"at"`
+	Kind    Kind          `yaml:"kind"`
+	Targets []string      `yaml:"targets,omitempty"`
+	For     time.Duration `yaml:"for,omitempty"`
+	Params  Params        `yaml:",inline"`
 }
 
 // Names that stand for other targets.
@@ -54,7 +54,7 @@ func WithInducedFaults(faults []Fault) []Fault {
 	return all
 }
 
-// String is the fault as it stands in a scenario.
+// String is the fault in words: at 5m cut edge-1 for 10m way=out.
 func (f Fault) String() string { return "at " + formatDuration(f.At) + " " + f.formatWithoutTime() }
 
 // formatWithoutTime is the fault without its time.
@@ -79,22 +79,23 @@ func (f Fault) Detail() string { return f.Kind.formatParams(f.Params) }
 // Params are what kinds of fault take; Info.Params says which of them a kind takes,
 // and the others are zero.
 type Params struct {
-	Way        Way           // cut
-	Refused    bool          // cut: packets are answered by a refusal, instead of vanishing
-	Profile    Profile       // profile
-	Phases     Span          // flapping: how long the link stays gone, and stays
-	Off, On    time.Duration // offline-on: how long it is gone, and there
-	Jump       time.Duration // clock-jump: by how much, forward or back
-	Age        time.Duration // restore: how old the copy is when it is put back
-	Bits       int           // bit-flip: how many
-	Sync       time.Duration // slow-disk: how long each sync takes
-	Life       time.Duration // crash-loop: how long a task lives after each start
-	Job        fleet.JobID   // crash-loop: of this job alone; "": of all
-	Deadline   time.Duration // drain: how long what is on the edge may stay
-	KeepSystem bool          // drain: what runs on every edge stays
+	Way        Way           `yaml:"way,omitempty"`         // cut
+	Refused    bool          `yaml:"refused,omitempty"`     // cut: packets are answered by a refusal, instead of vanishing
+	Profile    Profile       `yaml:"profile,omitempty"`     // profile
+	Phases     Span          `yaml:"phases,omitempty"`      // flapping: how long the link stays gone, and stays
+	Off        time.Duration `yaml:"off,omitempty"`         // offline-on: how long it is gone
+	On         time.Duration `yaml:"on,omitempty"`          // offline-on: how long it is there
+	Jump       time.Duration `yaml:"by,omitempty"`          // clock-jump: by how much, forward or back
+	Age        time.Duration `yaml:"age,omitempty"`         // restore: how old the copy is when it is put back
+	Bits       int           `yaml:"bits,omitempty"`        // bit-flip: how many
+	Sync       time.Duration `yaml:"sync,omitempty"`        // slow-disk: how long each sync takes
+	Life       time.Duration `yaml:"life,omitempty"`        // crash-loop: how long a task lives after each start
+	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop: of this job alone; "": of all
+	Deadline   time.Duration `yaml:"deadline,omitempty"`    // drain: how long what is on the edge may stay
+	KeepSystem bool          `yaml:"keep_system,omitempty"` // drain: what runs on every edge stays
 	// Step is the label of a step of the target's disk protocol: a kill or a power
 	// cut waits from At until the target comes to it. "": at once.
-	Step string
+	Step string `yaml:"step,omitempty"`
 }
 
 // Way is the direction of a link that is cut.
@@ -119,4 +120,7 @@ const (
 func Profiles() []Profile { return []Profile{Satellite, Cellular3G, Lossy} }
 
 // Span is a range of durations.
-type Span struct{ Shortest, Longest time.Duration }
+type Span struct {
+	Shortest time.Duration `yaml:"shortest"`
+	Longest  time.Duration `yaml:"longest"`
+}

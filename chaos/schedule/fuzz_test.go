@@ -13,7 +13,7 @@ import (
 // FuzzParse checks that whatever is read is valid, and is printed as what is read
 // as the same again.
 func FuzzParse(f *testing.F) {
-	for _, pattern := range []string{"testdata/*.txt", "../scenarios/*.txt"} {
+	for _, pattern := range []string{"testdata/*.yaml", "../scenarios/*.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			f.Fatal(err)
@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(schedule.Draw(1, schedule.Shape{}).String())
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := schedule.Parse("fuzz.txt", []byte(text))
+		s, err := schedule.Parse("fuzz.yaml", []byte(text))
 		if err != nil {
 			return
 		}
@@ -36,7 +36,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("what was read is not valid: %v", err)
 		}
 		printed := s.String()
-		again, err := schedule.Parse("fuzz.txt", []byte(printed))
+		again, err := schedule.Parse("fuzz.yaml", []byte(printed))
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, printed)
 		}

@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -56,59 +55,59 @@ func addSampleRun(j *schedule.ExpectationChecker) {
 }
 
 func TestExpectationChecker(t *testing.T) {
-	const world = "length 10m\nsettle 2m\nhubs 3\nedges 3\njob shop service count=3\n"
+	const world = "length: 10m\nsettle: 2m\nhubs: 3\nedges: [{count: 3}]\njobs: [{id: shop, type: service, count: 3}]\n"
 	for _, c := range []struct{ expect, why string }{
-		{"job shop running 3", ""},
-		{"job shop running 3 at 1m", ""},
-		{"job shop running 3 from 0s to 4m30s", ""},
-		{"job shop running 3 from 0s to 5m", "at 5m 2 of shop are running"},
-		{"job shop running at least 2 from 0s to 12m", ""},
-		{"job shop running at most 2", "at 12m 3 of shop are running"},
-		{"job shop unknown 1 from 5m to 9m30s", ""},
-		{"job shop unknown 1 by 4m59s", "at 4m30s 0 of shop are unknown"},
-		{"job shop unknown 1 by 5m", ""},
-		{"job shop unknown 1 never", "at 5m 1 of shop are unknown"},
-		{"job shop lost 1 never", ""},
-		{"job shop failed 1", ""},
-		{"job shop complete 2", ""},
-		{"alloc shop.main[0] kept", ""},
-		{"alloc shop.main[0] kept at 7m", "at 7m under shop.main[0] there is a0 run/unknown, b0 run/running; first was a0"},
-		{"alloc shop.main[0] replaced at 7m", ""},
-		{"alloc shop.main[0] replaced", "at 12m under shop.main[0] there is a0 run/running, b0 stop/complete; first was a0"},
-		{"alloc shop.main[0] unknown at 7m", ""},
-		{"alloc shop.main[1] replaced", ""},
-		{"alloc shop.main[1] failed", ""},
-		{"alloc shop.main[2] stopped", "at 12m under shop.main[2] there is a2 stop/complete, c2 run/running; first was a2"},
-		{"alloc shop.main[7] stopped", ""},
-		{"alloc shop.main[7] kept", "at 12m under shop.main[7] there is ; first was "},
-		{"node edge-1 disconnected by 5m", ""},
-		{"node edge-1 disconnected at 5m1s", ""},
-		{"node edge-1 ready at 5m", "at 5m edge-1 is disconnected"},
-		{"node edge-1 ready from 1m to 1m10s", "nothing was seen of it in that time"},
-		{"node edge-2 disconnected never", ""},
-		{"node edge-3 ready", "nothing was seen of it in that time"},
-		{"edge edge-1 runs 2 from 0s to 12m", ""},
-		{"edge edge-1 runs 1 of shop", ""},
-		{"edge edge-1 runs 0 of shop never", ""},
-		{"edge edge-2 runs 0", ""},
-		{"edge edge-2 runs 0 from 6m to 9m", "nothing was seen of it in that time"},
-		{"edge edge-2 runs at least 1 by 3m", "at 3m edge-2 runs 0"},
-		{"replaced 2", ""},
-		{"replaced 1 of shop at 5m", ""},
-		{"replaced 0", "at 12m 2 were replaced"},
-		{"restarted 2 of shop", ""},
-		{"restarted at most 1", "at 12m 2 tasks were started again"},
-		{"refused cloned", ""},
-		{"refused cloned by 7m", ""},
-		{"refused cloned by 6m59s", "refused as cloned at 7m"},
-		{"refused cloned never", "refused as cloned at 7m"},
-		{"refused fork", "nothing was refused as fork"},
-		{"refused fork never", ""},
-		{"quiet within 1m30s", ""},
-		{"quiet within 1m29s", "quiet after 1m30s"},
-		{"void never", "never hit: clone, restore"},
+		{`{about: job, job: shop, state: running, count: 3}`, ""},
+		{`{about: job, job: shop, state: running, count: 3, when: at, time: 1m}`, ""},
+		{`{about: job, job: shop, state: running, count: 3, when: from, time: 0s, until: 4m30s}`, ""},
+		{`{about: job, job: shop, state: running, count: 3, when: from, time: 0s, until: 5m}`, "at 5m 2 of shop are running"},
+		{`{about: job, job: shop, state: running, compare: at least, count: 2, when: from, time: 0s, until: 12m}`, ""},
+		{`{about: job, job: shop, state: running, compare: at most, count: 2}`, "at 12m 3 of shop are running"},
+		{`{about: job, job: shop, state: unknown, count: 1, when: from, time: 5m, until: 9m30s}`, ""},
+		{`{about: job, job: shop, state: unknown, count: 1, when: by, time: 4m59s}`, "at 4m30s 0 of shop are unknown"},
+		{`{about: job, job: shop, state: unknown, count: 1, when: by, time: 5m}`, ""},
+		{`{about: job, job: shop, state: unknown, count: 1, when: never}`, "at 5m 1 of shop are unknown"},
+		{`{about: job, job: shop, state: lost, count: 1, when: never}`, ""},
+		{`{about: job, job: shop, state: failed, count: 1}`, ""},
+		{`{about: job, job: shop, state: complete, count: 2}`, ""},
+		{`{about: alloc, name: "shop.main[0]", state: kept}`, ""},
+		{`{about: alloc, name: "shop.main[0]", state: kept, when: at, time: 7m}`, "at 7m under shop.main[0] there is a0 run/unknown, b0 run/running; first was a0"},
+		{`{about: alloc, name: "shop.main[0]", state: replaced, when: at, time: 7m}`, ""},
+		{`{about: alloc, name: "shop.main[0]", state: replaced}`, "at 12m under shop.main[0] there is a0 run/running, b0 stop/complete; first was a0"},
+		{`{about: alloc, name: "shop.main[0]", state: unknown, when: at, time: 7m}`, ""},
+		{`{about: alloc, name: "shop.main[1]", state: replaced}`, ""},
+		{`{about: alloc, name: "shop.main[1]", state: failed}`, ""},
+		{`{about: alloc, name: "shop.main[2]", state: stopped}`, "at 12m under shop.main[2] there is a2 stop/complete, c2 run/running; first was a2"},
+		{`{about: alloc, name: "shop.main[7]", state: stopped}`, ""},
+		{`{about: alloc, name: "shop.main[7]", state: kept}`, "at 12m under shop.main[7] there is ; first was "},
+		{`{about: node, name: edge-1, state: disconnected, when: by, time: 5m}`, ""},
+		{`{about: node, name: edge-1, state: disconnected, when: at, time: 5m1s}`, ""},
+		{`{about: node, name: edge-1, state: ready, when: at, time: 5m}`, "at 5m edge-1 is disconnected"},
+		{`{about: node, name: edge-1, state: ready, when: from, time: 1m, until: 1m10s}`, "nothing was seen of it in that time"},
+		{`{about: node, name: edge-2, state: disconnected, when: never}`, ""},
+		{`{about: node, name: edge-3, state: ready}`, "nothing was seen of it in that time"},
+		{`{about: edge, name: edge-1, count: 2, when: from, time: 0s, until: 12m}`, ""},
+		{`{about: edge, name: edge-1, count: 1, job: shop}`, ""},
+		{`{about: edge, name: edge-1, count: 0, job: shop, when: never}`, ""},
+		{`{about: edge, name: edge-2, count: 0}`, ""},
+		{`{about: edge, name: edge-2, count: 0, when: from, time: 6m, until: 9m}`, "nothing was seen of it in that time"},
+		{`{about: edge, name: edge-2, compare: at least, count: 1, when: by, time: 3m}`, "at 3m edge-2 runs 0"},
+		{`{about: replaced, count: 2}`, ""},
+		{`{about: replaced, count: 1, job: shop, when: at, time: 5m}`, ""},
+		{`{about: replaced, count: 0}`, "at 12m 2 were replaced"},
+		{`{about: restarted, count: 2, job: shop}`, ""},
+		{`{about: restarted, compare: at most, count: 1}`, "at 12m 2 tasks were started again"},
+		{`{about: refused, state: cloned}`, ""},
+		{`{about: refused, state: cloned, when: by, time: 7m}`, ""},
+		{`{about: refused, state: cloned, when: by, time: 6m59s}`, "refused as cloned at 7m"},
+		{`{about: refused, state: cloned, when: never}`, "refused as cloned at 7m"},
+		{`{about: refused, state: fork}`, "nothing was refused as fork"},
+		{`{about: refused, state: fork, when: never}`, ""},
+		{`{about: quiet, within: 1m30s}`, ""},
+		{`{about: quiet, within: 1m29s}`, "quiet after 1m30s"},
+		{`{about: void, when: never}`, "never hit: clone, restore"},
 	} {
-		s := mustParse(t, world+"expect "+c.expect+"\n")
+		s := mustParse(t, world+"expect: ["+c.expect+"]\n")
 		j := schedule.NewExpectationChecker(s)
 		addSampleRun(j)
 		v := j.Verdicts(schedule.RunOutcome{Quiet: 90 * time.Second, Void: []string{"clone", "restore"}})[0]
@@ -120,10 +119,20 @@ func TestExpectationChecker(t *testing.T) {
 
 // TestCheckerWithoutSnapshots checks that nothing is met where nothing was seen.
 func TestCheckerWithoutSnapshots(t *testing.T) {
-	s := mustParse(t, strings.Join([]string{
-		"length 10m\nhubs 3\nedges 3\njob shop service count=3", "expect job shop running 0", "expect node edge-1 down never",
-		"expect edge edge-1 runs 0 from 0s to 1m", "expect replaced 0", "expect restarted 0", "expect quiet within 1m", "",
-	}, "\n"))
+	s := mustParse(t, `length: 10m
+hubs: 3
+edges:
+  - {count: 3}
+jobs:
+  - {id: shop, type: service, count: 3}
+expect:
+  - {about: job, job: shop, state: running, count: 0}
+  - {about: node, name: edge-1, state: down, when: never}
+  - {about: edge, name: edge-1, count: 0, when: from, time: 0s, until: 1m}
+  - {about: replaced, count: 0}
+  - {about: restarted, count: 0}
+  - {about: quiet, within: 1m}
+`)
 	for _, v := range schedule.NewExpectationChecker(s).Verdicts(schedule.RunOutcome{Quiet: -1}) {
 		if v.Met || v.Why == "" {
 			t.Errorf("%s is met: %+v", v.Expectation, v)

@@ -11,11 +11,10 @@ import (
 	"skerry/fleet"
 )
 
-// Param is a parameter that kinds take: one of several Words standing alone, or
-// Name=VALUE.
+// Param is a parameter that kinds take.
 type Param struct {
-	Name    string
-	Words   []string // nil: it is written NAME=VALUE. The first one is the default
+	Name    string   // as it stands in a scenario
+	Words   []string // what it can be; nil: any value. The first one is the default
 	Default string   // "": it may be left out, but for what Needed says
 	Needed  bool
 	Doc     string
@@ -32,16 +31,7 @@ var (
 		read:  func(p *Params, v string) error { p.Way = Way(v); return nil },
 		write: func(p Params) string { return string(p.Way) },
 	}
-	refusedParam = Param{
-		Name: "answer", Words: []string{"silent", "refused"},
-		read: func(p *Params, v string) error { p.Refused = v == "refused"; return nil },
-		write: func(p Params) string {
-			if p.Refused {
-				return "refused"
-			}
-			return "silent"
-		},
-	}
+	refusedParam = boolParam("refused", func(p *Params) *bool { return &p.Refused })
 	profileParam = Param{
 		Name: "profile", Words: toStrings(Profiles()), Needed: true,
 		read:  func(p *Params, v string) error { p.Profile = Profile(v); return nil },
@@ -72,18 +62,9 @@ var (
 		func(p *Params) *time.Duration { return &p.Life })
 	deadlineParam = durationParam("deadline", "1m", "how long what is on it may stay", Span{time.Second, longest},
 		func(p *Params) *time.Duration { return &p.Deadline })
-	systemParam = Param{
-		Name: "system", Words: []string{"all", "keep-system"},
-		read: func(p *Params, v string) error { p.KeepSystem = v == "keep-system"; return nil },
-		write: func(p Params) string {
-			if p.KeepSystem {
-				return "keep-system"
-			}
-			return "all"
-		},
-	}
-	jumpParam = Param{
-		Name: "by", Needed: true, Doc: "by how much the clock jumps: by=-1h, by=400d",
+	systemParam = boolParam("keep_system", func(p *Params) *bool { return &p.KeepSystem })
+	jumpParam   = Param{
+		Name: "by", Needed: true, Doc: "by how much the clock jumps: -1h, 9600h",
 		read: func(p *Params, v string) (err error) {
 			p.Jump, err = parseJump(v)
 			return err
@@ -122,6 +103,14 @@ var (
 		write: func(p Params) string { return p.Step },
 	}
 )
+
+func boolParam(name string, field func(*Params) *bool) Param {
+	return Param{
+		Name: name, Words: []string{"false", "true"},
+		read:  func(p *Params, v string) error { *field(p) = v == "true"; return nil },
+		write: func(p Params) string { return strconv.FormatBool(*field(&p)) },
+	}
+}
 
 func durationParam(name, standard, doc string, bounds Span, field func(*Params) *time.Duration) Param {
 	return Param{
@@ -167,18 +156,13 @@ func (k Kind) Fill(p Params) Params {
 	return p
 }
 
-// String writes the parameters as they stand in a scenario, without those words
-// that are understood.
+// formatParams writes the parameters without those words that are the default.
 func (k Kind) formatParams(p Params) string {
 	info, _ := k.Info()
 	var parts []string
 	for _, param := range info.Params {
-		switch v := param.write(p); {
-		case v == "":
-		case param.Words == nil:
+		if v := param.write(p); v != "" && (param.Words == nil || v != param.defaultValue()) {
 			parts = append(parts, param.Name+"="+v)
-		case v != param.defaultValue():
-			parts = append(parts, v)
 		}
 	}
 	return strings.Join(parts, " ")

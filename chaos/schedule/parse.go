@@ -1,16 +1,21 @@
 package schedule
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"skerry/fleet"
+	"go.yaml.in/yaml/v3"
+
 	"skerry/fleet/jobspec"
 )
 
@@ -22,44 +27,87 @@ const (
 	maxDiagnostics = 100
 )
 
+// Diagnostics are all that is wrong with a scenario, by position; see package
+// jobspec.
+type Diagnostics = jobspec.Diagnostics
+
 // Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
 // all that is wrong, by line and column, with what to do about it.
 func Parse(file string, src []byte) (Schedule, error) {
-	p := &parser{file: file, s: Schedule{Settle: DefaultSettle}, places: map[Part][]token{}, seen: map[string]token{}}
-	if len(src) > MaxText {
-		p.addDiagnostic(token{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
-		return Schedule{}, p.diagnosticsError()
+	p := &parser{file: file, src: src, places: map[Part][]place{}}
+	d := document{Settle: DefaultSettle}
+	if err := DecodeText(file, src, &d); err != nil {
+		return Schedule{}, err
 	}
-	if !utf8.Valid(src) {
-		p.addDiagnostic(token{}, "not UTF-8", "")
-		return Schedule{}, p.diagnosticsError()
+	if err := yaml.Unmarshal(src, &p.root); err != nil {
+		p.addDiagnostic(place{}, err.Error(), "")
 	}
-	p.lines = strings.Split(string(src), "\n")
-	p.readTopComment()
-	for p.number < len(p.lines) {
-		p.readNextLine()
+	s := p.readDocument(d)
+	if len(p.diags) == 0 {
+		for _, problem := range s.Validate() {
+			p.addDiagnostic(p.placeOfProblem(problem), problem.Message, problem.Hint)
+		}
 	}
-	p.sortStepsAndFaults()
-	p.validateSchedule()
 	if len(p.diags) > 0 {
 		return Schedule{}, p.diagnosticsError()
 	}
-	return p.s, nil
+	return s, nil
+}
+
+// Lines of the error of package yaml.
+var (
+	typeError  = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): (.*)$`)
+	unknownKey = regexp.MustCompile(`^field (.*) not found in type .*$`)
+)
+
+// DecodeText reads YAML without unknown keys into a value. The error is Diagnostics.
+func DecodeText(file string, src []byte, into any) error {
+	p := &parser{file: file}
+	if len(src) > MaxText {
+		p.addDiagnostic(place{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
+		return p.diagnosticsError()
+	}
+	if !utf8.Valid(src) {
+		p.addDiagnostic(place{}, "not UTF-8", "")
+		return p.diagnosticsError()
+	}
+	in := yaml.NewDecoder(bytes.NewReader(src))
+	in.KnownFields(true)
+	err := in.Decode(into)
+	if err == nil && !errors.Is(in.Decode(new(yaml.Node)), io.EOF) {
+		err = errors.New("there is more than one document")
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	lines := []string{err.Error()}
+	if wrong := new(yaml.TypeError); errors.As(err, &wrong) {
+		lines = wrong.Errors
+	}
+	for _, text := range lines {
+		at := place{}
+		if m := typeError.FindStringSubmatch(text); m != nil {
+			at.line, _ = strconv.Atoi(m[1])
+			at.column, text = 1, unknownKey.ReplaceAllString(m[2], `unknown key "$1"`)
+		}
+		p.addDiagnostic(at, text, "")
+	}
+	return p.diagnosticsError()
 }
 
 type parser struct {
 	file   string
-	lines  []string
-	number int // of lines that are read
-	s      Schedule
-	places map[Part][]token // where each item of a part stands
-	seen   map[string]token // directives that stand once
+	src    []byte
+	root   yaml.Node
+	places map[Part][]place // where each item of a part stands
 	diags  Diagnostics
-	faults int // with those that were too many
 }
 
-func (p *parser) addDiagnostic(t token, message, hint string) {
-	p.diags = append(p.diags, jobspec.Diagnostic{File: p.file, Line: t.line, Column: t.column, Message: message, Hint: hint})
+// place is where something stands; both count from 1.
+type place struct{ line, column int }
+
+func (p *parser) addDiagnostic(at place, message, hint string) {
+	p.diags = append(p.diags, jobspec.Diagnostic{File: p.file, Line: at.line, Column: at.column, Message: message, Hint: hint})
 }
 
 // diagnosticsError is the error of all that was reported.
@@ -70,20 +118,133 @@ func (p *parser) diagnosticsError() error {
 	p.diags = slices.Compact(p.diags)
 	if more := len(p.diags) - maxDiagnostics; more > 0 {
 		p.diags = p.diags[:maxDiagnostics]
-		p.addDiagnostic(token{}, fmt.Sprintf("and %d more", more), "")
+		p.addDiagnostic(place{}, fmt.Sprintf("and %d more", more), "")
 	}
 	return p.diags
 }
 
-// readTopComment reads the lines at the top that begin with #.
-func (p *parser) readTopComment() {
-	var text []string
-	for p.number < len(p.lines) && strings.HasPrefix(p.lines[p.number], "#") {
-		line := strings.TrimPrefix(strings.TrimPrefix(p.lines[p.number], "#"), " ")
-		text = append(text, strings.TrimRightFunc(line, unicode.IsSpace))
-		p.number++
+// readDocument makes a schedule of a document, and notes where its parts stand.
+func (p *parser) readDocument(d document) Schedule {
+	s := Schedule{
+		Comment: topComment(p.src), Seed: d.Seed, Length: d.Length, Settle: d.Settle, Operations: d.Operations, Expect: d.Expect,
 	}
-	p.s.Comment = strings.Trim(strings.Join(text, "\n"), "\n")
+	var err error
+	if s.Topology, err = d.Topology(); err != nil {
+		p.addDiagnostic(place{}, err.Error(), "")
+	}
+	for i, g := range d.Edges {
+		if len(p.diags) == 0 {
+			p.places[PartEdge] = append(p.places[PartEdge], slices.Repeat([]place{p.placeOf("edges", i)}, orElse(g.Count, 1))...)
+		}
+	}
+	for i := range d.Pools {
+		p.places[PartPool] = append(p.places[PartPool], p.placeOf("pools", i))
+	}
+	for i, j := range d.Jobs {
+		s.Jobs = append(s.Jobs, j.toJob())
+		p.places[PartJob] = append(p.places[PartJob], p.placeOf("jobs", i))
+	}
+	for i := range d.Expect {
+		p.places[PartExpect] = append(p.places[PartExpect], p.placeOf("expect", i))
+	}
+	s.Steps = readTimed(p, PartStep, "steps", d.Steps, func(t stepText) (Step, time.Duration, repetition, error) {
+		return t.Step, t.At, t.repetition, nil
+	}, func(step *Step) *time.Duration { return &step.At })
+	s.Faults = readTimed(p, PartFault, "faults", d.Faults, func(t faultText) (f Fault, at time.Duration, r repetition, err error) {
+		f = t.Fault
+		f.Params = f.Kind.Fill(f.Params)
+		f.Targets, err = expandTargets(f.Targets)
+		return f, f.At, t.repetition, err
+	}, func(f *Fault) *time.Duration { return &f.At })
+	return s
+}
+
+// readTimed repeats steps or faults, and puts them in order of time.
+func readTimed[T, U any](p *parser, part Part, key string, texts []T, read func(T) (U, time.Duration, repetition, error), at func(*U) *time.Duration) []U {
+	type item struct {
+		value U
+		place place
+	}
+	var items []item
+	for i, text := range texts {
+		where := p.placeOf(key, i)
+		value, first, repeat, err := read(text)
+		times, wrong := repeat.expandTimes(first)
+		if err := errors.Join(err, wrong); err != nil {
+			p.addDiagnostic(where, err.Error(), "")
+			continue
+		}
+		if len(items)+len(times) > MaxFaults {
+			p.addDiagnostic(where, fmt.Sprintf("more than %d %s", MaxFaults, key), "")
+			return nil
+		}
+		for _, t := range times {
+			*at(&value) = t
+			items = append(items, item{value, where})
+		}
+	}
+	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(*at(&a.value), *at(&b.value)) })
+	var values []U
+	for _, i := range items {
+		values = append(values, i.value)
+		p.places[part] = append(p.places[part], i.place)
+	}
+	return values
+}
+
+// listOf returns the items of a list of the document.
+func (p *parser) listOf(key string) []*yaml.Node {
+	if len(p.root.Content) == 0 {
+		return nil
+	}
+	fields := p.root.Content[0].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value == key {
+			return fields[i+1].Content
+		}
+	}
+	return nil
+}
+
+func (p *parser) placeOf(key string, i int) place {
+	if items := p.listOf(key); i < len(items) {
+		return place{items[i].Line, items[i].Column}
+	}
+	return place{}
+}
+
+// placeOfProblem is where a problem stands: the item that it is about, or the line of its
+// job file.
+func (p *parser) placeOfProblem(problem Problem) place {
+	places := p.places[problem.Part]
+	if problem.Index >= len(places) {
+		return place{}
+	}
+	at := places[problem.Index]
+	jobs := p.listOf("jobs")
+	if problem.Line == 0 || problem.Index >= len(jobs) {
+		return at
+	}
+	fields := jobs[problem.Index].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value == "hcl" {
+			return place{fields[i+1].Line + problem.Line, fields[i].Column + 1 + problem.Column}
+		}
+	}
+	return at
+}
+
+// topComment returns the lines at the top that begin with #.
+func topComment(src []byte) string {
+	var text []string
+	for line := range strings.Lines(string(src)) {
+		comment, ok := strings.CutPrefix(line, "#")
+		if !ok {
+			break
+		}
+		text = append(text, strings.TrimRightFunc(strings.TrimPrefix(comment, " "), unicode.IsSpace))
+	}
+	return strings.Trim(strings.Join(text, "\n"), "\n")
 }
 
 func validComment(s string) bool {
@@ -97,189 +258,4 @@ func validComment(s string) bool {
 	}
 	printable := !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
 	return len(s) <= maxComment && utf8.ValidString(s) && printable && strings.Trim(s, "\n") == s
-}
-
-// directives are what a line may begin with.
-var directives = []string{"seed", "length", "settle", "operations", "hubs", "edges", "pool", "job", "next", "at", "every", "expect"}
-
-func (p *parser) readNextLine() {
-	text := p.lines[p.number]
-	p.number++
-	words := splitWords(text, p.number)
-	if len(words) == 0 {
-		return
-	}
-	last := words[len(words)-1]
-	r := &reader{
-		words: words, report: p.addDiagnostic,
-		end: token{line: p.number, column: last.column + utf8.RuneCountInString(last.text)},
-	}
-	first := r.nextWord("")
-	switch first.text {
-	case "seed", "length", "settle", "operations", "hubs":
-		p.readSetting(first, r)
-	case "edges":
-		p.readEdgesLine(first, r)
-	case "pool":
-		p.readPoolLine(first, r)
-	case "next":
-		p.readNextJobFile(r)
-	case "job":
-		p.readJobLine(first, r)
-	case "at":
-		p.readAtLine(first, r)
-	case "every":
-		p.readEveryLine(first, r)
-	case "expect":
-		if e := readExpectation(r); !r.failed {
-			p.s.Expect = append(p.s.Expect, e)
-			p.places[PartExpect] = append(p.places[PartExpect], first)
-		}
-	default:
-		r.failWithError(first, newUnknownError("line", first.text, directives))
-	}
-	r.expectEndOfLine("")
-}
-
-// readSetting reads what stands in a scenario once.
-func (p *parser) readSetting(first token, r *reader) {
-	if before, twice := p.seen[first.text]; twice {
-		r.failAtToken(first, "", "%s is there twice: it stands in line %d already", first.text, before.line)
-		return
-	}
-	p.seen[first.text] = first
-	switch first.text {
-	case "seed":
-		t := r.nextWord("the seed")
-		n, err := strconv.ParseUint(t.text, 10, 64)
-		if err != nil {
-			r.failAtToken(t, "", "a seed is a number, not %q", t.text)
-		}
-		p.s.Seed = n
-	case "length":
-		p.s.Length = r.nextDuration("the length")
-	case "settle":
-		p.s.Settle = r.nextDuration("the time to settle")
-	case "operations":
-		t := r.nextWord("how many operations a minute")
-		n, err := parseCount(strings.TrimSuffix(t.text, "/m"), 0, MaxOperations)
-		if err != nil || !strings.HasSuffix(t.text, "/m") {
-			r.failAtToken(t, "operations 6/m", "operations are so many a minute, not %q", t.text)
-		}
-		p.s.Operations = n
-	case "hubs":
-		for i := range r.nextCount("the number of hubs", MaxHubs) {
-			p.s.Topology.Hubs = append(p.s.Topology.Hubs, HubName(i+1))
-		}
-	}
-}
-
-func (p *parser) readEdgesLine(first token, r *reader) {
-	n := r.nextCount("the number of edges", MaxEdges)
-	e := readAttributes(r, edgeAttributes, Edge{})
-	if r.failed || len(p.s.Topology.Edges)+n > MaxEdges {
-		r.failAtToken(first, "", "more than %d edges", MaxEdges)
-		return
-	}
-	p.s.Topology = p.s.Topology.With(n, e)
-	for range n {
-		p.places[PartEdge] = append(p.places[PartEdge], first)
-	}
-}
-
-func (p *parser) readPoolLine(first token, r *reader) {
-	name := r.nextLabel("the name of the pool")
-	pool := readAttributes(r, poolAttributes, Pool{Name: name.text})
-	if r.failed {
-		return
-	}
-	p.s.Topology.Pools = append(p.s.Topology.Pools, pool)
-	p.places[PartPool] = append(p.places[PartPool], first)
-}
-
-// readAttributes reads the rest of a line.
-func readAttributes[T any](r *reader, attributes []attribute[T], t T) T {
-	seen := map[string]bool{}
-	for !r.isAtEnd() {
-		word := r.nextWord("an attribute")
-		name, _, _ := strings.Cut(word.text, "=")
-		if seen[name] {
-			r.failAtToken(word, "", "%s is there twice", name)
-		}
-		seen[name] = true
-		if err := setAttribute(attributes, &t, word.text); err != nil {
-			r.failWithError(word, err)
-		}
-	}
-	return t
-}
-
-// failWithError is fail with an error, of which the hint is told apart.
-func (r *reader) failWithError(t token, err error) {
-	var u *unknownError
-	if errors.As(err, &u) && error(u) == err {
-		r.failAtToken(t, u.hint, "%s", u.message)
-		return
-	}
-	r.failAtToken(t, "", "%s", err)
-}
-
-func (p *parser) readJobLine(first token, r *reader) {
-	j := Job{ID: fleet.JobID(r.nextLabel("the name of the job").text)}
-	if n := len(r.words); n > 0 && strings.HasPrefix(r.words[n-1].text, "<<") {
-		heredoc := r.words[n-1]
-		r.words = r.words[:n-1]
-		j = readAttributes(r, []attribute[Job]{startAttribute}, j)
-		j.HCL = p.readHeredoc(heredoc, r)
-	} else {
-		j.Type = r.nextWord("service, batch or system").text
-		j = readAttributes(r, jobAttributes, j)
-	}
-	if r.failed {
-		return
-	}
-	p.s.Jobs = append(p.s.Jobs, j)
-	p.places[PartJob] = append(p.places[PartJob], first)
-}
-
-// readNextJobFile reads the job file that an update of a job registers.
-func (p *parser) readNextJobFile(r *reader) {
-	name := r.nextLabel("the name of the job")
-	i := slices.IndexFunc(p.s.Jobs, func(j Job) bool { return string(j.ID) == name.text })
-	heredoc := r.nextWord("<<EOF")
-	switch {
-	case r.failed:
-		return
-	case i < 0 || p.s.Jobs[i].HCL == "":
-		r.failAtToken(name, "job shop <<EOF", "there is no job file %q above", name.text)
-	case p.s.Jobs[i].Next != "":
-		r.failAtToken(name, "", "job %s has a next file already", name.text)
-	case !strings.HasPrefix(heredoc.text, "<<"):
-		r.failAtToken(heredoc, "next shop <<EOF", "a job file stands between <<EOF and EOF")
-	default:
-		p.s.Jobs[i].Next = p.readHeredoc(heredoc, r)
-	}
-}
-
-// readHeredoc reads the lines up to the one that has the mark alone.
-func (p *parser) readHeredoc(t token, r *reader) string {
-	mark := strings.TrimPrefix(t.text, "<<")
-	if err := checkLabel(mark); err != nil {
-		r.failAtToken(t, "job shop <<EOF", "a job file stands between <<EOF and EOF")
-		return ""
-	}
-	var text strings.Builder
-	for p.number < len(p.lines) {
-		line := strings.TrimSuffix(p.lines[p.number], "\r")
-		p.number++
-		if strings.TrimSpace(line) == mark {
-			if strings.TrimSpace(text.String()) == "" {
-				r.failAtToken(t, "", "the job file is empty")
-			}
-			return text.String()
-		}
-		text.WriteString(line + "\n")
-	}
-	r.failAtToken(t, "a line that has "+mark+" alone", "the job file has no end")
-	return ""
 }

@@ -58,7 +58,7 @@ func TestDrawnSchedulesAreValid(t *testing.T) {
 				t.Fatalf("job %s may lack room: it claims what few have\nin\n%s", j.ID, s)
 			}
 		}
-		back, err := schedule.Parse("drawn.txt", []byte(s.String()))
+		back, err := schedule.Parse("drawn.yaml", []byte(s.String()))
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, s)
 		}
@@ -242,7 +242,7 @@ func claimsAt(f schedule.Fault, now time.Duration) []schedule.Claim {
 
 // TestScenarios reads those that the harness brings.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("../scenarios/*.txt")
+	files, err := filepath.Glob("../scenarios/*.yaml")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("%d scenarios: %v", len(files), err)
 	}

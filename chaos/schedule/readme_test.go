@@ -28,20 +28,32 @@ func TestReadmeListsAllKinds(t *testing.T) {
 
 func kindsTable() string {
 	var b strings.Builder
-	b.WriteString("| on | written | what | not meanwhile | time |\n|---|---|---|---|---|\n")
+	b.WriteString("| on | written | may have | what | not meanwhile | time |\n|---|---|---|---|---|---|\n")
 	for _, kind := range schedule.Kinds() {
 		info, _ := kind.Info()
-		apart := make([]string, len(info.Apart))
-		for i, k := range info.Apart {
-			apart[i] = "`" + string(k) + "`"
+		var may, apart []string
+		if info.Lasting == schedule.MayLast || info.Lasting == schedule.MayStay {
+			may = append(may, "`for`")
 		}
-		usage := strings.ReplaceAll(strings.TrimPrefix(kind.Usage(), "at 5m "), "|", `\|`)
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", info.At, usage, info.Doc, strings.Join(apart, ", "), info.Clock)
+		for _, p := range info.Params {
+			switch {
+			case p.Needed:
+			case len(p.Words) > 0:
+				may = append(may, "`"+p.Name+"` ("+strings.Join(p.Words, ", ")+")")
+			default:
+				may = append(may, "`"+p.Name+"`")
+			}
+		}
+		for _, k := range info.Apart {
+			apart = append(apart, "`"+string(k)+"`")
+		}
+		usage := strings.ReplaceAll(strings.Replace(kind.Usage(), "at: 5m, ", "", 1), "|", `\|`)
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s | %s |\n", info.At, usage, strings.Join(may, ", "), info.Doc, strings.Join(apart, ", "), info.Clock)
 	}
 	return b.String()
 }
 
-// TestReadmeIsRead takes the example for what it is.
+// TestReadmeIsRead takes the example and what can be expected for what they are.
 func TestReadmeIsRead(t *testing.T) {
 	b, err := os.ReadFile(readme)
 	if err != nil {
@@ -50,11 +62,11 @@ func TestReadmeIsRead(t *testing.T) {
 	var text strings.Builder
 	for line := range strings.Lines(string(b)) {
 		if code, ok := strings.CutPrefix(line, "    "); ok {
-			text.WriteString(strings.Replace(code, "{ … }", "{\ngroup \"g\" {\ntask \"t\" {\ndriver = \"sim\"\n}\n}\n}", 1))
+			text.WriteString(strings.Replace(code, "{ … }", strings.ReplaceAll("{\ngroup \"g\" {\ntask \"t\" {\ndriver = \"sim\"\n}\n}\n}", "\n", "\n          "), 1))
 		}
-		if rest, ok := strings.CutPrefix(line, "| `expect "); ok {
+		if rest, ok := strings.CutPrefix(line, "| `{about:"); ok {
 			expectation, _, _ := strings.Cut(rest, "`")
-			text.WriteString("expect " + expectation + "\n")
+			text.WriteString("  - {about:" + expectation + "\n")
 		}
 	}
 	mustParse(t, text.String())

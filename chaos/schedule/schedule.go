@@ -36,14 +36,14 @@ type Topology struct {
 
 // Edge is an edge and its place.
 type Edge struct {
-	Name       string // edge-1, edge-2, …
-	Datacenter string // "": dc1
-	Pool       string // "": default
-	Site       string // "": none. Edges of a site are one target
-	Link       Profile
-	CPU        int // MHz; 0: DefaultEdgeCPU
-	MemoryMB   int // 0: DefaultEdgeMemoryMB
-	JournalKiB int // bound of its journal; 0: that of production
+	Name       string  `yaml:"-"`                    // edge-1, edge-2, …
+	Datacenter string  `yaml:"datacenter,omitempty"` // "": dc1
+	Pool       string  `yaml:"pool,omitempty"`       // "": default
+	Site       string  `yaml:"site,omitempty"`       // "": none. Edges of a site are one target
+	Link       Profile `yaml:"link,omitempty"`
+	CPU        int     `yaml:"cpu,omitempty"`     // MHz; 0: DefaultEdgeCPU
+	MemoryMB   int     `yaml:"memory,omitempty"`  // 0: DefaultEdgeMemoryMB
+	JournalKiB int     `yaml:"journal,omitempty"` // bound of its journal; 0: that of production
 }
 
 // What an edge has where nothing is said.
@@ -55,58 +55,59 @@ const (
 
 // Pool is a node pool.
 type Pool struct {
-	Name       string
-	Disconnect string        // fleet.DisconnectKeep or DisconnectNomad; "": keep
-	TTL        time.Duration // 0: by the size of the fleet
+	Name       string        `yaml:"name"`
+	Disconnect string        `yaml:"disconnect,omitempty"` // fleet.DisconnectKeep or DisconnectNomad; "": keep
+	TTL        time.Duration `yaml:"ttl,omitempty"`        // 0: by the size of the fleet
 }
 
 // Job is a job of the workload, registered at Start. Where HCL is given it is the
 // job; else the other fields are, for one group "main" with one task "main" of the
 // driver sim.
 type Job struct {
-	ID    fleet.JobID
-	Start time.Duration
-	HCL   string
+	ID    fleet.JobID   `yaml:"id"`
+	Start time.Duration `yaml:"start,omitempty"`
+	HCL   string        `yaml:"hcl,omitempty"`
 	// Next is the job file that Update registers in place of HCL; "": as HCL, with other tasks.
-	Next string
+	Next string `yaml:"next,omitempty"`
 
-	Type        string // service, batch or system
-	Count       int
-	Datacenters []string      // nil: all
-	Pool        string        // "": default
-	Site        string        // "": any; a constraint on node.site
-	Distinct    bool          // distinct_hosts
-	CPU         int           // 0: DefaultTaskCPU
-	MemoryMB    int           // 0: DefaultTaskMemoryMB
-	Port        int           // a static port; 0: none
-	Ports       int           // dynamic ports
-	Cores       int           // whole cores, in place of CPU
-	Devices     int           // of DeviceName
-	MaxRun      time.Duration // max_run_duration; 0: none
-	KillTimeout time.Duration
-	Disconnect  *fleet.Disconnect
-	Restart     *fleet.RestartPolicy
-	Reschedule  *fleet.ReschedulePolicy
-	Rollout     Rollout
-	Serves      bool          // it is in the catalogue of services
-	Every       time.Duration // it is launched so often, by the clock; 0: it runs itself
-	NoOverlap   bool          // prohibit_overlap
-	Task        Script
+	Type        string                  `yaml:"type,omitempty"` // service, batch or system
+	Count       int                     `yaml:"count,omitempty"`
+	Datacenters []string                `yaml:"datacenters,omitempty"`      // nil: all
+	Pool        string                  `yaml:"pool,omitempty"`             // "": default
+	Site        string                  `yaml:"site,omitempty"`             // "": any; a constraint on node.site
+	Distinct    bool                    `yaml:"distinct,omitempty"`         // distinct_hosts
+	CPU         int                     `yaml:"cpu,omitempty"`              // 0: DefaultTaskCPU
+	MemoryMB    int                     `yaml:"memory,omitempty"`           // 0: DefaultTaskMemoryMB
+	Port        int                     `yaml:"port,omitempty"`             // a static port; 0: none
+	Ports       int                     `yaml:"ports,omitempty"`            // dynamic ports
+	Cores       int                     `yaml:"cores,omitempty"`            // whole cores, in place of CPU
+	Devices     int                     `yaml:"devices,omitempty"`          // of DeviceName
+	MaxRun      time.Duration           `yaml:"max_run_duration,omitempty"` // 0: none
+	KillTimeout time.Duration           `yaml:"kill_timeout,omitempty"`
+	Disconnect  *fleet.Disconnect       `yaml:"-"` // of these three jobText has the text
+	Restart     *fleet.RestartPolicy    `yaml:"-"`
+	Reschedule  *fleet.ReschedulePolicy `yaml:"-"`
+	Rollout     Rollout                 `yaml:",inline"`
+	Serves      bool                    `yaml:"serves,omitempty"` // it is in the catalogue of services
+	Every       time.Duration           `yaml:"every,omitempty"`  // it is launched so often, by the clock; 0: it runs itself
+	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
+	Task        Script                  `yaml:",inline"`
 }
 
 // Rollout is how a job's new versions come: its update block. What is zero is as by
 // default.
 type Rollout struct {
-	MaxParallel int
-	MinHealthy  time.Duration
-	Canary      int
-	AutoPromote bool
-	AutoRevert  bool
-	MaxPerSite  int    // max_unavailable_per_site
-	WaitFor     string // "": reachable
+	MaxParallel int           `yaml:"max_parallel,omitempty"`
+	MinHealthy  time.Duration `yaml:"min_healthy_time,omitempty"`
+	Canary      int           `yaml:"canary,omitempty"`
+	AutoPromote bool          `yaml:"auto_promote,omitempty"`
+	AutoRevert  bool          `yaml:"auto_revert,omitempty"`
+	MaxPerSite  int           `yaml:"max_unavailable_per_site,omitempty"`
+	WaitFor     string        `yaml:"wait_for,omitempty"` // "": reachable
 	// A window of updates opens so often, counted from full hours, and for so long; 0: it
 	// is always open.
-	WindowEvery, WindowFor time.Duration
+	WindowEvery time.Duration `yaml:"window_every,omitempty"`
+	WindowFor   time.Duration `yaml:"window_for,omitempty"`
 }
 
 // What a task asks for where nothing is said.
@@ -120,12 +121,12 @@ const DeviceName = "sim/usb/stick"
 
 // Script is how the simulated task behaves (package drivers/sim).
 type Script struct {
-	RunFor        time.Duration // 0: until it is stopped
-	ExitCode      int
-	StartDelay    time.Duration
-	StartError    string
-	KillAfter     time.Duration // from a signal to its end
-	IgnoreSignals bool
+	RunFor        time.Duration `yaml:"run_for,omitempty"` // 0: until it is stopped
+	ExitCode      int           `yaml:"exit_code,omitempty"`
+	StartDelay    time.Duration `yaml:"start_delay,omitempty"`
+	StartError    string        `yaml:"start_error,omitempty"`
+	KillAfter     time.Duration `yaml:"kill_after,omitempty"` // from a signal to its end
+	IgnoreSignals bool          `yaml:"ignore_signals,omitempty"`
 }
 
 // Verb is what is done to a job.
@@ -144,8 +145,8 @@ const (
 // Step is one thing that a user does. Where it cannot be done, for want of a leader,
 // it is tried again until it is; later steps of the same job wait for it.
 type Step struct {
-	At    time.Duration
-	Verb  Verb
-	Job   fleet.JobID
-	Count int // Scale
+	At    time.Duration `yaml:"at"`
+	Verb  Verb          `yaml:"do"`
+	Job   fleet.JobID   `yaml:"job"`
+	Count int           `yaml:"count,omitempty"` // Scale
 }

@@ -18,7 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/*.want and the table o
 
 func mustParse(tb testing.TB, text string) schedule.Schedule {
 	tb.Helper()
-	s, err := schedule.Parse("test.txt", []byte(text))
+	s, err := schedule.Parse("test.yaml", []byte(text))
 	if err != nil {
 		tb.Fatalf("%v\nin\n%s", err, text)
 	}
@@ -43,15 +43,15 @@ func golden(tb testing.TB, file, got string) {
 	}
 }
 
-// TestScenarioTexts reads testdata/*.txt: what is read is printed in the canonical
+// TestScenarioTexts reads testdata/*.yaml: what is read is printed in the canonical
 // form, or what is wrong with it is said.
 func TestScenarioTexts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
+	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no texts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			src, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -63,47 +63,65 @@ func TestScenarioTexts(t *testing.T) {
 			} else if again := mustParse(t, got).String(); again != got {
 				t.Errorf("the canonical text is read as another one:\n%s\n---\n%s", got, again)
 			}
-			golden(t, strings.TrimSuffix(file, ".txt")+".want", got)
+			golden(t, strings.TrimSuffix(file, ".yaml")+".want", got)
 		})
 	}
 }
 
-const small = `length 1h
-settle 2m
-hubs 3
-edges 4 site=ship
-job shop service count=2
+const small = `length: 1h
+settle: 2m
+hubs: 3
+edges:
+  - {count: 4, site: ship}
+jobs:
+  - {id: shop, type: service, count: 2}
 `
 
-// TestEveryKindIsReadAsItsUsageSays takes the usage of each kind for a line of a
+// TestEveryKindIsReadAsItsUsageSays takes the usage of each kind for an item of a
 // scenario, with every parameter that it may have.
 func TestEveryKindIsReadAsItsUsageSays(t *testing.T) {
-	values := map[string]string{"by": "-1h30m", "step": "wal.sync", "job": "shop", "phases": "2s..9s"}
+	values := map[string]string{"by": "-1h30m", "step": "wal.sync", "job": "shop", "phases": "{shortest: 2s, longest: 9s}"}
 	for _, kind := range schedule.Kinds() {
 		info, ok := kind.Info()
 		if !ok {
 			t.Fatalf("%s has no info", kind)
 		}
-		usage := strings.NewReplacer("[", "", "]", "", "at 5m", "at 20m").Replace(kind.Usage())
-		var words []string
-		for _, word := range strings.Fields(usage) {
-			name, value, _ := strings.Cut(word, "=")
-			switch {
-			case strings.Contains(word, "|"):
-				alternatives := strings.Split(word, "|")
-				word = alternatives[len(alternatives)-1]
-			case value == "…":
-				i := slices.IndexFunc(info.Params, func(p schedule.Param) bool { return p.Name == name })
-				word = name + "=" + orElse(values[name], info.Params[i].Default)
-			}
-			words = append(words, word)
+		item, _, _ := strings.Cut(strings.Replace(kind.Usage(), "at: 5m", "at: 20m", 1), "}")
+		if info.Lasting == schedule.MayLast || info.Lasting == schedule.MayStay {
+			item += ", for: 10m"
 		}
-		line := strings.Join(words, " ")
-		s := mustParse(t, small+line+"\n")
-		if len(s.Faults) != 1 || s.Faults[0].String() != line {
-			t.Errorf("%q is read as %q", line, s.Faults)
+		for _, p := range info.Params {
+			item, _, _ = strings.Cut(item, ", "+p.Name+":") // only what is needed is part of the usage
+			value := orElse(values[p.Name], p.Default)
+			if len(p.Words) > 0 {
+				value = p.Words[len(p.Words)-1]
+			}
+			item += ", " + p.Name + ": " + value
+		}
+		item += "}"
+		s := mustParse(t, small+"faults:\n  - "+item+"\n")
+		if want := itemLine(item); len(s.Faults) != 1 || itemLine(printedFault(t, s)) != want {
+			t.Errorf("%q is read as\n%s", item, s)
 		}
 	}
+}
+
+// printedFault is the only fault of a schedule as it is printed.
+func printedFault(tb testing.TB, s schedule.Schedule) string {
+	tb.Helper()
+	_, item, ok := strings.Cut(s.String(), "faults:\n  - ")
+	if !ok {
+		tb.Fatalf("no fault in\n%s", s)
+	}
+	return strings.TrimSpace(item)
+}
+
+// itemLine is an item with its fields in order and its durations as they are printed.
+func itemLine(item string) string {
+	item = strings.NewReplacer(`"`, "", "m0s", "m", "{", "", "}", "").Replace(item)
+	fields := strings.Split(item, ", ")
+	slices.Sort(fields)
+	return strings.Join(fields, ", ")
 }
 
 func orElse(v, otherwise string) string {
@@ -139,14 +157,15 @@ func TestEveryKindHasDefaults(t *testing.T) {
 }
 
 func TestWanted(t *testing.T) {
-	s := mustParse(t, small+`job late batch count=3 start=10m run_for=1m
-at 12m scale shop to 5
-at 14m update shop
-at 16m touch shop
-at 18m stop shop
-at 20m run shop
-at 22m purge shop
-at 24m run shop
+	s := mustParse(t, small+`  - {id: late, type: batch, count: 3, start: 10m, run_for: 1m}
+steps:
+  - {at: 12m, do: scale, job: shop, count: 5}
+  - {at: 14m, do: update, job: shop}
+  - {at: 16m, do: touch, job: shop}
+  - {at: 18m, do: stop, job: shop}
+  - {at: 20m, do: run, job: shop}
+  - {at: 22m, do: purge, job: shop}
+  - {at: 24m, do: run, job: shop}
 `)
 	for _, c := range []struct {
 		job  fleet.JobID
@@ -198,17 +217,19 @@ func describe(job *fleet.Job) string {
 }
 
 func TestTargets(t *testing.T) {
-	s := mustParse(t, `length 1h
-hubs 3
-edges 2 site=ship
-edges 2
-at 1m cut ship edge-4 for 1m
-at 3m cut edges for 1m
-at 5m minority-cut leader for 1m
-at 10m slow-disk edge-1 hub-2 for 1m
-at 20m leader-kill
-at 30m mass-rejoin for 1m
-at 40m majority-cut for 1m
+	s := mustParse(t, `length: 1h
+hubs: 3
+edges:
+  - {count: 2, site: ship}
+  - {count: 2}
+faults:
+  - {at: 1m, kind: cut, targets: [ship, edge-4], for: 1m}
+  - {at: 3m, kind: cut, targets: [edges], for: 1m}
+  - {at: 5m, kind: minority-cut, targets: [leader], for: 1m}
+  - {at: 10m, kind: slow-disk, targets: [edge-1, hub-2], for: 1m}
+  - {at: 20m, kind: leader-kill}
+  - {at: 30m, kind: mass-rejoin, for: 1m}
+  - {at: 40m, kind: majority-cut, for: 1m}
 `)
 	for i, want := range []string{
 		"edge-1 edge-2 edge-4 |", "edge-1 edge-2 edge-3 edge-4 |", "| leader", "edge-1 | hub-2", "| leader",

@@ -124,16 +124,20 @@ func TestShrinkEndsInTime(t *testing.T) {
 // TestShrinkRenamesEdges checks that edges keep their part when those before them are
 // left out.
 func TestShrinkRenamesEdges(t *testing.T) {
-	s := mustParse(t, `length 20m
-hubs 3
-edges 2
-edges 1 cpu=777
-edges 3 site=ship
-job shop service count=1 site=ship
-at 5m cut edge-1 edge-3 for 5m
-at 12m edge-kill ship
-expect node edge-3 disconnected by 7m
-expect node edge-2 ready
+	s := mustParse(t, `length: 20m
+hubs: 3
+edges:
+  - {count: 2}
+  - {count: 1, cpu: 777}
+  - {count: 3, site: ship}
+jobs:
+  - {id: shop, type: service, count: 1, site: ship}
+faults:
+  - {at: 5m, kind: cut, targets: [edge-1, edge-3], for: 5m}
+  - {at: 12m, kind: edge-kill, targets: [ship]}
+expect:
+  - {about: node, name: edge-3, state: disconnected, when: by, time: 7m}
+  - {about: node, name: edge-2, state: ready}
 `)
 	left := schedule.Shrink(context.Background(), s, schedule.Shrinking{Tries: 1, Fails: func(_ context.Context, s schedule.Schedule) bool {
 		return slices.ContainsFunc(s.Expect, func(e schedule.Expectation) bool {
@@ -142,11 +146,11 @@ expect node edge-2 ready
 				slices.ContainsFunc(s.Faults, func(f schedule.Fault) bool { return slices.Contains(s.Topology.EdgesOf(f), e.Name) })
 		})
 	}})
-	const want = `edges 1 cpu=777
-
-at 30s cut edge-1 for 1s
-
-expect node edge-1 disconnected by 2m30s
+	const want = `  - {count: 1, cpu: 777}
+faults:
+  - {at: 30s, kind: cut, targets: [edge-1], for: 1s, way: both}
+expect:
+  - {about: node, name: edge-1, state: disconnected, when: by, time: 2m30s}
 `
 	if text := left.String(); !strings.HasSuffix(text, want) {
 		t.Errorf("this is left:\n%s\nwant at its end:\n%s", text, want)

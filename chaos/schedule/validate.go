@@ -21,6 +21,11 @@ const (
 	MaxExpectations = 1000
 	MaxOperations   = 6000 // a minute
 	MaxSettle       = 24 * time.Hour
+	mostCPU         = 1_000_000
+	mostMemory      = 10_000_000
+	mostClaims      = 64 // ports, cores or devices of a task
+	// Bounds of an edge's journal, in KiB.
+	leastJournal, mostJournal = 16, 1 << 20
 	// maxTargets bounds the edges of all faults together.
 	maxTargets = 100_000
 )
@@ -101,7 +106,7 @@ func (s Schedule) Validate() Problems {
 
 func (s Schedule) checkBounds(ps *Problems) {
 	if s.Length < time.Second || s.Length > longest {
-		ps.addWithHint(PartWhole, 0, "a line like: length 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
+		ps.addWithHint(PartWhole, 0, "length: 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
 	}
 	if s.Settle < 0 || s.Settle > MaxSettle {
 		ps.add(PartWhole, 0, "settling takes 0 to %s, not %s", formatDuration(MaxSettle), formatDuration(s.Settle))
@@ -128,10 +133,10 @@ func (s Schedule) checkBounds(ps *Problems) {
 
 func (t Topology) validateTopology(ps *Problems) {
 	if n := len(t.Hubs); n < 1 || n > MaxHubs {
-		ps.addWithHint(PartHubs, 0, "a line like: hubs 3", "1 to %d hubs, not %d", MaxHubs, n)
+		ps.addWithHint(PartHubs, 0, "hubs: 3", "1 to %d hubs, not %d", MaxHubs, n)
 	}
 	if n := len(t.Edges); n < 1 || n > MaxEdges {
-		ps.addWithHint(PartHubs, 0, "a line like: edges 10", "1 to %d edges, not %d", MaxEdges, n)
+		ps.addWithHint(PartHubs, 0, "edges: [{count: 10}]", "1 to %d edges, not %d", MaxEdges, n)
 		return
 	}
 	for i, h := range t.Hubs {
@@ -163,7 +168,7 @@ func (e Edge) validateEdge(ps *Problems, i int) {
 	if e.Link != "" && !slices.Contains(Profiles(), e.Link) {
 		ps.add(PartEdge, i, "link %q is none of %s", e.Link, strings.Join(toStrings(Profiles()), ", "))
 	}
-	if e.CPU < 0 || e.CPU > 1_000_000 || e.MemoryMB < 0 || e.MemoryMB > 10_000_000 {
+	if e.CPU < 0 || e.CPU > mostCPU || e.MemoryMB < 0 || e.MemoryMB > mostMemory {
 		ps.add(PartEdge, i, "cpu is 0 to 1000000 MHz and memory 0 to 10000000 MB")
 	}
 	if e.JournalKiB != 0 && (e.JournalKiB < leastJournal || e.JournalKiB > mostJournal) {
@@ -173,11 +178,7 @@ func (e Edge) validateEdge(ps *Problems, i int) {
 
 // reservedName reports whether a name means something as a target of a fault.
 func reservedName(name string) bool {
-	return name == TargetLeader || name == TargetEdges || name == "for" ||
-		strings.HasPrefix(name, "hub-") || strings.HasPrefix(name, "edge-") ||
-		slices.ContainsFunc(kindTable, func(i Info) bool {
-			return slices.ContainsFunc(i.Params, func(p Param) bool { return slices.Contains(p.Words, name) })
-		})
+	return name == TargetLeader || name == TargetEdges || strings.HasPrefix(name, "hub-") || strings.HasPrefix(name, "edge-")
 }
 
 func (t Topology) checkPools(ps *Problems) {

@@ -42,7 +42,19 @@ func (s Schedule) checkExpectations(ps *Problems) {
 	}
 }
 
+// subjects are all that an expectation can be about.
+var subjects = []Subject{
+	ExpectJob, ExpectAlloc, ExpectNode, ExpectEdge, ExpectReplaced, ExpectRestarted, ExpectRefused, ExpectQuiet, ExpectVoid,
+}
+
 func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
+	if !slices.Contains(subjects, e.Subject) {
+		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(toStrings(subjects), ", "), "nothing can be expected about %q", e.Subject)
+		return
+	}
+	if !slices.Contains([]Compare{Exactly, AtLeast, AtMost}, e.Compare) {
+		ps.add(PartExpect, i, "%q instead of %q or %q", e.Compare, AtLeast, AtMost)
+	}
 	if list := subjectStates[e.Subject]; len(list) > 0 && !slices.Contains(list, e.State) {
 		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(list, ", "), "%s cannot be %q", e.Subject, e.State)
 	}
@@ -59,13 +71,45 @@ func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
 	e.checkWhen(ps, i, s)
 }
 
-// hasOnlySubjectFields reports whether only fields are set that the subject has: it is what
-// its text is read as.
+// hasOnlySubjectFields reports whether only fields are set that the subject and its time have.
 func (e Expectation) hasOnlySubjectFields() bool {
-	words := splitWords(e.String(), 1)
-	r := &reader{words: words[1:], report: func(token, string, string) {}}
-	back := readExpectation(r)
-	return !r.failed && back == e
+	only := Expectation{Subject: e.Subject, When: e.When}
+	switch e.Subject {
+	case ExpectJob:
+		only.Job, only.State, only.Compare, only.Count = e.Job, e.State, e.Compare, e.Count
+	case ExpectAlloc, ExpectNode:
+		only.Name, only.State = e.Name, e.State
+	case ExpectEdge:
+		only.Name, only.Compare, only.Count, only.Job = e.Name, e.Compare, e.Count, e.Job
+	case ExpectReplaced, ExpectRestarted:
+		only.Compare, only.Count, only.Job = e.Compare, e.Count, e.Job
+	case ExpectRefused:
+		only.State = e.State
+	case ExpectQuiet:
+		only.Within = e.Within
+	}
+	switch e.When {
+	case At, By:
+		only.Time = e.Time
+	case Always:
+		only.Time, only.Until = e.Time, e.Until
+	}
+	return e == only
+}
+
+// supportedWhens are the times that a subject may be expected at.
+func (s Subject) supportedWhens() []When {
+	switch s {
+	case ExpectQuiet:
+		return []When{AtEnd}
+	case ExpectVoid:
+		return []When{Never}
+	case ExpectRefused:
+		return []When{AtEnd, By, Never}
+	case ExpectReplaced, ExpectRestarted:
+		return []When{AtEnd, At}
+	}
+	return []When{AtEnd, At, By, Always, Never}
 }
 
 func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
@@ -105,13 +149,14 @@ func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	case e.When == Always && e.Until < e.Time:
 		ps.add(PartExpect, i, "it begins at %s and ends before, at %s", formatDuration(e.Time), formatDuration(e.Until))
 	}
+	if !slices.Contains(e.Subject.supportedWhens(), e.When) {
+		ps.add(PartExpect, i, "%s cannot be expected %q", e.Subject, e.When)
+	}
 	switch {
 	case e.Subject == ExpectQuiet && e.Within == 0:
-		ps.addWithHint(PartExpect, i, "expect quiet within 60s", "quiet within what time?")
+		ps.addWithHint(PartExpect, i, "{about: quiet, within: 60s}", "quiet within what time?")
 	case e.Subject == ExpectQuiet && e.Within > last-s.lastFaultEnd():
 		ps.add(PartExpect, i, "the run is over %s after its last fault", formatDuration(last-s.lastFaultEnd()))
-	case e.Subject == ExpectVoid && e.When != Never:
-		ps.addWithHint(PartExpect, i, "expect void never", "void is expected never")
 	}
 }
 

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func (f Fault) validateFault(ps *Problems, i int, s Schedule) {
 	case info.Lasting == Instant && f.For != 0:
 		ps.add(PartFault, i, "%s takes no `for`: it is over at once", f.Kind)
 	case info.Lasting == Lasts && f.For == 0:
-		ps.addWithHint(PartFault, i, "for 5m", "%s needs a `for`", f.Kind)
+		ps.addWithHint(PartFault, i, "for: 5m", "%s needs a `for`", f.Kind)
 	case f.For != 0 && (f.For < info.Shortest || f.For > info.Longest):
 		ps.add(PartFault, i, "%s lasts %s to %s, not %s", f.Kind, formatDuration(info.Shortest), formatDuration(info.Longest), formatDuration(f.For))
 	}
@@ -120,36 +121,26 @@ func (t Topology) targetNamesHint(at Place) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// Usage is how faults of the kind are written.
+// Usage is how faults of the kind are written, with all that they need.
 func (k Kind) Usage() string {
 	info, ok := k.Info()
 	if !ok {
 		return ""
 	}
-	s := "at 5m " + string(k)
+	s := "{at: 5m, kind: " + string(k)
 	switch info.At {
 	case AtEdge, AtMember:
-		s += " edge-1"
+		s += ", targets: [edge-1]"
 	case AtHub:
-		s += " hub-1"
+		s += ", targets: [hub-1]"
 	}
-	switch info.Lasting {
-	case Lasts:
-		s += " for 10m"
-	case MayLast, MayStay:
-		s += " [for 10m]"
+	if info.Lasting == Lasts {
+		s += ", for: 10m"
 	}
 	for _, p := range info.Params {
-		switch {
-		case p.Words != nil && p.Needed:
-			s += " " + strings.Join(p.Words, "|")
-		case p.Words != nil:
-			s += " [" + strings.Join(p.Words, "|") + "]"
-		case p.Needed:
-			s += " " + p.Name + "=…"
-		default:
-			s += " [" + p.Name + "=…]"
+		if p.Needed {
+			s += ", " + p.Name + ": " + cmp.Or(strings.Join(p.Words, "|"), "…")
 		}
 	}
-	return s
+	return s + "}"
 }

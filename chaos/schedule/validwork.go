@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +26,13 @@ func (s Schedule) checkJobs(ps *Problems) {
 		if j.Start < 0 || j.Start > s.Length {
 			ps.add(PartJob, i, "job %s starts at %s, which is not within the run", j.ID, formatDuration(j.Start))
 		}
-		if j.HCL == "" {
+		switch plain := (Job{ID: j.ID, Start: j.Start, HCL: j.HCL, Next: j.Next}); {
+		case j.HCL == "" && j.Next != "":
+			ps.add(PartJob, i, "job %s has a next file and no job file", j.ID)
+		case j.HCL == "":
 			j.checkAttributes(ps, i)
+		case !reflect.DeepEqual(j, plain):
+			ps.add(PartJob, i, "job %s has a job file: it takes start and next, and nothing else", j.ID)
 		}
 		j.checkSpec(ps, i)
 	}
@@ -35,7 +41,7 @@ func (s Schedule) checkJobs(ps *Problems) {
 // checkAttributes checks what package fleet does not see.
 func (j Job) checkAttributes(ps *Problems, i int) {
 	if !slices.Contains([]string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem}, j.Type) {
-		ps.addWithHint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service, batch or system, not %q", j.Type)
+		ps.addWithHint(PartJob, i, "type: service", "a job is service, batch or system, not %q", j.Type)
 	}
 	j.checkRollout(ps, i)
 	for _, name := range []struct{ what, name string }{{"pool", j.Pool}, {"site", j.Site}, {"start_error", j.Task.StartError}} {
@@ -53,6 +59,12 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 	}
 	if j.Datacenters != nil && len(j.Datacenters) == 0 {
 		ps.add(PartJob, i, "an empty list of datacenters: leave it out for all")
+	}
+	if min(j.Count, j.CPU, j.MemoryMB, j.Ports, j.Cores, j.Devices) < 0 || j.Count > fleet.JobCountMax || j.CPU > mostCPU || j.MemoryMB > mostMemory {
+		ps.add(PartJob, i, "count is 0 to %d, cpu 0 to %d MHz, memory 0 to %d MB", fleet.JobCountMax, mostCPU, mostMemory)
+	}
+	if max(j.Ports, j.Cores, j.Devices) > mostClaims {
+		ps.add(PartJob, i, "ports, cores and devices are 0 to %d each", mostClaims)
 	}
 	t := j.Task
 	if t.ExitCode < 0 || t.ExitCode > 255 {
@@ -75,19 +87,19 @@ func (j Job) checkRollout(ps *Problems, i int) {
 	if min(r.MaxParallel, r.Canary, r.MaxPerSite) < 0 || r.MinHealthy < 0 || r.MinHealthy > longest {
 		ps.add(PartJob, i, "max_parallel, canary, max_unavailable_per_site and min_healthy_time are not negative")
 	}
-	if _, _, ok := (fleet.Update{WaitFor: r.WaitFor}).WaitShare(); !ok || strings.ContainsFunc(r.WaitFor, isSpace) {
+	if _, _, ok := (fleet.Update{WaitFor: r.WaitFor}).WaitShare(); !ok {
 		ps.add(PartJob, i, "wait_for is reachable, all or a percentage, not %q", r.WaitFor)
 	}
 	if _, opens := cronOf(r.WindowEvery); (r.WindowEvery != 0 || r.WindowFor != 0) && (!opens || r.WindowFor <= 0 || r.WindowFor >= r.WindowEvery) {
-		ps.addWithHint(PartJob, i, "window_every=10m window_for=2m", "a window of updates opens so many times in a minute, an hour or a day, and closes before the next one")
+		ps.addWithHint(PartJob, i, "window_every: 10m, window_for: 2m", "a window of updates opens so many times in a minute, an hour or a day, and closes before the next one")
 	}
 	_, regular := cronOf(j.Every)
 	switch {
 	case j.Every == 0 && j.NoOverlap:
-		ps.addWithHint(PartJob, i, "every=5m prohibit_overlap", "prohibit_overlap is of a job that is launched by the clock")
+		ps.addWithHint(PartJob, i, "every: 5m, prohibit_overlap: true", "prohibit_overlap is of a job that is launched by the clock")
 	case j.Every == 0:
 	case !regular:
-		ps.addWithHint(PartJob, i, "every=10s, every=5m, every=2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
+		ps.addWithHint(PartJob, i, "every: 10s, every: 5m, every: 2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
 			formatDuration(j.Every))
 	case j.Type != fleet.JobTypeBatch:
 		ps.add(PartJob, i, "only a batch job is launched by the clock, not a %s job", j.Type)
@@ -151,7 +163,7 @@ func (s Schedule) checkSteps(ps *Problems) {
 		switch j := jobs[step.Job]; {
 		case j.HCL != "":
 		case step.Verb == Promote && j.Rollout.Canary == 0:
-			ps.addWithHint(PartStep, i, "job "+string(j.ID)+" "+j.Type+" canary=1", "promote %s: it has no canaries", j.ID)
+			ps.addWithHint(PartStep, i, "canary: 1", "promote %s: it has no canaries", j.ID)
 		case step.Verb == Scale && j.Type == fleet.JobTypeSystem:
 			ps.add(PartStep, i, "scale %s: a system job has one on each edge", j.ID)
 		}

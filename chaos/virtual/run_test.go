@@ -14,34 +14,35 @@ import (
 
 const aBadQuarter = `# A quarter of an hour in which much goes wrong, one thing after the other.
 
-length 15m
-hubs 3
-edges 3
-operations 12/m
-
-job shop service count=3 distinct
-job report batch count=1 run_for=20s
-
-at 1m cut edge-1 for 50s
-at 2m30s leader-kill
-at 4m power-cut edge-2
-at 5m nat-rebind edge-3
-at 6m bit-flip edge-1 bits=20
-at 7m hub-pause hub-2 for 10s
-at 8m crash-loop edge-3 for 20s life=5s
-at 9m edge-kill edge-2 for 10s
-at 10m clock-jump edge-1 for 30s by=-400d
-
-expect node edge-1 disconnected by 2m
-expect job shop running 3
-expect replaced 0
-expect quiet within 4m
-expect void never
+length: 15m
+hubs: 3
+operations: 12
+edges:
+  - {count: 3}
+jobs:
+  - {id: shop, type: service, count: 3, distinct: true}
+  - {id: report, type: batch, count: 1, run_for: 20s}
+faults:
+  - {at: 1m, kind: cut, targets: [edge-1], for: 50s}
+  - {at: 2m30s, kind: leader-kill}
+  - {at: 4m, kind: power-cut, targets: [edge-2]}
+  - {at: 5m, kind: nat-rebind, targets: [edge-3]}
+  - {at: 6m, kind: bit-flip, targets: [edge-1], bits: 20}
+  - {at: 7m, kind: hub-pause, targets: [hub-2], for: 10s}
+  - {at: 8m, kind: crash-loop, targets: [edge-3], for: 20s, life: 5s}
+  - {at: 9m, kind: edge-kill, targets: [edge-2], for: 10s}
+  - {at: 10m, kind: clock-jump, targets: [edge-1], for: 30s, by: -9600h}
+expect:
+  - {about: node, name: edge-1, state: disconnected, when: by, time: 2m}
+  - {about: job, job: shop, state: running, count: 3}
+  - {about: replaced, count: 0}
+  - {about: quiet, within: 4m}
+  - {about: void, when: never}
 `
 
 // TestABadQuarter plays a scenario with the production code of hubs and edges.
 func TestABadQuarter(t *testing.T) {
-	s, err := schedule.Parse("a-bad-quarter.txt", []byte(aBadQuarter))
+	s, err := schedule.Parse("a-bad-quarter.yaml", []byte(aBadQuarter))
 	if err != nil {
 		t.Fatal(err)
 	}

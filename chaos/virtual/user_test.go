@@ -11,25 +11,26 @@ import (
 )
 
 // The drain is over while no hub leads, and for longer than anybody waits for an answer.
-const drainedInTrouble = `length 9m
-hubs 3
-edges 2
-
-job shop service count=1 distinct
-job late service count=2 distinct start=7m
-
-at 1m drain edge-1 for 1m deadline=10s
-at 1m45s majority-cut for 4m
-
-expect job late running 2
-expect quiet within 4m
-expect void never
+const drainedInTrouble = `length: 9m
+hubs: 3
+edges:
+  - {count: 2}
+jobs:
+  - {id: shop, type: service, count: 1, distinct: true}
+  - {id: late, type: service, count: 2, distinct: true, start: 7m}
+faults:
+  - {at: 1m, kind: drain, targets: [edge-1], for: 1m, deadline: 10s}
+  - {at: 1m45s, kind: majority-cut, for: 4m}
+expect:
+  - {about: job, job: late, state: running, count: 2}
+  - {about: quiet, within: 4m}
+  - {about: void, when: never}
 `
 
 // TestADrainIsUndoneByWhoeverLeads ends a drain while nobody can take it, and has the edge
 // take work afterwards.
 func TestADrainIsUndoneByWhoeverLeads(t *testing.T) {
-	s, err := schedule.Parse("drained-in-trouble.txt", []byte(drainedInTrouble))
+	s, err := schedule.Parse("drained-in-trouble.yaml", []byte(drainedInTrouble))
 	if err != nil {
 		t.Fatal(err)
 	}

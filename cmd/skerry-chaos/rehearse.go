@@ -49,7 +49,7 @@ are stopped, those of batch jobs for --task-runs.
 
 EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h or all@2h:45m.`,
 		Example: `  skerry-chaos rehearse --job shop.hcl --edges 5 --cut 3@2h:45m
-  skerry-chaos rehearse --job shop.hcl --fleet fleet.txt --cut all@1h --for 36h --html shop.html
+  skerry-chaos rehearse --job shop.hcl --fleet fleet.yaml --cut all@1h --for 36h --html shop.html
   skerry-chaos rehearse --job shop.hcl --update shop-v2.hcl@1h --edges 5 --cut 3@50m:45m
   skerry-chaos rehearse --job shop.hcl --job stock.hcl --var tills=5 --edges 5 --reboot 2@10m:3m`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.runRehearsal(cmd) },

@@ -39,7 +39,7 @@ at, and all data directories.`,
 		Example: `  skerry-chaos sim --seeds 20
   skerry-chaos sim --seed 17 --seeds 1 --record
   skerry-chaos sim --seed 17 --repeat 10
-  skerry-chaos sim --scenario chaos/scenarios/away-kept.txt
+  skerry-chaos sim --scenario chaos/scenarios/away-kept.yaml
   skerry-chaos sim --seeds 1000 --budget 10m --coverage`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.runSimulation(cmd) },
 	}
@@ -82,7 +82,7 @@ func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		s.cfg.Scenarios = append(s.cfg.Scenarios, campaign.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".txt"), Schedule: sc})
+		s.cfg.Scenarios = append(s.cfg.Scenarios, campaign.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".yaml"), Schedule: sc})
 	}
 	if err := s.completeShape(); err != nil {
 		return err
