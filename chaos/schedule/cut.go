@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// ParseCut reads the value of a --cut flag: EDGE@TIME:DURATION, such as 3@2h:45m,
-// which cuts edge-3 off at 2 h for 45 min; edge-3@2h:45m and ship@2h:45m (a site)
-// are the same. Several edges have commas between them: 1,2@2h:45m; all@2h:45m are
-// all of them. Without :DURATION the link stays gone to the end, which For = 0 says.
+// ParseCut reads the value of a --cut flag, EDGE@TIME:DURATION: 3@2h:45m cuts edge-3 off at 2 h for
+// 45 min. EDGE is a number, a name, a site, several of them with commas, or all. Without
+// :DURATION the link stays gone to the end: For is 0.
 func ParseCut(text string) (Fault, error) { return ParseFault(LinkCut, text) }
 
 // ParseFault reads what happens to edges as ParseCut does, of any kind that edges

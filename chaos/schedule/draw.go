@@ -56,11 +56,9 @@ func (s Shape) canDrawKind(k Kind) bool {
 // pcgStream tells our random numbers from those that others draw from the same seed.
 const pcgStream = 0x5c4ed
 
-// Draw draws a schedule from a seed: the same seed and shape give the same one. It
-// is valid. Its faults are spread over its whole length, and half of them are dealt
-// from a pack of all kinds, so that rare ones come too; where they overlap, nothing
-// happens that the table of kinds excludes. A shape that leaves no room for as many
-// faults gets fewer.
+// Draw draws a valid schedule from a seed: the same seed and shape give the same one. Faults are
+// spread over its length, and half of them are dealt from a pack of all kinds, so that rare ones
+// come too. A shape that leaves no room for as many faults gets fewer.
 func Draw(seed uint64, shape Shape) Schedule {
 	shape = shape.withDefaults()
 	d := &drawer{rng: rand.New(rand.NewPCG(seed, pcgStream)), shape: shape}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -81,49 +80,9 @@ func parseDuration(s string, lo, hi time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// parseJump reads how far a clock jumps.
-func parseJump(s string) (time.Duration, error) {
-	const most = 100 * 365 * day
-	d, err := parseDuration(strings.TrimPrefix(s, "+"), -most, most)
-	if err == nil && d == 0 {
-		err = errors.New("must not be 0")
-	}
-	return d, err
-}
-
-// parseSpan reads 1s..30s, or 5s for 5s..5s.
-func parseSpan(s string, lo, hi time.Duration) (Span, error) {
-	first, last, ok := strings.Cut(s, "..")
-	if !ok {
-		last = first
-	}
-	shortest, err := parseDuration(first, lo, hi)
-	if err != nil {
-		return Span{}, err
-	}
-	longest, err := parseDuration(last, lo, hi)
-	if err != nil {
-		return Span{}, err
-	}
-	if longest < shortest {
-		return Span{}, fmt.Errorf("must end after it begins, not %s", s)
-	}
-	return Span{shortest, longest}, nil
-}
-
+// String is the range as 1s..30s.
 func (s Span) String() string {
 	return formatDuration(s.Shortest) + ".." + formatDuration(s.Longest)
-}
-
-func parseCount(s string, lo, hi int) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || strings.HasPrefix(s, "+") {
-		return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", lo, hi, s)
-	}
-	if n < lo || n > hi {
-		return 0, fmt.Errorf("must be %d to %d, not %d", lo, hi, n)
-	}
-	return n, nil
 }
 
 // maxLabel bounds labels and names in a scenario.

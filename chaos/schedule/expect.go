@@ -45,6 +45,7 @@ const (
 // Compare says how Count is meant.
 type Compare string
 
+// How a count is compared.
 const (
 	Exactly Compare = ""
 	AtLeast Compare = "at least"

@@ -8,11 +8,9 @@ import (
 	"skerry/fleet"
 )
 
-// Fault is one thing that breaks: at At from the start of the run, for as long as
-// For says (0: its kind has no duration, or its target is back at once).
-//
-// Targets are names as they were written: edges, hubs, sites (all edges of it), or
-// TargetLeader and TargetEdges. Topology.EdgesOf and HubsOf resolve them.
+// Fault is one thing that breaks, At after the start of the run, for For (0: its kind has no
+// duration, or its target is back at once). Targets are edges, hubs, sites, TargetLeader or
+// TargetEdges; Topology.EdgesOf and HubsOf resolve them.
 type Fault struct {
 	At      time.Duration `yaml:"at"`
 	Kind    Kind          `yaml:"kind"`
@@ -101,6 +99,7 @@ type Params struct {
 // Way is the direction of a link that is cut.
 type Way string
 
+// The directions of a cut.
 const (
 	WayBoth Way = "both"
 	WayOut  Way = "out" // what the target sends vanishes

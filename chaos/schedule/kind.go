@@ -57,6 +57,7 @@ const (
 	AtEdges               // all edges; names nothing
 )
 
+// String says where it is.
 func (p Place) String() string {
 	return [...]string{"edges", "hubs", "edges or hubs", "the leader", "all hubs", "all edges"}[p]
 }
@@ -77,12 +78,14 @@ const (
 // Clock is the time that a run passes in.
 type Clock int
 
+// The clocks of runs.
 const (
 	Virtual Clock = 1 << iota // one process under testing/synctest
 	Real                      // real binaries
 	Both    = Virtual | Real
 )
 
+// String names the clocks.
 func (c Clock) String() string {
 	switch c {
 	case Virtual:
@@ -99,6 +102,7 @@ func (c Clock) String() string {
 // of the same member do not overlap.
 type Claim string
 
+// What a fault can claim.
 const (
 	ClaimLink   Claim = "link"    // whether packets pass
 	ClaimShape  Claim = "profile" // how they pass

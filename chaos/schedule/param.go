@@ -3,129 +3,79 @@ package schedule
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"skerry/fleet"
 )
 
 // Param is a parameter that kinds take.
 type Param struct {
-	Name    string   // as it stands in a scenario
-	Words   []string // what it can be; nil: any value. The first one is the default
-	Default string   // "": it may be left out, but for what Needed says
-	Needed  bool
-	Doc     string
+	Name     string   // as it stands in a scenario
+	Words    []string // what it can be; nil: any value within the bounds
+	Standard any      // its value where nothing is said; nil: it may be left out, but for what Needed says
+	Needed   bool
+	Doc      string
 
-	// read puts a value into its field, and write gives it back, "" where it is not
-	// set.
-	read  func(p *Params, value string) error
-	write func(p Params) string
+	bounds Span // of a duration, or of both ends of a range
+	most   int  // of a count, from 1
+	field  func(p *Params) any
 }
+
+const (
+	maxJump = 100 * 365 * day
+	maxBits = 1000
+)
 
 var (
 	wayParam = Param{
-		Name: "way", Words: []string{string(WayBoth), string(WayOut), string(WayIn)},
-		read:  func(p *Params, v string) error { p.Way = Way(v); return nil },
-		write: func(p Params) string { return string(p.Way) },
+		Name: "way", Words: []string{string(WayBoth), string(WayOut), string(WayIn)}, Standard: WayBoth,
+		field: func(p *Params) any { return &p.Way },
 	}
-	refusedParam = boolParam("refused", func(p *Params) *bool { return &p.Refused })
-	profileParam = Param{
-		Name: "profile", Words: toStrings(Profiles()), Needed: true,
-		read:  func(p *Params, v string) error { p.Profile = Profile(v); return nil },
-		write: func(p Params) string { return string(p.Profile) },
+	refusedParam = boolParam("refused", func(p *Params) any { return &p.Refused })
+	systemParam  = boolParam("keep_system", func(p *Params) any { return &p.KeepSystem })
+	profileParam = Param{Name: "profile", Words: toStrings(Profiles()), Needed: true, field: func(p *Params) any { return &p.Profile }}
+	phasesParam  = Param{
+		Name: "phases", Standard: Span{time.Second, 30 * time.Second}, bounds: Span{time.Second, time.Hour},
+		Doc: "how long it is gone, and there, each time", field: func(p *Params) any { return &p.Phases },
 	}
-	phasesParam = Param{
-		Name: "phases", Default: "1s..30s", Doc: "how long it is gone, and there, each time: 1s..30s",
-		read: func(p *Params, v string) (err error) {
-			p.Phases, err = parseSpan(v, time.Second, time.Hour)
-			return err
-		},
-		write: func(p Params) string {
-			if p.Phases == (Span{}) {
-				return ""
-			}
-			return p.Phases.String()
-		},
+	offParam = Param{
+		Name: "off", Standard: 5 * time.Minute, bounds: Span{time.Second, 30 * day},
+		Doc: "how long the link is gone", field: func(p *Params) any { return &p.Off },
 	}
-	offParam = durationParam("off", "5m", "how long the link is gone", Span{time.Second, 30 * day},
-		func(p *Params) *time.Duration { return &p.Off })
-	onParam = durationParam("on", "5m", "how long it is there", Span{time.Second, 30 * day},
-		func(p *Params) *time.Duration { return &p.On })
-	ageParam = durationParam("age", "10m", "how old the copy is", Span{time.Second, longest},
-		func(p *Params) *time.Duration { return &p.Age })
-	syncParam = durationParam("sync", "200ms", "how long each sync takes", Span{time.Millisecond, 30 * time.Second},
-		func(p *Params) *time.Duration { return &p.Sync })
-	lifeParam = durationParam("life", "1s", "how long a task lives", Span{time.Millisecond, 10 * time.Minute},
-		func(p *Params) *time.Duration { return &p.Life })
-	deadlineParam = durationParam("deadline", "1m", "how long what is on it may stay", Span{time.Second, longest},
-		func(p *Params) *time.Duration { return &p.Deadline })
-	systemParam = boolParam("keep_system", func(p *Params) *bool { return &p.KeepSystem })
-	jumpParam   = Param{
-		Name: "by", Needed: true, Doc: "by how much the clock jumps: -1h, 9600h",
-		read: func(p *Params, v string) (err error) {
-			p.Jump, err = parseJump(v)
-			return err
-		},
-		write: func(p Params) string {
-			if p.Jump == 0 {
-				return ""
-			}
-			return formatDuration(p.Jump)
-		},
+	onParam = Param{
+		Name: "on", Standard: 5 * time.Minute, bounds: Span{time.Second, 30 * day},
+		Doc: "how long it is there", field: func(p *Params) any { return &p.On },
 	}
-	bitsParam = Param{
-		Name: "bits", Default: "3", Doc: "how many bits flip: 1 to 1000",
-		read: func(p *Params, v string) (err error) {
-			p.Bits, err = parseCount(v, 1, 1000)
-			return err
-		},
-		write: func(p Params) string {
-			if p.Bits == 0 {
-				return ""
-			}
-			return strconv.Itoa(p.Bits)
-		},
+	ageParam = Param{
+		Name: "age", Standard: 10 * time.Minute, bounds: Span{time.Second, longest},
+		Doc: "how old the copy is", field: func(p *Params) any { return &p.Age },
 	}
-	jobParam = Param{
-		Name: "job", Doc: "of this job alone",
-		read:  func(p *Params, v string) error { p.Job = fleet.JobID(v); return checkLabel(v) },
-		write: func(p Params) string { return string(p.Job) },
+	syncParam = Param{
+		Name: "sync", Standard: 200 * time.Millisecond, bounds: Span{time.Millisecond, 30 * time.Second},
+		Doc: "how long each sync takes", field: func(p *Params) any { return &p.Sync },
 	}
+	lifeParam = Param{
+		Name: "life", Standard: time.Second, bounds: Span{time.Millisecond, 10 * time.Minute},
+		Doc: "how long a task lives", field: func(p *Params) any { return &p.Life },
+	}
+	deadlineParam = Param{
+		Name: "deadline", Standard: time.Minute, bounds: Span{time.Second, longest},
+		Doc: "how long what is on it may stay", field: func(p *Params) any { return &p.Deadline },
+	}
+	jumpParam = Param{
+		Name: "by", Needed: true, bounds: Span{-maxJump, maxJump},
+		Doc: "by how much the clock jumps: -1h, 9600h", field: func(p *Params) any { return &p.Jump },
+	}
+	bitsParam = Param{Name: "bits", Standard: 3, most: maxBits, Doc: "how many bits flip", field: func(p *Params) any { return &p.Bits }}
+	jobParam  = Param{Name: "job", Doc: "of this job alone", field: func(p *Params) any { return &p.Job }}
 	stepParam = Param{
-		Name: "step", Doc: "the label of a step of its disk protocol, at which it happens",
-		read: func(p *Params, v string) error {
-			p.Step = v
-			return checkLabel(v)
-		},
-		write: func(p Params) string { return p.Step },
+		Name: "step", Doc: "the label of a step of its disk protocol, at which it happens", field: func(p *Params) any { return &p.Step },
 	}
 )
 
-func boolParam(name string, field func(*Params) *bool) Param {
-	return Param{
-		Name: name, Words: []string{"false", "true"},
-		read:  func(p *Params, v string) error { *field(p) = v == "true"; return nil },
-		write: func(p Params) string { return strconv.FormatBool(*field(&p)) },
-	}
-}
-
-func durationParam(name, standard, doc string, bounds Span, field func(*Params) *time.Duration) Param {
-	return Param{
-		Name: name, Default: standard, Doc: doc + ": " + standard,
-		read: func(p *Params, v string) (err error) {
-			*field(p), err = parseDuration(v, bounds.Shortest, bounds.Longest)
-			return err
-		},
-		write: func(p Params) string {
-			if d := *field(&p); d != 0 {
-				return formatDuration(d)
-			}
-			return ""
-		},
-	}
+func boolParam(name string, field func(*Params) any) Param {
+	return Param{Name: name, Words: []string{"false", "true"}, Standard: false, field: field}
 }
 
 func toStrings[T ~string](list []T) []string {
@@ -136,58 +86,87 @@ func toStrings[T ~string](list []T) []string {
 	return out
 }
 
-// defaultValue is the value that the parameter has where nothing is said.
-func (p Param) defaultValue() string {
-	if p.Words != nil && !p.Needed {
-		return p.Words[0]
-	}
-	return p.Default
-}
+// valueIn is the parameter's field of p, which can be set.
+func (param Param) valueIn(p *Params) reflect.Value { return reflect.ValueOf(param.field(p)).Elem() }
 
-// Fill gives parameters that are not set the defaults of the kind.
+// Fill gives parameters that are not set the standards of the kind.
 func (k Kind) Fill(p Params) Params {
 	info, _ := k.Info()
 	for _, param := range info.Params {
-		if param.write(p) == "" && param.defaultValue() != "" {
-			// A default of the table is valid: a test reads them all.
-			_ = param.read(&p, param.defaultValue())
+		if v := param.valueIn(&p); v.IsZero() && param.Standard != nil {
+			v.Set(reflect.ValueOf(param.Standard))
 		}
 	}
 	return p
 }
 
-// formatParams writes the parameters without those words that are the default.
+// formatParams writes the parameters without words that are the standard.
 func (k Kind) formatParams(p Params) string {
 	info, _ := k.Info()
 	var parts []string
 	for _, param := range info.Params {
-		if v := param.write(p); v != "" && (param.Words == nil || v != param.defaultValue()) {
-			parts = append(parts, param.Name+"="+v)
+		v := param.valueIn(&p)
+		if v.IsZero() || param.Words != nil && v.Interface() == param.Standard {
+			continue
 		}
+		text := fmt.Sprint(v)
+		if d, ok := v.Interface().(time.Duration); ok {
+			text = formatDuration(d)
+		}
+		parts = append(parts, param.Name+"="+text)
 	}
 	return strings.Join(parts, " ")
 }
 
-// validateParams reads back what is set, and finds what the kind does not take.
+// validateParams checks what is set, and finds what the kind does not take.
 func (k Kind) validateParams(p Params) error {
 	info, _ := k.Info()
-	var back Params
+	rest := p
 	for _, param := range info.Params {
-		v := param.write(p)
-		switch {
-		case v == "" && (param.Needed || param.defaultValue() != ""):
+		v := param.valueIn(&rest)
+		if v.IsZero() && (param.Needed || param.Standard != nil && param.Standard != false) {
 			return fmt.Errorf("%s is missing", param.Name)
-		case v == "":
-			continue
-		case param.Words != nil && !slices.Contains(param.Words, v):
-			return fmt.Errorf("%q is none of %s", v, strings.Join(param.Words, ", "))
 		}
-		if err := param.read(&back, v); err != nil {
-			return fmt.Errorf("%s %w", param.Name, err)
+		if err := param.validateValue(v); err != nil {
+			return err
+		}
+		v.SetZero()
+	}
+	if rest != (Params{}) {
+		return errors.New("has parameters that it does not take")
+	}
+	return nil
+}
+
+func (param Param) validateValue(v reflect.Value) error {
+	if text := fmt.Sprint(v); param.Words != nil && !slices.Contains(param.Words, text) {
+		return fmt.Errorf("%q is none of %s", text, strings.Join(param.Words, ", "))
+	}
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return param.validateDuration(value)
+	case Span:
+		if value.Longest < value.Shortest {
+			return fmt.Errorf("%s must end after it begins, not %s", param.Name, value)
+		}
+		return errors.Join(param.validateDuration(value.Shortest), param.validateDuration(value.Longest))
+	case int:
+		if value < 1 || value > param.most {
+			return fmt.Errorf("%s must be 1 to %d, not %d", param.Name, param.most, value)
+		}
+	default:
+		if v.Kind() == reflect.String && !v.IsZero() {
+			if err := checkLabel(v.String()); err != nil {
+				return fmt.Errorf("%s %w", param.Name, err)
+			}
 		}
 	}
-	if back != p {
-		return errors.New("has parameters that it does not take")
+	return nil
+}
+
+func (param Param) validateDuration(d time.Duration) error {
+	if d < param.bounds.Shortest || d > param.bounds.Longest {
+		return fmt.Errorf("%s must be %s to %s, not %s", param.Name, formatDuration(param.bounds.Shortest), formatDuration(param.bounds.Longest), formatDuration(d))
 	}
 	return nil
 }

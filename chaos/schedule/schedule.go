@@ -132,6 +132,7 @@ type Script struct {
 // Verb is what is done to a job.
 type Verb string
 
+// What a user can do to a job.
 const (
 	Run     Verb = "run"    // registered again after Stop or Purge, as it was last
 	Scale   Verb = "scale"  // another count

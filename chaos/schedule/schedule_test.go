@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,7 +93,7 @@ func TestEveryKindIsReadAsItsUsageSays(t *testing.T) {
 		}
 		for _, p := range info.Params {
 			item, _, _ = strings.Cut(item, ", "+p.Name+":") // only what is needed is part of the usage
-			value := orElse(values[p.Name], p.Default)
+			value := orElse(values[p.Name], fmt.Sprint(p.Standard))
 			if len(p.Words) > 0 {
 				value = p.Words[len(p.Words)-1]
 			}
@@ -140,7 +141,7 @@ func TestEveryKindHasDefaults(t *testing.T) {
 		}
 		info, _ := kind.Info()
 		for _, p := range info.Params {
-			if p.Needed || p.Default == "" && p.Words == nil {
+			if p.Needed || p.Standard == nil {
 				continue
 			}
 			if filled == (schedule.Params{}) {

@@ -29,12 +29,9 @@ type Progress struct {
 	Best   Schedule
 }
 
-// Shrink returns the shortest schedule that still fails, as far as it gets within
-// its runs, or until the context is done. It leaves out faults, steps, jobs,
-// expectations and edges, shortens what remains, and begins anew as long as that
-// helps (delta debugging: Zeller, Hildebrandt: Simplifying and Isolating
-// Failure-Inducing Input, 2002). What it returns is valid if s is, and has failed,
-// unless it is s.
+// Shrink returns the shortest schedule that still fails, as far as it gets within its runs, or
+// until the context is done (delta debugging: Zeller, Hildebrandt: Simplifying and Isolating
+// Failure-Inducing Input, 2002). What it returns is valid if s is, and has failed, unless it is s.
 func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
 	how.Runs = orElse(how.Runs, 200)
 	how.Tries = orElse(how.Tries, 2)

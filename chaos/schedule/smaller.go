@@ -150,13 +150,13 @@ func (k *shrinker) tryChangedFault(ctx context.Context, i int, simpler func(Faul
 	return k.tryCandidate(ctx, "faults' sizes", s)
 }
 
-// requiredParams keeps only those parameters that have no default.
+// requiredParams keeps only those parameters that have no standard.
 func (k Kind) requiredParams(p Params) Params {
 	info, _ := k.Info()
 	var plain Params
 	for _, param := range info.Params {
-		if v := param.write(p); param.Needed && v != "" {
-			_ = param.read(&plain, v) // it was written from what is valid
+		if param.Needed {
+			param.valueIn(&plain).Set(param.valueIn(&p))
 		}
 	}
 	return k.Fill(plain)

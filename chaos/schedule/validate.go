@@ -33,6 +33,7 @@ const (
 // Part is a part of a schedule that something may be wrong with.
 type Part string
 
+// The parts of a schedule.
 const (
 	PartWhole  Part = "schedule"
 	PartHubs   Part = "hubs"
@@ -55,6 +56,7 @@ type Problem struct {
 	Line, Column int
 }
 
+// String returns the problem in one line.
 func (p Problem) String() string {
 	s := p.Message
 	if p.Part != PartWhole && p.Part != PartHubs {
