@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -17,36 +18,30 @@ type expectedRestart struct {
 	since time.Duration // when its agent started
 }
 
-func newBoots() *boots { return &boots{} }
+func newBoots() checker {
+	t := &boots{}
+	return checker{state: t, process: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
+}
 
-func (t *boots) handleObservation(s *runContext, o *Observation) {
+func (t *boots) recordBoot(s *runContext, p *Process) {
 	switch {
-	case o.Process != nil && o.Process.Edge && o.Process.What == ProcessStart:
-		m := s.machines.ensureMachine(o.Process.Name)
+	case !p.Edge:
+	case p.What == ProcessStart:
+		m := s.machines.ensureMachine(p.Name)
 		for key, truth := range m.tasks {
 			if truth.live == 0 && truth.what == TaskVanished {
 				t.expected = append(t.expected, expectedRestart{m, key, s.now})
 			}
 		}
-	case o.Process != nil && o.Process.Edge:
-		t.dropExpectedRestarts(o.Process.Name)
-	case o.Task != nil && o.Task.What == TaskStarted:
-		t.recordRestartedTask(s, o.Task)
+	default: // what an agent owes that has ended the next one owes
+		t.expected = slices.DeleteFunc(t.expected, func(b expectedRestart) bool { return b.m.name == p.Name })
 	}
-}
-
-// dropExpectedRestarts forgets what an agent owes that has ended: the next one owes it.
-func (t *boots) dropExpectedRestarts(name string) {
-	left := t.expected[:0]
-	for _, b := range t.expected {
-		if b.m.name != name {
-			left = append(left, b)
-		}
-	}
-	t.expected = left
 }
 
 func (t *boots) recordRestartedTask(s *runContext, e *Task) {
+	if e.What != TaskStarted {
+		return
+	}
 	for i, b := range t.expected {
 		if b.m.name == e.Edge && b.key == (TaskKey{e.Alloc, e.Task}) {
 			s.countJudgement(RebootBringsBack)
@@ -59,7 +54,7 @@ func (t *boots) recordRestartedTask(s *runContext, e *Task) {
 	}
 }
 
-func (t *boots) handleTick(s *runContext) {
+func (t *boots) judgeOverdueRestarts(s *runContext) {
 	left := t.expected[:0]
 	for _, b := range t.expected {
 		if s.now-b.since <= s.limits.Start+s.limits.Slack+startDelay(s.registry.allocs[b.key.Alloc], b.key.Task) {
@@ -109,5 +104,3 @@ func (t *boots) isRestartExcused(s *runContext, b expectedRestart, down time.Dur
 		s.faults.hasFaultSince(s.now, b.since, b.m.name, Chokes, EndsTasks) || s.faults.hasFaultNow(b.m.name, Halts) ||
 		s.faults.beganAfter(b.since, b.m.name, Halts)
 }
-
-func (t *boots) handleRunEnd(*runContext, *FleetSnapshot) {}

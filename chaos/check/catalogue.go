@@ -12,18 +12,15 @@ type catalogue struct {
 	last map[string]Catalogue // of each hub
 }
 
-func newCatalogue() *catalogue { return &catalogue{last: map[string]Catalogue{}} }
-
-func (t *catalogue) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Fault.hasRewindEffect():
-		clear(t.last)
-	case o.Hub != nil && o.Hub.Catalogue != nil:
-		t.judgeCatalogue(s, o.Hub)
-	}
+func newCatalogue() checker {
+	t := &catalogue{last: map[string]Catalogue{}}
+	return checker{state: t, hub: t.judgeCatalogue, rewind: func(*runContext) { clear(t.last) }}
 }
 
 func (t *catalogue) judgeCatalogue(s *runContext, h *Hub) {
+	if h.Catalogue == nil {
+		return
+	}
 	now := *h.Catalogue
 	before, known := t.last[h.Name]
 	t.last[h.Name] = now
@@ -46,7 +43,3 @@ func (t *catalogue) judgeCatalogue(s *runContext, h *Hub) {
 		}
 	}
 }
-
-func (t *catalogue) handleTick(*runContext) {}
-
-func (t *catalogue) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -44,18 +44,17 @@ const (
 	shownOps      = 24
 )
 
-func newClients() *clients { return &clients{jobs: map[fleet.JobID]*jobOperations{}} }
+func newClients() checker {
+	t := &clients{jobs: map[fleet.JobID]*jobOperations{}}
+	return checker{state: t, operation: t.recordOperation, rewind: t.forgetOperations, tick: t.forgetQuietJobs, finish: t.judgeAllOperations}
+}
 
-func (t *clients) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Operation != nil:
-		t.recordOperation(s, o)
-	case o.Fault.hasRewindEffect(): // what was written may be gone: an operator did that
-		for _, j := range t.jobs {
-			j.restartFromUnknown(s.now)
-		}
-		t.rewound, t.wild = s.now, true
+// forgetOperations begins anew: what was written may be gone, since an operator put the hubs back.
+func (t *clients) forgetOperations(s *runContext) {
+	for _, j := range t.jobs {
+		j.restartFromUnknown(s.now)
 	}
+	t.rewound, t.wild = s.now, true
 }
 
 func (t *clients) recordOperation(s *runContext, o *Observation) {
@@ -177,8 +176,8 @@ func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) 
 	return false
 }
 
-// handleTick judges and forgets jobs that nobody has asked about for long.
-func (t *clients) handleTick(s *runContext) {
+// forgetQuietJobs judges and forgets jobs that nobody has asked about for long.
+func (t *clients) forgetQuietJobs(s *runContext) {
 	for id, j := range t.jobs {
 		if s.now-j.last > forgottenCall {
 			j.checkLinearizable(s, id, len(j.ops))
@@ -188,7 +187,7 @@ func (t *clients) handleTick(s *runContext) {
 	}
 }
 
-func (t *clients) handleRunEnd(s *runContext, _ *FleetSnapshot) {
+func (t *clients) judgeAllOperations(s *runContext, _ *FleetSnapshot) {
 	for _, id := range sorted(t.jobs) {
 		if j := t.jobs[id]; len(j.ops) > 0 {
 			j.checkLinearizable(s, id, len(j.ops))

@@ -6,17 +6,20 @@ import "time"
 // lasted for as long as an edge may be silent.
 type deadlines struct{}
 
-func newDeadlines() *deadlines { return &deadlines{} }
+func newDeadlines() checker {
+	t := &deadlines{}
+	return checker{state: t, entry: t.judgeMissedDeadlines}
+}
 
 // hubsAlone is for how long after hubs could not reach each other an edge's answers
 // may have come from one that nobody heard.
 const hubsAlone = 2 * time.Minute
 
-func (t *deadlines) handleObservation(s *runContext, o *Observation) {
-	if o.Applied == nil || o.Applied.Effects == nil || s.decided < s.now {
+func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
+	if s.decided < s.now {
 		return // a replay tells of what was decided and judged long ago
 	}
-	for _, moved := range o.Applied.Effects.Moved {
+	for _, moved := range a.Effects.Moved {
 		m := s.machines.by[s.registry.edgeNameOf(moved.Node)]
 		if m == nil || !m.hasHeartbeat || t.isDeadlineExcused(s, m.name) {
 			continue
@@ -24,7 +27,7 @@ func (t *deadlines) handleObservation(s *runContext, o *Observation) {
 		s.countJudgement(TrustedTime)
 		if silent := s.now - m.lastHeartbeat; silent < s.limits.TTL-s.limits.Slack {
 			s.reportViolation(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered beat: an edge may be silent for %s",
-				o.Applied.Index, moved.Status, silent, s.limits.TTL)
+				a.Index, moved.Status, silent, s.limits.TTL)
 		}
 	}
 }
@@ -41,6 +44,3 @@ func (t *deadlines) isDeadlineExcused(s *runContext, edge string) bool {
 	}
 	return false
 }
-
-func (t *deadlines) handleTick(*runContext)                   {}
-func (t *deadlines) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,31 +50,29 @@ func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 	c.unknown = first
 }
 
-func newDecisions() *decisions {
-	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
+func newDecisions() checker {
+	t := &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
+	return checker{state: t, entry: t.judgeEntryDecisions, hub: t.judgeHubDecisions, rewind: t.forgetDecisions, tick: t.forgetOldConclusions}
 }
 
-func (t *decisions) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil:
-		t.judgeEntryDecisions(s, o.Applied)
-	case o.Hub != nil:
-		t.judgeAllocs(s, o.Hub.Allocs)
-		for _, v := range Committed(o.Hub.Name, o.Hub.Nodes, o.Hub.Allocs) {
-			if s.canRunEndedTasks(v.Where) {
-				continue
-			}
-			t.reportOnce(s, v.Invariant, o.Hub.Name, nil, v.Message)
+func (t *decisions) judgeHubDecisions(s *runContext, h *Hub) {
+	t.judgeAllocs(s, h.Allocs)
+	for _, v := range Committed(h.Name, h.Nodes, h.Allocs) {
+		if !s.canRunEndedTasks(v.Where) {
+			t.reportOnce(s, v.Invariant, h.Name, nil, v.Message)
 		}
-		s.countJudgement(NoOvercommit)
-	case o.Fault.hasRewindEffect():
-		for _, c := range t.status { // what the hubs have is older, and not known
-			*c = conclusion{seen: c.seen, absences: c.absences}
-		}
-		clear(t.replays)
-		clear(t.gone)
-		clear(t.told)
 	}
+	s.countJudgement(NoOvercommit)
+}
+
+// forgetDecisions forgets what the hubs may have in an older version.
+func (t *decisions) forgetDecisions(*runContext) {
+	for _, c := range t.status {
+		*c = conclusion{seen: c.seen, absences: c.absences}
+	}
+	clear(t.replays)
+	clear(t.gone)
+	clear(t.told)
 }
 
 // keptTold bounds how many violations are remembered as told.
@@ -95,14 +94,7 @@ func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidenc
 func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
 	e := a.Effects
 	t.judgeEvaluations(s, a)
-	if e.Opened != nil {
-		t.recordNodeStatus(e.Opened.Node, e.Opened.Status)
-	}
-	for _, b := range e.Batches {
-		if b.Code == "" {
-			t.recordNodeStatus(b.Node, b.Status)
-		}
-	}
+	e.nodeStatuses(t.recordNodeStatus)
 	for _, m := range e.Moved {
 		t.replays[m.Node] = false
 		if _, again := t.gone[m.Node]; !again {
@@ -247,14 +239,10 @@ func (t *decisions) judgeAllocs(s *runContext, allocs []fleet.Alloc) {
 }
 
 func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
-	c := t.status[a.ID]
-	if c == nil {
-		c = &conclusion{}
-		t.status[a.ID] = c
-	}
+	c := ensure(t.status, a.ID)
 	c.seen = s.now
 	if len(a.AllocStates) < c.states {
-		return // an older picture
+		return // an older snapshot
 	}
 	if len(a.AllocStates) > c.states {
 		s.countJudgement(OncePerDisconnect)
@@ -391,12 +379,6 @@ func (t *decisions) judgeNameIndex(s *runContext, name string, ids []fleet.Alloc
 // hub or its edge has said.
 func (f *allocFact) isNonTerminal() bool { return !f.alloc.Terminal() && !f.ended }
 
-func (t *decisions) handleTick(s *runContext) {
-	for id, c := range t.status {
-		if s.now-c.seen > keptAllocs {
-			delete(t.status, id)
-		}
-	}
+func (t *decisions) forgetOldConclusions(s *runContext) {
+	maps.DeleteFunc(t.status, func(_ fleet.AllocID, c *conclusion) bool { return s.now-c.seen > keptAllocs })
 }
-
-func (t *decisions) handleRunEnd(*runContext, *FleetSnapshot) {}

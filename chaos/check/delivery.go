@@ -44,29 +44,27 @@ type rowFact struct {
 // keptRows bounds how many rows of one edge are remembered; the oldest go.
 const keptRows = 200_000
 
-func newDelivery() *delivery {
-	return &delivery{
+func newDelivery() checker {
+	t := &delivery{
 		edges: map[string]*journalFact{}, early: map[fleet.NodeID]map[fleet.Seq]fleet.Transition{},
 		owner: map[fleet.NodeID]string{}, applied: map[fleet.NodeID]fleet.Seq{},
 	}
+	return checker{state: t, entry: t.judgeEntryRows, edge: t.judgeJournal, process: t.forgetProcessMemory, fault: t.forgetAfterFault, tick: t.judgeOverdueRows}
 }
 
-func (t *delivery) handleObservation(s *runContext, o *Observation) {
+func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
 	for _, taken := range s.newRows {
 		t.judgeAppliedRows(s, taken)
 	}
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil:
-		if opened := o.Applied.Effects.Opened; opened != nil {
-			t.applied[opened.Node] = max(t.applied[opened.Node], opened.Applied)
-		}
-		t.judgeRecordedRows(s, o.Applied)
-	case o.Edge != nil:
-		t.judgeJournal(s, o.Edge)
-	case o.Process != nil && o.Process.Edge:
-		t.journalFactOf(o.Process.Name).resetProcessMemory()
-	case o.Fault != nil:
-		t.forgetAfterFault(o.Fault)
+	if opened := a.Effects.Opened; opened != nil {
+		t.applied[opened.Node] = max(t.applied[opened.Node], opened.Applied)
+	}
+	t.judgeRecordedRows(s, a)
+}
+
+func (t *delivery) forgetProcessMemory(_ *runContext, p *Process) {
+	if p.Edge {
+		t.journalFactOf(p.Name).resetProcessMemory()
 	}
 }
 
@@ -81,7 +79,7 @@ func (t *delivery) journalFactOf(name string) *journalFact {
 func (f *journalFact) resetProcessMemory() { f.acknowledged, f.connected = 0, -1 }
 
 // forgetAfterFault forgets what a fault makes worthless.
-func (t *delivery) forgetAfterFault(f *Fault) {
+func (t *delivery) forgetAfterFault(_ *runContext, f *Fault) {
 	for name, edge := range t.edges {
 		if f.hasEffectOn(name, []Effect{Damages}) {
 			clear(edge.rows)
@@ -308,8 +306,8 @@ func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	return seqs, ok
 }
 
-// handleTick looks for rows that are not applied though the link works.
-func (t *delivery) handleTick(s *runContext) {
+// judgeOverdueRows looks for rows that are not applied though the link works.
+func (t *delivery) judgeOverdueRows(s *runContext) {
 	for name, f := range t.edges {
 		applied, logged := t.applied[f.node]
 		oldest, ok := f.rows[applied+1]
@@ -321,5 +319,3 @@ func (t *delivery) handleTick(s *runContext) {
 		delete(f.rows, applied+1)
 	}
 }
-
-func (t *delivery) handleRunEnd(*runContext, *FleetSnapshot) {}

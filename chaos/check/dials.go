@@ -34,24 +34,28 @@ const (
 	inStep       = 0.05
 )
 
-func newDials() *dials { return &dials{} }
+func newDials() checker {
+	t := &dials{}
+	return checker{state: t, fault: t.recordSeveringFault, dial: t.recordDial, finish: t.judgeOpenCuts}
+}
 
-func (t *dials) handleObservation(s *runContext, o *Observation) {
+func (t *dials) recordSeveringFault(s *runContext, f *Fault) {
 	switch {
-	case o.Fault != nil && !o.Fault.End && o.Fault.hasSeverEffect():
-		t.recordSeveredEdges(s, o.Fault)
-	case o.Fault != nil && o.Fault.End && o.Fault.hasSeverEffect():
-		t.judgeHealedCuts(s, o.Fault)
-	case o.Dial != nil:
-		for _, c := range t.cuts {
-			if times, in := c.edges[o.Dial.Edge]; in && !c.over && len(times) < keptDials {
-				c.edges[o.Dial.Edge] = append(times, s.now)
-			}
-		}
+	case !slices.Contains(f.Effects, Severs):
+	case f.End:
+		t.judgeHealedCuts(s, f)
+	default:
+		t.recordSeveredEdges(s, f)
 	}
 }
 
-func (f *Fault) hasSeverEffect() bool { return slices.Contains(f.Effects, Severs) }
+func (t *dials) recordDial(s *runContext, d *Dial) {
+	for _, c := range t.cuts {
+		if times, in := c.edges[d.Edge]; in && !c.over && len(times) < keptDials {
+			c.edges[d.Edge] = append(times, s.now)
+		}
+	}
+}
 
 // recordSeveredEdges adds the edges that a fault severs to a cut that has just begun, or begins
 // one.
@@ -140,9 +144,7 @@ func compared(pauses map[string][]time.Duration, i int) (line string, apart, eno
 	return line, float64(most-least) > inStep*float64(most), true
 }
 
-func (t *dials) handleTick(*runContext) {}
-
-func (t *dials) handleRunEnd(s *runContext, _ *FleetSnapshot) {
+func (t *dials) judgeOpenCuts(s *runContext, _ *FleetSnapshot) {
 	for _, c := range t.cuts {
 		c.judgeDialPauses(s)
 	}

@@ -1,4 +1,4 @@
-// Package check judges a run: pure functions and taps from what was seen (the
+// Package check judges a run: pure functions and checkers from what was seen (the
 // commands that hubs applied, the edges' journals, every hub's state, the tasks
 // that really ran, what clients were told) to violations, each under one of a
 // closed set of invariants. The same checkers judge runs in virtual and in real

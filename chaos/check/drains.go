@@ -20,7 +20,10 @@ type draining struct {
 	told       bool
 }
 
-func newDrains() *drains { return &drains{open: map[fleet.NodeID]*draining{}} }
+func newDrains() checker {
+	t := &drains{open: map[fleet.NodeID]*draining{}}
+	return checker{state: t, entry: t.recordDrainChanges, rewind: func(*runContext) { clear(t.open) }, tick: t.judgeOverdueDrains}
+}
 
 // Bounds in fair weather: of a drain that is not over at its deadline, and of what is
 // still to run after it.
@@ -29,14 +32,8 @@ const (
 	emptyBound = time.Minute
 )
 
-func (t *drains) handleObservation(s *runContext, o *Observation) {
-	if o.Fault.hasRewindEffect() {
-		clear(t.open)
-	}
-	if o.Applied == nil || o.Applied.Effects == nil {
-		return
-	}
-	for _, d := range o.Applied.Effects.Drains {
+func (t *drains) recordDrainChanges(s *runContext, a *Applied) {
+	for _, d := range a.Effects.Drains {
 		t.recordDrainChange(s, d)
 	}
 }
@@ -60,7 +57,7 @@ func (t *drains) recordDrainChange(s *runContext, d Drain) {
 	}
 }
 
-func (t *drains) handleTick(s *runContext) {
+func (t *drains) judgeOverdueDrains(s *runContext) {
 	for id, d := range t.open {
 		name := s.registry.edgeNameOf(id)
 		s.countJudgement(DrainsEnd)
@@ -85,5 +82,3 @@ func (t *drains) judgeDrainedNode(s *runContext, id fleet.NodeID, d *draining) {
 		}
 	}
 }
-
-func (t *drains) handleRunEnd(*runContext, *FleetSnapshot) {}

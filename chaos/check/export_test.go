@@ -5,12 +5,12 @@ import "reflect"
 // Remembered is how many things a Monitor keeps, in all that it keeps them in.
 func (m *Monitor) Remembered() int {
 	n := 0
-	for _, t := range m.checkers {
-		if r, ok := t.(*replicas); ok {
+	for _, c := range m.checkers {
+		if r, ok := c.state.(*replicas); ok {
 			n += len(r.written) + len(r.hubs) + len(r.owed) // its ring has one size
 			continue
 		}
-		n += count(reflect.ValueOf(t), 0)
+		n += count(reflect.ValueOf(c.state), 0)
 	}
 	return n + count(reflect.ValueOf(m.run.registry.allocs), 0) + count(reflect.ValueOf(m.run.machines.by), 0)
 }

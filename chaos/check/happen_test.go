@@ -86,7 +86,7 @@ func (t *fleetModel) beginFault(kind string, effects []check.Effect, targets ...
 // apply all of it in a moment.
 func (t *fleetModel) putBack(to fleet.Index) { t.putBackApart(nil, 0, to) }
 
-// putBackApart does so with a hub that shows an older picture first (nil: none does), before
+// putBackApart does so with a hub that shows an older snapshot first (nil: none does), before
 // the others apply what comes after an entry.
 func (t *fleetModel) putBackApart(shown *check.Hub, after, to fleet.Index) {
 	end := t.beginFault("restore", []check.Effect{check.Rewinds, check.Halts})
@@ -211,7 +211,7 @@ func (t *fleetModel) observeProcess(e *told, what string) {
 	t.feedObservation(check.Observation{Process: p})
 }
 
-// picture is the fleet at the end.
+// snapshot is the fleet at the end.
 func (t *fleetModel) finishRun() []check.Violation {
 	return t.m.Finish(t.at, check.FleetSnapshot{})
 }

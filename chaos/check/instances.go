@@ -14,23 +14,20 @@ type instances struct {
 	told map[fleet.JobID]bool
 }
 
-func newInstances() *instances {
-	return &instances{over: map[fleet.JobID]time.Duration{}, told: map[fleet.JobID]bool{}}
+func newInstances() checker {
+	t := &instances{over: map[fleet.JobID]time.Duration{}, told: map[fleet.JobID]bool{}}
+	return checker{state: t, task: t.judgeTaskInstances, tick: t.judgeJobInstances}
 }
 
-func (t *instances) handleObservation(s *runContext, o *Observation) {
-	if o.Task == nil {
-		return
-	}
+func (t *instances) judgeTaskInstances(s *runContext, e *Task) {
 	s.countJudgement(Instances)
-	truth := s.machines.ensureMachine(o.Task.Edge).tasks[TaskKey{o.Task.Alloc, o.Task.Task}]
-	if o.Task.What == TaskStarted && truth.live > 1 {
-		s.reportViolation(Instances, o.Task.Edge, "task %s was started while it runs: it has %d processes",
-			TaskKey{o.Task.Alloc, o.Task.Task}, truth.live)
+	key := TaskKey{e.Alloc, e.Task}
+	if truth := s.machines.ensureMachine(e.Edge).tasks[key]; e.What == TaskStarted && truth.live > 1 {
+		s.reportViolation(Instances, e.Edge, "task %s was started while it runs: it has %d processes", key, truth.live)
 	}
 }
 
-func (t *instances) handleTick(s *runContext) {
+func (t *instances) judgeJobInstances(s *runContext) {
 	running := t.runningAllocsByJob(s)
 	for id, f := range s.registry.jobs {
 		allowed, counted := f.allowedAllocCount()
@@ -96,5 +93,3 @@ func (f *jobFact) allowedAllocCount() (n int, counted bool) {
 	}
 	return n, true
 }
-
-func (t *instances) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -9,6 +9,7 @@ import (
 // architecture, by its numbers; the others are the harness's own.
 type Invariant int
 
+// The invariants, in the order of their numbers. Statement says what each promises.
 const (
 	ExactlyOnce          Invariant = 1
 	HeartbeatFirst       Invariant = 2
@@ -110,6 +111,7 @@ func (i Invariant) Statement() string {
 	return invariants[i].statement
 }
 
+// String returns the slug.
 func (i Invariant) String() string { return i.Slug() }
 
 // InvariantNamed finds an invariant by its slug.

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"skerry/fleet"
@@ -25,24 +26,24 @@ type child struct {
 	at time.Duration
 }
 
-func newLaunches() *launches {
-	return &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}, dispatched: map[dispatch]child{}}
+func newLaunches() checker {
+	t := &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}, dispatched: map[dispatch]child{}}
+	return checker{state: t, entry: t.judgeEntryLaunches, rewind: t.forgetLaunches, tick: t.forgetOldLaunches}
 }
 
-func (t *launches) handleObservation(s *runContext, o *Observation) {
-	if o.Fault.hasRewindEffect() { // what was launched since the copy is launched again
-		clear(t.children)
-		clear(t.terms)
-		clear(t.dispatched)
-	}
-	if o.Applied == nil || o.Applied.Effects == nil {
-		return
-	}
-	if d := o.Applied.Effects.Dispatched; d != nil {
+// forgetLaunches forgets all: what was launched since the copy is launched again.
+func (t *launches) forgetLaunches(*runContext) {
+	clear(t.children)
+	clear(t.terms)
+	clear(t.dispatched)
+}
+
+func (t *launches) judgeEntryLaunches(s *runContext, a *Applied) {
+	if d := a.Effects.Dispatched; d != nil {
 		t.judgeDispatch(s, *d)
 	}
-	if l := o.Applied.Effects.Launched; l != nil {
-		t.judgeLaunch(s, o.Applied.Term, l)
+	if l := a.Effects.Launched; l != nil {
+		t.judgeLaunch(s, a.Term, l)
 	}
 }
 
@@ -74,17 +75,7 @@ func (t *launches) judgeLaunch(s *runContext, term uint64, l *Launch) {
 // keptLaunches is how long a launch is remembered: one that comes again comes soon.
 const keptLaunches = 24 * time.Hour
 
-func (t *launches) handleTick(s *runContext) {
-	for id, at := range t.children {
-		if s.now-at > keptLaunches {
-			delete(t.children, id)
-		}
-	}
-	for asked, c := range t.dispatched {
-		if s.now-c.at > keptLaunches {
-			delete(t.dispatched, asked)
-		}
-	}
+func (t *launches) forgetOldLaunches(s *runContext) {
+	maps.DeleteFunc(t.children, func(_ fleet.JobID, at time.Duration) bool { return s.now-at > keptLaunches })
+	maps.DeleteFunc(t.dispatched, func(_ dispatch, c child) bool { return s.now-c.at > keptLaunches })
 }
-
-func (t *launches) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -14,6 +14,7 @@ import (
 // Linearization is what a search for a linearization came to.
 type Linearization string
 
+// What a search for a linearization can find.
 const (
 	Legal     Linearization = "legal"
 	Illegal   Linearization = "illegal"
@@ -160,10 +161,9 @@ func Linearize(ops []Operation, returned []time.Duration, budget int) Linearizat
 	return linearize(jobState{}, ops, ends, budget)
 }
 
-// linearize tries without the changes of unknown outcome that no read saw first, then
-// with those that end a job, then with all: what is legal without them is legal with
-// them, for they may stand at the end. With them all the search takes much longer,
-// and is hardly ever needed: where one of them explains a conflict.
+// linearize searches first without the unknown changes that no read saw, then with those that
+// end a job, then with all. What is legal without them is legal with them, since they may stand
+// at the end; with all of them the search takes much longer.
 func linearize(first jobState, ops []Operation, returned []int64, budget int) Linearization {
 	seen := map[string]int64{} // tags that were read, and when the first of those reads returned
 	for i := range ops {

@@ -22,11 +22,9 @@ func happeningOf(t fleet.Transition) happening {
 	return h
 }
 
-// checkLossReported checks invariant 1 of a journal that was damaged: a row that it held
-// and that the hub does not have is among those that a gap row at the hub speaks
-// of. A gap row without a count says that it is not known how many there were. What
-// a hub let go at its own bound, and counts, is not lost; nor is what it says is gone
-// from the edge's journal: hubs that were put back ask for what they had acknowledged.
+// checkLossReported checks invariant 1 of a damaged journal: gap rows at the hub count each row
+// that it held and that the hub lacks. A gap row without a count stands for any number. Rows
+// that the hub dropped at its own bound, and counts, are not lost.
 func checkLossReported(h Hub, e Edge) []Violation {
 	if e.Replaced {
 		return nil

@@ -96,7 +96,7 @@ func TestARowThatNobodyLookedAt(t *testing.T) {
 }
 
 // TestWhatAJournalDroppedIsTold has tasks whose ends nobody can read of any more, in a
-// picture and while a run goes on.
+// snapshot and while a run goes on.
 func TestWhatAJournalDroppedIsTold(t *testing.T) {
 	for dropped, want := range map[uint64]int{0: 1, 1: 0} {
 		p := sound()

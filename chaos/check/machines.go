@@ -65,7 +65,7 @@ type taskTruth struct {
 	succeeded time.Duration
 }
 
-// machines is the truth of all edges. It is fed before the taps that ask it.
+// machines is the truth of all edges. It is fed before the checkers that ask it.
 type machines struct {
 	by    map[string]*machine
 	nodes map[fleet.NodeID]map[string]bool // names of those that take themselves for a node

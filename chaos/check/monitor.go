@@ -68,14 +68,58 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// checker judges one thing of what is observed. It is called under the Monitor's lock.
-type checker interface {
-	// handleObservation takes an observation, which the scene knows already.
-	handleObservation(s *runContext, o *Observation)
-	// handleTick comes about once a second of the run's time.
-	handleTick(s *runContext)
-	// handleRunEnd comes once, with the picture at the run's end.
-	handleRunEnd(s *runContext, p *FleetSnapshot)
+// checker judges one thing of what is observed. Its functions are called under the Monitor's
+// lock, when the context has learned the observation; those that it lacks are nil.
+type checker struct {
+	state     any                             // what it remembers
+	each      func(*runContext, *Observation) // every observation
+	applied   func(*runContext, *Applied)     // of every hub
+	entry     func(*runContext, *Applied)     // with its effects, of the hub that tells of them first
+	hub       func(*runContext, *Hub)
+	edge      func(*runContext, *Edge)
+	process   func(*runContext, *Process)
+	task      func(*runContext, *Task)
+	request   func(*runContext, *Request)
+	refused   func(*runContext, *Refused)
+	dial      func(*runContext, *Dial)
+	usage     func(*runContext, *Usage)
+	snapshot  func(*runContext, *Snapshot)
+	operation func(*runContext, *Observation) // of a client
+	fault     func(*runContext, *Fault)
+	rewind    func(*runContext)                 // hubs begin or end to be put back to an older copy
+	tick      func(*runContext)                 // about once a second of the run's time
+	finish    func(*runContext, *FleetSnapshot) // once, with the snapshot at the run's end
+}
+
+// callFor calls a function of a checker with what an observation has for it.
+func callFor[T any](f func(*runContext, *T), s *runContext, seen *T) {
+	if f != nil && seen != nil {
+		f(s, seen)
+	}
+}
+
+func (c *checker) handleObservation(s *runContext, o *Observation) {
+	callFor(c.each, s, o)
+	callFor(c.applied, s, o.Applied)
+	if o.Applied != nil && o.Applied.Effects != nil {
+		callFor(c.entry, s, o.Applied)
+	}
+	callFor(c.hub, s, o.Hub)
+	callFor(c.edge, s, o.Edge)
+	callFor(c.process, s, o.Process)
+	callFor(c.task, s, o.Task)
+	callFor(c.request, s, o.Request)
+	callFor(c.refused, s, o.Refused)
+	callFor(c.dial, s, o.Dial)
+	callFor(c.usage, s, o.Usage)
+	callFor(c.snapshot, s, o.Snapshot)
+	if o.Operation != nil {
+		callFor(c.operation, s, o)
+	}
+	callFor(c.fault, s, o.Fault)
+	if c.rewind != nil && o.Fault.hasRewindEffect() {
+		c.rewind(s)
+	}
 }
 
 // Monitor judges a run as it goes on. It may be used from any goroutine.
@@ -83,12 +127,12 @@ type Monitor struct {
 	mu       sync.Mutex
 	run      *runContext
 	checkers []checker
-	traffic  *traffic // one of taps
+	traffic  *traffic // one of checkers
 	given    int      // violations that were handed out
 	over     bool
 }
 
-// tickEvery is how often taps look at what has become overdue.
+// tickEvery is how often checkers look at what has become overdue.
 const tickEvery = time.Second
 
 // NewMonitor makes a Monitor of a run that begins.
@@ -96,7 +140,8 @@ func NewMonitor(limits Limits) *Monitor {
 	count := &traffic{}
 	return &Monitor{run: newRunContext(limits.withDefaults()), traffic: count, checkers: []checker{
 		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
-		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(), newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(), count,
+		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(), {state: count, each: count.countObservation},
 	}}
 }
 
@@ -106,21 +151,23 @@ func (m *Monitor) Observe(o Observation) []Violation {
 	defer m.mu.Unlock()
 	s := m.run
 	s.learnObservation(&o)
-	for _, t := range m.checkers {
-		t.handleObservation(s, &o)
+	for i := range m.checkers {
+		m.checkers[i].handleObservation(s, &o)
 	}
 	m.tickCheckers()
 	return m.takeNewViolations()
 }
 
-// tickCheckers has the taps look at the time.
+// tickCheckers has the checkers look at the time.
 func (m *Monitor) tickCheckers() {
 	if m.run.now < m.run.ticked+tickEvery {
 		return
 	}
 	m.run.ticked = m.run.now
-	for _, t := range m.checkers {
-		t.handleTick(m.run)
+	for _, c := range m.checkers {
+		if c.tick != nil {
+			c.tick(m.run)
+		}
 	}
 	m.run.forgetEndedFacts()
 }
@@ -133,7 +180,7 @@ func (m *Monitor) Wants(index fleet.Index) bool {
 	return index > m.run.effectsIndex
 }
 
-// Quiet judges a picture of a fleet that has nothing left to do, in the middle of
+// Quiet judges a snapshot of a fleet that has nothing left to do, in the middle of
 // a run.
 func (m *Monitor) Quiet(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
@@ -157,7 +204,7 @@ func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
 }
 
 // Finish judges what only the end of the run shows. The fleet is quiet; without a
-// picture (zero) it is not, and what needs quiet is not judged. It returns all
+// snapshot (zero) it is not, and what needs quiet is not judged. It returns all
 // violations of the run.
 func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
@@ -167,8 +214,10 @@ func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 		m.judgeSnapshot(at, p)
 		m.run.ticked = 0
 		m.tickCheckers()
-		for _, t := range m.checkers {
-			t.handleRunEnd(m.run, &p)
+		for _, c := range m.checkers {
+			if c.finish != nil {
+				c.finish(m.run, &p)
+			}
 		}
 	}
 	m.given = len(m.run.found)

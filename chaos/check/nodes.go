@@ -38,40 +38,25 @@ type nodeRows struct {
 	rows []fleet.Transition
 }
 
-func newNodes() *nodes { return &nodes{by: map[fleet.NodeID]*nodeFact{}} }
-
-func (t *nodes) handleObservation(s *runContext, o *Observation) {
-	s.newRows = s.newRows[:0]
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil:
-		t.judgeNodeEntry(s, o.Applied)
-	case o.Hub != nil:
-		for i := range o.Hub.Nodes {
-			t.judgeNodeView(s, o.Hub.Name, &o.Hub.Nodes[i])
-		}
-	case o.Fault.hasRewindEffect():
-		clear(t.by)
-	}
+func newNodes() checker {
+	t := &nodes{by: map[fleet.NodeID]*nodeFact{}}
+	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t.by) }}
 }
 
-func (t *nodes) handleTick(*runContext)                   {}
-func (t *nodes) handleRunEnd(*runContext, *FleetSnapshot) {}
-
-// nodeFactOf is a node's fact, made where there is none.
-func (t *nodes) nodeFactOf(id fleet.NodeID) *nodeFact {
-	if t.by[id] == nil {
-		t.by[id] = &nodeFact{}
+func (t *nodes) judgeNodeViews(s *runContext, h *Hub) {
+	for i := range h.Nodes {
+		t.judgeNodeView(s, h.Name, &h.Nodes[i])
 	}
-	return t.by[id]
 }
 
 func (t *nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	e := a.Effects
+	s.newRows = s.newRows[:0]
 	if e.Opened != nil {
 		t.judgeOpenedSession(s, a, e.Opened)
 	}
 	for _, m := range e.Moved {
-		n := t.nodeFactOf(m.Node)
+		n := ensure(t.by, m.Node)
 		n.status, n.moved = m.Status, true
 		s.countJudgement(Fencing)
 		if m.Epoch != m.Newest {
@@ -88,7 +73,7 @@ func (t *nodes) judgeNodeEntry(s *runContext, a *Applied) {
 
 func (t *nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 	name := s.registry.edgeNameOf(o.Node)
-	n := t.nodeFactOf(o.Node)
+	n := ensure(t.by, o.Node)
 	known := n.logged
 	s.countJudgement(Fencing)
 	s.countJudgement(NeverBack)
@@ -121,7 +106,7 @@ func (t *nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 // judgeBatch judges rows that were applied.
 func (t *nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	name := s.registry.edgeNameOf(b.Node)
-	n := t.nodeFactOf(b.Node)
+	n := ensure(t.by, b.Node)
 	if !n.logged { // what stood before it is not known
 		n.logged, n.epoch, n.status, n.applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
@@ -198,7 +183,7 @@ const longReplay = 100
 // one of a later epoch is a later one.
 func (t *nodes) judgeNodeView(s *runContext, hub string, n *fleet.Node) {
 	s.countJudgement(NeverBack)
-	f := t.nodeFactOf(n.ID)
+	f := ensure(t.by, n.ID)
 	if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
 		s.reportViolation(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
 			n.Name, n.Applied, n.Epoch, f.viewed, f.viewedEpoch)

@@ -15,7 +15,7 @@ func Checked() []Invariant {
 	return []Invariant{ExactlyOnce, HeartbeatFirst, AbsenceStopsNothing, RebootBringsBack, Settled, NoOvercommit, LegalHistory}
 }
 
-// Quiet judges a picture.
+// Quiet judges a snapshot.
 func Quiet(p FleetSnapshot) []Violation {
 	var vs []Violation
 	for _, h := range p.Hubs {
@@ -138,11 +138,9 @@ func describe(t fleet.Transition) string {
 	return s
 }
 
-// undisturbed checks invariant 3: between losing the link and having it back an
-// edge killed nothing, but what a person on site or the hub had told it to, or what
-// has a stop_on_client_after or a max_run_duration. A hub's word may be carried out when the link has just
-// gone. Of an allocation that the hub has no record of (it was put back, or let go of
-// it) it cannot say what it wanted: a Monitor judges that by what it saw at the time.
+// undisturbed checks invariant 3: without a link an edge killed only what a person on site or the
+// hub had told it to, or what has a stop_on_client_after or a max_run_duration. Allocations that
+// the hub has no record of are left to a Monitor, which saw what the hub wanted.
 func undisturbed(h Hub, e Edge) []Violation {
 	var vs []Violation
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
@@ -190,11 +188,9 @@ func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 // a task, in the time from one look to the next.
 const unseenRows = 1
 
-// startedOnce checks that a task which never ends by itself was started at most once in
-// each boot of its machine since its allocation's first row; of a boot all of whose rows
-// of the allocation are lost others may be left. Any row that was dropped at the journal's
-// bound, and counted, may have told of an end, and so may one that a small journal let go
-// of, since the cluster had acknowledged it, before anybody looked.
+// startedOnce checks that a task which never ends by itself was started at most once in each boot
+// since its allocation's first row. Each row that the journal dropped, or removed once it was
+// acknowledged and before anybody looked, may have told of an end.
 func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
 	boots := map[fleet.BootID]int{}     // by when they were first told of
 	placed := map[fleet.AllocID]int{}   // in which of them

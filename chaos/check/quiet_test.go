@@ -16,7 +16,7 @@ const (
 
 var task = check.TaskKey{Alloc: alloc, Task: "main"}
 
-// sound is a picture in which nothing is wrong: one edge that lost its link,
+// sound is a snapshot in which nothing is wrong: one edge that lost its link,
 // rebooted, and came back.
 func sound() check.FleetSnapshot {
 	rows := []fleet.Transition{
@@ -92,7 +92,7 @@ func TestStopThatTheHubAskedForIsNoViolation(t *testing.T) {
 	}
 }
 
-// loseRow5 damages the journal of the sound picture: the task's second start is
+// loseRow5 damages the journal of the sound snapshot: the task's second start is
 // known to nobody any more.
 func loseRow5(p *check.FleetSnapshot) {
 	e := &p.Edges[0]
@@ -120,7 +120,7 @@ func TestLossThatIsSaidIsNoViolation(t *testing.T) {
 	}
 }
 
-// TestViolationsOfQuietAreFound breaks the sound picture in one way at a time.
+// TestViolationsOfQuietAreFound breaks the sound snapshot in one way at a time.
 func TestViolationsOfQuietAreFound(t *testing.T) {
 	for _, tc := range []struct {
 		name             string

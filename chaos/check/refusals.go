@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -27,25 +28,28 @@ type refusal struct {
 // keptRefusals bounds how many wait for an answer.
 const keptRefusals = 1000
 
-func newRefusals() *refusals { return &refusals{epochs: map[fleet.NodeID]fleet.Epoch{}} }
+func newRefusals() checker {
+	t := &refusals{epochs: map[fleet.NodeID]fleet.Epoch{}}
+	return checker{state: t, entry: t.recordRefusedBatches, refused: t.judgeRefusalMessage, process: t.forgetRefusalsOf, tick: t.judgeOverdueRefusals}
+}
 
-func (t *refusals) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil && s.now-s.decided > s.limits.Slack:
-		// Hubs that were put back apply it again: who was refused has heard of it long ago.
-	case o.Applied != nil && o.Applied.Effects != nil:
-		if opened := o.Applied.Effects.Opened; opened != nil {
-			t.epochs[opened.Node] = opened.Epoch
+func (t *refusals) recordRefusedBatches(s *runContext, a *Applied) {
+	if s.now-s.decided > s.limits.Slack {
+		return // hubs that were put back apply it again: who was refused has heard of it long ago
+	}
+	if opened := a.Effects.Opened; opened != nil {
+		t.epochs[opened.Node] = opened.Epoch
+	}
+	for _, b := range a.Effects.Batches {
+		if b.Code != "" {
+			t.recordRefusedBatch(s, a.Index, b)
 		}
-		for _, b := range o.Applied.Effects.Batches {
-			if b.Code != "" {
-				t.recordRefusedBatch(s, o.Applied.Index, b)
-			}
-		}
-	case o.Refused != nil:
-		t.judgeRefusalMessage(s, o.Refused)
-	case o.Process != nil && o.Process.Edge:
-		t.removeRefusals(func(r refusal) bool { return r.m.name == o.Process.Name })
+	}
+}
+
+func (t *refusals) forgetRefusalsOf(_ *runContext, p *Process) {
+	if p.Edge {
+		t.removeRefusals(func(r refusal) bool { return r.m.name == p.Name })
 	}
 }
 
@@ -82,16 +86,10 @@ func (t *refusals) judgeRefusalMessage(s *runContext, r *Refused) {
 }
 
 func (t *refusals) removeRefusals(which func(refusal) bool) {
-	left := t.open[:0]
-	for _, r := range t.open {
-		if !which(r) {
-			left = append(left, r)
-		}
-	}
-	t.open = left
+	t.open = slices.DeleteFunc(t.open, which)
 }
 
-func (t *refusals) handleTick(s *runContext) {
+func (t *refusals) judgeOverdueRefusals(s *runContext) {
 	// A session that is over was ended by what its edge was told, or by the weather.
 	t.removeRefusals(func(r refusal) bool { return r.m.connected < 0 || r.m.session != r.session })
 	t.removeRefusals(func(r refusal) bool {
@@ -103,5 +101,3 @@ func (t *refusals) handleTick(s *runContext) {
 		return true
 	})
 }
-
-func (t *refusals) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -52,30 +52,29 @@ const keptEntries = 8192
 // keptWrites is how many registrations are remembered.
 const keptWrites = 4096
 
-func newReplicas() *replicas {
-	return &replicas{entries: make([]entry, keptEntries), hubs: map[string]*replica{}, written: map[written]fleet.Index{}}
+func newReplicas() checker {
+	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]*replica{}, written: map[written]fleet.Index{}}
+	return checker{
+		state: t, applied: t.judgeAppliedEntry, process: t.recordHubStart, operation: t.judgeClientWrite, snapshot: t.judgeRestoredState, rewind: t.forgetEntries,
+		tick: func(s *runContext) { t.judgeUnappliedWrites(s, s.limits.Slack) }, finish: t.judgeFinalStates,
+	}
 }
 
 // ringEntryAt is the place of an entry in the ring, which may hold an older one.
 func (t *replicas) ringEntryAt(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
 
-func (t *replicas) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Applied != nil:
-		t.judgeAppliedEntry(s, o.Applied)
-	case o.Process != nil && !o.Process.Edge && o.Process.What == ProcessStart:
+func (t *replicas) recordHubStart(_ *runContext, p *Process) {
+	if !p.Edge && p.What == ProcessStart {
 		t.lives++
-		t.hubs[o.Process.Name] = &replica{}
-	case o.Fault.hasRewindEffect():
-		clear(t.entries)
-		clear(t.hubs)
-		clear(t.written)
-		t.owed, t.order = nil, nil
-	case o.Operation != nil:
-		t.judgeClientWrite(s, o)
-	case o.Snapshot != nil:
-		t.judgeRestoredState(s, o.Snapshot)
+		t.hubs[p.Name] = &replica{}
 	}
+}
+
+func (t *replicas) forgetEntries(*runContext) {
+	clear(t.entries)
+	clear(t.hubs)
+	clear(t.written)
+	t.owed, t.order = nil, nil
 }
 
 // judgeRestoredState holds a state that was read from its own snapshot against what was written.
@@ -92,11 +91,7 @@ func (t *replicas) judgeRestoredState(s *runContext, p *Snapshot) {
 func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 	s.countJudgement(SameEverywhere)
 	s.countJudgement(AcknowledgedSurvives)
-	r := t.hubs[a.Hub]
-	if r == nil {
-		r = &replica{}
-		t.hubs[a.Hub] = r
-	}
+	r := ensure(t.hubs, a.Hub)
 	if r.index > 0 && a.Index <= r.index {
 		s.reportViolation(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, r.index)
 	}
@@ -183,8 +178,6 @@ func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 	}
 }
 
-func (t *replicas) handleTick(s *runContext) { t.judgeUnappliedWrites(s, s.limits.Slack) }
-
 // judgeUnappliedWrites looks for what was acknowledged and that nobody applied within a while.
 func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	left := t.owed[:0]
@@ -202,7 +195,7 @@ func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	t.owed = left
 }
 
-func (t *replicas) handleRunEnd(s *runContext, p *FleetSnapshot) {
+func (t *replicas) judgeFinalStates(s *runContext, p *FleetSnapshot) {
 	t.judgeUnappliedWrites(s, 0)
 	at := map[fleet.Index]*Hub{}
 	for i := range p.Hubs {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,11 +11,9 @@ import (
 	"skerry/fleet"
 )
 
-// rollouts judges what becomes of new versions: how much of a group is taken down at
-// once, and where; canaries; who is away; and that it all ends.
-//
-// Whoever came into sight or went out of it just before an entry counts for neither: the
-// plan was made on an older picture.
+// rollouts judges new versions: how many allocations of a group a plan takes down at once and at
+// a site, canaries, who is away, and that each deployment ends. A node that came or went just
+// before an entry counts for neither: the plan was made on an older state.
 type rollouts struct {
 	sight    map[fleet.NodeID]time.Duration // when it last came or went
 	drained  map[fleet.NodeID]time.Duration // when its last drain ended
@@ -42,38 +41,37 @@ type rolling struct {
 	told    bool
 }
 
-// How old the picture may be that a decision was made on: of who is in sight, and of a
+// How old the snapshot may be that a decision was made on: of who is in sight, and of a
 // job. An entry that waits for a majority is committed late.
 const (
 	inFlight   = 30 * time.Second
 	superseded = time.Minute
 )
 
-func newRollouts() *rollouts {
-	return &rollouts{
+func newRollouts() checker {
+	t := &rollouts{
 		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, drained: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
 		newest: map[fleet.JobID]registered{}, asked: map[fleet.JobID]bool{}, running: map[fleet.DeploymentID]*rolling{},
 	}
+	return checker{state: t, entry: t.judgeRolloutEntry, hub: t.recordDeployments, request: t.recordPromotionRequest, rewind: t.forgetVersions, tick: t.judgeStuckDeployments}
 }
 
-func (t *rollouts) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil:
-		t.judgeRolloutEntry(s, o.Applied.Effects)
-	case o.Hub != nil:
-		t.recordDeployments(s, o.Hub)
-	case o.Request != nil && o.Request.What == AskPromote:
-		t.asked[o.Request.Job] = true
-	case o.Fault.hasRewindEffect():
-		clear(t.newest)
-		clear(t.running)
-		for id := range t.sight {
-			t.sight[id] = s.now
-		}
+func (t *rollouts) recordPromotionRequest(_ *runContext, r *Request) {
+	if r.What == AskPromote {
+		t.asked[r.Job] = true
 	}
 }
 
-func (t *rollouts) judgeRolloutEntry(s *runContext, e *Effects) {
+func (t *rollouts) forgetVersions(s *runContext) {
+	clear(t.newest)
+	clear(t.running)
+	for id := range t.sight {
+		t.sight[id] = s.now
+	}
+}
+
+func (t *rollouts) judgeRolloutEntry(s *runContext, a *Applied) {
+	e := a.Effects
 	t.recordNodeMoves(s, e)
 	for _, j := range e.Jobs {
 		t.recordJobVersion(s, j)
@@ -103,14 +101,7 @@ func (t *rollouts) judgeRolloutEntry(s *runContext, e *Effects) {
 
 // recordNodeMoves notes who came into sight, and who went.
 func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
-	if e.Opened != nil {
-		t.recordNodeReturn(s, e.Opened.Node, e.Opened.Status)
-	}
-	for _, b := range e.Batches {
-		if b.Code == "" {
-			t.recordNodeReturn(s, b.Node, b.Status)
-		}
-	}
+	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) { t.recordNodeReturn(s, id, status) })
 	for _, m := range e.Moved {
 		t.sight[m.Node] = s.now
 		delete(t.returned, m.Node)
@@ -320,12 +311,8 @@ func (g GroupProgress) heldBack(site string) bool {
 func (t *rollouts) recordDeployments(s *runContext, h *Hub) {
 	for i := range h.Deployments {
 		d := &h.Deployments[i]
-		r := t.running[d.ID]
-		if r == nil {
-			r = &rolling{job: d.JobID}
-			t.running[d.ID] = r
-		}
-		r.seen = s.now
+		r := ensure(t.running, d.ID)
+		r.job, r.seen = d.JobID, s.now
 		if d.ModifyIndex > r.index {
 			r.index, r.changed, r.bound = d.ModifyIndex, s.now, patience(d)
 		}
@@ -352,7 +339,7 @@ func patience(d *fleet.Deployment) time.Duration {
 	return longest
 }
 
-func (t *rollouts) handleTick(s *runContext) {
+func (t *rollouts) judgeStuckDeployments(s *runContext) {
 	for id, r := range t.running {
 		s.countJudgement(DeploymentsEnd)
 		if r.bound > 0 && !r.told && s.overdueEverywhere(r.changed, r.bound+s.limits.Heal) {
@@ -360,11 +347,5 @@ func (t *rollouts) handleTick(s *runContext) {
 			s.reportViolation(DeploymentsEnd, string(r.job), "deployment %s goes on, and nothing has come of it since %s", fleet.Short(id), r.changed)
 		}
 	}
-	for id, at := range t.flagged {
-		if s.now-at > keptAllocs {
-			delete(t.flagged, id)
-		}
-	}
+	maps.DeleteFunc(t.flagged, func(_ fleet.AllocID, at time.Duration) bool { return s.now-at > keptAllocs })
 }
-
-func (t *rollouts) handleRunEnd(*runContext, *FleetSnapshot) {}

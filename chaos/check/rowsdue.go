@@ -1,15 +1,15 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
 )
 
-// rowsDue holds what really happens to tasks against the journals: each start and
-// each end has its row soon, link or not. A row that never comes though later ones
-// do was dropped; where none come, the runner is blocked. What a journal dropped at
-// its bound, and counts, is told.
+// rowsDue compares what really happens to tasks with the journals: each start and each end has
+// its row soon, with or without a link. If later rows come, the row was dropped; if none come,
+// the runner is blocked. Rows that a journal dropped at its bound, and counts, are excused.
 type rowsDue struct{ by map[string]*expectedRows }
 
 // expectedRows are what an edge's journal has still to tell.
@@ -33,7 +33,10 @@ type taskEvent struct {
 // keptOwed bounds how much of one edge waits for its row.
 const keptOwed = 1000
 
-func newRowsDue() *rowsDue { return &rowsDue{by: map[string]*expectedRows{}} }
+func newRowsDue() checker {
+	t := &rowsDue{by: map[string]*expectedRows{}}
+	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, process: t.recordAgentProcess, tick: t.judgeMissingRows}
+}
 
 func (t *rowsDue) ensureExpectedRows(name string) *expectedRows {
 	if t.by[name] == nil {
@@ -42,33 +45,36 @@ func (t *rowsDue) ensureExpectedRows(name string) *expectedRows {
 	return t.by[name]
 }
 
-func (t *rowsDue) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Task != nil && o.Task.What != TaskVanished:
-		e := t.ensureExpectedRows(o.Task.Edge)
-		if len(e.open) < keptOwed && !e.off { // what is seen of the moment in which it goes off, too, the next boot tells of
-			e.open = append(e.open, taskEvent{s.now, TaskKey{o.Task.Alloc, o.Task.Task}, o.Task.What})
+func (t *rowsDue) expectTaskRow(s *runContext, o *Task) {
+	if o.What == TaskVanished {
+		return
+	}
+	e := t.ensureExpectedRows(o.Edge)
+	if len(e.open) < keptOwed && !e.off { // what is seen of the moment in which it goes off, too, the next boot tells of
+		e.open = append(e.open, taskEvent{s.now, TaskKey{o.Alloc, o.Task}, o.What})
+	}
+}
+
+func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
+	e := t.ensureExpectedRows(o.Name)
+	for i := range o.Rows {
+		e.removeReportedEvents(&o.Rows[i])
+	}
+	if len(o.Rows) > 0 {
+		e.newest = s.now
+	}
+	if j := o.Journal; j != nil {
+		e.removeDroppedEvents(j.Dropped)
+		if j.Last <= e.last {
+			e.looked = s.now
 		}
-	case o.Edge != nil:
-		e := t.ensureExpectedRows(o.Edge.Name)
-		for i := range o.Edge.Rows {
-			e.removeReportedEvents(&o.Edge.Rows[i])
-		}
-		if len(o.Edge.Rows) > 0 {
-			e.newest = s.now
-		}
-		if j := o.Edge.Journal; j != nil {
-			e.removeDroppedEvents(j.Dropped)
-			if j.Last <= e.last {
-				e.looked = s.now
-			}
-		}
-	case o.Process != nil && o.Process.Edge:
-		t.recordAgentProcess(s, o.Process)
 	}
 }
 
 func (t *rowsDue) recordAgentProcess(s *runContext, p *Process) {
+	if !p.Edge {
+		return
+	}
 	e := t.ensureExpectedRows(p.Name)
 	switch p.What {
 	case ProcessStart:
@@ -94,13 +100,8 @@ func (e *expectedRows) removeReportedEvents(row *fleet.Transition) {
 	if row.Event == nil {
 		return
 	}
-	left := e.open[:0]
-	for _, h := range e.open {
-		if h.key != (TaskKey{row.Alloc, row.Task}) || !h.isReportedBy(row.Event.Type) {
-			left = append(left, h)
-		}
-	}
-	e.open = left
+	key := TaskKey{row.Alloc, row.Task}
+	e.open = slices.DeleteFunc(e.open, func(h taskEvent) bool { return h.key == key && h.isReportedBy(row.Event.Type) })
 }
 
 // isReportedBy reports whether an event of a row is about it.
@@ -114,7 +115,7 @@ func (h taskEvent) isReportedBy(event string) bool {
 	return false
 }
 
-func (t *rowsDue) handleTick(s *runContext) {
+func (t *rowsDue) judgeMissingRows(s *runContext) {
 	for name, e := range t.by {
 		// An agent that was started beside a dead driver hears of ends when that is back.
 		if len(e.open) == 0 || e.lasting < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
@@ -140,5 +141,3 @@ func (t *rowsDue) handleTick(s *runContext) {
 		}
 	}
 }
-
-func (t *rowsDue) handleRunEnd(*runContext, *FleetSnapshot) {}

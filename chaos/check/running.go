@@ -20,25 +20,26 @@ type lifetime struct {
 	told   bool
 }
 
-func newRunning() *running { return &running{begun: map[fleet.AllocID]*lifetime{}} }
+func newRunning() checker {
+	t := &running{begun: map[fleet.AllocID]*lifetime{}}
+	return checker{state: t, task: t.judgeTaskStart, process: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
+}
 
-func (t *running) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Task != nil && o.Task.What == TaskStarted:
-		t.judgeTaskStart(s, o.Task)
-	case o.Process != nil && o.Process.Edge && o.Process.What != ProcessStart:
-		m := s.machines.ensureMachine(o.Process.Name)
-		for key := range m.tasks {
-			if l := t.begun[key.Alloc]; l != nil {
-				l.ends++
-			}
+func (t *running) recordAgentEnd(s *runContext, p *Process) {
+	if !p.Edge || p.What == ProcessStart {
+		return
+	}
+	for key := range s.machines.ensureMachine(p.Name).tasks {
+		if l := t.begun[key.Alloc]; l != nil {
+			l.ends++
 		}
-	case o.Fault.hasRewindEffect():
-		clear(t.begun)
 	}
 }
 
 func (t *running) judgeTaskStart(s *runContext, o *Task) {
+	if o.What != TaskStarted {
+		return
+	}
 	m, f := s.machines.ensureMachine(o.Edge), s.registry.allocs[o.Alloc]
 	m.updateUptime(s.now)
 	if t.begun[o.Alloc] == nil {
@@ -110,8 +111,8 @@ func (m *machine) ranFor(alloc fleet.AllocID, now time.Duration) time.Duration {
 	return longest
 }
 
-// handleTick looks for what has run for longer than its max_run_duration.
-func (t *running) handleTick(s *runContext) {
+// judgeRunDurations looks for what has run for longer than its max_run_duration.
+func (t *running) judgeRunDurations(s *runContext) {
 	for _, m := range s.machines.by {
 		if m.agent < 0 || s.isClonedMachine(m.name) {
 			continue
@@ -147,5 +148,3 @@ func (t *running) judgeMaxRunDuration(s *runContext, m *machine, key TaskKey, f 
 	s.reportViolation(StopDeadline, m.name, "task %s has run for %s of its machine's time: its max_run_duration is %s (%d ends of its agent since)",
 		key, ran, limit, l.ends)
 }
-
-func (t *running) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -1,12 +1,13 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
 )
 
-// sightings notices branches that no other tap comes by.
+// sightings notices branches that no other checker comes by.
 type sightings struct {
 	opened  []time.Duration // of the newest sessions of nodes that were away
 	away    map[fleet.NodeID]bool
@@ -32,30 +33,24 @@ const (
 	backoffLong = 30 * time.Second // pauses that only a back-off near its cap draws
 )
 
-func newSightings() *sightings {
-	return &sightings{away: map[fleet.NodeID]bool{}, exited: map[TaskKey]time.Duration{}}
+func newSightings() checker {
+	t := &sightings{away: map[fleet.NodeID]bool{}, exited: map[TaskKey]time.Duration{}}
+	return checker{state: t, entry: t.countEntryBranches, task: t.countTaskBranches, edge: t.countLinkBranches, fault: t.recordRebinds, process: t.forgetRebinds}
 }
 
-func (t *sightings) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Applied != nil && o.Applied.Effects != nil:
-		t.countEntryBranches(s, o.Applied.Effects)
-	case o.Task != nil:
-		t.countTaskBranches(s, o.Task)
-	case o.Edge != nil && o.Edge.Link != nil:
-		t.countLinkBranches(s, o.Edge.Name, o.Edge.Link)
-	case o.Fault != nil && o.Fault.Kind == kindRebind && !o.Fault.End:
-		for _, name := range o.Fault.Targets {
-			if m := s.machines.by[name]; m != nil && m.connected >= 0 {
-				t.rebinds = append(t.rebinds, rebind{name, m.session, s.now})
-			}
+func (t *sightings) recordRebinds(s *runContext, f *Fault) {
+	if f.Kind != kindRebind || f.End {
+		return
+	}
+	for _, name := range f.Targets {
+		if m := s.machines.by[name]; m != nil && m.connected >= 0 {
+			t.rebinds = append(t.rebinds, rebind{name, m.session, s.now})
 		}
-	case o.Process != nil && o.Process.Edge:
-		t.forgetRebinds(o.Process.Name)
 	}
 }
 
-func (t *sightings) countEntryBranches(s *runContext, e *Effects) {
+func (t *sightings) countEntryBranches(s *runContext, applied *Applied) {
+	e := applied.Effects
 	for _, m := range e.Moved {
 		t.away[m.Node] = true
 	}
@@ -113,7 +108,11 @@ func (t *sightings) countTaskBranches(s *runContext, e *Task) {
 	}
 }
 
-func (t *sightings) countLinkBranches(s *runContext, name string, l *Link) {
+func (t *sightings) countLinkBranches(s *runContext, e *Edge) {
+	l, name := e.Link, e.Name
+	if l == nil {
+		return
+	}
 	if l.WentBack != "" {
 		s.countBranch(BranchClusterWentBack)
 	}
@@ -123,31 +122,23 @@ func (t *sightings) countLinkBranches(s *runContext, name string, l *Link) {
 	if m := s.machines.by[name]; m != nil && s.faults.hasFaultAt(name, s.now, MovesTime) && len(m.tasks) > 0 {
 		s.countBranch(BranchClockMoved)
 	}
-	left := t.rebinds[:0]
-	for _, r := range t.rebinds {
+	t.rebinds = slices.DeleteFunc(t.rebinds, func(r rebind) bool {
 		switch {
 		case r.edge != name:
-			left = append(left, r)
+			return false
 		case !l.Connected || l.Session != r.session:
+			return true
 		case s.now-r.at >= reboundFor:
 			s.countBranch(BranchRebound)
-		default:
-			left = append(left, r)
+			return true
 		}
-	}
-	t.rebinds = left
+		return false
+	})
 }
 
 // forgetRebinds drops what a process that ended cannot show any more.
-func (t *sightings) forgetRebinds(name string) {
-	left := t.rebinds[:0]
-	for _, r := range t.rebinds {
-		if r.edge != name {
-			left = append(left, r)
-		}
+func (t *sightings) forgetRebinds(_ *runContext, p *Process) {
+	if p.Edge {
+		t.rebinds = slices.DeleteFunc(t.rebinds, func(r rebind) bool { return r.edge == p.Name })
 	}
-	t.rebinds = left
 }
-
-func (t *sightings) handleTick(*runContext)                   {}
-func (t *sightings) handleRunEnd(*runContext, *FleetSnapshot) {}

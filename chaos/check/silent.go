@@ -16,31 +16,17 @@ type silent struct {
 	led    time.Duration // since when in this term: deadlines begin anew with it
 }
 
-func newSilent() *silent {
-	return &silent{status: map[fleet.NodeID]fleet.NodeStatus{}, told: map[fleet.NodeID]bool{}}
+func newSilent() checker {
+	t := &silent{status: map[fleet.NodeID]fleet.NodeStatus{}, told: map[fleet.NodeID]bool{}}
+	return checker{state: t, entry: t.recordNodeStatuses, rewind: func(*runContext) { clear(t.status) }, tick: t.judgeSilentNodes}
 }
 
-func (t *silent) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Fault.hasRewindEffect():
-		clear(t.status)
-	case o.Applied != nil && o.Applied.Effects != nil:
-		if o.Applied.Term > t.term {
-			t.term, t.led = o.Applied.Term, s.now
-		}
-		t.recordNodeStatuses(o.Applied.Effects)
+func (t *silent) recordNodeStatuses(s *runContext, a *Applied) {
+	if a.Term > t.term {
+		t.term, t.led = a.Term, s.now
 	}
-}
-
-func (t *silent) recordNodeStatuses(e *Effects) {
-	if e.Opened != nil {
-		t.status[e.Opened.Node] = e.Opened.Status
-	}
-	for i := range e.Batches {
-		if b := &e.Batches[i]; b.Code == "" {
-			t.status[b.Node] = b.Status
-		}
-	}
+	e := a.Effects
+	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) { t.status[id] = status })
 	for _, m := range e.Moved {
 		t.status[m.Node] = m.Status
 	}
@@ -50,7 +36,7 @@ func (t *silent) recordNodeStatuses(e *Effects) {
 // looks of whoever watches, and commands that have to be repeated.
 const noticing = time.Minute
 
-func (t *silent) handleTick(s *runContext) {
+func (t *silent) judgeSilentNodes(s *runContext) {
 	bound := 2*s.limits.LongestTTL + noticing + 2*s.limits.Slack
 	for _, m := range s.machines.by {
 		if m.node == "" || m.agent >= 0 || s.now-m.ended < bound {
@@ -79,5 +65,3 @@ func (t *silent) hasHubFaults(s *runContext, bound time.Duration) bool {
 	}
 	return s.faults.isRewindActive()
 }
-
-func (t *silent) handleRunEnd(*runContext, *FleetSnapshot) {}

@@ -9,6 +9,7 @@ import (
 // nobody ever reached, nobody ever judged. The set is closed.
 type Branch string
 
+// The branches that checkers count.
 const (
 	BranchLongReplay            Branch = "replay of more than 100 rows"
 	BranchRowsRepeated          Branch = "rows sent again that were applied"
@@ -49,10 +50,8 @@ const (
 	BranchWindowAway            Branch = "update begun in its window, out of reach"
 )
 
-// Branches are those that a campaign shall come to. Rows of a session that is over, rows with
-// a gap before them and rows that are applied already are kept back by edges and hubs that are
-// as they shall be: that the log refuses or skips them is a second line, which a campaign
-// reaches seldom, and mutations and the tests of the wire reach.
+// Branches are those that a campaign has to reach. The others are refusals of rows that correct
+// edges and hubs never send: mutations and tests of the wire reach them.
 func Branches() []Branch {
 	return []Branch{
 		BranchLongReplay, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,

@@ -38,24 +38,29 @@ type evalFact struct {
 	why   string
 }
 
-func newStanding() *standing {
-	return &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
+func newStanding() checker {
+	t := &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
+	return checker{
+		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, process: t.forgetHubView, rewind: t.forgetViews,
+		tick: t.judgeOverdueWork, finish: t.judgePendingEvals,
+	}
 }
 
-func (t *standing) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Hub != nil:
-		t.recordUnsettledWork(s, o.Hub)
-	case o.Applied != nil && o.Applied.Effects != nil:
-		for i := range o.Applied.Effects.Evals {
-			t.recordPendingEval(s, &o.Applied.Effects.Evals[i], o.Applied.Index)
-		}
-	case o.Process != nil && !o.Process.Edge:
-		delete(t.hubs, o.Process.Name)
-	case o.Fault.hasRewindEffect():
-		clear(t.hubs)
-		clear(t.evals)
+func (t *standing) recordEntryEvals(s *runContext, a *Applied) {
+	for i := range a.Effects.Evals {
+		t.recordPendingEval(s, &a.Effects.Evals[i], a.Index)
 	}
+}
+
+func (t *standing) forgetHubView(_ *runContext, p *Process) {
+	if !p.Edge {
+		delete(t.hubs, p.Name)
+	}
+}
+
+func (t *standing) forgetViews(*runContext) {
+	clear(t.hubs)
+	clear(t.evals)
 }
 
 func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
@@ -124,8 +129,8 @@ func (seen *hubView) updateUnreadyNode(s *runContext, n *fleet.Node) {
 	at.name, at.why, at.status = n.Name, n.StatusDescription, n.Status
 }
 
-// handleTick judges what has lasted too long.
-func (t *standing) handleTick(s *runContext) {
+// judgeOverdueWork judges what has lasted too long.
+func (t *standing) judgeOverdueWork(s *runContext) {
 	for name, seen := range t.hubs {
 		for id, at := range seen.nodes {
 			at.judgeReadyDeadline(s, name, id)
@@ -193,8 +198,8 @@ func (t *standing) forgetEndedEvals(s *runContext, h *Hub, open map[fleet.EvalID
 	}
 }
 
-// handleRunEnd judges what the last picture shows: it is quiet, and everything is over.
-func (t *standing) handleRunEnd(s *runContext, p *FleetSnapshot) {
+// judgePendingEvals judges what the last snapshot shows: it is quiet, and everything is over.
+func (t *standing) judgePendingEvals(s *runContext, p *FleetSnapshot) {
 	for _, h := range p.Hubs {
 		s.countJudgement(EvaluationsEnd)
 		for _, e := range h.Evals {

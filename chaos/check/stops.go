@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -40,29 +41,35 @@ type asked struct {
 // keptRequests is for how long a person's wish explains a stop.
 const keptRequests = 10 * time.Minute
 
-func newStops() *stops { return &stops{late: map[TaskKey]bool{}} }
+func newStops() checker {
+	t := &stops{late: map[TaskKey]bool{}}
+	return checker{state: t, request: t.recordRequest, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
+}
 
-func (t *stops) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Request != nil:
-		t.requests = append(t.requests, asked{*o.Request, s.now})
-	case o.Task != nil && o.Task.What == TaskStopped && !s.faults.isRewindActive(): // till it dies, a hub wants what is forgotten with it
-		m := s.machines.ensureMachine(o.Task.Edge)
-		key := TaskKey{o.Task.Alloc, o.Task.Task}
-		took := fleet.DefaultKillTimeout // it was decided so long ago at most
-		if f := s.registry.allocs[key.Alloc]; f != nil {
-			took = f.killTimeout(key.Task)
-		}
-		took += s.limits.Slack
-		began, killed := m.killedSince(s.now, took)
-		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
-			session: max(m.session, m.opened), killed: killed,
-			unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
-		})
-	case o.Task != nil && o.Task.What == TaskStarted:
-		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
+func (t *stops) recordRequest(s *runContext, r *Request) {
+	t.requests = append(t.requests, asked{*r, s.now})
+}
+
+func (t *stops) recordTaskStop(s *runContext, o *Task) {
+	key := TaskKey{o.Alloc, o.Task}
+	if o.What == TaskStarted {
+		delete(t.late, key)
 	}
+	if o.What != TaskStopped || s.faults.isRewindActive() { // till it dies, a hub wants what is forgotten with it
+		return
+	}
+	m := s.machines.ensureMachine(o.Edge)
+	took := fleet.DefaultKillTimeout // it was decided so long ago at most
+	if f := s.registry.allocs[key.Alloc]; f != nil {
+		took = f.killTimeout(key.Task)
+	}
+	took += s.limits.Slack
+	began, killed := m.killedSince(s.now, took)
+	t.pending = append(t.pending, stop{
+		at: s.now, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
+		session: max(m.session, m.opened), killed: killed,
+		unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
+	})
 }
 
 // latestHubContact is until when a hub's word may have reached the edge. Of sessions with hubs that
@@ -74,16 +81,14 @@ func (m *machine) latestHubContact(s *runContext) time.Duration {
 	return m.linked + s.limits.Slack
 }
 
-func (t *stops) handleTick(s *runContext) {
-	left := t.pending[:0]
-	for _, p := range t.pending {
-		if s.now-p.at > 2*s.limits.Slack {
+func (t *stops) judgeDueStops(s *runContext) {
+	t.pending = slices.DeleteFunc(t.pending, func(p stop) bool {
+		due := s.now-p.at > 2*s.limits.Slack
+		if due {
 			t.judgeTaskStop(s, p)
-		} else {
-			left = append(left, p)
 		}
-	}
-	t.pending = left
+		return due
+	})
 	for len(t.requests) > 0 && s.now-t.requests[0].at > keptRequests {
 		t.requests = t.requests[1:]
 	}
@@ -92,7 +97,7 @@ func (t *stops) handleTick(s *runContext) {
 	}
 }
 
-func (t *stops) handleRunEnd(s *runContext, _ *FleetSnapshot) {
+func (t *stops) judgeAllStops(s *runContext, _ *FleetSnapshot) {
 	for _, p := range t.pending {
 		t.judgeTaskStop(s, p)
 	}

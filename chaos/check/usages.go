@@ -20,27 +20,30 @@ type usageFact struct {
 // each count: a moment may be less quiet than it seemed.
 const samples = 3
 
-func newUsages() *usages { return &usages{by: map[string]*usageFact{}} }
+func newUsages() checker {
+	t := &usages{by: map[string]*usageFact{}}
+	return checker{state: t, usage: t.judgeUsage}
+}
 
-func (t *usages) handleObservation(s *runContext, o *Observation) {
-	if o.Usage == nil || !o.Usage.Quiet {
+func (t *usages) judgeUsage(s *runContext, sample *Usage) {
+	if !sample.Quiet {
 		return
 	}
-	u := t.by[o.Usage.Who]
+	u := t.by[sample.Who]
 	if u == nil {
 		u = &usageFact{told: map[string]bool{}}
-		t.by[o.Usage.Who] = u
+		t.by[sample.Who] = u
 	}
 	if len(u.first) < samples {
-		u.first = append(u.first, *o.Usage)
+		u.first = append(u.first, *sample)
 		return
 	}
-	u.last = append(u.last, *o.Usage)
+	u.last = append(u.last, *sample)
 	if len(u.last) > samples {
 		u.last = u.last[1:]
 	}
 	if len(u.last) == samples {
-		u.judgeUsageGrowth(s, o.Usage.Who)
+		u.judgeUsageGrowth(s, sample.Who)
 	}
 }
 
@@ -84,6 +87,3 @@ func list(us []Usage, of func(Usage) int64) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-func (t *usages) handleTick(*runContext)                   {}
-func (t *usages) handleRunEnd(*runContext, *FleetSnapshot) {}

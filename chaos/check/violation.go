@@ -10,7 +10,7 @@ import (
 type Violation struct {
 	Invariant Invariant
 	// At is when it was seen, from the run's start by the run's own clock; 0: it is
-	// judged from a picture.
+	// judged from a snapshot.
 	At    time.Duration `json:",omitzero"`
 	Where string        `json:",omitempty"` // the hub, edge or job that shows it
 	// Message says what, on one line.
@@ -19,6 +19,7 @@ type Violation struct {
 	Evidence []string `json:",omitempty"`
 }
 
+// String returns the violation in one line.
 func (v Violation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "invariant %d (%s)", int(v.Invariant), v.Invariant.Slug())

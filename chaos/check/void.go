@@ -34,10 +34,10 @@ type Thin struct {
 	Judged []Invariant
 }
 
-// traffic counts. It is a tap beside the others.
+// traffic counts. It is a checker beside the others.
 type traffic struct{ Traffic }
 
-func (t *traffic) handleObservation(s *runContext, o *Observation) {
+func (t *traffic) countObservation(s *runContext, o *Observation) {
 	t.Length = s.now
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
@@ -71,9 +71,6 @@ func (t *traffic) countFault(f *Fault) {
 	}
 	t.Faults[f.Kind] = hits
 }
-
-func (t *traffic) handleTick(*runContext)                   {}
-func (t *traffic) handleRunEnd(*runContext, *FleetSnapshot) {}
 
 // Traffic is how much happened so far.
 func (m *Monitor) Traffic() Traffic {

@@ -190,31 +190,26 @@ type histories struct {
 	last  map[string]fleet.Seq
 }
 
-func newHistories() *histories {
-	return &histories{nodes: map[fleet.NodeID]*walk{}, edges: map[string]*walk{}, last: map[string]fleet.Seq{}}
+func newHistories() checker {
+	t := &histories{nodes: map[fleet.NodeID]*walk{}, edges: map[string]*walk{}, last: map[string]fleet.Seq{}}
+	return checker{state: t, entry: t.judgeNewRows, edge: t.judgeEdgeJournal, fault: t.resetAfterFault}
 }
 
-func (t *histories) handleObservation(s *runContext, o *Observation) {
+func (t *histories) judgeNewRows(s *runContext, _ *Applied) {
 	for _, k := range s.newRows {
 		if t.nodes[k.node] == nil {
 			t.nodes[k.node] = newWalk()
 		}
 		t.judgeJournalRows(s, s.registry.edgeNameOf(k.node), t.nodes[k.node], k.rows)
 	}
-	switch {
-	case o.Edge != nil && o.Edge.Journal != nil && o.Edge.Journal.Lost != "":
-		delete(t.edges, o.Edge.Name) // its rows get other numbers when a hub has been told
-	case o.Edge != nil && !s.entries:
-		t.judgeEdgeJournal(s, o.Edge)
-	case o.Fault.hasRewindEffect():
-		clear(t.nodes) // rows come again
-	case o.Fault != nil:
-		t.resetAfterFault(s, o.Fault)
-	}
 }
 
 // resetAfterFault begins anew where numbers may be given again.
 func (t *histories) resetAfterFault(s *runContext, f *Fault) {
+	if f.hasRewindEffect() {
+		clear(t.nodes) // rows come again
+		return
+	}
 	for id := range t.nodes {
 		if f.hasEffectOn(s.registry.edgeNameOf(id), []Effect{Damages, Clones}) {
 			delete(t.nodes, id)
@@ -229,6 +224,13 @@ func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 }
 
 func (t *histories) judgeEdgeJournal(s *runContext, e *Edge) {
+	switch {
+	case e.Journal != nil && e.Journal.Lost != "":
+		delete(t.edges, e.Name) // its rows get other numbers when a hub has been told
+		return
+	case s.entries:
+		return
+	}
 	if t.edges[e.Name] == nil {
 		t.edges[e.Name] = newWalk()
 	}
@@ -253,6 +255,3 @@ func (t *histories) judgeJournalRows(s *runContext, name string, w *walk, rows [
 		}
 	}
 }
-
-func (t *histories) handleTick(*runContext)                   {}
-func (t *histories) handleRunEnd(*runContext, *FleetSnapshot) {}

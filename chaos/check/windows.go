@@ -13,19 +13,22 @@ type windows struct {
 	asked map[string]time.Duration // when somebody asked for a stop on an edge
 }
 
-func newWindows() *windows { return &windows{asked: map[string]time.Duration{}} }
+func newWindows() checker {
+	t := &windows{asked: map[string]time.Duration{}}
+	return checker{state: t, request: t.recordStopRequest, task: t.judgeWindowStop}
+}
 
-func (t *windows) handleObservation(s *runContext, o *Observation) {
-	switch {
-	case o.Request != nil && o.Request.Edge != "":
-		t.asked[o.Request.Edge] = s.now
-	case o.Task != nil && o.Task.What == TaskStopped && !o.Task.Wall.IsZero() && !s.faults.isRewindActive():
-		t.judgeWindowStop(s, o.Task)
+func (t *windows) recordStopRequest(s *runContext, r *Request) {
+	if r.Edge != "" {
+		t.asked[r.Edge] = s.now
 	}
 }
 
 // judgeWindowStop judges a stop. That it began is a while ago: a task may take its time.
 func (t *windows) judgeWindowStop(s *runContext, task *Task) {
+	if task.What != TaskStopped || task.Wall.IsZero() || s.faults.isRewindActive() {
+		return
+	}
 	f := s.registry.allocs[task.Alloc]
 	if f == nil || f.stale || !f.alloc.ServerTerminal() || len(f.alloc.StopWindows) == 0 {
 		return
@@ -59,7 +62,3 @@ func opening(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) 
 	}
 	return w.Open, w.Next
 }
-
-func (t *windows) handleTick(*runContext) {}
-
-func (t *windows) handleRunEnd(*runContext, *FleetSnapshot) {}

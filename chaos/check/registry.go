@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// fleetRegistry is who takes part, as far as taps have to know: nodes, jobs, allocations.
+// fleetRegistry is who takes part, as far as checkers have to know: nodes, jobs, allocations.
 type fleetRegistry struct {
 	names  map[fleet.NodeID]string
 	jobs   map[fleet.JobID]*jobFact
@@ -40,6 +40,26 @@ type allocFact struct {
 	ended, system bool
 	// canary says that it was placed beside what holds its place.
 	canary bool
+}
+
+// ensure returns the value of a key, made where there is none.
+func ensure[K comparable, V any](m map[K]*V, key K) *V {
+	if m[key] == nil {
+		m[key] = new(V)
+	}
+	return m[key]
+}
+
+// nodeStatuses calls f with each node that has a session by the entry, and its status after it.
+func (e *Effects) nodeStatuses(f func(fleet.NodeID, fleet.NodeStatus)) {
+	if e.Opened != nil {
+		f(e.Opened.Node, e.Opened.Status)
+	}
+	for i := range e.Batches {
+		if b := &e.Batches[i]; b.Code == "" {
+			f(b.Node, b.Status)
+		}
+	}
 }
 
 func newFleetRegistry() fleetRegistry {
@@ -80,7 +100,7 @@ func (c *fleetRegistry) recordEffects(e *Effects, now time.Duration) {
 }
 
 // recordHubView takes what a hub shows. One that lags behind the newest entry that is told may
-// still have an older picture.
+// still have an older snapshot.
 func (c *fleetRegistry) recordHubView(h *Hub, told fleet.Index, now time.Duration) {
 	for i := range h.Nodes {
 		c.recordNodeName(h.Nodes[i].ID, h.Nodes[i].Name)

@@ -14,7 +14,7 @@ const keptViolations = 20
 // forgetEvery is how often what is over is looked for.
 const forgetEvery = 5 * time.Minute
 
-// runContext is what the taps know in common.
+// runContext is what the checkers know in common.
 type runContext struct {
 	limits       Limits
 	now          time.Duration // newest observation
@@ -44,7 +44,7 @@ func newRunContext(limits Limits) *runContext {
 	}
 }
 
-// learnObservation takes over what an observation says of the fleet, before taps see it. It
+// learnObservation takes over what an observation says of the fleet, before checkers see it. It
 // completes the observation, and takes out of it what is no news.
 func (s *runContext) learnObservation(o *Observation) {
 	s.now = max(s.now, o.At)
@@ -95,7 +95,7 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 	s.registry.recordEndedAllocs(o.Applied.Effects.Batches)
 }
 
-// forgetEndedFacts lets go of what no tap will ask for again.
+// forgetEndedFacts lets go of what no checker will ask for again.
 func (s *runContext) forgetEndedFacts() {
 	if s.now-s.forgot >= forgetEvery {
 		s.forgot = s.now

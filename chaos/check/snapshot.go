@@ -26,7 +26,7 @@ type Hub struct {
 	Index fleet.Index `json:",omitempty"`
 	Term  uint64      `json:",omitempty"`
 	Leads bool        `json:",omitempty"`
-	// State is a fingerprint of all that the hub holds at Index, of a picture; "": unknown.
+	// State is a fingerprint of all that the hub holds at Index, of a snapshot; "": unknown.
 	State string `json:",omitempty"`
 
 	Nodes       []fleet.Node
@@ -118,4 +118,5 @@ func (k *TaskKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// String returns the short id of the allocation and the name of the task.
 func (k TaskKey) String() string { return fleet.Short(k.Alloc) + "/" + k.Task }
