@@ -11,7 +11,7 @@ import (
 )
 
 // line is a record in the file. Of a hub it has what changed since the hub's last
-// line, of a picture a part, and of a job's version its body once.
+// line, of a snapshot a part, and of a job's version its body once.
 type line struct {
 	Record
 	Applied *appliedLine   `json:",omitempty"`

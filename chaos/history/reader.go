@@ -70,7 +70,7 @@ func (r *Reader) Next() (Record, error) {
 		}
 		if rec.kindCount() > 0 {
 			return rec, nil
-		} // else it is a part of a picture
+		} // else it is a part of a snapshot
 	}
 }
 
@@ -131,7 +131,7 @@ func (r *Reader) restoreRecord(l *line) (Record, error) {
 }
 
 // validateKinds checks that a line is of one kind, and that nothing stands between the
-// parts of a picture.
+// parts of a snapshot.
 func (l *line) validateKinds(within bool) error {
 	kinds := l.Record.kindCount()
 	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Still != nil, l.Picture != nil} {
@@ -143,7 +143,7 @@ func (l *line) validateKinds(within bool) error {
 		return fmt.Errorf("a record of %d kinds, not one", kinds)
 	}
 	if within && l.Picture == nil {
-		return errors.New("a picture is not complete")
+		return errors.New("a snapshot is not complete")
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type End struct {
 // Outcome is what a run showed.
 type Outcome string
 
+// The outcomes of a run.
 const (
 	Pass     Outcome = "pass"
 	Violated Outcome = "violation"

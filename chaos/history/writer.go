@@ -97,7 +97,7 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// writeRecord writes a record as one line, a picture as several.
+// writeRecord writes a record as one line, a snapshot as several.
 func (w *Writer) writeRecord(r Record) {
 	l := line{Record: r}
 	switch {

@@ -164,7 +164,7 @@ func (c *cluster) recordAlloc(at time.Duration, a *fleet.Alloc, index fleet.Inde
 	f.updateStatus(at)
 }
 
-// updateStatus sets the lane to what is known. One that is over has no state: its end is
+// updateStatus sets the status to what is known. One that is over has no state: its end is
 // a mark.
 func (f *allocFact) updateStatus(at time.Duration) {
 	f.back = false

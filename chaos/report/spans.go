@@ -13,7 +13,7 @@ type span struct {
 	from, to time.Duration
 	state    string
 	merged   int
-	of       string // what was so, where its lane is of several
+	of       string // what was so, where several share a row
 }
 
 // mixed is the state of a span that stands for several.
@@ -26,8 +26,7 @@ type stateSpans struct {
 	open  bool
 }
 
-// maxSpans bounds a lane while it is collected; then the shortest are drawn
-// together.
+// maxSpans bounds the spans of one thing while they are collected; then the shortest are merged.
 const maxSpans = 4096
 
 // setState notes that from now on the state is another one; "" is none.

@@ -9,8 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// snapshotPart is a part of a picture: one pointer, or Done, is set. The parts of
-// a picture follow one another; Done is the last. A line never has more of
+// snapshotPart is a part of a snapshot: one pointer, or Done, is set. The parts of
+// a snapshot follow one another; Done is the last. A line never has more of
 // histories and journals than one of them, or partRows rows.
 type snapshotPart struct {
 	Hub     *hubLine     `json:",omitempty"` // without histories
@@ -34,7 +34,7 @@ type rowsPart struct {
 	Rows   []fleet.Transition
 }
 
-// snapshotEnd completes a picture.
+// snapshotEnd completes a snapshot.
 type snapshotEnd struct {
 	Wanted map[fleet.JobID]int
 	Starts map[fleet.AllocID]int
@@ -44,7 +44,7 @@ type snapshotEnd struct {
 // partRows is how many rows of a journal one part has at most.
 const partRows = 500
 
-// encodeSnapshot takes a picture apart into lines.
+// encodeSnapshot takes a snapshot apart into lines.
 func (m *memory) encodeSnapshot(p *FleetSnapshot) []line {
 	var lines []line
 	add := func(part snapshotPart) { lines = append(lines, line{Picture: &part}) }
@@ -79,12 +79,12 @@ func addHistoryParts(h *check.Hub, add func(snapshotPart)) {
 	}
 }
 
-// snapshotAssembly puts the parts of a picture together.
+// snapshotAssembly puts the parts of a snapshot together.
 type snapshotAssembly struct {
 	snapshot *check.FleetSnapshot // nil: none is begun
 }
 
-// addPart adds a part, and returns the picture that it completes, or nil.
+// addPart adds a part, and returns the snapshot that it completes, or nil.
 func (a *snapshotAssembly) addPart(m *memory, p *snapshotPart) (*FleetSnapshot, error) {
 	if a.snapshot == nil {
 		a.snapshot = &check.FleetSnapshot{}
@@ -118,7 +118,7 @@ func (a *snapshotAssembly) addPart(m *memory, p *snapshotPart) (*FleetSnapshot, 
 		a.snapshot = nil
 		return whole, nil
 	default:
-		return nil, fmt.Errorf("a part of a picture that says nothing, or of no hub or edge")
+		return nil, fmt.Errorf("a part of a snapshot that says nothing, or of no hub or edge")
 	}
 	return nil, nil
 }
