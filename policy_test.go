@@ -19,6 +19,7 @@ const policy = `
 fleet/cron              < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
+fleet/placement         < fleet
 fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet

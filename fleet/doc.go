@@ -1,5 +1,6 @@
 // Package fleet holds the nouns of Skerry as plain data, with the questions that a noun can
-// answer about itself. Packages below it check jobs (validate) and compare them (diff).
+// answer about itself. Packages below it check jobs (validate), compare them (diff),
+// and fit them onto nodes (placement).
 //
 // Everything else imports it; it imports the standard library alone. It does no
 // I/O, starts no goroutine, reads no clock and draws no random number: times and

@@ -3,6 +3,9 @@ package fleet
 import (
 	"cmp"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -222,4 +225,65 @@ func (n *Node) IsAway() bool {
 // Schedulable reports whether new work may be placed on the node.
 func (n *Node) Schedulable() bool {
 	return n.Status == NodeReady && n.SchedulingEligibility != NodeIneligible
+}
+
+// HasAddress reports whether an address is one of the node's.
+func (n *Node) HasAddress(ip string) bool {
+	for _, h := range n.HostAddresses(DefaultHostNetwork) {
+		if h.IP == ip {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.HostNetworks, func(h HostNetwork) bool { return h.IP == ip })
+}
+
+// CoreCount is how many cores a node has.
+func (n *Node) CoreCount() int {
+	if n.Resources.Cores > 0 {
+		return n.Resources.Cores
+	}
+	cores, err := strconv.Atoi(n.Attributes["cpu.numcores"])
+	if err != nil {
+		return 0
+	}
+	return cores
+}
+
+// CoreMHz is what one core of a node computes.
+func (n *Node) CoreMHz() int { return n.Resources.CPU / max(n.CoreCount(), 1) }
+
+// Value resolves a target such as ${meta.rack} on the node; false: the node does not have it.
+// A target that is no interpolation is its own value.
+func (n *Node) Value(target string) (string, bool) {
+	if !strings.HasPrefix(target, "${") {
+		return target, true
+	}
+	return n.Property(strings.TrimSuffix(target[2:], "}"))
+}
+
+// Property looks up attr.…, meta.… and node.… on the node; false: the node does not have it.
+func (n *Node) Property(name string) (string, bool) {
+	if key, ok := strings.CutPrefix(name, "attr."); ok {
+		v, ok := n.Attributes[key]
+		return v, ok
+	}
+	if key, ok := strings.CutPrefix(name, "meta."); ok {
+		v, ok := n.Meta[key]
+		return v, ok
+	}
+	switch name {
+	case "node.unique.id":
+		return string(n.ID), true
+	case "node.unique.name":
+		return n.Name, true
+	case "node.datacenter":
+		return n.Datacenter, true
+	case "node.site":
+		return n.AtSite(), true
+	case "node.class":
+		return n.NodeClass, true
+	case "node.pool":
+		return n.NodePool, true
+	}
+	return "", false
 }

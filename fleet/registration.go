@@ -187,7 +187,7 @@ func replaceValues(env TaskEnv, m map[string]string) map[string]string {
 // its label, a number, or none for "". The address is the one that the node has now,
 // but for ports of its other networks.
 func (a *Alloc) Endpoint(n *Node, label string) (address string, port int, ok bool) {
-	now := n.hostAddresses(DefaultHostNetwork)[0].IP
+	now := n.HostAddresses(DefaultHostNetwork)[0].IP
 	if label == "" {
 		return now, 0, true
 	}
@@ -196,7 +196,7 @@ func (a *Alloc) Endpoint(n *Node, label string) (address string, port int, ok bo
 			if p.Label != label {
 				continue
 			}
-			if now == "" || n.hasAddress(p.HostIP) {
+			if now == "" || n.HasAddress(p.HostIP) {
 				return p.HostIP, p.Value, true
 			}
 			return now, p.Value, true

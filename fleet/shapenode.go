@@ -179,7 +179,7 @@ func hostCIDR(ip string) string {
 func (n *Node) networkShapes(r *nodeResourcesShape) {
 	r.MinDynamicPort, r.MaxDynamicPort = n.DynamicPorts()
 	named := slices.DeleteFunc(slices.Clone(n.HostNetworks), func(h HostNetwork) bool { return h.Name == DefaultHostNetwork })
-	for _, h := range append(n.hostAddresses(DefaultHostNetwork), named...) {
+	for _, h := range append(n.HostAddresses(DefaultHostNetwork), named...) {
 		if cidr := hostCIDR(h.IP); cidr != "" {
 			r.Networks = append(r.Networks, networkShape{Mode: NetworkHost, CIDR: cidr, IP: h.IP})
 			family := "ipv4"

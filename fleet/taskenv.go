@@ -141,7 +141,7 @@ func (e TaskEnv) resolveReference(name string) (string, bool) {
 		return e.lookUpVariable(strings.Trim(key, `"]`))
 	}
 	if e.node != nil {
-		if v, ok := nodeValue(name, e.node); ok {
+		if v, ok := e.node.Property(name); ok {
 			return v, ok
 		}
 	}

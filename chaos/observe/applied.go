@@ -5,6 +5,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/fleet"
+	"skerry/fleet/placement"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -185,7 +186,7 @@ func planned(e *check.Effects, c state.Plan, v *state.View) {
 			continue
 		}
 		load := check.Load{Node: id, Name: n.Name, Free: n.Free()}
-		claims := fleet.NewClaims(n)
+		claims := placement.NewClaims(n)
 		for a := range v.AllocsByNode(id) {
 			if !a.OccupiesNode() {
 				continue

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // Network is what an edge is told of its addresses and ports.
@@ -47,5 +48,5 @@ func (n *Network) networkOfNode() (fleet.Node, error) {
 	if n.MaxDynamic != fleet.MaxDynamicPort {
 		said.MaxDynamicPort = n.MaxDynamic
 	}
-	return said, said.ValidatePorts()
+	return said, placement.ValidatePorts(&said)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // validateJobKind checks what a job's type decides: what it may be launched by, and what
@@ -84,7 +85,7 @@ func checkAffinities(ps *fleet.Problems, path string, as []fleet.Affinity) {
 			ps.Add(at+".Operand", "%s is a constraint's: an affinity cannot have it", a.Operand)
 			continue
 		}
-		if _, err := a.Constraint().Compile(); err != nil {
+		if _, err := placement.Compile(a.Constraint()); err != nil {
 			ps.Add(at, "%s", err)
 		}
 	}
@@ -95,7 +96,7 @@ func checkSpreads(ps *fleet.Problems, path string, spreads []fleet.Spread) {
 		at := joinPath(path, fmt.Sprintf("Spreads[%d]", i))
 		if s.Attribute == "" {
 			ps.Add(at+".Attribute", "a spread needs an attribute")
-		} else if err := fleet.CheckTarget(s.Attribute); err != nil {
+		} else if err := placement.CheckTarget(s.Attribute); err != nil {
 			ps.Add(at+".Attribute", "%s", err)
 		}
 		if s.Weight < 1 || s.Weight > 100 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // Job returns all that is wrong with a job whose defaults are filled in. It
@@ -116,7 +117,7 @@ func validateGroup(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType string)
 
 func checkConstraints(ps *fleet.Problems, path string, cs []fleet.Constraint) {
 	for i, c := range cs {
-		if _, err := c.Compile(); err != nil {
+		if _, err := placement.Compile(c); err != nil {
 			ps.Add(joinPath(path, fmt.Sprintf("Constraints[%d]", i)), "%s", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 	"skerry/hub/state"
 )
 
@@ -217,7 +218,7 @@ func (v *verifiedPlan) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending
 	if !given && n.MaxAllocs == 0 {
 		return ""
 	}
-	claims, there := fleet.NewClaims(n), len(placed)
+	claims, there := placement.NewClaims(n), len(placed)
 	for a := range v.view.AllocsByNode(n.ID) {
 		if a.OccupiesNode() {
 			there++

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // feasibility says on which nodes a group of a job may run, whatever room they
@@ -12,8 +13,8 @@ import (
 // It belongs to one goroutine.
 type feasibility struct {
 	job     *fleet.Job
-	conds   []fleet.Condition // that nodes of a class have in common
-	perNode []fleet.Condition // that look at what is unique to a node
+	conds   []placement.Condition // that nodes of a class have in common
+	perNode []placement.Condition // that look at what is unique to a node
 	drivers []string
 	devices []*fleet.RequestedDevice // that tasks ask for
 	ports   []fleet.Port             // that are of a named network
@@ -46,7 +47,7 @@ func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
 			f.ports = append(f.ports, p)
 		}
 	}
-	conds, err := fleet.Conditions(all)
+	conds, err := placement.Conditions(all)
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", g.Name, err)
 	}
@@ -83,7 +84,7 @@ func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 		}
 	}
 	for _, d := range f.devices {
-		if !n.Offers(d) {
+		if !placement.OffersDevice(n, d) {
 			return "missing devices"
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/placement"
 	"skerry/hub/state"
 )
 
@@ -27,7 +28,7 @@ func (l *modelTest) checkAfterEvent(v *state.View, line []string) error {
 // checkNodes: no node is over-committed in any dimension.
 func (l *modelTest) checkNodes(v *state.View) error {
 	for n := range v.Nodes("") {
-		claims := fleet.NewClaims(n)
+		claims := placement.NewClaims(n)
 		var used fleet.Resources
 		for a := range v.AllocsByNode(n.ID) {
 			if !mayOccupyNode(a) {

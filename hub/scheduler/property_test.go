@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 	"skerry/hub/state"
 )
 
@@ -182,7 +183,7 @@ func (l *fleetModel) scheduleUntilIdle() {
 func (l *fleetModel) checkInvariants() {
 	v := l.c.store.View()
 	for n := range v.Nodes("") {
-		claims, there := fleet.NewClaims(n), 0
+		claims, there := placement.NewClaims(n), 0
 		var used fleet.Resources
 		for a := range v.AllocsByNode(n.ID) {
 			if !a.OccupiesNode() {

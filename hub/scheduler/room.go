@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // plannedUsage is where a job's allocations are: those that stay, and those that the
@@ -20,7 +21,7 @@ type plannedUsage struct {
 	placed       map[fleet.NodeID]int  // how many the plan places
 	// Of nodes that were asked for more than amounts: what is given out, and what of it
 	// by the plan.
-	claims         map[fleet.NodeID]*fleet.Claims
+	claims         map[fleet.NodeID]*placement.Claims
 	assignedByPlan map[fleet.NodeID][]*fleet.AssignedResources
 	evicted        map[fleet.AllocID]bool // by the plan
 	evictedJobs    map[jobKey]bool        // whose they are
@@ -194,9 +195,9 @@ func nonNegativeResources(r fleet.Resources) fleet.Resources {
 }
 
 // claimsOn returns what is given out of a node, with what the plan gives.
-func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
+func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *placement.Claims {
 	if t.claims == nil {
-		t.claims = map[fleet.NodeID]*fleet.Claims{}
+		t.claims = map[fleet.NodeID]*placement.Claims{}
 	}
 	if t.claims[n.ID] == nil {
 		t.claims[n.ID] = claimsWithout(c, n, nil)
@@ -205,8 +206,8 @@ func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
 }
 
 // claimsWithout returns what allocations have been given of a node, but for some.
-func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *fleet.Claims {
-	claims := fleet.NewClaims(n)
+func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *placement.Claims {
+	claims := placement.NewClaims(n)
 	for a := range c.AllocsByNode(n.ID) {
 		if a.OccupiesNode() && !gone[a.ID] {
 			claims.Hold(a.Allotment)

@@ -1,6 +1,9 @@
 package scheduler
 
-import "skerry/fleet"
+import (
+	"skerry/fleet"
+	"skerry/fleet/placement"
+)
 
 // anyValue is the target of all values that no other target names.
 const anyValue = "*"
@@ -101,7 +104,7 @@ func evenBoost(counts map[string]int, value string) float64 {
 
 // affinityScorer is the affinities of a group: wishes about nodes, with weights.
 type affinityScorer struct {
-	conds   []fleet.Condition
+	conds   []placement.Condition
 	weights []float64
 	sum     float64 // of their absolute values
 }
@@ -117,7 +120,7 @@ func newAffinityScorer(job *fleet.Job, g *fleet.TaskGroup) (*affinityScorer, err
 	}
 	l := &affinityScorer{}
 	for _, a := range all {
-		c, err := a.Constraint().Compile()
+		c, err := placement.Compile(a.Constraint())
 		if err != nil {
 			return nil, err
 		}

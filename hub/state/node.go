@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 func (t *tx) nodeRegister(c NodeRegister) Result {
@@ -22,7 +23,7 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	if res := t.refuseRevoked("register a node", c.Node.ID); res != nil {
 		return *res
 	}
-	if err := c.Node.ValidatePorts(); err != nil {
+	if err := placement.ValidatePorts(&c.Node); err != nil {
 		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}

@@ -1,10 +1,11 @@
-package fleet_test
+package placement_test
 
 import (
 	"strings"
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 // TestOperators holds every operator against the pairs of values that the behaviour
@@ -84,7 +85,7 @@ func TestOperators(t *testing.T) {
 				targets = append(targets, "${attr.l}")
 			}
 			for _, l := range targets {
-				cond, err := fleet.Constraint{LTarget: l, Operand: tc.op, RTarget: tc.r}.Compile()
+				cond, err := placement.Compile(fleet.Constraint{LTarget: l, Operand: tc.op, RTarget: tc.r})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +96,7 @@ func TestOperators(t *testing.T) {
 		})
 	}
 	// B40: in a job file the operator that semver does not know is said at once.
-	_, err := fleet.Constraint{LTarget: "1.2.3", Operand: "semver", RTarget: "~> 1.2"}.Compile()
+	_, err := placement.Compile(fleet.Constraint{LTarget: "1.2.3", Operand: "semver", RTarget: "~> 1.2"})
 	if err == nil || !strings.Contains(err.Error(), "semver") {
 		t.Errorf("B40 ~> with semver: %v", err)
 	}

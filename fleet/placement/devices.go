@@ -1,19 +1,21 @@
-package fleet
+package placement
 
 import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // assignDevice gives the devices of one kind that a task asks for: of several kinds
 // that will do, those that its affinities like best. It returns how well they are
 // liked, from -1 to 1.
-func (c *Claims) assignDevice(r *RequestedDevice, a *AssignedResources) (AssignedDevice, float64, string) {
+func (c *Claims) assignDevice(r *fleet.RequestedDevice, a *fleet.AssignedResources) (fleet.AssignedDevice, float64, string) {
 	own := a.DeviceIDs()
-	best, liked := AssignedDevice{}, 0.0
+	best, liked := fleet.AssignedDevice{}, 0.0
 	for _, kind := range deviceKinds(c.node) {
-		if !r.Matches(kind[0]) {
+		if !matchesDevice(r, kind[0]) {
 			continue
 		}
 		var free []string
@@ -25,9 +27,9 @@ func (c *Claims) assignDevice(r *RequestedDevice, a *AssignedResources) (Assigne
 		if len(free) < max(r.Count, 1) {
 			continue
 		}
-		if score := r.affinityScore(kind[0]); best.DeviceIDs == nil || score > liked {
+		if score := deviceAffinityScore(r, kind[0]); best.DeviceIDs == nil || score > liked {
 			d := kind[0]
-			best = AssignedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: free[:max(r.Count, 1)]}
+			best = fleet.AssignedDevice{Vendor: d.Vendor, Type: d.Type, Name: d.Name, DeviceIDs: free[:max(r.Count, 1)]}
 			liked = score
 		}
 	}
@@ -38,10 +40,10 @@ func (c *Claims) assignDevice(r *RequestedDevice, a *AssignedResources) (Assigne
 }
 
 // deviceKinds sorts a node's devices by what they are.
-func deviceKinds(n *Node) [][]Device {
-	var kinds [][]Device
+func deviceKinds(n *fleet.Node) [][]fleet.Device {
+	var kinds [][]fleet.Device
 	for _, d := range n.Devices {
-		i := slices.IndexFunc(kinds, func(k []Device) bool {
+		i := slices.IndexFunc(kinds, func(k []fleet.Device) bool {
 			return k[0].Vendor == d.Vendor && k[0].Type == d.Type && k[0].Name == d.Name
 		})
 		if i < 0 {
@@ -50,20 +52,20 @@ func deviceKinds(n *Node) [][]Device {
 		}
 		kinds[i] = append(kinds[i], d)
 	}
-	slices.SortFunc(kinds, func(a, b []Device) int {
+	slices.SortFunc(kinds, func(a, b []fleet.Device) int {
 		return cmp.Or(cmp.Compare(a[0].Vendor, b[0].Vendor), cmp.Compare(a[0].Type, b[0].Type), cmp.Compare(a[0].Name, b[0].Name))
 	})
 	return kinds
 }
 
-// Offers reports whether a node has as many devices as are asked for, whoever has
+// OffersDevice reports whether a node has as many devices as are asked for, whoever has
 // them now.
-func (n *Node) Offers(r *RequestedDevice) bool {
-	return slices.ContainsFunc(deviceKinds(n), func(k []Device) bool { return len(k) >= max(r.Count, 1) && r.Matches(k[0]) })
+func OffersDevice(n *fleet.Node, r *fleet.RequestedDevice) bool {
+	return slices.ContainsFunc(deviceKinds(n), func(k []fleet.Device) bool { return len(k) >= max(r.Count, 1) && matchesDevice(r, k[0]) })
 }
 
-// Matches reports whether a device is one that is asked for.
-func (r *RequestedDevice) Matches(d Device) bool {
+// matchesDevice reports whether a device is one that is asked for.
+func matchesDevice(r *fleet.RequestedDevice, d fleet.Device) bool {
 	parts := strings.SplitN(r.Name, "/", 3)
 	switch {
 	case len(parts) == 1 && parts[0] != d.Type,
@@ -73,7 +75,7 @@ func (r *RequestedDevice) Matches(d Device) bool {
 	}
 	n := deviceNode(d)
 	for _, c := range r.Constraints {
-		cond, err := deviceConstraint(c).Compile()
+		cond, err := Compile(deviceConstraint(c))
 		if err != nil || !cond.Holds(n) {
 			return false
 		}
@@ -81,14 +83,14 @@ func (r *RequestedDevice) Matches(d Device) bool {
 	return true
 }
 
-// affinityScore is how well a device is liked: the weights of the affinities that it
+// deviceAffinityScore is how well a device is liked: the weights of the affinities that it
 // fulfils, as a share of all.
-func (r *RequestedDevice) affinityScore(d Device) float64 {
+func deviceAffinityScore(r *fleet.RequestedDevice, d fleet.Device) float64 {
 	n := deviceNode(d)
 	sum, all := 0.0, 0.0
 	for _, a := range r.Affinities {
 		all += float64(max(a.Weight, -a.Weight))
-		if cond, err := deviceConstraint(a.Constraint()).Compile(); err == nil && cond.Holds(n) {
+		if cond, err := Compile(deviceConstraint(a.Constraint())); err == nil && cond.Holds(n) {
 			sum += float64(a.Weight)
 		}
 	}
@@ -100,8 +102,8 @@ func (r *RequestedDevice) affinityScore(d Device) float64 {
 
 // deviceNode presents a device as a node, so that conditions can be held against
 // it: what ${device.…} names are attributes.
-func deviceNode(d Device) *Node {
-	n := &Node{Attributes: map[string]string{
+func deviceNode(d fleet.Device) *fleet.Node {
+	n := &fleet.Node{Attributes: map[string]string{
 		"device.vendor": d.Vendor, "device.type": d.Type, "device.model": d.Name, "device.ids": d.ID,
 	}}
 	for k, v := range d.Attributes {
@@ -110,7 +112,7 @@ func deviceNode(d Device) *Node {
 	return n
 }
 
-func deviceConstraint(c Constraint) Constraint {
+func deviceConstraint(c fleet.Constraint) fleet.Constraint {
 	c.LTarget = strings.ReplaceAll(c.LTarget, "${device.", "${attr.device.")
 	c.RTarget = strings.ReplaceAll(c.RTarget, "${device.", "${attr.device.")
 	return c

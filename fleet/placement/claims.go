@@ -1,15 +1,21 @@
-package fleet
+// Package placement says whether a node meets a condition, and what an allocation can be given
+// of it: ports, cores and devices. The scheduler and the planner call it; package validate
+// compiles constraints with it.
+//
+// It is pure: it starts no goroutine, reads no clock and does no I/O.
+package placement
 
 import (
 	"fmt"
 	"slices"
-	"strconv"
+
+	"skerry/fleet"
 )
 
 // Claims is what is given out of one node beyond amounts: by address its ports, its
 // cores, its devices. It belongs to one goroutine.
 type Claims struct {
-	node    *Node
+	node    *fleet.Node
 	ports   map[string]*PortSet // by address: nobody else may have them
 	shared  map[string]*PortSet // by address: only those that share
 	cores   map[int]bool
@@ -18,7 +24,7 @@ type Claims struct {
 
 // NewClaims returns the claims on a node that has no allocations: what it keeps to
 // itself.
-func NewClaims(n *Node) *Claims {
+func NewClaims(n *fleet.Node) *Claims {
 	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}}
 	reserve := func(ip, spec string) {
 		if set, err := ParsePorts(spec); err == nil { // a node with a bad one is not registered
@@ -28,7 +34,7 @@ func NewClaims(n *Node) *Claims {
 			}
 		}
 	}
-	for _, h := range append(n.hostAddresses(DefaultHostNetwork), n.HostNetworks...) {
+	for _, h := range append(n.HostAddresses(fleet.DefaultHostNetwork), n.HostNetworks...) {
 		reserve(h.IP, joinPorts(n.ReservedPorts, h.ReservedPorts))
 	}
 	return c
@@ -61,25 +67,16 @@ func (c *Claims) isPortTaken(ip string, port int, share bool) bool {
 		return true
 	}
 	for other, set := range c.ports {
-		if set.Has(port) && !c.node.hasAddress(other) {
+		if set.Has(port) && !c.node.HasAddress(other) {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *Node) hasAddress(ip string) bool {
-	for _, h := range n.hostAddresses(DefaultHostNetwork) {
-		if h.IP == ip {
-			return true
-		}
-	}
-	return slices.ContainsFunc(n.HostNetworks, func(h HostNetwork) bool { return h.IP == ip })
-}
-
 // Hold counts what an allocation has, and says what of it somebody else has
 // already, "" for nothing.
-func (c *Claims) Hold(a *AssignedResources) string {
+func (c *Claims) Hold(a *fleet.AssignedResources) string {
 	if a == nil {
 		return ""
 	}
@@ -113,20 +110,20 @@ func (c *Claims) Hold(a *AssignedResources) string {
 // is named. liked is how well the devices meet the tasks' affinities, from -1 to 1.
 // seed decides where the search for a dynamic port begins, so that workers that race
 // do not all try the same.
-func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *AssignedResources, liked float64, why string) {
-	a = &AssignedResources{}
+func (c *Claims) Offer(g *fleet.TaskGroup, seed uint64) (a *fleet.AssignedResources, liked float64, why string) {
+	a = &fleet.AssignedResources{}
 	if why := c.assignPorts(g, seed, a); why != "" {
 		return nil, 0, why
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
-		given := AssignedTaskResources{}
+		given := fleet.AssignedTaskResources{}
 		var why string
 		if given.Cores, why = c.assignCores(t.Resources.Cores, a); why != "" {
 			return nil, 0, why
 		}
 		// What this task takes is taken for the next one.
-		a.setTask(t.Name, given)
+		setTask(a, t.Name, given)
 		for k := range t.Resources.Devices {
 			d, score, why := c.assignDevice(&t.Resources.Devices[k], a)
 			if why != "" {
@@ -134,24 +131,24 @@ func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *AssignedResources, liked f
 			}
 			liked += score
 			given.Devices = append(given.Devices, d)
-			a.setTask(t.Name, given)
+			setTask(a, t.Name, given)
 		}
 	}
 	return a, liked, ""
 }
 
-func (a *AssignedResources) setTask(name string, t AssignedTaskResources) {
+func setTask(a *fleet.AssignedResources, name string, t fleet.AssignedTaskResources) {
 	if len(t.Cores) == 0 && len(t.Devices) == 0 {
 		return
 	}
 	if a.Tasks == nil {
-		a.Tasks = map[string]AssignedTaskResources{}
+		a.Tasks = map[string]fleet.AssignedTaskResources{}
 	}
 	a.Tasks[name] = t
 }
 
 // assignPorts gives fixed numbers first, so that no dynamic one is in their way.
-func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *AssignedResources) string {
+func (c *Claims) assignPorts(g *fleet.TaskGroup, seed uint64, a *fleet.AssignedResources) string {
 	for _, p := range g.Ports() {
 		if p.Value <= 0 {
 			continue
@@ -167,7 +164,7 @@ func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *AssignedResources) st
 		if p.Value > 0 {
 			continue
 		}
-		if len(c.node.hostAddresses(p.HostNetwork)) == 0 {
+		if len(c.node.HostAddresses(p.HostNetwork)) == 0 {
 			return "network: no host network " + p.HostNetwork
 		}
 		found := false
@@ -187,9 +184,9 @@ func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *AssignedResources) st
 }
 
 // addressFor finds the address of which a port is free.
-func (c *Claims) addressFor(p Port, a *AssignedResources, port int) (string, bool) {
-	for _, h := range c.node.hostAddresses(p.HostNetwork) {
-		own := slices.ContainsFunc(a.Ports, func(q AssignedPort) bool { return q.HostIP == h.IP && q.Value == port })
+func (c *Claims) addressFor(p fleet.Port, a *fleet.AssignedResources, port int) (string, bool) {
+	for _, h := range c.node.HostAddresses(p.HostNetwork) {
+		own := slices.ContainsFunc(a.Ports, func(q fleet.AssignedPort) bool { return q.HostIP == h.IP && q.Value == port })
 		if !own && !c.isPortTaken(h.IP, port, p.IgnoreCollision) {
 			return h.IP, true
 		}
@@ -197,30 +194,15 @@ func (c *Claims) addressFor(p Port, a *AssignedResources, port int) (string, boo
 	return "", false
 }
 
-func assignedPort(p Port, value int, ip string) AssignedPort {
+func assignedPort(p fleet.Port, value int, ip string) fleet.AssignedPort {
 	to := p.To
 	if to < 0 {
 		to = value
 	}
-	return AssignedPort{Label: p.Label, Value: value, To: to, HostIP: ip, Shared: p.IgnoreCollision}
+	return fleet.AssignedPort{Label: p.Label, Value: value, To: to, HostIP: ip, Shared: p.IgnoreCollision}
 }
 
-// CoreCount is how many cores a node has.
-func (n *Node) CoreCount() int {
-	if n.Resources.Cores > 0 {
-		return n.Resources.Cores
-	}
-	cores, err := strconv.Atoi(n.Attributes["cpu.numcores"])
-	if err != nil {
-		return 0
-	}
-	return cores
-}
-
-// CoreMHz is what one core of a node computes.
-func (n *Node) CoreMHz() int { return n.Resources.CPU / max(n.CoreCount(), 1) }
-
-func (c *Claims) assignCores(n int, a *AssignedResources) ([]int, string) {
+func (c *Claims) assignCores(n int, a *fleet.AssignedResources) ([]int, string) {
 	if n == 0 {
 		return nil, ""
 	}

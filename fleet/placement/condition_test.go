@@ -1,4 +1,4 @@
-package fleet_test
+package placement_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 func TestConditionHolds(t *testing.T) {
@@ -74,7 +75,7 @@ func TestConditionHolds(t *testing.T) {
 		{"${attr.none}", "is_not_set", "", true},
 		{"", "distinct_hosts", "true", true},
 	} {
-		cond, err := fleet.Constraint{LTarget: c.l, Operand: c.op, RTarget: c.r}.Compile()
+		cond, err := placement.Compile(fleet.Constraint{LTarget: c.l, Operand: c.op, RTarget: c.r})
 		if c.op == "regexp" && c.r == "" {
 			if err == nil {
 				t.Errorf("regexp without a value compiles")
@@ -98,7 +99,7 @@ func TestConditionRefused(t *testing.T) {
 		{"${attr.x}", "=", "", "needs a value"},
 		{"", "=", "1", "needs an attribute"},
 		{"${attr.x}", "regexp", "(", "malformed regular expression"},
-		{"${attr.x}", "regexp", strings.Repeat("a", fleet.MaxRegexpLength+1), "characters at most"},
+		{"${attr.x}", "regexp", strings.Repeat("a", placement.MaxRegexpLength+1), "characters at most"},
 		{"${attr.x}", "version", "~> foo", "malformed version"},
 		{"${attr.x}", "version", ">> 1", "malformed version bound"},
 		{"${attr.x}", "semver", "~> 1.2", "not an operator of semver"},
@@ -110,14 +111,14 @@ func TestConditionRefused(t *testing.T) {
 		{"${attr.x}", "=", "${nope}", "unknown attribute"},
 		{"", "distinct_hosts", "maybe", "true or false"},
 		{"${meta.rack}", "distinct_property", "0", "1 or more"},
-		{strings.Repeat("a", fleet.MaxConstraintLength), "=", "1", "characters at most"},
+		{strings.Repeat("a", placement.MaxConstraintLength), "=", "1", "characters at most"},
 	} {
-		_, err := fleet.Constraint{LTarget: c.l, Operand: c.op, RTarget: c.r}.Compile()
+		_, err := placement.Compile(fleet.Constraint{LTarget: c.l, Operand: c.op, RTarget: c.r})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40s %s %.40s: %v, want %q", c.l, c.op, c.r, err, c.want)
 		}
 	}
-	_, err := fleet.Conditions([]fleet.Constraint{{LTarget: "a", Operand: "=", RTarget: "a"}, {LTarget: "a", Operand: "?", RTarget: "b"}})
+	_, err := placement.Conditions([]fleet.Constraint{{LTarget: "a", Operand: "=", RTarget: "a"}, {LTarget: "a", Operand: "?", RTarget: "b"}})
 	if err == nil || !strings.Contains(err.Error(), "constraint a ? b") {
 		t.Errorf("the second is wrong: %v", err)
 	}
@@ -128,7 +129,7 @@ func TestConditionPerNode(t *testing.T) {
 		"${node.unique.id}": true, "${attr.unique.hostname}": true, "${meta.unique.serial}": true,
 		"${attr.kernel.name}": false, "${node.class}": false,
 	} {
-		cond, err := fleet.Constraint{LTarget: target, Operand: "=", RTarget: "x"}.Compile()
+		cond, err := placement.Compile(fleet.Constraint{LTarget: target, Operand: "=", RTarget: "x"})
 		if err != nil || cond.PerNode() != want {
 			t.Errorf("%s: %v, %v", target, cond.PerNode(), err)
 		}
@@ -161,7 +162,7 @@ func TestVersionsLikeTheReference(t *testing.T) {
 		if err != nil {
 			t.Skip("the reference does not know such a version")
 		}
-		cond, err := fleet.Constraint{LTarget: v, Operand: fleet.OpVersion, RTarget: bound}.Compile()
+		cond, err := placement.Compile(fleet.Constraint{LTarget: v, Operand: fleet.OpVersion, RTarget: bound})
 		if err != nil {
 			t.Fatalf("%s: %v", bound, err)
 		}
@@ -177,7 +178,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add("${attr.x}", "regexp", "a|b")
 	f.Add("a,b", "set_contains", "${meta.x}")
 	f.Fuzz(func(t *testing.T, l, op, r string) {
-		if cond, err := (fleet.Constraint{LTarget: l, Operand: op, RTarget: r}).Compile(); err == nil {
+		if cond, err := placement.Compile((fleet.Constraint{LTarget: l, Operand: op, RTarget: r})); err == nil {
 			cond.Holds(&fleet.Node{Attributes: map[string]string{"x": r}, Meta: map[string]string{"x": l}})
 		}
 	})

@@ -1,10 +1,12 @@
-package fleet
+package placement
 
 import (
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // version is a parsed version: numbers (at least three, missing ones being 0), then
@@ -160,7 +162,7 @@ func parseVersionRange(s string, semver bool) (versionRange, error) {
 		case "", "=", "!=", ">", ">=", "<", "<=":
 		case "~>":
 			if semver {
-				return r, fmt.Errorf("~> is not an operator of %s", OpSemver)
+				return r, fmt.Errorf("~> is not an operator of %s", fleet.OpSemver)
 			}
 		default:
 			return r, fmt.Errorf("malformed version bound %q", part)

@@ -1,10 +1,12 @@
-package fleet
+package placement
 
 import (
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // Bounds of a Constraint, so that one job cannot make every placement dear.
@@ -16,14 +18,14 @@ const (
 // Condition is a Constraint made ready to be held against many nodes. It is
 // immutable and may be used by several goroutines.
 type Condition struct {
-	c        Constraint
+	c        fleet.Constraint
 	re       *regexp.Regexp
 	versions versionRange
 }
 
 // Compile checks the constraint and makes it ready: the operator and the targets
 // must be known, and a regular expression or version bounds well formed.
-func (c Constraint) Compile() (Condition, error) {
+func Compile(c fleet.Constraint) (Condition, error) {
 	cond := Condition{c: c}
 	if len(c.LTarget)+len(c.RTarget) > MaxConstraintLength {
 		return cond, fmt.Errorf("a constraint may have %d characters at most", MaxConstraintLength)
@@ -41,19 +43,19 @@ func (c Constraint) Compile() (Condition, error) {
 	}
 	var err error
 	switch c.Operand {
-	case OpRegexp:
+	case fleet.OpRegexp:
 		cond.re, err = compileRegexp(c.RTarget)
-	case OpVersion, OpSemver:
-		cond.versions, err = parseVersionRange(c.RTarget, c.Operand == OpSemver)
+	case fleet.OpVersion, fleet.OpSemver:
+		cond.versions, err = parseVersionRange(c.RTarget, c.Operand == fleet.OpSemver)
 	}
 	return cond, err
 }
 
 // Conditions compiles several constraints, as far as the first that is wrong.
-func Conditions(cs []Constraint) ([]Condition, error) {
+func Conditions(cs []fleet.Constraint) ([]Condition, error) {
 	conds := make([]Condition, 0, len(cs))
 	for _, c := range cs {
-		cond, err := c.Compile()
+		cond, err := Compile(c)
 		if err != nil {
 			return nil, fmt.Errorf("constraint %s: %w", c, err)
 		}
@@ -63,7 +65,7 @@ func Conditions(cs []Constraint) ([]Condition, error) {
 }
 
 // Constraint returns what the condition was made of.
-func (c Condition) Constraint() Constraint { return c.c }
+func (c Condition) Constraint() fleet.Constraint { return c.c }
 
 // PerNode reports whether it looks at what differs between nodes of one class, so
 // that the answer for one says nothing about the next.
@@ -74,28 +76,28 @@ func (c Condition) PerNode() bool {
 // Holds reports whether the node meets the condition. Those about other
 // allocations (distinct_hosts, distinct_property) always hold here: they are the
 // scheduler's to decide.
-func (c Condition) Holds(n *Node) bool {
-	l, lok := resolveTarget(c.c.LTarget, n)
-	r, rok := resolveTarget(c.c.RTarget, n)
+func (c Condition) Holds(n *fleet.Node) bool {
+	l, lok := n.Value(c.c.LTarget)
+	r, rok := n.Value(c.c.RTarget)
 	switch c.c.Operand {
-	case OpDistinctHosts, OpDistinctProp:
+	case fleet.OpDistinctHosts, fleet.OpDistinctProp:
 		return true
-	case OpEqual, "==", "is":
+	case fleet.OpEqual, "==", "is":
 		return lok && rok && l == r
-	case OpNotEqual, "not":
+	case fleet.OpNotEqual, "not":
 		return (lok || rok) && (lok != rok || l != r)
-	case OpIsSet:
+	case fleet.OpIsSet:
 		return lok
-	case OpIsNotSet:
+	case fleet.OpIsNotSet:
 		return !lok
 	}
 	if !lok || !rok {
 		return false
 	}
 	switch c.c.Operand {
-	case OpLess, OpLessEqual, OpGreater, OpGreaterEqual:
+	case fleet.OpLess, fleet.OpLessEqual, fleet.OpGreater, fleet.OpGreaterEqual:
 		return compareOrdered(c.c.Operand, l, r)
-	case OpRegexp:
+	case fleet.OpRegexp:
 		re := c.re
 		if re == nil {
 			var err error
@@ -104,43 +106,43 @@ func (c Condition) Holds(n *Node) bool {
 			}
 		}
 		return re.MatchString(l)
-	case OpVersion, OpSemver:
+	case fleet.OpVersion, fleet.OpSemver:
 		vr := c.versions
 		if vr.bounds == nil {
 			var err error
-			if vr, err = parseVersionRange(r, c.c.Operand == OpSemver); err != nil {
+			if vr, err = parseVersionRange(r, c.c.Operand == fleet.OpSemver); err != nil {
 				return false
 			}
 		}
 		return vr.isSatisfiedBy(l)
-	case OpSetContains, "set_contains_all":
+	case fleet.OpSetContains, "set_contains_all":
 		return setContains(l, r, true)
-	case OpSetContainsAny:
+	case fleet.OpSetContainsAny:
 		return setContains(l, r, false)
 	}
 	return false
 }
 
 // checkOperand refuses unknown operands and missing targets.
-func checkOperand(c Constraint) error {
+func checkOperand(c fleet.Constraint) error {
 	switch c.Operand {
-	case OpDistinctHosts:
+	case fleet.OpDistinctHosts:
 		if c.RTarget != "" {
 			if _, err := strconv.ParseBool(c.RTarget); err != nil {
-				return fmt.Errorf("%s is true or false, not %q", OpDistinctHosts, c.RTarget)
+				return fmt.Errorf("%s is true or false, not %q", fleet.OpDistinctHosts, c.RTarget)
 			}
 		}
 		return nil
-	case OpDistinctProp:
+	case fleet.OpDistinctProp:
 		if n, err := strconv.Atoi(c.RTarget); c.RTarget != "" && (err != nil || n < 1) {
-			return fmt.Errorf("%s allows a whole number of 1 or more, not %q", OpDistinctProp, c.RTarget)
+			return fmt.Errorf("%s allows a whole number of 1 or more, not %q", fleet.OpDistinctProp, c.RTarget)
 		}
-	case OpEqual, "==", "is", OpNotEqual, "not", OpLess, OpLessEqual, OpGreater, OpGreaterEqual,
-		OpRegexp, OpVersion, OpSemver, OpSetContains, "set_contains_all", OpSetContainsAny:
+	case fleet.OpEqual, "==", "is", fleet.OpNotEqual, "not", fleet.OpLess, fleet.OpLessEqual, fleet.OpGreater, fleet.OpGreaterEqual,
+		fleet.OpRegexp, fleet.OpVersion, fleet.OpSemver, fleet.OpSetContains, "set_contains_all", fleet.OpSetContainsAny:
 		if c.RTarget == "" {
 			return fmt.Errorf("a constraint with operator %q needs a value", c.Operand)
 		}
-	case OpIsSet, OpIsNotSet:
+	case fleet.OpIsSet, fleet.OpIsNotSet:
 	default:
 		return fmt.Errorf("unknown constraint operator %q", c.Operand)
 	}
@@ -167,7 +169,7 @@ func CheckTarget(target string) error {
 	if strings.HasPrefix(name, "attr.") || strings.HasPrefix(name, "meta.") {
 		return nil
 	}
-	if _, known := nodeProperty(name, &Node{}); known {
+	if _, known := (&fleet.Node{}).Property(name); known {
 		return nil
 	}
 	return fmt.Errorf("unknown attribute %q: a node has ${attr.…}, ${meta.…}, ${node.unique.id}, "+
@@ -176,51 +178,6 @@ func CheckTarget(target string) error {
 
 // isInterpolated reports whether a target depends on the node.
 func isInterpolated(target string) bool { return strings.HasPrefix(target, "${") }
-
-// Value returns what a target such as ${node.datacenter} or ${meta.rack} stands for
-// on the node; false: the node does not have it.
-func (n *Node) Value(target string) (string, bool) { return resolveTarget(target, n) }
-
-// resolveTarget returns what a target stands for on a node; false: the node does
-// not have it. What is not an interpolation stands for itself.
-func resolveTarget(target string, n *Node) (string, bool) {
-	if !isInterpolated(target) {
-		return target, true
-	}
-	name := strings.TrimSuffix(target[2:], "}")
-	return nodeValue(name, n)
-}
-
-// nodeValue looks up attr.…, meta.… and node.… on a node.
-func nodeValue(name string, n *Node) (string, bool) {
-	if key, ok := strings.CutPrefix(name, "attr."); ok {
-		v, ok := n.Attributes[key]
-		return v, ok
-	}
-	if key, ok := strings.CutPrefix(name, "meta."); ok {
-		v, ok := n.Meta[key]
-		return v, ok
-	}
-	return nodeProperty(name, n)
-}
-
-func nodeProperty(name string, n *Node) (string, bool) {
-	switch name {
-	case "node.unique.id":
-		return string(n.ID), true
-	case "node.unique.name":
-		return n.Name, true
-	case "node.datacenter":
-		return n.Datacenter, true
-	case "node.site":
-		return n.AtSite(), true
-	case "node.class":
-		return n.NodeClass, true
-	case "node.pool":
-		return n.NodePool, true
-	}
-	return "", false
-}
 
 func compileRegexp(pattern string) (*regexp.Regexp, error) {
 	if len(pattern) > MaxRegexpLength {
@@ -242,11 +199,11 @@ func compareOrdered(op, l, r string) bool {
 		c = compareNumbers(x, y)
 	}
 	switch op {
-	case OpLess:
+	case fleet.OpLess:
 		return c < 0
-	case OpLessEqual:
+	case fleet.OpLessEqual:
 		return c <= 0
-	case OpGreater:
+	case fleet.OpGreater:
 		return c > 0
 	}
 	return c >= 0

@@ -1,4 +1,4 @@
-package fleet_test
+package placement_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/placement"
 )
 
 func portGroup(ports ...fleet.Port) *fleet.TaskGroup {
@@ -22,7 +23,7 @@ func portGroup(ports ...fleet.Port) *fleet.TaskGroup {
 
 // mustAssign takes what a group needs, or fails where the outcome is not the wanted
 // one ("" for success).
-func mustAssign(tb testing.TB, c *fleet.Claims, g *fleet.TaskGroup, want string) *fleet.AssignedResources {
+func mustAssign(tb testing.TB, c *placement.Claims, g *fleet.TaskGroup, want string) *fleet.AssignedResources {
 	tb.Helper()
 	a, _, why := c.Offer(g, 0)
 	if !strings.Contains(why, want) || (want == "") != (why == "") {
@@ -36,7 +37,7 @@ func mustAssign(tb testing.TB, c *fleet.Claims, g *fleet.TaskGroup, want string)
 
 func TestPorts(t *testing.T) {
 	t.Run("B73", func(t *testing.T) {
-		c := fleet.NewClaims(&fleet.Node{})
+		c := placement.NewClaims(&fleet.Node{})
 		g := portGroup(fleet.Port{Label: "http", Value: 80}, fleet.Port{Label: "a"}, fleet.Port{Label: "b", To: -1})
 		a := mustAssign(t, c, g, "")
 		if len(a.Ports) != 3 || a.Ports[0].Value != 80 || a.Ports[1].Value == a.Ports[2].Value || a.Ports[2].To != a.Ports[2].Value {
@@ -54,16 +55,16 @@ func TestPorts(t *testing.T) {
 	})
 	t.Run("B74", func(t *testing.T) {
 		n := &fleet.Node{MinDynamicPort: 20000, MaxDynamicPort: 20001}
-		a := mustAssign(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "")
+		a := mustAssign(t, placement.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "")
 		if a.Ports[0].Value == a.Ports[1].Value {
 			t.Errorf("ports %+v", a.Ports)
 		}
 		n.MaxDynamicPort = 20000
-		mustAssign(t, fleet.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "dynamic port selection failed")
+		mustAssign(t, placement.NewClaims(n), portGroup(fleet.Port{Label: "a"}, fleet.Port{Label: "b"}), "dynamic port selection failed")
 	})
 	t.Run("B76", func(t *testing.T) {
 		n := &fleet.Node{HostNetworks: []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.1"}, {Name: "lan", IP: "192.0.2.2"}}}
-		c := fleet.NewClaims(n)
+		c := placement.NewClaims(n)
 		g := portGroup(fleet.Port{Label: "x", Value: 7000, HostNetwork: "lan"})
 		if a, b := mustAssign(t, c, g, ""), mustAssign(t, c, g, ""); a.Ports[0].HostIP == b.Ports[0].HostIP {
 			t.Errorf("both on %s", a.Ports[0].HostIP)
@@ -72,19 +73,19 @@ func TestPorts(t *testing.T) {
 		mustAssign(t, c, portGroup(fleet.Port{Label: "y", HostNetwork: "wan"}), "no host network wan")
 	})
 	t.Run("B77", func(t *testing.T) {
-		c := fleet.NewClaims(&fleet.Node{})
+		c := placement.NewClaims(&fleet.Node{})
 		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 10, IgnoreCollision: true}), "")
 		mustAssign(t, c, portGroup(fleet.Port{Label: "b", Value: 10, IgnoreCollision: true}), "")
 		mustAssign(t, c, portGroup(fleet.Port{Label: "c", Value: 10}), "c=10")
 	})
 	t.Run("reserved", func(t *testing.T) {
-		c := fleet.NewClaims(&fleet.Node{ReservedPorts: "22,8000-8100"})
+		c := placement.NewClaims(&fleet.Node{ReservedPorts: "22,8000-8100"})
 		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 22}), "a=22")
 		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 8100}), "a=8100")
 		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 8101}), "")
 	})
 	t.Run("an address that is gone", func(t *testing.T) {
-		c := fleet.NewClaims(&fleet.Node{Attributes: map[string]string{"unique.network.ip-address": "192.0.2.2"}})
+		c := placement.NewClaims(&fleet.Node{Attributes: map[string]string{"unique.network.ip-address": "192.0.2.2"}})
 		c.Hold(&fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "a", Value: 99, HostIP: "192.0.2.1"}}})
 		mustAssign(t, c, portGroup(fleet.Port{Label: "a", Value: 99}), "a=99")
 	})
@@ -92,19 +93,19 @@ func TestPorts(t *testing.T) {
 
 func TestParsePorts(t *testing.T) {
 	t.Run("B79", func(t *testing.T) {
-		set, err := fleet.ParsePorts("1-3,2-4, 65535")
+		set, err := placement.ParsePorts("1-3,2-4, 65535")
 		if err != nil || !set.Has(1) || !set.Has(4) || set.Has(5) || !set.Has(65535) {
 			t.Errorf("%v", err)
 		}
 		for _, bad := range []string{"-1", "0", "0-1", "3-1", "65536", "1-65536", "9223372036854775807", "a", "1,", strings.Repeat("1,", 5000) + "1"} {
-			if _, err := fleet.ParsePorts(bad); err == nil {
+			if _, err := placement.ParsePorts(bad); err == nil {
 				t.Errorf("%.20q was taken", bad)
 			}
-			if (&fleet.Node{ReservedPorts: bad}).ValidatePorts() == nil {
+			if placement.ValidatePorts((&fleet.Node{ReservedPorts: bad})) == nil {
 				t.Errorf("a node that reserves %.20q is valid", bad)
 			}
 		}
-		if (&fleet.Node{MinDynamicPort: 30000, MaxDynamicPort: 20000}).ValidatePorts() == nil {
+		if placement.ValidatePorts((&fleet.Node{MinDynamicPort: 30000, MaxDynamicPort: 20000})) == nil {
 			t.Error("an empty range of dynamic ports is valid")
 		}
 	})
@@ -114,7 +115,7 @@ func FuzzParsePorts(f *testing.F) {
 	f.Add("22,80,8000-8100")
 	f.Add("1-65535")
 	f.Fuzz(func(t *testing.T, spec string) {
-		if set, err := fleet.ParsePorts(spec); err == nil && set.Has(0) {
+		if set, err := placement.ParsePorts(spec); err == nil && set.Has(0) {
 			t.Error("port 0 is in it")
 		}
 	})
@@ -136,7 +137,7 @@ func deviceGroup(r fleet.RequestedDevice) *fleet.TaskGroup {
 func TestDevices(t *testing.T) {
 	t.Run("B71", func(t *testing.T) {
 		n := &fleet.Node{Devices: append(gpus("nvidia", "1080ti", 4), gpus("nvidia", "2080ti", 2)...)}
-		c := fleet.NewClaims(n)
+		c := placement.NewClaims(n)
 		first := mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
 		second := mustAssign(t, c, deviceGroup(fleet.RequestedDevice{Name: "nvidia/gpu/1080ti", Count: 2}), "")
 		if both := append(first.DeviceIDs(), second.DeviceIDs()...); len(slices.Compact(slices.Sorted(slices.Values(both)))) != 4 {
@@ -153,13 +154,13 @@ func TestDevices(t *testing.T) {
 		n := &fleet.Node{Devices: append(gpus("nvidia", "1080ti", 2), gpus("nvidia", "2080ti", 2)...)}
 		memory := fleet.Constraint{LTarget: "${device.attr.memory}", Operand: ">", RTarget: "20"}
 		r := fleet.RequestedDevice{Name: "gpu", Count: 1, Constraints: []fleet.Constraint{memory}}
-		if a := mustAssign(t, fleet.NewClaims(n), deviceGroup(r), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
+		if a := mustAssign(t, placement.NewClaims(n), deviceGroup(r), ""); a.Tasks["t"].Devices[0].Name != "2080ti" {
 			t.Errorf("the constraint: %+v", a)
 		}
 		r = fleet.RequestedDevice{Name: "gpu", Count: 1, Affinities: []fleet.Affinity{
 			{LTarget: "${device.model}", Operand: "=", RTarget: "2080ti", Weight: 50}, {LTarget: "${device.model}", Operand: "=", RTarget: "1080ti", Weight: -50},
 		}}
-		a, liked, _ := fleet.NewClaims(n).Offer(deviceGroup(r), 0)
+		a, liked, _ := placement.NewClaims(n).Offer(deviceGroup(r), 0)
 		if a.Tasks["t"].Devices[0].Name != "2080ti" || liked != 0.5 {
 			t.Errorf("the affinities: %+v, %v", a, liked)
 		}
@@ -172,7 +173,7 @@ func TestCores(t *testing.T) {
 		{Name: "a", Resources: fleet.TaskResources{Resources: fleet.Resources{Cores: 1}}},
 		{Name: "b", Resources: fleet.TaskResources{Resources: fleet.Resources{Cores: 2}}},
 	}}
-	c := fleet.NewClaims(n)
+	c := placement.NewClaims(n)
 	a := mustAssign(t, c, g, "")
 	if !slices.Equal(a.CoreIDs(), []int{0, 1, 2}) || len(a.Tasks["b"].Cores) != 2 || n.CoreMHz() != 2000 {
 		t.Errorf("given %+v", a)
