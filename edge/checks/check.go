@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/catalog"
 )
 
 // Statuses of a check.
@@ -114,7 +115,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 
 // resolveAddress sets the address to check.
 func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
-	ip, port, ok := a.Endpoint(n, label)
+	ip, port, ok := catalog.Endpoint(a, n, label)
 	if !ok || port == 0 {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return

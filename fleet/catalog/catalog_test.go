@@ -1,10 +1,12 @@
-package fleet_test
+package catalog_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/catalog"
 	"skerry/fleet/validate"
 )
 
@@ -51,7 +53,7 @@ func runningTask(events ...string) fleet.TaskState {
 
 func TestRegistrations(t *testing.T) {
 	a, n := allocWithServices()
-	got := a.Registrations(n, "global")
+	got := catalog.Registrations(&a, n, "global")
 	want := []fleet.ServiceRegistration{
 		{
 			ID: "_nomad-task-a1-group-web-shop-dc1-http", ServiceName: "shop-dc1", Namespace: "default", NodeID: "n1", Datacenter: "dc1",
@@ -123,7 +125,7 @@ func TestWhatIsRegistered(t *testing.T) {
 			a, n := allocWithServices()
 			tc.change(&a, n)
 			var got []string
-			for _, r := range a.Registrations(n, "global") {
+			for _, r := range catalog.Registrations(&a, n, "global") {
 				got = append(got, r.String())
 			}
 			wantEqual(t, "registrations", got, tc.want)
@@ -134,11 +136,11 @@ func TestWhatIsRegistered(t *testing.T) {
 func TestACanaryHasTagsOfItsOwn(t *testing.T) {
 	a, n := allocWithServices()
 	a.DeploymentStatus = &fleet.AllocDeployment{Canary: true}
-	got := a.Registrations(n, "global")
+	got := catalog.Registrations(&a, n, "global")
 	wantEqual(t, "tags of the service that has some for canaries", got[0].Tags, []string{"canary"})
 	wantEqual(t, "meta", got[0].Meta, map[string]string{"floor": "2"})
 	a.Job.TaskGroups[0].Services[0].CanaryMeta = map[string]string{"floor": "test"}
-	wantEqual(t, "meta of the canary", a.Registrations(n, "global")[0].Meta, map[string]string{"floor": "test"})
+	wantEqual(t, "meta of the canary", catalog.Registrations(&a, n, "global")[0].Meta, map[string]string{"floor": "test"})
 }
 
 // TestAddressModes: tasks have their edge's own address, whichever of the modes that are
@@ -149,8 +151,15 @@ func TestAddressModes(t *testing.T) {
 		s := &a.Job.TaskGroups[0].Services[0]
 		s.AddressMode = mode
 		s.Checks = []fleet.ServiceCheck{{Type: fleet.CheckTCP, AddressMode: mode}}
-		if got := a.Registrations(n, "global"); len(got) != 2 || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 {
+		if got := catalog.Registrations(&a, n, "global"); len(got) != 2 || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 {
 			t.Errorf("address_mode %q: %+v", mode, got)
 		}
+	}
+}
+
+func wantEqual[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if !reflect.DeepEqual(got, want) {
+		tb.Errorf("%s: got %+v\nwant %+v", what, got, want)
 	}
 }

@@ -1,0 +1,102 @@
+// Package catalog derives the services that an allocation registers, with their addresses, from
+// the allocation and its node. The hub's state and API call it, and the checks of an edge.
+//
+// It is pure: it starts no goroutine, reads no clock and does no I/O.
+package catalog
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// serviceStatus returns the status of an allocation's services on a node.
+func serviceStatus(a *fleet.Alloc, n *fleet.Node) string {
+	if a.ClientStatus != fleet.ClientRunning || n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
+		return fleet.ServiceUnreachable
+	}
+	return fleet.ServiceReachable
+}
+
+// Registrations lists the services of an allocation that runs and shall run: a task's while the
+// task runs, a group's while no task is ending. It leaves out services with an unknown port,
+// and those whose name is invalid once ${…} is replaced.
+func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.ServiceRegistration {
+	if n == nil || !a.Offers() {
+		return nil
+	}
+	var found []fleet.ServiceRegistration
+	g := a.Group()
+	for i := range g.Services {
+		if a.Ending() {
+			break
+		}
+		found = appendRegistration(a, found, &g.Services[i], fleet.TaskPlace{Alloc: a, Node: n, Region: region})
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		if !a.TaskStates[t.Name].Offers() {
+			continue
+		}
+		for k := range t.Services {
+			found = appendRegistration(a, found, &t.Services[k], fleet.TaskPlace{Alloc: a, Node: n, Region: region, Task: t.Name})
+		}
+	}
+	return found
+}
+
+// appendRegistration appends the registration of one service, unless it is invalid.
+func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where fleet.TaskPlace) []fleet.ServiceRegistration {
+	if s.Provider != fleet.ProviderNomad {
+		return found
+	}
+	said := s.Interpolated(fleet.NewTaskEnv(where))
+	address, port, ok := Endpoint(a, where.Node, said.PortLabel)
+	if !ok || !fleet.ValidServiceName(said.Name) {
+		return found
+	}
+	r := fleet.ServiceRegistration{
+		ServiceName: said.Name, Namespace: a.Namespace, NodeID: a.NodeID, Datacenter: where.Node.Datacenter,
+		JobID: a.JobID, AllocID: a.ID, Tags: said.Tags, Meta: said.Meta,
+		Address: cmp.Or(said.Address, address), Port: port, Status: serviceStatus(a, where.Node),
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex,
+	}
+	if a.DeploymentStatus != nil && a.DeploymentStatus.Canary {
+		if len(said.CanaryTags) > 0 {
+			r.Tags = said.CanaryTags
+		}
+		if len(said.CanaryMeta) > 0 {
+			r.Meta = said.CanaryMeta
+		}
+	}
+	owner := cmp.Or(where.Task, "group-"+a.TaskGroup)
+	r.ID = "_nomad-task-" + strings.Join([]string{string(a.ID), owner, said.Name, said.PortLabel}, "-")
+	return append(found, r)
+}
+
+// Endpoint returns the address and port of an allocation: of an assigned port by its label, of a
+// number, or of no port for "". The address is the node's present one, unless the port is of
+// another network.
+func Endpoint(a *fleet.Alloc, n *fleet.Node, label string) (address string, port int, ok bool) {
+	now := n.HostAddresses(fleet.DefaultHostNetwork)[0].IP
+	if label == "" {
+		return now, 0, true
+	}
+	if a.Allotment != nil {
+		for _, p := range a.Allotment.Ports {
+			if p.Label != label {
+				continue
+			}
+			if now == "" || n.HasAddress(p.HostIP) {
+				return p.HostIP, p.Value, true
+			}
+			return now, p.Value, true
+		}
+	}
+	if number, err := strconv.Atoi(label); err == nil && number > 0 && number <= fleet.MaxPort {
+		return now, number, true
+	}
+	return "", 0, false
+}
