@@ -21,6 +21,7 @@ fleet/catalog           < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
 fleet/placement         < fleet
+fleet/taskenv           < fleet
 fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet

@@ -1,6 +1,10 @@
 package fleet
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // What the hub wants of an allocation.
 const (
@@ -312,4 +316,14 @@ func (a *Alloc) Group() *TaskGroup {
 		return nil
 	}
 	return a.Job.Group(a.TaskGroup)
+}
+
+// NameIndex returns the index at the end of the allocation's name.
+func (a *Alloc) NameIndex() (int, bool) {
+	open := strings.LastIndexByte(a.Name, '[')
+	if open < 0 || !strings.HasSuffix(a.Name, "]") {
+		return 0, false
+	}
+	i, err := strconv.Atoi(a.Name[open+1 : len(a.Name)-1])
+	return i, err == nil && i >= 0
 }

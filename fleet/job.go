@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -371,3 +372,21 @@ const (
 	// may be told to stop an allocation: it beats three times within it.
 	MinStopOnClientAfter = 3 * time.Second
 )
+
+// TaskMeta returns what a task is given as meta: the task's own over its group's
+// over the job's.
+func (j *Job) TaskMeta(group, task string) map[string]string {
+	meta := maps.Clone(j.Meta)
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	g := j.Group(group)
+	if g == nil {
+		return meta
+	}
+	maps.Copy(meta, g.Meta)
+	if t := g.Task(task); t != nil {
+		maps.Copy(meta, t.Meta)
+	}
+	return meta
+}

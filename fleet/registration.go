@@ -87,31 +87,3 @@ func (s TaskState) Ending() bool {
 // Offers reports whether the task's services are in the catalogue: while it runs, and is
 // not to end.
 func (s TaskState) Offers() bool { return s.State == TaskRunning && !s.Ending() }
-
-// Interpolated returns what the service says with every ${…} filled in.
-func (s *Service) Interpolated(env TaskEnv) Service {
-	c := *s
-	c.Name, c.PortLabel, c.Address = env.Replace(s.Name), env.Replace(s.PortLabel), env.Replace(s.Address)
-	c.Tags, c.CanaryTags = replaceEach(env, s.Tags), replaceEach(env, s.CanaryTags)
-	c.Meta, c.CanaryMeta = replaceValues(env, s.Meta), replaceValues(env, s.CanaryMeta)
-	return c
-}
-
-func replaceEach(env TaskEnv, list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = env.Replace(s)
-	}
-	return out
-}
-
-func replaceValues(env TaskEnv, m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(m))
-	for k, v := range m {
-		out[k] = env.Replace(v)
-	}
-	return out
-}

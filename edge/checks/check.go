@@ -13,6 +13,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/catalog"
+	"skerry/fleet/taskenv"
 )
 
 // Statuses of a check.
@@ -91,8 +92,8 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
 		return nil
 	}
-	env := fleet.NewTaskEnv(fleet.TaskPlace{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
-	said := s.Interpolated(env)
+	env := taskenv.New(taskenv.Place{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
+	said := taskenv.Service(s, env)
 	found := make([]check, 0, len(s.Checks))
 	for i, sc := range s.Checks {
 		c := check{ServiceCheck: sc, service: said.Name, task: task, countsForHealth: sc.OnUpdate != fleet.OnUpdateIgnore, started: started}

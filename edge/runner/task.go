@@ -8,6 +8,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/fleet/taskenv"
 )
 
 // recoverTries bounds how often, once a second, a driver is asked for a task that it cannot look up.
@@ -314,11 +315,11 @@ func (t *task) driverConfig(s spec) drivers.TaskConfig {
 }
 
 // taskEnv returns the task's environment and the values of ${…}.
-func (t *task) taskEnv(s spec) fleet.TaskEnv {
+func (t *task) taskEnv(s spec) taskenv.Env {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
 	node := f.Node()
-	return fleet.NewTaskEnv(fleet.TaskPlace{
+	return taskenv.New(taskenv.Place{
 		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,
 		AllocDir: dirs.alloc, TaskDir: dirs.local, SecretsDir: dirs.secrets,
 	})

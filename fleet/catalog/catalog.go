@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/taskenv"
 )
 
 // serviceStatus returns the status of an allocation's services on a node.
@@ -33,7 +34,7 @@ func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.Service
 		if a.Ending() {
 			break
 		}
-		found = appendRegistration(a, found, &g.Services[i], fleet.TaskPlace{Alloc: a, Node: n, Region: region})
+		found = appendRegistration(a, found, &g.Services[i], taskenv.Place{Alloc: a, Node: n, Region: region})
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
@@ -41,18 +42,18 @@ func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.Service
 			continue
 		}
 		for k := range t.Services {
-			found = appendRegistration(a, found, &t.Services[k], fleet.TaskPlace{Alloc: a, Node: n, Region: region, Task: t.Name})
+			found = appendRegistration(a, found, &t.Services[k], taskenv.Place{Alloc: a, Node: n, Region: region, Task: t.Name})
 		}
 	}
 	return found
 }
 
 // appendRegistration appends the registration of one service, unless it is invalid.
-func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where fleet.TaskPlace) []fleet.ServiceRegistration {
+func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where taskenv.Place) []fleet.ServiceRegistration {
 	if s.Provider != fleet.ProviderNomad {
 		return found
 	}
-	said := s.Interpolated(fleet.NewTaskEnv(where))
+	said := taskenv.Service(s, taskenv.New(where))
 	address, port, ok := Endpoint(a, where.Node, said.PortLabel)
 	if !ok || !fleet.ValidServiceName(said.Name) {
 		return found

@@ -7,6 +7,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/placement"
+	"skerry/fleet/taskenv"
 )
 
 func portGroup(ports ...fleet.Port) *fleet.TaskGroup {
@@ -210,7 +211,7 @@ func TestAllottedVariables(t *testing.T) {
 		Ports: []fleet.AssignedPort{{Label: "http", Value: 20001, To: 8080, HostIP: "192.0.2.1"}, {Label: "my-admin", Value: 22222, HostIP: "192.0.2.1"}},
 		Tasks: map[string]fleet.AssignedTaskResources{"t": {Cores: []int{2, 3}}},
 	}}
-	vars := fleet.NewTaskEnv(fleet.TaskPlace{Alloc: a, Task: "t"}).Vars()
+	vars := taskenv.New(taskenv.Place{Alloc: a, Task: "t"}).Vars()
 	for k, want := range map[string]string{
 		"NOMAD_PORT_http": "8080", "NOMAD_HOST_PORT_http": "20001", "NOMAD_ADDR_http": "192.0.2.1:8080", "NOMAD_HOST_ADDR_http": "192.0.2.1:20001",
 		"NOMAD_IP_http": "192.0.2.1", "NOMAD_PORT_my_admin": "22222", "NOMAD_ADDR_my_admin": "192.0.2.1:22222", "NOMAD_CPU_CORES": "2,3",

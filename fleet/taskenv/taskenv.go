@@ -1,4 +1,8 @@
-package fleet
+// Package taskenv makes the environment of a task and replaces ${…} in its configuration. The
+// runner and the checks of an edge call it, and package catalog for the names of services.
+//
+// It is pure: it starts no goroutine, reads no clock and does no I/O.
+package taskenv
 
 import (
 	"maps"
@@ -6,13 +10,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"skerry/fleet"
 )
 
-// TaskPlace is where a task runs: what its interpolation and its environment are
-// made of. Alloc.Job must be set.
-type TaskPlace struct {
-	Alloc  *Alloc
-	Node   *Node
+// Service returns a copy of a service with ${…} replaced.
+func Service(s *fleet.Service, env Env) fleet.Service {
+	c := *s
+	c.Name, c.PortLabel, c.Address = env.Replace(s.Name), env.Replace(s.PortLabel), env.Replace(s.Address)
+	c.Tags, c.CanaryTags = replaceEach(env, s.Tags), replaceEach(env, s.CanaryTags)
+	c.Meta, c.CanaryMeta = replaceValues(env, s.Meta), replaceValues(env, s.CanaryMeta)
+	return c
+}
+
+func replaceEach(env Env, list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = env.Replace(s)
+	}
+	return out
+}
+
+func replaceValues(env Env, m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k] = env.Replace(v)
+	}
+	return out
+}
+
+// Place says where a task runs: its environment is made of it. Alloc.Job must be set.
+type Place struct {
+	Alloc  *fleet.Alloc
+	Node   *fleet.Node
 	Task   string
 	Region string
 	// As the task sees them.
@@ -21,18 +54,17 @@ type TaskPlace struct {
 	SecretsDir string // NOMAD_SECRETS_DIR
 }
 
-// TaskEnv is the environment of one task, and what ${…} stands for in its
-// configuration. It is immutable.
-type TaskEnv struct {
+// Env is the environment of one task, which also resolves ${…} in its configuration. It is
+// immutable.
+type Env struct {
 	vars map[string]string
-	node *Node
+	node *fleet.Node
 }
 
-// NewTaskEnv makes the environment of a task: the NOMAD_… variables, then the
-// task's own env block, in which ${…} is replaced. A variable of the block may use
-// NOMAD_… and what the node has, but not another variable of the block.
-func NewTaskEnv(p TaskPlace) TaskEnv {
-	base := TaskEnv{vars: placeVars(p), node: p.Node}
+// New makes the environment of a task: the NOMAD_… variables, then the task's env block. A
+// variable of the block may use NOMAD_… and the node's properties, not another variable.
+func New(p Place) Env {
+	base := Env{vars: placeVars(p), node: p.Node}
 	g := p.Alloc.Group()
 	if g == nil {
 		return base
@@ -45,14 +77,14 @@ func NewTaskEnv(p TaskPlace) TaskEnv {
 	for k, v := range t.Env {
 		vars[k] = base.Replace(v)
 	}
-	return TaskEnv{vars: vars, node: p.Node}
+	return Env{vars: vars, node: p.Node}
 }
 
 // Vars returns the environment, by name.
-func (e TaskEnv) Vars() map[string]string { return maps.Clone(e.vars) }
+func (e Env) Vars() map[string]string { return maps.Clone(e.vars) }
 
 // Environ returns the environment as sorted NAME=VALUE.
-func (e TaskEnv) Environ() []string {
+func (e Env) Environ() []string {
 	list := make([]string, 0, len(e.vars))
 	for _, k := range slices.Sorted(maps.Keys(e.vars)) {
 		list = append(list, k+"="+e.vars[k])
@@ -60,10 +92,9 @@ func (e TaskEnv) Environ() []string {
 	return list
 }
 
-// Replace replaces every ${…} that is known: attr.…, meta.…, node.…, env.NAME,
-// env["NAME"] and NAME. What is not known stays as it is, and what was put in is
-// not looked at again.
-func (e TaskEnv) Replace(s string) string {
+// Replace replaces every known ${…}: attr.…, meta.…, node.…, env.NAME, env["NAME"] and NAME.
+// Unknown ones stay, and a replacement is not replaced again.
+func (e Env) Replace(s string) string {
 	if !strings.Contains(s, "${") {
 		return s
 	}
@@ -90,16 +121,15 @@ func (e TaskEnv) Replace(s string) string {
 	return out.String()
 }
 
-// ReplaceAll replaces in every string of a task's Config, keys left alone, and
-// returns a copy.
-func (e TaskEnv) ReplaceAll(config map[string]any) map[string]any {
+// ReplaceAll returns a copy of a task's Config with ${…} replaced in every value.
+func (e Env) ReplaceAll(config map[string]any) map[string]any {
 	if config == nil {
 		return nil
 	}
 	return e.replaceAny(config).(map[string]any)
 }
 
-func (e TaskEnv) replaceAny(v any) any {
+func (e Env) replaceAny(v any) any {
 	switch v := v.(type) {
 	case string:
 		return e.Replace(v)
@@ -133,7 +163,7 @@ func (e TaskEnv) replaceAny(v any) any {
 	return v
 }
 
-func (e TaskEnv) resolveReference(name string) (string, bool) {
+func (e Env) resolveReference(name string) (string, bool) {
 	if key, ok := strings.CutPrefix(name, "env."); ok {
 		return e.lookUpVariable(key)
 	}
@@ -148,17 +178,17 @@ func (e TaskEnv) resolveReference(name string) (string, bool) {
 	return e.lookUpVariable(name)
 }
 
-func (e TaskEnv) lookUpVariable(name string) (string, bool) {
+func (e Env) lookUpVariable(name string) (string, bool) {
 	v, ok := e.vars[name]
 	return v, ok
 }
 
 // placeVars makes the NOMAD_… variables, without the task's own.
-func placeVars(p TaskPlace) map[string]string {
+func placeVars(p Place) map[string]string {
 	a := p.Alloc
 	vars := map[string]string{
 		"NOMAD_ALLOC_ID":       string(a.ID),
-		"NOMAD_SHORT_ALLOC_ID": Short(a.ID),
+		"NOMAD_SHORT_ALLOC_ID": fleet.Short(a.ID),
 		"NOMAD_ALLOC_NAME":     a.Name,
 		"NOMAD_GROUP_NAME":     a.TaskGroup,
 		"NOMAD_TASK_NAME":      p.Task,
@@ -199,7 +229,7 @@ func placeVars(p TaskPlace) map[string]string {
 }
 
 // assignedResourceVars adds what the allocation was given: its ports by label, its cores.
-func assignedResourceVars(vars map[string]string, a *AssignedResources, task string) {
+func assignedResourceVars(vars map[string]string, a *fleet.AssignedResources, task string) {
 	if a == nil {
 		return
 	}
@@ -232,32 +262,4 @@ func envName(key string) string {
 		}
 		return '_'
 	}, key)
-}
-
-// NameIndex returns the index at the end of the allocation's name.
-func (a *Alloc) NameIndex() (int, bool) {
-	open := strings.LastIndexByte(a.Name, '[')
-	if open < 0 || !strings.HasSuffix(a.Name, "]") {
-		return 0, false
-	}
-	i, err := strconv.Atoi(a.Name[open+1 : len(a.Name)-1])
-	return i, err == nil && i >= 0
-}
-
-// TaskMeta returns what a task is given as meta: the task's own over its group's
-// over the job's.
-func (j *Job) TaskMeta(group, task string) map[string]string {
-	meta := maps.Clone(j.Meta)
-	if meta == nil {
-		meta = map[string]string{}
-	}
-	g := j.Group(group)
-	if g == nil {
-		return meta
-	}
-	maps.Copy(meta, g.Meta)
-	if t := g.Task(task); t != nil {
-		maps.Copy(meta, t.Meta)
-	}
-	return meta
 }

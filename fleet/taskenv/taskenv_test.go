@@ -1,4 +1,4 @@
-package fleet_test
+package taskenv_test
 
 import (
 	"reflect"
@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/taskenv"
 )
 
-func sampleTaskPlace() fleet.TaskPlace {
+func sampleTaskPlace() taskenv.Place {
 	job := &fleet.Job{
 		ID: "shop", Name: "The Shop", Meta: map[string]string{"owner": "ops", "deep": "job"},
 		TaskGroups: []fleet.TaskGroup{{
@@ -22,7 +23,7 @@ func sampleTaskPlace() fleet.TaskPlace {
 			}},
 		}},
 	}
-	return fleet.TaskPlace{
+	return taskenv.Place{
 		Alloc: &fleet.Alloc{
 			ID: "11111111-2222-3333-4444-555555555555", Name: "shop.web[7]", Namespace: "default",
 			JobID: "shop", Job: job, TaskGroup: "web",
@@ -36,7 +37,7 @@ func sampleTaskPlace() fleet.TaskPlace {
 }
 
 func TestTaskEnv(t *testing.T) {
-	got := fleet.NewTaskEnv(sampleTaskPlace()).Vars()
+	got := taskenv.New(sampleTaskPlace()).Vars()
 	want := map[string]string{
 		"NOMAD_ALLOC_ID": "11111111-2222-3333-4444-555555555555", "NOMAD_SHORT_ALLOC_ID": "11111111",
 		"NOMAD_ALLOC_NAME": "shop.web[7]", "NOMAD_ALLOC_INDEX": "7", "NOMAD_GROUP_NAME": "web", "NOMAD_TASK_NAME": "serve",
@@ -50,14 +51,14 @@ func TestTaskEnv(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	environ := fleet.NewTaskEnv(sampleTaskPlace()).Environ()
+	environ := taskenv.New(sampleTaskPlace()).Environ()
 	if !slices.IsSorted(environ) || !slices.Contains(environ, "NOMAD_DC=dc1") || len(environ) != len(want) {
 		t.Errorf("environ %q", environ)
 	}
 }
 
 func TestReplace(t *testing.T) {
-	env := fleet.NewTaskEnv(sampleTaskPlace())
+	env := taskenv.New(sampleTaskPlace())
 	for in, want := range map[string]string{
 		"plain":                              "plain",
 		"${attr.kernel.name}-${meta.rack}":   "linux-r1",
@@ -97,11 +98,11 @@ func TestReplace(t *testing.T) {
 func TestTaskEnvWithoutJob(t *testing.T) {
 	p := sampleTaskPlace()
 	p.Task = "gone"
-	if vars := fleet.NewTaskEnv(p).Vars(); vars["NOMAD_TASK_NAME"] != "gone" || vars["NOMAD_META_deep"] != "group" || vars["GREETING"] != "" {
+	if vars := taskenv.New(p).Vars(); vars["NOMAD_TASK_NAME"] != "gone" || vars["NOMAD_META_deep"] != "group" || vars["GREETING"] != "" {
 		t.Errorf("a task that is gone: %q", vars)
 	}
 	p.Alloc.Job, p.Node = nil, nil
-	if vars := fleet.NewTaskEnv(p).Vars(); vars["NOMAD_JOB_NAME"] != "shop" || vars["NOMAD_DC"] != "" {
+	if vars := taskenv.New(p).Vars(); vars["NOMAD_JOB_NAME"] != "shop" || vars["NOMAD_DC"] != "" {
 		t.Errorf("without a job and a node: %q", vars)
 	}
 }
@@ -110,7 +111,7 @@ func FuzzReplace(f *testing.F) {
 	f.Add("${attr.kernel.name} ${meta.x} ${env[\"HOME\"]} ${NOMAD_ALLOC_INDEX}")
 	f.Add("${${}}${")
 	f.Add("$${env.\xff}")
-	env := fleet.NewTaskEnv(sampleTaskPlace())
+	env := taskenv.New(sampleTaskPlace())
 	f.Fuzz(func(t *testing.T, s string) {
 		got := env.Replace(s)
 		if !strings.Contains(s, "${") && got != s {
