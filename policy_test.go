@@ -22,6 +22,7 @@ fleet/diff              < fleet
 fleet/jobspec           < fleet
 fleet/placement         < fleet
 fleet/taskenv           < fleet
+fleet/usage             < fleet
 fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet

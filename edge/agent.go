@@ -15,6 +15,7 @@ import (
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
@@ -301,7 +302,7 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	if err != nil {
 		return nil, err
 	}
-	return openJSON(fleet.NewAllocUsage(tasks, e.cfg.Now().UnixNano()))
+	return openJSON(usage.OfAlloc(tasks, e.cfg.Now().UnixNano()))
 }
 
 // taskOf checks a task's name; "" is the only task.

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"strconv"
 	"time"
 )
 
@@ -52,71 +51,6 @@ type AllocUsage struct {
 	Timestamp     int64 // UnixNano, by the edge's clock
 }
 
-var (
-	measuredMemory = []string{"RSS", "Swap", "Usage"}
-	measuredCPU    = []string{"System Mode", "User Mode", "Percent", "Total Ticks"}
-)
-
-// zeroUsage is of something that uses nothing.
-func zeroUsage() *ResourceUsage {
-	return &ResourceUsage{MemoryStats: &MemoryUsage{Measured: measuredMemory}, CpuStats: &CPUUsage{Measured: measuredCPU}}
-}
-
-func (u *ResourceUsage) addUsage(o *ResourceUsage) {
-	u.MemoryStats.RSS += o.MemoryStats.RSS
-	u.MemoryStats.Swap += o.MemoryStats.Swap
-	u.MemoryStats.Usage += o.MemoryStats.Usage
-	u.CpuStats.SystemMode += o.CpuStats.SystemMode
-	u.CpuStats.UserMode += o.CpuStats.UserMode
-	u.CpuStats.Percent += o.CpuStats.Percent
-	u.CpuStats.TotalTicks += o.CpuStats.TotalTicks
-}
-
-// UsageBetween is what the processes of a task used between two readings that lie took
-// apart, on cores of mhz. A process that began meanwhile used all that it has; one
-// that ended meanwhile is not counted.
-func UsageBetween(before, after []Consumed, took time.Duration, mhz float64, at int64) *TaskUsage {
-	type process struct {
-		pid   int
-		start uint64
-	}
-	known := make(map[process]Consumed, len(before))
-	for _, c := range before {
-		known[process{c.PID, c.Start}] = c
-	}
-	task := &TaskUsage{ResourceUsage: zeroUsage(), Timestamp: at, Pids: make(map[string]*ResourceUsage, len(after))}
-	for _, c := range after {
-		old := known[process{c.PID, c.Start}]
-		one := zeroUsage()
-		one.MemoryStats.RSS, one.MemoryStats.Swap, one.MemoryStats.Usage = c.RSS, c.Swap, c.RSS+c.Swap
-		one.CpuStats.UserMode = percentOf(c.User-old.User, took)
-		one.CpuStats.SystemMode = percentOf(c.System-old.System, took)
-		one.CpuStats.Percent = one.CpuStats.UserMode + one.CpuStats.SystemMode
-		one.CpuStats.TotalTicks = one.CpuStats.Percent / 100 * mhz
-		task.Pids[strconv.Itoa(c.PID)] = one
-		task.ResourceUsage.addUsage(one)
-	}
-	return task
-}
-
-// percentOf is used in percents of took; nothing took no time, and time does not run
-// backwards.
-func percentOf(used, took time.Duration) float64 {
-	if took <= 0 || used <= 0 {
-		return 0
-	}
-	return 100 * float64(used) / float64(took)
-}
-
-// NewAllocUsage adds up what tasks use.
-func NewAllocUsage(tasks map[string]*TaskUsage, at int64) *AllocUsage {
-	a := &AllocUsage{ResourceUsage: zeroUsage(), Tasks: tasks, Timestamp: at}
-	for _, t := range tasks {
-		a.ResourceUsage.addUsage(t.ResourceUsage)
-	}
-	return a
-}
-
 // Load is what a machine has done since it booted, and what of it is in use now.
 type Load struct {
 	Memory HostMemory
@@ -164,33 +98,4 @@ type HostUsage struct {
 	Uptime           uint64
 	CPUTicksConsumed float64 // MHz of all cores together
 	Timestamp        int64   // UnixNano, by the edge's clock
-}
-
-// HostUsageBetween is what a machine used between two readings, on cores of mhz.
-func HostUsageBetween(before, after Load, mhz float64, at int64) *HostUsage {
-	h := &HostUsage{
-		Memory: &after.Memory, CPU: []HostCPU{}, DiskStats: after.Disks, AllocDirStats: after.Data,
-		Uptime: uint64(after.Uptime / time.Second), Timestamp: at,
-	}
-	known := make(map[string]CoreTime, len(before.Cores))
-	for _, c := range before.Cores {
-		known[c.Name] = c
-	}
-	for _, c := range after.Cores {
-		old, ok := known[c.Name]
-		if !ok || c.User < old.User || c.System < old.System || c.Idle < old.Idle {
-			continue // a core that was plugged in, or counts anew
-		}
-		user, system, idle := c.User-old.User, c.System-old.System, c.Idle-old.Idle
-		all := float64(user + system + idle)
-		if all == 0 {
-			continue
-		}
-		core := HostCPU{CPU: c.Name, User: 100 * float64(user) / all, System: 100 * float64(system) / all, Idle: 100 * float64(idle) / all}
-		core.Total = core.User + core.System
-		core.TotalPercent, core.TotalTicks = core.Total, core.Total/100*mhz
-		h.CPU = append(h.CPU, core)
-		h.CPUTicksConsumed += core.Total / 100 * mhz
-	}
-	return h
 }

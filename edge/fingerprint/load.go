@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/usage"
 	"skerry/internal/pace"
 )
 
@@ -29,7 +30,7 @@ func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.HostUsageBetween(before, after, f.MHz(), time.Now().UnixNano()), nil
+	return usage.OfHost(before, after, f.MHz(), time.Now().UnixNano()), nil
 }
 
 // MHz returns the clock rate of a core from the description.

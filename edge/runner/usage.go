@@ -7,6 +7,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 	"skerry/internal/pace"
 )
 
@@ -38,7 +39,7 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 		case err != nil:
 			return nil, fmt.Errorf("measure task %q: %w", task, err)
 		}
-		out[task] = fleet.UsageBetween(before[task], after, time.Since(began), mhz, time.Now().UnixNano())
+		out[task] = usage.OfTask(before[task], after, time.Since(began), mhz, time.Now().UnixNano())
 	}
 	return out, nil
 }

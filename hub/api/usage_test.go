@@ -9,6 +9,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/fleet/usage"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -28,8 +29,8 @@ func TestUsage(t *testing.T) {
 	}
 	id := mustPlace(t, h, "web")
 	alloc := &nomad.Allocation{ID: string(id), NodeID: string(nodeID)}
-	answer = mustJSON(t, fleet.NewAllocUsage(map[string]*fleet.TaskUsage{
-		"main": fleet.UsageBetween(nil, []fleet.Consumed{{PID: 7, Start: 1, User: 1e9, RSS: 4096, Swap: 1024}}, 2e9, 3000, 8),
+	answer = mustJSON(t, usage.OfAlloc(map[string]*fleet.TaskUsage{
+		"main": usage.OfTask(nil, []fleet.Consumed{{PID: 7, Start: 1, User: 1e9, RSS: 4096, Swap: 1024}}, 2e9, 3000, 8),
 	}, 9))
 	u, err := c.Allocations().Stats(alloc, nil)
 	if err != nil {
@@ -40,7 +41,7 @@ func TestUsage(t *testing.T) {
 		task.Timestamp != 8 || task.Pids["7"].MemoryStats.Swap != 1024 || len(task.ResourceUsage.CpuStats.Measured) == 0 {
 		t.Errorf("%+v", u.ResourceUsage)
 	}
-	answer = mustJSON(t, fleet.HostUsageBetween(fleet.Load{Cores: []fleet.CoreTime{{Name: "cpu0"}}}, fleet.Load{
+	answer = mustJSON(t, usage.OfHost(fleet.Load{Cores: []fleet.CoreTime{{Name: "cpu0"}}}, fleet.Load{
 		Memory: fleet.HostMemory{Total: 100, Used: 60}, Cores: []fleet.CoreTime{{Name: "cpu0", User: 1, Idle: 3}},
 		Disks: []fleet.HostDisk{{Device: "/dev/sda", UsedPercent: 12}}, Data: &fleet.HostDisk{Size: 5}, Uptime: 3e9,
 	}, 1000, 9))

@@ -1,10 +1,11 @@
-package fleet_test
+package usage_test
 
 import (
 	"testing"
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // TestUsageBetween has processes that go on, begin, end, and get the PID of another.
@@ -19,7 +20,7 @@ func TestUsageBetween(t *testing.T) {
 		{PID: 12, Start: 99, User: 200 * time.Millisecond, RSS: 7}, // another one of that PID
 		{PID: 13, Start: 100, System: 100 * time.Millisecond, RSS: 3},
 	}
-	got := fleet.UsageBetween(before, after, time.Second, 2000, 5)
+	got := usage.OfTask(before, after, time.Second, 2000, 5)
 	if len(got.Pids) != 3 || got.Timestamp != 5 {
 		t.Fatalf("%+v", got)
 	}
@@ -33,26 +34,26 @@ func TestUsageBetween(t *testing.T) {
 	if m := all.MemoryStats; m.RSS != 310 || m.Swap != 50 || m.Usage != 360 || len(m.Measured) == 0 {
 		t.Errorf("all: %+v", m)
 	}
-	alloc := fleet.NewAllocUsage(map[string]*fleet.TaskUsage{"a": got, "b": got}, 6)
+	alloc := usage.OfAlloc(map[string]*fleet.TaskUsage{"a": got, "b": got}, 6)
 	if alloc.ResourceUsage.MemoryStats.RSS != 620 || !near(alloc.ResourceUsage.CpuStats.Percent, 180) || alloc.Timestamp != 6 {
 		t.Errorf("allocation: %+v", alloc.ResourceUsage)
 	}
-	if still := fleet.UsageBetween(after, before, time.Second, 2000, 5); still.ResourceUsage.CpuStats.UserMode < 0 {
+	if still := usage.OfTask(after, before, time.Second, 2000, 5); still.ResourceUsage.CpuStats.UserMode < 0 {
 		t.Errorf("time runs backwards: %+v", still.ResourceUsage.CpuStats)
 	}
-	if none := fleet.UsageBetween(before, after, 0, 2000, 5); none.ResourceUsage.CpuStats.Percent != 0 {
+	if none := usage.OfTask(before, after, 0, 2000, 5); none.ResourceUsage.CpuStats.Percent != 0 {
 		t.Errorf("in no time: %+v", none.ResourceUsage.CpuStats)
 	}
 }
 
 func TestHostUsageBetween(t *testing.T) {
-	before := fleet.Load{Cores: []fleet.CoreTime{{"cpu0", 100, 100, 800}, {"cpu1", 50, 0, 0}}}
+	before := fleet.Load{Cores: []fleet.CoreTime{{Name: "cpu0", User: 100, System: 100, Idle: 800}, {Name: "cpu1", User: 50, System: 0, Idle: 0}}}
 	after := fleet.Load{
 		Memory: fleet.HostMemory{Total: 10, Used: 4}, Uptime: 90*time.Second + time.Millisecond,
-		Cores: []fleet.CoreTime{{"cpu0", 150, 125, 825}, {"cpu1", 10, 0, 0}, {"cpu2", 9, 9, 9}},
+		Cores: []fleet.CoreTime{{Name: "cpu0", User: 150, System: 125, Idle: 825}, {Name: "cpu1", User: 10, System: 0, Idle: 0}, {Name: "cpu2", User: 9, System: 9, Idle: 9}},
 		Disks: []fleet.HostDisk{{Device: "/dev/sda"}},
 	}
-	h := fleet.HostUsageBetween(before, after, 1000, 7)
+	h := usage.OfHost(before, after, 1000, 7)
 	if len(h.CPU) != 1 || h.CPU[0].CPU != "cpu0" || !near(h.CPU[0].User, 50) || !near(h.CPU[0].System, 25) || !near(h.CPU[0].Idle, 25) ||
 		!near(h.CPU[0].Total, 75) || !near(h.CPUTicksConsumed, 750) {
 		t.Errorf("cores: %+v", h)
