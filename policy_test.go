@@ -23,6 +23,7 @@ fleet/jobspec           < fleet
 fleet/placement         < fleet
 fleet/taskenv           < fleet
 fleet/usage             < fleet
+fleet/timeline          < fleet
 fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet

@@ -9,6 +9,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/timeline"
 )
 
 func allocHistory(o *operator) *cobra.Command {
@@ -59,7 +60,7 @@ func writeTimeline(w io.Writer, entries []fleet.HistoryEntry, several bool) erro
 		}
 	}
 	away := false
-	without := fleet.Apart(entries)
+	without := timeline.Apart(entries)
 	for i, apart := range without {
 		switch {
 		case apart && !away:

@@ -14,6 +14,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/diff"
+	"skerry/fleet/timeline"
 	"skerry/fleet/validate"
 )
 
@@ -127,7 +128,7 @@ func partition() api.HistoryAnswer {
 	missed.Since = &[]time.Time{at(15)}[0]
 	return api.HistoryAnswer{
 		Alloc: api.AllocStub{ID: "12345678-9", Name: "nav.nav[0]", NodeName: "ship-1"},
-		Entries: fleet.Timeline([]fleet.HistoryEntry{
+		Entries: timeline.Order([]fleet.HistoryEntry{
 			hub(10, 0, "placed", "group nav wants 1"),
 			row(11, 1, false, fleet.Transition{Seq: 4, Kind: fleet.TransitionAlloc, Task: "nav", Event: &fleet.TaskEvent{Type: "Started"}, ClientStatus: "running"}),
 			missed,

@@ -7,6 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/timeline"
 	"skerry/hub/state"
 )
 
@@ -138,7 +139,7 @@ func (a *API) allocHistory(v *state.View, r *http.Request, _ query) (any, fleet.
 	if err != nil {
 		return nil, v.TableIndex("allocs"), err
 	}
-	return api.HistoryAnswer{Alloc: allocStub(al), Entries: fleet.Timeline(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
+	return api.HistoryAnswer{Alloc: allocStub(al), Entries: timeline.Order(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
 }
 
 // taskOf picks the task whose output is asked for: the named one, or the only

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/timeline"
 	"skerry/hub/state"
 )
 
@@ -68,7 +69,7 @@ func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry) []fl
 		}
 		return cmp.Compare(x.Index, y.Index)
 	})
-	return fleet.Timeline(entries)
+	return timeline.Order(entries)
 }
 
 // nodeEventPrefix begins the events that the hub notes in the record of each allocation of a node.

@@ -1,4 +1,4 @@
-package fleet_test
+package timeline_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/timeline"
 )
 
 // parseRecord reads lines of "SIDE INDEX SECOND WHAT", a row that happened offline with
@@ -81,11 +82,11 @@ func TestTimeline(t *testing.T) {
 			"started (node_down"},
 		"nothing": {"", ""},
 	} {
-		timeline := fleet.Timeline(parseRecord(c.parseRecord))
+		ordered := timeline.Order(parseRecord(c.parseRecord))
 		var words []string
 		away := false
-		for i, apart := range fleet.Apart(timeline) {
-			word := strings.ReplaceAll(timeline[i].Event, " ", "_")
+		for i, apart := range timeline.Apart(ordered) {
+			word := strings.ReplaceAll(ordered[i].Event, " ", "_")
 			if apart && !away {
 				word = "(" + word
 			} else if !apart && away {
