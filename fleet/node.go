@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,43 +154,6 @@ const (
 	MinPoolTTL = time.Second
 	MaxPoolTTL = 24 * time.Hour
 )
-
-// Bounds of what people say of a pool.
-const (
-	maxPoolText  = 256 // bytes of the description
-	maxPoolMeta  = 64  // pairs
-	maxPoolValue = 512 // bytes of a key or a value
-)
-
-var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
-
-// Validate reports what is wrong with a pool's rules.
-func (p *Pool) Validate() error {
-	switch {
-	case !validPool.MatchString(p.Name):
-		return Errorf(CodeInvalid, "node pool %.140q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
-	case p.Name == AllPools:
-		return Errorf(CodeInvalid, "node pool %q: that is all of them, and has no rules of its own", p.Name)
-	case p.DefaultDisconnect != "" && p.DefaultDisconnect != DisconnectKeep && p.DefaultDisconnect != DisconnectNomad:
-		return Errorf(CodeInvalid, "node pool %q: DefaultDisconnect is %q or %q, not %q",
-			p.Name, DisconnectKeep, DisconnectNomad, p.DefaultDisconnect)
-	case p.SchedulerConfiguration != nil && !validAlgorithm(p.SchedulerConfiguration.SchedulerAlgorithm):
-		return Errorf(CodeInvalid, "node pool %q: the scheduler algorithm is %q or %q, not %q",
-			p.Name, AlgorithmBinpack, AlgorithmSpread, p.SchedulerConfiguration.SchedulerAlgorithm)
-	case p.HeartbeatTTL != 0 && (p.HeartbeatTTL < MinPoolTTL || p.HeartbeatTTL > MaxPoolTTL):
-		return Errorf(CodeInvalid, "node pool %q: HeartbeatTTL is 0 or from %s to %s, not %s", p.Name, MinPoolTTL, MaxPoolTTL, p.HeartbeatTTL)
-	case len(p.Description) > maxPoolText:
-		return Errorf(CodeInvalid, "node pool %q: the description has %d bytes, at most %d are kept", p.Name, len(p.Description), maxPoolText)
-	case len(p.Meta) > maxPoolMeta:
-		return Errorf(CodeInvalid, "node pool %q: it has %d pairs of meta, at most %d are kept", p.Name, len(p.Meta), maxPoolMeta)
-	}
-	for k, v := range p.Meta {
-		if k == "" || len(k) > maxPoolValue || len(v) > maxPoolValue {
-			return Errorf(CodeInvalid, "node pool %q: keys and values of meta have at most %d bytes, and a key at least one", p.Name, maxPoolValue)
-		}
-	}
-	return nil
-}
 
 // What absence of a disconnect block means in a pool.
 const (

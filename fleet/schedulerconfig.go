@@ -39,22 +39,6 @@ func DefaultScheduling() SchedulerConfiguration {
 	}
 }
 
-// Validate reports what is wrong with a configuration.
-func (c *SchedulerConfiguration) Validate() error {
-	switch {
-	case !validAlgorithm(c.SchedulerAlgorithm):
-		return Errorf(CodeInvalid, "scheduler configuration: the algorithm is %q or %q, not %q", AlgorithmBinpack, AlgorithmSpread, c.SchedulerAlgorithm)
-	case c.PauseEvalBroker:
-		return Errorf(CodeInvalid, "scheduler configuration: pausing the evaluation broker is not supported").
-			WithHint("to keep work off the nodes, make them ineligible")
-	}
-	return nil
-}
-
-func validAlgorithm(name string) bool {
-	return name == "" || name == AlgorithmBinpack || name == AlgorithmSpread
-}
-
 // For returns the configuration as it holds for nodes of a pool (nil: of one
 // without rules).
 func (c SchedulerConfiguration) For(p *Pool) SchedulerConfiguration {

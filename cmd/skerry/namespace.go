@@ -13,6 +13,7 @@ import (
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func namespaceCommand(o *operator) *cobra.Command {
@@ -130,7 +131,7 @@ func namespaceApply(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := n.Validate(); err != nil {
+			if err := validate.Namespace(&n); err != nil {
 				return err
 			}
 			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/namespace", n, nil); err != nil {
@@ -148,7 +149,7 @@ func namespaceApply(o *operator) *cobra.Command {
 // command line has one.
 func namespaceWithDescription(cmd *cobra.Command, hub *client.Client, name, description string) (fleet.Namespace, error) {
 	n := fleet.Namespace{Name: name}
-	if err := n.Validate(); err != nil {
+	if err := validate.Namespace(&n); err != nil {
 		return n, fleet.AsError(err).WithHint("there is no file of that name either")
 	}
 	_, err := hub.Read(cmd.Context(), namespacePath(name), nil, &n)

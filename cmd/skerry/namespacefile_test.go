@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func TestParseNamespace(t *testing.T) {
@@ -57,7 +58,7 @@ func FuzzParseNamespace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		n, err := parseNamespace("f", []byte(src))
 		if err == nil {
-			_ = n.Validate() // must not panic
+			_ = validate.Namespace(&n) // must not panic
 		}
 	})
 }

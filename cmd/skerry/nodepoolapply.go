@@ -10,6 +10,7 @@ import (
 
 	"skerry/cmd/client"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // poolFlags are the rules of a pool that is named on the command line.
@@ -98,7 +99,7 @@ func poolOf(cmd *cobra.Command, name string, src []byte) (fleet.Pool, error) {
 // poolWithRules is a pool as it is, or a new one, with the rules that the command line has.
 func poolWithRules(cmd *cobra.Command, hub *client.Client, name string, rules poolFlags) (fleet.Pool, error) {
 	p := fleet.Pool{Name: name}
-	if err := p.Validate(); err != nil {
+	if err := validate.Pool(&p); err != nil {
 		return p, fleet.AsError(err).WithHint("there is no file of that name either")
 	}
 	_, err := hub.Read(cmd.Context(), poolPath(name, ""), nil, &p)

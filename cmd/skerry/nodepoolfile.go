@@ -11,6 +11,7 @@ import (
 
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // parsePool reads a node pool's file, in HCL or JSON. It says of the first thing that
@@ -20,7 +21,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 	if isJSON(src) {
 		err := decodeStrict(name, src, &p)
 		if err == nil {
-			err = p.Validate()
+			err = validate.Pool(&p)
 		}
 		return p, err
 	}
@@ -44,7 +45,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 		if err := poolRules(b.Body, &p); err != nil {
 			return p, err
 		}
-		if err := p.Validate(); err != nil {
+		if err := validate.Pool(&p); err != nil {
 			return p, positionError(b.TypeRange, "%s", fleet.AsError(err).Message)
 		}
 	}

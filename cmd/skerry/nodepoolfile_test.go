@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 func TestParsePool(t *testing.T) {
@@ -150,7 +151,7 @@ func FuzzParsePool(f *testing.F) {
 			}
 			return
 		}
-		if err := p.Validate(); err != nil {
+		if err := validate.Pool(&p); err != nil {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(p)

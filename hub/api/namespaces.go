@@ -7,6 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -65,7 +66,7 @@ func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 		}
 		req.Name = name
 	}
-	if err := req.Validate(); err != nil {
+	if err := validate.Namespace(&req.Namespace); err != nil {
 		return nil, 0, err
 	}
 	if err := checkUnsupported(&req); err != nil {
@@ -110,5 +111,5 @@ func namespaceAdmission(v *state.View, job *fleet.Job) fleet.Problems {
 			Hint: "skerry namespace apply makes one; skerry namespace list shows those that there are",
 		}}
 	}
-	return ns.Admits(job)
+	return validate.NamespaceAdmits(ns, job)
 }

@@ -6,6 +6,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -134,7 +135,7 @@ func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 		}
 		p.Name = name
 	}
-	if err := p.Validate(); err != nil {
+	if err := validate.Pool(&p); err != nil {
 		return nil, 0, err
 	}
 	res, err := a.commitCommand(r.Context(), state.Pool{Pool: p})

@@ -5,6 +5,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -26,7 +27,7 @@ func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	if err := a.decodeBody(r, &cmd.Config); err != nil {
 		return nil, 0, err
 	}
-	if err := cmd.Config.Validate(); err != nil {
+	if err := validate.Scheduling(&cmd.Config); err != nil {
 		return nil, 0, err
 	}
 	checked, given, err := checkIndex(r)

@@ -7,6 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/state"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
@@ -109,7 +110,7 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 		return kept, invalid("its description and its site have at most %d bytes", maxTokenText)
 	}
 	if req.NodePool != "" {
-		if err := (&fleet.Pool{Name: req.NodePool}).Validate(); err != nil && req.NodePool != fleet.DefaultPool {
+		if err := validate.Pool((&fleet.Pool{Name: req.NodePool})); err != nil && req.NodePool != fleet.DefaultPool {
 			return kept, invalid("%v", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // NamespaceStore makes a namespace, or gives it another description.
@@ -37,7 +38,7 @@ const keepersShown = 5
 
 func (t *tx) namespaceStore(c NamespaceStore) Result {
 	next, k := c.Namespace, key(c.Namespace.Name)
-	if err := next.Validate(); err != nil {
+	if err := validate.Namespace(&next); err != nil {
 		return Result{Err: fleet.AsError(err)}
 	}
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
@@ -106,7 +107,7 @@ func (t *tx) checkJobNamespace(job *fleet.Job) *fleet.Error {
 	if ns == nil {
 		return noNamespace("register", job)
 	}
-	if err := ns.Admits(job).Err(); err != nil {
+	if err := validate.NamespaceAdmits(ns, job).Err(); err != nil {
 		return fleet.AsError(err)
 	}
 	return nil
