@@ -30,6 +30,7 @@ reconcile               < fleet
 syncproto/transport     < fleet syncproto
 syncproto               < fleet
 api                     < fleet
+client                  < fleet api
 drivers                 < fleet
 devices                 < fleet
 
@@ -47,7 +48,7 @@ hub/liveness            < fleet syncproto hub/state
 hub/members             < fleet
 hub/peers               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
-hub/events              < fleet hub/state
+hub/events              < fleet api hub/state
 hub/api                 < fleet api syncproto hub/state hub/events hub/rollout
 hub                     < fleet reconcile syncproto drivers
 
@@ -73,14 +74,14 @@ chaos/check             < fleet
 chaos/schedule          < fleet
 chaos/history           < fleet chaos/check
 chaos/report            < fleet chaos/check chaos/history
-chaos/operator          < fleet api
-chaos                   < fleet api syncproto hub edge drivers
+chaos/operator          < fleet api client
+chaos                   < fleet api client syncproto hub edge drivers
 
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
 internal                <
 
-cmd                     < fleet api reconcile syncproto drivers devices hub edge chaos
+cmd                     < fleet api client reconcile syncproto drivers devices hub edge chaos
 `
 
 // anybody may import this: it serves the others.
@@ -99,7 +100,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
-	"github.com/gorilla/websocket":    {"hub/api", "cmd/client"},
+	"github.com/gorilla/websocket":    {"hub/api", "client"},
 }
 
 const module = "skerry"

@@ -52,3 +52,18 @@ type StreamFrame struct {
 	File      string `json:",omitempty"`
 	FileEvent string `json:",omitempty"`
 }
+
+// AllocStopAnswer answers the stop of an allocation. Without EvalID it had ended, or was stopping.
+type AllocStopAnswer struct {
+	EvalID fleet.EvalID
+	Index  fleet.Index
+}
+
+// AllocRestartRequest restarts the running tasks of an allocation, one task, or all tasks.
+type AllocRestartRequest struct {
+	TaskName string
+	AllTasks bool
+}
+
+// AllocSignalRequest sends a signal to the tasks of an allocation, or to one.
+type AllocSignalRequest struct{ Task, Signal string }

@@ -35,3 +35,6 @@ func Status(c fleet.Code) int {
 	}
 	return http.StatusInternalServerError
 }
+
+// IndexAnswer is the index of the log entry that made a change.
+type IndexAnswer struct{ Index fleet.Index }

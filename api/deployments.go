@@ -65,3 +65,23 @@ type DeploymentDetail struct {
 	*fleet.Deployment
 	Windows map[string]WindowProgress `json:",omitempty"`
 }
+
+// DeploymentPromoteRequest names the task groups whose canaries are promoted: all, or some.
+type DeploymentPromoteRequest struct {
+	DeploymentID fleet.DeploymentID
+	All          bool
+	Groups       []string `json:",omitempty"`
+}
+
+// DeploymentPauseRequest pauses a deployment, or resumes it.
+type DeploymentPauseRequest struct {
+	DeploymentID fleet.DeploymentID
+	Pause        bool
+}
+
+// DeploymentHealthRequest sets the health of allocations of a deployment.
+type DeploymentHealthRequest struct {
+	DeploymentID           fleet.DeploymentID
+	HealthyAllocationIDs   []fleet.AllocID
+	UnhealthyAllocationIDs []fleet.AllocID
+}

@@ -37,16 +37,15 @@ type PlanAnnotations struct {
 	DesiredTGUpdates map[string]fleet.DesiredUpdates
 }
 
-// JobRegisterRequest is the body of a registration.
+// JobRegisterRequest registers a job. Job is a fleet.Job.
 type JobRegisterRequest struct {
-	Job            json.RawMessage
-	EnforceIndex   bool
-	JobModifyIndex fleet.Index
-	EvalPriority   int
-	Submission     *fleet.Submission
-
-	PreserveCounts    bool
-	PreserveResources bool
+	Job               json.RawMessage
+	EnforceIndex      bool              `json:",omitempty"`
+	JobModifyIndex    fleet.Index       `json:",omitempty"` // with EnforceIndex; 0: the job does not exist
+	EvalPriority      int               `json:",omitempty"`
+	Submission        *fleet.Submission `json:",omitempty"` // the job file
+	PreserveCounts    bool              `json:",omitempty"`
+	PreserveResources bool              `json:",omitempty"`
 }
 
 // EvalAnswer answers a change that made an evaluation.
@@ -211,4 +210,42 @@ type ScalingPolicy struct {
 // Stub is the policy as lists show it.
 func (p *ScalingPolicy) Stub() ScalingStub {
 	return ScalingStub{p.ID, p.Enabled, p.Type, p.Target, p.CreateIndex, p.ModifyIndex}
+}
+
+// JobDispatchRequest runs a parameterized job once.
+type JobDispatchRequest struct {
+	Payload          []byte
+	Meta             map[string]string
+	IdPrefixTemplate string
+	Priority         int
+}
+
+// JobEvaluateRequest creates an evaluation for a job.
+type JobEvaluateRequest struct {
+	JobID       fleet.JobID
+	EvalOptions EvalOptions
+}
+
+// EvalOptions say how a job is evaluated.
+type EvalOptions struct {
+	ForceReschedule bool // replace failed allocations now, whatever their delay and attempts
+}
+
+// JobTagRequest gives a version of a job a tag: the version with a number, or the latest.
+type JobTagRequest struct {
+	Version     uint64
+	Latest      bool
+	Description string
+}
+
+// JobPlanRequest asks what a registration would change. Job is a fleet.Job.
+type JobPlanRequest struct {
+	Job  json.RawMessage
+	Diff bool
+}
+
+// JobVersionsAnswer has the versions of a job that are kept, the newest first, and what each changed.
+type JobVersionsAnswer struct {
+	Versions []*fleet.Job
+	Diffs    []diff.Job `json:",omitempty"`
 }

@@ -56,3 +56,6 @@ type NodeStub struct {
 
 // RevokeRequest is the body of a revocation; there need be none.
 type RevokeRequest struct{ Reason string }
+
+// NodeEligibilityRequest says whether new allocations may be placed on a node.
+type NodeEligibilityRequest struct{ Eligibility string }

@@ -118,3 +118,12 @@ type RestoreAnswer struct {
 	RestoredTo  fleet.Index // the entry that it was taken at
 	Jobs, Nodes int         // in the state that was restored
 }
+
+// RaftConfiguration lists the hubs that the log is replicated to.
+type RaftConfiguration struct {
+	Servers []RaftServer
+	Index   fleet.Index
+}
+
+// LeadershipTransfer says which hub hands the leadership to which other one ("": any).
+type LeadershipTransfer struct{ From, To fleet.HubID }

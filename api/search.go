@@ -23,3 +23,10 @@ type FuzzyMatch struct {
 	ID    string
 	Scope []string `json:",omitempty"`
 }
+
+// SearchAnswer has the ids that begin with a prefix, by context.
+type SearchAnswer struct {
+	Matches     map[string][]string
+	Truncations map[string]bool // contexts of which more ids were found than answered
+	SearchMeta
+}

@@ -107,7 +107,9 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	if c.cfg.LocalHTTP {
 		h.httpHost = "127.0.0.1"
 	}
-	h.Hub = operator.NewHub(name, h.URL(), h.dialHTTP)
+	if h.Hub, err = operator.NewHub(h.URL(), h.dialHTTP); err != nil {
+		return err
+	}
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
 		"--advertise", place.Advertise, "--http-bind", h.httpHost}, c.cfg.HubFlags...)
 	if h.Clock != "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -45,7 +44,7 @@ func (h *Hub) AwaitReady(ctx context.Context) error {
 		if !h.Running() {
 			return "its process ended; see " + h.LogFile()
 		}
-		if err := h.Call(ctx, http.MethodGet, "/v1/agent/health", nil, nil); err != nil {
+		if err := h.Healthy(ctx); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -1,74 +1,64 @@
-// Package operator is the fleet as its operator sees it: the HTTP API of a hub, over
-// whatever connection the run makes (a namespace's, a simulated network's). Runs in
-// virtual and in real time ask by it. It starts no goroutine of its own and keeps
-// nothing.
+// Package operator asks a hub, through client, what the checkers want to know of the whole fleet:
+// each answer is the state of this hub alone. Runs in virtual and in real time ask by it. It starts
+// no goroutine and keeps nothing.
 package operator
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
-	"net/http"
-	"net/url"
 	"slices"
+	"time"
 
 	"skerry/api"
+	"skerry/client"
 	"skerry/fleet"
 )
 
 // Hub is one hub's HTTP API.
 type Hub struct {
-	name string
-	http *client
+	*client.Client
+	own *client.Client // for reads of the hub's own state
 }
 
 // NewHub makes a Hub that is reached at base by connections that dial makes.
-func NewHub(name, base string, dial func(ctx context.Context) (net.Conn, error)) Hub {
-	return Hub{name: name, http: newClient(base, dial)}
-}
-
-// Call calls the API. in and out may be nil.
-func (h Hub) Call(ctx context.Context, method, path string, in, out any) error {
-	if err := h.http.callEndpoint(ctx, method, path, in, out); err != nil {
-		return fmt.Errorf("%s: %w", h.name, err)
+func NewHub(base string, dial func(ctx context.Context) (net.Conn, error)) (Hub, error) {
+	c, err := client.New(client.Config{Addr: base, Dial: dial, Timeout: 30 * time.Second, NoKeepAlive: true})
+	if err != nil {
+		return Hub{}, fmt.Errorf("make a client of the hub at %s: %w", base, err)
 	}
-	return nil
+	return Hub{c, c.AllowStale().In("*")}, nil
 }
 
-// Fleet reads the fleet's status as this hub has it.
+// Fleet reads the status of the fleet.
 func (h Hub) Fleet(ctx context.Context) (api.FleetStatus, error) {
-	var s api.FleetStatus
-	err := h.Call(ctx, http.MethodGet, "/v1/fleet/status?stale", nil, &s)
-	return s, err
+	return h.own.Fleet(ctx, client.List{})
 }
 
 // Register registers a job and returns its evaluation.
 func (h Hub) Register(ctx context.Context, job *fleet.Job) (fleet.EvalID, error) {
-	var answer api.EvalAnswer
-	err := h.Call(ctx, http.MethodPost, "/v1/jobs", map[string]any{"Job": job}, &answer)
+	answer, err := h.RegisterJob(ctx, job, api.JobRegisterRequest{})
 	return answer.EvalID, err
 }
 
 // Deregister stops a job.
 func (h Hub) Deregister(ctx context.Context, id fleet.JobID, purge bool) error {
-	return h.Call(ctx, http.MethodDelete, fmt.Sprintf("/v1/job/%s?purge=%t", url.PathEscape(string(id)), purge), nil, nil)
-}
-
-// RegisterPool makes a node pool, or gives it other rules.
-func (h Hub) RegisterPool(ctx context.Context, p fleet.Pool) error {
-	return h.Call(ctx, http.MethodPut, "/v1/node/pools", p, nil)
+	_, err := h.StopJob(ctx, id, client.StopOptions{Purge: purge})
+	return err
 }
 
 // Allocs reads all allocations, each whole.
 func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
-	var nodes []api.NodeStub
-	if err := h.Call(ctx, http.MethodGet, "/v1/nodes?stale", nil, &nodes); err != nil {
+	nodes, err := h.own.Nodes(ctx, client.List{})
+	if err != nil {
 		return nil, err
 	}
 	var all []fleet.Alloc
 	for _, n := range nodes {
-		var allocs []fleet.Alloc
-		if err := h.Call(ctx, http.MethodGet, "/v1/node/"+string(n.ID)+"/allocations?stale", nil, &allocs); err != nil {
+		allocs, err := h.NodeAllocs(ctx, n.ID)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, allocs...)
@@ -76,49 +66,49 @@ func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 	return all, nil
 }
 
-// Node reads one node.
+// Node reads a node.
 func (h Hub) Node(ctx context.Context, id fleet.NodeID) (fleet.Node, error) {
-	var n fleet.Node
-	err := h.Call(ctx, http.MethodGet, "/v1/node/"+string(id)+"?stale", nil, &n)
-	return n, err
+	return h.own.Node(ctx, id)
 }
 
-// NodeHistory reads what the cluster has of a node: sessions, partitions, rows.
+// NodeAllocs reads the allocations of a node, each whole.
+func (h Hub) NodeAllocs(ctx context.Context, id fleet.NodeID) ([]fleet.Alloc, error) {
+	return h.own.NodeAllocs(ctx, id)
+}
+
+// NodeHistory reads what the cluster has recorded of a node: sessions, partitions, rows.
 func (h Hub) NodeHistory(ctx context.Context, id fleet.NodeID) ([]fleet.HistoryEntry, error) {
-	var entries []fleet.HistoryEntry
-	err := h.Call(ctx, http.MethodGet, "/v1/node/"+string(id)+"/history?stale", nil, &entries)
-	return entries, err
+	return h.own.NodeHistory(ctx, id, client.HistoryQuery{})
 }
 
-// AllocHistory reads an allocation's timeline, and how much of it the hub let go.
+// AllocHistory reads the timeline of an allocation, and how many entries the hub has dropped.
 func (h Hub) AllocHistory(ctx context.Context, id fleet.AllocID) (entries []fleet.HistoryEntry, dropped uint64, err error) {
-	var answer api.HistoryAnswer
-	err = h.Call(ctx, http.MethodGet, "/v1/allocation/"+string(id)+"/history?stale", nil, &answer)
+	answer, err := h.own.AllocHistory(ctx, id)
 	return answer.Entries, answer.Dropped, err
 }
 
 // Evals reads all evaluations.
 func (h Hub) Evals(ctx context.Context) ([]fleet.Evaluation, error) {
-	var evals []fleet.Evaluation
-	err := h.Call(ctx, http.MethodGet, "/v1/evaluations?stale&namespace=*", nil, &evals)
-	return evals, err
+	return h.own.Evals(ctx, client.List{})
 }
 
-// Deployments reads the deployments that go on.
+// Deployments reads the active deployments.
 func (h Hub) Deployments(ctx context.Context) ([]fleet.Deployment, error) {
-	var all []fleet.Deployment
-	err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale&namespace=*", nil, &all)
+	all, err := h.own.Deployments(ctx, client.List{})
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err
 }
 
-// Snapshot saves the cluster's state.
-func (h Hub) Snapshot(ctx context.Context) (file []byte, err error) {
-	err = h.Call(ctx, http.MethodGet, "/v1/operator/snapshot", nil, &file)
-	return file, err
+// Snapshot reads a snapshot of the cluster's state.
+func (h Hub) Snapshot(ctx context.Context) ([]byte, error) {
+	file, err := h.Client.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
 }
 
-// RestoreSnapshot has a snapshot replace the cluster's state.
-func (h Hub) RestoreSnapshot(ctx context.Context, file []byte) (done api.RestoreAnswer, err error) {
-	err = h.Call(ctx, http.MethodPut, "/v1/operator/snapshot", file, &done)
-	return done, err
+// RestoreSnapshot replaces the cluster's state by a snapshot.
+func (h Hub) RestoreSnapshot(ctx context.Context, file []byte) (api.RestoreAnswer, error) {
+	return h.Client.RestoreSnapshot(ctx, bytes.NewReader(file))
 }

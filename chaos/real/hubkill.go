@@ -3,7 +3,6 @@ package real
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -111,7 +110,7 @@ func (b *ledger) longestAckGap(killed time.Time) time.Duration {
 func (b *ledger) checkJobsAtAllHubs(ctx context.Context, c *cluster.Cluster) error {
 	for _, h := range c.Hubs {
 		for _, id := range b.acked {
-			if err := h.Call(ctx, http.MethodGet, "/v1/job/"+string(id), nil, nil); err != nil {
+			if _, err := h.Job(ctx, id); err != nil {
 				return fmt.Errorf("%w: job %s was acknowledged and is not at %s: %w", ErrViolated, id, h.Name, err)
 			}
 		}

@@ -104,10 +104,8 @@ func (p Placement) largeJob() *fleet.Job {
 
 // countPlaced asks a hub how many of a job's allocations are placed.
 func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
-	var summary struct {
-		Summary map[string]struct{ Starting, Running int }
-	}
-	if err := hub.Call(ctx, "GET", "/v1/job/"+string(id)+"/summary", nil, &summary); err != nil {
+	summary, err := hub.JobSummary(ctx, id)
+	if err != nil {
 		return 0, err
 	}
 	placed := 0

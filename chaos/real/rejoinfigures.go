@@ -11,8 +11,8 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/chaos/operator"
 	"skerry/chaos/proc"
+	"skerry/client"
 	"skerry/edge/swarm"
 	"skerry/fleet"
 )
@@ -58,7 +58,7 @@ type sample struct {
 
 // hubLook is what a hub said, and its peak memory in bytes.
 type hubLook struct {
-	operator.Metrics
+	client.Metrics
 	peak int64
 }
 
@@ -256,7 +256,7 @@ func (f *rejoinFigures) printHubs() {
 }
 
 // byCommand lists the commands that were applied in between.
-func byCommand(before, after operator.Metrics) string {
+func byCommand(before, after client.Metrics) string {
 	var parts []string
 	for _, key := range sortedNames(after) {
 		label, ok := strings.CutPrefix(key, metricEntries)

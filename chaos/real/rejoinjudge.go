@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -84,14 +83,12 @@ func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 // rolling names a deployment that some hub takes for running, "" where there is none.
 func rolling(ctx context.Context, c *cluster.Cluster) string {
 	for _, h := range c.Hubs {
-		var ds []fleet.Deployment
-		if err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale", nil, &ds); err != nil {
+		ds, err := h.Deployments(ctx)
+		if err != nil {
 			return err.Error()
 		}
-		for i := range ds {
-			if ds[i].Active() {
-				return fmt.Sprintf("%s: deployment %s of job %s is %s", h.Name, fleet.Short(ds[i].ID), ds[i].JobID, ds[i].Status)
-			}
+		for _, d := range ds {
+			return fmt.Sprintf("%s: deployment %s of job %s is %s", h.Name, fleet.Short(d.ID), d.JobID, d.Status)
 		}
 	}
 	return ""
@@ -158,7 +155,7 @@ func lookNode(ctx context.Context, h *cluster.Hub, id fleet.NodeID) (check.Hub, 
 	if seen.NodeHistory[id], err = h.NodeHistory(ctx, id); err != nil {
 		return seen, err
 	}
-	if err := h.Call(ctx, http.MethodGet, "/v1/node/"+string(id)+"/allocations?stale", nil, &seen.Allocs); err != nil {
+	if seen.Allocs, err = h.NodeAllocs(ctx, id); err != nil {
 		return seen, err
 	}
 	for _, a := range seen.Allocs {

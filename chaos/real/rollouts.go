@@ -2,17 +2,14 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
 	"time"
 
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/chaos/operator"
+	"skerry/client"
 	"skerry/fleet"
 )
 
@@ -136,7 +133,7 @@ func (w *userWorkload) promoteOne(ctx context.Context) (fleet.JobID, error) {
 			continue
 		}
 		w.s.watch.judgeAndRecord(check.Observation{Request: &check.Request{What: check.AskPromote, Job: d.JobID}})
-		err := h.Call(ctx, http.MethodPut, "/v1/deployment/promote/"+url.PathEscape(string(d.ID)), map[string]any{"All": true}, nil)
+		_, err := h.PromoteDeployment(ctx, d.ID)
 		if err == nil {
 			w.mu.Lock()
 			w.done.promotions++
@@ -166,18 +163,17 @@ func (w *userWorkload) promoteAll(ctx context.Context) error {
 func (w *userWorkload) dispatchPeriodically(ctx context.Context) {
 	for n := 1; pause(ctx, time.Duration(float64(dispatchEvery)*(0.5+rand.Float64()))) == nil; n++ {
 		token := fmt.Sprintf("%d-%d", time.Since(w.s.began).Milliseconds(), n)
-		path := fmt.Sprintf("/v1/job/%s/dispatch?idempotency_token=%s", errand, token)
 		for {
 			soon, cancel := context.WithTimeout(ctx, answerBound)
-			err := w.anyHub().Call(soon, http.MethodPost, path, map[string]any{"Meta": map[string]string{"for": token}}, nil)
+			_, err := w.anyHub().DispatchJob(soon, errand, token, api.JobDispatchRequest{Meta: map[string]string{"for": token}})
 			cancel()
-			var refused *operator.StatusError
+			status := client.StatusOf(err)
 			if err == nil {
 				w.mu.Lock()
 				w.done.dispatches++
 				w.mu.Unlock()
 			}
-			if err == nil || errors.As(err, &refused) && refused.Status < 500 || pause(ctx, time.Second) != nil {
+			if err == nil || status > 0 && status < 500 || pause(ctx, time.Second) != nil {
 				break // it is done, or the job is not there yet, or no longer
 			}
 		}
@@ -216,7 +212,7 @@ func (w *userWorkload) askDrain(ctx context.Context, name string, req api.DrainR
 		if name != "" && n.Name != name {
 			continue
 		}
-		if err := h.Call(ctx, http.MethodPut, "/v1/node/"+url.PathEscape(string(n.ID))+"/drain", req, nil); err != nil {
+		if _, err := h.DrainNode(ctx, n.ID, req); err != nil {
 			return err
 		}
 	}

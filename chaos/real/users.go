@@ -2,12 +2,10 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,7 +14,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/chaos/operator"
+	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
 )
@@ -247,10 +245,10 @@ func (w *userWorkload) submitAllUntilAcked(ctx context.Context) error {
 
 // checkAcknowledgedJob checks that the cluster has what it acknowledged.
 func (w *userWorkload) checkAcknowledgedJob(ctx context.Context, u *workloadJob) error {
-	var job fleet.Job
+	var job *fleet.Job
 	err := cluster.Eventually(ctx, quietBound, "read job "+string(u.id), func(ctx context.Context) string {
-		err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(u.id)), nil, &job)
-		if err != nil {
+		var err error
+		if job, err = w.anyHub().Job(ctx, u.id); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -283,9 +281,8 @@ func (w *userWorkload) submitUntilAcked(ctx context.Context, u *workloadJob) err
 		return nil
 	}
 	err := cluster.Eventually(ctx, quietBound, "stop job "+string(u.id), func(ctx context.Context) string {
-		var refused *operator.StatusError
 		err := w.anyHub().Deregister(ctx, u.id, false)
-		if err == nil || errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		if err == nil || client.StatusOf(err) == http.StatusNotFound {
 			return ""
 		}
 		return err.Error()
@@ -347,8 +344,7 @@ func (w *userWorkload) registerAskedJob(ctx context.Context, op *check.Operation
 	w.mu.Unlock()
 	job := workload(op.Job, 0, "", nil)
 	job.Meta = map[string]string{metaTag: op.Tag}
-	var answer api.EvalAnswer
-	err := w.anyHub().Call(ctx, http.MethodPost, "/v1/jobs", map[string]any{"Job": job}, &answer)
+	answer, err := w.anyHub().RegisterJob(ctx, job, api.JobRegisterRequest{})
 	if op.Outcome = outcome(err); err == nil {
 		op.Modify = answer.JobModifyIndex
 	}
@@ -356,8 +352,7 @@ func (w *userWorkload) registerAskedJob(ctx context.Context, op *check.Operation
 
 func (w *userWorkload) readAskedJob(ctx context.Context, op *check.Operation) {
 	op.Does = check.OpRead
-	var job fleet.Job
-	err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(op.Job)), nil, &job)
+	job, err := w.anyHub().Job(ctx, op.Job)
 	if op.Outcome = outcome(err); err == nil {
 		op.Tag, op.Modify, op.Stopped = job.Meta[metaTag], job.JobModifyIndex, job.Stop
 	}
@@ -365,17 +360,16 @@ func (w *userWorkload) readAskedJob(ctx context.Context, op *check.Operation) {
 
 // outcome is what a client knows after an answer, or none.
 func outcome(err error) string {
-	var said *operator.StatusError
-	switch {
+	switch status := client.StatusOf(err); {
 	case err == nil:
 		return check.OutcomeOK
-	case !errors.As(err, &said):
+	case status == 0:
 		return check.OutcomeUnknown
-	case said.Status == http.StatusNotFound:
+	case status == http.StatusNotFound:
 		return check.OutcomeNotFound
-	case said.Status == http.StatusConflict:
+	case status == http.StatusConflict:
 		return check.OutcomeConflict
-	case said.Status >= 400 && said.Status < 500:
+	case status >= 400 && status < 500:
 		return check.OutcomeRefused
 	}
 	return check.OutcomeUnknown

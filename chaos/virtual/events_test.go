@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/events"
 	"skerry/hub/state"
@@ -61,7 +62,7 @@ func (l *listener) stopStream(t *testing.T) ([][]byte, fleet.Index) {
 	if len(l.lines) == 0 {
 		t.Fatal("a stream without events")
 	}
-	var last events.Batch
+	var last api.EventBatch
 	if err := json.Unmarshal(l.lines[len(l.lines)-1], &last); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func mustRan(t *testing.T, lines [][]byte) map[fleet.JobID]int {
 	t.Helper()
 	running := map[fleet.AllocID]fleet.JobID{}
 	for _, line := range lines {
-		var batch events.Batch
+		var batch api.EventBatch
 		if err := json.Unmarshal(line, &batch); err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (r *run) unmetExpectations() []string {
 // preparePoolsAndLinks gives pools their rules and links their profiles, before the edges start.
 func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) error {
 	for _, p := range r.s.Topology.Pools {
-		if err := c.Hubs[0].RegisterPool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
+		if err := c.Hubs[0].ApplyNodePool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
 			return fmt.Errorf("give pool %s its rules: %w", p.Name, err)
 		}
 	}

@@ -3,9 +3,6 @@ package virtual
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
 
 	"skerry/api"
 	"skerry/chaos/engine"
@@ -62,7 +59,8 @@ func (r *run) askDrain(ctx context.Context, h *Hub, e *Edge, req api.DrainReques
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return h.Call(ctx, http.MethodPut, fmt.Sprintf("/v1/node/%s/drain", url.PathEscape(string(id))), req, nil)
+	_, err := h.DrainNode(ctx, id, req)
+	return err
 }
 
 // nodeOf is the node that an edge is, "" where no hub that is up knows it.

@@ -46,10 +46,13 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h.Host = c.Net.Host(h.Name, h.ip)
 	h.Dir = c.memberDir(h.Name)
 	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
-	h.Hub = operator.NewHub(h.Name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
+	var err error
+	h.Hub, err = operator.NewHub("http://"+addr, func(ctx context.Context) (net.Conn, error) {
 		return c.operator.Dial(ctx, addr)
 	})
-	var err error
+	if err != nil {
+		return nil, err
+	}
 	h.log, err = openLog(h.Dir+".log", c.cfg.LogLevel)
 	return h, err
 }

@@ -13,6 +13,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
+	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
@@ -49,7 +50,7 @@ func mustDo(t *testing.T, c *virtual.Cluster, method, path string, in, out any) 
 	t.Helper()
 	var err error
 	for range 60 {
-		if err = lead(t, c).Call(context.Background(), method, path, in, out); err == nil || strings.Contains(err.Error(), "HTTP 4") {
+		if err = lead(t, c).Call(context.Background(), method, path, in, out); err == nil || client.StatusOf(err)/100 == 4 {
 			break
 		}
 		time.Sleep(time.Second)

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,8 +14,8 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/engine"
-	"skerry/chaos/operator"
 	"skerry/chaos/schedule"
+	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
 )
@@ -76,7 +74,7 @@ func (r *run) promoteCanaries(ctx context.Context, s schedule.Step) error {
 		if d := r.deploymentToPromote(h, s.Job); d != "" {
 			r.judgeAndRecord(check.Observation{Request: &check.Request{What: check.AskPromote, Job: s.Job}})
 			asked, cancel := context.WithTimeout(ctx, callTimeout)
-			err := h.Call(asked, http.MethodPut, "/v1/deployment/promote/"+url.PathEscape(string(d)), map[string]any{"All": true}, nil)
+			_, err := h.PromoteDeployment(asked, d)
 			cancel()
 			if err == nil {
 				return nil
@@ -123,11 +121,11 @@ func (r *run) submitStepUntilAcked(ctx context.Context, s schedule.Step, job *fl
 		if err == nil {
 			break
 		}
-		var answer *operator.StatusError
-		if errors.As(err, &answer) && answer.Status == http.StatusNotFound && s.Verb != schedule.Run {
+		status := client.StatusOf(err)
+		if status == http.StatusNotFound && s.Verb != schedule.Run {
 			break // it was purged before; nothing is left to be done
 		}
-		if errors.As(err, &answer) && answer.Status < 500 && answer.Status != http.StatusTooManyRequests {
+		if status > 0 && status < 500 && status != http.StatusTooManyRequests {
 			return fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
 		}
 		if !engine.Pause(ctx, retryEvery) {
@@ -170,7 +168,7 @@ func (r *run) startClients(ctx context.Context, g *errgroup.Group) {
 		return
 	}
 	for i := range clientCount {
-		c := &client{
+		c := &keyClient{
 			r: r, name: fmt.Sprintf("client-%d", i+1), rng: rand.New(rand.NewPCG(r.s.Seed, uint64(i))),
 			every: time.Minute * clientCount / time.Duration(r.s.Operations),
 		}
@@ -178,7 +176,8 @@ func (r *run) startClients(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-type client struct {
+// keyClient is a client that reads and registers jobs of a few ids.
+type keyClient struct {
 	r     *run
 	name  string
 	rng   *rand.Rand
@@ -187,7 +186,7 @@ type client struct {
 	known map[fleet.JobID]fleet.Index // modify index that was read last
 }
 
-func (c *client) runOperations(ctx context.Context) {
+func (c *keyClient) runOperations(ctx context.Context) {
 	c.known = map[fleet.JobID]fleet.Index{}
 	for engine.Pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
 		o := c.callRandomOperation(context.WithoutCancel(ctx))
@@ -199,7 +198,7 @@ func (c *client) runOperations(ctx context.Context) {
 }
 
 // callRandomOperation carries out one that is drawn.
-func (c *client) callRandomOperation(ctx context.Context) check.Operation {
+func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	h := c.r.c.Hubs[c.rng.IntN(len(c.r.c.Hubs))]
@@ -213,9 +212,8 @@ func (c *client) callRandomOperation(ctx context.Context) check.Operation {
 		c.registerKeyJob(ctx, h, &o, n == 8)
 	default:
 		o.Does = check.OpDeregister
-		path := fmt.Sprintf("/v1/job/%s", url.PathEscape(string(o.Job)))
-		var answer api.EvalAnswer
-		o.Outcome = outcomeOf(h.Call(ctx, http.MethodDelete, path, nil, &answer))
+		answer, err := h.StopJob(ctx, o.Job, client.StopOptions{})
+		o.Outcome = outcomeOf(err)
 		if o.Modify = answer.Index; o.Outcome == check.OutcomeOK && o.Modify == 0 {
 			o.Outcome = check.OutcomeNotFound // no job of that name, and nothing done
 		}
@@ -223,28 +221,27 @@ func (c *client) callRandomOperation(ctx context.Context) check.Operation {
 	return o
 }
 
-func (c *client) readKeyJob(ctx context.Context, h *Hub, o *check.Operation) {
+func (c *keyClient) readKeyJob(ctx context.Context, h *Hub, o *check.Operation) {
 	o.Does = check.OpRead
-	var job fleet.Job
-	o.Outcome = outcomeOf(h.Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(o.Job)), nil, &job))
-	o.Tag, o.Modify, o.Stopped = job.Meta["tag"], job.JobModifyIndex, job.Stop
-	if o.Outcome == check.OutcomeOK {
+	job, err := h.Job(ctx, o.Job)
+	if o.Outcome = outcomeOf(err); err == nil {
+		o.Tag, o.Modify, o.Stopped = job.Meta["tag"], job.JobModifyIndex, job.Stop
 		c.known[o.Job] = o.Modify
 	}
 }
 
-func (c *client) registerKeyJob(ctx context.Context, h *Hub, o *check.Operation, enforce bool) {
+func (c *keyClient) registerKeyJob(ctx context.Context, h *Hub, o *check.Operation, enforce bool) {
 	o.Does = check.OpRegister
 	c.tags++
 	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)
 	job := keyJob(o.Job, o.Tag)
-	body := map[string]any{"Job": job}
+	var req api.JobRegisterRequest
 	if enforce {
 		o.Enforces, o.Check = true, c.known[o.Job]
-		body["EnforceIndex"], body["JobModifyIndex"] = true, o.Check
+		req.EnforceIndex, req.JobModifyIndex = true, o.Check
 	}
-	var answer api.EvalAnswer
-	o.Outcome = outcomeOf(h.Call(ctx, http.MethodPost, "/v1/jobs", body, &answer))
+	answer, err := h.RegisterJob(ctx, job, req)
+	o.Outcome = outcomeOf(err)
 	o.Modify = answer.Index
 }
 
@@ -261,16 +258,15 @@ func keyJob(id fleet.JobID, tag string) *fleet.Job {
 
 // outcomeOf is what a client knows after an answer, or after none.
 func outcomeOf(err error) string {
-	var answer *operator.StatusError
 	var dial *net.OpError
-	switch {
+	switch status := client.StatusOf(err); {
 	case err == nil:
 		return check.OutcomeOK
-	case errors.As(err, &answer) && answer.Status == http.StatusNotFound:
+	case status == http.StatusNotFound:
 		return check.OutcomeNotFound
-	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
+	case status == http.StatusConflict:
 		return check.OutcomeConflict
-	case errors.As(err, &answer) && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden}, answer.Status):
+	case status == http.StatusBadRequest || status == http.StatusForbidden:
 		return check.OutcomeRefused
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return check.OutcomeRefused

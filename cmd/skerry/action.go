@@ -1,13 +1,13 @@
 package main
 
 import (
+	"context"
 	"io"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -30,8 +30,8 @@ func actionCommand(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var actions []fleet.JobAction
-			if _, err := hub.Read(cmd.Context(), jobPath(id, "/actions"), nil, &actions); err != nil {
+			actions, err := hub.JobActions(cmd.Context(), id)
+			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
@@ -42,8 +42,10 @@ func actionCommand(o *operator) *cobra.Command {
 					return err
 				}
 			}
-			q := url.Values{"action": {args[0]}, "group": {f.group}, "allocID": {f.alloc}}
-			return f.runExec(cmd, hub, jobPath(id, "/action"), q)
+			action := client.ActionQuery{Job: id, Action: args[0], Group: f.group, Alloc: fleet.AllocID(f.alloc)}
+			return f.runExec(cmd, func(ctx context.Context, o client.ExecOptions, x fleet.Exec) (int, error) {
+				return hub.RunAction(ctx, action, o, x)
+			})
 		},
 	}
 	flags := c.Flags()

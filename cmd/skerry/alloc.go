@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -31,8 +30,8 @@ func allocStatus(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var a fleet.Alloc
-			if _, err := hub.Read(cmd.Context(), "/v1/allocation/"+string(stub.ID), nil, &a); err != nil {
+			a, err := hub.Alloc(cmd.Context(), stub.ID)
+			if err != nil {
 				return err
 			}
 			if o.json && stats {
@@ -123,12 +122,8 @@ func allocStop(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer struct {
-				EvalID fleet.EvalID
-				Index  fleet.Index
-			}
-			path := fmt.Sprintf("/v1/allocation/%s/stop?no_shutdown_delay=%t", stub.ID, noDelay)
-			if err := hub.Write(cmd.Context(), http.MethodPost, path, nil, &answer); err != nil {
+			answer, err := hub.StopAlloc(cmd.Context(), stub.ID, client.StopOptions{NoShutdownDelay: noDelay})
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -179,7 +174,7 @@ func evalCommand(o *operator) *cobra.Command {
 }
 
 func evalList(o *operator) *cobra.Command {
-	var filter, job, status string
+	var narrow client.List
 	c := &cobra.Command{
 		Use: "list", Short: "List evaluations, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -187,9 +182,8 @@ func evalList(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q := url.Values{"filter": {filter}, "job": {job}, "status": {status}}
-			var list []fleet.Evaluation
-			if _, err := hub.Read(cmd.Context(), "/v1/evaluations", q, &list); err != nil {
+			list, err := hub.Evals(cmd.Context(), narrow)
+			if err != nil {
 				return err
 			}
 			newestFirst(list, func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
@@ -207,9 +201,9 @@ func evalList(o *operator) *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&filter, "filter", "", "those that an expression holds for")
-	c.Flags().StringVar(&job, "job", "", "those of a job")
-	c.Flags().StringVar(&status, "status", "", "those of a status")
+	c.Flags().StringVar(&narrow.Filter, "filter", "", "those that an expression holds for")
+	c.Flags().StringVar(&narrow.Job, "job", "", "those of a job")
+	c.Flags().StringVar(&narrow.Status, "status", "", "those of a status")
 	return c
 }
 

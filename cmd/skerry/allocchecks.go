@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/cmd/console"
-	"skerry/edge/checks"
+	"skerry/fleet"
 )
 
 func allocChecks(o *operator) *cobra.Command {
@@ -21,14 +21,14 @@ func allocChecks(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var results map[string]checks.Result
-			if _, err := hub.Read(cmd.Context(), "/v1/client/allocation/"+string(stub.ID)+"/checks", nil, &results); err != nil {
+			results, err := hub.AllocChecks(cmd.Context(), stub.ID)
+			if err != nil {
 				return err
 			}
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), results)
 			}
-			list := slices.SortedFunc(maps.Values(results), func(x, y checks.Result) int {
+			list := slices.SortedFunc(maps.Values(results), func(x, y fleet.CheckResult) int {
 				return cmp.Or(strings.Compare(x.Service, y.Service), strings.Compare(x.Check, y.Check), strings.Compare(x.ID, y.ID))
 			})
 			var t console.Table

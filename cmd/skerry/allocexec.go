@@ -2,19 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/settings"
 	"skerry/fleet"
@@ -41,11 +38,9 @@ func allocExec(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := json.Marshal(args[1:])
-			if err != nil {
-				return fmt.Errorf("run a command: %w", err)
-			}
-			return f.runExec(cmd, hub, "/v1/client/allocation/"+string(stub.ID)+"/exec", url.Values{"command": {string(text)}})
+			return f.runExec(cmd, func(ctx context.Context, o client.ExecOptions, x fleet.Exec) (int, error) {
+				return hub.ExecAlloc(ctx, stub.ID, args[1:], o, x)
+			})
 		},
 	}
 	c.Flags().SetInterspersed(false)
@@ -73,8 +68,8 @@ func isTerminal(of any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// runExec runs what path and q name, and ends as it does.
-func (f *execFlags) runExec(cmd *cobra.Command, hub *client.Client, path string, q url.Values) error {
+// runExec runs a command with the terminal of this one, and ends with its exit code.
+func (f *execFlags) runExec(cmd *cobra.Command, run func(context.Context, client.ExecOptions, fleet.Exec) (int, error)) error {
 	leave, err := f.escapeCharacter()
 	if err != nil {
 		return err
@@ -101,9 +96,7 @@ func (f *execFlags) runExec(cmd *cobra.Command, hub *client.Client, path string,
 			x.Stdin = io.NopCloser(&escapeReader{from: in, char: leave, onLeave: func() { left.Store(true); cancel() }})
 		}
 	}
-	q.Set("task", f.task)
-	q.Set("tty", strconv.FormatBool(f.tty))
-	code, err := hub.Exec(ctx, path, q, x)
+	code, err := run(ctx, client.ExecOptions{Task: f.task, TTY: f.tty}, x)
 	switch {
 	case left.Load() && errors.Is(err, context.Canceled):
 		return nil

@@ -1,18 +1,11 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
-	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -30,31 +23,26 @@ func allocFS(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q := url.Values{"path": {"/"}}
+			path := "/"
 			if len(args) > 1 {
-				q.Set("path", args[1])
+				path = args[1]
 			}
-			at := func(what string) string { return "/v1/client/fs/" + what + "/" + string(stub.ID) }
-			var info fleet.FileInfo
-			if _, err := hub.Read(cmd.Context(), at("stat"), q, &info); err != nil {
+			info, err := hub.StatFile(cmd.Context(), stub.ID, path)
+			if err != nil {
 				return err
 			}
 			switch {
 			case stat:
 				return o.writeFiles(cmd.OutOrStdout(), []fleet.FileInfo{info})
 			case info.IsDir:
-				var list []fleet.FileInfo
-				if _, err := hub.Read(cmd.Context(), at("ls"), q, &list); err != nil {
+				list, err := hub.ListFiles(cmd.Context(), stub.ID, path)
+				if err != nil {
 					return err
 				}
 				return o.writeFiles(cmd.OutOrStdout(), list)
 			}
-			read := func(offset int64) (io.ReadCloser, error) {
-				q.Set("offset", strconv.FormatInt(max(offset, 0), 10))
-				return hub.Stream(cmd.Context(), at("readat"), q)
-			}
 			before, err := tail.startOffset(func(before int64) ([]byte, error) {
-				out, err := read(info.Size - before)
+				out, err := hub.ReadFile(cmd.Context(), stub.ID, path, info.Size-before)
 				if err != nil {
 					return nil, err
 				}
@@ -69,10 +57,9 @@ func allocFS(o *operator) *cobra.Command {
 				begin = max(info.Size-before, 0)
 			}
 			if follow {
-				q.Set("offset", strconv.FormatInt(begin, 10))
-				return followFile(cmd.Context(), cmd.OutOrStdout(), hub, at("stream"), q)
+				return hub.FollowFile(cmd.Context(), cmd.OutOrStdout(), stub.ID, path, begin)
 			}
-			out, err := read(begin)
+			out, err := hub.ReadFile(cmd.Context(), stub.ID, path, begin)
 			if err != nil {
 				return err
 			}
@@ -86,28 +73,6 @@ func allocFS(o *operator) *cobra.Command {
 	from.addAnyAllocFlags(c)
 	c.Flags().BoolVar(&stat, "stat", false, "show what kind of file it is, and not its content")
 	return c
-}
-
-// followFile writes what a file has and gets. Whoever stops it with an interrupt has seen
-// what they wanted.
-func followFile(ctx context.Context, w io.Writer, hub *client.Client, path string, q url.Values) error {
-	out, err := hub.Stream(ctx, path, q)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	for frames := json.NewDecoder(out); ; {
-		var frame api.StreamFrame
-		switch err := frames.Decode(&frame); {
-		case ctx.Err() != nil, errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("follow a file: %w", err)
-		}
-		if _, err := w.Write(frame.Data); err != nil {
-			return err
-		}
-	}
 }
 
 func (o *operator) writeFiles(w io.Writer, list []fleet.FileInfo) error {

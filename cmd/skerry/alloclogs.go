@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/edged"
 	"skerry/fleet"
 )
@@ -38,8 +37,8 @@ func (f *anyAllocFlags) chooseAlloc(ctx context.Context, o *operator, id string)
 	if err != nil {
 		return nil, none, err
 	}
-	var list []api.AllocStub
-	if _, err := hub.Read(ctx, jobPath(job.ID, "/allocations"), nil, &list); err != nil {
+	list, err := hub.JobAllocs(ctx, job.ID, client.List{})
+	if err != nil {
 		return nil, none, err
 	}
 	var best *api.AllocStub
@@ -79,15 +78,11 @@ func allocLogs(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q := url.Values{"plain": {"true"}, "follow": {strconv.FormatBool(follow)}, "type": {"stdout"}, "task": {task}}
-			if stderr {
-				q.Set("type", "stderr")
-			}
-			path := "/v1/client/fs/logs/" + string(stub.ID)
-			if err := tail.logTail(cmd.Context(), hub, path, q); err != nil {
+			q, err := tail.logTail(cmd.Context(), hub, stub.ID, client.LogQuery{Task: task, Stderr: stderr, Follow: follow})
+			if err != nil {
 				return err
 			}
-			out, err := hub.Stream(cmd.Context(), path, q)
+			out, err := hub.TaskLogs(cmd.Context(), stub.ID, q)
 			if err != nil {
 				return err
 			}

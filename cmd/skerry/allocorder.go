@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -40,7 +41,9 @@ func allocRestart(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.runAllocRequest(cmd, args[0], "restart", map[string]any{"TaskName": task, "AllTasks": all})
+			return o.runAllocRequest(cmd, args[0], "restarted", func(hub *client.Client, id fleet.AllocID) error {
+				return hub.RestartAlloc(cmd.Context(), id, api.AllocRestartRequest{TaskName: task, AllTasks: all})
+			})
 		},
 	}
 	which.addTaskFlag(c)
@@ -58,7 +61,9 @@ func allocSignal(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.runAllocRequest(cmd, args[0], "signal", map[string]any{"Task": task, "Signal": signal})
+			return o.runAllocRequest(cmd, args[0], "signalled", func(hub *client.Client, id fleet.AllocID) error {
+				return hub.SignalAlloc(cmd.Context(), id, api.AllocSignalRequest{Task: task, Signal: signal})
+			})
 		},
 	}
 	which.addTaskFlag(c)
@@ -67,15 +72,14 @@ func allocSignal(o *operator) *cobra.Command {
 }
 
 // runAllocRequest has an allocation's edge do something, and says that it is done.
-func (o *operator) runAllocRequest(cmd *cobra.Command, id, verb string, body map[string]any) error {
+func (o *operator) runAllocRequest(cmd *cobra.Command, id, done string, ask func(*client.Client, fleet.AllocID) error) error {
 	hub, stub, err := o.findAlloc(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
-	if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/client/allocation/"+string(stub.ID)+"/"+verb, body, nil); err != nil {
+	if err := ask(hub, stub.ID); err != nil {
 		return err
 	}
-	done := map[string]string{"restart": "restarted", "signal": "signalled"}[verb]
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), struct {
 			Alloc fleet.AllocID

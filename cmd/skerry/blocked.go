@@ -7,44 +7,40 @@ import (
 	"maps"
 	"slices"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/fleet"
 )
 
-// awaitAnyChange waits until the answer of one of the paths is newer than the index that was
-// read of it.
-func awaitAnyChange(ctx context.Context, hub *client.Client, read map[string]fleet.Index) error {
+// blockingRead reads again with a client that waits for a newer answer.
+type blockingRead func(ctx context.Context, hub *client.Client) error
+
+// awaitAnyChange waits until the answer of one of the reads is newer than its index.
+func awaitAnyChange(ctx context.Context, hub *client.Client, reads map[*fleet.Index]blockingRead) error {
 	ctx, cancel := context.WithCancel(ctx)
-	changed := make(chan error, len(read))
-	for path, index := range read {
-		go func() {
-			_, err := hub.ReadAfter(ctx, max(index, 1), path, nil, nil) // after 0 it answers at once
-			changed <- err
-		}()
+	changed := make(chan error, len(reads))
+	for index, read := range reads {
+		*index = max(*index, 1) // after 0 it answers at once
+		go func() { changed <- read(ctx, hub.Watch(index)) }()
 	}
 	err := <-changed
 	cancel()
-	for range len(read) - 1 {
+	for range len(reads) - 1 {
 		<-changed
 	}
 	return err
 }
 
-// evalsPath is the path of the followed job's evaluations.
-func (f *followedJob) evalsPath() string { return jobPath(f.eval.JobID, "/evaluations") }
-
 // readBlocked reads the blocked evaluation of the job, if there is one.
-func (f *followedJob) readBlocked(ctx context.Context, hub *client.Client) (fleet.Index, error) {
-	var evals []fleet.Evaluation
-	index, err := hub.Read(ctx, f.evalsPath(), nil, &evals)
+func (f *followedJob) readBlocked(ctx context.Context, hub *client.Client) error {
+	evals, err := hub.JobEvals(ctx, f.eval.JobID)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	f.blocked = nil
 	if i := slices.IndexFunc(evals, func(e fleet.Evaluation) bool { return e.Status == fleet.EvalBlocked }); i >= 0 {
 		f.blocked = &evals[i]
 	}
-	return index, nil
+	return nil
 }
 
 // placementFailures says, by group, why the newest evaluation found no node. Where none is blocked

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/settings"
 	"skerry/fleet"
 )
@@ -18,7 +17,7 @@ import (
 // Bounds of a completion: a shell waits for it.
 const (
 	completionWait = 2 * time.Second
-	completionSize = "100"
+	completionSize = 100
 )
 
 // lister gives the ids that begin with a text, each with a tab and what helps to tell
@@ -110,18 +109,14 @@ func (o *operator) completionsFromHub(cmd *cobra.Command, list lister, begin str
 	return found, none
 }
 
-// completionItems reads a list of what begins with a text, and offers what makes of each.
-func completionItems[T any](ctx context.Context, hub *client.Client, path, begin string, of func(T) (id, note string)) ([]string, error) {
-	var list []T
-	q := url.Values{"per_page": {completionSize}, "reverse": {"true"}} // of many, the newest
-	if begin != "" {
-		q.Set("prefix", begin)
-	}
-	if _, err := hub.Read(ctx, path, q, &list); err != nil {
+// completionItems reads a list, of many the newest items, and offers an id and a note for each.
+func completionItems[T any](ctx context.Context, begin string, list func(context.Context, client.List) ([]T, error), of func(T) (id, note string)) ([]string, error) {
+	items, err := list(ctx, client.List{Prefix: begin, PerPage: completionSize, Reverse: true})
+	if err != nil {
 		return nil, err
 	}
 	var found []string
-	for _, t := range list {
+	for _, t := range items {
 		if id, note := of(t); strings.HasPrefix(id, begin) {
 			found = append(found, id+"\t"+note)
 		}
@@ -139,18 +134,18 @@ func idToType[T ~string](id T, begin string) string {
 }
 
 func completeJobs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/jobs", begin, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
+	return completionItems(ctx, begin, hub.Jobs, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
 }
 
 func completeAllocs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/allocations", begin, func(a api.AllocStub) (id, note string) {
+	return completionItems(ctx, begin, hub.Allocs, func(a api.AllocStub) (id, note string) {
 		return idToType(a.ID, begin), a.Name + " on " + a.NodeName + " " + a.ClientStatus
 	})
 }
 
 // completeNodes offers names, and ids where no name begins so.
 func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	names, err := completionItems(ctx, hub, "/v1/nodes", "", func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
+	names, err := completionItems(ctx, "", hub.Nodes, func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
 	if err != nil {
 		return nil, err
 	}
@@ -163,38 +158,35 @@ func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]str
 	if len(found) > 0 {
 		return found, nil
 	}
-	return completionItems(ctx, hub, "/v1/nodes", begin, func(n api.NodeStub) (id, note string) {
+	return completionItems(ctx, begin, hub.Nodes, func(n api.NodeStub) (id, note string) {
 		return idToType(n.ID, begin), n.Name + " " + string(n.Status)
 	})
 }
 
 func completeDeployments(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/deployments", begin, func(d fleet.Deployment) (id, note string) {
+	return completionItems(ctx, begin, hub.Deployments, func(d fleet.Deployment) (id, note string) {
 		return idToType(d.ID, begin), string(d.JobID) + " " + d.Status
 	})
 }
 
 func completeEvals(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/evaluations", begin, func(e fleet.Evaluation) (id, note string) {
+	return completionItems(ctx, begin, hub.Evals, func(e fleet.Evaluation) (id, note string) {
 		return idToType(e.ID, begin), string(e.JobID) + " " + e.Status
 	})
 }
 
 func completeNamespaces(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/namespaces", begin, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
+	return completionItems(ctx, begin, hub.Namespaces, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
 }
 
 func completePools(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, hub, "/v1/node/pools", begin, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
+	return completionItems(ctx, begin, hub.NodePools, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
 }
 
 // completeServices offers the names of services of all namespaces that are listed.
 func completeServices(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	type inNamespace struct {
-		Services []struct{ ServiceName string }
-	}
-	var list []inNamespace
-	if _, err := hub.Read(ctx, "/v1/services", nil, &list); err != nil {
+	list, err := hub.Services(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var found []string

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -19,9 +18,9 @@ import (
 func deploymentCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "deployment", Short: "Show rollouts, and promote, pause or fail them"}
 	c.AddCommand(deploymentList(o), deploymentStatus(o), deploymentPromote(o),
-		o.deploymentVerb("pause", "Let a rollout go no further for now", struct{ Pause bool }{true}),
-		o.deploymentVerb("resume", "Let a paused rollout go on", struct{ Pause bool }{false}),
-		o.deploymentVerb("fail", "End a rollout, and take its job back where that is asked for", nil))
+		o.deploymentVerb("pause", "Pause a deployment", deploymentChange{"paused", (*client.Client).PauseDeployment}),
+		o.deploymentVerb("resume", "Resume a paused deployment", deploymentChange{"resumed", (*client.Client).ResumeDeployment}),
+		o.deploymentVerb("fail", "Fail a deployment, and revert its job if the job asks for that", deploymentChange{"failed", (*client.Client).FailDeployment}))
 	return c
 }
 
@@ -37,8 +36,8 @@ func (o *operator) listDeployments(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var list []fleet.Deployment
-	if _, err := hub.Read(cmd.Context(), "/v1/deployments", nil, &list); err != nil {
+	list, err := hub.Deployments(cmd.Context(), client.List{})
+	if err != nil {
 		return err
 	}
 	return o.writeDeployments(cmd, list, "There are no rollouts.")
@@ -96,8 +95,8 @@ func deploymentStatus(o *operator) *cobra.Command {
 }
 
 func (o *operator) showProgress(cmd *cobra.Command, hub *client.Client, id fleet.DeploymentID) error {
-	var p api.Progress
-	if _, err := hub.Read(cmd.Context(), "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
+	p, err := hub.DeploymentProgress(cmd.Context(), id)
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -108,8 +107,8 @@ func (o *operator) showProgress(cmd *cobra.Command, hub *client.Client, id fleet
 
 // latestDeployment shows how far a job's newest rollout is.
 func (o *operator) latestDeployment(cmd *cobra.Command, hub *client.Client, id fleet.JobID) error {
-	var d *fleet.Deployment
-	if _, err := hub.Read(cmd.Context(), jobPath(id, "/deployment"), nil, &d); err != nil {
+	d, err := hub.JobDeployment(cmd.Context(), id)
+	if err != nil {
 		return err
 	}
 	if d == nil {
@@ -125,10 +124,9 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 	var index fleet.Index
 	last := ""
 	for {
-		var p api.Progress
-		var err error
 		clearStale(out)
-		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
+		p, err := hub.Watch(&index).DeploymentProgress(ctx, id)
+		if err != nil {
 			return err
 		}
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
@@ -193,10 +191,13 @@ func windowLine(w api.WindowProgress) string {
 	return fmt.Sprintf("%d of those that wait are deferred by their windows, the next of which opens at %s", w.Deferred, console.LocalTime(*w.Opens))
 }
 
-// promotion says what is promoted.
-type promotion struct {
-	All    bool
-	Groups []string `json:",omitempty"`
+// promotion has the task groups whose canaries are promoted; none is all.
+type promotion struct{ Groups []string }
+
+func (p *promotion) promoteGroups() deploymentChange {
+	return deploymentChange{"promoted", func(hub *client.Client, ctx context.Context, id fleet.DeploymentID) (api.DeploymentAnswer, error) {
+		return hub.PromoteDeployment(ctx, id, p.Groups...)
+	}}
 }
 
 func (p *promotion) addGroupFlag(c *cobra.Command) {
@@ -208,24 +209,28 @@ func deploymentPromote(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "promote ID", Short: "Let healthy canaries be what they stand for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.All = len(p.Groups) == 0
-			return o.changeDeployment(cmd, args[0], "promote", p)
+			return o.changeDeployment(cmd, args[0], p.promoteGroups())
 		},
 	}
 	p.addGroupFlag(c)
 	return c
 }
 
-// deploymentVerb is a command that changes a deployment; pause and resume share an
-// endpoint.
-func (o *operator) deploymentVerb(verb, short string, req any) *cobra.Command {
+// deploymentChange is a change of a deployment, and the word for what it then is.
+type deploymentChange struct {
+	done   string
+	change func(*client.Client, context.Context, fleet.DeploymentID) (api.DeploymentAnswer, error)
+}
+
+// deploymentVerb is a command that changes a deployment.
+func (o *operator) deploymentVerb(verb, short string, change deploymentChange) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.changeDeployment(cmd, args[0], verb, req) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.changeDeployment(cmd, args[0], change) },
 	}
 }
 
-func (o *operator) changeDeployment(cmd *cobra.Command, ref, verb string, req any) error {
+func (o *operator) changeDeployment(cmd *cobra.Command, ref string, change deploymentChange) error {
 	hub, err := o.hubClient()
 	if err != nil {
 		return err
@@ -234,19 +239,14 @@ func (o *operator) changeDeployment(cmd *cobra.Command, ref, verb string, req an
 	if err != nil {
 		return err
 	}
-	endpoint := verb
-	if verb == "resume" {
-		endpoint = "pause"
-	}
-	var answer api.DeploymentAnswer
-	if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/deployment/"+endpoint+"/"+string(d.ID), req, &answer); err != nil {
+	answer, err := change.change(hub, cmd.Context(), d.ID)
+	if err != nil {
 		return err
 	}
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
-	did := map[string]string{"promote": "promoted", "pause": "paused", "resume": "resumed", "fail": "failed"}[verb]
-	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", displayID(d.ID), d.JobID, did)
+	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", displayID(d.ID), d.JobID, change.done)
 	if v := answer.RevertedJobVersion; v != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "The job goes back to version %d\n", *v)
 	}

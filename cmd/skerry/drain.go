@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -88,8 +87,8 @@ func (o *operator) drainNode(cmd *cobra.Command, ref string, f drainFlags) error
 		if err != nil {
 			return err
 		}
-		var answer api.NodeAnswer
-		if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/drain", req, &answer); err != nil {
+		answer, err := hub.DrainNode(cmd.Context(), node.ID, req)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -109,17 +108,17 @@ func (o *operator) drainNode(cmd *cobra.Command, ref string, f drainFlags) error
 
 // followDrain writes what happens to a node's allocations until its drain is over.
 func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id fleet.NodeID) error {
-	path := "/v1/node/" + string(id)
+	awaitNode := func(ctx context.Context, hub *client.Client) error { _, err := hub.Node(ctx, id); return err }
+	awaitAllocs := func(ctx context.Context, hub *client.Client) error { _, err := hub.NodeAllocs(ctx, id); return err }
 	seen := map[fleet.AllocID]string{}
 	for {
-		read := map[string]fleet.Index{}
-		var node fleet.Node
-		var err error
-		if read[path], err = hub.Read(ctx, path, nil, &node); err != nil {
+		var nodeIndex, allocIndex fleet.Index
+		node, err := hub.Watch(&nodeIndex).Node(ctx, id)
+		if err != nil {
 			return err
 		}
-		var allocs []fleet.Alloc
-		if read[path+"/allocations"], err = hub.Read(ctx, path+"/allocations", nil, &allocs); err != nil {
+		allocs, err := hub.Watch(&allocIndex).NodeAllocs(ctx, id)
+		if err != nil {
 			return err
 		}
 		for _, a := range allocs {
@@ -132,7 +131,7 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		if node.DrainStrategy == nil {
 			return drainEnd(out, node)
 		}
-		if err := awaitAnyChange(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, map[*fleet.Index]blockingRead{&nodeIndex: awaitNode, &allocIndex: awaitAllocs}); err != nil {
 			return err
 		}
 	}
@@ -162,11 +161,13 @@ func nodeEligibility(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "eligibility ID", Short: "Let new work onto a node, or keep it off", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := struct{ Eligibility string }{fleet.NodeIneligible}
+			req := api.NodeEligibilityRequest{Eligibility: fleet.NodeIneligible}
 			if enable {
 				req.Eligibility = fleet.NodeEligible
 			}
-			return o.changeNode(cmd, args[0], nodeChange{path: "eligibility", body: req, done: "is " + req.Eligibility + " for new work"})
+			return o.changeNode(cmd, args[0], "is "+req.Eligibility+" for new work", func(hub *client.Client, id fleet.NodeID) (api.NodeAnswer, error) {
+				return hub.SetNodeEligibility(cmd.Context(), id, req)
+			})
 		},
 	}
 	c.Flags().BoolVar(&enable, "enable", false, "new work may be placed on the node")
@@ -180,31 +181,27 @@ func nodePurge(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "purge ID", Short: "Forget a node that is gone for good, and replace what it ran", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.changeNode(cmd, args[0], nodeChange{path: "purge", done: "is forgotten"})
+			return o.changeNode(cmd, args[0], "is purged", func(hub *client.Client, id fleet.NodeID) (api.NodeAnswer, error) {
+				return hub.PurgeNode(cmd.Context(), id)
+			})
 		},
 	}
 }
 
-// nodeChange is what a command asks a node's endpoint for.
-type nodeChange struct {
-	path string
-	body any
-	done string // what the node then is or may do, for people: the rest of a sentence about it
-}
-
-// changeNode asks for the change of the node that a name, an id or the beginning of one names.
-func (o *operator) changeNode(cmd *cobra.Command, ref string, change nodeChange) error {
+// changeNode changes the node of a name or an abbreviated id. done is what the node then is: the rest
+// of a sentence about it.
+func (o *operator) changeNode(cmd *cobra.Command, ref, done string, change func(*client.Client, fleet.NodeID) (api.NodeAnswer, error)) error {
 	hub, node, err := o.findNode(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
-	var answer api.NodeAnswer
-	if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/"+change.path, change.body, &answer); err != nil {
+	answer, err := change(hub, node.ID)
+	if err != nil {
 		return err
 	}
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) %s\n", displayID(node.ID), node.Name, change.done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) %s\n", displayID(node.ID), node.Name, done)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -79,9 +78,7 @@ func clearStale(w io.Writer) {
 // readFleet asks this hub alone, so that there is an answer also where there is no
 // leader.
 func readFleet(ctx context.Context, hub *client.Client, filter string) (api.FleetStatus, error) {
-	var s api.FleetStatus
-	_, err := hub.Read(ctx, "/v1/fleet/status?stale", url.Values{"filter": {filter}}, &s)
-	return s, err
+	return hub.AllowStale().Fleet(ctx, client.List{Filter: filter})
 }
 
 // watchFleet shows the fleet until ctx ends. A hub that does not answer for a while is

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -48,15 +48,13 @@ func followUntil(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		return interruptedError(ctx, out, err)
 	}
 	screen := newScreen(out)
-	path := jobPath(f.eval.JobID, "/allocations")
 	for {
-		f.allocs = nil
 		clearStale(out)
-		read := map[string]fleet.Index{}
-		if read[path], err = hub.Read(ctx, path, nil, &f.allocs); err != nil {
+		var allocs, evals fleet.Index
+		if f.allocs, err = hub.Watch(&allocs).JobAllocs(ctx, f.eval.JobID, client.List{}); err != nil {
 			return interruptedError(ctx, out, err)
 		}
-		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
+		if err = f.readBlocked(ctx, hub.Watch(&evals)); err != nil {
 			return interruptedError(ctx, out, err)
 		}
 		screen.showAllocs(f.allocs)
@@ -66,7 +64,7 @@ func followUntil(ctx context.Context, hub *client.Client, out io.Writer, id flee
 			}
 			return err
 		}
-		if err := awaitAnyChange(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, map[*fleet.Index]blockingRead{&allocs: f.awaitAllocs, &evals: f.awaitEvals}); err != nil {
 			return interruptedError(ctx, out, err)
 		}
 	}
@@ -82,13 +80,11 @@ func awaitDecision(ctx context.Context, hub *client.Client, id fleet.EvalID) (*f
 		return nil, fmt.Errorf("evaluation %s is %s: %s", displayID(id), eval.Status, eval.StatusDescription)
 	}
 	f := &followedJob{eval: eval}
-	var job fleet.Job
-	if _, err := hub.Read(ctx, jobPath(eval.JobID, ""), nil, &job); err == nil {
-		f.job = &job
-	} else if fleet.CodeOf(err) != fleet.CodeNotFound { // not found: it was purged
-		return nil, err
+	f.job, err = hub.Job(ctx, eval.JobID)
+	if fleet.CodeOf(err) == fleet.CodeNotFound {
+		return &followedJob{eval: eval}, nil // it was purged
 	}
-	return f, nil
+	return f, err
 }
 
 // interruptedError turns an interrupt into a word of farewell.
@@ -104,9 +100,8 @@ func interruptedError(ctx context.Context, out io.Writer, err error) error {
 func awaitEval(ctx context.Context, hub *client.Client, id fleet.EvalID) (*fleet.Evaluation, error) {
 	var index fleet.Index
 	for {
-		var eval fleet.Evaluation
-		var err error
-		if index, err = hub.ReadAfter(ctx, index, "/v1/evaluation/"+string(id), nil, &eval); err != nil {
+		eval, err := hub.Watch(&index).Eval(ctx, id)
+		if err != nil {
 			return nil, err
 		}
 		if eval.Terminal() || eval.Status == fleet.EvalBlocked {
@@ -121,6 +116,18 @@ type followedJob struct {
 	eval    *fleet.Evaluation
 	blocked *fleet.Evaluation // the job's that waits now; nil: none does
 	allocs  []api.AllocStub
+}
+
+// awaitAllocs reads the allocations of the job, for awaitAnyChange.
+func (f *followedJob) awaitAllocs(ctx context.Context, hub *client.Client) error {
+	_, err := hub.JobAllocs(ctx, f.eval.JobID, client.List{})
+	return err
+}
+
+// awaitEvals reads the evaluations of the job, for awaitAnyChange.
+func (f *followedJob) awaitEvals(ctx context.Context, hub *client.Client) error {
+	_, err := hub.JobEvals(ctx, f.eval.JobID)
+	return err
 }
 
 // groupTally counts the allocations of the job's version in one group.

@@ -20,8 +20,8 @@ func allocHistory(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer api.HistoryAnswer
-			if _, err := hub.Read(cmd.Context(), "/v1/allocation/"+string(stub.ID)+"/history", nil, &answer); err != nil {
+			answer, err := hub.AllocHistory(cmd.Context(), stub.ID)
+			if err != nil {
 				return err
 			}
 			if o.json {

@@ -3,14 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -23,21 +22,6 @@ func jobCommand(o *operator) *cobra.Command {
 	c.AddCommand(jobScale(o), jobScalingEvents(o), jobEval(o), jobTag(o), jobDispatch(o), jobPeriodic(o), jobRestart(o), actionCommand(o))
 	c.AddCommand(jobAllocs(o), jobDeployments(o), jobPromote(o), jobStart(o), jobInit(o))
 	return c
-}
-
-func jobPath(id fleet.JobID, more string) string {
-	return "/v1/job/" + url.PathEscape(string(id)) + more
-}
-
-// registration is the body of a registration.
-type registration struct {
-	Job            *fleet.Job
-	EnforceIndex   bool        `json:",omitempty"`
-	JobModifyIndex fleet.Index `json:",omitempty"`
-
-	Submission        *fleet.Submission `json:",omitempty"`
-	PreserveCounts    bool              `json:",omitempty"`
-	PreserveResources bool              `json:",omitempty"`
 }
 
 func jobRun(o *operator) *cobra.Command {
@@ -57,18 +41,18 @@ func jobRun(o *operator) *cobra.Command {
 				return err
 			}
 			if output {
-				return console.JSON(cmd.OutOrStdout(), registration{Job: job})
+				return console.JSON(cmd.OutOrStdout(), struct{ Job *fleet.Job }{job})
 			}
 			hub, err := o.hubClientFor(job)
 			if err != nil {
 				return err
 			}
-			reg := registration{Job: job, Submission: file.source, PreserveCounts: preserve.nonZeroCounts, PreserveResources: preserve.resources}
+			reg := api.JobRegisterRequest{Submission: file.source, PreserveCounts: preserve.nonZeroCounts, PreserveResources: preserve.resources}
 			if cmd.Flags().Changed("check-index") {
 				reg.EnforceIndex, reg.JobModifyIndex = true, fleet.Index(checkIndex)
 			}
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/jobs", reg, &answer); err != nil {
+			answer, err := hub.RegisterJob(cmd.Context(), job, reg)
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -149,9 +133,8 @@ func jobStop(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer api.EvalAnswer
-			path := jobPath(job.ID, fmt.Sprintf("?purge=%t&no_shutdown_delay=%t", purge, noDelay))
-			if err := hub.Write(cmd.Context(), http.MethodDelete, path, nil, &answer); err != nil {
+			answer, err := hub.StopJob(cmd.Context(), job.ID, client.StopOptions{Purge: purge, NoShutdownDelay: noDelay})
+			if err != nil {
 				return err
 			}
 			if o.json {

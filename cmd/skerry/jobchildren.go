@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -43,8 +41,8 @@ func jobDispatch(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.dispatchJob(cmd, hub, job.ID, f, map[string]any{
-				"Payload": payload, "Meta": meta, "IdPrefixTemplate": f.prefix, "Priority": f.priority,
+			return o.dispatchJob(cmd, hub, job.ID, f, api.JobDispatchRequest{
+				Payload: payload, Meta: meta, IdPrefixTemplate: f.prefix, Priority: f.priority,
 			})
 		},
 	}
@@ -56,13 +54,9 @@ func jobDispatch(o *operator) *cobra.Command {
 	return c
 }
 
-func (o *operator) dispatchJob(cmd *cobra.Command, hub *client.Client, id fleet.JobID, f dispatchFlags, body map[string]any) error {
-	path := jobPath(id, "/dispatch")
-	if f.token != "" {
-		path += "?" + url.Values{"idempotency_token": {f.token}}.Encode()
-	}
-	var answer api.DispatchAnswer
-	if err := hub.Write(cmd.Context(), http.MethodPut, path, body, &answer); err != nil {
+func (o *operator) dispatchJob(cmd *cobra.Command, hub *client.Client, id fleet.JobID, f dispatchFlags, req api.JobDispatchRequest) error {
+	answer, err := hub.DispatchJob(cmd.Context(), id, f.token, req)
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -117,8 +111,8 @@ func jobPeriodic(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(job.ID, "/periodic/force"), nil, &answer); err != nil {
+			answer, err := hub.ForcePeriodicJob(cmd.Context(), job.ID)
+			if err != nil {
 				return err
 			}
 			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is launched", job.ID))

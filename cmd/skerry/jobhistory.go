@@ -4,23 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
+	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/fleet/diff"
 )
-
-// jobVersions are the versions of a job that are kept, the newest first, and what each
-// changed.
-type jobVersions struct {
-	Versions []fleet.Job
-	Diffs    []diff.Job
-}
 
 func jobHistory(o *operator) *cobra.Command {
 	var tag, version string
@@ -32,19 +24,16 @@ func jobHistory(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer jobVersions
-			q := url.Values{"diffs": {"true"}}
-			if tag != "" {
-				q.Set("diff_tag", tag)
-			}
+			q := client.VersionsQuery{Diffs: true, DiffTag: tag}
 			if f := cmd.Flag("diff-version"); f.Changed {
-				q.Set("diff_version", f.Value.String())
+				q.DiffVersion = f.Value.String()
 			}
-			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/versions"), q, &answer); err != nil {
+			answer, err := hub.JobVersions(cmd.Context(), stub.ID, q)
+			if err != nil {
 				return err
 			}
 			if version != "" {
-				if answer, err = answer.onlyVersion(stub.ID, version); err != nil {
+				if answer, err = onlyVersion(answer, stub.ID, version); err != nil {
 					return err
 				}
 			}
@@ -54,7 +43,7 @@ func jobHistory(o *operator) *cobra.Command {
 			case o.json:
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			return o.writeColoured(cmd.OutOrStdout(), answer.writeVersions)
+			return o.writeColoured(cmd.OutOrStdout(), func(w io.Writer) { writeVersions(w, answer) })
 		},
 	}
 	c.Flags().StringVar(&tag, "diff-tag", "", "compare each version with the one of this tag, and not with the one before it")
@@ -65,8 +54,8 @@ func jobHistory(o *operator) *cobra.Command {
 	return c
 }
 
-// onlyVersion is what there is of one version.
-func (v jobVersions) onlyVersion(id fleet.JobID, version string) (jobVersions, error) {
+// onlyVersion returns one version of the answer, with its diff.
+func onlyVersion(v api.JobVersionsAnswer, id fleet.JobID, version string) (api.JobVersionsAnswer, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return v, fleet.Errorf(fleet.CodeInvalid, "show the history of job %q: version %q is not a whole number", id, version)
@@ -75,7 +64,7 @@ func (v jobVersions) onlyVersion(id fleet.JobID, version string) (jobVersions, e
 		if v.Versions[i].Version != n {
 			continue
 		}
-		one := jobVersions{Versions: v.Versions[i : i+1]}
+		one := api.JobVersionsAnswer{Versions: v.Versions[i : i+1]}
 		if i < len(v.Diffs) {
 			one.Diffs = v.Diffs[i : i+1]
 		}
@@ -85,7 +74,7 @@ func (v jobVersions) onlyVersion(id fleet.JobID, version string) (jobVersions, e
 		WithHint("skerry job history lists the versions that are")
 }
 
-func (v jobVersions) writeVersions(w io.Writer) {
+func writeVersions(w io.Writer, v api.JobVersionsAnswer) {
 	for i, job := range v.Versions {
 		state := ""
 		if job.VersionTag != nil {
@@ -106,13 +95,13 @@ func (v jobVersions) writeVersions(w io.Writer) {
 
 // versionOf reads one version of a job.
 func versionOf(ctx context.Context, hub *client.Client, id fleet.JobID, version string) (*fleet.Job, error) {
-	var all jobVersions
-	if _, err := hub.Read(ctx, jobPath(id, "/versions"), nil, &all); err != nil {
-		return nil, err
-	}
-	one, err := all.onlyVersion(id, version)
+	all, err := hub.JobVersions(ctx, id, client.VersionsQuery{})
 	if err != nil {
 		return nil, err
 	}
-	return &one.Versions[0], nil
+	one, err := onlyVersion(all, id, version)
+	if err != nil {
+		return nil, err
+	}
+	return one.Versions[0], nil
 }

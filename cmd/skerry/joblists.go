@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -22,8 +20,8 @@ func jobAllocs(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []api.AllocStub
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), includeEarlierJobs(all), &list); err != nil {
+			list, err := hub.JobAllocs(cmd.Context(), job.ID, client.List{All: all})
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -40,9 +38,6 @@ func jobAllocs(o *operator) *cobra.Command {
 	return c
 }
 
-// includeEarlierJobs asks for what there was of an earlier job of the same id, too.
-func includeEarlierJobs(all bool) url.Values { return url.Values{"all": {strconv.FormatBool(all)}} }
-
 func jobDeployments(o *operator) *cobra.Command {
 	var latest, all bool
 	c := &cobra.Command{
@@ -55,8 +50,8 @@ func jobDeployments(o *operator) *cobra.Command {
 			if latest {
 				return o.latestDeployment(cmd, hub, job.ID)
 			}
-			var list []fleet.Deployment
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployments"), includeEarlierJobs(all), &list); err != nil {
+			list, err := hub.JobDeployments(cmd.Context(), job.ID, client.List{All: all})
+			if err != nil {
 				return err
 			}
 			return o.writeDeployments(cmd, list, fmt.Sprintf("Job %q was never rolled out.", job.ID))
@@ -79,16 +74,15 @@ func jobPromote(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var d *fleet.Deployment
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployment"), nil, &d); err != nil {
+			d, err := hub.JobDeployment(cmd.Context(), job.ID)
+			if err != nil {
 				return err
 			}
 			if !d.Active() {
 				return fleet.Errorf(fleet.CodeInvalid, "promote job %q: no rollout of it goes on", job.ID).
 					WithHint("skerry job deployments lists those that were")
 			}
-			f.All = len(f.Groups) == 0
-			return o.changeDeployment(cmd, string(d.ID), "promote", f)
+			return o.changeDeployment(cmd, string(d.ID), f.promoteGroups())
 		},
 	}
 	f.addGroupFlag(c)
@@ -108,18 +102,16 @@ func jobStart(o *operator) *cobra.Command {
 			if !job.Stop {
 				return fleet.Errorf(fleet.CodeInvalid, "start job %q: it is not stopped", job.ID)
 			}
-			reg := registration{Job: job, EnforceIndex: true, JobModifyIndex: job.JobModifyIndex}
-			var source fleet.Submission
-			q := url.Values{"version": {fmt.Sprint(job.Version)}}
-			switch _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/submission"), q, &source); {
+			reg := api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: job.JobModifyIndex}
+			switch source, err := hub.JobSubmission(cmd.Context(), job.ID, fmt.Sprint(job.Version)); {
 			case err == nil:
-				reg.Submission = &source
+				reg.Submission = &source.Submission
 			case fleet.CodeOf(err) != fleet.CodeNotFound:
 				return err
 			}
 			job.Stop = false
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/jobs", reg, &answer); err != nil {
+			answer, err := hub.RegisterJob(cmd.Context(), job, reg)
+			if err != nil {
 				return err
 			}
 			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is started", job.ID))

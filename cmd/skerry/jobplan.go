@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -34,12 +33,8 @@ func jobPlan(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer api.PlanAnswer
-			req := struct {
-				Job  *fleet.Job
-				Diff bool
-			}{job, true}
-			if err := hub.Write(cmd.Context(), http.MethodPost, jobPath(job.ID, "/plan"), req, &answer); err != nil {
+			answer, err := hub.PlanJob(cmd.Context(), job)
+			if err != nil {
 				return err
 			}
 			if o.json {

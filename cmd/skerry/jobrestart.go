@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -99,8 +98,8 @@ func (r *jobRestarter) runRestart(cmd *cobra.Command, o *operator, ref string) e
 			return fleet.Errorf(fleet.CodeInvalid, "job %q has no group %q", job.ID, g)
 		}
 	}
-	var all []api.AllocStub
-	if _, err := r.hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), nil, &all); err != nil {
+	all, err := r.hub.JobAllocs(cmd.Context(), job.ID, client.List{})
+	if err != nil {
 		return err
 	}
 	chosen := r.chooseAllocs(all)
@@ -258,12 +257,10 @@ func (r *jobRestarter) askYesNo(question string) bool {
 // startRestart restarts or replaces an allocation, and returns what waits until that is done.
 func (r *jobRestarter) startRestart(ctx context.Context, a api.AllocStub) (func(context.Context) error, error) {
 	if r.reschedule {
-		var answer api.EvalAnswer
-		err := r.hub.Write(ctx, http.MethodPut, "/v1/allocation/"+string(a.ID)+"/stop", nil, &answer)
+		answer, err := r.hub.StopAlloc(ctx, a.ID, client.StopOptions{})
 		return func(ctx context.Context) error { return r.waitForReplacement(ctx, a.ID, answer.EvalID) }, err
 	}
-	body := map[string]any{"TaskName": r.task, "AllTasks": r.allTasks}
-	err := r.hub.Write(ctx, http.MethodPut, "/v1/client/allocation/"+string(a.ID)+"/restart", body, nil)
+	err := r.hub.RestartAlloc(ctx, a.ID, api.AllocRestartRequest{TaskName: r.task, AllTasks: r.allTasks})
 	return func(ctx context.Context) error { return r.waitForTasksAgain(ctx, a) }, err
 }
 
@@ -313,9 +310,8 @@ func (r *jobRestarter) waitForReplacement(ctx context.Context, id fleet.AllocID,
 func (r *jobRestarter) waitForAlloc(ctx context.Context, id fleet.AllocID, done func(fleet.Alloc) (bool, error)) error {
 	var index fleet.Index
 	for {
-		var a fleet.Alloc
-		var err error
-		if index, err = r.hub.ReadAfter(ctx, index, "/v1/allocation/"+string(id), nil, &a); err != nil {
+		a, err := r.hub.Watch(&index).Alloc(ctx, id)
+		if err != nil {
 			return err
 		}
 		if ok, err := done(a); ok || err != nil {

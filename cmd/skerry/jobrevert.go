@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
 	"skerry/cmd/console"
-	"skerry/fleet"
 )
 
 func jobRevert(o *operator) *cobra.Command {
@@ -29,17 +27,12 @@ func jobRevert(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := struct {
-				JobID               fleet.JobID
-				JobVersion          uint64
-				TaggedVersion       string  `json:",omitempty"`
-				EnforcePriorVersion *uint64 `json:",omitempty"`
-			}{JobID: stub.ID, JobVersion: version, TaggedVersion: tag}
+			req := api.JobRevertRequest{JobID: stub.ID, JobVersion: version, TaggedVersion: tag}
 			if cmd.Flags().Changed("check-version") {
 				req.EnforcePriorVersion = &prior
 			}
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(stub.ID, "/revert"), req, &answer); err != nil {
+			answer, err := hub.RevertJob(cmd.Context(), req)
+			if err != nil {
 				return err
 			}
 			if o.json {

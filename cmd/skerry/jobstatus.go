@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/cron"
@@ -47,8 +46,8 @@ func (o *operator) listJobs(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var jobs []api.JobStub
-	if _, err := hub.Read(cmd.Context(), "/v1/jobs", nil, &jobs); err != nil {
+	jobs, err := hub.Jobs(cmd.Context(), client.List{})
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -106,10 +105,14 @@ func (o *operator) showJob(cmd *cobra.Command, ref string, show jobStatusFlags) 
 		return err
 	}
 	d := jobDetails{Job: job}
-	for path, into := range map[string]any{"/summary": &d.Summary, "/allocations": &d.Allocations, "/evaluations": &d.Evaluations} {
-		if _, err := hub.Read(cmd.Context(), jobPath(job.ID, path), nil, into); err != nil {
-			return err
-		}
+	if d.Summary, err = hub.JobSummary(cmd.Context(), job.ID); err != nil {
+		return err
+	}
+	if d.Allocations, err = hub.JobAllocs(cmd.Context(), job.ID, client.List{}); err != nil {
+		return err
+	}
+	if d.Evaluations, err = hub.JobEvals(cmd.Context(), job.ID); err != nil {
+		return err
 	}
 	if d.Deployment, err = newestProgress(cmd.Context(), hub, job.ID); err != nil {
 		return err
@@ -128,12 +131,11 @@ func (o *operator) showJob(cmd *cobra.Command, ref string, show jobStatusFlags) 
 // newestProgress is how far a job's newest rollout is; nil: there was none, or it is
 // forgotten by now.
 func newestProgress(ctx context.Context, hub *client.Client, id fleet.JobID) (*api.Progress, error) {
-	var d *fleet.Deployment
-	if _, err := hub.Read(ctx, jobPath(id, "/deployment"), nil, &d); err != nil || d == nil {
+	d, err := hub.JobDeployment(ctx, id)
+	if err != nil || d == nil {
 		return nil, err
 	}
-	var p api.Progress
-	_, err := hub.Read(ctx, "/v1/deployment/progress/"+string(d.ID), nil, &p)
+	p, err := hub.DeploymentProgress(ctx, d.ID)
 	if fleet.CodeOf(err) == fleet.CodeNotFound {
 		return nil, nil
 	}
@@ -142,8 +144,8 @@ func newestProgress(ctx context.Context, hub *client.Client, id fleet.JobID) (*a
 
 // childrenOf are the jobs that were made of one, the newest first.
 func childrenOf(ctx context.Context, hub *client.Client, id fleet.JobID) ([]api.JobStub, error) {
-	var list []api.JobStub
-	if _, err := hub.Read(ctx, "/v1/jobs", url.Values{"prefix": {string(id) + "/"}}, &list); err != nil {
+	list, err := hub.Jobs(ctx, client.List{Prefix: string(id) + "/"})
+	if err != nil {
 		return nil, err
 	}
 	list = slices.DeleteFunc(list, func(j api.JobStub) bool { return j.ParentID != string(id) })

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -55,12 +53,11 @@ func jobScale(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := map[string]any{
-				"Count": count, "Message": message, "JobModifyIndex": checkIndex,
-				"Target": map[string]string{"Group": group},
-			}
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPost, jobPath(job.ID, "/scale"), body, &answer); err != nil {
+			wanted := int64(count)
+			answer, err := hub.ScaleJob(cmd.Context(), job.ID, api.JobScaleRequest{
+				Count: &wanted, Message: message, JobModifyIndex: fleet.Index(checkIndex), Target: map[string]string{"Group": group},
+			})
+			if err != nil {
 				return err
 			}
 			said := fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count)
@@ -96,8 +93,8 @@ func jobScalingEvents(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var status api.ScaleStatus
-			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/scale"), nil, &status); err != nil {
+			status, err := hub.ScaleStatus(cmd.Context(), stub.ID)
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -147,9 +144,8 @@ func jobEval(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := map[string]any{"JobID": job.ID, "EvalOptions": map[string]bool{"ForceReschedule": force}}
-			var answer api.EvalAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(job.ID, "/evaluate"), body, &answer); err != nil {
+			answer, err := hub.EvaluateJob(cmd.Context(), job.ID, api.EvalOptions{ForceReschedule: force})
+			if err != nil {
 				return err
 			}
 			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is evaluated", job.ID))
@@ -166,12 +162,12 @@ func (o *operator) inspectSource(cmd *cobra.Command, ref string, withVars bool) 
 	if err != nil {
 		return err
 	}
-	q := url.Values{}
+	version := ""
 	if f := cmd.Flag("version"); f.Changed {
-		q.Set("version", f.Value.String())
+		version = f.Value.String()
 	}
-	var s api.SubmissionAnswer
-	if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/submission"), q, &s); err != nil {
+	s, err := hub.JobSubmission(cmd.Context(), stub.ID, version)
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -201,11 +197,8 @@ func jobTagApply(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply ID", Short: "Name a version of a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := map[string]any{"Description": description, "Latest": true}
-			if cmd.Flags().Changed("version") {
-				body["Version"], body["Latest"] = version, false
-			}
-			return o.changeVersionTag(cmd, http.MethodPost, args[0], name, body)
+			req := &api.JobTagRequest{Version: version, Latest: !cmd.Flags().Changed("version"), Description: description}
+			return o.changeVersionTag(cmd, args[0], name, req)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "the version's name")
@@ -219,15 +212,15 @@ func jobTagUnset(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "unset ID", Short: "Take a version's name away", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.changeVersionTag(cmd, http.MethodDelete, args[0], name, nil)
+			return o.changeVersionTag(cmd, args[0], name, nil)
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "the version's name")
 	return c
 }
 
-// changeVersionTag changes the name of a version, and says so.
-func (o *operator) changeVersionTag(cmd *cobra.Command, method, ref, name string, body any) error {
+// changeVersionTag gives a version of a job a tag, or removes the tag (req is nil).
+func (o *operator) changeVersionTag(cmd *cobra.Command, ref, name string, req *api.JobTagRequest) error {
 	if name == "" {
 		return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
 	}
@@ -235,8 +228,12 @@ func (o *operator) changeVersionTag(cmd *cobra.Command, method, ref, name string
 	if err != nil {
 		return err
 	}
-	var tag fleet.JobVersionTag
-	if err := hub.Write(cmd.Context(), method, jobPath(job.ID, "/versions/"+url.PathEscape(name)+"/tag"), body, &tag); err != nil {
+	if req != nil {
+		err = hub.TagJobVersion(cmd.Context(), job.ID, name, *req)
+	} else {
+		err = hub.UntagJobVersion(cmd.Context(), job.ID, name)
+	}
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -244,10 +241,10 @@ func (o *operator) changeVersionTag(cmd *cobra.Command, method, ref, name string
 			JobID fleet.JobID
 			Tag   string
 			Set   bool
-		}{job.ID, name, body != nil})
+		}{job.ID, name, req != nil})
 	}
 	said := "Job %q has a version with the tag %q.\n"
-	if body == nil {
+	if req == nil {
 		said = "Job %q has no version with the tag %q any more.\n"
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), said, job.ID, name)

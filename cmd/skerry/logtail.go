@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/fleet"
 )
 
@@ -85,16 +83,10 @@ func lineStart(b []byte, lines int64) int {
 	return at + 1
 }
 
-// logTail makes q begin where the flags say, of a task's output.
-func (f *tailFlags) logTail(ctx context.Context, hub *client.Client, path string, q url.Values) error {
+// logTail makes a query begin where the flags say, in a task's output.
+func (f *tailFlags) logTail(ctx context.Context, hub *client.Client, id fleet.AllocID, q client.LogQuery) (client.LogQuery, error) {
 	before, err := f.startOffset(func(before int64) ([]byte, error) {
-		look := url.Values{"origin": {"end"}, "offset": {strconv.FormatInt(before, 10)}, "follow": {"false"}}
-		for k, v := range q {
-			if look[k] == nil {
-				look[k] = v
-			}
-		}
-		out, err := hub.Stream(ctx, path, look)
+		out, err := hub.TaskLogs(ctx, id, client.LogQuery{Task: q.Task, Stderr: q.Stderr, FromEnd: true, Offset: before})
 		if err != nil {
 			return nil, err
 		}
@@ -102,8 +94,7 @@ func (f *tailFlags) logTail(ctx context.Context, hub *client.Client, path string
 		return io.ReadAll(io.LimitReader(out, before))
 	})
 	if err == nil && before >= 0 {
-		q.Set("origin", "end")
-		q.Set("offset", strconv.FormatInt(before, 10))
+		q.FromEnd, q.Offset = true, before
 	}
-	return err
+	return q, err
 }

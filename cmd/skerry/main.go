@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
 	"skerry/cmd/hubd"
@@ -92,11 +92,11 @@ func displayID[T ~string](id T) string {
 }
 
 func (o *operator) hubClient() (*client.Client, error) {
-	hub, err := client.New(o.addr)
+	hub, err := client.New(client.Config{Addr: o.addr})
 	if err != nil {
 		return nil, err
 	}
-	return hub.In(o.namespace).Stale(o.noteStale), nil
+	return hub.In(o.namespace).OnStale(o.noteStale), nil
 }
 
 // noteStale says of what is shown that it may be old: beside it once, and in each table.
@@ -176,11 +176,8 @@ func (o *operator) wholeJob(ctx context.Context, id string) (*client.Client, *fl
 	if err != nil {
 		return nil, nil, err
 	}
-	var job fleet.Job
-	if _, err := hub.Read(ctx, jobPath(stub.ID, ""), nil, &job); err != nil {
-		return nil, nil, err
-	}
-	return hub, &job, nil
+	job, err := hub.Job(ctx, stub.ID)
+	return hub, job, err
 }
 
 func command() *cobra.Command {

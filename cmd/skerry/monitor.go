@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/url"
-	"strconv"
+	"skerry/client"
 
 	"github.com/spf13/cobra"
 )
 
 func monitorCommand(o *operator) *cobra.Command {
-	var level, node, server string
+	var q client.MonitorQuery
+	var node string
 	c := &cobra.Command{
 		Use: "monitor", Short: "Show what a hub or a node logs, as it logs it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -19,18 +19,15 @@ func monitorCommand(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q := url.Values{"log_level": {level}, "log_json": {strconv.FormatBool(o.json)}, "plain": {"true"}}
-			if server != "" {
-				q.Set("server_id", server)
-			}
+			q.JSON = o.json
 			if node != "" {
 				n, err := hub.FindNode(cmd.Context(), node)
 				if err != nil {
 					return err
 				}
-				q.Set("node_id", string(n.ID))
+				q.Node = n.ID
 			}
-			lines, err := hub.Stream(cmd.Context(), "/v1/agent/monitor", q)
+			lines, err := hub.Monitor(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -42,8 +39,8 @@ func monitorCommand(o *operator) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&q.Level, "log-level", "info", "debug, info, warn or error")
 	c.Flags().StringVar(&node, "node-id", "", "node whose logs are shown: its name, or the beginning of its id")
-	c.Flags().StringVar(&server, "server-id", "", "hub that is to answer: the one that is asked, by its name")
+	c.Flags().StringVar(&q.Hub, "server-id", "", "hub that is to answer: the one that is asked, by its name")
 	return c
 }

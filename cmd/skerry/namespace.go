@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/validate"
@@ -22,8 +20,6 @@ func namespaceCommand(o *operator) *cobra.Command {
 	return c
 }
 
-func namespacePath(name string) string { return "/v1/namespace/" + url.PathEscape(name) }
-
 func namespaceList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List namespaces", Args: cobra.NoArgs,
@@ -32,8 +28,8 @@ func namespaceList(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []fleet.Namespace
-			if _, err := hub.Read(cmd.Context(), "/v1/namespaces", nil, &list); err != nil {
+			list, err := hub.Namespaces(cmd.Context(), client.List{})
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -50,10 +46,10 @@ func namespaceList(o *operator) *cobra.Command {
 
 func (o *operator) findNamespace(cmd *cobra.Command, name string) (n fleet.Namespace, err error) {
 	hub, err := o.hubClient()
-	if err == nil {
-		_, err = hub.Read(cmd.Context(), namespacePath(name), nil, &n)
+	if err != nil {
+		return n, err
 	}
-	return n, err
+	return hub.Namespace(cmd.Context(), name)
 }
 
 func namespaceStatus(o *operator) *cobra.Command {
@@ -134,7 +130,7 @@ func namespaceApply(o *operator) *cobra.Command {
 			if err := validate.Namespace(&n); err != nil {
 				return err
 			}
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/namespace", n, nil); err != nil {
+			if err := hub.ApplyNamespace(cmd.Context(), n); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Namespace %q applied\n", n.Name)
@@ -152,8 +148,11 @@ func namespaceWithDescription(cmd *cobra.Command, hub *client.Client, name, desc
 	if err := validate.Namespace(&n); err != nil {
 		return n, fleet.AsError(err).WithHint("there is no file of that name either")
 	}
-	_, err := hub.Read(cmd.Context(), namespacePath(name), nil, &n)
-	if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
+	stored, err := hub.Namespace(cmd.Context(), name)
+	switch {
+	case err == nil:
+		n = stored
+	case fleet.CodeOf(err) != fleet.CodeNotFound:
 		return n, err
 	}
 	if cmd.Flags().Changed("description") {
@@ -170,7 +169,7 @@ func namespaceDelete(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := hub.Write(cmd.Context(), http.MethodDelete, namespacePath(args[0]), nil, nil); err != nil {
+			if err := hub.DeleteNamespace(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Namespace %q deleted\n", args[0])

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -44,8 +44,8 @@ func (o *operator) listNodes(cmd *cobra.Command, choice nodeChoice) error {
 	if err != nil {
 		return err
 	}
-	var nodes []api.NodeStub
-	if _, err := hub.Read(cmd.Context(), "/v1/nodes", url.Values{"filter": {filter}}, &nodes); err != nil {
+	nodes, err := hub.Nodes(cmd.Context(), client.List{Filter: filter})
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -76,13 +76,12 @@ func (o *operator) showNode(cmd *cobra.Command, ref string, show nodeFlags) erro
 	if err != nil {
 		return err
 	}
-	var n fleet.Node
-	var allocs []fleet.Alloc
-	path := "/v1/node/" + string(stub.ID)
-	if _, err := hub.Read(cmd.Context(), path, nil, &n); err != nil {
+	n, err := hub.Node(cmd.Context(), stub.ID)
+	if err != nil {
 		return err
 	}
-	if _, err := hub.Read(cmd.Context(), path+"/allocations", nil, &allocs); err != nil {
+	allocs, err := hub.NodeAllocs(cmd.Context(), stub.ID)
+	if err != nil {
 		return err
 	}
 	if o.json && show.stats {

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -26,13 +26,13 @@ row of its journal, in one timeline. The time without a link is marked at the le
 			if err != nil {
 				return err
 			}
-			q.Set("allocations", "true")
+			q.Allocations = true
 			hub, node, err := o.findNode(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			var entries []fleet.HistoryEntry
-			if _, err := hub.Read(cmd.Context(), "/v1/node/"+string(node.ID)+"/history", q, &entries); err != nil {
+			entries, err := hub.NodeHistory(cmd.Context(), node.ID, q)
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -46,30 +46,22 @@ row of its journal, in one timeline. The time without a link is marked at the le
 	return c
 }
 
-// timeWindow are the parameters since and until for two times as people write them. A time of
+// timeWindow reads two times as people write them. A time of
 // day in until is the first one after since.
-func timeWindow(since, until string, now time.Time) (url.Values, error) {
-	q := url.Values{}
-	var from, to time.Time
+func timeWindow(since, until string, now time.Time) (q client.HistoryQuery, err error) {
 	for _, bound := range []struct {
 		name, text string
 		at         *time.Time
-	}{{"since", since, &from}, {"until", until, &to}} {
+	}{{"since", since, &q.Since}, {"until", until, &q.Until}} {
 		if bound.text == "" {
 			continue
 		}
-		var err error
 		if *bound.at, err = parsePastTime(bound.text, now); err != nil {
-			return nil, fmt.Errorf("read --%s: %w", bound.name, err)
+			return q, fmt.Errorf("read --%s: %w", bound.name, err)
 		}
 	}
-	if _, ok := parseClock(until, now); ok && to.Before(from) {
-		to = to.AddDate(0, 0, 1)
-	}
-	for name, at := range map[string]time.Time{"since": from, "until": to} {
-		if !at.IsZero() {
-			q.Set(name, at.UTC().Format(time.RFC3339))
-		}
+	if _, ok := parseClock(until, now); ok && q.Until.Before(q.Since) {
+		q.Until = q.Until.AddDate(0, 0, 1)
 	}
 	return q, nil
 }

@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -20,14 +18,16 @@ func nodePool(o *operator) *cobra.Command {
 	return c
 }
 
-func poolPath(name, more string) string { return "/v1/node/pool/" + url.PathEscape(name) + more }
-
 func poolList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List node pools", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list []fleet.Pool
-			if err := o.readFromHub(cmd, "/v1/node/pools", &list); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			list, err := hub.NodePools(cmd.Context(), client.List{})
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -46,8 +46,12 @@ func poolInfo(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show a node pool and its rules", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var p fleet.Pool
-			if err := o.readFromHub(cmd, poolPath(args[0], ""), &p); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			p, err := hub.NodePool(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -82,8 +86,12 @@ func poolNodes(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "nodes NAME", Short: "List the nodes of a pool", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list []api.NodeStub
-			if err := o.readFromHub(cmd, poolPath(args[0], "/nodes"), &list); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			list, err := hub.NodePoolNodes(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -102,8 +110,12 @@ func poolJobs(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs NAME", Short: "List the jobs of a pool", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var list []api.JobStub
-			if err := o.readFromHub(cmd, poolPath(args[0], "/jobs"), &list); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			list, err := hub.NodePoolJobs(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -126,7 +138,7 @@ func poolDelete(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := hub.Write(cmd.Context(), http.MethodDelete, poolPath(args[0], ""), nil, nil); err != nil {
+			if err := hub.DeleteNodePool(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node pool %q deleted\n", args[0])

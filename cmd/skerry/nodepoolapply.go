@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
 )
@@ -74,7 +73,7 @@ func poolApply(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/pools", p, nil); err != nil {
+			if err := hub.ApplyNodePool(cmd.Context(), p); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node pool %q applied\n", p.Name)
@@ -102,8 +101,11 @@ func poolWithRules(cmd *cobra.Command, hub *client.Client, name string, rules po
 	if err := validate.Pool(&p); err != nil {
 		return p, fleet.AsError(err).WithHint("there is no file of that name either")
 	}
-	_, err := hub.Read(cmd.Context(), poolPath(name, ""), nil, &p)
-	if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
+	stored, err := hub.NodePool(cmd.Context(), name)
+	switch {
+	case err == nil:
+		p = stored
+	case fleet.CodeOf(err) != fleet.CodeNotFound:
 		return p, err
 	}
 	rules.applyToPool(&p, cmd.Flags())

@@ -2,15 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
-	"skerry/fleet"
 )
 
 func operatorCommand(o *operator) *cobra.Command {
@@ -31,11 +28,12 @@ func raftPeers(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list-peers", Short: "List the hubs that the log is replicated to", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer struct {
-				Servers []api.RaftServer
-				Index   fleet.Index
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
 			}
-			if err := o.readFromHub(cmd, "/v1/operator/raft/configuration", &answer); err != nil {
+			answer, err := hub.RaftConfiguration(cmd.Context())
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -55,77 +53,67 @@ func raftPeers(o *operator) *cobra.Command {
 }
 
 func raftTransfer(o *operator) *cobra.Command {
-	q := url.Values{}
+	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "transfer-leadership", Short: "Have another hub lead, or one that is named", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done struct{ From, To fleet.HubID }
-			if err := o.sendChange(cmd, http.MethodPut, "/v1/operator/raft/transfer-leadership", q, &done); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			done, err := hub.TransferLeadership(cmd.Context(), peer)
+			if err != nil {
 				return err
 			}
 			to := "another hub"
 			if done.To != "" {
 				to = "hub " + string(done.To)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Hub %s hands the lead over to %s\n", done.From, to)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Hub %s hands the lead over to %s\n", done.From, to)
 			return err
 		},
 	}
-	hubFlags(c, q)
+	hubFlags(c, &peer)
 	return c
 }
 
 func raftRemove(o *operator) *cobra.Command {
-	q := url.Values{}
+	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "remove-peer", Short: "Take the vote of a hub that is gone for good", Args: cobra.NoArgs,
 		Long: "Take the vote of a hub that is gone for good. Stop it first: one that starts again joins again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var done struct{}
-			if err := o.sendChange(cmd, http.MethodDelete, "/v1/operator/raft/peer", q, &done); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Hub %s%s is removed\n", q.Get("id"), q.Get("address"))
+			if err := hub.RemoveRaftPeer(cmd.Context(), peer); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Hub %s%s is removed\n", peer.ID, peer.Address)
 			return err
 		},
 	}
-	hubFlags(c, q)
+	hubFlags(c, &peer)
 	return c
 }
 
-// hubFlags name a hub in a request's parameters.
-func hubFlags(c *cobra.Command, q url.Values) {
-	set := func(key string) func(string) error {
-		return func(s string) error { q.Set(key, s); return nil }
-	}
-	c.Flags().Func("peer-id", "the hub's `id`", set("id"))
-	c.Flags().Func("peer-address", "or its `address`, as list-peers shows it", set("address"))
-}
-
-func (o *operator) sendChange(cmd *cobra.Command, method, path string, q url.Values, out any) error {
-	hub, err := o.hubClient()
-	if err != nil {
-		return err
-	}
-	return hub.Write(cmd.Context(), method, path+"?"+q.Encode(), nil, out)
-}
-
-// readFromHub reads from the hub.
-func (o *operator) readFromHub(cmd *cobra.Command, path string, out any) error {
-	hub, err := o.hubClient()
-	if err != nil {
-		return err
-	}
-	_, err = hub.Read(cmd.Context(), path, url.Values{"report": {"true"}}, out)
-	return err
+// hubFlags adds the flags that name a hub.
+func hubFlags(c *cobra.Command, hub *client.HubRef) {
+	c.Flags().StringVar(&hub.ID, "peer-id", "", "the hub's `id`")
+	c.Flags().StringVar(&hub.Address, "peer-address", "", "or its `address`, as list-peers shows it")
 }
 
 func autopilotHealth(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "health", Short: "Show how each hub is, and how many may be lost", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var h api.HealthAnswer
-			if err := o.readFromHub(cmd, "/v1/operator/autopilot/health", &h); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			h, err := hub.AutopilotHealth(cmd.Context())
+			if err != nil {
 				return err
 			}
 			if o.json {

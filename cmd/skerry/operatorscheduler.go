@@ -2,24 +2,24 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
-
-const schedulerPath = "/v1/operator/scheduler/configuration"
 
 func schedulerGet(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "get-config", Short: "Show how jobs are scheduled", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var answer api.SchedulerConfigurationResponse
-			if err := o.readFromHub(cmd, schedulerPath, &answer); err != nil {
+			hub, err := o.hubClient()
+			if err != nil {
+				return err
+			}
+			answer, err := hub.SchedulerConfiguration(cmd.Context())
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -50,8 +50,8 @@ func schedulerSet(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var now api.SchedulerConfigurationResponse
-			if _, err := hub.Read(cmd.Context(), schedulerPath, nil, &now); err != nil {
+			now, err := hub.SchedulerConfiguration(cmd.Context())
+			if err != nil {
 				return err
 			}
 			cfg, index := *now.SchedulerConfig, now.SchedulerConfig.ModifyIndex
@@ -67,12 +67,11 @@ func schedulerSet(o *operator) *cobra.Command {
 				}
 			}
 			// What somebody else changed meanwhile is not undone: the index is checked.
-			var answer api.SchedulerSetConfigurationResponse
-			path := fmt.Sprintf("%s?cas=%d", schedulerPath, index)
-			if err := hub.Write(cmd.Context(), http.MethodPut, path, cfg, &answer); err != nil {
+			updated, err := hub.SetSchedulerConfiguration(cmd.Context(), cfg, index)
+			if err != nil {
 				return err
 			}
-			if !answer.Updated {
+			if !updated {
 				return fleet.Errorf(fleet.CodeConflict, "set the scheduler configuration: its modify index is not %d", index).
 					WithHint("somebody has changed it: skerry operator scheduler get-config shows it as it is")
 			}

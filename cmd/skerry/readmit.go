@@ -1,6 +1,12 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"skerry/api"
+	"skerry/client"
+	"skerry/fleet"
+
+	"github.com/spf13/cobra"
+)
 
 func nodeReadmit(o *operator) *cobra.Command {
 	return &cobra.Command{
@@ -13,7 +19,9 @@ says so, and the hub tells it again what it shall run.
 Do this for the machine that shall stay. If the machine that the copy was made of still lives, stop it first: a node
 whose former session answers is refused all the same.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.changeNode(cmd, args[0], nodeChange{path: "readmit", done: "may go on; it tries again within two minutes"})
+			return o.changeNode(cmd, args[0], "may go on; it tries again within two minutes", func(hub *client.Client, id fleet.NodeID) (api.NodeAnswer, error) {
+				return hub.ReadmitNode(cmd.Context(), id)
+			})
 		},
 	}
 }

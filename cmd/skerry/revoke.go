@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -33,8 +32,8 @@ token: it will be another node. A node that was purged is revoked by its whole i
 			case fleet.CodeOf(err) != fleet.CodeNotFound || !identity.ValidName(syncproto.RoleEdge, args[0]):
 				return err
 			}
-			var answer api.NodeAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(id)+"/revoke", req, &answer); err != nil {
+			answer, err := hub.RevokeNode(cmd.Context(), id, req)
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -56,8 +55,8 @@ func nodeRevocations(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []fleet.Revocation
-			if _, err := hub.Read(cmd.Context(), "/v1/node/revocations", nil, &list); err != nil {
+			list, err := hub.Revocations(cmd.Context())
+			if err != nil {
 				return err
 			}
 			newestFirst(list, func(r fleet.Revocation) int64 { return r.Time })

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -18,8 +18,8 @@ import (
 // rolloutOf returns the deployment that goes on for a job's newest version; nil: none
 // does.
 func rolloutOf(ctx context.Context, hub *client.Client, job *fleet.Job) (*fleet.Deployment, error) {
-	var d *fleet.Deployment
-	if _, err := hub.Read(ctx, jobPath(job.ID, "/deployment"), nil, &d); err != nil {
+	d, err := hub.JobDeployment(ctx, job.ID)
+	if err != nil {
 		return nil, err
 	}
 	if !d.Active() || d.JobVersion != job.Version {
@@ -32,21 +32,22 @@ func rolloutOf(ctx context.Context, hub *client.Client, job *fleet.Job) (*fleet.
 // capacity or the return of an edge gets it on.
 func (f *followedJob) followRollout(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
 	screen := newScreen(out)
-	path := "/v1/deployment/progress/" + string(id)
+	awaitProgress := func(ctx context.Context, hub *client.Client) error {
+		_, err := hub.DeploymentProgress(ctx, id)
+		return err
+	}
 	last := ""
 	for {
-		var p api.Progress
-		var err error
 		clearStale(out)
-		read := map[string]fleet.Index{}
-		if read[path], err = hub.Read(ctx, path, nil, &p); err != nil {
+		var progress, evals fleet.Index
+		p, err := hub.Watch(&progress).DeploymentProgress(ctx, id)
+		if err != nil {
 			return interruptedError(ctx, out, err)
 		}
-		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
+		if err := f.readBlocked(ctx, hub.Watch(&evals)); err != nil {
 			return interruptedError(ctx, out, err)
 		}
-		f.allocs = nil
-		if _, err := hub.Read(ctx, jobPath(f.job.ID, "/allocations"), nil, &f.allocs); err != nil {
+		if f.allocs, err = hub.JobAllocs(ctx, f.job.ID, client.List{}); err != nil {
 			return interruptedError(ctx, out, err)
 		}
 		if screen.columns == 0 {
@@ -62,7 +63,7 @@ func (f *followedJob) followRollout(ctx context.Context, hub *client.Client, out
 			}
 			return err
 		}
-		if err := awaitAnyChange(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, map[*fleet.Index]blockingRead{&progress: awaitProgress, &evals: f.awaitEvals}); err != nil {
 			return interruptedError(ctx, out, err)
 		}
 	}

@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"skerry/api"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -22,11 +22,11 @@ func scalingCommand(o *operator) *cobra.Command {
 }
 
 func scalingList(o *operator) *cobra.Command {
-	var job, typ string
+	var narrow client.List
 	c := &cobra.Command{
 		Use: "list", Short: "List scaling policies", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := o.scalingPolicies(cmd, url.Values{"job": {job}, "type": {typ}})
+			list, err := o.scalingPolicies(cmd, narrow)
 			if err != nil {
 				return err
 			}
@@ -40,19 +40,17 @@ func scalingList(o *operator) *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&job, "job", "", "those of a job")
-	c.Flags().StringVar(&typ, "type", "", "those of a type")
+	c.Flags().StringVar(&narrow.Job, "job", "", "those of a job")
+	c.Flags().StringVar(&narrow.Type, "type", "", "those of a type")
 	return c
 }
 
-func (o *operator) scalingPolicies(cmd *cobra.Command, q url.Values) ([]api.ScalingStub, error) {
+func (o *operator) scalingPolicies(cmd *cobra.Command, narrow client.List) ([]api.ScalingStub, error) {
 	hub, err := o.hubClient()
 	if err != nil {
 		return nil, err
 	}
-	var list []api.ScalingStub
-	_, err = hub.Read(cmd.Context(), "/v1/scaling/policies", q, &list)
-	return list, err
+	return hub.ScalingPolicies(cmd.Context(), narrow)
 }
 
 // target is what a policy is about.
@@ -68,7 +66,7 @@ func scalingInfo(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "info ID", Short: "Show a scaling policy", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := o.scalingPolicies(cmd, nil)
+			list, err := o.scalingPolicies(cmd, client.List{})
 			if err != nil {
 				return err
 			}
@@ -88,8 +86,8 @@ func scalingInfo(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var p api.ScalingPolicy
-			if _, err := hub.Read(cmd.Context(), "/v1/scaling/policy/"+found[0].ID, nil, &p); err != nil {
+			p, err := hub.ScalingPolicy(cmd.Context(), found[0].ID)
+			if err != nil {
 				return err
 			}
 			if o.json {

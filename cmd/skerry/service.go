@@ -3,14 +3,11 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
@@ -29,8 +26,8 @@ func serviceList(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []api.ServiceList
-			if _, err := hub.Read(cmd.Context(), "/v1/services", nil, &list); err != nil {
+			list, err := hub.Services(cmd.Context())
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -59,8 +56,8 @@ func serviceInfo(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []fleet.ServiceRegistration
-			if _, err := hub.Read(cmd.Context(), "/v1/service/"+url.PathEscape(args[0]), url.Values{"unreachable": {"true"}}, &list); err != nil {
+			list, err := hub.Service(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if len(list) == 0 {
@@ -92,8 +89,7 @@ func serviceDelete(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			path := "/v1/service/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
-			if err := hub.Write(cmd.Context(), http.MethodDelete, path, nil, nil); err != nil {
+			if err := hub.DeleteService(cmd.Context(), args[0], args[1]); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Registration %s is deleted.\n", args[1])

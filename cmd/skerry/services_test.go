@@ -65,7 +65,7 @@ func TestServicesForReal(t *testing.T) {
 		}
 		return ""
 	})
-	var results map[string]checks.Result
+	var results map[string]fleet.CheckResult
 	eventually(t, "its check passes", func() string {
 		mustAnswer(t, http.MethodGet, hubAddress+"/v1/client/allocation/"+string(found[0].AllocID)+"/checks", "", &results)
 		for _, r := range results {

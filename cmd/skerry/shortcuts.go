@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -82,9 +81,8 @@ func (o *operator) searchContexts(ctx context.Context, text string) (kind int, i
 	if err != nil {
 		return 0, "", err
 	}
-	var answer struct{ Matches map[string][]string }
-	req := struct{ Prefix, Context string }{text, "all"}
-	if err := hub.Write(ctx, http.MethodPost, "/v1/search", req, &answer); err != nil {
+	answer, err := hub.Search(ctx, text)
+	if err != nil {
 		return 0, "", err
 	}
 	if node, err := hub.FindNode(ctx, text); err == nil && node.Name == text {

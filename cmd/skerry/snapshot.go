@@ -11,8 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 
@@ -49,7 +48,7 @@ func snapshotSave(o *operator) *cobra.Command {
 
 // save writes a snapshot beside its name first: a file of that name is a whole one.
 func save(ctx context.Context, hub *client.Client, name string) (size int64, err error) {
-	in, err := hub.Stream(ctx, "/v1/operator/snapshot", nil)
+	in, err := hub.Snapshot(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -160,8 +159,8 @@ func snapshotRestore(o *operator) *cobra.Command {
 				return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: %v", err)
 			}
 			defer f.Close()
-			var done api.RestoreAnswer
-			if err := hub.Upload(cmd.Context(), "/v1/operator/snapshot", f, &done); err != nil {
+			done, err := hub.RestoreSnapshot(cmd.Context(), f)
+			if err != nil {
 				return err
 			}
 			if o.json {

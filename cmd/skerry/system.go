@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 )
@@ -16,7 +15,7 @@ func systemCommand(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/system/gc", nil, nil); err != nil {
+			if err := hub.CollectGarbage(cmd.Context()); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "What is over is forgotten.")

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -42,8 +40,8 @@ With --node-pool and --site every node that the token admits is in that pool and
 			if ttl != 0 {
 				req.TTL = ttl.String()
 			}
-			var made api.CreatedToken
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/join/tokens", req, &made); err != nil {
+			made, err := hub.CreateJoinToken(cmd.Context(), req)
+			if err != nil {
 				return err
 			}
 			return writeToken(cmd.OutOrStdout(), made, file, o.json)
@@ -95,8 +93,8 @@ func tokenList(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []api.JoinToken
-			if _, err := hub.Read(cmd.Context(), "/v1/join/tokens", nil, &list); err != nil {
+			list, err := hub.JoinTokens(cmd.Context())
+			if err != nil {
 				return err
 			}
 			newestFirst(list, func(t api.JoinToken) int64 { return t.CreatedAt.UnixNano() })
@@ -124,8 +122,8 @@ func tokenStatus(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var token api.JoinToken
-			if _, err := hub.Read(cmd.Context(), tokenPath(args[0]), nil, &token); err != nil {
+			token, err := hub.JoinToken(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -153,8 +151,8 @@ func tokenRevoke(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var answer struct{ Index fleet.Index }
-			if err := hub.Write(cmd.Context(), http.MethodDelete, tokenPath(args[0]), nil, &answer); err != nil {
+			answer, err := hub.RevokeJoinToken(cmd.Context(), args[0])
+			if err != nil {
 				return err
 			}
 			if o.json {
@@ -165,8 +163,6 @@ func tokenRevoke(o *operator) *cobra.Command {
 		},
 	}
 }
-
-func tokenPath(id string) string { return "/v1/join/token/" + url.PathEscape(id) }
 
 // tokenRules says in one line what a token does.
 func tokenRules(t api.JoinToken) string {

@@ -4,21 +4,20 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 )
 
 // showAllocUsage asks the edge of an allocation what its tasks use.
 func (o *operator) showAllocUsage(cmd *cobra.Command, hub *client.Client, id fleet.AllocID) error {
-	var u fleet.AllocUsage
-	if _, err := hub.Read(cmd.Context(), "/v1/client/allocation/"+string(id)+"/stats", nil, &u); err != nil {
+	u, err := hub.AllocUsage(cmd.Context(), id)
+	if err != nil {
 		return err
 	}
 	if o.json {
@@ -42,8 +41,8 @@ func (o *operator) showAllocUsage(cmd *cobra.Command, hub *client.Client, id fle
 
 // showNodeUsage asks an edge what its machine uses.
 func (o *operator) showNodeUsage(cmd *cobra.Command, hub *client.Client, id fleet.NodeID) error {
-	var u fleet.HostUsage
-	if _, err := hub.Read(cmd.Context(), "/v1/client/stats", url.Values{"node_id": {string(id)}}, &u); err != nil {
+	u, err := hub.NodeUsage(cmd.Context(), id)
+	if err != nil {
 		return err
 	}
 	if o.json {

@@ -29,20 +29,6 @@ const (
 	Readiness   = "readiness"   // it is shown only
 )
 
-// Result is the newest result of a check, as Nomad's clients read it.
-type Result struct {
-	ID         string
-	Check      string
-	Group      string // the allocation's name: JOB.GROUP[INDEX]
-	Mode       string
-	Output     string
-	Service    string
-	Task       string `json:",omitempty"`
-	Status     string
-	StatusCode int   `json:",omitempty"` // of an http check
-	Timestamp  int64 // Unix seconds by the edge's wall clock; 0: not run yet
-}
-
 // check is one check of an allocation, with all variables interpolated.
 type check struct {
 	fleet.ServiceCheck
@@ -133,20 +119,20 @@ func checkID(a fleet.AllocID, parts ...string) string {
 }
 
 // pendingResult returns the result of a check that has not run yet.
-func (c *check) pendingResult(a *fleet.Alloc) Result {
+func (c *check) pendingResult(a *fleet.Alloc) fleet.CheckResult {
 	mode := Healthiness
 	if !c.countsForHealth {
 		mode = Readiness
 	}
-	return Result{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
+	return fleet.CheckResult{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
 }
 
 // describe names the first of the failing checks; "": none fails.
-func describe(failing []Result) string {
+func describe(failing []fleet.CheckResult) string {
 	if len(failing) == 0 {
 		return ""
 	}
-	slices.SortFunc(failing, func(x, y Result) int {
+	slices.SortFunc(failing, func(x, y fleet.CheckResult) int {
 		return cmp.Or(strings.Compare(x.Service, y.Service), strings.Compare(x.Check, y.Check))
 	})
 	r := failing[0]

@@ -47,8 +47,8 @@ type followedAlloc struct {
 	node    string      // hash of the node's description
 	since   map[string]time.Duration
 	checks  []check
-	results []Result        // one for each check
-	passing []time.Duration // since when each check passes; negative: it does not
+	results []fleet.CheckResult // one for each check
+	passing []time.Duration     // since when each check passes; negative: it does not
 }
 
 // New makes Checks. It starts nothing.
@@ -112,10 +112,10 @@ func (c *Checks) Forget(id fleet.AllocID) {
 func (c *Checks) Wait() { c.running.Wait() }
 
 // Results returns the newest results of an allocation's checks, by their ids.
-func (c *Checks) Results(id fleet.AllocID) map[string]Result {
+func (c *Checks) Results(id fleet.AllocID) map[string]fleet.CheckResult {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := map[string]Result{}
+	all := map[string]fleet.CheckResult{}
 	if f := c.followed[id]; f != nil {
 		for _, r := range f.results {
 			all[r.ID] = r
@@ -133,7 +133,7 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 	if f == nil {
 		return 0, "checks have not begun", false
 	}
-	var bad []Result
+	var bad []fleet.CheckResult
 	for i := range f.checks {
 		switch {
 		case !f.checks[i].countsForHealth:
@@ -161,7 +161,7 @@ func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followed
 		if ctx.Err() != nil {
 			return
 		}
-		c.recordResult(id, f, i, Result{Status: status, Output: output, StatusCode: code})
+		c.recordResult(id, f, i, fleet.CheckResult{Status: status, Output: output, StatusCode: code})
 		switch had = had || has; {
 		case status == Success || c.cfg.Mono() < k.started+startupGrace(k):
 			failures = 0
@@ -200,7 +200,7 @@ func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *
 }
 
 // recordResult stores the result of a check, unless the checks began again meanwhile.
-func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went Result) {
+func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went fleet.CheckResult) {
 	c.mu.Lock()
 	if c.followed[id] != f {
 		c.mu.Unlock()

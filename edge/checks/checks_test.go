@@ -138,7 +138,7 @@ func passVirtualTime(d time.Duration) {
 }
 
 // onlyResult returns the only result.
-func (w *checksTest) onlyResult(t *testing.T) checks.Result {
+func (w *checksTest) onlyResult(t *testing.T) fleet.CheckResult {
 	t.Helper()
 	all := w.Results("a")
 	if len(all) != 1 {
@@ -150,7 +150,7 @@ func (w *checksTest) onlyResult(t *testing.T) checks.Result {
 		}
 		return r
 	}
-	return checks.Result{}
+	return fleet.CheckResult{}
 }
 
 func (w *checksTest) restartReasons() string {

@@ -125,10 +125,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return struct {
-		EvalID fleet.EvalID
-		Index  fleet.Index
-	}{res.Eval, res.Index}, res.Index, nil
+	return api.AllocStopAnswer{EvalID: res.Eval, Index: res.Index}, res.Index, nil
 }
 
 // noDelay reads whether the shutdown_delay is left out.

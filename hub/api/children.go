@@ -28,12 +28,7 @@ func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
 }
 
 func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		Payload          []byte
-		Meta             map[string]string
-		IdPrefixTemplate string
-		Priority         int
-	}
+	var req api.JobDispatchRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

@@ -192,11 +192,7 @@ func (a *API) rolloutEval() *fleet.Evaluation {
 }
 
 func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		DeploymentID fleet.DeploymentID
-		All          bool
-		Groups       []string
-	}
+	var req api.DeploymentPromoteRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -213,10 +209,7 @@ func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
 }
 
 func (a *API) pauseDeployment(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		DeploymentID fleet.DeploymentID
-		Pause        bool
-	}
+	var req api.DeploymentPauseRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -240,11 +233,7 @@ func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
 }
 
 func (a *API) setHealth(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		DeploymentID           fleet.DeploymentID
-		HealthyAllocationIDs   []fleet.AllocID
-		UnhealthyAllocationIDs []fleet.AllocID
-	}
+	var req api.DeploymentHealthRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

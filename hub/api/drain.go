@@ -67,7 +67,7 @@ func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 }
 
 func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
-	var req struct{ Eligibility string }
+	var req api.NodeEligibilityRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

@@ -75,10 +75,7 @@ func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 }
 
 func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		Job  json.RawMessage
-		Diff bool
-	}
+	var req api.JobPlanRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

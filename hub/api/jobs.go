@@ -5,7 +5,6 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/diff"
 	"skerry/hub/state"
 )
 
@@ -122,10 +121,7 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.I
 	if err != nil {
 		return nil, v.TableIndex("jobs"), err
 	}
-	answer := struct {
-		Versions []*fleet.Job
-		Diffs    []diff.Job `json:",omitempty"`
-	}{Versions: v.JobVersions(q.namespace, j.ID)}
+	answer := api.JobVersionsAnswer{Versions: v.JobVersions(q.namespace, j.ID)}
 	if r.URL.Query().Get("diffs") == "true" {
 		answer.Diffs, err = jobDiffs(r, answer.Versions)
 	}

@@ -114,10 +114,7 @@ func (a *API) scaleStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 
 // evaluateJob has the scheduler look at a job again.
 func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		JobID       fleet.JobID
-		EvalOptions struct{ ForceReschedule bool }
-	}
+	var req api.JobEvaluateRequest
 	if err := a.optionalBody(r, &req); err != nil {
 		return nil, 0, err
 	}
@@ -186,11 +183,7 @@ const (
 )
 
 func (a *API) tagVersion(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		Version     uint64
-		Latest      bool
-		Description string
-	}
+	var req api.JobTagRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

@@ -73,12 +73,12 @@ func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	res, err := a.commitCommand(r.Context(), state.NamespaceStore{Namespace: req.Namespace})
-	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+	return api.IndexAnswer{Index: res.Index}, res.Index, err
 }
 
 func (a *API) deleteNamespace(r *http.Request) (any, fleet.Index, error) {
 	res, err := a.commitCommand(r.Context(), state.NamespaceDelete{Name: r.PathValue("name")})
-	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+	return api.IndexAnswer{Index: res.Index}, res.Index, err
 }
 
 // intoNamespace gives a job the namespace of the request that brings it, where that

@@ -139,5 +139,5 @@ func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	res, err := a.commitCommand(r.Context(), state.Pool{Pool: p})
-	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+	return api.IndexAnswer{Index: res.Index}, res.Index, err
 }

@@ -42,10 +42,7 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	leader, _ := a.cfg.Cluster.Leader()
-	answer := struct {
-		Servers []api.RaftServer
-		Index   fleet.Index
-	}{[]api.RaftServer{}, index}
+	answer := api.RaftConfiguration{Servers: []api.RaftServer{}, Index: index}
 	for _, p := range peers {
 		answer.Servers = append(answer.Servers, api.RaftServer{
 			ID: p.ID, Node: string(p.ID), Address: p.Addr, Leader: p.ID == leader, Voter: p.Voter, RaftProtocol: "3",
@@ -110,7 +107,7 @@ func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err 
 	}
 	from, _ := a.cfg.Cluster.Leader()
 	err = a.cfg.Cluster.TransferLead(r.Context(), id)
-	return struct{ From, To fleet.HubID }{from, id}, a.cfg.State.View().Index(), err
+	return api.LeadershipTransfer{From: from, To: id}, a.cfg.State.View().Index(), err
 }
 
 // HubAnswerTimeout is how long a hub may take to say how far it is.

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -26,10 +27,7 @@ const killSignal = "SIGKILL"
 
 // restartAlloc has an edge restart an allocation's tasks where they are.
 func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		TaskName string
-		AllTasks bool
-	}
+	var req api.AllocRestartRequest
 	if err := a.optionalBody(r, &req); err != nil { // without one: all that runs
 		return nil, 0, err
 	}
@@ -44,7 +42,7 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 
 // signalAlloc has an edge send a signal to an allocation's tasks.
 func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
-	var req struct{ Task, Signal string }
+	var req api.AllocSignalRequest
 	if err := a.decodeBody(r, &req); err != nil {
 		return nil, 0, err
 	}

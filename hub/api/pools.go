@@ -28,7 +28,7 @@ func (a *API) readPool(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 
 func (a *API) deletePool(r *http.Request) (any, fleet.Index, error) {
 	res, err := a.commitCommand(r.Context(), state.PoolDelete{Name: r.PathValue("name")})
-	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+	return api.IndexAnswer{Index: res.Index}, res.Index, err
 }
 
 // poolNodes lists the nodes of a pool.

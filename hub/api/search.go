@@ -88,11 +88,7 @@ func includesContext(req api.SearchRequest, context string) bool {
 
 // searchPrefix finds ids that begin with a prefix.
 func (a *API) searchPrefix(v *state.View, q query, req api.SearchRequest) (any, error) {
-	answer := struct {
-		Matches     map[string][]string
-		Truncations map[string]bool
-		api.SearchMeta
-	}{map[string][]string{}, map[string]bool{}, a.answerMeta(v)}
+	answer := api.SearchAnswer{Matches: map[string][]string{}, Truncations: map[string]bool{}, SearchMeta: a.answerMeta(v)}
 	for _, context := range idContexts {
 		if !includesContext(req, context) {
 			continue

@@ -138,5 +138,5 @@ func (a *API) revokeToken(r *http.Request) (any, fleet.Index, error) {
 	if err == nil {
 		a.cfg.Log.Info("join token revoked", "token", t.ID)
 	}
-	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+	return api.IndexAnswer{Index: res.Index}, res.Index, err
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/events"
 	"skerry/hub/state"
@@ -64,7 +65,7 @@ func mustRequest(tb testing.TB, from fleet.Index, topics ...string) events.Reque
 }
 
 // mustCollect streams until the reader has n lines.
-func mustCollect(tb testing.TB, s *events.Streams, req events.Request, n int) []events.Batch {
+func mustCollect(tb testing.TB, s *events.Streams, req events.Request, n int) []api.EventBatch {
 	tb.Helper()
 	after, err := s.Position(req)
 	if err != nil {
@@ -81,9 +82,9 @@ func mustCollect(tb testing.TB, s *events.Streams, req events.Request, n int) []
 	if err := s.Stream(ctx, req, after, r); err != nil {
 		tb.Fatal(err)
 	}
-	var out []events.Batch
+	var out []api.EventBatch
 	for _, l := range r.lines {
-		var b events.Batch
+		var b api.EventBatch
 		if err := json.Unmarshal([]byte(l), &b); err != nil {
 			tb.Fatal(err)
 		}
@@ -92,7 +93,7 @@ func mustCollect(tb testing.TB, s *events.Streams, req events.Request, n int) []
 	return out
 }
 
-func keys(batches []events.Batch) (out []string) {
+func keys(batches []api.EventBatch) (out []string) {
 	for _, b := range batches {
 		for _, e := range b.Events {
 			out = append(out, fmt.Sprintf("%d %s %s", b.Index, e.Type, e.Key))

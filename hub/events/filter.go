@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -99,41 +100,12 @@ func matchesKeys(keys []string, e state.Event) bool {
 	})
 }
 
-// Batch is what happened in one entry, in Nomad's shape.
-type Batch struct {
-	Index  fleet.Index
-	Events []Event
-}
-
-// Event is one thing that happened.
-type Event struct {
-	Topic      string
-	Type       string
-	Key        string
-	Namespace  string
-	FilterKeys []string
-	Index      fleet.Index
-	Payload    Payload
-}
-
-// Payload is the object, as the entry left it.
-type Payload struct {
-	Job        *fleet.Job                 `json:",omitempty"`
-	Deleted    bool                       `json:",omitempty"`
-	Node       *fleet.Node                `json:",omitempty"`
-	Deployment *fleet.Deployment          `json:",omitempty"`
-	Evaluation *fleet.Evaluation          `json:",omitempty"`
-	Allocation *fleet.Alloc               `json:",omitempty"`
-	NodePool   *fleet.Pool                `json:",omitempty"`
-	Service    *fleet.ServiceRegistration `json:",omitempty"`
-}
-
-func newBatch(index fleet.Index, happened []state.Event) Batch {
-	b := Batch{Index: index, Events: make([]Event, 0, len(happened))}
+func newBatch(index fleet.Index, happened []state.Event) api.EventBatch {
+	b := api.EventBatch{Index: index, Events: make([]api.Event, 0, len(happened))}
 	for _, e := range happened {
-		b.Events = append(b.Events, Event{
+		b.Events = append(b.Events, api.Event{
 			Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
-			Payload: Payload{
+			Payload: api.EventPayload{
 				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
 				NodePool: e.Pool, Service: e.Service,
 			},

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,18 +20,40 @@ import (
 // execHeartbeat is how often a command's connection says that somebody is there.
 const execHeartbeat = 10 * time.Second
 
-// Exec runs a command: path, escaped, and q name it. It returns its exit code. What is read of
-// x.Stdin may go on when it returns: a terminal's cannot be interrupted.
-func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
-	u := *c.base
-	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
-	var err error
-	if u.Path, err = url.PathUnescape(path); err != nil {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: the path %q is not one", path)
+// ExecOptions say where a command runs.
+type ExecOptions struct {
+	Task string // "": the only one
+	TTY  bool
+}
+
+// ExecAlloc runs a command in an allocation and returns its exit code. A read of x.Stdin may go on
+// when it returns: that of a terminal cannot be interrupted.
+func (c *Client) ExecAlloc(ctx context.Context, id fleet.AllocID, command []string, o ExecOptions, x fleet.Exec) (int, error) {
+	text, err := json.Marshal(command)
+	if err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
 	}
-	u.RawPath, u.RawQuery = path, c.withNamespace(q).Encode()
+	q := url.Values{"command": {string(text)}, "task": {o.Task}, "tty": {flag(o.TTY)}}
+	return c.runOverWebsocket(ctx, allocClientPath(id, "exec"), q, x)
+}
+
+// ActionQuery names an action of a job. Group and Alloc may be "".
+type ActionQuery struct {
+	Job    fleet.JobID
+	Action string
+	Group  string
+	Alloc  fleet.AllocID // where it runs; "": in any allocation
+}
+
+// RunAction runs an action of a job as ExecAlloc runs a command.
+func (c *Client) RunAction(ctx context.Context, a ActionQuery, o ExecOptions, x fleet.Exec) (int, error) {
+	q := url.Values{"action": {a.Action}, "group": {a.Group}, "allocID": {string(a.Alloc)}, "task": {o.Task}, "tty": {flag(o.TTY)}}
+	return c.runOverWebsocket(ctx, jobPath(a.Job, "/action"), q, x)
+}
+
+func (c *Client) runOverWebsocket(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
 	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
-	conn, resp, err := dialer.DialContext(ctx, u.String(), nil)
+	conn, resp, err := dialer.DialContext(ctx, strings.Replace(c.requestURL(path, q), "http", "ws", 1), nil)
 	if err != nil {
 		if resp != nil {
 			return 0, readErrorAnswer(resp, path)

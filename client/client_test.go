@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"skerry/api"
-	"skerry/cmd/client"
+	"skerry/client"
 	"skerry/fleet"
 )
 
@@ -22,16 +23,17 @@ func TestRead(t *testing.T) {
 		w.Header().Set("X-Nomad-Index", "42")
 		_, _ = io.WriteString(w, `{"ID": "n1"}`)
 	})
-	var n fleet.Node
-	index, err := c.ReadAfter(t.Context(), 7, "/v1/node/n1?stale", nil, &n)
+	index := fleet.Index(7)
+	n, err := c.AllowStale().Watch(&index).Node(t.Context(), "n/1")
 	if err != nil || index != 42 || n.ID != "n1" {
 		t.Fatalf("%v %d %+v", err, index, n)
 	}
-	if want := "GET /v1/node/n1?index=7&stale=&wait=1m0s"; asked != want {
+	if want := "GET /v1/node/n%2F1?index=7&stale=&wait=1m0s"; asked != want {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
-	if _, err := c.ReadAfter(t.Context(), 0, "/v1/nodes", nil, nil); err != nil || asked != "GET /v1/nodes" {
-		t.Errorf("%v %q", err, asked)
+	index = 0
+	if _, err := c.Watch(&index).Node(t.Context(), "n1"); err != nil || index != 42 || asked != "GET /v1/node/n1" {
+		t.Errorf("%v %d %q", err, index, asked)
 	}
 }
 
@@ -43,63 +45,76 @@ func TestStale(t *testing.T) {
 		_, _ = io.WriteString(w, `[]`)
 	})
 	said := 0
-	c = c.Stale(func() { said++ }).In("*")
+	c = c.OnStale(func() { said++ }).In("*")
 	for _, tc := range []struct {
 		known string
 		want  int
 	}{{"true", 0}, {"false", 1}, {"true", 1}} {
 		known = tc.known
-		if _, err := c.Read(t.Context(), "/v1/nodes", nil, nil); err != nil || said != tc.want {
+		if _, err := c.Nodes(t.Context(), client.List{}); err != nil || said != tc.want {
 			t.Errorf("a leader is known: %s; said %d times, want %d (%v)", tc.known, said, tc.want, err)
 		}
+	}
+}
+
+func TestCall(t *testing.T) {
+	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_ = json.NewEncoder(w).Encode(r.Method + " " + r.URL.String() + " " + string(body))
+	})
+	var got string
+	if err := c.In("ships").Call(t.Context(), http.MethodPut, "/v1/any%2Fthing?a=b", []int{1}, &got); err != nil || got != "PUT /v1/any%2Fthing?a=b&namespace=ships [1]" {
+		t.Errorf("%q %v", got, err)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/full":
+		case "/v1/job/full":
 			w.Header().Set(api.CodeHeader, string(fleet.CodeConflict))
 			w.Header().Set(api.HintHeader, "read again")
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, "somebody was first (read again)\n")
-		case "/bare":
+		case "/v1/job/bare":
 			w.WriteHeader(http.StatusBadGateway)
 		default:
 			_, _ = io.WriteString(w, "not JSON")
 		}
 	})
-	_, err := c.Read(t.Context(), "/full", nil, nil)
+	_, err := c.Job(t.Context(), "full")
 	var e *fleet.Error
-	if !errors.As(err, &e) || *e != (fleet.Error{Code: fleet.CodeConflict, Message: "somebody was first", Hint: "read again"}) {
+	if !errors.As(err, &e) || client.StatusOf(err) != http.StatusConflict ||
+		*e != (fleet.Error{Code: fleet.CodeConflict, Message: "somebody was first", Hint: "read again"}) {
 		t.Errorf("full: %#v", err)
 	}
-	_, err = c.Read(t.Context(), "/bare", nil, nil)
+	_, err = c.Job(t.Context(), "bare")
 	if fleet.CodeOf(err) != fleet.CodeInternal || !strings.Contains(err.Error(), "502 Bad Gateway") {
 		t.Errorf("bare: %v", err)
 	}
-	var out any
-	if _, err := c.Read(t.Context(), "/other", nil, &out); err == nil || !strings.Contains(err.Error(), "read the hub's answer to /other") {
+	if _, err := c.Job(t.Context(), "other"); err == nil || !strings.Contains(err.Error(), "read the hub's answer to /v1/job/other") {
 		t.Errorf("other: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Read(ctx, "/full", nil, nil); !errors.Is(err, context.Canceled) {
+	if _, err := c.Job(ctx, "full"); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }
 
 func TestUnreachable(t *testing.T) {
 	for _, addr := range []string{"", "nonsense://x", "http://", "http://%zz"} {
-		if _, err := client.New(addr); fleet.CodeOf(err) != fleet.CodeInvalid {
+		if _, err := client.New(client.Config{Addr: addr}); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}
-	c, err := client.New("127.0.0.1:1")
+	c, err := client.New(client.Config{Addr: "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Write(t.Context(), http.MethodPost, "/v1/jobs", 1, nil); fleet.CodeOf(err) != fleet.CodeUnavailable {
+	_, err = c.RegisterJob(t.Context(), &fleet.Job{}, api.JobRegisterRequest{})
+	var dial *net.OpError
+	if fleet.CodeOf(err) != fleet.CodeUnavailable || client.StatusOf(err) != 0 || !errors.As(err, &dial) {
 		t.Errorf("%v", err)
 	}
 }
@@ -147,7 +162,7 @@ func mustServe(tb testing.TB, h http.HandlerFunc) *client.Client {
 	tb.Helper()
 	server := httptest.NewServer(h)
 	tb.Cleanup(server.Close)
-	c, err := client.New(server.URL)
+	c, err := client.New(client.Config{Addr: server.URL})
 	if err != nil {
 		tb.Fatal(err)
 	}

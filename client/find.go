@@ -2,26 +2,25 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"skerry/api"
 	"skerry/fleet"
 )
 
-// FindAlloc returns the allocation that an abbreviated id names.
+// FindAlloc returns the allocation of an abbreviated id.
 func (c *Client) FindAlloc(ctx context.Context, prefix string) (api.AllocStub, error) {
-	var list []api.AllocStub
-	if err := c.listByUUID(ctx, "/v1/allocations", prefix, &list); err != nil {
+	list, err := c.inAnyNamespace().Allocs(ctx, List{Prefix: strings.ToLower(prefix)})
+	if err != nil {
 		return api.AllocStub{}, err
 	}
 	return pickMatch("allocation", prefix, list, func(a api.AllocStub) (id, label string) { return string(a.ID), a.Name })
 }
 
-// FindNode returns the node that an abbreviated id or a name names.
+// FindNode returns the node of an abbreviated id or a name.
 func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error) {
-	var list []api.NodeStub
-	if err := c.listByUUID(ctx, "/v1/nodes", "", &list); err != nil {
+	list, err := c.Nodes(ctx, List{})
+	if err != nil {
 		return api.NodeStub{}, err
 	}
 	var found []api.NodeStub
@@ -36,52 +35,42 @@ func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error)
 	return pickMatch("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
 }
 
-// FindEval returns the evaluation that an abbreviated id names.
+// FindEval returns the evaluation of an abbreviated id.
 func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation, error) {
-	var list []fleet.Evaluation
-	if err := c.listByUUID(ctx, "/v1/evaluations", prefix, &list); err != nil {
+	list, err := c.inAnyNamespace().Evals(ctx, List{Prefix: strings.ToLower(prefix)})
+	if err != nil {
 		return fleet.Evaluation{}, err
 	}
 	return pickMatch("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
 }
 
-// FindDeployment returns the deployment that an abbreviated id names.
+// FindDeployment returns the deployment of an abbreviated id.
 func (c *Client) FindDeployment(ctx context.Context, prefix string) (fleet.Deployment, error) {
-	var list []fleet.Deployment
-	if err := c.listByUUID(ctx, "/v1/deployments", prefix, &list); err != nil {
+	list, err := c.inAnyNamespace().Deployments(ctx, List{Prefix: strings.ToLower(prefix)})
+	if err != nil {
 		return fleet.Deployment{}, err
 	}
 	return pickMatch("deployment", prefix, list, func(d fleet.Deployment) (id, label string) { return string(d.ID), string(d.JobID) })
 }
 
-// FindJob returns the job that an id, or the only beginning of one, names.
+// FindJob returns the job of an id, or of the only id with a prefix.
 func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error) {
-	var list []api.JobStub
-	if err := c.readByPrefix(ctx, "/v1/jobs", prefix, &list); err != nil {
+	list, err := c.Jobs(ctx, List{Prefix: prefix})
+	if err != nil {
 		return api.JobStub{}, err
 	}
 	return pickMatch("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
 }
 
-// listByUUID reads a list of things with UUIDs, which are lower case. An id says enough: where
-// no namespace is named, it is looked for in all.
-func (c *Client) listByUUID(ctx context.Context, path, prefix string, out any) error {
-	if c.namespace == "" {
-		c = c.In("*")
+// inAnyNamespace is the same Client for all namespaces, unless it has one: an id says enough.
+func (c *Client) inAnyNamespace() *Client {
+	if c.params.Get("namespace") == "" {
+		return c.In("*")
 	}
-	return c.readByPrefix(ctx, path, strings.ToLower(prefix), out)
+	return c
 }
 
-func (c *Client) readByPrefix(ctx context.Context, path, prefix string, out any) error {
-	q := url.Values{}
-	if prefix != "" {
-		q.Set("prefix", prefix)
-	}
-	_, err := c.Read(ctx, path, q, out)
-	return err
-}
-
-// pickMatch picks what ref names: the exact one, or the only one.
+// pickMatch returns the item with exactly this id, or the only item.
 func pickMatch[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
 	var none T
 	var exact []T

@@ -1,8 +1,9 @@
-package operator
+package client
 
 import (
 	"context"
-	"net/http"
+	"io"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -11,10 +12,17 @@ import (
 // skerry_nodes{status="ready"}.
 type Metrics map[string]float64
 
-// Metrics reads GET /v1/metrics.
-func (h Hub) Metrics(ctx context.Context) (Metrics, error) {
-	var text []byte
-	err := h.Call(ctx, http.MethodGet, "/v1/metrics?format=prometheus", nil, &text)
+// maxMetrics bounds the text that is read, in bytes.
+const maxMetrics = 256 << 20
+
+// Metrics reads the metrics of the hub.
+func (c *Client) Metrics(ctx context.Context) (Metrics, error) {
+	out, err := c.openStream(ctx, "/v1/metrics", url.Values{"format": {"prometheus"}})
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	text, err := io.ReadAll(io.LimitReader(out, maxMetrics))
 	return parseMetrics(string(text)), err
 }
 

@@ -1,0 +1,34 @@
+package api
+
+import "skerry/fleet"
+
+// EventBatch has the events of one log entry, in Nomad's shape. The last line of a stream that
+// cannot go on has an Error.
+type EventBatch struct {
+	Index  fleet.Index
+	Events []Event
+	Error  string `json:",omitempty"`
+}
+
+// Event is one event of a stream.
+type Event struct {
+	Topic      string
+	Type       string
+	Key        string
+	Namespace  string
+	FilterKeys []string
+	Index      fleet.Index
+	Payload    EventPayload
+}
+
+// EventPayload is the object, as the entry left it.
+type EventPayload struct {
+	Job        *fleet.Job                 `json:",omitempty"`
+	Deleted    bool                       `json:",omitempty"`
+	Node       *fleet.Node                `json:",omitempty"`
+	Deployment *fleet.Deployment          `json:",omitempty"`
+	Evaluation *fleet.Evaluation          `json:",omitempty"`
+	Allocation *fleet.Alloc               `json:",omitempty"`
+	NodePool   *fleet.Pool                `json:",omitempty"`
+	Service    *fleet.ServiceRegistration `json:",omitempty"`
+}

@@ -1,0 +1,240 @@
+// Package client is a typed client of a hub's HTTP API, /v1: jobs, allocations, nodes, deployments,
+// evaluations, the hubs themselves and the event stream. The commands, chaos and users call it. It
+// starts no goroutine but those of net/http and of a command's websocket, and persists nothing.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// DefaultAddr is where a hub on this machine serves.
+const DefaultAddr = "http://127.0.0.1:4646"
+
+// Wait is how long one blocking query lasts at most.
+const Wait = time.Minute
+
+// Config of a Client.
+type Config struct {
+	Addr string // http://HOST:PORT, https://HOST:PORT or HOST:PORT
+	// Dial makes the connections; nil: net.Dialer. The address is the one of Addr.
+	Dial    func(ctx context.Context) (net.Conn, error)
+	Timeout time.Duration // of a request with its answer; 0: none
+	// NoKeepAlive makes a connection for each request: that of a process that was killed looks alive.
+	NoKeepAlive bool
+}
+
+// Client calls one hub. It is safe for concurrent use.
+type Client struct {
+	base    *url.URL
+	http    *http.Client
+	params  url.Values   // of every request that does not give them itself
+	index   *fleet.Index // see Watch; nil: reads answer at once
+	onStale func()       // see OnStale; nil: nobody asks
+}
+
+// New makes a Client. It does not connect.
+func New(cfg Config) (*Client, error) {
+	addr := cfg.Addr
+	if !strings.Contains(addr, "://") {
+		addr = "http://" + addr
+	}
+	base, err := url.Parse(addr)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%q is not the address of a hub", addr).
+			WithHint("write it like %s, with --addr or as SKERRY_ADDR", DefaultAddr)
+	}
+	dial := (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	if cfg.Dial != nil {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return cfg.Dial(ctx) }
+	}
+	return &Client{base: base, http: &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{
+		DialContext: dial, ResponseHeaderTimeout: 2 * Wait, DisableKeepAlives: cfg.NoKeepAlive,
+	}}}, nil
+}
+
+// withParam is the same Client with a parameter in every request.
+func (c *Client) withParam(name, value string) *Client {
+	other := *c
+	other.params = url.Values{name: {value}}
+	for k, v := range c.params {
+		if k != name {
+			other.params[k] = v
+		}
+	}
+	return &other
+}
+
+// In is the same Client for a namespace: "*" is all, "" the hub's default.
+func (c *Client) In(namespace string) *Client { return c.withParam("namespace", namespace) }
+
+// AllowStale is the same Client, whose reads this hub answers from its own state, also without a leader.
+func (c *Client) AllowStale() *Client { return c.withParam("stale", "") }
+
+// OnStale is the same Client, and calls f for each answer of a hub that knows no leader: it may be old.
+func (c *Client) OnStale(f func()) *Client {
+	other := *c
+	other.onStale = f
+	return &other
+}
+
+// Watch is the same Client for blocking queries: a read answers when its index exceeds *index, or
+// after Wait, and sets *index. It answers at once where *index is 0.
+func (c *Client) Watch(index *fleet.Index) *Client {
+	other := *c
+	other.index = index
+	return &other
+}
+
+// readAnswer sends a GET and decodes the answer.
+func readAnswer[T any](ctx context.Context, c *Client, path string, q url.Values) (T, error) {
+	var answer T
+	if c.index != nil && *c.index > 0 {
+		waiting := url.Values{"index": {strconv.FormatUint(uint64(*c.index), 10)}, "wait": {Wait.String()}}
+		for k, v := range q {
+			waiting[k] = v
+		}
+		q = waiting
+	}
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
+	if err != nil {
+		return answer, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	if c.index != nil {
+		// An answer without an index is not about the state.
+		index, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64)
+		*c.index = fleet.Index(index)
+	}
+	return answer, nil
+}
+
+// writeRequest sends body (nil: none; an io.Reader: as it is) and decodes the answer.
+func writeRequest[T any](ctx context.Context, c *Client, method, path string, q url.Values, body any) (T, error) {
+	var answer T
+	raw, isRaw := body.(io.Reader)
+	if body != nil && !isRaw {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return answer, fmt.Errorf("encode the request to %s: %w", path, err)
+		}
+		raw = bytes.NewReader(b)
+	}
+	resp, err := c.sendRequest(ctx, method, path, q, raw)
+	if err != nil {
+		return answer, err
+	}
+	defer resp.Body.Close()
+	if _, none := any(answer).(noAnswer); none {
+		return answer, nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	return answer, nil
+}
+
+// Call calls an endpoint that has no method here: it sends in (nil: no body) to an escaped path with its
+// parameters, and decodes the answer into out (nil: only the success counts).
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	path, params, _ := strings.Cut(path, "?")
+	q, err := url.ParseQuery(params)
+	if err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "ask the hub for %s: %v", path, err)
+	}
+	if out == nil {
+		_, err = writeRequest[noAnswer](ctx, c, method, path, q, in)
+		return err
+	}
+	answer, err := writeRequest[json.RawMessage](ctx, c, method, path, q, in)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// noAnswer is the answer of a request of which only the success counts.
+type noAnswer struct{}
+
+// sendPut is writeRequest by PUT where only the success counts.
+func (c *Client) sendPut(ctx context.Context, path string, q url.Values, body any) error {
+	_, err := writeRequest[noAnswer](ctx, c, http.MethodPut, path, q, body)
+	return err
+}
+
+// sendDelete sends a DELETE.
+func (c *Client) sendDelete(ctx context.Context, path string, q url.Values) error {
+	_, err := writeRequest[noAnswer](ctx, c, http.MethodDelete, path, q, nil)
+	return err
+}
+
+// openStream sends a GET and returns the answer's bytes as they come.
+func (c *Client) openStream(ctx context.Context, path string, q url.Values) (io.ReadCloser, error) {
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.requestURL(path, q), body)
+	if err != nil {
+		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachableError(ctx, path, err)
+	}
+	if resp.StatusCode < 300 {
+		if c.onStale != nil && resp.Header.Get("X-Nomad-KnownLeader") == "false" {
+			c.onStale()
+		}
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, readErrorAnswer(resp, path)
+}
+
+// requestURL is the URL of a path, which is escaped, with the Client's parameters.
+func (c *Client) requestURL(path string, q url.Values) string {
+	merged := url.Values{}
+	for _, params := range []url.Values{c.params, q} {
+		for k, v := range params {
+			if len(v) > 0 && (v[0] != "" || k == "stale") {
+				merged[k] = v
+			}
+		}
+	}
+	u := strings.TrimSuffix(c.base.String(), "/") + path
+	if len(merged) > 0 {
+		u += "?" + merged.Encode()
+	}
+	return u
+}
+
+// joinPath is a path of escaped elements.
+func joinPath(elements ...string) string {
+	var b strings.Builder
+	for _, e := range elements {
+		b.WriteString("/" + url.PathEscape(e))
+	}
+	return b.String()
+}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"skerry/api"
+	"skerry/fleet"
+)
+
+// maxErrorText bounds what is read of an error's text, in bytes.
+const maxErrorText = 64 << 10
+
+// Error is a hub's answer that is no success, or the want of an answer. Its code, message and hint
+// are those of the fleet.Error that it wraps.
+type Error struct {
+	Status int // of HTTP; 0: there is no answer
+	Err    *fleet.Error
+	Cause  error // why there is no answer
+}
+
+// Error returns the message and the hint.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the hub, and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Cause}
+}
+
+// StatusOf returns the HTTP status of the answer that an error came with; 0: there was none.
+func StatusOf(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+func (c *Client) unreachableError(ctx context.Context, path string, err error) error {
+	var op *net.OpError
+	if ctx.Err() == nil && errors.As(err, &op) {
+		refused := fleet.Errorf(fleet.CodeUnavailable, "no hub answers at %s: %v", c.base, op.Err).
+			WithHint("is a hub running there? Another one is named with --addr or SKERRY_ADDR")
+		return &Error{Err: refused, Cause: err}
+	}
+	return fmt.Errorf("ask the hub for %s: %w", path, err)
+}
+
+// readErrorAnswer reads the error out of an answer.
+func readErrorAnswer(resp *http.Response, path string) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
+	if err != nil {
+		return fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	hint := resp.Header.Get(api.HintHeader)
+	e := &fleet.Error{
+		Code: fleet.Code(resp.Header.Get(api.CodeHeader)), Hint: hint,
+		Message: strings.TrimSuffix(strings.TrimSpace(string(text)), " ("+hint+")"),
+	}
+	if e.Code == "" {
+		e.Code = fleet.CodeInternal
+	}
+	if e.Message == "" {
+		e.Message = fmt.Sprintf("ask the hub for %s: %s", path, resp.Status)
+	}
+	return &Error{Status: resp.StatusCode, Err: e}
+}
