@@ -34,13 +34,8 @@ type JobDispatch struct {
 	Now            int64
 }
 
-const (
-	KindPeriodicLaunch Kind = 35
-	KindJobDispatch    Kind = 36
-)
-
-func (PeriodicLaunch) Kind() Kind { return KindPeriodicLaunch }
-func (JobDispatch) Kind() Kind    { return KindJobDispatch }
+func (PeriodicLaunch) Kind() Kind { return 35 }
+func (JobDispatch) Kind() Kind    { return 36 }
 
 // findParentJob returns the job that a child is made of, if it is still the one that was
 // looked at.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -24,37 +23,6 @@ var hubTable = table[HubAddr]{
 var poolTable = table[fleet.Pool]{
 	name: "pools", key: func(r *fleet.Pool) []byte { return key(r.Name) }, announced: true,
 	records: []record[fleet.Pool]{rowRecord[fleet.Pool](5)},
-}
-
-// applyCluster applies the commands about the cluster itself.
-func (t *tx) applyCluster(c Command) Result {
-	switch c := c.(type) {
-	case ClusterInit:
-		return t.clusterInit(c)
-	case ClusterSeal:
-		return t.clusterSeal(c)
-	case Token:
-		return t.storeJoinToken(c)
-	case Hub:
-		return t.storeHubAddr(c)
-	case Pool:
-		return t.storeNodePool(c)
-	case PoolDelete:
-		return t.poolDelete(c)
-	case SchedulerConfig:
-		return t.schedulerConfig(c)
-	case NamespaceStore:
-		return t.namespaceStore(c)
-	case NamespaceDelete:
-		return t.namespaceDelete(c)
-	case SnapshotPart:
-		return t.snapshotPart(c)
-	case SnapshotDrop:
-		return t.snapshotDrop(c)
-	case Certificate:
-		return t.storeCertificate(c)
-	}
-	panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
 }
 
 func (t *tx) clusterInit(c ClusterInit) Result {

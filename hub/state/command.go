@@ -5,44 +5,6 @@ import "skerry/fleet"
 // Kind is a command's first byte in the log. Numbers are never used again.
 type Kind uint8
 
-const (
-	KindJobRegister   Kind = 1
-	KindJobDeregister Kind = 2
-	KindNodeRegister  Kind = 3
-	KindSessionOpen   Kind = 4
-	KindNodeStatus    Kind = 5
-	KindAllocUpdates  Kind = 6
-	KindPlan          Kind = 7
-	KindEvals         Kind = 8
-	KindAllocStop     Kind = 9
-	KindPool          Kind = 10
-	KindClusterInit   Kind = 11
-	KindToken         Kind = 12
-	KindFence         Kind = 13
-	KindNodeResync    Kind = 14
-	KindEvalDelete    Kind = 15
-	KindNodeEligible  Kind = 16
-	KindCertificate   Kind = 17
-	KindHub           Kind = 18
-
-	KindDeploymentStatus  Kind = 40
-	KindDeploymentPromote Kind = 41
-	KindAllocHealth       Kind = 42
-	KindDeploymentDelete  Kind = 43
-	KindNodeDrain         Kind = 30
-	KindDrainStep         Kind = 31
-	KindNodePurge         Kind = 32
-	KindNodeEvaluate      Kind = 33
-	KindSchedulerConfig   Kind = 50
-	KindCollect           Kind = 34
-	KindSnapshotPart      Kind = 90
-	KindSnapshotRestore   Kind = 91
-	KindSnapshotDrop      Kind = 92
-	KindNodeRevoke        Kind = 110
-	KindNodeReadmit       Kind = 120
-	KindClusterSeal       Kind = 112
-)
-
 // Command is an entry of the replicated log. Applying one is pure: everything
 // it needs (times, ids, seeds) is in it.
 type Command interface{ Kind() Kind }
@@ -327,37 +289,37 @@ type AllocHealth struct {
 // a whole where one of them is not.
 type DeploymentDelete struct{ IDs []fleet.DeploymentID }
 
-func (JobRegister) Kind() Kind     { return KindJobRegister }
-func (JobDeregister) Kind() Kind   { return KindJobDeregister }
-func (NodeRegister) Kind() Kind    { return KindNodeRegister }
-func (SessionOpen) Kind() Kind     { return KindSessionOpen }
-func (NodeStatus) Kind() Kind      { return KindNodeStatus }
-func (AllocUpdates) Kind() Kind    { return KindAllocUpdates }
-func (Plan) Kind() Kind            { return KindPlan }
-func (Evals) Kind() Kind           { return KindEvals }
-func (AllocStop) Kind() Kind       { return KindAllocStop }
-func (Pool) Kind() Kind            { return KindPool }
-func (ClusterInit) Kind() Kind     { return KindClusterInit }
-func (ClusterSeal) Kind() Kind     { return KindClusterSeal }
-func (Token) Kind() Kind           { return KindToken }
-func (Fence) Kind() Kind           { return KindFence }
-func (NodeResync) Kind() Kind      { return KindNodeResync }
-func (EvalDelete) Kind() Kind      { return KindEvalDelete }
-func (NodeEligibility) Kind() Kind { return KindNodeEligible }
-func (Certificate) Kind() Kind     { return KindCertificate }
-func (Hub) Kind() Kind             { return KindHub }
-func (NodeDrain) Kind() Kind       { return KindNodeDrain }
-func (DrainStep) Kind() Kind       { return KindDrainStep }
-func (NodePurge) Kind() Kind       { return KindNodePurge }
-func (NodeRevoke) Kind() Kind      { return KindNodeRevoke }
-func (NodeReadmit) Kind() Kind     { return KindNodeReadmit }
-func (NodeEvaluate) Kind() Kind    { return KindNodeEvaluate }
-func (Collect) Kind() Kind         { return KindCollect }
+func (JobRegister) Kind() Kind     { return 1 }
+func (JobDeregister) Kind() Kind   { return 2 }
+func (NodeRegister) Kind() Kind    { return 3 }
+func (SessionOpen) Kind() Kind     { return 4 }
+func (NodeStatus) Kind() Kind      { return 5 }
+func (AllocUpdates) Kind() Kind    { return 6 }
+func (Plan) Kind() Kind            { return 7 }
+func (Evals) Kind() Kind           { return 8 }
+func (AllocStop) Kind() Kind       { return 9 }
+func (Pool) Kind() Kind            { return 10 }
+func (ClusterInit) Kind() Kind     { return 11 }
+func (ClusterSeal) Kind() Kind     { return 112 }
+func (Token) Kind() Kind           { return 12 }
+func (Fence) Kind() Kind           { return 13 }
+func (NodeResync) Kind() Kind      { return 14 }
+func (EvalDelete) Kind() Kind      { return 15 }
+func (NodeEligibility) Kind() Kind { return 16 }
+func (Certificate) Kind() Kind     { return 17 }
+func (Hub) Kind() Kind             { return 18 }
+func (NodeDrain) Kind() Kind       { return 30 }
+func (DrainStep) Kind() Kind       { return 31 }
+func (NodePurge) Kind() Kind       { return 32 }
+func (NodeRevoke) Kind() Kind      { return 110 }
+func (NodeReadmit) Kind() Kind     { return 120 }
+func (NodeEvaluate) Kind() Kind    { return 33 }
+func (Collect) Kind() Kind         { return 34 }
 
-func (DeploymentStatus) Kind() Kind  { return KindDeploymentStatus }
-func (DeploymentPromote) Kind() Kind { return KindDeploymentPromote }
-func (AllocHealth) Kind() Kind       { return KindAllocHealth }
-func (DeploymentDelete) Kind() Kind  { return KindDeploymentDelete }
+func (DeploymentStatus) Kind() Kind  { return 40 }
+func (DeploymentPromote) Kind() Kind { return 41 }
+func (AllocHealth) Kind() Kind       { return 42 }
+func (DeploymentDelete) Kind() Kind  { return 43 }
 
 // Result is what applying a command gives. It crosses from hub to hub, so it is
 // one encodable type.

@@ -25,7 +25,7 @@ var ErrTooLarge = fleet.Errorf(fleet.CodeInvalid, "too large for an entry of the
 // Encode returns a command as the bytes of a log entry. A command that is too large is
 // refused with ErrTooLarge (CodeInvalid).
 func Encode(c Command) ([]byte, error) {
-	if _, ok := newCommandOf(c.Kind()); !ok {
+	if commands[c.Kind()].name == "" {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
 	}
 	b := codec.AppendLean([]byte{entryVersion, byte(c.Kind())}, c)
@@ -50,17 +50,18 @@ func Decode(b []byte) (Command, error) {
 	case b[0] != entryVersion:
 		return nil, newerReleaseError("decode log entry: version %d", b[0])
 	}
-	c, ok := newCommandOf(Kind(b[1]))
-	if !ok {
+	declared := commands[b[1]]
+	if declared.name == "" {
 		return nil, newerReleaseError("decode log entry: unknown command %d", b[1])
 	}
-	if err := decode(b[2:], c.Interface()); err != nil {
-		if codec.IsUnknownField(err) {
-			return nil, newerReleaseError("decode log entry of command %d: %v", b[1], err)
-		}
+	c, err := declared.decode(b[2:])
+	switch {
+	case codec.IsUnknownField(err):
+		return nil, newerReleaseError("decode log entry of command %d: %v", b[1], err)
+	case err != nil:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry of command %d: %v", b[1], err)
 	}
-	return c.Elem().Interface().(Command), nil
+	return c, nil
 }
 
 func newerReleaseError(format string, args ...any) error {
@@ -68,74 +69,102 @@ func newerReleaseError(format string, args ...any) error {
 		WithHint("a newer release wrote it; upgrade this hub")
 }
 
-// newCommandOf makes a pointer to the command of a kind.
-func newCommandOf(k Kind) (reflect.Value, bool) {
-	t, ok := commands[k]
-	if !ok {
-		return reflect.Value{}, false
-	}
-	return reflect.New(t), true
-}
-
 // String is what a kind is called where commands are counted: job_register.
 func (k Kind) String() string {
-	t, ok := commands[k]
-	if !ok {
-		return fmt.Sprintf("kind_%d", uint8(k))
+	if name := commands[k].name; name != "" {
+		return name
 	}
-	var name strings.Builder
-	for i, r := range t.Name() {
+	return fmt.Sprintf("kind_%d", uint8(k))
+}
+
+// commandType is what the log has to know of a kind of command.
+type commandType struct {
+	kind   Kind
+	name   string
+	decode func(body []byte) (Command, error)
+	apply  func(t *tx, c Command) Result
+}
+
+// declareCommand declares the commands of type C, with the method that applies them.
+func declareCommand[C Command](apply func(*tx, C) Result) commandType {
+	var zero C
+	return commandType{
+		kind: zero.Kind(),
+		name: snakeCase(reflect.TypeFor[C]().Name()),
+		decode: func(body []byte) (Command, error) {
+			var c C
+			err := decode(body, &c)
+			return c, err
+		},
+		apply: func(t *tx, c Command) Result { return apply(t, c.(C)) },
+	}
+}
+
+func snakeCase(name string) string {
+	var out strings.Builder
+	for i, r := range name {
 		if unicode.IsUpper(r) && i > 0 {
-			name.WriteByte('_')
+			out.WriteByte('_')
 		}
-		name.WriteRune(unicode.ToLower(r))
+		out.WriteRune(unicode.ToLower(r))
 	}
-	return name.String()
+	return out.String()
 }
 
-var commands = map[Kind]reflect.Type{
-	KindJobRegister:   reflect.TypeFor[JobRegister](),
-	KindJobDeregister: reflect.TypeFor[JobDeregister](),
-	KindNodeRegister:  reflect.TypeFor[NodeRegister](),
-	KindSessionOpen:   reflect.TypeFor[SessionOpen](),
-	KindNodeStatus:    reflect.TypeFor[NodeStatus](),
-	KindAllocUpdates:  reflect.TypeFor[AllocUpdates](),
-	KindPlan:          reflect.TypeFor[Plan](),
-	KindEvals:         reflect.TypeFor[Evals](),
-	KindAllocStop:     reflect.TypeFor[AllocStop](),
-	KindPool:          reflect.TypeFor[Pool](),
-	KindClusterInit:   reflect.TypeFor[ClusterInit](),
-	KindToken:         reflect.TypeFor[Token](),
-	KindFence:         reflect.TypeFor[Fence](),
-	KindNodeResync:    reflect.TypeFor[NodeResync](),
-	KindEvalDelete:    reflect.TypeFor[EvalDelete](),
-	KindNodeEligible:  reflect.TypeFor[NodeEligibility](),
-	KindCertificate:   reflect.TypeFor[Certificate](),
-	KindHub:           reflect.TypeFor[Hub](),
-
-	KindDeploymentStatus:  reflect.TypeFor[DeploymentStatus](),
-	KindDeploymentPromote: reflect.TypeFor[DeploymentPromote](),
-	KindAllocHealth:       reflect.TypeFor[AllocHealth](),
-	KindDeploymentDelete:  reflect.TypeFor[DeploymentDelete](),
-	KindNodeDrain:         reflect.TypeFor[NodeDrain](),
-	KindDrainStep:         reflect.TypeFor[DrainStep](),
-	KindNodePurge:         reflect.TypeFor[NodePurge](),
-	KindNodeEvaluate:      reflect.TypeFor[NodeEvaluate](),
-	KindSchedulerConfig:   reflect.TypeFor[SchedulerConfig](),
-	KindCollect:           reflect.TypeFor[Collect](),
-	KindPeriodicLaunch:    reflect.TypeFor[PeriodicLaunch](),
-	KindJobDispatch:       reflect.TypeFor[JobDispatch](),
-	KindJobScale:          reflect.TypeFor[JobScale](),
-	KindJobEvaluate:       reflect.TypeFor[JobEvaluate](),
-	KindJobTag:            reflect.TypeFor[JobTag](),
-	KindJobStable:         reflect.TypeFor[JobStable](),
-	KindNamespaceStore:    reflect.TypeFor[NamespaceStore](),
-	KindPoolDelete:        reflect.TypeFor[PoolDelete](),
-	KindNamespaceDelete:   reflect.TypeFor[NamespaceDelete](),
-	KindSnapshotPart:      reflect.TypeFor[SnapshotPart](),
-	KindSnapshotRestore:   reflect.TypeFor[SnapshotRestore](),
-	KindSnapshotDrop:      reflect.TypeFor[SnapshotDrop](),
-	KindNodeRevoke:        reflect.TypeFor[NodeRevoke](),
-	KindNodeReadmit:       reflect.TypeFor[NodeReadmit](),
-	KindClusterSeal:       reflect.TypeFor[ClusterSeal](),
+// commandsByKind orders declarations by kind. Two of one kind are a mistake of this package.
+func commandsByKind(types ...commandType) (byKind [256]commandType) {
+	for _, c := range types {
+		if other := byKind[c.kind].name; other != "" {
+			panic(fmt.Sprintf("commands %s and %s are both of kind %d", other, c.name, c.kind))
+		}
+		byKind[c.kind] = c
+	}
+	return byKind
 }
+
+// commands are all commands of the log. A kind is never used again.
+var commands = commandsByKind(
+	declareCommand((*tx).jobRegister),
+	declareCommand((*tx).jobDeregister),
+	declareCommand((*tx).nodeRegister),
+	declareCommand((*tx).sessionOpen),
+	declareCommand((*tx).nodeStatus),
+	declareCommand((*tx).allocUpdates),
+	declareCommand((*tx).applyPlan),
+	declareCommand((*tx).evalsStore),
+	declareCommand((*tx).allocStop),
+	declareCommand((*tx).storeNodePool),
+	declareCommand((*tx).clusterInit),
+	declareCommand((*tx).storeJoinToken),
+	declareCommand((*tx).fenceSession),
+	declareCommand((*tx).nodeResync),
+	declareCommand((*tx).evalDelete),
+	declareCommand((*tx).nodeEligibility),
+	declareCommand((*tx).storeCertificate),
+	declareCommand((*tx).storeHubAddr),
+	declareCommand((*tx).nodeDrain),
+	declareCommand((*tx).drainStep),
+	declareCommand((*tx).nodePurge),
+	declareCommand((*tx).nodeEvaluate),
+	declareCommand((*tx).collectGarbage),
+	declareCommand((*tx).periodicLaunch),
+	declareCommand((*tx).jobDispatch),
+	declareCommand((*tx).deploymentStatus),
+	declareCommand((*tx).deploymentPromote),
+	declareCommand((*tx).allocHealth),
+	declareCommand((*tx).deploymentDelete),
+	declareCommand((*tx).schedulerConfig),
+	declareCommand((*tx).jobScale),
+	declareCommand((*tx).jobEvaluate),
+	declareCommand((*tx).jobTag),
+	declareCommand((*tx).jobStable),
+	declareCommand((*tx).namespaceStore),
+	declareCommand((*tx).namespaceDelete),
+	declareCommand((*tx).poolDelete),
+	declareCommand((*tx).snapshotPart),
+	declareCommand[SnapshotRestore](nil), // Store.Apply replaces the whole state
+	declareCommand((*tx).snapshotDrop),
+	declareCommand((*tx).nodeRevoke),
+	declareCommand((*tx).clusterSeal),
+	declareCommand((*tx).nodeReadmit),
+)

@@ -171,7 +171,7 @@ func TestEntryRefused(t *testing.T) {
 		}
 		return b
 	}
-	pool := fmt.Sprintf("01%02x", byte(state.KindPool))
+	pool := fmt.Sprintf("01%02x", byte(state.Pool{}.Kind()))
 	for _, c := range []struct {
 		name string
 		raw  []byte
@@ -214,7 +214,7 @@ func TestDecodeMemory(t *testing.T) {
 		"nulls":      "a1" + "65" + "4576616c73" + "9a00100000",
 		"empty maps": "a1" + "65" + "4576616c73" + "9a00100000",
 	} {
-		body, err := hex.DecodeString(fmt.Sprintf("01%02x", byte(state.KindEvals)) + head)
+		body, err := hex.DecodeString(fmt.Sprintf("01%02x", byte(state.Evals{}.Kind())) + head)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestKindsAreCalled(t *testing.T) {
 		}
 		seen[name] = c.Kind()
 	}
-	if got := fmt.Sprint(state.KindJobRegister, state.KindPlan, state.Kind(255)); got != "job_register plan kind_255" {
+	if got := fmt.Sprint(state.JobRegister{}.Kind(), state.Plan{}.Kind(), state.Kind(255)); got != "job_register plan kind_255" {
 		t.Error(got)
 	}
 }

@@ -15,9 +15,7 @@ type JobStable struct {
 	Now       int64
 }
 
-const KindJobStable Kind = 74
-
-func (JobStable) Kind() Kind { return KindJobStable }
+func (JobStable) Kind() Kind { return 74 }
 
 func (t *tx) jobStable(c JobStable) Result {
 	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.ID))

@@ -45,15 +45,9 @@ type JobTag struct {
 	Unset     bool
 }
 
-const (
-	KindJobScale    Kind = 70
-	KindJobEvaluate Kind = 71
-	KindJobTag      Kind = 72
-)
-
-func (JobScale) Kind() Kind    { return KindJobScale }
-func (JobEvaluate) Kind() Kind { return KindJobEvaluate }
-func (JobTag) Kind() Kind      { return KindJobTag }
+func (JobScale) Kind() Kind    { return 70 }
+func (JobEvaluate) Kind() Kind { return 71 }
+func (JobTag) Kind() Kind      { return 72 }
 
 // MaxVersionTags bounds the versions of a job that are kept for their names.
 const MaxVersionTags = 32

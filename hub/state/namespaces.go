@@ -17,13 +17,8 @@ type NamespaceStore struct{ Namespace fleet.Namespace }
 // not dead, or an edge may still run something of it.
 type NamespaceDelete struct{ Name string }
 
-const (
-	KindNamespaceStore  Kind = 80
-	KindNamespaceDelete Kind = 81
-)
-
-func (NamespaceStore) Kind() Kind  { return KindNamespaceStore }
-func (NamespaceDelete) Kind() Kind { return KindNamespaceDelete }
+func (NamespaceStore) Kind() Kind  { return 80 }
+func (NamespaceDelete) Kind() Kind { return 81 }
 
 var namespaceTable = table[fleet.Namespace]{
 	name: "namespaces", key: func(r *fleet.Namespace) []byte { return key(r.Name) }, announced: true,

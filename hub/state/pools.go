@@ -11,9 +11,7 @@ import (
 // it, or a job of it is not dead.
 type PoolDelete struct{ Name string }
 
-const KindPoolDelete Kind = 82
-
-func (PoolDelete) Kind() Kind { return KindPoolDelete }
+func (PoolDelete) Kind() Kind { return 82 }
 
 func (t *tx) poolDelete(c PoolDelete) Result {
 	k := key(c.Name)

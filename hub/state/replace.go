@@ -49,9 +49,9 @@ type SnapshotDrop struct {
 	Restore string
 }
 
-func (SnapshotPart) Kind() Kind    { return KindSnapshotPart }
-func (SnapshotRestore) Kind() Kind { return KindSnapshotRestore }
-func (SnapshotDrop) Kind() Kind    { return KindSnapshotDrop }
+func (SnapshotPart) Kind() Kind    { return 90 }
+func (SnapshotRestore) Kind() Kind { return 91 }
+func (SnapshotDrop) Kind() Kind    { return 92 }
 
 // partRow is a piece of a snapshot that waits for the rest. They are replicated and
 // in snapshots like everything else: every hub has the same ones when the restore

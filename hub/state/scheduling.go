@@ -10,7 +10,7 @@ type SchedulerConfig struct {
 	CheckIndex fleet.Index
 }
 
-func (SchedulerConfig) Kind() Kind { return KindSchedulerConfig }
+func (SchedulerConfig) Kind() Kind { return 50 }
 
 var schedulerTable = table[fleet.SchedulerConfiguration]{
 	name: "scheduler", key: onlyRow[fleet.SchedulerConfiguration], announced: true,

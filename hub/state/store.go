@@ -75,69 +75,11 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 }
 
 func (t *tx) applyCommand(c Command) Result {
-	switch c := c.(type) {
-	case JobRegister:
-		return t.jobRegister(c)
-	case JobDeregister:
-		return t.jobDeregister(c)
-	case NodeRegister:
-		return t.nodeRegister(c)
-	case SessionOpen:
-		return t.sessionOpen(c)
-	case NodeStatus:
-		return t.nodeStatus(c)
-	case AllocUpdates:
-		return t.allocUpdates(c)
-	case Plan:
-		return t.applyPlan(c)
-	case Evals:
-		return t.evalsStore(c)
-	case AllocStop:
-		return t.allocStop(c)
-	case EvalDelete:
-		return t.evalDelete(c)
-	case Fence:
-		return t.fenceSession(c)
-	case NodeResync:
-		return t.nodeResync(c)
-	case NodeEligibility:
-		return t.nodeEligibility(c)
-	case DeploymentStatus:
-		return t.deploymentStatus(c)
-	case DeploymentPromote:
-		return t.deploymentPromote(c)
-	case AllocHealth:
-		return t.allocHealth(c)
-	case DeploymentDelete:
-		return t.deploymentDelete(c)
-	case NodeDrain:
-		return t.nodeDrain(c)
-	case DrainStep:
-		return t.drainStep(c)
-	case NodePurge:
-		return t.nodePurge(c)
-	case NodeRevoke:
-		return t.nodeRevoke(c)
-	case NodeReadmit:
-		return t.nodeReadmit(c)
-	case NodeEvaluate:
-		return t.nodeEvaluate(c)
-	case Collect:
-		return t.collectGarbage(c)
-	case PeriodicLaunch:
-		return t.periodicLaunch(c)
-	case JobDispatch:
-		return t.jobDispatch(c)
-	case JobScale:
-		return t.jobScale(c)
-	case JobEvaluate:
-		return t.jobEvaluate(c)
-	case JobTag:
-		return t.jobTag(c)
-	case JobStable:
-		return t.jobStable(c)
+	declared := commands[c.Kind()]
+	if declared.apply == nil {
+		panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
 	}
-	return t.applyCluster(c)
+	return declared.apply(t, c)
 }
 
 // View returns the state as it is now.
