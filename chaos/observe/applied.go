@@ -19,7 +19,7 @@ const digestEvery = 16
 // wanted, too (check.Monitor.Wants).
 func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
 	seen := &check.Applied{
-		Hub: hub, Index: a.Index, Term: a.Term, Kind: a.Command.Kind().String(),
+		Hub: hub, Index: a.Index, Term: a.Term, Kind: state.KindOf(a.Command).String(),
 		Command: state.DigestOf(a.Command), Result: state.DigestOf(a.Result),
 	}
 	if a.Result.Err != nil {

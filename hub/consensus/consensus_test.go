@@ -59,7 +59,7 @@ func TestOneHub(t *testing.T) {
 		t.Fatalf("a refusal is no error of Apply: %+v, %v", again, err)
 	}
 	stats := one.Stats()
-	if got := stats.Commands[state.Pool{}.Kind()]; got.Entries != 2 || got.Bytes == 0 {
+	if got := stats.Commands[state.KindOf(state.Pool{})]; got.Entries != 2 || got.Bytes == 0 {
 		t.Errorf("counted %+v", got)
 	}
 	if stats.LogBytes == 0 || stats.AppliedIndex < uint64(index) || stats.Term == 0 || stats.LeaderChanges != 1 {
@@ -248,7 +248,7 @@ func TestALaggingHubGetsTheSnapshot(t *testing.T) {
 	})
 	back := c.mustStart("three", three.addr, false)
 	mustHave(t, name(n-1), back)
-	if got := back.Stats(); got.Commands[state.Pool{}.Kind()].Entries >= n || got.SnapshotBytes == 0 {
+	if got := back.Stats(); got.Commands[state.KindOf(state.Pool{})].Entries >= n || got.SnapshotBytes == 0 {
 		t.Fatalf("it applied every entry: %+v", got)
 	}
 	for i := range n {
@@ -426,7 +426,7 @@ func TestForwardedGarbageIsRefused(t *testing.T) {
 	c := newCluster(t, nil)
 	one := c.mustStart("one", "", true)
 	one.mustApply(t, "a")
-	for _, cmd := range [][]byte{nil, {0xff, 1, 2, 3}, {byte(state.Pool{}.Kind()), 0xff}} {
+	for _, cmd := range [][]byte{nil, {0xff, 1, 2, 3}, {byte(state.KindOf(state.Pool{})), 0xff}} {
 		if _, err := one.ApplyEncoded(t.Context(), cmd); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%x: %v", cmd, err)
 		}

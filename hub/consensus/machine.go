@@ -45,7 +45,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	res := m.store.Apply(fleet.Index(l.Index), c)
 	res.Index = fleet.Index(l.Index)
-	t := &m.traffic[c.Kind()]
+	t := &m.traffic[state.KindOf(c)]
 	t.entries.Add(1)
 	t.bytes.Add(uint64(len(l.Data)))
 	m.bytes.Add(int64(len(l.Data)))

@@ -20,7 +20,7 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	w := h.mustDial(t, node1)
 	w.openSession(1, "agent-1")
 	h.gateway.SetAllowance(node1, 1, 1, 1)
-	before := h.EntryCount(state.NodeRegister{}.Kind())
+	before := h.EntryCount(state.KindOf(state.NodeRegister{}))
 	const beats = 200
 	for i := range beats {
 		n := describe(node1)
@@ -35,7 +35,7 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 		n, _ := v.Node(node1)
 		return n.Meta["n"] == fmt.Sprint(beats-1)
 	})
-	if n := h.EntryCount(state.NodeRegister{}.Kind()) - before; n > beats/4 {
+	if n := h.EntryCount(state.KindOf(state.NodeRegister{})) - before; n > beats/4 {
 		t.Errorf("%d entries for %d descriptions", n, beats)
 	}
 }
@@ -91,8 +91,8 @@ func TestSessionsAreCommittedAtARate(t *testing.T) {
 	start := time.Now()
 	h.mustDial(t, node1).openSession(2, "agent-1")
 	h.mustDial(t, node2).openSession(1, "agent-2") // another one does not
-	if took := time.Since(start); took < 450*time.Millisecond || h.EntryCount(state.SessionOpen{}.Kind()) != 3 {
-		t.Errorf("%d sessions after %s, want 3 after half a second", h.EntryCount(state.SessionOpen{}.Kind()), took)
+	if took := time.Since(start); took < 450*time.Millisecond || h.EntryCount(state.KindOf(state.SessionOpen{})) != 3 {
+		t.Errorf("%d sessions after %s, want 3 after half a second", h.EntryCount(state.KindOf(state.SessionOpen{})), took)
 	}
 }
 

@@ -190,7 +190,7 @@ func TestUpdatesAreFolded(t *testing.T) {
 			}
 		}
 	}
-	if n := h.EntryCount(state.AllocUpdates{}.Kind()); n > edges/2 {
+	if n := h.EntryCount(state.KindOf(state.AllocUpdates{})); n > edges/2 {
 		t.Errorf("%d entries for %d batches", n, 2*edges)
 	}
 }

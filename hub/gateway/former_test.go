@@ -81,7 +81,7 @@ func TestNewcomerWaitsForTheFormerHub(t *testing.T) {
 			if n.Newcomer == nil || n.Newcomer.Instance != "agent-2" || n.Newcomer.Code != fleet.CodeFormerSession {
 				t.Errorf("newcomer %+v, want agent-2 shown as waiting", n.Newcomer)
 			}
-			if got := h.EntryCount(state.Fence{}.Kind()); got != 1 {
+			if got := h.EntryCount(state.KindOf(state.Fence{})); got != 1 {
 				t.Errorf("%d entries tell of the newcomer, want 1 of all its tries", got)
 			}
 			h.mustDial(t, node1).openSession(9, "agent-1") // the same process: nobody is asked

@@ -58,13 +58,13 @@ func TestSession(t *testing.T) {
 	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Stop) != 1 || d.Stop[0].ID != alloc1 || d.Stop[0].Reason != "not needed" || len(d.Run) > 0 {
 		t.Errorf("desired %+v, want allocation 1 stopped", d)
 	}
-	before := h.EntryCount(state.NodeRegister{}.Kind())
+	before := h.EntryCount(state.KindOf(state.NodeRegister{}))
 	w.beats++
 	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Uptime: time.Hour})
 	if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.Number != 2 || ack.Status != fleet.NodeReady || len(ack.Hubs) > 0 {
 		t.Errorf("second acknowledgement %+v", ack)
 	}
-	if h.EntryCount(state.NodeRegister{}.Kind()) != before || h.EntryCount(state.SessionOpen{}.Kind()) != 1 {
+	if h.EntryCount(state.KindOf(state.NodeRegister{})) != before || h.EntryCount(state.KindOf(state.SessionOpen{})) != 1 {
 		t.Error("a heartbeat became an entry of the log")
 	}
 }

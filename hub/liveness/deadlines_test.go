@@ -28,7 +28,7 @@ func TestMissedDeadline(t *testing.T) {
 		}
 		// Nothing lives on it, so it is down at once.
 		c.expectStatuses("a-quiet=down b-loud=ready")
-		if n := c.EntryCount(state.NodeStatus{}.Kind()); n != 1 {
+		if n := c.EntryCount(state.KindOf(state.NodeStatus{})); n != 1 {
 			t.Errorf("%d entries for one missed deadline, want 1", n)
 		}
 		// It is away since its last beat, and not since that was noticed.
@@ -73,7 +73,7 @@ func TestNodesWithoutASessionHaveNoDeadline(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		c.expectStatuses("a-registered=initializing b-down=down")
-		if n := c.EntryCount(state.NodeStatus{}.Kind()); n != 1 {
+		if n := c.EntryCount(state.KindOf(state.NodeStatus{})); n != 1 {
 			t.Errorf("%d entries, want the one that was there before", n)
 		}
 	})
@@ -94,7 +94,7 @@ func TestManyMissedTogetherAreFewEntries(t *testing.T) {
 				t.Fatalf("%s is %s", n.ID, n.Status)
 			}
 		}
-		if n := c.EntryCount(state.NodeStatus{}.Kind()); n != 2 { // 1,000 and 500
+		if n := c.EntryCount(state.KindOf(state.NodeStatus{})); n != 2 { // 1,000 and 500
 			t.Errorf("%d entries for 1,500 nodes, want 2", n)
 		}
 	})

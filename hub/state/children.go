@@ -12,6 +12,7 @@ import (
 // again. Where the job prohibits overlap and a child of it is not over, the time is
 // noted and nothing is launched.
 type PeriodicLaunch struct {
+	command
 	Namespace      string
 	ID             fleet.JobID
 	JobModifyIndex fleet.Index // of the job when it was looked at
@@ -26,6 +27,7 @@ type PeriodicLaunch struct {
 // JobDispatch makes a child of a parameterized job. A token makes it once: who sends
 // it again is given the child that there is.
 type JobDispatch struct {
+	command
 	Namespace      string
 	ID             fleet.JobID
 	JobModifyIndex fleet.Index
@@ -33,9 +35,6 @@ type JobDispatch struct {
 	Eval           *fleet.Evaluation
 	Now            int64
 }
-
-func (PeriodicLaunch) Kind() Kind { return 35 }
-func (JobDispatch) Kind() Kind    { return 36 }
 
 // findParentJob returns the job that a child is made of, if it is still the one that was
 // looked at.

@@ -8,6 +8,7 @@ import (
 // finished with, evaluations that are over, jobs that are dead, nodes that are down.
 // What has changed since the collector looked is left out.
 type Collect struct {
+	command
 	Allocs []fleet.AllocID
 	Evals  []fleet.EvalID
 	// Deployments that are over.

@@ -7,11 +7,17 @@ type Kind uint8
 
 // Command is an entry of the replicated log. Applying one is pure: everything
 // it needs (times, ids, seeds) is in it.
-type Command interface{ Kind() Kind }
+type Command interface{ isCommand() }
+
+// command marks a type as a Command. It encodes to nothing.
+type command struct{}
+
+func (command) isCommand() {}
 
 // JobRegister stores a job, as a new version where its specification changed,
 // and an evaluation of it. Job has its defaults and is valid.
 type JobRegister struct {
+	command
 	Job  *fleet.Job
 	Eval *fleet.Evaluation // ID, times set; nil: none (tests)
 	// EnforceIndex refuses with CodeConflict unless the stored job's
@@ -30,6 +36,7 @@ type JobRegister struct {
 // JobDeregister stops a job, or with Purge removes its record; a tombstone makes
 // its allocations stop also on edges that are away.
 type JobDeregister struct {
+	command
 	Namespace string
 	ID        fleet.JobID
 	Purge     bool
@@ -43,6 +50,7 @@ type JobDeregister struct {
 // session or journal field; a node that is not known becomes initializing. Where a
 // ready node offers something else than before, the jobs that it concerns are evaluated.
 type NodeRegister struct {
+	command
 	Node     fleet.Node
 	Now      int64
 	EvalSeed string `cbor:",omitempty"` // evaluation ids derive from it; "": none are made
@@ -55,6 +63,7 @@ type NodeRegister struct {
 // and Node is nil, conflict where Follows is set and the node has meanwhile got a
 // session of yet another instance.
 type SessionOpen struct {
+	command
 	NodeID   fleet.NodeID
 	Session  uint64
 	Instance fleet.InstanceID
@@ -77,6 +86,7 @@ type SessionOpen struct {
 // down by what lives there, disconnected to down; with one evaluation a job. It
 // does nothing to a node whose epoch is not Epoch.
 type NodeStatus struct {
+	command
 	Nodes    []NodeMissed
 	EvalSeed string
 	Now      int64
@@ -96,6 +106,7 @@ type NodeMissed struct {
 // AllocUpdates applies journal rows of several nodes, each batch under its
 // node's session epoch. The answer has a code for each batch (Result.Updates).
 type AllocUpdates struct {
+	command
 	Batches  []NodeRows
 	EvalSeed string
 	Now      int64
@@ -118,6 +129,7 @@ type NodeRows struct {
 // broken since are the planner's business, as it is the only writer of plans, but
 // for the job: whoever registers it does not ask the planner.
 type Plan struct {
+	command
 	Result     fleet.PlanResult
 	Jobs       []*fleet.Job // bodies that the allocations name
 	Evals      []fleet.Evaluation
@@ -137,6 +149,7 @@ type Plan struct {
 
 // Evals stores evaluations (new ones, or a change of status).
 type Evals struct {
+	command
 	Evals []fleet.Evaluation
 	Now   int64
 }
@@ -145,6 +158,7 @@ type Evals struct {
 // edge has confirmed, with their history. It is refused (conflict) as a whole
 // where one of them is not.
 type EvalDelete struct {
+	command
 	IDs    []fleet.EvalID
 	Allocs []fleet.AllocID
 }
@@ -152,6 +166,7 @@ type EvalDelete struct {
 // AllocStop asks for allocations to be stopped and replaced, with one
 // evaluation a job.
 type AllocStop struct {
+	command
 	Allocs   []fleet.AllocID
 	EvalSeed string
 	Now      int64
@@ -163,10 +178,16 @@ type AllocStop struct {
 }
 
 // Pool stores a node pool's rules.
-type Pool struct{ Pool fleet.Pool }
+type Pool struct {
+	command
+	Pool fleet.Pool
+}
 
 // ClusterInit makes the cluster: it is refused where there is one.
-type ClusterInit struct{ Cluster Cluster }
+type ClusterInit struct {
+	command
+	Cluster Cluster
+}
 
 // Cluster is the identity of a cluster and its certificate authority.
 type Cluster struct {
@@ -185,6 +206,7 @@ type Cluster struct {
 // ClusterSeal takes the secrets of a cluster, which are in clear, out of its state. It
 // is refused (conflict) where they are sealed with another key.
 type ClusterSeal struct {
+	command
 	ClusterID string
 	Sealed    []byte
 	SealKey   string
@@ -197,12 +219,16 @@ func (c Cluster) WithSeal(s ClusterSeal) Cluster {
 }
 
 // Token stores a join token; a zero Token.Hash removes it.
-type Token struct{ Token JoinToken }
+type Token struct {
+	command
+	Token JoinToken
+}
 
 // Fence records a session that was refused for having another machine's
 // identity, and keeps apart what it said. With code former_session it notes a newcomer
 // that waits, and nothing else.
 type Fence struct {
+	command
 	NodeID  fleet.NodeID
 	Session fleet.FencedSession
 	Rows    [][]byte
@@ -212,6 +238,7 @@ type Fence struct {
 // Orphans that it keeps these, which the cluster does not know, else why it stays
 // half-way.
 type NodeResync struct {
+	command
 	NodeID  fleet.NodeID
 	Epoch   fleet.Epoch
 	Reason  string
@@ -221,6 +248,7 @@ type NodeResync struct {
 
 // NodeEligibility lets new work onto a node, or keeps it off.
 type NodeEligibility struct {
+	command
 	NodeID      fleet.NodeID
 	Eligibility string
 	EvalSeed    string
@@ -229,6 +257,7 @@ type NodeEligibility struct {
 
 // Hub stores where a hub is reached; Removed forgets it.
 type Hub struct {
+	command
 	Hub     HubAddr
 	Removed bool
 }
@@ -244,6 +273,7 @@ type HubAddr struct {
 // Certificate records a certificate that was issued. What is known of the one that
 // it renews is forgotten, so that records do not pile up.
 type Certificate struct {
+	command
 	Serial   string
 	Subject  string
 	NotAfter int64
@@ -255,6 +285,7 @@ type Certificate struct {
 // DeploymentStatus changes the status of a deployment: refused with CodeConflict
 // where it is over. Rollback is the version that the job goes back to with it.
 type DeploymentStatus struct {
+	command
 	Update   fleet.DeploymentUpdate
 	Rollback *fleet.Job
 	Eval     *fleet.Evaluation // of the deployment's job; nil: none
@@ -265,6 +296,7 @@ type DeploymentStatus struct {
 // where a group that is named (all with canaries for none) has too few healthy
 // ones.
 type DeploymentPromote struct {
+	command
 	DeploymentID fleet.DeploymentID
 	Groups       []string
 	Eval         *fleet.Evaluation
@@ -274,6 +306,7 @@ type DeploymentPromote struct {
 // AllocHealth says of allocations of a deployment that they are healthy, or not,
 // on behalf of an operator; Update and Rollback are what follows from it.
 type AllocHealth struct {
+	command
 	DeploymentID fleet.DeploymentID
 	Healthy      []fleet.AllocID
 	Unhealthy    []fleet.AllocID
@@ -287,39 +320,10 @@ type AllocHealth struct {
 
 // DeploymentDelete removes deployments that are over. It is refused (conflict) as
 // a whole where one of them is not.
-type DeploymentDelete struct{ IDs []fleet.DeploymentID }
-
-func (JobRegister) Kind() Kind     { return 1 }
-func (JobDeregister) Kind() Kind   { return 2 }
-func (NodeRegister) Kind() Kind    { return 3 }
-func (SessionOpen) Kind() Kind     { return 4 }
-func (NodeStatus) Kind() Kind      { return 5 }
-func (AllocUpdates) Kind() Kind    { return 6 }
-func (Plan) Kind() Kind            { return 7 }
-func (Evals) Kind() Kind           { return 8 }
-func (AllocStop) Kind() Kind       { return 9 }
-func (Pool) Kind() Kind            { return 10 }
-func (ClusterInit) Kind() Kind     { return 11 }
-func (ClusterSeal) Kind() Kind     { return 112 }
-func (Token) Kind() Kind           { return 12 }
-func (Fence) Kind() Kind           { return 13 }
-func (NodeResync) Kind() Kind      { return 14 }
-func (EvalDelete) Kind() Kind      { return 15 }
-func (NodeEligibility) Kind() Kind { return 16 }
-func (Certificate) Kind() Kind     { return 17 }
-func (Hub) Kind() Kind             { return 18 }
-func (NodeDrain) Kind() Kind       { return 30 }
-func (DrainStep) Kind() Kind       { return 31 }
-func (NodePurge) Kind() Kind       { return 32 }
-func (NodeRevoke) Kind() Kind      { return 110 }
-func (NodeReadmit) Kind() Kind     { return 120 }
-func (NodeEvaluate) Kind() Kind    { return 33 }
-func (Collect) Kind() Kind         { return 34 }
-
-func (DeploymentStatus) Kind() Kind  { return 40 }
-func (DeploymentPromote) Kind() Kind { return 41 }
-func (AllocHealth) Kind() Kind       { return 42 }
-func (DeploymentDelete) Kind() Kind  { return 43 }
+type DeploymentDelete struct {
+	command
+	IDs []fleet.DeploymentID
+}
 
 // Result is what applying a command gives. It crosses from hub to hub, so it is
 // one encodable type.

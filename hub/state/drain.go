@@ -11,6 +11,7 @@ import (
 // A node that is emptied takes no new work, and afterwards neither, until somebody
 // says so (MarkEligible, with an end).
 type NodeDrain struct {
+	command
 	NodeID       fleet.NodeID
 	Drain        *fleet.DrainStrategy // ForceDeadline and StartedAt set; nil: cancel
 	MarkEligible bool
@@ -22,6 +23,7 @@ type NodeDrain struct {
 // DrainStep is what the drainer decided: allocations that are to go elsewhere, and
 // nodes that are done. What changed since it looked is left out.
 type DrainStep struct {
+	command
 	Migrate  []fleet.AllocID
 	Done     []NodeDrained
 	EvalSeed string
@@ -41,6 +43,7 @@ type NodeDrained struct {
 // NodePurge forgets a node that is gone for good, and gives up what it had. It is
 // refused (conflict) where the node has a session: it would come right back.
 type NodePurge struct {
+	command
 	NodeID   fleet.NodeID
 	EvalSeed string
 	Now      int64
@@ -49,6 +52,7 @@ type NodePurge struct {
 // NodeEvaluate asks for an evaluation of every job that has something on a node,
 // and of those that run on all nodes.
 type NodeEvaluate struct {
+	command
 	NodeID   fleet.NodeID
 	EvalSeed string
 	Now      int64

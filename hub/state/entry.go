@@ -25,10 +25,10 @@ var ErrTooLarge = fleet.Errorf(fleet.CodeInvalid, "too large for an entry of the
 // Encode returns a command as the bytes of a log entry. A command that is too large is
 // refused with ErrTooLarge (CodeInvalid).
 func Encode(c Command) ([]byte, error) {
-	if commands[c.Kind()].name == "" {
-		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
+	if commands[KindOf(c)].name == "" {
+		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, KindOf(c))
 	}
-	b := codec.AppendLean([]byte{entryVersion, byte(c.Kind())}, c)
+	b := codec.AppendLean([]byte{entryVersion, byte(KindOf(c))}, c)
 	if len(b) > MaxEntry {
 		return nil, fmt.Errorf("encode command %T: %d bytes, at most %d: %w", c, len(b), MaxEntry, ErrTooLarge)
 	}
@@ -69,6 +69,9 @@ func newerReleaseError(format string, args ...any) error {
 		WithHint("a newer release wrote it; upgrade this hub")
 }
 
+// KindOf returns the kind of a command; 0: it is none of the log.
+func KindOf(c Command) Kind { return kinds[reflect.TypeOf(c)] }
+
 // String is what a kind is called where commands are counted: job_register.
 func (k Kind) String() string {
 	if name := commands[k].name; name != "" {
@@ -80,16 +83,17 @@ func (k Kind) String() string {
 // commandType is what the log has to know of a kind of command.
 type commandType struct {
 	kind   Kind
+	of     reflect.Type
 	name   string
 	decode func(body []byte) (Command, error)
 	apply  func(t *tx, c Command) Result
 }
 
 // declareCommand declares the commands of type C, with the method that applies them.
-func declareCommand[C Command](apply func(*tx, C) Result) commandType {
-	var zero C
+func declareCommand[C Command](kind Kind, apply func(*tx, C) Result) commandType {
 	return commandType{
-		kind: zero.Kind(),
+		kind: kind,
+		of:   reflect.TypeFor[C](),
 		name: snakeCase(reflect.TypeFor[C]().Name()),
 		decode: func(body []byte) (Command, error) {
 			var c C
@@ -124,47 +128,57 @@ func commandsByKind(types ...commandType) (byKind [256]commandType) {
 
 // commands are all commands of the log. A kind is never used again.
 var commands = commandsByKind(
-	declareCommand((*tx).jobRegister),
-	declareCommand((*tx).jobDeregister),
-	declareCommand((*tx).nodeRegister),
-	declareCommand((*tx).sessionOpen),
-	declareCommand((*tx).nodeStatus),
-	declareCommand((*tx).allocUpdates),
-	declareCommand((*tx).applyPlan),
-	declareCommand((*tx).evalsStore),
-	declareCommand((*tx).allocStop),
-	declareCommand((*tx).storeNodePool),
-	declareCommand((*tx).clusterInit),
-	declareCommand((*tx).storeJoinToken),
-	declareCommand((*tx).fenceSession),
-	declareCommand((*tx).nodeResync),
-	declareCommand((*tx).evalDelete),
-	declareCommand((*tx).nodeEligibility),
-	declareCommand((*tx).storeCertificate),
-	declareCommand((*tx).storeHubAddr),
-	declareCommand((*tx).nodeDrain),
-	declareCommand((*tx).drainStep),
-	declareCommand((*tx).nodePurge),
-	declareCommand((*tx).nodeEvaluate),
-	declareCommand((*tx).collectGarbage),
-	declareCommand((*tx).periodicLaunch),
-	declareCommand((*tx).jobDispatch),
-	declareCommand((*tx).deploymentStatus),
-	declareCommand((*tx).deploymentPromote),
-	declareCommand((*tx).allocHealth),
-	declareCommand((*tx).deploymentDelete),
-	declareCommand((*tx).schedulerConfig),
-	declareCommand((*tx).jobScale),
-	declareCommand((*tx).jobEvaluate),
-	declareCommand((*tx).jobTag),
-	declareCommand((*tx).jobStable),
-	declareCommand((*tx).namespaceStore),
-	declareCommand((*tx).namespaceDelete),
-	declareCommand((*tx).poolDelete),
-	declareCommand((*tx).snapshotPart),
-	declareCommand[SnapshotRestore](nil), // Store.Apply replaces the whole state
-	declareCommand((*tx).snapshotDrop),
-	declareCommand((*tx).nodeRevoke),
-	declareCommand((*tx).clusterSeal),
-	declareCommand((*tx).nodeReadmit),
+	declareCommand(1, (*tx).jobRegister),
+	declareCommand(2, (*tx).jobDeregister),
+	declareCommand(3, (*tx).nodeRegister),
+	declareCommand(4, (*tx).sessionOpen),
+	declareCommand(5, (*tx).nodeStatus),
+	declareCommand(6, (*tx).allocUpdates),
+	declareCommand(7, (*tx).applyPlan),
+	declareCommand(8, (*tx).evalsStore),
+	declareCommand(9, (*tx).allocStop),
+	declareCommand(10, (*tx).storeNodePool),
+	declareCommand(11, (*tx).clusterInit),
+	declareCommand(12, (*tx).storeJoinToken),
+	declareCommand(13, (*tx).fenceSession),
+	declareCommand(14, (*tx).nodeResync),
+	declareCommand(15, (*tx).evalDelete),
+	declareCommand(16, (*tx).nodeEligibility),
+	declareCommand(17, (*tx).storeCertificate),
+	declareCommand(18, (*tx).storeHubAddr),
+	declareCommand(30, (*tx).nodeDrain),
+	declareCommand(31, (*tx).drainStep),
+	declareCommand(32, (*tx).nodePurge),
+	declareCommand(33, (*tx).nodeEvaluate),
+	declareCommand(34, (*tx).collectGarbage),
+	declareCommand(35, (*tx).periodicLaunch),
+	declareCommand(36, (*tx).jobDispatch),
+	declareCommand(40, (*tx).deploymentStatus),
+	declareCommand(41, (*tx).deploymentPromote),
+	declareCommand(42, (*tx).allocHealth),
+	declareCommand(43, (*tx).deploymentDelete),
+	declareCommand(50, (*tx).schedulerConfig),
+	declareCommand(70, (*tx).jobScale),
+	declareCommand(71, (*tx).jobEvaluate),
+	declareCommand(72, (*tx).jobTag),
+	declareCommand(74, (*tx).jobStable),
+	declareCommand(80, (*tx).namespaceStore),
+	declareCommand(81, (*tx).namespaceDelete),
+	declareCommand(82, (*tx).poolDelete),
+	declareCommand(90, (*tx).snapshotPart),
+	declareCommand[SnapshotRestore](91, nil), // Store.Apply replaces the whole state
+	declareCommand(92, (*tx).snapshotDrop),
+	declareCommand(110, (*tx).nodeRevoke),
+	declareCommand(112, (*tx).clusterSeal),
+	declareCommand(120, (*tx).nodeReadmit),
 )
+
+var kinds = func() map[reflect.Type]Kind {
+	kinds := map[reflect.Type]Kind{}
+	for _, c := range commands {
+		if c.of != nil {
+			kinds[c.of] = c.kind
+		}
+	}
+	return kinds
+}()

@@ -8,14 +8,13 @@ import (
 
 // JobStable says by hand whether a version of a job is one to go back to.
 type JobStable struct {
+	command
 	Namespace string
 	ID        fleet.JobID
 	Version   uint64
 	Stable    bool
 	Now       int64
 }
-
-func (JobStable) Kind() Kind { return 74 }
 
 func (t *tx) jobStable(c JobStable) Result {
 	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.ID))

@@ -12,6 +12,7 @@ import (
 // (conflict) where the job is stopped, and with a count while a deployment of the job
 // goes on.
 type JobScale struct {
+	command
 	Namespace      string
 	ID             fleet.JobID
 	JobModifyIndex fleet.Index // 0: whatever it is
@@ -27,6 +28,7 @@ type JobScale struct {
 // JobEvaluate makes an evaluation of a job as it is; with ForceReschedule one that
 // replaces what has failed and waits for its delay, or has used up its attempts.
 type JobEvaluate struct {
+	command
 	Namespace       string
 	ID              fleet.JobID
 	ForceReschedule bool
@@ -37,6 +39,7 @@ type JobEvaluate struct {
 // JobTag gives a kept version of a job a name, under which it is kept for as long as
 // it has it. Unset takes the name away.
 type JobTag struct {
+	command
 	Namespace string
 	ID        fleet.JobID
 	Version   uint64
@@ -44,10 +47,6 @@ type JobTag struct {
 	Tag       fleet.JobVersionTag
 	Unset     bool
 }
-
-func (JobScale) Kind() Kind    { return 70 }
-func (JobEvaluate) Kind() Kind { return 71 }
-func (JobTag) Kind() Kind      { return 72 }
 
 // MaxVersionTags bounds the versions of a job that are kept for their names.
 const MaxVersionTags = 32

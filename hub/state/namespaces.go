@@ -11,14 +11,17 @@ import (
 )
 
 // NamespaceStore makes a namespace, or gives it another description.
-type NamespaceStore struct{ Namespace fleet.Namespace }
+type NamespaceStore struct {
+	command
+	Namespace fleet.Namespace
+}
 
 // NamespaceDelete removes a namespace: refused (conflict) as long as a job of it is
 // not dead, or an edge may still run something of it.
-type NamespaceDelete struct{ Name string }
-
-func (NamespaceStore) Kind() Kind  { return 80 }
-func (NamespaceDelete) Kind() Kind { return 81 }
+type NamespaceDelete struct {
+	command
+	Name string
+}
 
 var namespaceTable = table[fleet.Namespace]{
 	name: "namespaces", key: func(r *fleet.Namespace) []byte { return key(r.Name) }, announced: true,

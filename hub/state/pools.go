@@ -9,9 +9,10 @@ import (
 
 // PoolDelete removes a node pool's rules: refused (conflict) as long as a node is in
 // it, or a job of it is not dead.
-type PoolDelete struct{ Name string }
-
-func (PoolDelete) Kind() Kind { return 82 }
+type PoolDelete struct {
+	command
+	Name string
+}
 
 func (t *tx) poolDelete(c PoolDelete) Result {
 	k := key(c.Name)

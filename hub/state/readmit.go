@@ -5,6 +5,7 @@ import "skerry/fleet"
 // NodeReadmit lets the edge of a node go on although its journal is an older copy of the
 // one whose rows are applied, or a fork of it: its data directory was put back.
 type NodeReadmit struct {
+	command
 	NodeID fleet.NodeID
 	Now    int64
 }

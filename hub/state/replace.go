@@ -26,6 +26,7 @@ const (
 // after the one before. The first one of a restore takes the place of another
 // restore that is under way. Nothing else changes by it.
 type SnapshotPart struct {
+	command
 	Restore string // tells one restore from another
 	Number  uint64
 	Data    []byte // at most SnapshotPartBytes
@@ -36,6 +37,7 @@ type SnapshotPart struct {
 // refused, and changes nothing, where the parts are not the file that Size and Sum
 // tell of, or the snapshot cannot be taken.
 type SnapshotRestore struct {
+	command
 	Restore  string
 	Size     int64
 	Sum      []byte // SHA-256 of the file
@@ -46,12 +48,9 @@ type SnapshotRestore struct {
 // SnapshotDrop forgets the parts of a restore that is not gone on with; an empty
 // Restore means whichever it is.
 type SnapshotDrop struct {
+	command
 	Restore string
 }
-
-func (SnapshotPart) Kind() Kind    { return 90 }
-func (SnapshotRestore) Kind() Kind { return 91 }
-func (SnapshotDrop) Kind() Kind    { return 92 }
 
 // partRow is a piece of a snapshot that waits for the rest. They are replicated and
 // in snapshots like everything else: every hub has the same ones when the restore

@@ -12,6 +12,7 @@ import (
 // node need not be known any more: the certificate of one that was purged is still
 // good until it is revoked. A node that is revoked already stays as it is.
 type NodeRevoke struct {
+	command
 	NodeID   fleet.NodeID
 	Reason   string
 	EvalSeed string

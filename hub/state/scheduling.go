@@ -5,12 +5,11 @@ import "skerry/fleet"
 // SchedulerConfig stores how jobs are scheduled. With Enforce it is refused
 // (conflict) unless what is stored was last changed by the entry CheckIndex.
 type SchedulerConfig struct {
+	command
 	Config     fleet.SchedulerConfiguration
 	Enforce    bool
 	CheckIndex fleet.Index
 }
-
-func (SchedulerConfig) Kind() Kind { return 50 }
 
 var schedulerTable = table[fleet.SchedulerConfiguration]{
 	name: "scheduler", key: onlyRow[fleet.SchedulerConfiguration], announced: true,

@@ -75,7 +75,7 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 }
 
 func (t *tx) applyCommand(c Command) Result {
-	declared := commands[c.Kind()]
+	declared := commands[KindOf(c)]
 	if declared.apply == nil {
 		panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
 	}

@@ -80,7 +80,7 @@ func (l *Log) Entries() []state.Command {
 func (l *Log) EntryCount(k state.Kind) int {
 	n := 0
 	for _, c := range l.Entries() {
-		if c.Kind() == k {
+		if state.KindOf(c) == k {
 			n++
 		}
 	}
