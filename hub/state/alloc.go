@@ -197,7 +197,7 @@ func (v *View) AllocsByEval(id fleet.EvalID) iter.Seq[*fleet.Alloc] {
 	}
 }
 
-// allocList reads a roster's allocations. Their roster is watched, and changes
+// allocList reads a summary's allocations. Their summary is watched, and changes
 // with each of them.
 func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
 	quiet := &View{txn: v.txn}

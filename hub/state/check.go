@@ -188,12 +188,12 @@ func (c *checker) compareSummaries() {
 		want := c.recountedJob(r.ns, r.id)
 		if !slices.Equal(r.allocs, want.allocs) || !maps.Equal(r.groups, want.groups) ||
 			r.live != want.live || r.open != want.open || r.newest != want.newest {
-			c.addCheckFailure("roster of job %s is %+v and should be %+v", r.id, *r, *want)
+			c.addCheckFailure("summary of job %s is %+v and should be %+v", r.id, *r, *want)
 		}
 	}
 	for k, r := range c.jobs {
 		if !kept[k] && (len(r.allocs) > 0 || r.open > 0) {
-			c.addCheckFailure("job %s has no roster", r.id)
+			c.addCheckFailure("job %s has no summary", r.id)
 		}
 	}
 	nodes := 0
@@ -201,11 +201,11 @@ func (c *checker) compareSummaries() {
 		nodes++
 		want := c.nodes[string(idKey(r.node))]
 		if want == nil || !slices.Equal(r.allocs, want.allocs) || r.used != want.used {
-			c.addCheckFailure("roster of node %s is %+v and should be %+v", r.node, *r, want)
+			c.addCheckFailure("summary of node %s is %+v and should be %+v", r.node, *r, want)
 		}
 	}
 	if nodes != len(c.nodes) {
-		c.addCheckFailure("%d nodes have rosters and %d allocations", nodes, len(c.nodes))
+		c.addCheckFailure("%d nodes have summaries and %d allocations", nodes, len(c.nodes))
 	}
 	bodies := 0
 	for r := range bodyTable.scanRows(c.v.txn) {

@@ -24,8 +24,8 @@ type PeriodicLaunch struct {
 	Now      int64
 }
 
-// JobDispatch makes a child of a parameterized job. A token makes it once: who sends
-// it again is given the child that there is.
+// JobDispatch makes a child of a parameterized job. A second command with the same token
+// makes no other child, and returns the first one.
 type JobDispatch struct {
 	command
 	Namespace      string

@@ -125,9 +125,8 @@ type NodeRows struct {
 	Base     bool // syncproto.Updates.Base, checked against the session's Hello
 }
 
-// Plan commits what the planner checked. Preconditions that a race may have
-// broken since are the planner's business, as it is the only writer of plans, but
-// for the job: whoever registers it does not ask the planner.
+// Plan commits a plan that the planner checked. The planner is the only writer of plans, so
+// only the job is checked again: its registration does not pass the planner.
 type Plan struct {
 	command
 	Result     fleet.PlanResult
@@ -234,9 +233,8 @@ type Fence struct {
 	Rows    [][]byte
 }
 
-// NodeResync notes for people what is wrong with a node that is connected: with
-// Orphans that it keeps these, which the cluster does not know, else why it stays
-// half-way.
+// NodeResync records for people what is wrong with a connected node: the Orphans that it
+// keeps and the cluster does not know, or why its history does not arrive.
 type NodeResync struct {
 	command
 	NodeID  fleet.NodeID
@@ -270,8 +268,8 @@ type HubAddr struct {
 	Gossip string
 }
 
-// Certificate records a certificate that was issued. What is known of the one that
-// it renews is forgotten, so that records do not pile up.
+// Certificate records a certificate that was issued. The record of the certificate that
+// it renews is removed, so that records do not pile up.
 type Certificate struct {
 	command
 	Serial   string
@@ -292,9 +290,8 @@ type DeploymentStatus struct {
 	Now      int64
 }
 
-// DeploymentPromote lets a deployment's canaries be what they stand for: refused
-// where a group that is named (all with canaries for none) has too few healthy
-// ones.
+// DeploymentPromote promotes a deployment's canaries. It is refused where a named group has
+// too few healthy ones. No names mean all groups with canaries.
 type DeploymentPromote struct {
 	command
 	DeploymentID fleet.DeploymentID
@@ -303,8 +300,8 @@ type DeploymentPromote struct {
 	Now          int64
 }
 
-// AllocHealth says of allocations of a deployment that they are healthy, or not,
-// on behalf of an operator; Update and Rollback are what follows from it.
+// AllocHealth stores an operator's word on the health of a deployment's allocations;
+// Update and Rollback are the consequences for the deployment and its job.
 type AllocHealth struct {
 	command
 	DeploymentID fleet.DeploymentID

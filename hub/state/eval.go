@@ -49,12 +49,12 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 		e.Namespace, e.JobID = old.Namespace, old.JobID
 		e.CreateIndex, e.CreateTime = old.CreateIndex, old.CreateTime
 	}
-	roster := t.ownJobSummary(e.Namespace, e.JobID)
+	summary := t.ownJobSummary(e.Namespace, e.JobID)
 	if old != nil {
-		roster.open--
+		summary.open--
 	}
 	if !e.Terminal() {
-		roster.open++
+		summary.open++
 	}
 	e.ModifyIndex, e.ModifyTime = t.index, now
 	t.releaseAwaitedNodes(old, &e)
@@ -63,7 +63,7 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	switch e.Status {
 	case fleet.EvalComplete:
 		t.setQueuedAllocs(e.Namespace, e.JobID, e.QueuedAllocations)
-		if len(e.FailedTGAllocs) == 0 && e.BlockedEval == "" && roster.open > 0 {
+		if len(e.FailedTGAllocs) == 0 && e.BlockedEval == "" && summary.open > 0 {
 			t.cancelBlocked(&e, now)
 		}
 	case fleet.EvalBlocked:

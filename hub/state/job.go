@@ -130,10 +130,10 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 	job := *row.job
 	job.Stop = true
 	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
-	roster := t.ownJobSummary(c.Namespace, c.ID)
+	summary := t.ownJobSummary(c.Namespace, c.ID)
 	jobTable.markChanged(t)
 	if c.NoShutdownDelay {
-		for _, id := range roster.allocs {
+		for _, id := range summary.allocs {
 			t.skipShutdownDelay(t.currentAlloc(id), c.Now)
 		}
 	}

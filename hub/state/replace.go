@@ -45,8 +45,7 @@ type SnapshotRestore struct {
 	Now      int64 // UnixNano
 }
 
-// SnapshotDrop forgets the parts of a restore that is not gone on with; an empty
-// Restore means whichever it is.
+// SnapshotDrop removes the chunks of an abandoned restore; an empty Restore means any.
 type SnapshotDrop struct {
 	command
 	Restore string

@@ -12,7 +12,7 @@ import (
 type jobAllocSummary struct {
 	ns     string
 	id     fleet.JobID
-	allocs []fleet.AllocID // sorted; shared with older rosters
+	allocs []fleet.AllocID // sorted; shared with older summaries
 	groups map[string]fleet.TaskGroupSummary
 	live   int         // allocations that are not terminal
 	open   int         // evaluations that are not terminal
@@ -26,7 +26,7 @@ type jobAllocSummary struct {
 // nodeAllocSummary lists a node's allocations and what they take of it.
 type nodeAllocSummary struct {
 	node    fleet.NodeID
-	allocs  []fleet.AllocID // sorted; shared with older rosters
+	allocs  []fleet.AllocID // sorted; shared with older summaries
 	used    fleet.Resources
 	added   []fleet.AllocID
 	removed map[fleet.AllocID]bool
@@ -73,7 +73,7 @@ func (t *tx) ownNodeSummary(id fleet.NodeID) *nodeAllocSummary {
 	return r
 }
 
-// updateSummaries moves an allocation from old to new in the rosters; either may be nil.
+// updateSummaries moves an allocation from old to new in the summaries; either may be nil.
 // Every change of an allocation passes here.
 func (t *tx) updateSummaries(old, new *fleet.Alloc) {
 	a := new
