@@ -74,7 +74,7 @@ type Edge struct {
 // or the join token is missing or malformed.
 func Open(cfg Config) (*Edge, error) {
 	started := time.Now()
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.checkAndFillDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func Open(cfg Config) (*Edge, error) {
 	return e, nil
 }
 
-func (c Config) withDefaults() (Config, error) {
+func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.DataDir == "" || c.Runners == nil || c.Describe == nil {
 		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, runners and a description are required")
 	}

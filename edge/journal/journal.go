@@ -84,7 +84,7 @@ type Config struct {
 	Paranoid bool
 }
 
-func (c Config) withDefaults() Config {
+func (c Config) fillDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -128,7 +128,7 @@ type Journal struct {
 // Open opens the journal at cfg.Path. It fails if the directory is not writable, the disk is full, or
 // the database is of a newer release (fleet.CodeVersion).
 func Open(cfg Config) (*Journal, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.fillDefaults()
 	if cfg.Path == "" || cfg.BootID == "" || cfg.Mono == nil {
 		return nil, errors.New("open journal: Path, BootID and Mono are required")
 	}

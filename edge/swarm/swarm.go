@@ -48,7 +48,7 @@ type Config struct {
 	Log          *slog.Logger // nil: discards
 }
 
-func (c Config) withDefaults() (Config, error) {
+func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.Dir == "" || len(c.Hubs) == 0 || c.TokenFile == "" || c.Edges < 1 {
 		return c, errors.New("make a swarm: a folder, hubs, a token file and at least one edge are required")
 	}
@@ -69,7 +69,7 @@ type Swarm struct {
 
 // Open opens all edges, existing and new ones.
 func Open(cfg Config) (*Swarm, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.checkAndFillDefaults()
 	if err != nil {
 		return nil, err
 	}
