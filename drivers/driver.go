@@ -1,9 +1,8 @@
-// Package drivers is the contract between an edge and its task drivers: the Driver interface, its
-// inputs and results. Each driver is a folder below; drivertest is the suite that all of them pass.
+// Package drivers is the contract between an edge and its task drivers: the Driver interface, its inputs and
+// results. Each driver is a folder below; drivertest is the suite that all of them pass.
 //
-// The package starts no goroutine and stores nothing. A driver's tasks survive the agent that started
-// them. The edge journals a task's Handle before the task counts as started, and the Handle is enough
-// to find it again.
+// The package starts no goroutine and stores nothing. A driver's tasks survive the agent that started them. The
+// edge journals a task's Handle before the task counts as started, and the Handle is enough to find it again.
 package drivers
 
 import (
@@ -25,14 +24,13 @@ type Driver interface {
 	Start(ctx context.Context, cfg TaskConfig) (Handle, error)
 	// Recover finds a task by its Handle, after a restart of the agent too.
 	//
-	// cfg is the one given to Start, with the folders of the present data directory: in a copy of a
-	// data directory, the tasks of the original are not found. If the agent died before it journaled
-	// the Handle, Version and State are empty, and the task is looked up by its ID.
+	// cfg is the one given to Start, with the folders of the present data directory: in a copy of a data
+	// directory, the tasks of the original are not found. If the agent died before it journaled the Handle,
+	// Version and State are empty, and the task is looked up by its ID.
 	//
-	// ErrTaskGone means that no task is there and its exit is unknown: the machine rebooted, or the
-	// task belongs to another data directory. A task that ended is found with its exit, also one that
-	// ended by itself before a reboot. An error that may not occur again is wrapped with Recoverable:
-	// the task then never counts as lost.
+	// ErrTaskGone means that no task is there and its exit is unknown: the machine rebooted, or the task belongs
+	// to another data directory. A task that ended is found with its exit, also one that ended by itself before a
+	// reboot. An error that may not occur again is wrapped with Recoverable: the task then never counts as lost.
 	Recover(ctx context.Context, cfg TaskConfig, h Handle) (Task, error)
 }
 
@@ -43,9 +41,8 @@ type Task interface {
 	Ended() bool
 	// Wait blocks until the task has ended or ctx is done. It may be called again and returns the same.
 	Wait(ctx context.Context) (Exit, error)
-	// Stop sends signal ("": SIGTERM), waits up to timeout, kills, and returns when the task is gone.
-	// It succeeds for an ended task. If ctx ends first or the agent dies, the task is stopped all the
-	// same.
+	// Stop sends signal ("": SIGTERM), waits up to timeout, kills, and returns when the task is gone. It succeeds
+	// for an ended task. If ctx ends first or the agent dies, the task is stopped all the same.
 	Stop(ctx context.Context, signal string, timeout time.Duration) error
 	// Signal sends a signal. An unknown name and an ended task are errors.
 	Signal(ctx context.Context, signal string) error
@@ -53,8 +50,7 @@ type Task interface {
 	Forget(ctx context.Context) error
 }
 
-// Execer is a Task that can run further commands: in its folder, with its environment and its
-// isolation.
+// Execer is a Task that can run further commands: in its folder, with its environment and its isolation.
 type Execer interface {
 	// Exec runs a command and returns its exit code (128 plus the signal that ended it) when it has
 	// ended and all its output was read. It ends the command with ctx, returns ctx's error then, and

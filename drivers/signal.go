@@ -6,16 +6,14 @@ import (
 	"skerry/fleet"
 )
 
-// signals are the signals that a job file may name, with Linux's numbers on the supported
-// architectures.
+// signals are the signals that a job file may name, with Linux's numbers on the supported architectures.
 var signals = map[string]int{
 	"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGABRT": 6, "SIGKILL": 9, "SIGUSR1": 10, "SIGUSR2": 12,
 	"SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15, "SIGCONT": 18, "SIGSTOP": 19, "SIGTSTP": 20, "SIGTTIN": 21,
 	"SIGTTOU": 22, "SIGURG": 23, "SIGWINCH": 28, "SIGIO": 29, "SIGSYS": 31,
 }
 
-// ParseSignal returns the number of a signal: "SIGHUP", "sighup" or "HUP"; "" is
-// fleet.DefaultKillSignal.
+// ParseSignal returns the number of a signal: "SIGHUP", "sighup" or "HUP"; "" is fleet.DefaultKillSignal.
 func ParseSignal(name string) (int, error) {
 	if name == "" {
 		name = fleet.DefaultKillSignal

@@ -38,8 +38,7 @@ type Config struct {
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.
 	BackoffCap time.Duration
-	// BootID replaces the kernel's boot id, so that tests and the demo can reboot a machine. "": the
-	// kernel's.
+	// BootID replaces the kernel's boot id, so that tests and the demo can reboot a machine. "": the kernel's.
 	BootID fleet.BootID
 	// Mono is the time since the boot BootID; nil: since Open.
 	Mono func() time.Duration

@@ -11,8 +11,7 @@ import (
 	"skerry/syncproto"
 )
 
-// Exec runs a command beside a task for a client of a hub. It ends with the command, the task, or the
-// stream.
+// Exec runs a command beside a task for a client of a hub. It ends with the command, the task, or the stream.
 func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.ExecStream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

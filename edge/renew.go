@@ -23,8 +23,7 @@ const (
 	renewPauseMax = time.Hour
 )
 
-// renewSpread is the time over which a fleet spreads its renewals, so that edges do not all ask at
-// once.
+// renewSpread is the time over which a fleet spreads its renewals, so that edges do not all ask at once.
 func renewSpread(validity time.Duration) time.Duration { return min(validity/50, time.Hour) }
 
 // keepCertificate renews the certificate after an answered heartbeat if it is due, and after a hub said
@@ -71,8 +70,7 @@ func (e *Edge) wakeRenewal() {
 	}
 }
 
-// noteHeartbeatAck is called after each answered heartbeat: the time is known then, and a hub is
-// reachable.
+// noteHeartbeatAck is called after each answered heartbeat: the time is known then, and a hub is reachable.
 func (e *Edge) noteHeartbeatAck() {
 	now := e.trustedNow()
 	e.mu.Lock()

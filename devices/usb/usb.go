@@ -1,10 +1,9 @@
-// Package usb finds the USB devices in sysfs, without the hubs that they are connected to.
-// edge/fingerprint calls it at each interval. It starts no goroutine, stores nothing, and opens no
-// device.
+// Package usb finds the USB devices in sysfs, without the hubs that they are connected to. edge/fingerprint calls
+// it at each interval. It starts no goroutine, stores nothing, and opens no device.
 //
-// The ID of a device is VENDOR:PRODUCT:SERIAL if it has a unique serial number, so that it stays the
-// same at every port. Otherwise it is VENDOR:PRODUCT@PORT, which stays the same at that port.
-// Attributes that change with each connection or boot are left out.
+// The ID of a device is VENDOR:PRODUCT:SERIAL if it has a unique serial number, so that it stays the same at
+// every port. Otherwise it is VENDOR:PRODUCT@PORT, which stays the same at that port. Attributes that change with
+// each connection or boot are left out.
 package usb
 
 import (

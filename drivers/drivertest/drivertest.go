@@ -1,9 +1,8 @@
-// Package drivertest is the conformance suite of drivers.Driver. The tests of a driver call Run with a
-// function that makes a Harness, which configures the driver for the suite's tasks. The suite's
-// requirements are the contract.
+// Package drivertest is the conformance suite of drivers.Driver. The tests of a driver call Run with a function
+// that makes a Harness, which configures the driver for the suite's tasks. The suite's requirements are the
+// contract.
 //
-// The suite never sleeps: it waits for a task's end, or polls a condition and fails with the last
-// state.
+// The suite never sleeps: it waits for a task's end, or polls a condition and fails with the last state.
 package drivertest
 
 import (
@@ -196,8 +195,7 @@ func (s *suite) mustReadLog(cfg drivers.TaskConfig, stream string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// mustCopy copies the regular files of a folder and returns the copy. A missing folder gives an empty
-// one.
+// mustCopy copies the regular files of a folder and returns the copy. A missing folder gives an empty one.
 func (s *suite) mustCopy(dir string) string {
 	s.Helper()
 	to := s.TempDir()

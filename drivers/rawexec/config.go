@@ -164,8 +164,7 @@ var withheld = []string{
 	"JOURNAL_STREAM", "INVOCATION_ID", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
 }
 
-// environment returns the agent's environment without the withheld variables, overlaid with the task's,
-// sorted.
+// environment returns the agent's environment without the withheld variables, overlaid with the task's, sorted.
 func environment(agent []string, task map[string]string) []string {
 	merged := make(map[string]string, len(agent)+len(task))
 next:

@@ -242,8 +242,7 @@ func TestSupervisorKilledInTheStart(t *testing.T) {
 	}
 }
 
-// A reused pid is not the task: here a process with another start time, in a folder without a
-// supervisor.
+// A reused pid is not the task: here a process with another start time, in a folder without a supervisor.
 func TestRecycledPID(t *testing.T) {
 	cfg := newTaskConfig(t, forever)
 	h, task := mustStart(t, mustDriver(t, ""), cfg)
@@ -377,8 +376,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A refused start leaves no supervisor process: an agent that runs for years would run out of
-// processes.
+// A refused start leaves no supervisor process: an agent that runs for years would run out of processes.
 func TestRefusedStartsLeaveNoZombie(t *testing.T) {
 	d := mustDriver(t, "")
 	before := childrenOf(t, os.Getpid()) // of other tests' agents

@@ -150,9 +150,8 @@ type member struct {
 	start uint64
 }
 
-// membersOf returns the living processes of a state folder's task, in any session: those that have its
-// output open, its marker in their environment, or its session, and all descendants of these and of
-// roots.
+// membersOf returns the living processes of a state folder's task, in any session: those that have its output
+// open, its marker in their environment, or its session, and all descendants of these and of roots.
 func membersOf(dir string, task identity, roots ...int) []member {
 	marker, err := markerOf(dir)
 	if err != nil {

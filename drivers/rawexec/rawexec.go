@@ -1,10 +1,9 @@
 // Package rawexec is the driver "raw_exec": a task is a process of the agent's user, without isolation.
 //
-// Tasks survive the agent. Each task has a supervisor, a small process (the agent's program with a
-// hidden argument, see Supervise). It starts the task in its own session and process group, writes its
-// output to rotated files, executes commands to stop or signal it, and writes its exit to disk,
-// durably. Supervisor and agent communicate only through the task's state folder, so that a restarted
-// agent can continue:
+// Tasks survive the agent. Each task has a supervisor, a small process (the agent's program with a hidden
+// argument, see Supervise). It starts the task in its own session and process group, writes its output to rotated
+// files, executes commands to stop or signal it, and writes its exit to disk, durably. Supervisor and agent
+// communicate only through the task's state folder, so that a restarted agent can continue:
 //
 //	spec.json          what to run; written by the agent
 //	task.json          pid, start time and boot id of the task; written once it runs
@@ -16,19 +15,19 @@
 //	                   not die of a broken pipe if its supervisor is killed
 //	supervisor.log     messages of the supervisor, empty as a rule
 //
-// A task is found again by the lock, or by the pid, start time and boot id of the process together with
-// the device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data
-// directory never affects the tasks of the original. If a supervisor was killed, the next one adopts
-// the task; the exit is then not known, because only a parent receives it.
+// A task is found again by the lock, or by the pid, start time and boot id of the process together with the
+// device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data directory
+// never affects the tasks of the original. If a supervisor was killed, the next one adopts the task; the exit is
+// then not known, because only a parent receives it.
 //
-// The processes of a task are the descendants of its supervisor. If the supervisor was killed, they are
-// those in the task's session, those with its output open, those with its marker in the environment
-// (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor
-// does not execute a stop in time, the agent kills all of them, each through a descriptor of the very
-// process, and the supervisor.
+// The processes of a task are the descendants of its supervisor. If the supervisor was killed, they are those in
+// the task's session, those with its output open, those with its marker in the environment
+// (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor does not
+// execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and the
+// supervisor.
 //
-// A Driver starts no goroutine. It only keeps its child processes, to reap them. It works on Linux;
-// elsewhere its fingerprint says that it does not.
+// A Driver starts no goroutine. It only keeps its child processes, to reap them. It works on Linux; elsewhere its
+// fingerprint says that it does not.
 package rawexec
 
 import (
@@ -78,9 +77,8 @@ func New(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// Supervise must be called first in main, and in the TestMain of tests that run raw_exec tasks. It
-// returns at once, unless a Driver started the process as a supervisor: then it supervises the task and
-// ends the process.
+// Supervise must be called first in main, and in the TestMain of tests that run raw_exec tasks. It returns at
+// once, unless a Driver started the process as a supervisor: then it supervises the task and ends the process.
 func Supervise() {
 	if len(os.Args) == 3 && os.Args[1] == superviseArg {
 		syscall.Exit(supervise(os.Args[2])) // skips what os.Exit does at the end of an agent

@@ -143,8 +143,7 @@ func (r *rotator) openCurrentFile() error {
 	return nil
 }
 
-// removeOldFiles removes all but the newest maxFiles. A file that cannot be removed stays until the
-// next time.
+// removeOldFiles removes all but the newest maxFiles. A file that cannot be removed stays until the next time.
 func (r *rotator) removeOldFiles() {
 	for _, n := range r.existingNumbers() {
 		if n <= r.index-r.maxFiles {

@@ -24,8 +24,7 @@ import (
 const (
 	// readyFD is the descriptor on which a supervisor reports its start, once.
 	readyFD = 3
-	// adoptedPollInterval is how often the supervisor checks an adopted task, because it is not its
-	// parent.
+	// adoptedPollInterval is how often the supervisor checks an adopted task, because it is not its parent.
 	adoptedPollInterval = 250 * time.Millisecond
 	// exitRetry is the pause after the exit could not be written.
 	exitRetry = time.Second
@@ -40,8 +39,7 @@ type startReport struct {
 	Supervised  bool   `json:"supervised"` // another supervisor has the task
 }
 
-// supervisor supervises one task. All but copying output and reading commands runs in the main
-// goroutine.
+// supervisor supervises one task. All but copying output and reading commands runs in the main goroutine.
 type supervisor struct {
 	dir      string
 	spec     spec
@@ -294,8 +292,7 @@ func (s *supervisor) superviseUntilExit() exitRecord {
 	}
 }
 
-// signalIfAlive sends a signal to the task (pid) or its process group (-pid), if it is still the same
-// process.
+// signalIfAlive sends a signal to the task (pid) or its process group (-pid), if it is still the same process.
 func (s *supervisor) signalIfAlive(pid, sig int) {
 	if s.task.isAlive() {
 		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: pollTaskExit notices
@@ -338,8 +335,7 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	}
 }
 
-// cleanUpAndRecordExit kills what is left of the task, copies the rest of its output, and writes its
-// exit.
+// cleanUpAndRecordExit kills what is left of the task, copies the rest of its output, and writes its exit.
 func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	deadline := time.Now().Add(reapTimeout)
 	for time.Now().Before(deadline) {
@@ -384,8 +380,7 @@ func (s *supervisor) remainingProcesses() []member {
 	return membersOf(s.dir, s.task.identity)
 }
 
-// wasInterrupted reports whether the supervisor itself was told to end, also at the same time as the
-// task's end.
+// wasInterrupted reports whether the supervisor itself was told to end, also at the same time as the task's end.
 func (s *supervisor) wasInterrupted() bool {
 	for {
 		select {

@@ -51,8 +51,7 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	return t.exit.Load().toDriverExit(), nil
 }
 
-// waitForSupervisorEnd blocks until the life FIFO has no writer, that is, until the supervisor has
-// ended.
+// waitForSupervisorEnd blocks until the life FIFO has no writer, that is, until the supervisor has ended.
 func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -101,8 +100,7 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	patience := o.timeout + stopGrace
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
-		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same
-		// timeout.
+		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same timeout.
 		var rec taskRecord
 		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
 			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
@@ -119,8 +117,7 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	return t.killTree()
 }
 
-// killTree kills the task's processes and then its supervisor. The next supervisor then writes the
-// exit.
+// killTree kills the task's processes and then its supervisor. The next supervisor then writes the exit.
 func (t *task) killTree() error {
 	var rec taskRecord
 	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {

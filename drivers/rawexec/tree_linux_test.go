@@ -38,8 +38,7 @@ func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 	}
 }
 
-// A stopped supervisor does not delay a stop: after the kill timeout, all processes of the task are
-// killed.
+// A stopped supervisor does not delay a stop: after the kill timeout, all processes of the task are killed.
 func TestStopWithAFrozenSupervisor(t *testing.T) {
 	cfg := newTaskConfig(t, "trap '' TERM; "+escaped+attached+forever)
 	d := mustDriver(t, "")

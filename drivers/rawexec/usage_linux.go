@@ -49,8 +49,7 @@ func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	return out, nil
 }
 
-// belongs reports whether a process is the main process, in its session, or a descendant of one that
-// is.
+// belongs reports whether a process is the main process, in its session, or a descendant of one that is.
 func belongs(all map[int]procStat, main, pid int) bool {
 	for range len(all) { // bounds the loop: entries that were read at different times may form a ring
 		s, ok := all[pid]

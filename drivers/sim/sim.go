@@ -105,8 +105,7 @@ func (w *SimMachine) Running() []string {
 	return ids
 }
 
-// End ends a running task as if by itself, and sets FinishedAt. It reports whether the task was
-// running.
+// End ends a running task as if by itself, and sets FinishedAt. It reports whether the task was running.
 func (w *SimMachine) End(id string, exit drivers.Exit) bool {
 	w.mu.Lock()
 	t := w.tasks[id]

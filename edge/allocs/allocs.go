@@ -136,8 +136,7 @@ func (a *Allocs) Run(ctx context.Context) error {
 	}
 }
 
-// Recovered is closed when every task that the first reconciliation started or recovered runs or has
-// ended.
+// Recovered is closed when every task that the first reconciliation started or recovered runs or has ended.
 func (a *Allocs) Recovered() <-chan struct{} { return a.watch.done }
 
 // TriggerReconcile makes Run reconcile now.
@@ -300,11 +299,9 @@ type Order struct {
 	Alloc  fleet.AllocID
 	Task   string // "": all running tasks
 	Signal string // signal to send; "": restart
-	// Everything refuses the order if one of the tasks has ended, because that one would not be started
-	// again.
+	// Everything refuses the order if one of the tasks has ended, because that one would not be started again.
 	Everything bool
-	// OnSite says that the order comes from an operator on site and not from a hub; it is journaled
-	// then.
+	// OnSite says that the order comes from an operator on site and not from a hub; it is journaled then.
 	OnSite bool
 	Why    string
 }

@@ -125,8 +125,7 @@ func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Du
 	return begun, all, ""
 }
 
-// healthVerdict decides whether an allocation is healthy. wait > 0 means not decided: ask again after
-// wait.
+// healthVerdict decides whether an allocation is healthy. wait > 0 means not decided: ask again after wait.
 func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart, now journal.Moment) (healthy bool, why string, wait time.Duration) {
 	u, c := r.update, r.checks
 	if s.Terminal() {

@@ -179,8 +179,7 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 	a.TriggerReconcile()
 }
 
-// recordEndWithRetry records that an allocation failed, and tries until it succeeds; false: ctx ended
-// first.
+// recordEndWithRetry records that an allocation failed, and tries until it succeeds; false: ctx ended first.
 func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()

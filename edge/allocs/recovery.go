@@ -9,8 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// recoveryWatch is the Recorder of the runners. It notices when all tasks of the first reconciliation
-// are up.
+// recoveryWatch is the Recorder of the runners. It notices when all tasks of the first reconciliation are up.
 type recoveryWatch struct {
 	contract.Recorder
 	done chan struct{}

@@ -14,8 +14,7 @@ import (
 	"skerry/syncproto"
 )
 
-// TestWhatTheJournalLostIsTakenBack adopts a running allocation that the journal and the cluster have
-// lost.
+// TestWhatTheJournalLostIsTakenBack adopts a running allocation that the journal and the cluster have lost.
 func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := t.TempDir()

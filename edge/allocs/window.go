@@ -120,8 +120,7 @@ func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) s
 	return h.names[nameOf(&w.Alloc)]
 }
 
-// stoppedOnSiteReason returns why an allocation does not start whose name was stopped on site; "": it
-// was not.
+// stoppedOnSiteReason returns why an allocation does not start whose name was stopped on site; "": it was not.
 func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""

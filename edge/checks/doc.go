@@ -1,11 +1,10 @@
-// Package checks runs the checks of services, http and tcp, against the addresses of allocations on
-// this edge. It needs no hub for that.
+// Package checks runs the checks of services, http and tcp, against the addresses of allocations on this edge. It
+// needs no hub for that.
 //
-// edge.Open makes Checks. edge/allocs tells it which allocations run (Follow, Forget) and asks if their
-// checks pass. Checks reports changes and requests restarts through its Config. Hubs and the command
-// line read Results.
+// edge.Open makes Checks. edge/allocs tells it which allocations run (Follow, Forget) and asks if their checks
+// pass. Checks reports changes and requests restarts through its Config. Hubs and the command line read Results.
 //
-// Follow starts one goroutine for each check. It ends with its context, with Forget, or when the checks
-// begin again; Wait waits for all of them. A check runs at once and then once per interval. Nothing is
-// stored: after a restart of the agent all checks are pending.
+// Follow starts one goroutine for each check. It ends with its context, with Forget, or when the checks begin
+// again; Wait waits for all of them. A check runs at once and then once per interval. Nothing is stored: after a
+// restart of the agent all checks are pending.
 package checks

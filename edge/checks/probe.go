@@ -82,9 +82,8 @@ func displayText(s string) string {
 // loopbacks are this machine's addresses that do not depend on a link.
 var loopbacks = []string{"127.0.0.1", "::1"}
 
-// loopbackFallback dials the loopback addresses first. It is used while this machine has lost the
-// checked address, for example because a cable is unplugged: a service that listens on all addresses
-// still runs.
+// loopbackFallback dials the loopback addresses first. It is used while this machine has lost the checked
+// address, for example because a cable is unplugged: a service that listens on all addresses still runs.
 func (c *check) loopbackFallback(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if _, port, err := net.SplitHostPort(address); err == nil && address == c.address {

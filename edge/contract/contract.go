@@ -47,8 +47,7 @@ type Runner interface {
 
 // DelaySkipper is a Runner that can skip the shutdown_delay.
 type DelaySkipper interface {
-	// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be
-	// called before Stop.
+	// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before Stop.
 	SkipDelay()
 }
 

@@ -55,8 +55,7 @@ type Request struct {
 	Path   string // below Dir; a leading slash is ignored
 	Offset int64  // of Read and Stream: bytes from the start
 	Limit  int64  // of Read: how many bytes; 0: all
-	// Ended reports that nothing more will be written; a Stream then ends at the end of the file. nil:
-	// never.
+	// Ended reports that nothing more will be written; a Stream then ends at the end of the file. nil: never.
 	Ended func() bool
 }
 

@@ -5,14 +5,12 @@ import (
 	"net/netip"
 )
 
-// distantAddresses are reserved for documentation. The route to them is the default route, and nothing
-// is sent.
+// distantAddresses are reserved for documentation. The route to them is the default route, and nothing is sent.
 var distantAddresses = []string{"192.0.2.1:9", "[2001:db8::1]:9"}
 
-// Address returns the address by which others reach this machine: the source address towards the first
-// hub with a numeric address; otherwise the source address of the default route; otherwise the first
-// global address of an interface. It asks the kernel for routes only, and sends and resolves nothing.
-// "": the machine has none.
+// Address returns the address by which others reach this machine: the source address towards the first hub with a
+// numeric address; otherwise the source address of the default route; otherwise the first global address of an
+// interface. It asks the kernel for routes only, and sends and resolves nothing. "": the machine has none.
 func Address(hubs []string) string {
 	for _, hub := range hubs {
 		if to, err := netip.ParseAddrPort(hub); err == nil {

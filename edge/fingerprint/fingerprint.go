@@ -161,8 +161,7 @@ func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
 	return n
 }
 
-// fingerprintDrivers asks each driver for its fingerprint, and adds the working ones to attrs for
-// constraints.
+// fingerprintDrivers asks each driver for its fingerprint, and adds the working ones to attrs for constraints.
 func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
 	for name, d := range f.cfg.Drivers {

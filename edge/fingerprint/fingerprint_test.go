@@ -164,8 +164,7 @@ func TestVolume(t *testing.T) {
 	}
 }
 
-// This machine is described with everything that constraints use, fast, in few bytes, and the same each
-// time.
+// This machine is described with everything that constraints use, fast, in few bytes, and the same each time.
 func TestThisMachine(t *testing.T) {
 	raw, err := rawexec.New(rawexec.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -339,8 +338,7 @@ func TestReadHeedsItsContext(t *testing.T) {
 	}
 }
 
-// The hash is frozen: if a release changes it, every edge sends its description again after the
-// upgrade.
+// The hash is frozen: if a release changes it, every edge sends its description again after the upgrade.
 func TestHashIsFrozen(t *testing.T) {
 	got := hex.EncodeToString(fingerprint.Hash(fleet.Node{ID: "n", Attributes: map[string]string{"cpu.arch": "arm"}}))
 	if want := "211d11db4050591d91248f2172c1b039"; got != want {

@@ -78,8 +78,7 @@ func readMemoryUse(root string) fleet.HostMemory {
 	return m
 }
 
-// readCores reads the lines of cores in /proc/stat: user, nice, system, idle, iowait,
-// irq, softirq, steal.
+// readCores reads the lines of cores in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 func readCores(root string) []fleet.CoreTime {
 	var out []fleet.CoreTime
 	for _, line := range readLines(root, "proc/stat") {

@@ -39,8 +39,7 @@ type cpu struct {
 
 func (c cpu) totalMHz() int { return c.cores * c.mhz }
 
-// readMachine describes the machine and the disk of the data directory. The error names what it cannot
-// read.
+// readMachine describes the machine and the disk of the data directory. The error names what it cannot read.
 func readMachine(root, dataDir string) (machine, error) {
 	c := readCPU(root)
 	attrs := map[string]string{

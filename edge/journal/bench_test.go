@@ -103,8 +103,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkBytesWritten reports the bytes written to disk for each transition, with its share of
-// checkpoints.
+// BenchmarkBytesWritten reports the bytes written to disk for each transition, with its share of checkpoints.
 func BenchmarkBytesWritten(b *testing.B) {
 	j := mustOpen(b, benchConfig(b, new(atomic.Int64)))
 	t := transition(1)

@@ -7,11 +7,10 @@ import (
 	"skerry/fleet"
 )
 
-// clockCheckpoint is the journal's time when it was last written, with the values that are written
-// along.
+// clockCheckpoint is the journal's time when it was last written, with the values that are written along.
 //
-// Age is the time that this journal has lived on a running machine: the sum of the monotonic times of
-// all its boots. It does not count the time that the machine was off, and no wall clock changes it.
+// Age is the time that this journal has lived on a running machine: the sum of the monotonic times of all its
+// boots. It does not count the time that the machine was off, and no wall clock changes it.
 type clockCheckpoint struct {
 	BootID fleet.BootID  `cbor:"1,keyasint"`
 	Mono   time.Duration `cbor:"2,keyasint"`

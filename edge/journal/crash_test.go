@@ -106,8 +106,7 @@ func crashConfig(m *machine, path string) journal.Config {
 	return cfg
 }
 
-// verify opens the journal after a crash and checks that everything that was reported as durable is
-// there.
+// verify opens the journal after a crash and checks that everything that was reported as durable is there.
 func verify(t *testing.T, m *machine, path string, told []string) *journal.Journal {
 	t.Helper()
 	cfg := crashConfig(m, path)

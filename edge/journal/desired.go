@@ -27,8 +27,7 @@ type DesiredAlloc struct {
 	Windows []fleet.UpdateWindow
 	// NoDelay skips every shutdown_delay.
 	NoDelay bool
-	// KeptStopped says that an operator on site stopped it: no other allocation of its name may start
-	// here.
+	// KeptStopped says that an operator on site stopped it: no other allocation of its name may start here.
 	KeptStopped bool
 	// Mentioned is the index of the newest delivery that named it.
 	Mentioned fleet.Index
@@ -230,8 +229,7 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Stop journals a stop that the edge decides (an operator on site, stop_on_client_after), together with
-// rows.
+// Stop journals a stop that the edge decides (an operator on site, stop_on_client_after), together with rows.
 func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.announceStep(StepStop); err != nil {

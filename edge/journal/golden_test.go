@@ -9,8 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// rewrite makes the database of this release's version again. Those of older versions are never
-// changed.
+// rewrite makes the database of this release's version again. Those of older versions are never changed.
 var rewrite = flag.Bool("rewrite", false, "write testdata/v2.db")
 
 // TestDatabasesOfVersions opens databases of earlier versions, so that migrations lose nothing.

@@ -1,37 +1,33 @@
-// Package journal stores what an edge must not forget in one SQLite database with synchronous commits:
-// the desired state, the transitions, and what the cluster has acknowledged. No other package imports
-// SQLite.
+// Package journal stores what an edge must not forget in one SQLite database with synchronous commits: the
+// desired state, the transitions, and what the cluster has acknowledged. No other package imports SQLite.
 //
-// edge.Open opens it. edge/allocs and runners record into it, edge/link reads from it. The edge
-// journals each action before doing it, and each transition before sending it. Open makes or migrates
-// the database. It also succeeds on a damaged one: it sets that aside, keeps what it can read, and
-// reports it.
+// edge.Open opens it. edge/allocs and runners record into it, edge/link reads from it. The edge journals each
+// action before doing it, and each transition before sending it. Open makes or migrates the database. It also
+// succeeds on a damaged one: it sets that aside, keeps what it can read, and reports it.
 //
-// One goroutine, from Open to Close, owns the database. It puts the writes of concurrent callers into
-// one commit and answers reads between commits. A caller gets its answer after the commit is durable.
+// One goroutine, from Open to Close, owns the database. It puts the writes of concurrent callers into one commit
+// and answers reads between commits. A caller gets its answer after the commit is durable.
 //
-// The package knows nothing of the network or of drivers. It reads a row only to fold its client status
-// and task states into the State of its allocation.
+// The package knows nothing of the network or of drivers. It reads a row only to fold its client status and task
+// states into the State of its allocation.
 //
 // # Numbers, the chain, and the bound
 //
-// Rows are numbered without gaps. The hash of a row covers the hash before it and the row's bytes, so a
-// row that may have been sent cannot be changed or removed. The bound is therefore applied before a row
-// gets its number: past three quarters of Config.MaxBytes, a transition that may be dropped
-// (fleet.Transition.Droppable) is folded into its State and counted durably, and gets no number. The
-// next row that is stored follows a gap row with the count. Status transitions are always stored; the
-// last quarter is reserved for them.
+// Rows are numbered without gaps. The hash of a row covers the hash before it and the row's bytes, so a row that
+// may have been sent cannot be changed or removed. The bound is therefore applied before a row gets its number:
+// past three quarters of Config.MaxBytes, a transition that may be dropped (fleet.Transition.Droppable) is folded
+// into its State and counted durably, and gets no number. The next row that is stored follows a gap row with the
+// count. Status transitions are always stored; the last quarter is reserved for them.
 //
-// Acknowledged rows are deleted after Config.Retention, or sooner if their bytes are needed, oldest
-// first. The chain hash before the oldest row is kept.
+// Acknowledged rows are deleted after Config.Retention, or sooner if their bytes are needed, oldest first. The
+// chain hash before the oldest row is kept.
 //
 // # Damage
 //
-// A damaged database is set aside, and a new one is built from the readable parts. The high-water file
-// beside it says how far the rows went, even if SQLite's log is cut short or everything is gone. If a
-// row may be missing, Head.Lost says so until Rebase: the cluster says where to continue, and one gap
-// row says what is lost. Acknowledged rows that are damaged are dropped with all rows before them: the
-// cluster has them.
+// A damaged database is set aside, and a new one is built from the readable parts. The high-water file beside it
+// says how far the rows went, even if SQLite's log is cut short or everything is gone. If a row may be missing,
+// Head.Lost says so until Rebase: the cluster says where to continue, and one gap row says what is lost.
+// Acknowledged rows that are damaged are dropped with all rows before them: the cluster has them.
 package journal
 
 import (
@@ -225,8 +221,7 @@ func (j *Journal) Usage() Usage {
 	return Usage{Bytes: j.durable.bytes, Dropped: j.durable.checkpoint.DroppedEver}
 }
 
-// submitOp sends an op to the writer and waits for the answer. If ctx ends first, the op may still be
-// executed.
+// submitOp sends an op to the writer and waits for the answer. If ctx ends first, the op may still be executed.
 func (j *Journal) submitOp(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {

@@ -211,8 +211,7 @@ func TestClosedJournalSaysSo(t *testing.T) {
 	}
 }
 
-// A caller that stops waiting shares no memory with the write or read that goes on: for the race
-// detector.
+// A caller that stops waiting shares no memory with the write or read that goes on: for the race detector.
 func TestGivingUpLeavesTheWriterAlone(t *testing.T) {
 	giveUp := func() {}
 	cfg := newMachine().journalConfig(dbPath(t))

@@ -127,8 +127,7 @@ func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 	return nil
 }
 
-// unappliedRows returns the rows that the cluster has not applied: those before the damage, and those
-// after it.
+// unappliedRows returns the rows that the cluster has not applied: those before the damage, and those after it.
 func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, err error) {
 	err = b.db.eachRow(0, func(r row) (bool, error) {
 		t, err := syncproto.DecodeRow(r.body)

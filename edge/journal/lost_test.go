@@ -13,8 +13,7 @@ import (
 	"skerry/fleet"
 )
 
-// mustLoseRows makes a journal of 20 rows, the first 5 acknowledged, that is damaged while it is
-// closed.
+// mustLoseRows makes a journal of 20 rows, the first 5 acknowledged, that is damaged while it is closed.
 func mustLoseRows(t *testing.T, damage func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	m, path := newMachine(), dbPath(t)

@@ -75,8 +75,7 @@ func (d *database) checkWritable() error {
 	return d.execStatement("DELETE FROM meta WHERE key = ''") // changes nothing, but needs write access
 }
 
-// deniesWrites reports whether SQLite refuses to write although the file is writable: its header is
-// damaged.
+// deniesWrites reports whether SQLite refuses to write although the file is writable: its header is damaged.
 func deniesWrites(path string, err error) bool {
 	if _, extended := sqliteCode(err); extended != sqliteReadOnly {
 		return false
@@ -189,9 +188,8 @@ func (d *database) loadRows(mem *durableState) error {
 	return nil
 }
 
-// dropUnsound drops the acknowledged rows up to the last damaged one: the cluster has them. If the
-// newest row of all is damaged, the hash for the next one may be wrong, so the whole database counts as
-// damaged.
+// dropUnsound drops the acknowledged rows up to the last damaged one: the cluster has them. If the newest row of
+// all is damaged, the hash for the next one may be wrong, so the whole database counts as damaged.
 func (d *database) dropUnsound(mem *durableState, b base) error {
 	var cut row
 	var freed, since int64

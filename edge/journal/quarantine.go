@@ -166,8 +166,7 @@ func syncDir(path string) error {
 	return d.Close()
 }
 
-// buildDatabase writes a new database from what was salvaged, and renames it to .new when it is
-// complete.
+// buildDatabase writes a new database from what was salvaged, and renames it to .new when it is complete.
 func buildDatabase(cfg Config, s salvaged, q Quarantine) error {
 	path := cfg.Path + suffixBuild
 	if err := errors.Join(removeDatabase(path), removeDatabase(cfg.Path+suffixNew)); err != nil {
@@ -271,9 +270,8 @@ func (d *database) refillTables(s salvaged) error {
 	return nil
 }
 
-// rechain builds a chain without holes from the salvaged rows: a gap row replaces each lost row, so
-// that the others keep their numbers. intact says that no row is lost after the base and no hash
-// changed.
+// rechain builds a chain without holes from the salvaged rows: a gap row replaces each lost row, so that the
+// others keep their numbers. intact says that no row is lost after the base and no hash changed.
 func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 	switch {
 	case s.base != nil && (len(s.rows) == 0 || s.rows[0].seq > s.base.Seq && s.rows[0].seq-s.base.Seq <= maxHole):

@@ -194,8 +194,7 @@ func TestAlteredHashIsMended(t *testing.T) {
 	}
 }
 
-// TestAlteredValuesAreNoticed flips bits in all stored values, which SQLite does not notice: none is
-// accepted.
+// TestAlteredValuesAreNoticed flips bits in all stored values, which SQLite does not notice: none is accepted.
 func TestAlteredValuesAreNoticed(t *testing.T) {
 	alloc := " WHERE alloc = '" + string(allocID(0)) + "'"
 	stopped := " WHERE alloc = '" + string(allocID(2)) + "'"

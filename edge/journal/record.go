@@ -130,9 +130,8 @@ func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error
 		})
 }
 
-// Rows returns encoded rows from a number on, in order: at most maxRows and maxBytes, but at least one
-// if there is one. prev is the chain hash before the first. first is greater than from if older rows
-// are no longer held.
+// Rows returns encoded rows from a number on, in order: at most maxRows and maxBytes, but at least one if there
+// is one. prev is the chain hash before the first. first is greater than from if older rows are no longer held.
 func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
 	var page struct { // owned by the writer until it has answered
 		first fleet.Seq

@@ -15,8 +15,7 @@ type Moment struct {
 	Wall time.Time
 }
 
-// RowsOfStates makes rows from the states of all allocations, within one commit. It must not call
-// the journal.
+// RowsOfStates makes rows from the states of all allocations, within one commit. It must not call the journal.
 type RowsOfStates func(map[fleet.AllocID]State) []fleet.Transition
 
 // Restatement returns rows that repeat the given states, each with the reason as its message.

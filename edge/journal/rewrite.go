@@ -13,9 +13,8 @@ import (
 	"skerry/syncproto"
 )
 
-// An open journal keeps working when its database file is deleted, and loses everything when it is
-// closed. A file that was cut short works until SQLite reads a missing page. Therefore the writer
-// checks the files.
+// An open journal keeps working when its database file is deleted, and loses everything when it is closed. A file
+// that was cut short works until SQLite reads a missing page. Therefore the writer checks the files.
 
 // statFiles returns the state of a database and its log.
 func statFiles(path string) (files [2]fs.FileInfo) {

@@ -13,9 +13,8 @@ import (
 	"skerry/fleet"
 )
 
-// mustRewrite opens a journal with rows, changes its files, and waits until it is rebuilt. With failed,
-// the first rebuild fails after the journal has closed its database, and failed may change the files
-// before the next one.
+// mustRewrite opens a journal with rows, changes its files, and waits until it is rebuilt. With failed, the first
+// rebuild fails after the journal has closed its database, and failed may change the files before the next one.
 func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	cfg := newMachine().journalConfig(dbPath(t))
@@ -69,8 +68,7 @@ func mustSay(t *testing.T, j *journal.Journal, what string) {
 	t.Errorf("no row says that the journal was written anew, and %q: %d rows", what, len(rows))
 }
 
-// Deleting the files under a running agent loses nothing, and the next start finds the rebuilt
-// database.
+// Deleting the files under a running agent loses nothing, and the next start finds the rebuilt database.
 func TestDeletedUnderTheAgent(t *testing.T) {
 	j, cfg := mustRewrite(t, 0, func(path string) {
 		for _, suffix := range []string{"", "-wal", ".seen"} {
@@ -141,9 +139,8 @@ func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
 	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
 }
 
-// A database that is cut short is rebuilt from the pages that SQLite has read, or from memory. From
-// memory, the numbers continue if the cluster has all rows; otherwise the journal says that some may be
-// lost.
+// A database that is cut short is rebuilt from the pages that SQLite has read, or from memory. From memory, the
+// numbers continue if the cluster has all rows; otherwise the journal says that some may be lost.
 func TestTruncatedUnderTheAgent(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

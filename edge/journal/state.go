@@ -81,8 +81,7 @@ func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	return s, ok
 }
 
-// States returns the states of all allocations that recorded something here. The map must not be
-// changed.
+// States returns the states of all allocations that recorded something here. The map must not be changed.
 func (j *Journal) States() map[fleet.AllocID]State {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 
 var nightly = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "Europe/Oslo"}}
 
-// The windows of a stop stay, also if the allocation is delivered again, until a stop without windows
-// arrives.
+// The windows of a stop stay, also if the allocation is delivered again, until a stop without windows arrives.
 func TestStopsInWindowsAreKept(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)

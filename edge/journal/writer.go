@@ -213,8 +213,7 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	return taken, err
 }
 
-// runWrites runs the writes of a batch up to the commit. It answers the refused ones and returns the
-// others.
+// runWrites runs the writes of a batch up to the commit. It answers the refused ones and returns the others.
 func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 	if err := b.announceStep(StepBegin); err != nil {
 		return writes, err

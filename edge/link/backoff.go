@@ -10,8 +10,7 @@ import (
 	"skerry/fleet"
 )
 
-// firstPause bounds the pause after the first failed attempt. Each further one doubles the bound, up to
-// the cap.
+// firstPause bounds the pause after the first failed attempt. Each further one doubles the bound, up to the cap.
 const firstPause = time.Second
 
 // reconnectBackoff draws the pauses between dialing rounds: exponential, with full jitter also at the
@@ -150,8 +149,7 @@ const (
 	silenceCheckRTTs = 4
 )
 
-// silenceCheckDelay returns how long nothing may be received after a send before a second connection is
-// tried.
+// silenceCheckDelay returns how long nothing may be received after a send before a second connection is tried.
 func silenceCheckDelay(rtt time.Duration) time.Duration {
 	return max(minSilenceCheck, silenceCheckRTTs*rtt)
 }
@@ -160,9 +158,8 @@ func silenceCheckDelay(rtt time.Duration) time.Duration {
 // endless probes, short enough to limit their cost.
 const measureAfter = 5 * time.Second
 
-// dialOrder returns the hubs in dialing order: the one that worked last, then the others, shuffled. The
-// one that turned this edge away (no leader, or shutting down) comes last, because it would answer
-// first each time.
+// dialOrder returns the hubs in dialing order: the one that worked last, then the others, shuffled. The one that
+// turned this edge away (no leader, or shutting down) comes last, because it would answer first each time.
 func dialOrder(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
 	o := slices.Clone(hubs)
 	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })

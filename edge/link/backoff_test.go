@@ -165,8 +165,7 @@ func TestKnownHubs(t *testing.T) {
 	}
 }
 
-// A busy hub is tried again soon, by many edges at different times, and by each at most every few
-// seconds.
+// A busy hub is tried again soon, by many edges at different times, and by each at most every few seconds.
 func TestPauseAfterABusyHub(t *testing.T) {
 	p := newReconnectBackoff(time.Minute)
 	var waited time.Duration

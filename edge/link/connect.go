@@ -131,9 +131,8 @@ func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A hub gets a head start before the next one is dialed, and a longer one once it has sent anything: it
-// is alive and busy. QUIC ends a losing dial without a message, so that it takes up a place on a busy
-// hub for seconds.
+// A hub gets a head start before the next one is dialed, and a longer one once it has sent anything: it is alive
+// and busy. QUIC ends a losing dial without a message, so that it takes up a place on a busy hub for seconds.
 const (
 	headStart     = 400 * time.Millisecond
 	busyHeadStart = 5 * time.Second

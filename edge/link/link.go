@@ -1,22 +1,19 @@
-// Package link connects an edge to its cluster: it runs the edge's half of syncproto
-// (syncproto.EdgeSession) over QUIC. edge.Open makes one Link and runs it beside everything else;
-// nothing waits for it.
+// Package link connects an edge to its cluster: it runs the edge's half of syncproto (syncproto.EdgeSession) over
+// QUIC. edge.Open makes one Link and runs it beside everything else; nothing waits for it.
 //
-// It dials the known hubs until one answers, sends Hello and heartbeats, and after a hub has committed
-// the session it replays the journal from the first row that the cluster has not applied. Then it sends
-// rows as they are appended. It gives deliveries to its Edge and serves the streams that the hub opens
-// (logs). If answers stop, it dials beside the session, so that it uses a healed link at once. If the
-// journal has lost rows, a first session learns where the cluster stands, and the next one continues
-// from there.
+// It dials the known hubs until one answers, sends Hello and heartbeats, and after a hub has committed the
+// session it replays the journal from the first row that the cluster has not applied. Then it sends rows as they
+// are appended. It gives deliveries to its Edge and serves the streams that the hub opens (logs). If answers
+// stop, it dials beside the session, so that it uses a healed link at once. If the journal has lost rows, a first
+// session learns where the cluster stands, and the next one continues from there.
 //
-// Run's goroutine owns all state. A session has a reader and a writer for each stream, and one
-// goroutine that accepts the hub's streams. A search has a dialer with one goroutine for each hub. Each
-// request of a hub has a goroutine that is cancelled with its session; Run waits for it only at the
-// end, so that a hanging disk does not delay the next session. All goroutines have ended when Run
-// returns.
+// Run's goroutine owns all state. A session has a reader and a writer for each stream, and one goroutine that
+// accepts the hub's streams. A search has a dialer with one goroutine for each hub. Each request of a hub has a
+// goroutine that is cancelled with its session; Run waits for it only at the end, so that a hanging disk does not
+// delay the next session. All goroutines have ended when Run returns.
 //
-// The link stores only journal.Link, and a row for each loss and return of the link. It decides nothing
-// about allocations.
+// The link stores only journal.Link, and a row for each loss and return of the link. It decides nothing about
+// allocations.
 package link
 
 import (
@@ -92,8 +89,7 @@ type Config struct {
 	Journal Journal
 	Edge    Edge
 
-	// Socket opens the socket of a dialing round; its connection keeps it. nil: a UDP socket on any
-	// port.
+	// Socket opens the socket of a dialing round; its connection keeps it. nil: a UDP socket on any port.
 	Socket func(ctx context.Context) (net.PacketConn, error)
 	// TLS is called in every round, so that a renewed certificate is used.
 	TLS func() (*tls.Config, error)

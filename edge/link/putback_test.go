@@ -9,8 +9,7 @@ import (
 	"skerry/syncproto"
 )
 
-// An edge whose directory is an older copy continues where the cluster stands, at once and without a
-// fence.
+// An edge whose directory is an older copy continues where the cluster stands, at once and without a fence.
 func TestPutBackDirectoryGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)

@@ -70,8 +70,7 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 	})
 }
 
-// A return that could not be recorded on a full disk is recorded with the next one, and the loss before
-// it once.
+// A return that could not be recorded on a full disk is recorded with the next one, and the loss before it once.
 func TestAReturnThatCouldNotBeJournaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)

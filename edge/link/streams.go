@@ -51,8 +51,7 @@ func writeFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream
 // Bounds of the streams that a hub opens.
 const (
 	maxRequests = 32
-	// maxFollowed bounds the requests that last until the client ends them, so that others still get
-	// through.
+	// maxFollowed bounds the requests that last until the client ends them, so that others still get through.
 	maxFollowed    = 16
 	requestTimeout = 10 * time.Second // until the Request has arrived
 )

@@ -10,8 +10,7 @@ import (
 	"skerry/syncproto"
 )
 
-// maxBatch bounds the row bytes of one Updates: half of the allowed bytes, because two may be in
-// flight.
+// maxBatch bounds the row bytes of one Updates: half of the allowed bytes, because two may be in flight.
 const maxBatch = syncproto.MaxUpdatesBytes / 2
 
 // startReplay sends rows from the one after applied on.
@@ -68,8 +67,7 @@ func (s *session) scheduleSend() {
 	}
 }
 
-// sendRows sends as many rows from the cursor on as may be in flight. The rest follows with the next
-// answer.
+// sendRows sends as many rows from the cursor on as may be in flight. The rest follows with the next answer.
 func (s *session) sendRows(ctx context.Context) {
 	s.backlog = false
 	for s.end == nil && s.committed && s.cursor <= s.cfg.Journal.Head().Last {

@@ -169,8 +169,7 @@ func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	return t.stopAttempt(ctx, live)
 }
 
-// stopAttempt stops the attempt with the task's kill signal and timeout, and tries until the driver
-// succeeds.
+// stopAttempt stops the attempt with the task's kill signal and timeout, and tries until the driver succeeds.
 func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	signal, timeout := fleet.DefaultKillSignal, fleet.DefaultKillTimeout
 	if s, err := t.currentSpec(); err == nil {

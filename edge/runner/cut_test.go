@@ -119,8 +119,7 @@ func TestStopCutAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestRestartCutAtEveryWrite does the same for an operator's restart: it is recorded and done once, or
-// neither.
+// TestRestartCutAtEveryWrite does the same for an operator's restart: it is recorded and done once, or neither.
 func TestRestartCutAtEveryWrite(t *testing.T) {
 	alloc := lingering(0, task("a", map[string]any{"kill_after": "1s"}))
 	run := func(m *machine, n int, applied bool) (writes int) {

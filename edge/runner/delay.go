@@ -8,11 +8,10 @@ import (
 	"skerry/fleet"
 )
 
-// A task with a shutdown_delay, its own or its group's, runs on for that time after it was told to
-// stop: its services are no longer listed, and their clients may finish. The group's delay counts once,
-// from when the first of its tasks was told to stop; the task's own follows it. Both continue when the
-// agent restarts. A task that does not run waits for no delay, nor does any task if the stop skips the
-// delays, even after they have begun.
+// A task with a shutdown_delay, its own or its group's, runs on for that time after it was told to stop: its
+// services are no longer listed, and their clients may finish. The group's delay counts once, from when the first
+// of its tasks was told to stop; the task's own follows it. Both continue when the agent restarts. A task that
+// does not run waits for no delay, nor does any task if the stop skips the delays, even after they have begun.
 
 // firstStopTime returns the monotonic time at which the first task was told to stop: now, if none was.
 func (r *Runner) firstStopTime() time.Duration {
@@ -22,8 +21,7 @@ func (r *Runner) firstStopTime() time.Duration {
 	return r.firstEndAt
 }
 
-// resumeEnding restores firstEndAt after a restart of the agent. It is called before the tasks'
-// goroutines start.
+// resumeEnding restores firstEndAt after a restart of the agent. It is called before the tasks' goroutines start.
 func (r *Runner) resumeEnding() {
 	for _, t := range r.tasks {
 		if since := t.rec.Ending; since > 0 && (r.firstEndAt == 0 || since < r.firstEndAt) {

@@ -15,8 +15,7 @@ type attempt struct {
 	released chan struct{} // closed when the attempt has ended or the agent releases it
 }
 
-// Exec runs a command beside a task and returns its exit code. The command ends with ctx and with the
-// task.
+// Exec runs a command beside a task and returns its exit code. The command ends with ctx and with the task.
 func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, error) {
 	a, err := r.runningAttempt(name)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 const (
 	// runKey is the journal's key of a runRecord. No task can have this name.
 	runKey = "/run"
-	// maxRunNote bounds the running time that a reboot may lose, together with a tenth of
-	// max_run_duration.
+	// maxRunNote bounds the running time that a reboot may lose, together with a tenth of max_run_duration.
 	maxRunNote = 10 * time.Minute
 	// maxRunRecord bounds an encoded runRecord, in bytes.
 	maxRunRecord = 1 << 10

@@ -6,8 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// hookOf returns the lifecycle hook of a task, "" for a main task. Another hook needs another
-// allocation.
+// hookOf returns the lifecycle hook of a task, "" for a main task. Another hook needs another allocation.
 func hookOf(t *fleet.Task) (hook string, sidecar bool) {
 	if t.Lifecycle == nil {
 		return "", false

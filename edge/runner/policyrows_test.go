@@ -31,8 +31,7 @@ func (m *machine) restartDelays() []time.Duration {
 	return out
 }
 
-// D1, D2: three restarts after the delay and at most a quarter of it; the next one when the interval is
-// over.
+// D1, D2: three restarts after the delay and at most a quarter of it; the next one when the interval is over.
 func TestDelayMode(t *testing.T) {
 	const (
 		delay    = time.Minute
@@ -58,8 +57,7 @@ func TestDelayMode(t *testing.T) {
 						t.Errorf("waited for %v, want %v", w, want)
 					}
 				}
-				// It failed four times, each a second after its start; the interval began with the
-				// first run.
+				// It failed four times, each a second after its start; the interval began with the first run.
 				if left := interval - 4*time.Second - 3*want; waits[3] != left || waits[3] <= delay {
 					t.Errorf("the wait after the last attempt is %v, want %v", waits[3], left)
 				}
@@ -180,9 +178,8 @@ func TestUsedUpAttemptsFailTheAllocation(t *testing.T) {
 	})
 }
 
-// D13, I24, G15: an allocation that has run for max_run_duration is stopped and complete, although it
-// would go on, also if the agent or the machine restarted meanwhile. A newer version may change the
-// time.
+// D13, I24, G15: an allocation that has run for max_run_duration is stopped and complete, although it would go
+// on, also if the agent or the machine restarted meanwhile. A newer version may change the time.
 func TestMaxRunDuration(t *testing.T) {
 	const limit = time.Hour
 	limited := func(d time.Duration) fleet.Alloc {

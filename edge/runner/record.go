@@ -17,9 +17,8 @@ const recordVersion = 1
 // maxRecord bounds an encoded record, in bytes.
 const maxRecord = 256 << 10
 
-// record is stored in the journal under the task's name, so that a restarted agent can continue. It is
-// written before an attempt starts, again with its Handle, and before it is stopped, together with the
-// event.
+// record is stored in the journal under the task's name, so that a restarted agent can continue. It is written
+// before an attempt starts, again with its Handle, and before it is stopped, together with the event.
 type record struct {
 	Version int          `json:"version"`
 	BootID  fleet.BootID `json:"boot_id"`

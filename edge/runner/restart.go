@@ -58,9 +58,8 @@ type restartDecision struct {
 	reason string
 }
 
-// decideRestart applies a restart policy at the monotonic time now. always restarts also after a
-// success (service and system jobs). jitter is in [0, 1) and scales maxJitter. It returns the decision
-// and the new window.
+// decideRestart applies a restart policy at the monotonic time now. always restarts also after a success (service
+// and system jobs). jitter is in [0, 1) and scales maxJitter. It returns the decision and the new window.
 func decideRestart(p fleet.RestartPolicy, w restartWindow, o outcome, always bool, now time.Duration, jitter float64) (restartDecision, restartWindow) {
 	if !always && o.isSuccess() {
 		return restartDecision{action: actionComplete, reason: reasonCompleted}, w

@@ -80,8 +80,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestRebase(t *testing.T) {
-	// 20 minutes of the window had passed when the machine went down, and 5 s after the boot they still
-	// have.
+	// 20 minutes of the window had passed when the machine went down, and 5 s after the boot they still have.
 	if got := runner.Rebase(time.Hour, 80*time.Minute, 5*time.Second); got != 5*time.Second-20*time.Minute {
 		t.Errorf("window starts at %v", got)
 	}

@@ -52,8 +52,7 @@ func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	return t.reportSteps(ctx, t.startedStep())
 }
 
-// resumeOlder takes a running attempt whose record is of an earlier boot: a damaged journal lost its
-// start.
+// resumeOlder takes a running attempt whose record is of an earlier boot: a damaged journal lost its start.
 func (t *task) resumeOlder(ctx context.Context) error {
 	t.rec.Started = t.runner.factory.Mono()
 	if err := t.saveRecord(ctx); err != nil {

@@ -1,25 +1,23 @@
-// Package runner runs allocations: it starts their tasks through drivers, restarts them by their
-// restart policy, stops them, and recovers them after a restart of the agent or a reboot. It needs no
-// hub for that.
+// Package runner runs allocations: it starts their tasks through drivers, restarts them by their restart policy,
+// stops them, and recovers them after a restart of the agent or a reboot. It needs no hub for that.
 //
 // edge makes a Runner for each allocation with a Factory. Run's own goroutine is the allocation's: all
-// transitions go through it, so that they are journaled in order, each with the state after it. Every
-// task has one goroutine, and one more while it waits for the task's end.
+// transitions go through it, so that they are journaled in order, each with the state after it. Every task has
+// one goroutine, and one more while it waits for the task's end.
 //
-// Invariant: what happens is journaled before anything else learns of it, and what is done is journaled
-// before it is done. A start is journaled in four steps: the number of the attempt, the start by the
-// driver under an id with that number, the handle, the running task. If the agent dies at any step, the
-// next agent finds the number and asks the driver for that id, so nothing starts twice. The end of a
-// task and its consequence are journaled together; the count of restarts shows whether that happened.
+// Invariant: what happens is journaled before anything else learns of it, and what is done is journaled before it
+// is done. A start is journaled in four steps: the number of the attempt, the start by the driver under an id
+// with that number, the handle, the running task. If the agent dies at any step, the next agent finds the number
+// and asks the driver for that id, so nothing starts twice. The end of a task and its consequence are journaled
+// together; the count of restarts shows whether that happened.
 //
-// An allocation is running once all its tasks run. It stays so while a task waits for its restart,
-// until it ends or the machine boots: a crash loop does not change the status. It ends when all tasks
-// have ended: failed if one failed, otherwise complete. A failed task ends the others, and so does a
-// leader that ends. An allocation that has run for its max_run_duration is stopped, and complete.
+// An allocation is running once all its tasks run. It stays so while a task waits for its restart, until it ends
+// or the machine boots: a crash loop does not change the status. It ends when all tasks have ended: failed if one
+// failed, otherwise complete. A failed task ends the others, and so does a leader that ends. An allocation that
+// has run for its max_run_duration is stopped, and complete.
 //
-// Tasks with a lifecycle hook wait for their turn: main tasks for prestart tasks, poststart tasks for
-// the main tasks, poststop tasks for all others. Poststop tasks also run when the allocation is
-// stopped.
+// Tasks with a lifecycle hook wait for their turn: main tasks for prestart tasks, poststart tasks for the main
+// tasks, poststop tasks for all others. Poststop tasks also run when the allocation is stopped.
 //
 // The package stores nothing itself but the tasks' folders.
 package runner
@@ -101,8 +99,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// Update sets a newer version of the allocation. Each task uses it from its next start, restart or stop
-// on.
+// Update sets a newer version of the allocation. Each task uses it from its next start, restart or stop on.
 func (r *Runner) Update(a fleet.Alloc) {
 	r.mu.Lock()
 	r.alloc = a
@@ -113,9 +110,8 @@ func (r *Runner) Update(a fleet.Alloc) {
 	}
 }
 
-// Stop ends the tasks, the leader first, records the reason, and lets Run return. It does not wait.
-// Before Run, it makes Run recover and end what still runs, and start nothing. Only the first reason
-// counts.
+// Stop ends the tasks, the leader first, records the reason, and lets Run return. It does not wait. Before Run,
+// it makes Run recover and end what still runs, and start nothing. Only the first reason counts.
 func (r *Runner) Stop(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,8 +123,7 @@ func (r *Runner) Stop(reason string) {
 	}
 }
 
-// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before
-// Stop.
+// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before Stop.
 func (r *Runner) SkipDelay() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +154,7 @@ func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error 
 	return r.forEachTask(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
 }
 
-// forEachTask calls do for one task, or for all for "". If none of them runs, it returns a
-// fleet.CodeConflict.
+// forEachTask calls do for one task, or for all for "". If none of them runs, it returns a fleet.CodeConflict.
 func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	known, done := false, 0
 	for _, t := range r.tasks {

@@ -656,8 +656,7 @@ func (d *failingRecover) Recover(ctx context.Context, cfg drivers.TaskConfig, h 
 	return d.Driver.Recover(ctx, cfg, h)
 }
 
-// A driver that may find a task later is asked again: a second attempt beside a running one would run
-// it twice.
+// A driver that may find a task later is asked again: a second attempt beside a running one would run it twice.
 func TestDriverThatCannotLook(t *testing.T) {
 	for _, tc := range []struct {
 		why    error

@@ -11,9 +11,8 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-// recoverTries bounds how often, once a second, a driver is asked for a task that it cannot look up.
-// Then the task counts as lost, unless the error is recoverable: the task may run and must not be
-// started twice.
+// recoverTries bounds how often, once a second, a driver is asked for a task that it cannot look up. Then the
+// task counts as lost, unless the error is recoverable: the task may run and must not be started twice.
 const recoverTries = 30
 
 var errEnded = errors.New("the task has ended")
@@ -71,9 +70,8 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	}
 }
 
-// restoreRecord restores the record of a previous agent. If it is missing, unreadable, or older than
-// the newest attempt in the driver's folders (the journal was damaged), that attempt may run, and its
-// time begins now.
+// restoreRecord restores the record of a previous agent. If it is missing, unreadable, or older than the newest
+// attempt in the driver's folders (the journal was damaged), that attempt may run, and its time begins now.
 func (t *task) restoreRecord(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()

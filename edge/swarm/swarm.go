@@ -1,14 +1,13 @@
-// Package swarm runs many virtual edges in one process, for scale tests. Each is an edge.Edge with its
-// own data directory, journal, identity and connection; only its runners, its machine and its network
-// are simulated. Package chaos uses it.
+// Package swarm runs many virtual edges in one process, for scale tests. Each is an edge.Edge with its own data
+// directory, journal, identity and connection; only its runners, its machine and its network are simulated.
+// Package chaos uses it.
 //
-// A simulated task runs from its start until it is stopped. It records what the real runner records.
-// GenerateRows makes tasks crash and restart. A cut drops packets at an edge's sockets, silently, in
-// both directions.
+// A simulated task runs from its start until it is stopped. It records what the real runner records. GenerateRows
+// makes tasks crash and restart. A cut drops packets at an edge's sockets, silently, in both directions.
 //
-// Run starts the goroutines of edge.Edge.Run for each edge, and one for each allocation; DESIGN.md of
-// package edge says how many these are and what they cost. The edges store their data below Config.Dir.
-// The local APIs have no socket: use Edge.Agent.
+// Run starts the goroutines of edge.Edge.Run for each edge, and one for each allocation; DESIGN.md of package
+// edge says how many these are and what they cost. The edges store their data below Config.Dir. The local APIs
+// have no socket: use Edge.Agent.
 package swarm
 
 import (

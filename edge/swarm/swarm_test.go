@@ -76,8 +76,7 @@ func crashing() fleet.Alloc {
 	return fleet.Alloc{ID: alloc, JobID: job.ID, Job: job, TaskGroup: "main"}
 }
 
-// The simulated runner records the same as the real one, for a task that crashes twice and is then
-// stopped.
+// The simulated runner records the same as the real one, for a task that crashes twice and is then stopped.
 func TestSimulatedRunnerIsLikeTheRealOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

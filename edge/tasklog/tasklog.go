@@ -1,6 +1,5 @@
-// Package tasklog reads the output of tasks: the files TASK.stdout.N and TASK.stderr.N of an
-// allocation. Drivers rotate them: N grows, and the oldest are removed. The local API and the requests
-// of hubs use it.
+// Package tasklog reads the output of tasks: the files TASK.stdout.N and TASK.stderr.N of an allocation. Drivers
+// rotate them: N grows, and the oldest are removed. The local API and the requests of hubs use it.
 //
 // A Reader belongs to one goroutine, and starts none. Nothing is stored.
 package tasklog
@@ -42,8 +41,7 @@ type Request struct {
 	Offset int64  // bytes from Origin, not negative; a larger offset than the output is all of it
 	Origin string // "" is OriginStart
 	Follow bool
-	// Ended reports that nothing more will be written; a follower then ends at the end of the output.
-	// nil: never.
+	// Ended reports that nothing more will be written; a follower then ends at the end of the output. nil: never.
 	Ended func() bool
 }
 
@@ -80,8 +78,7 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	return r, nil
 }
 
-// Read reads on. A follower waits for more; it ends with io.EOF after Ended, or with the context's
-// error.
+// Read reads on. A follower waits for more; it ends with io.EOF after Ended, or with the context's error.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
