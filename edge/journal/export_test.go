@@ -8,3 +8,11 @@ func DecodeHighWater(b []byte) (generation uint64, seq uint64) {
 	w := decodeHighWater(b)
 	return w.Generation, uint64(w.Seq)
 }
+
+// Steps returns the labels that writes to a sound journal pass.
+func Steps() []string {
+	return []string{
+		StepBegin, StepInsertRow, StepDesired, StepStop, StepHandle, StepLink, StepRemove, StepCompact,
+		StepUpdateState, StepWriteCheckpoint, StepCommit, StepAfterCommit, StepCheckpoint,
+	}
+}

@@ -73,7 +73,7 @@ type Config struct {
 	// FreeReserve frees reserved disk space when the disk is full, so that the write is tried again.
 	// false: nothing is left. nil: no reserve.
 	FreeReserve func() bool
-	// Step is called before each labelled step of the disk protocol (see Steps); its error makes the
+	// Step is called before each labelled step of the disk protocol (StepBegin and so on); its error makes the
 	// step fail. Tests kill the process in it. nil: nothing.
 	Step func(label string) error
 	// Paranoid checks the whole database after every commit and panics on damage. For tests.

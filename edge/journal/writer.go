@@ -31,14 +31,6 @@ const (
 	StepSwap       = "swap"
 )
 
-// Steps returns the labels that writes to a sound journal pass.
-func Steps() []string {
-	return []string{
-		StepBegin, StepInsertRow, StepDesired, StepStop, StepHandle, StepLink, StepRemove, StepCompact,
-		StepUpdateState, StepWriteCheckpoint, StepCommit, StepAfterCommit, StepCheckpoint,
-	}
-}
-
 const (
 	maxBatch                  = 256              // ops in one commit
 	checkpointEvery           = 256              // commits

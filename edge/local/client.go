@@ -38,14 +38,14 @@ func NewClient(path string) *Client {
 // Status returns the status of the edge.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.readJSON(ctx, "/v1/status", nil, &s)
+	err := c.callJSON(ctx, http.MethodGet, "/v1/status", nil, &s)
 	return s, err
 }
 
 // History returns the rows of an allocation, or all rows for "".
 func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
-	err := c.readJSON(ctx, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
+	err := c.callJSON(ctx, http.MethodGet, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
 	return ts, err
 }
 
@@ -77,15 +77,8 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 // Start ends the effect of Stop for all allocations with the name of the given one.
 func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
 	var s Started
-	resp, err := c.sendRequest(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
-	if err != nil {
-		return s, err
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
-		return s, fmt.Errorf("read the agent's answer: %w", err)
-	}
-	return s, nil
+	err := c.callJSON(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}}, &s)
+	return s, err
 }
 
 // Restart restarts one task, or all for "".
@@ -101,8 +94,8 @@ func (c *Client) postRequest(ctx context.Context, path string, q url.Values) err
 	return resp.Body.Close()
 }
 
-func (c *Client) readJSON(ctx context.Context, path string, q url.Values, into any) error {
-	resp, err := c.sendRequest(ctx, http.MethodGet, path, q)
+func (c *Client) callJSON(ctx context.Context, method, path string, q url.Values, into any) error {
+	resp, err := c.sendRequest(ctx, method, path, q)
 	if err != nil {
 		return err
 	}

@@ -103,23 +103,11 @@ func (r *runner) Stop(reason string) {
 
 // Restart restarts one task, or all for "".
 func (r *runner) Restart(ctx context.Context, task, reason string) error {
-	if task != "" && !slices.Contains(r.tasks, task) {
-		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), task)
-	}
-	return r.callRunLoop(ctx, func(ctx context.Context) error {
-		for _, name := range r.tasks {
-			if task != "" && name != task {
-				continue
-			}
-			signal := r.taskEventRow(name, fleet.TaskRestartSignal, reason, nil)
-			if err := r.recordAllocRows(ctx, signal); err != nil {
-				return err
-			}
-			if err := r.restartEndedTask(ctx, name, 0); err != nil {
-				return err
-			}
+	return r.forEachTask(ctx, task, func(ctx context.Context, name string) error {
+		if err := r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskRestartSignal, reason, nil)); err != nil {
+			return err
 		}
-		return nil
+		return r.restartEndedTask(ctx, name, 0)
 	})
 }
 
@@ -130,15 +118,23 @@ func (r *runner) RestartUnhealthy(ctx context.Context, task, reason string) erro
 
 // Signal records a signal, which has no effect.
 func (r *runner) Signal(ctx context.Context, task, signal, reason string) error {
+	return r.forEachTask(ctx, task, func(ctx context.Context, name string) error {
+		return r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskSignaling, reason+": it is sent "+signal, nil))
+	})
+}
+
+// forEachTask calls do in Run's goroutine for one task, or for all for "".
+func (r *runner) forEachTask(ctx context.Context, task string, do func(ctx context.Context, name string) error) error {
+	tasks := r.tasks
+	if task != "" {
+		tasks = []string{task}
+	}
 	if task != "" && !slices.Contains(r.tasks, task) {
 		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), task)
 	}
 	return r.callRunLoop(ctx, func(ctx context.Context) error {
-		for _, name := range r.tasks {
-			if task != "" && name != task {
-				continue
-			}
-			if err := r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskSignaling, reason+": it is sent "+signal, nil)); err != nil {
+		for _, name := range tasks {
+			if err := do(ctx, name); err != nil {
 				return err
 			}
 		}
