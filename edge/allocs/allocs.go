@@ -101,8 +101,8 @@ func New(cfg Config) (*Allocs, error) {
 	return a, nil
 }
 
-// lookAgain is how soon Run reconciles again if a deadline is near or the journal failed.
-const lookAgain = 5 * time.Second
+// reconcileRetry is how soon Run reconciles again if a deadline is near or the journal failed.
+const reconcileRetry = 5 * time.Second
 
 // Run recovers and starts the allocations of the journal, and then follows the desired state until ctx
 // ends. When it returns, the runners are detached and the tasks go on.
@@ -119,7 +119,7 @@ func (a *Allocs) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			a.log.Error("some allocations could not be reconciled: trying again", "error", err)
-			next = lookAgain
+			next = reconcileRetry
 		} else if first {
 			first = false
 			a.watch.stopExpecting()

@@ -181,7 +181,7 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 
 // recordEndWithRetry records that an allocation failed, and tries until it succeeds; false: ctx ended first.
 func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(reconcileRetry)
 	defer tick.Stop()
 	for {
 		err := a.recordAllocEnd(ctx, id, fleet.ClientFailed, why)

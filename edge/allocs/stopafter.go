@@ -108,7 +108,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 			most = silenceFor(after)
 		}
 		if alone < after {
-			next = min(next, after-alone, lookAgain)
+			next = min(next, after-alone, reconcileRetry)
 			continue
 		}
 		why := fmt.Sprintf("no hub for %s (stop_on_client_after)", after)
