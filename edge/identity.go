@@ -225,7 +225,7 @@ func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applican
 func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
 	known := e.journal.Link()
 	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
-	if err := e.journal.PutLink(ctx, known); err != nil {
+	if err := e.journal.PutLink(ctx, known, nil); err != nil {
 		return err
 	}
 	if err := e.dir.Write(caFile, identity.EncodeCert(answer.CA), 0o600); err != nil {

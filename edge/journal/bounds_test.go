@@ -320,7 +320,7 @@ func TestSinceWhenTasksRun(t *testing.T) {
 		t.Errorf("since: %v", s.Since)
 	}
 	seen := 0
-	err := j.PutLinkAnd(context.Background(), journal.Link{Rejoined: true}, func(states map[fleet.AllocID]journal.State) []fleet.Transition {
+	err := j.PutLink(context.Background(), journal.Link{Rejoined: true}, func(states map[fleet.AllocID]journal.State) []fleet.Transition {
 		seen = len(states)
 		return []fleet.Transition{taskEvent(0, "main", fleet.TaskRunning, fleet.TaskReconnected)}
 	}, fleet.Transition{Kind: fleet.TransitionReconnect})
@@ -349,13 +349,13 @@ func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
 	}
 	j := mustOpen(t, cfg)
 	away := fleet.Transition{Kind: fleet.TransitionDisconnect}
-	if err := j.PutLink(ctx, journal.Link{Session: 2, Disconnected: true}, away); !errors.Is(err, fail) {
+	if err := j.PutLink(ctx, journal.Link{Session: 2, Disconnected: true}, nil, away); !errors.Is(err, fail) {
 		t.Fatalf("put link: %v", err)
 	}
 	if l := j.Link(); l.Session != 0 {
 		t.Fatalf("half of it was kept: %+v", l)
 	}
-	if err := j.PutLink(ctx, journal.Link{Session: 3, Hubs: []string{"a:1"}}); err != nil {
+	if err := j.PutLink(ctx, journal.Link{Session: 3, Hubs: []string{"a:1"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, j)

@@ -59,7 +59,7 @@ func script(j *journal.Journal, m *machine, told func(label string)) error {
 			{20, "handle", func() error {
 				return j.PutHandle(ctx, allocID(0), "t", []byte("handle"), taskEvent(0, "t", fleet.TaskRunning, "handle"))
 			}},
-			{30, "link", func() error { return j.PutLink(ctx, journal.Link{Session: uint64(i)}) }},
+			{30, "link", func() error { return j.PutLink(ctx, journal.Link{Session: uint64(i)}, nil) }},
 			{40, "stop", func() error {
 				return j.Stop(ctx, syncproto.DesiredStop{ID: allocID(1), Reason: "on site"}, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: allocID(1), Message: "stop"})
 			}},

@@ -28,14 +28,9 @@ func (j *Journal) Link() Link {
 	return j.durable.link
 }
 
-// PutLink stores l, if it differs, together with rows.
-func (j *Journal) PutLink(ctx context.Context, l Link, ts ...fleet.Transition) error {
-	return j.PutLinkAnd(ctx, l, nil, ts...)
-}
-
-// PutLinkAnd is PutLink, and also records the rows that more makes from the states after ts, in the
-// same commit. more may be nil.
-func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more RowsOfStates, ts ...fleet.Transition) error {
+// PutLink stores l, if it differs, together with the rows ts and with the rows that more makes from the states
+// after ts. more may be nil.
+func (j *Journal) PutLink(ctx context.Context, l Link, more RowsOfStates, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if !reflect.DeepEqual(b.durable.link, l) {
 			if err := b.announceStep(StepLink); err != nil {

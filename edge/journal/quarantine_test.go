@@ -31,7 +31,7 @@ func mustFill(t testing.TB, cfg journal.Config, n int, acked fleet.Seq) {
 		mustRecord(t, j, tr)
 	}
 	j.Acknowledge(acked)
-	if err := j.PutLink(ctx, journal.Link{Session: 12}); err != nil {
+	if err := j.PutLink(ctx, journal.Link{Session: 12}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.PutHandle(ctx, allocID(0), "t", []byte("handle")); err != nil {

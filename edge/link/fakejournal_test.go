@@ -32,8 +32,8 @@ type fakeJournal struct {
 	lastAck         time.Time
 	hubTime         int64 // of the last answered heartbeat
 	writes          int
-	broken          error // error of PutLinkAnd
-	keepsBeforeFail int   // calls of PutLinkAnd that still succeed
+	broken          error // error of PutLink
+	keepsBeforeFail int   // calls of PutLink that still succeed
 	lost            string
 	rejoins         int // how often the rows of a rejoined edge were asked for
 }
@@ -151,7 +151,7 @@ func (j *fakeJournal) Link() journal.Link {
 	return j.mem
 }
 
-func (j *fakeJournal) PutLinkAnd(_ context.Context, r journal.Link, reconnected journal.RowsOfStates, ts ...fleet.Transition) error {
+func (j *fakeJournal) PutLink(_ context.Context, r journal.Link, reconnected journal.RowsOfStates, ts ...fleet.Transition) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken != nil && j.keepsBeforeFail == 0 {
@@ -189,17 +189,17 @@ func (j *fakeJournal) Away() time.Duration {
 	return time.Since(j.lastAck)
 }
 
-// failKeep makes PutLinkAnd fail with err; nil: it works again.
+// failKeep makes PutLink fail with err; nil: it works again.
 func (j *fakeJournal) failKeep(err error) { j.failAfter(0, err) }
 
-// failAfter makes PutLinkAnd fail with err after some more calls.
+// failAfter makes PutLink fail with err after some more calls.
 func (j *fakeJournal) failAfter(room int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.broken, j.keepsBeforeFail = err, room
 }
 
-// keepCount returns how often PutLinkAnd has written.
+// keepCount returns how often PutLink has written.
 func (j *fakeJournal) keepCount() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

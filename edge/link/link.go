@@ -47,7 +47,7 @@ type Journal interface {
 	Rebase(ctx context.Context, applied fleet.Seq, chain []byte, restate journal.RowsOfStates) error
 
 	Link() journal.Link
-	PutLinkAnd(ctx context.Context, l journal.Link, more journal.RowsOfStates, ts ...fleet.Transition) error
+	PutLink(ctx context.Context, l journal.Link, more journal.RowsOfStates, ts ...fleet.Transition) error
 	NoteHeartbeat(ctx context.Context, hubTime int64) error
 	Away() time.Duration
 }
@@ -229,7 +229,7 @@ func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
 			return journal.Reconnected(states, l.currentMoment())
 		}
 	}
-	if err := l.cfg.Journal.PutLinkAnd(ctx, l.mem, reconnected, rows...); err != nil {
+	if err := l.cfg.Journal.PutLink(ctx, l.mem, reconnected, rows...); err != nil {
 		return fmt.Errorf("save the state of the link: %w", err)
 	}
 	if before.Fenced != l.mem.Fenced {
