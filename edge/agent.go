@@ -106,6 +106,7 @@ func (a agent) journalStatus() local.Journal {
 	return s
 }
 
+// allocStatuses returns all allocations as the local API shows them, by name.
 func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 	held, err := a.e.allocs.Status(ctx)
 	if err != nil {

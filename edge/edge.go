@@ -95,6 +95,7 @@ func Open(cfg Config) (*Edge, error) {
 	return e, nil
 }
 
+// checkAndFillDefaults returns an error for an invalid configuration, and otherwise the complete one.
 func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.DataDir == "" || c.Runners == nil || c.Describe == nil {
 		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, runners and a description are required")
@@ -130,6 +131,7 @@ func (c Config) checkAndFillDefaults() (Config, error) {
 	return c, nil
 }
 
+// openJournal opens the journal with the clock of this boot.
 func (e *Edge) openJournal() error {
 	boot, mono, relative, err := bootClock()
 	if e.cfg.BootID != "" {

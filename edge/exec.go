@@ -33,6 +33,7 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Exe
 	l.e.log.Debug("command ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
 }
 
+// execInAlloc checks a request to run a command or an action, and runs it beside its task.
 func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
 	action := req.Kind == syncproto.RequestAction
 	switch {

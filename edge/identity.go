@@ -69,6 +69,7 @@ func (e *Edge) openIdentity() error {
 	return e.checkToken()
 }
 
+// loadIdentity loads the key and the CA that belong to the certificate.
 func (e *Edge) loadIdentity(cert []byte) error {
 	key, _, err := e.dir.Read(keyFile)
 	if err != nil {

@@ -30,6 +30,7 @@ func (e *Edge) makePrivate() error {
 	return nil
 }
 
+// removeOtherAccess removes access by group and others from a file that is no link.
 func removeOtherAccess(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -65,6 +65,7 @@ func parseOptions(config map[string]any) (options, error) {
 	return o, nil
 }
 
+// stringList returns a config value as a list of texts.
 func stringList(value any) ([]string, error) {
 	switch list := value.(type) {
 	case nil:

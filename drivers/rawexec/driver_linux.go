@@ -225,6 +225,7 @@ func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, 
 	return word, nil
 }
 
+// startSupervisor starts a supervisor process for a state folder, with w as its readyFD.
 func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

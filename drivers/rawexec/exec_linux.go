@@ -86,6 +86,7 @@ type outputCopy struct {
 	to   io.Writer
 }
 
+// connectPipes connects a command without a terminal to pipes.
 func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
 	e := &execStreams{}
 	pipe := func() (r, w *os.File, err error) {
@@ -185,6 +186,7 @@ func (e *execStreams) copyStdin(from io.Reader) {
 	_ = e.stdin.Close()
 }
 
+// applyTerminalSizes sets the size of the terminal for each size that arrives, until over is closed.
 func (e *execStreams) applyTerminalSizes(sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
 	for {
 		select {

@@ -107,6 +107,7 @@ func holdersOf(dir string) []int {
 	return found
 }
 
+// holdsOutput reports whether a process has an output FIFO of the folder as its stdout or stderr.
 func holdsOutput(pid int, dir string) bool {
 	for fd, name := range map[int]string{1: stdoutFIFO, 2: stderrFIFO} {
 		var fifo, open unix.Stat_t

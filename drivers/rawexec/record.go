@@ -134,6 +134,7 @@ func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
 	return nil
 }
 
+// readRecord reads and checks a record of a state folder.
 func readRecord(dir, name string, into interface{ validateRecord() error }) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

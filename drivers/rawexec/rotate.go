@@ -127,6 +127,7 @@ func (r *rotator) prepareFile() error {
 	return nil
 }
 
+// openCurrentFile opens the newest file, to append to it.
 func (r *rotator) openCurrentFile() error {
 	f, err := os.OpenFile(r.numberedPath(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -52,6 +52,7 @@ func parseScript(config map[string]any) (script, error) {
 	return s, nil
 }
 
+// setOption sets one key of the script.
 func (s *script) setOption(key string, value any) (err error) {
 	switch key {
 	case "run_for":

@@ -34,6 +34,7 @@ func (a *Allocs) specPath(id fleet.AllocID) string {
 	return filepath.Join(a.cfg.TasksDir, string(id), specFile)
 }
 
+// writeSpec writes an allocation with its job as a delivery, unless the file has that already.
 func writeSpec(path string, w fleet.Alloc) error {
 	job, err := syncproto.EncodeJob(w.Job)
 	if err != nil {
@@ -99,6 +100,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	return nil
 }
 
+// readSpec reads the delivery of one allocation.
 func readSpec(path string, id fleet.AllocID) (syncproto.Desired, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -74,6 +74,7 @@ func runsUntilStopped(t *fleet.Task) bool {
 	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
 }
 
+// checksOfService returns the checks of a service, with all variables interpolated.
 func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
 	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
 		return nil

@@ -39,6 +39,7 @@ func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string
 	return c.probeHTTP(ctx, dial)
 }
 
+// probeHTTP requests the path of an http check. A status from 200 to 399 is a success.
 func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string, code int) {
 	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))

@@ -138,6 +138,7 @@ func refusal(asked string, err error) error {
 	return fleet.Errorf(fleet.CodeForbidden, "read %s: %v", asked, err)
 }
 
+// list answers with the entries of a folder, by name.
 func list(root *os.Root, name string) (io.ReadCloser, error) {
 	if info, err := root.Stat(name); err != nil || !info.IsDir() {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it is not a folder", name)
@@ -193,6 +194,7 @@ func encoded(v any) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
+// open opens a regular file at the offset of the request.
 func open(ctx context.Context, root *os.Root, name string, req Request) (io.ReadCloser, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -174,6 +174,7 @@ func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string
 	return infos
 }
 
+// findDevices asks every finder for its devices, and logs an error that has changed.
 func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 	var all []fleet.Device
 	for _, finder := range f.cfg.Finders {

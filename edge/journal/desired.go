@@ -55,6 +55,7 @@ func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing 
 	return lacking, nil
 }
 
+// putDesired writes a delivery and returns the hashes of missing bodies. It keeps stops that are stored already.
 func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	b.durable.desired = nil
 	if err := b.announceStep(StepDesired); err != nil {
@@ -121,6 +122,7 @@ func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
 	return s, err
 }
 
+// missingBodies returns the hashes of bodies that running or new allocations need and the journal lacks.
 func (b *batch) missingBodies() (missing []string, err error) {
 	seen := map[string]bool{}
 	err = b.db.forEachResult("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,
@@ -171,6 +173,7 @@ func (j *Journal) heldDesired(d *database) (*Desired, error) {
 	return &want, nil
 }
 
+// readDesired decodes the desired state from its tables.
 func (d *database) readDesired() (Desired, error) {
 	var last delivery
 	if err := d.readMeta(metaDesired, &last); err != nil {
@@ -281,6 +284,7 @@ func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	}})
 }
 
+// removeAlloc deletes an allocation with its handles, and bodies that no allocation uses any more.
 func (b *batch) removeAlloc(alloc fleet.AllocID) error {
 	b.durable.desired = nil
 	if err := b.announceStep(StepRemove); err != nil {

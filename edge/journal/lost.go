@@ -20,6 +20,7 @@ type lostRows struct {
 // maxReason bounds a reason, which a Hello and a row contain.
 const maxReason = 200
 
+// shortReason makes a reason short and printable.
 func shortReason(s string) string {
 	s = strings.TrimPrefix(s, errDamaged.Error()+": ")
 	s = strings.Map(func(r rune) rune {
@@ -83,6 +84,8 @@ type carriedRow struct {
 	age int64
 }
 
+// rebaseRows replaces all rows by those that the cluster has not applied, numbered after applied, and updates the
+// row numbers in states.
 func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 	if err := b.announceStep(StepRebase); err != nil {
 		return err

@@ -189,6 +189,8 @@ func buildDatabase(cfg Config, s salvaged, q Quarantine) error {
 	return os.Rename(path, cfg.Path+suffixNew)
 }
 
+// fillFromSalvage writes what was salvaged into a new database. It decides whether rows may be missing, by the
+// high-water mark.
 func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark) error {
 	chained, start, holes, intact := rechain(s)
 	last := start.Seq + fleet.Seq(len(chained))

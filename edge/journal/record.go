@@ -148,6 +148,7 @@ func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes in
 	return page.first, page.prev, page.rows, nil
 }
 
+// readRowBatch is Rows within the writer.
 func (j *Journal) readRowBatch(d *database, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
 	first = max(from, j.durable.head.First)
 	if first > j.durable.head.Last {

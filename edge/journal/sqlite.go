@@ -163,6 +163,7 @@ func (d *database) prepareStatements() error {
 	return nil
 }
 
+// migrateSchema runs the missing migrations, and refuses a database of a newer version.
 func (d *database) migrateSchema() error {
 	var version int
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {

@@ -123,6 +123,7 @@ type storedEvent struct {
 	FailsTask      bool              `cbor:"7,keyasint,omitempty"`
 }
 
+// putStates writes changed states, and deletes those without a boot id.
 func (d *database) putStates(states map[fleet.AllocID]State) error {
 	for _, id := range slices.Sorted(maps.Keys(states)) {
 		s := states[id]
@@ -211,6 +212,7 @@ func loadTime(ns int64) *time.Time {
 
 const selectStates = "SELECT alloc, body, sum FROM states"
 
+// scanState reads and checks one row of table states.
 func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	var id string
 	var body []byte

@@ -35,6 +35,7 @@ func (d *database) putDesired(s storedDesired) error {
 		withChecksum(string(s.alloc.ID), body, s.job, s.stop, s.reason, s.mentioned)...)
 }
 
+// scanDesired reads and checks one row of table desired.
 func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 	var id string
 	var body []byte
@@ -61,6 +62,7 @@ func (d *database) putBody(hash string, raw []byte) error {
 	return d.execStatement("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", withChecksum(hash, raw)...)
 }
 
+// scanBody reads and checks one row of table bodies, and decodes the job.
 func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	var sum sql.NullInt64
 	if err := rows.Scan(&s.hash, &s.raw, &sum); err != nil {

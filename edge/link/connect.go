@@ -199,6 +199,7 @@ func (u dialFailures) Unwrap() []error {
 	return all
 }
 
+// dialHubsStaggered dials hubs, each with a head start over the next one, and returns the first connection.
 func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	answers, heard := make(chan dialResult, len(hubs)), make(chan struct{}, len(hubs))
@@ -265,6 +266,7 @@ func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport
 
 func udpSocket(context.Context) (net.PacketConn, error) { return net.ListenUDP("udp", nil) }
 
+// systemResolve resolves HOST:PORT with the system.
 func systemResolve(ctx context.Context, hub string) ([]net.Addr, error) {
 	host, port, err := net.SplitHostPort(hub)
 	if err != nil {

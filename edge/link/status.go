@@ -70,6 +70,7 @@ func (b *statusTracker) updateStatus(f func(s *Status)) {
 	f(&b.status)
 }
 
+// currentStatus returns the status with its computed fields.
 func (b *statusTracker) currentStatus() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()

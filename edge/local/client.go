@@ -129,6 +129,7 @@ type owner struct {
 	groupCanUse bool // the group may use the file
 }
 
+// sendRequest sends a request and returns the response, or the error that the agent or the socket gives.
 func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)

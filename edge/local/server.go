@@ -113,6 +113,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// routeHandler returns the handler of all routes.
 func (s *Server) routeHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))

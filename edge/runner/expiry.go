@@ -29,6 +29,7 @@ type runRecord struct {
 // longestRun is the longest running time that a runRecord may have.
 const longestRun = 100 * 365 * 24 * time.Hour
 
+// decodeRun decodes a runRecord and checks its times.
 func decodeRun(b []byte) (runRecord, error) {
 	var r runRecord
 	if len(b) > maxRunRecord {

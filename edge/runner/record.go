@@ -57,6 +57,7 @@ func (r record) encodeRecord() ([]byte, error) {
 	return b, nil
 }
 
+// decodeRecord decodes a record and checks its numbers.
 func decodeRecord(b []byte) (record, error) {
 	if len(b) > maxRecord {
 		return record{}, fmt.Errorf("decode record: %d bytes are too many", len(b))

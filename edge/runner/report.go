@@ -146,6 +146,7 @@ func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {
 	return r.retryUntilDurable(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
 }
 
+// retryUntilDurable repeats a write to the journal until it succeeds or ctx ends.
 func (r *Runner) retryUntilDurable(ctx context.Context, write func() error) error {
 	for failed := false; ; failed = true {
 		err := write()

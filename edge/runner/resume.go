@@ -118,6 +118,7 @@ func (t *task) findAttempt(ctx context.Context) (drivers.Task, error) {
 	}
 }
 
+// recoverAttempt asks the driver for the attempt once, by its handle or by its id.
 func (t *task) recoverAttempt(ctx context.Context) (drivers.Task, error) {
 	spec, err := t.currentSpec()
 	if err != nil {

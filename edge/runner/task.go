@@ -272,6 +272,7 @@ type spec struct {
 	alwaysRestart bool // restart also after a success
 }
 
+// currentSpec returns the task in the newest version of the allocation.
 func (t *task) currentSpec() (spec, error) {
 	a := t.runner.currentAlloc()
 	group := a.Group()

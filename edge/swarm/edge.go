@@ -35,6 +35,7 @@ func NameOf(prefix string, n int) string {
 	return fmt.Sprintf("%s%05d", cmp.Or(prefix, defaultPrefix), n+1)
 }
 
+// openEdge opens the i-th edge of a swarm.
 func openEdge(cfg Config, i int) (*Edge, error) {
 	e := &Edge{
 		name: NameOf(cfg.Prefix, i), runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{},

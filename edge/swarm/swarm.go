@@ -47,6 +47,7 @@ type Config struct {
 	Log          *slog.Logger // nil: discards
 }
 
+// checkAndFillDefaults returns an error for an invalid configuration, and otherwise the complete one.
 func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.Dir == "" || len(c.Hubs) == 0 || c.TokenFile == "" || c.Edges < 1 {
 		return c, errors.New("make a swarm: a folder, hubs, a token file and at least one edge are required")
