@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// everyone stands for all members in weather.
+// everyone stands for all members as the target of a fault.
 const everyone = ""
 
 // activeFaults is which faults hold, and when the last ones ended: what excuses whom.
@@ -208,7 +208,7 @@ func (f *Fault) hasDisturbingEffect() bool {
 }
 
 // isOverdue reports whether something that began then, and concerns who, has had
-// bound of fair weather at a stretch.
+// bound of time without faults at a stretch.
 func (s *runContext) isOverdue(who string, then, bound time.Duration) bool {
 	fair, ok := s.faults.memberCalmSince(who)
 	return ok && s.now-max(then, fair) > bound

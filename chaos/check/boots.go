@@ -7,11 +7,11 @@ import (
 	"skerry/fleet"
 )
 
-// boots sees that what ran on a machine when it went down runs again soon after its
-// agent is back, link or not.
+// boots judges that tasks that ran when their machine went down run again soon after its agent is
+// back, with or without a link.
 type boots struct{ expected []expectedRestart }
 
-// expectedRestart is a task that shall be back.
+// expectedRestart is a task that has to run again.
 type expectedRestart struct {
 	m     *machine
 	key   TaskKey

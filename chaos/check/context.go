@@ -11,7 +11,7 @@ import (
 // are counted.
 const keptViolations = 20
 
-// forgetEvery is how often what is over is looked for.
+// forgetEvery is how often facts that are over are forgotten.
 const forgetEvery = 5 * time.Minute
 
 // runContext is what the checkers know in common.
@@ -33,7 +33,7 @@ type runContext struct {
 	found  []Violation
 	broken map[Invariant]uint64
 	judged map[Invariant]uint64
-	// undecided counts looks that came to nothing.
+	// undecided counts judgements that came to no result.
 	undecided map[Invariant]uint64
 }
 
@@ -106,7 +106,7 @@ func (s *runContext) forgetEndedFacts() {
 // countBranch counts a branch that was reached.
 func (s *runContext) countBranch(b Branch) { s.tally[b]++ }
 
-// countJudgement counts a look at an invariant.
+// countJudgement counts that an invariant was judged.
 func (s *runContext) countJudgement(i Invariant) { s.judged[i]++ }
 
 // reportViolation notes a violation.
@@ -114,7 +114,7 @@ func (s *runContext) reportViolation(i Invariant, where string, format string, a
 	s.addViolation(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...)})
 }
 
-// reportWithEvidence is broke with lines that show it.
+// reportWithEvidence notes a violation with lines that show it.
 func (s *runContext) reportWithEvidence(i Invariant, where string, evidence []string, format string, args ...any) {
 	if len(evidence) > maxEvidence {
 		evidence = evidence[len(evidence)-maxEvidence:]

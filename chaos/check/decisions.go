@@ -10,9 +10,9 @@ import (
 	"skerry/fleet"
 )
 
-// decisions judges what plans and evaluations come to: nobody is replaced or
-// settled twice for one disconnect, nothing is evaluated before a replay is over,
-// no node is over-committed, nothing is given up before its window is over.
+// decisions judges plans and evaluations: an allocation is replaced and settled once for each
+// disconnect, nothing is evaluated before a replay is over, no node is over-committed, and no
+// allocation is lost before its lost_after is over.
 type decisions struct {
 	status  map[fleet.AllocID]*conclusion
 	replays map[fleet.NodeID]bool          // nodes whose history comes in
@@ -78,7 +78,7 @@ func (t *decisions) forgetDecisions(*runContext) {
 // keptTold bounds how many violations are remembered as told.
 const keptTold = 1000
 
-// reportOnce notes a violation that every look shows again.
+// reportOnce notes a violation that each observation shows again.
 func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidence []string, message string) {
 	key := i.Slug() + where + message
 	if t.told[key] {

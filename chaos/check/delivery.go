@@ -9,9 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// delivery follows each row from the journal to the log: what an edge journaled is
-// applied, unchanged, and soon where the link works; what an edge is told to be
-// applied is.
+// delivery follows each row from the journal to the log. A journaled row is applied, unchanged,
+// and soon where the link works. A row that an edge is told is applied is in the log.
 type delivery struct {
 	edges map[string]*journalFact
 	// early are rows that were applied before anybody looked into the journal.

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// dials compares the times at which edges that lost their link together try to have
-// it back. With full jitter they have nothing in common after the first tries;
-// without it each pause is the same for all.
+// dials compares when edges that lost their link together dial again. With full jitter their
+// pauses have nothing in common after the first tries; without it each pause is the same for all.
 type dials struct{ cuts []*cut }
 
 // cut is a loss of the link that several edges had at the same time.

@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// drains judges that edges that are emptied are empty in time.
+// drains judges that nodes that are drained are empty by the deadline.
 type drains struct {
 	open map[fleet.NodeID]*draining
 }
@@ -25,7 +25,7 @@ func newDrains() checker {
 	return checker{state: t, entry: t.recordDrainChanges, rewind: func(*runContext) { clear(t.open) }, tick: t.judgeOverdueDrains}
 }
 
-// Bounds in fair weather: of a drain that is not over at its deadline, and of what is
+// Bounds without faults: of a drain that is not over at its deadline, and of what is
 // still to run after it.
 const (
 	drainBound = 20 * time.Second

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// instances counts what really runs: of a task at most one, and of a job, when the
-// weather has been fair for long enough, at most as many as it allows.
+// instances counts what really runs: of a task at most one process, and of a job, once no fault
+// has been active for long enough, at most as many allocations as it allows.
 type instances struct {
 	over map[fleet.JobID]time.Duration // since when more run than are allowed
 	told map[fleet.JobID]bool

@@ -15,7 +15,7 @@ type Limits struct {
 	// election, a replay, and what the jobs' own delays add. 0: 4 min.
 	Heal time.Duration
 	// Ready bounds how long a node with a session may stay short of ready, and
-	// Evaluate how long an evaluation that is due may be pending, in fair weather.
+	// Evaluate how long an evaluation that is due may be pending, without faults.
 	// 0: 2 min, and 2 min: a delivery that got lost is taken back after one.
 	Ready, Evaluate time.Duration
 	// Deliver bounds how long a journaled row takes to be applied over a link that
@@ -132,7 +132,7 @@ type Monitor struct {
 	over     bool
 }
 
-// tickEvery is how often checkers look at what has become overdue.
+// tickEvery is how often checkers judge what has become overdue.
 const tickEvery = time.Second
 
 // NewMonitor makes a Monitor of a run that begins.
@@ -158,7 +158,7 @@ func (m *Monitor) Observe(o Observation) []Violation {
 	return m.takeNewViolations()
 }
 
-// tickCheckers has the checkers look at the time.
+// tickCheckers calls the checkers' ticks when a second has passed.
 func (m *Monitor) tickCheckers() {
 	if m.run.now < m.run.ticked+tickEvery {
 		return

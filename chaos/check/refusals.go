@@ -7,9 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// refusals sees that whoever is refused is told so: rows that the log refused end
-// their session with a code. And that nobody has to be refused for rows before a
-// heartbeat.
+// refusals judges that an edge is told of each refusal: a refused batch ends its session with a
+// code. It also judges that no edge sends rows before its session's heartbeat.
 type refusals struct {
 	open   []refusal
 	epochs map[fleet.NodeID]fleet.Epoch // of the newest sessions
@@ -90,7 +89,7 @@ func (t *refusals) removeRefusals(which func(refusal) bool) {
 }
 
 func (t *refusals) judgeOverdueRefusals(s *runContext) {
-	// A session that is over was ended by what its edge was told, or by the weather.
+	// A session that is over was ended by the refusal, or by a fault.
 	t.removeRefusals(func(r refusal) bool { return r.m.connected < 0 || r.m.session != r.session })
 	t.removeRefusals(func(r refusal) bool {
 		if !s.isOverdue(r.m.name, r.at, s.limits.Refusal) {

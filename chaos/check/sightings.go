@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// sightings notices branches that no other checker comes by.
+// sightings counts branches that no other checker sees.
 type sightings struct {
 	opened  []time.Duration // of the newest sessions of nodes that were away
 	away    map[fleet.NodeID]bool

@@ -6,9 +6,9 @@ import (
 	"skerry/fleet"
 )
 
-// silent judges that an edge whose agent has been down for long enough is known to be away:
-// each session has a deadline, also one that never had a beat. (Of an edge that is cut off
-// nobody knows which way: a hub may hear beats whose answers are lost.)
+// silent judges that the node of an agent that is down for long enough is disconnected: each
+// session has a heartbeat deadline, also one that never had a heartbeat. Edges that are cut off
+// are not judged: a hub may hear heartbeats whose answers are lost.
 type silent struct {
 	status map[fleet.NodeID]fleet.NodeStatus // as the newest entry left it
 	told   map[fleet.NodeID]bool             // in this silence

@@ -7,9 +7,9 @@ import (
 	"skerry/fleet"
 )
 
-// standing follows what hubs show of what is under way: nodes that are not ready,
-// allocations that are not settled, evaluations that are not over. Each may last in
-// bad weather, and for its bound in fair weather.
+// standing follows the unfinished work that hubs show: nodes that are not ready, allocations that
+// are not settled, evaluations that are pending. Each may last while faults are active, and for
+// its bound after them.
 type standing struct {
 	hubs  map[string]*hubView
 	evals map[fleet.EvalID]*evalFact
@@ -160,7 +160,7 @@ func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.No
 	case m == nil && at.status != fleet.NodeInitializing:
 		return // nobody knows whether its edge has a link
 	case m == nil:
-	case m.connected < 0: // what happens on a machine without a link is the weather's
+	case m.connected < 0: // a machine without a link is under a fault
 		at.since = s.now
 		return
 	default:

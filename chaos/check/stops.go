@@ -8,9 +8,9 @@ import (
 	"skerry/fleet"
 )
 
-// stops asks of each task that its agent really stopped who wanted that: a hub
-// whose word could have come through, a person, another task of the allocation, or
-// stop_on_client_after. And it sees that the latter stops what it has to.
+// stops judges each task that an agent really stopped: a hub that the edge could hear, a person,
+// another task of the allocation or stop_on_client_after asked for it. It also judges that
+// stop_on_client_after stops what it has to.
 type stops struct {
 	pending  []stop
 	requests []asked

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet/cron"
 )
 
-// windows judges that what an edge takes down for a newer version it takes down while a
-// window of updates is open, whether it can reach a hub then or not.
+// windows judges that an edge stops tasks for a newer version only while an update window is open,
+// with or without a link.
 type windows struct {
 	asked map[string]time.Duration // when somebody asked for a stop on an edge
 }
