@@ -70,7 +70,7 @@ func newTimeline(lasted time.Duration, rows []timelineRow) *timeline {
 		t := &timeline{lasted: lasted, Rows: slices.Clone(rows)}
 		t.addTicks()
 		t.drawBars(shortest)
-		if t.bars <= maxBars || shortest > lasted {
+		if t.bars <= maxBars || shortest > lasted/2 {
 			return t
 		}
 	}
@@ -107,7 +107,8 @@ func (t *timeline) percentAt(d time.Duration) float64 {
 // addTicks marks about ten round times.
 func (t *timeline) addTicks() {
 	step := tickStep(t.lasted)
-	for at := time.Duration(0); at <= t.lasted; at += step {
+	for i := range t.lasted/step + 1 {
+		at := i * step
 		t.Ticks = append(t.Ticks, tick{t.percentAt(at), stamp(at), at})
 	}
 }
