@@ -230,7 +230,7 @@ func (e *Edge) reportSpace(s datadir.Space) {
 			"free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10, "reserved_kib", s.Reserved>>10)
 		return
 	}
-	e.log.Info("the disk has room again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
+	e.log.Info("the disk has free space again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
 }
 
 // followMachine reconciles the allocations when the machine's description changes, because checks use
