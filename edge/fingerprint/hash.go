@@ -23,8 +23,8 @@ type description struct {
 	NodeClass  string                      `json:"node_class,omitempty"`
 	Attributes map[string]string           `json:"attributes,omitempty"`
 	Meta       map[string]string           `json:"meta,omitempty"`
-	Resources  amount                      `json:"resources"`
-	Reserved   amount                      `json:"reserved"`
+	Resources  hashedResources             `json:"resources"`
+	Reserved   hashedResources             `json:"reserved"`
 	Drivers    map[string]fleet.DriverInfo `json:"drivers,omitempty"`
 	Devices    []fleet.Device              `json:"devices,omitempty"`
 	Version    string                      `json:"version,omitempty"`
@@ -38,18 +38,22 @@ type description struct {
 	TimeZone       string              `json:"time_zone,omitempty"`
 }
 
-// amount is a frozen form: the fields of fleet.Resources with the names of the hashed JSON.
-type amount struct {
-	CPU, MemoryMB, DiskMB int
-	Cores                 int `json:",omitempty"`
-	MemoryMaxMB           int `json:",omitempty"`
+// hashedResources is fleet.Resources with its later fields left out of the JSON if they are zero.
+type hashedResources struct {
+	fleet.Resources
+	Cores       int `json:",omitempty"`
+	MemoryMaxMB int `json:",omitempty"`
+}
+
+func hashResources(r fleet.Resources) hashedResources {
+	return hashedResources{r, r.Cores, r.MemoryMaxMB}
 }
 
 // Hash returns the hash (16 bytes) of what an edge says about itself in n, without what the hub adds.
 func Hash(n fleet.Node) []byte {
 	b, err := json.Marshal(description{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
-		Attributes: n.Attributes, Meta: n.Meta, Resources: amount(n.Resources), Reserved: amount(n.Reserved),
+		Attributes: n.Attributes, Meta: n.Meta, Resources: hashResources(n.Resources), Reserved: hashResources(n.Reserved),
 		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site, TimeZone: n.TimeZone,
 		HostNetworks: n.HostNetworks, ReservedPorts: n.ReservedPorts,
 		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
