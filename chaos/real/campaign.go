@@ -37,6 +37,7 @@ type CampaignConfig struct {
 	Disks       bool            // members have disks of their own
 	Clocked     string          // program whose hub and edge have clocks that move, and whose hub tells what it applies; "": none
 	Report      string          // folder for history and report; "": none
+	Name        string          // of the history
 	Repeat      string          // the command that repeats the run
 	Versions    map[string]string
 }
@@ -97,22 +98,30 @@ func (p Campaign) Run(ctx context.Context) error {
 	sz := fast(p.Hubs, p.Edges)
 	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
 	sz.dress = p.configureCluster
-	return p.runOnFleet(ctx, sz, func(st *fleetRun) (err error) {
-		s := &campaignRun{
-			fleetRun: st, CampaignConfig: p.CampaignConfig, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
-		}
-		s.space, _ = p.Net.(*faultnet.Netns)
-		s.settleBound = campaignSettleBound
-		if err := os.MkdirAll(s.crashDir(), 0o755); err != nil {
-			return fmt.Errorf("make the run's folder: %w", err)
-		}
-		if s.watch, err = newFleetWatcher(s); err != nil {
+	return p.runOnFleet(ctx, sz, func(st *fleetRun) error {
+		s, err := newCampaignRun(st, p.CampaignConfig)
+		if err != nil {
 			return err
 		}
-		s.faults = s.newFaults()
 		err = s.runAllPhases(ctx)
 		return s.watch.writeVerdictsAndClose(s.reportVerdict(err))
 	})
+}
+
+func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error) {
+	s = &campaignRun{
+		fleetRun: st, CampaignConfig: cfg, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
+	}
+	s.space, _ = s.Net.(*faultnet.Netns)
+	s.settleBound = campaignSettleBound
+	if err := os.MkdirAll(s.crashDir(), 0o755); err != nil {
+		return nil, fmt.Errorf("make the run's folder: %w", err)
+	}
+	if s.watch, err = newFleetWatcher(s); err != nil {
+		return nil, err
+	}
+	s.faults = s.newFaults()
+	return s, nil
 }
 
 // configureCluster gives members names as schedules have them, disks and clocks.
@@ -150,7 +159,7 @@ func (s *campaignRun) runAllPhases(ctx context.Context) error {
 		if err := s.runPhase(ctx, number, length); err != nil {
 			return fmt.Errorf("%s %d (seed %d): %w", s.phaseName(), number, s.Seed, err)
 		}
-		if len(s.watch.foundViolations()) > 0 {
+		if len(s.watch.Violations()) > 0 {
 			return nil
 		}
 	}
@@ -190,7 +199,7 @@ func (s *campaignRun) runPhase(ctx context.Context, number int, length time.Dura
 	if s.Rounds == 0 {
 		drawn = s.drawPhaseFaults(number, length)
 	}
-	s.watch.writeNote("", fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(drawn.Faults), drawn.Length.Round(time.Second), drawn))
+	s.watch.writeNote(fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(drawn.Faults), drawn.Length.Round(time.Second), drawn))
 	working, stopWorking := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	over.Go(func() { s.work.runUserActions(working) })
@@ -226,7 +235,7 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 	s.settled = append(s.settled, took)
 	s.waited = append(s.waited, s.short.takeLongestStall())
 	verdict := "ok"
-	if vs := s.watch.foundViolations(); len(vs) > 0 {
+	if vs := s.watch.Violations(); len(vs) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS", len(vs))
 	}
 	s.printLine("%6s  %s %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), s.phaseName(), number, faults, took.Seconds(), verdict)

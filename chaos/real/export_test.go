@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/observe"
 	"skerry/fleet"
 )
@@ -48,7 +49,7 @@ type SingleHubWatcher struct {
 
 // NewSingleHubWatcher makes one of a hub that has told of nothing yet.
 func NewSingleHubWatcher(tb testing.TB) *SingleHubWatcher {
-	h := &SingleHubWatcher{tb: tb, path: filepath.Join(tb.TempDir(), "told"), w: &fleetWatcher{s: &campaignRun{fleetRun: &fleetRun{}}, monitor: check.NewMonitor(campaignLimits)}}
+	h := &SingleHubWatcher{tb: tb, path: filepath.Join(tb.TempDir(), "told"), w: &fleetWatcher{s: &campaignRun{fleetRun: &fleetRun{}}, Recorder: &engine.Recorder{Monitor: check.NewMonitor(campaignLimits), Clock: func() time.Duration { return 0 }}}}
 	h.w.hubExports = []*observe.EntryReader{observe.NewEntryReader("hub-1", h.path)}
 	return h
 }
@@ -74,7 +75,7 @@ func (h *SingleHubWatcher) ExportEntry(index fleet.Index) {
 // MustHaveJudged fails unless the newest entry that is judged is this one.
 func (h *SingleHubWatcher) MustHaveJudged(newest fleet.Index) {
 	h.tb.Helper()
-	if err := h.w.exportReadError(); err != nil || h.w.monitor.Wants(newest) || !h.w.monitor.Wants(newest+1) {
+	if err := h.w.exportReadError(); err != nil || h.w.Monitor.Wants(newest) || !h.w.Monitor.Wants(newest+1) {
 		h.tb.Errorf("entry %d is not the newest that is judged (%v)", newest, err)
 	}
 }

@@ -40,7 +40,7 @@ func (w *fleetWatcher) judgeAppliedEntries() {
 		return
 	}
 	for _, t := range w.hubExports {
-		err := t.Next(w.monitor.Wants, func(a *check.Applied) { w.judgeObservation(check.Observation{Applied: a}) })
+		err := t.Next(w.Monitor.Wants, func(a *check.Applied) { w.Observe(check.Observation{Applied: a}) })
 		if err != nil && w.exportErr == nil {
 			w.exportErr = err
 		}

@@ -74,7 +74,7 @@ func (s *campaignRun) recordFaultEnd(f schedule.Fault, _ time.Time, hits uint64,
 	if what == "" {
 		what = fmt.Sprintf("it hit %d times", hits)
 	}
-	s.watch.writeNote("", fmt.Sprintf("%s %v: %s", f.Kind, f.Targets, what))
+	s.watch.writeNote(fmt.Sprintf("%s %v: %s", f.Kind, f.Targets, what))
 }
 
 // What kinds need of the ground: disks of their own, clocks that can be moved, machines with a

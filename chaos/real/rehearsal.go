@@ -1,106 +1,78 @@
 package real
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
-	"skerry/chaos/rehearse"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
+	"skerry/fleet"
 )
 
-// Rehearsal rehearses jobs in virtual time, then runs them on real processes that
-// suffer the same, and compares. What is observed is of the same kinds in both, and
-// the same code makes facts of it.
+// Rehearsal runs on real processes what was rehearsed in virtual time. What is observed is of
+// the same kinds in both, and the same code makes facts of it.
 type Rehearsal struct {
 	Ground
-	Config    rehearse.Config
-	Program   []string      // command line of a rehearse.Work
-	Tolerance time.Duration // of times; 0: DefaultTolerance
+	Name, Repeat string
+	Jobs         []*fleet.Job
+	Plan         schedule.Schedule            // its topology, its faults and its length
+	Meta         map[string]map[string]string // of edges
+	// Times of heartbeats and of edges' attempts to reach a hub; 0: those of production.
+	MinTTL, Grace, BackoffCap time.Duration
 }
-
-// DefaultTolerance is how far apart a rehearsal and the real run may be: an absence is
-// noticed somewhere between a heartbeat's TTL and its grace after it, and real machines
-// are busy.
-const DefaultTolerance = 10 * time.Second
 
 // watchEvery is how often hubs and tasks are looked at.
 const watchEvery = 300 * time.Millisecond
 
-// Run rehearses, runs, and compares; it fails with ErrViolated where the two differ.
-func (r Rehearsal) Run(ctx context.Context) error {
-	plan, err := r.Config.Schedule()
+// Run runs the jobs, breaks what the plan breaks, and is what was to be seen of it.
+func (r Rehearsal) Run(ctx context.Context) (seen *report.Rehearsal, err error) {
+	r.printLine("running it on %d hubs and %d edges, files in %s", len(r.Plan.Topology.Hubs), len(r.Plan.Topology.Edges), r.Dir)
+	if err := r.runOnFleet(ctx, r.fleetSize(), func(s *fleetRun) error { return r.runAndRecord(ctx, s) }); err != nil {
+		return nil, err
+	}
+	in, err := history.Open(filepath.Join(r.Dir, historyFile))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.printLine("rehearsing %s of %s in virtual time", plan.Length, r.Config.Name)
-	rehearsed, err := r.Config.Run(ctx, r.Program)
-	if err != nil {
-		return err
-	}
-	r.printLine("running it on %d hubs and %d edges, files in %s", len(plan.Topology.Hubs), len(plan.Topology.Edges), r.Dir)
-	path := filepath.Join(r.Dir, historyFile)
-	if err := r.runOnFleet(ctx, r.rehearsedFleetSize(plan), func(s *fleetRun) error {
-		return (&performance{fleetRun: s, cfg: r.Config, plan: plan}).runAndRecord(ctx, path)
-	}); err != nil {
-		return err
-	}
-	real, err := seen(path)
-	if err != nil {
-		return err
-	}
-	return r.compareWithReal(rehearsed.Rehearsal, real)
+	defer func() { err = errors.Join(err, in.Close()) }()
+	return report.Rehearse(in)
 }
 
-func (r Rehearsal) compareWithReal(rehearsed, real *report.Rehearsal) error {
-	tolerance := r.Tolerance
-	if tolerance == 0 {
-		tolerance = DefaultTolerance
-	}
-	c := rehearse.Compare(rehearsed, real, tolerance)
-	if err := c.Print(r.Out); err != nil {
-		return err
-	}
-	if apart := c.Differences(); len(apart) > 0 {
-		return fmt.Errorf("%w: a rehearsal and the real run differ in %d of %d facts: %s", ErrViolated, len(apart), len(c.Lines), apart[0])
-	}
-	r.printLine("all %d facts agree, times within %s", len(c.Lines), tolerance)
-	return nil
-}
-
-// rehearsedFleetSize is the fleet that was rehearsed.
-func (r Rehearsal) rehearsedFleetSize(plan schedule.Schedule) size {
-	t := plan.Topology
+// fleetSize is the fleet that was rehearsed.
+func (r Rehearsal) fleetSize() size {
+	t := r.Plan.Topology
 	sz := size{hubs: len(t.Hubs), edges: len(t.Edges)}
 	set := func(flags *[]string, name string, d time.Duration) {
 		if d > 0 {
 			*flags = append(*flags, name, d.String())
 		}
 	}
-	set(&sz.hubFlags, "--heartbeat-min-ttl", r.Config.Times.MinTTL)
-	set(&sz.hubFlags, "--heartbeat-grace", r.Config.Times.Grace)
-	set(&sz.edgeFlags, "--backoff-cap", r.Config.Times.BackoffCap)
+	set(&sz.hubFlags, "--heartbeat-min-ttl", r.MinTTL)
+	set(&sz.hubFlags, "--heartbeat-grace", r.Grace)
+	set(&sz.edgeFlags, "--backoff-cap", r.BackoffCap)
 	sz.dress = func(c *cluster.Config) {
 		c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
-		c.EdgeFlagsOf = func(n int) []string { return edgeFlags(r.Config.Fleet, t.Edges[n-1]) }
+		c.EdgeFlagsOf = func(n int) []string { return edgeFlags(r.Meta[t.Edges[n-1].Name], t.Edges[n-1]) }
 	}
 	return sz
 }
 
 // edgeFlags say of a real edge what the description of the fleet says. Attributes are
 // what the machine has.
-func edgeFlags(f rehearse.Fleet, e schedule.Edge) []string {
+func edgeFlags(meta map[string]string, e schedule.Edge) []string {
 	flags := []string{
-		"--total-cpu", strconv.Itoa(orElse(e.CPU, schedule.DefaultEdgeCPU)),
-		"--total-memory", strconv.Itoa(orElse(e.MemoryMB, schedule.DefaultEdgeMemoryMB)),
+		"--total-cpu", strconv.Itoa(cmp.Or(e.CPU, schedule.DefaultEdgeCPU)),
+		"--total-memory", strconv.Itoa(cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB)),
 		"--site", e.Site,
 	}
 	if e.Datacenter != "" {
@@ -109,112 +81,74 @@ func edgeFlags(f rehearse.Fleet, e schedule.Edge) []string {
 	if e.Pool != "" {
 		flags = append(flags, "--node-pool", e.Pool)
 	}
-	for key, value := range f.Meta[e.Name] {
+	for key, value := range meta {
 		flags = append(flags, "--meta", key+"="+value)
 	}
 	return flags
 }
 
-func orElse(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
-// seen reads what a run left.
-func seen(path string) (_ *report.Rehearsal, err error) {
-	in, err := history.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	return report.Rehearse(in)
-}
-
-// performance is the real run of what was rehearsed.
-type performance struct {
-	*fleetRun
-	cfg   rehearse.Config
-	plan  schedule.Schedule
-	out   *history.Writer
-	began time.Time
-}
-
-// runAndRecord runs the jobs, breaks what the plan breaks, and writes down what is to be seen.
-func (p *performance) runAndRecord(ctx context.Context, path string) (err error) {
-	if err := cluster.Eventually(ctx, p.settleBound, "the fleet is ready", func(ctx context.Context) string {
-		return firstUnsettled(ctx, p.fleet)
+// runAndRecord runs the plan once the fleet is ready, and writes down what is to be seen.
+func (r Rehearsal) runAndRecord(ctx context.Context, s *fleetRun) error {
+	if err := cluster.Eventually(ctx, s.settleBound, "the fleet is ready", func(ctx context.Context) string {
+		return firstUnsettled(ctx, s.fleet)
 	}); err != nil {
 		return err
 	}
-	p.began = time.Now()
-	header := history.Header{Name: p.cfg.Name, Clock: history.Real, Start: p.began, Repeat: p.cfg.Repeat, Hubs: p.plan.Topology.Hubs}
-	for _, e := range p.plan.Topology.Edges {
-		header.Edges = append(header.Edges, e.Name)
-	}
-	if p.out, err = history.Create(path, header); err != nil {
+	t := r.Plan.Topology
+	c, err := newCampaignRun(s, CampaignConfig{Hubs: len(t.Hubs), Edges: len(t.Edges), Report: s.Dir, Name: r.Name, Repeat: r.Repeat})
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.out.Close()) }()
-	if err := p.runPlanConcurrently(ctx); err != nil {
-		return err
+	c.watch.Monitor = nil // too little is seen to be judged
+	c.watch.Clock = func() time.Duration { return min(time.Since(c.began), r.Plan.Length) }
+	c.faults.Topology, c.faults.Targets = t, t.EdgesOf
+	if err := (&performance{c, r}).runPlan(ctx); err != nil {
+		return errors.Join(err, c.watch.History.Close())
 	}
-	return p.out.Write(history.Record{Observation: p.stampObservation(check.Observation{}), End: &history.End{Outcome: history.Pass, Wall: time.Since(p.began)}})
+	c.watch.Write(history.Record{End: &history.End{Outcome: history.Pass, Wall: time.Since(c.began)}})
+	return errors.Join(c.watch.Err(), c.watch.History.Close())
 }
 
-// runPlanConcurrently lets everything happen side by side, for as long as the plan is.
-func (p *performance) runPlanConcurrently(ctx context.Context) error {
-	over, cancel := context.WithTimeout(ctx, p.plan.Length)
+// performance is a Rehearsal under way.
+type performance struct {
+	*campaignRun
+	r Rehearsal
+}
+
+// runPlan lets everything happen side by side, for as long as the plan is.
+func (p *performance) runPlan(ctx context.Context) error {
+	over, cancel := context.WithTimeout(ctx, p.r.Plan.Length)
 	defer cancel()
-	failures := make(chan error, len(p.fleet.Hubs)+len(p.fleet.Edges)+len(p.plan.Faults)+len(p.cfg.Jobs))
-	var all sync.WaitGroup
-	begin := func(do func(context.Context) error) {
-		all.Go(func() {
-			if err := do(over); err != nil && over.Err() == nil {
-				failures <- err
-				cancel()
-			}
-		})
-	}
+	g, over := errgroup.WithContext(over)
 	for _, h := range p.fleet.Hubs {
-		begin(func(ctx context.Context) error { return p.watchHub(ctx, h) })
+		g.Go(func() error { return p.watchHub(over, h) })
 	}
 	for _, e := range p.fleet.Edges {
-		begin(func(ctx context.Context) error { return p.watchTasks(ctx, e) })
+		g.Go(func() error { return p.watchTasks(over, e) })
 	}
-	for i, f := range p.plan.Faults {
-		begin(func(ctx context.Context) error { return p.playPlannedFault(ctx, i+1, f) })
+	for i, f := range p.r.Plan.Faults {
+		g.Go(func() error {
+			if !engine.Pause(over, f.At-time.Since(p.began)) {
+				return nil
+			}
+			return p.faults.Play(over, i+1, f)
+		})
 	}
-	for _, job := range p.cfg.Jobs {
-		if err := p.registerAtAnyHub(over, job); err != nil {
-			cancel()
-			all.Wait()
-			return err
+	g.Go(func() error {
+		for _, job := range p.r.Jobs {
+			if err := p.registerAtAnyHub(over, job); err != nil {
+				return err
+			}
 		}
-	}
-	<-over.Done()
-	all.Wait()
-	close(failures)
-	return errors.Join(<-failures, ctx.Err())
-}
-
-// stampObservation is an observation of now.
-func (p *performance) stampObservation(o check.Observation) check.Observation {
-	o.At = min(time.Since(p.began), p.plan.Length)
-	return o
-}
-
-func (p *performance) writeObservation(o check.Observation) error {
-	return p.out.Write(history.Record{Observation: p.stampObservation(o)})
+		return nil
+	})
+	return errors.Join(g.Wait(), ctx.Err())
 }
 
 func (p *performance) watchHub(ctx context.Context, h *cluster.Hub) error {
 	for pause(ctx, watchEvery) == nil {
 		if shown, err := pollHubState(ctx, h); err == nil { // one that moves on, or is down, shows nothing
-			if err := p.writeObservation(check.Observation{Hub: &shown}); err != nil {
-				return err
-			}
+			p.watch.Observe(check.Observation{Hub: &shown})
 		}
 	}
 	return nil
@@ -236,70 +170,10 @@ func (p *performance) watchTasks(ctx context.Context, e *cluster.Edge) error {
 				if change.than[task] > 0 {
 					continue
 				}
-				if err := p.writeObservation(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}}); err != nil {
-					return err
-				}
+				p.watch.Observe(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}})
 			}
 		}
 		before = now
 	}
 	return nil
-}
-
-// playPlannedFault breaks an edge or its link, and mends it.
-func (p *performance) playPlannedFault(ctx context.Context, id int, f schedule.Fault) error {
-	if pause(ctx, f.At-time.Since(p.began)) != nil {
-		return nil
-	}
-	targets := p.plan.Topology.EdgesOf(f)
-	told := check.Fault{ID: id, Kind: string(f.Kind), Targets: targets}
-	if err := p.writeObservation(check.Observation{Fault: &told}); err != nil {
-		return err
-	}
-	var victims []*cluster.Edge
-	for _, e := range p.fleet.Edges {
-		for _, name := range targets {
-			if e.Name == name {
-				victims = append(victims, e)
-			}
-		}
-	}
-	for _, e := range victims {
-		if err := injectEdgeFault(e, f.Kind); err != nil {
-			return err
-		}
-	}
-	_ = pause(ctx, f.For) // whatever ends it, what is broken is mended
-	for _, e := range victims {
-		if err := mendEdge(e, f.Kind); err != nil {
-			return err
-		}
-	}
-	told.End, told.Hits = true, uint64(len(victims))
-	return p.writeObservation(check.Observation{Fault: &told})
-}
-
-func injectEdgeFault(e *cluster.Edge, kind schedule.Kind) error {
-	switch kind {
-	case schedule.LinkCut:
-		return e.Cut()
-	case schedule.EdgeKill:
-		e.Kill()
-		return nil
-	case schedule.EdgeReboot:
-		return e.Shutdown()
-	case schedule.PowerCut:
-		return e.PowerCut()
-	}
-	return fmt.Errorf("break %s: a real rehearsal knows no %s", e.Name, kind)
-}
-
-func mendEdge(e *cluster.Edge, kind schedule.Kind) error {
-	switch kind {
-	case schedule.LinkCut:
-		return e.Heal()
-	case schedule.EdgeKill:
-		return e.Start()
-	}
-	return e.Boot()
 }

@@ -80,7 +80,7 @@ func (r Rejoin) Run(ctx context.Context) error {
 			return nil
 		})
 	})
-	return record.closeAndDrawReport(r.Ground, err)
+	return r.finishReport(record.dir, record.Recorder, err)
 }
 
 // settleIn has the edges join and run their allocations.

@@ -81,7 +81,7 @@ func durationLine(what string, d time.Duration) string {
 func (f *rejoinFigures) reportFigure(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	f.out.printLine("  %s", text)
-	f.record.writeTextNote(text)
+	f.record.Note("", text)
 }
 
 // cpu is the processor time that this process has used, 0 where it is not to be had.

@@ -1,14 +1,11 @@
 package real
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/schedule"
 	"skerry/edge/swarm"
@@ -17,12 +14,8 @@ import (
 // rejoinRecord is the history of a rejoin, in the folder of its report; without one
 // nothing is written. Of a thousand edges the first few stand for all.
 type rejoinRecord struct {
-	dir   string
-	began time.Time
-	out   *history.Writer // nil: nothing is written
-
-	mu  sync.Mutex
-	err error // the first failure
+	dir string
+	*engine.Recorder
 }
 
 // shownEdges is how many edges have a line in the report.
@@ -35,15 +28,9 @@ const (
 )
 
 func newRejoinRecord(r Rejoin) (*rejoinRecord, error) {
-	rec := &rejoinRecord{dir: r.Report, began: time.Now()}
-	if r.Report == "" {
-		return rec, nil
-	}
-	if err := os.MkdirAll(r.Report, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the report: %w", err)
-	}
+	began := time.Now()
 	h := history.Header{
-		Name: fmt.Sprintf("rejoin-%d", r.Edges), Seed: r.Seed, Clock: history.Real, Start: rec.began,
+		Name: fmt.Sprintf("rejoin-%d", r.Edges), Seed: r.Seed, Clock: history.Real, Start: began,
 		Repeat: r.Repeat, Versions: r.Versions,
 	}
 	for i := range rejoinHubs {
@@ -52,36 +39,18 @@ func newRejoinRecord(r Rejoin) (*rejoinRecord, error) {
 	for i := range min(r.Edges, shownEdges) {
 		h.Edges = append(h.Edges, swarm.NameOf("", i))
 	}
-	var err error
-	rec.out, err = history.Create(filepath.Join(r.Report, historyFile), h)
-	return rec, err
-}
-
-func (r *rejoinRecord) writeTimedRecord(rec history.Record) {
-	if r.out == nil {
-		return
-	}
-	rec.At = time.Since(r.began)
-	err := r.out.Write(rec)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-func (r *rejoinRecord) writeTextNote(text string) {
-	r.writeTimedRecord(history.Record{Note: &history.Note{Text: text}})
+	out, err := createHistory(r.Report, h)
+	return &rejoinRecord{r.Report, &engine.Recorder{History: out, Clock: func() time.Duration { return time.Since(began) }}}, err
 }
 
 // writeHubProcess notes what became of a hub's process.
 func (r *rejoinRecord) writeHubProcess(name, what string) {
-	r.writeTimedRecord(history.Record{Observation: check.Observation{Process: &check.Process{Name: name, What: what}}})
+	r.Observe(check.Observation{Process: &check.Process{Name: name, What: what}})
 }
 
 // writeFault notes that a fault began, or ended after so many hits.
 func (r *rejoinRecord) writeFault(f check.Fault) {
-	r.writeTimedRecord(history.Record{Observation: check.Observation{Fault: &f}})
+	r.Observe(check.Observation{Fault: &f})
 }
 
 // writeCutFault and killed are a rejoin's faults.
@@ -99,16 +68,16 @@ func (r *rejoinRecord) writeKillFault(hub string, end bool) {
 
 // writeEdgeStates notes where the edges stand that stand for all.
 func (r *rejoinRecord) writeEdgeStates(s *swarm.Swarm) {
-	if r.out == nil {
+	if r.History == nil {
 		return
 	}
 	for _, e := range s.Edges()[:min(len(s.Edges()), shownEdges)] {
 		st := e.SyncStatus()
-		r.writeTimedRecord(history.Record{Observation: check.Observation{Edge: &check.Edge{
+		r.Observe(check.Observation{Edge: &check.Edge{
 			Name: e.Name(), NodeID: e.NodeID(),
 			Link:    &check.Link{Connected: st.Connected, Status: st.Node},
 			Journal: &check.Journal{Last: st.Last, Acknowledged: st.Acknowledged},
-		}}})
+		}})
 	}
 }
 
@@ -117,25 +86,9 @@ func (r *rejoinRecord) writeVerdicts(found []check.Violation, times int) {
 	broken := map[check.Invariant]uint64{}
 	for _, v := range found {
 		broken[v.Invariant]++
-		r.writeTimedRecord(history.Record{Violation: &v})
 	}
+	r.Violate(found...)
 	for _, i := range check.Checked() {
-		r.writeTimedRecord(history.Record{Verdict: &check.Verdict{Invariant: i, Judged: uint64(times), Broken: broken[i]}})
+		r.Write(history.Record{Verdict: &check.Verdict{Invariant: i, Judged: uint64(times), Broken: broken[i]}})
 	}
-}
-
-// closeAndDrawReport closes the history and draws the report.
-func (r *rejoinRecord) closeAndDrawReport(g Ground, verdict error) error {
-	if r.out == nil {
-		return verdict
-	}
-	e := history.End{Outcome: outcomeOf(verdict), Wall: time.Since(r.began)}
-	if verdict != nil {
-		e.Reasons, e.Kept = []string{verdict.Error()}, []string{g.Dir}
-	}
-	r.writeTimedRecord(history.Record{End: &e})
-	if err := errors.Join(r.err, r.out.Close()); err != nil {
-		return errors.Join(verdict, err)
-	}
-	return errors.Join(verdict, drawReport(g, r.dir))
 }

@@ -237,7 +237,7 @@ var rolloutInvariants = []check.Invariant{
 
 // unjudgedInvariants names those of them that were never judged.
 func (s *campaignRun) unjudgedInvariants() (never []string) {
-	for _, v := range s.watch.monitor.Verdicts() {
+	for _, v := range s.watch.Monitor.Verdicts() {
 		for _, i := range rolloutInvariants {
 			if v.Invariant == i && v.Judged == 0 {
 				never = append(never, i.Slug())

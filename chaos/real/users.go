@@ -14,6 +14,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
@@ -131,10 +132,18 @@ func (w *userWorkload) runUserActions(ctx context.Context) {
 	for _, habit := range []func(context.Context){w.registerLaunchedJobs, w.promotePeriodically, w.dispatchPeriodically, w.drainPeriodically} {
 		over.Go(func() { habit(ctx) })
 	}
-	for pause(ctx, workEvery) == nil {
+	for pause(ctx, w.s.changeInterval()) == nil {
 		w.changeOneJob(ctx)
 	}
 	over.Wait()
+}
+
+// changeInterval is how often a job changes: at least once in most rounds.
+func (p CampaignConfig) changeInterval() time.Duration {
+	if p.Rounds > 0 {
+		return workEvery / 4
+	}
+	return workEvery
 }
 
 // changeOneJob changes one job, by asking any hub once.
@@ -262,7 +271,7 @@ func (w *userWorkload) checkAcknowledgedJob(ctx context.Context, u *workloadJob)
 		tag = job.UI.Description
 	}
 	if job.Stop != u.stopped || !job.Stop && tag != u.tag {
-		w.s.watch.recordViolation(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
+		w.s.watch.Violate(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
 			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, tag, job.Stop)})
 	}
 	return nil
@@ -345,7 +354,7 @@ func (w *userWorkload) registerAskedJob(ctx context.Context, op *check.Operation
 	job := workload(op.Job, 0, "", nil)
 	job.Meta = map[string]string{metaTag: op.Tag}
 	answer, err := w.anyHub().RegisterJob(ctx, job, api.JobRegisterRequest{})
-	if op.Outcome = outcome(err); err == nil {
+	if op.Outcome = engine.OutcomeOf(err); err == nil {
 		op.Modify = answer.JobModifyIndex
 	}
 }
@@ -353,24 +362,7 @@ func (w *userWorkload) registerAskedJob(ctx context.Context, op *check.Operation
 func (w *userWorkload) readAskedJob(ctx context.Context, op *check.Operation) {
 	op.Does = check.OpRead
 	job, err := w.anyHub().Job(ctx, op.Job)
-	if op.Outcome = outcome(err); err == nil {
+	if op.Outcome = engine.OutcomeOf(err); err == nil {
 		op.Tag, op.Modify, op.Stopped = job.Meta[metaTag], job.JobModifyIndex, job.Stop
 	}
-}
-
-// outcome is what a client knows after an answer, or none.
-func outcome(err error) string {
-	switch status := client.StatusOf(err); {
-	case err == nil:
-		return check.OutcomeOK
-	case status == 0:
-		return check.OutcomeUnknown
-	case status == http.StatusNotFound:
-		return check.OutcomeNotFound
-	case status == http.StatusConflict:
-		return check.OutcomeConflict
-	case status >= 400 && status < 500:
-		return check.OutcomeRefused
-	}
-	return check.OutcomeUnknown
 }

@@ -1,10 +1,9 @@
 package real
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/chaos/proc"
@@ -30,15 +30,12 @@ const (
 
 // fleetWatcher looks at a storm while it goes on, has it judged, and writes it down.
 type fleetWatcher struct {
-	s       *campaignRun
-	monitor *check.Monitor
-	out     *history.Writer // nil: nothing is written
+	s *campaignRun
+	*engine.Recorder
 
 	mu    sync.Mutex
-	found []check.Violation   // guarded by mu
 	dead  map[string]bool     // guarded by mu: members whose death was told
 	last  check.FleetSnapshot // guarded by mu: of the newest quiet time, if everything was
-	lost  error               // guarded by mu: why the history is not whole
 	names map[string]string   // guarded by mu: of edges, by their nodes' short ids
 
 	reading       sync.Mutex
@@ -51,35 +48,23 @@ type fleetWatcher struct {
 var campaignLimits = check.Limits{TTL: time.Second}
 
 func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
-	w := &fleetWatcher{s: s, monitor: check.NewMonitor(campaignLimits), dead: map[string]bool{}, names: map[string]string{}}
-	if s.Report == "" {
-		return w, nil
-	}
-	if err := os.MkdirAll(s.Report, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the report: %w", err)
-	}
+	w := &fleetWatcher{s: s, dead: map[string]bool{}, names: map[string]string{}, Recorder: &engine.Recorder{
+		Monitor: check.NewMonitor(campaignLimits),
+		Clock:   func() time.Duration { return time.Since(s.began) },
+		Found:   func(v check.Violation) { s.printLine("    %s", v) },
+	}}
 	topology := s.fleetTopology()
 	h := history.Header{
-		Name: fmt.Sprintf("storm-%d", s.Seed), Seed: s.Seed, Clock: history.Real, Start: s.began,
+		Name: cmp.Or(s.Name, fmt.Sprintf("campaign-%d", s.Seed)), Seed: s.Seed, Clock: history.Real, Start: s.began,
 		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
 	}
 	for _, e := range topology.Edges {
 		h.Edges = append(h.Edges, e.Name)
 	}
 	var err error
-	w.out, err = history.Create(w.historyPath(), h)
+	w.History, err = createHistory(s.Report, h)
 	return w, err
 }
-
-// What a storm leaves in the folder of its report.
-const (
-	historyFile = "history.jsonl.gz"
-	reportFile  = "report.html"
-)
-
-func (w *fleetWatcher) historyPath() string { return filepath.Join(w.s.Report, historyFile) }
-
-func (w *fleetWatcher) timeSinceStart() time.Duration { return time.Since(w.s.began) }
 
 // startWatching starts to look; the function it returns ends that.
 func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
@@ -225,29 +210,15 @@ func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before 
 // judged first: an edge may have been told of that.
 func (w *fleetWatcher) judgeAndRecord(o check.Observation) {
 	w.judgeAppliedEntries()
-	w.judgeObservation(o)
+	w.Observe(o)
 }
 
-func (w *fleetWatcher) judgeObservation(o check.Observation) {
-	o.At = w.timeSinceStart()
-	vs := w.monitor.Observe(o)
-	w.writeHistoryRecord(history.Record{Observation: o})
-	for _, v := range vs {
-		w.recordViolation(v)
-	}
-}
-
-// judgeQuietSnapshot has a picture judged that was taken when nothing was left to do.
+// judgeQuietSnapshot has a snapshot judged that was taken when nothing was left to do.
 func (w *fleetWatcher) judgeQuietSnapshot(p check.FleetSnapshot) {
 	w.mu.Lock()
 	w.last = p
 	w.mu.Unlock()
-	at := w.timeSinceStart()
-	vs := w.monitor.Quiet(at, p)
-	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: at}, Picture: &history.FleetSnapshot{FleetSnapshot: p}})
-	for _, v := range vs {
-		w.recordViolation(v)
-	}
+	w.JudgeQuiet(p)
 }
 
 // maxShown is how much is told of what a last picture shows to be wrong: one bug may
@@ -262,11 +233,9 @@ func (w *fleetWatcher) recordUnsettled(why error, last check.FleetSnapshot) {
 	w.mu.Unlock()
 	if len(last.Hubs) > 0 {
 		found := check.Quiet(last)
-		for _, v := range found[:min(len(found), maxShown)] {
-			w.recordViolation(v)
-		}
+		w.Violate(found[:min(len(found), maxShown)]...)
 	}
-	w.recordViolation(check.Violation{Invariant: check.Settled, Message: why.Error()})
+	w.Violate(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
 // filesPerTask are what an agent has open for each task that runs: the handle of its
@@ -307,10 +276,10 @@ func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
 func (w *fleetWatcher) formatVerdictTable() string {
 	var b strings.Builder
 	broken := map[check.Invariant]int{}
-	for _, v := range w.foundViolations() {
+	for _, v := range w.Violations() {
 		broken[v.Invariant]++
 	}
-	for _, v := range w.monitor.Verdicts() {
+	for _, v := range w.Monitor.Verdicts() {
 		if v.Judged == 0 && broken[v.Invariant] == 0 {
 			continue
 		}
@@ -323,18 +292,6 @@ func (w *fleetWatcher) formatVerdictTable() string {
 	return b.String()
 }
 
-// recordViolation notes a violation.
-func (w *fleetWatcher) recordViolation(v check.Violation) {
-	if v.At == 0 {
-		v.At = w.timeSinceStart()
-	}
-	w.mu.Lock()
-	w.found = append(w.found, v)
-	w.mu.Unlock()
-	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: v.At}, Violation: &v})
-	w.s.printLine("    %s", v)
-}
-
 // recordUnexpectedDeath notes that a member ended by itself, once.
 func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	w.mu.Lock()
@@ -342,80 +299,32 @@ func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	w.dead[name] = true
 	w.mu.Unlock()
 	if !told {
-		w.recordViolation(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
+		w.Violate(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
 	}
 }
 
 // writeNote writes something down. What it says of files is said of the run's folder.
-func (w *fleetWatcher) writeNote(where, text string) {
-	text = strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), "")
-	w.writeHistoryRecord(history.Record{Observation: check.Observation{At: w.timeSinceStart()}, Note: &history.Note{Where: where, Text: text}})
-}
-
-func (w *fleetWatcher) writeHistoryRecord(r history.Record) {
-	if w.out == nil {
-		return
-	}
-	err := w.out.Write(r)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.lost == nil {
-		w.lost = err
-	}
-}
-
-func (w *fleetWatcher) foundViolations() []check.Violation {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]check.Violation(nil), w.found...)
+func (w *fleetWatcher) writeNote(text string) {
+	w.Note("", strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), ""))
 }
 
 // judgeAtEnd judges what only the end shows, and returns all violations.
 func (w *fleetWatcher) judgeAtEnd() []check.Violation {
 	w.judgeAppliedEntries()
 	w.mu.Lock()
-	last, before := w.last, len(w.monitor.Violations())
+	last := w.last
 	w.mu.Unlock()
-	all := w.monitor.Finish(w.timeSinceStart(), last)
-	for _, v := range all[min(before, len(all)):] {
-		w.recordViolation(v)
-	}
-	return w.foundViolations()
+	w.JudgeEnd(last)
+	return w.Violations()
 }
 
 // writeVerdictsAndClose writes the verdicts down, and closes the history.
 func (w *fleetWatcher) writeVerdictsAndClose(verdict error) error {
-	if w.out == nil {
-		return verdict
-	}
-	at := check.Observation{At: w.timeSinceStart()}
-	for _, v := range w.monitor.Verdicts() {
-		w.writeHistoryRecord(history.Record{Observation: at, Verdict: &v})
-	}
+	w.WriteVerdicts()
 	w.s.mu.Lock()
 	for _, k := range w.s.possibleKinds() {
-		w.writeHistoryRecord(history.Record{Observation: at, Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
+		w.Write(history.Record{Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
 	}
 	w.s.mu.Unlock()
-	e := history.End{Outcome: outcomeOf(verdict), Wall: w.timeSinceStart()}
-	if verdict != nil {
-		e.Reasons, e.Kept = []string{verdict.Error()}, []string{w.s.Dir}
-	}
-	w.writeHistoryRecord(history.Record{Observation: at, End: &e})
-	if err := errors.Join(w.lost, w.out.Close()); err != nil {
-		return errors.Join(verdict, err)
-	}
-	return errors.Join(verdict, drawReport(w.s.Ground, w.s.Report))
-}
-
-func outcomeOf(verdict error) history.Outcome {
-	switch {
-	case verdict == nil:
-		return history.Pass
-	case errors.Is(verdict, ErrViolated):
-		return history.Violated
-	case errors.Is(verdict, ErrVoid):
-		return history.Void
-	}
-	return history.Broken
+	return w.s.finishReport(w.s.Report, w.Recorder, verdict)
 }

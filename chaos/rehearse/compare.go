@@ -1,6 +1,8 @@
 package rehearse
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"skerry/chaos/report"
+	"skerry/chaos/schedule"
 )
 
 // Fact is one thing that became of an allocation.
@@ -154,4 +157,42 @@ func valueOrDash(s string) string {
 // String is the line for messages.
 func (l Line) String() string {
 	return fmt.Sprintf("%s %s: rehearsed %s, really %s", l.Of, l.What, valueOrDash(l.Rehearsed), valueOrDash(l.Real))
+}
+
+// DefaultTolerance is how far apart a rehearsal and the real run may be: an absence is
+// noticed somewhere between a heartbeat's TTL and its grace after it, and real machines
+// are busy.
+const DefaultTolerance = 10 * time.Second
+
+// ErrDiffers is returned where a rehearsal and the real run differ.
+var ErrDiffers = errors.New("a promise was broken")
+
+// Real runs a plan on real processes, and is what was to be seen of it.
+type Real func(ctx context.Context, plan schedule.Schedule) (*report.Rehearsal, error)
+
+// RunBoth rehearses, runs the same really, and prints the comparison to out. The error is
+// ErrDiffers where the two differ.
+func (c Config) RunBoth(ctx context.Context, program []string, run Real, tolerance time.Duration, out io.Writer) error {
+	plan, err := c.Schedule()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "rehearsing %s of %s in virtual time\n", plan.Length, c.Name)
+	rehearsed, err := c.Run(ctx, program)
+	if err != nil {
+		return err
+	}
+	real, err := run(ctx, plan)
+	if err != nil {
+		return err
+	}
+	both := Compare(rehearsed.Rehearsal, real, tolerance)
+	if err := both.Print(out); err != nil {
+		return err
+	}
+	if apart := both.Differences(); len(apart) > 0 {
+		return fmt.Errorf("%w: a rehearsal and the real run differ in %d of %d facts: %s", ErrDiffers, len(apart), len(both.Lines), apart[0])
+	}
+	_, err = fmt.Fprintf(out, "all %d facts agree, times within %s\n", len(both.Lines), tolerance)
+	return err
 }

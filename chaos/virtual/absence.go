@@ -133,7 +133,7 @@ func (a Absence) Run(ctx context.Context, wall func() time.Duration) (AbsenceOut
 	began := wall()
 	err = t.playAbsence(ctx)
 	t.out.Outcome = r.summarizeOutcome(wall()-began, err)
-	return t.out, errors.Join(err, r.hist.Flush())
+	return t.out, errors.Join(err, r.recorder.History.Flush())
 }
 
 // absence is a tale that goes on.

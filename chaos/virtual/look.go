@@ -324,14 +324,12 @@ func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	for _, h := range r.c.Hubs {
 		r.compareHubSnapshot(h)
 	}
-	known := len(r.monitor.Violations())
-	all := r.monitor.Finish(r.elapsedTime(), p)
-	r.writeHistoryRecord(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
-	r.recordViolations(all[known:])
+	r.recorder.JudgeEnd(p)
+	r.recorder.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
 }
 
 func (r *run) recordNote(format string, args ...any) {
-	r.writeHistoryRecord(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
+	r.recorder.Note("", fmt.Sprintf(format, args...))
 }
 
 // quietLooks is how many looks at what is in use make a judgement: as many as check's.

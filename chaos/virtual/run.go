@@ -54,18 +54,17 @@ type Outcome struct {
 // run is a play that goes on.
 type run struct {
 	Play
-	s       schedule.Schedule
-	c       *Cluster
-	monitor *check.Monitor
-	expect  *expectations
-	faults  *engine.Faults
-	hist    *history.Writer
-	began   time.Time
-	wall    func() time.Duration
-	moves   atomic.Int64 // addresses given out to those that moved
-	making  atomic.Bool  // the cluster: the schedule's time does not count yet
-	ended   atomic.Bool  // nothing is observed any more
-	lasted  atomic.Int64 // until then
+	s        schedule.Schedule
+	c        *Cluster
+	recorder *engine.Recorder
+	expect   *expectations
+	faults   *engine.Faults
+	began    time.Time
+	wall     func() time.Duration
+	moves    atomic.Int64 // addresses given out to those that moved
+	making   atomic.Bool  // the cluster: the schedule's time does not count yet
+	ended    atomic.Bool  // nothing is observed any more
+	lasted   atomic.Int64 // until then
 
 	mu       sync.Mutex
 	lastSeen map[string]memberSeen // what was seen of each member last
@@ -88,21 +87,22 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 	began := wall()
 	stop := collectAtRest(ctx)
 	err = errors.Join(r.playSchedule(ctx), stop())
-	return r.summarizeOutcome(wall()-began, err), errors.Join(err, r.hist.Flush())
+	return r.summarizeOutcome(wall()-began, err), errors.Join(err, r.recorder.History.Flush())
 }
 
 // openRun opens the record of a run, at the epoch.
 func (p Play) openRun(wall func() time.Duration) (*run, error) {
 	p.Limits = p.monitorLimits()
 	r := &run{
-		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
+		Play: p, s: p.Schedule, expect: newExpectations(p.Schedule), wall: wall,
 		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
+	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(p.Limits), Clock: r.observationTime, Found: p.Found}
 	r.faults = r.newFaults()
 	time.Sleep(time.Until(epoch))
 	var err error
-	r.hist, err = history.NewWriter(p.History, history.Header{
+	r.recorder.History, err = history.NewWriter(p.History, history.Header{
 		Name: p.Name, Seed: r.s.Seed, Clock: history.Virtual, Start: time.Now(), Repeat: p.Repeat,
 		Versions: map[string]string{"go": runtime.Version()},
 		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: p.Limits,
@@ -259,13 +259,14 @@ func (r *run) waitUntilTime(ctx context.Context, at time.Duration) bool {
 
 // summarizeOutcome sums the run up.
 func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
-	o := Outcome{Found: r.monitor.Violations(), Verdicts: r.monitor.Verdicts(), Reached: r.monitor.Reached()}
-	for _, v := range o.Verdicts {
-		r.writeHistoryRecord(history.Record{Verdict: &v})
+	o := Outcome{Found: r.recorder.Monitor.Violations(), Verdicts: r.recorder.Monitor.Verdicts(), Reached: r.recorder.Monitor.Reached()}
+	r.recorder.WriteVerdicts()
+	if err := r.recorder.Err(); err != nil {
+		r.recordHarnessFailure("record: %v", err)
 	}
 	end := history.End{Outcome: history.Pass, Wall: wall, Reasons: r.broke}
 	for b, n := range o.Reached {
-		r.writeHistoryRecord(history.Record{Sometimes: &history.Sometimes{Name: string(b), Count: n}})
+		r.recorder.Write(history.Record{Sometimes: &history.Sometimes{Name: string(b), Count: n}})
 	}
 	switch {
 	case err != nil:
@@ -281,7 +282,7 @@ func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
 			end.Outcome = history.Void
 		}
 	}
-	r.writeHistoryRecord(history.Record{End: &end})
-	o.Run = r.hist.Run()
+	r.recorder.Write(history.Record{End: &end})
+	o.Run = r.recorder.History.Run()
 	return o
 }

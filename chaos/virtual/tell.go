@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"skerry/chaos/check"
-	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/chaos/schedule"
 	"skerry/drivers/sim"
@@ -20,26 +19,7 @@ func (r *run) judgeAndRecord(o check.Observation) {
 	if r.ended.Load() {
 		return
 	}
-	o.At = r.observationTime()
-	r.recordViolations(r.monitor.Observe(o))
-	r.writeHistoryRecord(history.Record{Observation: o})
-}
-
-// recordViolations records violations and tells of them.
-func (r *run) recordViolations(all []check.Violation) {
-	for _, v := range all {
-		r.writeHistoryRecord(history.Record{Violation: &v})
-		if r.Found != nil {
-			r.Found(v)
-		}
-	}
-}
-
-func (r *run) writeHistoryRecord(rec history.Record) {
-	rec.At = r.observationTime()
-	if err := r.hist.Write(rec); err != nil {
-		r.recordHarnessFailure("record: %v", err)
-	}
+	r.recorder.Observe(o)
 }
 
 // recordHarnessFailure notes what the harness could not do; the run is then void.
@@ -50,7 +30,7 @@ func (r *run) recordHarnessFailure(format string, args ...any) {
 }
 
 func (r *run) observeApplied(name string, a hub.Applied) {
-	r.judgeAndRecord(check.Observation{Applied: observe.Applied(name, a, r.monitor.Wants(a.Index))})
+	r.judgeAndRecord(check.Observation{Applied: observe.Applied(name, a, r.recorder.Monitor.Wants(a.Index))})
 }
 
 func (r *run) observeTaskEvent(edge string, e sim.Event) {

@@ -2,10 +2,8 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"time"
 
@@ -213,7 +211,7 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 	default:
 		o.Does = check.OpDeregister
 		answer, err := h.StopJob(ctx, o.Job, client.StopOptions{})
-		o.Outcome = outcomeOf(err)
+		o.Outcome = engine.OutcomeOf(err)
 		if o.Modify = answer.Index; o.Outcome == check.OutcomeOK && o.Modify == 0 {
 			o.Outcome = check.OutcomeNotFound // no job of that name, and nothing done
 		}
@@ -224,7 +222,7 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 func (c *keyClient) readKeyJob(ctx context.Context, h *Hub, o *check.Operation) {
 	o.Does = check.OpRead
 	job, err := h.Job(ctx, o.Job)
-	if o.Outcome = outcomeOf(err); err == nil {
+	if o.Outcome = engine.OutcomeOf(err); err == nil {
 		o.Tag, o.Modify, o.Stopped = job.Meta["tag"], job.JobModifyIndex, job.Stop
 		c.known[o.Job] = o.Modify
 	}
@@ -241,7 +239,7 @@ func (c *keyClient) registerKeyJob(ctx context.Context, h *Hub, o *check.Operati
 		req.EnforceIndex, req.JobModifyIndex = true, o.Check
 	}
 	answer, err := h.RegisterJob(ctx, job, req)
-	o.Outcome = outcomeOf(err)
+	o.Outcome = engine.OutcomeOf(err)
 	o.Modify = answer.Index
 }
 
@@ -254,22 +252,4 @@ func keyJob(id fleet.JobID, tag string) *fleet.Job {
 	validate.FillDefaults(job)
 	job.TaskGroups[0].Count = 0
 	return job
-}
-
-// outcomeOf is what a client knows after an answer, or after none.
-func outcomeOf(err error) string {
-	var dial *net.OpError
-	switch status := client.StatusOf(err); {
-	case err == nil:
-		return check.OutcomeOK
-	case status == http.StatusNotFound:
-		return check.OutcomeNotFound
-	case status == http.StatusConflict:
-		return check.OutcomeConflict
-	case status == http.StatusBadRequest || status == http.StatusForbidden:
-		return check.OutcomeRefused
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return check.OutcomeRefused
-	}
-	return check.OutcomeUnknown
 }

@@ -258,19 +258,25 @@ func readBounded(path string) ([]byte, error) {
 // runRehearsalCommand rehearses jobs, then really runs them, and compares.
 func runRehearsalCommand(s *runFlags) *cobra.Command {
 	var r rehearseFlags
-	var p real.Rehearsal
+	var tolerance time.Duration
 	c := s.groundCommand("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)
-	c.RunE = s.groundCommand("", "", func(ctx context.Context, g real.Ground) (err error) {
-		if p.Config, err = r.rehearsalConfig(c); err != nil {
+	c.RunE = s.groundCommand("", "", func(ctx context.Context, g real.Ground) error {
+		cfg, err := r.rehearsalConfig(c)
+		if err != nil {
 			return err
 		}
-		if p.Program, err = workerCommandLine(); err != nil {
+		program, err := workerCommandLine()
+		if err != nil {
 			return err
 		}
-		p.Ground = g
-		return p.Run(ctx)
+		return cfg.RunBoth(ctx, program, func(ctx context.Context, plan schedule.Schedule) (*report.Rehearsal, error) {
+			return real.Rehearsal{
+				Ground: g, Name: cfg.Name, Repeat: cfg.Repeat, Jobs: cfg.Jobs, Plan: plan, Meta: cfg.Fleet.Meta,
+				MinTTL: cfg.Times.MinTTL, Grace: cfg.Times.Grace, BackoffCap: cfg.Times.BackoffCap,
+			}.Run(ctx)
+		}, tolerance, g.Out)
 	}).RunE
 	r.addRehearseFlags(c)
-	c.Flags().DurationVar(&p.Tolerance, "tolerance", real.DefaultTolerance, "how far apart times may be")
+	c.Flags().DurationVar(&tolerance, "tolerance", rehearse.DefaultTolerance, "how far apart times may be")
 	return c
 }

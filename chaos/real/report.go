@@ -1,0 +1,73 @@
+package real
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"skerry/chaos/engine"
+	"skerry/chaos/history"
+	"skerry/chaos/report"
+)
+
+// What a run leaves in the folder of its report.
+const (
+	historyFile = "history.jsonl.gz"
+	reportFile  = "report.html"
+)
+
+// createHistory begins the history in the folder of a report; nil where there is none.
+func createHistory(dir string, h history.Header) (*history.Writer, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the report: %w", err)
+	}
+	return history.Create(filepath.Join(dir, historyFile), h)
+}
+
+// finishReport ends the history with the run's verdict, and draws the report.
+func (g Ground) finishReport(dir string, rec *engine.Recorder, verdict error) error {
+	if rec.History == nil {
+		return verdict
+	}
+	e := history.End{Outcome: outcomeOf(verdict), Wall: rec.Clock()}
+	if verdict != nil {
+		e.Reasons, e.Kept = []string{verdict.Error()}, []string{g.Dir}
+	}
+	rec.Write(history.Record{End: &e})
+	if err := errors.Join(rec.Err(), rec.History.Close()); err != nil {
+		return errors.Join(verdict, err)
+	}
+	return errors.Join(verdict, g.drawReport(dir))
+}
+
+// drawReport draws the closed history in a folder of a report.
+func (g Ground) drawReport(dir string) (err error) {
+	r, err := history.Open(filepath.Join(dir, historyFile))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out, err := os.Create(filepath.Join(dir, reportFile))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	g.printLine("report: %s", out.Name())
+	return report.WriteRun(out, r, report.PageLinks{History: historyFile})
+}
+
+func outcomeOf(verdict error) history.Outcome {
+	switch {
+	case verdict == nil:
+		return history.Pass
+	case errors.Is(verdict, ErrViolated):
+		return history.Violated
+	case errors.Is(verdict, ErrVoid):
+		return history.Void
+	}
+	return history.Broken
+}
