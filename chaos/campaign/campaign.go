@@ -19,11 +19,25 @@ import (
 	"skerry/chaos/history"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
+)
+
+// Files of a campaign, in its folder.
+const (
+	sumFile   = "campaign.json"
+	indexFile = "index.html"
+)
+
+// Files of a run, in its folder, besides those of its job.
+const (
+	reportFile   = "report.html"
+	shortestFile = "shortest.yaml"
+	dataDir      = "data"
 )
 
 // Config of a campaign.
 type Config struct {
-	Program []string // command line that makes this program a Worker
+	Program []string // command line that makes this program call virtual.Work
 	Name    string
 	Repeat  string
 	Dir     string // of what is kept
@@ -147,7 +161,7 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 		r.Run.Reasons = append(r.Run.Reasons, err.Error())
 		return r.Run, nil
 	}
-	r.Run.History = filepath.Join(filepath.Base(folder), historyFile)
+	r.Run.History = filepath.Join(filepath.Base(folder), virtual.HistoryFile)
 	r.Run.Report = filepath.Join(filepath.Base(folder), reportFile)
 	return r.Run, nil
 }
@@ -156,7 +170,7 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 func isFailedRun(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
 
 func writeReport(folder string) (err error) {
-	in, err := os.Open(filepath.Join(folder, historyFile))
+	in, err := os.Open(filepath.Join(folder, virtual.HistoryFile))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -170,11 +184,11 @@ func writeReport(folder string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	return report.WriteRun(out, r, report.PageLinks{History: historyFile, Index: "../" + indexFile})
+	return report.WriteRun(out, r, report.PageLinks{History: virtual.HistoryFile, Index: "../" + indexFile})
 }
 
 // shrinkSchedule looks for the shortest schedule that breaks the same invariant.
-func (c *campaign) shrinkSchedule(ctx context.Context, p player, r Result) {
+func (c *campaign) shrinkSchedule(ctx context.Context, p player, r virtual.Result) {
 	ctx, cancel := context.WithTimeout(ctx, c.Shrink)
 	defer cancel()
 	broken := map[check.Invariant]bool{}

@@ -2,17 +2,17 @@ package campaign
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"skerry/chaos/check"
-	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
+	"skerry/chaos/virtual"
 )
 
 // player plays one schedule in a process of its own.
@@ -28,14 +28,14 @@ const maxOutput = 256 << 10
 
 // playRun returns what the run showed; an error is that of who plays it. The run's data
 // directories are kept in its folder where it did not pass and is recorded.
-func (p player) playRun(ctx context.Context) (r Result, err error) {
+func (p player) playRun(ctx context.Context) (r virtual.Result, err error) {
 	if err := os.RemoveAll(p.folder); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
 	if err := os.MkdirAll(p.folder, 0o700); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
-	if err := os.WriteFile(filepath.Join(p.folder, scheduleFile), []byte(p.s.Schedule.String()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.folder, virtual.ScheduleFile), []byte(p.s.Schedule.String()), 0o600); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
 	memory := p.c.Memory
@@ -49,8 +49,7 @@ func (p player) playRun(ctx context.Context) (r Result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	began := time.Now()
-	failed := p.runWorkerProcess(ctx, data)
-	r = p.readWorkerResult(failed)
+	r = p.runJob(ctx, p.newJob(data))
 	if r.Run.Wall == 0 {
 		r.Run.Wall = time.Since(began)
 	}
@@ -67,30 +66,25 @@ func (p player) playRun(ctx context.Context) (r Result, err error) {
 // production do.
 const productionEvery = 100
 
-// runWorkerProcess runs a Worker to its end.
-func (p player) runWorkerProcess(ctx context.Context, data string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
-	defer cancel()
-	job, err := json.Marshal(Job{
-		Name: p.s.Name, Repeat: p.repeatCommand(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
-		Strict:   !p.isDrawnFromSeed(),
-		Defaults: p.s.Schedule.Seed%productionEvery == productionEvery-1,
-	})
-	if err != nil {
-		return fmt.Errorf("encode the job: %w", err)
+// drawnTTL of heartbeats in runs that are drawn: that of a fleet of 45,000 edges with three hubs.
+const drawnTTL = 30 * time.Second
+
+// newJob is the run as its process is told of it.
+func (p player) newJob(data string) virtual.Job {
+	j := virtual.Job{
+		Name: p.s.Name, Repeat: p.repeatCommand(), Folder: p.folder, Data: data, Record: p.record,
+		Strict: !p.isDrawnFromSeed(), Tuning: virtual.Stretched, LogLevel: slog.LevelInfo,
 	}
-	out, err := os.Create(filepath.Join(p.folder, outputFile))
-	if err != nil {
-		return fmt.Errorf("keep its output: %w", err)
+	switch {
+	case p.s.Schedule.Seed%productionEvery == productionEvery-1:
+		j.Tuning = virtual.HubTuning{}
+	case !j.Strict:
+		j.Tuning, j.RaftStreams, j.Fleet.MinTTL = virtual.Drawn, true, drawnTTL
 	}
-	err = deterministic.Run(ctx, deterministic.Command{
-		Path: p.c.Program[0], Args: p.c.Program, Env: deterministic.Environ(),
-		Input: job, Output: out, Seed: p.s.Schedule.Seed,
-	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if p.c.Debug {
+		j.LogLevel = slog.LevelDebug
 	}
-	return errors.Join(err, out.Close())
+	return j
 }
 
 func (p player) repeatCommand() string {
@@ -103,19 +97,18 @@ func (p player) repeatCommand() string {
 // isDrawnFromSeed reports whether the schedule was drawn from a seed.
 func (p player) isDrawnFromSeed() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
-// readWorkerResult reads what the Worker left, or says how it ended without leaving anything.
-func (p player) readWorkerResult(failed error) Result {
-	var r Result
-	b, err := os.ReadFile(filepath.Join(p.folder, resultFile))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
+// runJob is what a run left, or how it ended without leaving anything.
+func (p player) runJob(ctx context.Context, j virtual.Job) virtual.Result {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
+	defer cancel()
+	failed := j.Run(ctx, p.c.Program, p.s.Schedule.Seed)
+	r, err := j.Result()
 	if err == nil && failed == nil {
 		return r
 	}
 	r.Run.Name, r.Run.Seed, r.Run.Clock = p.s.Name, p.s.Schedule.Seed, history.Virtual
 	r.Run.Outcome = history.Broken
-	output, readErr := os.ReadFile(filepath.Join(p.folder, outputFile))
+	output, readErr := os.ReadFile(filepath.Join(p.folder, virtual.OutputFile))
 	if readErr != nil {
 		output = []byte(readErr.Error())
 	}

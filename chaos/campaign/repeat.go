@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/history"
+	"skerry/chaos/virtual"
 )
 
 // Repeat plays each schedule Times times, and says how many of its runs had the same
@@ -73,7 +74,7 @@ func (c *campaign) playRepeatedly(ctx context.Context, s Scenario) ([]repeatedRu
 			if err != nil {
 				return err
 			}
-			runs[i] = repeatedRun{number: i + 1, path: filepath.Join(folder, historyFile), outcome: outcomeOf(r.Run)}
+			runs[i] = repeatedRun{number: i + 1, path: filepath.Join(folder, virtual.HistoryFile), outcome: outcomeOf(r.Run)}
 			return errors.Join(runs[i].digestHistory(), os.RemoveAll(filepath.Join(folder, dataDir)))
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,7 @@ func recordAbsence(a virtual.Absence, path string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	a.History = f
-	o, err := a.Run(context.Background(), realTimeSince())
+	o, err := a.Run(context.Background(), virtual.NewWallClock())
 	if err != nil {
 		return err
 	}
@@ -130,17 +129,4 @@ func certificateLine(o virtual.AbsenceOutcome) string {
 	}
 	return fmt.Sprintf("ended %s before it was back; the new one is valid until %s",
 		console.Span(o.Back.Sub(o.CertificateAtFirst)), o.CertificateAtLast.Format(time.DateOnly))
-}
-
-// realTimeSince is the time outside of a bubble, where package time does not look.
-func realTimeSince() func() time.Duration {
-	now := func() time.Duration {
-		var tv syscall.Timeval
-		if err := syscall.Gettimeofday(&tv); err != nil {
-			return 0
-		}
-		return time.Duration(tv.Nano())
-	}
-	began := now()
-	return func() time.Duration { return now() - began }
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,11 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos/campaign"
 	"skerry/chaos/cell"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/real"
-	"skerry/chaos/rehearse"
+	"skerry/chaos/virtual"
 	"skerry/cmd/console"
 	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
@@ -37,8 +35,10 @@ func main() {
 		}
 		os.Exit(code)
 	}
-	if len(os.Args) == 2 && workers[os.Args[1]] != nil {
-		exitOnError(workers[os.Args[1]](os.Stdin))
+	// What plays a schedule waits for no signal: the runtime hands its processor from thread to
+	// thread for that, by chance.
+	if len(os.Args) == 2 && os.Args[1] == workerCommand {
+		exitOnError(virtual.Work(os.Stdin))
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -48,10 +48,6 @@ func main() {
 	stop()
 	exitOnError(err)
 }
-
-// workers are what this program becomes where it has started itself. They wait for no
-// signal: the runtime hands its processor from thread to thread for that, by chance.
-var workers = map[string]func(io.Reader) error{workerCommand: campaign.Work, rehearseWorker: rehearse.Work}
 
 func exitOnError(err error) {
 	if err != nil {

@@ -33,9 +33,6 @@ type rehearseFlags struct {
 	html                         string
 }
 
-// rehearseWorker makes this program play one rehearsal; only rehearse starts it.
-const rehearseWorker = "rehearse-one"
-
 func rehearsalCommands() []*cobra.Command {
 	var r rehearseFlags
 	c := &cobra.Command{
@@ -99,13 +96,13 @@ func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
 	return writePage(r.html, answer.Rehearsal)
 }
 
-// workerCommandLine is the command line that makes this program play a rehearsal.
+// workerCommandLine is the command line that makes this program play one schedule.
 func workerCommandLine() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return []string{self, rehearseWorker}, nil
+	return []string{self, workerCommand}, nil
 }
 
 func writePage(path string, r *report.Rehearsal) (err error) {

@@ -12,6 +12,7 @@ import (
 
 	"skerry/chaos/campaign"
 	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
 )
 
 // simulateFlags is what `skerry-chaos sim` is told.
@@ -22,7 +23,7 @@ type simulateFlags struct {
 	report    string
 }
 
-// workerCommand makes this program play one schedule; only sim starts it.
+// workerCommand makes this program play one schedule; only sim and rehearse start it.
 const workerCommand = "play-one"
 
 func simCommands() []*cobra.Command {
@@ -66,11 +67,11 @@ at, and all data directories.`,
 }
 
 func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
-	self, err := os.Executable()
+	program, err := workerCommandLine()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return err
 	}
-	s.cfg.Program = []string{self, workerCommand}
+	s.cfg.Program = program
 	s.cfg.Name, s.cfg.Repeat = "simulation", "skerry-chaos "+strings.Join(os.Args[1:], " ")
 	s.cfg.Out = cmd.OutOrStdout()
 	if s.cfg.Dir, err = filepath.Abs(s.report); err != nil {
@@ -78,7 +79,7 @@ func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 	}
 	s.cfg.Memory = memoryFolder()
 	for _, path := range s.scenarios {
-		sc, err := campaign.ReadSchedule(path)
+		sc, err := virtual.ReadSchedule(path)
 		if err != nil {
 			return err
 		}

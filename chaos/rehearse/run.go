@@ -1,0 +1,115 @@
+package rehearse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/chaos/report"
+	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
+	"skerry/fleet"
+)
+
+// seenFile is the history until the rehearsal's end, in its folder.
+const seenFile = "seen.jsonl"
+
+// maxOutput bounds what is read of what a process said, in bytes.
+const maxOutput = 64 << 10
+
+// Answer is what a rehearsal showed.
+type Answer struct{ *report.Rehearsal }
+
+// Run plays the rehearsal. program is the command line that makes a program call virtual.Work.
+func (c Config) Run(ctx context.Context, program []string) (a Answer, err error) {
+	s, err := c.Schedule()
+	if err != nil {
+		return a, err
+	}
+	folder, err := os.MkdirTemp(c.Dir, "skerry-rehearsal-")
+	if err != nil {
+		return a, fmt.Errorf("make a folder for the rehearsal: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	job := virtual.Job{
+		Name: c.Name, Repeat: c.Repeat, Folder: folder, Data: filepath.Join(folder, "data"), Record: true,
+		Tuning: virtual.Stretched, LogLevel: slog.LevelWarn, Fleet: c.simulatedFleet(),
+	}
+	if err := runJob(ctx, program, job, s); err != nil {
+		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
+	}
+	seen, unplaced, err := copyRecordsUntil(filepath.Join(folder, virtual.HistoryFile), filepath.Join(folder, seenFile), s.Length)
+	if err != nil {
+		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
+	}
+	defer func() { err = errors.Join(err, seen.Close()) }()
+	if a.Rehearsal, err = report.Rehearse(seen, c.systemJobs()...); err != nil {
+		return a, err
+	}
+	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a.Rehearsal), c.Notes()...)
+	if len(a.Places) == 0 && len(unplaced) == 0 {
+		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + nodeCountText(len(c.Fleet.Edges))}
+	}
+	if len(a.Places) == 0 {
+		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))
+	}
+	a.removeSettledViolation()
+	return a, nil
+}
+
+// systemJobs are the jobs that run one instance on each node.
+func (c Config) systemJobs() []fleet.JobID {
+	var ids []fleet.JobID
+	for _, job := range c.Jobs {
+		if job.Type == fleet.JobTypeSystem || job.Type == fleet.JobTypeSysBatch {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
+}
+
+// removeSettledViolation takes back that the fleet never settled, where the jobs ask for more than it
+// has room for: that is said already.
+func (a *Answer) removeSettledViolation() {
+	if len(a.Unplaced) == 0 || a.Outcome != history.Violated || len(a.Reasons) > 0 {
+		return
+	}
+	a.Broken = slices.DeleteFunc(a.Broken, func(v check.Violation) bool { return v.Invariant == check.Settled })
+	if len(a.Broken) == 0 {
+		a.Outcome = history.Pass
+	}
+}
+
+// runJob plays a schedule in a process of its own.
+func runJob(ctx context.Context, program []string, job virtual.Job, s schedule.Schedule) error {
+	if err := os.MkdirAll(job.Data, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the cluster: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(job.Folder, virtual.ScheduleFile), []byte(s.String()), 0o600); err != nil {
+		return fmt.Errorf("tell what to rehearse: %w", err)
+	}
+	failed := job.Run(ctx, program, s.Seed)
+	if failed == nil {
+		r, err := job.Result()
+		if err == nil && r.Error != "" {
+			err = errors.New(r.Error)
+		}
+		return err
+	}
+	if ctx.Err() != nil {
+		return failed
+	}
+	said, err := os.ReadFile(filepath.Join(job.Folder, virtual.OutputFile))
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	return fmt.Errorf("%w: %s", failed, bytes.TrimSpace(said[:min(len(said), maxOutput)]))
+}
