@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,10 @@ const (
 	maxSchedule = 16 << 20
 	maxJob      = 16 << 20
 )
+
+// readAtOnce is how much of a job is read in one piece, in bytes: until it has read its input, a
+// process is kept from chance (package deterministic).
+const readAtOnce = 64 << 10
 
 // Job is a play in a process of its own, which is told of it as JSON on its standard input.
 type Job struct {
@@ -87,7 +92,7 @@ func (j Job) Result() (r Result, err error) {
 // Work plays one job, and ends the process, unless it cannot read the job.
 func Work(in io.Reader) error {
 	var j Job
-	if err := json.NewDecoder(io.LimitReader(in, maxJob)).Decode(&j); err != nil {
+	if err := json.NewDecoder(bufio.NewReaderSize(io.LimitReader(in, maxJob), readAtOnce)).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w", err)
 	}
 	Main(j.playScheduleFile)
