@@ -46,7 +46,7 @@ hub/periodic            < fleet hub/state
 hub/gateway             < fleet syncproto hub/state
 hub/liveness            < fleet syncproto hub/state
 hub/members             < fleet
-hub/peers               < fleet syncproto
+hub/rpc               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
 hub/events              < fleet api hub/state
 hub/api                 < fleet api syncproto hub/state hub/events hub/rollout

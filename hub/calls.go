@@ -14,7 +14,7 @@ import (
 	"skerry/hub/consensus"
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -242,7 +242,7 @@ func (h *Hub) serveLogs(ctx context.Context, _ string, body []byte, w io.Writer)
 }
 
 // serveTalk passes what goes both ways between another hub and an edge on.
-func (h *Hub) serveTalk(ctx context.Context, _ string, body []byte, talk peers.Talk) error {
+func (h *Hub) serveTalk(ctx context.Context, _ string, body []byte, talk rpc.Talk) error {
 	q, err := decode[logsRequest](body)
 	if err != nil {
 		return err

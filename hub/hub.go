@@ -25,7 +25,7 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
@@ -59,11 +59,11 @@ type Hub struct {
 	endpoint  *transport.Endpoint
 	listener  net.Listener
 	addr      state.HubAddr // where others reach this hub
-	raftPool  *peers.Pool
-	hubPool   *peers.Pool
+	raftPool  *rpc.Pool
+	hubPool   *rpc.Pool
 
 	store     *state.Store
-	peers     *peers.Peers
+	peers     *rpc.Peers
 	node      *consensus.Node
 	members   *members.Members
 	enrolment *pki.Enrolment
@@ -151,7 +151,7 @@ func (h *Hub) Close() error {
 // closePools ends the connections to other hubs. That they cannot be told is no
 // failure: they notice.
 func (h *Hub) closePools() {
-	for _, p := range []*peers.Pool{h.hubPool, h.raftPool} {
+	for _, p := range []*rpc.Pool{h.hubPool, h.raftPool} {
 		if p == nil {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 )
 
 // A plan of 50,000 allocations travels from the hub whose worker made it to the leader,
@@ -35,8 +35,8 @@ func TestLargePlansTravel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b) > peers.MaxBody {
-			t.Errorf("on %d nodes: %d bytes, at most %d travel", nodes, len(b), peers.MaxBody)
+		if len(b) > rpc.MaxBody {
+			t.Errorf("on %d nodes: %d bytes, at most %d travel", nodes, len(b), rpc.MaxBody)
 		}
 		got, err := hub.DecodePlan(b)
 		if err != nil {

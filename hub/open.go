@@ -23,7 +23,7 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
@@ -204,16 +204,16 @@ func (h *Hub) openPeers() error {
 		return err
 	}
 	clientTLS := func() *tls.Config { return h.ownIdentity().ClientTLS(h.cfg.Now) }
-	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
+	if h.hubPool, err = rpc.NewPool(rpc.PoolConfig{
 		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS,
 		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 3,
 	}); err != nil {
 		return err
 	}
-	if h.raftPool, err = peers.NewPool(peers.PoolConfig{Dialer: h.endpoint, ALPN: syncproto.ALPNRaft, TLS: clientTLS}); err != nil {
+	if h.raftPool, err = rpc.NewPool(rpc.PoolConfig{Dialer: h.endpoint, ALPN: syncproto.ALPNRaft, TLS: clientTLS}); err != nil {
 		return err
 	}
-	h.peers, err = peers.New(peers.Config{Pool: h.hubPool, Log: h.log.With("component", "peers")})
+	h.peers, err = rpc.New(rpc.Config{Pool: h.hubPool, Log: h.log.With("component", "peers")})
 	return err
 }
 

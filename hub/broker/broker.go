@@ -2,7 +2,7 @@
 // queue of what is to be looked at, rebuilt from the replicated state whenever
 // this hub becomes the leader and dropped when it no longer is.
 //
-// hub.Open runs Run on leadership. Workers, of this hub or through hub/peers of
+// hub.Open runs Run on leadership. Workers, of this hub or through hub/rpc of
 // any other, call Dequeue, Ack and Nack; package planner asks with Pause whether
 // a delivery still holds. Run has three goroutines: one learns from the state,
 // one keeps deadlines, one writes (through Config.Applier) what people are to

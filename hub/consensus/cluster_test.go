@@ -15,7 +15,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 	"skerry/hub/pki"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -63,7 +63,7 @@ type hub struct {
 	leads chan bool     // every signal of Leadership, in order
 	cut   func()        // from now on no packet comes or goes, and nobody is told
 	stop  func()        // ends it in order
-	peers *peers.Peers
+	peers *rpc.Peers
 }
 
 // cuttableSocket is a socket that can be cut, as by a kill -9 of its process.
@@ -109,7 +109,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 	}
 	h := &hub{cut: func() { socket.cut.Store(true) }, id: id, addr: ep.Addr().String(), store: state.New(), ended: make(chan struct{}), leads: make(chan bool, 1024)}
 	raftPool, hubPool := c.mustPool(ep, who, syncproto.ALPNRaft), c.mustPool(ep, who, syncproto.ALPNHub)
-	if h.peers, err = peers.New(peers.Config{Pool: hubPool}); err != nil {
+	if h.peers, err = rpc.New(rpc.Config{Pool: hubPool}); err != nil {
 		c.tb.Fatal(err)
 	}
 	cfg := consensus.Config{
@@ -136,9 +136,9 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 	return h
 }
 
-func (c *cluster) mustPool(ep *transport.Endpoint, who *identity.Identity, alpn string) *peers.Pool {
+func (c *cluster) mustPool(ep *transport.Endpoint, who *identity.Identity, alpn string) *rpc.Pool {
 	c.tb.Helper()
-	p, err := peers.NewPool(peers.PoolConfig{
+	p, err := rpc.NewPool(rpc.PoolConfig{
 		Dialer: ep, ALPN: alpn, TLS: func() *tls.Config { return who.ClientTLS(time.Now) },
 		IdleTimeout: time.Second, KeepAlive: 300 * time.Millisecond, DialTimeout: time.Second,
 	})
@@ -149,7 +149,7 @@ func (c *cluster) mustPool(ep *transport.Endpoint, who *identity.Identity, alpn 
 }
 
 // runHub starts the hub's goroutines, as hub.Open would.
-func (h *hub) runHub(tb testing.TB, ep *transport.Endpoint, pools ...*peers.Pool) {
+func (h *hub) runHub(tb testing.TB, ep *transport.Endpoint, pools ...*rpc.Pool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -2,7 +2,7 @@
 // cluster's state: it checks each plan against the newest state and what is on
 // its way there, and commits what still fits.
 //
-// hub.Open runs Run on leadership. Workers, of this hub or through hub/peers of
+// hub.Open runs Run on leadership. Workers, of this hub or through hub/rpc of
 // any other, call Submit. Run's goroutine verifies plans one after the other, by
 // priority; commits of verified plans overlap (Config.Depth), each in a goroutine
 // that Run waits for. It persists nothing.

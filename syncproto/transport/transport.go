@@ -2,7 +2,7 @@
 // package that imports quic-go. An Endpoint is one UDP socket (or any
 // net.PacketConn) that both dials and listens; a Conn is one connection, told
 // apart by its ALPN; a Stream is a net.Conn. Packages edge/link, hub/gateway,
-// hub/peers and hub/consensus are its users.
+// hub/rpc and hub/consensus are its users.
 //
 // An Endpoint runs quic-go's goroutines until Close: two for the socket and two
 // for each connection. It persists nothing, knows no message of any protocol,

@@ -10,4 +10,4 @@
 //
 // Serve starts a goroutine for every stream that a peer opens, and waits for
 // them. Nothing is persisted.
-package peers
+package rpc

@@ -1,4 +1,4 @@
-package peers_test
+package rpc_test
 
 import (
 	"bufio"
@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 )
 
 func TestTalk(t *testing.T) {
 	const most = 4
 	ended := make(chan struct{}, 2*most)
-	server := mustHub(t, "one", anyPort, peers.Config{MaxStreams: most}, func(p *peers.Peers) {
-		p.HandleTalk("echo", func(ctx context.Context, from string, body []byte, talk peers.Talk) error {
+	server := mustHub(t, "one", anyPort, rpc.Config{MaxStreams: most}, func(p *rpc.Peers) {
+		p.HandleTalk("echo", func(ctx context.Context, from string, body []byte, talk rpc.Talk) error {
 			if string(body) == "refuse" {
 				return fleet.Errorf(fleet.CodeNotFound, "nothing to talk about")
 			}
@@ -36,7 +36,7 @@ func TestTalk(t *testing.T) {
 			return ctx.Err()
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	if _, err := client.peers.Talk(t.Context(), server.addr, "echo", []byte("refuse")); fleet.CodeOf(err) != fleet.CodeNotFound {
 		t.Fatalf("got %v", err)
 	}

@@ -1,4 +1,4 @@
-package peers_test
+package rpc_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/peers"
+	"skerry/hub/rpc"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -29,8 +29,8 @@ import (
 // hub is one side: a socket, its connections, and what it serves.
 type hub struct {
 	addr  string
-	peers *peers.Peers
-	pool  *peers.Pool
+	peers *rpc.Peers
+	pool  *rpc.Pool
 	stop  func()
 	conns atomic.Int64 // accepted
 }
@@ -50,7 +50,7 @@ func mustCert(tb testing.TB, name string) tls.Certificate {
 }
 
 // mustHub starts a hub at addr; register may add methods.
-func mustHub(tb testing.TB, name, addr string, cfg peers.Config, register func(*peers.Peers)) *hub {
+func mustHub(tb testing.TB, name, addr string, cfg rpc.Config, register func(*rpc.Peers)) *hub {
 	tb.Helper()
 	cert := mustCert(tb, name)
 	socket, err := net.ListenPacket("udp", addr)
@@ -64,7 +64,7 @@ func mustHub(tb testing.TB, name, addr string, cfg peers.Config, register func(*
 		tb.Fatal(err)
 	}
 	h := &hub{addr: ep.Addr().String()}
-	h.pool, err = peers.NewPool(peers.PoolConfig{
+	h.pool, err = rpc.NewPool(rpc.PoolConfig{
 		Dialer: ep, ALPN: syncproto.ALPNHub, IdleTimeout: time.Second, KeepAlive: 200 * time.Millisecond,
 		TLS: func() *tls.Config {
 			return &tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true}
@@ -74,7 +74,7 @@ func mustHub(tb testing.TB, name, addr string, cfg peers.Config, register func(*
 		tb.Fatal(err)
 	}
 	cfg.Pool = h.pool
-	if h.peers, err = peers.New(cfg); err != nil {
+	if h.peers, err = rpc.New(cfg); err != nil {
 		tb.Fatal(err)
 	}
 	if register != nil {
@@ -108,16 +108,16 @@ func mustHub(tb testing.TB, name, addr string, cfg peers.Config, register func(*
 
 const anyPort = "127.0.0.1:0"
 
-func serveEcho(p *peers.Peers) {
+func serveEcho(p *rpc.Peers) {
 	p.Handle("echo", func(_ context.Context, from string, body []byte) ([]byte, error) {
 		return append([]byte(from+":"), body...), nil
 	})
 }
 
 func TestCall(t *testing.T) {
-	server := mustHub(t, "one", anyPort, peers.Config{}, serveEcho)
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
-	for _, size := range []int{0, 1, 1 << 20, peers.MaxBody - 4} {
+	server := mustHub(t, "one", anyPort, rpc.Config{}, serveEcho)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
+	for _, size := range []int{0, 1, 1 << 20, rpc.MaxBody - 4} {
 		body := bytes.Repeat([]byte{7}, size)
 		got, err := client.peers.Call(t.Context(), server.addr, "echo", body)
 		if err != nil || !bytes.Equal(got, append([]byte("two:"), body...)) {
@@ -130,8 +130,8 @@ func TestCall(t *testing.T) {
 }
 
 func TestManyCallsShareAConnection(t *testing.T) {
-	server := mustHub(t, "one", anyPort, peers.Config{}, serveEcho)
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	server := mustHub(t, "one", anyPort, rpc.Config{}, serveEcho)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	var wg sync.WaitGroup
 	for i := range 400 {
 		wg.Go(func() {
@@ -150,8 +150,8 @@ func TestManyCallsShareAConnection(t *testing.T) {
 // TestAnswerBeforeTheEnd has a handler answer, and stop reading, before the end of the
 // request went out: the call has succeeded all the same.
 func TestAnswerBeforeTheEnd(t *testing.T) {
-	server := mustHub(t, "one", anyPort, peers.Config{}, serveEcho)
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	server := mustHub(t, "one", anyPort, rpc.Config{}, serveEcho)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	got, err := client.peers.CallLate(t.Context(), server.addr, "echo", []byte("x"))
 	if err != nil || string(got) != "two:x" {
 		t.Fatalf("got %q, %v", got, err)
@@ -160,16 +160,16 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 
 func TestErrorsTravel(t *testing.T) {
 	refusal := fleet.Errorf(fleet.CodeNotLeader, "ask another").WithHint("two")
-	server := mustHub(t, "one", anyPort, peers.Config{}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{}, func(p *rpc.Peers) {
 		p.Handle("refuse", func(context.Context, string, []byte) ([]byte, error) { return nil, refusal })
 		p.Handle("fail", func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("disk full") })
 		p.Handle("shout", func(context.Context, string, []byte) ([]byte, error) {
 			return nil, errors.New(strings.Repeat("x", 1<<20))
 		})
-		p.Handle("flood", func(context.Context, string, []byte) ([]byte, error) { return make([]byte, peers.MaxBody+1), nil })
+		p.Handle("flood", func(context.Context, string, []byte) ([]byte, error) { return make([]byte, rpc.MaxBody+1), nil })
 		p.HandleStream("refuse-stream", func(context.Context, string, []byte, io.Writer) error { return refusal })
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	for method, want := range map[string]fleet.Code{
 		"refuse": fleet.CodeNotLeader, "fail": fleet.CodeInternal, "shout": fleet.CodeInternal,
 		"flood": fleet.CodeFrameTooLarge, "no such": fleet.CodeUnsupported,
@@ -189,7 +189,7 @@ func TestErrorsTravel(t *testing.T) {
 
 func TestStream(t *testing.T) {
 	content := bytes.Repeat([]byte("line\n"), 100_000)
-	server := mustHub(t, "one", anyPort, peers.Config{}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{}, func(p *rpc.Peers) {
 		p.HandleStream("logs", func(_ context.Context, from string, body []byte, w io.Writer) error {
 			if from != "two" || string(body) != "which" {
 				return fleet.Errorf(fleet.CodeInvalid, "asked by %s for %s", from, body)
@@ -200,7 +200,7 @@ func TestStream(t *testing.T) {
 			return fleet.Errorf(fleet.CodeNotFound, "the rest was rotated away")
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	r, err := client.peers.Stream(t.Context(), server.addr, "logs", []byte("which"))
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestStream(t *testing.T) {
 
 func TestClosingAStreamEndsItsHandler(t *testing.T) {
 	ended := make(chan struct{})
-	server := mustHub(t, "one", anyPort, peers.Config{}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{}, func(p *rpc.Peers) {
 		p.HandleStream("follow", func(ctx context.Context, _ string, _ []byte, w io.Writer) error {
 			defer close(ended)
 			if _, err := w.Write([]byte("first")); err != nil {
@@ -226,7 +226,7 @@ func TestClosingAStreamEndsItsHandler(t *testing.T) {
 			return ctx.Err()
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	r, err := client.peers.Stream(t.Context(), server.addr, "follow", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ func TestClosingAStreamEndsItsHandler(t *testing.T) {
 }
 
 func TestTooManyStreamsAreRefusedAndCallsGoOn(t *testing.T) {
-	server := mustHub(t, "one", anyPort, peers.Config{MaxStreams: 2}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{MaxStreams: 2}, func(p *rpc.Peers) {
 		serveEcho(p)
 		p.HandleStream("follow", func(ctx context.Context, _ string, _ []byte, w io.Writer) error {
 			if _, err := w.Write([]byte("x")); err != nil {
@@ -248,7 +248,7 @@ func TestTooManyStreamsAreRefusedAndCallsGoOn(t *testing.T) {
 			return nil
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	for range 2 {
 		r, err := client.peers.Stream(t.Context(), server.addr, "follow", nil)
 		if err != nil {
@@ -266,7 +266,7 @@ func TestTooManyStreamsAreRefusedAndCallsGoOn(t *testing.T) {
 
 func TestInFlightIsBounded(t *testing.T) {
 	var running, most atomic.Int64
-	server := mustHub(t, "one", anyPort, peers.Config{MaxInFlight: 3}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{MaxInFlight: 3}, func(p *rpc.Peers) {
 		p.Handle("work", func(context.Context, string, []byte) ([]byte, error) {
 			if n := running.Add(1); n > most.Load() {
 				most.Store(n)
@@ -275,7 +275,7 @@ func TestInFlightIsBounded(t *testing.T) {
 			return bytes.Repeat([]byte("x"), 100_000), nil
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
@@ -292,14 +292,14 @@ func TestInFlightIsBounded(t *testing.T) {
 
 func TestDeadlineReachesTheHandlerAndTheCaller(t *testing.T) {
 	handler := make(chan error, 1)
-	server := mustHub(t, "one", anyPort, peers.Config{}, func(p *peers.Peers) {
+	server := mustHub(t, "one", anyPort, rpc.Config{}, func(p *rpc.Peers) {
 		p.Handle("hang", func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 			<-ctx.Done()
 			handler <- ctx.Err()
 			return nil, ctx.Err()
 		})
 	})
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := client.peers.Call(ctx, server.addr, "hang", nil)
@@ -315,9 +315,9 @@ func TestDeadlineReachesTheHandlerAndTheCaller(t *testing.T) {
 }
 
 func TestAHubThatIsNotThere(t *testing.T) {
-	gone := mustHub(t, "one", anyPort, peers.Config{}, nil)
+	gone := mustHub(t, "one", anyPort, rpc.Config{}, nil)
 	gone.stop()
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := client.peers.Call(ctx, gone.addr, "echo", nil)
@@ -331,13 +331,13 @@ func TestAHubThatIsNotThere(t *testing.T) {
 }
 
 func TestARestartedHubIsFoundAgain(t *testing.T) {
-	first := mustHub(t, "one", anyPort, peers.Config{}, serveEcho)
-	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	first := mustHub(t, "one", anyPort, rpc.Config{}, serveEcho)
+	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
 	if _, err := client.peers.Call(t.Context(), first.addr, "echo", nil); err != nil {
 		t.Fatal(err)
 	}
 	first.stop()
-	mustHub(t, "one", first.addr, peers.Config{}, serveEcho)
+	mustHub(t, "one", first.addr, rpc.Config{}, serveEcho)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {
