@@ -35,18 +35,18 @@ drivers                 < fleet
 devices                 < fleet
 
 hub/state               < fleet syncproto
-hub/broker              < fleet hub/state
-hub/planner             < fleet hub/state
+hub/rpc                 < fleet syncproto
+hub/broker              < fleet hub/rpc hub/state
+hub/planner             < fleet hub/rpc hub/state
 hub/rollout             < fleet hub/state
 hub/scheduler           < fleet reconcile hub/state
-hub/consensus           < fleet syncproto hub/state
+hub/consensus           < fleet syncproto hub/rpc hub/state
 hub/drainer             < fleet hub/state
 hub/collector           < fleet hub/state
 hub/periodic            < fleet hub/state
-hub/gateway             < fleet syncproto hub/state
-hub/liveness            < fleet syncproto hub/state
+hub/gateway             < fleet syncproto hub/rpc hub/state
+hub/liveness            < fleet syncproto hub/rpc hub/state
 hub/members             < fleet
-hub/rpc               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
 hub/events              < fleet api hub/state
 hub/api                 < fleet api syncproto hub/state hub/events hub/rollout

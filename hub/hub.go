@@ -25,11 +25,11 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
-	"skerry/hub/rpc"
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
 	"skerry/hub/rollout"
+	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
@@ -69,6 +69,7 @@ type Hub struct {
 	enrolment *pki.Enrolment
 	liveness  *liveness.Liveness
 	gateway   *gateway.Gateway
+	remote    *gateway.Remote // sessions of all hubs
 	broker    *broker.Broker
 	planner   *planner.Planner
 	scheduler *scheduler.Scheduler
@@ -201,7 +202,7 @@ func (h *Hub) GossipAddr() string { return h.addr.Gossip }
 func (h *Hub) State() *state.Store { return h.store }
 
 // Leads reports whether it leads the cluster.
-func (h *Hub) Leads() bool { return h.isLeader() }
+func (h *Hub) Leads() bool { return h.node.IsLeader() }
 
 // JoinToken is the token for edges that this hub made at bootstrap, and HubJoinToken
 // the one for hubs; "" where it made none or the file is gone.

@@ -16,6 +16,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/pki"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/syncproto"
@@ -183,7 +184,7 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 	applicant := enroll.Applicant{Token: token, Role: syncproto.RoleHub, ID: cfg.Name, Name: cfg.Name, Key: key, Now: cfg.Now}
 	var c credentials
 	var patience time.Duration
-	err = retryWithBackoff(ctx, func() error {
+	err = rpc.Retry(ctx, func() error {
 		// A hub that is gone must not hold up those that are there; one that waits
 		// for an election gets its time in a later round.
 		patience = min(patience+firstEnrol, maxEnrol)
@@ -192,8 +193,8 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 			id, answer, err := enrolAt(ctx, patience, dialer, applicant, addr)
 			if err != nil {
 				err = fmt.Errorf("join the cluster at %s: %w", addr, err)
-				if isPermanent(err) {
-					return backoff.Permanent(err)
+				if rpc.IsPermanent(err) {
+					return err
 				}
 				errs = append(errs, err)
 				continue

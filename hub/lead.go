@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+
+	"skerry/hub/rpc"
 )
 
 // runLeaderLoop runs what only the leader runs, for as long as this hub is the leader.
@@ -31,13 +33,13 @@ func (h *Hub) runLeaderLoop(ctx context.Context) error {
 			}
 		case o := <-h.exclusiveCommands:
 			if term == nil {
-				o.done <- exclusiveResult{err: noLeader()}
+				o.done <- exclusiveResult{err: rpc.NoLeader()}
 				continue
 			}
 			err := term.stopAndWait()
 			term = nil
 			if err != nil {
-				o.done <- exclusiveResult{err: noLeader()}
+				o.done <- exclusiveResult{err: rpc.NoLeader()}
 				return err
 			}
 			res, err := h.node.Alone(o.ctx, o.command)

@@ -83,7 +83,7 @@ type counterFunc func(d *prometheus.Desc, v uint64, labels ...string)
 func (r metricsCollector) collectRaft(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.node.Stats()
 	leads := 0.0
-	if r.h.isLeader() {
+	if r.h.node.IsLeader() {
 		leads = 1
 	}
 	gauge(descLeader, leads)
@@ -115,7 +115,7 @@ func (r metricsCollector) collectPlans(gauge gaugeFunc, counter counterFunc) {
 	counter(descPlans, s.Partial, "partial")
 	counter(descPlans, s.Refused, "refused")
 	counter(descRejected, s.Rejected)
-	if r.h.isLeader() {
+	if r.h.node.IsLeader() {
 		gauge(descPlanQueue, float64(s.Waiting))
 	}
 }
@@ -141,7 +141,7 @@ func (r metricsCollector) collectFleet(gauge gaugeFunc) {
 	for status, n := range allocs {
 		gauge(descAllocs, float64(n), status)
 	}
-	if !r.h.isLeader() {
+	if !r.h.node.IsLeader() {
 		return
 	}
 	q := r.h.broker.Stats()

@@ -23,11 +23,11 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
-	"skerry/hub/rpc"
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
 	"skerry/hub/rollout"
+	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
@@ -191,6 +191,19 @@ func (h *Hub) openComponents() error {
 	return nil
 }
 
+// serveCalls registers what other hubs may call.
+func (h *Hub) serveCalls() {
+	h.node.ServeCalls(h.peers)
+	h.broker.ServeCalls(h.peers)
+	h.planner.ServeCalls(h.peers)
+	h.liveness.ServeCalls(h.peers)
+	h.remote.ServeCalls(h.gateway)
+	methodRaftStatus.Handle(h.peers, func(context.Context, string, struct{}) (api.Standing, error) { return h.raftStatus(), nil })
+	methodRestore.Handle(h.peers, h.restoreAsLeader)
+	methodGetKey.Handle(h.peers, h.serveStateKey)
+	methodKeepKey.Handle(h.peers, h.storeStateKey)
+}
+
 func (h *Hub) openPeers() error {
 	host, err := h.cfg.advertisedAddr()
 	if err != nil {
@@ -213,8 +226,7 @@ func (h *Hub) openPeers() error {
 	if h.raftPool, err = rpc.NewPool(rpc.PoolConfig{Dialer: h.endpoint, ALPN: syncproto.ALPNRaft, TLS: clientTLS}); err != nil {
 		return err
 	}
-	h.peers, err = rpc.New(rpc.Config{Pool: h.hubPool, Log: h.log.With("component", "peers")})
-	return err
+	return nil
 }
 
 // httpAddr is the HTTP API's address: on host, unless it listens on one address
@@ -242,7 +254,7 @@ func (h *Hub) openConsensus() error {
 		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
 		Dial:      h.dialRaft,
 		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {
-			return h.peers.Call(ctx, addr, methodApply, cmd)
+			return h.peers.Call(ctx, addr, consensus.MethodApply, cmd)
 		},
 		HeartbeatTimeout: raft.HeartbeatTimeout, ElectionTimeout: raft.ElectionTimeout, LeaderLease: raft.LeaderLease,
 		CommitTimeout:    raft.CommitTimeout,
@@ -251,7 +263,11 @@ func (h *Hub) openConsensus() error {
 		Applied:      h.cfg.Applied, DiskStep: h.cfg.DiskStep,
 		Log: h.log.With("component", "consensus"),
 	})
+	if err != nil {
+		return err
+	}
 	h.node = node
+	h.peers, err = rpc.New(rpc.Config{Pool: h.hubPool, Self: h.hubID(), Leadership: h.node, Log: h.log.With("component", "peers")})
 	return err
 }
 
@@ -306,14 +322,19 @@ func (h *Hub) openEdges() error {
 		Hubs: func() int { return len(h.store.View().Hubs()) },
 		Log:  h.log.With("component", "liveness"),
 	})
+	h.remote = gateway.NewRemote(gateway.RemoteConfig{Hub: h.hubID(), State: h.store, Peers: h.peers, Leases: h.liveness, Raft: h.node})
 	var err error
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: h.liveness,
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
-		Elsewhere: remoteSessions{h}, Renew: h.renewLease, Now: h.cfg.Now,
+		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now,
 		Log: h.log.With("component", "gateway"),
 	})
 	return err
+}
+
+func (h *Hub) forwardHeartbeats(ctx context.Context, beats []liveness.Heartbeat) error {
+	return h.liveness.ForwardToLeader(ctx, h.peers, beats)
 }
 
 // quicAddrs lists where edges may dial: this hub first, since it serves them now.
@@ -338,7 +359,7 @@ func (h *Hub) openScheduling() error {
 		return err
 	}
 	h.scheduler, err = scheduler.New(scheduler.Config{
-		State: h.store, Broker: queue{h}, Planner: plans{h},
+		State: h.store, Broker: broker.NewClient(h.broker, h.peers), Planner: planner.NewClient(h.planner, h.peers),
 		Workers: h.cfg.Workers, Log: h.log.With("component", "scheduler"),
 	})
 	return err
@@ -388,7 +409,7 @@ func (h *Hub) openEnrolment() error {
 func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector,
 		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
 		Metrics: h.metricsGatherer(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})

@@ -8,12 +8,17 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 )
 
 // restoreTimeout bounds the entry that restores a snapshot, which every hub applies
 // by reading all of it.
 const restoreTimeout = 5 * time.Minute
+
+// methodRestore asks the leader for the entry that restores a snapshot whose parts are in
+// the log. It is answered with the index of the entry.
+const methodRestore rpc.Method[state.SnapshotRestore, fleet.Index] = "state.restore"
 
 // exclusiveCommand is a command that the leader applies with nothing that leads beside it.
 type exclusiveCommand struct {
@@ -44,11 +49,9 @@ func (c cluster) Restore(ctx context.Context, snapshot io.Reader, size int64, su
 	cmd := state.SnapshotRestore{Restore: restore, Size: size, Sum: sum, EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano()}
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
-	if c.h.isLeader() {
-		index, err = c.h.restoreAsLeader(ctx, string(c.h.hubID()), cmd)
-	} else {
-		index, err = callLeader[state.SnapshotRestore, fleet.Index](ctx, c.h, methodRestore, cmd)
-	}
+	index, err = methodRestore.OnLeader(ctx, c.h.peers, cmd, func(ctx context.Context, cmd state.SnapshotRestore) (fleet.Index, error) {
+		return c.h.restoreAsLeader(ctx, string(c.h.hubID()), cmd)
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -79,7 +82,7 @@ func (c cluster) writeSnapshotParts(ctx context.Context, restore string, snapsho
 // dropSnapshotParts drops the parts of a restore that is not gone on with. Where that fails, the
 // next leader does it.
 func (c cluster) dropSnapshotParts(restore string) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rpc.CallTimeout)
 	defer cancel()
 	if _, err := c.h.node.Apply(ctx, state.SnapshotDrop{Restore: restore}); err != nil {
 		c.h.log.Warn("parts of a snapshot stay in the state until another hub leads", "error", err)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -33,12 +31,9 @@ func (h *Hub) bootstrapOrJoin(ctx context.Context) error {
 		{"catch up with the cluster", cluster{h}.CatchUp},
 	}
 	for _, step := range steps {
-		err := retryWithBackoff(ctx, func() error {
+		err := rpc.Retry(ctx, func() error {
 			err := step.do(ctx)
-			if isPermanent(err) && err != nil {
-				return backoff.Permanent(err)
-			}
-			if err != nil {
+			if err != nil && !rpc.IsPermanent(err) {
 				h.log.Info("hub not ready yet", "step", step.name, "error", err)
 			}
 			return err
@@ -126,33 +121,58 @@ func (h *Hub) registerHubAddr(ctx context.Context) error {
 
 // applyAndCheck commits a command whose refusal is a failure.
 func (h *Hub) applyAndCheck(ctx context.Context, c state.Command) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*rpc.CallTimeout)
 	defer cancel()
 	res, err := h.node.Apply(ctx, c)
 	return res.Failure(err)
 }
 
-// isPermanent reports whether asking again cannot help.
-func isPermanent(err error) bool {
-	switch fleet.CodeOf(err) {
-	case "", fleet.CodeUnavailable, fleet.CodeTimeout, fleet.CodeNotLeader, fleet.CodeInternal:
-		return false
+// askToJoin asks every hub that may be reached, until one brings the request to
+// the leader.
+func (h *Hub) askToJoin(ctx context.Context, p consensus.Peer) (fleet.Index, error) {
+	if h.node.IsLeader() {
+		return h.node.Add(ctx, p)
 	}
-	return true
+	err := error(rpc.NoLeader())
+	for _, addr := range h.otherHubAddrs() {
+		index, callErr := consensus.AskToAdd(ctx, h.peers, addr, p)
+		if callErr == nil {
+			return index, nil
+		}
+		err = fmt.Errorf("ask %s to join: %w", addr, callErr)
+		if rpc.IsPermanent(callErr) {
+			return 0, err
+		}
+	}
+	return 0, err
 }
 
-// retryWithBackoff calls f until it succeeds, gives a permanent error, or ctx ends; it then
-// returns f's last error.
-func retryWithBackoff(ctx context.Context, f func() error) error {
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(0),
-	)
-	var last error
-	err := backoff.Retry(func() error { last = f(); return last }, backoff.WithContext(policy, ctx))
-	if err != nil && ctx.Err() != nil && last != nil {
-		return last // says more than that time was over
+// otherHubAddrs lists the addresses of all other hubs that this one has ever heard of.
+func (h *Hub) otherHubAddrs() []string {
+	var out []string
+	seen := map[string]bool{h.addr.QUIC: true}
+	add := func(addr string) {
+		if addr != "" && !seen[addr] {
+			seen[addr] = true
+			out = append(out, addr)
+		}
 	}
-	return err
+	if h.creds.pending != nil {
+		for _, a := range h.creds.pending.Hubs {
+			add(a)
+		}
+	}
+	for _, a := range h.store.View().Hubs() {
+		if a.ID != h.hubID() {
+			add(a.QUIC)
+		}
+	}
+	if voters, err := h.node.Peers(); err == nil {
+		for _, v := range voters {
+			if v.ID != h.hubID() {
+				add(v.Addr)
+			}
+		}
+	}
+	return out
 }

@@ -10,9 +10,16 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/pki"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/internal/pace"
+)
+
+// The calls of hubs about the key that the cluster's secrets are sealed with.
+const (
+	methodGetKey  rpc.Method[string, []byte]   = "identity.statekey" // by the key's name
+	methodKeepKey rpc.Method[[]byte, struct{}] = "identity.keep-statekey"
 )
 
 // sealRetryInterval is how long after secrets could not be sealed it is tried again.
@@ -73,8 +80,8 @@ func (h *Hub) fetchMissingStateKey(ctx context.Context) error {
 	}
 	_, err := pki.OpenCluster(*cluster, h.stateKeys.allStateKeys())
 	for _, addr := range h.otherHubAddrs() {
-		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		b, callErr := callHub[string, []byte](callCtx, h, addr, methodGetKey, cluster.SealKey)
+		callCtx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
+		b, callErr := methodGetKey.Call(callCtx, h.peers, addr, cluster.SealKey)
 		cancel()
 		if callErr == nil {
 			var key pki.StateKey
@@ -152,8 +159,8 @@ func (h *Hub) sealClusterSecrets(ctx context.Context, cluster state.Cluster) err
 		if hub.ID == h.hubID() {
 			continue
 		}
-		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := callHub[[]byte, struct{}](callCtx, h, hub.QUIC, methodKeepKey, key[:])
+		callCtx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
+		_, err := methodKeepKey.Call(callCtx, h.peers, hub.QUIC, key[:])
 		cancel()
 		if err != nil {
 			return fmt.Errorf("have hub %s keep the state key: %w", hub.ID, err)

@@ -61,6 +61,8 @@ type Cluster interface {
 	// all hubs, and returns the entry that did it. What was checked before (see
 	// state.View.Rehearse) is checked again when it is applied.
 	Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error)
+	// LastContact is when the leader last heard of each node, since it leads.
+	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
 	// Self describes this hub: its configuration and figures, for people.
 	Self() Self
 }
@@ -90,9 +92,6 @@ type Edges interface {
 	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
 	// Talk is Logs for a request whose edge goes on listening.
 	Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error)
-	// LastContact is when the leader last heard of a node; false: not since it
-	// leads.
-	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
 }
 
 // Jobs parses job files and tries jobs out.

@@ -16,7 +16,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	s := api.FleetStatus{Time: a.cfg.Now(), Index: v.Index(), Region: self.Region, Term: self.Term, Allocs: map[string]int{}}
 	s.Leader, _ = a.cfg.Cluster.Leader()
 	s.Hubs = a.hubLines(v, s.Leader)
-	contact, err := a.cfg.Edges.LastContact(r.Context())
+	contact, err := a.cfg.Cluster.LastContact(r.Context())
 	if err != nil {
 		a.cfg.Log.Debug("last contacts are not known", "error", err)
 	}

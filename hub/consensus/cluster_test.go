@@ -15,8 +15,8 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
-	"skerry/hub/rpc"
 	"skerry/hub/pki"
+	"skerry/hub/rpc"
 	"skerry/hub/state"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"

@@ -31,6 +31,12 @@ func (n *Node) Leads() (term uint64, ok bool) {
 	return r.CurrentTerm(), r.State() == raft.Leader
 }
 
+// IsLeader reports whether this hub leads.
+func (n *Node) IsLeader() bool {
+	_, ok := n.Leads()
+	return ok
+}
+
 // Term is the current Raft term.
 func (n *Node) Term() uint64 {
 	if r := n.raft.Load(); r != nil {

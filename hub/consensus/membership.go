@@ -30,6 +30,12 @@ func (n *Node) Peers() ([]Peer, error) {
 	return peers, err
 }
 
+// IsMember reports whether a hub is among Peers.
+func (n *Node) IsMember(hub fleet.HubID) (bool, error) {
+	peers, err := n.Peers()
+	return slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == hub }), err
+}
+
 // Configuration is like Peers, with the end of this hub's log.
 func (n *Node) Configuration() ([]Peer, fleet.Index, error) { return n.currentPeers() }
 

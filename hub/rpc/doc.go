@@ -1,7 +1,8 @@
-// Package peers is how hubs call each other: requests and answers over QUIC
-// streams (ALPN skerry-hub/1), mutually authenticated. It knows nothing of what
-// is asked: rooms register the methods they serve with Handle, and hub.Open
-// gives them small closures to call others.
+// Package rpc is how hubs call each other: requests and answers over QUIC streams
+// (ALPN skerry-hub/1), mutually authenticated. Each component of the hub declares its
+// calls as a Method, which says the types of request and answer, and registers what
+// answers them. Method.OnLeader runs a call here where this hub leads, and else asks
+// the hub that does.
 //
 // A request is one stream: a header, a body, and the answer's header and body on
 // the way back, or, of a method that answers with a stream, chunks and an end.

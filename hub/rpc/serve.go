@@ -25,11 +25,20 @@ const (
 // Config of Peers.
 type Config struct {
 	Pool *Pool // of ALPN skerry-hub/1; Peers does not close it
+	Self fleet.HubID
+	// Leadership tells which hub leads. Method.OnLeader needs it.
+	Leadership Leadership
 	// MaxInFlight is how many calls of one connection run at a time; more wait.
 	// MaxStreams bounds the streams; more are refused. 0: the defaults.
 	MaxInFlight int
 	MaxStreams  int
 	Log         *slog.Logger // nil: discard
+}
+
+// Leadership is what Raft knows of who leads.
+type Leadership interface {
+	IsLeader() bool // this hub is the leader
+	Leader() (id fleet.HubID, addr string, ok bool)
 }
 
 // Handler serves one method. Its answer or its error (as *fleet.Error) goes back.

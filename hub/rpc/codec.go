@@ -1,4 +1,4 @@
-package hub
+package rpc
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"skerry/internal/codec"
 )
 
-// decoder reads what hubs say to each other: CBOR by field name, so that hubs of two
+// bodies decodes what hubs say to each other: CBOR by field name, so that hubs of two
 // releases understand each other during an upgrade: a field that one does not know is
 // skipped. A job's specification, which nests 48 deep, is within a plan.
-var decoder = codec.NewDecoder(codec.Limits{Nesting: 96, Elements: 1 << 20, Pairs: 1 << 20})
+var bodies = codec.NewDecoder(codec.Limits{Nesting: 96, Elements: 1 << 20, Pairs: 1 << 20})
 
-// encode leaves zero values out of a plan: it may have tens of thousands of allocations.
-func encode(v any) ([]byte, error) {
+// Encode encodes the body of a call. It leaves zero values out of a plan, which may have
+// tens of thousands of allocations.
+func Encode(v any) ([]byte, error) {
 	if plan, ok := v.(fleet.Plan); ok {
 		return codec.AppendLean(nil, plan), nil
 	}
@@ -24,9 +25,10 @@ func encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-func decode[T any](b []byte) (T, error) {
+// Decode decodes the body of a call.
+func Decode[T any](b []byte) (T, error) {
 	var v T
-	if err := decoder.Unmarshal(b, &v); err != nil {
+	if err := bodies.Unmarshal(b, &v); err != nil {
 		return v, fleet.Errorf(fleet.CodeInvalid, "decode %T from another hub: %v", v, err)
 	}
 	return v, nil

@@ -1,11 +1,10 @@
-package hub_test
+package rpc_test
 
 import (
 	"fmt"
 	"testing"
 
 	"skerry/fleet"
-	"skerry/hub"
 	"skerry/hub/rpc"
 )
 
@@ -31,14 +30,14 @@ func TestLargePlansTravel(t *testing.T) {
 				CreateTime: 1e18, ModifyTime: 1e18, DeploymentID: "5a5b5c5d-0000-4000-8000-000000000001", DeploymentStatus: &fleet.AllocDeployment{},
 			})
 		}
-		b, err := hub.Encode(plan)
+		b, err := rpc.Encode(plan)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(b) > rpc.MaxBody {
 			t.Errorf("on %d nodes: %d bytes, at most %d travel", nodes, len(b), rpc.MaxBody)
 		}
-		got, err := hub.DecodePlan(b)
+		got, err := rpc.Decode[fleet.Plan](b)
 		if err != nil {
 			t.Fatalf("on %d nodes: %v", nodes, err)
 		}

@@ -1,4 +1,4 @@
-package hub_test
+package broker_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/validate"
-	"skerry/hub"
 	"skerry/hub/broker"
 	"skerry/hub/state"
 	"skerry/hub/state/statetest"
@@ -28,9 +27,9 @@ func TestAWaitEndsWhileItsCallerListens(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- b.Run(leads) }()
 		synctest.Wait()
-		caller, cancel := context.WithTimeout(t.Context(), hub.DequeueCall)
+		caller, cancel := context.WithTimeout(t.Context(), broker.DequeueCall)
 		defer cancel()
-		if _, err := hub.DequeueForHub(caller, b, "hub-2", nil); fleet.CodeOf(err) != fleet.CodeTimeout {
+		if _, err := broker.DequeueForCall(b, caller, "hub-2", nil); fleet.CodeOf(err) != fleet.CodeTimeout {
 			t.Fatalf("nothing is to be done, and it got %v", err)
 		}
 		by, _ := caller.Deadline()

@@ -1,4 +1,4 @@
-package hub_test
+package rpc_test
 
 import (
 	"reflect"
@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub"
 	"skerry/hub/liveness"
+	"skerry/hub/rpc"
+	"skerry/syncproto"
 )
 
 func examplePlan() fleet.Plan {
@@ -29,11 +30,11 @@ func examplePlan() fleet.Plan {
 
 func TestPlanTravels(t *testing.T) {
 	want := examplePlan()
-	b, err := hub.Encode(want)
+	b, err := rpc.Encode(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := hub.DecodePlan(b)
+	got, err := rpc.Decode[fleet.Plan](b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 		examplePlan(), fleet.Delivery{Eval: &fleet.Evaluation{ID: "e"}, Token: "t", WaitIndex: 3},
 		[]liveness.Heartbeat{{Node: "n", Epoch: 1, TTL: time.Second}}, struct{}{},
 	} {
-		b, err := hub.Encode(v)
+		b, err := rpc.Encode(v)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -58,15 +59,15 @@ func FuzzDecode(f *testing.F) {
 		f.Add(b[:len(b)/2])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if p, err := hub.DecodePlan(b); err == nil {
-			if _, err := hub.Encode(p); err != nil {
+		if p, err := rpc.Decode[fleet.Plan](b); err == nil {
+			if _, err := rpc.Encode(p); err != nil {
 				t.Errorf("a plan that was decoded is not encoded: %v", err)
 			}
 		} else if fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%v is not %s", err, fleet.CodeInvalid)
 		}
-		hub.DecodeDelivery(b)
-		hub.DecodeBeats(b)
-		hub.DecodeLogs(b)
+		rpc.Decode[fleet.Delivery](b)
+		rpc.Decode[[]liveness.Heartbeat](b)
+		rpc.Decode[syncproto.Request](b)
 	})
 }

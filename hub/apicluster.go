@@ -1,0 +1,133 @@
+package hub
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+	"skerry/hub/api"
+	"skerry/hub/rpc"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+)
+
+// methodRaftStatus asks a hub how much of the log it has.
+const methodRaftStatus rpc.Method[struct{}, api.Standing] = "raft.standing"
+
+// raftStatus is how far this hub is.
+func (h *Hub) raftStatus() api.Standing {
+	s := h.node.Stats()
+	return api.Standing{Term: s.Term, LastIndex: s.LastIndex}
+}
+
+// cluster is what the HTTP API sees of the hubs.
+type cluster struct{ h *Hub }
+
+func (c cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
+	return c.h.node.Apply(ctx, cmd)
+}
+
+func (c cluster) CatchUp(ctx context.Context) error { return c.h.node.CatchUp(ctx, c.h.peers) }
+
+func (c cluster) RemovePeer(ctx context.Context, id fleet.HubID) error {
+	return c.h.node.RemoveFromCluster(ctx, c.h.peers, id)
+}
+
+func (c cluster) TransferLead(ctx context.Context, id fleet.HubID) error {
+	return c.h.node.TransferLead(ctx, c.h.peers, id)
+}
+
+func (c cluster) LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error) {
+	return c.h.liveness.LastContact(ctx, c.h.peers)
+}
+
+func (c cluster) Leader() (fleet.HubID, bool) {
+	id, _, ok := c.h.node.Leader()
+	return id, ok
+}
+
+func (c cluster) Members() []api.Member {
+	var out []api.Member
+	for _, m := range c.h.members.Members() {
+		host, port, err := net.SplitHostPort(m.Gossip)
+		if err != nil {
+			continue // a member that has not said its address yet
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			continue
+		}
+		_, rpcPort, _ := net.SplitHostPort(m.QUIC) // "" of one that has not said it
+		out = append(out, api.Member{
+			ID: m.ID, Addr: host, Port: uint16(n), Status: string(m.Status),
+			// By the names that Nomad's clients look for: they find the leader by the port.
+			Tags: map[string]string{
+				"role": "nomad", "id": string(m.ID), "region": m.Region, "dc": fleet.DefaultDatacenter, "build": m.Build,
+				"port": rpcPort, "rpc_addr": m.QUIC, "raft_vsn": "3", "vsn": "1", "quic": m.QUIC, "http": m.HTTP,
+			},
+		})
+	}
+	return out
+}
+
+func (c cluster) Peers() ([]api.Peer, fleet.Index, error) {
+	peers, index, err := c.h.node.Configuration()
+	out := make([]api.Peer, 0, len(peers))
+	for _, p := range peers {
+		out = append(out, api.Peer(p))
+	}
+	return out, index, err
+}
+
+func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {
+	if id == c.h.hubID() {
+		return c.h.raftStatus(), nil
+	}
+	hub, ok := c.h.store.View().Hub(id)
+	if !ok {
+		return api.Standing{}, fleet.Errorf(fleet.CodeNotFound, "hub %s is not a member of the cluster", id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, api.HubAnswerTimeout)
+	defer cancel()
+	return methodRaftStatus.Call(ctx, c.h.peers, hub.QUIC, struct{}{})
+}
+
+func (c cluster) Self() api.Self {
+	h := c.h
+	stats := h.node.Stats()
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	return api.Self{
+		ID: h.hubID(), Region: h.cfg.Region, Term: h.node.Term(),
+		Config: h.agentConfig(),
+		Stats: map[string]map[string]string{
+			"raft": {
+				"term": number(stats.Term), "last_log_index": number(stats.LastIndex),
+				"commit_index": number(stats.CommitIndex), "applied_index": number(stats.AppliedIndex),
+				"last_snapshot_index": number(stats.SnapshotIndex), "leader": strconv.FormatBool(h.node.IsLeader()),
+			},
+			"gateway": {"sessions": number(h.gateway.Stats().Open)},
+		},
+	}
+}
+
+// jobs parses job files and tries jobs out for the HTTP API.
+type jobs struct{ h *Hub }
+
+func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
+	opts := jobspec.Options{Drivers: drivers, Configs: configs, Now: time.Now(), WithoutGroups: true}
+	if vars != "" {
+		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
+	}
+	return jobspec.Parse("job.hcl", []byte(src), opts)
+}
+
+func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
+	out, err := scheduler.DryRun(j.h.store.View(), job, time.Now())
+	if err != nil {
+		return api.DryRun{}, err
+	}
+	return api.DryRun{Groups: out.Updates, Failed: out.Failed, Reasons: out.Reasons, Created: out.Created}, nil
+}

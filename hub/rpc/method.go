@@ -1,0 +1,136 @@
+package rpc
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"skerry/fleet"
+)
+
+// CallTimeout is how long a call to another hub may take, where its caller has no
+// reason for another time.
+const CallTimeout = 10 * time.Second
+
+// Method is the name of a call with a request and an answer. A name is never used
+// again for something else.
+type Method[Req, Resp any] string
+
+// Handle registers what answers the method, before the first Serve. from is the
+// caller's hub name.
+func (m Method[Req, Resp]) Handle(p *Peers, serve func(ctx context.Context, from string, req Req) (Resp, error)) {
+	p.Handle(string(m), func(ctx context.Context, from string, body []byte) ([]byte, error) {
+		req, err := Decode[Req](body)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := serve(ctx, from, req)
+		if err != nil {
+			return nil, err
+		}
+		return Encode(resp)
+	})
+}
+
+// Call asks the hub at addr.
+func (m Method[Req, Resp]) Call(ctx context.Context, p *Peers, addr string, req Req) (resp Resp, err error) {
+	body, err := Encode(req)
+	if err != nil {
+		return resp, err
+	}
+	b, err := p.Call(ctx, addr, string(m), body)
+	if err != nil {
+		return resp, err
+	}
+	return Decode[Resp](b)
+}
+
+// OnLeader runs local where this hub leads, and else asks the hub that does.
+func (m Method[Req, Resp]) OnLeader(ctx context.Context, p *Peers, req Req, local func(context.Context, Req) (Resp, error)) (Resp, error) {
+	if p.cfg.Leadership.IsLeader() {
+		return local(ctx, req)
+	}
+	id, addr, ok := p.cfg.Leadership.Leader()
+	if !ok || id == p.cfg.Self {
+		var none Resp
+		return none, NoLeader()
+	}
+	return m.Call(ctx, p, addr, req)
+}
+
+// NoLeader is why a call to the leader fails while there is none.
+func NoLeader() *fleet.Error {
+	return fleet.Errorf(fleet.CodeUnavailable, "no hub leads the cluster at the moment").
+		WithHint("an election is going on, or most hubs are out of reach")
+}
+
+// StreamMethod is the name of a call that is answered with a stream of bytes.
+type StreamMethod[Req any] string
+
+// Handle registers what answers the method, before the first Serve.
+func (m StreamMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req Req, w io.Writer) error) {
+	p.HandleStream(string(m), func(ctx context.Context, _ string, body []byte, w io.Writer) error {
+		req, err := Decode[Req](body)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, req, w)
+	})
+}
+
+// Open asks the hub at addr. The stream ends with ctx.
+func (m StreamMethod[Req]) Open(ctx context.Context, p *Peers, addr string, req Req) (io.ReadCloser, error) {
+	body, err := Encode(req)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := p.Stream(ctx, addr, string(m), body)
+	if err != nil {
+		return nil, err
+	}
+	return &contextStream{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
+}
+
+// TalkMethod is the name of a call that goes both ways.
+type TalkMethod[Req any] string
+
+// Handle registers what answers the method, before the first Serve.
+func (m TalkMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req Req, talk Talk) error) {
+	p.HandleTalk(string(m), func(ctx context.Context, _ string, body []byte, talk Talk) error {
+		req, err := Decode[Req](body)
+		if err != nil {
+			return err
+		}
+		return serve(ctx, req, talk)
+	})
+}
+
+// Open asks the hub at addr. The talk ends with ctx.
+func (m TalkMethod[Req]) Open(ctx context.Context, p *Peers, addr string, req Req) (io.ReadWriteCloser, error) {
+	body, err := Encode(req)
+	if err != nil {
+		return nil, err
+	}
+	talk, err := p.Talk(ctx, addr, string(m), body)
+	if err != nil {
+		return nil, err
+	}
+	return &contextTalk{contextStream{ReadCloser: talk, stop: context.AfterFunc(ctx, func() { talk.Close() })}, talk}, nil
+}
+
+// contextStream is a stream that a context closes, if nobody else does.
+type contextStream struct {
+	io.ReadCloser
+	stop func() bool
+}
+
+func (s *contextStream) Close() error {
+	s.stop()
+	return s.ReadCloser.Close()
+}
+
+// contextTalk is a contextStream that is written to as well.
+type contextTalk struct {
+	contextStream
+	io.Writer
+}
