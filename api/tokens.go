@@ -9,7 +9,7 @@ import (
 // JoinToken is a join token without its secret, which no hub keeps.
 type JoinToken struct {
 	ID          string
-	Roles       []string // syncproto.RoleHub, RoleEdge
+	Roles       []string // fleet.RoleHub, RoleEdge
 	Description string
 	NodePool    string     // of every edge that it admits; "": what the edge says
 	Site        string     // likewise
@@ -24,7 +24,7 @@ type JoinToken struct {
 
 // CreateTokenRequest asks for a join token.
 type CreateTokenRequest struct {
-	Role        string // syncproto.RoleHub or RoleEdge
+	Role        string // fleet.RoleHub or RoleEdge
 	Description string
 	NodePool    string
 	Site        string

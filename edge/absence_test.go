@@ -205,7 +205,7 @@ func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *heartb
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.issueCertificate(syncproto.RoleHub, "h1", &key.PublicKey)
+	der, err := ca.issueCertificate(fleet.RoleHub, "h1", &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}

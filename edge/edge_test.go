@@ -237,7 +237,7 @@ func mustEnrolledBy(t testing.TB, ca *authority, allocs ...fleet.AllocID) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := ca.issueCertificate(syncproto.RoleEdge, node, &key.PublicKey)
+	cert, err := ca.issueCertificate(fleet.RoleEdge, node, &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncpro
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.issueCertificate(syncproto.RoleHub, "h1", &key.PublicKey)
+	der, err := ca.issueCertificate(fleet.RoleHub, "h1", &key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (e *Edge) openIdentity() error {
 		return err
 	}
 	e.node = fleet.NodeID(strings.TrimSpace(string(b)))
-	if !ok || !identity.ValidName(syncproto.RoleEdge, string(e.node)) {
+	if !ok || !identity.ValidName(fleet.RoleEdge, string(e.node)) {
 		e.node = fleet.NodeID(fleet.NewUUID(nil))
 	}
 	cert, enrolled, err := e.dir.Read(certFile)
@@ -132,7 +132,7 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 		backoff.WithInitialInterval(enrolPauseMin), backoff.WithMaxInterval(enrolPauseMax), backoff.WithMaxElapsedTime(0),
 	)}
 	applicant := enroll.Applicant{
-		Token: e.token, Role: syncproto.RoleEdge, ID: string(e.node), Name: e.cfg.Name, Key: key, Now: e.trustedNow,
+		Token: e.token, Role: fleet.RoleEdge, ID: string(e.node), Name: e.cfg.Name, Key: key, Now: e.trustedNow,
 	}
 	return backoff.Retry(func() error {
 		id, answer, err := e.enrolOnce(ctx, e.cfg.Hubs, applicant)

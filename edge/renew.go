@@ -12,7 +12,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/pace"
-	"skerry/syncproto"
 	"skerry/syncproto/enroll"
 	"skerry/syncproto/identity"
 )
@@ -115,7 +114,7 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 	id, l, tooLate := e.identity, e.link, e.certRefused
 	e.mu.Unlock()
 	a := enroll.Applicant{
-		Held: id, Role: syncproto.RoleEdge, ID: id.Name, Name: e.cfg.Name, Key: id.Key, Now: e.trustedNow,
+		Held: id, Role: fleet.RoleEdge, ID: id.Name, Name: e.cfg.Name, Key: id.Key, Now: e.trustedNow,
 	}
 	if tooLate {
 		var err error

@@ -70,7 +70,7 @@ func enrolEdge(tb testing.TB, h *runningHub, token string) (*edge, error) {
 	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
 	e.identity, _, err = enroll.Enroll(ctx, e.endpoint, mustAddr(tb, h.QUICAddr()), enroll.Applicant{
-		Token: parsed, Role: syncproto.RoleEdge, ID: string(e.id), Name: "edge-1", Key: key, Now: time.Now,
+		Token: parsed, Role: fleet.RoleEdge, ID: string(e.id), Name: "edge-1", Key: key, Now: time.Now,
 	})
 	return e, err
 }

@@ -145,7 +145,7 @@ func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error)
 	if err != nil {
 		return credentials{}, err
 	}
-	id, issued, err := authority.Issue(syncproto.RoleHub, cfg.Name, now)
+	id, issued, err := authority.Issue(fleet.RoleHub, cfg.Name, now)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -158,7 +158,7 @@ func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error)
 	cluster = cluster.WithSeal(seal)
 	c.pending = &pending{Cluster: &cluster, Certificate: &issued}
 	for _, made := range []struct{ role, file string }{
-		{syncproto.RoleEdge, joinTokenFile}, {syncproto.RoleHub, hubJoinTokenFile},
+		{fleet.RoleEdge, joinTokenFile}, {fleet.RoleHub, hubJoinTokenFile},
 	} {
 		token, kept := pki.NewToken(cluster, []string{made.role}, 0, now)
 		kept.Description = "made with the cluster, in " + made.file
@@ -181,7 +181,7 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 	if err != nil {
 		return credentials{}, err
 	}
-	applicant := enroll.Applicant{Token: token, Role: syncproto.RoleHub, ID: cfg.Name, Name: cfg.Name, Key: key, Now: cfg.Now}
+	applicant := enroll.Applicant{Token: token, Role: fleet.RoleHub, ID: cfg.Name, Name: cfg.Name, Key: key, Now: cfg.Now}
 	var c credentials
 	var patience time.Duration
 	err = rpc.Retry(ctx, func() error {

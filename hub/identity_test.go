@@ -9,7 +9,6 @@ import (
 	"skerry/fleet"
 	"skerry/hub"
 	"skerry/hub/pki"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -24,7 +23,7 @@ func FuzzLoadCredentials(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	id, _, err := authority.Issue(syncproto.RoleHub, "hub-1", now)
+	id, _, err := authority.Issue(fleet.RoleHub, "hub-1", now)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"skerry/fleet"
 	"skerry/hub/pki"
 	"skerry/hub/state"
-	"skerry/syncproto"
 )
 
 // registry is what enrolment sees of the cluster.
@@ -33,7 +32,7 @@ func (r registry) Token(id string) (*state.JoinToken, bool) { return r.h.store.V
 
 func (r registry) Known(role, name string) bool {
 	view := r.h.store.View()
-	if role == syncproto.RoleHub {
+	if role == fleet.RoleHub {
 		_, ok := view.Hub(fleet.HubID(name))
 		return ok
 	}

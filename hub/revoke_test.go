@@ -48,7 +48,7 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		_, _, err := enroll.Enroll(ctx, stolen.endpoint, mustAddr(t, h.QUICAddr()), enroll.Applicant{
-			Held: stolen.identity, Role: syncproto.RoleEdge, ID: string(stolen.id), Key: stolen.identity.Key, Now: time.Now,
+			Held: stolen.identity, Role: fleet.RoleEdge, ID: string(stolen.id), Key: stolen.identity.Key, Now: time.Now,
 		})
 		cancel()
 		if fleet.CodeOf(err) != fleet.CodeRevoked {

@@ -9,7 +9,6 @@ import (
 	"skerry/hub/consensus"
 	"skerry/hub/rpc"
 	"skerry/hub/state"
-	"skerry/syncproto"
 )
 
 // bootstrapOrJoin finishes the hub's beginning: it makes or joins the cluster where that is
@@ -104,7 +103,7 @@ func (h *Hub) finishBootstrapOrJoin(ctx context.Context) error {
 // every machine that an edge's token lies on.
 func (h *Hub) warnOfSharedTokens() {
 	for t := range h.store.View().Tokens() {
-		if slices.Contains(t.Roles, syncproto.RoleHub) && slices.Contains(t.Roles, syncproto.RoleEdge) {
+		if slices.Contains(t.Roles, fleet.RoleHub) && slices.Contains(t.Roles, fleet.RoleEdge) {
 			h.log.Warn("join token admits hubs as well as edges: make one for each with `skerry token create`, then revoke it",
 				"token", t.ID)
 		}

@@ -19,7 +19,6 @@ import (
 	"skerry/hub"
 	"skerry/hub/pki"
 	"skerry/hub/state"
-	"skerry/syncproto"
 )
 
 // secretsOf reads what signs for a cluster, and what its gossip is encrypted with.
@@ -198,11 +197,11 @@ func mustMakeOldDirectory(tb testing.TB, cfg hub.Config) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	id, issued, err := authority.Issue(syncproto.RoleHub, cfg.Name, time.Now())
+	id, issued, err := authority.Issue(fleet.RoleHub, cfg.Name, time.Now())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	token, kept := pki.NewToken(cluster, []string{syncproto.RoleHub, syncproto.RoleEdge}, 0, time.Now())
+	token, kept := pki.NewToken(cluster, []string{fleet.RoleHub, fleet.RoleEdge}, 0, time.Now())
 	folder := filepath.Join(cfg.DataDir, "identity")
 	if err := pki.Save(folder, id); err != nil {
 		tb.Fatal(err)

@@ -128,7 +128,7 @@ func samples() map[string]syncproto.Message {
 		"request":         syncproto.Request{Kind: syncproto.RequestLogs, Alloc: allocA, Task: "t", Stream: "stdout", Offset: 5, Origin: "end", Follow: true},
 		"log-piece":       syncproto.LogPiece{File: 7, Offset: 4096, Data: []byte("a line\n")},
 		"reply":           syncproto.Reply{Error: fleet.Errorf(fleet.CodeNotFound, "no such task").WithHint("look again")},
-		"enroll":          syncproto.Enroll{TokenID: "t", Secret: "s", Role: syncproto.RoleEdge, Name: "n", ID: string(nodeA), CSR: []byte{1}},
+		"enroll":          syncproto.Enroll{TokenID: "t", Secret: "s", Role: fleet.RoleEdge, Name: "n", ID: string(nodeA), CSR: []byte{1}},
 		"enrolled-hub": syncproto.Enrolled{
 			Cert: []byte{1}, CA: []byte{2}, Cluster: "c1", Hubs: []string{"a:4647"}, GossipKey: []byte{3}, StateKey: []byte{4},
 		},

@@ -377,18 +377,11 @@ type Reply struct {
 type Enroll struct {
 	TokenID string `cbor:"1,keyasint"` // "": none
 	Secret  string `cbor:"2,keyasint"`
-	Role    string `cbor:"3,keyasint"` // RoleHub or RoleEdge
+	Role    string `cbor:"3,keyasint"` // fleet.RoleHub or RoleEdge
 	Name    string `cbor:"4,keyasint"`
 	ID      string `cbor:"5,keyasint"` // node id of an edge, name of a hub
 	CSR     []byte `cbor:"6,keyasint"` // PKCS #10, DER
 }
-
-// Roles that a certificate is given for. The common name of a certificate is
-// "edge:NODEID" or "hub:NAME".
-const (
-	RoleHub  = "hub"
-	RoleEdge = "edge"
-)
 
 // Enrolled answers Enroll (Refused does where it fails).
 type Enrolled struct {

@@ -9,7 +9,6 @@ import (
 	"skerry/cmd/console"
 	"skerry/fleet"
 
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -29,7 +28,7 @@ token: it will be another node. A node that was purged is revoked by its whole i
 			switch {
 			case err == nil:
 				id, name = node.ID, " ("+node.Name+")"
-			case fleet.CodeOf(err) != fleet.CodeNotFound || !identity.ValidName(syncproto.RoleEdge, args[0]):
+			case fleet.CodeOf(err) != fleet.CodeNotFound || !identity.ValidName(fleet.RoleEdge, args[0]):
 				return err
 			}
 			answer, err := hub.RevokeNode(cmd.Context(), id, req)

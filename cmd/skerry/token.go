@@ -12,8 +12,6 @@ import (
 	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/fleet"
-
-	"skerry/syncproto"
 )
 
 func tokenCommand(o *operator) *cobra.Command {
@@ -48,7 +46,7 @@ With --node-pool and --site every node that the token admits is in that pool and
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&req.Role, "role", syncproto.RoleEdge, "what it admits: edge, which is a node, or hub")
+	f.StringVar(&req.Role, "role", fleet.RoleEdge, "what it admits: edge, which is a node, or hub")
 	f.StringVar(&req.NodePool, "node-pool", "", "node pool of the nodes that it admits (default: what each says)")
 	f.StringVar(&req.Site, "site", "", "site of the nodes that it admits (default: what each says)")
 	f.Uint64Var(&req.MaxUses, "uses", 0, "how many machines it admits (default: any number)")

@@ -6,7 +6,6 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -22,7 +21,7 @@ func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 	}
 	id := r.PathValue("id")
 	switch {
-	case !identity.ValidName(syncproto.RoleEdge, id):
+	case !identity.ValidName(fleet.RoleEdge, id):
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %q: that is no whole node id", id)
 	case len(req.Reason) > maxReason:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)

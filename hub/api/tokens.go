@@ -9,7 +9,6 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -102,9 +101,9 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 		Roles: []string{req.Role}, Description: req.Description, NodePool: req.NodePool, Site: req.Site, MaxUses: req.MaxUses, CreatedAt: now.UnixNano(),
 	}
 	switch {
-	case !slices.Contains([]string{syncproto.RoleHub, syncproto.RoleEdge}, req.Role):
-		return kept, invalid("the role %q is neither %q nor %q", req.Role, syncproto.RoleEdge, syncproto.RoleHub)
-	case req.Role == syncproto.RoleHub && (req.NodePool != "" || req.Site != ""):
+	case !slices.Contains([]string{fleet.RoleHub, fleet.RoleEdge}, req.Role):
+		return kept, invalid("the role %q is neither %q nor %q", req.Role, fleet.RoleEdge, fleet.RoleHub)
+	case req.Role == fleet.RoleHub && (req.NodePool != "" || req.Site != ""):
 		return kept, invalid("a hub is in no node pool and at no site")
 	case len(req.Description) > maxTokenText || len(req.Site) > maxTokenText:
 		return kept, invalid("its description and its site have at most %d bytes", maxTokenText)

@@ -99,7 +99,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 		c.tb.Fatal(err)
 	}
 	socket := &cuttableSocket{PacketConn: udp}
-	who, _, err := c.ca.Issue(syncproto.RoleHub, string(id), time.Now())
+	who, _, err := c.ca.Issue(fleet.RoleHub, string(id), time.Now())
 	if err != nil {
 		c.tb.Fatal(err)
 	}

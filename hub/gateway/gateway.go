@@ -138,7 +138,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // connection is then closed. The error says why it ended.
 func (g *Gateway) Serve(ctx context.Context, conn *transport.Conn) error {
 	role, name := conn.Peer()
-	if role != syncproto.RoleEdge {
+	if role != fleet.RoleEdge {
 		err := fleet.Errorf(fleet.CodeForbidden, "serve an edge: the certificate is of a %q", role)
 		return errors.Join(err, conn.CloseWith(err))
 	}

@@ -14,7 +14,6 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/pki"
 	"skerry/hub/state"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )
@@ -100,7 +99,7 @@ func newHub(tb testing.TB, opts options) *hub {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	id := h.mustIssue(syncproto.RoleHub, "hub-1")
+	id := h.mustIssue(fleet.RoleHub, "hub-1")
 	endpoint := mustEndpoint(tb, pki.ServerTLS(func() *identity.Identity { return id }, time.Now))
 	h.addr = endpoint.Addr()
 	h.serveGateway(tb, endpoint)

@@ -35,7 +35,7 @@ func (h *hub) mustDial(tb testing.TB, node fleet.NodeID) *testEdge {
 	tb.Cleanup(func() { _ = w.endpoint.Close() }) // a test may have closed it
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
-	id := h.mustIssue(syncproto.RoleEdge, string(node))
+	id := h.mustIssue(fleet.RoleEdge, string(node))
 	var err error
 	w.conn, err = w.endpoint.Dial(ctx, transport.DialConfig{Addr: h.addr, ALPN: syncproto.ALPNEdge, TLS: id.ClientTLS(time.Now)})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -206,7 +205,7 @@ func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if req.Role == syncproto.RoleHub {
+	if req.Role == fleet.RoleHub {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {

@@ -183,7 +183,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", formatTime(now)).
 			WithHint("set it: certificates and join tokens go by it")
 	}
-	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == syncproto.RoleEdge {
+	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == fleet.RoleEdge {
 		return syncproto.Enrolled{}, err
 	}
 	byToken := held == nil
@@ -196,7 +196,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, err
 	}
 	ask := Request{Role: req.Role, Name: req.ID, CSR: req.CSR}
-	if req.Role == syncproto.RoleEdge {
+	if req.Role == fleet.RoleEdge {
 		ask.Validity = e.cfg.EdgeValidity
 	}
 	cert, record, err := ca.Sign(ask, now)
@@ -217,7 +217,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 	}
 	quic, gossip := e.cfg.Hubs()
 	answer := syncproto.Enrolled{Cert: cert, CA: cluster.CACert, Cluster: cluster.ID, Hubs: quic}
-	if req.Role == syncproto.RoleHub {
+	if req.Role == fleet.RoleHub {
 		answer.GossipKey, answer.Gossip, answer.StateKey = cluster.GossipKey, gossip, e.cfg.Registry.StateKey()
 	}
 	return answer, nil

@@ -128,14 +128,14 @@ func TestNewClusterRefusesAClockOf1970(t *testing.T) {
 
 func TestSign(t *testing.T) {
 	r := mustRegistry(t)
-	hub := mustIssue(t, *r.cluster, syncproto.RoleHub, "one")
+	hub := mustIssue(t, *r.cluster, fleet.RoleHub, "one")
 	if got := hub.Cert.NotAfter.Sub(start); got != pki.CertValidity {
 		t.Errorf("valid for %s", got)
 	}
 	if want := "one.hub.skerry"; !slices.Equal(hub.Cert.DNSNames, []string{want}) {
 		t.Errorf("names %v, want %s", hub.Cert.DNSNames, want)
 	}
-	late, _, err := mustCA(t, *r.cluster).Issue(syncproto.RoleEdge, nodeID, start.Add(pki.CAValidity-time.Hour))
+	late, _, err := mustCA(t, *r.cluster).Issue(fleet.RoleEdge, nodeID, start.Add(pki.CAValidity-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,19 +155,19 @@ func mustCA(tb testing.TB, c state.Cluster) *pki.Authority {
 
 func TestSignRefuses(t *testing.T) {
 	ca := mustCA(t, *mustRegistry(t).cluster)
-	csr := mustRequest(t, syncproto.RoleEdge, nodeID)
+	csr := mustRequest(t, fleet.RoleEdge, nodeID)
 	broken := slices.Clone(csr)
 	broken[len(broken)-1] ^= 1
 	for name, try := range map[string]struct {
 		csr        []byte
 		role, name string
 	}{
-		"another role":    {csr, syncproto.RoleHub, "one"},
-		"another name":    {csr, syncproto.RoleEdge, strings.Replace(nodeID, "3f", "4f", 1)},
+		"another role":    {csr, fleet.RoleHub, "one"},
+		"another name":    {csr, fleet.RoleEdge, strings.Replace(nodeID, "3f", "4f", 1)},
 		"a role unknown":  {csr, "operator", "x"},
-		"a bad signature": {broken, syncproto.RoleEdge, nodeID},
-		"garbage":         {[]byte("x"), syncproto.RoleEdge, nodeID},
-		"far too long":    {make([]byte, 1<<20), syncproto.RoleEdge, nodeID},
+		"a bad signature": {broken, fleet.RoleEdge, nodeID},
+		"garbage":         {[]byte("x"), fleet.RoleEdge, nodeID},
+		"far too long":    {make([]byte, 1<<20), fleet.RoleEdge, nodeID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := ca.Sign(pki.Request{Role: try.role, Name: try.name, CSR: try.csr}, start); fleet.CodeOf(err) != fleet.CodeInvalid {
@@ -183,10 +183,10 @@ func FuzzSign(f *testing.F) {
 		f.Fatal(err)
 	}
 	ca := mustCA(f, c)
-	f.Add(mustRequest(f, syncproto.RoleEdge, nodeID))
+	f.Add(mustRequest(f, fleet.RoleEdge, nodeID))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, csr []byte) {
-		cert, _, err := ca.Sign(pki.Request{Role: syncproto.RoleEdge, Name: nodeID, CSR: csr}, start)
+		cert, _, err := ca.Sign(pki.Request{Role: fleet.RoleEdge, Name: nodeID, CSR: csr}, start)
 		if err != nil {
 			return
 		}
@@ -194,7 +194,7 @@ func FuzzSign(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if role, name, ok := identity.Subject(parsed); !ok || role != syncproto.RoleEdge || name != nodeID {
+		if role, name, ok := identity.Subject(parsed); !ok || role != fleet.RoleEdge || name != nodeID {
 			t.Fatalf("signed for %s", parsed.Subject)
 		}
 	})
@@ -205,7 +205,7 @@ func TestSaveAndLoad(t *testing.T) {
 	if _, ok, err := pki.Load(dir); ok || err != nil {
 		t.Fatalf("nothing there: %t, %v", ok, err)
 	}
-	id := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "one")
+	id := mustIssue(t, *mustRegistry(t).cluster, fleet.RoleHub, "one")
 	for range 2 { // the second time replaces the first
 		if err := pki.Save(dir, id); err != nil {
 			t.Fatal(err)
@@ -231,8 +231,8 @@ func TestSaveAndLoad(t *testing.T) {
 
 func TestEnrollAnswers(t *testing.T) {
 	r := mustRegistry(t)
-	both := r.mustToken(0, syncproto.RoleHub, syncproto.RoleEdge)
-	short := r.mustToken(time.Hour, syncproto.RoleEdge)
+	both := r.mustToken(0, fleet.RoleHub, fleet.RoleEdge)
+	short := r.mustToken(time.Hour, fleet.RoleEdge)
 	r.known["edge:aaaaaaaa-1111-4222-8333-444455556666"] = true
 	for name, try := range map[string]struct {
 		token  identity.Token
@@ -242,16 +242,16 @@ func TestEnrollAnswers(t *testing.T) {
 		change func(*syncproto.Enroll)
 		want   fleet.Code
 	}{
-		"an edge":               {token: both, role: syncproto.RoleEdge, id: nodeID},
-		"a hub":                 {token: both, role: syncproto.RoleHub, id: "two"},
-		"before it expires":     {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(59 * time.Minute)},
-		"expired":               {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(time.Hour), want: fleet.CodeTokenExpiry},
-		"not for that role":     {token: short, role: syncproto.RoleHub, id: "two", want: fleet.CodeForbidden},
-		"unknown":               {token: identity.NewToken(r.cluster.CACert), role: syncproto.RoleEdge, id: nodeID, want: fleet.CodeTokenBad},
-		"another token's proof": {token: both, role: syncproto.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.Secret = short.Secret }, want: fleet.CodeTokenBad},
-		"expired, wrong secret": {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(time.Hour), change: func(m *syncproto.Enroll) { m.Secret = "x" }, want: fleet.CodeTokenBad},
-		"the name is taken":     {token: both, role: syncproto.RoleEdge, id: "aaaaaaaa-1111-4222-8333-444455556666", want: fleet.CodeConflict},
-		"a request of another":  {token: both, role: syncproto.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.ID = "bbbbbbbb-1111-4222-8333-444455556666" }, want: fleet.CodeInvalid},
+		"an edge":               {token: both, role: fleet.RoleEdge, id: nodeID},
+		"a hub":                 {token: both, role: fleet.RoleHub, id: "two"},
+		"before it expires":     {token: short, role: fleet.RoleEdge, id: nodeID, now: start.Add(59 * time.Minute)},
+		"expired":               {token: short, role: fleet.RoleEdge, id: nodeID, now: start.Add(time.Hour), want: fleet.CodeTokenExpiry},
+		"not for that role":     {token: short, role: fleet.RoleHub, id: "two", want: fleet.CodeForbidden},
+		"unknown":               {token: identity.NewToken(r.cluster.CACert), role: fleet.RoleEdge, id: nodeID, want: fleet.CodeTokenBad},
+		"another token's proof": {token: both, role: fleet.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.Secret = short.Secret }, want: fleet.CodeTokenBad},
+		"expired, wrong secret": {token: short, role: fleet.RoleEdge, id: nodeID, now: start.Add(time.Hour), change: func(m *syncproto.Enroll) { m.Secret = "x" }, want: fleet.CodeTokenBad},
+		"the name is taken":     {token: both, role: fleet.RoleEdge, id: "aaaaaaaa-1111-4222-8333-444455556666", want: fleet.CodeConflict},
+		"a request of another":  {token: both, role: fleet.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.ID = "bbbbbbbb-1111-4222-8333-444455556666" }, want: fleet.CodeInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := try.now
@@ -278,7 +278,7 @@ func TestEnrollAnswers(t *testing.T) {
 			if len(r.records) != before+1 {
 				t.Fatal("the certificate is not recorded")
 			}
-			if (answer.GossipKey != nil) != (try.role == syncproto.RoleHub) || (answer.StateKey != nil) != (try.role == syncproto.RoleHub) {
+			if (answer.GossipKey != nil) != (try.role == fleet.RoleHub) || (answer.StateKey != nil) != (try.role == fleet.RoleHub) {
 				t.Fatalf("keys given to a %s: %t, %t", try.role, answer.GossipKey != nil, answer.StateKey != nil)
 			}
 		})
@@ -287,10 +287,10 @@ func TestEnrollAnswers(t *testing.T) {
 
 func TestEnrollGivesNothingThatIsNotRecorded(t *testing.T) {
 	r := mustRegistry(t)
-	token := r.mustToken(0, syncproto.RoleEdge)
+	token := r.mustToken(0, fleet.RoleEdge)
 	r.fail = errors.New("no leader")
 	answer, err := mustEnrolment(t, r, start).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}}, syncproto.Enroll{
-		TokenID: token.ID, Secret: token.Secret, Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID),
+		TokenID: token.ID, Secret: token.Secret, Role: fleet.RoleEdge, ID: nodeID, CSR: mustRequest(t, fleet.RoleEdge, nodeID),
 	})
 	if err == nil || answer.Cert != nil {
 		t.Fatalf("got %v, %v", answer, err)
@@ -323,7 +323,7 @@ func mustEndpoint(tb testing.TB, cfg transport.Config) *transport.Endpoint {
 
 func mustServe(tb testing.TB, r *registry, e *pki.Enrolment) server {
 	tb.Helper()
-	return mustServeAs(tb, mustIssue(tb, *r.cluster, syncproto.RoleHub, "one"), e, start)
+	return mustServeAs(tb, mustIssue(tb, *r.cluster, fleet.RoleHub, "one"), e, start)
 }
 
 func mustServeAs(tb testing.TB, id *identity.Identity, e *pki.Enrolment, now time.Time) server {
@@ -352,7 +352,7 @@ func mustServeAs(tb testing.TB, id *identity.Identity, e *pki.Enrolment, now tim
 
 func TestEnrollOverTheWire(t *testing.T) {
 	r := mustRegistry(t)
-	token := r.mustToken(0, syncproto.RoleEdge)
+	token := r.mustToken(0, fleet.RoleEdge)
 	hub := mustServe(t, r, mustEnrolment(t, r, start))
 	dialer := mustEndpoint(t, transport.Config{})
 	applicant := func(token identity.Token, id string) enroll.Applicant {
@@ -360,7 +360,7 @@ func TestEnrollOverTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return enroll.Applicant{Token: token, Role: syncproto.RoleEdge, ID: id, Key: key,
+		return enroll.Applicant{Token: token, Role: fleet.RoleEdge, ID: id, Key: key,
 			Now: func() time.Time { return time.Unix(7, 0) }} // a board without a clock battery
 	}
 
@@ -378,7 +378,7 @@ func TestEnrollOverTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if role, name := conn.Peer(); role != syncproto.RoleHub || name != "one" {
+		if role, name := conn.Peer(); role != fleet.RoleHub || name != "one" {
 			t.Fatalf("the peer is %s:%s", role, name)
 		}
 		if err := conn.CloseWith(nil); err != nil {
@@ -386,12 +386,12 @@ func TestEnrollOverTheWire(t *testing.T) {
 		}
 	})
 	t.Run("a token of another cluster", func(t *testing.T) {
-		_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(mustRegistry(t).mustToken(0, syncproto.RoleEdge), nodeID))
+		_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(mustRegistry(t).mustToken(0, fleet.RoleEdge), nodeID))
 		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeCAMismatch {
 			t.Fatalf("got %+v", e)
 		}
 	})
-	short := r.mustToken(time.Hour, syncproto.RoleEdge)
+	short := r.mustToken(time.Hour, fleet.RoleEdge)
 	for name, try := range map[string]struct {
 		now  time.Time // of the hub
 		code fleet.Code
@@ -420,8 +420,8 @@ func TestEnrollOverTheWire(t *testing.T) {
 func TestServerTLSChecksRoles(t *testing.T) {
 	r := mustRegistry(t)
 	hub := mustServe(t, r, mustEnrolment(t, r, start))
-	edge := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID)
-	foreign := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "two")
+	edge := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID)
+	foreign := mustIssue(t, *mustRegistry(t).cluster, fleet.RoleHub, "two")
 	now := func() time.Time { return start }
 	for name, try := range map[string]struct {
 		id   *identity.Identity

@@ -24,9 +24,9 @@ const day = 24 * time.Hour
 func TestRenewalAnswers(t *testing.T) {
 	r := mustRegistry(t)
 	r.known["edge:"+nodeID] = true // it is a member: that is no conflict here
-	token := r.mustToken(0, syncproto.RoleEdge)
-	old := r.mustToken(day, syncproto.RoleEdge)
-	held := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID).Cert
+	token := r.mustToken(0, fleet.RoleEdge)
+	old := r.mustToken(day, fleet.RoleEdge)
+	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID).Cert
 	const other = "aaaaaaaa-1111-4222-8333-444455556666"
 	for name, try := range map[string]struct {
 		age   time.Duration // since it was issued
@@ -46,11 +46,11 @@ func TestRenewalAnswers(t *testing.T) {
 		"well, with one nobody knows":    {age: day, token: identity.NewToken(r.cluster.CACert)},
 		"for another edge":               {id: other, want: fleet.CodeForbidden},
 		"for another edge, with a token": {id: other, token: token, want: fleet.CodeForbidden},
-		"for a hub":                      {role: syncproto.RoleHub, id: "two", want: fleet.CodeForbidden},
+		"for a hub":                      {role: fleet.RoleHub, id: "two", want: fleet.CodeForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if try.role == "" {
-				try.role = syncproto.RoleEdge
+				try.role = fleet.RoleEdge
 			}
 			if try.id == "" {
 				try.id = nodeID
@@ -83,8 +83,8 @@ func TestRenewalAnswers(t *testing.T) {
 
 func TestTooLateSaysWhatToDo(t *testing.T) {
 	r := mustRegistry(t)
-	req := syncproto.Enroll{Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID)}
-	held := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID).Cert
+	req := syncproto.Enroll{Role: fleet.RoleEdge, ID: nodeID, CSR: mustRequest(t, fleet.RoleEdge, nodeID)}
+	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID).Cert
 	_, err := mustEnrolment(t, r, start.Add(800*day)).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}, Cert: held}, req)
 	e := fleet.AsError(err)
 	if !strings.Contains(e.Message, "ended at 2027-09-01T12:00:00Z, and was taken until 2028-08-31T12:00:00Z") || !strings.Contains(e.Hint, "--token-file") {
@@ -94,7 +94,7 @@ func TestTooLateSaysWhatToDo(t *testing.T) {
 
 func TestEdgesHaveTheirOwnValidityAndGrace(t *testing.T) {
 	r := mustRegistry(t)
-	token := r.mustToken(0, syncproto.RoleEdge, syncproto.RoleHub)
+	token := r.mustToken(0, fleet.RoleEdge, fleet.RoleHub)
 	now := start
 	e, err := pki.NewEnrolment(pki.EnrolConfig{
 		Registry: r, Hubs: func() (quic, gossip []string) { return nil, nil }, Now: func() time.Time { return now },
@@ -112,21 +112,21 @@ func TestEdgesHaveTheirOwnValidityAndGrace(t *testing.T) {
 		}
 		return mustParse(t, answer.Cert), nil
 	}
-	hub, err := ask(nil, syncproto.RoleHub, "two")
+	hub, err := ask(nil, fleet.RoleHub, "two")
 	if err != nil || hub.NotAfter.Sub(now) != pki.CertValidity {
 		t.Fatalf("a hub's: %v, %v", hub, err)
 	}
-	edge, err := ask(nil, syncproto.RoleEdge, nodeID)
+	edge, err := ask(nil, fleet.RoleEdge, nodeID)
 	if err != nil || edge.NotAfter.Sub(now) != 2*time.Hour || edge.NotBefore.Sub(now) != -15*time.Minute {
 		t.Fatalf("an edge's: %v, %v", edge, err)
 	}
 	token = identity.Token{}
 	now = start.Add(3 * time.Hour)
-	if _, err := ask(edge, syncproto.RoleEdge, nodeID); err != nil {
+	if _, err := ask(edge, fleet.RoleEdge, nodeID); err != nil {
 		t.Fatalf("at the end of the grace: %v", err)
 	}
 	now = now.Add(time.Second)
-	if _, err := ask(edge, syncproto.RoleEdge, nodeID); fleet.CodeOf(err) != fleet.CodeCertExpiry {
+	if _, err := ask(edge, fleet.RoleEdge, nodeID); fleet.CodeOf(err) != fleet.CodeCertExpiry {
 		t.Fatalf("after it: %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func mustParse(tb testing.TB, der []byte) *x509.Certificate {
 func TestRenewOverTheWire(t *testing.T) {
 	r := mustRegistry(t)
 	r.known["edge:"+nodeID] = true
-	held := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID)
+	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID)
 	back := start.Add(400 * day)
 	hub := mustServeAt(t, r, back)
 	dialer := mustEndpoint(t, transport.Config{})
@@ -154,7 +154,7 @@ func TestRenewOverTheWire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			renewed, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, enroll.Applicant{
-				Held: held, Role: syncproto.RoleEdge, ID: nodeID, Key: held.Key, Now: func() time.Time { return now },
+				Held: held, Role: fleet.RoleEdge, ID: nodeID, Key: held.Key, Now: func() time.Time { return now },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -174,7 +174,7 @@ func TestRenewalOverTheWireIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleEdge, nodeID)
+	foreign := mustIssue(t, *mustRegistry(t).cluster, fleet.RoleEdge, nodeID)
 	pretender := *foreign // takes the hub for its own cluster's, and shows what it has
 	pretender.CA = hub.id.CA
 	for name, try := range map[string]struct {
@@ -185,10 +185,10 @@ func TestRenewalOverTheWireIsRefused(t *testing.T) {
 			Token: identity.NewToken(r.cluster.CACert), Key: key}, fleet.CodeTokenBad},
 		"another cluster's edge": {enroll.Applicant{Held: &pretender, Key: foreign.Key}, fleet.CodeForbidden},
 		"a hub as an edge": {enroll.Applicant{
-			Held: mustIssue(t, *r.cluster, syncproto.RoleHub, "two"), Key: key}, fleet.CodeForbidden},
+			Held: mustIssue(t, *r.cluster, fleet.RoleHub, "two"), Key: key}, fleet.CodeForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			try.a.Role, try.a.ID, try.a.Now = syncproto.RoleEdge, nodeID, func() time.Time { return start }
+			try.a.Role, try.a.ID, try.a.Now = fleet.RoleEdge, nodeID, func() time.Time { return start }
 			_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, try.a)
 			if fleet.CodeOf(err) != try.want {
 				t.Fatalf("got %v, want %q", err, try.want)
@@ -203,7 +203,7 @@ func TestRenewalOverTheWireIsRefused(t *testing.T) {
 // mustServeAt serves at a time, with a hub's certificate of that time.
 func mustServeAt(tb testing.TB, r *registry, now time.Time) server {
 	tb.Helper()
-	id, _, err := mustCA(tb, *r.cluster).Issue(syncproto.RoleHub, "one", now)
+	id, _, err := mustCA(tb, *r.cluster).Issue(fleet.RoleHub, "one", now)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -212,13 +212,13 @@ func mustServeAt(tb testing.TB, r *registry, now time.Time) server {
 
 func TestAuthorityRenews(t *testing.T) {
 	r := mustRegistry(t)
-	ca, id := mustCA(t, *r.cluster), mustIssue(t, *r.cluster, syncproto.RoleHub, "one")
+	ca, id := mustCA(t, *r.cluster), mustIssue(t, *r.cluster, fleet.RoleHub, "one")
 	back := start.Add(3 * 365 * day) // long after its end
 	renewed, err := ca.Renew(id, back)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if renewed.Name != "one" || renewed.Role != syncproto.RoleHub || !renewed.Key.Equal(id.Key) || !renewed.Cert.NotAfter.Equal(back.Add(pki.CertValidity)) {
+	if renewed.Name != "one" || renewed.Role != fleet.RoleHub || !renewed.Key.Equal(id.Key) || !renewed.Cert.NotAfter.Equal(back.Add(pki.CertValidity)) {
 		t.Fatalf("renewed as %s %s until %s", renewed.Role, renewed.Name, renewed.Cert.NotAfter)
 	}
 	if bytes.Equal(renewed.Cert.Raw, id.Cert.Raw) || pki.Record(renewed.Cert).Serial == pki.Record(id.Cert).Serial {
@@ -235,7 +235,7 @@ func TestAuthorityRenews(t *testing.T) {
 }
 
 func TestCheckClock(t *testing.T) {
-	ca := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "one").CA
+	ca := mustIssue(t, *mustRegistry(t).cluster, fleet.RoleHub, "one").CA
 	for name, try := range map[string]struct {
 		now time.Time
 		ca  *x509.Certificate
@@ -256,7 +256,7 @@ func TestCheckClock(t *testing.T) {
 
 func TestAuthorityIsKept(t *testing.T) {
 	r, dir := mustRegistry(t), t.TempDir()
-	id := mustIssue(t, *r.cluster, syncproto.RoleHub, "one")
+	id := mustIssue(t, *r.cluster, fleet.RoleHub, "one")
 	if ca, err := pki.LoadAuthority(dir, id.CA); ca != nil || err != nil {
 		t.Fatalf("nothing there: %v, %v", ca, err)
 	}
@@ -274,7 +274,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	if _, err := ca.Renew(id, start.Add(400*day)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.LoadAuthority(dir, mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "one").CA); err == nil {
+	if _, err := pki.LoadAuthority(dir, mustIssue(t, *mustRegistry(t).cluster, fleet.RoleHub, "one").CA); err == nil {
 		t.Fatal("taken for another cluster's CA")
 	}
 }
@@ -293,7 +293,7 @@ func FuzzLoadAuthority(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	id := mustIssue(f, c, syncproto.RoleHub, "one")
+	id := mustIssue(f, c, fleet.RoleHub, "one")
 	own, err := identity.EncodeKey(id.Key)
 	if err != nil {
 		f.Fatal(err)
@@ -321,10 +321,10 @@ func FuzzLoadAuthority(f *testing.F) {
 // An edge that was expelled gets no certificate any more, whatever it shows.
 func TestRevokedEdgesGetNoCertificate(t *testing.T) {
 	r := mustRegistry(t)
-	token := r.mustToken(0, syncproto.RoleEdge)
-	held := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID).Cert
+	token := r.mustToken(0, fleet.RoleEdge)
+	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID).Cert
 	e := mustEnrolment(t, r, start)
-	req := syncproto.Enroll{Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID)}
+	req := syncproto.Enroll{Role: fleet.RoleEdge, ID: nodeID, CSR: mustRequest(t, fleet.RoleEdge, nodeID)}
 	withToken := req
 	withToken.TokenID, withToken.Secret = token.ID, token.Secret
 	for _, revoked := range []bool{false, true} {

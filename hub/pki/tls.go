@@ -45,12 +45,12 @@ func ServerTLS(self func() *identity.Identity, now func() time.Time) func(alpn [
 		if len(cs.PeerCertificates) == 0 {
 			return nil
 		}
-		return identity.Check{CA: ca, Role: syncproto.RoleEdge}.Verify(cs.PeerCertificates)
+		return identity.Check{CA: ca, Role: fleet.RoleEdge}.Verify(cs.PeerCertificates)
 	}
 	configs := map[string]*tls.Config{
-		syncproto.ALPNEdge:   mutual(syncproto.ALPNEdge, syncproto.RoleEdge, anyTime),
-		syncproto.ALPNHub:    mutual(syncproto.ALPNHub, syncproto.RoleHub, now),
-		syncproto.ALPNRaft:   mutual(syncproto.ALPNRaft, syncproto.RoleHub, now),
+		syncproto.ALPNEdge:   mutual(syncproto.ALPNEdge, fleet.RoleEdge, anyTime),
+		syncproto.ALPNHub:    mutual(syncproto.ALPNHub, fleet.RoleHub, now),
+		syncproto.ALPNRaft:   mutual(syncproto.ALPNRaft, fleet.RoleHub, now),
 		syncproto.ALPNEnroll: enrol,
 	}
 	return func(alpn []string) (*tls.Config, error) {

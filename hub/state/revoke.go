@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"skerry/fleet"
-	"skerry/syncproto"
 )
 
 // NodeRevoke expels an edge (see fleet.Revocation), and gives up what it had. The
@@ -100,7 +99,7 @@ func (t *tx) serialsOf(id fleet.NodeID) []string {
 	return serials
 }
 
-func subjectOf(id fleet.NodeID) string { return syncproto.RoleEdge + ":" + string(id) }
+func subjectOf(id fleet.NodeID) string { return fleet.RoleEdge + ":" + string(id) }
 
 func (t *tx) revocationOf(id fleet.NodeID) *fleet.Revocation {
 	return revocationTable.currentRow(t, idKey(id))

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/syncproto"
 )
 
 // JoinToken is what the cluster knows of a join token: never the secret itself.
@@ -68,7 +67,7 @@ func (t *tx) storeJoinToken(c Token) Result {
 // storeCertificate records one that was issued, unless its edge was revoked, or its join
 // token is of no use any more.
 func (t *tx) storeCertificate(c Certificate) Result {
-	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
+	if id, isEdge := strings.CutPrefix(c.Subject, fleet.RoleEdge+":"); isEdge {
 		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
 			return *res
 		}
@@ -115,7 +114,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 		tokenTable.markChanged(t)
 	}
 	admissionTable.putRow(t, next)
-	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
+	if id, isEdge := strings.CutPrefix(c.Subject, fleet.RoleEdge+":"); isEdge {
 		if n := nodeTable.currentRow(t, key(id)); n != nil {
 			t.storeNodeDescription(&n.Node, &pendingEvals{}) // it is away: its certificate had ended
 		}

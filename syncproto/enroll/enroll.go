@@ -36,7 +36,7 @@ type Applicant struct {
 	// against its CA, and is shown its certificate.
 	Held  *identity.Identity
 	Token identity.Token    // may be zero with Held: it counts where that ended too long ago
-	Role  string            // syncproto.RoleHub or RoleEdge
+	Role  string            // fleet.RoleHub or RoleEdge
 	ID    string            // a hub's name, an edge's node id
 	Name  string            // of an edge: the name that people see
 	Key   *ecdsa.PrivateKey // identity.NewKey

@@ -15,13 +15,12 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/syncproto"
 )
 
 // Identity is a key, the certificate that a cluster gave for it, and that
 // cluster's CA. It does not change.
 type Identity struct {
-	Role string // syncproto.RoleHub or RoleEdge
+	Role string // fleet.RoleHub or RoleEdge
 	Name string // a hub's name, an edge's node id
 	Cert *x509.Certificate
 	CA   *x509.Certificate
@@ -80,7 +79,7 @@ func (id *Identity) ClientTLS(now func() time.Time) *tls.Config {
 		},
 		InsecureSkipVerify: true, // of host names; VerifyConnection does the rest
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			return Check{CA: id.CA, Role: syncproto.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
+			return Check{CA: id.CA, Role: fleet.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
 		},
 	}
 }
@@ -100,7 +99,7 @@ func (t Token) EnrollTLS(now func() time.Time) *tls.Config {
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			for _, c := range cs.PeerCertificates {
 				if t.Names(c.Raw) {
-					return Check{CA: c, Role: syncproto.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
+					return Check{CA: c, Role: fleet.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
 				}
 			}
 			return fleet.Errorf(fleet.CodeCAMismatch, "check the hub: its CA is not the one that the join token names").
@@ -171,9 +170,9 @@ func Subject(cert *x509.Certificate) (role, name string, ok bool) {
 // first and the last being a letter or a digit.
 func ValidName(role, name string) bool {
 	switch role {
-	case syncproto.RoleEdge:
+	case fleet.RoleEdge:
 		return validUUID(name)
-	case syncproto.RoleHub:
+	case fleet.RoleHub:
 		return validHubName(name)
 	}
 	return false

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -84,7 +83,7 @@ func TestLoadReadsWhatWasEncoded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id.Role != syncproto.RoleEdge || id.Name != nodeID || !id.Key.Equal(key) {
+	if id.Role != fleet.RoleEdge || id.Name != nodeID || !id.Key.Equal(key) {
 		t.Fatalf("loaded %s:%s", id.Role, id.Name)
 	}
 	if _, err := identity.Load(keyPEM, keyPEM, keyPEM); err == nil {
@@ -129,7 +128,7 @@ func TestCheckTakesWrongClocks(t *testing.T) {
 		"last moment, to the point": {now: start.Add(year), ok: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := identity.Check{CA: ca.cert, Role: syncproto.RoleHub, Now: try.now}.Verify([]*x509.Certificate{leaf})
+			err := identity.Check{CA: ca.cert, Role: fleet.RoleHub, Now: try.now}.Verify([]*x509.Certificate{leaf})
 			if (err == nil) != try.ok {
 				t.Fatalf("got %v, want ok=%t", err, try.ok)
 			}
@@ -151,7 +150,7 @@ func TestCheckRefuses(t *testing.T) {
 		"the CA itself":   {ca.cert},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := identity.Check{CA: ca.cert, Role: syncproto.RoleHub, Now: start}.Verify(chain)
+			err := identity.Check{CA: ca.cert, Role: fleet.RoleHub, Now: start}.Verify(chain)
 			if fleet.CodeOf(err) != fleet.CodeForbidden {
 				t.Fatalf("got %v", err)
 			}
