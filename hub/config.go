@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/consensus"
 	"skerry/hub/members"
+	"skerry/syncproto/identity"
 )
 
 // Default ports, as people know them. A port of 0 in Config lets the system
@@ -246,4 +248,21 @@ func orDefault[T comparable](v, fallback T) T {
 		return fallback
 	}
 	return v
+}
+
+// joinToken reads the token that the configuration names.
+func (c Config) joinToken() (identity.Token, error) {
+	text := c.Token
+	if text == "" && c.TokenFile != "" {
+		b, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+		}
+		text = string(b)
+	}
+	if strings.TrimSpace(text) == "" {
+		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "join the cluster: no join token is given").
+			WithHint("name the file with --token-file; the first hub keeps it in DATA/hub-join-token")
+	}
+	return identity.ParseToken(text)
 }

@@ -10,15 +10,11 @@ import (
 // no newer one.
 const dataVersion = 1
 
-// Names below a hub's data directory.
+// Names below a hub's data directory, beside those of package pki.
 const (
-	joinTokenFile    = "join-token"     // admits edges
-	hubJoinTokenFile = "hub-join-token" // admits hubs
-	resetKeyFile     = "reset-key"
-	identityDir      = "identity" // certificate, key, CA
-	raftDir          = "raft"     // log and snapshots
-
-	edgeFile = "identity/node-id" // in an edge's data directory, and never in a hub's
+	resetKeyFile = "reset-key"
+	raftDir      = "raft"             // log and snapshots
+	edgeFile     = "identity/node-id" // in an edge's data directory, and never in a hub's
 )
 
 // resetKey is a secret of a data directory by which a restarted hub tells peers

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,7 +33,6 @@ import (
 	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/internal/logtap"
-	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )
 
@@ -48,24 +46,23 @@ var configs = validate.ConfigChecks{rawexec.Name: rawexec.Check}
 // Hub is one hub of a cluster.
 type Hub struct {
 	// Set by Open.
-	cfg    Config
-	log    *slog.Logger
-	logTap *logtap.Monitor // what log says goes through it
-	dir    *datadir.Dir
-	creds  credentials
-	// stateKeys are creds.stateKeys, and those that came since.
-	stateKeys stateKeys
-	own       atomic.Pointer[identity.Identity] // creds.identity, and what renews it
-	endpoint  *transport.Endpoint
-	listener  net.Listener
-	addr      state.HubAddr // where others reach this hub
-	raftPool  *rpc.Pool
-	hubPool   *rpc.Pool
+	cfg      Config
+	log      *slog.Logger
+	logTap   *logtap.Monitor // what log says goes through it
+	dir      *datadir.Dir
+	creds    pki.Credentials
+	own      *pki.OwnCertificate // creds.Identity, and what renews it
+	endpoint *transport.Endpoint
+	listener net.Listener
+	addr     state.HubAddr // where others reach this hub
+	raftPool *rpc.Pool
+	hubPool  *rpc.Pool
 
 	store     *state.Store
 	peers     *rpc.Peers
 	node      *consensus.Node
 	members   *members.Members
+	keyring   *pki.Keyring
 	enrolment *pki.Enrolment
 	liveness  *liveness.Liveness
 	gateway   *gateway.Gateway
@@ -78,9 +75,6 @@ type Hub struct {
 	periodic  *periodic.Launcher
 	rollouts  *rollout.Watcher
 	api       *api.API
-
-	// Of Open, and then of Run's goroutine that keeps the certificate.
-	authority *pki.Authority // nil: not known yet
 
 	ready             chan struct{}
 	exclusiveCommands chan exclusiveCommand
@@ -115,7 +109,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		"http":      h.serveHTTP,
 		"lead":      h.runLeaderLoop,
 		"settle":    h.bootstrapOrJoin,
-		"identity":  h.runCertificateRenewal,
+		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.ready}.Run,
 		"streams":   h.serveStreams,
 	} {
 		group.Go(func() error {
@@ -206,8 +200,8 @@ func (h *Hub) Leads() bool { return h.node.IsLeader() }
 
 // JoinToken is the token for edges that this hub made at bootstrap, and HubJoinToken
 // the one for hubs; "" where it made none or the file is gone.
-func (h *Hub) JoinToken() string    { return h.tokenIn(joinTokenFile) }
-func (h *Hub) HubJoinToken() string { return h.tokenIn(hubJoinTokenFile) }
+func (h *Hub) JoinToken() string    { return h.tokenIn(pki.JoinTokenFile) }
+func (h *Hub) HubJoinToken() string { return h.tokenIn(pki.HubJoinTokenFile) }
 
 func (h *Hub) tokenIn(file string) string {
 	b, err := os.ReadFile(h.dir.File(file))

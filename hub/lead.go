@@ -81,7 +81,7 @@ func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 		"periodic":  h.periodic.Lead,
 		"rollout":   h.rollouts.Lead,
 		"restores":  h.dropUnfinishedRestore,
-		"secrets":   h.sealSecrets,
+		"secrets":   h.keyring.SealSecrets,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

@@ -64,7 +64,7 @@ func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge(descCertEnd, float64(r.h.ownIdentity().Cert.NotAfter.Unix()))
+	gauge(descCertEnd, float64(r.h.own.Identity().Cert.NotAfter.Unix()))
 	r.collectRaft(gauge, counter)
 	edges := r.h.gateway.Stats()
 	gauge(descSessions, float64(edges.Open))

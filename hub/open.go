@@ -3,15 +3,10 @@ package hub
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"skerry/fleet"
@@ -33,7 +28,6 @@ import (
 	"skerry/internal/datadir"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
-	"skerry/syncproto/transport"
 )
 
 // quicIdleTimeout is how long a hub bears silence on a connection. Edges and hubs that
@@ -71,110 +65,57 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 	switch {
 	case known:
 	case cfg.Bootstrap:
-		creds, err = bootstrap(cfg, h.dir, cfg.Now())
+		creds, err = pki.Bootstrap(cfg.Region, cfg.Name, h.dir, cfg.Now())
 	default:
-		creds, err = join(ctx, cfg, h.dir, h.endpoint)
+		creds, err = h.joinCluster(ctx)
 	}
 	if err == nil {
-		err = pki.CheckClock(cfg.Now(), creds.identity.CA)
+		err = pki.CheckClock(cfg.Now(), creds.Identity.CA)
 	}
 	if err != nil {
 		return err
 	}
 	h.creds = creds
-	h.stateKeys.setStateKeys(creds.stateKeys)
-	h.own.Store(creds.identity)
-	h.renewAtStart()
-	give := pki.ServerTLS(h.ownIdentity, cfg.Now)
+	h.own = pki.NewOwnCertificate(h.dir.File(pki.Folder), creds.Identity, cfg.Now, h.log)
+	give := pki.ServerTLS(h.own.Identity, cfg.Now)
 	serverTLS.Store(&give)
 	return h.openComponents()
 }
 
+func (h *Hub) joinCluster(ctx context.Context) (pki.Credentials, error) {
+	token, err := h.cfg.joinToken()
+	if err != nil {
+		return pki.Credentials{}, err
+	}
+	return pki.Join(ctx, pki.JoinConfig{
+		Name: h.cfg.Name, Hubs: h.cfg.Join, Token: token, Now: h.cfg.Now, Log: h.cfg.Log,
+	}, h.dir, h.endpoint)
+}
+
 // ownCredentials reads what an earlier start left, if there was one, and checks
 // that this start fits to it.
-func (h *Hub) ownCredentials() (creds credentials, known bool, err error) {
+func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	if _, err := os.Stat(h.dir.File(edgeFile)); err == nil {
-		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.File()).
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.File()).
 			WithHint("give the hub a data directory of its own")
 	}
-	creds, known, err = loadCredentials(h.dir.File(identityDir))
+	creds, known, err = pki.LoadCredentials(h.dir.File(pki.Folder))
 	switch {
 	case err != nil:
-		return credentials{}, false, err
-	case known && creds.identity.Name != h.cfg.Name:
-		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.File(), creds.identity.Name, h.cfg.Name).
-			WithHint("start it with --name %s", creds.identity.Name)
+		return pki.Credentials{}, false, err
+	case known && creds.Identity.Name != h.cfg.Name:
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.File(), creds.Identity.Name, h.cfg.Name).
+			WithHint("start it with --name %s", creds.Identity.Name)
 	case known:
 		if h.cfg.Bootstrap || len(h.cfg.Join) > 0 {
 			h.log.Info("the data directory has an identity: bootstrap and join are done", "data_dir", h.dir.File())
 		}
 		return creds, true, nil
 	case !h.cfg.Bootstrap && len(h.cfg.Join) == 0:
-		return credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.File()).
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.File()).
 			WithHint("make a new cluster with --bootstrap, or join one with --join and --token-file")
 	}
-	return credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
-}
-
-// listenHTTP binds the HTTP port.
-func (h *Hub) listenHTTP() error {
-	h.listener = h.cfg.Listener
-	if h.listener == nil {
-		addr := net.JoinHostPort(h.cfg.HTTPBind, strconv.Itoa(h.cfg.HTTPPort))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return bindError("HTTP", addr, err)
-		}
-		h.listener = l
-	}
-	return nil
-}
-
-// openEndpoint binds the QUIC port. Nobody is served before the hub has an
-// identity.
-func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config, error)]) error {
-	conn := h.cfg.Packets
-	if conn == nil {
-		addr := net.JoinHostPort(h.cfg.Bind, strconv.Itoa(h.cfg.QUICPort))
-		c, err := net.ListenPacket("udp", addr)
-		if err != nil {
-			return bindError("QUIC", addr, err)
-		}
-		conn = c
-	}
-	key, err := resetKey(h.dir)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	h.endpoint, err = transport.New(transport.Config{
-		Conn: conn,
-		TLS: func(alpn []string) (*tls.Config, error) {
-			if f := serverTLS.Load(); f != nil {
-				return (*f)(alpn)
-			}
-			return nil, fleet.Errorf(fleet.CodeUnavailable, "this hub has no identity yet")
-		},
-		IdleTimeout: quicIdleTimeout,
-		Exempt:      h.isHub,
-		ResetKey:    key,
-		Log:         h.log.With("component", "transport"),
-	})
-	return err
-}
-
-// isHub reports whether an address is another hub's. Hubs dial each other from where
-// they listen, and are not kept waiting by edges.
-func (h *Hub) isHub(addr net.Addr) bool {
-	from := addr.String()
-	return slices.ContainsFunc(h.store.View().Hubs(), func(a state.HubAddr) bool { return a.QUIC == from })
-}
-
-func bindError(what, addr string, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fleet.Errorf(fleet.CodeConflict, "listen for %s on %s: the port is in use", what, addr).
-			WithHint("is another hub running? Choose another port with --%s-port", strings.ToLower(what))
-	}
-	return fleet.Errorf(fleet.CodeInvalid, "listen for %s on %s: %v", what, addr, err)
+	return pki.Credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
 }
 
 // openComponents makes everything that an identity is needed for, each room with what
@@ -200,8 +141,7 @@ func (h *Hub) serveCalls() {
 	h.remote.ServeCalls(h.gateway)
 	methodRaftStatus.Handle(h.peers, func(context.Context, string, struct{}) (api.Standing, error) { return h.raftStatus(), nil })
 	methodRestore.Handle(h.peers, h.restoreAsLeader)
-	methodGetKey.Handle(h.peers, h.serveStateKey)
-	methodKeepKey.Handle(h.peers, h.storeStateKey)
+	h.keyring.ServeCalls()
 }
 
 func (h *Hub) openPeers() error {
@@ -216,7 +156,7 @@ func (h *Hub) openPeers() error {
 	if h.addr.HTTP, err = h.httpAddr(host); err != nil {
 		return err
 	}
-	clientTLS := func() *tls.Config { return h.ownIdentity().ClientTLS(h.cfg.Now) }
+	clientTLS := func() *tls.Config { return h.own.Identity().ClientTLS(h.cfg.Now) }
 	if h.hubPool, err = rpc.NewPool(rpc.PoolConfig{
 		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS,
 		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 3,
@@ -251,7 +191,7 @@ func (h *Hub) openConsensus() error {
 	raft := h.cfg.Raft
 	node, err := consensus.New(consensus.Config{
 		ID: h.hubID(), Addr: h.addr.QUIC, Dir: h.dir.File(raftDir), Store: h.store,
-		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
+		Bootstrap: h.creds.Pending != nil && h.creds.Pending.Cluster != nil,
 		Dial:      h.dialRaft,
 		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {
 			return h.peers.Call(ctx, addr, consensus.MethodApply, cmd)
@@ -289,7 +229,7 @@ func (h *Hub) openMembers() error {
 	}
 	h.members, err = members.Open(members.Config{
 		Self: members.Member{ID: h.hubID(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP, Build: h.cfg.Version},
-		Bind: h.cfg.Bind, Port: h.cfg.GossipPort, Advertise: host, Key: h.creds.gossipKey,
+		Bind: h.cfg.Bind, Port: h.cfg.GossipPort, Advertise: host, Key: h.creds.GossipKey,
 		Seeds: func() []string {
 			var out []string
 			for _, a := range h.store.View().Hubs() {
@@ -389,9 +329,13 @@ func (h *Hub) openLeaderComponents() error {
 }
 
 func (h *Hub) openEnrolment() error {
+	h.keyring = pki.NewKeyring(pki.KeyringConfig{
+		Dir: h.dir.File(pki.Folder), Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
+		Others: h.otherHubAddrs, Log: h.log,
+	}, h.creds.StateKeys)
 	var err error
 	h.enrolment, err = pki.NewEnrolment(pki.EnrolConfig{
-		Registry: registry{h},
+		Registry: h.stateRegistry(),
 		Hubs: func() (quic, gossip []string) {
 			for _, a := range h.store.View().Hubs() {
 				quic, gossip = append(quic, a.QUIC), append(gossip, a.Gossip)
@@ -404,6 +348,10 @@ func (h *Hub) openEnrolment() error {
 		Log:          h.log.With("component", "pki"),
 	})
 	return err
+}
+
+func (h *Hub) stateRegistry() pki.StateRegistry {
+	return pki.StateRegistry{State: h.store, Apply: h.node, Keyring: h.keyring}
 }
 
 func (h *Hub) openAPI() error {

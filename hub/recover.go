@@ -6,6 +6,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
+	"skerry/hub/pki"
 	"skerry/internal/datadir"
 )
 
@@ -17,7 +18,7 @@ func Recover(dataDir string, log *slog.Logger) (name fleet.HubID, r consensus.Re
 		return "", r, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	creds, known, err := loadCredentials(dir.File(identityDir))
+	creds, known, err := pki.LoadCredentials(dir.File(pki.Folder))
 	if err != nil {
 		return "", r, err
 	}
@@ -25,7 +26,7 @@ func Recover(dataDir string, log *slog.Logger) (name fleet.HubID, r consensus.Re
 		return "", r, fleet.Errorf(fleet.CodeInvalid, "recover the hub in %s: the directory holds no identity of a hub", dataDir).
 			WithHint("name the data directory of a hub that was in the cluster")
 	}
-	name = fleet.HubID(creds.identity.Name)
+	name = fleet.HubID(creds.Identity.Name)
 	r, err = consensus.Recover(name, dir.File(raftDir), log)
 	return name, r, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
+	"skerry/hub/pki"
 	"skerry/hub/rpc"
 	"skerry/hub/state"
 )
@@ -66,7 +67,7 @@ func (h *Hub) updateRaftAddress(ctx context.Context) error {
 
 // finishBootstrapOrJoin commits what a bootstrap made, or joins.
 func (h *Hub) finishBootstrapOrJoin(ctx context.Context) error {
-	p := h.creds.pending
+	p := h.creds.Pending
 	if p == nil {
 		return nil
 	}
@@ -74,7 +75,7 @@ func (h *Hub) finishBootstrapOrJoin(ctx context.Context) error {
 		if err := h.node.Join(ctx, h.askToJoin); err != nil {
 			return err
 		}
-		return removePendingFile(h.dir)
+		return pki.DropPending(h.dir)
 	}
 	res, err := h.node.Apply(ctx, state.ClusterInit{Cluster: *p.Cluster})
 	if err != nil {
@@ -96,7 +97,7 @@ func (h *Hub) finishBootstrapOrJoin(ctx context.Context) error {
 	if err := h.applyAndCheck(ctx, *p.Certificate); err != nil {
 		return err
 	}
-	return removePendingFile(h.dir)
+	return pki.DropPending(h.dir)
 }
 
 // warnOfSharedTokens names the join tokens of older releases, which admit hubs from
@@ -156,8 +157,8 @@ func (h *Hub) otherHubAddrs() []string {
 			out = append(out, addr)
 		}
 	}
-	if h.creds.pending != nil {
-		for _, a := range h.creds.pending.Hubs {
+	if h.creds.Pending != nil {
+		for _, a := range h.creds.Pending.Hubs {
 			add(a)
 		}
 	}

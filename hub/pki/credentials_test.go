@@ -1,13 +1,13 @@
-package hub_test
+package pki_test
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub"
 	"skerry/hub/pki"
 	"skerry/syncproto/identity"
 )
@@ -42,9 +42,11 @@ func FuzzLoadCredentials(f *testing.F) {
 		for name, content := range map[string][]byte{
 			"hub.pem": cert, "hub-key.pem": key, "ca.pem": ca, "gossip-key": gossip, "pending.json": pending,
 		} {
-			mustWrite(t, filepath.Join(dir, "identity", name), string(content))
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		found, err := hub.LoadCredentials(dir)
+		_, found, err := pki.LoadCredentials(dir)
 		if err != nil {
 			if e := fleet.AsError(err); e.Code != fleet.CodeInvalid || e.Hint == "" {
 				t.Fatalf("refused with %q: %v", e.Code, err)

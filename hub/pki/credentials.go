@@ -1,0 +1,126 @@
+package pki
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/internal/datadir"
+	"skerry/syncproto/identity"
+)
+
+// Names below a hub's data directory.
+const (
+	Folder           = "identity"       // of the identity
+	JoinTokenFile    = "join-token"     // admits edges
+	HubJoinTokenFile = "hub-join-token" // admits hubs
+)
+
+// Files of the identity, beside those of files.go.
+const (
+	gossipKeyFile = "gossip-key"
+	// pendingFile holds what is still to be done of a bootstrap or a join; it is
+	// removed when the cluster has it.
+	pendingFile = "pending.json"
+)
+
+// Pending is a beginning that a crash may have interrupted. Each step of it may
+// be done again.
+type Pending struct {
+	// Bootstrap: to be committed.
+	Cluster     *state.Cluster     `json:",omitempty"`
+	Token       *state.JoinToken   `json:",omitempty"` // of older releases: the only one, for both roles
+	Tokens      []state.JoinToken  `json:",omitempty"`
+	Certificate *state.Certificate `json:",omitempty"`
+
+	Hubs []string `json:",omitempty"` // join: whom to ask
+}
+
+// Credentials are what a hub is to others.
+type Credentials struct {
+	Identity  *identity.Identity
+	GossipKey []byte
+	StateKeys []StateKey
+	Pending   *Pending // nil: the cluster knows this hub
+}
+
+// LoadCredentials reads what an earlier start left in a folder; ok is false where there is no
+// identity yet. A bootstrap that was interrupted before the identity was written
+// begins anew: nobody can know its CA.
+func LoadCredentials(base string) (c Credentials, ok bool, err error) {
+	c.Identity, ok, err = Load(base)
+	if err == nil && !ok {
+		return Credentials{}, false, nil
+	}
+	if err == nil {
+		c.GossipKey, err = os.ReadFile(filepath.Join(base, gossipKeyFile))
+	}
+	if err == nil && len(c.GossipKey) != GossipKeyBytes {
+		err = fmt.Errorf("read %s: %d bytes, not %d", filepath.Join(base, gossipKeyFile), len(c.GossipKey), GossipKeyBytes)
+	}
+	if err != nil {
+		return Credentials{}, false, damaged(err)
+	}
+	if c.StateKeys, err = LoadStateKeys(base); err != nil {
+		return Credentials{}, false, err
+	}
+	b, err := os.ReadFile(filepath.Join(base, pendingFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, true, nil
+	case err != nil:
+		return Credentials{}, false, damaged(err)
+	}
+	c.Pending = new(Pending)
+	if err := json.Unmarshal(b, c.Pending); err != nil {
+		return Credentials{}, false, damaged(fmt.Errorf("read %s: %w", filepath.Join(base, pendingFile), err))
+	}
+	return c, true, nil
+}
+
+// damaged is for an identity that cannot be read. It is not made anew by itself:
+// the cluster knows this hub by it.
+func damaged(err error) error {
+	return fleet.Errorf(fleet.CodeInvalid, "read the hub's identity: %v", err).
+		WithHint("restore the folder from a backup, or join the cluster under another name with another data directory")
+}
+
+// saveCredentials writes the identity last: it is what makes the rest count.
+func (c *Credentials) saveCredentials(dir *datadir.Dir) error {
+	b, err := json.Marshal(c.Pending)
+	if err != nil {
+		return fmt.Errorf("write the hub's identity: %w", err)
+	}
+	if err := os.MkdirAll(dir.File(Folder), 0o700); err != nil {
+		return datadir.DiskError("write the hub's identity", err)
+	}
+	if err := dir.Write(filepath.Join(Folder, pendingFile), b, 0o600); err != nil {
+		return err
+	}
+	if err := dir.Write(filepath.Join(Folder, gossipKeyFile), c.GossipKey, 0o600); err != nil {
+		return err
+	}
+	if len(c.StateKeys) > 0 {
+		if err := SaveStateKeys(dir.File(Folder), c.StateKeys); err != nil {
+			return datadir.DiskError("write the hub's state key", err)
+		}
+	}
+	if err := Save(dir.File(Folder), c.Identity); err != nil {
+		return datadir.DiskError("write the hub's identity", err)
+	}
+	return nil
+}
+
+// DropPending forgets what was pending, when the cluster has it.
+func DropPending(dir *datadir.Dir) error {
+	err := os.Remove(dir.File(filepath.Join(Folder, pendingFile)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("finish joining the cluster: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package pki
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rpc"
+	"skerry/hub/state"
+	"skerry/internal/datadir"
+	"skerry/internal/pace"
+)
+
+// The calls of hubs about the key that the cluster's secrets are sealed with.
+const (
+	methodGetKey  rpc.Method[string, []byte]   = "identity.statekey" // by the key's name
+	methodKeepKey rpc.Method[[]byte, struct{}] = "identity.keep-statekey"
+)
+
+// sealRetryInterval is the time after which secrets that could not be sealed are tried again.
+const sealRetryInterval = 10 * time.Second
+
+// KeyringConfig of a Keyring. All is required.
+type KeyringConfig struct {
+	Dir    string // of the identity
+	Hub    fleet.HubID
+	State  *state.Store
+	Apply  state.Applier // as the leader
+	Peers  *rpc.Peers
+	Others func() []string // addresses of all other hubs
+	Log    *slog.Logger
+}
+
+// Keyring has the keys by which this hub can open the secrets in the cluster's state,
+// in memory and on disk. All of the hub's goroutines use it.
+type Keyring struct {
+	cfg KeyringConfig
+
+	saving sync.Mutex // held while the file is written
+
+	mu   sync.Mutex
+	keys []StateKey
+}
+
+// NewKeyring returns a keyring with keys that are on disk.
+func NewKeyring(cfg KeyringConfig, keys []StateKey) *Keyring { return &Keyring{cfg: cfg, keys: keys} }
+
+// ServeCalls registers what other hubs call.
+func (k *Keyring) ServeCalls() {
+	methodGetKey.Handle(k.cfg.Peers, k.serveStateKey)
+	methodKeepKey.Handle(k.cfg.Peers, k.storeStateKey)
+}
+
+// Open returns the cluster with its secrets in clear.
+func (k *Keyring) Open(c state.Cluster) (state.Cluster, error) { return OpenCluster(c, k.allKeys()) }
+
+func (k *Keyring) allKeys() []StateKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keys
+}
+
+func (k *Keyring) keyByID(id string) (StateKey, bool) {
+	keys := k.allKeys()
+	i := slices.IndexFunc(keys, func(key StateKey) bool { return key.ID() == id })
+	if i < 0 {
+		return StateKey{}, false
+	}
+	return keys[i], true
+}
+
+// addKey keeps a key, durably before it is used.
+func (k *Keyring) addKey(key StateKey) error {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	keys := WithStateKey(k.allKeys(), key)
+	if err := SaveStateKeys(k.cfg.Dir, keys); err != nil {
+		return datadir.DiskError("keep the state key", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = keys
+	return nil
+}
+
+// FetchMissing fetches the key of the cluster's secrets from another hub where this
+// hub does not have it: its file was lost, or it joined through a hub that had none.
+func (k *Keyring) FetchMissing(ctx context.Context) error {
+	cluster, ok := k.cfg.State.View().Cluster()
+	if !ok || len(cluster.Sealed) == 0 {
+		return nil
+	}
+	if _, ok := k.keyByID(cluster.SealKey); ok {
+		return nil
+	}
+	_, err := k.Open(*cluster)
+	for _, addr := range k.cfg.Others() {
+		callCtx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
+		b, callErr := methodGetKey.Call(callCtx, k.cfg.Peers, addr, cluster.SealKey)
+		cancel()
+		if callErr == nil {
+			var key StateKey
+			if key, callErr = ParseStateKey(b); callErr == nil && key.ID() == cluster.SealKey {
+				k.cfg.Log.Info("state key fetched from another hub", "state_key", key.ID(), "addr", addr)
+				return k.addKey(key)
+			}
+		}
+		if callErr != nil {
+			err = errors.Join(err, fmt.Errorf("ask the hub at %s for it: %w", addr, callErr))
+		}
+	}
+	return err
+}
+
+// serveStateKey hands the key of a name to another hub of the cluster.
+func (k *Keyring) serveStateKey(_ context.Context, from, id string) ([]byte, error) {
+	key, ok := k.keyByID(id)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "give the state key %s: hub %s does not have it", id, k.cfg.Hub)
+	}
+	k.cfg.Log.Info("state key given to another hub", "state_key", id, "hub", from)
+	return key[:], nil
+}
+
+// storeStateKey keeps a key that the leader is about to seal the secrets with.
+func (k *Keyring) storeStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
+	key, err := ParseStateKey(b)
+	if err == nil {
+		err = k.addKey(key)
+	}
+	return struct{}{}, err
+}
+
+// SealSecrets runs on the leader. It takes secrets that an older release left in clear
+// out of the state, once every hub of the cluster has the key that they are sealed with:
+// a hub of an older release would not understand the entry.
+func (k *Keyring) SealSecrets(ctx context.Context) error {
+	for said := ""; ; {
+		watch := k.cfg.State.Watch()
+		cluster, ok := watch.Cluster()
+		switch {
+		case ok && len(cluster.Sealed) > 0:
+			return nil
+		case !ok:
+			if watch.Changed(ctx) != nil {
+				return nil
+			}
+			continue
+		}
+		err := k.sealClusterSecrets(ctx, *cluster)
+		if err == nil {
+			continue
+		}
+		if text := err.Error(); ctx.Err() == nil && text != said {
+			said = text
+			k.cfg.Log.Warn("the CA's key lies in the state in clear until every hub runs this release; trying again", "error", err)
+		}
+		if !pace.Rest(ctx, sealRetryInterval) {
+			return nil
+		}
+	}
+}
+
+func (k *Keyring) sealClusterSecrets(ctx context.Context, cluster state.Cluster) error {
+	keys := k.allKeys()
+	if len(keys) == 0 {
+		keys = []StateKey{NewStateKey()}
+		if err := k.addKey(keys[0]); err != nil {
+			return err
+		}
+	}
+	key := keys[len(keys)-1]
+	for _, hub := range k.cfg.State.View().Hubs() {
+		if hub.ID == k.cfg.Hub {
+			continue
+		}
+		callCtx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
+		_, err := methodKeepKey.Call(callCtx, k.cfg.Peers, hub.QUIC, key[:])
+		cancel()
+		if err != nil {
+			return fmt.Errorf("have hub %s keep the state key: %w", hub.ID, err)
+		}
+	}
+	seal, err := key.Seal(cluster)
+	if err != nil {
+		return err
+	}
+	res, err := k.cfg.Apply.Apply(ctx, seal)
+	if err = res.Failure(err); err != nil {
+		return fmt.Errorf("seal the cluster's secrets: %w", err)
+	}
+	k.cfg.Log.Info("the cluster's secrets are sealed; older logs, snapshots and backups still have them in clear", "state_key", key.ID())
+	return nil
+}

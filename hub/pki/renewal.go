@@ -1,0 +1,132 @@
+package pki
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"skerry/internal/datadir"
+	"skerry/syncproto/identity"
+)
+
+// renewCheck is how often a hub looks at its certificate. It does not wait for the
+// day: timers stand still while a machine is suspended, and clocks are set.
+const renewCheck = time.Minute
+
+// OwnCertificate is who this hub is to others, with its newest certificate.
+type OwnCertificate struct {
+	dir string // of the identity
+	now func() time.Time
+	log *slog.Logger
+	own atomic.Pointer[identity.Identity]
+
+	// Of NewOwnCertificate, and then of the goroutine that runs Renewal.Run.
+	authority *Authority // nil: not known yet
+}
+
+// NewOwnCertificate takes the identity that is in dir. Where the CA's key is there too, it
+// renews a certificate that is due: hubs that were all off until their certificates ended
+// have no other way to each other, and so to their state.
+func NewOwnCertificate(dir string, id *identity.Identity, now func() time.Time, log *slog.Logger) *OwnCertificate {
+	c := &OwnCertificate{dir: dir, now: now, log: log}
+	c.own.Store(id)
+	ca, err := LoadAuthority(dir, id.CA)
+	if err != nil {
+		log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
+		return c
+	}
+	c.authority = ca
+	if err := c.renewIfDue(); err != nil {
+		log.Error("hub's certificate not renewed", "error", err)
+	}
+	return c
+}
+
+// Identity returns the identity with the newest certificate. Any goroutine may call it.
+func (c *OwnCertificate) Identity() *identity.Identity { return c.own.Load() }
+
+func (c *OwnCertificate) renewIfDue() error {
+	now := c.now()
+	if c.authority == nil || !c.Identity().Due(now) {
+		return nil
+	}
+	renewed, err := c.authority.Renew(c.Identity(), now)
+	if err != nil {
+		return fmt.Errorf("renew the hub's certificate: %w", err)
+	}
+	if err := SaveCert(c.dir, renewed); err != nil {
+		return datadir.DiskError("keep the hub's renewed certificate", err)
+	}
+	c.log.Info("hub's certificate renewed", "ended", c.Identity().Cert.NotAfter, "until", renewed.Cert.NotAfter)
+	c.own.Store(renewed)
+	return nil
+}
+
+// Renewal keeps this hub's certificate, its copy of the CA's key and its state key.
+type Renewal struct {
+	Own      *OwnCertificate
+	Registry StateRegistry
+	Ready    <-chan struct{} // closed when the state is there, and certificates can be recorded
+}
+
+// Run renews the hub's certificate until ctx ends.
+func (r Renewal) Run(ctx context.Context) error {
+	ready := r.Ready
+	tick := time.NewTicker(renewCheck)
+	defer tick.Stop()
+	for said := ""; ; {
+		switch err := r.updateCertificate(ctx); {
+		case err == nil:
+			said = ""
+		case ctx.Err() == nil && err.Error() != said:
+			said = err.Error()
+			r.Own.log.Error("hub's certificate not in order, trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ready:
+			ready = nil
+		case <-tick.C:
+		}
+	}
+}
+
+// updateCertificate does what is to be done: each step again until it has worked.
+func (r Renewal) updateCertificate(ctx context.Context) error {
+	view := r.Registry.State.View()
+	noKey := r.Registry.Keyring.FetchMissing(ctx)
+	if cluster, ok := view.Cluster(); ok && r.Own.authority == nil {
+		opened, err := r.Registry.Keyring.Open(*cluster)
+		if err != nil {
+			return cmp.Or(noKey, err)
+		}
+		ca, err := NewAuthority(opened)
+		if err != nil {
+			return err
+		}
+		if err := SaveAuthority(r.Own.dir, ca); err != nil {
+			return datadir.DiskError("keep the CA's key", err)
+		}
+		r.Own.authority = ca
+	}
+	if err := r.Own.renewIfDue(); err != nil {
+		return err
+	}
+	select {
+	case <-r.Ready:
+	default:
+		return noKey // nothing can be recorded yet
+	}
+	record := Record(r.Own.Identity().Cert)
+	if _, ok := view.Certificate(record.Serial); ok {
+		return noKey
+	}
+	if err := r.Registry.Record(ctx, record); err != nil {
+		return fmt.Errorf("record the hub's certificate: %w", err)
+	}
+	return noKey
+}
