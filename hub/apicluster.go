@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"io"
 	"net"
 	"strconv"
 	"time"
@@ -38,6 +39,10 @@ func (c cluster) RemovePeer(ctx context.Context, id fleet.HubID) error {
 
 func (c cluster) TransferLead(ctx context.Context, id fleet.HubID) error {
 	return c.h.node.TransferLead(ctx, c.h.peers, id)
+}
+
+func (c cluster) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
+	return c.h.restorer.Restore(ctx, snapshot, size, sum)
 }
 
 func (c cluster) LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error) {

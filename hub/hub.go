@@ -30,6 +30,7 @@ import (
 	"skerry/hub/rollout"
 	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
+	"skerry/hub/snapshot"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/internal/logtap"
@@ -74,19 +75,19 @@ type Hub struct {
 	collector *collector.Collector
 	periodic  *periodic.Launcher
 	rollouts  *rollout.Watcher
+	restorer  *snapshot.Restorer
 	api       *api.API
 
-	ready             chan struct{}
-	exclusiveCommands chan exclusiveCommand
-	closing           sync.Once
-	closed            error
+	ready   chan struct{}
+	closing sync.Once
+	closed  error
 }
 
 // Open takes the data directory, finds or makes the hub's identity (which for a
 // hub that joins asks the network, until ctx ends) and binds its sockets. Errors
 // are *fleet.Error where a person can mend them.
 func Open(ctx context.Context, cfg Config) (*Hub, error) {
-	h := &Hub{cfg: cfg, ready: make(chan struct{}), exclusiveCommands: make(chan exclusiveCommand)}
+	h := &Hub{cfg: cfg, ready: make(chan struct{})}
 	if err := h.openFromConfig(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/hub/rpc"
+	"skerry/hub/state"
 )
 
 // runLeaderLoop runs what only the leader runs, for as long as this hub is the leader.
@@ -31,19 +32,18 @@ func (h *Hub) runLeaderLoop(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-		case o := <-h.exclusiveCommands:
+		case c := <-h.restorer.Commands():
 			if term == nil {
-				o.done <- exclusiveResult{err: rpc.NoLeader()}
+				c.Answer(state.Result{}, rpc.NoLeader())
 				continue
 			}
 			err := term.stopAndWait()
 			term = nil
 			if err != nil {
-				o.done <- exclusiveResult{err: rpc.NoLeader()}
+				c.Answer(state.Result{}, rpc.NoLeader())
 				return err
 			}
-			res, err := h.node.Alone(o.ctx, o.command)
-			o.done <- exclusiveResult{res, err}
+			c.Answer(h.node.Alone(c.Context, c.Command))
 			term = h.startLeaderTasks(ctx)
 		case leads := <-h.node.Leadership():
 			if term != nil {
@@ -66,7 +66,7 @@ func (h *Hub) runLeaderLoop(ctx context.Context) error {
 type leaderTasks struct {
 	cancel  context.CancelFunc
 	group   *errgroup.Group
-	stopped <-chan struct{} // a room has failed, or ctx ended
+	stopped <-chan struct{} // a task has failed, or ctx ended
 }
 
 func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
@@ -80,7 +80,7 @@ func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 		"collector": h.collector.Lead,
 		"periodic":  h.periodic.Lead,
 		"rollout":   h.rollouts.Lead,
-		"restores":  h.dropUnfinishedRestore,
+		"restores":  h.restorer.DropUnfinished,
 		"secrets":   h.keyring.SealSecrets,
 	} {
 		group.Go(func() error {

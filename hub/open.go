@@ -24,6 +24,7 @@ import (
 	"skerry/hub/rollout"
 	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
+	"skerry/hub/snapshot"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/internal/logtap"
@@ -118,7 +119,7 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	return pki.Credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
 }
 
-// openComponents makes everything that an identity is needed for, each room with what
+// openComponents makes everything that an identity is needed for, each component with what
 // it needs of the others.
 func (h *Hub) openComponents() error {
 	for _, open := range []func() error{
@@ -140,7 +141,7 @@ func (h *Hub) serveCalls() {
 	h.liveness.ServeCalls(h.peers)
 	h.remote.ServeCalls(h.gateway)
 	methodRaftStatus.Handle(h.peers, func(context.Context, string, struct{}) (api.Standing, error) { return h.raftStatus(), nil })
-	methodRestore.Handle(h.peers, h.restoreAsLeader)
+	h.restorer.ServeCalls()
 	h.keyring.ServeCalls()
 }
 
@@ -305,9 +306,12 @@ func (h *Hub) openScheduling() error {
 	return err
 }
 
-// openLeaderComponents makes the rooms that only the leader has, and that end or begin what no
-// evaluation asks for.
+// openLeaderComponents makes what only the leader runs: what ends or begins something that no
+// evaluation asks for, and the restore of a snapshot.
 func (h *Hub) openLeaderComponents() error {
+	h.restorer = snapshot.New(snapshot.Config{
+		Hub: h.hubID(), State: h.store, Apply: h.node, Lead: h.leaderApplier(), Peers: h.peers, Log: h.log,
+	})
 	var err error
 	if h.rollouts, err = rollout.New(rollout.Config{
 		State: h.store, Apply: h.leaderApplier(), Log: h.log.With("component", "rollout"),

@@ -1,0 +1,156 @@
+// Package snapshot has a snapshot replace the cluster's state, as the HTTP API is asked to.
+//
+// Restore runs in its caller's goroutine, on any hub. Its chunks travel through the log
+// first, so that no hub can be without them. The one entry that replaces the state is the
+// leader's to commit, while nothing leads there: what was decided on the state before must
+// not be applied to the one after. So the hub's leader loop takes it from Commands, stops
+// the leader's tasks, applies it, and starts them again. The package persists nothing.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rpc"
+	"skerry/hub/state"
+)
+
+// restoreTimeout bounds the entry that restores a snapshot, which every hub applies
+// by reading all of it.
+const restoreTimeout = 5 * time.Minute
+
+// methodRestore asks the leader for the entry that restores a snapshot whose parts are in
+// the log. It is answered with the index of the entry.
+const methodRestore rpc.Method[state.SnapshotRestore, fleet.Index] = "state.restore"
+
+// Config of a Restorer. All is required.
+type Config struct {
+	Hub   fleet.HubID
+	State *state.Store
+	Apply state.Applier // from any hub
+	Lead  state.Applier // as the leader
+	Peers *rpc.Peers
+	Log   *slog.Logger
+}
+
+// Restorer restores snapshots.
+type Restorer struct {
+	cfg      Config
+	commands chan Command
+}
+
+// New returns a Restorer of this hub.
+func New(cfg Config) *Restorer { return &Restorer{cfg: cfg, commands: make(chan Command)} }
+
+// Command is a command that the leader applies with nothing that leads beside it.
+type Command struct {
+	Context context.Context // of the caller that waits for the answer
+	Command state.Command
+	answer  chan<- answer // has room for it
+}
+
+type answer struct {
+	res state.Result
+	err error
+}
+
+// Answer tells the caller what became of the command.
+func (c Command) Answer(res state.Result, err error) { c.answer <- answer{res, err} }
+
+// Commands gives the leader loop what it has to apply alone.
+func (r *Restorer) Commands() <-chan Command { return r.commands }
+
+// ServeCalls registers what other hubs call.
+func (r *Restorer) ServeCalls() { methodRestore.Handle(r.cfg.Peers, r.restoreAsLeader) }
+
+// Restore has a snapshot of size bytes, with the SHA-256 sum, replace the state on all
+// hubs. It returns the index of the entry that did it, which is applied here.
+func (r *Restorer) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (index fleet.Index, err error) {
+	restore := fleet.NewUUID(nil)
+	defer func() {
+		if err != nil {
+			r.dropSnapshotParts(restore)
+		}
+	}()
+	if err := r.writeSnapshotParts(ctx, restore, snapshot); err != nil {
+		return 0, err
+	}
+	cmd := state.SnapshotRestore{Restore: restore, Size: size, Sum: sum, EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano()}
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	index, err = methodRestore.OnLeader(ctx, r.cfg.Peers, cmd, func(ctx context.Context, cmd state.SnapshotRestore) (fleet.Index, error) {
+		return r.restoreAsLeader(ctx, string(r.cfg.Hub), cmd)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := r.cfg.State.WaitIndex(ctx, index); err != nil {
+		return 0, fleet.Errorf(fleet.CodeTimeout, "restore a snapshot: it is restored by entry %d, which hub %s has not come to yet", index, r.cfg.Hub)
+	}
+	return index, nil
+}
+
+// writeSnapshotParts has the parts of a snapshot in the log.
+func (r *Restorer) writeSnapshotParts(ctx context.Context, restore string, snapshot io.Reader) error {
+	part := make([]byte, state.SnapshotPartBytes)
+	for number := uint64(0); ; number++ {
+		n, err := io.ReadFull(snapshot, part)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("restore a snapshot: %w", err)
+		}
+		res, err := r.cfg.Apply.Apply(ctx, state.SnapshotPart{Restore: restore, Number: number, Data: part[:n]})
+		if err = res.Failure(err); err != nil {
+			return err
+		}
+	}
+}
+
+// dropSnapshotParts drops the parts of an abandoned restore. Where that fails, the next
+// leader does it.
+func (r *Restorer) dropSnapshotParts(restore string) {
+	ctx, cancel := context.WithTimeout(context.Background(), rpc.CallTimeout)
+	defer cancel()
+	if _, err := r.cfg.Apply.Apply(ctx, state.SnapshotDrop{Restore: restore}); err != nil {
+		r.cfg.Log.Warn("parts of a snapshot stay in the state until another hub leads", "error", err)
+	}
+}
+
+// restoreAsLeader hands a restore to the leader loop of this hub.
+func (r *Restorer) restoreAsLeader(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
+	r.cfg.Log.Info("snapshot is to be restored", "restore", c.Restore, "bytes", c.Size, "by", from)
+	done := make(chan answer, 1)
+	select {
+	case r.commands <- Command{ctx, c, done}:
+	case <-ctx.Done():
+		return 0, fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: hub %s does not lead yet: %v; nothing was changed", r.cfg.Hub, ctx.Err())
+	}
+	select {
+	case a := <-done:
+		return a.res.Index, a.res.Failure(a.err)
+	case <-ctx.Done():
+		return 0, fleet.Errorf(fleet.CodeTimeout, "restore a snapshot: %v", ctx.Err()).
+			WithHint("it may be restored nevertheless: look before you repeat it")
+	}
+}
+
+// DropUnfinished runs on the leader. It drops the parts of a restore that an earlier
+// leader did not finish.
+func (r *Restorer) DropUnfinished(ctx context.Context) error {
+	restore, ok := r.cfg.State.View().Restoring()
+	if !ok {
+		return nil
+	}
+	_, err := r.cfg.Lead.Apply(ctx, state.SnapshotDrop{Restore: restore})
+	if err != nil && ctx.Err() == nil {
+		r.cfg.Log.Warn("parts of a snapshot stay in the state until another hub leads", "error", err)
+	}
+	return nil
+}
