@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// metricsGatherer returns what GET /v1/metrics shows: the process, and the rooms' own
+// metricsGatherer returns what GET /v1/metrics shows: the process, and the components' own
 // counters, read when they are asked for.
 func (h *Hub) metricsGatherer() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
@@ -51,7 +51,7 @@ var (
 	descQueue      = desc("evaluations", "Evaluations that the leader's broker holds (on the leader only).", "where")
 )
 
-// metricsCollector collects what the rooms count.
+// metricsCollector collects what the components count.
 type metricsCollector struct{ h *Hub }
 
 // Describe sends nothing: which labels there are shows when they are collected.

@@ -1,5 +1,5 @@
 // Package collector keeps the cluster's state from growing for ever: the leader's
-// room that removes evaluations, allocations, jobs and nodes that nobody needs any
+// component that removes evaluations, allocations, jobs and nodes that nobody needs any
 // more.
 //
 // hub.Open runs Lead on leadership; it is one goroutine, which blocks on time and on

@@ -1,4 +1,4 @@
-// Package drainer empties nodes that are being drained: the leader's room that
+// Package drainer empties nodes that are being drained: the leader's component that
 // flags their allocations to go elsewhere, a group at a time as its migrate block
 // allows, stops what is left at a drain's deadline, and says when a drain is done.
 //

@@ -1,5 +1,5 @@
 // Package periodic launches the children of periodic jobs when their time comes: the
-// leader's room for cron.
+// leader's component for cron.
 //
 // hub.Open runs Lead on leadership; it is one goroutine, which blocks on the state and
 // on time. Up to when a job is launched is in the state, noted in the same entry that

@@ -1,4 +1,4 @@
-// Package rollout watches deployments: the leader's room that asks for an evaluation
+// Package rollout watches deployments: the leader's component that asks for an evaluation
 // when what a deployment placed has become healthy, promotes canaries by themselves,
 // and fails a deployment whose allocations are not healthy or whose deadline is over,
 // taking the job back where it asks for that.
