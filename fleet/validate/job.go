@@ -135,11 +135,8 @@ func validatePeriodic(p *fleet.Periodic, ps *fleet.Problems, path string) {
 }
 
 func validateParameterized(p *fleet.ParameterizedJob, ps *fleet.Problems, path string) {
-	switch p.Payload {
-	case fleet.PayloadOptional, fleet.PayloadRequired, fleet.PayloadForbidden:
-	default:
-		ps.AddHint(path+".Payload", "it is optional, required or forbidden", "unknown rule for payloads %q", p.Payload)
-	}
+	checkOneOf(ps, path+".Payload", "it is optional, required or forbidden", "unknown rule for payloads", p.Payload,
+		fleet.PayloadOptional, fleet.PayloadRequired, fleet.PayloadForbidden)
 	for i, key := range p.MetaOptional {
 		if slices.Contains(p.MetaRequired, key) {
 			ps.Add(fmt.Sprintf("%s.MetaOptional[%d]", path, i), "%q is required and optional", key)

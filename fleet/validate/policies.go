@@ -140,22 +140,14 @@ func validateDisconnect(ps *fleet.Problems, path string, d *fleet.Disconnect, jo
 	if d.LostAfter != nil && d.StopOnClientAfter != nil {
 		ps.Add(path+".StopOnClientAfter", "lost_after and stop_on_client_after exclude each other")
 	}
-	switch d.Reconcile {
-	case "", fleet.ReconcileKeepOriginal, fleet.ReconcileKeepReplacement, fleet.ReconcileLongestRunning, fleet.ReconcileBestScore:
-	default:
-		ps.AddHint(path+".Reconcile", "it is best_score, keep_original, keep_replacement or longest_running",
-			"unknown way to reconcile %q", d.Reconcile)
-	}
+	checkOneOf(ps, path+".Reconcile", "it is best_score, keep_original, keep_replacement or longest_running", "unknown way to reconcile", d.Reconcile,
+		"", fleet.ReconcileKeepOriginal, fleet.ReconcileKeepReplacement, fleet.ReconcileLongestRunning, fleet.ReconcileBestScore)
 }
 
 func validateUpdate(u *fleet.Update, ps *fleet.Problems, path string) {
 	checkHealth(ps, path, u.HealthCheck)
-	if u.MaxParallel < 0 {
-		ps.Add(path+".MaxParallel", "may not be negative: %d", u.MaxParallel)
-	}
-	if u.Canary < 0 {
-		ps.Add(path+".Canary", "may not be negative: %d", u.Canary)
-	}
+	checkNotNegative(ps, path+".MaxParallel", u.MaxParallel)
+	checkNotNegative(ps, path+".Canary", u.Canary)
 	if u.AutoPromote && u.Canary == 0 {
 		ps.Add(path+".AutoPromote", "auto_promote needs canaries: set canary")
 	}
@@ -179,9 +171,7 @@ const maxWindows = 10
 // validateSites checks what is Skerry's own; whether a window's expression says
 // something is for package cron to tell.
 func validateSites(u *fleet.Update, ps *fleet.Problems, path string) {
-	if u.MaxUnavailablePerSite < 0 {
-		ps.Add(path+".MaxUnavailablePerSite", "may not be negative: %d", u.MaxUnavailablePerSite)
-	}
+	checkNotNegative(ps, path+".MaxUnavailablePerSite", u.MaxUnavailablePerSite)
 	if _, _, ok := u.WaitShare(); !ok {
 		ps.AddHint(path+".WaitFor", `it is reachable, all, or a percentage such as "95%"`, "%q says nothing to wait for", u.WaitFor)
 	}
@@ -202,9 +192,7 @@ func validateSites(u *fleet.Update, ps *fleet.Problems, path string) {
 
 func validateMigrate(m *fleet.Migrate, ps *fleet.Problems, path string) {
 	checkHealth(ps, path, m.HealthCheck)
-	if m.MaxParallel < 0 {
-		ps.Add(path+".MaxParallel", "may not be negative: %d", m.MaxParallel)
-	}
+	checkNotNegative(ps, path+".MaxParallel", m.MaxParallel)
 	checkDuration(ps, path+".MinHealthyTime", m.MinHealthyTime)
 	checkDuration(ps, path+".HealthyDeadline", m.HealthyDeadline)
 	if m.MinHealthyTime > m.HealthyDeadline {
@@ -213,9 +201,6 @@ func validateMigrate(m *fleet.Migrate, ps *fleet.Problems, path string) {
 }
 
 func checkHealth(ps *fleet.Problems, path, check string) {
-	switch check {
-	case fleet.HealthChecks, fleet.HealthTaskStates, fleet.HealthManual:
-	default:
-		ps.AddHint(path+".HealthCheck", "it is checks, task_states or manual", "unknown way to check health %q", check)
-	}
+	checkOneOf(ps, path+".HealthCheck", "it is checks, task_states or manual", "unknown way to check health", check,
+		fleet.HealthChecks, fleet.HealthTaskStates, fleet.HealthManual)
 }

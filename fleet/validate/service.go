@@ -68,11 +68,8 @@ func validateService(s *fleet.Service, ps *fleet.Problems, path string, where se
 	default:
 		ps.AddHint(path+".Provider", "it is nomad or consul", "unknown provider of services %q", s.Provider)
 	}
-	switch s.AddressMode {
-	case fleet.AddressAuto, fleet.AddressAlloc, fleet.AddressAlloc6, fleet.AddressDriver, fleet.AddressHost:
-	default:
-		ps.AddHint(path+".AddressMode", "it is auto, alloc, driver or host", "unknown address mode %q", s.AddressMode)
-	}
+	checkOneOf(ps, path+".AddressMode", "it is auto, alloc, driver or host", "unknown address mode", s.AddressMode,
+		fleet.AddressAuto, fleet.AddressAlloc, fleet.AddressAlloc6, fleet.AddressDriver, fleet.AddressHost)
 	checkOnUpdate(ps, path, s.OnUpdate)
 	if where.task != nil && !where.hasPort(s) {
 		ps.Add(path+".PortLabel", "there is no port %q", s.PortLabel)
@@ -110,11 +107,8 @@ func (w serviceContext) hasPort(s *fleet.Service) bool {
 }
 
 func checkOnUpdate(ps *fleet.Problems, path, on string) {
-	switch on {
-	case fleet.OnUpdateRequireHealthy, fleet.OnUpdateIgnoreWarnings, fleet.OnUpdateIgnore:
-	default:
-		ps.AddHint(path+".OnUpdate", "it is require_healthy, ignore_warnings or ignore", "unknown on_update %q", on)
-	}
+	checkOneOf(ps, path+".OnUpdate", "it is require_healthy, ignore_warnings or ignore", "unknown on_update", on,
+		fleet.OnUpdateRequireHealthy, fleet.OnUpdateIgnoreWarnings, fleet.OnUpdateIgnore)
 }
 
 func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string, s *fleet.Service, where serviceContext) {
@@ -146,11 +140,8 @@ func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string
 		}
 		checkDuration(ps, path+"."+d.name, max(0, d.value))
 	}
-	switch c.InitialStatus {
-	case "", "passing", "pending", "warning", "critical":
-	default:
-		ps.AddHint(path+".InitialStatus", "it is passing, pending, warning or critical", "unknown status %q", c.InitialStatus)
-	}
+	checkOneOf(ps, path+".InitialStatus", "it is passing, pending, warning or critical", "unknown status", c.InitialStatus,
+		"", "passing", "pending", "warning", "critical")
 	checkOnUpdate(ps, path, c.OnUpdate)
 	if c.CheckRestart != nil {
 		validateCheckRestart(c.CheckRestart, ps, path+".CheckRestart")
@@ -158,8 +149,6 @@ func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string
 }
 
 func validateCheckRestart(c *fleet.CheckRestart, ps *fleet.Problems, path string) {
-	if c.Limit < 0 {
-		ps.Add(path+".Limit", "may not be negative: %d", c.Limit)
-	}
+	checkNotNegative(ps, path+".Limit", c.Limit)
 	checkDuration(ps, path+".Grace", c.Grace)
 }

@@ -67,17 +67,13 @@ func validateResources(t *fleet.Task, ps *fleet.Problems, path string, g *fleet.
 	if most := t.Resources.MemoryMaxMB; most != 0 && most != -1 && most < t.Resources.MemoryMB {
 		ps.Add(path+".Resources.MemoryMaxMB", "%d MB is less than the memory of %d MB", most, t.Resources.MemoryMB)
 	}
-	if t.Resources.SecretsMB < 0 {
-		ps.Add(path+".Resources.SecretsMB", "may not be negative: %d", t.Resources.SecretsMB)
-	}
+	checkNotNegative(ps, path+".Resources.SecretsMB", t.Resources.SecretsMB)
 	checkNetworks(ps, path+".Resources.Networks", t.Resources.Networks)
 	validateDevices(t, ps, path)
 	if t.Resources.MemoryMB < fleet.MinMemoryMB {
 		ps.Add(path+".Resources.MemoryMB", "must be at least %d MB, not %d", fleet.MinMemoryMB, t.Resources.MemoryMB)
 	}
-	if t.Resources.DiskMB < 0 {
-		ps.Add(path+".Resources.DiskMB", "may not be negative: %d", t.Resources.DiskMB)
-	}
+	checkNotNegative(ps, path+".Resources.DiskMB", t.Resources.DiskMB)
 	l := t.LogConfig
 	if l.MaxFiles < 1 || l.MaxFiles > fleet.MaxLogFiles {
 		ps.Add(path+".LogConfig.MaxFiles", "must be between 1 and %d, not %d", fleet.MaxLogFiles, l.MaxFiles)
@@ -99,11 +95,8 @@ func validateTaskParts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.Ta
 	checkDuration(ps, at+".ShutdownDelay", t.ShutdownDelay)
 	validateScaling(t, ps, at)
 	if l := t.Lifecycle; l != nil {
-		switch l.Hook {
-		case fleet.HookPrestart, fleet.HookPoststart, fleet.HookPoststop:
-		default:
-			ps.AddHint(at+".Lifecycle.Hook", "it is prestart, poststart or poststop", "unknown hook %q", l.Hook)
-		}
+		checkOneOf(ps, at+".Lifecycle.Hook", "it is prestart, poststart or poststop", "unknown hook", l.Hook,
+			fleet.HookPrestart, fleet.HookPoststart, fleet.HookPoststop)
 	}
 	for i := range t.Artifacts {
 		validateArtifact(&t.Artifacts[i], ps, fmt.Sprintf("%s.Artifacts[%d]", at, i))
@@ -121,11 +114,8 @@ func validateTaskParts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.Ta
 		if p.ID == "" {
 			ps.Add(at+".CSIPluginConfig.ID", "a plugin needs an id")
 		}
-		switch p.Type {
-		case "node", "controller", "monolith":
-		default:
-			ps.AddHint(at+".CSIPluginConfig.Type", "it is node, controller or monolith", "unknown type of plugin %q", p.Type)
-		}
+		checkOneOf(ps, at+".CSIPluginConfig.Type", "it is node, controller or monolith", "unknown type of plugin", p.Type,
+			"node", "controller", "monolith")
 	}
 	validateIdentities(t, ps, at)
 	validateActions(t, ps, at)
@@ -145,11 +135,8 @@ func validateArtifact(a *fleet.TaskArtifact, ps *fleet.Problems, at string) {
 	if a.GetterSource == "" {
 		ps.Add(at+".GetterSource", "an artifact needs a source")
 	}
-	switch a.GetterMode {
-	case fleet.ArtifactAny, fleet.ArtifactFile, fleet.ArtifactDir:
-	default:
-		ps.AddHint(at+".GetterMode", "it is any, file or dir", "unknown mode %q", a.GetterMode)
-	}
+	checkOneOf(ps, at+".GetterMode", "it is any, file or dir", "unknown mode", a.GetterMode,
+		fleet.ArtifactAny, fleet.ArtifactFile, fleet.ArtifactDir)
 	if escapesFolder("task", a.RelativeDest) {
 		ps.Add(at+".RelativeDest", "%q lies outside of the allocation's folder", a.RelativeDest)
 	}
@@ -208,11 +195,8 @@ func validateMounts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskG
 		if m.Destination == "" {
 			ps.Add(path+".Destination", "a volume_mount needs a destination")
 		}
-		switch m.PropagationMode {
-		case "private", "host-to-task", "bidirectional":
-		default:
-			ps.AddHint(path+".PropagationMode", "it is private, host-to-task or bidirectional", "unknown mode %q", m.PropagationMode)
-		}
+		checkOneOf(ps, path+".PropagationMode", "it is private, host-to-task or bidirectional", "unknown mode", m.PropagationMode,
+			"private", "host-to-task", "bidirectional")
 	}
 }
 
@@ -238,11 +222,8 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 		ps.Add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
 	}
 	checkDuration(ps, at+".TTL", w.TTL)
-	switch w.ChangeMode {
-	case "", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart:
-	default:
-		ps.AddHint(at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode %q", w.ChangeMode)
-	}
+	checkOneOf(ps, at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode", w.ChangeMode,
+		"", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart)
 	if w.Filepath != "" && escapesFolder("task", w.Filepath) {
 		ps.Add(at+".Filepath", "%q lies outside of the allocation's folder", w.Filepath)
 	}

@@ -10,6 +10,7 @@ package validate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,11 +30,8 @@ func Job(j *fleet.Job) fleet.Problems {
 	if strings.ContainsRune(j.Name, 0) {
 		ps.Add("Name", "a job's name may not contain a NUL")
 	}
-	switch j.Type {
-	case fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem, fleet.JobTypeSysBatch:
-	default:
-		ps.AddHint("Type", "it is service, batch, system or sysbatch", "unknown job type %q", j.Type)
-	}
+	checkOneOf(&ps, "Type", "it is service, batch, system or sysbatch", "unknown job type", j.Type,
+		fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem, fleet.JobTypeSysBatch)
 	if j.Priority < fleet.JobPriorityMin || j.Priority > fleet.JobPriorityMax {
 		ps.Add("Priority", "must be between %d and %d, not %d", fleet.JobPriorityMin, fleet.JobPriorityMax, j.Priority)
 	}
@@ -146,5 +144,18 @@ func checkDuration(ps *fleet.Problems, path string, d time.Duration) {
 		ps.Add(path, "may not be negative: %s", d)
 	case d > fleet.MaxDuration:
 		ps.Add(path, "%s is longer than 400 days", d)
+	}
+}
+
+// checkOneOf refuses a value that is none of the known ones.
+func checkOneOf(ps *fleet.Problems, path, hint, what, value string, known ...string) {
+	if !slices.Contains(known, value) {
+		ps.AddHint(path, hint, "%s %q", what, value)
+	}
+}
+
+func checkNotNegative(ps *fleet.Problems, path string, n int) {
+	if n < 0 {
+		ps.Add(path, "may not be negative: %d", n)
 	}
 }
