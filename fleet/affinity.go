@@ -19,4 +19,5 @@ func (a Affinity) Constraint() Constraint {
 	return Constraint{LTarget: a.LTarget, RTarget: a.RTarget, Operand: a.Operand}
 }
 
+// String returns the condition with its weight.
 func (a Affinity) String() string { return fmt.Sprintf("%s (%d)", a.Constraint(), a.Weight) }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// What the hub wants of an allocation.
+// Desired statuses of an allocation.
 const (
 	DesiredRun   = "run"
 	DesiredStop  = "stop"
 	DesiredEvict = "evict"
 )
 
-// What is known of an allocation: reported by its edge, but for unknown and
-// lost, which the hub concludes.
+// Client statuses of an allocation: its edge reports them, except unknown and lost, which the
+// hub concludes.
 const (
 	ClientPending  = "pending"
 	ClientRunning  = "running"
@@ -45,17 +45,16 @@ type Alloc struct {
 	DesiredStatus      string
 	DesiredDescription string
 	DesiredTransition  DesiredTransition
-	// Retired: it ended by itself, and the hub has dealt with that: another one took its
-	// place, or none is wanted. Its desired status stays as it was.
+	// Retired says that the allocation ended by itself and the hub has replaced it, or wants no
+	// replacement. Its desired status does not change.
 	Retired bool `json:",omitempty"`
-	// StopWindows are the windows of updates in which its edge may begin the stop that is
-	// wanted, for it is stopped to be replaced by a newer version. None: at once.
+	// StopWindows are the update windows in which its edge may begin to stop it for a newer
+	// version. None: at once.
 	StopWindows       []UpdateWindow `json:",omitempty"`
 	ClientStatus      string
 	ClientDescription string
-	// ReportedStatus is the last client status that the edge itself reported. It
-	// differs from ClientStatus while the hub holds the allocation for unknown or
-	// lost.
+	// ReportedStatus is the last client status that the edge reported. It differs from
+	// ClientStatus while the hub takes the allocation for unknown or lost.
 	ReportedStatus string
 	TaskStates     map[string]TaskState
 	AllocStates    []AllocState
@@ -66,9 +65,9 @@ type Alloc struct {
 	PreviousAllocation AllocID
 	NextAllocation     AllocID
 	RescheduleTracker  *RescheduleTracker
-	// PreemptedAllocations were evicted from its node so that it found room there, and
-	// PreemptedByAllocation is for whose room it was evicted itself: known when that is
-	// placed, which is after the eviction.
+	// PreemptedAllocations were evicted to make room for this allocation.
+	// PreemptedByAllocation is the one that this allocation was evicted for; it is known once
+	// that one is placed.
 	PreemptedAllocations  []AllocID `json:",omitempty"`
 	PreemptedByAllocation AllocID   `json:",omitempty"`
 	// PreemptedFor names the job for which it was evicted: NAMESPACE/ID.
@@ -81,17 +80,16 @@ type Alloc struct {
 	ModifyTime       int64 // UnixNano, hub's clock
 }
 
-// DesiredTransition is what an operator asked for, on the way to a plan.
+// DesiredTransition is an operator's request that the next plan carries out.
 type DesiredTransition struct {
 	Migrate    bool // replace it, on any node
 	Reschedule bool
-	// NoShutdownDelay has its edge leave out every shutdown_delay when it stops it, and
-	// end one that has begun.
+	// NoShutdownDelay makes the edge skip every shutdown_delay, also one that has begun.
 	NoShutdownDelay bool `json:",omitempty"`
 }
 
-// AllocState is an entry in the record of what the hub concluded, in order. The
-// last one says whether a reconnection is still to be settled.
+// AllocState records a conclusion of the hub. The last entry says whether a reconnection is
+// still to be reconciled.
 type AllocState struct {
 	Field string // AllocStateClientStatus
 	Value string
@@ -121,7 +119,7 @@ type RescheduleEvent struct {
 	Delay          time.Duration
 }
 
-// AllocMetric is why an allocation was placed where it is, or not at all.
+// AllocMetric explains the placement of an allocation, or why there was none.
 type AllocMetric struct {
 	NodesEvaluated     int
 	NodesFiltered      int
@@ -138,15 +136,15 @@ type AllocMetric struct {
 	ScoreMetaData      []NodeScore
 	AllocationTime     time.Duration
 	CoalescedFailures  int
-	// RejectedNodes are some of those that did not suit or were full, each with what it
-	// lacks: of a placement that failed.
+	// RejectedNodes are some of the nodes that did not suit or were full, each with the reason.
+	// Only a failed placement has them.
 	RejectedNodes []NodeRejection `json:",omitempty"`
-	// NodesAway counts the nodes that are disconnected or down, and on which the placement
-	// would have found a place: of a placement that failed.
+	// NodesAway counts the disconnected or down nodes that would have taken the placement.
+	// Only a failed placement has them.
 	NodesAway int `json:",omitempty"`
 }
 
-// NodeRejection is why one node was left out.
+// NodeRejection says why the scheduler rejected a node.
 type NodeRejection struct {
 	NodeID   NodeID
 	NodeName string
@@ -167,7 +165,7 @@ const (
 	TaskDead    = "dead"
 )
 
-// TaskState is what an edge last said of one task.
+// TaskState is the state of a task as its edge reported it last.
 type TaskState struct {
 	State       string
 	Failed      bool
@@ -175,12 +173,11 @@ type TaskState struct {
 	LastRestart *time.Time
 	StartedAt   *time.Time // edge's wall clock: shown, never decided on
 	FinishedAt  *time.Time
-	// RunningFor is how long it had been running when the edge last reported it,
-	// by the edge's monotonic clock.
+	// RunningFor is how long the task ran until the edge's last report, by the edge's monotonic
+	// clock.
 	RunningFor time.Duration
-	// RunningSince is when a running task started, by the cluster's clock (UnixNano):
-	// RunningFor before the cluster heard of that. It decides longest_running. 0: it
-	// does not run.
+	// RunningSince is the start of a running task by the cluster's clock (UnixNano): RunningFor
+	// before the report came. It decides longest_running. 0: the task does not run.
 	RunningSince int64 `json:",omitempty"`
 	Events       []TaskEvent
 }
@@ -218,8 +215,7 @@ type TaskEvent struct {
 	FailsTask      bool
 }
 
-// ClientTerminal reports whether the edge has finished with the allocation, or
-// the hub has given it up.
+// ClientTerminal reports whether the allocation has ended on its edge, or is lost.
 func (a *Alloc) ClientTerminal() bool {
 	switch a.ClientStatus {
 	case ClientComplete, ClientFailed, ClientLost:
@@ -228,41 +224,39 @@ func (a *Alloc) ClientTerminal() bool {
 	return false
 }
 
-// ServerTerminal reports whether the hub wants it gone.
+// ServerTerminal reports whether the hub wants the allocation to stop.
 func (a *Alloc) ServerTerminal() bool {
 	return a.DesiredStatus == DesiredStop || a.DesiredStatus == DesiredEvict
 }
 
-// NoLongerWanted reports whether the hub wants nothing of it any more: it is to stop, or it
-// ended by itself and is retired.
+// NoLongerWanted reports whether the allocation is to stop, or ended by itself and is retired.
 func (a *Alloc) NoLongerWanted() bool { return a.ServerTerminal() || a.Retired }
 
-// Vacated reports whether its place is free by the hub's decision, with nothing in its stead
-// yet: neither for want of room for others, nor by an operator.
+// Vacated reports whether the hub stopped the allocation and has not replaced it yet. Evictions
+// and an operator's stop do not count.
 func (a *Alloc) Vacated() bool {
 	return a.NoLongerWanted() && a.DesiredStatus != DesiredEvict && a.NextAllocation == "" && !a.DesiredTransition.Migrate
 }
 
-// AwaitsWindow reports whether it is to stop, and its edge may have to wait for a window of
-// updates before it begins with that.
+// AwaitsWindow reports whether the allocation is to stop, and its edge may wait for an update
+// window first.
 func (a *Alloc) AwaitsWindow() bool {
 	return a.ServerTerminal() && !a.ClientTerminal() && len(a.StopWindows) > 0
 }
 
-// Terminal reports whether it neither runs nor shall run.
+// Terminal reports whether the allocation neither runs nor shall run.
 func (a *Alloc) Terminal() bool { return a.ServerTerminal() || a.ClientTerminal() }
 
-// AwaitsPlacement reports whether it failed and was stopped to be replaced, and no node had
-// room for that: its replacement is due as soon as one has.
+// AwaitsPlacement reports whether the allocation failed, and no node had room for its
+// replacement yet.
 func (a *Alloc) AwaitsPlacement() bool {
 	t := a.RescheduleTracker
 	return t != nil && t.LastReschedule == RescheduleUnplaced && a.DesiredStatus == DesiredStop &&
 		a.ClientStatus == ClientFailed && a.NextAllocation == ""
 }
 
-// OccupiesNode reports whether its resources are taken on its node: until the
-// edge has confirmed its end, whatever the hub wants. One that the hub gave up for
-// lost may still run there, if that is the last that its edge said of it.
+// OccupiesNode reports whether the allocation holds resources of its node: until the edge
+// confirms its end. A lost allocation may still run there, if its edge said so last.
 func (a *Alloc) OccupiesNode() bool {
 	if a.ClientStatus == ClientLost {
 		return a.ReportedStatus == ClientPending || a.ReportedStatus == ClientRunning
@@ -270,21 +264,20 @@ func (a *Alloc) OccupiesNode() bool {
 	return !a.ClientTerminal()
 }
 
-// EndedOnEdge reports whether the edge itself said that it has finished with it.
+// EndedOnEdge reports whether the edge reported the end of the allocation.
 func (a *Alloc) EndedOnEdge() bool {
 	return a.ReportedStatus == ClientComplete || a.ReportedStatus == ClientFailed
 }
 
-// NeedsToReconnect reports whether the last client status recorded by the hub is
-// unknown: the allocation went out of sight and has not been settled since.
-// Empty entries are skipped.
+// NeedsToReconnect reports whether the last client status that the hub recorded is unknown: the
+// allocation's return is not reconciled yet. Empty entries do not count.
 func (a *Alloc) NeedsToReconnect() bool { return a.lastRecorded() == ClientUnknown }
 
-// WasGivenUp reports whether the last client status recorded by the hub is lost, whatever
-// its edge said of the allocation since.
+// WasGivenUp reports whether the last client status that the hub recorded is lost, whatever its
+// edge reported since.
 func (a *Alloc) WasGivenUp() bool { return a.lastRecorded() == ClientLost }
 
-// lastRecorded is the last client status in AllocStates, "" for none.
+// lastRecorded returns the last client status in AllocStates, "" for none.
 func (a *Alloc) lastRecorded() string {
 	for i := len(a.AllocStates) - 1; i >= 0; i-- {
 		if s := a.AllocStates[i]; s.Field == AllocStateClientStatus && s.Value != "" {
@@ -294,7 +287,7 @@ func (a *Alloc) lastRecorded() string {
 	return ""
 }
 
-// LastUnknown returns when the latest unbroken run of unknown began, or zero.
+// LastUnknown returns when the allocation last became unknown, or zero.
 func (a *Alloc) LastUnknown() time.Time {
 	var at time.Time
 	for i := len(a.AllocStates) - 1; i >= 0; i-- {

@@ -2,8 +2,8 @@ package fleet
 
 import "slices"
 
-// AssignedResources is what an allocation was given of its node that is no amount: ports,
-// cores and devices by name. It is decided with the placement and never changes.
+// AssignedResources are the ports, cores and devices of its node that an allocation has. They are
+// decided with the placement and never change.
 type AssignedResources struct {
 	Ports []AssignedPort                   `json:",omitempty"` // of the group, those of fixed numbers first
 	Tasks map[string]AssignedTaskResources `json:",omitempty"`
@@ -19,7 +19,7 @@ type AssignedPort struct {
 	Shared bool `json:",omitempty"`
 }
 
-// AssignedTaskResources is what one task was given.
+// AssignedTaskResources are the cores and devices of one task.
 type AssignedTaskResources struct {
 	Cores   []int            `json:",omitempty"`
 	Devices []AssignedDevice `json:",omitempty"`
@@ -31,7 +31,7 @@ type AssignedDevice struct {
 	DeviceIDs          []string
 }
 
-// Empty reports whether nothing was given.
+// Empty reports whether nothing is assigned.
 func (a *AssignedResources) Empty() bool { return a == nil || len(a.Ports) == 0 && len(a.Tasks) == 0 }
 
 // CoreIDs lists the cores of all tasks, in order.
@@ -62,8 +62,7 @@ func (a *AssignedResources) DeviceIDs() []string {
 	return ids
 }
 
-// NeedsAssignedResources reports whether an allocation of the group has to be given more
-// than amounts.
+// NeedsAssignedResources reports whether the group asks for ports, cores or devices.
 func (g *TaskGroup) NeedsAssignedResources() bool {
 	if len(g.Ports()) > 0 {
 		return true

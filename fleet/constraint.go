@@ -28,6 +28,7 @@ const (
 	OpDistinctProp   = "distinct_property"
 )
 
+// String returns the constraint as a job file has it.
 func (c Constraint) String() string {
 	switch c.Operand {
 	case OpIsSet, OpIsNotSet:

@@ -52,9 +52,9 @@ func DescNoRollback(why string) string {
 	return why + " - no stable job version to auto revert to"
 }
 
-// Deployment is the rollout of one version of a job: from the plan that begins it
-// until it has succeeded, failed or was overtaken by a newer version. What of it
-// its edges decide (healthy or not) is counted when their journals say so.
+// Deployment is the rollout of one version of a job, from the plan that begins it until it
+// succeeds, fails or is cancelled by a newer version. Health counts once the edges' journals
+// report it.
 type Deployment struct {
 	ID                 DeploymentID
 	Namespace          string
@@ -74,9 +74,8 @@ type Deployment struct {
 	ModifyTime         int64
 }
 
-// DeploymentState is how far the rollout of one group is. Allocations are counted
-// once they are placed; those on edges that are away are neither healthy nor
-// unhealthy until their edges say which.
+// DeploymentState is the progress of one group. Allocations count once they are placed; those on
+// disconnected edges are neither healthy nor unhealthy until their edges report.
 type DeploymentState struct {
 	AutoRevert        bool
 	AutoPromote       bool
@@ -101,8 +100,7 @@ type DeploymentUpdate struct {
 	StatusDescription string
 }
 
-// AllocDeployment is the part that an allocation has in its deployment: the
-// DeploymentStatus of Nomad's API.
+// AllocDeployment is an allocation's state in its deployment: the DeploymentStatus of Nomad's API.
 type AllocDeployment struct {
 	Healthy     *bool // nil: not known yet
 	Timestamp   time.Time
@@ -110,7 +108,7 @@ type AllocDeployment struct {
 	ModifyIndex Index
 }
 
-// Active reports whether the deployment can still get somewhere.
+// Active reports whether the deployment has not ended.
 func (d *Deployment) Active() bool {
 	if d == nil {
 		return false
@@ -123,15 +121,15 @@ func (d *Deployment) Active() bool {
 	return false
 }
 
-// Of reports whether the deployment rolls out this very version of a job, and not
-// one of an earlier life of that name.
+// Of reports whether the deployment rolls out this version of a job, and not of an earlier job of
+// that name.
 func (d *Deployment) Of(j *Job) bool {
 	return d != nil && j != nil && d.JobID == j.ID && d.Namespace == j.Namespace &&
 		d.JobVersion == j.Version && d.JobCreateIndex == j.CreateIndex
 }
 
-// StoppedForUpdate reports whether the deployment may have stopped an allocation of an older version
-// to make room, and nothing is there in its stead yet.
+// StoppedForUpdate reports whether the deployment may have stopped an allocation of an older
+// version that is not replaced yet.
 func (d *Deployment) StoppedForUpdate(a *Alloc) bool {
 	return d != nil && a.Vacated() && a.AllocModifyIndex >= d.CreateIndex
 }
@@ -149,8 +147,7 @@ func (d *Deployment) RequiresPromotion() bool {
 	return false
 }
 
-// AutoPromotes reports whether all groups with canaries are promoted by
-// themselves.
+// AutoPromotes reports whether all groups with canaries are promoted automatically.
 func (d *Deployment) AutoPromotes() bool {
 	any := false
 	for _, s := range d.TaskGroups {
@@ -205,10 +202,9 @@ func (s *AllocDeployment) IsUnhealthy() bool { return s != nil && s.Healthy != n
 // IsCanary reports whether the allocation is a canary that is not promoted.
 func (s *AllocDeployment) IsCanary() bool { return s != nil && s.Canary }
 
-// Fail returns what a deployment becomes that fails for a reason, and the version
-// that its job goes back to, nil for none: the newest stable one of the kept
-// versions (newest first), where one of its groups asks for that and the two differ.
-// A version that is the newest stable one itself is not taken back.
+// Fail returns the status of a deployment that fails for a reason, and the version that its job
+// reverts to: the newest stable one of the kept versions (newest first), if a group has
+// auto_revert and the two differ. nil: none.
 func (d *Deployment) Fail(versions []*Job, why string) (DeploymentUpdate, *Job) {
 	u := DeploymentUpdate{DeploymentID: d.ID, Status: DeploymentFailed, StatusDescription: why}
 	reverts := false

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Code names a kind of failure that crosses a process boundary. The set is
-// closed: what is not in it is CodeInternal to the outside.
+// Code names a kind of failure that crosses a process boundary. The set is closed: any other
+// error is CodeInternal outside of the process.
 type Code string
 
+// The codes of an Error.
 const (
 	CodeInternal    Code = "internal"
 	CodeInvalid     Code = "invalid"      // the input is wrong; sending it again is no use
@@ -49,6 +50,7 @@ type Error struct {
 	Hint    string `json:"Hint,omitempty" cbor:"3,keyasint,omitempty"`
 }
 
+// Error returns the message and the hint.
 func (e *Error) Error() string {
 	if e.Hint == "" {
 		return e.Message

@@ -7,6 +7,7 @@ import (
 // HistorySide says who wrote a HistoryEntry.
 type HistorySide string
 
+// The sides of a history.
 const (
 	SideEdge HistorySide = "edge"
 	SideHub  HistorySide = "hub"
@@ -32,8 +33,8 @@ type HistoryEntry struct {
 	Since *time.Time `json:",omitempty"`
 }
 
-// EventGap is in a node's record where rows are gone from its edge's journal that the
-// cluster had not taken.
+// EventGap marks lost rows in a node's record: its edge's journal dropped them before the cluster
+// had them.
 const EventGap = "gap"
 
 // Events of the hub that begin and end a partition in an allocation's record.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Job types. The spine runs service and batch.
+// Job types.
 const (
 	JobTypeService  = "service"
 	JobTypeBatch    = "batch"

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// NodeStatus is where a node stands with the cluster (protocol.md 6).
+// NodeStatus is the status of a node in the cluster.
 type NodeStatus string
 
+// The statuses of a node.
 const (
 	NodeInitializing NodeStatus = "initializing" // known, but its history is not in yet
 	NodeReady        NodeStatus = "ready"
@@ -36,17 +37,15 @@ type Node struct {
 	ID         NodeID
 	Name       string
 	Datacenter string
-	// Site is where the machine stands: a shop, a ship, a hall. Edges of one site share
-	// its fate, and rollouts have a budget for each. An edge that names none stands in
-	// its datacenter.
+	// Site is the place of the machine: a shop, a ship, a hall. Rollouts bound how much of a site
+	// may be down. The site of an edge that names none is its datacenter.
 	Site string
 	// TimeZone is that of the site, for the windows of updates ("Europe/Berlin"); "" is UTC.
 	TimeZone  string `json:",omitempty"`
 	NodePool  string
 	NodeClass string
-	// ComputedClass is the same for nodes that no constraint can tell apart, but
-	// for what is unique to a node ("unique." attributes, name, id). The cluster
-	// computes it when a node registers; it is the key of ClassEligibility.
+	// ComputedClass is equal for nodes that no constraint distinguishes, except by properties
+	// that are unique to a node. The cluster computes it; it is the key of ClassEligibility.
 	ComputedClass         string
 	Status                NodeStatus
 	StatusDescription     string // why it stands there, for people

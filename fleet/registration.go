@@ -31,6 +31,7 @@ type ServiceRegistration struct {
 	ModifyIndex Index
 }
 
+// String returns the registration as one line.
 func (r ServiceRegistration) String() string {
 	return fmt.Sprintf("%s %s %d %s", r.ServiceName, r.Address, r.Port, r.Status)
 }

@@ -5,6 +5,7 @@ import "time"
 // TransitionKind says what a journal row reports.
 type TransitionKind string
 
+// The kinds of a transition.
 const (
 	TransitionAlloc      TransitionKind = "alloc"      // an allocation's client status, maybe with a task's event
 	TransitionTask       TransitionKind = "task"       // a task's event that leaves the client status alone
