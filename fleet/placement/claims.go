@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// Claims is what is given out of one node beyond amounts: by address its ports, its
-// cores, its devices. It belongs to one goroutine.
+// Claims records the ports, cores and devices of one node that are taken. It belongs to one
+// goroutine.
 type Claims struct {
 	node    *fleet.Node
 	ports   map[string]*PortSet // by address: nobody else may have them
@@ -22,8 +22,7 @@ type Claims struct {
 	devices map[string]bool
 }
 
-// NewClaims returns the claims on a node that has no allocations: what it keeps to
-// itself.
+// NewClaims returns the claims on a node without allocations: its reserved ports.
 func NewClaims(n *fleet.Node) *Claims {
 	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}}
 	reserve := func(ip, spec string) {
@@ -50,7 +49,7 @@ func joinPorts(a, b string) string {
 	return a + "," + b
 }
 
-// takenPortsOf returns the ports that are taken of an address.
+// takenPortsOf returns the taken ports of an address.
 func (c *Claims) takenPortsOf(ip string) *PortSet { return portSetOf(c.ports, ip) }
 
 func portSetOf(sets map[string]*PortSet, ip string) *PortSet {
@@ -60,8 +59,8 @@ func portSetOf(sets map[string]*PortSet, ip string) *PortSet {
 	return sets[ip]
 }
 
-// isPortTaken reports whether a port of an address cannot be had. What is held of an
-// address that the node does not have any more is taken of all.
+// isPortTaken reports whether a port of an address is taken. A port of an address that the node
+// no longer has counts as taken on all addresses.
 func (c *Claims) isPortTaken(ip string, port int, share bool) bool {
 	if c.takenPortsOf(ip).Has(port) || !share && portSetOf(c.shared, ip).Has(port) {
 		return true
@@ -74,8 +73,7 @@ func (c *Claims) isPortTaken(ip string, port int, share bool) bool {
 	return false
 }
 
-// Hold counts what an allocation has, and says what of it somebody else has
-// already, "" for nothing.
+// Hold takes the resources of an allocation, and names one that was taken already, "" for none.
 func (c *Claims) Hold(a *fleet.AssignedResources) string {
 	if a == nil {
 		return ""
@@ -106,10 +104,9 @@ func (c *Claims) Hold(a *fleet.AssignedResources) string {
 	return clash
 }
 
-// Offer finds what a group needs on the node, without taking it; what it cannot have
-// is named. liked is how well the devices meet the tasks' affinities, from -1 to 1.
-// seed decides where the search for a dynamic port begins, so that workers that race
-// do not all try the same.
+// Offer finds the resources that a group needs, without taking them, or names the missing one.
+// liked is how well the devices meet the affinities, from -1 to 1. The search for a dynamic
+// port begins at seed, so that racing workers try different ones.
 func (c *Claims) Offer(g *fleet.TaskGroup, seed uint64) (a *fleet.AssignedResources, liked float64, why string) {
 	a = &fleet.AssignedResources{}
 	if why := c.assignPorts(g, seed, a); why != "" {
@@ -147,7 +144,7 @@ func setTask(a *fleet.AssignedResources, name string, t fleet.AssignedTaskResour
 	a.Tasks[name] = t
 }
 
-// assignPorts gives fixed numbers first, so that no dynamic one is in their way.
+// assignPorts assigns fixed ports first, so that no dynamic port takes their number.
 func (c *Claims) assignPorts(g *fleet.TaskGroup, seed uint64, a *fleet.AssignedResources) string {
 	for _, p := range g.Ports() {
 		if p.Value <= 0 {
@@ -183,7 +180,7 @@ func (c *Claims) assignPorts(g *fleet.TaskGroup, seed uint64, a *fleet.AssignedR
 	return ""
 }
 
-// addressFor finds the address of which a port is free.
+// addressFor finds an address whose port is free.
 func (c *Claims) addressFor(p fleet.Port, a *fleet.AssignedResources, port int) (string, bool) {
 	for _, h := range c.node.HostAddresses(p.HostNetwork) {
 		own := slices.ContainsFunc(a.Ports, func(q fleet.AssignedPort) bool { return q.HostIP == h.IP && q.Value == port })

@@ -15,8 +15,7 @@ const (
 	MaxRegexpLength     = 1024
 )
 
-// Condition is a Constraint made ready to be held against many nodes. It is
-// immutable and may be used by several goroutines.
+// Condition is a compiled Constraint. It is immutable, and safe for several goroutines.
 type Condition struct {
 	c        fleet.Constraint
 	re       *regexp.Regexp
@@ -67,15 +66,14 @@ func Conditions(cs []fleet.Constraint) ([]Condition, error) {
 // Constraint returns what the condition was made of.
 func (c Condition) Constraint() fleet.Constraint { return c.c }
 
-// PerNode reports whether it looks at what differs between nodes of one class, so
-// that the answer for one says nothing about the next.
+// PerNode reports whether the condition depends on properties that are unique to a node, so that
+// the nodes of one class may differ.
 func (c Condition) PerNode() bool {
 	return strings.Contains(c.c.LTarget, "unique.") || strings.Contains(c.c.RTarget, "unique.")
 }
 
-// Holds reports whether the node meets the condition. Those about other
-// allocations (distinct_hosts, distinct_property) always hold here: they are the
-// scheduler's to decide.
+// Holds reports whether the node meets the condition. distinct_hosts and distinct_property always
+// hold here: the scheduler decides them.
 func (c Condition) Holds(n *fleet.Node) bool {
 	l, lok := n.Value(c.c.LTarget)
 	r, rok := n.Value(c.c.RTarget)

@@ -8,9 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// assignDevice gives the devices of one kind that a task asks for: of several kinds
-// that will do, those that its affinities like best. It returns how well they are
-// liked, from -1 to 1.
+// assignDevice assigns devices of one kind: of several suitable kinds, the one with the highest
+// affinity score. It returns that score, from -1 to 1.
 func (c *Claims) assignDevice(r *fleet.RequestedDevice, a *fleet.AssignedResources) (fleet.AssignedDevice, float64, string) {
 	own := a.DeviceIDs()
 	best, liked := fleet.AssignedDevice{}, 0.0
@@ -39,7 +38,7 @@ func (c *Claims) assignDevice(r *fleet.RequestedDevice, a *fleet.AssignedResourc
 	return best, liked, ""
 }
 
-// deviceKinds sorts a node's devices by what they are.
+// deviceKinds groups a node's devices by vendor, type and name.
 func deviceKinds(n *fleet.Node) [][]fleet.Device {
 	var kinds [][]fleet.Device
 	for _, d := range n.Devices {
@@ -58,13 +57,12 @@ func deviceKinds(n *fleet.Node) [][]fleet.Device {
 	return kinds
 }
 
-// OffersDevice reports whether a node has as many devices as are asked for, whoever has
-// them now.
+// OffersDevice reports whether a node has the requested number of devices, taken or not.
 func OffersDevice(n *fleet.Node, r *fleet.RequestedDevice) bool {
 	return slices.ContainsFunc(deviceKinds(n), func(k []fleet.Device) bool { return len(k) >= max(r.Count, 1) && matchesDevice(r, k[0]) })
 }
 
-// matchesDevice reports whether a device is one that is asked for.
+// matchesDevice reports whether a device is of the requested kind.
 func matchesDevice(r *fleet.RequestedDevice, d fleet.Device) bool {
 	parts := strings.SplitN(r.Name, "/", 3)
 	switch {

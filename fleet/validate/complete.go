@@ -25,8 +25,8 @@ func completeConstraint(c *fleet.Constraint) { setDefault(&c.Operand, fleet.OpEq
 
 func completeConsul(c *fleet.Consul) { setDefault(&c.Cluster, fleet.DefaultCluster) }
 
-// completeJob fills in what cannot be meant to be nothing: names, modes, and what follows
-// from where a thing stands.
+// completeJob fills in fields that are never meant to be empty: names, modes, and values that
+// follow from the place of a block in the job.
 func completeJob(j *fleet.Job) {
 	setDefault(&j.Region, fleet.DefaultRegion)
 	setDefault(&j.Namespace, fleet.DefaultNamespace)
@@ -137,8 +137,8 @@ func completeScalingPolicy(s *fleet.ScalingPolicy, count int) {
 	}
 }
 
-// completeService fills in what follows from where the service stands; task is "" for a
-// group's service.
+// completeService fills in the values that follow from the service's place in the job; task is
+// "" for a group's service.
 func completeService(s *fleet.Service, job, group, task string) {
 	name := job + "-" + group
 	if task != "" {

@@ -11,12 +11,12 @@ import (
 	"skerry/fleet"
 )
 
-// DecodeJob reads a job in Nomad's JSON shape (the object below "Job") and fills in
-// the defaults of its type. Null and absent mean the default, 0 means 0; durations
-// are nanoseconds or text ("1h30m"); a policy given in part is merged into the
-// default of the job's type. What this release does not act on is a problem by its
-// name, unless it is empty or what Nomad's client sends without being asked.
-// The job is not validated beyond its shape; it is never nil.
+// DecodeJob reads a job in Nomad's JSON (the object below "Job") and fills in its defaults. It
+// checks the shape alone, and never returns nil.
+//
+// Null and absent mean the default, 0 means 0. A duration is nanoseconds or text ("1h30m"). A
+// policy given in part is merged into the default of the job's type. An unknown key is a
+// problem, unless it is empty.
 func DecodeJob(data []byte) (*fleet.Job, fleet.Problems) {
 	tree, err := decodeTree(data)
 	if err != nil {
@@ -63,8 +63,8 @@ func withLineNumber(data []byte, err error) error {
 	return fmt.Errorf("line %d, column %d: %w", line, column, err)
 }
 
-// JSONDepth returns how deep objects and lists are nested, without decoding: what is
-// too deep is to be refused before a recursive decoder sees it.
+// JSONDepth returns how deep objects and lists are nested, without decoding them: the caller
+// refuses a deep text before a recursive decoder reads it.
 func JSONDepth(data []byte) int {
 	depth, deepest, quoted := 0, 0, false
 	for i := 0; i < len(data); i++ {
@@ -84,9 +84,9 @@ func JSONDepth(data []byte) int {
 	return deepest
 }
 
-// JobFromTree is DecodeJob for a tree that was already read: map[string]any, []any,
-// string, bool, nil, and numbers as json.Number, int, int64 or float64. Package
-// jobspec makes one from HCL, so that both kinds of job files have the same rules.
+// JobFromTree is DecodeJob for a tree of map[string]any, []any, string, bool, nil, and numbers as
+// json.Number, int, int64 or float64. Package jobspec makes one from HCL, so that both formats
+// have the same rules.
 func JobFromTree(tree map[string]any) (*fleet.Job, fleet.Problems) {
 	var ps fleet.Problems
 	o := &jsonObject{m: tree, problems: &ps}
@@ -103,7 +103,7 @@ func JobFromTree(tree map[string]any) (*fleet.Job, fleet.Problems) {
 	return j, ps
 }
 
-// inheritance is what the groups of a job have of it where they say nothing else.
+// inheritance holds the policies that a job's groups inherit.
 type inheritance struct {
 	jobType    string
 	reschedule rescheduleReader
@@ -111,7 +111,7 @@ type inheritance struct {
 	migrate    *fleet.Migrate
 }
 
-// readInheritance reads the policies that stand in the job and hold for its groups.
+// readInheritance reads the policies of the job itself, which hold for its groups.
 func (o *jsonObject) readInheritance(jobType string) inheritance {
 	in := inheritance{
 		jobType: jobType, reschedule: newReschedule(jobType), update: fleet.DefaultUpdate(jobType), migrate: fleet.DefaultMigrate(jobType),
@@ -122,7 +122,7 @@ func (o *jsonObject) readInheritance(jobType string) inheritance {
 	return in
 }
 
-// readTaskGroup reads a group, and adds to ignored what of it is passed over.
+// readTaskGroup reads a group, and adds the paths of ignored keys to ignored.
 func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) fleet.TaskGroup {
 	restart := fleet.DefaultRestart(in.jobType)
 	g := fleet.TaskGroup{Count: 1, EphemeralDisk: fleet.EphemeralDisk{SizeMB: fleet.DefaultDiskMB}, RestartPolicy: &restart}
@@ -142,7 +142,7 @@ func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) fleet.Task
 	return g
 }
 
-// merge reads what stands under a key into a copy of what is inherited.
+// merge reads the object under a key into a copy of the inherited policy.
 func merge[T any](o *jsonObject, key string, inherited *T) *T {
 	into := inherited
 	if inherited != nil {
@@ -164,9 +164,8 @@ func merge[T any](o *jsonObject, key string, inherited *T) *T {
 	return into
 }
 
-// formerDisconnect reads what a group said of its node's absence before there was a
-// disconnect block, and returns what of it is ignored: where the group gives both times, the
-// edge stops its tasks as asked, and the hubs wait for that.
+// formerDisconnect reads the keys that a group had before there was a disconnect block, and
+// returns those that it ignores: with both times given, stop_after_client_disconnect counts.
 func (o *jsonObject) formerDisconnect(g *fleet.TaskGroup) (ignored []string) {
 	var former fleet.Disconnect
 	var keep *bool
@@ -221,8 +220,8 @@ func readTask(o *jsonObject, restart fleet.RestartPolicy, ignored *[]string) fle
 	return t
 }
 
-// rescheduleReader merges a job's and a group's policy into the default of the job's
-// type, and knows which of the two limits somebody asked for.
+// rescheduleReader merges a job's and a group's policy into the default of the job's type, and
+// remembers which of the two limits were given.
 type rescheduleReader struct {
 	p                   fleet.ReschedulePolicy
 	none                bool // the job's type is never rescheduled
@@ -253,8 +252,8 @@ func (r *rescheduleReader) mergeReschedule(o *jsonObject, key string) {
 	given.reportUnknownKeys()
 }
 
-// mergedPolicy returns the merged policy. Who limits the attempts and does not mention
-// unlimited wants a limit, and the other way around.
+// mergedPolicy returns the merged policy. Attempts given without unlimited turn unlimited off, and
+// the other way around.
 func (r rescheduleReader) mergedPolicy() *fleet.ReschedulePolicy {
 	if r.none {
 		return nil

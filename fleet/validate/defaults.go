@@ -6,10 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// FillDefaults fills in what a job built in Go left out: empty strings, nil policies,
-// nil lists, a priority of 0, a kill timeout of 0, resources of nothing. It leaves
-// Count alone, for 0 is a count. DecodeJob does this and more, for it can tell what
-// is absent from what is 0.
+// FillDefaults fills in the zero fields of a job that was built in Go, except Count, for which 0
+// is a value. DecodeJob distinguishes an absent key from 0.
 func FillDefaults(j *fleet.Job) {
 	setDefault(&j.Priority, fleet.JobPriorityDefault)
 	setDefault(&j.Type, fleet.JobTypeService)

@@ -8,8 +8,7 @@ import (
 	"skerry/fleet/placement"
 )
 
-// validateJobKind checks what a job's type decides: what it may be launched by, and what
-// its groups may say.
+// validateJobKind checks the parts of a job that its type decides.
 func validateJobKind(j *fleet.Job, ps *fleet.Problems) {
 	batch := fleet.RunsToCompletion(j.Type)
 	everywhere := fleet.RunsEverywhere(j.Type)
@@ -65,7 +64,7 @@ func validateGroupKind(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType str
 	checkDuration(ps, path+".MaxRunDuration", max(0, *g.MaxRunDuration))
 }
 
-// refuseRanking refuses what ranks nodes in jobs that run on every node.
+// refuseRanking refuses affinities and spreads in jobs that run on every node.
 func refuseRanking(ps *fleet.Problems, path, jobType string, affinities []fleet.Affinity, spreads []fleet.Spread) {
 	if len(affinities) > 0 {
 		ps.Add(joinPath(path, "Affinities"), "jobs of type %s may not have an affinity block: they run on every node", jobType)
@@ -120,8 +119,7 @@ func checkSpreads(ps *fleet.Problems, path string, spreads []fleet.Spread) {
 	}
 }
 
-// validatePeriodic checks the block's form; whether its expressions say something is for
-// package cron to tell.
+// validatePeriodic checks the form of the block. Package cron checks the expressions.
 func validatePeriodic(p *fleet.Periodic, ps *fleet.Problems, path string) {
 	if p.SpecType != fleet.PeriodicCron {
 		ps.AddHint(path+".SpecType", "it is cron", "unknown type %q", p.SpecType)
@@ -144,8 +142,8 @@ func validateParameterized(p *fleet.ParameterizedJob, ps *fleet.Problems, path s
 	}
 }
 
-// validateScaling checks a task's scaling blocks. Nothing holds the task to their bounds:
-// whoever scales it registers its job with other resources.
+// validateScaling checks a task's scaling blocks. Nothing enforces their bounds: to scale a task
+// is to register its job with other resources.
 func validateScaling(t *fleet.Task, ps *fleet.Problems, at string) {
 	for i, s := range t.ScalingPolicies {
 		path := fmt.Sprintf("%s.ScalingPolicies[%d]", at, i)

@@ -7,8 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// validateReschedule checks that the policy is not ambiguous, and that its attempts
-// fit into its interval.
+// validateReschedule checks that the policy is unambiguous and its attempts fit its interval.
 func validateReschedule(ps *fleet.Problems, path string, p *fleet.ReschedulePolicy, jobType string) {
 	if p == nil {
 		return
@@ -60,10 +59,9 @@ func validRescheduleDelays(ps *fleet.Problems, path string, p *fleet.RescheduleP
 	return len(*ps) == before
 }
 
-// attemptsInInterval returns how many of the policy's attempts fit into its interval, and how long
-// an interval must be for all. While delays grow only the longest so far counts; from
-// where they have reached MaxDelay each of them does. (That is how Nomad counts, and
-// what it accepts must be accepted here.)
+// attemptsInInterval returns how many attempts fit into the policy's interval, and the interval
+// that all of them need. As in Nomad, only the longest of growing delays counts, and every
+// delay once MaxDelay is reached.
 func attemptsInInterval(p *fleet.ReschedulePolicy) (fit int, need time.Duration) {
 	previous, delay := time.Duration(0), p.Delay
 	capped := false
@@ -165,11 +163,10 @@ func validateUpdate(u *fleet.Update, ps *fleet.Problems, path string) {
 	validateSites(u, ps, path)
 }
 
-// maxWindows bounds the windows of an update block: each travels with what it holds back.
+// maxWindows bounds the windows of an update block, for each stop carries them.
 const maxWindows = 10
 
-// validateSites checks what is Skerry's own; whether a window's expression says
-// something is for package cron to tell.
+// validateSites checks the fields that Nomad does not have. Package cron checks the expressions.
 func validateSites(u *fleet.Update, ps *fleet.Problems, path string) {
 	checkNotNegative(ps, path+".MaxUnavailablePerSite", u.MaxUnavailablePerSite)
 	if _, _, ok := u.WaitShare(); !ok {

@@ -18,9 +18,8 @@ import (
 	"skerry/fleet/placement"
 )
 
-// Job returns all that is wrong with a job whose defaults are filled in. It
-// knows nothing of drivers, nodes and other jobs: whether the driver exists is for
-// whoever registers the job.
+// Job returns the problems of a job whose defaults are filled in. It knows no drivers, nodes or
+// other jobs.
 func Job(j *fleet.Job) fleet.Problems {
 	var ps fleet.Problems
 	checkName(&ps, "ID", "the job", string(j.ID), fleet.MaxJobIDLength)
@@ -154,6 +153,7 @@ func checkOneOf(ps *fleet.Problems, path, hint, what, value string, known ...str
 	}
 }
 
+// checkNotNegative refuses a negative number.
 func checkNotNegative(ps *fleet.Problems, path string, n int) {
 	if n < 0 {
 		ps.Add(path, "may not be negative: %d", n)

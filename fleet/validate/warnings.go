@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// Warnings says what of a valid job is likely not to be what was meant, one line each.
+// Warnings returns the likely mistakes of a valid job, one line each.
 func Warnings(j *fleet.Job) []string {
 	var out []string
 	for _, path := range j.Ignored {
@@ -44,7 +44,7 @@ func Warnings(j *fleet.Job) []string {
 	return out
 }
 
-// ignoredLine says why what stands at a path of a job file was passed over.
+// ignoredLine says why a key of a job file is ignored.
 func ignoredLine(path string) string {
 	key := path[strings.LastIndex(path, ".")+1:]
 	why := "jobs are registered without tokens: there is nothing here to use it for"
@@ -61,8 +61,8 @@ func ignoredLine(path string) string {
 	return fmt.Sprintf("%s at %s is ignored: %s", key, path, why)
 }
 
-// idleWarnings says what the group asks for that nothing acts on, and that harms nobody:
-// words of old job files, and of rules that are others' here.
+// idleWarnings names the settings of a group that have no effect: those of old job files, and those
+// that other settings decide.
 func idleWarnings(g *fleet.TaskGroup) []string {
 	var out []string
 	idle := func(what, why string) {
@@ -98,8 +98,7 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 	return out
 }
 
-// idleChecks says which check_restart blocks speak of warnings, which checks do not have
-// here.
+// idleChecks names the services with ignore_warnings: checks have no warnings.
 func idleChecks(g *fleet.TaskGroup) []string {
 	var out []string
 	look := func(services []fleet.Service) {
@@ -117,13 +116,12 @@ func idleChecks(g *fleet.TaskGroup) []string {
 	return out
 }
 
-// hasShutdownDelay reports whether the group or a task of it goes on for a while when its services
-// are withdrawn.
+// hasShutdownDelay reports whether the group or one of its tasks has a shutdown_delay.
 func hasShutdownDelay(g *fleet.TaskGroup) bool {
 	return g.ShutdownDelay != nil && *g.ShutdownDelay > 0 || slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return t.ShutdownDelay > 0 })
 }
 
-// identityWarnings says which tokens of a task anybody could accept, or for ever.
+// identityWarnings names the identities of a task without an audience or a ttl.
 func identityWarnings(t *fleet.Task) []string {
 	var out []string
 	for _, w := range t.Identities {
