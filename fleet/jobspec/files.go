@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// Files are what the functions of files see. Names are relative to whatever the one who
-// parses says, which is the folder of the job file for the command line.
+// Files gives HCL's file functions access to files. The caller chooses the folder of relative
+// names; the command line uses that of the job file.
 type Files interface {
 	// Read returns a file's content.
 	Read(name string) ([]byte, error)
@@ -26,7 +26,7 @@ type Files interface {
 	Expand(name string) (string, error)
 }
 
-// noFiles is for who has none: a hub reads no files for those who send it jobs.
+// noFiles has no file: a hub reads none for its clients.
 type noFiles struct{}
 
 var errNoFiles = errors.New("files cannot be read here: parse the job file where they are")

@@ -52,7 +52,7 @@ func finishWait(_ *parser, m map[string]any, _ string) {
 	}
 }
 
-// finishLogs puts what is said of enabled = false where disabled would stand.
+// finishLogs records the position of enabled = false as that of disabled.
 func finishLogs(p *parser, m map[string]any, path string) {
 	at, ok := p.positions[joinPath(path, "Enabled")]
 	if _, said := m["Disabled"]; ok && !said && m["Enabled"] == false {
@@ -102,7 +102,7 @@ func finishTaskScaling(p *parser, m map[string]any, path string) {
 	p.addDiagnosticAt(p.positions[path], fmt.Sprintf("a task's scaling block is named cpu or mem, not %q", label), "")
 }
 
-// finishJob hands what stands in the job and holds for its tasks down to the groups.
+// finishJob copies the blocks of the job that its groups and tasks inherit.
 func finishJob(p *parser, m map[string]any, path string) {
 	groups, _ := m["TaskGroups"].([]any)
 	for i, g := range groups {

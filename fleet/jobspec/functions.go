@@ -26,9 +26,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions are what expressions may call, but for yamldecode, which counts while it
-// works. The ones that give another value at every call (timestamp, uuidv4, bcrypt) are
-// left out: planning a file twice must give the same job.
+// functions are those that expressions may call, except yamldecode, which counts its own cost.
+// timestamp, uuidv4 and bcrypt are left out: parsing a file twice must give the same job.
 func functions(files Files) map[string]function.Function {
 	m := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,

@@ -2,12 +2,10 @@
 // JSON syntax, and the JSON of the HTTP API. The command line and the hub's parse
 // endpoint call it.
 //
-// HCL is read into the tree that the JSON of the API would be, with the position of
-// every value kept aside; package fleet then fills in the defaults and checks the job
-// by the same rules for all kinds of files, and what it finds is shown at its line
-// and column. Variables, locals, functions and dynamic blocks are evaluated here;
-// what only a node knows (${attr.…}, ${node.…}, ${meta.…}, ${env.…}, ${NOMAD_…}) is
-// left as it is.
+// It reads HCL into the tree of the API's JSON and keeps the position of every value. Package
+// validate fills in the defaults and checks the job by the same rules for all formats; the
+// problems are shown with line and column. Variables, locals, functions and dynamic blocks are
+// evaluated here. Properties of a node (${attr.…}, ${meta.…}, ${NOMAD_…}) stay as they are.
 //
 // The package starts no goroutine and persists nothing. It reads files only through
 // Options.Files, and the size and the nesting of what it parses are bounded.
@@ -27,7 +25,7 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Options are what a job file is evaluated with.
+// Options are the inputs of a job file beside its text.
 type Options struct {
 	// Vars are values of variables as NAME=VALUE, as of -var. The last one wins.
 	Vars []string
@@ -140,7 +138,7 @@ func (p *parser) parseFileTree(src []byte) map[string]any {
 	return p.nativeTree(src)
 }
 
-// splitHint is what to do with a file that is too large for any of its bounds.
+// splitHint is the hint for a file that is too large.
 const splitHint = "split it into several jobs, or let its tasks fetch what is large"
 
 // jsonTree tells the API's JSON from HCL's JSON syntax: in the latter, the object

@@ -57,8 +57,7 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 
 func byPosition(a, b *hcl.Attribute) int { return a.NameRange.Start.Byte - b.NameRange.Start.Byte }
 
-// jsonBlocks makes what declares variables or locals the blocks that it would be in the
-// native syntax.
+// jsonBlocks turns declarations of variables and locals into the blocks of the native syntax.
 func (p *parser) jsonBlocks(name string, at hcl.Range, expr hcl.Expression) []*hclsyntax.Block {
 	it := blockItem{name: name, at: at}
 	labels := 0

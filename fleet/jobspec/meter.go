@@ -15,8 +15,8 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Bounds of what the expressions of a file may make: a few lines can ask for more than
-// any machine has, and a hub evaluates what it is sent.
+// Bounds of the values that a file's expressions make: a few lines can ask for more memory than
+// any machine has, and a hub evaluates the files of its clients.
 const (
 	// maxWork is what evaluating a file may cost: a unit a byte of text, and elementCost
 	// for each value.
@@ -32,8 +32,8 @@ const (
 	maxPadding = 10_000
 )
 
-// meter counts what evaluating a file costs. Values share memory, and their cost is as
-// if they did not, since joining or encoding them takes them apart.
+// meter counts the cost of evaluating a file. Values that share memory each count in full, since
+// joining or encoding them copies it.
 type meter struct {
 	left          int64
 	dynamicBlocks int // blocks
@@ -71,7 +71,7 @@ func (m *meter) chargeValues(values ...cty.Value) error {
 	return nil
 }
 
-// costOf is what a value costs; above limit it is only said that it is more.
+// costOf returns the cost of a value, or any number above limit.
 func costOf(v cty.Value, limit int64) (int64, error) {
 	v, _ = v.Unmark()
 	cost := int64(elementCost)
@@ -107,8 +107,8 @@ func costOf(v cty.Value, limit int64) (int64, error) {
 	return cost, nil
 }
 
-// meteredFunctions are those that files may call, each of which counts what it is given and
-// what it may make of that before it begins.
+// meteredFunctions are the functions that files may call. Each counts the cost of its arguments and
+// of its largest possible result before it begins.
 func (m *meter) meteredFunctions(files Files) map[string]function.Function {
 	all := functions(files)
 	all["yamldecode"] = m.yamlDecode()
@@ -222,8 +222,8 @@ var functionCosts = map[string]func(args []cty.Value) (int64, error){
 	},
 }
 
-// patternCost is what reading a pattern costs: repetitions and classes make a program of
-// thousands of steps out of a few letters, which takes a millisecond.
+// patternCost returns the cost of compiling a pattern: repetitions and classes turn a few letters
+// into a program of thousands of steps.
 func patternCost(pattern cty.Value) int64 {
 	text := pattern.AsString()
 	if strings.ContainsAny(text, `{[\`) {
@@ -232,7 +232,7 @@ func patternCost(pattern cty.Value) int64 {
 	return maxWork/8192 + elementCost*int64(len(text))
 }
 
-// setCost is what making sets costs: each element is hashed.
+// setCost returns the cost of making sets: each element is hashed.
 func setCost(args []cty.Value) (int64, error) {
 	n := 0
 	for _, a := range args {
@@ -243,8 +243,8 @@ func setCost(args []cty.Value) (int64, error) {
 	return boundedProduct(float64(n), 16*elementCost), nil
 }
 
-// formatCost is what a format may make, so many times: each verb one of the arguments,
-// and its padding.
+// formatCost returns the cost of so many results of a format: each verb writes one argument and
+// its padding.
 func formatCost(args []cty.Value, times float64) (int64, error) {
 	verbs, longest := 0.0, 0.0
 	digits, within := 0, false

@@ -232,9 +232,8 @@ func (p *parser) isWithinBounds(filename string, src []byte) bool {
 	return p.hasBoundedTokens(tokens)
 }
 
-// Bound is what Parse demands of a file before it is given to HCL's parser, for
-// other files in HCL than a job's: it is an error at the place where a file is nested
-// too deep, or too long.
+// Bound checks the bounds of Parse for other files in HCL than a job's: it returns an error with
+// the place where a file is nested too deep or too long.
 func Bound(filename string, src []byte) error {
 	p := parser{filename: filename}
 	if p.isWithinBounds(filename, src) {

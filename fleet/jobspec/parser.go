@@ -32,7 +32,7 @@ func (p *parser) addDiagnosticAt(r hcl.Range, message, hint string) {
 	p.addDiagnostic(Diagnostic{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column, Message: message, Hint: hint})
 }
 
-// unterminatedText is what HCL says of a text in quotes that goes on in another line.
+// unterminatedText is HCL's message for a quoted text that continues on another line.
 const unterminatedText = "Invalid multi-line string"
 
 // addHCLDiagnostics adds HCL's own diagnostics and reports whether there was an error.
@@ -64,7 +64,7 @@ func (p *parser) addHCLDiagnostics(diags hcl.Diagnostics) bool {
 	return diags.HasErrors()
 }
 
-// callHint says what to call instead of a function that there is not.
+// callHint names a function to call instead of an unknown one.
 func callHint(d *hcl.Diagnostic) string {
 	call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
 	if !ok {
@@ -116,7 +116,7 @@ func parentPath(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
-// maxDiagnostics bounds what is said of one file: nobody reads more of it.
+// maxDiagnostics bounds the diagnostics of one file.
 const maxDiagnostics = 100
 
 // sortedDiagnostics returns the diagnostics by position, each once.

@@ -1,6 +1,6 @@
 package jobspec
 
-// kind is what a value of an attribute must be.
+// kind is the type of an attribute's value.
 type kind int
 
 const (
@@ -13,13 +13,13 @@ const (
 	anything
 )
 
-// attribute is what an attribute of a block becomes in the API's JSON.
+// attribute maps an attribute of a block to a key of the API's JSON.
 type attribute struct {
 	key  string
 	kind kind
 }
 
-// block is what a kind of block may hold and what it becomes in the API's JSON.
+// block says what a kind of block may contain and how it maps to the API's JSON.
 type block struct {
 	key      string
 	label    string // key of its label in the JSON; "" where it has none

@@ -1,7 +1,7 @@
 package jobspec
 
-// What a service says of its mesh. It is kept as the tree that the API's JSON is:
-// nothing here acts on it.
+// The schema of connect blocks. The job keeps them as a tree of the API's JSON: nothing acts on
+// them.
 var (
 	gatewayTLSBlock = &block{
 		key: "TLS",

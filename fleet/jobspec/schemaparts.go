@@ -1,6 +1,6 @@
 package jobspec
 
-// What a group or a task is given: networks, services, files, storage, identity.
+// The schema of networks, services, files, storage and identities.
 var (
 	networkBlock = &block{
 		key: "Networks", repeated: true,

@@ -12,8 +12,8 @@ import (
 
 func nameValue(name string) cty.Value { return cty.StringVal(name) }
 
-// evaluateValue evaluates an expression. What only a node knows is put in as the text that
-// it is written as, so that it comes out as it went in.
+// evaluateValue evaluates an expression. A property of a node evaluates to its own text, so that it
+// stays in the job as it was written.
 func (p *parser) evaluateValue(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, bool) {
 	runtime := runtimeNames{}
 	ok := true

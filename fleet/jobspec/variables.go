@@ -29,8 +29,8 @@ type variable struct {
 	checks            []*hclsyntax.Block
 }
 
-// evaluationScope evaluates variables and locals and returns what the job may refer to; false
-// where one of them failed.
+// evaluationScope evaluates variables and locals and returns the scope of the job; false if one
+// of them failed.
 func (p *parser) evaluationScope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
 	before := len(p.diags)
 	scope := &hcl.EvalContext{Functions: p.meter.meteredFunctions(p.opts.Files), Variables: map[string]cty.Value{}}

@@ -131,7 +131,7 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 	}
 }
 
-// withoutNulls drops what a map says is null, as it is where a block says so.
+// withoutNulls drops the null values of a map, as in a block.
 func withoutNulls(texts cty.Value) cty.Value {
 	if texts.IsNull() || !texts.IsWhollyKnown() {
 		return texts
@@ -245,8 +245,8 @@ func (p *parser) readTextMap(s section, path string, scope *hcl.EvalContext) map
 	return m
 }
 
-// readFreeBlock reads what only a driver knows: attributes as they are, and each kind of
-// block as a list of objects.
+// readFreeBlock reads a driver's configuration: attributes as they are, and each kind of block as a
+// list of objects.
 func (p *parser) readFreeBlock(s section, path string, scope *hcl.EvalContext) map[string]any {
 	m := map[string]any{}
 	for _, e := range s.attrs {
@@ -272,8 +272,8 @@ func (p *parser) readFreeBlock(s section, path string, scope *hcl.EvalContext) m
 	return m
 }
 
-// asBlocks makes an object into what a block of the same content is, a list of one: a
-// driver's configuration is the same whether NAME = { … } or NAME { … } is written.
+// asBlocks turns an object into a list of one, as a block of the same content would be: NAME = { … }
+// and NAME { … } configure a driver alike.
 func asBlocks(tree any) any {
 	object, ok := tree.(map[string]any)
 	if !ok {
@@ -325,7 +325,7 @@ func (p *parser) unexpectedAttribute(e entry, b *block) {
 	}
 }
 
-// convertValue makes a value what an attribute needs, as a tree.
+// convertValue converts a value to the type of an attribute, as a tree.
 func (p *parser) convertValue(v cty.Value, k kind, at hcl.Range) (any, bool) {
 	want, ok := map[kind]cty.Type{
 		text: cty.String, number: cty.Number, boolean: cty.Bool, texts: cty.List(cty.String),

@@ -21,7 +21,7 @@ import (
 // position, its style and its comments.
 const nodeCost = 4 * elementCost
 
-// yamlDecode makes the function that reads YAML. What aliases repeat is counted each time,
+// yamlDecode makes the function that reads YAML. Each use of an alias counts in full,
 // while it is read: a few lines can name more than any machine has.
 func (m *meter) yamlDecode() function.Function {
 	decode := func(args []cty.Value) (cty.Value, error) {
@@ -113,7 +113,7 @@ func (r *yamlReader) readYAMLNode(n *yaml.Node) (cty.Value, error) {
 	return yamlScalar(n)
 }
 
-// readMapping reads the pairs of a mapping; what it merges gives way to its own keys.
+// readMapping reads the pairs of a mapping; its own keys override merged ones.
 func (r *yamlReader) readMapping(into map[string]cty.Value, n *yaml.Node) error {
 	own := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -141,7 +141,7 @@ func (r *yamlReader) readMapping(into map[string]cty.Value, n *yaml.Node) error 
 	return nil
 }
 
-// merge adds what << says: a mapping or a list of them, the first of which wins.
+// merge adds the mappings under <<; the first of a list overrides the others.
 func merge(into map[string]cty.Value, own map[string]bool, v cty.Value) error {
 	maps := []cty.Value{v}
 	if v.Type().IsTupleType() {
