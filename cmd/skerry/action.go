@@ -21,7 +21,7 @@ type actionFlags struct {
 func actionCommand(o *operator) *cobra.Command {
 	var f actionFlags
 	c := &cobra.Command{
-		Use: "action [NAME]", Short: "Run an action of a job in an allocation of it, or list its actions", Args: cobra.MaximumNArgs(1),
+		Use: "action [NAME]", Short: "Run an action of a job in an allocation, or list the job's actions", Args: cobra.MaximumNArgs(1),
 		Long: "Run an action, which is a command that the job names in an action block, where its task runs: in an\n" +
 			"allocation, or in any of the job's that runs within reach. Its exit code is the command's.\n" +
 			"Without a name it lists the job's actions. On a terminal ~. at the start of a line leaves the command.",

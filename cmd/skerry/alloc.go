@@ -116,7 +116,7 @@ func writeTask(w io.Writer, name string, s fleet.TaskState) error {
 func allocStop(o *operator) *cobra.Command {
 	var detach, noDelay bool
 	c := &cobra.Command{
-		Use: "stop ID", Short: "Stop an allocation; its job gets another one in its place", Args: cobra.ExactArgs(1),
+		Use: "stop ID", Short: "Stop an allocation, and place a new one", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {
@@ -140,18 +140,18 @@ func allocStop(o *operator) *cobra.Command {
 			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
 		},
 	}
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the hub has accepted the request")
 	addNoDelay(c, &noDelay)
 	return c
 }
 
 // addNoDelay gives a command that stops things the flag that leaves the delay out.
 func addNoDelay(c *cobra.Command, noDelay *bool) {
-	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "without the shutdown_delay of groups and tasks; also of what waits for it already")
+	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also where it has begun")
 }
 
 func evalCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "eval", Short: "Show evaluations: what the scheduler was asked, and why"}
+	c := &cobra.Command{Use: "eval", Short: "Show evaluations of the scheduler"}
 	c.AddCommand(&cobra.Command{
 		Use: "status ID", Short: "Show an evaluation", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ import (
 
 func allocChecks(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "checks ID", Short: "Show how the checks of an allocation's services went, as its node says", Args: cobra.ExactArgs(1),
+		Use: "checks ID", Short: "Show the results of the checks of an allocation's services", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {

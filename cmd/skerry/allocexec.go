@@ -29,7 +29,7 @@ func allocExec(o *operator) *cobra.Command {
 	var f execFlags
 	var from anyAllocFlags
 	c := &cobra.Command{
-		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command where a task of an allocation runs", Args: cobra.MinimumNArgs(2),
+		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command in a task of an allocation", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command in the folder and with the environment of a running task. Its exit code is the program's.\n" +
 			"It ends with the task, and where the node's link does. On a terminal ~. at the start of a line leaves it.",
 		Annotations: map[string]string{settings.Foreign: "behind the allocation"},

@@ -17,7 +17,7 @@ func allocFS(o *operator) *cobra.Command {
 	var from anyAllocFlags
 	var follow bool
 	c := &cobra.Command{
-		Use: "fs ID [PATH]", Short: "List an allocation's folder, or show a file in it", Args: cobra.RangeArgs(1, 2),
+		Use: "fs ID [PATH]", Short: "List the files of an allocation, or show a file", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := from.chooseAlloc(cmd.Context(), o, args[0])
 			if err != nil {

@@ -66,7 +66,7 @@ func allocLogs(o *operator) *cobra.Command {
 	var from anyAllocFlags
 	var task string
 	c := &cobra.Command{
-		Use: "logs ID [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
+		Use: "logs ID [TASK]", Short: "Show the logs of a task", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				if task != "" {

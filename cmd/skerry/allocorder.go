@@ -33,7 +33,7 @@ func allocRestart(o *operator) *cobra.Command {
 	var which taskFlags
 	var all bool
 	c := &cobra.Command{
-		Use: "restart ID [TASK]", Short: "Restart an allocation's tasks where they are", Args: cobra.RangeArgs(1, 2),
+		Use: "restart ID [TASK]", Short: "Restart the tasks of an allocation in place", Args: cobra.RangeArgs(1, 2),
 		Long: "Restart the tasks of an allocation that run, or one of them, on the node where they are.\n" +
 			"The node's link has to be up; on the node itself: skerry local restart.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func allocRestart(o *operator) *cobra.Command {
 		},
 	}
 	which.addTaskFlag(c)
-	c.Flags().BoolVar(&all, "all-tasks", false, "refuse where a task has ended, for that one would not start again")
+	c.Flags().BoolVar(&all, "all-tasks", false, "restart all tasks; refused if a task has ended")
 	return c
 }
 

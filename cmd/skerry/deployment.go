@@ -16,7 +16,7 @@ import (
 )
 
 func deploymentCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "deployment", Short: "Show rollouts, and promote, pause or fail them"}
+	c := &cobra.Command{Use: "deployment", Short: "Show deployments, and promote, pause or fail them"}
 	c.AddCommand(deploymentList(o), deploymentStatus(o), deploymentPromote(o),
 		o.deploymentVerb("pause", "Pause a deployment", deploymentChange{"paused", (*client.Client).PauseDeployment}),
 		o.deploymentVerb("resume", "Resume a paused deployment", deploymentChange{"resumed", (*client.Client).ResumeDeployment}),
@@ -26,7 +26,7 @@ func deploymentCommand(o *operator) *cobra.Command {
 
 func deploymentList(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List rollouts, the newest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List deployments, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.listDeployments(cmd) },
 	}
 }
@@ -40,7 +40,7 @@ func (o *operator) listDeployments(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.writeDeployments(cmd, list, "There are no rollouts.")
+	return o.writeDeployments(cmd, list, "There are no deployments.")
 }
 
 // writeDeployments lists rollouts; none says what it means that there is none.
@@ -63,7 +63,7 @@ func (o *operator) writeDeployments(cmd *cobra.Command, list []fleet.Deployment,
 func deploymentStatus(o *operator) *cobra.Command {
 	var monitor bool
 	c := &cobra.Command{
-		Use: "status [ID]", Short: "List rollouts, the newest first, or show how far one is, by group and site", Args: cobra.MaximumNArgs(1),
+		Use: "status [ID]", Short: "List deployments, or show the progress of one, by group and site", Args: cobra.MaximumNArgs(1),
 		Long: "List rollouts, or show how far one is. Of the newest version allocations are healthy, running (not known to\n" +
 			"be healthy yet) or failed; deferred ones are on nodes that are away, waiting ones still run an\n" +
 			"older version, and of these some are deferred until a window of updates opens.",
@@ -71,7 +71,7 @@ func deploymentStatus(o *operator) *cobra.Command {
 			switch {
 			case len(args) == 1:
 			case monitor:
-				return fleet.Errorf(fleet.CodeInvalid, "which rollout is to be followed? No id is given").
+				return fleet.Errorf(fleet.CodeInvalid, "no deployment is named to monitor").
 					WithHint("skerry deployment list lists them")
 			default:
 				return o.listDeployments(cmd)
@@ -112,7 +112,7 @@ func (o *operator) latestDeployment(cmd *cobra.Command, hub *client.Client, id f
 		return err
 	}
 	if d == nil {
-		return fleet.Errorf(fleet.CodeNotFound, "job %q was never rolled out", id)
+		return fleet.Errorf(fleet.CodeNotFound, "job %q has no deployment", id)
 	}
 	return o.showProgress(cmd, hub, d.ID)
 }
@@ -207,7 +207,7 @@ func (p *promotion) addGroupFlag(c *cobra.Command) {
 func deploymentPromote(o *operator) *cobra.Command {
 	var p promotion
 	c := &cobra.Command{
-		Use: "promote ID", Short: "Let healthy canaries be what they stand for", Args: cobra.ExactArgs(1),
+		Use: "promote ID", Short: "Promote the canaries of a deployment", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.changeDeployment(cmd, args[0], p.promoteGroups())
 		},

@@ -25,7 +25,7 @@ type drainFlags struct {
 func nodeDrain(o *operator) *cobra.Command {
 	f := drainFlags{}
 	c := &cobra.Command{
-		Use: "drain ID", Short: "Move everything off a node, or end that", Args: cobra.ExactArgs(1),
+		Use: "drain ID", Short: "Start or stop the drain of a node", Args: cobra.ExactArgs(1),
 		Long: "Move everything off a node: services as their migrate blocks allow, batch jobs when the\n" +
 			"deadline is over, and system jobs last. The node takes no new work, then and afterwards,\n" +
 			"until node eligibility says so. It is followed until the drain is done.",
@@ -39,7 +39,7 @@ func nodeDrain(o *operator) *cobra.Command {
 	flags.DurationVar(&f.deadline, "deadline", time.Hour, "when what is left is stopped")
 	flags.BoolVar(&f.ignoreSystem, "ignore-system", false, "leave system jobs alone")
 	flags.BoolVar(&f.keepIneligible, "keep-ineligible", false, "with --disable: no new work all the same")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "return when the hub knows")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return as soon as the hub has accepted the request")
 	flags.BoolVar(&f.monitor, "monitor", false, "follow the drain that is going on")
 	addYes(c)
 	flags.StringVarP(&f.message, "message", "m", "", "why, for who looks at the node")
@@ -159,7 +159,7 @@ func drainEnd(out io.Writer, n fleet.Node) error {
 func nodeEligibility(o *operator) *cobra.Command {
 	var enable, disable bool
 	c := &cobra.Command{
-		Use: "eligibility ID", Short: "Let new work onto a node, or keep it off", Args: cobra.ExactArgs(1),
+		Use: "eligibility ID", Short: "Set whether new allocations may be placed on a node", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.NodeEligibilityRequest{Eligibility: fleet.NodeIneligible}
 			if enable {
@@ -179,7 +179,7 @@ func nodeEligibility(o *operator) *cobra.Command {
 
 func nodePurge(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "purge ID", Short: "Forget a node that is gone for good, and replace what it ran", Args: cobra.ExactArgs(1),
+		Use: "purge ID", Short: "Remove a node that is gone for good, and replace its allocations", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.changeNode(cmd, args[0], "is purged", func(hub *client.Client, id fleet.NodeID) (api.NodeAnswer, error) {
 				return hub.PurgeNode(cmd.Context(), id)

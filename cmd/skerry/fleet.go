@@ -23,7 +23,7 @@ func fleetCommand(o *operator) *cobra.Command {
 	var every time.Duration
 	show := fleetFlags{limit: fleetRows}
 	status := &cobra.Command{
-		Use: "status", Short: "Show hubs, nodes, allocations, and what waits for whom", Args: cobra.NoArgs,
+		Use: "status", Short: "Show hubs, nodes and allocations, and what is waiting", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

@@ -14,7 +14,7 @@ import (
 
 func allocHistory(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "Show what the node and the hub say happened, in one timeline, partitions marked", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show the history of an allocation, with the time without a link marked", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {

@@ -30,7 +30,7 @@ func jobRun(o *operator) *cobra.Command {
 	var preserve struct{ nonZeroCounts, resources bool }
 	var checkIndex uint64
 	c := &cobra.Command{
-		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
+		Use: "run FILE", Short: "Register a job, and monitor it until it runs", Args: cobra.ExactArgs(1),
 		Long: "Register the job of a file (- is the standard input), and follow its evaluation and then its\n" +
 			"deployment until that is over, or its allocations until they run. It exits with 2 where the job is\n" +
 			"registered and not all of it can run now: for want of capacity, of a promotion, or of nodes that are away.",
@@ -63,11 +63,11 @@ func jobRun(o *operator) *cobra.Command {
 		},
 	}
 	file.addJobFileFlags(c)
-	c.Flags().BoolVar(&preserve.nonZeroCounts, "preserve-counts", false, "keep the counts of the job that there is")
-	c.Flags().BoolVar(&preserve.resources, "preserve-resources", false, "keep the resources of the job that there is")
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
-	c.Flags().BoolVar(&output, "output", false, "write the job as JSON, as it would be registered, and do nothing")
-	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "register only where the job's modify index is this one; 0: it does not exist")
+	c.Flags().BoolVar(&preserve.nonZeroCounts, "preserve-counts", false, "keep the counts of the registered job")
+	c.Flags().BoolVar(&preserve.resources, "preserve-resources", false, "keep the resources of the registered job")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the job is registered")
+	c.Flags().BoolVar(&output, "output", false, "write the job as JSON and do not register it")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "register only if the job's modify index is this one; 0: only if the job does not exist")
 	return c
 }
 
@@ -147,22 +147,22 @@ func jobStop(o *operator) *cobra.Command {
 			return followStop(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
 		},
 	}
-	c.Flags().BoolVar(&purge, "purge", false, "forget the job as well")
+	c.Flags().BoolVar(&purge, "purge", false, "also remove the job from the hubs")
 	addNoDelay(c, &noDelay)
 	addYes(c)
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the hub has accepted the request")
 	return c
 }
 
 // addYes takes -yes where scripts for Nomad give it.
 func addYes(c *cobra.Command) {
-	c.Flags().BoolP("yes", "y", false, "nothing is asked here: taken for scripts that give it")
+	c.Flags().BoolP("yes", "y", false, "accepted for scripts; this command asks nothing")
 }
 
 func jobInspect(o *operator) *cobra.Command {
 	var hcl, withVars bool
 	c := &cobra.Command{
-		Use: "inspect ID", Short: "Show a job as JSON, as job run takes it", Args: cobra.ExactArgs(1),
+		Use: "inspect ID", Short: "Show a job as JSON, in the form that job run accepts", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if hcl {
 				return o.inspectSource(cmd, args[0], withVars)

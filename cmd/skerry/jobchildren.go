@@ -25,7 +25,7 @@ type dispatchFlags struct {
 func jobDispatch(o *operator) *cobra.Command {
 	var f dispatchFlags
 	c := &cobra.Command{
-		Use: "dispatch ID [FILE]", Short: "Run a parameterized job once", Args: cobra.RangeArgs(1, 2),
+		Use: "dispatch ID [FILE]", Short: "Dispatch an instance of a parameterized job", Args: cobra.RangeArgs(1, 2),
 		Long: "Make a job of a parameterized one and run it, with the content of a file (- is the standard\n" +
 			"input) as its payload, and follow it until it runs.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +50,7 @@ func jobDispatch(o *operator) *cobra.Command {
 	c.Flags().StringVar(&f.prefix, "id-prefix-template", "", "what the new job's id begins with, after the parent's")
 	c.Flags().StringVar(&f.token, "idempotency-token", "", "make a job only where none was made with this token")
 	c.Flags().IntVar(&f.priority, "priority", 0, "another priority than the parent's")
-	c.Flags().BoolVarP(&f.detach, "detach", "d", false, "return when the job is registered")
+	c.Flags().BoolVarP(&f.detach, "detach", "d", false, "return as soon as the job is registered")
 	return c
 }
 
@@ -102,7 +102,7 @@ func parseKeyValues(list []string) (map[string]string, error) {
 }
 
 func jobPeriodic(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "periodic", Short: "Launch periodic jobs beside their times"}
+	c := &cobra.Command{Use: "periodic", Short: "Launch periodic jobs now"}
 	var detach bool
 	force := &cobra.Command{
 		Use: "force ID", Short: "Launch a periodic job now", Args: cobra.ExactArgs(1),
@@ -118,7 +118,7 @@ func jobPeriodic(o *operator) *cobra.Command {
 			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is launched", job.ID))
 		},
 	}
-	force.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	force.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the hub has accepted the request")
 	c.AddCommand(force)
 	return c
 }

@@ -18,7 +18,7 @@ func jobHistory(o *operator) *cobra.Command {
 	var tag, version string
 	var full bool
 	c := &cobra.Command{
-		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show the versions of a job, and the changes of each", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {

@@ -17,8 +17,8 @@ var exampleJob string
 // jobInit writes an example of a job file, never over what there is.
 func jobInit(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "init [FILE]", Short: "Write an example of a job file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example of a job file, to example.hcl where no other is named. A file that is there is left alone.",
+		Use: "init [FILE]", Short: "Write an example job file", Args: cobra.MaximumNArgs(1),
+		Long: "Write an example job file, to example.hcl where no other is named. A file that is there is left alone.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "example.hcl"
 			if len(args) > 0 {

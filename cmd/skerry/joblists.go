@@ -41,7 +41,7 @@ func jobAllocs(o *operator) *cobra.Command {
 func jobDeployments(o *operator) *cobra.Command {
 	var latest, all bool
 	c := &cobra.Command{
-		Use: "deployments ID", Short: "List a job's rollouts, the newest first", Args: cobra.ExactArgs(1),
+		Use: "deployments ID", Short: "List the deployments of a job, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
@@ -54,10 +54,10 @@ func jobDeployments(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.writeDeployments(cmd, list, fmt.Sprintf("Job %q was never rolled out.", job.ID))
+			return o.writeDeployments(cmd, list, fmt.Sprintf("Job %q has no deployment.", job.ID))
 		},
 	}
-	c.Flags().BoolVar(&latest, "latest", false, "show how far the newest is")
+	c.Flags().BoolVar(&latest, "latest", false, "show the progress of the newest")
 	c.Flags().BoolVar(&all, "all", false, "also those of an earlier job of this id")
 	c.MarkFlagsMutuallyExclusive("latest", "all")
 	return c
@@ -66,7 +66,7 @@ func jobDeployments(o *operator) *cobra.Command {
 func jobPromote(o *operator) *cobra.Command {
 	var f promotion
 	c := &cobra.Command{
-		Use: "promote ID", Short: "Let a job's healthy canaries be what they stand for", Args: cobra.ExactArgs(1),
+		Use: "promote ID", Short: "Promote the canaries of a job's deployment", Args: cobra.ExactArgs(1),
 		Long: "Promote the canaries of the rollout that a job's newest version is in, as deployment promote does by\n" +
 			"the rollout's id.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,7 +92,7 @@ func jobPromote(o *operator) *cobra.Command {
 func jobStart(o *operator) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
-		Use: "start ID", Short: "Run a job again that was stopped", Args: cobra.ExactArgs(1),
+		Use: "start ID", Short: "Start a stopped job", Args: cobra.ExactArgs(1),
 		Long: "Register a job that was stopped again, as it is, and follow it as job run does.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, job, err := o.wholeJob(cmd.Context(), args[0])
@@ -117,6 +117,6 @@ func jobStart(o *operator) *cobra.Command {
 			return o.followEvaluation(cmd, hub, answer, detach, fmt.Sprintf("Job %q is started", job.ID))
 		},
 	}
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the job is registered")
 	return c
 }

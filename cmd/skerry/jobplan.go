@@ -19,7 +19,7 @@ import (
 func jobPlan(o *operator) *cobra.Command {
 	var file jobFileFlags
 	c := &cobra.Command{
-		Use: "plan FILE", Short: "Show what registering a job would change, and do nothing", Args: cobra.ExactArgs(1),
+		Use: "plan FILE", Short: "Show what the registration of a job would change", Args: cobra.ExactArgs(1),
 		Long: "Show what registering a job would change, field by field, and what the scheduler would do, and do\n" +
 			"nothing. It exits with 0 where no allocation would be made or stopped, with 1 where some would, and\n" +
 			"with 255 where it cannot be told.",

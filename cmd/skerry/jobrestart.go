@@ -54,7 +54,7 @@ type restartOutcome struct {
 func jobRestart(o *operator) *cobra.Command {
 	var r jobRestarter
 	c := &cobra.Command{
-		Use: "restart ID", Short: "Restart a job's allocations, some at a time", Args: cobra.ExactArgs(1),
+		Use: "restart ID", Short: "Restart the allocations of a job, in batches", Args: cobra.ExactArgs(1),
 		Long: "Restart the allocations of a job where they are, or with --reschedule have each replaced by another\n" +
 			"one, a batch after the other: the next begins when all of this one run. Allocations on nodes that are\n" +
 			"away are left alone, and named.",
@@ -79,7 +79,7 @@ func jobRestart(o *operator) *cobra.Command {
 	f.StringVar(&r.batchWait, "batch-wait", "0s", "how long to wait between two batches, or ask")
 	f.StringVar(&r.onError, "on-error", onErrorAsk, "what to do where one does not come back: ask or fail")
 	f.BoolVar(&r.reschedule, "reschedule", false, "stop each, so that the job gets another one in its place")
-	f.BoolVar(&r.allTasks, "all-tasks", false, "refuse where a task has ended, for that one would not start again")
+	f.BoolVar(&r.allTasks, "all-tasks", false, "restart all tasks; refused if a task has ended")
 	f.BoolVarP(&r.yes, "yes", "y", false, "answer every question with yes")
 	return c
 }

@@ -14,7 +14,7 @@ func jobRevert(o *operator) *cobra.Command {
 	var detach bool
 	var prior uint64
 	c := &cobra.Command{
-		Use: "revert ID VERSION|TAG", Short: "Go back to an older version of a job", Args: cobra.ExactArgs(2),
+		Use: "revert ID VERSION|TAG", Short: "Revert a job to an older version", Args: cobra.ExactArgs(2),
 		Long: "Register an older version of a job again, as its newest, and follow it as job run does. Job history\n" +
 			"lists the versions that are kept, and their tags; what is no number is a tag.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +45,7 @@ func jobRevert(o *operator) *cobra.Command {
 			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
 		},
 	}
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the version is registered")
-	c.Flags().Uint64Var(&prior, "check-version", 0, "only where the job is at this version now")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the version is registered")
+	c.Flags().Uint64Var(&prior, "check-version", 0, "revert only if the job is at this version now")
 	return c
 }

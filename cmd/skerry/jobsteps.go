@@ -36,7 +36,7 @@ func jobScale(o *operator) *cobra.Command {
 	var detach bool
 	var checkIndex uint64
 	c := &cobra.Command{
-		Use: "scale ID [GROUP] COUNT", Short: "Give a job's group another count", Args: cobra.RangeArgs(2, 3),
+		Use: "scale ID [GROUP] COUNT", Short: "Change the count of a task group", Args: cobra.RangeArgs(2, 3),
 		Long: "Give a group of a job another count. The group may be left out where the job has one only.\n" +
 			"It is refused while a deployment of the job goes on.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,8 +65,8 @@ func jobScale(o *operator) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&message, "message", "submitted using the Skerry CLI", "why, for the history")
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
-	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "only where the job's modify index is this one; 0: whatever it is")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the hub has accepted the request")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "scale only if the job's modify index is this one; 0: any")
 	return c
 }
 
@@ -87,7 +87,7 @@ func groupOf(job *fleet.Job, named []string) (string, error) {
 
 func jobScalingEvents(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "scaling-events ID", Short: "Show how a job was scaled, the newest first", Args: cobra.ExactArgs(1),
+		Use: "scaling-events ID", Short: "Show the scaling events of a job, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
@@ -138,7 +138,7 @@ func writeScaling(w io.Writer, status api.ScaleStatus) error {
 func jobEval(o *operator) *cobra.Command {
 	var force, detach bool
 	c := &cobra.Command{
-		Use: "eval ID", Short: "Have the scheduler look at a job again", Args: cobra.ExactArgs(1),
+		Use: "eval ID", Short: "Create a new evaluation for a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
@@ -152,7 +152,7 @@ func jobEval(o *operator) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&force, "force-reschedule", false, "replace what failed now, whatever its delay and attempts")
-	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return as soon as the hub has accepted the request")
 	return c
 }
 
@@ -186,7 +186,7 @@ func (o *operator) inspectSource(cmd *cobra.Command, ref string, withVars bool) 
 }
 
 func jobTag(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "tag", Short: "Give versions of a job names, by which they are kept"}
+	c := &cobra.Command{Use: "tag", Short: "Tag versions of a job; a tagged version is kept"}
 	c.AddCommand(jobTagApply(o), jobTagUnset(o))
 	return c
 }
@@ -195,7 +195,7 @@ func jobTagApply(o *operator) *cobra.Command {
 	var name, description string
 	var version uint64
 	c := &cobra.Command{
-		Use: "apply ID", Short: "Name a version of a job", Args: cobra.ExactArgs(1),
+		Use: "apply ID", Short: "Tag a version of a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &api.JobTagRequest{Version: version, Latest: !cmd.Flags().Changed("version"), Description: description}
 			return o.changeVersionTag(cmd, args[0], name, req)
@@ -210,7 +210,7 @@ func jobTagApply(o *operator) *cobra.Command {
 func jobTagUnset(o *operator) *cobra.Command {
 	var name string
 	c := &cobra.Command{
-		Use: "unset ID", Short: "Take a version's name away", Args: cobra.ExactArgs(1),
+		Use: "unset ID", Short: "Remove the tag of a version", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.changeVersionTag(cmd, args[0], name, nil)
 		},

@@ -221,12 +221,12 @@ func command() *cobra.Command {
 func (o *operator) addTo(c *cobra.Command) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&o.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
-	flags.StringVar(&o.namespace, "namespace", "", "namespace that is meant; * is all, where things are listed or looked for")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace; * is all namespaces, for lists and searches")
 	flags.BoolVar(&o.json, "json", false, "write JSON")
-	flags.StringVarP(&o.template, "template", "t", "", "write what --json would, through a Go template")
-	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write ids whole, and of a node its attributes, too")
-	flags.BoolVar(&o.colour.never, "no-color", false, "no colours, also on a terminal; as does NO_COLOR in the environment")
-	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also where this is no terminal")
+	flags.StringVarP(&o.template, "template", "t", "", "format the JSON output with a Go template")
+	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write full ids, and the attributes of a node")
+	flags.BoolVar(&o.colour.never, "no-color", false, "no colours, also on a terminal; NO_COLOR in the environment does the same")
+	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also if the output is not a terminal")
 	settings.AddFlag(flags)
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {

@@ -13,7 +13,7 @@ func monitorCommand(o *operator) *cobra.Command {
 	var q client.MonitorQuery
 	var node string
 	c := &cobra.Command{
-		Use: "monitor", Short: "Show what a hub or a node logs, as it logs it", Args: cobra.NoArgs,
+		Use: "monitor", Short: "Stream the logs of a hub or a node", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

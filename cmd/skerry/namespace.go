@@ -15,7 +15,7 @@ import (
 )
 
 func namespaceCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "namespace", Short: "Show, make and delete namespaces of jobs"}
+	c := &cobra.Command{Use: "namespace", Short: "Show, create and delete namespaces"}
 	c.AddCommand(namespaceList(o), namespaceStatus(o), namespaceInspect(o), namespaceApply(o), namespaceDelete(o))
 	return c
 }
@@ -103,7 +103,7 @@ func namespaceInspect(o *operator) *cobra.Command {
 func namespaceApply(o *operator) *cobra.Command {
 	var description string
 	c := &cobra.Command{
-		Use: "apply NAME|FILE", Short: "Make a namespace, or change what is said of it", Args: cobra.ExactArgs(1),
+		Use: "apply NAME|FILE", Short: "Create or update a namespace", Args: cobra.ExactArgs(1),
 		Long: "Make a namespace, or change it. What is named is a file in HCL (name, description, a block\n" +
 			"capabilities and one of meta) or in JSON, as inspect shows it; - is the standard input. Where there\n" +
 			"is no such file, it is the namespace itself that is named: then only its description changes, where\n" +
@@ -163,7 +163,7 @@ func namespaceWithDescription(cmd *cobra.Command, hub *client.Client, name, desc
 
 func namespaceDelete(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Delete a namespace of which nothing runs any more", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Delete a namespace in which nothing runs", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 func nodeHistory(o *operator) *cobra.Command {
 	var since, until string
 	c := &cobra.Command{
-		Use: "history ID", Short: "Show what happened on a node, in one timeline, with the time without a link marked", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show the history of a node, with the time without a link marked", Args: cobra.ExactArgs(1),
 		Long: `Show what happened on a node: its sessions, what the hubs decided about its allocations, and every
 row of its journal, in one timeline. The time without a link is marked at the left.
 

@@ -13,7 +13,7 @@ import (
 )
 
 func nodePool(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "pool", Short: "Show, make and delete node pools"}
+	c := &cobra.Command{Use: "pool", Short: "Show, create and delete node pools"}
 	c.AddCommand(poolList(o), poolInfo(o), poolNodes(o), poolJobs(o), poolApply(o), poolInit(o), poolDelete(o))
 	return c
 }
@@ -132,7 +132,7 @@ func poolJobs(o *operator) *cobra.Command {
 
 func poolDelete(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Delete a node pool that no node is in", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Delete a node pool without nodes", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

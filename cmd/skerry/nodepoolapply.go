@@ -51,8 +51,8 @@ func (f *poolFlags) applyToPool(p *fleet.Pool, flags *pflag.FlagSet) {
 func poolApply(o *operator) *cobra.Command {
 	var rules poolFlags
 	c := &cobra.Command{
-		Use: "apply NAME|FILE", Short: "Make a node pool, or change its rules", Args: cobra.ExactArgs(1),
-		Long: "Make a node pool, or change its rules. What is named is a file in HCL (a block node_pool, as init\n" +
+		Use: "apply NAME|FILE", Short: "Create or update a node pool", Args: cobra.ExactArgs(1),
+		Long: "Create or update a node pool. What is named is a file in HCL (a block node_pool, as init\n" +
 			"writes one) or in JSON, as info --json shows it; - is the standard input. The pool gets the rules\n" +
 			"of the file and no others. Where there is no such file, it is the pool itself that is named: then\n" +
 			"it gets the rules that are given as flags, and keeps those that are not.",

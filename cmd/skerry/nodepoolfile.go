@@ -120,8 +120,8 @@ const (
 
 func poolInit(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "init [FILE]", Short: "Write an example of a node pool's file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example of a node pool's file, to pool.hcl or, with --json, to pool.json, where no other\n" +
+		Use: "init [FILE]", Short: "Write an example node pool file", Args: cobra.MaximumNArgs(1),
+		Long: "Write an example node pool file, to pool.hcl or, with --json, to pool.json, where no other\n" +
 			"is named. A file that is there is left alone.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, text := "pool.hcl", examplePoolHCL

@@ -16,17 +16,17 @@ func operatorCommand(o *operator) *cobra.Command {
 		c.AddCommand(children...)
 		return c
 	}
-	return group("operator", "Look after the hubs themselves",
-		group("raft", "Show and change how the hubs agree", raftPeers(o), raftTransfer(o), raftRemove(o), raftRecover(o)),
-		group("autopilot", "Show how the hubs are", autopilotHealth(o)),
-		group("scheduler", "Show and change how jobs are scheduled", schedulerGet(o), schedulerSet(o)),
-		group("snapshot", "Save the cluster's state, look at what was saved, and restore it", snapshotSave(o), snapshotRestore(o), snapshotInspect(o)),
+	return group("operator", "Manage the hubs",
+		group("raft", "Show and change the Raft configuration", raftPeers(o), raftTransfer(o), raftRemove(o), raftRecover(o)),
+		group("autopilot", "Show the health of the hubs", autopilotHealth(o)),
+		group("scheduler", "Show and change the scheduler configuration", schedulerGet(o), schedulerSet(o)),
+		group("snapshot", "Save, inspect and restore snapshots of the cluster's state", snapshotSave(o), snapshotRestore(o), snapshotInspect(o)),
 	)
 }
 
 func raftPeers(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "list-peers", Short: "List the hubs that the log is replicated to", Args: cobra.NoArgs,
+		Use: "list-peers", Short: "List the hubs of the Raft configuration", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -55,7 +55,7 @@ func raftPeers(o *operator) *cobra.Command {
 func raftTransfer(o *operator) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
-		Use: "transfer-leadership", Short: "Have another hub lead, or one that is named", Args: cobra.NoArgs,
+		Use: "transfer-leadership", Short: "Transfer leadership to another hub", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -80,8 +80,8 @@ func raftTransfer(o *operator) *cobra.Command {
 func raftRemove(o *operator) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
-		Use: "remove-peer", Short: "Take the vote of a hub that is gone for good", Args: cobra.NoArgs,
-		Long: "Take the vote of a hub that is gone for good. Stop it first: one that starts again joins again.",
+		Use: "remove-peer", Short: "Remove a hub that is gone for good from the Raft configuration", Args: cobra.NoArgs,
+		Long: "Remove a hub that is gone for good from the Raft configuration. Stop it first: one that starts again joins again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -106,7 +106,7 @@ func hubFlags(c *cobra.Command, hub *client.HubRef) {
 
 func autopilotHealth(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "health", Short: "Show how each hub is, and how many may be lost", Args: cobra.NoArgs,
+		Use: "health", Short: "Show the health of each hub, and how many may fail", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

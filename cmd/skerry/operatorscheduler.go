@@ -12,7 +12,7 @@ import (
 
 func schedulerGet(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "get-config", Short: "Show how jobs are scheduled", Args: cobra.NoArgs,
+		Use: "get-config", Short: "Show the scheduler configuration", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -44,7 +44,7 @@ func schedulerSet(o *operator) *cobra.Command {
 	var algorithm string
 	var checkIndex uint64
 	c := &cobra.Command{
-		Use: "set-config", Short: "Change how jobs are scheduled: what is not named stays", Args: cobra.NoArgs,
+		Use: "set-config", Short: "Change the scheduler configuration", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

@@ -10,8 +10,8 @@ import (
 
 func nodeReadmit(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "readmit ID", Short: "Let a node go on whose data directory was restored from a backup", Args: cobra.ExactArgs(1),
-		Long: `Let a node go on whose data directory was restored from a backup, or put back with its machine. The cluster has
+		Use: "readmit ID", Short: "Accept a node whose data directory was restored from a backup", Args: cobra.ExactArgs(1),
+		Long: `Accept a node whose data directory was restored from a backup, or put back with its machine. The cluster has
 newer rows of its journal than the node: without this command it refuses the node as a fork, since it may be a copy of a
 machine that lives. The node goes on within two minutes, from the newest row that the cluster has. A gap in its history
 says so, and the hub tells it again what it shall run.

@@ -15,7 +15,7 @@ import (
 func nodeRevoke(o *operator) *cobra.Command {
 	var req api.RevokeRequest
 	c := &cobra.Command{
-		Use: "revoke ID", Short: "Expel a node for good: refuse its certificate, and replace what it ran", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "Revoke a node for good: refuse its certificate, and replace its allocations", Args: cobra.ExactArgs(1),
 		Long: `Expel a node for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
 it cannot renew it. Its allocations are lost, and replaced as their jobs say. What it still runs out there goes on
 without anybody being able to stop it from here: node status shows it as orphaned.
@@ -48,7 +48,7 @@ token: it will be another node. A node that was purged is revoked by its whole i
 
 func nodeRevocations(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "revocations", Short: "List the nodes that were expelled, the newest first", Args: cobra.NoArgs,
+		Use: "revocations", Short: "List the revoked nodes, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

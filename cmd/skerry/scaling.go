@@ -14,7 +14,7 @@ import (
 )
 
 func scalingCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "scaling", Short: "Show what jobs say about how they are scaled"}
+	c := &cobra.Command{Use: "scaling", Short: "Show the scaling policies of jobs"}
 	policy := &cobra.Command{Use: "policy", Short: "Show scaling policies"}
 	policy.AddCommand(scalingList(o), scalingInfo(o))
 	c.AddCommand(policy)

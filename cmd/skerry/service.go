@@ -13,14 +13,14 @@ import (
 )
 
 func serviceCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "service", Short: "Show what allocations offer, and where"}
+	c := &cobra.Command{Use: "service", Short: "Show registered services"}
 	c.AddCommand(serviceList(o), serviceInfo(o), serviceDelete(o))
 	return c
 }
 
 func serviceList(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List services that can be reached", Args: cobra.NoArgs,
+		Use: "list", Short: "List the reachable services", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -50,7 +50,7 @@ func serviceList(o *operator) *cobra.Command {
 
 func serviceInfo(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "info NAME", Short: "Show who offers a service, also those that are out of reach", Args: cobra.ExactArgs(1),
+		Use: "info NAME", Short: "Show the registrations of a service, also unreachable ones", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -81,8 +81,8 @@ func serviceInfo(o *operator) *cobra.Command {
 
 func serviceDelete(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME ID", Short: "Delete a registration that nothing stands for any more", Args: cobra.ExactArgs(2),
-		Long: "Delete a registration that nothing stands for any more. Registrations follow from allocations that\n" +
+		Use: "delete NAME ID", Short: "Delete a stale registration of a service", Args: cobra.ExactArgs(2),
+		Long: "Delete a stale registration of a service. Registrations follow from allocations that\n" +
 			"run, so there is none: of one that is there it says which allocation to stop instead.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()

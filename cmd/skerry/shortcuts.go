@@ -52,7 +52,7 @@ func kinds() string {
 // status lists jobs, or shows whatever an id names.
 func status(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "status [ID]", Short: "List jobs, or show whatever an id, or the beginning of one, names", Args: cobra.MaximumNArgs(1),
+		Use: "status [ID]", Short: "List jobs, or show the object of an id or of its prefix", Args: cobra.MaximumNArgs(1),
 		Long: "List jobs, or show the job, allocation, node, deployment, evaluation, namespace or node pool that\n" +
 			"an id, the beginning of one, or a node's name names. A job of exactly this id comes first.",
 		RunE: func(cmd *cobra.Command, args []string) error {

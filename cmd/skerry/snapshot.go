@@ -20,7 +20,7 @@ import (
 
 func snapshotSave(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "save [FILE]", Short: "Write the cluster's whole state into a file", Args: cobra.MaximumNArgs(1),
+		Use: "save [FILE]", Short: "Save a snapshot of the cluster's state to a file", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
 			if err != nil {
@@ -80,7 +80,7 @@ func save(ctx context.Context, hub *client.Client, name string) (size int64, err
 
 func snapshotInspect(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect FILE", Short: "Check a saved state, and count what is in it", Args: cobra.ExactArgs(1),
+		Use: "inspect FILE", Short: "Verify a snapshot, and count its objects", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := os.Open(args[0])
 			if err != nil {
@@ -148,7 +148,7 @@ before anything is changed.`
 
 func snapshotRestore(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "restore FILE", Short: "Replace the cluster's state by a saved one", Long: restoreHelp, Args: cobra.ExactArgs(1),
+		Use: "restore FILE", Short: "Restore the cluster's state from a snapshot", Long: restoreHelp, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

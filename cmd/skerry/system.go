@@ -7,9 +7,9 @@ import (
 )
 
 func systemCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "system", Short: "Look after the hubs' state"}
+	c := &cobra.Command{Use: "system", Short: "Maintain the state of the hubs"}
 	gc := &cobra.Command{
-		Use: "gc", Short: "Forget all that is over now, and not by and by", Args: cobra.NoArgs,
+		Use: "gc", Short: "Run garbage collection now", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.hubClient()
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func tokenCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Make, list and revoke the join tokens of nodes and hubs"}
+	c := &cobra.Command{Use: "token", Short: "Create, list and revoke join tokens for nodes and hubs"}
 	c.AddCommand(tokenCreate(o), tokenList(o), tokenStatus(o), tokenRevoke(o))
 	return c
 }
@@ -25,7 +25,7 @@ func tokenCreate(o *operator) *cobra.Command {
 	var ttl time.Duration
 	var file string
 	c := &cobra.Command{
-		Use: "create", Short: "Make a join token, and write it to standard output or to a file", Args: cobra.NoArgs,
+		Use: "create", Short: "Create a join token, and write it to standard output or to a file", Args: cobra.NoArgs,
 		Long: `Make a join token. The hubs keep a hash of it alone, so this is the only time that it is shown: without --out it is
 written to standard output, with --out to a file that its owner alone can read.
 
@@ -142,7 +142,7 @@ func tokenStatus(o *operator) *cobra.Command {
 
 func tokenRevoke(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "Have a join token admit nobody any more", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
 		Long: `Have a join token admit nobody any more. What it admitted before stays: a node is expelled with skerry node revoke.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.hubClient()
