@@ -346,3 +346,31 @@ func TestSysBatchExpired(t *testing.T) {
 		t.Errorf("%d allocations, %+v", len(c.webJobAllocs()), e.FailedTGAllocs)
 	}
 }
+
+// An edge that was away while two versions came gets the newest one alone.
+func TestAnEdgeThatReturnsGetsTheNewestVersion(t *testing.T) {
+	c := newCluster(t)
+	c.addReadyNodes(1)
+	version := func(env string) *fleet.Job {
+		return job(1, asSystemJob, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": env} })
+	}
+	c.registerAndSchedule(version("0"))
+	a := c.nonTerminalAllocs()[0]
+	c.reportAllocStatus(a, fleet.ClientRunning)
+	c.missNodeHeartbeat(a.NodeID)
+	c.schedulePendingEvals()
+	c.registerAndSchedule(version("1"))
+	c.registerAndSchedule(version("2"))
+	c.openNodeSession(node(0))
+	c.reportAllocStatus(a, fleet.ClientRunning)
+	c.schedulePendingEvals()
+	for _, now := range c.webJobAllocs() {
+		if now.PreviousAllocation == a.ID {
+			if now.JobVersion != 2 {
+				t.Errorf("it gets version %d", now.JobVersion)
+			}
+			return
+		}
+	}
+	t.Fatalf("nothing replaces version 0: %+v", c.webJobAllocs())
+}
