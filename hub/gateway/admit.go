@@ -145,10 +145,6 @@ func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loop
 		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
 		Hub: s.gw.cfg.Hub, Addr: s.remoteAddr(), Head: s.hello.Last, Node: s.nodeFromHeartbeat(h), Lost: s.hello.Lost,
 	}
-	if _, known := s.gw.cfg.State.View().Node(s.node); !known && cmd.Node == nil {
-		// The cluster lost it, or never heard of it: it will be asked to say the rest.
-		cmd.Node = s.placeholderNode()
-	}
 	if s.allowance.sessions.Wait(ctx) != nil {
 		return nil
 	}
@@ -171,6 +167,11 @@ func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loop
 		res, err := s.gw.cfg.Apply.Apply(applyCtx, cmd)
 		cancel()
 		switch {
+		case err == nil && cmd.Node == nil && res.Err != nil && res.Err.Code == fleet.CodeNotFound:
+			// The cluster has no such node, and the edge will be asked to describe it. This hub's own
+			// state does not tell: it may lag, and a placeholder would replace the description.
+			cmd.Node = s.placeholderNode()
+			continue
 		case err == nil && (res.Err == nil || res.Err.Code != fleet.CodeConflict):
 			return s.handleCommitResult(ctx, h, res)
 		case fleet.CodeOf(err) == fleet.CodeInvalid:

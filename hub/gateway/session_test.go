@@ -97,6 +97,28 @@ func TestAHubThatLagsOpensNoSession(t *testing.T) {
 	}
 }
 
+// TestAHubThatLagsKeepsADescription opens a session on a hub that has not applied the node's
+// registration yet: the description that the cluster has stays.
+func TestAHubThatLagsKeepsADescription(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{lags: true})
+	h.setBehind(true)
+	h.mustDescribe(node1)
+	before := h.mustNode(node1)
+	w := h.mustDial(t, node1)
+	w.exchangeHello(w.newHello(1, "agent-1"))
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Uptime: time.Hour, Hash: []byte("h1")})
+	h.waitForState("the session is committed", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return n.Epoch == 1
+	})
+	if n := h.mustNode(node1); n.Name != before.Name || n.Resources != before.Resources {
+		t.Errorf("node %s with %+v, want %s with %+v", n.Name, n.Resources, before.Name, before.Resources)
+	}
+	h.setBehind(false)
+	expect[syncproto.HeartbeatAck](w, syncproto.StreamControl)
+}
+
 // A node that the cluster has no description of is asked for it.
 func TestUnknownNodeMustDescribeItself(t *testing.T) {
 	t.Parallel()
