@@ -47,6 +47,13 @@ func TestMonitor(t *testing.T) {
 					return string(f.Data)
 				}
 			case err := <-errs:
+				select { // the end of the stream may be seen before its last frame
+				case f := <-frames:
+					if f != nil {
+						return string(f.Data)
+					}
+				default:
+				}
 				t.Fatal(err)
 			case <-beat.C:
 				log.Debug("quiet")
