@@ -405,18 +405,3 @@ func (a *attempt) decisionReasons() []string {
 func (a *attempt) evictionReason() string {
 	return fmt.Sprintf("preempted by job %s, of priority %d", a.job.ID, a.job.Priority)
 }
-
-// placementFailureText says why no node was found.
-func placementFailureText(m *fleet.AllocMetric) string {
-	switch {
-	case m.NodesEvaluated == 0 && m.NodesInPool == 0:
-		return "no node of the pool is ready"
-	case m.NodesEvaluated == 0:
-		return fmt.Sprintf("none of the %d ready nodes of the pool is in the job's datacenters", m.NodesInPool)
-	}
-	text := fmt.Sprintf("of %d nodes %d do not suit and %d are full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
-	if m.NodesAway > 0 {
-		text += fmt.Sprintf("; %d with a place for it are away", m.NodesAway)
-	}
-	return text
-}

@@ -4,9 +4,7 @@ import (
 	"container/heap"
 	"hash/fnv"
 	"iter"
-	"maps"
 	"math"
-	"slices"
 
 	"skerry/fleet"
 	"skerry/reconcile"
@@ -19,10 +17,6 @@ const (
 	candidatesMin = 64
 	// candidatesLow is when more are drawn, because others are full by now.
 	candidatesLow = 16
-	// othersShown is how many other candidates the first placements of a group show,
-	// and othersShownTimes how many placements those are: each is an entry in the log.
-	othersShown      = 4
-	othersShownTimes = 3
 )
 
 // cluster is what ranking reads of the state.
@@ -363,79 +357,4 @@ func (r *ranking) adjustReplacedAlloc(a *fleet.Alloc, delta int) {
 	if c := r.byNode[n.ID]; c != nil && r.brokenDistinctRule(n) == "" {
 		r.rescoreCandidate(c)
 	}
-}
-
-// rejectionsShown is of how many nodes a failure says what each of them lacks.
-const rejectionsShown = 5
-
-// recordRejection notes why a node is left out, which is found out of those alone that are shown.
-func (r *ranking) recordRejection(n *fleet.Node, why func() string) {
-	if len(r.metric.RejectedNodes) < rejectionsShown {
-		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why()})
-	}
-}
-
-// recordExhausted counts a node that has too little of something.
-func (r *ranking) recordExhausted(n *fleet.Node, short string) {
-	r.recordRejection(n, func() string { return r.describeShortage(n, short) })
-	r.metric.NodesExhausted++
-	r.metric.DimensionExhausted = incrementCapped(r.metric.DimensionExhausted, short)
-	if n.NodeClass != "" {
-		r.metric.ClassExhausted = incrementCapped(r.metric.ClassExhausted, n.NodeClass)
-	}
-}
-
-func (r *ranking) recordFiltered(n *fleet.Node, why string) {
-	r.recordRejection(n, func() string { return describeUnmetConstraint(n, why) })
-	r.metric.NodesFiltered++
-	r.metric.ConstraintFiltered = incrementCapped(r.metric.ConstraintFiltered, why)
-	if n.NodeClass != "" {
-		r.metric.ClassFiltered = incrementCapped(r.metric.ClassFiltered, n.NodeClass)
-	}
-}
-
-// failureMetric is why nothing could be placed.
-func (r *ranking) failureMetric() *fleet.AllocMetric {
-	m := r.metric
-	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
-	m.NodePool = r.feasibility.job.NodePool
-	m.NodesAway = r.countAwayNodesWithCapacity()
-	if m.NodesExhausted > 0 {
-		m.ResourcesExhausted = make(map[string]fleet.Resources, len(r.g.Tasks))
-		for _, t := range r.g.Tasks {
-			m.ResourcesExhausted[t.Name] = t.Resources.Resources
-		}
-	}
-	return &m
-}
-
-// countAwayNodesWithCapacity counts the nodes on which the group would find a place if they
-// were connected.
-func (r *ranking) countAwayNodesWithCapacity() int {
-	count := 0
-	for _, n := range r.awayNodes {
-		_, _, short := r.exhaustedDimension(&candidate{node: n, used: r.cluster.Used(n.ID)})
-		if short == "" && r.brokenDistinctRule(n) == "" {
-			count++
-		}
-	}
-	return count
-}
-
-// countedApart is how many keys of a metric are counted each for itself: every node of a
-// large fleet may have a datacenter, or a class, of its own.
-const (
-	countedApart = 64
-	allOthers    = "(others)"
-)
-
-func incrementCapped(m map[string]int, key string) map[string]int {
-	if m == nil {
-		m = map[string]int{}
-	}
-	if _, known := m[key]; !known && len(m) >= countedApart {
-		key = allOthers
-	}
-	m[key]++
-	return m
 }

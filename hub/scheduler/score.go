@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"math"
 
 	"skerry/fleet"
@@ -43,60 +42,3 @@ func antiAffinityScore(there, count int) float64 {
 
 // reschedulePenalty scores the node that an allocation failed on before.
 const reschedulePenalty = -1.0
-
-// Names of scores, as people know them.
-const (
-	scoreFit          = "binpack"
-	scoreAntiAffinity = "job-anti-affinity"
-	scoreAffinity     = "node-affinity"
-	scoreDevices      = "devices"
-	scoreSpread       = "allocation-spread"
-	scorePenalty      = "node-reschedule-penalty"
-)
-
-// placementMetric is what an allocation shows of how its node was chosen: for the first of a
-// group also others that could have been, and why the rest could not.
-func (r *ranking) placementMetric(c *candidate, score, avoided float64) *fleet.AllocMetric {
-	m := &fleet.AllocMetric{
-		NodesEvaluated: r.metric.NodesEvaluated, NodesFiltered: r.metric.NodesFiltered, NodesExhausted: r.metric.NodesExhausted,
-		NodesInPool:   r.metric.NodesInPool,
-		ScoreMetaData: make([]fleet.NodeScore, 1, 1+othersShown),
-	}
-	m.ScoreMetaData[0] = r.nodeScore(c, score, avoided)
-	if r.shown++; r.shown > othersShownTimes {
-		m.ScoreMetaData = m.ScoreMetaData[:1:1]
-		return m
-	}
-	m.NodesAvailable = maps.Clone(r.metric.NodesAvailable)
-	m.ClassFiltered, m.ConstraintFiltered = maps.Clone(r.metric.ClassFiltered), maps.Clone(r.metric.ConstraintFiltered)
-	m.ClassExhausted, m.DimensionExhausted = maps.Clone(r.metric.ClassExhausted), maps.Clone(r.metric.DimensionExhausted)
-	for _, l := range r.buckets {
-		for _, other := range l.heap[:min(len(l.heap), othersShown+1)] {
-			if other != c && len(m.ScoreMetaData) <= othersShown {
-				m.ScoreMetaData = append(m.ScoreMetaData, r.nodeScore(other, other.scoreWithPart(r.spreadBoost(l)), 0))
-			}
-		}
-	}
-	return m
-}
-
-// nodeScore is a candidate's score with what it is made of.
-func (r *ranking) nodeScore(c *candidate, score, avoided float64) fleet.NodeScore {
-	scores := map[string]float64{scoreFit: c.parts[partFit]}
-	if c.parts[partAntiAffinity] != 0 {
-		scores[scoreAntiAffinity] = c.parts[partAntiAffinity]
-	}
-	if r.affinities != nil {
-		scores[scoreAffinity] = c.parts[partAffinity]
-	}
-	if c.parts[partDevices] != 0 {
-		scores[scoreDevices] = c.parts[partDevices]
-	}
-	if len(r.spreads) > 0 {
-		scores[scoreSpread] = r.spreadBoost(c.bucket)
-	}
-	if avoided != 0 {
-		scores[scorePenalty] = avoided
-	}
-	return fleet.NodeScore{NodeID: c.node.ID, Scores: scores, NormScore: score}
-}
