@@ -16,6 +16,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/consensus"
+	"skerry/hub/liveness"
 	"skerry/hub/members"
 	"skerry/syncproto/identity"
 )
@@ -72,6 +73,7 @@ type Config struct {
 	// Workers is how many schedulers run on this hub. 0: one a processor, at least 2.
 	Workers int
 
+	// Heartbeat: a MinTTL or Grace of 0 is 10 s, a MaxRate of 0 is 500 beats a second.
 	Heartbeat Heartbeat
 	Raft      Raft
 	// PeerIdle is after how long a hub that went silent is given up: a call to it waits
@@ -121,13 +123,8 @@ type RaftStreams struct {
 // Applied is a command that was applied, and what came of it.
 type Applied = consensus.Applied
 
-// Heartbeat says how often edges beat, and how long their silence is borne.
-type Heartbeat struct {
-	MinTTL time.Duration // 0: 10 s. The fleet's size may ask for more
-	Grace  time.Duration // 0: 10 s. Added to every deadline
-	// MaxRate bounds the beats a second that one hub takes, by a longer TTL. 0: 500.
-	MaxRate float64
-}
+// Heartbeat says how often edges beat, and for how long a hub waits for the next beat.
+type Heartbeat = liveness.Policy
 
 // Raft tunes consensus. Zero values are those of package consensus.
 type Raft struct {
@@ -147,27 +144,33 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9]
 // it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
-	invalid := func(format string, args ...any) {
-		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, format, args...))
-	}
 	if c.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			invalid("find a name for the hub: %v", err)
+			errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "find a name for the hub: %v", err))
 		}
 		c.Name = host
 	}
-	c.Region = orDefault(c.Region, "global")
-	c.Bind = orDefault(c.Bind, "127.0.0.1")
-	c.HTTPBind = orDefault(c.HTTPBind, c.Bind)
-	c.Heartbeat.MinTTL = orDefault(c.Heartbeat.MinTTL, 10*time.Second)
-	c.Heartbeat.Grace = orDefault(c.Heartbeat.Grace, 10*time.Second)
-	c.Heartbeat.MaxRate = orDefault(c.Heartbeat.MaxRate, 500)
+	c.Region = cmp.Or(c.Region, "global")
+	c.Bind = cmp.Or(c.Bind, "127.0.0.1")
+	c.HTTPBind = cmp.Or(c.HTTPBind, c.Bind)
+	c.Heartbeat.MinTTL = cmp.Or(c.Heartbeat.MinTTL, 10*time.Second)
+	c.Heartbeat.Grace = cmp.Or(c.Heartbeat.Grace, 10*time.Second)
+	c.Heartbeat.MaxRate = cmp.Or(c.Heartbeat.MaxRate, 500)
+	c.PeerIdle = cmp.Or(c.PeerIdle, peerIdleTimeout)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	return c, errors.Join(append(errs, c.findErrors()...)...)
+}
+
+// findErrors lists all that is wrong with a configuration that has its defaults.
+func (c Config) findErrors() (errs []error) {
+	invalid := func(format string, args ...any) {
+		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, format, args...))
 	}
 	if c.DataDir == "" {
 		invalid("a hub needs a data directory")
@@ -184,7 +187,6 @@ func (c Config) withDefaults() (Config, error) {
 				WithHint("the port is that of QUIC, usually %d", DefaultQUICPort))
 		}
 	}
-	c.PeerIdle = cmp.Or(c.PeerIdle, peerIdleTimeout)
 	if c.EdgeCertValidity != 0 && c.EdgeCertValidity < minCertValidity {
 		invalid("validity of edges' certificates %s: less than %s", c.EdgeCertValidity, minCertValidity)
 	}
@@ -217,7 +219,7 @@ func (c Config) withDefaults() (Config, error) {
 			invalid("advertise address %q: not an IP address that others can reach", c.Advertise)
 		}
 	}
-	return c, errors.Join(errs...)
+	return errs
 }
 
 // advertisedAddr returns the address that others reach a hub at which listens on
@@ -240,14 +242,6 @@ func (c Config) advertisedAddr() (string, error) {
 	}
 	return "", fleet.Errorf(fleet.CodeInvalid, "find an address to advertise: this machine has none but loopback").
 		WithHint("name it with --advertise")
-}
-
-func orDefault[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 // joinToken reads the token that the configuration names.

@@ -258,7 +258,7 @@ func (h *Hub) leaderApplier() state.Applier { return state.ApplierFunc(h.node.De
 func (h *Hub) openEdges() error {
 	h.liveness = liveness.New(liveness.Config{
 		Hub:    h.hubID(),
-		Policy: liveness.Policy{MinTTL: h.cfg.Heartbeat.MinTTL, Grace: h.cfg.Heartbeat.Grace, MaxRate: h.cfg.Heartbeat.MaxRate},
+		Policy: h.cfg.Heartbeat,
 		State:  h.store, Apply: h.leaderApplier(), Forward: h.forwardHeartbeats,
 		Hubs: func() int { return len(h.store.View().Hubs()) },
 		Log:  h.log.With("component", "liveness"),
