@@ -78,13 +78,8 @@ func (c cluster) Members() []api.Member {
 	return out
 }
 
-func (c cluster) Peers() ([]api.Peer, fleet.Index, error) {
-	peers, index, err := c.h.node.Configuration()
-	out := make([]api.Peer, 0, len(peers))
-	for _, p := range peers {
-		out = append(out, api.Peer(p))
-	}
-	return out, index, err
+func (c cluster) Peers() ([]state.HubPeer, fleet.Index, error) {
+	return c.h.node.Configuration()
 }
 
 func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {

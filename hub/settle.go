@@ -57,11 +57,11 @@ func (h *Hub) updateRaftAddress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(voters, func(p consensus.Peer) bool { return p.ID == h.hubID() })
+	i := slices.IndexFunc(voters, func(p state.HubPeer) bool { return p.ID == h.hubID() })
 	if i < 0 || voters[i].Addr == h.addr.QUIC {
 		return nil
 	}
-	_, err = h.askToJoin(ctx, consensus.Peer{ID: h.hubID(), Addr: h.addr.QUIC, Voter: voters[i].Voter})
+	_, err = h.askToJoin(ctx, state.HubPeer{ID: h.hubID(), Addr: h.addr.QUIC, Voter: voters[i].Voter})
 	return err
 }
 
@@ -129,7 +129,7 @@ func (h *Hub) applyAndCheck(ctx context.Context, c state.Command) error {
 
 // askToJoin asks every hub that may be reached, until one brings the request to
 // the leader.
-func (h *Hub) askToJoin(ctx context.Context, p consensus.Peer) (fleet.Index, error) {
+func (h *Hub) askToJoin(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 	if h.node.IsLeader() {
 		return h.node.Add(ctx, p)
 	}

@@ -39,8 +39,7 @@ const (
 
 // Cluster is what the API asks about the hubs and their agreement.
 type Cluster interface {
-	// Apply commits a command through the leader.
-	Apply(ctx context.Context, c state.Command) (state.Result, error)
+	state.Applier // through the leader
 	// CatchUp returns when this hub's state holds everything that was committed
 	// before the call, as the leader knows it.
 	CatchUp(ctx context.Context) error
@@ -50,7 +49,7 @@ type Cluster interface {
 	Members() []Member
 	// Peers are the hubs of the newest Raft configuration that this one knows, and
 	// how far its own log goes.
-	Peers() ([]Peer, fleet.Index, error)
+	Peers() ([]state.HubPeer, fleet.Index, error)
 	// RemovePeer puts a hub out of the Raft configuration and of those that edges dial.
 	RemovePeer(ctx context.Context, hub fleet.HubID) error
 	// TransferLead has another hub lead: that one, or with none whichever is furthest.

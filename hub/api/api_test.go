@@ -93,8 +93,8 @@ func (h *fakeHub) TransferLead(_ context.Context, id fleet.HubID) error {
 	return nil
 }
 
-func (h *fakeHub) Peers() ([]hubapi.Peer, fleet.Index, error) {
-	return []hubapi.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
+func (h *fakeHub) Peers() ([]state.HubPeer, fleet.Index, error) {
+	return []state.HubPeer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
 }
 
 func (h *fakeHub) Standing(_ context.Context, id fleet.HubID) (hubapi.Standing, error) {

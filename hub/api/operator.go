@@ -21,13 +21,6 @@ func (a *API) operatorRoutes() {
 	a.handlePutAndPost("/v1/operator/snapshot", a.writeHandler(a.restoreSnapshot))
 }
 
-// Peer is a hub in the newest Raft configuration.
-type Peer struct {
-	ID    fleet.HubID
-	Addr  string
-	Voter bool
-}
-
 // Standing is how far a hub is, as it says itself.
 type Standing struct {
 	Term      uint64

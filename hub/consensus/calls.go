@@ -14,10 +14,10 @@ const MethodApply = "raft.apply"
 
 // The other calls of hubs on the leader, and of a hub that joins on any hub.
 const (
-	methodCatchUp rpc.Method[struct{}, fleet.Index] = "raft.catchup" // the index to reach
-	methodJoin    rpc.Method[Peer, fleet.Index]     = "hub.join"     // the index of the change
-	methodRemove  rpc.Method[fleet.HubID, struct{}] = "hub.remove"
-	methodLead    rpc.Method[fleet.HubID, struct{}] = "hub.lead" // the hub that shall lead; "": any
+	methodCatchUp rpc.Method[struct{}, fleet.Index]      = "raft.catchup" // the index to reach
+	methodJoin    rpc.Method[state.HubPeer, fleet.Index] = "hub.join"     // the index of the change
+	methodRemove  rpc.Method[fleet.HubID, struct{}]      = "hub.remove"
+	methodLead    rpc.Method[fleet.HubID, struct{}]      = "hub.lead" // the hub that shall lead; "": any
 )
 
 // ServeCalls registers what other hubs call.
@@ -26,8 +26,8 @@ func (n *Node) ServeCalls(p *rpc.Peers) {
 		return n.ApplyEncoded(ctx, body)
 	})
 	methodCatchUp.Handle(p, func(ctx context.Context, _ string, _ struct{}) (fleet.Index, error) { return n.ReadIndex(ctx) })
-	methodJoin.Handle(p, func(ctx context.Context, from string, peer Peer) (fleet.Index, error) {
-		return methodJoin.OnLeader(ctx, p, peer, func(ctx context.Context, peer Peer) (fleet.Index, error) {
+	methodJoin.Handle(p, func(ctx context.Context, from string, peer state.HubPeer) (fleet.Index, error) {
+		return methodJoin.OnLeader(ctx, p, peer, func(ctx context.Context, peer state.HubPeer) (fleet.Index, error) {
 			n.cfg.Log.Info("hub joins", "hub", peer.ID, "addr", peer.Addr, "voter", peer.Voter, "by", from)
 			return n.Add(ctx, peer)
 		})
@@ -45,7 +45,7 @@ func (n *Node) transferLead(ctx context.Context, id fleet.HubID) (struct{}, erro
 }
 
 // AskToAdd asks the hub at addr to have the leader Add a peer.
-func AskToAdd(ctx context.Context, p *rpc.Peers, addr string, peer Peer) (fleet.Index, error) {
+func AskToAdd(ctx context.Context, p *rpc.Peers, addr string, peer state.HubPeer) (fleet.Index, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
 	return methodJoin.Call(ctx, p, addr, peer)

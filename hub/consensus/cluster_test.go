@@ -198,7 +198,7 @@ func (h *hub) runHub(tb testing.TB, ep *transport.Endpoint, pools ...*rpc.Pool) 
 
 // serveAdd is "hub.join" at the leader: id, address and "v" for a vote.
 func (h *hub) serveAdd(ctx context.Context, _ string, body []byte) ([]byte, error) {
-	var p consensus.Peer
+	var p state.HubPeer
 	if _, err := fmt.Sscanf(string(body), "%s %s %t", &p.ID, &p.Addr, &p.Voter); err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (h *hub) mustJoin(tb testing.TB, via *hub) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), testTimeout)
 	defer cancel()
-	err := h.Join(ctx, func(ctx context.Context, p consensus.Peer) (fleet.Index, error) {
+	err := h.Join(ctx, func(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 		_, addr, ok := via.Leader()
 		if !ok {
 			return 0, fleet.Errorf(fleet.CodeUnavailable, "no leader")

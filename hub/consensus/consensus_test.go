@@ -70,7 +70,7 @@ func TestOneHub(t *testing.T) {
 func TestThreeHubs(t *testing.T) {
 	c := newCluster(t, nil)
 	one, two, three := c.mustThree()
-	want := []consensus.Peer{{ID: "one", Addr: one.addr, Voter: true}, {ID: "three", Addr: three.addr, Voter: true}, {ID: "two", Addr: two.addr, Voter: true}}
+	want := []state.HubPeer{{ID: "one", Addr: one.addr, Voter: true}, {ID: "three", Addr: three.addr, Voter: true}, {ID: "two", Addr: two.addr, Voter: true}}
 	mustSoon(t, func() error {
 		if peers, err := two.Peers(); err != nil || !slices.Equal(peers, want) {
 			return fmt.Errorf("peers %+v, %w", peers, err)
@@ -353,18 +353,18 @@ func TestAdd(t *testing.T) {
 	one, two, three := c.mustThree()
 	leader := c.mustLeader(one, two, three)
 	before := leader.Stats().LastIndex
-	index, err := leader.Add(t.Context(), consensus.Peer{ID: two.id, Addr: two.addr})
+	index, err := leader.Add(t.Context(), state.HubPeer{ID: two.id, Addr: two.addr})
 	if err != nil || uint64(index) < before || leader.Stats().LastIndex != before {
 		t.Fatalf("adding who is there: %d, %v", index, err)
 	}
-	if _, err := leader.Add(t.Context(), consensus.Peer{ID: "four", Addr: three.addr}); fleet.CodeOf(err) != fleet.CodeConflict {
+	if _, err := leader.Add(t.Context(), state.HubPeer{ID: "four", Addr: three.addr}); fleet.CodeOf(err) != fleet.CodeConflict {
 		t.Fatalf("an address that is taken: %v", err)
 	}
 	for _, h := range []*hub{one, two, three} {
 		if h == leader {
 			continue
 		}
-		if _, err := h.Add(t.Context(), consensus.Peer{ID: "four", Addr: "127.0.0.1:1"}); fleet.CodeOf(err) != fleet.CodeNotLeader {
+		if _, err := h.Add(t.Context(), state.HubPeer{ID: "four", Addr: "127.0.0.1:1"}); fleet.CodeOf(err) != fleet.CodeNotLeader {
 			t.Fatalf("adding at a follower: %v", err)
 		}
 	}

@@ -10,22 +10,16 @@ import (
 	"github.com/hashicorp/raft"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // joinRetry is how long Join waits before it asks again, and between two looks
 // at its own log.
 const joinRetry = 200 * time.Millisecond
 
-// Peer is a voter or non-voter.
-type Peer struct {
-	ID    fleet.HubID
-	Addr  string
-	Voter bool
-}
-
 // Peers lists the hubs of the newest configuration that this one knows, by ID.
 // Before Ready: CodeUnavailable.
-func (n *Node) Peers() ([]Peer, error) {
+func (n *Node) Peers() ([]state.HubPeer, error) {
 	peers, _, err := n.currentPeers()
 	return peers, err
 }
@@ -33,13 +27,13 @@ func (n *Node) Peers() ([]Peer, error) {
 // IsMember reports whether a hub is among Peers.
 func (n *Node) IsMember(hub fleet.HubID) (bool, error) {
 	peers, err := n.Peers()
-	return slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == hub }), err
+	return slices.ContainsFunc(peers, func(p state.HubPeer) bool { return p.ID == hub }), err
 }
 
 // Configuration is like Peers, with the end of this hub's log.
-func (n *Node) Configuration() ([]Peer, fleet.Index, error) { return n.currentPeers() }
+func (n *Node) Configuration() ([]state.HubPeer, fleet.Index, error) { return n.currentPeers() }
 
-func (n *Node) currentPeers() ([]Peer, fleet.Index, error) {
+func (n *Node) currentPeers() ([]state.HubPeer, fleet.Index, error) {
 	r := n.raft.Load()
 	if r == nil {
 		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "list hubs: this one is starting")
@@ -52,12 +46,12 @@ func (n *Node) currentPeers() ([]Peer, fleet.Index, error) {
 }
 
 // sortedPeers lists servers by ID.
-func sortedPeers(servers []raft.Server) []Peer {
-	peers := make([]Peer, 0, len(servers))
+func sortedPeers(servers []raft.Server) []state.HubPeer {
+	peers := make([]state.HubPeer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, Peer{ID: fleet.HubID(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
+		peers = append(peers, state.HubPeer{ID: fleet.HubID(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
 	}
-	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(peers, func(a, b state.HubPeer) int { return cmp.Compare(a.ID, b.ID) })
 	return peers
 }
 
@@ -65,7 +59,7 @@ func sortedPeers(servers []raft.Server) []Peer {
 // and nothing is written where nothing changes. It returns an index at which the
 // change is there. Not on the leader: CodeNotLeader; an address that another hub
 // has: CodeConflict.
-func (n *Node) Add(ctx context.Context, p Peer) (fleet.Index, error) {
+func (n *Node) Add(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 	peers, index, err := n.currentPeers()
 	if err != nil {
 		return 0, err
@@ -119,13 +113,13 @@ func (n *Node) Remove(ctx context.Context, id fleet.HubID) error {
 // leader's Add and returns its index; it is asked again while it fails with
 // unavailable, not_leader or timeout. Run must be going on. To be called at every
 // start: where this hub is a voter at that address already, nothing is asked.
-func (n *Node) Join(ctx context.Context, ask func(context.Context, Peer) (fleet.Index, error)) error {
+func (n *Node) Join(ctx context.Context, ask func(context.Context, state.HubPeer) (fleet.Index, error)) error {
 	select {
 	case <-n.ready:
 	case <-ctx.Done():
 		return fmt.Errorf("join: %w", ctx.Err())
 	}
-	self := Peer{ID: n.cfg.ID, Addr: n.cfg.Addr}
+	self := state.HubPeer{ID: n.cfg.ID, Addr: n.cfg.Addr}
 	peers, err := n.Peers()
 	if err != nil {
 		return err
@@ -156,7 +150,7 @@ func (n *Node) Join(ctx context.Context, ask func(context.Context, Peer) (fleet.
 	return nil
 }
 
-func (n *Node) askUntil(ctx context.Context, p Peer, ask func(context.Context, Peer) (fleet.Index, error)) (fleet.Index, error) {
+func (n *Node) askUntil(ctx context.Context, p state.HubPeer, ask func(context.Context, state.HubPeer) (fleet.Index, error)) (fleet.Index, error) {
 	for {
 		index, err := ask(ctx, p)
 		if err == nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"skerry/hub/consensus"
+	"skerry/hub/state"
 )
 
 // Not for the race detector: raft 1.8.0 reads the peer that it replicates to
@@ -20,7 +20,7 @@ func TestAHubMovesToAnotherAddress(t *testing.T) {
 	moved.mustJoin(t, one)
 	one.mustApply(t, "after the move")
 	mustHave(t, "after the move", moved, three)
-	want := consensus.Peer{ID: "two", Addr: moved.addr, Voter: true}
+	want := state.HubPeer{ID: "two", Addr: moved.addr, Voter: true}
 	if peers, err := three.Peers(); err != nil || len(peers) != 3 || !slices.Contains(peers, want) {
 		t.Fatalf("peers %+v, %v", peers, err)
 	}

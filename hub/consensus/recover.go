@@ -19,8 +19,8 @@ import (
 
 // Recovered says what Recover found.
 type Recovered struct {
-	Hubs []Peer      // of the newest configuration in the log, by ID
-	Last fleet.Index // newest entry that is kept
+	Hubs []state.HubPeer // of the newest configuration in the log, by ID
+	Last fleet.Index     // newest entry that is kept
 }
 
 // Recover makes a hub the only voter of its cluster, on its disk, while it does not run. It is
@@ -49,7 +49,7 @@ func Recover(id fleet.HubID, dir string, log *slog.Logger) (r Recovered, err err
 	if r, err = n.persistedConfiguration(d); err != nil {
 		return r, err
 	}
-	self := slices.IndexFunc(r.Hubs, func(p Peer) bool { return p.ID == id })
+	self := slices.IndexFunc(r.Hubs, func(p state.HubPeer) bool { return p.ID == id })
 	switch {
 	case self < 0:
 		return r, fleet.Errorf(fleet.CodeConflict, "recover hub %s: it is not in the configuration in %s", id, dir)

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // Transfer has another hub lead: the one of an id, or with none whichever is furthest.
@@ -45,7 +46,7 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 
 // transferTarget is the hub of an id, which can take the lead from the one that has it; none where
 // no id is given, and any can. Otherwise it tells why not.
-func transferTarget(peers []Peer, self, id fleet.HubID, what string) (Peer, error) {
+func transferTarget(peers []state.HubPeer, self, id fleet.HubID, what string) (state.HubPeer, error) {
 	voters := make([]string, 0, len(peers))
 	for _, p := range peers {
 		if p.Voter && p.ID != self {
@@ -56,13 +57,13 @@ func transferTarget(peers []Peer, self, id fleet.HubID, what string) (Peer, erro
 	if len(voters) == 0 {
 		hint = "nobody else can take it: start one more hub with --join and the address of this one; it gets its vote when its log has caught up"
 	}
-	i := slices.IndexFunc(peers, func(p Peer) bool { return p.ID == id })
+	i := slices.IndexFunc(peers, func(p state.HubPeer) bool { return p.ID == id })
 	var err *fleet.Error
 	switch {
 	case id == "" && len(voters) == 0:
 		err = fleet.Errorf(fleet.CodeConflict, "%s: hub %s is the only one of this region that has a vote", what, self)
 	case id == "":
-		return Peer{}, nil
+		return state.HubPeer{}, nil
 	case i < 0:
 		err = fleet.Errorf(fleet.CodeNotFound, "%s: the log is replicated to no such hub", what)
 	case id == self:
@@ -72,5 +73,5 @@ func transferTarget(peers []Peer, self, id fleet.HubID, what string) (Peer, erro
 	default:
 		return peers[i], nil
 	}
-	return Peer{}, err.WithHint("%s", hint)
+	return state.HubPeer{}, err.WithHint("%s", hint)
 }

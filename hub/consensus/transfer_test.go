@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
-	"skerry/hub/consensus"
+	"skerry/hub/state"
 )
 
 // The lead goes to whom it is handed, and to nobody without a vote.
@@ -63,7 +63,7 @@ func TestTransferToNobody(t *testing.T) {
 	refused("", fleet.CodeConflict, "hub one is the only one of this region that has a vote", "--join")
 	refused("one", fleet.CodeConflict, "it leads already", "--join")
 	refused("two", fleet.CodeNotFound, "no such hub", "nobody else can take it")
-	if _, err := one.Add(t.Context(), consensus.Peer{ID: "follows", Addr: "127.0.0.1:1"}); err != nil {
+	if _, err := one.Add(t.Context(), state.HubPeer{ID: "follows", Addr: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	refused("follows", fleet.CodeConflict, "hub follows: it has no vote", "nobody else can take it")

@@ -268,6 +268,13 @@ type HubAddr struct {
 	Gossip string
 }
 
+// HubPeer is a hub in a Raft configuration: a voter, or a hub that only receives the log.
+type HubPeer struct {
+	ID    fleet.HubID
+	Addr  string
+	Voter bool
+}
+
 // Certificate records a certificate that was issued. The record of the certificate that
 // it renews is removed, so that records do not pile up.
 type Certificate struct {
