@@ -154,7 +154,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	path, params, _ := strings.Cut(path, "?")
 	q, err := url.ParseQuery(params)
 	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "ask the hub for %s: %v", path, err)
+		return fleet.Errorf(fleet.CodeInvalid, "ask the hub for %s: %w", path, err)
 	}
 	if out == nil {
 		_, err = writeRequest[noAnswer](ctx, c, method, path, q, in)

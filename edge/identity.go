@@ -81,7 +81,7 @@ func (e *Edge) loadIdentity(cert []byte) error {
 	}
 	id, err := identity.Load(cert, key, ca)
 	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "read the identity in %s: %v", e.dir.File("identity"), err).
+		return fleet.Errorf(fleet.CodeInvalid, "read the identity in %s: %w", e.dir.File("identity"), err).
 			WithHint("restore the folder, or remove %s and start with a join token", e.dir.File(certFile))
 	}
 	e.identity, e.node = id, fleet.NodeID(id.Name)
@@ -193,7 +193,7 @@ func isFinalError(err error) bool {
 func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	socket, err := e.cfg.ListenPacket(ctx)
 	if err != nil {
-		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "open a socket: %v", err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "open a socket: %w", err)
 	}
 	endpoint, err := transport.New(transport.Config{Conn: socket, HandshakeTimeout: enrolHandshake, Log: e.log.With("component", "transport")})
 	if err != nil {
@@ -213,7 +213,7 @@ func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant)
 func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	addr, err := net.ResolveUDPAddr("udp", hub)
 	if err != nil {
-		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %v", hub, err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %w", hub, err)
 	}
 	id, answer, err := enroll.Enroll(ctx, d, addr, a)
 	if err != nil {

@@ -142,7 +142,7 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 func (e *Edge) readToken() (identity.Token, error) {
 	text, err := os.ReadFile(e.cfg.TokenFile)
 	if err != nil {
-		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %w", err)
 	}
 	return identity.ParseToken(string(text))
 }

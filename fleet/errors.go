@@ -48,6 +48,8 @@ type Error struct {
 	Code    Code   `json:"Code" cbor:"1,keyasint"`
 	Message string `json:"Message" cbor:"2,keyasint"`
 	Hint    string `json:"Hint,omitempty" cbor:"3,keyasint,omitempty"`
+
+	cause error // the error that Errorf wrapped; it does not leave the process
 }
 
 // Error returns the message and the hint.
@@ -58,9 +60,13 @@ func (e *Error) Error() string {
 	return e.Message + " (" + e.Hint + ")"
 }
 
-// Errorf makes an Error without a hint.
+// Unwrap returns the error that Errorf wrapped, nil where it wrapped none.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Errorf makes an Error without a hint. It wraps an error that the format has with %w.
 func Errorf(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
 // WithHint returns a copy of e that says what to do.

@@ -250,7 +250,7 @@ func (c Config) joinToken() (identity.Token, error) {
 	if text == "" && c.TokenFile != "" {
 		b, err := os.ReadFile(c.TokenFile)
 		if err != nil {
-			return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+			return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %w", err)
 		}
 		text = string(b)
 	}

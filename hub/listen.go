@@ -73,5 +73,5 @@ func bindError(what, addr string, err error) error {
 		return fleet.Errorf(fleet.CodeConflict, "listen for %s on %s: the port is in use", what, addr).
 			WithHint("is another hub running? Choose another port with --%s-port", strings.ToLower(what))
 	}
-	return fleet.Errorf(fleet.CodeInvalid, "listen for %s on %s: %v", what, addr, err)
+	return fleet.Errorf(fleet.CodeInvalid, "listen for %s on %s: %w", what, addr, err)
 }

@@ -18,6 +18,9 @@ import (
 // it may be left out.
 func keysOf(t reflect.Type) (keys []string) {
 	for i := range t.NumField() {
+		if !t.Field(i).IsExported() { // it is not encoded
+			continue
+		}
 		number, options, _ := strings.Cut(t.Field(i).Tag.Get("cbor"), ",")
 		if strings.Contains(options, "omitempty") {
 			number = "? " + number

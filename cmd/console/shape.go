@@ -30,11 +30,12 @@ func NewShaper(to io.Writer, text string) (*Shaper, error) {
 	}
 	t, err := template.New("template").Option("missingkey=error").Funcs(template.FuncMap{"json": asJSON}).Parse(text)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the template: %v", err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the template: %w", err)
 	}
 	return &Shaper{to: to, tmpl: t}, nil
 }
 
+// Write keeps JSON for Close, at most 256 MiB.
 func (s *Shaper) Write(b []byte) (int, error) {
 	if s.text.Len()+len(b) > maxShaped {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "use the template: there are more than %d MiB", maxShaped>>20)
@@ -54,7 +55,7 @@ func (s *Shaper) Close() error {
 			return fleet.Errorf(fleet.CodeUnsupported, "use the template: this command writes no JSON")
 		}
 		if err := s.tmpl.Execute(s.to, v); err != nil {
-			return fleet.Errorf(fleet.CodeInvalid, "use the template: %v", err)
+			return fleet.Errorf(fleet.CodeInvalid, "use the template: %w", err)
 		}
 		if _, err := fmt.Fprintln(s.to); err != nil {
 			return err

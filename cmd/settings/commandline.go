@@ -53,7 +53,7 @@ func addUsageErrors(cmd *cobra.Command) {
 }
 
 func usageError(cmd *cobra.Command, err error) error {
-	return fleet.Errorf(fleet.CodeInvalid, "%v", err).
+	return fleet.Errorf(fleet.CodeInvalid, "%w", err).
 		WithHint("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
 }
 

@@ -148,7 +148,7 @@ func writeNew(name, text string) error {
 		return fleet.Errorf(fleet.CodeConflict, "write an example to %s: there is such a file", name).WithHint("name another one")
 	}
 	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "write an example: %v", err)
+		return fleet.Errorf(fleet.CodeInvalid, "write an example: %w", err)
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Close())

@@ -84,12 +84,12 @@ func snapshotInspect(o *operator) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := os.Open(args[0])
 			if err != nil {
-				return fleet.Errorf(fleet.CodeInvalid, "inspect a snapshot: %v", err)
+				return fleet.Errorf(fleet.CodeInvalid, "inspect a snapshot: %w", err)
 			}
 			defer f.Close()
 			s := state.New()
 			if err := s.Restore(f); err != nil {
-				return fleet.Errorf(fleet.CodeInvalid, "inspect %s: %v", args[0], err)
+				return fleet.Errorf(fleet.CodeInvalid, "inspect %s: %w", args[0], err)
 			}
 			return o.showSnapshot(cmd, s.View())
 		},
@@ -156,7 +156,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			}
 			f, err := os.Open(args[0])
 			if err != nil {
-				return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: %v", err)
+				return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: %w", err)
 			}
 			defer f.Close()
 			done, err := hub.RestoreSnapshot(cmd.Context(), f)

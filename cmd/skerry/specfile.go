@@ -43,7 +43,7 @@ func readSpec(cmd *cobra.Command, name string) ([]byte, error) {
 	src, err := io.ReadAll(io.LimitReader(in, maxSpec+1))
 	switch {
 	case err != nil:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: %v", shown, err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: %w", shown, err)
 	case len(src) > maxSpec:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", shown, maxSpec)
 	}

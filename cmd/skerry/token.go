@@ -67,7 +67,7 @@ func writeToken(w io.Writer, made api.CreatedToken, file string, asJSON bool) er
 			}
 		}
 		if err != nil {
-			return fleet.Errorf(fleet.CodeInvalid, "write the join token %s: %v", made.ID, err).
+			return fleet.Errorf(fleet.CodeInvalid, "write the join token %s: %w", made.ID, err).
 				WithHint("revoke it with skerry token revoke %s, and make another one", made.ID)
 		}
 		made.Token = ""

@@ -42,7 +42,7 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	ends.closeCommandFiles()
 	if err != nil {
 		ends.closeAgentFiles()
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %v", err)
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %w", err)
 	}
 	return ends.serveCommand(ctx, cmd, x)
 }
@@ -60,7 +60,7 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	}
 	path, err := resolve(x.Command[0], sp.Dir, sp.Env)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%v", err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err)
 	}
 	if x.TTY && lookup(sp.Env, "TERM") == "" {
 		sp.Env = append(sp.Env, terminal)

@@ -135,7 +135,7 @@ func refusal(asked string, err error) error {
 	if errors.As(err, &pe) {
 		err = pe.Err // without the machine's own paths
 	}
-	return fleet.Errorf(fleet.CodeForbidden, "read %s: %v", asked, err)
+	return fleet.Errorf(fleet.CodeForbidden, "read %s: %w", asked, err)
 }
 
 // list answers with the entries of a folder, by name.

@@ -132,6 +132,6 @@ func compileExpression(spec string) (x expression, err error) {
 }
 
 func malformedExpression(spec string, err error) error {
-	return fleet.Errorf(fleet.CodeInvalid, "cron expression %q: %v", spec, err).
+	return fleet.Errorf(fleet.CodeInvalid, "cron expression %q: %w", spec, err).
 		WithHint("minute, hour, day of month, month, day of week: \"*/15 6-20 * * 1-5\"")
 }

@@ -40,12 +40,12 @@ func ParsePorts(spec string) (*PortSet, error) {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
 		from, err := parsePort(first)
 		if err != nil {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "read ports %q: %v", part, err)
+			return nil, fleet.Errorf(fleet.CodeInvalid, "read ports %q: %w", part, err)
 		}
 		to := from
 		if isRange {
 			if to, err = parsePort(last); err != nil {
-				return nil, fleet.Errorf(fleet.CodeInvalid, "read ports %q: %v", part, err)
+				return nil, fleet.Errorf(fleet.CodeInvalid, "read ports %q: %w", part, err)
 			}
 		}
 		if to < from {
@@ -76,7 +76,7 @@ func ValidatePorts(n *fleet.Node) error {
 	}
 	for _, h := range n.HostNetworks {
 		if _, err := ParsePorts(h.ReservedPorts); err != nil {
-			return fleet.Errorf(fleet.CodeInvalid, "host network %s: %v", h.Name, err)
+			return fleet.Errorf(fleet.CodeInvalid, "host network %s: %w", h.Name, err)
 		}
 	}
 	from, to := n.DynamicPorts()

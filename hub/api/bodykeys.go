@@ -63,7 +63,7 @@ type bodyKeys struct {
 func readBodyKeys(b []byte, v any) (*bodyKeys, error) {
 	k := &bodyKeys{dec: json.NewDecoder(bytes.NewReader(b)), fields: map[reflect.Type]map[string]reflect.Type{}}
 	if err := k.readValue(reflect.TypeOf(v), ""); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %w", err)
 	}
 	return k, nil
 }

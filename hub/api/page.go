@@ -88,7 +88,7 @@ func parseFilter(s string) (*bexpr.Evaluator, error) {
 	}
 	e, err := bexpr.CreateEvaluator(s, bexpr.WithMaxExpressions(maxFilterSteps))
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter filter: at line:column (byte) %v", err).
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter filter: at line:column (byte) %w", err).
 			WithHint(`write it like Status == "running" and Meta.team != "x"; strings are in quotes`)
 	}
 	return e, nil

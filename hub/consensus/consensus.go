@@ -134,7 +134,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n.machine = &machine{store: cfg.Store, fail: n.failRun, applied: cfg.Applied}
 	if err := raft.ValidateConfig(n.raftConfig()); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "check the raft settings: %v", err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "check the raft settings: %w", err)
 	}
 	return n, nil
 }

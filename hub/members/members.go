@@ -49,7 +49,7 @@ type Member struct {
 type Status string
 
 const (
-	StatusAlive  Status = "alive"
+	StatusAlive  Status = "alive"  // it answers
 	StatusFailed Status = "failed" // it does not answer
 	StatusLeft   Status = "left"   // it said good-bye
 )
@@ -149,7 +149,7 @@ func bindError(addr string, err error) error {
 		return fleet.Errorf(fleet.CodeConflict, "listen for gossip on %s: the port is in use", addr).
 			WithHint("is another hub running? Choose another port with --gossip-port")
 	}
-	return fleet.Errorf(fleet.CodeInvalid, "listen for gossip on %s: %v", addr, err)
+	return fleet.Errorf(fleet.CodeInvalid, "listen for gossip on %s: %w", addr, err)
 }
 
 // Run finds the others until ctx ends, then says good-bye to them.

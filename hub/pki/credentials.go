@@ -86,7 +86,7 @@ func LoadCredentials(base string) (c Credentials, ok bool, err error) {
 // damaged is for an identity that cannot be read. It is not made anew by itself:
 // the cluster knows this hub by it.
 func damaged(err error) error {
-	return fleet.Errorf(fleet.CodeInvalid, "read the hub's identity: %v", err).
+	return fleet.Errorf(fleet.CodeInvalid, "read the hub's identity: %w", err).
 		WithHint("restore the folder from a backup, or join the cluster under another name with another data directory")
 }
 

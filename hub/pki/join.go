@@ -123,7 +123,7 @@ func enrolAt(ctx context.Context, patience time.Duration, dialer enroll.Dialer, 
 	defer cancel()
 	udp, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
-		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "resolve %s: %v", addr, err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "resolve %s: %w", addr, err)
 	}
 	return enroll.Enroll(ctx, dialer, udp, a)
 }

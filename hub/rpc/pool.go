@@ -210,7 +210,7 @@ func (l *link) hasEnded() bool {
 func resolveUDP(ctx context.Context, addr string) (net.Addr, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "resolve %q: %v", addr, err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "resolve %q: %w", addr, err)
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {

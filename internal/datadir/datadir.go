@@ -171,7 +171,7 @@ func DiskError(what string, err error) error {
 	case diskFull(err):
 		return fleet.Errorf(fleet.CodeUnavailable, "%s: the disk is full", what).WithHint("free some space and start again")
 	case errors.Is(err, fs.ErrPermission), readOnly(err):
-		return fleet.Errorf(fleet.CodeForbidden, "%s: it is not writable: %v", what, err).
+		return fleet.Errorf(fleet.CodeForbidden, "%s: it is not writable: %w", what, err).
 			WithHint("check its owner and mode, and whether the disk is mounted read-only")
 	}
 	return fmt.Errorf("%s: %w", what, err)
