@@ -188,9 +188,13 @@ func (h *Hub) closeSockets() error {
 // reached, and its state holds everything that was committed by then.
 func (h *Hub) Ready() <-chan struct{} { return h.ready }
 
-// HTTPAddr, QUICAddr and GossipAddr are where others reach it (host:port).
-func (h *Hub) HTTPAddr() string   { return h.addr.HTTP }
-func (h *Hub) QUICAddr() string   { return h.addr.QUIC }
+// HTTPAddr is the address (host:port) at which clients reach the API.
+func (h *Hub) HTTPAddr() string { return h.addr.HTTP }
+
+// QUICAddr is the address (host:port) at which edges and other hubs reach it.
+func (h *Hub) QUICAddr() string { return h.addr.QUIC }
+
+// GossipAddr is the address (host:port) at which gossip of other hubs reaches it.
 func (h *Hub) GossipAddr() string { return h.addr.Gossip }
 
 // State is the hub's replica of the cluster's state, for tests and checkers.
@@ -199,9 +203,11 @@ func (h *Hub) State() *state.Store { return h.store }
 // Leads reports whether it leads the cluster.
 func (h *Hub) Leads() bool { return h.node.IsLeader() }
 
-// JoinToken is the token for edges that this hub made at bootstrap, and HubJoinToken
-// the one for hubs; "" where it made none or the file is gone.
-func (h *Hub) JoinToken() string    { return h.tokenIn(pki.JoinTokenFile) }
+// JoinToken is the token for edges that this hub made at bootstrap; "" where it made
+// none or the file is gone.
+func (h *Hub) JoinToken() string { return h.tokenIn(pki.JoinTokenFile) }
+
+// HubJoinToken is the token for hubs that this hub made at bootstrap, or "".
 func (h *Hub) HubJoinToken() string { return h.tokenIn(pki.HubJoinTokenFile) }
 
 func (h *Hub) tokenIn(file string) string {

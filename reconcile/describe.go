@@ -64,6 +64,7 @@ func describeDeployment(d *fleet.Deployment) string {
 	return b.String()
 }
 
+// String returns the counts that are not zero, on one line.
 func (s GroupSummary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d desired", s.Desired)

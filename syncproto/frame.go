@@ -159,6 +159,7 @@ var frameNames = map[FrameType]string{
 	FrameExecInput: "ExecInput", FrameExecOutput: "ExecOutput", FrameLogPiece: "LogPiece",
 }
 
+// String returns the frame's name, or its number where this release does not know it.
 func (t FrameType) String() string {
 	if s, ok := frameNames[t]; ok {
 		return s
@@ -190,6 +191,7 @@ func ReadStream(r io.Reader) (Stream, error) {
 
 var streamNames = [...]string{StreamControl: "control", StreamUpdates: "updates", StreamDesired: "desired"}
 
+// String returns the stream's name, or its number where this release does not know it.
 func (s Stream) String() string {
 	if int(s) < len(streamNames) {
 		return streamNames[s]

@@ -30,6 +30,7 @@ const (
 // FrameType is a frame's first byte.
 type FrameType uint8
 
+// The types of frames. Their numbers never change.
 const (
 	FrameHello        FrameType = 1
 	FrameWelcome      FrameType = 2
@@ -255,11 +256,12 @@ type Holdings struct {
 	More   bool            `cbor:"2,keyasint,omitempty"` // another frame continues the list
 }
 
-// Probe asks whether this session's edge is alive; ProbeAck answers.
+// Probe asks whether this session's edge is alive.
 type Probe struct {
 	Number uint64 `cbor:"1,keyasint"`
 }
 
+// ProbeAck answers a Probe, with its number.
 type ProbeAck struct {
 	Number uint64 `cbor:"1,keyasint"`
 }
@@ -367,6 +369,7 @@ type LogPiece struct {
 	Data   []byte `cbor:"3,keyasint"` // at most MaxExecData
 }
 
+// Reply answers a Request; raw bytes follow it, until the stream ends.
 type Reply struct {
 	Error *fleet.Error `cbor:"1,keyasint,omitempty"`
 }

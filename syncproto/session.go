@@ -105,11 +105,12 @@ const (
 	SessionWelcomed                      // welcomed; no beat yet
 	SessionHeartbeat                     // first beat said, not yet acknowledged
 	SessionOpen                          // first beat acknowledged: updates may flow
-	SessionEnded
+	SessionEnded                         // refused, broken or closed; it is not used again
 )
 
 var sessionStates = [...]string{"new", "hello", "welcomed", "beat", "open", "ended"}
 
+// String returns the state as logs write it.
 func (s SessionState) String() string {
 	if int(s) < len(sessionStates) {
 		return sessionStates[s]

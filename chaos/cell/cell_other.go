@@ -9,8 +9,14 @@ import (
 
 var errLinux = errors.New("make a cell for the run: Linux is needed")
 
-// Inside, Keeper, Enter and Keep are not to be had here.
-func Inside() bool                { return false }
-func Keeper() bool                { return false }
+// Inside returns false: only Linux has cells.
+func Inside() bool { return false }
+
+// Keeper returns false: only Linux has cells.
+func Keeper() bool { return false }
+
+// Enter fails: only Linux has cells.
 func Enter(context.Context) error { return errLinux }
-func Keep() (int, error)          { return 1, errLinux }
+
+// Keep fails: only Linux has cells.
+func Keep() (int, error) { return 1, errLinux }

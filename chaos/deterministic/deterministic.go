@@ -38,6 +38,7 @@ func Environ() []string {
 // ExitError is a program that ended with another status than 0.
 type ExitError struct{ Status string }
 
+// Error returns the exit status in words.
 func (e *ExitError) Error() string { return e.Status }
 
 // Seed makes all that this process draws from crypto/rand follow from the seed. It is

@@ -16,7 +16,7 @@ var (
 	ErrLost      = errors.New("the disk lost what was synced")
 )
 
-// Disk is not to be had here.
+// Disk has methods that all fail: only Linux has such disks.
 type Disk struct{}
 
 // Make fails.
@@ -25,14 +25,28 @@ func Make(string, string, int64) (*Disk, error) { return nil, errNeedsLinux }
 // Try fails.
 func Try(string) error { return errNeedsLinux }
 
+// PowerCut fails.
 func (d *Disk) PowerCut(func() error) error { return errNeedsLinux }
-func (d *Disk) Sync() error                 { return errNeedsLinux }
-func (d *Disk) Fill() (full, err error)     { return nil, errNeedsLinux }
-func (d *Disk) Empty() error                { return errNeedsLinux }
-func (d *Disk) Freeze() error               { return errNeedsLinux }
-func (d *Disk) Thaw() error                 { return errNeedsLinux }
-func (d *Disk) Close() error                { return errNeedsLinux }
 
+// Sync fails.
+func (d *Disk) Sync() error { return errNeedsLinux }
+
+// Fill fails.
+func (d *Disk) Fill() (full, err error) { return nil, errNeedsLinux }
+
+// Empty fails.
+func (d *Disk) Empty() error { return errNeedsLinux }
+
+// Freeze fails.
+func (d *Disk) Freeze() error { return errNeedsLinux }
+
+// Thaw fails.
+func (d *Disk) Thaw() error { return errNeedsLinux }
+
+// Close fails.
+func (d *Disk) Close() error { return errNeedsLinux }
+
+// Stutter fails.
 func (d *Disk) Stutter(context.Context, time.Duration, time.Duration) (int, error) {
 	return 0, errNeedsLinux
 }

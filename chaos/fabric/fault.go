@@ -23,11 +23,12 @@ func Except(names ...string) Selector {
 type Direction uint8
 
 const (
-	Both Direction = iota
-	AToB
-	BToA
+	Both Direction = iota // packets of both sides
+	AToB                  // packets from a to b alone
+	BToA                  // packets from b to a alone
 )
 
+// String returns the direction as reports write it.
 func (d Direction) String() string { return [...]string{"both", "a-to-b", "b-to-a"}[d] }
 
 // Mode of a Cut.
@@ -44,6 +45,7 @@ const (
 	Refused
 )
 
+// String returns the mode as reports write it.
 func (m Mode) String() string { return [...]string{"silent", "refused"}[m] }
 
 // Count says what a fault has done, in packets (of streams: in writes).

@@ -39,6 +39,7 @@ type Tally struct {
 // Touched is how many packets it did something to.
 func (t Tally) Touched() uint64 { return t.Dropped + t.Delayed + t.Duplicated + t.Reordered }
 
+// String returns the counts as reports write them.
 func (t Tally) String() string {
 	return fmt.Sprintf("%d packets passed, %d dropped, %d delayed, %d doubled, %d overtaken",
 		t.Passed, t.Dropped, t.Delayed, t.Duplicated, t.Reordered)

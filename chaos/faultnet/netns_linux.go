@@ -158,6 +158,8 @@ func (n *Netns) Rebind(member string) (func() uint64, error) {
 // Refuse has the member's own machine refuse to send: it has no route, and who
 // sends is told so at once. What others send still arrives. Accept ends it.
 func (n *Netns) Refuse(member string) error { return n.changeRejectRoutes(member, "add") }
+
+// Accept gives the member's machine its routes back.
 func (n *Netns) Accept(member string) error { return n.changeRejectRoutes(member, "del") }
 
 // changeRejectRoutes adds or removes routes that are more specific than the device's own.

@@ -47,13 +47,17 @@ func (p *Plain) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 // errPlain is what breaking a Plain gives.
 var errPlain = errors.New("links of a plain network cannot be broken")
 
-// Cut and Heal are refused.
-func (p *Plain) Cut(string) error  { return errPlain }
+// Cut fails: loopback cannot be cut.
+func (p *Plain) Cut(string) error { return errPlain }
+
+// Heal fails: loopback cannot be cut.
 func (p *Plain) Heal(string) error { return errPlain }
 
 // Close has nothing to give back.
 func (p *Plain) Close() error { return nil }
 
-// Impose and Rebind are refused.
+// Impose fails: loopback cannot be impaired.
 func (p *Plain) Impose(string, Impairment) (*Imposed, error) { return nil, errPlain }
-func (p *Plain) Rebind(string) (func() uint64, error)        { return nil, errPlain }
+
+// Rebind fails: loopback has no NAT.
+func (p *Plain) Rebind(string) (func() uint64, error) { return nil, errPlain }

@@ -40,6 +40,7 @@ type Mutant struct {
 // Package is the folder of the file.
 func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
 
+// String returns the place and the change on one line.
 func (m Mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s: %s -> %s", m.File, m.Line, m.Function, m.Kind, m.Before, m.After)
 }

@@ -72,8 +72,10 @@ func (p *Process) Stop(timeout time.Duration) error {
 	}
 }
 
-// Pause stops it in its tracks (SIGSTOP); Resume lets it go on.
-func (p *Process) Pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops every thread of the process (SIGSTOP), until Resume.
+func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume continues a paused process (SIGCONT).
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Stopped reports whether every thread of a process stands still.
@@ -165,9 +167,10 @@ func KillBelow(dir string) error {
 	return fmt.Errorf("kill the processes below %s: some are still there", dir)
 }
 
-// Resident is a process's resident memory, and Proportional its proportional
-// set size, in bytes.
-func Resident(pid int) (int64, error)     { return smaps(pid, "Rss:") }
+// Resident is a process's resident set size, in bytes.
+func Resident(pid int) (int64, error) { return smaps(pid, "Rss:") }
+
+// Proportional is a process's proportional set size, in bytes.
 func Proportional(pid int) (int64, error) { return smaps(pid, "Pss:") }
 
 // Peak is the most resident memory that a process ever had, in bytes.

@@ -196,7 +196,10 @@ type ExitError struct {
 	Silent bool
 }
 
+// Error returns the text of Err.
 func (e *ExitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
 // Fail writes an error for people, its hint on a line of its own, and returns the

@@ -147,6 +147,7 @@ type Totals struct {
 	Rows, Acknowledged uint64 // rows ever recorded, and acknowledged ones
 }
 
+// String returns the totals on one line, for a log.
 func (t Totals) String() string {
 	return fmt.Sprintf("%d edges, %d connected, %d ready, %d replayed, %d allocations run, %d of %d rows acknowledged",
 		t.Edges, t.Connected, t.Ready, t.Replayed, t.Running, t.Acknowledged, t.Rows)

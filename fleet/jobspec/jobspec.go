@@ -64,6 +64,7 @@ type Diagnostic struct {
 	Hint         string
 }
 
+// String returns file:line:column, the message, and the hint in parentheses.
 func (d Diagnostic) String() string {
 	s := d.Message
 	if d.Hint != "" {
@@ -79,6 +80,7 @@ func (d Diagnostic) String() string {
 // unwrap to a fleet.Error of CodeInvalid.
 type Diagnostics []Diagnostic
 
+// Error returns one diagnostic a line.
 func (ds Diagnostics) Error() string {
 	lines := make([]string, len(ds))
 	for i, d := range ds {
@@ -87,6 +89,7 @@ func (ds Diagnostics) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Unwrap returns all diagnostics as one fleet.Error.
 func (ds Diagnostics) Unwrap() error {
 	return &fleet.Error{Code: fleet.CodeInvalid, Message: ds.Error()}
 }

@@ -66,8 +66,10 @@ func (k StateKey) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// String and LogValue name the key alone.
-func (k StateKey) String() string       { return "state key " + k.ID() }
+// String returns the key's name, never the key.
+func (k StateKey) String() string { return "state key " + k.ID() }
+
+// LogValue logs the key's name, never the key.
 func (k StateKey) LogValue() slog.Value { return slog.StringValue(k.ID()) }
 
 // Seal is the command that takes the secrets of a cluster, which are in clear, out of

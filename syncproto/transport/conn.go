@@ -211,9 +211,17 @@ func (s *Stream) Bulk() { s.qs.SetPriority(leastUrgent, true) }
 // leastUrgent is the last of QUIC's eight urgencies (RFC 9218).
 const leastUrgent = 7
 
-func (s *Stream) LocalAddr() net.Addr  { return s.conn.LocalAddr() }
+// LocalAddr is the connection's address on this side.
+func (s *Stream) LocalAddr() net.Addr { return s.conn.LocalAddr() }
+
+// RemoteAddr is the peer's address, which may change while the connection lives.
 func (s *Stream) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 
-func (s *Stream) SetDeadline(t time.Time) error      { return s.qs.SetDeadline(t) }
-func (s *Stream) SetReadDeadline(t time.Time) error  { return s.qs.SetReadDeadline(t) }
+// SetDeadline sets the deadline of reads and writes; the zero time removes it.
+func (s *Stream) SetDeadline(t time.Time) error { return s.qs.SetDeadline(t) }
+
+// SetReadDeadline sets the deadline of reads; the zero time removes it.
+func (s *Stream) SetReadDeadline(t time.Time) error { return s.qs.SetReadDeadline(t) }
+
+// SetWriteDeadline sets the deadline of writes; the zero time removes it.
 func (s *Stream) SetWriteDeadline(t time.Time) error { return s.qs.SetWriteDeadline(t) }
