@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
-	"skerry/fleet"
 )
 
 // stepPatience is how long a kill waits for its step.
@@ -95,7 +92,7 @@ func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active,
 	if err := errors.Join(errs...); err != nil {
 		return engine.Active{}, err
 	}
-	r.rewindWantedJobs(f)
+	r.users.RewindWantedJobs(f)
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
 			return engine.Active{}, err
@@ -117,26 +114,8 @@ func (r *run) keepCopy(f schedule.Fault) error {
 			return fmt.Errorf("copy the data of %s: %w", h.Name, err)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.copied[f.At] = maps.Clone(r.wanted)
+	r.users.KeepWantedJobs(f)
 	return nil
-}
-
-// rewindWantedJobs makes wanted what the copy knows: the rest is forgotten, and nobody registers
-// it again.
-func (r *run) rewindWantedJobs(f schedule.Fault) {
-	r.mu.Lock()
-	known := maps.Clone(r.copied[f.At])
-	r.wanted = known
-	r.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(known)) {
-		job := known[id]
-		if job == nil {
-			job = &fleet.Job{ID: id, Stop: true}
-		}
-		r.judgeAndRecord(check.Observation{Job: job})
-	}
 }
 
 func (r *run) copyDir(f schedule.Fault, h *Hub) string {

@@ -216,7 +216,7 @@ func (r *run) firstUnsettled() string {
 
 // takeSnapshot is the fleet as it is now.
 func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
-	p := check.FleetSnapshot{Wanted: r.wantedCounts(), Starts: map[fleet.AllocID]int{}}
+	p := check.FleetSnapshot{Wanted: r.users.WantedCounts(), Starts: map[fleet.AllocID]int{}}
 	for _, h := range r.c.Hubs {
 		if d := h.runningDaemon(); d != nil {
 			p.Hubs = append(p.Hubs, *observe.Hub(h.Name, d.State().View(), true))
@@ -276,24 +276,6 @@ func (r *run) orphansOfNode(node fleet.NodeID) []fleet.AllocID {
 		}
 	}
 	return nil
-}
-
-// wantedCounts is how many allocations of each service shall run.
-func (r *run) wantedCounts() map[fleet.JobID]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	wanted := map[fleet.JobID]int{}
-	for id, j := range r.wanted {
-		switch {
-		case j == nil || j.Stop:
-			wanted[id] = 0
-		case j.Type == fleet.JobTypeService:
-			for _, g := range j.TaskGroups {
-				wanted[id] += g.Count
-			}
-		}
-	}
-	return wanted
 }
 
 // mendAll starts what is still down, once all faults are over.

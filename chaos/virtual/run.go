@@ -59,6 +59,7 @@ type run struct {
 	recorder *engine.Recorder
 	expect   *expectations
 	faults   *engine.Faults
+	users    *engine.Users
 	began    time.Time
 	wall     func() time.Duration
 	moves    atomic.Int64 // addresses given out to those that moved
@@ -71,10 +72,7 @@ type run struct {
 	// replaced are edges that a person gave the data of their clone.
 	replaced map[string]bool
 	rows     map[string][]fleet.Transition // what the edges' journals were seen to hold
-	wanted   map[fleet.JobID]*fleet.Job    // as it was acknowledged last; nil: purged
-	// copied is what was wanted when the copy for a restore was made, by its time.
-	copied map[time.Duration]map[fleet.JobID]*fleet.Job
-	broke  []string // what the harness could not do
+	broke    []string                      // what the harness could not do
 }
 
 // Run plays the schedule. It must be called inside a bubble, and returns when all of the
@@ -95,9 +93,9 @@ func (p Play) openRun(wall func() time.Duration) (*run, error) {
 	p.Limits = p.monitorLimits()
 	r := &run{
 		Play: p, s: p.Schedule, expect: newExpectations(p.Schedule), wall: wall,
-		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
-		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
+		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{},
 	}
+	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord}
 	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(p.Limits), Clock: r.observationTime, Found: p.Found}
 	r.faults = r.newFaults()
 	time.Sleep(time.Until(epoch))
@@ -158,6 +156,9 @@ func (r *run) playSchedule(ctx context.Context) (err error) {
 	for _, m := range r.allMembers() {
 		r.observeProcess(m.name, m.edge, check.ProcessStart)
 	}
+	for _, h := range r.c.Hubs {
+		r.users.Hubs = append(r.users.Hubs, h.Hub)
+	}
 	if err := r.awaitFleet(ctx); err != nil {
 		return err
 	}
@@ -183,10 +184,7 @@ func (r *run) playConcurrently(ctx context.Context) error {
 	for i, f := range schedule.WithInducedFaults(r.s.Faults) {
 		g.Go(func() error { return r.playFault(ctx, i+1, f) })
 	}
-	for _, j := range r.s.Jobs {
-		g.Go(func() error { return r.playJobSteps(ctx, j) })
-	}
-	r.startClients(ctx, g)
+	r.users.Play(ctx, g)
 	g.Go(func() error { <-ctx.Done(); return nil })
 	return g.Wait()
 }
