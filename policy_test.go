@@ -49,6 +49,7 @@ hub/liveness            < fleet syncproto hub/rpc hub/state
 hub/members             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/snapshot            < fleet hub/rpc hub/state
+hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
 hub/api                 < fleet api syncproto hub/state hub/events hub/rollout
 hub                     < fleet reconcile syncproto drivers

@@ -17,6 +17,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/validate"
 	"skerry/hub/api"
+	"skerry/hub/bootstrap"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
 	"skerry/hub/consensus"
@@ -62,6 +63,7 @@ type Hub struct {
 	store     *state.Store
 	peers     *rpc.Peers
 	node      *consensus.Node
+	bootstrap *bootstrap.Bootstrap
 	members   *members.Members
 	keyring   *pki.Keyring
 	enrolment *pki.Enrolment
@@ -78,7 +80,6 @@ type Hub struct {
 	restorer  *snapshot.Restorer
 	api       *api.API
 
-	ready   chan struct{}
 	closing sync.Once
 	closed  error
 }
@@ -87,7 +88,7 @@ type Hub struct {
 // hub that joins asks the network, until ctx ends) and binds its sockets. Errors
 // are *fleet.Error where a person can mend them.
 func Open(ctx context.Context, cfg Config) (*Hub, error) {
-	h := &Hub{cfg: cfg, ready: make(chan struct{})}
+	h := &Hub{cfg: cfg}
 	if err := h.openFromConfig(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -109,8 +110,8 @@ func (h *Hub) Run(ctx context.Context) error {
 		"accept":    h.acceptConnections,
 		"http":      h.serveHTTP,
 		"lead":      h.runLeaderLoop,
-		"settle":    h.bootstrapOrJoin,
-		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.ready}.Run,
+		"bootstrap": h.bootstrap.Run,
+		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.Ready()}.Run,
 		"streams":   h.serveStreams,
 	} {
 		group.Go(func() error {
@@ -186,7 +187,7 @@ func (h *Hub) closeSockets() error {
 
 // Ready is closed when the hub serves: the cluster knows it and where it is
 // reached, and its state holds everything that was committed by then.
-func (h *Hub) Ready() <-chan struct{} { return h.ready }
+func (h *Hub) Ready() <-chan struct{} { return h.bootstrap.Ready() }
 
 // HTTPAddr is the address (host:port) at which clients reach the API.
 func (h *Hub) HTTPAddr() string { return h.addr.HTTP }

@@ -11,6 +11,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/api"
+	"skerry/hub/bootstrap"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
 	"skerry/hub/consensus"
@@ -123,7 +124,7 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 // it needs of the others.
 func (h *Hub) openComponents() error {
 	for _, open := range []func() error{
-		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openAPI,
+		h.openPeers, h.openConsensus, h.openMembers, h.openBootstrap, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openAPI,
 	} {
 		if err := open(); err != nil {
 			return err
@@ -250,6 +251,13 @@ func (h *Hub) openMembers() error {
 	return nil
 }
 
+func (h *Hub) openBootstrap() error {
+	h.bootstrap = bootstrap.New(bootstrap.Config{
+		Addr: h.addr, Pending: h.creds.Pending, Dir: h.dir, State: h.store, Raft: h.node, Peers: h.peers, Log: h.log,
+	})
+	return nil
+}
+
 // leaderApplier commits what this hub decides as the leader, and nothing once another one
 // leads: a leader that was asleep would tell the next one that nobody beats, and
 // plans that it checked would go past the next one's planner.
@@ -335,7 +343,7 @@ func (h *Hub) openLeaderComponents() error {
 func (h *Hub) openEnrolment() error {
 	h.keyring = pki.NewKeyring(pki.KeyringConfig{
 		Dir: h.dir.File(pki.Folder), Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
-		Others: h.otherHubAddrs, Log: h.log,
+		Others: h.bootstrap.OtherHubs, Log: h.log,
 	}, h.creds.StateKeys)
 	var err error
 	h.enrolment, err = pki.NewEnrolment(pki.EnrolConfig{
