@@ -24,6 +24,9 @@ func TestExcused(t *testing.T) {
 			p.commitClientStatus(p.id, fleet.ClientRunning)
 			p.applyRollout(check.Rollout{MaxParallel: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.e.node, Site: "mall"}}})
 		}},
+		{"one is taken down while another one, which was lost with its node, is not replaced yet", nil, func(p *violationHarness) {
+			p.applyRollout(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "port", Lost: true}}})
+		}},
 		{"canaries that start while others are taken down", nil, func(p *violationHarness) {
 			p.applyRollout(check.Rollout{MaxParallel: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Canary: true}}})
 		}},

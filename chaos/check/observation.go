@@ -110,6 +110,7 @@ type Part struct {
 	Site   string `json:",omitempty"` // "": another one than that of what it replaced
 	Canary bool   `json:",omitempty"`
 	Away   bool   `json:",omitempty"` // its node is not ready
+	Lost   bool   `json:",omitempty"` // stopped since it was lost with its node, and not replaced yet
 }
 
 // Advance is a placement of a newer version than what it replaces had.

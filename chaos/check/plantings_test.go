@@ -294,6 +294,9 @@ func inRollouts() []violationCase {
 		{"one is taken down at a site where one starts", check.SiteBudget, nil, func(p *violationHarness) {
 			p.applyRollout(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "mall"}}})
 		}},
+		{"one is taken down at a site that has lost one", check.SiteBudget, nil, func(p *violationHarness) {
+			p.applyRollout(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "mall", Lost: true}}})
+		}},
 		{"there are more canaries than the deployment wants", check.Canaries, nil, func(p *violationHarness) {
 			p.applyRollout(check.Rollout{MaxParallel: 2, Asked: 1, Wanted: 1, Held: true, Canaries: []check.Part{{Alloc: "a", Node: p.e.node}, {Alloc: "b", Node: p.other.node}}})
 		}},

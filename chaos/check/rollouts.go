@@ -154,11 +154,13 @@ func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 	t.newest[j.Job] = registered{j.Version, s.now, old.before}
 }
 
-// startingAllocCount are those that were started earlier, have been in sight for a while, and are
-// not known to be healthy.
+// startingAllocCount counts the allocations that were started earlier, have been in sight for a
+// while, and are not known to be healthy. One that was lost is missing at its site, but no update
+// took it down.
 func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n int) {
 	for _, p := range r.Starting {
-		if !p.Canary && !t.hasChangedLately(s, p.Node) && (site == "" || site == p.Site) {
+		counts := site == "" && !p.Lost || site != "" && site == p.Site
+		if counts && !p.Canary && !t.hasChangedLately(s, p.Node) {
 			n++
 		}
 	}

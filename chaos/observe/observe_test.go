@@ -264,6 +264,26 @@ func TestRoomIsATurn(t *testing.T) {
 	}
 }
 
+// TestLostAwaitsRoom has an allocation lost with its node, during the deployment of a newer
+// version. The node is back before there is a replacement.
+func TestLostAwaitsRoom(t *testing.T) {
+	p := newPairWithAlloc(t)
+	p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
+	rollout := p.rollsTo(node)
+	p.applyCommand(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: 1}}, EvalSeed: "s", Now: 5})
+	lost, beside := rollout.Result.NodeUpdate[node][0], rollout.Result.NodeAllocation[node][0]
+	lost.ClientStatus = fleet.ClientLost
+	lost.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientLost, Time: time.Unix(0, 6)}}
+	rollout.Result = fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {lost}}}
+	p.applyCommand(rollout)
+	p.applyCommand(state.SessionOpen{NodeID: node, Session: 4, BootID: "boot", Hub: "hub-1", EvalSeed: "s", Now: 7})
+	beside.ID, beside.Name, beside.PreviousAllocation = "beside", "shop.g[1]", ""
+	e := p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {beside}}}, Now: 8})
+	if r := e.Rollouts; len(r) != 1 || len(r[0].Starting) != 1 || r[0].Starting[0].Alloc != alloc || !r[0].Starting[0].Lost {
+		t.Fatalf("one that was lost has no replacement yet: %+v", r)
+	}
+}
+
 // TestAwayIsMissed has what replaces one at a site start at another and go away: the
 // first of the two goes without.
 func TestAwayIsMissed(t *testing.T) {

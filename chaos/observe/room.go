@@ -21,12 +21,12 @@ func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Allo
 	}
 }
 
-// awaitingRoom lists the allocations that earlier entries stopped to make room and that have no
-// replacement yet.
+// awaitingRoom lists the allocations that earlier entries stopped to make room, or since they were
+// lost, and that have no replacement yet.
 func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (parts []check.Part) {
 	for old := range a.View.AllocsByJob(dep.Namespace, dep.JobID) {
 		if old.TaskGroup == group && old.AllocModifyIndex < a.Index && makesRoom(a.View, old, "") {
-			parts = append(parts, check.Part{Alloc: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID)})
+			parts = append(parts, check.Part{Alloc: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Lost: old.WasGivenUp()})
 		}
 	}
 	return parts
