@@ -34,7 +34,7 @@ func TestCompatibility(t *testing.T) {
 // the block.
 func (t *attributeTable) markdownTable() string {
 	var s strings.Builder
-	s.WriteString("| block | does what it says | kept for who reads the job | ignored, with a warning | refused at registration |\n|---|---|---|---|---|\n")
+	s.WriteString("| block | supported | kept for programs that read the job | ignored, with a warning | refused at registration |\n|---|---|---|---|---|\n")
 	var sections []string
 	for _, e := range t.entries {
 		if e.outcome != "within" && !slices.Contains(sections, e.section) {
