@@ -17,7 +17,6 @@ import (
 // (itself and what is below it always). The first line that matches counts.
 const policy = `
 fleet/cron              < fleet
-fleet/catalog           < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
 fleet/placement         < fleet

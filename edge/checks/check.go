@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/catalog"
 	"skerry/fleet/taskenv"
 )
 
@@ -103,7 +102,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 
 // resolveAddress sets the address to check.
 func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
-	ip, port, ok := catalog.Endpoint(a, n, label)
+	ip, port, ok := taskenv.Endpoint(a, n, label)
 	if !ok || port == 0 {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return

@@ -1,5 +1,6 @@
-// Package taskenv makes the environment of a task and replaces ${…} in its configuration. The
-// runner and the checks of an edge call it, and package catalog for the names of services.
+// Package taskenv makes the environment of a task, replaces ${…} in its configuration, and derives
+// the services that an allocation registers. The runner and the checks of an edge call it, and the
+// hub's state and API.
 //
 // It is pure: it starts no goroutine, reads no clock and does no I/O.
 package taskenv

@@ -12,7 +12,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/catalog"
+	"skerry/fleet/taskenv"
 	"skerry/hub/state"
 )
 
@@ -187,7 +187,7 @@ func (a *API) allocServices(v *state.View, r *http.Request, q query) (any, fleet
 	}
 	n, _ := v.Node(al.NodeID)
 	found := func(yield func(*fleet.ServiceRegistration) bool) {
-		for _, s := range catalog.Registrations(al, n, a.cfg.Cluster.Self().Region) {
+		for _, s := range taskenv.Registrations(al, n, a.cfg.Cluster.Self().Region) {
 			if !yield(&s) {
 				return
 			}

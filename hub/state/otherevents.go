@@ -4,7 +4,7 @@ import (
 	"reflect"
 
 	"skerry/fleet"
-	"skerry/fleet/catalog"
+	"skerry/fleet/taskenv"
 )
 
 func (t *tx) poolEvents(row *eventsRow) {
@@ -55,7 +55,7 @@ func (t *tx) offeredServices(a *allocRow, region string) map[string]fleet.Servic
 		return nil
 	}
 	out := map[string]fleet.ServiceRegistration{}
-	for _, r := range catalog.Registrations(&a.Alloc, &n.Node, region) {
+	for _, r := range taskenv.Registrations(&a.Alloc, &n.Node, region) {
 		out[r.ID] = r
 	}
 	return out

@@ -4,7 +4,7 @@ import (
 	"iter"
 
 	"skerry/fleet"
-	"skerry/fleet/catalog"
+	"skerry/fleet/taskenv"
 )
 
 // metaServices is the row of metaTable that a change of the catalogue of services
@@ -57,7 +57,7 @@ func (v *View) Services(ns string, job fleet.JobID, region string) iter.Seq[flee
 			if !ok {
 				continue
 			}
-			for _, r := range catalog.Registrations(a, n, region) {
+			for _, r := range taskenv.Registrations(a, n, region) {
 				if !yield(r) {
 					return
 				}

@@ -1,8 +1,4 @@
-// Package catalog derives the services that an allocation registers, with their addresses, from
-// the allocation and its node. The hub's state and API call it, and the checks of an edge.
-//
-// It is pure: it starts no goroutine, reads no clock and does no I/O.
-package catalog
+package taskenv
 
 import (
 	"cmp"
@@ -10,7 +6,6 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/fleet/taskenv"
 )
 
 // serviceStatus returns the status of an allocation's services on a node.
@@ -34,7 +29,7 @@ func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.Service
 		if a.Ending() {
 			break
 		}
-		found = appendRegistration(a, found, &g.Services[i], taskenv.Place{Alloc: a, Node: n, Region: region})
+		found = appendRegistration(a, found, &g.Services[i], Place{Alloc: a, Node: n, Region: region})
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
@@ -42,18 +37,18 @@ func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.Service
 			continue
 		}
 		for k := range t.Services {
-			found = appendRegistration(a, found, &t.Services[k], taskenv.Place{Alloc: a, Node: n, Region: region, Task: t.Name})
+			found = appendRegistration(a, found, &t.Services[k], Place{Alloc: a, Node: n, Region: region, Task: t.Name})
 		}
 	}
 	return found
 }
 
 // appendRegistration appends the registration of one service, unless it is invalid.
-func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where taskenv.Place) []fleet.ServiceRegistration {
+func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where Place) []fleet.ServiceRegistration {
 	if s.Provider != fleet.ProviderNomad {
 		return found
 	}
-	said := taskenv.Service(s, taskenv.New(where))
+	said := Service(s, New(where))
 	address, port, ok := Endpoint(a, where.Node, said.PortLabel)
 	if !ok || !fleet.ValidServiceName(said.Name) {
 		return found

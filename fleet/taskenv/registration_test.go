@@ -1,4 +1,4 @@
-package catalog_test
+package taskenv_test
 
 import (
 	"reflect"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/catalog"
+	"skerry/fleet/taskenv"
 	"skerry/fleet/validate"
 )
 
@@ -53,7 +53,7 @@ func runningTask(events ...string) fleet.TaskState {
 
 func TestRegistrations(t *testing.T) {
 	a, n := allocWithServices()
-	got := catalog.Registrations(&a, n, "global")
+	got := taskenv.Registrations(&a, n, "global")
 	want := []fleet.ServiceRegistration{
 		{
 			ID: "_nomad-task-a1-group-web-shop-dc1-http", ServiceName: "shop-dc1", Namespace: "default", NodeID: "n1", Datacenter: "dc1",
@@ -125,7 +125,7 @@ func TestWhatIsRegistered(t *testing.T) {
 			a, n := allocWithServices()
 			tc.change(&a, n)
 			var got []string
-			for _, r := range catalog.Registrations(&a, n, "global") {
+			for _, r := range taskenv.Registrations(&a, n, "global") {
 				got = append(got, r.String())
 			}
 			wantEqual(t, "registrations", got, tc.want)
@@ -136,11 +136,11 @@ func TestWhatIsRegistered(t *testing.T) {
 func TestACanaryHasTagsOfItsOwn(t *testing.T) {
 	a, n := allocWithServices()
 	a.DeploymentStatus = &fleet.AllocDeployment{Canary: true}
-	got := catalog.Registrations(&a, n, "global")
+	got := taskenv.Registrations(&a, n, "global")
 	wantEqual(t, "tags of the service that has some for canaries", got[0].Tags, []string{"canary"})
 	wantEqual(t, "meta", got[0].Meta, map[string]string{"floor": "2"})
 	a.Job.TaskGroups[0].Services[0].CanaryMeta = map[string]string{"floor": "test"}
-	wantEqual(t, "meta of the canary", catalog.Registrations(&a, n, "global")[0].Meta, map[string]string{"floor": "test"})
+	wantEqual(t, "meta of the canary", taskenv.Registrations(&a, n, "global")[0].Meta, map[string]string{"floor": "test"})
 }
 
 // TestAddressModes: tasks have their edge's own address, whichever of the modes that are
@@ -151,7 +151,7 @@ func TestAddressModes(t *testing.T) {
 		s := &a.Job.TaskGroups[0].Services[0]
 		s.AddressMode = mode
 		s.Checks = []fleet.ServiceCheck{{Type: fleet.CheckTCP, AddressMode: mode}}
-		if got := catalog.Registrations(&a, n, "global"); len(got) != 2 || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 {
+		if got := taskenv.Registrations(&a, n, "global"); len(got) != 2 || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 {
 			t.Errorf("address_mode %q: %+v", mode, got)
 		}
 	}
