@@ -50,7 +50,7 @@ hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
-hub/api                 < fleet api syncproto hub/state hub/events hub/rollout
+hub/api                 < fleet api syncproto hub/state
 hub                     < fleet reconcile syncproto drivers
 
 edge/contract           < fleet

@@ -10,6 +10,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 	"skerry/hub/api"
+	"skerry/hub/rollout"
 	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
@@ -122,6 +123,10 @@ func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}
 	return jobspec.Parse("job.hcl", []byte(src), opts)
+}
+
+func (j jobs) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
+	return rollout.OutlookOf(v, d, now)
 }
 
 func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {

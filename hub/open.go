@@ -16,6 +16,7 @@ import (
 	"skerry/hub/collector"
 	"skerry/hub/consensus"
 	"skerry/hub/drainer"
+	"skerry/hub/events"
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
@@ -369,7 +370,7 @@ func (h *Hub) stateRegistry() pki.StateRegistry {
 func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector,
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store),
 		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
 		Metrics: h.metricsGatherer(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})

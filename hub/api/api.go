@@ -22,7 +22,6 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/validate"
-	"skerry/hub/events"
 	"skerry/hub/state"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
@@ -99,6 +98,16 @@ type Jobs interface {
 	Parse(src, vars string) (*fleet.Job, error)
 	// DryRun is what the scheduler would do if job were registered now.
 	DryRun(ctx context.Context, job *fleet.Job) (DryRun, error)
+	// Outlook says what becomes of a deployment; nil where it is over or paused.
+	Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook
+}
+
+// Events follows what happens in the cluster.
+type Events interface {
+	// Open reads what a client asks for: topics, a namespace, and the first entry (0: the oldest
+	// that is kept). The stream begins behind the entry after. It writes one line at a time, until
+	// ctx ends or a line cannot be written.
+	Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
 }
 
 // DryRun is what registering a job would lead to.
@@ -124,6 +133,7 @@ type Config struct {
 	Edges   Edges
 	Jobs    Jobs
 	Garbage Garbage
+	Events  Events
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	Configs validate.ConfigChecks
@@ -141,16 +151,15 @@ type Config struct {
 
 // API answers requests.
 type API struct {
-	cfg    Config
-	hosts  []string // Config.Hosts as hostName has them
-	mux    *http.ServeMux
-	events *events.Streams
+	cfg   Config
+	hosts []string // Config.Hosts as hostName has them
+	mux   *http.ServeMux
 }
 
 // New returns the API over cfg.
 func New(cfg Config) (*API, error) {
-	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil {
-		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs and Garbage are required")
+	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil || cfg.Events == nil {
+		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs, Garbage and Events are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -167,7 +176,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, mux: http.NewServeMux(), events: events.New(cfg.State)}
+	a := &API{cfg: cfg, mux: http.NewServeMux()}
 	for _, host := range cfg.Hosts {
 		a.hosts = append(a.hosts, hostName(host))
 	}

@@ -19,6 +19,8 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 	hubapi "skerry/hub/api"
+	"skerry/hub/events"
+	"skerry/hub/rollout"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -133,6 +135,14 @@ func (h *fakeHub) DryRun(_ context.Context, job *fleet.Job) (hubapi.DryRun, erro
 	return hubapi.DryRun{Groups: map[string]fleet.DesiredUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
 }
 
+func (h *fakeHub) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
+	return rollout.OutlookOf(v, d, now)
+}
+
+func (h *fakeHub) Open(topics []string, namespace string, from fleet.Index) (fleet.Index, func(context.Context, io.Writer) error, error) {
+	return events.New(h.store).Open(topics, namespace, from)
+}
+
 func (h *fakeHub) Force(context.Context) error {
 	h.collected++
 	return nil
@@ -151,7 +161,7 @@ const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 func mustServe(tb testing.TB) (*fakeHub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &fakeHub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: refuseUnsupported}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -555,7 +565,7 @@ func TestProfiles(t *testing.T) {
 		{true, "192.0.2.7:4000", http.StatusForbidden},
 		{true, "@", http.StatusForbidden},
 	} {
-		a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Debug: tc.debug})
+		a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Debug: tc.debug})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -591,7 +601,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

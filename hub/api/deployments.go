@@ -7,7 +7,6 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/hub/rollout"
 	"skerry/hub/state"
 )
 
@@ -89,7 +88,7 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 	shut := a.newWindowTracker(v, d)
 	p := api.Progress{
 		Deployment: d, Groups: map[string]map[string]api.SiteProgress{}, Windows: shut.progressByGroup(d),
-		Outlook: rollout.OutlookOf(v, d, a.cfg.Now()), Failed: failedAllocs(v, d),
+		Outlook: a.cfg.Jobs.Outlook(v, d, a.cfg.Now()), Failed: failedAllocs(v, d),
 	}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
 		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.NoLongerWanted() {

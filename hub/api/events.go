@@ -1,13 +1,17 @@
 package api
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/events"
 )
+
+// eventWriteTimeout is how long a reader of events may take for one line.
+const eventWriteTimeout = 30 * time.Second
 
 func (a *API) eventRoutes() {
 	a.mux.HandleFunc("GET /v1/event/stream", a.eventStream)
@@ -16,7 +20,7 @@ func (a *API) eventRoutes() {
 // eventStream serves what happens, as it happens, a line of JSON for each entry of
 // the log that did something.
 func (a *API) eventStream(w http.ResponseWriter, r *http.Request) {
-	req, after, err := a.eventRequest(r)
+	after, stream, err := a.openEvents(r)
 	if err != nil {
 		a.writeError(w, err)
 		return
@@ -28,35 +32,31 @@ func (a *API) eventStream(w http.ResponseWriter, r *http.Request) {
 		a.writeError(w, err)
 		return
 	}
-	if err := a.events.Stream(r.Context(), req, after, sink); err != nil {
+	if err := stream(r.Context(), sink); err != nil {
 		a.cfg.Log.Info("event stream ended", "client", r.RemoteAddr, "error", err)
 	}
 }
 
-func (a *API) eventRequest(r *http.Request) (events.Request, fleet.Index, error) {
+// openEvents opens the stream that a request asks for.
+func (a *API) openEvents(r *http.Request) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
 	q, err := parseQuery(r)
 	if err != nil {
-		return events.Request{}, 0, err
+		return 0, nil, err
 	}
 	if !q.stale {
 		if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-			return events.Request{}, 0, err
+			return 0, nil, err
 		}
 	}
 	from := q.minIndex
 	if s := r.URL.Query().Get("after"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 63)
 		if err != nil || from != 0 {
-			return events.Request{}, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter after: %q is not a whole number, or index is there as well", s)
+			return 0, nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter after: %q is not a whole number, or index is there as well", s)
 		}
 		from = fleet.Index(n) + 1
 	}
-	req, err := events.NewRequest(r.URL.Query()["topic"], q.namespace, from)
-	if err != nil {
-		return req, 0, err
-	}
-	after, err := a.events.Position(req)
-	return req, after, err
+	return a.cfg.Events.Open(r.URL.Query()["topic"], q.namespace, from)
 }
 
 // slowSink writes lines at once, and gives up on a reader that does not take them.
@@ -67,7 +67,7 @@ type slowSink struct {
 
 func (s slowSink) Write(b []byte) (int, error) {
 	// A writer without deadlines is one that never blocks for long.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(events.WriteTimeout))
+	_ = s.rc.SetWriteDeadline(time.Now().Add(eventWriteTimeout))
 	n, err := s.w.Write(b)
 	if err != nil {
 		return n, err

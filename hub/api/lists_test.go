@@ -130,7 +130,7 @@ type listFixture struct {
 
 func newListFixture(t *testing.T) *listFixture {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Drivers: []string{"sim"}})
 	if err != nil {
 		t.Fatal(err)
 	}

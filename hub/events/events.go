@@ -1,6 +1,6 @@
 // Package events serves the event stream: what happens in the cluster, as it
 // happens, to clients that say which topics they want and from where. The HTTP API
-// calls Stream, once for each client.
+// calls Open, once for each client.
 //
 // # Design
 //
@@ -16,8 +16,8 @@
 //	read the entries behind the position -> write one line for each -> wait for a change
 //
 // So applying an entry never waits for a reader, and memory does not depend on how
-// slow readers are. A reader that does not take a line within WriteTimeout is
-// ended by its writer's deadline; one that the window has moved past while it read
+// slow readers are. A reader that takes no line for a while is ended by its
+// writer's deadline; one that the window has moved past while it read
 // is ended with a last line that says so, as a stream that begins before the window
 // is refused. Nothing is ever left out silently.
 //
@@ -43,17 +43,9 @@ const (
 	// Heartbeat is how often a line without events ("{}") is sent where there is
 	// nothing to say.
 	Heartbeat = 10 * time.Second
-	// WriteTimeout is how long a reader may take for one line.
-	WriteTimeout = 30 * time.Second
 	// MaxStreams is how many clients a hub serves at a time.
 	MaxStreams = 512
 )
-
-// Sink takes the lines of a stream. Write is one line, and returns when it is on
-// its way, or fails when the reader is too slow.
-type Sink interface {
-	io.Writer
-}
 
 // Streams serves clients.
 type Streams struct {
@@ -66,6 +58,18 @@ func New(s *state.Store) *Streams {
 	return &Streams{state: s, free: make(chan struct{}, MaxStreams)}
 }
 
+// Open reads what a client asks for, as NewRequest and Position do, and returns its stream.
+func (s *Streams) Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
+	req, err := NewRequest(topics, namespace, from)
+	if err != nil {
+		return 0, nil, err
+	}
+	if after, err = s.Position(req); err != nil {
+		return 0, nil, err
+	}
+	return after, func(ctx context.Context, lines io.Writer) error { return s.Stream(ctx, req, after, lines) }, nil
+}
+
 // Position returns the entry behind which a stream of a request begins, or why it
 // cannot: what it asks for is not kept any more, or is of a time that this cluster
 // has not come to.
@@ -75,8 +79,8 @@ func (s *Streams) Position(req Request) (fleet.Index, error) {
 }
 
 // Stream writes what a request asks for behind an entry, until ctx ends (nil is
-// returned) or the reader is lost.
-func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, sink Sink) error {
+// returned) or the reader is lost. Each Write is one line, and fails where the reader is too slow.
+func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, sink io.Writer) error {
 	select {
 	case s.free <- struct{}{}:
 		defer func() { <-s.free }()
@@ -111,7 +115,7 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 }
 
 // waitForChange returns when something has happened, with heartbeats until then.
-func waitForChange(ctx context.Context, v *state.View, sink Sink) error {
+func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
 	for {
 		beat, cancel := context.WithTimeout(ctx, Heartbeat)
 		err := v.Changed(beat)
@@ -128,7 +132,7 @@ func waitForChange(ctx context.Context, v *state.View, sink Sink) error {
 // streamError is the last line of a stream that cannot go on.
 type streamError struct{ Error string }
 
-func writeJSONLine(sink Sink, v any) error {
+func writeJSONLine(sink io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode events: %w", err)
