@@ -9,6 +9,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/placement"
 	"skerry/fleet/validate"
 )
 
@@ -70,7 +71,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	validate.FillDefaults(job)
-	if problems := validate.Job(job); len(problems) > 0 {
+	if problems := append(validate.Job(job), placement.Problems(job)...); len(problems) > 0 {
 		return nil, problems.Err()
 	}
 	return job, nil

@@ -33,7 +33,7 @@ func Compile(c fleet.Constraint) (Condition, error) {
 		return cond, err
 	}
 	for _, target := range []string{c.LTarget, c.RTarget} {
-		if err := CheckTarget(target); err != nil {
+		if err := checkTarget(target); err != nil {
 			return cond, err
 		}
 	}
@@ -151,7 +151,7 @@ func checkOperand(c fleet.Constraint) error {
 }
 
 // checkTarget refuses what looks like an interpolation and can never be resolved.
-func CheckTarget(target string) error {
+func checkTarget(target string) error {
 	for _, kind := range []string{"$attr.", "$meta.", "$node."} {
 		if strings.HasPrefix(target, kind) {
 			return fmt.Errorf("%q is missing its braces: ${%s}", target, target[1:])

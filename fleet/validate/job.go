@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"skerry/fleet"
-	"skerry/fleet/placement"
 )
 
 // validateJobKind checks the parts of a job that its type decides.
@@ -82,10 +81,6 @@ func checkAffinities(ps *fleet.Problems, path string, as []fleet.Affinity) {
 		}
 		if a.Operand == fleet.OpDistinctHosts || a.Operand == fleet.OpDistinctProp {
 			ps.Add(at+".Operand", "%s is a constraint's: an affinity cannot have it", a.Operand)
-			continue
-		}
-		if _, err := placement.Compile(a.Constraint()); err != nil {
-			ps.Add(at, "%s", err)
 		}
 	}
 }
@@ -95,8 +90,6 @@ func checkSpreads(ps *fleet.Problems, path string, spreads []fleet.Spread) {
 		at := joinPath(path, fmt.Sprintf("Spreads[%d]", i))
 		if s.Attribute == "" {
 			ps.Add(at+".Attribute", "a spread needs an attribute")
-		} else if err := placement.CheckTarget(s.Attribute); err != nil {
-			ps.Add(at+".Attribute", "%s", err)
 		}
 		if s.Weight < 1 || s.Weight > 100 {
 			ps.Add(at+".Weight", "must be between 1 and 100, not %d", s.Weight)

@@ -43,7 +43,6 @@ func validateTask(t *fleet.Task, ps *fleet.Problems, path string, g *fleet.TaskG
 				"%s concerns whole allocations: it belongs to the job or the group", c.Operand)
 		}
 	}
-	checkConstraints(ps, path, t.Constraints)
 	if t.RestartPolicy != nil && (g.RestartPolicy == nil || *t.RestartPolicy != *g.RestartPolicy) {
 		validateRestart(ps, path+".RestartPolicy", t.RestartPolicy)
 	}

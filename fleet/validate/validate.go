@@ -15,11 +15,10 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/placement"
 )
 
-// Job returns the problems of a job whose defaults are filled in. It knows no drivers, nodes or
-// other jobs.
+// Job returns the problems of a job whose defaults are filled in. Package
+// placement checks its conditions on nodes, package cron its expressions of time.
 func Job(j *fleet.Job) fleet.Problems {
 	var ps fleet.Problems
 	checkName(&ps, "ID", "the job", string(j.ID), fleet.MaxJobIDLength)
@@ -40,7 +39,6 @@ func Job(j *fleet.Job) fleet.Problems {
 		}
 	}
 	checkMeta(&ps, "Meta", j.Meta)
-	checkConstraints(&ps, "", j.Constraints)
 	validateJobKind(j, &ps)
 	validateGroups(j, &ps)
 	return ps
@@ -81,7 +79,6 @@ func validateGroup(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType string)
 		ps.Add(path+".Count", "jobs of type %s have one of a group on each node, not %d", jobType, g.Count)
 	}
 	checkMeta(ps, path+".Meta", g.Meta)
-	checkConstraints(ps, path, g.Constraints)
 	validateRestart(ps, path+".RestartPolicy", g.RestartPolicy)
 	validateReschedule(ps, path+".ReschedulePolicy", g.ReschedulePolicy, jobType)
 	validateDisconnect(ps, path+".Disconnect", g.Disconnect, jobType)
@@ -109,14 +106,6 @@ func validateGroup(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType string)
 			leader = i
 		}
 		validateTask(t, ps, taskPath, g)
-	}
-}
-
-func checkConstraints(ps *fleet.Problems, path string, cs []fleet.Constraint) {
-	for i, c := range cs {
-		if _, err := placement.Compile(c); err != nil {
-			ps.Add(joinPath(path, fmt.Sprintf("Constraints[%d]", i)), "%s", err)
-		}
 	}
 }
 

@@ -2,10 +2,12 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/placement"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
@@ -51,7 +53,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if req.Priority != 0 {
 		child.Priority = req.Priority
 	}
-	if err := append(validate.Job(child), tooLarge(child)...).Err(); err != nil {
+	if err := slices.Concat(validate.Job(child), placement.Problems(child), tooLarge(child)).Err(); err != nil {
 		return nil, 0, err
 	}
 	dispatch := state.JobDispatch{Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child, Now: now.UnixNano()}
