@@ -31,15 +31,15 @@ type Hub struct {
 
 	Nodes       []fleet.Node
 	Allocs      []fleet.Alloc
-	Evals       []fleet.Evaluation
+	Evals       []fleet.Evaluation `json:",omitempty"`
 	Deployments []fleet.Deployment `json:",omitempty"` // that go on
 	Catalogue   *Catalogue         `json:",omitempty"` // of services; nil: not looked at
 
-	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry
-	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry
+	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry  `json:",omitempty"`
+	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry `json:",omitempty"`
 	// Dropped counts what the hub let go of each allocation's history, at its
 	// bound.
-	Dropped map[fleet.AllocID]uint64
+	Dropped map[fleet.AllocID]uint64 `json:",omitempty"`
 }
 
 // Catalogue is a hub's catalogue of services.

@@ -13,9 +13,6 @@ import (
 	"skerry/chaos/check"
 )
 
-// MaxCampaign bounds a campaign's file, in bytes.
-const MaxCampaign = 64 << 20
-
 // Campaign is many runs, one after another or side by side.
 type Campaign struct {
 	Format   int
@@ -82,13 +79,23 @@ func (c Campaign) Totals() Totals {
 		t.Operations, t.Refused = t.Operations+r.Operations, t.Refused+r.Refused
 		for _, f := range r.Faults {
 			t.Times += f.Times
-			faults[f.Fault] = faults[f.Fault].addFaultCount(f)
+			sum := faults[f.Fault]
+			sum.Fault, sum.Times, sum.Hits, sum.Missed = f.Fault, sum.Times+f.Times, sum.Hits+f.Hits, sum.Missed+f.Missed
+			if f.Hits > 0 {
+				sum.Runs++
+			}
+			faults[f.Fault] = sum
 		}
 		for _, v := range r.Violations {
 			violations[v.Invariant] += v.Count
 		}
 		for _, s := range r.Sometimes {
-			sometimes[s.Name] = sometimes[s.Name].addBranchCount(s)
+			sum := sometimes[s.Name]
+			sum.Name, sum.Count = s.Name, sum.Count+s.Count
+			if s.Count > 0 {
+				sum.Runs++
+			}
+			sometimes[s.Name] = sum
 		}
 	}
 	byFault := func(a, b FaultTotal) int { return cmp.Compare(a.Fault, b.Fault) }
@@ -97,24 +104,6 @@ func (c Campaign) Totals() Totals {
 	t.Sometimes = slices.SortedFunc(maps.Values(sometimes), bySometimes)
 	for _, i := range slices.Sorted(maps.Keys(violations)) {
 		t.Violations = append(t.Violations, ViolationCount{i, violations[i]})
-	}
-	return t
-}
-
-func (t FaultTotal) addFaultCount(f FaultCount) FaultTotal {
-	t.Fault = f.Fault
-	t.Times, t.Hits, t.Missed = t.Times+f.Times, t.Hits+f.Hits, t.Missed+f.Missed
-	if f.Hits > 0 {
-		t.Runs++
-	}
-	return t
-}
-
-func (t SometimesTotal) addBranchCount(s Sometimes) SometimesTotal {
-	t.Name = s.Name
-	t.Count += s.Count
-	if s.Count > 0 {
-		t.Runs++
 	}
 	return t
 }
@@ -170,25 +159,6 @@ func (c Campaign) Write(w io.Writer) error {
 		return fmt.Errorf("write campaign %s: %w", c.Name, err)
 	}
 	return nil
-}
-
-// ReadCampaign reads what Write wrote.
-func ReadCampaign(r io.Reader) (Campaign, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxCampaign+1))
-	if err != nil {
-		return Campaign{}, fmt.Errorf("read campaign: %w", err)
-	}
-	if len(text) > MaxCampaign {
-		return Campaign{}, fmt.Errorf("read campaign: it is longer than %d bytes", MaxCampaign)
-	}
-	if err := checkFormat(text); err != nil {
-		return Campaign{}, fmt.Errorf("read campaign: %w", err)
-	}
-	var c Campaign
-	if err := decodeStrict(text, &c); err != nil {
-		return Campaign{}, fmt.Errorf("read campaign: %w", err)
-	}
-	return c, nil
 }
 
 // checkFormat checks the version that a value names, before its shape is relied on.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -27,11 +26,11 @@ func Create(path string, h Header) (*Writer, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		out, closers = z, []io.Closer{f, z}
+		out, closers = z, []io.Closer{z, f}
 	}
 	w, err := NewWriter(out, h)
 	if err != nil {
-		return nil, errors.Join(err, closeAll(closers))
+		return nil, errors.Join(err, f.Close())
 	}
 	w.closers = closers
 	return w, nil
@@ -42,7 +41,9 @@ func (w *Writer) Close() error {
 	err := w.Flush()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err = errors.Join(err, closeAll(w.closers))
+	for _, c := range w.closers {
+		err = errors.Join(err, c.Close())
+	}
 	w.closers = nil
 	return err
 }
@@ -53,34 +54,25 @@ func Open(path string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open history: %w", err)
 	}
-	in, closers := io.Reader(f), []io.Closer{f}
+	in := io.Reader(f)
 	if strings.HasSuffix(path, compressed) {
-		z, err := gzip.NewReader(bufio.NewReader(f))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open history %s: %w", path, err), f.Close())
-		}
-		in, closers = z, []io.Closer{f, z}
+		in, err = gzip.NewReader(bufio.NewReader(f))
 	}
-	r, err := NewReader(in)
+	var r *Reader
+	if err == nil {
+		r, err = NewReader(in)
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open history %s: %w", path, err), closeAll(closers))
+		return nil, errors.Join(fmt.Errorf("open history %s: %w", path, err), f.Close())
 	}
-	r.closers = closers
+	r.file = f
 	return r, nil
 }
 
 // Close closes the file that Open opened.
 func (r *Reader) Close() error {
-	err := closeAll(r.closers)
-	r.closers = nil
-	return err
-}
-
-// closeAll closes in reverse.
-func closeAll(closers []io.Closer) error {
-	var errs []error
-	for _, c := range slices.Backward(closers) {
-		errs = append(errs, c.Close())
+	if r.file == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return r.file.Close()
 }

@@ -3,7 +3,6 @@ package history
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"skerry/chaos/check"
 )
@@ -26,16 +25,8 @@ type Judgement struct {
 func Judge(r *Reader) (Judgement, error) {
 	j := Judgement{Header: r.Header()}
 	m, tally := check.NewMonitor(j.Header.Limits), NewTally(j.Header)
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, ErrCutShort) {
-			j.CutShort = errors.Is(err, ErrCutShort)
-			break
-		}
-		if err != nil {
-			return Judgement{}, fmt.Errorf("judge %s: %w", j.Header.Name, err)
-		}
-		tally.Add(rec)
+	err := r.ForEach(func(rec *Record) error {
+		tally.Add(*rec)
 		switch {
 		case rec.Picture != nil && rec.Picture.Final:
 			m.Finish(rec.At, rec.Picture.FleetSnapshot)
@@ -43,9 +34,13 @@ func Judge(r *Reader) (Judgement, error) {
 			m.Quiet(rec.At, rec.Picture.FleetSnapshot)
 		case rec.Violation != nil:
 			j.Before = append(j.Before, *rec.Violation)
-		case rec.isObservation():
+		case rec.observationCount() > 0:
 			m.Observe(rec.Observation)
 		}
+		return nil
+	})
+	if j.CutShort = errors.Is(err, ErrCutShort); err != nil && !j.CutShort {
+		return Judgement{}, fmt.Errorf("judge %s: %w", j.Header.Name, err)
 	}
 	j.Recorded = tally.Run()
 	j.Found, j.Verdicts, j.Reached = m.Violations(), m.Verdicts(), m.Reached()

@@ -51,13 +51,8 @@ type hubChange struct {
 // hubLine is a hub.
 type hubLine struct {
 	check.Hub
-	Nodes  []node             `json:",omitempty"`
-	Allocs []alloc            `json:",omitempty"`
-	Evals  []fleet.Evaluation `json:",omitempty"`
-
-	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry  `json:",omitempty"`
-	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry `json:",omitempty"`
-	Dropped      map[fleet.AllocID]uint64               `json:",omitempty"`
+	Nodes  []node  `json:",omitempty"`
+	Allocs []alloc `json:",omitempty"`
 }
 
 // unchangedEdge is an edge that stands where it stood at the last look, but that time goes
@@ -79,36 +74,27 @@ type body struct {
 	Job     *fleet.Job
 }
 
-// writtenHub is what the writer has told of a hub.
-type writtenHub struct {
+// hubMemory is what was written, or read, of a hub.
+type hubMemory struct {
 	writeInFull bool // whatever it says next is told in full
 	index       fleet.Index
-	polls       uint64
-	nodes       map[fleet.NodeID]*version
-	allocs      map[fleet.AllocID]*version
-	evals       map[fleet.EvalID]*version
+	nodes       hubTable[fleet.NodeID, fleet.Node]
+	allocs      hubTable[fleet.AllocID, fleet.Alloc]
+	evals       hubTable[fleet.EvalID, fleet.Evaluation]
 }
 
-// version is which version of something was told last, and at which look the hub
-// held it.
-type version struct {
-	index fleet.Index
-	poll  uint64
-}
-
-// readHub is what the reader has been told of a hub.
-type readHub struct {
-	nodes  map[fleet.NodeID]fleet.Node
-	allocs map[fleet.AllocID]fleet.Alloc
-	evals  map[fleet.EvalID]fleet.Evaluation
+// hubTable is what a hub holds of one kind. The writer keeps versions alone, the reader objects.
+type hubTable[K ~string, V any] struct {
+	versionOf func(*V) (K, fleet.Index)
+	versions  map[K]fleet.Index
+	objects   map[K]V
 }
 
 // memory is what lines rely on that came before them.
 type memory struct {
-	writtenHubs map[string]*writtenHub // by hub; the writer's
-	readHubs    map[string]*readHub    // by hub; the reader's
-	edges       map[string]check.Edge  // as they were seen last, without rows
-	bodies      map[jobVersion]*fleet.Job
+	hubs   map[string]*hubMemory
+	edges  map[string]check.Edge // as they were seen last, without rows
+	bodies map[jobVersion]*fleet.Job
 }
 
 // jobVersion names a job's version. The hash tells apart what has the same number:
@@ -121,16 +107,25 @@ type jobVersion struct {
 }
 
 func newMemory() memory {
-	return memory{
-		writtenHubs: map[string]*writtenHub{}, readHubs: map[string]*readHub{},
-		edges: map[string]check.Edge{}, bodies: map[jobVersion]*fleet.Job{},
+	return memory{hubs: map[string]*hubMemory{}, edges: map[string]check.Edge{}, bodies: map[jobVersion]*fleet.Job{}}
+}
+
+func (m *memory) ensureHub(name string) *hubMemory {
+	h := m.hubs[name]
+	if h == nil {
+		h = &hubMemory{}
+		h.nodes.versionOf = func(n *fleet.Node) (fleet.NodeID, fleet.Index) { return n.ID, n.ModifyIndex }
+		h.allocs.versionOf = func(a *fleet.Alloc) (fleet.AllocID, fleet.Index) { return a.ID, a.ModifyIndex }
+		h.evals.versionOf = func(e *fleet.Evaluation) (fleet.EvalID, fleet.Index) { return e.ID, e.ModifyIndex }
+		m.hubs[name] = h
 	}
+	return h
 }
 
 // recordRestart notes that a process began: what a hub holds then may be an older
 // copy, in which indexes mean something else.
 func (m *memory) recordRestart(name string) {
-	if t := m.writtenHubs[name]; t != nil {
+	if t := m.hubs[name]; t != nil {
 		t.writeInFull = true
 	}
 }
@@ -138,114 +133,77 @@ func (m *memory) recordRestart(name string) {
 // encodeHubChange is how h differs from what was told of its hub last. As long as a hub
 // runs, what it holds changes only together with its modify index.
 func (m *memory) encodeHubChange(h *check.Hub) (*hubChange, []body) {
-	t := m.writtenHubs[h.Name]
-	if t == nil {
-		t = &writtenHub{nodes: map[fleet.NodeID]*version{}, allocs: map[fleet.AllocID]*version{}, evals: map[fleet.EvalID]*version{}}
-		m.writtenHubs[h.Name] = t
-	}
-	again := t.writeInFull || h.Index < t.index
+	t := m.ensureHub(h.Name)
+	inFull := t.writeInFull || h.Index < t.index
 	t.writeInFull, t.index = false, h.Index
-	t.polls++
-	d := *h
-	c := &hubChange{}
-	d.Nodes, c.GoneNodes = changedSince(t.nodes, h.Nodes, hubPoll{t.polls, again},
-		func(n *fleet.Node) (fleet.NodeID, fleet.Index) { return n.ID, n.ModifyIndex })
-	d.Allocs, c.GoneAllocs = changedSince(t.allocs, h.Allocs, hubPoll{t.polls, again},
-		func(a *fleet.Alloc) (fleet.AllocID, fleet.Index) { return a.ID, a.ModifyIndex })
-	d.Evals, c.GoneEvals = changedSince(t.evals, h.Evals, hubPoll{t.polls, again},
-		func(e *fleet.Evaluation) (fleet.EvalID, fleet.Index) { return e.ID, e.ModifyIndex })
+	d, c := *h, &hubChange{}
+	d.Nodes, c.GoneNodes = t.nodes.changedSince(h.Nodes, inFull)
+	d.Allocs, c.GoneAllocs = t.allocs.changedSince(h.Allocs, inFull)
+	d.Evals, c.GoneEvals = t.evals.changedSince(h.Evals, inFull)
 	var bodies []body
 	c.hubLine, bodies = m.hubLine(&d)
 	return c, bodies
 }
 
-// hubPoll is one look at a hub.
-type hubPoll struct {
-	number      uint64
-	writeInFull bool // everything is to be told
-}
-
 // hubLine is a hub as it stands in the file.
 func (m *memory) hubLine(h *check.Hub) (hubLine, []body) {
 	allocs, bodies := m.detachJobs(h.Allocs)
-	return hubLine{
-		Hub: *h, Nodes: nodesToLines(h.Nodes), Allocs: allocs, Evals: h.Evals,
-		NodeHistory: h.NodeHistory, AllocHistory: h.AllocHistory, Dropped: h.Dropped,
-	}, bodies
+	return hubLine{Hub: *h, Nodes: nodesToLines(h.Nodes), Allocs: allocs}, bodies
 }
 
 // restoreHub is the hub that a line stands for.
 func (l *hubLine) restoreHub(m *memory) check.Hub {
 	h := l.Hub
-	h.Nodes, h.Allocs, h.Evals = nodesFromLines(l.Nodes), m.attachJobs(l.Allocs), l.Evals
-	h.NodeHistory, h.AllocHistory, h.Dropped = l.NodeHistory, l.AllocHistory, l.Dropped
+	h.Nodes, h.Allocs = nodesFromLines(l.Nodes), m.attachJobs(l.Allocs)
 	return h
 }
 
 // changedSince returns what of now was not told as it is, and the ids of what is no more.
-func changedSince[K ~string, V any](told map[K]*version, now []V, l hubPoll, of func(*V) (K, fleet.Index)) (changed []V, gone []K) {
+func (t *hubTable[K, V]) changedSince(now []V, inFull bool) (changed []V, gone []K) {
+	told := t.versions
+	t.versions = make(map[K]fleet.Index, len(now))
 	for i := range now {
-		id, index := of(&now[i])
-		v := told[id]
-		if v == nil {
-			v = &version{}
-			told[id] = v
-		} else if v.index == index && !l.writeInFull {
-			v.poll = l.number
-			continue
+		id, index := t.versionOf(&now[i])
+		t.versions[id] = index
+		if last, known := told[id]; !known || last != index || inFull {
+			changed = append(changed, now[i])
 		}
-		v.index, v.poll = index, l.number
-		changed = append(changed, now[i])
 	}
-	if len(told) == len(now) {
-		return changed, nil
-	}
-	for id, v := range told {
-		if v.poll != l.number {
+	for id := range told {
+		if _, held := t.versions[id]; !held {
 			gone = append(gone, id)
-			delete(told, id)
 		}
 	}
 	slices.Sort(gone)
 	return changed, gone
 }
 
-// applyHubChange is the hub that a change makes of what it said last.
-func (m *memory) applyHubChange(c *hubChange) *check.Hub {
-	h := c.restoreHub(m)
-	s := m.readHubs[c.Name]
-	if s == nil {
-		s = &readHub{nodes: map[fleet.NodeID]fleet.Node{}, allocs: map[fleet.AllocID]fleet.Alloc{}, evals: map[fleet.EvalID]fleet.Evaluation{}}
-		m.readHubs[c.Name] = s
+// applyChange returns all that the hub holds after a change, in order.
+func (t *hubTable[K, V]) applyChange(changed []V, gone []K) []V {
+	if t.objects == nil {
+		t.objects = map[K]V{}
 	}
-	for _, n := range h.Nodes {
-		s.nodes[n.ID] = n
+	for i := range changed {
+		id, _ := t.versionOf(&changed[i])
+		t.objects[id] = changed[i]
 	}
-	for _, a := range h.Allocs {
-		s.allocs[a.ID] = a
+	for _, id := range gone {
+		delete(t.objects, id)
 	}
-	for _, e := range h.Evals {
-		s.evals[e.ID] = e
+	var all []V
+	for _, id := range slices.Sorted(maps.Keys(t.objects)) {
+		all = append(all, t.objects[id])
 	}
-	for _, id := range c.GoneNodes {
-		delete(s.nodes, id)
-	}
-	for _, id := range c.GoneAllocs {
-		delete(s.allocs, id)
-	}
-	for _, id := range c.GoneEvals {
-		delete(s.evals, id)
-	}
-	h.Nodes, h.Allocs, h.Evals = inOrder(s.nodes), inOrder(s.allocs), inOrder(s.evals)
-	return &h
+	return all
 }
 
-func inOrder[K ~string, V any](m map[K]V) []V {
-	var vs []V
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		vs = append(vs, m[k])
-	}
-	return vs
+// applyHubChange is the hub that a change makes of what it said last.
+func (m *memory) applyHubChange(c *hubChange) *check.Hub {
+	h, t := c.restoreHub(m), m.ensureHub(c.Name)
+	h.Nodes = t.nodes.applyChange(h.Nodes, c.GoneNodes)
+	h.Allocs = t.allocs.applyChange(h.Allocs, c.GoneAllocs)
+	h.Evals = t.evals.applyChange(h.Evals, c.GoneEvals)
+	return &h
 }
 
 // rememberAndCompareEdge remembers an edge, and reports whether it stands where it stood.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 )
 
@@ -23,7 +24,7 @@ type Reader struct {
 	memory   memory
 	snapshot snapshotAssembly
 	ended    bool
-	closers  []io.Closer // of what Open opened
+	file     *os.File // that Open opened; nil: none
 }
 
 // NewReader begins to read a history, and reads its header.
@@ -58,8 +59,11 @@ func (r *Reader) Header() Header { return r.header }
 func (r *Reader) Next() (Record, error) {
 	for {
 		text, err := r.nextLine()
+		if errors.Is(err, io.EOF) && !r.ended {
+			return Record{}, ErrCutShort
+		}
 		if errors.Is(err, io.EOF) {
-			return Record{}, r.endOfFileError()
+			return Record{}, io.EOF
 		}
 		var rec Record
 		if err == nil {
@@ -74,12 +78,21 @@ func (r *Reader) Next() (Record, error) {
 	}
 }
 
-// endOfFileError is the error that stands for the end of the file.
-func (r *Reader) endOfFileError() error {
-	if !r.ended {
-		return ErrCutShort
+// ForEach calls f with each of the records that are left. The error is ErrCutShort where the
+// history has no end, and else the first one that reading, or f, ends with.
+func (r *Reader) ForEach(f func(*Record) error) error {
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(&rec)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return io.EOF
 }
 
 func (r *Reader) parseRecord(text []byte) (Record, error) {

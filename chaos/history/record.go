@@ -62,21 +62,18 @@ const (
 
 func (o Outcome) isKnownOutcome() bool { return o == Pass || o == Violated || o == Void || o == Broken }
 
-// isObservation reports whether the record is an observation.
-func (r *Record) isObservation() bool {
+// observationCount is how many of its observation's pointers are set.
+func (r *Record) observationCount() int {
 	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
-	) == 1
+	)
 }
 
 // kindCount is how many of the record's pointers are set.
 func (r *Record) kindCount() int {
-	return count(
-		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
-		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
-		r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil,
-	)
+	return r.observationCount() +
+		count(r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil)
 }
 
 func count(set ...bool) int {

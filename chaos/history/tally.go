@@ -2,9 +2,6 @@ package history
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -130,20 +127,4 @@ func (t *Tally) Run() Run {
 		run.Outcome, run.Reasons = Broken, []string{ErrCutShort.Error()}
 	}
 	return run
-}
-
-// Summarize reads a history to its end and sums it up. A history that was cut
-// short is summed up as far as it goes.
-func Summarize(r *Reader) (Run, error) {
-	t := NewTally(r.Header())
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, ErrCutShort) {
-			return t.Run(), nil
-		}
-		if err != nil {
-			return Run{}, fmt.Errorf("sum up history of %s: %w", r.Header().Name, err)
-		}
-		t.Add(rec)
-	}
 }

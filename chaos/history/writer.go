@@ -28,7 +28,7 @@ type Writer struct {
 	tally  *Tally
 	ended  bool
 
-	closers []io.Closer // of what Create opened
+	closers []io.Closer // of what Create opened, in the order in which they are closed
 }
 
 // NewWriter begins a history with its header. Where w is nil nobody keeps it, and

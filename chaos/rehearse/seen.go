@@ -3,7 +3,6 @@ package rehearse
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader,
 		return nil, nil, err
 	}
 	var last check.Hub
-	err = forEachRecord(in, func(r history.Record) error {
+	err = in.ForEach(func(r *history.Record) error {
 		if r.At > end && r.Verdict == nil && r.Violation == nil && r.Sometimes == nil && r.End == nil {
 			return nil
 		}
@@ -36,28 +35,13 @@ func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader,
 			last = *r.Hub
 		}
 		r.At = min(r.At, end)
-		return out.Write(r)
+		return out.Write(*r)
 	})
 	if err := errors.Join(err, out.Close()); err != nil {
 		return nil, nil, err
 	}
 	seen, err = history.Open(to)
 	return seen, unplacedReasons(last.Evals), err
-}
-
-func forEachRecord(in *history.Reader, f func(history.Record) error) error {
-	for {
-		r, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = f(r)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // unplacedReasons says what the evaluations that wait for room wait for.

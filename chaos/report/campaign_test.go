@@ -20,10 +20,11 @@ func sampleCampaign(tb testing.TB) history.Campaign {
 		Expected: []string{"cut", "clone"},
 	}
 	for i, o := range []history.Outcome{history.Pass, history.Void, history.Violated, history.Pass} {
-		run, err := history.Summarize(mustOpen(tb, newSample(uint64(i), 3, 5, time.Hour).generateHistory(3, 12).concludeRun(o).encodeHistory(tb)))
+		j, err := history.Judge(mustOpen(tb, newSample(uint64(i), 3, 5, time.Hour).generateHistory(3, 12).concludeRun(o).encodeHistory(tb)))
 		if err != nil {
 			tb.Fatal(err)
 		}
+		run := j.Recorded
 		run.Seed = uint64(i + 1)
 		run.Report, run.History = fmt.Sprintf("seed-%d/report.html", i+1), fmt.Sprintf("seed-%d/history.jsonl.gz", i+1)
 		c.Runs = append(c.Runs, run)

@@ -3,7 +3,6 @@ package report
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -77,19 +76,12 @@ func collect(r *history.Reader) (*run, error) {
 		c.ensureMember(name, true)
 	}
 	tally := history.NewTally(c.header)
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			c.readErr = err
-			break
-		}
-		tally.Add(rec)
+	c.readErr = r.ForEach(func(rec *history.Record) error {
+		tally.Add(*rec)
 		c.lasted = max(c.lasted, rec.At)
-		c.addRecord(&rec)
-	}
+		c.addRecord(rec)
+		return nil
+	})
 	if c.sum = tally.Run(); c.sum.Records == 0 && c.readErr != nil && !errors.Is(c.readErr, history.ErrCutShort) {
 		return nil, fmt.Errorf("report on %s: %w", c.header.Name, c.readErr)
 	}

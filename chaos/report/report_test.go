@@ -126,10 +126,11 @@ func TestHostileNames(t *testing.T) {
 	if err := r.WriteHTML(&rehearsal, report.PageLinks{History: evil, Index: evil}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := history.Summarize(mustOpen(t, text))
+	j, err := history.Judge(mustOpen(t, text))
 	if err != nil {
 		t.Fatal(err)
 	}
+	run := j.Recorded
 	run.Report, run.History = evil, "javascript:alert(1)"
 	c := history.Campaign{Name: evil, Repeat: evil, Versions: map[string]string{evil: evil}, Runs: []history.Run{run}}
 	var campaign bytes.Buffer
