@@ -9,8 +9,6 @@ import (
 	"skerry/fleet"
 )
 
-func durationOf(nanos int64) time.Duration { return time.Duration(nanos) }
-
 // clients gathers what clients asked for and were told, job by job, and judges it
 // in pieces: where a read stands alone, everything before it is over, and what it
 // says is what the next piece begins with.
@@ -25,11 +23,18 @@ type clients struct {
 // jobOperations is one job's piece of history.
 type jobOperations struct {
 	first jobState
-	ops   []Operation // in the order of their return
-	ends  []int64
+	ops   []call        // in the order of their return
 	from  time.Duration // ops that were called before came too late
 	last  time.Duration // when the newest one came
 }
+
+// call is an operation with the time of its return; forever: it may take effect at any time.
+type call struct {
+	Operation
+	end time.Duration
+}
+
+const forever time.Duration = math.MaxInt64
 
 const (
 	// pieceOps is from how many operations on a piece is ended where it can be.
@@ -58,7 +63,7 @@ func (t *clients) forgetOperations(s *runContext) {
 }
 
 func (t *clients) recordOperation(s *runContext, o *Observation) {
-	op := *o.Operation
+	op := call{*o.Operation, o.At}
 	switch op.Outcome {
 	case OutcomeUnknown:
 		s.countBranch(BranchUnknownOutcome)
@@ -74,14 +79,13 @@ func (t *clients) recordOperation(s *runContext, o *Observation) {
 		s.undecided[Linearizable]++
 		j.restartFromUnknown(s.now)
 	}
-	end := int64(o.At)
 	if op.Call < j.from { // it may have taken place before, or not
 		if op.Does == OpRead {
 			return
 		}
-		op.Outcome, op.Modify, end = OutcomeUnknown, 0, math.MaxInt64
+		op.Outcome, op.Modify, op.end = OutcomeUnknown, 0, forever
 	}
-	j.ops, j.ends, j.last = append(j.ops, op), append(j.ends, end), s.now
+	j.ops, j.last = append(j.ops, op), s.now
 	if len(j.ops) >= pieceOps && len(j.ops)%8 == 0 {
 		j.judgeFinishedOps(s, op.Job)
 	}
@@ -89,23 +93,22 @@ func (t *clients) recordOperation(s *runContext, o *Observation) {
 
 // restartFromUnknown begins a new piece, from a state of which nothing is known.
 func (j *jobOperations) restartFromUnknown(now time.Duration) {
-	ops, ends := j.pendingWrites(len(j.ops), now)
-	*j = jobOperations{first: jobState{wild: true}, ops: ops, ends: ends, from: now, last: now}
+	*j = jobOperations{first: jobState{wild: true}, ops: j.pendingWrites(len(j.ops), now), from: now, last: now}
 }
 
 // pendingWrites are those of the first n operations that may still take effect.
-func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []Operation, ends []int64) {
+func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []call) {
 	for _, op := range j.ops[:n] {
 		if op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.hasReadTag(op.Tag, n) && now-op.Call < forgottenCall {
-			ops, ends = append(ops, op), append(ends, math.MaxInt64)
+			ops = append(ops, call{op.Operation, forever})
 		}
 	}
-	return ops, ends
+	return ops
 }
 
 // judgeFinishedOps judges and forgets what is over.
 func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
-	n := j.isolatedPrefixLen(int64(s.now - longestCall))
+	n := j.isolatedPrefixLen(s.now - longestCall)
 	if n < pieceOps/2 {
 		return
 	}
@@ -113,19 +116,17 @@ func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
 		j.restartFromUnknown(s.now)
 		return
 	}
-	last, end := j.ops[n-1], j.ends[n-1]
-	ops, ends := j.pendingWrites(n, s.now)
-	j.first = jobState{wild: true}.inferredState(&last)
-	j.ops, j.ends = append(ops, j.ops[n:]...), append(ends, j.ends[n:]...)
-	j.from = time.Duration(end)
+	last := j.ops[n-1]
+	j.first, j.from = jobState{wild: true}.inferredState(&last.Operation), last.end
+	j.ops = append(j.pendingWrites(n, s.now), j.ops[n:]...)
 }
 
 // isolatedPrefixLen is how many operations there are up to the last read that had an answer
 // before a time, and that nothing else overlapped; 0: there is none.
-func (j *jobOperations) isolatedPrefixLen(before int64) int {
+func (j *jobOperations) isolatedPrefixLen(before time.Duration) int {
 	for n := len(j.ops); n > 0; n-- {
 		op := &j.ops[n-1]
-		if op.Does == OpRead && (op.Outcome == OutcomeOK || op.Outcome == OutcomeNotFound) && j.ends[n-1] < before && j.hasNoOverlap(n-1) {
+		if op.Does == OpRead && (op.Outcome == OutcomeOK || op.Outcome == OutcomeNotFound) && op.end < before && j.hasNoOverlap(n-1) {
 			return n
 		}
 	}
@@ -134,13 +135,10 @@ func (j *jobOperations) isolatedPrefixLen(before int64) int {
 
 // hasNoOverlap reports whether an operation overlaps no other one whose outcome is known.
 func (j *jobOperations) hasNoOverlap(i int) bool {
-	call, end := int64(j.ops[i].Call), j.ends[i]
+	op := &j.ops[i]
 	for k := range j.ops {
-		known := j.ops[k].Outcome != OutcomeUnknown
-		if k != i && known && int64(j.ops[k].Call) <= end && j.ends[k] >= call {
-			return false
-		}
-		if k > i && int64(j.ops[k].Call) <= end {
+		other := &j.ops[k]
+		if k != i && other.Call <= op.end && (k > i || other.Outcome != OutcomeUnknown && other.end >= op.Call) {
 			return false
 		}
 	}
@@ -150,29 +148,29 @@ func (j *jobOperations) hasNoOverlap(i int) bool {
 // hasReadTag reports whether one of the first n reads saw a tag: its registration took
 // place.
 func (j *jobOperations) hasReadTag(tag string, n int) bool {
-	return tag != "" && slices.ContainsFunc(j.ops[:n], func(op Operation) bool { return op.Does == OpRead && op.Tag == tag })
+	return tag != "" && slices.ContainsFunc(j.ops[:n], func(op call) bool { return op.Does == OpRead && op.Tag == tag })
 }
 
 // checkLinearizable judges the first n operations, and reports whether they are legal.
 func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) bool {
-	part, ends := j.ops[:n], j.ends[:n]
+	part := j.ops[:n]
 	s.countJudgement(Linearizable)
-	switch linearize(j.first, part, ends, s.limits.Linearize) {
+	switch linearize(j.first, part, s.limits.Linearize) {
 	case Legal:
 		return true
 	case Undecided:
 		s.undecided[Linearizable]++
 		return false
 	}
-	legal := firstIllegal(j.first, part, ends, s.limits.Linearize)
+	legal := firstIllegal(j.first, part, s.limits.Linearize)
 	var lines []string
 	if j.first.exists {
 		lines = append(lines, fmt.Sprintf("before: %q at %d, stopped: %t", j.first.tag, j.first.modify, j.first.stopped))
 	}
 	for i := max(0, legal+1-shownOps); i <= legal; i++ {
-		lines = append(lines, part[i].describeOperation(ends[i]))
+		lines = append(lines, part[i].describeCall())
 	}
-	s.reportWithEvidence(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describeOperation(ends[legal]))
+	s.reportWithEvidence(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describeCall())
 	return false
 }
 

@@ -25,6 +25,7 @@ type runContext struct {
 	faults       activeFaults
 	registry     fleetRegistry
 	machines     *machines
+	nodes        nodes // by what the log says of them, which a checker of their own judges first
 	tally        tally
 	newRows      []nodeRows // rows that the observation applied for the first time
 	log          ledger
@@ -39,7 +40,7 @@ type runContext struct {
 
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
-		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), tally: tally{}, log: newLedger(),
+		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: tally{}, log: newLedger(),
 		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{}, undecided: map[Invariant]uint64{},
 	}
 }

@@ -15,7 +15,6 @@ import (
 // allocation is lost before its lost_after is over.
 type decisions struct {
 	status  map[fleet.AllocID]*conclusion
-	replays map[fleet.NodeID]bool          // nodes whose history comes in
 	gone    map[fleet.NodeID]time.Duration // since when nodes are out of sight
 	told    map[string]bool
 	excused map[string]bool // by command, or by what was concluded about an allocation
@@ -51,7 +50,7 @@ func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 }
 
 func newDecisions() checker {
-	t := &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
+	t := &decisions{status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
 	return checker{state: t, entry: t.judgeEntryDecisions, hub: t.judgeHubDecisions, rewind: t.forgetDecisions, tick: t.forgetOldConclusions}
 }
 
@@ -70,7 +69,6 @@ func (t *decisions) forgetDecisions(*runContext) {
 	for _, c := range t.status {
 		*c = conclusion{seen: c.seen, absences: c.absences}
 	}
-	clear(t.replays)
 	clear(t.gone)
 	clear(t.told)
 }
@@ -94,9 +92,12 @@ func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidenc
 func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
 	e := a.Effects
 	t.judgeEvaluations(s, a)
-	e.nodeStatuses(t.recordNodeStatus)
+	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) {
+		if status == fleet.NodeReady {
+			delete(t.gone, id)
+		}
+	})
 	for _, m := range e.Moved {
-		t.replays[m.Node] = false
 		if _, again := t.gone[m.Node]; !again {
 			t.gone[m.Node] = s.decided
 		}
@@ -159,14 +160,6 @@ func (t *decisions) unknownOnReady(s *runContext, a *Applied) {
 func (s *runContext) canRunEndedTasks(edge string) bool {
 	m := s.machines.by[edge]
 	return m != nil && m.hasDamageSince(s.now-s.limits.Heal)
-}
-
-// recordNodeStatus notes the status of a node that has a session.
-func (t *decisions) recordNodeStatus(node fleet.NodeID, status fleet.NodeStatus) {
-	t.replays[node] = status == fleet.NodeInitializing
-	if status == fleet.NodeReady {
-		delete(t.gone, node)
-	}
 }
 
 // judgeEvaluations judges what an entry's rows were a reason for.

@@ -1,6 +1,20 @@
 package check
 
-import "reflect"
+import (
+	"reflect"
+	"time"
+)
+
+// Linearize searches for a linearization of the operations of one job, before which
+// there was none of that name; returned are the times of their returns. Each step of
+// the search costs one of budget.
+func Linearize(ops []Operation, returned []time.Duration, budget int) Linearization {
+	var calls []call
+	for i, op := range ops {
+		calls = append(calls, call{op, returned[i]})
+	}
+	return linearize(jobState{}, calls, budget)
+}
 
 // Remembered is how many things a Monitor keeps, in all that it keeps them in.
 func (m *Monitor) Remembered() int {

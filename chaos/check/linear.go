@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -150,26 +149,15 @@ func (s jobState) applyDeregister(op *Operation) (bool, jobState) {
 	return true, s.stateAfterWrite(op, next)
 }
 
-// Linearize searches for a linearization of the operations of one job, before which
-// there was none of that name; returned are the times of their returns. Each step of
-// the search costs one of budget.
-func Linearize(ops []Operation, returned []time.Duration, budget int) Linearization {
-	ends := make([]int64, len(returned))
-	for i, at := range returned {
-		ends[i] = int64(at)
-	}
-	return linearize(jobState{}, ops, ends, budget)
-}
-
-// linearize searches first without the unknown changes that no read saw, then with those that
+// linearize searches for a linearization of the operations of one job. It searches first without the unknown changes that no read saw, then with those that
 // end a job, then with all. What is legal without them is legal with them, since they may stand
 // at the end; with all of them the search takes much longer.
-func linearize(first jobState, ops []Operation, returned []int64, budget int) Linearization {
-	seen := map[string]int64{} // tags that were read, and when the first of those reads returned
+func linearize(first jobState, ops []call, budget int) Linearization {
+	seen := map[string]time.Duration{} // tags that were read, and when the first of those reads returned
 	for i := range ops {
 		if op := &ops[i]; op.Does == OpRead && op.Tag != "" {
-			if at, ok := seen[op.Tag]; !ok || returned[i] < at {
-				seen[op.Tag] = returned[i]
+			if at, ok := seen[op.Tag]; !ok || op.end < at {
+				seen[op.Tag] = op.end
 			}
 		}
 	}
@@ -179,15 +167,16 @@ func linearize(first jobState, ops []Operation, returned []int64, budget int) Li
 		if op.Outcome == OutcomeRefused || op.Outcome == OutcomeUnknown && op.Does == OpRead {
 			continue // without an effect, and without a word of the state
 		}
-		o := porcupine.Operation{Input: op, Call: int64(op.Call), Return: returned[i]}
+		end := op.end
 		by, was := seen[op.Tag]
 		unknown := op.Outcome == OutcomeUnknown
 		switch {
 		case unknown && was:
-			o.Return = max(o.Call, by) // a read of it was over then
+			end = max(op.Call, by) // a read of it was over then
 		case unknown:
-			o.Return = math.MaxInt64
+			end = forever
 		}
+		o := porcupine.Operation{Input: &op.Operation, Call: int64(op.Call), Return: int64(end)}
 		all = append(all, o)
 		if !unknown || was || op.Does != OpRegister {
 			ends = append(ends, o)
@@ -219,12 +208,11 @@ func search(first jobState, history []porcupine.Operation, budget int) Lineariza
 
 // firstIllegal is how many of the operations, by their return, are legal: the next
 // one is the first that nothing explains.
-func firstIllegal(first jobState, ops []Operation, returned []int64, budget int) int {
+func firstIllegal(first jobState, ops []call, budget int) int {
 	low, high := 0, len(ops) // ops[:low] are legal, ops[:high] not
 	for high-low > 1 {
 		middle := (low + high) / 2
-		part, ends := upTo(ops, returned, middle)
-		if linearize(first, part, ends, budget) == Illegal {
+		if linearize(first, upTo(ops, middle), budget) == Illegal {
 			high = middle
 		} else {
 			low = middle
@@ -235,20 +223,19 @@ func firstIllegal(first jobState, ops []Operation, returned []int64, budget int)
 
 // upTo is the history as it was known when the n-th operation had returned: what
 // was under way then had no outcome yet.
-func upTo(ops []Operation, returned []int64, n int) ([]Operation, []int64) {
-	part, ends := slices.Clone(ops[:n]), slices.Clone(returned[:n])
-	for i := n; i < len(ops); i++ {
-		if n > 0 && int64(ops[i].Call) <= returned[n-1] && ops[i].Outcome != OutcomeNotFound && ops[i].Outcome != OutcomeConflict {
-			op := ops[i]
+func upTo(ops []call, n int) []call {
+	part := slices.Clone(ops[:n])
+	for _, op := range ops[n:] {
+		if n > 0 && op.Call <= ops[n-1].end && op.Outcome != OutcomeNotFound && op.Outcome != OutcomeConflict {
 			op.Outcome, op.Modify = OutcomeUnknown, 0
-			part, ends = append(part, op), append(ends, returned[i])
+			part = append(part, op)
 		}
 	}
-	return part, ends
+	return part
 }
 
-func (op *Operation) describeOperation(returned int64) string {
-	line := fmt.Sprintf("%s to %s, client %s: %s", op.Call, durationOf(returned), op.Client, op.Does)
+func (op *call) describeCall() string {
+	line := fmt.Sprintf("%s to %s, client %s: %s", op.Call, op.end, op.Client, op.Does)
 	if op.Tag != "" {
 		line += fmt.Sprintf(" %q", op.Tag)
 	}

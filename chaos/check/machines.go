@@ -19,7 +19,6 @@ type machine struct {
 	on      time.Duration
 	counted time.Duration
 	off     bool
-	boots   int
 	tasks   map[TaskKey]*taskTruth
 
 	looked    time.Duration // when its agent was asked last
@@ -139,9 +138,6 @@ func (t *machines) heardOf(now time.Duration, e *Effects) {
 func (m *machine) recordProcessEvent(s *runContext, p *Process) {
 	m.updateUptime(s.now)
 	if p.What == ProcessStart {
-		if m.off {
-			m.boots++
-		}
 		m.agent, m.off, m.connected = s.now, false, -1
 		return
 	}

@@ -71,10 +71,9 @@ func or[T comparable](v, otherwise T) T {
 // checker judges one thing of what is observed. Its functions are called under the Monitor's
 // lock, when the context has learned the observation; those that it lacks are nil.
 type checker struct {
-	state     any                             // what it remembers
-	each      func(*runContext, *Observation) // every observation
-	applied   func(*runContext, *Applied)     // of every hub
-	entry     func(*runContext, *Applied)     // with its effects, of the hub that tells of them first
+	state     any                         // what it remembers
+	applied   func(*runContext, *Applied) // of every hub
+	entry     func(*runContext, *Applied) // with its effects, of the hub that tells of them first
 	hub       func(*runContext, *Hub)
 	edge      func(*runContext, *Edge)
 	process   func(*runContext, *Process)
@@ -99,7 +98,6 @@ func callFor[T any](f func(*runContext, *T), s *runContext, seen *T) {
 }
 
 func (c *checker) handleObservation(s *runContext, o *Observation) {
-	callFor(c.each, s, o)
 	callFor(c.applied, s, o.Applied)
 	if o.Applied != nil && o.Applied.Effects != nil {
 		callFor(c.entry, s, o.Applied)
@@ -127,8 +125,8 @@ type Monitor struct {
 	mu       sync.Mutex
 	run      *runContext
 	checkers []checker
-	traffic  *traffic // one of checkers
-	given    int      // violations that were handed out
+	traffic  Traffic
+	given    int // violations that were handed out
 	over     bool
 }
 
@@ -137,11 +135,11 @@ const tickEvery = time.Second
 
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
-	count := &traffic{}
-	return &Monitor{run: newRunContext(limits.withDefaults()), traffic: count, checkers: []checker{
-		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
+	run := newRunContext(limits.withDefaults())
+	return &Monitor{run: run, traffic: Traffic{Faults: map[string]FaultHits{}}, checkers: []checker{
+		run.nodes.checker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(), {state: count, each: count.countObservation},
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(),
 	}}
 }
 
@@ -154,6 +152,7 @@ func (m *Monitor) Observe(o Observation) []Violation {
 	for i := range m.checkers {
 		m.checkers[i].handleObservation(s, &o)
 	}
+	m.traffic.countObservation(s, &o)
 	m.tickCheckers()
 	return m.takeNewViolations()
 }

@@ -9,9 +9,7 @@ import (
 // nodes follows, entry by entry, what the log says of each node's session and
 // journal, and holds every batch of rows that was applied against it: a model as
 // simple as can be, beside the one that it judges.
-type nodes struct {
-	by map[fleet.NodeID]*nodeFact
-}
+type nodes map[fleet.NodeID]*nodeFact
 
 // nodeFact is a node after the newest entry that concerned it.
 type nodeFact struct {
@@ -38,25 +36,24 @@ type nodeRows struct {
 	rows []fleet.Transition
 }
 
-func newNodes() checker {
-	t := &nodes{by: map[fleet.NodeID]*nodeFact{}}
-	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t.by) }}
+func (t nodes) checker() checker {
+	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t) }}
 }
 
-func (t *nodes) judgeNodeViews(s *runContext, h *Hub) {
+func (t nodes) judgeNodeViews(s *runContext, h *Hub) {
 	for i := range h.Nodes {
 		t.judgeNodeView(s, h.Name, &h.Nodes[i])
 	}
 }
 
-func (t *nodes) judgeNodeEntry(s *runContext, a *Applied) {
+func (t nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	e := a.Effects
 	s.newRows = s.newRows[:0]
 	if e.Opened != nil {
 		t.judgeOpenedSession(s, a, e.Opened)
 	}
 	for _, m := range e.Moved {
-		n := ensure(t.by, m.Node)
+		n := ensure(t, m.Node)
 		n.status, n.moved = m.Status, true
 		s.countJudgement(Fencing)
 		if m.Epoch != m.Newest {
@@ -71,9 +68,9 @@ func (t *nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	}
 }
 
-func (t *nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
+func (t nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 	name := s.registry.edgeNameOf(o.Node)
-	n := ensure(t.by, o.Node)
+	n := ensure(t, o.Node)
 	known := n.logged
 	s.countJudgement(Fencing)
 	s.countJudgement(NeverBack)
@@ -104,9 +101,9 @@ func (t *nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 }
 
 // judgeBatch judges rows that were applied.
-func (t *nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
+func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	name := s.registry.edgeNameOf(b.Node)
-	n := ensure(t.by, b.Node)
+	n := ensure(t, b.Node)
 	if !n.logged { // what stood before it is not known
 		n.logged, n.epoch, n.status, n.applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
@@ -129,7 +126,7 @@ func (t *nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 }
 
 // judgeRowSequence judges a batch's sequence numbers, and notes what it brings.
-func (t *nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact) {
+func (t nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact) {
 	name := s.registry.edgeNameOf(b.Node)
 	s.countJudgement(Sequence)
 	s.countJudgement(NeverBack)
@@ -164,7 +161,7 @@ func (t *nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFac
 	}
 }
 
-func (t *nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFact) {
+func (t nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFact) {
 	if n.applied < n.head {
 		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.applied, n.head)
 	}
@@ -181,9 +178,9 @@ const longReplay = 100
 
 // judgeNodeView judges a node as a hub shows it. Views of several hubs come in any order:
 // one of a later epoch is a later one.
-func (t *nodes) judgeNodeView(s *runContext, hub string, n *fleet.Node) {
+func (t nodes) judgeNodeView(s *runContext, hub string, n *fleet.Node) {
 	s.countJudgement(NeverBack)
-	f := ensure(t.by, n.ID)
+	f := ensure(t, n.ID)
 	if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
 		s.reportViolation(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
 			n.Name, n.Applied, n.Epoch, f.viewed, f.viewedEpoch)

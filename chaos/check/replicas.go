@@ -10,9 +10,9 @@ import (
 // replicas compares what hubs apply: the same entry is the same command with the
 // same result on every hub, and what a hub has applied is never another one later.
 type replicas struct {
-	entries []entry // a ring, by number
-	hubs    map[string]*replica
-	lives   int // starts of any hub so far
+	entries []entry                // a ring, by number
+	hubs    map[string]fleet.Index // the newest entry of each, in this life; 0: it has applied nothing
+	lives   int                    // starts of any hub so far
 	term    uint64
 
 	// written are registrations that were applied, by job and tag; owed are those that
@@ -20,10 +20,6 @@ type replicas struct {
 	written map[written]fleet.Index
 	order   []written
 	owed    []owed
-}
-
-type replica struct {
-	index fleet.Index // 0: it has applied nothing in this life
 }
 
 // entry is an entry as the first hub had it.
@@ -53,7 +49,7 @@ const keptEntries = 8192
 const keptWrites = 4096
 
 func newReplicas() checker {
-	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]*replica{}, written: map[written]fleet.Index{}}
+	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]fleet.Index{}, written: map[written]fleet.Index{}}
 	return checker{
 		state: t, applied: t.judgeAppliedEntry, process: t.recordHubStart, operation: t.judgeClientWrite, snapshot: t.judgeRestoredState, rewind: t.forgetEntries,
 		tick: func(s *runContext) { t.judgeUnappliedWrites(s, s.limits.Slack) }, finish: t.judgeFinalStates,
@@ -66,7 +62,7 @@ func (t *replicas) ringEntryAt(i fleet.Index) *entry { return &t.entries[i%keptE
 func (t *replicas) recordHubStart(_ *runContext, p *Process) {
 	if !p.Edge && p.What == ProcessStart {
 		t.lives++
-		t.hubs[p.Name] = &replica{}
+		t.hubs[p.Name] = 0
 	}
 }
 
@@ -91,14 +87,13 @@ func (t *replicas) judgeRestoredState(s *runContext, p *Snapshot) {
 func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 	s.countJudgement(SameEverywhere)
 	s.countJudgement(AcknowledgedSurvives)
-	r := ensure(t.hubs, a.Hub)
-	if r.index > 0 && a.Index <= r.index {
-		s.reportViolation(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, r.index)
+	if last := t.hubs[a.Hub]; last > 0 {
+		if a.Index <= last {
+			s.reportViolation(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, last)
+		}
+		t.recordSnapshotInstall(s, last, a.Index)
 	}
-	if r.index > 0 {
-		t.recordSnapshotInstall(s, r.index, a.Index)
-	}
-	r.index = a.Index
+	t.hubs[a.Hub] = a.Index
 	if a.Term > t.term {
 		if t.term > 0 {
 			s.countBranch(BranchLeaderChanged)

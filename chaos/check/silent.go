@@ -10,25 +10,19 @@ import (
 // session has a heartbeat deadline, also one that never had a heartbeat. Edges that are cut off
 // are not judged: a hub may hear heartbeats whose answers are lost.
 type silent struct {
-	status map[fleet.NodeID]fleet.NodeStatus // as the newest entry left it
-	told   map[fleet.NodeID]bool             // in this silence
-	term   uint64
-	led    time.Duration // since when in this term: deadlines begin anew with it
+	told map[fleet.NodeID]bool // in this silence
+	term uint64
+	led  time.Duration // since when in this term: deadlines begin anew with it
 }
 
 func newSilent() checker {
-	t := &silent{status: map[fleet.NodeID]fleet.NodeStatus{}, told: map[fleet.NodeID]bool{}}
-	return checker{state: t, entry: t.recordNodeStatuses, rewind: func(*runContext) { clear(t.status) }, tick: t.judgeSilentNodes}
+	t := &silent{told: map[fleet.NodeID]bool{}}
+	return checker{state: t, entry: t.recordTerm, tick: t.judgeSilentNodes}
 }
 
-func (t *silent) recordNodeStatuses(s *runContext, a *Applied) {
+func (t *silent) recordTerm(s *runContext, a *Applied) {
 	if a.Term > t.term {
 		t.term, t.led = a.Term, s.now
-	}
-	e := a.Effects
-	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) { t.status[id] = status })
-	for _, m := range e.Moved {
-		t.status[m.Node] = m.Status
 	}
 }
 
@@ -43,14 +37,14 @@ func (t *silent) judgeSilentNodes(s *runContext) {
 			delete(t.told, m.node)
 			continue
 		}
-		status, known := t.status[m.node]
-		if !known || s.isClonedMachine(m.name) || t.told[m.node] || s.now-t.led < bound || t.hasHubFaults(s, bound) {
+		node := s.nodes[m.node]
+		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] || s.now-t.led < bound || t.hasHubFaults(s, bound) {
 			continue
 		}
 		s.countJudgement(Initializing)
-		if status == fleet.NodeReady || status == fleet.NodeInitializing {
+		if node.status == fleet.NodeReady || node.status == fleet.NodeInitializing {
 			t.told[m.node] = true
-			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", status, s.now-m.ended)
+			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", node.status, s.now-m.ended)
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package check
 
-import (
-	"maps"
-	"slices"
-)
+import "maps"
 
 // Branch is something that a run may come to, and that a campaign has to: what
 // nobody ever reached, nobody ever judged. The set is closed.
@@ -73,19 +70,4 @@ func (m *Monitor) Reached() map[Branch]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(map[Branch]uint64(m.run.tally))
-}
-
-// Coverage is what many runs came to.
-type Coverage map[Branch]uint64
-
-// Add adds a run's.
-func (c Coverage) Add(reached map[Branch]uint64) {
-	for b, n := range reached {
-		c[b] += n
-	}
-}
-
-// Missing are the branches of a list that no run came to, in the list's order.
-func (c Coverage) Missing(of []Branch) []Branch {
-	return slices.DeleteFunc(slices.Clone(of), func(b Branch) bool { return c[b] > 0 })
 }

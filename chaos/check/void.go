@@ -34,10 +34,7 @@ type Thin struct {
 	Judged []Invariant
 }
 
-// traffic counts. It is a checker beside the others.
-type traffic struct{ Traffic }
-
-func (t *traffic) countObservation(s *runContext, o *Observation) {
+func (t *Traffic) countObservation(s *runContext, o *Observation) {
 	t.Length = s.now
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
@@ -59,10 +56,7 @@ func (t *traffic) countObservation(s *runContext, o *Observation) {
 	}
 }
 
-func (t *traffic) countFault(f *Fault) {
-	if t.Faults == nil {
-		t.Faults = map[string]FaultHits{}
-	}
+func (t *Traffic) countFault(f *Fault) {
 	hits := t.Faults[f.Kind]
 	if f.End {
 		hits.Hits += f.Hits
@@ -76,7 +70,7 @@ func (t *traffic) countFault(f *Fault) {
 func (m *Monitor) Traffic() Traffic {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.traffic.Traffic
+	t := m.traffic
 	t.Faults = maps.Clone(t.Faults)
 	return t
 }

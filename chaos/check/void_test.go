@@ -53,14 +53,7 @@ func TestVoid(t *testing.T) {
 	}
 }
 
-func TestCoverage(t *testing.T) {
-	c := check.Coverage{}
-	c.Add(map[check.Branch]uint64{check.BranchDown: 2})
-	c.Add(map[check.Branch]uint64{check.BranchDown: 1, check.BranchUnknown: 1})
-	missing := c.Missing([]check.Branch{check.BranchUnknown, check.BranchRebound, check.BranchDown})
-	if c[check.BranchDown] != 3 || len(missing) != 1 || missing[0] != check.BranchRebound {
-		t.Errorf("%v lacks %v", c, missing)
-	}
+func TestBranches(t *testing.T) {
 	seen := map[check.Branch]bool{}
 	for _, b := range check.Branches() {
 		if seen[b] {
