@@ -137,7 +137,7 @@ const tickEvery = time.Second
 func NewMonitor(limits Limits) *Monitor {
 	run := newRunContext(limits.withDefaults())
 	return &Monitor{run: run, traffic: Traffic{Faults: map[string]FaultHits{}}, checkers: []checker{
-		run.nodes.checker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
+		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
 		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(),
 	}}

@@ -36,7 +36,7 @@ type nodeRows struct {
 	rows []fleet.Transition
 }
 
-func (t nodes) checker() checker {
+func (t nodes) newChecker() checker {
 	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t) }}
 }
 

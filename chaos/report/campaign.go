@@ -42,7 +42,7 @@ func buildCampaignPage(c history.Campaign) page {
 	p := page{
 		Name: c.Name, Outcome: c.Outcome(), About: outcomes(t), Reasons: c.Shortcomings(), Repeat: c.Repeat, Facts: campaignFacts(c, t),
 	}
-	failed := &table{Heads: []string{"outcome", "run", "seed", "why", "repeat"}, right: []int{2}, wrap: 3, most: maxFailedRuns, mostText: maxFailedRunsText}
+	failed := &table{Heads: []string{"outcome", "run", "seed", "why", "repeat"}, right: []int{2}, most: maxFailedRuns, mostText: maxFailedRunsText}
 	runs := &table{
 		Heads: []string{"outcome", "run", "seed", "lasted", "took", "faults", "never hit", "refused", "violations", "history"},
 		right: []int{2, 3, 4, 5, 6, 7, 8}, most: maxRuns,
@@ -62,7 +62,7 @@ func buildCampaignPage(c history.Campaign) page {
 		runs.addRow(outcome, name, r.Seed, stamp(r.Lasted), stamp(r.Wall.Round(10*time.Millisecond)), times, missed, r.Refused, violations,
 			cell{Text: "history", Link: r.History})
 	}
-	broken := &table{Heads: []string{"broken", "times", "promise"}, right: []int{1}, wrap: 2}
+	broken := &table{Heads: []string{"broken", "times", "promise"}, right: []int{1}}
 	for _, v := range t.Violations {
 		broken.addRow(cell{Text: v.Invariant.Slug(), Class: string(history.Violated)}, v.Count, v.Invariant.Statement())
 	}
@@ -96,7 +96,7 @@ func outcomes(t history.Totals) string {
 
 // campaignFacts are the sums of a campaign in words.
 func campaignFacts(c history.Campaign, t history.Totals) *table {
-	facts := &table{wrap: 1}
+	facts := &table{}
 	add := func(name, format string, args ...any) { facts.addRow(name, fmt.Sprintf(format, args...)) }
 	if t.Virtual > 0 {
 		add("virtual time", "%.1f hours", t.Virtual.Hours())

@@ -17,9 +17,9 @@ const (
 
 // How an allocation ended.
 const (
-	endComplete = "complete"
-	endFailed   = "failed"
-	endLost     = "lost"
+	endComplete = fleet.ClientComplete
+	endFailed   = fleet.ClientFailed
+	endLost     = fleet.ClientLost
 	endStopped  = "stopped"
 )
 
@@ -39,28 +39,13 @@ type nodeFact struct {
 	index  fleet.Index // of the entry that said so
 }
 
-// allocFact is an allocation, as the hubs have it.
+// allocFact is an allocation, as the hubs have it. Its status is how it ended, too: one that was
+// given up for lost may come back, or end once more.
 type allocFact struct {
-	id       fleet.AllocID
-	name     string
-	job      fleet.JobID
-	node     fleet.NodeID
-	previous fleet.AllocID
-	from, to time.Duration // first seen; its last end
-	status   stateSpans
-	desired  string
-	client   string
-	index    fleet.Index
-	// ends are how it ended, and when: one that was given up for lost may come back,
-	// or end once more. Empty: it is there.
-	ends []allocEnd
-	back bool // it runs again after the last of ends
-}
-
-// allocEnd is one end of an allocation.
-type allocEnd struct {
-	at  time.Duration
-	how string
+	fleet.Alloc
+	from   time.Duration // first seen
+	status stateSpans
+	index  fleet.Index
 }
 
 func newCluster() cluster {
@@ -113,7 +98,7 @@ func (c *cluster) recordBatchRows(at time.Duration, b *check.Batch, index fleet.
 		if f == nil || row.ClientStatus == "" || index < f.index {
 			continue
 		}
-		f.index, f.client = index, row.ClientStatus
+		f.index, f.ClientStatus = index, row.ClientStatus
 		f.updateStatus(at)
 	}
 }
@@ -152,50 +137,24 @@ func (c *cluster) recordNodeStatus(at time.Duration, id fleet.NodeID, status fle
 func (c *cluster) recordAlloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
 	f := c.allocs[a.ID]
 	if f == nil {
-		f = &allocFact{id: a.ID, from: at}
+		f = &allocFact{from: at}
 		c.allocs[a.ID] = f
 	}
 	if index < f.index {
 		return
 	}
-	f.index = index
-	f.name, f.job, f.node, f.previous = a.Name, a.JobID, a.NodeID, a.PreviousAllocation
-	f.desired, f.client = a.DesiredStatus, a.ClientStatus
+	f.index, f.Alloc = index, *a
+	f.Job = nil
 	f.updateStatus(at)
 }
 
-// updateStatus sets the status to what is known. One that is over has no state: its end is
-// a mark.
 func (f *allocFact) updateStatus(at time.Duration) {
-	f.back = false
-	switch f.client {
-	case fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost:
-		f.status.setState(at, "")
-		how := f.howItEnded()
-		if n := len(f.ends); n == 0 || f.ends[n-1].how != how {
-			f.ends = append(f.ends, allocEnd{at, how})
-			f.to = at
-		}
-		return
+	state := f.ClientStatus
+	if state == fleet.ClientComplete && f.ServerTerminal() {
+		state = endStopped
 	}
-	f.back = len(f.ends) > 0
-	f.status.setState(at, f.client)
+	f.status.setState(at, state)
 }
-
-func (f *allocFact) howItEnded() string {
-	switch {
-	case f.client == fleet.ClientLost:
-		return endLost
-	case f.client == fleet.ClientFailed:
-		return endFailed
-	case f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict:
-		return endStopped
-	}
-	return endComplete
-}
-
-// hasEnded reports whether it ended and is not back.
-func (f *allocFact) hasEnded() bool { return len(f.ends) > 0 && !f.back }
 
 // closeSpans closes what is open at the run's end.
 func (c *cluster) closeSpans(at time.Duration) {
@@ -208,9 +167,6 @@ func (c *cluster) closeSpans(at time.Duration) {
 		}
 	}
 	for _, f := range c.allocs {
-		if !f.hasEnded() {
-			f.to = at
-		}
 		f.status.close(at)
 	}
 }

@@ -28,7 +28,6 @@ type run struct {
 	verdicts   []check.Verdict
 	sometimes  []history.Sometimes
 	notes      []note
-	usage      map[string]*usage
 	clients    map[string]uint64 // operations, by what they do and how they ended
 	requests   int
 	end        *history.End
@@ -39,7 +38,6 @@ type run struct {
 type member struct {
 	edge    bool
 	process stateSpans                    // whether it is up, and whether a hub leads
-	unsent  fleet.Seq                     // rows of an edge's journal, at most
 	tasks   map[fleet.AllocID]*stateSpans // what really runs
 	running map[fleet.AllocID]int
 }
@@ -56,9 +54,6 @@ type note struct {
 	history.Note
 }
 
-// usage is how much a process used, at most and at last.
-type usage struct{ most, last check.Usage }
-
 // maxNotes bounds the notes of a run.
 const maxNotes = 1000
 
@@ -67,7 +62,7 @@ const maxNotes = 1000
 func collect(r *history.Reader) (*run, error) {
 	c := &run{
 		header: r.Header(), members: map[string]*member{}, cluster: newCluster(), open: map[int]*fault{},
-		usage: map[string]*usage{}, clients: map[string]uint64{}, refusals: refusals{},
+		clients: map[string]uint64{}, refusals: refusals{},
 	}
 	for _, name := range c.header.Hubs {
 		c.ensureMember(name, false)
@@ -120,8 +115,6 @@ func (c *run) addRecord(rec *history.Record) {
 		c.clients[rec.Operation.Does+" "+rec.Operation.Outcome]++
 	case rec.Request != nil:
 		c.requests++
-	case rec.Usage != nil:
-		c.recordUsage(rec.Usage)
 	default:
 		c.recordConclusion(rec)
 	}
@@ -159,12 +152,9 @@ func (c *run) recordHub(at time.Duration, h *check.Hub) {
 }
 
 func (c *run) recordEdge(e *check.Edge) {
-	m := c.ensureMember(e.Name, true)
+	c.ensureMember(e.Name, true)
 	if e.NodeID != "" {
 		c.cluster.names[e.NodeID] = e.Name
-	}
-	if e.Journal != nil && e.Journal.Last > e.Journal.Acknowledged {
-		m.unsent = max(m.unsent, e.Journal.Last-e.Journal.Acknowledged)
 	}
 }
 
@@ -219,19 +209,6 @@ func (c *run) recordFault(at time.Duration, f *check.Fault) {
 		began.to, began.ended, began.Hits = at, true, f.Hits
 		delete(c.open, f.ID)
 	}
-}
-
-func (c *run) recordUsage(u *check.Usage) {
-	known := c.usage[u.Who]
-	if known == nil {
-		known = &usage{}
-		c.usage[u.Who] = known
-	}
-	known.last = *u
-	known.most.Goroutines = max(known.most.Goroutines, u.Goroutines)
-	known.most.HeapBytes = max(known.most.HeapBytes, u.HeapBytes)
-	known.most.Files = max(known.most.Files, u.Files)
-	known.most.DiskBytes = max(known.most.DiskBytes, u.DiskBytes)
 }
 
 // closeOpenStates closes what is open.

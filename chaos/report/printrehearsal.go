@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"skerry/chaos/history"
+	"skerry/fleet"
 )
 
 // Bounds of a rehearsal's tables.
@@ -48,12 +48,11 @@ func (r *Rehearsal) buildPage(beside PageLinks) page {
 	for _, l := range r.Lows() {
 		p.Reasons = append(p.Reasons, l.String())
 	}
-	places := r.sortedPlaces()
 	p.addSection(section{Title: "Faults", Lines: r.faultLines()})
-	p.addSection(section{Title: "Instances", Table: r.placeTable(places)})
+	p.addSection(section{Title: "Instances", Table: r.placeTable()})
 	p.addSection(section{Title: "Without a place", Lines: r.Unplaced})
-	p.addSection(section{Title: "Timeline", Timeline: r.drawTimeline(places[:min(len(places), maxPlacesText)])})
-	p.addSection(section{Title: "Allocations", Table: r.allocTable(places)})
+	p.addSection(section{Title: "Timeline", Timeline: r.drawTimeline()})
+	p.addSection(section{Title: "Allocations", Table: r.allocTable()})
 	p.addSection(section{Title: "Notes", Lines: r.Notes, pageOnly: true})
 	if beside.History != "" {
 		p.Links = append(p.Links, cell{Text: "Every operation", Link: beside.History})
@@ -65,12 +64,12 @@ func (r *Rehearsal) buildPage(beside PageLinks) page {
 }
 
 // placeTable says what becomes of each instance.
-func (r *Rehearsal) placeTable(places []RehearsedPlace) *table {
+func (r *Rehearsal) placeTable() *table {
 	t := &table{
 		Heads: []string{"instance", "edge", "what becomes of it", "where, when", "down", "twice"},
-		right: []int{4, 5}, wrap: 3, most: maxPlaces, mostText: maxPlacesText,
+		right: []int{4, 5}, most: maxPlaces, mostText: maxPlacesText,
 	}
-	for _, p := range places {
+	for _, p := range r.Places {
 		fate := p.Fate(r.Lasted)
 		t.addRow(p.Name, p.firstEdge(), cell{Text: string(fate), Class: fate.cssClass()}, p.Story(), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()))
 	}
@@ -99,7 +98,7 @@ func (p RehearsedPlace) firstEdge() string {
 }
 
 // drawTimeline has a row for each fault and each allocation.
-func (r *Rehearsal) drawTimeline(places []RehearsedPlace) *timeline {
+func (r *Rehearsal) drawTimeline() *timeline {
 	var rows []timelineRow
 	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
 		on := strings.Join(f.On, ",")
@@ -108,7 +107,7 @@ func (r *Rehearsal) drawTimeline(places []RehearsedPlace) *timeline {
 		}
 		rows = append(rows, timelineRow{Name: f.What, On: on, spans: []span{{from: f.From, to: f.To, state: barFault}}})
 	}
-	for _, p := range places {
+	for _, p := range r.Places[:min(len(r.Places), maxPlacesText)] {
 		for i, a := range p.Allocs {
 			name := p.Name
 			if i > 0 {
@@ -146,25 +145,6 @@ func intersectWindows(as, bs []Window) []Window {
 	return out
 }
 
-// sortedPlaces has the places by name, [2] before [10].
-func (r *Rehearsal) sortedPlaces() []RehearsedPlace {
-	split := func(name string) (string, int) {
-		var n int
-		head, tail, ok := strings.Cut(name, "[")
-		if _, err := fmt.Sscanf(tail, "%d]", &n); !ok || err != nil {
-			return name, 0
-		}
-		return head, n
-	}
-	places := slices.Clone(r.Places)
-	slices.SortStableFunc(places, func(a, b RehearsedPlace) int {
-		x, i := split(a.Name)
-		y, j := split(b.Name)
-		return cmp.Or(cmp.Compare(x, y), cmp.Compare(i, j))
-	})
-	return places
-}
-
 func (r *Rehearsal) faultLines() []string {
 	var lines []string
 	for _, f := range r.Faults {
@@ -172,22 +152,9 @@ func (r *Rehearsal) faultLines() []string {
 		if f.To-f.From >= time.Millisecond {
 			when = stamp(f.From) + " to " + stamp(f.To)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s, %s", f.What, r.faultTargets(f), when))
+		lines = append(lines, fmt.Sprintf("%s on %s, %s", f.What, formatTargets(f.On), when))
 	}
 	return lines
-}
-
-// faultTargets says who a fault is on.
-func (r *Rehearsal) faultTargets(f RehearsedFault) string {
-	switch {
-	case len(f.On) == 0:
-		return "everyone"
-	case len(f.On) > 3 && len(f.On) == len(r.Edges):
-		return "all edges"
-	case len(f.On) > 3:
-		return fmt.Sprintf("%s and %d more", strings.Join(f.On[:2], ", "), len(f.On)-2)
-	}
-	return strings.Join(f.On, ", ")
 }
 
 // Summary says in few sentences what would happen.
@@ -211,7 +178,7 @@ func (r *Rehearsal) Summary() []string {
 	lines := []string{fmt.Sprintf("Of %s: %s.", plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
 	if longest >= time.Millisecond {
 		lines = append(lines, fmt.Sprintf("The longest that an instance was down: %s (%s).", stamp(longest), longestName))
-	} else if !slices.ContainsFunc(r.Lows(), func(l JobLow) bool { return len(l.Below) > 0 }) {
+	} else {
 		lines = append(lines, "No instance was ever down.")
 	}
 	if twice >= time.Millisecond {
@@ -240,4 +207,49 @@ func (r *Rehearsal) reasonsSuffix() string {
 		return ""
 	}
 	return ": " + strings.Join(reasons, "; ")
+}
+
+// windows prints when something was.
+func windows(ws []Window, lasted time.Duration) string {
+	var parts []string
+	for _, w := range ws {
+		if w.To >= lasted {
+			parts = append(parts, "from "+stamp(w.From))
+		} else {
+			parts = append(parts, stamp(w.From)+" to "+stamp(w.To))
+		}
+	}
+	if len(parts) == 0 {
+		return "never"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// formatHubView prints what the hubs showed of an allocation.
+func (a RehearsedAlloc) formatHubView(lasted time.Duration) string {
+	var parts []string
+	for _, s := range a.Showed {
+		parts = append(parts, s.Status+" "+windows([]Window{s.Window}, lasted))
+	}
+	if a.End != "" {
+		parts = append(parts, a.End+" at "+stamp(a.Ended))
+	}
+	if len(parts) == 0 {
+		return "running"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// allocTable has a row for each allocation.
+func (r *Rehearsal) allocTable() *table {
+	t := &table{
+		Heads: []string{"allocation", "instance", "edge", "its tasks ran", "the hubs showed"},
+		most:  maxPlaces, mostText: maxPlacesText,
+	}
+	for _, p := range r.Places {
+		for _, a := range p.Allocs {
+			t.addRow(fleet.Short(a.ID), p.Name, a.Edge, truncateText(windows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted))
+		}
+	}
+	return t
 }

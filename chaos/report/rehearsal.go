@@ -60,6 +60,12 @@ type RehearsedAlloc struct {
 	Ended time.Duration
 }
 
+// ShownStatus is what the hubs called an allocation that was out of their sight, and when.
+type ShownStatus struct {
+	Status string // unknown or lost
+	Window
+}
+
 // Window is a stretch of time.
 type Window struct{ From, To time.Duration }
 
@@ -130,27 +136,45 @@ func (p RehearsedPlace) runWindows() []Window {
 	for _, a := range p.Allocs {
 		ws = append(ws, a.Ran...)
 	}
-	slices.SortFunc(ws, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
+	sortWindows(ws)
 	return ws
 }
 
-// Down is how long nothing of the place ran between its first start and its end,
-// or the end of the rehearsal, though it should have.
+func sortWindows(ws []Window) {
+	slices.SortFunc(ws, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
+}
+
+// Down is how long nothing of the place ran, though it should have.
 func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
+	return totalLength(p.downWindows(lasted))
+}
+
+func totalLength(ws []Window) (sum time.Duration) {
+	for _, w := range ws {
+		sum += w.To - w.From
+	}
+	return sum
+}
+
+// downWindows are when nothing of the place ran between its first start and its end,
+// or the end of the rehearsal, though it should have.
+func (p RehearsedPlace) downWindows(lasted time.Duration) (down []Window) {
 	ws := p.runWindows()
 	if len(ws) == 0 {
-		return 0
+		return nil
 	}
 	end := p.demandEnd(lasted)
-	var down time.Duration
 	until := ws[0].From
 	for _, w := range ws {
 		if from := min(w.From, end); from > until && !p.pausedAt(until, from) {
-			down += from - until
+			down = append(down, Window{until, from})
 		}
 		until = max(until, min(w.To, end))
 	}
-	return down + max(0, end-until)
+	if end > until {
+		down = append(down, Window{until, end})
+	}
+	return down
 }
 
 // pausedAt reports whether between two windows the place was not asked for: all
@@ -215,6 +239,67 @@ func (p RehearsedPlace) Story() string {
 	return strings.Join(parts, "; ")
 }
 
+// JobLow is how few of a job's instances ran.
+type JobLow struct {
+	Job       fleet.JobID
+	Instances int
+	Most      int // that ever ran
+	Least     int // that ran at a time
+	// Below is when fewer than Most ran. What was completed or stopped is not missed.
+	Below []Window
+}
+
+// Lows returns how few instances of each job ran, by job.
+func (r *Rehearsal) Lows() []JobLow {
+	byJob := map[fleet.JobID][]RehearsedPlace{}
+	for _, p := range r.Places {
+		byJob[p.Job] = append(byJob[p.Job], p)
+	}
+	var lows []JobLow
+	for _, id := range slices.Sorted(maps.Keys(byJob)) {
+		low := JobLow{Job: id, Instances: len(byJob[id])}
+		var down []Window
+		for _, p := range byJob[id] {
+			down = append(down, p.downWindows(r.Lasted)...)
+			if len(p.runWindows()) > 0 {
+				low.Most++
+			}
+		}
+		low.countDown(down)
+		lows = append(lows, low)
+	}
+	return lows
+}
+
+// countDown takes the windows in which any of the job's instances was down.
+func (l *JobLow) countDown(down []Window) {
+	sortWindows(down)
+	l.Least = l.Most
+	for i, w := range down {
+		running := l.Most
+		for _, other := range down[:i+1] {
+			if other.To > w.From {
+				running--
+			}
+		}
+		l.Least = min(l.Least, running)
+		if n := len(l.Below); n > 0 && w.From <= l.Below[n-1].To {
+			l.Below[n-1].To = max(l.Below[n-1].To, w.To)
+		} else {
+			l.Below = append(l.Below, w)
+		}
+	}
+}
+
+// String says it in a line.
+func (l JobLow) String() string {
+	if len(l.Below) == 0 {
+		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, plural(l.Instances, "instance"), l.Least)
+	}
+	return fmt.Sprintf("%s: %s, at least %d running; fewer than %d for %s in all, from %s on",
+		l.Job, plural(l.Instances, "instance"), l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
+}
+
 // Rehearse makes a rehearsal of the history of its run. everyNode are the jobs that run one
 // instance on each node: all of their allocations have the index 0.
 func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
@@ -231,18 +316,22 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	}
 	places := map[string]*RehearsedPlace{}
 	for _, f := range c.cluster.allocs {
-		name := f.name
-		if slices.Contains(everyNode, f.job) {
-			name = strings.TrimSuffix(name, "[0]") + "[" + c.cluster.names[f.node] + "]"
+		name := f.Name
+		if slices.Contains(everyNode, f.JobID) {
+			name = strings.TrimSuffix(name, "[0]") + "[" + c.cluster.names[f.NodeID] + "]"
 		}
 		p := places[name]
 		if p == nil {
-			p = &RehearsedPlace{Name: name, Job: f.job}
+			p = &RehearsedPlace{Name: name, Job: f.JobID}
 			places[name] = p
 		}
 		p.Allocs = append(p.Allocs, c.rehearsedAlloc(f))
 	}
-	for _, name := range slices.Sorted(maps.Keys(places)) {
+	head := func(name string) string { return strings.SplitN(name, "[", 2)[0] }
+	inOrder := func(a, b string) int { // [2] before [10]
+		return cmp.Or(cmp.Compare(head(a), head(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(places), inOrder) {
 		p := places[name]
 		slices.SortFunc(p.Allocs, func(a, b RehearsedAlloc) int {
 			return cmp.Or(cmp.Compare(a.Placed, b.Placed), cmp.Compare(a.ID, b.ID))
@@ -253,43 +342,23 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 }
 
 func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
-	a := RehearsedAlloc{ID: f.id, Edge: c.cluster.names[f.node], Replaces: f.previous, Placed: f.from}
-	if m := c.members[a.Edge]; m != nil && m.tasks[f.id] != nil {
-		for _, s := range m.tasks[f.id].spans {
-			if n := len(a.Ran); n > 0 && a.Ran[n-1].To == s.from {
-				a.Ran[n-1].To = s.to // more or fewer of its tasks, but never none
-			} else {
-				a.Ran = append(a.Ran, Window{s.from, s.to})
-			}
+	a := RehearsedAlloc{ID: f.ID, Edge: c.cluster.names[f.NodeID], Replaces: f.PreviousAllocation, Placed: f.from}
+	if m := c.members[a.Edge]; m != nil && m.tasks[f.ID] != nil {
+		for _, s := range m.tasks[f.ID].spans {
+			a.Ran = append(a.Ran, Window{s.from, s.to})
 		}
 	}
-	for _, s := range f.status.spans {
-		if s.state == fleet.ClientUnknown {
-			a.Unseen = append(a.Unseen, Window{s.from, s.to})
-			a.Showed = append(a.Showed, ShownStatus{fleet.ClientUnknown, Window{s.from, s.to}})
+	for i, s := range f.status.spans {
+		if i == len(f.status.spans)-1 && slices.Contains([]string{endComplete, endFailed, endLost, endStopped}, s.state) {
+			a.End, a.Ended = s.state, s.from
 		}
-	}
-	if f.hasEnded() {
-		a.End, a.Ended = f.ends[len(f.ends)-1].how, f.to
-	}
-	for i, end := range f.ends { // given up for lost, until somebody knows better
-		if end.how != endLost {
+		if s.state != fleet.ClientUnknown && s.state != endLost { // the latter until somebody knows better
 			continue
 		}
-		until := c.lasted
-		if i+1 < len(f.ends) {
-			until = f.ends[i+1].at
-		}
-		for _, s := range f.status.spans {
-			if s.from >= end.at {
-				until = min(until, s.from)
-			}
-		}
-		a.Unseen = append(a.Unseen, Window{end.at, until})
-		if a.End != endLost { // else it is how it ended
-			a.Showed = append(a.Showed, ShownStatus{fleet.ClientLost, Window{end.at, until}})
+		a.Unseen = append(a.Unseen, Window{s.from, s.to})
+		if a.End == "" { // else it is how it ended
+			a.Showed = append(a.Showed, ShownStatus{s.state, Window{s.from, s.to}})
 		}
 	}
-	slices.SortFunc(a.Unseen, func(x, y Window) int { return cmp.Compare(x.From, y.From) })
 	return a
 }

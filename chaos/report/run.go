@@ -15,10 +15,9 @@ import (
 
 // Bounds of a run's page.
 const (
-	maxEvidence   = 12 // violations of one invariant
-	maxFaultRows  = 300
-	maxOtherRows  = 150
-	maxDrawnEdges = 40
+	maxEvidence  = 12 // violations of one invariant
+	maxFaultRows = 300
+	maxOtherRows = 150
 )
 
 // WriteRun writes the page of one run, from its history. A history that was cut
@@ -52,7 +51,6 @@ func (c *run) buildRunPage(beside PageLinks) page {
 	p.addSection(section{Title: "Refused sessions and messages", Note: fmt.Sprintf("%d in all", c.sum.Refused), Table: c.refusalTable()})
 	p.addSection(section{Title: "Branches", Table: c.branchTable()})
 	p.addSection(section{Title: "Totals", Table: c.totalTable()})
-	p.addSection(section{Title: "Resources", Note: "at last / at most", Table: c.usageTable()})
 	p.addSection(section{Title: "Notes", Table: c.noteTable()})
 	p.addSection(section{Title: "The schedule", Text: c.header.Schedule, Folded: true})
 	if beside.History != "" {
@@ -135,7 +133,7 @@ func verdictCounts(verdicts []check.Verdict) string {
 }
 
 func verdictTable(verdicts []check.Verdict) *table {
-	t := &table{Heads: []string{"verdict", "invariant", "promise", "judged", "broken", "undecided"}, right: []int{3, 4, 5}, wrap: 2}
+	t := &table{Heads: []string{"verdict", "invariant", "promise", "judged", "broken", "undecided"}, right: []int{3, 4, 5}}
 	for _, v := range verdicts {
 		t.addRow(verdictWords[verdictRank(v)], v.Invariant.Slug(), v.Invariant.Statement(), v.Judged, v.Broken, v.Undecided)
 	}
@@ -184,55 +182,43 @@ func (c *run) drawTimeline() *timeline {
 		}
 		rows = append(rows, row)
 	}
-	left := 0
-	edges := c.busiestEdges()
-	for _, name := range c.names {
-		switch m := c.members[name]; {
-		case !m.edge:
-			rows = append(rows, timelineRow{Name: name, spans: m.process.spans})
-		case slices.Contains(edges, name):
-			rows = append(rows, timelineRow{Name: name, spans: c.cluster.statuses[name]})
-		default:
-			left++
-		}
-	}
-	t := newTimeline(c.lasted, rows)
-	if left > 0 {
-		t.Left = append(t.Left, fmt.Sprintf("%d edges to which less happened", left))
-	}
-	return t
-}
-
-// busiestEdges are the edges that are drawn: those that most happened to.
-func (c *run) busiestEdges() []string {
-	weight := map[string]int{}
-	var edges []string
-	for _, name := range c.names {
-		if c.members[name].edge {
-			edges = append(edges, name)
-			weight[name] = len(c.cluster.statuses[name])
-		}
-	}
-	for _, f := range c.faults {
-		for _, target := range f.Targets {
-			weight[target] += 10
-		}
-	}
+	troubled := map[string]bool{}
 	for _, v := range c.violations {
-		weight[v.Where] += 1000
+		troubled[v.Where] = true
 	}
-	slices.SortStableFunc(edges, func(a, b string) int { return cmp.Compare(weight[b], weight[a]) })
-	return edges[:min(len(edges), maxDrawnEdges)]
+	isLater := func(name string) int { // hubs come first, then edges with a violation
+		switch {
+		case !c.members[name].edge:
+			return 0
+		case troubled[name]:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(c.names, func(a, b string) int { return isLater(a) - isLater(b) })
+	for _, name := range c.names {
+		row := timelineRow{Name: name, spans: c.members[name].process.spans}
+		if c.members[name].edge {
+			row.spans = c.cluster.statuses[name]
+		}
+		rows = append(rows, row)
+	}
+	return newTimeline(c.lasted, rows)
 }
 
 // formatKind is the fault's kind with its parameters.
 func (f *fault) formatKind() string { return strings.TrimSpace(f.Kind + " " + f.Detail) }
 
-// formatTargets says what a fault is on.
-func (f *fault) formatTargets() string { return cmp.Or(strings.Join(f.Targets, ", "), "everyone") }
+// formatTargets says who a fault is on.
+func formatTargets(targets []string) string {
+	if more := len(targets) - 3; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(targets[:2], ", "), more+1)
+	}
+	return cmp.Or(strings.Join(targets, ", "), "everyone")
+}
 
 func (f *fault) timelineSpan() span {
-	s := span{from: f.from, to: f.to, state: barFault, of: f.formatKind() + " on " + f.formatTargets()}
+	s := span{from: f.from, to: f.to, state: barFault, of: f.formatKind() + " on " + formatTargets(f.Targets)}
 	if f.ended && f.Hits == 0 {
 		s.state = barMissed
 	}
@@ -261,7 +247,7 @@ func (c *run) faultTable() *table {
 		if f.ended {
 			to, hits = stamp(f.to), fmt.Sprint(f.Hits)
 		}
-		t.addRow(stamp(f.from), to, f.formatKind(), f.formatTargets(), hits)
+		t.addRow(stamp(f.from), to, f.formatKind(), formatTargets(f.Targets), hits)
 	}
 	return t
 }
@@ -292,28 +278,6 @@ func (c *run) totalTable() *table {
 		t.addRow("– "+what, c.clients[what])
 	}
 	t.addRow("requests on site or to a hub", c.requests)
-	worst := ""
-	for _, name := range c.names {
-		if m := c.members[name]; m.unsent > 0 && (worst == "" || m.unsent > c.members[worst].unsent) {
-			worst = name
-		}
-	}
-	if worst != "" {
-		t.addRow("most unsent rows of one edge", fmt.Sprintf("%d (%s)", c.members[worst].unsent, worst))
-	}
-	return t
-}
-
-func (c *run) usageTable() *table {
-	t := &table{Heads: []string{"process", "goroutines", "heap", "files", "disk"}, right: []int{1, 2, 3, 4}}
-	number := func(last, most int) string { return fmt.Sprintf("%d / %d", last, most) }
-	size := func(last, most int64) string {
-		return fmt.Sprintf("%.1f / %.1f MiB", float64(last)/(1<<20), float64(most)/(1<<20))
-	}
-	for _, who := range slices.Sorted(maps.Keys(c.usage)) {
-		last, most := c.usage[who].last, c.usage[who].most
-		t.addRow(who, number(last.Goroutines, most.Goroutines), size(last.HeapBytes, most.HeapBytes), number(last.Files, most.Files), size(last.DiskBytes, most.DiskBytes))
-	}
 	return t
 }
 

@@ -64,7 +64,12 @@ func (l *stateSpans) currentState() string {
 }
 
 // close ends what is open at the end of the run.
-func (l *stateSpans) close(at time.Duration) { l.setState(at, "") }
+func (l *stateSpans) close(at time.Duration) {
+	if l.open {
+		last := &l.spans[len(l.spans)-1]
+		last.to, l.open = max(last.from, at), false
+	}
+}
 
 // mergeShortSpans draws neighbours together until a stretch of them lasts for at least
 // shortest. What lasts that long by itself stays as it is.

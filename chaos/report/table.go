@@ -10,14 +10,13 @@ import (
 // pageWidth is how wide a terminal is taken to be, in characters.
 const pageWidth = 100
 
-// table has cells in columns. On a terminal it is at most pageWidth wide: the column wrap
-// takes several lines where it must.
+// table has cells in columns. On a terminal it is at most pageWidth wide: cells take several
+// lines where they must.
 type table struct {
 	Heads    []string // nil: it has none
 	right    []int    // columns that are aligned at their right
-	wrap     int
-	most     int // rows on a page; 0: all
-	mostText int // rows on a terminal; 0: all
+	most     int      // rows on a page; 0: all
+	mostText int      // rows on a terminal; 0: all
 	rows     [][]cell
 }
 
@@ -78,16 +77,9 @@ func (t *table) writeTable(b *strings.Builder) {
 	if len(lines) == 0 {
 		return
 	}
-	widths := t.columnWidths(lines)
+	widths := columnWidths(lines)
 	for _, line := range lines {
-		for i, text := range wrapText(line[t.wrap], widths[t.wrap]) {
-			now := make([]string, len(line))
-			if i == 0 {
-				copy(now, line)
-			}
-			now[t.wrap] = text
-			t.writeRow(b, widths, now)
-		}
+		t.writeRow(b, widths, line)
 	}
 	if left > 0 {
 		fmt.Fprintf(b, "%*sand %d more\n", indent, "", left)
@@ -100,57 +92,41 @@ const (
 	space  = 2
 )
 
-func (t *table) columnWidths(lines [][]string) []int {
+// columnWidths makes the widest column narrower until the columns fit.
+func columnWidths(lines [][]string) []int {
 	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, text := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+	over := indent - space - pageWidth
+	for i := range widths {
+		for _, line := range lines {
+			widths[i] = max(widths[i], utf8.RuneCountInString(line[i]))
 		}
+		over += widths[i] + space
 	}
-	t.narrowColumns(widths)
+	for ; over > 0; over-- {
+		widths[slices.Index(widths, slices.Max(widths))]--
+	}
 	return widths
 }
 
-// narrowColumns makes columns narrower until they fit: the one that may take several lines
-// first, then always the widest of the others, whose cells are cut.
-func (t *table) narrowColumns(widths []int) {
-	over := indent + space*(len(widths)-1) - pageWidth
-	for _, w := range widths {
-		over += w
-	}
-	for ; over > 0; over-- {
-		widest := t.wrap
-		if widths[t.wrap] <= wrapLeast {
-			for i, w := range widths {
-				if w > widths[widest] {
-					widest = i
-				}
-			}
-		}
-		widths[widest]--
-	}
-}
-
-// wrapLeast is how narrow the column gets that may take several lines, as long as
-// others can be cut.
-const wrapLeast = 30
-
 func (t *table) writeRow(b *strings.Builder, widths []int, cells []string) {
-	var l strings.Builder
-	l.WriteString(strings.Repeat(" ", indent))
-	for i, cell := range cells {
-		if i > 0 {
-			l.WriteString(strings.Repeat(" ", space))
-		}
-		cell = truncateText(cell, widths[i])
-		pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
-		if slices.Contains(t.right, i) {
-			l.WriteString(pad + cell)
-		} else {
-			l.WriteString(cell + pad)
-		}
+	height := 1
+	wrapped := make([][]string, len(cells))
+	for i, text := range cells {
+		wrapped[i] = wrapText(text, widths[i])
+		height = max(height, len(wrapped[i]))
 	}
-	fmt.Fprintln(b, strings.TrimRight(l.String(), " "))
+	for n := range height {
+		line, gap := "", indent
+		for i, lines := range wrapped {
+			width := widths[i]
+			if !slices.Contains(t.right, i) {
+				width = -width
+			}
+			line += fmt.Sprintf("%*s%*s", gap, "", width, append(lines, make([]string, height)...)[n])
+			gap = space
+		}
+		fmt.Fprintln(b, strings.TrimRight(line, " "))
+	}
 }
 
 // wrapText breaks a text at spaces into lines of at most width characters; a word
