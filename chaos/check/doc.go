@@ -10,8 +10,7 @@
 // shows. Observations are plain values, so that a run that was written down can be
 // judged again.
 //
-// A Monitor also counts what a run has come to (Sometimes): a run in which nothing
-// happened proves nothing (Void).
+// A Monitor also counts what a run has come to (Reached).
 //
 // Nothing here does I/O, reads a clock or starts a goroutine, but for the search
 // for a linearization, which porcupine bounds by the time it is given. What a

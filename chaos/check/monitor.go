@@ -125,7 +125,6 @@ type Monitor struct {
 	mu       sync.Mutex
 	run      *runContext
 	checkers []checker
-	traffic  Traffic
 	given    int // violations that were handed out
 	over     bool
 }
@@ -136,7 +135,7 @@ const tickEvery = time.Second
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
 	run := newRunContext(limits.withDefaults())
-	return &Monitor{run: run, traffic: Traffic{Faults: map[string]FaultHits{}}, checkers: []checker{
+	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
 		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(),
@@ -152,7 +151,6 @@ func (m *Monitor) Observe(o Observation) []Violation {
 	for i := range m.checkers {
 		m.checkers[i].handleObservation(s, &o)
 	}
-	m.traffic.countObservation(s, &o)
 	m.tickCheckers()
 	return m.takeNewViolations()
 }

@@ -192,3 +192,13 @@ func TestInvariantsAreNamed(t *testing.T) {
 		t.Error("an invariant of any number is written")
 	}
 }
+
+func TestBranches(t *testing.T) {
+	seen := map[check.Branch]bool{}
+	for _, b := range check.Branches() {
+		if seen[b] {
+			t.Errorf("branch %q is listed twice", b)
+		}
+		seen[b] = true
+	}
+}
