@@ -157,7 +157,7 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 	if !good && c.Shrink > 0 {
 		c.shrinkSchedule(ctx, p, r)
 	}
-	if err := writeReport(folder); err != nil { // a run that died early has no history
+	if err := report.DrawRun(filepath.Join(folder, virtual.HistoryFile), filepath.Join(folder, reportFile), "../"+indexFile); err != nil { // a run that died early has no history
 		r.Run.Reasons = append(r.Run.Reasons, err.Error())
 		return r.Run, nil
 	}
@@ -168,24 +168,6 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 
 // isFailedRun reports whether a run shows a mistake.
 func isFailedRun(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
-
-func writeReport(folder string) (err error) {
-	in, err := os.Open(filepath.Join(folder, virtual.HistoryFile))
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer in.Close()
-	out, err := os.Create(filepath.Join(folder, reportFile))
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	r, err := history.NewReader(in)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return report.WriteRun(out, r, report.PageLinks{History: virtual.HistoryFile, Index: "../" + indexFile})
-}
 
 // shrinkSchedule looks for the shortest schedule that breaks the same invariant.
 func (c *campaign) shrinkSchedule(ctx context.Context, p player, r virtual.Result) {

@@ -45,19 +45,10 @@ func (g Ground) finishReport(dir string, rec *engine.Recorder, verdict error) er
 }
 
 // drawReport draws the closed history in a folder of a report.
-func (g Ground) drawReport(dir string) (err error) {
-	r, err := history.Open(filepath.Join(dir, historyFile))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	out, err := os.Create(filepath.Join(dir, reportFile))
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	g.printLine("report: %s", out.Name())
-	return report.WriteRun(out, r, report.PageLinks{History: historyFile})
+func (g Ground) drawReport(dir string) error {
+	page := filepath.Join(dir, reportFile)
+	g.printLine("report: %s", page)
+	return report.DrawRun(filepath.Join(dir, historyFile), page, "")
 }
 
 func outcomeOf(verdict error) history.Outcome {

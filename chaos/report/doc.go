@@ -7,5 +7,5 @@
 // needs no server, no script and nothing beside it. Its size is bounded: what is too
 // short or too much is merged or left out, and the page says so.
 //
-// The package starts no goroutine and persists nothing.
+// The package starts no goroutine. DrawRun alone opens files.
 package report

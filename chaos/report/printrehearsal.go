@@ -20,7 +20,7 @@ const (
 
 // Print prints the rehearsal, at most 100 characters wide.
 func (r *Rehearsal) Print(w io.Writer) error {
-	p := r.buildPage(PageLinks{})
+	p := r.buildPage()
 	var b strings.Builder
 	paragraph(&b, fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge")))
 	p.writeText(&b)
@@ -36,11 +36,9 @@ func (r *Rehearsal) Print(w io.Writer) error {
 }
 
 // WriteHTML writes the rehearsal's page.
-func (r *Rehearsal) WriteHTML(w io.Writer, beside PageLinks) error {
-	return r.buildPage(beside).writeHTML(w)
-}
+func (r *Rehearsal) WriteHTML(w io.Writer) error { return r.buildPage().writeHTML(w) }
 
-func (r *Rehearsal) buildPage(beside PageLinks) page {
+func (r *Rehearsal) buildPage() page {
 	p := page{
 		Name: r.Name, Outcome: r.Outcome, Reasons: r.Summary(), Repeat: r.Repeat,
 		About: fmt.Sprintf("A rehearsal of %s on %s, in virtual time.", stamp(r.Lasted), plural(len(r.Edges), "edge")),
@@ -54,12 +52,6 @@ func (r *Rehearsal) buildPage(beside PageLinks) page {
 	p.addSection(section{Title: "Timeline", Timeline: r.drawTimeline()})
 	p.addSection(section{Title: "Allocations", Table: r.allocTable()})
 	p.addSection(section{Title: "Notes", Lines: r.Notes, pageOnly: true})
-	if beside.History != "" {
-		p.Links = append(p.Links, cell{Text: "Every operation", Link: beside.History})
-	}
-	if beside.Index != "" {
-		p.Links = append(p.Links, cell{Text: "The run's report", Link: beside.Index})
-	}
 	return p
 }
 

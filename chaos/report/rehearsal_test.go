@@ -109,7 +109,7 @@ func TestRehearse(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "rehearsal.txt", text.String())
-	if err := r.WriteHTML(&page, report.PageLinks{History: "history.jsonl.gz", Index: "run.html"}); err != nil {
+	if err := r.WriteHTML(&page); err != nil {
 		t.Fatal(err)
 	}
 	goldenPage(t, "rehearsal.html", page.String())
@@ -148,7 +148,7 @@ func TestAnEmptyRehearsal(t *testing.T) {
 	if err := r.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteHTML(&b, report.PageLinks{}); err != nil {
+	if err := r.WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
 }

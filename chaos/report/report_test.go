@@ -123,7 +123,7 @@ func TestHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rehearsal bytes.Buffer
-	if err := r.WriteHTML(&rehearsal, report.PageLinks{History: evil, Index: evil}); err != nil {
+	if err := r.WriteHTML(&rehearsal); err != nil {
 		t.Fatal(err)
 	}
 	j, err := history.Judge(mustOpen(t, text))

@@ -2,9 +2,12 @@ package report
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +31,26 @@ func WriteRun(w io.Writer, r *history.Reader, beside PageLinks) error {
 		return err
 	}
 	return c.buildRunPage(beside).writeHTML(w)
+}
+
+// DrawRun writes the page of a run into a file, from the file of its history. index is its
+// campaign's page, as a link; "": none.
+func DrawRun(from, to, index string) (err error) {
+	r, err := history.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := os.Create(to)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	beside := PageLinks{Index: index}
+	if filepath.Dir(from) == filepath.Dir(to) {
+		beside.History = filepath.Base(from)
+	}
+	return WriteRun(f, r, beside)
 }
 
 func (c *run) buildRunPage(beside PageLinks) page {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos/history"
+	"skerry/chaos/report"
 	"skerry/chaos/virtual"
 	"skerry/cmd/console"
 )
@@ -63,7 +64,7 @@ func runAbsence(a virtual.Absence, folder string, out io.Writer) error {
 	virtual.Main(func() error {
 		err := recordAbsence(a, path, out)
 		if err == nil {
-			err = drawReport(path, filepath.Join(folder, "absence.html"))
+			err = report.DrawRun(path, filepath.Join(folder, "absence.html"), "")
 		}
 		if err != nil {
 			return fmt.Errorf("skerry-chaos: %w\nall files of the run are kept in %s", err, a.Dir)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ func pastRunCommands() []*cobra.Command {
 			if len(args) == 2 {
 				path = args[1]
 			}
-			if err := drawReport(args[0], path); err != nil {
+			if err := report.DrawRun(args[0], path, ""); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), path)
@@ -56,23 +55,4 @@ func pastRunCommands() []*cobra.Command {
 		},
 	}
 	return []*cobra.Command{judge, page}
-}
-
-// drawReport writes the page of a history.
-func drawReport(from, to string) (err error) {
-	r, err := history.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	f, err := os.Create(to)
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	beside := report.PageLinks{}
-	if filepath.Dir(from) == filepath.Dir(to) {
-		beside.History = filepath.Base(from)
-	}
-	return report.WriteRun(f, r, beside)
 }

@@ -111,7 +111,7 @@ func writePage(path string, r *report.Rehearsal) (err error) {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return r.WriteHTML(f, report.PageLinks{})
+	return r.WriteHTML(f)
 }
 
 // rehearsalConfig is what the flags say.
