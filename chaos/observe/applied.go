@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 
 	"skerry/chaos/check"
@@ -91,11 +92,10 @@ func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	if r == nil || a.Result.Err != nil {
 		return nil
 	}
-	o := &check.Opened{
+	return &check.Opened{
 		Node: c.NodeID, Session: c.Session, Boot: c.BootID, Hub: c.Hub, Epoch: r.Epoch, Status: r.Status,
 		Head: c.Head, Applied: r.Applied, Lost: c.Lost,
 	}
-	return o
 }
 
 // moved are the nodes that an entry moved, each with the deadline that it was for: that of
@@ -198,7 +198,7 @@ func planned(e *check.Effects, c state.Plan, v *state.View) {
 		}
 		e.Nodes, e.Loads = append(e.Nodes, fleet.Node{ID: n.ID, Name: n.Name, Status: n.Status}), append(e.Loads, load)
 	}
-	slices.SortFunc(e.Allocs, func(a, b fleet.Alloc) int { return compare(a.ID, b.ID) })
-	slices.SortFunc(e.Nodes, func(a, b fleet.Node) int { return compare(a.ID, b.ID) })
-	slices.SortFunc(e.Loads, func(a, b check.Load) int { return compare(a.Node, b.Node) })
+	slices.SortFunc(e.Allocs, func(a, b fleet.Alloc) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(e.Nodes, func(a, b fleet.Node) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(e.Loads, func(a, b check.Load) int { return cmp.Compare(a.Node, b.Node) })
 }

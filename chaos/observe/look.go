@@ -10,8 +10,6 @@ import (
 	"skerry/hub/state"
 )
 
-func compare[T ~string](a, b T) int { return cmp.Compare(a, b) }
-
 // Hub is a hub's state as it is. Histories, and the fingerprint of it all, are wanted of
 // a picture alone: they are the larger part of it.
 func Hub(name string, v *state.View, histories bool) *check.Hub {

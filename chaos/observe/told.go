@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -51,11 +50,8 @@ func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 // Close closes the file.
 func (t *EntryWriter) Close() error { return t.out.Close() }
 
-// Bounds of what is read at a time, and of a line.
-const (
-	readBufferSize = 4 << 20
-	maxLineSize    = 64 << 20
-)
+// maxLineSize bounds a line, and what is read at a time.
+const maxLineSize = 64 << 20
 
 // errNotAnEntry is a line that is no entry, and none that a kill cut off.
 var errNotAnEntry = errors.New("a line is no entry")
@@ -63,8 +59,7 @@ var errNotAnEntry = errors.New("a line is no entry")
 // EntryReader reads what a hub tells in a file.
 type EntryReader struct {
 	hub, path string
-	read      int64  // bytes so far
-	rest      []byte // of a line that has no end yet
+	read      int64 // bytes of whole lines so far
 }
 
 // NewEntryReader makes a Told that has read nothing.
@@ -81,32 +76,30 @@ func (t *EntryReader) Next(wants func(fleet.Index) bool, each func(*check.Applie
 		return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(io.NewSectionReader(f, t.read, 1<<62), readBufferSize)
 	for {
-		part, err := in.ReadSlice('\n')
-		t.read += int64(len(part))
-		t.rest = append(t.rest, part...)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil // the rest comes with the next call
-		case len(t.rest) > maxLineSize:
-			return fmt.Errorf("read what hub %s applies, up to byte %d: a line of over %d bytes", t.hub, t.read, maxLineSize)
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil:
-			return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
+		text, err := io.ReadAll(io.NewSectionReader(f, t.read, maxLineSize))
+		whole := text[:bytes.LastIndexByte(text, '\n')+1]
+		if len(whole) == 0 && len(text) == maxLineSize {
+			err = fmt.Errorf("a line of over %d bytes", maxLineSize)
 		}
-		if err := t.decodeEntryLine(wants, each); err != nil {
+		if len(whole) == 0 && err == nil {
+			return nil // the rest comes with the next call
+		}
+		for line := range bytes.Lines(whole) {
+			if err == nil {
+				err = t.decodeEntryLine(line, wants, each)
+			}
+		}
+		if t.read += int64(len(whole)); err != nil {
 			return fmt.Errorf("read what hub %s applies, up to byte %d: %w", t.hub, t.read, err)
 		}
-		t.rest = t.rest[:0]
 	}
 }
 
 // decodeEntryLine takes one line. Empty is the first one of each start. One that stops in the middle
 // was cut off by a kill: the hub tells of that entry again when it is back.
-func (t *EntryReader) decodeEntryLine(wants func(fleet.Index) bool, each func(*check.Applied)) error {
-	text := bytes.TrimSpace(t.rest)
+func (t *EntryReader) decodeEntryLine(line []byte, wants func(fleet.Index) bool, each func(*check.Applied)) error {
+	text := bytes.TrimSpace(line)
 	if len(text) == 0 {
 		return nil
 	}
