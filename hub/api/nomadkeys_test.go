@@ -158,21 +158,10 @@ var answered = map[string]any{
 
 // unwalked are the endpoints whose answers are not walked, and why.
 var unwalked = map[string]string{
-	"GET /v1/allocation/{id}/history":          "Skerry's own",
-	"GET /v1/node/{id}/history":                "Skerry's own",
-	"GET /v1/deployment/progress/{id}":         "Skerry's own",
-	"GET /v1/fleet/status":                     "Skerry's own",
 	"GET /v1/client/fs/cat/{id}":               "the bytes of a file",
 	"GET /v1/client/fs/readat/{id}":            "the bytes of a file",
 	"GET /v1/operator/snapshot":                "the bytes of a snapshot",
 	"PUT /v1/operator/snapshot":                "no answer",
-	"GET /v1/node/revocations":                 "Skerry's own",
-	"GET /v1/join/tokens":                      "Skerry's own",
-	"PUT /v1/join/tokens":                      "Skerry's own",
-	"GET /v1/join/token/{id}":                  "Skerry's own",
-	"DELETE /v1/join/token/{id}":               "Skerry's own",
-	"PUT /v1/node/{id}/revoke":                 "Skerry's own",
-	"PUT /v1/node/{id}/readmit":                "Skerry's own",
 	"GET /v1/node/{id}/{what}":                 "several endpoints, which are here one by one",
 	"GET /v1/client/allocation/{id}/exec":      "a websocket, see exec_test.go",
 	"GET /v1/job/{id}/action":                  "a websocket, see actions_test.go",
