@@ -11,16 +11,12 @@ import (
 )
 
 func (a *API) actionRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/actions", a.readHandler(a.jobActions))
+	a.mux.HandleFunc("GET /v1/job/{id}/actions", readObject(a, "jobs", needJob, a.jobActions))
 	a.mux.HandleFunc("GET /v1/job/{id}/action", a.runAction)
 }
 
 // jobActions lists the actions of a job, in the order of its file.
-func (a *API) jobActions(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	job, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) jobActions(_ *state.View, _ *http.Request, _ query, job *fleet.Job) (any, fleet.Index, error) {
 	return job.Actions(), job.ModifyIndex, nil
 }
 
@@ -41,15 +37,14 @@ func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
 // actionIn finds the allocation in which an action is to run: the one that is named, or
 // one of those that run.
 func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, error) {
-	q, err := parseQuery(r)
-	if err != nil {
+	if _, err := parseQuery(r); err != nil {
 		return allocRequest{}, err
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return allocRequest{}, err
 	}
 	v, p := a.cfg.State.View(), r.URL.Query()
-	job, err := needJob(v, r, q)
+	job, err := needJob(v, r)
 	if err != nil {
 		return allocRequest{}, err
 	}

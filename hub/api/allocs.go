@@ -13,9 +13,9 @@ import (
 
 func (a *API) allocRoutes() {
 	a.mux.HandleFunc("GET /v1/allocations", a.readHandler(a.listAllocs))
-	a.mux.HandleFunc("GET /v1/allocation/{id}", a.readHandler(a.readAlloc))
+	a.mux.HandleFunc("GET /v1/allocation/{id}", readObject(a, "allocs", needAlloc, a.readAlloc))
 	a.handlePutAndPost("/v1/allocation/{id}/stop", a.writeHandler(a.stopAlloc))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/history", a.readHandler(a.allocHistory))
+	a.mux.HandleFunc("GET /v1/allocation/{id}/history", readObject(a, "allocs", needAlloc, a.allocHistory))
 	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
 }
 
@@ -86,11 +86,7 @@ func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
 	return al, nil
 }
 
-func (a *API) readAlloc(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	al, err := needAlloc(v, r)
-	if err != nil {
-		return nil, v.TableIndex("allocs"), err
-	}
+func (a *API) readAlloc(_ *state.View, _ *http.Request, _ query, al *fleet.Alloc) (any, fleet.Index, error) {
 	return al, al.ModifyIndex, nil
 }
 
@@ -119,23 +115,17 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), state.AllocStop{
+	return commitAnswer(a, r, state.AllocStop{
 		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(), NoShutdownDelay: without, Reschedule: reschedule,
+	}, func(res state.Result) api.AllocStopAnswer {
+		return api.AllocStopAnswer{EvalID: res.Eval, Index: res.Index}
 	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return api.AllocStopAnswer{EvalID: res.Eval, Index: res.Index}, res.Index, nil
 }
 
 // noDelay reads whether the shutdown_delay is left out.
 func noDelay(r *http.Request) (bool, error) { return queryFlag(r, "no_shutdown_delay", false) }
 
-func (a *API) allocHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	al, err := needAlloc(v, r)
-	if err != nil {
-		return nil, v.TableIndex("allocs"), err
-	}
+func (a *API) allocHistory(v *state.View, _ *http.Request, _ query, al *fleet.Alloc) (any, fleet.Index, error) {
 	return api.HistoryAnswer{Alloc: allocStub(al), Entries: timeline.Order(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
 }
 

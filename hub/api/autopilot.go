@@ -29,9 +29,8 @@ var whyFixed = map[string]string{
 	"ModifyIndex":             "it is stored nowhere",
 }
 
-func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
-	a.setAnswerHeaders(w, a.cfg.State.View().Index())
-	a.writeAnswer(w, r, autopilotRules)
+func (a *API) autopilotConfiguration(*http.Request) (any, fleet.Index, error) {
+	return autopilotRules, a.cfg.State.View().Index(), nil
 }
 
 // storeAutopilot accepts a configuration that changes nothing. It refuses any other, and says of

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
@@ -13,27 +14,22 @@ import (
 )
 
 func (a *API) childRoutes() {
-	a.handlePutAndPost("/v1/job/{id}/dispatch", a.writeHandler(a.dispatchJob))
+	a.handlePutAndPost("/v1/job/{id}/dispatch", writeBody(a, a.dispatchJob))
 	a.handlePutAndPost("/v1/job/{id}/periodic/force", a.writeHandler(a.forcePeriodic))
 }
 
 // namedJob returns the job of a request that changes something, as new as it is.
 func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
-	q, err := parseQuery(r)
-	if err != nil {
+	if _, err := parseQuery(r); err != nil {
 		return nil, err
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, err
 	}
-	return needJob(a.cfg.State.View(), r, q)
+	return needJob(a.cfg.State.View(), r)
 }
 
-func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobDispatchRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
 		return nil, 0, err
@@ -45,11 +41,8 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	child := job.DispatchedChild(fleet.DispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
 	child.Payload, child.DispatchIdempotencyToken = req.Payload, r.URL.Query().Get("idempotency_token")
 	child.Meta = map[string]string{}
-	for _, m := range []map[string]string{job.Meta, req.Meta} {
-		for k, v := range m {
-			child.Meta[k] = v
-		}
-	}
+	maps.Copy(child.Meta, job.Meta)
+	maps.Copy(child.Meta, req.Meta)
 	if req.Priority != 0 {
 		child.Priority = req.Priority
 	}
@@ -60,15 +53,20 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if child.Starts() {
 		dispatch.Eval = a.newEval(child, fleet.TriggerJobRegister, now.UnixNano())
 	}
-	res, err := a.commitCommand(r.Context(), dispatch)
-	if err != nil {
-		return nil, res.Index, err
-	}
-	answer := api.DispatchAnswer{DispatchedJobID: res.Child, EvalID: res.Eval, JobCreateIndex: res.Created, Index: res.Index}
-	if res.Eval != "" {
-		answer.EvalCreateIndex = res.Index
-	}
-	return answer, res.Index, nil
+	return commitAnswer(a, r, dispatch, func(res state.Result) api.DispatchAnswer {
+		answer := api.DispatchAnswer{DispatchedJobID: res.Child, EvalID: res.Eval, JobCreateIndex: res.Created, Index: res.Index}
+		if res.Eval != "" {
+			answer.EvalCreateIndex = res.Index
+		}
+		return answer
+	})
+}
+
+// launchAnswer is the answer to a launch.
+type launchAnswer struct {
+	EvalID          fleet.EvalID
+	EvalCreateIndex fleet.Index
+	Index           fleet.Index
 }
 
 // forcePeriodic launches a periodic job now, beside its times.
@@ -79,18 +77,10 @@ func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 	}
 	now := a.cfg.Now()
 	child := job.Child(fleet.LaunchID(job.ID, now), now)
-	res, err := a.commitCommand(r.Context(), state.PeriodicLaunch{
+	return commitAnswer(a, r, state.PeriodicLaunch{
 		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Force: true, Child: child,
 		Eval: a.newEval(child, fleet.TriggerPeriodicJob, now.UnixNano()), Now: now.UnixNano(),
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return struct {
-		EvalID          fleet.EvalID
-		EvalCreateIndex fleet.Index
-		Index           fleet.Index
-	}{res.Eval, res.Index, res.Index}, res.Index, nil
+	}, func(res state.Result) launchAnswer { return launchAnswer{res.Eval, res.Index, res.Index} })
 }
 
 // periodicProblems says what is wrong with when a job is to be launched.

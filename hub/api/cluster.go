@@ -15,29 +15,27 @@ import (
 )
 
 func (a *API) clusterRoutes() {
-	a.mux.HandleFunc("GET /v1/status/leader", a.statusLeader)
-	a.mux.HandleFunc("GET /v1/status/peers", a.statusPeers)
-	a.mux.HandleFunc("GET /v1/agent/self", a.agentSelf)
-	a.mux.HandleFunc("GET /v1/agent/members", a.agentMembers)
+	a.mux.HandleFunc("GET /v1/status/leader", a.writeHandler(a.statusLeader))
+	a.mux.HandleFunc("GET /v1/status/peers", a.writeHandler(a.statusPeers))
+	a.mux.HandleFunc("GET /v1/agent/self", a.writeHandler(a.agentSelf))
+	a.mux.HandleFunc("GET /v1/agent/members", a.writeHandler(a.agentMembers))
 	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
 	a.mux.HandleFunc("GET /v1/agent/monitor", a.streamMonitor)
-	a.mux.HandleFunc("GET /v1/agent/servers", a.statusPeers) // those that edges dial
+	a.mux.HandleFunc("GET /v1/agent/servers", a.writeHandler(a.statusPeers)) // those that edges dial
 	a.mux.HandleFunc("GET /v1/agent/host", a.agentHost)
-	a.mux.HandleFunc("GET /v1/regions", a.listRegions)
+	a.mux.HandleFunc("GET /v1/regions", a.writeHandler(a.listRegions))
 	a.mux.HandleFunc("GET /v1/fleet/status", a.readHandler(a.fleetStatus))
 }
 
 // statusLeader answers with the leader's QUIC address, as Raft knows it.
-func (a *API) statusLeader(w http.ResponseWriter, r *http.Request) {
+func (a *API) statusLeader(*http.Request) (any, fleet.Index, error) {
 	id, ok := a.cfg.Cluster.Leader()
 	v := a.cfg.State.View()
 	addr, known := v.Hub(id)
-	a.setAnswerHeaders(w, v.Index())
 	if !ok || !known {
-		a.writeError(w, noLeader())
-		return
+		return nil, v.Index(), noLeader()
 	}
-	a.writeAnswer(w, r, addr.QUIC)
+	return addr.QUIC, v.Index(), nil
 }
 
 func noLeader() *fleet.Error {
@@ -45,14 +43,13 @@ func noLeader() *fleet.Error {
 		WithHint("an election is going on, or most hubs are out of reach; try again in a few seconds")
 }
 
-func (a *API) statusPeers(w http.ResponseWriter, r *http.Request) {
+func (a *API) statusPeers(*http.Request) (any, fleet.Index, error) {
 	v := a.cfg.State.View()
 	addrs := []string{}
 	for _, h := range v.Hubs() {
 		addrs = append(addrs, h.QUIC)
 	}
-	a.setAnswerHeaders(w, v.Index())
-	a.writeAnswer(w, r, addrs)
+	return addrs, v.Index(), nil
 }
 
 func (a *API) clusterMembers() []api.AgentMember {
@@ -66,18 +63,17 @@ func (a *API) clusterMembers() []api.AgentMember {
 	return members
 }
 
-func (a *API) agentMembers(w http.ResponseWriter, r *http.Request) {
+func (a *API) agentMembers(*http.Request) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
-	a.setAnswerHeaders(w, a.cfg.State.View().Index())
-	a.writeAnswer(w, r, struct {
+	return struct {
 		ServerName   string
 		ServerRegion string
 		ServerDC     string
 		Members      []api.AgentMember
-	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.clusterMembers()})
+	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.clusterMembers()}, a.cfg.State.View().Index(), nil
 }
 
-func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
+func (a *API) agentSelf(*http.Request) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
 	answer := struct {
 		Config map[string]any               `json:"config"`
@@ -89,8 +85,7 @@ func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
 			answer.Member = m
 		}
 	}
-	a.setAnswerHeaders(w, a.cfg.State.View().Index())
-	a.writeAnswer(w, r, answer)
+	return answer, a.cfg.State.View().Index(), nil
 }
 
 // agentHealth answers 200 where this hub knows a leader, and the edge in its process, if there
@@ -167,9 +162,8 @@ func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	a.writeAnswer(w, r, answer)
 }
 
-func (a *API) listRegions(w http.ResponseWriter, r *http.Request) {
-	a.setAnswerHeaders(w, a.cfg.State.View().Index())
-	a.writeAnswer(w, r, []string{a.cfg.Cluster.Self().Region})
+func (a *API) listRegions(*http.Request) (any, fleet.Index, error) {
+	return []string{a.cfg.Cluster.Self().Region}, a.cfg.State.View().Index(), nil
 }
 
 // reachable refuses what needs an edge's link where it is down.

@@ -12,15 +12,15 @@ import (
 
 func (a *API) deploymentRoutes() {
 	a.mux.HandleFunc("GET /v1/deployments", a.readHandler(a.listDeployments))
-	a.mux.HandleFunc("GET /v1/deployment/{id}", a.readHandler(a.readDeployment))
-	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", a.readHandler(a.deploymentProgress))
+	a.mux.HandleFunc("GET /v1/deployment/{id}", readObject(a, "deployments", needDeployment, a.readDeployment))
+	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", readObject(a, "deployments", needDeployment, a.deploymentProgress))
 	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.readHandler(a.deploymentAllocs))
 	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.readHandler(a.jobDeployments))
 	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.readHandler(a.jobDeployment))
-	a.handlePutAndPost("/v1/deployment/promote/{id}", a.writeHandler(a.promoteDeployment))
-	a.handlePutAndPost("/v1/deployment/pause/{id}", a.writeHandler(a.pauseDeployment))
+	a.handlePutAndPost("/v1/deployment/promote/{id}", writeBody(a, a.promoteDeployment))
+	a.handlePutAndPost("/v1/deployment/pause/{id}", writeBody(a, a.pauseDeployment))
 	a.handlePutAndPost("/v1/deployment/fail/{id}", a.writeHandler(a.failDeployment))
-	a.handlePutAndPost("/v1/deployment/allocation-health/{id}", a.writeHandler(a.setHealth))
+	a.handlePutAndPost("/v1/deployment/allocation-health/{id}", writeBody(a, a.setHealth))
 	a.handlePutAndPost("/v1/deployment/unblock/{id}", a.writeHandler(a.unblockDeployment))
 }
 
@@ -39,11 +39,7 @@ func needDeployment(v *state.View, r *http.Request) (*fleet.Deployment, error) {
 	return d, nil
 }
 
-func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	d, err := needDeployment(v, r)
-	if err != nil {
-		return nil, v.TableIndex("deployments"), err
-	}
+func (a *API) readDeployment(v *state.View, _ *http.Request, _ query, d *fleet.Deployment) (any, fleet.Index, error) {
 	return api.DeploymentDetail{Deployment: d, Windows: a.newWindowTracker(v, d).progressByGroup(d)}, d.ModifyIndex, nil
 }
 
@@ -61,14 +57,10 @@ func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, flee
 	}
 	job, there := v.Job(q.namespace, jobID(r))
 	id := func(d *fleet.Deployment) string { return string(d.ID) }
-	of := func(yield func(*fleet.Deployment) bool) {
-		for d := range filterByPrefix(q, v.DeploymentsByJob(q.namespace, jobID(r)), id) {
-			// Those of a job of the same id that was purged before are not this one's.
-			if (earlier || !there || d.JobCreateIndex == job.CreateIndex) && !yield(d) {
-				return
-			}
-		}
-	}
+	of := selectItems(filterByPrefix(q, v.DeploymentsByJob(q.namespace, jobID(r)), id), func(d *fleet.Deployment) bool {
+		// Those of a job of the same id that was purged before are not this one's.
+		return earlier || !there || d.JobCreateIndex == job.CreateIndex
+	})
 	answer, err := page(r, of, newestFirst, unchangedItem[*fleet.Deployment])
 	return answer, max(v.TableIndex("deployments"), sinceJob(v, job)), err
 }
@@ -80,11 +72,7 @@ func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet
 // failedShown is how many failed allocations a deployment's progress has at most.
 const failedShown = 5
 
-func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	d, err := needDeployment(v, r)
-	if err != nil {
-		return nil, v.TableIndex("deployments"), err
-	}
+func (a *API) deploymentProgress(v *state.View, _ *http.Request, _ query, d *fleet.Deployment) (any, fleet.Index, error) {
 	shut := a.newWindowTracker(v, d)
 	p := api.Progress{
 		Deployment: d, Groups: map[string]map[string]api.SiteProgress{}, Windows: shut.progressByGroup(d),
@@ -165,22 +153,19 @@ func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet
 	if err != nil {
 		return nil, 0, err
 	}
-	answer := api.DeploymentAnswer{DeploymentModifyIndex: d.ModifyIndex}
 	if c == nil {
-		return answer, d.ModifyIndex, nil
+		return api.DeploymentAnswer{DeploymentModifyIndex: d.ModifyIndex}, d.ModifyIndex, nil
 	}
-	res, err := a.commitCommand(r.Context(), c)
-	if err != nil {
-		return nil, res.Index, err
-	}
-	answer = api.DeploymentAnswer{EvalID: res.Eval, DeploymentModifyIndex: res.Index, Index: res.Index}
-	if res.Eval != "" {
-		answer.EvalCreateIndex = res.Index
-	}
-	if back != nil {
-		answer.RevertedJobVersion = &back.Version
-	}
-	return answer, res.Index, nil
+	return commitAnswer(a, r, c, func(res state.Result) api.DeploymentAnswer {
+		answer := api.DeploymentAnswer{EvalID: res.Eval, DeploymentModifyIndex: res.Index, Index: res.Index}
+		if res.Eval != "" {
+			answer.EvalCreateIndex = res.Index
+		}
+		if back != nil {
+			answer.RevertedJobVersion = &back.Version
+		}
+		return answer
+	})
 }
 
 // rolloutEval is the evaluation that comes with a change of a deployment.
@@ -190,11 +175,7 @@ func (a *API) rolloutEval() *fleet.Evaluation {
 	}
 }
 
-func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
-	var req api.DeploymentPromoteRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteRequest) (any, fleet.Index, error) {
 	if !req.All && len(req.Groups) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: neither All nor Groups says what to promote")
 	}
@@ -207,11 +188,7 @@ func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
 	})
 }
 
-func (a *API) pauseDeployment(r *http.Request) (any, fleet.Index, error) {
-	var req api.DeploymentPauseRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) pauseDeployment(r *http.Request, req api.DeploymentPauseRequest) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.RunningDescription()}
 		if req.Pause {
@@ -231,11 +208,7 @@ func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
 	})
 }
 
-func (a *API) setHealth(r *http.Request) (any, fleet.Index, error) {
-	var req api.DeploymentHealthRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) setHealth(r *http.Request, req api.DeploymentHealthRequest) (any, fleet.Index, error) {
 	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set the health of allocations: none is named")
 	}

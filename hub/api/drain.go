@@ -10,8 +10,8 @@ import (
 )
 
 func (a *API) drainRoutes() {
-	a.handlePutAndPost("/v1/node/{id}/drain", a.writeHandler(a.drainNode))
-	a.handlePutAndPost("/v1/node/{id}/eligibility", a.writeHandler(a.nodeEligibility))
+	a.handlePutAndPost("/v1/node/{id}/drain", writeBody(a, a.drainNode))
+	a.handlePutAndPost("/v1/node/{id}/eligibility", writeBody(a, a.nodeEligibility))
 	a.handlePutAndPost("/v1/node/{id}/purge", a.writeHandler(a.purgeNode))
 	a.handlePutAndPost("/v1/node/{id}/evaluate", a.writeHandler(a.evaluateNode))
 }
@@ -25,11 +25,7 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), command(n))
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return nodeAnswer(res), res.Index, nil
+	return commitAnswer(a, r, command(n), nodeAnswer)
 }
 
 func nodeAnswer(res state.Result) api.NodeAnswer {
@@ -46,13 +42,8 @@ func nodeAnswer(res state.Result) api.NodeAnswer {
 // maxDeadline keeps what is added to the clock within its range.
 const maxDeadline = 10 * 365 * 24 * time.Hour
 
-func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
-	var req api.DrainRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
-	switch {
-	case req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline:
+func (a *API) drainNode(r *http.Request, req api.DrainRequest) (any, fleet.Index, error) {
+	if req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: a deadline of %s is more than %s", req.DrainSpec.Deadline, maxDeadline).
 			WithHint("a deadline of 0 is none")
 	}
@@ -66,11 +57,7 @@ func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 	})
 }
 
-func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
-	var req api.NodeEligibilityRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) nodeEligibility(r *http.Request, req api.NodeEligibilityRequest) (any, fleet.Index, error) {
 	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set a node's eligibility: %q is neither %q nor %q",
 			req.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)

@@ -27,14 +27,9 @@ func (a *API) listEvals(v *state.View, r *http.Request, q query) (any, fleet.Ind
 // evalsAsked are the evaluations of the job and the status that a request names.
 func evalsAsked(v *state.View, r *http.Request, q query) iter.Seq[*fleet.Evaluation] {
 	job, status := r.URL.Query().Get("job"), r.URL.Query().Get("status")
-	return func(yield func(*fleet.Evaluation) bool) {
-		for e := range v.Evals(q.namespace, q.prefix) {
-			wanted := (job == "" || job == string(e.JobID)) && (status == "" || status == e.Status)
-			if wanted && !yield(e) {
-				return
-			}
-		}
-	}
+	return selectItems(v.Evals(q.namespace, q.prefix), func(e *fleet.Evaluation) bool {
+		return (job == "" || job == string(e.JobID)) && (status == "" || status == e.Status)
+	})
 }
 
 // countEvals answers how many evaluations a list without pages would have.

@@ -11,7 +11,7 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
 	s := api.FleetStatus{Time: a.cfg.Now(), Index: v.Index(), Region: self.Region, Term: self.Term, Allocs: map[string]int{}}
 	s.Leader, _ = a.cfg.Cluster.Leader()

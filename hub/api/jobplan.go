@@ -14,15 +14,14 @@ import (
 	"skerry/fleet/validate"
 )
 
-func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
-	var req struct {
-		JobHCL       string
-		Variables    string
-		Canonicalize bool
-	}
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+// jobFile is the body of a request to parse a job file.
+type jobFile struct {
+	JobHCL       string
+	Variables    string
+	Canonicalize bool
+}
+
+func (a *API) parseJob(_ *http.Request, req jobFile) (any, fleet.Index, error) {
 	if strings.TrimSpace(req.JobHCL) == "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "parse a job file: JobHCL is empty")
 	}
@@ -43,17 +42,13 @@ func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
 
 // validateJob answers with every problem of a job; that there are some is no
 // failure of the request, not even where the job cannot be decoded.
-func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
+func (a *API) validateJob(r *http.Request, raw struct{ Job json.RawMessage }) (any, fleet.Index, error) {
 	answer := struct {
 		DriverConfigValidated bool
 		ValidationErrors      []string
 		Error                 string
 		Warnings              string
 	}{DriverConfigValidated: true}
-	var raw struct{ Job json.RawMessage }
-	if err := a.decodeBody(r, &raw); err != nil {
-		return nil, 0, err
-	}
 	job, problems := a.decodeJob(r, raw.Job)
 	if err := problems.Err(); err != nil {
 		answer.Error = err.Error()
@@ -74,11 +69,7 @@ func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	return all
 }
 
-func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobPlanRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) planJob(r *http.Request, req api.JobPlanRequest) (any, fleet.Index, error) {
 	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
 		return nil, 0, err

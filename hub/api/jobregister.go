@@ -16,11 +16,7 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobRegisterRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) registerJob(r *http.Request, req api.JobRegisterRequest) (any, fleet.Index, error) {
 	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
 		return nil, 0, err
@@ -42,16 +38,14 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	if !job.Starts() {
 		eval = nil
 	}
-	res, err := a.commitCommand(r.Context(), state.JobRegister{
+	return commitAnswer(a, r, state.JobRegister{
 		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
 		Submission: source, PreserveCounts: req.PreserveCounts, PreserveResources: req.PreserveResources,
+	}, func(res state.Result) api.EvalAnswer {
+		answer := evalAnswer(res)
+		answer.Warnings = joinWarnings(job, warning)
+		return answer
 	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	answer := evalAnswer(res)
-	answer.Warnings = joinWarnings(job, warning)
-	return answer, res.Index, nil
 }
 
 // joinWarnings joins what is to be said of a job that is accepted, a line each.
@@ -209,9 +203,5 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if !job.Starts() {
 		eval = nil
 	}
-	res, err := a.commitCommand(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return evalAnswer(res), res.Index, nil
+	return commitAnswer(a, r, state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without}, evalAnswer)
 }

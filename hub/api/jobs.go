@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 
 	"skerry/api"
@@ -10,21 +11,21 @@ import (
 
 func (a *API) jobRoutes() {
 	a.mux.HandleFunc("GET /v1/jobs", a.readHandler(a.listJobs))
-	a.handlePutAndPost("/v1/jobs", a.writeHandler(a.registerJob))
+	a.handlePutAndPost("/v1/jobs", writeBody(a, a.registerJob))
 	a.mux.HandleFunc("GET /v1/jobs/statuses", a.jobStatuses)
 	a.handlePutAndPost("/v1/jobs/statuses", a.jobStatuses)
-	a.handlePutAndPost("/v1/jobs/parse", a.writeHandler(a.parseJob))
-	a.handlePutAndPost("/v1/validate/job", a.writeHandler(a.validateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}", a.readHandler(a.readJob))
-	a.handlePutAndPost("/v1/job/{id}", a.writeHandler(a.registerJob))
+	a.handlePutAndPost("/v1/jobs/parse", writeBody(a, a.parseJob))
+	a.handlePutAndPost("/v1/validate/job", writeBody(a, a.validateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}", readObject(a, "jobs", needJob, a.readJob))
+	a.handlePutAndPost("/v1/job/{id}", writeBody(a, a.registerJob))
 	a.mux.HandleFunc("DELETE /v1/job/{id}", a.writeHandler(a.deregisterJob))
 	a.mux.HandleFunc("GET /v1/job/{id}/allocations", a.readHandler(a.jobAllocs))
 	a.mux.HandleFunc("GET /v1/job/{id}/evaluations", a.readHandler(a.jobEvals))
-	a.mux.HandleFunc("GET /v1/job/{id}/summary", a.readHandler(a.jobSummary))
-	a.mux.HandleFunc("GET /v1/job/{id}/versions", a.readHandler(a.jobVersions))
-	a.handlePutAndPost("/v1/job/{id}/plan", a.writeHandler(a.planJob))
-	a.handlePutAndPost("/v1/job/{id}/revert", a.writeHandler(a.revertJob))
-	a.handlePutAndPost("/v1/job/{id}/stable", a.writeHandler(a.markStable))
+	a.mux.HandleFunc("GET /v1/job/{id}/summary", readObject(a, "jobs", needJob, a.jobSummary))
+	a.mux.HandleFunc("GET /v1/job/{id}/versions", readObject(a, "jobs", needJob, a.jobVersions))
+	a.handlePutAndPost("/v1/job/{id}/plan", writeBody(a, a.planJob))
+	a.handlePutAndPost("/v1/job/{id}/revert", writeBody(a, a.revertJob))
+	a.handlePutAndPost("/v1/job/{id}/stable", writeBody(a, a.markStable))
 }
 
 func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
@@ -54,19 +55,16 @@ func jobStub(v *state.View, j *fleet.Job, meta bool) api.JobStub {
 func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) }
 
 // needJob returns the job that a request names.
-func needJob(v *state.View, r *http.Request, q query) (*fleet.Job, error) {
-	j, ok := v.Job(q.namespace, jobID(r))
+func needJob(v *state.View, r *http.Request) (*fleet.Job, error) {
+	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
+	j, ok := v.Job(namespace, jobID(r))
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), q.namespace)
+		return nil, fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), namespace)
 	}
 	return j, nil
 }
 
-func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	j, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) readJob(_ *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	return j, j.ModifyIndex, nil
 }
 
@@ -76,17 +74,10 @@ func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Ind
 		return nil, v.TableIndex("allocs"), err
 	}
 	job, there := v.Job(q.namespace, jobID(r))
-	of := func(yield func(*fleet.Alloc) bool) {
-		for al := range filterByPrefix(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey) {
-			// What there is of a job of the same id that was purged before is not this one's.
-			if there && !earlier && al.Job != nil && al.Job.CreateIndex != job.CreateIndex {
-				continue
-			}
-			if !yield(al) {
-				return
-			}
-		}
-	}
+	of := selectItems(filterByPrefix(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey), func(al *fleet.Alloc) bool {
+		// What there is of a job of the same id that was purged before is not this one's.
+		return !there || earlier || al.Job == nil || al.Job.CreateIndex == job.CreateIndex
+	})
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, max(v.TableIndex("allocs"), sinceJob(v, job)), err
 }
@@ -107,21 +98,14 @@ func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Inde
 	return answer, v.TableIndex("evals"), err
 }
 
-func (a *API) jobSummary(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	j, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) jobSummary(v *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	return summarize(v, j), max(j.ModifyIndex, v.TableIndex("allocs")), nil
 }
 
 // jobVersions answers with the kept versions, newest first.
-func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	j, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) jobVersions(v *state.View, r *http.Request, q query, j *fleet.Job) (any, fleet.Index, error) {
 	answer := api.JobVersionsAnswer{Versions: v.JobVersions(q.namespace, j.ID)}
+	var err error
 	if r.URL.Query().Get("diffs") == "true" {
 		answer.Diffs, err = jobDiffs(r, answer.Versions)
 	}

@@ -54,13 +54,7 @@ func requestedJobs(req api.JobStatusesRequest, v *state.View, q query, children 
 	if len(req.Jobs) > 0 {
 		return namedJobs(req, v, q)
 	}
-	return func(yield func(*fleet.Job) bool) {
-		for j := range v.Jobs(q.namespace, q.prefix) {
-			if (children || j.ParentID == "") && !yield(j) {
-				return
-			}
-		}
-	}
+	return selectItems(v.Jobs(q.namespace, q.prefix), func(j *fleet.Job) bool { return children || j.ParentID == "" })
 }
 
 func namedJobs(req api.JobStatusesRequest, v *state.View, q query) iter.Seq[*fleet.Job] {

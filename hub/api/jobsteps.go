@@ -13,11 +13,11 @@ import (
 )
 
 func (a *API) stepRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/scale", a.readHandler(a.scaleStatus))
-	a.handlePutAndPost("/v1/job/{id}/scale", a.writeHandler(a.scaleJob))
-	a.handlePutAndPost("/v1/job/{id}/evaluate", a.writeHandler(a.evaluateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}/submission", a.readHandler(a.readSubmission))
-	a.handlePutAndPost("/v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.tagVersion))
+	a.mux.HandleFunc("GET /v1/job/{id}/scale", readObject(a, "jobs", needJob, a.scaleStatus))
+	a.handlePutAndPost("/v1/job/{id}/scale", writeBody(a, a.scaleJob))
+	a.handlePutAndPost("/v1/job/{id}/evaluate", writeOptionalBody(a, a.evaluateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}/submission", readObject(a, "jobs", needJob, a.readSubmission))
+	a.handlePutAndPost("/v1/job/{id}/versions/{tag}/tag", writeBody(a, a.tagVersion))
 	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
 }
 
@@ -44,11 +44,7 @@ func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 }
 
 // scaleJob gives a group another count, or notes why it got none.
-func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobScaleRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) scaleJob(r *http.Request, req api.JobScaleRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
 		return nil, 0, err
@@ -71,18 +67,10 @@ func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 			c.Eval = a.newEval(job, fleet.TriggerScaling, now)
 		}
 	}
-	res, err := a.commitCommand(r.Context(), c)
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return evalAnswer(res), res.Index, nil
+	return commitAnswer(a, r, c, evalAnswer)
 }
 
-func (a *API) scaleStatus(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	j, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) scaleStatus(v *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	events := v.ScalingEvents(j.Namespace, j.ID)
 	answer := api.ScaleStatus{
 		JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex, JobModifyIndex: j.JobModifyIndex,
@@ -113,11 +101,7 @@ func (a *API) scaleStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 }
 
 // evaluateJob has the scheduler look at a job again.
-func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobEvaluateRequest
-	if err := a.optionalBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) evaluateJob(r *http.Request, req api.JobEvaluateRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
 		return nil, 0, err
@@ -126,23 +110,16 @@ func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: the request's body names job %q", job.ID, req.JobID)
 	}
 	now := a.cfg.Now().UnixNano()
-	res, err := a.commitCommand(r.Context(), state.JobEvaluate{
+	return commitAnswer(a, r, state.JobEvaluate{
 		Namespace: job.Namespace, ID: job.ID, ForceReschedule: req.EvalOptions.ForceReschedule,
 		Eval: a.newEval(job, fleet.TriggerJobRegister, now), Now: now,
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return evalAnswer(res), res.Index, nil
+	}, evalAnswer)
 }
 
-func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	j, err := needJob(v, r, q)
-	if err != nil {
-		return nil, v.TableIndex("jobs"), err
-	}
+func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.Job) (any, fleet.Index, error) {
 	version := j.Version
 	if s := r.URL.Query().Get("version"); s != "" {
+		var err error
 		if version, err = strconv.ParseUint(s, 10, 64); err != nil {
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter version: %q is not a whole number", s)
 		}
@@ -182,11 +159,7 @@ const (
 	maxTagDescription = 1000
 )
 
-func (a *API) tagVersion(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobTagRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) tagVersion(r *http.Request, req api.JobTagRequest) (any, fleet.Index, error) {
 	name := r.PathValue("tag")
 	if len(name) > maxTagName || len(req.Description) > maxTagDescription {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "tag a version of job %q: a name has at most %d bytes, a description %d",

@@ -13,11 +13,11 @@ import (
 
 func (a *API) namespaceRoutes() {
 	a.mux.HandleFunc("GET /v1/namespaces", a.readHandler(a.listNamespaces))
-	a.mux.HandleFunc("GET /v1/namespace/{name}", a.readHandler(a.readNamespace))
+	a.mux.HandleFunc("GET /v1/namespace/{name}", readObject(a, "namespaces", needNamespace, a.readNamespace))
 	a.mux.HandleFunc("DELETE /v1/namespace/{name}", a.writeHandler(a.deleteNamespace))
-	a.handlePutAndPost("/v1/namespaces", a.writeHandler(a.storeNamespace))
-	a.handlePutAndPost("/v1/namespace", a.writeHandler(a.storeNamespace))
-	a.handlePutAndPost("/v1/namespace/{name}", a.writeHandler(a.storeNamespace))
+	a.handlePutAndPost("/v1/namespaces", writeBody(a, a.storeNamespace))
+	a.handlePutAndPost("/v1/namespace", writeBody(a, a.storeNamespace))
+	a.handlePutAndPost("/v1/namespace/{name}", writeBody(a, a.storeNamespace))
 }
 
 func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
@@ -26,12 +26,16 @@ func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, flee
 	return answer, v.TableIndex("namespaces"), err
 }
 
-func (a *API) readNamespace(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+func needNamespace(v *state.View, r *http.Request) (*fleet.Namespace, error) {
 	name := r.PathValue("name")
 	n, ok := v.Namespace(name)
 	if !ok {
-		return nil, v.TableIndex("namespaces"), fleet.Errorf(fleet.CodeNotFound, "namespace %q not found", name)
+		return nil, fleet.Errorf(fleet.CodeNotFound, "namespace %q not found", name)
 	}
+	return n, nil
+}
+
+func (a *API) readNamespace(_ *state.View, _ *http.Request, _ query, n *fleet.Namespace) (any, fleet.Index, error) {
 	return n, max(n.ModifyIndex, 1), nil
 }
 
@@ -55,11 +59,7 @@ func checkUnsupported(req *api.NamespaceRequest) error {
 }
 
 // storeNamespace makes a namespace, or replaces what is said of it.
-func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
-	var req api.NamespaceRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) storeNamespace(r *http.Request, req api.NamespaceRequest) (any, fleet.Index, error) {
 	if name := r.PathValue("name"); name != "" {
 		if req.Name != "" && req.Name != name {
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store namespace %q: the path names %q", req.Name, name)
@@ -72,13 +72,11 @@ func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 	if err := checkUnsupported(&req); err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), state.NamespaceStore{Namespace: req.Namespace})
-	return api.IndexAnswer{Index: res.Index}, res.Index, err
+	return commitAnswer(a, r, state.NamespaceStore{Namespace: req.Namespace}, indexAnswer)
 }
 
 func (a *API) deleteNamespace(r *http.Request) (any, fleet.Index, error) {
-	res, err := a.commitCommand(r.Context(), state.NamespaceDelete{Name: r.PathValue("name")})
-	return api.IndexAnswer{Index: res.Index}, res.Index, err
+	return commitAnswer(a, r, state.NamespaceDelete{Name: r.PathValue("name")}, indexAnswer)
 }
 
 // intoNamespace gives a job the namespace of the request that brings it, where that

@@ -14,11 +14,7 @@ import (
 
 // nodeHistory answers with a node's own record. With allocations=true it adds the records of
 // the allocations that were placed there, all in one timeline. since and until bound the time.
-func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	n, err := needNode(v, r)
-	if err != nil {
-		return nil, v.TableIndex("nodes"), err
-	}
+func (a *API) nodeHistory(v *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
 	withAllocs, err := queryFlag(r, "allocations", false)
 	if err != nil {
 		return nil, 0, err

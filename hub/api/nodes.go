@@ -12,24 +12,24 @@ import (
 
 func (a *API) nodeRoutes() {
 	a.mux.HandleFunc("GET /v1/nodes", a.readHandler(a.listNodes))
-	a.mux.HandleFunc("GET /v1/node/{id}", a.readHandler(a.readNode))
+	a.mux.HandleFunc("GET /v1/node/{id}", readObject(a, "nodes", needNode, a.readNode))
 	a.mux.HandleFunc("GET /v1/node/{id}/{what}", a.ofNode(map[string]http.HandlerFunc{
-		"allocations": a.readHandler(a.nodeAllocs), "history": a.readHandler(a.nodeHistory),
+		"allocations": a.readHandler(a.nodeAllocs), "history": readObject(a, "nodes", needNode, a.nodeHistory),
 	}))
 	a.mux.HandleFunc("GET /v1/node/pools", a.readHandler(a.listPools))
-	a.handlePutAndPost("/v1/node/pools", a.writeHandler(a.storePool))
+	a.handlePutAndPost("/v1/node/pools", writeBody(a, a.storePool))
 	a.mux.HandleFunc("GET /v1/node/revocations", a.readHandler(a.listRevocations))
-	a.handlePutAndPost("/v1/node/{id}/revoke", a.writeHandler(a.revokeNode))
+	a.handlePutAndPost("/v1/node/{id}/revoke", writeOptionalBody(a, a.revokeNode))
 	a.handlePutAndPost("/v1/node/{id}/readmit", a.writeHandler(a.readmitNode))
 	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.writeHandler(a.deletePool))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.readHandler(a.poolNodes))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.readHandler(a.poolJobs))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", readObject(a, "pools", needPool, a.poolNodes))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", readObject(a, "pools", needPool, a.poolJobs))
 }
 
 // ofNode serves what there is of a node, and the pool of a name: for the router the two
 // paths are one.
 func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
-	pool := a.readHandler(a.readPool)
+	pool := readObject(a, "pools", needPool, a.readPool)
 	return func(w http.ResponseWriter, r *http.Request) {
 		what := r.PathValue("what")
 		if r.PathValue("id") == "pool" {
@@ -94,11 +94,7 @@ func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
 	return n, nil
 }
 
-func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	n, err := needNode(v, r)
-	if err != nil {
-		return nil, v.TableIndex("nodes"), err
-	}
+func (a *API) readNode(_ *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
 	// Nomad's client asks a node's own address for files and logs: here any hub passes that on.
 	reached := *n
 	reached.HTTPAddr = r.Host
@@ -124,11 +120,7 @@ func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Ind
 }
 
 // storePool makes a node pool, or gives it other rules.
-func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
-	var p fleet.Pool
-	if err := a.decodeBody(r, &p); err != nil {
-		return nil, 0, err
-	}
+func (a *API) storePool(r *http.Request, p fleet.Pool) (any, fleet.Index, error) {
 	if name := r.PathValue("name"); name != "" {
 		if p.Name != "" && p.Name != name {
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store node pool %q: the path names %q", p.Name, name)
@@ -138,6 +130,5 @@ func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 	if err := validate.Pool(&p); err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), state.Pool{Pool: p})
-	return api.IndexAnswer{Index: res.Index}, res.Index, err
+	return commitAnswer(a, r, state.Pool{Pool: p}, indexAnswer)
 }

@@ -11,11 +11,11 @@ import (
 )
 
 func (a *API) operatorRoutes() {
-	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.raftConfiguration)
+	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.writeHandler(a.raftConfiguration))
 	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.writeHandler(a.removePeer))
 	a.handlePutAndPost("/v1/operator/raft/transfer-leadership", a.writeHandler(a.transferLead))
 	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
-	a.mux.HandleFunc("GET /v1/operator/autopilot/configuration", a.autopilotConfiguration)
+	a.mux.HandleFunc("GET /v1/operator/autopilot/configuration", a.writeHandler(a.autopilotConfiguration))
 	a.handlePutAndPost("/v1/operator/autopilot/configuration", a.writeHandler(a.storeAutopilot))
 	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
 	a.handlePutAndPost("/v1/operator/snapshot", a.writeHandler(a.restoreSnapshot))
@@ -27,12 +27,11 @@ type Standing struct {
 	LastIndex uint64
 }
 
-func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
+func (a *API) raftConfiguration(*http.Request) (any, fleet.Index, error) {
 	peers, index, err := a.cfg.Cluster.Peers()
-	a.setAnswerHeaders(w, a.cfg.State.View().Index())
+	now := a.cfg.State.View().Index()
 	if err != nil {
-		a.writeError(w, err)
-		return
+		return nil, now, err
 	}
 	leader, _ := a.cfg.Cluster.Leader()
 	answer := api.RaftConfiguration{Servers: []api.RaftServer{}, Index: index}
@@ -41,7 +40,7 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 			ID: p.ID, Node: string(p.ID), Address: p.Addr, Leader: p.ID == leader, Voter: p.Voter, RaftProtocol: "3",
 		})
 	}
-	a.writeAnswer(w, r, answer)
+	return answer, now, nil
 }
 
 // findNamedHub is the hub that a request names, by id or by its address: one that the log is replicated

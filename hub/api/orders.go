@@ -10,8 +10,8 @@ import (
 )
 
 func (a *API) allocClientRoutes() {
-	a.handlePutAndPost("/v1/client/allocation/{id}/restart", a.writeHandler(a.restartAlloc))
-	a.handlePutAndPost("/v1/client/allocation/{id}/signal", a.writeHandler(a.signalAlloc))
+	a.handlePutAndPost("/v1/client/allocation/{id}/restart", writeOptionalBody(a, a.restartAlloc))
+	a.handlePutAndPost("/v1/client/allocation/{id}/signal", writeBody(a, a.signalAlloc))
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.execInTask)
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.writeHandler(a.allocChecks))
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.writeHandler(a.allocUsage))
@@ -25,12 +25,8 @@ func (a *API) allocClientRoutes() {
 // killSignal is what is sent where no signal is named.
 const killSignal = "SIGKILL"
 
-// restartAlloc has an edge restart an allocation's tasks where they are.
-func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
-	var req api.AllocRestartRequest
-	if err := a.optionalBody(r, &req); err != nil { // without one: all that runs
-		return nil, 0, err
-	}
+// restartAlloc has an edge restart an allocation's tasks where they are: without a body all that run.
+func (a *API) restartAlloc(r *http.Request, req api.AllocRestartRequest) (any, fleet.Index, error) {
 	if req.AllTasks && req.TaskName != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").
 			WithHint("give one of them")
@@ -41,11 +37,7 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 }
 
 // signalAlloc has an edge send a signal to an allocation's tasks.
-func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
-	var req api.AllocSignalRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) signalAlloc(r *http.Request, req api.AllocSignalRequest) (any, fleet.Index, error) {
 	if req.Signal == "" {
 		req.Signal = killSignal
 	}

@@ -180,9 +180,14 @@ func cutPage[T, S any](p pages, items iter.Seq[T], key func(T) string, show func
 // filterByPrefix are those of the items that are known by what begins with the prefix of the
 // query.
 func filterByPrefix[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq[T] {
+	return selectItems(items, func(it T) bool { return strings.HasPrefix(known(it), q.prefix) })
+}
+
+// selectItems are the items that are wanted.
+func selectItems[T any](items iter.Seq[T], wanted func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for it := range items {
-			if strings.HasPrefix(known(it), q.prefix) && !yield(it) {
+			if wanted(it) && !yield(it) {
 				return
 			}
 		}

@@ -18,50 +18,25 @@ func needPool(v *state.View, r *http.Request) (*fleet.Pool, error) {
 	return p, nil
 }
 
-func (a *API) readPool(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	p, err := needPool(v, r)
-	if err != nil {
-		return nil, v.TableIndex("pools"), err
-	}
+func (a *API) readPool(_ *state.View, _ *http.Request, _ query, p *fleet.Pool) (any, fleet.Index, error) {
 	return p, max(p.ModifyIndex, 1), nil
 }
 
 func (a *API) deletePool(r *http.Request) (any, fleet.Index, error) {
-	res, err := a.commitCommand(r.Context(), state.PoolDelete{Name: r.PathValue("name")})
-	return api.IndexAnswer{Index: res.Index}, res.Index, err
+	return commitAnswer(a, r, state.PoolDelete{Name: r.PathValue("name")}, indexAnswer)
 }
 
 // poolNodes lists the nodes of a pool.
-func (a *API) poolNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	p, err := needPool(v, r)
-	if err != nil {
-		return nil, v.TableIndex("pools"), err
-	}
-	in := func(yield func(*fleet.Node) bool) {
-		for n := range v.Nodes(q.prefix) {
-			if (p.Name == fleet.AllPools || n.NodePool == p.Name) && !yield(n) {
-				return
-			}
-		}
-	}
+func (a *API) poolNodes(v *state.View, r *http.Request, q query, p *fleet.Pool) (any, fleet.Index, error) {
+	in := selectItems(v.Nodes(q.prefix), func(n *fleet.Node) bool { return p.Name == fleet.AllPools || n.NodePool == p.Name })
 	answer, err := pageNodes(r, in)
 	return answer, max(v.TableIndex("nodes"), p.ModifyIndex), err
 }
 
 // poolJobs lists the jobs that name a pool.
-func (a *API) poolJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	p, err := needPool(v, r)
-	if err != nil {
-		return nil, v.TableIndex("pools"), err
-	}
+func (a *API) poolJobs(v *state.View, r *http.Request, q query, p *fleet.Pool) (any, fleet.Index, error) {
 	meta := r.URL.Query().Get("meta") == "true"
-	of := func(yield func(*fleet.Job) bool) {
-		for j := range v.Jobs(q.namespace, q.prefix) {
-			if j.NodePool == p.Name && !yield(j) {
-				return
-			}
-		}
-	}
+	of := selectItems(v.Jobs(q.namespace, q.prefix), func(j *fleet.Job) bool { return j.NodePool == p.Name })
 	answer, err := page(r, of, jobKey, func(j *fleet.Job) api.JobStub { return jobStub(v, j, meta) })
 	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), p.ModifyIndex), err
 }

@@ -140,6 +140,21 @@ func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Ind
 	}
 }
 
+// readObject serves a reader of one object, which find returns. Where there is none, the answer has
+// the index of its table.
+func readObject[T any](
+	a *API, table string, find func(*state.View, *http.Request) (T, error),
+	f func(v *state.View, r *http.Request, q query, object T) (answer any, index fleet.Index, err error),
+) http.HandlerFunc {
+	return a.readHandler(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+		object, err := find(v, r)
+		if err != nil {
+			return nil, v.TableIndex(table), err
+		}
+		return f(v, r, q, object)
+	})
+}
+
 // writeHandler serves a change. index is that of the entry.
 func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -152,6 +167,40 @@ func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Inde
 		a.writeAnswer(w, r, answer)
 	}
 }
+
+// writeBody serves a change that the request's body describes.
+func writeBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
+	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
+		var req T
+		if err := a.decodeBody(r, &req); err != nil {
+			return nil, 0, err
+		}
+		return f(r, req)
+	})
+}
+
+// writeOptionalBody is writeBody for requests that need no body.
+func writeOptionalBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
+	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
+		var req T
+		if err := a.optionalBody(r, &req); err != nil {
+			return nil, 0, err
+		}
+		return f(r, req)
+	})
+}
+
+// commitAnswer commits a command, and makes the answer of its result.
+func commitAnswer[T any](a *API, r *http.Request, c state.Command, answer func(state.Result) T) (any, fleet.Index, error) {
+	res, err := a.commitCommand(r.Context(), c)
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return answer(res), res.Index, nil
+}
+
+// indexAnswer is the answer of a change of which only the index counts.
+func indexAnswer(res state.Result) api.IndexAnswer { return api.IndexAnswer{Index: res.Index} }
 
 // commitCommand commits a command; a refusal is an error.
 func (a *API) commitCommand(ctx context.Context, c state.Command) (state.Result, error) {

@@ -10,11 +10,8 @@ import (
 )
 
 // revertJob registers an older version of a job again, as a new version.
-func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobRevertRequest
-	current, older, err := a.versionOf(r, &req, func() versionName {
-		return versionName{req.JobID, req.JobVersion, req.TaggedVersion}
-	})
+func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.Index, error) {
+	current, older, err := a.versionOf(r, versionName{req.JobID, req.JobVersion, req.TaggedVersion})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -35,28 +32,20 @@ func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
 	if back.Starts() {
 		eval = a.newEval(&back, fleet.TriggerJobRegister, now)
 	}
-	res, err := a.commitCommand(r.Context(), state.JobRegister{
+	return commitAnswer(a, r, state.JobRegister{
 		Job: &back, Eval: eval, EnforceIndex: true, CheckIndex: current.JobModifyIndex, Now: now,
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return evalAnswer(res), res.Index, nil
+	}, evalAnswer)
 }
 
-func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
-	var req api.JobStableRequest
-	job, _, err := a.versionOf(r, &req, func() versionName { return versionName{id: req.JobID, number: req.JobVersion} })
+func (a *API) markStable(r *http.Request, req api.JobStableRequest) (any, fleet.Index, error) {
+	job, _, err := a.versionOf(r, versionName{id: req.JobID, number: req.JobVersion})
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), state.JobStable{
+	type stableAnswer struct{ JobModifyIndex, Index fleet.Index }
+	return commitAnswer(a, r, state.JobStable{
 		Namespace: job.Namespace, ID: job.ID, Version: req.JobVersion, Stable: req.Stable, Now: a.cfg.Now().UnixNano(),
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return struct{ JobModifyIndex, Index fleet.Index }{res.Modify, res.Index}, res.Index, nil
+	}, func(res state.Result) stableAnswer { return stableAnswer{res.Modify, res.Index} })
 }
 
 // versionName is how a request names a version of a job.
@@ -80,17 +69,8 @@ func (n versionName) String() string {
 	return fmt.Sprintf("version %d", n.number)
 }
 
-// versionOf reads a request about one version of a job, which says which one that is
-// once it is read: the job as it is now, and that version of it.
-func (a *API) versionOf(r *http.Request, req any, which func() versionName) (current, version *fleet.Job, err error) {
-	q, err := parseQuery(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := a.decodeBody(r, req); err != nil {
-		return nil, nil, err
-	}
-	name := which()
+// versionOf returns the job of a request as it is now, and the version that the request names.
+func (a *API) versionOf(r *http.Request, name versionName) (current, version *fleet.Job, err error) {
 	switch {
 	case name.id != "" && name.id != jobID(r):
 		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: the body names job %q", jobID(r), name.id)
@@ -98,14 +78,10 @@ func (a *API) versionOf(r *http.Request, req any, which func() versionName) (cur
 		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: both a number and a tag are given", jobID(r)).
 			WithHint("give one of them")
 	}
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+	if current, err = a.namedJob(r); err != nil {
 		return nil, nil, err
 	}
-	view := a.cfg.State.View()
-	if current, err = needJob(view, r, q); err != nil {
-		return nil, nil, err
-	}
-	for _, v := range view.JobVersions(current.Namespace, current.ID) {
+	for _, v := range a.cfg.State.View().JobVersions(current.Namespace, current.ID) {
 		if name.matchesVersion(v) {
 			return current, v, nil
 		}

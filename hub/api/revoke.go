@@ -14,11 +14,7 @@ const maxReason = 512
 
 // revokeNode expels an edge. The id must be whole: also a node that is not known any
 // more can be revoked.
-func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
-	var req api.RevokeRequest
-	if err := a.optionalBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) revokeNode(r *http.Request, req api.RevokeRequest) (any, fleet.Index, error) {
 	id := r.PathValue("id")
 	switch {
 	case !identity.ValidName(fleet.RoleEdge, id):
@@ -26,22 +22,14 @@ func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 	case len(req.Reason) > maxReason:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
 	}
-	res, err := a.commitCommand(r.Context(), state.NodeRevoke{
+	return commitAnswer(a, r, state.NodeRevoke{
 		NodeID: fleet.NodeID(id), Reason: req.Reason, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return nodeAnswer(res), res.Index, nil
+	}, nodeAnswer)
 }
 
 // readmitNode lets an edge go on whose data directory was put back to an older copy.
 func (a *API) readmitNode(r *http.Request) (any, fleet.Index, error) {
-	res, err := a.commitCommand(r.Context(), state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return nodeAnswer(res), res.Index, nil
+	return commitAnswer(a, r, state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()}, nodeAnswer)
 }
 
 func (a *API) listRevocations(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

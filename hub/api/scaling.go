@@ -18,15 +18,11 @@ func (a *API) scalingRoutes() {
 // them.
 func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	job, typ := r.URL.Query().Get("job"), r.URL.Query().Get("type")
-	asked := func(yield func(*api.ScalingPolicy) bool) {
-		for p := range scalingPolicies(v, q) {
-			if (job == "" || p.Target["Job"] == job) && (typ == "" || p.Type == typ) && !yield(p) {
-				return
-			}
-		}
-	}
+	asked := selectItems(scalingPolicies(v, q), func(p *api.ScalingPolicy) bool {
+		return (job == "" || p.Target["Job"] == job) && (typ == "" || p.Type == typ)
+	})
 	byID := func(p *api.ScalingPolicy) string { return p.ID }
-	answer, err := page(r, filterByPrefix(q, iter.Seq[*api.ScalingPolicy](asked), byID), byID, (*api.ScalingPolicy).Stub)
+	answer, err := page(r, filterByPrefix(q, asked, byID), byID, (*api.ScalingPolicy).Stub)
 	return answer, v.TableIndex("jobs"), err
 }
 

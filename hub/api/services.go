@@ -21,7 +21,7 @@ func (a *API) serviceRoutes() {
 	a.mux.HandleFunc("GET /v1/service/{name}", a.readHandler(a.readService))
 	a.mux.HandleFunc("DELETE /v1/service/{name}/{registration}", a.writeHandler(a.deleteService))
 	a.mux.HandleFunc("GET /v1/job/{id}/services", a.readHandler(a.jobServices))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/services", a.readHandler(a.allocServices))
+	a.mux.HandleFunc("GET /v1/allocation/{id}/services", readObject(a, "allocs", needAlloc, a.allocServices))
 }
 
 // visibleServices lists what is registered for a job, or all for "". What nobody can reach at
@@ -101,13 +101,7 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 		return nil, index, err
 	}
 	name := r.PathValue("name")
-	named := func(yield func(*fleet.ServiceRegistration) bool) {
-		for s := range found {
-			if s.ServiceName == name && !yield(s) {
-				return
-			}
-		}
-	}
+	named := selectItems(found, func(s *fleet.ServiceRegistration) bool { return s.ServiceName == name })
 	choose := r.URL.Query().Get("choose")
 	if choose != "" && (r.URL.Query().Has("per_page") || r.URL.Query().Has("next_token")) {
 		return nil, index, fleet.Errorf(fleet.CodeInvalid, "read service %q: choose picks of all that offer it, and not of a page", name).
@@ -180,11 +174,7 @@ func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.I
 }
 
 // allocServices lists what one allocation offers, reachable or not.
-func (a *API) allocServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	al, err := needAlloc(v, r)
-	if err != nil {
-		return nil, v.TableIndex("allocs"), err
-	}
+func (a *API) allocServices(v *state.View, r *http.Request, q query, al *fleet.Alloc) (any, fleet.Index, error) {
 	n, _ := v.Node(al.NodeID)
 	found := func(yield func(*fleet.ServiceRegistration) bool) {
 		for _, s := range taskenv.Registrations(al, n, a.cfg.Cluster.Self().Region) {

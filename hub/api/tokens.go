@@ -14,8 +14,8 @@ import (
 
 func (a *API) tokenRoutes() {
 	a.mux.HandleFunc("GET /v1/join/tokens", a.readHandler(a.listTokens))
-	a.handlePutAndPost("/v1/join/tokens", a.writeHandler(a.createToken))
-	a.mux.HandleFunc("GET /v1/join/token/{id}", a.readHandler(a.readToken))
+	a.handlePutAndPost("/v1/join/tokens", writeBody(a, a.createToken))
+	a.mux.HandleFunc("GET /v1/join/token/{id}", readObject(a, "tokens", needToken, a.readToken))
 	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.writeHandler(a.revokeToken))
 }
 
@@ -43,11 +43,7 @@ func (a *API) listTokens(v *state.View, r *http.Request, q query) (any, fleet.In
 	return answer, v.TableIndex("tokens"), err
 }
 
-func (a *API) readToken(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	t, err := needToken(v, r)
-	if err != nil {
-		return nil, v.TableIndex("tokens"), err
-	}
+func (a *API) readToken(v *state.View, _ *http.Request, _ query, t *state.JoinToken) (any, fleet.Index, error) {
 	answer := tokenOf(t)
 	for _, admitted := range v.AdmittedBy(t.ID) {
 		answer.Admitted = append(answer.Admitted, admitted.Subject)
@@ -64,11 +60,7 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 	return t, nil
 }
 
-func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
-	var req api.CreateTokenRequest
-	if err := a.decodeBody(r, &req); err != nil {
-		return nil, 0, err
-	}
+func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fleet.Index, error) {
 	now := a.cfg.Now()
 	kept, err := newJoinToken(req, now)
 	if err != nil {
