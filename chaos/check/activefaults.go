@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -10,16 +11,15 @@ const everyone = ""
 
 // activeFaults is which faults hold, and when the last ones ended: what excuses whom.
 type activeFaults struct {
-	active map[int]*Fault
+	active map[string]*Fault
 	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last one
 	begun  map[string]map[Effect]time.Duration // and the beginning
-	down   map[string]bool                     // whose process does not run
 	hubs   map[string]bool
 }
 
 func newActiveFaults() activeFaults {
 	return activeFaults{
-		active: map[int]*Fault{}, down: map[string]bool{}, hubs: map[string]bool{},
+		active: map[string]*Fault{}, hubs: map[string]bool{},
 		ended: map[string]map[Effect]time.Duration{}, begun: map[string]map[Effect]time.Duration{},
 	}
 }
@@ -27,35 +27,48 @@ func newActiveFaults() activeFaults {
 // recordFault takes the beginning or the end of a fault, and returns it with all that is
 // known of it.
 func (w *activeFaults) recordFault(f *Fault, now time.Duration) *Fault {
+	return w.recordNamedFault(strconv.Itoa(f.ID), f, now)
+}
+
+func (w *activeFaults) recordNamedFault(name string, f *Fault, now time.Duration) *Fault {
 	kept := *f
 	times := w.begun
 	if f.End {
-		if began := w.active[f.ID]; began != nil {
+		if began := w.active[name]; began != nil {
 			kept = *began
 			kept.End, kept.Hits = true, f.Hits
 		}
-		delete(w.active, f.ID)
+		delete(w.active, name)
 		times = w.ended
 	} else {
-		w.active[f.ID] = &kept
+		w.active[name] = &kept
 	}
 	targets := kept.Targets
 	if len(targets) == 0 {
 		targets = []string{everyone}
 	}
 	for _, target := range targets {
-		note(times, target, now, kept.Effects...)
+		if times[target] == nil {
+			times[target] = map[Effect]time.Duration{}
+		}
+		for _, e := range kept.Effects {
+			times[target][e] = now
+		}
 	}
 	return &kept
 }
 
-func note(times map[string]map[Effect]time.Duration, target string, now time.Duration, effects ...Effect) {
-	if times[target] == nil {
-		times[target] = map[Effect]time.Duration{}
+// recordProcessState takes a process that starts or ends, whatever fault that was: as long as it
+// does not run it is halted.
+func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
+	if !p.Edge {
+		w.hubs[p.Name] = true
 	}
-	for _, e := range effects {
-		times[target][e] = now
+	name, starts := "process "+p.Name, p.What == ProcessStart
+	if starts && w.active[name] == nil {
+		return
 	}
+	w.recordNamedFault(name, &Fault{Targets: []string{p.Name}, Effects: []Effect{Halts}, End: starts}, now)
 }
 
 // hasBeenRewound reports whether hubs were ever put back.
@@ -66,22 +79,6 @@ func (w *activeFaults) hasBeenRewound() bool {
 		}
 	}
 	return false
-}
-
-// recordProcessState takes a process that starts or ends, whatever fault that was.
-func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
-	if !p.Edge {
-		w.hubs[p.Name] = true
-	}
-	if p.What != ProcessStart {
-		w.down[p.Name] = true
-		note(w.begun, p.Name, now, Halts)
-		return
-	}
-	if w.down[p.Name] {
-		note(w.ended, p.Name, now, Halts)
-	}
-	delete(w.down, p.Name)
 }
 
 // hasRewindEffect reports whether a fault (nil: none) puts hubs back.
@@ -112,7 +109,7 @@ func (w *activeFaults) hasFaultNow(who string, effects ...Effect) bool {
 			return true
 		}
 	}
-	return w.down[who] && (len(effects) == 0 || slices.Contains(effects, Halts))
+	return false
 }
 
 // lastFaultTime is when who was last under one of these effects: now, where it still is; ok
@@ -182,11 +179,6 @@ func (w *activeFaults) fleetCalmSince() (since time.Duration, ok bool) {
 func (w *activeFaults) targetsCalmSince(concern func(target string) bool) (since time.Duration, ok bool) {
 	for _, f := range w.active {
 		if f.hasDisturbingEffect() && (len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, concern)) {
-			return 0, false
-		}
-	}
-	for who := range w.down {
-		if concern(who) {
 			return 0, false
 		}
 	}

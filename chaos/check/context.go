@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -29,6 +30,7 @@ type runContext struct {
 	tally        tally
 	newRows      []nodeRows // rows that the observation applied for the first time
 	log          ledger
+	requests     []asked       // of the last while
 	decided      time.Duration // when what the observation tells was first known: now, unless it is a replay
 
 	found  []Violation
@@ -71,9 +73,23 @@ func (s *runContext) learnObservation(o *Observation) {
 		s.faults.recordProcessState(o.Process, s.now)
 	case o.Job != nil:
 		s.registry.recordJob(o.Job, s.now)
+	case o.Request != nil:
+		s.requests = append(s.requests, asked{*o.Request, s.now})
 	}
 	s.machines.updateMachines(s, o)
 }
+
+// asked is what a person asked for that ends a task.
+type asked struct {
+	Request
+	at time.Duration
+}
+
+// keptRequests is for how long a person's wish explains a stop.
+const keptRequests = 10 * time.Minute
+
+// hasRequest reports whether a person asked for something of late.
+func (s *runContext) hasRequest(of func(asked) bool) bool { return slices.ContainsFunc(s.requests, of) }
 
 // learnEntryEffects takes over an entry's effects, of the hub that tells of them first.
 func (s *runContext) learnEntryEffects(o *Observation) {
@@ -98,6 +114,7 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 
 // forgetEndedFacts lets go of what no checker will ask for again.
 func (s *runContext) forgetEndedFacts() {
+	s.requests = slices.DeleteFunc(s.requests, func(r asked) bool { return s.now-r.at > keptRequests })
 	if s.now-s.forgot >= forgetEvery {
 		s.forgot = s.now
 		s.registry.forgetEndedWork(s.now)

@@ -12,9 +12,8 @@ import (
 // another task of the allocation or stop_on_client_after asked for it. It also judges that
 // stop_on_client_after stops what it has to.
 type stops struct {
-	pending  []stop
-	requests []asked
-	late     map[TaskKey]bool // deadlines that were told of
+	pending []stop
+	late    map[TaskKey]bool // deadlines that were told of
 }
 
 // stop is a task that was stopped; whoever wanted it may be heard of only later.
@@ -33,21 +32,9 @@ type stop struct {
 	killed   bool // its agent was, since the last answered beat
 }
 
-type asked struct {
-	Request
-	at time.Duration
-}
-
-// keptRequests is for how long a person's wish explains a stop.
-const keptRequests = 10 * time.Minute
-
 func newStops() checker {
 	t := &stops{late: map[TaskKey]bool{}}
-	return checker{state: t, request: t.recordRequest, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
-}
-
-func (t *stops) recordRequest(s *runContext, r *Request) {
-	t.requests = append(t.requests, asked{*r, s.now})
+	return checker{state: t, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
 }
 
 func (t *stops) recordTaskStop(s *runContext, o *Task) {
@@ -89,9 +76,6 @@ func (t *stops) judgeDueStops(s *runContext) {
 		}
 		return due
 	})
-	for len(t.requests) > 0 && s.now-t.requests[0].at > keptRequests {
-		t.requests = t.requests[1:]
-	}
 	for _, m := range s.machines.by {
 		t.judgeStopDeadlines(s, m)
 	}
@@ -154,11 +138,10 @@ func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	if f.group != nil && f.group.MaxRunDuration != nil && p.m.ranFor(p.key.Alloc, p.at) >= *f.group.MaxRunDuration-s.limits.Slack {
 		return true
 	}
-	for _, r := range t.requests {
-		ofIt := r.Alloc == p.key.Alloc || r.Alloc == "" && r.Edge == p.m.name
-		if ofIt && r.at <= p.at+s.limits.Slack {
-			return true
-		}
+	if s.hasRequest(func(r asked) bool {
+		return (r.Alloc == p.key.Alloc || r.Alloc == "" && r.Edge == p.m.name) && r.at <= p.at+s.limits.Slack
+	}) {
+		return true
 	}
 	for key, other := range p.m.tasks { // a task that ends may end its group's others
 		if key.Alloc == p.key.Alloc && key != p.key && other.what == TaskExited {

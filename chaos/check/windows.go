@@ -9,23 +9,12 @@ import (
 
 // windows judges that an edge stops tasks for a newer version only while an update window is open,
 // with or without a link.
-type windows struct {
-	asked map[string]time.Duration // when somebody asked for a stop on an edge
-}
+type windows struct{}
 
-func newWindows() checker {
-	t := &windows{asked: map[string]time.Duration{}}
-	return checker{state: t, request: t.recordStopRequest, task: t.judgeWindowStop}
-}
-
-func (t *windows) recordStopRequest(s *runContext, r *Request) {
-	if r.Edge != "" {
-		t.asked[r.Edge] = s.now
-	}
-}
+func newWindows() checker { return checker{task: windows{}.judgeWindowStop} }
 
 // judgeWindowStop judges a stop. That it began is a while ago: a task may take its time.
-func (t *windows) judgeWindowStop(s *runContext, task *Task) {
+func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	if task.What != TaskStopped || task.Wall.IsZero() || s.faults.isRewindActive() {
 		return
 	}
@@ -38,8 +27,8 @@ func (t *windows) judgeWindowStop(s *runContext, task *Task) {
 	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // it is written down before it is done
 		took += s.limits.Runner
 	}
-	at, asked := t.asked[task.Edge]
-	if _, limited := f.stopAfter(); limited || asked && s.now-at <= keptRequests || s.isClonedMachine(m.name) || m.hasDamageSince(s.now-s.limits.Heal) ||
+	asked := s.hasRequest(func(r asked) bool { return r.Edge == task.Edge && s.now-r.at <= keptRequests })
+	if _, limited := f.stopAfter(); limited || asked || s.isClonedMachine(m.name) || m.hasDamageSince(s.now-s.limits.Heal) ||
 		s.faults.hasFaultSince(s.now, s.now-took, m.name, EndsTasks) {
 		return
 	}
