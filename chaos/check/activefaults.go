@@ -141,6 +141,16 @@ func (w *activeFaults) hasFaultSince(now, then time.Duration, who string, effect
 	return ok && at >= then
 }
 
+// hasHubFaultSince reports it of any hub.
+func (w *activeFaults) hasHubFaultSince(now, then time.Duration, effects ...Effect) bool {
+	for hub := range w.hubs {
+		if w.hasFaultSince(now, then, hub, effects...) {
+			return true
+		}
+	}
+	return false
+}
+
 // hasFaultAt reports whether who was under one of these effects at some time of late: the
 // last fault of each is remembered.
 func (w *activeFaults) hasFaultAt(who string, then time.Duration, effects ...Effect) bool {

@@ -274,7 +274,7 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 // too, when an entry is applied again from an older copy.
 func (t *decisions) lostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
 	key := string(a.ID) + ": " + states(a)
-	if m := s.machines.by[s.registry.edgeNameOf(a.NodeID)]; m != nil && m.hasDamageSince(then) {
+	if m := s.machineOf(a.NodeID); m != nil && m.hasDamageSince(then) {
 		t.recordExcuse(key)
 	}
 	return t.excused[key]

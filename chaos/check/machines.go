@@ -83,6 +83,11 @@ func (t *machines) ensureMachine(name string) *machine {
 	return m
 }
 
+// machineOf is the machine of a node, nil where none is known.
+func (s *runContext) machineOf(id fleet.NodeID) *machine {
+	return s.machines.by[s.registry.edgeNameOf(id)]
+}
+
 // isClonedMachine reports whether a machine shares its identity with another one, or ever
 // did.
 func (s *runContext) isClonedMachine(name string) bool {

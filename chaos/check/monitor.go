@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -51,21 +52,13 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, 2*time.Minute),
-		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
-		Refusal: or(l.Refusal, 10*time.Second), TTL: or(l.TTL, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
-		LongestTTL:   or(l.LongestTTL, or(l.TTL, 10*time.Second)),
-		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 300_000),
-		Growth: or(l.Growth, 1.5), Goroutines: or(l.Goroutines, 40), HeapBytes: or(l.HeapBytes, 96<<20), Files: or(l.Files, 16),
+		Heal: cmp.Or(l.Heal, 4*time.Minute), Ready: cmp.Or(l.Ready, 2*time.Minute), Evaluate: cmp.Or(l.Evaluate, 2*time.Minute),
+		Deliver: cmp.Or(l.Deliver, time.Minute), Start: cmp.Or(l.Start, 10*time.Second), Runner: cmp.Or(l.Runner, 15*time.Second),
+		Refusal: cmp.Or(l.Refusal, 10*time.Second), TTL: cmp.Or(l.TTL, 10*time.Second), Slack: cmp.Or(l.Slack, 3*time.Second),
+		LongestTTL:   cmp.Or(l.LongestTTL, cmp.Or(l.TTL, 10*time.Second)),
+		JournalBytes: cmp.Or(l.JournalBytes, 64<<20), Linearize: cmp.Or(l.Linearize, 300_000),
+		Growth: cmp.Or(l.Growth, 1.5), Goroutines: cmp.Or(l.Goroutines, 40), HeapBytes: cmp.Or(l.HeapBytes, 96<<20), Files: cmp.Or(l.Files, 16),
 	}
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // checker judges one thing of what is observed. Its functions are called under the Monitor's
@@ -138,7 +131,7 @@ func NewMonitor(limits Limits) *Monitor {
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(),
 	}}
 }
 

@@ -17,48 +17,46 @@ func Checked() []Invariant {
 
 // Quiet judges a snapshot.
 func Quiet(p FleetSnapshot) []Violation {
-	var vs []Violation
+	q := &quietJudge{}
 	for _, h := range p.Hubs {
 		for _, e := range p.Edges {
-			vs = append(vs, delivered(h, e)...)
-			vs = append(vs, checkLossReported(h, e)...)
-			vs = append(vs, reported(h, e)...)
+			q.checkDelivered(h, e)
+			q.checkLossReported(h, e)
+			q.checkReported(h, e)
 		}
 		for _, n := range h.Nodes {
-			vs = append(vs, sessions(h, n)...)
+			q.checkSessions(h, n)
 		}
-		vs = append(vs, counts(h, p.Wanted)...)
-		vs = append(vs, alternating(h)...)
-		vs = append(vs, Committed(h.Name, h.Nodes, h.Allocs)...)
+		q.checkCounts(h, p.Wanted)
+		q.checkAlternation(h)
+		q.found = append(q.found, Committed(h.Name, h.Nodes, h.Allocs)...)
 	}
 	for _, e := range p.Edges {
 		if len(p.Hubs) > 0 {
-			vs = append(vs, undisturbed(p.Hubs[0], e)...)
+			q.checkUndisturbed(p.Hubs[0], e)
 		}
-		vs = append(vs, startedOnce(e, p.Starts)...)
-		vs = append(vs, legal(e)...)
+		q.checkStartedOnce(e, p.Starts)
+		q.checkLegalRows(e)
 	}
 	if len(p.Hubs) > 0 {
-		vs = append(vs, checkProcesses(p.Hubs[0], p.Edges)...)
+		q.checkProcesses(p.Hubs[0], p.Edges)
 		for _, h := range p.Hubs[1:] {
-			vs = append(vs, compareHubs(p.Hubs[0], h)...)
+			q.compareHubs(p.Hubs[0], h)
 		}
 	}
-	return vs
+	return q.found
 }
 
-func violation(i Invariant, format string, args ...any) Violation {
-	return Violation{Invariant: i, Message: fmt.Sprintf(format, args...)}
-}
+// quietJudge collects what a snapshot breaks.
+type quietJudge struct{ violationList }
 
-// delivered checks invariant 1: what an edge journaled is at a hub, each row
+// checkDelivered checks invariant 1: what an edge journaled is at a hub, each row
 // once, in order, unchanged.
-func delivered(h Hub, e Edge) []Violation {
-	var vs []Violation
+func (q *quietJudge) checkDelivered(h Hub, e Edge) {
 	journal := map[fleet.Seq]fleet.Transition{}
 	for i, row := range e.Rows {
 		if i > 0 && row.Seq != e.Rows[i-1].Seq+1 {
-			vs = append(vs, violation(1, "journal of %s: row %d follows row %d", e.Name, row.Seq, e.Rows[i-1].Seq))
+			q.addViolation(ExactlyOnce, "journal of %s: row %d follows row %d", e.Name, row.Seq, e.Rows[i-1].Seq)
 		}
 		journal[row.Seq] = row
 	}
@@ -67,20 +65,19 @@ func delivered(h Hub, e Edge) []Violation {
 		last = e.Rows[len(e.Rows)-1].Seq
 	}
 	if n := findNode(h.Nodes, e.NodeID); n == nil || n.Applied < last {
-		vs = append(vs, violation(1, "%s has applied less than the journal of %s holds (%d)", h.Name, e.Name, last))
+		q.addViolation(ExactlyOnce, "%s has applied less than the journal of %s holds (%d)", h.Name, e.Name, last)
 	}
 	seen := map[fleet.Seq]fleet.AllocID{}
 	for _, a := range h.Allocs {
 		if a.NodeID == e.NodeID {
-			vs = append(vs, replayed(h.Name, a.ID, h.AllocHistory[a.ID], journal, seen)...)
+			q.checkReplayed(h.Name, a.ID, h.AllocHistory[a.ID], journal, seen)
 		}
 	}
-	return append(vs, complete(h, e, seen)...)
+	q.checkComplete(h, e, seen)
 }
 
-// replayed checks one allocation's history against the journal.
-func replayed(hub string, id fleet.AllocID, entries []fleet.HistoryEntry, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) []Violation {
-	var vs []Violation
+// checkReplayed checks one allocation's history against the journal.
+func (q *quietJudge) checkReplayed(hub string, id fleet.AllocID, entries []fleet.HistoryEntry, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) {
 	var before fleet.Seq
 	for _, entry := range entries {
 		t := entry.Transition
@@ -88,38 +85,35 @@ func replayed(hub string, id fleet.AllocID, entries []fleet.HistoryEntry, journa
 			continue
 		}
 		if t.Seq <= before {
-			vs = append(vs, violation(1, "%s, allocation %s: row %d stands behind row %d", hub, fleet.Short(id), t.Seq, before))
+			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d stands behind row %d", hub, fleet.Short(id), t.Seq, before)
 		}
 		before = t.Seq
 		if other, twice := seen[t.Seq]; twice {
-			vs = append(vs, violation(1, "%s: row %d was applied twice, to %s and %s", hub, t.Seq, fleet.Short(other), fleet.Short(id)))
+			q.addViolation(ExactlyOnce, "%s: row %d was applied twice, to %s and %s", hub, t.Seq, fleet.Short(other), fleet.Short(id))
 		}
 		seen[t.Seq] = id
 		row, held := journal[t.Seq]
 		if held && !equal(row, *t) {
-			vs = append(vs, violation(1, "%s, allocation %s: row %d says %s, the journal %s", hub, fleet.Short(id), t.Seq, describe(*t), describe(row)))
+			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d says %s, the journal %s", hub, fleet.Short(id), t.Seq, describe(*t), describe(row))
 		}
 	}
-	return vs
 }
 
-// complete checks that no journaled row of an allocation is missing at a hub, but
+// checkComplete checks that no journaled row of an allocation is missing at a hub, but
 // for as many as the hub says that it let go.
-func complete(h Hub, e Edge, seen map[fleet.Seq]fleet.AllocID) []Violation {
+func (q *quietJudge) checkComplete(h Hub, e Edge, seen map[fleet.Seq]fleet.AllocID) {
 	missing := map[fleet.AllocID][]fleet.Transition{}
 	for _, row := range e.Rows {
 		if _, ok := seen[row.Seq]; !ok && row.Alloc != "" && h.AllocHistory[row.Alloc] != nil {
 			missing[row.Alloc] = append(missing[row.Alloc], row)
 		}
 	}
-	var vs []Violation
 	for _, id := range sorted(missing) {
 		if rows := missing[id]; uint64(len(rows)) > h.Dropped[id] {
-			vs = append(vs, violation(1, "%s lacks %d rows of %s, the first is %d (%s), and says that it let %d go",
-				h.Name, len(rows), e.Name, rows[0].Seq, describe(rows[0]), h.Dropped[id]))
+			q.addViolation(ExactlyOnce, "%s lacks %d rows of %s, the first is %d (%s), and says that it let %d go",
+				h.Name, len(rows), e.Name, rows[0].Seq, describe(rows[0]), h.Dropped[id])
 		}
 	}
-	return vs
 }
 
 func equal(a, b fleet.Transition) bool {
@@ -138,11 +132,10 @@ func describe(t fleet.Transition) string {
 	return s
 }
 
-// undisturbed checks invariant 3: without a link an edge killed only what a person on site or the
+// checkUndisturbed checks invariant 3: without a link an edge killed only what a person on site or the
 // hub had told it to, or what has a stop_on_client_after or a max_run_duration. Allocations that
 // the hub has no record of are left to a Monitor, which saw what the hub wanted.
-func undisturbed(h Hub, e Edge) []Violation {
-	var vs []Violation
+func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
 		known[h.Allocs[i].ID] = true
@@ -164,11 +157,10 @@ func undisturbed(h Hub, e Edge) []Violation {
 		}
 		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && known[row.Alloc] && !asked[row.Alloc] &&
 			!told(h.AllocHistory[row.Alloc], row) && !bounded[row.Alloc] {
-			vs = append(vs, violation(3, "%s killed task %s of %s while its link was gone (row %d: %s)",
-				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage))
+			q.addViolation(AbsenceStopsNothing, "%s killed task %s of %s while its link was gone (row %d: %s)",
+				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage)
 		}
 	}
-	return vs
 }
 
 // told reports whether the hub decided on a stop, for the reason that the edge
@@ -188,10 +180,10 @@ func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 // a task, in the time from one look to the next.
 const unseenRows = 1
 
-// startedOnce checks that a task which never ends by itself was started at most once in each boot
+// checkStartedOnce checks that a task which never ends by itself was started at most once in each boot
 // since its allocation's first row. Each row that the journal dropped, or removed once it was
 // acknowledged and before anybody looked, may have told of an end.
-func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
+func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	boots := map[fleet.BootID]int{}     // by when they were first told of
 	placed := map[fleet.AllocID]int{}   // in which of them
 	restarts := map[fleet.AllocID]int{} // ends that the tasks came to by themselves
@@ -226,41 +218,37 @@ func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
 			restarts[row.Alloc]++
 		}
 	}
-	var vs []Violation
 	for _, id := range sorted(starts) {
 		first, known := placed[id]
 		if since := len(boots) - first; known && starts[id] > since+restarts[id]+dropped {
-			vs = append(vs, violation(4, "%s started allocation %s %d times in %d boots", e.Name, fleet.Short(id), starts[id], since))
+			q.addViolation(RebootBringsBack, "%s started allocation %s %d times in %d boots", e.Name, fleet.Short(id), starts[id], since)
 		}
 	}
-	return vs
 }
 
-// counts checks invariant 5 at one hub: every job has as many running
+// checkCounts checks invariant 5 at one hub: every job has as many running
 // allocations as it shall, and nothing is undecided.
-func counts(h Hub, wanted map[fleet.JobID]int) []Violation {
+func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	running := map[fleet.JobID]int{}
-	var vs []Violation
 	for _, a := range h.Allocs {
 		beside := a.DeploymentStatus.IsCanary() && wanted[a.JobID] > 0
 		if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning && !beside {
 			running[a.JobID]++
 		}
 		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientUnknown || a.NeedsToReconnect()) {
-			vs = append(vs, violation(5, "%s: allocation %s is still to be settled (%s)", h.Name, fleet.Short(a.ID), a.ClientStatus))
+			q.addViolation(Settled, "%s: allocation %s is still to be settled (%s)", h.Name, fleet.Short(a.ID), a.ClientStatus)
 		}
 	}
 	for _, id := range sorted(wanted) {
 		if running[id] != wanted[id] {
-			vs = append(vs, violation(5, "%s: job %s has %d running, wants %d", h.Name, id, running[id], wanted[id]))
+			q.addViolation(Settled, "%s: job %s has %d running, wants %d", h.Name, id, running[id], wanted[id])
 		}
 	}
-	return vs
 }
 
 // checkProcesses checks invariant 5 in fact: each task that shall run has one process,
 // every other none.
-func checkProcesses(h Hub, edges []Edge) []Violation {
+func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 	shall := map[TaskKey]fleet.NodeID{}
 	for _, a := range h.Allocs {
 		for task, ts := range a.TaskStates {
@@ -269,25 +257,22 @@ func checkProcesses(h Hub, edges []Edge) []Violation {
 			}
 		}
 	}
-	var vs []Violation
 	for _, e := range edges {
 		for _, k := range sortedTasks(e.Processes) {
 			if n := e.Processes[k]; shall[k] != e.NodeID || n != 1 {
-				vs = append(vs, violation(5, "%s has %d processes of task %s, which shall run on node %q", e.Name, n, k, fleet.Short(shall[k])))
+				q.addViolation(Settled, "%s has %d processes of task %s, which shall run on node %q", e.Name, n, k, fleet.Short(shall[k]))
 			}
 		}
 		for _, k := range sortedTasks(shall) {
 			if shall[k] == e.NodeID && e.Processes[k] == 0 {
-				vs = append(vs, violation(5, "%s has no process of task %s, which the hub calls running", e.Name, k))
+				q.addViolation(Settled, "%s has no process of task %s, which the hub calls running", e.Name, k)
 			}
 		}
 	}
-	return vs
 }
 
 // compareHubs checks that two hubs agree on every allocation and node.
-func compareHubs(a, b Hub) []Violation {
-	var vs []Violation
+func (q *quietJudge) compareHubs(a, b Hub) {
 	other := map[fleet.AllocID]fleet.Alloc{}
 	for _, x := range b.Allocs {
 		other[x.ID] = x
@@ -295,19 +280,18 @@ func compareHubs(a, b Hub) []Violation {
 	for _, x := range a.Allocs {
 		y, ok := other[x.ID]
 		if !ok || x.ClientStatus != y.ClientStatus || x.DesiredStatus != y.DesiredStatus || x.NodeID != y.NodeID || x.ModifyIndex != y.ModifyIndex {
-			vs = append(vs, violation(5, "%s and %s disagree on allocation %s", a.Name, b.Name, fleet.Short(x.ID)))
+			q.addViolation(Settled, "%s and %s disagree on allocation %s", a.Name, b.Name, fleet.Short(x.ID))
 		}
 	}
 	for _, x := range a.Nodes {
 		y := findNode(b.Nodes, x.ID)
 		if y == nil || x.Status != y.Status || x.Epoch != y.Epoch || x.Applied != y.Applied {
-			vs = append(vs, violation(5, "%s and %s disagree on node %s", a.Name, b.Name, x.Name))
+			q.addViolation(Settled, "%s and %s disagree on node %s", a.Name, b.Name, x.Name)
 		}
 	}
 	if len(a.Allocs) != len(b.Allocs) {
-		vs = append(vs, violation(5, "%s has %d allocations, %s %d", a.Name, len(a.Allocs), b.Name, len(b.Allocs)))
+		q.addViolation(Settled, "%s has %d allocations, %s %d", a.Name, len(a.Allocs), b.Name, len(b.Allocs))
 	}
-	return vs
 }
 
 // Committed checks invariant 7: what a node is given fits it.
@@ -322,9 +306,7 @@ func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation
 	for i := range nodes {
 		n := &nodes[i]
 		if dim := used[n.ID].Exceeds(n.Free()); dim != "" {
-			v := violation(7, "%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free())
-			v.Where = n.Name
-			vs = append(vs, v)
+			vs = append(vs, Violation{Invariant: NoOvercommit, Where: n.Name, Message: fmt.Sprintf("%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free())})
 		}
 	}
 	return vs

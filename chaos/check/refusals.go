@@ -61,7 +61,7 @@ func (t *refusals) recordRefusedBatch(s *runContext, index fleet.Index, b Batch)
 	case fleet.CodeGap:
 		s.countBranch(BranchGapRefused)
 	}
-	m := s.machines.by[s.registry.edgeNameOf(b.Node)]
+	m := s.machineOf(b.Node)
 	if m == nil || m.connected < 0 || b.Epoch != t.epochs[b.Node] || len(t.open) >= keptRefusals {
 		return // its session is over, whatever it was told
 	}

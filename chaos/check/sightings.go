@@ -85,7 +85,7 @@ func (t *sightings) countEntryBranches(s *runContext, applied *Applied) {
 
 // isReportingAbsence reports whether what a node reports happened while it was away.
 func (t *sightings) isReportingAbsence(s *runContext, id fleet.NodeID) bool {
-	m := s.machines.by[s.registry.edgeNameOf(id)]
+	m := s.machineOf(id)
 	return m != nil && m.connected < 0
 }
 

@@ -11,6 +11,7 @@ import (
 // walk checks that a node's rows, in their order, are a walk that the states allow.
 // It keeps the last step of each allocation and task alone.
 type walk struct {
+	violationList // what is wrong with the newest row
 	// away is whether the last of the link's rows tells of its loss; known is false
 	// before the first one.
 	away, known bool
@@ -46,21 +47,15 @@ func line(row *fleet.Transition) string {
 	return fmt.Sprintf("row %d, boot %s, %s: %s", row.Seq, fleet.Short(row.BootID), row.Mono.Round(time.Millisecond), describe(*row))
 }
 
-// misstep is a row that does not follow from those before it.
-type misstep struct {
-	invariant Invariant
-	why       string
-}
-
 // checkNextRow takes the next row, and says what is wrong with it.
-func (w *walk) checkNextRow(row *fleet.Transition) []misstep {
-	var wrong []misstep
-	wrong = append(wrong, w.checkRowTime(row)...)
+func (w *walk) checkNextRow(row *fleet.Transition) []Violation {
+	w.found = nil
+	w.checkRowTime(row)
 	switch row.Kind {
 	case fleet.TransitionDisconnect, fleet.TransitionReconnect:
 		loses := row.Kind == fleet.TransitionDisconnect
 		if w.known && loses == w.away {
-			wrong = append(wrong, misstep{LegalHistory, fmt.Sprintf("row %d: a %s follows a %s", row.Seq, row.Kind, row.Kind)})
+			w.addViolation(LegalHistory, "row %d: a %s follows a %s", row.Seq, row.Kind, row.Kind)
 		}
 		w.away, w.known = loses, true
 	case fleet.TransitionGap:
@@ -70,25 +65,23 @@ func (w *walk) checkNextRow(row *fleet.Transition) []misstep {
 		}
 	}
 	if row.Alloc != "" {
-		wrong = append(wrong, w.checkAllocRow(row)...)
+		w.checkAllocRow(row)
 	}
-	return wrong
+	return w.found
 }
 
 // checkRowTime checks that time does not go back within a boot, nor a boot come again.
-func (w *walk) checkRowTime(row *fleet.Transition) []misstep {
+func (w *walk) checkRowTime(row *fleet.Transition) {
 	if row.BootID == "" || row.Kind == fleet.TransitionGap && row.Message != "" {
-		return nil // it stands for rows that are lost, in their place and not at their time
+		return // it stands for rows that are lost, in their place and not at their time
 	}
-	var wrong []misstep
 	if last := len(w.boots) - 1; last >= 0 && w.boots[last] == row.BootID {
 		if row.Mono < w.mono {
-			wrong = append(wrong, misstep{TrustedTime,
-				fmt.Sprintf("row %d: %s since the boot, the row before it %s", row.Seq, row.Mono, w.mono)})
+			w.addViolation(TrustedTime, "row %d: %s since the boot, the row before it %s", row.Seq, row.Mono, w.mono)
 		}
 	} else {
 		if slices.Contains(w.boots, row.BootID) {
-			wrong = append(wrong, misstep{LegalHistory, fmt.Sprintf("row %d: boot %s comes again", row.Seq, fleet.Short(row.BootID))})
+			w.addViolation(LegalHistory, "row %d: boot %s comes again", row.Seq, fleet.Short(row.BootID))
 		}
 		w.boots = append(w.boots, row.BootID)
 		if len(w.boots) > keptBoots {
@@ -96,7 +89,6 @@ func (w *walk) checkRowTime(row *fleet.Transition) []misstep {
 		}
 	}
 	w.mono = row.Mono
-	return wrong
 }
 
 // successors are the client statuses that may follow one that an edge reported,
@@ -106,8 +98,7 @@ var successors = map[string][]string{
 	fleet.ClientRunning: {fleet.ClientFailed, fleet.ClientComplete},
 }
 
-func (w *walk) checkAllocRow(row *fleet.Transition) []misstep {
-	var wrong []misstep
+func (w *walk) checkAllocRow(row *fleet.Transition) {
 	a := w.allocs[row.Alloc]
 	if a == nil {
 		a = &steps{tasks: map[string]string{}}
@@ -119,25 +110,22 @@ func (w *walk) checkAllocRow(row *fleet.Transition) []misstep {
 		legal := a.status == "" || a.status == next || slices.Contains(successors[a.status], next) ||
 			(rebooted || lostAtBoot(row)) && a.status == fleet.ClientRunning && next == fleet.ClientPending
 		if !legal {
-			wrong = append(wrong, misstep{LegalHistory,
-				fmt.Sprintf("row %d: allocation %s goes from %s to %s", row.Seq, fleet.Short(row.Alloc), a.status, next)})
+			w.addViolation(LegalHistory, "row %d: allocation %s goes from %s to %s", row.Seq, fleet.Short(row.Alloc), a.status, next)
 		}
 		if a.status == "" && next != fleet.ClientPending && next != fleet.ClientFailed && next != fleet.ClientRunning && next != fleet.ClientComplete {
-			wrong = append(wrong, misstep{LegalHistory,
-				fmt.Sprintf("row %d: no edge may report allocation %s %s", row.Seq, fleet.Short(row.Alloc), next)})
+			w.addViolation(LegalHistory, "row %d: no edge may report allocation %s %s", row.Seq, fleet.Short(row.Alloc), next)
 		}
 		a.status = next
 		if next == fleet.ClientRunning || next == fleet.ClientPending {
 			a.boot = row.BootID
 		}
 	}
-	wrong = append(wrong, a.checkTaskState(row)...)
+	w.checkTaskState(a, row)
 	a.ended = a.status == fleet.ClientComplete || a.status == fleet.ClientFailed
 	a.seq = row.Seq
 	if a.boot == "" {
 		a.boot = row.BootID
 	}
-	return wrong
 }
 
 // lostAtBoot reports whether a row says that a boot ended the task. Where the journal was
@@ -152,17 +140,15 @@ var taskSuccessors = map[string][]string{
 	fleet.TaskRunning: {fleet.TaskPending, fleet.TaskDead},
 }
 
-func (a *steps) checkTaskState(row *fleet.Transition) []misstep {
+func (w *walk) checkTaskState(a *steps, row *fleet.Transition) {
 	if row.Task == "" || row.TaskState == nil {
-		return nil
+		return
 	}
 	before, next := a.tasks[row.Task], row.TaskState.State
 	a.tasks[row.Task] = next
-	if before == "" || before == next || slices.Contains(taskSuccessors[before], next) {
-		return nil
+	if before != "" && before != next && !slices.Contains(taskSuccessors[before], next) {
+		w.addViolation(LegalHistory, "row %d: task %s of %s goes from %s to %s", row.Seq, row.Task, fleet.Short(row.Alloc), before, next)
 	}
-	return []misstep{{LegalHistory,
-		fmt.Sprintf("row %d: task %s of %s goes from %s to %s", row.Seq, row.Task, fleet.Short(row.Alloc), before, next)}}
 }
 
 // forgetEndedAllocs forgets allocations that ended first.
@@ -251,7 +237,7 @@ func (t *histories) judgeJournalRows(s *runContext, name string, w *walk, rows [
 			w.steps = w.steps[1:]
 		}
 		for _, m := range wrong {
-			s.reportWithEvidence(m.invariant, name, slices.Clone(w.steps), "%s", m.why)
+			s.reportWithEvidence(m.Invariant, name, slices.Clone(w.steps), "%s", m.Message)
 		}
 	}
 }
