@@ -24,17 +24,11 @@ func WriteCampaign(w io.Writer, c history.Campaign) error { return buildCampaign
 // PrintCampaign prints what a campaign came to, at most 100 characters wide.
 func PrintCampaign(w io.Writer, c history.Campaign) error {
 	p := buildCampaignPage(c)
-	var b strings.Builder
-	paragraph(&b, p.Name+": "+p.About)
-	p.writeText(&b)
-	if len(p.Reasons) == 0 {
-		b.WriteString("\npass\n")
-	} else {
-		b.WriteString("\n")
-		paragraph(&b, "no pass: "+strings.Join(p.Reasons, "; "))
+	verdict := "pass"
+	if len(p.Reasons) > 0 {
+		verdict = "no pass: " + strings.Join(p.Reasons, "; ")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return p.printText(w, p.Name+": "+p.About, verdict)
 }
 
 func buildCampaignPage(c history.Campaign) page {

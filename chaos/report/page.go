@@ -80,10 +80,12 @@ func (p page) writeHTML(w io.Writer) error {
 	return nil
 }
 
-// writeText writes facts and sections, at most pageWidth wide.
-func (p page) writeText(b *strings.Builder) {
+// printText writes a title, the facts and sections, and lines at the end, at most pageWidth wide.
+func (p page) printText(w io.Writer, title string, end ...string) error {
+	var b strings.Builder
+	paragraph(&b, title)
 	if p.Facts != nil {
-		p.Facts.writeTable(b)
+		p.Facts.writeTable(&b)
 	}
 	for _, s := range p.Sections {
 		if s.pageOnly {
@@ -91,18 +93,22 @@ func (p page) writeText(b *strings.Builder) {
 		}
 		b.WriteString("\n")
 		for _, line := range s.Lines[:min(len(s.Lines), maxTextLines)] {
-			fmt.Fprintf(b, "%*s%s\n", indent, "", truncateText(printable(line), pageWidth-indent))
+			fmt.Fprintf(&b, "%*s%s\n", indent, "", truncateText(printable(line), pageWidth-indent))
 		}
-		if left := len(s.Lines) - maxTextLines; left > 0 {
-			fmt.Fprintf(b, "%*sand %d more\n", indent, "", left)
-		}
+		writeLeftOut(&b, len(s.Lines), maxTextLines)
 		if s.Timeline != nil {
-			s.Timeline.writeTimeline(b)
+			s.Timeline.writeTimeline(&b)
 		}
 		if s.Table != nil {
-			s.Table.writeTable(b)
+			s.Table.writeTable(&b)
 		}
 	}
+	b.WriteString("\n")
+	for _, line := range end {
+		paragraph(&b, line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func plural(n int, noun string) string {

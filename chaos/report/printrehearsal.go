@@ -20,19 +20,12 @@ const (
 
 // Print prints the rehearsal, at most 100 characters wide.
 func (r *Rehearsal) Print(w io.Writer) error {
-	p := r.buildPage()
-	var b strings.Builder
-	paragraph(&b, fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge")))
-	p.writeText(&b)
-	b.WriteString("\n")
-	for _, l := range r.Lows() {
-		paragraph(&b, l.String())
+	lines := r.Summary()
+	for i, l := range r.Lows() {
+		lines = slices.Insert(lines, i, l.String())
 	}
-	for _, s := range slices.Concat(r.Summary(), r.Notes) {
-		paragraph(&b, s)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	title := fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge"))
+	return r.buildPage().printText(w, title, append(lines, r.Notes...)...)
 }
 
 // WriteHTML writes the rehearsal's page.
@@ -55,6 +48,14 @@ func (r *Rehearsal) buildPage() page {
 	return p
 }
 
+// fates are what can become of an instance, in the order in which they are told.
+var fates = []cell{
+	{Text: string(KeptRunning), Class: "pass"}, {Text: string(Interrupted), Class: "void"}, {Text: string(CameBack), Class: "void"},
+	{Text: string(WasReplaced), Class: "void"}, {Text: string(Completed), Class: "pass"}, {Text: string(Stopped)},
+	{Text: string(StillOut), Class: "void"}, {Text: string(DownAtEnd), Class: "violation"}, {Text: string(Failed), Class: "violation"},
+	{Text: string(Lost), Class: "violation"}, {Text: string(NeverStarted), Class: "violation"},
+}
+
 // placeTable says what becomes of each instance.
 func (r *Rehearsal) placeTable() *table {
 	t := &table{
@@ -62,31 +63,14 @@ func (r *Rehearsal) placeTable() *table {
 		right: []int{4, 5}, most: maxPlaces, mostText: maxPlacesText,
 	}
 	for _, p := range r.Places {
-		fate := p.Fate(r.Lasted)
-		t.addRow(p.Name, p.firstEdge(), cell{Text: string(fate), Class: fate.cssClass()}, p.Story(), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()))
+		fate := fates[slices.IndexFunc(fates, func(c cell) bool { return c.Text == string(p.Fate(r.Lasted)) })]
+		edge := "nowhere"
+		if len(p.Allocs) > 0 {
+			edge = p.Allocs[0].Edge
+		}
+		t.addRow(p.Name, edge, fate, p.Story(), stampOrDash(p.Down(r.Lasted)), stampOrDash(p.Twice()))
 	}
 	return t
-}
-
-// cssClass is how a fate is coloured.
-func (f Fate) cssClass() string {
-	switch f {
-	case KeptRunning, Completed:
-		return "pass"
-	case Lost, Failed, DownAtEnd, NeverStarted:
-		return "violation"
-	case Stopped:
-		return ""
-	}
-	return "void"
-}
-
-// firstEdge is where the place was filled first.
-func (p RehearsedPlace) firstEdge() string {
-	if len(p.Allocs) == 0 {
-		return "nowhere"
-	}
-	return p.Allocs[0].Edge
 }
 
 // drawTimeline has a row for each fault and each allocation.
@@ -151,20 +135,20 @@ func (r *Rehearsal) faultLines() []string {
 
 // Summary says in few sentences what would happen.
 func (r *Rehearsal) Summary() []string {
-	byFate := map[Fate]int{}
+	byFate := map[string]int{}
 	var longest, twice time.Duration
 	var longestName string
 	for _, p := range r.Places {
-		byFate[p.Fate(r.Lasted)]++
+		byFate[string(p.Fate(r.Lasted))]++
 		if d := p.Down(r.Lasted); d > longest {
 			longest, longestName = d, p.Name
 		}
 		twice += p.Twice()
 	}
 	var parts []string
-	for _, f := range []Fate{KeptRunning, Interrupted, CameBack, WasReplaced, Completed, Stopped, StillOut, DownAtEnd, Failed, Lost, NeverStarted} {
-		if n := byFate[f]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, f))
+	for _, f := range fates {
+		if n := byFate[f.Text]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, f.Text))
 		}
 	}
 	lines := []string{fmt.Sprintf("Of %s: %s.", plural(len(r.Places), "instance"), strings.Join(parts, ", "))}

@@ -81,7 +81,12 @@ func (t *table) writeTable(b *strings.Builder) {
 	for _, line := range lines {
 		t.writeRow(b, widths, line)
 	}
-	if left > 0 {
+	writeLeftOut(b, len(t.rows), t.mostText)
+}
+
+// writeLeftOut says how many rows there are beyond most.
+func writeLeftOut(b *strings.Builder, rows, most int) {
+	if left := leftOut(rows, most); left > 0 {
 		fmt.Fprintf(b, "%*sand %d more\n", indent, "", left)
 	}
 }
