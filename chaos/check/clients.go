@@ -76,7 +76,7 @@ func (t *clients) recordOperation(s *runContext, o *Observation) {
 		t.jobs[op.Job] = j
 	}
 	if op.Call < j.from && !j.first.wild || len(j.ops) > maxPiece {
-		s.undecided[Linearizable]++
+		s.verdicts[Linearizable].Undecided++
 		j.restartFromUnknown(s.now)
 	}
 	if op.Call < j.from { // it may have taken place before, or not
@@ -159,7 +159,7 @@ func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) 
 	case Legal:
 		return true
 	case Undecided:
-		s.undecided[Linearizable]++
+		s.verdicts[Linearizable].Undecided++
 		return false
 	}
 	legal := firstIllegal(j.first, part, s.limits.Linearize)

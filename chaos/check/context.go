@@ -28,22 +28,18 @@ type runContext struct {
 	machines     *machines
 	nodes        nodes // by what the log says of them, which a checker of their own judges first
 	tally        tally
-	newRows      []nodeRows // rows that the observation applied for the first time
-	log          ledger
-	requests     []asked       // of the last while
-	decided      time.Duration // when what the observation tells was first known: now, unless it is a replay
+	newRows      []nodeRows                       // rows that the observation applied for the first time
+	applied      recent[entryName, time.Duration] // when entries were applied first
+	requests     []asked                          // of the last while
+	decided      time.Duration                    // when what the observation tells was first known: now, unless it is a replay
 
-	found  []Violation
-	broken map[Invariant]uint64
-	judged map[Invariant]uint64
-	// undecided counts judgements that came to no result.
-	undecided map[Invariant]uint64
+	found    []Violation
+	verdicts [len(invariants)]Verdict
 }
 
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
-		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: tally{}, log: newLedger(),
-		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{}, undecided: map[Invariant]uint64{},
+		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: tally{}, applied: newRecent[entryName, time.Duration](keptApplied),
 	}
 }
 
@@ -107,7 +103,7 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 		s.registry.markAllocsStale()
 	}
 	s.effectsIndex, s.entries = o.Applied.Index, true
-	s.decided = s.log.firstAppliedAt(o.Applied, s.now)
+	s.decided = s.firstAppliedAt(o.Applied)
 	s.registry.recordEffects(o.Applied.Effects, s.now)
 	s.registry.recordEndedAllocs(o.Applied.Effects.Batches)
 }
@@ -125,7 +121,7 @@ func (s *runContext) forgetEndedFacts() {
 func (s *runContext) countBranch(b Branch) { s.tally[b]++ }
 
 // countJudgement counts that an invariant was judged.
-func (s *runContext) countJudgement(i Invariant) { s.judged[i]++ }
+func (s *runContext) countJudgement(i Invariant) { s.verdicts[i].Judged++ }
 
 // reportViolation notes a violation.
 func (s *runContext) reportViolation(i Invariant, where string, format string, args ...any) {
@@ -141,44 +137,53 @@ func (s *runContext) reportWithEvidence(i Invariant, where string, evidence []st
 }
 
 func (s *runContext) addViolation(v Violation) {
-	s.broken[v.Invariant]++
-	s.judged[v.Invariant] = max(s.judged[v.Invariant], s.broken[v.Invariant])
-	if s.broken[v.Invariant] <= keptViolations {
+	verdict := &s.verdicts[v.Invariant]
+	verdict.Broken++
+	verdict.Judged = max(verdict.Judged, verdict.Broken)
+	if verdict.Broken <= keptViolations {
 		s.found = append(s.found, v)
 	}
 }
 
-// ledger knows when each entry was applied first. Hubs that were put back apply what
-// their copy of the log holds again, all of it in a moment and long after it was
-// decided.
-type ledger struct {
-	since map[logged]time.Duration
-	order []logged
-}
-
-// logged names an entry. Number and term alone do not: hubs that were put back give
+// entryName names an entry. Number and term alone do not: hubs that were put back give
 // them again.
-type logged struct {
+type entryName struct {
 	index   fleet.Index
 	term    uint64
 	command string
 }
 
-// keptLogged bounds how many entries are known; the oldest go.
-const keptLogged = 4 * keptEntries
+// keptApplied bounds how many entries are known; the oldest go.
+const keptApplied = 4 * keptEntries
 
-func newLedger() ledger { return ledger{since: map[logged]time.Duration{}} }
+// firstAppliedAt is when an entry that is applied now was applied first. Hubs that were put back
+// apply what their copy of the log holds again, all of it in a moment and long after it was decided.
+func (s *runContext) firstAppliedAt(a *Applied) time.Duration {
+	e := entryName{a.Index, a.Term, a.Command}
+	if _, again := s.applied.known[e]; !again {
+		s.applied.addEntry(e, s.now)
+	}
+	return s.applied.known[e]
+}
 
-// firstAppliedAt is when an entry that is applied now was applied first.
-func (l *ledger) firstAppliedAt(a *Applied, now time.Duration) time.Duration {
-	e := logged{a.Index, a.Term, a.Command}
-	if at, again := l.since[e]; again {
-		return at
+// recent is a map of the newest entries, up to a bound.
+type recent[K comparable, V any] struct {
+	most  int
+	known map[K]V
+	order []K
+}
+
+func newRecent[K comparable, V any](most int) recent[K, V] {
+	return recent[K, V]{most: most, known: map[K]V{}}
+}
+
+func (r *recent[K, V]) addEntry(key K, value V) {
+	if _, again := r.known[key]; !again {
+		r.order = append(r.order, key)
 	}
-	l.since[e] = now
-	if l.order = append(l.order, e); len(l.order) > keptLogged {
-		delete(l.since, l.order[0])
-		l.order = l.order[1:]
+	r.known[key] = value
+	if len(r.order) > r.most {
+		delete(r.known, r.order[0])
+		r.order = r.order[1:]
 	}
-	return now
 }

@@ -14,10 +14,11 @@ import (
 // disconnect, nothing is evaluated before a replay is over, no node is over-committed, and no
 // allocation is lost before its lost_after is over.
 type decisions struct {
-	status  map[fleet.AllocID]*conclusion
-	gone    map[fleet.NodeID]time.Duration // since when nodes are out of sight
-	told    map[string]bool
-	excused map[string]bool // by command, or by what was concluded about an allocation
+	status map[fleet.AllocID]*conclusion
+	gone   map[fleet.NodeID]time.Duration // since when nodes are out of sight
+	told   recent[string, bool]
+	// excused are commands, and what was concluded about allocations.
+	excused recent[string, bool]
 }
 
 // conclusion is what hubs last concluded about an allocation.
@@ -50,7 +51,7 @@ func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 }
 
 func newDecisions() checker {
-	t := &decisions{status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
+	t := &decisions{status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{}, told: newRecent[string, bool](keptTold), excused: newRecent[string, bool](keptTold)}
 	return checker{state: t, entry: t.judgeEntryDecisions, hub: t.judgeHubDecisions, rewind: t.forgetDecisions, tick: t.forgetOldConclusions}
 }
 
@@ -70,7 +71,7 @@ func (t *decisions) forgetDecisions(*runContext) {
 		*c = conclusion{seen: c.seen, absences: c.absences}
 	}
 	clear(t.gone)
-	clear(t.told)
+	t.told = newRecent[string, bool](keptTold)
 }
 
 // keptTold bounds how many violations are remembered as told.
@@ -79,14 +80,10 @@ const keptTold = 1000
 // reportOnce notes a violation that each observation shows again.
 func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidence []string, message string) {
 	key := i.Slug() + where + message
-	if t.told[key] {
-		return
+	if !t.told.known[key] {
+		t.told.addEntry(key, true)
+		s.reportWithEvidence(i, where, evidence, "%s", message)
 	}
-	if len(t.told) > keptTold {
-		clear(t.told)
-	}
-	t.told[key] = true
-	s.reportWithEvidence(i, where, evidence, "%s", message)
 }
 
 func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
@@ -122,9 +119,9 @@ func (t *decisions) judgeLoads(s *runContext, a *Applied) {
 			continue
 		}
 		if s.canRunEndedTasks(l.Name) {
-			t.recordExcuse(a.Command)
+			t.excused.addEntry(a.Command, true)
 		}
-		if t.excused[a.Command] {
+		if t.excused.known[a.Command] {
 			continue
 		}
 		if dim != "" {
@@ -275,17 +272,9 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 func (t *decisions) lostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
 	key := string(a.ID) + ": " + states(a)
 	if m := s.machineOf(a.NodeID); m != nil && m.hasDamageSince(then) {
-		t.recordExcuse(key)
+		t.excused.addEntry(key, true)
 	}
-	return t.excused[key]
-}
-
-// recordExcuse keeps what was excused: a command, or what was concluded about an allocation.
-func (t *decisions) recordExcuse(key string) {
-	if len(t.excused) > keptTold {
-		clear(t.excused)
-	}
-	t.excused[key] = true
+	return t.excused.known[key]
 }
 
 func states(a *fleet.Alloc) string {

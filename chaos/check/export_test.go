@@ -21,7 +21,7 @@ func (m *Monitor) Remembered() int {
 	n := 0
 	for _, c := range m.checkers {
 		if r, ok := c.state.(*replicas); ok {
-			n += len(r.written) + len(r.hubs) + len(r.owed) // its ring has one size
+			n += len(r.written.known) + len(r.hubs) + len(r.owed) // its ring has one size
 			continue
 		}
 		n += count(reflect.ValueOf(c.state), 0)

@@ -236,7 +236,9 @@ func (m *Monitor) Verdicts() []Verdict {
 	defer m.mu.Unlock()
 	var vs []Verdict
 	for _, i := range All() {
-		vs = append(vs, Verdict{i, m.run.judged[i], m.run.broken[i], m.run.undecided[i]})
+		v := m.run.verdicts[i]
+		v.Invariant = i
+		vs = append(vs, v)
 	}
 	return vs
 }

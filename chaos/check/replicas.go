@@ -17,8 +17,7 @@ type replicas struct {
 
 	// written are registrations that were applied, by job and tag; owed are those that
 	// clients were told of and that no hub has applied yet.
-	written map[written]fleet.Index
-	order   []written
+	written recent[written, fleet.Index]
 	owed    []owed
 }
 
@@ -49,7 +48,7 @@ const keptEntries = 8192
 const keptWrites = 4096
 
 func newReplicas() checker {
-	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]fleet.Index{}, written: map[written]fleet.Index{}}
+	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]fleet.Index{}, written: newRecent[written, fleet.Index](keptWrites)}
 	return checker{
 		state: t, applied: t.judgeAppliedEntry, process: t.recordHubStart, operation: t.judgeClientWrite, snapshot: t.judgeRestoredState, rewind: t.forgetEntries,
 		tick: func(s *runContext) { t.judgeUnappliedWrites(s, s.limits.Slack) }, finish: t.judgeFinalStates,
@@ -69,8 +68,7 @@ func (t *replicas) recordHubStart(_ *runContext, p *Process) {
 func (t *replicas) forgetEntries(*runContext) {
 	clear(t.entries)
 	clear(t.hubs)
-	clear(t.written)
-	t.owed, t.order = nil, nil
+	t.written, t.owed = newRecent[written, fleet.Index](keptWrites), nil
 }
 
 // judgeRestoredState holds a state that was read from its own snapshot against what was written.
@@ -146,18 +144,9 @@ func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 // recordRegistrations remembers which registrations were applied.
 func (t *replicas) recordRegistrations(a *Applied) {
 	for _, j := range a.Effects.Jobs {
-		w := written{j.Job, j.Tag}
-		if j.Tag == "" {
-			continue
+		if j.Tag != "" {
+			t.written.addEntry(written{j.Job, j.Tag}, a.Index)
 		}
-		if _, known := t.written[w]; !known {
-			t.order = append(t.order, w)
-		}
-		t.written[w] = a.Index
-	}
-	for len(t.order) > keptWrites {
-		delete(t.written, t.order[0])
-		t.order = t.order[1:]
 	}
 }
 
@@ -168,7 +157,7 @@ func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 		return
 	}
 	s.countJudgement(AcknowledgedSurvives)
-	if _, ok := t.written[written{op.Job, op.Tag}]; !ok {
+	if _, ok := t.written.known[written{op.Job, op.Tag}]; !ok {
 		t.owed = append(t.owed, owed{*op, s.now})
 	}
 }
@@ -177,7 +166,7 @@ func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	left := t.owed[:0]
 	for _, o := range t.owed {
-		_, ok := t.written[written{o.Job, o.Tag}]
+		_, ok := t.written.known[written{o.Job, o.Tag}]
 		switch {
 		case ok:
 		case s.now-o.at > patience:
