@@ -8,44 +8,47 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of a namespace.
+// Bounds of what people say of a namespace or a node pool.
 const (
-	maxNamespaceText    = 256 // bytes of the description
-	maxNamespaceMeta    = 64  // pairs
-	maxNamespaceValue   = 512 // bytes of a key or a value
-	maxNamespaceAllowed = 64  // names in a list of capabilities
+	maxClusterText  = 256 // bytes of the description
+	maxClusterMeta  = 64  // pairs
+	maxClusterValue = 512 // bytes of a key or a value
+	maxCapabilities = 64  // names in a list of capabilities
 )
 
-var validNamespace = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
-
-// Namespace returns what is wrong with a namespace.
-func Namespace(n *fleet.Namespace) error {
+// checkClusterText checks what people say of a namespace or a node pool.
+func checkClusterText(what, description string, meta map[string]string) error {
 	switch {
-	case !validNamespace.MatchString(n.Name):
-		return fleet.Errorf(fleet.CodeInvalid, "namespace %.140q: a name has 1 to 128 letters, digits and '-'", n.Name)
-	case len(n.Description) > maxNamespaceText:
-		return fleet.Errorf(fleet.CodeInvalid, "namespace %s: the description has %d bytes, at most %d are kept", n.Name, len(n.Description), maxNamespaceText)
-	case len(n.Meta) > maxNamespaceMeta:
-		return fleet.Errorf(fleet.CodeInvalid, "namespace %s: it has %d pairs of meta, at most %d are kept", n.Name, len(n.Meta), maxNamespaceMeta)
+	case len(description) > maxClusterText:
+		return fleet.Errorf(fleet.CodeInvalid, "%s: the description has %d bytes, at most %d are kept", what, len(description), maxClusterText)
+	case len(meta) > maxClusterMeta:
+		return fleet.Errorf(fleet.CodeInvalid, "%s: it has %d pairs of meta, at most %d are kept", what, len(meta), maxClusterMeta)
 	}
-	for k, v := range n.Meta {
-		if k == "" || len(k) > maxNamespaceValue || len(v) > maxNamespaceValue {
-			return fleet.Errorf(fleet.CodeInvalid, "namespace %s: keys and values of meta have at most %d bytes, and a key at least one", n.Name, maxNamespaceValue)
-		}
-	}
-	if n.Capabilities == nil {
-		return nil
-	}
-	for _, list := range capabilityLists(n.Capabilities) {
-		if len(list) > maxNamespaceAllowed || slices.ContainsFunc(list, func(s string) bool { return s == "" || len(s) > maxNamespaceText }) {
-			return fleet.Errorf(fleet.CodeInvalid, "namespace %s: a list of capabilities has at most %d names of 1 to %d bytes", n.Name, maxNamespaceAllowed, maxNamespaceText)
+	for k, v := range meta {
+		if k == "" || len(k) > maxClusterValue || len(v) > maxClusterValue {
+			return fleet.Errorf(fleet.CodeInvalid, "%s: keys and values of meta have at most %d bytes, and a key at least one", what, maxClusterValue)
 		}
 	}
 	return nil
 }
 
-func capabilityLists(c *fleet.NamespaceCapabilities) [][]string {
-	return [][]string{c.EnabledTaskDrivers, c.DisabledTaskDrivers, c.EnabledNetworkModes, c.DisabledNetworkModes}
+var validNamespace = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
+
+// Namespace returns what is wrong with a namespace.
+func Namespace(n *fleet.Namespace) error {
+	if !validNamespace.MatchString(n.Name) {
+		return fleet.Errorf(fleet.CodeInvalid, "namespace %.140q: a name has 1 to 128 letters, digits and '-'", n.Name)
+	}
+	if err := checkClusterText("namespace "+n.Name, n.Description, n.Meta); err != nil || n.Capabilities == nil {
+		return err
+	}
+	c := n.Capabilities
+	for _, list := range [][]string{c.EnabledTaskDrivers, c.DisabledTaskDrivers, c.EnabledNetworkModes, c.DisabledNetworkModes} {
+		if len(list) > maxCapabilities || slices.ContainsFunc(list, func(s string) bool { return s == "" || len(s) > maxClusterText }) {
+			return fleet.Errorf(fleet.CodeInvalid, "namespace %s: a list of capabilities has at most %d names of 1 to %d bytes", n.Name, maxCapabilities, maxClusterText)
+		}
+	}
+	return nil
 }
 
 // NamespaceAdmits returns the parts of a job that the namespace does not allow.
@@ -78,13 +81,6 @@ func isNameAllowed(name string, enabled, disabled []string) bool {
 	return (len(enabled) == 0 || slices.Contains(enabled, name)) && !slices.Contains(disabled, name)
 }
 
-// Bounds of what people say of a pool.
-const (
-	maxPoolText  = 256 // bytes of the description
-	maxPoolMeta  = 64  // pairs
-	maxPoolValue = 512 // bytes of a key or a value
-)
-
 var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
 
 // Pool returns what is wrong with a node pool's rules.
@@ -102,17 +98,8 @@ func Pool(p *fleet.Pool) error {
 			p.Name, fleet.AlgorithmBinpack, fleet.AlgorithmSpread, p.SchedulerConfiguration.SchedulerAlgorithm)
 	case p.HeartbeatTTL != 0 && (p.HeartbeatTTL < fleet.MinPoolTTL || p.HeartbeatTTL > fleet.MaxPoolTTL):
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: HeartbeatTTL is 0 or from %s to %s, not %s", p.Name, fleet.MinPoolTTL, fleet.MaxPoolTTL, p.HeartbeatTTL)
-	case len(p.Description) > maxPoolText:
-		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: the description has %d bytes, at most %d are kept", p.Name, len(p.Description), maxPoolText)
-	case len(p.Meta) > maxPoolMeta:
-		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: it has %d pairs of meta, at most %d are kept", p.Name, len(p.Meta), maxPoolMeta)
 	}
-	for k, v := range p.Meta {
-		if k == "" || len(k) > maxPoolValue || len(v) > maxPoolValue {
-			return fleet.Errorf(fleet.CodeInvalid, "node pool %q: keys and values of meta have at most %d bytes, and a key at least one", p.Name, maxPoolValue)
-		}
-	}
-	return nil
+	return checkClusterText(fmt.Sprintf("node pool %q", p.Name), p.Description, p.Meta)
 }
 
 // Scheduling returns what is wrong with a scheduler configuration.

@@ -2,13 +2,134 @@ package validate
 
 import (
 	"path"
+	"reflect"
 	"strings"
 	"time"
 
 	"skerry/fleet"
 )
 
-func completeAffinity(a *fleet.Affinity) { setDefault(&a.Operand, fleet.OpEqual) }
+// completeJob fills in fields that are never meant to be empty: names, modes, and values that
+// follow from the place of a block in the job.
+func completeJob(j *fleet.Job) {
+	setDefault(&j.Region, fleet.DefaultRegion)
+	setDefault(&j.Namespace, fleet.DefaultNamespace)
+	setDefault(&j.Name, string(j.ID))
+	setDefault(&j.NodePool, fleet.DefaultPool)
+	if len(j.Datacenters) == 0 {
+		j.Datacenters = []string{"*"}
+	}
+	for i := range j.TaskGroups {
+		completeGroup(&j.TaskGroups[i], j.Name)
+	}
+	forEachNoun(reflect.ValueOf(j).Elem(), completeNoun)
+}
+
+// completeGroup fills in the values that follow from the place of a block in its group.
+func completeGroup(g *fleet.TaskGroup, job string) {
+	if g.Scaling != nil {
+		completeScalingPolicy(g.Scaling, g.Count)
+	}
+	for i := range g.Services {
+		completeService(&g.Services[i], job+"-"+g.Name)
+	}
+	for name, v := range g.Volumes {
+		v.Name = name
+		g.Volumes[name] = v
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		for k := range t.Services {
+			setDefault(&t.Services[k].TaskName, t.Name)
+			completeService(&t.Services[k], job+"-"+g.Name+"-"+t.Name)
+		}
+		if t.Identity != nil {
+			setDefault(&t.Identity.Name, fleet.DefaultIdentity)
+		}
+	}
+}
+
+// forEachNoun calls f with a pointer to each struct below v, the inner ones first.
+func forEachNoun(v reflect.Value, f func(noun any)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			forEachNoun(v.Elem(), f)
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			for i := range v.Len() {
+				forEachNoun(v.Index(i), f)
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				forEachNoun(v.Field(i), f)
+			}
+		}
+		f(v.Addr().Interface())
+	}
+}
+
+// completeNoun fills in a block whose defaults do not depend on where it stands.
+func completeNoun(noun any) {
+	switch v := noun.(type) {
+	case *fleet.Affinity:
+		setDefault(&v.Operand, fleet.OpEqual)
+	case *fleet.Constraint:
+		setDefault(&v.Operand, fleet.OpEqual)
+	case *fleet.Consul:
+		setDefault(&v.Cluster, fleet.DefaultCluster)
+	case *fleet.CSIPlugin:
+		setDefault(&v.HealthTimeout, 30*time.Second)
+		setDefault(&v.MountDir, "/csi")
+		setDefault(&v.StagePublishBaseDir, "/local/csi")
+	case *fleet.NetworkResource:
+		setDefault(&v.Mode, fleet.NetworkHost)
+	case *fleet.ParameterizedJob:
+		setDefault(&v.Payload, fleet.PayloadOptional)
+	case *fleet.Periodic:
+		setDefault(&v.SpecType, fleet.PeriodicCron)
+		setDefault(&v.TimeZone, "UTC")
+	case *fleet.Task:
+		setDefault(&v.KillSignal, fleet.DefaultKillSignal)
+	case *fleet.TaskArtifact:
+		completeArtifact(v)
+	case *fleet.Template:
+		setDefault(&v.ChangeMode, fleet.ChangeRestart)
+		completeSignal(v.ChangeMode, &v.ChangeSignal)
+		setDefault(&v.Perms, "0644")
+		setDefault(&v.LeftDelim, "{{")
+		setDefault(&v.RightDelim, "}}")
+	case *fleet.Vault:
+		setDefault(&v.Cluster, fleet.DefaultCluster)
+		setDefault(&v.ChangeMode, fleet.ChangeRestart)
+		completeSignal(v.ChangeMode, &v.ChangeSignal)
+	case *fleet.VolumeMount:
+		setDefault(&v.PropagationMode, "private")
+	case *fleet.WorkloadIdentity:
+		if v.Name == fleet.DefaultIdentity && len(v.Audience) == 0 {
+			v.Audience = []string{fleet.DefaultAudience}
+		}
+		completeSignal(v.ChangeMode, &v.ChangeSignal)
+	}
+}
+
+func setDefault[T comparable](field *T, to T) {
+	var zero T
+	if *field == zero {
+		*field = to
+	}
+}
+
+// completeSignal fills in the signal of a change mode.
+func completeSignal(mode string, signal *string) {
+	if mode == fleet.ChangeSignal {
+		setDefault(signal, "SIGHUP")
+	}
+	*signal = strings.ToUpper(*signal)
+}
 
 func completeArtifact(a *fleet.TaskArtifact) {
 	setDefault(&a.GetterMode, fleet.ArtifactAny)
@@ -21,115 +142,6 @@ func completeArtifact(a *fleet.TaskArtifact) {
 	}
 }
 
-func completeConstraint(c *fleet.Constraint) { setDefault(&c.Operand, fleet.OpEqual) }
-
-func completeConsul(c *fleet.Consul) { setDefault(&c.Cluster, fleet.DefaultCluster) }
-
-// completeJob fills in fields that are never meant to be empty: names, modes, and values that
-// follow from the place of a block in the job.
-func completeJob(j *fleet.Job) {
-	setDefault(&j.Region, fleet.DefaultRegion)
-	setDefault(&j.Namespace, fleet.DefaultNamespace)
-	setDefault(&j.Name, string(j.ID))
-	setDefault(&j.NodePool, fleet.DefaultPool)
-	if len(j.Datacenters) == 0 {
-		j.Datacenters = []string{"*"}
-	}
-	if j.Periodic != nil {
-		completePeriodic(j.Periodic)
-	}
-	if j.ParameterizedJob != nil {
-		completeParameterized(j.ParameterizedJob)
-	}
-	forEachElement(j.Constraints, completeConstraint)
-	forEachElement(j.Affinities, completeAffinity)
-	for i := range j.TaskGroups {
-		completeGroup(&j.TaskGroups[i], j)
-	}
-}
-
-func completeGroup(g *fleet.TaskGroup, j *fleet.Job) {
-	if g.Scaling != nil {
-		completeScalingPolicy(g.Scaling, g.Count)
-	}
-	if g.Consul != nil {
-		completeConsul(g.Consul)
-	}
-	forEachElement(g.Constraints, completeConstraint)
-	forEachElement(g.Affinities, completeAffinity)
-	forEachElement(g.Networks, completeNetwork)
-	forEachElement(g.Services, func(s *fleet.Service) { completeService(s, j.Name, g.Name, "") })
-	for name, v := range g.Volumes {
-		v.Name = name
-		g.Volumes[name] = v
-	}
-	for i := range g.Tasks {
-		completeTask(&g.Tasks[i], j, g)
-	}
-}
-
-func completeTask(t *fleet.Task, j *fleet.Job, g *fleet.TaskGroup) {
-	setDefault(&t.KillSignal, fleet.DefaultKillSignal)
-	forEachElement(t.Constraints, completeConstraint)
-	forEachElement(t.Affinities, completeAffinity)
-	forEachElement(t.Resources.Networks, completeNetwork)
-	for i := range t.Resources.Devices {
-		d := &t.Resources.Devices[i]
-		forEachElement(d.Constraints, completeConstraint)
-		forEachElement(d.Affinities, completeAffinity)
-	}
-	forEachElement(t.Services, func(s *fleet.Service) { setDefault(&s.TaskName, t.Name); completeService(s, j.Name, g.Name, t.Name) })
-	forEachElement(t.Artifacts, completeArtifact)
-	forEachElement(t.Templates, completeTemplate)
-	forEachElement(t.VolumeMounts, completeVolumeMount)
-	forEachElement(t.Identities, completeIdentity)
-	if t.Identity != nil {
-		setDefault(&t.Identity.Name, fleet.DefaultIdentity)
-		completeIdentity(t.Identity)
-	}
-	if t.Vault != nil {
-		completeVault(t.Vault)
-	}
-	if t.Consul != nil {
-		completeConsul(t.Consul)
-	}
-	if t.CSIPluginConfig != nil {
-		completeCSIPlugin(t.CSIPluginConfig)
-	}
-}
-
-func forEachElement[T any](list []T, f func(*T)) {
-	for i := range list {
-		f(&list[i])
-	}
-}
-
-func setDefault[T comparable](field *T, to T) {
-	var zero T
-	if *field == zero {
-		*field = to
-	}
-}
-
-func completeIdentity(w *fleet.WorkloadIdentity) {
-	if w.Name == fleet.DefaultIdentity && len(w.Audience) == 0 {
-		w.Audience = []string{fleet.DefaultAudience}
-	}
-	if w.ChangeMode == fleet.ChangeSignal {
-		setDefault(&w.ChangeSignal, "SIGHUP")
-	}
-	w.ChangeSignal = strings.ToUpper(w.ChangeSignal)
-}
-
-func completeNetwork(n *fleet.NetworkResource) { setDefault(&n.Mode, fleet.NetworkHost) }
-
-func completeParameterized(p *fleet.ParameterizedJob) { setDefault(&p.Payload, fleet.PayloadOptional) }
-
-func completePeriodic(p *fleet.Periodic) {
-	setDefault(&p.SpecType, fleet.PeriodicCron)
-	setDefault(&p.TimeZone, "UTC")
-}
-
 func completeScalingPolicy(s *fleet.ScalingPolicy, count int) {
 	setDefault(&s.Type, fleet.ScalingHorizontal)
 	if s.Min == nil && s.Type == fleet.ScalingHorizontal {
@@ -137,13 +149,8 @@ func completeScalingPolicy(s *fleet.ScalingPolicy, count int) {
 	}
 }
 
-// completeService fills in the values that follow from the service's place in the job; task is
-// "" for a group's service.
-func completeService(s *fleet.Service, job, group, task string) {
-	name := job + "-" + group
-	if task != "" {
-		name += "-" + task
-	}
+// completeService fills in the values of a service, whose name follows from its place in the job.
+func completeService(s *fleet.Service, name string) {
 	setDefault(&s.Name, name)
 	setDefault(&s.AddressMode, fleet.AddressAuto)
 	setDefault(&s.Provider, fleet.ProviderConsul)
@@ -154,9 +161,6 @@ func completeService(s *fleet.Service, job, group, task string) {
 	if s.Connect != nil {
 		s.Connect = tidyConnect(s.Connect)
 	}
-	if s.Identity != nil {
-		completeIdentity(s.Identity)
-	}
 	for i := range s.Checks {
 		c := &s.Checks[i]
 		setDefault(&c.OnUpdate, s.OnUpdate)
@@ -165,32 +169,4 @@ func completeService(s *fleet.Service, job, group, task string) {
 			c.CheckRestart = &restart
 		}
 	}
-}
-
-func completeTemplate(t *fleet.Template) {
-	setDefault(&t.ChangeMode, fleet.ChangeRestart)
-	if t.ChangeMode == fleet.ChangeSignal {
-		setDefault(&t.ChangeSignal, "SIGHUP")
-	}
-	t.ChangeSignal = strings.ToUpper(t.ChangeSignal)
-	setDefault(&t.Perms, "0644")
-	setDefault(&t.LeftDelim, "{{")
-	setDefault(&t.RightDelim, "}}")
-}
-
-func completeVault(v *fleet.Vault) {
-	setDefault(&v.Cluster, fleet.DefaultCluster)
-	setDefault(&v.ChangeMode, fleet.ChangeRestart)
-	if v.ChangeMode == fleet.ChangeSignal {
-		setDefault(&v.ChangeSignal, "SIGHUP")
-	}
-	v.ChangeSignal = strings.ToUpper(v.ChangeSignal)
-}
-
-func completeVolumeMount(m *fleet.VolumeMount) { setDefault(&m.PropagationMode, "private") }
-
-func completeCSIPlugin(p *fleet.CSIPlugin) {
-	setDefault(&p.HealthTimeout, 30*time.Second)
-	setDefault(&p.MountDir, "/csi")
-	setDefault(&p.StagePublishBaseDir, "/local/csi")
 }

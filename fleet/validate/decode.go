@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"time"
 
 	"skerry/fleet"
 )
@@ -167,22 +168,14 @@ func merge[T any](o *jsonObject, key string, inherited *T) *T {
 // formerDisconnect reads the keys that a group had before there was a disconnect block, and
 // returns those that it ignores: with both times given, stop_after_client_disconnect counts.
 func (o *jsonObject) formerDisconnect(g *fleet.TaskGroup) (ignored []string) {
-	var former fleet.Disconnect
-	var keep *bool
-	for _, f := range []struct {
-		key  string
-		into any
-	}{
-		{"MaxClientDisconnect", &former.LostAfter}, {"StopAfterClientDisconnect", &former.StopOnClientAfter},
-		{"PreventRescheduleOnLost", &keep},
-	} {
-		if o.hasNonNullValue(f.key) {
-			o.readFieldValue(f.key, reflect.ValueOf(f.into).Elem())
-		}
+	var given struct {
+		MaxClientDisconnect, StopAfterClientDisconnect *time.Duration
+		PreventRescheduleOnLost                        bool
 	}
-	if keep != nil && *keep {
-		replace := false
-		former.Replace = &replace
+	o.readIntoStruct(&given)
+	former := fleet.Disconnect{LostAfter: given.MaxClientDisconnect, StopOnClientAfter: given.StopAfterClientDisconnect}
+	if given.PreventRescheduleOnLost {
+		former.Replace = new(bool) // false
 	}
 	if former.LostAfter != nil && *former.LostAfter > 0 && former.StopOnClientAfter != nil && *former.StopOnClientAfter > 0 {
 		former.LostAfter, ignored = nil, []string{o.pathOfKey("MaxClientDisconnect")}
@@ -243,12 +236,7 @@ func (r *rescheduleReader) mergeReschedule(o *jsonObject, key string) {
 	r.none = r.none && isEmpty(given.m)
 	r.attempts = r.attempts || given.hasNonNullValue("Attempts")
 	r.unlimited = r.unlimited || given.hasNonNullValue("Unlimited")
-	given.readInteger("Attempts", &r.p.Attempts)
-	given.readDuration("Interval", &r.p.Interval)
-	given.readDuration("Delay", &r.p.Delay)
-	given.readTextValue("DelayFunction", &r.p.DelayFunction)
-	given.readDuration("MaxDelay", &r.p.MaxDelay)
-	given.readBoolean("Unlimited", &r.p.Unlimited)
+	given.readIntoStruct(&r.p)
 	given.reportUnknownKeys()
 }
 

@@ -3,6 +3,7 @@ package validate
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -42,8 +43,7 @@ var (
 func (o *jsonObject) readFieldValue(key string, v reflect.Value) {
 	switch {
 	case v.Type() == durationType:
-		var d time.Duration
-		if o.readDuration(key, &d) {
+		if d, ok := o.readDuration(key); ok {
 			v.SetInt(int64(d))
 		}
 		return
@@ -53,22 +53,15 @@ func (o *jsonObject) readFieldValue(key string, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		var s string
-		if o.readTextValue(key, &s) {
+		if s, ok := valueAs[string](o, key, "text"); ok {
 			v.SetString(s)
 		}
 	case reflect.Bool:
-		var b bool
-		if o.readBoolean(key, &b) {
+		if b, ok := valueAs[bool](o, key, "true or false"); ok {
 			v.SetBool(b)
 		}
-	case reflect.Int:
-		var n int
-		if o.readInteger(key, &n) {
-			v.SetInt(int64(n))
-		}
-	case reflect.Int64, reflect.Uint64:
-		o.readInteger64(key, v)
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		o.readInteger(key, v)
 	case reflect.Pointer:
 		o.readPointerField(key, v)
 	case reflect.Struct:
@@ -101,10 +94,15 @@ func newPreset(t reflect.Type) reflect.Value {
 
 func (o *jsonObject) readSliceField(key string, v reflect.Value) {
 	if v.Type().Elem().Kind() == reflect.String {
-		var list []string
-		if o.readTextList(key, &list) {
-			v.Set(reflect.ValueOf(list))
+		texts, ok := listOf[string](o, key, "text")
+		if !ok {
+			return
 		}
+		list := make([]string, len(texts))
+		for i, e := range texts {
+			list[i] = e.value
+		}
+		v.Set(reflect.ValueOf(list))
 		return
 	}
 	subs := o.childObjects(key)
@@ -144,12 +142,14 @@ func (o *jsonObject) readMapField(key string, v reflect.Value) {
 	v.Set(m)
 }
 
-// readInteger64 reads a number of 64 bits.
-func (o *jsonObject) readInteger64(key string, v reflect.Value) {
+// readInteger reads a whole number: an int has 32 bits, the others 64.
+func (o *jsonObject) readInteger(key string, v reflect.Value) {
 	n, ok := o.readWholeNumber(key, "a whole number")
 	switch {
 	case !ok:
-	case v.Kind() == reflect.Int64:
+	case v.Kind() == reflect.Int && (n < math.MinInt32 || n > math.MaxInt32):
+		o.problems.Add(o.pathOfKey(key), "%d is out of range", n)
+	case v.Kind() != reflect.Uint64:
 		v.SetInt(n)
 	case n < 0:
 		o.problems.Add(o.pathOfKey(key), "may not be negative: %d", n)
@@ -160,8 +160,8 @@ func (o *jsonObject) readInteger64(key string, v reflect.Value) {
 
 // readBase64Bytes reads base64.
 func (o *jsonObject) readBase64Bytes(key string, v reflect.Value) {
-	var s string
-	if !o.readTextValue(key, &s) {
+	s, ok := valueAs[string](o, key, "text")
+	if !ok {
 		return
 	}
 	b, err := base64.StdEncoding.DecodeString(s)

@@ -85,42 +85,14 @@ func joinPath(path, key string) string {
 
 func (o *jsonObject) hasNonNullValue(key string) bool { return o.valueOfKey(key) != nil }
 
-// readTextValue reads a string; false where there is none, or it is wrong.
-func (o *jsonObject) readTextValue(key string, into *string) bool {
-	switch v := o.valueOfKey(key).(type) {
-	case nil:
-	case string:
-		*into = v
-		return true
-	default:
-		o.problems.Add(o.pathOfKey(key), "must be text, not %s", kindOf(v))
+// valueAs returns what stands under a key; false where there is none, or it is of another kind.
+func valueAs[T any](o *jsonObject, key, want string) (T, bool) {
+	v := o.valueOfKey(key)
+	value, ok := v.(T)
+	if !ok && v != nil {
+		o.problems.Add(o.pathOfKey(key), "must be %s, not %s", want, kindOf(v))
 	}
-	return false
-}
-
-func (o *jsonObject) readBoolean(key string, into *bool) bool {
-	switch v := o.valueOfKey(key).(type) {
-	case nil:
-	case bool:
-		*into = v
-		return true
-	default:
-		o.problems.Add(o.pathOfKey(key), "must be true or false, not %s", kindOf(v))
-	}
-	return false
-}
-
-func (o *jsonObject) readInteger(key string, into *int) bool {
-	n, ok := o.readWholeNumber(key, "a whole number")
-	if !ok {
-		return false
-	}
-	if n < math.MinInt32 || n > math.MaxInt32 {
-		o.problems.Add(o.pathOfKey(key), "%d is out of range", n)
-		return false
-	}
-	*into = int(n)
-	return true
+	return value, ok
 }
 
 // readWholeNumber reads an int64; false where there is none, or it is wrong.
@@ -155,82 +127,55 @@ func wholeNumber(v any) (int64, bool) {
 }
 
 // readDuration reads nanoseconds, or text such as "1h30m".
-func (o *jsonObject) readDuration(key string, into *time.Duration) bool {
-	if s, ok := o.valueOfKey(key).(string); ok {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			o.problems.AddHint(o.pathOfKey(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
-			return false
-		}
-		*into = d
-		return true
+func (o *jsonObject) readDuration(key string) (time.Duration, bool) {
+	s, isText := o.valueOfKey(key).(string)
+	if !isText {
+		n, ok := o.readWholeNumber(key, "a duration")
+		return time.Duration(n), ok
 	}
-	n, ok := o.readWholeNumber(key, "a duration")
-	if ok {
-		*into = time.Duration(n)
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		o.problems.AddHint(o.pathOfKey(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
 	}
-	return ok
-}
-
-func (o *jsonObject) readTextList(key string, into *[]string) bool {
-	v := o.valueOfKey(key)
-	if v == nil {
-		return false
-	}
-	list, ok := v.([]any)
-	if !ok {
-		o.problems.Add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
-		return false
-	}
-	out := make([]string, 0, len(list))
-	for i, e := range list {
-		s, ok := e.(string)
-		if !ok {
-			o.problems.Add(fmt.Sprintf("%s[%d]", o.pathOfKey(key), i), "must be text, not %s", kindOf(e))
-			continue
-		}
-		out = append(out, s)
-	}
-	*into = out
-	return true
+	return d, err == nil
 }
 
 // childObject returns the object under a key; false where there is none.
 func (o *jsonObject) childObject(key string) (*jsonObject, bool) {
-	v := o.valueOfKey(key)
-	if v == nil {
-		return nil, false
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		o.problems.Add(o.pathOfKey(key), "must be an object, not %s", kindOf(v))
-		return nil, false
-	}
-	return &jsonObject{path: o.pathOfKey(key), m: m, problems: o.problems}, true
+	m, ok := valueAs[map[string]any](o, key, "an object")
+	return &jsonObject{path: o.pathOfKey(key), m: m, problems: o.problems}, ok
 }
 
 // childObjects returns the objects of the list under a key.
 func (o *jsonObject) childObjects(key string) []*jsonObject {
-	v := o.valueOfKey(key)
-	if v == nil {
-		return nil
-	}
-	list, ok := v.([]any)
-	if !ok {
-		o.problems.Add(o.pathOfKey(key), "must be a list, not %s", kindOf(v))
-		return nil
-	}
-	out := make([]*jsonObject, 0, len(list))
-	for i, e := range list {
-		path := fmt.Sprintf("%s[%d]", o.pathOfKey(key), i)
-		m, ok := e.(map[string]any)
-		if !ok {
-			o.problems.Add(path, "must be an object, not %s", kindOf(e))
-			continue
-		}
-		out = append(out, &jsonObject{path: path, m: m, problems: o.problems})
+	objects, _ := listOf[map[string]any](o, key, "an object")
+	out := make([]*jsonObject, 0, len(objects))
+	for _, e := range objects {
+		out = append(out, &jsonObject{path: e.path, m: e.value, problems: o.problems})
 	}
 	return out
+}
+
+// element is an element of a list, and where it stands.
+type element[T any] struct {
+	path  string
+	value T
+}
+
+// listOf returns the elements of the list under a key that are of the kind that is wanted; false
+// where there is no list.
+func listOf[T any](o *jsonObject, key, want string) ([]element[T], bool) {
+	list, ok := valueAs[[]any](o, key, "a list")
+	out := make([]element[T], 0, len(list))
+	for i, e := range list {
+		path := fmt.Sprintf("%s[%d]", o.pathOfKey(key), i)
+		if v, ok := e.(T); ok {
+			out = append(out, element[T]{path, v})
+		} else {
+			o.problems.Add(path, "must be %s, not %s", want, kindOf(e))
+		}
+	}
+	return out, ok
 }
 
 // acceptIgnoredKeys returns those of the keys that ask for something, which is not done: that is a
