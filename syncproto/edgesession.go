@@ -31,7 +31,7 @@ func NewEdgeSession() *EdgeSession { return &EdgeSession{ttl: DefaultTTL} }
 // State is how far the session has come.
 func (s *EdgeSession) State() SessionState { return s.state }
 
-// TTL is the beat that the hub asked for.
+// TTL is the heartbeat that the hub asked for.
 func (s *EdgeSession) TTL() time.Duration { return s.ttl }
 
 // Start opens the session. The session fills in Versions where it is empty.
@@ -119,7 +119,7 @@ func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 	return []Output{sendOutput(h)}
 }
 
-// Overdue is how long the oldest unanswered beat has been waiting; 0: none is.
+// Overdue is how long the oldest unanswered heartbeat has been waiting; 0: none is.
 func (s *EdgeSession) Overdue(now time.Duration) time.Duration {
 	if len(s.unansweredHeartbeats) == 0 {
 		return 0
@@ -127,7 +127,7 @@ func (s *EdgeSession) Overdue(now time.Duration) time.Duration {
 	return now - s.unansweredHeartbeats[0].at
 }
 
-// MaySend reports whether Updates may be sent now: a beat was acknowledged, and
+// MaySend reports whether Updates may be sent now: a heartbeat was acknowledged, and
 // fewer than MaxUpdatesInFlight wait for their answer.
 func (s *EdgeSession) MaySend() bool {
 	return s.state == SessionOpen && s.waiting < MaxUpdatesInFlight

@@ -17,7 +17,7 @@ type HubSession struct {
 	epoch           fleet.Epoch
 	ttl             time.Duration
 	since           time.Duration // when state was entered, while it is not open
-	lastHeartbeat   time.Duration // when the newest beat came
+	lastHeartbeat   time.Duration // when the newest heartbeat came
 	heartbeatNumber uint64        // its number
 	next            fleet.Seq     // Updates may start here, or lower
 	waiting         int           // Updates not yet answered

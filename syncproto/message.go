@@ -137,7 +137,7 @@ type HeartbeatAck struct {
 	TTL      time.Duration    `cbor:"5,keyasint,omitempty"`
 	HubTime  int64            `cbor:"6,keyasint"`
 	Hubs     []string         `cbor:"7,keyasint,omitempty"` // only where changed
-	NeedNode bool             `cbor:"8,keyasint,omitempty"` // describe yourself in the next beat
+	NeedNode bool             `cbor:"8,keyasint,omitempty"` // describe yourself in the next heartbeat
 	Applied  fleet.Seq        `cbor:"9,keyasint,omitempty"`
 	// Index and Term, in the first one of a session only, are where the cluster
 	// stood when the session was committed: an edge that has seen a higher index

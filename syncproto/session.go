@@ -20,11 +20,11 @@ const (
 	// HelloTimeout is how long a hub waits for a Hello, for the first Heartbeat
 	// after its Welcome, and an edge for the Welcome.
 	HelloTimeout = 10 * time.Second
-	// MissedHeartbeats is how many beats may be missing before either side gives up.
+	// MissedHeartbeats is how many heartbeats may be missing before either side gives up.
 	MissedHeartbeats = 3
 	// MaxUpdatesInFlight is how many Updates may wait for their Applied.
 	MaxUpdatesInFlight = 2
-	// DefaultTTL is a session's beat until the hub names another.
+	// DefaultTTL is a session's heartbeat until the hub names another.
 	DefaultTTL = 10 * time.Second
 	// MinTTL, MaxTTL and MaxRetryAfter bound what an edge believes of a hub.
 	MinTTL        = 100 * time.Millisecond
@@ -46,8 +46,8 @@ type (
 	// EventHello: look the node up and answer with Accept or Refuse.
 	EventHello struct{ Hello Hello }
 	// EventHeartbeat: answer with Acknowledge. First asks the owner to commit the
-	// session (SessionOpen) before it does; later beats only move the deadline,
-	// unless Node is set, which has to be committed too. A beat that comes while
+	// session (SessionOpen) before it does; later heartbeats only move the deadline,
+	// unless Node is set, which has to be committed too. A heartbeat that comes while
 	// the First is being committed gives no event; it is acknowledged with it.
 	EventHeartbeat struct {
 		First     bool
@@ -82,11 +82,11 @@ type (
 type (
 	// EventWelcome: the hub accepted the Hello; the first Beat is due.
 	EventWelcome struct{ Welcome Welcome }
-	// EventAck: a beat was acknowledged; First opens the way for updates.
+	// EventAck: a heartbeat was acknowledged; First opens the way for updates.
 	EventAck struct {
 		First bool
 		Ack   HeartbeatAck
-		RTT   time.Duration // from the beat to its answer
+		RTT   time.Duration // from the heartbeat to its answer
 	}
 	// EventApplied: rows up to Last are durable in the cluster.
 	EventApplied struct{ Applied Applied }
@@ -102,9 +102,9 @@ type SessionState uint8
 const (
 	SessionNew       SessionState = iota // nothing said yet
 	SessionHello                         // Hello said, not yet answered
-	SessionWelcomed                      // welcomed; no beat yet
-	SessionHeartbeat                     // first beat said, not yet acknowledged
-	SessionOpen                          // first beat acknowledged: updates may flow
+	SessionWelcomed                      // welcomed; no heartbeat yet
+	SessionHeartbeat                     // first heartbeat said, not yet acknowledged
+	SessionOpen                          // first heartbeat acknowledged: updates may flow
 	SessionEnded                         // refused, broken or closed; it is not used again
 )
 

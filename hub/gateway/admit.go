@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// commitRetryDelay is how long after a session that could not be committed it is
-	// tried again; the edge waits for three beats.
+	// commitRetryDelay is the pause between two tries to commit a session. The edge waits for
+	// three heartbeats in all.
 	commitRetryDelay = 250 * time.Millisecond
-	// fenceTimeout bounds the record of what was refused.
+	// fenceTimeout bounds the commit of a fenced session's record.
 	fenceTimeout = 5 * time.Second
 )
 
-// admitHello answers a Hello: who says it is a member, is the only one with that
-// identity, and its journal continues what the cluster has, or is said to have lost
-// rows: that one is told where to go on.
+// admitHello answers an edge's Hello: the returned call sends Welcome or Refused in the loop. An
+// edge is welcome if no other living machine has its identity, and its journal continues the rows
+// that the cluster has applied, or its Hello says that rows were lost.
 func (s *session) admitHello(ctx context.Context) loopCall {
 	if s.gw.leader.leaderlessTime() > s.gw.cfg.RefuseAfter || s.gw.lease.isOver() {
 		return s.refuseSession(noLeader())
@@ -63,7 +63,8 @@ func (s *session) admitHello(ctx context.Context) loopCall {
 	}
 }
 
-// refuseFor refuses what a finding forbids; nil: nothing.
+// refuseFor returns the refusal of a Hello whose node may still have a session elsewhere: the former
+// one is alive, or nobody can tell yet. nil: nothing forbids the new session.
 func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f formerFinding) loopCall {
 	switch {
 	case f.alive:
@@ -74,15 +75,16 @@ func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f formerFindi
 	return nil
 }
 
+// refuseSession logs and counts a refusal, and returns the call that sends it and ends the session.
 func (s *session) refuseSession(r syncproto.Refused) loopCall {
 	s.log.Warn("session refused", "code", r.Code, "error", r.Message)
 	s.gw.updateStats(func(st *Stats) { st.Refused++ })
 	return func(time.Duration) []syncproto.Output { return s.machine.Refuse(r) }
 }
 
-// detectFork reports whether the journal that a Hello announces is not the one whose
-// beginning the cluster has applied. One that ends before what is applied, or is
-// empty, would number other rows alike, and they would pass for applied.
+// detectFork reports whether a Hello announces another journal than the one whose rows the cluster
+// has applied, and returns the refusal for it. A journal that ends before the last applied row would
+// give its next rows numbers that the cluster already has, and they would be dropped as applied.
 func (s *session) detectFork(node *fleet.Node, h syncproto.Hello) (syncproto.Refused, bool) {
 	behind := h.Last < node.Applied
 	differs := h.Last == node.Applied && len(node.ChainHash) > 0 && !bytes.Equal(h.ChainHash, node.ChainHash)
@@ -97,13 +99,15 @@ func (s *session) detectFork(node *fleet.Node, h syncproto.Hello) (syncproto.Ref
 	}, true
 }
 
-// recordFenceOnce commits what was refused, once for each process that tried.
+// recordFenceOnce commits a fenced session with the first rows of its journal, once for each agent
+// process (instance) and code. A failure is logged only.
 func (s *session) recordFenceOnce(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
 	if !fencedFor(node, s.hello.Instance, code) {
 		s.commitFence(ctx, code, rows)
 	}
 }
 
+// commitFence commits the record of this session as fenced. A failure is logged only.
 func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byte) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
@@ -120,7 +124,8 @@ func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byt
 	}
 }
 
-// handleHeartbeat answers a heartbeat: the first one commits the session.
+// handleHeartbeat answers a heartbeat. The first one commits the session in the background, and one
+// with a node description commits that, at most as often as the edge's allowance permits.
 func (s *session) handleHeartbeat(ctx context.Context, e syncproto.EventHeartbeat) []syncproto.Output {
 	h := e.Heartbeat
 	switch {
@@ -138,8 +143,8 @@ func (s *session) handleHeartbeat(ctx context.Context, e syncproto.EventHeartbea
 	return s.acknowledgeHeartbeat(h, s.hubsIfChanged())
 }
 
-// commitSession commits the session. While there is no leader it tries again: the edge gives up
-// first.
+// commitSession commits the session and returns the call that opens it for updates, or refuses it.
+// It retries while there is no leader, until ctx ends: the edge gives up before. nil: ctx ended.
 func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	cmd := state.SessionOpen{
 		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
@@ -185,9 +190,9 @@ func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loop
 	}
 }
 
-// askFormerAgain asks what could not be asked before; settled says that the session may
-// be committed. This hub may itself have been the one that was cut off, with an old
-// picture of the node.
+// askFormerAgain repeats the question whether the node's former session is over, which nobody could
+// answer before. settled: the session may be committed. It reads the node anew, as this hub itself
+// may have been cut off with an old state.
 func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse loopCall, settled bool) {
 	node, known := s.gw.cfg.State.View().Node(s.node)
 	if !known {
@@ -201,7 +206,8 @@ func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse l
 	return s.refuseFor(ctx, node, s.former), !s.former.unasked
 }
 
-// handleCommitResult opens the way for updates, or refuses what the cluster refused.
+// handleCommitResult returns the call that opens a committed session for updates, or that passes the
+// cluster's refusal on to the edge. nil: ctx ended.
 func (s *session) handleCommitResult(ctx context.Context, h syncproto.Heartbeat, res state.Result) loopCall {
 	opened := res.Session
 	if res.Err == nil && opened != nil && s.waitForEpoch(ctx, opened.Epoch) != nil {
@@ -237,9 +243,9 @@ func (s *session) handleCommitResult(ctx context.Context, h syncproto.Heartbeat,
 	}
 }
 
-// waitForEpoch waits until this hub's state has the session. What it shows before is older than
-// what its edge has seen, and would pass for a cluster that went back. A hub that lags
-// for long is left: the edge gives up first.
+// waitForEpoch waits until this hub's own state has applied the session's epoch. An older state would
+// look to the edge like a cluster that was restored from a backup. It waits until ctx ends: an edge
+// gives up a hub that lags for long.
 func (s *session) waitForEpoch(ctx context.Context, epoch fleet.Epoch) error {
 	for {
 		watch := s.gw.cfg.State.Watch()
@@ -252,6 +258,7 @@ func (s *session) waitForEpoch(ctx context.Context, epoch fleet.Epoch) error {
 	}
 }
 
+// isSessionOf reports whether a node's newest committed session is this one.
 func (s *session) isSessionOf(n *fleet.Node) bool {
 	return n.Hub == s.gw.cfg.Hub && n.Session == s.hello.Session && n.Instance == s.hello.Instance
 }
@@ -264,7 +271,8 @@ func refusalFromResult(res state.Result) syncproto.Refused {
 	return r
 }
 
-// firstAcknowledge tells the edge its epoch and lets desired state flow.
+// firstAcknowledge answers the first heartbeat with the epoch, starts the goroutine that sends
+// desired state, and records the heartbeat.
 func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, ack syncproto.HeartbeatAck) []syncproto.Output {
 	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), s.gw.cfg.Now().UnixNano()
 	ack.NeedNode = s.mustDescribe(h)
@@ -274,7 +282,8 @@ func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, a
 	return out
 }
 
-// acknowledgeHeartbeat answers a later beat.
+// acknowledgeHeartbeat records and answers a heartbeat that is not the first one. hubs are the
+// addresses that the edge is to dial from now on; nil: no change.
 func (s *session) acknowledgeHeartbeat(h syncproto.Heartbeat, hubs []string) []syncproto.Output {
 	node, ok := s.gw.cfg.State.View().Node(s.node)
 	if !ok {
@@ -292,7 +301,8 @@ func (s *session) acknowledgeHeartbeat(h syncproto.Heartbeat, hubs []string) []s
 	return s.machine.Acknowledge(ack)
 }
 
-// commitNodeAndAcknowledge commits what the edge says of its machine, and acknowledges.
+// commitNodeAndAcknowledge commits the node description of a heartbeat, and returns the call that
+// acknowledges the heartbeat, or refuses the session.
 func (s *session) commitNodeAndAcknowledge(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	if refuse := s.commitDescription(ctx, h); refuse != nil {
 		return refuse
@@ -300,7 +310,8 @@ func (s *session) commitNodeAndAcknowledge(ctx context.Context, h syncproto.Hear
 	return func(time.Duration) []syncproto.Output { return s.acknowledgeHeartbeat(h, s.hubsIfChanged()) }
 }
 
-// commitDescription returns a refusal, nil for none.
+// commitDescription commits the node description of a heartbeat (NodeRegister). It returns the call
+// that refuses the session where the cluster refuses the description. A failed commit is logged only.
 func (s *session) commitDescription(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -316,8 +327,8 @@ func (s *session) commitDescription(ctx context.Context, h syncproto.Heartbeat) 
 	return nil
 }
 
-// nodeFromHeartbeat is the description that travelled with a beat, nil for none. What is
-// the cluster's to say is not taken from it.
+// nodeFromHeartbeat returns the node description of a heartbeat with defaults filled in, nil for
+// none. The id and the address are the connection's, whatever the edge says.
 func (s *session) nodeFromHeartbeat(h syncproto.Heartbeat) *fleet.Node {
 	if h.Node == nil {
 		return nil
@@ -337,12 +348,13 @@ func (s *session) nodeFromHeartbeat(h syncproto.Heartbeat) *fleet.Node {
 	return &n
 }
 
+// placeholderNode is the node of a session whose edge has not described itself yet.
 func (s *session) placeholderNode() *fleet.Node {
 	return &fleet.Node{ID: s.node, Name: fleet.Short(s.node), NodePool: fleet.DefaultPool, Address: s.remoteAddr()}
 }
 
-// mustDescribe reports whether the cluster lacks the description that a beat
-// names.
+// mustDescribe reports whether the edge has to send its node description: the cluster has none, or
+// one with another hash than this heartbeat's.
 func (s *session) mustDescribe(h syncproto.Heartbeat) bool {
 	node, ok := s.gw.cfg.State.View().Node(s.node)
 	if !ok || node.DescriptionHash == "" {
@@ -351,8 +363,8 @@ func (s *session) mustDescribe(h syncproto.Heartbeat) bool {
 	return len(h.Hash) > 0 && node.DescriptionHash != string(h.Hash) && node.DescriptionHash != hex.EncodeToString(h.Hash)
 }
 
-// hubsIfChanged returns the addresses to dial where they are not those that the
-// edge was told last.
+// hubsIfChanged returns the addresses that edges may dial, if they differ from those that this edge
+// was sent last, and remembers them as sent. nil: no change.
 func (s *session) hubsIfChanged() []string {
 	now := s.gw.cfg.Hubs()
 	if slices.Equal(now, s.hubs) {

@@ -9,19 +9,19 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of what the cluster commits for one edge, over all its sessions with this hub: so
-// much at once, and so much a second in the long run. Nothing is refused for them: rows are
-// read later, a session is committed later, and of descriptions the newest is.
+// Bounds of what the cluster commits for one edge, over all its sessions with this hub: a burst,
+// and a rate per second. Nothing is refused because of them: rows are read later, a session is
+// committed later, and only the newest node description is committed.
 const (
 	rowsAtOnce      = 32 << 20 // bytes: the history of an absence of months
 	rowsRate        = 256 << 10
 	sessionsAtOnce  = 60
 	sessionsRate    = 0.5 // a link that flaps every 2 s for ever
 	describesAtOnce = 20
-	describesRate   = 0.1 // each wakes the jobs that may fit now
+	describesRate   = 0.1 // each one makes evaluations of jobs that may fit now
 )
 
-// allowance is what one edge may still say.
+// allowance has the rate limits of one edge.
 type allowance struct{ rows, sessions, describes *rate.Limiter }
 
 func newAllowance() *allowance {
@@ -32,26 +32,26 @@ func newAllowance() *allowance {
 	}
 }
 
-// isFull reports whether a new one would allow no more.
+// isFull reports whether the edge has used nothing of late: a new allowance would permit no more.
 func (a *allowance) isFull() bool {
 	return a.rows.Tokens() >= rowsAtOnce && a.sessions.Tokens() >= sessionsAtOnce && a.describes.Tokens() >= describesAtOnce
 }
 
-// waitForRows waits until so many bytes of rows may be taken.
+// waitForRows waits until the edge may send so many bytes of rows, or ctx ends.
 func (a *allowance) waitForRows(ctx context.Context, bytes int64) error {
 	return a.rows.WaitN(ctx, int(min(bytes, rowsAtOnce)))
 }
 
-// allowances has those of all edges that said anything of late.
+// allowances has the allowance of each edge that had a session of late.
 type allowances struct {
 	mu    sync.Mutex
 	of    map[fleet.NodeID]*allowance
-	sweep int // those that are full go when there are so many
+	sweep int // full ones are removed when there are so many
 }
 
 func newAllowances() *allowances { return &allowances{of: map[fleet.NodeID]*allowance{}, sweep: 1024} }
 
-// forNode is the allowance of an edge, the same one for each of its sessions.
+// forNode returns the allowance that all sessions of an edge share, and makes it if there is none.
 func (p *allowances) forNode(node fleet.NodeID) *allowance {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,23 +9,22 @@ import (
 	"skerry/syncproto"
 )
 
-// What one Desired frame holds at most: the bytes of its entries and its bodies leave
-// room within syncproto.MaxFrame for the rest of it. A body goes with others or entries
-// only where it fits.
+// Bounds of one Desired frame. The bytes of its entries and job bodies leave space within
+// syncproto.MaxFrame for the other fields. A body larger than the rest of a frame gets its own.
 const (
 	desiredEntries = 2000
 	desiredBytes   = syncproto.MaxFrame - 1<<10
 )
 
-// desiredProgress is what one session has told its edge of the desired state. It
-// computes frames from views of the state and does no I/O.
+// desiredProgress records which part of the desired state one session has sent to its edge. It
+// computes the next frames from views of the state and does no I/O.
 type desiredProgress struct {
 	node fleet.NodeID
 	log  *slog.Logger
 
-	bare   bool        // the edge holds nothing that it was ever told
-	full   bool        // the full picture was sent
-	sent   fleet.Index // newest AllocModifyIndex told
+	bare   bool        // the edge's journal has no desired state yet
+	full   bool        // the complete desired state was sent
+	sent   fleet.Index // newest AllocModifyIndex sent
 	index  fleet.Index // of the last frame
 	bodies map[string]bool
 }
@@ -34,10 +33,9 @@ func newDesiredProgress(node fleet.NodeID, bare bool, log *slog.Logger) *desired
 	return &desiredProgress{node: node, bare: bare, log: log, bodies: make(map[string]bool)}
 }
 
-// nextFrames returns the frames that bring the edge from what it was told to view: the
-// full picture first, later what changed. received is the newest desired index
-// that the edge is known to have journaled, in any session: bodies of what it
-// has do not travel again.
+// nextFrames returns the frames that bring the edge from the state that was sent to view: first the
+// complete desired state, later the changes. received is the newest desired index that the edge has
+// journaled, in any session: job bodies of allocations up to it are not sent again.
 func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []syncproto.Desired {
 	if d.full && view.DesiredIndex(d.node) <= d.sent {
 		return nil
@@ -53,7 +51,7 @@ func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []s
 		case a.EndedOnEdge():
 			continue
 		case d.bare && !d.full && a.DesiredStatus != fleet.DesiredRun:
-			// It may run there all the same, and only what it is tells how to end it.
+			// It may still run there, and the edge needs its job to stop it properly.
 			b.addDesiredAlloc(a, true)
 		}
 		b.addAlloc(a, a.AllocModifyIndex > received)
@@ -68,9 +66,9 @@ func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []s
 	return frames
 }
 
-// answerHoldings returns what the cluster says of allocations that the edge holds and
-// was not told of, and those of them that the cluster does not know. Unknown ones
-// are not mentioned, so the edge keeps them: absence stops nothing.
+// answerHoldings returns frames about allocations that the edge holds and that no frame named, and
+// the ids that the cluster does not know (orphans). No frame names an orphan, so the edge keeps it:
+// an allocation stops only where a frame says so.
 func (d *desiredProgress) answerHoldings(view *state.View, held []fleet.AllocID) (frames []syncproto.Desired, orphans []fleet.AllocID) {
 	b := d.newFrameBuilder(view)
 	for _, id := range held {
@@ -90,7 +88,7 @@ func (d *desiredProgress) answerHoldings(view *state.View, held []fleet.AllocID)
 	return b.finishFrames(), orphans
 }
 
-// missingBodyFrames returns frames with bodies that the edge asked for again.
+// missingBodyFrames returns frames with the job bodies that the edge asked for again.
 func (d *desiredProgress) missingBodyFrames(view *state.View, hashes []string) []syncproto.Desired {
 	b := d.newFrameBuilder(view)
 	for _, h := range hashes {
@@ -103,7 +101,7 @@ func (d *desiredProgress) missingBodyFrames(view *state.View, hashes []string) [
 	return b.finishFrames()
 }
 
-// resetToFull forgets what was told, so that next gives the full picture.
+// resetToFull forgets what was sent: nextFrames then returns the complete desired state.
 func (d *desiredProgress) resetToFull() { d.full, d.sent = false, 0 }
 
 // frameBuilder collects entries into frames of bounded size.
@@ -125,6 +123,8 @@ func (b *frameBuilder) hasEntries() bool {
 	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0
 }
 
+// frameWithSpace returns the frame that the next entry of size bytes goes into: the last one, or a
+// new one where that is full.
 func (b *frameBuilder) frameWithSpace(size int) *syncproto.Desired {
 	f := b.lastFrame()
 	if len(f.Run)+len(f.Stop) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
@@ -135,7 +135,8 @@ func (b *frameBuilder) frameWithSpace(size int) *syncproto.Desired {
 	return b.lastFrame()
 }
 
-// addAlloc names an allocation to run or to stop; withBody also sends its job, once.
+// addAlloc adds an allocation that is to run or to stop. withBody also adds its job, once for each
+// session.
 func (b *frameBuilder) addAlloc(a *fleet.Alloc, withBody bool) {
 	if a.DesiredStatus != fleet.DesiredRun {
 		b.addDesiredStop(a, a.DesiredDescription)
@@ -168,14 +169,13 @@ func (b *frameBuilder) addDesiredStop(a *fleet.Alloc, reason string) {
 	f.Stop = append(f.Stop, stop)
 }
 
-// Bytes of an entry's numbers and of the heads of its fields, and of one element of a
-// list within it, at most.
+// Upper bounds in bytes: of an entry's numbers and field heads, and of one element of a list in it.
 const (
 	entryBytes   = 256
 	elementBytes = 64
 )
 
-// runBytes is an upper bound of what an allocation takes in a frame.
+// runBytes is an upper bound of the bytes that an allocation takes in a frame.
 func runBytes(a *syncproto.DesiredAlloc) int {
 	n := entryBytes + len(a.ID) + len(a.Namespace) + len(a.JobID) + len(a.JobHash) + len(a.TaskGroup) + len(a.Name) +
 		len(a.NodeName) + len(a.Previous) + len(a.Deployment)
@@ -197,7 +197,7 @@ func runBytes(a *syncproto.DesiredAlloc) int {
 	return n
 }
 
-// stopBytes is runBytes of a stop.
+// stopBytes is an upper bound of the bytes that a stop takes in a frame.
 func stopBytes(s *syncproto.DesiredStop) int {
 	n := entryBytes + len(s.ID) + len(s.Reason)
 	for _, w := range s.Windows {
@@ -206,6 +206,8 @@ func stopBytes(s *syncproto.DesiredStop) int {
 	return n
 }
 
+// addJobBody adds the body of the job with a hash and marks it as sent. A body that is missing, cannot
+// be encoded or is too large is logged and left out.
 func (b *frameBuilder) addJobBody(hash string) {
 	job, ok := b.view.JobBody(hash)
 	if !ok {
@@ -225,9 +227,9 @@ func (b *frameBuilder) addJobBody(hash string) {
 	b.d.bodies[hash] = true
 }
 
-// finishFrames numbers the frames: each says what it follows, so that an edge notices
-// one that is missing. Only the last one reaches the view's index: until then the
-// edge has not been told everything.
+// finishFrames numbers the frames and returns them. Each frame names the index that it follows, so
+// that an edge notices a missing one. Only the last frame reaches the view's index, as the edge has
+// the whole state of that index only then.
 func (b *frameBuilder) finishFrames() []syncproto.Desired {
 	for i := range b.frames {
 		b.frames[i].From = b.d.index

@@ -13,7 +13,7 @@ import (
 	"skerry/hub/state"
 )
 
-// What one AllocUpdates command holds, and how it is made.
+// Bounds of one AllocUpdates command, and of its commit.
 const (
 	maxBatchDelay      = 50 * time.Millisecond
 	maxBatchBytes      = 512 << 10
@@ -25,35 +25,34 @@ const (
 // errGone answers a batch whose session is over.
 var errGone = errors.New("the session is over")
 
-// commitBackoffs is how long the folder waits after each command in a row that was
+// commitBackoffs is how long the updateBatcher waits after each command in a row that was
 // not committed: an election is over in a second or two.
 var commitBackoffs = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}
 
-// updateBatcher gathers what all sessions' edges say into few commands. Several are on
-// their way at once, but of one node never two batches, so that a node's batches
-// are applied in its order, whatever way the commands take.
+// updateBatcher gathers the batches of all sessions into few AllocUpdates commands. Several commands
+// may be in flight, but never two batches of one node, so that a node's batches are applied in order.
 type updateBatcher struct {
 	apply state.Applier
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	nodes    map[fleet.NodeID]*nodeQueue // that have batches waiting or in flight
-	order    []fleet.NodeID              // of those waiting and not in flight, first come first served
-	failures int                         // commands in a row
+	nodes    map[fleet.NodeID]*nodeQueue // nodes with batches that wait or are in flight
+	order    []fleet.NodeID              // nodes with a waiting batch and none in flight, oldest first
+	failures int                         // commands in a row that were not committed
 
 	wake chan struct{} // something waits; capacity 1
 	full chan struct{} // enough for a whole command waits; capacity 1
 }
 
-// nodeQueue is one node's part.
+// nodeQueue has the batches of one node.
 type nodeQueue struct {
 	waiting []queuedBatch
 	busy    bool // a batch of it is in flight
 }
 
-// queuedBatch is one batch on its way. answer is called once, from a goroutine of
-// the folder, and must not block or call the folder. Where gone is closed nobody
-// waits for it any more, and it is dropped unless it is in flight.
+// queuedBatch is one batch that waits or is in flight. answer is called once, on a goroutine of the
+// updateBatcher, and must not block or call the updateBatcher. A waiting batch is dropped when
+// sessionOver is closed.
 type queuedBatch struct {
 	batch       state.NodeRows
 	sessionOver <-chan struct{}
@@ -108,7 +107,7 @@ func (f *updateBatcher) submitBatch(s queuedBatch) {
 	}
 }
 
-// runCommitLoop makes commands until ctx ends; it then waits for those in flight.
+// runCommitLoop commits queued batches until ctx ends. It then waits for the commands in flight.
 func (f *updateBatcher) runCommitLoop(ctx context.Context) error {
 	var commands errgroup.Group
 	commands.SetLimit(maxBatchesInFlight)
@@ -135,7 +134,8 @@ func (f *updateBatcher) runCommitLoop(ctx context.Context) error {
 	}
 }
 
-// waitForBatches waits until a command is worth making, and reports whether to go on.
+// waitForBatches waits until a full command is queued or maxBatchDelay is over, or, after failures,
+// for the back-off. false: ctx ended.
 func (f *updateBatcher) waitForBatches(ctx context.Context) bool {
 	f.mu.Lock()
 	wait, full := maxBatchDelay, f.full
@@ -154,8 +154,8 @@ func (f *updateBatcher) waitForBatches(ctx context.Context) bool {
 	return true
 }
 
-// takeNextBatches removes the next command's worth: one batch a node, in the order in which
-// they came.
+// takeNextBatches removes the batches of the next command from the queues and marks their nodes busy:
+// one batch of each node, oldest first, within the bounds of a command.
 func (f *updateBatcher) takeNextBatches() []queuedBatch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,9 +186,8 @@ func (f *updateBatcher) takeNextBatches() []queuedBatch {
 	return out
 }
 
-// commitBatches applies one command and answers its batches. Where it is not known to be
-// committed the batches go back to the head of their queues: applying a row twice
-// does nothing.
+// commitBatches applies one command and answers its batches. Where the outcome is not known, the
+// batches go back to the head of their queues: a row that is applied again changes nothing.
 func (f *updateBatcher) commitBatches(ctx context.Context, batch []queuedBatch) {
 	c := state.AllocUpdates{
 		Batches:  make([]state.NodeRows, len(batch)),
@@ -220,7 +219,8 @@ func (f *updateBatcher) commitBatches(ctx context.Context, batch []queuedBatch) 
 	}
 }
 
-// releaseOrRequeue lets the next batches of these nodes go, or the same ones again.
+// releaseOrRequeue marks the nodes of batches as no longer busy, and queues the batches again where
+// again is set.
 func (f *updateBatcher) releaseOrRequeue(batch []queuedBatch, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,7 +246,7 @@ func (f *updateBatcher) releaseOrRequeue(batch []queuedBatch, again bool) {
 	}
 }
 
-// signal fills a channel of capacity 1 that may be full.
+// signal sends to a channel of capacity 1 unless it is full.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -17,18 +17,18 @@ const (
 	formerRetry = 10 * time.Second
 	// formerTimeout bounds asking the former hub, and the leader where that fails.
 	formerTimeout = 5 * time.Second
-	// newcomerHoldTime is how long a newcomer is held while neither of them can be asked: an
-	// election is over by then.
+	// newcomerHoldTime is how long a newcomer's session waits to be committed while neither the
+	// former hub nor a leader can be asked. An election is over by then.
 	newcomerHoldTime = 5 * time.Second
 )
 
-// Former is what is known of a node's session on another hub.
+// Former is the answer of another hub, or of the leader, about a node's session on another hub.
 type Former struct {
 	// Answered says that its hub was asked, and Alive that the edge answered there.
 	Answered bool `cbor:"1,keyasint"`
 	Alive    bool `cbor:"2,keyasint,omitempty"`
-	// Silence, where its hub did not answer, is for how long the leader surely has not
-	// renewed that hub's lease.
+	// Silence is set where its hub did not answer: the leader has not renewed that hub's lease for
+	// at least so long.
 	Silence time.Duration `cbor:"3,keyasint,omitempty"`
 }
 
@@ -41,11 +41,12 @@ type formerFinding struct {
 	wait    time.Duration // above 0: after that time its hub has surely ended it
 }
 
-// askFormer finds out whether the session that the cluster has of the node is over, where
-// the Hello comes from another process. The same process wins over its own ghost at once.
-// Silence of a hub proves nothing: it may be cut off, together with the living edge. One
-// that was seen beside a living machine stays a clone: it must not take the place of the
-// first one whenever that loses its link.
+// askFormer finds out whether the node's committed session is over, where the Hello comes from
+// another agent process (instance). The same process replaces its own older session at once.
+//
+// Invariants: silence of a hub proves nothing, as it may be cut off together with the living edge. A
+// process that was once seen beside a living one stays a clone, or it would take over whenever the
+// first one loses its link.
 func (s *session) askFormer(ctx context.Context, node *fleet.Node) formerFinding {
 	if fencedFor(node, s.hello.Instance, fleet.CodeCloned) && !node.Readmit {
 		return formerFinding{alive: true}
@@ -76,11 +77,12 @@ func (s *session) askFormer(ctx context.Context, node *fleet.Node) formerFinding
 	return f
 }
 
-// fencedFor reports whether a process was refused for that reason before.
+// fencedFor reports whether the node has a record that this process was refused with this code.
 func fencedFor(node *fleet.Node, process fleet.InstanceID, code fleet.Code) bool {
 	return slices.ContainsFunc(node.Fenced, func(f fleet.FencedSession) bool { return f.Instance == process && f.Code == code })
 }
 
+// refuseClone records the process as a clone of a living machine, and returns its refusal.
 func (s *session) refuseClone(ctx context.Context, node *fleet.Node) loopCall {
 	s.recordFenceOnce(ctx, node, fleet.CodeCloned, nil)
 	return s.refuseSession(syncproto.Refused{
@@ -91,7 +93,8 @@ func (s *session) refuseClone(ctx context.Context, node *fleet.Node) loopCall {
 	})
 }
 
-// refuseNewcomer lets a process wait until the former session is surely over.
+// refuseNewcomer returns the refusal of a process that has to wait until the former session is surely
+// over: the edge tries again after RetryAfter. It records that the newcomer waits.
 func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f formerFinding) loopCall {
 	r := syncproto.Refused{
 		Code: fleet.CodeFormerSession,

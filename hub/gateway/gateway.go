@@ -49,25 +49,25 @@ type Config struct {
 	// Renew asks the leader to renew this hub's lease on its sessions.
 	Renew func(ctx context.Context) error
 	Now   func() time.Time // wall clock, as edges are told it; nil: time.Now
-	// A hub that knows of no leader sends edges to the others: new ones after
-	// RefuseAfter, which an election does not take (0: 5 s), those that it has when its
-	// lease is over (LeaseFor; 0: SessionLease, which is the same for all hubs).
+	// A hub that knows of no leader sends edges to other hubs: new sessions after RefuseAfter, which
+	// is longer than an election (0: 5 s), and its open sessions when its lease is over (LeaseFor;
+	// 0: SessionLease, which is the same for all hubs).
 	RefuseAfter, LeaseFor time.Duration
 	Log                   *slog.Logger
 }
 
 // HeartbeatTracker keeps deadlines.
 type HeartbeatTracker interface {
-	// TTL is what a node of a pool is given at its next beat.
+	// TTL returns how long the next heartbeat of a node of a pool is valid.
 	TTL(pool string) time.Duration
-	// RecordHeartbeat says that a node beat in its session, and what it was given.
+	// RecordHeartbeat notes that a heartbeat of a node's session arrived, and the TTL that it got.
 	RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration)
 }
 
 // RemoteSessions reaches sessions that another hub terminates.
 type RemoteSessions interface {
-	// FormerSession asks that hub, and where it does not answer the leader. It fails where
-	// neither does.
+	// FormerSession asks a hub about a node's former session, and the leader if that hub does not
+	// answer. It fails if neither answers.
 	FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
 }
 
@@ -86,8 +86,7 @@ type Gateway struct {
 	served   Stats
 }
 
-// Stats counts sessions since the hub started, but for Open, which is how many
-// there are.
+// Stats counts sessions since the hub started. Open is the number of sessions now.
 type Stats struct {
 	Open, Opened, Refused, Fenced uint64
 	Updates                       uint64 // journal rows applied
@@ -122,9 +121,8 @@ func New(cfg Config) (*Gateway, error) {
 	}, nil
 }
 
-// Run folds updates, watches whether there is a leader, ends the sessions of nodes that
-// are revoked, and keeps the lease, until ctx ends.
-// Sessions need it.
+// Run commits batches of updates, watches whether there is a leader, ends the sessions of revoked
+// nodes, and renews the lease, until ctx ends. Sessions work only while it runs.
 func (g *Gateway) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return g.updateBatcher.runCommitLoop(ctx) })
@@ -185,7 +183,7 @@ func (g *Gateway) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Req
 	return s.requestFromEdge(ctx, req, probe)
 }
 
-// Stats counts.
+// Stats returns the counters of now.
 func (g *Gateway) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,9 +192,8 @@ func (g *Gateway) Stats() Stats {
 	return st
 }
 
-// registerSession makes a committed session the node's own here; the one of an older epoch
-// is fenced. That may be s itself: two sessions that were committed one after the
-// other may hear of it in any order.
+// registerSession makes a committed session the node's session on this hub, and ends the one with
+// the older epoch. That may be s itself, as two committed sessions may get here in any order.
 func (g *Gateway) registerSession(s *session, epoch fleet.Epoch) {
 	g.mu.Lock()
 	s.epoch = epoch

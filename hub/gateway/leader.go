@@ -9,16 +9,16 @@ import (
 	"skerry/syncproto"
 )
 
-// leaderCheck is how often a hub looks whether there is a leader.
+// leaderCheck is how often a hub checks whether there is a leader.
 const leaderCheck = 500 * time.Millisecond
 
-// leadership is whether this hub knows of a leader. All sessions ask.
+// leadership records since when this hub has known of no leader. All sessions read it.
 type leadership struct {
 	mu   sync.Mutex
 	lost time.Time // when there was no leader any more; zero: there is one
 }
 
-// watchLeader looks at led until ctx ends.
+// watchLeader polls led until ctx ends.
 func (l *leadership) watchLeader(ctx context.Context, led func() bool) {
 	tick := time.NewTicker(leaderCheck)
 	defer tick.Stop()

@@ -61,7 +61,7 @@ func (l *lease) renewUntilDone(ctx context.Context) {
 	}
 }
 
-// boundByLease bounds a wait by what is left of the lease.
+// boundByLease returns d, or the rest of the lease if that is shorter.
 func (l *lease) boundByLease(now time.Time, d time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,8 @@ func (l *lease) boundByLease(now time.Time, d time.Duration) time.Duration {
 	return d
 }
 
-// recordRenewal takes how a renewal ended that was asked for at a time.
+// recordRenewal notes the outcome of a renewal that was asked for at a time, and opens or closes the
+// lease.
 func (l *lease) recordRenewal(asked time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,14 +96,14 @@ func (l *lease) leaseEndedChan() <-chan struct{} {
 	return l.ended
 }
 
-// isOver reports whether sessions may not be kept, nor begun.
+// isOver reports whether the lease is over: the hub may neither keep nor begin sessions.
 func (l *lease) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
 }
 
-// leaseEnded tells an edge why its session ends.
+// leaseEnded is the refusal for the sessions of a hub whose lease is over.
 func leaseEnded(lasts time.Duration) syncproto.Refused {
 	return syncproto.Refused{
 		Code:    fleet.CodeUnavailable,

@@ -17,14 +17,14 @@ import (
 // maxQuestions bounds what an edge may ask before it is answered.
 const maxQuestions = 16
 
-// desiredSender keeps an edge told of what it shall run, on a goroutine of its own, so
-// that a large desired state on a slow link delays no heartbeat. It also ends the
-// session when the replicated node has moved on without it.
+// desiredSender sends an edge its desired state, on its own goroutine, so that a large desired state
+// on a slow link delays no heartbeat. It also ends the session when the node in the replicated state
+// is revoked, has a newer session, or missed its deadline.
 type desiredSender struct {
 	s                 *session
 	stream            chan *transport.Stream // the desired stream, once
-	orphans           []fleet.AllocID        // of a list of holdings that goes on; of run alone
-	unrecordedOrphans []fleet.AllocID        // orphans that no entry tells of yet; of run alone
+	orphans           []fleet.AllocID        // of an incomplete list of holdings; owned by runSendLoop
+	unrecordedOrphans []fleet.AllocID        // not committed yet; owned by runSendLoop
 
 	mu        sync.Mutex
 	questions []question
@@ -45,7 +45,8 @@ func newDesiredSender(s *session) *desiredSender {
 	return &desiredSender{s: s, stream: make(chan *transport.Stream, 1), wake: func() {}}
 }
 
-// queueQuestion queues a question. An edge that asks faster than it reads is cut off.
+// queueQuestion queues a question for runSendLoop. It ends the session of an edge that has maxQuestions
+// unanswered ones.
 func (p *desiredSender) queueQuestion(q question) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *desiredSender) recordReceived(index fleet.Index) {
 	p.received = max(p.received, index)
 }
 
-// runSendLoop pushes until the session ends.
+// runSendLoop sends changes of the desired state and answers to questions until the session ends.
 func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	var stream *transport.Stream
 	select {
@@ -98,8 +99,8 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	}
 }
 
-// superseded reports whether the session's time is over: a newer one has the
-// node, or it missed its deadline and has to come back through a new session.
+// superseded reports whether a session of this epoch has to end, and returns its refusal: the node
+// has a newer session, or missed its deadline and needs a new one.
 func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
 	switch {
 	case node.Epoch > epoch:
@@ -114,7 +115,8 @@ func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
 	return syncproto.Refused{}, false
 }
 
-// framesToSend returns what the edge has to be told now.
+// framesToSend returns the frames for all changes and queued questions. It commits orphans that the
+// edge named.
 func (p *desiredSender) framesToSend(ctx context.Context, told *desiredProgress, node *fleet.Node) []syncproto.Desired {
 	p.mu.Lock()
 	questions, received := p.questions, max(p.received, min(node.Received, p.s.hello.Desired))
@@ -150,8 +152,8 @@ func (p *desiredSender) framesToSend(ctx context.Context, told *desiredProgress,
 	return out
 }
 
-// recordOrphans shows allocations that an edge holds and the cluster has no record
-// of: it keeps them until somebody decides.
+// recordOrphans commits the ids of allocations that an edge holds and the cluster does not know. The
+// edge keeps them until an operator decides. false: not committed.
 func (p *desiredSender) recordOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) (noted bool) {
 	if slices.Equal(node.Orphans, orphans) {
 		return true
@@ -165,7 +167,7 @@ func (p *desiredSender) recordOrphans(ctx context.Context, node *fleet.Node, orp
 
 var errEnded = errors.New("the session has ended")
 
-// sendIfAllowed has the machine allow a frame, and writes it.
+// sendIfAllowed writes a frame if the session's machine permits it. errEnded: the session is over.
 func (p *desiredSender) sendIfAllowed(ctx context.Context, out *syncproto.Writer, f syncproto.Desired) error {
 	allowed := make(chan bool, 1)
 	asked := p.s.callInLoop(ctx, func(time.Duration) []syncproto.Output {
@@ -179,11 +181,11 @@ func (p *desiredSender) sendIfAllowed(ctx context.Context, out *syncproto.Writer
 	return out.Write(f)
 }
 
-// recordRetryDelay is when what could not be noted is tried again.
+// recordRetryDelay is the pause before orphans that could not be committed are tried again.
 const recordRetryDelay = 10 * time.Second
 
-// waitForChange returns when changed does, a question comes, or there is something to be noted
-// again.
+// waitForChange waits until changed returns, a question is queued, ctx ends, or uncommitted orphans
+// are to be tried again.
 func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -8,8 +8,9 @@ import (
 	"skerry/syncproto"
 )
 
-// canContinueJournal reports whether an edge whose journal is behind what is applied, or a fork of it,
-// may go on from there: an operator said so, or it is proven that nothing is lost by it.
+// canContinueJournal reports whether an edge whose journal is behind the applied rows, or a fork of
+// them, may go on after the last applied row: an operator said so, or it is proven that this loses
+// nothing.
 //
 // The proof: it is the very process of the former session, so its memory went back together
 // with its disk (a machine that was reverted to a snapshot); that session's machine does not
@@ -29,8 +30,8 @@ func (s *session) canContinueJournal(ctx context.Context, node *fleet.Node) bool
 	return err == nil && former.Answered && !former.Alive
 }
 
-// putBackRefusal tells an edge to go on from where the cluster stands: it comes back with a Hello
-// that says Lost, as after damage.
+// putBackRefusal tells an edge to number its next rows after the last one that the cluster applied.
+// The edge then sends a Hello with Lost set, as after damage of its journal.
 func putBackRefusal(node *fleet.Node) syncproto.Refused {
 	return syncproto.Refused{
 		Code: fleet.CodePutBack, Applied: node.Applied,
@@ -39,7 +40,7 @@ func putBackRefusal(node *fleet.Node) syncproto.Refused {
 	}
 }
 
-// forkHint says what to do about a journal that does not go on from what is applied.
+// forkHint is the hint for an edge whose journal does not continue the applied rows.
 func forkHint(node *fleet.Node) string {
 	return fmt.Sprintf("was the data directory restored from a backup: skerry node readmit %s lets this machine go on. "+
 		"Was it copied from a machine that lives: give this one an empty directory and let it enrol", fleet.Short(node.ID))

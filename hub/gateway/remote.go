@@ -13,7 +13,7 @@ import (
 	"skerry/syncproto"
 )
 
-// The calls of hubs about each other's sessions.
+// Calls between hubs about sessions.
 const (
 	methodProbe  rpc.Method[fleet.NodeID, bool]    = "gateway.probe"  // whether its edge answered
 	methodFormer rpc.Method[formerSession, Former] = "gateway.former" // asked of the leader
@@ -45,7 +45,7 @@ type Leases interface {
 	HubSilence(hub fleet.HubID) (silence time.Duration, ok bool)
 }
 
-// Raft is this hub's part in the agreement of the hubs.
+// Raft is the part of this hub's Raft node that leases need.
 type Raft interface {
 	// Verify fails unless a majority confirms that this hub leads.
 	Verify(ctx context.Context) error
@@ -61,8 +61,8 @@ type RemoteConfig struct {
 	Raft   Raft
 }
 
-// Remote reaches edges through the hub that has their session, be it this one or
-// another, and speaks with other hubs about sessions.
+// Remote reaches edges through the hub that has their session (this one or another), and asks other
+// hubs about sessions.
 type Remote struct {
 	cfg     RemoteConfig
 	gateway *Gateway

@@ -21,11 +21,11 @@ const replyTimeout = 30 * time.Second
 // before a request ends: its link is gone then, though no deadline has passed yet.
 const silentAfter = 1500 * time.Millisecond
 
-// errSilent is why a request was given up.
+// errSilent is the cause of a request that was given up.
 var errSilent = errors.New("the node does not answer")
 
-// requestFromEdge asks the edge, which is probed meanwhile: a link that vanished would otherwise be
-// waited for as long as a slow one.
+// requestFromEdge sends a request to the edge and returns the stream of its answer. It probes the edge
+// meanwhile, so that a request over a dead link fails sooner than one over a slow link.
 func (s *session) requestFromEdge(ctx context.Context, req syncproto.Request, number uint64) (io.ReadWriteCloser, error) {
 	patience := max(silentAfter, 4*s.conn.Stats().RTT)
 	asking, giveUp := context.WithCancelCause(ctx)
@@ -52,8 +52,8 @@ func (s *session) requestFromEdge(ctx context.Context, req syncproto.Request, nu
 		WithHint("its link is down, or very slow; ask again when it is back")
 }
 
-// openRequest opens a stream to an edge, asks, and returns what follows the answer;
-// what is written to it reaches the edge. It ends with ctx.
+// openRequest opens a stream to an edge, sends a request, and returns the stream after the edge's
+// Reply. Writes to it reach the edge. The stream is aborted when ctx ends.
 func openRequest(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadWriteCloser, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
@@ -66,7 +66,8 @@ func openRequest(ctx context.Context, conn *transport.Conn, req syncproto.Reques
 	return o, nil
 }
 
-// sendRequest asks, and returns what follows the Reply.
+// sendRequest writes a request, reads the Reply, and returns a reader of the bytes after it. An error
+// in the Reply is returned as it is.
 func sendRequest(stream *transport.Stream, req syncproto.Request) (io.Reader, error) {
 	if err := stream.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
@@ -92,11 +93,11 @@ func sendRequest(stream *transport.Stream, req syncproto.Request) (io.Reader, er
 	return r.Rest(), nil
 }
 
-// output is what an edge sends after its Reply, and the way to it.
+// output is an open request's stream: reads are the bytes after the Reply, writes reach the edge.
 type output struct {
 	io.Reader
 	stream *transport.Stream
-	stop   func() bool // watching the context
+	stop   func() bool // stops watching the context
 }
 
 func (o *output) Write(b []byte) (int, error) { return o.stream.Tell(b) }

@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	checkInterval = time.Second      // at what nobody tells a session of
+	checkInterval = time.Second      // between periodic checks
 	writeTimeout  = 10 * time.Second // of a frame on the control or the updates stream
 	drainTimeout  = time.Second      // for a Refused to arrive before the connection closes
 )
 
-// session serves one connection. Its loop owns the state machine and everything
-// below it that is not said to be shared; readers hand it frames, the folder
-// answers, and the rest calls.
+// session serves one connection. Its event loop owns the state machine and the fields below it.
+// Readers hand frames to the loop, the updateBatcher hands answers, all others hand calls.
 type session struct {
 	gw        *Gateway
 	conn      *transport.Conn
@@ -33,14 +32,14 @@ type session struct {
 	started   time.Time
 
 	frames        chan inbound
-	answers       chan batchAnswer // room for all that may be unanswered: the folder never waits
+	answers       chan batchAnswer // has space for all unanswered batches, so that the updateBatcher never waits
 	calls         chan loopCall
-	endRefusals   chan syncproto.Refused // one; a newer session took this one's place
+	endRefusals   chan syncproto.Refused // from outside the loop: ends the session; capacity 1
 	over          chan struct{}          // closed when the loop has ended
 	work          *errgroup.Group
 	desiredSender *desiredSender
 	epoch         fleet.Epoch   // once committed; the gateway's mutex guards it
-	former        formerFinding // of the call that admits or opens
+	former        formerFinding // used by one background call at a time: admitHello, then commitSession
 
 	// Owned by the loop.
 	machine            *syncproto.HubSession
@@ -49,19 +48,19 @@ type session struct {
 	opened             bool // committed
 	pool               string
 	hubs               []string
-	status             fleet.NodeStatus // last told
+	status             fleet.NodeStatus // last one sent to the edge
 	inFlight           []state.NodeRows // not yet answered, oldest first
 	received           received
 	readyProgress      readyProgress
-	pendingDescription *syncproto.Heartbeat // the newest description, where it came too soon; nil: none
-	lastCheck          time.Duration        // when idle looked last
-	budgetHeld         int64                // for the rows that the machine gives next
+	pendingDescription *syncproto.Heartbeat // newest one that waits for the edge's allowance; nil: none
+	lastCheck          time.Duration        // when runPeriodicChecks ran last
+	budgetHeld         int64                // bytes of the gateway's budget that the next rows hold
 	probes             []chan<- struct{}    // closed by an answer
 	end                *syncproto.EventEnd
 }
 
-// inbound is what a reader has: a stream that the edge opened, a frame, or the
-// reason why there are no more.
+// inbound is one event of a reader: a stream that the edge opened, a frame, or the error that ended
+// the stream.
 type inbound struct {
 	on     syncproto.Stream
 	stream *transport.Stream
@@ -69,7 +68,8 @@ type inbound struct {
 	err    error
 }
 
-// budgetBytes is what a frame takes from the gateway's budget: that of rows.
+// budgetBytes returns how many bytes a frame takes from the gateway's budget. Only frames with rows
+// take any.
 func (in inbound) budgetBytes() int64 {
 	if in.frame.Type != syncproto.FrameUpdates {
 		return 0
@@ -77,11 +77,11 @@ func (in inbound) budgetBytes() int64 {
 	return int64(len(in.frame.Body))
 }
 
-// loopCall steps the machine within the loop.
+// loopCall is a function that the event loop runs: it may step the machine, and returns the outputs.
 type loopCall func(now time.Duration) []syncproto.Output
 
-// received is how far the edge has journaled what it was told, and what of it is
-// on its way to the cluster.
+// received is the newest desired index that the edge has journaled, and the newest one that was
+// submitted to the cluster.
 type received struct {
 	index, submitted fleet.Index
 	since            time.Time // when index came
@@ -163,7 +163,7 @@ func (s *session) runEventLoop(ctx, wctx context.Context) error {
 	return s.end.Err
 }
 
-// handleInbound is told what a reader has.
+// handleInbound steps the machine on an event of a reader. It starts a reader for a new stream.
 func (s *session) handleInbound(ctx context.Context, in inbound) []syncproto.Output {
 	switch {
 	case in.stream != nil && s.streams[in.on] != nil:
@@ -185,7 +185,8 @@ func (s *session) handleInbound(ctx context.Context, in inbound) []syncproto.Out
 	return s.machine.Bad(fleet.Errorf(fleet.CodeUnavailable, "the edge closed the %s stream", in.on))
 }
 
-// handleFrame decodes a frame and steps the machine on it.
+// handleFrame decodes a frame and steps the machine on it. The frame's bytes of the budget are
+// released here unless its rows are submitted: then the answer releases them.
 func (s *session) handleFrame(in inbound) []syncproto.Output {
 	m, err := in.frame.Decode()
 	if err != nil {
@@ -199,8 +200,7 @@ func (s *session) handleFrame(in inbound) []syncproto.Output {
 	return out
 }
 
-// accepted reports whether the machine gives rows to be applied: their answer
-// pays for them.
+// accepted reports whether the machine's outputs have rows to be applied.
 func accepted(out []syncproto.Output) bool {
 	for _, o := range out {
 		if _, ok := o.Event.(syncproto.EventUpdates); ok {
@@ -210,7 +210,8 @@ func accepted(out []syncproto.Output) bool {
 	return false
 }
 
-// acceptStreams takes the three streams that the edge opens.
+// acceptStreams accepts the three streams that the edge opens, and hands each one, or the first
+// error, to the loop.
 func (s *session) acceptStreams(ctx context.Context) {
 	for range s.streams {
 		stream, err := s.conn.Accept(ctx)
@@ -232,8 +233,8 @@ func (s *session) acceptStreams(ctx context.Context) {
 	}
 }
 
-// readFrames hands frames of one stream to the loop. Rows are paid for from the
-// gateway's budget before the next frame is read; their answer pays back.
+// readFrames hands the frames of one stream to the loop until the stream or ctx ends. It waits for
+// the edge's allowance and the gateway's budget before it hands on a frame with rows.
 func (s *session) readFrames(ctx context.Context, on syncproto.Stream, stream *transport.Stream) {
 	r := syncproto.NewReader(stream)
 	for {
@@ -248,6 +249,8 @@ func (s *session) readFrames(ctx context.Context, on syncproto.Stream, stream *t
 	}
 }
 
+// handToLoop waits until the loop takes an event. false: ctx ended, and the frame's bytes of the
+// budget are released.
 func (s *session) handToLoop(ctx context.Context, in inbound) bool {
 	select {
 	case s.frames <- in:
@@ -258,11 +261,12 @@ func (s *session) handToLoop(ctx context.Context, in inbound) bool {
 	}
 }
 
-// performOutputs sends frames and deals with events, in order.
+// performOutputs sends the machine's frames and handles its events, in order, including the outputs
+// of those events. A failed write ends the session.
 func (s *session) performOutputs(ctx context.Context, out []syncproto.Output) {
 	for i := 0; i < len(out); i++ { // events append to it
 		o := out[i]
-		if o.Send != nil && o.Stream != syncproto.StreamDesired { // the pusher writes those
+		if o.Send != nil && o.Stream != syncproto.StreamDesired { // the desiredSender writes those
 			if err := s.writeFrame(o.Stream, o.Send); err != nil && s.end == nil {
 				s.end = &syncproto.EventEnd{Err: fleet.AsError(err)}
 				return
@@ -274,6 +278,7 @@ func (s *session) performOutputs(ctx context.Context, out []syncproto.Output) {
 	}
 }
 
+// handleEvent acts on one event of the machine, and returns the outputs that follow from it.
 func (s *session) handleEvent(ctx context.Context, e any) []syncproto.Output {
 	switch e := e.(type) {
 	case syncproto.EventHello:
@@ -298,7 +303,7 @@ func (s *session) handleEvent(ctx context.Context, e any) []syncproto.Output {
 	return nil
 }
 
-// runInBackground does something that takes time, and steps the machine with its outcome.
+// runInBackground runs f on a goroutine of the session, and then the call that f returns in the loop.
 func (s *session) runInBackground(ctx context.Context, f func(ctx context.Context) loopCall) {
 	s.work.Go(func() error {
 		if c := f(ctx); c != nil {
@@ -308,7 +313,7 @@ func (s *session) runInBackground(ctx context.Context, f func(ctx context.Contex
 	})
 }
 
-// callInLoop has the loop make a call; false: the session ended first.
+// callInLoop waits until the loop takes a call. false: the session or ctx ended first.
 func (s *session) callInLoop(ctx context.Context, c loopCall) bool {
 	select {
 	case s.calls <- c:
@@ -319,6 +324,7 @@ func (s *session) callInLoop(ctx context.Context, c loopCall) bool {
 	return false
 }
 
+// writeFrame writes a frame to a stream within writeTimeout.
 func (s *session) writeFrame(on syncproto.Stream, m syncproto.Message) error {
 	stream := s.streams[on]
 	if stream == nil {
@@ -330,7 +336,8 @@ func (s *session) writeFrame(on syncproto.Stream, m syncproto.Message) error {
 	return syncproto.NewWriter(stream).Write(m)
 }
 
-// drainClose lets a Refused arrive: the edge hangs up when it has read it.
+// drainClose closes the control stream for writing and waits up to drainTimeout for the edge to close
+// the connection, so that a last Refused arrives.
 func (s *session) drainClose() {
 	control := s.streams[syncproto.StreamControl]
 	if control == nil || control.CloseWrite() != nil {
@@ -348,12 +355,11 @@ func (s *session) drainClose() {
 func (s *session) endWithRefusal(r syncproto.Refused) {
 	select {
 	case s.endRefusals <- r:
-	default: // it is being fenced already
+	default: // it is already being ended
 	}
 }
 
-// probeEdge asks the edge whether it is alive, and waits for the answer until ctx
-// ends.
+// probeEdge sends a probe and reports whether the edge answered before ctx or the session ended.
 func (s *session) probeEdge(ctx context.Context, number uint64) bool {
 	answered := make(chan struct{})
 	asked := s.callInLoop(ctx, func(time.Duration) []syncproto.Output {

@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	// receivedAfter is how long the news that an edge journaled its desired state
-	// waits for rows to travel with.
+	// receivedAfter is how long a new received index waits for rows before it is submitted alone.
 	receivedAfter = time.Second
 	// A forked journal's rows are kept apart up to these bounds.
 	keptRows  = 100
 	keptBytes = 64 << 10
 )
 
-// batchAnswer is the folder's, of the oldest batch not yet answered or, where alone,
-// of a received index without rows.
+// batchAnswer is the updateBatcher's answer to the oldest unanswered batch, or, with alone set, to a
+// received index that was submitted without rows.
 type batchAnswer struct {
 	result state.BatchResult
 	err    error
 	alone  bool
-	index  fleet.Index // the received one that went along
+	index  fleet.Index // the received index of the batch
 }
 
-// submitUpdates hands rows to the folder.
+// submitUpdates hands rows to the updateBatcher. Their answer releases their bytes of the budget.
 func (s *session) submitUpdates(e syncproto.EventUpdates) {
 	batch := state.NodeRows{
 		NodeID: s.node, Epoch: e.Epoch, First: e.Updates.First, Prev: e.Updates.Prev,
@@ -42,7 +41,8 @@ func (s *session) submitUpdates(e syncproto.EventUpdates) {
 	}})
 }
 
-// handleReceived notes what the edge has journaled of its desired state.
+// handleReceived notes the newest desired index that the edge has journaled, and queues the job
+// bodies that the edge lacks.
 func (s *session) handleReceived(r syncproto.Received) {
 	if r.Index > s.received.index {
 		s.received.index, s.received.since = r.Index, time.Now()
@@ -53,7 +53,7 @@ func (s *session) handleReceived(r syncproto.Received) {
 	}
 }
 
-// takeUnsubmitted returns the received index that the cluster does not have yet.
+// takeUnsubmitted returns the received index and marks it as submitted. 0: it was submitted before.
 func (r *received) takeUnsubmitted() fleet.Index {
 	if r.index <= r.submitted {
 		return 0
@@ -62,12 +62,12 @@ func (r *received) takeUnsubmitted() fleet.Index {
 	return r.index
 }
 
-// isReportDue reports whether the received index should go without rows.
+// isReportDue reports whether the received index should be submitted without rows.
 func (r *received) isReportDue(now time.Time) bool {
 	return !r.inFlight && r.index > r.submitted && now.Sub(r.since) >= receivedAfter
 }
 
-// submitReceivedIndex sends the received index alone.
+// submitReceivedIndex submits the received index without rows.
 func (s *session) submitReceivedIndex() {
 	s.received.inFlight = true
 	batch := state.NodeRows{NodeID: s.node, Epoch: s.machine.Epoch(), Received: s.received.takeUnsubmitted()}
@@ -76,7 +76,8 @@ func (s *session) submitReceivedIndex() {
 	}})
 }
 
-// handleBatchAnswer passes the cluster's answer on to the edge.
+// handleBatchAnswer acknowledges a batch to the edge, or refuses the session with the reason why the
+// batch was not applied.
 func (s *session) handleBatchAnswer(ctx context.Context, a batchAnswer) []syncproto.Output {
 	var batch state.NodeRows
 	if a.alone {
@@ -104,7 +105,8 @@ func (s *session) handleBatchAnswer(ctx context.Context, a batchAnswer) []syncpr
 	return s.machine.AppliedTo(applied)
 }
 
-// handleForkedJournal keeps apart what a forked journal said, and ends the session.
+// handleForkedJournal records the first rows of a forked journal beside the node, and returns the call
+// that refuses the session.
 func (s *session) handleForkedJournal(ctx context.Context, r state.BatchResult, batch state.NodeRows) loopCall {
 	refused := syncproto.Refused{Code: fleet.CodeFork, Message: r.Message, Applied: r.Applied, RetryAfter: cloneRetry}
 	if node, ok := s.gw.cfg.State.View().Node(s.node); ok {
@@ -117,6 +119,7 @@ func (s *session) handleForkedJournal(ctx context.Context, r state.BatchResult, 
 	return s.refuseSession(refused)
 }
 
+// firstRows returns the first rows within keptRows and keptBytes.
 func firstRows(rows [][]byte) [][]byte {
 	size := 0
 	for i, r := range rows {
@@ -127,7 +130,7 @@ func firstRows(rows [][]byte) [][]byte {
 	return rows
 }
 
-// readyProgress notices a session whose node does not become ready.
+// readyProgress detects an open session whose node does not become ready.
 type readyProgress struct {
 	since        time.Time // nothing has moved since
 	applied      fleet.Seq
@@ -144,8 +147,8 @@ func (h *readyProgress) needsResync(now time.Time, ttl time.Duration) bool {
 	return now.Sub(h.since) > (2*ttl)<<min(h.resyncsInRow, 5)
 }
 
-// timeToNextCheck is how long the loop may sleep where nothing comes in. A session whose node is
-// ready has hardly anything to look at: a hub has thousands of them.
+// timeToNextCheck returns how long the loop may sleep if no event comes. It is long for a session
+// whose node is ready, as a hub has thousands of those.
 func (s *session) timeToNextCheck() time.Duration {
 	until := s.lastCheck + checkInterval - s.timeSinceStart() // however much comes in
 	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && s.pendingDescription == nil {
@@ -160,7 +163,8 @@ func (s *session) timeToNextCheck() time.Duration {
 	return max(until, 0)
 }
 
-// runPeriodicChecks is what the loop does when it has rested.
+// runPeriodicChecks submits a received index that is due and a pending node description, and asks an
+// edge for a resync if its node makes no progress towards ready.
 func (s *session) runPeriodicChecks(ctx context.Context) []syncproto.Output {
 	s.lastCheck = s.timeSinceStart()
 	if s.machine.State() != syncproto.SessionOpen {
@@ -175,11 +179,11 @@ func (s *session) runPeriodicChecks(ctx context.Context) []syncproto.Output {
 		s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.commitDescription(ctx, *h) })
 	}
 	if s.status == fleet.NodeReady {
-		return nil // what ends that ends the session: the pusher sees to it
+		return nil // the desiredSender ends the session when the node is no longer ready
 	}
 	node, ok := s.gw.cfg.State.View().Node(s.node)
 	if !ok || node.Epoch != s.machine.Epoch() {
-		return nil // the pusher ends the session
+		return nil // the desiredSender ends the session
 	}
 	if node.Status == fleet.NodeReady || node.Applied > s.readyProgress.applied {
 		s.readyProgress.resetProgress(now, node.Applied)
@@ -197,8 +201,8 @@ func (s *session) runPeriodicChecks(ctx context.Context) []syncproto.Output {
 	return nil
 }
 
-// requestResync notes why the node is half-way, and asks its edge to say everything
-// again.
+// requestResync commits why the node is not ready, and returns the call that asks the edge to send
+// its rows from applied on again.
 func (s *session) requestResync(ctx context.Context, cmd state.NodeResync, applied fleet.Seq) loopCall {
 	s.commitResyncNote(ctx, cmd)
 	return func(time.Duration) []syncproto.Output {
@@ -210,8 +214,8 @@ func (s *session) requestResync(ctx context.Context, cmd state.NodeResync, appli
 	}
 }
 
-// commitResyncNote commits what people should know of the node, if it can. That it cannot be noted
-// stops nothing.
+// commitResyncNote commits a note that operators see at the node. A failure is logged and reported as
+// false.
 func (s *session) commitResyncNote(ctx context.Context, cmd state.NodeResync) (noted bool) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()

@@ -33,7 +33,7 @@ const (
 	// given. Of two peers' timeouts the smaller counts.
 	DefaultIdleTimeout = 30 * time.Second
 	// MaxIdleTimeout is that of the accepting side: it leaves the choice to who
-	// dials. Edges that beat once in 15 minutes need most of it.
+	// dials. Edges that heartbeat once in 15 minutes need most of it.
 	MaxIdleTimeout = time.Hour
 	// DefaultHandshakeTimeout bounds a Dial whose context does not.
 	DefaultHandshakeTimeout = 10 * time.Second
