@@ -119,7 +119,7 @@ func (c Campaign) Shortcomings() []string {
 	}
 	for _, o := range []Outcome{Violated, Broken} {
 		if n := t.Outcomes[o]; n > 0 {
-			why = append(why, fmt.Sprintf("%s: %s", o, plural(n, "run")))
+			why = append(why, fmt.Sprintf("%s: %s", o, Plural(n, "run")))
 		}
 	}
 	for _, f := range t.Faults {
@@ -175,7 +175,8 @@ func checkFormat(text []byte) error {
 	return nil
 }
 
-func plural(n int, noun string) string {
+// Plural is a number of things: "1 run", "2 runs".
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -56,7 +56,7 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 	}
 	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a.Rehearsal), c.Notes()...)
 	if len(a.Places) == 0 && len(unplaced) == 0 {
-		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + nodeCountText(len(c.Fleet.Edges))}
+		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + history.Plural(len(c.Fleet.Edges), "node")}
 	}
 	if len(a.Places) == 0 {
 		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))

@@ -78,20 +78,13 @@ func placementFailure(m *fleet.AllocMetric) string {
 	}
 	var parts []string
 	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
-		parts = append(parts, fmt.Sprintf("%s rules out %s", c, nodeCountText(m.ConstraintFiltered[c])))
+		parts = append(parts, fmt.Sprintf("%s rules out %s", c, history.Plural(m.ConstraintFiltered[c], "node")))
 	}
 	for _, c := range slices.Sorted(maps.Keys(m.ClassFiltered)) {
-		parts = append(parts, fmt.Sprintf("class %q rules out %s", c, nodeCountText(m.ClassFiltered[c])))
+		parts = append(parts, fmt.Sprintf("class %q rules out %s", c, history.Plural(m.ClassFiltered[c], "node")))
 	}
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
-		parts = append(parts, fmt.Sprintf("%s is exhausted on %s", d, nodeCountText(m.DimensionExhausted[d])))
+		parts = append(parts, fmt.Sprintf("%s is exhausted on %s", d, history.Plural(m.DimensionExhausted[d], "node")))
 	}
-	return strings.Join(append(parts, nodeCountText(m.NodesEvaluated)+" looked at"), ", ")
-}
-
-func nodeCountText(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
+	return strings.Join(append(parts, history.Plural(m.NodesEvaluated, "node")+" looked at"), ", ")
 }

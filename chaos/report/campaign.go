@@ -104,12 +104,12 @@ func campaignFacts(c history.Campaign, t history.Totals) *table {
 	}
 	add("violations", "%d", violations)
 	if hours := (t.Virtual + t.Real).Hours(); hours > 0 {
-		add("faults", "%d of %s, %.1f an hour", t.Times, plural(len(t.Faults), "kind"), float64(t.Times)/hours)
+		add("faults", "%d of %s, %.1f an hour", t.Times, history.Plural(len(t.Faults), "kind"), float64(t.Times)/hours)
 	}
 	add("operations by clients", "%d", t.Operations)
 	add("refused", "%d", t.Refused)
 	add("records", "%d", t.Records)
-	add("took", "%s on %s", stamp(c.Wall), plural(c.Cores, "core"))
+	add("took", "%s on %s", stamp(c.Wall), history.Plural(c.Cores, "core"))
 	if hours := t.Virtual.Hours(); hours > 0 {
 		add("a virtual hour costs", "%s of one run, %s of the campaign",
 			stamp(time.Duration(float64(t.Work)/hours)), stamp(time.Duration(float64(c.Wall)/hours)))

@@ -110,10 +110,3 @@ func (p page) printText(w io.Writer, title string, end ...string) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -24,7 +24,7 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	for i, l := range r.Lows() {
 		lines = slices.Insert(lines, i, l.String())
 	}
-	title := fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge"))
+	title := fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), history.Plural(len(r.Edges), "edge"))
 	return r.buildPage().printText(w, title, append(lines, r.Notes...)...)
 }
 
@@ -34,7 +34,7 @@ func (r *Rehearsal) WriteHTML(w io.Writer) error { return r.buildPage().writeHTM
 func (r *Rehearsal) buildPage() page {
 	p := page{
 		Name: r.Name, Outcome: r.Outcome, Reasons: r.Summary(), Repeat: r.Repeat,
-		About: fmt.Sprintf("A rehearsal of %s on %s, in virtual time.", stamp(r.Lasted), plural(len(r.Edges), "edge")),
+		About: fmt.Sprintf("A rehearsal of %s on %s, in virtual time.", stamp(r.Lasted), history.Plural(len(r.Edges), "edge")),
 	}
 	for _, l := range r.Lows() {
 		p.Reasons = append(p.Reasons, l.String())
@@ -151,7 +151,7 @@ func (r *Rehearsal) Summary() []string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, f.Text))
 		}
 	}
-	lines := []string{fmt.Sprintf("Of %s: %s.", plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
+	lines := []string{fmt.Sprintf("Of %s: %s.", history.Plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
 	if longest >= time.Millisecond {
 		lines = append(lines, fmt.Sprintf("The longest that an instance was down: %s (%s).", stamp(longest), longestName))
 	} else {

@@ -294,10 +294,10 @@ func (l *JobLow) countDown(down []Window) {
 // String says it in a line.
 func (l JobLow) String() string {
 	if len(l.Below) == 0 {
-		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, plural(l.Instances, "instance"), l.Least)
+		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, history.Plural(l.Instances, "instance"), l.Least)
 	}
 	return fmt.Sprintf("%s: %s, at least %d running; fewer than %d for %s in all, from %s on",
-		l.Job, plural(l.Instances, "instance"), l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
+		l.Job, history.Plural(l.Instances, "instance"), l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
 }
 
 // Rehearse makes a rehearsal of the history of its run. everyNode are the jobs that run one

@@ -57,7 +57,7 @@ func (c *run) buildRunPage(beside PageLinks) page {
 	verdicts := c.allVerdicts()
 	p := page{
 		Name: c.header.Name, Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Repeat: c.header.Repeat, Facts: c.headerFacts(),
-		About: fmt.Sprintf("%s, %s, %s time. Invariants: %s", plural(len(c.header.Hubs), "hub"), plural(len(c.header.Edges), "edge"),
+		About: fmt.Sprintf("%s, %s, %s time. Invariants: %s", history.Plural(len(c.header.Hubs), "hub"), history.Plural(len(c.header.Edges), "edge"),
 			c.header.Clock, verdictCounts(verdicts)),
 	}
 	if c.readErr != nil && c.end == nil {
@@ -69,7 +69,7 @@ func (c *run) buildRunPage(beside PageLinks) page {
 	}
 	p.addSection(section{Title: "Timeline", Timeline: c.drawTimeline()})
 	p.addSection(section{Title: "Verdicts", Table: verdictTable(verdicts)})
-	p.addSection(section{Title: "Faults", Note: plural(len(c.faults), "fault"), Table: c.faultKindTable()})
+	p.addSection(section{Title: "Faults", Note: history.Plural(len(c.faults), "fault"), Table: c.faultKindTable()})
 	p.addSection(section{Title: "Each fault", Table: c.faultTable(), Folded: true})
 	p.addSection(section{Title: "Refused sessions and messages", Note: fmt.Sprintf("%d in all", c.sum.Refused), Table: c.refusalTable()})
 	p.addSection(section{Title: "Branches", Table: c.branchTable()})
