@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"skerry/chaos/check"
@@ -50,50 +49,28 @@ func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 // Close closes the file.
 func (t *EntryWriter) Close() error { return t.out.Close() }
 
-// maxLineSize bounds a line, and what is read at a time.
-const maxLineSize = 64 << 20
-
 // errNotAnEntry is a line that is no entry, and none that a kill cut off.
 var errNotAnEntry = errors.New("a line is no entry")
 
 // EntryReader reads what a hub tells in a file.
 type EntryReader struct {
-	hub, path string
-	read      int64 // bytes of whole lines so far
+	hub  string
+	tail FileTail
 }
 
-// NewEntryReader makes a Told that has read nothing.
-func NewEntryReader(hub, path string) *EntryReader { return &EntryReader{hub: hub, path: path} }
+// NewEntryReader makes a reader that has read nothing.
+func NewEntryReader(hub, path string) *EntryReader {
+	return &EntryReader{hub: hub, tail: FileTail{Path: path}}
+}
 
 // Next reads what was told since the last call, and hands on each entry. Effects are read
 // of those alone that wants asks for.
 func (t *EntryReader) Next(wants func(fleet.Index) bool, each func(*check.Applied)) error {
-	f, err := os.Open(t.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // the hub has not applied anything yet
-	}
+	err := t.tail.Next(func(line []byte) error { return t.decodeEntryLine(line, wants, each) })
 	if err != nil {
 		return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
 	}
-	defer f.Close()
-	for {
-		text, err := io.ReadAll(io.NewSectionReader(f, t.read, maxLineSize))
-		whole := text[:bytes.LastIndexByte(text, '\n')+1]
-		if len(whole) == 0 && len(text) == maxLineSize {
-			err = fmt.Errorf("a line of over %d bytes", maxLineSize)
-		}
-		if len(whole) == 0 && err == nil {
-			return nil // the rest comes with the next call
-		}
-		for line := range bytes.Lines(whole) {
-			if err == nil {
-				err = t.decodeEntryLine(line, wants, each)
-			}
-		}
-		if t.read += int64(len(whole)); err != nil {
-			return fmt.Errorf("read what hub %s applies, up to byte %d: %w", t.hub, t.read, err)
-		}
-	}
+	return nil
 }
 
 // decodeEntryLine takes one line. Empty is the first one of each start. One that stops in the middle

@@ -1,51 +1,30 @@
 package real
 
 import (
-	"bytes"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"skerry/chaos/check"
+	"skerry/chaos/observe"
 	"skerry/fleet"
 )
 
-// maxLog bounds what is read of a log at a time, in bytes, and so the length of a
-// line that is understood.
-const maxLog = 1 << 20
-
 // refusals are the sessions that a hub turned away, as its log tells.
 type refusals struct {
-	hub  string
-	path string
-	read int64 // bytes of the log so far
+	hub string
+	log observe.FileTail
 }
 
-// readNewRefusals reads what was written since the last call. A line that is not yet whole is
-// left for the next one.
+// readNewRefusals reads what was written since the last call.
 func (r *refusals) readNewRefusals() []check.Refused {
-	f, err := os.Open(r.path)
-	if err != nil {
-		return nil // the hub has not said anything yet
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.NewSectionReader(f, r.read, maxLog))
-	if err != nil {
-		return nil
-	}
-	whole := bytes.LastIndexByte(text, '\n') + 1
-	if whole == 0 && len(text) == maxLog {
-		whole = maxLog // a line without an end is nobody's refusal
-	}
-	r.read += int64(whole)
 	var found []check.Refused
-	for line := range strings.Lines(string(text[:whole])) {
-		if seen, ok := parseRefusal(line); ok {
+	_ = r.log.Next(func(line []byte) error { // what cannot be read now is read later
+		if seen, ok := parseRefusal(string(line)); ok {
 			seen.By = r.hub
 			found = append(found, seen)
 		}
-	}
+		return nil
+	})
 	return found
 }
 

@@ -84,7 +84,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	})
 	for _, h := range w.s.fleet.Hubs {
 		over.Go(func() {
-			told := refusals{hub: h.Name, path: h.LogFile()}
+			told := refusals{hub: h.Name, log: observe.FileTail{Path: h.LogFile()}}
 			for pause(ctx, hubsEvery) == nil {
 				for _, r := range told.readNewRefusals() {
 					r.From = w.nameOf(r.From)
