@@ -232,8 +232,8 @@ func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
 }
 
 // starts counts how often each task was started, all its attempts together.
-func starts(w *sim.SimMachine) map[taskName]int {
-	out := map[taskName]int{}
+func starts(w *sim.SimMachine) map[check.TaskKey]int {
+	out := map[check.TaskKey]int{}
 	for id, n := range w.Starts() {
 		if t, ok := taskOf(id); ok {
 			out[t] += n
@@ -259,7 +259,7 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 	orphans := r.orphansOfNode(seen.NodeID)
 	for _, id := range e.world.Running() {
 		if t, ok := taskOf(id); ok && !slices.Contains(orphans, t.Alloc) {
-			seen.Processes[check.TaskKey(t)]++
+			seen.Processes[t]++
 		}
 	}
 	return seen

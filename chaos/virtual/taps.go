@@ -112,17 +112,11 @@ func (t Observers) observedLogger(who string, file *logFile) *slog.Logger {
 	return slog.New(refusals{Handler: file.log.Handler(), who: who, refused: t.Refused})
 }
 
-// taskName names a task's attempt: TaskConfig.ID.
-type taskName struct {
-	Alloc fleet.AllocID
-	Task  string
-}
-
-// taskOf takes TaskConfig.ID apart.
-func taskOf(id string) (taskName, bool) {
+// taskOf takes apart TaskConfig.ID, which names an attempt of a task.
+func taskOf(id string) (check.TaskKey, bool) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 3 {
-		return taskName{}, false
+		return check.TaskKey{}, false
 	}
-	return taskName{Alloc: fleet.AllocID(parts[0]), Task: parts[1]}, true
+	return check.TaskKey{Alloc: fleet.AllocID(parts[0]), Task: parts[1]}, true
 }
