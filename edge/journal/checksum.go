@@ -9,14 +9,14 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// withChecksum returns a row's columns followed by their checksum.
+// withChecksum returns the columns of a database row followed by their checksum, as arguments of an INSERT.
 //
-// SQLite checks the structure of its pages, so it does not notice a bit that flips in a value. The hash
-// chain protects the bodies of rows; the checksum protects everything else, keys included.
+// SQLite checks the structure of its pages, so it does not notice a bit that flips in a value. The hash chain
+// protects the bodies of rows; the checksum protects everything else, keys included.
 func withChecksum(columns ...any) []any { return append(columns, checksum(columns...)) }
 
-// checkUnaltered returns an error if a row does not match its checksum. sum is null in rows of releases
-// without checksums.
+// checkUnaltered returns an error that wraps errDamaged if the columns do not match their stored checksum sum.
+// A null sum passes: releases without checksums wrote that row. The first column is the key.
 func checkUnaltered(sum sql.NullInt64, table string, columns ...any) error {
 	if sum.Valid && sum.Int64 != checksum(columns...) {
 		return damaged("table %s: the checksum of %v does not fit", table, columns[0])

@@ -7,21 +7,24 @@ import (
 	"skerry/fleet"
 )
 
-// clockCheckpoint is the journal's time when it was last written, with the values that are written along.
+// clockCheckpoint is the stored record of the journal's clock, of the hubs' newest confirmations (hubContact)
+// and of the dropped transitions. A commit writes it when batch.checkpointNeeded is set.
 //
 // Age is the time that this journal has lived on a running machine: the sum of the monotonic times of all its
 // boots. It does not count the time that the machine was off, and no wall clock changes it.
 type clockCheckpoint struct {
+	// BootID is the boot in which the record was written, Mono the time since that boot.
 	BootID fleet.BootID  `cbor:"1,keyasint"`
 	Mono   time.Duration `cbor:"2,keyasint"`
 	Age    time.Duration `cbor:"3,keyasint"`
 	// AckAge is the age at the last acknowledged heartbeat; -1 before the first.
 	AckAge time.Duration `cbor:"4,keyasint"`
-	// Floor is the latest time (UnixNano) that is known to be past, FloorAge the age then.
+	// Floor is a time (UnixNano) that has certainly passed, as a hub's clock showed it; 0: not known. FloorAge
+	// is the age at which it was learned. Acknowledged is the newest row that the cluster has applied.
 	Floor        int64         `cbor:"5,keyasint"`
 	FloorAge     time.Duration `cbor:"6,keyasint"`
 	Acknowledged fleet.Seq     `cbor:"7,keyasint"`
-	// Dropped counts the transitions that the next gap row has to report.
+	// Dropped counts the transitions that were not stored since the last gap row, DroppedEver all of them.
 	Dropped     uint64 `cbor:"8,keyasint"`
 	DroppedEver uint64 `cbor:"9,keyasint"`
 	// HubTime is the newest time of a hub's clock (UnixNano), HubAge the age then; 0: not known.
@@ -29,8 +32,9 @@ type clockCheckpoint struct {
 	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
 }
 
-// hubContact changes with every heartbeat and acknowledgement. It holds at once and is written with a
-// later commit: after a crash the hub sends it again.
+// hubContact is the part of clockCheckpoint that hubs confirm: the newest acknowledged row and the times of
+// heartbeats. A change takes effect in memory at once and is written with a later commit: after a crash the hub
+// sends it again.
 type hubContact struct {
 	acknowledged fleet.Seq
 	ackAge       time.Duration
@@ -38,10 +42,12 @@ type hubContact struct {
 	floorAge     time.Duration
 	hubTime      int64
 	hubAge       time.Duration
-	dirty        bool
+	// dirty says that something changed since the newest written checkpoint.
+	dirty bool
 }
 
-// clock turns the machine's monotonic clock into the journal's clock.
+// clock computes the journal's two times from the machine's monotonic clock: the time since boot, and the
+// journal's age (clockCheckpoint.Age).
 type clock struct {
 	raw      func() time.Duration
 	offset   time.Duration // added to raw, gives the time since boot
@@ -52,7 +58,9 @@ type clock struct {
 	countedSince time.Duration
 }
 
-// startClock continues from the newest checkpoint or row.
+// startClock returns the clock of a journal that is being opened. It continues the age of last, the newest
+// stored time. Within one boot the time since last counts; after another boot only the time since that boot
+// counts.
 func startClock(cfg Config, last clockCheckpoint) clock {
 	c := clock{raw: cfg.Mono}
 	raw := cfg.Mono()
@@ -79,13 +87,15 @@ func startClock(cfg Config, last clockCheckpoint) clock {
 
 func (c clock) timeSinceBoot() time.Duration { return c.raw() + c.offset }
 
+// journalAge returns the journal's age now, as clockCheckpoint.Age.
 func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot() - c.start }
 
-// Mono returns the time since boot, as rows have it.
+// Mono returns the time since boot by the journal's clock, with which rows are stamped.
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
-// NoteHeartbeat records that a hub has just acknowledged a heartbeat, and that its clock shows hubTime
-// (UnixNano). It causes at most one commit per CheckpointEvery.
+// NoteHeartbeat records in memory that a hub has just acknowledged a heartbeat, and that its clock shows
+// hubTime (UnixNano; 0: not trusted). If the last written acknowledgement is older than the checkpoint
+// interval, it also waits for a commit that writes this one.
 func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -102,8 +112,8 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error { b.checkpointNeeded = true; return nil }})
 }
 
-// SetCheckpointInterval changes how often the time is written. An allocation with a short
-// stop_on_client_after needs the last heartbeat to survive a kill more exactly.
+// SetCheckpointInterval changes how often the journal's time and the newest acknowledged heartbeat are written.
+// An allocation with a short stop_on_client_after needs them to survive a kill of the agent more exactly.
 func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
 	j.checkpointInterval = d
@@ -131,9 +141,9 @@ func (j *Journal) TimeFloor() int64 {
 	return floorAt(j.contact.floor, j.contact.floorAge, age)
 }
 
-// HubNow returns the time of the clock of the hub that answered last, plus the machine time since then.
-// It returns false if no hub has answered since the boot, because nothing says how long the machine was
-// off. It reads no wall clock.
+// HubNow returns the present time by the clock of the hub that answered last: its time then plus the machine
+// time since. It returns false if no hub has answered since the boot, because nothing says how long the machine
+// was off. It reads no wall clock.
 func (j *Journal) HubNow() (time.Time, bool) {
 	age := j.clock.journalAge()
 	j.mu.Lock()
@@ -144,6 +154,7 @@ func (j *Journal) HubNow() (time.Time, bool) {
 	return time.Unix(0, j.contact.hubTime).UTC().Add(age - j.contact.hubAge), true
 }
 
+// floorAt returns the time floor, learned at floorAge, moved on to age; 0 if there is no floor.
 func floorAt(floor int64, floorAge, age time.Duration) int64 {
 	if floor == 0 {
 		return 0

@@ -4,7 +4,8 @@ import (
 	"skerry/fleet"
 )
 
-// base is the newest row that is no longer held. The chain continues from its hash.
+// base identifies the newest row that is no longer held, usually because it was deleted. The chain continues
+// from its hash. The zero value is the base of a new journal.
 type base struct {
 	Seq  fleet.Seq `cbor:"1,keyasint"`
 	Hash []byte    `cbor:"2,keyasint"`
@@ -16,8 +17,8 @@ type base struct {
 // compactRows bounds the rows that one transaction deletes.
 const compactRows = 5000
 
-// compactOldRows deletes acknowledged rows, oldest first: rows older than the retention and, if the rows
-// use more than half of MaxBytes, as many as it takes to get down to a quarter.
+// compactOldRows deletes acknowledged rows, oldest first and at most compactRows: rows older than the retention
+// and, if the rows use more than half of MaxBytes, as many as it takes to get down to a quarter.
 func (b *batch) compactOldRows() error {
 	oldest := int64(b.j.clock.journalAge() - b.j.cfg.Retention)
 	var cut row
@@ -48,7 +49,7 @@ func (b *batch) compactOldRows() error {
 	return nil
 }
 
-// deleteRowsUpTo deletes the rows up to a new base.
+// deleteRowsUpTo deletes the rows up to b.Seq and stores b as the base from which the chain continues.
 func (d *database) deleteRowsUpTo(b base) error {
 	if err := d.putMeta(metaBase, b); err != nil {
 		return err

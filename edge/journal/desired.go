@@ -10,7 +10,9 @@ import (
 	"skerry/syncproto"
 )
 
-// Desired is the journaled desired state of this edge.
+// Desired is the journaled desired state of this edge. Index, Cluster and Term are those of the newest
+// delivery. Allocs holds every allocation that a delivery has named and Remove has not removed, stopped ones
+// included.
 type Desired struct {
 	Index   fleet.Index
 	Cluster string
@@ -18,35 +20,37 @@ type Desired struct {
 	Allocs  map[fleet.AllocID]DesiredAlloc
 }
 
-// DesiredAlloc is one allocation of the desired state.
+// DesiredAlloc is one allocation of the desired state. If Stop is true, it must not run, or must stop for
+// StopReason.
 type DesiredAlloc struct {
-	Alloc      fleet.Alloc // Job is nil while its body is missing
+	Alloc      fleet.Alloc // Job is nil while its body is missing; only the ID is set if only a stop is known
 	Stop       bool
 	StopReason string
 	// Windows are the update windows in which the stop may begin; none: it begins at once.
 	Windows []fleet.UpdateWindow
 	// NoDelay skips every shutdown_delay.
 	NoDelay bool
-	// KeptStopped says that an operator on site stopped it: no other allocation of its name may start here.
+	// KeptStopped says that an operator on site stopped the allocation, and that no other allocation of its
+	// name may start here.
 	KeptStopped bool
-	// Mentioned is the index of the newest delivery that named it.
+	// Mentioned is the index of the newest delivery that named the allocation.
 	Mentioned fleet.Index
 }
 
-// delivery is the newest delivery as the meta table has it.
+// delivery identifies the newest delivery of a hub. The meta table stores it.
 type delivery struct {
 	Index   fleet.Index `cbor:"1,keyasint"`
 	Cluster string      `cbor:"2,keyasint"`
 	Term    uint64      `cbor:"3,keyasint"`
 }
 
-// PutDesired journals a delivery (allocations, stops, bodies, index) and returns the hashes of job
-// bodies that are still missing. Allocations that d does not name do not change. A stopped allocation
-// never runs again: the hub makes a new one for that.
+// PutDesired journals a hub's delivery (allocations, stops, job bodies, index) and returns the hashes of job
+// bodies that are still missing. Allocations that d does not name do not change. A stopped allocation stays
+// stopped for good.
 func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing []string, err error) {
 	var lacking []string // owned by the writer until it has answered
 	err = j.submitOp(ctx, &op{write: func(b *batch) (err error) {
-		lacking, err = b.putDesired(d)
+		lacking, err = b.putDelivery(d)
 		return err
 	}})
 	if err != nil {
@@ -55,8 +59,9 @@ func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing 
 	return lacking, nil
 }
 
-// putDesired writes a delivery and returns the hashes of missing bodies. It keeps stops that are stored already.
-func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
+// putDelivery writes a delivery and returns the hashes of job bodies that are still missing. An allocation that
+// is already stopped stays so. A body that cannot be decoded is logged and skipped, so it stays missing.
+func (b *batch) putDelivery(d syncproto.Desired) (missing []string, err error) {
 	b.durable.desired = nil
 	if err := b.announceStep(StepDesired); err != nil {
 		return nil, err
@@ -92,9 +97,9 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 	return b.missingBodies()
 }
 
-// recordStop marks an allocation as stopped. An unknown allocation is recorded too, so that a late run
-// does not start it. The first reason stays. A stop that may begin at once never waits for windows
-// again, and one that skips the shutdown_delay never waits for that again.
+// recordStop marks an allocation as stopped, also one that is not known yet, so that a later delivery does not
+// start it. Once a stop may begin at once, its reason stays and it never waits for update windows again; once a
+// stop skips the shutdown_delay, every later one does.
 func (b *batch) recordStop(s syncproto.DesiredStop, mentioned fleet.Index) error {
 	held, err := b.storedDesiredOf(s.ID)
 	if err != nil {
@@ -113,7 +118,7 @@ func (b *batch) recordStop(s syncproto.DesiredStop, mentioned fleet.Index) error
 	return b.db.putDesired(held)
 }
 
-// storedDesiredOf returns an allocation as stored; the zero value if it is not stored.
+// storedDesiredOf returns the stored desired state of an allocation; the zero value if there is none.
 func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
 	err = b.db.forEachResult(selectDesired+" WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
 		s, err = scanDesired(rows)
@@ -122,7 +127,8 @@ func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
 	return s, err
 }
 
-// missingBodies returns the hashes of bodies that running or new allocations need and the journal lacks.
+// missingBodies returns the hashes of job bodies that the journal lacks and that allocations need which are
+// neither stopped nor ended.
 func (b *batch) missingBodies() (missing []string, err error) {
 	seen := map[string]bool{}
 	err = b.db.forEachResult("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,
@@ -140,12 +146,13 @@ func (b *batch) missingBodies() (missing []string, err error) {
 	return missing, err
 }
 
-// Desired returns the desired state. It is decoded once after each change, because allocations that
-// restart every few seconds read it as often.
+// Desired returns the desired state. The caller may change the map Allocs, but not what its values refer to.
+// The tables are decoded only once after each change, because allocations that restart every few seconds read
+// it as often.
 func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	var want Desired
 	err := j.submitOp(ctx, &op{read: func(d *database) error {
-		held, err := j.heldDesired(d)
+		held, err := j.cachedDesired(d)
 		if err == nil {
 			want = *held
 			want.Allocs = maps.Clone(held.Allocs)
@@ -158,8 +165,9 @@ func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	return want, nil
 }
 
-// heldDesired may be called by the writer only.
-func (j *Journal) heldDesired(d *database) (*Desired, error) {
+// cachedDesired returns the desired state from memory, and decodes it from the tables first if it has changed.
+// Only the writer may call it. The result is shared and must not be changed.
+func (j *Journal) cachedDesired(d *database) (*Desired, error) {
 	if j.durable.desired != nil {
 		return j.durable.desired, nil
 	}
@@ -202,6 +210,7 @@ func (d *database) readDesired() (Desired, error) {
 	return want, err
 }
 
+// readJobBodies returns, by their hashes, the jobs that allocations of the desired state refer to.
 func (d *database) readJobBodies() (map[string]*fleet.Job, error) {
 	bodies := map[string]*fleet.Job{}
 	err := d.forEachResult(selectBodies+" WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
@@ -232,7 +241,8 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Stop journals a stop that the edge decides (an operator on site, stop_on_client_after), together with rows.
+// Stop journals, together with the rows ts, a stop that this edge decides (for an operator on site or
+// stop_on_client_after). It does not touch the tasks: edge/allocs stops them afterwards.
 func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.announceStep(StepStop); err != nil {
@@ -245,8 +255,8 @@ func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fl
 	}})
 }
 
-// KeepStopped journals whether other allocations with the name of a stopped one may run, together with
-// rows. It skips allocations that have that value already.
+// KeepStopped journals, together with the rows ts, whether the names of the stopped allocations ids are kept
+// stopped: while kept is true, no other allocation of such a name may start. Unknown allocations are skipped.
 func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		for _, id := range ids {
@@ -270,11 +280,12 @@ func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept boo
 	}})
 }
 
-// statesKept is the number of states of removed allocations that stay.
+// statesKept is the number of removed allocations whose states are kept.
 const statesKept = 1000
 
-// Remove deletes the desired state, the handles and the unused bodies of an allocation that has ended.
-// Its state stays, so that it never starts again; the newest 1,000 such states are kept.
+// Remove deletes the desired state, the handles and the unused job bodies of an allocation. It refuses one that
+// has not ended. The allocation's state stays, so that it never starts again; the newest 1,000 such states are
+// kept.
 func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if s := b.allocState(alloc); !s.Terminal() {
@@ -284,7 +295,8 @@ func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	}})
 }
 
-// removeAlloc deletes an allocation with its handles, and bodies that no allocation uses any more.
+// removeAlloc deletes an allocation's desired state and handles, job bodies that no allocation uses any more,
+// and old states beyond statesKept.
 func (b *batch) removeAlloc(alloc fleet.AllocID) error {
 	b.durable.desired = nil
 	if err := b.announceStep(StepRemove); err != nil {
@@ -301,7 +313,7 @@ func (b *batch) removeAlloc(alloc fleet.AllocID) error {
 	return b.forgetStates()
 }
 
-// forgetStates deletes the oldest states that belong to no desired allocation.
+// forgetStates deletes the oldest states of removed allocations, until statesKept of them are left.
 func (b *batch) forgetStates() error {
 	held := map[fleet.AllocID]bool{}
 	err := b.db.forEachResult("SELECT alloc FROM desired", nil, func(rows *sql.Rows) (bool, error) {
@@ -330,14 +342,14 @@ func (b *batch) forgetStates() error {
 	return nil
 }
 
-// PutHandle stores the handle of a task; nil removes it. The handle and the transitions are durable
-// together, or not at all.
-func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, says ...fleet.Transition) error {
+// PutHandle stores a runner's record under a key, for example a driver's handle of a task; nil removes it. The
+// handle and the rows ts become durable together, or not at all.
+func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if err := b.putHandle(alloc, key, handle); err != nil {
 			return err
 		}
-		return b.recordTransitions(says)
+		return b.recordTransitions(ts)
 	}})
 }
 
@@ -351,7 +363,7 @@ func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error 
 	return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
 }
 
-// Handles returns the handles of an allocation, by key.
+// Handles returns what PutHandle stored for an allocation, by key.
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
 	err := j.submitOp(ctx, &op{read: func(d *database) error {

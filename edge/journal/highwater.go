@@ -33,6 +33,7 @@ func readHighWater(path string) highWaterMark {
 	return decodeHighWater(b)
 }
 
+// decodeHighWater returns zero for bytes with a wrong length or checksum.
 func decodeHighWater(b []byte) highWaterMark {
 	if len(b) != highWaterSize || crc32.ChecksumIEEE(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
 		return highWaterMark{}
@@ -47,7 +48,8 @@ func (w highWaterMark) encodeMark() []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// openHighWaterFile opens the file of the mark for writing.
+// openHighWaterFile opens the file of the mark beside the database at path for writing, and makes it if it is
+// missing.
 func openHighWaterFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+suffixHighWater, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -63,15 +63,15 @@ type Config struct {
 	// MonoRelative says that Mono counts from an arbitrary point. The journal then continues from the
 	// newest checkpoint of the same boot.
 	MonoRelative bool
-	// Expected says that a database must exist. A missing one counts as damaged, so that numbers that
-	// the cluster has seen are not used again.
+	// Expected says that a database must exist at Path. A missing one then counts as damaged, so that row
+	// numbers that the cluster has seen are not used again.
 	Expected        bool
 	MaxBytes        int64         // bound of the bytes of rows; 0: 64 MiB
 	Retention       time.Duration // of acknowledged rows, in machine time; 0: 24 h
 	CheckpointEvery time.Duration // how often the time is written; 0: 10 min
 	Log             *slog.Logger
-	// FreeReserve frees reserved disk space when the disk is full, so that the write is tried again.
-	// false: nothing is left. nil: no reserve.
+	// FreeReserve is called when the disk is full. It frees reserved disk space and returns true, and the write
+	// is tried again; false: no reserve is left. nil: there is none.
 	FreeReserve func() bool
 	// Step is called before each labelled step of the disk protocol (StepBegin and so on); its error makes the
 	// step fail. Tests kill the process in it. nil: nothing.
@@ -80,6 +80,7 @@ type Config struct {
 	Paranoid bool
 }
 
+// fillDefaults returns the configuration with its defaults in place of zero values.
 func (c Config) fillDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -97,7 +98,8 @@ func (c Config) fillDefaults() Config {
 	return c
 }
 
-// Journal is an open journal. Its methods may be called from any goroutine.
+// Journal is an open journal. Its methods may be called from any goroutine. Those with a context wait for the
+// writer: a write until it is durable. Those without one read or change memory only.
 type Journal struct {
 	cfg Config
 	log *slog.Logger
@@ -121,8 +123,9 @@ type Journal struct {
 	closeErr           error         // set by the writer, read after it has ended
 }
 
-// Open opens the journal at cfg.Path. It fails if the directory is not writable, the disk is full, or
-// the database is of a newer release (fleet.CodeVersion).
+// Open opens the journal at cfg.Path, makes it if it is missing, and starts its writer goroutine. A damaged
+// database is set aside and replaced. Open fails if the directory is not writable, the disk is full, or the
+// database is of a newer release (fleet.CodeVersion).
 func Open(cfg Config) (*Journal, error) {
 	cfg = cfg.fillDefaults()
 	if cfg.Path == "" || cfg.BootID == "" || cfg.Mono == nil {
@@ -139,7 +142,8 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// loadJournal opens a sound database and reads what is kept in memory.
+// loadJournal opens the database, replaces it if it is damaged, and sets j's fields from it. If the disk is
+// full, it frees the reserve and tries again. It starts no goroutine.
 func (j *Journal) loadJournal() error {
 	db, mem, err := openSound(j.cfg)
 	for isFull(err) && j.cfg.FreeReserve() {
@@ -167,7 +171,8 @@ func (j *Journal) loadJournal() error {
 	return nil
 }
 
-// Close waits for pending writes and closes the database.
+// Close waits for the writes that the writer is executing, writes the time, closes the database and returns the
+// error of that. Calls that still wait for the writer, and later ones, fail with ErrClosed.
 func (j *Journal) Close() error {
 	j.once.Do(func() { close(j.quit) })
 	j.wg.Wait()
@@ -181,8 +186,9 @@ func (j *Journal) Quarantined() []Quarantine {
 	return j.durable.quarantined
 }
 
-// Head is what a Hello announces: the oldest and newest row, the newest acknowledged row, the newest
-// urgent row, and the chain hash at the newest. An empty journal has Last = First - 1.
+// Head says which rows the journal holds, as a Hello announces it: the oldest and the newest row, the newest
+// row that the cluster has acknowledged, the newest urgent row, and the chain hash at the newest. An empty
+// journal has Last = First - 1.
 type Head struct {
 	First, Last, Acknowledged, Urgent fleet.Seq
 	ChainHash                         []byte
@@ -200,28 +206,29 @@ func (j *Journal) Head() Head {
 	return h
 }
 
-// Appended returns a channel that is closed when rows are appended after the call. Head.Urgent says if
-// one of them is urgent.
+// Appended returns a channel that is closed at the next change of the head: rows are appended, or the database
+// was rebuilt. Head.Urgent says if one of the rows is urgent.
 func (j *Journal) Appended() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.appended
 }
 
-// Usage is the space that the journal uses.
+// Usage is the space that rows use, and what the bound of that space has cost.
 type Usage struct {
 	Bytes   int64  // of rows, as MaxBytes counts them
 	Dropped uint64 // transitions that were counted and not stored, ever
 }
 
-// Usage returns the space in use. It reads memory only.
+// Usage returns the space in use now. It reads memory only.
 func (j *Journal) Usage() Usage {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Usage{Bytes: j.durable.bytes, Dropped: j.durable.checkpoint.DroppedEver}
 }
 
-// submitOp sends an op to the writer and waits for the answer. If ctx ends first, the op may still be executed.
+// submitOp hands an op to the writer and waits for its result. If ctx ends first, it returns that error, and
+// the writer may still execute the op.
 func (j *Journal) submitOp(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {

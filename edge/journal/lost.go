@@ -9,8 +9,8 @@ import (
 	"skerry/syncproto"
 )
 
-// lostRows says that rows may be missing. Until the cluster has said where to continue, the numbers of
-// the rows from From on are not valid outside this journal.
+// lostRows says why, and where, rows may be missing. Until Rebase has renumbered them, the rows from From on
+// have numbers that no hub may see.
 type lostRows struct {
 	Reason string    `cbor:"1,keyasint,omitempty"` // "": no rows are missing
 	From   fleet.Seq `cbor:"2,keyasint,omitempty"`
@@ -20,7 +20,8 @@ type lostRows struct {
 // maxReason bounds a reason, which a Hello and a row contain.
 const maxReason = 200
 
-// shortReason makes a reason short and printable.
+// shortReason removes the prefix of errDamaged from an error's text, replaces unprintable bytes, and cuts it to
+// maxReason.
 func shortReason(s string) string {
 	s = strings.TrimPrefix(s, errDamaged.Error()+": ")
 	s = strings.Map(func(r rune) rune {
@@ -38,10 +39,10 @@ func shortReason(s string) string {
 // putBackReason is the reason after an older copy of the directory was restored.
 const putBackReason = "the data directory is an older copy"
 
-// PutBack records that the cluster has rows up to newest that this journal does not have: its directory
-// is an older copy. Rebase then renumbers the rows that are not acknowledged here. Rows that were being
-// sent when the copy was made may be sent twice; no later row is lost.
-func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
+// RecordOlderCopy records that the data directory is an older copy: the cluster has rows up to newest, and this
+// journal has fewer. Head.Lost says so until Rebase. Rows that were being sent when the copy was made may reach
+// the cluster twice. If rows are already known to be lost, nothing changes.
+func (j *Journal) RecordOlderCopy(ctx context.Context, newest fleet.Seq) error {
 	err := j.submitOp(ctx, &op{write: func(b *batch) error {
 		if b.durable.missing.Reason != "" {
 			return nil
@@ -56,12 +57,13 @@ func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
 	return nil
 }
 
-// Rebase continues, after rows were lost (Head.Lost), behind the row that the cluster has applied last,
-// with its chain hash. Rows beyond it are renumbered, one gap row says what is missing, and restate
-// makes rows from the states; it may be nil. If nothing was lost, Rebase does nothing.
+// Rebase continues a journal that lost rows (Head.Lost) after applied, the row that the cluster has applied
+// last, and its chain hash. It drops the rows that the cluster has, renumbers the others, adds one gap row for
+// what is missing, and appends the rows that restate makes from the states; restate may be nil. If nothing was
+// lost, Rebase does nothing.
 //
-// Invariant: no row of an earlier session can still be applied, so the cluster never had what it has
-// not applied now.
+// Invariant: no row of an earlier session can still be applied, so the cluster never had what it has not
+// applied now.
 func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, restate RowsOfStates) error {
 	err := j.submitOp(ctx, &op{write: func(b *batch) error {
 		if b.durable.missing.Reason == "" {
@@ -70,7 +72,7 @@ func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, re
 		if err := b.rebaseRows(applied, hash); err != nil || restate == nil {
 			return err
 		}
-		return b.recordTransitions(restate(b.everyState()))
+		return b.recordTransitions(restate(b.statesInBatch()))
 	}})
 	if err != nil {
 		return fmt.Errorf("renumber the rows after row %d: %w", applied, err)
@@ -78,14 +80,14 @@ func (j *Journal) Rebase(ctx context.Context, applied fleet.Seq, hash []byte, re
 	return nil
 }
 
-// carriedRow is a row that gets another number.
+// carriedRow is a row that Rebase stores again under another number, with the age that it was stored with.
 type carriedRow struct {
 	t   fleet.Transition
 	age int64
 }
 
-// rebaseRows replaces all rows by those that the cluster has not applied, numbered after applied, and updates the
-// row numbers in states.
+// rebaseRows replaces all rows by those that the cluster has not applied and a gap row, numbered after applied,
+// and updates the row numbers in the states. It sets the head, and the acknowledged number to applied.
 func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 	if err := b.announceStep(StepRebase); err != nil {
 		return err
@@ -119,7 +121,7 @@ func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 			moved[old] = b.durable.head.Last
 		}
 	}
-	for id, s := range b.everyState() {
+	for id, s := range b.statesInBatch() {
 		seq, ok := moved[s.Seq]
 		if !ok {
 			seq = min(s.Seq, applied)
@@ -130,7 +132,8 @@ func (b *batch) rebaseRows(applied fleet.Seq, hash []byte) error {
 	return nil
 }
 
-// unappliedRows returns the rows that the cluster has not applied: those before the damage, and those after it.
+// unappliedRows returns the rows that the cluster has not applied: those recorded before rows were lost, and
+// those recorded since then.
 func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, err error) {
 	err = b.db.eachRow(0, func(r row) (bool, error) {
 		t, err := syncproto.DecodeRow(r.body)
@@ -147,8 +150,8 @@ func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, er
 	return before, after, err
 }
 
-// lossGapRow makes the gap row between the rows before and after the damage. It does not count losses
-// that other gap rows report.
+// lossGapRow makes the gap row that stands between the rows before and after the loss. It counts only losses
+// that no other gap row counts.
 func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
 	missing := b.durable.missing
 	t := fleet.Transition{
@@ -173,7 +176,8 @@ func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
 	return carriedRow{t, int64(b.j.clock.journalAge())}
 }
 
-// mergeGaps joins adjacent rows that stand for lost ones.
+// mergeGaps joins adjacent gap rows of lost rows into one that has the sum of their counts. It reuses the array
+// of rows.
 func mergeGaps(rows []carriedRow) []carriedRow {
 	merged := rows[:0]
 	for _, h := range rows {
@@ -187,6 +191,7 @@ func mergeGaps(rows []carriedRow) []carriedRow {
 	return merged
 }
 
+// standsForLost reports whether t is a gap row for rows that damage destroyed, not for dropped ones.
 func standsForLost(t fleet.Transition) bool {
 	return t.Kind == fleet.TransitionGap && t.Message == damageMessage
 }

@@ -220,7 +220,7 @@ func TestPutBack(t *testing.T) {
 	since := status(0, fleet.ClientRunning)
 	since.ClientDescription = "since"
 	mustRecord(t, j, since)
-	if err := j.PutBack(ctx, 30); err != nil {
+	if err := j.RecordOlderCopy(ctx, 30); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, j)

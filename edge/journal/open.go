@@ -13,8 +13,9 @@ import (
 	"skerry/syncproto"
 )
 
-// openSound opens the database and loads it. A damaged one is set aside first, and its readable parts
-// are carried over.
+// openSound opens the database and returns it with the state to keep in memory. A database that is damaged,
+// missing although expected, or shorter than its high-water mark is set aside first, and replaced by one with
+// its readable parts.
 func openSound(cfg Config) (*database, durableState, error) {
 	if err := finishSwap(cfg.Path); err != nil {
 		return nil, durableState{}, err
@@ -44,7 +45,7 @@ func openSound(cfg Config) (*database, durableState, error) {
 	return db, mem, diskError(err)
 }
 
-// isDatabaseGone reports whether nothing is left of a database.
+// isDatabaseGone reports whether the database and its log are both missing or empty.
 func isDatabaseGone(path string) bool {
 	for _, p := range []string{path, path + suffixWAL} {
 		if info, err := os.Stat(p); err == nil && info.Size() > 0 {
@@ -54,13 +55,14 @@ func isDatabaseGone(path string) bool {
 	return true
 }
 
-// openChecked opens a database, checks it and loads it.
+// openChecked opens the database at path, makes or migrates it, checks it, and returns it with the state to
+// keep in memory. It returns an error if the database takes no writes.
 func openChecked(path string) (*database, durableState, error) {
 	db, err := openDatabase(path)
 	if err != nil {
 		return nil, durableState{}, err
 	}
-	mem, err := load(db)
+	mem, err := checkAndLoad(db)
 	if err == nil {
 		err = db.checkWritable()
 	}
@@ -87,8 +89,9 @@ func deniesWrites(path string, err error) bool {
 	return f.Close() == nil
 }
 
-// load checks the pages and the chain of rows, and reads what is kept in memory.
-func load(db *database) (durableState, error) {
+// checkAndLoad checks the pages, the checksums and the chain of rows, and returns the state to keep in memory.
+// Damage is an error that wraps errDamaged, except in rows that the cluster has: those are deleted.
+func checkAndLoad(db *database) (durableState, error) {
 	mem := durableState{states: map[fleet.AllocID]State{}}
 	mem.checkpoint.AckAge = -1
 	if err := db.checkPages(); err != nil {
@@ -129,6 +132,7 @@ func (d *database) checkPages() error {
 	return nil
 }
 
+// loadStates adds the stored state of each allocation to the map into.
 func (d *database) loadStates(into map[fleet.AllocID]State) error {
 	return d.forEachResult(selectStates, nil, func(rows *sql.Rows) (bool, error) {
 		id, s, err := scanState(rows)
@@ -137,8 +141,8 @@ func (d *database) loadStates(into map[fleet.AllocID]State) error {
 	})
 }
 
-// loadRows finds the head, drops damaged rows that are acknowledged, and checks the chain of the
-// others. The time of the newest row replaces an older checkpoint.
+// loadRows sets the head in mem, deletes damaged rows that are acknowledged, and checks the chain of the rows
+// that are not. If the newest row is younger than the checkpoint in mem, its time replaces the checkpoint's.
 func (d *database) loadRows(mem *durableState) error {
 	var b base
 	if err := d.readMeta(metaBase, &b); err != nil {
@@ -146,13 +150,13 @@ func (d *database) loadRows(mem *durableState) error {
 	}
 	mem.head = Head{First: b.Seq + 1, Last: b.Seq, ChainHash: b.Hash}
 	mem.generation = b.Generation
-	if err := d.checkNumbers(mem); err != nil {
+	if err := d.loadRowBounds(mem); err != nil {
 		return err
 	}
 	if mem.checkpoint.Acknowledged > mem.head.Last {
 		return damaged("row %d was acknowledged, %d is the newest", mem.checkpoint.Acknowledged, mem.head.Last)
 	}
-	if err := d.dropUnsound(mem, b); err != nil {
+	if err := d.deleteDamagedAcknowledged(mem, b); err != nil {
 		return err
 	}
 	from := max(mem.head.First, mem.checkpoint.Acknowledged+1)
@@ -175,7 +179,7 @@ func (d *database) loadRows(mem *durableState) error {
 	if last.seq == 0 {
 		return nil
 	}
-	if err := d.findUrgent(mem, from); err != nil {
+	if err := d.findNewestUrgent(mem, from); err != nil {
 		return err
 	}
 	t, err := syncproto.DecodeRow(last.body)
@@ -188,9 +192,10 @@ func (d *database) loadRows(mem *durableState) error {
 	return nil
 }
 
-// dropUnsound drops the acknowledged rows up to the last damaged one: the cluster has them. If the newest row of
-// all is damaged, the hash for the next one may be wrong, so the whole database counts as damaged.
-func (d *database) dropUnsound(mem *durableState, b base) error {
+// deleteDamagedAcknowledged deletes the acknowledged rows up to the last damaged one, and updates mem: the
+// cluster has them. If the newest row of all is damaged, the chain cannot be continued, so it returns damage of
+// the database.
+func (d *database) deleteDamagedAcknowledged(mem *durableState, b base) error {
 	var cut row
 	var freed, since int64
 	prev := b.Hash
@@ -222,7 +227,7 @@ func (d *database) dropUnsound(mem *durableState, b base) error {
 	return nil
 }
 
-// deleteRowsInOwnTx is deleteRowsUpTo in a transaction of its own.
+// deleteRowsInOwnTx calls deleteRowsUpTo in a transaction of its own.
 func (d *database) deleteRowsInOwnTx(b base) error {
 	if err := d.beginTx(); err != nil {
 		return err
@@ -234,8 +239,9 @@ func (d *database) deleteRowsInOwnTx(b base) error {
 	return d.commitTx()
 }
 
-// checkNumbers reads the count, bytes and bounds of the rows, and checks that no number is missing.
-func (d *database) checkNumbers(mem *durableState) error {
+// loadRowBounds sets the newest row and the bytes of rows in mem. It returns an error if a row's number is
+// missing.
+func (d *database) loadRowBounds(mem *durableState) error {
 	var n, size int64
 	var low, high sql.NullInt64
 	err := d.queryRow("SELECT count(*), coalesce(sum(length(body)), 0), min(seq), max(seq) FROM rows").Scan(&n, &size, &low, &high)
@@ -251,8 +257,9 @@ func (d *database) checkNumbers(mem *durableState) error {
 	return nil
 }
 
-// findUrgent finds the newest urgent row that is not acknowledged.
-func (d *database) findUrgent(mem *durableState, from fleet.Seq) error {
+// findNewestUrgent sets mem.head.Urgent to the newest urgent row with a number of at least from; without one it
+// stays.
+func (d *database) findNewestUrgent(mem *durableState, from fleet.Seq) error {
 	return d.forEachResult("SELECT body FROM rows WHERE seq >= ? ORDER BY seq DESC", []any{int64(from)}, func(rows *sql.Rows) (bool, error) {
 		var body []byte
 		if err := rows.Scan(&body); err != nil {
@@ -269,7 +276,7 @@ func (d *database) findUrgent(mem *durableState, from fleet.Seq) error {
 	})
 }
 
-// verifyIntegrity checks all pages and the whole chain.
+// verifyIntegrity returns an error if a page, the chain of all rows, or a row's checksum is damaged.
 func (d *database) verifyIntegrity() error {
 	if err := d.checkPages(); err != nil {
 		return err
@@ -291,7 +298,8 @@ func (d *database) verifyIntegrity() error {
 	})
 }
 
-// verifyChain returns an error if the row does not follow a row with the hash prev.
+// verifyChain returns an error if the row is not the successor of a row with the chain hash prev, or its
+// checksum is wrong.
 func (r row) verifyChain(prev []byte) error {
 	t, err := syncproto.DecodeRow(r.body)
 	if err != nil || t.Seq != r.seq {

@@ -21,7 +21,7 @@ type Quarantine struct {
 	Found    time.Time `cbor:"3,keyasint"` // by the edge's wall clock
 	Salvaged int       `cbor:"4,keyasint"` // rows that were carried over
 	Lost     int       `cbor:"5,keyasint"` // rows known to be lost; a gap row stands for each
-	// EndUnknown says that the number of the newest row is not known: more rows may be lost.
+	// EndUnknown says that the number of the newest row is not known: more rows than Lost may be lost.
 	EndUnknown bool `cbor:"6,keyasint,omitempty"`
 }
 
@@ -34,8 +34,9 @@ const (
 	suffixWAL   = "-wal"
 )
 
-// quarantine keeps a copy of the damaged database, builds a new one from its readable parts and from
-// what more adds, and replaces it. It may be interrupted at any point and run again. more may be nil.
+// quarantine copies the damaged database to PATH.damaged-N, builds a new one from its readable parts and from
+// what more adds, and replaces it. No connection may be open. It may be interrupted at any point and run again.
+// more may be nil.
 func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 	if err := cfg.Step(StepQuarantine); err != nil {
 		return err
@@ -73,7 +74,8 @@ func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 	return finishSwap(cfg.Path)
 }
 
-// finishSwap moves a new database into the place of a missing one.
+// finishSwap moves PATH.new to path if the database at path is missing, and removes the old log. Otherwise it
+// does nothing. It also finishes a replacement that was interrupted.
 func finishSwap(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -91,7 +93,7 @@ func finishSwap(path string) error {
 	return syncDir(path)
 }
 
-// keepCopy copies the damaged database to the next free PATH.damaged-N.
+// keepCopy copies the database and its log to the next free PATH.damaged-N, and returns that path.
 func keepCopy(path string) (kept string, err error) {
 	for number := 1; ; number++ {
 		kept = fmt.Sprintf("%s.damaged-%d", path, number)
@@ -104,8 +106,8 @@ func keepCopy(path string) (kept string, err error) {
 	return kept, copyDatabase(path, kept)
 }
 
-// copyDatabase copies the log and then the database: if a copy of the database exists, so does that of
-// its log. A missing database becomes an empty one.
+// copyDatabase copies the database's log and then the database: if a copy of the database exists, so does that
+// of its log. If the database is missing, both it and the copy become empty files.
 func copyDatabase(from, to string) error {
 	if _, err := os.Stat(from + suffixWAL); err == nil {
 		if err := copyFile(from+suffixWAL, to+suffixWAL); err != nil {
@@ -118,7 +120,7 @@ func copyDatabase(from, to string) error {
 // copyBlock is the unit that is given up if the disk cannot read it: a page.
 const copyBlock = 4096
 
-// copyFile copies a file and writes zeros for unreadable blocks.
+// copyFile copies a file durably, with zeros for unreadable blocks. It makes an empty file if from is missing.
 func copyFile(from, to string) error {
 	in, err := os.OpenFile(from, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -144,7 +146,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// removeDatabase removes a database with its log and index.
+// removeDatabase removes the files of a database: itself, its logs and its index. Missing files are no error.
 func removeDatabase(path string) error {
 	var errs []error
 	for _, suffix := range []string{"", suffixWAL, "-shm", "-journal"} {
@@ -155,7 +157,7 @@ func removeDatabase(path string) error {
 	return errors.Join(errs...)
 }
 
-// syncDir makes a rename durable.
+// syncDir makes a rename durable: it syncs the folder that contains path.
 func syncDir(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -189,8 +191,8 @@ func buildDatabase(cfg Config, s salvaged, q Quarantine) error {
 	return os.Rename(path, cfg.Path+suffixNew)
 }
 
-// fillFromSalvage writes what was salvaged into a new database. It decides whether rows may be missing, by the
-// high-water mark.
+// fillFromSalvage writes the salvaged content and the Quarantine q into a new database. By seen, the high-water
+// mark, it decides whether rows may be missing, and stores that with how many.
 func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark) error {
 	chained, start, holes, intact := rechain(s)
 	last := start.Seq + fleet.Seq(len(chained))
@@ -238,7 +240,8 @@ func (d *database) fillFromSalvage(s salvaged, q Quarantine, seen highWaterMark)
 	return d.refillTables(s)
 }
 
-// applyRow brings the state and the link up to a row, if they are older or could not be read.
+// applyRow applies a row to the salvaged state of its allocation, if that is older than the row, and to the
+// salvaged state of the link. A row that cannot be decoded changes nothing.
 func (s *salvaged) applyRow(r row) {
 	t, err := syncproto.DecodeRow(r.body)
 	switch {
@@ -252,7 +255,8 @@ func (s *salvaged) applyRow(r row) {
 	}
 }
 
-// refillTables writes bodies, desired allocations and handles. The lists may hold duplicates.
+// refillTables writes the salvaged job bodies, desired allocations and handles. The lists may hold duplicates:
+// the last one counts.
 func (d *database) refillTables(s salvaged) error {
 	for _, b := range s.bodies {
 		if err := d.putBody(b.hash, b.raw); err != nil {
@@ -273,7 +277,8 @@ func (d *database) refillTables(s salvaged) error {
 }
 
 // rechain builds a chain without holes from the salvaged rows: a gap row replaces each lost row, so that the
-// others keep their numbers. intact says that no row is lost after the base and no hash changed.
+// others keep their numbers. start is the base before the chain, holes the number of gap rows. intact says that
+// no row after the base is lost and no hash changed.
 func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 	switch {
 	case s.base != nil && (len(s.rows) == 0 || s.rows[0].seq > s.base.Seq && s.rows[0].seq-s.base.Seq <= maxHole):
@@ -304,7 +309,8 @@ func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
 // damageMessage is the message of a row that stands for a lost one.
 const damageMessage = "the journal was damaged"
 
-// gapRow stands for a lost row. Its time is that of the next row.
+// gapRow returns a row with the number seq that stands for one lost row. Its time is that of next, the row
+// after it.
 func gapRow(seq fleet.Seq, next row) row {
 	t := fleet.Transition{Seq: seq, Kind: fleet.TransitionGap, Dropped: 1, Message: damageMessage}
 	if n, err := syncproto.DecodeRow(next.body); err == nil {

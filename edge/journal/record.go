@@ -12,9 +12,9 @@ import (
 // rowOverhead estimates the space of a row besides its body: keys, hash, page.
 const rowOverhead = 48
 
-// Record appends transitions in order and returns when they are durable. It sets Seq, BootID, Mono and
-// Wall. After an error of the disk, nothing of ts is stored, unless the commit itself failed to report;
-// after an error of the context it may be.
+// Record appends transitions in order and returns when they are durable. It sets Seq, BootID, Mono and Wall in
+// what it stores, not in ts. If it fails, none of ts is stored; only after the end of ctx, or a failed commit
+// whose outcome is unknown, may all of ts be stored.
 func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if len(ts) == 0 {
 		return nil
@@ -22,7 +22,9 @@ func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error { return b.recordTransitions(ts) }})
 }
 
-// recordTransitions appends ts, and only counts those that exceed the bound.
+// recordTransitions appends ts as rows and applies them to the states. While the space for droppable
+// transitions is used up, those are applied and counted, but not stored. A gap row with the count precedes the
+// next stored row.
 func (b *batch) recordTransitions(ts []fleet.Transition) error {
 	for i := range ts {
 		t := ts[i]
@@ -50,12 +52,13 @@ func (b *batch) recordTransitions(ts []fleet.Transition) error {
 	return nil
 }
 
-// isDroppableFull reports whether transitions that may be dropped have used up their space.
+// isDroppableFull reports whether rows use three quarters of MaxBytes, after which droppable transitions are
+// not stored.
 func (b *batch) isDroppableFull() bool {
 	return b.durable.bytes >= b.j.cfg.MaxBytes/4*3
 }
 
-// insertRow appends a transition and updates the state of its allocation.
+// insertRow appends a transition as a row of now and applies it to the state of its allocation.
 func (b *batch) insertRow(t fleet.Transition) error {
 	if err := b.announceStep(StepInsertRow); err != nil {
 		return err
@@ -68,7 +71,8 @@ func (b *batch) insertRow(t fleet.Transition) error {
 	return nil
 }
 
-// appendRow writes a transition with the next number.
+// appendRow writes a transition under the next number, as of the journal's given age in ns, and moves the
+// batch's head. It does not change the state of the allocation.
 func (b *batch) appendRow(t fleet.Transition, age int64) error {
 	t.Seq = b.durable.head.Last + 1
 	body, err := syncproto.EncodeRow(t)
@@ -87,7 +91,8 @@ func (b *batch) appendRow(t fleet.Transition, age int64) error {
 	return nil
 }
 
-// updateAllocState folds a transition into the state of its allocation.
+// updateAllocState applies a transition to its allocation's state in this batch. A transition without an
+// allocation changes nothing.
 func (b *batch) updateAllocState(t fleet.Transition) {
 	if t.Alloc != "" {
 		b.states[t.Alloc] = b.allocState(t.Alloc).applyTransition(t)
@@ -115,10 +120,10 @@ func scanRow(rows *sql.Rows) (r row, err error) {
 	return r, err
 }
 
-// verifyChecksum checks the columns that the chain does not cover.
+// verifyChecksum returns an error if the columns that the chain does not cover do not match their checksum.
 func (r row) verifyChecksum() error { return checkUnaltered(r.sum, "rows", int64(r.seq), r.age) }
 
-// eachRow calls visit for the rows from a number on, in order, until visit returns false.
+// eachRow calls visit for the rows from number from on, in order, until visit returns false or an error.
 func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error)) error {
 	return d.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
 		func(rows *sql.Rows) (bool, error) {
@@ -130,8 +135,9 @@ func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error
 		})
 }
 
-// Rows returns encoded rows from a number on, in order: at most maxRows and maxBytes, but at least one if there
-// is one. prev is the chain hash before the first. first is greater than from if older rows are no longer held.
+// Rows returns encoded rows from number from on, in order: at most maxRows and maxBytes, but at least one if
+// there is one. first is the number of the first; it is greater than from if older rows are no longer held.
+// prev is the chain hash before it.
 func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
 	var page struct { // owned by the writer until it has answered
 		first fleet.Seq
@@ -148,7 +154,7 @@ func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes in
 	return page.first, page.prev, page.rows, nil
 }
 
-// readRowBatch is Rows within the writer.
+// readRowBatch does the work of Rows. Only the writer may call it.
 func (j *Journal) readRowBatch(d *database, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
 	first = max(from, j.durable.head.First)
 	if first > j.durable.head.Last {
@@ -169,7 +175,7 @@ func (j *Journal) readRowBatch(d *database, from fleet.Seq, maxRows, maxBytes in
 	return first, prev, rows, err
 }
 
-// hashAt returns the chain hash at the base or at a row that is held.
+// hashAt returns the chain hash after row seq, which must be a held row or the base.
 func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 	var base base
 	if err := d.readMeta(metaBase, &base); err != nil {
@@ -185,8 +191,9 @@ func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 	return hash, nil
 }
 
-// Acknowledge records that the cluster has applied rows up to seq. It holds at once and is written with
-// a later commit: the hub repeats it in every session.
+// Acknowledge records in memory that the cluster has applied the rows up to seq; a lower number than before
+// changes nothing. A later commit writes it: after a crash the hub repeats it. While rows are lost (Head.Lost),
+// it does nothing.
 func (j *Journal) Acknowledge(seq fleet.Seq) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -202,7 +209,7 @@ func (j *Journal) Acknowledge(seq fleet.Seq) {
 // historyPage bounds the rows of one read of History, so that writers do not wait long for it.
 const historyPage = 2000
 
-// History returns the rows that are still held after a number: those of an allocation, or all for "".
+// History returns the held rows with a number above after: those of one allocation, or all if alloc is "".
 func (j *Journal) History(ctx context.Context, alloc fleet.AllocID, after fleet.Seq) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
 	for next := max(after+1, j.Head().First); ; {

@@ -8,17 +8,19 @@ import (
 	"skerry/fleet"
 )
 
-// Moment is the present as a machine knows it.
+// Moment is the present by the machine's clocks: its boot, the time since that boot, and the wall clock.
 type Moment struct {
 	Boot fleet.BootID
 	Mono time.Duration // since boot
 	Wall time.Time
 }
 
-// RowsOfStates makes rows from the states of all allocations, within one commit. It must not call the journal.
+// RowsOfStates makes rows to append from the states of all allocations. The writer calls it within a commit, so
+// it must not call the journal or change the map.
 type RowsOfStates func(map[fleet.AllocID]State) []fleet.Transition
 
-// Restatement returns rows that repeat the given states, each with the reason as its message.
+// Restatement returns rows that repeat the given states for a cluster that has lost them, each with the reason
+// as its message. It records nothing.
 func Restatement(states map[fleet.AllocID]State, now Moment, reason string) []fleet.Transition {
 	var ts []fleet.Transition
 	for _, id := range slices.Sorted(maps.Keys(states)) {
@@ -27,8 +29,8 @@ func Restatement(states map[fleet.AllocID]State, now Moment, reason string) []fl
 	return ts
 }
 
-// Reconnected returns a row for each running task with the time that it has been running. The
-// edge records them when a cluster that had counted it as disconnected has it back.
+// Reconnected returns a row for each running task, with the time that it has been running. The caller records
+// them when the cluster takes this edge back after it had counted it as disconnected.
 func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition {
 	var ts []fleet.Transition
 	for _, id := range slices.Sorted(maps.Keys(states)) {
@@ -50,7 +52,8 @@ func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition 
 	return ts
 }
 
-// restateRows returns the rows that repeat a state: status, health, and one for each task.
+// restateRows returns the rows that repeat the state of allocation id: its status, its health if known, and one
+// for each task. It returns none if the state has no status.
 func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.Transition {
 	if s.ClientStatus == "" {
 		return nil
@@ -72,7 +75,7 @@ func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.
 	return ts
 }
 
-// taskStateAt returns a task's state at a moment, without its events.
+// taskStateAt returns a task's state without its events. RunningFor of a running task is brought up to now.
 func (s State) taskStateAt(name string, now Moment) fleet.TaskState {
 	state := s.TaskStates[name]
 	state.Events = nil

@@ -16,7 +16,8 @@ import (
 // An open journal keeps working when its database file is deleted, and loses everything when it is closed. A file
 // that was cut short works until SQLite reads a missing page. Therefore the writer checks the files.
 
-// statFiles returns the state of a database and its log.
+// statFiles returns the file information of the database at path and of its log; nil for a file that cannot be
+// read.
 func statFiles(path string) (files [2]fs.FileInfo) {
 	for i, suffix := range []string{"", suffixWAL} {
 		if info, err := os.Stat(path + suffix); err == nil {
@@ -26,8 +27,8 @@ func statFiles(path string) (files [2]fs.FileInfo) {
 	return files
 }
 
-// fileDamage says how the files of an open journal were changed from outside; "": not at all. SQLite
-// itself never shortens or replaces them.
+// fileDamage compares two results of statFiles and returns how a file of the open journal was changed from
+// outside; "" if none was. SQLite itself never shortens or replaces them.
 func fileDamage(was, now [2]fs.FileInfo) string {
 	for i, what := range []string{"the database", "the database's log"} {
 		switch {
@@ -43,8 +44,10 @@ func fileDamage(was, now [2]fs.FileInfo) string {
 	return ""
 }
 
-// checkFiles rebuilds the database if its files are missing, replaced or shorter.
-func (w *writer) checkFiles() {
+// rebuildIfFilesChanged rebuilds the database if its files were deleted, replaced or cut short, or if an
+// earlier rebuild failed. On a full disk it frees the reserve and tries again. It logs an error; the next check
+// tries again.
+func (w *writer) rebuildIfFilesChanged() {
 	j := w.j
 	now := statFiles(j.cfg.Path)
 	reason := fileDamage(j.files, now)
@@ -53,7 +56,7 @@ func (w *writer) checkFiles() {
 	}
 	if reason == "" {
 		j.files = now
-		w.keepHighWaterFile()
+		w.restoreHighWaterFile()
 		return
 	}
 	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", reason)
@@ -66,8 +69,9 @@ func (w *writer) checkFiles() {
 	}
 }
 
-// keepHighWaterFile makes the file of the mark again if it is missing.
-func (w *writer) keepHighWaterFile() {
+// restoreHighWaterFile makes the high-water file again and writes the mark, if the file was deleted or
+// replaced. An error is logged.
+func (w *writer) restoreHighWaterFile() {
 	j := w.j
 	open, err := j.highWaterFile.Stat()
 	there, gone := os.Stat(j.cfg.Path + suffixHighWater)
@@ -84,18 +88,19 @@ func (w *writer) keepHighWaterFile() {
 	j.writeHighWater(highWaterMark{j.durable.generation, j.durable.head.Last})
 }
 
-// rebuildDatabase replaces a damaged database. It uses a copy of everything that SQLite still reads, if
-// that is complete; otherwise the readable parts of the files and the memory.
+// rebuildDatabase replaces the open database and records that in a row. It uses a copy of everything that
+// SQLite still reads, if that is complete; otherwise the readable parts of the files and the memory. After an
+// error w.closed says if the database is closed.
 func (w *writer) rebuildDatabase(reason string) error {
 	j := w.j
 	if err := os.MkdirAll(filepath.Dir(j.cfg.Path), 0o700); err != nil {
 		return err
 	}
-	w.keepHighWaterFile()
+	w.restoreHighWaterFile()
 	whole := false
 	if !w.closed {
 		var err error
-		if whole, err = w.copyWhole(); isFull(err) {
+		if whole, err = w.copyOpenDatabase(); isFull(err) {
 			return err // the open database still works
 		}
 		w.closed = true
@@ -120,8 +125,9 @@ func (w *writer) rebuildDatabase(reason string) error {
 	return w.recordRewrite(q, whole)
 }
 
-// copyWhole copies what SQLite still reads into a new database, and reports whether that is complete.
-func (w *writer) copyWhole() (bool, error) {
+// copyOpenDatabase copies what SQLite still reads to PATH.build, durably. It reports whether the copy is
+// complete: it has the newest row, and as many states as the memory.
+func (w *writer) copyOpenDatabase() (bool, error) {
 	j := w.j
 	build := j.cfg.Path + suffixBuild
 	if err := errors.Join(removeDatabase(build), removeDatabase(j.cfg.Path+suffixNew)); err != nil {
@@ -157,7 +163,8 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// moveCopyIntoPlace replaces the database by the copy, and keeps the old one.
+// moveCopyIntoPlace keeps a copy of the damaged files, sets q.Path to it, and replaces the database by
+// PATH.build.
 func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
 	if !isDatabaseGone(j.cfg.Path) {
 		kept, err := keepCopy(j.cfg.Path)
@@ -175,8 +182,8 @@ func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
 	return finishSwap(j.cfg.Path)
 }
 
-// addMemory adds the memory of the journal to what was read from the files. If the cluster has every
-// row, the memory is complete.
+// addMemory adds the durable state that is kept in memory to s, the parts that were read from the files. If the
+// cluster has every row, the memory replaces the rows.
 func (j *Journal) addMemory(s *salvaged) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,7 +202,7 @@ func (j *Journal) addMemory(s *salvaged) {
 	}
 }
 
-// addDesired adds an allocation from memory.
+// addDesired adds a desired allocation and its job body from memory.
 func (s *salvaged) addDesired(a DesiredAlloc) {
 	of := a.Alloc
 	held := storedDesired{
@@ -219,7 +226,8 @@ func (s *salvaged) addDesired(a DesiredAlloc) {
 	}
 }
 
-// adoptDatabase continues with a rebuilt database.
+// adoptDatabase makes a rebuilt database, and the state mem that was loaded from it, those of the open journal.
+// It closes the channel of Appended and writes the high-water mark.
 func (j *Journal) adoptDatabase(db *database, mem durableState) {
 	j.db = db
 	j.mu.Lock()
@@ -233,7 +241,8 @@ func (j *Journal) adoptDatabase(db *database, mem durableState) {
 	j.files = statFiles(j.cfg.Path)
 }
 
-// recordRewrite records what happened to the database.
+// recordRewrite appends a row that says why the database was rebuilt and what is lost. If whole, it also adds q
+// to the list of quarantined databases; otherwise quarantine has done that.
 func (w *writer) recordRewrite(q Quarantine, whole bool) error {
 	what := "nothing is lost"
 	if reason := w.j.durable.missing.Reason; reason != "" {

@@ -10,23 +10,26 @@ import (
 	"skerry/syncproto"
 )
 
-// salvaged is what could be read of a damaged database.
+// salvaged is the content that could be read from a damaged database. The parts that could not be read are
+// zero.
 type salvaged struct {
 	base       *base // nil: not readable
 	checkpoint clockCheckpoint
 	link       Link
 	missing    lostRows
-	past       []Quarantine
-	last       delivery
-	rows       []row // in order; each can be decoded and holds its own number
-	whole      bool  // reading reached the newest row
+	past       []Quarantine // earlier quarantines
+	last       delivery     // newest delivery of a hub
+	rows       []row        // in order; each can be decoded and holds its own number
+	whole      bool         // reading reached the newest row
 	states     map[fleet.AllocID]State
 	desired    []storedDesired
 	bodies     []storedBody
 	handles    []storedHandle
 }
 
-// salvage reads every table on its own, and rows from both ends.
+// salvage reads as much as possible from a copy of a damaged database, to which it may add the columns of
+// checksums. It reads every table on its own, and rows from both ends. It never fails: unreadable parts stay
+// zero.
 func salvage(path string) salvaged {
 	s := salvaged{states: map[fleet.AllocID]State{}}
 	s.checkpoint.AckAge = -1
@@ -56,8 +59,8 @@ func salvage(path string) salvaged {
 	return s
 }
 
-// readTables reads the other tables from both ends, each up to its first damage, and skips altered
-// rows. Entries may occur twice.
+// readTables reads states, job bodies, desired allocations and handles from both ends, each up to its first
+// unreadable page, and skips altered rows. Entries may occur twice.
 func (s *salvaged) readTables(db *database) {
 	for query, scan := range map[string]func(*sql.Rows) error{
 		selectStates: func(rows *sql.Rows) error {
@@ -83,7 +86,7 @@ func (s *salvaged) readTables(db *database) {
 	}
 }
 
-// salvageInto returns a function that scans a row and appends it to a list.
+// salvageInto returns a function that scans one row and, if that succeeds, appends the result to a list.
 func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Rows) error {
 	return func(rows *sql.Rows) error {
 		v, err := scan(rows)
@@ -94,7 +97,8 @@ func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Ro
 	}
 }
 
-// readRows reads rows forward from the oldest and backward from the newest.
+// readRows reads rows forward from the oldest and, if that does not reach the end, backward from the newest. It
+// then drops altered rows and outliers, and repairs ages.
 func (s *salvaged) readRows(db *database) {
 	read := func(order string, after fleet.Seq) (found []row) {
 		err := db.forEachResult("SELECT seq, age, hash, body, sum FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
@@ -129,8 +133,8 @@ func (s *salvaged) readRows(db *database) {
 	}
 }
 
-// dropAltered drops rows whose bytes do not match their hash. If the next row shows that only the hash
-// was altered, the hash is corrected.
+// dropAltered drops the rows whose bytes do not match their chain hash. If the next row shows that only the
+// hash was altered, it corrects the hash and keeps the row.
 func (s *salvaged) dropAltered() {
 	kept := s.rows[:0]
 	var last row
@@ -171,7 +175,7 @@ func (s *salvaged) dropOutlierRows() {
 	s.rows = best
 }
 
-// repairRowAges sets an altered age to that of the row before.
+// repairRowAges replaces an altered age by that of the row before; by 0 in the first row.
 func (s *salvaged) repairRowAges() {
 	for i, r := range s.rows {
 		if r.verifyChecksum() == nil {

@@ -50,8 +50,8 @@ const (
 	metaVersion     = "version" // the same as user_version, and has a checksum
 )
 
-// pragmas of a connection. With the exclusive lock, the index of the write-ahead log is in memory and
-// not in a file on flash.
+// pragmas are the settings of every connection. With the exclusive lock, the index of the write-ahead log is in
+// memory and not in a file on flash.
 var pragmas = []string{
 	"locking_mode=EXCLUSIVE",
 	"journal_mode=WAL",
@@ -62,7 +62,7 @@ var pragmas = []string{
 	"mmap_size=0",
 }
 
-// database is one connection to SQLite, used by one goroutine.
+// database is one connection to SQLite, used by one goroutine. Its statements are never interrupted.
 type database struct {
 	pool *sql.DB
 	conn *sql.Conn
@@ -72,7 +72,8 @@ type database struct {
 
 var background = context.Background() // a statement of the journal is never interrupted
 
-// openDatabase opens or makes the database at path and migrates it.
+// openDatabase opens or makes the database at path, migrates it to schemaVersion and prepares its statements.
+// It does not check the content.
 func openDatabase(path string) (*database, error) {
 	d, err := connect(path)
 	if err != nil {
@@ -95,7 +96,8 @@ func openDatabase(path string) (*database, error) {
 	return d, nil
 }
 
-// connect opens a database without migrating it.
+// connect opens or makes the database at path and applies the pragmas. It neither migrates it nor prepares
+// statements.
 func connect(path string) (*database, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -122,7 +124,7 @@ func connect(path string) (*database, error) {
 	return d, nil
 }
 
-// makePrivate makes the file of a database if it is missing, and gives all its files the mode 0600.
+// makePrivate makes an empty file at path if it is missing, and gives all files of that database the mode 0600.
 // SQLite gives its log the mode of the database.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -163,7 +165,8 @@ func (d *database) prepareStatements() error {
 	return nil
 }
 
-// migrateSchema runs the missing migrations, and refuses a database of a newer version.
+// migrateSchema runs the missing migrations. It refuses a database of a newer version with fleet.CodeVersion,
+// unless only the header says so: that is damage.
 func (d *database) migrateSchema() error {
 	var version int
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
@@ -210,7 +213,7 @@ func (d *database) queryRow(query string, args ...any) *sql.Row {
 	return d.conn.QueryRowContext(background, query, args...)
 }
 
-// forEachResult calls scan for every row of a query until scan returns false.
+// forEachResult calls scan for every row of a query until scan returns false or an error.
 func (d *database) forEachResult(query string, args []any, scan func(*sql.Rows) (more bool, err error)) error {
 	rows, err := d.conn.QueryContext(background, query, args...)
 	if err != nil {
@@ -239,11 +242,13 @@ func (d *database) commitTx() error {
 	return err
 }
 
-// rollbackTx ends a transaction. If SQLite has ended it, it does nothing.
+// rollbackTx ends a transaction without its changes. If SQLite has ended it already, nothing happens.
 func (d *database) rollbackTx() { _ = d.execStatement("ROLLBACK") }
 
+// checkpointWAL copies what is committed from the write-ahead log to the database file.
 func (d *database) checkpointWAL() error { return d.execStatement("PRAGMA wal_checkpoint(PASSIVE)") }
 
+// putMeta stores a value under a key of the meta table.
 func (d *database) putMeta(key string, value any) error {
 	b, err := encode(value)
 	if err != nil {
@@ -253,7 +258,8 @@ func (d *database) putMeta(key string, value any) error {
 	return err
 }
 
-// readMeta reads a value. If there is none, into does not change.
+// readMeta decodes the value of a key of the meta table into the pointer into. If there is no value, into does
+// not change. A damaged value is an error that wraps errDamaged.
 func (d *database) readMeta(key string, into any) error {
 	var b []byte
 	var sum sql.NullInt64
@@ -273,9 +279,10 @@ func (d *database) readMeta(key string, into any) error {
 	return nil
 }
 
-// errDamaged makes openSound set the database aside.
+// errDamaged is wrapped by errors of damage in the database. It makes openSound set the database aside.
 var errDamaged = errors.New("damaged")
 
+// damaged returns an error that wraps errDamaged.
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
 }
@@ -297,6 +304,7 @@ const (
 	sqliteIOCorruptFS = sqliteIO | 33<<8
 )
 
+// sqliteCode returns the primary and the extended result code in an error of SQLite; 0 for other errors.
 func sqliteCode(err error) (primary, extended int) {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -305,8 +313,9 @@ func sqliteCode(err error) (primary, extended int) {
 	return 0, 0
 }
 
-// isDamage reports whether an error comes from the database itself and not from its surroundings. The
-// journal's statements never change, so an error that the surroundings do not explain is damage.
+// isDamage reports whether an error means that the database itself is damaged, and not that the disk is full,
+// read-only or in use. The journal's statements never change, so an error without such an explanation is
+// damage.
 func isDamage(err error) bool {
 	var system *fs.PathError
 	var known *fleet.Error
@@ -322,14 +331,15 @@ func isDamage(err error) bool {
 	}
 }
 
-// isFull reports whether the disk is full.
+// isFull reports whether an error means that the disk or the quota is full.
 func isFull(err error) bool {
 	primary, _ := sqliteCode(err)
 	return primary == sqliteFull || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		fleet.CodeOf(err) == fleet.CodeUnavailable
 }
 
-// diskError turns SQLite's codes into errors for people.
+// diskError turns SQLite's errors for a full, locked or unwritable disk into errors with a code and a hint. It
+// returns others unchanged.
 func diskError(err error) error {
 	switch primary, _ := sqliteCode(err); primary {
 	case sqliteBusy:

@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// State is the sum of an allocation's rows. It is stored beside them, because rows are deleted. Its
-// maps and slices are shared and must not be changed.
+// State is an allocation's state as its rows add up to it. It is stored beside the rows, because those are
+// deleted. Its maps and slices are shared and must not be changed.
 type State struct {
 	ClientStatus      string
 	ClientDescription string
@@ -31,7 +31,7 @@ func (s State) Terminal() bool {
 	return a.ClientTerminal()
 }
 
-// applyTransition returns the state after one more transition.
+// applyTransition returns the state after one more transition. It does not change s.
 func (s State) applyTransition(t fleet.Transition) State {
 	if t.BootID != s.BootID {
 		s.Since = nil
@@ -73,7 +73,8 @@ func (s State) applyTransition(t fleet.Transition) State {
 	return s
 }
 
-// State returns the state of one allocation; false if it recorded nothing here.
+// State returns the durable state of one allocation; false if this journal has no row of it. It reads memory
+// only.
 func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,7 +82,8 @@ func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
 	return s, ok
 }
 
-// States returns the states of all allocations that recorded something here. The map must not be changed.
+// States returns the durable states of all allocations with rows, also of removed ones. It reads memory only.
+// The map must not be changed.
 func (j *Journal) States() map[fleet.AllocID]State {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -133,7 +135,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 			}
 			continue
 		}
-		b, err := encode(storeState(s))
+		b, err := encode(newStoredState(s))
 		if err != nil {
 			return fmt.Errorf("encode the state of %s: %w", id, err)
 		}
@@ -144,7 +146,8 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 	return nil
 }
 
-func storeState(s State) storedState {
+// newStoredState converts a state to the form in which it is stored. It writes nothing.
+func newStoredState(s State) storedState {
 	st := storedState{
 		ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq,
 		Healthy: s.Healthy, HealthOf: s.HealthOf,
@@ -152,7 +155,7 @@ func storeState(s State) storedState {
 	for name, t := range s.TaskStates {
 		task := storedTask{
 			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
-			LastRestart: storeTime(t.LastRestart), StartedAt: storeTime(t.StartedAt), FinishedAt: storeTime(t.FinishedAt),
+			LastRestart: unixNanoOf(t.LastRestart), StartedAt: unixNanoOf(t.StartedAt), FinishedAt: unixNanoOf(t.FinishedAt),
 		}
 		for _, e := range t.Events {
 			task.Events = append(task.Events, storedEvent(e))
@@ -168,6 +171,7 @@ func storeState(s State) storedState {
 	return st
 }
 
+// toAllocState is the reverse of newStoredState.
 func (st storedState) toAllocState() State {
 	s := State{
 		ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq,
@@ -176,7 +180,7 @@ func (st storedState) toAllocState() State {
 	for name, t := range st.Tasks {
 		task := fleet.TaskState{
 			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
-			LastRestart: loadTime(t.LastRestart), StartedAt: loadTime(t.StartedAt), FinishedAt: loadTime(t.FinishedAt),
+			LastRestart: timeOfUnixNano(t.LastRestart), StartedAt: timeOfUnixNano(t.StartedAt), FinishedAt: timeOfUnixNano(t.FinishedAt),
 		}
 		for _, e := range t.Events {
 			task.Events = append(task.Events, fleet.TaskEvent(e))
@@ -195,14 +199,16 @@ func (st storedState) toAllocState() State {
 	return s
 }
 
-func storeTime(t *time.Time) int64 {
+// unixNanoOf returns a time as stored; 0 for nil.
+func unixNanoOf(t *time.Time) int64 {
 	if t == nil {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-func loadTime(ns int64) *time.Time {
+// timeOfUnixNano is the reverse of unixNanoOf.
+func timeOfUnixNano(ns int64) *time.Time {
 	if ns == 0 {
 		return nil
 	}
@@ -212,7 +218,7 @@ func loadTime(ns int64) *time.Time {
 
 const selectStates = "SELECT alloc, body, sum FROM states"
 
-// scanState reads and checks one row of table states.
+// scanState reads one row of table states and checks its checksum. Each error wraps errDamaged.
 func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	var id string
 	var body []byte
@@ -230,7 +236,8 @@ func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	return fleet.AllocID(id), s, nil
 }
 
-// decodeState decodes any bytes without a panic. A state without a boot id is an error.
+// decodeState decodes a stored state. Any bytes give a state or an error, never a panic. A state without a boot
+// id is an error.
 func decodeState(b []byte) (State, error) {
 	var st storedState
 	if err := decode(b, &st); err != nil {

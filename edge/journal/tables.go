@@ -17,7 +17,7 @@ const (
 	selectHandles = "SELECT alloc, key, handle, sum FROM handles"
 )
 
-// storedDesired is an allocation as stored.
+// storedDesired is a desired allocation as the table desired stores it.
 type storedDesired struct {
 	alloc     syncproto.DesiredAlloc
 	job       string // hash of its body; "": only its stop is known
@@ -35,7 +35,7 @@ func (d *database) putDesired(s storedDesired) error {
 		withChecksum(string(s.alloc.ID), body, s.job, s.stop, s.reason, s.mentioned)...)
 }
 
-// scanDesired reads and checks one row of table desired.
+// scanDesired reads one row of table desired and checks its checksum. Each error wraps errDamaged.
 func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 	var id string
 	var body []byte
@@ -52,6 +52,7 @@ func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 	return s, nil
 }
 
+// storedBody is a job body: an encoded job under its hash.
 type storedBody struct {
 	hash string
 	raw  []byte
@@ -62,7 +63,8 @@ func (d *database) putBody(hash string, raw []byte) error {
 	return d.execStatement("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", withChecksum(hash, raw)...)
 }
 
-// scanBody reads and checks one row of table bodies, and decodes the job.
+// scanBody reads one row of table bodies, checks its checksum, and decodes the job. Each error wraps
+// errDamaged.
 func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	var sum sql.NullInt64
 	if err := rows.Scan(&s.hash, &s.raw, &sum); err != nil {
@@ -77,7 +79,7 @@ func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	return s, nil
 }
 
-// storedHandle is the handle of a task as stored.
+// storedHandle is a runner's record as the table handles stores it.
 type storedHandle struct {
 	alloc, key string
 	handle     []byte
@@ -87,6 +89,7 @@ func (d *database) putHandle(h storedHandle) error {
 	return d.execStatement("INSERT OR REPLACE INTO handles (alloc, key, handle, sum) VALUES (?, ?, ?, ?)", withChecksum(h.alloc, h.key, h.handle)...)
 }
 
+// scanHandle reads one row of table handles and checks its checksum. Each error wraps errDamaged.
 func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
 	var sum sql.NullInt64
 	if err := rows.Scan(&h.alloc, &h.key, &h.handle, &sum); err != nil {
@@ -95,7 +98,8 @@ func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
 	return h, checkUnaltered(sum, "handles", h.alloc, h.key, h.handle)
 }
 
-// checkSums checks the rows that load does not decode: values under other keys, bodies and handles.
+// checkSums checks the checksums of the meta table, of job bodies and of handles, which checkAndLoad does not
+// read otherwise.
 func (d *database) checkSums() error {
 	for query, scan := range map[string]func(*sql.Rows) error{
 		"SELECT key, value, sum FROM meta": func(rows *sql.Rows) error {

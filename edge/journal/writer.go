@@ -40,22 +40,22 @@ const (
 	compactEvery              = time.Hour
 )
 
-// op is a request to the writer: write runs in a transaction, together with other writes; read runs
-// between transactions.
+// op is a request to the writer. write runs in a transaction, together with other writes; read runs between
+// transactions. The writer sends the result once, on done.
 type op struct {
 	write func(*batch) error
 	read  func(*database) error
 	done  chan error
 }
 
-// refusedWrite is an error of one op only: the other ops of the batch continue. An op returns it before
-// it changes anything.
+// refusedWrite is an op's error that concerns only that op: the other ops of the batch continue. An op returns
+// it before it changes anything.
 type refusedWrite struct{ error }
 
 func (r refusedWrite) Unwrap() error { return r.error }
 
-// durableState is the durable content that is kept in memory. A batch works on a copy, and nothing
-// reachable from it is changed in place.
+// durableState is the part of the database's content that is kept in memory. A batch works on a copy, and
+// nothing reachable from it is changed in place.
 type durableState struct {
 	head        Head // without Acknowledged, which is in contact
 	bytes       int64
@@ -69,7 +69,7 @@ type durableState struct {
 	desired     *Desired  // nil: not decoded since it changed
 }
 
-// batch is one transaction.
+// batch is one transaction, with the state in memory as it will be after the commit.
 type batch struct {
 	j                *Journal
 	db               *database
@@ -77,11 +77,13 @@ type batch struct {
 	contact          hubContact
 	states           map[fleet.AllocID]State // changed states; BootID "" removes a state
 	checkpointNeeded bool                    // the time must be written
-	// rebased says that the acknowledged number was replaced.
+	// rebased says that Rebase replaced the acknowledged number, which may have become lower.
 	rebased   bool
-	hasWrites bool
+	hasWrites bool // false: nothing to commit
 }
 
+// announceStep marks the batch as having writes and calls Config.Step with the label of the next step. Its
+// error makes that step fail.
 func (b *batch) announceStep(label string) error {
 	b.hasWrites = true
 	if err := b.j.cfg.Step(label); err != nil {
@@ -90,7 +92,7 @@ func (b *batch) announceStep(label string) error {
 	return nil
 }
 
-// allocState returns an allocation's state within this batch.
+// allocState returns an allocation's state as this batch has changed it so far.
 func (b *batch) allocState(id fleet.AllocID) State {
 	if s, ok := b.states[id]; ok {
 		return s
@@ -98,8 +100,8 @@ func (b *batch) allocState(id fleet.AllocID) State {
 	return b.durable.states[id]
 }
 
-// everyState returns all states within this batch.
-func (b *batch) everyState() map[fleet.AllocID]State {
+// statesInBatch returns the states of all allocations as this batch has changed them so far, in a new map.
+func (b *batch) statesInBatch() map[fleet.AllocID]State {
 	all := maps.Clone(b.durable.states)
 	for id, s := range b.states {
 		if s.BootID == "" {
@@ -111,7 +113,8 @@ func (b *batch) everyState() map[fleet.AllocID]State {
 	return all
 }
 
-// runWriter is the writer goroutine.
+// runWriter executes ops and the periodic upkeep until quit is closed, and then closes the database. It is the
+// writer goroutine.
 func (j *Journal) runWriter() {
 	tick := time.NewTicker(min(clockPollInterval, j.cfg.CheckpointEvery))
 	defer tick.Stop()
@@ -129,7 +132,7 @@ func (j *Journal) runWriter() {
 	}
 }
 
-// collectOps receives the ops of other waiting callers.
+// collectOps returns first and the ops of callers that wait at this moment, at most maxBatch. It does not wait.
 func (j *Journal) collectOps(first *op) []*op {
 	ops := []*op{first}
 	for len(ops) < maxBatch {
@@ -143,7 +146,7 @@ func (j *Journal) collectOps(first *op) []*op {
 	return ops
 }
 
-// writer is the state of the writer goroutine.
+// writer is the state that only the writer goroutine uses.
 type writer struct {
 	j         *Journal
 	compacted time.Duration // age at the last compaction
@@ -152,7 +155,8 @@ type writer struct {
 	closed    bool          // a failed rebuild has closed the database: the next check tries again
 }
 
-// executeOps runs the writes in one transaction, and then the reads.
+// executeOps runs the writes in one transaction, then the reads, and answers each op. Then it compacts and
+// checkpoints if that is due.
 func (w *writer) executeOps(ops []*op) {
 	writes := make([]*op, 0, len(ops))
 	for _, o := range ops {
@@ -171,8 +175,8 @@ func (w *writer) executeOps(ops []*op) {
 	w.compactAndCheckpoint()
 }
 
-// commitWithRetry runs writes in one transaction and answers them. On a full disk it frees the reserve
-// and tries again.
+// commitWithRetry runs writes in one transaction and answers each of them. On a full disk it frees the reserve
+// and tries again, until no reserve is left.
 func (w *writer) commitWithRetry(writes []*op) {
 	j := w.j
 	taken, err := w.tryCommit(writes)
@@ -190,7 +194,8 @@ func (w *writer) commitWithRetry(writes []*op) {
 	}
 }
 
-// tryCommit runs writes in one transaction. It answers the refused ones and returns the others.
+// tryCommit runs writes in one transaction and commits it. It answers the refused ones, and returns the others,
+// which share err.
 func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	j := w.j
 	w.committed = false
@@ -205,7 +210,8 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	return taken, err
 }
 
-// runWrites runs the writes of a batch up to the commit. It answers the refused ones and returns the others.
+// runWrites begins a transaction and runs the writes in it, without the commit. It answers the refused ones and
+// returns the others, which share err.
 func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 	if err := b.announceStep(StepBegin); err != nil {
 		return writes, err
@@ -232,7 +238,8 @@ func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 	return taken, b.writePending()
 }
 
-// writePending writes the changed states, and the time if that is due.
+// writePending writes the states that the batch has changed, and the checkpoint of the clock if it is needed or
+// due.
 func (b *batch) writePending() error {
 	if len(b.states) > 0 {
 		if err := b.announceStep(StepUpdateState); err != nil {
@@ -241,7 +248,7 @@ func (b *batch) writePending() error {
 		if err := b.db.putStates(b.states); err != nil {
 			return err
 		}
-		b.durable.states = b.everyState()
+		b.durable.states = b.statesInBatch()
 	}
 	age := b.j.clock.journalAge()
 	if !b.checkpointNeeded && !(b.contact.dirty && age-b.durable.checkpoint.Age >= checkpointWithCommitAfter) {
@@ -261,7 +268,8 @@ func (b *batch) writePending() error {
 	return b.db.putMeta(metaCheckpoint, b.durable.checkpoint)
 }
 
-// commitBatch commits a batch and publishes its state.
+// commitBatch commits a batch, makes its state the one that readers see, closes the channel of Appended if rows
+// were added, and then writes the high-water mark. It rolls the transaction back if the commit fails.
 func (w *writer) commitBatch(b *batch) error {
 	j := w.j
 	if err := b.announceStep(StepCommit); err != nil {
@@ -299,7 +307,8 @@ func (w *writer) commitBatch(b *batch) error {
 	return b.announceStep(StepAfterCommit)
 }
 
-// compactAndCheckpoint compacts and checkpoints if that is due. It logs errors: all writes are durable.
+// compactAndCheckpoint deletes old rows if they use too much space, and checkpoints SQLite's log every
+// checkpointEvery commits. It logs errors: all answered writes are durable.
 func (w *writer) compactAndCheckpoint() {
 	j := w.j
 	if h := j.Head(); j.durable.bytes > j.cfg.MaxBytes/2 && h.First <= h.Acknowledged {
@@ -318,7 +327,8 @@ func (w *writer) compactAndCheckpoint() {
 	}
 }
 
-// runPeriodicUpkeep checks the files, writes the time if that is due, and compacts every hour.
+// runPeriodicUpkeep rebuilds the database if its files were changed from outside, writes the time if that is
+// due, and deletes old rows every hour.
 func (w *writer) runPeriodicUpkeep() {
 	j := w.j
 	age := j.clock.journalAge()
@@ -326,7 +336,7 @@ func (w *writer) runPeriodicUpkeep() {
 	since := age - j.durable.checkpoint.Age
 	due := since >= j.checkpointInterval || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
 	j.mu.Unlock()
-	w.checkFiles()
+	w.rebuildIfFilesChanged()
 	if due {
 		w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	}
@@ -336,12 +346,13 @@ func (w *writer) runPeriodicUpkeep() {
 	w.compactAndCheckpoint()
 }
 
+// compactInUpkeep deletes old rows in a transaction of its own, and logs an error.
 func (w *writer) compactInUpkeep() {
 	w.compacted = w.j.clock.journalAge()
 	w.runUpkeepWrite(func(b *batch) error { return b.compactOldRows() })
 }
 
-// runUpkeepWrite runs a write without a caller.
+// runUpkeepWrite runs a write that no caller waits for, in a transaction of its own, and logs an error.
 func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	o := &op{write: write, done: make(chan error, 1)}
 	w.commitWithRetry([]*op{o})
@@ -350,7 +361,7 @@ func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	}
 }
 
-// closeDatabase writes the time and closes the database.
+// closeDatabase writes the time and closes the database. Its error becomes that of Close.
 func (w *writer) closeDatabase() {
 	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())

@@ -94,7 +94,7 @@ func (j *fakeJournal) loseAllRows(why string) {
 	j.mem = journal.Link{}
 }
 
-func (j *fakeJournal) PutBack(_ context.Context, newest fleet.Seq) error {
+func (j *fakeJournal) RecordOlderCopy(_ context.Context, newest fleet.Seq) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lost = fmt.Sprintf("an older copy, the cluster has row %d", newest)

@@ -43,7 +43,7 @@ type Journal interface {
 	Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error)
 	Appended() <-chan struct{}
 	Acknowledge(seq fleet.Seq)
-	PutBack(ctx context.Context, newest fleet.Seq) error
+	RecordOlderCopy(ctx context.Context, newest fleet.Seq) error
 	Rebase(ctx context.Context, applied fleet.Seq, chain []byte, restate journal.RowsOfStates) error
 
 	Link() journal.Link

@@ -180,7 +180,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	case fleet.CodePutBack:
 		l.log.Warn("the data directory is an older copy: the journal continues behind the cluster's newest row", "applied", e.applied)
 		e.reconnectNow = l.cfg.Journal.Head().Lost == "" // at most once in a row
-		if err := l.cfg.Journal.PutBack(ctx, e.applied); err != nil {
+		if err := l.cfg.Journal.RecordOlderCopy(ctx, e.applied); err != nil {
 			l.log.Warn("older copy of the journal not recorded", "error", err)
 			e.reconnectNow = false
 		}
