@@ -7,8 +7,8 @@ import (
 	"skerry/hub/state"
 )
 
-// Choice is what may go. Allocations go before the evaluations that placed them, and
-// both before the job or the node that they are of.
+// Choice has the objects to remove. Allocations are removed before the evaluations that placed them,
+// and both before their job and node.
 type Choice struct {
 	Allocs      []fleet.AllocID
 	Evals       []fleet.EvalID
@@ -17,12 +17,12 @@ type Choice struct {
 	Deployments []fleet.DeploymentID
 }
 
-// Empty reports whether nothing goes.
+// Empty reports whether there is nothing to remove.
 func (c *Choice) Empty() bool {
 	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments) == 0
 }
 
-// Commands are entries of at most n removals each, in order.
+// Commands returns commands of at most n removals each, in the order in which to commit them.
 func (c *Choice) Commands(n int) []state.Collect {
 	e := commandBuilder{maxRemovals: n}
 	addRemovals(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
@@ -33,14 +33,14 @@ func (c *Choice) Commands(n int) []state.Collect {
 	return e.list
 }
 
-// commandBuilder are commands of at most so many removals each.
+// commandBuilder divides removals into commands of at most maxRemovals.
 type commandBuilder struct {
 	list        []state.Collect
 	maxRemovals int
-	capacity    int // in the last one
+	capacity    int // how many more the last command takes
 }
 
-// addRemovals adds removals of one kind, which list finds in a command.
+// addRemovals adds removals of one kind; list returns the field of a command that they go into.
 func addRemovals[T any](e *commandBuilder, all []T, list func(*state.Collect) *[]T) {
 	for len(all) > 0 {
 		if e.capacity == 0 {
@@ -52,17 +52,16 @@ func addRemovals[T any](e *commandBuilder, all []T, list func(*state.Collect) *[
 	}
 }
 
-// Choose says what may go of the state that v shows.
+// Choose returns the objects of the state v that may be removed. It is pure.
 //
-// An allocation goes when its edge has finished with it and nothing that runs
-// depends on its record: what is out of sight (unknown) never goes, nor what was
-// given up and may still run on a node that is known; what holds a place of a job
-// that is not stopped stays (a batch job's success is not run again, a failure may be
-// replaced by its record). An evaluation goes with the last of its allocations. A job
-// goes when it is dead, is not one that starts again by itself or on demand, and
-// all of it can go. A deployment goes when it is over and nothing that runs came with
-// it, unless it is the last of a job that runs. A node goes when it has been down for long and nothing is left
-// of it.
+//   - An allocation: its edge has finished it, and nothing depends on its record. An unknown allocation
+//     stays, as does a lost one that may still run on a known node, and one that holds a name of a job
+//     that is not stopped (a batch job's success must not run again).
+//   - An evaluation: none of its allocations stays.
+//   - A job: it is dead, does not start again by itself or on demand, and all of its objects may go.
+//   - A deployment: it has ended and none of its allocations stays, unless it is the last one of a job
+//     that is not stopped.
+//   - A node: it has been down for long, and no allocation of it stays.
 func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 	c := chooser{view: v, now: now, thresholds: t, evalsInUse: map[fleet.EvalID]bool{}, nodesInUse: map[fleet.NodeID]bool{}}
 	for j := range v.Jobs("*", "") {
@@ -95,6 +94,7 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 	return c.out
 }
 
+// chooser is one call of Choose.
 type chooser struct {
 	view       *state.View
 	now        time.Time
@@ -104,8 +104,7 @@ type chooser struct {
 	nodesInUse map[fleet.NodeID]bool // an allocation on it stays
 }
 
-// isOldEnough reports whether something that changed at at (UnixNano) has been kept for long
-// enough.
+// isOldEnough reports whether an object that changed last at at (UnixNano) has been kept for keep.
 func (c *chooser) isOldEnough(at int64, keep time.Duration) bool {
 	return c.now.UnixNano()-at >= int64(keep)
 }
@@ -117,13 +116,13 @@ func (c *chooser) evalThreshold(jobType string) time.Duration {
 	return c.thresholds.Evals
 }
 
-// isExpiredEval reports whether an evaluation has been over for long enough.
+// isExpiredEval reports whether an evaluation is terminal and older than its threshold.
 func (c *chooser) isExpiredEval(e *fleet.Evaluation) bool {
 	return e.Terminal() && c.isOldEnough(e.ModifyTime, c.evalThreshold(e.Type))
 }
 
-// chooseJob looks at a job and its allocations. A job that goes takes all of them along,
-// also those that its own threshold would keep for longer.
+// chooseJob chooses among a job and its allocations and evaluations. A job that is removed takes all
+// of them along, also those that are younger than their own threshold.
 func (c *chooser) chooseJob(j *fleet.Job) {
 	whole, keep := c.isDeadJob(j), c.evalThreshold(j.Type)
 	if whole {
@@ -152,8 +151,8 @@ func (c *chooser) chooseJob(j *fleet.Job) {
 	c.out.Jobs = append(c.out.Jobs, state.CollectedJob{Namespace: j.Namespace, ID: j.ID, ModifyIndex: j.ModifyIndex})
 }
 
-// isDeadJob reports whether a job is over, with all that belongs to it, and has been for
-// long enough.
+// isDeadJob reports whether a job is dead, all of its evaluations and allocations have ended, and the
+// last change of them is older than the threshold of jobs.
 func (c *chooser) isDeadJob(j *fleet.Job) bool {
 	if j.Status != fleet.JobStatusDead || !j.Stop && !fleet.RunsToCompletion(j.Type) {
 		return false
@@ -174,7 +173,8 @@ func (c *chooser) isDeadJob(j *fleet.Job) bool {
 	return c.isOldEnough(last, c.thresholds.Jobs)
 }
 
-// isDeploymentInUse reports whether what a deployment rolled out is there.
+// isDeploymentInUse reports whether an allocation of a deployment may still run, or the deployment is
+// that of a job's newest version.
 func (c *chooser) isDeploymentInUse(d *fleet.Deployment) bool {
 	for a := range c.view.AllocsByDeployment(d.ID) {
 		if !a.Terminal() || !c.isFinishedAlloc(a) {
@@ -185,7 +185,7 @@ func (c *chooser) isDeploymentInUse(d *fleet.Deployment) bool {
 	return ok && !job.Stop && d.Of(job)
 }
 
-// isFinishedAlloc reports whether an allocation is over for good.
+// isFinishedAlloc reports whether an allocation has ended and cannot run any more on a known node.
 func (c *chooser) isFinishedAlloc(a *fleet.Alloc) bool {
 	if !a.ClientTerminal() {
 		return false
@@ -194,14 +194,15 @@ func (c *chooser) isFinishedAlloc(a *fleet.Alloc) bool {
 	return !known || n.Revoked != nil || !a.OccupiesNode()
 }
 
-// isRecordUnneeded reports whether nothing of a job that lives depends on the record of one of its
-// allocations.
+// isRecordUnneeded reports whether the scheduler needs the record of an allocation no more: its job is
+// stopped or was purged, or the allocation is not wanted and needs neither a reconnect nor a replacement.
 func isRecordUnneeded(a *fleet.Alloc, job *fleet.Job) bool {
 	another := a.Job != nil && job != nil && a.Job.CreateIndex < job.CreateIndex // of the same name, that was purged
 	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
 }
 
-// chooseAlloc looks at an allocation that may go (free) when it is over and old.
+// chooseAlloc chooses an allocation if it may go (free), has ended, and is older than keep. Else its
+// evaluation and node stay too.
 func (c *chooser) chooseAlloc(a *fleet.Alloc, free bool, keep time.Duration) {
 	if free && c.isFinishedAlloc(a) && c.isOldEnough(a.ModifyTime, keep) {
 		c.out.Allocs = append(c.out.Allocs, a.ID)

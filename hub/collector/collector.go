@@ -1,12 +1,10 @@
-// Package collector keeps the cluster's state from growing for ever: the leader's
-// component that removes evaluations, allocations, jobs and nodes that nobody needs any
-// more.
+// Package collector is the garbage collector of the replicated state. On the leader it removes
+// evaluations, allocations, deployments, jobs and nodes that have ended and that nothing needs.
 //
-// hub.Open runs Lead on leadership; it is one goroutine, which blocks on time and on
-// the log. Everything may be collected at once by whoever asks any hub for it
-// (Force). What goes is chosen by Choose, which is pure, and is checked again when
-// the entry is applied; a leader that dies in the middle leaves the rest to the next
-// one. It persists nothing.
+// hub.Open runs Lead on leadership; it is one goroutine, which waits for time and for commits. Force
+// collects at once, on any hub. Choose, which is pure, chooses the objects, and the entry is checked
+// again when it is applied. A leader that dies in between leaves the rest to the next one. The package
+// persists nothing.
 package collector
 
 import (
@@ -18,7 +16,7 @@ import (
 	"skerry/hub/state"
 )
 
-// Thresholds are how long things are kept after they are over.
+// Thresholds are how long objects are kept after their end.
 type Thresholds struct {
 	Evals       time.Duration // and allocations
 	BatchEvals  time.Duration // and allocations of batch jobs
@@ -27,7 +25,7 @@ type Thresholds struct {
 	Deployments time.Duration
 }
 
-// Defaults are Nomad's.
+// Defaults returns Nomad's thresholds.
 func Defaults() Thresholds {
 	return Thresholds{Evals: time.Hour, BatchEvals: 24 * time.Hour, Jobs: 4 * time.Hour, Nodes: 24 * time.Hour, Deployments: time.Hour}
 }
@@ -81,7 +79,7 @@ func New(cfg Config) (*Collector, error) {
 	return &Collector{cfg: cfg}, nil
 }
 
-// Lead collects now and then until ctx ends.
+// Lead collects every Config.Every until ctx ends. A failure is logged, and the next round tries again.
 func (c *Collector) Lead(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Every)
 	defer tick.Stop()
@@ -97,11 +95,13 @@ func (c *Collector) Lead(ctx context.Context) error {
 	}
 }
 
-// Force collects everything that is over, however new it is.
+// Force collects every object that has ended, whatever its age. It works on any hub.
 func (c *Collector) Force(ctx context.Context) error {
 	return c.collectGarbage(ctx, c.cfg.Anywhere, Thresholds{})
 }
 
+// collectGarbage chooses objects by the thresholds and commits their removal, entry by entry, until
+// one fails.
 func (c *Collector) collectGarbage(ctx context.Context, apply state.Applier, t Thresholds) error {
 	choice := Choose(c.cfg.State.View(), c.cfg.Now(), t)
 	if choice.Empty() {

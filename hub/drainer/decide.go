@@ -8,34 +8,32 @@ import (
 	"skerry/hub/state"
 )
 
-// maxMigrate bounds how many allocations one entry flags.
+// maxMigrate bounds how many allocations one entry marks for migration.
 const maxMigrate = 1000
 
 // Group is one task group of a job that has allocations on draining nodes.
 type Group struct {
 	Count       int
 	MaxParallel int  // of its migrate block
-	Batch       bool // left alone until the deadline
+	Batch       bool // not migrated before the deadline
 	Allocs      []*fleet.Alloc
 	Draining    func(fleet.NodeID) bool
 	Healthy     func(*fleet.Alloc) bool
-	Forsaken    func(*fleet.Alloc) bool // not healthy, and nothing is going to mend it
-	Since       fleet.Index             // what finished after it counts as migrated
+	Forsaken    func(*fleet.Alloc) bool // not healthy, and nothing will replace it
+	Since       fleet.Index             // allocations that ended after it count as migrated
 }
 
-// Step is what a group does next.
+// Step is the next step of a group.
 type Step struct {
-	Migrate  []*fleet.Alloc // to be flagged now
+	Migrate  []*fleet.Alloc // to be marked for migration now
 	Migrated []*fleet.Alloc // have ended on a draining node
-	Done     bool           // nothing of it is left on draining nodes
+	Done     bool           // no allocation of the group is left on draining nodes
 }
 
-// Step decides for one group: so many are flagged that never more than MaxParallel
-// of those that are wanted are missing or not healthy. One that is out of sight on
-// another node is deferred, as is one that failed for good: nobody can mend it now, and it
-// holds up no drain. One
-// that is out of sight on a draining node goes at once, as does one that its edge
-// says is not healthy: nobody sees it serve.
+// Step decides for one group. It marks as many allocations as leave at most MaxParallel of Count
+// missing or not healthy. An allocation that is unknown on another node, or that failed for good, does
+// not count as missing, as it would block the drain. An allocation on a draining node that is unknown
+// or unhealthy is marked at once.
 func (g *Group) Step() Step {
 	step := Step{Done: true}
 	var candidates []*fleet.Alloc
@@ -85,9 +83,8 @@ type Node struct {
 	Allocs       []*fleet.Alloc
 }
 
-// Left says what a drain still has to deal with, how much of that it waits for
-// (what runs on every node goes last, and is not waited for), and whether it is
-// done.
+// Left returns the allocations that a drain still has to stop, how many of them it waits for, and
+// whether it is done. It does not wait for allocations of system jobs, which stop last.
 func (n *Node) Left() (left []*fleet.Alloc, waited int, done bool) {
 	for _, a := range n.Allocs {
 		system := jobType(a) == fleet.JobTypeSystem
@@ -109,8 +106,8 @@ func jobType(a *fleet.Alloc) string {
 	return a.Job.Type
 }
 
-// Next is what is to be done on the state that v shows, and when to look again
-// where nothing of it changes (zero: never).
+// Next returns the next step of all drains for the state of v, and when to call it again if that state
+// does not change (zero: never). It is pure.
 func Next(v *state.View, now time.Time) (step state.DrainStep, again time.Time) {
 	r := drainPass{view: v, now: now, groups: map[groupKey]bool{}}
 	r.step.Now = now.UnixNano()
@@ -132,16 +129,18 @@ type groupKey struct {
 	group     string
 }
 
-// drainPass is one look at all draining nodes.
+// drainPass is one call of Next.
 type drainPass struct {
 	view        *state.View
 	now         time.Time
 	draining    func(fleet.NodeID) bool
-	groups      map[groupKey]bool // looked at already
+	groups      map[groupKey]bool // decided already
 	step        state.DrainStep
 	recheckTime time.Time
 }
 
+// decideNode adds the step of one draining node: the migration of its groups, or, when it is empty or
+// past its deadline, the migration of the rest and the end of the drain.
 func (r *drainPass) decideNode(n *fleet.Node) {
 	node := Node{IgnoreSystem: n.DrainStrategy.IgnoreSystemJobs, Allocs: slices.Collect(r.view.AllocsByNode(n.ID))}
 	left, _, done := node.Left()
@@ -164,7 +163,7 @@ func (r *drainPass) decideNode(n *fleet.Node) {
 	}
 }
 
-// flagForMigration flags allocations, and reports whether all of them fit the entry.
+// flagForMigration adds allocations to those that the step marks for migration. false: the step is full.
 func (r *drainPass) flagForMigration(allocs []*fleet.Alloc) bool {
 	for _, a := range allocs {
 		if a.Terminal() || a.DesiredTransition.Migrate || slices.Contains(r.step.Migrate, a.ID) {
@@ -178,13 +177,14 @@ func (r *drainPass) flagForMigration(allocs []*fleet.Alloc) bool {
 	return true
 }
 
+// recheckBy makes Next ask to be called again at a time, or earlier.
 func (r *drainPass) recheckBy(at time.Time) {
 	if r.recheckTime.IsZero() || at.Before(r.recheckTime) {
 		r.recheckTime = at
 	}
 }
 
-// decideGroup looks at the group of an allocation, once.
+// decideGroup adds the step of an allocation's group, once in a pass.
 func (r *drainPass) decideGroup(a *fleet.Alloc) {
 	k := groupKey{a.Namespace, a.JobID, a.TaskGroup}
 	if r.groups[k] {
@@ -223,9 +223,8 @@ func migrateRulesOf(g *fleet.TaskGroup) migrateRules {
 	return migrateRules{maxParallel: max(1, m.MaxParallel), minHealthy: m.MinHealthyTime}
 }
 
-// isHealthyFor reports whether an allocation serves: its edge says so, or where nobody
-// asked it to, all of its tasks have been running for long enough, by the cluster's
-// clock.
+// isHealthyFor reports whether an allocation is healthy: its edge said so, or, where no deployment
+// asked for its health, all of its tasks have run for the time long by the hub's clock.
 func (r *drainPass) isHealthyFor(a *fleet.Alloc, long time.Duration) bool {
 	if a.ClientStatus != fleet.ClientRunning {
 		return false
@@ -245,9 +244,8 @@ func (r *drainPass) isHealthyFor(a *fleet.Alloc, long time.Duration) bool {
 	return true
 }
 
-// isUnrecoverable reports whether an allocation failed, or its edge says that it is not healthy,
-// and nothing is going to change that: no deployment decides on it any more, no evaluation
-// of its job is due, and none waits for it or for capacity.
+// isUnrecoverable reports whether an allocation failed or is unhealthy and nothing will replace it: its
+// deployment has ended, and its job has no evaluation that is pending, blocked, or follows it up.
 func (r *drainPass) isUnrecoverable(a *fleet.Alloc) bool {
 	if a.ClientStatus != fleet.ClientFailed && !(a.ClientStatus == fleet.ClientRunning && a.DeploymentStatus.IsUnhealthy()) {
 		return false

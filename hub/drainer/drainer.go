@@ -1,15 +1,13 @@
-// Package drainer empties nodes that are being drained: the leader's component that
-// flags their allocations to go elsewhere, a group at a time as its migrate block
-// allows, stops what is left at a drain's deadline, and says when a drain is done.
+// Package drainer drains nodes on the leader. It marks their allocations for migration, in each group
+// as many at a time as its migrate block permits, and the rest at a drain's deadline. It ends a drain
+// when nothing is left.
 //
-// hub.Open runs Lead on leadership; it is one goroutine, which blocks on the state
-// and on time. Which allocation stops and what takes its place the scheduler decides
-// (reconcile), on an evaluation that comes with the flag in one entry. It persists
-// nothing: all that it knows is in the state, so that a new leader goes on where the
-// last one was.
+// hub.Open runs Lead on leadership; it is one goroutine, which waits for the state and for time. The
+// scheduler stops and replaces marked allocations, on an evaluation of the same entry. The package
+// persists nothing: everything it needs is in the replicated state, so that a new leader continues.
 //
-// What it decides is pure (Next, Group.Step, Node.Left), and each step is one entry:
-// a leader that dies leaves either all of a step or nothing of it.
+// Its decisions are pure (Next, Group.Step, Node.Left), and each step is one entry: a leader that dies
+// leaves all of a step or nothing of it.
 package drainer
 
 import (
@@ -23,9 +21,9 @@ import (
 	"skerry/internal/pace"
 )
 
-// What paces the drainer.
+// Pauses and bounds of the drainer.
 const (
-	gatherFor    = 100 * time.Millisecond // between two looks at the state
+	gatherFor    = 100 * time.Millisecond // between two reads of the state
 	retryAfter   = time.Second            // after a step that was not committed
 	applyTimeout = 10 * time.Second
 )
@@ -57,7 +55,7 @@ func New(cfg Config) (*Drainer, error) {
 	return &Drainer{cfg: cfg}, nil
 }
 
-// Lead drains until ctx ends.
+// Lead commits the steps of all drains until ctx ends.
 func (d *Drainer) Lead(ctx context.Context) error {
 	for ctx.Err() == nil {
 		view := d.cfg.State.Watch()
@@ -77,21 +75,22 @@ func (d *Drainer) Lead(ctx context.Context) error {
 		changed := view.Changed(wait) == nil
 		cancel()
 		if changed {
-			pace.Rest(ctx, gatherFor) // what changes at once is looked at once
+			pace.Rest(ctx, gatherFor) // changes that come together are read together
 		}
 	}
 	return nil
 }
 
+// commitDrainStep commits a step and logs the outcome. false: not committed.
 func (d *Drainer) commitDrainStep(ctx context.Context, step state.DrainStep) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	step.EvalSeed = fleet.NewUUID(nil)
 	res, err := d.cfg.Apply.Apply(ctx, step)
 	if err = res.Failure(err); err != nil {
-		d.cfg.Log.Warn("drain does not get on", "error", err)
+		d.cfg.Log.Warn("drain step not committed", "error", err)
 		return false
 	}
-	d.cfg.Log.Info("nodes drained", "migrate", len(step.Migrate), "done", len(step.Done))
+	d.cfg.Log.Info("drain step committed", "migrate", len(step.Migrate), "done", len(step.Done))
 	return true
 }

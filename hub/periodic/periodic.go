@@ -1,10 +1,9 @@
-// Package periodic launches the children of periodic jobs when their time comes: the
-// leader's component for cron.
+// Package periodic launches the child jobs of periodic jobs at their times, on the leader.
 //
-// hub.Open runs Lead on leadership; it is one goroutine, which blocks on the state and
-// on time. Up to when a job is launched is in the state, noted in the same entry that
-// makes the child: a new leader goes on where the last one was, launches once what was
-// missed while nobody led, and nothing twice. The package persists nothing itself.
+// hub.Open runs Lead on leadership; it is one goroutine, which waits for the state and for time. The
+// entry that registers a child also records up to which time its parent is launched. So a new leader
+// continues, launches a parent once for all times that were missed without a leader, and no time twice.
+// The package itself persists nothing.
 package periodic
 
 import (
@@ -19,12 +18,12 @@ import (
 	"skerry/internal/pace"
 )
 
-// What paces the launches.
+// Pauses and bounds of the launcher.
 const (
-	gatherFor    = 200 * time.Millisecond // between two looks at the state
+	gatherFor    = 200 * time.Millisecond // between two reads of the state
 	retryAfter   = time.Second            // after a launch that was not committed
 	applyTimeout = 10 * time.Second
-	// maxSleep is how long the leader sleeps at most: a wall clock may be set.
+	// maxSleep bounds a wait for a launch time, as somebody may set the wall clock meanwhile.
 	maxSleep = time.Minute
 )
 
@@ -59,7 +58,7 @@ func New(cfg Config) (*Launcher, error) {
 	return &Launcher{cfg: cfg}, nil
 }
 
-// Lead launches until ctx ends.
+// Lead launches due jobs until ctx ends.
 func (l *Launcher) Lead(ctx context.Context) error {
 	for ctx.Err() == nil {
 		view := l.cfg.State.Watch()
@@ -88,17 +87,17 @@ func (l *Launcher) Lead(ctx context.Context) error {
 	return nil
 }
 
-// Launch is a job whose time has come.
+// Launch is a periodic job that is due.
 type Launch struct {
 	Job  *fleet.Job
-	Time time.Time // that it is launched for
-	// Upto is up to when it is then launched: of several times that were missed, one
-	// is made up for.
+	Time time.Time // the time of its schedule that the child is for
+	// Upto is the time up to which the job counts as launched then: of several missed times only
+	// the first one gets a child.
 	Upto time.Time
 }
 
-// Due lists the jobs whose time has come, by namespace and id, and when the next
-// one's comes (zero: never).
+// Due returns the jobs that are due, ordered by namespace and id, and when the next other one is
+// due (zero: never).
 func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
 	for j := range v.PeriodicJobs() {
 		if j.Stop || !j.Periodic.Enabled || j.IsParameterized() {
@@ -118,12 +117,13 @@ func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
 	return due, again
 }
 
-// lastLaunchTime is the time after which a job is next: when it was last launched, or when it
-// became what it is.
+// lastLaunchTime is the time after which a job's next launch comes: its last launch, or its last
+// registration if that is later.
 func lastLaunchTime(v *state.View, j *fleet.Job) time.Time {
 	return time.Unix(0, max(v.Launched(j.Namespace, j.ID), j.SubmitTime))
 }
 
+// launchedUpTo is the Upto of a launch for the time at: now if later times of the schedule are over too.
 func launchedUpTo(j *fleet.Job, at, now time.Time) time.Time {
 	if next, err := cron.Next(*j.Periodic, at); err == nil && !next.IsZero() && !next.After(now) {
 		return now
@@ -131,6 +131,8 @@ func launchedUpTo(j *fleet.Job, at, now time.Time) time.Time {
 	return at
 }
 
+// launchChild commits the child job of a launch and logs the outcome. false: not committed. A job that
+// prohibits overlap and has a running child gets none, and counts as launched.
 func (l *Launcher) launchChild(ctx context.Context, d Launch) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -152,7 +154,7 @@ func (l *Launcher) launchChild(ctx context.Context, d Launch) bool {
 	return true
 }
 
-// Child makes the job that is launched for a time, and its evaluation.
+// Child returns the child job of a periodic job for a launch time, and its evaluation.
 func Child(j *fleet.Job, at, now time.Time, evalID string) (*fleet.Job, *fleet.Evaluation) {
 	child := j.Child(fleet.LaunchID(j.ID, at), now)
 	return child, &fleet.Evaluation{

@@ -6,9 +6,9 @@ import (
 	"skerry/fleet"
 )
 
-// isDeferredAlloc reports whether an allocation is away, or came back only just. What failed on an
-// edge that is away is for the deployment to decide on, but where it is started anew there
-// alone.
+// isDeferredAlloc reports whether the deadline does not count an allocation: its node is away, or it
+// came back a short time ago. An allocation that failed before its node went away counts, except
+// for a system job, which can be replaced only on that node.
 func (p DeploymentSnapshot) isDeferredAlloc(a *fleet.Alloc) bool {
 	switch {
 	case p.hasJustReturned(a):
@@ -19,9 +19,9 @@ func (p DeploymentSnapshot) isDeferredAlloc(a *fleet.Alloc) bool {
 	return a.ClientStatus == fleet.ClientUnknown || p.Away(a.NodeID)
 }
 
-// hasJustReturned reports whether an allocation that is not the deployment's is back, and for what is
-// to take its place no more time is over than the group has. (The return of its own
-// allocations gives it its time anew.)
+// hasJustReturned reports whether an allocation of an older deployment came back less than a progress
+// deadline ago and has no replacement yet. (A returning allocation of this deployment restarts the
+// deadline itself.)
 func (p DeploymentSnapshot) hasJustReturned(a *fleet.Alloc) bool {
 	if a.DeploymentID == p.Deployment.ID || a.NextAllocation != "" {
 		return false
@@ -30,8 +30,8 @@ func (p DeploymentSnapshot) hasJustReturned(a *fleet.Alloc) bool {
 	return a.NeedsToReconnect() || p.Now.Before(reconnectTime(a).Add(long))
 }
 
-// isAwaitingPromotion reports whether a group waits for its promotion, and all of its canaries
-// are healthy or away: nobody else has anything to do.
+// isAwaitingPromotion reports whether a group waits for its promotion only: all of its canaries are
+// healthy or deferred.
 func (p DeploymentSnapshot) isAwaitingPromotion(group string, s fleet.DeploymentState) bool {
 	n := 0
 	for _, a := range p.Progress.progressOfGroup(group).canaries {
@@ -42,8 +42,8 @@ func (p DeploymentSnapshot) isAwaitingPromotion(group string, s fleet.Deployment
 	return s.DesiredCanaries > 0 && !s.Promoted && n >= s.DesiredCanaries
 }
 
-// reconnectTime is when an allocation's return was dealt with, by the hub's clock; zero: it has
-// not been away, or is.
+// reconnectTime is when the hub recorded that an allocation is back, by the hub's clock. Zero: it was
+// never away, or it is away now.
 func reconnectTime(a *fleet.Alloc) (at time.Time) {
 	for _, s := range a.AllocStates {
 		if s.Field == fleet.AllocStateClientStatus && s.Value != "" {
@@ -56,12 +56,11 @@ func reconnectTime(a *fleet.Alloc) (at time.Time) {
 	return at
 }
 
-// minRecheckInterval bounds how often a deployment that is over its time is looked at again.
+// minRecheckInterval is the shortest pause between two checks of a deployment past its deadline.
 const minRecheckInterval = time.Minute
 
-// recheckInterval is after what time a deployment whose deadline is over, but for which all that
-// is left is away, is looked at again: a node that comes may leave it without an excuse,
-// and changes nothing of it.
+// recheckInterval is the pause before a deployment past its deadline, with only deferred allocations
+// left, is checked again: a node that comes back does not write the deployment's row.
 func (p DeploymentSnapshot) recheckInterval() time.Duration {
 	var shortest time.Duration
 	for _, s := range p.Deployment.TaskGroups {

@@ -8,42 +8,40 @@ import (
 	"skerry/hub/state"
 )
 
-// DeploymentSnapshot is what is known of a deployment.
+// DeploymentSnapshot has everything that Next decides from.
 type DeploymentSnapshot struct {
 	Deployment *fleet.Deployment
 	Progress   *Progress  // of the deployment's allocations
-	Job        *fleet.Job // as it shall be now; nil: purged
-	// Seen is the newest entry that an evaluation has looked at.
+	Job        *fleet.Job // newest version; nil: purged
+	// Seen is the index of the newest state that an evaluation of the job has used.
 	Seen fleet.Index
 	Now  time.Time
 
-	// Waits reports whether a placement of the group waits for nodes that are away: they
-	// have a place for it, or no node that the job may use is connected.
+	// Waits reports whether a placement of the group waits for nodes that are away: one of them
+	// could run it, or no node that the job may use is connected.
 	Waits func(group string) bool
-	Site  func(fleet.NodeID) string // at which a node stands
-	// Away reports whether a node is out of reach, or its history is not in yet.
+	Site  func(fleet.NodeID) string // site of a node
+	// Away reports whether a node is not ready: disconnected, down, or still replaying.
 	Away func(fleet.NodeID) bool
-	// Window says how the windows of a group's updates stand on a node; nil: they are
-	// always open.
+	// Window returns the state of a group's update windows on a node; nil: always open.
 	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.WindowState
-	Versions func() []*fleet.Job   // the job's kept ones, newest first
+	Versions func() []*fleet.Job   // kept versions of the job, newest first
 	Whole    func() []*fleet.Alloc // all of the job's allocations
 	Alloc    func(fleet.AllocID) (*fleet.Alloc, bool)
 	NewEval  func() fleet.EvalID
 }
 
-// Step is what is to be done about a deployment now: a command, or to wait until
-// something changes or a time comes (zero: for changes alone).
+// Step is the next step of a deployment: a command to commit, or (nil) to wait for a change of the
+// state or for Until (zero: for a change only).
 type Step struct {
 	Command state.Command
 	Why     string
-	Seen    fleet.Index // that the command's evaluation will have looked at
+	Seen    fleet.Index // Seen of the next snapshot, once the command is committed
 	Until   time.Time
 }
 
-// Next says what is to be done about a deployment. It decides from its arguments
-// alone. A deployment that is paused, or not of the job's newest version (which the
-// scheduler ends), is left alone.
+// Next returns the next step of a deployment. It is pure. It does nothing for a deployment that is
+// paused, or that is not of the job's newest version: the scheduler ends that one.
 func Next(p DeploymentSnapshot) Step {
 	if !p.isRunningNewest() {
 		return Step{}
@@ -59,7 +57,7 @@ func Next(p DeploymentSnapshot) Step {
 		if p.hasMissedDeadline() {
 			return p.failDeployment(fleet.DescProgressDeadline)
 		}
-		cutoff = p.Now.Add(p.recheckInterval()) // all that is left is away, or shut: a return, or a window, gives it time
+		cutoff = p.Now.Add(p.recheckInterval()) // the rest is away or outside its window: a return or a window restarts the deadline
 	}
 	if opens := p.nextWindowOpening(); !opens.IsZero() && (cutoff.IsZero() || opens.Before(cutoff)) {
 		cutoff = opens
@@ -88,7 +86,7 @@ func (p DeploymentSnapshot) newEvaluation() *fleet.Evaluation {
 	}
 }
 
-// failDeployment ends the deployment, and takes the job back where it asks for that.
+// failDeployment is the step that fails the deployment, and rolls the job back if auto_revert is set.
 func (p DeploymentSnapshot) failDeployment(why string) Step {
 	u, back := p.Deployment.Fail(p.Versions(), why)
 	return Step{
@@ -97,9 +95,9 @@ func (p DeploymentSnapshot) failDeployment(why string) Step {
 	}
 }
 
-// handleFailedAllocs deals with what failed: without a progress deadline, and where nothing
-// may be tried again, that ends the deployment; else another attempt follows, by the
-// group's reschedule policy, until the deadline.
+// handleFailedAllocs returns the step for failed or unhealthy allocations, false for none. Without a
+// progress deadline, or if the reschedule policy permits no further attempt, the deployment fails.
+// Else they are rescheduled until the deadline.
 func (p DeploymentSnapshot) handleFailedAllocs() (Step, bool) {
 	var again []fleet.AllocID
 	for _, a := range sortedByID(p.Progress.failedAllocs) {
@@ -110,7 +108,7 @@ func (p DeploymentSnapshot) handleFailedAllocs() (Step, bool) {
 		switch s := p.Deployment.TaskGroups[a.TaskGroup]; {
 		case s.ProgressDeadline == 0:
 			return p.failDeployment(fleet.DescFailedAllocations), true
-		case p.isSystemJob(): // started anew on its node, whatever comes of it
+		case p.isSystemJob(): // replaced on its node, without a bound of attempts
 		case g == nil || !canReschedule(a, g.ReschedulePolicy, p.Now):
 			return p.failDeployment(fleet.DescFailedAllocations), true
 		default:
@@ -126,14 +124,13 @@ func (p DeploymentSnapshot) handleFailedAllocs() (Step, bool) {
 	}, true
 }
 
-// isManualHealthCheck reports whether people alone say what of a group is healthy: that something
-// failed says nothing then.
+// isManualHealthCheck reports whether only operators set the health of a group's allocations: a failed
+// task does not make its allocation unhealthy then.
 func isManualHealthCheck(g *fleet.TaskGroup) bool {
 	return g != nil && g.Update != nil && g.Update.HealthCheck == fleet.HealthManual
 }
 
-// isReplaced reports whether something has taken the place of an allocation, that was not
-// lost or stopped meanwhile: then it is what counts.
+// isReplaced reports whether an allocation has a replacement that is neither lost nor stopped.
 func (p DeploymentSnapshot) isReplaced(a *fleet.Alloc) bool {
 	if a.NextAllocation == "" {
 		return false
@@ -142,7 +139,7 @@ func (p DeploymentSnapshot) isReplaced(a *fleet.Alloc) bool {
 	return known && !next.NoLongerWanted() && next.ClientStatus != fleet.ClientLost
 }
 
-// canReschedule reports whether a policy allows another attempt.
+// canReschedule reports whether a reschedule policy permits another attempt at the time now.
 func canReschedule(a *fleet.Alloc, policy *fleet.ReschedulePolicy, now time.Time) bool {
 	switch {
 	case policy == nil:
@@ -161,7 +158,8 @@ func canReschedule(a *fleet.Alloc, policy *fleet.ReschedulePolicy, now time.Time
 	return n < policy.Attempts
 }
 
-// autoPromoteCanaries promotes canaries that promote themselves, all groups together.
+// autoPromoteCanaries returns the step that promotes all groups of a deployment with auto_promote,
+// once the canaries of all groups are healthy. false: not yet, or no auto_promote.
 func (p DeploymentSnapshot) autoPromoteCanaries() (Step, bool) {
 	d := p.Deployment
 	if !d.RequiresPromotion() || !d.AutoPromotes() {
@@ -178,8 +176,8 @@ func (p DeploymentSnapshot) autoPromoteCanaries() (Step, bool) {
 	}, true
 }
 
-// earliestDeadline is when the first of the groups that are not done has to have got on, or
-// zero. Canaries that are healthy wait for people, who have no deadline.
+// earliestDeadline is the earliest progress deadline of the groups that are not done, or zero. A group
+// whose canaries are healthy waits for an operator and has no deadline.
 func (p DeploymentSnapshot) earliestDeadline() time.Time {
 	var first time.Time
 	for name, s := range p.Deployment.TaskGroups {
@@ -203,8 +201,8 @@ func (p DeploymentSnapshot) earliestDeadline() time.Time {
 	return first
 }
 
-// hasMissedDeadline reports whether a group whose time is over has something left to do within
-// reach: its deadline does not run for what is away, nor where all nodes are.
+// hasMissedDeadline reports whether a group past its deadline still has an allocation to bring up on a
+// node that is connected. Deferred allocations and placements that wait for absent nodes do not count.
 func (p DeploymentSnapshot) hasMissedDeadline() bool {
 	whole := p.Whole()
 	for name, s := range p.Deployment.TaskGroups {
@@ -222,9 +220,9 @@ func (p DeploymentSnapshot) hasMissedDeadline() bool {
 	return false
 }
 
-// hasUnhealthyAlloc reports whether something of a group within reach is unhealthy, and nothing has
-// taken its place. More nodes may want the group than when the deployment began: that as
-// many are healthy as it was to have does not end it.
+// hasUnhealthyAlloc reports whether a group has an unhealthy allocation that is neither deferred nor
+// replaced. A system job may have more nodes than when the deployment began, so that a sufficient
+// number of healthy allocations does not prove the contrary.
 func (p DeploymentSnapshot) hasUnhealthyAlloc(group string) bool {
 	for _, a := range p.Progress.progressOfGroup(group).unhealthy {
 		if !p.isDeferredAlloc(a) && !p.isReplaced(a) {
@@ -234,13 +232,12 @@ func (p DeploymentSnapshot) hasUnhealthyAlloc(group string) bool {
 	return false
 }
 
-// isSystemJob: the job has its allocations on every node.
+// isSystemJob reports whether the job is of type system.
 func (p DeploymentSnapshot) isSystemJob() bool { return p.Job.Type == fleet.JobTypeSystem }
 
-// countDoneOrDeferred counts the names, or the nodes, of a group that are healthy or deferred:
-// away, held back for a site of which as much is away in the middle of it as may be out
-// of service, or waiting for a window to open. all: the group has nothing else. Of a system
-// job nodes that came later may make up the number.
+// countDoneOrDeferred counts the allocation names of a group (for a system job, its nodes) that are
+// healthy or deferred: away, held back since the site's max_unavailable_per_site is used up by absent
+// nodes, or outside their update window. all: every name or node of the group is counted.
 func (p DeploymentSnapshot) countDoneOrDeferred(group string, whole []*fleet.Alloc) (n int, all bool) {
 	full, held := p.sitesAtLimit(group, whole), p.namesHeldByEdge(group, whole)
 	posts := map[string]bool{}
@@ -258,7 +255,7 @@ func (p DeploymentSnapshot) countDoneOrDeferred(group string, whole []*fleet.All
 			!newest && full[p.Site(a.NodeID)], p.hasUpdateWindows(group) && p.isOutsideWindow(a, held):
 			posts[key] = true
 		case !posts[key]:
-			posts[key] = false // it is there, or is to come again
+			posts[key] = false // it runs an older version, or has to be placed again
 		}
 	}
 	for _, done := range posts {
@@ -269,13 +266,14 @@ func (p DeploymentSnapshot) countDoneOrDeferred(group string, whole []*fleet.All
 	return n, n == len(posts)
 }
 
-// isNewestVersion reports whether an allocation runs what the newest version wants.
+// isNewestVersion reports whether an allocation is of the job's newest version, or of one with the
+// same specification.
 func (p DeploymentSnapshot) isNewestVersion(a *fleet.Alloc) bool {
 	return a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
 }
 
-// needsReplacement reports whether something is to take the place of an allocation that the hub has
-// stopped: the deployment made room for it, or it waits for an edge that is away.
+// needsReplacement reports whether a stopped allocation still gets a replacement: the deployment
+// stopped it before there was capacity for the new one, or its node is away.
 func (p DeploymentSnapshot) needsReplacement(a *fleet.Alloc, newest bool) bool {
 	away := p.Away(a.NodeID)
 	if p.isSystemJob() && away {
@@ -284,8 +282,8 @@ func (p DeploymentSnapshot) needsReplacement(a *fleet.Alloc, newest bool) bool {
 	return (p.isSystemJob() || away && a.OccupiesNode()) && !newest && p.Deployment.StoppedForUpdate(a)
 }
 
-// sitesAtLimit are the sites at which nothing of a group may be started anew before an
-// edge is back.
+// sitesAtLimit returns the sites whose max_unavailable_per_site is used up by allocations on absent
+// nodes: no further update starts there before one of the nodes is back.
 func (p DeploymentSnapshot) sitesAtLimit(group string, whole []*fleet.Alloc) map[string]bool {
 	g := p.Job.Group(group)
 	if g == nil || g.Update == nil || g.Update.MaxUnavailablePerSite == 0 {

@@ -8,7 +8,8 @@ import (
 	"skerry/hub/state"
 )
 
-// OutlookOf says what becomes of a deployment; nil where it is over or paused, or is not of the
+// OutlookOf returns how a deployment will end if nothing changes: by which deadline, with which
+// description, and to which version the job reverts. nil: it has ended, is paused, or is not of the
 // job's newest version.
 func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
 	p := snapshotOfDeployment(view, d, now)

@@ -8,14 +8,13 @@ import (
 	"skerry/hub/state"
 )
 
-// Progress counts what a deployment's allocations amount to. A change of one allocation
-// is counted by itself, so that a look at the deployment takes as long as what changed
-// since the last one, however large the job is.
+// Progress counts a deployment's allocations by their health. It counts each changed allocation by
+// itself, so that the work of an update depends on the number of changes, not on the job's size.
 type Progress struct {
 	allocs map[fleet.AllocID]*fleet.Alloc
 	groups map[string]*groupProgress
-	// failedAllocs are allocations that are unhealthy or have failed, are not told to stop, and
-	// whose replacement nobody has asked for.
+	// failedAllocs are unhealthy or failed allocations that are to run and are not yet marked for
+	// rescheduling.
 	failedAllocs map[fleet.AllocID]*fleet.Alloc
 	// newestHealthyIndex is the newest entry in which an allocation became healthy.
 	newestHealthyIndex fleet.Index
@@ -23,12 +22,12 @@ type Progress struct {
 	countedUpTo fleet.Index
 }
 
-// groupProgress is what concerns one group.
+// groupProgress has the counts of one group.
 type groupProgress struct {
-	healthy         int // and not over
+	healthy         int // healthy and not terminal
 	healthyCanaries int
-	canaries        map[fleet.AllocID]*fleet.Alloc // that are not told to stop
-	unhealthy       map[fleet.AllocID]*fleet.Alloc // likewise
+	canaries        map[fleet.AllocID]*fleet.Alloc // canaries that are to run
+	unhealthy       map[fleet.AllocID]*fleet.Alloc // unhealthy ones that are to run
 }
 
 // NewProgress counts allocations of one deployment.
@@ -40,7 +39,8 @@ func NewProgress(allocs ...*fleet.Alloc) *Progress {
 	return p
 }
 
-// countChanges brings p to the view: by what changed, where the view knows that.
+// countChanges returns p updated to the view's index. It counts the changes since then; where the view
+// does not have them any more, it counts all allocations of the deployment.
 func (p *Progress) countChanges(view *state.View, id fleet.DeploymentID) *Progress {
 	changed, known := view.RolloutChanges(id, p.countedUpTo)
 	if !known || p.countedUpTo == 0 {
@@ -60,7 +60,7 @@ func (p *Progress) countChanges(view *state.View, id fleet.DeploymentID) *Progre
 	return p
 }
 
-// progressOfGroup is what is known of one group; nothing of one that has no allocations.
+// progressOfGroup returns the counts of one group, zero for one without allocations.
 func (p *Progress) progressOfGroup(name string) groupProgress {
 	if g := p.groups[name]; g != nil {
 		return *g
@@ -68,7 +68,7 @@ func (p *Progress) progressOfGroup(name string) groupProgress {
 	return groupProgress{}
 }
 
-// countAlloc adds an allocation, or takes it out again.
+// countAlloc adds an allocation to all counts (in), or removes it.
 func (p *Progress) countAlloc(a *fleet.Alloc, in bool) {
 	g := p.groups[a.TaskGroup]
 	if g == nil {

@@ -1,19 +1,15 @@
-// Package rollout watches deployments: the leader's component that asks for an evaluation
-// when what a deployment placed has become healthy, promotes canaries by themselves,
-// and fails a deployment whose allocations are not healthy or whose deadline is over,
-// taking the job back where it asks for that.
+// Package rollout watches deployments on the leader. It makes an evaluation when allocations of a
+// deployment have become healthy, promotes canaries with auto_promote, and fails a deployment whose
+// allocations failed or whose progress deadline is over, with a rollback if auto_revert is set.
 //
-// hub.Open runs Lead on leadership. It has one goroutine that waits for deployments
-// to begin, and one for each that is active, with one standing query each: the
-// deployment's own row, which is written when one of its allocations changes in a way
-// that concerns it. So a change wakes one goroutine, however many deployments there
-// are. The query is renewed only after it fired.
+// hub.Open runs Lead on leadership. One goroutine waits for new deployments, and one for each active
+// deployment watches its row, which is written when one of its allocations changes in a way that
+// concerns it. So a change wakes one goroutine, however many deployments there are.
 //
-// It persists nothing: all that it knows is in the state, so that a new leader goes on
-// where the last one was. What it decides is pure (Next); what it does is one entry
-// each. It places nothing and stops nothing: that is the scheduler's, on the evaluation
-// that comes with the entry. Allocations on edges that are away are neither healthy nor
-// not, and no deadline runs for them, nor for those that wait for a window of updates.
+// It persists nothing: everything it needs is in the replicated state, so that a new leader continues.
+// Its decisions are pure (Next), and each is one entry. It places and stops nothing: the scheduler
+// does, on the evaluation of that entry. No deadline runs for allocations on nodes that are away, nor
+// for those outside their update window.
 package rollout
 
 import (
@@ -30,11 +26,11 @@ import (
 )
 
 const (
-	// DefaultGather is how long a change waits for others before it is looked at.
+	// DefaultGather is how long a change waits for further changes before a check.
 	DefaultGather = 100 * time.Millisecond
 	retryAfter    = time.Second // after a step that was not committed
-	// pauseFactor is how many times as long as a look took the watcher rests after it: some
-	// looks go through all of a job (windows of updates, the end of a system job's rollout).
+	// pauseFactor is the pause after a check, as a multiple of the time that the check took: some
+	// checks read all allocations of a job (update windows, the end of a system job's rollout).
 	pauseFactor  = 20
 	applyTimeout = 10 * time.Second
 )
@@ -76,16 +72,16 @@ func New(cfg Config) (*Watcher, error) {
 	return &Watcher{cfg: cfg}, nil
 }
 
-// Stats is how many deployments are watched, and how often one was looked at.
+// Stats has the number of watched deployments, and of checks since the watcher was made.
 type Stats struct {
 	Watching int64
 	Looks    uint64
 }
 
-// Stats counts since the watcher was made.
+// Stats returns the counters of now.
 func (w *Watcher) Stats() Stats { return Stats{w.watching.Load(), w.looks.Load()} }
 
-// Lead watches until ctx ends.
+// Lead watches all deployments until ctx ends, and waits for the goroutines of each one.
 func (w *Watcher) Lead(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -105,7 +101,7 @@ func (w *Watcher) Lead(ctx context.Context) error {
 	return nil
 }
 
-// watchDeployment watches one deployment until it is over.
+// watchDeployment commits the steps of one deployment until the deployment or ctx ends.
 func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 	w.watching.Add(1)
 	defer w.watching.Add(-1)
@@ -137,7 +133,7 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 	}
 }
 
-// snapshotOfDeployment is what is known of a deployment besides its Progress. It is read, not watched.
+// snapshotOfDeployment returns a deployment's snapshot of a view, without Progress, Seen and NewEval.
 func snapshotOfDeployment(view *state.View, d *fleet.Deployment, now time.Time) DeploymentSnapshot {
 	p := DeploymentSnapshot{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
@@ -170,8 +166,8 @@ func snapshotOfDeployment(view *state.View, d *fleet.Deployment, now time.Time) 
 	return p
 }
 
-// lastEvaluatedIndex is the newest entry that an evaluation of the deployment's job has
-// looked at, or will.
+// lastEvaluatedIndex is the index of the newest state that an evaluation of the deployment's job has
+// used, or that a pending one will use at least. 0: the deployment is unknown.
 func (w *Watcher) lastEvaluatedIndex(id fleet.DeploymentID) fleet.Index {
 	view := w.cfg.State.View()
 	d, ok := view.Deployment(id)
@@ -190,20 +186,21 @@ func (w *Watcher) lastEvaluatedIndex(id fleet.DeploymentID) fleet.Index {
 	return seen
 }
 
-// commitStep commits a step; false: it is to be tried again.
+// commitStep commits a step's command, and logs the outcome. false: not committed.
 func (w *Watcher) commitStep(ctx context.Context, log *slog.Logger, step Step) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := w.cfg.Apply.Apply(ctx, step.Command)
 	if err := res.Failure(err); err != nil {
-		log.Warn("deployment does not get on", "step", step.Why, "err", err)
+		log.Warn("deployment step not committed", "step", step.Why, "error", err)
 		return false
 	}
-	log.Info("deployment gets on", "step", step.Why, "index", res.Index)
+	log.Info("deployment step committed", "step", step.Why, "index", res.Index)
 	return true
 }
 
-// waitForChange waits until something changes, or until a deadline.
+// waitForChange waits until something that the view read changes, until a time (zero: none), or until
+// ctx ends.
 func (w *Watcher) waitForChange(ctx context.Context, view *state.View, until time.Time) {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
@@ -211,6 +208,6 @@ func (w *Watcher) waitForChange(ctx context.Context, view *state.View, until tim
 		defer cancel()
 	}
 	if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
-		w.cfg.Log.Warn("deployment is not watched", "err", err)
+		w.cfg.Log.Warn("deployment not watched", "error", err)
 	}
 }

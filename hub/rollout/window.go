@@ -8,13 +8,13 @@ import (
 	"skerry/hub/state"
 )
 
-// hasUpdateWindows reports whether a group's updates wait for windows.
+// hasUpdateWindows reports whether a group has update windows.
 func (p DeploymentSnapshot) hasUpdateWindows(group string) bool {
 	g := p.Job.Group(group)
 	return p.Window != nil && g != nil && g.Update != nil && len(g.Update.Windows) > 0
 }
 
-// windowStateFor is how a group's windows stand where an allocation is.
+// windowStateFor is the state of the group's update windows on an allocation's node.
 func (p DeploymentSnapshot) windowStateFor(a *fleet.Alloc) cron.WindowState {
 	if !p.hasUpdateWindows(a.TaskGroup) {
 		return cron.WindowState{Open: true}
@@ -22,14 +22,14 @@ func (p DeploymentSnapshot) windowStateFor(a *fleet.Alloc) cron.WindowState {
 	return p.Window(a.NodeID, p.Job.Group(a.TaskGroup))
 }
 
-// nameOnNode is where an edge may hold a newer version back.
+// nameOnNode is an allocation name on one node.
 type nameOnNode struct {
 	node fleet.NodeID
 	name string
 }
 
-// namesHeldByEdge are the posts of a group at which an edge keeps an older version running
-// until a window opens.
+// namesHeldByEdge returns the names of a group, with their nodes, whose older version the edge keeps
+// running until an update window opens.
 func (p DeploymentSnapshot) namesHeldByEdge(group string, whole []*fleet.Alloc) map[nameOnNode]bool {
 	if !p.hasUpdateWindows(group) {
 		return nil
@@ -43,8 +43,8 @@ func (p DeploymentSnapshot) namesHeldByEdge(group string, whole []*fleet.Alloc) 
 	return held
 }
 
-// isOutsideWindow reports whether an allocation waits for a window of its node: an older version to
-// be replaced, or the newest one where its edge holds it back.
+// isOutsideWindow reports whether an allocation waits for an update window of its node: an older
+// version waits for its replacement, or the newest one waits while its edge keeps the older one.
 func (p DeploymentSnapshot) isOutsideWindow(a *fleet.Alloc, held map[nameOnNode]bool) bool {
 	if a.JobVersion == p.Job.Version {
 		return a.ClientStatus == fleet.ClientPending && held[nameOnNode{a.NodeID, a.Name}]
@@ -52,9 +52,8 @@ func (p DeploymentSnapshot) isOutsideWindow(a *fleet.Alloc, held map[nameOnNode]
 	return !p.windowStateFor(a).Open
 }
 
-// groupDeadline is when a group has to have got on, zero: at no time. Where it waits for
-// windows, its time begins anew when one opens: the deadline does not run while what is
-// left to do is shut.
+// groupDeadline is the progress deadline of a group, zero for none. If the group has update windows,
+// the deadline restarts when a window opens: it does not run outside them.
 func (p DeploymentSnapshot) groupDeadline(group string, s fleet.DeploymentState) time.Time {
 	by := s.RequireProgressBy
 	if by.IsZero() || !p.hasUpdateWindows(group) {
@@ -71,8 +70,8 @@ func (p DeploymentSnapshot) groupDeadline(group string, s fleet.DeploymentState)
 	return by
 }
 
-// nextWindowOpening is when the first window opens that something of the deployment waits for; zero:
-// nothing waits for one.
+// nextWindowOpening is when the next window opens that an allocation of the deployment waits for; zero:
+// none waits.
 func (p DeploymentSnapshot) nextWindowOpening() time.Time {
 	var first time.Time
 	for name := range p.Deployment.TaskGroups {
@@ -93,7 +92,8 @@ func (p DeploymentSnapshot) nextWindowOpening() time.Time {
 	return first
 }
 
-// windowStates tells how windows stand on nodes: those of one time zone are alike.
+// windowStates returns a function for the state of a group's update windows on a node. It computes
+// each group once for each time zone.
 func windowStates(view *state.View, now time.Time) func(fleet.NodeID, *fleet.TaskGroup) cron.WindowState {
 	type key struct{ zone, group string }
 	known := map[key]cron.WindowState{}
