@@ -10,22 +10,24 @@ import (
 	"skerry/fleet"
 )
 
-// firstPause bounds the pause after the first failed attempt. Each further one doubles the bound, up to the cap.
-const firstPause = time.Second
+// firstDelay bounds the pause after the first failed dialing round. Each further round doubles the bound, up to
+// Config.BackoffCap.
+const firstDelay = time.Second
 
-// reconnectBackoff draws the pauses between dialing rounds: exponential, with full jitter also at the
-// cap, so that a fleet does not reconnect all at once.
+// reconnectBackoff draws the pauses before dialing: exponential, with full jitter also at the cap, so that a
+// fleet does not reconnect all at once. It is not safe for concurrent use.
 type reconnectBackoff struct {
 	cap        time.Duration
 	steps      *backoff.ExponentialBackOff
 	busyRounds int // consecutive rounds in which a hub was too busy
 }
 
+// newReconnectBackoff returns a backoff whose pauses are at most limit.
 func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 	b := backoff.NewExponentialBackOff(
 		// Uniform in [0, 2·interval], so the interval is half of the bound.
 		backoff.WithRandomizationFactor(1),
-		backoff.WithInitialInterval(min(firstPause, limit)/2),
+		backoff.WithInitialInterval(min(firstDelay, limit)/2),
 		backoff.WithMaxInterval(limit/2),
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0),
@@ -34,7 +36,7 @@ func newReconnectBackoff(limit time.Duration) *reconnectBackoff {
 	return &reconnectBackoff{cap: limit, steps: b}
 }
 
-// nextDelay draws the next pause.
+// nextDelay draws the next pause, and doubles the bound of the one after it.
 func (p *reconnectBackoff) nextDelay() time.Duration { return min(p.steps.NextBackOff(), p.cap) }
 
 // delayAfterRound draws the pause after a dialing round. The round and the pause together take at most
@@ -43,21 +45,23 @@ func (p *reconnectBackoff) delayAfterRound(took time.Duration) time.Duration {
 	return min(p.nextDelay(), max(p.cap-took, p.cap/4))
 }
 
-// delayAfterBusy draws the pause after a round in which a hub was reached but took no more connections.
-// Such a hub is free again within a second or two, so these pauses grow slowly, up to BusyDelayMax.
+// delayAfterBusy draws the pause after a round in which a hub was reached but took no more connections, and
+// counts that round. Such a hub is free again within a second or two, so these pauses grow slowly, up to
+// BusyDelayMax.
 func (p *reconnectBackoff) delayAfterBusy() time.Duration {
 	d := BusyDelay(p.busyRounds)
 	p.busyRounds++
 	return min(d, p.cap)
 }
 
-// isHubOverloaded reports whether a hub was too busy within the last rounds. A hub that does not answer
-// in time is then probably overloaded and not gone.
+// isHubOverloaded reports whether a hub was too busy in one of the last rounds. A hub that does not answer in
+// time is then probably overloaded and not gone.
 func (p *reconnectBackoff) isHubOverloaded() bool {
 	return p.busyRounds > 0 && p.busyRounds < overloadedRounds
 }
 
-// overloadedRounds is how many rounds count for that: about two minutes.
+// overloadedRounds is the number of rounds after which isHubOverloaded no longer assumes an overload: about two
+// minutes.
 const overloadedRounds = 30
 
 // Bounds of BusyDelay.
@@ -77,16 +81,18 @@ func BusyDelay(n int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// resetDelays returns to the shortest pause.
+// resetDelays makes the pauses start again from the shortest.
 func (p *reconnectBackoff) resetDelays() {
 	p.steps.Reset()
 	p.busyRounds = 0
 }
 
-// longDelay draws the pause after a refusal that only a person can resolve.
+// longDelay draws the pause after a refusal that only a person can resolve: between half of the cap and the
+// cap.
 func (p *reconnectBackoff) longDelay() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
 
-// delayAfterSession returns the pause after a session.
+// delayAfterSession draws the pause between a session that ended with e and the next dialing round: none after
+// a first stale session, and otherwise not less than the hub's retryAfter.
 func (p *reconnectBackoff) delayAfterSession(e sessionEnd) time.Duration {
 	switch e.err.Code {
 	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden, fleet.CodeCertExpiry, fleet.CodeRevoked:
@@ -111,7 +117,7 @@ const (
 	longHandshake  = 10 * time.Second
 )
 
-// handshakeTimeout returns the timeout for the n-th dialing round, from 0.
+// handshakeTimeout returns the timeout of a QUIC handshake in the n-th dialing round, from 0.
 func handshakeTimeout(n int) time.Duration {
 	if n%4 == 3 {
 		return longHandshake
@@ -119,13 +125,14 @@ func handshakeTimeout(n int) time.Duration {
 	return shortHandshake
 }
 
-// Ticks of updates (protocol.md 5).
+// Rows are sent at multiples of a tick, so that rows of the same moment share a message (protocol.md 5).
 const (
 	urgentTick = 200 * time.Millisecond
 	normalTick = 5 * urgentTick
 )
 
-// nextTick returns the first tick after now.
+// nextTick returns the time at which rows that wait now are sent: the first multiple of a tick after now.
+// Urgent rows have the shorter tick.
 func nextTick(now time.Duration, urgent bool) time.Duration {
 	tick := normalTick
 	if urgent {
@@ -134,8 +141,8 @@ func nextTick(now time.Duration, urgent bool) time.Duration {
 	return (now/tick + 1) * tick
 }
 
-// heartbeatDelay returns the time to the next heartbeat: a little less than the TTL, or than the
-// longest silence if that is shorter (0: none), with jitter.
+// heartbeatDelay draws the time to the next heartbeat: a little less than the TTL, or than the longest allowed
+// silence if that is shorter. silence 0: only the TTL counts.
 func heartbeatDelay(ttl, silence time.Duration) time.Duration {
 	if silence > 0 {
 		ttl = min(ttl, silence)
@@ -143,42 +150,44 @@ func heartbeatDelay(ttl, silence time.Duration) time.Duration {
 	return ttl - rand.N(ttl/20+1)
 }
 
-// Bounds of how long an answer may take before a second connection is tried.
+// Bounds of silenceCheckDelay.
 const (
 	minSilenceCheck  = 1500 * time.Millisecond // QUIC has repeated a packet three times by then
 	silenceCheckRTTs = 4
 )
 
 // silenceCheckDelay returns how long nothing may be received after a send before a second connection is tried.
+// rtt is the round trip of the connection.
 func silenceCheckDelay(rtt time.Duration) time.Duration {
 	return max(minSilenceCheck, silenceCheckRTTs*rtt)
 }
 
-// measureAfter is the time from a heartbeat's answer to the check of the round trip: long enough to see
-// endless probes, short enough to limit their cost.
+// measureAfter is the time from a heartbeat's answer to checkRoundTrip: long enough to see endless probes,
+// short enough to limit their cost.
 const measureAfter = 5 * time.Second
 
-// dialOrder returns the hubs in dialing order: the one that worked last, then the others, shuffled. The one that
-// turned this edge away (no leader, or shutting down) comes last, because it would answer first each time.
-func dialOrder(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
+// dialOrder returns the hubs in dialing order: last (the hub that worked last) first, then the others,
+// shuffled. refusing, the hub that last refused this edge (no leader, or shutting down), comes at the end,
+// because it would answer first each time. Either may be "".
+func dialOrder(hubs []string, last, refusing string, shuffle func(n int, swap func(i, j int))) []string {
 	o := slices.Clone(hubs)
 	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })
 	if i := slices.Index(o, last); i > 0 {
 		o = slices.Insert(slices.Delete(o, i, i+1), 0, last)
 	}
-	if i := slices.Index(o, turned); i >= 0 {
-		o = append(slices.Delete(o, i, i+1), turned)
+	if i := slices.Index(o, refusing); i >= 0 {
+		o = append(slices.Delete(o, i, i+1), refusing)
 	}
 	return o
 }
 
-// After patientAfter failed rounds, fewer hubs are dialed in each: packets cost, also lost ones.
+// After patientAfter failed rounds, only patientHubs hubs are dialed in each: packets cost, also lost ones.
 const (
 	patientAfter = 10
 	patientHubs  = 2
 )
 
-// hubsPerRound returns how many hubs the n-th dialing round tries, from 0.
+// hubsPerRound returns how many of the hubs the n-th dialing round tries, from 0.
 func hubsPerRound(hubs, n int) int {
 	if n < patientAfter {
 		return hubs
@@ -186,13 +195,13 @@ func hubsPerRound(hubs, n int) int {
 	return min(hubs, patientHubs)
 }
 
-// maxHubs bounds the addresses that are dialed.
+// maxHubs bounds the hub addresses that the link remembers and dials.
 const maxHubs = 64
 
-// knownHubs joins the hubs that a hub told and the configured ones, each once.
-func knownHubs(told, configured []string) []string {
+// knownHubs joins the addresses that a hub named and the configured ones, each once, at most maxHubs.
+func knownHubs(named, configured []string) []string {
 	var all []string
-	for _, h := range slices.Concat(told, configured) {
+	for _, h := range slices.Concat(named, configured) {
 		if h != "" && !slices.Contains(all, h) && len(all) < maxHubs {
 			all = append(all, h)
 		}

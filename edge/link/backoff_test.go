@@ -179,7 +179,7 @@ func TestPauseAfterABusyHub(t *testing.T) {
 	if p.isHubOverloaded() {
 		t.Error("a hub is believed to be loaded for ever")
 	}
-	if d := p.nextDelay(); d > firstPause {
+	if d := p.nextDelay(); d > firstDelay {
 		t.Errorf("the pause after a failure is %s: it does not grow for a hub that is busy", d)
 	}
 	p.resetDelays()

@@ -23,11 +23,12 @@ type hubConnection struct {
 	endpoint *transport.Endpoint
 }
 
+// closeWithReason closes the connection and its socket. The hub gets err; nil: no reason.
 func (f *hubConnection) closeWithReason(err *fleet.Error) error {
 	return errors.Join(f.conn.CloseWith(err), f.endpoint.Close())
 }
 
-// search is a running dialer. It ends when it has found a connection or is stopped.
+// search is a goroutine that dials hubs, round after round, until it has found a connection or is stopped.
 type search struct {
 	cancel context.CancelFunc
 	found  chan *hubConnection // at most one
@@ -35,18 +36,18 @@ type search struct {
 	ended  sync.WaitGroup
 }
 
-// startSearch starts a search after a pause. No other search may be running.
+// startSearch starts a search that first waits for the time wait. No other search may be running.
 func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &search{cancel: cancel, found: make(chan *hubConnection, 1), failed: make(chan struct{})}
-	hubs, last, turned := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub, l.refusingHub
+	hubs, last, refusing := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub, l.refusingHub
 	s.ended.Go(func() {
 		for first := true; ; first = false {
 			if err := l.waitBeforeDial(ctx, wait); err != nil {
 				return
 			}
 			began := time.Now()
-			f, err := l.dialRound(ctx, dialOrder(hubs, last, turned, rand.Shuffle)[:hubsPerRound(len(hubs), l.round)])
+			f, err := l.dialRound(ctx, dialOrder(hubs, last, refusing, rand.Shuffle)[:hubsPerRound(len(hubs), l.round)])
 			if err == nil {
 				s.found <- f
 				return
@@ -59,7 +60,7 @@ func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 			if first {
 				close(s.failed)
 			}
-			turned = ""
+			refusing = ""
 			if errors.Is(err, transport.ErrBusy) || l.backoff.isHubOverloaded() {
 				wait = l.backoff.delayAfterBusy()
 				continue
@@ -71,7 +72,7 @@ func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 	l.search = s
 }
 
-// stopSearch ends the search, if there is one, and closes its connection.
+// stopSearch stops the search, if there is one, waits for its goroutine, and closes a connection that it found.
 func (l *Link) stopSearch() {
 	s := l.search
 	if s == nil {
@@ -87,6 +88,7 @@ func (l *Link) stopSearch() {
 	}
 }
 
+// closeUnusedConn closes a connection that had no session, and counts its traffic.
 func (l *Link) closeUnusedConn(f *hubConnection) {
 	l.tracker.addClosedTraffic(connTraffic(f.conn))
 	if err := f.closeWithReason(nil); err != nil {
@@ -94,8 +96,9 @@ func (l *Link) closeUnusedConn(f *hubConnection) {
 	}
 }
 
-// waitForConnection waits for the connection of a search, and starts one if there is none. If a
-// restarted edge reaches no hub, it records the loss of the link once.
+// waitForConnection waits for the connection of a search, and starts a search if there is none. If the first
+// round fails and the edge had a session before, it records the loss of the link, unless that is recorded. It
+// fails only when ctx ends.
 func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
 	if l.search == nil {
 		l.startSearch(ctx, l.wait)
@@ -109,7 +112,7 @@ func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
 		case <-failed:
 			failed = nil
 			if l.mem.Session > 0 {
-				l.noteLoss(ctx, "no hub was reached")
+				l.recordLinkLoss(ctx, "no hub was reached")
 			}
 		case f := <-s.found:
 			s.ended.Wait()
@@ -120,7 +123,7 @@ func (l *Link) waitForConnection(ctx context.Context) (*hubConnection, error) {
 	}
 }
 
-// waitBeforeDial waits for d and shows the wait in the status.
+// waitBeforeDial waits for d and shows the wait in the status. It returns early, with an error, when ctx ends.
 func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -143,7 +146,7 @@ const (
 const idleTimeout = transport.MaxIdleTimeout
 
 // dialRound dials hubs from one new socket, each a little after the one before, and returns the first
-// connection. The error names every hub.
+// connection, which keeps the socket. If no hub is reached, the error names each with the reason.
 func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, error) {
 	if len(hubs) == 0 {
 		return nil, errors.New("no hub is known")
@@ -175,7 +178,7 @@ type dialResult struct {
 	err  error
 }
 
-// dialFailures says for each hub why it was not reached, in one line.
+// dialFailures is the error of a round that reached no hub. It says for each hub why, in one line.
 type dialFailures []dialResult
 
 func (u dialFailures) Error() string {
@@ -199,7 +202,8 @@ func (u dialFailures) Unwrap() []error {
 	return all
 }
 
-// dialHubsStaggered dials hubs, each with a head start over the next one, and returns the first connection.
+// dialHubsStaggered dials hubs, each with a head start over the next one, and returns the address and the
+// connection of the first that answers. It closes later connections. If all fail, the error is dialFailures.
 func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	answers, heard := make(chan dialResult, len(hubs)), make(chan struct{}, len(hubs))
@@ -248,7 +252,7 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 	}
 }
 
-// dialHub dials one of a hub's addresses, another one each round.
+// dialHub resolves a hub's HOST:PORT and dials one of its addresses, another one each round.
 func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hub string) (*transport.Conn, error) {
 	l.tracker.noteDialAttempt(hub)
 	resolving, cancel := context.WithTimeout(ctx, cfg.HandshakeTimeout)
@@ -264,9 +268,10 @@ func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport
 	return e.Dial(ctx, cfg)
 }
 
+// udpSocket opens a UDP socket on any port.
 func udpSocket(context.Context) (net.PacketConn, error) { return net.ListenUDP("udp", nil) }
 
-// systemResolve resolves HOST:PORT with the system.
+// systemResolve resolves HOST:PORT with the system's resolver.
 func systemResolve(ctx context.Context, hub string) ([]net.Addr, error) {
 	host, port, err := net.SplitHostPort(hub)
 	if err != nil {

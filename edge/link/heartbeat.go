@@ -11,13 +11,15 @@ import (
 	"skerry/syncproto"
 )
 
-// description is the description of the machine that a heartbeat carried.
-type description struct {
-	beat uint64
-	hash []byte
+// sentNode identifies the fleet.Node of this machine that a heartbeat carried: the number of the heartbeat and
+// the hash of the node.
+type sentNode struct {
+	heartbeat uint64
+	hash      []byte
 }
 
-// handleWelcome checks that the hub is of this edge's cluster, and sends the first heartbeat.
+// handleWelcome handles the hub's answer to Hello: it sends the first heartbeat. It ends the session if the hub
+// belongs to another cluster than this edge.
 func (s *session) handleWelcome(ctx context.Context, w syncproto.Welcome) {
 	if s.mem.Cluster != "" && w.Cluster != s.mem.Cluster {
 		s.performOutputs(ctx, s.proto.Bad(fleet.Errorf(fleet.CodeForbidden,
@@ -29,7 +31,8 @@ func (s *session) handleWelcome(ctx context.Context, w syncproto.Welcome) {
 	s.sendHeartbeat(ctx, s.monotonicNow())
 }
 
-// sendHeartbeat sends a heartbeat, with the description of the machine if the cluster does not have it.
+// sendHeartbeat sends a heartbeat and schedules the next one. The heartbeat carries this machine's fleet.Node
+// if that differs from the one that the cluster has.
 func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 	s.heartbeats++
 	h := syncproto.Heartbeat{Uptime: s.cfg.Uptime(), Wall: s.cfg.Now().UnixNano(), RTT: s.hubConn.conn.Stats().RTT}
@@ -40,14 +43,16 @@ func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 	}
 	if changed {
 		h.Node = &node
-		s.sentDescription = &description{beat: s.heartbeats, hash: hash}
+		s.sentNode = &sentNode{heartbeat: s.heartbeats, hash: hash}
 	}
 	// Until it is answered, another heartbeat would tell nothing new.
 	s.nextHeartbeat = now + heartbeatDelay(s.proto.TTL(), 0)
 	s.performOutputs(ctx, s.proto.SendHeartbeat(now, h))
 }
 
-// handleHeartbeatAck handles the answer to a heartbeat.
+// handleHeartbeatAck handles the answer to a heartbeat: it journals the contact, schedules the next heartbeat,
+// and takes over the node status and the list of hubs. The first answer of a session commits it
+// (commitSession).
 func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
 	if err := s.cfg.Journal.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered heartbeat not journaled", "error", err)
@@ -59,10 +64,10 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 	s.tracker.updateStatus(func(st *Status) {
 		st.NodeStatus, st.NodeReason, st.TTL, st.Epoch = e.Ack.Status, e.Ack.Reason, s.proto.TTL(), e.Ack.Epoch
 	})
-	if s.sentDescription != nil && e.Ack.Number >= s.sentDescription.beat && !e.Ack.NeedNode {
-		s.mem.NodeHash, s.sentDescription = s.sentDescription.hash, nil
+	if s.sentNode != nil && e.Ack.Number >= s.sentNode.heartbeat && !e.Ack.NeedNode {
+		s.mem.NodeHash, s.sentNode = s.sentNode.hash, nil
 		if !e.First {
-			s.saveMemoryOrEnd(ctx)
+			s.saveLinkStateOrEnd(ctx)
 		}
 	}
 	if e.Ack.NeedNode {
@@ -71,7 +76,7 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 	if hubs := e.Ack.Hubs; len(hubs) > 0 && !slices.Equal(hubs, s.mem.Hubs) {
 		s.updateHubList(hubs)
 		if !e.First {
-			s.saveMemoryOrEnd(ctx)
+			s.saveLinkStateOrEnd(ctx)
 		}
 	}
 	if e.First {
@@ -80,8 +85,8 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 	s.updateNodeStatus(ctx, e.Ack.Status)
 }
 
-// trustedHubTime returns the hub's time, or 0 if it is after the end of the hub's certificate. The
-// hub's clock is wrong then, and with its time this edge would refuse the hubs with correct clocks.
+// trustedHubTime returns the hub's time, or 0 if that is after the end of the hub's certificate. The hub's
+// clock is wrong then, and with its time this edge would refuse the hubs with correct clocks.
 func (s *session) trustedHubTime(hubTime int64) int64 {
 	if chain := s.hubConn.conn.State().PeerCertificates; len(chain) > 0 && hubTime > chain[0].NotAfter.UnixNano() {
 		return 0
@@ -89,7 +94,8 @@ func (s *session) trustedHubTime(hubTime int64) int64 {
 	return hubTime
 }
 
-// updateNodeStatus takes the node status that the cluster reports.
+// updateNodeStatus shows the node status that the cluster reports in the link's status; "" changes nothing.
+// Once the node is ready, its return is complete, and the link's state is saved without Rejoined.
 func (s *session) updateNodeStatus(ctx context.Context, status fleet.NodeStatus) {
 	if status == "" {
 		return
@@ -97,34 +103,36 @@ func (s *session) updateNodeStatus(ctx context.Context, status fleet.NodeStatus)
 	s.tracker.updateStatus(func(st *Status) { st.NodeStatus = status })
 	if status == fleet.NodeReady && s.mem.Rejoined {
 		s.mem.Rejoined = false
-		s.saveMemoryOrEnd(ctx)
+		s.saveLinkStateOrEnd(ctx)
 	}
 }
 
-// updateHubList takes the hub list that the cluster reports.
+// updateHubList replaces the remembered hub addresses by those that a hub named. It does not save them.
 func (s *session) updateHubList(hubs []string) {
 	s.mem.Hubs = knownHubs(hubs, nil)
 	all := knownHubs(s.mem.Hubs, s.cfg.Hubs)
 	s.tracker.updateStatus(func(st *Status) { st.Hubs = all })
 }
 
-// saveMemoryOrEnd saves the state of the link; an error ends the session.
-func (s *session) saveMemoryOrEnd(ctx context.Context, rows ...fleet.Transition) (kept bool) {
-	err := s.saveMemory(ctx, rows...)
+// saveLinkStateOrEnd calls saveLinkState; an error ends the session. It reports whether the state is saved.
+func (s *session) saveLinkStateOrEnd(ctx context.Context, rows ...fleet.Transition) (kept bool) {
+	err := s.saveLinkState(ctx, rows...)
 	if err != nil {
 		s.endWithError(fleet.AsError(err))
 	}
 	return err == nil
 }
 
-// commitSession handles the first acknowledgement: the cluster has committed the session.
+// commitSession handles the session's first acknowledged heartbeat: the cluster has committed the session. It
+// journals the return of the link, and then sends the rows that the cluster lacks. A journal that lost rows is
+// renumbered instead, and the session ends.
 func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck) {
 	s.committed = true
 	s.stopSearch()
 	s.backoff.resetDelays()
 	s.round, s.lastHub, s.refusingHub = 0, s.hubConn.hub, ""
 	noted := s.mem.Disconnected
-	rows := s.noteReconnect(ack)
+	rows := s.reconnectRows(ack)
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
 		s.updateHubList(hubs)
 	}
@@ -132,7 +140,7 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck)
 		s.mem.Rejoined = true
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
-	if !s.saveMemoryOrEnd(ctx, rows...) {
+	if !s.saveLinkStateOrEnd(ctx, rows...) {
 		s.mem.Disconnected = noted // as in the journal
 	}
 	wentBack := s.mem.WentBack
@@ -148,8 +156,8 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck)
 	s.startReplay(ctx, s.appliedByCluster(ack))
 }
 
-// appliedByCluster returns the newest row that the cluster has applied. The Welcome may be older than a
-// snapshot that was restored.
+// appliedByCluster returns the newest row that the cluster has applied, from the Welcome or, if it is newer or
+// a snapshot was restored since, from the first acknowledgement.
 func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
 	if ack.Restored > s.clusterIndex {
 		return ack.Applied
@@ -157,8 +165,9 @@ func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
 	return max(s.welcome.Applied, ack.Applied)
 }
 
-// noteReconnect returns the rows about the return of the link, and stores the cluster's index and term.
-func (s *session) noteReconnect(ack syncproto.HeartbeatAck) []fleet.Transition {
+// reconnectRows returns the rows that record the return of the link, and updates l.mem with the cluster's index
+// and term. If the cluster is at an older state than before, it sets mem.WentBack, and the rows say so.
+func (s *session) reconnectRows(ack syncproto.HeartbeatAck) []fleet.Transition {
 	index, term := ack.Index, ack.Term
 	if index == 0 {
 		index, term = s.welcome.Index, s.welcome.Term

@@ -36,8 +36,8 @@ import (
 // DefaultBackoffCap bounds the pause between two rounds of dialing.
 const DefaultBackoffCap = 60 * time.Second
 
-// Journal is the part of *journal.Journal that a Link uses. It is an interface because tests replace
-// the disk. Methods without a context read memory only.
+// Journal is the part of *journal.Journal that a Link uses. It is an interface because tests replace the disk.
+// Methods without a context read or change memory only.
 type Journal interface {
 	Head() journal.Head
 	Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error)
@@ -52,23 +52,24 @@ type Journal interface {
 	Away() time.Duration
 }
 
-// Edge is the rest of the edge. Its methods may be called from any goroutine.
+// Edge is the rest of the edge, as a Link calls it. Its methods may be called from any goroutine.
 type Edge interface {
-	// Describe returns the description of this machine and its hash. It must not block.
+	// Describe returns the fleet.Node of this machine and its hash. It must not block.
 	Describe() (hash []byte, node fleet.Node)
-	// Desired returns the newest journaled desired index.
+	// Desired returns the index of the newest journaled delivery.
 	Desired() fleet.Index
-	// Deliver journals a delivery, which is acted on later. For a full delivery, holdings lists the
-	// allocations of this edge that it does not name.
+	// Deliver journals a hub's delivery and returns what to answer. The edge acts on it later. For a full
+	// delivery, holdings lists the allocations of this edge that it does not name.
 	Deliver(ctx context.Context, d syncproto.Desired) (r syncproto.Received, holdings []fleet.AllocID, err error)
-	// Restate records the state of every allocation again, because the cluster went back behind rows
-	// that are no longer held.
+	// Restate appends rows that repeat the state of every allocation, because the cluster went back to a state
+	// before rows that are no longer held.
 	Restate(ctx context.Context) error
-	// Answer executes a request of a hub and opens what follows the reply: output, a file, or nothing.
-	// A reader that follows ends with ctx. An unknown kind is fleet.CodeUnsupported.
+	// Answer executes a request of a hub and returns the bytes that follow the reply: output, a file, or
+	// nothing. A reader that follows a growing output ends with ctx. An unknown kind of request is a
+	// fleet.CodeUnsupported.
 	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
-	// Exec runs a command for a hub and writes its result. ctx ends with the stream. When Exec returns,
-	// it no longer reads from talk.
+	// Exec runs a command for a hub: talk is its input and output. It writes the result itself. ctx ends with
+	// the stream. When Exec returns, it no longer reads from talk.
 	Exec(ctx context.Context, req syncproto.Request, talk ExecStream)
 }
 
@@ -84,7 +85,7 @@ type Config struct {
 	Boot     fleet.BootID
 	Instance fleet.InstanceID
 	Agent    string   // version of the agent
-	Hubs     []string // HOST:PORT; the hubs that a hub names are added
+	Hubs     []string // HOST:PORT; the addresses that a hub names are added
 
 	Journal Journal
 	Edge    Edge
@@ -100,8 +101,8 @@ type Config struct {
 	// than the hub's TTL; 0: the TTL. It is called after each answer. nil: always 0.
 	Silence func() time.Duration
 
-	// Answered is called after each answered heartbeat, Ended with the reason after each session,
-	// and FenceChanged when journal.Link.Fenced has changed. They must not block; nil: no call.
+	// Answered is called after each acknowledged heartbeat, Ended with the reason after each session, and
+	// FenceChanged when journal.Link.Fenced has changed. They must not block; nil: no call.
 	Answered     func()
 	Ended        func(why *fleet.Error)
 	FenceChanged func()
@@ -112,7 +113,7 @@ type Config struct {
 	Log        *slog.Logger         // nil: discards
 }
 
-// Link connects an edge to its cluster.
+// Link connects an edge to its cluster. Its exported methods may be called from any goroutine.
 type Link struct {
 	cfg               Config
 	log               *slog.Logger
@@ -120,9 +121,9 @@ type Link struct {
 	heartbeatRequests chan struct{}
 
 	// Owned by Run's goroutine.
-	mem         journal.Link
-	lastHub     string // hub of the last committed session
-	refusingHub string // the hub that last turned this edge away; "" after a committed session
+	mem         journal.Link // saved by saveLinkState
+	lastHub     string       // hub of the last committed session
+	refusingHub string       // the hub that last turned this edge away; "" after a committed session
 	backoff     *reconnectBackoff
 	wait        time.Duration // before the next search
 	stale       bool          // the last session was refused as stale
@@ -137,7 +138,7 @@ type Link struct {
 	follows  chan struct{}
 }
 
-// New makes a Link. It does no I/O.
+// New makes a Link with the defaults of cfg filled in. It does no I/O and starts no goroutine.
 func New(cfg Config) (*Link, error) {
 	switch {
 	case cfg.Node == "" || cfg.Boot == "" || cfg.Instance == "":
@@ -183,8 +184,8 @@ func New(cfg Config) (*Link, error) {
 	return l, nil
 }
 
-// RequestHeartbeat makes the next heartbeat due now, because the description of the machine or Silence
-// has changed.
+// RequestHeartbeat makes a committed session send a heartbeat now, because the fleet.Node of this machine or
+// Silence has changed. It does not wait for that.
 func (l *Link) RequestHeartbeat() {
 	select {
 	case l.heartbeatRequests <- struct{}{}:
@@ -192,8 +193,8 @@ func (l *Link) RequestHeartbeat() {
 	}
 }
 
-// Run connects until ctx ends, and then returns nil. It logs errors of the journal and writes again in
-// the next session.
+// Run dials hubs and runs one session after another until ctx ends, and then returns nil. It may be called
+// once. Errors of the journal are logged or end the session; the next session writes again.
 func (l *Link) Run(ctx context.Context) error {
 	l.mem = l.cfg.Journal.Link()
 	mem := l.mem
@@ -216,12 +217,12 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 }
 
-// monotonicNow returns the sessions' monotonic time.
+// monotonicNow returns the time since New, by which sessions and their timers count.
 func (l *Link) monotonicNow() time.Duration { return time.Since(l.start) }
 
-// saveMemory stores l.mem together with rows. When the cluster has this edge back, it also records for
-// how long each task has been running.
-func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
+// saveLinkState journals l.mem together with rows. If the cluster has just taken this edge back (mem.Rejoined),
+// it also appends a row for each running task with the time that it has been running.
+func (l *Link) saveLinkState(ctx context.Context, rows ...fleet.Transition) error {
 	before := l.cfg.Journal.Link()
 	var reconnected journal.RowsOfStates
 	if l.mem.Rejoined && !before.Rejoined {
@@ -238,6 +239,7 @@ func (l *Link) saveMemory(ctx context.Context, rows ...fleet.Transition) error {
 	return nil
 }
 
+// currentMoment returns the present for rows.
 func (l *Link) currentMoment() journal.Moment {
 	return journal.Moment{Boot: l.cfg.Boot, Mono: l.cfg.Uptime(), Wall: l.cfg.Now()}
 }

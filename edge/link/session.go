@@ -12,46 +12,46 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// sessionEnd says how a session ended.
+// sessionEnd says how a session ended. Its zero value stands for the end of the context.
 type sessionEnd struct {
 	err          *fleet.Error
-	retryAfter   time.Duration
-	session      uint64    // with stale_session: the number to exceed
-	applied      fleet.Seq // with put_back: the newest row of the cluster
-	committed    bool      // a heartbeat was answered
-	firstTry     bool      // the session before did not end the same way
-	reconnectNow bool      // the link works: the next session starts at once
-	hub          string    // address
-	refusedByHub bool      // the hub refused or ended the session
+	retryAfter   time.Duration // the hub asks not to be dialed sooner; 0: it does not
+	session      uint64        // with stale_session: the number to exceed
+	applied      fleet.Seq     // with put_back: the newest row of the cluster
+	committed    bool          // a heartbeat was answered
+	firstTry     bool          // the session before did not end the same way
+	reconnectNow bool          // the link works: the next session starts at once
+	hub          string        // address
+	refusedByHub bool          // the hub refused or ended the session
 }
 
-// session is one session over one connection. Its event loop owns all fields.
+// session is one session over one connection. The goroutine of its event loop owns all fields.
 type session struct {
 	*Link
 	hubConn *hubConnection
 	proto   *syncproto.EdgeSession
-	end     *sessionEnd
+	end     *sessionEnd // nil: the session goes on
 
-	streams [3]*transport.Stream
-	out     [3]chan syncproto.Message
-	in      chan inbound // control and updates
-	desired chan inbound // read only while no delivery is being journaled
-	tasks   sync.WaitGroup
+	streams [3]*transport.Stream      // by syncproto.Stream
+	out     [3]chan syncproto.Message // frames to write, for each stream
+	in      chan inbound              // frames of the control and updates streams
+	desired chan inbound              // frames of the desired stream, read only while no delivery is being journaled
+	tasks   sync.WaitGroup            // readers, writers, and the journaling of a delivery
 
-	clusterIndex    fleet.Index // newest index known of the cluster, before the session
-	welcome         syncproto.Welcome
-	committed       bool
-	nextHeartbeat   time.Duration // 0: not before the Welcome
-	heartbeats      uint64
-	sentDescription *description // in a heartbeat that is not answered yet
+	clusterIndex  fleet.Index       // newest index known of the cluster, before the session
+	welcome       syncproto.Welcome // the hub's answer to Hello
+	committed     bool              // a heartbeat was acknowledged
+	nextHeartbeat time.Duration     // 0: not before the Welcome
+	heartbeats    uint64            // sent in this session
+	sentNode      *sentNode         // in a heartbeat that is not answered yet; nil: none
 
-	delivering bool
+	delivering bool // a delivery is being journaled
 	delivered  chan delivery
 
-	cursor    fleet.Seq // next row to send
-	sendsBase bool      // the next Updates replaces the cluster's record of this journal
-	sendAt    time.Duration
-	backlog   bool // rows that are due wait for an answer
+	cursor    fleet.Seq     // next row to send
+	sendsBase bool          // the next Updates replaces the cluster's record of this journal
+	sendAt    time.Duration // when to send waiting rows; 0: none wait
+	backlog   bool          // rows that are due wait for an answer
 
 	silenceCheckAt time.Duration // when to check if anything was received; 0: nothing was sent
 	packetsHeard   uint64        // packets received when silenceCheckAt was set
@@ -60,14 +60,14 @@ type session struct {
 	roundTripStats   transport.Stats // when roundTripCheckAt was set
 }
 
-// inbound is a frame, or the error that ended the stream.
+// inbound is a frame that a stream received, or the error that ended the stream.
 type inbound struct {
 	stream syncproto.Stream
 	msg    syncproto.Message
 	err    error
 }
 
-// delivery is the result of journaling a Desired.
+// delivery is the result of Edge.Deliver for the delivery with an index.
 type delivery struct {
 	received syncproto.Received
 	holdings []fleet.AllocID
@@ -78,7 +78,8 @@ type delivery struct {
 // maxQueuedFrames bounds the frames that wait to be written to a stream. A working session has far fewer.
 const maxQueuedFrames = 16
 
-// runSession runs one session to its end and closes its connection.
+// runSession runs one session over f until it or ctx ends, and closes the connection and its socket. The
+// session's goroutines have then ended, except those that serve requests of the hub.
 func (l *Link) runSession(ctx context.Context, f *hubConnection) sessionEnd {
 	streaming, cancel := context.WithCancel(ctx)
 	s := &session{
@@ -111,10 +112,11 @@ func (l *Link) runSession(ctx context.Context, f *hubConnection) sessionEnd {
 	return *s.end
 }
 
-// openStreams opens the streams and sends Hello. Readers and writers end with ctx.
+// openStreams saves the number of the new session, opens the three streams, starts their readers and writers,
+// and sends Hello. Readers and writers end with ctx.
 func (s *session) openStreams(ctx context.Context) error {
 	s.mem.Session++
-	if err := s.saveMemory(ctx); err != nil {
+	if err := s.saveLinkState(ctx); err != nil {
 		return err
 	}
 	s.tracker.updateStatus(func(st *Status) { st.Session = s.mem.Session })
@@ -148,7 +150,7 @@ func (s *session) openStreams(ctx context.Context) error {
 	return nil
 }
 
-// runEventLoop runs until the session or ctx ends.
+// runEventLoop handles frames, timers and changes of the journal until the session or ctx ends.
 func (s *session) runEventLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -182,7 +184,7 @@ func (s *session) runEventLoop(ctx context.Context) {
 	}
 }
 
-// handleFrame handles a frame, or the end of a stream.
+// handleFrame gives a frame to the protocol and performs its outputs. The end of a stream ends the session.
 func (s *session) handleFrame(ctx context.Context, i inbound) {
 	s.noteHubHeard() // a stream that ended was ended by the hub; silence is noticed by timers
 	if i.err == nil {
@@ -200,7 +202,7 @@ func (s *session) handleFrame(ctx context.Context, i inbound) {
 	s.endWithError(err)
 }
 
-// nextWakeTime returns when the next timer is due.
+// nextWakeTime returns the time of the next timer, on the clock of monotonicNow, at most an hour ahead.
 func (s *session) nextWakeTime() time.Duration {
 	at := s.monotonicNow() + time.Hour
 	for _, t := range []time.Duration{s.nextHeartbeat, s.sendAt, s.silenceCheckAt, s.roundTripCheckAt} {
@@ -214,7 +216,8 @@ func (s *session) nextWakeTime() time.Duration {
 	return at
 }
 
-// runDueTimers handles the timers that are due.
+// runDueTimers does what is due now: send a heartbeat or rows, check for silence, check the round trip, and the
+// protocol's own timeouts.
 func (s *session) runDueTimers(ctx context.Context) {
 	now := s.monotonicNow()
 	if s.nextHeartbeat > 0 && now >= s.nextHeartbeat {
@@ -233,7 +236,7 @@ func (s *session) runDueTimers(ctx context.Context) {
 	s.performOutputs(ctx, s.proto.Tick(now))
 }
 
-// performOutputs performs the outputs of a protocol step, in order.
+// performOutputs performs the outputs of a protocol step, in order: it queues frames and handles events.
 func (s *session) performOutputs(ctx context.Context, outputs []syncproto.Output) {
 	for _, o := range outputs {
 		if o.Send != nil {
@@ -256,7 +259,8 @@ func (s *session) performOutputs(ctx context.Context, outputs []syncproto.Output
 	}
 }
 
-// queueFrame queues a frame. It never blocks: a full queue means that nothing gets through.
+// queueFrame queues a frame for a stream's writer. It never blocks: a full queue means that the hub takes
+// nothing, and ends the session.
 func (s *session) queueFrame(on syncproto.Stream, m syncproto.Message) {
 	select {
 	case s.out[on] <- m:
@@ -272,14 +276,15 @@ func (s *session) queueFrame(on syncproto.Stream, m syncproto.Message) {
 
 func (s *session) endWithError(err *fleet.Error) { s.endSession(sessionEnd{err: err}) }
 
-// endSession ends the session. The first reason counts.
+// endSession makes the event loop end with e. Only the first call counts.
 func (s *session) endSession(e sessionEnd) {
 	if s.end == nil {
 		s.end = &e
 	}
 }
 
-// deliverDesired journals a delivery in a goroutine of its own: heartbeats go on meanwhile.
+// deliverDesired journals a delivery in a goroutine of its own, so that heartbeats go on meanwhile. The event
+// loop gets the result on s.delivered.
 func (s *session) deliverDesired(ctx context.Context, d syncproto.Desired) {
 	s.delivering = true
 	s.tasks.Go(func() {
@@ -288,7 +293,8 @@ func (s *session) deliverDesired(ctx context.Context, d syncproto.Desired) {
 	})
 }
 
-// confirmDelivery tells the hub that a delivery is journaled.
+// confirmDelivery sends Received, and the holdings if there are any, after a delivery was journaled. If that
+// failed, it ends the session.
 func (s *session) confirmDelivery(ctx context.Context, d delivery) {
 	s.delivering = false
 	if d.err != nil {
@@ -303,7 +309,8 @@ func (s *session) confirmDelivery(ctx context.Context, d delivery) {
 	}
 }
 
-// resendEverything sends the description and the rows again, as the hub asked.
+// resendEverything handles a Resync: it makes the next heartbeat, with this machine's fleet.Node, due now, and
+// sends the rows after r.Applied again.
 func (s *session) resendEverything(r syncproto.Resync) {
 	s.log.Warn("the hub asks for a resync", "reason", r.Reason, "applied", r.Applied)
 	s.mem.NodeHash, s.nextHeartbeat = nil, s.monotonicNow()

@@ -9,7 +9,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// State is the state of the link.
+// State says whether the link is connected, and what it does otherwise.
 type State string
 
 const (
@@ -19,13 +19,13 @@ const (
 	StateFenced     State = "fenced"     // a hub takes this machine for a clone; retrying slowly
 )
 
-// Status is the status of the link.
+// Status is a copy of the link's status, for people.
 type Status struct {
 	State      State
-	Hub        string   // address of the session, or of the last attempt
-	Hubs       []string // known addresses
-	Session    uint64   // number of the session
-	Epoch      fleet.Epoch
+	Hub        string           // address of the session, or of the last attempt
+	Hubs       []string         // known addresses
+	Session    uint64           // number of the session
+	Epoch      fleet.Epoch      // of the committed session; 0: none
 	NodeStatus fleet.NodeStatus // as a hub reported last
 	NodeReason string
 	LastError  string        // why the last attempt or session ended
@@ -41,7 +41,7 @@ type Status struct {
 	BytesSent, BytesReceived uint64
 }
 
-// Status returns the status of the link. It may be called from any goroutine.
+// Status returns the status of the link now. It may be called from any goroutine.
 func (l *Link) Status() Status {
 	s := l.tracker.currentStatus()
 	s.Away = l.cfg.Journal.Away()
@@ -64,6 +64,7 @@ type statusTracker struct {
 // traffic is bytes on the wire.
 type traffic struct{ sent, received uint64 }
 
+// updateStatus calls f with the stored status while the lock is held.
 func (b *statusTracker) updateStatus(f func(s *Status)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,14 +98,14 @@ func (b *statusTracker) currentStatus() Status {
 	return s
 }
 
-// setRetryTime notes a pause until at; zero ends it.
+// setRetryTime records that the link waits until resume before it dials; the zero time: it does not wait.
 func (b *statusTracker) setRetryTime(resume time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retryAt = resume
 }
 
-// noteDialAttempt notes a dial, if there is no session.
+// noteDialAttempt shows hub as the address of the last attempt, unless there is a session.
 func (b *statusTracker) noteDialAttempt(hub string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,14 +114,15 @@ func (b *statusTracker) noteDialAttempt(hub string) {
 	}
 }
 
-// markCommitted notes that the session is committed.
+// markCommitted records that the session on the current connection is committed.
 func (b *statusTracker) markCommitted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.committed = true
 }
 
-// setConnection sets the session's connection; nil: none.
+// setConnection records the connection of a new session, which is not committed yet; nil: the session is over.
+// It adds the traffic of the connection before.
 func (b *statusTracker) setConnection(c *transport.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,9 +143,10 @@ func (t traffic) addTraffic(o traffic) traffic {
 	return traffic{t.sent + o.sent, t.received + o.received}
 }
 
-// headers is the size of the headers of a packet: UDP over IPv4.
+// headers is the size of a packet's headers in bytes: UDP over IPv4.
 const headers = 8 + 20
 
+// connTraffic returns the bytes of a connection on the wire, with the headers of its packets.
 func connTraffic(c *transport.Conn) traffic {
 	s := c.Stats()
 	return traffic{s.BytesSent + headers*s.PacketsSent, s.BytesReceived + headers*s.PacketsReceived}

@@ -11,7 +11,8 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// readFrames passes the frames of a stream to the event loop until the stream ends.
+// readFrames passes the frames of a stream to the event loop until the stream or ctx ends. The error that ends
+// the stream is the last value.
 func readFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound) {
 	frames := syncproto.NewReader(s)
 	for {
@@ -30,7 +31,8 @@ func readFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream,
 	}
 }
 
-// writeFrames writes the frames that the event loop queues for a stream.
+// writeFrames writes the frames that the event loop queues for a stream until ctx ends. It passes an error to
+// the event loop and returns.
 func writeFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, out <-chan syncproto.Message, in chan<- inbound) {
 	err := syncproto.WriteStream(s, name)
 	frames := syncproto.NewWriter(s)
@@ -56,7 +58,8 @@ const (
 	requestTimeout = 10 * time.Second // until the Request has arrived
 )
 
-// acceptRequests accepts streams of the hub until the connection ends.
+// acceptRequests accepts the streams that the hub opens until the connection ends, and serves each in a
+// goroutine of its own. It aborts streams beyond maxRequests.
 func (s *session) acceptRequests(ctx context.Context) {
 	for {
 		stream, err := s.hubConn.conn.Accept(ctx)
@@ -75,7 +78,8 @@ func (s *session) acceptRequests(ctx context.Context) {
 	}
 }
 
-// answerRequest serves one request: a Reply, then the output until it or the stream ends.
+// answerRequest serves the request on one stream: it writes a Reply, and then the output until that or the
+// stream ends. A command (Exec) gets the stream itself. An error goes into the Reply.
 func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +131,7 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	}
 }
 
-// readRequest reads the Request of a stream.
+// readRequest reads the Request at the beginning of a stream. It waits for at most requestTimeout.
 func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader) (syncproto.Request, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return syncproto.Request{}, err
@@ -143,7 +147,7 @@ func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader
 	return req, stream.SetReadDeadline(time.Time{})
 }
 
-// execStream reads what follows a Request.
+// execStream is the rest of a request's stream: the input and output of a command.
 type execStream struct {
 	rest   io.Reader
 	stream *transport.Stream

@@ -13,7 +13,9 @@ import (
 // maxBatch bounds the row bytes of one Updates: half of the allowed bytes, because two may be in flight.
 const maxBatch = syncproto.MaxUpdatesBytes / 2
 
-// startReplay sends rows from the one after applied on.
+// startReplay acknowledges the rows up to applied and sends those after it. If some of them are no longer held,
+// it first appends rows with the states of all allocations, and lets the cluster continue from the oldest held
+// row.
 func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 	s.cfg.Journal.Acknowledge(applied)
 	s.cursor = applied + 1
@@ -30,8 +32,8 @@ func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 	s.sendRows(ctx)
 }
 
-// rebaseJournal renumbers the rows of a journal that lost rows. Its announced numbers are no longer
-// valid, so another session follows.
+// rebaseJournal renumbers the rows of a journal that lost rows, after the newest row of the cluster, and ends
+// the session: the numbers that it announced are no longer valid. The next session starts at once.
 func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck) {
 	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
 		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows continues", s.hubConn.hub).
@@ -49,7 +51,8 @@ func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck)
 	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: the journal continues after row %d", ack.Applied)})
 }
 
-// scheduleSend sets the time at which waiting rows are sent.
+// scheduleSend sets the time at which rows after the cursor are sent. It ends the session if the journal has
+// lost rows.
 func (s *session) scheduleSend() {
 	if !s.committed || s.backlog {
 		return
@@ -67,7 +70,8 @@ func (s *session) scheduleSend() {
 	}
 }
 
-// sendRows sends as many rows from the cursor on as may be in flight. The rest follows with the next answer.
+// sendRows sends as many rows from the cursor on as may be in flight. If more are left, it sets backlog, and
+// they follow the next answer.
 func (s *session) sendRows(ctx context.Context) {
 	s.backlog = false
 	for s.end == nil && s.committed && s.cursor <= s.cfg.Journal.Head().Last {
@@ -96,14 +100,14 @@ func (s *session) sendRows(ctx context.Context) {
 	}
 }
 
-// lostRowsEnd ends a session whose journal lost rows meanwhile: the numbers of its rows are no longer
-// valid. The next session announces that.
+// lostRowsEnd returns the end of a session whose journal has lost rows since Hello: the numbers of its rows are
+// no longer valid. The next session starts at once and announces that.
 func lostRowsEnd(why string) sessionEnd {
 	return sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: %s", why)}
 }
 
-// handleApplied handles the answer to an Updates. If the cluster applied fewer rows, sending continues
-// after those.
+// handleApplied handles the answer to an Updates: it acknowledges the applied rows in the journal and sends
+// more. If the cluster applied fewer rows than were sent, sending continues after the applied ones.
 func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
 	s.cfg.Journal.Acknowledge(a.Last)
 	s.updateNodeStatus(ctx, a.Status)
@@ -115,12 +119,12 @@ func (s *session) handleApplied(ctx context.Context, a syncproto.Applied) {
 	}
 }
 
-// checkSilence checks if anything was received since the last send. If not, it starts a search beside
-// the session, and the first connection wins.
+// checkSilence checks if anything was received since the last send. If not, it starts a search beside the
+// session, and the connection that works first is used.
 //
-// A packet from the hub does not prove that this side's packets arrive: QUIC repeats lost packets after
-// longer and longer times, on each side on its own. But it shows that the path works, so the search
-// starts again at once.
+// A packet from the hub does not prove that this side's packets arrive: QUIC repeats lost packets after longer
+// and longer times, on each side on its own. But it shows that the path works, so the search starts again at
+// once.
 func (s *session) checkSilence(ctx context.Context, now time.Duration) {
 	received := s.hubConn.conn.Stats().PacketsReceived
 	switch {
@@ -138,14 +142,14 @@ func (s *session) checkSilence(ctx context.Context, now time.Duration) {
 	s.packetsHeard, s.silenceCheckAt = received, now+minSilenceCheck/3
 }
 
-// noteHubHeard ends the check of silence and its search.
+// noteHubHeard ends the check of silence, and the search that it started: the hub has sent something.
 func (s *session) noteHubHeard() {
 	s.silenceCheckAt = 0
 	s.stopSearch()
 }
 
-// checkRoundTrip starts another session if the connection only sends probes: the round trip has
-// changed, and QUIC uses the old one.
+// checkRoundTrip ends the session, so that the next one starts at once, if the connection only sends probes:
+// the round trip has become much longer, and QUIC still uses the old one.
 func (s *session) checkRoundTrip() {
 	s.roundTripCheckAt = 0
 	if now := s.hubConn.conn.Stats(); now.Probes(s.roundTripStats) {
@@ -154,7 +158,8 @@ func (s *session) checkRoundTrip() {
 	}
 }
 
-// replacementFound returns the channel of the search beside the session; nil: none is running.
+// replacementFound returns the channel on which the search beside the session delivers a connection; nil: no
+// search is running.
 func (s *session) replacementFound() chan *hubConnection {
 	if s.search == nil {
 		return nil
@@ -162,13 +167,15 @@ func (s *session) replacementFound() chan *hubConnection {
 	return s.search.found
 }
 
-// switchConnection ends the session in favour of a new connection.
+// switchConnection ends the session, because the search beside it has found the connection f. It leaves f to
+// the next session.
 func (s *session) switchConnection(f *hubConnection) {
 	s.search.found <- f // Run takes it from there
 	s.endSession(sessionEnd{err: fleet.Errorf(fleet.CodeTimeout, "nothing heard from hub %s", s.hubConn.hub)})
 }
 
-// handleSessionEnd stores how a session ended, and sets the pause before the next one.
+// handleSessionEnd logs why a session ended, shows and journals what the next one needs (a session number, a
+// fence, an older copy of the journal, the loss of the link), and sets the pause before it.
 func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	l.cfg.Ended(e.err)
 	l.log.Info("session over", "committed", e.committed, "code", e.err.Code, "error", e.err.Message)
@@ -186,7 +193,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 		}
 	case fleet.CodeFork, fleet.CodeCloned:
 		l.mem.Fenced = e.err.Error()
-		if err := l.saveMemory(ctx); err != nil {
+		if err := l.saveLinkState(ctx); err != nil {
 			l.log.Warn("fence not recorded", "error", err)
 		}
 	}
@@ -196,7 +203,7 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	fenced := l.mem.Fenced
 	l.tracker.updateStatus(func(s *Status) { s.LastError, s.Fenced, s.Epoch = e.err.Error(), fenced, 0 })
 	if e.committed && !e.reconnectNow {
-		l.noteLoss(ctx, e.err.Message)
+		l.recordLinkLoss(ctx, e.err.Message)
 	}
 	if l.search == nil {
 		if e.committed {
@@ -209,14 +216,14 @@ func (l *Link) handleSessionEnd(ctx context.Context, e sessionEnd) {
 	}
 }
 
-// noteLoss records the loss of the link and the time since the last answered heartbeat. It does so once
-// per loss, also if the return could not be recorded.
-func (l *Link) noteLoss(ctx context.Context, why string) {
+// recordLinkLoss journals a row that the link is lost, with the time since the last answered heartbeat. It does
+// nothing if the loss is recorded already. It logs an error.
+func (l *Link) recordLinkLoss(ctx context.Context, why string) {
 	if l.mem.Disconnected {
 		return
 	}
 	l.mem.Disconnected = true
-	err := l.saveMemory(ctx, fleet.Transition{
+	err := l.saveLinkState(ctx, fleet.Transition{
 		Kind:    fleet.TransitionDisconnect,
 		Message: fmt.Sprintf("last answer %s ago: %s", l.cfg.Journal.Away().Round(time.Millisecond), why),
 	})
