@@ -11,8 +11,9 @@ import (
 	"skerry/fleet"
 )
 
-// startAttempt starts the next attempt. It returns nil without an error if that failed and the
-// consequence is journaled.
+// startAttempt journals the next attempt, starts it and journals that it runs. If the start fails, it journals
+// the consequence, waits for the delay before the next attempt, and returns nil without an error. An error
+// means that ctx has ended.
 func (t *task) startAttempt(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
@@ -36,7 +37,8 @@ func (t *task) startAttempt(ctx context.Context) (drivers.Task, error) {
 	return live, nil
 }
 
-// launchAttempt starts the attempt with the driver and journals its handle.
+// launchAttempt makes the task's folders, starts the attempt with the driver and journals its handle.
+// drivers.Recoverable marks errors after which another attempt may succeed.
 func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	s, err := t.currentSpec()
 	if err != nil {
@@ -69,7 +71,9 @@ func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	return t.findAttempt(ctx)
 }
 
-// superviseTask supervises an attempt until it ends, and journals the consequence.
+// superviseTask supervises a running attempt until it ends: it carries out stops, restarts and signals, and
+// journals the end and its consequence. Before it returns, it waits for the delay before the next attempt. If
+// ctx ends first, the attempt goes on.
 func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	waiting, cancel := context.WithCancel(ctx)
 	exits := make(chan drivers.Exit, 1)
@@ -130,7 +134,8 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	}
 }
 
-// waitForExit waits for the attempt's end. If the driver returns an error, it asks again.
+// waitForExit waits for the attempt's end and sends it to exits. If the driver returns an error, it asks again
+// every second, until ctx ends.
 func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- drivers.Exit) {
 	for {
 		exit, err := live.Wait(ctx)
@@ -148,8 +153,8 @@ func (t *task) waitForExit(ctx context.Context, live drivers.Task, exits chan<- 
 	}
 }
 
-// killAttempt journals that the task is being killed, unless it did before the agent restarted, and
-// stops the attempt.
+// killAttempt journals that the task is being killed, and stops the attempt. An agent that was restarted in
+// between does not journal it twice.
 func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	if t.rec.Killing {
 		return t.stopAttempt(ctx, live)
@@ -169,7 +174,9 @@ func (t *task) killAttempt(ctx context.Context, live drivers.Task) error {
 	return t.stopAttempt(ctx, live)
 }
 
-// stopAttempt stops the attempt with the task's kill signal and timeout, and tries until the driver succeeds.
+// stopAttempt stops the attempt with the task's kill signal and timeout. It returns when the driver has done
+// that; if the driver fails, it tries again every second, until ctx ends. superviseTask still handles the
+// attempt's exit.
 func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	signal, timeout := fleet.DefaultKillSignal, fleet.DefaultKillTimeout
 	if s, err := t.currentSpec(); err == nil {
@@ -193,8 +200,8 @@ func (t *task) stopAttempt(ctx context.Context, live drivers.Task) error {
 	}
 }
 
-// signalAttempt journals a signal and sends it. The client gets the driver's error; the returned error
-// is the journal's.
+// signalAttempt journals a signal and sends it to the attempt. The client that asked for it gets the driver's
+// error; the returned error means that it could not be journaled.
 func (t *task) signalAttempt(ctx context.Context, live drivers.Task, req signalRequest) error {
 	message := fmt.Sprintf("%s: it is sent %s", req.reason, req.signal)
 	err := t.reportSteps(ctx, step{event: t.newTaskEvent(fleet.TaskSignaling, message)})
@@ -206,8 +213,8 @@ func (t *task) signalAttempt(ctx context.Context, live drivers.Task, req signalR
 	return nil
 }
 
-// beginRestart journals an operator's restart before it is carried out, so that it also happens if the
-// agent restarts first.
+// beginRestart journals a requested restart and answers the request. It is journaled before the attempt is
+// stopped, so that it also happens if the agent restarts first.
 func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	t.rec.Restarting, t.rec.Unhealthy = req.reason, req.failed
 	if t.rec.Restarting == "" {
@@ -218,8 +225,8 @@ func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	return err
 }
 
-// handleExit journals the end of an attempt and the consequence, releases the attempt, and waits for
-// the delay before the next one. live is nil if nothing is to be released.
+// handleExit journals the end of an attempt and the consequence, lets the driver forget the attempt, and waits
+// for the delay before the next one. live is nil if the driver has no attempt.
 func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) error {
 	steps, delay := t.stepsAfterExit(o)
 	if err := t.reportSteps(ctx, steps...); err != nil {
@@ -239,7 +246,8 @@ func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) err
 	return t.waitForRestart(ctx, delay)
 }
 
-// stepsAfterExit returns the rows of an attempt's end, and the delay before the next attempt.
+// stepsAfterExit decides whether the task is restarted, has completed or has failed. It returns the steps to
+// journal, and the delay before the next attempt. It updates the restart window.
 func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	first := t.outcomeStep(o)
 	if t.isStopping() {
@@ -275,7 +283,7 @@ func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	}}}, 0
 }
 
-// outcomeStep is the row of the attempt's end itself.
+// outcomeStep returns the step that says how the attempt ended, or why it did not start.
 func (t *task) outcomeStep(o outcome) step {
 	now := t.runner.factory.Now()
 	finished := func(s *fleet.TaskState) { s.FinishedAt = &now }
@@ -300,6 +308,7 @@ func (t *task) outcomeStep(o outcome) step {
 	}}
 }
 
+// startedStep returns the step that makes the task running.
 func (t *task) startedStep() step {
 	now := t.runner.factory.Now()
 	return step{
@@ -310,6 +319,8 @@ func (t *task) startedStep() step {
 	}
 }
 
+// restartingStep returns the step that makes the task pending until its restart after delay, and counts a
+// restart.
 func (t *task) restartingStep(reason string, delay time.Duration) step {
 	now := t.runner.factory.Now()
 	message := fmt.Sprintf("%s: restarting in %v", reason, delay.Round(time.Millisecond))
@@ -322,6 +333,7 @@ func (t *task) restartingStep(reason string, delay time.Duration) step {
 	}
 }
 
+// killedStep returns the step that makes the task dead after it was told to end.
 func (t *task) killedStep(message string) step {
 	return step{
 		event:  t.newTaskEvent(fleet.TaskKilled, message),
@@ -333,7 +345,7 @@ func (t *task) newTaskEvent(kind, message string) fleet.TaskEvent {
 	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
 }
 
-// eventTransition returns the row of an event, with the task's state after it.
+// eventTransition returns the row of an event, with the task's state now.
 func (t *task) eventTransition(event fleet.TaskEvent) fleet.Transition {
 	state := t.state
 	if state.State == fleet.TaskRunning && event.Type != fleet.TaskTerminated {

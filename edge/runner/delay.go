@@ -13,7 +13,8 @@ import (
 // of its tasks was told to stop; the task's own follows it. Both continue when the agent restarts. A task that
 // does not run waits for no delay, nor does any task if the stop skips the delays, even after they have begun.
 
-// firstStopTime returns the monotonic time at which the first task was told to stop: now, if none was.
+// firstStopTime returns the monotonic time at which the first of the allocation's tasks was told to stop. If
+// none was, it sets that time to now.
 func (r *Runner) firstStopTime() time.Duration {
 	if r.firstEndAt == 0 {
 		r.firstEndAt = max(r.factory.Mono(), 1)
@@ -21,8 +22,9 @@ func (r *Runner) firstStopTime() time.Duration {
 	return r.firstEndAt
 }
 
-// resumeEnding restores firstEndAt after a restart of the agent. It is called before the tasks' goroutines start.
-func (r *Runner) resumeEnding() {
+// restoreFirstStopTime restores firstEndAt from the tasks' records after a restart of the agent. It is called
+// before the tasks' goroutines start.
+func (r *Runner) restoreFirstStopTime() {
 	for _, t := range r.tasks {
 		if since := t.rec.Ending; since > 0 && (r.firstEndAt == 0 || since < r.firstEndAt) {
 			r.firstEndAt = since
@@ -40,8 +42,8 @@ func (r *Runner) isDelaySkipped() bool {
 	}
 }
 
-// delayShutdown returns the monotonic time at which the attempt is to be stopped. If that is later, it
-// journals the delay first.
+// delayShutdown returns the monotonic time at which the attempt is to be stopped, after the shutdown_delay of
+// its group and its own. If that is later than now, it journals the delay first. It does not wait.
 func (t *task) delayShutdown(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
 	switch {

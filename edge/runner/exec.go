@@ -8,14 +8,16 @@ import (
 	"skerry/fleet"
 )
 
-// attempt is a running attempt.
+// attempt is a running attempt of a task, to which clients have access.
 type attempt struct {
 	handle   drivers.Task
 	driver   string
 	released chan struct{} // closed when the attempt has ended or the agent releases it
 }
 
-// Exec runs a command beside a task and returns its exit code. The command ends with ctx and with the task.
+// Exec runs a command, or the command of x.Action, beside a running task and returns its exit code. The command
+// ends with ctx and with the task. A task that does not run is a fleet.CodeConflict, a driver without exec a
+// fleet.CodeUnsupported.
 func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, error) {
 	a, err := r.runningAttempt(name)
 	if err != nil {
@@ -53,7 +55,8 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	return code, err
 }
 
-// actionCommand returns the command of a task's action, from the newest version of the job.
+// actionCommand returns the command of a task's action from the newest version of the job, with its ${…}
+// replaced.
 func (r *Runner) actionCommand(name, action string) ([]string, error) {
 	for _, t := range r.tasks {
 		if t.name != name {
@@ -78,7 +81,8 @@ func (r *Runner) actionCommand(name, action string) ([]string, error) {
 	return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
 }
 
-// runningAttempt returns the attempt of a running task.
+// runningAttempt returns the attempt of a running task. An unknown task is a fleet.CodeNotFound, one that does
+// not run a fleet.CodeConflict.
 func (r *Runner) runningAttempt(name string) (*attempt, error) {
 	known := false
 	for _, t := range r.tasks {
@@ -96,7 +100,8 @@ func (r *Runner) runningAttempt(name string) (*attempt, error) {
 		WithHint("it may wait for its restart: skerry alloc status %s", fleet.Short(r.id))
 }
 
-// registerAttempt adds an attempt until leave is called. leave may be called more than once.
+// registerAttempt makes a running attempt available to Exec and Usage until leave is called, which also ends
+// commands beside it. leave may be called more than once.
 func (r *Runner) registerAttempt(name, driver string, live drivers.Task) (leave func()) {
 	a := &attempt{handle: live, driver: driver, released: make(chan struct{})}
 	r.mu.Lock()

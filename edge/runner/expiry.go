@@ -29,7 +29,7 @@ type runRecord struct {
 // longestRun is the longest running time that a runRecord may have.
 const longestRun = 100 * 365 * 24 * time.Hour
 
-// decodeRun decodes a runRecord and checks its times.
+// decodeRun decodes a runRecord. It returns an error for times that cannot be true.
 func decodeRun(b []byte) (runRecord, error) {
 	var r runRecord
 	if len(b) > maxRunRecord {
@@ -47,8 +47,8 @@ func decodeRun(b []byte) (runRecord, error) {
 	return r, nil
 }
 
-// expiry tells when an allocation has run for its group's max_run_duration, from the first start of a
-// task. It uses monotonic time, without the time that the machine was off. Run owns it.
+// expiry measures for how long an allocation has run, from the first start of a task, for its group's
+// max_run_duration. It uses monotonic time, without the time that the machine was off. Runner.Run owns it.
 type expiry struct {
 	begun *time.Duration // nil: no task has started
 	noted time.Duration  // when begun was last journaled
@@ -56,7 +56,7 @@ type expiry struct {
 	why   string         // reason, once the time is over
 }
 
-// timerChannel returns the channel of the next check; nil: there is none.
+// timerChannel returns the channel that fires when enforceMaxRun is due; nil: never.
 func (e *expiry) timerChannel() <-chan time.Time {
 	if e.timer == nil {
 		return nil
@@ -71,7 +71,7 @@ func (e *expiry) stopTimer() {
 	}
 }
 
-// maxRun returns the max_run_duration of the newest version, or 0.
+// maxRun returns the max_run_duration in the newest version of the allocation; 0: it has none.
 func (r *Runner) maxRun() time.Duration {
 	a := r.currentAlloc()
 	if g := a.Group(); g != nil && g.MaxRunDuration != nil {
@@ -80,9 +80,9 @@ func (r *Runner) maxRun() time.Duration {
 	return 0
 }
 
-// resumeRun restores begun after a restart of the agent. Without a record, the time of running tasks
-// begins with their start in this boot, or now.
-func (r *Runner) resumeRun(b []byte) {
+// restoreRunTime restores expiry.begun after a restart of the agent, from the encoded runRecord b. Without a
+// readable record, the time of running tasks begins with their start in this boot, or now.
+func (r *Runner) restoreRunTime(b []byte) {
 	f := &r.factory
 	rec, err := decodeRun(b)
 	switch {
@@ -106,16 +106,16 @@ func (r *Runner) resumeRun(b []byte) {
 	}
 }
 
-// noteFirstStart notes that a task started at a monotonic time of this boot. On a slow disk, a start is
-// journaled seconds later.
+// noteFirstStart remembers the earliest start of a task, at a monotonic time of this boot, as the begin of the
+// allocation's running time. On a slow disk, a start is journaled seconds after it.
 func (r *Runner) noteFirstStart(at time.Duration) {
 	if e := &r.expiry; e.begun == nil || at < *e.begun {
 		e.begun, e.noted = &at, -maxRunNote
 	}
 }
 
-// enforceMaxRun stops the allocation when its time is over, and sets the timer of the next check
-// otherwise. It journals the running time now and then.
+// enforceMaxRun stops the allocation if it has run for its max_run_duration. Otherwise it sets the timer of the
+// next check and, when due, journals the running time. An error means that ctx has ended.
 func (r *Runner) enforceMaxRun(ctx context.Context) error {
 	e, limit := &r.expiry, r.maxRun()
 	e.stopTimer()

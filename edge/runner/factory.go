@@ -24,18 +24,19 @@ const (
 // Factory makes runners. All fields but Jitter and Step are required.
 type Factory struct {
 	Drivers map[string]drivers.Driver // by name
-	Node    func() fleet.Node         // of the machine, for interpolation
-	Dirs    Dirs
-	BootID  fleet.BootID
-	Mono    func() time.Duration // since boot, as the journal has it
-	Now     func() time.Time     // wall clock, shown in events
-	Jitter  func() float64       // in [0, 1); nil: random
+	// Node returns the node of this machine, whose attributes ${…} may name.
+	Node   func() fleet.Node
+	Dirs   Dirs
+	BootID fleet.BootID
+	Mono   func() time.Duration // since boot, as the journal has it
+	Now    func() time.Time     // wall clock, shown in events
+	Jitter func() float64       // in [0, 1); nil: random
 	// Step is called after each labelled step of a start; tests end the process in it. nil: nothing.
 	Step func(label string)
 	Log  *slog.Logger
 }
 
-// NewRunner is New with the result type of contract.New.
+// NewRunner calls New and returns the interface type, as contract.New does.
 func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
 	r, err := f.New(a, last, rec)
 	if err != nil {
@@ -44,8 +45,8 @@ func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract
 	return r, nil
 }
 
-// New makes the runner of a. It does no I/O. It accepts an allocation that cannot run: the runner
-// records that it failed, and why.
+// New makes the runner of a. last is the allocation's journaled state, and rec journals what the runner does.
+// New does no I/O. It accepts an allocation that cannot run: the runner records that it failed, and why.
 func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (*Runner, error) {
 	if f.Node == nil || f.Mono == nil || f.Now == nil || f.Log == nil || f.Dirs.Allocs == "" || f.Dirs.State == "" {
 		return nil, errors.New("make runner: the factory is not complete")

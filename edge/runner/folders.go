@@ -30,6 +30,7 @@ type folders struct {
 	logs    string
 }
 
+// taskFolders returns the paths of a task's folders. It makes none.
 func (d Dirs) taskFolders(id fleet.AllocID, task string) folders {
 	root := filepath.Join(d.Allocs, string(id))
 	return folders{
@@ -53,12 +54,13 @@ func (f folders) createFolders() error {
 	return nil
 }
 
+// attemptStateDir returns the folder of a driver's private state of an attempt. It does not make it.
 func (d Dirs) attemptStateDir(id fleet.AllocID, task string, attempt int) string {
 	return filepath.Join(d.State, string(id), task, strconv.Itoa(attempt))
 }
 
-// lastAttempt returns the highest attempt that a driver has state of, or 0. It is used when the journal
-// lost the task's record.
+// lastAttempt returns the highest attempt of a task for which a driver has a folder of state, or 0. It shows
+// attempts that the journal has lost.
 func (d Dirs) lastAttempt(id fleet.AllocID, task string) int {
 	entries, err := os.ReadDir(filepath.Join(d.State, string(id), task))
 	if err != nil {

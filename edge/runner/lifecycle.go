@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// hookOf returns the lifecycle hook of a task, "" for a main task. Another hook needs another allocation.
+// hookOf returns the lifecycle hook of a task, "" for a main task, and whether it is a sidecar.
 func hookOf(t *fleet.Task) (hook string, sidecar bool) {
 	if t.Lifecycle == nil {
 		return "", false
@@ -24,20 +24,20 @@ func runsForever(t *fleet.Task, jobType string) bool {
 	return sidecar
 }
 
-// isLast reports whether the task is a poststop task. A stop of the allocation does not stop it.
-func (t *task) isLast() bool { return t.hook == fleet.HookPoststop }
+// isPoststop reports whether the task is a poststop task. A stop of the allocation does not stop it.
+func (t *task) isPoststop() bool { return t.hook == fleet.HookPoststop }
 
 func (t *task) isDead() bool { return t.state.State == fleet.TaskDead }
 
-// isRunningNow reports whether the task runs in this boot, as journaled.
+// isRunningNow reports whether a row of this boot says that the task runs.
 func (t *task) isRunningNow() bool { return t.state.State == fleet.TaskRunning && t.stateOfThisBoot }
 
-// startReadyTasks opens the start gate of tasks whose turn it is, and ends sidecars that have nothing
-// left to run beside.
+// startReadyTasks lets the tasks start whose turn it is by their lifecycle hooks. It tells sidecars to end when
+// no main task is left.
 func (r *Runner) startReadyTasks() {
 	if r.hasOnlySidecars() && !r.isStopped() {
 		for _, t := range r.tasks {
-			if t.sidecar && !t.isLast() {
+			if t.sidecar && !t.isPoststop() {
 				t.requestKill("The tasks that it ran beside have ended")
 			}
 		}
@@ -50,12 +50,13 @@ func (r *Runner) startReadyTasks() {
 	}
 }
 
-// hasOnlySidecars reports whether all tasks have ended but sidecars and poststop tasks.
+// hasOnlySidecars reports whether every task has ended except sidecars and poststop tasks, and at least one
+// has.
 func (r *Runner) hasOnlySidecars() bool {
 	ended := false
 	for _, t := range r.tasks {
 		switch {
-		case t.sidecar, t.isLast():
+		case t.sidecar, t.isPoststop():
 		case t.isDead():
 			ended = true
 		default:
@@ -65,16 +66,16 @@ func (r *Runner) hasOnlySidecars() bool {
 	return ended
 }
 
-// mayStart reports whether it is a task's turn: a main task after the prestart tasks, a poststart task
-// when all main tasks run or have run, a poststop task when all others are dead. If no task ever
-// started, a poststop task has nothing to clean up.
+// mayStart reports whether it is a task's turn: a main task after the prestart tasks, a poststart task when all
+// main tasks run or have run, a poststop task when all others are dead. If no task ever started, it ends a
+// poststop task, which then has nothing to clean up.
 func (r *Runner) mayStart(t *task) bool {
 	started := false
 	for _, other := range r.tasks {
-		started = started || !other.isLast() && other.state.StartedAt != nil
+		started = started || !other.isPoststop() && other.state.StartedAt != nil
 		switch {
 		case other == t || t.hook == fleet.HookPrestart:
-		case t.isLast() && !other.isLast() && !other.isDead():
+		case t.isPoststop() && !other.isPoststop() && !other.isDead():
 			return false
 		case t.hook == "" && other.hook == fleet.HookPrestart && !other.isPrepared():
 			return false
@@ -82,7 +83,7 @@ func (r *Runner) mayStart(t *task) bool {
 			return false
 		}
 	}
-	if t.isLast() && !started {
+	if t.isPoststop() && !started {
 		t.requestKill("Nothing was started")
 		return false
 	}
@@ -97,7 +98,8 @@ func (t *task) isPrepared() bool {
 	return t.isDead() && !t.state.Failed
 }
 
-// waitForStart waits until the task may start, or must not start any more.
+// waitForStart returns nil when the start gate is open, or the task must not start any more. Meanwhile it
+// refuses restarts and signals. An error means that ctx has ended.
 func (t *task) waitForStart(ctx context.Context) error {
 	for {
 		select {
@@ -117,9 +119,10 @@ func (t *task) waitForStart(ctx context.Context) error {
 	}
 }
 
-// allocStopped is closed when the allocation is stopped; nil for a task that this does not stop.
+// allocStopped returns a channel that is closed when the allocation is stopped; nil for a poststop task, which
+// this does not stop.
 func (t *task) allocStopped() <-chan struct{} {
-	if t.isLast() {
+	if t.isPoststop() {
 		return nil
 	}
 	return t.runner.stopped

@@ -17,8 +17,9 @@ const recordVersion = 1
 // maxRecord bounds an encoded record, in bytes.
 const maxRecord = 256 << 10
 
-// record is stored in the journal under the task's name, so that a restarted agent can continue. It is written
-// before an attempt starts, again with its Handle, and before it is stopped, together with the event.
+// record is what a restarted agent must know of a task to continue it. The journal stores it under the task's
+// name. It is written before an attempt starts, again with its Handle, and before it is stopped, together with
+// the event.
 type record struct {
 	Version int          `json:"version"`
 	BootID  fleet.BootID `json:"boot_id"`
@@ -29,9 +30,10 @@ type record struct {
 	Attempt int `json:"attempt"`
 	// Restarts is TaskState.Restarts at the attempt's start. If the journaled state has more, the
 	// attempt's end was journaled.
-	Restarts uint64          `json:"restarts"`
-	Window   restartWindow   `json:"window"`
-	Handle   *drivers.Handle `json:"handle,omitempty"` // nil: not known to have started
+	Restarts uint64 `json:"restarts"`
+	// Window counts restarts for the restart policy.
+	Window restartWindow   `json:"window"`
+	Handle *drivers.Handle `json:"handle,omitempty"` // nil: not known to have started
 	// Started is the monotonic time of the attempt's start.
 	Started time.Duration `json:"started"`
 	// Restarting is the reason of a requested restart; "": none.
@@ -57,7 +59,8 @@ func (r record) encodeRecord() ([]byte, error) {
 	return b, nil
 }
 
-// decodeRecord decodes a record and checks its numbers.
+// decodeRecord decodes a record. It returns an error for an unknown version and for numbers that cannot be
+// true.
 func decodeRecord(b []byte) (record, error) {
 	if len(b) > maxRecord {
 		return record{}, fmt.Errorf("decode record: %d bytes are too many", len(b))
@@ -70,7 +73,7 @@ func decodeRecord(b []byte) (record, error) {
 	case r.Version != recordVersion:
 		return record{}, fmt.Errorf("decode record: version %d is not known", r.Version)
 	case r.Attempt < 1 || r.Window.Count < 0:
-		return record{}, errors.New("decode record: a number is negative")
+		return record{}, errors.New("decode record: the number of the attempt or of restarts is out of range")
 	}
 	return r, nil
 }

@@ -9,10 +9,11 @@ import (
 	"skerry/internal/pace"
 )
 
-// recordRetry is the pause after a failed write to the journal. The runner does nothing else meanwhile.
+// recordRetry is the pause after a failed write to the journal or a failed call of a driver. The caller does
+// nothing else meanwhile.
 const recordRetry = time.Second
 
-// Descriptions of client statuses.
+// Texts of fleet.Alloc.ClientDescription.
 const (
 	describePending  = "Tasks are not all running yet"
 	describeRunning  = "Tasks are running"
@@ -21,7 +22,8 @@ const (
 	describeRebooted = "The machine rebooted"
 )
 
-// report is a task's request to journal steps together, with its record if it has one.
+// report is a task's request to the allocation's goroutine: to journal steps together, with the task's encoded
+// record if that is not nil. The reply comes when they are durable.
 type report struct {
 	task   *task
 	steps  []step
@@ -29,13 +31,15 @@ type report struct {
 	reply  chan error
 }
 
-// step is one transition of a task: an event and a change of the state.
+// step is one row of a task: an event and, if change is not nil, a change of the task's state.
 type step struct {
 	event  fleet.TaskEvent
 	change func(s *fleet.TaskState)
 }
 
-// journalReport journals a task's steps and acts on the new state of the allocation.
+// journalReport applies a task's steps to its state and journals them together. Then it ends other tasks if the
+// end of this one requires that, and lets tasks start whose turn it is. If the rows cannot be journaled, the
+// task's state stays as it was.
 func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	t, before, status := rep.task, rep.task.state, r.status
 	ts := make([]fleet.Transition, 0, len(rep.steps))
@@ -68,7 +72,9 @@ func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	return nil
 }
 
-// nextStatus returns the allocation's client status after a task's transition.
+// nextStatus returns the allocation's client status and its description after a task's event, from the states
+// of all tasks. event is the type of that event; "": none. If nothing decides a status, it returns the given
+// one and "".
 func (r *Runner) nextStatus(status, event string) (next, description string) {
 	dead, running, later, failed := 0, 0, 0, false
 	for _, t := range r.tasks {
@@ -78,7 +84,7 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 			failed = failed || t.state.Failed
 		case t.state.State == fleet.TaskRunning:
 			running++
-		case t.isLast(), t.hook == fleet.HookPoststart && !t.gateOpen:
+		case t.isPoststop(), t.hook == fleet.HookPoststart && !t.gateOpen:
 			later++
 		}
 	}
@@ -97,7 +103,7 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 	return status, ""
 }
 
-// recordUnrunnable records that an allocation without tasks has failed.
+// recordUnrunnable records that the allocation has failed, because its job or its group's tasks are missing.
 func (r *Runner) recordUnrunnable(ctx context.Context) error {
 	a := r.currentAlloc()
 	why := fmt.Sprintf("job %s has no group %q with tasks", a.JobID, a.TaskGroup)
@@ -110,6 +116,7 @@ func (r *Runner) recordUnrunnable(ctx context.Context) error {
 	})
 }
 
+// recordReceived records that the tasks of a new allocation were received: the allocation is pending.
 func (r *Runner) recordReceived(ctx context.Context) error {
 	r.status = fleet.ClientPending
 	ts := make([]fleet.Transition, len(r.tasks))
@@ -120,6 +127,7 @@ func (r *Runner) recordReceived(ctx context.Context) error {
 	return r.recordWithRetry(ctx, ts...)
 }
 
+// recordEnd records the end of the allocation, when all its tasks have ended.
 func (r *Runner) recordEnd(ctx context.Context) error {
 	status, description := r.nextStatus(r.status, "")
 	r.status = status
@@ -128,13 +136,14 @@ func (r *Runner) recordEnd(ctx context.Context) error {
 	})
 }
 
-// recordWithRetry journals transitions and tries until it succeeds: nothing may be done before what
-// happened is journaled.
+// recordWithRetry journals transitions, and tries again until it succeeds: nothing may be done before what
+// happened is journaled. An error means that ctx has ended.
 func (r *Runner) recordWithRetry(ctx context.Context, ts ...fleet.Transition) error {
 	return r.retryUntilDurable(ctx, func() error { return r.rec.Record(ctx, ts...) })
 }
 
-// recordReport journals a report's transitions, with the task's record if it has one.
+// recordReport journals a report's transitions, and the task's record in the same commit if it has one. An
+// error means that ctx has ended.
 func (r *Runner) recordReport(ctx context.Context, rep report, ts []fleet.Transition) error {
 	if rep.record == nil {
 		return r.recordWithRetry(ctx, ts...)
@@ -142,6 +151,8 @@ func (r *Runner) recordReport(ctx context.Context, rep report, ts []fleet.Transi
 	return r.retryUntilDurable(ctx, func() error { return r.rec.PutHandle(ctx, r.id, rep.task.name, rep.record, ts...) })
 }
 
+// putHandle journals bytes under a key of the allocation, and tries again until it succeeds. An error means
+// that ctx has ended.
 func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {
 	return r.retryUntilDurable(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
 }

@@ -27,8 +27,8 @@ type restartWindow struct {
 	Count int           `json:"count"`
 }
 
-// rebaseStart moves a window of an earlier boot into this one, without the time that the machine was
-// off. then is the clock when the window was written, now the clock in this boot.
+// rebaseStart returns a window of an earlier boot on the clock of this one, without the time that the machine
+// was off. then is the clock when the window was written, now the clock in this boot.
 func (w restartWindow) rebaseStart(then, now time.Duration) restartWindow {
 	w.Start = now - (then - w.Start)
 	return w
@@ -42,7 +42,7 @@ type outcome struct {
 
 func (o outcome) isSuccess() bool { return o.startErr == nil && o.exit.Success() }
 
-// action is what follows an outcome.
+// action is what follows the end of an attempt.
 type action int
 
 const (
@@ -58,8 +58,9 @@ type restartDecision struct {
 	reason string
 }
 
-// decideRestart applies a restart policy at the monotonic time now. always restarts also after a success (service
-// and system jobs). jitter is in [0, 1) and scales maxJitter. It returns the decision and the new window.
+// decideRestart applies a restart policy to an outcome at the monotonic time now. always asks for a restart
+// also after a success (service and system jobs). jitter is in [0, 1) and scales maxJitter. It returns the
+// decision and the new window.
 func decideRestart(p fleet.RestartPolicy, w restartWindow, o outcome, always bool, now time.Duration, jitter float64) (restartDecision, restartWindow) {
 	if !always && o.isSuccess() {
 		return restartDecision{action: actionComplete, reason: reasonCompleted}, w

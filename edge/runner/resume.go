@@ -8,8 +8,9 @@ import (
 	"skerry/fleet"
 )
 
-// resumeAttempt finds out what became of the attempt of a previous agent. It returns the attempt if it
-// runs or its end is not journaled yet, and nil if an attempt must be started.
+// resumeAttempt asks the driver for the attempt of the agent before, and journals what became of it. It returns
+// the attempt if it runs or its end is not journaled yet, and nil if the next attempt is to be started; it has
+// then waited for the delay before that.
 func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
@@ -32,7 +33,7 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	case rebooted && (live == nil || live.Ended()):
 		return t.resumeRebooted(ctx, live)
 	case rebooted:
-		return live, t.resumeOlder(ctx)
+		return live, t.resumeWithOldRecord(ctx)
 	case t.state.State != fleet.TaskRunning:
 		return live, t.resumeStarted(ctx, intended)
 	case !live.Ended():
@@ -41,7 +42,8 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	return live, nil
 }
 
-// resumeStarted journals that an attempt runs or ran, if the agent died during its start.
+// resumeStarted journals that an attempt was started: the agent before died during the start. intended says
+// that not even the handle was journaled.
 func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	if intended {
 		t.rec.Started = t.rec.Mono // the time of the record before the start
@@ -52,8 +54,9 @@ func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	return t.reportSteps(ctx, t.startedStep())
 }
 
-// resumeOlder takes a running attempt whose record is of an earlier boot: a damaged journal lost its start.
-func (t *task) resumeOlder(ctx context.Context) error {
+// resumeWithOldRecord journals a running attempt whose record is of an earlier boot: a damaged journal lost its
+// start. Its running time begins now.
+func (t *task) resumeWithOldRecord(ctx context.Context) error {
 	t.rec.Started = t.runner.factory.Mono()
 	if err := t.saveRecord(ctx); err != nil {
 		return err
@@ -61,7 +64,7 @@ func (t *task) resumeOlder(ctx context.Context) error {
 	return t.reportSteps(ctx, t.startedStep())
 }
 
-// resumeDelay waits for the rest of the delay before the next attempt; after a boot it does not wait.
+// resumeDelay waits for the rest of the delay before the next attempt. After a reboot it does not wait.
 func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 	if rebooted {
 		return nil
@@ -77,8 +80,9 @@ func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 	return t.waitForRestart(ctx, t.rec.Due-t.runner.factory.Mono())
 }
 
-// resumeRebooted journals that a reboot ended the task. A task that had succeeded and does not run
-// forever is not run again; any other starts again at once, and this is not counted as a restart.
+// resumeRebooted journals that a reboot ended the attempt, and returns nil: the task starts again at once,
+// which is not counted as a restart. If the driver knows that the attempt had succeeded and the task does not
+// run forever, it returns the attempt, so that its exit is handled.
 func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.Task, error) {
 	if live != nil { // the driver knows how it ended
 		exit, err := live.Wait(ctx)
@@ -101,7 +105,8 @@ func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.T
 	})
 }
 
-// findAttempt asks the driver for the attempt.
+// findAttempt asks the driver for the attempt until it answers. The error is drivers.ErrTaskGone if the driver
+// does not have it or could not tell in recoverTries tries; another error means that ctx has ended.
 func (t *task) findAttempt(ctx context.Context) (drivers.Task, error) {
 	for try := 1; ; try++ {
 		live, err := t.recoverAttempt(ctx)
@@ -118,7 +123,7 @@ func (t *task) findAttempt(ctx context.Context) (drivers.Task, error) {
 	}
 }
 
-// recoverAttempt asks the driver for the attempt once, by its handle or by its id.
+// recoverAttempt asks the driver for the attempt once, by its journaled handle or otherwise by its id.
 func (t *task) recoverAttempt(ctx context.Context) (drivers.Task, error) {
 	spec, err := t.currentSpec()
 	if err != nil {

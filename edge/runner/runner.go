@@ -35,35 +35,35 @@ import (
 	"skerry/fleet"
 )
 
-// Runner runs one allocation.
+// Runner runs one allocation. It implements contract.Runner, DelaySkipper, Execer and Meter.
 type Runner struct {
 	// Set once.
 	factory      Factory
 	rec          contract.Recorder
 	log          *slog.Logger
 	id           fleet.AllocID
-	last         contract.LastState
+	last         contract.LastState // when the runner was made
 	tasks        []*task
 	stopped      chan struct{} // closed by the first Stop
 	delaySkipped chan struct{} // closed by the first SkipDelay
 	done         chan struct{} // closed when Run has returned
-	reports      chan report
+	reports      chan report   // from the tasks' goroutines to Run's
 	ended        chan *task    // receives a task when its goroutine has ended
 	updated      chan struct{} // capacity 1; signals a newer version
 
 	// Owned by Run.
-	status     string
+	status     string // client status, as journaled
 	expiry     expiry
 	firstEndAt time.Duration // monotonic time at which the first task was told to stop; 0: none was
 
 	mu         sync.Mutex
-	alloc      fleet.Alloc
-	stopReason string
+	alloc      fleet.Alloc         // newest version
+	stopReason string              // of the first Stop
 	attempts   map[string]*attempt // by task
 }
 
-// Run starts or recovers the tasks and returns nil when the end of the allocation is recorded. If ctx
-// ends first, it returns ctx's error, and the tasks go on.
+// Run starts or recovers the tasks and returns nil when the end of the allocation is recorded. If ctx ends
+// first, it returns the cause of that, and the tasks go on. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	if r.isTerminal() {
@@ -154,7 +154,8 @@ func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error 
 	return r.forEachTask(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
 }
 
-// forEachTask calls do for one task, or for all for "". If none of them runs, it returns a fleet.CodeConflict.
+// forEachTask calls do for the named task, or for all for "". It ignores tasks that have ended; if no other is
+// left, it returns a fleet.CodeConflict. An unknown name is a fleet.CodeNotFound.
 func (r *Runner) forEachTask(name, verb string, do func(*task) error) error {
 	known, done := false, 0
 	for _, t := range r.tasks {
@@ -206,8 +207,8 @@ func (r *Runner) whyStopped() string {
 	return r.stopReason
 }
 
-// receiveOrRestore records that the allocation was received, or restores its tasks and ends those that
-// must not go on.
+// receiveOrRestore prepares the tasks before their goroutines start. It records that a new allocation was
+// received, or restores the tasks' records, and tells tasks to end that must not go on.
 func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	if !r.last.Known || r.status == "" {
 		for _, t := range r.tasks {
@@ -225,13 +226,13 @@ func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	for _, t := range r.tasks {
 		t.restoreRecord(handles[t.name])
 	}
-	r.resumeEnding()
+	r.restoreFirstStopTime()
 	for _, t := range r.tasks {
 		if t.state.State == fleet.TaskDead {
 			r.propagateTaskEnd(t)
 		}
 	}
-	r.resumeRun(handles[runKey])
+	r.restoreRunTime(handles[runKey])
 	if err := r.enforceMaxRun(ctx); err != nil {
 		return err
 	}
@@ -242,8 +243,8 @@ func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	return nil
 }
 
-// readHandles reads the tasks' records and tries until it succeeds: without them, a running task could
-// not be told from one that does not run.
+// readHandles reads the journaled records of the allocation, by key, and tries again until it succeeds: without
+// them, a running task could be started twice. An error means that ctx has ended.
 func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 	for {
 		handles, err := r.rec.Handles(ctx, r.id)
@@ -257,8 +258,8 @@ func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 	}
 }
 
-// runReportLoop is the allocation's event loop: it journals the tasks' reports until all their
-// goroutines have ended.
+// runReportLoop is the allocation's event loop: it journals the tasks' reports and enforces Stop and
+// max_run_duration, until all tasks' goroutines have ended.
 func (r *Runner) runReportLoop(ctx context.Context) {
 	defer r.expiry.stopTimer()
 	stopped := r.stopped
@@ -279,7 +280,8 @@ func (r *Runner) runReportLoop(ctx context.Context) {
 	}
 }
 
-// stopInOrder ends the leader, whose end then ends the others; without a running leader, all.
+// stopInOrder tells a running leader to end, whose end then ends the others. Without one, it tells all tasks to
+// end.
 func (r *Runner) stopInOrder() {
 	reason := r.whyStopped()
 	for _, t := range r.tasks {
@@ -291,16 +293,17 @@ func (r *Runner) stopInOrder() {
 	r.killAll(reason)
 }
 
-// killAll ends all tasks but the poststop ones, and these too if max_run_duration is over.
+// killAll tells all tasks to end except poststop tasks, and these too if max_run_duration is over.
 func (r *Runner) killAll(reason string) {
 	for _, t := range r.tasks {
-		if !t.isLast() || r.expiry.why != "" {
+		if !t.isPoststop() || r.expiry.why != "" {
 			t.requestKill(reason)
 		}
 	}
 }
 
-// propagateTaskEnd ends the other tasks if the end of a task requires that.
+// propagateTaskEnd tells the other tasks to end if t, which has ended, failed or was the leader, or the
+// allocation is stopped.
 func (r *Runner) propagateTaskEnd(t *task) {
 	switch {
 	case r.isStopped():

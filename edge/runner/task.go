@@ -15,9 +15,10 @@ import (
 // task counts as lost, unless the error is recoverable: the task may run and must not be started twice.
 const recoverTries = 30
 
+// errEnded is the result of a request to a task that has ended, or is not running.
 var errEnded = errors.New("the task has ended")
 
-// task runs one task in its own goroutine.
+// task runs one task of an allocation, attempt after attempt, in its own goroutine.
 type task struct {
 	runner    *Runner
 	name      string
@@ -29,7 +30,8 @@ type task struct {
 	hook      string              // of its lifecycle; "" for a main task
 	sidecar   bool
 
-	// Owned by the allocation's goroutine: startGate is closed; state is of this boot.
+	// gateOpen says that startGate is closed, stateOfThisBoot that state was journaled in this boot. Owned by
+	// the allocation's goroutine.
 	gateOpen, stateOfThisBoot bool
 
 	// state is changed by the allocation's goroutine only, while the task's goroutine waits for it.
@@ -44,19 +46,21 @@ type task struct {
 	hasRecord bool // rec was journaled by a previous agent
 }
 
-// restartRequest gets its reply when the restart is journaled.
+// restartRequest asks a task's goroutine for a restart. The reply comes when the restart is journaled.
 type restartRequest struct {
 	reason string
 	failed bool // requested by failed checks: the restart policy counts it
 	reply  chan error
 }
 
-// signalRequest gets its reply when the signal is sent.
+// signalRequest asks a task's goroutine to send a signal. The reply comes when the driver has sent it, with its
+// error.
 type signalRequest struct {
 	signal, reason string
 	reply          chan error
 }
 
+// newTask makes the task of a runner from its journaled state, without events. It starts no goroutine.
 func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	hook, sidecar := hookOf(spec)
 	state.Events = nil
@@ -70,8 +74,9 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	}
 }
 
-// restoreRecord restores the record of a previous agent. If it is missing, unreadable, or older than the newest
-// attempt in the driver's folders (the journal was damaged), that attempt may run, and its time begins now.
+// restoreRecord sets t.rec from the encoded record of the agent before. If that is missing, unreadable, or
+// older than the newest attempt in the driver's folders (the journal was damaged), that attempt may run, and
+// its time begins now.
 func (t *task) restoreRecord(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()
@@ -112,23 +117,26 @@ func (t *task) isStopping() bool {
 	case <-t.killed:
 		return true
 	default:
-		return t.runner.isStopped() && !t.isLast()
+		return t.runner.isStopped() && !t.isPoststop()
 	}
 }
 
-// requestRestart sends a restart to the task and waits until it is journaled.
+// requestRestart asks the task's goroutine for a restart and waits until it is journaled. The error is errEnded
+// if the task has ended.
 func (t *task) requestRestart(ctx context.Context, req restartRequest) error {
 	req.reply = make(chan error, 1)
 	return sendRequest(ctx, t, t.restarts, req, req.reply)
 }
 
-// requestSignal sends a signal to the task's goroutine and waits until the driver has sent it.
+// requestSignal asks the task's goroutine to send a signal and waits until the driver has sent it. The error is
+// errEnded if the task does not run.
 func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
 	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
 	return sendRequest(ctx, t, t.signals, req, req.reply)
 }
 
-// sendRequest sends a request to a task that has not ended, and waits for the reply.
+// sendRequest sends a request to a task's goroutine and returns its reply; errEnded if the task has ended or
+// must end.
 func sendRequest[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
 	select {
 	case to <- req:
@@ -153,7 +161,8 @@ func waitForReply(ctx context.Context, reply <-chan error) error {
 	}
 }
 
-// runUntilDead runs the task until it is dead or ctx ends. In the latter case the task goes on.
+// runUntilDead is the task's goroutine: it resumes or starts attempts until the task is dead or ctx ends. In
+// the latter case the running attempt goes on.
 func (t *task) runUntilDead(ctx context.Context) {
 	defer close(t.done)
 	if t.state.State == fleet.TaskDead {
@@ -178,12 +187,13 @@ func (t *task) runUntilDead(ctx context.Context) {
 	}
 }
 
-// attemptID returns the driver's id of the attempt.
+// attemptID returns the id by which the driver knows the attempt.
 func (t *task) attemptID() string {
 	return fmt.Sprintf("%s/%s/%d", t.runner.id, t.name, t.rec.Attempt)
 }
 
-// waitForRestart waits before the next attempt. An operator's restart and a stop end the wait.
+// waitForRestart waits for d before the next attempt. An operator's restart and a stop end the wait. An error
+// means that ctx has ended.
 func (t *task) waitForRestart(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -227,6 +237,8 @@ func (t *task) reportWithRecord(ctx context.Context, steps ...step) error {
 	return t.sendReport(ctx, report{task: t, steps: steps, record: b, reply: make(chan error, 1)})
 }
 
+// sendReport passes a report to the allocation's goroutine and returns when it is durable. An error means that
+// ctx has ended.
 func (t *task) sendReport(ctx context.Context, rep report) error {
 	select {
 	case t.runner.reports <- rep:
@@ -236,7 +248,7 @@ func (t *task) sendReport(ctx context.Context, rep report) error {
 	}
 }
 
-// saveRecord journals the task's record.
+// saveRecord journals the task's record as of now, and tries again until it succeeds.
 func (t *task) saveRecord(ctx context.Context) error {
 	b, err := t.encodeCurrentRecord()
 	if err != nil {
@@ -245,7 +257,7 @@ func (t *task) saveRecord(ctx context.Context) error {
 	return t.runner.putHandle(ctx, t.name, b)
 }
 
-// encodeCurrentRecord encodes the task's record as of now.
+// encodeCurrentRecord sets the boot and time of the task's record to now and encodes it.
 func (t *task) encodeCurrentRecord() ([]byte, error) {
 	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
 	return t.rec.encodeRecord()
@@ -258,21 +270,22 @@ func (t *task) releaseAttempt(ctx context.Context, live drivers.Task) {
 	}
 }
 
-// isLeader reports whether the task is the leader of its group.
+// isLeader reports whether the task is the leader of its group in the newest version of the allocation.
 func (t *task) isLeader() bool {
 	spec, err := t.currentSpec()
 	return err == nil && spec.task.Leader
 }
 
-// spec is the task in the newest version of the allocation.
+// spec is the specification of a task in one version of its allocation.
 type spec struct {
 	alloc         fleet.Alloc
 	task          fleet.Task
-	policy        fleet.RestartPolicy
-	alwaysRestart bool // restart also after a success
+	policy        fleet.RestartPolicy // the task's, or else its group's, or else the default
+	alwaysRestart bool                // restart also after a success
 }
 
-// currentSpec returns the task in the newest version of the allocation.
+// currentSpec returns the specification of the task in the newest version of the allocation; fleet.CodeInvalid
+// if that has no such task.
 func (t *task) currentSpec() (spec, error) {
 	a := t.runner.currentAlloc()
 	group := a.Group()
@@ -300,7 +313,7 @@ func (t *task) findDriver(name string) (drivers.Driver, error) {
 	return d, nil
 }
 
-// driverConfig returns the attempt's configuration for the driver.
+// driverConfig returns the configuration with which the driver starts or recovers the current attempt.
 func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
@@ -313,7 +326,7 @@ func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	}
 }
 
-// taskEnv returns the task's environment and the values of ${…}.
+// taskEnv returns the task's environment variables and the values of ${…}.
 func (t *task) taskEnv(s spec) taskenv.Env {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)

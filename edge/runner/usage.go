@@ -11,11 +11,11 @@ import (
 	"skerry/internal/pace"
 )
 
-// measureFor is how long processor time is measured: its clock ticks a hundred times a second.
+// measureFor is the time over which processor time is measured: its clock ticks a hundred times a second.
 const measureFor = 500 * time.Millisecond
 
-// Usage measures the running tasks, or one of them, for a moment. mhz is the clock rate of a core.
-// Tasks whose driver cannot measure are left out.
+// Usage measures for half a second what the named task uses, or each running task for "". mhz is the clock rate
+// of a core. Without a name, tasks whose driver cannot measure are left out.
 func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*fleet.TaskUsage, error) {
 	live, err := r.measurableTasks(name)
 	if err != nil {
@@ -44,7 +44,8 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 	return out, nil
 }
 
-// measurableTasks returns the running tasks whose driver can measure.
+// measurableTasks returns the named task, or all running tasks for "", whose driver can measure. For a named
+// task that cannot be measured it returns a fleet.CodeUnsupported.
 func (r *Runner) measurableTasks(name string) (map[string]drivers.Meter, error) {
 	out := map[string]drivers.Meter{}
 	if name != "" {
