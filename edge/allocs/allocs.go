@@ -19,8 +19,8 @@ import (
 // DefaultKeepEnded is the number of ended allocations that keep their folder.
 const DefaultKeepEnded = 50
 
-// Journal is the part of *journal.Journal that Allocs uses. It is an interface because tests replace
-// the disk. Methods without a context read memory only.
+// Journal is the part of *journal.Journal that Allocs uses. It is an interface because tests replace the disk.
+// Methods without a context read or change memory only.
 type Journal interface {
 	contract.Recorder
 	Desired(ctx context.Context) (journal.Desired, error)
@@ -45,18 +45,19 @@ type Config struct {
 	NewRunner contract.New
 	BootID    fleet.BootID
 	Dir       string // DATA/allocs, with a folder for each allocation
-	TasksDir  string // DATA/tasks, likewise: what runners keep until an allocation ends; "": nothing
-	KeepEnded int    // 0: 50
+	TasksDir  string // DATA/tasks, likewise, for what runners keep until an allocation ends; "": nothing is kept
+	KeepEnded int    // ended allocations that keep their folder; 0: 50
 	TimeZone  string // of the site, for update windows; "": UTC
 	Checks    Checks // of services; nil: none, and health depends on tasks only
 	Log       *slog.Logger
 }
 
-// Allocs runs the desired allocations.
+// Allocs gives each desired allocation a runner and stops runners. Its exported methods may be called from any
+// goroutine.
 type Allocs struct {
 	cfg     Config
 	log     *slog.Logger
-	wakeups chan struct{} // capacity 1
+	wakeups chan struct{} // makes Run reconcile; capacity 1
 	watch   *recoveryWatch
 	silence *silenceLimit
 	runners sync.WaitGroup
@@ -64,7 +65,8 @@ type Allocs struct {
 	mu     sync.Mutex
 	active map[fleet.AllocID]*activeAlloc
 	notes  map[fleet.AllocID]string // why a desired allocation does not run
-	// runDeliveredAt is when a hub delivered an allocation, until the next answered heartbeat.
+	// runDeliveredAt is when a hub last delivered an allocation to run. It counts as contact with a hub until
+	// the next answered heartbeat.
 	runDeliveredAt map[fleet.AllocID]time.Time
 	checked        map[fleet.AllocID]bool // allocations whose services are checked
 
@@ -77,6 +79,8 @@ type activeAlloc struct {
 	runner  contract.Runner
 	stopped bool // Stop was called
 
+	// delaySkipped says that the stop skips the shutdown_delay, and that the runner was told so if it can do
+	// that.
 	delaySkipped bool // SkipDelay was called, if the runner has it
 }
 
@@ -104,8 +108,8 @@ func New(cfg Config) (*Allocs, error) {
 // reconcileRetry is how soon Run reconciles again if a deadline is near or the journal failed.
 const reconcileRetry = 5 * time.Second
 
-// Run recovers and starts the allocations of the journal, and then follows the desired state until ctx
-// ends. When it returns, the runners are detached and the tasks go on.
+// Run recovers and starts the allocations of the journal, and then follows the desired state until ctx ends.
+// When it returns, always nil, the runners have returned and the tasks go on.
 func (a *Allocs) Run(ctx context.Context) error {
 	defer a.runners.Wait()
 	if a.cfg.Checks != nil {
@@ -136,10 +140,11 @@ func (a *Allocs) Run(ctx context.Context) error {
 	}
 }
 
-// Recovered is closed when every task that the first reconciliation started or recovered runs or has ended.
+// Recovered returns a channel that is closed when every task that the first reconciliation started or recovered
+// runs or has ended.
 func (a *Allocs) Recovered() <-chan struct{} { return a.watch.done }
 
-// TriggerReconcile makes Run reconcile now.
+// TriggerReconcile makes Run reconcile now. It does not wait for that.
 func (a *Allocs) TriggerReconcile() {
 	select {
 	case a.wakeups <- struct{}{}:
@@ -147,9 +152,9 @@ func (a *Allocs) TriggerReconcile() {
 	}
 }
 
-// Deliver journals a delivery of a hub; Run then acts on it. For a full delivery, holdings lists the
-// allocations that have not ended here and that the delivery does not name. If a hub delivers an
-// allocation whose end it had acknowledged, the cluster went back, and the end is recorded again.
+// Deliver journals a hub's delivery, and Run acts on it later. missing has the hashes of job bodies that the
+// journal lacks; holdings, for a full delivery only, the unfinished allocations that it does not name. If the
+// hub names an allocation whose end it had acknowledged, the end is recorded again: the cluster went back.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
 	for _, r := range d.Run {
 		a.noteRunDelivered(r.ID)
@@ -196,11 +201,12 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	return missing, sorted(holdings), err
 }
 
-// Restate records the state of every allocation again.
+// Restate appends rows that repeat the state of every allocation, for a cluster that has lost them.
 func (a *Allocs) Restate(ctx context.Context) error {
 	return a.restateAllocs(ctx, a.cfg.Journal.States())
 }
 
+// restateAllocs appends rows that repeat the given states.
 func (a *Allocs) restateAllocs(ctx context.Context, states map[fleet.AllocID]journal.State) error {
 	ts := journal.Restatement(states, a.currentMoment(), "said again: the cluster went back behind it")
 	if len(ts) == 0 {
@@ -216,23 +222,25 @@ func (a *Allocs) currentMoment() journal.Moment {
 	return journal.Moment{Boot: a.cfg.BootID, Mono: a.cfg.Journal.Mono(), Wall: time.Now()}
 }
 
-// readDesired returns the desired allocations as journaled.
+// readDesired returns the desired allocations as journaled, stops that wait for an update window included.
 func (a *Allocs) readDesired(ctx context.Context) (map[fleet.AllocID]journal.DesiredAlloc, error) {
 	d, err := a.cfg.Journal.Desired(ctx)
 	return d.Allocs, err
 }
 
-// StopOnSite says how an operator on site stops an allocation.
+// StopOnSite says how and why an operator on site stops an allocation.
 type StopOnSite struct {
 	Reason string
 	// NoDelay skips every shutdown_delay, also one that has begun.
 	NoDelay bool
-	// MayReturn lets the replacement that the hubs send start here.
+	// MayReturn lets the replacement that the hubs send start here. Otherwise no allocation of that name starts
+	// here until Start.
 	MayReturn bool
 }
 
-// Stop stops an allocation for good, for an operator on site. Nothing of its name starts here until
-// Start, unless how.MayReturn. It returns when the stop is journaled.
+// Stop stops an allocation for good, for an operator on site. It returns when the stop is journaled; the tasks
+// end later. An allocation that is already stopping is a fleet.CodeConflict, unless the new stop skips the
+// shutdown_delay and the old one does not.
 func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
 	w, err := a.findUnfinishedAlloc(ctx, id)
 	if err != nil {
@@ -259,8 +267,9 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 	return nil
 }
 
-// Start ends the effect of Stop for all allocations with the name of the given one. It returns the name
-// and the number of its allocations that wait to run here.
+// Start lets allocations with the name of the given one start here again, after Stop. It returns the name and
+// the number of allocations with it that wait to run here. If the name is not kept stopped, it returns a
+// fleet.CodeConflict.
 func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (called string, waiting int, err error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -289,7 +298,8 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 	return of.Name, waiting, nil
 }
 
-// Restart restarts one task of an allocation, or all for "", for an operator on site.
+// Restart restarts one task of an allocation, or all running ones for "", for an operator on site. It returns
+// when that is journaled.
 func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
 	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSite("restarted on site", reason)})
 }
@@ -303,10 +313,12 @@ type Order struct {
 	Everything bool
 	// OnSite says that the order comes from an operator on site and not from a hub; it is journaled then.
 	OnSite bool
-	Why    string
+	// Why is the reason, which events show.
+	Why string
 }
 
-// Order executes an order and returns when it is journaled.
+// Order restarts or signals tasks of an allocation that has a runner. It returns when a restart is journaled,
+// or a signal is sent.
 func (a *Allocs) Order(ctx context.Context, o Order) error {
 	u, err := a.findActiveAlloc(ctx, o.Alloc)
 	if err != nil {
@@ -332,7 +344,7 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	return u.runner.Restart(ctx, o.Task, o.Why)
 }
 
-// onSite prefixes a reason with what was done, unless it begins with that.
+// onSite returns what was done followed by the reason why, unless the reason begins with that already.
 func onSite(what, why string) string {
 	switch {
 	case why == "":
@@ -343,7 +355,8 @@ func onSite(what, why string) string {
 	return what + ": " + why
 }
 
-// findUnfinishedAlloc returns an allocation of this edge that has not ended.
+// findUnfinishedAlloc returns a desired allocation that has not ended. An unknown one is a fleet.CodeNotFound,
+// one that has ended a fleet.CodeConflict.
 func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (journal.DesiredAlloc, error) {
 	desired, _, err := a.desiredAllocs(ctx)
 	if err != nil {
@@ -367,7 +380,8 @@ type Status struct {
 	StopsIn time.Duration // by stop_on_client_after; 0: never
 }
 
-// Status returns the status of all allocations of this edge.
+// Status returns the status of all desired allocations of this edge, also of ended ones that are not removed
+// yet.
 func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
 	desired, held, err := a.desiredAllocs(ctx)
 	if err != nil {

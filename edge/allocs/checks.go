@@ -8,20 +8,21 @@ import (
 	"skerry/fleet"
 )
 
-// Checks runs the checks of services.
+// Checks runs the checks of services. *checks.Checks implements it.
 type Checks interface {
-	// Follow runs the checks of an allocation until ctx ends. since is the start of each running task,
-	// as time since boot.
+	// Follow starts the checks of an allocation, or updates them, and returns. They run until ctx ends or
+	// Forget. since is the start of each running task, as time since boot: only the checks of those run.
 	Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration)
-	// Forget ends the checks of an allocation.
+	// Forget ends the checks of an allocation and drops their results.
 	Forget(id fleet.AllocID)
-	// Passing returns since when all checks that count for health pass, or the one that fails.
+	// Passing reports whether all checks pass that count for health: since when they do, or the one that fails.
 	Passing(id fleet.AllocID) (since time.Duration, failing string, ok bool)
 	// Wait returns when all checks have ended.
 	Wait()
 }
 
-// followChecks starts the checks of all running allocations and ends the others.
+// followChecks starts the checks of all allocations that are to run and have checks, and ends those of the
+// others.
 func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) {
 	if a.cfg.Checks == nil {
 		return
@@ -50,7 +51,7 @@ func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]jou
 	}
 }
 
-// startsOf returns the start of each task that runs in this boot.
+// startsOf returns the start of each task that runs in this boot, as time since boot, by the task's name.
 func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	since := map[string]time.Duration{}
 	for name, t := range s.TaskStates {
@@ -61,7 +62,8 @@ func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	return since
 }
 
-// Unhealthy restarts a task after failed checks, or all for "", by the group's restart policy.
+// Unhealthy restarts a task after failed checks, or all running ones for "". The restart policy counts that,
+// and may fail the task instead.
 func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why string) error {
 	u := a.activeAllocOf(id)
 	if u == nil {
@@ -75,9 +77,10 @@ type checkSummary struct {
 	wanted  bool // the allocation has checks that count
 	passing bool
 	since   time.Duration // since when they pass
-	failing string
+	failing string        // a check that does not pass; "": none
 }
 
+// checksOf returns the state of an allocation's checks, as far as its update block u lets them count.
 func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
 	g := w.Alloc.Group()
 	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !g.HasChecks() {

@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// Collect removes an ended allocation and its folder, whatever KeepEnded says; "" removes all that may
-// be removed. For one allocation the error says why it stays.
+// Collect removes an ended allocation with its folder from this edge, whatever KeepEnded says; "" removes all
+// that may be removed (whyHeld). If a single one may not, the error says why.
 func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -39,6 +39,7 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	return errors.Join(failed...)
 }
 
+// collectEnded removes an ended allocation's folders, and then its desired state.
 func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 	if err := a.removeFolders(id); err != nil {
 		return fmt.Errorf("remove the folder of allocation %s: %w", fleet.Short(id), err)
@@ -65,7 +66,7 @@ func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged f
 	return "", ""
 }
 
-// removeFolders removes the folders of an allocation, and what its runner left.
+// removeFolders deletes an allocation's folders below Dir and TasksDir.
 func (a *Allocs) removeFolders(id fleet.AllocID) error {
 	err := os.RemoveAll(filepath.Join(a.cfg.Dir, string(id)))
 	if a.cfg.TasksDir != "" {
@@ -74,7 +75,8 @@ func (a *Allocs) removeFolders(id fleet.AllocID) error {
 	return err
 }
 
-// forgetAlloc removes an allocation from the desired state. Its final state stays.
+// forgetAlloc deletes an ended allocation's desired state from the journal. Its final state stays, so that it
+// never starts again.
 func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
 	if err := a.cfg.Journal.Remove(ctx, id); err != nil {
 		return err

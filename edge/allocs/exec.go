@@ -7,7 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// Exec runs a command beside a task of an allocation.
+// Exec runs a command beside a running task of an allocation and returns its exit code. It ends with ctx and
+// with the task.
 func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {
@@ -20,7 +21,8 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	return e.Exec(ctx, task, x)
 }
 
-// findActiveAlloc returns an allocation that has a runner.
+// findActiveAlloc returns a desired allocation that has a runner. One that is unknown is a fleet.CodeNotFound,
+// one without a runner a fleet.CodeConflict.
 func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*activeAlloc, error) {
 	if _, err := a.findUnfinishedAlloc(ctx, id); err != nil {
 		return nil, err
@@ -32,7 +34,7 @@ func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*active
 	return u, nil
 }
 
-// activeAllocOf returns an allocation that has a runner, or nil.
+// activeAllocOf returns the allocation with that id if it has a runner; otherwise nil.
 func (a *Allocs) activeAllocOf(id fleet.AllocID) *activeAlloc {
 	a.mu.Lock()
 	defer a.mu.Unlock()

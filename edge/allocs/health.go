@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// Values for groups without an update block, for example in a migration.
+// Values for the health of allocations whose group has no update block, for example in a migration.
 const (
 	defaultMinHealthy      = 10 * time.Second
 	defaultHealthyDeadline = 5 * time.Minute
@@ -21,13 +21,13 @@ const (
 // healthKey is the journal's key of a healthStart. No task can have this name.
 const healthKey = "/health"
 
-// health holds the allocations whose health is being watched for a deployment.
+// health holds the allocations whose health is not decided yet and is watched for a deployment.
 type health struct {
 	mu      sync.Mutex
 	started map[fleet.AllocID]healthStart
 }
 
-// healthStart is when the watch of an allocation's health began: time since the boot Boot. It is
+// healthStart says when the watch of an allocation's health began: at the time Begun since the boot Boot. It is
 // journaled, so that a restart of the agent does not extend the deadline.
 type healthStart struct {
 	Deployment fleet.DeploymentID `json:"deployment"`
@@ -35,7 +35,8 @@ type healthStart struct {
 	Begun      time.Duration      `json:"begun"`
 }
 
-// wakeForHealthRows wakes Run if recorded rows may decide an allocation's health.
+// wakeForHealthRows makes Run reconcile if one of the recorded rows may decide an allocation's health or its
+// checks.
 func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
@@ -50,8 +51,9 @@ func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	}
 }
 
-// evaluateHealth records the health of each allocation of a deployment once it is decided, and returns
-// how long until the next one may be. It uses monotonic time only and needs no hub.
+// evaluateHealth decides the health of each allocation that belongs to a deployment, and records it once it is
+// decided. It returns how long until the next decision may be due. It uses monotonic time only and needs no
+// hub.
 func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, held *heldStops) (next time.Duration, err error) {
 	next = time.Hour
 	var failed []error
@@ -87,7 +89,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 	return next, errors.Join(failed...)
 }
 
-// healthRules decide the health of an allocation.
+// healthRules are the update block and the state of the checks that decide the health of an allocation.
 type healthRules struct {
 	update fleet.Update
 	checks checkSummary
@@ -103,8 +105,8 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 	return u
 }
 
-// upSince returns since when all tasks run that must run, whether they all run, and the reason if one
-// has failed for good.
+// upSince returns the monotonic time since when all tasks run that must run, whether they all run, and the
+// reason if one has failed for good.
 func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Duration, all bool, failed string) {
 	all = true
 	for _, t := range a.Group().Tasks {
@@ -165,8 +167,8 @@ func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart
 	return false, "", deadline
 }
 
-// healthStartOf returns when the watch of an allocation's health began. It begins again after a boot
-// and for another deployment.
+// healthStartOf returns when the watch of an allocation's health for the deployment d began. If it has not
+// begun, or began in another boot or for another deployment, it begins now and is journaled.
 func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
 	a.health.mu.Lock()
 	j, known := a.health.started[id]
@@ -194,7 +196,8 @@ func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.De
 	return j, nil
 }
 
-// decodeHealthStart decodes what the journal has. What cannot be decoded begins again.
+// decodeHealthStart decodes a journaled healthStart. Bytes that cannot be decoded give the zero value, so that
+// the watch begins again.
 func decodeHealthStart(b []byte) healthStart {
 	var j healthStart
 	if len(b) > 1<<10 || json.Unmarshal(b, &j) != nil || j.Begun < 0 {
@@ -203,6 +206,7 @@ func decodeHealthStart(b []byte) healthStart {
 	return j
 }
 
+// forgetHealthStart ends the watch of an allocation's health in memory.
 func (a *Allocs) forgetHealthStart(id fleet.AllocID) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()

@@ -16,8 +16,9 @@ import (
 	"skerry/fleet"
 )
 
-// reconcileAllocs starts, updates and stops runners to match the desired state. It returns when to
-// reconcile again if nothing happens before.
+// reconcileAllocs makes, updates and stops runners to match the desired state, evaluates health, and removes
+// ended allocations. first says that Run has just begun. It returns how long until it must be called again if
+// nothing happens before.
 func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Duration, err error) {
 	// An allocation that cannot be journaled does not hold up the others.
 	var failed []error
@@ -58,7 +59,7 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	return min(next, due, held.nextWindowCheck()), errors.Join(failed...)
 }
 
-// recordNotStarted records why an allocation does not start, so that the hubs know.
+// recordNotStarted records once, in a row, why an allocation does not start, so that the hubs know.
 func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journal.State, why string) error {
 	if s.Seq > 0 {
 		return nil // recorded before
@@ -70,7 +71,8 @@ func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journ
 	return nil
 }
 
-// updateRunner gives an allocation's runner a stop or a newer version; false: it has no runner.
+// updateRunner passes a stop or a newer version to an allocation's runner. It returns false if there is no
+// runner.
 func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 	u := a.activeAllocOf(id)
 	if u != nil && w.Stop {
@@ -91,7 +93,8 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 	return true
 }
 
-// skipShutdownDelay tells the runner once that the stop skips the shutdown_delay.
+// skipShutdownDelay tells the runner, once, that the stop skips the shutdown_delay, if the desired stop says
+// so.
 func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	if !w.NoDelay || u.delaySkipped {
 		return
@@ -102,7 +105,8 @@ func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	}
 }
 
-// startOrRestoreAlloc starts or recovers an allocation, if nothing prevents that.
+// startOrRestoreAlloc makes and starts the runner of an allocation that has none. An allocation that cannot
+// run, or is stopped before it began, gets its end recorded instead; one that must wait gets a note.
 func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc, s journal.State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
@@ -133,13 +137,14 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	return nil
 }
 
-// hasFolder reports whether an allocation ran here, even if the journal has lost that.
+// hasFolder reports whether an allocation has a folder, so that it ran here even if the journal does not know.
 func (a *Allocs) hasFolder(id fleet.AllocID) bool {
 	_, err := os.Stat(filepath.Join(a.cfg.Dir, string(id)))
 	return err == nil
 }
 
-// startRunner runs an allocation's runner until it returns.
+// startRunner registers an allocation as active and runs its runner in a goroutine of its own. If the
+// allocation is stopped, the runner only ends what still runs.
 func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.DesiredAlloc) {
 	id := w.Alloc.ID
 	a.mu.Lock()
@@ -159,8 +164,8 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 	})
 }
 
-// handleRunnerExit handles the return of a runner while the agent goes on. The allocation stays active
-// until its end is recorded: it must not start again.
+// handleRunnerExit handles the return of a runner while the agent goes on. If the runner failed, it records
+// that the allocation failed. The allocation stays active until its end is recorded: it must not start again.
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
 	if s := a.cfg.Journal.States()[id]; !s.Terminal() {
 		why := "its runner gave up"
@@ -179,7 +184,8 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 	a.TriggerReconcile()
 }
 
-// recordEndWithRetry records that an allocation failed, and tries until it succeeds; false: ctx ended first.
+// recordEndWithRetry records that an allocation failed, and tries again until it succeeds; false: ctx ended
+// first.
 func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
 	tick := time.NewTicker(reconcileRetry)
 	defer tick.Stop()
@@ -197,7 +203,7 @@ func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why s
 	}
 }
 
-// recordAllocEnd records the end of an allocation without a runner.
+// recordAllocEnd records the end of an allocation that has no runner, with a client status and the reason why.
 func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, why string) error {
 	t := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, ClientDescription: why, Message: why}
 	if err := a.cfg.Journal.Record(ctx, t); err != nil {
@@ -232,6 +238,7 @@ func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]jour
 	return nil
 }
 
+// noteNotRunning remembers for Status why an allocation does not run, and logs it when it changes.
 func (a *Allocs) noteNotRunning(id fleet.AllocID, text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,12 +254,14 @@ func (a *Allocs) noteOf(id fleet.AllocID) string {
 	return a.notes[id]
 }
 
+// forgetNotes drops the notes of allocations that are stopped or no longer desired.
 func (a *Allocs) forgetNotes(desired map[fleet.AllocID]journal.DesiredAlloc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return desired[id].Alloc.ID == "" || desired[id].Stop })
 }
 
+// sorted sorts ids in place and returns them.
 func sorted(ids []fleet.AllocID) []fleet.AllocID {
 	slices.Sort(ids)
 	return ids

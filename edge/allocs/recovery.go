@@ -9,7 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// recoveryWatch is the Recorder of the runners. It notices when all tasks of the first reconciliation are up.
+// recoveryWatch is the Recorder that runners get. It passes rows on to the journal, and closes done when all
+// tasks of the first reconciliation run or have ended.
 type recoveryWatch struct {
 	contract.Recorder
 	done chan struct{}
@@ -25,7 +26,7 @@ func newRecoveryWatch(rec contract.Recorder) *recoveryWatch {
 	return &recoveryWatch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
 }
 
-// expectTasks adds all tasks of an allocation to those that must come up.
+// expectTasks adds all tasks of an allocation to those that must run or end before done is closed.
 func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	tasks := map[string]bool{}
 	if g := a.Group(); g != nil {
@@ -40,7 +41,7 @@ func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	}
 }
 
-// stopExpecting says that the first reconciliation is done.
+// stopExpecting says that expectTasks was called for every allocation of the first reconciliation.
 func (w *recoveryWatch) stopExpecting() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +49,7 @@ func (w *recoveryWatch) stopExpecting() {
 	w.closeWhenRecovered()
 }
 
-// Record records rows and observes them.
+// Record journals rows and then observes them.
 func (w *recoveryWatch) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := w.Recorder.Record(ctx, ts...); err != nil {
 		return err
@@ -57,7 +58,7 @@ func (w *recoveryWatch) Record(ctx context.Context, ts ...fleet.Transition) erro
 	return nil
 }
 
-// PutHandle stores a handle with rows and observes the rows.
+// PutHandle journals a handle with rows and then observes the rows.
 func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
 	if err := w.Recorder.PutHandle(ctx, alloc, key, handle, ts...); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key 
 	return nil
 }
 
-// observeRows removes the tasks from pending that recorded rows show as up.
+// observeRows calls w.recorded, and removes the tasks from pending that the rows show as running or ended.
 func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	if w.recorded != nil {
 		w.recorded(ts)

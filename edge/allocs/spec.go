@@ -14,12 +14,12 @@ import (
 	"skerry/syncproto"
 )
 
-// specFile describes an allocation as a hub would deliver it. It lies in its folder below TasksDir
-// until the allocation ends. If both the journal and the cluster have lost the allocation, only this
-// file can tell what runs here.
+// specFile is the name of a file with an allocation and its job, encoded as a hub would deliver them. It lies
+// in the allocation's folder below TasksDir until the allocation ends. If both the journal and the cluster have
+// lost the allocation, only this file can tell what runs here.
 const specFile = ".allocation"
 
-// keepSpec writes the specFile of an allocation if it differs. An error is logged, and the allocation
+// keepSpec writes the specFile of an allocation if its content differs. An error is logged, and the allocation
 // starts all the same.
 func (a *Allocs) keepSpec(w fleet.Alloc) {
 	if a.cfg.TasksDir == "" {
@@ -34,7 +34,7 @@ func (a *Allocs) specPath(id fleet.AllocID) string {
 	return filepath.Join(a.cfg.TasksDir, string(id), specFile)
 }
 
-// writeSpec writes an allocation with its job as a delivery, unless the file has that already.
+// writeSpec writes an allocation with its job to the file at path, durably, unless the file has that already.
 func writeSpec(path string, w fleet.Alloc) error {
 	job, err := syncproto.EncodeJob(w.Job)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 	return nil
 }
 
-// readSpec reads the delivery of one allocation.
+// readSpec reads a specFile: a delivery with one allocation, which must be id.
 func readSpec(path string, id fleet.AllocID) (syncproto.Desired, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

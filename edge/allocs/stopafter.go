@@ -12,38 +12,39 @@ import (
 	"skerry/syncproto"
 )
 
-// Bounds of the checkpoint interval if an allocation depends on the last heartbeat surviving a kill.
+// Bounds of the journal's checkpoint interval. A short stop_on_client_after needs a short one.
 const (
 	finestCheckpoint   = time.Second
 	coarsestCheckpoint = 10 * time.Minute
 )
 
-// MaxSilence is the longest allowed time between two heartbeats: a third of the shortest
+// MaxSilence returns the longest allowed time between two heartbeats: a third of the shortest
 // stop_on_client_after, so that one lost heartbeat stops nothing. 0: no limit.
 func (a *Allocs) MaxSilence() time.Duration {
 	d, _ := a.silence.currentLimit()
 	return d
 }
 
-// SilenceShortened is closed when MaxSilence next becomes shorter, so that a heartbeat is due earlier.
+// SilenceShortened returns a channel that is closed when MaxSilence next becomes shorter, so that a heartbeat
+// is due earlier.
 func (a *Allocs) SilenceShortened() <-chan struct{} {
 	_, shorter := a.silence.currentLimit()
 	return shorter
 }
 
-// heartbeatsPerLimit is the number of heartbeats within a stop_on_client_after.
+// heartbeatsPerLimit is the number of heartbeats that are due within a stop_on_client_after.
 const heartbeatsPerLimit = 3
 
-// silenceFor returns the longest silence for a stop_on_client_after.
+// silenceFor returns the longest allowed time between two heartbeats for one stop_on_client_after.
 func silenceFor(after time.Duration) time.Duration {
 	return max(after, fleet.MinStopOnClientAfter) / heartbeatsPerLimit
 }
 
-// silenceLimit is the longest time between two heartbeats.
+// silenceLimit is the value of MaxSilence. It may be used from any goroutine.
 type silenceLimit struct {
 	mu      sync.Mutex
 	limit   time.Duration // 0: no limit
-	shorter chan struct{}
+	shorter chan struct{} // closed when limit becomes shorter, then replaced
 }
 
 func newSilenceLimit() *silenceLimit { return &silenceLimit{shorter: make(chan struct{})} }
@@ -54,6 +55,7 @@ func (s *silenceLimit) currentLimit() (time.Duration, <-chan struct{}) {
 	return s.limit, s.shorter
 }
 
+// updateLimit sets the limit, and closes the channel shorter if the new limit is shorter than the old one.
 func (s *silenceLimit) updateLimit(most time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +66,7 @@ func (s *silenceLimit) updateLimit(most time.Duration) {
 	s.limit = most
 }
 
-// noteRunDelivered notes that a hub has just delivered an allocation: its time without a hub starts
+// noteRunDelivered remembers that a hub has just delivered an allocation to run: its time without a hub starts
 // now, even if the last heartbeat is older.
 func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.mu.Lock()
@@ -72,8 +74,8 @@ func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.runDeliveredAt[id] = time.Now()
 }
 
-// timeWithoutHub returns how long an allocation has been without a hub. away is the time since the last
-// acknowledged heartbeat.
+// timeWithoutHub returns how long an allocation has been without contact with a hub. away is the time since the
+// last acknowledged heartbeat.
 func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +91,9 @@ func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Durat
 	return since
 }
 
-// stopOverdue journals the stops of stop_on_client_after and returns how long until the next one may be
-// due. Only the running time of the machine counts, so a wrong clock stops nothing.
+// stopOverdue journals a stop for each allocation whose stop_on_client_after has passed, and marks it as
+// stopped in desired. It also sets the checkpoint interval and MaxSilence. It returns how long until the next
+// stop may be due. Only the machine's running time counts, so a wrong clock stops nothing.
 func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour
@@ -126,7 +129,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	return next, errors.Join(failed...)
 }
 
-// stopAfter returns the stop_on_client_after of an allocation.
+// stopAfter returns the stop_on_client_after of an allocation; false: it has none.
 func stopAfter(w journal.DesiredAlloc) (time.Duration, bool) {
 	g := w.Alloc.Group()
 	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {

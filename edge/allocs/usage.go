@@ -7,7 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// Usage returns what the tasks of an allocation use, or one of them.
+// Usage measures for a moment what a task of an allocation uses, or each running task for "". mhz is the clock
+// rate of a core.
 func (a *Allocs) Usage(ctx context.Context, id fleet.AllocID, task string, mhz float64) (map[string]*fleet.TaskUsage, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // allocation runs on, and its replacement does not start. The beginning of the stop is journaled first,
 // so that the end of the window does not hold it again.
 
-// heldStops is what waits for update windows or for an operator on site.
+// heldStops says which stops and starts are held back, by update windows or by an operator on site, and why.
 type heldStops struct {
 	stops         map[fleet.AllocID]string // why a stop has not begun
 	windowOpen    map[fleet.AllocID]bool   // stops whose window is open
@@ -42,7 +42,8 @@ const (
 	windowPollInterval = time.Minute
 )
 
-// desiredAllocs reads the desired allocations. A stop whose windows are closed is removed from them.
+// desiredAllocs reads the desired allocations. A running allocation whose stop waits for an update window gets
+// Stop = false in the result, and heldStops says so.
 func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.DesiredAlloc, *heldStops, error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -95,6 +96,7 @@ func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, o
 	return "waits for its window, which opens at " + s.Next.UTC().Format(time.RFC3339), s.Next.Sub(now)
 }
 
+// addHeldStop adds a stop that waits, with the reason and how long until its window opens (0: not known).
 func (h *heldStops) addHeldStop(a *fleet.Alloc, why string, opens time.Duration) {
 	h.stops[a.ID] = why
 	h.names[nameOf(a)] = why
@@ -103,7 +105,7 @@ func (h *heldStops) addHeldStop(a *fleet.Alloc, why string, opens time.Duration)
 	}
 }
 
-// heldStopReason returns why an allocation that is to stop still runs; "": it does not wait.
+// heldStopReason returns why an allocation that is to be stopped still runs; "": its stop does not wait.
 func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	if why := h.stops[id]; why != "" {
 		return "is to be replaced: " + why
@@ -111,8 +113,8 @@ func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	return ""
 }
 
-// predecessorReason returns why an allocation does not start while its predecessor waits for a window;
-// "": it has none.
+// predecessorReason returns why a new allocation does not start: the running one of its name waits for an
+// update window. "": none does.
 func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -120,7 +122,8 @@ func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) s
 	return h.names[nameOf(&w.Alloc)]
 }
 
-// stoppedOnSiteReason returns why an allocation does not start whose name was stopped on site; "": it was not.
+// stoppedOnSiteReason returns why a new allocation does not start: an operator on site keeps its name stopped.
+// "": nobody does.
 func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -128,7 +131,7 @@ func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State)
 	return h.stoppedOnSite[nameOf(&w.Alloc)]
 }
 
-// nextWindowCheck returns when to check the held stops again.
+// nextWindowCheck returns how long until the held stops must be checked again.
 func (h *heldStops) nextWindowCheck() time.Duration {
 	switch {
 	case len(h.stops) == 0:
@@ -139,7 +142,8 @@ func (h *heldStops) nextWindowCheck() time.Duration {
 	return min(h.next, windowPollInterval)
 }
 
-// beginStops journals the beginning of the stops whose window is open.
+// beginStops journals, for each stop whose update window is open, that it begins now, and removes its windows
+// in desired. If that fails, the allocation runs on, and the stop waits.
 func (a *Allocs) beginStops(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, h *heldStops) error {
 	var failed []error
 	for _, id := range sortedKeys(desired) {
