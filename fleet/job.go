@@ -175,12 +175,12 @@ const (
 
 // RestartPolicy says how an edge itself restarts a task that ended.
 type RestartPolicy struct {
-	Attempts int
-	Interval time.Duration
-	Delay    time.Duration
-	Mode     string
+	Attempts int           `yaml:"attempts"`
+	Interval time.Duration `yaml:"interval"`
+	Delay    time.Duration `yaml:"delay"`
+	Mode     string        `yaml:"mode"`
 	// RenderTemplates renders a task's templates anew before it is restarted.
-	RenderTemplates bool
+	RenderTemplates bool `yaml:"render_templates,omitempty"`
 }
 
 // Delay functions of a ReschedulePolicy.
@@ -192,12 +192,12 @@ const (
 
 // ReschedulePolicy says how the hub replaces a failed allocation.
 type ReschedulePolicy struct {
-	Attempts      int
-	Interval      time.Duration
-	Delay         time.Duration
-	DelayFunction string
-	MaxDelay      time.Duration
-	Unlimited     bool
+	Attempts      int           `yaml:"attempts,omitempty"`
+	Interval      time.Duration `yaml:"interval,omitempty"`
+	Delay         time.Duration `yaml:"delay,omitempty"`
+	DelayFunction string        `yaml:"delay_function,omitempty"`
+	MaxDelay      time.Duration `yaml:"max_delay,omitempty"`
+	Unlimited     bool          `yaml:"unlimited,omitempty"`
 }
 
 // Strategies of Disconnect.Reconcile, and what absence of a block means.
@@ -211,10 +211,10 @@ const (
 // Disconnect says what happens to a group's allocations on a node that lost its
 // link. LostAfter and StopOnClientAfter exclude each other.
 type Disconnect struct {
-	LostAfter         *time.Duration // nil: never lost for being away alone
-	StopOnClientAfter *time.Duration // nil: the edge never stops it for being away
-	Replace           *bool          // nil: true
-	Reconcile         string         // "": best_score
+	LostAfter         *time.Duration `yaml:"lost_after,omitempty"`           // nil: never lost for being away alone
+	StopOnClientAfter *time.Duration `yaml:"stop_on_client_after,omitempty"` // nil: the edge never stops it for being away
+	Replace           *bool          `yaml:"replace,omitempty"`              // nil: true
+	Reconcile         string         `yaml:"reconcile,omitempty"`            // "": best_score
 }
 
 // Group returns the group of that name, or nil.

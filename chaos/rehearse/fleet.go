@@ -29,9 +29,9 @@ const (
 // fleetText is the description of a fleet: hubs, edges and pools as in a scenario, and
 // what constraints on ${meta.KEY} and ${attr.KEY} find.
 type fleetText struct {
-	schedule.TopologyText `yaml:",inline"`
-	Meta                  []entries `yaml:"meta"`
-	Attributes            []entries `yaml:"attributes"`
+	schedule.Topology `yaml:",inline"`
+	Meta              []entries `yaml:"meta"`
+	Attributes        []entries `yaml:"attributes"`
 }
 
 // entries are keys and values of edges: a number, a name, a site, or all.
@@ -45,18 +45,14 @@ func ParseFleet(file string, src []byte) (Fleet, error) {
 	if len(src) > maxText {
 		return Fleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
 	}
-	text := fleetText{TopologyText: schedule.TopologyText{Hubs: DefaultHubs}}
+	text := fleetText{Topology: schedule.NewTopology(DefaultHubs, 0)}
 	if err := schedule.DecodeText(file, src, &text); err != nil {
 		return Fleet{}, fmt.Errorf("read the fleet: %w", err)
 	}
-	topology, err := text.Topology()
-	if err == nil {
-		err = schedule.Schedule{Topology: topology, Length: time.Second}.Validate().Err()
-	}
-	if err != nil {
+	if err := (schedule.Schedule{Topology: text.Topology, Length: time.Second}).Validate().Err(); err != nil {
 		return Fleet{}, fmt.Errorf("read %s: %w", file, err)
 	}
-	f := Fleet{Topology: topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
+	f := Fleet{Topology: text.Topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
 	left := maxEntries
 	for _, part := range []struct {
 		name string

@@ -46,7 +46,7 @@ var kindTable = []Info{
 		Doc: "the link is slow and lossy like a satellite's or a 3G cell's, or loses, reorders and duplicates",
 	},
 	{
-		Kind: HubKill, At: AtHub, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
+		Kind: HubKill, At: AtHub, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
 		Takes: []Claim{ClaimHub}, After: memberRecovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 4,
 		Doc: "SIGKILL; started again when the time is over",
 	},

@@ -34,15 +34,16 @@ type Diagnostics = jobspec.Diagnostics
 // Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
 // all that is wrong, by line and column, with what to do about it.
 func Parse(file string, src []byte) (Schedule, error) {
-	p := &parser{file: file, src: src, places: map[Part][]place{}}
-	d := document{Settle: DefaultSettle}
+	d := document{Schedule: Schedule{Settle: DefaultSettle}}
 	if err := DecodeText(file, src, &d); err != nil {
 		return Schedule{}, err
 	}
-	if err := yaml.Unmarshal(src, &p.root); err != nil {
+	p := &parser{file: file, places: map[Part][]place{}}
+	if err := yaml.Unmarshal(src, &p.items); err != nil {
 		p.addDiagnostic(place{}, err.Error(), "")
 	}
 	s := p.readDocument(d)
+	s.Comment = topComment(src)
 	if len(p.diags) == 0 {
 		for _, problem := range s.Validate() {
 			p.addDiagnostic(p.placeOfProblem(problem), problem.Message, problem.Hint)
@@ -97,11 +98,13 @@ func DecodeText(file string, src []byte, into any) error {
 
 type parser struct {
 	file   string
-	src    []byte
-	root   yaml.Node
+	items  itemNodes
 	places map[Part][]place // where each item of a part stands
 	diags  Diagnostics
 }
+
+// itemNodes are the items of a document's lists, as they stand in it.
+type itemNodes struct{ Edges, Pools, Jobs, Steps, Faults, Expect []yaml.Node }
 
 // place is where something stands; both count from 1.
 type place struct{ line, column int }
@@ -125,66 +128,57 @@ func (p *parser) diagnosticsError() error {
 
 // readDocument makes a schedule of a document, and notes where its parts stand.
 func (p *parser) readDocument(d document) Schedule {
-	s := Schedule{
-		Comment: topComment(p.src), Seed: d.Seed, Length: d.Length, Settle: d.Settle, Operations: d.Operations, Expect: d.Expect,
+	s := d.Schedule
+	s.Expect = d.Expect
+	for _, node := range p.items.Edges {
+		var g edgeGroup
+		if err := node.Decode(&g); err != nil {
+			p.addDiagnostic(placeOf(node), err.Error(), "")
+		}
+		p.places[PartEdge] = append(p.places[PartEdge], slices.Repeat([]place{placeOf(node)}, orElse(g.Count, 1))...)
 	}
-	var err error
-	if s.Topology, err = d.Topology(); err != nil {
-		p.addDiagnostic(place{}, err.Error(), "")
-	}
-	for i, g := range d.Edges {
-		if len(p.diags) == 0 {
-			p.places[PartEdge] = append(p.places[PartEdge], slices.Repeat([]place{p.placeOf("edges", i)}, orElse(g.Count, 1))...)
+	for part, nodes := range map[Part][]yaml.Node{PartPool: p.items.Pools, PartJob: p.items.Jobs, PartExpect: p.items.Expect} {
+		for _, node := range nodes {
+			p.places[part] = append(p.places[part], placeOf(node))
 		}
 	}
-	for i := range d.Pools {
-		p.places[PartPool] = append(p.places[PartPool], p.placeOf("pools", i))
-	}
-	for i, j := range d.Jobs {
-		s.Jobs = append(s.Jobs, j.toJob())
-		p.places[PartJob] = append(p.places[PartJob], p.placeOf("jobs", i))
-	}
-	for i := range d.Expect {
-		p.places[PartExpect] = append(p.places[PartExpect], p.placeOf("expect", i))
-	}
-	s.Steps = readTimed(p, PartStep, "steps", d.Steps, func(t stepText) (Step, time.Duration, repetition, error) {
-		return t.Step, t.At, t.repetition, nil
-	}, func(step *Step) *time.Duration { return &step.At })
-	s.Faults = readTimed(p, PartFault, "faults", d.Faults, func(t faultText) (f Fault, at time.Duration, r repetition, err error) {
-		f = t.Fault
+	s.Steps = repeatItems(p, PartStep, d.Steps, p.items.Steps, func(step *Step) *time.Duration { return &step.At })
+	for i := range d.Faults {
+		f := &d.Faults[i].Item
 		f.Params = f.Kind.Fill(f.Params)
-		f.Targets, err = expandTargets(f.Targets)
-		return f, f.At, t.repetition, err
-	}, func(f *Fault) *time.Duration { return &f.At })
+		var err error
+		if f.Targets, err = expandTargets(f.Targets); err != nil {
+			p.addDiagnostic(placeOf(p.items.Faults[i]), err.Error(), "")
+		}
+	}
+	s.Faults = repeatItems(p, PartFault, d.Faults, p.items.Faults, func(f *Fault) *time.Duration { return &f.At })
 	return s
 }
 
-// readTimed repeats steps or faults, and puts them in order of time.
-func readTimed[T, U any](p *parser, part Part, key string, texts []T, read func(T) (U, time.Duration, repetition, error), at func(*U) *time.Duration) []U {
-	type item struct {
-		value U
+// repeatItems repeats steps or faults, and puts them in order of time.
+func repeatItems[T any](p *parser, part Part, texts []timed[T], nodes []yaml.Node, at func(*T) *time.Duration) (values []T) {
+	type placed struct {
+		value T
 		place place
 	}
-	var items []item
+	var items []placed
 	for i, text := range texts {
-		where := p.placeOf(key, i)
-		value, first, repeat, err := read(text)
-		times, wrong := repeat.expandTimes(first)
-		if err := errors.Join(err, wrong); err != nil {
+		where := placeOf(nodes[i])
+		times, err := text.expandTimes(*at(&text.Item))
+		if err != nil {
 			p.addDiagnostic(where, err.Error(), "")
 			continue
 		}
 		if len(items)+len(times) > MaxFaults {
-			p.addDiagnostic(where, fmt.Sprintf("more than %d %s", MaxFaults, key), "")
+			p.addDiagnostic(where, fmt.Sprintf("more than %d %ss", MaxFaults, part), "")
 			return nil
 		}
 		for _, t := range times {
-			*at(&value) = t
-			items = append(items, item{value, where})
+			*at(&text.Item) = t
+			items = append(items, placed{text.Item, where})
 		}
 	}
-	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(*at(&a.value), *at(&b.value)) })
-	var values []U
+	slices.SortStableFunc(items, func(a, b placed) int { return cmp.Compare(*at(&a.value), *at(&b.value)) })
 	for _, i := range items {
 		values = append(values, i.value)
 		p.places[part] = append(p.places[part], i.place)
@@ -192,26 +186,7 @@ func readTimed[T, U any](p *parser, part Part, key string, texts []T, read func(
 	return values
 }
 
-// listOf returns the items of a list of the document.
-func (p *parser) listOf(key string) []*yaml.Node {
-	if len(p.root.Content) == 0 {
-		return nil
-	}
-	fields := p.root.Content[0].Content
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value == key {
-			return fields[i+1].Content
-		}
-	}
-	return nil
-}
-
-func (p *parser) placeOf(key string, i int) place {
-	if items := p.listOf(key); i < len(items) {
-		return place{items[i].Line, items[i].Column}
-	}
-	return place{}
-}
+func placeOf(node yaml.Node) place { return place{node.Line, node.Column} }
 
 // placeOfProblem is where a problem stands: the item that it is about, or the line of its
 // job file.
@@ -221,17 +196,15 @@ func (p *parser) placeOfProblem(problem Problem) place {
 		return place{}
 	}
 	at := places[problem.Index]
-	jobs := p.listOf("jobs")
-	if problem.Line == 0 || problem.Index >= len(jobs) {
+	if problem.Line == 0 {
 		return at
 	}
-	fields := jobs[problem.Index].Content
-	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value == "hcl" {
-			return place{fields[i+1].Line + problem.Line, fields[i].Column + 1 + problem.Column}
-		}
+	fields := p.items.Jobs[problem.Index].Content
+	i := slices.IndexFunc(fields, func(field *yaml.Node) bool { return field.Value == "hcl" })
+	if i < 0 {
+		return at
 	}
-	return at
+	return place{fields[i+1].Line + problem.Line, fields[i].Column + 1 + problem.Column}
 }
 
 // topComment returns the lines at the top that begin with #.

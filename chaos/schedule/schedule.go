@@ -9,18 +9,18 @@ import (
 // Schedule is what a run shall do. Times count from its start, which is when all
 // hubs and edges are up and ready.
 type Schedule struct {
-	Comment  string // the text's first lines, without their #; says why it is there
-	Seed     uint64 // of what an executor draws by itself: latencies, phases, ids
-	Length   time.Duration
-	Settle   time.Duration // how long after it, without faults, until all has to be quiet
-	Topology Topology
-	Jobs     []Job
+	Comment string        `yaml:"-"`              // the text's first lines, without their #; says why it is there
+	Seed    uint64        `yaml:"seed,omitempty"` // of what an executor draws by itself: latencies, phases, ids
+	Length  time.Duration `yaml:"length"`
+	Settle  time.Duration `yaml:"settle"` // how long after it, without faults, until all has to be quiet
 	// Operations is how many registrations and reads a minute are made beside the
 	// Steps, on small jobs of their own, for the linearizability checker.
-	Operations int
-	Steps      []Step
-	Faults     []Fault
-	Expect     []Expectation
+	Operations int           `yaml:"operations,omitempty"`
+	Topology   Topology      `yaml:",inline"`
+	Jobs       []Job         `yaml:"jobs,omitempty"`
+	Steps      []Step        `yaml:"-"` // the text has these three, with repetitions
+	Faults     []Fault       `yaml:"-"`
+	Expect     []Expectation `yaml:"-"`
 }
 
 // DefaultSettle is how long a run may take to settle where nothing is said. It is over
@@ -29,10 +29,16 @@ const DefaultSettle = 5 * time.Minute
 
 // Topology is what the fleet consists of.
 type Topology struct {
-	Hubs  []string // hub-1, hub-2, …
-	Edges []Edge
-	Pools []Pool // those that are not as by default
+	Hubs  HubNames `yaml:"hubs"`
+	Edges Edges    `yaml:"edges"`
+	Pools []Pool   `yaml:"pools,omitempty"` // those that are not as by default
 }
+
+// HubNames are hub-1, hub-2, …; a text has their number.
+type HubNames []string
+
+// Edges are a fleet's; a text has groups of edges that are alike and follow each other.
+type Edges []Edge
 
 // Edge is an edge and its place.
 type Edge struct {
@@ -44,6 +50,8 @@ type Edge struct {
 	CPU        int     `yaml:"cpu,omitempty"`     // MHz; 0: DefaultEdgeCPU
 	MemoryMB   int     `yaml:"memory,omitempty"`  // 0: DefaultEdgeMemoryMB
 	JournalKiB int     `yaml:"journal,omitempty"` // bound of its journal; 0: that of production
+	// BackoffCap is its longest pause between rounds of dialing; 0: that of production.
+	BackoffCap time.Duration `yaml:"backoff_cap,omitempty"`
 }
 
 // What an edge has where nothing is said.
@@ -84,14 +92,14 @@ type Job struct {
 	Devices     int                     `yaml:"devices,omitempty"`          // of DeviceName
 	MaxRun      time.Duration           `yaml:"max_run_duration,omitempty"` // 0: none
 	KillTimeout time.Duration           `yaml:"kill_timeout,omitempty"`
-	Disconnect  *fleet.Disconnect       `yaml:"-"` // of these three jobText has the text
-	Restart     *fleet.RestartPolicy    `yaml:"-"`
-	Reschedule  *fleet.ReschedulePolicy `yaml:"-"`
 	Rollout     Rollout                 `yaml:",inline"`
 	Serves      bool                    `yaml:"serves,omitempty"` // it is in the catalogue of services
 	Every       time.Duration           `yaml:"every,omitempty"`  // it is launched so often, by the clock; 0: it runs itself
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
 	Task        Script                  `yaml:",inline"`
+	Disconnect  *fleet.Disconnect       `yaml:"disconnect,omitempty"`
+	Restart     *fleet.RestartPolicy    `yaml:"restart,omitempty"`
+	Reschedule  *fleet.ReschedulePolicy `yaml:"reschedule,omitempty"`
 }
 
 // Rollout is how a job's new versions come: its update block. What is zero is as by

@@ -8,66 +8,20 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"skerry/fleet"
 )
 
 // document is a scenario as its YAML has it.
 type document struct {
-	Seed         uint64        `yaml:"seed,omitempty"`
-	Length       time.Duration `yaml:"length"`
-	Settle       time.Duration `yaml:"settle"`
-	Operations   int           `yaml:"operations,omitempty"`
-	TopologyText `yaml:",inline"`
-	Jobs         []jobText     `yaml:"jobs,omitempty"`
-	Steps        []stepText    `yaml:"steps,omitempty"`
-	Faults       []faultText   `yaml:"faults,omitempty"`
-	Expect       []Expectation `yaml:"expect,omitempty"`
+	Schedule `yaml:",inline"`
+	Steps    []timed[Step]  `yaml:"steps,omitempty"`
+	Faults   []timed[Fault] `yaml:"faults,omitempty"`
+	Expect   []Expectation  `yaml:"expect,omitempty"`
 }
 
-// TopologyText is a Topology as YAML has it.
-type TopologyText struct {
-	Hubs  int         `yaml:"hubs"`
-	Edges []edgeGroup `yaml:"edges"`
-	Pools []Pool      `yaml:"pools,omitempty"`
-}
-
-// edgeGroup is edges that are alike.
-type edgeGroup struct {
-	Count int `yaml:"count"` // 0: 1
-	Edge  `yaml:",inline"`
-}
-
-// jobText is a job. The types of package fleet have no names for YAML, and have them here.
-type jobText struct {
-	Job        `yaml:",inline"`
-	Disconnect *disconnectText `yaml:"disconnect,omitempty"`
-	Restart    *restartText    `yaml:"restart,omitempty"`
-	Reschedule *rescheduleText `yaml:"reschedule,omitempty"`
-}
-
-type disconnectText struct {
-	LostAfter         *time.Duration `yaml:"lost_after,omitempty"`
-	StopOnClientAfter *time.Duration `yaml:"stop_on_client_after,omitempty"`
-	Replace           *bool          `yaml:"replace,omitempty"`
-	Reconcile         string         `yaml:"reconcile,omitempty"`
-}
-
-type restartText struct {
-	Attempts        int           `yaml:"attempts"`
-	Interval        time.Duration `yaml:"interval"`
-	Delay           time.Duration `yaml:"delay"`
-	Mode            string        `yaml:"mode"`
-	RenderTemplates bool          `yaml:"render_templates,omitempty"`
-}
-
-type rescheduleText struct {
-	Attempts      int           `yaml:"attempts,omitempty"`
-	Interval      time.Duration `yaml:"interval,omitempty"`
-	Delay         time.Duration `yaml:"delay,omitempty"`
-	DelayFunction string        `yaml:"delay_function,omitempty"`
-	MaxDelay      time.Duration `yaml:"max_delay,omitempty"`
-	Unlimited     bool          `yaml:"unlimited,omitempty"`
+// timed is a step or a fault, once or several times.
+type timed[T any] struct {
+	Item       T `yaml:",inline"`
+	repetition `yaml:",inline"`
 }
 
 // repetition repeats a step or a fault: so many times, or until a time.
@@ -77,45 +31,58 @@ type repetition struct {
 	Times int           `yaml:"times,omitempty"`
 }
 
-type stepText struct {
-	Step       `yaml:",inline"`
-	repetition `yaml:",inline"`
+// edgeGroup is edges that are alike.
+type edgeGroup struct {
+	Count int `yaml:"count"` // 0: 1
+	Edge  `yaml:",inline"`
 }
 
-type faultText struct {
-	Fault      `yaml:",inline"`
-	repetition `yaml:",inline"`
-}
-
-// Topology returns the topology that the text describes.
-func (t TopologyText) Topology() (Topology, error) {
-	if t.Hubs < 0 || t.Hubs > MaxHubs {
-		return Topology{}, fmt.Errorf("hubs are 1 to %d, not %d", MaxHubs, t.Hubs)
+// UnmarshalYAML makes the names of a number of hubs.
+func (h *HubNames) UnmarshalYAML(decode func(any) error) error {
+	var n int
+	if err := decode(&n); err != nil {
+		return err
 	}
-	out := NewTopology(t.Hubs, 0)
-	out.Pools = t.Pools
-	for _, g := range t.Edges {
+	if n < 0 || n > MaxHubs {
+		return fmt.Errorf("hubs are 1 to %d, not %d", MaxHubs, n)
+	}
+	*h = NewTopology(n, 0).Hubs
+	return nil
+}
+
+// MarshalYAML is the number of hubs.
+func (h HubNames) MarshalYAML() (any, error) { return len(h), nil }
+
+// UnmarshalYAML makes the edges of groups.
+func (es *Edges) UnmarshalYAML(decode func(any) error) error {
+	var groups []edgeGroup
+	if err := decode(&groups); err != nil {
+		return err
+	}
+	var t Topology
+	for _, g := range groups {
 		n := orElse(g.Count, 1)
-		if n < 0 || n > MaxEdges-len(out.Edges) {
-			return Topology{}, fmt.Errorf("edges are 1 to %d", MaxEdges)
+		if n < 0 || n > MaxEdges-len(t.Edges) {
+			return fmt.Errorf("edges are 1 to %d", MaxEdges)
 		}
-		out = out.With(n, g.Edge)
+		t = t.With(n, g.Edge)
 	}
-	return out, nil
+	*es = t.Edges
+	return nil
 }
 
-// textOf groups edges that are alike and follow each other.
-func textOf(t Topology) TopologyText {
-	out := TopologyText{Hubs: len(t.Hubs), Pools: t.Pools}
-	for _, e := range t.Edges {
+// MarshalYAML groups edges that are alike and follow each other.
+func (es Edges) MarshalYAML() (any, error) {
+	var groups []edgeGroup
+	for _, e := range es {
 		e.Name = ""
-		if n := len(out.Edges); n > 0 && out.Edges[n-1].Edge == e {
-			out.Edges[n-1].Count++
+		if n := len(groups); n > 0 && groups[n-1].Edge == e {
+			groups[n-1].Count++
 		} else {
-			out.Edges = append(out.Edges, edgeGroup{1, e})
+			groups = append(groups, edgeGroup{1, e})
 		}
 	}
-	return out
+	return groups, nil
 }
 
 // expandTimes returns the times that a repetition means, of which the first is at.
@@ -159,29 +126,6 @@ func expandTargets(targets []string) ([]string, error) {
 	return names, nil
 }
 
-func (j jobText) toJob() Job {
-	out := j.Job
-	out.Disconnect, out.Restart, out.Reschedule = (*fleet.Disconnect)(j.Disconnect), (*fleet.RestartPolicy)(j.Restart), (*fleet.ReschedulePolicy)(j.Reschedule)
-	return out
-}
-
-// toDocument returns the schedule as its text has it.
-func (s Schedule) toDocument() document {
-	d := document{
-		Seed: s.Seed, Length: s.Length, Settle: s.Settle, Operations: s.Operations, TopologyText: textOf(s.Topology), Expect: s.Expect,
-	}
-	for _, j := range s.Jobs {
-		d.Jobs = append(d.Jobs, jobText{j, (*disconnectText)(j.Disconnect), (*restartText)(j.Restart), (*rescheduleText)(j.Reschedule)})
-	}
-	for _, step := range s.Steps {
-		d.Steps = append(d.Steps, stepText{Step: step})
-	}
-	for _, f := range s.Faults {
-		d.Faults = append(d.Faults, faultText{Fault: f})
-	}
-	return d
-}
-
 // String is the schedule as a scenario, in the canonical form: what Parse makes of
 // it prints the same. Items of lists have a line each, but for job files.
 func (s Schedule) String() string {
@@ -192,8 +136,15 @@ func (s Schedule) String() string {
 		}
 		b.WriteString("\n")
 	}
+	d := document{Schedule: s, Expect: s.Expect}
+	for _, step := range s.Steps {
+		d.Steps = append(d.Steps, timed[Step]{Item: step})
+	}
+	for _, f := range s.Faults {
+		d.Faults = append(d.Faults, timed[Fault]{Item: f})
+	}
 	var root yaml.Node
-	if err := root.Encode(s.toDocument()); err != nil {
+	if err := root.Encode(d); err != nil {
 		panic(fmt.Sprintf("write a schedule as YAML: %v", err)) // it has no type that YAML lacks
 	}
 	for _, list := range root.Content {

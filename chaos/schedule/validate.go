@@ -176,6 +176,9 @@ func (e Edge) validateEdge(ps *Problems, i int) {
 	if e.JournalKiB != 0 && (e.JournalKiB < leastJournal || e.JournalKiB > mostJournal) {
 		ps.add(PartEdge, i, "journal is %d to %d KiB", leastJournal, mostJournal)
 	}
+	if e.BackoffCap != 0 && (e.BackoffCap < time.Second || e.BackoffCap > day) {
+		ps.add(PartEdge, i, "backoff_cap is 1s to 1d, not %s", formatDuration(e.BackoffCap))
+	}
 }
 
 // reservedName reports whether a name means something as a target of a fault.
