@@ -27,6 +27,8 @@ const (
 	// seldom is how often they are looked at, in looks, where no expectation has to be
 	// judged to the second: the taps tell of everything that is decided or happens.
 	seldom = 10
+	// looks is how many looks there are at most at a time when no hub runs.
+	looks = 100_000
 	// snapshotEvery is how often the state of a hub is written as a snapshot and read again.
 	snapshotEvery = 2 * time.Minute
 )
@@ -44,7 +46,7 @@ func (r *run) watchFleet(ctx context.Context) {
 	if !r.Strict {
 		every, rows = seldom*lookEvery, 1
 	}
-	for n := 0; engine.Pause(ctx, every); n++ {
+	for n := 0; engine.Pause(ctx, r.timeToNextLook(every)); n++ {
 		r.observeHub(r.c.Hubs[n%len(r.c.Hubs)])
 		if n%int(snapshotEvery/every) == 0 {
 			r.compareHubSnapshot(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
@@ -57,6 +59,14 @@ func (r *run) watchFleet(ctx context.Context) {
 			r.observeEdge(ctx, e, n%rows == 0)
 		}
 	}
+}
+
+// timeToNextLook is longer in a long run in which nobody but the edges is there.
+func (r *run) timeToNextLook(usual time.Duration) time.Duration {
+	if slices.ContainsFunc(r.c.Hubs, (*Hub).Running) {
+		return usual
+	}
+	return max(usual, r.s.Length/looks)
 }
 
 // observeHub tells of a hub's state where it changed.

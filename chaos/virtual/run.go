@@ -83,7 +83,7 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 		return Outcome{}, err
 	}
 	began := wall()
-	stop := collectAtRest(ctx)
+	stop := collectAtRest(ctx, max(collectEvery, r.s.Length/collections))
 	err = errors.Join(r.playSchedule(ctx), stop())
 	return r.summarizeOutcome(wall()-began, err), errors.Join(err, r.recorder.History.Flush())
 }
@@ -112,6 +112,9 @@ func (p Play) openRun(wall func() time.Duration) (*run, error) {
 // again, where it starts at once.
 const startBound = 10 * time.Second
 
+// comeback is how long a fleet may take to settle after an edge's last pause of dialing.
+const comeback = 15 * time.Minute
+
 // monitorLimits are the monitor's, with what the schedule's jobs ask for.
 func (p Play) monitorLimits() check.Limits {
 	l := p.Limits
@@ -120,6 +123,11 @@ func (p Play) monitorLimits() check.Limits {
 			l.Start = max(l.Start, j.Task.StartDelay)
 		}
 		l.Start += startBound
+	}
+	for _, e := range p.Schedule.Topology.Edges {
+		if e.BackoffCap > 0 {
+			l.Heal = max(l.Heal, e.BackoffCap+comeback)
+		}
 	}
 	l.LongestTTL = max(l.LongestTTL, p.Fleet.MinTTL)
 	for _, pool := range p.Schedule.Topology.Pools {
@@ -201,7 +209,7 @@ func (r *run) clusterConfig() Config {
 			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
 			Site: e.Site, Meta: r.Fleet.Meta[e.Name], Attributes: r.Fleet.Attributes[e.Name],
 			CPU: cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
-			JournalMaxBytes: int64(e.JournalKiB) << 10,
+			JournalMaxBytes: int64(e.JournalKiB) << 10, BackoffCap: e.BackoffCap,
 		})
 	}
 	return cfg

@@ -137,9 +137,7 @@ func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearse.Config, er
 		cfg.Updates = append(cfg.Updates, u)
 	}
 	cfg.Name, cfg.Repeat = strings.Join(names, ", "), "skerry-chaos "+strings.Join(os.Args[1:], " ")
-	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
-		cfg.Dir = "/dev/shm"
-	}
+	cfg.Dir = memoryFolder()
 	var err error
 	if cfg.Fleet, err = r.fleetDescription(cmd); err != nil {
 		return cfg, err

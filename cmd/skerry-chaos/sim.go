@@ -62,7 +62,6 @@ at, and all data directories.`,
 	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")
 	f.BoolVar(&s.cfg.Debug, "debug", false, "hubs and edges log everything")
 	f.BoolVar(&s.cfg.Coverage, "coverage", false, "fail where a kind of fault never hit, or an important branch was never reached")
-	c.AddCommand(absenceCommand())
 	return []*cobra.Command{c}
 }
 
@@ -96,6 +95,14 @@ func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 		fmt.Fprintf(s.cfg.Out, "\nwhat failed is kept in %s\n", s.cfg.Dir)
 	}
 	return err
+}
+
+// memoryFolder is a folder whose files lie in memory; "" where the system has none.
+func memoryFolder() string {
+	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
 }
 
 // completeShape completes what is drawn.
