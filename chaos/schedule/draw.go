@@ -20,9 +20,6 @@ type Shape struct {
 	Operations    int           // 2 a minute; -1: none
 	Kinds         []Kind        // nil: all that work in Clock
 	Clock         Clock         // 0: Virtual
-	// EdgeSteps and HubSteps are labels of steps of the disk protocols at which
-	// members are killed; nil: at any time alone.
-	EdgeSteps, HubSteps []string
 
 	drains bool // edges may be drained
 }

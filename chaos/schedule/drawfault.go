@@ -103,17 +103,6 @@ func (d *drawer) drawParams(kind Kind) Params {
 		if len(d.s.Jobs) > 0 && d.drawBool(50) {
 			p.Job = pick(d.rng, d.s.Jobs...).ID
 		}
-	case EdgeKill, PowerCut:
-		p.Step = d.drawStepLabel(d.shape.EdgeSteps)
-	case HubKill, LeaderKill:
-		p.Step = d.drawStepLabel(d.shape.HubSteps)
 	}
 	return kind.Fill(p)
-}
-
-func (d *drawer) drawStepLabel(labels []string) string {
-	if len(labels) == 0 || d.drawBool(60) {
-		return ""
-	}
-	return pick(d.rng, labels...)
 }

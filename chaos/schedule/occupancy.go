@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,12 +11,11 @@ import (
 type occupancy struct {
 	topology      Topology
 	length        time.Duration
-	edges         map[claimKey][]reservation // each list in order of time; its windows do not overlap
-	hubs          []reservation              // of ClaimHub, one for each hub and fault, in order of time
-	longest       time.Duration              // of these
-	allHubs       []reservation              // of ClaimHubs
-	presentKinds  map[Kind][]reservation     // of kinds that some other kind stays apart of
-	excludedKinds map[Kind][]reservation     // no fault of that kind meanwhile
+	edges         map[claimKey][]reservation
+	hubs          []reservation          // of ClaimHub, one for each hub and fault
+	allHubs       []reservation          // of ClaimHubs
+	presentKinds  map[Kind][]reservation // of each fault
+	excludedKinds map[Kind][]reservation // no fault of that kind meanwhile
 }
 
 // claimKey is something of a member.
@@ -109,7 +107,7 @@ func (o *occupancy) findKindClash(n requirements) *clash {
 
 func (o *occupancy) findEdgeClash(n requirements) *clash {
 	for _, want := range n.edges {
-		if h, met := searchOverlap(o.edges[want.claimKey], want); met {
+		if h, met := firstOverlap(o.edges[want.claimKey], want); met {
 			return &clash{fmt.Sprintf("both take the %s of %s", want.claim, want.member), *h.fault}
 		}
 	}
@@ -147,14 +145,7 @@ func (o *occupancy) findHubClash(n requirements) *clash {
 
 // hubsReservedDuring are the holds of hubs that meet a window.
 func (o *occupancy) hubsReservedDuring(window reservation) []reservation {
-	var at []reservation
-	i, _ := slices.BinarySearchFunc(o.hubs, window.from-o.longest, byStart)
-	for ; i < len(o.hubs) && o.hubs[i].from < window.to; i++ {
-		if o.hubs[i].overlapsWindow(window.from, window.to) {
-			at = append(at, o.hubs[i])
-		}
-	}
-	return at
+	return slices.DeleteFunc(slices.Clone(o.hubs), func(h reservation) bool { return !h.overlapsWindow(window.from, window.to) })
 }
 
 // maxConcurrent is the largest number of holds at one time, from a time on.
@@ -174,26 +165,16 @@ func maxConcurrent(holds []reservation, from time.Duration) int {
 
 func (o *occupancy) recordReservation(n requirements) {
 	for _, h := range n.edges {
-		o.edges[h.claimKey] = insertSorted(o.edges[h.claimKey], h)
+		o.edges[h.claimKey] = append(o.edges[h.claimKey], h)
 	}
-	for _, h := range n.hubs {
-		o.hubs = insertSorted(o.hubs, h)
-		o.longest = max(o.longest, h.to-h.from)
-	}
+	o.hubs = append(o.hubs, n.hubs...)
 	if n.all {
 		o.allHubs = append(o.allHubs, n.reservation)
 	}
 	for _, kind := range n.apart {
 		o.excludedKinds[kind] = append(o.excludedKinds[kind], n.reservation)
 	}
-	if isKeptApart(n.fault.Kind) {
-		o.presentKinds[n.fault.Kind] = append(o.presentKinds[n.fault.Kind], n.reservation)
-	}
-}
-
-// isKeptApart reports whether some kind names this one in Apart.
-func isKeptApart(kind Kind) bool {
-	return slices.ContainsFunc(kindTable, func(i Info) bool { return slices.Contains(i.Apart, kind) })
+	o.presentKinds[n.fault.Kind] = append(o.presentKinds[n.fault.Kind], n.reservation)
 }
 
 func firstOverlap(holds []reservation, window reservation) (reservation, bool) {
@@ -202,22 +183,4 @@ func firstOverlap(holds []reservation, window reservation) (reservation, bool) {
 		return reservation{}, false
 	}
 	return holds[i], true
-}
-
-func byStart(h reservation, at time.Duration) int { return cmp.Compare(h.from, at) }
-
-func insertSorted(holds []reservation, h reservation) []reservation {
-	i, _ := slices.BinarySearchFunc(holds, h.from, byStart)
-	return slices.Insert(holds, i, h)
-}
-
-// searchOverlap finds a hold that meets the window, in a list in order without overlaps.
-func searchOverlap(holds []reservation, window reservation) (reservation, bool) {
-	i, _ := slices.BinarySearchFunc(holds, window.from, byStart)
-	for _, k := range []int{i - 1, i} {
-		if k >= 0 && k < len(holds) && holds[k].overlapsWindow(window.from, window.to) {
-			return holds[k], true
-		}
-	}
-	return reservation{}, false
 }

@@ -23,7 +23,6 @@ func drawShape(t *rapid.T) schedule.Shape {
 		FaultsPerHour: rapid.IntRange(1, 120).Draw(t, "faults"),
 		Jobs:          rapid.IntRange(1, 10).Draw(t, "jobs"),
 		Kinds:         rapid.SliceOfN(rapid.SampledFrom(schedule.Kinds()), 1, 30).Draw(t, "kinds"),
-		EdgeSteps:     []string{"sync"},
 	}
 }
 

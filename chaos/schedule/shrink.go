@@ -17,16 +17,6 @@ type Shrinking struct {
 	// Tries is how often a schedule has to pass before it counts as one that does not
 	// fail: failures may depend on chance. 0: 2.
 	Tries int
-	// Progress is told of every run; nil: nobody is.
-	Progress func(Progress)
-}
-
-// Progress is where a search stands after one run.
-type Progress struct {
-	Run    int    // from 1
-	What   string // what was left out or made smaller: "faults", "edges", …
-	Failed bool   // so it is kept
-	Best   Schedule
 }
 
 // Shrink returns the shortest schedule that still fails, as far as it gets within its runs, or
@@ -39,8 +29,7 @@ func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
 	for k.hasRunsLeft(ctx) {
 		before := k.best.String()
 		for _, pass := range []func(context.Context){
-			k.shortenRun, k.fewerFaults, k.fewerJobs, k.fewerSteps, k.fewerEdges, k.tryOneHub,
-			k.tryPlainEdges, k.fewerExpectations, k.closeIdleGaps, k.smallerFaults, k.smallerJobs, k.shortenRun,
+			k.shortenRun, k.fewerItems, k.tryOneHub, k.tryPlainEdges, k.closeIdleGaps, k.smallerFaults, k.smallerJobs, k.shortenRun,
 		} {
 			pass(ctx)
 		}
@@ -61,7 +50,7 @@ type shrinker struct {
 func (k *shrinker) hasRunsLeft(ctx context.Context) bool { return k.runs < k.Runs && ctx.Err() == nil }
 
 // tryCandidate runs a candidate, and keeps it if it fails.
-func (k *shrinker) tryCandidate(ctx context.Context, what string, s Schedule) bool {
+func (k *shrinker) tryCandidate(ctx context.Context, s Schedule) bool {
 	s = dropDanglingParts(s)
 	text := s.String()
 	if k.seen[text] || len(s.Validate()) > 0 {
@@ -73,86 +62,49 @@ func (k *shrinker) tryCandidate(ctx context.Context, what string, s Schedule) bo
 			return false
 		}
 		k.runs++
-		failed := k.Fails(ctx, s)
-		if failed {
+		if k.Fails(ctx, s) {
 			k.best = s
-		}
-		if k.Progress != nil {
-			k.Progress(Progress{Run: k.runs, What: what, Failed: failed, Best: k.best})
-		}
-		if failed {
 			return true
 		}
 	}
 	return false
 }
 
-// itemList is a part of a schedule of which items can be left out.
-type itemList[T any] struct {
-	what string
-	of   func(s Schedule) []T
-	with func(s Schedule, items []T) Schedule
+// itemLists are the parts of a schedule of which items can be left out.
+var itemLists = []struct {
+	length  func(s Schedule) int
+	without func(s Schedule, i, j int) Schedule
+}{
+	{func(s Schedule) int { return len(s.Faults) }, func(s Schedule, i, j int) Schedule { s.Faults = without(s.Faults, i, j); return s }},
+	{func(s Schedule) int { return len(s.Jobs) }, func(s Schedule, i, j int) Schedule { s.Jobs = without(s.Jobs, i, j); return s }},
+	{func(s Schedule) int { return min(s.Operations, 1) }, func(s Schedule, _, _ int) Schedule { s.Operations = 0; return s }},
+	{func(s Schedule) int { return len(s.Steps) }, func(s Schedule, i, j int) Schedule { s.Steps = without(s.Steps, i, j); return s }},
+	{func(s Schedule) int { return len(s.Topology.Edges) }, func(s Schedule, i, j int) Schedule {
+		return s.withEdges(without(s.Topology.Edges, i, j))
+	}},
+	{func(s Schedule) int { return len(s.Expect) }, func(s Schedule, i, j int) Schedule { s.Expect = without(s.Expect, i, j); return s }},
 }
 
-// removeItems leaves out as many items as it can: all, then halves, quarters, …
-func removeItems[T any](ctx context.Context, k *shrinker, l itemList[T]) {
-	for size := len(l.of(k.best)); size > 0 && k.hasRunsLeft(ctx); size /= 2 {
-		for i := 0; i < len(l.of(k.best)) && k.hasRunsLeft(ctx); {
-			items := l.of(k.best)
-			without := slices.Delete(slices.Clone(items), i, min(len(items), i+size))
-			if !k.tryCandidate(ctx, l.what, l.with(k.best, without)) {
-				i += size
+func without[S ~[]T, T any](items S, i, j int) S { return slices.Delete(slices.Clone(items), i, j) }
+
+// fewerItems leaves out as many items of each list as it can: all, then halves, quarters, …
+func (k *shrinker) fewerItems(ctx context.Context) {
+	for _, l := range itemLists {
+		for size := l.length(k.best); size > 0 && k.hasRunsLeft(ctx); size /= 2 {
+			for i := 0; i < l.length(k.best) && k.hasRunsLeft(ctx); {
+				if !k.tryCandidate(ctx, l.without(k.best, i, min(l.length(k.best), i+size))) {
+					i += size
+				}
 			}
 		}
 	}
-}
-
-func (k *shrinker) fewerFaults(ctx context.Context) {
-	removeItems(ctx, k, itemList[Fault]{"faults",
-		func(s Schedule) []Fault { return s.Faults },
-		func(s Schedule, fs []Fault) Schedule { s.Faults = fs; return s },
-	})
-}
-
-func (k *shrinker) fewerJobs(ctx context.Context) {
-	removeItems(ctx, k, itemList[Job]{"jobs",
-		func(s Schedule) []Job { return s.Jobs },
-		func(s Schedule, js []Job) Schedule { s.Jobs = js; return s },
-	})
-	if s := k.best; s.Operations > 0 {
-		s.Operations = 0
-		k.tryCandidate(ctx, "operations", s)
-	}
-}
-
-func (k *shrinker) fewerSteps(ctx context.Context) {
-	removeItems(ctx, k, itemList[Step]{"steps",
-		func(s Schedule) []Step { return s.Steps },
-		func(s Schedule, steps []Step) Schedule { s.Steps = steps; return s },
-	})
-}
-
-func (k *shrinker) fewerExpectations(ctx context.Context) {
-	removeItems(ctx, k, itemList[Expectation]{"expectations",
-		func(s Schedule) []Expectation { return s.Expect },
-		func(s Schedule, es []Expectation) Schedule { s.Expect = es; return s },
-	})
-}
-
-// fewerEdges leaves out edges; those behind them move up and are renamed, wherever
-// they are named.
-func (k *shrinker) fewerEdges(ctx context.Context) {
-	removeItems(ctx, k, itemList[Edge]{"edges",
-		func(s Schedule) []Edge { return s.Topology.Edges },
-		func(s Schedule, edges []Edge) Schedule { return s.withEdges(edges) },
-	})
 }
 
 // tryOneHub tries a cluster of one.
 func (k *shrinker) tryOneHub(ctx context.Context) {
 	if s := k.best; len(s.Topology.Hubs) > 1 {
 		s.Topology.Hubs = s.Topology.Hubs[:1]
-		k.tryCandidate(ctx, "hubs", s)
+		k.tryCandidate(ctx, s)
 	}
 }
 
@@ -164,10 +116,11 @@ func (k *shrinker) tryPlainEdges(ctx context.Context) {
 	for i := range s.Jobs {
 		s.Jobs[i].Site, s.Jobs[i].Pool, s.Jobs[i].Datacenters = "", "", nil
 	}
-	k.tryCandidate(ctx, "places", s)
+	k.tryCandidate(ctx, s)
 }
 
-// withEdges has only these of the schedule's edges.
+// withEdges has only these of the schedule's edges. They move up and are renamed, wherever
+// they are named.
 func (s Schedule) withEdges(edges []Edge) Schedule {
 	names := map[string]string{}
 	topology := s.Topology

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -12,7 +13,7 @@ func (k *shrinker) shortenRun(ctx context.Context) {
 		for k.hasRunsLeft(ctx) {
 			s := k.best
 			length := round(s.Length - s.Length/part)
-			if length < time.Second || length == s.Length || !k.tryCandidate(ctx, "length", s.truncatedAt(length)) {
+			if length < time.Second || length == s.Length || !k.tryCandidate(ctx, s.truncatedAt(length)) {
 				break
 			}
 		}
@@ -52,12 +53,12 @@ func (k *shrinker) closeIdleGaps(ctx context.Context) {
 	for _, g := range slices.Backward(gaps) {
 		all = all.withoutSpan(g)
 	}
-	if k.tryCandidate(ctx, "gaps", all) {
+	if k.tryCandidate(ctx, all) {
 		return
 	}
 	for _, g := range slices.Backward(gaps) {
 		for size := g.Longest - g.Shortest; size > keptIdleTime && k.hasRunsLeft(ctx); size /= 2 {
-			if k.tryCandidate(ctx, "gaps", k.best.withoutSpan(Span{g.Longest - size, g.Longest})) {
+			if k.tryCandidate(ctx, k.best.withoutSpan(Span{g.Longest - size, g.Longest})) {
 				break
 			}
 		}
@@ -125,29 +126,21 @@ func (s Schedule) withoutSpan(gap Span) Schedule {
 // by default.
 func (k *shrinker) smallerFaults(ctx context.Context) {
 	for i := 0; i < len(k.best.Faults) && k.hasRunsLeft(ctx); i++ {
-		for _, simpler := range []func(Fault) Fault{
-			func(f Fault) Fault { f.Targets = f.Targets[:min(1, len(f.Targets))]; return f },
-			func(f Fault) Fault { f.Targets = f.Targets[min(1, len(f.Targets)):]; return f },
-			func(f Fault) Fault { f.Params = f.Kind.requiredParams(f.Params); return f },
-			func(f Fault) Fault { info, _ := f.Kind.Info(); f.For = info.Shortest; return f },
-		} {
-			k.tryChangedFault(ctx, i, simpler)
+		try := func(simpler func(f *Fault)) bool {
+			s := k.best
+			s.Faults = slices.Clone(s.Faults)
+			if i < len(s.Faults) {
+				simpler(&s.Faults[i])
+			}
+			return k.tryCandidate(ctx, s)
 		}
-		half := func(f Fault) Fault { f.For = round(f.For / 2); return f }
-		for k.tryChangedFault(ctx, i, half) {
+		try(func(f *Fault) { f.Targets = f.Targets[:min(1, len(f.Targets))] })
+		try(func(f *Fault) { f.Targets = f.Targets[min(1, len(f.Targets)):] })
+		try(func(f *Fault) { f.Params = f.Kind.requiredParams(f.Params) })
+		try(func(f *Fault) { info, _ := f.Kind.Info(); f.For = info.Shortest })
+		for try(func(f *Fault) { f.For = round(f.For / 2) }) {
 		}
 	}
-}
-
-// tryChangedFault tries a fault that is changed, and reports whether it was kept.
-func (k *shrinker) tryChangedFault(ctx context.Context, i int, simpler func(Fault) Fault) bool {
-	if i >= len(k.best.Faults) {
-		return false
-	}
-	s := k.best
-	s.Faults = slices.Clone(s.Faults)
-	s.Faults[i] = simpler(s.Faults[i])
-	return k.tryCandidate(ctx, "faults' sizes", s)
 }
 
 // requiredParams keeps only those parameters that have no standard.
@@ -162,39 +155,32 @@ func (k Kind) requiredParams(p Params) Params {
 	return k.Fill(plain)
 }
 
-// smallerJobs has fewer allocations of each job, and leaves out what it need not have.
+// smallerJobs has fewer allocations of each job, and leaves out what it need not have: all
+// of it, then one field after the other.
 func (k *shrinker) smallerJobs(ctx context.Context) {
 	for i := 0; i < len(k.best.Jobs) && k.hasRunsLeft(ctx); i++ {
-		for _, simpler := range []func(Job) Job{
-			func(j Job) Job {
-				return Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL, Next: j.Next}
-			},
-			func(j Job) Job { j.Count = min(j.Count, 1); return j },
-			func(j Job) Job { j.Task = Script{RunFor: j.Task.RunFor}; return j },
-			func(j Job) Job { j.Restart = nil; return j },
-			func(j Job) Job { j.Reschedule = nil; return j },
-			func(j Job) Job { j.Disconnect = nil; return j },
-			func(j Job) Job { j.Distinct = false; return j },
-			func(j Job) Job { j.Rollout = Rollout{}; return j },
-			func(j Job) Job { j.Rollout = Rollout{MaxParallel: j.Rollout.MaxParallel}; return j },
-			func(j Job) Job { j.Serves = false; return j },
-			func(j Job) Job { j.Rollout.WindowEvery, j.Rollout.WindowFor = 0, 0; return j },
-			func(j Job) Job { j.Rollout.Canary, j.Rollout.AutoPromote = 0, false; return j },
-			func(j Job) Job {
-				j.Rollout.MaxPerSite, j.Rollout.WaitFor, j.Rollout.AutoRevert = 0, "", false
-				return j
-			},
-			func(j Job) Job { j.Every, j.NoOverlap = 0, false; return j },
-			func(j Job) Job { j.CPU, j.MemoryMB, j.KillTimeout = 0, 0, 0; return j },
-			func(j Job) Job { j.Site, j.Pool, j.Datacenters = "", "", nil; return j },
-			func(j Job) Job { j.Start = 0; return j },
-			func(j Job) Job { j.Count /= 2; return j },
-			func(j Job) Job { j.Count--; return j },
-		} {
+		try := func(simpler func(j *Job)) {
 			s := k.best
 			s.Jobs = slices.Clone(s.Jobs)
-			s.Jobs[i] = simpler(s.Jobs[i])
-			k.tryCandidate(ctx, "jobs' sizes", s)
+			simpler(&s.Jobs[i])
+			k.tryCandidate(ctx, s)
 		}
+		try(func(j *Job) {
+			*j = Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL, Next: j.Next}
+		})
+		try(func(j *Job) { j.Count = min(j.Count, 1) })
+		try(func(j *Job) { j.Task = Script{RunFor: j.Task.RunFor} })
+		try(func(j *Job) { j.Rollout = Rollout{MaxParallel: j.Rollout.MaxParallel} })
+		try(func(j *Job) { j.Rollout.WindowEvery, j.Rollout.WindowFor = 0, 0 })
+		try(func(j *Job) { j.Rollout.Canary, j.Rollout.AutoPromote = 0, false })
+		for _, field := range []func(j *Job) any{
+			func(j *Job) any { return j }, func(j *Job) any { return &j.Rollout }, func(j *Job) any { return &j.Task },
+		} {
+			for n := range reflect.ValueOf(field(&Job{})).Elem().NumField() {
+				try(func(j *Job) { reflect.ValueOf(field(j)).Elem().Field(n).SetZero() })
+			}
+		}
+		try(func(j *Job) { j.Count /= 2 })
+		try(func(j *Job) { j.Count-- })
 	}
 }

@@ -28,7 +28,7 @@ const (
 	// judged to the second: the taps tell of everything that is decided or happens.
 	seldom = 10
 	// looks is how many looks there are at most at a time when no hub runs.
-	looks = 100_000
+	looks = 10_000
 	// snapshotEvery is how often the state of a hub is written as a snapshot and read again.
 	snapshotEvery = 2 * time.Minute
 )
