@@ -1,6 +1,6 @@
 // Package deterministic runs a program that simulates so that two runs of the same
 // program with the same input do the same, instruction for instruction, as far as
-// Linux allows. Package chaos/campaign plays its schedules by it.
+// Linux allows. Package chaos/virtual plays its schedules by it.
 //
 // A Go program with one processor and no outside world has three sources of chance
 // left, and each is closed here or by the program itself:

@@ -1,7 +1,6 @@
 package rehearse
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +13,12 @@ import (
 	"skerry/chaos/check"
 	"skerry/chaos/history"
 	"skerry/chaos/report"
-	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
 )
 
 // seenFile is the history until the rehearsal's end, in its folder.
 const seenFile = "seen.jsonl"
-
-// maxOutput bounds what is read of what a process said, in bytes.
-const maxOutput = 64 << 10
 
 // Answer is what a rehearsal showed.
 type Answer struct{ *report.Rehearsal }
@@ -39,11 +34,14 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 		return a, fmt.Errorf("make a folder for the rehearsal: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	job := virtual.Job{
-		Name: c.Name, Repeat: c.Repeat, Folder: folder, Data: filepath.Join(folder, "data"), Record: true,
+	result, err := virtual.Job{Folder: folder, Record: true, Play: virtual.Play{
+		Schedule: s, Name: c.Name, Repeat: c.Repeat, Dir: filepath.Join(folder, "data"),
 		Tuning: virtual.Stretched, LogLevel: slog.LevelWarn, Fleet: c.simulatedFleet(),
+	}}.Run(ctx, program)
+	if err == nil && result.Error != "" {
+		err = errors.New(result.Error)
 	}
-	if err := runJob(ctx, program, job, s); err != nil {
+	if err != nil {
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
 	seen, unplaced, err := copyRecordsUntil(filepath.Join(folder, virtual.HistoryFile), filepath.Join(folder, seenFile), s.Length)
@@ -86,30 +84,4 @@ func (a *Answer) removeSettledViolation() {
 	if len(a.Broken) == 0 {
 		a.Outcome = history.Pass
 	}
-}
-
-// runJob plays a schedule in a process of its own.
-func runJob(ctx context.Context, program []string, job virtual.Job, s schedule.Schedule) error {
-	if err := os.MkdirAll(job.Data, 0o700); err != nil {
-		return fmt.Errorf("make the folder of the cluster: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(job.Folder, virtual.ScheduleFile), []byte(s.String()), 0o600); err != nil {
-		return fmt.Errorf("tell what to rehearse: %w", err)
-	}
-	failed := job.Run(ctx, program, s.Seed)
-	if failed == nil {
-		r, err := job.Result()
-		if err == nil && r.Error != "" {
-			err = errors.New(r.Error)
-		}
-		return err
-	}
-	if ctx.Err() != nil {
-		return failed
-	}
-	said, err := os.ReadFile(filepath.Join(job.Folder, virtual.OutputFile))
-	if err != nil {
-		return errors.Join(failed, err)
-	}
-	return fmt.Errorf("%w: %s", failed, bytes.TrimSpace(said[:min(len(said), maxOutput)]))
 }

@@ -25,12 +25,12 @@ import (
 
 // Play is a schedule to be played.
 type Play struct {
-	Schedule schedule.Schedule
-	Name     string // of the scenario, or of how it was drawn
-	Repeat   string // the command that repeats it
-	Dir      string // of all files; made
+	Schedule schedule.Schedule `json:"-"`
+	Name     string            // of the scenario, or of how it was drawn
+	Repeat   string            // the command that repeats it
+	Dir      string            // of all files; made
 	Limits   check.Limits
-	History  io.Writer // nil: nobody keeps it
+	History  io.Writer `json:"-"` // nil: nobody keeps it
 	Tuning   HubTuning
 	// RaftStreams is Config's.
 	RaftStreams bool
@@ -40,7 +40,7 @@ type Play struct {
 	Strict bool
 	Fleet  Fleet
 	// Found is told of each violation when it is seen, and must not block; nil: nobody is.
-	Found func(check.Violation)
+	Found func(check.Violation) `json:"-"`
 }
 
 // Outcome is what a play showed.

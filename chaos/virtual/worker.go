@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,8 +23,8 @@ import (
 const (
 	ScheduleFile = "schedule.yaml"
 	HistoryFile  = "history.jsonl"
-	ResultFile   = "result.json"
-	OutputFile   = "output.txt" // what the process said: a panic, if it was one
+	resultFile   = "result.json"
+	outputFile   = "output.txt" // what the process said: a panic, if it was one
 )
 
 // Bounds of what is read, in bytes: of a scenario's file, and of a job.
@@ -39,18 +39,10 @@ const readAtOnce = 64 << 10
 
 // Job is a play in a process of its own, which is told of it as JSON on its standard input.
 type Job struct {
-	Name   string
-	Repeat string
-	Folder string // of the run; its schedule is in there
-	Data   string // folder of the cluster's data directories
+	Play
+	Folder string // of the run; what it leaves lies there
 	// Record keeps the history. A run that passes is rarely looked at again.
 	Record bool
-
-	Strict      bool // these are Play's
-	Tuning      HubTuning
-	RaftStreams bool
-	LogLevel    slog.Level
-	Fleet       Fleet
 }
 
 // Result is what a run showed, as Work leaves it in the job's folder.
@@ -60,33 +52,60 @@ type Result struct {
 	Error string // why the harness failed; "": it did not
 }
 
+// CrashError is the error of a process that left no result.
+type CrashError struct {
+	Cause error
+	Said  string // its first words
+}
+
+// Error is the cause, with what the process said.
+func (e *CrashError) Error() string { return fmt.Sprintf("%v: %s", e.Cause, strings.TrimSpace(e.Said)) }
+
+// Unwrap returns the cause.
+func (e *CrashError) Unwrap() error { return e.Cause }
+
+// maxOutput bounds what is read of what a process said, in bytes.
+const maxOutput = 256 << 10
+
 // Run plays the job in a process of its own: program is the command line that makes a program
-// call Work, and has nothing to do but that.
-func (j Job) Run(ctx context.Context, program []string, seed uint64) error {
+// call Work, and has nothing to do but that. An error is a *CrashError, or the harness's own.
+func (j Job) Run(ctx context.Context, program []string) (r Result, err error) {
+	for _, folder := range []string{j.Folder, j.Dir} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return r, fmt.Errorf("make the folders of the run: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(j.Folder, ScheduleFile), []byte(j.Schedule.String()), 0o600); err != nil {
+		return r, fmt.Errorf("keep the schedule: %w", err)
+	}
+	failed := j.runProcess(ctx, program)
+	b, err := os.ReadFile(filepath.Join(j.Folder, resultFile))
+	if err = errors.Join(failed, err); err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err == nil {
+		return r, nil
+	}
+	said, readErr := os.ReadFile(filepath.Join(j.Folder, outputFile))
+	return r, &CrashError{errors.Join(err, readErr), string(said[:min(len(said), maxOutput)])}
+}
+
+func (j Job) runProcess(ctx context.Context, program []string) error {
 	told, err := json.Marshal(j)
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)
 	}
-	out, err := os.Create(filepath.Join(j.Folder, OutputFile))
+	out, err := os.Create(filepath.Join(j.Folder, outputFile))
 	if err != nil {
 		return fmt.Errorf("keep its output: %w", err)
 	}
 	err = deterministic.Run(ctx, deterministic.Command{
-		Path: program[0], Args: program, Env: deterministic.Environ(), Input: told, Output: out, Seed: seed,
+		Path: program[0], Args: program, Env: deterministic.Environ(), Input: told, Output: out, Seed: j.Schedule.Seed,
 	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return errors.Join(err, out.Close())
-}
-
-// Result reads what Work left.
-func (j Job) Result() (r Result, err error) {
-	b, err := os.ReadFile(filepath.Join(j.Folder, ResultFile))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	return r, err
 }
 
 // Work plays one job, and ends the process, unless it cannot read the job.
@@ -100,24 +119,19 @@ func Work(in io.Reader) error {
 }
 
 func (j Job) playScheduleFile() (err error) {
-	s, err := ReadSchedule(filepath.Join(j.Folder, ScheduleFile))
-	if err != nil {
+	if j.Schedule, err = ReadSchedule(filepath.Join(j.Folder, ScheduleFile)); err != nil {
 		return err
 	}
-	deterministic.Seed(s.Seed)
-	p := Play{
-		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: j.LogLevel,
-		Tuning: j.Tuning, RaftStreams: j.RaftStreams, Strict: j.Strict, Fleet: j.Fleet,
-	}
+	deterministic.Seed(j.Schedule.Seed)
 	if j.Record {
 		f, err := os.Create(filepath.Join(j.Folder, HistoryFile))
 		if err != nil {
 			return fmt.Errorf("keep the history: %w", err)
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
-		p.History = f
+		j.History = f
 	}
-	o, failed := p.Run(context.Background(), NewWallClock())
+	o, failed := j.Play.Run(context.Background(), newWallClock())
 	r := Result{Run: o.Run, Found: o.Found}
 	if failed != nil {
 		r.Error = failed.Error()
@@ -126,11 +140,11 @@ func (j Job) playScheduleFile() (err error) {
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
 	}
-	return os.WriteFile(filepath.Join(j.Folder, ResultFile), b, 0o600)
+	return os.WriteFile(filepath.Join(j.Folder, resultFile), b, 0o600)
 }
 
-// NewWallClock is the time outside of the bubble, where package time does not look.
-func NewWallClock() func() time.Duration {
+// newWallClock is the time outside of the bubble, where package time does not look.
+func newWallClock() func() time.Duration {
 	now := func() time.Duration {
 		var tv syscall.Timeval
 		if err := syscall.Gettimeofday(&tv); err != nil {

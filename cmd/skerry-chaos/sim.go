@@ -10,14 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/chaos/campaign"
 	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
 )
 
 // simulateFlags is what `skerry-chaos sim` is told.
 type simulateFlags struct {
-	cfg       campaign.Config
+	cfg       virtual.Campaign
 	scenarios []string
 	kinds     []string
 	report    string
@@ -82,15 +81,15 @@ func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		s.cfg.Scenarios = append(s.cfg.Scenarios, campaign.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".yaml"), Schedule: sc})
+		s.cfg.Scenarios = append(s.cfg.Scenarios, virtual.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".yaml"), Schedule: sc})
 	}
 	if err := s.completeShape(); err != nil {
 		return err
 	}
 	if s.cfg.Times > 0 {
-		return campaign.Repeat(cmd.Context(), s.cfg)
+		return s.cfg.RunRepeatedly(cmd.Context())
 	}
-	_, err = campaign.Run(cmd.Context(), s.cfg)
+	err = s.cfg.Run(cmd.Context())
 	if err != nil {
 		fmt.Fprintf(s.cfg.Out, "\nwhat failed is kept in %s\n", s.cfg.Dir)
 	}

@@ -1,4 +1,4 @@
-package campaign
+package virtual
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
-	"skerry/chaos/virtual"
 )
 
 // player plays one schedule in a process of its own.
@@ -23,19 +22,10 @@ type player struct {
 	record bool
 }
 
-// maxOutput bounds what is read of a process that ended badly, in bytes.
-const maxOutput = 256 << 10
-
 // playRun returns what the run showed; an error is that of who plays it. The run's data
 // directories are kept in its folder where it did not pass and is recorded.
-func (p player) playRun(ctx context.Context) (r virtual.Result, err error) {
+func (p player) playRun(ctx context.Context) (r Result, err error) {
 	if err := os.RemoveAll(p.folder); err != nil {
-		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
-	}
-	if err := os.MkdirAll(p.folder, 0o700); err != nil {
-		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
-	}
-	if err := os.WriteFile(filepath.Join(p.folder, virtual.ScheduleFile), []byte(p.s.Schedule.String()), 0o600); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
 	memory := p.c.Memory
@@ -44,9 +34,6 @@ func (p player) playRun(ctx context.Context) (r virtual.Result, err error) {
 	}
 	// Names of one length: longer ones take more memory.
 	data := filepath.Join(memory, fmt.Sprintf("skerry-run-%010d-%06d", os.Getpid(), p.c.played.Add(1)))
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
-	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	began := time.Now()
 	r = p.runJob(ctx, p.newJob(data))
@@ -70,16 +57,16 @@ const productionEvery = 100
 const drawnTTL = 30 * time.Second
 
 // newJob is the run as its process is told of it.
-func (p player) newJob(data string) virtual.Job {
-	j := virtual.Job{
-		Name: p.s.Name, Repeat: p.repeatCommand(), Folder: p.folder, Data: data, Record: p.record,
-		Strict: !p.isDrawnFromSeed(), Tuning: virtual.Stretched, LogLevel: slog.LevelInfo,
-	}
+func (p player) newJob(data string) Job {
+	j := Job{Folder: p.folder, Record: p.record, Play: Play{
+		Schedule: p.s.Schedule, Name: p.s.Name, Repeat: p.repeatCommand(), Dir: data,
+		Strict: !p.isDrawnFromSeed(), Tuning: Stretched, LogLevel: slog.LevelInfo,
+	}}
 	switch {
 	case p.s.Schedule.Seed%productionEvery == productionEvery-1:
-		j.Tuning = virtual.HubTuning{}
+		j.Tuning = HubTuning{}
 	case !j.Strict:
-		j.Tuning, j.RaftStreams, j.Fleet.MinTTL = virtual.Drawn, true, drawnTTL
+		j.Tuning, j.RaftStreams, j.Fleet.MinTTL = Drawn, true, drawnTTL
 	}
 	if p.c.Debug {
 		j.LogLevel = slog.LevelDebug
@@ -98,28 +85,26 @@ func (p player) repeatCommand() string {
 func (p player) isDrawnFromSeed() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
 // runJob is what a run left, or how it ended without leaving anything.
-func (p player) runJob(ctx context.Context, j virtual.Job) virtual.Result {
+func (p player) runJob(ctx context.Context, j Job) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
 	defer cancel()
-	failed := j.Run(ctx, p.c.Program, p.s.Schedule.Seed)
-	r, err := j.Result()
-	if err == nil && failed == nil {
+	r, err := j.Run(ctx, p.c.Program)
+	if err == nil {
 		return r
 	}
 	r.Run.Name, r.Run.Seed, r.Run.Clock = p.s.Name, p.s.Schedule.Seed, history.Virtual
 	r.Run.Outcome = history.Broken
-	output, readErr := os.ReadFile(filepath.Join(p.folder, virtual.OutputFile))
-	if readErr != nil {
-		output = []byte(readErr.Error())
+	said := ""
+	if crash := (*CrashError)(nil); errors.As(err, &crash) {
+		err, said = crash.Cause, crash.Said
 	}
-	said := string(output[:min(len(output), maxOutput)])
 	if hasLeakedGoroutines(said) {
 		r.Run.Outcome = history.Violated
 		v := check.Violation{Invariant: check.NoLeak, Where: "the process", Message: "goroutines go on after the cluster was closed", Evidence: panicLines(said)}
 		r.Found = append(r.Found, v)
 		r.Run.Violations = append(r.Run.Violations, history.ViolationCount{Invariant: check.NoLeak, Count: 1})
 	}
-	r.Run.Reasons = append(r.Run.Reasons, fmt.Sprintf("the process ended with: %v", errors.Join(failed, err)))
+	r.Run.Reasons = append(r.Run.Reasons, fmt.Sprintf("the process ended with: %v", err))
 	r.Run.Reasons = append(r.Run.Reasons, panicLines(said)...)
 	return r
 }

@@ -1,6 +1,7 @@
-package campaign
+package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"skerry/chaos/history"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
-	"skerry/chaos/virtual"
 )
 
 // Files of a campaign, in its folder.
@@ -35,9 +35,10 @@ const (
 	dataDir      = "data"
 )
 
-// Config of a campaign.
-type Config struct {
-	Program []string // command line that makes this program call virtual.Work
+// Campaign plays many schedules, each in a process of its own: a run that panics, leaks or
+// hangs ends alone, and two runs do not share a garbage collector.
+type Campaign struct {
+	Program []string // command line that makes this program call Work
 	Name    string
 	Repeat  string
 	Dir     string // of what is kept
@@ -51,7 +52,7 @@ type Config struct {
 	Budget    time.Duration // 0: none
 	Workers   int           // 0: one more than cores: one waits for its process to start or end
 	Patience  time.Duration // that a run may take; 0: 5 min
-	Times     int           // each schedule is played so often, and the histories are compared (Repeat)
+	Times     int           // each schedule is played so often, and the histories are compared (RunRepeatedly)
 	Stop      bool          // after the first run that fails no other is begun
 	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
 	Record    bool          // histories and reports also of what passed
@@ -71,9 +72,9 @@ type Scenario struct {
 // ErrNotPassed is the error of a campaign that is no pass. What it showed was printed.
 var ErrNotPassed = errors.New("the campaign does not pass")
 
-// campaign is a Config at work.
+// campaign is a Campaign at work.
 type campaign struct {
-	Config
+	Campaign
 	began  time.Time
 	played atomic.Uint64 // schedules, those of shrinking too
 
@@ -85,24 +86,25 @@ type campaign struct {
 }
 
 // Run plays the campaign and prints each run's line and the sum.
-func Run(ctx context.Context, cfg Config) (history.Campaign, error) {
-	if cfg.Workers == 0 {
-		cfg.Workers = runtime.NumCPU() + 1
+func (cfg Campaign) Run(ctx context.Context) error {
+	c, err := cfg.beginCampaign()
+	if err != nil {
+		return err
 	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 5 * time.Minute
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return history.Campaign{}, fmt.Errorf("make the campaign's folder: %w", err)
-	}
-	c := &campaign{Config: cfg, began: time.Now()}
 	g, ctx := errgroup.WithContext(ctx)
-	for range cfg.Workers {
+	for range c.Workers {
 		g.Go(func() error { return c.playUntilDone(ctx) })
 	}
-	err := g.Wait()
-	sum := c.summarizeRuns()
-	return sum, errors.Join(err, c.writeSummary(sum))
+	err = g.Wait()
+	return errors.Join(err, c.writeSummary(c.summarizeRuns()))
+}
+
+func (cfg Campaign) beginCampaign() (*campaign, error) {
+	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()+1), cmp.Or(cfg.Patience, 5*time.Minute)
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the campaign's folder: %w", err)
+	}
+	return &campaign{Campaign: cfg, began: time.Now()}, nil
 }
 
 // playUntilDone plays one run after the other.
@@ -157,11 +159,12 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 	if !good && c.Shrink > 0 {
 		c.shrinkSchedule(ctx, p, r)
 	}
-	if err := report.DrawRun(filepath.Join(folder, virtual.HistoryFile), filepath.Join(folder, reportFile), "../"+indexFile); err != nil { // a run that died early has no history
+	err = report.DrawRun(filepath.Join(folder, HistoryFile), filepath.Join(folder, reportFile), "../"+indexFile)
+	if err != nil { // a run that died early has no history
 		r.Run.Reasons = append(r.Run.Reasons, err.Error())
 		return r.Run, nil
 	}
-	r.Run.History = filepath.Join(filepath.Base(folder), virtual.HistoryFile)
+	r.Run.History = filepath.Join(filepath.Base(folder), HistoryFile)
 	r.Run.Report = filepath.Join(filepath.Base(folder), reportFile)
 	return r.Run, nil
 }
@@ -170,7 +173,7 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 func isFailedRun(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
 
 // shrinkSchedule looks for the shortest schedule that breaks the same invariant.
-func (c *campaign) shrinkSchedule(ctx context.Context, p player, r virtual.Result) {
+func (c *campaign) shrinkSchedule(ctx context.Context, p player, r Result) {
 	ctx, cancel := context.WithTimeout(ctx, c.Shrink)
 	defer cancel()
 	broken := map[check.Invariant]bool{}
@@ -251,4 +254,24 @@ func writeFileWith(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return write(f)
+}
+
+// formatRunLine is one run on one line.
+func formatRunLine(n int, r history.Run) string {
+	var faults, hits uint64
+	for _, f := range r.Faults {
+		faults += f.Times
+		if f.Hits > 0 {
+			hits += f.Times - f.Missed
+		}
+	}
+	s := fmt.Sprintf("%4d  %-12s %-10s %8s in %6s  %2d faults, %2d hit", n, r.Name, r.Outcome,
+		r.Lasted.Round(time.Second), r.Wall.Round(100*time.Millisecond), faults, hits)
+	for _, v := range r.Violations {
+		s += fmt.Sprintf("  %s ×%d", v.Invariant, v.Count)
+	}
+	if r.Outcome != history.Pass && len(r.Reasons) > 0 {
+		s += "  " + strings.Join(r.Reasons[:1], "")
+	}
+	return s
 }

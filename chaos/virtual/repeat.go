@@ -1,4 +1,4 @@
-package campaign
+package virtual
 
 import (
 	"bufio"
@@ -13,24 +13,21 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/history"
-	"skerry/chaos/virtual"
 )
 
-// Repeat plays each schedule Times times, and says how many of its runs had the same
+// RunRepeatedly plays each schedule Times times, and says how many of its runs had the same
 // history, and where the first one that had another differs. The error is ErrNotPassed where
 // some did.
-func Repeat(ctx context.Context, cfg Config) error {
-	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()), cmp.Or(cfg.Patience, 5*time.Minute)
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("make the folder of the runs: %w", err)
+func (cfg Campaign) RunRepeatedly(ctx context.Context) error {
+	cfg.Workers, cfg.Budget = cmp.Or(cfg.Workers, runtime.NumCPU()), 0
+	c, err := cfg.beginCampaign()
+	if err != nil {
+		return err
 	}
-	cfg.Budget = 0
-	c := &campaign{Config: cfg, began: time.Now()}
 	same := true
 	for {
 		s, ok := c.takeNextScenario()
@@ -74,7 +71,7 @@ func (c *campaign) playRepeatedly(ctx context.Context, s Scenario) ([]repeatedRu
 			if err != nil {
 				return err
 			}
-			runs[i] = repeatedRun{number: i + 1, path: filepath.Join(folder, virtual.HistoryFile), outcome: outcomeOf(r.Run)}
+			runs[i] = repeatedRun{number: i + 1, path: filepath.Join(folder, HistoryFile), outcome: outcomeOf(r.Run)}
 			return errors.Join(runs[i].digestHistory(), os.RemoveAll(filepath.Join(folder, dataDir)))
 		})
 	}
