@@ -1,6 +1,7 @@
 package virtual_test
 
 import (
+	"context"
 	"os"
 	"slices"
 	"testing"
@@ -32,7 +33,7 @@ func TestFourHundredDays(t *testing.T) {
 	virtual.Bubble(t, func() {
 		o, err = virtual.Play{
 			Schedule: s, Dir: dir, Name: "four hundred days", Tuning: virtual.Stretched, Strict: true,
-		}.Run(t.Context(), func() time.Duration { return 0 })
+		}.Run(context.Background(), func() time.Duration { return 0 })
 	})
 	if err != nil {
 		t.Fatal(err)

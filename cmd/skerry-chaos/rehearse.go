@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos/real"
-	"skerry/chaos/rehearse"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
 	"skerry/cmd/edged"
@@ -24,7 +23,7 @@ import (
 
 // rehearseFlags is what both kinds of rehearsal are told.
 type rehearseFlags struct {
-	cfg                          rehearse.Config
+	cfg                          rehearsal
 	jobs, vars, varFiles         []string
 	updates                      []string // FILE@TIME
 	fleet                        string
@@ -63,18 +62,18 @@ func (r *rehearseFlags) addRehearseFlags(c *cobra.Command) {
 	f.StringArrayVar(&r.vars, "var", nil, "NAME=VALUE of a variable of the job files; may be repeated")
 	f.StringArrayVar(&r.varFiles, "var-file", nil, "file with variables; may be repeated")
 	f.IntVar(&r.edges, "edges", 3, "number of edges, all alike")
-	f.IntVar(&r.hubs, "hubs", rehearse.DefaultHubs, "number of hubs")
+	f.IntVar(&r.hubs, "hubs", defaultHubs, "number of hubs")
 	f.StringVar(&r.fleet, "fleet", "", "file that describes the fleet: lines hubs, edges, pool, meta, attribute")
 	f.StringArrayVar(&r.cuts, "cut", nil, "EDGE@TIME[:DURATION]: the link is gone; may be repeated")
 	f.StringArrayVar(&r.kills, "kill", nil, "EDGE@TIME[:DURATION]: the agent is killed, its tasks run on; may be repeated")
 	f.StringArrayVar(&r.reboots, "reboot", nil, "EDGE@TIME[:DURATION]: the machine goes down in good order; may be repeated")
 	f.StringArrayVar(&r.powers, "power-cut", nil, "EDGE@TIME[:DURATION]: the machine is off at once; may be repeated")
 	f.DurationVar(&r.cfg.Length, "for", 0, "length (default: long enough for the faults and the jobs' rules)")
-	f.DurationVar(&r.cfg.Tasks.Run, "task-runs", rehearse.DefaultRun, "how long tasks of batch jobs run")
+	f.DurationVar(&r.cfg.TaskRun, "task-runs", defaultTaskRun, "how long tasks of batch jobs run")
 	f.Uint64Var(&r.cfg.Seed, "seed", 1, "draws latencies and what the libraries leave to chance")
-	f.DurationVar(&r.cfg.Times.MinTTL, "heartbeat-min-ttl", 0, "the hubs' setting (default: their own)")
-	f.DurationVar(&r.cfg.Times.Grace, "heartbeat-grace", 0, "the hubs' setting (default: their own)")
-	f.DurationVar(&r.cfg.Times.BackoffCap, "backoff-cap", 0, "the edges' setting (default: their own)")
+	f.DurationVar(&r.cfg.MinTTL, "heartbeat-min-ttl", 0, "the hubs' setting (default: their own)")
+	f.DurationVar(&r.cfg.Grace, "heartbeat-grace", 0, "the hubs' setting (default: their own)")
+	f.DurationVar(&r.cfg.BackoffCap, "backoff-cap", 0, "the edges' setting (default: their own)")
 }
 
 func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
@@ -86,14 +85,14 @@ func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	answer, err := cfg.Run(cmd.Context(), program)
+	answer, err := cfg.playRehearsal(cmd.Context(), program)
 	if err != nil {
 		return err
 	}
 	if err := answer.Print(cmd.OutOrStdout()); err != nil || r.html == "" {
 		return err
 	}
-	return writePage(r.html, answer.Rehearsal)
+	return writePage(r.html, answer)
 }
 
 // workerCommandLine is the command line that makes this program play one schedule.
@@ -115,7 +114,7 @@ func writePage(path string, r *report.Rehearsal) (err error) {
 }
 
 // rehearsalConfig is what the flags say.
-func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearse.Config, error) {
+func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearsal, error) {
 	cfg := r.cfg
 	if len(r.jobs) == 0 {
 		return cfg, errors.New("rehearse what? Name a job file: --job FILE")
@@ -156,42 +155,42 @@ func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearse.Config, er
 			cfg.Faults = append(cfg.Faults, f)
 		}
 	}
-	_, err = cfg.Schedule() // everything that is wrong is said before anything is played
+	_, err = cfg.buildSchedule() // everything that is wrong is said before anything is played
 	return cfg, err
 }
 
 // fleetDescription is the fleet.
-func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearse.Fleet, error) {
+func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearsedFleet, error) {
 	if r.fleet == "" {
 		if r.edges < 1 || r.edges > schedule.MaxEdges || r.hubs < 1 || r.hubs > schedule.MaxHubs {
-			return rehearse.Fleet{}, fmt.Errorf("a fleet has 1 to %d hubs and 1 to %d edges", schedule.MaxHubs, schedule.MaxEdges)
+			return rehearsedFleet{}, fmt.Errorf("a fleet has 1 to %d hubs and 1 to %d edges", schedule.MaxHubs, schedule.MaxEdges)
 		}
-		return rehearse.Fleet{Topology: schedule.NewTopology(r.hubs, r.edges)}, nil
+		return rehearsedFleet{Topology: schedule.NewTopology(r.hubs, r.edges)}, nil
 	}
 	for _, flag := range []string{"edges", "hubs"} {
 		if cmd.Flags().Changed(flag) {
-			return rehearse.Fleet{}, fmt.Errorf("--%s and --fleet exclude each other: the file says how many there are", flag)
+			return rehearsedFleet{}, fmt.Errorf("--%s and --fleet exclude each other: the file says how many there are", flag)
 		}
 	}
 	text, err := readBounded(r.fleet)
 	if err != nil {
-		return rehearse.Fleet{}, err
+		return rehearsedFleet{}, err
 	}
-	return rehearse.ParseFleet(r.fleet, text)
+	return parseFleet(r.fleet, text)
 }
 
 // parseUpdate reads FILE@TIME.
-func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (rehearse.Update, error) {
+func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (jobUpdate, error) {
 	i := strings.LastIndexByte(text, '@')
 	if i < 0 {
-		return rehearse.Update{}, fmt.Errorf("read the update %q: it has no @TIME, such as %s@1h", text, text)
+		return jobUpdate{}, fmt.Errorf("read the update %q: it has no @TIME, such as %s@1h", text, text)
 	}
 	at, err := time.ParseDuration(text[i+1:])
 	if err != nil || at <= 0 {
-		return rehearse.Update{}, fmt.Errorf("read the update %q: %q is not a time after the start, such as 1h", text, text[i+1:])
+		return jobUpdate{}, fmt.Errorf("read the update %q: %q is not a time after the start, such as 1h", text, text[i+1:])
 	}
 	job, err := r.readRehearsedJob(text[:i], undeclared)
-	return rehearse.Update{Job: job, At: at}, err
+	return jobUpdate{Job: job, At: at}, err
 }
 
 // readRehearsedJob reads a job file. Of several files each takes the variables that it declares;
@@ -264,14 +263,9 @@ func runRehearsalCommand(s *runFlags) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cfg.RunBoth(ctx, program, func(ctx context.Context, plan schedule.Schedule) (*report.Rehearsal, error) {
-			return real.Rehearsal{
-				Ground: g, Name: cfg.Name, Repeat: cfg.Repeat, Jobs: cfg.Jobs, Plan: plan, Meta: cfg.Fleet.Meta,
-				MinTTL: cfg.Times.MinTTL, Grace: cfg.Times.Grace, BackoffCap: cfg.Times.BackoffCap,
-			}.Run(ctx)
-		}, tolerance, g.Out)
+		return cfg.compareWithReal(ctx, program, g, tolerance)
 	}).RunE
 	r.addRehearseFlags(c)
-	c.Flags().DurationVar(&tolerance, "tolerance", rehearse.DefaultTolerance, "how far apart times may be")
+	c.Flags().DurationVar(&tolerance, "tolerance", defaultTolerance, "how far apart times may be")
 	return c
 }

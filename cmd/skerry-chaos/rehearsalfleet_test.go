@@ -1,14 +1,12 @@
-package rehearse_test
+package main
 
 import (
 	"strings"
 	"testing"
-
-	"skerry/chaos/rehearse"
 )
 
 func TestParseFleet(t *testing.T) {
-	f, err := rehearse.ParseFleet("fleet.yaml", []byte(`# two shops
+	f, err := parseFleet("fleet.yaml", []byte(`# two shops
 edges:
   - {count: 2, site: north, datacenter: store, cpu: 1000}
   - {count: 1, datacenter: depot, memory: 512}
@@ -22,7 +20,7 @@ attributes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Hubs) != rehearse.DefaultHubs || len(f.Edges) != 3 || f.Edges[2].Datacenter != "depot" || f.Edges[0].CPU != 1000 {
+	if len(f.Hubs) != defaultHubs || len(f.Edges) != 3 || f.Edges[2].Datacenter != "depot" || f.Edges[0].CPU != 1000 {
 		t.Errorf("topology: %+v", f.Topology)
 	}
 	if f.Meta["edge-1"]["rack"] != "b" || f.Meta["edge-1"]["tier"] != "gold" || f.Meta["edge-2"]["rack"] != "b" || f.Meta["edge-3"]["rack"] != "c" {
@@ -46,7 +44,7 @@ func TestParseFleetRefuses(t *testing.T) {
 		"edges: [{count: 2}]\nmeta: [{edges: 1, set: {k: " + strings.Repeat("x", 2000) + "}}]":    "a key and its value have 1 to",
 		strings.Repeat("#", 2<<20):                                                                "bytes: at most",
 	} {
-		_, err := rehearse.ParseFleet("fleet.yaml", []byte(text))
+		_, err := parseFleet("fleet.yaml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q in it", text, err, want)
 		}
@@ -58,7 +56,7 @@ func FuzzParseFleet(f *testing.F) {
 	f.Add("hubs: 1\nedges: [{}]\npools: [{name: p, ttl: 5s}]\nmeta: [{edges: 1, set: {}}]")
 	f.Add("# c\nmeta")
 	f.Fuzz(func(t *testing.T, text string) {
-		fleet, err := rehearse.ParseFleet("fleet.yaml", []byte(text))
+		fleet, err := parseFleet("fleet.yaml", []byte(text))
 		if err != nil {
 			return
 		}

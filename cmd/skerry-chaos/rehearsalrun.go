@@ -1,4 +1,4 @@
-package rehearse
+package main
 
 import (
 	"context"
@@ -20,12 +20,9 @@ import (
 // seenFile is the history until the rehearsal's end, in its folder.
 const seenFile = "seen.jsonl"
 
-// Answer is what a rehearsal showed.
-type Answer struct{ *report.Rehearsal }
-
-// Run plays the rehearsal. program is the command line that makes a program call virtual.Work.
-func (c Config) Run(ctx context.Context, program []string) (a Answer, err error) {
-	s, err := c.Schedule()
+// playRehearsal plays the rehearsal. program is the command line that makes a program call virtual.Work.
+func (c rehearsal) playRehearsal(ctx context.Context, program []string) (a *report.Rehearsal, err error) {
+	s, err := c.buildSchedule()
 	if err != nil {
 		return a, err
 	}
@@ -49,22 +46,22 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
 	defer func() { err = errors.Join(err, seen.Close()) }()
-	if a.Rehearsal, err = report.Rehearse(seen, c.systemJobs()...); err != nil {
+	if a, err = report.Rehearse(seen, c.systemJobs()...); err != nil {
 		return a, err
 	}
-	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a.Rehearsal), c.Notes()...)
+	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a), c.listNotes()...)
 	if len(a.Places) == 0 && len(unplaced) == 0 {
 		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + history.Plural(len(c.Fleet.Edges), "node")}
 	}
 	if len(a.Places) == 0 {
-		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))
+		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, errUnplaced, strings.Join(unplaced, "; "))
 	}
-	a.removeSettledViolation()
+	removeSettledViolation(a)
 	return a, nil
 }
 
 // systemJobs are the jobs that run one instance on each node.
-func (c Config) systemJobs() []fleet.JobID {
+func (c rehearsal) systemJobs() []fleet.JobID {
 	var ids []fleet.JobID
 	for _, job := range c.Jobs {
 		if job.Type == fleet.JobTypeSystem || job.Type == fleet.JobTypeSysBatch {
@@ -76,7 +73,7 @@ func (c Config) systemJobs() []fleet.JobID {
 
 // removeSettledViolation takes back that the fleet never settled, where the jobs ask for more than it
 // has room for: that is said already.
-func (a *Answer) removeSettledViolation() {
+func removeSettledViolation(a *report.Rehearsal) {
 	if len(a.Unplaced) == 0 || a.Outcome != history.Violated || len(a.Reasons) > 0 {
 		return
 	}

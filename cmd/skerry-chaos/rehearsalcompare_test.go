@@ -1,11 +1,10 @@
-package rehearse_test
+package main
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"skerry/chaos/rehearse"
 	"skerry/chaos/report"
 )
 
@@ -26,8 +25,8 @@ func answer(replacement string, lost time.Duration) *report.Rehearsal {
 
 func TestCompare(t *testing.T) {
 	rehearsed := answer("edge-4", 15*time.Minute)
-	if c := rehearse.Compare(rehearsed, answer("edge-4", 15*time.Minute+8*time.Second), 10*time.Second); len(c.Differences()) > 0 || len(c.Lines) != 8 {
-		t.Errorf("within the tolerance: %v of %d", c.Differences(), len(c.Lines))
+	if c := compareRehearsals(rehearsed, answer("edge-4", 15*time.Minute+8*time.Second), 10*time.Second); len(c.differingLines()) > 0 || len(c.Lines) != 8 {
+		t.Errorf("within the tolerance: %v of %d", c.differingLines(), len(c.Lines))
 	}
 	for name, r := range map[string]struct {
 		real  *report.Rehearsal
@@ -37,18 +36,18 @@ func TestCompare(t *testing.T) {
 		"too late":     {answer("edge-4", 16*time.Minute), "prices.api on edge-3 is shown as unknown: rehearsed until 15m0s, really until 16m0s"},
 		"nothing":      {&report.Rehearsal{Lasted: time.Hour}, "prices.api on edge-3 becomes: rehearsed replaced, really –"},
 	} {
-		apart := rehearse.Compare(rehearsed, r.real, 10*time.Second).Differences()
+		apart := compareRehearsals(rehearsed, r.real, 10*time.Second).differingLines()
 		if len(apart) == 0 || apart[0].String() != r.apart {
 			t.Errorf("%s: %v, want %s", name, apart, r.apart)
 		}
 	}
 	kept := answer("edge-4", 15*time.Minute)
 	kept.Places[0].Allocs = kept.Places[0].Allocs[:1]
-	if apart := rehearse.Compare(kept, rehearsed, time.Hour).Differences(); len(apart) != 3 {
+	if apart := compareRehearsals(kept, rehearsed, time.Hour).differingLines(); len(apart) != 3 {
 		t.Errorf("a replacement that was not rehearsed: %v", apart) // the fate, and two facts of the other one
 	}
 	var b strings.Builder
-	if err := rehearse.Compare(rehearsed, rehearsed, 0).Print(&b); err != nil || strings.Contains(b.String(), "NO") {
+	if err := compareRehearsals(rehearsed, rehearsed, 0).writeTable(&b); err != nil || strings.Contains(b.String(), "NO") {
 		t.Errorf("print: %v\n%s", err, b.String())
 	}
 }

@@ -1,4 +1,4 @@
-package rehearse
+package main
 
 import (
 	"cmp"
@@ -15,58 +15,50 @@ import (
 	"skerry/fleet"
 )
 
-// ErrUnplaced is the error of a rehearsal in which nothing was ever placed: it would
+// errUnplaced is the error of a rehearsal in which nothing was ever placed: it would
 // answer nothing.
-var ErrUnplaced = errors.New("nothing was placed")
+var errUnplaced = errors.New("nothing was placed")
 
-// Config of a rehearsal.
-type Config struct {
+// rehearsal answers what would happen to somebody's own jobs on somebody's own fleet, by a schedule in virtual time.
+// Placement, absence rules, restarts and reschedules are those of production; tasks are simulated.
+type rehearsal struct {
 	Name   string // for people
 	Repeat string // the command that repeats it
 	Dir    string // of its files, which are removed; "": the system's folder for temporary files
 	Jobs   []*fleet.Job
 	// Updates are newer versions of Jobs, and when each is registered.
-	Updates []Update
-	Fleet   Fleet
+	Updates []jobUpdate
+	Fleet   rehearsedFleet
 	// Faults that have no end last to the rehearsal's.
 	Faults []schedule.Fault
 	Length time.Duration // 0: long enough for the faults and the jobs' rules
 	Seed   uint64
-	Tasks  Tasks
-	Times  Times
+	// TaskRun is how long a task of a batch job runs; those of services run until they are
+	// stopped. 0: defaultTaskRun.
+	TaskRun time.Duration
+	// MinTTL and Grace of heartbeats, BackoffCap of edges; 0: those of production.
+	MinTTL, Grace, BackoffCap time.Duration
 }
 
-// Update is a newer version of a job.
-type Update struct {
+// jobUpdate is a newer version of a job.
+type jobUpdate struct {
 	Job *fleet.Job
 	At  time.Duration
 }
 
-// Tasks say how the tasks behave that take the place of real ones. Those of services
-// run until they are stopped.
-type Tasks struct {
-	// Run is how long a task of a batch job runs; 0: DefaultRun.
-	Run time.Duration
-}
-
-// DefaultRun is how long a task of a batch job runs where nothing is said.
-const DefaultRun = 10 * time.Minute
-
-// Times of heartbeats and of edges' attempts to reach a hub; 0: those of production.
-type Times struct {
-	MinTTL, Grace, BackoffCap time.Duration
-}
+// defaultTaskRun is how long a task of a batch job runs where nothing is said.
+const defaultTaskRun = 10 * time.Minute
 
 // After the last fault a rehearsal goes on for as long as edges take to come back and
 // replacements to start.
-const settleTime = 10 * time.Minute
+const rehearsalSettle = 10 * time.Minute
 
-// certValidity is how long edges' certificates are valid: in a rehearsal none expires
+// rehearsalCertValidity is how long edges' certificates are valid: in a rehearsal none expires
 // that would not in production.
-const certValidity = 365 * 24 * time.Hour
+const rehearsalCertValidity = 365 * 24 * time.Hour
 
-// Schedule is what the rehearsal plays, checked.
-func (c Config) Schedule() (schedule.Schedule, error) {
+// buildSchedule is what the rehearsal plays, checked.
+func (c rehearsal) buildSchedule() (schedule.Schedule, error) {
 	s := schedule.Schedule{
 		Seed: c.Seed, Length: c.Length, Settle: schedule.DefaultSettle, Topology: c.Fleet.Topology,
 		Faults: slices.Clone(c.Faults),
@@ -81,7 +73,7 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 	}
 	slices.SortStableFunc(s.Faults, func(a, b schedule.Fault) int { return cmp.Compare(a.At, b.At) })
 	for _, job := range c.Jobs {
-		text, err := c.Tasks.encodeSimulatedJob(job)
+		text, err := c.encodeSimulatedJob(job)
 		if err != nil {
 			return s, err
 		}
@@ -92,7 +84,7 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 		if i < 0 || s.Jobs[i].Next != "" {
 			return s, fmt.Errorf("rehearse an update of job %s: name its present file with --job, and each job's update once", u.Job.ID)
 		}
-		text, err := c.Tasks.encodeSimulatedJob(u.Job)
+		text, err := c.encodeSimulatedJob(u.Job)
 		if err != nil {
 			return s, err
 		}
@@ -111,7 +103,7 @@ func isEndlessCut(f schedule.Fault) bool { return f.Kind == schedule.LinkCut && 
 
 // rehearsalLength is how long the rehearsal has to be, so that the faults end and what the jobs
 // say of an absence comes true.
-func (c Config) rehearsalLength() time.Duration {
+func (c rehearsal) rehearsalLength() time.Duration {
 	var end time.Duration
 	for _, f := range c.Faults {
 		over := f.At + f.For
@@ -125,15 +117,15 @@ func (c Config) rehearsalLength() time.Duration {
 	}
 	for _, job := range c.Jobs {
 		if endsByItself(job) {
-			end = max(end, cmp.Or(c.Tasks.Run, DefaultRun))
+			end = max(end, cmp.Or(c.TaskRun, defaultTaskRun))
 		}
 	}
-	return end + settleTime
+	return end + rehearsalSettle
 }
 
 // rolloutTime is how long a rollout of a job may take where nothing is in its way: one after the
 // other, each with the time until it counts as healthy.
-func (c Config) rolloutTime(job *fleet.Job) time.Duration {
+func (c rehearsal) rolloutTime(job *fleet.Job) time.Duration {
 	var sum time.Duration
 	for _, g := range job.TaskGroups {
 		if g.Update == nil {
@@ -151,7 +143,7 @@ func (c Config) rolloutTime(job *fleet.Job) time.Duration {
 
 // longestAbsenceWait is the longest time that a job waits before it does something about an
 // absence.
-func (c Config) longestAbsenceWait() time.Duration {
+func (c rehearsal) longestAbsenceWait() time.Duration {
 	var longest time.Duration
 	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
@@ -169,8 +161,8 @@ func (c Config) longestAbsenceWait() time.Duration {
 }
 
 // encodeSimulatedJob is the job with simulated tasks as a job file in JSON.
-func (t Tasks) encodeSimulatedJob(job *fleet.Job) (string, error) {
-	text, err := json.Marshal(map[string]any{"Job": t.simulatedJob(job)})
+func (c rehearsal) encodeSimulatedJob(job *fleet.Job) (string, error) {
+	text, err := json.Marshal(map[string]any{"Job": c.simulatedJob(job)})
 	if err != nil {
 		return "", fmt.Errorf("encode job %s: %w", job.ID, err)
 	}
@@ -179,7 +171,7 @@ func (t Tasks) encodeSimulatedJob(job *fleet.Job) (string, error) {
 
 // simulatedJob is the job with tasks that the driver sim runs. All that it says of
 // placement, absence, restarts and reschedules stays.
-func (t Tasks) simulatedJob(job *fleet.Job) *fleet.Job {
+func (c rehearsal) simulatedJob(job *fleet.Job) *fleet.Job {
 	out := *job
 	out.TaskGroups = slices.Clone(job.TaskGroups)
 	for i := range out.TaskGroups {
@@ -187,7 +179,7 @@ func (t Tasks) simulatedJob(job *fleet.Job) *fleet.Job {
 		g.Tasks = slices.Clone(g.Tasks)
 		for k := range g.Tasks {
 			task := &g.Tasks[k]
-			task.Config = t.simulatedTaskConfig(job, task)
+			task.Config = c.simulatedTaskConfig(job, task)
 			task.Driver = sim.Name
 		}
 	}
@@ -195,12 +187,12 @@ func (t Tasks) simulatedJob(job *fleet.Job) *fleet.Job {
 }
 
 // simulatedTaskConfig is how a task behaves. One that is made for the driver sim has its own.
-func (t Tasks) simulatedTaskConfig(job *fleet.Job, task *fleet.Task) map[string]any {
+func (c rehearsal) simulatedTaskConfig(job *fleet.Job, task *fleet.Task) map[string]any {
 	switch {
 	case task.Driver == sim.Name:
 		return task.Config
 	case endsByItself(job):
-		return map[string]any{"run_for": cmp.Or(t.Run, DefaultRun).String()}
+		return map[string]any{"run_for": cmp.Or(c.TaskRun, defaultTaskRun).String()}
 	}
 	return nil
 }
@@ -211,7 +203,7 @@ func endsByItself(job *fleet.Job) bool {
 }
 
 // allJobs are the jobs and their updates.
-func (c Config) allJobs() []*fleet.Job {
+func (c rehearsal) allJobs() []*fleet.Job {
 	all := slices.Clone(c.Jobs)
 	for _, u := range c.Updates {
 		all = append(all, u.Job)
@@ -220,7 +212,7 @@ func (c Config) allJobs() []*fleet.Job {
 }
 
 // neededDrivers are those that the jobs name.
-func (c Config) neededDrivers() []string {
+func (c rehearsal) neededDrivers() []string {
 	var names []string
 	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
@@ -237,10 +229,10 @@ func (c Config) neededDrivers() []string {
 
 // simulatedFleet is what the cluster is told of the fleet. Every edge has every driver that
 // a job names, for constraints look at that.
-func (c Config) simulatedFleet() virtual.Fleet {
+func (c rehearsal) simulatedFleet() virtual.Fleet {
 	f := virtual.Fleet{
-		Meta: c.Fleet.Meta, Attributes: map[string]map[string]string{}, CertValidity: certValidity,
-		MinTTL: c.Times.MinTTL, Grace: c.Times.Grace, BackoffCap: c.Times.BackoffCap,
+		Meta: c.Fleet.Meta, Attributes: map[string]map[string]string{}, CertValidity: rehearsalCertValidity,
+		MinTTL: c.MinTTL, Grace: c.Grace, BackoffCap: c.BackoffCap,
 	}
 	for _, e := range c.Fleet.Topology.Edges {
 		attributes := map[string]string{"cpu.arch": runtime.GOARCH, "kernel.arch": runtime.GOARCH, "os.name": "linux"}

@@ -1,4 +1,4 @@
-package rehearse
+package main
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// Notes say what of the rehearsal was real and what was not, for people.
-func (c Config) Notes() []string {
+// listNotes says what of the rehearsal was real and what was not, for people.
+func (c rehearsal) listNotes() []string {
 	real := slices.DeleteFunc(c.neededDrivers(), func(d string) bool { return d == sim.Name })
 	notes := []string{"Real: hubs, edges, QUIC, journals, placement, absence rules, restarts, reschedules. Simulated: network, machines, clocks, time."}
 	if len(real) > 0 {
@@ -24,14 +24,14 @@ func (c Config) Notes() []string {
 }
 
 // describeTaskBehaviour is how the simulated tasks behave.
-func (c Config) describeTaskBehaviour() string {
+func (c rehearsal) describeTaskBehaviour() string {
 	var parts []string
 	for _, t := range []struct {
 		ends bool
 		does string
 	}{
 		{false, "those of service and system jobs run until they are stopped"},
-		{true, fmt.Sprintf("those of batch and sysbatch jobs run for %s and succeed", cmp.Or(c.Tasks.Run, DefaultRun))},
+		{true, fmt.Sprintf("those of batch and sysbatch jobs run for %s and succeed", cmp.Or(c.TaskRun, defaultTaskRun))},
 	} {
 		if slices.ContainsFunc(c.allJobs(), func(j *fleet.Job) bool { return endsByItself(j) == t.ends }) {
 			parts = append(parts, t.does)
@@ -41,7 +41,7 @@ func (c Config) describeTaskBehaviour() string {
 }
 
 // missedFaultNotes says which faults hit an edge that ran nothing of the jobs at that time.
-func (c Config) missedFaultNotes(r *report.Rehearsal) []string {
+func (c rehearsal) missedFaultNotes(r *report.Rehearsal) []string {
 	var notes []string
 	for _, f := range r.Faults {
 		for _, edge := range f.On {

@@ -1,4 +1,4 @@
-package rehearse
+package main
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Fleet is the fleet that a job is rehearsed on.
-type Fleet struct {
+// rehearsedFleet is the fleet that a job is rehearsed on.
+type rehearsedFleet struct {
 	schedule.Topology
 	// Meta and Attributes of nodes, by the names of edges.
 	Meta, Attributes map[string]map[string]string
 }
 
-// DefaultHubs is how many hubs a fleet has where nothing is said.
-const DefaultHubs = 3
+// defaultHubs is how many hubs a fleet has where nothing is said.
+const defaultHubs = 3
 
 // Bounds of a description.
 const (
@@ -40,19 +40,19 @@ type entries struct {
 	Set   map[string]string `yaml:"set"`
 }
 
-// ParseFleet reads the description of a fleet. The file's name is for messages.
-func ParseFleet(file string, src []byte) (Fleet, error) {
+// parseFleet reads the description of a fleet. The file's name is for messages.
+func parseFleet(file string, src []byte) (rehearsedFleet, error) {
 	if len(src) > maxText {
-		return Fleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
+		return rehearsedFleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
 	}
-	text := fleetText{Topology: schedule.NewTopology(DefaultHubs, 0)}
+	text := fleetText{Topology: schedule.NewTopology(defaultHubs, 0)}
 	if err := schedule.DecodeText(file, src, &text); err != nil {
-		return Fleet{}, fmt.Errorf("read the fleet: %w", err)
+		return rehearsedFleet{}, fmt.Errorf("read the fleet: %w", err)
 	}
 	if err := (schedule.Schedule{Topology: text.Topology, Length: time.Second}).Validate().Err(); err != nil {
-		return Fleet{}, fmt.Errorf("read %s: %w", file, err)
+		return rehearsedFleet{}, fmt.Errorf("read %s: %w", file, err)
 	}
-	f := Fleet{Topology: text.Topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
+	f := rehearsedFleet{Topology: text.Topology, Meta: map[string]map[string]string{}, Attributes: map[string]map[string]string{}}
 	left := maxEntries
 	for _, part := range []struct {
 		name string
@@ -61,7 +61,7 @@ func ParseFleet(file string, src []byte) (Fleet, error) {
 	}{{"meta", text.Meta, f.Meta}, {"attributes", text.Attributes, f.Attributes}} {
 		for _, e := range part.list {
 			if err := f.applyEntries(e, part.to, &left); err != nil {
-				return Fleet{}, fmt.Errorf("read %s: %s: %w", file, part.name, err)
+				return rehearsedFleet{}, fmt.Errorf("read %s: %s: %w", file, part.name, err)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func ParseFleet(file string, src []byte) (Fleet, error) {
 }
 
 // applyEntries gives edges what an item says.
-func (f *Fleet) applyEntries(e entries, to map[string]map[string]string, left *int) error {
+func (f *rehearsedFleet) applyEntries(e entries, to map[string]map[string]string, left *int) error {
 	names := f.edgesNamed(e.Edges)
 	if len(names) == 0 {
 		return fmt.Errorf("there is no edge %q: edges are 1 to %d", e.Edges, len(f.Edges))
@@ -95,7 +95,7 @@ func (f *Fleet) applyEntries(e entries, to map[string]map[string]string, left *i
 }
 
 // edgesNamed are the edges that a word names.
-func (f *Fleet) edgesNamed(word string) []string {
+func (f *rehearsedFleet) edgesNamed(word string) []string {
 	if n, err := strconv.Atoi(word); err == nil {
 		word = schedule.EdgeName(n)
 	}
