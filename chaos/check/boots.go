@@ -20,21 +20,19 @@ type expectedRestart struct {
 
 func newBoots() checker {
 	t := &boots{}
-	return checker{state: t, process: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
+	return checker{state: t, agent: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
 }
 
 func (t *boots) recordBoot(s *runContext, p *Process) {
-	switch {
-	case !p.Edge:
-	case p.What == ProcessStart:
-		m := s.machines.ensureMachine(p.Name)
-		for key, truth := range m.tasks {
-			if truth.live == 0 && truth.what == TaskVanished {
-				t.expected = append(t.expected, expectedRestart{m, key, s.now})
-			}
-		}
-	default: // what an agent owes that has ended the next one owes
+	if p.What != ProcessStart { // what an agent owes that has ended the next one owes
 		t.expected = slices.DeleteFunc(t.expected, func(b expectedRestart) bool { return b.m.name == p.Name })
+		return
+	}
+	m := s.machines.ensureMachine(p.Name)
+	for key, truth := range m.tasks {
+		if truth.live == 0 && truth.what == TaskVanished {
+			t.expected = append(t.expected, expectedRestart{m, key, s.now})
+		}
 	}
 }
 

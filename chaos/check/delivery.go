@@ -48,7 +48,10 @@ func newDelivery() checker {
 		edges: map[string]*journalFact{}, early: map[fleet.NodeID]map[fleet.Seq]fleet.Transition{},
 		owner: map[fleet.NodeID]string{}, applied: map[fleet.NodeID]fleet.Seq{},
 	}
-	return checker{state: t, entry: t.judgeEntryRows, edge: t.judgeJournal, process: t.forgetProcessMemory, fault: t.forgetAfterFault, tick: t.judgeOverdueRows}
+	return checker{
+		state: t, entry: t.judgeEntryRows, edge: t.judgeJournal, fault: t.forgetAfterFault, tick: t.judgeOverdueRows,
+		agent: func(_ *runContext, p *Process) { t.journalFactOf(p.Name).resetProcessMemory() },
+	}
 }
 
 func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
@@ -59,12 +62,6 @@ func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
 		t.applied[opened.Node] = max(t.applied[opened.Node], opened.Applied)
 	}
 	t.judgeRecordedRows(s, a)
-}
-
-func (t *delivery) forgetProcessMemory(_ *runContext, p *Process) {
-	if p.Edge {
-		t.journalFactOf(p.Name).resetProcessMemory()
-	}
 }
 
 func (t *delivery) journalFactOf(name string) *journalFact {

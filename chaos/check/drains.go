@@ -34,26 +34,22 @@ const (
 
 func (t *drains) recordDrainChanges(s *runContext, a *Applied) {
 	for _, d := range a.Effects.Drains {
-		t.recordDrainChange(s, d)
-	}
-}
-
-func (t *drains) recordDrainChange(s *runContext, d Drain) {
-	s.countJudgement(DrainsEnd)
-	switch known := t.open[d.Node]; {
-	case d.Emptied && known != nil:
-		known.emptied, known.since, known.told = true, s.now, false
-		if d.Deadlined {
-			s.countBranch(BranchDrainDeadlined)
+		s.countJudgement(DrainsEnd)
+		switch known := t.open[d.Node]; {
+		case d.Emptied && known != nil:
+			known.emptied, known.since, known.told = true, s.now, false
+			if d.Deadlined {
+				s.countBranch(BranchDrainDeadlined)
+			}
+		case d.Over:
+			delete(t.open, d.Node)
+		default:
+			next := &draining{keepSystem: d.KeepSystem}
+			if d.Deadline > 0 {
+				next.until = s.now + d.Deadline
+			}
+			t.open[d.Node] = next
 		}
-	case d.Over:
-		delete(t.open, d.Node)
-	default:
-		next := &draining{keepSystem: d.KeepSystem}
-		if d.Deadline > 0 {
-			next.until = s.now + d.Deadline
-		}
-		t.open[d.Node] = next
 	}
 }
 

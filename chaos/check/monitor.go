@@ -69,7 +69,8 @@ type checker struct {
 	entry     func(*runContext, *Applied) // with its effects, of the hub that tells of them first
 	hub       func(*runContext, *Hub)
 	edge      func(*runContext, *Edge)
-	process   func(*runContext, *Process)
+	agent     func(*runContext, *Process) // of an edge
+	process   func(*runContext, *Process) // of a hub
 	task      func(*runContext, *Task)
 	request   func(*runContext, *Request)
 	refused   func(*runContext, *Refused)
@@ -97,7 +98,11 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	}
 	callFor(c.hub, s, o.Hub)
 	callFor(c.edge, s, o.Edge)
-	callFor(c.process, s, o.Process)
+	if o.Process != nil && o.Process.Edge {
+		callFor(c.agent, s, o.Process)
+	} else {
+		callFor(c.process, s, o.Process)
+	}
 	callFor(c.task, s, o.Task)
 	callFor(c.request, s, o.Request)
 	callFor(c.refused, s, o.Refused)

@@ -40,12 +40,6 @@ func (t nodes) newChecker() checker {
 	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t) }}
 }
 
-func (t nodes) judgeNodeViews(s *runContext, h *Hub) {
-	for i := range h.Nodes {
-		t.judgeNodeView(s, h.Name, &h.Nodes[i])
-	}
-}
-
 func (t nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	e := a.Effects
 	s.newRows = s.newRows[:0]
@@ -176,16 +170,18 @@ func (t nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFac
 // longReplay is from how many rows on a replay counts as a long one.
 const longReplay = 100
 
-// judgeNodeView judges a node as a hub shows it. Views of several hubs come in any order:
+// judgeNodeViews judges nodes as a hub shows them. Views of several hubs come in any order:
 // one of a later epoch is a later one.
-func (t nodes) judgeNodeView(s *runContext, hub string, n *fleet.Node) {
-	s.countJudgement(NeverBack)
-	f := ensure(t, n.ID)
-	if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
-		s.reportViolation(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
-			n.Name, n.Applied, n.Epoch, f.viewed, f.viewedEpoch)
-	}
-	if n.Applied > f.viewed && n.Epoch >= f.viewedEpoch {
-		f.viewed, f.viewedEpoch = n.Applied, n.Epoch
+func (t nodes) judgeNodeViews(s *runContext, h *Hub) {
+	for _, n := range h.Nodes {
+		s.countJudgement(NeverBack)
+		f := ensure(t, n.ID)
+		if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
+			s.reportViolation(NeverBack, h.Name, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
+				n.Name, n.Applied, n.Epoch, f.viewed, f.viewedEpoch)
+		}
+		if n.Applied > f.viewed && n.Epoch >= f.viewedEpoch {
+			f.viewed, f.viewedEpoch = n.Applied, n.Epoch
+		}
 	}
 }

@@ -29,7 +29,7 @@ const keptRefusals = 1000
 
 func newRefusals() checker {
 	t := &refusals{epochs: map[fleet.NodeID]fleet.Epoch{}}
-	return checker{state: t, entry: t.recordRefusedBatches, refused: t.judgeRefusalMessage, process: t.forgetRefusalsOf, tick: t.judgeOverdueRefusals}
+	return checker{state: t, entry: t.recordRefusedBatches, refused: t.judgeRefusalMessage, agent: t.forgetRefusalsOf, tick: t.judgeOverdueRefusals}
 }
 
 func (t *refusals) recordRefusedBatches(s *runContext, a *Applied) {
@@ -47,9 +47,7 @@ func (t *refusals) recordRefusedBatches(s *runContext, a *Applied) {
 }
 
 func (t *refusals) forgetRefusalsOf(_ *runContext, p *Process) {
-	if p.Edge {
-		t.removeRefusals(func(r refusal) bool { return r.m.name == p.Name })
-	}
+	t.removeRefusals(func(r refusal) bool { return r.m.name == p.Name })
 }
 
 func (t *refusals) recordRefusedBatch(s *runContext, index fleet.Index, b Batch) {

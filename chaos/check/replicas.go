@@ -59,7 +59,7 @@ func newReplicas() checker {
 func (t *replicas) ringEntryAt(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
 
 func (t *replicas) recordHubStart(_ *runContext, p *Process) {
-	if !p.Edge && p.What == ProcessStart {
+	if p.What == ProcessStart {
 		t.lives++
 		t.hubs[p.Name] = 0
 	}

@@ -35,7 +35,7 @@ const keptOwed = 1000
 
 func newRowsDue() checker {
 	t := &rowsDue{by: map[string]*expectedRows{}}
-	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, process: t.recordAgentProcess, tick: t.judgeMissingRows}
+	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, agent: t.recordAgentProcess, tick: t.judgeMissingRows}
 }
 
 func (t *rowsDue) ensureExpectedRows(name string) *expectedRows {
@@ -72,9 +72,6 @@ func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
 }
 
 func (t *rowsDue) recordAgentProcess(s *runContext, p *Process) {
-	if !p.Edge {
-		return
-	}
 	e := t.ensureExpectedRows(p.Name)
 	switch p.What {
 	case ProcessStart:

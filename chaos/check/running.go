@@ -22,11 +22,11 @@ type lifetime struct {
 
 func newRunning() checker {
 	t := &running{begun: map[fleet.AllocID]*lifetime{}}
-	return checker{state: t, task: t.judgeTaskStart, process: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
+	return checker{state: t, task: t.judgeTaskStart, agent: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
 }
 
 func (t *running) recordAgentEnd(s *runContext, p *Process) {
-	if !p.Edge || p.What == ProcessStart {
+	if p.What == ProcessStart {
 		return
 	}
 	for key := range s.machines.ensureMachine(p.Name).tasks {

@@ -35,7 +35,7 @@ const (
 
 func newSightings() checker {
 	t := &sightings{away: map[fleet.NodeID]bool{}, exited: map[TaskKey]time.Duration{}}
-	return checker{state: t, entry: t.countEntryBranches, task: t.countTaskBranches, edge: t.countLinkBranches, fault: t.recordRebinds, process: t.forgetRebinds}
+	return checker{state: t, entry: t.countEntryBranches, task: t.countTaskBranches, edge: t.countLinkBranches, fault: t.recordRebinds, agent: t.forgetRebinds}
 }
 
 func (t *sightings) recordRebinds(s *runContext, f *Fault) {
@@ -138,7 +138,5 @@ func (t *sightings) countLinkBranches(s *runContext, e *Edge) {
 
 // forgetRebinds drops what a process that ended cannot show any more.
 func (t *sightings) forgetRebinds(_ *runContext, p *Process) {
-	if p.Edge {
-		t.rebinds = slices.DeleteFunc(t.rebinds, func(r rebind) bool { return r.edge == p.Name })
-	}
+	t.rebinds = slices.DeleteFunc(t.rebinds, func(r rebind) bool { return r.edge == p.Name })
 }

@@ -41,7 +41,7 @@ type evalFact struct {
 func newStanding() checker {
 	t := &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
 	return checker{
-		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, process: t.forgetHubView, rewind: t.forgetViews,
+		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, process: func(_ *runContext, p *Process) { delete(t.hubs, p.Name) }, rewind: t.forgetViews,
 		tick: t.judgeOverdueWork, finish: t.judgePendingEvals,
 	}
 }
@@ -49,12 +49,6 @@ func newStanding() checker {
 func (t *standing) recordEntryEvals(s *runContext, a *Applied) {
 	for i := range a.Effects.Evals {
 		t.recordPendingEval(s, &a.Effects.Evals[i], a.Index)
-	}
-}
-
-func (t *standing) forgetHubView(_ *runContext, p *Process) {
-	if !p.Edge {
-		delete(t.hubs, p.Name)
 	}
 }
 
