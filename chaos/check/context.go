@@ -26,8 +26,8 @@ type runContext struct {
 	faults       activeFaults
 	registry     fleetRegistry
 	machines     *machines
-	nodes        nodes // by what the log says of them, which a checker of their own judges first
-	tally        tally
+	nodes        nodes                            // by what the log says of them, which a checker of their own judges first
+	tally        map[Branch]uint64                // how often branches were reached
 	newRows      []nodeRows                       // rows that the observation applied for the first time
 	applied      recent[entryName, time.Duration] // when entries were applied first
 	requests     []asked                          // of the last while
@@ -39,7 +39,7 @@ type runContext struct {
 
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
-		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: tally{}, applied: newRecent[entryName, time.Duration](keptApplied),
+		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: map[Branch]uint64{}, applied: newRecent[entryName, time.Duration](keptApplied),
 	}
 }
 

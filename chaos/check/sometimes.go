@@ -61,13 +61,10 @@ func Branches() []Branch {
 	}
 }
 
-// tally is how often branches were reached.
-type tally map[Branch]uint64
-
 // Reached is how often a run came to each branch; those that it never came to are
 // not in it.
 func (m *Monitor) Reached() map[Branch]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(map[Branch]uint64(m.run.tally))
+	return maps.Clone(m.run.tally)
 }

@@ -23,7 +23,7 @@ type run struct {
 
 	faults     []*fault
 	open       map[int]*fault // that have not ended, by id
-	refusals   refusals
+	refusals   map[refusal]*refusedCount
 	violations []check.Violation
 	verdicts   []check.Verdict
 	sometimes  []history.Sometimes
@@ -54,15 +54,30 @@ type note struct {
 	history.Note
 }
 
-// maxNotes bounds the notes of a run.
-const maxNotes = 1000
+// refusal is who refused whom, and why.
+type refusal struct {
+	by, from string
+	code     fleet.Code
+	reason   string
+}
+
+type refusedCount struct {
+	count       uint64
+	first, last time.Duration
+}
+
+// Bounds of a run's notes, and of the different refusals that are told apart.
+const (
+	maxNotes    = 1000
+	maxRefusals = 300
+)
 
 // collect reads a history to its end. One that was cut short, or is damaged from
 // somewhere on, is collected as far as it goes.
 func collect(r *history.Reader) (*run, error) {
 	c := &run{
 		header: r.Header(), members: map[string]*member{}, cluster: newCluster(), open: map[int]*fault{},
-		clients: map[string]uint64{}, refusals: refusals{},
+		clients: map[string]uint64{}, refusals: map[refusal]*refusedCount{},
 	}
 	for _, name := range c.header.Hubs {
 		c.ensureMember(name, false)
@@ -188,12 +203,22 @@ func (c *run) recordTask(at time.Duration, t *check.Task) {
 	}
 }
 
-func (c *run) recordRefusal(at time.Duration, refused *check.Refused) {
-	r := *refused
+// recordRefusal counts a refusal. Where there are too many different ones, those that are
+// new are told apart by their code alone.
+func (c *run) recordRefusal(at time.Duration, r *check.Refused) {
+	key := refusal{r.By, r.From, r.Code, r.Reason}
 	if name := c.cluster.names[r.Node]; name != "" && c.members[r.From] == nil {
-		r.From = name
+		key.from = name
 	}
-	c.refusals.countRefusal(at, &r)
+	if c.refusals[key] == nil && len(c.refusals) >= maxRefusals {
+		key = refusal{"several", "several", r.Code, "several reasons"}
+	}
+	n := c.refusals[key]
+	if n == nil {
+		n = &refusedCount{first: at}
+		c.refusals[key] = n
+	}
+	n.count, n.last = n.count+1, at
 }
 
 func (c *run) recordFault(at time.Duration, f *check.Fault) {

@@ -277,8 +277,12 @@ func (c *run) faultTable() *table {
 
 func (c *run) refusalTable() *table {
 	t := &table{Heads: []string{"code", "by", "whom", "reason", "times", "first", "last"}, right: []int{4, 5, 6}, most: maxOtherRows}
-	for _, r := range c.refusals.sortedByCode() {
-		t.addRow(r.code, r.by, r.from, r.reason, r.count, stamp(r.first), stamp(r.last))
+	for _, r := range slices.SortedFunc(maps.Keys(c.refusals), func(a, b refusal) int {
+		return cmp.Or(cmp.Compare(a.code, b.code), cmp.Compare(c.refusals[b].count, c.refusals[a].count), cmp.Compare(a.by, b.by),
+			cmp.Compare(a.from, b.from), cmp.Compare(a.reason, b.reason))
+	}) {
+		n := c.refusals[r]
+		t.addRow(r.code, r.by, r.from, r.reason, n.count, stamp(n.first), stamp(n.last))
 	}
 	return t
 }
