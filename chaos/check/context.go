@@ -26,8 +26,10 @@ type runContext struct {
 	faults       activeFaults
 	registry     fleetRegistry
 	machines     *machines
-	nodes        nodes                            // by what the log says of them, which a checker of their own judges first
-	tally        map[Branch]uint64                // how often branches were reached
+	nodes        nodes             // by what the log says of them, which a checker of their own judges first
+	tally        map[Branch]uint64 // how often branches were reached
+	term         uint64
+	led          time.Duration                    // since when in this term: deadlines begin anew with it
 	newRows      []nodeRows                       // rows that the observation applied for the first time
 	applied      recent[entryName, time.Duration] // when entries were applied first
 	requests     []asked                          // of the last while
@@ -59,6 +61,7 @@ func (s *runContext) learnObservation(o *Observation) {
 			s.registry.acceptOlderViews()
 		}
 	case o.Applied != nil:
+		s.learnTerm(o.Applied.Term)
 		s.learnEntryEffects(o)
 	case o.Hub != nil:
 		s.faults.hubs[o.Hub.Name] = true
@@ -73,6 +76,16 @@ func (s *runContext) learnObservation(o *Observation) {
 		s.requests = append(s.requests, asked{*o.Request, s.now})
 	}
 	s.machines.updateMachines(s, o)
+}
+
+func (s *runContext) learnTerm(term uint64) {
+	if term <= s.term {
+		return
+	}
+	if s.term > 0 {
+		s.countBranch(BranchLeaderChanged)
+	}
+	s.term, s.led = term, s.now
 }
 
 // asked is what a person asked for that ends a task.

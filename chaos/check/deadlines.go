@@ -11,8 +11,6 @@ import (
 // long enough is disconnected: each session has a deadline, also one that never had a heartbeat.
 type deadlines struct {
 	told map[fleet.NodeID]bool // in this silence
-	term uint64
-	led  time.Duration // since when in this term: deadlines begin anew with it
 }
 
 func newDeadlines() checker {
@@ -25,9 +23,6 @@ func newDeadlines() checker {
 const hubsAlone = 2 * time.Minute
 
 func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
-	if a.Term > t.term {
-		t.term, t.led = a.Term, s.now
-	}
 	if s.decided < s.now {
 		return // a replay tells of what was decided and judged long ago
 	}
@@ -60,7 +55,7 @@ func (t *deadlines) judgeSilentNodes(s *runContext) {
 			continue
 		}
 		node := s.nodes[m.node]
-		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] || s.now-t.led < bound || s.faults.isRewindActive() ||
+		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] || s.now-s.led < bound || s.faults.isRewindActive() ||
 			s.faults.hasHubFaultSince(s.now, s.now-2*bound, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
 			continue
 		}

@@ -13,7 +13,6 @@ type replicas struct {
 	entries []entry                // a ring, by number
 	hubs    map[string]fleet.Index // the newest entry of each, in this life; 0: it has applied nothing
 	lives   int                    // starts of any hub so far
-	term    uint64
 
 	// written are registrations that were applied, by job and tag; owed are those that
 	// clients were told of and that no hub has applied yet.
@@ -92,12 +91,6 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 		t.recordSnapshotInstall(s, last, a.Index)
 	}
 	t.hubs[a.Hub] = a.Index
-	if a.Term > t.term {
-		if t.term > 0 {
-			s.countBranch(BranchLeaderChanged)
-		}
-		t.term = a.Term
-	}
 	if a.Effects != nil {
 		t.recordRegistrations(a)
 	}

@@ -19,8 +19,6 @@ type expectedRows struct {
 	looked  time.Duration // when all rows that there were had been seen
 	last    fleet.Seq     // newest row seen
 	dropped uint64        // at the bound, as the journal said last
-	lasting time.Duration // since when its agent runs, -1: it does not
-	off     bool          // the machine is
 }
 
 // taskEvent is a start or an end.
@@ -35,28 +33,21 @@ const keptOwed = 1000
 
 func newRowsDue() checker {
 	t := &rowsDue{by: map[string]*expectedRows{}}
-	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, agent: t.recordAgentProcess, tick: t.judgeMissingRows}
-}
-
-func (t *rowsDue) ensureExpectedRows(name string) *expectedRows {
-	if t.by[name] == nil {
-		t.by[name] = &expectedRows{lasting: -1}
-	}
-	return t.by[name]
+	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, agent: t.forgetEndedBoot, tick: t.judgeMissingRows}
 }
 
 func (t *rowsDue) expectTaskRow(s *runContext, o *Task) {
 	if o.What == TaskVanished {
 		return
 	}
-	e := t.ensureExpectedRows(o.Edge)
-	if len(e.open) < keptOwed && !e.off { // what is seen of the moment in which it goes off, too, the next boot tells of
+	e := ensure(t.by, o.Edge)
+	if len(e.open) < keptOwed && !s.machines.ensureMachine(o.Edge).off { // what is seen of the moment in which it goes off, too, the next boot tells of
 		e.open = append(e.open, taskEvent{s.now, TaskKey{o.Alloc, o.Task}, o.What})
 	}
 }
 
 func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
-	e := t.ensureExpectedRows(o.Name)
+	e := ensure(t.by, o.Name)
 	for i := range o.Rows {
 		e.removeReportedEvents(&o.Rows[i])
 	}
@@ -71,15 +62,11 @@ func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
 	}
 }
 
-func (t *rowsDue) recordAgentProcess(s *runContext, p *Process) {
-	e := t.ensureExpectedRows(p.Name)
-	switch p.What {
-	case ProcessStart:
-		e.lasting, e.off = s.now, false
-	case ProcessReboot, ProcessPowerCut:
-		e.lasting, e.off, e.open = -1, true, nil // the next boot tells of what was lost, in its own words
-	default:
-		e.lasting = -1
+// forgetEndedBoot forgets what a machine that goes down has not told: the next boot tells of what was
+// lost, in its own words.
+func (t *rowsDue) forgetEndedBoot(_ *runContext, p *Process) {
+	if p.What == ProcessReboot || p.What == ProcessPowerCut {
+		ensure(t.by, p.Name).open = nil
 	}
 }
 
@@ -115,16 +102,17 @@ func (h taskEvent) isReportedBy(event string) bool {
 func (t *rowsDue) judgeMissingRows(s *runContext) {
 	for name, e := range t.by {
 		// An agent that was started beside a dead driver hears of ends when that is back.
-		if len(e.open) == 0 || e.lasting < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
+		m := s.machines.ensureMachine(name)
+		if len(e.open) == 0 || m.agent < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
 			continue
 		}
 		h := e.open[0]
-		if s.isClonedMachine(name) || s.machines.ensureMachine(name).hasDamageSince(h.at) {
+		if s.isClonedMachine(name) || m.hasDamageSince(h.at) {
 			e.open = nil
 			continue
 		}
 		stood, _ := s.faults.lastFaultTime(s.now, name, Halts, Chokes, EndsTasks)
-		since := max(h.at, e.lasting, stood)
+		since := max(h.at, m.agent, stood)
 		if e.looked-since <= s.limits.Runner {
 			continue
 		}
