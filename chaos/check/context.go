@@ -41,7 +41,8 @@ type runContext struct {
 
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
-		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{}, tally: map[Branch]uint64{}, applied: newRecent[entryName, time.Duration](keptApplied),
+		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{},
+		tally: map[Branch]uint64{}, applied: newRecent[entryName, time.Duration](keptApplied),
 	}
 }
 

@@ -29,7 +29,8 @@ func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
 	for _, moved := range a.Effects.Moved {
 		m := s.machineOf(moved.Node)
 		if m == nil || !m.hasHeartbeat || s.isClonedMachine(m.name) ||
-			s.faults.hasFaultSince(s.now, s.now-hubsAlone, m.name, Severs, Impairs) || s.faults.hasHubFaultSince(s.now, s.now-hubsAlone, Severs, Impairs, Chokes) {
+			s.faults.hasFaultSince(s.now, s.now-hubsAlone, m.name, Severs, Impairs) ||
+			s.faults.hasHubFaultSince(s.now, s.now-hubsAlone, Severs, Impairs, Chokes) {
 			continue
 		}
 		s.countJudgement(TrustedTime)
@@ -55,14 +56,16 @@ func (t *deadlines) judgeSilentNodes(s *runContext) {
 			continue
 		}
 		node := s.nodes[m.node]
-		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] || s.now-s.led < bound || s.faults.isRewindActive() ||
+		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] ||
+			s.now-s.led < bound || s.faults.isRewindActive() ||
 			s.faults.hasHubFaultSince(s.now, s.now-2*bound, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
 			continue
 		}
 		s.countJudgement(Initializing)
 		if node.status == fleet.NodeReady || node.status == fleet.NodeInitializing {
 			t.told[m.node] = true
-			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", node.status, s.now-m.ended)
+			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline",
+				node.status, s.now-m.ended)
 		}
 	}
 }

@@ -51,7 +51,10 @@ func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 }
 
 func newDecisions() checker {
-	t := &decisions{status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{}, told: newRecent[string, bool](keptTold), excused: newRecent[string, bool](keptTold)}
+	t := &decisions{
+		status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{},
+		told: newRecent[string, bool](keptTold), excused: newRecent[string, bool](keptTold),
+	}
 	return checker{state: t, entry: t.judgeEntryDecisions, hub: t.judgeHubDecisions, rewind: t.forgetDecisions, tick: t.forgetOldConclusions}
 }
 

@@ -149,9 +149,9 @@ func (s jobState) applyDeregister(op *Operation) (bool, jobState) {
 	return true, s.stateAfterWrite(op, next)
 }
 
-// linearize searches for a linearization of the operations of one job. It searches first without the unknown changes that no read saw, then with those that
-// end a job, then with all. What is legal without them is legal with them, since they may stand
-// at the end; with all of them the search takes much longer.
+// linearize searches for a linearization of the operations of one job. It searches first without
+// the unknown changes that no read saw, then with those that end a job, then with all. What is legal
+// without them is legal with them, since they may stand at the end; with all it takes much longer.
 func linearize(first jobState, ops []call, budget int) Linearization {
 	seen := map[string]time.Duration{} // tags that were read, and when the first of those reads returned
 	for i := range ops {

@@ -70,31 +70,31 @@ func (q *quietJudge) checkDelivered(h Hub, e Edge) {
 	seen := map[fleet.Seq]fleet.AllocID{}
 	for _, a := range h.Allocs {
 		if a.NodeID == e.NodeID {
-			q.checkReplayed(h.Name, a.ID, h.AllocHistory[a.ID], journal, seen)
+			q.checkReplayed(h, a.ID, journal, seen)
 		}
 	}
 	q.checkComplete(h, e, seen)
 }
 
 // checkReplayed checks one allocation's history against the journal.
-func (q *quietJudge) checkReplayed(hub string, id fleet.AllocID, entries []fleet.HistoryEntry, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) {
+func (q *quietJudge) checkReplayed(h Hub, id fleet.AllocID, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) {
 	var before fleet.Seq
-	for _, entry := range entries {
+	for _, entry := range h.AllocHistory[id] {
 		t := entry.Transition
 		if entry.Side != fleet.SideEdge || t == nil {
 			continue
 		}
 		if t.Seq <= before {
-			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d stands behind row %d", hub, fleet.Short(id), t.Seq, before)
+			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d stands behind row %d", h.Name, fleet.Short(id), t.Seq, before)
 		}
 		before = t.Seq
 		if other, twice := seen[t.Seq]; twice {
-			q.addViolation(ExactlyOnce, "%s: row %d was applied twice, to %s and %s", hub, t.Seq, fleet.Short(other), fleet.Short(id))
+			q.addViolation(ExactlyOnce, "%s: row %d was applied twice, to %s and %s", h.Name, t.Seq, fleet.Short(other), fleet.Short(id))
 		}
 		seen[t.Seq] = id
 		row, held := journal[t.Seq]
 		if held && !equal(row, *t) {
-			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d says %s, the journal %s", hub, fleet.Short(id), t.Seq, describe(*t), describe(row))
+			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d says %s, the journal %s", h.Name, fleet.Short(id), t.Seq, describe(*t), describe(row))
 		}
 	}
 }
@@ -306,7 +306,8 @@ func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation
 	for i := range nodes {
 		n := &nodes[i]
 		if dim := used[n.ID].Exceeds(n.Free()); dim != "" {
-			vs = append(vs, Violation{Invariant: NoOvercommit, Where: n.Name, Message: fmt.Sprintf("%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free())})
+			message := fmt.Sprintf("%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free())
+			vs = append(vs, Violation{Invariant: NoOvercommit, Where: n.Name, Message: message})
 		}
 	}
 	return vs

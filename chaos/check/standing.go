@@ -41,8 +41,8 @@ type evalFact struct {
 func newStanding() checker {
 	t := &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
 	return checker{
-		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, process: func(_ *runContext, p *Process) { delete(t.hubs, p.Name) }, rewind: t.forgetViews,
-		tick: t.judgeOverdueWork, finish: t.judgePendingEvals,
+		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, rewind: t.forgetViews, tick: t.judgeOverdueWork,
+		finish: t.judgePendingEvals, process: func(_ *runContext, p *Process) { delete(t.hubs, p.Name) },
 	}
 }
 
