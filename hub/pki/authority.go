@@ -21,13 +21,12 @@ import (
 const (
 	CAValidity   = 10 * 365 * 24 * time.Hour
 	CertValidity = 365 * 24 * time.Hour // of a hub's; of an edge's where nothing else is set
-	// EdgeGrace is how long past its end an edge's certificate is still taken, where
-	// nothing else is set: being away for long is no failure, and renewing needs a
-	// connection.
+	// EdgeGrace is the default of how long an edge's certificate is accepted after its end: an edge
+	// may be away for long, and needs a connection to renew it.
 	EdgeGrace = 365 * 24 * time.Hour
 
-	// backdate covers hubs whose clocks differ. It is an eighth of the validity at
-	// most, so that it hardly counts for when a certificate is renewed.
+	// backdate is how long before its issue a certificate is valid, since the clocks of hubs differ.
+	// It is at most an eighth of the validity, so that renewal is hardly earlier.
 	backdate = time.Hour
 	// GossipKeyBytes makes memberlist use AES-256.
 	GossipKeyBytes = 32
@@ -35,13 +34,12 @@ const (
 	maxRequest = 4 << 10
 )
 
-// earliestClock is a time that was over when this was written: a clock that says less
-// is wrong.
+// earliestClock is a time in the past: a clock that shows an earlier one is wrong.
 var earliestClock = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// CheckClock refuses a time at which no hub can be: one before its cluster's CA
-// (nil: not known yet) was made, or after it ended. Certificates that a hub signs,
-// and the end of join tokens, go by its clock. Edges are not asked for theirs.
+// CheckClock returns an error if a hub's clock must be wrong: it shows a time before the validity of
+// the cluster's CA (nil: not known yet), or after it. Certificates that a hub signs and the expiry of
+// join tokens depend on its clock. Edges' clocks are not checked.
 func CheckClock(now time.Time, ca *x509.Certificate) error {
 	after := earliestClock
 	if ca != nil && ca.NotBefore.After(after) {
@@ -100,8 +98,8 @@ func NewCluster(region string, now time.Time) (state.Cluster, error) {
 	}, nil
 }
 
-// NewToken draws a join token of the cluster and what the cluster keeps of it.
-// ttl 0: it never expires.
+// NewToken draws a join token, and returns it with the record that the cluster keeps: its id and the
+// hash of its secret. ttl 0: it never expires.
 func NewToken(c state.Cluster, roles []string, ttl time.Duration, now time.Time) (identity.Token, state.JoinToken) {
 	t := identity.NewToken(c.CACert)
 	kept := state.JoinToken{ID: t.ID, Hash: identity.HashSecret(t.Secret), Roles: roles, CreatedAt: now.UnixNano()}
@@ -111,7 +109,7 @@ func NewToken(c state.Cluster, roles []string, ttl time.Duration, now time.Time)
 	return t, kept
 }
 
-// Authority signs for a cluster. It does not change.
+// Authority is a cluster's CA. It is immutable.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -141,7 +139,7 @@ func newAuthority(cert *x509.Certificate, key *ecdsa.PrivateKey) (*Authority, er
 	return &Authority{cert: cert, key: key}, nil
 }
 
-// Issue draws a key and signs for it: the first hub has nobody to enrol with.
+// Issue draws a key and signs a certificate for it, for the first hub, which has no hub to enrol with.
 func (a *Authority) Issue(role, name string, now time.Time) (*identity.Identity, state.Certificate, error) {
 	key, err := identity.NewKey()
 	if err != nil {
@@ -167,8 +165,8 @@ type Request struct {
 	Validity time.Duration // 0: CertValidity
 }
 
-// Renew is a hub's identity with a new certificate for the key that it has. It is
-// refused while the clock is obviously wrong.
+// Renew returns a hub's identity with a new certificate for its old key. It fails if the clock is
+// obviously wrong.
 func (a *Authority) Renew(id *identity.Identity, now time.Time) (*identity.Identity, error) {
 	if err := CheckClock(now, a.cert); err != nil {
 		return nil, err
@@ -184,8 +182,8 @@ func (a *Authority) Renew(id *identity.Identity, now time.Time) (*identity.Ident
 	return id.Renewed(cert)
 }
 
-// Sign makes a certificate (DER). It serves enrolment and renewal. A request that
-// is not in order is CodeInvalid.
+// Sign returns a certificate (DER) for a request, and the record that the cluster keeps of it.
+// CodeInvalid: the request is malformed, or its signature, name or key is wrong.
 func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate, error) {
 	key, err := checkRequest(req.CSR, req.Role, req.Name)
 	if err != nil {
@@ -218,13 +216,12 @@ func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate,
 	return cert, Record(template), nil
 }
 
-// Record is what the cluster keeps of a certificate.
+// Record returns the record of a certificate that the cluster keeps.
 func Record(cert *x509.Certificate) state.Certificate {
 	return state.Certificate{Serial: serial(cert), Subject: cert.Subject.CommonName, NotAfter: cert.NotAfter.UnixNano()}
 }
 
-// requestedKey is the SHA-256 of the public key in a certificate request that is in
-// order.
+// requestedKey returns the SHA-256 of the public key in a certificate request.
 func requestedKey(csr []byte) ([]byte, error) {
 	req, err := x509.ParseCertificateRequest(csr)
 	if err != nil {
@@ -234,7 +231,7 @@ func requestedKey(csr []byte) ([]byte, error) {
 	return sum[:], nil
 }
 
-// checkRequest returns the key of a request that is in order.
+// checkRequest returns the public key of a certificate request, or CodeInvalid: see Sign.
 func checkRequest(csr []byte, role, name string) (*ecdsa.PublicKey, error) {
 	invalid := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "check a certificate request: "+format, args...)
@@ -262,7 +259,7 @@ func checkRequest(csr []byte, role, name string) (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// serial is a certificate's as the state has it.
+// serial returns a certificate's serial number in the form that the state has it in.
 func serial(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
 
 func newSerial() (*big.Int, error) {

@@ -24,13 +24,12 @@ const (
 // Files of the identity, beside those of files.go.
 const (
 	gossipKeyFile = "gossip-key"
-	// pendingFile holds what is still to be done of a bootstrap or a join; it is
-	// removed when the cluster has it.
+	// pendingFile holds the steps of a bootstrap or a join that are not committed yet.
 	pendingFile = "pending.json"
 )
 
-// Pending is a beginning that a crash may have interrupted. Each step of it may
-// be done again.
+// Pending has the steps of a bootstrap or a join that are not committed yet. A crash may interrupt
+// them, and each one can be repeated.
 type Pending struct {
 	// Bootstrap: to be committed.
 	Cluster     *state.Cluster     `json:",omitempty"`
@@ -38,10 +37,10 @@ type Pending struct {
 	Tokens      []state.JoinToken  `json:",omitempty"`
 	Certificate *state.Certificate `json:",omitempty"`
 
-	Hubs []string `json:",omitempty"` // join: whom to ask
+	Hubs []string `json:",omitempty"` // join: addresses of hubs to ask
 }
 
-// Credentials are what a hub is to others.
+// Credentials are the certificates and keys of a hub.
 type Credentials struct {
 	Identity  *identity.Identity
 	GossipKey []byte
@@ -49,9 +48,9 @@ type Credentials struct {
 	Pending   *Pending // nil: the cluster knows this hub
 }
 
-// LoadCredentials reads what an earlier start left in a folder; ok is false where there is no
-// identity yet. A bootstrap that was interrupted before the identity was written
-// begins anew: nobody can know its CA.
+// LoadCredentials reads the credentials of an earlier start from a folder. ok is false if it has no
+// identity: a bootstrap that was interrupted before it wrote the identity starts over, since no other
+// machine can know its CA.
 func LoadCredentials(base string) (c Credentials, ok bool, err error) {
 	c.Identity, ok, err = Load(base)
 	if err == nil && !ok {
@@ -83,14 +82,15 @@ func LoadCredentials(base string) (c Credentials, ok bool, err error) {
 	return c, true, nil
 }
 
-// damaged is for an identity that cannot be read. It is not made anew by itself:
-// the cluster knows this hub by it.
+// damaged is the error for an identity that cannot be read. The hub makes no new one by itself, as the
+// cluster knows it by the old one.
 func damaged(err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "read the hub's identity: %w", err).
 		WithHint("restore the folder from a backup, or join the cluster under another name with another data directory")
 }
 
-// saveCredentials writes the identity last: it is what makes the rest count.
+// saveCredentials writes the credentials durably, the identity last: without it the other files do
+// not count.
 func (c *Credentials) saveCredentials(dir *datadir.Dir) error {
 	b, err := json.Marshal(c.Pending)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Credentials) saveCredentials(dir *datadir.Dir) error {
 	return nil
 }
 
-// DropPending forgets what was pending, when the cluster has it.
+// DropPending removes the pending steps from disk, after the cluster has committed them.
 func DropPending(dir *datadir.Dir) error {
 	err := os.Remove(dir.File(filepath.Join(Folder, pendingFile)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -17,16 +17,16 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// enrolTimeout bounds a conversation, from the connection to the goodbye. It
-// leaves time for an election while the certificate is recorded.
+// enrolTimeout bounds an enrolment, from the connection to its close. It leaves time for an election
+// while the certificate is committed.
 const enrolTimeout = 15 * time.Second
 
-// Registry is what enrolment asks of the cluster's state.
+// Registry is the part of the cluster's state that enrolment needs.
 type Registry interface {
 	// Cluster is the cluster with its secrets in clear; CodeUnavailable where it is not
 	// known yet, or they cannot be opened.
 	Cluster() (state.Cluster, error)
-	// StateKey is what a hub that joins has to have (ParseStateKey); nil: nothing yet.
+	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
 	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
 	// Known reports whether a hub or an edge of that name is a member already.
@@ -67,9 +67,8 @@ func NewEnrolment(cfg EnrolConfig) (*Enrolment, error) {
 	return &Enrolment{cfg: cfg}, nil
 }
 
-// Serve answers the one request of a connection, and returns when the other side
-// has hung up. What went wrong with the conversation itself is its error; a
-// refusal is not.
+// Serve answers the one request of a connection, and returns when the other side has closed it or
+// enrolTimeout is over. A refusal of the request is not an error.
 func (e *Enrolment) Serve(ctx context.Context, conn *transport.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
 	defer cancel()
@@ -111,17 +110,17 @@ func (e *Enrolment) serveEnrollRequest(ctx context.Context, conn *transport.Conn
 	if err := stream.CloseWrite(); err != nil {
 		return err
 	}
-	select { // who hangs up first loses what is not delivered: it is theirs to do
+	select { // the side that closes first may lose undelivered data, so the other side closes
 	case <-conn.Done():
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// Applicant is who asks.
+// Applicant is the other side of an enrolment.
 type Applicant struct {
 	Addr net.Addr
-	Cert *x509.Certificate // the edge's that it showed, of whatever age; nil: none
+	Cert *x509.Certificate // the edge's certificate that it showed, possibly expired; nil: none
 }
 
 // presentedCert is the certificate that the peer of a connection showed, or nil.
@@ -132,8 +131,8 @@ func presentedCert(conn *transport.Conn) *x509.Certificate {
 	return nil
 }
 
-// CheckEdge says no to the edge at the other side of a connection where it was
-// expelled (CodeRevoked), or its certificate ended too long ago (CodeCertExpiry).
+// CheckEdge returns an error if the edge at the other side of a connection is revoked (CodeRevoked), or
+// its certificate ended longer ago than the grace time (CodeCertExpiry).
 func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 	cert := presentedCert(conn)
 	if cert == nil {
@@ -223,7 +222,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 	return answer, nil
 }
 
-// checkNewcomer wants a token, and a name that nobody has.
+// checkNewcomer checks an applicant without a certificate: it needs a valid token and an unused name.
 func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
 	if err := e.checkToken(req, now); err != nil {
 		return err
@@ -235,8 +234,8 @@ func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
 		WithHint("take another name, or keep the data directory of the one that is there")
 }
 
-// checkRenewal wants the edge itself: the certificate that it has, for the same
-// name. A token counts only where that ended too long ago.
+// checkRenewal checks an applicant that showed a certificate: it must be for the same name. byToken: the
+// certificate ended longer ago than the grace time, and the request has a valid token instead.
 func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, now time.Time) (byToken bool, err error) {
 	role, name, _ := identity.Subject(held)
 	if req.Role != role || req.ID != name {
@@ -262,7 +261,8 @@ func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error
 		WithHint("it was away for too long: start it with --token-file and a new join token; it stays the same node, and its tasks and its history are kept")
 }
 
-// checkToken says which of a token's parts is wrong only to who knows its secret.
+// checkToken checks the join token of a request. Only a request with the right secret learns whether
+// the token has expired or is for another role.
 func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 	token, ok := e.cfg.Registry.Token(req.TokenID)
 	if !ok || !identity.MatchesSecret(token.Hash, req.Secret) {

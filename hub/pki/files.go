@@ -18,9 +18,8 @@ const (
 	fileCA   = "ca.pem"
 	fileKey  = "hub-key.pem"
 	fileCert = "hub.pem"
-	// fileCAKey is a copy of what the replicated state has: hubs that were all off
-	// for longer than their certificates last must be able to talk to each other
-	// before they have a state.
+	// fileCAKey is a copy of the CA's key in the replicated state. Hubs that were all off until their
+	// certificates ended need it to renew them before they can talk to each other.
 	fileCAKey = "ca-key.pem"
 )
 
@@ -50,7 +49,7 @@ func Save(dir string, id *identity.Identity) error {
 	return nil
 }
 
-// SaveCert replaces the certificate alone, durably: that of Renew.
+// SaveCert durably replaces only the certificate of an identity, after Renew.
 func SaveCert(dir string, id *identity.Identity) error {
 	return replaceFile(dir, fileCert, identity.EncodeCert(id.Cert.Raw), 0o644)
 }
@@ -72,8 +71,8 @@ func replaceFile(dir, name string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// LoadAuthority reads what SaveAuthority wrote; nil where there is none. ca is the
-// certificate that the key must be for.
+// LoadAuthority reads the CA's key that SaveAuthority wrote; nil if there is none. It fails if the key is
+// not the one of the certificate ca.
 func LoadAuthority(dir string, ca *x509.Certificate) (*Authority, error) {
 	text, err := os.ReadFile(filepath.Join(dir, fileCAKey))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +88,7 @@ func LoadAuthority(dir string, ca *x509.Certificate) (*Authority, error) {
 	return newAuthority(ca, key)
 }
 
-// Load reads what Save wrote; ok is false where there is none.
+// Load reads the identity that Save wrote; ok is false if there is none.
 func Load(dir string) (id *identity.Identity, ok bool, err error) {
 	cert, err := os.ReadFile(filepath.Join(dir, fileCert))
 	if errors.Is(err, fs.ErrNotExist) {

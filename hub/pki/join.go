@@ -18,14 +18,15 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// How long one hub is asked for a certificate, in the first round and at most.
+// Time that one hub gets to answer an enrolment: in the first round, and at most.
 const (
 	firstEnrol = 3 * time.Second
 	maxEnrol   = 20 * time.Second
 )
 
-// Bootstrap makes a cluster: its CA, this hub's certificate, and two join tokens, for
-// edges and for other hubs, which lie in the data directory for the operator.
+// Bootstrap makes a cluster: its CA, this hub's certificate, and two join tokens (for edges and for
+// hubs). It writes all of it to the data directory, the tokens for the operator; Pending has the parts
+// that are still to be committed.
 func Bootstrap(region, name string, dir *datadir.Dir, now time.Time) (Credentials, error) {
 	cluster, err := NewCluster(region, now)
 	if err != nil {
@@ -60,7 +61,7 @@ func Bootstrap(region, name string, dir *datadir.Dir, now time.Time) (Credential
 	return c, c.saveCredentials(dir)
 }
 
-// JoinConfig is how a hub joins a cluster. All is required.
+// JoinConfig has the settings of Join. All fields are required.
 type JoinConfig struct {
 	Name  string   // of the hub
 	Hubs  []string // addresses to ask

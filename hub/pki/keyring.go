@@ -16,13 +16,13 @@ import (
 	"skerry/internal/pace"
 )
 
-// The calls of hubs about the key that the cluster's secrets are sealed with.
+// Calls between hubs about the state key, which encrypts the cluster's secrets.
 const (
 	methodGetKey  rpc.Method[string, []byte]   = "identity.statekey" // by the key's name
 	methodKeepKey rpc.Method[[]byte, struct{}] = "identity.keep-statekey"
 )
 
-// sealRetryInterval is the time after which secrets that could not be sealed are tried again.
+// sealRetryInterval is the pause between two tries to seal the secrets.
 const sealRetryInterval = 10 * time.Second
 
 // KeyringConfig of a Keyring. All is required.
@@ -36,8 +36,8 @@ type KeyringConfig struct {
 	Log    *slog.Logger
 }
 
-// Keyring has the keys by which this hub can open the secrets in the cluster's state,
-// in memory and on disk. All of the hub's goroutines use it.
+// Keyring has the state keys with which this hub can open the secrets in the cluster's state, in memory
+// and on disk. It is safe for concurrent use.
 type Keyring struct {
 	cfg KeyringConfig
 
@@ -47,7 +47,7 @@ type Keyring struct {
 	keys []StateKey
 }
 
-// NewKeyring returns a keyring with keys that are on disk.
+// NewKeyring returns a keyring with the keys that LoadStateKeys read.
 func NewKeyring(cfg KeyringConfig, keys []StateKey) *Keyring { return &Keyring{cfg: cfg, keys: keys} }
 
 // ServeCalls registers what other hubs call.
@@ -74,7 +74,7 @@ func (k *Keyring) keyByID(id string) (StateKey, bool) {
 	return keys[i], true
 }
 
-// addKey keeps a key, durably before it is used.
+// addKey adds a key, first durably on disk, then in memory.
 func (k *Keyring) addKey(key StateKey) error {
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -88,8 +88,8 @@ func (k *Keyring) addKey(key StateKey) error {
 	return nil
 }
 
-// FetchMissing fetches the key of the cluster's secrets from another hub where this
-// hub does not have it: its file was lost, or it joined through a hub that had none.
+// FetchMissing fetches the state key of the cluster's secrets from another hub if this hub lacks it:
+// its file was lost, or it joined through a hub that had none. It asks all hubs in turn.
 func (k *Keyring) FetchMissing(ctx context.Context) error {
 	cluster, ok := k.cfg.State.View().Cluster()
 	if !ok || len(cluster.Sealed) == 0 {
@@ -117,17 +117,17 @@ func (k *Keyring) FetchMissing(ctx context.Context) error {
 	return err
 }
 
-// serveStateKey hands the key of a name to another hub of the cluster.
+// serveStateKey returns the key with an id to another hub of the cluster.
 func (k *Keyring) serveStateKey(_ context.Context, from, id string) ([]byte, error) {
 	key, ok := k.keyByID(id)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "give the state key %s: hub %s does not have it", id, k.cfg.Hub)
+		return nil, fleet.Errorf(fleet.CodeNotFound, "fetch the state key %s from hub %s: it does not have it", id, k.cfg.Hub)
 	}
 	k.cfg.Log.Info("state key given to another hub", "state_key", id, "hub", from)
 	return key[:], nil
 }
 
-// storeStateKey keeps a key that the leader is about to seal the secrets with.
+// storeStateKey adds a key that the leader is about to seal the secrets with.
 func (k *Keyring) storeStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
 	key, err := ParseStateKey(b)
 	if err == nil {
@@ -136,9 +136,9 @@ func (k *Keyring) storeStateKey(_ context.Context, _ string, b []byte) (struct{}
 	return struct{}{}, err
 }
 
-// SealSecrets runs on the leader. It takes secrets that an older release left in clear
-// out of the state, once every hub of the cluster has the key that they are sealed with:
-// a hub of an older release would not understand the entry.
+// SealSecrets runs on the leader until the secrets in the state are sealed or ctx ends. It replaces
+// the plain secrets that an older release left, once every hub has the key: a hub of an older release
+// would not understand the entry. Failures are logged and tried again.
 func (k *Keyring) SealSecrets(ctx context.Context) error {
 	for said := ""; ; {
 		watch := k.cfg.State.Watch()
@@ -166,6 +166,7 @@ func (k *Keyring) SealSecrets(ctx context.Context) error {
 	}
 }
 
+// sealClusterSecrets gives the newest key to all other hubs, then commits the sealed secrets.
 func (k *Keyring) sealClusterSecrets(ctx context.Context, cluster state.Cluster) error {
 	keys := k.allKeys()
 	if len(keys) == 0 {

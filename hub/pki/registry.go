@@ -8,7 +8,7 @@ import (
 	"skerry/hub/state"
 )
 
-// StateRegistry is the Registry in the replicated state.
+// StateRegistry is the Registry that reads and commits the replicated state.
 type StateRegistry struct {
 	State   *state.Store
 	Apply   state.Applier

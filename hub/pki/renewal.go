@@ -12,11 +12,11 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// renewCheck is how often a hub looks at its certificate. It does not wait for the
-// day: timers stand still while a machine is suspended, and clocks are set.
+// renewCheck is how often a hub checks its certificate. It does not use one long timer, as timers stop
+// while a machine is suspended, and clocks are set.
 const renewCheck = time.Minute
 
-// OwnCertificate is who this hub is to others, with its newest certificate.
+// OwnCertificate has this hub's identity with its newest certificate.
 type OwnCertificate struct {
 	dir string // of the identity
 	now func() time.Time
@@ -27,9 +27,9 @@ type OwnCertificate struct {
 	authority *Authority // nil: not known yet
 }
 
-// NewOwnCertificate takes the identity that is in dir. Where the CA's key is there too, it
-// renews a certificate that is due: hubs that were all off until their certificates ended
-// have no other way to each other, and so to their state.
+// NewOwnCertificate returns the certificate of an identity, which lies in dir. If dir has the CA's key
+// too, it renews a certificate that is due: hubs that were all off until their certificates ended
+// cannot reach each other otherwise. Failures are logged only.
 func NewOwnCertificate(dir string, id *identity.Identity, now func() time.Time, log *slog.Logger) *OwnCertificate {
 	c := &OwnCertificate{dir: dir, now: now, log: log}
 	c.own.Store(id)
@@ -48,6 +48,7 @@ func NewOwnCertificate(dir string, id *identity.Identity, now func() time.Time, 
 // Identity returns the identity with the newest certificate. Any goroutine may call it.
 func (c *OwnCertificate) Identity() *identity.Identity { return c.own.Load() }
 
+// renewIfDue renews the certificate, on disk and in memory, if it is due and the CA's key is known.
 func (c *OwnCertificate) renewIfDue() error {
 	now := c.now()
 	if c.authority == nil || !c.Identity().Due(now) {
@@ -65,14 +66,14 @@ func (c *OwnCertificate) renewIfDue() error {
 	return nil
 }
 
-// Renewal keeps this hub's certificate, its copy of the CA's key and its state key.
+// Renewal keeps this hub's certificate valid, and its copies of the CA's key and the state key complete.
 type Renewal struct {
 	Own      *OwnCertificate
 	Registry StateRegistry
-	Ready    <-chan struct{} // closed when the state is there, and certificates can be recorded
+	Ready    <-chan struct{} // closed when the hub is in the cluster and can commit
 }
 
-// Run renews the hub's certificate until ctx ends.
+// Run checks every renewCheck until ctx ends. It logs each new failure once, and tries again.
 func (r Renewal) Run(ctx context.Context) error {
 	ready := r.Ready
 	tick := time.NewTicker(renewCheck)
@@ -95,7 +96,8 @@ func (r Renewal) Run(ctx context.Context) error {
 	}
 }
 
-// updateCertificate does what is to be done: each step again until it has worked.
+// updateCertificate does all steps that are due: fetch the state key, copy the CA's key to disk, renew
+// the certificate, and commit its record. Each one can be repeated.
 func (r Renewal) updateCertificate(ctx context.Context) error {
 	view := r.Registry.State.View()
 	noKey := r.Registry.Keyring.FetchMissing(ctx)

@@ -42,7 +42,7 @@ const (
 	maxStateKeys = 16
 )
 
-// StateKey seals the secrets of a cluster.
+// StateKey is the key that encrypts the secrets of a cluster in its state.
 type StateKey [stateKeyBytes]byte
 
 // NewStateKey draws a key.
@@ -60,7 +60,7 @@ func ParseStateKey(b []byte) (StateKey, error) {
 	return StateKey(b), nil
 }
 
-// ID names the key, and tells nothing of it.
+// ID returns a name of the key, derived from it by a hash.
 func (k StateKey) ID() string {
 	sum := sha256.Sum256(append([]byte("skerry-state-key-id/1\x00"), k[:]...))
 	return hex.EncodeToString(sum[:8])
@@ -72,8 +72,7 @@ func (k StateKey) String() string { return "state key " + k.ID() }
 // LogValue logs the key's name, never the key.
 func (k StateKey) LogValue() slog.Value { return slog.StringValue(k.ID()) }
 
-// Seal is the command that takes the secrets of a cluster, which are in clear, out of
-// its state.
+// Seal returns the command that replaces the plain secrets of a cluster by encrypted ones.
 func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
 	aead, err := k.newAEADCipher()
 	if err != nil {
@@ -88,6 +87,7 @@ func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
 	return state.ClusterSeal{ClusterID: c.ID, Sealed: sealed, SealKey: k.ID()}, nil
 }
 
+// sealData is the additional data that binds the secrets to their cluster.
 func sealData(c state.Cluster) []byte {
 	return slices.Concat([]byte(sealLabel), []byte{0}, []byte(c.ID), []byte{0}, c.CACert)
 }
@@ -100,8 +100,8 @@ func (k StateKey) newAEADCipher() (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// OpenCluster returns a cluster with its secrets in clear, by whichever of keys they
-// are sealed with.
+// OpenCluster returns a cluster with decrypted secrets. CodeUnavailable: none of the keys is the one
+// that they are sealed with. CodeInvalid: they are damaged.
 func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	if len(c.Sealed) == 0 {
 		return c, nil // an older release made it
@@ -138,7 +138,7 @@ func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	return c, nil
 }
 
-// missingStateKey says which key is needed, and what this hub has.
+// missingStateKey is the error for secrets that none of this hub's keys opens.
 func missingStateKey(c state.Cluster, keys []StateKey) error {
 	has := "this hub has none"
 	if len(keys) > 0 {
@@ -162,7 +162,7 @@ func SaveStateKeys(dir string, keys []StateKey) error {
 	return replaceFile(dir, fileStateKey, text.Bytes(), 0o600)
 }
 
-// LoadStateKeys reads what SaveStateKeys wrote; none where there is no such file.
+// LoadStateKeys reads the keys that SaveStateKeys wrote; none if there is no such file.
 func LoadStateKeys(dir string) ([]StateKey, error) {
 	path := filepath.Join(dir, fileStateKey)
 	text, err := os.ReadFile(path)
@@ -188,7 +188,7 @@ func LoadStateKeys(dir string) ([]StateKey, error) {
 	return keys, nil
 }
 
-// WithStateKey adds a key to those of a hub, the newest last.
+// WithStateKey returns keys with k appended if it is new, and without the oldest beyond maxStateKeys.
 func WithStateKey(keys []StateKey, k StateKey) []StateKey {
 	if slices.Contains(keys, k) {
 		return keys

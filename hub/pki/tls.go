@@ -12,11 +12,10 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// ServerTLS gives the server's side for each protocol, as transport.Config.TLS
-// wants it: enrolment shows the CA and asks for the certificate of an edge that
-// renews it, edges' sessions want an edge's, the rest a hub's. An edge's is taken
-// here however long ago it ended: CheckEdge says no in words. self is asked at
-// every handshake, so that a renewed certificate counts; its CA does not change.
+// ServerTLS returns the function for transport.Config.TLS: the server's TLS for each offered protocol.
+// Enrolment shows the CA and accepts an edge's certificate, for a renewal; sessions need an edge's
+// certificate, calls and Raft a hub's. An expired edge certificate passes here, so that CheckEdge can
+// refuse it with a message. self is called for each handshake, and its CA never changes.
 func ServerTLS(self func() *identity.Identity, now func() time.Time) func(alpn []string) (*tls.Config, error) {
 	ca := self().CA
 	server := func(alpn string, extra ...[]byte) *tls.Config {
