@@ -67,6 +67,7 @@ func healAll(ctx context.Context, all []Active) error {
 // Faults brings faults about on a platform, and heals them.
 type Faults struct {
 	Platform
+	Users    *Users
 	Topology schedule.Topology
 	// Effects are what kinds excuse on this platform, where that is not what they excuse
 	// elsewhere.
@@ -85,9 +86,27 @@ type Faults struct {
 	Ended func(f schedule.Fault, over time.Time, hits uint64, what string)
 }
 
-// Play plays one fault, from now on until it is over. It is healed also where ctx ends
-// meanwhile, or where it could not be brought about as a whole.
+// Play plays one fault at its time in the schedule. For a restore the hubs are copied before.
 func (p *Faults) Play(ctx context.Context, id int, f schedule.Fault) error {
+	wait := func(at time.Duration) bool { return Pause(ctx, at-p.Users.Elapsed()) }
+	if f.Kind == schedule.Restore {
+		if !wait(f.At - f.Kind.Fill(f.Params).Age) {
+			return nil
+		}
+		if err := p.Hubs.CopyHubs(ctx, f); err != nil {
+			return err
+		}
+		p.Users.keepWantedJobs(f)
+	}
+	if !wait(f.At) {
+		return nil
+	}
+	return p.playNow(ctx, id, f)
+}
+
+// playNow plays one fault, from now on until it is over. It is healed also where ctx ends
+// meanwhile, or where it could not be brought about as a whole.
+func (p *Faults) playNow(ctx context.Context, id int, f schedule.Fault) error {
 	f.Params = f.Kind.Fill(f.Params)
 	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: p.Targets(f), Effects: p.effectsOf(f.Kind)}
 	p.Observe(check.Observation{Fault: &seen})

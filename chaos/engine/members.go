@@ -32,6 +32,12 @@ func pauseHub(ctx context.Context, p *Faults, hub string, _ schedule.Fault) (Act
 }
 
 func restoreHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
+	for _, hub := range p.Topology.Hubs {
+		if err := p.Hubs.KillHub(ctx, hub, ""); err != nil {
+			return Active{}, err
+		}
+	}
+	p.Users.rewindWantedJobs(f)
 	return p.Hubs.RestoreHubs(ctx, f)
 }
 
@@ -82,7 +88,7 @@ func cloneEdge(ctx context.Context, p *Faults, edge string, _ schedule.Fault) (A
 }
 
 func drainEdge(ctx context.Context, p *Faults, edge string, f schedule.Fault) (Active, error) {
-	return p.Edges.DrainEdge(ctx, edge, f)
+	return p.Users.drainEdge(ctx, edge, f), nil
 }
 
 func fillDisk(ctx context.Context, p *Faults, member string, _ schedule.Fault) (Active, error) {

@@ -27,7 +27,9 @@ type Hubs interface {
 	KillHub(ctx context.Context, name, step string) error
 	StartHub(ctx context.Context, name string) error
 	PauseHub(ctx context.Context, name string) (Active, error)
-	// RestoreHubs puts all hubs back to an older copy of their data.
+	// CopyHubs copies the data of all hubs for a restore that comes later. RestoreHubs puts them
+	// back to that copy, when all were killed, and starts them.
+	CopyHubs(ctx context.Context, f schedule.Fault) error
 	RestoreHubs(ctx context.Context, f schedule.Fault) (Active, error)
 }
 
@@ -50,8 +52,6 @@ type Edges interface {
 	DamageEdge(ctx context.Context, name string, f schedule.Fault) (hits uint64, err error)
 	// CloneEdge starts a second machine with a copy of the edge's data.
 	CloneEdge(ctx context.Context, name string) (Active, error)
-	// DrainEdge has a person drain the edge.
-	DrainEdge(ctx context.Context, name string, f schedule.Fault) (Active, error)
 	DataDir(name string) string
 }
 

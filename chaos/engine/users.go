@@ -35,6 +35,7 @@ type Users struct {
 	wanted map[fleet.JobID]*fleet.Job // guarded by mu: as it was acknowledged last; nil: purged
 	// copied is what was wanted when the copy for a restore was made, by the restore's time.
 	copied map[time.Duration]map[fleet.JobID]*fleet.Job // guarded by mu
+	acked  map[schedule.Verb]int                        // guarded by mu: steps
 }
 
 const (
@@ -72,8 +73,11 @@ func (u *Users) playJobSteps(ctx context.Context, j schedule.Job) error {
 			return nil
 		}
 		do := u.playJobStep
-		if s.Verb == schedule.Promote {
+		switch s.Verb {
+		case schedule.Promote:
 			do = u.promoteCanaries
+		case schedule.Dispatch:
+			do = u.dispatchJob
 		}
 		if err := do(ctx, s); err != nil {
 			return err
@@ -92,9 +96,11 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 	ctx, stop := context.WithTimeout(ctx, promotePatience)
 	defer stop()
 	for n := 0; ctx.Err() == nil; n++ {
-		if u.promoteAt(ctx, u.hubOfTurn(n), s.Job) || !Pause(ctx, retryEvery) {
+		if u.promoteAt(ctx, u.hubOfTurn(n), s.Job) {
+			u.countAckedStep(s)
 			return nil
 		}
+		Pause(ctx, retryEvery)
 	}
 	return nil
 }
@@ -113,6 +119,16 @@ func (u *Users) promoteAt(ctx context.Context, h operator.Hub, id fleet.JobID) b
 	return err == nil
 }
 
+// dispatchJob launches a parameterized job, once: all attempts have the same token.
+func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
+	token := fmt.Sprintf("%d-%s", u.Schedule.Seed, s.At)
+	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h operator.Hub) error {
+		_, err := h.DispatchJob(ctx, s.Job, token, api.JobDispatchRequest{})
+		return err
+	})
+	return err
+}
+
 // playJobStep carries one step out, at one hub after the other until it is acknowledged.
 func (u *Users) playJobStep(ctx context.Context, s schedule.Step) error {
 	job, err := u.Schedule.DesiredJob(s.Job, s.At)
@@ -125,25 +141,32 @@ func (u *Users) playJobStep(ctx context.Context, s schedule.Step) error {
 	return u.submitUntilAcked(ctx, s, job)
 }
 
+// RepeatAll asks once more for all that is wanted at the schedule's end: a restored cluster forgot
+// a part of it.
+func (u *Users) RepeatAll(ctx context.Context) error {
+	for _, j := range u.Schedule.Jobs {
+		s := schedule.Step{At: u.Schedule.Length, Verb: schedule.Run, Job: j.ID}
+		job, err := u.Schedule.DesiredJob(j.ID, s.At)
+		if err != nil {
+			return err
+		}
+		if job == nil || job.Stop || j.Every > 0 {
+			job, s.Verb = &fleet.Job{ID: j.ID, Stop: true}, schedule.Stop
+		} else if u.Adapt != nil {
+			u.Adapt(job)
+		}
+		if err := u.submitUntilAcked(ctx, s, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // submitUntilAcked carries a step out that makes a job (nil: purged) what it then is.
 func (u *Users) submitUntilAcked(ctx context.Context, s schedule.Step, job *fleet.Job) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), u.Schedule.Length-u.Elapsed()+lastCalls)
-	defer stop()
-	for n := int(s.At / time.Second); ; n++ {
-		err := sendJobStep(ctx, u.hubOfTurn(n), s, job)
-		if err == nil {
-			break
-		}
-		status := client.StatusOf(err)
-		if status == http.StatusNotFound && s.Verb != schedule.Run {
-			break // it was purged before; nothing is left to be done
-		}
-		if status > 0 && status < 500 && status != http.StatusTooManyRequests {
-			return fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
-		}
-		if !Pause(ctx, retryEvery) {
-			return nil
-		}
+	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h operator.Hub) error { return sendJobStep(ctx, h, s, job) })
+	if err != nil || !acked {
+		return err
 	}
 	u.mu.Lock()
 	if u.wanted == nil {
@@ -163,9 +186,47 @@ func (u *Users) observeWantedJob(id fleet.JobID, job *fleet.Job) {
 	u.Observe(check.Observation{Job: job})
 }
 
+// askUntilAcked asks one hub after the other for a step until it is acknowledged; false: no hub did in
+// time.
+func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, operator.Hub) error) (bool, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
+	defer stop()
+	for n := int(s.At / time.Second); ; n++ {
+		asked, cancel := context.WithTimeout(ctx, callTimeout)
+		err := ask(asked, u.hubOfTurn(n))
+		cancel()
+		status := client.StatusOf(err)
+		switch {
+		case err == nil:
+			u.countAckedStep(s)
+			return true, nil
+		case status == http.StatusNotFound && s.Verb != schedule.Run:
+			return true, nil // it was purged before; nothing is left to be done
+		case status > 0 && status < 500 && status != http.StatusTooManyRequests:
+			return false, fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
+		case !Pause(ctx, retryEvery):
+			return false, nil
+		}
+	}
+}
+
+func (u *Users) countAckedStep(s schedule.Step) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.acked == nil {
+		u.acked = map[schedule.Verb]int{}
+	}
+	u.acked[s.Verb]++
+}
+
+// AckedSteps is how many steps of each verb were acknowledged.
+func (u *Users) AckedSteps() map[schedule.Verb]int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return maps.Clone(u.acked)
+}
+
 func sendJobStep(ctx context.Context, h operator.Hub, s schedule.Step, job *fleet.Job) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	switch s.Verb {
 	case schedule.Stop:
 		return h.Deregister(ctx, s.Job, false)
@@ -197,9 +258,9 @@ func (u *Users) WantedCounts() map[fleet.JobID]int {
 	return counts
 }
 
-// KeepWantedJobs remembers what is wanted when the copy is made to which a restore puts the hubs
+// keepWantedJobs remembers what is wanted when the copy is made to which a restore puts the hubs
 // back.
-func (u *Users) KeepWantedJobs(restore schedule.Fault) {
+func (u *Users) keepWantedJobs(restore schedule.Fault) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.copied == nil {
@@ -208,9 +269,9 @@ func (u *Users) KeepWantedJobs(restore schedule.Fault) {
 	u.copied[restore.At] = maps.Clone(u.wanted)
 }
 
-// RewindWantedJobs makes wanted what the copy of a restore knows: the rest is forgotten, and nobody
+// rewindWantedJobs makes wanted what the copy of a restore knows: the rest is forgotten, and nobody
 // registers it again.
-func (u *Users) RewindWantedJobs(restore schedule.Fault) {
+func (u *Users) rewindWantedJobs(restore schedule.Fault) {
 	u.mu.Lock()
 	known := maps.Clone(u.copied[restore.At])
 	u.wanted = maps.Clone(known)
@@ -220,26 +281,30 @@ func (u *Users) RewindWantedJobs(restore schedule.Fault) {
 	}
 }
 
-// DrainEdge empties an edge, and has it take work again when the fault is over. Where no hub leads
+// drainEdge empties an edge, and has it take work again when the fault is over. Where no hub leads
 // for all of that time, it does not hit. That the edge takes work again is asked for until a hub
 // takes it: no other fault lasts beyond the schedule's end.
-func (u *Users) DrainEdge(ctx context.Context, edge string, f schedule.Fault) (Active, error) {
+func (u *Users) drainEdge(ctx context.Context, edge string, f schedule.Fault) Active {
 	trying, stop := context.WithTimeout(ctx, f.For)
 	defer stop()
 	asked := api.DrainRequest{DrainSpec: &api.DrainSpec{Deadline: f.Params.Deadline, IgnoreSystemJobs: f.Params.KeepSystem}}
-	a := Done(0, "")
-	if u.drainUntilAcked(trying, edge, asked) == nil {
-		a = Done(1, "")
+	failed := u.drainUntilAcked(trying, edge, asked)
+	return Active{
+		Heal: func(ctx context.Context) error {
+			ctx, stop := context.WithTimeout(ctx, max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
+			defer stop()
+			if err := u.drainUntilAcked(ctx, edge, api.DrainRequest{MarkEligible: true}); err != nil {
+				failed = fmt.Errorf("%s does not take work again: %w", edge, err)
+			}
+			return nil
+		},
+		Evidence: func() (uint64, string) {
+			if failed != nil {
+				return 0, failed.Error()
+			}
+			return 1, ""
+		},
 	}
-	a.Heal = func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
-		defer stop()
-		if err := u.drainUntilAcked(ctx, edge, api.DrainRequest{MarkEligible: true}); err != nil {
-			return fmt.Errorf("have %s take work again: %w", edge, err)
-		}
-		return nil
-	}
-	return a, nil
 }
 
 // drainUntilAcked asks for a change of an edge's drain, one hub after the other, until it is

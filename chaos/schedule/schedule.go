@@ -149,6 +149,8 @@ const (
 	Stop    Verb = "stop"
 	Purge   Verb = "purge"
 	Promote Verb = "promote" // its canaries, as soon as they are healthy
+	// Dispatch launches a parameterized job.
+	Dispatch Verb = "dispatch"
 )
 
 // Step is one thing that a user does. Where it cannot be done, for want of a leader,

@@ -162,6 +162,8 @@ func (s Schedule) checkSteps(ps *Problems) {
 		}
 		switch j := jobs[step.Job]; {
 		case j.HCL != "":
+		case step.Verb == Dispatch:
+			ps.add(PartStep, i, "dispatch %s: only a job file makes a parameterized job", j.ID)
 		case step.Verb == Promote && j.Rollout.Canary == 0:
 			ps.addWithHint(PartStep, i, "canary: 1", "promote %s: it has no canaries", j.ID)
 		case step.Verb == Scale && j.Type == fleet.JobTypeSystem:
@@ -184,7 +186,7 @@ func (step Step) checkTransition(ps *Problems, i int, stand string) string {
 	switch step.Verb {
 	case Run:
 		needs, after = []string{jobIsDead, jobIsGone}, jobRuns
-	case Scale, Update, Touch, Promote:
+	case Scale, Update, Touch, Promote, Dispatch:
 		needs = []string{jobRuns}
 	case Stop:
 		needs, after = []string{jobRuns}, jobIsDead

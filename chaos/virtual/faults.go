@@ -13,7 +13,7 @@ import (
 // newFaults is what brings the run's faults about.
 func (r *run) newFaults() *engine.Faults {
 	return &engine.Faults{
-		Platform: engine.Platform{Hubs: r, Edges: r, Network: r, Disks: r, Clocks: r, Tasks: r},
+		Platform: engine.Platform{Hubs: r, Edges: r, Network: r, Disks: r, Clocks: r, Tasks: r}, Users: r.users,
 		Topology: r.s.Topology, Targets: r.targetNames, Seed: r.s.Seed, AwaitEvidence: awaitEcho, Observe: r.judgeAndRecord,
 		Began: func(schedule.Fault) { r.expect.countFaultBegin() },
 		Ended: func(f schedule.Fault, over time.Time, hits uint64, _ string) {
@@ -29,23 +29,6 @@ func awaitEcho(ctx context.Context, f schedule.Fault, a engine.Active) {
 	if f.For == 0 && a.Late {
 		engine.Pause(ctx, echo)
 	}
-}
-
-// playFault plays one fault at its time. One that would last beyond the schedule's length is
-// healed then.
-func (r *run) playFault(ctx context.Context, id int, f schedule.Fault) error {
-	if f.Kind == schedule.Restore {
-		if !r.waitUntilTime(ctx, f.At-f.Kind.Fill(f.Params).Age) {
-			return nil
-		}
-		if err := r.keepCopy(f); err != nil {
-			return err
-		}
-	}
-	if !r.waitUntilTime(ctx, f.At) {
-		return nil
-	}
-	return r.faults.Play(ctx, id, f)
 }
 
 // targetNames are the names of those that a fault is on.

@@ -252,16 +252,3 @@ func copyEdge(from, to *Edge) error {
 	}
 	return nil
 }
-
-// DrainEdge has users drain an edge. Where it cannot take work again afterwards, the run is void.
-func (r *run) DrainEdge(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
-	a, err := r.users.DrainEdge(ctx, edge, f)
-	undrain := a.Heal
-	a.Heal = func(ctx context.Context) error {
-		if err := undrain(ctx); err != nil {
-			r.recordHarnessFailure("%v", err)
-		}
-		return nil
-	}
-	return a, err
-}

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -82,17 +81,8 @@ func (r *run) PauseHub(_ context.Context, name string) (engine.Active, error) {
 	}, nil
 }
 
-// RestoreHubs puts all hubs back to a copy of their data that is as old as the fault says. The
-// copy was made by keepCopy.
+// RestoreHubs puts all hubs back to their copies.
 func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active, error) {
-	var errs []error
-	for _, h := range r.c.Hubs {
-		errs = append(errs, r.KillHub(ctx, h.Name, ""))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return engine.Active{}, err
-	}
-	r.users.RewindWantedJobs(f)
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
 			return engine.Active{}, err
@@ -106,15 +96,14 @@ func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active,
 	return engine.Done(uint64(len(r.c.Hubs)), ""), nil
 }
 
-// keepCopy copies the hubs' data for a restore that comes later.
-func (r *run) keepCopy(f schedule.Fault) error {
+// CopyHubs copies the hubs' data.
+func (r *run) CopyHubs(_ context.Context, f schedule.Fault) error {
 	time.Sleep(quietOffset)
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(h.Dir, r.copyDir(f, h)); err != nil {
 			return fmt.Errorf("copy the data of %s: %w", h.Name, err)
 		}
 	}
-	r.users.KeepWantedJobs(f)
 	return nil
 }
 

@@ -190,7 +190,7 @@ func (r *run) playConcurrently(ctx context.Context) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	for i, f := range schedule.WithInducedFaults(r.s.Faults) {
-		g.Go(func() error { return r.playFault(ctx, i+1, f) })
+		g.Go(func() error { return r.faults.Play(ctx, i+1, f) })
 	}
 	r.users.Play(ctx, g)
 	g.Go(func() error { <-ctx.Done(); return nil })
