@@ -11,17 +11,18 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
 	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/schedule"
-	"skerry/fleet"
 )
 
-// Campaign is a long run of random faults of every kind that real processes allow,
-// many at a time, with jobs that come, change and go all the while. Every few
-// minutes everything is mended, has to become quiet, and is judged.
+// Campaign plays schedules on a fleet of real processes, one after the other: a scenario, or such as
+// are drawn. After each of them everything is mended, has to become quiet, and is judged.
 type Campaign struct {
 	Ground
 	CampaignConfig
@@ -32,37 +33,41 @@ type CampaignConfig struct {
 	Hubs, Edges int
 	For         time.Duration
 	Rounds      int // so many short rounds, instead of phases for For; 0: phases
-	Seed        uint64
-	Kinds       []schedule.Kind // nil: all that the ground allows
-	Disks       bool            // members have disks of their own
-	Clocked     string          // program whose hub and edge have clocks that move, and whose hub tells what it applies; "": none
-	Report      string          // folder for history and report; "": none
-	Name        string          // of the history
-	Repeat      string          // the command that repeats the run
-	Versions    map[string]string
+	// Scenario is played once, in place of what is drawn; nil: phases or rounds are drawn.
+	Scenario *schedule.Schedule
+	Seed     uint64
+	Kinds    []schedule.Kind // nil: all that the ground allows
+	Disks    bool            // members have disks of their own
+	Clocked  string          // program whose hub and edge have clocks that move, and whose hub tells what it applies; "": none
+	Report   string          // folder for history and report; "": none
+	Name     string          // of the history
+	Repeat   string          // the command that repeats the run
+	Versions map[string]string
 }
 
-// campaignRun is a Storm under way.
+// campaignRun is a Campaign under way.
 type campaignRun struct {
 	*fleetRun
 	CampaignConfig
-	space *faultnet.Netns // the ground's network, where it has machines of their own
-	began time.Time
-	watch *fleetWatcher
-	work  *userWorkload
-	short stalls // of processors
+	topology schedule.Topology
+	space    *faultnet.Netns // the ground's network, where it has machines of their own
+	began    time.Time
+	watch    *fleetWatcher
+	expect   *engine.Expectations // of the scenario; nil: there is none
+	short    stalls               // of processors
 
-	faults     *engine.Faults
-	faultCount int // faults that were played
+	users      *engine.Users         // of the schedule that is played
+	faultCount int                   // faults that were played
+	acked      map[schedule.Verb]int // steps of all schedules
 
-	saved  bool // there is a copy of all hubs' data
 	clones int
 
 	mu      sync.Mutex
 	played  map[schedule.Kind]int    // guarded by mu, as all below: faults that began
 	hits    map[schedule.Kind]uint64 // what they really did
 	down    map[string]int           // faults under which a member may be down
-	rewound bool                     // hubs were put back since the last quiet time
+	rewound bool                     // hubs were put back by the schedule that is played
+	playing time.Time                // when that schedule began
 	settled []time.Duration          // by chapter
 	waited  []time.Duration          // for a processor, the longest of each chapter
 }
@@ -72,9 +77,6 @@ const (
 	edgeDisk = 512 << 20
 	hubDisk  = 512 << 20
 )
-
-// campaignSites are where edges stand, in turns.
-var campaignSites = []string{"north", "south"}
 
 // campaignSettleBound is how long everything may take to become quiet: besides what a round
 // of partitions needs, certificates are renewed, journals are rebuilt, and delays of
@@ -92,8 +94,11 @@ func (p CampaignConfig) hasMovableClock(name string) bool {
 		name != schedule.EdgeName(1) && name != schedule.EdgeName(p.Edges)
 }
 
-// Run runs the storm. Everything that it started is gone when it returns; Dir stays.
+// Run runs the campaign. Everything that it started is gone when it returns; Dir stays.
 func (p Campaign) Run(ctx context.Context) error {
+	if p.Scenario != nil {
+		p.Hubs, p.Edges, p.Seed = len(p.Scenario.Topology.Hubs), len(p.Scenario.Topology.Edges), p.Scenario.Seed
+	}
 	p.printLine("%d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.lengthText(), p.Seed, p.Dir)
 	sz := fast(p.Hubs, p.Edges)
 	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
@@ -110,24 +115,45 @@ func (p Campaign) Run(ctx context.Context) error {
 
 func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error) {
 	s = &campaignRun{
-		fleetRun: st, CampaignConfig: cfg, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
+		fleetRun: st, CampaignConfig: cfg, topology: cfg.topology(), began: time.Now(), playing: time.Now(), acked: map[schedule.Verb]int{},
+		played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
 	}
 	s.space, _ = s.Net.(*faultnet.Netns)
 	s.settleBound = campaignSettleBound
+	if s.Scenario != nil {
+		s.expect = engine.NewExpectations(*s.Scenario)
+	}
 	if err := os.MkdirAll(s.crashDir(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the run's folder: %w", err)
 	}
-	if s.watch, err = newFleetWatcher(s); err != nil {
-		return nil, err
+	if s.Scenario != nil {
+		for _, f := range s.Scenario.Faults {
+			if !slices.Contains(s.possibleKinds(), f.Kind) {
+				return nil, fmt.Errorf("play the scenario: %s cannot be done here: it needs root, or virtual time", f.Kind)
+			}
+		}
 	}
-	s.faults = s.newFaults()
-	return s, nil
+	s.watch, err = newFleetWatcher(s)
+	return s, err
+}
+
+// topology is the scenario's, or a fleet at two sites.
+func (p CampaignConfig) topology() schedule.Topology {
+	if p.Scenario != nil {
+		return p.Scenario.Topology
+	}
+	t := schedule.NewTopology(p.Hubs, 0)
+	for n := range p.Edges {
+		t = t.With(1, schedule.Edge{Site: []string{"north", "south"}[n%2]})
+	}
+	return t
 }
 
 // configureCluster gives members names as schedules have them, disks and clocks.
 func (p CampaignConfig) configureCluster(c *cluster.Config) {
+	t := p.topology()
 	c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
-	c.EdgeFlagsOf = func(n int) []string { return []string{"--site", campaignSites[n%len(campaignSites)]} }
+	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(nil, t.Edges[n-1]) }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
 			size := int64(edgeDisk)
@@ -143,20 +169,24 @@ func (p CampaignConfig) configureCluster(c *cluster.Config) {
 	}
 }
 
-// runAllPhases runs chapter after chapter until the time is over.
+// runAllPhases plays one schedule after the other.
 func (s *campaignRun) runAllPhases(ctx context.Context) error {
-	s.work = newUserWorkload(s)
-	if err := s.work.startAllJobs(ctx); err != nil {
+	if err := s.awaitFleet(ctx); err != nil {
 		return err
 	}
-	stopWatching := s.watch.startWatching(ctx)
-	defer stopWatching()
 	for number := 1; ; number++ {
-		length, more := s.nextPhaseLength(number)
+		plan, more := s.nextSchedule(number)
 		if !more {
 			return nil
 		}
-		if err := s.runPhase(ctx, number, length); err != nil {
+		if number == 1 {
+			if err := s.startJobs(ctx, plan); err != nil {
+				return err
+			}
+			stopWatching := s.watch.startWatching(ctx)
+			defer stopWatching()
+		}
+		if err := s.runPhase(ctx, number, plan); err != nil {
 			return fmt.Errorf("%s %d (seed %d): %w", s.phaseName(), number, s.Seed, err)
 		}
 		if len(s.watch.Violations()) > 0 {
@@ -165,62 +195,115 @@ func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	}
 }
 
-// nextPhaseLength is how long the phase of a number is; false: there is none. A round is as
-// long as its faults.
-func (s *campaignRun) nextPhaseLength(number int) (length time.Duration, more bool) {
+// startJobs has the jobs of a drawn schedule run before anything breaks.
+func (s *campaignRun) startJobs(ctx context.Context, plan schedule.Schedule) error {
+	if s.Scenario != nil {
+		return nil
+	}
+	plan.Faults, plan.Steps, plan.Length = nil, nil, time.Second
+	if err := s.playSchedule(ctx, plan); err != nil {
+		return err
+	}
+	_, _, err := s.waitUntilQuiet(ctx)
+	return err
+}
+
+// nextSchedule is the schedule of a number, from 1; false: there is none.
+func (s *campaignRun) nextSchedule(number int) (plan schedule.Schedule, more bool) {
+	if s.Scenario != nil {
+		return *s.Scenario, number == 1
+	}
 	if s.Rounds > 0 {
-		return 0, number <= s.Rounds
+		plan = s.drawRound(number)
+		addWork(&plan, workEvery/4) // at least once in most rounds
+		return plan, number <= s.Rounds
 	}
 	left := s.For - time.Since(s.began)
-	return min(phaseLength, max(left-quietShare, minPhaseLength/2)), left >= minPhaseLength || number == 1
+	plan = s.drawPhaseFaults(number, min(phaseLength, max(left-quietShare, minPhaseLength/2)))
+	addWork(&plan, workEvery)
+	return plan, left >= minPhaseLength || number == 1
 }
 
 func (p CampaignConfig) phaseName() string {
-	if p.Rounds > 0 {
+	switch {
+	case p.Scenario != nil:
+		return "scenario"
+	case p.Rounds > 0:
 		return "round"
 	}
 	return "phase"
 }
 
 func (p CampaignConfig) lengthText() string {
-	if p.Rounds > 0 {
+	switch {
+	case p.Scenario != nil:
+		return p.Scenario.Length.String()
+	case p.Rounds > 0:
 		return fmt.Sprintf("%d rounds", p.Rounds)
 	}
 	return p.For.String()
 }
 
-// runPhase breaks things for a while, mends everything, waits until all is quiet, and
-// judges.
-func (s *campaignRun) runPhase(ctx context.Context, number int, length time.Duration) error {
-	if err := s.saveHubs(ctx); err != nil {
-		return err
-	}
-	drawn := s.drawRound(number)
-	if s.Rounds == 0 {
-		drawn = s.drawPhaseFaults(number, length)
-	}
-	s.watch.writeNote(fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(drawn.Faults), drawn.Length.Round(time.Second), drawn))
-	working, stopWorking := context.WithCancel(ctx)
-	var over sync.WaitGroup
-	over.Go(func() { s.work.runUserActions(working) })
-	err := s.runFaults(ctx, schedule.WithInducedFaults(drawn.Faults))
-	stopWorking()
-	over.Wait()
-	if err != nil {
+// runPhase plays a schedule, mends everything, waits until all is quiet, and judges.
+func (s *campaignRun) runPhase(ctx context.Context, number int, plan schedule.Schedule) error {
+	s.watch.writeNote(fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(plan.Faults), plan.Length.Round(time.Second), plan))
+	s.mu.Lock()
+	s.rewound = false
+	s.mu.Unlock()
+	if err := s.playSchedule(ctx, plan); err != nil {
 		return err
 	}
 	if err := s.mendAll(ctx); err != nil {
 		return err
 	}
-	return s.settleAndJudge(ctx, number, len(drawn.Faults))
+	return s.settleAndJudge(ctx, number, len(plan.Faults))
+}
+
+// playSchedule lets faults happen, and users act, until the schedule's length is over.
+func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) error {
+	s.mu.Lock()
+	s.playing = time.Now()
+	s.mu.Unlock()
+	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsed, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJob}
+	for _, h := range s.fleet.Hubs {
+		s.users.Hubs = append(s.users.Hubs, h.Hub)
+	}
+	faults := s.newFaults(plan.Seed)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, f := range schedule.WithInducedFaults(plan.Faults) {
+		s.faultCount++
+		number := s.faultCount
+		group.Go(func() error { return faults.Play(ctx, number, f) })
+	}
+	acting, stop := context.WithTimeout(ctx, plan.Length)
+	defer stop()
+	s.users.Play(acting, group)
+	group.Go(func() error { <-acting.Done(); return ctx.Err() })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if s.wasRewound() && s.Scenario == nil {
+		if err := s.users.RepeatAll(ctx); err != nil {
+			return err
+		}
+	}
+	for verb, n := range s.users.AckedSteps() {
+		s.acked[verb] += n
+	}
+	return nil
+}
+
+// elapsed is the time of the schedule that is played.
+func (s *campaignRun) elapsed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.playing)
 }
 
 // settleAndJudge waits until all is quiet, and judges.
 func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) error {
 	began := time.Now()
-	if err := s.work.settleAllJobs(ctx); err != nil {
-		return err
-	}
+	s.wanted = s.users.WantedCounts()
 	_, picture, err := s.waitUntilQuiet(ctx)
 	took := time.Since(began)
 	if err != nil && ctx.Err() != nil {
@@ -229,6 +312,10 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 	if err != nil {
 		s.watch.recordUnsettled(err, picture)
 	} else {
+		if s.expect != nil {
+			s.expect.RecordSettled(s.elapsed())
+			s.watch.updateExpectations(ctx)
+		}
 		s.watch.judgeQuietSnapshot(picture)
 		s.watch.observeMemberUsage()
 	}
@@ -270,7 +357,7 @@ func (s *campaignRun) mendAll(ctx context.Context) error {
 func (s *campaignRun) reportVerdict(err error) error {
 	never, played := s.summarizeKindHits()
 	s.printLine("\nfaults that hit: %s", played)
-	s.printLine("what people did: %s", s.work.userActionCounts())
+	s.printLine("what users did: %s", describeSteps(s.acked))
 	s.printLine("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
 	s.printLine("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
 	vs := s.watch.judgeAtEnd()
@@ -289,6 +376,8 @@ func (s *campaignRun) reportVerdict(err error) error {
 		return fmt.Errorf("%w: %w", ErrVoid, err)
 	case err != nil:
 		return err
+	case s.expect != nil:
+		return s.reportUnmet()
 	case len(never) > 0:
 		return fmt.Errorf("%w: never hit: %s", ErrVoid, strings.Join(never, ", "))
 	}
@@ -296,6 +385,32 @@ func (s *campaignRun) reportVerdict(err error) error {
 		return fmt.Errorf("%w: never judged: %s", ErrVoid, strings.Join(never, ", "))
 	}
 	return nil
+}
+
+// reportUnmet is what the scenario's expectations come to.
+func (s *campaignRun) reportUnmet() error {
+	unmet := s.expect.Unmet()
+	if len(unmet) == 0 {
+		return nil
+	}
+	s.printLine("    %s", strings.Join(unmet, "\n    "))
+	return fmt.Errorf("%w: %s", ErrViolated, unmet[0])
+}
+
+// rolloutInvariants are those that a campaign has to judge, or nothing was rolled out, launched or
+// drained in it.
+var rolloutInvariants = []check.Invariant{
+	check.MaxParallel, check.Canaries, check.SiteBudget, check.NoneBetween, check.Deferred, check.LaunchedOnce, check.DrainsEnd, check.DeploymentsEnd,
+}
+
+// unjudgedInvariants names those of them that were never judged.
+func (s *campaignRun) unjudgedInvariants() (never []string) {
+	for _, v := range s.watch.Monitor.Verdicts() {
+		if slices.Contains(rolloutInvariants, v.Invariant) && v.Judged == 0 {
+			never = append(never, v.Invariant.Slug())
+		}
+	}
+	return never
 }
 
 // longRun is from which length on every kind has to have come up: each is due within
@@ -332,15 +447,4 @@ func (s *campaignRun) edgeByName(name string) *cluster.Edge {
 
 func (s *campaignRun) hubByName(name string) *cluster.Hub {
 	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, func(h *cluster.Hub) bool { return h.Name == name })]
-}
-
-// setWantedCount is what shall run, by jobs.
-func (s *campaignRun) setWantedCount(id fleet.JobID, count int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if count < 0 {
-		delete(s.wanted, id)
-		return
-	}
-	s.wanted[id] = count
 }

@@ -27,14 +27,14 @@ const (
 	shortestJump = time.Minute
 )
 
-// fleetTopology is the fleet as schedules name it.
-func (s *campaignRun) fleetTopology() schedule.Topology { return schedule.NewTopology(s.Hubs, s.Edges) }
+// phaseSeed is the seed of the schedule of a number.
+func (s *campaignRun) phaseSeed(number int) uint64 { return s.Seed*1000 + uint64(number) }
 
 // drawPhaseFaults draws the faults of one chapter: of those kinds that hit least so far.
 func (s *campaignRun) drawPhaseFaults(chapter int, length time.Duration) schedule.Schedule {
-	seed := s.Seed*1000 + uint64(chapter)
+	seed := s.phaseSeed(chapter)
 	rng := rand.New(rand.NewPCG(seed, 0x5702))
-	kinds := s.possibleKinds()
+	kinds := slices.DeleteFunc(s.possibleKinds(), func(k schedule.Kind) bool { return k == schedule.Drain }) // addDrains does
 	rng.Shuffle(len(kinds), func(i, k int) { kinds[i], kinds[k] = kinds[k], kinds[i] })
 	slices.SortStableFunc(kinds, func(a, b schedule.Kind) int { return cmp.Compare(s.timesPlayedIfHit(a), s.timesPlayedIfHit(b)) })
 	kinds = kinds[:min(len(kinds), kindsPerPhase)]
@@ -42,12 +42,13 @@ func (s *campaignRun) drawPhaseFaults(chapter int, length time.Duration) schedul
 		Hubs: s.Hubs, Edges: s.Edges, Length: length * squeeze, Jobs: 1, Operations: -1, Kinds: kinds, Clock: schedule.Real,
 		FaultsPerHour: int(max(faultsPerPhase*time.Hour/(phaseLength*squeeze), leastPerChapter*time.Hour/(length*squeeze))),
 	})
-	squeezed := schedule.Schedule{Seed: seed, Length: length, Topology: s.fleetTopology()}
+	squeezed := schedule.Schedule{Seed: seed, Length: length, Topology: s.topology}
 	for _, f := range drawn.Faults {
 		f.Targets = s.resolveTargets(drawn.Topology, f)
 		squeezed.Faults = append(squeezed.Faults, shorter(f))
 	}
 	squeezed.Faults = s.keepJudgeableFaults(squeezed.Faults)
+	addDrains(&squeezed)
 	return squeezed
 }
 
@@ -74,6 +75,9 @@ func shorter(f schedule.Fault) schedule.Fault {
 	f.Params.Off /= squeeze
 	f.Params.On /= squeeze
 	f.Params.Job = "" // whatever runs there crashes
+	if f.Kind == schedule.Restore {
+		f.Params.Age = f.At // the copy is made before the jobs change
+	}
 	if j := f.Params.Jump; j != 0 && j.Abs() < shortestJump {
 		f.Params.Jump = shortestJump * (j / j.Abs()) // its direction
 	}

@@ -27,12 +27,12 @@ const lateEvidence = 5 * time.Second
 // healBound is how long mending a fault may take: a certificate has to end meanwhile.
 const healBound = 4 * time.Minute
 
-// newFaults is what brings the campaign's faults about.
-func (s *campaignRun) newFaults() *engine.Faults {
+// newFaults is what brings the faults of a schedule about.
+func (s *campaignRun) newFaults(seed uint64) *engine.Faults {
 	p := platform{s}
 	return &engine.Faults{
-		Platform: engine.Platform{Hubs: p, Edges: p, Network: p, Disks: p, Clocks: p, Tasks: p},
-		Topology: s.fleetTopology(), Effects: realEffects, Targets: s.targetNames, Seed: s.Seed, HealBound: healBound,
+		Platform: engine.Platform{Hubs: p, Edges: p, Network: p, Disks: p, Clocks: p, Tasks: p}, Users: s.users,
+		Topology: s.topology, Effects: realEffects, Targets: s.targetNames, Seed: seed, HealBound: healBound,
 		AwaitEvidence: awaitHits, Observe: s.watch.judgeAndRecord, Began: s.recordFaultBegin, Ended: s.recordFaultEnd,
 	}
 }
@@ -53,18 +53,24 @@ func (s *campaignRun) targetNames(f schedule.Fault) []string {
 	case info.At == schedule.AtEdges:
 		return nil
 	case info.At == schedule.AtHubs || info.At == schedule.AtLeader || len(f.Targets) == 1 && f.Targets[0] == schedule.TargetLeader:
-		return s.fleetTopology().Hubs
+		return s.topology.Hubs
 	}
-	return f.Targets
+	return slices.Concat(s.topology.EdgesOf(f), s.topology.HubsOf(f))
 }
 
 func (s *campaignRun) recordFaultBegin(f schedule.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.played[f.Kind]++
+	if s.expect != nil {
+		s.expect.CountFaultBegin()
+	}
 }
 
-func (s *campaignRun) recordFaultEnd(f schedule.Fault, _ time.Time, hits uint64, what string) {
+func (s *campaignRun) recordFaultEnd(f schedule.Fault, over time.Time, hits uint64, what string) {
+	if s.expect != nil {
+		s.expect.CountFaultEnd(f, s.elapsed()-time.Since(over), hits)
+	}
 	s.mu.Lock()
 	s.hits[f.Kind] += hits
 	s.mu.Unlock()
@@ -88,7 +94,8 @@ var (
 func (s *campaignRun) possibleKinds() []schedule.Kind {
 	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {
 		info, _ := k.Info()
-		unwanted := len(s.Kinds) > 0 && !slices.Contains(s.Kinds, k)
+		unwanted := len(s.Kinds) > 0 && !slices.Contains(s.Kinds, k) ||
+			s.Scenario != nil && !slices.ContainsFunc(s.Scenario.Faults, func(f schedule.Fault) bool { return f.Kind == k })
 		cannot := !s.Disks && s.Rounds == 0 && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
 		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)
 		return info.Clock&schedule.Real == 0 || unwanted || cannot || few

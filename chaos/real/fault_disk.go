@@ -23,7 +23,7 @@ type diskUser struct {
 }
 
 func (p platform) diskUserOf(member string) diskUser {
-	if slices.Contains(p.s.fleetTopology().Hubs, member) {
+	if slices.Contains(p.s.topology.Hubs, member) {
 		h := p.s.hubByName(member)
 		return diskUser{h.Disk, h.Running, func() error { return p.s.startHub(h) }}
 	}

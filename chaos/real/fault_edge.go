@@ -77,11 +77,6 @@ func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault)
 	return 1, damage()
 }
 
-// DrainEdge is what users do at any time in a campaign.
-func (p platform) DrainEdge(context.Context, string, schedule.Fault) (engine.Active, error) {
-	return engine.Active{}, engine.ErrUnsupported
-}
-
 // firstBack is how long the first machine may take to have its session back before the second
 // one starts. One that has none could not be told from its clone.
 const firstBack = 15 * time.Second

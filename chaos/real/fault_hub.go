@@ -2,7 +2,9 @@ package real
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"skerry/chaos/check"
@@ -90,20 +92,31 @@ func pauseMember(ctx context.Context, name string, who pausable) (engine.Active,
 	return a, err
 }
 
-// RestoreHubs puts all hubs back to their copies of the last quiet time.
-func (p platform) RestoreHubs(context.Context, schedule.Fault) (engine.Active, error) {
-	if !p.s.saved {
-		return engine.Done(0, "there was no copy yet"), nil
+// CopyHubs copies all hubs' data as they are at one moment.
+func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
+	var paused []engine.Active
+	var err error
+	for _, h := range p.s.fleet.Hubs {
+		a, failed := pauseMember(ctx, h.Name, h)
+		paused, err = append(paused, a), errors.Join(err, failed)
 	}
+	for _, h := range p.s.fleet.Hubs {
+		if err == nil {
+			err = replaceData(h.Dir, p.copyOf(f, h))
+		}
+	}
+	return errors.Join(err, engine.Combine(paused).Heal(ctx))
+}
+
+func (p platform) copyOf(f schedule.Fault, h *cluster.Hub) string {
+	return filepath.Join(p.s.Dir, "copies", f.At.String(), h.Name)
+}
+
+// RestoreHubs puts all hubs back to their copies.
+func (p platform) RestoreHubs(_ context.Context, f schedule.Fault) (engine.Active, error) {
 	a := engine.Active{Heal: p.startRestoredHubs, Evidence: p.restoreEvidence}
-	hubs := p.s.fleet.Hubs
-	for _, h := range hubs {
-		p.s.expectDown(h.Name)
-		h.Kill()
-		p.s.processEnded(h.Name, false, check.ProcessKill)
-	}
-	for _, h := range hubs {
-		if err := replaceData(p.s.savedDir(h), h.Dir); err != nil {
+	for _, h := range p.s.fleet.Hubs {
+		if err := replaceData(p.copyOf(f, h), h.Dir); err != nil {
 			return a, err
 		}
 		// Whoever restores a copy has it durable before the hub starts on it.
@@ -114,7 +127,9 @@ func (p platform) RestoreHubs(context.Context, schedule.Fault) (engine.Active, e
 			return a, err
 		}
 	}
-	p.s.recordHubsRewound()
+	p.s.mu.Lock()
+	p.s.rewound = true
+	p.s.mu.Unlock()
 	return a, nil
 }
 

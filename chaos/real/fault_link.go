@@ -100,7 +100,7 @@ func (p platform) PartHubs([]string) (engine.Active, error) {
 
 // CutMajority cuts all hubs but the first off from everyone.
 func (p platform) CutMajority() (engine.Active, error) {
-	return p.CutHubs(p.s.fleetTopology().Hubs[1:])
+	return p.CutHubs(p.s.topology.Hubs[1:])
 }
 
 // RebindEdge has the NAT in front of an edge forget it.

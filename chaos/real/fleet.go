@@ -89,6 +89,13 @@ func (g Ground) runOnFleet(ctx context.Context, s size, play func(*fleetRun) err
 // printLine prints a line.
 func (g Ground) printLine(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
 
+// awaitFleet waits until all edges are ready.
+func (s *fleetRun) awaitFleet(ctx context.Context) error {
+	return cluster.Eventually(ctx, s.settleBound, "the fleet is ready", func(ctx context.Context) string {
+		return firstUnsettled(ctx, s.fleet)
+	})
+}
+
 // registerAtAnyHub registers a job at any hub that takes it.
 func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 	err := cluster.Eventually(ctx, quietBound, "register job "+string(job.ID), func(ctx context.Context) string {

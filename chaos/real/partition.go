@@ -47,9 +47,9 @@ func (p Partition) Run(ctx context.Context) error {
 // something may happen to one that is, to any other one, and to a hub. A majority of hubs stays.
 func (s *campaignRun) drawRound(number int) schedule.Schedule {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(number)))
-	t := s.fleetTopology()
+	t := s.topology
 	away := cutShortest + time.Duration(rng.Int64N(int64(cutLongest-cutShortest)))
-	drawn := schedule.Schedule{Seed: s.Seed, Length: away, Topology: t}
+	drawn := schedule.Schedule{Seed: s.phaseSeed(number), Length: away, Topology: t}
 	cut := rng.Perm(s.Edges)[:1+rng.IntN(s.Edges)]
 	for _, i := range cut {
 		drawn.Faults = append(drawn.Faults, schedule.Fault{Kind: schedule.LinkCut, For: away, Targets: []string{t.Edges[i].Name}})

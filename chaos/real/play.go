@@ -4,36 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
-	"skerry/edge/local"
 	"skerry/fleet"
 )
-
-// runFaults lets each fault begin and end at its time.
-func (s *campaignRun) runFaults(ctx context.Context, faults []schedule.Fault) error {
-	began := time.Now()
-	group, ctx := errgroup.WithContext(ctx)
-	for _, f := range faults {
-		s.faultCount++
-		number := s.faultCount
-		group.Go(func() error {
-			if !engine.Pause(ctx, f.At-time.Since(began)) {
-				return ctx.Err()
-			}
-			return s.faults.Play(ctx, number, f)
-		})
-	}
-	return group.Wait()
-}
 
 // timesPlayedIfHit is how much of a kind was seen so far.
 func (s *campaignRun) timesPlayedIfHit(k schedule.Kind) int {
@@ -136,31 +113,11 @@ func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, erro
 	return nil, errors.New("find the leading hub: none of them knows one")
 }
 
-// saveHubs copies all hubs' data as they are at one moment.
-func (s *campaignRun) saveHubs(ctx context.Context) error {
-	var paused []engine.Active
-	var err error
-	for _, h := range s.fleet.Hubs {
-		a, failed := pauseMember(ctx, h.Name, h)
-		paused, err = append(paused, a), errors.Join(err, failed)
-	}
-	for _, h := range s.fleet.Hubs {
-		if err == nil {
-			err = errors.Join(os.RemoveAll(s.savedDir(h)), copyData(h.Dir, s.savedDir(h)))
-		}
-	}
-	err = errors.Join(err, engine.Combine(paused).Heal(ctx))
-	s.saved = err == nil
-	return err
-}
-
-func (s *campaignRun) savedDir(h *cluster.Hub) string { return filepath.Join(s.Dir, "saved", h.Name) }
-
-// recordHubsRewound notes that the hubs forgot what happened since they were copied.
-func (s *campaignRun) recordHubsRewound() {
+// wasRewound reports whether the schedule that is played put the hubs back.
+func (s *campaignRun) wasRewound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rewound = true
+	return s.rewound
 }
 
 // keepJournalRows keeps what an edge's journal holds, before it is damaged.
@@ -197,27 +154,4 @@ func (s *campaignRun) restartTask(ctx context.Context, e *cluster.Edge, why stri
 		}
 	}
 	return fmt.Errorf("restart a task of %s: it runs none", e.Name)
-}
-
-// stopOrphanedAlloc has a person on site end what a restored cluster has no record of.
-func (s *campaignRun) stopOrphanedAlloc(ctx context.Context, e *cluster.Edge, id fleet.AllocID) error {
-	s.watch.judgeAndRecord(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: id, What: "stop"}})
-	return e.Local().Stop(ctx, local.StopRequest{Alloc: id, Reason: "the restored cluster does not know it", MayReturn: true})
-}
-
-func (s *campaignRun) runsOn(ctx context.Context, e *cluster.Edge, id fleet.AllocID) bool {
-	st, err := e.Local().Status(ctx)
-	if err != nil {
-		return false
-	}
-	for _, a := range st.Allocs {
-		if a.ID == id {
-			return stillRuns(a)
-		}
-	}
-	return false
-}
-
-func stillRuns(a local.Alloc) bool {
-	return a.Desired == fleet.DesiredRun && (a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending)
 }

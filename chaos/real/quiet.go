@@ -97,7 +97,14 @@ func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error
 	}
 	p.Wanted = maps.Clone(s.wanted)
 	for i := range p.Edges {
-		p.Edges[i].Before = s.rowsBeforeDamage[p.Edges[i].Name]
+		e := &p.Edges[i]
+		e.Before = s.rowsBeforeDamage[e.Name]
+		// What a restored cluster does not know runs on, and is shown.
+		for _, n := range p.Hubs[0].Nodes {
+			maps.DeleteFunc(e.Processes, func(task check.TaskKey, _ int) bool {
+				return n.ID == e.NodeID && slices.Contains(n.Orphans, task.Alloc)
+			})
+		}
 	}
 	if s.starts != "" {
 		p.Starts, err = started(s.starts)

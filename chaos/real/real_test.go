@@ -14,6 +14,7 @@ import (
 	"skerry/chaos/faultnet"
 	"skerry/chaos/proc"
 	"skerry/chaos/real"
+	"skerry/chaos/virtual"
 )
 
 // bin is the folder of the three programs, which are built when a test first wants
@@ -122,27 +123,20 @@ func TestHubKilledWhileJobsAreRegistered(t *testing.T) {
 	}
 }
 
-func TestHubsRestoredFromAnOlderCopy(t *testing.T) {
-	t.Parallel()
-	g, _ := mustGround(t)
-	if err := (real.Restore{Ground: g}).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestCloneIsFenced(t *testing.T) {
-	t.Parallel()
-	g, _ := mustGround(t)
-	if err := (real.Clone{Ground: g}).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestDamagedJournalHeals(t *testing.T) {
-	t.Parallel()
-	g, _ := mustGround(t)
-	if err := (real.Damage{Ground: g}).Run(t.Context()); err != nil {
-		t.Fatal(err)
+// TestScenarios plays scenarios that are short enough for real processes.
+func TestScenarios(t *testing.T) {
+	for _, name := range []string{"quick-clone", "quick-damage", "quick-restore"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := virtual.ReadSchedule(filepath.Join("..", "scenarios", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, _ := mustGround(t)
+			if err := (real.Campaign{Ground: g, CampaignConfig: real.CampaignConfig{Scenario: &plan}}).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

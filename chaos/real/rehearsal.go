@@ -3,7 +3,9 @@ package real
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -12,7 +14,6 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
@@ -89,73 +90,61 @@ func edgeFlags(meta map[string]string, e schedule.Edge) []string {
 
 // runAndRecord runs the plan once the fleet is ready, and writes down what is to be seen.
 func (r Rehearsal) runAndRecord(ctx context.Context, s *fleetRun) error {
-	if err := cluster.Eventually(ctx, s.settleBound, "the fleet is ready", func(ctx context.Context) string {
-		return firstUnsettled(ctx, s.fleet)
-	}); err != nil {
+	plan, err := r.realPlan()
+	if err != nil {
 		return err
 	}
-	t := r.Plan.Topology
-	c, err := newCampaignRun(s, CampaignConfig{Hubs: len(t.Hubs), Edges: len(t.Edges), Report: s.Dir, Name: r.Name, Repeat: r.Repeat})
+	if err := s.awaitFleet(ctx); err != nil {
+		return err
+	}
+	c, err := newCampaignRun(s, CampaignConfig{Report: s.Dir, Name: r.Name, Repeat: r.Repeat, Scenario: &plan})
 	if err != nil {
 		return err
 	}
 	c.watch.Monitor = nil // too little is seen to be judged
-	c.watch.Clock = func() time.Duration { return min(time.Since(c.began), r.Plan.Length) }
-	c.faults.Topology, c.faults.Targets = t, t.EdgesOf
-	if err := (&performance{c, r}).runPlan(ctx); err != nil {
+	c.watch.Clock = func() time.Duration { return min(time.Since(c.began), plan.Length) }
+	watching, stop := context.WithCancel(ctx)
+	g, watching := errgroup.WithContext(watching)
+	for _, h := range s.fleet.Hubs {
+		g.Go(func() error { return c.watchHub(watching, h) })
+	}
+	for _, e := range s.fleet.Edges {
+		g.Go(func() error { return c.watchTasks(watching, e) })
+	}
+	err = c.playSchedule(ctx, plan)
+	stop()
+	if err = errors.Join(err, g.Wait()); err != nil {
 		return errors.Join(err, c.watch.History.Close())
 	}
 	c.watch.Write(history.Record{End: &history.End{Outcome: history.Pass, Wall: time.Since(c.began)}})
 	return errors.Join(c.watch.Err(), c.watch.History.Close())
 }
 
-// performance is a Rehearsal under way.
-type performance struct {
-	*campaignRun
-	r Rehearsal
-}
-
-// runPlan lets everything happen side by side, for as long as the plan is.
-func (p *performance) runPlan(ctx context.Context) error {
-	over, cancel := context.WithTimeout(ctx, p.r.Plan.Length)
-	defer cancel()
-	g, over := errgroup.WithContext(over)
-	for _, h := range p.fleet.Hubs {
-		g.Go(func() error { return p.watchHub(over, h) })
-	}
-	for _, e := range p.fleet.Edges {
-		g.Go(func() error { return p.watchTasks(over, e) })
-	}
-	for i, f := range p.r.Plan.Faults {
-		g.Go(func() error {
-			if !engine.Pause(over, f.At-time.Since(p.began)) {
-				return nil
-			}
-			return p.faults.Play(over, i+1, f)
-		})
-	}
-	g.Go(func() error {
-		for _, job := range p.r.Jobs {
-			if err := p.registerAtAnyHub(over, job); err != nil {
-				return err
-			}
+// realPlan is the plan with the jobs as they are, without updates.
+func (r Rehearsal) realPlan() (schedule.Schedule, error) {
+	plan := r.Plan
+	plan.Jobs, plan.Steps = nil, nil
+	for _, job := range r.Jobs {
+		text, err := json.Marshal(map[string]any{"Job": job})
+		if err != nil {
+			return plan, fmt.Errorf("encode job %s: %w", job.ID, err)
 		}
-		return nil
-	})
-	return errors.Join(g.Wait(), ctx.Err())
+		plan.Jobs = append(plan.Jobs, schedule.Job{ID: job.ID, HCL: string(text)})
+	}
+	return plan, nil
 }
 
-func (p *performance) watchHub(ctx context.Context, h *cluster.Hub) error {
+func (s *campaignRun) watchHub(ctx context.Context, h *cluster.Hub) error {
 	for pause(ctx, watchEvery) == nil {
 		if shown, err := pollHubState(ctx, h); err == nil { // one that moves on, or is down, shows nothing
-			p.watch.Observe(check.Observation{Hub: &shown})
+			s.watch.Observe(check.Observation{Hub: &shown})
 		}
 	}
 	return nil
 }
 
 // watchTasks tells of tasks that begin or end on an edge, as its processes show it.
-func (p *performance) watchTasks(ctx context.Context, e *cluster.Edge) error {
+func (s *campaignRun) watchTasks(ctx context.Context, e *cluster.Edge) error {
 	before := map[check.TaskKey]int{}
 	for pause(ctx, watchEvery) == nil {
 		now, err := processes(e)
@@ -170,7 +159,7 @@ func (p *performance) watchTasks(ctx context.Context, e *cluster.Edge) error {
 				if change.than[task] > 0 {
 					continue
 				}
-				p.watch.Observe(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}})
+				s.watch.Observe(check.Observation{Task: &check.Task{Edge: e.Name, Alloc: task.Alloc, Task: task.Task, What: change.what}})
 			}
 		}
 		before = now

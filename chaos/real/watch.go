@@ -15,6 +15,7 @@ import (
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/chaos/proc"
+	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
 
@@ -38,6 +39,8 @@ type fleetWatcher struct {
 	last  check.FleetSnapshot // guarded by mu: of the newest quiet time, if everything was
 	names map[string]string   // guarded by mu: of edges, by their nodes' short ids
 
+	startsSeen map[fleet.AllocID]int // guarded by the expectations: starts that they know of
+
 	reading       sync.Mutex
 	hubExports    []*observe.EntryReader // guarded by reading: what hubs tell of themselves
 	exportsPaused bool                   // guarded by reading: it waits
@@ -48,12 +51,12 @@ type fleetWatcher struct {
 var campaignLimits = check.Limits{TTL: time.Second}
 
 func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
-	w := &fleetWatcher{s: s, dead: map[string]bool{}, names: map[string]string{}, Recorder: &engine.Recorder{
+	w := &fleetWatcher{s: s, dead: map[string]bool{}, names: map[string]string{}, startsSeen: map[fleet.AllocID]int{}, Recorder: &engine.Recorder{
 		Monitor: check.NewMonitor(campaignLimits),
 		Clock:   func() time.Duration { return time.Since(s.began) },
 		Found:   func(v check.Violation) { s.printLine("    %s", v) },
 	}}
-	topology := s.fleetTopology()
+	topology := s.topology
 	h := history.Header{
 		Name: cmp.Or(s.Name, fmt.Sprintf("campaign-%d", s.Seed)), Seed: s.Seed, Clock: history.Real, Start: s.began,
 		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
@@ -76,6 +79,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 		}
 	})
 	over.Go(func() { w.s.short.watchForStalls(ctx) })
+	over.Go(func() { w.watchExpectations(ctx) })
 	w.openHubExports()
 	over.Go(func() {
 		for pause(ctx, exportPollEvery) == nil {
@@ -89,6 +93,9 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 				for _, r := range told.readNewRefusals() {
 					r.From = w.nameOf(r.From)
 					w.judgeAndRecord(check.Observation{Refused: &r})
+					if w.s.expect != nil {
+						w.s.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(w.s.elapsed(), r.Code) })
+					}
 				}
 				w.observeHub(ctx, h)
 			}

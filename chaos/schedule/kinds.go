@@ -171,7 +171,7 @@ var kindTable = []Info{
 	},
 	{
 		Kind: Drain, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
-		Params: []Param{deadlineParam, systemParam}, Clock: Virtual, Takes: []Claim{ClaimWork}, Apart: []Kind{Restore, Clone},
+		Params: []Param{deadlineParam, systemParam}, Clock: Both, Takes: []Claim{ClaimWork}, Apart: []Kind{Restore, Clone},
 		Drawn: Span{2 * time.Minute, 8 * time.Minute},
 		Doc:   "no fault: a person drains it, and has it take work again when the time is over",
 	},

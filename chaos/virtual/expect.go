@@ -3,68 +3,11 @@ package virtual
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"skerry/chaos/fabric"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
-
-// expectations hold a run against what its scenario expects.
-type expectations struct {
-	mu      sync.Mutex
-	judge   *schedule.ExpectationChecker
-	inForce int           // faults
-	calm    time.Duration // when the last fault was over
-	quiet   time.Duration // after that all was settled; -1: never
-	void    []string      // faults that never hit
-}
-
-func newExpectations(s schedule.Schedule) *expectations {
-	return &expectations{judge: schedule.NewExpectationChecker(s), quiet: -1}
-}
-
-func (x *expectations) updateJudge(f func(j *schedule.ExpectationChecker)) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	f(x.judge)
-}
-
-// countFaultBegin notes that a fault is in force.
-func (x *expectations) countFaultBegin() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inForce++
-	x.quiet = -1
-}
-
-// isAwaitingQuiet reports whether the fleet is watched for becoming quiet.
-func (x *expectations) isAwaitingQuiet() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.inForce == 0 && x.quiet < 0
-}
-
-// countFaultEnd notes that a fault is over, and whether it hit.
-func (x *expectations) countFaultEnd(f schedule.Fault, over time.Duration, hits uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inForce--
-	x.calm = max(x.calm, over)
-	if hits == 0 {
-		x.void = append(x.void, f.String())
-	}
-}
-
-// recordSettled notes that all is quiet.
-func (x *expectations) recordSettled(at time.Duration) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.quiet < 0 {
-		x.quiet = max(0, at-x.calm)
-	}
-}
 
 // updateExpectations shows the fleet to the expectations.
 func (r *run) updateExpectations() {
@@ -93,20 +36,7 @@ func (r *run) updateExpectations() {
 			}
 		}
 	}
-	r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddSnapshot(l) })
-}
-
-// unmetExpectations are the expectations that the run did not meet.
-func (r *run) unmetExpectations() []string {
-	r.expect.mu.Lock()
-	defer r.expect.mu.Unlock()
-	var out []string
-	for _, v := range r.expect.judge.Verdicts(schedule.RunOutcome{Quiet: r.expect.quiet, Void: r.expect.void}) {
-		if !v.Met {
-			out = append(out, fmt.Sprintf("%s: %s", v.Expectation, v.Why))
-		}
-	}
-	return out
+	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddSnapshot(l) })
 }
 
 // preparePoolsAndLinks gives pools their rules and links their profiles, before the edges start.

@@ -15,9 +15,9 @@ func (r *run) newFaults() *engine.Faults {
 	return &engine.Faults{
 		Platform: engine.Platform{Hubs: r, Edges: r, Network: r, Disks: r, Clocks: r, Tasks: r}, Users: r.users,
 		Topology: r.s.Topology, Targets: r.targetNames, Seed: r.s.Seed, AwaitEvidence: awaitEcho, Observe: r.judgeAndRecord,
-		Began: func(schedule.Fault) { r.expect.countFaultBegin() },
+		Began: func(schedule.Fault) { r.expect.CountFaultBegin() },
 		Ended: func(f schedule.Fault, over time.Time, hits uint64, _ string) {
-			r.expect.countFaultEnd(f, over.Sub(r.began), hits)
+			r.expect.CountFaultEnd(f, over.Sub(r.began), hits)
 		},
 	}
 }

@@ -52,8 +52,8 @@ func (r *run) watchFleet(ctx context.Context) {
 			r.compareHubSnapshot(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
 		}
 		r.updateExpectations()
-		if r.expect.isAwaitingQuiet() && r.firstUnsettled() == "" {
-			r.expect.recordSettled(r.elapsedTime())
+		if r.expect.AwaitsQuiet() && r.firstUnsettled() == "" {
+			r.expect.RecordSettled(r.elapsedTime())
 		}
 		for _, e := range r.c.Edges {
 			r.observeEdge(ctx, e, n%rows == 0)
@@ -171,7 +171,7 @@ func (r *run) settleAndFinish(ctx context.Context) {
 	for why := "nobody looked"; ; {
 		if why = r.firstUnsettled(); why == "" {
 			if picture = r.takeSnapshot(ctx); len(check.Quiet(picture)) == 0 {
-				r.expect.recordSettled(r.elapsedTime())
+				r.expect.RecordSettled(r.elapsedTime())
 				r.observeUsageRepeatedly(ctx)
 				break
 			}

@@ -57,7 +57,7 @@ type run struct {
 	s        schedule.Schedule
 	c        *Cluster
 	recorder *engine.Recorder
-	expect   *expectations
+	expect   *engine.Expectations
 	faults   *engine.Faults
 	users    *engine.Users
 	began    time.Time
@@ -92,7 +92,7 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 func (p Play) openRun(wall func() time.Duration) (*run, error) {
 	p.Limits = p.monitorLimits()
 	r := &run{
-		Play: p, s: p.Schedule, expect: newExpectations(p.Schedule), wall: wall,
+		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule), wall: wall,
 		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{},
 	}
 	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord}
@@ -258,10 +258,6 @@ func (r *run) observationTime() time.Duration {
 	return max(0, r.elapsedTime())
 }
 
-// waitUntilTime waits for a time of the run; false: the run is over.
-func (r *run) waitUntilTime(ctx context.Context, at time.Duration) bool {
-	return engine.Pause(ctx, at-r.elapsedTime())
-}
 
 // summarizeOutcome sums the run up.
 func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
@@ -282,7 +278,7 @@ func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
 	case len(r.broke) > 0:
 		end.Outcome = history.Void
 	}
-	if unmet := r.unmetExpectations(); len(unmet) > 0 && end.Outcome == history.Pass {
+	if unmet := r.expect.Unmet(); len(unmet) > 0 && end.Outcome == history.Pass {
 		end.Outcome, end.Reasons = history.Violated, unmet
 		if !r.Strict && !slices.ContainsFunc(unmet, func(s string) bool { return !strings.HasPrefix(s, "expect void") }) {
 			end.Outcome = history.Void

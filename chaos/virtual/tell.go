@@ -47,7 +47,7 @@ func (r *run) observeTaskEvent(edge string, e sim.Event) {
 		r.observeEdge(context.Background(), r.c.Edge(edge), false)
 	}
 	if e.What == sim.Started {
-		r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddTaskStart(id.Alloc, id.Task) })
+		r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddTaskStart(id.Alloc, id.Task) })
 	}
 	seen := check.Task{
 		Edge: edge, Alloc: id.Alloc, Task: id.Task, What: what, Exit: e.Exit.Code, Fails: e.What != sim.Started && !e.Exit.Success(),
@@ -60,7 +60,7 @@ func (r *run) observeTaskEvent(edge string, e sim.Event) {
 
 func (r *run) observeRefusal(o check.Refused) {
 	at := r.elapsedTime()
-	r.expect.updateJudge(func(j *schedule.ExpectationChecker) { j.AddRefusal(at, o.Code) })
+	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(at, o.Code) })
 	r.judgeAndRecord(check.Observation{Refused: &o})
 }
 

@@ -17,6 +17,7 @@ import (
 	"skerry/chaos/disk"
 	"skerry/chaos/real"
 	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
 	"skerry/cmd/console"
 )
 
@@ -52,6 +53,25 @@ func faultsCommand(s *runFlags) *cobra.Command {
 	f.BoolVar(&noDisks, "no-disks", false, "do without disks of their own, and their faults (only root can have them)")
 	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
 	return runInCell(c)
+}
+
+// scenarioCommand plays a scenario's file on real processes.
+func scenarioCommand(s *runFlags) *cobra.Command {
+	var c *cobra.Command
+	var report string
+	c = s.groundCommand("scenario FILE", "Play a scenario of chaos/scenarios on real processes: its times are real ones",
+		func(ctx context.Context, g real.Ground) error {
+			plan, err := virtual.ReadSchedule(c.Flags().Arg(0))
+			if err != nil {
+				return err
+			}
+			run := real.Campaign{Ground: g, CampaignConfig: real.CampaignConfig{Scenario: &plan, Report: report}}
+			run.Repeat, run.Versions = runProvenance(plan.Seed)
+			return run.Run(ctx)
+		})
+	c.Args = cobra.ExactArgs(1)
+	c.Flags().StringVar(&report, "report", "", "folder for the history and the report (default: none are written)")
+	return c
 }
 
 // runProvenance is what a history says of how it was made: the command that repeats it, and

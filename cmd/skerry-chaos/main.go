@@ -75,7 +75,7 @@ func rootCommand() *cobra.Command {
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(faultsCommand(s), partitionCommand(s), rebootCommand(s), healedCommand(s), hubKillCommand(s), restoreCommand(s), cloneCommand(s), damageCommand(s), rejoinCommand(s), placementCommand(s), runRehearsalCommand(s))
+	run.AddCommand(faultsCommand(s), scenarioCommand(s), partitionCommand(s), rebootCommand(s), healedCommand(s), hubKillCommand(s), rejoinCommand(s), placementCommand(s), runRehearsalCommand(s))
 	root.AddCommand(clockedCommands()...)
 	root.AddCommand(run, demoCommand(s), footprintCommand(s), mutantsCommand())
 	root.AddCommand(simCommands()...)
@@ -159,21 +159,6 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
 	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
 	return c
-}
-
-func restoreCommand(s *runFlags) *cobra.Command {
-	return s.groundCommand("restore", "Restore all hubs from an older copy; edges keep their work and say so",
-		func(ctx context.Context, g real.Ground) error { return real.Restore{Ground: g}.Run(ctx) })
-}
-
-func cloneCommand(s *runFlags) *cobra.Command {
-	return s.groundCommand("clone", "Start a second edge with a copy of the first one's data; it is fenced",
-		func(ctx context.Context, g real.Ground) error { return real.Clone{Ground: g}.Run(ctx) })
-}
-
-func damageCommand(s *runFlags) *cobra.Command {
-	return s.groundCommand("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
-		func(ctx context.Context, g real.Ground) error { return real.Damage{Ground: g}.Run(ctx) })
 }
 
 func demoCommand(s *runFlags) *cobra.Command {

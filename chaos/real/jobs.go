@@ -1,0 +1,181 @@
+package real
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/chaos/schedule"
+	"skerry/drivers/sim"
+	"skerry/fleet"
+	"skerry/fleet/validate"
+)
+
+// What users do in a campaign, and how often.
+const (
+	workEvery     = 3 * time.Second
+	dispatchEvery = 6 * time.Second
+	promoteAfter  = 2 * time.Second // after the version that has canaries
+	drainEvery    = 20 * time.Second
+	drainLasts    = 10 * time.Second
+	drainDeadline = 4 * time.Second
+	operations    = 3 * 60 // a minute
+	launchEvery   = 10 * time.Second
+	launchedRuns  = 2 * time.Second
+)
+
+// errand is a job that is dispatched.
+const errand = `
+job "errand" {
+  type = "batch"
+  parameterized {}
+  group "main" {
+    task "main" {
+      driver = "sim"
+      config { run_for = "2s" }
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+  }
+}`
+
+// userJob is a job of a campaign, and what users do to it.
+type userJob struct {
+	schedule.Job
+	changes []schedule.Verb // by turns; none: nothing
+}
+
+// campaignJobs are the jobs of a campaign: such as are kept, replaced, scaled and rolled out in
+// each way, come and go, and are launched.
+func campaignJobs(edges int) []userJob {
+	scaled, revised, guest := []schedule.Verb{schedule.Scale}, []schedule.Verb{schedule.Update}, []schedule.Verb{schedule.Stop, schedule.Run}
+	lost := func(reconcile string) *fleet.Disconnect {
+		soon, replace := 3*time.Second, true
+		return &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: reconcile}
+	}
+	jobs := []userJob{
+		{schedule.Job{ID: "keep", Count: edges}, scaled},
+		{schedule.Job{ID: "replace", Count: edges, Disconnect: lost(fleet.ReconcileKeepOriginal)}, scaled},
+		{schedule.Job{ID: "longest", Count: 2, Disconnect: lost(fleet.ReconcileLongestRunning)}, scaled},
+		{schedule.Job{ID: "rolling", Count: 2}, revised},
+		{schedule.Job{ID: "guest-1", Count: 2}, guest},
+		{schedule.Job{ID: "guest-2", Count: 1, Disconnect: lost(fleet.ReconcileKeepReplacement)}, guest},
+		{schedule.Job{ID: "everywhere", Type: fleet.JobTypeSystem, Rollout: schedule.Rollout{MaxParallel: 3, MaxPerSite: 1}}, revised},
+		{schedule.Job{ID: "canaries", Count: edges, Rollout: schedule.Rollout{MaxParallel: 2, Canary: 1}}, revised},
+		{schedule.Job{ID: "sites", Count: edges, Rollout: schedule.Rollout{MaxParallel: edges, MaxPerSite: 1, AutoRevert: true}}, revised},
+		{schedule.Job{ID: "nightly", Type: fleet.JobTypeBatch, Count: 1, Every: launchEvery, NoOverlap: true, Task: schedule.Script{RunFor: launchedRuns}}, nil},
+	}
+	for i := range jobs {
+		j := &jobs[i].Job
+		j.CPU, j.MemoryMB = 20, 16
+		if j.Type == "" {
+			j.Type = fleet.JobTypeService
+		}
+	}
+	return append(jobs, userJob{Job: schedule.Job{ID: "errand", HCL: errand}})
+}
+
+// addWork adds jobs, and draws what users do meanwhile: a change every so often.
+func addWork(plan *schedule.Schedule, every time.Duration) {
+	rng := rand.New(rand.NewPCG(plan.Seed, 0x0b5))
+	jobs := campaignJobs(len(plan.Topology.Edges))
+	for _, j := range jobs {
+		plan.Jobs = append(plan.Jobs, j.Job)
+	}
+	jobs = slices.DeleteFunc(jobs, func(j userJob) bool { return len(j.changes) == 0 })
+	turns := make([]int, len(jobs))
+	for at := drawAround(rng, every); at < plan.Length; at += drawAround(rng, every) {
+		i := rng.IntN(len(jobs))
+		step := schedule.Step{At: at, Job: jobs[i].ID, Verb: jobs[i].changes[turns[i]%len(jobs[i].changes)]}
+		turns[i]++
+		if step.Verb == schedule.Scale {
+			step.Count = 1 + rng.IntN(2*len(plan.Topology.Edges))
+		}
+		plan.Steps = append(plan.Steps, step)
+		if jobs[i].Rollout.Canary > 0 {
+			plan.Steps = append(plan.Steps, schedule.Step{At: at + promoteAfter, Job: step.Job, Verb: schedule.Promote})
+		}
+	}
+	for at := drawAround(rng, dispatchEvery); at < plan.Length; at += drawAround(rng, dispatchEvery) {
+		plan.Steps = append(plan.Steps, schedule.Step{At: at, Job: "errand", Verb: schedule.Dispatch})
+	}
+	slices.SortStableFunc(plan.Steps, func(a, b schedule.Step) int { return cmp.Compare(a.At, b.At) })
+	plan.Operations = operations
+}
+
+// addDrains draws edges that users drain. A restored cluster may know of a drain that is over.
+func addDrains(plan *schedule.Schedule) {
+	if slices.ContainsFunc(plan.Faults, func(f schedule.Fault) bool { return f.Kind == schedule.Restore }) {
+		return
+	}
+	rng := rand.New(rand.NewPCG(plan.Seed, 0xd4a1))
+	for at := drawAround(rng, drainEvery); at+drainLasts < plan.Length; at += drainLasts + drawAround(rng, drainEvery) {
+		plan.Faults = append(plan.Faults, schedule.Fault{
+			Kind: schedule.Drain, At: at, For: drainLasts, Targets: []string{plan.Topology.Edges[rng.IntN(len(plan.Topology.Edges))].Name},
+			Params: schedule.Params{Deadline: drainDeadline, KeepSystem: rng.IntN(3) == 0},
+		})
+	}
+}
+
+// drawAround draws a duration that is so long on average.
+func drawAround(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.5 + rng.Float64()))
+}
+
+// taskScript tells where and that the task starts, and lasts for LASTS seconds, or ends soon where its
+// edge is marked.
+const taskScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
+if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
+exec sleep "$LASTS"`
+
+// forever is how long tasks last that do not end by themselves.
+const forever = 24 * time.Hour
+
+// adaptJob has a job of simulated tasks run real ones, which are over or started again within
+// seconds. Other jobs stay as they are.
+func (s *campaignRun) adaptJob(job *fleet.Job) {
+	for i := range job.TaskGroups {
+		group := &job.TaskGroups[i]
+		task := &group.Tasks[0]
+		if task.Driver != sim.Name {
+			continue
+		}
+		// Tasks that crash are started again for as long as they do.
+		group.RestartPolicy = &fleet.RestartPolicy{Attempts: 10_000, Interval: time.Hour, Delay: 300 * time.Millisecond, Mode: fleet.RestartModeDelay}
+		if job.Type != fleet.JobTypeSystem {
+			group.ReschedulePolicy = &fleet.ReschedulePolicy{Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant, Unlimited: true}
+		}
+		group.EphemeralDisk.SizeMB = 10 // the disks are small
+		if u := group.Update; u != nil {
+			u.MinHealthyTime, u.HealthyDeadline, u.ProgressDeadline = 500*time.Millisecond, 20*time.Second, 40*time.Second
+		}
+		lasts := forever
+		if text, ok := task.Config["run_for"].(string); ok {
+			lasts, _ = time.ParseDuration(text) // the schedule is valid
+		}
+		task.Driver, task.Config = "raw_exec", map[string]any{"command": "/bin/sh", "args": []any{"-c", taskScript}}
+		task.RestartPolicy = nil // the group's
+		task.KillTimeout, task.LogConfig = time.Second, fleet.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1}
+		env := map[string]string{"STARTS": s.starts, "RUN": s.Dir, "LASTS": strconv.FormatFloat(lasts.Seconds(), 'f', -1, 64)}
+		for name, value := range task.Env {
+			env[name] = value
+		}
+		task.Env = env
+	}
+	validate.FillDefaults(job)
+}
+
+// describeSteps says what users did.
+func describeSteps(acked map[schedule.Verb]int) string {
+	var parts []string
+	for _, verb := range slices.Sorted(maps.Keys(acked)) {
+		parts = append(parts, strconv.Itoa(acked[verb])+" "+string(verb))
+	}
+	return strings.Join(parts, ", ")
+}
