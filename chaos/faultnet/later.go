@@ -1,7 +1,7 @@
 package faultnet
 
 import (
-	"container/heap"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,11 +9,15 @@ import (
 // callScheduler does things at their time, in the order of their times, on one goroutine.
 type callScheduler struct {
 	mu      sync.Mutex
-	queue   events // guarded by mu
-	count   uint64 // guarded by mu: keeps things of the same time in their order
+	queue   []event // guarded by mu: in the order of their times
 	wake    chan struct{}
 	done    chan struct{}
 	running sync.WaitGroup
+}
+
+type event struct {
+	at time.Time
+	do func()
 }
 
 func newCallScheduler() *callScheduler {
@@ -22,11 +26,15 @@ func newCallScheduler() *callScheduler {
 	return l
 }
 
-// scheduleCall does f at a time, or drops it if everything is over by then.
+// scheduleCall does f at a time, after what is due then already, or drops it if everything is over
+// by then.
 func (l *callScheduler) scheduleCall(t time.Time, f func()) {
 	l.mu.Lock()
-	l.count++
-	heap.Push(&l.queue, event{t, l.count, f})
+	i := len(l.queue)
+	for i > 0 && l.queue[i-1].at.After(t) { // most are due last
+		i--
+	}
+	l.queue = slices.Insert(l.queue, i, event{t, f})
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -62,38 +70,13 @@ func (l *callScheduler) runDueCalls() time.Duration {
 			l.mu.Unlock()
 			return time.Hour
 		}
-		if wait := time.Until(l.queue[0].at); wait > 0 {
+		next := l.queue[0]
+		if wait := time.Until(next.at); wait > 0 {
 			l.mu.Unlock()
 			return wait
 		}
-		next := heap.Pop(&l.queue).(event)
+		l.queue = slices.Delete(l.queue, 0, 1)
 		l.mu.Unlock()
 		next.do()
 	}
-}
-
-type event struct {
-	at    time.Time
-	order uint64
-	do    func()
-}
-
-// events is a heap, the earliest first.
-type events []event
-
-func (q events) Len() int      { return len(q) }
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q events) Less(i, j int) bool {
-	if q[i].at.Equal(q[j].at) {
-		return q[i].order < q[j].order
-	}
-	return q[i].at.Before(q[j].at)
-}
-func (q *events) Push(x any) { *q = append(*q, x.(event)) }
-func (q *events) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*q = old[:len(old)-1]
-	return last
 }

@@ -19,16 +19,15 @@ import (
 // device in it whose other end this process holds: a switch here carries every
 // packet, by the member's address. The machine's own network is left alone.
 type Netns struct {
-	prefix       string // of every namespace
-	links        *links
+	prefix string // of every namespace
+	*links
 	delayedCalls *callScheduler
 	wg           sync.WaitGroup
 
 	mu             sync.Mutex
 	members        map[string]*switchMember
 	byAddr         map[netip.Addr]*switchMember
-	cut            map[string]*Imposed // by Cut
-	addressesGiven int                 // addresses so far
+	addressesGiven int // addresses so far
 }
 
 // NewNetns makes a network without members. It needs root and iproute2. prefix
@@ -39,7 +38,7 @@ func NewNetns(prefix string) (*Netns, error) {
 	}
 	return &Netns{
 		prefix: prefix, links: newLinks(), delayedCalls: newCallScheduler(),
-		members: map[string]*switchMember{}, byAddr: map[netip.Addr]*switchMember{}, cut: map[string]*Imposed{},
+		members: map[string]*switchMember{}, byAddr: map[netip.Addr]*switchMember{},
 	}, nil
 }
 
@@ -113,37 +112,6 @@ func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error)
 // Within runs f on a thread that is inside a member's namespace.
 func (n *Netns) Within(member string, f func() error) error {
 	return runInNamespace(n.namespacePath(member), f)
-}
-
-// Cut makes every packet from and to a member vanish; its device stays up.
-func (n *Netns) Cut(member string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.cut[member] != nil {
-		return nil
-	}
-	cut, err := n.links.addImpairment(member, Dead())
-	if err != nil {
-		return err
-	}
-	n.cut[member] = cut
-	return nil
-}
-
-// Heal lets a member's packets pass again.
-func (n *Netns) Heal(member string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if cut := n.cut[member]; cut != nil {
-		cut.Lift()
-		delete(n.cut, member)
-	}
-	return nil
-}
-
-// Impose impairs a member's link.
-func (n *Netns) Impose(member string, i Impairment) (*Imposed, error) {
-	return n.links.addImpairment(member, i)
 }
 
 // Rebind has a NAT that translates ports forget what it knew of a member.

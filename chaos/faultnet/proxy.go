@@ -20,10 +20,11 @@ import (
 // an address where a proxy listens, which hands packets on to the member's own;
 // members are told apart by the address they send from.
 type Proxy struct {
+	plain bool // there is nothing in between
+
 	mu           sync.Mutex
 	members      map[string]*proxyMember
 	byAddr       map[netip.Addr]string // bind address -> member
-	cut          map[string]*Imposed   // by Cut
 	flows        map[*flow]struct{}
 	open         []io.Closer // sockets of flows
 	traffic      map[string]int64
@@ -32,7 +33,7 @@ type Proxy struct {
 
 	binds, advertised int // blocks of addresses
 
-	links        *links
+	*links
 	delayedCalls *callScheduler
 	wg           sync.WaitGroup
 }
@@ -46,10 +47,18 @@ type proxyMember struct {
 func NewProxy() *Proxy {
 	return &Proxy{
 		binds: newBlock(), advertised: newBlock(),
-		members: map[string]*proxyMember{}, byAddr: map[netip.Addr]string{}, cut: map[string]*Imposed{},
+		members: map[string]*proxyMember{}, byAddr: map[netip.Addr]string{},
 		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, firstThrough: map[string]time.Time{},
 		links: newLinks(), delayedCalls: newCallScheduler(),
 	}
+}
+
+// NewPlain returns a network with nothing in between: its links cannot be broken. It is for fleets
+// whose edges break their own links, and are too many for proxies.
+func NewPlain() *Proxy {
+	p := NewProxy()
+	p.plain = true
+	return p
 }
 
 // loopbackAddress is a loopback address of this process alone, so that runs on one
@@ -78,6 +87,9 @@ func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 		return Place{}, errors.New("add a member: a proxy network holds at most 250")
 	}
 	m := &proxyMember{place: Place{Name: name, Bind: loopbackAddress(p.binds, n), Advertise: loopbackAddress(p.advertised, n)}}
+	if p.plain {
+		m.place.Advertise, ports = m.place.Bind, nil
+	}
 	for _, port := range ports {
 		front, err := p.startPortProxy(m.place, port)
 		if err != nil {
@@ -124,39 +136,20 @@ func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 
 // Cut makes every packet from and to a member vanish.
 func (p *Proxy) Cut(member string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.firstThrough, member)
-	if p.cut[member] != nil {
-		return nil
-	}
-	cut, err := p.links.addImpairment(member, Dead())
-	if err != nil {
-		return err
-	}
-	p.cut[member] = cut
-	return nil
+	p.forgetFirstPacket(member)
+	return p.links.Cut(member)
 }
 
 // Heal lets a member's packets pass again.
 func (p *Proxy) Heal(member string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.members[member] == nil {
-		return fmt.Errorf("heal %s: no such member", member)
-	}
-	delete(p.firstThrough, member)
-	if cut := p.cut[member]; cut != nil {
-		cut.Lift()
-		delete(p.cut, member)
-	}
-	return nil
+	p.forgetFirstPacket(member)
+	return p.links.Heal(member)
 }
 
-// Impose impairs a member's link. Connections that TCP carries (gossip) stand
-// still where a direction is cut, and are else left alone.
-func (p *Proxy) Impose(member string, i Impairment) (*Imposed, error) {
-	return p.links.addImpairment(member, i)
+func (p *Proxy) forgetFirstPacket(member string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.firstThrough, member)
 }
 
 // Rebind has what a member sends come from new ports of the proxy.
