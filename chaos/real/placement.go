@@ -44,26 +44,20 @@ func (p Placement) Run(ctx context.Context) error {
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
 	return p.runOnFleet(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *fleetRun) error {
-		return s.withSwarm(ctx, edges, p.sayDuration, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
+		return s.withSwarm(ctx, edges, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
 	})
 }
 
-func (p Placement) sayDuration(what string, d time.Duration) {
-	p.printLine("  %s", durationLine(what, d))
-}
-
 func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm) error {
-	began := time.Now()
-	if err := awaitSwarm(ctx, edges, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
+	if err := p.awaitSwarm(ctx, edges, enrolBound, "edges joined together, all ready", time.Now(), allReady); err != nil {
 		return err
 	}
-	p.sayDuration("edges joined together, all ready", time.Since(began))
 	job := p.largeJob()
-	began = time.Now()
+	began := time.Now()
 	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
 	}
-	p.sayDuration("job registered", time.Since(began))
+	p.sayDuration("job registered", began)
 	hub := s.fleet.Hubs[0]
 	err := cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
 		placed, err := p.countPlaced(ctx, hub, job.ID)
@@ -78,11 +72,12 @@ func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.
 	if err != nil {
 		return err
 	}
-	p.sayDuration(fmt.Sprintf("%d allocations placed", p.Count), time.Since(began))
-	if err := awaitSwarm(ctx, edges, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges }); err != nil {
+	p.sayDuration(fmt.Sprintf("%d allocations placed", p.Count), began)
+	err = p.awaitSwarm(ctx, edges, placeBound, "all seen running by the hubs", began,
+		func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges })
+	if err != nil {
 		return err
 	}
-	p.sayDuration("all seen running by the hubs", time.Since(began))
 	return p.saySpread(ctx, hub)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/fleet"
@@ -140,35 +141,82 @@ func lookEdge(ctx context.Context, e *cluster.Edge) (check.Edge, error) {
 	return seen, errors.Join(errs[:]...)
 }
 
+// lookHub is a hub as it is now, with all histories.
 func lookHub(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
-	seen := check.Hub{
-		Name: h.Name, NodeHistory: map[fleet.NodeID][]fleet.HistoryEntry{}, AllocHistory: map[fleet.AllocID][]fleet.HistoryEntry{},
-		Dropped: map[fleet.AllocID]uint64{},
-	}
 	s, err := h.Fleet(ctx)
+	if err != nil {
+		return check.Hub{}, err
+	}
+	seen, err := readNodes(ctx, h, nodeIDs(s), true)
 	if err != nil {
 		return seen, err
 	}
+	seen.Evals, err = h.Evals(ctx)
+	return seen, err
+}
+
+// pollHubState is a hub without the histories.
+func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
+	s, err := h.Fleet(ctx)
+	if err != nil {
+		return check.Hub{}, err
+	}
+	seen, err := readNodes(ctx, h, nodeIDs(s), false)
+	if err != nil {
+		return seen, err
+	}
+	seen.Index, seen.Leads = s.Index, string(s.Leader) == h.Name
+	if seen.Evals, err = h.Evals(ctx); err != nil {
+		return seen, err
+	}
+	if seen.Deployments, err = h.Deployments(ctx); err != nil {
+		return seen, err
+	}
+	// Answers of different moments are no state that the hub ever had.
+	if s, err = h.Fleet(ctx); err == nil && s.Index != seen.Index {
+		err = fmt.Errorf("look at %s: it moved on meanwhile", h.Name)
+	}
+	return seen, err
+}
+
+func nodeIDs(s api.FleetStatus) (ids []fleet.NodeID) {
 	for _, line := range s.Nodes {
-		n, err := h.Node(ctx, line.ID)
+		ids = append(ids, line.ID)
+	}
+	return ids
+}
+
+// readNodes is what a hub has of nodes and their allocations, with their histories where those are
+// wanted.
+func readNodes(ctx context.Context, h *cluster.Hub, ids []fleet.NodeID, histories bool) (check.Hub, error) {
+	seen := check.Hub{Name: h.Name}
+	if histories {
+		seen.NodeHistory, seen.AllocHistory = map[fleet.NodeID][]fleet.HistoryEntry{}, map[fleet.AllocID][]fleet.HistoryEntry{}
+		seen.Dropped = map[fleet.AllocID]uint64{}
+	}
+	for _, id := range ids {
+		node, err := h.Node(ctx, id)
 		if err != nil {
 			return seen, err
 		}
-		seen.Nodes = append(seen.Nodes, n)
-		if seen.NodeHistory[n.ID], err = h.NodeHistory(ctx, n.ID); err != nil {
+		allocs, err := h.NodeAllocs(ctx, id)
+		if err != nil {
 			return seen, err
 		}
-	}
-	if seen.Allocs, err = h.Allocs(ctx); err != nil {
-		return seen, err
-	}
-	for _, a := range seen.Allocs {
-		if seen.AllocHistory[a.ID], seen.Dropped[a.ID], err = h.AllocHistory(ctx, a.ID); err != nil {
+		seen.Nodes, seen.Allocs = append(seen.Nodes, node), append(seen.Allocs, allocs...)
+		if !histories {
+			continue
+		}
+		if seen.NodeHistory[id], err = h.NodeHistory(ctx, id); err != nil {
 			return seen, err
 		}
+		for _, a := range allocs {
+			if seen.AllocHistory[a.ID], seen.Dropped[a.ID], err = h.AllocHistory(ctx, a.ID); err != nil {
+				return seen, err
+			}
+		}
 	}
-	seen.Evals, err = h.Evals(ctx)
-	return seen, err
+	return seen, nil
 }
 
 // median and longest sum durations up; zero where there are none.

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
-	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/proc"
+	"skerry/client"
 	"skerry/edge/swarm"
 	"skerry/fleet"
 	"skerry/fleet/validate"
@@ -27,10 +32,6 @@ type Rejoin struct {
 	Seed        uint64        // draws the moment of the kill
 	Cap         time.Duration // the edges' longest back-off; 0: their default
 	HubFlags    []string
-	Report      string // folder of the history and the report; "": none are written
-	// Repeat and Versions are what the history says of how it was made.
-	Repeat   string
-	Versions map[string]string
 }
 
 // rejoinHubs is how many hubs a rejoin has.
@@ -45,13 +46,17 @@ const (
 	replayBound = 5 * time.Minute
 )
 
-// rejoin is a run of it.
+// rejoin is a Rejoin under way.
 type rejoin struct {
 	*fleetRun
-	want    Rejoin
-	swarm   *swarm.Swarm
-	figures *rejoinFigures
-	record  *rejoinRecord
+	want  Rejoin
+	swarm *swarm.Swarm
+
+	edgesBefore    int64 // resident memory of this process, bytes
+	healed, killed time.Time
+	atCut          map[string]client.Metrics // of the hubs
+	healedAt       fleet.Index               // last one that the victim had applied when the links healed
+	before, after  fleet.Index               // last one of the victim, first one of its successor
 }
 
 // Run runs the scenario and judges it.
@@ -59,18 +64,9 @@ func (r Rejoin) Run(ctx context.Context) error {
 	if r.Edges < 1 || r.Allocs < 1 || r.Transitions < 1 {
 		return errors.New("a mass rejoin needs at least one edge, one allocation and one transition")
 	}
-	record, err := newRejoinRecord(r)
-	if err != nil {
-		return err
-	}
-	err = r.runOnFleet(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *fleetRun) error {
-		run := &rejoin{fleetRun: s, want: r, figures: newRejoinFigures(r.Ground, record), record: record}
-		for _, h := range s.fleet.Hubs {
-			record.writeHubProcess(h.Name, check.ProcessStart)
-		}
-		run.figures.edgesBefore = memory()
-		edges := swarm.Config{Edges: r.Edges, BackoffCap: r.Cap}
-		return s.withSwarm(ctx, edges, run.figures.reportDuration, func(ctx context.Context, edges *swarm.Swarm) error {
+	return r.runOnFleet(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *fleetRun) error {
+		run := &rejoin{fleetRun: s, want: r, edgesBefore: memory()}
+		return s.withSwarm(ctx, swarm.Config{Edges: r.Edges, BackoffCap: r.Cap}, func(ctx context.Context, edges *swarm.Swarm) error {
 			run.swarm = edges
 			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restartKilledHub, run.judgeRejoin} {
 				if err := step(ctx); err != nil {
@@ -80,34 +76,34 @@ func (r Rejoin) Run(ctx context.Context) error {
 			return nil
 		})
 	})
-	return r.finishReport(record.dir, record.Recorder, err)
 }
 
 // settleIn has the edges join and run their allocations.
 func (r *rejoin) settleIn(ctx context.Context) error {
+	if _, err := r.sayHubs(ctx, "empty"); err != nil {
+		return err
+	}
+	if err := r.awaitSwarm(ctx, r.swarm, enrolBound, "edges joined, all ready", time.Now(), allReady); err != nil {
+		return err
+	}
 	began := time.Now()
-	if err := r.figures.sampleHubMetrics(ctx, phaseEmpty, r.fleet.Hubs...); err != nil {
-		return err
-	}
-	if err := r.waitForSwarm(ctx, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
-		return err
-	}
-	r.figures.reportDuration("edges joined, all ready", time.Since(began))
-	began = time.Now()
 	for i := range r.want.Allocs {
 		if err := r.registerAtAnyHub(ctx, simulated(fleet.JobID(fmt.Sprintf("site-%02d", i)), r.want.Edges, r.want.Allocs)); err != nil {
 			return err
 		}
 	}
 	wanted := r.want.Edges * r.want.Allocs
-	err := r.waitForSwarm(ctx, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == wanted && t.Replayed == t.Edges })
+	err := r.awaitSwarm(ctx, r.swarm, placeBound, fmt.Sprintf("%d allocations placed, all seen running", wanted), began,
+		func(t swarm.Totals) bool { return t.Running == wanted && t.Replayed == t.Edges })
 	if err != nil {
 		return err
 	}
-	r.figures.reportDuration(fmt.Sprintf("%d allocations placed, all seen running", wanted), time.Since(began))
 	runtime.GC()
-	r.figures.edgesSettled, r.figures.goroutines = memory(), runtime.NumGoroutine()
-	return r.figures.sampleHubMetrics(ctx, phaseSettled, r.fleet.Hubs...)
+	goroutines := runtime.NumGoroutine()
+	r.printLine("  this process: %d MiB before, %d MiB settled (%d KiB an edge); %d goroutines, %d an edge",
+		r.edgesBefore>>20, memory()>>20, (memory()-r.edgesBefore)>>10/int64(r.want.Edges), goroutines, goroutines/r.want.Edges)
+	_, err = r.sayHubs(ctx, "settled")
+	return err
 }
 
 // simulated is a job with one allocation on each edge, of which so many fit.
@@ -127,9 +123,7 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 // partWays cuts all links, waits until every hub and every edge has noticed, and lets
 // things happen.
 func (r *rejoin) partWays(ctx context.Context) error {
-	r.record.writeEdgeStates(r.swarm)
 	r.swarm.Cut()
-	r.record.writeCutFault(false, 0)
 	began := time.Now()
 	err := cluster.Eventually(ctx, absentBound, "all nodes are disconnected", func(ctx context.Context) string {
 		if n := r.swarm.Totals().Connected; n > 0 {
@@ -149,13 +143,14 @@ func (r *rejoin) partWays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.figures.reportDuration("cut off, all nodes disconnected", time.Since(began))
+	r.sayDuration("cut off, all nodes disconnected", began)
 	began = time.Now()
 	if err := r.swarm.GenerateRows(ctx, r.want.Transitions); err != nil {
 		return err
 	}
-	r.figures.reportDuration(fmt.Sprintf("%d rows journaled by each edge", r.want.Transitions), time.Since(began))
-	return r.figures.sampleHubMetrics(ctx, phaseCut, r.fleet.Hubs...)
+	r.sayDuration(fmt.Sprintf("%d rows journaled by each edge", r.want.Transitions), began)
+	r.atCut, err = r.sayHubs(ctx, "cut off")
+	return err
 }
 
 // Shares of the rows that have to be at the cluster, at least and at most, when the
@@ -173,37 +168,28 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 		return err
 	}
 	share := killAfter + rand.New(rand.NewPCG(r.want.Seed, 0)).Float64()*(killBefore-killAfter)
-	had := map[string]fleet.Seq{}
-	for _, e := range r.swarm.Edges() {
-		had[e.Name()] = e.SyncStatus().Acknowledged
-	}
-	before := r.swarm.Totals()
-	r.figures.due = before.Rows - before.Acknowledged
-	watching, stop := context.WithCancel(ctx)
-	watched := r.figures.sampleSwarm(watching, r.swarm)
-	defer func() { stop(); <-watched }()
+	away := r.swarm.Totals()
+	due := away.Rows - away.Acknowledged
 	r.swarm.Heal()
-	r.record.writeCutFault(true, r.want.Edges)
-	r.figures.healed, r.figures.cpuHealed = time.Now(), cpu()
-	at := before.Acknowledged + uint64(share*float64(r.figures.due))
-	if err := r.waitForSwarm(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
-		return err
-	}
-	if err := r.figures.killLeaderMidReplay(ctx, leader, r.swarm, had); err != nil {
-		return err
-	}
-	r.record.writeHubProcess(leader.Name, check.ProcessKill)
-	r.record.writeKillFault(leader.Name, false)
-	if err := r.serviceAgain(ctx, leader); err != nil {
-		return err
-	}
-	err = r.waitForSwarm(ctx, replayBound, "all history is in", func(t swarm.Totals) bool { return t.Replayed == t.Edges })
+	r.healed = time.Now()
+	at := away.Acknowledged + uint64(share*float64(due))
+	err = r.awaitSwarm(ctx, r.swarm, replayBound, "healed, the leader may be killed", r.healed, func(t swarm.Totals) bool { return t.Acknowledged >= at })
 	if err != nil {
 		return err
 	}
-	r.figures.reportDuration("healed, all replayed and ready", time.Since(r.figures.healed))
-	r.figures.edgesReplayed, r.figures.cpuReplayed = memory(), cpu()
-	return r.figures.sampleHubMetrics(ctx, phaseReplayed, r.fleet.Hubs...)
+	last, err := leader.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	leader.Kill()
+	r.killed = time.Now()
+	r.healedAt, r.before = fleet.Index(r.atCut[leader.Name][metricApplied]), fleet.Index(last[metricApplied])
+	r.printLine("  %s, the leader, killed %s after the heal: %d of %d rows acknowledged", leader.Name,
+		r.killed.Sub(r.healed).Round(time.Millisecond), r.swarm.Totals().Acknowledged-away.Acknowledged, due)
+	if err := r.serviceAgain(ctx, leader); err != nil {
+		return err
+	}
+	return r.awaitSwarm(ctx, r.swarm, replayBound, "healed, all replayed and ready", r.healed, func(t swarm.Totals) bool { return t.Replayed == t.Edges })
 }
 
 // serviceAgain measures from the leader's death until another hub leads, and until
@@ -214,8 +200,8 @@ func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
 			if h == dead {
 				continue
 			}
-			if m, err := h.Metrics(ctx); err == nil && m[metricLeads] == 1 {
-				r.figures.after = fleet.Index(m[metricApplied]) + 1
+			if m, err := h.Metrics(ctx); err == nil && m["skerry_raft_leader"] == 1 {
+				r.after = fleet.Index(m[metricApplied]) + 1
 				return ""
 			}
 		}
@@ -224,17 +210,22 @@ func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
 	if err != nil {
 		return err
 	}
-	r.figures.reportDuration("leader killed, another one leads", time.Since(r.figures.killed))
+	r.sayDuration("leader killed, another one leads", r.killed)
 	led := r.swarm.Totals().Acknowledged
-	if err := r.waitForSwarm(ctx, quietBound, "rows are taken again", func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges }); err != nil {
-		return err
-	}
-	r.figures.reportDuration("leader killed, rows taken again", time.Since(r.figures.killed))
-	return nil
+	return r.awaitSwarm(ctx, r.swarm, quietBound, "leader killed, rows taken again", r.killed,
+		func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges })
 }
 
-// restartKilledHub starts the hub that was killed, and waits until it has caught up.
+// restartKilledHub starts the hub that was killed, and waits until it has caught up. What the
+// others had to apply meanwhile is said.
 func (r *rejoin) restartKilledHub(ctx context.Context) error {
+	after, err := r.sayHubs(ctx, "replayed")
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		r.printLine("  replay at %s: %s", name, entriesBetween(r.atCut[name], after[name]))
+	}
 	began := time.Now()
 	for _, h := range r.fleet.Hubs {
 		if h.Running() {
@@ -243,17 +234,62 @@ func (r *rejoin) restartKilledHub(ctx context.Context) error {
 		if err := h.Start(); err != nil {
 			return err
 		}
-		r.record.writeKillFault(h.Name, true)
-		r.record.writeHubProcess(h.Name, check.ProcessStart)
 		if err := h.AwaitReady(ctx); err != nil {
 			return err
 		}
 	}
-	r.figures.reportDuration("killed hub started again, ready", time.Since(began))
+	r.sayDuration("killed hub started again, ready", began)
 	return nil
 }
 
-// waitForSwarm waits for the swarm, for a while.
-func (r *rejoin) waitForSwarm(ctx context.Context, bound time.Duration, what string, done func(swarm.Totals) bool) error {
-	return awaitSwarm(ctx, r.swarm, bound, what, done)
+// Names of hubs' metrics.
+const (
+	metricApplied = "skerry_raft_applied_index"
+	metricEntries = "skerry_raft_entries_total"
+	metricBytes   = "skerry_raft_entry_bytes_total"
+)
+
+// sayHubs says what each hub that runs takes, and returns what they measure.
+func (r *rejoin) sayHubs(ctx context.Context, phase string) (map[string]client.Metrics, error) {
+	all := map[string]client.Metrics{}
+	for _, h := range r.fleet.Hubs {
+		if !h.Running() {
+			continue
+		}
+		m, err := h.Metrics(ctx)
+		if err != nil {
+			return nil, err
+		}
+		peak, err := proc.Peak(h.Pid())
+		if err != nil {
+			return nil, err
+		}
+		r.printLine("  %-9s %s: resident %4.0f MiB, peak %4d MiB, heap %4.0f MiB, stacks %3.0f MiB, %5.0f goroutines, %4.0f sessions, %5.1f s of CPU",
+			phase, h.Name, m["process_resident_memory_bytes"]/(1<<20), peak>>20, m["go_memstats_heap_inuse_bytes"]/(1<<20),
+			m["go_memstats_stack_inuse_bytes"]/(1<<20), m["go_goroutines"], m["skerry_edge_sessions"], m["process_cpu_seconds_total"])
+		all[h.Name] = m
+	}
+	return all, nil
+}
+
+// entriesBetween lists the commands that a hub applied in between.
+func entriesBetween(before, after client.Metrics) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		label, ok := strings.CutPrefix(key, metricEntries)
+		if n := after[key] - before[key]; ok && n > 0 {
+			kib := (after[metricBytes+label] - before[metricBytes+label]) / 1024
+			parts = append(parts, fmt.Sprintf("%s %.0f (%.0f KiB)", strings.TrimSuffix(strings.TrimPrefix(label, `{command="`), `"}`), n, kib))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// memory is this process's resident memory in bytes, 0 where it is not to be had.
+func memory() int64 {
+	n, err := proc.Resident(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -2,8 +2,8 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +15,14 @@ import (
 	"skerry/fleet"
 )
 
+// rejoinTally is what the edges' histories show of the replay.
+type rejoinTally struct {
+	mu           sync.Mutex
+	found        []check.Violation
+	returns      []time.Duration // from the heal to each edge's first session
+	early, later uint64          // rows applied by the leader that was killed, and by its successor
+}
+
 // judgeRejoin waits until nothing is left to do, and has everything checked: each edge by
 // itself at every hub, and then what the hubs say of the fleet.
 func (r *rejoin) judgeRejoin(ctx context.Context) error {
@@ -22,7 +30,7 @@ func (r *rejoin) judgeRejoin(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	found, err := r.judgeEdges(ctx)
+	tally, err := r.judgeEdges(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,15 +38,23 @@ func (r *rejoin) judgeRejoin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found = append(found, check.Quiet(fleetwide)...)
-	r.figures.reportDuration("checked", time.Since(began))
-	r.figures.printFigures(r.want)
-	r.record.writeVerdicts(found, len(r.swarm.Edges()))
-	fmt.Fprint(r.Out, verdicts(found, len(r.swarm.Edges())))
-	if len(found) > 0 {
-		return fmt.Errorf("%w: %d violations, the first: %s", ErrViolated, len(found), found[0])
+	found := append(tally.found, check.Quiet(fleetwide)...)
+	r.sayDuration("checked", began)
+	slices.Sort(tally.returns)
+	share := func(p int) time.Duration { return tally.returns[(len(tally.returns)-1)*p/100].Round(time.Millisecond) }
+	if len(tally.returns) > 0 {
+		r.printLine("  back in a session after the heal: first %s, median %s, 90%% %s, 99%% %s, last %s (%d edges)",
+			share(0), share(50), share(90), share(99), share(100), len(tally.returns))
 	}
-	return r.figures.proveMiddle()
+	r.printLine("  rows applied before the leader was killed: %d; under its successor: %d", tally.early, tally.later)
+	fmt.Fprint(r.Out, verdicts(found, len(r.swarm.Edges())))
+	switch {
+	case len(found) > 0:
+		return fmt.Errorf("%w: %d violations, the first: %s", ErrViolated, len(found), found[0])
+	case tally.early == 0 || tally.later == 0:
+		return fmt.Errorf("%w: the leader was not killed in the middle of the replay", ErrVoid)
+	}
+	return nil
 }
 
 // waitForQuietHubs waits until all hubs have applied the same, nothing waits for a decision, and
@@ -52,7 +68,7 @@ func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 			if err != nil {
 				return err.Error()
 			}
-			index := m["skerry_raft_applied_index"]
+			index := m[metricApplied]
 			if applied >= 0 && index != applied {
 				return fmt.Sprintf("%s has applied %.0f, others %.0f", h.Name, index, applied)
 			}
@@ -70,35 +86,27 @@ func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 					return fmt.Sprintf("%s: %s is %.0f, wants %d", h.Name, metric, m[metric], want)
 				}
 			}
+			ds, err := h.Deployments(ctx)
+			if err != nil {
+				return err.Error()
+			}
+			for _, d := range ds {
+				return fmt.Sprintf("%s: deployment %s of job %s is %s", h.Name, fleet.Short(d.ID), d.JobID, d.Status)
+			}
 		}
 		if t := r.swarm.Totals(); t.Replayed != t.Edges {
 			return t.String()
 		}
-		return rolling(ctx, r.fleet)
+		return ""
 	})
-	r.figures.reportDuration("then until all was quiet", time.Since(began))
+	r.sayDuration("then until all was quiet", began)
 	return err
-}
-
-// rolling names a deployment that some hub takes for running, "" where there is none.
-func rolling(ctx context.Context, c *cluster.Cluster) string {
-	for _, h := range c.Hubs {
-		ds, err := h.Deployments(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		for _, d := range ds {
-			return fmt.Sprintf("%s: deployment %s of job %s is %s", h.Name, fleet.Short(d.ID), d.JobID, d.Status)
-		}
-	}
-	return ""
 }
 
 // judgeEdges checks each edge's journal against what every hub has of it. Edges are
 // looked at one after the other, so that what is held at a time stays small.
-func (r *rejoin) judgeEdges(ctx context.Context) ([]check.Violation, error) {
-	var mu sync.Mutex
-	var found []check.Violation
+func (r *rejoin) judgeEdges(ctx context.Context) (*rejoinTally, error) {
+	tally := &rejoinTally{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
 	for _, e := range r.swarm.Edges() {
@@ -107,15 +115,36 @@ func (r *rejoin) judgeEdges(ctx context.Context) ([]check.Violation, error) {
 			if err != nil {
 				return err
 			}
-			vs := check.Quiet(p)
-			mu.Lock()
-			defer mu.Unlock()
-			found = append(found, vs...)
-			r.figures.addEdgeReturn(p)
+			found := check.Quiet(p)
+			tally.mu.Lock()
+			defer tally.mu.Unlock()
+			tally.found = append(tally.found, found...)
+			r.countReturn(tally, p)
 			return nil
 		})
 	}
-	return found, g.Wait()
+	return tally, g.Wait()
+}
+
+// countReturn takes from an edge's picture when it was back, and under which leader its
+// rows were applied. The tally is locked.
+func (r *rejoin) countReturn(tally *rejoinTally, p check.FleetSnapshot) {
+	healed := r.healed.UnixNano()
+	back := slices.IndexFunc(p.Edges[0].Rows, func(row fleet.Transition) bool { return row.Kind == fleet.TransitionReconnect && row.Wall >= healed })
+	if back >= 0 {
+		tally.returns = append(tally.returns, time.Duration(p.Edges[0].Rows[back].Wall-healed))
+	}
+	for _, entries := range p.Hubs[0].AllocHistory {
+		for _, e := range entries {
+			switch {
+			case e.Side != fleet.SideEdge || e.Index <= r.healedAt:
+			case e.Index <= r.before:
+				tally.early++
+			case e.Index >= r.after:
+				tally.later++
+			}
+		}
+	}
 }
 
 // lookAt is the picture of one edge.
@@ -132,7 +161,7 @@ func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.FleetSnapshot
 	}
 	p := check.FleetSnapshot{Edges: []check.Edge{seen}, Starts: e.Starts()}
 	for _, h := range r.fleet.Hubs {
-		hub, err := lookNode(ctx, h, seen.NodeID)
+		hub, err := readNodes(ctx, h, []fleet.NodeID{seen.NodeID}, true)
 		if err != nil {
 			return p, err
 		}
@@ -141,50 +170,22 @@ func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.FleetSnapshot
 	return p, nil
 }
 
-// lookNode is what a hub has of one node.
-func lookNode(ctx context.Context, h *cluster.Hub, id fleet.NodeID) (check.Hub, error) {
-	seen := check.Hub{
-		Name: h.Name, NodeHistory: map[fleet.NodeID][]fleet.HistoryEntry{}, AllocHistory: map[fleet.AllocID][]fleet.HistoryEntry{},
-		Dropped: map[fleet.AllocID]uint64{},
-	}
-	node, err := h.Node(ctx, id)
-	if err != nil {
-		return seen, err
-	}
-	seen.Nodes = []fleet.Node{node}
-	if seen.NodeHistory[id], err = h.NodeHistory(ctx, id); err != nil {
-		return seen, err
-	}
-	if seen.Allocs, err = h.NodeAllocs(ctx, id); err != nil {
-		return seen, err
-	}
-	for _, a := range seen.Allocs {
-		if seen.AllocHistory[a.ID], seen.Dropped[a.ID], err = h.AllocHistory(ctx, a.ID); err != nil {
-			return seen, err
-		}
-	}
-	return seen, nil
-}
-
 // lookFleet is the picture of all nodes, allocations and evaluations, without history.
 func (r *rejoin) lookFleet(ctx context.Context) (check.FleetSnapshot, error) {
 	p := check.FleetSnapshot{Wanted: r.wanted}
+	var ids []fleet.NodeID
+	for _, e := range r.swarm.Edges() {
+		ids = append(ids, e.NodeID())
+	}
 	for _, h := range r.fleet.Hubs {
-		seen := check.Hub{Name: h.Name}
-		for _, e := range r.swarm.Edges() {
-			node, err := h.Node(ctx, e.NodeID())
-			if err != nil {
-				return p, err
-			}
-			seen.Nodes = append(seen.Nodes, node)
+		seen, err := readNodes(ctx, h, ids, false)
+		if err != nil {
+			return p, err
 		}
-		var errs [2]error
-		seen.Allocs, errs[0] = h.Allocs(ctx)
 		for i := range seen.Allocs {
 			seen.Allocs[i].Job = nil // the same for a thousand of them
 		}
-		seen.Evals, errs[1] = h.Evals(ctx)
-		if err := errors.Join(errs[:]...); err != nil {
+		if seen.Evals, err = h.Evals(ctx); err != nil {
 			return p, err
 		}
 		p.Hubs = append(p.Hubs, seen)

@@ -11,8 +11,8 @@ import (
 )
 
 // withSwarm runs simulated edges beside the fleet's hubs while play plays. An edge that
-// fails ends it. took is told how long it took to open them.
-func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, took func(string, time.Duration), play func(context.Context, *swarm.Swarm) error) (err error) {
+// fails ends it.
+func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(context.Context, *swarm.Swarm) error) (err error) {
 	cfg.Dir = filepath.Join(s.Dir, "edges")
 	cfg.Hubs, cfg.TokenFile = s.fleet.JoinAddresses()
 	began := time.Now()
@@ -20,7 +20,7 @@ func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, took func(st
 	if err != nil {
 		return err
 	}
-	took("edges opened", time.Since(began))
+	s.sayDuration("edges opened", began)
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- edges.Run(running) }()
@@ -40,10 +40,21 @@ func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, took func(st
 	return errors.Join(err, edges.Close())
 }
 
-// awaitSwarm waits for a swarm, for a while.
-func awaitSwarm(ctx context.Context, edges *swarm.Swarm, bound time.Duration, what string, done func(swarm.Totals) bool) error {
+// awaitSwarm waits for a swarm, for a while, and says how long it took since a time.
+func (g Ground) awaitSwarm(ctx context.Context, edges *swarm.Swarm, bound time.Duration, what string, since time.Time, done func(swarm.Totals) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
 	defer cancel()
-	_, err := edges.Await(ctx, what, done)
-	return err
+	if _, err := edges.Await(ctx, what, done); err != nil {
+		return err
+	}
+	g.sayDuration(what, since)
+	return nil
+}
+
+// allReady reports whether all edges of a swarm have joined.
+func allReady(t swarm.Totals) bool { return t.Ready == t.Edges }
+
+// sayDuration says how long something took since a time.
+func (g Ground) sayDuration(what string, since time.Time) {
+	g.printLine("  %-44s %9s", what, time.Since(since).Round(time.Millisecond))
 }

@@ -123,37 +123,6 @@ func (w *fleetWatcher) observeHub(ctx context.Context, h *cluster.Hub) {
 	}
 }
 
-// pollHubState is a hub without the histories.
-func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
-	seen := check.Hub{Name: h.Name}
-	s, err := h.Fleet(ctx)
-	if err != nil {
-		return seen, err
-	}
-	seen.Index, seen.Leads = s.Index, string(s.Leader) == h.Name
-	for _, line := range s.Nodes {
-		n, err := h.Node(ctx, line.ID)
-		if err != nil {
-			return seen, err
-		}
-		seen.Nodes = append(seen.Nodes, n)
-	}
-	if seen.Allocs, err = h.Allocs(ctx); err != nil {
-		return seen, err
-	}
-	if seen.Evals, err = h.Evals(ctx); err != nil {
-		return seen, err
-	}
-	if seen.Deployments, err = h.Deployments(ctx); err != nil {
-		return seen, err
-	}
-	// Answers of different moments are no state that the hub ever had.
-	if s, err = h.Fleet(ctx); err == nil && s.Index != seen.Index {
-		err = fmt.Errorf("look at %s: it moved on meanwhile", h.Name)
-	}
-	return seen, err
-}
-
 // nameOf is an edge's name, as far as it is known.
 func (w *fleetWatcher) nameOf(node string) string {
 	w.mu.Lock()

@@ -258,7 +258,6 @@ func (r *run) observationTime() time.Duration {
 	return max(0, r.elapsedTime())
 }
 
-
 // summarizeOutcome sums the run up.
 func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
 	o := Outcome{Found: r.recorder.Monitor.Violations(), Verdicts: r.recorder.Monitor.Verdicts(), Reached: r.recorder.Monitor.Reached()}

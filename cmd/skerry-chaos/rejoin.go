@@ -14,7 +14,6 @@ func rejoinCommand(s *runFlags) *cobra.Command {
 	c := s.plainNetworkCommand("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
 		func(ctx context.Context, g real.Ground) error {
 			r.Ground = g
-			r.Repeat, r.Versions = runProvenance(r.Seed)
 			return r.Run(ctx)
 		})
 	f := c.Flags()
@@ -24,6 +23,5 @@ func rejoinCommand(s *runFlags) *cobra.Command {
 	f.Uint64Var(&r.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws when the leader is killed")
 	f.DurationVar(&r.Cap, "backoff-cap", 0, "the edges' longest back-off (default: their own)")
 	f.StringSliceVar(&r.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
-	f.StringVar(&r.Report, "report", "", "folder for the history and the report (default: none are written)")
 	return c
 }
