@@ -75,7 +75,6 @@ chaos/check             < fleet
 chaos/schedule          < fleet
 chaos/history           < fleet chaos/check
 chaos/report            < fleet chaos/check chaos/history
-chaos/operator          < fleet api client
 chaos                   < fleet api client syncproto hub edge drivers
 
 internal/datadir        < fleet internal/durable

@@ -19,8 +19,9 @@ import (
 
 	"skerry/chaos/clock"
 	"skerry/chaos/disk"
+	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
-	"skerry/chaos/operator"
+	"skerry/chaos/schedule"
 )
 
 // Ports of every member: each has an address of its own.
@@ -42,8 +43,6 @@ type Config struct {
 	HubFlags, EdgeFlags []string
 	// EdgeFlagsOf are added to the command line of the n-th edge, from 1; nil: none.
 	EdgeFlagsOf func(n int) []string
-	// HubName and EdgeName name the n-th, from 1; nil: hub1, edge1 and so on.
-	HubName, EdgeName func(n int) string
 	// Disk gives a member a disk of its own, mounted at its data directory; nil: all
 	// have the machine's.
 	Disk func(name, dir string) (*disk.Disk, error)
@@ -92,7 +91,7 @@ func (c *Cluster) startMembers(ctx context.Context) error {
 }
 
 func (c *Cluster) addHub(ctx context.Context, i int) error {
-	name := memberName(c.cfg.HubName, "hub", i+1)
+	name := schedule.HubName(i + 1)
 	place, err := c.cfg.Net.Add(name,
 		faultnet.Port{Number: quicPort}, faultnet.Port{Number: gossipPort}, faultnet.Port{Number: gossipPort, TCP: true})
 	if err != nil {
@@ -107,7 +106,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	if c.cfg.LocalHTTP {
 		h.httpHost = "127.0.0.1"
 	}
-	if h.Hub, err = operator.NewHub(h.URL(), h.dialHTTP); err != nil {
+	if h.Hub, err = engine.NewHub(h.URL(), h.dialHTTP); err != nil {
 		return err
 	}
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
@@ -138,7 +137,7 @@ func (c *Cluster) addEdge(i int) error {
 	if c.cfg.EdgeFlagsOf != nil {
 		flags = c.cfg.EdgeFlagsOf(i + 1)
 	}
-	e, err := c.NewEdge(memberName(c.cfg.EdgeName, "edge", i+1), flags...)
+	e, err := c.NewEdge(schedule.EdgeName(i+1), flags...)
 	if err != nil {
 		return err
 	}
@@ -186,13 +185,6 @@ func (c *Cluster) Close() error {
 		errs = append(errs, e.Scrap())
 	}
 	return errors.Join(append(errs, c.cfg.Net.Close())...)
-}
-
-func memberName(naming func(int) string, what string, n int) string {
-	if naming == nil {
-		return fmt.Sprintf("%s%d", what, n)
-	}
-	return naming(n)
 }
 
 // placeMember has a member live at a place.

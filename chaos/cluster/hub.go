@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"skerry/chaos/operator"
+	"skerry/chaos/engine"
 )
 
 // Hub is one hub.
 type Hub struct {
 	member
-	operator.Hub
+	engine.Hub
 	Told           string   // file in which it tells what it applies; "": it does not
 	firstStartArgs []string // arguments of the first start alone
 	httpHost       string   // address of its HTTP API

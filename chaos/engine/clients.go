@@ -10,7 +10,6 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
-	"skerry/chaos/operator"
 	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
@@ -81,7 +80,7 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 	return o
 }
 
-func (c *keyClient) readKeyJob(ctx context.Context, h operator.Hub, o *check.Operation) {
+func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) {
 	o.Does = check.OpRead
 	job, err := h.Job(ctx, o.Job)
 	if o.Outcome = OutcomeOf(err); err == nil {
@@ -90,7 +89,7 @@ func (c *keyClient) readKeyJob(ctx context.Context, h operator.Hub, o *check.Ope
 	}
 }
 
-func (c *keyClient) registerKeyJob(ctx context.Context, h operator.Hub, o *check.Operation, enforce bool) {
+func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operation, enforce bool) {
 	o.Does = check.OpRegister
 	c.tags++
 	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)

@@ -14,7 +14,6 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
-	"skerry/chaos/operator"
 	"skerry/chaos/schedule"
 	"skerry/client"
 	"skerry/fleet"
@@ -25,7 +24,7 @@ import (
 // checker. They ask one hub after the other.
 type Users struct {
 	Schedule schedule.Schedule
-	Hubs     []operator.Hub
+	Hubs     []Hub
 	Elapsed  func() time.Duration // since the schedule's start
 	Observe  func(check.Observation)
 	// Adapt makes a job of the schedule one that the platform runs; nil: it is one.
@@ -106,10 +105,10 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 }
 
 // promoteAt promotes the deployment of a job that waits for it, as a hub knows it.
-func (u *Users) promoteAt(ctx context.Context, h operator.Hub, id fleet.JobID) bool {
+func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	all, err := h.Deployments(ctx)
+	all, err := h.ActiveDeployments(ctx)
 	i := slices.IndexFunc(all, func(d fleet.Deployment) bool { return d.JobID == id && d.RequiresPromotion() })
 	if err != nil || i < 0 {
 		return false
@@ -122,7 +121,7 @@ func (u *Users) promoteAt(ctx context.Context, h operator.Hub, id fleet.JobID) b
 // dispatchJob launches a parameterized job, once: all attempts have the same token.
 func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
 	token := fmt.Sprintf("%d-%s", u.Schedule.Seed, s.At)
-	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h operator.Hub) error {
+	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error {
 		_, err := h.DispatchJob(ctx, s.Job, token, api.JobDispatchRequest{})
 		return err
 	})
@@ -164,7 +163,7 @@ func (u *Users) RepeatAll(ctx context.Context) error {
 
 // submitUntilAcked carries a step out that makes a job (nil: purged) what it then is.
 func (u *Users) submitUntilAcked(ctx context.Context, s schedule.Step, job *fleet.Job) error {
-	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h operator.Hub) error { return sendJobStep(ctx, h, s, job) })
+	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error { return sendJobStep(ctx, h, s, job) })
 	if err != nil || !acked {
 		return err
 	}
@@ -188,7 +187,7 @@ func (u *Users) observeWantedJob(id fleet.JobID, job *fleet.Job) {
 
 // askUntilAcked asks one hub after the other for a step until it is acknowledged; false: no hub did in
 // time.
-func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, operator.Hub) error) (bool, error) {
+func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, Hub) error) (bool, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
 	defer stop()
 	for n := int(s.At / time.Second); ; n++ {
@@ -226,19 +225,21 @@ func (u *Users) AckedSteps() map[schedule.Verb]int {
 	return maps.Clone(u.acked)
 }
 
-func sendJobStep(ctx context.Context, h operator.Hub, s schedule.Step, job *fleet.Job) error {
+func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) error {
 	switch s.Verb {
 	case schedule.Stop:
-		return h.Deregister(ctx, s.Job, false)
+		_, err := h.StopJob(ctx, s.Job, client.StopOptions{})
+		return err
 	case schedule.Purge:
-		return h.Deregister(ctx, s.Job, true)
+		_, err := h.StopJob(ctx, s.Job, client.StopOptions{Purge: true})
+		return err
 	}
-	_, err := h.Register(ctx, job)
+	_, err := h.RegisterJob(ctx, job, api.JobRegisterRequest{})
 	return err
 }
 
 // hubOfTurn is the hub that is asked at the n-th attempt.
-func (u *Users) hubOfTurn(n int) operator.Hub { return u.Hubs[n%len(u.Hubs)] }
+func (u *Users) hubOfTurn(n int) Hub { return u.Hubs[n%len(u.Hubs)] }
 
 // WantedCounts is how many allocations of each service shall run, as it was acknowledged.
 func (u *Users) WantedCounts() map[fleet.JobID]int {
@@ -321,7 +322,7 @@ func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainR
 	}
 }
 
-func askDrain(ctx context.Context, h operator.Hub, edge string, req api.DrainRequest) error {
+func askDrain(ctx context.Context, h Hub, edge string, req api.DrainRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	f, err := h.Fleet(ctx)

@@ -152,7 +152,6 @@ func (p CampaignConfig) topology() schedule.Topology {
 // configureCluster gives members names as schedules have them, disks and clocks.
 func (p CampaignConfig) configureCluster(c *cluster.Config) {
 	t := p.topology()
-	c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
 	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(nil, t.Edges[n-1]) }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {

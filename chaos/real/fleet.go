@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/faultnet"
@@ -104,7 +105,7 @@ func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 			if !h.Running() {
 				continue
 			}
-			_, err := h.Register(ctx, job)
+			_, err := h.RegisterJob(ctx, job, api.JobRegisterRequest{})
 			if err == nil {
 				return ""
 			}

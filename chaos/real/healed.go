@@ -7,6 +7,7 @@ import (
 
 	"skerry/chaos/cluster"
 	"skerry/chaos/faultnet"
+	"skerry/client"
 	"skerry/fleet"
 )
 
@@ -83,7 +84,7 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, e *cluster.Edge, w
 	if err != nil {
 		return err
 	}
-	evals, err := s.fleet.Hubs[0].Evals(ctx)
+	evals, err := s.fleet.Hubs[0].Own.Evals(ctx, client.List{})
 	if err != nil {
 		return err
 	}

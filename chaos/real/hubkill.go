@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/cluster"
 	"skerry/fleet"
 )
@@ -77,7 +78,7 @@ func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i i
 	ctx, cancel := context.WithTimeout(ctx, 2*serviceGap)
 	defer cancel()
 	for attempt := i; ctx.Err() == nil; attempt++ {
-		if _, err := c.Hubs[attempt%len(c.Hubs)].Register(ctx, job); err == nil {
+		if _, err := c.Hubs[attempt%len(c.Hubs)].RegisterJob(ctx, job, api.JobRegisterRequest{}); err == nil {
 			b.mu.Lock()
 			b.acked, b.times = append(b.acked, job.ID), append(b.times, time.Now())
 			b.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/client"
 	"skerry/fleet"
 )
 
@@ -151,7 +152,7 @@ func lookHub(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	if err != nil {
 		return seen, err
 	}
-	seen.Evals, err = h.Evals(ctx)
+	seen.Evals, err = h.Own.Evals(ctx, client.List{})
 	return seen, err
 }
 
@@ -166,10 +167,10 @@ func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 		return seen, err
 	}
 	seen.Index, seen.Leads = s.Index, string(s.Leader) == h.Name
-	if seen.Evals, err = h.Evals(ctx); err != nil {
+	if seen.Evals, err = h.Own.Evals(ctx, client.List{}); err != nil {
 		return seen, err
 	}
-	if seen.Deployments, err = h.Deployments(ctx); err != nil {
+	if seen.Deployments, err = h.ActiveDeployments(ctx); err != nil {
 		return seen, err
 	}
 	// Answers of different moments are no state that the hub ever had.
@@ -195,11 +196,11 @@ func readNodes(ctx context.Context, h *cluster.Hub, ids []fleet.NodeID, historie
 		seen.Dropped = map[fleet.AllocID]uint64{}
 	}
 	for _, id := range ids {
-		node, err := h.Node(ctx, id)
+		node, err := h.Own.Node(ctx, id)
 		if err != nil {
 			return seen, err
 		}
-		allocs, err := h.NodeAllocs(ctx, id)
+		allocs, err := h.Own.NodeAllocs(ctx, id)
 		if err != nil {
 			return seen, err
 		}
@@ -207,13 +208,15 @@ func readNodes(ctx context.Context, h *cluster.Hub, ids []fleet.NodeID, historie
 		if !histories {
 			continue
 		}
-		if seen.NodeHistory[id], err = h.NodeHistory(ctx, id); err != nil {
+		if seen.NodeHistory[id], err = h.Own.NodeHistory(ctx, id, client.HistoryQuery{}); err != nil {
 			return seen, err
 		}
 		for _, a := range allocs {
-			if seen.AllocHistory[a.ID], seen.Dropped[a.ID], err = h.AllocHistory(ctx, a.ID); err != nil {
+			answer, err := h.Own.AllocHistory(ctx, a.ID)
+			if err != nil {
 				return seen, err
 			}
+			seen.AllocHistory[a.ID], seen.Dropped[a.ID] = answer.Entries, answer.Dropped
 		}
 	}
 	return seen, nil

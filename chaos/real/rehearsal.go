@@ -62,7 +62,6 @@ func (r Rehearsal) fleetSize() size {
 	set(&sz.hubFlags, "--heartbeat-grace", r.Grace)
 	set(&sz.edgeFlags, "--backoff-cap", r.BackoffCap)
 	sz.dress = func(c *cluster.Config) {
-		c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
 		c.EdgeFlagsOf = func(n int) []string { return edgeFlags(r.Meta[t.Edges[n-1].Name], t.Edges[n-1]) }
 	}
 	return sz

@@ -11,6 +11,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/client"
 	"skerry/edge/swarm"
 	"skerry/fleet"
 )
@@ -86,7 +87,7 @@ func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 					return fmt.Sprintf("%s: %s is %.0f, wants %d", h.Name, metric, m[metric], want)
 				}
 			}
-			ds, err := h.Deployments(ctx)
+			ds, err := h.ActiveDeployments(ctx)
 			if err != nil {
 				return err.Error()
 			}
@@ -185,7 +186,7 @@ func (r *rejoin) lookFleet(ctx context.Context) (check.FleetSnapshot, error) {
 		for i := range seen.Allocs {
 			seen.Allocs[i].Job = nil // the same for a thousand of them
 		}
-		if seen.Evals, err = h.Evals(ctx); err != nil {
+		if seen.Evals, err = h.Own.Evals(ctx, client.List{}); err != nil {
 			return p, err
 		}
 		p.Hubs = append(p.Hubs, seen)

@@ -41,14 +41,9 @@ func (g Ground) finishReport(dir string, rec *engine.Recorder, verdict error) er
 	if err := errors.Join(rec.Err(), rec.History.Close()); err != nil {
 		return errors.Join(verdict, err)
 	}
-	return errors.Join(verdict, g.drawReport(dir))
-}
-
-// drawReport draws the closed history in a folder of a report.
-func (g Ground) drawReport(dir string) error {
 	page := filepath.Join(dir, reportFile)
 	g.printLine("report: %s", page)
-	return report.DrawRun(filepath.Join(dir, historyFile), page, "")
+	return errors.Join(verdict, report.DrawRun(filepath.Join(dir, historyFile), page, ""))
 }
 
 func outcomeOf(verdict error) history.Outcome {

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
-	"skerry/chaos/operator"
 	"skerry/hub"
 	"skerry/hub/state"
 )
@@ -25,7 +25,7 @@ const poll = 50 * time.Millisecond
 // Hub is one hub's machine.
 type Hub struct {
 	Name string
-	operator.Hub
+	engine.Hub
 	Host  *fabric.Host
 	Clock clock
 	Disk  disk
@@ -47,7 +47,7 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h.Dir = c.memberDir(h.Name)
 	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
 	var err error
-	h.Hub, err = operator.NewHub("http://"+addr, func(ctx context.Context) (net.Conn, error) {
+	h.Hub, err = engine.NewHub("http://"+addr, func(ctx context.Context) (net.Conn, error) {
 		return c.operator.Dial(ctx, addr)
 	})
 	if err != nil {

@@ -1,7 +1,9 @@
 package virtual_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -131,13 +133,10 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 		mustDo(t, c, http.MethodPut, waits, map[string]any{"Eligibility": fleet.NodeIneligible}, nil)
 		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": on("edge-b", batchOf("waits", "2m"))}, nil)
 		time.Sleep(time.Minute)
-		file, err := lead(t, c).Snapshot(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := mustSnapshot(t, c)
 		mustDo(t, c, http.MethodPut, waits, map[string]any{"Eligibility": fleet.NodeEligible}, nil)
 		snapshot := state.New()
-		if err := snapshot.Restore(strings.NewReader(string(file))); err != nil {
+		if err := snapshot.Restore(bytes.NewReader(file)); err != nil {
 			t.Fatal(err)
 		}
 
@@ -162,7 +161,7 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 				asked = h
 			}
 		}
-		done, err := asked.RestoreSnapshot(context.Background(), file)
+		done, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,10 +235,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 		c := mustFleet(t, dir, r.countingObservers(), "edge-a")
 		defer mustClose(t, c)
 		mustRun(t, c, service("web", 2))
-		file, err := lead(t, c).Snapshot(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := mustSnapshot(t, c)
 		var whole, none int
 		for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond} {
 			mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": service("later", 0)}, nil)
@@ -252,7 +248,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 			}
 			answered := make(chan error, 1)
 			go func() {
-				_, err := asked.RestoreSnapshot(context.Background(), file)
+				_, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file))
 				answered <- err
 			}()
 			time.Sleep(after)
@@ -275,7 +271,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 				_, under := v.Restoring()
 				return !under
 			})
-			if _, err := asked.RestoreSnapshot(context.Background(), file); err != nil {
+			if _, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file)); err != nil {
 				t.Errorf("killed after %s, restored again: %v", after, err)
 			}
 			mustCome(t, c, 10*time.Minute, "it is restored, and runs", func(v *state.View) bool {
@@ -292,4 +288,19 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 			}
 		}
 	})
+}
+
+// mustSnapshot reads a snapshot of the cluster's state from the hub that leads.
+func mustSnapshot(t *testing.T, c *virtual.Cluster) []byte {
+	t.Helper()
+	file, err := lead(t, c).Snapshot(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	b, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
