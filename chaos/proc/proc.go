@@ -4,7 +4,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -180,28 +179,6 @@ func Peak(pid int) (int64, error) {
 		return 0, fmt.Errorf("read the peak memory of process %d: %w", pid, err)
 	}
 	return kib(string(b), "VmHWM:", pid)
-}
-
-// clockTick is the unit of CPU times in /proc, on every Linux that Go runs on.
-const clockTick = 10 * time.Millisecond
-
-// CPU is the processor time that a process has used, its own and the system's for it.
-func CPU(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
-	}
-	// The name, in parentheses, may hold anything; utime and stime are 12 and 13 behind it.
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 13 {
-		return 0, fmt.Errorf("read the CPU time of process %d: %d fields", pid, len(f))
-	}
-	user, err := strconv.ParseInt(f[11], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
-	}
-	system, err := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * clockTick, err
 }
 
 func smaps(pid int, field string) (int64, error) {

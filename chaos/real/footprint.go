@@ -31,7 +31,7 @@ func (f Footprint) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.runJobUntilQuiet(ctx, workload("ten", footprintTasks, s.starts, nil)); err != nil {
+		if err := s.runJobUntilQuiet(ctx, workload("ten", footprintTasks, s.starts)); err != nil {
 			return err
 		}
 		if err := pause(ctx, footprintRest); err != nil {

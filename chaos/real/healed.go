@@ -42,7 +42,7 @@ func (h Healed) Run(ctx context.Context) error {
 		sz.hubFlags = FastHub
 	}
 	return h.runOnFleet(ctx, sz, func(s *fleetRun) error {
-		if err := s.runJobUntilQuiet(ctx, workload("healed", h.Allocs, s.starts, nil)); err != nil {
+		if err := s.runJobUntilQuiet(ctx, workload("healed", h.Allocs, s.starts)); err != nil {
 			return err
 		}
 		e := s.fleet.Edges[0]

@@ -74,7 +74,7 @@ func (k HubKill) Run(ctx context.Context) error {
 
 // registerUntilAcked tries each hub in turn until one acknowledges, for a while.
 func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i int) {
-	job := workload(fleet.JobID(fmt.Sprintf("job-%05d", i)), 1, "", nil)
+	job := workload(fleet.JobID(fmt.Sprintf("job-%05d", i)), 1, "")
 	ctx, cancel := context.WithTimeout(ctx, 2*serviceGap)
 	defer cancel()
 	for attempt := i; ctx.Err() == nil; attempt++ {

@@ -29,7 +29,7 @@ const rebootBound = 10 * time.Second
 // Run reboots one edge behind a cut link, again and again.
 func (b Reboot) Run(ctx context.Context) error {
 	return b.runOnFleet(ctx, fast(1, 1), func(s *fleetRun) error {
-		if err := s.runJobUntilQuiet(ctx, workload("reboot", b.Tasks, s.starts, nil)); err != nil {
+		if err := s.runJobUntilQuiet(ctx, workload("reboot", b.Tasks, s.starts)); err != nil {
 			return err
 		}
 		e := s.fleet.Edges[0]

@@ -19,28 +19,14 @@ import (
 // really ran can be held against what hub and edge say.
 const workloadScript = `echo $$ >> "$STARTS/$NOMAD_ALLOC_ID"; exec sleep 86400`
 
-// The storm's task tells where it runs, too, and ends soon where its edge is marked. It
-// lasts for LASTS seconds.
-const campaignScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
-if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
-exec sleep "$LASTS"`
-
 // workload is a job of count tasks; starts is the folder where they tell.
-func workload(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
-	job := newWorkloadJob(id, count, starts, disconnect)
-	validate.FillDefaults(job)
-	return job
-}
-
-// newWorkloadJob is a workload without its defaults.
-func newWorkloadJob(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
-	return &fleet.Job{
+func workload(id fleet.JobID, count int, starts string) *fleet.Job {
+	job := &fleet.Job{
 		ID:   id,
 		Type: fleet.JobTypeService,
 		TaskGroups: []fleet.TaskGroup{{
-			Name:       "main",
-			Count:      count,
-			Disconnect: disconnect,
+			Name:  "main",
+			Count: count,
 			RestartPolicy: &fleet.RestartPolicy{
 				Attempts: 10, Interval: time.Minute, Delay: 100 * time.Millisecond, Mode: fleet.RestartModeDelay,
 			},
@@ -57,6 +43,8 @@ func newWorkloadJob(id fleet.JobID, count int, starts string, disconnect *fleet.
 			}},
 		}},
 	}
+	validate.FillDefaults(job)
+	return job
 }
 
 // processes counts the live processes of each task on an edge: the first one of
