@@ -115,7 +115,7 @@ func (p Campaign) Run(ctx context.Context) error {
 
 func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error) {
 	s = &campaignRun{
-		fleetRun: st, CampaignConfig: cfg, topology: cfg.topology(), began: time.Now(), playing: time.Now(), acked: map[schedule.Verb]int{},
+		fleetRun: st, CampaignConfig: cfg, topology: cfg.fleetTopology(), began: time.Now(), playing: time.Now(), acked: map[schedule.Verb]int{},
 		played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
 	}
 	s.space, _ = s.Net.(*faultnet.Netns)
@@ -137,8 +137,8 @@ func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error
 	return s, err
 }
 
-// topology is the scenario's, or a fleet at two sites.
-func (p CampaignConfig) topology() schedule.Topology {
+// fleetTopology is the scenario's, or a fleet at two sites.
+func (p CampaignConfig) fleetTopology() schedule.Topology {
 	if p.Scenario != nil {
 		return p.Scenario.Topology
 	}
@@ -151,7 +151,7 @@ func (p CampaignConfig) topology() schedule.Topology {
 
 // configureCluster gives members names as schedules have them, disks and clocks.
 func (p CampaignConfig) configureCluster(c *cluster.Config) {
-	t := p.topology()
+	t := p.fleetTopology()
 	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(nil, t.Edges[n-1]) }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
@@ -263,7 +263,7 @@ func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) 
 	s.mu.Lock()
 	s.playing = time.Now()
 	s.mu.Unlock()
-	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsed, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJob}
+	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsedTime, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJob}
 	for _, h := range s.fleet.Hubs {
 		s.users.Hubs = append(s.users.Hubs, h.Hub)
 	}
@@ -292,8 +292,8 @@ func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) 
 	return nil
 }
 
-// elapsed is the time of the schedule that is played.
-func (s *campaignRun) elapsed() time.Duration {
+// elapsedTime is the time of the schedule that is played.
+func (s *campaignRun) elapsedTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.playing)
@@ -312,7 +312,7 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 		s.watch.recordUnsettled(err, picture)
 	} else {
 		if s.expect != nil {
-			s.expect.RecordSettled(s.elapsed())
+			s.expect.RecordSettled(s.elapsedTime())
 			s.watch.updateExpectations(ctx)
 		}
 		s.watch.judgeQuietSnapshot(picture)

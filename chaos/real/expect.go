@@ -14,7 +14,7 @@ func (w *fleetWatcher) watchExpectations(ctx context.Context) {
 	for w.s.expect != nil && pause(ctx, lookEvery) == nil {
 		w.updateExpectations(ctx)
 		if w.s.expect.AwaitsQuiet() && firstUnsettled(ctx, w.s.fleet) == "" {
-			w.s.expect.RecordSettled(w.s.elapsed())
+			w.s.expect.RecordSettled(w.s.elapsedTime())
 		}
 	}
 }
@@ -23,7 +23,7 @@ func (w *fleetWatcher) watchExpectations(ctx context.Context) {
 func (w *fleetWatcher) updateExpectations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
-	seen := schedule.Snapshot{At: w.s.elapsed(), Tasks: map[string][]fleet.AllocID{}}
+	seen := schedule.Snapshot{At: w.s.elapsedTime(), Tasks: map[string][]fleet.AllocID{}}
 	if h, err := w.s.findRunningLeader(ctx); err == nil {
 		f, failed := h.Fleet(ctx)
 		allocs, err := h.Allocs(ctx)

@@ -69,7 +69,7 @@ func (s *campaignRun) recordFaultBegin(f schedule.Fault) {
 
 func (s *campaignRun) recordFaultEnd(f schedule.Fault, over time.Time, hits uint64, what string) {
 	if s.expect != nil {
-		s.expect.CountFaultEnd(f, s.elapsed()-time.Since(over), hits)
+		s.expect.CountFaultEnd(f, s.elapsedTime()-time.Since(over), hits)
 	}
 	s.mu.Lock()
 	s.hits[f.Kind] += hits

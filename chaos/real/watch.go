@@ -94,7 +94,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 					r.From = w.nameOf(r.From)
 					w.judgeAndRecord(check.Observation{Refused: &r})
 					if w.s.expect != nil {
-						w.s.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(w.s.elapsed(), r.Code) })
+						w.s.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(w.s.elapsedTime(), r.Code) })
 					}
 				}
 				w.observeHub(ctx, h)
