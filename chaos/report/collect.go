@@ -30,16 +30,21 @@ type run struct {
 	notes      []note
 	clients    map[string]uint64 // operations, by what they do and how they ended
 	requests   int
-	end        *history.End
-	readErr    error // why the history ends early, if it does
+	end        history.End // without an outcome where there is none
+	readErr    error       // why the history ends early, if it does
 }
 
 // member is a hub or an edge.
 type member struct {
 	edge    bool
-	process stateSpans                    // whether it is up, and whether a hub leads
-	tasks   map[fleet.AllocID]*stateSpans // what really runs
-	running map[fleet.AllocID]int
+	process stateSpans                   // whether it is up, and whether a hub leads
+	tasks   map[fleet.AllocID]*taskSpans // what really runs
+}
+
+// taskSpans is when any task of an allocation ran, and how many run now.
+type taskSpans struct {
+	stateSpans
+	running int
 }
 
 // fault is one that began.
@@ -102,7 +107,7 @@ func collect(r *history.Reader) (*run, error) {
 func (c *run) ensureMember(name string, edge bool) *member {
 	m := c.members[name]
 	if m == nil {
-		m = &member{edge: edge, tasks: map[fleet.AllocID]*stateSpans{}, running: map[fleet.AllocID]int{}}
+		m = &member{edge: edge, tasks: map[fleet.AllocID]*taskSpans{}}
 		c.members[name] = m
 		c.names = append(c.names, name)
 	}
@@ -151,7 +156,7 @@ func (c *run) recordConclusion(rec *history.Record) {
 	case rec.Note != nil && len(c.notes) < maxNotes:
 		c.notes = append(c.notes, note{rec.At, *rec.Note})
 	case rec.End != nil:
-		c.end = rec.End
+		c.end = *rec.End
 	}
 }
 
@@ -188,19 +193,15 @@ func (c *run) recordTask(at time.Duration, t *check.Task) {
 	m := c.ensureMember(t.Edge, true)
 	l := m.tasks[t.Alloc]
 	if l == nil {
-		l = &stateSpans{}
+		l = &taskSpans{}
 		m.tasks[t.Alloc] = l
 	}
 	if t.What == check.TaskStarted {
-		m.running[t.Alloc]++
+		l.running++
 	} else {
-		m.running[t.Alloc] = max(0, m.running[t.Alloc]-1)
+		l.running = max(0, l.running-1)
 	}
-	if m.running[t.Alloc] == 0 {
-		l.setState(at, "")
-	} else {
-		l.setState(at, barRuns)
-	}
+	l.setState(at, classIf(l.running > 0, barRuns))
 }
 
 // recordRefusal counts a refusal. Where there are too many different ones, those that are

@@ -60,13 +60,11 @@ func (c *run) buildRunPage(beside PageLinks) page {
 		About: fmt.Sprintf("%s, %s, %s time. Invariants: %s", history.Plural(len(c.header.Hubs), "hub"), history.Plural(len(c.header.Edges), "edge"),
 			c.header.Clock, verdictCounts(verdicts)),
 	}
-	if c.readErr != nil && c.end == nil {
+	if c.readErr != nil && c.end.Outcome == "" {
 		p.Reasons = []string{c.readErr.Error()}
 	}
 	p.addSection(section{Title: "Violations", Text: c.violationText()})
-	if c.end != nil {
-		p.addSection(section{Title: "The shortest schedule that still fails", Text: c.end.Shortest})
-	}
+	p.addSection(section{Title: "The shortest schedule that still fails", Text: c.end.Shortest})
 	p.addSection(section{Title: "Timeline", Timeline: c.drawTimeline()})
 	p.addSection(section{Title: "Verdicts", Table: verdictTable(verdicts)})
 	p.addSection(section{Title: "Faults", Note: history.Plural(len(c.faults), "fault"), Table: c.faultKindTable()})
@@ -82,9 +80,7 @@ func (c *run) buildRunPage(beside PageLinks) page {
 	if beside.Index != "" {
 		p.Links = append(p.Links, cell{Text: "All runs", Link: beside.Index})
 	}
-	if c.end != nil {
-		p.addSection(section{Title: "Kept files", Lines: c.end.Kept})
-	}
+	p.addSection(section{Title: "Kept files", Lines: c.end.Kept})
 	return p
 }
 
@@ -256,6 +252,7 @@ func (c *run) faultKindTable() *table {
 	return t
 }
 
+// classIf returns a class, or a state, where it applies.
 func classIf(yes bool, class string) string {
 	if yes {
 		return class
