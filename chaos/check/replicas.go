@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -20,13 +21,10 @@ type replicas struct {
 	owed    []owed
 }
 
-// entry is an entry as the first hub had it.
+// entry is an entry as the first hub had it, without its effects.
 type entry struct {
-	index                         fleet.Index
-	term                          uint64
-	kind, command, result, digest string
-	hub                           string
-	lives                         int
+	Applied
+	lives int
 }
 
 type written struct {
@@ -95,13 +93,12 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 		t.recordRegistrations(a)
 	}
 	switch known := t.ringEntryAt(a.Index); {
-	case known.index < a.Index:
-		*known = entry{a.Index, a.Term, a.Kind, a.Command, a.Result, a.State, a.Hub, t.lives}
-	case known.index == a.Index:
+	case known.Index < a.Index:
+		*known = entry{*a, t.lives}
+		known.Effects = nil
+	case known.Index == a.Index:
 		t.compareWithFirst(s, a, known)
-		if known.digest == "" {
-			known.digest = a.State
-		}
+		known.State = cmp.Or(known.State, a.State)
 	}
 }
 
@@ -109,7 +106,7 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 // a snapshot.
 func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 	for i := from + 1; i < to && i-from < keptEntries; i++ {
-		if t.ringEntryAt(i).index == i {
+		if t.ringEntryAt(i).Index == i {
 			s.countBranch(BranchSnapshotInstalled)
 			return
 		}
@@ -118,19 +115,19 @@ func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 
 // compareWithFirst holds an entry against what the first hub had.
 func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
-	evidence := []string{
-		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", first.hub, first.term, first.kind, first.command, first.result, first.digest),
-		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", a.Hub, a.Term, a.Kind, a.Command, a.Result, a.State),
+	var evidence []string
+	for _, e := range []*Applied{&first.Applied, a} {
+		evidence = append(evidence, fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", e.Hub, e.Term, e.Kind, e.Command, e.Result, e.State))
 	}
 	switch {
-	case (a.Command != first.command || a.Term != first.term) && t.lives > first.lives:
+	case (a.Command != first.Command || a.Term != first.Term) && t.lives > first.lives:
 		s.reportWithEvidence(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied and is another one now", a.Index)
-	case a.Command != first.command || a.Term != first.term:
-		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.hub)
-	case a.Result != first.result:
-		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d (%s) gives another result than on %s", a.Index, a.Kind, first.hub)
-	case a.State != "" && first.digest != "" && a.State != first.digest:
-		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "after entry %d (%s) the state is not the one of %s", a.Index, a.Kind, first.hub)
+	case a.Command != first.Command || a.Term != first.Term:
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.Hub)
+	case a.Result != first.Result:
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d (%s) gives another result than on %s", a.Index, a.Kind, first.Hub)
+	case a.State != "" && first.State != "" && a.State != first.State:
+		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "after entry %d (%s) the state is not the one of %s", a.Index, a.Kind, first.Hub)
 	}
 }
 

@@ -14,7 +14,6 @@ type Judgement struct {
 	// Before are the violations that were seen then, Found those that are seen now.
 	Before, Found []check.Violation
 	Verdicts      []check.Verdict
-	Reached       map[check.Branch]uint64
 	// CutShort says that the history has no end: what only the end of a run shows was
 	// not judged.
 	CutShort bool
@@ -43,7 +42,7 @@ func Judge(r *Reader) (Judgement, error) {
 		return Judgement{}, fmt.Errorf("judge %s: %w", j.Header.Name, err)
 	}
 	j.Recorded = tally.Run()
-	j.Found, j.Verdicts, j.Reached = m.Violations(), m.Verdicts(), m.Reached()
+	j.Found, j.Verdicts = m.Violations(), m.Verdicts()
 	return j, nil
 }
 
