@@ -56,16 +56,16 @@ func (t *deadlines) judgeSilentNodes(s *runContext) {
 			continue
 		}
 		node := s.nodes[m.node]
-		if node == nil || node.status == "" || s.isClonedMachine(m.name) || t.told[m.node] ||
+		if node == nil || node.Status == "" || s.isClonedMachine(m.name) || t.told[m.node] ||
 			s.now-s.led < bound || s.faults.isRewindActive() ||
 			s.faults.hasHubFaultSince(s.now, s.now-2*bound, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
 			continue
 		}
 		s.countJudgement(Initializing)
-		if node.status == fleet.NodeReady || node.status == fleet.NodeInitializing {
+		if node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing {
 			t.told[m.node] = true
 			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline",
-				node.status, s.now-m.ended)
+				node.Status, s.now-m.ended)
 		}
 	}
 }

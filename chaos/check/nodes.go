@@ -11,15 +11,12 @@ import (
 // simple as can be, beside the one that it judges.
 type nodes map[fleet.NodeID]*nodeFact
 
-// nodeFact is a node after the newest entry that concerned it.
+// nodeFact is a node after the newest entry that concerned it: its newest session, with the status
+// and the rows of the node since.
 type nodeFact struct {
-	logged  bool // an entry told; else only views did
-	epoch   fleet.Epoch
-	session uint64
-	status  fleet.NodeStatus
-	head    fleet.Seq // that its session announced
-	applied fleet.Seq
-	moved   bool // it missed its deadline since its last session
+	Opened
+	logged bool // an entry told; else only views did
+	moved  bool // it missed its deadline since its last session
 
 	// Of views: the most that was seen applied, and the epoch of that.
 	viewed      fleet.Seq
@@ -48,7 +45,7 @@ func (t nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	}
 	for _, m := range e.Moved {
 		n := ensure(t, m.Node)
-		n.status, n.moved = m.Status, true
+		n.Status, n.moved = m.Status, true
 		s.countJudgement(Fencing)
 		if m.Epoch != m.Newest {
 			s.reportViolation(Fencing, s.registry.edgeNameOf(m.Node), "entry %d makes the node %s by a missed deadline of epoch %d: its session has epoch %d",
@@ -70,28 +67,25 @@ func (t nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 	s.countJudgement(NeverBack)
 	s.countJudgement(HeartbeatFirst)
 	switch {
-	case known && (o.Epoch <= n.epoch || o.Session <= n.session):
+	case known && (o.Epoch <= n.Epoch || o.Session <= n.Session):
 		s.reportViolation(Fencing, name, "entry %d commits session %d with epoch %d, after session %d with epoch %d",
-			a.Index, o.Session, o.Epoch, n.session, n.epoch)
-	case known && o.Applied < n.applied:
-		s.reportViolation(NeverBack, name, "entry %d opens a session at row %d: the cluster had applied row %d", a.Index, o.Applied, n.applied)
-	case known && o.Applied > n.applied:
-		s.reportViolation(Sequence, name, "entry %d opens a session at row %d: only row %d was ever applied", a.Index, o.Applied, n.applied)
+			a.Index, o.Session, o.Epoch, n.Session, n.Epoch)
+	case known && o.Applied < n.Applied:
+		s.reportViolation(NeverBack, name, "entry %d opens a session at row %d: the cluster had applied row %d", a.Index, o.Applied, n.Applied)
+	case known && o.Applied > n.Applied:
+		s.reportViolation(Sequence, name, "entry %d opens a session at row %d: only row %d was ever applied", a.Index, o.Applied, n.Applied)
 	}
-	blip := n.status == fleet.NodeReady && !n.moved && o.Lost == ""
+	blip := n.Status == fleet.NodeReady && !n.moved && o.Lost == ""
 	if known && !blip && o.Status == fleet.NodeReady && o.Applied < o.Head {
 		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, o.Applied, o.Head)
 	}
-	if known && !n.moved && n.status == fleet.NodeReady {
+	if known && !n.moved && n.Status == fleet.NodeReady {
 		s.countBranch(BranchSessionTakenOver)
 	}
 	if o.Lost != "" {
 		s.countBranch(BranchJournalRebuilt)
 	}
-	*n = nodeFact{
-		logged: true, epoch: o.Epoch, session: o.Session, status: o.Status, head: o.Head, applied: o.Applied,
-		viewed: n.viewed, viewedEpoch: n.viewedEpoch, from: o.Applied, term: a.Term,
-	}
+	*n = nodeFact{Opened: *o, logged: true, viewed: n.viewed, viewedEpoch: n.viewedEpoch, from: o.Applied, term: a.Term}
 }
 
 // judgeBatch judges rows that were applied.
@@ -99,22 +93,22 @@ func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	name := s.registry.edgeNameOf(b.Node)
 	n := ensure(t, b.Node)
 	if !n.logged { // what stood before it is not known
-		n.logged, n.epoch, n.status, n.applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
+		n.logged, n.Epoch, n.Status, n.Applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
 	}
 	s.countJudgement(Fencing)
 	s.countJudgement(HeartbeatFirst)
 	switch {
-	case b.Epoch != n.epoch:
-		s.reportViolation(Fencing, name, "entry %d applies rows of epoch %d: the node's session has epoch %d", a.Index, b.Epoch, n.epoch)
-	case n.status != fleet.NodeInitializing && n.status != fleet.NodeReady:
+	case b.Epoch != n.Epoch:
+		s.reportViolation(Fencing, name, "entry %d applies rows of epoch %d: the node's session has epoch %d", a.Index, b.Epoch, n.Epoch)
+	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady:
 		s.reportViolation(HeartbeatFirst, name, "entry %d applies rows from %d on though the node is %s: it has not beaten since",
-			a.Index, b.First, n.status)
+			a.Index, b.First, n.Status)
 	}
 	t.judgeRowSequence(s, a, b, n)
-	before := n.status
-	n.applied, n.status = b.Applied, b.Status
-	if before != fleet.NodeReady && n.status == fleet.NodeReady {
+	before := n.Status
+	n.Applied, n.Status = b.Applied, b.Status
+	if before != fleet.NodeReady && n.Status == fleet.NodeReady {
 		t.judgeReadyNode(s, a, name, n)
 	}
 }
@@ -131,35 +125,35 @@ func (t nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact
 		}
 	}
 	last := b.First + fleet.Seq(len(b.Rows)) - 1
-	if b.First > n.applied+1 {
+	if b.First > n.Applied+1 {
 		excused := b.Base && (s.isClonedMachine(name) || s.faults.hasEverHadFault(name, Damages) || s.faults.hasBeenRewound())
 		if !excused {
-			s.reportWithEvidence(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
-				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.applied+1, b.First-1)
+			s.reportWithEvidence(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.Applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
+				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.Applied+1, b.First-1)
 		}
 		s.countBranch(BranchNewBase)
 	}
-	after := max(n.applied, last)
+	after := max(n.Applied, last)
 	switch {
-	case b.Applied < n.applied:
-		s.reportViolation(NeverBack, name, "entry %d sets the applied row from %d back to %d", a.Index, n.applied, b.Applied)
+	case b.Applied < n.Applied:
+		s.reportViolation(NeverBack, name, "entry %d sets the applied row from %d back to %d", a.Index, n.Applied, b.Applied)
 	case b.Applied > after:
 		s.reportViolation(Sequence, name, "entry %d says that row %d is applied: the batch ends at %d", a.Index, b.Applied, last)
 	case b.Applied < after:
 		s.reportViolation(ExactlyOnce, name, "entry %d took a batch up to row %d and applied only row %d", a.Index, last, b.Applied)
 	}
-	skip := min(max(n.applied+1, b.First)-b.First, fleet.Seq(len(b.Rows)))
+	skip := min(max(n.Applied+1, b.First)-b.First, fleet.Seq(len(b.Rows)))
 	s.newRows = append(s.newRows, nodeRows{b.Node, b.Rows[skip:]})
-	if b.First <= n.applied {
+	if b.First <= n.Applied {
 		s.countBranch(BranchRowsRepeated)
 	}
 }
 
 func (t nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFact) {
-	if n.applied < n.head {
-		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.applied, n.head)
+	if n.Applied < n.Head {
+		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.Applied, n.Head)
 	}
-	if n.applied-n.from > longReplay {
+	if n.Applied-n.from > longReplay {
 		s.countBranch(BranchLongReplay)
 	}
 	if n.term != 0 && a.Term != n.term {
