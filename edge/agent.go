@@ -21,24 +21,24 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// agent implements local.Agent.
+// agent implements local.Agent for the local API.
 type agent struct{ e *Edge }
 
-// Agent returns the edge as the local API shows it, for callers in this process.
+// Agent returns what the local API serves, for callers in this process.
 func (e *Edge) Agent() local.Agent { return agent{e} }
 
-// Rows returns the rows of the journal after a sequence number, in order.
+// Rows returns the rows that the journal still holds after a sequence number, in order.
 func (e *Edge) Rows(ctx context.Context, after fleet.Seq) ([]fleet.Transition, error) {
 	return e.journal.History(ctx, "", after)
 }
 
-// SyncStatus returns the status of the link and the journal. It reads memory only, so that a swarm can
-// poll it often.
+// SyncStatus returns the status of the link and of the journal. It reads memory only, so that a swarm can poll
+// it often.
 func (e *Edge) SyncStatus() (local.Link, local.Journal) {
 	return agent{e}.linkStatus(), agent{e}.journalStatus()
 }
 
-// Status returns the status of the edge.
+// Status returns the status of the edge, its link, its journal and all its allocations.
 func (a agent) Status(ctx context.Context) (local.Status, error) {
 	e := a.e
 	all, err := a.allocStatuses(ctx)
@@ -52,11 +52,13 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 	}, nil
 }
 
+// diskStatus returns the space on the disk of the data directory, and its reserve.
 func (a agent) diskStatus() local.Disk {
 	s := a.e.dir.Space()
 	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved}
 }
 
+// certificateStatus returns when the edge's certificate ends and is renewed; zero before the edge has one.
 func (a agent) certificateStatus() local.Certificate {
 	a.e.mu.Lock()
 	id, failed := a.e.identity, a.e.renewErr
@@ -74,6 +76,7 @@ func (a agent) certificateStatus() local.Certificate {
 // stateEnrolling is the link's state before the edge has a certificate.
 const stateEnrolling = "enrolling"
 
+// linkStatus returns the status of the link; while the edge enrols, that of the enrolment.
 func (a agent) linkStatus() local.Link {
 	e := a.e
 	e.mu.Lock()
@@ -94,6 +97,7 @@ func (a agent) linkStatus() local.Link {
 	}
 }
 
+// journalStatus returns the status of the journal, from memory only.
 func (a agent) journalStatus() local.Journal {
 	h, used := a.e.journal.Head(), a.e.journal.Usage()
 	s := local.Journal{
@@ -133,7 +137,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 	return all, nil
 }
 
-// History returns the rows that the journal still holds of an allocation, or all rows for "".
+// History returns the rows that the journal still holds: those of an allocation, or all for "".
 func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	if alloc != "" {
 		full, err := a.resolveAllocID(ctx, alloc)
@@ -145,7 +149,7 @@ func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transi
 	return a.e.journal.History(ctx, alloc, 0)
 }
 
-// Logs opens a task's output.
+// Logs opens a task's output for reading.
 func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
@@ -156,7 +160,7 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 	})
 }
 
-// Stop stops an allocation for good.
+// Stop stops an allocation for good. It returns when that is journaled; the tasks end later.
 func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
@@ -165,7 +169,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Reason: req.Reason, NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
 }
 
-// Start lets the allocations run again that Stop keeps stopped.
+// Start lets the allocations with the name of the given one start here again, after Stop.
 func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
 	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
@@ -175,7 +179,7 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (l
 	return local.Started{Name: name, Waiting: waiting}, err
 }
 
-// Restart restarts one task, or all for "".
+// Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled.
 func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
 	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
@@ -184,7 +188,8 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 	return a.e.allocs.Restart(ctx, id, task, reason)
 }
 
-// resolveAllocID returns the id of the only allocation whose id begins with short.
+// resolveAllocID returns the id of the only allocation here whose id begins with short. None is a
+// fleet.CodeNotFound, several are a fleet.CodeInvalid.
 func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
 	if short == "" {
 		return "", fleet.Errorf(fleet.CodeInvalid, "no allocation is given")
@@ -208,7 +213,7 @@ func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.A
 	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations here start with %q", len(found), short).WithHint("give more of the id")
 }
 
-// openLogs opens a task's output, for the local API and for the hubs.
+// openLogs opens a task's output for the local API or a hub. req.Task may be "" if there is only one task.
 func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
 	s, err := e.heldAllocStatus(ctx, id)
 	if err != nil {
@@ -230,7 +235,7 @@ func (e *Edge) allocEnded(id fleet.AllocID) func() bool {
 	}
 }
 
-// heldAllocStatus returns the status of an allocation of this edge.
+// heldAllocStatus returns the status of a desired allocation of this edge; fleet.CodeNotFound for another one.
 func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
 	all, err := e.allocs.Status(ctx)
 	if err != nil {
@@ -243,7 +248,7 @@ func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.St
 	return s, nil
 }
 
-// openAllocFiles answers a hub's request for files of an allocation.
+// openAllocFiles answers a hub's request for files in an allocation's folder.
 func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	if _, err := e.heldAllocStatus(ctx, req.Alloc); err != nil {
 		return nil, err
@@ -254,7 +259,7 @@ func (e *Edge) openAllocFiles(ctx context.Context, req syncproto.Request) (io.Re
 	})
 }
 
-// checkResults answers with the results of an allocation's checks.
+// checkResults returns the results of an allocation's checks as JSON, for a hub.
 func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadCloser, error) {
 	if _, err := e.heldAllocStatus(ctx, id); err != nil {
 		return nil, err
@@ -262,7 +267,7 @@ func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadClose
 	return openJSON(e.checks.Results(id))
 }
 
-// openJSON opens an answer to a hub as JSON.
+// openJSON encodes an answer to a hub as JSON and returns a reader of it.
 func openJSON(answer any) (io.ReadCloser, error) {
 	b, err := json.Marshal(answer)
 	if err != nil {
@@ -271,7 +276,7 @@ func openJSON(answer any) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// streamAgentLogs answers with the agent's log from now on.
+// streamAgentLogs returns a reader of the agent's log from now on, for a hub. It ends with ctx.
 func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	level, err := logtap.ParseLevel(req.Level)
 	if err != nil {
@@ -286,7 +291,8 @@ func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.R
 	return lines, nil
 }
 
-// resourceUsage answers with what an allocation's tasks use, or the machine for "".
+// resourceUsage measures what an allocation's tasks use, or the machine for "", and returns it as JSON, for a
+// hub.
 func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
 	gauge, ok := e.describer.(Gauge)
 	if !ok {
@@ -306,7 +312,8 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	return openJSON(usage.OfAlloc(tasks, e.cfg.Now().UnixNano()))
 }
 
-// taskOf checks a task's name; "" is the only task.
+// taskOf returns the name of a task if the allocation has it; for "" that of its only task. Otherwise the error
+// names the tasks.
 func taskOf(a fleet.Alloc, name string) (string, error) {
 	g := a.Group()
 	switch {

@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// bootClock returns the kernel's boot id and the time since that boot, with the time that the machine
-// slept. relative is false: the clock counts from the boot.
+// bootClock returns the kernel's boot id, and a clock of the time since that boot that also counts while the
+// machine sleeps. relative is false: the clock counts from the boot.
 func bootClock() (id fleet.BootID, mono func() time.Duration, relative bool, err error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -21,6 +21,7 @@ func bootClock() (id fleet.BootID, mono func() time.Duration, relative bool, err
 	return fleet.BootID(strings.TrimSpace(string(b))), sinceBoot, false, nil
 }
 
+// sinceBoot returns the time since the machine booted.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

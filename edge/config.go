@@ -13,7 +13,7 @@ import (
 // Config of an Edge. Fields with a default may be left zero.
 type Config struct {
 	DataDir    string   // the edge's data directory; made with mode 0700
-	Hubs       []string // HOST:PORT to dial (QUIC); the hubs that a hub names are added
+	Hubs       []string // HOST:PORT to dial (QUIC); the addresses that a hub names are added
 	TokenFile  string   // join token; read only while the edge has no certificate
 	Name       string   // default: the host's name
 	Datacenter string   // default "dc1"
@@ -24,10 +24,10 @@ type Config struct {
 	Meta       map[string]string
 	Version    string // of the agent
 
-	// Runners is called once, by Open, and returns the function that makes runners.
+	// Runners is called once, by Open, and returns the function that makes the runner of an allocation.
 	Runners func(m Machine) (contract.New, error)
-	// Describe is called once, by Open, with the configured fields of the node (id, name, datacenter,
-	// pool, class, meta, version). It returns a *fingerprint.Fingerprinter or a simulated one.
+	// Describe is called once, by Open, with the configured fields of the node (id, name, datacenter, pool,
+	// class, meta, version). It returns the Describer: a *fingerprint.Fingerprinter, or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)
 
 	// ListenPacket opens the socket that the edge dials from; nil: a UDP socket.
@@ -58,32 +58,32 @@ type Config struct {
 	Log *slog.Logger // nil: discards
 }
 
-// Machine describes the machine to a factory of runners.
+// Machine is what a factory of runners gets of the edge that it works for.
 type Machine struct {
 	DataDir string // runners keep their folders in DATA/allocs and DATA/tasks
 	BootID  fleet.BootID
 	Mono    func() time.Duration // since boot, as rows have it
 	Now     func() time.Time     // wall clock: shown, never used for a decision
-	Node    func() fleet.Node    // the newest description
+	Node    func() fleet.Node    // this machine's node, as last read
 	Log     *slog.Logger
 }
 
-// Describer describes the machine.
+// Describer supplies the fleet.Node of this machine: its attributes, resources, drivers and devices.
 type Describer interface {
-	// Read describes the machine now.
+	// Read reads the node from the machine now, stores it and returns it.
 	Read(ctx context.Context) (fleet.Node, error)
-	// Run updates the description until ctx ends.
+	// Run keeps the node up to date until ctx ends.
 	Run(ctx context.Context) error
-	// Node returns the newest description, with DescriptionHash set.
+	// Node returns the newest stored node, with DescriptionHash set.
 	Node() fleet.Node
-	// Changed is closed when the description next changes.
+	// Changed returns a channel that is closed when the node next changes.
 	Changed() <-chan struct{}
 }
 
-// Gauge is a Describer that can measure the machine.
+// Gauge is a Describer that can measure what the machine uses.
 type Gauge interface {
-	// Usage measures the machine for a moment.
+	// Usage measures for a moment what the machine uses.
 	Usage(ctx context.Context) (*fleet.HostUsage, error)
-	// MHz returns the clock rate of a core.
+	// MHz returns the clock rate of a processor core.
 	MHz() float64
 }

@@ -40,16 +40,16 @@ const (
 	tasksDir    = "tasks"
 )
 
-// Edge is the edge daemon.
+// Edge is the edge daemon: it runs the allocations of one machine. Open makes it, Run works, Close releases it.
 type Edge struct {
 	// Set once, by Open.
 	cfg       Config
 	log       *slog.Logger
 	tap       *logtap.Monitor // the log goes through it
-	started   time.Time
+	started   time.Time       // when Open was called
 	dir       *datadir.Dir
 	node      fleet.NodeID
-	instance  fleet.InstanceID
+	instance  fleet.InstanceID // of this process
 	boot      fleet.BootID
 	token     identity.Token // only without a certificate
 	journal   *journal.Journal
@@ -95,7 +95,7 @@ func Open(cfg Config) (*Edge, error) {
 	return e, nil
 }
 
-// checkAndFillDefaults returns an error for an invalid configuration, and otherwise the complete one.
+// checkAndFillDefaults returns the configuration with its defaults, or an error if it is invalid.
 func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.DataDir == "" || c.Runners == nil || c.Describe == nil {
 		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, runners and a description are required")
@@ -131,7 +131,8 @@ func (c Config) checkAndFillDefaults() (Config, error) {
 	return c, nil
 }
 
-// openJournal opens the journal with the clock of this boot.
+// openJournal opens the journal and sets e.boot and e.journal. The clock is that of the machine, or of the
+// configured boot.
 func (e *Edge) openJournal() error {
 	boot, mono, relative, err := bootClock()
 	if e.cfg.BootID != "" {
@@ -156,7 +157,8 @@ func (e *Edge) openJournal() error {
 	return err
 }
 
-// openComponents makes the components that use the journal.
+// openComponents makes the components that use the journal, and opens the local API's socket. It starts no
+// goroutine.
 func (e *Edge) openComponents() error {
 	want, err := e.journal.Desired(context.Background())
 	if err != nil {
@@ -205,8 +207,8 @@ func (e *Edge) openComponents() error {
 	return nil
 }
 
-// Run recovers and starts the allocations of the journal, enrols if there is no certificate, and runs
-// the link. It returns nil when ctx ends, while tasks go on, or the first error that needs a person.
+// Run recovers and starts the allocations of the journal, enrols if there is no certificate, and runs the link.
+// It returns nil when ctx ends, and tasks go on; or the first error that needs a person.
 func (e *Edge) Run(ctx context.Context) error {
 	e.recordAgentStart(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -233,8 +235,8 @@ func (e *Edge) reportSpace(s datadir.Space) {
 	e.log.Info("the disk has free space again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
 }
 
-// followMachine reconciles the allocations when the machine's description changes, because checks use
-// its address.
+// followMachine makes the allocations reconcile whenever this machine's node changes, because checks use its
+// address. It returns when ctx ends.
 func (e *Edge) followMachine(ctx context.Context) {
 	changed := e.describer.Changed()
 	for {
@@ -248,8 +250,8 @@ func (e *Edge) followMachine(ctx context.Context) {
 	}
 }
 
-// recordAgentStart records the start of the agent and describes the machine. An error is only logged,
-// because tasks must not wait for it.
+// recordAgentStart reads this machine's node, and records in a row that the agent started. Errors are only
+// logged, because tasks must not wait for it.
 func (e *Edge) recordAgentStart(ctx context.Context) {
 	for _, q := range e.journal.Quarantined() {
 		e.log.Warn("a damaged journal was set aside", "path", q.Path, "reason", q.Reason, "salvaged", q.Salvaged, "lost", q.Lost)
@@ -266,7 +268,7 @@ func (e *Edge) recordAgentStart(ctx context.Context) {
 		"enrolled", e.isEnrolled(), "last_seq", uint64(h.Last), "unacknowledged", uint64(h.Last-h.Acknowledged))
 }
 
-// reportRecovered logs how long it took until the tasks of the journal ran.
+// reportRecovered waits until the tasks of the journal run or have ended, and logs how long that took.
 func (e *Edge) reportRecovered(ctx context.Context) {
 	select {
 	case <-e.allocs.Recovered():
@@ -281,7 +283,8 @@ func (e *Edge) reportRecovered(ctx context.Context) {
 	}
 }
 
-// keepLink enrols if there is no certificate, and then runs the link and the renewal.
+// keepLink enrols the edge if it has no certificate, and then runs the link and the renewal of the certificate
+// until ctx ends.
 func (e *Edge) keepLink(ctx context.Context) error {
 	if !e.isEnrolled() {
 		if err := e.enrolWithRetry(ctx); err != nil {
@@ -322,7 +325,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Close releases everything. Tasks go on.
+// Close releases the socket, the journal and the data directory. Run must have returned. Tasks go on.
 func (e *Edge) Close() error {
 	var errs []error
 	if e.server != nil {
@@ -334,10 +337,10 @@ func (e *Edge) Close() error {
 	return errors.Join(append(errs, e.dir.Close())...)
 }
 
-// NodeID returns the machine's id, which the first Open draws.
+// NodeID returns the id of this machine's node, which the first Open draws.
 func (e *Edge) NodeID() fleet.NodeID { return e.node }
 
-// Recovered is closed when all tasks of the journal run or have ended.
+// Recovered returns a channel that is closed when all tasks of the journal run or have ended.
 func (e *Edge) Recovered() <-chan struct{} { return e.allocs.Recovered() }
 
 // Socket returns the path of the local API's unix socket, DATA/local.sock.

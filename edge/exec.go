@@ -11,7 +11,8 @@ import (
 	"skerry/syncproto"
 )
 
-// Exec runs a command beside a task for a client of a hub. It ends with the command, the task, or the stream.
+// Exec runs a command beside a task for a client of a hub, with talk as its input and output, and writes its
+// exit code there. It ends with the command, the task, or the stream.
 func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.ExecStream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,7 +34,8 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Exe
 	l.e.log.Debug("command ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
 }
 
-// execInAlloc checks a request to run a command or an action, and runs it beside its task.
+// execInAlloc checks a hub's request to run a command or an action, runs it beside its task, and returns the
+// exit code.
 func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
 	action := req.Kind == syncproto.RequestAction
 	switch {
@@ -58,7 +60,8 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 	return e.allocs.Exec(ctx, req.Alloc, task, x)
 }
 
-// readExec passes on the client's input and terminal sizes until the stream ends.
+// readExec passes on the client's input to typed and its terminal sizes to sizes, until the stream ends or has
+// an invalid frame. It returns why.
 func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSize) error {
 	frames := syncproto.NewReader(talk)
 	for {
@@ -86,7 +89,7 @@ func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSiz
 	}
 }
 
-// execWriter writes frames of both outputs of a command.
+// execWriter writes the frames of a command's two outputs and of its end to one stream.
 type execWriter struct {
 	mu     sync.Mutex
 	frames *syncproto.Writer
@@ -98,7 +101,7 @@ func (w *execWriter) writeOutput(m syncproto.ExecOutput) error {
 	return w.frames.Write(m)
 }
 
-// outputOf is one of the two outputs of a command.
+// outputOf is the io.Writer of one of a command's two outputs.
 type outputOf struct {
 	*execWriter
 	stderr bool

@@ -31,7 +31,7 @@ const (
 	hubFile = "identity/hub.pem" // only in a hub's data directory
 )
 
-// Pauses between attempts to enrol.
+// Bounds of the pauses between attempts to enrol.
 const (
 	enrolPauseMin = 500 * time.Millisecond
 	enrolPauseMax = 30 * time.Second
@@ -40,7 +40,8 @@ const (
 // enrolHandshake bounds the wait for a hub's first answer: twice what a satellite link needs.
 const enrolHandshake = 5 * time.Second
 
-// openIdentity reads the identity of this machine, or draws a node id and reads the join token.
+// openIdentity reads the identity of this machine. Without a certificate it draws a node id, unless one is
+// stored, and reads the join token. It refuses a hub's data directory.
 func (e *Edge) openIdentity() error {
 	if _, err := os.Stat(e.dir.File(hubFile)); err == nil {
 		return fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is a hub's", e.dir.File()).
@@ -69,7 +70,7 @@ func (e *Edge) openIdentity() error {
 	return e.checkToken()
 }
 
-// loadIdentity loads the key and the CA that belong to the certificate.
+// loadIdentity sets e.identity and e.node from the encoded certificate and the stored key and CA.
 func (e *Edge) loadIdentity(cert []byte) error {
 	key, _, err := e.dir.Read(keyFile)
 	if err != nil {
@@ -88,7 +89,8 @@ func (e *Edge) loadIdentity(cert []byte) error {
 	return nil
 }
 
-// checkToken reads the join token of an edge without a certificate.
+// checkToken sets e.token from the configured file, for an edge without a certificate. It returns an error if
+// no hub or no token is configured.
 func (e *Edge) checkToken() (err error) {
 	if len(e.cfg.Hubs) == 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "join a cluster: no hub is given").WithHint("name one with --hub HOST:PORT")
@@ -101,14 +103,15 @@ func (e *Edge) checkToken() (err error) {
 	return err
 }
 
+// isEnrolled reports whether the edge has a certificate.
 func (e *Edge) isEnrolled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.identity != nil
 }
 
-// trustedNow returns the latest time that is known to be past. It does not use the wall clock, so that
-// a board that starts in 1970 or in 2100 can connect.
+// trustedNow returns the latest time that has certainly passed, by hubs' clocks; zero if none is known. It does
+// not use the wall clock, so that a board that starts in 1970 or in 2100 can connect.
 func (e *Edge) trustedNow() time.Time {
 	if floor := e.journal.TimeFloor(); floor != 0 {
 		return time.Unix(0, floor)
@@ -116,13 +119,15 @@ func (e *Edge) trustedNow() time.Time {
 	return time.Time{}
 }
 
+// clientTLS returns the TLS configuration of the link, with the newest certificate.
 func (e *Edge) clientTLS() (*tls.Config, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.identity.ClientTLS(e.trustedNow), nil
 }
 
-// enrolWithRetry asks the hubs for a certificate until one issues it, or refuses for good.
+// enrolWithRetry asks the hubs for a certificate until one issues it, which it saves, or refuses for good. An
+// error needs a person, or ctx has ended.
 func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	key, err := e.enrolKey()
 	if err != nil {
@@ -158,18 +163,18 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	}, backoff.WithContext(pause, ctx))
 }
 
-// enrolPause is exponential, but short after a busy hub.
+// enrolPause draws the pauses between attempts to enrol: exponential, but short after a busy hub.
 type enrolPause struct {
 	*backoff.ExponentialBackOff
 	busy  bool // the last attempt found a busy hub
 	tries int  // attempts since the first busy one
 }
 
-// enrolLoaded is the number of attempts for which a hub that was busy and does not answer now counts as
+// enrolLoaded is the number of attempts for which a hub that was busy, and does not answer now, counts as
 // overloaded.
 const enrolLoaded = 30
 
-// NextBackOff implements backoff.BackOff.
+// NextBackOff returns the next pause. It implements backoff.BackOff.
 func (p *enrolPause) NextBackOff() time.Duration {
 	if !p.busy && (p.tries == 0 || p.tries >= enrolLoaded) {
 		p.tries = 0
@@ -179,7 +184,7 @@ func (p *enrolPause) NextBackOff() time.Duration {
 	return link.BusyDelay(p.tries - 1)
 }
 
-// isFinalError reports whether asking again cannot help.
+// isFinalError reports whether an error of the enrolment needs a person, so that asking again cannot help.
 func isFinalError(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeRevoked,
@@ -189,7 +194,8 @@ func isFinalError(err error) bool {
 	return false
 }
 
-// enrolOnce asks every hub once, until one issues a certificate or refuses for good.
+// enrolOnce asks one hub after the other for a certificate, from one new socket, until one issues it or refuses
+// for good. It saves nothing.
 func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	socket, err := e.cfg.ListenPacket(ctx)
 	if err != nil {
@@ -210,6 +216,7 @@ func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant)
 	return nil, syncproto.Enrolled{}, errors.Join(append(failed, endpoint.Close())...)
 }
 
+// enrolAt asks one hub for a certificate.
 func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	addr, err := net.ResolveUDPAddr("udp", hub)
 	if err != nil {
@@ -222,7 +229,8 @@ func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applican
 	return id, answer, nil
 }
 
-// saveIdentity writes what a hub issued, the certificate last.
+// saveIdentity journals the cluster and its hubs, and writes the CA and the certificate that a hub issued, the
+// certificate last: it makes the edge enrolled.
 func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
 	known := e.journal.Link()
 	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
@@ -235,8 +243,8 @@ func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) erro
 	return e.dir.Write(certFile, identity.EncodeCert(answer.Cert), 0o600)
 }
 
-// enrolKey reads the key of an earlier attempt, or makes one. It is written before a hub sees it,
-// because the hub binds the node id to it.
+// enrolKey returns the stored key of an earlier attempt, or makes one and writes it. It is written before a hub
+// sees it, because the hub binds the node id to it.
 func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
 	text, ok, err := e.dir.Read(keyFile)
 	if err != nil {

@@ -9,12 +9,13 @@ import (
 	"skerry/syncproto"
 )
 
-// logRequest converts a hub's request for a task's output.
+// logRequest converts a hub's request to one for a task's output.
 func logRequest(req syncproto.Request) tasklog.Request {
 	return tasklog.Request{Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow}
 }
 
-// openLogPieces opens a task's output as LogPiece frames.
+// openLogPieces returns a reader of a task's output as encoded LogPiece frames, which say where each piece
+// lies.
 func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	log, err := e.openLogs(ctx, req.Alloc, logRequest(req))
 	if err != nil {
@@ -23,7 +24,7 @@ func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.Rea
 	return &logPieces{log: log, data: make([]byte, syncproto.MaxExecData)}, nil
 }
 
-// logPieces reads a task's output as LogPiece frames. It belongs to one goroutine.
+// logPieces is an io.Reader of a task's output as LogPiece frames. It belongs to one goroutine.
 type logPieces struct {
 	log    *tasklog.Reader
 	data   []byte

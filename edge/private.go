@@ -30,7 +30,8 @@ func (e *Edge) makePrivate() error {
 	return nil
 }
 
-// removeOtherAccess removes access by group and others from a file that is no link.
+// removeOtherAccess takes the permissions of group and others from a file or folder. A link, or a missing file,
+// stays as it is.
 func removeOtherAccess(name string) error {
 	info, err := os.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,17 +16,18 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// Pauses between attempts to renew the certificate. Each attempt asks every hub.
+// Bounds of the pauses between attempts to renew the certificate. Each attempt asks every hub.
 const (
 	renewPauseMin = time.Minute
 	renewPauseMax = time.Hour
 )
 
-// renewSpread is the time over which a fleet spreads its renewals, so that edges do not all ask at once.
+// renewSpread returns the time over which a fleet spreads its renewals, so that edges do not all ask at once.
+// validity is that of the certificate.
 func renewSpread(validity time.Duration) time.Duration { return min(validity/50, time.Hour) }
 
-// keepCertificate renews the certificate after an answered heartbeat if it is due, and after a hub said
-// that it ended too long ago. Without a reachable hub it sets no timer.
+// keepCertificate renews the certificate when wakeRenewal is called and renewalDue says so, until ctx ends. A
+// failed renewal is logged, and is tried again at a later call. Without a reachable hub it sets no timer.
 func (e *Edge) keepCertificate(ctx context.Context) error {
 	pause := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(renewPauseMin), backoff.WithMaxInterval(renewPauseMax), backoff.WithMaxElapsedTime(0),
@@ -61,7 +62,7 @@ func (e *Edge) keepCertificate(ctx context.Context) error {
 	}
 }
 
-// wakeRenewal wakes keepCertificate.
+// wakeRenewal makes keepCertificate check whether the certificate must be renewed. It does not wait.
 func (e *Edge) wakeRenewal() {
 	select {
 	case e.renewals <- struct{}{}:
@@ -69,7 +70,8 @@ func (e *Edge) wakeRenewal() {
 	}
 }
 
-// noteHeartbeatAck is called after each answered heartbeat: the time is known then, and a hub is reachable.
+// noteHeartbeatAck wakes the renewal if the certificate is due. The link calls it after each answered
+// heartbeat: the time is known then, and a hub is reachable.
 func (e *Edge) noteHeartbeatAck() {
 	now := e.trustedNow()
 	e.mu.Lock()
@@ -81,8 +83,9 @@ func (e *Edge) noteHeartbeatAck() {
 	}
 }
 
-// noteSessionEnd is called with the reason of each session's end. A hub may refuse the certificate as
-// ended although this machine's time says otherwise, because that does not count while it is off.
+// noteSessionEnd wakes the renewal if a hub refused the certificate as ended. The link calls it after each
+// session. This machine may not know that the certificate has ended, because its time does not count while it
+// is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	if err.Code != fleet.CodeCertExpiry {
 		return
@@ -93,7 +96,8 @@ func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	e.wakeRenewal()
 }
 
-// renewalDue reports whether the certificate must be renewed, and after which wait.
+// renewalDue reports whether the certificate must be renewed, and after which wait. A certificate that hubs
+// refuse can only be renewed with a join token.
 func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	e.mu.Lock()
 	id, tooLate := e.identity, e.certRefused
@@ -107,8 +111,8 @@ func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	return rand.N(renewSpread(id.Cert.NotAfter.Sub(id.Cert.NotBefore)) + 1), true
 }
 
-// renewCertificate gets another certificate for the same key, from the session's hub first, and writes
-// it before using it.
+// renewCertificate gets another certificate for the same key, asking the session's hub first. It writes the
+// certificate before the link uses it.
 func (e *Edge) renewCertificate(ctx context.Context) error {
 	e.mu.Lock()
 	id, l, tooLate := e.identity, e.link, e.certRefused
@@ -138,7 +142,7 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 	return nil
 }
 
-// readToken reads the configured join token.
+// readToken reads and parses the configured join token.
 func (e *Edge) readToken() (identity.Token, error) {
 	text, err := os.ReadFile(e.cfg.TokenFile)
 	if err != nil {

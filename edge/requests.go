@@ -9,20 +9,23 @@ import (
 	"strings"
 )
 
-// linkEdge implements link.Edge: it takes deliveries and answers requests of hubs.
+// linkEdge implements link.Edge: it passes deliveries to the allocations and answers requests of hubs.
 type linkEdge struct{ e *Edge }
 
+// Describe returns this machine's node and its hash.
 func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
 	node = l.e.describer.Node()
 	return []byte(node.DescriptionHash), node
 }
 
+// Desired returns the index of the newest journaled delivery.
 func (l linkEdge) Desired() fleet.Index {
 	l.e.mu.Lock()
 	defer l.e.mu.Unlock()
 	return l.e.desired
 }
 
+// Deliver journals a hub's delivery, remembers its index, and returns the answer.
 func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
 	missing, holdings, err := l.e.allocs.Deliver(ctx, d)
 	if err != nil {
@@ -34,8 +37,11 @@ func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.R
 	return syncproto.Received{Index: d.Index, Missing: missing[:min(len(missing), syncproto.MaxMissing)]}, holdings, nil
 }
 
+// Restate appends rows that repeat the state of every allocation.
 func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate(ctx) }
 
+// Answer executes a request of a hub and returns the bytes that follow the reply. An unknown kind is a
+// fleet.CodeUnsupported.
 func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch req.Kind {
 	case syncproto.RequestLogs:
@@ -68,5 +74,5 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		WithHint("its release is older than the hub's")
 }
 
-// emptyOutput is the output after a reply that says everything.
+// emptyOutput returns an output without bytes, for requests whose reply says everything.
 func emptyOutput() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
