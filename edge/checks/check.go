@@ -28,16 +28,16 @@ const (
 	Readiness   = "readiness"   // it is shown only
 )
 
-// check is one check of an allocation, with all variables interpolated.
+// check is one check of a service in an allocation, with all variables interpolated.
 type check struct {
 	fleet.ServiceCheck
-	id, service, task string
-	address           string // HOST:PORT
-	machineHost       string // HOST if it is this machine's address; "": the service sets another one
-	problem           string // why it cannot run; "": it can
-	countsForHealth   bool   // the allocation's health depends on it
-	restartTarget     string // task to restart; "": all
-	started           time.Duration
+	id, service, task string        // task is "" for a service of the group
+	address           string        // HOST:PORT
+	machineHost       string        // HOST if it is this machine's address; "": the service sets another one
+	problem           string        // why it cannot run; "": it can
+	countsForHealth   bool          // the allocation's health depends on it
+	restartTarget     string        // task to restart; "": all
+	started           time.Duration // of the task, or of the last of the group's tasks, since boot
 }
 
 // checksOf returns the checks of an allocation that must run now: those of its group while all its
@@ -73,7 +73,9 @@ func runsUntilStopped(t *fleet.Task) bool {
 	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
 }
 
-// checksOfService returns the checks of a service, with all variables interpolated.
+// checksOfService returns the checks of a service of the group ("") or of a task, with all variables
+// interpolated. started is when the task started, since boot. A service of another provider than Nomad's has
+// none.
 func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
 	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
 		return nil
@@ -100,7 +102,8 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	return found
 }
 
-// resolveAddress sets the address to check.
+// resolveAddress sets c.address from the label of a port and the address of the service ("": this machine's),
+// or c.problem if the allocation has no such port.
 func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
 	ip, port, ok := taskenv.Endpoint(a, n, label)
 	if !ok || port == 0 {
@@ -113,12 +116,14 @@ func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address str
 	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
 }
 
+// checkID returns an id that is the same after a restart of the agent: a hash of the allocation's id and the
+// parts.
 func checkID(a fleet.AllocID, parts ...string) string {
 	sum := sha256.Sum256([]byte(string(a) + "\x00" + strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// pendingResult returns the result of a check that has not run yet.
+// pendingResult returns the result that is shown until the check has run once.
 func (c *check) pendingResult(a *fleet.Alloc) fleet.CheckResult {
 	mode := Healthiness
 	if !c.countsForHealth {
@@ -127,8 +132,9 @@ func (c *check) pendingResult(a *fleet.Alloc) fleet.CheckResult {
 	return fleet.CheckResult{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
 }
 
-// describe names the first of the failing checks; "": none fails.
-func describe(failing []fleet.CheckResult) string {
+// firstFailure says which of the failing checks is the first by name, and why it fails; "": none fails. It
+// sorts failing.
+func firstFailure(failing []fleet.CheckResult) string {
 	if len(failing) == 0 {
 		return ""
 	}

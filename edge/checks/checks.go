@@ -16,7 +16,7 @@ import (
 
 // Config of Checks. Node, Mono, Now, Changed and Unhealthy are required.
 type Config struct {
-	Node func() fleet.Node    // the newest description of the machine
+	Node func() fleet.Node    // this machine's node, as last read
 	Mono func() time.Duration // since boot
 	Now  func() time.Time     // wall clock: shown, never used for a decision
 	// Changed is called when the status of an allocation's check has changed. It must not block.
@@ -25,13 +25,13 @@ type Config struct {
 	// restarts all tasks of the allocation.
 	Unhealthy func(ctx context.Context, id fleet.AllocID, task, why string) error
 	Dial      Dial // nil: the system's
-	// Has reports whether this machine has an address now. nil: an interface has it; with a Dial other
-	// than the system's, always.
+	// Has reports whether this machine has an address now. nil: whether an interface has it; with a Dial other
+	// than the system's, always true.
 	Has func(host string) bool
 	Log *slog.Logger
 }
 
-// Checks runs the checks of all allocations of an edge.
+// Checks runs the checks of all allocations of an edge. Its methods may be called from any goroutine.
 type Checks struct {
 	cfg     Config
 	running sync.WaitGroup
@@ -40,11 +40,12 @@ type Checks struct {
 	followed map[fleet.AllocID]*followedAlloc
 }
 
-// followedAlloc is an allocation whose checks run.
+// followedAlloc is an allocation whose checks run. When they begin again, another one replaces it.
 type followedAlloc struct {
 	stop    context.CancelFunc
 	version fleet.Index // of the allocation
-	node    string      // hash of the node's description
+	node    string      // hash of this machine's node, whose address is checked
+	// since is the start of each running task, since boot.
 	since   map[string]time.Duration
 	checks  []check
 	results []fleet.CheckResult // one for each check
@@ -69,9 +70,9 @@ func New(cfg Config) (*Checks, error) {
 	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}}, nil
 }
 
-// Follow runs the checks of an allocation until ctx ends: those of its group while all its tasks run,
-// those of a task while the task runs. since is the start of each running task, as time since boot. If
-// since or the checks differ from the last call, the checks begin again.
+// Follow starts the checks of an allocation and returns. They run until ctx ends or Forget: those of its group
+// while all its tasks run, those of a task while the task runs. since is the start of each running task, as
+// time since boot. If since or the checks differ from the last call, the checks begin again.
 func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration) {
 	n := c.cfg.Node()
 	c.mu.Lock()
@@ -98,7 +99,7 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 	c.followed[a.ID] = now
 }
 
-// Forget ends the checks of an allocation.
+// Forget ends the checks of an allocation and drops their results. It does not wait.
 func (c *Checks) Forget(id fleet.AllocID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,10 +109,10 @@ func (c *Checks) Forget(id fleet.AllocID) {
 	}
 }
 
-// Wait returns when all checks have ended.
+// Wait waits until all checks have ended: their contexts have, or Forget was called.
 func (c *Checks) Wait() { c.running.Wait() }
 
-// Results returns the newest results of an allocation's checks, by their ids.
+// Results returns the newest results of an allocation's checks, by their ids; none if its checks do not run.
 func (c *Checks) Results(id fleet.AllocID) map[string]fleet.CheckResult {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,10 +144,11 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 			since = max(since, f.passing[i])
 		}
 	}
-	return since, describe(bad), len(bad) == 0
+	return since, firstFailure(bad), len(bad) == 0
 }
 
-// runCheckLoop runs one check and restarts its task if necessary, until ctx ends.
+// runCheckLoop runs the i-th check of f at once and then once per interval, and stores its results, until ctx
+// ends. When the check has failed as often as its check_restart allows, it restarts the task once.
 func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followedAlloc, i int) {
 	k := &f.checks[i]
 	tick := time.NewTicker(max(k.Interval, time.Second))
@@ -181,6 +183,8 @@ func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followed
 	}
 }
 
+// startupGrace returns the time after the start of a task in which failures of its check do not count for a
+// restart.
 func startupGrace(k *check) time.Duration {
 	if k.CheckRestart == nil {
 		return 0
@@ -188,7 +192,8 @@ func startupGrace(k *check) time.Duration {
 	return k.CheckRestart.Grace
 }
 
-// restartUnhealthyTask restarts the task of a check and reports whether that succeeded.
+// restartUnhealthyTask asks for a restart of the check's task, and reports whether that is accepted. It logs an
+// error.
 func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *check) bool {
 	why := `check "` + k.Name + `" is unhealthy`
 	c.cfg.Log.Warn("restarting unhealthy task", "alloc_id", string(id), "task", k.restartTarget, "reason", why)
@@ -199,7 +204,8 @@ func (c *Checks) restartUnhealthyTask(ctx context.Context, id fleet.AllocID, k *
 	return true
 }
 
-// recordResult stores the result of a check, unless the checks began again meanwhile.
+// recordResult stores the result of the i-th check, unless the checks began again meanwhile. If the status
+// changed, it calls Config.Changed.
 func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went fleet.CheckResult) {
 	c.mu.Lock()
 	if c.followed[id] != f {

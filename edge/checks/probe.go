@@ -18,10 +18,11 @@ import (
 // maxOutput bounds the stored part of an answer, in bytes.
 const maxOutput = 3 << 10
 
-// Dial opens a connection, like DialContext of net.Dialer.
+// Dial opens a connection, as DialContext of net.Dialer does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// probeOnce runs a check once, within its timeout.
+// probeOnce runs a check once, within its timeout. It returns Success or Failure, the text to show, and the
+// status of an HTTP answer (0: none).
 func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string, code int) {
 	if c.problem != "" {
 		return Failure, c.problem, 0
@@ -39,7 +40,8 @@ func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string
 	return c.probeHTTP(ctx, dial)
 }
 
-// probeHTTP requests the path of an http check. A status from 200 to 399 is a success.
+// probeHTTP requests the path of an http check. A status from 200 to 399 is a success; a redirect is not
+// followed.
 func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string, code int) {
 	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))
@@ -75,7 +77,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	return Failure, displayText(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
 }
 
-// displayText makes a text printable.
+// displayText cuts a text to maxOutput bytes and removes invalid UTF-8.
 func displayText(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxOutput)], ""))
 }
@@ -83,8 +85,9 @@ func displayText(s string) string {
 // loopbacks are this machine's addresses that do not depend on a link.
 var loopbacks = []string{"127.0.0.1", "::1"}
 
-// loopbackFallback dials the loopback addresses first. It is used while this machine has lost the checked
-// address, for example because a cable is unplugged: a service that listens on all addresses still runs.
+// loopbackFallback returns a Dial that tries the loopback addresses before the checked one. It is used while
+// this machine has lost the checked address, for example because a cable is unplugged: a service that listens
+// on all addresses still runs.
 func (c *check) loopbackFallback(dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if _, port, err := net.SplitHostPort(address); err == nil && address == c.address {
@@ -98,8 +101,8 @@ func (c *check) loopbackFallback(dial Dial) Dial {
 	}
 }
 
-// onMachine reports whether an interface of this machine has an address. It returns true for a name,
-// and if the interfaces cannot be read.
+// onMachine reports whether an interface of this machine has the address host. It returns true for a name, and
+// if the interfaces cannot be read.
 func onMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {

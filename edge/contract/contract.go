@@ -10,7 +10,7 @@ import (
 	"skerry/fleet"
 )
 
-// Recorder is where a runner writes what happened: the journal.
+// Recorder is the part of the journal that a runner writes to. A write returns when it is durable.
 type Recorder interface {
 	// Record appends transitions in the given order and returns when they are durable. It
 	// fills in Seq, BootID, Mono and Wall, and never waits for a hub. A TaskState in ts has
@@ -29,38 +29,39 @@ type Runner interface {
 	// Run starts or recovers the tasks. It returns when the allocation has ended and its end is
 	// recorded. When ctx ends first it returns, and the tasks go on for the next agent.
 	Run(ctx context.Context) error
-	// Update gives the runner a newer version of the allocation (an in-place update).
+	// Update gives the runner a newer version of the allocation (an in-place update). It does not wait.
 	Update(a fleet.Alloc)
 	// Stop ends the tasks, records the reason, and lets Run return. It does not wait. Before
 	// Run, it makes Run recover and end what still runs, and start nothing.
 	Stop(reason string)
-	// Restart restarts one task, or all for "". An unknown task is a fleet.CodeNotFound, an
-	// allocation that has ended a fleet.CodeConflict.
+	// Restart restarts one task, or all for "", and returns when that is journaled. An unknown task is a
+	// fleet.CodeNotFound, an allocation that has ended a fleet.CodeConflict.
 	Restart(ctx context.Context, task, reason string) error
-	// RestartUnhealthy is Restart for a failed check: the restart policy counts it, and may
-	// fail the task instead.
+	// RestartUnhealthy is Restart for a failed check: the restart policy counts it, and may make the task fail
+	// instead.
 	RestartUnhealthy(ctx context.Context, task, reason string) error
 	// Signal sends a signal to one task, or to all that run for "". Its errors are those of
 	// Restart, and fleet.CodeInvalid for an unknown signal.
 	Signal(ctx context.Context, task, signal, reason string) error
 }
 
-// DelaySkipper is a Runner that can skip the shutdown_delay.
+// DelaySkipper is implemented by a Runner that can skip the shutdown_delay.
 type DelaySkipper interface {
 	// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before Stop.
 	SkipDelay()
 }
 
-// Execer is a Runner that can run a command beside a task.
+// Execer is implemented by a Runner that can run a command beside a task.
 type Execer interface {
-	// Exec returns the exit code of the command, which ends with ctx and with the task. A task
-	// that does not run is a fleet.CodeConflict, a driver without exec a fleet.CodeUnsupported.
+	// Exec runs a command beside a task and returns its exit code. The command ends with ctx and with the task.
+	// A task that does not run is a fleet.CodeConflict, a driver without exec a fleet.CodeUnsupported.
 	Exec(ctx context.Context, task string, x fleet.Exec) (code int, err error)
 }
 
-// Meter is a Runner that can measure its tasks.
+// Meter is implemented by a Runner that can measure its tasks.
 type Meter interface {
-	// Usage measures one task, or all that run for "". mhz is the clock rate of a core.
+	// Usage measures for a moment what one task uses, or each running one for "". mhz is the clock rate of a
+	// core.
 	Usage(ctx context.Context, task string, mhz float64) (map[string]*fleet.TaskUsage, error)
 }
 

@@ -28,7 +28,7 @@ import (
 	"skerry/internal/pace"
 )
 
-// Kinds of a Request.
+// Values of Request.Kind.
 const (
 	List   = "ls"     // the entries of a folder, as JSON
 	Stat   = "stat"   // one entry, as JSON
@@ -36,7 +36,7 @@ const (
 	Stream = "stream" // a file's bytes, and more as it grows
 )
 
-// Bounds.
+// Bounds of an answer.
 const (
 	// MaxEntries is the largest number of entries of a listed folder.
 	MaxEntries = 10_000
@@ -45,7 +45,7 @@ const (
 	pollEvery  = 200 * time.Millisecond
 )
 
-// secrets is the folder of each task that is never shown.
+// secrets is the name of the folder in each task's folder that cannot be read.
 const secrets = "secrets"
 
 // Request says what to read.
@@ -59,49 +59,51 @@ type Request struct {
 	Ended func() bool
 }
 
-// Open answers a request. If the request cannot be served, the error is a *fleet.Error with
-// CodeInvalid, CodeForbidden or CodeNotFound.
+// Open executes a request and returns its answer: JSON for List and Stat, the bytes of the file for Read and
+// Stream. The error of a refused request is a *fleet.Error with CodeInvalid, CodeForbidden, CodeNotFound or
+// CodeUnsupported.
 func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
 	if len(req.Path) > maxPath || strings.ContainsRune(req.Path, 0) || req.Offset < 0 || req.Limit < 0 {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read files: invalid path, offset or limit")
 	}
 	root, err := os.OpenRoot(req.Dir)
 	if err != nil {
-		return nil, refusal(req.Path, err)
+		return nil, refusalError(req.Path, err)
 	}
 	defer root.Close()
-	name, err := resolve(root, req.Path)
+	name, err := resolveLinks(root, req.Path)
 	if err != nil {
 		return nil, err
 	}
 	switch req.Kind {
 	case List:
-		return list(root, name)
+		return listFolder(root, name)
 	case Stat:
 		info, err := root.Stat(name)
 		if err != nil {
-			return nil, refusal(req.Path, err)
+			return nil, refusalError(req.Path, err)
 		}
-		return encoded(describe(root, name, info))
+		return openJSON(fileInfoOf(root, name, info))
 	case Read, Stream:
-		return open(ctx, root, name, req)
+		return openFile(ctx, root, name, req)
 	}
 	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
 }
 
-// resolve follows the links of a path. It rejects paths that lead to secrets or out of the folder.
-func resolve(root *os.Root, asked string) (string, error) {
+// resolveLinks returns the path below root that asked leads to when its links are followed. It refuses paths
+// that lead to secrets or out of the folder.
+func resolveLinks(root *os.Root, asked string) (string, error) {
 	rest := strings.Split(path.Clean("/" + asked)[1:], "/")
 	done, links := ".", 0
 	for len(rest) > 0 {
 		next := path.Join(done, rest[0])
 		rest = rest[1:]
 		if next == ".." || strings.HasPrefix(next, "../") {
-			return "", outside(asked)
+			return "", outsideError(asked)
 		}
 		info, err := root.Lstat(next)
 		if err != nil {
-			return "", refusal(asked, err)
+			return "", refusalError(asked, err)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			done = next
@@ -109,10 +111,10 @@ func resolve(root *os.Root, asked string) (string, error) {
 		}
 		to, err := root.Readlink(next)
 		if err != nil {
-			return "", refusal(asked, err)
+			return "", refusalError(asked, err)
 		}
 		if links++; path.IsAbs(to) || links > maxLinks {
-			return "", outside(asked)
+			return "", outsideError(asked)
 		}
 		rest = append(strings.Split(to, "/"), rest...)
 	}
@@ -122,12 +124,13 @@ func resolve(root *os.Root, asked string) (string, error) {
 	return done, nil
 }
 
-func outside(asked string) *fleet.Error {
+// outsideError returns the error for a path that leads out of the allocation's folder.
+func outsideError(asked string) *fleet.Error {
 	return fleet.Errorf(fleet.CodeForbidden, "read %s: it leads out of the allocation's folder", asked)
 }
 
-// refusal returns the error for a path that cannot be read.
-func refusal(asked string, err error) error {
+// refusalError returns the error for a path that cannot be read, without the machine's own paths.
+func refusalError(asked string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fleet.Errorf(fleet.CodeNotFound, "read %s: there is no such file", asked)
 	}
@@ -138,19 +141,19 @@ func refusal(asked string, err error) error {
 	return fleet.Errorf(fleet.CodeForbidden, "read %s: %w", asked, err)
 }
 
-// list answers with the entries of a folder, by name.
-func list(root *os.Root, name string) (io.ReadCloser, error) {
+// listFolder returns the entries of a folder, sorted by name, as JSON.
+func listFolder(root *os.Root, name string) (io.ReadCloser, error) {
 	if info, err := root.Stat(name); err != nil || !info.IsDir() {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it is not a folder", name)
 	}
 	dir, err := root.Open(name)
 	if err != nil {
-		return nil, refusal(name, err)
+		return nil, refusalError(name, err)
 	}
 	defer dir.Close()
 	entries, err := dir.ReadDir(MaxEntries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, refusal(name, err)
+		return nil, refusalError(name, err)
 	}
 	if len(entries) > MaxEntries {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it has more than %d entries", name, MaxEntries)
@@ -161,14 +164,15 @@ func list(root *os.Root, name string) (io.ReadCloser, error) {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		infos = append(infos, describe(nil, e.Name(), info))
+		infos = append(infos, fileInfoOf(nil, e.Name(), info))
 	}
 	slices.SortFunc(infos, func(x, y fleet.FileInfo) int { return strings.Compare(x.Name, y.Name) })
-	return encoded(infos)
+	return openJSON(infos)
 }
 
-// describe describes an entry. With a root it also reads the type of a file's content.
-func describe(root *os.Root, name string, info fs.FileInfo) fleet.FileInfo {
+// fileInfoOf returns what is shown of an entry. With a root it also reads the beginning of a file to tell the
+// type of its content.
+func fileInfoOf(root *os.Root, name string, info fs.FileInfo) fleet.FileInfo {
 	d := fleet.FileInfo{
 		Name: path.Base(name), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
 	}
@@ -186,7 +190,8 @@ func describe(root *os.Root, name string, info fs.FileInfo) fleet.FileInfo {
 	return d
 }
 
-func encoded(v any) (io.ReadCloser, error) {
+// openJSON encodes an answer as JSON and returns a reader of it.
+func openJSON(v any) (io.ReadCloser, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode an answer: %w", err)
@@ -194,11 +199,11 @@ func encoded(v any) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// open opens a regular file at the offset of the request.
-func open(ctx context.Context, root *os.Root, name string, req Request) (io.ReadCloser, error) {
+// openFile opens a regular file at the offset of the request. A Stream follows the file as it grows.
+func openFile(ctx context.Context, root *os.Root, name string, req Request) (io.ReadCloser, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, refusal(req.Path, err)
+		return nil, refusalError(req.Path, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -229,8 +234,8 @@ type follower struct {
 	ctx    context.Context // ends waiting
 	cancel context.CancelFunc
 	file   *os.File
-	at     int64
-	ended  func() bool
+	at     int64       // bytes read so far, from the start of the file
+	ended  func() bool // Request.Ended
 }
 
 func (f *follower) Read(p []byte) (int, error) {

@@ -31,7 +31,8 @@ func Address(hubs []string) string {
 	return firstGlobal(addrs)
 }
 
-// sourceAddress returns the source address towards another address; "": there is no route.
+// sourceAddress returns the address from which this machine would send to another one; "": there is no route.
+// It sends nothing.
 func sourceAddress(there string) string {
 	conn, err := net.Dial("udp", there)
 	if err != nil {
@@ -45,7 +46,7 @@ func sourceAddress(there string) string {
 	return from.IP.String()
 }
 
-// firstGlobal returns the first global address, IPv4 before IPv6.
+// firstGlobal returns the first global address of addrs, IPv4 before IPv6; "": there is none.
 func firstGlobal(addrs []net.Addr) string {
 	found := ""
 	for _, a := range addrs {

@@ -9,13 +9,14 @@ import (
 	"skerry/fleet"
 )
 
-// disk is the file system of the data directory.
+// disk is the file system of the data directory: its size and its device.
 type disk struct {
 	bytes  uint64
 	volume string // the device; "": not known
 }
 
-// readDisk describes the disk of dir: its size, but not its free space, which changes all the time.
+// readDisk returns the size and the device of the disk that dir lies on, but not its free space, which changes
+// all the time.
 func readDisk(root, dir string) (disk, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -34,7 +35,7 @@ func readDisk(root, dir string) (disk, error) {
 	}, nil
 }
 
-// readUse reads the usage of the disk of dir.
+// readUse returns the present usage of the disk that dir lies on.
 func readUse(root, dir string) (fleet.HostDisk, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {

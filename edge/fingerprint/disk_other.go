@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// disk is the file system of the data directory.
+// disk is the file system of the data directory: its size and its device.
 type disk struct {
 	bytes  uint64
 	volume string

@@ -25,12 +25,12 @@ import (
 
 const defaultInterval = time.Minute
 
-// Config of a Fingerprinter.
+// Config of a Fingerprinter. DataDir and Log are required.
 type Config struct {
 	// Node holds the configured fields: ID, Name, Datacenter, NodePool, NodeClass, Meta, Reserved,
 	// Version. Dimensions of Resources above zero replace the found ones.
 	Node     fleet.Node
-	DataDir  string                    // its disk is described
+	DataDir  string                    // its disk is measured
 	Drivers  map[string]drivers.Driver // by name
 	Finders  []devices.Finder
 	Interval time.Duration // between readings; 0: a minute
@@ -41,12 +41,13 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Fingerprinter describes the machine.
+// Fingerprinter reads the fleet.Node of this machine and keeps it up to date. Its methods may be called from
+// any goroutine.
 type Fingerprinter struct {
 	cfg Config
 	log *slog.Logger
 
-	describeMu    sync.Mutex        // held during a reading
+	readMu        sync.Mutex        // held during a reading
 	staticMachine *machine          // nil: not read yet
 	finderErrors  map[string]string // the last logged error of each kind of device
 
@@ -72,10 +73,10 @@ func New(cfg Config) (*Fingerprinter, error) {
 	}, nil
 }
 
-// Read describes the machine now and stores the description. Its only error is that ctx ended: what
-// cannot be read is left out and logged.
+// Read reads the node from the machine now, stores it and returns it. Its only error is that ctx ended: values
+// that cannot be read are left out and logged.
 func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
-	n := f.describeMachine(ctx)
+	n := f.readNode(ctx)
 	if err := ctx.Err(); err != nil {
 		return fleet.Node{}, fmt.Errorf("describe machine: %w", err)
 	}
@@ -83,7 +84,8 @@ func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 	return n, nil
 }
 
-// Run reads again at each interval until ctx ends.
+// Run reads the node again at each interval, until ctx ends. It stores a node that two readings in a row have
+// found.
 func (f *Fingerprinter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(f.cfg.Interval)
 	defer ticker.Stop()
@@ -94,7 +96,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		n := f.describeMachine(ctx)
+		n := f.readNode(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -110,7 +112,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 	}
 }
 
-// Node returns the newest description, with DescriptionHash set. Before the first Read it returns the
+// Node returns the newest stored node, with DescriptionHash set. Before the first Read it returns the
 // configured fields only. Its contents are shared and must not be changed.
 func (f *Fingerprinter) Node() fleet.Node {
 	f.mu.Lock()
@@ -118,13 +120,14 @@ func (f *Fingerprinter) Node() fleet.Node {
 	return f.node
 }
 
-// Changed returns a channel that is closed when the description next changes.
+// Changed returns a channel that is closed when the stored node next changes.
 func (f *Fingerprinter) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changed
 }
 
+// publishNode stores a node and closes the channel of Changed, if its hash differs from the stored one's.
 func (f *Fingerprinter) publishNode(n fleet.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,10 +139,11 @@ func (f *Fingerprinter) publishNode(n fleet.Node) {
 	f.changed = make(chan struct{})
 }
 
-// describeMachine describes the machine as it is now.
-func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
-	f.describeMu.Lock()
-	defer f.describeMu.Unlock()
+// readNode returns this machine's node as it is now: the configured fields, the machine (read once only), its
+// address, drivers and devices. It logs the values that cannot be read.
+func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
+	f.readMu.Lock()
+	defer f.readMu.Unlock()
 	if f.staticMachine == nil {
 		m, err := readMachine(f.cfg.Root, f.cfg.DataDir)
 		if err != nil {
@@ -157,11 +161,12 @@ func (f *Fingerprinter) describeMachine(ctx context.Context) fleet.Node {
 	n.Resources = overrideResources(f.staticMachine.resources, f.cfg.Node.Resources)
 	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)
 	n.Devices = f.findDevices(ctx)
-	n.DescriptionHash = describe(n)
+	n.DescriptionHash = hexHash(n)
 	return n
 }
 
-// fingerprintDrivers asks each driver for its fingerprint, and adds the working ones to attrs for constraints.
+// fingerprintDrivers returns each driver's fingerprint, by name. It adds an attribute for each working driver
+// to attrs, so that constraints can ask for it.
 func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
 	for name, d := range f.cfg.Drivers {
@@ -174,7 +179,7 @@ func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string
 	return infos
 }
 
-// findDevices asks every finder for its devices, and logs an error that has changed.
+// findDevices returns the devices that the finders find. It logs an error of a finder when that has changed.
 func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 	var all []fleet.Device
 	for _, finder := range f.cfg.Finders {
@@ -192,7 +197,8 @@ func (f *Fingerprinter) findDevices(ctx context.Context) []fleet.Device {
 	return all
 }
 
-// overrideResources replaces found dimensions by the configured ones.
+// overrideResources returns the found resources, with each dimension that is configured above zero in its
+// place.
 func overrideResources(found, configured fleet.Resources) fleet.Resources {
 	for _, d := range []struct{ found, configured *int }{
 		{&found.CPU, &configured.CPU}, {&found.MemoryMB, &configured.MemoryMB}, {&found.DiskMB, &configured.DiskMB},

@@ -9,13 +9,14 @@ import (
 	"skerry/fleet"
 )
 
-// hashBytes is the length of the hash: it tells one node's descriptions apart and is sent often.
+// hashBytes is the length of the hash. It is short, because it is sent often and only distinguishes versions of
+// one node.
 const hashBytes = 16
 
-// description is what the edge says about itself, without what the hub adds. Its JSON is canonical:
-// fields in this order, maps sorted by key, empty fields left out. A later field must be omitted if it
-// is zero; otherwise an upgrade sends every edge's description again.
-type description struct {
+// hashedNode has the fields of a fleet.Node that the edge sends, without those that the hub adds. Its JSON is
+// canonical: fields in this order, maps sorted by key, empty fields left out. A later field must be omitted if
+// it is zero; otherwise an upgrade makes every edge send its node again.
+type hashedNode struct {
 	ID         fleet.NodeID                `json:"id,omitempty"`
 	Name       string                      `json:"name,omitempty"`
 	Datacenter string                      `json:"datacenter,omitempty"`
@@ -45,13 +46,14 @@ type hashedResources struct {
 	MemoryMaxMB int `json:",omitempty"`
 }
 
+// hashResources returns the resources in the form that is hashed.
 func hashResources(r fleet.Resources) hashedResources {
 	return hashedResources{r, r.Cores, r.MemoryMaxMB}
 }
 
-// Hash returns the hash (16 bytes) of what an edge says about itself in n, without what the hub adds.
+// Hash returns a hash of 16 bytes of the fields of n that the edge sends, without those that the hub adds.
 func Hash(n fleet.Node) []byte {
-	b, err := json.Marshal(description{
+	b, err := json.Marshal(hashedNode{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
 		Attributes: n.Attributes, Meta: n.Meta, Resources: hashResources(n.Resources), Reserved: hashResources(n.Reserved),
 		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site, TimeZone: n.TimeZone,
@@ -65,5 +67,5 @@ func Hash(n fleet.Node) []byte {
 	return sum[:hashBytes]
 }
 
-// describe returns Hash as Node.DescriptionHash has it.
-func describe(n fleet.Node) string { return hex.EncodeToString(Hash(n)) }
+// hexHash returns Hash in hexadecimal, as fleet.Node.DescriptionHash has it.
+func hexHash(n fleet.Node) string { return hex.EncodeToString(Hash(n)) }

@@ -11,13 +11,13 @@ import (
 	"skerry/internal/pace"
 )
 
-// measureFor is how long processor time is measured: its clock ticks a hundred times a second.
+// measureFor is the time over which processor time is measured: its clock ticks a hundred times a second.
 const measureFor = 500 * time.Millisecond
 
-// maxDisks bounds the reported file systems.
+// maxDisks bounds the number of reported file systems.
 const maxDisks = 64
 
-// Usage measures the machine for a moment.
+// Usage measures for half a second what the machine uses of its processors, memory and disks.
 func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
 	before, err := readLoad(f.cfg.Root, f.cfg.DataDir)
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
 	return usage.OfHost(before, after, f.MHz(), time.Now().UnixNano()), nil
 }
 
-// MHz returns the clock rate of a core from the description.
+// MHz returns the clock rate of a core of the stored node; fallbackMHz before the first Read.
 func (f *Fingerprinter) MHz() float64 {
 	mhz, err := strconv.ParseFloat(f.Node().Attributes["cpu.frequency"], 64)
 	if err != nil {
@@ -42,7 +42,8 @@ func (f *Fingerprinter) MHz() float64 {
 	return mhz
 }
 
-// readLoad reads the machine's counters and present usage.
+// readLoad reads the counters of the processors, and the present usage of memory and disks. On a system that
+// does not report them it returns a fleet.CodeUnsupported.
 func readLoad(root, dataDir string) (fleet.Load, error) {
 	l := fleet.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
 	if l.Memory.Total == 0 || len(l.Cores) == 0 {
@@ -59,7 +60,7 @@ func readLoad(root, dataDir string) (fleet.Load, error) {
 	return l, nil
 }
 
-// readMemoryUse reads /proc/meminfo.
+// readMemoryUse reads the usage of memory from /proc/meminfo; zero if that is not there.
 func readMemoryUse(root string) fleet.HostMemory {
 	var m fleet.HostMemory
 	for _, line := range readLines(root, "proc/meminfo") {
@@ -78,7 +79,8 @@ func readMemoryUse(root string) fleet.HostMemory {
 	return m
 }
 
-// readCores reads the lines of cores in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+// readCores reads the times of each core from /proc/stat (user, nice, system, idle, iowait, irq, softirq,
+// steal); none if that is not there or not understood.
 func readCores(root string) []fleet.CoreTime {
 	var out []fleet.CoreTime
 	for _, line := range readLines(root, "proc/stat") {
@@ -101,7 +103,7 @@ func readCores(root string) []fleet.CoreTime {
 	return out
 }
 
-// readDisks reads the usage of the file systems on devices.
+// readDisks reads the usage of each mounted file system on a device, at most maxDisks.
 func readDisks(root string) []fleet.HostDisk {
 	out, seen := []fleet.HostDisk{}, map[string]bool{}
 	for _, line := range readLines(root, "proc/self/mountinfo") {
@@ -119,7 +121,8 @@ func readDisks(root string) []fleet.HostDisk {
 	return out
 }
 
-// diskUse computes the usage of a file system from its counts.
+// diskUse computes the usage of a file system from its counts of blocks and files; size is that of a block in
+// bytes.
 func diskUse(blocks, free, available, files, filesFree, size uint64) fleet.HostDisk {
 	d := fleet.HostDisk{Size: blocks * size, Available: available * size}
 	if free <= blocks {

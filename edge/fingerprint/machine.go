@@ -24,13 +24,13 @@ const (
 	fallbackMHz = 1000
 )
 
-// machine is what does not change while an agent runs.
+// machine is the part of the node that does not change while an agent runs.
 type machine struct {
 	attributes map[string]string
 	resources  fleet.Resources
 }
 
-// cpu describes the processors.
+// cpu is the number, clock rate and model of the processor's cores.
 type cpu struct {
 	cores int
 	mhz   int // of a core; the mean if they differ
@@ -39,7 +39,8 @@ type cpu struct {
 
 func (c cpu) totalMHz() int { return c.cores * c.mhz }
 
-// readMachine describes the machine and the disk of the data directory. The error names what it cannot read.
+// readMachine reads the attributes and resources of the machine and of the data directory's disk, below root.
+// What cannot be read is left out, and the error names it.
 func readMachine(root, dataDir string) (machine, error) {
 	c := readCPU(root)
 	attrs := map[string]string{
@@ -77,8 +78,8 @@ func readMachine(root, dataDir string) (machine, error) {
 	return machine{attributes: attrs, resources: resources}, errors.Join(memoryErr, diskErr)
 }
 
-// readCPU counts the cores and finds their clock rate: the highest that the kernel may choose,
-// otherwise what the processor reports, otherwise a guess.
+// readCPU counts the cores and finds their clock rate: the highest that the kernel may choose, otherwise the
+// one that the processor reports, otherwise fallbackMHz.
 func readCPU(root string) cpu {
 	c := cpu{}
 	shown := 0
@@ -105,7 +106,8 @@ func readCPU(root string) cpu {
 	return c
 }
 
-// scalingMHz returns the mean of the cores' highest clock rates, or 0 if they are not known.
+// scalingMHz returns the mean of the cores' highest clock rates that the kernel may choose, or 0 if they are
+// not known.
 func scalingMHz(root string) int {
 	rates, err := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq"))
 	if err != nil {
@@ -130,7 +132,7 @@ func scalingMHz(root string) int {
 	return sum / n
 }
 
-// readMemory returns the machine's memory in bytes, or the limit of the agent's container.
+// readMemory returns the machine's memory in bytes, or the limit of the agent's container if that is less.
 func readMemory(root string) (uint64, error) {
 	total := uint64(0)
 	for _, line := range readLines(root, "proc/meminfo") {
@@ -151,7 +153,8 @@ func readMemory(root string) (uint64, error) {
 	return total, nil
 }
 
-// readRelease returns the name and version of the operating system.
+// readRelease returns the name and version of the operating system from os-release; without that file, Go's
+// name of the system.
 func readRelease(root string) (name, version string) {
 	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
 		for _, line := range readLines(root, path) {
@@ -199,7 +202,7 @@ func unescape(s string) string {
 	return s
 }
 
-// readLines returns the lines of a file; none if it cannot be read.
+// readLines returns the lines of the file root/path; none if it cannot be read.
 func readLines(root, path string) []string {
 	b, err := readBounded(filepath.Join(root, path))
 	if err != nil {
@@ -212,7 +215,7 @@ func readLines(root, path string) []string {
 	return lines
 }
 
-// readLine returns the first line of a file, or "".
+// readLine returns the first line of the file root/path, or "".
 func readLine(root, path string) string {
 	lines := readLines(root, path)
 	if len(lines) == 0 {
@@ -221,6 +224,7 @@ func readLine(root, path string) string {
 	return strings.TrimSpace(lines[0])
 }
 
+// readBounded returns at most maxFile bytes of a regular file.
 func readBounded(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"skerry/fleet"
 )
 
-// Client calls the agent on this machine. It is safe for concurrent use.
+// Client calls the local API of the agent on this machine. It is safe for concurrent use.
 type Client struct {
 	socket string
 	http   *http.Client
@@ -35,21 +35,21 @@ func NewClient(path string) *Client {
 	return &Client{socket: path, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status returns the status of the edge.
+// Status returns the status of the edge and of all its allocations.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.callJSON(ctx, http.MethodGet, "/v1/status", nil, &s)
 	return s, err
 }
 
-// History returns the rows of an allocation, or all rows for "".
+// History returns the rows that the journal still holds: those of an allocation, or all for "".
 func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
 	var ts []fleet.Transition
 	err := c.callJSON(ctx, http.MethodGet, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
 	return ts, err
 }
 
-// Logs opens a task's output. With Follow it ends with the allocation or with ctx.
+// Logs opens a task's output for reading. With Follow, reading ends with the allocation or with ctx.
 func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error) {
 	q := url.Values{
 		"alloc": {string(req.Alloc)}, "task": {req.Task}, "stream": {req.Stream}, "origin": {req.Origin},
@@ -62,7 +62,8 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 	return resp.Body, nil
 }
 
-// Stop stops an allocation and keeps its name stopped here. It returns when that is journaled.
+// Stop stops an allocation and, unless req.MayReturn, keeps its name stopped here. It returns when that is
+// journaled; the tasks end later.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	q := url.Values{"alloc": {string(req.Alloc)}, "reason": {req.Reason}}
 	if req.NoShutdownDelay { // an older agent does not know the parameter
@@ -74,18 +75,19 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	return c.postRequest(ctx, "/v1/stop", q)
 }
 
-// Start ends the effect of Stop for all allocations with the name of the given one.
+// Start lets the allocations with the name of the given one start here again, after Stop.
 func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
 	var s Started
 	err := c.callJSON(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}}, &s)
 	return s, err
 }
 
-// Restart restarts one task, or all for "".
+// Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled.
 func (c *Client) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
 	return c.postRequest(ctx, "/v1/restart", url.Values{"alloc": {string(alloc)}, "task": {task}, "reason": {reason}})
 }
 
+// postRequest sends a POST request whose answer has no body.
 func (c *Client) postRequest(ctx context.Context, path string, q url.Values) error {
 	resp, err := c.sendRequest(ctx, http.MethodPost, path, q)
 	if err != nil {
@@ -94,6 +96,7 @@ func (c *Client) postRequest(ctx context.Context, path string, q url.Values) err
 	return resp.Body.Close()
 }
 
+// callJSON sends a request and decodes the JSON answer into the pointer into.
 func (c *Client) callJSON(ctx context.Context, method, path string, q url.Values, into any) error {
 	resp, err := c.sendRequest(ctx, method, path, q)
 	if err != nil {
@@ -106,7 +109,8 @@ func (c *Client) callJSON(ctx context.Context, method, path string, q url.Values
 	return nil
 }
 
-// forbiddenError names the owner of the agent's socket.
+// forbiddenError returns the error for a socket that this user may not open. Its hint names the owner of the
+// socket.
 func (c *Client) forbiddenError() error {
 	refused := fleet.Errorf(fleet.CodeForbidden, "open the agent's socket %s: permission denied", c.socket)
 	for _, path := range []string{c.socket, filepath.Dir(c.socket)} {
@@ -123,13 +127,14 @@ func (c *Client) forbiddenError() error {
 	return refused.WithHint("run the command as the user that the agent runs as, or with sudo")
 }
 
-// owner is the owner of a file.
+// owner says who may use a file.
 type owner struct {
 	user, group string
 	groupCanUse bool // the group may use the file
 }
 
-// sendRequest sends a request and returns the response, or the error that the agent or the socket gives.
+// sendRequest sends a request and returns a successful response. An error of the agent is a *fleet.Error; if no
+// agent answers, it has fleet.CodeUnavailable and a hint.
 func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)

@@ -20,7 +20,7 @@ import (
 	"skerry/fleet"
 )
 
-// Status is the status of the edge.
+// Status is the status of the edge, as Agent.Status returns it.
 type Status struct {
 	NodeID     fleet.NodeID
 	Name       string
@@ -68,11 +68,11 @@ type Link struct {
 // Journal is the status of the journal.
 type Journal struct {
 	First, Last, Acknowledged fleet.Seq
-	Unacknowledged            uint64
-	Bytes                     int64 // of rows
-	Dropped                   uint64
-	DesiredIndex              fleet.Index
-	// Lost is why rows may be missing that no hub knows of yet.
+	Unacknowledged            uint64      // rows that the cluster has not applied
+	Bytes                     int64       // of rows
+	Dropped                   uint64      // transitions that were counted and not stored, ever
+	DesiredIndex              fleet.Index // of the newest delivery of a hub
+	// Lost is the reason why rows may be missing that no hub has; "": none are.
 	Lost        string       `json:",omitempty"`
 	Quarantined []Quarantine `json:",omitempty"`
 }
@@ -83,7 +83,7 @@ type Disk struct {
 	// for the journal.
 	Full              bool
 	Free              int64
-	Reserve, Reserved int64 // reserved now, and reserved on a disk with space
+	Reserve, Reserved int64 // size of the reserve now, and its size while the disk has space
 }
 
 // Quarantine describes a damaged database that was set aside.
@@ -107,7 +107,7 @@ type Alloc struct {
 	DesiredReason     string
 	ClientStatus      string
 	ClientDescription string
-	// Note tells a person why the allocation does not run, or why it still runs.
+	// Note says why the allocation does not run, or why it still runs; "": it is as desired.
 	Note    string        `json:",omitempty"`
 	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, unless a hub answers before
 	Tasks   map[string]fleet.TaskState
@@ -121,12 +121,12 @@ type StopRequest struct {
 	Reason string
 	// NoShutdownDelay skips every shutdown_delay, also one that has begun.
 	NoShutdownDelay bool
-	// MayReturn lets the replacement that the hubs send start here; otherwise nothing of its name
-	// starts until Start.
+	// MayReturn lets the replacement that the hubs send start here; otherwise no allocation of its name starts
+	// here until Start.
 	MayReturn bool
 }
 
-// Started is the result of Start.
+// Started is the result of Start: the name of the allocations that may start again.
 type Started struct {
 	Name    string
 	Waiting int // allocations of the name that can start now

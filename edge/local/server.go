@@ -20,7 +20,8 @@ import (
 	"skerry/fleet"
 )
 
-// Agent is the edge behind the Server. An alloc may be a unique prefix.
+// Agent is the edge behind the Server, as Client describes its methods. An alloc may be a unique prefix of an
+// id.
 type Agent interface {
 	Status(ctx context.Context) (Status, error)
 	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
@@ -41,7 +42,7 @@ type Server struct {
 	listener net.Listener
 }
 
-// New makes the Server of the socket at path.
+// New makes the Server that serves on l, the socket at path. It starts no goroutine.
 func New(path string, l net.Listener, agent Agent, log *slog.Logger) *Server {
 	return &Server{path: path, agent: agent, log: log, listener: l}
 }
@@ -70,7 +71,8 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// Run serves until ctx ends, and removes the socket.
+// Run serves until ctx ends and then removes the socket. A request that is pending may take shutdownTimeout
+// longer.
 func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{
 		Handler:           s.routeHandler(),
@@ -113,7 +115,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// routeHandler returns the handler of all routes.
+// routeHandler returns the HTTP handler of the whole API.
 func (s *Server) routeHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
@@ -151,9 +153,11 @@ func (s *Server) routeHandler() http.Handler {
 	return mux
 }
 
+// allocParam returns the allocation's id, or a prefix of it, that a request names.
 func allocParam(r *http.Request) fleet.AllocID { return fleet.AllocID(r.FormValue("alloc")) }
 
-// jsonHandler writes what ask returns as JSON; nil is an empty answer.
+// jsonHandler returns a handler that answers with the JSON of what ask returns; nil is an empty answer with
+// status 204.
 func (s *Server) jsonHandler(ask func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := ask(r)
@@ -176,6 +180,7 @@ func (s *Server) writeJSON(w http.ResponseWriter, code int, v any) {
 	}
 }
 
+// httpCodes are the HTTP statuses of errors. Other codes are an internal server error.
 var httpCodes = map[fleet.Code]int{
 	fleet.CodeInvalid:     http.StatusBadRequest,
 	fleet.CodeNotFound:    http.StatusNotFound,
@@ -186,6 +191,7 @@ var httpCodes = map[fleet.Code]int{
 	fleet.CodeTimeout:     http.StatusGatewayTimeout,
 }
 
+// writeError answers with an error as JSON and the HTTP status of its code.
 func (s *Server) writeError(w http.ResponseWriter, err error) {
 	code := httpCodes[fleet.CodeOf(err)]
 	if code == 0 {
@@ -194,7 +200,8 @@ func (s *Server) writeError(w http.ResponseWriter, err error) {
 	s.writeJSON(w, code, fleet.AsError(err))
 }
 
-// streamLogs streams a task's output. It flushes before it waits for more.
+// streamLogs answers with a task's output until that ends or the client is gone. It flushes before it waits for
+// more.
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 	req := LogRequest{Alloc: allocParam(r), Task: r.FormValue("task"), Stream: r.FormValue("stream"), Origin: r.FormValue("origin")}
 	for _, p := range []struct {
@@ -235,11 +242,11 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxSocketPath is a path length that every system accepts for a socket.
+// maxSocketPath is a length in bytes that every system accepts for the path of a socket.
 const maxSocketPath = 100
 
-// withShortPath calls use with a short path of the socket: a long one is shortened with a descriptor of
-// its folder, on systems with /proc.
+// withShortPath calls use with a path of the socket that is short enough for the system. A long one is replaced
+// by one below /proc/self/fd, which is valid during the call only.
 func withShortPath(path string, use func(short string) error) error {
 	if len(path) <= maxSocketPath {
 		return use(path)

@@ -18,7 +18,7 @@ import (
 	"skerry/fleet"
 )
 
-// Edge is one virtual edge.
+// Edge is one virtual edge: a real edge.Edge with simulated runners, machine and network.
 type Edge struct {
 	// Set once.
 	name string
@@ -35,7 +35,7 @@ func NameOf(prefix string, n int) string {
 	return fmt.Sprintf("%s%05d", cmp.Or(prefix, defaultPrefix), n+1)
 }
 
-// openEdge opens the i-th edge of a swarm.
+// openEdge opens the i-th edge of a swarm, and makes its data directory if it is missing.
 func openEdge(cfg Config, i int) (*Edge, error) {
 	e := &Edge{
 		name: NameOf(cfg.Prefix, i), runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{},
@@ -46,7 +46,7 @@ func openEdge(cfg Config, i int) (*Edge, error) {
 		Name: e.name, Datacenter: cfg.Datacenter, NodePool: cfg.NodePool, Version: "swarm",
 		BackoffCap: cfg.BackoffCap, Log: cfg.Log.With("edge", e.name),
 		Runners:     e.newRunners,
-		Describe:    func(configured fleet.Node) (edge.Describer, error) { return describe(configured, cfg.Resources), nil },
+		Describe:    func(configured fleet.Node) (edge.Describer, error) { return newMachine(configured, cfg.Resources), nil },
 		ListenLocal: func(path string) (net.Listener, error) { return newIdleListener(path), nil },
 		ListenPacket: func(ctx context.Context) (net.PacketConn, error) {
 			conn, err := cfg.ListenPacket(ctx)
@@ -71,13 +71,13 @@ func (e *Edge) NodeID() fleet.NodeID { return e.edge.NodeID() }
 // Agent returns the edge's local API without its socket.
 func (e *Edge) Agent() local.Agent { return e.edge.Agent() }
 
-// Cut drops every packet from and to the edge until Heal.
+// Cut drops every packet from and to the edge, silently, until Heal.
 func (e *Edge) Cut() { e.gate.closed.Store(true) }
 
 // Heal ends a Cut.
 func (e *Edge) Heal() { e.gate.closed.Store(false) }
 
-// SyncStatus is the status of an edge's link, journal and allocations.
+// SyncStatus says how far an edge is connected and how many rows the cluster lacks of it.
 type SyncStatus struct {
 	Connected          bool
 	Node               fleet.NodeStatus // as a hub reported last
@@ -85,7 +85,7 @@ type SyncStatus struct {
 	Running            int              // allocations all of whose tasks run
 }
 
-// stateConnected is the state of a link with a committed session.
+// stateConnected is local.Link.State of a link with a committed session.
 const stateConnected = "connected"
 
 // SyncStatus returns the edge's status. It reads memory only.
@@ -103,8 +103,8 @@ func (e *Edge) SyncStatus() SyncStatus {
 	return s
 }
 
-// GenerateRows makes tasks crash and restart, and checks report, until so many rows are journaled,
-// spread evenly over the running allocations. It returns when they are durable.
+// GenerateRows makes tasks crash and restart, and checks report, until so many rows are journaled, spread
+// evenly over the running allocations. It returns when they are durable. It fails if no allocation runs.
 func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 	runners := e.activeRunners()
 	if len(runners) == 0 {
@@ -126,7 +126,7 @@ func (e *Edge) GenerateRows(ctx context.Context, rows int) error {
 	return nil
 }
 
-// Running counts the running instances of each task; each count is 1.
+// Running returns the tasks that run in each allocation. Each of them counts 1.
 func (e *Edge) Running() map[fleet.AllocID]map[string]int {
 	running := map[fleet.AllocID]map[string]int{}
 	for _, r := range e.activeRunners() {
@@ -142,14 +142,14 @@ func (e *Edge) Running() map[fleet.AllocID]map[string]int {
 	return running
 }
 
-// Starts counts how often tasks of each allocation were started.
+// Starts returns how often tasks of each allocation were started, since Open.
 func (e *Edge) Starts() map[fleet.AllocID]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.starts)
 }
 
-// activeRunners returns the runners of allocations that have not ended, by id.
+// activeRunners returns the runners whose Run has not returned, by the allocation's id.
 func (e *Edge) activeRunners() []*runner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -168,13 +168,14 @@ func (e *Edge) removeRunner(r *runner) {
 	delete(e.runners, r.id)
 }
 
+// countTaskStart counts one start of a task for Starts.
 func (e *Edge) countTaskStart(id fleet.AllocID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.starts[id]++
 }
 
-// newRunners makes simulated runners.
+// newRunners returns a function that makes simulated runners. It is edge.Config.Runners.
 func (e *Edge) newRunners(m edge.Machine) (contract.New, error) {
 	return func(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (contract.Runner, error) {
 		return newRunner(e, m, a, last, rec), nil

@@ -2,5 +2,5 @@
 
 package swarm
 
-// allowFiles does nothing on a system without a limit of open files.
-func allowFiles(int) error { return nil }
+// raiseFileLimit does nothing on a system without a limit of open files.
+func raiseFileLimit(int) error { return nil }

@@ -17,8 +17,9 @@ const (
 	filesOfAll    = 256
 )
 
-// allowFiles raises the limit of open files for so many edges.
-func allowFiles(edges int) error {
+// raiseFileLimit raises the process's limit of open files as far as so many edges need it. If it may not, the
+// error says how many they need.
+func raiseFileLimit(edges int) error {
 	need := uint64(edges*filesOfAnEdge + filesOfAll)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

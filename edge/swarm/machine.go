@@ -11,14 +11,15 @@ import (
 	"skerry/fleet"
 )
 
-// Driver is the task driver in the description of the virtual machines.
+// Driver is the name of the task driver that the virtual machines have.
 const Driver = "sim"
 
-// machine describes a machine that never changes.
+// machine is an edge.Describer of a machine that never changes.
 type machine struct{ node fleet.Node }
 
-// describe invents a description with as many attributes, of the same size, as a real machine has.
-func describe(configured fleet.Node, has fleet.Resources) machine {
+// newMachine invents a machine with the given resources, and with as many attributes, of the same size, as a
+// real one has.
+func newMachine(configured fleet.Node, has fleet.Resources) machine {
 	n := configured
 	n.Resources = has
 	n.Attributes = map[string]string{
@@ -40,7 +41,7 @@ func (m machine) Run(ctx context.Context) error            { <-ctx.Done(); retur
 func (m machine) Node() fleet.Node                         { return m.node }
 func (m machine) Changed() <-chan struct{}                 { return nil }
 
-// idleListener is a listener without connections.
+// idleListener is a listener that accepts no connection.
 type idleListener struct {
 	path   net.UnixAddr
 	closed chan struct{}

@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// runner simulates an allocation: it records what the real runner records, without tasks.
+// runner implements contract.Runner without tasks: it records the rows that edge/runner would record.
 type runner struct {
 	// Set once.
 	edge      *Edge
@@ -30,18 +30,19 @@ type runner struct {
 	status  string
 	since   time.Duration // monotonic time of the last start
 	states  map[string]fleet.TaskState
-	checked uint64
+	checked uint64 // results of a check so far
 
 	mu     sync.Mutex
 	reason string // of the stop
 }
 
-// loopCall is executed by Run's goroutine.
+// loopCall is a function that Run's goroutine is to call, and the channel for its result.
 type loopCall struct {
 	do    func(ctx context.Context) error
 	reply chan error
 }
 
+// newRunner makes the runner of an allocation on home from its last state. It starts nothing.
 func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last contract.LastState, rec contract.Recorder) *runner {
 	r := &runner{
 		edge: home, rec: rec, mono: m.Mono, now: m.Now, id: a.ID, last: last, status: last.ClientStatus,
@@ -58,7 +59,8 @@ func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last contract.LastStat
 	return r
 }
 
-// Run simulates the allocation until it is stopped. If ctx ends first, the simulated tasks go on.
+// Run simulates the allocation until it is stopped, and records its end. If ctx ends first, it returns the
+// cause of that, and the simulated tasks go on.
 func (r *runner) Run(ctx context.Context) error {
 	defer close(r.done)
 	if r.status == fleet.ClientComplete || r.status == fleet.ClientFailed {
@@ -86,7 +88,7 @@ func (r *runner) Run(ctx context.Context) error {
 	}
 }
 
-// Update does nothing: no simulated property changes.
+// Update does nothing: a newer version changes nothing that is simulated.
 func (r *runner) Update(fleet.Alloc) {}
 
 // Stop makes Run end the allocation. Only the first reason counts.
@@ -101,7 +103,7 @@ func (r *runner) Stop(reason string) {
 	}
 }
 
-// Restart restarts one task, or all for "".
+// Restart records a restart of one task, or of all for "".
 func (r *runner) Restart(ctx context.Context, task, reason string) error {
 	return r.forEachTask(ctx, task, func(ctx context.Context, name string) error {
 		if err := r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskRestartSignal, reason, nil)); err != nil {
@@ -111,19 +113,20 @@ func (r *runner) Restart(ctx context.Context, task, reason string) error {
 	})
 }
 
-// RestartUnhealthy is Restart: there is no restart policy.
+// RestartUnhealthy does the same as Restart: there is no restart policy.
 func (r *runner) RestartUnhealthy(ctx context.Context, task, reason string) error {
 	return r.Restart(ctx, task, reason)
 }
 
-// Signal records a signal, which has no effect.
+// Signal records a signal to one task, or to all for "". It has no effect.
 func (r *runner) Signal(ctx context.Context, task, signal, reason string) error {
 	return r.forEachTask(ctx, task, func(ctx context.Context, name string) error {
 		return r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskSignaling, reason+": it is sent "+signal, nil))
 	})
 }
 
-// forEachTask calls do in Run's goroutine for one task, or for all for "".
+// forEachTask calls do in Run's goroutine for one task, or for all for "", and returns the first error. An
+// unknown task is a fleet.CodeNotFound.
 func (r *runner) forEachTask(ctx context.Context, task string, do func(ctx context.Context, name string) error) error {
 	tasks := r.tasks
 	if task != "" {
@@ -142,7 +145,8 @@ func (r *runner) forEachTask(ctx context.Context, task string, do func(ctx conte
 	})
 }
 
-// callRunLoop executes do in Run's goroutine and waits for its result.
+// callRunLoop has do called in Run's goroutine and returns its result. If Run has returned, the error is a
+// fleet.CodeConflict.
 func (r *runner) callRunLoop(ctx context.Context, do func(ctx context.Context) error) error {
 	a := loopCall{do, make(chan error, 1)}
 	select {
@@ -155,7 +159,8 @@ func (r *runner) callRunLoop(ctx context.Context, do func(ctx context.Context) e
 	}
 }
 
-// startOrRestoreTasks records that the tasks run, depending on the last state.
+// startOrRestoreTasks records that all tasks run: that they were received and started, found running, or lost
+// at a reboot and started again.
 func (r *runner) startOrRestoreTasks(ctx context.Context) error {
 	if !r.last.Known || r.status == "" {
 		var rows []fleet.Transition
@@ -192,7 +197,7 @@ func (r *runner) startOrRestoreTasks(ctx context.Context) error {
 	return nil
 }
 
-// startTask records that a task runs, and after the last one that the allocation does.
+// startTask records the start of a task and, once all tasks run, that the allocation is running.
 func (r *runner) startTask(ctx context.Context, name string) error {
 	r.edge.countTaskStart(r.id)
 	r.since = r.mono()
@@ -206,7 +211,7 @@ func (r *runner) startTask(ctx context.Context, name string) error {
 	return r.recordAllocRows(ctx, row)
 }
 
-// restartEndedTask records that a task ended by itself and started again.
+// restartEndedTask records that a task ended by itself with an exit code, and started again.
 func (r *runner) restartEndedTask(ctx context.Context, name string, exit int) error {
 	now := r.now()
 	ended := r.taskEventRow(name, fleet.TaskTerminated, fmt.Sprintf("Exit Code: %d", exit), func(s *fleet.TaskState) {
@@ -226,7 +231,7 @@ func (r *runner) restartEndedTask(ctx context.Context, name string, exit int) er
 // rowsOfACrash is the number of rows of a crash and a restart.
 const rowsOfACrash = 3
 
-// generateRows records n rows: the tasks crash in turn, and results of a check fill the rest.
+// generateRows records n rows: the tasks crash and restart in turn, and results of a check fill the rest.
 func (r *runner) generateRows(ctx context.Context, n int) error {
 	for turn := 0; n > 0; turn++ {
 		if n >= rowsOfACrash {
@@ -246,7 +251,7 @@ func (r *runner) generateRows(ctx context.Context, n int) error {
 	return nil
 }
 
-// recordTasksKilled records that the tasks were killed and the allocation is complete.
+// recordTasksKilled records that all tasks were killed, and that the allocation is complete.
 func (r *runner) recordTasksKilled(ctx context.Context) error {
 	r.mu.Lock()
 	reason := r.reason
@@ -271,7 +276,8 @@ func (r *runner) recordTasksKilled(ctx context.Context) error {
 	return nil
 }
 
-// taskEventRow makes the row of a task's event, with the task's state after it.
+// taskEventRow applies change (if not nil) to a task's state, and returns the row of an event with that state.
+// It records nothing.
 func (r *runner) taskEventRow(task, kind, message string, change func(*fleet.TaskState)) fleet.Transition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,7 +293,7 @@ func (r *runner) taskEventRow(task, kind, message string, change func(*fleet.Tas
 	return fleet.Transition{Kind: fleet.TransitionTask, Task: task, TaskState: &state, Event: &event}
 }
 
-// setClientStatus makes a row change the allocation's status.
+// setClientStatus sets the allocation's client status, and makes a row carry it.
 func (r *runner) setClientStatus(row *fleet.Transition, status, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,6 +301,7 @@ func (r *runner) setClientStatus(row *fleet.Transition, status, why string) {
 	row.Kind, row.ClientStatus, row.ClientDescription = fleet.TransitionAlloc, status, why
 }
 
+// recordAllocRows journals rows of this allocation.
 func (r *runner) recordAllocRows(ctx context.Context, rows ...fleet.Transition) error {
 	for i := range rows {
 		rows[i].Alloc = r.id

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// networkGate is in front of all sockets of an edge. A closed gate drops packets silently.
+// networkGate is what all sockets of an edge send and receive through. While it is closed, it drops packets
+// silently.
 type networkGate struct{ closed atomic.Bool }
 
-// gatedConn is a socket behind a gate.
+// gatedConn is a socket behind a networkGate.
 type gatedConn struct {
 	net.PacketConn
 	gate *networkGate

@@ -26,7 +26,7 @@ import (
 	"skerry/fleet"
 )
 
-// defaultPrefix is the prefix of edges' names.
+// defaultPrefix is the prefix of the edges' names if none is configured.
 const defaultPrefix = "edge"
 
 // Config of a Swarm. Dir, Hubs, TokenFile and Edges are required.
@@ -36,7 +36,7 @@ type Config struct {
 	TokenFile string
 	Edges     int
 
-	Prefix     string // of the edges' names, "": "edge"
+	Prefix     string // of the edges' names; "": "edge"
 	Datacenter string // "": the edge's default
 	NodePool   string // "": the edge's default
 	// Resources of each machine; zero: 4,000 MHz, 4,096 MB of memory, 32,768 MB of disk.
@@ -47,7 +47,7 @@ type Config struct {
 	Log          *slog.Logger // nil: discards
 }
 
-// checkAndFillDefaults returns an error for an invalid configuration, and otherwise the complete one.
+// checkAndFillDefaults returns the configuration with its defaults, or an error if it is invalid.
 func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.Dir == "" || len(c.Hubs) == 0 || c.TokenFile == "" || c.Edges < 1 {
 		return c, errors.New("make a swarm: a folder, hubs, a token file and at least one edge are required")
@@ -67,13 +67,13 @@ type Swarm struct {
 	edges []*Edge
 }
 
-// Open opens all edges, existing and new ones.
+// Open opens all edges, and makes those that Config.Dir does not have yet. It starts none of them.
 func Open(cfg Config) (*Swarm, error) {
 	cfg, err := cfg.checkAndFillDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := allowFiles(cfg.Edges); err != nil {
+	if err := raiseFileLimit(cfg.Edges); err != nil {
 		return nil, err
 	}
 	s := &Swarm{edges: make([]*Edge, cfg.Edges)}
@@ -91,10 +91,12 @@ func Open(cfg Config) (*Swarm, error) {
 	return s, nil
 }
 
-// maxParallelEdges is the number of edges that are handled in parallel while each waits for its disk.
+// maxParallelEdges returns how many edges are opened, closed or made to generate rows at a time. Each mostly
+// waits for its disk.
 func maxParallelEdges() int { return 8 * runtime.GOMAXPROCS(0) }
 
-// Run runs all edges until ctx ends (nil), or one of them fails.
+// Run runs all edges until ctx ends, and then returns nil. If one of them fails, it ends the others and returns
+// that error.
 func (s *Swarm) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, e := range s.edges {
@@ -111,7 +113,7 @@ func (s *Swarm) Run(ctx context.Context) error {
 // Edges returns all edges, in order.
 func (s *Swarm) Edges() []*Edge { return s.edges }
 
-// Cut drops every packet of every edge until Heal.
+// Cut drops every packet of every edge, silently, until Heal.
 func (s *Swarm) Cut() {
 	for _, e := range s.edges {
 		e.Cut()
@@ -136,7 +138,7 @@ func (s *Swarm) GenerateRows(ctx context.Context, rows int) error {
 	return g.Wait()
 }
 
-// Totals sums up the status of all edges.
+// Totals is the sum of the status of all edges.
 type Totals struct {
 	Edges     int
 	Connected int // edges with a committed session
@@ -175,12 +177,13 @@ func (s *Swarm) Totals() Totals {
 	return t
 }
 
-// lookEvery is how often Await checks.
-const lookEvery = 50 * time.Millisecond
+// pollInterval is how often Await checks.
+const pollInterval = 50 * time.Millisecond
 
-// Await checks until done returns true, or ctx ends, and returns the last totals.
+// Await waits until done returns true for the totals, and returns the last totals. If ctx ends first, the error
+// names what it waited for.
 func (s *Swarm) Await(ctx context.Context, what string, done func(Totals) bool) (Totals, error) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		t := s.Totals()

@@ -22,7 +22,7 @@ import (
 	"skerry/internal/pace"
 )
 
-// Streams of a task, and origins of an offset.
+// Values of Request.Stream and Request.Origin.
 const (
 	Stdout      = "stdout"
 	Stderr      = "stderr"
@@ -30,10 +30,10 @@ const (
 	OriginEnd   = "end"
 )
 
-// pollEvery is how often a follower checks for more.
+// pollEvery is how often a follower checks for more output.
 const pollEvery = 200 * time.Millisecond
 
-// Request says what to read.
+// Request says which output of a task is read, and from where.
 type Request struct {
 	Dir    string // of the allocation's logs
 	Task   string
@@ -45,7 +45,7 @@ type Request struct {
 	Ended func() bool
 }
 
-// Reader reads a task's output as one stream.
+// Reader reads a task's output, which lies in several files, as one stream. It belongs to one goroutine.
 type Reader struct {
 	ctx    context.Context // ends a follower
 	cancel context.CancelFunc
@@ -55,8 +55,8 @@ type Reader struct {
 	at     int64    // in file: offset of the next Read
 }
 
-// Open starts reading. An output that does not exist yet is empty. An invalid request is a *fleet.Error
-// with CodeInvalid.
+// Open returns a Reader at the start that the request names. An output that does not exist yet is empty. An
+// invalid request is a fleet.CodeInvalid.
 func Open(ctx context.Context, req Request) (*Reader, error) {
 	req.Stream = cmp.Or(req.Stream, Stdout)
 	req.Origin = cmp.Or(req.Origin, OriginStart)
@@ -78,7 +78,8 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	return r, nil
 }
 
-// Read reads on. A follower waits for more; it ends with io.EOF after Ended, or with the context's error.
+// Read reads the next bytes of the output, and returns io.EOF at its end. With Follow it waits there for more,
+// and returns io.EOF once Ended reports true, or the error of the context.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -109,11 +110,11 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// Position returns the number of the file and the offset behind the last Read. The result of one Read
-// lies in one file.
+// Position returns the number of the file and the offset in it after the last Read. The bytes of one Read lie
+// in one file.
 func (r *Reader) Position() (number int, offset int64) { return r.number, r.at }
 
-// Close ends reading. A waiting Read returns an error.
+// Close closes the open file. A Read that waits returns an error.
 func (r *Reader) Close() error {
 	r.cancel()
 	if r.file == nil {
@@ -122,6 +123,7 @@ func (r *Reader) Close() error {
 	return r.file.Close()
 }
 
+// readCurrentFile reads from the open file; 0 at its end, or if none is open.
 func (r *Reader) readCurrentFile(p []byte) (int, error) {
 	if r.file == nil {
 		return 0, nil
@@ -134,7 +136,7 @@ func (r *Reader) readCurrentFile(p []byte) (int, error) {
 	return n, err
 }
 
-// openFile continues with a file; a file that was removed meanwhile is skipped.
+// openFile replaces the open file by another one, at its start. If that was removed meanwhile, none is open.
 func (r *Reader) openFile(number int) error {
 	f, err := os.Open(r.filePath(number))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,9 +156,10 @@ func (r *Reader) filePath(number int) string {
 	return filepath.Join(r.req.Dir, r.filePrefix()+strconv.Itoa(number))
 }
 
+// filePrefix returns the part of the file names before their number.
 func (r *Reader) filePrefix() string { return r.req.Task + "." + r.req.Stream + "." }
 
-// nextFileNumber returns the number of the first file after number.
+// nextFileNumber returns the number of the first file after number; false: there is none.
 func (r *Reader) nextFileNumber(number int) (next int, ok bool, err error) {
 	files, err := r.fileNumbers()
 	for _, n := range files {
@@ -167,7 +170,7 @@ func (r *Reader) nextFileNumber(number int) (next int, ok bool, err error) {
 	return 0, false, err
 }
 
-// fileNumbers returns the numbers of the existing files, in order.
+// fileNumbers returns the numbers of the existing files, in order; none if the folder is missing.
 func (r *Reader) fileNumbers() ([]int, error) {
 	entries, err := os.ReadDir(r.req.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
