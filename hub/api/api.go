@@ -57,7 +57,7 @@ type Cluster interface {
 	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
 	// Restore replaces the state by a snapshot of size bytes with the SHA-256 sum, on
 	// all hubs, and returns the entry that did it. What was checked before (see
-	// state.View.Rehearse) is checked again when it is applied.
+	// state.View.TryRestore) is checked again when it is applied.
 	Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error)
 	// LastContact is when the leader last heard of each node, since it leads.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)

@@ -102,7 +102,7 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 
 // rehearseRestore tries a snapshot out.
 func (a *API) rehearseRestore(f io.Reader) (api.RestoreAnswer, error) {
-	v, err := a.cfg.State.View().Rehearse(f, time.Now().UnixNano())
+	v, err := a.cfg.State.View().TryRestore(f, time.Now().UnixNano())
 	if err != nil {
 		e := fleet.AsError(err)
 		return api.RestoreAnswer{}, fleet.Errorf(e.Code, "%s; nothing was changed", e.Message).WithHint("%s", e.Hint)

@@ -7,11 +7,12 @@ import (
 	"skerry/fleet"
 )
 
-// currentAlloc returns an allocation as the entry has left it so far, or nil.
+// currentAlloc returns the allocation as this entry has left it so far, or nil. The caller must not change
+// it.
 func (t *tx) currentAlloc(id fleet.AllocID) *allocRow { return allocTable.currentRow(t, idKey(id)) }
 
-// ownAlloc returns the entry's own copy of an allocation, or nil. What is counted
-// of it (statuses, resources) is changed through changeAlloc alone.
+// ownAlloc returns a copy of the allocation that this entry may change in place, or nil. Fields that
+// summaries count (statuses, resources) may only be changed through changeAlloc.
 func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
 	return allocTable.ownRow(t, idKey(id), func(r *allocRow) *allocRow {
 		c := *r
@@ -19,7 +20,7 @@ func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
 	})
 }
 
-// allocsOn lists the allocations of a node as they were before the entry.
+// allocsOn returns the ids of the node's allocations, without those that this entry placed.
 func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
 	if r := nodeSummaryTable.currentRow(t, idKey(id)); r != nil {
 		return r.allocs
@@ -27,9 +28,10 @@ func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
 	return nil
 }
 
-// changeAlloc changes an allocation that exists and keeps the books: indexes,
-// counts, the capacity that its end frees, and what its edge has to hear of. One that is
-// retired and does not stay ended is to stop.
+// changeAlloc calls change with the entry's copy of an existing allocation, and updates all that depends
+// on it: its modify indexes, the summaries, its deployment, the catalogue of services, and the freed
+// capacity. A retired allocation that runs again gets the desired status stop. It returns the changed
+// allocation.
 func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *allocRow {
 	a := t.ownAlloc(id)
 	before := a.Alloc
@@ -58,7 +60,8 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	return a
 }
 
-// newAlloc stores a new allocation; Job is set.
+// newAlloc stores a new allocation, whose Job must be set, and counts it in the summaries and its
+// deployment.
 func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
 	a.CreateIndex, a.ModifyIndex, a.AllocModifyIndex = t.index, t.index, t.index
 	a.CreateTime, a.ModifyTime = now, now
@@ -72,6 +75,7 @@ func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
 	return row
 }
 
+// dropAlloc removes an allocation from the state, and from all counts.
 func (t *tx) dropAlloc(a *allocRow) {
 	allocTable.removeRow(t, idKey(a.ID))
 	t.addBodyRefs(a.Job, -1)
@@ -81,26 +85,28 @@ func (t *tx) dropAlloc(a *allocRow) {
 	allocTable.markChanged(t)
 }
 
-// noteDesiredChange notes that a node's edge has to be told something.
+// noteDesiredChange sets the node's DesiredIndex to this entry, so that a hub sends its edge the new
+// desired state.
 func (t *tx) noteDesiredChange(id fleet.NodeID) {
 	desiredTable.putRow(t, &desiredRow{id, t.index})
 }
 
-// noteFreedNode notes that resources became free on a node.
+// noteFreedNode records that a node has new free capacity, which unblocks evaluations. It does nothing if
+// the node is not schedulable.
 func (t *tx) noteFreedNode(id fleet.NodeID) {
 	if n := nodeTable.currentRow(t, idKey(id)); n != nil && n.Schedulable() {
 		t.noteFreedClass(&n.Node)
 	}
 }
 
-// allocStop flags allocations to be replaced; the evaluations make the plan that
-// stops them.
+// allocStop applies AllocStop: it flags allocations to be migrated and stores an evaluation for each job.
+// The plan of that evaluation stops them.
 func (t *tx) allocStop(c AllocStop) Result {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Allocs {
 		a := t.currentAlloc(id)
 		if a == nil {
-			return refused(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
+			return refusal(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
 		}
 		if a.Terminal() && !a.AwaitsWindow() {
 			if c.NoShutdownDelay {
@@ -123,8 +129,8 @@ func (t *tx) allocStop(c AllocStop) Result {
 	return res
 }
 
-// skipShutdownDelay has an allocation's edge leave out the shutdown_delay, also where it is told to
-// stop already.
+// skipShutdownDelay tells the allocation's edge to leave out the shutdown_delay, even if the stop was sent
+// before. It does nothing to an allocation that has ended.
 func (t *tx) skipShutdownDelay(a *allocRow, now int64) {
 	if a.ClientTerminal() || a.DesiredTransition.NoShutdownDelay {
 		return
@@ -137,11 +143,13 @@ func (t *tx) skipShutdownDelay(a *allocRow, now int64) {
 	})
 }
 
+// newAllocHubEvent returns a history entry of this hub for an allocation. The caller appends it to the
+// history.
 func (t *tx) newAllocHubEvent(a *allocRow, event, message string, now int64) historyEntry {
 	return historyEntry{index: t.index, vital: true, hubEvent: &hubEvent{Event: event, Message: message, Node: a.NodeID, Time: now}}
 }
 
-// Alloc returns an allocation.
+// Alloc returns an allocation; ok is false if there is none.
 func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
 	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
@@ -150,7 +158,7 @@ func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
 	return &row.Alloc, true
 }
 
-// Allocs lists a namespace's allocations ("*": all) whose id starts with prefix.
+// Allocs iterates over a namespace's allocations ("*": all namespaces) whose id starts with prefix.
 func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
 	rows := allocTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Alloc) bool) {
@@ -162,7 +170,7 @@ func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
 	}
 }
 
-// AllocsByJob lists a job's allocations, also of one that was purged.
+// AllocsByJob iterates over a job's allocations. The job itself may be purged.
 func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
 	r, ok := jobSummaryTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
@@ -171,7 +179,7 @@ func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
 	return v.allocList(r.allocs)
 }
 
-// AllocsByNode lists a node's allocations.
+// AllocsByNode iterates over a node's allocations.
 func (v *View) AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc] {
 	r, ok := nodeSummaryTable.watchRow(v, idKey(id))
 	if !ok {
@@ -180,8 +188,8 @@ func (v *View) AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc] {
 	return v.allocList(r.allocs)
 }
 
-// AllocsByEval lists the allocations that an evaluation placed, as long as the
-// evaluation itself is kept.
+// AllocsByEval iterates over the allocations that an evaluation placed. It is empty once the evaluation is
+// removed.
 func (v *View) AllocsByEval(id fleet.EvalID) iter.Seq[*fleet.Alloc] {
 	e, ok := v.Eval(id)
 	if !ok {
@@ -197,8 +205,8 @@ func (v *View) AllocsByEval(id fleet.EvalID) iter.Seq[*fleet.Alloc] {
 	}
 }
 
-// allocList reads a summary's allocations. Their summary is watched, and changes
-// with each of them.
+// allocList iterates over the allocations ids without watching them: the caller watches their summary,
+// which changes whenever one of them does.
 func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
 	quiet := &View{txn: v.txn}
 	return func(yield func(*fleet.Alloc) bool) {

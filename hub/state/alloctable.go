@@ -2,20 +2,22 @@ package state
 
 import "skerry/fleet"
 
-// allocRow is an allocation with its history. Allocations have no index by job, node or
-// evaluation: an entry in such an index takes more memory than all that an allocation
-// says. The summaries list them.
+// allocRow is an allocation with its history. Allocations have no index by job, node or evaluation,
+// because an index entry takes more memory than the allocation itself. The summaries list them instead.
 type allocRow struct {
 	fleet.Alloc
-	history            history
-	endedBeforeRestore bool // it had ended before a restore: rows of before that are read again do not revive it
+	history history
+	// endedBeforeRestore: it ended before the cluster was restored. Older journal rows, which the edge
+	// sends again after the restore, do not make it run again.
+	endedBeforeRestore bool
 }
 
+// savedAlloc is an allocation in a snapshot. Its job is saved once, as a record of bodyTable.
 type savedAlloc struct {
 	Alloc          fleet.Alloc
-	JobCreateIndex fleet.Index
+	JobCreateIndex fleet.Index // with Alloc's JobHash and JobVersion it identifies the job's record
 	History        savedHistory
-	Over           bool
+	Over           bool // endedBeforeRestore
 }
 
 var allocTable = table[allocRow]{
@@ -32,6 +34,8 @@ var allocTable = table[allocRow]{
 	},
 }
 
+// loadAlloc converts a snapshot record to an allocation. It fails if the record of its job was not read
+// before.
 func loadAlloc(in *loader, s *savedAlloc) (*allocRow, error) {
 	job, err := in.findLoadedBody(s.Alloc.Namespace, s.Alloc.JobID,
 		savedBodyRef{s.Alloc.JobHash, s.Alloc.JobVersion, s.JobCreateIndex})
@@ -42,7 +46,7 @@ func loadAlloc(in *loader, s *savedAlloc) (*allocRow, error) {
 	return &allocRow{s.Alloc, s.History.toHistory(), s.Over}, nil
 }
 
-// desiredRow is the newest entry that a node's edge has to be told of.
+// desiredRow holds the newest entry that changed the desired state of a node's allocations.
 type desiredRow struct {
 	node  fleet.NodeID
 	index fleet.Index

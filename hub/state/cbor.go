@@ -2,7 +2,7 @@ package state
 
 import "skerry/internal/codec"
 
-// What lies in the log and in snapshots is CBOR by field names: the names are
+// Entries of the log and records of snapshots are CBOR maps by field names: the names are
 // those of the HTTP API, which never change. Zero values are left out, so that a
 // field added later changes no byte of what was written before, and no hash. The
 // encoding is deterministic: see codec.AppendLean.
@@ -27,8 +27,9 @@ var decoder = codec.NewDecoder(codec.Limits{
 	Nesting: maxNesting, Elements: maxReadItems, Pairs: maxReadItems, Items: maxReadItems, RefuseUnknown: true,
 })
 
+// encode returns v as deterministic CBOR without zero values.
 func encode(v any) []byte { return codec.AppendLean(nil, v) }
 
-// decode reads one value into v, which must be empty. It takes no more memory
-// than a small multiple of maxReadItems structs, whatever b claims.
+// decode reads one value into v, which must be empty. An unknown field is an error. It takes no more
+// memory than a small multiple of maxReadItems structs, whatever lengths b claims.
 func decode(b []byte, v any) error { return decoder.Unmarshal(b, v) }

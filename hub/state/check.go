@@ -9,9 +9,9 @@ import (
 	"skerry/fleet"
 )
 
-// Check looks for contradictions: indexes that disagree, references to what does
-// not exist, counts that do not add up. It is run after every command in tests,
-// and on every snapshot that is restored.
+// Check returns an error that lists the contradictions in the state: indexes that disagree, references to
+// missing objects, wrong counts. It runs after every command in tests, and on every snapshot that is
+// restored.
 func (v *View) Check() error {
 	c := &checker{
 		v: &View{txn: v.txn}, applied: v.Index(),
@@ -20,28 +20,30 @@ func (v *View) Check() error {
 	}
 	c.checkAllocs()
 	c.checkEvaluations()
-	c.jobRows()
-	c.nodeRows()
+	c.checkJobs()
+	c.checkNodes()
 	c.checkDeployments()
 	c.compareSummaries()
 	return errors.Join(c.errs...)
 }
 
-// checker adds up anew what the state keeps in its books.
+// checker computes again, from the rows themselves, what the state keeps in summaries, and compares both.
 type checker struct {
 	v       *View
 	applied fleet.Index
 	jobs    map[string]*jobAllocSummary
 	nodes   map[string]*nodeAllocSummary
-	refs    map[string]int // of bodies
-	desired map[fleet.NodeID]fleet.Index
+	refs    map[string]int               // references to each job body, by bodyKey
+	desired map[fleet.NodeID]fleet.Index // newest AllocModifyIndex of each node's allocations
 	errs    []error
 }
 
+// addCheckFailure adds an error to the result of Check.
 func (c *checker) addCheckFailure(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
+// recountedJob returns the summary of a job that the checker itself counts. The first call makes it.
 func (c *checker) recountedJob(ns string, id fleet.JobID) *jobAllocSummary {
 	k := string(jobKeyOf(ns, id))
 	if c.jobs[k] == nil {
@@ -50,6 +52,7 @@ func (c *checker) recountedJob(ns string, id fleet.JobID) *jobAllocSummary {
 	return c.jobs[k]
 }
 
+// checkAllocs checks each allocation, and counts it for compareSummaries.
 func (c *checker) checkAllocs() {
 	for a := range allocTable.scanRows(c.v.txn) {
 		job := c.recountedJob(a.Namespace, a.JobID)
@@ -88,6 +91,7 @@ func (c *checker) checkAllocs() {
 	}
 }
 
+// checkHistory checks the bounds and the order of one history; of names its object in the error.
 func (c *checker) checkHistory(of string, h history) {
 	if len(h.entries) > historyKept {
 		c.addCheckFailure("%s has %d history entries", of, len(h.entries))
@@ -104,6 +108,8 @@ func (c *checker) checkHistory(of string, h history) {
 	}
 }
 
+// checkEvaluations checks each evaluation and the indexes of their table, and counts those that are not
+// terminal.
 func (c *checker) checkEvaluations() {
 	byJob := 0
 	for range evalTable.scanPrefix(c.v.txn, indexJob, nil) {
@@ -130,7 +136,9 @@ func (c *checker) checkEvaluations() {
 	}
 }
 
-func (c *checker) jobRows() {
+// checkJobs checks each job, its kept versions and its status. It needs the counts of checkAllocs and
+// checkEvaluations.
+func (c *checker) checkJobs() {
 	for row := range jobTable.scanRows(c.v.txn) {
 		job := row.job
 		if len(row.versions) == 0 || len(row.versions) > fleet.JobVersionsKept+len(row.tags) {
@@ -155,7 +163,8 @@ func (c *checker) jobRows() {
 	}
 }
 
-func (c *checker) nodeRows() {
+// checkNodes checks each node, its drain, its revocation and its class.
+func (c *checker) checkNodes() {
 	for n := range nodeTable.scanRows(c.v.txn) {
 		if n.ModifyIndex > c.applied || n.CreateIndex > n.ModifyIndex {
 			c.addCheckFailure("node %s has indexes %d, %d at entry %d", n.ID, n.CreateIndex, n.ModifyIndex, c.applied)
@@ -172,14 +181,15 @@ func (c *checker) nodeRows() {
 		if _, listed := c.v.Revocation(n.ID); listed != (n.Revoked != nil) || listed && n.Status != fleet.NodeDown {
 			c.addCheckFailure("node %s is %s; revoked by its record: %t, by the list: %t", n.ID, n.Status, n.Revoked != nil, listed)
 		}
-		if n.ComputedClass != classOf(&n.Node) {
-			c.addCheckFailure("node %s has class %s and should have %s", n.ID, n.ComputedClass, classOf(&n.Node))
+		if n.ComputedClass != computeNodeClass(&n.Node) {
+			c.addCheckFailure("node %s has class %s and should have %s", n.ID, n.ComputedClass, computeNodeClass(&n.Node))
 		}
 		c.checkHistory("node "+string(n.ID), n.history)
 	}
 }
 
-// compareSummaries compares what was added up with what the state keeps.
+// compareSummaries compares the counts of the checker with the summaries and body references that the
+// state keeps.
 func (c *checker) compareSummaries() {
 	kept := map[string]bool{}
 	for r := range jobSummaryTable.scanRows(c.v.txn) {
@@ -224,8 +234,9 @@ func (c *checker) compareSummaries() {
 	}
 }
 
-// CheckStep looks for what must never happen between two states of one log,
-// next being the later one: what went backwards, or came back to life.
+// CheckStep returns an error that lists what must never happen between two states of one log, next being
+// the later one: indexes, epochs or applied rows that went backwards, live objects that vanished, ended
+// ones that run again.
 func CheckStep(prev, next *View) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -7,25 +7,25 @@ import (
 	"skerry/fleet"
 )
 
-// PeriodicLaunch launches a child of a periodic job, and notes up to when the job is
-// launched, in one entry: whoever leads, a time that was launched is never launched
-// again. Where the job prohibits overlap and a child of it is not over, the time is
-// noted and nothing is launched.
+// PeriodicLaunch registers a child of a periodic job, and records its launch time in the same entry: no
+// leader launches a recorded time again. If the job prohibits overlap and a child of it is not dead, the
+// time is recorded and no child is registered.
 type PeriodicLaunch struct {
 	command
 	Namespace      string
 	ID             fleet.JobID
-	JobModifyIndex fleet.Index // of the job when it was looked at
-	// Launched is up to when (UnixNano) the job is then launched.
+	JobModifyIndex fleet.Index // of the job that Child was made from; another one is refused (conflict)
+	// Launched becomes the newest launch time of the job (UnixNano). Times up to it are not launched
+	// again.
 	Launched int64
-	Force    bool // an operator's: no time of its own is used up
+	Force    bool // an operator asks for it: the launch time of the job stays as it is
 	Child    *fleet.Job
 	Eval     *fleet.Evaluation
 	Now      int64
 }
 
-// JobDispatch makes a child of a parameterized job. A second command with the same token
-// makes no other child, and returns the first one.
+// JobDispatch registers a child of a parameterized job. A second command with the same idempotency token
+// registers no other child; its Result names the first one.
 type JobDispatch struct {
 	command
 	Namespace      string
@@ -36,8 +36,8 @@ type JobDispatch struct {
 	Now            int64
 }
 
-// findParentJob returns the job that a child is made of, if it is still the one that was
-// looked at.
+// findParentJob returns the job that a child is to be made from. It fails if the job is missing or
+// stopped, or if its JobModifyIndex is not index. verb begins the error.
 func (t *tx) findParentJob(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow, *fleet.Error) {
 	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	switch {
@@ -51,18 +51,20 @@ func (t *tx) findParentJob(verb, ns string, id fleet.JobID, index fleet.Index) (
 	return row, nil
 }
 
+// periodicLaunch applies PeriodicLaunch. Result.Child is "" if overlap kept the child from being
+// registered.
 func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	row, err := t.findParentJob("launch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {
 	case err != nil:
 		return Result{Err: err}
 	case !row.job.IsPeriodic():
-		return refused(fleet.CodeInvalid, "launch job %s: it is not periodic", c.ID)
+		return refusal(fleet.CodeInvalid, "launch job %s: it is not periodic", c.ID)
 	case row.job.IsParameterized():
-		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "launch job %s: it is parameterized, too, and only what is dispatched of it is launched", c.ID).
-			WithHint("dispatch it, and force the job that comes of that")}
+		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "launch job %s: it is parameterized, so only the jobs that are dispatched from it are launched", c.ID).
+			WithHint("dispatch it, then force the dispatched job")}
 	case !c.Force && c.Launched <= row.launched:
-		return refused(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
+		return refusal(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
 	}
 	busy := row.job.Periodic.ProhibitOverlap && t.hasUnfinishedChild(c.Namespace, fleet.PeriodicPrefix(c.ID))
 	if busy && c.Force {
@@ -79,7 +81,8 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	return t.registerChildJob(c.Child, c.Eval, c.Now)
 }
 
-// hasUnfinishedChild reports whether a job whose id begins with prefix is not over.
+// hasUnfinishedChild reports whether the namespace has a job that is not dead and whose id begins with
+// prefix.
 func (t *tx) hasUnfinishedChild(ns, prefix string) bool {
 	for r := range jobTable.scanPrefix(t.base, indexID, namespacePrefix(ns, prefix)) {
 		if strings.HasPrefix(string(r.job.ID), prefix) && r.job.Status != fleet.JobStatusDead {
@@ -89,13 +92,14 @@ func (t *tx) hasUnfinishedChild(ns, prefix string) bool {
 	return false
 }
 
+// jobDispatch applies JobDispatch.
 func (t *tx) jobDispatch(c JobDispatch) Result {
 	row, err := t.findParentJob("dispatch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {
 	case err != nil:
 		return Result{Err: err}
 	case !row.job.IsParameterized():
-		return refused(fleet.CodeInvalid, "dispatch job %s: it is not parameterized", c.ID)
+		return refusal(fleet.CodeInvalid, "dispatch job %s: it is not parameterized", c.ID)
 	}
 	if token := c.Child.DispatchIdempotencyToken; token != "" {
 		prefix := fleet.DispatchPrefix(c.ID)
@@ -108,7 +112,8 @@ func (t *tx) jobDispatch(c JobDispatch) Result {
 	return t.registerChildJob(c.Child, c.Eval, c.Now)
 }
 
-// registerChildJob stores a new job that was made of another one.
+// registerChildJob registers a child job with its evaluation, and names it in the Result. It is refused if
+// a job of that id exists.
 func (t *tx) registerChildJob(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
 	res := t.jobRegister(JobRegister{Job: job, Eval: eval, EnforceIndex: true, Now: now})
 	if res.Err == nil {
@@ -117,7 +122,7 @@ func (t *tx) registerChildJob(job *fleet.Job, eval *fleet.Evaluation, now int64)
 	return res
 }
 
-// Launched is up to when (UnixNano) a periodic job is launched; 0: it never was.
+// Launched returns the newest launch time of a periodic job (UnixNano); 0: it was never launched.
 func (v *View) Launched(ns string, id fleet.JobID) int64 {
 	if row, ok := jobTable.watchRow(v, jobKeyOf(ns, id)); ok {
 		return row.launched
@@ -125,7 +130,7 @@ func (v *View) Launched(ns string, id fleet.JobID) int64 {
 	return 0
 }
 
-// Children counts the children of a periodic or parameterized job.
+// Children counts the children of a periodic or parameterized job by their status.
 func (v *View) Children(ns string, id fleet.JobID) fleet.JobChildrenSummary {
 	var c fleet.JobChildrenSummary
 	for j := range v.ChildJobs(ns, id) {
@@ -141,7 +146,7 @@ func (v *View) Children(ns string, id fleet.JobID) fleet.JobChildrenSummary {
 	return c
 }
 
-// ChildJobs lists the children of a periodic or parameterized job.
+// ChildJobs iterates over the children of a periodic or parameterized job, dead ones included.
 func (v *View) ChildJobs(ns string, id fleet.JobID) iter.Seq[*fleet.Job] {
 	return func(yield func(*fleet.Job) bool) {
 		for _, prefix := range []string{fleet.PeriodicPrefix(id), fleet.DispatchPrefix(id)} {

@@ -25,24 +25,28 @@ var poolTable = table[fleet.Pool]{
 	records: []record[fleet.Pool]{rowRecord[fleet.Pool](5)},
 }
 
+// clusterInit applies ClusterInit: it stores the cluster's identity, and is refused if there is one
+// already.
 func (t *tx) clusterInit(c ClusterInit) Result {
 	if row := clusterTable.currentRow(t, onlyKey); row != nil {
-		return refused(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
+		return refusal(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
 	}
 	clusterTable.putRow(t, &clusterRow{c.Cluster})
 	clusterTable.markChanged(t)
 	return Result{}
 }
 
+// clusterSeal applies ClusterSeal: it replaces the clear secrets by the sealed ones. Sealing again with
+// the same key changes nothing.
 func (t *tx) clusterSeal(c ClusterSeal) Result {
 	row := clusterTable.currentRow(t, onlyKey)
 	switch {
 	case row == nil || row.ID != c.ClusterID:
-		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: this is not that cluster", fleet.Short(c.ClusterID))
+		return refusal(fleet.CodeConflict, "seal the secrets of cluster %s: this is not that cluster", fleet.Short(c.ClusterID))
 	case len(c.Sealed) == 0 || c.SealKey == "":
-		return refused(fleet.CodeInvalid, "seal the secrets of cluster %s: nothing is sealed", fleet.Short(c.ClusterID))
+		return refusal(fleet.CodeInvalid, "seal the secrets of cluster %s: nothing is sealed", fleet.Short(c.ClusterID))
 	case len(row.Sealed) > 0 && row.SealKey != c.SealKey:
-		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: they are sealed with the state key %s, not %s",
+		return refusal(fleet.CodeConflict, "seal the secrets of cluster %s: they are sealed with the state key %s, not %s",
 			fleet.Short(c.ClusterID), row.SealKey, c.SealKey)
 	case len(row.Sealed) > 0:
 		return Result{}
@@ -52,6 +56,7 @@ func (t *tx) clusterSeal(c ClusterSeal) Result {
 	return Result{}
 }
 
+// storeHubAddr applies Hub: it stores the addresses of a hub, or removes them.
 func (t *tx) storeHubAddr(c Hub) Result {
 	k := idKey(c.Hub.ID)
 	if c.Removed {
@@ -63,13 +68,14 @@ func (t *tx) storeHubAddr(c Hub) Result {
 	return Result{}
 }
 
+// storeNodePool applies Pool: it stores or replaces the rules of a node pool.
 func (t *tx) storeNodePool(c Pool) Result {
 	switch {
 	case c.Pool.Name == "" || c.Pool.Name == fleet.AllPools:
-		return refused(fleet.CodeInvalid, "store node pool %q: the name is taken", c.Pool.Name)
+		return refusal(fleet.CodeInvalid, "store node pool %q: the name must not be empty, and the pool %q is built in", c.Pool.Name, fleet.AllPools)
 	case c.Pool.DefaultDisconnect != "" && c.Pool.DefaultDisconnect != fleet.DisconnectKeep &&
 		c.Pool.DefaultDisconnect != fleet.DisconnectNomad:
-		return refused(fleet.CodeInvalid, "store node pool %s: default_disconnect is %q, not %q or %q", c.Pool.Name,
+		return refusal(fleet.CodeInvalid, "store node pool %s: default_disconnect is %q, not %q or %q", c.Pool.Name,
 			c.Pool.DefaultDisconnect, fleet.DisconnectKeep, fleet.DisconnectNomad)
 	}
 	pool := c.Pool
@@ -82,10 +88,11 @@ func (t *tx) storeNodePool(c Pool) Result {
 	return Result{}
 }
 
-// poolOf returns the rules of a pool, or nil where nobody made any.
+// poolOf returns the stored node pool, or nil if there is none. Built-in pools that nobody stored are nil,
+// too.
 func (t *tx) poolOf(name string) *fleet.Pool { return poolTable.currentRow(t, key(name)) }
 
-// Cluster is the cluster's identity, once it was made.
+// Cluster returns the cluster's identity; ok is false before ClusterInit.
 func (v *View) Cluster() (*Cluster, bool) {
 	row, ok := clusterTable.watchRow(v, onlyKey)
 	if !ok {
@@ -94,7 +101,7 @@ func (v *View) Cluster() (*Cluster, bool) {
 	return &row.Cluster, true
 }
 
-// Hubs lists where hubs listen.
+// Hubs returns the addresses of all hubs, ordered by id.
 func (v *View) Hubs() []HubAddr {
 	var out []HubAddr
 	for h := range hubTable.watchRows(v) {
@@ -103,7 +110,7 @@ func (v *View) Hubs() []HubAddr {
 	return out
 }
 
-// Hub returns where a hub listens.
+// Hub returns the addresses of a hub; ok is false if none are stored.
 func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
 	h, ok := hubTable.watchRow(v, idKey(id))
 	if !ok {
@@ -112,12 +119,13 @@ func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
 	return *h, true
 }
 
-// Certificate returns what is known of a certificate that was issued.
+// Certificate returns the record of an issued certificate; ok is false if there is none, or a renewal
+// replaced it.
 func (v *View) Certificate(serial string) (*Certificate, bool) {
 	return certificateTable.watchRow(v, key(serial))
 }
 
-// builtinPools exist without anybody making them.
+// builtinPools are the node pools that exist even if nobody stored them.
 var builtinPools = []fleet.Pool{
 	{Name: fleet.AllPools, Description: "Nodes of every pool."},
 	{Name: fleet.DefaultPool, Description: "Nodes that name no pool."},
@@ -136,7 +144,7 @@ func (v *View) Pool(name string) (*fleet.Pool, bool) {
 	return nil, false
 }
 
-// Pools lists node pools by name.
+// Pools iterates over all node pools in the order of their names, the built-in ones included.
 func (v *View) Pools() iter.Seq[*fleet.Pool] {
 	pools := slices.Collect(poolTable.watchRows(v))
 	for _, b := range builtinPools {

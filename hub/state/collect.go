@@ -4,33 +4,34 @@ import (
 	"skerry/fleet"
 )
 
-// Collect removes what nobody needs any more: allocations that their edges have
-// finished with, evaluations that are over, jobs that are dead, nodes that are down.
-// What has changed since the collector looked is left out.
+// Collect removes objects that are no longer needed: ended allocations, terminal evaluations, deployments
+// that are over, dead jobs, nodes that are down. An object that has changed since the collector read it,
+// so that it may be needed again, is skipped.
 type Collect struct {
 	command
 	Allocs []fleet.AllocID
 	Evals  []fleet.EvalID
-	// Deployments that are over.
+	// Deployments names deployments that are not active.
 	Deployments []fleet.DeploymentID
 	Jobs        []CollectedJob
 	Nodes       []CollectedNode
 	Now         int64
 }
 
-// CollectedJob names a job as it was when it was looked at.
+// CollectedJob names a job to remove. The job is skipped if its ModifyIndex is another one by now.
 type CollectedJob struct {
 	Namespace   string
 	ID          fleet.JobID
 	ModifyIndex fleet.Index
 }
 
-// CollectedNode names a node as it was when it was looked at.
+// CollectedNode names a node to remove. The node is skipped if it has got another epoch by now.
 type CollectedNode struct {
 	ID    fleet.NodeID
 	Epoch fleet.Epoch
 }
 
+// collectGarbage applies Collect.
 func (t *tx) collectGarbage(c Collect) Result {
 	for _, id := range c.Allocs {
 		if a := t.currentAlloc(id); a != nil && t.isCollectable(&a.Alloc) {
@@ -61,14 +62,15 @@ func (t *tx) collectGarbage(c Collect) Result {
 	return Result{}
 }
 
-// isCollectable reports whether an allocation is over for good: one that is out of sight
-// is not, nor one that was given up and that its edge may still be running, unless
-// the node was purged or revoked.
+// isCollectable reports whether an allocation may be removed: it is terminal, and its edge has confirmed
+// its end. The confirmation is not needed where the node was purged or revoked.
 func (t *tx) isCollectable(a *fleet.Alloc) bool {
 	n := nodeTable.currentRow(t, idKey(a.NodeID))
 	return a.ClientTerminal() && (!a.OccupiesNode() || n == nil || n.Revoked != nil)
 }
 
+// collectJob removes a dead job and its versions, unless it changed, or has an open evaluation or an
+// allocation.
 func (t *tx) collectJob(c CollectedJob) {
 	k := jobKeyOf(c.Namespace, c.ID)
 	row := jobTable.currentRow(t, k)
@@ -85,6 +87,7 @@ func (t *tx) collectJob(c CollectedJob) {
 	jobTable.markChanged(t)
 }
 
+// collectNode removes a node that is down, unless it has a new epoch or an allocation.
 func (t *tx) collectNode(c CollectedNode) {
 	n := nodeTable.currentRow(t, idKey(c.ID))
 	if n == nil || n.Epoch != c.Epoch || n.Status != fleet.NodeDown {

@@ -8,18 +8,18 @@ import (
 	"skerry/fleet"
 )
 
-// deploymentRow is a deployment with its allocations. The row is written with
-// every change of one of them that a rollout has to know of.
+// deploymentRow is a deployment with its allocations. The row is written whenever one of them changes in a
+// way that concerns the rollout, so that watching the row is enough.
 type deploymentRow struct {
 	fleet.Deployment
 	allocs []fleet.AllocID // sorted; shared with older rows
 
-	// Of the entry that works on it.
+	// added and removed are the changes of allocs by the entry that is being applied.
 	added   []fleet.AllocID
 	removed map[fleet.AllocID]bool
 
-	// changed are the newest changes of its allocations that concern its watcher, those
-	// after entry forgotten; shared with older rows. They are in no snapshot.
+	// changed are the changes of allocations after the entry forgotten, for RolloutChanges. The
+	// list is shared with older rows. It is not in snapshots.
 	changed   []changedAlloc `digest:"-"`
 	forgotten fleet.Index    `digest:"-"`
 }
@@ -45,12 +45,14 @@ var deploymentTable = table[deploymentRow]{
 	describe: func(d *describer, table string, r *deploymentRow) { d.writeTableLine(table, r.Deployment, r.allocs) },
 }
 
+// createdKey orders deployments by their create index, then by id.
 func createdKey(index fleet.Index, id fleet.DeploymentID) []byte {
 	return append(indexKey(index), idKey(id)...)
 }
 
-// ownDeployment returns the entry's own copy of a deployment, or nil. Its groups
-// may be changed; their lists are only appended to, where they are clipped.
+// ownDeployment returns a copy of a deployment that this entry may change in place, or nil. The map of
+// groups may be changed. Lists in groups are shared and clipped, so that only appending to them is
+// allowed.
 func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	if id == "" {
 		return nil
@@ -66,17 +68,19 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	})
 }
 
-// deploymentChanged notes that something changed that people see of a deployment.
+// deploymentChanged sets the deployment's modify index and time. Call it after a change that users can
+// see.
 func (t *tx) deploymentChanged(d *deploymentRow, now int64) {
 	d.ModifyIndex, d.ModifyTime = t.index, now
 	deploymentTable.markChanged(t)
 }
 
-// planDeployments takes what a plan says of deployments.
+// planDeployments applies a plan's deployment updates, and stores its new deployment. It cancels the job's
+// other active deployments.
 func (t *tx) planDeployments(c Plan) {
 	for _, u := range c.DeploymentUpdates {
 		if d := t.ownDeployment(u.DeploymentID); d != nil && d.Active() {
-			t.setDeployment(d, u, c.Now)
+			t.setDeploymentStatus(d, u, c.Now)
 		}
 	}
 	d := c.NewDeployment
@@ -84,7 +88,7 @@ func (t *tx) planDeployments(c Plan) {
 		return
 	}
 	for _, other := range t.activeDeployments(d.Namespace, d.JobID) {
-		t.setDeployment(t.ownDeployment(other), fleet.DeploymentUpdate{
+		t.setDeploymentStatus(t.ownDeployment(other), fleet.DeploymentUpdate{
 			DeploymentID: other, Status: fleet.DeploymentCancelled, StatusDescription: fleet.DescNewerJob,
 		}, c.Now)
 	}
@@ -95,8 +99,7 @@ func (t *tx) planDeployments(c Plan) {
 	t.markMeta(metaRollouts)
 }
 
-// activeDeployments lists a job's deployments that are not over. Invariant: there
-// is one at most.
+// activeDeployments returns the job's deployments that are not over. Invariant: there is at most one.
 func (t *tx) activeDeployments(ns string, id fleet.JobID) []fleet.DeploymentID {
 	var out []fleet.DeploymentID
 	for r := range deploymentTable.scanPrefix(t.base, indexJob, jobKeyOf(ns, id)) {
@@ -107,9 +110,9 @@ func (t *tx) activeDeployments(ns string, id fleet.JobID) []fleet.DeploymentID {
 	return out
 }
 
-// setDeployment gives a deployment that is not over another status. What is
-// resumed gets its time anew: it stood still meanwhile.
-func (t *tx) setDeployment(d *deploymentRow, u fleet.DeploymentUpdate, now int64) {
+// setDeploymentStatus changes the status of an active deployment. A resumed one gets its full progress
+// deadline again. A successful one marks its job version stable.
+func (t *tx) setDeploymentStatus(d *deploymentRow, u fleet.DeploymentUpdate, now int64) {
 	if d.Status == fleet.DeploymentPaused && u.Status == fleet.DeploymentRunning {
 		for name, s := range d.TaskGroups {
 			if !s.RequireProgressBy.IsZero() {
@@ -125,15 +128,15 @@ func (t *tx) setDeployment(d *deploymentRow, u fleet.DeploymentUpdate, now int64
 	}
 }
 
-// markVersionStable notes that a version of a job is one to go back to.
+// markVersionStable marks the job version of a deployment stable, unless the job was purged since.
 func (t *tx) markVersionStable(d *fleet.Deployment) {
 	if row := jobTable.currentRow(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
 		t.setStable(row, d.JobVersion, true)
 	}
 }
 
-// keptStable are a job's stable versions that are still kept, newest first.
-func keptStable(row *jobRow) []uint64 {
+// keptStableVersions returns the job's stable versions that are still kept, newest first.
+func keptStableVersions(row *jobRow) []uint64 {
 	var kept []uint64
 	for _, v := range row.versions {
 		if slices.Contains(row.stable, v.Version) {
@@ -143,8 +146,9 @@ func keptStable(row *jobRow) []uint64 {
 	return kept
 }
 
-// countInDeployment books what the change of an allocation from old to new means for its
-// deployment; either may be nil. Every change of an allocation passes here.
+// countInDeployment updates the deployment of an allocation that changes from old to new: its counts of
+// placed and healthy allocations and its progress deadline. old is nil for a new allocation, new for a
+// removed one. It must be called for every change of an allocation.
 func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	if old != nil && (new == nil || new.DeploymentID != old.DeploymentID) {
 		if d := t.ownDeployment(old.DeploymentID); d != nil {
@@ -178,7 +182,7 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	s.UnhealthyAllocs += boolToInt(new.DeploymentStatus.IsUnhealthy()) - boolToInt(wasNot)
 	progress := new.DeploymentStatus.IsHealthy() && !was ||
 		old != nil && old.ClientStatus == fleet.ClientUnknown && new.ClientStatus != fleet.ClientUnknown && !new.Terminal() && !was
-	// What was healthy and ended by itself has to come again: that takes as long as the first time.
+	// The replacement of a healthy allocation that ended by itself gets the full progress deadline.
 	setback := was && !old.Terminal() && new.ClientTerminal()
 	if (progress || setback) && s.ProgressDeadline > 0 {
 		s.RequireProgressBy = time.Unix(0, new.ModifyTime).UTC().Add(s.ProgressDeadline)
@@ -194,8 +198,7 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	}
 }
 
-// concernsRollout reports whether a change of an allocation is one that its
-// deployment's watcher has to know of.
+// concernsRollout reports whether a change of an allocation has to wake the watcher of its deployment.
 func concernsRollout(old, new *fleet.Alloc) bool {
 	return old.DeploymentStatus != new.DeploymentStatus || old.ClientStatus != new.ClientStatus ||
 		old.DesiredStatus != new.DesiredStatus || old.Retired != new.Retired || old.DesiredTransition != new.DesiredTransition ||
@@ -209,8 +212,8 @@ func boolToInt(yes bool) int {
 	return 0
 }
 
-// countJoinedAlloc counts an allocation that is new in a deployment. One that takes the place
-// of another of the same deployment, which failed, is no progress.
+// countJoinedAlloc counts an allocation that is new in the deployment group s, and extends the progress
+// deadline. The replacement of a failed allocation of the same deployment does not extend it.
 func (t *tx) countJoinedAlloc(s *fleet.DeploymentState, a *fleet.Alloc) {
 	s.PlacedAllocs++
 	if a.DeploymentStatus.IsCanary() {
@@ -224,16 +227,16 @@ func (t *tx) countJoinedAlloc(s *fleet.DeploymentState, a *fleet.Alloc) {
 	}
 }
 
-// reportHealth takes over what a row says of an allocation's health in its
-// deployment. What was said of another deployment is history only.
-func (t *tx) reportHealth(a *fleet.Alloc, tr *fleet.Transition, now int64) {
+// applyHealthTransition sets the allocation's health in its deployment from a journal row. It ignores
+// other kinds of rows, and the health in another deployment.
+func (t *tx) applyHealthTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.Kind != fleet.TransitionHealth || tr.Healthy == nil || a.DeploymentID == "" || tr.Deployment != a.DeploymentID {
 		return
 	}
 	setHealth(a, *tr.Healthy, t.index, now)
 }
 
-// setHealth notes an allocation's health in its deployment.
+// setHealth sets an allocation's health in its deployment. It keeps the canary mark.
 func setHealth(a *fleet.Alloc, healthy bool, index fleet.Index, now int64) {
 	next := fleet.AllocDeployment{Healthy: &healthy, Timestamp: time.Unix(0, now).UTC(), ModifyIndex: index}
 	if a.DeploymentStatus != nil {
@@ -242,7 +245,7 @@ func setHealth(a *fleet.Alloc, healthy bool, index fleet.Index, now int64) {
 	a.DeploymentStatus = &next
 }
 
-// Deployment returns a deployment. A view of Watch wakes also when one of its
+// Deployment returns a deployment; ok is false if there is none. A Watch view also wakes when one of its
 // allocations changes in a way that concerns the rollout.
 func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
 	row, ok := deploymentTable.watchRow(v, idKey(id))
@@ -252,8 +255,8 @@ func (v *View) Deployment(id fleet.DeploymentID) (*fleet.Deployment, bool) {
 	return &row.Deployment, true
 }
 
-// Rollout returns a deployment with its allocations, which is one row to watch:
-// what changes elsewhere wakes nobody.
+// Rollout returns a deployment with its allocations. A Watch view watches only the deployment's row, which
+// changes with its allocations. ok is false if there is no such deployment.
 func (v *View) Rollout(id fleet.DeploymentID) (*fleet.Deployment, iter.Seq[*fleet.Alloc], bool) {
 	row, ok := deploymentTable.watchRow(v, idKey(id))
 	if !ok {
@@ -262,7 +265,7 @@ func (v *View) Rollout(id fleet.DeploymentID) (*fleet.Deployment, iter.Seq[*flee
 	return &row.Deployment, v.allocList(row.allocs), true
 }
 
-// AllocsByDeployment lists a deployment's allocations.
+// AllocsByDeployment iterates over a deployment's allocations.
 func (v *View) AllocsByDeployment(id fleet.DeploymentID) iter.Seq[*fleet.Alloc] {
 	_, allocs, ok := v.Rollout(id)
 	if !ok {
@@ -271,8 +274,8 @@ func (v *View) AllocsByDeployment(id fleet.DeploymentID) iter.Seq[*fleet.Alloc] 
 	return allocs
 }
 
-// Deployments lists a namespace's deployments ("*": all) whose id starts with
-// prefix, the oldest first.
+// Deployments iterates over a namespace's deployments ("*": all namespaces) whose id starts with prefix,
+// oldest first.
 func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
 	rows := deploymentTable.watchTable(v, indexCreated, nil)
 	return func(yield func(*fleet.Deployment) bool) {
@@ -284,8 +287,7 @@ func (v *View) Deployments(ns, prefix string) iter.Seq[*fleet.Deployment] {
 	}
 }
 
-// DeploymentsByJob lists a job's deployments, also of one that was purged, the
-// oldest first.
+// DeploymentsByJob iterates over a job's deployments, oldest first. The job itself may be purged.
 func (v *View) DeploymentsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Deployment] {
 	rows := deploymentTable.watchPrefix(v, indexJob, jobKeyOf(ns, id))
 	return func(yield func(*fleet.Deployment) bool) {
@@ -297,7 +299,7 @@ func (v *View) DeploymentsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Deplo
 	}
 }
 
-// LatestDeployment returns a job's newest deployment, or nil.
+// LatestDeployment returns the job's newest deployment, active or not, or nil.
 func (v *View) LatestDeployment(ns string, id fleet.JobID) *fleet.Deployment {
 	var newest *fleet.Deployment
 	for d := range v.DeploymentsByJob(ns, id) {
@@ -306,8 +308,8 @@ func (v *View) LatestDeployment(ns string, id fleet.JobID) *fleet.Deployment {
 	return newest
 }
 
-// DeploymentsSince lists deployments that began after an entry, the oldest first.
-// A view of Watch wakes when another begins, and for nothing else of them.
+// DeploymentsSince iterates over the deployments that began after an entry, oldest first. A Watch view
+// wakes when another one begins, not when one of them changes.
 func (v *View) DeploymentsSince(index fleet.Index) iter.Seq[*fleet.Deployment] {
 	v.watchMeta(metaRollouts)
 	quiet := &View{txn: v.txn}

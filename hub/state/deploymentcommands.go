@@ -7,30 +7,31 @@ import (
 	"skerry/fleet"
 )
 
-// ownActiveDeployment returns the entry's own copy of a deployment that is not over; verb
-// says what is to be done to it.
+// ownActiveDeployment returns a copy of an active deployment that this entry may change. It fails if the
+// deployment is missing or over; verb begins the error.
 func (t *tx) ownActiveDeployment(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet.Error) {
 	d := deploymentTable.currentRow(t, idKey(id))
 	switch {
 	case d == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s deployment %s: there is no such deployment", verb, fleet.Short(id))
 	case !d.Active():
-		return nil, fleet.Errorf(fleet.CodeConflict, "%s deployment %s: it is %s, which is the end of it", verb, fleet.Short(id), d.Status)
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s deployment %s: it is %s, and cannot change any more", verb, fleet.Short(id), d.Status)
 	}
 	return t.ownDeployment(id), nil
 }
 
+// deploymentStatus applies DeploymentStatus.
 func (t *tx) deploymentStatus(c DeploymentStatus) Result {
 	d, err := t.ownActiveDeployment("change", c.Update.DeploymentID)
 	if err != nil {
 		return Result{Err: err}
 	}
-	t.setDeployment(d, c.Update, c.Now)
+	t.setDeploymentStatus(d, c.Update, c.Now)
 	return t.rollBackAndEvaluate(d, c.Rollback, c.Eval, c.Now)
 }
 
-// rollBackAndEvaluate stores what comes with a change of a deployment: the version that its job
-// goes back to, and an evaluation.
+// rollBackAndEvaluate registers the job rollback, if not nil, and stores the evaluation eval of the
+// deployment's job, if not nil. The Result names the evaluation, or says why the rollback was refused.
 func (t *tx) rollBackAndEvaluate(d *deploymentRow, rollback *fleet.Job, eval *fleet.Evaluation, now int64) Result {
 	if rollback != nil {
 		if res := t.jobRegister(JobRegister{Job: rollback, Now: now}); res.Err != nil {
@@ -43,9 +44,11 @@ func (t *tx) rollBackAndEvaluate(d *deploymentRow, rollback *fleet.Job, eval *fl
 	}
 	e := *eval
 	e.DeploymentID = d.ID
-	return Result{Eval: t.jobEval(&e, row.job, now), Version: row.job.Version, Modify: row.job.JobModifyIndex}
+	return Result{Eval: t.storeJobEval(&e, row.job, now), Version: row.job.Version, Modify: row.job.JobModifyIndex}
 }
 
+// deploymentPromote applies DeploymentPromote: it marks groups promoted, and makes their canaries ordinary
+// allocations.
 func (t *tx) deploymentPromote(c DeploymentPromote) Result {
 	d, err := t.ownActiveDeployment("promote", c.DeploymentID)
 	if err != nil {
@@ -79,8 +82,8 @@ func (t *tx) deploymentPromote(c DeploymentPromote) Result {
 	return t.rollBackAndEvaluate(d, nil, c.Eval, c.Now)
 }
 
-// promotableGroups returns the groups to promote, of those that are named or of all: each
-// has as many healthy canaries as are wanted of it.
+// promotableGroups returns the named groups, or all, that have canaries and are not promoted. It fails if
+// one of them has too few healthy canaries, or if there is no such group.
 func (t *tx) promotableGroups(d *deploymentRow, named []string) ([]string, *fleet.Error) {
 	for _, name := range named {
 		if _, ok := d.TaskGroups[name]; !ok {
@@ -111,6 +114,7 @@ func (t *tx) promotableGroups(d *deploymentRow, named []string) ([]string, *flee
 	return groups, nil
 }
 
+// allocHealth applies AllocHealth.
 func (t *tx) allocHealth(c AllocHealth) Result {
 	d, err := t.ownActiveDeployment("set health in", c.DeploymentID)
 	if err != nil {
@@ -122,7 +126,7 @@ func (t *tx) allocHealth(c AllocHealth) Result {
 	}{{c.Healthy, true}, {c.Unhealthy, false}} {
 		for _, id := range list.ids {
 			if a := t.currentAlloc(id); a == nil || a.DeploymentID != c.DeploymentID {
-				return refused(fleet.CodeInvalid, "set health of allocation %s: it is not of deployment %s",
+				return refusal(fleet.CodeInvalid, "set health of allocation %s: it is not of deployment %s",
 					fleet.Short(id), fleet.Short(c.DeploymentID))
 			}
 			t.changeAlloc(id, c.Now, func(a *allocRow) {
@@ -137,11 +141,12 @@ func (t *tx) allocHealth(c AllocHealth) Result {
 		}
 	}
 	if c.Update != nil {
-		t.setDeployment(d, *c.Update, c.Now)
+		t.setDeploymentStatus(d, *c.Update, c.Now)
 	}
 	return t.rollBackAndEvaluate(d, c.Rollback, c.Eval, c.Now)
 }
 
+// healthWord returns "healthy" or "unhealthy".
 func healthWord(healthy bool) string {
 	if healthy {
 		return "healthy"
@@ -149,6 +154,7 @@ func healthWord(healthy bool) string {
 	return "unhealthy"
 }
 
+// deploymentDelete applies DeploymentDelete. Unknown ids are ignored.
 func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 	for _, id := range c.IDs {
 		k := idKey(id)
@@ -156,7 +162,7 @@ func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 		case d == nil:
 			continue
 		case d.Active():
-			return refused(fleet.CodeConflict, "delete deployment %s: it is %s", fleet.Short(id), d.Status)
+			return refusal(fleet.CodeConflict, "delete deployment %s: it is %s", fleet.Short(id), d.Status)
 		default:
 			deploymentTable.removeRow(t, k)
 			deploymentTable.markChanged(t)
@@ -165,7 +171,8 @@ func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 	return Result{}
 }
 
-// checkDeployments adds up anew what deployments keep.
+// checkDeployments compares the lists and counts of deployments with their allocations. A job may have one
+// active deployment at most.
 func (c *checker) checkDeployments() {
 	allocs := map[fleet.DeploymentID][]fleet.AllocID{}
 	for a := range allocTable.scanRows(c.v.txn) {

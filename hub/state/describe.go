@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// Describe writes everything in the view as text, one row a line, in a stable
-// order: two states are equal if and only if their descriptions are.
+// Describe writes all replicated rows of the view as text, one row a line, in a stable order: two states
+// are equal if and only if their texts are.
 func (v *View) Describe(w io.Writer) error {
 	d := &describer{w: bufio.NewWriter(w)}
 	for _, tb := range tables {
@@ -24,11 +24,13 @@ func (v *View) Describe(w io.Writer) error {
 	return d.w.Flush()
 }
 
+// describer writes the lines of Describe, and remembers its first error.
 type describer struct {
 	w   *bufio.Writer
-	err error // the first
+	err error // the first error
 }
 
+// writeTableLine writes one line: the table's name, and each part as JSON.
 func (d *describer) writeTableLine(table string, parts ...any) {
 	fmt.Fprint(d.w, table)
 	for _, p := range parts {
@@ -41,6 +43,7 @@ func (d *describer) writeTableLine(table string, parts ...any) {
 	fmt.Fprintln(d.w)
 }
 
+// describeRows writes the lines of this table's rows.
 func (tb *table[R]) describeRows(txn *memdb.Txn, d *describer) {
 	for r := range tb.scanRows(txn) {
 		if tb.describe != nil {
@@ -51,6 +54,7 @@ func (tb *table[R]) describeRows(txn *memdb.Txn, d *describer) {
 	}
 }
 
+// describeHistory writes one line for each entry of a history.
 func (d *describer) describeHistory(h history) {
 	for _, e := range h.entries {
 		d.writeTableLine(" history", e.index, e.row, e.hubEvent, e.offline, e.vital)

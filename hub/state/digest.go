@@ -18,10 +18,9 @@ import (
 // digestBytes is how much of the hash a digest keeps.
 const digestBytes = 16
 
-// Digest is a fingerprint of everything in the view that the log decides, but events:
-// two hubs that applied the same log have the same one, also where one of them started
-// from a snapshot. It reads each field of each row, also those that nobody exports, and
-// nothing of how rows are encoded: a field that a snapshot forgets is seen.
+// Digest returns a hash of everything in the view that the log decides, without events. Hubs that applied
+// the same entries have the same digest, even if one started from a snapshot. It reads every field of
+// every row directly, not its encoding, so that it notices a field that a snapshot forgets.
 func (v *View) Digest() string {
 	d := digester{sum: sha256.New(), jobs: map[*fleet.Job][]byte{}}
 	for _, table := range digestedTables() {
@@ -37,7 +36,7 @@ func (v *View) Digest() string {
 	return hex.EncodeToString(d.sum.Sum(nil)[:digestBytes])
 }
 
-// digestedTables are the names of the tables that are in a digest, in their order.
+// digestedTables returns the names of the tables that are part of a digest, sorted.
 func digestedTables() []string {
 	var names []string
 	for _, tb := range tables {
@@ -49,29 +48,33 @@ func digestedTables() []string {
 	return names
 }
 
-// DigestOf is the fingerprint of a command or a result: of what its encoding says.
+// DigestOf returns a hash of the encoding of a command or a result.
 func DigestOf(v any) string {
 	sum := sha256.Sum256(encode(v))
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
-// digester hashes values by what they hold. Empty slices and maps are as good as none.
+// digester hashes values by their contents. An empty slice or map hashes like a nil one.
 type digester struct {
 	sum  hash.Hash
-	jobs map[*fleet.Job][]byte // digests of those that many rows share
+	jobs map[*fleet.Job][]byte // digests of job bodies, which many rows share
 }
 
+// hashNumber adds a number to the hash.
 func (d *digester) hashNumber(n uint64) {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], n)
 	_, _ = d.sum.Write(b[:]) // a hash takes everything
 }
 
+// hashText adds a string and its length to the hash.
 func (d *digester) hashText(s string) {
 	d.hashNumber(uint64(len(s)))
 	_, _ = d.sum.Write([]byte(s))
 }
 
+// hashValue adds a value of any kind to the hash, with all that it points to. It panics for channels and
+// functions.
 func (d *digester) hashValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -101,6 +104,7 @@ func (d *digester) hashValue(v reflect.Value) {
 	}
 }
 
+// hashListItems adds a slice or an array to the hash.
 func (d *digester) hashListItems(v reflect.Value) {
 	if v.Type().Elem().Kind() == reflect.Uint8 && v.Kind() == reflect.Slice {
 		d.hashText(string(v.Bytes()))
@@ -112,7 +116,7 @@ func (d *digester) hashListItems(v reflect.Value) {
 	}
 }
 
-// hashMapEntries hashes a map in the order of its entries' own digests.
+// hashMapEntries adds a map to the hash, its entries sorted by their own hashes.
 func (d *digester) hashMapEntries(v reflect.Value) {
 	d.hashNumber(uint64(v.Len()))
 	var sums [][]byte
@@ -128,6 +132,7 @@ func (d *digester) hashMapEntries(v reflect.Value) {
 	}
 }
 
+// hashStructFields adds the fields of a struct to the hash, except those with the tag digest:"-".
 func (d *digester) hashStructFields(v reflect.Value) {
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		// Seconds and nanoseconds as package time keeps them; a time of the log has no
@@ -137,12 +142,14 @@ func (d *digester) hashStructFields(v reflect.Value) {
 		return
 	}
 	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("digest") != "-" { // which is what a snapshot leaves out on purpose
+		if v.Type().Field(i).Tag.Get("digest") != "-" { // a snapshot leaves out a field with this tag on purpose
 			d.hashValue(v.Field(i))
 		}
 	}
 }
 
+// hashPointer adds the value that a pointer or an interface points to. It hashes each shared job only
+// once.
 func (d *digester) hashPointer(v reflect.Value) {
 	if v.IsNil() {
 		d.hashNumber(0)

@@ -7,21 +7,21 @@ import (
 	"skerry/fleet"
 )
 
-// NodeDrain begins to empty a node, or changes how; without a Drain it ends that.
-// A node that is emptied takes no new work, and afterwards neither, until somebody
-// says so (MarkEligible, with an end).
+// NodeDrain starts the drain of a node, or changes its strategy; without a Drain it cancels the drain. A
+// drained node takes no new allocations, also after the drain, until it is marked eligible. MarkEligible
+// does so when the drain is canceled.
 type NodeDrain struct {
 	command
 	NodeID       fleet.NodeID
-	Drain        *fleet.DrainStrategy // ForceDeadline and StartedAt set; nil: cancel
+	Drain        *fleet.DrainStrategy // with ForceDeadline and StartedAt; nil: cancel the drain
 	MarkEligible bool
 	Meta         map[string]string
 	EvalSeed     string
 	Now          int64
 }
 
-// DrainStep is what the drainer decided: allocations that are to go elsewhere, and
-// nodes that are done. What changed since it looked is left out.
+// DrainStep flags allocations of draining nodes for migration, and completes drains. Allocations and nodes
+// that have changed since the drainer read them are skipped.
 type DrainStep struct {
 	command
 	Migrate  []fleet.AllocID
@@ -30,18 +30,17 @@ type DrainStep struct {
 	Now      int64
 }
 
-// NodeDrained is a node that has nothing left to wait for. StartedAt and
-// ForceDeadline are of the drain that was looked at: another one, or one that was
-// given more time since, goes on.
+// NodeDrained names a drain to complete. StartedAt and ForceDeadline are those that the drainer saw: if
+// the node has another drain or another deadline by now, its drain goes on.
 type NodeDrained struct {
 	NodeID        fleet.NodeID
 	StartedAt     time.Time
 	ForceDeadline time.Time
-	Deadlined     bool // its deadline ended it
+	Deadlined     bool // the drain ends because its deadline was reached
 }
 
-// NodePurge forgets a node that is gone for good, and gives up what it had. It is
-// refused (conflict) where the node has a session: it would come right back.
+// NodePurge removes the record of a node. Jobs with allocations there are evaluated, and replace them. It
+// is refused (conflict) if the node has a session, because its edge would register it again.
 type NodePurge struct {
 	command
 	NodeID   fleet.NodeID
@@ -49,8 +48,8 @@ type NodePurge struct {
 	Now      int64
 }
 
-// NodeEvaluate asks for an evaluation of every job that has something on a node,
-// and of those that run on all nodes.
+// NodeEvaluate stores an evaluation for every job with an allocation on a node, and for every job that
+// runs on all nodes.
 type NodeEvaluate struct {
 	command
 	NodeID   fleet.NodeID
@@ -58,19 +57,20 @@ type NodeEvaluate struct {
 	Now      int64
 }
 
-// Subsystem of a node's events about its drain, and the detail of one that its
-// deadline ended.
+// EventDrain is the subsystem of a node's events about its drain. DetailDrainOverdue is the detail
+// of the event that a drain ended by its deadline.
 const (
 	EventDrain         = "Drain"
 	DetailDrainOverdue = "deadline_reached"
 )
 
+// nodeDrain applies NodeDrain.
 func (t *tx) nodeDrain(c NodeDrain) Result {
 	n := t.ownNodeRow(c.NodeID)
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	switch {
 	case n == nil:
-		return refused(fleet.CodeNotFound, "drain node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "drain node %s: there is no such node", fleet.Short(c.NodeID))
 	case c.Drain == nil:
 		t.cancelDrain(n, c, &w)
 	default:
@@ -79,7 +79,8 @@ func (t *tx) nodeDrain(c NodeDrain) Result {
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// setDrainStrategy begins a drain, or changes one; the same once more changes nothing.
+// setDrainStrategy starts a drain or changes its strategy, and makes the node ineligible. The same
+// strategy again changes nothing.
 func (t *tx) setDrainStrategy(n *nodeRow, c NodeDrain) {
 	now := time.Unix(0, c.Now).UTC()
 	next, message := *c.Drain, "Node drain strategy set"
@@ -97,7 +98,8 @@ func (t *tx) setDrainStrategy(n *nodeRow, c NodeDrain) {
 	t.recordNodeEvent(n, "drain", message, c.Now)
 }
 
-// cancelDrain ends a drain that is not done. What is on its way elsewhere goes on.
+// cancelDrain cancels the drain of a node, if it has one, and makes the node eligible if c says so.
+// Migrations that were asked for go on.
 func (t *tx) cancelDrain(n *nodeRow, c NodeDrain, w *pendingEvals) {
 	if n.DrainStrategy != nil {
 		n.endDrain(fleet.DrainCanceled, c.Now)
@@ -111,7 +113,7 @@ func (t *tx) cancelDrain(n *nodeRow, c NodeDrain, w *pendingEvals) {
 	}
 }
 
-// endDrain ends the drain of the entry's own copy of a node.
+// endDrain removes the node's drain strategy and records status as the outcome of its last drain.
 func (n *nodeRow) endDrain(status string, now int64) {
 	last := fleet.DrainMetadata{}
 	if n.LastDrain != nil {
@@ -121,6 +123,7 @@ func (n *nodeRow) endDrain(status string, now int64) {
 	n.LastDrain, n.DrainStrategy = &last, nil
 }
 
+// drainStep applies DrainStep.
 func (t *tx) drainStep(c DrainStep) Result {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Migrate {
@@ -143,6 +146,8 @@ func (t *tx) drainStep(c DrainStep) Result {
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
+// completeDrain ends a drain whose node has nothing left to migrate. It does nothing if the node has
+// another drain.
 func (t *tx) completeDrain(d NodeDrained, now int64) {
 	known := nodeTable.currentRow(t, idKey(d.NodeID))
 	if known == nil || known.DrainStrategy == nil ||
@@ -161,11 +166,12 @@ func (t *tx) completeDrain(d NodeDrained, now int64) {
 	t.recordNodeEvent(n, "drain complete", why, now)
 }
 
+// nodePurge applies NodePurge.
 func (t *tx) nodePurge(c NodePurge) Result {
 	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	switch {
 	case n == nil:
-		return refused(fleet.CodeNotFound, "purge node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "purge node %s: there is no such node", fleet.Short(c.NodeID))
 	case n.Status == fleet.NodeReady || n.Status == fleet.NodeInitializing:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "purge node %s: it is %s, and would come right back", fleet.Short(c.NodeID), n.Status).
 			WithHint("stop its agent first, and wait until the node is down or disconnected")}
@@ -181,8 +187,7 @@ func (t *tx) nodePurge(c NodePurge) Result {
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// removeNode forgets a node; what it was last told is kept for as long as something
-// of it is.
+// removeNode removes a node. empty says that it has no allocations; otherwise its DesiredIndex is kept.
 func (t *tx) removeNode(id fleet.NodeID, empty bool) {
 	nodeTable.removeRow(t, idKey(id))
 	nodeTable.markChanged(t)
@@ -191,10 +196,11 @@ func (t *tx) removeNode(id fleet.NodeID, empty bool) {
 	}
 }
 
+// nodeEvaluate applies NodeEvaluate.
 func (t *tx) nodeEvaluate(c NodeEvaluate) Result {
 	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	if n == nil {
-		return refused(fleet.CodeNotFound, "evaluate node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "evaluate node %s: there is no such node", fleet.Short(c.NodeID))
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range t.allocsOn(c.NodeID) {

@@ -10,37 +10,36 @@ import (
 	"skerry/internal/codec"
 )
 
-// entryVersion is a log entry's first byte, Kind its second; the command as CBOR
+// entryVersion is the first byte of a log entry. The Kind is the second, the command as CBOR
 // follows.
 const entryVersion = 1
 
-// MaxEntry bounds a log entry, in bytes. Whoever makes commands keeps them far
-// below it: an entry is fsynced and sent to every hub as one piece.
+// MaxEntry is the largest log entry, in bytes. Callers keep commands far below it, because an entry is
+// fsynced and sent to every hub as one piece.
 const MaxEntry = 8 << 20
 
-// ErrTooLarge is wrapped by Encode's error for a command that no entry holds: more than
+// ErrTooLarge is wrapped by Encode's error if a command does not fit into a log entry: it has more than
 // MaxEntry bytes, or more items than a hub decodes.
 var ErrTooLarge = fleet.Errorf(fleet.CodeInvalid, "too large for an entry of the log")
 
-// Encode returns a command as the bytes of a log entry. A command that is too large is
-// refused with ErrTooLarge (CodeInvalid).
+// Encode returns a command as the bytes of a log entry. Its error wraps ErrTooLarge (CodeInvalid) if the
+// command is too large.
 func Encode(c Command) ([]byte, error) {
 	if commands[KindOf(c)].name == "" {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, KindOf(c))
 	}
 	b := codec.AppendLean([]byte{entryVersion, byte(KindOf(c))}, c)
 	if len(b) > MaxEntry {
-		return nil, fmt.Errorf("encode command %T: %d bytes, at most %d: %w", c, len(b), MaxEntry, ErrTooLarge)
+		return nil, fmt.Errorf("encode command %s: %d bytes, at most %d: %w", KindOf(c), len(b), MaxEntry, ErrTooLarge)
 	}
 	if err := codec.CheckBounds(b[2:], maxItems, maxNesting); err != nil {
-		return nil, fmt.Errorf("encode command %T: %v: %w", c, err, ErrTooLarge)
+		return nil, fmt.Errorf("encode command %s: %v: %w", KindOf(c), err, ErrTooLarge)
 	}
 	return b, nil
 }
 
-// Decode is the inverse of Encode; the command is a value, as Encode takes it.
-// What a newer release wrote is refused with CodeVersion, what is malformed or
-// too large with CodeInvalid.
+// Decode returns the command of a log entry, as a value. Its error has CodeVersion if a newer release
+// wrote the entry, CodeInvalid if the entry is malformed or too large.
 func Decode(b []byte) (Command, error) {
 	switch {
 	case len(b) > MaxEntry:
@@ -64,15 +63,16 @@ func Decode(b []byte) (Command, error) {
 	return c, nil
 }
 
+// newerReleaseError returns an error with CodeVersion and the hint to upgrade this hub.
 func newerReleaseError(format string, args ...any) error {
 	return fleet.Errorf(fleet.CodeVersion, "%s", fmt.Sprintf(format, args...)).
 		WithHint("a newer release wrote it; upgrade this hub")
 }
 
-// KindOf returns the kind of a command; 0: it is none of the log.
+// KindOf returns the kind of a command, or 0 if its type is not declared.
 func KindOf(c Command) Kind { return kinds[reflect.TypeOf(c)] }
 
-// String is what a kind is called where commands are counted: job_register.
+// String returns the name of a kind for metrics, such as job_register.
 func (k Kind) String() string {
 	if name := commands[k].name; name != "" {
 		return name
@@ -80,7 +80,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind_%d", uint8(k))
 }
 
-// commandType is what the log has to know of a kind of command.
+// commandType is the declaration of one kind of command: its number, name, decoder, and the method that
+// applies it.
 type commandType struct {
 	kind   Kind
 	of     reflect.Type
@@ -89,7 +90,7 @@ type commandType struct {
 	apply  func(t *tx, c Command) Result
 }
 
-// declareCommand declares the commands of type C, with the method that applies them.
+// declareCommand declares the command type C with its number and the method that applies it.
 func declareCommand[C Command](kind Kind, apply func(*tx, C) Result) commandType {
 	return commandType{
 		kind: kind,
@@ -104,6 +105,7 @@ func declareCommand[C Command](kind Kind, apply func(*tx, C) Result) commandType
 	}
 }
 
+// snakeCase converts a Go name to lower case with underscores.
 func snakeCase(name string) string {
 	var out strings.Builder
 	for i, r := range name {
@@ -115,7 +117,7 @@ func snakeCase(name string) string {
 	return out.String()
 }
 
-// commandsByKind orders declarations by kind. Two of one kind are a mistake of this package.
+// commandsByKind returns the declarations by their number. It panics if two have the same number.
 func commandsByKind(types ...commandType) (byKind [256]commandType) {
 	for _, c := range types {
 		if other := byKind[c.kind].name; other != "" {
@@ -126,7 +128,7 @@ func commandsByKind(types ...commandType) (byKind [256]commandType) {
 	return byKind
 }
 
-// commands are all commands of the log. A kind is never used again.
+// commands declares all commands of the log. The number of a removed command is never used again.
 var commands = commandsByKind(
 	declareCommand(1, (*tx).jobRegister),
 	declareCommand(2, (*tx).jobDeregister),
@@ -173,6 +175,7 @@ var commands = commandsByKind(
 	declareCommand(120, (*tx).nodeReadmit),
 )
 
+// kinds maps the Go type of each command to its kind.
 var kinds = func() map[reflect.Type]Kind {
 	kinds := map[reflect.Type]Kind{}
 	for _, c := range commands {

@@ -26,18 +26,20 @@ var evalTable = table[fleet.Evaluation]{
 
 func evalKey(e *fleet.Evaluation) []byte { return idKey(e.ID) }
 
+// evalsStore applies Evals.
 func (t *tx) evalsStore(c Evals) Result {
 	for _, e := range c.Evals {
 		if e.ID == "" {
-			return refused(fleet.CodeInvalid, "store evaluation of job %s: it has no id", e.JobID)
+			return refusal(fleet.CodeInvalid, "store evaluation of job %s: it has no id", e.JobID)
 		}
 		t.putEval(e, c.Now)
 	}
 	return Result{}
 }
 
-// putEval stores an evaluation. One that is over stays as it is: whoever thinks
-// otherwise has an old picture.
+// putEval stores an evaluation, new or changed, and updates the summary of its job. A stored terminal
+// evaluation is not changed. A complete evaluation without failed placements cancels the blocked ones of
+// its job.
 func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	k := idKey(e.ID)
 	e.CreateIndex, e.CreateTime = t.index, now
@@ -73,7 +75,8 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	}
 }
 
-// awaitedNodes is where room is being made for an evaluation: nowhere when it is over.
+// awaitedNodes returns the nodes on which others make room for an evaluation; none if it is nil or
+// terminal.
 func awaitedNodes(e *fleet.Evaluation) []fleet.NodeID {
 	if e == nil || e.Terminal() {
 		return nil
@@ -81,8 +84,8 @@ func awaitedNodes(e *fleet.Evaluation) []fleet.NodeID {
 	return e.AwaitedNodes
 }
 
-// releaseAwaitedNodes wakes what gave way to an evaluation on nodes where that awaits room no longer:
-// it may have taken less than there is, or gone elsewhere.
+// releaseAwaitedNodes records free capacity on the nodes that old awaited and now does not: the evaluation
+// may have taken less than was freed, or other nodes. Evaluations that are blocked for capacity then run.
 func (t *tx) releaseAwaitedNodes(old, now *fleet.Evaluation) {
 	still := awaitedNodes(now)
 	for _, id := range awaitedNodes(old) {
@@ -92,8 +95,7 @@ func (t *tx) releaseAwaitedNodes(old, now *fleet.Evaluation) {
 	}
 }
 
-// cancelBlocked ends what waited for capacity on behalf of a job that has got
-// all it wants.
+// cancelBlocked cancels the blocked evaluations of a job after the evaluation done has placed everything.
 func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
 	for _, e := range t.openEvals(done.Namespace, done.JobID) {
 		if e.Status == fleet.EvalBlocked && e.ID != done.ID {
@@ -105,7 +107,7 @@ func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
 	}
 }
 
-// openEvals lists a job's evaluations that are not over, by id.
+// openEvals returns the job's evaluations that are not terminal, by id.
 func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	var out []*fleet.Evaluation
 	for e := range evalTable.scanPrefix(t.base, indexJob, jobKeyOf(ns, id)) {
@@ -122,7 +124,7 @@ func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	return out
 }
 
-// evalDelete removes evaluations and allocations that are over.
+// evalDelete applies EvalDelete.
 func (t *tx) evalDelete(c EvalDelete) Result {
 	for _, id := range c.IDs {
 		k := idKey(id)
@@ -130,7 +132,7 @@ func (t *tx) evalDelete(c EvalDelete) Result {
 		case e == nil:
 			continue
 		case !e.Terminal():
-			return refused(fleet.CodeConflict, "delete evaluation %s: it is %s", id, e.Status)
+			return refusal(fleet.CodeConflict, "delete evaluation %s: it is %s", id, e.Status)
 		default:
 			t.ownJobSummary(e.Namespace, e.JobID)
 			evalTable.removeRow(t, k)
@@ -142,7 +144,7 @@ func (t *tx) evalDelete(c EvalDelete) Result {
 		case a == nil:
 			continue
 		case !a.ClientTerminal() || a.OccupiesNode() && !t.isCollectable(&a.Alloc):
-			return refused(fleet.CodeConflict, "delete allocation %s: it is %s", id, a.ClientStatus)
+			return refusal(fleet.CodeConflict, "delete allocation %s: it is %s", id, a.ClientStatus)
 		default:
 			t.dropAlloc(a)
 		}
@@ -150,15 +152,16 @@ func (t *tx) evalDelete(c EvalDelete) Result {
 	return Result{}
 }
 
-// pendingEvals collects evaluations of jobs, one each, while an entry is applied.
+// pendingEvals collects the evaluations that an entry causes, at most one for each job. storePendingEvals
+// stores them.
 type pendingEvals struct {
-	seed string
+	seed string // evaluation ids derive from it
 	now  int64
-	jobs map[string]*fleet.Evaluation
+	jobs map[string]*fleet.Evaluation // by jobKeyOf
 }
 
-// Why a job is looked at again, the most telling one first: one evaluation has
-// only one trigger.
+// triggerRank orders triggers: an evaluation has only one, and the one with the highest rank wins. A
+// trigger that is not listed has rank 0.
 var triggerRank = map[string]int{
 	fleet.TriggerJobDeregister:    4,
 	fleet.TriggerReconnect:        3,
@@ -166,8 +169,8 @@ var triggerRank = map[string]int{
 	fleet.TriggerNodeUpdate:       1,
 }
 
-// requestEval asks for an evaluation of a job; of several, the highest trigger wins, and
-// the node that is named first.
+// requestEval asks for an evaluation of a job. Of several requests for a job the trigger with the highest
+// rank wins, and the first node; node may be nil.
 func (w *pendingEvals) requestEval(ns string, id fleet.JobID, trigger string, node *fleet.Node) {
 	if w.jobs == nil {
 		w.jobs = map[string]*fleet.Evaluation{}
@@ -186,8 +189,8 @@ func (w *pendingEvals) requestEval(ns string, id fleet.JobID, trigger string, no
 	}
 }
 
-// storePendingEvals stores what was asked for, in the order of the jobs. Ids derive from the seed,
-// the job and the entry, so they are the same on every hub and never repeat.
+// storePendingEvals stores the requested evaluations and returns their ids. Ids derive from the seed, the
+// job and the entry, so they are the same on every hub and never repeat.
 func (t *tx) storePendingEvals(w *pendingEvals) []fleet.EvalID {
 	keys := make([]string, 0, len(w.jobs))
 	for k := range w.jobs {
@@ -208,7 +211,7 @@ func (t *tx) storePendingEvals(w *pendingEvals) []fleet.EvalID {
 	return ids
 }
 
-// jobOf returns a job, or where it was purged what one of its allocations runs.
+// jobOf returns a job. If the job was purged it returns the job of one of its allocations, or nil.
 func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
 	if row := jobTable.currentRow(t, jobKeyOf(ns, id)); row != nil {
 		return row.job
@@ -223,12 +226,12 @@ func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
 	return nil
 }
 
-// Eval returns an evaluation.
+// Eval returns an evaluation; ok is false if there is none.
 func (v *View) Eval(id fleet.EvalID) (*fleet.Evaluation, bool) {
 	return evalTable.watchRow(v, idKey(id))
 }
 
-// Evals lists a namespace's evaluations ("*": all) whose id starts with prefix.
+// Evals iterates over a namespace's evaluations ("*": all namespaces) whose id starts with prefix.
 func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
 	rows := evalTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Evaluation) bool) {
@@ -240,17 +243,17 @@ func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
 	}
 }
 
-// EvalsByJob lists a job's evaluations, also of one that was purged.
+// EvalsByJob iterates over a job's evaluations. The job itself may be purged.
 func (v *View) EvalsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Evaluation] {
 	return evalTable.watchPrefix(v, indexJob, jobKeyOf(ns, id))
 }
 
-// AwaitingEvals lists the evaluations of all namespaces for which room is being made.
+// AwaitingEvals iterates over the evaluations of all namespaces for which nodes are being freed.
 func (v *View) AwaitingEvals() iter.Seq[*fleet.Evaluation] {
 	return evalTable.watchPrefix(v, indexAwaiting, nil)
 }
 
-// EvalsSince lists evaluations that changed after index, oldest change first.
+// EvalsSince iterates over the evaluations that changed after index, the oldest change first.
 func (v *View) EvalsSince(index fleet.Index) iter.Seq[*fleet.Evaluation] {
 	return evalTable.watchFrom(v, indexChanged, indexKey(index+1))
 }

@@ -7,9 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of the window of events, in events and in roughly the bytes that they
-// take. What happened in one entry is kept or let go as a whole, and the newest
-// entry is always kept.
+// Bounds of the window of events, in events and approximate bytes. The events of one entry are kept
+// or dropped together. The newest entry is always kept.
 const (
 	MaxEvents      = 16_384
 	maxEventsBytes = 8 << 20
@@ -48,16 +47,15 @@ const (
 	EventServiceDeregistered = "ServiceDeregistration"
 )
 
-// Event is what one entry of the log did to one object, which is as the entry left
-// it. Of Job, Node, Deployment, Evaluation, Allocation, Pool and Service the one of the
-// topic is set; they are read only. An allocation's job is not in it.
+// Event is a change of one object by one log entry, with the object as the entry left it. One of the
+// fields Job to Service is set, according to the topic. Objects are read only. Allocation.Job is nil.
 type Event struct {
 	Topic      string
 	Type       string
 	Key        string // the object's id
 	Namespace  string // "" where the topic has none
 	FilterKeys []string
-	Deleted    bool // a job that is gone altogether
+	Deleted    bool // the job was removed from the state
 	Job        *fleet.Job
 	Node       *fleet.Node
 	Deployment *fleet.Deployment
@@ -67,17 +65,17 @@ type Event struct {
 	Service    *fleet.ServiceRegistration
 }
 
-// recordEvents puts what the entry did into the window. It is called once, when
-// nothing of the entry is open any more.
+// recordEvents adds the events of this entry to the window, and drops old ones. It must be called once,
+// after all changes of the entry.
 func (t *tx) recordEvents() {
 	row := &eventsRow{index: t.index}
-	t.jobEvents(row)
-	t.nodeEvents(row)
-	t.deploymentEvents(row)
-	t.evalEvents(row)
-	t.allocEvents(row)
-	t.poolEvents(row)
-	t.serviceEvents(row)
+	t.appendJobEvents(row)
+	t.appendNodeEvents(row)
+	t.appendDeploymentEvents(row)
+	t.appendEvalEvents(row)
+	t.appendAllocEvents(row)
+	t.appendPoolEvents(row)
+	t.appendServiceEvents(row)
 	if len(row.events) == 0 {
 		return
 	}
@@ -93,7 +91,7 @@ func (t *tx) recordEvents() {
 	eventTable.markChanged(t)
 }
 
-// trimEventWindow drops the oldest entries until the window keeps its bounds.
+// trimEventWindow drops the oldest entries until the window is within its bounds.
 func (t *tx) trimEventWindow(w *windowRow) {
 	for old := range eventTable.scanRows(t.base) {
 		if w.events <= MaxEvents && w.bytes <= maxEventsBytes {
@@ -106,12 +104,14 @@ func (t *tx) trimEventWindow(w *windowRow) {
 	}
 }
 
+// addEvent appends an event; bytes is its approximate size.
 func (r *eventsRow) addEvent(bytes int, e Event) {
 	r.events = append(r.events, e)
 	r.bytes += 256 + bytes
 }
 
-func (t *tx) jobEvents(row *eventsRow) {
+// appendJobEvents appends an event for each job that this entry registered, stopped or removed.
+func (t *tx) appendJobEvents(row *eventsRow) {
 	for k, now := range jobTable.changesInOrder(t) {
 		old := jobTable.rowBeforeEntry(t, []byte(k))
 		e := Event{Topic: TopicJob, Type: EventJobRegistered}
@@ -123,7 +123,7 @@ func (t *tx) jobEvents(row *eventsRow) {
 			job.Stop = true
 			e.Job, e.Type, e.Deleted = &job, EventJobDeregistered, true
 		case old != nil && old.job.JobModifyIndex == now.job.JobModifyIndex:
-			continue // what changed is counted of its allocations
+			continue // only its status or counts changed
 		default:
 			e.Job = now.job
 			if now.job.Stop {
@@ -135,8 +135,7 @@ func (t *tx) jobEvents(row *eventsRow) {
 	}
 }
 
-// jobBytes is roughly what a job takes: the size of its specification, which an entry
-// that registers it knows already.
+// jobBytes returns the approximate size of a job: the size of its specification.
 func (t *tx) jobBytes(j *fleet.Job) int {
 	if n, ok := t.specBytes[j.SpecHash]; ok {
 		return n
@@ -144,10 +143,12 @@ func (t *tx) jobBytes(j *fleet.Job) int {
 	return len(encode(j))
 }
 
-func (t *tx) nodeEvents(row *eventsRow) {
+// appendNodeEvents appends an event for each node that this entry changed. Applied journal rows alone are
+// no change.
+func (t *tx) appendNodeEvents(row *eventsRow) {
 	for k, now := range nodeTable.changesInOrder(t) {
 		if now != nil && now.ModifyIndex != t.index {
-			continue // its journal went on, no more
+			continue // only applied journal rows
 		}
 		old := nodeTable.rowBeforeEntry(t, []byte(k))
 		e := Event{Topic: TopicNode}
@@ -158,7 +159,7 @@ func (t *tx) nodeEvents(row *eventsRow) {
 			e.Type = EventNodeDeregistration
 			now = old
 		default:
-			e.Type = nodeEvent(old, now)
+			e.Type = nodeEventType(old, now)
 		}
 		node := now.Node
 		e.Node, e.Key = &node, string(node.ID)
@@ -166,7 +167,8 @@ func (t *tx) nodeEvents(row *eventsRow) {
 	}
 }
 
-func nodeEvent(old, now *nodeRow) string {
+// nodeEventType returns the type of the event for a change of a node. old is nil for a new node.
+func nodeEventType(old, now *nodeRow) string {
 	switch {
 	case old == nil || old.DescriptionHash != now.DescriptionHash:
 		return EventNodeRegistration
@@ -178,7 +180,8 @@ func nodeEvent(old, now *nodeRow) string {
 	return EventNodeChanged
 }
 
-func (t *tx) deploymentEvents(row *eventsRow) {
+// appendDeploymentEvents appends an event for each deployment that this entry changed.
+func (t *tx) appendDeploymentEvents(row *eventsRow) {
 	for k, now := range deploymentTable.changesInOrder(t) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
@@ -186,13 +189,15 @@ func (t *tx) deploymentEvents(row *eventsRow) {
 		old := deploymentTable.rowBeforeEntry(t, []byte(k))
 		d := now.Deployment
 		row.addEvent(256+256*len(d.TaskGroups), Event{
-			Topic: TopicDeployment, Type: deploymentEvent(old, now), Key: string(d.ID), Namespace: d.Namespace,
+			Topic: TopicDeployment, Type: deploymentEventType(old, now), Key: string(d.ID), Namespace: d.Namespace,
 			FilterKeys: []string{string(d.JobID)}, Deployment: &d,
 		})
 	}
 }
 
-func deploymentEvent(old, now *deploymentRow) string {
+// deploymentEventType returns the type of the event for a change of a deployment. old is nil for a new
+// deployment.
+func deploymentEventType(old, now *deploymentRow) string {
 	if old == nil || old.Status != now.Status || old.StatusDescription != now.StatusDescription {
 		return EventDeploymentStatus
 	}
@@ -204,19 +209,21 @@ func deploymentEvent(old, now *deploymentRow) string {
 	return EventDeploymentHealth
 }
 
-func (t *tx) evalEvents(row *eventsRow) {
+// appendEvalEvents appends an event for each evaluation that this entry stored.
+func (t *tx) appendEvalEvents(row *eventsRow) {
 	for _, e := range evalTable.changesInOrder(t) {
 		if e == nil || e.ModifyIndex != t.index {
 			continue
 		}
 		row.addEvent(256+512*len(e.FailedTGAllocs), Event{
 			Topic: TopicEvaluation, Type: EventEvaluationUpdated, Key: string(e.ID), Namespace: e.Namespace,
-			FilterKeys: keysOf(string(e.JobID), string(e.DeploymentID)), Evaluation: e,
+			FilterKeys: nonEmptyKeys(string(e.JobID), string(e.DeploymentID)), Evaluation: e,
 		})
 	}
 }
 
-func (t *tx) allocEvents(row *eventsRow) {
+// appendAllocEvents appends an event for each allocation that this entry placed or changed.
+func (t *tx) appendAllocEvents(row *eventsRow) {
 	for k, now := range allocTable.changesInOrder(t) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
@@ -226,7 +233,7 @@ func (t *tx) allocEvents(row *eventsRow) {
 		a.Job = nil
 		e := Event{
 			Topic: TopicAllocation, Type: EventAllocationUpdated, Key: string(a.ID), Namespace: a.Namespace,
-			FilterKeys: keysOf(string(a.JobID), string(a.DeploymentID)), Allocation: &a,
+			FilterKeys: nonEmptyKeys(string(a.JobID), string(a.DeploymentID)), Allocation: &a,
 		}
 		switch {
 		case old == nil:
@@ -242,12 +249,13 @@ func (t *tx) allocEvents(row *eventsRow) {
 	}
 }
 
-func keysOf(keys ...string) []string {
+// nonEmptyKeys returns the keys that are not "".
+func nonEmptyKeys(keys ...string) []string {
 	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
 }
 
-// EventsAfter lists the entries behind index that the window holds, oldest first,
-// each with what happened in it.
+// EventsAfter iterates over the entries after index that are in the window, oldest first, each with its
+// events.
 func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
 	rows := eventTable.watchFrom(v, indexID, indexKey(index+1))
 	return func(yield func(fleet.Index, []Event) bool) {
@@ -259,8 +267,8 @@ func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
 	}
 }
 
-// EventsFloor is the newest entry whose events are not kept any more: what
-// happened behind it is all there.
+// EventsFloor returns the newest entry whose events were dropped. The window has all events of later
+// entries.
 func (v *View) EventsFloor() fleet.Index {
 	if w, ok := windowTable.watchRow(v, onlyKey); ok {
 		return w.floor

@@ -2,14 +2,14 @@ package state
 
 import "skerry/fleet"
 
-// eventsRow is what happened in one entry.
+// eventsRow holds the events of one entry, and their approximate size.
 type eventsRow struct {
 	index  fleet.Index
 	events []Event
 	bytes  int
 }
 
-// savedEvent is an event in a snapshot; Bytes is what its whole entry takes.
+// savedEvent is one event in a snapshot. Bytes is the size of all events of its entry.
 type savedEvent struct {
 	Index fleet.Index
 	Bytes int
@@ -20,10 +20,11 @@ var eventTable = table[eventsRow]{
 	name:      "events",
 	key:       func(r *eventsRow) []byte { return indexKey(r.index) },
 	announced: true, undigested: true,
-	records: []record[eventsRow]{partsRecord(61, saveEvents, loadEvent)},
+	records: []record[eventsRow]{partsRecord(61, toSavedEvents, loadEvent)},
 }
 
-func saveEvents(r *eventsRow) []savedEvent {
+// toSavedEvents converts the events of an entry to snapshot records.
+func toSavedEvents(r *eventsRow) []savedEvent {
 	saved := make([]savedEvent, 0, len(r.events))
 	for _, e := range r.events {
 		saved = append(saved, savedEvent{r.index, r.bytes, e})
@@ -31,6 +32,7 @@ func saveEvents(r *eventsRow) []savedEvent {
 	return saved
 }
 
+// loadEvent adds an event of a snapshot to the row of its entry.
 func loadEvent(in *loader, tb *table[eventsRow], s *savedEvent) error {
 	row := tb.currentRow(in.t, indexKey(s.Index))
 	if row == nil {
@@ -41,8 +43,7 @@ func loadEvent(in *loader, tb *table[eventsRow], s *savedEvent) error {
 	return nil
 }
 
-// windowRow is how much the window of events holds, and the newest entry that is not in
-// it any more.
+// windowRow counts the events in the window. floor is the newest entry whose events were dropped.
 type windowRow struct {
 	floor  fleet.Index
 	events int
@@ -58,8 +59,8 @@ var windowTable = table[windowRow]{
 		func(_ *loader, s *savedWindow) (*windowRow, error) { return &windowRow{floor: s.Floor}, nil })},
 }
 
-// countEventWindow counts what a snapshot has of the window, or begins the window behind
-// a snapshot that has none.
+// countEventWindow counts the events that were read from a snapshot. For a snapshot without a window it
+// starts an empty one after the entry that applied names.
 func (t *tx) countEventWindow(applied *metaRow) {
 	events := eventTable.changedRows(t)
 	w := windowTable.currentRow(t, onlyKey)

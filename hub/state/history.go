@@ -8,41 +8,43 @@ import (
 	"skerry/syncproto"
 )
 
-// What an allocation's and a node's record hold at most: entries, and bytes of
-// what they say. A record is written to a snapshot as one piece (maxRecord).
+// Bounds of the history of an allocation or a node, in entries and bytes. A history is one record
+// of a snapshot, which may have maxRecord bytes.
 const (
 	historyKept  = 256
 	historyBytes = 1 << 20
 )
 
-// history is a bounded record. Entries are shared between the versions of a row:
-// a newer version only appends behind what older ones can see. Journal rows are
-// kept as their edge encoded them, which is a tenth of what they take decoded.
+// history is the bounded history of an allocation or a node. Versions of a row share the entries: a newer
+// version only appends after those that older versions see. Journal rows stay encoded, in a tenth of their
+// decoded size.
 type history struct {
 	entries []historyEntry
-	bytes   int // of all entries
-	dropped uint64
+	bytes   int    // size of all entries
+	dropped uint64 // number of entries that were removed for room
 }
 
+// historyEntry is one entry of a history: either a journal row of the edge, or an event of the hub.
 type historyEntry struct {
 	index    fleet.Index
-	row      []byte    // of the edge, or
-	hubEvent *hubEvent // of the hub
-	offline  bool
-	vital    bool // goes last when room is needed
+	row      []byte    // of the edge's journal, as encoded; nil: hubEvent is set
+	hubEvent *hubEvent // of the hub; nil: row is set
+	offline  bool      // the edge wrote the row while it had no link
+	vital    bool      // removed only when no other entries are left
 }
 
-// hubEvent is what the hub decided or noticed.
+// hubEvent is a decision or an observation of the hub.
 type hubEvent struct {
 	Event   string
 	Message string
 	Node    fleet.NodeID
 	Time    int64  // UnixNano
-	Gone    uint64 // of a gap: how many rows
-	// Since is when what it tells began (UnixNano), where that is before Time; 0: at Time.
+	Gone    uint64 // with fleet.EventGap: the number of lost rows
+	// Since is when the reported state began (UnixNano), if that was before Time; else 0.
 	Since int64 `cbor:",omitempty"`
 }
 
+// entryBytes returns the size that counts for the bound of a history.
 func (e *historyEntry) entryBytes() int {
 	if e.hubEvent != nil {
 		return len(e.hubEvent.Event) + len(e.hubEvent.Message)
@@ -50,7 +52,7 @@ func (e *historyEntry) entryBytes() int {
 	return len(e.row)
 }
 
-// appendEntries appends entries; where there is no room others go, one for one.
+// appendEntries appends entries. At the bounds it removes others, the least important first.
 func (h *history) appendEntries(entries ...historyEntry) {
 	own := false // whether this version has the entries for itself
 	for _, e := range entries {
@@ -68,14 +70,14 @@ func (h *history) appendEntries(entries ...historyEntry) {
 	}
 }
 
-// cloneHistory is a copy that shares nothing: of a state that goes on beside.
+// cloneHistory returns a copy that shares no entry list with h, for a second state that also appends.
 func (h history) cloneHistory() history {
 	h.entries = slices.Clone(h.entries)
 	return h
 }
 
-// leastVitalIndex is what goes next: the oldest entry that is not vital, or else the oldest that
-// tells of no loss. What is said of rows that are gone is never let go for what is there.
+// leastVitalIndex returns the entry to remove next: the oldest that is not vital, else the oldest that
+// does not record lost rows. An entry about lost rows is removed last.
 func (h *history) leastVitalIndex() int {
 	if i := slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }); i >= 0 {
 		return i
@@ -83,6 +85,7 @@ func (h *history) leastVitalIndex() int {
 	return max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.recordsLoss() }))
 }
 
+// recordsLoss reports whether the entry says that rows were lost.
 func (e *historyEntry) recordsLoss() bool {
 	if e.hubEvent != nil {
 		return e.hubEvent.Event == fleet.EventGap
@@ -91,7 +94,8 @@ func (e *historyEntry) recordsLoss() bool {
 	return err == nil && tr.Kind == fleet.TransitionGap
 }
 
-// decodedEntries decodes the record for people.
+// decodedEntries decodes the history for the API. A row that cannot be decoded becomes an entry with the
+// error.
 func (h *history) decodedEntries(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEntry {
 	out := make([]fleet.HistoryEntry, 0, len(h.entries))
 	for _, e := range h.entries {
@@ -118,23 +122,25 @@ func (h *history) decodedEntries(alloc fleet.AllocID, node fleet.NodeID) []fleet
 	return out
 }
 
-// recordNodeEvent notes something in a node's record.
+// recordNodeEvent appends a vital hub event to a node's history. n must be the entry's own copy. The
+// events that users see of a node are separate: see addNodeEvent.
 func (t *tx) recordNodeEvent(n *nodeRow, event, message string, now int64) {
-	t.addNodeMark(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
+	t.addNodeHistory(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
 }
 
-func (t *tx) addNodeMark(n *nodeRow, m *hubEvent) {
+// addNodeHistory appends m to a node's history as a vital entry.
+func (t *tx) addNodeHistory(n *nodeRow, m *hubEvent) {
 	n.history.appendEntries(historyEntry{index: t.index, vital: true, hubEvent: m})
 }
 
-// recordOnAllocs notes something in the record of each allocation that may be alive
-// on a node: also where it was given up for lost, until its edge says that it ended.
-// It does not change the allocations otherwise.
+// recordOnAllocs appends a vital hub event to the history of each allocation that may run on a node, also
+// of a lost one until its edge reports its end. It changes nothing else of the allocations.
 func (t *tx) recordOnAllocs(n *nodeRow, event, message string, now int64) {
-	t.addAllocMarks(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
+	t.addAllocHistory(n, &hubEvent{Event: event, Message: message, Node: n.ID, Time: now})
 }
 
-func (t *tx) addAllocMarks(n *nodeRow, m *hubEvent) {
+// addAllocHistory appends m to the history of each allocation that may run on the node.
+func (t *tx) addAllocHistory(n *nodeRow, m *hubEvent) {
 	for _, id := range t.allocsOn(n.ID) {
 		a := t.currentAlloc(id)
 		if given := a.ClientStatus == fleet.ClientLost && !a.EndedOnEdge(); given || !a.ClientTerminal() {
@@ -143,8 +149,8 @@ func (t *tx) addAllocMarks(n *nodeRow, m *hubEvent) {
 	}
 }
 
-// History is an allocation's record as the cluster has it: hub's and edge's
-// entries, each side in its order; HistoryDropped counts what the bound took.
+// History returns an allocation's history: entries of the hub and of the edge, each side in its own order.
+// Old entries may be missing: see HistoryDropped.
 func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
 	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
@@ -153,8 +159,8 @@ func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
 	return row.history.decodedEntries(row.ID, row.NodeID)
 }
 
-// HistoryAt is what one entry added to an allocation's record. It costs what it
-// returns, and not what the record holds.
+// HistoryAt returns the entries that one log entry added to an allocation's history. It decodes only
+// these.
 func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEntry {
 	row, ok := allocTable.watchRow(v, idKey(id))
 	if !ok {
@@ -172,8 +178,8 @@ func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEnt
 	return added.decodedEntries(row.ID, row.NodeID)
 }
 
-// NodeHistory is the record of a node: sessions, partitions, fences, and journal
-// rows that name no allocation that the cluster knows.
+// NodeHistory returns a node's history: sessions, lost links, fenced sessions, and journal rows that name
+// no allocation, or one that the cluster does not know.
 func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
@@ -188,7 +194,8 @@ func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 	return out
 }
 
-// HistoryDropped counts what the bound took of an allocation's record.
+// HistoryDropped returns the number of entries that were removed from an allocation's history at its
+// bounds.
 func (v *View) HistoryDropped(id fleet.AllocID) uint64 {
 	if row, ok := allocTable.watchRow(v, idKey(id)); ok {
 		return row.history.dropped
@@ -210,6 +217,7 @@ type (
 	}
 )
 
+// toSavedHistory converts the history for a snapshot.
 func (h *history) toSavedHistory() savedHistory {
 	s := savedHistory{Dropped: h.dropped}
 	for _, e := range h.entries {
@@ -218,6 +226,7 @@ func (h *history) toSavedHistory() savedHistory {
 	return s
 }
 
+// toHistory converts the history from a snapshot, and counts its bytes.
 func (s savedHistory) toHistory() history {
 	h := history{dropped: s.Dropped}
 	if len(s.Entries) > 0 {

@@ -9,11 +9,11 @@ import (
 	"skerry/fleet"
 )
 
-// jobRegister stores a job. An identical specification of a job that is not
-// stopped changes nothing but is evaluated all the same.
+// jobRegister applies JobRegister. If the specification is unchanged and the job is not stopped, it only
+// stores the evaluation and the submission.
 func (t *tx) jobRegister(c JobRegister) Result {
 	if c.Job == nil {
-		return refused(fleet.CodeInvalid, "register job: no job given")
+		return refusal(fleet.CodeInvalid, "register job: no job given")
 	}
 	k := jobKeyOf(c.Job.Namespace, c.Job.ID)
 	row := jobTable.currentRow(t, k)
@@ -40,7 +40,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 			t.restoreShutdownDelay(c.Job.Namespace, c.Job.ID, c.Now)
 			t.retireEndedAllocs(c.Job.Namespace, c.Job.ID, c.Now)
 		}
-		row = t.jobVersion(c, row, hash)
+		row = t.newJobVersion(c, row, hash)
 		jobTable.putRow(t, row)
 		jobTable.markChanged(t)
 	} else if c.Submission != nil {
@@ -50,12 +50,15 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		jobTable.putRow(t, row)
 	}
 	t.ownJobSummary(row.job.Namespace, row.job.ID) // its status is to be settled
-	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
+	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.storeJobEval(c.Eval, row.job, c.Now)}
 }
 
-// enforcing begins the errors by which Nomad's clients know that a job has changed since.
+// enforcing begins the error messages by which Nomad's clients recognize that a job has changed since they
+// read it.
 const enforcing = "Enforcing job modify index"
 
+// checkRegistrable returns the error of a registration whose CheckIndex is outdated, or that would change
+// the job's type, or make it periodic or parameterized or no longer so. row is the stored job, or nil.
 func checkRegistrable(c JobRegister, row *jobRow) *fleet.Error {
 	switch {
 	case c.EnforceIndex && c.CheckIndex == 0 && row != nil:
@@ -79,8 +82,9 @@ func checkRegistrable(c JobRegister, row *jobRow) *fleet.Error {
 	return nil
 }
 
-// jobVersion makes the row that has c.Job as its newest version.
-func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
+// newJobVersion returns the job's row with c.Job as its newest version, and drops versions that are too
+// old. old is the stored row, or nil. It counts the body references; the caller stores the row.
+func (t *tx) newJobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	job := *c.Job
 	job.Stop, job.Stable, job.StatusDescription, job.VersionTag = false, false, "", nil
 	job.Status, job.SpecHash = fleet.JobStatusPending, hash
@@ -100,12 +104,12 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	if c.Submission != nil {
 		row.setJobSource(c.Submission)
 	}
-	t.keepVersions(row)
+	t.dropOldVersions(row)
 	return row
 }
 
-// addBodyRefs changes how many versions and allocations point to a job's body, which
-// is dropped with the last.
+// addBodyRefs adds n to the number of versions and allocations that refer to a job's body. A body without
+// references is removed.
 func (t *tx) addBodyRefs(job *fleet.Job, n int) {
 	k := bodyKey(job)
 	row := bodyTable.ownRow(t, k, func(r *bodyRow) *bodyRow {
@@ -121,11 +125,12 @@ func (t *tx) addBodyRefs(job *fleet.Job, n int) {
 	}
 }
 
+// jobDeregister applies JobDeregister.
 func (t *tx) jobDeregister(c JobDeregister) Result {
 	k := jobKeyOf(c.Namespace, c.ID)
 	row := jobTable.currentRow(t, k)
 	if row == nil {
-		return refused(fleet.CodeNotFound, "deregister job %s: there is no such job", c.ID)
+		return refusal(fleet.CodeNotFound, "deregister job %s: there is no such job", c.ID)
 	}
 	job := *row.job
 	job.Stop = true
@@ -147,11 +152,11 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 		stopped.job = &job
 		jobTable.putRow(t, &stopped)
 	}
-	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.jobEval(c.Eval, &job, c.Now)}
+	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.storeJobEval(c.Eval, &job, c.Now)}
 }
 
-// restoreShutdownDelay forgets that what runs of a job was to be stopped without the shutdown_delay:
-// the job is registered again before that was done.
+// restoreShutdownDelay clears NoShutdownDelay of the job's running allocations: the job is registered
+// again before the deregistration stopped them.
 func (t *tx) restoreShutdownDelay(ns string, id fleet.JobID, now int64) {
 	for _, id := range t.ownJobSummary(ns, id).allocs {
 		if a := t.currentAlloc(id); a.DesiredTransition.NoShutdownDelay && !a.Terminal() && !a.DesiredTransition.Migrate {
@@ -160,21 +165,22 @@ func (t *tx) restoreShutdownDelay(ns string, id fleet.JobID, now int64) {
 	}
 }
 
-// retireEndedAllocs retires what had ended of a job before it was stopped or purged: a job that is
-// registered again runs anew, and waits for none of that.
+// retireEndedAllocs retires the job's allocations that have ended, because the job is registered again
+// after it was stopped or purged. They are then neither rescheduled nor counted for the new registration.
 func (t *tx) retireEndedAllocs(ns string, id fleet.JobID, now int64) {
 	for _, id := range t.ownJobSummary(ns, id).allocs {
 		if a := t.currentAlloc(id); a.EndedOnEdge() && a.ClientTerminal() && !a.NoLongerWanted() {
 			t.changeAlloc(id, now, func(a *allocRow) {
 				a.Retired, a.DesiredDescription = true, "it had ended when the job was started again"
-				a.history.appendEntries(t.newAllocHubEvent(a, markRetired, a.DesiredDescription, now))
+				a.history.appendEntries(t.newAllocHubEvent(a, eventRetired, a.DesiredDescription, now))
 			})
 		}
 	}
 }
 
-// jobEval stores the evaluation that comes with a change of a job.
-func (t *tx) jobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalID {
+// storeJobEval stores e as an evaluation of job, with the job's priority unless e has one. It returns its
+// id, or "" if e is nil.
+func (t *tx) storeJobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalID {
 	if e == nil {
 		return ""
 	}
@@ -191,7 +197,7 @@ func (t *tx) jobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalI
 	return eval.ID
 }
 
-// updateJobStatus gives a job the status that its allocations and evaluations make.
+// updateJobStatus stores the status of a job that follows from its summary r. k is the job's key.
 func (t *tx) updateJobStatus(k []byte, r *jobAllocSummary) {
 	row := jobTable.currentRow(t, k)
 	if row == nil {
@@ -211,6 +217,8 @@ func (t *tx) updateJobStatus(k []byte, r *jobAllocSummary) {
 	}
 }
 
+// jobStatus computes the status of a job from its specification and from the live allocations and open
+// evaluations in r.
 func jobStatus(row *jobRow, r *jobAllocSummary) string {
 	everywhere := row.job.Type == fleet.JobTypeSystem
 	switch {
@@ -228,7 +236,7 @@ func jobStatus(row *jobRow, r *jobAllocSummary) string {
 	return fleet.JobStatusPending
 }
 
-// setQueuedAllocs notes how many allocations of each group wait for a place.
+// setQueuedAllocs stores how many allocations of each group are not placed yet.
 func (t *tx) setQueuedAllocs(ns string, id fleet.JobID, queued map[string]int) {
 	k := jobKeyOf(ns, id)
 	row := jobTable.currentRow(t, k)
@@ -241,8 +249,8 @@ func (t *tx) setQueuedAllocs(ns string, id fleet.JobID, queued map[string]int) {
 	jobTable.putRow(t, &next)
 }
 
-// findJobBody returns the job that an allocation runs: the kept version, or the body
-// that other allocations keep, or nil.
+// findJobBody returns the job version that an allocation runs, or nil. It looks at the kept versions
+// first, then at the bodies that other allocations refer to.
 func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
 	if row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 		for _, v := range row.versions {
@@ -261,7 +269,7 @@ func (t *tx) findJobBody(a *fleet.Alloc) *fleet.Job {
 	return found
 }
 
-// Job returns a job as it shall be now.
+// Job returns the newest version of a job; ok is false if there is none.
 func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
 	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
@@ -270,7 +278,7 @@ func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
 	return row.job, true
 }
 
-// Jobs lists a namespace's jobs ("*": all) whose id starts with prefix.
+// Jobs iterates over a namespace's jobs ("*": all namespaces) whose id starts with prefix.
 func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
 	rows := jobTable.watchTable(v, indexID, namespacePrefix(ns, prefix))
 	return func(yield func(*fleet.Job) bool) {
@@ -282,7 +290,7 @@ func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
 	}
 }
 
-// PeriodicJobs lists the periodic jobs of all namespaces, and watches them alone.
+// PeriodicJobs iterates over the periodic jobs of all namespaces. A Watch view wakes only for these.
 func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
 	rows := jobTable.watchPrefix(v, indexPeriodic, nil)
 	return func(yield func(*fleet.Job) bool) {
@@ -294,7 +302,8 @@ func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
 	}
 }
 
-// namespacePrefix is the prefix of keys of namespace and id; "*" is every namespace.
+// namespacePrefix returns the beginning of keys of a namespace and an id that begins with prefix. For "*"
+// it is empty: the caller must check the prefix itself.
 func namespacePrefix(ns, prefix string) []byte {
 	if ns == "*" {
 		return nil
@@ -302,7 +311,8 @@ func namespacePrefix(ns, prefix string) []byte {
 	return append(key(ns), prefix...)
 }
 
-// JobVersions lists the kept versions, newest first.
+// JobVersions returns the kept versions of a job, newest first, with their tags and whether they are
+// stable.
 func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
@@ -321,8 +331,8 @@ func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 	return out
 }
 
-// JobBody returns the job of a content hash, for edges. It is kept as long as
-// one of a job's kept versions or an allocation has that hash.
+// JobBody returns the job with a specification hash. A body is kept as long as a kept version or an
+// allocation refers to it.
 func (v *View) JobBody(hash string) (*fleet.Job, bool) {
 	for r := range bodyTable.watchPrefix(v, indexID, key(hash)) {
 		return r.job, true

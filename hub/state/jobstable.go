@@ -6,7 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// JobStable says by hand whether a version of a job is one to go back to.
+// JobStable sets by hand whether a version of a job is stable, so that a failed deployment may roll back
+// to it.
 type JobStable struct {
 	command
 	Namespace string
@@ -16,20 +17,21 @@ type JobStable struct {
 	Now       int64
 }
 
+// jobStable applies JobStable.
 func (t *tx) jobStable(c JobStable) Result {
 	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.ID))
 	if row == nil {
-		return refused(fleet.CodeNotFound, "mark job %s stable: there is no such job", c.ID)
+		return refusal(fleet.CodeNotFound, "mark job %s stable: there is no such job", c.ID)
 	}
 	if !slices.ContainsFunc(row.versions, func(v *fleet.Job) bool { return v.Version == c.Version }) {
-		return refused(fleet.CodeNotFound, "mark job %s stable: version %d of it is not kept", c.ID, c.Version)
+		return refusal(fleet.CodeNotFound, "mark job %s stable: version %d of it is not kept", c.ID, c.Version)
 	}
 	t.setStable(row, c.Version, c.Stable)
 	return Result{Version: c.Version, Modify: row.job.JobModifyIndex}
 }
 
-// setStable notes whether a kept version of a job is stable. That it is so already
-// changes nothing.
+// setStable stores whether a kept version of a job is stable. It changes nothing if the version is so
+// already.
 func (t *tx) setStable(row *jobRow, version uint64, stable bool) {
 	if slices.Contains(row.stable, version) == stable {
 		return
@@ -39,7 +41,7 @@ func (t *tx) setStable(row *jobRow, version uint64, stable bool) {
 	if stable {
 		next.stable = append(next.stable, version)
 	}
-	next.stable = keptStable(&next)
+	next.stable = keptStableVersions(&next)
 	if row.job.Version == version {
 		job := *row.job
 		job.Stable, job.ModifyIndex = stable, t.index

@@ -7,15 +7,14 @@ import (
 	"skerry/fleet"
 )
 
-// JobScale gives a group of a job another count, as a new version with an evaluation,
-// and notes why; or, without a count, what a scaler has to say. It is refused
-// (conflict) where the job is stopped, and with a count while a deployment of the job
-// goes on.
+// JobScale sets the count of a group, as a new job version with an evaluation, and records a scaling
+// event. Without a Count it only records the event. Refused (conflict): the job is stopped; with a Count,
+// a deployment of the job is active.
 type JobScale struct {
 	command
 	Namespace      string
 	ID             fleet.JobID
-	JobModifyIndex fleet.Index // 0: whatever it is
+	JobModifyIndex fleet.Index // of the job that the caller read; 0: any
 	Group          string
 	Count          *int
 	Message        string
@@ -25,8 +24,8 @@ type JobScale struct {
 	Now            int64
 }
 
-// JobEvaluate makes an evaluation of a job as it is; with ForceReschedule one that
-// replaces what has failed and waits for its delay, or has used up its attempts.
+// JobEvaluate stores an evaluation of a job. With ForceReschedule its failed allocations are replaced now,
+// even if they wait for a delay or have used up their attempts.
 type JobEvaluate struct {
 	command
 	Namespace       string
@@ -36,19 +35,18 @@ type JobEvaluate struct {
 	Now             int64
 }
 
-// JobTag gives a kept version of a job a name, under which it is kept for as long as
-// it has it. Unset takes the name away.
+// JobTag gives a kept version of a job a tag. A tagged version is not dropped. Unset removes the tag.
 type JobTag struct {
 	command
 	Namespace string
 	ID        fleet.JobID
 	Version   uint64
-	Latest    bool // the newest, and not Version
+	Latest    bool // tag the newest version instead of Version
 	Tag       fleet.JobVersionTag
 	Unset     bool
 }
 
-// MaxVersionTags bounds the versions of a job that are kept for their names.
+// MaxVersionTags is how many versions of a job may have a tag.
 const MaxVersionTags = 32
 
 type (
@@ -64,8 +62,8 @@ type (
 	}
 )
 
-// jobStep finds the job that a step is about.
-func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
+// findJobRow returns the row of a job, or an error with CodeNotFound that begins with verb.
+func (t *tx) findJobRow(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
 	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	if row == nil {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job in namespace %q", verb, id, ns)
@@ -73,17 +71,18 @@ func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
 	return row, nil
 }
 
+// jobScale applies JobScale.
 func (t *tx) jobScale(c JobScale) Result {
-	row, err := t.jobStep("scale", c.Namespace, c.ID)
+	row, err := t.findJobRow("scale", c.Namespace, c.ID)
 	switch {
 	case err != nil:
 		return Result{Err: err}
 	case row.job.Stop:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "scale job %s: it is stopped", c.ID).WithHint("register it again")}
 	case c.JobModifyIndex != 0 && c.JobModifyIndex != row.job.JobModifyIndex:
-		return refused(fleet.CodeConflict, "scale job %s: its job modify index is %d, not %d", c.ID, row.job.JobModifyIndex, c.JobModifyIndex)
+		return refusal(fleet.CodeConflict, "scale job %s: its job modify index is %d, not %d", c.ID, row.job.JobModifyIndex, c.JobModifyIndex)
 	case row.job.Group(c.Group) == nil:
-		return refused(fleet.CodeInvalid, "scale job %s: it has no group %q", c.ID, c.Group)
+		return refusal(fleet.CodeInvalid, "scale job %s: it has no group %q", c.ID, c.Group)
 	case c.Count != nil && len(t.activeDeployments(c.Namespace, c.ID)) > 0:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "scale job %s: it has an active deployment", c.ID).
 			WithHint("wait for its end, or register the job with another count")}
@@ -113,8 +112,8 @@ func (t *tx) jobScale(c JobScale) Result {
 	return res
 }
 
-// prependScalingEvent adds an event before the older ones of its group. Those of groups that
-// the job does not have any more go.
+// prependScalingEvent returns the scaling events with e as the newest one of its group. It drops the
+// oldest ones, and those of groups that the job no longer has. old is not changed.
 func prependScalingEvent(old map[string][]fleet.ScalingEvent, job *fleet.Job, group string, e fleet.ScalingEvent) map[string][]fleet.ScalingEvent {
 	next := maps.Clone(old)
 	maps.DeleteFunc(next, func(name string, _ []fleet.ScalingEvent) bool { return job.Group(name) == nil })
@@ -126,8 +125,9 @@ func prependScalingEvent(old map[string][]fleet.ScalingEvent, job *fleet.Job, gr
 	return next
 }
 
+// jobEvaluate applies JobEvaluate.
 func (t *tx) jobEvaluate(c JobEvaluate) Result {
-	row, err := t.jobStep("evaluate", c.Namespace, c.ID)
+	row, err := t.findJobRow("evaluate", c.Namespace, c.ID)
 	switch {
 	case err != nil:
 		return Result{Err: err}
@@ -135,19 +135,19 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "evaluate job %s: it is periodic, and does not run itself", c.ID).
 			WithHint("launch it now: skerry job periodic force")}
 	case row.job.IsParameterized():
-		return refused(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
+		return refusal(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
 	}
 	if t.findNamespace(c.Namespace) == nil {
-		return Result{Err: noNamespace("evaluate", row.job)}
+		return Result{Err: missingNamespaceError("evaluate", row.job)}
 	}
 	if c.ForceReschedule {
 		t.forceReschedule(row.job, c.Now)
 	}
-	return Result{Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
+	return Result{Modify: row.job.JobModifyIndex, Eval: t.storeJobEval(c.Eval, row.job, c.Now)}
 }
 
-// forceReschedule flags what has failed, was not replaced, and may be by its group's
-// policy in general.
+// forceReschedule flags the job's failed allocations that were not replaced for rescheduling. It skips
+// groups whose reschedule policy allows no attempt at all.
 func (t *tx) forceReschedule(job *fleet.Job, now int64) {
 	r := jobSummaryTable.currentRow(t, jobKeyOf(job.Namespace, job.ID))
 	if r == nil {
@@ -169,8 +169,9 @@ func (t *tx) forceReschedule(job *fleet.Job, now int64) {
 	}
 }
 
+// jobTag applies JobTag.
 func (t *tx) jobTag(c JobTag) Result {
-	row, err := t.jobStep("tag", c.Namespace, c.ID)
+	row, err := t.findJobRow("tag", c.Namespace, c.ID)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -181,14 +182,14 @@ func (t *tx) jobTag(c JobTag) Result {
 	at := slices.IndexFunc(row.tags, func(v taggedVersion) bool { return v.Tag.Name == c.Tag.Name })
 	switch {
 	case c.Unset && at < 0:
-		return refused(fleet.CodeNotFound, "untag job %s: no version of it has the tag %q", c.ID, c.Tag.Name)
+		return refusal(fleet.CodeNotFound, "untag job %s: no version of it has the tag %q", c.ID, c.Tag.Name)
 	case c.Unset:
 		c.Version = row.tags[at].Version
 	case at >= 0 && row.tags[at].Version != c.Version:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "tag version %d of job %s: version %d has the tag %q",
 			c.Version, c.ID, row.tags[at].Version, c.Tag.Name).WithHint("unset it first, or take another name")}
 	case !slices.ContainsFunc(row.versions, func(j *fleet.Job) bool { return j.Version == c.Version }):
-		return refused(fleet.CodeNotFound, "tag version %d of job %s: there is no such version, or it is not kept any more", c.Version, c.ID)
+		return refusal(fleet.CodeNotFound, "tag version %d of job %s: there is no such version, or it is not kept any more", c.Version, c.ID)
 	}
 	next.tags = slices.DeleteFunc(slices.Clone(row.tags), func(v taggedVersion) bool { return v.Version == c.Version })
 	var tag *fleet.JobVersionTag
@@ -205,15 +206,15 @@ func (t *tx) jobTag(c JobTag) Result {
 		job.VersionTag, job.ModifyIndex = tag, t.index
 		next.job = &job
 	}
-	t.keepVersions(&next)
+	t.dropOldVersions(&next)
 	jobTable.putRow(t, &next)
 	jobTable.markChanged(t)
 	return Result{Version: c.Version, Modify: next.job.JobModifyIndex}
 }
 
-// keepVersions lets go of old versions: of those without a name the newest
-// fleet.JobVersionsKept stay.
-func (t *tx) keepVersions(row *jobRow) {
+// dropOldVersions keeps the tagged versions of a job and the newest fleet.JobVersionsKept others. row is
+// changed in place; the caller stores it.
+func (t *tx) dropOldVersions(row *jobRow) {
 	var kept []*fleet.Job
 	plain := 0
 	for _, j := range row.versions {
@@ -227,12 +228,13 @@ func (t *tx) keepVersions(row *jobRow) {
 		kept = append(kept, j)
 	}
 	row.versions = kept
-	row.stable = keptStable(row)
+	row.stable = keptStableVersions(row)
 	row.sources = slices.DeleteFunc(slices.Clone(row.sources), func(s versionSource) bool {
 		return !slices.ContainsFunc(kept, func(j *fleet.Job) bool { return j.Version == s.Version })
 	})
 }
 
+// tagOfVersion returns the tag of a version; ok is false if it has none.
 func (r *jobRow) tagOfVersion(version uint64) (*fleet.JobVersionTag, bool) {
 	for _, v := range r.tags {
 		if v.Version == version {
@@ -242,13 +244,13 @@ func (r *jobRow) tagOfVersion(version uint64) (*fleet.JobVersionTag, bool) {
 	return nil, false
 }
 
-// setJobSource notes the job file of the newest version.
+// setJobSource stores s as the submitted job file of the newest version, in place.
 func (r *jobRow) setJobSource(s *fleet.Submission) {
 	r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(v versionSource) bool { return v.Version == r.job.Version })
 	r.sources = append(r.sources, versionSource{r.job.Version, s})
 }
 
-// withPreservedValues is a job with the counts, or the resources, that the stored one has in
+// withPreservedValues returns c.Job with the counts or resources of the stored job old, as c asks for, in
 // groups and tasks of the same name.
 func withPreservedValues(c JobRegister, old *fleet.Job) *fleet.Job {
 	job := *c.Job
@@ -275,8 +277,7 @@ func withPreservedValues(c JobRegister, old *fleet.Job) *fleet.Job {
 	return &job
 }
 
-// checkScalingBounds refuses a job with a count that was preserved and that its scaling policy
-// does not allow.
+// checkScalingBounds returns an error if a group's count is outside of its scaling policy.
 func checkScalingBounds(job *fleet.Job) *fleet.Error {
 	for _, g := range job.TaskGroups {
 		if g.Scaling == nil || fleet.RunsEverywhere(job.Type) {
@@ -289,7 +290,7 @@ func checkScalingBounds(job *fleet.Job) *fleet.Error {
 	return nil
 }
 
-// ScalingEvents are those kept of a job, by group, newest first.
+// ScalingEvents returns the kept scaling events of a job by group, newest first.
 func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.ScalingEvent {
 	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
@@ -298,7 +299,7 @@ func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.Scali
 	return row.scaled
 }
 
-// Submission is the job file of a kept version, or nil where none is kept.
+// Submission returns the submitted job file of a kept version, or nil if none is kept.
 func (v *View) Submission(ns string, id fleet.JobID, version uint64) *fleet.Submission {
 	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {

@@ -6,18 +6,18 @@ import (
 	"skerry/fleet"
 )
 
-// jobRow is a job with its kept versions, newest first. The newest version and
-// job share a specification; status and stop are job's alone.
+// jobRow is a job with its kept versions, newest first. job has the same specification as the newest
+// version, but only job has the current Status and Stop.
 type jobRow struct {
 	job       *fleet.Job
 	versions  []*fleet.Job
-	queued    map[string]int                  // by group, as the newest evaluation said
-	evaluated bool                            // it had an evaluation or an allocation once
-	launched  int64                           // up to when a periodic job is launched (UnixNano)
+	queued    map[string]int                  // unplaced allocations by group, as the newest evaluation says
+	evaluated bool                            // the job has had an evaluation or an allocation
+	launched  int64                           // newest launch time of a periodic job (UnixNano); 0: never
 	scaled    map[string][]fleet.ScalingEvent // by group, newest first
 	tags      []taggedVersion
 	sources   []versionSource
-	stable    []uint64 // kept versions that a deployment brought to success, newest first
+	stable    []uint64 // kept versions that are stable, newest first
 }
 
 type (
@@ -44,13 +44,14 @@ const indexPeriodic = "periodic"
 var jobTable = table[jobRow]{
 	name: "jobs", key: jobRowKey, announced: true,
 	indexes:  []tableIndex[jobRow]{{indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() }}},
-	records:  []record[jobRow]{savedRecord(8, saveJob, loadJob), partsRecord(70, saveJobSources, loadJobSource)},
+	records:  []record[jobRow]{savedRecord(8, toSavedJob, loadJob), partsRecord(70, toSavedSources, loadJobSource)},
 	describe: describeJob,
 }
 
 func jobRowKey(r *jobRow) []byte { return jobKeyOf(r.job.Namespace, r.job.ID) }
 
-func saveJob(r *jobRow) *savedJob {
+// toSavedJob converts a job to its snapshot record, without its submissions.
+func toSavedJob(r *jobRow) *savedJob {
 	s := &savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Launched: r.launched, Stable: r.stable, Scaled: r.scaled, Tags: r.tags}
 	for _, j := range r.versions {
 		s.Versions = append(s.Versions, savedBodyRef{j.SpecHash, j.Version, j.CreateIndex})
@@ -58,6 +59,8 @@ func saveJob(r *jobRow) *savedJob {
 	return s
 }
 
+// loadJob converts a snapshot record to a job. It fails if the record of one of its versions was not read
+// before.
 func loadJob(in *loader, s *savedJob) (*jobRow, error) {
 	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable, scaled: s.Scaled, tags: s.Tags}
 	for _, ref := range s.Versions {
@@ -70,7 +73,8 @@ func loadJob(in *loader, s *savedJob) (*jobRow, error) {
 	return row, nil
 }
 
-func saveJobSources(r *jobRow) []savedSource {
+// toSavedSources converts the submissions of a job to snapshot records.
+func toSavedSources(r *jobRow) []savedSource {
 	var saved []savedSource
 	for _, s := range r.sources {
 		saved = append(saved, savedSource{r.job.Namespace, r.job.ID, s.Version, s.Source})
@@ -78,15 +82,17 @@ func saveJobSources(r *jobRow) []savedSource {
 	return saved
 }
 
+// loadJobSource adds a submission from a snapshot to its job.
 func loadJobSource(in *loader, tb *table[jobRow], s *savedSource) error {
 	row := tb.currentRow(in.t, jobKeyOf(s.Namespace, s.Job))
 	if row == nil || s.Source == nil {
-		return fleet.Errorf(fleet.CodeInvalid, "job %s, whose file it is, is missing", s.Job)
+		return fleet.Errorf(fleet.CodeInvalid, "job %s of a submitted job file is missing", s.Job)
 	}
 	row.sources = append(row.sources, versionSource{s.Version, s.Source})
 	return nil
 }
 
+// describeJob writes a job and its versions for View.Describe.
 func describeJob(d *describer, table string, r *jobRow) {
 	d.writeTableLine(table, r.job, r.queued, r.evaluated, r.launched, r.stable)
 	for _, j := range r.versions {
@@ -94,14 +100,14 @@ func describeJob(d *describer, table string, r *jobRow) {
 	}
 }
 
-// bodyRow is a version of a job that is kept because refs versions or allocations point
-// to it.
+// bodyRow is a job version. It is kept while refs, the number of versions and allocations that refer to
+// it, is positive.
 type bodyRow struct {
 	job  *fleet.Job
 	refs int
 }
 
-// savedBodyRef says which body a record refers to.
+// savedBodyRef identifies a job body within the records of a snapshot.
 type savedBodyRef struct {
 	SpecHash    string
 	Version     uint64
@@ -115,12 +121,13 @@ var bodyTable = table[bodyRow]{
 	describe: func(d *describer, table string, r *bodyRow) { d.writeTableLine(table, r.refs, r.job) },
 }
 
-// loadBody makes no row: whatever refers to the body does.
+// loadBody remembers a body for the records that refer to it. It returns no row: deriveRows makes it.
 func loadBody(in *loader, j *fleet.Job) (*bodyRow, error) {
 	in.bodies[string(bodyKey(j))] = j
 	return nil, nil
 }
 
+// bodyKey is the key of a body: hash, namespace, id, version, and the create index of its job.
 func bodyKey(j *fleet.Job) []byte {
 	b := key(j.SpecHash, j.Namespace, string(j.ID))
 	b = binary.BigEndian.AppendUint64(b, j.Version)

@@ -10,14 +10,14 @@ import (
 	"skerry/fleet/validate"
 )
 
-// NamespaceStore makes a namespace, or gives it another description.
+// NamespaceStore creates or replaces a namespace.
 type NamespaceStore struct {
 	command
 	Namespace fleet.Namespace
 }
 
-// NamespaceDelete removes a namespace: refused (conflict) as long as a job of it is
-// not dead, or an edge may still run something of it.
+// NamespaceDelete removes a namespace. It is refused (conflict) while one of its jobs is not dead, or an
+// edge may still run one of its allocations.
 type NamespaceDelete struct {
 	command
 	Name string
@@ -28,12 +28,13 @@ var namespaceTable = table[fleet.Namespace]{
 	records: []record[fleet.Namespace]{rowRecord[fleet.Namespace](80)},
 }
 
-// MaxNamespaces bounds how many there are.
+// MaxNamespaces is how many namespaces a cluster may have.
 const MaxNamespaces = 4096
 
-// keepersShown is how many of what keeps a namespace a refusal names.
-const keepersShown = 5
+// maxUsersShown is how many users of a namespace or node pool the refusal of its deletion names.
+const maxUsersShown = 5
 
+// namespaceStore applies NamespaceStore.
 func (t *tx) namespaceStore(c NamespaceStore) Result {
 	next, k := c.Namespace, key(c.Namespace.Name)
 	if err := validate.Namespace(&next); err != nil {
@@ -45,20 +46,21 @@ func (t *tx) namespaceStore(c NamespaceStore) Result {
 		next.CreateIndex = old.CreateIndex
 	}
 	if old == nil && len(slices.Collect(namespaceTable.scanRows(t.base))) >= MaxNamespaces {
-		return refused(fleet.CodeConflict, "make namespace %s: there are %d already", next.Name, MaxNamespaces)
+		return refusal(fleet.CodeConflict, "make namespace %s: there are %d already", next.Name, MaxNamespaces)
 	}
 	namespaceTable.putRow(t, &next)
 	namespaceTable.markChanged(t)
 	return Result{}
 }
 
+// namespaceDelete applies NamespaceDelete.
 func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	k := key(c.Name)
 	switch {
 	case c.Name == fleet.DefaultNamespace:
-		return refused(fleet.CodeInvalid, "delete namespace %s: it always exists", c.Name)
+		return refusal(fleet.CodeInvalid, "delete namespace %s: it always exists", c.Name)
 	case namespaceTable.currentRow(t, k) == nil:
-		return refused(fleet.CodeNotFound, "delete namespace %s: there is no such namespace", c.Name)
+		return refusal(fleet.CodeNotFound, "delete namespace %s: there is no such namespace", c.Name)
 	}
 	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
@@ -69,16 +71,15 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	return Result{}
 }
 
-// namespaceUsers names some of what a namespace is kept for: jobs that are not dead, and
-// allocations whose edge has not said that they have ended. What an edge comes back
-// with is of a namespace that exists.
+// namespaceUsers describes up to maxUsersShown jobs that are not dead, or if there is none, allocations
+// whose end their edge has not confirmed. The namespace must not be deleted while there are any.
 func (t *tx) namespaceUsers(ns string) []string {
 	var out []string
 	for row := range jobTable.scanPrefix(t.base, indexID, key(ns)) {
 		if row.job.Status == fleet.JobStatusDead {
 			continue
 		}
-		if len(out) == keepersShown {
+		if len(out) == maxUsersShown {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
@@ -90,7 +91,7 @@ func (t *tx) namespaceUsers(ns string) []string {
 		if a.Namespace != ns || !a.OccupiesNode() {
 			continue
 		}
-		if len(out) == keepersShown {
+		if len(out) == maxUsersShown {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("allocation %s of job %s on node %s (%s)", fleet.Short(a.ID), a.JobID, fleet.Short(a.NodeID), a.ClientStatus))
@@ -98,12 +99,12 @@ func (t *tx) namespaceUsers(ns string) []string {
 	return out
 }
 
-// checkJobNamespace refuses a job whose namespace does not exist, or does not allow what the
-// job asks for.
+// checkJobNamespace returns an error if the job's namespace does not exist, or forbids something in the
+// job.
 func (t *tx) checkJobNamespace(job *fleet.Job) *fleet.Error {
 	ns := t.findNamespace(job.Namespace)
 	if ns == nil {
-		return noNamespace("register", job)
+		return missingNamespaceError("register", job)
 	}
 	if err := validate.NamespaceAdmits(ns, job).Err(); err != nil {
 		return fleet.AsError(err)
@@ -111,12 +112,13 @@ func (t *tx) checkJobNamespace(job *fleet.Job) *fleet.Error {
 	return nil
 }
 
-func noNamespace(verb string, job *fleet.Job) *fleet.Error {
+// missingNamespaceError says that the job's namespace does not exist; verb begins the message.
+func missingNamespaceError(verb string, job *fleet.Job) *fleet.Error {
 	return fleet.Errorf(fleet.CodeInvalid, "%s job %s: there is no namespace %q", verb, job.ID, job.Namespace).
 		WithHint("skerry namespace apply makes one; skerry namespace list shows those that there are")
 }
 
-// findNamespace returns one that exists, or nil.
+// findNamespace returns a namespace, or nil. The default namespace always exists.
 func (t *tx) findNamespace(name string) *fleet.Namespace {
 	if ns := namespaceTable.currentRow(t, key(name)); ns != nil {
 		return ns
@@ -128,7 +130,7 @@ func (t *tx) findNamespace(name string) *fleet.Namespace {
 	return nil
 }
 
-// Namespace returns a namespace; fleet.DefaultNamespace always exists.
+// Namespace returns a namespace; ok is false if there is none. fleet.DefaultNamespace always exists.
 func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
 	if ns, ok := namespaceTable.watchRow(v, key(name)); ok {
 		return ns, true
@@ -140,7 +142,7 @@ func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
 	return nil, false
 }
 
-// Namespaces lists namespaces by name.
+// Namespaces iterates over all namespaces by name, including the default one.
 func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
 	list := slices.Collect(namespaceTable.watchRows(v))
 	i, found := slices.BinarySearchFunc(list, fleet.DefaultNamespace, func(n *fleet.Namespace, name string) int {

@@ -16,15 +16,16 @@ import (
 	"skerry/fleet/placement"
 )
 
+// nodeRegister applies NodeRegister.
 func (t *tx) nodeRegister(c NodeRegister) Result {
 	if c.Node.ID == "" {
-		return refused(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
+		return refusal(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
 	}
 	if res := t.refuseRevoked("register a node", c.Node.ID); res != nil {
 		return *res
 	}
 	if err := placement.ValidatePorts(&c.Node); err != nil {
-		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
+		return refusal(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.storeNodeDescription(&c.Node, &w)
@@ -34,15 +35,15 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// storeNodeDescription stores the description that an edge gave of its node, and asks for the
-// evaluations that it calls for.
+// storeNodeDescription stores the attributes that an edge reports of its node, and creates the node if it
+// is new. If a ready node changed what it offers, evaluations are added to w.
 func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	n := t.ownNodeRow(said.ID)
 	known := n != nil
 	if !known {
 		n = &nodeRow{}
 		n.ID, n.Status, n.SchedulingEligibility = said.ID, fleet.NodeInitializing, fleet.NodeEligible
-		n.CreateIndex, n.StatusUpdatedAt = t.index, seconds(w.now)
+		n.CreateIndex, n.StatusUpdatedAt = t.index, unixSeconds(w.now)
 		if said.SchedulingEligibility == fleet.NodeIneligible {
 			n.SchedulingEligibility = fleet.NodeIneligible
 		}
@@ -65,7 +66,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	if said.Address != "" {
 		n.Address = said.Address
 	}
-	n.ComputedClass = classOf(&n.Node)
+	n.ComputedClass = computeNodeClass(&n.Node)
 	t.nodeChanged(n)
 	if known && before.DescriptionHash != n.DescriptionHash {
 		t.markMeta(metaServices) // addresses, and what ${…} stands for, are the node's
@@ -80,8 +81,8 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	}
 }
 
-// offersDifferently reports whether constraints, drivers, amounts, devices, networks or ports of a
-// node differ from before, so that other allocations may fit.
+// offersDifferently reports whether a node's attributes, drivers, resources, devices, networks or ports
+// changed, so that other allocations may fit.
 func offersDifferently(before, now *fleet.Node) bool {
 	return before.ComputedClass != now.ComputedClass || before.Name != now.Name || before.TimeZone != now.TimeZone ||
 		!maps.Equal(before.Attributes, now.Attributes) || !maps.Equal(before.Meta, now.Meta) ||
@@ -91,9 +92,8 @@ func offersDifferently(before, now *fleet.Node) bool {
 		before.ReservedPorts != now.ReservedPorts
 }
 
-// requestOfferEvals has a ready node looked at again that offers something else: by the jobs
-// that have something there, by those that run on every node, and by those that wait for
-// capacity. A node that is not ready is looked at when it becomes so.
+// requestOfferEvals adds evaluations of the jobs with an allocation on a ready node whose offer changed,
+// and of the jobs that run on all nodes. It records free capacity for blocked evaluations.
 func (t *tx) requestOfferEvals(n *fleet.Node, w *pendingEvals) {
 	for _, id := range t.allocsOn(n.ID) {
 		if a := t.currentAlloc(id); t.needsEvaluation(&a.Alloc, math.MaxUint64) {
@@ -106,7 +106,7 @@ func (t *tx) requestOfferEvals(n *fleet.Node, w *pendingEvals) {
 	}
 }
 
-// ownNodeRow returns the entry's own copy of a node, to be changed in place, or nil.
+// ownNodeRow returns a copy of a node that this entry may change in place, or nil.
 func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
 	return nodeTable.ownRow(t, idKey(id), func(r *nodeRow) *nodeRow {
 		c := *r
@@ -114,19 +114,21 @@ func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
 	})
 }
 
-// nodeChanged notes that more changed than how far the node's journal is in.
+// nodeChanged sets the node's modify index to this entry. It is not called if only journal rows were
+// applied.
 func (t *tx) nodeChanged(n *nodeRow) {
 	n.ModifyIndex = t.index
 	nodeTable.markChanged(t)
 }
 
-// setNodeStatus moves a node to a status.
+// setNodeStatus sets a node's status and its description, and records free capacity if the node is then
+// schedulable.
 func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now int64) {
 	if n.Status != status {
-		n.StatusUpdatedAt = seconds(now)
+		n.StatusUpdatedAt = unixSeconds(now)
 	}
 	if isAway(n.Status) != isAway(status) {
-		t.markMeta(metaServices) // what runs there can be reached, or not any more
+		t.markMeta(metaServices) // the services there can be reached again, or no longer
 	}
 	n.Status, n.StatusDescription = status, why
 	t.nodeChanged(n)
@@ -135,12 +137,13 @@ func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now 
 	}
 }
 
-// noteFreedClass notes that capacity appeared on nodes of this one's class.
+// noteFreedClass records free capacity on nodes of this node's class, which unblocks evaluations.
 func (t *tx) noteFreedClass(n *fleet.Node) {
 	capacityTable.putRow(t, &capacityRow{n.ComputedClass, t.index})
 	capacityTable.markChanged(t)
 }
 
+// ensurePool creates a node pool if it does not exist.
 func (t *tx) ensurePool(name string) {
 	builtin := slices.ContainsFunc(builtinPools, func(p fleet.Pool) bool { return p.Name == name })
 	if builtin || poolTable.currentRow(t, key(name)) != nil {
@@ -150,7 +153,8 @@ func (t *tx) ensurePool(name string) {
 	poolTable.markChanged(t)
 }
 
-// addNodeEvent adds a line to what people see of a node.
+// addNodeEvent adds an event to those that users see of a node, and drops the oldest. n must be the
+// entry's own copy.
 func (n *nodeRow) addNodeEvent(subsystem, message string, now int64, index fleet.Index) {
 	events := append(slices.Clone(n.Events), fleet.NodeEvent{
 		Message: message, Subsystem: subsystem, Timestamp: time.Unix(0, now).UTC(), CreateIndex: index,
@@ -158,6 +162,7 @@ func (n *nodeRow) addNodeEvent(subsystem, message string, now int64, index fleet
 	n.Events = keepNewest(events, fleet.NodeEventsKept)
 }
 
+// keepNewest returns the last n elements of a list. A longer list is copied, not changed.
 func keepNewest[E any](list []E, n int) []E {
 	if len(list) <= n {
 		return list
@@ -165,13 +170,14 @@ func keepNewest[E any](list []E, n int) []E {
 	return slices.Clone(list[len(list)-n:])
 }
 
+// nodeResync applies NodeResync. It is refused with stale_epoch if the node has another epoch by now.
 func (t *tx) nodeResync(c NodeResync) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
-		return refused(fleet.CodeNotFound, "note a resync of node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "record a resync of node %s: there is no such node", fleet.Short(c.NodeID))
 	case n.Epoch != c.Epoch:
-		return refused(fleet.CodeStaleEpoch, "note a resync of node %s: epoch %d, not %d", fleet.Short(c.NodeID), n.Epoch, c.Epoch)
+		return refusal(fleet.CodeStaleEpoch, "record a resync of node %s: epoch %d, not %d", fleet.Short(c.NodeID), n.Epoch, c.Epoch)
 	}
 	t.nodeChanged(n)
 	if len(c.Orphans) > 0 {
@@ -186,25 +192,27 @@ func (t *tx) nodeResync(c NodeResync) Result {
 	return Result{}
 }
 
+// nodeEligibility applies NodeEligibility. It is refused (conflict) while the node is being drained.
 func (t *tx) nodeEligibility(c NodeEligibility) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
-		return refused(fleet.CodeNotFound, "set eligibility of node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "set eligibility of node %s: there is no such node", fleet.Short(c.NodeID))
 	case c.Eligibility != fleet.NodeEligible && c.Eligibility != fleet.NodeIneligible:
-		return refused(fleet.CodeInvalid, "set eligibility of node %s: %q is neither %q nor %q",
+		return refusal(fleet.CodeInvalid, "set eligibility of node %s: %q is neither %q nor %q",
 			fleet.Short(c.NodeID), c.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
 	case n.SchedulingEligibility == c.Eligibility:
 		return Result{}
 	case n.DrainStrategy != nil:
-		return refused(fleet.CodeConflict, "set eligibility of node %s: it is being drained", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeConflict, "set eligibility of node %s: it is being drained", fleet.Short(c.NodeID))
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.setEligibility(n, c.Eligibility, &w)
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// setEligibility lets new work onto a node, or keeps it off.
+// setEligibility makes a node eligible or ineligible. For an eligible one it records free capacity, and
+// adds evaluations of the jobs that run on all nodes.
 func (t *tx) setEligibility(n *nodeRow, eligibility string, w *pendingEvals) {
 	n.SchedulingEligibility = eligibility
 	t.nodeChanged(n)
@@ -215,21 +223,22 @@ func (t *tx) setEligibility(n *nodeRow, eligibility string, w *pendingEvals) {
 	}
 }
 
-// requestSystemEvals asks for an evaluation of every job that runs on all nodes such as
-// this one: of a sysbatch job only where the node has nothing of it yet.
+// requestSystemEvals adds an evaluation of every system job in the node's pool and datacenter, and of
+// every sysbatch job that has not run on the node yet.
 func (t *tx) requestSystemEvals(w *pendingEvals, n *fleet.Node) {
 	for r := range jobTable.scanRows(t.base) {
 		if r.job.Stop || !r.job.InPool(n.NodePool) || !r.job.InDatacenter(n.Datacenter) {
 			continue
 		}
-		if r.job.Type == fleet.JobTypeSystem || r.job.Type == fleet.JobTypeSysBatch && !t.runsHere(r.job, n.ID) {
+		if r.job.Type == fleet.JobTypeSystem || r.job.Type == fleet.JobTypeSysBatch && !t.nodeHasJobVersion(r.job, n.ID) {
 			w.requestEval(r.job.Namespace, r.job.ID, fleet.TriggerNodeUpdate, n)
 		}
 	}
 }
 
-// runsHere reports whether a node has, or had, the newest version of a job.
-func (t *tx) runsHere(job *fleet.Job, id fleet.NodeID) bool {
+// nodeHasJobVersion reports whether a node has an allocation of the job's current version, ended ones
+// included.
+func (t *tx) nodeHasJobVersion(job *fleet.Job, id fleet.NodeID) bool {
 	for _, a := range t.allocsOn(id) {
 		if a := t.currentAlloc(a); a.Namespace == job.Namespace && a.JobID == job.ID && a.JobHash == job.SpecHash {
 			return true
@@ -238,24 +247,24 @@ func (t *tx) runsHere(job *fleet.Job, id fleet.NodeID) bool {
 	return false
 }
 
-// FencedRows is what a refused session of a cloned identity said: kept apart from
-// the node's own history.
+// FencedRows holds the rows that a fenced session sent. They are kept apart from the node's own history.
 type FencedRows struct {
 	Session fleet.FencedSession
-	Rows    [][]byte // as syncproto.EncodeRow made them; the oldest
-	Dropped int      // how many more there were
+	Rows    [][]byte // the oldest ones, encoded by syncproto.EncodeRow
+	Dropped int      // number of rows that were not kept
 }
 
-// Bounds of what is kept of refused sessions.
+// Bounds of the fenced sessions that a node keeps, and of the rows of each.
 const (
 	fencedKept     = 16
 	fencedRowsKept = 256
 )
 
+// fenceSession applies Fence.
 func (t *tx) fenceSession(c Fence) Result {
 	n := t.ownNodeRow(c.NodeID)
 	if n == nil {
-		return refused(fleet.CodeNotFound, "fence a session of node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "fence a session of node %s: there is no such node", fleet.Short(c.NodeID))
 	}
 	if c.Session.Code == fleet.CodeFormerSession {
 		t.noteNewcomer(n, c.Session)
@@ -275,7 +284,7 @@ func (t *tx) fenceSession(c Fence) Result {
 	return Result{}
 }
 
-// noteNewcomer shows an agent process that waits for the end of the session of another.
+// noteNewcomer records on the node that another agent process waits until the current session is over.
 func (t *tx) noteNewcomer(n *nodeRow, s fleet.FencedSession) {
 	n.Newcomer = &s
 	why := fmt.Sprintf("an agent process at %s waits: hub %s has the session of another one and cannot be asked whether that is over", s.Addr, n.Hub)
@@ -284,8 +293,9 @@ func (t *tx) noteNewcomer(n *nodeRow, s fleet.FencedSession) {
 	t.recordNodeEvent(n, "newcomer waits", why, s.Time)
 }
 
-// classOf names what constraints can tell of a node and what is not its alone.
-func classOf(n *fleet.Node) string {
+// computeNodeClass returns a hash of the node's properties that constraints can refer to. Properties with
+// "unique." in their names are left out, so that many nodes share a class.
+func computeNodeClass(n *fleet.Node) string {
 	common := func(m map[string]string) map[string]string {
 		out := make(map[string]string, len(m))
 		for k, v := range m {
@@ -308,7 +318,7 @@ func classOf(n *fleet.Node) string {
 	return "v1:" + hex.EncodeToString(h[:8])
 }
 
-// ownSite is a node's site, where that is not its datacenter.
+// ownSite returns the node's site, or "" if it equals the datacenter.
 func ownSite(n *fleet.Node) string {
 	if n.Site == n.Datacenter {
 		return ""
@@ -316,9 +326,10 @@ func ownSite(n *fleet.Node) string {
 	return n.Site
 }
 
-func seconds(nano int64) int64 { return nano / int64(time.Second) }
+// unixSeconds converts nanoseconds to seconds.
+func unixSeconds(nano int64) int64 { return nano / int64(time.Second) }
 
-// Node returns an edge as the cluster knows it.
+// Node returns a node; ok is false if there is none.
 func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
 	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
@@ -327,8 +338,8 @@ func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
 	return &row.Node, true
 }
 
-// Nodes lists nodes whose id starts with prefix. A Watch view does not wake for
-// how far their journals are in.
+// Nodes iterates over the nodes whose id starts with prefix. A Watch view does not wake for applied
+// journal rows.
 func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
 	rows := nodeTable.watchTable(v, indexID, []byte(prefix))
 	return func(yield func(*fleet.Node) bool) {
@@ -340,7 +351,7 @@ func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
 	}
 }
 
-// DrainingNodes lists the nodes that are being drained, and watches them alone.
+// DrainingNodes iterates over the nodes that are being drained. A Watch view wakes only for these.
 func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
 	rows := nodeTable.watchPrefix(v, indexDraining, nil)
 	return func(yield func(*fleet.Node) bool) {
@@ -352,7 +363,7 @@ func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
 	}
 }
 
-// Fenced lists what refused sessions of a node's identity said, oldest first.
+// Fenced returns the rows that fenced sessions of a node sent, the oldest session first.
 func (v *View) Fenced(id fleet.NodeID) []FencedRows {
 	row, ok := nodeTable.watchRow(v, idKey(id))
 	if !ok {
@@ -361,9 +372,8 @@ func (v *View) Fenced(id fleet.NodeID) []FencedRows {
 	return row.fenced
 }
 
-// DesiredIndex is the newest entry in which the hub's side of one of the node's
-// allocations changed: what an edge has to hear of. A Watch view wakes for
-// exactly that, not for what the edge reports.
+// DesiredIndex returns the newest entry that changed the desired state of the node's allocations, which
+// its edge needs to receive. A Watch view wakes for these changes only, not for reports of the edge.
 func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
 	if r, ok := desiredTable.watchRow(v, idKey(id)); ok {
 		return r.index
@@ -371,8 +381,8 @@ func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
 	return 0
 }
 
-// CapacitySince lists, by Node.ComputedClass, where capacity appeared after
-// index: a node became ready or eligible, or an allocation's end was confirmed.
+// CapacitySince iterates over the node classes (Node.ComputedClass) that got free capacity after index,
+// each with its newest such entry: a node became ready or eligible, or an allocation's end was confirmed.
 func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
 	rows := capacityTable.watchRows(v)
 	return func(yield func(string, fleet.Index) bool) {
@@ -384,8 +394,8 @@ func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
 	}
 }
 
-// withUpdateTimes returns drivers as an edge describes them: each with the time when the
-// cluster heard of its last change.
+// withUpdateTimes returns the drivers that an edge reports, each with the time of its last change. now is
+// the time of a driver that is new or has changed.
 func withUpdateTimes(before, said map[string]fleet.DriverInfo, now time.Time) map[string]fleet.DriverInfo {
 	if said == nil {
 		return nil

@@ -2,13 +2,13 @@ package state
 
 import "skerry/fleet"
 
-// nodeRow is a node with the history of its journal.
+// nodeRow is a node with its history and its fenced sessions.
 type nodeRow struct {
 	fleet.Node
 	lastSessionOpen fleet.Index // the entry of the last SessionOpen
-	linkDown        bool        // by its journal so far, its link is gone
+	linkDown        bool        // according to the applied journal rows, the edge has no link
 	history         history
-	fenced          []FencedRows
+	fenced          []FencedRows // rows of fenced sessions, oldest first
 }
 
 type savedNode struct {
@@ -39,7 +39,7 @@ var nodeTable = table[nodeRow]{
 
 func nodeRowKey(r *nodeRow) []byte { return idKey(r.ID) }
 
-// capacityRow is when capacity appeared on nodes of a class.
+// capacityRow holds the newest entry that freed capacity on nodes of a class.
 type capacityRow struct {
 	class string
 	index fleet.Index

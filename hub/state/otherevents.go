@@ -7,7 +7,8 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-func (t *tx) poolEvents(row *eventsRow) {
+// appendPoolEvents appends an event for each node pool that this entry stored or removed.
+func (t *tx) appendPoolEvents(row *eventsRow) {
 	for k, now := range poolTable.changesInOrder(t) {
 		e := Event{Topic: TopicPool, Type: EventPoolStored, Pool: now}
 		if now == nil {
@@ -21,10 +22,9 @@ func (t *tx) poolEvents(row *eventsRow) {
 	}
 }
 
-// serviceEvents tells what of the catalogue a change of an allocation makes come, go
-// or be somewhere else. That a node is away, and what it offers out of reach, is told
-// of the node.
-func (t *tx) serviceEvents(row *eventsRow) {
+// appendServiceEvents appends an event for each service that an allocation's change registers, deregisters
+// or moves. A node that becomes unreachable makes no service event; its own event says so.
+func (t *tx) appendServiceEvents(row *eventsRow) {
 	region := ""
 	if c := clusterTable.currentRow(t, onlyKey); c != nil {
 		region = c.Region
@@ -34,18 +34,19 @@ func (t *tx) serviceEvents(row *eventsRow) {
 		before, after := t.offeredServices(old, region), t.offeredServices(now, region)
 		for id, r := range inKeyOrder(before) {
 			if _, still := after[id]; !still {
-				row.addService(EventServiceDeregistered, r)
+				row.addServiceEvent(EventServiceDeregistered, r)
 			}
 		}
 		for id, r := range inKeyOrder(after) {
 			if was, known := before[id]; !known || !sameRegistration(was, r) {
-				row.addService(EventServiceRegistered, r)
+				row.addServiceEvent(EventServiceRegistered, r)
 			}
 		}
 	}
 }
 
-// offeredServices is what an allocation has in the catalogue, by the ids of registrations.
+// offeredServices returns the services that an allocation has in the catalogue, by registration id; a may
+// be nil.
 func (t *tx) offeredServices(a *allocRow, region string) map[string]fleet.ServiceRegistration {
 	if a == nil || !a.Offers() {
 		return nil
@@ -61,15 +62,16 @@ func (t *tx) offeredServices(a *allocRow, region string) map[string]fleet.Servic
 	return out
 }
 
-// sameRegistration reports whether two registrations say the same, but for when they changed.
+// sameRegistration reports whether two registrations are equal, apart from their indexes.
 func sameRegistration(a, b fleet.ServiceRegistration) bool {
 	a.CreateIndex, a.ModifyIndex, b.CreateIndex, b.ModifyIndex = 0, 0, 0, 0
 	return reflect.DeepEqual(a, b)
 }
 
-func (r *eventsRow) addService(kind string, s fleet.ServiceRegistration) {
+// addServiceEvent appends an event of a service; kind is its type.
+func (r *eventsRow) addServiceEvent(kind string, s fleet.ServiceRegistration) {
 	r.addEvent(256, Event{
 		Topic: TopicService, Type: kind, Key: s.ID, Namespace: s.Namespace,
-		FilterKeys: keysOf(string(s.JobID), s.ServiceName), Service: &s,
+		FilterKeys: nonEmptyKeys(string(s.JobID), s.ServiceName), Service: &s,
 	})
 }

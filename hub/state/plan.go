@@ -7,25 +7,23 @@ import (
 	"skerry/fleet"
 )
 
-// applyPlan commits what the planner checked: stops and conclusions first, then
-// placements, then evaluations.
-//
-// A plan was made on an older picture, and only the hub's own decisions are taken
-// from it. What an edge reported since wins: an allocation that the edge says is
-// over does not become unknown or lost, and none does on a node that is ready
-// again (a stop that comes with lost is taken, and the edge is told).
+// applyPlan applies Plan: stops and other changes of existing allocations first, then placements, then
+// evaluations.
+// The plan was made from an older state, so only the hub's own decisions are taken from it. Reports that
+// an edge made since win: an ended allocation does not become unknown or lost, nor does one on a node that
+// is ready again. A stop that comes with lost is applied, and the edge receives it.
 func (t *tx) applyPlan(c Plan) Result {
 	if err := t.refuseStalePlan(c); err != nil {
 		return Result{Err: err}
 	}
-	for _, a := range everyAlloc(c.Result) {
+	for _, a := range allPlanAllocs(c.Result) {
 		if err := t.checkPlacement(a, c.Jobs); err != nil {
 			return Result{Err: err}
 		}
 	}
 	t.planDeployments(c)
 	w := pendingEvals{seed: string(c.EvalID), now: c.Now}
-	for _, a := range inOrder(c.Result.NodeUpdate) {
+	for _, a := range inNodeOrder(c.Result.NodeUpdate) {
 		if t.currentAlloc(a.ID) == nil {
 			continue
 		}
@@ -34,7 +32,7 @@ func (t *tx) applyPlan(c Plan) Result {
 			w.requestEval(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // it looks for another place
 		}
 	}
-	for _, a := range inOrder(c.Result.NodeAllocation) {
+	for _, a := range inNodeOrder(c.Result.NodeAllocation) {
 		if t.currentAlloc(a.ID) != nil {
 			t.updatePlannedAlloc(a, c)
 		} else {
@@ -48,26 +46,28 @@ func (t *tx) applyPlan(c Plan) Result {
 	return Result{}
 }
 
-// refuseStalePlan refuses a plan for what its job was before somebody changed it: it would
-// begin a version that is not the newest any more.
+// refuseStalePlan returns an error if the job was registered again since the plan was made: the plan would
+// start a version that is no longer the newest.
 func (t *tx) refuseStalePlan(c Plan) *fleet.Error {
 	if c.JobModifyIndex == 0 {
 		return nil
 	}
 	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.JobID))
 	if row == nil || row.job.JobModifyIndex == c.JobModifyIndex {
-		return nil // what is placed of a job that was purged, the purge's evaluation stops
+		return nil // allocations of a purged job are stopped by the evaluation of the purge
 	}
 	return fleet.Errorf(fleet.CodeConflict, "commit plan: job %s was changed in entry %d, after the plan for it as of entry %d was made",
 		c.JobID, row.job.JobModifyIndex, c.JobModifyIndex)
 }
 
-func everyAlloc(r fleet.PlanResult) []*fleet.Alloc {
-	return append(inOrder(r.NodeUpdate), inOrder(r.NodeAllocation)...)
+// allPlanAllocs returns all allocations of a plan, the updated ones first.
+func allPlanAllocs(r fleet.PlanResult) []*fleet.Alloc {
+	return append(inNodeOrder(r.NodeUpdate), inNodeOrder(r.NodeAllocation)...)
 }
 
-// inOrder lists a plan's allocations by node, and of one node as they are given.
-func inOrder(byNode map[fleet.NodeID][]fleet.Alloc) []*fleet.Alloc {
+// inNodeOrder returns the allocations in the order of their nodes, and those of one node in the given
+// order.
+func inNodeOrder(byNode map[fleet.NodeID][]fleet.Alloc) []*fleet.Alloc {
 	var out []*fleet.Alloc
 	for _, id := range slices.Sorted(maps.Keys(byNode)) {
 		for i := range byNode[id] {
@@ -77,7 +77,7 @@ func inOrder(byNode map[fleet.NodeID][]fleet.Alloc) []*fleet.Alloc {
 	return out
 }
 
-// checkPlacement checks that the cluster has the node and the job of a new allocation.
+// checkPlacement returns an error if the node or the job version of a new allocation does not exist.
 func (t *tx) checkPlacement(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 	switch {
 	case t.currentAlloc(a.ID) != nil:
@@ -87,17 +87,17 @@ func (t *tx) checkPlacement(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
 	case nodeTable.currentRow(t, idKey(a.NodeID)) == nil && a.DesiredStatus != fleet.DesiredStop:
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s is for node %s, which does not exist",
 			fleet.Short(a.ID), fleet.Short(a.NodeID))
-	case t.jobFor(a, jobs) == nil && a.DesiredStatus != fleet.DesiredStop:
+	case t.findPlannedJob(a, jobs) == nil && a.DesiredStatus != fleet.DesiredStop:
 		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s runs version %d of job %s, which does not exist",
 			fleet.Short(a.ID), a.JobVersion, a.JobID)
 	}
 	return nil
 }
 
-// jobFor returns the job that a plan's allocation names by version and hash (by
-// version alone where it has no hash): one that is kept, or one that the plan
-// brought along.
-func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
+// findPlannedJob returns the job version that a plan's allocation names by version and hash (by version
+// alone if it has no hash), or nil. It looks in the state first, then in brought, the jobs that the plan
+// carries.
+func (t *tx) findPlannedJob(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 	if a.JobHash == "" {
 		if row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
 			for _, v := range row.versions {
@@ -119,7 +119,8 @@ func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
 	return nil
 }
 
-// sharedJobBody returns the one body of a job that a plan brought along.
+// sharedJobBody returns the stored body equal to j, so that allocations share it, or j itself if there is
+// none.
 func (t *tx) sharedJobBody(j *fleet.Job) *fleet.Job {
 	if row := bodyTable.currentRow(t, bodyKey(j)); row != nil {
 		return row.job
@@ -127,11 +128,12 @@ func (t *tx) sharedJobBody(j *fleet.Job) *fleet.Job {
 	return j
 }
 
-// placeAlloc stores a new allocation.
+// placeAlloc stores a new allocation as pending. If its node began to drain or was lost since the plan was
+// made, an evaluation is added to w.
 func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
-	job := t.jobFor(p, c.Jobs)
+	job := t.findPlannedJob(p, c.Jobs)
 	if job == nil {
-		return // it shall not run, and never did
+		return // it is to stop, and never ran
 	}
 	n := nodeTable.currentRow(t, idKey(p.NodeID))
 	a := *p
@@ -177,7 +179,7 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	}
 }
 
-// decrementQueued counts a placement against what the job waits for.
+// decrementQueued subtracts one placement from the job's unplaced allocations of a group.
 func (t *tx) decrementQueued(ns string, id fleet.JobID, group string) {
 	row := jobTable.currentRow(t, jobKeyOf(ns, id))
 	if row == nil || row.queued[group] == 0 {
@@ -188,7 +190,7 @@ func (t *tx) decrementQueued(ns string, id fleet.JobID, group string) {
 	t.setQueuedAllocs(ns, id, queued)
 }
 
-// updatePlannedAlloc takes the hub's decisions about an allocation that exists.
+// updatePlannedAlloc changes an existing allocation as the plan decides. It must exist.
 func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 	t.changeAlloc(p.ID, c.Now, func(a *allocRow) {
 		before := a.Alloc
@@ -200,7 +202,7 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 			if a.ServerTerminal() {
 				a.StopWindows = p.StopWindows
 			}
-			if job := t.jobFor(p, c.Jobs); job != nil {
+			if job := t.findPlannedJob(p, c.Jobs); job != nil {
 				a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 			}
 		} else if len(a.StopWindows) > 0 && len(p.StopWindows) == 0 {
@@ -220,12 +222,12 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 		}
 		n := nodeTable.currentRow(t, idKey(a.NodeID))
 		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
-		t.markDecision(a, &before, p.DesiredDescription, c.Now)
+		t.recordPlanDecision(a, &before, p.DesiredDescription, c.Now)
 	})
 }
 
-// applyPlannedStatus takes what a plan says of an allocation's client status, as far as no
-// edge contradicts it.
+// applyPlannedStatus sets the client status that the plan gives an allocation, unless a newer report
+// contradicts it, and appends the plan's AllocStates. ready says that the allocation's node is ready.
 func applyPlannedStatus(a, p *fleet.Alloc, ready bool) {
 	switch p.ClientStatus {
 	case fleet.ClientUnknown, fleet.ClientLost:
@@ -244,18 +246,19 @@ func applyPlannedStatus(a, p *fleet.Alloc, ready bool) {
 	}
 }
 
-// expiredUnseen reports whether a plan gives up an allocation of a sysbatch job whose window
-// ended while its node was away, knowing that the node is back and what is there now.
+// expiredUnseen reports whether a plan marks a sysbatch allocation lost whose window ended while its node
+// was away, and the plan was made from the newest state of the allocation after the node's return.
 func expiredUnseen(a, p *fleet.Alloc) bool {
 	return p.ClientStatus == fleet.ClientLost && p.ModifyIndex == a.ModifyIndex &&
 		a.NeedsToReconnect() && a.ClientStatus != fleet.ClientUnknown && a.Job != nil && a.Job.Type == fleet.JobTypeSysBatch
 }
 
-// markRetired is what an allocation's record says of its retirement.
-const markRetired = "retired"
+// eventRetired is the history event of a retired allocation.
+const eventRetired = "retired"
 
-// markDecision notes in an allocation's record what a plan changed of it.
-func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int64) {
+// recordPlanDecision appends the plan's changes of an allocation to its history. before is the allocation
+// before the plan, why the reason for people.
+func (t *tx) recordPlanDecision(a *allocRow, before *fleet.Alloc, why string, now int64) {
 	note := func(event string) { a.history.appendEntries(t.newAllocHubEvent(a, event, why, now)) }
 	switch {
 	case a.ClientStatus == before.ClientStatus:
@@ -269,7 +272,7 @@ func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int6
 		note(a.DesiredStatus)
 	}
 	if a.Retired && !before.Retired {
-		note(markRetired)
+		note(eventRetired)
 	}
 	if a.JobVersion != before.JobVersion {
 		note("updated in place")

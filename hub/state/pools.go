@@ -7,24 +7,25 @@ import (
 	"skerry/fleet"
 )
 
-// PoolDelete removes a node pool's rules: refused (conflict) as long as a node is in
-// it, or a job of it is not dead.
+// PoolDelete removes a node pool. It is refused (conflict) while a node is in it, or a job of it is not
+// dead.
 type PoolDelete struct {
 	command
 	Name string
 }
 
+// poolDelete applies PoolDelete.
 func (t *tx) poolDelete(c PoolDelete) Result {
 	k := key(c.Name)
 	for _, p := range builtinPools {
 		if p.Name == c.Name {
-			return refused(fleet.CodeInvalid, "delete node pool %s: it always exists", c.Name)
+			return refusal(fleet.CodeInvalid, "delete node pool %s: it always exists", c.Name)
 		}
 	}
 	if poolTable.currentRow(t, k) == nil {
-		return refused(fleet.CodeNotFound, "delete node pool %s: there is no such pool", c.Name)
+		return refusal(fleet.CodeNotFound, "delete node pool %s: there is no such pool", c.Name)
 	}
-	if users := t.usersOf(c.Name); len(users) > 0 {
+	if users := t.poolUsers(c.Name); len(users) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete node pool %s: it is in use: %s", c.Name, strings.Join(users, ", ")).
 			WithHint("stop its jobs, and give its nodes another pool or purge them")}
 	}
@@ -33,14 +34,14 @@ func (t *tx) poolDelete(c PoolDelete) Result {
 	return Result{}
 }
 
-// usersOf names some of the nodes and jobs of a pool.
-func (t *tx) usersOf(pool string) []string {
+// poolUsers describes up to maxUsersShown nodes and live jobs of a pool.
+func (t *tx) poolUsers(pool string) []string {
 	var out []string
 	for n := range nodeTable.scanRows(t.base) {
 		if n.NodePool != pool {
 			continue
 		}
-		if len(out) == keepersShown {
+		if len(out) == maxUsersShown {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("node %s (%s)", n.Name, n.Status))
@@ -49,7 +50,7 @@ func (t *tx) usersOf(pool string) []string {
 		if row.job.NodePool != pool || row.job.Status == fleet.JobStatusDead {
 			continue
 		}
-		if len(out) == keepersShown {
+		if len(out) == maxUsersShown {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))

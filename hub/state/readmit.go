@@ -2,21 +2,22 @@ package state
 
 import "skerry/fleet"
 
-// NodeReadmit lets the edge of a node go on although its journal is an older copy of the
-// one whose rows are applied, or a fork of it: its data directory was put back.
+// NodeReadmit lets an edge continue whose journal is an older copy of the one that was applied, or a fork
+// of it, because its data directory was put back.
 type NodeReadmit struct {
 	command
 	NodeID fleet.NodeID
 	Now    int64
 }
 
+// nodeReadmit applies NodeReadmit. The permission ends when rows of the edge are applied.
 func (t *tx) nodeReadmit(c NodeReadmit) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {
 	case n == nil:
-		return refused(fleet.CodeNotFound, "readmit node %s: there is no such node", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "readmit node %s: there is no such node", fleet.Short(c.NodeID))
 	case n.Revoked != nil:
-		return refused(fleet.CodeConflict, "readmit node %s: it was revoked", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeConflict, "readmit node %s: it was revoked", fleet.Short(c.NodeID))
 	case n.Readmit:
 		return Result{}
 	}

@@ -2,21 +2,21 @@ package state
 
 import "github.com/hashicorp/go-memdb"
 
-// record is one type of record that a table's rows are in a snapshot. Its number is never
-// used again.
+// record is one type of snapshot record of a table: save converts a row and calls write for each record,
+// load puts the row of a decoded record into the table. A number is never used again for another type.
 type record[R any] struct {
 	number byte
 	save   func(r *R, write func(saved any))
 	load   func(in *loader, tb *table[R], body []byte) error
 }
 
-// rowRecord is a record that holds a row as it is.
+// rowRecord declares a record type that holds the row itself.
 func rowRecord[R any](number byte) record[R] {
 	return savedRecord(number, func(r *R) *R { return r }, func(_ *loader, r *R) (*R, error) { return r, nil })
 }
 
-// savedRecord is a record that holds a row as an S. Where load returns nil, the row
-// follows from other rows.
+// savedRecord declares a record type that holds a row converted to an S. If load returns nil without an
+// error, no row is put into the table: deriveRows makes it from other rows.
 func savedRecord[R, S any](number byte, save func(*R) *S, load func(*loader, *S) (*R, error)) record[R] {
 	return record[R]{
 		number: number,
@@ -35,8 +35,8 @@ func savedRecord[R, S any](number byte, save func(*R) *S, load func(*loader, *S)
 	}
 }
 
-// partsRecord is a record of which a row is any number. load adds a part to its row in
-// the table that it is given.
+// partsRecord declares a record type of which one row makes any number of records. load adds the part to
+// the row that it belongs to.
 func partsRecord[R, S any](number byte, save func(*R) []S, load func(in *loader, tb *table[R], part *S) error) record[R] {
 	return record[R]{
 		number: number,
@@ -55,6 +55,7 @@ func partsRecord[R, S any](number byte, save func(*R) []S, load func(in *loader,
 	}
 }
 
+// recordNumbers returns the record types of this table.
 func (tb *table[R]) recordNumbers() []byte {
 	var numbers []byte
 	for _, rec := range tb.records {
@@ -63,6 +64,7 @@ func (tb *table[R]) recordNumbers() []byte {
 	return numbers
 }
 
+// persistRows writes the snapshot records of all rows in txn to out.
 func (tb *table[R]) persistRows(txn *memdb.Txn, out *recordWriter) {
 	if len(tb.records) == 0 {
 		return
@@ -74,6 +76,8 @@ func (tb *table[R]) persistRows(txn *memdb.Txn, out *recordWriter) {
 	}
 }
 
+// loadRecord decodes a snapshot record and puts its row into the table. known is false if the record type
+// belongs to another table.
 func (tb *table[R]) loadRecord(in *loader, number byte, body []byte) (known bool, err error) {
 	for _, rec := range tb.records {
 		if rec.number == number {

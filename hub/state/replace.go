@@ -9,33 +9,31 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of a snapshot that a person hands in.
+// Bounds of a snapshot that a user restores.
 const (
-	// MaxSnapshot is how large its file may be: it is in the log, and until it is
-	// applied in the memory of every hub.
+	// MaxSnapshot is the largest snapshot file. The file travels through the log, and is in the
+	// memory of every hub until it is applied.
 	MaxSnapshot = 256 << 20
-	// SnapshotPartBytes is what one entry carries of it.
+	// SnapshotPartBytes is the largest part of the file in one entry.
 	SnapshotPartBytes = 1 << 20
-	// maxInflated is how much its records may take.
+	// maxInflated bounds the decompressed records.
 	maxInflated = 2 << 30
-	// maxForgotten is how many pieces of the log a state remembers not to know.
+	// maxForgotten is how many ranges of forgotten entries a state keeps.
 	maxForgotten = 64
 )
 
-// SnapshotPart brings a piece of a snapshot into the log, from number 0 on, each
-// after the one before. The first one of a restore takes the place of another
-// restore that is under way. Nothing else changes by it.
+// SnapshotPart stores one part of a snapshot file. Parts are numbered from 0 and come in order. Part 0
+// removes the parts of any other restore. Nothing else changes.
 type SnapshotPart struct {
 	command
-	Restore string // tells one restore from another
+	Restore string // id of the restore
 	Number  uint64
 	Data    []byte // at most SnapshotPartBytes
 }
 
-// SnapshotRestore replaces the state by the snapshot whose parts are there (see
-// rewind.go for what is not wound back), in this one entry, on every hub. It is
-// refused, and changes nothing, where the parts are not the file that Size and Sum
-// tell of, or the snapshot cannot be taken.
+// SnapshotRestore replaces the state by the snapshot in the stored parts, on every hub, in this one entry.
+// Some things are not rewound: see rewindToSnapshot. It is refused and changes nothing if the parts do not
+// match Size and Sum, or if the snapshot is unusable.
 type SnapshotRestore struct {
 	command
 	Restore  string
@@ -45,15 +43,14 @@ type SnapshotRestore struct {
 	Now      int64 // UnixNano
 }
 
-// SnapshotDrop removes the chunks of an abandoned restore; an empty Restore means any.
+// SnapshotDrop removes the parts of an abandoned restore. An empty Restore removes those of any.
 type SnapshotDrop struct {
 	command
 	Restore string
 }
 
-// partRow is a piece of a snapshot that waits for the rest. They are replicated and
-// in snapshots like everything else: every hub has the same ones when the restore
-// is committed, also one that started in between.
+// partRow is a stored part of a snapshot file. Parts are replicated and are in snapshots, so that every
+// hub has the same ones when the restore is committed, also a hub that started meanwhile.
 type partRow struct {
 	restore string
 	number  uint64
@@ -74,6 +71,7 @@ var partTable = table[partRow]{
 	},
 }
 
+// loadPart converts a snapshot record to a part. It refuses a number beyond MaxSnapshot.
 func loadPart(_ *loader, s *savedPart) (*partRow, error) {
 	if s.Number*SnapshotPartBytes >= MaxSnapshot {
 		return nil, fmt.Errorf("part %d of a snapshot", s.Number)
@@ -81,25 +79,27 @@ func loadPart(_ *loader, s *savedPart) (*partRow, error) {
 	return &partRow{s.Restore, s.Number, s.Data}, nil
 }
 
+// snapshotPart applies SnapshotPart. It is refused (conflict) if the part before it is missing.
 func (t *tx) snapshotPart(c SnapshotPart) Result {
 	switch {
 	case c.Restore == "":
-		return refused(fleet.CodeInvalid, "take part %d of a snapshot: it belongs to no restore", c.Number)
+		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: it belongs to no restore", c.Number)
 	case len(c.Data) == 0 || len(c.Data) > SnapshotPartBytes:
-		return refused(fleet.CodeInvalid, "take part %d of a snapshot: it has %d bytes, 1 to %d are allowed", c.Number, len(c.Data), SnapshotPartBytes)
+		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: it has %d bytes, 1 to %d are allowed", c.Number, len(c.Data), SnapshotPartBytes)
 	case c.Number*SnapshotPartBytes >= MaxSnapshot:
-		return refused(fleet.CodeInvalid, "take part %d of a snapshot: at most %d bytes are taken", c.Number, MaxSnapshot)
+		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: at most %d bytes are taken", c.Number, MaxSnapshot)
 	}
 	if c.Number == 0 {
 		t.dropParts()
 	} else if before := partTable.currentRow(t, indexKey(c.Number-1)); before == nil || before.restore != c.Restore {
-		return refused(fleet.CodeConflict, "take part %d of a snapshot: the one before it is not there", c.Number).
+		return refusal(fleet.CodeConflict, "take part %d of a snapshot: the one before it is not there", c.Number).
 			withErrorHint("another restore was begun, or another hub leads now: restore the file again")
 	}
 	partTable.putRow(t, &partRow{c.Restore, c.Number, c.Data})
 	return Result{}
 }
 
+// snapshotDrop applies SnapshotDrop.
 func (t *tx) snapshotDrop(c SnapshotDrop) Result {
 	if first := partTable.currentRow(t, indexKey(uint64(0))); first != nil && (c.Restore == "" || c.Restore == first.restore) {
 		t.dropParts()
@@ -107,20 +107,20 @@ func (t *tx) snapshotDrop(c SnapshotDrop) Result {
 	return Result{}
 }
 
+// dropParts removes all stored parts.
 func (t *tx) dropParts() {
 	for p := range partTable.scanRows(t.base) {
 		partTable.removeRow(t, indexKey(p.number))
 	}
 }
 
-// withErrorHint adds to a refusal what to do about it.
+// withErrorHint adds a hint for the user to a refusal.
 func (r Result) withErrorHint(text string) Result {
 	r.Err = r.Err.WithHint("%s", text)
 	return r
 }
 
-// Restoring names the restore whose parts are in the state; ok is false where
-// there is none.
+// Restoring returns the id of the restore whose parts are stored; ok is false if there are none.
 func (v *View) Restoring() (restore string, ok bool) {
 	p, ok := partTable.watchRow(v, indexKey(uint64(0)))
 	if !ok {
@@ -129,7 +129,8 @@ func (v *View) Restoring() (restore string, ok bool) {
 	return p.restore, true
 }
 
-// applySnapshotRestore is Apply of a SnapshotRestore.
+// applySnapshotRestore applies SnapshotRestore: it replaces the generation gen by one that holds the
+// restored state. If that fails only the applied index changes. The caller holds s.mu.
 func (s *Store) applySnapshotRestore(gen *generation, index fleet.Index, c SnapshotRestore) Result {
 	old := &View{txn: gen.db.Txn(false)}
 	var next *generation
@@ -146,7 +147,8 @@ func (s *Store) applySnapshotRestore(gen *generation, index fleet.Index, c Snaps
 	return Result{Index: index}
 }
 
-// assembleSnapshot puts the parts of a restore together.
+// assembleSnapshot joins the stored parts of a restore. It fails if they do not match c's size and
+// checksum.
 func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 	if c.Size < 0 || c.Size > MaxSnapshot {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it has %d bytes, at most %d are taken", c.Size, MaxSnapshot)
@@ -164,11 +166,10 @@ func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 	return file, nil
 }
 
-// Rehearse finds out whether a snapshot can be restored over this state, by doing
-// all of it aside. What it refuses is invalid (damaged, not a snapshot), of a newer
-// release (CodeVersion), or conflict: of another cluster, or of entries that this
-// cluster's log has not come to. It returns the state as it would be.
-func (v *View) Rehearse(r io.Reader, now int64) (*View, error) {
+// TryRestore checks whether a snapshot can be restored over this state, by restoring it into a copy. It
+// returns that copy. Errors: invalid (damaged, not a snapshot), CodeVersion (of a newer release), conflict
+// (of another cluster, or newer than this state).
+func (v *View) TryRestore(r io.Reader, now int64) (*View, error) {
 	gen, err := v.restoredGeneration(r, v.Index()+1, SnapshotRestore{EvalSeed: "rehearsal", Now: now})
 	if err != nil {
 		return nil, err
@@ -176,24 +177,24 @@ func (v *View) Rehearse(r io.Reader, now int64) (*View, error) {
 	return &View{txn: gen.db.Txn(false)}, nil
 }
 
-// restoredGeneration makes the state that follows when the snapshot in r is restored at
-// index. A file that a person handed in must not stop all hubs, again and again
-// whenever they read their log: what it breaks nevertheless is told, and the state
-// stays as it is.
+// restoredGeneration returns a new database with the snapshot in r restored over this view by the entry
+// index.
+// It turns a panic into an error: a bad file must not crash all hubs, and again whenever they replay their
+// log.
 func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *generation, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			gen, err = nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it contradicts itself: %v", broken)
 		}
 	}()
-	old := &View{txn: v.txn} // remembers nothing
+	old := &View{txn: v.txn} // does not watch
 	gen = newGeneration()
 	if err := restore(gen.db, &boundedReader{r: r, left: MaxSnapshot}, maxInflated); err != nil {
-		return nil, unusableSnapshot("read", err)
+		return nil, unusableSnapshotError("read", err)
 	}
 	snapshot := &View{txn: gen.db.Txn(false)}
 	if err := snapshot.Check(); err != nil {
-		return nil, unusableSnapshot("check", err)
+		return nil, unusableSnapshotError("check", err)
 	}
 	if err := old.checkEarlierState(snapshot); err != nil {
 		return nil, err
@@ -202,12 +203,12 @@ func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRest
 	t.rewindToSnapshot(old, snapshot.Index(), c)
 	t.commitEntry(gen.db)
 	if err := (&View{txn: gen.db.Txn(false)}).Check(); err != nil {
-		return nil, unusableSnapshot("go on from", err)
+		return nil, unusableSnapshotError("go on from", err)
 	}
 	return gen, nil
 }
 
-// checkEarlierState refuses what is not an earlier state of this very cluster.
+// checkEarlierState returns an error unless the snapshot is an earlier state of this cluster.
 func (v *View) checkEarlierState(snapshot *View) error {
 	mine, ok := v.Cluster()
 	if !ok {
@@ -229,8 +230,9 @@ func (v *View) checkEarlierState(snapshot *View) error {
 	return nil
 }
 
-// unusableSnapshot is the error of a snapshot that cannot be taken.
-func unusableSnapshot(verb string, err error) *fleet.Error {
+// unusableSnapshotError wraps the reason why a snapshot cannot be restored, with a hint. It keeps an error
+// with CodeVersion as it is.
+func unusableSnapshotError(verb string, err error) *fleet.Error {
 	e := fleet.AsError(err)
 	if e.Code != fleet.CodeVersion {
 		e = fleet.Errorf(fleet.CodeInvalid, "%s the snapshot: %v", verb, err).
@@ -239,7 +241,7 @@ func unusableSnapshot(verb string, err error) *fleet.Error {
 	return e
 }
 
-// boundedReader fails where more is read than may be, rather than end there.
+// boundedReader reads from r, and fails when more than left bytes are read.
 type boundedReader struct {
 	r    io.Reader
 	left int64
@@ -247,22 +249,21 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "a snapshot is larger than may be")
+		return 0, fleet.Errorf(fleet.CodeInvalid, "read the snapshot: it has more than %d bytes", MaxSnapshot)
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
 }
 
-// Restored is the last restore that the state has gone through.
+// Restored describes the newest restore of the cluster.
 type Restored struct {
 	Index fleet.Index // of the entry that restored the snapshot
 	From  fleet.Index // the entry that the snapshot was taken at
-	Time  int64       // UnixNano, of the hub that led
+	Time  int64       // UnixNano, by the leader's clock
 }
 
-// restoredRow is what restores leave behind: the newest one, and which entries of the
-// log the state may know nothing of.
+// restoredRow holds the newest restore, and the ranges of entries whose effects restores have removed.
 type restoredRow struct {
 	Restored  Restored
 	Forgotten []entryRange // oldest first
@@ -273,11 +274,12 @@ var restoredTable = table[restoredRow]{
 	records: []record[restoredRow]{rowRecord[restoredRow](90)},
 }
 
-// entryRange is the entries after From, up to To.
+// entryRange is the log entries after From, up to and including To.
 type entryRange struct{ From, To fleet.Index }
 
-// hasKnownEntry reports whether the state has ever had what an entry left.
-func (r *restoredRow) hasKnownEntry(index fleet.Index) bool {
+// knowsEntry reports whether the state has, or once had, the effects of an entry: no restore has removed
+// them. r may be nil: nothing was restored.
+func (r *restoredRow) knowsEntry(index fleet.Index) bool {
 	if r == nil {
 		return true
 	}
@@ -289,7 +291,7 @@ func (r *restoredRow) hasKnownEntry(index fleet.Index) bool {
 	return true
 }
 
-// Restored tells of the last restore; all zero where there was none.
+// Restored returns the newest restore, or a zero value if there was none.
 func (v *View) Restored() Restored {
 	if r, ok := restoredTable.watchRow(v, onlyKey); ok {
 		return r.Restored

@@ -374,7 +374,7 @@ func TestRestoreRefused(t *testing.T) {
 		if !strings.Contains(res.Err.Message, c.statusTransition) {
 			t.Errorf("%s: %v", c.name, res.Err)
 		}
-		if _, err := w.store.View().Rehearse(bytes.NewReader(c.file), w.nowNanos()); fleet.CodeOf(err) != c.code {
+		if _, err := w.store.View().TryRestore(bytes.NewReader(c.file), w.nowNanos()); fleet.CodeOf(err) != c.code {
 			t.Errorf("rehearsing one that is %s: %v", c.name, err)
 		}
 	}
@@ -421,7 +421,7 @@ func FuzzRehearse(f *testing.F) {
 		if bare {
 			raw = state.Sealed(raw)
 		}
-		v, err := w.store.View().Rehearse(bytes.NewReader(raw), w.nowNanos())
+		v, err := w.store.View().TryRestore(bytes.NewReader(raw), w.nowNanos())
 		if err != nil {
 			if code := fleet.CodeOf(err); code != fleet.CodeInvalid && code != fleet.CodeConflict && code != fleet.CodeVersion {
 				t.Fatalf("refused with %s: %v", code, err)
@@ -454,7 +454,7 @@ func TestRehearseDamagedRecords(t *testing.T) {
 		for range 1 + rnd.IntN(3) {
 			raw[rnd.IntN(len(raw))] = byte(rnd.UintN(256))
 		}
-		v, err := w.store.View().Rehearse(bytes.NewReader(state.Sealed(raw)), w.nowNanos())
+		v, err := w.store.View().TryRestore(bytes.NewReader(state.Sealed(raw)), w.nowNanos())
 		if err != nil {
 			continue
 		}

@@ -16,8 +16,8 @@ import (
 	"skerry/fleet"
 )
 
-// Restore replaces the state by a snapshot. Every View.Changed wakes. Where the
-// snapshot cannot be read, or contradicts itself, the state stays as it was.
+// Restore replaces the state by a snapshot that Persist wrote, and wakes every View.Changed. If the
+// snapshot is unreadable or contradicts itself, it returns an error and the state stays as it was.
 func (s *Store) Restore(r io.Reader) error {
 	gen := newGeneration()
 	if err := restore(gen.db, r, math.MaxInt64); err != nil {
@@ -34,8 +34,8 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// restore reads a snapshot whose records take at most limit bytes into an empty
-// database.
+// restore reads a snapshot from r into the empty database db. It fails if the decompressed records exceed
+// limit bytes.
 func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
 	header := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, header); err != nil {
@@ -64,16 +64,18 @@ func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
 	return nil
 }
 
-// loader reads records into a transaction on an empty database.
+// loader reads the records of a snapshot into a transaction on an empty database.
 type loader struct {
 	t       *tx
 	r       *bufio.Reader
-	records uint64
-	left    int64 // how many bytes records may still take
-	sum     uint32
-	bodies  map[string]*fleet.Job // by bodyKey
+	records uint64                // read so far
+	left    int64                 // bytes that the remaining records may have
+	sum     uint32                // CRC-32 of the records read so far
+	bodies  map[string]*fleet.Job // job bodies read so far, by bodyKey
 }
 
+// loadRecords reads all records, checks the last one, and derives the rows that a snapshot does not
+// contain.
 func (in *loader) loadRecords() error {
 	for {
 		kind, body, err := in.readNextRecord()
@@ -89,7 +91,8 @@ func (in *loader) loadRecords() error {
 	}
 }
 
-// readNextRecord reads a record, and grows its buffer only as bytes arrive.
+// readNextRecord reads one record. Its buffer grows only as bytes arrive, whatever length the record
+// claims.
 func (in *loader) readNextRecord() (kind byte, body []byte, err error) {
 	n, err := binary.ReadUvarint(in.r)
 	if err != nil {
@@ -99,7 +102,7 @@ func (in *loader) readNextRecord() (kind byte, body []byte, err error) {
 		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d claims %d bytes", in.records, n)
 	}
 	if in.left -= int64(n); in.left < 0 {
-		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d takes it beyond the bound of its size", in.records)
+		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "the decompressed records exceed the allowed size with record %d", in.records)
 	}
 	if kind, err = in.r.ReadByte(); err != nil {
 		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, asUnexpectedEOF(err))
@@ -116,6 +119,7 @@ func (in *loader) readNextRecord() (kind byte, body []byte, err error) {
 	return kind, buf.Bytes(), nil
 }
 
+// asUnexpectedEOF returns io.ErrUnexpectedEOF for io.EOF, and other errors as they are.
 func asUnexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -123,6 +127,7 @@ func asUnexpectedEOF(err error) error {
 	return err
 }
 
+// finishLoading checks the count and checksum in the last record, and derives the missing rows.
 func (in *loader) finishLoading(body []byte) error {
 	var end savedEnd
 	if err := decode(body, &end); err != nil {
@@ -136,7 +141,8 @@ func (in *loader) finishLoading(body []byte) error {
 	return nil
 }
 
-// deriveRows makes the rows that are not in a snapshot: they follow from those that are.
+// deriveRows makes the rows that are not in a snapshot from those that are: body references, summaries,
+// allocations of deployments, and the event window.
 func (in *loader) deriveRows() {
 	t := in.t
 	for _, row := range jobTable.changesInOrder(t) {
@@ -157,14 +163,14 @@ func (in *loader) deriveRows() {
 		}
 	}
 	for _, r := range jobSummaryTable.changedRows(t) {
-		r.allocs, r.added = merge(nil, r.added, nil), nil
+		r.allocs, r.added = mergeAllocIDs(nil, r.added, nil), nil
 	}
 	for _, r := range nodeSummaryTable.changedRows(t) {
-		r.allocs, r.added = merge(nil, r.added, nil), nil
+		r.allocs, r.added = mergeAllocIDs(nil, r.added, nil), nil
 	}
 	applied := metaTable.currentRow(t, key(metaApplied))
 	for _, r := range deploymentTable.changedRows(t) {
-		r.allocs, r.added = merge(nil, r.added, nil), nil
+		r.allocs, r.added = mergeAllocIDs(nil, r.added, nil), nil
 		r.changed, r.forgotten = nil, math.MaxInt64
 		if applied != nil {
 			r.forgotten = applied.index
@@ -173,6 +179,7 @@ func (in *loader) deriveRows() {
 	t.countEventWindow(applied)
 }
 
+// loadRecord passes a record to the table of its type. An unknown type is an error with CodeVersion.
 func (in *loader) loadRecord(number byte, body []byte) error {
 	for _, tb := range tables {
 		if known, err := tb.loadRecord(in, number, body); known {
@@ -182,7 +189,7 @@ func (in *loader) loadRecord(number byte, body []byte) error {
 	return newerReleaseError("a record of type %d", number)
 }
 
-// findLoadedBody finds a job's version among the records read so far.
+// findLoadedBody returns the job body that a record refers to. It fails if that was not read before.
 func (in *loader) findLoadedBody(ns string, id fleet.JobID, ref savedBodyRef) (*fleet.Job, error) {
 	k := bodyKey(&fleet.Job{Namespace: ns, ID: id, SpecHash: ref.SpecHash, Version: ref.Version, CreateIndex: ref.CreateIndex})
 	if job, ok := in.bodies[string(k)]; ok {

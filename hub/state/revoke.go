@@ -7,9 +7,9 @@ import (
 	"skerry/fleet"
 )
 
-// NodeRevoke expels an edge (see fleet.Revocation), and gives up what it had. The
-// node need not be known any more: the certificate of one that was purged is still
-// good until it is revoked. A node that is revoked already stays as it is.
+// NodeRevoke expels an edge for good (see fleet.Revocation): its certificates become invalid, its node
+// goes down, and jobs with allocations there are evaluated. The node may be purged. Revoking it again
+// changes nothing.
 type NodeRevoke struct {
 	command
 	NodeID   fleet.NodeID
@@ -23,6 +23,7 @@ var revocationTable = table[fleet.Revocation]{
 	records: []record[fleet.Revocation]{rowRecord[fleet.Revocation](110)},
 }
 
+// nodeRevoke applies NodeRevoke.
 func (t *tx) nodeRevoke(c NodeRevoke) Result {
 	if t.revocationOf(c.NodeID) != nil {
 		return Result{}
@@ -45,9 +46,8 @@ func (t *tx) nodeRevoke(c NodeRevoke) Result {
 	return Result{Evals: t.storePendingEvals(&w)}
 }
 
-// expelNode moves the entry's own copy of a node down for good. The new epoch has
-// whatever its session still says refused; what it may still run is shown as its
-// orphans, since nobody can stop it from here.
+// expelNode marks a node (the entry's own copy) revoked and down. A new epoch makes the hub refuse its
+// session. Its allocations that may still run become its orphans, because no hub can stop them.
 func (t *tx) expelNode(n *nodeRow, r *fleet.Revocation, w *pendingEvals) {
 	why := "revoked"
 	if r.Reason != "" {
@@ -78,8 +78,8 @@ func (t *tx) expelNode(n *nodeRow, r *fleet.Revocation, w *pendingEvals) {
 	t.recordOnAllocs(n, fleet.EventNodeDown, why, w.now)
 }
 
-// expelRevoked expels what a restore brought back.
-func (t *tx) expelRevoked(old *View, w *pendingEvals) {
+// expelRevokedNodes revokes, after a restore, all nodes that were revoked in the state before it.
+func (t *tx) expelRevokedNodes(old *View, w *pendingEvals) {
 	for r := range old.Revocations() {
 		revocationTable.putRow(t, r)
 		if n := t.ownNodeRow(r.NodeID); n != nil {
@@ -88,7 +88,8 @@ func (t *tx) expelRevoked(old *View, w *pendingEvals) {
 	}
 }
 
-// serialsOf lists the certificates that are known of an edge.
+// serialsOf returns the serials of all recorded certificates of an edge. The records include expired
+// certificates.
 func (t *tx) serialsOf(id fleet.NodeID) []string {
 	var serials []string
 	for c := range certificateTable.scanRows(t.base) {
@@ -99,13 +100,16 @@ func (t *tx) serialsOf(id fleet.NodeID) []string {
 	return serials
 }
 
+// subjectOf returns the common name of an edge's certificate.
 func subjectOf(id fleet.NodeID) string { return fleet.RoleEdge + ":" + string(id) }
 
+// revocationOf returns the revocation of a node, or nil if it is not revoked.
 func (t *tx) revocationOf(id fleet.NodeID) *fleet.Revocation {
 	return revocationTable.currentRow(t, idKey(id))
 }
 
-// refuseRevoked is the answer to an edge that is revoked; nil: it is not.
+// refuseRevoked returns the refusal of a command for a revoked edge, or nil if the edge is not revoked.
+// doing begins the error.
 func (t *tx) refuseRevoked(doing string, id fleet.NodeID) *Result {
 	if r := t.revocationOf(id); r != nil {
 		return &Result{Err: RevokedError(doing, r)}
@@ -113,7 +117,8 @@ func (t *tx) refuseRevoked(doing string, id fleet.NodeID) *Result {
 	return nil
 }
 
-// RevokedError says to an edge that it is expelled, and what to do about it.
+// RevokedError tells an edge that it was revoked, and how its machine can come back. doing begins the
+// message.
 func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 	why := ""
 	if r.Reason != "" {
@@ -123,12 +128,12 @@ func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 		WithHint("its certificate is of no use any more; where this machine shall come back, start it with an empty data directory and a new join token: it will be another node")
 }
 
-// Revocation returns why an edge was expelled; ok is false where it was not.
+// Revocation returns the revocation of a node; ok is false if it is not revoked.
 func (v *View) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 	return revocationTable.watchRow(v, idKey(id))
 }
 
-// Revocations lists the edges that were expelled, by node id.
+// Revocations iterates over the revoked nodes by id.
 func (v *View) Revocations() iter.Seq[*fleet.Revocation] {
 	return revocationTable.watchRows(v)
 }

@@ -7,43 +7,38 @@ import (
 	"skerry/fleet"
 )
 
-// What a restore does not wind back. A snapshot says what was wanted; who belongs
-// to the cluster and what has happened out there are not undone by reading a file:
+// rewindToSnapshot finishes a restore. t holds the state of the snapshot, old is the state before the
+// restore, and from the entry of the snapshot. These things are not rewound:
 //
-//   - The cluster's identity, its hubs, join tokens and certificates stay as they are,
-//     and so does a node that enrolled since. One that was revoked stays so.
-//   - Indexes go on: the restore is an entry like any other, later than all that the
-//     forgotten time has told anybody.
-//   - Epochs go on: every node's is beyond the one that it had, so no session of
-//     the forgotten time can say anything more. What edges count themselves (sessions)
-//     and who was refused as a copy stay, too.
-//   - A node that may be connected is initializing until its edge has come with a new
-//     session and its history is in: it takes no work, what runs there is left alone, and
-//     where it stays away the ordinary deadline makes it disconnected. Its journal is
-//     read again from where the snapshot has it; the edge still holds those rows, or says
-//     what they came to.
-//   - What had ended stays ended, also where its edge has forgotten it by now: it is
-//     never told to run it again.
-//   - What was placed since for a job that the snapshot has stays placed, in whichever
-//     version: the job would be placed once more beside it. By the restored job it is
-//     kept, updated or stopped, as after any change of a job. What was placed for a job
-//     that the snapshot does not have is not known any more; its edge keeps it (see
-//     fleet.Node.Orphans).
-//   - A periodic time that was launched is not launched again.
-//   - A deployment's deadline begins anew: nobody watched it meanwhile.
+//   - The cluster's identity, its hubs, join tokens and certificates stay as they are, and so does
+//     a node that enrolled since. A revoked node stays revoked.
+//   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
+//   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
+//     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.
+//   - A node that may be connected is initializing until its edge has opened a new session and its
+//     history is applied. It takes no new work, and its allocations keep running. If it stays away, its
+//     heartbeat deadline makes it disconnected. Its journal is read again from the snapshot's row; the
+//     edge still holds those rows, or a gap that stands for them.
+//   - An allocation that had ended stays ended, even if its edge has forgotten it.
+//   - An allocation that was placed since, for a job that the snapshot has, stays placed in its version;
+//     otherwise the job would be placed twice. The restored job keeps, updates or stops it like after any
+//     change of a job. An allocation of a job that the snapshot does not have is forgotten; its edge
+//     keeps it (see fleet.Node.Orphans).
+//   - A launch time of a periodic job is not launched again.
+//   - The progress deadlines of deployments start again.
 //
-// Events of before are let go, so that every stream learns that it missed something.
+// Older events are dropped, so that every reader of the event stream learns that it missed some.
 func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.keepMembers(old)
 	t.noteRestore(from, c.Now)
 	rewound := t.rewindNodes(old, from, c.Now)
-	t.expelRevoked(old, &w)
-	t.keepEnded(old, &w)
-	t.keepPlaced(old, rewound, &w)
-	t.keepLaunched(old)
-	t.rewindDeployments(c.Now)
-	t.rewindEvals()
+	t.expelRevokedNodes(old, &w)
+	t.keepEndedAllocs(old, &w)
+	t.keepPlacedAllocs(old, rewound, &w)
+	t.keepLaunchTimes(old)
+	t.extendDeploymentDeadlines(c.Now)
+	t.touchOpenEvals()
 	t.dropParts()
 	t.forgetEvents()
 	for m := range metaTable.scanRows(t.base) {
@@ -52,7 +47,8 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.storePendingEvals(&w)
 }
 
-// keepMembers has who belongs to the cluster as it is.
+// keepMembers keeps the cluster's identity, hubs, join tokens, admissions and certificates as they were
+// before the restore.
 func (t *tx) keepMembers(old *View) {
 	clusterTable.replaceRows(t, old)
 	hubTable.replaceRows(t, old)
@@ -61,8 +57,8 @@ func (t *tx) keepMembers(old *View) {
 	certificateTable.replaceRows(t, old)
 }
 
-// noteRestore notes which entries are forgotten. What those of the snapshot knew of
-// earlier restores goes on: it is their state that goes on.
+// noteRestore records this restore, and that the entries from the snapshot to now are forgotten. It keeps
+// the forgotten ranges that the snapshot knew.
 func (t *tx) noteRestore(from fleet.Index, now int64) {
 	row := &restoredRow{Restored: Restored{Index: t.index, From: from, Time: now}}
 	if r := restoredTable.currentRow(t, onlyKey); r != nil {
@@ -75,8 +71,9 @@ func (t *tx) noteRestore(from fleet.Index, now int64) {
 	restoredTable.putRow(t, row)
 }
 
-// rewindNodes closes all sessions, and has nodes wait for their edges. It returns those
-// whose journals are read again.
+// rewindNodes ends the session of each node, and has connected nodes wait for a new one. Nodes that the
+// snapshot does not have are kept. It returns the nodes of the snapshot, whose journals are read again
+// from there.
 func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fleet.NodeID]bool) {
 	rewound = map[fleet.NodeID]bool{}
 	for r := range nodeTable.scanRows(t.base) {
@@ -107,11 +104,13 @@ func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fl
 
 const eventRestored = "cluster restored"
 
+// restoredTo returns the text that explains the restore in histories.
 func restoredTo(from fleet.Index) string {
 	return fmt.Sprintf("the cluster was restored to entry %d", from)
 }
 
-// awaitNewSession has a node that may be connected wait for a new session of its edge.
+// awaitNewSession gives a node that has had a session a new epoch. If it may be connected, it becomes
+// initializing until its edge opens a new session.
 func (t *tx) awaitNewSession(n *nodeRow, connected bool, from fleet.Index, now int64) {
 	if n.Epoch > 0 { // one that never had a session waits for nothing
 		n.Epoch++
@@ -124,11 +123,12 @@ func (t *tx) awaitNewSession(n *nodeRow, connected bool, from fleet.Index, now i
 	}
 }
 
-// keepEnded has what the cluster saw end stay ended. An allocation that is gone from
-// the state had ended, too, if the state ever knew it: nothing else is collected. It never
-// did, where its index says so or not, if its edge keeps it as one that nobody knows: the
-// hubs were put back with older directories, and count these indexes for a second time.
-func (t *tx) keepEnded(old *View, w *pendingEvals) {
+// keepEndedAllocs marks allocations of the snapshot ended that had ended before the restore. An allocation
+// that was removed from the state counts as ended, because only ended ones are collected, unless the state
+// never knew it.
+// The state never knew it if its entry was forgotten before, or if its edge reports it as an orphan: then
+// the hubs were put back to older data directories, and use these indexes for the second time.
+func (t *tx) keepEndedAllocs(old *View, w *pendingEvals) {
 	since, _ := restoredTable.watchRow(old, onlyKey)
 	kept := map[fleet.AllocID]bool{}
 	for n := range nodeTable.scanRows(old.txn) {
@@ -148,7 +148,7 @@ func (t *tx) keepEnded(old *View, w *pendingEvals) {
 				a.TaskStates, a.endedBeforeRestore = live.TaskStates, true
 				a.history.appendEntries(t.newAllocHubEvent(a, "ended before the restore", live.ClientDescription, w.now))
 			})
-		case !known && since.hasKnownEntry(r.CreateIndex) && !kept[r.ID]:
+		case !known && since.knowsEntry(r.CreateIndex) && !kept[r.ID]:
 			const gone = "ended before the cluster was restored, and its record was collected"
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
 				a.ReportedStatus, a.ClientStatus, a.ClientDescription = fleet.ClientComplete, fleet.ClientComplete, gone
@@ -162,9 +162,9 @@ func (t *tx) keepEnded(old *View, w *pendingEvals) {
 	}
 }
 
-// keepPlaced has what was placed since stay placed, for jobs that the snapshot has. What
-// its edge said of it comes again where the node's journal is read again.
-func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *pendingEvals) {
+// keepPlacedAllocs keeps allocations that were placed after the snapshot, if the snapshot has their job.
+// rewound are the nodes whose journals are read again; allocations there start with an empty history.
+func (t *tx) keepPlacedAllocs(old *View, rewound map[fleet.NodeID]bool, w *pendingEvals) {
 	for r := range allocTable.scanRows(old.txn) {
 		job := jobTable.currentRow(t, jobKeyOf(r.Namespace, r.JobID))
 		if t.currentAlloc(r.ID) != nil || job == nil || job.job.CreateIndex != r.Job.CreateIndex ||
@@ -189,8 +189,8 @@ func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *pendingEval
 	}
 }
 
-// keepLaunched has no periodic time launched twice.
-func (t *tx) keepLaunched(old *View) {
+// keepLaunchTimes keeps the newest launch time of each periodic job, so that no time is launched twice.
+func (t *tx) keepLaunchTimes(old *View) {
 	for r := range jobTable.scanRows(t.base) {
 		k := jobRowKey(r)
 		live, known := jobTable.watchRow(old, k)
@@ -202,8 +202,8 @@ func (t *tx) keepLaunched(old *View) {
 	}
 }
 
-// rewindDeployments gives those that go on their time anew.
-func (t *tx) rewindDeployments(now int64) {
+// extendDeploymentDeadlines gives the groups of active deployments their full progress deadline from now.
+func (t *tx) extendDeploymentDeadlines(now int64) {
 	for r := range deploymentTable.scanRows(t.base) {
 		if !r.Active() {
 			continue
@@ -219,9 +219,9 @@ func (t *tx) rewindDeployments(now int64) {
 	}
 }
 
-// rewindEvals has workers wait for the restored state before they look: theirs may
-// be of before, and has indexes beyond the snapshot's.
-func (t *tx) rewindEvals() {
+// touchOpenEvals sets the modify index of open evaluations to this entry, so that workers wait for the
+// restored state before they process them.
+func (t *tx) touchOpenEvals() {
 	for e := range evalTable.scanRows(t.base) {
 		if e.Terminal() {
 			continue
@@ -232,7 +232,7 @@ func (t *tx) rewindEvals() {
 	}
 }
 
-// forgetEvents begins the window of events anew, behind all that anybody has seen.
+// forgetEvents empties the window of events, and starts it at this entry.
 func (t *tx) forgetEvents() {
 	for e := range eventTable.scanRows(t.base) {
 		eventTable.removeRow(t, indexKey(e.index))

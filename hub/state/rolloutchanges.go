@@ -6,19 +6,18 @@ import (
 	"skerry/fleet"
 )
 
-// changesKept is how many changes of its allocations a deployment's row remembers at
-// least: those of several entries. A watcher that missed more reads all allocations.
+// changesKept is how many changes of its allocations a deployment remembers at least. A watcher that
+// missed more must read all allocations.
 const changesKept = 4096
 
-// changedAlloc is an allocation that an entry changed in a way that concerns its
-// deployment.
+// changedAlloc names an allocation that the entry index changed in a way that concerns its deployment.
 type changedAlloc struct {
 	index fleet.Index
 	id    fleet.AllocID
 }
 
-// noteChange remembers a change for RolloutChanges. Rows share the list: a newer one
-// only appends behind what older ones can see.
+// noteChange adds a change for RolloutChanges, and drops old ones. Rows share the list: a newer row only
+// appends after the changes that older ones see.
 func (d *deploymentRow) noteChange(index fleet.Index, id fleet.AllocID) {
 	if n := len(d.changed) - changesKept; n >= changesKept {
 		d.forgotten = d.changed[n-1].index
@@ -27,15 +26,15 @@ func (d *deploymentRow) noteChange(index fleet.Index, id fleet.AllocID) {
 	d.changed = append(d.changed, changedAlloc{index, id})
 }
 
-// RolloutChange is an allocation that changed; Alloc is nil where it is gone.
+// RolloutChange is an allocation that changed; Alloc is nil if it was removed.
 type RolloutChange struct {
 	ID    fleet.AllocID
 	Alloc *fleet.Alloc
 }
 
-// RolloutChanges lists what changed after an entry of a deployment's allocations, as it is
-// now, each once: of what concerns its rollout (health, status, what is asked of it), and
-// what joined or left it. known is false where the state does not remember all of it.
+// RolloutChanges returns the allocations of a deployment that changed after an entry (health, status,
+// desired changes), or joined or left it, each once and as it is now. known is false if some changes are
+// no longer remembered: the caller must read all allocations. Nothing is watched.
 func (v *View) RolloutChanges(id fleet.DeploymentID, after fleet.Index) (changes []RolloutChange, known bool) {
 	quiet := &View{txn: v.txn}
 	row, ok := deploymentTable.watchRow(quiet, idKey(id))

@@ -2,8 +2,8 @@ package state
 
 import "skerry/fleet"
 
-// SchedulerConfig stores how jobs are scheduled. With Enforce it is refused
-// (conflict) unless what is stored was last changed by the entry CheckIndex.
+// SchedulerConfig stores the scheduler configuration. With Enforce it is refused (conflict) unless
+// CheckIndex is the modify index of the stored one (0: none).
 type SchedulerConfig struct {
 	command
 	Config     fleet.SchedulerConfiguration
@@ -16,6 +16,7 @@ var schedulerTable = table[fleet.SchedulerConfiguration]{
 	records: []record[fleet.SchedulerConfiguration]{rowRecord[fleet.SchedulerConfiguration](50)},
 }
 
+// schedulerConfig applies SchedulerConfig.
 func (t *tx) schedulerConfig(c SchedulerConfig) Result {
 	next := c.Config
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
@@ -24,14 +25,14 @@ func (t *tx) schedulerConfig(c SchedulerConfig) Result {
 		next.CreateIndex, known = old.CreateIndex, old.ModifyIndex
 	}
 	if c.Enforce && c.CheckIndex != known {
-		return refused(fleet.CodeConflict, "store scheduler configuration: its modify index is %d, not %d", known, c.CheckIndex)
+		return refusal(fleet.CodeConflict, "store scheduler configuration: its modify index is %d, not %d", known, c.CheckIndex)
 	}
 	schedulerTable.putRow(t, &next)
 	schedulerTable.markChanged(t)
 	return Result{}
 }
 
-// Scheduling is how jobs are scheduled: what was stored last, or the default.
+// Scheduling returns the stored scheduler configuration, or the default.
 func (v *View) Scheduling() fleet.SchedulerConfiguration {
 	if c, ok := schedulerTable.watchRow(v, onlyKey); ok {
 		return *c

@@ -7,12 +7,12 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-// metaServices is the row of metaTable that a change of the catalogue of services
-// writes. The catalogue itself is kept nowhere: it follows from allocations and nodes.
+// metaServices is the row of metaTable that every change of the service catalogue marks. The catalogue has
+// no table: it is computed from allocations and nodes.
 const metaServices = "services"
 
-// noteServiceChange notes that what an allocation offers may have changed; old or new may be
-// nil.
+// noteServiceChange marks the service catalogue changed if the change of an allocation from old to new may
+// affect it. Either may be nil.
 func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
 	if was != is || was && is && servicesDiffer(old, new) {
@@ -20,8 +20,7 @@ func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	}
 }
 
-// servicesDiffer reports whether an allocation's services may be others than before,
-// or be there when they were not.
+// servicesDiffer reports whether the services of an allocation, or their availability, may have changed.
 func servicesDiffer(old, new *fleet.Alloc) bool {
 	if old.JobHash != new.JobHash || old.ClientStatus != new.ClientStatus || isCanary(old) != isCanary(new) || old.Ending() != new.Ending() {
 		return true
@@ -34,13 +33,15 @@ func servicesDiffer(old, new *fleet.Alloc) bool {
 	return false
 }
 
+// isCanary reports whether the allocation is a canary that is not promoted.
 func isCanary(a *fleet.Alloc) bool { return a.DeploymentStatus != nil && a.DeploymentStatus.Canary }
 
+// isAway reports whether a node of this status is disconnected or down.
 func isAway(s fleet.NodeStatus) bool { return s == fleet.NodeDisconnected || s == fleet.NodeDown }
 
-// Services lists what running allocations offer, in the order of allocations: those of
-// a job, or all for "". A Watch view wakes when the catalogue has changed, and for
-// nothing else; its newest change is TableIndex("services").
+// Services iterates over the services of a job's running allocations, or of all allocations of the
+// namespace if job is "". A Watch view wakes only when the catalogue changes; TableIndex("services") is
+// its newest change.
 func (v *View) Services(ns string, job fleet.JobID, region string) iter.Seq[fleet.ServiceRegistration] {
 	v.watchMeta(metaServices)
 	plain := &View{txn: v.txn}

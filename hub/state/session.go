@@ -8,8 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// sessionOpen commits a session and with it, where nothing is missing of the
-// node's history, that the node is ready.
+// sessionOpen applies SessionOpen.
 func (t *tx) sessionOpen(c SessionOpen) Result {
 	known := nodeTable.currentRow(t, idKey(c.NodeID))
 	if res := t.refuseRevoked("open a session", c.NodeID); res != nil {
@@ -17,17 +16,17 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	}
 	switch {
 	case known == nil && c.Node == nil:
-		return refused(fleet.CodeNotFound, "open a session of node %s: it is not registered", fleet.Short(c.NodeID))
+		return refusal(fleet.CodeNotFound, "open a session of node %s: it is not registered", fleet.Short(c.NodeID))
 	case c.Node != nil && c.Node.ID != c.NodeID:
-		return refused(fleet.CodeInvalid, "open a session of node %s: it describes node %s",
+		return refusal(fleet.CodeInvalid, "open a session of node %s: it describes node %s",
 			fleet.Short(c.NodeID), fleet.Short(c.Node.ID))
 	case known != nil && c.Session <= known.Session:
-		res := refused(fleet.CodeStaleSession, "open session %d of node %s: it had session %d already",
+		res := refusal(fleet.CodeStaleSession, "open session %d of node %s: it had session %d already",
 			c.Session, fleet.Short(c.NodeID), known.Session)
 		res.Session = sessionResult(&known.Node)
 		return res
 	case known != nil && c.Follows > 0 && known.Epoch != c.Follows && known.Instance != c.Instance:
-		return refused(fleet.CodeConflict, "open a session of node %s: the session of epoch %d is not the newest any more, which is of epoch %d",
+		return refusal(fleet.CodeConflict, "open a session of node %s: the session of epoch %d, which was over, is not the newest: that has epoch %d",
 			fleet.Short(c.NodeID), c.Follows, known.Epoch)
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
@@ -35,7 +34,7 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		t.storeNodeDescription(c.Node, &w)
 	}
 	n := t.ownNodeRow(c.NodeID)
-	blip := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
+	stillReady := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
 	away := n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown
 	n.Epoch++
 	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
@@ -55,18 +54,21 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		n.addNodeEvent("Edge", "Journal damaged: "+c.Lost, c.Now, t.index)
 		t.recordNodeEvent(n, "journal damaged", c.Lost, c.Now)
 	}
-	if !blip || c.Lost != "" {
+	if !stillReady || c.Lost != "" {
 		t.admitNodeSession(n, away, c.Lost, &w)
 	}
 	t.storePendingEvals(&w)
 	return Result{Session: sessionResult(&n.Node)}
 }
 
+// sessionResult returns the node's state for the answer to a SessionOpen.
 func sessionResult(n *fleet.Node) *SessionResult {
 	return &SessionResult{Epoch: n.Epoch, Status: n.Status, Applied: n.Applied, Session: n.Session, ChainHash: n.ChainHash}
 }
 
-// admitNodeSession takes a node in that was not ready, or that has lost rows and says so.
+// admitNodeSession handles the new session of a node that is not ready, or that has lost rows: the node
+// becomes ready if its history is applied, else initializing. away says that the node was disconnected or
+// down.
 func (t *tx) admitNodeSession(n *nodeRow, away bool, lost string, w *pendingEvals) {
 	if away || n.lastSessionOpen == 0 {
 		// A node that lost its link again before its history was in keeps the
@@ -88,8 +90,8 @@ func (t *tx) admitNodeSession(n *nodeRow, away bool, lost string, w *pendingEval
 	t.setNodeStatus(n, fleet.NodeInitializing, why, w.now)
 }
 
-// markNodeReady makes a node ready whose history is in. What was out of sight is known
-// again; one evaluation a job decides what becomes of it.
+// markNodeReady makes a node ready whose history is applied. Its unknown allocations get the status that
+// the edge reported, and the jobs that need a decision get one evaluation each.
 func (t *tx) markNodeReady(n *nodeRow, w *pendingEvals) {
 	t.setNodeStatus(n, fleet.NodeReady, "", w.now)
 	t.recordNodeEvent(n, "ready", fmt.Sprintf("history in up to row %d", n.Applied), w.now)
@@ -113,7 +115,7 @@ func (t *tx) markNodeReady(n *nodeRow, w *pendingEvals) {
 	t.requestSystemEvals(w, &n.Node)
 }
 
-// nodeStatus moves nodes that missed their deadline.
+// nodeStatus applies NodeStatus. Result.Moved names the nodes whose status changed.
 func (t *tx) nodeStatus(c NodeStatus) Result {
 	var res Result
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
@@ -126,12 +128,14 @@ func (t *tx) nodeStatus(c NodeStatus) Result {
 	return res
 }
 
+// handleMissedHeartbeat makes a node disconnected or down, and adds evaluations of its jobs to w. It
+// reports whether the status changed.
 func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 	known := nodeTable.currentRow(t, idKey(m.NodeID))
 	if known == nil || known.Epoch != m.Epoch || known.Status == fleet.NodeDown {
 		return false
 	}
-	lives := t.mayLive(known, time.Unix(0, w.now))
+	lives := t.hasKeptAlloc(known, time.Unix(0, w.now))
 	if known.Status == fleet.NodeDisconnected && lives {
 		return false
 	}
@@ -154,10 +158,10 @@ func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 		n.addNodeEvent("Cluster", "Node is down: nothing waits for it any more", w.now, t.index)
 	}
 	t.setNodeStatus(n, status, m.Reason, w.now)
-	t.addNodeMark(n, &said)
+	t.addNodeHistory(n, &said)
 	of := said
 	of.Event = "node " + said.Event
-	t.addAllocMarks(n, &of)
+	t.addAllocHistory(n, &of)
 	if status == fleet.NodeDisconnected {
 		t.markStoppingUnknown(n, m.Reason, w.now)
 	}
@@ -169,9 +173,9 @@ func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 	return true
 }
 
-// markStoppingUnknown has allocations that were told to stop become unknown with their
-// node: no evaluation decides on them any more, and nobody knows whether they have stopped.
-// Nomad's rules leave them as they are.
+// markStoppingUnknown makes allocations of a disconnected node unknown that were told to stop: no
+// evaluation decides on them, and nobody knows whether they have stopped. In a node pool with Nomad's
+// rules they stay as they are.
 func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 	if p := t.poolOf(n.NodePool); p != nil && p.DefaultDisconnect == fleet.DisconnectNomad {
 		return
@@ -188,8 +192,8 @@ func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 	}
 }
 
-// lastContact is when a node was last in touch, as far as the leader heard (0: not at all):
-// not before its status last changed, which took a session.
+// lastContact returns when the node was last in contact: heard, but not before its last change of status,
+// and not after now. If heard is 0 it returns now. Times are UnixNano.
 func lastContact(n *fleet.Node, heard, now int64) int64 {
 	if heard == 0 {
 		return now
@@ -197,23 +201,22 @@ func lastContact(n *fleet.Node, heard, now int64) int64 {
 	return min(max(heard, n.StatusUpdatedAt*int64(time.Second)), now)
 }
 
-// mayLive reports whether something on a node shall be waited for while its link
-// is gone.
-func (t *tx) mayLive(n *nodeRow, now time.Time) bool {
+// hasKeptAlloc reports whether a node has an allocation that is to be kept while the node has no link.
+// Then the node becomes disconnected instead of down.
+func (t *tx) hasKeptAlloc(n *nodeRow, now time.Time) bool {
 	for _, id := range t.allocsOn(n.ID) {
 		a := t.currentAlloc(id)
 		alive := a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientUnknown
-		if alive && !a.ServerTerminal() && t.waitsFor(&a.Alloc, n.NodePool, now) {
+		if alive && !a.ServerTerminal() && t.keepsAbsentAlloc(&a.Alloc, n.NodePool, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// waitsFor reports whether a group wants an allocation that is out of sight kept:
-// until lost_after is over where it says so, and for good where the allocation
-// must not be replaced or the pool's default is to keep.
-func (t *tx) waitsFor(a *fleet.Alloc, pool string, now time.Time) bool {
+// keepsAbsentAlloc reports whether an allocation is to be kept while its node is away: until lost_after if
+// its group sets that, for good if the group forbids a replacement, else by the default of the node pool.
+func (t *tx) keepsAbsentAlloc(a *fleet.Alloc, pool string, now time.Time) bool {
 	var d *fleet.Disconnect
 	if g := a.Group(); g != nil {
 		d = g.Disconnect
@@ -229,9 +232,8 @@ func (t *tx) waitsFor(a *fleet.Alloc, pool string, now time.Time) bool {
 	return p == nil || p.DefaultDisconnect != fleet.DisconnectNomad
 }
 
-// needsEvaluation reports whether an allocation's job has to be looked at because its
-// node's status changed: not where nothing of it is left to decide. Changes after
-// since have not been looked at yet.
+// needsEvaluation reports whether the job of an allocation must be evaluated because the node's status
+// changed. A change of the allocation up to the entry since was evaluated before.
 func (t *tx) needsEvaluation(a *fleet.Alloc, since fleet.Index) bool {
 	jobType := fleet.JobTypeService
 	if a.Job != nil {

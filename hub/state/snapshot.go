@@ -13,18 +13,17 @@ import (
 	"skerry/internal/codec"
 )
 
-// A snapshot is a header, then a deflated stream of records: the length of the
-// body (unsigned varint), a byte that names the record's type, the body as CBOR.
-// The last record counts the others and carries their checksum, so that a file
-// that was cut short is never taken for a state.
+// A snapshot is a header and a deflated stream of records: the length of the
+// body (unsigned varint), a byte with the record's type, and the body as CBOR.
+// The last record has the number and the checksum of the others, so that a truncated
+// file is never accepted.
 const (
 	snapshotMagic   = "SKERRYST"
 	snapshotVersion = 1
 	maxRecord       = 16 << 20
 )
 
-// recordEnd is the type of the last record. Those of the others are in the tables'
-// declarations.
+// recordEnd is the type of the last record. The declarations of the tables have the other types.
 const recordEnd = 14
 
 type savedEnd struct {
@@ -32,10 +31,10 @@ type savedEnd struct {
 	Checksum uint32
 }
 
-// Persist writes a snapshot of the state as it is at the call.
+// Persist writes a snapshot of the current state to w. Apply is not blocked meanwhile.
 func (s *Store) Persist(w io.Writer) error { return s.View().Persist(w) }
 
-// Persist writes the view as a snapshot, while the state goes on.
+// Persist writes the view as a snapshot to w. Apply is not blocked meanwhile.
 func (v *View) Persist(w io.Writer) error {
 	if _, err := w.Write(append([]byte(snapshotMagic), snapshotVersion)); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -57,14 +56,16 @@ func (v *View) Persist(w io.Writer) error {
 	return nil
 }
 
+// recordWriter writes snapshot records, and counts and hashes them.
 type recordWriter struct {
 	w       *bufio.Writer
 	sum     hash.Hash32
 	records uint64
 	body    []byte // of the record that is being written
-	err     error  // the first
+	err     error  // the first error; nothing is written after it
 }
 
+// writeRecord writes v as a record of type kind. It sets o.err if the record is larger than maxRecord.
 func (o *recordWriter) writeRecord(kind byte, v any) {
 	if o.err != nil {
 		return

@@ -9,14 +9,12 @@ import (
 	"skerry/internal/codec"
 )
 
-// MaxSpec is the largest specification that EncodeSpec may return for a job that
-// is registered, in bytes: it travels to edges in one frame, with what else is
-// said there.
+// MaxSpec is the largest encoded specification of a job that may be registered, in bytes. It is sent to an
+// edge in one frame together with other data.
 const MaxSpec = 768 << 10
 
-// EncodeSpec returns a job's specification as canonical CBOR: a map by Go field
-// names, without zero values and without what the hub owns. It is the body that
-// edges are sent; a plain CBOR decoder into fleet.Job reads it.
+// EncodeSpec returns a job's specification as canonical CBOR: a map by Go field names, without zero values
+// and without the fields that the hub sets. Edges receive these bytes and decode them into a fleet.Job.
 func EncodeSpec(j *fleet.Job) ([]byte, error) {
 	spec := *j
 	spec.Stop, spec.Stable = false, false
@@ -30,8 +28,7 @@ func EncodeSpec(j *fleet.Job) ([]byte, error) {
 	return b, nil
 }
 
-// CheckSpec says why a job that is to be registered is too large for the log or for the
-// frame that brings it to an edge, or "".
+// CheckSpec returns why a job is too large for the log or for the frame to an edge, or "" if it is not.
 func CheckSpec(j *fleet.Job) string {
 	spec, err := EncodeSpec(j)
 	if err == nil {
@@ -46,8 +43,7 @@ func CheckSpec(j *fleet.Job) string {
 	return ""
 }
 
-// SpecHash is the content hash of EncodeSpec's bytes: the first 16 bytes of
-// their SHA-256, in hex.
+// SpecHash returns the hash of an encoded specification: the first 16 bytes of its SHA-256, in hex.
 func SpecHash(spec []byte) string {
 	h := sha256.Sum256(spec)
 	return hex.EncodeToString(h[:16])

@@ -11,34 +11,35 @@ import (
 	"skerry/fleet"
 )
 
-// Store is the state of one hub. Apply and Restore are called by one goroutine
-// (package hub/consensus), everything else by any.
+// Store is the state of one hub. One goroutine (package hub/consensus) calls Apply and Restore;
+// any goroutine may call the other methods.
 type Store struct {
 	mu  sync.Mutex // held by Apply and Restore
 	cur atomic.Pointer[generation]
 }
 
-// generation is the database between two Restores. gone is closed when the next
-// one replaces it, which wakes whoever watches this one.
+// generation is the in-memory database from one Restore to the next. gone is closed when a newer
+// generation replaces it, which wakes the views that watch this one.
 type generation struct {
 	db   *memdb.MemDB
 	gone chan struct{}
 }
 
-// New returns an empty state.
+// New returns an empty state. It starts nothing.
 func New() *Store {
 	s := &Store{}
 	s.cur.Store(newGeneration())
 	return s
 }
 
+// newGeneration makes an empty database. It has a meta row for each announced table, so that a view can
+// watch a table that has not changed yet.
 func newGeneration() *generation {
-	db, err := memdb.NewMemDB(schema())
+	db, err := memdb.NewMemDB(databaseSchema())
 	if err != nil {
 		panic(fmt.Sprintf("make the tables: %v", err)) // constant schema
 	}
-	// A row that is there is watched for itself; one that is not, with its
-	// neighbours.
+	// A view watches an existing row alone; it watches a missing row together with its neighbours.
 	names := []string{metaApplied, metaRollouts}
 	for _, tb := range tables {
 		if tb.isAnnounced() {
@@ -55,8 +56,9 @@ func newGeneration() *generation {
 	return &generation{db: db, gone: make(chan struct{})}
 }
 
-// Apply applies the command at index. Refusals are in Result.Err or
-// Result.Updates; they leave the state alone. The log's indexes only grow.
+// Apply applies the command of the log entry index. A refused command sets Result.Err, or the code of a
+// batch in Result.Updates, and changes nothing but the applied index. index must be greater than at the
+// call before.
 func (s *Store) Apply(index fleet.Index, c Command) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,6 +76,8 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 	return res
 }
 
+// applyCommand calls the method that is declared for the command's kind. It panics for an undeclared
+// command.
 func (t *tx) applyCommand(c Command) Result {
 	declared := commands[KindOf(c)]
 	if declared.apply == nil {
@@ -82,14 +86,15 @@ func (t *tx) applyCommand(c Command) Result {
 	return declared.apply(t, c)
 }
 
-// View returns the state as it is now.
+// View returns a read-only view of the current state. It does not record reads: its Changed never reports
+// a change.
 func (s *Store) View() *View {
 	gen := s.cur.Load()
 	return &View{txn: gen.db.Txn(false)}
 }
 
-// Watch returns the state as it is now, as a View that remembers what is read
-// from it, for Changed. It belongs to one goroutine.
+// Watch returns a view of the current state that records which rows and tables are read from it. Its
+// Changed waits until one of them changes. Only one goroutine may use it.
 func (s *Store) Watch() *View {
 	gen := s.cur.Load()
 	v := &View{txn: gen.db.Txn(false), watch: memdb.NewWatchSet()}
@@ -97,7 +102,7 @@ func (s *Store) Watch() *View {
 	return v
 }
 
-// WaitIndex blocks until the state has applied index, or ctx is done.
+// WaitIndex blocks until the entry index is applied. It returns an error if ctx is done before.
 func (s *Store) WaitIndex(ctx context.Context, index fleet.Index) error {
 	for {
 		v := s.Watch()

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// jobAllocSummary lists a job's allocations and counts them. It outlives a purged job
-// as long as something refers to it.
+// jobAllocSummary lists a job's allocations and counts them. It stays after the job was purged, until the
+// last allocation and open evaluation are gone.
 type jobAllocSummary struct {
 	ns     string
 	id     fleet.JobID
@@ -16,14 +16,15 @@ type jobAllocSummary struct {
 	groups map[string]fleet.TaskGroupSummary
 	live   int         // allocations that are not terminal
 	open   int         // evaluations that are not terminal
-	newest fleet.Index // of a change of one of the allocations
+	newest fleet.Index // the newest ModifyIndex of the allocations
 
-	// Of the entry that works on it.
+	// added and removed are the changes of allocs by the entry that is being applied.
 	added   []fleet.AllocID
 	removed map[fleet.AllocID]bool
 }
 
-// nodeAllocSummary lists a node's allocations and what they take of it.
+// nodeAllocSummary lists a node's allocations and adds up the resources that they occupy. added and
+// removed are the changes of allocs by the entry that is being applied.
 type nodeAllocSummary struct {
 	node    fleet.NodeID
 	allocs  []fleet.AllocID // sorted; shared with older summaries
@@ -46,6 +47,8 @@ var nodeSummaryTable = table[nodeAllocSummary]{
 	},
 }
 
+// ownJobSummary returns a copy of a job's summary that this entry may change. It makes an empty one if
+// there is none. The job's status is computed again at commit.
 func (t *tx) ownJobSummary(ns string, id fleet.JobID) *jobAllocSummary {
 	k := jobKeyOf(ns, id)
 	r := jobSummaryTable.ownRow(t, k, func(r *jobAllocSummary) *jobAllocSummary {
@@ -60,6 +63,8 @@ func (t *tx) ownJobSummary(ns string, id fleet.JobID) *jobAllocSummary {
 	return r
 }
 
+// ownNodeSummary returns a copy of a node's summary that this entry may change. It makes an empty one if
+// there is none.
 func (t *tx) ownNodeSummary(id fleet.NodeID) *nodeAllocSummary {
 	k := idKey(id)
 	r := nodeSummaryTable.ownRow(t, k, func(r *nodeAllocSummary) *nodeAllocSummary {
@@ -73,8 +78,9 @@ func (t *tx) ownNodeSummary(id fleet.NodeID) *nodeAllocSummary {
 	return r
 }
 
-// updateSummaries moves an allocation from old to new in the summaries; either may be nil.
-// Every change of an allocation passes here.
+// updateSummaries counts the change of an allocation from old to new in the summaries of its job and node.
+// old is nil for a new allocation, new for a removed one. It must be called for every change of an
+// allocation.
 func (t *tx) updateSummaries(old, new *fleet.Alloc) {
 	a := new
 	if a == nil {
@@ -104,6 +110,7 @@ func (t *tx) updateSummaries(old, new *fleet.Alloc) {
 	}
 }
 
+// countAlloc adds n to the counts that the allocation belongs to: 1 when it joins them, -1 when it leaves.
 func (r *jobAllocSummary) countAlloc(a *fleet.Alloc, n int) {
 	g := r.groups[a.TaskGroup]
 	switch a.ClientStatus {
@@ -130,6 +137,7 @@ func (r *jobAllocSummary) countAlloc(a *fleet.Alloc, n int) {
 	}
 }
 
+// dropAllocID removes an allocation from the list at commit.
 func (r *jobAllocSummary) dropAllocID(id fleet.AllocID) {
 	if r.removed == nil {
 		r.removed = map[fleet.AllocID]bool{}
@@ -137,6 +145,7 @@ func (r *jobAllocSummary) dropAllocID(id fleet.AllocID) {
 	r.removed[id] = true
 }
 
+// dropAllocID removes an allocation from the list at commit.
 func (r *nodeAllocSummary) dropAllocID(id fleet.AllocID) {
 	if r.removed == nil {
 		r.removed = map[fleet.AllocID]bool{}
@@ -144,11 +153,11 @@ func (r *nodeAllocSummary) dropAllocID(id fleet.AllocID) {
 	r.removed[id] = true
 }
 
-// finishSummaries ends an entry: lists take what was added, and the jobs that were
-// touched get the status that follows.
+// finishSummaries updates, at the end of an entry, the allocation lists of summaries and deployments, and
+// the statuses of the jobs that were touched. It removes empty summaries.
 func (t *tx) finishSummaries() {
 	for k, r := range nodeSummaryTable.changedRows(t) {
-		r.allocs = merge(r.allocs, r.added, r.removed)
+		r.allocs = mergeAllocIDs(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
 		if len(r.allocs) == 0 {
 			nodeSummaryTable.removeRow(t, []byte(k))
@@ -156,16 +165,16 @@ func (t *tx) finishSummaries() {
 	}
 	for _, r := range deploymentTable.changedRows(t) {
 		if r != nil {
-			r.allocs = merge(r.allocs, r.added, r.removed)
+			r.allocs = mergeAllocIDs(r.allocs, r.added, r.removed)
 			r.added, r.removed = nil, nil
 		}
 	}
 	for k, r := range jobSummaryTable.changedRows(t) {
 		shrunk := len(r.removed) > 0
-		r.allocs = merge(r.allocs, r.added, r.removed)
+		r.allocs = mergeAllocIDs(r.allocs, r.added, r.removed)
 		r.added, r.removed = nil, nil
 		if shrunk {
-			r.newest = t.newestOf(r.allocs)
+			r.newest = t.newestModifyIndex(r.allocs)
 		}
 		t.updateJobStatus([]byte(k), r)
 		if len(r.allocs) == 0 && r.open == 0 {
@@ -174,7 +183,8 @@ func (t *tx) finishSummaries() {
 	}
 }
 
-func (t *tx) newestOf(ids []fleet.AllocID) fleet.Index {
+// newestModifyIndex returns the greatest ModifyIndex of the allocations ids, or 0.
+func (t *tx) newestModifyIndex(ids []fleet.AllocID) fleet.Index {
 	var newest fleet.Index
 	for _, id := range ids {
 		newest = max(newest, t.currentAlloc(id).ModifyIndex)
@@ -182,9 +192,9 @@ func (t *tx) newestOf(ids []fleet.AllocID) fleet.Index {
 	return newest
 }
 
-// merge returns a sorted list with added in it and removed not; the old one is
-// left as it is.
-func merge(old, added []fleet.AllocID, removed map[fleet.AllocID]bool) []fleet.AllocID {
+// mergeAllocIDs returns the sorted list old with the ids added and without those removed. old is not
+// changed; added is sorted in place.
+func mergeAllocIDs(old, added []fleet.AllocID, removed map[fleet.AllocID]bool) []fleet.AllocID {
 	if len(added) == 0 && len(removed) == 0 {
 		return old
 	}
@@ -209,7 +219,7 @@ func merge(old, added []fleet.AllocID, removed map[fleet.AllocID]bool) []fleet.A
 	return out
 }
 
-// JobSummary counts a job's allocations by group and client status.
+// JobSummary counts a job's allocations by group and client status; ok is false if there is no such job.
 func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
 	row, ok := jobTable.watchRow(v, jobKeyOf(ns, id))
 	if !ok {
@@ -234,8 +244,7 @@ func (v *View) JobSummary(ns string, id fleet.JobID) (fleet.JobSummary, bool) {
 	return s, true
 }
 
-// Used is what allocations that occupy the node take of it (fleet.Alloc's
-// OccupiesNode), kept incrementally.
+// Used returns the resources that allocations occupy on a node (fleet.Alloc.OccupiesNode).
 func (v *View) Used(id fleet.NodeID) fleet.Resources {
 	r, ok := nodeSummaryTable.watchRow(v, idKey(id))
 	if !ok {

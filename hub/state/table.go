@@ -9,26 +9,26 @@ import (
 	"github.com/hashicorp/go-memdb"
 )
 
-// table is one table of the state. Its declaration is the only place that says how its rows
-// are called, ordered, saved and described; tables lists it. Rows never change once they
-// are committed. The functions of a declaration use no other table.
+// table is one table of the state. Only its declaration says how its rows are named, ordered,
+// saved and described; the variable tables lists it. A committed row never changes. The
+// functions of a declaration use no other table.
 type table[R any] struct {
 	name    string
-	key     func(*R) []byte // as func key makes them; rows are ordered by it
+	key     func(*R) []byte // the row's unique key, made by func key or its kin; rows are ordered by it
 	indexes []tableIndex[R]
-	records []record[R] // of a snapshot; none: rows follow from those of other tables
-	// describe writes a row as text; nil: its JSON.
+	records []record[R] // how rows are saved in a snapshot; none: deriveRows makes them from other tables
+	// describe writes a row as lines of text (View.Describe); nil writes its JSON.
 	describe func(d *describer, table string, r *R)
-	// announced tables have a row in meta from the beginning, so that a reader of the whole
-	// table wakes for this table alone.
+	// An announced table has a row in metaTable from the beginning. A view that reads the whole table
+	// wakes only for changes of this table.
 	announced bool
-	// undigested tables are neither in the digest nor in the description.
+	// An undigested table is part of neither View.Digest nor View.Describe.
 	undigested bool
 
-	slot int // in tables, and in tx.changed
+	slot int // position in tables, and in tx.changed
 }
 
-// anyTable is a table of whatever rows.
+// anyTable is a table without its row type, for code that handles all tables.
 type anyTable interface {
 	tableName() string
 	isAnnounced() bool
@@ -47,8 +47,8 @@ func (tb *table[R]) isAnnounced() bool { return tb.announced }
 func (tb *table[R]) isDigested() bool  { return !tb.undigested }
 func (tb *table[R]) setSlot(slot int)  { tb.slot = slot }
 
-// currentRow returns the row as the entry has left it so far, or nil. It is shared
-// unless this entry put it.
+// currentRow returns the row as this entry has left it so far, or nil if there is none. The caller must
+// not change it: it may be shared with committed states.
 func (tb *table[R]) currentRow(t *tx, key []byte) *R {
 	if r, ok := tb.changedRows(t)[string(key)]; ok {
 		return r
@@ -56,7 +56,7 @@ func (tb *table[R]) currentRow(t *tx, key []byte) *R {
 	return tb.rowBeforeEntry(t, key)
 }
 
-// rowBeforeEntry returns a row as it was before the entry, or nil.
+// rowBeforeEntry returns the row as it was before this entry, or nil if there was none.
 func (tb *table[R]) rowBeforeEntry(t *tx, key []byte) *R {
 	obj, err := t.base.First(tb.name, indexID, key)
 	if err != nil {
@@ -68,8 +68,8 @@ func (tb *table[R]) rowBeforeEntry(t *tx, key []byte) *R {
 	return obj.(*R)
 }
 
-// ownRow is like currentRow, for a row that is only changed in place: the entry's own
-// copy of it (made by clone on the first call), or nil.
+// ownRow returns a copy of the row that this entry may change in place, or nil if there is none. The first
+// call makes the copy with clone and puts it among the changed rows; later calls return the same copy.
 func (tb *table[R]) ownRow(t *tx, key []byte, clone func(*R) *R) *R {
 	if r, ok := tb.changedRows(t)[string(key)]; ok {
 		return r
@@ -82,10 +82,14 @@ func (tb *table[R]) ownRow(t *tx, key []byte, clone func(*R) *R) *R {
 	return r
 }
 
+// putRow makes r a changed row of this entry: it is inserted, or replaces the row of the same key, at
+// commit.
 func (tb *table[R]) putRow(t *tx, r *R) { tb.setRow(t, tb.key(r), r) }
 
+// removeRow marks the row of a key as removed by this entry. A key without a row is allowed.
 func (tb *table[R]) removeRow(t *tx, key []byte) { tb.setRow(t, key, nil) }
 
+// setRow records r as the changed row of a key; nil: removed.
 func (tb *table[R]) setRow(t *tx, key []byte, r *R) {
 	changed := tb.changedRows(t)
 	if changed == nil {
@@ -95,18 +99,19 @@ func (tb *table[R]) setRow(t *tx, key []byte, r *R) {
 	changed[string(key)] = r
 }
 
-// changedRows are the rows that the entry has changed so far, by key; nil: removed.
+// changedRows returns the rows that the entry has changed so far, by key. A nil row is removed. The map is
+// nil if nothing changed.
 func (tb *table[R]) changedRows(t *tx) map[string]*R {
 	changed, _ := t.changed[tb.slot].(map[string]*R)
 	return changed
 }
 
-// changesInOrder lists changedRows in the order of their keys.
+// changesInOrder iterates over changedRows in the order of their keys.
 func (tb *table[R]) changesInOrder(t *tx) iter.Seq2[string, *R] {
 	return inKeyOrder(tb.changedRows(t))
 }
 
-// inKeyOrder lists a map in the order of its keys.
+// inKeyOrder iterates over a map in the order of its keys.
 func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -117,7 +122,7 @@ func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// replaceRows puts the rows that the table has in old in place of its own.
+// replaceRows replaces all rows of the table by the rows that the table has in the view old.
 func (tb *table[R]) replaceRows(t *tx, old *View) {
 	for r := range tb.scanRows(t.base) {
 		tb.removeRow(t, tb.key(r))
@@ -127,9 +132,11 @@ func (tb *table[R]) replaceRows(t *tx, old *View) {
 	}
 }
 
-// markChanged notes that the table changed for whoever asks TableIndex.
+// markChanged makes this entry the table's newest change (View.TableIndex), and wakes views that watch the
+// whole table.
 func (tb *table[R]) markChanged(t *tx) { t.markMeta(tb.name) }
 
+// writeChanges writes the changed rows of this table to out.
 func (tb *table[R]) writeChanges(t *tx, out *memdb.Txn) {
 	for k, r := range tb.changedRows(t) {
 		var err error
@@ -144,7 +151,7 @@ func (tb *table[R]) writeChanges(t *tx, out *memdb.Txn) {
 	}
 }
 
-// watchRow reads a row and watches it.
+// watchRow returns the row of a key, and has v watch it. ok is false if there is none.
 func (tb *table[R]) watchRow(v *View, key []byte) (*R, bool) {
 	ch, obj, err := v.txn.FirstWatch(tb.name, indexID, key)
 	if err != nil {
@@ -157,17 +164,17 @@ func (tb *table[R]) watchRow(v *View, key []byte) (*R, bool) {
 	return obj.(*R), true
 }
 
-// watchRows lists the rows, and watches the table as a whole.
+// watchRows iterates over all rows, and has v watch the whole table.
 func (tb *table[R]) watchRows(v *View) iter.Seq[*R] { return tb.watchTable(v, indexID, nil) }
 
-// watchTable lists the rows whose keys of index begin with prefix, and watches the
-// table as a whole.
+// watchTable iterates over the rows whose key in the index begins with prefix, and has v watch the whole
+// table.
 func (tb *table[R]) watchTable(v *View, index string, prefix []byte) iter.Seq[*R] {
 	v.watchMeta(tb.name)
 	return tb.scanPrefix(v.txn, index, prefix)
 }
 
-// watchPrefix is like watchTable, and watches only the rows that begin with prefix.
+// watchPrefix is like watchTable, but v watches only the rows whose key begins with prefix.
 func (tb *table[R]) watchPrefix(v *View, index string, prefix []byte) iter.Seq[*R] {
 	ch, _, err := v.txn.FirstWatch(tb.name, index+"_prefix", prefix)
 	if err != nil {
@@ -177,8 +184,8 @@ func (tb *table[R]) watchPrefix(v *View, index string, prefix []byte) iter.Seq[*
 	return tb.scanPrefix(v.txn, index, prefix)
 }
 
-// watchFrom lists the rows whose keys of index are at least low, and watches the table
-// as a whole.
+// watchFrom iterates over the rows whose key in the index is at least low, and has v watch the whole
+// table.
 func (tb *table[R]) watchFrom(v *View, index string, low []byte) iter.Seq[*R] {
 	v.watchMeta(tb.name)
 	return func(yield func(*R) bool) {
@@ -190,10 +197,10 @@ func (tb *table[R]) watchFrom(v *View, index string, low []byte) iter.Seq[*R] {
 	}
 }
 
-// scanRows lists the rows, and watches nothing.
+// scanRows iterates over all rows of the table without watching anything.
 func (tb *table[R]) scanRows(txn *memdb.Txn) iter.Seq[*R] { return tb.scanPrefix(txn, indexID, nil) }
 
-// scanPrefix lists the rows whose keys of index begin with prefix, and watches nothing.
+// scanPrefix iterates over the rows whose key in the index begins with prefix, without watching anything.
 func (tb *table[R]) scanPrefix(txn *memdb.Txn, index string, prefix []byte) iter.Seq[*R] {
 	return func(yield func(*R) bool) {
 		it, err := txn.Get(tb.name, index+"_prefix", prefix)

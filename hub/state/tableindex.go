@@ -9,17 +9,19 @@ import (
 	"skerry/fleet"
 )
 
-// indexID is the index of every table by its rows' key.
+// indexID is the name of each table's primary index, by the row's key.
 const indexID = "id"
 
-// tableIndex is another order of a table's rows.
+// tableIndex is a further index of a table, with an order of its own.
 type tableIndex[R any] struct {
 	name string
-	key  func(*R) []byte
-	// belongs says which rows are in it; nil: all. A reader that lists it wakes for them alone.
+	key  func(*R) []byte // the row's unique key in this index
+	// belongs reports whether a row is in the index; nil: all rows are. A view that reads the index with
+	// watchPrefix wakes only for these rows.
 	belongs func(*R) bool
 }
 
+// memdbSchema returns the declaration of this table and its indexes for go-memdb.
 func (tb *table[R]) memdbSchema() *memdb.TableSchema {
 	s := &memdb.TableSchema{Name: tb.name, Indexes: map[string]*memdb.IndexSchema{
 		indexID: {Name: indexID, Unique: true, Indexer: tableIndex[R]{key: tb.key}},
@@ -30,8 +32,8 @@ func (tb *table[R]) memdbSchema() *memdb.TableSchema {
 	return s
 }
 
-// FromObject, FromArgs and PrefixFromArgs make the index an indexer of go-memdb, without
-// reflection. Arguments are keys that were made by key and its friends, or begin one.
+// FromObject, FromArgs and PrefixFromArgs implement go-memdb's indexer interfaces without reflection.
+// Their arguments are keys that func key or its kin made, or the beginning of such a key.
 func (i tableIndex[R]) FromObject(obj any) (bool, []byte, error) {
 	r, ok := obj.(*R)
 	if !ok {
@@ -43,7 +45,7 @@ func (i tableIndex[R]) FromObject(obj any) (bool, []byte, error) {
 	return true, i.key(r), nil
 }
 
-// FromArgs takes one key.
+// FromArgs returns its one argument, which must be a whole key.
 func (i tableIndex[R]) FromArgs(args ...any) ([]byte, error) {
 	if len(args) != 1 {
 		return nil, fmt.Errorf("index by %d arguments", len(args))
@@ -55,11 +57,11 @@ func (i tableIndex[R]) FromArgs(args ...any) ([]byte, error) {
 	return b, nil
 }
 
-// PrefixFromArgs takes the beginning of a key.
+// PrefixFromArgs returns its one argument, which must be the beginning of a key.
 func (i tableIndex[R]) PrefixFromArgs(args ...any) ([]byte, error) { return i.FromArgs(args...) }
 
-// key appends parts as an index key: each ends with a zero byte, so that no key
-// is another one's prefix. Names with a zero byte in them are not valid.
+// key encodes parts as an index key. Each part ends with a zero byte, so that no key is a prefix of
+// another. A valid name contains no zero byte.
 func key(parts ...string) []byte {
 	n := 0
 	for _, p := range parts {
@@ -72,15 +74,16 @@ func key(parts ...string) []byte {
 	return b
 }
 
-// idKey is the key of a row by its id.
+// idKey is the key of a row that is identified by one id.
 func idKey[T ~string](id T) []byte { return key(string(id)) }
 
-// indexKey orders rows by an index or a number.
+// indexKey encodes a number as 8 bytes whose order is the order of the numbers.
 func indexKey[T ~uint64](index T) []byte { return binary.BigEndian.AppendUint64(nil, uint64(index)) }
 
 func jobKeyOf(ns string, id fleet.JobID) []byte { return key(ns, string(id)) }
 
-// onlyKey is the key of the row of a table that has one row at most.
+// onlyKey is the key of the only row of a table that has at most one.
 var onlyKey = key("")
 
+// onlyRow is the key function of a table that has at most one row.
 func onlyRow[R any](*R) []byte { return onlyKey }

@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// tables are all tables, in the order of their records in a snapshot: what a record refers
-// to is before it.
+// tables lists all tables in the order of their records in a snapshot: a record comes after the records
+// that it refers to.
 var tables = orderTables(
 	&metaTable, &clusterTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable,
 	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
@@ -18,8 +18,8 @@ var tables = orderTables(
 	&jobSummaryTable, &nodeSummaryTable,
 )
 
-// orderTables gives each table its place. Two with one name, or with one type of record,
-// are a mistake of this package.
+// orderTables gives each table its position. It panics if two tables have the same name or the same record
+// type.
 func orderTables(tables ...anyTable) []anyTable {
 	names, numbers := map[string]bool{}, map[byte]bool{recordEnd: true}
 	for i, tb := range tables {
@@ -38,7 +38,8 @@ func orderTables(tables ...anyTable) []anyTable {
 	return tables
 }
 
-func schema() *memdb.DBSchema {
+// databaseSchema returns the declaration of all tables for go-memdb.
+func databaseSchema() *memdb.DBSchema {
 	s := &memdb.DBSchema{Tables: make(map[string]*memdb.TableSchema, len(tables))}
 	for _, tb := range tables {
 		s.Tables[tb.tableName()] = tb.memdbSchema()
@@ -46,16 +47,16 @@ func schema() *memdb.DBSchema {
 	return s
 }
 
-// metaRow is the newest entry that changed what name says: a table, or one of these.
+// metaRow holds the newest entry that changed the table name. name may also be one of the constants below.
 type metaRow struct {
 	name  string
 	index fleet.Index
 }
 
-// Names in metaTable that are no table's.
+// Names in metaTable that do not stand for a table. See also metaServices.
 const (
-	metaApplied  = "applied"  // every entry
-	metaRollouts = "rollouts" // the beginning of a deployment
+	metaApplied  = "applied"  // changes with every entry
+	metaRollouts = "rollouts" // changes when a deployment begins
 )
 
 type savedMeta struct {

@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// JoinToken is what the cluster knows of a join token: never the secret itself.
+// JoinToken is the record of a join token. It holds a hash of the secret, never the secret.
 type JoinToken struct {
 	ID          string
 	Hash        []byte // SHA-256 of the secret
@@ -16,21 +16,21 @@ type JoinToken struct {
 	ExpiresAt   int64 // UnixNano; 0: never
 	CreatedAt   int64
 	Description string
-	// NodePool and Site are those of every edge that it admits; "": what the edge says.
+	// NodePool and Site are set for every edge that the token admits; "": the edge's own setting.
 	NodePool string
 	Site     string
-	MaxUses  uint64 // 0: any number
-	Uses     uint64 // how many machines it admitted
+	MaxUses  uint64 // 0: no limit
+	Uses     uint64 // number of machines that it admitted
 }
 
-// Admission is how a hub or an edge came to its certificate. Renewals keep it.
+// Admission records with which join token a hub or an edge got its first certificate. Renewals keep it.
 type Admission struct {
 	Subject string // common name of the certificate
 	Token   string // id of the join token
-	// Key is the SHA-256 of the public key that was admitted: a machine that asks again
-	// with the same key, since it did not hear the answer, is admitted once.
+	// Key is the SHA-256 of the admitted public key. A machine that did not receive the answer asks
+	// again with the same key, which does not count as another use.
 	Key      []byte
-	NodePool string // "": what the edge says
+	NodePool string // "": the edge's own setting
 	Site     string
 }
 
@@ -49,6 +49,7 @@ var admissionTable = table[Admission]{
 	records: []record[Admission]{rowRecord[Admission](111)},
 }
 
+// storeJoinToken applies Token. An existing token keeps its number of uses.
 func (t *tx) storeJoinToken(c Token) Result {
 	k := key(c.Token.ID)
 	if len(c.Token.Hash) == 0 {
@@ -64,8 +65,8 @@ func (t *tx) storeJoinToken(c Token) Result {
 	return Result{}
 }
 
-// storeCertificate records one that was issued, unless its edge was revoked, or its join
-// token is of no use any more.
+// storeCertificate applies Certificate. It is refused if the edge was revoked, or if its join token was
+// removed or is used up.
 func (t *tx) storeCertificate(c Certificate) Result {
 	if id, isEdge := strings.CutPrefix(c.Subject, fleet.RoleEdge+":"); isEdge {
 		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
@@ -85,8 +86,8 @@ func (t *tx) storeCertificate(c Certificate) Result {
 	return Result{}
 }
 
-// admitByToken counts a use of a join token, and holds what the token says of the
-// edge against what the edge says of itself.
+// admitByToken records the admission of a machine and counts a use of its join token. The token's node
+// pool and site replace those of a known node. It fails if the token is missing or used up.
 func (t *tx) admitByToken(c Certificate) *fleet.Error {
 	known := tokenTable.currentRow(t, key(c.Token))
 	if known == nil {
@@ -106,7 +107,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 	}
 	if old == nil || old.Token != c.Token || len(c.Key) == 0 || !bytes.Equal(old.Key, c.Key) {
 		if token.MaxUses > 0 && token.Uses >= token.MaxUses {
-			return fleet.Errorf(fleet.CodeTokenExpiry, "admit %s: the join token %s was used %d times, and may not be used more often", c.Subject, token.ID, token.Uses).
+			return fleet.Errorf(fleet.CodeTokenExpiry, "admit %s: the join token %s was used %d times, which is its limit", c.Subject, token.ID, token.Uses).
 				WithHint("make another one on a hub: skerry token create")
 		}
 		token.Uses++
@@ -122,7 +123,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 	return nil
 }
 
-// placeAsAdmitted gives an edge the node pool and the site that its join token says.
+// placeAsAdmitted sets the node pool and site of a node to those of its admission, if it has one.
 func (t *tx) placeAsAdmitted(n *fleet.Node) {
 	a := admissionTable.currentRow(t, key(subjectOf(n.ID)))
 	if a == nil {
@@ -136,17 +137,17 @@ func (t *tx) placeAsAdmitted(n *fleet.Node) {
 	}
 }
 
-// Token returns what is known of a join token.
+// Token returns a join token by its id; ok is false if there is none.
 func (v *View) Token(id string) (*JoinToken, bool) {
 	return tokenTable.watchRow(v, key(id))
 }
 
-// Tokens lists join tokens by id.
+// Tokens iterates over the join tokens by id, expired and used-up ones included.
 func (v *View) Tokens() iter.Seq[*JoinToken] {
 	return tokenTable.watchRows(v)
 }
 
-// AdmittedBy lists what a join token admitted, by common name.
+// AdmittedBy returns the admissions of a join token, by common name.
 func (v *View) AdmittedBy(token string) []*Admission {
 	var out []*Admission
 	for a := range admissionTable.watchRows(v) {

@@ -6,27 +6,28 @@ import (
 	"skerry/fleet"
 )
 
-// tx is one entry being applied: the state before it, and the rows that it
-// changes. Rows are written once, at commit, however often they changed.
-//
-// What is held in maps here is never iterated where the order would show: rows go
-// into tables that order them.
+// tx is the application of one log entry: the state before the entry, and the rows that it changes so far.
+// Each changed row is written once, at commit.
+// Maps in here are never iterated where the order would show: the rows go into tables that order them.
 type tx struct {
-	index fleet.Index
-	base  *memdb.Txn
+	index fleet.Index // of the log entry
+	base  *memdb.Txn  // the state before the entry
 
-	changed []any // by table: see table.changedRows
+	changed []any // for each table a map of its changed rows: see table.changedRows
 
 	specBytes map[string]int // size of the specification that the entry registers, by its hash
 }
 
+// beginEntry starts the application of the log entry index to db. Nothing is written before commitEntry.
 func beginEntry(db *memdb.MemDB, index fleet.Index) *tx {
 	return &tx{index: index, base: db.Txn(false), changed: make([]any, len(tables))}
 }
 
-// markMeta notes that the entry changed what name says.
+// markMeta sets the index of the meta row name to this entry. Views that watch the name wake at commit.
 func (t *tx) markMeta(name string) { metaTable.putRow(t, &metaRow{name, t.index}) }
 
+// commitEntry derives summaries, job statuses and events from the changed rows, and writes all of them to
+// db in one transaction.
 func (t *tx) commitEntry(db *memdb.MemDB) {
 	t.finishSummaries()
 	t.recordEvents()
@@ -37,13 +38,14 @@ func (t *tx) commitEntry(db *memdb.MemDB) {
 	out.Commit()
 }
 
+// writeAll writes the changed rows of all tables to out.
 func (t *tx) writeAll(out *memdb.Txn) {
 	for _, tb := range tables {
 		tb.writeChanges(t, out)
 	}
 }
 
-// refused is a command that leaves the state alone.
-func refused(code fleet.Code, format string, args ...any) Result {
+// refusal returns the Result of a command that is refused with an error of that code.
+func refusal(code fleet.Code, format string, args ...any) Result {
 	return Result{Err: fleet.Errorf(code, format, args...)}
 }

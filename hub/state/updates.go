@@ -10,14 +10,11 @@ import (
 	"skerry/syncproto"
 )
 
-// allocUpdates applies what edges journaled. A batch is taken as a whole or
-// refused as a whole; one batch's refusal does not touch the others.
-//
-// What an edge reports is always kept (ReportedStatus, TaskStates, history). What
-// the cluster says of the allocation (ClientStatus) follows it, but for two
-// conclusions of the hub's own: unknown stays until the node is ready again, and
-// lost stays until the edge reports the allocation's end, which is then the truth
-// (it ran to its end out there after all).
+// allocUpdates applies AllocUpdates. Each batch is applied or refused as a whole, independently of the
+// others.
+// The report of an edge is always stored (ReportedStatus, TaskStates, history). ClientStatus follows it
+// with two exceptions: unknown stays until the node is ready again, and lost stays until the edge reports
+// that the allocation has ended.
 func (t *tx) allocUpdates(c AllocUpdates) Result {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	res := Result{Updates: make([]BatchResult, 0, len(c.Batches))}
@@ -28,6 +25,7 @@ func (t *tx) allocUpdates(c AllocUpdates) Result {
 	return res
 }
 
+// applyNodeBatch applies the batch of one node, and adds the evaluations that it causes to w.
 func (t *tx) applyNodeBatch(b NodeRows, w *pendingEvals) BatchResult {
 	known := nodeTable.currentRow(t, idKey(b.NodeID))
 	if known == nil {
@@ -45,16 +43,18 @@ func (t *tx) applyNodeBatch(b NodeRows, w *pendingEvals) BatchResult {
 	return BatchResult{Applied: n.Applied, Status: n.Status}
 }
 
-// freshRows are the rows of a batch that are not applied yet.
+// freshRows holds the rows of a batch that are not applied yet.
 type freshRows struct {
 	rows        [][]byte
-	transitions []fleet.Transition
-	chain       []byte    // chain hash after the last
-	missing     fleet.Seq // rows that the edge has no longer (Base)
-	prev        []byte
+	transitions []fleet.Transition // rows, decoded
+	chain       []byte             // chain hash after the last row
+	missing     fleet.Seq          // number of rows before these that the edge has lost (Base)
+	prev        []byte             // chain hash before the batch
 }
 
-// verifyNodeRows checks a batch against its node and returns what is new in it.
+// verifyNodeRows checks a batch against its node, and returns the rows that are not applied yet. It fails
+// if the epoch is over, the node is away, or the rows leave a gap, are malformed, or name allocations of
+// another node.
 func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	switch {
 	case n.Epoch != b.Epoch:
@@ -69,7 +69,7 @@ func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 		return freshRows{}, fleet.Errorf(fleet.CodeGap, "rows of node %s begin at %d: the next one is %d",
 			fleet.Short(n.ID), b.First, n.Applied+1)
 	}
-	f, err := unapplied(n, b)
+	f, err := skipAppliedRows(n, b)
 	if err != nil {
 		return freshRows{}, err
 	}
@@ -91,9 +91,9 @@ func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	return f, nil
 }
 
-// unapplied leaves out what is applied, and checks that the batch goes on from
-// where the node's chain stands.
-func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
+// skipAppliedRows returns the rows of a batch that are not applied yet. It fails with CodeFork if their
+// chain of hashes does not continue the node's.
+func skipAppliedRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	f := freshRows{rows: b.Rows, chain: b.Prev, prev: b.Prev}
 	if b.First > n.Applied+1 {
 		f.missing = b.First - n.Applied - 1
@@ -115,8 +115,8 @@ func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	return f, nil
 }
 
-// applyRows applies verified rows to a node (the entry's own copy) and its
-// allocations.
+// applyRows applies verified rows to a node (the entry's own copy) and to its allocations. If they
+// complete the history of an initializing node, the node becomes ready. Evaluations are added to w.
 func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	if f.missing > 0 {
 		n.history.appendEntries(historyEntry{index: t.index, vital: true, hubEvent: &hubEvent{
@@ -134,13 +134,13 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 		case fleet.TransitionReconnect:
 			n.linkDown = false
 		}
-		if tr.Seq > n.JournalHead { // written after this session said how far its journal goes
+		if tr.Seq > n.JournalHead { // written after this session reported its journal head
 			n.linkDown = false
 		}
 		offline[i] = n.linkDown
 		if tr.Alloc == "" || t.currentAlloc(tr.Alloc) == nil {
 			n.history.appendEntries(t.rowEntry(f, i, n.linkDown))
-			t.orphanEnded(n, &tr)
+			t.forgetEndedOrphan(n, &tr)
 			continue
 		}
 		if rows[tr.Alloc] == nil {
@@ -150,22 +150,22 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	}
 	n.Applied = f.transitions[len(f.transitions)-1].Seq
 	n.ChainHash = f.chain
-	n.Readmit = false // its journal is the right one
+	n.Readmit = false // the journal continues the applied rows again
 	final := n.Status == fleet.NodeReady
 	for _, id := range order {
 		before := t.currentAlloc(id).Alloc
 		about := rows[id]
 		after := t.changeAlloc(id, w.now, func(a *allocRow) {
-			a.TaskStates = ownStates(a.TaskStates, len(about))
+			a.TaskStates = copyTaskStates(a.TaskStates, len(about))
 			entries := make([]historyEntry, 0, len(about))
 			for _, i := range about {
 				if ends := f.transitions[i].ClientStatus; !a.endedBeforeRestore || ends == fleet.ClientComplete || ends == fleet.ClientFailed {
 					applyTransition(&a.Alloc, &f.transitions[i], w.now)
 				}
-				t.reportHealth(&a.Alloc, &f.transitions[i], w.now)
+				t.applyHealthTransition(&a.Alloc, &f.transitions[i], w.now)
 				entries = append(entries, t.rowEntry(f, i, offline[i]))
 			}
-			trimEvents(a.TaskStates)
+			trimTaskEvents(a.TaskStates)
 			a.history.appendEntries(entries...)
 			a.ClientStatus = effectiveStatus(&a.Alloc, final)
 		})
@@ -182,9 +182,9 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 	}
 }
 
-// orphanEnded forgets an allocation that the cluster never knew, and that has
-// ended on its edge.
-func (t *tx) orphanEnded(n *nodeRow, tr *fleet.Transition) {
+// forgetEndedOrphan removes an allocation that the cluster does not know from the node's orphans, once its
+// edge reports that it has ended.
+func (t *tx) forgetEndedOrphan(n *nodeRow, tr *fleet.Transition) {
 	reported := fleet.Alloc{ClientStatus: tr.ClientStatus}
 	if i := slices.Index(n.Orphans, tr.Alloc); i >= 0 && reported.ClientTerminal() {
 		n.Orphans = slices.Delete(slices.Clone(n.Orphans), i, i+1)
@@ -192,13 +192,14 @@ func (t *tx) orphanEnded(n *nodeRow, tr *fleet.Transition) {
 	}
 }
 
+// rowEntry returns the history entry of the i-th row of f.
 func (t *tx) rowEntry(f freshRows, i int, offline bool) historyEntry {
 	tr := &f.transitions[i]
 	return historyEntry{index: t.index, row: f.rows[i], offline: offline, vital: !tr.Droppable()}
 }
 
-// ownStates copies task states, with room for so many events more.
-func ownStates(states map[string]fleet.TaskState, events int) map[string]fleet.TaskState {
+// copyTaskStates returns a copy of task states, with capacity for that many more events of each task.
+func copyTaskStates(states map[string]fleet.TaskState, events int) map[string]fleet.TaskState {
 	own := maps.Clone(states)
 	for task, state := range own {
 		state.Events = append(make([]fleet.TaskEvent, 0, len(state.Events)+events), state.Events...)
@@ -207,8 +208,8 @@ func ownStates(states map[string]fleet.TaskState, events int) map[string]fleet.T
 	return own
 }
 
-// trimEvents keeps the newest events of each task.
-func trimEvents(states map[string]fleet.TaskState) {
+// trimTaskEvents drops all but the newest fleet.TaskEventsKept events of each task, in place.
+func trimTaskEvents(states map[string]fleet.TaskState) {
 	for task, state := range states {
 		if state.Events = keepNewest(state.Events, fleet.TaskEventsKept); len(state.Events) == 0 {
 			state.Events = nil // as a snapshot has it
@@ -217,8 +218,8 @@ func trimEvents(states map[string]fleet.TaskState) {
 	}
 }
 
-// applyTransition takes over what a row says of its allocation, whose TaskStates are the
-// caller's own. now is when the cluster heard of it.
+// applyTransition applies a row to its allocation: reported status, task state and task event. The caller
+// must own a's TaskStates. now is when the row is applied, not when the edge wrote it.
 func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
@@ -247,8 +248,8 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	a.TaskStates[tr.Task] = state
 }
 
-// effectiveStatus is the client status that the cluster goes by, given what the edge
-// reported last.
+// effectiveStatus returns the client status that follows from the edge's last report and the hub's own
+// decision (unknown or lost). ready says that the node is ready, with its history applied.
 func effectiveStatus(a *fleet.Alloc, ready bool) string {
 	reported := a.ReportedStatus
 	ended := reported == fleet.ClientComplete || reported == fleet.ClientFailed
@@ -263,8 +264,8 @@ func effectiveStatus(a *fleet.Alloc, ready bool) string {
 	return reported
 }
 
-// isReplacementWaiting reports whether a replacement waits until an allocation has surely ended, which
-// its edge says it has.
+// isReplacementWaiting reports whether the edge confirmed the end of a stopped allocation for which a
+// follow-up evaluation waits, in order to place the replacement.
 func (t *tx) isReplacementWaiting(a *fleet.Alloc) bool {
 	if a.FollowupEvalID == "" || !a.ServerTerminal() || !a.EndedOnEdge() {
 		return false
@@ -273,7 +274,8 @@ func (t *tx) isReplacementWaiting(a *fleet.Alloc) bool {
 	return e != nil && !e.Terminal()
 }
 
-// enqueueEval asks for an evaluation where what a ready node reported needs a decision.
+// enqueueEval adds an evaluation to w if an allocation's change on a ready node needs a decision of the
+// scheduler.
 func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals) {
 	if after.NoLongerWanted() {
 		if !before.EndedOnEdge() && t.isReplacementWaiting(after) {
@@ -286,7 +288,7 @@ func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals
 	row := jobTable.currentRow(t, jobKeyOf(after.Namespace, after.JobID))
 	switch {
 	case (row == nil || row.job.Stop) && !after.ClientTerminal():
-		// Its job is gone, and no evaluation is on its way that would stop it.
+		// The job is stopped or purged, and no open evaluation will stop the allocation.
 		if r := jobSummaryTable.currentRow(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
 			w.requestEval(after.Namespace, after.JobID, fleet.TriggerJobDeregister, &n.Node)
 		}
@@ -301,8 +303,8 @@ func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals
 	}
 }
 
-// isHealthyTooLate reports whether an allocation became healthy after its deployment was over,
-// which nobody watches any more, and others of its site may wait for that.
+// isHealthyTooLate reports whether an allocation became healthy after its deployment was over. Nothing
+// watches it then, although others may wait for it because of max_unavailable_per_site.
 func (t *tx) isHealthyTooLate(before, after *fleet.Alloc) bool {
 	if before.DeploymentStatus.IsHealthy() || !after.DeploymentStatus.IsHealthy() {
 		return false
@@ -312,8 +314,8 @@ func (t *tx) isHealthyTooLate(before, after *fleet.Alloc) bool {
 	return g != nil && g.Update != nil && g.Update.MaxUnavailablePerSite > 0 && (d == nil || !d.Active())
 }
 
-// unblocksSystemUpdate reports whether an allocation of a system job began to run for which others
-// wait to be replaced, with no deployment that would see to it.
+// unblocksSystemUpdate reports whether an allocation of a system job started running without a deployment,
+// so that the next ones of a rolling update may be replaced.
 func unblocksSystemUpdate(before, after *fleet.Alloc) bool {
 	g := after.Group()
 	return g != nil && after.Job.Type == fleet.JobTypeSystem && g.Update.Rolling() &&

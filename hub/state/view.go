@@ -9,22 +9,20 @@ import (
 	"skerry/fleet"
 )
 
-// watchLimit is how many rows a View watches one by one; beyond it, it wakes with
-// every entry.
+// watchLimit is how many rows a View watches individually. A view that reads more wakes with every entry.
 const watchLimit = 1024
 
-// View is a consistent picture of the state. What it returns is shared: read
-// only. Lists are ordered by id (jobs: namespace, id). A View of Watch belongs to
-// one goroutine, one of View may be used by many.
+// View is a consistent read-only view of the state. Callers must not change what it returns. Lists are
+// ordered by id (jobs: by namespace, then id). One goroutine may use a view of Store.Watch, many a view of
+// Store.View.
 type View struct {
 	txn   *memdb.Txn
-	watch memdb.WatchSet // nil: nobody waits
+	watch memdb.WatchSet // what Changed waits for; nil: reads are not recorded
 }
 
-// Changed blocks until something that was read from a Watch view has changed, or
-// ctx is done (its error is returned). A single row that was read wakes for
-// itself, a list for its table, allocations of a job or a node for those alone. A
-// view of View remembers nothing, so that only ctx ends its wait.
+// Changed blocks until something that was read from a Watch view has changed, or returns ctx's error. A
+// row that was read by its key wakes for itself, a list for its table, the allocations of a job or node
+// for those alone. On a view of Store.View it only waits for ctx.
 func (v *View) Changed(ctx context.Context) error {
 	if v.watch == nil {
 		<-ctx.Done()
@@ -33,7 +31,7 @@ func (v *View) Changed(ctx context.Context) error {
 	return v.watch.WatchCtx(ctx)
 }
 
-// Index is the newest applied entry. It is not watched: see Store.WaitIndex.
+// Index returns the newest applied entry. It is not watched: use Store.WaitIndex to wait for an entry.
 func (v *View) Index() fleet.Index {
 	if r, ok := metaTable.watchRow(&View{txn: v.txn}, key(metaApplied)); ok {
 		return r.index
@@ -41,12 +39,14 @@ func (v *View) Index() fleet.Index {
 	return 0
 }
 
-// TableIndex is the newest entry that changed a table: "jobs", "nodes",
-// "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster",
-// "certificates", "capacity", "scheduler", "namespaces", and "services" for the catalogue. How far a node's journal is in does
-// not count as a change of "nodes".
+// TableIndex returns the newest entry that changed a table, and watches it. Tables: "jobs", "nodes",
+// "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster", "certificates", "capacity",
+// "scheduler", "namespaces", and "services" for the catalogue. Applied journal rows of a node do not count
+// as a change of "nodes".
 func (v *View) TableIndex(table string) fleet.Index { return v.watchMeta(table) }
 
+// watchMeta returns the newest entry that changed the meta row name, and has v watch it. 0: there is no
+// such row.
 func (v *View) watchMeta(name string) fleet.Index {
 	if r, ok := metaTable.watchRow(v, key(name)); ok {
 		return r.index
@@ -54,7 +54,7 @@ func (v *View) watchMeta(name string) fleet.Index {
 	return 0
 }
 
-// watchChannel watches ch, or every entry where too much is watched already.
+// watchChannel has v watch ch. If v watches watchLimit channels already, it watches every entry instead.
 func (v *View) watchChannel(ch <-chan struct{}) {
 	if v.watch == nil {
 		return

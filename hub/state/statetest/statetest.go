@@ -1,5 +1,4 @@
-// Package statetest has a replicated state without Raft, for tests of the hub's
-// components.
+// Package statetest has a replicated state without Raft, for tests of the hub's components.
 package statetest
 
 import (
@@ -12,12 +11,11 @@ import (
 	"skerry/hub/state"
 )
 
-// Log is the log of a cluster of one hub: Apply makes a command the next entry and
-// applies it to the Store before it returns. As with Raft, the command that is
-// applied is the one that was decoded from the log.
+// Log is the log of a cluster with one hub. Apply makes a command the next entry, and applies it to the
+// Store before it returns. As with Raft, the applied command is the one decoded from the log.
 type Log struct {
 	*state.Store
-	// Applied is told of each entry, before the next one. Nil: nobody is told.
+	// Applied is called after each entry, before the next one is applied. Nil: no call.
 	Applied func(index fleet.Index, c state.Command)
 
 	mu      sync.Mutex
@@ -26,10 +24,10 @@ type Log struct {
 	entries []state.Command
 }
 
-// NewLog returns an empty log over an empty state.
+// NewLog returns an empty log with an empty state.
 func NewLog() *Log { return &Log{Store: state.New()} }
 
-// Apply commits a command, or fails with the error that SetRefusal was given.
+// Apply commits a command. It fails if the command cannot be encoded, or with the error of SetRefusal.
 func (l *Log) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +50,7 @@ func (l *Log) Apply(_ context.Context, c state.Command) (state.Result, error) {
 	return res, nil
 }
 
-// MustApply commits a command that must not be refused.
+// MustApply commits a command, and fails the test if it is refused.
 func (l *Log) MustApply(tb testing.TB, c state.Command) state.Result {
 	tb.Helper()
 	res, err := l.Apply(context.Background(), c)
@@ -62,14 +60,14 @@ func (l *Log) MustApply(tb testing.TB, c state.Command) state.Result {
 	return res
 }
 
-// SetRefusal makes Apply fail with err, as where no hub leads; nil ends that.
+// SetRefusal makes Apply fail with err, as when no hub leads; nil makes it work again.
 func (l *Log) SetRefusal(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refusal = err
 }
 
-// Entries returns the commands that were applied.
+// Entries returns the applied commands, in order.
 func (l *Log) Entries() []state.Command {
 	l.mu.Lock()
 	defer l.mu.Unlock()
