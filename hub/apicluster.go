@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 	"skerry/hub/api"
@@ -118,7 +119,7 @@ func (c cluster) Self() api.Self {
 type jobs struct{ h *Hub }
 
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
-	opts := jobspec.Options{Drivers: drivers, Configs: configs, Now: time.Now(), WithoutGroups: true}
+	opts := jobspec.Options{Drivers: builtin.Names(), Configs: builtin.Configs(), Now: time.Now(), WithoutGroups: true}
 	if vars != "" {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}

@@ -12,10 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"skerry/drivers/rawexec"
-	"skerry/drivers/sim"
 	"skerry/fleet"
-	"skerry/fleet/validate"
 	"skerry/hub/api"
 	"skerry/hub/bootstrap"
 	"skerry/hub/broker"
@@ -37,13 +34,6 @@ import (
 	"skerry/internal/logtap"
 	"skerry/syncproto/transport"
 )
-
-// drivers are the task drivers that a job may name in this release.
-var drivers = []string{rawexec.Name, sim.Name}
-
-// configs read the config blocks of tasks when a job is registered. What a simulated task
-// shall do may stand in ${…}, and is read on the edge alone.
-var configs = validate.ConfigChecks{rawexec.Name: rawexec.Check}
 
 // Hub is one hub of a cluster.
 type Hub struct {

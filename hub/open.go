@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/bootstrap"
@@ -372,7 +373,7 @@ func (h *Hub) openAPI() error {
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store),
 		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
-		Metrics: h.metricsGatherer(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
+		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err
 }

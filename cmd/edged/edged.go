@@ -19,14 +19,12 @@ import (
 	"skerry/devices"
 	"skerry/devices/usb"
 	"skerry/drivers"
-	"skerry/drivers/rawexec"
-	"skerry/drivers/sim"
+	"skerry/drivers/builtin"
 	"skerry/edge"
 	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
 	"skerry/edge/runner"
 	"skerry/fleet"
-	"skerry/fleet/validate"
 )
 
 // Flags are what an edge is told on the command line.
@@ -146,7 +144,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
-	known, err := newDrivers(f.BootID, log)
+	known, err := builtin.New(f.BootID, log)
 	if err != nil {
 		return cfg, err
 	}
@@ -174,21 +172,6 @@ func (f *Flags) advertisedAddress() string {
 	}
 	return fingerprint.Address(f.Config.Hubs)
 }
-
-// newDrivers makes the task drivers of this release.
-func newDrivers(bootID string, log *slog.Logger) (map[string]drivers.Driver, error) {
-	raw, err := rawexec.New(rawexec.Config{BootID: bootID, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}, nil
-}
-
-// DriverNames are the names of the task drivers of this release.
-func DriverNames() []string { return []string{rawexec.Name, sim.Name} }
-
-// ConfigChecks read the config blocks of tasks before any edge does.
-func ConfigChecks() validate.ConfigChecks { return validate.ConfigChecks{rawexec.Name: rawexec.Check} }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
 func newRunners(m edge.Machine, known map[string]drivers.Driver) contract.New {

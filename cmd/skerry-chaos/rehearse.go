@@ -15,8 +15,8 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
-	"skerry/cmd/edged"
 	"skerry/cmd/jobfolder"
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
@@ -196,7 +196,7 @@ func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (job
 // readRehearsedJob reads a job file. Of several files each takes the variables that it declares;
 // one that none of them does is an error.
 func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int) (*fleet.Job, error) {
-	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
+	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(builtin.Names(), "sim")}
 	for _, file := range r.varFiles {
 		src, err := readBounded(file)
 		if err != nil {

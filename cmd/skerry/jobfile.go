@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/edged"
 	"skerry/cmd/jobfolder"
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
@@ -58,7 +58,7 @@ var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./=:,@%+-]+$`)
 
 // parseJobFile reads a job file, "-" being the standard input.
 func (f *jobFileFlags) parseJobFile(cmd *cobra.Command, name string) (*fleet.Job, error) {
-	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), Configs: edged.ConfigChecks(), ForRegistration: !f.readOnly}
+	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: builtin.Names(), Configs: builtin.Configs(), ForRegistration: !f.readOnly}
 	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}
 	for _, v := range f.vars {
 		name, value, _ := strings.Cut(v, "=")
