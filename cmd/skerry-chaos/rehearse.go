@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
-	"skerry/cmd/jobfolder"
+	"skerry/cmd/jobfile"
 	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -172,7 +171,7 @@ func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearsedFleet, er
 			return rehearsedFleet{}, fmt.Errorf("--%s and --fleet exclude each other: the file says how many there are", flag)
 		}
 	}
-	text, err := readBounded(r.fleet)
+	text, err := jobfile.ReadFile(r.fleet)
 	if err != nil {
 		return rehearsedFleet{}, err
 	}
@@ -198,14 +197,14 @@ func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (job
 func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int) (*fleet.Job, error) {
 	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(builtin.Names(), "sim")}
 	for _, file := range r.varFiles {
-		src, err := readBounded(file)
+		src, err := jobfile.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
 		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: file, Src: src})
 	}
-	opts.Files = jobfolder.Of(path, readBounded)
-	src, err := readBounded(path)
+	opts.Files = jobfile.FolderOf(path)
+	src, err := jobfile.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -230,23 +229,6 @@ func declares(src []byte, name string) bool {
 		}
 	}
 	return false
-}
-
-// readBounded reads a file that a person wrote.
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read a file: %w", err)
-	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, fleet.MaxJobSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(src) > fleet.MaxJobSize {
-		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, fleet.MaxJobSize)
-	}
-	return src, nil
 }
 
 // runRehearsalCommand rehearses jobs, then really runs them, and compares.

@@ -10,6 +10,7 @@ import (
 	"skerry/api"
 	"skerry/client"
 	"skerry/cmd/console"
+	"skerry/cmd/jobfile"
 	"skerry/fleet"
 )
 
@@ -79,7 +80,7 @@ func payloadOf(cmd *cobra.Command, args []string) ([]byte, error) {
 	case len(args) == 0:
 		return nil, nil
 	case args[0] != "-":
-		return readJobFile(args[0])
+		return jobfile.ReadFile(args[0])
 	}
 	b, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), fleet.MaxJobSize))
 	if err != nil {

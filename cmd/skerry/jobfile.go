@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/jobfolder"
+	"skerry/cmd/jobfile"
 	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -65,14 +65,14 @@ func (f *jobFileFlags) parseJobFile(cmd *cobra.Command, name string) (*fleet.Job
 		f.source.VariableFlags[name] = value
 	}
 	for _, path := range f.varFiles {
-		src, err := readJobFile(path)
+		src, err := jobfile.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
 		f.source.Variables += string(src)
 		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: path, Src: src})
 	}
-	opts.Files = jobfolder.Of(name, readJobFile)
+	opts.Files = jobfile.FolderOf(name)
 	if name == "-" {
 		src, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), fleet.MaxJobSize+1))
 		if err != nil {
@@ -80,7 +80,7 @@ func (f *jobFileFlags) parseJobFile(cmd *cobra.Command, name string) (*fleet.Job
 		}
 		return f.parseSource("stdin", src, opts)
 	}
-	src, err := readJobFile(name)
+	src, err := jobfile.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,26 +94,4 @@ func (f *jobFileFlags) parseSource(name string, src []byte, opts jobspec.Options
 		f.source.Format = fleet.FormatJSON
 	}
 	return jobspec.Parse(name, src, opts)
-}
-
-// readJobFile reads a file of a bounded size.
-func readJobFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		e := &fleet.Error{Code: fleet.CodeNotFound, Message: err.Error()}
-		if strings.Contains(name, "://") {
-			e.Hint = "files are read from this machine; one from elsewhere goes in by the standard input: curl -fsS URL | skerry job run -"
-		}
-		return nil, e
-	}
-	defer file.Close()
-	src, err := io.ReadAll(io.LimitReader(file, fleet.MaxJobSize+1))
-	if err != nil {
-		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: err.Error()} // names the file
-	}
-	if len(src) > fleet.MaxJobSize {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", name, fleet.MaxJobSize).
-			WithHint("split it into several jobs, or let its tasks fetch what is large")
-	}
-	return src, nil
 }

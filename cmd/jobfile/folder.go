@@ -1,7 +1,4 @@
-// Package jobfolder is what the functions of a job file see of the machine that reads it:
-// file, fileset and their like. The commands that read job files use it; it starts no
-// goroutine, and writes nothing.
-package jobfolder
+package jobfile
 
 import (
 	"errors"
@@ -20,17 +17,11 @@ import (
 // maxFileSet bounds how many files one pattern names.
 const maxFileSet = 1_000
 
-// Folder is a job file's: what the file reads has its name from there.
-type Folder struct {
-	Path string
-	// ReadFile reads a file of a bounded size.
-	ReadFile func(name string) ([]byte, error)
-}
+// Folder is the folder of a job file: the names of the files that it reads are relative to it.
+type Folder string
 
-// Of is the folder of a job file; "-", the standard input, is where the command runs.
-func Of(file string, readFile func(name string) ([]byte, error)) Folder {
-	return Folder{Path: filepath.Dir(file), ReadFile: readFile}
-}
+// FolderOf returns the folder of a job file; for "-", the standard input, it is where the command runs.
+func FolderOf(file string) Folder { return Folder(filepath.Dir(file)) }
 
 // Read returns a file's content.
 func (f Folder) Read(name string) ([]byte, error) {
@@ -38,7 +29,7 @@ func (f Folder) Read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.ReadFile(at)
+	return ReadFile(at)
 }
 
 // Exists reports whether there is a file.
@@ -108,7 +99,7 @@ func (Folder) Expand(name string) (string, error) {
 func (f Folder) resolvePath(name string) (string, error) {
 	at, err := f.Expand(name)
 	if err == nil && !filepath.IsAbs(at) {
-		at = filepath.Join(f.Path, at)
+		at = filepath.Join(string(f), at)
 	}
 	return at, err
 }
