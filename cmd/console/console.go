@@ -1,5 +1,6 @@
-// Package console writes what the commands have to say: tables, times, JSON and
-// errors, for terminals and for pipes. It starts no goroutine and persists nothing.
+// Package console is the command line of our programs. It reads flags from the arguments, the environment
+// and a file, and writes tables, times, JSON and errors, for terminals and for pipes. It starts no goroutine
+// and persists nothing.
 package console
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 	"skerry/devices"
 	"skerry/devices/usb"
 	"skerry/drivers"
@@ -34,8 +34,7 @@ type Flags struct {
 	BootID     string
 	Network    Network
 	Reserved   fleet.Resources
-	LogLevel   string
-	LogJSON    bool
+	Log        console.LogFlags
 	TotalCPU   int
 	TotalMemMB int
 }
@@ -66,26 +65,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	if err := flags.MarkHidden("boot-id"); err != nil {
 		panic(err) // the flag was added above
 	}
-	AddLogFlags(flags, &f.LogLevel, &f.LogJSON)
-}
-
-// AddLogFlags adds --log-level and --log-json.
-func AddLogFlags(flags *pflag.FlagSet, level *string, asJSON *bool) {
-	flags.StringVar(level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	flags.BoolVar(asJSON, "log-json", false, "log as JSON")
-}
-
-// NewLog makes the logger that the flags ask for.
-func NewLog(level string, asJSON bool) (*slog.Logger, error) {
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "log level %q: it is debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: least}
-	if asJSON {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
+	f.Log.AddLogFlags(flags)
 }
 
 // Command is the daemon's command, named use.
@@ -93,19 +73,19 @@ func Command(use, version string) *cobra.Command {
 	var f Flags
 	cmd := &cobra.Command{
 		Use: use, Short: "Run an edge: the agent on remote hardware", Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.Run(cmd.Context(), version)
 		},
 	}
 	f.Add(cmd.Flags())
-	settings.AddFlag(cmd.Flags())
+	console.AddConfigFlag(cmd.Flags())
 	return cmd
 }
 
 // Run runs the edge until ctx ends.
 func (f *Flags) Run(ctx context.Context, version string) error {
-	log, err := NewLog(f.LogLevel, f.LogJSON)
+	log, err := f.Log.NewLog()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/cmd/console"
-	"skerry/cmd/settings"
 	"skerry/edge/local"
 	"skerry/fleet"
 )
@@ -46,13 +45,13 @@ func LocalCommand() *cobra.Command {
 	var f localFlags
 	cmd := &cobra.Command{
 		Use: "local", Short: "Look after this edge on site, with no hub in reach",
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.dataDir, "data-dir", "", "the edge's data directory")
 	flags.StringVar(&f.socket, "socket", "", "the edge's socket (default: "+SocketName+" in its data directory)")
 	flags.BoolVar(&f.json, "json", false, "write JSON")
-	settings.AddFlag(flags)
+	console.AddConfigFlag(flags)
 	cmd.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand())
 	return cmd
 }

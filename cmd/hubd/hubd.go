@@ -14,17 +14,15 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"skerry/cmd/edged"
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/hub"
 )
 
 // Flags are what a hub is told on the command line.
 type Flags struct {
-	Config   hub.Config
-	LogLevel string
-	LogJSON  bool
+	Config hub.Config
+	Log    console.LogFlags
 }
 
 // Add adds the flags to a command's.
@@ -51,7 +49,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.Float64Var(&cfg.Heartbeat.MaxRate, "heartbeat-max-rate", 0, "beats a second that this hub takes (default 500)")
 	flags.DurationVar(&cfg.EdgeCertValidity, "edge-cert-validity", 0, "how long edges' certificates are valid, which they renew by themselves (default 8760h)")
 	flags.DurationVar(&cfg.EdgeCertGrace, "edge-cert-grace", 0, "how long past its end an edge's certificate is taken; away for longer, it needs a join token again (default 8760h)")
-	edged.AddLogFlags(flags, &f.LogLevel, &f.LogJSON)
+	f.Log.AddLogFlags(flags)
 }
 
 // Command is the daemon's command.
@@ -59,19 +57,19 @@ func Command(version string) *cobra.Command {
 	var f Flags
 	cmd := &cobra.Command{
 		Use: "hub", Short: "Run a hub: it agrees with the others on what shall run, and schedules it", Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.Run(cmd.Context(), version, cmd.OutOrStdout())
 		},
 	}
 	f.Add(cmd.Flags())
-	settings.AddFlag(cmd.Flags())
+	console.AddConfigFlag(cmd.Flags())
 	return cmd
 }
 
 // Run runs the hub until ctx ends, and says where it is once it serves.
 func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
-	log, err := edged.NewLog(f.LogLevel, f.LogJSON)
+	log, err := f.Log.NewLog()
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 
 	"skerry/chaos/clock"
 	"skerry/chaos/observe"
+	"skerry/cmd/console"
 	"skerry/cmd/edged"
 	"skerry/cmd/hubd"
-	"skerry/cmd/settings"
 	"skerry/hub"
 )
 
@@ -44,7 +44,7 @@ func withClock(cmd *cobra.Command, set func(clock.File)) {
 		if *path != "" {
 			set(clock.File(*path))
 		}
-		return settings.Complete(cmd.Flags(), os.Environ())
+		return console.CompleteFlags(cmd.Flags(), os.Environ())
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/virtual"
 	"skerry/cmd/console"
-	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 )
 
@@ -43,7 +42,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	root := rootCommand()
-	settings.Prepare(root, os.Args[1:])
+	console.Prepare(root, os.Args[1:])
 	err := root.ExecuteContext(ctx)
 	stop()
 	exitOnError(err)

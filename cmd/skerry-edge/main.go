@@ -10,7 +10,6 @@ import (
 
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
-	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 )
 
@@ -25,7 +24,7 @@ func main() {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.AddCommand(edged.LocalCommand())
-	settings.Prepare(cmd, os.Args[1:])
+	console.Prepare(cmd, os.Args[1:])
 	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"skerry/client"
 	"skerry/cmd/console"
-	"skerry/cmd/settings"
 	"skerry/fleet"
 )
 
@@ -32,7 +31,7 @@ func allocExec(o *operator) *cobra.Command {
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command in a task of an allocation", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command in the folder and with the environment of a running task. Its exit code is the program's.\n" +
 			"It ends with the task, and where the node's link does. On a terminal ~. at the start of a line leaves it.",
-		Annotations: map[string]string{settings.Foreign: "behind the allocation"},
+		Annotations: map[string]string{console.Foreign: "behind the allocation"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := from.chooseAlloc(cmd.Context(), o, args[0])
 			if err != nil {

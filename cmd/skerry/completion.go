@@ -10,7 +10,7 @@ import (
 
 	"skerry/api"
 	"skerry/client"
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 	"skerry/fleet"
 )
 
@@ -93,7 +93,7 @@ func completionLister(path string) lister {
 // completionsFromHub asks the hub. Where it does not answer there is nothing to offer.
 func (o *operator) completionsFromHub(cmd *cobra.Command, list lister, begin string) ([]string, cobra.ShellCompDirective) {
 	none := cobra.ShellCompDirectiveNoFileComp
-	if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {
+	if err := console.CompleteFlags(cmd.Flags(), os.Environ()); err != nil {
 		return nil, none
 	}
 	hub, err := o.hubClient()

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"skerry/cmd/console"
 	"skerry/cmd/edged"
-	"skerry/cmd/settings"
 	"skerry/edge"
 	"skerry/edge/local"
 	"skerry/fleet"
@@ -30,9 +30,9 @@ func devCommand() *cobra.Command {
 	var flags edged.Flags
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run one hub and one edge in one process, to try it out", Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := edged.NewLog(flags.LogLevel, flags.LogJSON)
+			log, err := flags.Log.NewLog()
 			if err != nil {
 				return err
 			}
@@ -45,10 +45,10 @@ func devCommand() *cobra.Command {
 	f.IntVar(&cfg.QUICPort, "quic-port", hub.DefaultQUICPort, "UDP port of the hub")
 	f.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip")
 	f.StringToStringVar(&flags.Config.Meta, "meta", nil, "KEY=VALUE of the edge; may be repeated")
-	edged.AddLogFlags(f, &flags.LogLevel, &flags.LogJSON)
+	flags.Log.AddLogFlags(f)
 	f.Lookup("log-level").DefValue = "warn"
-	flags.LogLevel = "warn"
-	settings.AddFlag(f)
+	flags.Log.Level = "warn"
+	console.AddConfigFlag(f)
 	return cmd
 }
 

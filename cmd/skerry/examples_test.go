@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 )
 
 // TestExamples checks that the help of each command has an example, and that each example is a
@@ -18,7 +18,7 @@ func TestExamples(t *testing.T) {
 		}
 		root := command()
 		args := splitWords(line)[1:]
-		settings.Prepare(root, args)
+		console.Prepare(root, args)
 		c, rest, err := root.Find(args)
 		if err != nil {
 			t.Errorf("%s: %v", line, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 )
 
 // leaves calls do with every command that does something.
@@ -37,7 +37,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 			if cmd.Name() == "version" {
 				return // it has nothing to configure
 			}
-			if cmd.Flags().Lookup(settings.ConfigFlag) == nil {
+			if cmd.Flags().Lookup(console.ConfigFlag) == nil {
 				t.Error("it has no --config")
 			}
 			before := cmd.PreRunE
@@ -51,9 +51,9 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 				if f.Value.Type() != "int" {
 					return
 				}
-				t.Setenv(settings.EnvName(f.Name), "7")
+				t.Setenv(console.EnvName(f.Name), "7")
 				if err := before(cmd, nil); err != nil || f.Value.String() != "7" {
-					t.Errorf("--%s is %s after %s=7: %v", f.Name, f.Value, settings.EnvName(f.Name), err)
+					t.Errorf("--%s is %s after %s=7: %v", f.Name, f.Value, console.EnvName(f.Name), err)
 				}
 			})
 			t.Setenv("SKERRY_ADDR", "http://192.0.2.1:1")

@@ -23,7 +23,6 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
 	"skerry/cmd/hubd"
-	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 	"skerry/fleet"
 )
@@ -40,7 +39,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	root := command()
-	settings.Prepare(root, os.Args[1:])
+	console.Prepare(root, os.Args[1:])
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -227,9 +226,9 @@ func (o *operator) addTo(c *cobra.Command) {
 	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write full ids, and the attributes of a node")
 	flags.BoolVar(&o.colour.never, "no-color", false, "no colours, also on a terminal; NO_COLOR in the environment does the same")
 	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also if the output is not a terminal")
-	settings.AddFlag(flags)
+	console.AddConfigFlag(flags)
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {
+		if err := console.CompleteFlags(cmd.Flags(), os.Environ()); err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()

@@ -1,8 +1,4 @@
-// Package settings fills in the flags of a command that were not given on the
-// command line: from the environment (SKERRY_DATA_DIR for --data-dir), then from an
-// HCL file (data_dir = "…", by --config). Commands call Complete before they look at
-// their flags. It starts no goroutine and persists nothing.
-package settings
+package console
 
 import (
 	"fmt"
@@ -25,18 +21,18 @@ const EnvPrefix = "SKERRY_"
 // ConfigFlag is the flag that names the file.
 const ConfigFlag = "config"
 
-// maxFile bounds a configuration file, in bytes.
-const maxFile = 1 << 20
+// maxSettings bounds a configuration file, in bytes.
+const maxSettings = 1 << 20
 
-// AddFlag adds --config.
-func AddFlag(flags *pflag.FlagSet) {
+// AddConfigFlag adds --config.
+func AddConfigFlag(flags *pflag.FlagSet) {
 	flags.String(ConfigFlag, "", "HCL file with any of these flags (data_dir = \"…\" for --data-dir)")
 }
 
-// Complete sets flags that were not given: what the environment has wins over the
-// file. environ is NAME=VALUE, as os.Environ; an empty value is none. All that is wrong with the file is said
-// at once.
-func Complete(flags *pflag.FlagSet, environ []string) error {
+// CompleteFlags sets the flags that the command line does not: from the environment (SKERRY_DATA_DIR for
+// --data-dir), then from the file of --config (data_dir = "…"). An empty variable is none. The error has
+// every problem.
+func CompleteFlags(flags *pflag.FlagSet, environ []string) error {
 	var problems []string
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || f.Name == "help" {
@@ -49,7 +45,7 @@ func Complete(flags *pflag.FlagSet, environ []string) error {
 		}
 	})
 	if f := flags.Lookup(ConfigFlag); f != nil && f.Value.String() != "" {
-		problems = append(problems, readFile(flags, f.Value.String())...)
+		problems = append(problems, readSettings(flags, f.Value.String())...)
 	}
 	if len(problems) > 0 {
 		return &fleet.Error{Code: fleet.CodeInvalid, Message: strings.Join(problems, "\n")}
@@ -71,15 +67,14 @@ func lookUpEnv(environ []string, name string) string {
 	return ""
 }
 
-// readFile sets the flags that a file has and that nobody has set, and returns what is
-// wrong.
-func readFile(flags *pflag.FlagSet, name string) []string {
+// readSettings sets the flags that a file has and that are not set yet, and returns the problems.
+func readSettings(flags *pflag.FlagSet, name string) []string {
 	info, err := os.Stat(name)
 	if err != nil {
 		return []string{fmt.Sprintf("read the configuration: %v", err)}
 	}
-	if info.Size() > maxFile {
-		return []string{fmt.Sprintf("read the configuration: %s has %d bytes, at most %d", name, info.Size(), maxFile)}
+	if info.Size() > maxSettings {
+		return []string{fmt.Sprintf("read the configuration: %s has %d bytes, at most %d", name, info.Size(), maxSettings)}
 	}
 	file, diags := hclparse.NewParser().ParseHCLFile(name)
 	if diags.HasErrors() {

@@ -1,4 +1,4 @@
-package settings_test
+package console_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 	"skerry/fleet"
 )
 
@@ -33,7 +33,7 @@ func newFakeDaemon() *fakeDaemon {
 	d.flags.BoolVar(&d.on, "on", false, "")
 	d.flags.StringSliceVar(&d.hubs, "hub", []string{"default"}, "")
 	d.flags.StringToStringVar(&d.meta, "meta", nil, "")
-	settings.AddFlag(d.flags)
+	console.AddConfigFlag(d.flags)
 	return d
 }
 
@@ -70,7 +70,7 @@ func TestComplete(t *testing.T) {
 			if err := d.flags.Parse(c.args); err != nil {
 				t.Fatal(err)
 			}
-			if err := settings.Complete(d.flags, c.environ); err != nil {
+			if err := console.CompleteFlags(d.flags, c.environ); err != nil {
 				t.Fatal(err)
 			}
 			d.flags = nil
@@ -87,7 +87,7 @@ func TestCompleteProblems(t *testing.T) {
 	if err := d.flags.Parse([]string{"--config", path}); err != nil {
 		t.Fatal(err)
 	}
-	err := settings.Complete(d.flags, []string{"SKERRY_EVERY=often"})
+	err := console.CompleteFlags(d.flags, []string{"SKERRY_EVERY=often"})
 	if fleet.CodeOf(err) != fleet.CodeInvalid {
 		t.Fatalf("%v", err)
 	}
@@ -114,7 +114,7 @@ func FuzzComplete(f *testing.F) {
 		if err := d.flags.Parse([]string{"--config", mustWrite(t, content)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := settings.Complete(d.flags, nil); err != nil && fleet.CodeOf(err) != fleet.CodeInvalid {
+		if err := console.CompleteFlags(d.flags, nil); err != nil && fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%v", err)
 		}
 	})

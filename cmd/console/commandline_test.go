@@ -1,4 +1,4 @@
-package settings_test
+package console_test
 
 import (
 	"io"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/settings"
+	"skerry/cmd/console"
 	"skerry/fleet"
 )
 
@@ -32,7 +32,7 @@ func newFakeProgram() *fakeProgram {
 	run.Flags().StringArrayVar(&p.vars, "var", nil, "")
 	run.Flags().BoolVarP(&p.follow, "follow", "f", false, "")
 	exec := &cobra.Command{
-		Use: "exec ID COMMAND", Annotations: map[string]string{settings.Foreign: ""},
+		Use: "exec ID COMMAND", Annotations: map[string]string{console.Foreign: ""},
 		RunE: func(_ *cobra.Command, args []string) error { p.args = args; return nil },
 	}
 	exec.Flags().SetInterspersed(false)
@@ -45,7 +45,7 @@ func newFakeProgram() *fakeProgram {
 }
 
 func (p *fakeProgram) runWithArgs(args ...string) error {
-	settings.Prepare(p.root, args)
+	console.Prepare(p.root, args)
 	return p.root.Execute()
 }
 
