@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync/atomic"
 )
 
 // What makes a terminal write in another colour, and what ends that.
@@ -20,29 +19,6 @@ const (
 func Coloured(w io.Writer) bool {
 	_, _, terminal := IsTerminal(w)
 	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// Output is a writer that has colours, or has none, and knows whether what is written may be old.
-type Output struct {
-	io.Writer
-	Colours bool
-	stale   atomic.Bool
-}
-
-// SetStale says whether the tables that are written from now on may be old. It is safe for
-// concurrent use.
-func (o *Output) SetStale(stale bool) { o.stale.Store(stale) }
-
-// IsStale reports whether what is written to w may be old.
-func IsStale(w io.Writer) bool {
-	o, ok := w.(*Output)
-	return ok && o.stale.Load()
-}
-
-// HasColours reports whether what is written to w has colours.
-func HasColours(w io.Writer) bool {
-	o, ok := w.(*Output)
-	return ok && o.Colours
 }
 
 // stateColours has the colour of each state that a job, an allocation, a node, a deployment, an

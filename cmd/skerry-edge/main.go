@@ -10,6 +10,7 @@ import (
 
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
+	"skerry/cmd/skerry/local"
 	"skerry/drivers/rawexec"
 )
 
@@ -23,7 +24,7 @@ func main() {
 	cmd.Version = version
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(edged.LocalCommand())
+	cmd.AddCommand(local.Command())
 	console.Prepare(cmd, os.Args[1:])
 	err := cmd.ExecuteContext(ctx)
 	stop()

@@ -126,7 +126,7 @@ func TestEdgeInTheYear1970(t *testing.T) {
 	e, agent := b.mustStart(t)
 	mustSee(t, e, "ready", connected)
 
-	root := command()
+	root := rootCommand()
 	job := filepath.Join(dir, "job.json")
 	if err := os.WriteFile(job, []byte(`{"Job": {"ID": "till", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "sim"}]}]}}`), 0o600); err != nil {
 		t.Fatal(err)

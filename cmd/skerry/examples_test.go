@@ -16,7 +16,7 @@ func TestExamples(t *testing.T) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		root := command()
+		root := rootCommand()
 		args := splitWords(line)[1:]
 		console.Prepare(root, args)
 		c, rest, err := root.Find(args)
@@ -41,7 +41,7 @@ func TestExamples(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(command())
+	walk(rootCommand())
 }
 
 // splitWords splits a line at spaces that are outside of double quotes.

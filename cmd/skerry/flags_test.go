@@ -23,7 +23,7 @@ func leaves(cmd *cobra.Command, do func(*cobra.Command)) {
 // whatever an operator asks can be answered as JSON.
 func TestFlagsOfEveryCommand(t *testing.T) {
 	seen := 0
-	leaves(command(), func(cmd *cobra.Command) {
+	leaves(rootCommand(), func(cmd *cobra.Command) {
 		seen++
 		t.Run(cmd.CommandPath(), func(t *testing.T) {
 			cmd.InitDefaultHelpFlag()

@@ -30,7 +30,7 @@ func mustShow(t *testing.T, answers map[string]any, header http.Header, args ...
 	}))
 	defer hub.Close()
 	var out bytes.Buffer
-	root := command()
+	root := rootCommand()
 	root.SetOut(&out)
 	root.SetArgs(append(args, "--addr", hub.URL))
 	if err := root.ExecuteContext(t.Context()); err != nil {

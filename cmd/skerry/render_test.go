@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"skerry/api"
-	"skerry/cmd/console"
 	"skerry/fleet"
-	"skerry/fleet/diff"
 	"skerry/fleet/timeline"
-	"skerry/fleet/validate"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
@@ -23,33 +20,30 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
 // TestRender holds what commands write against testdata/golden: what people read and
 // scripts may parse does not change by accident.
 func TestRender(t *testing.T) {
-	for name, render := range map[string]func(w io.Writer) error{
-		"fleet": func(w io.Writer) error { return writeFleet(w, fleetAtSea(), 0) },
-		"fleet-leaderless": func(w io.Writer) error {
-			s := fleetAtSea()
-			s.Leader, s.Nodes[0].LastContact = "", nil
-			out := &console.Output{Writer: w}
-			out.SetStale(true)
-			return writeFleet(out, s, 0)
-		},
-		"fleet-400":   func(w io.Writer) error { return writeFleet(w, fleetOfShops(400), fleetRows) },
-		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}, 0) },
-		"history":     func(w io.Writer) error { return writeHistory(w, partition()) },
-		"plan": func(w io.Writer) error {
-			writePlan(w, plan())
-			return nil
-		},
-		"eval":       func(w io.Writer) error { return writeEval(w, evaluation()) },
-		"deployment": func(w io.Writer) error { return writeProgress(w, failingCanary()) },
+	leaderless := fleetAtSea()
+	leaderless.Leader, leaderless.Nodes[0].LastContact = "", nil
+	history, progress, eval := partition(), failingCanary(), evaluation()
+	deployment := "/v1/deployment/progress/" + string(progress.Deployment.ID)
+	for name, tc := range map[string]struct {
+		args    string
+		known   string // whether the hub knows a leader
+		answers map[string]any
+	}{
+		"fleet":            {"fleet status --limit 0", "true", map[string]any{"/v1/fleet/status": fleetAtSea()}},
+		"fleet-leaderless": {"fleet status", "false", map[string]any{"/v1/fleet/status": leaderless}},
+		"fleet-400":        {"fleet status", "true", map[string]any{"/v1/fleet/status": fleetOfShops(400)}},
+		"fleet-empty":      {"fleet status", "true", map[string]any{"/v1/fleet/status": api.FleetStatus{Region: "global", Time: at(0)}}},
+		"history": {"alloc history 12345678", "true", map[string]any{
+			"/v1/allocations": []api.AllocStub{history.Alloc}, "/v1/allocation/" + string(history.Alloc.ID) + "/history": history}},
+		"eval": {"eval status 87654321", "true", map[string]any{"/v1/evaluations": []fleet.Evaluation{eval}}},
+		"deployment": {"deployment status abcdef01", "true", map[string]any{
+			"/v1/deployments": []fleet.Deployment{*progress.Deployment}, deployment: progress}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got bytes.Buffer
-			if err := render(&got); err != nil {
-				t.Fatal(err)
-			}
+			got := mustShow(t, tc.answers, http.Header{"X-Nomad-Knownleader": {tc.known}}, strings.Fields(tc.args)...)
 			path := filepath.Join("testdata", "golden", name+".txt")
 			if *rewrite {
-				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -57,8 +51,8 @@ func TestRender(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
@@ -140,23 +134,6 @@ func partition() api.HistoryAnswer {
 			hub(22, 3601, "node ready", ""),
 			hub(23, 3601, "reconnected", "it runs, and has no replacement"),
 		}),
-	}
-}
-
-func plan() api.PlanAnswer {
-	old := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"A": "1"}}}}}}
-	validate.FillDefaults(old)
-	updated := &fleet.Job{ID: "shop", Constraints: []fleet.Constraint{{LTarget: "${attr.gpu}", Operand: "is_set"}}, TaskGroups: []fleet.TaskGroup{
-		{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"B": "2"}}}}}}
-	validate.FillDefaults(updated)
-	changes := diff.Jobs(old, updated)
-	return api.PlanAnswer{
-		Diff:        &changes,
-		Annotations: api.PlanAnnotations{DesiredTGUpdates: map[string]fleet.DesiredUpdates{"web": {Place: 2, DestructiveUpdate: 2, Ignore: 1, NoNode: 2, AwaitsRoom: 1}, "job": {Place: 1}}},
-		FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 9, NodesFiltered: 5, NodesExhausted: 4, CoalescedFailures: 1,
-			RejectedNodes:      []fleet.NodeRejection{{NodeID: "4f2c1a90-1", NodeName: "till7", Why: "memory: 512 MB asked for, 100 of 2000 free"}},
-			ConstraintFiltered: map[string]int{"${attr.gpu} is_set": 1}, DimensionExhausted: map[string]int{"memory": 1}}},
-		Reasons: []string{"place shop.web[1]: group web wants 3"},
 	}
 }
 

@@ -1,31 +1,30 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"skerry/cmd/skerry/alloc"
+	"skerry/cmd/skerry/command"
+	"skerry/cmd/skerry/job"
 	"skerry/fleet"
 )
 
-// shortcuts are the commands that people type most, without the group that they are
-// of: skerry run for skerry job run.
-func shortcuts(o *operator) []*cobra.Command {
-	list := []*cobra.Command{
-		jobRun(o), jobPlan(o), jobValidate(o), jobStop(o), jobInspect(o), jobInit(o),
-		allocLogs(o), allocFS(o), allocExec(o),
-	}
-	for _, c := range list {
-		of := "job"
-		if slices.Contains([]string{"logs", "fs", "exec"}, c.Name()) {
-			of = "alloc"
+// shortcuts are the commands that people type most, without their group: skerry run for skerry job run.
+func shortcuts(s *command.Session) []*cobra.Command {
+	var list []*cobra.Command
+	for _, group := range []struct {
+		name     string
+		commands []*cobra.Command
+	}{{"job", job.Shortcuts(s)}, {"alloc", alloc.Shortcuts(s)}} {
+		for _, c := range group.commands {
+			c.Short += fmt.Sprintf(" (as %s %s)", group.name, c.Name())
+			list = append(list, c)
 		}
-		c.Short += fmt.Sprintf(" (as %s %s)", of, c.Name())
 	}
-	return append(list, status(o))
+	return append(list, statusCommand(s))
 }
 
 // contexts are what status looks for, by the names that a search has for them, and
@@ -49,43 +48,38 @@ func kinds() string {
 	return strings.Join(names, ", ")
 }
 
-// status lists jobs, or shows whatever an id names.
-func status(o *operator) *cobra.Command {
+// statusCommand lists jobs, or shows the object of an id.
+func statusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show the object of an id or of its prefix", Args: cobra.MaximumNArgs(1),
-		Long: "List jobs, or show the job, allocation, node, deployment, evaluation, namespace or node pool that\n" +
-			"an id, the beginning of one, or a node's name names. A job of exactly this id comes first.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return o.listJobs(cmd)
+		Long: "List jobs, or show one object: the job, allocation, node, deployment, evaluation, namespace or node pool\n" +
+			"with this id, with an id that begins so, or the node with this name. A job with exactly this id comes first.",
+		RunE: s.Run(func(c *command.Call) error {
+			at := contexts[0]
+			if len(c.Args) > 0 {
+				kind, id, err := searchContexts(c, c.Args[0])
+				if err != nil {
+					return err
+				}
+				at, c.Args = contexts[kind], []string{id}
 			}
-			kind, id, err := o.searchContexts(cmd.Context(), args[0])
+			show, _, err := c.Root().Find(strings.Fields(at.command))
 			if err != nil {
-				return err
+				return fmt.Errorf("show %s %s: %w", at.kind, c.Args, err)
 			}
-			at := contexts[kind]
-			show, _, err := cmd.Root().Find(strings.Fields(at.command))
-			if err != nil {
-				return fmt.Errorf("show %s %s: %w", at.kind, id, err)
-			}
-			show.SetContext(cmd.Context())
-			show.SetOut(cmd.OutOrStdout()) // which --template shapes
-			return show.RunE(show, []string{id})
-		},
+			show.SetContext(c.Context())
+			return show.RunE(show, c.Args)
+		}),
 	}
 }
 
 // searchContexts finds what a text names: which of contexts, and its id.
-func (o *operator) searchContexts(ctx context.Context, text string) (kind int, id string, err error) {
-	hub, err := o.hubClient()
+func searchContexts(c *command.Call, text string) (kind int, id string, err error) {
+	answer, err := c.Hub.Search(c.Context(), text)
 	if err != nil {
 		return 0, "", err
 	}
-	answer, err := hub.Search(ctx, text)
-	if err != nil {
-		return 0, "", err
-	}
-	if node, err := hub.FindNode(ctx, text); err == nil && node.Name == text {
+	if node, err := c.FindNode(text); err == nil && node.Name == text {
 		answer.Matches["nodes"] = []string{string(node.ID)}
 	}
 	var found []string

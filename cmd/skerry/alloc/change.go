@@ -1,0 +1,90 @@
+package alloc
+
+import (
+	"github.com/spf13/cobra"
+
+	"skerry/api"
+	"skerry/client"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/command"
+	"skerry/cmd/skerry/eval"
+	"skerry/fleet"
+)
+
+func stopCommand(s *command.Session) *cobra.Command {
+	var detach bool
+	var o client.StopOptions
+	c := &cobra.Command{
+		Use: "stop ID", Short: "Stop an allocation, and place a new one", Args: cobra.ExactArgs(1),
+		RunE: s.Run(func(c *command.Call) error {
+			stub, err := c.FindAlloc(c.Args[0])
+			if err != nil {
+				return err
+			}
+			answer, err := c.Hub.StopAlloc(c.Context(), stub.ID, o)
+			if err != nil {
+				return err
+			}
+			done := "Allocation " + console.ID(stub.ID) + " stops"
+			if answer.EvalID == "" {
+				done = "Allocation " + console.ID(stub.ID) + " has ended, or stops already"
+			}
+			return eval.ShowAnswer(c, answer, answer.EvalID, detach, done)
+		}),
+	}
+	command.AddDetach(c, &detach)
+	command.AddNoShutdownDelay(c, &o.NoShutdownDelay)
+	return c
+}
+
+func restartCommand(s *command.Session) *cobra.Command {
+	var req api.AllocRestartRequest
+	c := requestCommand(s, &req.TaskName, "restarted", func(c *command.Call, id fleet.AllocID) error {
+		return c.Hub.RestartAlloc(c.Context(), id, req)
+	})
+	c.Use, c.Short = "restart ID [TASK]", "Restart the tasks of an allocation in place"
+	c.Long = "Restart the running tasks of an allocation, or one of them, on the node where they are.\n" +
+		"The node needs its link for this; on the node itself use skerry local restart."
+	c.Flags().BoolVar(&req.AllTasks, "all-tasks", false, "restart all tasks; refused if a task has ended")
+	return c
+}
+
+func signalCommand(s *command.Session) *cobra.Command {
+	var req api.AllocSignalRequest
+	c := requestCommand(s, &req.Task, "signalled", func(c *command.Call, id fleet.AllocID) error {
+		return c.Hub.SignalAlloc(c.Context(), id, req)
+	})
+	c.Use, c.Short = "signal ID [TASK]", "Send a signal to an allocation's tasks"
+	c.Flags().StringVarP(&req.Signal, "signal", "s", "SIGKILL", "name of the signal")
+	return c
+}
+
+// requestCommand is a command that has an allocation's edge do something with a task, or with all that run.
+// done says what the allocation then is.
+func requestCommand(s *command.Session, task *string, done string, ask func(*command.Call, fleet.AllocID) error) *cobra.Command {
+	c := &cobra.Command{
+		Args: cobra.RangeArgs(1, 2),
+		RunE: s.Run(func(c *command.Call) error {
+			if len(c.Args) > 1 {
+				if *task != "" && *task != c.Args[1] {
+					return fleet.Errorf(fleet.CodeInvalid, "two tasks are named: %q and %q", c.Args[1], *task)
+				}
+				*task = c.Args[1]
+			}
+			stub, err := c.FindAlloc(c.Args[0])
+			if err != nil {
+				return err
+			}
+			if err := ask(c, stub.ID); err != nil {
+				return err
+			}
+			c.Out.Say(struct {
+				Alloc fleet.AllocID
+				Done  string
+			}{stub.ID, done}, "Allocation %s is %s.", console.ID(stub.ID), done)
+			return nil
+		}),
+	}
+	c.Flags().StringVar(task, "task", "", "one task, as the second argument")
+	return c
+}

@@ -1,0 +1,78 @@
+package eval
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"skerry/api"
+	"skerry/cmd/console"
+	"skerry/fleet"
+)
+
+// TestWhatHasEndedIsComplete is the last line of job run and job dispatch: what has ended as
+// it should does not run.
+func TestWhatHasEndedIsComplete(t *testing.T) {
+	alloc := func(status string) api.AllocStub {
+		return api.AllocStub{DesiredStatus: fleet.DesiredRun, ClientStatus: status}
+	}
+	retired := alloc(fleet.ClientFailed)
+	retired.Retired = true
+	for _, tc := range []struct {
+		kind   string
+		allocs []api.AllocStub
+		want   string
+	}{
+		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientComplete)}, `Job "j" is complete, version 3.`},
+		{fleet.JobTypeSysBatch, []api.AllocStub{alloc(fleet.ClientComplete)}, `Job "j" is complete, version 3.`},
+		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), retired}, `Job "j" is complete, version 3.`},
+		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
+		{fleet.JobTypeService, []api.AllocStub{alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
+	} {
+		f := &followedJob{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, allocs: tc.allocs}
+		if got := f.endSummary(); got != tc.want {
+			t.Errorf("%s: %s", tc.kind, got)
+		}
+	}
+}
+
+// TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations:
+// job run goes on where they wait for others to stop, and ends where no stop makes room.
+func TestFollowedOverRoom(t *testing.T) {
+	full := map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"network: reserved port collision http=80": 1}}}
+	first := &fleet.Evaluation{ID: "e1", BlockedEval: "b1", FailedTGAllocs: full}
+	for name, tc := range map[string]struct {
+		eval, blocked *fleet.Evaluation
+		waits         bool
+	}{
+		"a port that another job holds":  {first, &fleet.Evaluation{ID: "b1", FailedTGAllocs: full}, true},
+		"one that an older version held": {first, &fleet.Evaluation{ID: "b1", AwaitsRoom: map[string]int{"web": 1}}, false},
+		"both":                           {first, &fleet.Evaluation{ID: "b1", AwaitsRoom: map[string]int{"api": 1}, FailedTGAllocs: full}, false},
+		"evaluated again just now":       {first, nil, false},
+		"no node suits, nor will":        {&fleet.Evaluation{ID: "e1", FailedTGAllocs: full}, nil, true},
+	} {
+		job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}}}
+		f := &followedJob{job: job, eval: tc.eval, blocked: tc.blocked}
+		p := api.Progress{Deployment: &fleet.Deployment{Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {}}}}
+		for what, done := range map[string]func() (bool, error){"a job": f.checkRunning, "its deployment": func() (bool, error) { return f.checkRollout(p) }} {
+			_, err := done()
+			var exit *console.ExitError
+			if waits := errors.As(err, &exit) && exit.Code == exitWaiting && strings.Contains(err.Error(), "port collision"); waits != tc.waits || !waits && err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+	}
+}
+
+// TestPromotionWithoutAnOutlook follows a deployment that a hub says no outlook of: one of an
+// older release, or one whose job has a newer version by now.
+func TestPromotionWithoutAnOutlook(t *testing.T) {
+	f := &followedJob{job: &fleet.Job{ID: "shop"}, eval: &fleet.Evaluation{}}
+	p := api.Progress{
+		Deployment: &fleet.Deployment{ID: "abcdef01-2", Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {DesiredCanaries: 1}}},
+		Groups:     map[string]map[string]api.SiteProgress{"web": {"": {Healthy: 1}}},
+	}
+	if _, err := f.checkRollout(p); err == nil || !strings.HasSuffix(err.Error(), "deployment abcdef01 waits for its promotion") {
+		t.Errorf("it is followed until: %v", err)
+	}
+}

@@ -1,0 +1,104 @@
+package job
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/client"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/alloc"
+	"skerry/cmd/skerry/command"
+	"skerry/fleet"
+)
+
+// actionFlags say where an action runs.
+type actionFlags struct {
+	alloc.ExecFlags
+	job, group, alloc string
+}
+
+// ActionCommand is skerry action, which is also skerry job action.
+func ActionCommand(s *command.Session) *cobra.Command {
+	var f actionFlags
+	c := &cobra.Command{
+		Use: "action [NAME]", Short: "Run an action of a job in an allocation, or list the job's actions", Args: cobra.MaximumNArgs(1),
+		Long: "Run an action of a job where its task runs. An action is a command that an action block of the job has.\n" +
+			"It runs in an allocation that is named, or in any running one of the job. The exit code is that of the\n" +
+			"command. Without a name the actions of the job are listed. On a terminal ~. at the start of a line ends\n" +
+			"the session.",
+		RunE: s.Run(func(c *command.Call) error {
+			id, err := f.findJob(c)
+			if err != nil {
+				return err
+			}
+			actions, err := c.Hub.JobActions(c.Context(), id)
+			if err != nil {
+				return err
+			}
+			if len(c.Args) == 0 {
+				list := f.filterActions(actions)
+				c.Out.Show(list, func() { actionList.Write(c.Out, list) })
+				return nil
+			}
+			if f.alloc == "" { // an allocation may run another version of the job
+				if _, err := fleet.FindAction(id, actions, f.group, f.Task, c.Args[0]); err != nil {
+					return err
+				}
+			}
+			action := client.ActionQuery{Job: id, Action: c.Args[0], Group: f.group, Alloc: fleet.AllocID(f.alloc)}
+			return f.Run(c, func(ctx context.Context, o client.ExecOptions, x fleet.Exec) (int, error) {
+				return c.Hub.RunAction(ctx, action, o, x)
+			})
+		}),
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.job, "job", "", "job of the action; not needed with an allocation")
+	flags.StringVar(&f.group, "group", "", "group of the action; needed where several have an action of that name")
+	flags.StringVar(&f.alloc, "alloc", "", "allocation to run it in (default: any that runs)")
+	flags.StringVar(&f.alloc, "allocation", "", "as --alloc")
+	if err := flags.MarkHidden("allocation"); err != nil {
+		panic(err) // it is the flag above
+	}
+	f.AddFlags(c, "task of the action; needed where several have an action of that name")
+	return c
+}
+
+// findJob finds the job, and the allocation where one is named.
+func (f *actionFlags) findJob(c *command.Call) (fleet.JobID, error) {
+	if f.job == "" && f.alloc == "" {
+		return "", fleet.Errorf(fleet.CodeInvalid, "run an action: neither a job nor an allocation is named").
+			WithHint("name a job with --job, or an allocation of it with --alloc")
+	}
+	if f.alloc == "" {
+		job, err := c.FindJob(f.job)
+		return job.ID, err
+	}
+	stub, err := c.FindAlloc(f.alloc)
+	if err != nil {
+		return "", err
+	}
+	if f.alloc = string(stub.ID); f.job != "" && f.job != string(stub.JobID) {
+		return "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", console.ID(stub.ID), stub.JobID, f.job)
+	}
+	return stub.JobID, nil
+}
+
+// filterActions are the actions of the group and the task that are named.
+func (f *actionFlags) filterActions(actions []fleet.JobAction) []fleet.JobAction {
+	list := []fleet.JobAction{}
+	for _, a := range actions {
+		if (f.group == "" || a.TaskGroupName == f.group) && (f.Task == "" || a.TaskName == f.Task) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+var actionList = console.List[fleet.JobAction]{
+	Heads: []string{"NAME", "GROUP", "TASK", "COMMAND"},
+	Row: func(a fleet.JobAction) []any {
+		return []any{a.Name, a.TaskGroupName, a.TaskName, strings.Join(append([]string{a.Command}, a.Args...), " ")}
+	},
+}

@@ -1,0 +1,256 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/api"
+	"skerry/client"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/command"
+	"skerry/cmd/skerry/deployment"
+	"skerry/cmd/skerry/eval"
+	"skerry/fleet"
+	"skerry/fleet/cron"
+)
+
+func statusCommand(s *command.Session) *cobra.Command {
+	var show statusFlags
+	list := command.Show(s, command.Listed((*client.Client).Jobs, &client.List{}), console.List[api.JobStub]{
+		None: "There are no jobs.", Heads: []string{"ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED"},
+		Namespace: func(j api.JobStub) string { return j.Namespace },
+		Row: func(j api.JobStub) []any {
+			return []any{j.ID, j.Type, j.Priority, statusWord(j.Status, j.Stop), summaryLine(j.JobSummary), console.SinceNano(j.SubmitTime)}
+		},
+	}.Write)
+	one := command.Show(s, readDetails, func(out *console.Output, d jobDetails) { d.writeDetails(out, show) })
+	c := &cobra.Command{
+		Use: "status [ID]", Short: "List jobs, or show one and its allocations", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return list(cmd, args)
+			}
+			return one(cmd, args)
+		},
+	}
+	c.Flags().BoolVarP(&show.all, "all", "a", false, "show allocations that have ended, too")
+	c.Flags().BoolVar(&show.all, "all-allocs", false, "as --all")
+	if err := c.Flags().MarkHidden("all-allocs"); err != nil {
+		panic(err) // it is the flag above
+	}
+	c.Flags().BoolVar(&show.evals, "evals", false, "show its evaluations, too")
+	c.Flags().BoolVar(&show.brief, "short", false, "show the job alone")
+	c.MarkFlagsMutuallyExclusive("short", "evals")
+	c.MarkFlagsMutuallyExclusive("short", "all")
+	return c
+}
+
+var evaluations = console.List[fleet.Evaluation]{
+	Heads: []string{"EVALUATION", "PRIORITY", "TRIGGERED BY", "STATUS", "FAILURES"},
+	Row: func(e fleet.Evaluation) []any {
+		return []any{console.ID(e.ID), e.Priority, e.TriggeredBy, e.Status, len(e.FailedTGAllocs) > 0}
+	},
+}
+
+func statusWord(status string, stopped bool) string {
+	if stopped {
+		status += " (stopped)"
+	}
+	return status
+}
+
+func readDetails(c *command.Call) (d jobDetails, err error) {
+	if d.Job, err = c.WholeJob(c.Args[0]); err != nil {
+		return d, err
+	}
+	id := d.Job.ID
+	if d.Summary, err = c.Hub.JobSummary(c.Context(), id); err != nil {
+		return d, err
+	}
+	if d.Allocations, err = c.Hub.JobAllocs(c.Context(), id, client.List{}); err != nil {
+		return d, err
+	}
+	if d.Evaluations, err = c.Hub.JobEvals(c.Context(), id); err != nil {
+		return d, err
+	}
+	if d.Deployment, err = newestProgress(c, id); err != nil {
+		return d, err
+	}
+	if d.Job.IsPeriodic() || d.Job.IsParameterized() {
+		d.Children, err = childrenOf(c, id)
+	}
+	return d, err
+}
+
+func summaryLine(s *fleet.JobSummary) string {
+	if s == nil {
+		return ""
+	}
+	var queued, starting, running, unknown, failed, lost, complete int
+	for _, g := range s.Summary {
+		queued, starting, running = queued+g.Queued, starting+g.Starting, running+g.Running
+		unknown, failed, lost, complete = unknown+g.Unknown, failed+g.Failed, lost+g.Lost, complete+g.Complete
+	}
+	line := console.Counts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
+	if line == console.Counts() { // of a service, what is complete is what was replaced
+		line = console.Counts(complete, "complete")
+	}
+	return line
+}
+
+// jobDetails are what job status shows of one job.
+type jobDetails struct {
+	Job         *fleet.Job
+	Summary     fleet.JobSummary
+	Allocations []api.AllocStub
+	Evaluations []fleet.Evaluation
+	// Deployment is the newest deployment; nil: there was none.
+	Deployment *api.Progress `json:",omitempty"`
+	// Children are the jobs that were made of it, by its times or by dispatch.
+	Children []api.JobStub `json:",omitempty"`
+}
+
+// statusFlags says how much of a job is shown.
+type statusFlags struct{ all, evals, brief bool }
+
+// newestProgress is the progress of a job's newest deployment; nil: there was none, or the hubs have
+// removed it.
+func newestProgress(c *command.Call, id fleet.JobID) (*api.Progress, error) {
+	d, err := c.Hub.JobDeployment(c.Context(), id)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	p, err := c.Hub.DeploymentProgress(c.Context(), d.ID)
+	if fleet.CodeOf(err) == fleet.CodeNotFound {
+		return nil, nil
+	}
+	return &p, err
+}
+
+// childrenOf are the jobs that were made of one, the newest first.
+func childrenOf(c *command.Call, id fleet.JobID) ([]api.JobStub, error) {
+	list, err := c.Hub.Jobs(c.Context(), client.List{Prefix: string(id) + "/"})
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(j api.JobStub) bool { return j.ParentID != string(id) })
+	command.NewestFirst(list, func(j api.JobStub) int64 { return j.SubmitTime })
+	return list, nil
+}
+
+func (d *jobDetails) writeDetails(out *console.Output, show statusFlags) {
+	j := d.Job
+	t := console.NewTable()
+	t.Add("Job", j.ID)
+	if j.Name != string(j.ID) {
+		t.Add("Name", j.Name)
+	}
+	t.Add("Type", j.Type)
+	t.Add("Priority", j.Priority)
+	t.Add("Where", fmt.Sprintf("datacenters %s, pool %s", strings.Join(j.Datacenters, ", "), j.NodePool))
+	t.Add("Status", console.WithReason(statusWord(j.Status, j.Stop), j.StatusDescription))
+	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.LocalNano(j.SubmitTime)))
+	if p := d.Deployment; p != nil && !p.Deployment.Active() {
+		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", console.ID(p.Deployment.ID), p.Deployment.JobVersion,
+			p.Deployment.Status, p.Deployment.StatusDescription))
+	}
+	if j.IsPeriodic() {
+		t.Add("Next launch", nextLaunch(j))
+	}
+	out.Table(t)
+	if show.brief {
+		return
+	}
+	if j.IsPeriodic() || j.IsParameterized() {
+		d.writeChildren(out)
+		return
+	}
+	groups := console.NewTable("GROUP", "COUNT", "QUEUED", "STARTING", "RUNNING", "UNKNOWN", "FAILED", "COMPLETE", "LOST")
+	for _, g := range j.TaskGroups {
+		s := d.Summary.Summary[g.Name]
+		groups.Add(g.Name, g.Count, s.Queued, s.Starting, s.Running, s.Unknown, s.Failed, s.Complete, s.Lost)
+	}
+	out.Line("")
+	out.Table(groups)
+	for _, e := range d.Evaluations {
+		if e.Status == fleet.EvalBlocked {
+			out.Line("\nEvaluation %s is blocked: it %s", console.ID(e.ID), e.StatusDescription)
+			eval.WriteUnplaced(out, e)
+		}
+	}
+	if p := d.Deployment; p != nil && p.Deployment.Active() {
+		out.Line("")
+		deployment.WriteProgress(out, *p)
+	}
+	if show.evals {
+		out.Line("")
+		newest := slices.Clone(d.Evaluations)
+		command.NewestFirst(newest, func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
+		evaluations.Write(out, newest)
+	}
+	writeAllocs(out, d.Allocations, show.all)
+}
+
+// nextLaunch says when a periodic job is launched.
+func nextLaunch(j *fleet.Job) string {
+	switch {
+	case j.Stop:
+		return "none: it is stopped"
+	case !j.Periodic.Enabled:
+		return "none: it is not enabled"
+	}
+	now := time.Now()
+	at, err := cron.Next(*j.Periodic, now)
+	switch {
+	case err != nil:
+		return err.Error()
+	case at.IsZero():
+		return "never again"
+	}
+	return fmt.Sprintf("%s, in %s", at.Local().Format("2006-01-02 15:04:05 MST"), console.Span(at.Sub(now)))
+}
+
+// writeChildren lists the jobs that were made of one that does not run itself.
+func (d *jobDetails) writeChildren(out *console.Output) {
+	made := "dispatched"
+	if d.Job.IsPeriodic() {
+		made = "launched"
+	}
+	out.Line("")
+	if len(d.Children) == 0 {
+		out.Line("Nothing that it %s is known.", made)
+		return
+	}
+	t := console.NewTable(strings.ToUpper(made), "STATUS", "ALLOCATIONS", "SUBMITTED")
+	for _, c := range d.Children {
+		t.Add(c.ID, c.Status, summaryLine(c.JobSummary), console.SinceNano(c.SubmitTime))
+	}
+	out.Table(t)
+}
+
+// writeAllocs lists allocations by name, and the newest of a name first; those that have ended
+// only if asked for.
+func writeAllocs(out *console.Output, allocs []api.AllocStub, all bool) {
+	command.NewestFirst(allocs, func(a api.AllocStub) fleet.Index { return a.CreateIndex })
+	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name, b.Name) })
+	t := console.NewTable("ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "CHANGED", "TASKS")
+	ended := 0
+	for _, a := range allocs {
+		over := (a.Retired || a.DesiredStatus != fleet.DesiredRun) && a.ClientStatus != fleet.ClientRunning && a.ClientStatus != fleet.ClientUnknown
+		if over && !all {
+			ended++
+			continue
+		}
+		t.Add(console.ID(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
+			console.SinceNano(a.ModifyTime), eval.TaskStates(a))
+	}
+	out.Line("")
+	out.Table(t)
+	if ended > 0 {
+		out.Line("%d that have ended are not shown (--all)", ended)
+	}
+}

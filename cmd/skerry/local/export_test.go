@@ -1,0 +1,10 @@
+package local
+
+import (
+	"time"
+
+	"skerry/edge/local"
+)
+
+// Summary is the first line of the status.
+func Summary(s local.Status, now time.Time) string { return statusSummary(s, now) }

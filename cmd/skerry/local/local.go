@@ -1,0 +1,337 @@
+// Package local has the commands of skerry local: an operator on site looks after an edge with them, with no
+// hub in reach. skerry-edge has them too, so this package must stay small and knows nothing of hubs. It starts
+// no goroutine, and persists nothing.
+package local
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+// socketName is the local API's socket below an edge's data directory.
+const socketName = "local.sock"
+
+// localFlags are the flags of all local commands.
+type localFlags struct {
+	out     console.Output
+	dataDir string
+	socket  string
+}
+
+// Command is skerry local.
+func Command() *cobra.Command {
+	var f localFlags
+	c := &cobra.Command{
+		Use: "local", Short: "Look after this edge on site, with no hub in reach",
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := console.CompleteFlags(cmd.Flags(), os.Environ()); err != nil {
+				return err
+			}
+			return f.out.Open(cmd.OutOrStdout())
+		},
+	}
+	flags := c.PersistentFlags()
+	flags.StringVar(&f.dataDir, "data-dir", "", "the edge's data directory")
+	flags.StringVar(&f.socket, "socket", "", "the edge's socket (default: "+socketName+" in its data directory)")
+	f.out.AddJSONFlag(flags)
+	console.AddConfigFlag(flags)
+	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand())
+	return c
+}
+
+// runLocal makes a command of a function that asks the edge.
+func (f *localFlags) runLocal(run func(ctx context.Context, edge *local.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		edge, err := f.newLocalClient()
+		if err == nil {
+			err = run(cmd.Context(), edge, args)
+		}
+		return f.out.Close(err)
+	}
+}
+
+func (f *localFlags) newLocalClient() (*local.Client, error) {
+	switch {
+	case f.socket != "":
+		return local.NewClient(f.socket), nil
+	case f.dataDir != "":
+		return local.NewClient(filepath.Join(f.dataDir, socketName)), nil
+	}
+	return nil, fleet.Errorf(fleet.CodeInvalid, "which edge? Its data directory is not named").
+		WithHint("give --data-dir, or set SKERRY_DATA_DIR")
+}
+
+func (f *localFlags) statusCommand() *cobra.Command {
+	all := false
+	c := &cobra.Command{
+		Use: "status", Short: "Show the link, the journal, and what runs", Args: cobra.NoArgs,
+		Example: `  skerry local status --data-dir /var/lib/skerry-edge
+  skerry local status --data-dir /var/lib/skerry-edge --all`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, _ []string) error {
+			s, err := edge.Status(ctx)
+			if err == nil {
+				f.out.Show(s, func() { writeStatus(&f.out, s, all, time.Now()) })
+			}
+			return err
+		}),
+	}
+	c.Flags().BoolVar(&all, "all", false, "show allocations that have ended, too")
+	return c
+}
+
+func writeStatus(out *console.Output, s local.Status, all bool, now time.Time) {
+	out.Line("%s\n", statusSummary(s, now))
+	writeFacts(out, s)
+	hidden := 0
+	allocs := console.NewTable("ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE")
+	for _, a := range s.Allocs {
+		if hasEnded(a) && !all {
+			hidden++
+			continue
+		}
+		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a))
+	}
+	if hidden < len(s.Allocs) {
+		out.Line("")
+		out.Table(allocs)
+	}
+	if hidden > 0 {
+		out.Line("\n%s not shown, which ended: --all shows them.", console.Count(hidden, "allocation"))
+	}
+}
+
+// writeFacts writes what is known of the edge, a line each.
+func writeFacts(out *console.Output, s local.Status) {
+	t := console.NewTable()
+	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
+	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s", s.Site, s.Datacenter, s.NodePool))
+	t.AddSet("Time zone", s.TimeZone)
+	t.Add("Machine", fmt.Sprintf("up %s, boot %s", console.Span(s.Uptime), fleet.Short(s.BootID)))
+	t.Add("Agent", fmt.Sprintf("%s, since %s", s.Version, console.LocalTime(s.Started)))
+	t.Add("Link", linkLine(s))
+	t.AddSet("Last error", s.Link.LastError)
+	t.AddSet("Certificate", s.Cert.LastError)
+	t.AddSet("Fenced", s.Link.Fenced)
+	t.AddSet("Cluster went back", s.Link.WentBack)
+	j := s.Journal
+	t.Add("Journal", fmt.Sprintf("rows %d to %d, %d not at the cluster yet, %d KiB", j.First, j.Last, j.Unacknowledged, j.Bytes>>10))
+	if j.Dropped > 0 {
+		t.Add("", fmt.Sprintf("%d rows of low priority were dropped at the bound", j.Dropped))
+	}
+	for _, q := range j.Quarantined {
+		t.Add("Damaged", damageLine(q))
+	}
+	if j.Lost != "" {
+		t.Add("", "no hub has said yet where to go on: the newest rows have no numbers that count")
+	}
+	out.Table(t)
+}
+
+func damageLine(q local.Quarantine) string {
+	lost := fmt.Sprint(q.Lost)
+	if q.EndUnknown {
+		lost = "it is not known how many"
+		if q.Lost > 0 {
+			lost = fmt.Sprintf("at least %d", q.Lost)
+		}
+	}
+	if q.Path == "" { // nothing was left to keep
+		return fmt.Sprintf("%s: %d rows saved, %s lost", q.Reason, q.Salvaged, lost)
+	}
+	return fmt.Sprintf("%s (%s): %d rows saved, %s lost", q.Path, q.Reason, q.Salvaged, lost)
+}
+
+func linkLine(s local.Status) string {
+	l := s.Link
+	line := l.State
+	if l.Hub != "" {
+		line += " " + l.Hub
+	}
+	if l.Status != "" {
+		line += ", the hub says " + l.Status
+	}
+	if l.State != "connected" && l.Away > 0 {
+		line += ", away for " + console.Span(l.Away)
+	}
+	if !s.Enrolled {
+		line += ", no certificate yet"
+	}
+	return line
+}
+
+func taskLine(tasks map[string]fleet.TaskState) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		t := tasks[name]
+		part := name + " " + t.State
+		if t.Failed {
+			part += " (failed)"
+		}
+		if t.Restarts > 0 {
+			part += " (" + console.Count(int(t.Restarts), "restart") + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func allocNote(a local.Alloc) string {
+	var parts []string
+	for _, text := range []string{a.ClientDescription, a.DesiredReason, a.Note} {
+		if text != "" && !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	if a.StopsIn > 0 {
+		parts = append(parts, "stops in "+console.Span(a.StopsIn)+" without a link")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (f *localFlags) logsCommand() *cobra.Command {
+	req := local.LogRequest{Stream: "stdout"}
+	var stderr bool
+	var tail int64
+	c := &cobra.Command{
+		Use: "logs ALLOC [TASK]", Short: "Show the logs of a task", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry local logs --data-dir /var/lib/skerry-edge -f 1d697ed5 backend`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
+			req.Alloc = fleet.AllocID(args[0])
+			if len(args) > 1 {
+				req.Task = args[1]
+			}
+			if stderr {
+				req.Stream = "stderr"
+			}
+			if tail > 0 {
+				req.Origin, req.Offset = "end", tail
+			}
+			text, err := edge.Logs(ctx, req)
+			if err != nil {
+				return err
+			}
+			defer text.Close()
+			return f.out.CopyText(ctx, text)
+		}),
+	}
+	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on as the task writes, until the allocation ends")
+	c.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
+	c.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes")
+	return c
+}
+
+func (f *localFlags) stopCommand() *cobra.Command {
+	var req local.StopRequest
+	c := &cobra.Command{
+		Use: "stop ALLOC", Short: "Stop an allocation, and start none of its name here until 'local start'", Args: cobra.ExactArgs(1),
+		Long: `Stop an allocation. A replacement that the hubs send does not start on this machine, also
+after a reboot, until 'local start' allows it. The hubs may start it on another edge.`,
+		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
+			req.Alloc = fleet.AllocID(args[0])
+			if err := edge.Stop(ctx, req); err != nil {
+				return err
+			}
+			message := "Allocation %s is stopped. What the hubs send in its place does not start here until 'local start'; " +
+				"they may start it on another edge."
+			if req.MayReturn {
+				message = "Allocation %s is stopped; the hubs may start another one in its place."
+			}
+			f.sayDone(args[0], "stopped", message)
+			return nil
+		}),
+	}
+	c.Flags().StringVar(&req.Reason, "reason", "stopped on site", "why, for the history")
+	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also where it has begun")
+	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "let a replacement that the hubs send start here")
+	return c
+}
+
+func (f *localFlags) startCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "start ALLOC", Short: "Allow again what 'local stop' has stopped", Args: cobra.ExactArgs(1),
+		Long: `Allow again what 'local stop' has stopped, by the id of that allocation or of its waiting
+replacement. An allocation that has ended does not run again: the replacement that the hubs
+sent starts, at once if it is here, else when the link is up.`,
+		Example: `  skerry local start --data-dir /var/lib/skerry-edge 1d697ed5`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
+			s, err := edge.Start(ctx, fleet.AllocID(args[0]), reason)
+			if err != nil {
+				return err
+			}
+			what := "It starts now."
+			if s.Waiting == 0 { // an allocation that has ended does not run again
+				what = "Nothing of that name waits here: it starts when the hubs send it, which takes a link."
+			}
+			f.out.Say(s, "%s may run here again. %s", s.Name, what)
+			return nil
+		}),
+	}
+	c.Flags().StringVar(&reason, "reason", "started on site", "why, for the history")
+	return c
+}
+
+func (f *localFlags) restartCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "restart ALLOC [TASK]", Short: "Restart an allocation's tasks, or one of them", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry local restart --data-dir /var/lib/skerry-edge 1d697ed5 backend`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
+			task := ""
+			if len(args) > 1 {
+				task = args[1]
+			}
+			if err := edge.Restart(ctx, fleet.AllocID(args[0]), task, reason); err != nil {
+				return err
+			}
+			f.sayDone(args[0], "restarting", "Allocation %s restarts.")
+			return nil
+		}),
+	}
+	c.Flags().StringVar(&reason, "reason", "restarted on site", "why, for the history")
+	return c
+}
+
+func (f *localFlags) sayDone(alloc, what, message string) {
+	f.out.Say(struct{ Alloc, Done string }{alloc, what}, message, alloc)
+}
+
+func (f *localFlags) historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "history [ALLOC]", Short: "Show the journal: of one allocation, or all of it", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry local history --data-dir /var/lib/skerry-edge
+  skerry local history --data-dir /var/lib/skerry-edge 1d697ed5`,
+		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
+			var alloc fleet.AllocID
+			if len(args) > 0 {
+				alloc = fleet.AllocID(args[0])
+			}
+			rows, err := edge.History(ctx, alloc)
+			if err != nil {
+				return err
+			}
+			f.out.Show(rows, func() {
+				console.List[fleet.Transition]{
+					Heads: []string{"ROW", "TIME", "ALLOC", "WHAT"},
+					Row: func(t fleet.Transition) []any {
+						return []any{t.Seq, console.LocalNano(t.Wall), fleet.Short(t.Alloc), console.Transition(&t)}
+					},
+				}.Write(&f.out, rows)
+			})
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,50 @@
+package local_test
+
+import (
+	"testing"
+	"time"
+
+	onsite "skerry/cmd/skerry/local"
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+func allocOf(status, desired string, tasks ...fleet.TaskState) local.Alloc {
+	a := local.Alloc{ClientStatus: status, Desired: desired, Tasks: map[string]fleet.TaskState{}}
+	for i, t := range tasks {
+		a.Tasks[string(rune('a'+i))] = t
+	}
+	return a
+}
+
+// The first line of the status is for whoever stands before the machine.
+func TestSummary(t *testing.T) {
+	now := time.Date(2026, 8, 1, 7, 43, 0, 0, time.Local)
+	runs, waits := fleet.TaskState{State: fleet.TaskRunning}, fleet.TaskState{State: fleet.TaskPending}
+	done, broke := fleet.TaskState{State: fleet.TaskDead}, fleet.TaskState{State: fleet.TaskDead, Failed: true}
+	for want, s := range map[string]local.Status{
+		"No link to the hubs since 05:33 (2 h 10 min). 2 of 3 tasks run. 14 events wait to be sent.": {
+			Enrolled: true, Link: local.Link{State: "waiting", Away: 2*time.Hour + 10*time.Minute}, Journal: local.Journal{Unacknowledged: 14},
+			Allocs: []local.Alloc{
+				allocOf(fleet.ClientRunning, fleet.DesiredRun, runs, runs, waits, done),
+				allocOf(fleet.ClientComplete, fleet.DesiredStop, done), allocOf(fleet.ClientFailed, fleet.DesiredRun, broke),
+			},
+		},
+		"No link to the hubs since 2026-07-29 07:43 (3 days 0 h). 1 of 2 tasks runs. 1 event waits to be sent.": {
+			Enrolled: true, Link: local.Link{State: "connecting", Away: 72 * time.Hour}, Journal: local.Journal{Unacknowledged: 1},
+			Allocs: []local.Alloc{allocOf(fleet.ClientRunning, fleet.DesiredRun, runs), allocOf("", fleet.DesiredRun)},
+		},
+		"Connected to the hubs. The one task runs.": {
+			Enrolled: true, Link: local.Link{State: "connected", Away: time.Second}, Allocs: []local.Alloc{allocOf(fleet.ClientRunning, fleet.DesiredRun, runs)},
+		},
+		"No hub has admitted this machine yet. Nothing is to run here.": {Link: local.Link{State: "enrolling"}},
+		"No hub has answered yet. Nothing is to run here.":              {Enrolled: true, Link: local.Link{State: "connecting"}},
+		"The hubs refuse this machine: a clone. Nothing is to run here. The disk is full: free some space (3 of 8 MiB that the agent keeps for this are left).": {
+			Enrolled: true, Link: local.Link{State: "fenced", Fenced: "a clone"}, Disk: local.Disk{Full: true, Reserve: 3 << 20, Reserved: 8 << 20},
+		},
+	} {
+		if got := onsite.Summary(s, now); got != want {
+			t.Errorf("it says\n%s\nwant\n%s", got, want)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package node
+
+import (
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"skerry/cmd/skerry/spec"
+	"skerry/fleet"
+	"skerry/fleet/validate"
+)
+
+// parsePool reads a node pool's file, in HCL or JSON. It says of the first thing that
+// is wrong where it is.
+func parsePool(name string, src []byte) (fleet.Pool, error) {
+	var p fleet.Pool
+	if spec.IsJSON(src) {
+		err := spec.DecodeJSON(name, src, &p)
+		if err == nil {
+			err = validate.Pool(&p)
+		}
+		return p, err
+	}
+	body, err := spec.ParseBody(name, src)
+	if err != nil {
+		return p, err
+	}
+	if err := spec.Attributes(body, nil); err != nil {
+		return p, err
+	}
+	for i, b := range body.Blocks {
+		switch {
+		case b.Type != "node_pool":
+			return p, spec.ErrorAt(b.TypeRange, "block %q is not known, or not supported", b.Type)
+		case i > 0:
+			return p, spec.ErrorAt(b.TypeRange, "there is a node_pool already: one file has one")
+		case len(b.Labels) != 1:
+			return p, spec.ErrorAt(b.TypeRange, "a block node_pool has one label, the pool's name")
+		}
+		p.Name = b.Labels[0]
+		if err := poolRules(b.Body, &p); err != nil {
+			return p, err
+		}
+		if err := validate.Pool(&p); err != nil {
+			return p, spec.ErrorAt(b.TypeRange, "%s", fleet.AsError(err).Message)
+		}
+	}
+	if len(body.Blocks) == 0 {
+		return p, fleet.Errorf(fleet.CodeInvalid, "%s: there is no block node_pool \"NAME\" { … } in it", name)
+	}
+	return p, nil
+}
+
+func poolRules(body *hclsyntax.Body, p *fleet.Pool) error {
+	if attr := body.Attributes["node_identity_ttl"]; attr != nil {
+		return spec.ErrorAt(attr.NameRange, "node_identity_ttl is not supported: a node's identity is its certificate, which is renewed by itself")
+	}
+	err := spec.Attributes(body, map[string]any{
+		"description": &p.Description, "meta": &p.Meta, "default_disconnect": &p.DefaultDisconnect, "heartbeat_ttl": &p.HeartbeatTTL,
+	})
+	if err != nil {
+		return err
+	}
+	return spec.Blocks(body, map[string]func(*hclsyntax.Body) error{
+		"meta": spec.KeyValueBlock(&p.Meta),
+		"scheduler_config": func(b *hclsyntax.Body) error {
+			s, oversubscribed := &fleet.PoolScheduling{}, false
+			p.SchedulerConfiguration = s
+			err := spec.Attributes(b, map[string]any{
+				"scheduler_algorithm": &s.SchedulerAlgorithm, "memory_oversubscription_enabled": &oversubscribed,
+			})
+			if b.Attributes["memory_oversubscription_enabled"] != nil {
+				s.MemoryOversubscriptionEnabled = &oversubscribed
+			}
+			if err != nil {
+				return err
+			}
+			return spec.Blocks(b, nil)
+		},
+	})
+}
+
+// Examples of a node pool's file: what init writes.
+const (
+	examplePoolHCL = `node_pool "example" {
+  description = "what its nodes are for"
+
+  # What holds for allocations without a disconnect block when their node is away:
+  # "keep" leaves them to it, "nomad" replaces them at the missed deadline.
+  default_disconnect = "keep"
+
+  # The time between two beats; without it, it goes by the size of the fleet.
+  # heartbeat_ttl = "30s"
+
+  meta {
+    owner = "operations"
+  }
+
+  # What differs for its nodes from how all jobs are scheduled.
+  # scheduler_config {
+  #   scheduler_algorithm             = "spread"
+  #   memory_oversubscription_enabled = false
+  # }
+}
+`
+	examplePoolJSON = `{
+  "Name": "example",
+  "Description": "what its nodes are for",
+  "DefaultDisconnect": "keep",
+  "Meta": {
+    "owner": "operations"
+  }
+}
+`
+)

@@ -1,0 +1,148 @@
+// Package operator has the commands of skerry operator, skerry system, skerry token and skerry monitor: they
+// look after the hubs. It starts no goroutine; snapshots are the only files that it writes.
+package operator
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"skerry/api"
+	"skerry/client"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/command"
+)
+
+// Command is skerry operator. The command recover comes from outside: it needs the hub itself.
+func Command(s *command.Session, recover *cobra.Command) *cobra.Command {
+	return command.Group("operator", "Manage the hubs",
+		command.Group("raft", "Show and change the Raft configuration",
+			listPeersCommand(s), transferCommand(s), removePeerCommand(s), recover),
+		command.Group("autopilot", "Show the health of the hubs", healthCommand(s)),
+		command.Group("scheduler", "Show and change the scheduler configuration", getConfigCommand(s), setConfigCommand(s)),
+		command.Group("snapshot", "Save, inspect and restore snapshots of the cluster's state",
+			saveCommand(s), restoreCommand(s), inspectCommand(s)))
+}
+
+func listPeersCommand(s *command.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "list-peers", Short: "List the hubs of the Raft configuration", Args: cobra.NoArgs,
+		RunE: command.Show(s, command.All((*client.Client).RaftConfiguration), func(out *console.Output, answer api.RaftConfiguration) {
+			t := console.NewTable("NODE", "ADDRESS", "STATE", "VOTER")
+			for _, s := range answer.Servers {
+				role := "follower"
+				if s.Leader {
+					role = "leader"
+				}
+				t.Add(s.Node, s.Address, role, s.Voter)
+			}
+			out.Table(t)
+		}),
+	}
+}
+
+func transferCommand(s *command.Session) *cobra.Command {
+	var peer client.HubRef
+	c := &cobra.Command{
+		Use: "transfer-leadership", Short: "Transfer leadership to another hub", Args: cobra.NoArgs,
+		RunE: s.Run(func(c *command.Call) error {
+			done, err := c.Hub.TransferLeadership(c.Context(), peer)
+			if err != nil {
+				return err
+			}
+			to := "another hub"
+			if done.To != "" {
+				to = "hub " + string(done.To)
+			}
+			c.Out.Line("Hub %s hands the lead over to %s", done.From, to)
+			return nil
+		}),
+	}
+	addHubFlags(c, &peer)
+	return c
+}
+
+func removePeerCommand(s *command.Session) *cobra.Command {
+	var peer client.HubRef
+	c := &cobra.Command{
+		Use: "remove-peer", Short: "Remove a hub that is gone for good from the Raft configuration", Args: cobra.NoArgs,
+		Long: "Remove a hub that is gone for good from the Raft configuration. Stop it first: one that starts again joins again.",
+		RunE: s.Run(func(c *command.Call) error {
+			err := c.Hub.RemoveRaftPeer(c.Context(), peer)
+			if err == nil {
+				c.Out.Line("Hub %s%s is removed", peer.ID, peer.Address)
+			}
+			return err
+		}),
+	}
+	addHubFlags(c, &peer)
+	return c
+}
+
+// addHubFlags adds the flags that name a hub.
+func addHubFlags(c *cobra.Command, hub *client.HubRef) {
+	c.Flags().StringVar(&hub.ID, "peer-id", "", "the hub's `id`")
+	c.Flags().StringVar(&hub.Address, "peer-address", "", "or its `address`, as list-peers shows it")
+}
+
+func healthCommand(s *command.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "health", Short: "Show the health of each hub, and how many may fail", Args: cobra.NoArgs,
+		RunE: command.Show(s, command.All((*client.Client).AutopilotHealth), func(out *console.Output, h api.HealthAnswer) {
+			out.Line("Healthy            %t\nFailure tolerance  %d\nLeader             %s\n", h.Healthy, h.FailureTolerance, h.Leader)
+			t := console.NewTable("NAME", "ADDRESS", "GOSSIP", "ANSWERS IN", "TERM", "INDEX", "VOTER", "HEALTHY")
+			for _, s := range h.Servers {
+				t.Add(s.Name, s.Address, s.SerfStatus, s.LastContact, s.LastTerm, s.LastIndex, s.Voter, s.Healthy)
+			}
+			out.Table(t)
+		}),
+	}
+}
+
+// SystemCommand is skerry system.
+func SystemCommand(s *command.Session) *cobra.Command {
+	return command.Group("system", "Maintain the state of the hubs", &cobra.Command{
+		Use: "gc", Short: "Run garbage collection now", Args: cobra.NoArgs,
+		RunE: s.Run(func(c *command.Call) error {
+			err := c.Hub.CollectGarbage(c.Context())
+			if err == nil {
+				c.Out.Line("What is over is forgotten.")
+			}
+			return err
+		}),
+	})
+}
+
+// MonitorCommand is skerry monitor.
+func MonitorCommand(s *command.Session) *cobra.Command {
+	var q client.MonitorQuery
+	var node string
+	c := &cobra.Command{
+		Use: "monitor", Short: "Stream the logs of a hub or a node", Args: cobra.NoArgs,
+		RunE: s.Run(func(c *command.Call) error {
+			q.JSON = c.Out.IsJSON()
+			if node != "" {
+				n, err := c.FindNode(node)
+				if err != nil {
+					return err
+				}
+				q.Node = n.ID
+			}
+			lines, err := c.Hub.Monitor(c.Context(), q)
+			if err != nil {
+				return err
+			}
+			defer lines.Close()
+			if _, err = io.Copy(c.Out, lines); errors.Is(err, context.Canceled) {
+				return nil // it was interrupted
+			}
+			return err
+		}),
+	}
+	c.Flags().StringVar(&q.Level, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&node, "node-id", "", "node whose logs are shown: its name, or the beginning of its id")
+	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub whose logs are shown: it has to be the one that is asked")
+	return c
+}
