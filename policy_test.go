@@ -81,6 +81,21 @@ internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
 internal                <
 
+cmd/console             < fleet
+cmd/jobfile             < fleet
+cmd/edged               < fleet drivers devices edge cmd/console
+cmd/hubd                < fleet hub cmd/console
+cmd/skerry/spec         < fleet
+cmd/skerry/local        < fleet edge/local cmd/console
+cmd/skerry/command      < fleet api client cmd/console
+cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command
+cmd/skerry/eval         < fleet api client cmd/console cmd/skerry/command cmd/skerry/deployment
+cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/eval
+cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/alloc cmd/skerry/command cmd/skerry/deployment cmd/skerry/eval
+cmd/skerry/namespace    < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
+cmd/skerry/node         < fleet api client syncproto/identity cmd/console cmd/skerry/command cmd/skerry/spec
+cmd/skerry/operator     < fleet api client hub/state cmd/console cmd/skerry/command
+cmd/skerry/service      < fleet api client cmd/console cmd/skerry/command
 cmd                     < fleet api client reconcile syncproto drivers devices hub edge chaos
 `
 
