@@ -29,6 +29,13 @@ func AddConfigFlag(flags *pflag.FlagSet) {
 	flags.String(ConfigFlag, "", "HCL file with any of these flags (data_dir = \"…\" for --data-dir)")
 }
 
+// HideFlag leaves a flag out of the help.
+func HideFlag(flags *pflag.FlagSet, name string) {
+	if err := flags.MarkHidden(name); err != nil {
+		panic(err) // the caller has just added it
+	}
+}
+
 // CompleteFlags sets the flags that the command line does not: from the environment (SKERRY_DATA_DIR for
 // --data-dir), then from the file of --config (data_dir = "…"). An empty variable is none. The error has
 // every problem.

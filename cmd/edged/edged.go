@@ -62,9 +62,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.TotalCPU, "total-cpu", 0, "MHz of this machine, where they are not found out right")
 	flags.IntVar(&f.TotalMemMB, "total-memory", 0, "MB of memory of this machine, where they are not found out right")
 	flags.StringVar(&f.BootID, "boot-id", "", "boot id in place of the kernel's: reboots a machine in tests")
-	if err := flags.MarkHidden("boot-id"); err != nil {
-		panic(err) // the flag was added above
-	}
+	console.HideFlag(flags, "boot-id")
 	f.Log.AddLogFlags(flags)
 }
 

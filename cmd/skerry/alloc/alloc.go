@@ -36,21 +36,16 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var stats bool
 	c := &cobra.Command{
 		Use: "status ID", Short: "Show an allocation", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			stub, err := c.FindAlloc(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			a, err := c.Hub.Alloc(c.Context(), stub.ID)
 			if err != nil {
 				return err
 			}
-			if !stats {
+			if !stats || !c.Out.IsJSON() {
 				c.Out.Show(a, func() { writeAlloc(c.Out, a) })
-				return nil
 			}
-			if !c.Out.IsJSON() {
-				writeAlloc(c.Out, a)
+			if !stats {
+				return nil
 			}
 			usage, err := c.Hub.AllocUsage(c.Context(), a.ID)
 			if err == nil {

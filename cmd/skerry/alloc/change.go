@@ -16,11 +16,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var o client.StopOptions
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation, and place a new one", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			stub, err := c.FindAlloc(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			answer, err := c.Hub.StopAlloc(c.Context(), stub.ID, o)
 			if err != nil {
 				return err

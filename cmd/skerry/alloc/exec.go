@@ -59,9 +59,7 @@ func (f *ExecFlags) AddFlags(c *cobra.Command, task string) {
 	flags.StringVarP(&f.escape, "escape", "e", "~", `what leaves the command, with a dot, at the start of a line; "none"`)
 	// The group's --template has the same short name, and nothing to write here.
 	flags.String("template", "", "")
-	if err := flags.MarkHidden("template"); err != nil {
-		panic(err) // it is the flag above
-	}
+	console.HideFlag(flags, "template")
 }
 
 func isTerminal(of any) bool {

@@ -109,86 +109,73 @@ func (s *Session) completionsFromHub(cmd *cobra.Command, list lister, begin stri
 	return found, none
 }
 
-// completionItems reads a list, of many the newest items, and offers an id and a note for each.
-func completionItems[T any](ctx context.Context, begin string, list func(context.Context, client.List) ([]T, error), of func(T) (id, note string)) ([]string, error) {
-	items, err := list(ctx, client.List{Prefix: begin, PerPage: completionSize, Reverse: true})
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, t := range items {
-		if id, note := of(t); strings.HasPrefix(id, begin) {
-			found = append(found, id+"\t"+note)
+// offer is a lister of names: it reads a list, of many objects the newest.
+func offer[T any](list func(*client.Client, context.Context, client.List) ([]T, error), of func(T) (name, note string)) lister {
+	return func(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+		items, err := list(hub, ctx, client.List{Prefix: begin, PerPage: completionSize, Reverse: true})
+		var found []string
+		for _, t := range items {
+			if name, note := of(t); strings.HasPrefix(name, begin) {
+				found = append(found, name+"\t"+note)
+			}
 		}
+		return found, err
 	}
-	return found, nil
 }
 
-// idToType is as much of an id as is to be typed: the beginning, or all where somebody is
-// past that.
-func idToType[T ~string](id T, begin string) string {
-	if len(begin) > fleet.ShortIDLength {
-		return string(id)
+// offerIDs is a lister of ids. It offers the beginning of each, or all of it where more than that is typed.
+func offerIDs[T any](list func(*client.Client, context.Context, client.List) ([]T, error), of func(T) (id, note string)) lister {
+	return func(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+		return offer(list, func(t T) (string, string) {
+			id, note := of(t)
+			if len(begin) <= fleet.ShortIDLength {
+				id = fleet.Short(id)
+			}
+			return id, note
+		})(ctx, hub, begin)
 	}
-	return fleet.Short(id)
 }
 
-func completeJobs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.Jobs, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
-}
-
-func completeAllocs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.Allocs, func(a api.AllocStub) (id, note string) {
-		return idToType(a.ID, begin), a.Name + " on " + a.NodeName + " " + a.ClientStatus
+var (
+	completeJobs = offer((*client.Client).Jobs, func(j api.JobStub) (name, note string) {
+		return string(j.ID), j.Type + " " + j.Status
 	})
-}
+	completeAllocs = offerIDs((*client.Client).Allocs, func(a api.AllocStub) (id, note string) {
+		return string(a.ID), a.Name + " on " + a.NodeName + " " + a.ClientStatus
+	})
+	completeDeployments = offerIDs((*client.Client).Deployments, func(d fleet.Deployment) (id, note string) {
+		return string(d.ID), string(d.JobID) + " " + d.Status
+	})
+	completeEvals = offerIDs((*client.Client).Evals, func(e fleet.Evaluation) (id, note string) {
+		return string(e.ID), string(e.JobID) + " " + e.Status
+	})
+	completeNamespaces = offer((*client.Client).Namespaces, func(n fleet.Namespace) (name, note string) {
+		return n.Name, n.Description
+	})
+	completePools   = offer((*client.Client).NodePools, func(p fleet.Pool) (name, note string) { return p.Name, p.Description })
+	completeNodeIDs = offerIDs((*client.Client).Nodes, func(n api.NodeStub) (id, note string) {
+		return string(n.ID), n.Name + " " + string(n.Status)
+	})
+)
 
-// completeNodes offers names, and ids where no name begins so.
+// completeNodes offers names, and ids where no name begins so. A hub looks for prefixes of ids alone.
 func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	names, err := completionItems(ctx, "", hub.Nodes, func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
-	if err != nil {
-		return nil, err
-	}
+	list, err := hub.Nodes(ctx, client.List{PerPage: completionSize, Reverse: true})
 	var found []string
-	for _, name := range names {
-		if strings.HasPrefix(name, begin) {
-			found = append(found, name)
+	for _, n := range list {
+		if strings.HasPrefix(n.Name, begin) {
+			found = append(found, n.Name+"\t"+string(n.Status))
 		}
 	}
-	if len(found) > 0 {
-		return found, nil
+	if err != nil || len(found) > 0 {
+		return found, err
 	}
-	return completionItems(ctx, begin, hub.Nodes, func(n api.NodeStub) (id, note string) {
-		return idToType(n.ID, begin), n.Name + " " + string(n.Status)
-	})
-}
-
-func completeDeployments(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.Deployments, func(d fleet.Deployment) (id, note string) {
-		return idToType(d.ID, begin), string(d.JobID) + " " + d.Status
-	})
-}
-
-func completeEvals(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.Evals, func(e fleet.Evaluation) (id, note string) {
-		return idToType(e.ID, begin), string(e.JobID) + " " + e.Status
-	})
-}
-
-func completeNamespaces(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.Namespaces, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
-}
-
-func completePools(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
-	return completionItems(ctx, begin, hub.NodePools, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
+	return completeNodeIDs(ctx, hub, begin)
 }
 
 // completeServices offers the names of services of all namespaces that are listed.
 func completeServices(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
 	list, err := hub.Services(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var found []string
 	for _, ns := range list {
 		for _, s := range ns.Services {
@@ -197,5 +184,5 @@ func completeServices(ctx context.Context, hub *client.Client, begin string) ([]
 			}
 		}
 	}
-	return found, nil
+	return found, err
 }

@@ -23,6 +23,17 @@ func Show[T any](s *Session, read func(*Call) (T, error), write func(*console.Ou
 	})
 }
 
+// Do makes a command that has a hub do something. The line that it returns says for people that it is done.
+func Do(s *Session, do func(*Call) (done string, err error)) func(*cobra.Command, []string) error {
+	return s.Run(func(c *Call) error {
+		done, err := do(c)
+		if err == nil {
+			c.Out.Line("%s", done)
+		}
+		return err
+	})
+}
+
 // All reads something that takes no argument.
 func All[T any](read func(*client.Client, context.Context) (T, error)) func(*Call) (T, error) {
 	return func(c *Call) (T, error) { return read(c.Hub, c.Context()) }

@@ -58,9 +58,7 @@ func ActionCommand(s *command.Session) *cobra.Command {
 	flags.StringVar(&f.group, "group", "", "group of the action; needed where several have an action of that name")
 	flags.StringVar(&f.alloc, "alloc", "", "allocation to run it in (default: any that runs)")
 	flags.StringVar(&f.alloc, "allocation", "", "as --alloc")
-	if err := flags.MarkHidden("allocation"); err != nil {
-		panic(err) // it is the flag above
-	}
+	console.HideFlag(flags, "allocation")
 	f.AddFlags(c, "task of the action; needed where several have an action of that name")
 	return c
 }

@@ -19,11 +19,7 @@ func historyCommand(s *command.Session) *cobra.Command {
 	var full bool
 	c := &cobra.Command{
 		Use: "history ID", Short: "Show the versions of a job, and the changes of each", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			stub, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, stub api.JobStub) error {
 			if f := c.Flag("diff-version"); f.Changed {
 				q.DiffVersion = f.Value.String()
 			}

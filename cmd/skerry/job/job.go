@@ -38,11 +38,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			job, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			answer, err := c.Hub.StopJob(c.Context(), job.ID, o)
 			if err != nil {
 				return err
@@ -153,11 +149,7 @@ func evaluatingCommand(s *command.Session, done string, ask func(*command.Call, 
 	var detach bool
 	c := &cobra.Command{
 		Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			job, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			answer, err := ask(c, job.ID)
 			if err != nil {
 				return err
@@ -173,11 +165,7 @@ func allocsCommand(s *command.Session) *cobra.Command {
 	var query client.List
 	c := &cobra.Command{
 		Use: "allocs ID", Short: "List a job's allocations", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			job, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			list, err := c.Hub.JobAllocs(c.Context(), job.ID, query)
 			if err != nil {
 				return err
@@ -201,11 +189,7 @@ func deploymentsCommand(s *command.Session) *cobra.Command {
 	var query client.List
 	c := &cobra.Command{
 		Use: "deployments ID", Short: "List the deployments of a job, the newest first", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			job, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			if latest {
 				return deployment.ShowLatest(c, job.ID)
 			}
@@ -228,11 +212,7 @@ func promoteCommand(s *command.Session) *cobra.Command {
 		Use: "promote ID", Short: "Promote the canaries of a job's deployment", Args: cobra.ExactArgs(1),
 		Long: "Promote the canaries of the deployment of a job's newest version. The command deployment promote does the\n" +
 			"same by the id of the deployment.",
-		RunE: s.Run(func(c *command.Call) error {
-			job, err := c.FindJob(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			d, err := c.Hub.JobDeployment(c.Context(), job.ID)
 			if err != nil {
 				return err

@@ -39,9 +39,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 	}
 	c.Flags().BoolVarP(&show.all, "all", "a", false, "show allocations that have ended, too")
 	c.Flags().BoolVar(&show.all, "all-allocs", false, "as --all")
-	if err := c.Flags().MarkHidden("all-allocs"); err != nil {
-		panic(err) // it is the flag above
-	}
+	console.HideFlag(c.Flags(), "all-allocs")
 	c.Flags().BoolVar(&show.evals, "evals", false, "show its evaluations, too")
 	c.Flags().BoolVar(&show.brief, "short", false, "show the job alone")
 	c.MarkFlagsMutuallyExclusive("short", "evals")

@@ -2,6 +2,7 @@
 package namespace
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -66,7 +67,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 		Long: "Create or update a namespace. The argument is a file in HCL (name, description, a block capabilities and a\n" +
 			"block meta) or in JSON (as inspect shows it); - is the standard input. If there is no such file, the\n" +
 			"argument is the name of the namespace: only its description changes, if one is given.",
-		RunE: s.Run(func(c *command.Call) error {
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			src, err := spec.Read(c.InOrStdin(), c.Args[0])
 			var n fleet.Namespace
 			switch {
@@ -78,17 +79,13 @@ func applyCommand(s *command.Session) *cobra.Command {
 			default:
 				n, err = parseNamespace(c.Args[0], src)
 			}
+			if err == nil {
+				err = validate.Namespace(&n)
+			}
 			if err != nil {
-				return err
+				return "", err
 			}
-			if err := validate.Namespace(&n); err != nil {
-				return err
-			}
-			if err := c.Hub.ApplyNamespace(c.Context(), n); err != nil {
-				return err
-			}
-			c.Out.Line("Namespace %q applied", n.Name)
-			return nil
+			return fmt.Sprintf("Namespace %q applied", n.Name), c.Hub.ApplyNamespace(c.Context(), n)
 		}),
 	}
 	c.Flags().StringVar(&description, "description", "", "purpose of the namespace, if the argument is its name")
@@ -151,12 +148,8 @@ func parseNamespace(name string, src []byte) (fleet.Namespace, error) {
 func deleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a namespace in which nothing runs", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			err := c.Hub.DeleteNamespace(c.Context(), c.Args[0])
-			if err == nil {
-				c.Out.Line("Namespace %q deleted", c.Args[0])
-			}
-			return err
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
+			return fmt.Sprintf("Namespace %q deleted", c.Args[0]), c.Hub.DeleteNamespace(c.Context(), c.Args[0])
 		}),
 	}
 }

@@ -15,11 +15,7 @@ import (
 func changeCommand(s *command.Session, done string, change func(*command.Call, fleet.NodeID) (api.NodeAnswer, error)) *cobra.Command {
 	return &cobra.Command{
 		Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			node, err := c.FindNode(c.Args[0])
-			if err != nil {
-				return err
-			}
+		RunE: s.RunNode(func(c *command.Call, node api.NodeStub) error {
 			answer, err := change(c, node.ID)
 			if err == nil {
 				c.Out.Say(answer, "Node %s (%s) %s", console.ID(node.ID), node.Name, done)

@@ -81,15 +81,14 @@ func showNode(c *command.Call, stats bool) error {
 	if err != nil {
 		return err
 	}
-	if !stats {
+	if !stats || !c.Out.IsJSON() {
 		c.Out.Show(struct {
 			Node        fleet.Node
 			Allocations []fleet.Alloc
 		}{n, allocs}, func() { writeNode(c.Out, n, allocs) })
-		return nil
 	}
-	if !c.Out.IsJSON() {
-		writeNode(c.Out, n, allocs)
+	if !stats {
+		return nil
 	}
 	usage, err := c.Hub.NodeUsage(c.Context(), stub.ID)
 	if err == nil {

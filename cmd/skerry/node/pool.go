@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,7 +126,7 @@ func poolApplyCommand(s *command.Session) *cobra.Command {
 			"JSON (as info --json shows it); - is the standard input. The pool then has the rules of the file and no\n" +
 			"others. If there is no such file, the argument is the name of the pool: it gets the rules of the flags, and\n" +
 			"keeps its other rules.",
-		RunE: s.Run(func(c *command.Call) error {
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			src, err := spec.Read(c.InOrStdin(), c.Args[0])
 			var p fleet.Pool
 			switch {
@@ -135,13 +136,9 @@ func poolApplyCommand(s *command.Session) *cobra.Command {
 				p, err = poolOfFile(c, src)
 			}
 			if err != nil {
-				return err
+				return "", err
 			}
-			if err := c.Hub.ApplyNodePool(c.Context(), p); err != nil {
-				return err
-			}
-			c.Out.Line("Node pool %q applied", p.Name)
-			return nil
+			return fmt.Sprintf("Node pool %q applied", p.Name), c.Hub.ApplyNodePool(c.Context(), p)
 		}),
 	}
 	rules.addPoolFlags(c.Flags())
@@ -202,12 +199,8 @@ func poolInitCommand(s *command.Session) *cobra.Command {
 func poolDeleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a node pool without nodes", Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error {
-			err := c.Hub.DeleteNodePool(c.Context(), c.Args[0])
-			if err == nil {
-				c.Out.Line("Node pool %q deleted", c.Args[0])
-			}
-			return err
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
+			return fmt.Sprintf("Node pool %q deleted", c.Args[0]), c.Hub.DeleteNodePool(c.Context(), c.Args[0])
 		}),
 	}
 }

@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -47,17 +48,13 @@ func transferCommand(s *command.Session) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "transfer-leadership", Short: "Transfer leadership to another hub", Args: cobra.NoArgs,
-		RunE: s.Run(func(c *command.Call) error {
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			done, err := c.Hub.TransferLeadership(c.Context(), peer)
-			if err != nil {
-				return err
-			}
 			to := "another hub"
 			if done.To != "" {
 				to = "hub " + string(done.To)
 			}
-			c.Out.Line("Hub %s hands the lead over to %s", done.From, to)
-			return nil
+			return fmt.Sprintf("Hub %s hands the lead over to %s", done.From, to), err
 		}),
 	}
 	addHubFlags(c, &peer)
@@ -69,12 +66,8 @@ func removePeerCommand(s *command.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "remove-peer", Short: "Remove a hub that is gone for good from the Raft configuration", Args: cobra.NoArgs,
 		Long: "Remove a hub that is gone for good from the Raft configuration. Stop it first: one that starts again joins again.",
-		RunE: s.Run(func(c *command.Call) error {
-			err := c.Hub.RemoveRaftPeer(c.Context(), peer)
-			if err == nil {
-				c.Out.Line("Hub %s%s is removed", peer.ID, peer.Address)
-			}
-			return err
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
+			return fmt.Sprintf("Hub %s%s is removed", peer.ID, peer.Address), c.Hub.RemoveRaftPeer(c.Context(), peer)
 		}),
 	}
 	addHubFlags(c, &peer)
@@ -105,12 +98,8 @@ func healthCommand(s *command.Session) *cobra.Command {
 func SystemCommand(s *command.Session) *cobra.Command {
 	return command.Group("system", "Maintain the state of the hubs", &cobra.Command{
 		Use: "gc", Short: "Run garbage collection now", Args: cobra.NoArgs,
-		RunE: s.Run(func(c *command.Call) error {
-			err := c.Hub.CollectGarbage(c.Context())
-			if err == nil {
-				c.Out.Line("What is over is forgotten.")
-			}
-			return err
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
+			return "What is over is forgotten.", c.Hub.CollectGarbage(c.Context())
 		}),
 	})
 }

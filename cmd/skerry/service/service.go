@@ -2,6 +2,7 @@
 package service
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -76,12 +77,8 @@ func deleteCommand(s *command.Session) *cobra.Command {
 		Use: "delete NAME ID", Short: "Delete a stale registration of a service", Args: cobra.ExactArgs(2),
 		Long: "Delete a stale registration of a service. The hubs register a service while its allocation runs, so none\n" +
 			"is stale: for a registration that exists, the error says which allocation to stop instead.",
-		RunE: s.Run(func(c *command.Call) error {
-			err := c.Hub.DeleteService(c.Context(), c.Args[0], c.Args[1])
-			if err == nil {
-				c.Out.Line("Registration %s is deleted.", c.Args[1])
-			}
-			return err
+		RunE: command.Do(s, func(c *command.Call) (string, error) {
+			return fmt.Sprintf("Registration %s is deleted.", c.Args[1]), c.Hub.DeleteService(c.Context(), c.Args[0], c.Args[1])
 		}),
 	}
 }
