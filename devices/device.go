@@ -8,9 +8,11 @@ import (
 	"skerry/fleet"
 )
 
-// Finder finds the devices of one kind. Find returns them ordered by ID. The error names the devices
-// that cannot be read; the others are returned with it.
+// Finder finds the devices of one kind on this machine.
 type Finder interface {
+	// Kind returns the kind, for example "usb".
 	Kind() string
+	// Find returns the devices of that kind, ordered by ID, and starts nothing. If some cannot be read, it
+	// returns the others, and an error that names those.
 	Find(ctx context.Context) ([]fleet.Device, error)
 }

@@ -15,22 +15,23 @@ import (
 // Driver runs tasks of one kind. Its methods may be called concurrently, but for one task they are
 // called one after another.
 type Driver interface {
-	// Fingerprint says if the driver works on this machine, and how.
+	// Fingerprint returns whether the driver works on this machine, why not, and its attributes.
 	Fingerprint(ctx context.Context) fleet.DriverInfo
-	// Validate returns an error for an invalid configuration, before anything starts.
+	// Validate returns an error for an invalid config block of a task. It starts nothing.
 	Validate(config map[string]any) error
 	// Start starts a task and returns its Handle. It is idempotent by TaskConfig.ID: if the task runs
 	// already, it returns its Handle. An error that may not occur again is wrapped with Recoverable.
 	Start(ctx context.Context, cfg TaskConfig) (Handle, error)
-	// Recover finds a task by its Handle, after a restart of the agent too.
+	// Recover finds a task by its Handle, also after a restart of the agent. It does not start it.
 	//
 	// cfg is the one given to Start, with the folders of the present data directory: in a copy of a data
 	// directory, the tasks of the original are not found. If the agent died before it journaled the Handle,
 	// Version and State are empty, and the task is looked up by its ID.
 	//
-	// ErrTaskGone means that no task is there and its exit is unknown: the machine rebooted, or the task belongs
-	// to another data directory. A task that ended is found with its exit, also one that ended by itself before a
-	// reboot. An error that may not occur again is wrapped with Recoverable: the task then never counts as lost.
+	// ErrTaskGone means that no task is there and its exit is unknown: the machine rebooted, or the task
+	// belongs to another data directory. A task that ended is found with its exit, also one that ended by
+	// itself before a reboot. An error that may not occur again is wrapped with Recoverable: the task then
+	// never counts as lost.
 	Recover(ctx context.Context, cfg TaskConfig, h Handle) (Task, error)
 }
 
@@ -41,16 +42,18 @@ type Task interface {
 	Ended() bool
 	// Wait blocks until the task has ended or ctx is done. It may be called again and returns the same.
 	Wait(ctx context.Context) (Exit, error)
-	// Stop sends signal ("": SIGTERM), waits up to timeout, kills, and returns when the task is gone. It succeeds
-	// for an ended task. If ctx ends first or the agent dies, the task is stopped all the same.
+	// Stop sends signal ("": SIGTERM), waits up to timeout, kills the task, and returns when it is gone. It
+	// does nothing for an ended task. If ctx ends first or the agent dies, the task is stopped all the same.
 	Stop(ctx context.Context, signal string, timeout time.Duration) error
-	// Signal sends a signal. An unknown name and an ended task are errors.
+	// Signal sends a signal to the running task. An unknown name and an ended task are errors.
 	Signal(ctx context.Context, signal string) error
-	// Forget removes what the driver stores of an ended task, but not its logs.
+	// Forget removes the data that the driver stores of an ended task, but not its logs. For a running task it
+	// is an error.
 	Forget(ctx context.Context) error
 }
 
-// Execer is a Task that can run further commands: in its folder, with its environment and its isolation.
+// Execer is implemented by a Task that can run further commands: in its folder, with its environment and its
+// isolation.
 type Execer interface {
 	// Exec runs a command and returns its exit code (128 plus the signal that ended it) when it has
 	// ended and all its output was read. It ends the command with ctx, returns ctx's error then, and
@@ -58,14 +61,14 @@ type Execer interface {
 	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
 }
 
-// Meter is a Task that can measure itself.
+// Meter is implemented by a Task that can measure what it uses.
 type Meter interface {
 	// Consumed returns what each process of the task has used since its start. An ended task is a
 	// fleet.CodeConflict.
 	Consumed(ctx context.Context) ([]fleet.Consumed, error)
 }
 
-// TaskConfig tells a driver what to run. Variables are interpolated; folders are absolute.
+// TaskConfig is what a driver needs to run a task. Variables in it are interpolated; folders are absolute.
 type TaskConfig struct {
 	ID         string // ALLOC/TASK/ATTEMPT; unique for each start
 	AllocID    fleet.AllocID
@@ -82,7 +85,8 @@ type TaskConfig struct {
 	KillTimeout time.Duration
 }
 
-// Handle finds a task again. It is journaled. State belongs to the driver and has the version Version.
+// Handle is the journaled data by which a driver finds a task again. State belongs to the driver and has the
+// version Version.
 type Handle struct {
 	Driver  string
 	Version int
@@ -96,9 +100,9 @@ type Exit struct {
 	Signal     int
 	OOM        bool
 	FinishedAt time.Time // by the edge's wall clock
-	// Err says what else went wrong: the supervisor died, or the exit was lost.
+	// Err says what else went wrong, for example that the supervisor died or the exit was lost; "": nothing.
 	Err string
 }
 
-// Success reports whether the exit code is 0 without a signal.
+// Success reports whether the task ended by itself with the exit code 0, and nothing went wrong.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 && e.Err == "" }

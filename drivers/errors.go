@@ -2,14 +2,16 @@ package drivers
 
 import "errors"
 
-// ErrTaskGone is returned by Recover if no task is running and its exit is not known.
+// ErrTaskGone is returned by Driver.Recover if no task is running and its exit is not known.
 var ErrTaskGone = errors.New("task is gone")
 
+// recoverable is an error that Recoverable marked.
 type recoverable struct{ error }
 
 func (r recoverable) Unwrap() error { return r.error }
 
-// Recoverable marks an error of Start or Recover that may not occur again.
+// Recoverable marks an error of Start or Recover that may not occur again, so that the caller may try again.
+// nil stays nil.
 func Recoverable(err error) error {
 	if err == nil {
 		return nil

@@ -63,7 +63,7 @@ func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 			for k, v := range d.Attributes {
 				texts = append(texts, k, v)
 			}
-			if i := slices.IndexFunc(texts, unfit); i >= 0 {
+			if i := slices.IndexFunc(texts, isUnprintable); i >= 0 {
 				t.Errorf("device %s says %q", d.ID, texts[i])
 			}
 		}
@@ -77,6 +77,7 @@ func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 	})
 }
 
+// mustFind returns the devices that f finds. Without one, or after an error, it fails the test.
 func mustFind(tb testing.TB, f devices.Finder) []fleet.Device {
 	tb.Helper()
 	found, err := f.Find(tb.Context())
@@ -89,7 +90,8 @@ func mustFind(tb testing.TB, f devices.Finder) []fleet.Device {
 	return found
 }
 
-func unfit(s string) bool {
+// isUnprintable reports whether a text is too long, or has bytes that cannot be printed.
+func isUnprintable(s string) bool {
 	if len(s) > maxText || !utf8.ValidString(s) {
 		return true
 	}

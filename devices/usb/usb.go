@@ -29,7 +29,7 @@ const (
 	maxDevices = 512 // further devices are left out
 	maxText    = 128 // bytes of a device's own texts, which may be anything
 	hubClass   = "09"
-	perIface   = "00" // each interface has the class
+	perIface   = "00" // class of a device whose interfaces have classes of their own
 )
 
 // classes are the names of USB classes (bDeviceClass, bInterfaceClass).
@@ -39,7 +39,7 @@ var classes = map[string]string{
 	"10": "audiovideo", "dc": "diagnostic", "e0": "wireless", "ef": "miscellaneous", "fe": "application", "ff": "vendor",
 }
 
-// Finder finds the USB devices of a Linux machine.
+// Finder finds the USB devices of a Linux machine in sysfs. It implements devices.Finder.
 type Finder struct {
 	devices string // folder with an entry for each device
 }
@@ -87,14 +87,15 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 	return toFleetDevices(found), errors.Join(errs...)
 }
 
-// device is what sysfs has of a device.
+// device is the part of a device's entry in sysfs that is read.
 type device struct {
 	port, vendor, product, serial    string
 	manufacturer, name, class, speed string
 	interfaces                       []string // classes, sorted
 }
 
-// readDevice reads a device. entries are all entries of the bus, with the device's interfaces.
+// readDevice reads the device at a port. entries are all entries of the bus: those of the device's interfaces
+// are among them.
 func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) {
 	d := device{port: port}
 	for _, field := range []struct {
@@ -127,7 +128,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 	return d, nil
 }
 
-// readAttribute reads an attribute file as printable text.
+// readAttribute reads an attribute file of an entry as printable text of at most maxText bytes.
 func (f *Finder) readAttribute(entry, name string) (string, error) {
 	file, err := os.Open(filepath.Join(f.devices, entry, name))
 	if err != nil {
@@ -147,7 +148,8 @@ func (f *Finder) readAttribute(entry, name string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// toFleetDevices converts devices for the fleet.
+// toFleetDevices converts devices, and sorts them by their ids. Devices whose serial number is missing or not
+// unique get an id with their port.
 func toFleetDevices(found []device) []fleet.Device {
 	same := map[string]int{}
 	for _, d := range found {
@@ -167,6 +169,7 @@ func toFleetDevices(found []device) []fleet.Device {
 	return list
 }
 
+// deviceID returns the id of a device with a unique serial number.
 func (d device) deviceID() string { return fmt.Sprintf("%s:%s:%s", d.vendor, d.product, d.serial) }
 
 // className returns the name of the device's class, or of its interfaces' class if they have only one.
@@ -181,6 +184,7 @@ func (d device) className() string {
 	return cmp.Or(classes[class], class)
 }
 
+// attributeMap returns the attributes of a device that are not empty.
 func (d device) attributeMap() map[string]string {
 	all := map[string]string{
 		"vendor_id": d.vendor, "product_id": d.product, "serial": d.serial, "manufacturer": d.manufacturer,

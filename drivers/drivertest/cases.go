@@ -10,6 +10,7 @@ import (
 	"skerry/drivers"
 )
 
+// cases are the tests of the suite. Each fails its suite if the driver does not behave as its name says.
 var cases = []struct {
 	name string
 	run  func(s *suite)
@@ -38,6 +39,7 @@ var cases = []struct {
 	{"forget", forget},
 }
 
+// fingerprint requires that the driver is detected, healthy and says so.
 func fingerprint(s *suite) {
 	info := s.driver.Fingerprint(s.ctx)
 	if !info.Detected || !info.Healthy || info.HealthDescription == "" {
@@ -45,14 +47,15 @@ func fingerprint(s *suite) {
 	}
 }
 
+// badConfig requires that Validate and Start reject the harness's invalid configurations for good.
 func badConfig(s *suite) {
 	for want, config := range s.h.BadConfigs {
-		if err := s.driver.Validate(config); !holds(err, want) {
+		if err := s.driver.Validate(config); !errorContains(err, want) {
 			s.Errorf("Validate(%v): %v, want an error with %q", config, err, want)
 		}
 		cfg := s.newTaskConfig("bad", Behaviour{})
 		cfg.Config = config
-		if _, err := s.driver.Start(s.ctx, cfg); !holds(err, want) || drivers.IsRecoverable(err) {
+		if _, err := s.driver.Start(s.ctx, cfg); !errorContains(err, want) || drivers.IsRecoverable(err) {
 			s.Errorf("Start(%v): %v, want an error with %q that no second try can mend", config, err, want)
 		}
 	}
@@ -61,6 +64,7 @@ func badConfig(s *suite) {
 	}
 }
 
+// exitCodes requires that the exit has the exit code of the task.
 func exitCodes(s *suite) {
 	for _, code := range []int{0, 1, 7, 255} {
 		_, task := s.mustStart(s.newTaskConfig(fmt.Sprintf("exit%d", code), Behaviour{ExitCode: code}))
@@ -71,6 +75,7 @@ func exitCodes(s *suite) {
 	}
 }
 
+// waitAgain requires that a second Wait returns the same exit.
 func waitAgain(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{ExitCode: 4}))
 	first := s.mustWait(task)
@@ -82,6 +87,7 @@ func waitAgain(s *suite) {
 	}
 }
 
+// waitContext requires that Wait returns when its context ends, and the task runs on.
 func waitContext(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever}))
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
@@ -94,6 +100,7 @@ func waitContext(s *suite) {
 	}
 }
 
+// stopSignal requires that Stop sends the given signal, which ends the task.
 func stopSignal(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever}))
 	s.mustStop(task, "SIGINT", testTimeout)
@@ -102,6 +109,7 @@ func stopSignal(s *suite) {
 	}
 }
 
+// stopKills requires that Stop kills a task that ignores the signal, after the timeout and not before.
 func stopKills(s *suite) {
 	const timeout = 100 * time.Millisecond
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
@@ -115,6 +123,7 @@ func stopKills(s *suite) {
 	}
 }
 
+// stopAlone requires that a stop is carried out although its caller's context has ended.
 func stopAlone(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGTERM"}))
 	ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
@@ -127,6 +136,7 @@ func stopAlone(s *suite) {
 	}
 }
 
+// stopEnded requires that Stop of an ended task succeeds, keeps its exit, and that Signal then fails.
 func stopEnded(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{ExitCode: 5}))
 	s.mustWait(task)
@@ -139,12 +149,13 @@ func stopEnded(s *suite) {
 	}
 }
 
+// signal requires that Signal sends signals by long and short names, and rejects unknown ones.
 func signal(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever, Ignore: "SIGHUP"}))
-	if err := task.Signal(s.ctx, "SIGSOLDIER"); !holds(err, "SIGSOLDIER") {
+	if err := task.Signal(s.ctx, "SIGSOLDIER"); !errorContains(err, "SIGSOLDIER") {
 		s.Errorf("Signal: %v, want an error that names the signal", err)
 	}
-	if err := task.Stop(s.ctx, "SIGSOLDIER", 0); !holds(err, "SIGSOLDIER") || task.Ended() {
+	if err := task.Stop(s.ctx, "SIGSOLDIER", 0); !errorContains(err, "SIGSOLDIER") || task.Ended() {
 		s.Errorf("Stop with an unknown signal: %v, want an error that names it, and the task alive", err)
 	}
 	if err := task.Signal(s.ctx, "SIGHUP"); err != nil {
@@ -158,6 +169,7 @@ func signal(s *suite) {
 	}
 }
 
+// startAgain requires that a second Start with the same ID, also by another driver, returns the first handle.
 func startAgain(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	first, _ := s.mustStart(cfg)
@@ -175,6 +187,7 @@ func startAgain(s *suite) {
 	}
 }
 
+// startEnded requires that Start with the ID of an ended task starts nothing, and finds that task.
 func startEnded(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{ExitCode: 6})
 	_, task := s.mustStart(cfg)
@@ -192,6 +205,7 @@ func startEnded(s *suite) {
 	}
 }
 
+// recoverRunning requires that another driver finds a running task, and can stop it.
 func recoverRunning(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, first := s.mustStart(cfg)
@@ -211,6 +225,8 @@ func recoverRunning(s *suite) {
 	}
 }
 
+// recoverByID requires that a task is found by its ID without a state; if it was never started, that it is
+// gone.
 func recoverByID(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h := drivers.Handle{Driver: s.h.Name, TaskID: cfg.ID}
@@ -225,6 +241,7 @@ func recoverByID(s *suite) {
 	}
 }
 
+// recoverEnded requires that a task that ended while no agent watched is found with its exit.
 func recoverEnded(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: 20 * time.Millisecond, ExitCode: 9})
 	h, err := s.driver.Start(s.ctx, cfg)
@@ -241,6 +258,7 @@ func recoverEnded(s *suite) {
 	}
 }
 
+// recoverRebooted requires that a task that ran is gone after a reboot.
 func recoverRebooted(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, _ := s.mustStart(cfg)
@@ -250,6 +268,7 @@ func recoverRebooted(s *suite) {
 	}
 }
 
+// recoverEndedRebooted requires that a task that ended before a reboot is found with its exit.
 func recoverEndedRebooted(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{ExitCode: 3})
 	h, task := s.mustStart(cfg)
@@ -260,6 +279,7 @@ func recoverEndedRebooted(s *suite) {
 	}
 }
 
+// recoverForeign requires that the handle of another driver is an error.
 func recoverForeign(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{})
 	h := drivers.Handle{Driver: "no such driver", Version: 1, TaskID: cfg.ID, State: []byte("{}")}
@@ -268,6 +288,7 @@ func recoverForeign(s *suite) {
 	}
 }
 
+// recoverCopied requires that a copy of the state folder does not find, or end, the task of the original.
 func recoverCopied(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, task := s.mustStart(cfg)
@@ -281,6 +302,7 @@ func recoverCopied(s *suite) {
 	}
 }
 
+// logsSurvive requires that a task's output is in its log files, also after Forget.
 func logsSurvive(s *suite) {
 	if !s.h.Logs {
 		return
@@ -300,6 +322,7 @@ func logsSurvive(s *suite) {
 	}
 }
 
+// manyAtOnce requires that ten tasks can be started and waited for concurrently.
 func manyAtOnce(s *suite) {
 	const tasks = 10
 	cfgs := make([]drivers.TaskConfig, tasks)
@@ -330,6 +353,7 @@ func manyAtOnce(s *suite) {
 	}
 }
 
+// forget requires that Forget fails for a running task, and that an ended one is gone after it.
 func forget(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, task := s.mustStart(cfg)

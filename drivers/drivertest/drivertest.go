@@ -21,7 +21,7 @@ import (
 	"skerry/fleet"
 )
 
-// Harness is a machine for one test, with its driver.
+// Harness is a machine with a driver, on which one test of the suite runs.
 type Harness struct {
 	Name string // of the driver, as in Handle.Driver
 	// NewDriver makes a driver, as a restarted agent does. All drivers of a Harness share the machine:
@@ -51,7 +51,7 @@ type Behaviour struct {
 // Forever is a RunFor without end.
 const Forever = -1 * time.Second
 
-// testTimeout bounds the wait for what must happen.
+// testTimeout bounds the wait for each event that a test expects.
 const testTimeout = 30 * time.Second
 
 // Run runs the suite, each test with its own Harness.
@@ -70,12 +70,12 @@ func RunVirtual(t *testing.T, newHarness func(tb testing.TB) Harness) {
 	}
 }
 
-// suite is the driver, the folders and the helpers of one test.
+// suite is one test of the suite, with its driver and its folders.
 type suite struct {
 	testing.TB
 	h      Harness
 	driver drivers.Driver
-	root   string
+	root   string // folder of the test
 	ctx    context.Context
 }
 
@@ -83,7 +83,7 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 
-// newTaskConfig makes the TaskConfig of a task with a name.
+// newTaskConfig makes the TaskConfig of a task with a name and a behaviour, and its folders.
 func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	s.Helper()
 	cfg := drivers.TaskConfig{
@@ -109,7 +109,7 @@ func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	return cfg
 }
 
-// mustStart starts a task, waits until it is alive, and stops it at the end of the test.
+// mustStart starts a task and waits until it runs or has ended. The task is stopped at the end of the test.
 func (s *suite) mustStart(cfg drivers.TaskConfig) (drivers.Handle, drivers.Task) {
 	s.Helper()
 	h, err := s.driver.Start(s.ctx, cfg)
@@ -133,6 +133,7 @@ func (s *suite) mustStart(cfg drivers.TaskConfig) (drivers.Handle, drivers.Task)
 	return h, task
 }
 
+// mustRecover returns the task of a handle. If d does not find it, it fails the test.
 func (s *suite) mustRecover(d drivers.Driver, cfg drivers.TaskConfig, h drivers.Handle) drivers.Task {
 	s.Helper()
 	task, err := d.Recover(s.ctx, cfg, h)
@@ -142,6 +143,7 @@ func (s *suite) mustRecover(d drivers.Driver, cfg drivers.TaskConfig, h drivers.
 	return task
 }
 
+// mustWait waits for the end of a task and returns its exit.
 func (s *suite) mustWait(task drivers.Task) drivers.Exit {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, testTimeout)
@@ -156,6 +158,7 @@ func (s *suite) mustWait(task drivers.Task) drivers.Exit {
 	return exit
 }
 
+// mustStop stops a task, and fails the test if it has not ended then.
 func (s *suite) mustStop(task drivers.Task, signal string, timeout time.Duration) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, timeout+testTimeout)
@@ -168,7 +171,8 @@ func (s *suite) mustStop(task drivers.Task, signal string, timeout time.Duration
 	}
 }
 
-// pollUntil polls until ok, or fails with the last state.
+// pollUntil calls ok until it returns true. After testTimeout it fails the test with the state that ok returned
+// last.
 func (s *suite) pollUntil(ok func() (bool, string)) {
 	s.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -186,6 +190,7 @@ func (s *suite) pollUntil(ok func() (bool, string)) {
 	}
 }
 
+// mustReadLog returns the first file of a task's stdout or stderr, without surrounding blanks.
 func (s *suite) mustReadLog(cfg drivers.TaskConfig, stream string) string {
 	s.Helper()
 	b, err := os.ReadFile(filepath.Join(cfg.LogDir, cfg.Task+"."+stream+".0"))
@@ -195,7 +200,8 @@ func (s *suite) mustReadLog(cfg drivers.TaskConfig, stream string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// mustCopy copies the regular files of a folder and returns the copy. A missing folder gives an empty one.
+// mustCopy copies the regular files of a folder to a new one and returns that. A missing folder gives an empty
+// one.
 func (s *suite) mustCopy(dir string) string {
 	s.Helper()
 	to := s.TempDir()
@@ -218,6 +224,7 @@ func (s *suite) mustCopy(dir string) string {
 	return to
 }
 
-func holds(err error, want string) bool {
+// errorContains reports whether err is an error whose text contains want.
+func errorContains(err error, want string) bool {
 	return err != nil && strings.Contains(err.Error(), want)
 }

@@ -20,13 +20,13 @@ const (
 	defaultLogFileMB = 10
 )
 
-// options are a task's config block.
+// options are the values of a task's config block.
 type options struct {
 	command string
 	args    []string
 }
 
-// parseOptions reads a config block. The error names everything that is wrong.
+// parseOptions reads a task's config block. The error names everything that is wrong with it.
 func parseOptions(config map[string]any) (options, error) {
 	var o options
 	var wrong []string
@@ -65,7 +65,7 @@ func parseOptions(config map[string]any) (options, error) {
 	return o, nil
 }
 
-// stringList returns a config value as a list of texts.
+// stringList returns a config value as a list of strings; nil gives none.
 func stringList(value any) ([]string, error) {
 	switch list := value.(type) {
 	case nil:
@@ -86,8 +86,8 @@ func stringList(value any) ([]string, error) {
 	return nil, fmt.Errorf("must be a list of strings, not %s", kindOf(value))
 }
 
-// textOf returns a value as text. Numbers and booleans are accepted, because people write args =
-// ["--port", 8080].
+// textOf returns a config value as text; false: it has another type. Numbers and booleans are accepted, because
+// people write args = ["--port", 8080].
 func textOf(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
@@ -125,28 +125,29 @@ func kindOf(value any) string {
 	return "a number"
 }
 
-// resolve finds the program of a command: relative to the task's folder if there is such a file,
-// otherwise in PATH of the task's environment.
-func resolve(command, dir string, env []string) (string, error) {
+// findProgram returns the path of a command's program: in the task's folder dir if there is such a file,
+// otherwise in PATH of the task's environment env.
+func findProgram(command, dir string, env []string) (string, error) {
 	if filepath.IsAbs(command) {
-		return command, executable(command)
+		return command, checkExecutable(command)
 	}
 	local := filepath.Join(dir, command)
-	if executable(local) == nil {
+	if checkExecutable(local) == nil {
 		return local, nil
 	}
 	if strings.ContainsRune(command, filepath.Separator) {
-		return "", executable(local)
+		return "", checkExecutable(local)
 	}
-	for _, folder := range filepath.SplitList(lookup(env, "PATH")) {
-		if p := filepath.Join(folder, command); filepath.IsAbs(folder) && executable(p) == nil {
+	for _, folder := range filepath.SplitList(lookupEnv(env, "PATH")) {
+		if p := filepath.Join(folder, command); filepath.IsAbs(folder) && checkExecutable(p) == nil {
 			return p, nil
 		}
 	}
 	return "", &exec.Error{Name: command, Err: exec.ErrNotFound}
 }
 
-func executable(path string) error {
+// checkExecutable returns an error if there is no file at path that may be executed.
+func checkExecutable(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -157,7 +158,8 @@ func executable(path string) error {
 	return nil
 }
 
-// withheld are the agent's variables that no task gets: its settings and credentials.
+// withheld are the agent's environment variables that no task gets: its settings and credentials. A name that
+// ends in _ is a prefix.
 var withheld = []string{
 	"SKERRY_", "NOMAD_", "CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "VAULT_TOKEN",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -165,8 +167,9 @@ var withheld = []string{
 	"JOURNAL_STREAM", "INVOCATION_ID", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
 }
 
-// environment returns the agent's environment without the withheld variables, overlaid with the task's, sorted.
-func environment(agent []string, task map[string]string) []string {
+// taskEnvironment returns the agent's environment without the withheld variables, overlaid with the task's,
+// sorted.
+func taskEnvironment(agent []string, task map[string]string) []string {
 	merged := make(map[string]string, len(agent)+len(task))
 next:
 	for _, kv := range agent {
@@ -191,7 +194,8 @@ next:
 	return env
 }
 
-func lookup(env []string, key string) string {
+// lookupEnv returns the value of a variable in env; "" if it is not set.
+func lookupEnv(env []string, key string) string {
 	for _, kv := range env {
 		if k, v, _ := strings.Cut(kv, "="); k == key {
 			return v
@@ -209,7 +213,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// newSpec makes the record of a task for its supervisor.
+// newSpec makes the spec of a task, by which its supervisor runs it. It writes nothing.
 func newSpec(cfg drivers.TaskConfig, bootID string) (spec, error) {
 	o, err := parseOptions(cfg.Config)
 	if err != nil {
@@ -218,8 +222,8 @@ func newSpec(cfg drivers.TaskConfig, bootID string) (spec, error) {
 	if _, err := drivers.ParseSignal(cfg.KillSignal); err != nil {
 		return spec{}, err
 	}
-	env := environment(os.Environ(), cfg.Env)
-	path, err := resolve(o.command, cfg.Dir, env)
+	env := taskEnvironment(os.Environ(), cfg.Env)
+	path, err := findProgram(o.command, cfg.Dir, env)
 	if err != nil {
 		return spec{}, fmt.Errorf("find command of task %s: %w", cfg.ID, err)
 	}

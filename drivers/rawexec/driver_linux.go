@@ -23,12 +23,12 @@ const (
 	startPoll = 5 * time.Millisecond
 )
 
-// refusal is a supervisor's reason for not starting its task: nothing runs then.
+// refusal is the error of a supervisor that did not start its task: nothing runs then.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Fingerprint says that the driver works.
+// Fingerprint returns that the driver works, unless the kernel's boot id cannot be read.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	if d.bootID == "" {
 		return fleet.DriverInfo{Detected: true, HealthDescription: "the kernel's boot id cannot be read: is /proc mounted?"}
@@ -72,10 +72,11 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 	return id.encodeHandle(cfg.ID)
 }
 
-// Recover finds a task by its Handle.
+// Recover finds a task by its Handle. A running task that has lost its supervisor gets another one, which
+// adopts it.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	if h.Driver != Name || h.Version > recordVersion {
-		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+		return nil, fmt.Errorf("recover task %s: this driver cannot read the handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
 	}
 	var id identity
 	if h.Version > 0 {
@@ -113,8 +114,9 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	return t, nil
 }
 
-// findOrAwaitTask finds the task of a state folder: ended, or running in this boot and in this very
-// folder. It waits for a task that a supervisor of a previous agent is just starting.
+// findOrAwaitTask reads the identity of a state folder's task: one that has ended, or was started in this boot
+// and in this very folder. It returns false if there is none. It waits for a task that a supervisor is just
+// starting.
 func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, bool, error) {
 	for {
 		var rec taskRecord
@@ -140,8 +142,8 @@ func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, boo
 	}
 }
 
-// prepareStateDir makes the state folder. It removes what another boot, or the original of a copied
-// folder, has left.
+// prepareStateDir makes the state folder with its FIFOs and writes the spec. It removes the records of another
+// boot, or of the original of a copied folder.
 func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
 	sp, err := newSpec(cfg, d.bootID)
 	if err == nil {
@@ -164,8 +166,8 @@ func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
 	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
-// ensureSupervisor starts a supervisor for a state folder without one. It returns when the supervisor
-// has started or adopted the task, or found it ended.
+// ensureSupervisor starts a supervisor for a state folder without one. It returns when the supervisor has
+// started or adopted the task, or found it ended. A refusal means that the task cannot start.
 func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 	var err error
 	for range spawnTries {
@@ -192,8 +194,8 @@ func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 	return drivers.Recoverable(err)
 }
 
-// spawnSupervisor starts a supervisor in its own session, so that the agent's terminal cannot affect
-// it, and waits for its report.
+// spawnSupervisor starts a supervisor process and waits for its report. It is in a session of its own, so that
+// the agent's terminal cannot affect it.
 func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -218,14 +220,15 @@ func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, 
 	if err != nil {
 		return startReport{}, fmt.Errorf("read from supervisor: %w", err)
 	}
-	var word startReport
-	if err := json.Unmarshal(b, &word); err != nil {
+	var report startReport
+	if err := json.Unmarshal(b, &report); err != nil {
 		return startReport{}, fmt.Errorf("start supervisor: it ended without a report: %w", err)
 	}
-	return word, nil
+	return report, nil
 }
 
-// startSupervisor starts a supervisor process for a state folder, with w as its readyFD.
+// startSupervisor starts a supervisor process for a state folder, with w as its readyFD. It does not wait for
+// the report.
 func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -250,8 +253,8 @@ func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 	return proc, nil
 }
 
-// reapSupervisor waits for a supervisor of this process that has ended or is about to. A supervisor of
-// a previous agent is not a child of this process.
+// reapSupervisor waits for the supervisor of a state folder, which has ended or is about to, if this process
+// started it. A supervisor of a previous agent is not a child of this process.
 func (d *Driver) reapSupervisor(dir string) {
 	d.mu.Lock()
 	proc := d.children[dir]

@@ -19,11 +19,12 @@ import (
 
 var _ drivers.Execer = (*task)(nil)
 
-// terminal is the default TERM of a command with a terminal.
+// terminal is the variable TERM of a command with a terminal, if the task sets none.
 const terminal = "TERM=xterm"
 
-// Exec runs a command in the task's folder with the task's environment, as a child of the agent in its
-// own session: it ends with the agent. Processes that it leaves in its process group are killed.
+// Exec runs a command in the task's folder with the task's environment and returns its exit code. The command
+// is a child of the agent in its own session and ends with the agent. Processes that it leaves in its process
+// group are killed.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
 	cmd, err := t.buildCommand(x)
@@ -47,7 +48,7 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	return ends.serveCommand(ctx, cmd, x)
 }
 
-// buildCommand makes the command, with the folder and environment of the task.
+// buildCommand makes the command of x with the folder and environment of the task. It starts nothing.
 func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	var sp spec
 	if err := readRecord(t.dir, specFile, &sp); err != nil {
@@ -58,11 +59,11 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "it contains a NUL byte")
 		}
 	}
-	path, err := resolve(x.Command[0], sp.Dir, sp.Env)
+	path, err := findProgram(x.Command[0], sp.Dir, sp.Env)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err)
 	}
-	if x.TTY && lookup(sp.Env, "TERM") == "" {
+	if x.TTY && lookupEnv(sp.Env, "TERM") == "" {
 		sp.Env = append(sp.Env, terminal)
 	}
 	return &exec.Cmd{
@@ -71,22 +72,22 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	}, nil
 }
 
-// execStreams are the streams of a command.
+// execStreams are the ends of the pipes, or of the terminal, of a command.
 type execStreams struct {
-	commandFiles []*os.File // the command's ends; closed here once it has started
-	agentFiles   []*os.File
-	stdin        *os.File // input of the command
+	commandFiles []*os.File // the command's ends; the agent closes them once the command has started
+	agentFiles   []*os.File // the agent's ends
+	stdin        *os.File   // input of the command
 	outputs      []outputCopy
 	master       *os.File // of its terminal; nil: none
 }
 
-// outputCopy copies an output of a command to its writer.
+// outputCopy is an output of a command and the writer that it is copied to.
 type outputCopy struct {
 	from *os.File
 	to   io.Writer
 }
 
-// connectPipes connects a command without a terminal to pipes.
+// connectPipes makes pipes and sets them as the command's input and outputs.
 func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
 	e := &execStreams{}
 	pipe := func() (r, w *os.File, err error) {
@@ -113,6 +114,7 @@ func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
 	return e, nil
 }
 
+// connectTerminal makes a pseudo terminal and sets it as the command's input and outputs.
 func connectTerminal(cmd *exec.Cmd, x fleet.Exec) (*execStreams, error) {
 	master, slave, err := openTerminal()
 	if err != nil {
@@ -134,7 +136,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// serveCommand serves a running command until it or ctx has ended.
+// serveCommand copies the input, output and terminal sizes of a started command until it has ended and all its
+// output was read, and returns its exit code. If ctx ends first, it kills the command.
 func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // the whole group; it is reaped below
@@ -175,6 +178,7 @@ func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.E
 // endOfInput is the character that ends the input of a terminal.
 const endOfInput = 4
 
+// copyStdin copies the client's input to the command, and closes the command's input at its end.
 func (e *execStreams) copyStdin(from io.Reader) {
 	if _, err := io.Copy(e.stdin, from); err != nil {
 		return // the command reads no more, or the client is gone
@@ -186,28 +190,28 @@ func (e *execStreams) copyStdin(from io.Reader) {
 	_ = e.stdin.Close()
 }
 
-// applyTerminalSizes sets the size of the terminal for each size that arrives, until over is closed.
+// applyTerminalSizes sets the terminal to each size that it receives, until over is closed.
 func (e *execStreams) applyTerminalSizes(sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
 	for {
 		select {
 		case <-over:
 			return
 		case size := <-sizes:
-			_ = control(e.master, func(fd int) error { // a closed terminal has no size
+			_ = withDescriptor(e.master, func(fd int) error { // a closed terminal has no size
 				return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
 			})
 		}
 	}
 }
 
-// openTerminal opens a pseudo terminal: the command's end and the agent's.
+// openTerminal opens a pseudo terminal and returns its ends: master for the agent, slave for the command.
 func openTerminal() (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a terminal: %w", err)
 	}
 	var number uint32
-	err = control(master, func(fd int) (err error) {
+	err = withDescriptor(master, func(fd int) (err error) {
 		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 			return err
 		}
@@ -223,8 +227,8 @@ func openTerminal() (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// control calls f with a file's descriptor without making the file blocking.
-func control(f *os.File, call func(fd int) error) error {
+// withDescriptor calls call with a file's descriptor, without making the file blocking, and returns its error.
+func withDescriptor(f *os.File, call func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -34,7 +34,11 @@ func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
 }
 
 // Environment returns a task's environment from the agent's and its own.
-func Environment(agent []string, task map[string]string) []string { return environment(agent, task) }
+func Environment(agent []string, task map[string]string) []string {
+	return taskEnvironment(agent, task)
+}
 
 // Resolve finds the program of a command.
-func Resolve(command, dir string, env []string) (string, error) { return resolve(command, dir, env) }
+func Resolve(command, dir string, env []string) (string, error) {
+	return findProgram(command, dir, env)
+}

@@ -27,6 +27,7 @@ const (
 // writers do not mix.
 const maxControlLine = 256
 
+// Errors about a task's supervisor: another one holds the lock; none does.
 var (
 	errSupervised   = errors.New("task has a supervisor")
 	errUnsupervised = errors.New("task has no supervisor")
@@ -42,7 +43,7 @@ func makeFIFOs(dir string) error {
 	return nil
 }
 
-// openFIFO opens a FIFO for reading and writing, which never blocks.
+// openFIFO opens a FIFO of a folder for reading and writing, which never blocks.
 func openFIFO(dir, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,7 +52,8 @@ func openFIFO(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// lockFolder locks the folder while the file is open, or returns errSupervised.
+// lockFolder locks the folder until the returned file is closed. If another process has the lock, the error
+// wraps errSupervised.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -78,13 +80,15 @@ func hasSupervisor(dir string) bool {
 	return errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// controlCommand is a command to a supervisor: send a signal to the task, or stop it.
+// controlCommand is a command to a supervisor: to send a signal to the task or, with stop, to end the task with
+// the signal and kill it after timeout.
 type controlCommand struct {
 	stop    bool
 	signal  int
 	timeout time.Duration
 }
 
+// formatLine returns the command as a line of the control FIFO.
 func (o controlCommand) formatLine() string {
 	if o.stop {
 		return fmt.Sprintf("stop %d %d\n", o.signal, o.timeout.Milliseconds())
@@ -92,7 +96,7 @@ func (o controlCommand) formatLine() string {
 	return fmt.Sprintf("signal %d\n", o.signal)
 }
 
-// parseControlCommand parses a line of the control FIFO.
+// parseControlCommand parses a line of the control FIFO and checks its numbers.
 func parseControlCommand(line string) (controlCommand, error) {
 	var o controlCommand
 	var ms int64
@@ -119,7 +123,8 @@ func parseControlCommand(line string) (controlCommand, error) {
 // maxKillTimeout bounds the kill timeout of a task.
 const maxKillTimeout = 24 * time.Hour
 
-// sendControlCommand sends a command to the folder's supervisor, or returns errUnsupervised.
+// sendControlCommand writes a command to the control FIFO of a folder. Without a supervisor the error wraps
+// errUnsupervised.
 func sendControlCommand(dir string, o controlCommand) error {
 	f, err := os.OpenFile(filepath.Join(dir, controlFIFO), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +143,7 @@ func sendControlCommand(dir string, o controlCommand) error {
 	return nil
 }
 
-// handleState is Handle.State.
+// encodeHandle returns the Handle of the task with that process.
 func (id identity) encodeHandle(taskID string) (drivers.Handle, error) {
 	state, err := encodeIdentity(id)
 	if err != nil {

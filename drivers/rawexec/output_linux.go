@@ -8,16 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// output copies one of the task's two streams from its FIFO to log files.
+// output copies one of the task's two output streams from its FIFO to log files.
 type output struct {
 	fifo  *os.File
 	files *rotator
 	buf   []byte
 }
 
+// outputBuffer is the size in bytes of the buffer of an output.
 const outputBuffer = 16 << 10
 
-// openOutputs opens both streams.
+// openOutputs opens the FIFOs of both streams. It copies nothing yet.
 func (s *supervisor) openOutputs() error {
 	for _, name := range []string{stdoutFIFO, stderrFIFO} {
 		fifo, err := openFIFO(s.dir, name)
@@ -36,8 +37,8 @@ func (s *supervisor) openOutputs() error {
 	return nil
 }
 
-// copyUntilStopped copies the task's output until stopCopying. The FIFO has no end, because both the
-// task and the supervisor hold it open for writing.
+// copyUntilStopped copies the task's output to the log files until stopCopying is called. The FIFO has no end,
+// because both the task and the supervisor hold it open for writing.
 func (o *output) copyUntilStopped() {
 	for {
 		n, err := o.fifo.Read(o.buf)
@@ -48,10 +49,11 @@ func (o *output) copyUntilStopped() {
 	}
 }
 
-// stopCopying lets copyUntilStopped return.
+// stopCopying makes copyUntilStopped return. It does not wait for that.
 func (o *output) stopCopying() { _ = o.fifo.SetReadDeadline(time.Unix(1, 0)) }
 
-// drainAndClose copies the rest of the FIFO after copyUntilStopped has returned, and closes the files.
+// drainAndClose copies the bytes that are left in the FIFO after copyUntilStopped has returned, and closes the
+// files.
 func (o *output) drainAndClose() {
 	_ = o.fifo.SetReadDeadline(time.Time{})
 	conn, err := o.fifo.SyscallConn()

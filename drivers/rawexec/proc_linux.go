@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procStat is a part of /proc/PID/stat.
+// procStat is the part of /proc/PID/stat that the driver needs.
 type procStat struct {
 	state   byte
 	parent  int
@@ -25,6 +25,7 @@ type procStat struct {
 	pages   uint64 // of resident memory
 }
 
+// readStat reads /proc/PID/stat. It returns an error if there is no such process.
 func readStat(pid int) (procStat, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -63,14 +64,14 @@ func parseStat(b []byte) (procStat, error) {
 // isStopped reports whether the process is stopped, by SIGSTOP or a debugger.
 func (s procStat) isStopped() bool { return s.state == 'T' || s.state == 't' }
 
-// isAlive reports whether the very process of id runs. A zombie does not run.
+// isAlive reports whether the process with that pid and start time still runs. A zombie does not run.
 func (id identity) isAlive() bool {
 	s, err := readStat(id.PID)
 	return err == nil && s.start == id.Start && s.state != 'Z' && s.state != 'X'
 }
 
-// processes returns the pids of the machine.
-func processes() []int {
+// allPIDs returns the pids of all processes of the machine.
+func allPIDs() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -87,7 +88,7 @@ func processes() []int {
 // childrenOf returns the children of pid that are not zombies.
 func childrenOf(pid int) []member {
 	var found []member
-	for _, p := range processes() {
+	for _, p := range allPIDs() {
 		if s, err := readStat(p); err == nil && s.parent == pid && s.state != 'Z' {
 			found = append(found, member{p, s.start})
 		}
@@ -95,11 +96,11 @@ func childrenOf(pid int) []member {
 	return found
 }
 
-// holdersOf returns the other processes that have the task's output open: the task and its descendants
-// only, because the FIFOs are in this very folder.
-func holdersOf(dir string) []int {
+// outputHolders returns the pids of other processes that have the task's output open: the task and its
+// descendants only, because the FIFOs are in this very folder.
+func outputHolders(dir string) []int {
 	var found []int
-	for _, p := range processes() {
+	for _, p := range allPIDs() {
 		if p != os.Getpid() && holdsOutput(p, dir) {
 			found = append(found, p)
 		}
@@ -107,7 +108,7 @@ func holdersOf(dir string) []int {
 	return found
 }
 
-// holdsOutput reports whether a process has an output FIFO of the folder as its stdout or stderr.
+// holdsOutput reports whether a process has an output FIFO of the folder dir as its stdout or stderr.
 func holdsOutput(pid int, dir string) bool {
 	for fd, name := range map[int]string{1: stdoutFIFO, 2: stderrFIFO} {
 		var fifo, open unix.Stat_t
@@ -126,7 +127,7 @@ func holdsOutput(pid int, dir string) bool {
 // the task's state folder, which a copy of the folder does not have.
 const markerVariable = "SKERRY_TASK"
 
-// markerOf returns the marker of a state folder's task.
+// markerOf returns the environment variable, with its value, that marks the processes of a state folder's task.
 func markerOf(dir string) (string, error) {
 	device, inode, err := folderOf(dir)
 	return fmt.Sprintf("%s=%d:%d", markerVariable, device, inode), err
@@ -135,6 +136,7 @@ func markerOf(dir string) (string, error) {
 // maxEnviron bounds what is read of a process's environment.
 const maxEnviron = 1 << 20
 
+// hasMarker reports whether a process has the marker in its environment.
 func hasMarker(pid int, marker string) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -145,7 +147,7 @@ func hasMarker(pid int, marker string) bool {
 	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), marker)
 }
 
-// member is a process of a task, with its identity.
+// member is a process of a task. Its start time tells it from a later process with the same pid.
 type member struct {
 	pid   int
 	start uint64
@@ -159,7 +161,7 @@ func membersOf(dir string, task identity, roots ...int) []member {
 		return nil // the folder was removed: nothing identifies its processes
 	}
 	all := map[int]procStat{}
-	for _, pid := range processes() {
+	for _, pid := range allPIDs() {
 		if s, err := readStat(pid); err == nil {
 			all[pid] = s
 		}
@@ -188,7 +190,8 @@ func membersOf(dir string, task identity, roots ...int) []member {
 	return found
 }
 
-// signalProcess sends a signal to the very process of id, and not to another one with a reused pid.
+// signalProcess sends a signal to the process with that pid and start time, and not to another one with a
+// reused pid. If it has ended, the error is ESRCH.
 func signalProcess(pid int, start uint64, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -202,13 +205,13 @@ func signalProcess(pid int, start uint64, sig unix.Signal) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// supervisorOf finds the supervisor of a state folder by its command line. A supervisor of a copy of
-// the folder has another path.
+// supervisorOf returns the supervisor of a state folder, found by its command line; false: there is none. A
+// supervisor of a copy of the folder has another path.
 func supervisorOf(dir string) (member, procStat, bool) {
 	if !hasSupervisor(dir) {
 		return member{}, procStat{}, false
 	}
-	for _, pid := range processes() {
+	for _, pid := range allPIDs() {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			continue
@@ -233,7 +236,7 @@ func folderOf(dir string) (device, inode uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil // Dev is narrower on some architectures
 }
 
-// isInFolder reports whether a task belongs to the folder of its record.
+// isInFolder reports whether dir is the folder in which the record was written, and not a copy.
 func (t *taskRecord) isInFolder(dir string) bool {
 	device, inode, err := folderOf(dir)
 	return err == nil && device == t.Device && inode == t.Inode

@@ -52,7 +52,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Driver runs tasks as plain processes.
+// Driver runs tasks as plain processes. It implements drivers.Driver.
 type Driver struct {
 	bootID string
 	log    *slog.Logger
@@ -62,7 +62,7 @@ type Driver struct {
 	children map[string]*os.Process
 }
 
-// New makes a Driver.
+// New makes a Driver. It reads the kernel's boot id if none is configured, and starts nothing.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("make raw_exec driver: no logger")
@@ -81,20 +81,21 @@ func New(cfg Config) (*Driver, error) {
 // once, unless a Driver started the process as a supervisor: then it supervises the task and ends the process.
 func Supervise() {
 	if len(os.Args) == 3 && os.Args[1] == superviseArg {
-		syscall.Exit(supervise(os.Args[2])) // skips what os.Exit does at the end of an agent
+		syscall.Exit(runSupervisor(os.Args[2])) // skips what os.Exit does at the end of an agent
 	}
 }
 
-// Validate rejects a config block as Check does.
+// Validate returns an error for an invalid config block. It calls Check.
 func (d *Driver) Validate(config map[string]any) error { return Check(config) }
 
-// Check rejects a config block that works on no machine: without a command, with an unknown key, or
-// with a value of the wrong type. A job is checked with it when it is registered.
+// Check returns an error for a config block that works on no machine: without a command, with an unknown key,
+// or with a value of the wrong type. Hubs check a job with it when it is registered.
 func Check(config map[string]any) error {
 	_, err := parseOptions(config)
 	return err
 }
 
+// kernelBootID returns the kernel's boot id; "" if it cannot be read.
 func kernelBootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

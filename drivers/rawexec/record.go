@@ -30,10 +30,11 @@ const recordVersion = 1
 // maxRecord bounds a record in bytes.
 const maxRecord = 8 << 20
 
-// errNoRecord means that a record is missing or unreadable: after a loss of power it may be empty.
+// errNoRecord is wrapped by errors for a record that is missing or unreadable: after a loss of power it may be
+// empty.
 var errNoRecord = errors.New("no such record")
 
-// spec tells the supervisor what to run.
+// spec is the record from which a supervisor starts its task.
 type spec struct {
 	Version      int      `json:"version"`
 	TaskID       string   `json:"task_id"`
@@ -48,14 +49,16 @@ type spec struct {
 	LogFileBytes int64    `json:"log_file_bytes"`
 }
 
-// identity identifies a process, because a pid may be reused. Start is in clock ticks since boot.
+// identity identifies a process across restarts of the agent, because a pid may be reused. Start is in clock
+// ticks since boot.
 type identity struct {
 	BootID string `json:"boot_id"`
 	PID    int    `json:"pid"`
 	Start  uint64 `json:"start"`
 }
 
-// taskRecord is the running task and its folder. A copy of the folder has another Device and Inode.
+// taskRecord is the record of a running task's process and of the state folder. A copy of the folder has
+// another Device and Inode.
 type taskRecord struct {
 	Version int `json:"version"`
 	identity
@@ -63,8 +66,8 @@ type taskRecord struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// exitRecord says how the task ended. Interrupted: the supervisor was told to end as well, for example
-// at a shutdown of the machine.
+// exitRecord is the record of how the task ended. Interrupted says that the supervisor was told to end as well,
+// for example at a shutdown of the machine.
 type exitRecord struct {
 	Version     int    `json:"version"`
 	Code        int    `json:"code"`
@@ -76,6 +79,7 @@ type exitRecord struct {
 	Interrupted bool   `json:"interrupted"`
 }
 
+// encodeIdentity encodes an identity for Handle.State.
 func encodeIdentity(id identity) ([]byte, error) {
 	b, err := json.Marshal(id)
 	if err != nil {
@@ -93,6 +97,7 @@ func decodeIdentity(b []byte) (identity, error) {
 	return id, nil
 }
 
+// validateRecord returns an error for an unknown version and for values that a supervisor cannot use.
 func (s *spec) validateRecord() error {
 	switch {
 	case s.Version != recordVersion:
@@ -105,6 +110,7 @@ func (s *spec) validateRecord() error {
 	return nil
 }
 
+// validateRecord returns an error for an unknown version and for a pid that cannot be that of a task.
 func (t *taskRecord) validateRecord() error {
 	if t.Version != recordVersion {
 		return fmt.Errorf("version %d is not known", t.Version)
@@ -116,6 +122,7 @@ func (t *taskRecord) validateRecord() error {
 	return nil
 }
 
+// validateRecord returns an error for an unknown version.
 func (e *exitRecord) validateRecord() error {
 	if e.Version != recordVersion {
 		return fmt.Errorf("version %d is not known", e.Version)
@@ -123,7 +130,7 @@ func (e *exitRecord) validateRecord() error {
 	return nil
 }
 
-// decodeRecord decodes one of the three records.
+// decodeRecord decodes one of the three records and validates it. Each error wraps errNoRecord.
 func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return fmt.Errorf("%w: %w", errNoRecord, err)
@@ -134,7 +141,8 @@ func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
 	return nil
 }
 
-// readRecord reads and checks a record of a state folder.
+// readRecord reads, decodes and validates a record of a state folder. If it is missing or invalid, the error
+// wraps errNoRecord; other errors are those of the disk.
 func readRecord(dir, name string, into interface{ validateRecord() error }) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,11 +162,11 @@ func readRecord(dir, name string, into interface{ validateRecord() error }) erro
 	return decodeRecord(b, into)
 }
 
-// replacing is durable.Replace or durable.Swap: records of running processes need not survive a loss of
-// power, because the processes do not.
+// replacing is durable.Replace or durable.Swap. Swap does not survive a loss of power: the records of running
+// processes need not, because the processes do not.
 type replacing func(path string, content []byte, mode fs.FileMode) error
 
-// writeRecord replaces a record atomically.
+// writeRecord encodes a record and replaces its file in a state folder atomically.
 func writeRecord(replace replacing, dir, name string, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {
@@ -170,6 +178,7 @@ func writeRecord(replace replacing, dir, name string, record any) error {
 	return nil
 }
 
+// toDriverExit converts the record to the driver's result.
 func (e *exitRecord) toDriverExit() drivers.Exit {
 	return drivers.Exit{
 		Code: e.Code, Signal: e.Signal, OOM: e.OOM, Err: e.Err, FinishedAt: time.Unix(0, e.FinishedAt),

@@ -13,8 +13,8 @@ import (
 	"skerry/internal/durable"
 )
 
-// rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when one is full. It removes
-// the oldest beyond maxFiles. It belongs to one goroutine.
+// rotator writes one stream of a task to the files PREFIX.0, PREFIX.1, …, and begins a new file when one is
+// full. It removes the oldest beyond maxFiles. It belongs to one goroutine.
 type rotator struct {
 	dir      string
 	prefix   string // TASK.stdout
@@ -22,8 +22,8 @@ type rotator struct {
 	maxBytes int64
 
 	file      *os.File
-	index     int
-	size      int64
+	index     int    // number of file
+	size      int64  // of file, in bytes
 	lostBytes uint64 // bytes that were not written
 
 	spaceCheckedAt time.Time // when free space was last checked
@@ -40,11 +40,11 @@ const (
 	spaceCheckInterval = 100 * time.Millisecond
 )
 
-// errScarce means that a log is not written although the disk has some space.
+// errScarce means that a log is not written, because the disk is almost full and the rest is for the agent.
 var errScarce = errors.New("the disk is almost full")
 
-// Write never fails and never blocks the task: it counts bytes that cannot be written, and writes the
-// count when there is space again.
+// Write writes p to the log files. It never returns an error: it counts the bytes that cannot be written, and
+// writes a note with the count when there is space again.
 func (r *rotator) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -68,6 +68,7 @@ func (r *rotator) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Close closes the open file. A later Write opens it again.
 func (r *rotator) Close() error {
 	if r.file == nil {
 		return nil
@@ -77,7 +78,8 @@ func (r *rotator) Close() error {
 	return err
 }
 
-// checkFreeSpace returns errScarce if the free space is at the floor.
+// checkFreeSpace returns errScarce if the disk has less free space than logs must leave. It asks the system at
+// most once per spaceCheckInterval.
 func (r *rotator) checkFreeSpace() error {
 	if now := time.Now(); now.Sub(r.spaceCheckedAt) >= spaceCheckInterval {
 		r.spaceCheckedAt = now
@@ -90,7 +92,8 @@ func (r *rotator) checkFreeSpace() error {
 	return nil
 }
 
-// prepareFile opens a file with space left.
+// prepareFile opens the newest file, or begins the next one if that is full. It writes the note about lost
+// bytes if there are any.
 func (r *rotator) prepareFile() error {
 	if err := r.checkFreeSpace(); err != nil {
 		return err
@@ -127,7 +130,7 @@ func (r *rotator) prepareFile() error {
 	return nil
 }
 
-// openCurrentFile opens the newest file, to append to it.
+// openCurrentFile opens the file with the number index, to append to it, and makes it if it is missing.
 func (r *rotator) openCurrentFile() error {
 	f, err := os.OpenFile(r.numberedPath(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -144,7 +147,8 @@ func (r *rotator) openCurrentFile() error {
 	return nil
 }
 
-// removeOldFiles removes all but the newest maxFiles. A file that cannot be removed stays until the next time.
+// removeOldFiles removes all files but the newest maxFiles. A file that cannot be removed stays until the next
+// call.
 func (r *rotator) removeOldFiles() {
 	for _, n := range r.existingNumbers() {
 		if n <= r.index-r.maxFiles {

@@ -32,37 +32,39 @@ const (
 	reapTimeout = 5 * time.Second
 )
 
-// startReport is the report of a supervisor on readyFD.
+// startReport is the report about the start of the task that a supervisor sends on readyFD.
 type startReport struct {
-	Err         string `json:"error"`
-	Recoverable bool   `json:"recoverable"`
-	Supervised  bool   `json:"supervised"` // another supervisor has the task
+	Err         string `json:"error"`       // "": the task runs or has ended
+	Recoverable bool   `json:"recoverable"` // another try may succeed
+	Supervised  bool   `json:"supervised"`  // another supervisor has the task
 }
 
-// supervisor supervises one task. All but copying output and reading commands runs in the main goroutine.
+// supervisor supervises one task. Everything except the copying of output and the reading of commands runs in
+// the main goroutine.
 type supervisor struct {
 	dir      string
 	spec     spec
 	task     taskRecord
 	isParent bool // it started the task itself and so receives its exit
 
-	signals         chan os.Signal
+	signals         chan os.Signal // that the supervisor itself receives
 	control         *os.File
 	controlCommands chan controlCommand
 	done            chan struct{} // closed when the task has ended
 	readers         sync.WaitGroup
 	outputs         []*output
-	interrupted     bool
+	interrupted     bool // the supervisor was told to end
 }
 
-// supervise runs a supervisor in the state folder dir and returns its exit code.
-func supervise(dir string) int {
+// runSupervisor supervises the task of the state folder dir until it has ended, and returns the exit code of
+// this process. It is the whole program of a supervisor.
+func runSupervisor(dir string) int {
 	// The program is larger than this needs: few threads and a small heap keep a task cheap.
 	debug.SetGCPercent(25)
 	_ = os.WriteFile("/proc/self/comm", []byte("skerry-task"), 0) // for ps; optional
 	ready := os.NewFile(readyFD, "ready")
 	syscall.CloseOnExec(readyFD)
-	closeInherited()
+	closeInheritedFiles()
 
 	s := &supervisor{dir: dir, signals: make(chan os.Signal, 16), controlCommands: make(chan controlCommand), done: make(chan struct{})}
 	// A supervisor ends with its task, and not by a signal.
@@ -82,9 +84,9 @@ func supervise(dir string) int {
 	return 0
 }
 
-// closeInherited closes the descriptors that the agent's parent had left open, which the task would
-// keep open. Descriptors of the Go runtime have the close-on-exec flag.
-func closeInherited() {
+// closeInheritedFiles closes the descriptors that the agent's parent had left open, which the task would keep
+// open. Descriptors of the Go runtime have the close-on-exec flag.
+func closeInheritedFiles() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
@@ -100,7 +102,8 @@ func closeInherited() {
 	}
 }
 
-// reportStart sends the report to the agent that waits for the start, if it is still there.
+// reportStart writes to w that the task was started, or the error, for the agent that waits for that. It closes
+// w. If the agent is gone, nothing happens.
 func (s *supervisor) reportStart(w *os.File, err error) {
 	var r startReport
 	if err != nil {
@@ -113,9 +116,9 @@ func (s *supervisor) reportStart(w *os.File, err error) {
 	_ = w.Close()
 }
 
-// lockAndStartTask locks the folder and starts the task, or takes over what an earlier supervisor left:
-// ended, running, started but not recorded, or not started. It opens the life FIFO before it takes the
-// lock, so that whoever sees the lock also finds the FIFO open.
+// lockAndStartTask locks the folder, starts or adopts its task, and starts the goroutines that copy output and
+// read commands; if the task has ended, it only locks. release unlocks. It opens the life FIFO before it takes
+// the lock, so that a process that sees the lock also finds the FIFO open.
 func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	var held []*os.File
 	closeAll := func() {
@@ -162,7 +165,8 @@ func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	return closeAll, nil
 }
 
-// findOrStart takes over the task of an earlier supervisor, or starts it.
+// findOrStart sets s.task to the task that an earlier supervisor started, or starts the task and writes its
+// record.
 func (s *supervisor) findOrStart() error {
 	if err := readRecord(s.dir, taskFile, &s.task); err == nil {
 		return nil
@@ -188,10 +192,10 @@ func (s *supervisor) findOrStart() error {
 	return nil
 }
 
-// findUnrecordedTask finds a task whose supervisor was killed between the start and the record: the
-// leader of a session that has our output open.
+// findUnrecordedTask finds a task whose supervisor was killed between the start and the record: the leader of a
+// session that has the task's output open.
 func (s *supervisor) findUnrecordedTask() (identity, bool) {
-	for _, pid := range holdersOf(s.dir) {
+	for _, pid := range outputHolders(s.dir) {
 		if st, err := readStat(pid); err == nil && st.session == pid && st.state != 'Z' {
 			return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, true
 		}
@@ -199,7 +203,8 @@ func (s *supervisor) findUnrecordedTask() (identity, bool) {
 	return identity{}, false
 }
 
-// startTaskProcess starts the task's process in its own session and process group.
+// startTaskProcess starts the task's process in its own session and process group, with the FIFOs as its
+// output.
 func (s *supervisor) startTaskProcess() (identity, error) {
 	// Orphans of the task become children of this process, so that they end with it.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -239,8 +244,8 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, nil
 }
 
-// readControlCommands passes on the lines of the control FIFO until it is closed. The supervisor holds
-// it open for writing, so it has no end.
+// readControlCommands passes the commands of the control FIFO on to superviseUntilExit until the FIFO is closed
+// or the task has ended. The supervisor holds the FIFO open for writing, so it has no end.
 func (s *supervisor) readControlCommands() {
 	lines := bufio.NewScanner(s.control)
 	lines.Buffer(make([]byte, maxControlLine), maxControlLine)
@@ -258,7 +263,8 @@ func (s *supervisor) readControlCommands() {
 	}
 }
 
-// superviseUntilExit executes commands until the task has ended.
+// superviseUntilExit executes commands to stop or signal the task until its main process has ended, and returns
+// how.
 func (s *supervisor) superviseUntilExit() exitRecord {
 	var kill <-chan time.Time
 	var poll <-chan time.Time
@@ -292,23 +298,24 @@ func (s *supervisor) superviseUntilExit() exitRecord {
 	}
 }
 
-// signalIfAlive sends a signal to the task (pid) or its process group (-pid), if it is still the same process.
+// signalIfAlive sends a signal to the task's main process (pid) or its process group (-pid), if that process
+// still runs.
 func (s *supervisor) signalIfAlive(pid, sig int) {
 	if s.task.isAlive() {
 		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: pollTaskExit notices
 	}
 }
 
-// pollTaskExit reports whether and how the task's main process has ended, and kills the rest of its
-// process group. The group keeps its number while it has members, and the kernel assigns pids in turn,
-// so the group that is killed right after its leader was reaped is still the task's.
+// pollTaskExit reports whether and how the task's main process has ended, and then kills the rest of its
+// process group. The group keeps its number while it has members, and the kernel assigns pids in turn, so the
+// group that is killed right after its leader was reaped is still the task's.
 func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	exit := exitRecord{Version: recordVersion, BootID: s.task.BootID}
 	if !s.isParent {
 		if s.task.isAlive() {
 			return exit, false
 		}
-		exit.Code, exit.Err = -1, "lost: the task's supervisor was killed, and how the task ended was told to nobody"
+		exit.Code, exit.Err = -1, "lost: the task's supervisor was killed, so the exit code is not known"
 		return exit, true
 	}
 	for {
@@ -335,7 +342,8 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 	}
 }
 
-// cleanUpAndRecordExit kills what is left of the task, copies the rest of its output, and writes its exit.
+// cleanUpAndRecordExit kills the processes that are left of the task, copies the rest of its output, and writes
+// its exit. It tries to write until it succeeds or the folder is removed.
 func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	deadline := time.Now().Add(reapTimeout)
 	for time.Now().Before(deadline) {
@@ -371,7 +379,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	}
 }
 
-// remainingProcesses returns the processes that the task left running.
+// remainingProcesses returns the processes that the task left running after its main process.
 func (s *supervisor) remainingProcesses() []member {
 	if s.isParent {
 		return childrenOf(os.Getpid())
@@ -380,7 +388,8 @@ func (s *supervisor) remainingProcesses() []member {
 	return membersOf(s.dir, s.task.identity)
 }
 
-// wasInterrupted reports whether the supervisor itself was told to end, also at the same time as the task's end.
+// wasInterrupted reports whether the supervisor itself was told to end, by a signal that it has handled or one
+// that is waiting.
 func (s *supervisor) wasInterrupted() bool {
 	for {
 		select {

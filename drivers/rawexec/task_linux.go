@@ -15,15 +15,15 @@ import (
 	"skerry/fleet"
 )
 
-// task is a task, identified by its state folder. It has no state that is not in the folder.
+// task is a started task, identified by its state folder. Its only state in memory is a copy of the exit.
 type task struct {
 	driver *Driver
-	dir    string
-	id     string
-	exit   atomic.Pointer[exitRecord]
+	dir    string                     // state folder
+	id     string                     // TaskConfig.ID
+	exit   atomic.Pointer[exitRecord] // nil: not read yet
 }
 
-// Ended reports whether the exit is written.
+// Ended reports whether the task's exit is written. It reads the state folder.
 func (t *task) Ended() bool {
 	if t.exit.Load() != nil {
 		return true
@@ -36,8 +36,8 @@ func (t *task) Ended() bool {
 	return true
 }
 
-// Wait blocks until the task has ended. If the supervisor is killed meanwhile, it starts another one,
-// which adopts the task.
+// Wait blocks until the task has ended, and returns its exit. If the supervisor is killed meanwhile, it starts
+// another one, which adopts the task.
 func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	for !t.Ended() {
 		if err := t.driver.ensureSupervisor(ctx, t.dir); err != nil {
@@ -51,7 +51,7 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	return t.exit.Load().toDriverExit(), nil
 }
 
-// waitForSupervisorEnd blocks until the life FIFO has no writer, that is, until the supervisor has ended.
+// waitForSupervisorEnd blocks until the supervisor has ended: until the life FIFO has no writer.
 func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -70,12 +70,13 @@ func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	return nil
 }
 
-// stopGrace is how long after the timeout of a stop the supervisor may take to kill the rest of the
-// task and to write the exit.
+// stopGrace is the time after the timeout of a stop that the supervisor has to kill the rest of the task and to
+// write the exit.
 const stopGrace = reapTimeout + 5*time.Second
 
-// Stop lets the supervisor send signal to the task's process group and kill it after timeout (at most a
-// day). If the supervisor does not, because it is stopped, the agent kills all processes of the task.
+// Stop tells the supervisor to send signal to the task's process group and to kill it after timeout (at most a
+// day), and waits for the end. If the supervisor does not do that, because it is itself stopped, the agent
+// kills all processes of the task.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -95,8 +96,8 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	return nil
 }
 
-// waitStopped waits until the supervisor has ended, as long as a stop may take, and then kills the task
-// and the supervisor.
+// waitStopped waits until the supervisor has ended after the stop o. If that takes longer than a stop may, it
+// kills the task and the supervisor. If the supervisor is itself stopped, the agent sends the signal.
 func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	patience := o.timeout + stopGrace
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
@@ -117,7 +118,8 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	return t.killTree()
 }
 
-// killTree kills the task's processes and then its supervisor. The next supervisor then writes the exit.
+// killTree kills the task's processes and then its supervisor. The supervisor that is started next writes the
+// exit.
 func (t *task) killTree() error {
 	var rec taskRecord
 	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
@@ -149,7 +151,7 @@ func (t *task) killTree() error {
 	return nil
 }
 
-// Signal lets the supervisor send a signal to the task's main process.
+// Signal tells the supervisor to send a signal to the task's main process. It does not wait until that is done.
 func (t *task) Signal(ctx context.Context, signal string) error {
 	number, err := drivers.ParseSignal(signal)
 	if err == nil && t.Ended() {
@@ -164,7 +166,8 @@ func (t *task) Signal(ctx context.Context, signal string) error {
 	return nil
 }
 
-// sendToSupervisor sends a command, to a new supervisor if the task has none.
+// sendToSupervisor sends a command to the task's supervisor, and starts one if there is none. It does nothing
+// if the task has ended.
 func (t *task) sendToSupervisor(ctx context.Context, o controlCommand) error {
 	for !t.Ended() {
 		err := sendControlCommand(t.dir, o)
@@ -178,7 +181,7 @@ func (t *task) sendToSupervisor(ctx context.Context, o controlCommand) error {
 	return nil
 }
 
-// Forget removes the task's state folder.
+// Forget removes the state folder of an ended task. A running task is a fleet.CodeConflict.
 func (t *task) Forget(context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: %w", t.id, fleet.Errorf(fleet.CodeConflict, "the task runs"))

@@ -9,24 +9,25 @@ import (
 	"skerry/fleet"
 )
 
+// unsupported returns the error of this driver on systems other than Linux.
 func unsupported() error {
 	return fleet.Errorf(fleet.CodeUnsupported, "driver %s does not work on this system", Name).
 		WithHint("it needs Linux")
 }
 
-// Fingerprint says that the driver does not work on this system.
+// Fingerprint returns that the driver does not work on this system.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	return fleet.DriverInfo{HealthDescription: unsupported().Error()}
 }
 
-// Start returns an error: the system is not supported.
+// Start returns an error: the driver does not work on this system.
 func (d *Driver) Start(context.Context, drivers.TaskConfig) (drivers.Handle, error) {
 	return drivers.Handle{}, unsupported()
 }
 
-// Recover returns an error: the system is not supported.
+// Recover returns an error: the driver does not work on this system.
 func (d *Driver) Recover(context.Context, drivers.TaskConfig, drivers.Handle) (drivers.Task, error) {
 	return nil, unsupported()
 }
 
-func supervise(string) int { return 1 }
+func runSupervisor(string) int { return 1 }

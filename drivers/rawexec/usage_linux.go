@@ -20,8 +20,8 @@ const clockTick = time.Second / 100
 // maxStatus bounds what is read of /proc/PID/status.
 const maxStatus = 64 << 10
 
-// Consumed reads the usage of the task's processes: its main process, those in its session, and their
-// descendants.
+// Consumed returns what each of the task's processes has used since its start: its main process, those in its
+// session, and their descendants. An ended task is a fleet.CodeConflict.
 func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	var rec taskRecord
 	if err := readRecord(t.dir, taskFile, &rec); err != nil {
@@ -31,26 +31,27 @@ func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 		return nil, fleet.Errorf(fleet.CodeConflict, "measure task %s: it has ended", t.id)
 	}
 	all := map[int]procStat{}
-	for _, pid := range processes() {
+	for _, pid := range allPIDs() {
 		if s, err := readStat(pid); err == nil && s.state != 'Z' {
 			all[pid] = s
 		}
 	}
 	var out []fleet.Consumed
 	for pid, s := range all {
-		if !belongs(all, rec.PID, pid) {
+		if !belongsToTask(all, rec.PID, pid) {
 			continue
 		}
 		out = append(out, fleet.Consumed{
 			PID: pid, Start: s.start, User: time.Duration(s.user) * clockTick, System: time.Duration(s.system) * clockTick,
-			RSS: s.pages * uint64(os.Getpagesize()), Swap: swapped(pid),
+			RSS: s.pages * uint64(os.Getpagesize()), Swap: swapBytes(pid),
 		})
 	}
 	return out, nil
 }
 
-// belongs reports whether a process is the main process, in its session, or a descendant of one that is.
-func belongs(all map[int]procStat, main, pid int) bool {
+// belongsToTask reports whether a process is the main process of a task, in its session, or a descendant of one
+// that is. all has the processes of the machine, by pid.
+func belongsToTask(all map[int]procStat, main, pid int) bool {
 	for range len(all) { // bounds the loop: entries that were read at different times may form a ring
 		s, ok := all[pid]
 		if !ok {
@@ -64,8 +65,8 @@ func belongs(all map[int]procStat, main, pid int) bool {
 	return false
 }
 
-// swapped returns how many bytes of a process are in swap; 0 if that is not known.
-func swapped(pid int) uint64 {
+// swapBytes returns how many bytes of a process are in swap; 0 if that is not known.
+func swapBytes(pid int) uint64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0

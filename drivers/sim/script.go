@@ -11,7 +11,7 @@ import (
 	"skerry/fleet"
 )
 
-// script is a task's config block.
+// script is a task's config block. The package comment describes its keys.
 type script struct {
 	forever               bool
 	runFor                time.Duration
@@ -25,7 +25,7 @@ type script struct {
 	killAfter             time.Duration
 }
 
-// scriptedExit says how the task ends by itself.
+// scriptedExit returns the exit of a task that ends by itself.
 func (s script) scriptedExit() drivers.Exit {
 	if s.exitSignal != 0 {
 		return drivers.Exit{Signal: s.exitSignal, Code: 128 + s.exitSignal}
@@ -33,11 +33,12 @@ func (s script) scriptedExit() drivers.Exit {
 	return drivers.Exit{Code: s.exitCode}
 }
 
+// isSignalIgnored reports whether a signal does not end the task.
 func (s script) isSignalIgnored(number int) bool {
 	return s.ignoreAll || slices.Contains(s.ignored, number)
 }
 
-// parseScript reads a config block. The error names everything that is wrong.
+// parseScript reads a config block. The error names everything that is wrong with it.
 func parseScript(config map[string]any) (script, error) {
 	s := script{forever: true}
 	var wrong []string
@@ -52,21 +53,21 @@ func parseScript(config map[string]any) (script, error) {
 	return s, nil
 }
 
-// setOption sets one key of the script.
+// setOption sets the field of one key of the config block.
 func (s *script) setOption(key string, value any) (err error) {
 	switch key {
 	case "run_for":
 		s.forever = false
-		s.runFor, err = duration(value)
+		s.runFor, err = parseDuration(value)
 	case "exit_code":
-		s.exitCode, err = integer(value)
+		s.exitCode, err = parseInteger(value)
 		if err == nil && (s.exitCode < 0 || s.exitCode > 255) {
 			err = fmt.Errorf("must be 0 to 255, not %d", s.exitCode)
 		}
 	case "exit_signal":
 		s.exitSignal, err = signalNumber(value)
 	case "start_delay":
-		s.startDelay, err = duration(value)
+		s.startDelay, err = parseDuration(value)
 	case "start_error":
 		s.startError, err = castOption[string](value)
 	case "start_error_recoverable":
@@ -74,7 +75,7 @@ func (s *script) setOption(key string, value any) (err error) {
 	case "ignore_signals":
 		err = s.parseIgnoredSignals(value)
 	case "kill_after":
-		s.killAfter, err = duration(value)
+		s.killAfter, err = parseDuration(value)
 	default:
 		return fmt.Errorf("unknown key %q", key)
 	}
@@ -84,6 +85,7 @@ func (s *script) setOption(key string, value any) (err error) {
 	return nil
 }
 
+// parseIgnoredSignals sets the ignored signals from true, for all, or a list of names.
 func (s *script) parseIgnoredSignals(value any) error {
 	switch v := value.(type) {
 	case bool:
@@ -112,6 +114,7 @@ func toAny(list []string) []any {
 	return out
 }
 
+// castOption returns a config value as a T, or an error if it has another type.
 func castOption[T any](value any) (T, error) {
 	v, ok := value.(T)
 	if !ok {
@@ -120,6 +123,7 @@ func castOption[T any](value any) (T, error) {
 	return v, nil
 }
 
+// signalNumber returns the number of the signal that a config value names.
 func signalNumber(value any) (int, error) {
 	name, err := castOption[string](value)
 	if err != nil {
@@ -128,8 +132,8 @@ func signalNumber(value any) (int, error) {
 	return drivers.ParseSignal(name)
 }
 
-// duration reads a string like "1m30s".
-func duration(value any) (time.Duration, error) {
+// parseDuration reads a string like "1m30s"; negative ones are an error.
+func parseDuration(value any) (time.Duration, error) {
 	text, err := castOption[string](value)
 	if err != nil {
 		return 0, err
@@ -141,8 +145,8 @@ func duration(value any) (time.Duration, error) {
 	return d, nil
 }
 
-// integer reads a whole number as HCL, JSON and CBOR decode it.
-func integer(value any) (int, error) {
+// parseInteger reads a whole number as HCL, JSON and CBOR decode it.
+func parseInteger(value any) (int, error) {
 	switch v := value.(type) {
 	case int:
 		return v, nil

@@ -34,15 +34,16 @@ import (
 // Name is the driver's name in job files.
 const Name = "sim"
 
+// handleVersion is drivers.Handle.Version of this driver.
 const handleVersion = 1
 
-// SimMachine is the machine of simulated tasks. It may be used concurrently.
+// SimMachine is the machine on which simulated tasks run. It may be used concurrently.
 type SimMachine struct {
 	watch func(Event) // nil: no watcher
 
 	mu     sync.Mutex
 	tasks  map[string]*task // by TaskConfig.ID
-	starts map[string]int
+	starts map[string]int   // by TaskConfig.ID
 }
 
 // NewSimMachine makes a machine without tasks.
@@ -58,10 +59,10 @@ const (
 	Vanished = "vanished" // lost with its machine
 )
 
-// Event says what happened to a task.
+// Event is the start or the end of a task.
 type Event struct {
-	ID   string // TaskConfig.ID
-	What string
+	ID   string       // TaskConfig.ID
+	What string       // Started, Exited, Stopped or Vanished
 	Exit drivers.Exit // not for Started
 }
 
@@ -73,13 +74,14 @@ func NewWatchedSimMachine(watch func(Event)) *SimMachine {
 	return w
 }
 
+// emitEvent calls the watcher, if there is one.
 func (w *SimMachine) emitEvent(e Event) {
 	if w.watch != nil {
 		w.watch(e)
 	}
 }
 
-// Reboot ends all running tasks without an exit.
+// Reboot ends all running tasks. Recover then returns ErrTaskGone for them.
 func (w *SimMachine) Reboot() {
 	for _, t := range w.listTasks() {
 		t.endByReboot()
@@ -105,7 +107,8 @@ func (w *SimMachine) Running() []string {
 	return ids
 }
 
-// End ends a running task as if by itself, and sets FinishedAt. It reports whether the task was running.
+// End ends a running task with an exit, as if the task ended by itself, and sets the exit's FinishedAt. It
+// reports whether the task was running.
 func (w *SimMachine) End(id string, exit drivers.Exit) bool {
 	w.mu.Lock()
 	t := w.tasks[id]
@@ -113,18 +116,19 @@ func (w *SimMachine) End(id string, exit drivers.Exit) bool {
 	return t != nil && t.endTask(Exited, exit)
 }
 
+// listTasks returns all tasks that are not forgotten, in any order.
 func (w *SimMachine) listTasks() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Values(w.tasks))
 }
 
-// Driver runs simulated tasks on a SimMachine.
+// Driver runs simulated tasks on a SimMachine. It implements drivers.Driver.
 type Driver struct {
 	machine *SimMachine
 }
 
-// New makes a Driver of w.
+// New makes a Driver whose tasks run on w.
 func New(w *SimMachine) *Driver { return &Driver{machine: w} }
 
 // Fingerprint says that the driver works.
@@ -135,13 +139,14 @@ func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	}
 }
 
-// Validate rejects a script that it cannot read.
+// Validate returns an error for a script that cannot be read.
 func (d *Driver) Validate(config map[string]any) error {
 	_, err := parseScript(config)
 	return err
 }
 
-// Start starts a task with its script.
+// Start starts a task that follows its script, after the script's delay. If the task was started before, it
+// returns its Handle.
 func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	s, err := parseScript(cfg.Config)
 	if err != nil {
@@ -174,7 +179,7 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 // Recover finds a task on the driver's machine.
 func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	if h.Driver != Name || h.Version > handleVersion {
-		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+		return nil, fmt.Errorf("recover task %s: this driver cannot read the handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
 	}
 	if t := d.findTask(cfg); t != nil {
 		return t, nil
@@ -182,7 +187,7 @@ func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Ha
 	return nil, drivers.ErrTaskGone
 }
 
-// findTask returns the task that cfg names, unless it vanished.
+// findTask returns the task with the ID and the state folder of cfg; nil if there is none or a reboot ended it.
 func (d *Driver) findTask(cfg drivers.TaskConfig) *task {
 	d.machine.mu.Lock()
 	t := d.machine.tasks[cfg.ID]
@@ -193,6 +198,7 @@ func (d *Driver) findTask(cfg drivers.TaskConfig) *task {
 	return t
 }
 
+// startTask adds a running task to the machine, and sets the timer that ends it.
 func (w *SimMachine) startTask(cfg drivers.TaskConfig, s script) {
 	t := &task{machine: w, id: cfg.ID, stateDir: cfg.StateDir, script: s, done: make(chan struct{})}
 	w.mu.Lock()
@@ -223,9 +229,11 @@ type task struct {
 	vanished bool
 }
 
+// errEnded is the error of a signal to a task that has ended.
 var errEnded = errors.New("the task has ended")
 
-// endTask ends the task, unless it has ended.
+// endTask ends the task with an exit and emits an event of the kind how. It returns false if the task had ended
+// before.
 func (t *task) endTask(how string, exit drivers.Exit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,7 +250,7 @@ func (t *task) endTask(how string, exit drivers.Exit) bool {
 	return true
 }
 
-// endByReboot ends the task without an exit, as a reboot does.
+// endByReboot ends the task as a reboot does: its exit is lost.
 func (t *task) endByReboot() {
 	if t.endTask(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
 		t.mu.Lock()
@@ -251,6 +259,7 @@ func (t *task) endByReboot() {
 	}
 }
 
+// hasVanished reports whether a reboot ended the task.
 func (t *task) hasVanished() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,7 +286,7 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	}
 }
 
-// Stop ends the task as its script says.
+// Stop sends the signal to the task and, after timeout, SIGKILL. It returns when the task has ended or ctx has.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -309,6 +318,7 @@ func (t *task) Signal(_ context.Context, signal string) error {
 
 const sigkill = 9
 
+// deliverSignal ends the task at once or after kill_after, unless its script ignores the signal.
 func (t *task) deliverSignal(number int) {
 	exit := drivers.Exit{Signal: number, Code: 128 + number}
 	switch {
@@ -324,7 +334,7 @@ func (t *task) deliverSignal(number int) {
 	}
 }
 
-// Forget removes an ended task from its machine.
+// Forget removes an ended task from its machine. A running task is an error.
 func (t *task) Forget(context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: it runs", t.id)
