@@ -204,18 +204,19 @@ func TestBandwidth(t *testing.T) {
 func TestProfilesOfScenarios(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
+		profile    fabric.Profile
 		lost       int // of 20,000, with some room
 		shortest   time.Duration
 		longest    time.Duration
 		mbitPerSec float64 // towards the host
 	}{
-		{"lan", 0, fabric.LANLatency, fabric.LANLatency, math.Inf(1)},
-		{"satellite", 400, 275 * time.Millisecond, 326 * time.Millisecond, 25},
-		{"cellular3g", 100, 75 * time.Millisecond, 232 * time.Millisecond, 1.6},
+		{"lan", fabric.Profile{Latency: fabric.LANLatency}, 0, fabric.LANLatency, fabric.LANLatency, math.Inf(1)},
+		{"satellite", fabric.Satellite, 400, 275 * time.Millisecond, 326 * time.Millisecond, 25},
+		{"cellular3g", fabric.Cellular3G, 100, 75 * time.Millisecond, 232 * time.Millisecond, 1.6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
-				f := n.Shape(hostA, hostB, fabric.Profiles[tt.name])
+				f := n.Shape(hostA, hostB, tt.profile)
 				arrived := 0
 				x, y := mustPacketConn(t, b, 0), mustPacketConn(t, a, 0)
 				for range 20_000 { // a second apart, so that each meets an idle line

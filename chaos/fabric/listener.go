@@ -103,7 +103,8 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 // Dial opens a stream to an address such as "10.0.0.1:4646", or with a host's
 // name instead. It takes a round trip. Where nothing answers it tries again after
 // 1 s, 3 s, 7 s …, and gives up with the context or after 127 s; it is refused at
-// once where the way is cut so, and after a round trip where nobody listens. After
+// once where the way is cut so, and after a round trip where nobody listens. A NAT
+// translates no streams: a host behind one reaches but itself. After
 // a Crash it fails with ENETDOWN until the host has opened a port: what is left of
 // the former process reaches nobody.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -171,6 +172,8 @@ func (h *Host) attemptDial(addr string) (s *Stream, wait time.Duration, gone <-c
 	target := n.hostsByAddr[dst.Addr()]
 	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
 		target = h
+	} else if h.nat != nil {
+		return nil, 0, h.crashed, syscall.ENETUNREACH
 	}
 	if target == nil || h.pause != nil {
 		return nil, 0, h.crashed, nil

@@ -1,11 +1,8 @@
 package fabric_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,22 +102,6 @@ func TestNATForgetsTheSilent(t *testing.T) {
 }
 
 func TestMove(t *testing.T) {
-	t.Run("own address", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
-			x, y := mustPacketConn(t, a, 1), mustPacketConn(t, b, 1)
-			before := publicAddr(t, x, y)
-			mustWriteTo(t, y, []byte("under way"), before)
-			f := a.Move("10.0.1.1")
-			mustWriteTo(t, y, []byte("to the former address"), before)
-			mustBe(t, "received", len(receivedPackets(t, x)), 0)
-			mustBe(t, "source", publicAddr(t, x, y).String(), "10.0.1.1:1")
-			mustBe(t, "local address", x.LocalAddr().String(), "10.0.1.1:1")
-			mustBe(t, "count", f.Count(), fabric.Count{Dropped: 2, Readdressed: 1})
-			a.Move("10.0.0.1")
-			mustWriteTo(t, y, []byte("home"), before)
-			mustBe(t, "received", fmt.Sprint(receivedPackets(t, x)), "[home]")
-		})
-	})
 	t.Run("behind a NAT", func(t *testing.T) {
 		behindNAT(t, 0, func(t *testing.T, n *fabric.Net, e, h *fabric.Host) {
 			x, y := mustPacketConn(t, e, 1), mustPacketConn(t, h, 1)
@@ -144,50 +125,8 @@ func TestFaultsSpareWhatAHostTellsItself(t *testing.T) {
 		mustWriteTo(t, y, []byte("in a cut"), x.LocalAddr())
 		cut.Heal()
 		mustWriteTo(t, z, []byte("from b"), x.LocalAddr())
-		mustWriteTo(t, y, []byte("before the move"), x.LocalAddr())
-		move := a.Move("10.0.1.1")
-		mustBe(t, "received", fmt.Sprint(receivedPackets(t, x)), "[in a cut before the move]")
+		mustBe(t, "received", fmt.Sprint(receivedPackets(t, x)), "[in a cut from b]")
 		mustBe(t, "cut", cut.Hits(), 0)
-		mustBe(t, "move", move.Count(), fabric.Count{Dropped: 1})
-	})
-}
-
-func TestStreamsOfAHostThatMoves(t *testing.T) {
-	t.Run("own address", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
-			c, s := mustStream(t, a, b)
-			a.Move("10.0.1.1")
-			mustWrite(t, s, "waits")
-			mustBeNil(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
-			_, err := c.Read(make([]byte, 9))
-			mustFail(t, "read", err, os.ErrDeadlineExceeded)
-			a.Move("10.0.0.1")
-			mustBeNil(t, c.SetReadDeadline(time.Time{}))
-			mustBe(t, "read after it came home", mustRead(t, c), "waits")
-			a.Move("10.0.1.1")
-			start := time.Now()
-			_, err = c.Read(make([]byte, 9))
-			mustFail(t, "read for long", err, syscall.ETIMEDOUT)
-			mustBe(t, "lived on", time.Since(start), 150*time.Second)
-		})
-	})
-	t.Run("NAT forgets", func(t *testing.T) {
-		behindNAT(t, 0, func(t *testing.T, n *fabric.Net, e, h *fabric.Host) {
-			c, s := mustStream(t, e, h)
-			mustBe(t, "peer's address", s.RemoteAddr().(*net.TCPAddr).IP.String(), "203.0.113.1")
-			e.Rebind()
-			start := time.Now()
-			mustWrite(t, s, "vanishes")
-			mustWrite(t, c, "is not known")
-			_, err := c.Read(make([]byte, 9))
-			mustFail(t, "read after a write", err, syscall.ECONNRESET)
-			mustBe(t, "after a round trip", time.Since(start), 2*fabric.LANLatency)
-			_, err = s.Read(make([]byte, 9))
-			mustFail(t, "read of the peer", err, syscall.ETIMEDOUT)
-			if _, err := c.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("write: %v", err)
-			}
-		})
 	})
 }
 

@@ -36,14 +36,13 @@ type Net struct {
 	closed       bool
 	hosts        []*Host
 	names        map[string]*Host
-	hostsByAddr  map[netip.Addr]*Host  // hosts that have an address of their own
-	nats         map[netip.Addr]*nat   // by public address
-	former       map[netip.Addr]*Fault // addresses that a host has left
-	faults       []*Fault              // cuts and shapes that are not healed, in order
-	faultVersion uint64                // counts the changes of faults
-	pairs        []*pair               // streams
-	freeBuffers  [][]byte              // buffers of packets
-	seq          uint64                // counts packets: the order of those that arrive together
+	hostsByAddr  map[netip.Addr]*Host // hosts that have an address of their own
+	nats         map[netip.Addr]*nat  // by public address
+	faults       []*Fault             // cuts and shapes that are not healed, in order
+	faultVersion uint64               // counts the changes of faults
+	pairs        []*pair              // streams
+	freeBuffers  [][]byte             // buffers of packets
+	seq          uint64               // counts packets: the order of those that arrive together
 }
 
 // New makes a network without hosts. Inside a bubble it must be made there.
@@ -51,7 +50,7 @@ func New(seed uint64) *Net {
 	return &Net{
 		seed: seed, start: time.Now(),
 		names: map[string]*Host{}, hostsByAddr: map[netip.Addr]*Host{},
-		nats: map[netip.Addr]*nat{}, former: map[netip.Addr]*Fault{},
+		nats: map[netip.Addr]*nat{},
 	}
 }
 

@@ -24,15 +24,15 @@ const (
 
 // PacketConn is a UDP socket.
 type PacketConn struct {
-	host *Host
-	port uint16
-	read waiter
+	host  *Host
+	port  uint16
+	local *net.UDPAddr
+	read  waiter
 
 	// Guarded by Net.mu.
 	ended    bool // nothing more is read or sent
 	released bool // Close was called
 	writeBy  instant
-	local    *net.UDPAddr
 	public   netip.AddrPort
 	source   *net.UDPAddr // public, as others see it; nil: the NAT has no port for it yet
 	used     instant      // when it last sent or was sent to
@@ -46,18 +46,14 @@ type PacketConn struct {
 var _ net.PacketConn = (*PacketConn)(nil)
 
 func newPacketConn(h *Host, port uint16) *PacketConn {
-	c := &PacketConn{host: h, port: port, read: newWaiter(h.net), writeBy: never, buffer: defaultBuffer}
-	c.setHostAddress()
-	return c
-}
-
-// setHostAddress gives the socket the host's address; mu is held.
-func (c *PacketConn) setHostAddress() {
-	at := netip.AddrPortFrom(c.host.ip, c.port)
-	c.local = net.UDPAddrFromAddrPort(at)
-	if c.host.nat == nil {
+	at := netip.AddrPortFrom(h.ip, port)
+	c := &PacketConn{
+		host: h, port: port, local: net.UDPAddrFromAddrPort(at), read: newWaiter(h.net), writeBy: never, buffer: defaultBuffer,
+	}
+	if h.nat == nil {
 		c.public, c.source = at, c.local
 	}
+	return c
 }
 
 // ReadFrom returns the next packet; what does not fit into b is lost.
@@ -202,11 +198,7 @@ func (h *Host) findTarget(now instant, dst netip.AddrPort) (*Host, *PacketConn) 
 	if target := n.hostsByAddr[dst.Addr()]; target != nil {
 		return target, target.packets[dst.Port()]
 	}
-	if f := n.former[dst.Addr()]; f != nil {
-		f.count.Dropped++
-	} else {
-		h.traffic.Strays++
-	}
+	h.traffic.Strays++
 	return nil, nil
 }
 
@@ -309,11 +301,7 @@ func (c *PacketConn) Close() error {
 
 // LocalAddr is a *net.UDPAddr: the host's own address, behind a NAT the private
 // one.
-func (c *PacketConn) LocalAddr() net.Addr {
-	c.host.net.mu.Lock()
-	defer c.host.net.mu.Unlock()
-	return c.local
-}
+func (c *PacketConn) LocalAddr() net.Addr { return c.local }
 
 // SetDeadline sets both deadlines.
 func (c *PacketConn) SetDeadline(t time.Time) error {

@@ -45,11 +45,7 @@ func (p *pipe) currentState() pipeState {
 		return stalled
 	case len(cuts) > 0 && cuts[0].mode == Refused:
 		return refused
-	case len(cuts) > 0, p.from.hasLeftAddress(), p.to.hasLeftAddress():
-		return stalled
-	case p.from.forgotten:
-		return unknownToPeer
-	case p.to.forgotten:
+	case len(cuts) > 0:
 		return stalled
 	case p.to.dead && p.to.host.up:
 		return unknownToPeer
@@ -61,7 +57,7 @@ func (p *pipe) currentState() pipeState {
 
 // isBroken reports whether nothing passes, and not because of a pause.
 func (p *pipe) isBroken() bool {
-	return len(p.from.host.linkTo(p.to.host).cuts) > 0 || p.from.hasLeftAddress() || p.from.dead || p.from.forgotten
+	return len(p.from.host.linkTo(p.to.host).cuts) > 0 || p.from.dead
 }
 
 // windowSpace is how many bytes the sender may write. While the way back is cut it

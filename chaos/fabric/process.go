@@ -12,7 +12,7 @@ type outgoing struct {
 // Pause stops the host, as its network sees it: what is sent to it waits in its
 // sockets' buffers and is not read, what it sends is held back, up to as much as
 // a socket's buffer takes; connections are accepted by nobody. Deadlines of its
-// own sockets still pass. Heal does what Resume does.
+// own sockets still pass. With Heal everything that waited comes at once.
 func (h *Host) Pause() *Fault {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -25,16 +25,6 @@ func (h *Host) Pause() *Fault {
 	h.pause, h.pauseQuota = f, defaultBuffer
 	h.net.refreshStreams()
 	return f
-}
-
-// Resume lets a paused host go on; everything that waited comes at once.
-func (h *Host) Resume() {
-	h.net.mu.Lock()
-	defer h.net.mu.Unlock()
-	if h.pause != nil {
-		h.pause.healed = true
-		h.endPause(h.pause)
-	}
 }
 
 // endPause ends a pause, unless another one has begun; mu is held.

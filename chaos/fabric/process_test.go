@@ -33,8 +33,8 @@ func TestPauseHoldsPackets(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		mustBe(t, "held", f.Count(), fabric.Count{Held: 3})
-		b.Resume()
-		b.Resume()
+		f.Heal()
+		f.Heal()
 		wg.Wait()
 		mustBe(t, "received", fmt.Sprint(receivedPackets(t, y)), "[there]")
 
@@ -82,7 +82,7 @@ func TestPauseHoldsStreams(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		mustBe(t, "held", f.Count(), fabric.Count{Held: 1})
-		b.Resume()
+		f.Heal()
 		wg.Wait()
 	})
 }

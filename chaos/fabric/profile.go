@@ -23,13 +23,6 @@ type Profile struct {
 	Queue int
 }
 
-// Profiles by name: those of scenarios.
-var Profiles = map[string]Profile{
-	"lan":        {Latency: LANLatency},
-	"satellite":  Satellite,
-	"cellular3g": Cellular3G,
-}
-
 // Satellite is a geostationary one: 600 ms ± 50 ms for a packet and its answer (as
 // tc-netem gives when it delays one side; the way of light alone, up and down
 // twice, takes 477 ms), 2 % loss, 25 Mbit/s.

@@ -24,19 +24,17 @@ type pair struct {
 type Stream struct {
 	host          *Host
 	local, remote *net.TCPAddr
-	public        uint16 // the NAT's port; 0: there is none
 	pair          *pair
 	in, out       *pipe
 	reading       waiter
 	writing       waiter
 
 	// Guarded by Net.mu.
-	closed    bool
-	released  bool    // Close was called
-	dead      bool    // the machine is
-	forgotten bool    // by the NAT
-	reset     instant // when the peer's answer arrives, that it knows of no such stream
-	err       error   // what has ended it
+	closed   bool
+	released bool    // Close was called
+	dead     bool    // the machine is
+	reset    instant // when the peer's answer arrives, that it knows of no such stream
+	err      error   // what has ended it
 }
 
 var _ net.Conn = (*Stream)(nil)
@@ -46,11 +44,6 @@ func (n *Net) newStreamPair(h, target *Host, port uint16) *pair {
 	dialing := &Stream{host: h, local: &net.TCPAddr{IP: h.ip.AsSlice(), Port: h.nextEphemeralPort()}}
 	accepting := &Stream{host: target, local: &net.TCPAddr{IP: target.ip.AsSlice(), Port: int(port)}}
 	dialing.remote, accepting.remote = accepting.local, dialing.local
-	if h.nat != nil && h != target {
-		dialing.public = h.nat.unusedPublicPort()
-		h.nat.streams[dialing.public] = dialing
-		accepting.remote = &net.TCPAddr{IP: h.nat.ip.AsSlice(), Port: int(dialing.public)}
-	}
 	dialing.out = &pipe{from: dialing, to: accepting}
 	accepting.out = &pipe{from: accepting, to: dialing}
 	dialing.in, accepting.in = accepting.out, dialing.out
@@ -107,11 +100,6 @@ func (p *pair) forgetIfEnded() {
 	}
 }
 
-// hasLeftAddress reports whether the host has left the address that the stream was made at.
-func (s *Stream) hasLeftAddress() bool {
-	return s.public == 0 && s.host.nat == nil && !s.local.IP.Equal(s.host.ip.AsSlice())
-}
-
 func (s *Stream) notifyWaiters() {
 	s.reading.wakeSleeper()
 	s.writing.wakeSleeper()
@@ -145,16 +133,8 @@ func (s *Stream) keepAliveEnd() instant {
 func (s *Stream) failStream(err error) {
 	s.err = err
 	s.out.dropStalled()
-	s.releaseNATPort()
 	s.notifyWaiters()
 	s.pair.forgetIfEnded()
-}
-
-// releaseNATPort gives the NAT's port back; mu is held.
-func (s *Stream) releaseNATPort() {
-	if s.public != 0 && s.host.nat != nil && s.host.nat.streams[s.public] == s {
-		delete(s.host.nat.streams, s.public)
-	}
 }
 
 // Read gives io.EOF after what the peer wrote before it closed.
@@ -280,7 +260,6 @@ func (s *Stream) hangUp(now instant) {
 	s.sendFin(now)
 	s.out.full = true
 	s.closed = true
-	s.releaseNATPort()
 	s.notifyWaiters()
 	s.in.from.notifyWaiters()
 	s.pair.forgetIfEnded()
@@ -290,16 +269,7 @@ func (s *Stream) hangUp(now instant) {
 func (s *Stream) killStream() {
 	s.closed, s.dead = true, true
 	s.out.dropStalled()
-	s.releaseNATPort()
 	s.notifyWaiters()
-}
-
-// handleMovedHost is told that the host's address has changed; mu is held.
-func (s *Stream) handleMovedHost(h *Host) {
-	if h.nat != nil && s.public != 0 {
-		s.forgotten = true
-		s.releaseNATPort()
-	}
 }
 
 // LocalAddr is a *net.TCPAddr: the host's own address when the stream was made.

@@ -73,12 +73,7 @@ func (h *Hub) killAtStep(ctx context.Context, label string) {
 
 // PauseHub has a hub stand still.
 func (r *run) PauseHub(_ context.Context, name string) (engine.Active, error) {
-	host := r.c.Hub(name).Host
-	f := host.Pause()
-	return engine.Active{
-		Heal:     func(context.Context) error { host.Resume(); return nil },
-		Evidence: engine.Counted(func() uint64 { return uint64(f.Hits()) }),
-	}, nil
+	return changedNetwork(r.c.Hub(name).Host.Pause()), nil
 }
 
 // RestoreHubs puts all hubs back to their copies.
