@@ -67,8 +67,7 @@ edge                    < fleet syncproto
 
 chaos/fabric            <
 chaos/deterministic     <
-chaos/mutations         <
-chaos/mutate            < chaos/mutations chaos/proc
+chaos/mutate            < chaos/proc
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"skerry/chaos/mutations"
 	"skerry/chaos/proc"
 )
 
@@ -169,7 +168,27 @@ func (c Config) writeOverlay(m Mutant) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the source: %w", err)
 	}
-	return mutations.WriteOverlay(c.Work, c.Root, map[string][]byte{m.File: m.Edit.applyToSource(source)})
+	return WriteOverlay(c.Work, c.Root, map[string][]byte{m.File: m.Edit.applyToSource(source)})
+}
+
+// WriteOverlay writes changed files, and the description of them that go build -overlay reads,
+// into a folder, and returns the path of the description. Root is the absolute path of the
+// module.
+func WriteOverlay(folder, root string, changed map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	for file, source := range changed {
+		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-")+".txt") // no file of a package
+		if err := os.WriteFile(path, source, 0o600); err != nil {
+			return "", fmt.Errorf("write the overlay: %w", err)
+		}
+		replace[filepath.Join(root, file)] = path
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("encode the overlay: %w", err)
+	}
+	path := filepath.Join(folder, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
 }
 
 func (c Config) testPackage(ctx context.Context, overlay, folder string) (string, bool) {

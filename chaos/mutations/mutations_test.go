@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"skerry/chaos/check"
-	"skerry/chaos/mutations"
 	"skerry/chaos/schedule"
 )
 
@@ -26,13 +25,13 @@ func TestMutations(t *testing.T) {
 	all := mustRead(t)
 	reliability := mustReadFile(t, root+"/docs/reliability.md")
 	for _, path := range mustGlob(t, "*.yaml") {
-		if !slices.ContainsFunc(all, func(m mutations.Mutation) bool { return m.Invariant != "" && m.Name+".yaml" == path }) {
+		if !slices.ContainsFunc(all, func(m mutation) bool { return m.Invariant != "" && m.Name+".yaml" == path }) {
 			t.Errorf("%s is the scenario of no patch that names an invariant", path)
 		}
 	}
 	for _, m := range all {
 		t.Run(m.Name, func(t *testing.T) {
-			changed, err := m.Apply(root)
+			changed, err := m.applyTo(root)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +63,7 @@ func TestMutations(t *testing.T) {
 }
 
 // requireTest wants the test of that name to exist.
-func requireTest(t *testing.T, test mutations.Test) {
+func requireTest(t *testing.T, test killer) {
 	t.Helper()
 	name, _, _ := strings.Cut(test.Name, "/")
 	function := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(name) + `\(`)
@@ -100,10 +99,10 @@ func TestAPatchThatDoesNotApplyIsNamed(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, "p.patch"), []byte(c.patch), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all, err := mutations.Read(folder)
+		all, err := readPatches(folder)
 		var changed map[string][]byte
 		if err == nil {
-			changed, err = all[0].Apply(folder)
+			changed, err = all[0].applyTo(folder)
 		}
 		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || c.err == "" && err != nil {
 			t.Errorf("%q: %v, want %q", c.patch, err, c.err)
@@ -111,15 +110,15 @@ func TestAPatchThatDoesNotApplyIsNamed(t *testing.T) {
 		if got := string(changed["x.go"]); got != c.want {
 			t.Errorf("%q makes %q, want %q", c.patch, got, c.want)
 		}
-		if want := (mutations.Test{Folder: "x", Name: "TestX/y", Text: "no"}); c.want != "" && (all[0].Invariant != "settled" || all[0].KilledBy[0] != want) {
+		if want := (killer{Folder: "x", Name: "TestX/y", Text: "no"}); c.want != "" && (all[0].Invariant != "settled" || all[0].KilledBy[0] != want) {
 			t.Errorf("%q: the head is %+v", c.patch, all[0])
 		}
 	}
 }
 
-func mustRead(tb testing.TB) []mutations.Mutation {
+func mustRead(tb testing.TB) []mutation {
 	tb.Helper()
-	all, err := mutations.Read(".")
+	all, err := readPatches(".")
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
-	"skerry/chaos/mutations"
+	"skerry/chaos/mutate"
 	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
 )
@@ -119,13 +119,13 @@ func printVerdict(v verdict) {
 
 // findMutation wants that the mutation breaks its invariant, that its scenario passes without
 // it, and that each of its tests fails.
-func findMutation(t *testing.T, m mutations.Mutation, changed map[string][]byte) {
+func findMutation(t *testing.T, m mutation, changed map[string][]byte) {
 	folder := t.TempDir()
 	absolute, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, err := mutations.WriteOverlay(folder, absolute, changed)
+	overlay, err := mutate.WriteOverlay(folder, absolute, changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func findMutation(t *testing.T, m mutations.Mutation, changed map[string][]byte)
 }
 
 // requireFailure wants a test to fail with the mutation.
-func requireFailure(t *testing.T, overlay string, test mutations.Test) {
+func requireFailure(t *testing.T, overlay string, test killer) {
 	t.Helper()
 	name := "^" + strings.Join(strings.Split(test.Name, "/"), "$/^") + "$"
 	c := exec.Command("go", "test", "-overlay", overlay, "-short", "-vet=off", "-count=1", "-timeout", "5m", "-run", name, "./"+test.Folder)
@@ -173,7 +173,7 @@ func requireFailure(t *testing.T, overlay string, test mutations.Test) {
 }
 
 // mustPlay plays a mutation's scenario in a process of its own, by a program with or without it.
-func mustPlay(t *testing.T, program string, m mutations.Mutation, seed int, limit time.Duration) verdict {
+func mustPlay(t *testing.T, program string, m mutation, seed int, limit time.Duration) verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -15,11 +15,10 @@
 // to fail with the mistake and, where there is a TEXT, to say that.
 //
 // The tests of this package check that each patch applies. With -args -play they build and
-// run each one (make mutations). Package chaos/mutate uses WriteOverlay.
-package mutations
+// run each one (make mutations).
+package mutations_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,16 +26,16 @@ import (
 	"strings"
 )
 
-// Mutation is one mistake.
-type Mutation struct {
+// mutation is one mistake.
+type mutation struct {
 	Name      string
-	Invariant string // slug of the invariant that it breaks in its scenario; "": it has no scenario
-	KilledBy  []Test // tests that fail with it
+	Invariant string   // slug of the invariant that it breaks in its scenario; "": it has no scenario
+	KilledBy  []killer // tests that fail with it
 	hunks     []hunk
 }
 
-// Test is a test that has to fail.
-type Test struct {
+// killer is a test that has to fail.
+type killer struct {
 	Folder string // of its package, from the root of the module
 	Name   string // of the test, or TEST/SUBTEST
 	Text   string // that its output has to contain; may be empty
@@ -45,13 +44,13 @@ type Test struct {
 // hunk replaces lines of a file.
 type hunk struct{ file, before, after string }
 
-// Read reads the patches of a folder, in the order of their names.
-func Read(folder string) ([]Mutation, error) {
+// readPatches reads the patches of a folder, in the order of their names.
+func readPatches(folder string) ([]mutation, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.patch"))
 	if err != nil {
 		return nil, fmt.Errorf("find the patches in %s: %w", folder, err)
 	}
-	var all []Mutation
+	var all []mutation
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -66,8 +65,8 @@ func Read(folder string) ([]Mutation, error) {
 	return all, nil
 }
 
-func parsePatch(name, text string) (Mutation, error) {
-	m := Mutation{Name: name}
+func parsePatch(name, text string) (mutation, error) {
+	m := mutation{Name: name}
 	file := "" // "": still before the diff
 	for line := range strings.Lines(text) {
 		word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
@@ -91,7 +90,7 @@ func parsePatch(name, text string) (Mutation, error) {
 		case file == "" && word == "killed by":
 			test, said, _ := strings.Cut(rest, ": ")
 			folder, test, _ := strings.Cut(test, " ")
-			m.KilledBy = append(m.KilledBy, Test{Folder: folder, Name: test, Text: said})
+			m.KilledBy = append(m.KilledBy, killer{Folder: folder, Name: test, Text: said})
 		default:
 			return m, fmt.Errorf("the line %q belongs neither to its head nor to a diff", line)
 		}
@@ -102,8 +101,8 @@ func parsePatch(name, text string) (Mutation, error) {
 	return m, nil
 }
 
-// Apply returns the files below root that the mistake changes, by their paths from there.
-func (m Mutation) Apply(root string) (map[string][]byte, error) {
+// applyTo returns the files below root that the mistake changes, by their paths from there.
+func (m mutation) applyTo(root string) (map[string][]byte, error) {
 	changed := map[string][]byte{}
 	for _, h := range m.hunks {
 		if changed[h.file] == nil {
@@ -123,24 +122,4 @@ func (m Mutation) Apply(root string) (map[string][]byte, error) {
 		changed[file] = source[1:]
 	}
 	return changed, nil
-}
-
-// WriteOverlay writes changed files, and the description of them that go build -overlay reads,
-// into a folder, and returns the path of the description. Root is the absolute path of the
-// module.
-func WriteOverlay(folder, root string, changed map[string][]byte) (string, error) {
-	replace := map[string]string{}
-	for file, source := range changed {
-		path := filepath.Join(folder, strings.ReplaceAll(file, "/", "-")+".txt") // no file of a package
-		if err := os.WriteFile(path, source, 0o600); err != nil {
-			return "", fmt.Errorf("write the overlay: %w", err)
-		}
-		replace[filepath.Join(root, file)] = path
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", fmt.Errorf("encode the overlay: %w", err)
-	}
-	path := filepath.Join(folder, "overlay.json")
-	return path, os.WriteFile(path, text, 0o600)
 }
