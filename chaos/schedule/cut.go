@@ -7,14 +7,9 @@ import (
 	"time"
 )
 
-// ParseCut reads the value of a --cut flag, EDGE@TIME:DURATION: 3@2h:45m cuts edge-3 off at 2 h for
-// 45 min. EDGE is a number, a name, a site, several of them with commas, or all. Without
-// :DURATION the link stays gone to the end: For is 0.
-func ParseCut(text string) (Fault, error) { return ParseFault(LinkCut, text) }
-
-// ParseFault reads what happens to edges as ParseCut does, of any kind that edges
-// suffer and that takes no parameters. What happens without :DURATION depends on the
-// kind.
+// ParseFault reads the value of a flag such as --cut, EDGE@TIME:DURATION: 3@2h:45m is on edge-3 at 2 h
+// for 45 min. EDGE is a number, a name, a site, several of them with commas, or all. What happens
+// without :DURATION depends on the kind, which takes no parameters.
 func ParseFault(kind Kind, text string) (Fault, error) {
 	fail := func(format string, args ...any) (Fault, error) {
 		return Fault{}, fmt.Errorf("read the %s %q: %s (EDGE@TIME:DURATION, such as 3@2h:45m)", kind, text, fmt.Sprintf(format, args...))

@@ -51,7 +51,7 @@ func FuzzParseCut(f *testing.F) {
 	f.Add("edge-3,ship@90s")
 	f.Add("all@1d:2d")
 	f.Fuzz(func(t *testing.T, text string) {
-		cut, err := schedule.ParseCut(text)
+		cut, err := schedule.ParseFault(schedule.LinkCut, text)
 		if err != nil {
 			return
 		}

@@ -1,11 +1,14 @@
 package schedule
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -134,26 +137,12 @@ func cronOf(every time.Duration) (spec string, ok bool) {
 	return "0 0 * * *", every == day
 }
 
-// driverConfig is the script as the driver sim reads it.
+// driverConfig is the script as the driver sim reads it: its keys are those of a scenario.
 func (s Script) driverConfig() map[string]any {
 	c := map[string]any{}
-	if s.RunFor > 0 {
-		c["run_for"] = s.RunFor.String()
-	}
-	if s.ExitCode != 0 {
-		c["exit_code"] = s.ExitCode
-	}
-	if s.StartDelay > 0 {
-		c["start_delay"] = s.StartDelay.String()
-	}
-	if s.StartError != "" {
-		c["start_error"] = s.StartError
-	}
-	if s.KillAfter > 0 {
-		c["kill_after"] = s.KillAfter.String()
-	}
-	if s.IgnoreSignals {
-		c["ignore_signals"] = true
+	var node yaml.Node
+	if err := errors.Join(node.Encode(s), node.Decode(&c)); err != nil {
+		panic(fmt.Sprintf("write a script as YAML: %v", err)) // it has no type that YAML lacks
 	}
 	return c
 }

@@ -9,69 +9,53 @@ import (
 // occupancy is what the faults of a schedule take, and until when: it says which
 // others may happen beside them. Faults are added in any order.
 type occupancy struct {
-	topology      Topology
-	length        time.Duration
-	edges         map[claimKey][]reservation
-	hubs          []reservation          // of ClaimHub, one for each hub and fault
-	allHubs       []reservation          // of ClaimHubs
-	presentKinds  map[Kind][]reservation // of each fault
-	excludedKinds map[Kind][]reservation // no fault of that kind meanwhile
+	topology Topology
+	length   time.Duration
+	taken    []reservation
 }
 
-// claimKey is something of a member.
-type claimKey struct {
-	claim  Claim
-	member string
-}
-
-// reservation is a window in which a fault has something for itself.
+// reservation is what a fault has for itself.
 type reservation struct {
-	claimKey
+	fault    Fault
+	info     Info
 	from, to time.Duration
-	fault    *Fault
+	claims   []edgeClaim
+	until    map[edgeClaim]time.Duration // of each claim
+	hubs     []string                    // of ClaimHub
+	all      bool                        // ClaimHubs
 }
 
-func (h reservation) overlapsWindow(from, to time.Duration) bool { return h.from < to && from < h.to }
+// edgeClaim is something of an edge.
+type edgeClaim struct {
+	claim Claim
+	edge  string
+}
 
 func newOccupancy(t Topology, length time.Duration) *occupancy {
-	return &occupancy{
-		topology: t, length: length,
-		edges: map[claimKey][]reservation{}, presentKinds: map[Kind][]reservation{}, excludedKinds: map[Kind][]reservation{},
-	}
+	return &occupancy{topology: t, length: length}
 }
 
-// requirements is what one fault takes.
-type requirements struct {
-	reservation // the window, of nothing in particular
-	apart       []Kind
-	edges       []reservation
-	hubs        []reservation
-	all         bool // ClaimHubs
-}
-
-func (o *occupancy) requirementsOf(f Fault) requirements {
+func (o *occupancy) reservationOf(f Fault) reservation {
 	info, _ := f.Kind.Info()
-	n := requirements{
-		reservation: reservation{from: f.At, to: f.End(o.length) + info.After, fault: &f},
-		apart:       info.Apart,
-		all:         slices.Contains(info.Takes, ClaimHubs),
+	r := reservation{
+		fault: f, info: info, from: f.At, to: f.End(o.length) + info.After, until: map[edgeClaim]time.Duration{},
+		all: slices.Contains(info.Takes, ClaimHubs),
 	}
+	add := func(c edgeClaim, until time.Duration) { r.claims, r.until[c] = append(r.claims, c), until }
 	for _, edge := range o.topology.EdgesOf(f) {
 		for _, c := range info.Takes {
 			if c != ClaimHub && c != ClaimHubs {
-				n.edges = append(n.edges, reservation{claimKey{c, edge}, n.from, n.to, &f})
+				add(edgeClaim{c, edge}, r.to)
 			}
 		}
 		for _, c := range info.Begins {
-			n.edges = append(n.edges, reservation{claimKey{c, edge}, n.from, f.At + info.After, &f})
+			add(edgeClaim{c, edge}, f.At+info.After)
 		}
 	}
-	if !n.all {
-		for _, hub := range o.topology.HubsOf(f) {
-			n.hubs = append(n.hubs, reservation{claimKey{ClaimHub, hub}, n.from, n.to, &f})
-		}
+	if !r.all {
+		r.hubs = o.topology.HubsOf(f)
 	}
-	return n
+	return r
 }
 
 // clash is why two faults may not be beside each other: "both take the link of
@@ -83,104 +67,83 @@ type clash struct {
 
 // reserveFault takes what the fault needs. Where something is in the way nothing is taken.
 func (o *occupancy) reserveFault(f Fault) *clash {
-	n := o.requirementsOf(f)
-	for _, find := range []func(requirements) *clash{o.findKindClash, o.findEdgeClash, o.findHubClash} {
-		if c := find(n); c != nil {
-			return c
+	r := o.reservationOf(f)
+	var meanwhile []reservation
+	for _, other := range o.taken {
+		if other.from < r.to && r.from < other.to {
+			meanwhile = append(meanwhile, other)
 		}
 	}
-	o.recordReservation(n)
+	for _, why := range []func(other reservation) string{r.kindClash, r.edgeClash, r.hubClash} {
+		for _, other := range meanwhile {
+			if text := why(other); text != "" {
+				return &clash{text, other.fault}
+			}
+		}
+	}
+	if c := o.minorityClash(r, meanwhile); c != nil {
+		return c
+	}
+	o.taken = append(o.taken, r)
 	return nil
 }
 
-func (o *occupancy) findKindClash(n requirements) *clash {
-	for _, kind := range n.apart {
-		if h, met := firstOverlap(o.presentKinds[kind], n.reservation); met {
-			return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, kind), *h.fault}
-		}
+func (r reservation) kindClash(other reservation) string {
+	if slices.Contains(r.info.Apart, other.fault.Kind) || slices.Contains(other.info.Apart, r.fault.Kind) {
+		return fmt.Sprintf("%s and %s stay apart", r.fault.Kind, other.fault.Kind)
 	}
-	if h, met := firstOverlap(o.excludedKinds[n.fault.Kind], n.reservation); met {
-		return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, h.fault.Kind), *h.fault}
-	}
-	return nil
+	return ""
 }
 
-func (o *occupancy) findEdgeClash(n requirements) *clash {
-	for _, want := range n.edges {
-		if h, met := firstOverlap(o.edges[want.claimKey], want); met {
-			return &clash{fmt.Sprintf("both take the %s of %s", want.claim, want.member), *h.fault}
+func (r reservation) edgeClash(other reservation) string {
+	for _, c := range r.claims {
+		if until, taken := other.until[c]; taken && other.from < r.until[c] && r.from < until {
+			return fmt.Sprintf("both take the %s of %s", c.claim, c.edge)
 		}
 	}
-	return nil
+	return ""
 }
 
-func (o *occupancy) findHubClash(n requirements) *clash {
-	if !n.all && len(n.hubs) == 0 {
+func (r reservation) hubClash(other reservation) string {
+	if r.all && (other.all || len(other.hubs) > 0) || other.all && len(r.hubs) > 0 {
+		return "one of them is on all hubs"
+	}
+	for _, hub := range r.hubs {
+		if hub != TargetLeader && slices.Contains(other.hubs, hub) {
+			return "both are on " + hub
+		}
+	}
+	return ""
+}
+
+// minorityClash is a clash where more hubs would be taken at a time than may be.
+func (o *occupancy) minorityClash(r reservation, meanwhile []reservation) *clash {
+	if len(r.hubs) == 0 {
 		return nil
 	}
-	if h, met := firstOverlap(o.allHubs, n.reservation); met {
-		return &clash{"one of them is on all hubs", *h.fault}
-	}
-	if n.all {
-		if at := o.hubsReservedDuring(n.reservation); len(at) > 0 {
-			return &clash{"one of them is on all hubs", *at[0].fault}
-		}
+	meanwhile = slices.DeleteFunc(meanwhile, func(other reservation) bool { return len(other.hubs) == 0 })
+	most := o.topology.Minority()
+	if len(r.hubs)+maxConcurrent(meanwhile, r.from) <= most {
 		return nil
 	}
-	meanwhile := o.hubsReservedDuring(n.reservation)
-	for _, h := range meanwhile {
-		if h.member != TargetLeader && slices.ContainsFunc(n.hubs, func(want reservation) bool { return want.member == h.member }) {
-			return &clash{"both are on " + h.member, *h.fault}
-		}
+	c := &clash{fmt.Sprintf("at most %d of %d hubs may be taken at a time", most, len(o.topology.Hubs)), r.fault}
+	if len(meanwhile) > 0 {
+		c.other = meanwhile[0].fault
 	}
-	if most := o.topology.Minority(); len(n.hubs)+maxConcurrent(meanwhile, n.from) > most {
-		other := *n.fault
-		if len(meanwhile) > 0 {
-			other = *meanwhile[0].fault
-		}
-		return &clash{fmt.Sprintf("at most %d of %d hubs may be taken at a time", most, len(o.topology.Hubs)), other}
-	}
-	return nil
+	return c
 }
 
-// hubsReservedDuring are the holds of hubs that meet a window.
-func (o *occupancy) hubsReservedDuring(window reservation) []reservation {
-	return slices.DeleteFunc(slices.Clone(o.hubs), func(h reservation) bool { return !h.overlapsWindow(window.from, window.to) })
-}
-
-// maxConcurrent is the largest number of holds at one time, from a time on.
-func maxConcurrent(holds []reservation, from time.Duration) int {
+// maxConcurrent is the largest number of hubs that are taken at one time, from a time on.
+func maxConcurrent(taken []reservation, from time.Duration) int {
 	most := 0
-	for _, h := range holds {
-		at, n := max(h.from, from), 0
-		for _, other := range holds {
+	for _, r := range taken {
+		at, n := max(r.from, from), 0
+		for _, other := range taken {
 			if other.from <= at && at < other.to {
-				n++
+				n += len(other.hubs)
 			}
 		}
 		most = max(most, n)
 	}
 	return most
-}
-
-func (o *occupancy) recordReservation(n requirements) {
-	for _, h := range n.edges {
-		o.edges[h.claimKey] = append(o.edges[h.claimKey], h)
-	}
-	o.hubs = append(o.hubs, n.hubs...)
-	if n.all {
-		o.allHubs = append(o.allHubs, n.reservation)
-	}
-	for _, kind := range n.apart {
-		o.excludedKinds[kind] = append(o.excludedKinds[kind], n.reservation)
-	}
-	o.presentKinds[n.fault.Kind] = append(o.presentKinds[n.fault.Kind], n.reservation)
-}
-
-func firstOverlap(holds []reservation, window reservation) (reservation, bool) {
-	i := slices.IndexFunc(holds, func(h reservation) bool { return h.overlapsWindow(window.from, window.to) })
-	if i < 0 {
-		return reservation{}, false
-	}
-	return holds[i], true
 }

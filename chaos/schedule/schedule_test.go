@@ -262,7 +262,7 @@ func TestParseCut(t *testing.T) {
 		"3@2h:500d":         `read the cut "3@2h:500d": the duration must be 1s to 400d, not 500d (EDGE@TIME:DURATION, such as 3@2h:45m)`,
 		"3@2h:99999999999h": `read the cut "3@2h:99999999999h": the duration must be a duration like 90s, 45m, 1h30m or 2d, not "99999999999h" (EDGE@TIME:DURATION, such as 3@2h:45m)`,
 	} {
-		f, err := schedule.ParseCut(text)
+		f, err := schedule.ParseFault(schedule.LinkCut, text)
 		got := f.String()
 		if err != nil {
 			got = err.Error()

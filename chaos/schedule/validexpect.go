@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,13 +26,34 @@ var refusals = toStrings([]fleet.Code{
 	fleet.CodeUnavailable, fleet.CodeVersion,
 })
 
-// subjectStates are what State may be, by subject; those that are absent have none.
-var subjectStates = map[Subject][]string{
-	ExpectJob:     clientStatuses,
-	ExpectAlloc:   append([]string{AllocKept, AllocReplaced, AllocStopped}, clientStatuses...),
-	ExpectNode:    nodeStatuses,
-	ExpectRefused: refusals,
+// subjectRules is what an expectation of a subject may say.
+type subjectRules struct {
+	fields []string // that it may have, beside Subject and those of its time
+	states []string // what State may be; nil: it has none
+	whens  []When
 }
+
+var anyTime = []When{AtEnd, At, By, Always, Never}
+
+// subjects are all that an expectation can be about.
+var subjects = []Subject{
+	ExpectJob, ExpectAlloc, ExpectNode, ExpectEdge, ExpectReplaced, ExpectRestarted, ExpectRefused, ExpectQuiet, ExpectVoid,
+}
+
+var rulesOfSubjects = map[Subject]subjectRules{
+	ExpectJob:       {[]string{"Job", "State", "Compare", "Count"}, clientStatuses, anyTime},
+	ExpectAlloc:     {[]string{"Name", "State"}, append([]string{AllocKept, AllocReplaced, AllocStopped}, clientStatuses...), anyTime},
+	ExpectNode:      {[]string{"Name", "State"}, nodeStatuses, anyTime},
+	ExpectEdge:      {[]string{"Name", "Compare", "Count", "Job"}, nil, anyTime},
+	ExpectReplaced:  {[]string{"Compare", "Count", "Job"}, nil, []When{AtEnd, At}},
+	ExpectRestarted: {[]string{"Compare", "Count", "Job"}, nil, []When{AtEnd, At}},
+	ExpectRefused:   {[]string{"State"}, refusals, []When{AtEnd, By, Never}},
+	ExpectQuiet:     {[]string{"Within"}, nil, []When{AtEnd}},
+	ExpectVoid:      {nil, nil, []When{Never}},
+}
+
+// fieldsOfWhens are the fields that a time has.
+var fieldsOfWhens = map[When][]string{At: {"Time"}, By: {"Time"}, Always: {"Time", "Until"}}
 
 // allocName is JOB.GROUP[INDEX].
 var allocName = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\.([A-Za-z0-9_-]+)\[([0-9]{1,5})\]$`)
@@ -42,26 +64,22 @@ func (s Schedule) checkExpectations(ps *Problems) {
 	}
 }
 
-// subjects are all that an expectation can be about.
-var subjects = []Subject{
-	ExpectJob, ExpectAlloc, ExpectNode, ExpectEdge, ExpectReplaced, ExpectRestarted, ExpectRefused, ExpectQuiet, ExpectVoid,
-}
-
 func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
-	if !slices.Contains(subjects, e.Subject) {
+	rules, known := rulesOfSubjects[e.Subject]
+	if !known {
 		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(toStrings(subjects), ", "), "nothing can be expected about %q", e.Subject)
 		return
 	}
 	if !slices.Contains([]Compare{Exactly, AtLeast, AtMost}, e.Compare) {
 		ps.add(PartExpect, i, "%q instead of %q or %q", e.Compare, AtLeast, AtMost)
 	}
-	if list := subjectStates[e.Subject]; len(list) > 0 && !slices.Contains(list, e.State) {
-		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(list, ", "), "%s cannot be %q", e.Subject, e.State)
+	if rules.states != nil && !slices.Contains(rules.states, e.State) {
+		ps.addWithHint(PartExpect, i, "it is one of "+strings.Join(rules.states, ", "), "%s cannot be %q", e.Subject, e.State)
 	}
-	if !e.hasOnlySubjectFields() {
+	if !e.hasOnlyFields(slices.Concat([]string{"Subject", "When"}, rules.fields, fieldsOfWhens[e.When])) {
 		ps.add(PartExpect, i, "an expectation of %s has more set than it takes", e.Subject)
 	}
-	if _, known := s.Job(e.Job); e.Job != "" && !known {
+	if _, there := s.Job(e.Job); e.Job != "" && !there {
 		ps.add(PartExpect, i, "there is no job %q", e.Job)
 	}
 	if e.Count < 0 || e.Count > 1_000_000 {
@@ -71,45 +89,15 @@ func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
 	e.checkWhen(ps, i, s)
 }
 
-// hasOnlySubjectFields reports whether only fields are set that the subject and its time have.
-func (e Expectation) hasOnlySubjectFields() bool {
-	only := Expectation{Subject: e.Subject, When: e.When}
-	switch e.Subject {
-	case ExpectJob:
-		only.Job, only.State, only.Compare, only.Count = e.Job, e.State, e.Compare, e.Count
-	case ExpectAlloc, ExpectNode:
-		only.Name, only.State = e.Name, e.State
-	case ExpectEdge:
-		only.Name, only.Compare, only.Count, only.Job = e.Name, e.Compare, e.Count, e.Job
-	case ExpectReplaced, ExpectRestarted:
-		only.Compare, only.Count, only.Job = e.Compare, e.Count, e.Job
-	case ExpectRefused:
-		only.State = e.State
-	case ExpectQuiet:
-		only.Within = e.Within
+// hasOnlyFields reports whether no others are set.
+func (e Expectation) hasOnlyFields(names []string) bool {
+	v := reflect.ValueOf(e)
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if !v.FieldByIndex(field.Index).IsZero() && !slices.Contains(names, field.Name) {
+			return false
+		}
 	}
-	switch e.When {
-	case At, By:
-		only.Time = e.Time
-	case Always:
-		only.Time, only.Until = e.Time, e.Until
-	}
-	return e == only
-}
-
-// supportedWhens are the times that a subject may be expected at.
-func (s Subject) supportedWhens() []When {
-	switch s {
-	case ExpectQuiet:
-		return []When{AtEnd}
-	case ExpectVoid:
-		return []When{Never}
-	case ExpectRefused:
-		return []When{AtEnd, By, Never}
-	case ExpectReplaced, ExpectRestarted:
-		return []When{AtEnd, At}
-	}
-	return []When{AtEnd, At, By, Always, Never}
+	return true
 }
 
 func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
@@ -149,7 +137,7 @@ func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	case e.When == Always && e.Until < e.Time:
 		ps.add(PartExpect, i, "it begins at %s and ends before, at %s", formatDuration(e.Time), formatDuration(e.Until))
 	}
-	if !slices.Contains(e.Subject.supportedWhens(), e.When) {
+	if !slices.Contains(rulesOfSubjects[e.Subject].whens, e.When) {
 		ps.add(PartExpect, i, "%s cannot be expected %q", e.Subject, e.When)
 	}
 	switch {
