@@ -98,7 +98,7 @@ func playAlone(path, dir string) error {
 			os.Exit(0)
 		}
 	}}
-	out, err := p.Run(context.Background(), func() time.Duration { return 0 })
+	out, err := p.Run(context.Background())
 	v := verdict{Outcome: out.Outcome, Reasons: out.Reasons, Found: out.Found}
 	if err != nil {
 		v.Reasons = append(v.Reasons, err.Error())

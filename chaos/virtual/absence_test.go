@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
@@ -33,7 +32,7 @@ func TestFourHundredDays(t *testing.T) {
 	virtual.Bubble(t, func() {
 		o, err = virtual.Play{
 			Schedule: s, Dir: dir, Name: "four hundred days", Tuning: virtual.Stretched, Strict: true,
-		}.Run(context.Background(), func() time.Duration { return 0 })
+		}.Run(context.Background())
 	})
 	if err != nil {
 		t.Fatal(err)

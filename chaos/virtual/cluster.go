@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"skerry/chaos/fabric"
+	"skerry/hub/state"
 )
 
 // Ports of every hub: each has an address of its own.
@@ -177,6 +179,17 @@ func (c *Cluster) Leader() *Hub {
 		}
 	}
 	return nil
+}
+
+// runningViews are what the hubs that run know now.
+func (c *Cluster) runningViews() iter.Seq2[*Hub, *state.View] {
+	return func(yield func(*Hub, *state.View) bool) {
+		for _, h := range c.Hubs {
+			if d := h.runningDaemon(); d != nil && !yield(h, d.State().View()) {
+				return
+			}
+		}
+	}
 }
 
 // hubAddrs are the QUIC addresses of all hubs.

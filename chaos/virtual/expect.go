@@ -7,19 +7,20 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // updateExpectations shows the fleet to the expectations.
 func (r *run) updateExpectations() {
 	l := schedule.Snapshot{At: r.elapsedTime(), Tasks: map[string][]fleet.AllocID{}}
-	var at *Hub
-	for _, h := range r.c.Hubs { // the one that leads knows best
-		if d := h.runningDaemon(); d != nil && (at == nil || d.Leads()) {
-			at = h
+	leader := r.c.Leader()
+	var known *state.View // by the one that leads, where one does
+	for h, v := range r.c.runningViews() {
+		if known == nil || h == leader {
+			known = v
 		}
 	}
-	if at != nil {
-		v := at.runningDaemon().State().View()
+	if v := known; v != nil {
 		l.Hubs, l.Nodes = true, map[string]fleet.NodeStatus{}
 		for n := range v.Nodes("") {
 			l.Nodes[n.Name] = n.Status

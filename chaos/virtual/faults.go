@@ -57,12 +57,11 @@ func (r *run) FillDisk(_ context.Context, member string) (engine.Active, error) 
 	d := r.diskOf(member)
 	a := changedDisk(d, func(ctx context.Context) error {
 		d.Fill(false)
-		h := r.c.Hub(member)
-		if h == nil {
+		if r.c.Hub(member) == nil {
 			return nil
 		}
 		engine.Pause(ctx, time.Second) // until a process that gave up has ended
-		return r.startHub(ctx, h)
+		return r.StartHub(ctx, member)
 	})
 	d.Fill(true)
 	return a, nil

@@ -16,13 +16,13 @@ import (
 	"skerry/edge/link"
 )
 
-// startEdge starts an agent in the boot that the machine is in, unless it runs. One that
+// StartEdge starts an agent in the boot that the machine is in, unless it runs. One that
 // finds no space on its disk is started again until it does, as a supervisor would.
-func (r *run) startEdge(e *Edge) error {
-	for e.currentLife() == nil {
+func (r *run) StartEdge(_ context.Context, name string) error {
+	for e := r.c.Edge(name); e.currentLife() == nil; {
 		err := e.Start()
 		if err == nil {
-			r.observeProcess(e.Name, true, check.ProcessStart)
+			r.observeProcess(name, true, check.ProcessStart)
 			return nil
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
@@ -33,16 +33,11 @@ func (r *run) startEdge(e *Edge) error {
 	return nil
 }
 
-func (r *run) bootEdge(e *Edge) error {
-	e.beginNextBoot()
-	return r.startEdge(e)
-}
-
-// StartEdge starts an agent, BootEdge a machine.
-func (r *run) StartEdge(_ context.Context, name string) error { return r.startEdge(r.c.Edge(name)) }
-
 // BootEdge boots a machine.
-func (r *run) BootEdge(_ context.Context, name string) error { return r.bootEdge(r.c.Edge(name)) }
+func (r *run) BootEdge(ctx context.Context, name string) error {
+	r.c.Edge(name).beginNextBoot()
+	return r.StartEdge(ctx, name)
+}
 
 // KillEdge kills an agent.
 func (r *run) KillEdge(_ context.Context, name, step string) (hit bool, err error) {
@@ -173,7 +168,7 @@ func (r *run) CloneEdge(_ context.Context, name string) (engine.Active, error) {
 	}
 	hit := uint64(0)
 	return engine.Active{
-		Heal: func(context.Context) error {
+		Heal: func(ctx context.Context) error {
 			replaced := other.tookPlaceOf(e)
 			if replaced || other.isFenced() {
 				hit = 1
@@ -181,14 +176,14 @@ func (r *run) CloneEdge(_ context.Context, name string) (engine.Active, error) {
 			if err := other.PowerCut(); err != nil || !replaced {
 				return err
 			}
-			return r.replaceWithClone(e, other, n)
+			return r.replaceWithClone(ctx, e, other, n)
 		},
 		Evidence: engine.Counted(func() uint64 { return hit }),
 	}, nil
 }
 
 // replaceWithClone gives a machine the data of its clone number n, and boots it.
-func (r *run) replaceWithClone(e, by *Edge, n int64) error {
+func (r *run) replaceWithClone(ctx context.Context, e, by *Edge, n int64) error {
 	f := check.Fault{
 		ID: replacements + int(n), Kind: string(schedule.Clone), Detail: "its data is kept", Targets: []string{e.Name}, Effects: []check.Effect{check.Damages},
 	}
@@ -209,7 +204,7 @@ func (r *run) replaceWithClone(e, by *Edge, n int64) error {
 	over := f
 	over.End, over.Hits = true, 1
 	r.judgeAndRecord(check.Observation{Fault: &over})
-	return r.bootEdge(e)
+	return r.BootEdge(ctx, e.Name)
 }
 
 // replacements is above the numbers of a schedule's own faults.

@@ -34,9 +34,8 @@ func (r *run) KillHub(ctx context.Context, name, step string) error {
 }
 
 // StartHub starts a hub, unless it runs.
-func (r *run) StartHub(ctx context.Context, name string) error { return r.startHub(ctx, r.c.Hub(name)) }
-
-func (r *run) startHub(ctx context.Context, h *Hub) error {
+func (r *run) StartHub(ctx context.Context, name string) error {
+	h := r.c.Hub(name)
 	if h.Running() {
 		return nil
 	}
@@ -84,7 +83,7 @@ func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active,
 		}
 	}
 	for _, h := range r.c.Hubs {
-		if err := r.startHub(ctx, h); err != nil {
+		if err := r.StartHub(ctx, h.Name); err != nil {
 			return engine.Active{}, err
 		}
 	}

@@ -49,11 +49,9 @@ func (r *run) isOf(task string, job fleet.JobID) bool {
 
 // jobOf is an allocation's job, "" where no hub that is up knows it.
 func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
-	for _, h := range r.c.Hubs {
-		if d := h.runningDaemon(); d != nil {
-			if a, ok := d.State().View().Alloc(alloc); ok {
-				return a.JobID
-			}
+	for _, v := range r.c.runningViews() {
+		if a, ok := v.Alloc(alloc); ok {
+			return a.JobID
 		}
 	}
 	return ""

@@ -14,7 +14,6 @@ import (
 	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
-	"skerry/drivers/sim"
 	"skerry/fleet"
 )
 
@@ -144,23 +143,6 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	return rows
 }
 
-// member is a hub or an edge.
-type member struct {
-	name string
-	edge bool
-}
-
-func (r *run) allMembers() []member {
-	var out []member
-	for _, h := range r.c.Hubs {
-		out = append(out, member{name: h.Name})
-	}
-	for _, e := range r.c.Edges {
-		out = append(out, member{name: e.Name, edge: true})
-	}
-	return out
-}
-
 // settleAndFinish waits until the fleet is quiet, or the schedule's time for it is over, and has the
 // last picture judged.
 func (r *run) settleAndFinish(ctx context.Context) {
@@ -227,29 +209,22 @@ func (r *run) firstUnsettled() string {
 // takeSnapshot is the fleet as it is now.
 func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
 	p := check.FleetSnapshot{Wanted: r.users.WantedCounts(), Starts: map[fleet.AllocID]int{}}
-	for _, h := range r.c.Hubs {
-		if d := h.runningDaemon(); d != nil {
-			p.Hubs = append(p.Hubs, *observe.Hub(h.Name, d.State().View(), true))
-		}
+	for h, v := range r.c.runningViews() {
+		p.Hubs = append(p.Hubs, *observe.Hub(h.Name, v, true))
 	}
 	for _, e := range r.c.Edges {
 		p.Edges = append(p.Edges, r.edgePicture(ctx, e))
-		for task, n := range starts(e.world) {
+		starts := map[check.TaskKey]int{} // of each task, all its attempts together
+		for id, n := range e.world.Starts() {
+			if t, ok := taskOf(id); ok {
+				starts[t] += n
+			}
+		}
+		for task, n := range starts {
 			p.Starts[task.Alloc] = max(p.Starts[task.Alloc], n) // an allocation is started with all its tasks
 		}
 	}
 	return p
-}
-
-// starts counts how often each task was started, all its attempts together.
-func starts(w *sim.SimMachine) map[check.TaskKey]int {
-	out := map[check.TaskKey]int{}
-	for id, n := range w.Starts() {
-		if t, ok := taskOf(id); ok {
-			out[t] += n
-		}
-	}
-	return out
 }
 
 func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
@@ -278,11 +253,9 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 // orphansOfNode are allocations of the edge that a cluster which was put back does not know:
 // they run on, and are shown.
 func (r *run) orphansOfNode(node fleet.NodeID) []fleet.AllocID {
-	for _, h := range r.c.Hubs {
-		if d := h.runningDaemon(); d != nil {
-			if n, ok := d.State().View().Node(node); ok {
-				return n.Orphans
-			}
+	for _, v := range r.c.runningViews() {
+		if n, ok := v.Node(node); ok {
+			return n.Orphans
 		}
 	}
 	return nil
@@ -293,7 +266,7 @@ func (r *run) mendAll(ctx context.Context) {
 	for _, h := range r.c.Hubs {
 		h.Disk.Fill(false)
 		h.Disk.Slow(0)
-		if err := r.startHub(ctx, h); err != nil {
+		if err := r.StartHub(ctx, h.Name); err != nil {
 			r.recordHarnessFailure("start %s again: %v", h.Name, err)
 		}
 	}
@@ -305,7 +278,7 @@ func (r *run) mendAll(ctx context.Context) {
 		if e.currentLife() != nil {
 			continue
 		}
-		if err := r.bootEdge(e); err != nil {
+		if err := r.BootEdge(ctx, e.Name); err != nil {
 			r.recordHarnessFailure("start %s again: %v", e.Name, err)
 		}
 	}

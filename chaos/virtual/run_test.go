@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
@@ -52,7 +51,7 @@ func TestABadQuarter(t *testing.T) {
 	virtual.Bubble(t, func() {
 		o, err = virtual.Play{
 			Schedule: s, Dir: dir, Name: "a bad quarter", Tuning: virtual.Stretched, Strict: true, History: &kept,
-		}.Run(context.Background(), func() time.Duration { return 0 })
+		}.Run(context.Background())
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package virtual_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"skerry/chaos/history"
 	"skerry/chaos/schedule"
@@ -39,7 +38,7 @@ func TestADrainIsUndoneByWhoeverLeads(t *testing.T) {
 	virtual.Bubble(t, func() {
 		o, err = virtual.Play{
 			Schedule: s, Dir: dir, Name: "drained in trouble", Tuning: virtual.Stretched, Strict: true,
-		}.Run(context.Background(), func() time.Duration { return 0 })
+		}.Run(context.Background())
 	})
 	if err != nil {
 		t.Fatal(err)

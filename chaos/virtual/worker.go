@@ -131,7 +131,7 @@ func (j Job) playScheduleFile() (err error) {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		j.History = f
 	}
-	o, failed := j.Play.Run(context.Background(), newWallClock())
+	o, failed := j.Play.Run(context.Background())
 	r := Result{Run: o.Run, Found: o.Found}
 	if failed != nil {
 		r.Error = failed.Error()
@@ -143,17 +143,13 @@ func (j Job) playScheduleFile() (err error) {
 	return os.WriteFile(filepath.Join(j.Folder, resultFile), b, 0o600)
 }
 
-// newWallClock is the time outside of the bubble, where package time does not look.
-func newWallClock() func() time.Duration {
-	now := func() time.Duration {
-		var tv syscall.Timeval
-		if err := syscall.Gettimeofday(&tv); err != nil {
-			return 0
-		}
-		return time.Duration(tv.Nano())
+// wallTime is the time outside of the bubble, where package time does not look.
+func wallTime() time.Duration {
+	var tv syscall.Timeval
+	if err := syscall.Gettimeofday(&tv); err != nil {
+		return 0
 	}
-	began := now()
-	return func() time.Duration { return now() - began }
+	return time.Duration(tv.Nano())
 }
 
 // ReadSchedule reads a scenario's file.
