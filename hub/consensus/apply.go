@@ -14,37 +14,38 @@ import (
 )
 
 const (
-	// MaxCommand bounds an encoded command, in bytes: it travels in one message.
+	// MaxCommand is the largest encoded command, in bytes. It travels in one message.
 	MaxCommand = 12 << 20
-	// applyTimeout bounds an Apply, also of a caller that would wait longer.
+	// applyTimeout bounds an Apply, even if the caller's context has more time.
 	applyTimeout = 15 * time.Second
-	// leaderWait is how long an Apply waits for a leader at most. An election takes
-	// about two timeouts.
+	// leaderWait bounds the time in which an Apply waits for a leader and tries again. An
+	// election takes about two timeouts.
 	leaderWait = 8 * time.Second
-	// readYourWrites bounds the wait for this hub's own state.
+	// readYourWrites bounds the wait until this hub has applied a command that it forwarded.
 	readYourWrites = 5 * time.Second
-	// pollLeader is for changes of the leader that raft does not tell of.
+	// pollLeader is the interval of retries, for changes of the leader that raft does not report.
 	pollLeader = 100 * time.Millisecond
 )
 
-// errNoLeader is within this package: who asks gets a *fleet.Error.
+// errNoLeader says that no leader is known. Exported methods convert it to a *fleet.Error.
 var errNoLeader = errors.New("no leader is known")
 
-// errOutdated is of a decision that was made before another command went alone.
-var errOutdated = errors.New("the state was replaced since that was decided")
+// errOutdated says that a Decide was overtaken by an Alone, which may have replaced the state.
+var errOutdated = errors.New("the state was replaced after the command was decided")
 
-// errNoTurn is of a command whose caller had left before it could be given to raft.
-var errNoTurn = errors.New("nobody waited for it any more when its turn came")
+// errNoTurn says that the caller's context ended before the command was given to raft.
+var errNoTurn = errors.New("the caller stopped waiting before the command was given to raft")
 
-// allTurns is all turns that there are to give commands to raft: more than commands.
+// allTurns is the number of turns for giving commands to raft. It is greater than the number of concurrent
+// commands.
 const allTurns = 1 << 40
 
-// Apply commits a command, through the leader wherever it is, and returns what
-// applying it gave, when this hub's own state has applied it, too (or 5 s later).
-// An error means that it is not known to be committed; a refusal is in
-// Result.Err. Errors are *fleet.Error: invalid (it cannot be encoded, or is over
-// MaxCommand), unavailable, timeout. The last two have a hint, which says whether
-// it may be committed nevertheless; only what surely is not is tried again here.
+// Apply commits a command through the leader, wherever it is. It returns the command's result once this
+// hub's state has applied it, or 5 s later. A refused command is no error: see Result.Err. It blocks up to
+// 15 s.
+// Errors are *fleet.Error: invalid (the command cannot be encoded, or is larger than MaxCommand),
+// unavailable, timeout. The hint of the last two says whether the command may be committed nevertheless.
+// Apply itself tries again only if the command is surely not committed.
 func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error) {
 	cmd, err := encode(c)
 	if err != nil {
@@ -74,21 +75,23 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 	}
 }
 
-// Decide is Apply for what this hub decides as the leader, on what only the leader
-// knows (plans in flight, deadlines). It is committed here or nowhere: another
-// leader has its own picture. Not on the leader: CodeNotLeader, and the command is
-// surely not committed.
+// Decide commits a command that this hub decided as the leader, from knowledge that only the leader has
+// (plans in flight, deadlines). It is never forwarded: another leader has other knowledge. If this hub
+// does not lead, or an Alone came first, the error is CodeNotLeader and the command is surely not
+// committed.
 func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error) {
-	era := n.generation.Load()
+	generation := n.generation.Load()
 	cmd, err := encode(c)
 	if err != nil {
 		return state.Result{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	return decisionResult(n.commitIf(ctx, cmd, func() bool { return n.generation.Load() == era }))
+	return decisionResult(n.commitIf(ctx, cmd, func() bool { return n.generation.Load() == generation }))
 }
 
+// decisionResult converts the outcome of a Decide or Alone: CodeNotLeader if the command is surely not
+// committed, otherwise an error that says that it may be.
 func decisionResult(res state.Result, err error) (state.Result, error) {
 	switch {
 	case err == nil:
@@ -99,12 +102,9 @@ func decisionResult(res state.Result, err error) (state.Result, error) {
 	return state.Result{}, maybeCommittedError(err)
 }
 
-// Alone is Decide for a command after which nothing holds that was decided before
-// (a restored snapshot): whatever was given to raft earlier is applied first, what
-// comes meanwhile waits, and a Decide that was called before and has not been
-// given to raft is refused. Who calls it has ended what decides on this hub. It
-// takes as long as applying does; ctx alone bounds it, and where that ends before it
-// has its turn, it is not committed.
+// Alone is a Decide for a command that invalidates earlier decisions (a restored snapshot). Commands that
+// were given to raft before are applied first, later ones wait, and a Decide that has not reached raft yet
+// is refused. The caller must have stopped the components that decide on this hub. Only ctx bounds it.
 func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error) {
 	cmd, err := encode(c)
 	if err != nil {
@@ -120,6 +120,7 @@ func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error)
 	})))
 }
 
+// encode returns the bytes of a command, or an error if they exceed MaxCommand.
 func encode(c state.Command) ([]byte, error) {
 	cmd, err := state.Encode(c)
 	if err != nil {
@@ -131,9 +132,8 @@ func encode(c state.Command) ([]byte, error) {
 	return cmd, nil
 }
 
-// ApplyEncoded commits a command that another hub's Apply forwarded, and gives
-// the encoded Result. Not on the leader: CodeNotLeader, and the command is surely
-// not committed.
+// ApplyEncoded commits a command that the Apply of another hub forwarded, and returns the encoded Result.
+// If this hub does not lead, the error is CodeNotLeader and the command is surely not committed.
 func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 	// A command of a newer release must not get into the log: it would stop every
 	// hub that cannot read it.
@@ -156,7 +156,7 @@ func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 
 var resultDecoder = codec.NewDecoder(codec.Limits{})
 
-// commitOrForward commits a command here or on the leader, once.
+// commitOrForward commits a command here if this hub leads, else on the leader. It tries once.
 func (n *Node) commitOrForward(ctx context.Context, cmd []byte) (state.Result, error) {
 	if _, leads := n.Leads(); leads {
 		return n.commitLocally(ctx, cmd)
@@ -177,8 +177,8 @@ func (n *Node) commitOrForward(ctx context.Context, cmd []byte) (state.Result, e
 	return res, nil
 }
 
-// waitForOwnState waits until this hub's state has applied index, so that its caller
-// reads its own write. That it takes too long is no error: it is committed.
+// waitForOwnState waits until this hub's state has applied index, so that the caller reads its own write.
+// After readYourWrites it returns all the same: the command is committed.
 func (n *Node) waitForOwnState(ctx context.Context, index fleet.Index) {
 	ctx, cancel := context.WithTimeout(ctx, readYourWrites)
 	defer cancel()
@@ -187,12 +187,13 @@ func (n *Node) waitForOwnState(ctx context.Context, index fleet.Index) {
 	}
 }
 
-// commitLocally commits a command on this hub as the leader.
+// commitLocally commits a command on this hub, which must be the leader.
 func (n *Node) commitLocally(ctx context.Context, cmd []byte) (state.Result, error) {
 	return n.commitIf(ctx, cmd, func() bool { return true })
 }
 
-// commitIf is commit, where still holds when its turn has come.
+// commitIf commits a command on this hub. When its turn to be given to raft has come, it calls still, and
+// fails with errOutdated if that returns false.
 func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (state.Result, error) {
 	return resultFromResponse(call(ctx, n, func(r *raft.Raft) (any, error) {
 		if n.applyTurns.Acquire(ctx, 1) != nil {
@@ -206,6 +207,7 @@ func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (sta
 	}))
 }
 
+// applyToRaft gives a command to raft, and returns the response of the state machine.
 func applyToRaft(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
 	f := r.Apply(cmd, timeout)
 	if err := f.Error(); err != nil {
@@ -214,7 +216,7 @@ func applyToRaft(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
 	return f.Response(), nil
 }
 
-// resultFromResponse is what the state machine said.
+// resultFromResponse converts the response of the state machine to a Result, or returns its error.
 func resultFromResponse(response any, err error) (state.Result, error) {
 	if err != nil {
 		return state.Result{}, err
@@ -222,15 +224,15 @@ func resultFromResponse(response any, err error) (state.Result, error) {
 	switch v := response.(type) {
 	case state.Result:
 		return v, nil
-	case error: // it is committed, and this hub stops for it
+	case error: // the command is committed, and this hub stops because it cannot apply it
 		return state.Result{}, v
 	default:
 		return state.Result{}, fmt.Errorf("apply a command: the state machine answered with a %T", v)
 	}
 }
 
-// Barrier returns when everything committed before the call is applied here.
-// Not on the leader: CodeNotLeader.
+// Barrier returns when this hub has applied everything that was committed before the call. If it does not
+// lead, the error is CodeNotLeader.
 func (n *Node) Barrier(ctx context.Context) error {
 	_, err := call(ctx, n, func(r *raft.Raft) (struct{}, error) {
 		return struct{}{}, r.Barrier(untilDeadline(ctx)).Error()
@@ -238,8 +240,9 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return raftError("wait for a barrier", err)
 }
 
-// call asks raft, and stops waiting for its answer when ctx ends; raft has no way
-// to be told.
+// call runs ask in a goroutine, which stopRaft waits for. It returns ctx's error if ctx ends first; ask
+// then goes on, because raft's calls cannot be canceled. Before Run and while the Node stops it returns
+// errNoLeader.
 func call[T any](ctx context.Context, n *Node, ask func(*raft.Raft) (T, error)) (T, error) {
 	var zero T
 	r := n.raft.Load()
@@ -269,7 +272,7 @@ func call[T any](ctx context.Context, n *Node, ask func(*raft.Raft) (T, error)) 
 	}
 }
 
-// untilDeadline is the time that ctx leaves, 0 where it has no end.
+// untilDeadline returns the time until ctx's deadline, at least 1 ns; 0: ctx has no deadline.
 func untilDeadline(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -278,8 +281,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// isSurelyNotCommitted reports whether a command that failed with err was surely not
-// committed, and will not be.
+// isSurelyNotCommitted reports whether a command that failed with err is not committed, and never will be.
 func isSurelyNotCommitted(err error) bool {
 	for _, e := range []error{errNoLeader, errOutdated, errNoTurn, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, e) {
@@ -299,8 +301,8 @@ func notCommittedError(err error) *fleet.Error {
 		WithHint("nothing was changed; most hubs have to be up and to reach each other")
 }
 
-// maybeCommittedError is the error of a command that may be committed, or the leader's own
-// word on it.
+// maybeCommittedError is the error of a command that may be committed. An error of the leader that has a
+// hint is returned as it is.
 func maybeCommittedError(err error) *fleet.Error {
 	var e *fleet.Error
 	if errors.As(err, &e) && e.Code != fleet.CodeInternal && e.Hint != "" {
@@ -314,7 +316,8 @@ func maybeCommittedError(err error) *fleet.Error {
 		WithHint("it may be committed nevertheless: look before you repeat it")
 }
 
-// raftError names what raft answered to something that is not a command.
+// raftError converts an error of raft to a *fleet.Error: not_leader, timeout or unavailable. verb says
+// what was being done. A nil error stays nil, a canceled context stays that.
 func raftError(verb string, err error) error {
 	switch {
 	case err == nil:

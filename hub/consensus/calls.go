@@ -8,19 +8,19 @@ import (
 	"skerry/hub/state"
 )
 
-// MethodApply is the call that Config.Forward makes: an encoded command, answered by
-// an encoded Result.
+// MethodApply is the call between hubs that Config.Forward makes: an encoded command, answered by an
+// encoded Result.
 const MethodApply = "raft.apply"
 
-// The other calls of hubs on the leader, and of a hub that joins on any hub.
+// The other calls between hubs. All but methodJoin go to the leader; a joining hub calls any hub.
 const (
-	methodCatchUp rpc.Method[struct{}, fleet.Index]      = "raft.catchup" // the index to reach
-	methodJoin    rpc.Method[state.HubPeer, fleet.Index] = "hub.join"     // the index of the change
+	methodCatchUp rpc.Method[struct{}, fleet.Index]      = "raft.catchup" // answer: the index to reach
+	methodJoin    rpc.Method[state.HubPeer, fleet.Index] = "hub.join"     // answer: the index of the change
 	methodRemove  rpc.Method[fleet.HubID, struct{}]      = "hub.remove"
-	methodLead    rpc.Method[fleet.HubID, struct{}]      = "hub.lead" // the hub that shall lead; "": any
+	methodLead    rpc.Method[fleet.HubID, struct{}]      = "hub.lead" // request: the new leader; "": any hub
 )
 
-// ServeCalls registers what other hubs call.
+// ServeCalls registers the handlers for the calls of other hubs.
 func (n *Node) ServeCalls(p *rpc.Peers) {
 	p.Handle(MethodApply, func(ctx context.Context, _ string, body []byte) ([]byte, error) {
 		return n.ApplyEncoded(ctx, body)
@@ -36,23 +36,26 @@ func (n *Node) ServeCalls(p *rpc.Peers) {
 	methodLead.Handle(p, func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) { return n.transferLead(ctx, id) })
 }
 
+// removePeer handles methodRemove on the leader.
 func (n *Node) removePeer(ctx context.Context, id fleet.HubID) (struct{}, error) {
 	return struct{}{}, n.Remove(ctx, id)
 }
 
+// transferLead handles methodLead on the leader.
 func (n *Node) transferLead(ctx context.Context, id fleet.HubID) (struct{}, error) {
 	return struct{}{}, n.Transfer(ctx, id)
 }
 
-// AskToAdd asks the hub at addr to have the leader Add a peer.
+// AskToAdd asks the hub at addr to add a peer through the leader. It returns an index at which the peer is
+// a member.
 func AskToAdd(ctx context.Context, p *rpc.Peers, addr string, peer state.HubPeer) (fleet.Index, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
 	return methodJoin.Call(ctx, p, addr, peer)
 }
 
-// CatchUp asks the leader for the index of the newest entry, and waits until this hub
-// has applied it. It waits for the end of an election.
+// CatchUp asks the leader for the newest index, and blocks until this hub has applied it. During an
+// election it retries until ctx or rpc.CallTimeout ends.
 func (n *Node) CatchUp(ctx context.Context, p *rpc.Peers) error {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
@@ -69,8 +72,9 @@ func (n *Node) CatchUp(ctx context.Context, p *rpc.Peers) error {
 	return n.cfg.Store.WaitIndex(ctx, index)
 }
 
-// RemoveFromCluster takes a hub's vote, at the leader, and then has edges dial it no more.
-// A hub that runs and is removed joins again when it starts: it has to be stopped.
+// RemoveFromCluster removes a hub from the Raft configuration, through the leader, and then its addresses
+// from the state, so that edges no longer dial it. The hub must be stopped: a removed hub joins again when
+// it starts.
 func (n *Node) RemoveFromCluster(ctx context.Context, p *rpc.Peers, id fleet.HubID) error {
 	call, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
@@ -85,7 +89,8 @@ func (n *Node) RemoveFromCluster(ctx context.Context, p *rpc.Peers, id fleet.Hub
 	return res.Failure(err)
 }
 
-// TransferLead has another hub lead: that one, or for "" whichever has most of the log.
+// TransferLead asks the leader to transfer the leadership to a hub, or for "" to the one whose log is most
+// up to date.
 func (n *Node) TransferLead(ctx context.Context, p *rpc.Peers, id fleet.HubID) error {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()

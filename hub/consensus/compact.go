@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// trailingBytes bounds what is kept of the log behind a snapshot: a hub that
-	// was away for less gets entries, one that was away for more gets the snapshot.
+	// trailingBytes bounds the entries that are kept behind a snapshot. A hub that missed fewer
+	// gets entries, one that missed more gets the snapshot.
 	trailingBytes = 16 << 20
-	// minTrailing entries are kept also where they are large.
+	// minTrailing is how many entries are kept even if they are large.
 	minTrailing = 64
 )
 
-// runSnapshotLoop takes a snapshot whenever one is due. Raft counts entries alone, and a
-// folded update of many edges has a thousand times the size of an evaluation.
+// runSnapshotLoop takes a snapshot whenever one is due, until ctx ends. It replaces raft's own rule, which
+// counts only entries: an update of many edges has a thousand times the size of an evaluation.
 func (n *Node) runSnapshotLoop(ctx context.Context, r *raft.Raft, d *disk) error {
 	tick := time.NewTicker(n.cfg.SnapshotInterval)
 	defer tick.Stop()
-	var taken int64 // what the machine had applied, in bytes, at the last snapshot
+	var taken int64 // bytes of commands that the machine had applied at the last snapshot
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,6 +46,8 @@ func (n *Node) runSnapshotLoop(ctx context.Context, r *raft.Raft, d *disk) error
 	}
 }
 
+// takeSnapshot takes a snapshot and compacts the log. It sets the number of trailing entries by the log's
+// growth since.
 func (n *Node) takeSnapshot(r *raft.Raft, since growth) error {
 	reload := r.ReloadableConfig()
 	reload.TrailingLogs = since.trailingEntries(n.cfg.TrailingLogs)
@@ -60,21 +62,21 @@ func (n *Node) takeSnapshot(r *raft.Raft, since growth) error {
 	return nil
 }
 
-// growth of the log since the last snapshot.
+// growth is how much the log grew since the last snapshot.
 type growth struct {
 	entries uint64
 	bytes   int64
 }
 
-// isSnapshotDue reports whether a snapshot pays: by the time that reading the log again
-// takes, or by its size. Bytes should be at least the size of a snapshot, so that
-// not more is written for snapshots than for the log.
+// isSnapshotDue reports whether the log grew by at least that many entries, which bounds the time of a
+// replay, or bytes. bytes should be at least the size of a snapshot, so that snapshots do not write more
+// than the log.
 func (g growth) isSnapshotDue(entries uint64, bytes int64) bool {
 	return g.entries > 0 && (g.entries >= entries || g.bytes >= bytes)
 }
 
-// trailingEntries is how many entries to keep behind a snapshot: at most limit, and as
-// many as are trailingBytes by the size of an average one.
+// trailingEntries returns how many entries to keep behind a snapshot: as many as fit into trailingBytes at
+// their average size, at least minTrailing, and never more than limit.
 func (g growth) trailingEntries(limit uint64) uint64 {
 	if g.entries == 0 || g.bytes <= 0 {
 		return limit

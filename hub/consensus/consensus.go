@@ -19,54 +19,52 @@ import (
 	"skerry/hub/state"
 )
 
-// Config of a Node.
+// Config configures a Node.
 type Config struct {
 	ID    fleet.HubID
 	Addr  string // the QUIC address that other hubs reach this one at
-	Dir   string // made where it is not there; one process at a time
+	Dir   string // created if missing; only one process may use it
 	Store *state.Store
-	// Bootstrap makes this hub the only voter of a new cluster, where Dir has no
-	// state yet.
+	// Bootstrap makes this hub the only voter of a new cluster, if Dir has no log yet.
 	Bootstrap bool
 
-	// Dial opens a stream of ALPN skerry-raft/1 to a hub. Incoming connections
-	// come by Serve.
+	// Dial opens a stream of ALPN skerry-raft/1 to a hub. Serve handles incoming connections.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Forward takes an encoded command to the leader's ApplyEncoded and brings its
-	// answer. An error that has a method NotSent() bool which gives true says that
-	// the leader surely never saw the command.
+	// Forward sends an encoded command to the leader at addr, and returns the answer of its
+	// ApplyEncoded. If the error has a method NotSent() bool that returns true, the leader
+	// surely never received the command.
 	Forward func(ctx context.Context, addr string, cmd []byte) ([]byte, error)
 
 	HeartbeatTimeout time.Duration // 0: 1 s
 	ElectionTimeout  time.Duration // 0: 1 s
 	LeaderLease      time.Duration // 0: 500 ms, at most HeartbeatTimeout
-	CommitTimeout    time.Duration // until followers hear of a commit on which nothing follows. 0: 50 ms
+	CommitTimeout    time.Duration // until followers learn of a commit without a next entry. 0: 50 ms
 
-	SnapshotInterval  time.Duration // how often to see whether one is due. 0: 10 s
-	SnapshotThreshold uint64        // entries since the last one. 0: 65,536
-	SnapshotBytes     int64         // or bytes of them, at least those of the last snapshot. 0: 16 MiB
+	SnapshotInterval  time.Duration // how often to check whether a snapshot is due. 0: 10 s
+	SnapshotThreshold uint64        // a snapshot is due after this many entries. 0: 65,536
+	SnapshotBytes     int64         // or this many bytes, if the last snapshot is not larger. 0: 16 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot, at most. 0: 4,096
-	// SegmentBytes is the size of the log's files: each is made at its full size, and
-	// only whole ones are given back after a snapshot. 0: 16 MiB.
+	// SegmentBytes is the size of the log's files. Each is created at its full size, and deleted
+	// as a whole after a snapshot. 0: 16 MiB.
 	SegmentBytes int
 
-	// Applied is told of every command that was applied, in order, by raft's own
-	// goroutine: it must not block. nil: nobody is.
+	// Applied is called after each applied command, in order, from raft's goroutine. It must not
+	// block. nil: no call.
 	Applied func(Applied)
-	// DiskStep is called before each labelled step of the log's disk protocol (see
-	// DiskSteps), so that a test can fail it there. nil: nothing.
+	// DiskStep is called before each labelled step of the log's disk protocol (see DiskSteps). A
+	// test can return an error, which fails the step. nil: no call.
 	DiskStep func(label string) error
 
 	Log *slog.Logger // nil: discard
 }
 
-// Applied is a command that was applied, and what came of it.
+// Applied is an applied command with its result.
 type Applied struct {
 	Index   fleet.Index
 	Term    uint64
 	Command state.Command
 	Result  state.Result
-	View    *state.View // right after it
+	View    *state.View // the state right after the command
 }
 
 const (
@@ -80,35 +78,35 @@ const (
 	streamsPerPeer = 3
 )
 
-// Node is this hub's part in the agreement.
+// Node is this hub's member of the Raft cluster.
 type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	raftLog hclog.Logger
 	layer   *streamLayer
 	machine *machine
-	lead    chan bool
-	ready   chan struct{}
-	failed  chan error // what makes Run return; the first one counts
+	lead    chan bool     // see Leadership
+	ready   chan struct{} // see Ready
+	failed  chan error    // holds the first error that makes Run return
 
 	raft           atomic.Pointer[raft.Raft] // nil before Run has opened it
 	disk           atomic.Pointer[disk]
-	leaderNotifier *changeNotifier // of changes of the leader
+	leaderNotifier *changeNotifier // wakes Apply when the leader changes
 
 	leaderChanges atomic.Uint64
-	barrierTerm   atomic.Uint64 // newest term in which everything before it is applied here
+	barrierTerm   atomic.Uint64 // newest term for which ReadIndex has waited for a barrier
 
-	// Who gives a command to raft has one turn of order until it is applied; one that goes
-	// alone has all of them, and begins another era. It is no mutex: raft may take long.
+	// Each command holds one turn until raft has applied it. Alone holds all turns, and increments
+	// generation. It is not a mutex, because waiting for it must end with the caller's context.
 	applyTurns *semaphore.Weighted
 	generation atomic.Uint64
 
 	mu       sync.Mutex
 	stopping bool           // no new calls into raft
-	calls    sync.WaitGroup // those in progress
+	calls    sync.WaitGroup // calls into raft that are in progress
 }
 
-// New checks the configuration. It touches no disk and starts nothing.
+// New validates the configuration and fills in its defaults. It touches no disk and starts nothing.
 func New(cfg Config) (*Node, error) {
 	if cfg.ID == "" || cfg.Addr == "" || cfg.Dir == "" || cfg.Store == nil || cfg.Dial == nil || cfg.Forward == nil {
 		return nil, errors.New("make a consensus node: id, address, directory, store, dial and forward are required")
@@ -139,8 +137,8 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Run opens the log and takes part until ctx ends (nil), or the hub cannot go
-// on. It is called once.
+// Run opens the log, and takes part in the cluster until ctx ends (it returns nil) or the hub cannot go on
+// (it returns the reason). It may be called only once.
 func (n *Node) Run(ctx context.Context) (err error) {
 	defer n.layer.Close()
 	if n.cfg.Bootstrap {
@@ -153,7 +151,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	// A leader reads what it just wrote once for each follower, and each hub to apply it.
+	// A leader reads new entries again for each follower, and every hub reads them to apply them.
 	recent, err := raft.NewLogCache(maxAppend, d.log)
 	if err != nil {
 		return fmt.Errorf("cache the log: %w", err)
@@ -197,22 +195,21 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// Ready is closed when Run has opened the log and restored the newest snapshot.
-// Before, everything that asks answers unavailable.
+// Ready is closed when Run has opened the log and restored the newest snapshot. Before that, calls fail
+// with unavailable.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// failRun makes Run return err.
+// failRun makes Run return err, unless another error came first. It does not block.
 func (n *Node) failRun(err error) {
 	select {
 	case n.failed <- err:
-	default: // something else did it already
+	default: // another error makes Run return already
 	}
 }
 
-// stopRaft ends raft. A leader hands over first, so that the others need not wait for
-// its silence to be noticed. Calls in progress end, too: raft answers none of
-// them afterwards. They do end: what is committed is applied, and a leader without
-// a majority steps down by its lease.
+// stopRaft stops raft. A leader transfers its leadership first, so that the cluster need not wait for an
+// election timeout. It waits for the calls in progress, which raft would never answer afterwards. They do
+// end: a committed command is applied, and a leader without a majority steps down when its lease ends.
 func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 	if r.State() == raft.Leader {
 		if err := r.LeadershipTransfer().Error(); err != nil {
@@ -234,7 +231,8 @@ func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 	return nil
 }
 
-// observeLeaderChanges counts changes of the leader and tells those who wait for one.
+// observeLeaderChanges counts changes of the leader and wakes the waiters of leaderNotifier, until ctx
+// ends.
 func (n *Node) observeLeaderChanges(ctx context.Context, observed <-chan raft.Observation) error {
 	for {
 		select {
@@ -251,6 +249,8 @@ func (n *Node) observeLeaderChanges(ctx context.Context, observed <-chan raft.Ob
 	}
 }
 
+// raftConfig returns raft's own configuration. Raft's automatic snapshots are off: runSnapshotLoop takes
+// them.
 func (n *Node) raftConfig() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(n.cfg.ID)
@@ -261,14 +261,14 @@ func (n *Node) raftConfig() *raft.Config {
 	c.CommitTimeout = n.cfg.CommitTimeout
 	c.MaxAppendEntries = maxAppend
 	c.TrailingLogs = n.cfg.TrailingLogs
-	c.SnapshotInterval = time.Hour // compact decides when
+	c.SnapshotInterval = time.Hour // runSnapshotLoop decides when
 	c.SnapshotThreshold = 1 << 62
-	c.ShutdownOnRemove = false // Run's to decide
+	c.ShutdownOnRemove = false // Run decides
 	c.NoLegacyTelemetry = true
 	return c
 }
 
-// changeNotifier wakes everybody who waits for the next event.
+// changeNotifier wakes all waiters at the next event.
 type changeNotifier struct {
 	mu   sync.Mutex
 	next chan struct{}
@@ -276,12 +276,14 @@ type changeNotifier struct {
 
 func newChangeNotifier() *changeNotifier { return &changeNotifier{next: make(chan struct{})} }
 
+// nextChange returns a channel that is closed at the next event.
 func (a *changeNotifier) nextChange() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.next
 }
 
+// notifyWaiters wakes all waiters.
 func (a *changeNotifier) notifyWaiters() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -289,6 +291,7 @@ func (a *changeNotifier) notifyWaiters() {
 	a.next = make(chan struct{})
 }
 
+// orDefault returns v, or fallback if v is zero.
 func orDefault[T comparable](v, fallback T) T {
 	var zero T
 	if v == zero {

@@ -7,25 +7,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// coveredSnapshots is a transport that acknowledges a leader's snapshot without installing
-// it where this hub's log has the snapshot's last entry, as Raft's paper (section 7) has it.
+// coveredSnapshots is a transport that acknowledges a snapshot without installing it if this hub's log has
+// its last entry, as section 7 of Raft's paper says.
 //
-// A leader that missed acknowledgements, for the follower was asleep, sends such a snapshot.
-// raft would install it, delete the entries behind it, go on to count them, and refuse what
-// the leader sends next, which sends the snapshot again, without end and without a pause.
+// A leader sends such a snapshot if it missed acknowledgements, for example because the follower was
+// suspended. raft would install it, delete the entries after it while still counting them, and refuse the
+// leader's next entries. The leader would then send the snapshot again, forever and without a pause.
 type coveredSnapshots struct {
 	*raft.NetworkTransport
-	rest chan raft.RPC
+	rest chan raft.RPC // requests that raft itself handles
 }
 
 func newCoveredSnapshots(t *raft.NetworkTransport) *coveredSnapshots {
 	return &coveredSnapshots{NetworkTransport: t, rest: make(chan raft.RPC)}
 }
 
-// Consumer gives raft what is left for it. It overrides that of the NetworkTransport.
+// Consumer returns the requests that raft has to handle. It overrides the method of NetworkTransport.
 func (t *coveredSnapshots) Consumer() <-chan raft.RPC { return t.rest }
 
-// serveRequests takes the requests of other hubs until ctx ends.
+// serveRequests answers snapshots that the log covers, and passes all other requests to raft, until ctx
+// ends.
 func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) error {
 	for {
 		select {
@@ -46,8 +47,8 @@ func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan ra
 	}
 }
 
-// hasLastEntry reports whether a log has the last entry of a snapshot, and so all that the
-// snapshot was made of, or what came of it.
+// hasLastEntry reports whether a log has the last entry of a snapshot. Then it has, or has applied, all
+// entries that the snapshot covers.
 func hasLastEntry(log raft.LogStore, req *raft.InstallSnapshotRequest) bool {
 	var last raft.Log
 	return log.GetLog(req.LastLogIndex, &last) == nil && last.Term == req.LastLogTerm

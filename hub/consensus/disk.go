@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// logDir is the log's folder below Config.Dir; raft puts "snapshots" beside it.
+	// logDir is the log's folder below Config.Dir. raft creates the folder "snapshots" beside it.
 	logDir       = "log"
 	snapshotsDir = "snapshots"
-	// keptSnapshots is one to use and one for the case that it is damaged.
+	// keptSnapshots: the newest snapshot, and an older one in case that is damaged.
 	keptSnapshots = 2
 )
 
-// disk is the log and the snapshots of a hub.
+// disk is the open log and snapshots of a hub.
 type disk struct {
 	dir       string
 	log       *guardedLog
 	snapshots raft.SnapshotStore
 }
 
-// openDisk opens what is in dir, or makes it.
+// openDisk opens the log and the snapshots in dir, and creates what is missing. The caller closes it.
 func (n *Node) openDisk(dir string) (*disk, error) {
 	d := &disk{dir: dir}
 	var err error
@@ -56,7 +56,7 @@ func (d *disk) close() error {
 	return nil
 }
 
-// newestSnapshot is the index and the size in bytes of the newest snapshot.
+// newestSnapshot returns the index and the size in bytes of the newest snapshot; zeros if there is none.
 func (d *disk) newestSnapshot() (index uint64, size int64, err error) {
 	list, err := d.snapshots.List()
 	if err != nil {
@@ -68,12 +68,12 @@ func (d *disk) newestSnapshot() (index uint64, size int64, err error) {
 	return list[0].Index, list[0].Size, nil
 }
 
-// diskUsage is what log and snapshots take on disk, in bytes.
+// diskUsage returns the sizes of the log and the snapshots on disk, in bytes.
 func (d *disk) diskUsage() (log, snapshots int64) {
 	return dirSize(filepath.Join(d.dir, logDir)), dirSize(filepath.Join(d.dir, snapshotsDir))
 }
 
-// dirSize adds up what is there; files that go meanwhile do not count.
+// dirSize adds up the sizes of all files below dir. It skips files that it cannot read.
 func dirSize(dir string) int64 {
 	var sum int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -88,25 +88,25 @@ func dirSize(dir string) int64 {
 	return sum
 }
 
-// guardedLog is the log, and stops the hub at the first write that fails: raft
-// would go on as a hub that wins elections and can keep nothing.
+// guardedLog is raft's log. It stops the hub at the first write that fails: raft would go on, and could
+// win elections without being able to store anything.
 type guardedLog struct {
 	*wal.WAL
 	cfg     logConfig
 	files   *segments
 	meta    *metadb.BoltMetaDB
 	failing atomic.Bool
-	// turn is whose write it is. raft-wal has a lock for that, but where a disk is slow
-	// in virtual time, time stands still for whoever waits at a lock.
+	// turn is held by the one writer. raft-wal has a mutex for that, but a goroutine that waits for a
+	// mutex stops virtual time, so that a simulated slow disk would never finish.
 	turn chan struct{}
 }
 
-// logConfig of a guardedLog.
+// logConfig configures a guardedLog.
 type logConfig struct {
 	dir  string
 	size int                      // of each file, in bytes
-	step func(label string) error // nil: no step fails by intent
-	fail func(error)              // told when the log cannot be written any more
+	step func(label string) error // Config.DiskStep
+	fail func(error)              // called once, when a write fails
 	log  hclog.Logger
 }
 
@@ -115,7 +115,7 @@ var (
 	_ raft.StableStore       = (*guardedLog)(nil)
 )
 
-// openLog opens the log in its directory, or makes it.
+// openLog opens the log in its directory, or creates it. It finishes a rotation that a crash interrupted.
 func openLog(cfg logConfig) (*guardedLog, error) {
 	if err := os.MkdirAll(cfg.dir, 0o700); err != nil {
 		return nil, err
@@ -139,26 +139,29 @@ func openLog(cfg logConfig) (*guardedLog, error) {
 	return l, nil
 }
 
-// Close closes the list of files, too, which raft-wal leaves open and locked.
+// Close closes the log and its list of files. raft-wal would leave the list open and locked.
 func (l *guardedLog) Close() error {
 	defer l.acquireTurn()()
 	return errors.Join(l.WAL.Close(), l.meta.Close())
 }
 
+// StoreLog and StoreLogs append entries, and return when they are durable.
 func (l *guardedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 func (l *guardedLog) StoreLogs(entries []*raft.Log) error {
 	defer l.acquireTurn()()
-	_ = l.files.waitForRotation() // of a rotation that does not come to its end, the write itself tells
+	_ = l.files.waitForRotation() // if the rotation does not finish, the write itself fails
 	return l.reportWriteError(l.WAL.StoreLogs(entries))
 }
 
-// acquireTurn waits for the turn, and returns what gives it back.
+// acquireTurn waits until no other write is in progress. The caller must call release.
 func (l *guardedLog) acquireTurn() (release func()) {
 	l.turn <- struct{}{}
 	return func() { <-l.turn }
 }
 
+// DeleteRange removes entries at the beginning (after a snapshot) or at the end (a conflict with the
+// leader) of the log.
 func (l *guardedLog) DeleteRange(first, last uint64) error {
 	defer l.acquireTurn()()
 	if err := l.files.waitForRotation(); err != nil {
@@ -167,6 +170,7 @@ func (l *guardedLog) DeleteRange(first, last uint64) error {
 	return l.reportWriteError(l.WAL.DeleteRange(first, last))
 }
 
+// Set and SetUint64 store raft's term and vote, and return when they are durable.
 func (l *guardedLog) Set(key, val []byte) error {
 	return l.reportWriteError(l.writeVote(func() error { return l.WAL.Set(key, val) }))
 }
@@ -175,7 +179,7 @@ func (l *guardedLog) SetUint64(key []byte, val uint64) error {
 	return l.reportWriteError(l.writeVote(func() error { return l.WAL.SetUint64(key, val) }))
 }
 
-// writeVote writes what raft keeps besides entries.
+// writeVote calls write, after the step StepVote.
 func (l *guardedLog) writeVote(write func() error) error {
 	if l.cfg.step != nil {
 		if err := l.cfg.step(StepVote); err != nil {
@@ -185,6 +189,7 @@ func (l *guardedLog) writeVote(write func() error) error {
 	return write()
 }
 
+// reportWriteError returns err. The first error other than wal.ErrClosed also stops the hub.
 func (l *guardedLog) reportWriteError(err error) error {
 	if err != nil && !errors.Is(err, wal.ErrClosed) && !l.failing.Swap(true) {
 		l.cfg.fail(fleet.Errorf(fleet.CodeUnavailable, "write the log in %s: %v", l.cfg.dir, err).
@@ -193,16 +198,15 @@ func (l *guardedLog) reportWriteError(err error) error {
 	return err
 }
 
-// bootstrapLog makes a log that says that this hub is the only voter, where there is
-// no log yet. It is made aside and put in place at once, so that a crash in the
-// middle leaves nothing behind that would have to be understood.
+// bootstrapLog creates a log in which this hub is the only voter, unless there is a log. It builds the log
+// in another directory and renames that, so that a crash leaves no partial log.
 func (n *Node) bootstrapLog() error {
 	if _, err := os.Stat(filepath.Join(n.cfg.Dir, logDir)); !errors.Is(err, fs.ErrNotExist) {
 		return err // nil: there is one
 	}
 	aside := n.cfg.Dir + ".new"
 	if err := os.RemoveAll(aside); err != nil {
-		return fmt.Errorf("remove what a crash left: %w", err)
+		return fmt.Errorf("remove %s, which a crash left: %w", aside, err)
 	}
 	d, err := n.openDisk(aside)
 	if err != nil {
@@ -221,6 +225,7 @@ func (n *Node) bootstrapLog() error {
 	return syncDir(filepath.Dir(n.cfg.Dir))
 }
 
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -1,15 +1,14 @@
-// Package consensus keeps the hubs agreed: hashicorp/raft with its log in
-// raft-wal, snapshots in files, and a stream layer over QUIC (ALPN
-// skerry-raft/1). It applies what is committed to hub/state, in order, and hands
-// a command that is given to a follower on to the leader. hub.Open makes it;
-// the API, the gateway, the planner and the workers apply commands through it.
+// Package consensus replicates the log of commands between the hubs: hashicorp/raft with its log in
+// raft-wal, snapshots in files, and a stream layer over QUIC (ALPN skerry-raft/1). It applies committed
+// commands to hub/state in order, and forwards a command from a follower to the leader. hub.Open makes the
+// Node; the API, the gateway, the planner and the workers apply commands through it.
 //
-// Run starts raft's goroutines and four of its own (who leads, when to take a
-// snapshot, what raft observes, requests of other hubs on their way to raft), and returns when the hub must stop: a committed
-// command that cannot be applied is one reason, a log that cannot be written
-// another. An Apply on the leader runs a goroutine until raft has answered.
+// Run starts raft's goroutines and five of its own: they follow this hub's leadership, observe the leader,
+// take snapshots, filter the requests of other hubs, and wait for a failure. Run returns when the hub must
+// stop, for example because a committed command cannot be applied, or the log cannot be written. Each call
+// into raft, such as an Apply on the leader, has a goroutine until raft has answered.
 //
-// It persists the log and the snapshots below Config.Dir, with an fsync for each
-// batch of entries; an operator may put a copy of that directory, taken while
-// the hub was stopped, in its place. It does not decide who should be a member.
+// The log and the snapshots are below Config.Dir, with an fsync for each batch of entries. An operator may
+// put a copy of that directory, taken while the hub was stopped, in its place. The package does not decide
+// who is a member.
 package consensus

@@ -13,16 +13,15 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// streamLayer gives raft its streams: those that it dials, and those that others
-// opened on connections which Serve took.
+// streamLayer provides raft's streams: those that raft dials, and those that other hubs open on
+// connections that Serve handles.
 type streamLayer struct {
 	addr hubAddr
 	dial func(ctx context.Context, addr string) (net.Conn, error)
-	// incoming is not buffered: a stream that raft does not take is closed by who
-	// offers it.
+	// incoming is not buffered, so that no stream waits in it unclosed when the layer is closed.
 	incoming chan net.Conn
 
-	// raft's interface has no context; this one ends with the layer.
+	// ctx ends when the layer is closed. raft's interface has no context of its own.
 	ctx   context.Context
 	close context.CancelFunc
 
@@ -40,6 +39,7 @@ func newStreamLayer(addr string, dial func(context.Context, string) (net.Conn, e
 	}
 }
 
+// Dial opens a stream to another hub. The layer closes it if it is closed before.
 func (l *streamLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
@@ -50,7 +50,8 @@ func (l *streamLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.
 	return l.trackStream(conn)
 }
 
-// trackStream returns conn as a stream that the layer can close.
+// trackStream returns conn as a stream that Close of the layer also closes. If the layer is closed, it
+// closes conn and fails.
 func (l *streamLayer) trackStream(conn net.Conn) (net.Conn, error) {
 	h := &trackedStream{conn, l}
 	l.mu.Lock()
@@ -62,8 +63,8 @@ func (l *streamLayer) trackStream(conn net.Conn) (net.Conn, error) {
 	return h, nil
 }
 
-// trackedStream is a stream that the layer can close: raft does not interrupt what it
-// asked a hub that does not answer, not even to stop.
+// trackedStream is a stream that the layer can close: raft waits for the answer of a silent hub even when
+// it stops.
 type trackedStream struct {
 	net.Conn
 	layer *streamLayer
@@ -76,6 +77,7 @@ func (h *trackedStream) Close() error {
 	return h.Conn.Close()
 }
 
+// Accept returns the next stream that another hub opened.
 func (l *streamLayer) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.incoming:
@@ -87,7 +89,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 
 func (l *streamLayer) Addr() net.Addr { return l.addr }
 
-// Close ends what raft waits for.
+// Close closes all streams and makes Dial and Accept fail, so that raft waits for nothing any more.
 func (l *streamLayer) Close() error {
 	l.mu.Lock()
 	l.close()
@@ -101,32 +103,32 @@ func (l *streamLayer) Close() error {
 	return errors.Join(errs...)
 }
 
-// hubAddr is the address that others know a hub by.
+// hubAddr is the address at which other hubs reach this one, as a net.Addr.
 type hubAddr string
 
 func (a hubAddr) Network() string { return "quic" }
 func (a hubAddr) String() string  { return string(a) }
 
-// Serve takes raft's streams from a connection of ALPN skerry-raft/1 until it is
-// over, ctx ends or the Node stops, and ends it.
+// Serve passes the streams of a connection of ALPN skerry-raft/1 to raft, until the connection or ctx ends
+// or the Node stops. Then it closes the connection.
 func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
 	ctx, cancel := n.contextUntilStop(ctx)
 	defer cancel()
-	defer conn.CloseWith(nil) // its error says that it was over already
+	defer conn.CloseWith(nil) // an error only says that it was closed before
 	for {
 		stream, err := conn.Accept(ctx)
 		if err != nil || !n.layer.offerStream(ctx, stream) {
-			return // the connection is over: the other hub's to end, or this one stops
+			return // the other hub closed the connection, or this one stops
 		}
 	}
 }
 
-// ServeStreams takes raft's streams from a listener until ctx ends or the Node
-// stops, and closes it (simulations).
+// ServeStreams passes the streams of a listener to raft, until ctx ends or the Node stops. Then it closes
+// the listener. Simulations use it.
 func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
 	ctx, cancel := n.contextUntilStop(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // what it was is over
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // Accept returns
 	for {
 		conn, err := from.Accept()
 		if err != nil {
@@ -142,14 +144,15 @@ func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
 	}
 }
 
-// contextUntilStop is a context that also ends when the Node stops.
+// contextUntilStop returns a context that also ends when the Node stops. The caller must cancel it.
 func (n *Node) contextUntilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(n.layer.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// offerStream hands raft a stream that another hub opened; false: ctx ended first.
+// offerStream passes raft a stream that another hub opened. It returns false if ctx ends first; then the
+// caller still owns the stream.
 func (l *streamLayer) offerStream(ctx context.Context, stream net.Conn) bool {
 	select {
 	case l.incoming <- stream:

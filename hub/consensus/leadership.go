@@ -12,7 +12,7 @@ import (
 // barrierRetry is how long to wait after a barrier failed while still leading.
 const barrierRetry = 100 * time.Millisecond
 
-// Leader tells who leads; ok is false during an election.
+// Leader returns the current leader; ok is false if none is known, as during an election.
 func (n *Node) Leader() (id fleet.HubID, addr string, ok bool) {
 	r := n.raft.Load()
 	if r == nil {
@@ -22,7 +22,7 @@ func (n *Node) Leader() (id fleet.HubID, addr string, ok bool) {
 	return fleet.HubID(i), string(a), i != ""
 }
 
-// Leads reports whether this hub leads, and in which term.
+// Leads returns the current term, and whether this hub leads.
 func (n *Node) Leads() (term uint64, ok bool) {
 	r := n.raft.Load()
 	if r == nil {
@@ -37,7 +37,7 @@ func (n *Node) IsLeader() bool {
 	return ok
 }
 
-// Term is the current Raft term.
+// Term returns the current Raft term; 0 before Ready.
 func (n *Node) Term() uint64 {
 	if r := n.raft.Load(); r != nil {
 		return r.CurrentTerm()
@@ -45,15 +45,13 @@ func (n *Node) Term() uint64 {
 	return 0
 }
 
-// Leadership delivers true when this hub has become the leader and has applied
-// everything that was committed before (a barrier), false when it no longer is.
-// The two alternate: leadership that was lost and won again while nobody
-// received gives false, then true. One reader.
+// Leadership sends true when this hub has become the leader and has applied everything committed before (a
+// barrier), and false when it no longer leads. The values alternate: leadership that was lost and won
+// again before anyone received gives false, then true. Only one goroutine may receive.
 func (n *Node) Leadership() <-chan bool { return n.lead }
 
-// followLeadership turns raft's signals into what Leadership promises. Raft keeps
-// only the newest signal for us, so that a true after a true says that leadership
-// was lost and won again.
+// followLeadership sends to Leadership what raft signals, until ctx ends. Raft keeps only its newest
+// signal, so that a true after a true means that leadership was lost and won again.
 func (n *Node) followLeadership(ctx context.Context, r *raft.Raft) error {
 	told := false
 	for {
@@ -71,8 +69,8 @@ func (n *Node) followLeadership(ctx context.Context, r *raft.Raft) error {
 	}
 }
 
-// announceLeadership tells that this hub leads when it has applied everything committed
-// before; false where leadership was lost first.
+// announceLeadership waits for a barrier, then sends true to Leadership. It returns false if leadership
+// was lost or ctx ended before.
 func (n *Node) announceLeadership(ctx context.Context, r *raft.Raft) bool {
 	for {
 		var out chan<- bool
@@ -97,8 +95,7 @@ func (n *Node) announceLeadership(ctx context.Context, r *raft.Raft) bool {
 	}
 }
 
-// announceResignation tells that this hub does not lead; false where ctx ended before anybody
-// heard it.
+// announceResignation sends false to Leadership. It returns false if ctx ended before anyone received.
 func (n *Node) announceResignation(ctx context.Context, r *raft.Raft) bool {
 	select {
 	case n.lead <- false:

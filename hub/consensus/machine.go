@@ -11,14 +11,14 @@ import (
 	"skerry/hub/state"
 )
 
-// machine applies the log to the state. Raft calls it from one goroutine, but
-// for a snapshot's Persist.
+// machine is raft's FSM: it applies the log to the state. Raft calls all but a snapshot's Persist from one
+// goroutine.
 type machine struct {
 	store   *state.Store
-	fail    func(error)   // stops the hub
-	applied func(Applied) // nil: nobody watches
+	fail    func(error)   // stops the hub (failRun)
+	applied func(Applied) // Config.Applied; may be nil
 
-	err     error // why nothing is applied any more; raft's goroutine only
+	err     error // set when an entry could not be applied; nothing is applied after it
 	traffic [256]traffic
 	bytes   atomic.Int64 // of all commands applied
 }
@@ -31,8 +31,8 @@ var (
 	_ raft.ConfigurationStore = (*machine)(nil)
 )
 
-// Apply gives a state.Result, or an error where the hub must stop: going on
-// without the command would make this hub another one than the rest.
+// Apply returns a state.Result. If the entry cannot be decoded it returns an error, and stops the hub:
+// without the command its state would differ from that of the other hubs.
 func (m *machine) Apply(l *raft.Log) any {
 	if m.err != nil {
 		return m.err
@@ -55,11 +55,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	return res
 }
 
-// StoreConfiguration is there so that raft counts entries that change the
-// members as applied, too: else it takes no snapshot while one is the newest.
+// StoreConfiguration does nothing. With this method raft counts entries that change the members as
+// applied; otherwise it takes no snapshot while such an entry is the newest.
 func (m *machine) StoreConfiguration(uint64, raft.Configuration) {}
 
-// Snapshot takes the state as it is now; writing it comes later.
+// Snapshot returns the current state, to be written later by Persist.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.err != nil {
 		return nil, m.err
@@ -67,6 +67,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot{m.store.View()}, nil
 }
 
+// Restore replaces the state by a snapshot.
 func (m *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	if err := m.store.Restore(r); err != nil {
@@ -75,7 +76,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// snapshot is a view on its way to the disk.
+// snapshot is a view of the state that raft writes to a snapshot file.
 type snapshot struct{ view *state.View }
 
 func (s snapshot) Persist(sink raft.SnapshotSink) error {

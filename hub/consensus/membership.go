@@ -13,26 +13,26 @@ import (
 	"skerry/hub/state"
 )
 
-// joinRetry is how long Join waits before it asks again, and between two looks
-// at its own log.
+// joinRetry is how long Join waits before it asks again. It checks its own log four times as often.
 const joinRetry = 200 * time.Millisecond
 
-// Peers lists the hubs of the newest configuration that this one knows, by ID.
-// Before Ready: CodeUnavailable.
+// Peers returns the hubs of the newest Raft configuration in this hub's log, by ID. Before Ready:
+// CodeUnavailable.
 func (n *Node) Peers() ([]state.HubPeer, error) {
 	peers, _, err := n.currentPeers()
 	return peers, err
 }
 
-// IsMember reports whether a hub is among Peers.
+// IsMember reports whether a hub is in Peers.
 func (n *Node) IsMember(hub fleet.HubID) (bool, error) {
 	peers, err := n.Peers()
 	return slices.ContainsFunc(peers, func(p state.HubPeer) bool { return p.ID == hub }), err
 }
 
-// Configuration is like Peers, with the end of this hub's log.
+// Configuration returns Peers and the newest index in this hub's log.
 func (n *Node) Configuration() ([]state.HubPeer, fleet.Index, error) { return n.currentPeers() }
 
+// currentPeers returns the newest Raft configuration and the newest index in this hub's log.
 func (n *Node) currentPeers() ([]state.HubPeer, fleet.Index, error) {
 	r := n.raft.Load()
 	if r == nil {
@@ -45,7 +45,7 @@ func (n *Node) currentPeers() ([]state.HubPeer, fleet.Index, error) {
 	return sortedPeers(f.Configuration().Servers), fleet.Index(r.LastIndex()), nil
 }
 
-// sortedPeers lists servers by ID.
+// sortedPeers converts raft's servers to peers, by ID.
 func sortedPeers(servers []raft.Server) []state.HubPeer {
 	peers := make([]state.HubPeer, 0, len(servers))
 	for _, s := range servers {
@@ -55,10 +55,9 @@ func sortedPeers(servers []raft.Server) []state.HubPeer {
 	return peers
 }
 
-// Add takes a hub in, gives it a vote, or changes its address. A voter stays one,
-// and nothing is written where nothing changes. It returns an index at which the
-// change is there. Not on the leader: CodeNotLeader; an address that another hub
-// has: CodeConflict.
+// Add adds a hub to the cluster, gives it a vote, or changes its address. It never takes a vote away, and
+// writes nothing if nothing changes. It returns an index at which the change is in the log. If this hub
+// does not lead: CodeNotLeader. If another hub has the address: CodeConflict.
 func (n *Node) Add(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 	peers, index, err := n.currentPeers()
 	if err != nil {
@@ -94,7 +93,7 @@ func (n *Node) Add(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 	return added, nil
 }
 
-// Remove puts a hub out; one that is not there is no error. Not on the leader:
+// Remove removes a hub from the cluster. A hub that is not in it is no error. If this hub does not lead:
 // CodeNotLeader.
 func (n *Node) Remove(ctx context.Context, id fleet.HubID) error {
 	_, err := call(ctx, n, func(r *raft.Raft) (struct{}, error) {
@@ -107,12 +106,11 @@ func (n *Node) Remove(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// Join makes this hub a voter of a cluster, at its configured address. Ask is
-// called with the hub as a non-voter, then, when its log has caught up, as a
-// voter: a hub that cannot keep up never counts for a majority. Ask reaches the
-// leader's Add and returns its index; it is asked again while it fails with
-// unavailable, not_leader or timeout. Run must be going on. To be called at every
-// start: where this hub is a voter at that address already, nothing is asked.
+// Join makes this hub a voter of a cluster, at its configured address. It returns at once if it is one
+// already, so it is called at every start. Run must be running.
+// Join calls ask with this hub as a non-voter, waits until its log has caught up, and calls ask with it as
+// a voter: a hub that cannot keep up never counts for a majority. ask calls the leader's Add and returns
+// its index. It is retried while it fails with unavailable, not_leader or timeout.
 func (n *Node) Join(ctx context.Context, ask func(context.Context, state.HubPeer) (fleet.Index, error)) error {
 	select {
 	case <-n.ready:
@@ -145,11 +143,12 @@ func (n *Node) Join(ctx context.Context, ask func(context.Context, state.HubPeer
 		return err == nil && slices.Contains(peers, voter)
 	})
 	if err != nil {
-		return fmt.Errorf("join: hear of the own vote: %w", err)
+		return fmt.Errorf("join: wait until this hub is a voter: %w", err)
 	}
 	return nil
 }
 
+// askUntil calls ask until it succeeds, fails with an error that a retry cannot mend, or ctx ends.
 func (n *Node) askUntil(ctx context.Context, p state.HubPeer, ask func(context.Context, state.HubPeer) (fleet.Index, error)) (fleet.Index, error) {
 	for {
 		index, err := ask(ctx, p)
@@ -170,7 +169,7 @@ func (n *Node) askUntil(ctx context.Context, p state.HubPeer, ask func(context.C
 	}
 }
 
-// until waits for a condition.
+// until polls ok until it returns true, or ctx ends.
 func until(ctx context.Context, ok func() bool) error {
 	tick := time.NewTicker(joinRetry / 4)
 	defer tick.Stop()

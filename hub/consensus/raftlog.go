@@ -11,10 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLog lets raft and its log write to slog. What is a milestone or a failure
-// to them (a heartbeat that a hub did not answer) is a detail of a cluster that
-// works, so that everything but a warning goes one level down: our own lines say
-// what an operator needs.
+// raftLog is the logger of raft and raft-wal; it writes to slog. Their messages below the level warning go
+// one level down: an event that is a milestone to raft is a detail for an operator.
 type raftLog struct {
 	log  *slog.Logger
 	name string
@@ -23,9 +21,10 @@ type raftLog struct {
 
 var _ hclog.Logger = (*raftLog)(nil)
 
+// newRaftLog returns a logger named "raft" that writes to l.
 func newRaftLog(l *slog.Logger) *raftLog { return &raftLog{log: l, name: "raft"} }
 
-// slogLevel is ours for one of hclog's.
+// slogLevel converts a level of hclog to the slog level that it is logged at.
 func slogLevel(l hclog.Level) slog.Level {
 	switch {
 	case l >= hclog.Warn:
@@ -46,7 +45,7 @@ func (l *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	l.log.Log(ctx, lv, l.name+": "+msg, formatted(args)...)
 }
 
-// formatted resolves hclog's deferred formats.
+// formatted returns args with hclog's deferred formats replaced by their text.
 func formatted(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {
@@ -64,6 +63,7 @@ func (l *raftLog) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, args..
 func (l *raftLog) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
 func (l *raftLog) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
 
+// isLevelEnabled reports whether messages of this hclog level are logged.
 func (l *raftLog) isLevelEnabled(level hclog.Level) bool {
 	return l.log.Enabled(context.Background(), slogLevel(level))
 }
@@ -105,7 +105,7 @@ func (l *raftLog) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
 
 func (l *raftLog) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return lineWriter{l} }
 
-// lineWriter logs each line at the info level.
+// lineWriter logs each write at hclog's info level.
 type lineWriter struct{ log *raftLog }
 
 func (w lineWriter) Write(b []byte) (int, error) {

@@ -17,17 +17,17 @@ import (
 	"skerry/hub/state"
 )
 
-// Recovered says what Recover found.
+// Recovered describes the log that Recover found.
 type Recovered struct {
-	Hubs []state.HubPeer // of the newest configuration in the log, by ID
-	Last fleet.Index     // newest entry that is kept
+	Hubs []state.HubPeer // the newest configuration in the log before the recovery, by ID
+	Last fleet.Index     // the newest entry, which is kept
 }
 
-// Recover makes a hub the only voter of its cluster, on its disk, while it does not run. It is
-// for a cluster of which most hubs are lost for good. Every entry of this hub's log counts as
-// committed from then on, also one that no majority had; an entry that only the lost hubs had is
-// gone. The lost hubs must never start again with their former data. A hub that votes alone
-// already, and one that has no log: CodeConflict.
+// Recover makes a hub the only voter of its cluster by rewriting its log, while the hub is stopped. It is
+// for a cluster that has lost most of its hubs for good. The lost hubs must never start again with their
+// old data.
+// Every entry of this hub's log counts as committed afterwards, even if no majority had it. Entries that
+// only the lost hubs had are gone. If the hub is the only voter already, or has no log: CodeConflict.
 func Recover(id fleet.HubID, dir string, log *slog.Logger) (r Recovered, err error) {
 	if _, err := os.Stat(filepath.Join(dir, logDir)); errors.Is(err, fs.ErrNotExist) {
 		return r, fleet.Errorf(fleet.CodeConflict, "recover hub %s: there is no log in %s", id, dir).
@@ -66,12 +66,13 @@ func Recover(id fleet.HubID, dir string, log *slog.Logger) (r Recovered, err err
 	return r, nil
 }
 
-// newMachine is one whose state nobody uses afterwards.
+// newMachine returns a machine with a temporary state, for raft functions that need to apply the log.
 func (n *Node) newMachine() *machine {
 	return &machine{store: state.New(), fail: func(err error) { n.log.Error("the log cannot be applied", "error", err) }}
 }
 
-// persistedConfiguration reads the newest configuration of the log and its last entry.
+// persistedConfiguration returns the newest configuration on disk and the newest index of log and
+// snapshots.
 func (n *Node) persistedConfiguration(d *disk) (Recovered, error) {
 	_, trans := raft.NewInmemTransport("")
 	c, err := raft.GetConfiguration(n.raftConfig(), n.newMachine(), d.log, d.log, d.snapshots, trans)

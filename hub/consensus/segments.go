@@ -15,28 +15,27 @@ import (
 // rotateTimeout bounds the wait for a rotation: some writes and fsyncs.
 const rotateTimeout = 10 * time.Second
 
-// segments are the log's files. They mend what is wrong with raft-wal 0.4.0,
-// each of which a kill at the wrong moment turns into a hub that never starts
-// again:
+// segments creates and opens the log's files for raft-wal. It corrects three faults of raft-wal
+// 0.4.0. With each of them, a kill at the wrong moment leaves a hub that never starts again:
 //
-//   - A tail that is cut (a former leader drops what was not committed) is noted
-//     as sealed, but gets no index; reading it fails after the next start. Open
-//     reads such a file through instead.
-//   - A cut that overtakes the rotation of a full file seals the wrong one.
-//     settled lets it wait.
-//   - A file that was full when the process died is not rotated when it is opened
-//     again, and takes no more entries. repair rotates it.
+//   - A tail that is truncated (a former leader drops uncommitted entries) is recorded as
+//     sealed, but gets no index, and cannot be read after the next start. Open scans such a
+//     file instead.
+//   - A truncation that overtakes the rotation of a full file seals the wrong file.
+//     waitForRotation makes it wait.
+//   - A file that was full when the process died is not rotated when it is opened again, and
+//     takes no more entries. finishRotation rotates it.
 type segments struct {
 	*segment.Filer
 
 	mu       sync.Mutex
-	rotating chan struct{} // closed at the end of the rotation that is due; nil: none is
+	rotating chan struct{} // closed when the current rotation ends; nil: there is none
 }
 
 var _ types.SegmentFiler = (*segments)(nil)
 
-// Create is how a rotation ends. raft-wal holds its lock, so that whoever goes on
-// now comes after it.
+// Create creates the next file, which ends a rotation. raft-wal holds its lock meanwhile, so a writer that
+// is woken here still comes after the rotation.
 func (s *segments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.Filer.Create(info)
 	if err != nil {
@@ -51,6 +50,7 @@ func (s *segments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	return &tail{w, s}, nil
 }
 
+// RecoverTail opens the file that is appended to, after a start.
 func (s *segments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.Filer.RecoverTail(info)
 	if err != nil {
@@ -59,6 +59,7 @@ func (s *segments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, err
 	return &tail{w, s}, nil
 }
 
+// Open opens a sealed file for reading. A file without an index is scanned.
 func (s *segments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	if info.IndexStart == 0 {
 		return s.Filer.RecoverTail(info)
@@ -66,7 +67,7 @@ func (s *segments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	return s.Filer.Open(info)
 }
 
-// waitForRotation returns when no rotation is due.
+// waitForRotation returns when no rotation is in progress, or an error after rotateTimeout.
 func (s *segments) waitForRotation() error {
 	s.mu.Lock()
 	rotating := s.rotating
@@ -82,12 +83,13 @@ func (s *segments) waitForRotation() error {
 	}
 }
 
-// tail is the file that is appended to. Once it is sealed, raft-wal rotates.
+// tail is the file that entries are appended to. When it is full, raft-wal rotates it.
 type tail struct {
 	types.SegmentWriter
 	files *segments
 }
 
+// Append appends entries, and records that a rotation is in progress if they fill the file.
 func (t *tail) Append(entries []types.LogEntry) error {
 	if err := t.SegmentWriter.Append(entries); err != nil {
 		return err
@@ -102,8 +104,9 @@ func (t *tail) Append(entries []types.LogEntry) error {
 	return nil
 }
 
-// finishRotation finishes, before the log in dir is opened, a rotation that the end of
-// the process cut off, or the writing of a file's last batch.
+// finishRotation changes the list of files in dir, before the log is opened, if the last file is full: it
+// seals that file and adds a new one. A crash can leave it full, in the middle of a rotation or of the
+// last write.
 func (s *segments) finishRotation(meta *metadb.BoltMetaDB, dir string) error {
 	st, err := meta.Load(dir)
 	if err != nil {
@@ -120,10 +123,10 @@ func (s *segments) finishRotation(meta *metadb.BoltMetaDB, dir string) error {
 	next := *last
 	next.ID, next.CreateTime = st.NextSegmentID, time.Now()
 	st.NextSegmentID++
-	if end == 0 { // nothing in it was committed: a new file takes its place
+	if end == 0 { // the file has no complete batch: a new file replaces it
 		*last = next
 	} else {
-		// IndexStart stays 0, since the index may be in the batch that was cut off.
+		// IndexStart stays 0, because the index may be in the batch that was cut off.
 		last.SealTime, last.MaxIndex = time.Now(), end
 		next.BaseIndex, next.MinIndex = end+1, end+1
 		st.Segments = append(st.Segments, next)
@@ -134,11 +137,10 @@ func (s *segments) finishRotation(meta *metadb.BoltMetaDB, dir string) error {
 	return nil
 }
 
-// inspectSegment reads a file through: the last entry in it (0: none), and whether it
-// takes no more.
+// inspectSegment scans a file. It returns the newest entry in it (0: none), and whether the file is full.
 func (s *segments) inspectSegment(info types.SegmentInfo) (end uint64, sealed bool, err error) {
 	w, err := s.Filer.RecoverTail(info)
-	if errors.Is(err, fs.ErrNotExist) { // it was about to be made
+	if errors.Is(err, fs.ErrNotExist) { // listed, but not created yet
 		return 0, false, nil
 	}
 	if err != nil {

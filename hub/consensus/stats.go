@@ -2,17 +2,17 @@ package consensus
 
 import "skerry/hub/state"
 
-// Stats of a Node, for people and metrics.
+// Stats holds the counters and sizes of a Node, for people and metrics.
 type Stats struct {
 	Term          uint64
 	LastIndex     uint64 // of the log
 	CommitIndex   uint64
 	AppliedIndex  uint64
 	SnapshotIndex uint64
-	LeaderChanges uint64 // that this hub saw since it started
-	// Commands counts what was applied since the process started, by kind.
+	LeaderChanges uint64 // seen by this hub since it started
+	// Commands counts the commands applied since the process started, by kind.
 	Commands map[state.Kind]Traffic
-	// On disk, in bytes. The log's files are made at their full size.
+	// Sizes on disk, in bytes. The log's files are created at their full size.
 	LogBytes      int64
 	SnapshotBytes int64
 }
@@ -23,7 +23,7 @@ type Traffic struct {
 	Bytes   uint64
 }
 
-// Stats reads the counters and the sizes on disk; all are zero before Ready.
+// Stats returns the current counters and sizes; all are zero before Ready.
 func (n *Node) Stats() Stats {
 	r, d := n.raft.Load(), n.disk.Load()
 	if r == nil {

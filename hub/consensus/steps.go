@@ -6,19 +6,19 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// Labels of the steps of the log's disk protocol, as Config.DiskStep is given them.
+// Labels of the steps of the log's disk protocol, for Config.DiskStep.
 const (
-	StepCreate = "create" // a new file of the log
-	StepWrite  = "write"  // entries
-	StepSync   = "sync"   // they become durable
-	StepDelete = "delete" // a file that a snapshot made superfluous
-	StepVote   = "vote"   // what raft must not forget besides entries
+	StepCreate = "create" // create a file of the log
+	StepWrite  = "write"  // write entries
+	StepSync   = "sync"   // make written entries durable
+	StepDelete = "delete" // delete a file that a snapshot made superfluous
+	StepVote   = "vote"   // store raft's term or vote
 )
 
-// DiskSteps returns all of them.
+// DiskSteps returns all labels.
 func DiskSteps() []string { return []string{StepCreate, StepWrite, StepSync, StepDelete, StepVote} }
 
-// steppedFS asks before each step whether it may fail.
+// steppedFS calls step before each step on a file. If step returns an error, the operation fails with it.
 type steppedFS struct {
 	types.VFS
 	step func(label string) error
@@ -42,6 +42,7 @@ func (f steppedFS) Delete(dir, name string) error {
 	return f.VFS.Delete(dir, name)
 }
 
+// wrapSteppedFile adds the steps to an opened file; an error is passed through.
 func (f steppedFS) wrapSteppedFile(file types.WritableFile, err error) (types.WritableFile, error) {
 	if err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func (f steppedFS) wrapSteppedFile(file types.WritableFile, err error) (types.Wr
 	return steppedFile{file, f.step}, nil
 }
 
+// steppedFile is a file of a steppedFS.
 type steppedFile struct {
 	types.WritableFile
 	step func(label string) error

@@ -11,10 +11,9 @@ import (
 	"skerry/hub/state"
 )
 
-// Transfer has another hub lead: the one of an id, or with none whichever is furthest.
-// It returns when that one is told to stand for election. Not on the leader:
-// CodeNotLeader; no such hub: CodeNotFound; it leads already, it has no vote, or nobody
-// else has one: CodeConflict.
+// Transfer transfers the leadership to the hub id, or for "" to the one whose log is most up to date. It
+// returns when that hub was told to start an election. If this hub does not lead: CodeNotLeader. If there
+// is no hub id: CodeNotFound. If it leads already, has no vote, or no other hub has one: CodeConflict.
 func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	peers, _, err := n.currentPeers()
 	if err != nil {
@@ -44,8 +43,8 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// transferTarget is the hub of an id, which can take the lead from the one that has it; none where
-// no id is given, and any can. Otherwise it tells why not.
+// transferTarget returns the hub id if it can become the leader, or a zero peer if id is "" and some hub
+// can. Otherwise its error says why not, and the hint lists the hubs that can. what begins the error.
 func transferTarget(peers []state.HubPeer, self, id fleet.HubID, what string) (state.HubPeer, error) {
 	voters := make([]string, 0, len(peers))
 	for _, p := range peers {
