@@ -8,9 +8,11 @@ import (
 	"skerry/hub/state"
 )
 
-// commitPlan writes what was verified, in one entry or, for a large plan, several. An entry
-// that is too large to be encoded is divided further. Where the state refuses an entry (the job
-// was changed, a node purged, after this was verified), the worker looks again.
+// commitPlan commits a verified plan, in one log entry or, for a large plan, several. It divides an entry
+// that is too large to be encoded. It returns the answer for the worker.
+// If the state refuses an entry, for example because the job was changed or a node purged meanwhile, the
+// result says Refused, and the worker plans again. After an error the plan may be committed later: it
+// counts as doubtful.
 func (p *Planner) commitPlan(ctx context.Context, v *verifiedPlan) outcome {
 	left := v.splitIntoEntries(p.cfg.Now().UnixNano())
 	limit := maxEntryAllocs

@@ -5,17 +5,17 @@ import (
 	"skerry/hub/state"
 )
 
-// allocChange is one allocation of a plan: a change of one that exists (update), or a
-// placement or in-place update.
+// allocChange is one allocation of a plan. update says that it is from NodeUpdate, else it is from
+// NodeAllocation.
 type allocChange struct {
 	alloc  *fleet.Alloc
 	update bool
 }
 
-// atomicParts groups what is committed into parts that one log entry holds whole: an
-// allocation together with the one that it replaces, or that replaces it. If they were
-// committed apart, both could run after a hub died in between. Everything else is a part
-// of its own: no placement counts on room that the plan's stops free.
+// atomicParts groups the allocations of r into parts that must be in one log entry: an
+// allocation together with those that it replaces, or that replace it. If they were
+// committed apart, both could run after a hub died in between. Every other allocation is a part
+// of its own: no placement depends on capacity that a stop of the same plan frees.
 func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
 	var pieces []allocChange
 	for _, id := range nodes {
@@ -30,7 +30,7 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
 	for i, p := range pieces {
 		at[p.alloc.ID] = i
 	}
-	part := make([]int, len(pieces)) // each piece's first known relative, itself where it has none
+	part := make([]int, len(pieces)) // union-find: the parent of each piece, itself for a root
 	for i := range part {
 		part[i] = i
 	}
@@ -63,18 +63,20 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
 	return parts
 }
 
-// remainingEntries are a plan's log entries that are still to be committed. Evaluations that
-// allocations refer to go first, with the deployment; the end of the plan's own
-// evaluation goes last, so that a commit that breaks off leaves it to be done again.
+// remainingEntries are the log entries of a plan that are still to be committed. Evaluations that
+// allocations refer to come first, with the deployment. The plan's own evaluation comes last: if the
+// commit breaks off, it stays pending and is processed again.
 type remainingEntries struct {
 	v          *verifiedPlan
 	now        int64
-	hasStarted bool
-	evals      []fleet.Evaluation // all but the plan's own
-	own        []fleet.Evaluation
-	parts      [][]allocChange
+	hasStarted bool               // nextEntry was called, so the deployment is committed
+	evals      []fleet.Evaluation // remaining evaluations without the plan's own
+	own        []fleet.Evaluation // the plan's own evaluation; empty if it is not committed
+	parts      [][]allocChange    // remaining parts, see atomicParts
 }
 
+// splitIntoEntries returns all entries of the plan as remaining; now is the time of the commands
+// (UnixNano).
 func (v *verifiedPlan) splitIntoEntries(now int64) remainingEntries {
 	c := remainingEntries{v: v, now: now, parts: atomicParts(&v.result, v.affectedNodes())}
 	for _, e := range v.evals {
@@ -87,7 +89,7 @@ func (v *verifiedPlan) splitIntoEntries(now int64) remainingEntries {
 	return c
 }
 
-// remainingSize counts what is left to commit.
+// remainingSize returns the number of evaluations and allocations that are still to be committed.
 func (c remainingEntries) remainingSize() int {
 	n := len(c.evals)
 	for _, p := range c.parts {
@@ -96,8 +98,8 @@ func (c remainingEntries) remainingSize() int {
 	return n
 }
 
-// nextEntry makes the next entry, of at most limit evaluations and allocations (but of one
-// atomic part at least), and returns what is left after it.
+// nextEntry returns the next entry, and the remaining ones after it. An entry has at most limit
+// evaluations and allocations, but at least one part, even if that is larger. It does not change c.
 func (c remainingEntries) nextEntry(limit int) (state.Plan, remainingEntries) {
 	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: c.now, Result: fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
@@ -131,12 +133,13 @@ func (c remainingEntries) nextEntry(limit int) (state.Plan, remainingEntries) {
 	return entry, c
 }
 
-// isFinished reports whether nothing is left.
+// isFinished reports whether no entry remains. At least one entry is always made.
 func (c remainingEntries) isFinished() bool {
 	return c.hasStarted && len(c.evals) == 0 && len(c.parts) == 0
 }
 
-// hasJobVersion reports whether the state keeps a version of a job by itself.
+// hasJobVersion reports whether the state keeps this version of the job, so that entries need not carry
+// it.
 func (v *verifiedPlan) hasJobVersion(job *fleet.Job) bool {
 	for _, kept := range v.view.JobVersions(job.Namespace, job.ID) {
 		if kept.Version == job.Version && kept.SpecHash == job.SpecHash {
@@ -146,8 +149,8 @@ func (v *verifiedPlan) hasJobVersion(job *fleet.Job) bool {
 	return false
 }
 
-// stripForEntry leaves out what the state does not take from a plan: of an allocation that
-// exists all that the edge said.
+// stripForEntry returns an allocation with only the fields that the command Plan reads. For an existing
+// allocation these are the hub's decisions, without the reports of the edge.
 func (v *verifiedPlan) stripForEntry(a *fleet.Alloc) fleet.Alloc {
 	if _, exists := v.view.Alloc(a.ID); !exists {
 		placed := *a

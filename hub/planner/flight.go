@@ -9,41 +9,40 @@ import (
 	"skerry/fleet"
 )
 
-// usage is what allocations take of nodes.
+// usage is the resources that allocations use, by node and allocation.
 type usage map[fleet.NodeID]map[fleet.AllocID]allocUsage
 
-// allocUsage is what one allocation takes.
+// allocUsage is the resources that one allocation uses.
 type allocUsage struct {
 	resources         fleet.Resources
 	assignedResources *fleet.AssignedResources
 }
 
-// lastCommit is what is known of a job's plans: how many are being committed, and
-// which entry has the last one.
+// lastCommit describes the recent commits of one job's plans.
 type lastCommit struct {
-	underway int
-	index    fleet.Index
-	at       time.Time
+	underway int         // number of commits in progress or in doubt
+	index    fleet.Index // entry of the newest finished commit
+	at       time.Time   // when that finished
 }
 
-// Bounds of what is remembered of jobs: longer than any worker may hold a plan
-// back.
+// Bounds of lastCommits. The TTL is longer than a worker may keep a plan before it submits it.
 const (
 	lastCommitTTL  = 10 * time.Minute
 	maxLastCommits = 1024
 )
 
-// inFlight is what verified plans will take of nodes once they are applied, and
-// whose plans they are.
+// inFlight holds the plans that are verified and not applied yet, and the resources that they will use.
 type inFlight struct {
 	mu          sync.Mutex
-	usageByNode usage
+	usageByNode usage // of the new allocations in these plans
 	lastCommits map[jobKey]lastCommit
-	underway    int             // commits under way
-	idle        chan struct{}   // closed when open falls to zero; nil: nobody waits
-	doubtful    []*verifiedPlan // commits of which nobody knows whether they come
+	underway    int             // number of commits in progress
+	idle        chan struct{}   // closed when underway becomes zero; nil: nobody waits
+	doubtful    []*verifiedPlan // failed commits that may still be applied
 }
 
+// addPlan records that the commit of a plan begins, and counts the resources of its new allocations as
+// used. removePlan or markDoubtful must follow.
 func (f *inFlight) addPlan(v *verifiedPlan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +63,7 @@ func (f *inFlight) addPlan(v *verifiedPlan) {
 	}
 }
 
-// usageOnNodes copies what is in flight to nodes.
+// usageOnNodes returns a copy of the resources in flight on the nodes.
 func (f *inFlight) usageOnNodes(nodes []fleet.NodeID) usage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,14 +76,14 @@ func (f *inFlight) usageOnNodes(nodes []fleet.NodeID) usage {
 	return out
 }
 
-// lastCommitOf tells about a job's plans.
+// lastCommitOf returns the recent commits of a job's plans; zero if none are known.
 func (f *inFlight) lastCommitOf(job jobKey) lastCommit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lastCommits[job]
 }
 
-// removePlan ends a commit that is applied, or refused.
+// removePlan ends a commit that is applied, or surely is not: the state shows its resources from now on.
 func (f *inFlight) removePlan(v *verifiedPlan, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +91,8 @@ func (f *inFlight) removePlan(v *verifiedPlan, now time.Time) {
 	f.endCommit()
 }
 
-// markDoubtful ends a commit that may still be applied: it counts until settle.
+// markDoubtful ends a commit that failed and may still be applied. Its resources count as used until
+// resolveDoubtful.
 func (f *inFlight) markDoubtful(v *verifiedPlan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,6 +100,8 @@ func (f *inFlight) markDoubtful(v *verifiedPlan) {
 	f.endCommit()
 }
 
+// forgetPlan drops the resources of a plan, and records the commit of its job in entry index. The caller
+// holds mu.
 func (f *inFlight) forgetPlan(v *verifiedPlan, index fleet.Index, now time.Time) {
 	for id, list := range v.result.NodeAllocation {
 		for i := range list {
@@ -118,6 +120,8 @@ func (f *inFlight) forgetPlan(v *verifiedPlan, index fleet.Index, now time.Time)
 	}
 }
 
+// endCommit decrements underway for a commit that ended in any way. The last one wakes resolveDoubtful.
+// The caller holds mu.
 func (f *inFlight) endCommit() {
 	if f.underway--; f.underway == 0 && f.idle != nil {
 		close(f.idle)
@@ -125,8 +129,9 @@ func (f *inFlight) endCommit() {
 	}
 }
 
-// resolveDoubtful finds out what became of doubtful commits: once those under way have
-// ended and a barrier has passed, whatever comes has come.
+// resolveDoubtful waits until the doubtful commits are applied or never will be: until the commits in
+// progress have ended and a barrier has passed. Then it drops them. It returns at once if none are
+// doubtful.
 func (f *inFlight) resolveDoubtful(ctx context.Context, cfg *Config) error {
 	f.mu.Lock()
 	if len(f.doubtful) == 0 {
@@ -159,7 +164,7 @@ func (f *inFlight) resolveDoubtful(ctx context.Context, cfg *Config) error {
 	return nil
 }
 
-// forgetAllPlans forgets everything: this hub does not lead any more.
+// forgetAllPlans drops everything, when this hub no longer leads. No commit may be in progress.
 func (f *inFlight) forgetAllPlans() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,13 +1,12 @@
-// Package planner is the one place that turns a scheduler's plan into the
-// cluster's state: it checks each plan against the newest state and what is on
-// its way there, and commits what still fits.
+// Package planner commits the plans of the schedulers. It checks each plan against the newest state and
+// the plans that are being committed, and commits the part that still fits. No other package commits
+// plans.
 //
-// hub.Open runs Run on leadership. Workers, of this hub or through hub/rpc of
-// any other, call Submit. Run's goroutine verifies plans one after the other, by
-// priority; commits of verified plans overlap (Config.Depth), each in a goroutine
-// that Run waits for. It persists nothing.
+// hub.Open runs Run while this hub leads. Workers, of this hub or through hub/rpc of any other, call
+// Submit. Run's goroutine verifies plans one after the other, by priority. Commits of verified plans
+// overlap (Config.Depth), each in a goroutine that Run waits for. It persists nothing.
 //
-// Invariant: no plan over-commits a node, whatever the workers raced on.
+// Invariant: no plan over-commits a node, whatever plans the workers submit concurrently.
 package planner
 
 import (
@@ -21,19 +20,19 @@ import (
 	"skerry/hub/state"
 )
 
-// Deliveries is the broker: Pause fails where the delivery that a plan comes
-// from does not hold any more.
+// Deliveries is the broker. Pause fails if the worker no longer holds the delivery of the evaluation;
+// otherwise it stops the delivery's deadline until Resume.
 type Deliveries interface {
 	Pause(id fleet.EvalID, token string) error
 	Resume(id fleet.EvalID, token string) error
 }
 
-// Config is what a Planner needs.
+// Config configures a Planner.
 type Config struct {
 	State   *state.Store
 	Applier state.Applier
-	// Barrier returns when each command that was proposed before is applied here, or
-	// never will be.
+	// Barrier blocks until each command that was proposed before is applied on this hub, or never
+	// will be.
 	Barrier    func(context.Context) error
 	Deliveries Deliveries // nil: plans need no delivery (tests)
 	Logger     *slog.Logger
@@ -44,38 +43,37 @@ type Config struct {
 // Defaults and bounds.
 const (
 	defaultDepth = 16
-	// maxEntryAllocs is how many allocations one entry carries; larger plans take several,
-	// so that none holds up heartbeats and snapshots.
+	// maxEntryAllocs is how many allocations one entry carries. Larger plans have several, so that no
+	// entry delays heartbeats and snapshots.
 	maxEntryAllocs = 1000
-	// catchUpTimeout bounds how long a plan waits for this hub to have seen what its
-	// worker saw.
+	// catchUpTimeout bounds the wait until this hub has applied the entries that the worker of a plan
+	// had seen.
 	catchUpTimeout = 5 * time.Second
 )
 
-// Planner checks and commits plans.
+// Planner verifies and commits plans.
 type Planner struct {
 	cfg    Config
 	flight inFlight
 
 	mu      sync.Mutex
 	queue   planQueue
-	arrival uint64 // counts submissions
-	running bool
+	arrival uint64        // number of submissions so far
+	running bool          // Run is running, so Submit takes plans
 	arrived chan struct{} // holds a token while queue may not be empty
 	counted Stats
 }
 
-// Stats counts plans since the hub started, but for Waiting, which is how many
-// wait for their turn.
+// Stats counts plans since the hub started. Waiting is the current length of the queue.
 type Stats struct {
 	Waiting   int
-	Committed uint64 // in whole
-	Partial   uint64 // committed without what did not fit any more
-	Refused   uint64 // stale, or not committed
-	Rejected  uint64 // nodes left out of plans
+	Committed uint64 // committed as a whole
+	Partial   uint64 // committed without the rejected nodes
+	Refused   uint64 // not committed: stale, or an error
+	Rejected  uint64 // nodes that were left out of plans
 }
 
-// New validates cfg.
+// New validates the configuration and fills in its defaults. It starts nothing.
 func New(cfg Config) (*Planner, error) {
 	switch {
 	case cfg.State == nil:
@@ -102,9 +100,8 @@ func New(cfg Config) (*Planner, error) {
 var errNotLeader = fleet.Errorf(fleet.CodeNotLeader, "this hub does not take plans: it does not lead").
 	WithHint("ask the leader")
 
-// Run serves Submit until ctx is done; in between, Submit is refused with
-// CodeNotLeader. It returns nil when ctx is done, and not before every commit
-// that it started has ended.
+// Run takes plans from Submit until ctx ends, and returns nil after the last commit has ended. While it
+// does not run, Submit fails with CodeNotLeader.
 func (p *Planner) Run(ctx context.Context) error {
 	if !p.startTakingPlans() {
 		return errors.New("run planner: it is running")
@@ -137,6 +134,7 @@ func (p *Planner) Run(ctx context.Context) error {
 	}
 }
 
+// startTakingPlans lets Submit queue plans. It returns false if another Run does so already.
 func (p *Planner) startTakingPlans() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,6 +143,8 @@ func (p *Planner) startTakingPlans() bool {
 	return !was
 }
 
+// stopTakingPlans makes Submit fail, answers the plans in the queue with errNotLeader, and forgets plans
+// in flight.
 func (p *Planner) stopTakingPlans() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,16 +155,17 @@ func (p *Planner) stopTakingPlans() {
 	p.flight.forgetAllPlans()
 }
 
-// Submit checks a plan and commits what fits. Where not all of it did,
-// Rejected says what was left out and why, or Refused why nothing more was taken, and
-// RefreshIndex from where on to look again; the plan's own end of the evaluation is then
-// left out, too. An error means that nothing is known to be committed.
+// Submit verifies a plan, commits the part that fits, and blocks until that is done. After an error
+// nothing is known to be committed.
+// If nodes were left out, Rejected has the reasons. Refused is the reason why the whole plan, or its rest,
+// was not committed. In both cases RefreshIndex is the state to plan from again, and the plan's own
+// evaluation is not ended.
 func (p *Planner) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult, error) {
 	if d := p.cfg.Deliveries; d != nil {
 		if err := d.Pause(plan.EvalID, plan.EvalToken); err != nil {
 			return fleet.PlanResult{}, err
 		}
-		// Where the delivery is gone meanwhile, there is no deadline to start.
+		// If the delivery has ended meanwhile, Resume fails, and there is no deadline to restart.
 		defer func() { _ = d.Resume(plan.EvalID, plan.EvalToken) }()
 	}
 	if plan.Empty() {
@@ -183,6 +184,7 @@ func (p *Planner) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult
 	}
 }
 
+// enqueuePlan puts a plan into the queue, or returns errNotLeader.
 func (p *Planner) enqueuePlan(s *submission) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,8 +201,8 @@ func (p *Planner) enqueuePlan(s *submission) error {
 	return nil
 }
 
-// nextSubmission waits for the plan that is first by priority, then by arrival, and whose
-// submitter still waits.
+// nextSubmission blocks until there is a plan, and removes it from the queue: the one with the highest
+// priority, then the first. It skips plans whose submitter has stopped waiting. Its error is ctx's.
 func (p *Planner) nextSubmission(ctx context.Context) (*submission, error) {
 	for {
 		p.mu.Lock()
@@ -223,7 +225,7 @@ func (p *Planner) nextSubmission(ctx context.Context) (*submission, error) {
 	}
 }
 
-// answerSubmission tells a submitter what became of its plan, and counts it.
+// answerSubmission counts the outcome of a plan and sends it to the submitter.
 func (p *Planner) answerSubmission(s *submission, out outcome) {
 	p.mu.Lock()
 	switch {
@@ -239,7 +241,7 @@ func (p *Planner) answerSubmission(s *submission, out outcome) {
 	s.done <- out
 }
 
-// Stats may be called at any time.
+// Stats returns the current counters.
 func (p *Planner) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,21 +7,22 @@ import (
 	"skerry/fleet"
 )
 
-// submission is a plan that waits for its turn. Its context ends its wait, not a
-// commit that has begun: that is why it is kept here.
+// submission is a plan in the queue. ctx is the submitter's: its end removes a plan that waits, but does
+// not stop a commit that has begun.
 type submission struct {
 	plan fleet.Plan
 	ctx  context.Context
-	seq  uint64
-	done chan outcome // room for one
+	seq  uint64       // order of arrival
+	done chan outcome // receives the answer; capacity 1
 }
 
+// outcome is the answer to a submission.
 type outcome struct {
 	result fleet.PlanResult
 	err    error
 }
 
-// planQueue is a heap: higher priority first, then first come.
+// planQueue is a heap of submissions: the highest priority first, then the first to arrive.
 type planQueue []*submission
 
 func (q *planQueue) push(s *submission) { heap.Push(q, s) }

@@ -11,24 +11,25 @@ import (
 	"skerry/hub/state"
 )
 
-// verifiedPlan is what of a plan may be committed.
+// verifiedPlan is a plan with the part of it that may be committed.
 type verifiedPlan struct {
 	plan   fleet.Plan
 	job    jobKey
-	result fleet.PlanResult
-	evals  []fleet.Evaluation
-	view   *state.View
+	result fleet.PlanResult   // accepted allocations and rejected nodes
+	evals  []fleet.Evaluation // to be committed
+	view   *state.View        // the state that the plan was checked against
 }
 
-// verifyPlan checks a plan against the newest state and what is being committed. It
-// returns what to commit, or the outcome where that is nothing.
+// verifyPlan checks a plan against the newest state and the plans in flight. If a part of it may be
+// committed, it adds the plan to those in flight and returns it. Otherwise it returns nil and the outcome
+// for the submitter.
 func (p *Planner) verifyPlan(ctx context.Context, s *submission) (*verifiedPlan, outcome) {
 	plan := s.plan
 	if err := p.waitForSnapshot(ctx, plan.SnapshotIndex); err != nil {
 		return nil, outcome{err: err}
 	}
-	// What is in flight is read before the state is: a commit that ends in between
-	// is then seen twice, and told apart by its allocations' ids, but never missed.
+	// The plans in flight are read before the state: a commit that ends in between is then seen twice,
+	// which the ids of its allocations show, but never missed.
 	v := &verifiedPlan{plan: plan}
 	pending := p.flight.usageOnNodes(v.affectedNodes())
 	v.view = p.cfg.State.View()
@@ -48,12 +49,14 @@ func (p *Planner) verifyPlan(ctx context.Context, s *submission) (*verifiedPlan,
 	return v, outcome{}
 }
 
+// jobKey identifies a job.
 type jobKey struct {
 	namespace string
 	id        fleet.JobID
 }
 
-// jobOfPlan is the job that a plan is for.
+// jobOfPlan returns the job of the plan, or of its evaluation if the plan has no job; zero if neither is
+// known.
 func (v *verifiedPlan) jobOfPlan() jobKey {
 	if v.plan.Job != nil {
 		return jobKey{v.plan.Job.Namespace, v.plan.Job.ID}
@@ -64,13 +67,13 @@ func (v *verifiedPlan) jobOfPlan() jobKey {
 	return jobKey{}
 }
 
-// refuseIfSuperseded refuses a plan whose worker was thought dead and is not: another
-// delivery of the evaluation may have placed the same already, which this plan's
-// picture does not show.
+// refuseIfSuperseded returns a refusal if another plan of the job is being committed, or was committed
+// after the state that this plan was made from; else nil. A worker that was thought dead may submit such a
+// plan: another delivery of its evaluation may have placed the same allocations.
 func (v *verifiedPlan) refuseIfSuperseded(last lastCommit) *fleet.PlanResult {
 	switch {
 	case v.job == jobKey{}:
-		return nil // of a job that nobody knows: it stops what is left
+		return nil // a plan for an unknown job only stops allocations
 	case last.underway > 0:
 		return &fleet.PlanResult{
 			Refused: fmt.Sprintf("another plan of job %s is being committed", v.job.id), RefreshIndex: v.view.Index(),
@@ -85,8 +88,8 @@ func (v *verifiedPlan) refuseIfSuperseded(last lastCommit) *fleet.PlanResult {
 	return nil
 }
 
-// waitForSnapshot makes sure that this hub has seen what the worker saw, and that no
-// commit of unknown outcome is left.
+// waitForSnapshot blocks until this hub has applied the entry index, which the worker had seen, and no
+// commit is in doubt. It fails after catchUpTimeout.
 func (p *Planner) waitForSnapshot(ctx context.Context, index fleet.Index) error {
 	if err := p.flight.resolveDoubtful(ctx, &p.cfg); err != nil {
 		return fleet.Errorf(fleet.CodeUnavailable, "check plan: an earlier commit is in doubt: %v", err)
@@ -102,7 +105,8 @@ func (p *Planner) waitForSnapshot(ctx context.Context, index fleet.Index) error 
 	return nil
 }
 
-// acceptOrRejectNodes sorts a plan's nodes into what is committed and what is rejected.
+// acceptOrRejectNodes checks each node of the plan, and fills in v.result. If the plan is AllAtOnce and
+// one node is rejected, nothing is accepted. pending is the usage of the plans in flight.
 func (v *verifiedPlan) acceptOrRejectNodes(pending usage) {
 	v.result = fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{},
@@ -135,8 +139,8 @@ func (v *verifiedPlan) acceptOrRejectNodes(pending usage) {
 	v.dropUnsafeReplacements()
 }
 
-// dropUnsafeReplacements takes out what replaces an allocation whose stop was rejected together with
-// its node: both would run.
+// dropUnsafeReplacements removes from the result the placements that replace an allocation whose stop was
+// rejected with its node. Otherwise both would run.
 func (v *verifiedPlan) dropUnsafeReplacements() {
 	stays := map[fleet.AllocID]bool{}
 	for id := range v.result.Rejected {
@@ -154,6 +158,7 @@ func (v *verifiedPlan) dropUnsafeReplacements() {
 	}
 }
 
+// affectedNodes returns the nodes of the plan, sorted.
 func (v *verifiedPlan) affectedNodes() []fleet.NodeID {
 	ids := map[fleet.NodeID]bool{}
 	for id := range v.plan.NodeUpdate {
@@ -165,12 +170,14 @@ func (v *verifiedPlan) affectedNodes() []fleet.NodeID {
 	return slices.Sorted(maps.Keys(ids))
 }
 
+// isEmptyPlan reports whether nothing of the plan is to be committed.
 func (v *verifiedPlan) isEmptyPlan() bool {
 	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0 && !v.hasDeploymentChange()
 }
 
-// hasDeploymentChange reports whether the plan says something of deployments that is to be
-// committed: also with a part of its allocations, which name the one it begins.
+// hasDeploymentChange reports whether the plan's deployment changes are to be committed. They are, even if
+// nodes were rejected, because accepted allocations refer to the new deployment; not so for a rejected
+// AllAtOnce plan.
 func (v *verifiedPlan) hasDeploymentChange() bool {
 	if v.plan.Deployment == nil && len(v.plan.DeploymentUpdates) == 0 {
 		return false
@@ -178,7 +185,7 @@ func (v *verifiedPlan) hasDeploymentChange() bool {
 	return v.result.Full() || !v.plan.AllAtOnce
 }
 
-// checkNode says why a plan's part for a node cannot be committed, or "".
+// checkNode returns the reason why the plan's changes on a node are rejected, or "".
 func (v *verifiedPlan) checkNode(id fleet.NodeID, pending usage) string {
 	n, _ := v.view.Node(id)
 	for i := range v.plan.NodeUpdate[id] {
@@ -211,8 +218,8 @@ func (v *verifiedPlan) checkNode(id fleet.NodeID, pending usage) string {
 	return v.checkClaims(n, placed, pending)
 }
 
-// checkClaims says why new allocations cannot be given the ports, cores and devices
-// that the plan gives them, or how many more than the node takes they are.
+// checkClaims returns the reason why new allocations cannot have the ports, cores and devices that the
+// plan assigns, or exceed the node's MaxAllocs; "" if neither is so.
 func (v *verifiedPlan) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usage) string {
 	given := slices.ContainsFunc(placed, func(a *fleet.Alloc) bool { return !a.Allotment.Empty() })
 	if !given && n.MaxAllocs == 0 {
@@ -242,7 +249,8 @@ func (v *verifiedPlan) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending
 	return ""
 }
 
-// checkPlacement says why new allocations that take need do not go onto a node.
+// checkPlacement returns the reason why new allocations that need these resources cannot be placed on a
+// node, or "". n is nil for an unknown node.
 func (v *verifiedPlan) checkPlacement(n *fleet.Node, need fleet.Resources, pending usage) string {
 	switch {
 	case n == nil:
@@ -264,9 +272,9 @@ func (v *verifiedPlan) checkPlacement(n *fleet.Node, need fleet.Resources, pendi
 	return ""
 }
 
-// checkChange says why an allocation that exists must not be changed as the plan
-// wants, or "". Stops and retirements are taken anywhere; what is to run on needs its node to be
-// ready, full or not, eligible or not; and on a node that is away only unknown is.
+// checkChange returns the reason why the plan may not change the existing allocation old to a, or "". A
+// stop or a retirement is always allowed. To run on, its node must be ready (it may be full or
+// ineligible). On a node that is not ready, only the change to unknown is allowed.
 func checkChange(a, old *fleet.Alloc, n *fleet.Node) string {
 	ready := n != nil && n.Status == fleet.NodeReady
 	switch {
@@ -284,10 +292,9 @@ func checkChange(a, old *fleet.Alloc, n *fleet.Node) string {
 	return fmt.Sprintf("the node is %s", n.Status)
 }
 
-// evalsToCommit chooses which of the plan's evaluations are committed. Where nodes
-// were rejected, the scheduler will look again: the evaluation is not over, and
-// what it says of the rest is not true. Only follow-ups that a committed
-// allocation waits for are made, and cancellations.
+// evalsToCommit returns the evaluations of the plan that are to be committed. If nodes were rejected, the
+// scheduler plans again, so the plan's own evaluation does not end; only cancellations and the follow-up
+// evaluations of accepted allocations are kept.
 func (v *verifiedPlan) evalsToCommit() []fleet.Evaluation {
 	if v.result.Full() {
 		return v.plan.Evals
