@@ -7,13 +7,12 @@ import (
 	"skerry/hub/state"
 )
 
-// maxAttemptsRetryDelay is how long an evaluation that lost every race for capacity
-// waits at most: there may be capacity all the time.
+// maxAttemptsRetryDelay is the longest wait of an evaluation that is blocked because its plans were
+// rejected too often: there may be enough capacity all the time.
 const maxAttemptsRetryDelay = 5 * time.Second
 
-// blockOrEnqueue lets an evaluation wait for capacity, unless capacity appeared between
-// the picture that its scheduler had and now. A job has one such evaluation: of
-// two the newer stays.
+// blockOrEnqueue makes an evaluation blocked, or enqueues it if capacity was freed since its scheduler saw
+// the state. A job has one blocked evaluation: of two the newer stays, the other is superseded.
 func (q *queue) blockOrEnqueue(e *entry, v *state.View) {
 	if hasCapacityFor(e.eval, v, schedulerIndex(e.eval)) {
 		q.enqueueForJob(e)
@@ -36,7 +35,7 @@ func (q *queue) blockOrEnqueue(e *entry, v *state.View) {
 	}
 }
 
-// unblockEvals lets those go on for which capacity appeared after an entry.
+// unblockEvals enqueues the blocked evaluations for which capacity was freed after an entry.
 func (q *queue) unblockEvals(v *state.View, after fleet.Index) {
 	freed := false
 	for range v.CapacitySince(after) {
@@ -54,9 +53,9 @@ func (q *queue) unblockEvals(v *state.View, after fleet.Index) {
 	}
 }
 
-// hasCapacityFor reports whether capacity appeared after an entry that an evaluation may
-// use: on nodes of a class that it has not seen or found to be eligible, and on
-// any where classes do not tell or where it only lost races.
+// hasCapacityFor reports whether capacity was freed after an entry that an evaluation may use: on nodes of
+// a class that is eligible or that it has not seen. Any class counts if classes do not decide, or if its
+// plans were only rejected.
 func hasCapacityFor(e *fleet.Evaluation, v *state.View, after fleet.Index) bool {
 	for class := range v.CapacitySince(after) {
 		eligible, seen := e.ClassEligibility[class]
@@ -67,7 +66,7 @@ func hasCapacityFor(e *fleet.Evaluation, v *state.View, after fleet.Index) bool 
 	return false
 }
 
-// schedulerIndex is the entry up to which the evaluation's scheduler knew the state.
+// schedulerIndex returns the newest entry that the evaluation's scheduler had seen.
 func schedulerIndex(e *fleet.Evaluation) fleet.Index {
 	if e.SnapshotIndex == 0 {
 		return e.ModifyIndex

@@ -1,19 +1,16 @@
-// Package broker hands evaluations to the scheduler's workers: the leader's
-// queue of what is to be looked at, rebuilt from the replicated state whenever
-// this hub becomes the leader and dropped when it no longer is.
+// Package broker delivers evaluations to the scheduler's workers. It is the leader's queue: it is rebuilt
+// from the replicated state when this hub becomes the leader, and dropped when it no longer is.
 //
-// hub.Open runs Run on leadership. Workers, of this hub or through hub/rpc of
-// any other, call Dequeue, Ack and Nack; package planner asks with Pause whether
-// a delivery still holds. Run has three goroutines: one learns from the state,
-// one keeps deadlines, one writes (through Config.Applier) what people are to
-// see: superseded evaluations become canceled, those that were delivered too
-// often fail. They block on the state, on time, and on the log; nothing else
-// waits for them.
+// hub.Open runs Run while this hub leads. Workers, of this hub or through hub/rpc of any other, call
+// Dequeue, Ack and Nack. Package planner calls Pause to check that a delivery is still valid. Run has
+// three goroutines: one follows the state, one handles deadlines, and one writes (through Config.Applier)
+// evaluations that are superseded (canceled) or were delivered too often (failed). They block on the
+// state, on time, and on the log; nothing else waits for them.
 //
-// The broker learns of evaluations from the state alone, by the entry of their
-// last change (View.EvalsSince): each change is taken once, whoever made it, in
-// the log's order, and an evaluation leaves the broker only when the state says
-// that it is over. It persists nothing.
+// The broker learns of evaluations from the state alone, in the order of their last change
+// (View.EvalsSince). So it sees each change once, whoever made it. An evaluation leaves the broker when
+// the state says that it is terminal, or when another one of its job supersedes it. The broker persists
+// nothing.
 package broker
 
 import (
@@ -29,22 +26,21 @@ import (
 	"skerry/hub/state"
 )
 
-// Config is what a Broker needs. Zero durations and counts take the defaults.
+// Config configures a Broker. Zero durations and counts take the defaults.
 type Config struct {
 	State   *state.Store
 	Applier state.Applier
 	Logger  *slog.Logger
-	NewID   func() string // of follow-ups and tokens; nil: random UUIDs
+	NewID   func() string // makes the ids of follow-ups, and tokens; nil: random UUIDs
 
-	NackTimeout   time.Duration // 60 s: a delivery neither acknowledged nor refused is taken back
-	DeliveryLimit int           // 3: deliveries before an evaluation fails
-	FirstDelay    time.Duration // 1 s: before the second delivery
-	NextDelay     time.Duration // 20 s: before later ones
+	NackTimeout   time.Duration // 60 s: after this time without Ack or Nack a delivery is taken back
+	DeliveryLimit int           // 3: number of deliveries after which an evaluation fails
+	FirstDelay    time.Duration // 1 s: delay before the second delivery
+	NextDelay     time.Duration // 20 s: delay before later deliveries
 	CancelBatch   int           // 256: evaluations canceled in one entry
 }
 
-// Broker is the leader's queue of evaluations. All methods may be called by any
-// goroutine.
+// Broker is the leader's queue of evaluations. Any goroutine may call its methods.
 type Broker struct {
 	cfg Config
 
@@ -52,19 +48,19 @@ type Broker struct {
 	queue *queue // nil while this hub does not lead
 }
 
-// Stats counts what the broker holds.
+// Stats counts the evaluations that the broker holds.
 type Stats struct {
-	Ready       int // for the next worker
-	Outstanding int // with a worker
-	Pending     int // behind another one of their job
-	Delayed     int // until their time, or until they are delivered again
-	Blocked     int // until there is capacity
-	Escaped     int // of Blocked: by a constraint that classes do not tell
+	Ready       int // wait for a worker
+	Outstanding int // delivered to a worker
+	Pending     int // wait for another evaluation of their job
+	Delayed     int // wait for their WaitUntil, or for the next delivery
+	Blocked     int // wait for capacity
+	Escaped     int // of Blocked: with constraints that node classes do not decide
 	Cancelable  int // superseded, about to be canceled
 	Failed      int // delivered too often, about to fail
 }
 
-// New validates cfg.
+// New validates the configuration and fills in its defaults. It starts nothing.
 func New(cfg Config) (*Broker, error) {
 	switch {
 	case cfg.State == nil:
@@ -102,9 +98,8 @@ func New(cfg Config) (*Broker, error) {
 var errNotLeader = fleet.Errorf(fleet.CodeNotLeader, "this hub hands out no evaluations: it does not lead").
 	WithHint("ask the leader")
 
-// Run fills the broker from the state and serves until ctx is done. It is called
-// once for each time this hub leads; in between, Dequeue is refused with
-// CodeNotLeader.
+// Run fills the broker from the state and serves until ctx ends. It runs once in each leadership of this
+// hub; at other times Dequeue fails with CodeNotLeader.
 func (b *Broker) Run(ctx context.Context) error {
 	b.mu.Lock()
 	if b.queue != nil {
@@ -122,6 +117,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// dropQueue drops all evaluations, and makes waiting workers return with errNotLeader.
 func (b *Broker) dropQueue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +127,7 @@ func (b *Broker) dropQueue() {
 	b.queue = nil
 }
 
-// followState takes in what changes in the state.
+// followState applies each change of the state to the queue, until ctx ends.
 func (b *Broker) followState(ctx context.Context, q *queue) error {
 	for {
 		b.mu.Lock()
@@ -144,7 +140,7 @@ func (b *Broker) followState(ctx context.Context, q *queue) error {
 	}
 }
 
-// runDeadlines makes deadlines come true.
+// runDeadlines handles the deadlines of the queue when they expire, until ctx ends.
 func (b *Broker) runDeadlines(ctx context.Context, q *queue) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -165,14 +161,13 @@ func (b *Broker) runDeadlines(ctx context.Context, q *queue) error {
 	}
 }
 
-// Dequeue waits for an evaluation of one of the job types (none: of any) and
-// hands it out to a worker of this hub.
+// Dequeue blocks until there is an evaluation of one of the job types (none: any type), and delivers it to
+// a worker of this hub. The worker must call Ack or Nack.
 func (b *Broker) Dequeue(ctx context.Context, types []string) (fleet.Delivery, error) {
 	return b.DequeueFor(ctx, "", types)
 }
 
-// DequeueFor is Dequeue for a worker of another hub, which Release may take the
-// delivery from.
+// DequeueFor is Dequeue for a worker of another hub. Release(hub) takes the delivery back.
 func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string) (fleet.Delivery, error) {
 	b.mu.Lock()
 	if b.queue == nil {
@@ -197,9 +192,8 @@ func (b *Broker) DequeueFor(ctx context.Context, hub fleet.HubID, types []string
 	return fleet.Delivery{}, fleet.Errorf(fleet.CodeTimeout, "dequeue evaluation: %v", context.Cause(ctx))
 }
 
-// Ack ends a delivery: the evaluation was dealt with. Where the state says that
-// it is still pending or blocked, as it was when delivered, that is not so, and
-// it is delivered again after a delay, as with Nack.
+// Ack ends a delivery as processed. If the state shows that the evaluation is unchanged since the
+// delivery, it was not processed, and Ack acts like Nack. CodeConflict: the delivery is no longer valid.
 func (b *Broker) Ack(id fleet.EvalID, token string) error {
 	return b.withDelivery(id, token, func(q *queue, e *entry) {
 		if e.isHandled() {
@@ -211,14 +205,14 @@ func (b *Broker) Ack(id fleet.EvalID, token string) error {
 	})
 }
 
-// Nack gives a delivery back, to be delivered again after a delay.
+// Nack ends a delivery without a result. The evaluation is delivered again after a delay, or fails after
+// Config.DeliveryLimit deliveries. CodeConflict: the delivery is no longer valid.
 func (b *Broker) Nack(id fleet.EvalID, token string) error {
 	return b.withDelivery(id, token, func(q *queue, e *entry) { q.takeBackDelivery(e) })
 }
 
-// Release takes back all that workers of a hub hold, because it is out of reach:
-// others need not wait for the deadline of what it will never acknowledge. What
-// it still sends about these deliveries is refused.
+// Release takes back all deliveries to workers of a hub that is out of reach, so that other workers need
+// not wait for their deadlines. Calls of that hub about these deliveries then fail.
 func (b *Broker) Release(hub fleet.HubID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -231,19 +225,19 @@ func (b *Broker) Release(hub fleet.HubID) {
 	}
 }
 
-// Pause stops a delivery's deadline while its plan is with the planner, Resume
-// starts it anew. Both are refused with CodeConflict where the delivery does not
-// hold any more.
+// Pause stops the deadline of a delivery while its plan is with the planner; Resume restarts it. Both fail
+// with CodeConflict if the delivery is no longer valid.
 func (b *Broker) Pause(id fleet.EvalID, token string) error {
 	return b.withDelivery(id, token, func(q *queue, e *entry) { q.deadlines.cancelDeadline(e) })
 }
 
-// Resume is the opposite of Pause.
+// Resume gives a paused delivery its full deadline again.
 func (b *Broker) Resume(id fleet.EvalID, token string) error {
 	return b.withDelivery(id, token, func(q *queue, e *entry) { q.deadlines.setDeadline(e, time.Now().Add(b.cfg.NackTimeout)) })
 }
 
-// withDelivery does something about a delivery that holds, on what the state says now.
+// withDelivery brings the queue up to date and calls do with a delivery, or fails with CodeConflict if the
+// delivery is no longer valid. The broker is locked meanwhile.
 func (b *Broker) withDelivery(id fleet.EvalID, token string, do func(*queue, *entry)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,7 +254,7 @@ func (b *Broker) withDelivery(id fleet.EvalID, token string, do func(*queue, *en
 	return nil
 }
 
-// Stats counts what is held now; all is zero while this hub does not lead.
+// Stats returns the current counts; all are zero while this hub does not lead.
 func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,37 +9,37 @@ import (
 	"skerry/hub/rpc"
 )
 
-// The calls of workers on other hubs.
+// The calls that workers on other hubs make.
 const (
-	methodDequeue rpc.Method[[]string, fleet.Delivery] = "eval.dequeue" // job types
+	methodDequeue rpc.Method[[]string, fleet.Delivery] = "eval.dequeue" // request: job types
 	methodAck     rpc.Method[deliveryRef, struct{}]    = "eval.ack"
 	methodNack    rpc.Method[deliveryRef, struct{}]    = "eval.nack"
 )
 
 const (
-	// dequeueTimeout is how long one call waits at the leader for an evaluation. Who calls
-	// from elsewhere listens for longer, dequeueCall: what is handed out when it listens
-	// no more stays with it until the delivery's deadline, and nobody looks at it.
+	// dequeueTimeout is how long one call waits on the leader for an evaluation. The caller waits
+	// longer (dequeueCall): an evaluation that is delivered to a caller that has stopped waiting is
+	// lost until the delivery's deadline.
 	dequeueTimeout = time.Minute
 	dequeueCall    = dequeueTimeout + rpc.CallTimeout
 )
 
-// deliveryRef names a delivery of an evaluation.
+// deliveryRef identifies a delivery.
 type deliveryRef struct {
 	Eval  fleet.EvalID
 	Token string
 }
 
-// Client reaches the broker of the hub that leads, which may be this one.
+// Client calls the broker of the leader, which may be this hub.
 type Client struct {
 	broker *Broker
 	peers  *rpc.Peers
 }
 
-// NewClient returns a client whose hub has the broker b.
+// NewClient returns a client for a hub whose own broker is b.
 func NewClient(b *Broker, p *rpc.Peers) *Client { return &Client{broker: b, peers: p} }
 
-// ServeCalls registers what the clients of other hubs call.
+// ServeCalls registers the handlers for the calls of other hubs.
 func (b *Broker) ServeCalls(p *rpc.Peers) {
 	methodDequeue.Handle(p, func(ctx context.Context, from string, types []string) (fleet.Delivery, error) {
 		return b.dequeueForCall(ctx, fleet.HubID(from), types)
@@ -52,18 +52,18 @@ func (b *Broker) ServeCalls(p *rpc.Peers) {
 	})
 }
 
-// dequeueForCall waits for an evaluation for as long as one call may; hub "" is this one.
+// dequeueForCall is DequeueFor bounded by dequeueTimeout. hub is "" for this hub.
 func (b *Broker) dequeueForCall(ctx context.Context, hub fleet.HubID, types []string) (fleet.Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, dequeueTimeout)
 	defer cancel()
 	return b.DequeueFor(ctx, hub, types)
 }
 
-// Dequeue waits until there is an evaluation of one of the types.
+// Dequeue blocks until the leader delivers an evaluation of one of the types, or ctx ends.
 func (c *Client) Dequeue(ctx context.Context, types []string) (fleet.Delivery, error) {
 	for {
 		d, err := c.dequeueOnce(ctx, types)
-		// One call's wait is over, not the worker's.
+		// Only the one call has timed out; the worker waits on.
 		if fleet.CodeOf(err) == fleet.CodeTimeout || errors.Is(err, context.DeadlineExceeded) {
 			if ctx.Err() == nil {
 				continue
@@ -73,6 +73,7 @@ func (c *Client) Dequeue(ctx context.Context, types []string) (fleet.Delivery, e
 	}
 }
 
+// dequeueOnce makes one call for an evaluation.
 func (c *Client) dequeueOnce(ctx context.Context, types []string) (fleet.Delivery, error) {
 	ctx, cancel := context.WithTimeout(ctx, dequeueCall)
 	defer cancel()
@@ -81,16 +82,17 @@ func (c *Client) dequeueOnce(ctx context.Context, types []string) (fleet.Deliver
 	})
 }
 
-// Ack says that the evaluation of a delivery is done.
+// Ack tells the leader's broker that the evaluation of a delivery is processed: see Broker.Ack.
 func (c *Client) Ack(ctx context.Context, id fleet.EvalID, token string) error {
 	return c.callWithRef(ctx, methodAck, id, token, c.broker.Ack)
 }
 
-// Nack gives the evaluation of a delivery back.
+// Nack tells the leader's broker that a delivery ends without a result: see Broker.Nack.
 func (c *Client) Nack(ctx context.Context, id fleet.EvalID, token string) error {
 	return c.callWithRef(ctx, methodNack, id, token, c.broker.Nack)
 }
 
+// callWithRef calls the method m with a delivery on the leader, or local if this hub leads.
 func (c *Client) callWithRef(ctx context.Context, m rpc.Method[deliveryRef, struct{}], id fleet.EvalID, token string, local func(fleet.EvalID, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// isMoreUrgent orders evaluations for delivery: higher priority first, then the older.
+// isMoreUrgent orders evaluations for delivery: a higher priority first, then the older one.
 func isMoreUrgent(a, b *fleet.Evaluation) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority
@@ -20,13 +20,13 @@ func isMoreUrgent(a, b *fleet.Evaluation) bool {
 	return a.ID < b.ID
 }
 
-// compareLastChange orders evaluations of one job by their last change.
+// compareLastChange compares evaluations of one job by their last change; the newer one is greater.
 func compareLastChange(a, b *fleet.Evaluation) int {
 	return cmp.Or(cmp.Compare(a.ModifyIndex, b.ModifyIndex), cmp.Compare(a.CreateIndex, b.CreateIndex),
 		strings.Compare(string(a.ID), string(b.ID)))
 }
 
-// readyHeap holds what is ready, by before.
+// readyHeap is a heap of the ready evaluations, ordered by isMoreUrgent.
 type readyHeap []*entry
 
 func (h readyHeap) Len() int           { return len(h) }
@@ -51,13 +51,12 @@ func (h *readyHeap) Pop() any {
 	return last
 }
 
-// deadlines are the deadlines of entries, of which each has one at most. An alarm
-// that was replaced stays in the heap until its time, and then counts for
-// nothing.
+// deadlines holds at most one deadline for each entry. A replaced or canceled deadline stays in the heap
+// until its time, and is then ignored, because its serial is not the entry's.
 type deadlines struct {
 	heap    deadlineHeap
 	serial  uint64
-	earlier chan struct{} // holds a token when a deadline came before all others
+	earlier chan struct{} // receives a token when a new deadline is the earliest; capacity 1
 }
 
 type deadline struct {
@@ -68,6 +67,7 @@ type deadline struct {
 
 func newDeadlines() *deadlines { return &deadlines{earlier: make(chan struct{}, 1)} }
 
+// setDeadline sets or replaces the deadline of an entry.
 func (a *deadlines) setDeadline(e *entry, at time.Time) {
 	a.serial++
 	e.deadlineSerial = a.serial
@@ -80,9 +80,11 @@ func (a *deadlines) setDeadline(e *entry, at time.Time) {
 	}
 }
 
+// cancelDeadline removes the deadline of an entry, if it has one.
 func (a *deadlines) cancelDeadline(e *entry) { e.deadlineSerial = 0 }
 
-// popExpired takes an entry whose time has come, or returns the next deadline.
+// popExpired removes an expired deadline and returns its entry. If none is expired, e is nil, and next is
+// the earliest deadline if armed.
 func (a *deadlines) popExpired(now time.Time) (e *entry, next time.Time, armed bool) {
 	for len(a.heap) > 0 {
 		first := a.heap[0]

@@ -9,35 +9,36 @@ import (
 	"skerry/hub/state"
 )
 
-// evalState is where an evaluation is in the broker.
+// evalState is the state of an evaluation in the broker.
 type evalState int
 
 const (
-	delayed     evalState = iota // until its WaitUntil
-	pending                      // behind another one of its job
-	ready                        // for the next worker
-	outstanding                  // with a worker
-	retrying                     // given back, until it is delivered again
-	failed                       // delivered too often, until the state says so
-	blocked                      // until there is capacity
+	delayed     evalState = iota // waits for its WaitUntil
+	pending                      // waits for another evaluation of its job
+	ready                        // waits for a worker
+	outstanding                  // delivered to a worker
+	retrying                     // taken back, waits for the next delivery
+	failed                       // delivered too often, to be written as failed
+	blocked                      // waits for capacity
 )
 
 // entry is an evaluation in the broker.
 type entry struct {
 	eval           *fleet.Evaluation // as the state has it
 	evalState      evalState
-	token          string
-	hub            fleet.HubID // whose worker has it; "": this one's
-	delivered      fleet.Index // eval.ModifyIndex when it was handed out
+	token          string      // of the current delivery; "": none
+	hub            fleet.HubID // the hub of the worker that has it; "": this hub
+	delivered      fleet.Index // eval.ModifyIndex at the delivery
 	deliveries     int
-	deadlineSerial uint64 // number of the alarm that counts; see alarms
-	heapIndex      int    // position among the ready ones
+	deadlineSerial uint64 // serial of its valid deadline (see deadlines); 0: none
+	heapIndex      int    // position in its readyHeap
 }
 
-// isHandled reports whether the state changed since the delivery, so that there is
-// nothing to do again.
+// isHandled reports whether the evaluation has ended or changed since its delivery, so that it was
+// processed.
 func (e *entry) isHandled() bool { return e.eval.Terminal() || e.eval.ModifyIndex > e.delivered }
 
+// jobKey identifies a job.
 type jobKey struct {
 	namespace string
 	id        fleet.JobID
@@ -45,41 +46,41 @@ type jobKey struct {
 
 func jobOf(e *fleet.Evaluation) jobKey { return jobKey{e.Namespace, e.JobID} }
 
-// jobQueue is one job's evaluations: at most one is ready, with a worker, or on its
-// way back from one.
+// jobQueue holds the evaluations of one job. At most one, active, is ready, outstanding, retrying or
+// failed.
 type jobQueue struct {
 	active  *entry
 	pending []*entry
 	blocked *entry
 }
 
-// queue is everything that the broker holds while this hub leads. The Broker's
-// mutex guards it.
+// queue is everything that the broker holds while this hub leads. The Broker's mutex guards it.
 type queue struct {
 	cfg       Config
-	cursor    fleet.Index // of the state taken in so far
+	cursor    fleet.Index // the newest entry whose changes are applied
 	evals     map[fleet.EvalID]*entry
 	jobQueues map[jobKey]*jobQueue
 	ready     map[string]*readyHeap // by job type
 	deadlines *deadlines
 
-	cancelable []cancellation
-	failed     []*entry
-	reapable   chan struct{} // holds a token while there may be something to reap
+	cancelable []cancellation // to be written as canceled
+	failed     []*entry       // to be written as failed
+	reapable   chan struct{}  // receives a token when one of the two lists has grown; capacity 1
 
-	waiters []*waiter
+	waiters []*waiter // workers that wait for an evaluation, in order of arrival
 }
 
-// cancellation is an evaluation that another one made needless.
+// cancellation is a superseded evaluation. by is the evaluation that supersedes it.
 type cancellation struct {
 	eval *fleet.Evaluation
 	by   fleet.EvalID
 }
 
+// waiter is a worker that waits for an evaluation of one of the types (none: any).
 type waiter struct {
 	hub   fleet.HubID
 	types []string
-	ch    chan fleet.Delivery // room for one; closed when this hub stops leading
+	ch    chan fleet.Delivery // capacity 1; closed when this hub stops leading
 }
 
 func newQueue(cfg Config) *queue {
@@ -89,7 +90,7 @@ func newQueue(cfg Config) *queue {
 	}
 }
 
-// syncWithState takes in what changed in the state up to v.
+// syncWithState applies the changes of the state up to v, and delivers what is ready.
 func (q *queue) syncWithState(v *state.View) {
 	for e := range v.EvalsSince(q.cursor) {
 		q.applyEvalChange(e, v)
@@ -99,7 +100,8 @@ func (q *queue) syncWithState(v *state.View) {
 	q.dispatchReady()
 }
 
-// applyEvalChange takes in an evaluation that changed.
+// applyEvalChange applies the change of one evaluation: it is added, moved to another state, or dropped if
+// it is terminal. A change of an outstanding evaluation takes effect when its delivery ends.
 func (q *queue) applyEvalChange(eval *fleet.Evaluation, v *state.View) {
 	e := q.evals[eval.ID]
 	switch {
@@ -109,7 +111,7 @@ func (q *queue) applyEvalChange(eval *fleet.Evaluation, v *state.View) {
 		q.evals[eval.ID] = e
 		q.admitEval(e, v)
 	case e.evalState == outstanding:
-		e.eval = eval // what follows is seen to when the worker answers
+		e.eval = eval // takes effect when the delivery ends
 	case eval.Terminal():
 		q.removeFromJobQueue(e)
 		q.forgetEval(e)
@@ -120,7 +122,7 @@ func (q *queue) applyEvalChange(eval *fleet.Evaluation, v *state.View) {
 	}
 }
 
-// admitEval finds the place of an evaluation that is in none.
+// admitEval makes an evaluation blocked, delayed, ready or pending. It must not be in any of these states.
 func (q *queue) admitEval(e *entry, v *state.View) {
 	switch {
 	case e.eval.ShouldBlock():
@@ -133,6 +135,7 @@ func (q *queue) admitEval(e *entry, v *state.View) {
 	}
 }
 
+// jobQueueOf returns the job queue of an evaluation. It makes an empty one if there is none.
 func (q *queue) jobQueueOf(e *entry) *jobQueue {
 	k := jobOf(e.eval)
 	if q.jobQueues[k] == nil {
@@ -141,7 +144,7 @@ func (q *queue) jobQueueOf(e *entry) *jobQueue {
 	return q.jobQueues[k]
 }
 
-// enqueueForJob makes an evaluation ready, or puts it behind another one of its job.
+// enqueueForJob makes an evaluation ready, or pending if its job has another active evaluation.
 func (q *queue) enqueueForJob(e *entry) {
 	q.deadlines.cancelDeadline(e)
 	l := q.jobQueueOf(e)
@@ -160,7 +163,8 @@ func (q *queue) enqueueForJob(e *entry) {
 	heap.Push(h, e)
 }
 
-// removeFromJobQueue takes an evaluation out of its place.
+// removeFromJobQueue removes an evaluation from its state and its job queue. If it was the active one, a
+// pending one of the job becomes active.
 func (q *queue) removeFromJobQueue(e *entry) {
 	q.deadlines.cancelDeadline(e)
 	l := q.jobQueueOf(e)
@@ -181,16 +185,18 @@ func (q *queue) removeFromJobQueue(e *entry) {
 	q.deleteEmptyJobQueue(e, l)
 }
 
+// deleteEmptyJobQueue deletes the job queue of an evaluation if that is empty.
 func (q *queue) deleteEmptyJobQueue(e *entry, l *jobQueue) {
 	if l.active == nil && l.blocked == nil && len(l.pending) == 0 {
 		delete(q.jobQueues, jobOf(e.eval))
 	}
 }
 
+// forgetEval drops an evaluation that is in no state any more.
 func (q *queue) forgetEval(e *entry) { delete(q.evals, e.eval.ID) }
 
-// promotePending lets the newest evaluation behind go next, and gives up the others: it
-// looks at all that they would have.
+// promotePending enqueues the newest pending evaluation of a job. It supersedes the others: the newest one
+// covers the same changes.
 func (q *queue) promotePending(l *jobQueue) {
 	if len(l.pending) == 0 {
 		return
@@ -205,13 +211,14 @@ func (q *queue) promotePending(l *jobQueue) {
 	q.enqueueForJob(newest)
 }
 
-// supersedeEval gives an evaluation up for another one of its job.
+// supersedeEval drops an evaluation in favor of another one of its job, and has it written as canceled.
 func (q *queue) supersedeEval(e, by *entry) {
 	q.forgetEval(e)
 	q.cancelable = append(q.cancelable, cancellation{e.eval, by.eval.ID})
 	q.signalReaper()
 }
 
+// signalReaper wakes writeReapedEvals. It does not block.
 func (q *queue) signalReaper() {
 	select {
 	case q.reapable <- struct{}{}:
@@ -219,7 +226,8 @@ func (q *queue) signalReaper() {
 	}
 }
 
-// finishDelivery ends a delivery whose evaluation the state has dealt with.
+// finishDelivery ends the delivery of a processed evaluation. A terminal one is dropped, another one is
+// admitted again.
 func (q *queue) finishDelivery(e *entry) {
 	eval := e.eval
 	e.token, e.deliveries = "", 0
@@ -231,7 +239,8 @@ func (q *queue) finishDelivery(e *entry) {
 	q.admitEval(e, q.cfg.State.View())
 }
 
-// takeBackDelivery takes a delivery back.
+// takeBackDelivery ends a delivery without a result. The evaluation is retried after a delay; after too
+// many deliveries it fails; if it is terminal, it is dropped.
 func (q *queue) takeBackDelivery(e *entry) {
 	e.token = ""
 	switch {
@@ -252,7 +261,8 @@ func (q *queue) takeBackDelivery(e *entry) {
 	}
 }
 
-// fireDeadlines makes the deadlines up to now come true and returns the next one.
+// fireDeadlines handles all deadlines up to now: waiting evaluations are enqueued, unacknowledged
+// deliveries are taken back. It returns the next deadline if armed.
 func (q *queue) fireDeadlines(now time.Time) (next time.Time, armed bool) {
 	for {
 		e, at, armed := q.deadlines.popExpired(now)
@@ -274,7 +284,8 @@ func (q *queue) fireDeadlines(now time.Time) (next time.Time, armed bool) {
 	}
 }
 
-// addWaiter lines a worker up.
+// addWaiter adds a worker that waits for an evaluation. The delivery is sent to its channel, possibly at
+// once.
 func (q *queue) addWaiter(hub fleet.HubID, types []string) *waiter {
 	w := &waiter{hub: hub, types: types, ch: make(chan fleet.Delivery, 1)}
 	q.waiters = append(q.waiters, w)
@@ -282,8 +293,8 @@ func (q *queue) addWaiter(hub fleet.HubID, types []string) *waiter {
 	return w
 }
 
-// removeWaiter is the end of a worker's wait. What it was handed in the same moment
-// goes back as if nothing had happened.
+// removeWaiter removes a worker that stops waiting. A delivery that it got in the same moment is undone,
+// and does not count.
 func (q *queue) removeWaiter(w *waiter) {
 	q.waiters = slices.DeleteFunc(q.waiters, func(o *waiter) bool { return o == w })
 	select {
@@ -297,8 +308,9 @@ func (q *queue) removeWaiter(w *waiter) {
 	}
 }
 
-// releaseDeliveriesOf makes what workers of a hub hold ready for others, and counts it. That
-// a hub went counts as a delivery: an evaluation may be what it died of.
+// releaseDeliveriesOf takes back all deliveries to workers of a hub, makes their evaluations ready without
+// a delay, and returns their number. They count as deliveries, because an evaluation may be the reason why
+// the hub crashed.
 func (q *queue) releaseDeliveriesOf(hub fleet.HubID) int {
 	var held []*entry
 	for _, e := range q.evals {
@@ -318,7 +330,7 @@ func (q *queue) releaseDeliveriesOf(hub fleet.HubID) int {
 	return len(held)
 }
 
-// dispatchReady hands ready evaluations to waiting workers, first come first served.
+// dispatchReady delivers ready evaluations to waiting workers, the first waiter first.
 func (q *queue) dispatchReady() {
 	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool {
 		e := q.popMostUrgent(w.types)
@@ -334,7 +346,7 @@ func (q *queue) dispatchReady() {
 	})
 }
 
-// popMostUrgent takes the most urgent ready evaluation of the types (none: of any).
+// popMostUrgent removes and returns the most urgent ready evaluation of the types (none: any), or nil.
 func (q *queue) popMostUrgent(types []string) *entry {
 	var from *readyHeap
 	for t, h := range q.ready {
@@ -351,6 +363,7 @@ func (q *queue) popMostUrgent(types []string) *entry {
 	return heap.Pop(from).(*entry)
 }
 
+// countEvals counts the evaluations by state.
 func (q *queue) countEvals() Stats {
 	s := Stats{Cancelable: len(q.cancelable), Failed: len(q.failed)}
 	for _, e := range q.evals {

@@ -9,15 +9,16 @@ import (
 	"skerry/hub/state"
 )
 
-// When an evaluation that failed is tried again: spread, so that many that failed
-// at once do not come back at once.
+// The follow-up of a failed evaluation waits at least followUpMin, and up to followUpSpread more at
+// random, so that many follow-ups do not start at once.
 const (
 	followUpMin    = time.Minute
 	followUpSpread = 5 * time.Minute
 	reapRetry      = time.Second
 )
 
-// writeReapedEvals writes what is decided about evaluations, a bounded batch at a time.
+// writeReapedEvals writes the superseded and failed evaluations to the log in batches, until ctx ends. It
+// retries a batch that was not committed.
 func (b *Broker) writeReapedEvals(ctx context.Context, q *queue) error {
 	for {
 		select {
@@ -45,7 +46,8 @@ func (b *Broker) writeReapedEvals(ctx context.Context, q *queue) error {
 	}
 }
 
-// nextReapBatch makes the next evaluations to write, and what to do when they are.
+// nextReapBatch returns the next evaluations to write; none if there is nothing to write. done must be
+// called when they are committed: it removes them from the lists.
 func (b *Broker) nextReapBatch(q *queue) (batch []fleet.Evaluation, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,13 +66,13 @@ func (b *Broker) nextReapBatch(q *queue) (batch []fleet.Evaluation, done func())
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		q.cancelable = q.cancelable[len(canceled):]
-		// Those that failed leave as the state is taken in.
+		// The failed ones are removed when their change is applied.
 		q.syncWithState(b.cfg.State.View())
 	}
 }
 
-// failWithFollowUp ends an evaluation that no worker could deal with, and asks for another
-// try unless its job is gone.
+// failWithFollowUp returns the evaluation f as failed, and a delayed follow-up evaluation unless the job
+// was purged.
 func (b *Broker) failWithFollowUp(f *entry, v *state.View) []fleet.Evaluation {
 	e := *f.eval
 	e.Status = fleet.EvalFailed
