@@ -8,34 +8,36 @@ import (
 	"skerry/hub/rpc"
 )
 
-// The calls of other hubs on the leader.
+// The calls that other hubs make on the leader.
 const (
 	methodHeartbeats rpc.Method[[]Heartbeat, struct{}]            = "liveness.beats"
-	methodHeard      rpc.Method[struct{}, map[fleet.NodeID]int64] = "liveness.heard" // UnixNano by node
+	methodHeard      rpc.Method[struct{}, map[fleet.NodeID]int64] = "liveness.heard" // answer: last heartbeats, UnixNano
 )
 
-// ServeCalls registers what other hubs call.
+// ServeCalls registers the handlers for the calls of other hubs.
 func (l *Liveness) ServeCalls(p *rpc.Peers) {
-	methodHeartbeats.Handle(p, func(ctx context.Context, _ string, beats []Heartbeat) (struct{}, error) {
-		return l.recordForwarded(ctx, beats)
+	methodHeartbeats.Handle(p, func(ctx context.Context, _ string, heartbeats []Heartbeat) (struct{}, error) {
+		return l.recordForwarded(ctx, heartbeats)
 	})
 	methodHeard.Handle(p, func(context.Context, string, struct{}) (map[fleet.NodeID]int64, error) {
 		return l.lastHeardByNode()
 	})
 }
 
-// ForwardToLeader hands beats to the leader, as Config.Forward does.
-func (l *Liveness) ForwardToLeader(ctx context.Context, p *rpc.Peers, beats []Heartbeat) error {
-	_, err := methodHeartbeats.OnLeader(ctx, p, beats, l.recordForwarded)
+// ForwardToLeader sends heartbeats to the leader. It implements Config.Forward.
+func (l *Liveness) ForwardToLeader(ctx context.Context, p *rpc.Peers, heartbeats []Heartbeat) error {
+	_, err := methodHeartbeats.OnLeader(ctx, p, heartbeats, l.recordForwarded)
 	return err
 }
 
-func (l *Liveness) recordForwarded(_ context.Context, beats []Heartbeat) (struct{}, error) {
-	l.RecordHeartbeats(beats...)
+// recordForwarded handles methodHeartbeats.
+func (l *Liveness) recordForwarded(_ context.Context, heartbeats []Heartbeat) (struct{}, error) {
+	l.RecordHeartbeats(heartbeats...)
 	return struct{}{}, nil
 }
 
-// LastContact is when the leader last heard each node.
+// LastContact returns when the leader received the last heartbeat of each node. It asks the leader if this
+// hub does not lead. Nodes without a heartbeat since the leader's election are missing.
 func (l *Liveness) LastContact(ctx context.Context, p *rpc.Peers) (map[fleet.NodeID]time.Time, error) {
 	if heard, ok := l.LastHeard(); ok {
 		return heard, nil
@@ -55,7 +57,7 @@ func (l *Liveness) LastContact(ctx context.Context, p *rpc.Peers) (map[fleet.Nod
 	return out, nil
 }
 
-// lastHeardByNode is when this hub, which must lead, heard each node.
+// lastHeardByNode handles methodHeard. It fails with CodeNotLeader if this hub does not lead.
 func (l *Liveness) lastHeardByNode() (map[fleet.NodeID]int64, error) {
 	heard, ok := l.LastHeard()
 	if !ok {

@@ -7,8 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// deadlines orders nodes by when they count as gone. It is not safe for
-// concurrent use.
+// deadlines holds the heartbeat deadlines of nodes, ordered by time. It is not safe for concurrent use.
 type deadlines struct {
 	byNode map[fleet.NodeID]*deadline
 	queue  deadlineQueue
@@ -18,15 +17,15 @@ type deadline struct {
 	node  fleet.NodeID
 	epoch fleet.Epoch
 	at    time.Time
-	place int // in the queue
+	place int // index in the queue
 }
 
 func newDeadlines() *deadlines {
 	return &deadlines{byNode: make(map[fleet.NodeID]*deadline)}
 }
 
-// setDeadline moves a node's deadline, unless epoch is of a session older than the one
-// that set it.
+// setDeadline sets or moves a node's deadline. It does nothing if the deadline belongs to a session
+// with a higher epoch.
 func (d *deadlines) setDeadline(node fleet.NodeID, epoch fleet.Epoch, at time.Time) {
 	e, ok := d.byNode[node]
 	if !ok {
@@ -42,7 +41,8 @@ func (d *deadlines) setDeadline(node fleet.NodeID, epoch fleet.Epoch, at time.Ti
 	heap.Fix(&d.queue, e.place)
 }
 
-// sessionEpoch returns the session that a node's deadline belongs to, 0 for none.
+// sessionEpoch returns the epoch of the session that the node's deadline belongs to; 0: the node has no
+// deadline.
 func (d *deadlines) sessionEpoch(node fleet.NodeID) fleet.Epoch {
 	if e, ok := d.byNode[node]; ok {
 		return e.epoch
@@ -50,6 +50,7 @@ func (d *deadlines) sessionEpoch(node fleet.NodeID) fleet.Epoch {
 	return 0
 }
 
+// removeNode removes the node's deadline, if it has one.
 func (d *deadlines) removeNode(node fleet.NodeID) {
 	if e, ok := d.byNode[node]; ok {
 		heap.Remove(&d.queue, e.place)
@@ -57,15 +58,15 @@ func (d *deadlines) removeNode(node fleet.NodeID) {
 	}
 }
 
-// earliestDeadline returns the earliest deadline.
-func (d *deadlines) earliestDeadline() (time.Time, bool) {
+// earliestDeadline returns the earliest deadline; ok is false if there is none.
+func (d *deadlines) earliestDeadline() (at time.Time, ok bool) {
 	if len(d.queue) == 0 {
 		return time.Time{}, false
 	}
 	return d.queue[0].at, true
 }
 
-// popExpired removes and returns up to limit deadlines that are over at now.
+// popExpired removes and returns up to limit deadlines that are not after now.
 func (d *deadlines) popExpired(now time.Time, limit int) []deadline {
 	var out []deadline
 	for len(d.queue) > 0 && len(out) < limit && !d.queue[0].at.After(now) {
@@ -76,6 +77,7 @@ func (d *deadlines) popExpired(now time.Time, limit int) []deadline {
 	return out
 }
 
+// deadlineQueue is a heap of deadlines, the earliest first.
 type deadlineQueue []*deadline
 
 func (q deadlineQueue) Len() int           { return len(q) }

@@ -8,8 +8,8 @@ import (
 	"skerry/hub/state"
 )
 
-// Lead holds the deadlines of all nodes until ctx ends: hub.Open calls it when
-// this hub has become the leader and its state is as new as any.
+// Lead maintains the deadlines of all nodes and commits the missed ones, until ctx ends. hub.Open calls it
+// when this hub has become the leader and its state is up to date.
 func (l *Liveness) Lead(ctx context.Context) error {
 	l.restartDeadlines(time.Now())
 	defer l.stopLeading()
@@ -31,8 +31,8 @@ func (l *Liveness) Lead(ctx context.Context) error {
 			over = true
 		}
 		now := time.Now()
-		if asleep := now.Sub(l.lastActive); asleep > l.cfg.SweepEvery+max(l.cfg.Policy.Grace/2, time.Second) {
-			l.cfg.Log.Warn("this hub was asleep, nobody is judged by what it did not hear", "for", asleep)
+		if suspended := now.Sub(l.lastActive); suspended > l.cfg.SweepEvery+max(l.cfg.Policy.Grace/2, time.Second) {
+			l.cfg.Log.Warn("this hub was suspended, all heartbeat deadlines start again", "for", suspended)
 			l.restartDeadlines(now)
 			continue
 		}
@@ -47,10 +47,9 @@ func (l *Liveness) Lead(ctx context.Context) error {
 	}
 }
 
-// restartDeadlines restarts every deadline, with time for the longest TTL that any hub may
-// have given: an edge that beats rarely must not be missed by a new leader, nor by
-// one that was asleep (a machine that was suspended, a process that was stopped)
-// and has the beats of that time yet to read.
+// restartDeadlines gives every node with a session a new deadline, after the longest TTL that any hub may
+// have given. A new leader has not received earlier heartbeats; a hub that was suspended has not read them
+// yet. Neither may count a node as gone for that. It makes this hub leading.
 func (l *Liveness) restartDeadlines(now time.Time) {
 	l.lastActive = now
 	view := l.cfg.State.View()
@@ -71,6 +70,7 @@ func (l *Liveness) restartDeadlines(now time.Time) {
 	l.cfg.Log.Info("deadlines restarted", "nodes", len(l.deadlines.byNode), "until", longest+l.cfg.Policy.Grace)
 }
 
+// stopLeading drops all deadlines, heartbeats and leases.
 func (l *Liveness) stopLeading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Liveness) stopLeading() {
 	clear(l.leases)
 }
 
-// resetDeadlineTimer sets the timer to the earliest deadline, but not so soon after the last
-// command that each node would get an entry of its own.
+// resetDeadlineTimer sets the timer to the earliest deadline, but at least minCommitInterval after the
+// last command, so that nodes share an entry.
 func (l *Liveness) resetDeadlineTimer(due *time.Timer, last time.Time) {
 	l.mu.Lock()
 	at, ok := l.deadlines.earliestDeadline()
@@ -96,7 +96,8 @@ func (l *Liveness) resetDeadlineTimer(due *time.Timer, last time.Time) {
 	due.Reset(time.Until(at))
 }
 
-// expireDeadlines commits what is due at now. What could not be committed is due again soon.
+// expireDeadlines removes the deadlines that are missed at now and commits a NodeStatus for their nodes.
+// If that fails, they get a new deadline after retryAfter.
 func (l *Liveness) expireDeadlines(ctx context.Context, now time.Time) {
 	l.mu.Lock()
 	over := l.deadlines.popExpired(now, maxMissed)
@@ -105,7 +106,7 @@ func (l *Liveness) expireDeadlines(ctx context.Context, now time.Time) {
 	for i, d := range over {
 		heard, ok := l.heard[d.node]
 		if !ok {
-			heard = l.leadingSince // it was in touch with another leader, before that
+			heard = l.leadingSince // no heartbeat since this hub leads
 		}
 		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline", LastHeard: heard.UnixNano()}
 		if n, ok := view.Node(d.node); ok {
@@ -125,9 +126,9 @@ func (l *Liveness) expireDeadlines(ctx context.Context, now time.Time) {
 	}
 }
 
-// sweepNodes holds a deadline for each node that got a session without a beat having
-// reached this hub, drops those of nodes that are gone, and moves nodes on that
-// nothing waits for.
+// sweepNodes adds a deadline for each node that has a session and no heartbeat on this hub, removes those
+// of nodes without a session, and commits a NodeStatus for disconnected nodes without live allocations,
+// which makes them down.
 func (l *Liveness) sweepNodes(ctx context.Context, now time.Time) {
 	view := l.cfg.State.View()
 	var over []state.NodeMissed
@@ -150,8 +151,8 @@ func (l *Liveness) sweepNodes(ctx context.Context, now time.Time) {
 	l.commitMissed(ctx, over)
 }
 
-// isAwaited reports whether an allocation of a node may still come back with it.
-// The scheduler gives each up (lost) when its lost_after is over.
+// isAwaited reports whether a node has an allocation that is not terminal, so that its return is awaited.
+// The scheduler marks allocations lost when their lost_after is over.
 func isAwaited(view *state.View, node fleet.NodeID) bool {
 	for a := range view.AllocsByNode(node) {
 		if !a.Terminal() {
@@ -161,7 +162,8 @@ func isAwaited(view *state.View, node fleet.NodeID) bool {
 	return false
 }
 
-// commitMissed moves nodes on, and reports whether it could. Without any there is no entry.
+// commitMissed commits a NodeStatus for the nodes, and reports whether that succeeded. For no nodes it
+// commits nothing.
 func (l *Liveness) commitMissed(ctx context.Context, missed []state.NodeMissed) bool {
 	if len(missed) == 0 {
 		return true
@@ -173,7 +175,7 @@ func (l *Liveness) commitMissed(ctx context.Context, missed []state.NodeMissed) 
 		EvalSeed: fleet.NewUUID(nil),
 		Now:      time.Now().UnixNano(),
 	})
-	l.lastActive = time.Now() // it may take long, and beats are heard meanwhile
+	l.lastActive = time.Now() // the commit may take long, but heartbeats are recorded meanwhile
 	if err = res.Failure(err); err != nil {
 		l.cfg.Log.Warn("missed deadlines not committed", "nodes", len(missed), "error", err)
 		return false

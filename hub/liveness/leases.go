@@ -6,8 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// RenewLease notes that a hub asked this one, which leads, to renew its lease on the
-// sessions that it terminates. It must be called before the hub is answered.
+// RenewLease records that a hub renews its lease on the sessions of its edges. It does nothing if this hub
+// does not lead. It must be called before the hub gets its answer.
 func (l *Liveness) RenewLease(hub fleet.HubID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -16,9 +16,9 @@ func (l *Liveness) RenewLease(hub fleet.HubID) {
 	}
 }
 
-// HubSilence is for how long a hub has surely not renewed its lease; ok is false where
-// this hub does not lead. What earlier leaders granted is not known here, so silence
-// begins with the leadership at the earliest.
+// HubSilence returns for how long a hub has surely not renewed its lease; ok is false if this hub does not
+// lead. It is at most the time since this hub leads, because it does not know which leases earlier leaders
+// granted.
 func (l *Liveness) HubSilence(hub fleet.HubID) (silence time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

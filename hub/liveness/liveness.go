@@ -1,14 +1,12 @@
-// Package liveness knows which edges are still there. The leader holds a deadline
-// for every node that has a session, in memory alone: a beat is never written to
-// Raft. A deadline that passes makes one NodeStatus command for all nodes that
-// are due with it, and so do nodes whose last allocation has been given up
-// (disconnected becomes down).
+// Package liveness detects which edges are gone. The leader holds a heartbeat deadline for every node that
+// has a session, in memory: heartbeats are not written to Raft. One NodeStatus command is committed for
+// all nodes that have missed their deadline, and for disconnected nodes without live allocations, which
+// become down.
 //
-// Package hub/gateway calls Beat on the hub that terminates a session. Run hands
-// beats on to the leader, in batches, while this hub does not lead; Lead holds
-// the deadlines while it does. hub.Open calls both; each is one goroutine. It
-// persists nothing: after an election every deadline starts again, with time for
-// the longest TTL that was given.
+// Package hub/gateway calls RecordHeartbeat on the hub that terminates a session. Run forwards heartbeats
+// to the leader, in batches, while this hub does not lead; Lead maintains the deadlines while it does.
+// hub.Open runs both; each is one goroutine. It persists nothing: after an election every deadline starts
+// again, with time for the longest TTL that was given.
 package liveness
 
 import (
@@ -22,74 +20,73 @@ import (
 	"skerry/hub/state"
 )
 
-// What bounds a NodeStatus command and how it is made.
+// Bounds of NodeStatus commands and of the calls that forward heartbeats.
 const (
 	maxMissed         = 1000                   // nodes in one command
-	minCommitInterval = 200 * time.Millisecond // between two commands, so that few entries say it
+	minCommitInterval = 200 * time.Millisecond // between two commands, so that nodes share them
 	retryAfter        = time.Second            // after a command that was not committed
 	applyTimeout      = 10 * time.Second
-	forwardTimeout    = 5 * time.Second // for one batch of beats on its way to the leader
+	forwardTimeout    = 5 * time.Second // for forwarding one batch of heartbeats
 )
 
-// Config of a Liveness. All but Log and the durations are required.
+// Config configures a Liveness. All fields but Log and the durations are required.
 type Config struct {
 	Hub    fleet.HubID // this hub
 	Policy Policy
 	State  *state.Store
 	Apply  state.Applier
-	// Hubs is how many hubs share the edges.
+	// Hubs returns how many hubs share the edges.
 	Hubs func() int
-	// Forward hands beats to the leader.
-	Forward func(ctx context.Context, beats []Heartbeat) error
-	// ForwardEvery is how long a follower gathers beats. 0: 250 ms.
+	// Forward sends heartbeats to the leader: see ForwardToLeader.
+	Forward func(ctx context.Context, heartbeats []Heartbeat) error
+	// ForwardEvery is how long a follower collects heartbeats for one batch. 0: 250 ms.
 	ForwardEvery time.Duration
-	// SweepEvery is how often the leader looks for nodes that it holds no deadline
-	// of and for disconnected ones that nothing waits for any more. 0: half of
-	// Policy.MinTTL, at most 5 s.
+	// SweepEvery is how often the leader checks for nodes without a deadline, and for
+	// disconnected nodes without live allocations. 0: half of Policy.MinTTL, at most 5 s.
 	SweepEvery time.Duration
 	Log        *slog.Logger
 }
 
-// Heartbeat says that a node was heard in the session of that epoch, and was then
-// given TTL until it beats again.
+// Heartbeat is a heartbeat of a node in the session of that epoch. TTL is the time that the node was given
+// until its next one.
 type Heartbeat struct {
 	Node  fleet.NodeID  `cbor:"1,keyasint"`
 	Epoch fleet.Epoch   `cbor:"2,keyasint"`
 	TTL   time.Duration `cbor:"3,keyasint"`
 }
 
-// Liveness is one hub's part.
+// Liveness records heartbeats on one hub, and holds the deadlines while that hub leads.
 type Liveness struct {
 	cfg Config
 
 	mu           sync.Mutex
 	leading      bool
 	deadlines    *deadlines
-	heard        map[fleet.NodeID]time.Time // last beats, while leading
-	outbox       map[fleet.NodeID]Heartbeat // while not leading
-	leadingSince time.Time                  // of this leadership
-	leases       map[fleet.HubID]time.Time  // last renewals, while leading
-	longestTTL   time.Duration              // TTL given, of what is known here
-	nodes        int                        // fleet's size, as counted at counted
-	hubs         int                        // likewise
+	heard        map[fleet.NodeID]time.Time // last heartbeats, while leading
+	outbox       map[fleet.NodeID]Heartbeat // to be forwarded, while not leading
+	leadingSince time.Time                  // when the deadlines were last restarted
+	leases       map[fleet.HubID]time.Time  // last renewals by hub, while leading
+	longestTTL   time.Duration              // the longest TTL that this hub gave or received
+	nodes        int                        // nodes with a session, at the time counted
+	hubs         int                        // hubs, at the time counted
 	counted      time.Time
 	stats        Stats
 
-	lastActive time.Time // when Lead last did something; its goroutine's alone
+	lastActive time.Time // when Lead last ran; only its goroutine uses it
 
-	wake   chan struct{} // a deadline may have become the earliest; capacity 1
-	gather chan struct{} // the outbox may not be empty; capacity 1
+	wake   chan struct{} // wakes Lead: the earliest deadline may have changed; capacity 1
+	gather chan struct{} // wakes Run: the outbox may not be empty; capacity 1
 }
 
-// Stats counts since the hub started, but for Deadlines, which is how many it
-// holds: none while it does not lead.
+// Stats has counters since the hub started. Deadlines is the current number of deadlines: none while this
+// hub does not lead.
 type Stats struct {
 	Deadlines int
-	Beats     uint64 // taken from this hub's edges, and as the leader from other hubs
-	Missed    uint64 // deadlines, as the leader
+	Beats     uint64 // heartbeats recorded, of this hub's edges and forwarded ones
+	Missed    uint64 // nodes whose status changed after a missed deadline, while leading
 }
 
-// Stats may be called at any time.
+// Stats returns the current counters.
 func (l *Liveness) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +95,7 @@ func (l *Liveness) Stats() Stats {
 	return s
 }
 
-// New returns a Liveness that holds nothing yet.
+// New returns a Liveness and fills in the defaults of its configuration. It starts nothing.
 func New(cfg Config) *Liveness {
 	if cfg.ForwardEvery <= 0 {
 		cfg.ForwardEvery = 250 * time.Millisecond
@@ -120,7 +117,7 @@ func New(cfg Config) *Liveness {
 	}
 }
 
-// TTL returns what a node of a pool is given at its next beat.
+// TTL returns the TTL to give to a node of a pool with its next heartbeat.
 func (l *Liveness) TTL(pool string) time.Duration {
 	view := l.cfg.State.View()
 	l.mu.Lock()
@@ -130,7 +127,8 @@ func (l *Liveness) TTL(pool string) time.Duration {
 	return ttl
 }
 
-// ttlLocked counts the fleet at most once a second: beats ask often.
+// ttlLocked computes the TTL for a pool. It counts the nodes at most once a second, because each heartbeat
+// asks. The caller holds mu.
 func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	if now := time.Now(); l.counted.IsZero() || now.Sub(l.counted) >= time.Second {
 		l.nodes, l.hubs, l.counted = 0, l.cfg.Hubs(), now
@@ -147,17 +145,17 @@ func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	return l.cfg.Policy.TTL(l.nodes, l.hubs, own)
 }
 
-// RecordHeartbeat takes a beat of a session of this hub's. It never blocks.
+// RecordHeartbeat records a heartbeat in a session of this hub: see RecordHeartbeats.
 func (l *Liveness) RecordHeartbeat(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
 	l.RecordHeartbeats(Heartbeat{Node: node, Epoch: epoch, TTL: ttl})
 }
 
-// RecordHeartbeats takes beats: of this hub's sessions, or those that another hub forwarded.
-// It never blocks.
-func (l *Liveness) RecordHeartbeats(beats ...Heartbeat) {
+// RecordHeartbeats records heartbeats of this hub's sessions, or forwarded ones. On the leader they move
+// the nodes' deadlines; on another hub they are queued for the leader. It never blocks.
+func (l *Liveness) RecordHeartbeats(heartbeats ...Heartbeat) {
 	now := time.Now()
 	l.mu.Lock()
-	for _, b := range beats {
+	for _, b := range heartbeats {
 		l.longestTTL = max(l.longestTTL, b.TTL)
 		if l.leading {
 			l.heard[b.Node] = now
@@ -166,7 +164,7 @@ func (l *Liveness) RecordHeartbeats(beats ...Heartbeat) {
 			l.outbox[b.Node] = b
 		}
 	}
-	l.stats.Beats += uint64(len(beats))
+	l.stats.Beats += uint64(len(heartbeats))
 	to := l.gather
 	if l.leading {
 		to = l.wake
@@ -175,15 +173,16 @@ func (l *Liveness) RecordHeartbeats(beats ...Heartbeat) {
 	wakeChannel(to)
 }
 
+// wakeChannel puts a token into c unless there is one. It does not block.
 func wakeChannel(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is about to look
+	default: // the receiver has not taken the last token yet
 	}
 }
 
-// LastHeard tells when each node last beat, of those that did since this hub
-// leads; ok is false where it does not lead.
+// LastHeard returns the time of each node's last heartbeat since this hub leads; ok is false if it does
+// not lead.
 func (l *Liveness) LastHeard() (heard map[fleet.NodeID]time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,8 +192,8 @@ func (l *Liveness) LastHeard() (heard map[fleet.NodeID]time.Time, ok bool) {
 	return maps.Clone(l.heard), true
 }
 
-// Run forwards beats to the leader until ctx ends. What could not be handed over
-// is tried again with the next batch.
+// Run forwards queued heartbeats to the leader until ctx ends. Heartbeats that could not be forwarded are
+// part of the next batch.
 func (l *Liveness) Run(ctx context.Context) error {
 	every := time.NewTimer(0)
 	defer every.Stop()
@@ -211,49 +210,51 @@ func (l *Liveness) Run(ctx context.Context) error {
 			return nil
 		case <-every.C:
 		}
-		beats := l.takeOutbox()
-		if len(beats) == 0 {
+		heartbeats := l.takeOutbox()
+		if len(heartbeats) == 0 {
 			continue
 		}
-		err := l.forwardToLeader(ctx, beats)
+		err := l.forwardToLeader(ctx, heartbeats)
 		if err != nil {
-			l.requeueOutbox(beats)
+			l.requeueOutbox(heartbeats)
 			if !failing && ctx.Err() == nil {
-				l.cfg.Log.Warn("beats cannot be forwarded", "count", len(beats), "error", err)
+				l.cfg.Log.Warn("heartbeats cannot be forwarded", "count", len(heartbeats), "error", err)
 			}
 		}
 		failing = err != nil
 	}
 }
 
-func (l *Liveness) forwardToLeader(ctx context.Context, beats []Heartbeat) error {
+// forwardToLeader calls Config.Forward with a timeout.
+func (l *Liveness) forwardToLeader(ctx context.Context, heartbeats []Heartbeat) error {
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
-	return l.cfg.Forward(ctx, beats)
+	return l.cfg.Forward(ctx, heartbeats)
 }
 
+// takeOutbox removes and returns the queued heartbeats; none while this hub leads.
 func (l *Liveness) takeOutbox() []Heartbeat {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leading || len(l.outbox) == 0 {
 		return nil
 	}
-	beats := make([]Heartbeat, 0, len(l.outbox))
+	heartbeats := make([]Heartbeat, 0, len(l.outbox))
 	for _, b := range l.outbox {
-		beats = append(beats, b)
+		heartbeats = append(heartbeats, b)
 	}
 	clear(l.outbox)
-	return beats
+	return heartbeats
 }
 
-// requeueOutbox returns beats that were not delivered, behind any that came since.
-func (l *Liveness) requeueOutbox(beats []Heartbeat) {
+// requeueOutbox queues heartbeats again that were not forwarded. A newer heartbeat of the same node stays.
+func (l *Liveness) requeueOutbox(heartbeats []Heartbeat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leading {
-		return // it holds fresh deadlines for all of them
+		return // all nodes have new deadlines on this hub
 	}
-	for _, b := range beats {
+	for _, b := range heartbeats {
 		if _, newer := l.outbox[b.Node]; !newer {
 			l.outbox[b.Node] = b
 		}
@@ -261,6 +262,7 @@ func (l *Liveness) requeueOutbox(beats []Heartbeat) {
 	wakeChannel(l.gather)
 }
 
+// hasSession reports whether a node has a session, according to its status.
 func hasSession(n *fleet.Node) bool {
 	return n.Epoch > 0 && (n.Status == fleet.NodeReady || n.Status == fleet.NodeInitializing)
 }

@@ -2,18 +2,17 @@ package liveness
 
 import "time"
 
-// Policy is the arithmetic of heartbeats.
+// Policy computes TTLs and deadlines of heartbeats.
 type Policy struct {
-	MinTTL time.Duration // shortest TTL given, where a pool has none of its own
+	MinTTL time.Duration // shortest TTL of pools that do not set their own
 	Grace  time.Duration // added to every deadline
-	// MaxRate is how many beats a second one hub takes. 0: any number.
+	// MaxRate is the most heartbeats that one hub receives in a second. 0: no limit.
 	MaxRate float64
 }
 
-// TTL returns how long a beat lasts, which is how often an edge beats: pool (a
-// pool's own TTL, 0 for none) or MinTTL, and longer where nodes, spread evenly
-// over hubs, would beat more than MaxRate times a second on each. A TTL made
-// longer for the rate is rounded up to a second.
+// TTL returns the TTL of a heartbeat, which is also the interval of an edge's heartbeats: the pool's own
+// TTL, or MinTTL if that is 0. It is longer if the nodes, spread evenly over the hubs, would exceed
+// MaxRate; then it is rounded up to a second.
 func (p Policy) TTL(nodes, hubs int, pool time.Duration) time.Duration {
 	ttl := pool
 	if ttl <= 0 {
@@ -29,8 +28,7 @@ func (p Policy) TTL(nodes, hubs int, pool time.Duration) time.Duration {
 	return ttl
 }
 
-// Deadline returns when a node counts as gone whose beat arrived at now and was
-// given ttl.
+// Deadline returns when a node counts as gone whose heartbeat arrived at now with that TTL.
 func (p Policy) Deadline(now time.Time, ttl time.Duration) time.Time {
 	return now.Add(ttl + p.Grace)
 }
