@@ -72,8 +72,8 @@ type Meter interface {
 type TaskConfig struct {
 	ID         string // ALLOC/TASK/ATTEMPT; unique for each start
 	AllocID    fleet.AllocID
-	Task       string
-	Config     map[string]any
+	Task       string         // name of the task
+	Config     map[string]any // config block of the job file
 	Env        map[string]string
 	Resources  fleet.Resources
 	Dir        string // the task's own folder and working directory; it exists

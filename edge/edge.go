@@ -98,7 +98,7 @@ func Open(cfg Config) (*Edge, error) {
 // checkAndFillDefaults returns the configuration with its defaults, or an error if it is invalid.
 func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.DataDir == "" || c.Runners == nil || c.Describe == nil {
-		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, runners and a description are required")
+		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, a factory of runners and a describer of the machine are required")
 	}
 	for _, hub := range c.Hubs {
 		if _, _, err := net.SplitHostPort(hub); err != nil {
@@ -173,7 +173,7 @@ func (e *Edge) openComponents() error {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
-		return fmt.Errorf("open edge: describe the machine to the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
+		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
 	newRunner, err := e.cfg.Runners(Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Log: e.log,

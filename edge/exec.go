@@ -95,6 +95,7 @@ type execWriter struct {
 	frames *syncproto.Writer
 }
 
+// writeOutput writes one frame. It may be called from several goroutines.
 func (w *execWriter) writeOutput(m syncproto.ExecOutput) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,6 +108,7 @@ type outputOf struct {
 	stderr bool
 }
 
+// Write sends b to the client in frames of bounded size.
 func (o outputOf) Write(b []byte) (int, error) {
 	written := 0
 	for written < len(b) {

@@ -31,6 +31,7 @@ type logPieces struct {
 	frames bytes.Buffer // not yet returned by Read
 }
 
+// Read returns the next bytes of the frames. It reads more of the output only when all frames are returned.
 func (l *logPieces) Read(p []byte) (int, error) {
 	if l.frames.Len() == 0 {
 		n, err := l.log.Read(l.data)

@@ -225,8 +225,8 @@ func recoverRunning(s *suite) {
 	}
 }
 
-// recoverByID requires that a task is found by its ID without a state; if it was never started, that it is
-// gone.
+// recoverByID requires that a task is found by its ID without a state. If it was never started, the error is
+// drivers.ErrTaskGone.
 func recoverByID(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h := drivers.Handle{Driver: s.h.Name, TaskID: cfg.ID}
@@ -258,7 +258,8 @@ func recoverEnded(s *suite) {
 	}
 }
 
-// recoverRebooted requires that a task that ran is gone after a reboot.
+// recoverRebooted requires that Recover returns drivers.ErrTaskGone for a task that ran when the machine
+// rebooted.
 func recoverRebooted(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, _ := s.mustStart(cfg)
@@ -353,7 +354,7 @@ func manyAtOnce(s *suite) {
 	}
 }
 
-// forget requires that Forget fails for a running task, and that an ended one is gone after it.
+// forget requires that Forget fails for a running task, and that Recover returns drivers.ErrTaskGone after it.
 func forget(s *suite) {
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, task := s.mustStart(cfg)

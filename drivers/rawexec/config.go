@@ -204,6 +204,7 @@ func lookupEnv(env []string, key string) string {
 	return ""
 }
 
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

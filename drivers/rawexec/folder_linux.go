@@ -47,7 +47,7 @@ func makeFIFOs(dir string) error {
 func openFIFO(dir, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open FIFO: %w", err)
+		return nil, fmt.Errorf("open FIFO %s: %w", name, err)
 	}
 	return f, nil
 }
@@ -131,7 +131,7 @@ func sendControlCommand(dir string, o controlCommand) error {
 		return errUnsupervised
 	}
 	if err != nil {
-		return fmt.Errorf("open control: %w", err)
+		return fmt.Errorf("open FIFO control: %w", err)
 	}
 	_, err = io.WriteString(f, o.formatLine())
 	if errors.Is(err, unix.EPIPE) {

@@ -17,8 +17,8 @@ import (
 // procStat is the part of /proc/PID/stat that the driver needs.
 type procStat struct {
 	state   byte
-	parent  int
-	session int
+	parent  int    // pid
+	session int    // pid of the session's leader
 	start   uint64 // field 22: clock ticks since boot
 	user    uint64 // clock ticks
 	system  uint64

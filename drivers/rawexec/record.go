@@ -32,21 +32,21 @@ const maxRecord = 8 << 20
 
 // errNoRecord is wrapped by errors for a record that is missing or unreadable: after a loss of power it may be
 // empty.
-var errNoRecord = errors.New("no such record")
+var errNoRecord = errors.New("no valid record")
 
 // spec is the record from which a supervisor starts its task.
 type spec struct {
 	Version      int      `json:"version"`
 	TaskID       string   `json:"task_id"`
-	BootID       string   `json:"boot_id"`
-	Path         string   `json:"path"`
+	BootID       string   `json:"boot_id"` // boot in which the task was started
+	Path         string   `json:"path"`    // of the program
 	Argv         []string `json:"argv"`
 	Env          []string `json:"env"`
-	Dir          string   `json:"dir"`
-	LogDir       string   `json:"log_dir"`
-	LogName      string   `json:"log_name"`
-	LogFiles     int      `json:"log_files"`
-	LogFileBytes int64    `json:"log_file_bytes"`
+	Dir          string   `json:"dir"`            // working directory
+	LogDir       string   `json:"log_dir"`        // absolute path
+	LogName      string   `json:"log_name"`       // prefix of the log files: the task's name
+	LogFiles     int      `json:"log_files"`      // files that are kept of each stream
+	LogFileBytes int64    `json:"log_file_bytes"` // size at which a new file begins
 }
 
 // identity identifies a process across restarts of the agent, because a pid may be reused. Start is in clock

@@ -55,7 +55,7 @@ func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("open life: %w", err)
+		return fmt.Errorf("open FIFO life: %w", err)
 	}
 	defer life.Close()
 	stop := context.AfterFunc(ctx, func() { _ = life.SetReadDeadline(time.Unix(1, 0)) })

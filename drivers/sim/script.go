@@ -103,9 +103,10 @@ func (s *script) parseIgnoredSignals(value any) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("must be true or a list of signals, not %T", value)
+	return fmt.Errorf("must be true or a list of signals, not %v", value)
 }
 
+// toAny converts a list of strings to the type that a decoded config block has.
 func toAny(list []string) []any {
 	out := make([]any, len(list))
 	for i := range list {
@@ -118,7 +119,7 @@ func toAny(list []string) []any {
 func castOption[T any](value any) (T, error) {
 	v, ok := value.(T)
 	if !ok {
-		return v, fmt.Errorf("must be %T, not %T", v, value)
+		return v, fmt.Errorf("must be %T, not %v", v, value)
 	}
 	return v, nil
 }

@@ -60,7 +60,7 @@ type Allocs struct {
 	wakeups chan struct{} // makes Run reconcile; capacity 1
 	watch   *recoveryWatch
 	silence *silenceLimit
-	runners sync.WaitGroup
+	runners sync.WaitGroup // one for each runner's goroutine
 
 	mu     sync.Mutex
 	active map[fleet.AllocID]*activeAlloc
@@ -87,7 +87,7 @@ type activeAlloc struct {
 // New makes Allocs. It does no I/O and starts no goroutine.
 func New(cfg Config) (*Allocs, error) {
 	if cfg.Journal == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
-		return nil, errors.New("run allocations: the configuration is not complete")
+		return nil, errors.New("run allocations: a journal, a factory of runners, a folder and a boot id are required")
 	}
 	cfg.KeepEnded = cmp.Or(cfg.KeepEnded, DefaultKeepEnded)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -213,11 +213,12 @@ func (a *Allocs) restateAllocs(ctx context.Context, states map[fleet.AllocID]jou
 		return nil
 	}
 	if err := a.cfg.Journal.Record(ctx, ts...); err != nil {
-		return fmt.Errorf("record states again: %w", err)
+		return fmt.Errorf("record the states of allocations again: %w", err)
 	}
 	return nil
 }
 
+// currentMoment returns the present for rows.
 func (a *Allocs) currentMoment() journal.Moment {
 	return journal.Moment{Boot: a.cfg.BootID, Mono: a.cfg.Journal.Mono(), Wall: time.Now()}
 }

@@ -248,6 +248,7 @@ func (a *Allocs) noteNotRunning(id fleet.AllocID, text string) {
 	}
 }
 
+// noteOf returns why an allocation does not run, as noteNotRunning has recorded it; "": no reason is known.
 func (a *Allocs) noteOf(id fleet.AllocID) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,6 +30,7 @@ func (a *Allocs) keepSpec(w fleet.Alloc) {
 	}
 }
 
+// specPath returns the path of an allocation's specFile.
 func (a *Allocs) specPath(id fleet.AllocID) string {
 	return filepath.Join(a.cfg.TasksDir, string(id), specFile)
 }

@@ -33,6 +33,7 @@ type allocName struct {
 	name      string
 }
 
+// nameOf returns the name of an allocation, which its replacement has too.
 func nameOf(a *fleet.Alloc) allocName { return allocName{a.Namespace, a.JobID, a.Name} }
 
 // How often the clock is checked while something waits for a window: a hub may correct its clock, or

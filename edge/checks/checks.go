@@ -55,7 +55,7 @@ type followedAlloc struct {
 // New makes Checks. It starts nothing.
 func New(cfg Config) (*Checks, error) {
 	if cfg.Node == nil || cfg.Mono == nil || cfg.Now == nil || cfg.Changed == nil || cfg.Unhealthy == nil {
-		return nil, errors.New("run checks: the configuration is not complete")
+		return nil, errors.New("run checks: Node, Mono, Now, Changed and Unhealthy are required")
 	}
 	if cfg.Has == nil {
 		cfg.Has = onMachine

@@ -238,6 +238,7 @@ type follower struct {
 	ended  func() bool // Request.Ended
 }
 
+// Read reads the next bytes. At the end of the file it waits for more, and returns io.EOF if none can come.
 func (f *follower) Read(p []byte) (int, error) {
 	for {
 		ended := f.ended != nil && f.ended()
@@ -255,6 +256,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	}
 }
 
+// Close closes the file. A Read that waits returns an error.
 func (f *follower) Close() error {
 	f.cancel()
 	return f.file.Close()

@@ -14,12 +14,12 @@ type disk struct {
 	volume string
 }
 
-// readDisk is implemented on Linux only; elsewhere the size is configured.
+// readDisk returns an error: it is implemented on Linux only. Elsewhere the size of the disk is configured.
 func readDisk(string, string) (disk, error) {
 	return disk{}, errors.New("read size of disk: not supported on this system")
 }
 
-// readUse is implemented on Linux only.
+// readUse returns an error: it is implemented on Linux only.
 func readUse(string, string) (fleet.HostDisk, error) {
 	return fleet.HostDisk{}, errors.New("read use of disk: not supported on this system")
 }

@@ -59,7 +59,7 @@ type Fingerprinter struct {
 // New makes a Fingerprinter. It reads nothing.
 func New(cfg Config) (*Fingerprinter, error) {
 	if cfg.DataDir == "" || cfg.Log == nil {
-		return nil, errors.New("make fingerprint: a data directory and a logger are required")
+		return nil, errors.New("make fingerprinter: a data directory and a logger are required")
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = defaultInterval
@@ -78,7 +78,7 @@ func New(cfg Config) (*Fingerprinter, error) {
 func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 	n := f.readNode(ctx)
 	if err := ctx.Err(); err != nil {
-		return fleet.Node{}, fmt.Errorf("describe machine: %w", err)
+		return fleet.Node{}, fmt.Errorf("read the node of this machine: %w", err)
 	}
 	f.publishNode(n)
 	return n, nil

@@ -19,7 +19,7 @@ func withChecksum(columns ...any) []any { return append(columns, checksum(column
 // A null sum passes: releases without checksums wrote that row. The first column is the key.
 func checkUnaltered(sum sql.NullInt64, table string, columns ...any) error {
 	if sum.Valid && sum.Int64 != checksum(columns...) {
-		return damaged("table %s: the checksum of %v does not fit", table, columns[0])
+		return damaged("table %s: the checksum of %v does not match", table, columns[0])
 	}
 	return nil
 }

@@ -353,6 +353,7 @@ func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string
 	}})
 }
 
+// putHandle stores or removes (nil) a runner's record within this batch.
 func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error {
 	if err := b.announceStep(StepHandle); err != nil {
 		return err
@@ -374,7 +375,7 @@ func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string]
 		})
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("read handles of %s: %w", alloc, err)
+		return nil, fmt.Errorf("read the handles of allocation %s: %w", alloc, err)
 	}
 	return handles, nil
 }

@@ -41,6 +41,7 @@ func decodeHighWater(b []byte) highWaterMark {
 	return highWaterMark{Generation: binary.BigEndian.Uint64(b), Seq: fleet.Seq(binary.BigEndian.Uint64(b[8:]))}
 }
 
+// encodeMark returns the mark as the file has it: generation, number and a checksum.
 func (w highWaterMark) encodeMark() []byte {
 	b := make([]byte, 0, highWaterSize)
 	b = binary.BigEndian.AppendUint64(b, w.Generation)

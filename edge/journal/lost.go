@@ -139,7 +139,7 @@ func (b *batch) unappliedRows(applied fleet.Seq) (before, after []carriedRow, er
 		t, err := syncproto.DecodeRow(r.body)
 		switch {
 		case err != nil:
-			return false, damaged("row %d: %v", r.seq, err)
+			return false, damaged("decode row %d: %v", r.seq, err)
 		case r.seq >= b.durable.missing.From:
 			after = append(after, carriedRow{t, r.age})
 		case r.seq > applied:

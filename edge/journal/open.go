@@ -29,7 +29,7 @@ func openSound(cfg Config) (*database, durableState, error) {
 		db, mem, err = openChecked(cfg.Path)
 	}
 	if seen := readHighWater(cfg.Path); err == nil && seen.Generation == mem.generation && seen.Seq > mem.head.Last {
-		err = errors.Join(damaged("rows went up to %d, %d is the newest", seen.Seq, mem.head.Last), db.close())
+		err = errors.Join(damaged("the newest row was %d, and the database ends at row %d", seen.Seq, mem.head.Last), db.close())
 	}
 	if mem.unsound > 0 {
 		cfg.Log.Warn("acknowledged rows of the journal were damaged: they are dropped, the cluster has them", "path", cfg.Path, "up_to", mem.unsound)
@@ -154,7 +154,7 @@ func (d *database) loadRows(mem *durableState) error {
 		return err
 	}
 	if mem.checkpoint.Acknowledged > mem.head.Last {
-		return damaged("row %d was acknowledged, %d is the newest", mem.checkpoint.Acknowledged, mem.head.Last)
+		return damaged("row %d was acknowledged, and the database ends at row %d", mem.checkpoint.Acknowledged, mem.head.Last)
 	}
 	if err := d.deleteDamagedAcknowledged(mem, b); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (d *database) loadRows(mem *durableState) error {
 	}
 	t, err := syncproto.DecodeRow(last.body)
 	if err != nil {
-		return damaged("row %d: %v", last.seq, err)
+		return damaged("decode row %d: %v", last.seq, err)
 	}
 	if last.age > int64(mem.checkpoint.Age) {
 		mem.checkpoint.BootID, mem.checkpoint.Mono, mem.checkpoint.Age = t.BootID, t.Mono, time.Duration(last.age)
@@ -250,7 +250,7 @@ func (d *database) loadRowBounds(mem *durableState) error {
 	}
 	first := fleet.Seq(low.Int64)
 	if first != mem.head.First || high.Int64-low.Int64+1 != n {
-		return damaged("%d rows from %d to %d, and %d should be the first", n, low.Int64, high.Int64, mem.head.First)
+		return damaged("it has %d rows from %d to %d, and should begin at row %d", n, low.Int64, high.Int64, mem.head.First)
 	}
 	mem.head.Last = fleet.Seq(high.Int64)
 	mem.bytes = size + n*rowOverhead
@@ -267,7 +267,7 @@ func (d *database) findNewestUrgent(mem *durableState, from fleet.Seq) error {
 		}
 		t, err := syncproto.DecodeRow(body)
 		if err != nil {
-			return false, damaged("a row that is not acknowledged: %v", err)
+			return false, damaged("decode a row that is not acknowledged: %v", err)
 		}
 		if t.Urgent() {
 			mem.head.Urgent = t.Seq
@@ -288,7 +288,7 @@ func (d *database) verifyIntegrity() error {
 	prev, next := b.Hash, b.Seq+1
 	return d.eachRow(0, func(r row) (bool, error) {
 		if r.seq != next {
-			return false, damaged("row %d comes where row %d should", r.seq, next)
+			return false, damaged("it has row %d where row %d should be", r.seq, next)
 		}
 		if err := r.verifyChain(prev); err != nil {
 			return false, err

@@ -108,11 +108,13 @@ type row struct {
 	sum  sql.NullInt64 // of the columns outside the chain, as read
 }
 
+// putRow writes a row to the table rows.
 func (d *database) putRow(r row) error {
 	_, err := d.stmtRow.ExecContext(background, int64(r.seq), r.age, r.hash, r.body, checksum(int64(r.seq), r.age))
 	return err
 }
 
+// scanRow reads one row of table rows. It checks nothing.
 func scanRow(rows *sql.Rows) (r row, err error) {
 	var seq int64
 	err = rows.Scan(&seq, &r.age, &r.hash, &r.body, &r.sum)
@@ -218,7 +220,7 @@ func (j *Journal) History(ctx context.Context, alloc fleet.AllocID, after fleet.
 			return d.eachRow(next, func(r row) (bool, error) {
 				t, err := syncproto.DecodeRow(r.body)
 				if err != nil {
-					return false, damaged("row %d: %v", r.seq, err)
+					return false, damaged("decode row %d: %v", r.seq, err)
 				}
 				if alloc == "" || t.Alloc == alloc {
 					ts = append(ts, t)

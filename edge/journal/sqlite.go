@@ -146,6 +146,7 @@ func makePrivate(path string) error {
 	return nil
 }
 
+// prepareStatements prepares the statements that every transition needs.
 func (d *database) prepareStatements() error {
 	for _, s := range []struct {
 		into **sql.Stmt
@@ -176,7 +177,7 @@ func (d *database) migrateSchema() error {
 	switch err := d.readMeta(metaVersion, &written); {
 	case version <= schemaVersion:
 	case err == nil && 0 < written && written <= schemaVersion:
-		return damaged("its header says that it is of version %d, and it is of %d", version, written)
+		return damaged("the header says version %d, and the content is of version %d", version, written)
 	default:
 		return fleet.Errorf(fleet.CodeVersion, "the data directory is of a newer version (%d, this release knows %d)", version, schemaVersion).
 			WithHint("run the release that wrote it, or a newer one")
@@ -185,12 +186,13 @@ func (d *database) migrateSchema() error {
 		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d; COMMIT", migrations[version], version+1)
 		if err := d.execStatement(script); err != nil {
 			d.rollbackTx()
-			return fmt.Errorf("migrate from version %d: %w", version, err)
+			return fmt.Errorf("migrate the database from version %d: %w", version, err)
 		}
 	}
 	return nil
 }
 
+// close closes the statements and the connection, also of a database that was opened only in part.
 func (d *database) close() error {
 	var errs []error
 	for _, s := range []*sql.Stmt{d.stmtBegin, d.stmtCommit, d.stmtRow, d.stmtState, d.stmtMeta} {
@@ -204,11 +206,13 @@ func (d *database) close() error {
 	return errors.Join(append(errs, d.pool.Close())...)
 }
 
+// execStatement executes a statement without results.
 func (d *database) execStatement(query string, args ...any) error {
 	_, err := d.conn.ExecContext(background, query, args...)
 	return err
 }
 
+// queryRow executes a query with at most one result.
 func (d *database) queryRow(query string, args ...any) *sql.Row {
 	return d.conn.QueryRowContext(background, query, args...)
 }
@@ -232,6 +236,7 @@ func (d *database) forEachResult(query string, args []any, scan func(*sql.Rows) 
 	return rows.Err()
 }
 
+// beginTx begins a transaction with SQLite's write lock.
 func (d *database) beginTx() error {
 	_, err := d.stmtBegin.ExecContext(background)
 	return err
@@ -252,7 +257,7 @@ func (d *database) checkpointWAL() error { return d.execStatement("PRAGMA wal_ch
 func (d *database) putMeta(key string, value any) error {
 	b, err := encode(value)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", key, err)
+		return fmt.Errorf("encode the value %s of table meta: %w", key, err)
 	}
 	_, err = d.stmtMeta.ExecContext(background, withChecksum(key, b)...)
 	return err
@@ -274,7 +279,7 @@ func (d *database) readMeta(key string, into any) error {
 		return err
 	}
 	if err := decode(b, into); err != nil {
-		return damaged("meta %s: %v", key, err)
+		return damaged("decode the value %s of table meta: %v", key, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,6 +93,7 @@ func (j *Journal) States() map[fleet.AllocID]State {
 
 // States on disk.
 
+// storedState is State as the table states stores it. A field never gets another meaning.
 type storedState struct {
 	ClientStatus      string                `cbor:"1,keyasint"`
 	ClientDescription string                `cbor:"2,keyasint,omitempty"`
@@ -102,6 +104,7 @@ type storedState struct {
 	HealthOf          fleet.DeploymentID    `cbor:"7,keyasint,omitempty"`
 }
 
+// storedTask is the state of a task within a storedState. Times are UnixNano.
 type storedTask struct {
 	State       string        `cbor:"1,keyasint"`
 	Failed      bool          `cbor:"2,keyasint,omitempty"`
@@ -115,6 +118,7 @@ type storedTask struct {
 	Since *time.Duration `cbor:"9,keyasint,omitempty"`
 }
 
+// storedEvent is fleet.TaskEvent as stored.
 type storedEvent struct {
 	Type           string            `cbor:"1,keyasint"`
 	Time           int64             `cbor:"2,keyasint"`
@@ -137,7 +141,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 		}
 		b, err := encode(newStoredState(s))
 		if err != nil {
-			return fmt.Errorf("encode the state of %s: %w", id, err)
+			return fmt.Errorf("encode the state of allocation %s: %w", id, err)
 		}
 		if _, err := d.stmtState.ExecContext(background, withChecksum(string(id), b)...); err != nil {
 			return err
@@ -224,14 +228,14 @@ func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
 	var body []byte
 	var sum sql.NullInt64
 	if err := rows.Scan(&id, &body, &sum); err != nil {
-		return "", State{}, damaged("a row of table states: %v", err)
+		return "", State{}, damaged("read a row of table states: %v", err)
 	}
 	if err := checkUnaltered(sum, "states", id, body); err != nil {
 		return "", State{}, err
 	}
 	s, err := decodeState(body)
 	if err != nil {
-		return "", State{}, damaged("the state of %s: %v", id, err)
+		return "", State{}, damaged("decode the state of allocation %s: %v", id, err)
 	}
 	return fleet.AllocID(id), s, nil
 }
@@ -244,7 +248,7 @@ func decodeState(b []byte) (State, error) {
 		return State{}, err
 	}
 	if st.BootID == "" {
-		return State{}, fmt.Errorf("it has no boot id")
+		return State{}, errors.New("it has no boot id")
 	}
 	return st.toAllocState(), nil
 }

@@ -20,12 +20,13 @@ const (
 // storedDesired is a desired allocation as the table desired stores it.
 type storedDesired struct {
 	alloc     syncproto.DesiredAlloc
-	job       string // hash of its body; "": only its stop is known
+	job       string // hash of its job body; "": only its stop is known
 	stop      bool
 	reason    string // of the stop
 	mentioned int64  // index of the newest delivery that named it
 }
 
+// putDesired writes an allocation to the table desired, in place of the stored one.
 func (d *database) putDesired(s storedDesired) error {
 	body, err := encode(s.alloc)
 	if err != nil {
@@ -41,13 +42,13 @@ func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
 	var body []byte
 	var sum sql.NullInt64
 	if err := rows.Scan(&id, &body, &s.job, &s.stop, &s.reason, &s.mentioned, &sum); err != nil {
-		return s, damaged("a row of table desired: %v", err)
+		return s, damaged("read a row of table desired: %v", err)
 	}
 	if err := checkUnaltered(sum, "desired", id, body, s.job, s.stop, s.reason, s.mentioned); err != nil {
 		return s, err
 	}
 	if err := decode(body, &s.alloc); err != nil || string(s.alloc.ID) != id {
-		return s, damaged("the desired state of %s, which calls itself %s: %v", id, s.alloc.ID, err)
+		return s, damaged("decode the desired state of allocation %s, which names allocation %s: %v", id, s.alloc.ID, err)
 	}
 	return s, nil
 }
@@ -59,6 +60,7 @@ type storedBody struct {
 	job  *fleet.Job // decoded from raw
 }
 
+// putBody writes an encoded job to the table bodies, under its hash.
 func (d *database) putBody(hash string, raw []byte) error {
 	return d.execStatement("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", withChecksum(hash, raw)...)
 }
@@ -68,13 +70,13 @@ func (d *database) putBody(hash string, raw []byte) error {
 func scanBody(rows *sql.Rows) (s storedBody, err error) {
 	var sum sql.NullInt64
 	if err := rows.Scan(&s.hash, &s.raw, &sum); err != nil {
-		return s, damaged("a row of table bodies: %v", err)
+		return s, damaged("read a row of table bodies: %v", err)
 	}
 	if err := checkUnaltered(sum, "bodies", s.hash, s.raw); err != nil {
 		return s, err
 	}
 	if s.job, err = syncproto.DecodeJob(s.raw); err != nil {
-		return s, damaged("job body %s: %v", s.hash, err)
+		return s, damaged("decode job body %s: %v", s.hash, err)
 	}
 	return s, nil
 }
@@ -85,6 +87,7 @@ type storedHandle struct {
 	handle     []byte
 }
 
+// putHandle writes a runner's record to the table handles, in place of the stored one.
 func (d *database) putHandle(h storedHandle) error {
 	return d.execStatement("INSERT OR REPLACE INTO handles (alloc, key, handle, sum) VALUES (?, ?, ?, ?)", withChecksum(h.alloc, h.key, h.handle)...)
 }
@@ -93,7 +96,7 @@ func (d *database) putHandle(h storedHandle) error {
 func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
 	var sum sql.NullInt64
 	if err := rows.Scan(&h.alloc, &h.key, &h.handle, &sum); err != nil {
-		return h, damaged("a row of table handles: %v", err)
+		return h, damaged("read a row of table handles: %v", err)
 	}
 	return h, checkUnaltered(sum, "handles", h.alloc, h.key, h.handle)
 }
@@ -107,7 +110,7 @@ func (d *database) checkSums() error {
 			var value []byte
 			var sum sql.NullInt64
 			if err := rows.Scan(&key, &value, &sum); err != nil {
-				return damaged("a row of table meta: %v", err)
+				return damaged("read a row of table meta: %v", err)
 			}
 			return checkUnaltered(sum, "meta", key, value)
 		},

@@ -149,7 +149,7 @@ const idleTimeout = transport.MaxIdleTimeout
 // connection, which keeps the socket. If no hub is reached, the error names each with the reason.
 func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, error) {
 	if len(hubs) == 0 {
-		return nil, errors.New("no hub is known")
+		return nil, errors.New("dial the hubs: no hub is known")
 	}
 	tls, err := l.cfg.TLS()
 	if err != nil {
@@ -181,6 +181,7 @@ type dialResult struct {
 // dialFailures is the error of a round that reached no hub. It says for each hub why, in one line.
 type dialFailures []dialResult
 
+// Error returns the reason for each hub, with the hub's address.
 func (u dialFailures) Error() string {
 	var whys []string
 	for _, a := range u {

@@ -117,8 +117,8 @@ type Config struct {
 type Link struct {
 	cfg               Config
 	log               *slog.Logger
-	start             time.Time // of the sessions' monotonic time
-	heartbeatRequests chan struct{}
+	start             time.Time     // of the sessions' monotonic time
+	heartbeatRequests chan struct{} // capacity 1; filled by RequestHeartbeat
 
 	// Owned by Run's goroutine.
 	mem         journal.Link // saved by saveLinkState

@@ -265,7 +265,7 @@ func (s *session) queueFrame(on syncproto.Stream, m syncproto.Message) {
 	select {
 	case s.out[on] <- m:
 	default:
-		s.endWithError(fleet.Errorf(fleet.CodeTimeout, "nothing gets through on the %s stream", on))
+		s.endWithError(fleet.Errorf(fleet.CodeTimeout, "send on the %s stream: the hub takes no more frames", on))
 		return
 	}
 	if s.silenceCheckAt == 0 {

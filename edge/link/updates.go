@@ -24,7 +24,7 @@ func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 		// records the resulting states again.
 		s.log.Warn("the cluster went back behind this journal", "applied", applied, "first", s.cfg.Journal.Head().First)
 		if err := s.cfg.Edge.Restate(ctx); err != nil {
-			s.endWithError(fleet.AsError(fmt.Errorf("restate the allocations: %w", err)))
+			s.endWithError(fleet.AsError(fmt.Errorf("record the states of allocations again: %w", err)))
 			return
 		}
 		s.sendsBase = true
@@ -36,7 +36,7 @@ func (s *session) startReplay(ctx context.Context, applied fleet.Seq) {
 // the session: the numbers that it announced are no longer valid. The next session starts at once.
 func (s *session) rebaseJournal(ctx context.Context, ack syncproto.HeartbeatAck) {
 	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
-		s.endWithError(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows continues", s.hubConn.hub).
+		s.endWithError(fleet.Errorf(fleet.CodeVersion, "continue a journal that lost rows: hub %s does not say after which row", s.hubConn.hub).
 			WithHint("upgrade the hub"))
 		return
 	}

@@ -104,7 +104,7 @@ type Alloc struct {
 	TaskGroup         string
 	JobVersion        uint64
 	Desired           string // fleet.DesiredRun or fleet.DesiredStop
-	DesiredReason     string
+	DesiredReason     string // why it is to stop
 	ClientStatus      string
 	ClientDescription string
 	// Note says why the allocation does not run, or why it still runs; "": it is as desired.

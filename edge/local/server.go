@@ -136,7 +136,7 @@ func (s *Server) routeHandler() http.Handler {
 			}
 			var err error
 			if *into, err = strconv.ParseBool(v); err != nil {
-				return nil, fleet.Errorf(fleet.CodeInvalid, "stop allocation %s: %s is %q", req.Alloc, name, v)
+				return nil, fleet.Errorf(fleet.CodeInvalid, "stop allocation %s: %s must be true or false, not %q", req.Alloc, name, v)
 			}
 		}
 		return nil, s.agent.Stop(r.Context(), req)
@@ -172,6 +172,7 @@ func (s *Server) jsonHandler(ask func(r *http.Request) (any, error)) http.Handle
 	}
 }
 
+// writeJSON answers with a status and a value as JSON. If the client is gone, nothing happens.
 func (s *Server) writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -212,7 +213,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) {
 		{"follow", func(v string) (err error) { req.Follow, err = strconv.ParseBool(v); return err }},
 	} {
 		if v := r.FormValue(p.name); v != "" && p.parse(v) != nil {
-			s.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read logs: %s is %q", p.name, v))
+			s.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read logs: the value of %s is invalid: %q", p.name, v))
 			return
 		}
 	}

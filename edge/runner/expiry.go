@@ -64,6 +64,7 @@ func (e *expiry) timerChannel() <-chan time.Time {
 	return e.timer.C
 }
 
+// stopTimer removes the timer, if there is one.
 func (e *expiry) stopTimer() {
 	if e.timer != nil {
 		e.timer.Stop()
@@ -132,7 +133,7 @@ func (r *Runner) enforceMaxRun(ctx context.Context) error {
 	if now-e.noted >= note {
 		b, err := json.Marshal(runRecord{Version: recordVersion, BootID: r.factory.BootID, Mono: now, Begun: *e.begun})
 		if err != nil {
-			return fmt.Errorf("encode running time: %w", err)
+			return fmt.Errorf("encode the running time of an allocation: %w", err)
 		}
 		if err := r.putHandle(ctx, runKey, b); err != nil {
 			return err

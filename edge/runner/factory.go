@@ -49,10 +49,10 @@ func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract
 // New does no I/O. It accepts an allocation that cannot run: the runner records that it failed, and why.
 func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (*Runner, error) {
 	if f.Node == nil || f.Mono == nil || f.Now == nil || f.Log == nil || f.Dirs.Allocs == "" || f.Dirs.State == "" {
-		return nil, errors.New("make runner: the factory is not complete")
+		return nil, errors.New("make runner: a node, clocks, a logger and folders are required")
 	}
 	if a.ID == "" || rec == nil {
-		return nil, errors.New("make runner: no allocation or no recorder")
+		return nil, errors.New("make runner: an allocation and a recorder are required")
 	}
 	r := &Runner{
 		factory:      *f,

@@ -81,7 +81,7 @@ func (d Dirs) removeDriverState(id fleet.AllocID) error {
 		return nil
 	}
 	if err := os.RemoveAll(filepath.Join(d.State, string(id))); err != nil {
-		return fmt.Errorf("remove state of %s: %w", id, err)
+		return fmt.Errorf("remove the drivers' state of allocation %s: %w", id, err)
 	}
 	return nil
 }

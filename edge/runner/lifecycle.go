@@ -128,7 +128,7 @@ func (t *task) allocStopped() <-chan struct{} {
 	return t.runner.stopped
 }
 
-// isWaitingToStart reports whether the start gate is closed.
+// isWaitingToStart reports whether the task must still wait for its turn to start.
 func (t *task) isWaitingToStart() bool {
 	select {
 	case <-t.startGate:

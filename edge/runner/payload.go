@@ -22,7 +22,8 @@ func (t *task) writePayload(s spec) error {
 	return nil
 }
 
-// writeOnce writes a file below dir atomically, unless it exists. A link cannot lead out of dir.
+// writeOnce writes a file below dir atomically, unless it exists. A symbolic link in its path cannot make it
+// write outside dir.
 func writeOnce(dir, name string, content []byte) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -51,10 +51,11 @@ type record struct {
 	Due   time.Duration `json:"due,omitempty"`
 }
 
+// encodeRecord returns the record as the journal stores it.
 func (r record) encodeRecord() ([]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return nil, fmt.Errorf("encode record: %w", err)
+		return nil, fmt.Errorf("encode the record of a task: %w", err)
 	}
 	return b, nil
 }
@@ -63,17 +64,17 @@ func (r record) encodeRecord() ([]byte, error) {
 // true.
 func decodeRecord(b []byte) (record, error) {
 	if len(b) > maxRecord {
-		return record{}, fmt.Errorf("decode record: %d bytes are too many", len(b))
+		return record{}, fmt.Errorf("decode the record of a task: %d bytes are too many", len(b))
 	}
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("decode record: %w", err)
+		return record{}, fmt.Errorf("decode the record of a task: %w", err)
 	}
 	switch {
 	case r.Version != recordVersion:
-		return record{}, fmt.Errorf("decode record: version %d is not known", r.Version)
+		return record{}, fmt.Errorf("decode the record of a task: version %d is not known", r.Version)
 	case r.Attempt < 1 || r.Window.Count < 0:
-		return record{}, errors.New("decode record: the number of the attempt or of restarts is out of range")
+		return record{}, errors.New("decode the record of a task: the number of the attempt or of restarts is out of range")
 	}
 	return r, nil
 }

@@ -21,7 +21,7 @@ const (
 	reasonCompleted     = "Task completed"
 )
 
-// restartWindow counts the restarts of a task since Start, in monotonic time.
+// restartWindow counts the restarts of a task since Start, in monotonic time, for the restart policy's interval.
 type restartWindow struct {
 	Start time.Duration `json:"start"`
 	Count int           `json:"count"`

@@ -302,7 +302,7 @@ func (r *Runner) killAll(reason string) {
 	}
 }
 
-// propagateTaskEnd tells the other tasks to end if t, which has ended, failed or was the leader, or the
+// propagateTaskEnd tells the other tasks to end after the end of t, if t failed or was the leader, or if the
 // allocation is stopped.
 func (r *Runner) propagateTaskEnd(t *task) {
 	switch {

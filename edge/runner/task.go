@@ -152,6 +152,7 @@ func sendRequest[T any](ctx context.Context, t *task, to chan<- T, req T, reply 
 	}
 }
 
+// waitForReply returns the reply to a request that was sent, or ctx's error if that ends first.
 func waitForReply(ctx context.Context, reply <-chan error) error {
 	select {
 	case err := <-reply:
@@ -305,6 +306,7 @@ func (t *task) currentSpec() (spec, error) {
 	return s, nil
 }
 
+// findDriver returns the driver with that name; fleet.CodeInvalid if this edge has none.
 func (t *task) findDriver(name string) (drivers.Driver, error) {
 	d, ok := t.runner.factory.Drivers[name]
 	if !ok {

@@ -15,6 +15,7 @@ type gatedConn struct {
 	gate *networkGate
 }
 
+// ReadFrom returns the next packet that arrives while the gate is open.
 func (g gatedConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := g.PacketConn.ReadFrom(b)
@@ -24,6 +25,7 @@ func (g gatedConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
+// WriteTo sends a packet. While the gate is closed it sends nothing, and reports success.
 func (g gatedConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if g.gate.closed.Load() {
 		return len(b), nil

@@ -68,7 +68,7 @@ func Open(ctx context.Context, req Request) (*Reader, error) {
 	case req.Origin != OriginStart && req.Origin != OriginEnd:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the origin is %q, not %q or %q", req.Origin, OriginStart, OriginEnd)
 	case req.Offset < 0:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the offset is %d", req.Offset)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the offset %d is negative", req.Offset)
 	}
 	r := &Reader{req: req, number: -1}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -152,6 +152,7 @@ func (r *Reader) openFile(number int) error {
 	return nil
 }
 
+// filePath returns the path of the output's file with a number.
 func (r *Reader) filePath(number int) string {
 	return filepath.Join(r.req.Dir, r.filePrefix()+strconv.Itoa(number))
 }
