@@ -98,7 +98,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 		return err
 	}
 	h := &Hub{}
-	c.placeMember(&h.member, place, c.cfg.HubBinary)
+	c.placeMember(&h.Member, place, c.cfg.HubBinary)
 	if err := h.attachDisk(c.cfg.Disk); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	}
 	hubs, token := c.JoinAddresses()
 	e := &Edge{Flags: flags, boot: 1}
-	c.placeMember(&e.member, place, c.cfg.EdgeBinary)
+	c.placeMember(&e.Member, place, c.cfg.EdgeBinary)
 	if err := e.attachDisk(c.cfg.Disk); err != nil {
 		return nil, err
 	}
@@ -164,6 +164,34 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 		e.args = append(append([]string{"edge"}, e.args...), "--clock", string(e.Clock))
 	}
 	return e, nil
+}
+
+// Machines are all hubs and edges.
+func (c *Cluster) Machines() []Machine {
+	var all []Machine
+	for _, h := range c.Hubs {
+		all = append(all, h)
+	}
+	for _, e := range c.Edges {
+		all = append(all, e)
+	}
+	return all
+}
+
+// Machine is the hub or the edge of a name, Edge the edge; nil: there is none.
+func (c *Cluster) Machine(name string) Machine {
+	for _, m := range c.Machines() {
+		if m.Common().Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// Edge is the edge of a name; nil: there is none.
+func (c *Cluster) Edge(name string) *Edge {
+	e, _ := c.Machine(name).(*Edge)
+	return e
 }
 
 // JoinAddresses is what an edge needs to join: addresses of hubs, and the file of a token.
@@ -188,7 +216,7 @@ func (c *Cluster) Close() error {
 }
 
 // placeMember has a member live at a place.
-func (c *Cluster) placeMember(m *member, at faultnet.Place, program string) {
+func (c *Cluster) placeMember(m *Member, at faultnet.Place, program string) {
 	m.Name, m.Place, m.net = at.Name, at, c.cfg.Net
 	m.Dir, m.binary = filepath.Join(c.cfg.Dir, at.Name), program
 	if c.cfg.Clock != nil && c.cfg.Clock(at.Name) {

@@ -12,7 +12,7 @@ import (
 
 // Edge is one edge.
 type Edge struct {
-	member
+	Member
 	Flags []string // of its own
 	boot  int      // guarded by mu: number of its boot
 }
@@ -31,8 +31,7 @@ func (e *Edge) BootID() fleet.BootID {
 	return fleet.BootID(fleet.DeriveUUID(e.Dir, e.Name, fmt.Sprint(e.boot)))
 }
 
-// PowerCut kills the agent and everything that it started; a disk of its own
-// forgets what was not synced.
+// PowerCut is a Machine's.
 func (e *Edge) PowerCut() error {
 	if e.Disk == nil {
 		return e.killAllProcesses()

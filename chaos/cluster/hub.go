@@ -12,7 +12,7 @@ import (
 
 // Hub is one hub.
 type Hub struct {
-	member
+	Member
 	engine.Hub
 	Told           string   // file in which it tells what it applies; "": it does not
 	firstStartArgs []string // arguments of the first start alone
@@ -29,7 +29,7 @@ func (h *Hub) Start() error {
 	return h.startProcess(nil, first...)
 }
 
-// PowerCut kills the hub; a disk of its own forgets what was not synced.
+// PowerCut is a Machine's.
 func (h *Hub) PowerCut() error {
 	kill := func() error { h.Kill(); return nil }
 	if h.Disk == nil {

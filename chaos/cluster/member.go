@@ -12,9 +12,19 @@ import (
 	"skerry/chaos/proc"
 )
 
-// member is what hubs and edges have in common: a process at a place. Its methods
+// Machine is a hub or an edge.
+type Machine interface {
+	Common() *Member
+	// Start starts its process.
+	Start() error
+	// PowerCut kills the process, and what an edge's started; a disk of its own forgets what was
+	// not synced.
+	PowerCut() error
+}
+
+// Member is what hubs and edges have in common: a process at a place. Its methods
 // may be called from any goroutine.
-type member struct {
+type Member struct {
 	Name  string
 	Place faultnet.Place
 	Dir   string
@@ -29,8 +39,11 @@ type member struct {
 	proc *proc.Process // guarded by mu
 }
 
+// Common is the member itself.
+func (m *Member) Common() *Member { return m }
+
 // attachDisk gives the member its disk.
-func (m *member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (err error) {
+func (m *Member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (err error) {
 	if make != nil {
 		m.Disk, err = make(m.Name, m.Dir)
 	}
@@ -38,14 +51,14 @@ func (m *member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (er
 }
 
 // detachDisk takes the disk out; nobody works on it any more.
-func (m *member) detachDisk() error {
+func (m *Member) detachDisk() error {
 	if m.Disk == nil {
 		return nil
 	}
 	return m.Disk.Close()
 }
 
-func (m *member) startProcess(env []string, more ...string) error {
+func (m *Member) startProcess(env []string, more ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
@@ -62,20 +75,20 @@ func (m *member) startProcess(env []string, more ...string) error {
 }
 
 // lastProcess is the process that was started last, nil before the first.
-func (m *member) lastProcess() *proc.Process {
+func (m *Member) lastProcess() *proc.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.proc
 }
 
 // LogFile is where the process writes what it has to say.
-func (m *member) LogFile() string { return m.Dir + ".log" }
+func (m *Member) LogFile() string { return m.Dir + ".log" }
 
 // Binary is the program that the process runs.
-func (m *member) Binary() string { return m.binary }
+func (m *Member) Binary() string { return m.binary }
 
 // Running reports whether the process runs (or stands still).
-func (m *member) Running() bool {
+func (m *Member) Running() bool {
 	p := m.lastProcess()
 	if p == nil {
 		return false
@@ -89,7 +102,7 @@ func (m *member) Running() bool {
 }
 
 // Pid is the process id, 0 where it does not run.
-func (m *member) Pid() int {
+func (m *Member) Pid() int {
 	if !m.Running() {
 		return 0
 	}
@@ -97,7 +110,7 @@ func (m *member) Pid() int {
 }
 
 // Exit is how the process ended; nil also where it has not.
-func (m *member) Exit() error {
+func (m *Member) Exit() error {
 	if p := m.lastProcess(); p != nil && !m.Running() {
 		return p.Exit()
 	}
@@ -105,14 +118,14 @@ func (m *member) Exit() error {
 }
 
 // Kill ends the process with SIGKILL; what it started lives on.
-func (m *member) Kill() {
+func (m *Member) Kill() {
 	if p := m.lastProcess(); p != nil {
 		p.Kill()
 	}
 }
 
 // Stop ends the process with SIGTERM.
-func (m *member) Stop() error {
+func (m *Member) Stop() error {
 	if !m.Running() {
 		return nil
 	}
@@ -120,12 +133,12 @@ func (m *member) Stop() error {
 }
 
 // Pause stops the process in its tracks, Resume lets it go on.
-func (m *member) Pause() error  { return m.lastProcess().Pause() }
-func (m *member) Resume() error { return m.lastProcess().Resume() }
+func (m *Member) Pause() error  { return m.lastProcess().Pause() }
+func (m *Member) Resume() error { return m.lastProcess().Resume() }
 
 // Stopped reports whether every thread of the process stands still.
-func (m *member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }
+func (m *Member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }
 
 // Cut takes the member off the network, Heal puts it back.
-func (m *member) Cut() error  { return m.net.Cut(m.Name) }
-func (m *member) Heal() error { return m.net.Heal(m.Name) }
+func (m *Member) Cut() error  { return m.net.Cut(m.Name) }
+func (m *Member) Heal() error { return m.net.Heal(m.Name) }

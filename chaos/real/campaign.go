@@ -330,18 +330,9 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 
 // mendAll starts what is still down, and waits for the hubs.
 func (s *campaignRun) mendAll(ctx context.Context) error {
-	for _, e := range s.fleet.Edges {
-		if !e.Running() {
-			if err := s.startEdge(e); err != nil {
-				return err
-			}
-		}
-	}
-	for _, h := range s.fleet.Hubs {
-		if !h.Running() {
-			if err := s.startHub(h); err != nil {
-				return err
-			}
+	for _, m := range s.fleet.Machines() {
+		if err := s.startMachine(m); err != nil {
+			return err
 		}
 	}
 	for _, h := range s.fleet.Hubs {
@@ -439,11 +430,3 @@ func (s *campaignRun) summarizeKindHits() (never []string, all string) {
 }
 
 func (s *campaignRun) crashDir() string { return filepath.Join(s.Dir, "crash") }
-
-func (s *campaignRun) edgeByName(name string) *cluster.Edge {
-	return s.fleet.Edges[slices.IndexFunc(s.fleet.Edges, func(e *cluster.Edge) bool { return e.Name == name })]
-}
-
-func (s *campaignRun) hubByName(name string) *cluster.Hub {
-	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, func(h *cluster.Hub) bool { return h.Name == name })]
-}

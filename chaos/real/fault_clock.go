@@ -12,7 +12,7 @@ import (
 // MoveClock has the wall clock of an edge be wrong. Before it is right again, the agent journals
 // something: the time of that row is the evidence.
 func (p platform) MoveClock(edge string, by time.Duration, _ bool) (engine.Active, error) {
-	e, said := p.s.edgeByName(edge), ""
+	e, said := p.s.fleet.Edge(edge), ""
 	a := engine.Active{
 		Heal: func(ctx context.Context) error {
 			soon, cancel := context.WithTimeout(ctx, 3*time.Second)

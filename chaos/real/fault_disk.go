@@ -7,44 +7,27 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"skerry/chaos/disk"
 	"skerry/chaos/engine"
 )
-
-// diskUser is a process with a disk of its own.
-type diskUser struct {
-	disk    *disk.Disk
-	running func() bool
-	start   func() error
-}
-
-func (p platform) diskUserOf(member string) diskUser {
-	if slices.Contains(p.s.topology.Hubs, member) {
-		h := p.s.hubByName(member)
-		return diskUser{h.Disk, h.Running, func() error { return p.s.startHub(h) }}
-	}
-	e := p.s.edgeByName(member)
-	return diskUser{e.Disk, e.Running, func() error { return p.s.startEdge(e) }}
-}
 
 // FillDisk has nothing more fit on a member's disk. A process that gives up is started again
 // when there is room.
 func (p platform) FillDisk(_ context.Context, member string) (engine.Active, error) {
-	user := p.diskUserOf(member)
+	machine := p.s.fleet.Machine(member)
+	disk := machine.Common().Disk
 	p.s.expectDown(member)
-	said, err := user.disk.Fill()
+	said, err := disk.Fill()
 	return engine.Active{
 		Heal: func(context.Context) error {
 			defer p.s.expectUp(member)
 			// What was freed meanwhile is taken first, so that the disk was full to the end.
-			_, err := user.disk.Fill()
-			err = errors.Join(err, user.disk.Empty())
-			if !user.running() && p.s.onlyDown(member) {
-				err = errors.Join(err, user.start())
+			_, err := disk.Fill()
+			err = errors.Join(err, disk.Empty())
+			if p.s.onlyDown(member) {
+				err = errors.Join(err, p.s.startMachine(machine))
 			}
 			return err
 		},
@@ -63,7 +46,9 @@ func (p platform) SlowDisk(ctx context.Context, member string, wait time.Duratio
 	var over sync.WaitGroup
 	var times int
 	var failed error
-	over.Go(func() { times, failed = p.diskUserOf(member).disk.Stutter(ctx, wait, wait/4+10*time.Millisecond) })
+	over.Go(func() {
+		times, failed = p.s.fleet.Machine(member).Common().Disk.Stutter(ctx, wait, wait/4+10*time.Millisecond)
+	})
 	return engine.Active{
 		Heal: func(context.Context) error { cancel(); over.Wait(); return failed },
 		Evidence: func() (uint64, string) {

@@ -17,21 +17,21 @@ func journalOf(e *cluster.Edge) string { return filepath.Join(e.Dir, "journal.db
 // StartEdge starts an agent that a fault has ended, BootEdge a machine.
 func (p platform) StartEdge(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
-	return p.s.startEdge(p.s.edgeByName(name))
+	return p.s.startMachine(p.s.fleet.Edge(name))
 }
 
 // BootEdge boots a machine that a fault has ended.
 func (p platform) BootEdge(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
-	return p.s.bootEdge(p.s.edgeByName(name))
+	e := p.s.fleet.Edge(name)
+	err := e.Boot()
+	p.s.observeProcess(e, check.ProcessStart)
+	return err
 }
 
 // KillEdge kills an agent. Steps of its disk protocol are not known from outside.
 func (p platform) KillEdge(_ context.Context, name, _ string) (bool, error) {
-	p.s.expectDown(name)
-	p.s.edgeByName(name).Kill()
-	p.s.processEnded(name, true, check.ProcessKill)
-	return true, nil
+	return p.endMachine(name, check.ProcessKill, func(e *cluster.Edge) error { e.Kill(); return nil })
 }
 
 // StopEdge stops an agent in good order.
@@ -53,19 +53,20 @@ func (p platform) ShutDown(_ context.Context, name string) error {
 
 func (p platform) endMachine(name, what string, end func(*cluster.Edge) error) (bool, error) {
 	p.s.expectDown(name)
-	err := end(p.s.edgeByName(name))
-	p.s.processEnded(name, true, what)
+	e := p.s.fleet.Edge(name)
+	err := end(e)
+	p.s.observeProcess(e, what)
 	return err == nil, err
 }
 
 // PauseEdge has an agent stand still.
 func (p platform) PauseEdge(ctx context.Context, name string) (engine.Active, error) {
-	return pauseMember(ctx, name, p.s.edgeByName(name))
+	return pauseMember(ctx, &p.s.fleet.Edge(name).Member)
 }
 
 // DamageEdge ends an edge's agent, and damages its journal.
 func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault) (uint64, error) {
-	e := p.s.edgeByName(name)
+	e := p.s.fleet.Edge(name)
 	p.s.keepJournalRows(e)
 	end, damage := p.KillEdge, func() error { return flipBits(journalOf(e), f.Params.Bits) }
 	if f.Kind == schedule.TornPage {
@@ -83,7 +84,7 @@ const firstBack = 15 * time.Second
 
 // CloneEdge starts a second machine with a copy of an edge's data.
 func (p platform) CloneEdge(ctx context.Context, name string) (engine.Active, error) {
-	first := p.s.edgeByName(name)
+	first := p.s.fleet.Edge(name)
 	second, err := p.s.fleet.NewEdge(p.s.cloneName(), first.Flags...)
 	if err != nil {
 		return engine.Active{}, err
@@ -131,4 +132,4 @@ func linkProblem(ctx context.Context, e *cluster.Edge) string {
 }
 
 // DataDir is an edge's data directory.
-func (p platform) DataDir(name string) string { return p.s.edgeByName(name).Dir }
+func (p platform) DataDir(name string) string { return p.s.fleet.Edge(name).Dir }

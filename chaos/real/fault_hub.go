@@ -31,35 +31,29 @@ func (p platform) LeadingHub(ctx context.Context) string {
 // sync is gone as well.
 func (p platform) KillHub(_ context.Context, name, _ string) error {
 	p.s.expectDown(name)
-	h, how := p.s.hubByName(name), check.ProcessKill
-	if h.Disk != nil {
+	h, how := p.s.fleet.Machine(name), check.ProcessKill
+	if h.Common().Disk != nil {
 		how = check.ProcessPowerCut
 	}
 	err := h.PowerCut()
-	p.s.processEnded(name, false, how)
+	p.s.observeProcess(h, how)
 	return err
 }
 
 // StartHub starts a hub that a fault has ended.
 func (p platform) StartHub(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
-	return p.s.startHub(p.s.hubByName(name))
+	return p.s.startMachine(p.s.fleet.Machine(name))
 }
 
 // PauseHub has a hub stand still.
 func (p platform) PauseHub(ctx context.Context, name string) (engine.Active, error) {
-	return pauseMember(ctx, name, p.s.hubByName(name))
-}
-
-// pausable is a member's process.
-type pausable interface {
-	Pause() error
-	Resume() error
-	Stopped() (bool, error)
+	return pauseMember(ctx, p.s.fleet.Machine(name).Common())
 }
 
 // pauseMember has a process stand still.
-func pauseMember(ctx context.Context, name string, who pausable) (engine.Active, error) {
+func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error) {
+	name := who.Name
 	var since time.Time
 	var stood time.Duration
 	a := engine.Active{
@@ -97,7 +91,7 @@ func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
 	var paused []engine.Active
 	var err error
 	for _, h := range p.s.fleet.Hubs {
-		a, failed := pauseMember(ctx, h.Name, h)
+		a, failed := pauseMember(ctx, &h.Member)
 		paused, err = append(paused, a), errors.Join(err, failed)
 	}
 	for _, h := range p.s.fleet.Hubs {

@@ -41,7 +41,7 @@ func (p platform) CrashTasks(_ context.Context, edge string, params schedule.Par
 	if err := os.WriteFile(marker, []byte(life+"\n"), 0o644); err != nil {
 		return a, fmt.Errorf("have the tasks of %s crash: %w", edge, err)
 	}
-	tasks, err := taskPids(p.s.edgeByName(edge))
+	tasks, err := taskPids(p.s.fleet.Edge(edge))
 	for _, pids := range tasks {
 		ended += killProcesses(pids)
 	}
@@ -61,7 +61,7 @@ func killProcesses(pids []int) (killed int) {
 // KillDriver kills the processes that supervise an edge's tasks: the nearest that raw_exec has
 // to a driver's daemon that dies.
 func (p platform) KillDriver(edge string) (engine.Active, error) {
-	e := p.s.edgeByName(edge)
+	e := p.s.fleet.Edge(edge)
 	pids, err := proc.Below(e.Dir)
 	if err != nil {
 		return engine.Active{}, err

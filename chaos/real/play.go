@@ -43,54 +43,42 @@ func (s *campaignRun) onlyDown(name string) bool {
 	return s.down[name] <= 1
 }
 
-// checkMembersAlive notes members that ended though no fault has them be down.
-func (s *campaignRun) checkMembersAlive() {
-	for _, e := range s.fleet.Edges {
-		s.checkAlive(e.Name, e.Running, e.Exit, e.LogFile())
-	}
-	for _, h := range s.fleet.Hubs {
-		s.checkAlive(h.Name, h.Running, h.Exit, h.LogFile())
-	}
-}
-
-func (s *campaignRun) checkAlive(name string, running func() bool, exit func() error, log string) {
-	if running() {
-		return
-	}
-	s.mu.Lock()
-	excused := s.down[name] > 0
-	s.mu.Unlock()
-	if !excused && !running() {
-		s.watch.recordUnexpectedDeath(name, fmt.Sprintf("%s ended though nobody ended it (%v); see %s", name, exit(), log))
+// checkMachinesAlive notes machines whose process ended though no fault has them be down.
+func (s *campaignRun) checkMachinesAlive() {
+	for _, machine := range s.fleet.Machines() {
+		m := machine.Common()
+		if m.Running() {
+			continue
+		}
+		s.mu.Lock()
+		excused := s.down[m.Name] > 0
+		s.mu.Unlock()
+		if !excused && !m.Running() {
+			s.watch.recordUnexpectedDeath(m.Name, fmt.Sprintf("%s ended though nobody ended it (%v); see %s", m.Name, m.Exit(), m.LogFile()))
+		}
 	}
 }
 
-func (s *campaignRun) startEdge(e *cluster.Edge) error {
-	if e.Running() {
+// startMachine starts a machine's process, unless it runs.
+func (s *campaignRun) startMachine(m cluster.Machine) error {
+	if m.Common().Running() {
 		return nil
 	}
-	err := e.Start()
-	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
+	err := m.Start()
+	s.observeProcess(m, check.ProcessStart)
 	return err
 }
 
-func (s *campaignRun) bootEdge(e *cluster.Edge) error {
-	err := e.Boot()
-	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: e.Name, Edge: true, What: check.ProcessStart, Boot: e.BootID()}})
-	return err
-}
-
-func (s *campaignRun) startHub(h *cluster.Hub) error {
-	if h.Running() {
-		return nil
+// observeProcess tells of a machine's process that began or ended.
+func (s *campaignRun) observeProcess(m cluster.Machine, what string) {
+	p := check.Process{Name: m.Common().Name, What: what}
+	if e, ok := m.(*cluster.Edge); ok {
+		p.Edge = true
+		if what == check.ProcessStart {
+			p.Boot = e.BootID()
+		}
 	}
-	err := h.Start()
-	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: h.Name, What: check.ProcessStart}})
-	return err
-}
-
-func (s *campaignRun) processEnded(name string, edge bool, what string) {
-	s.watch.judgeAndRecord(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what}})
+	s.watch.judgeAndRecord(check.Observation{Process: &p})
 }
 
 // findRunningLeader finds the hub that leads; the fleet's own way asks hubs that may stand
@@ -106,7 +94,7 @@ func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, erro
 		if err != nil || f.Leader == "" {
 			continue
 		}
-		if l := s.hubByName(string(f.Leader)); l.Running() {
+		if l, ok := s.fleet.Machine(string(f.Leader)).(*cluster.Hub); ok && l.Running() {
 			return l, nil
 		}
 	}

@@ -75,7 +75,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	var over sync.WaitGroup
 	over.Go(func() {
 		for pause(ctx, aliveEvery) == nil {
-			w.s.checkMembersAlive()
+			w.s.checkMachinesAlive()
 		}
 	})
 	over.Go(func() { w.s.short.watchForStalls(ctx) })
