@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/term"
 
-	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/fleet"
 )
@@ -61,16 +60,9 @@ func (s *demoRun) printStep(format string, args ...any) {
 
 // runSkerryCommand runs the command line against a hub that is up, and shows what it says.
 func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
-	var at *cluster.Hub
-	for _, h := range s.fleet.Hubs {
-		if h.Running() {
-			at = h
-			break
-		}
-	}
 	fmt.Fprintf(s.Out, "$ skerry %s\n", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, s.HubBinary, args...)
-	cmd.Env = append(os.Environ(), "SKERRY_ADDR="+at.URL())
+	cmd.Env = append(os.Environ(), "SKERRY_ADDR="+s.runningHub().URL())
 	cmd.Stdout, cmd.Stderr = s.Out, s.Out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("skerry %s: %w", strings.Join(args, " "), err)
@@ -78,24 +70,13 @@ func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
 	return nil
 }
 
+// runningHub is the first hub that runs: a minority of them is killed.
+func (s *demoRun) runningHub() *cluster.Hub {
+	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, (*cluster.Hub).Running)]
+}
+
 func (s *demoRun) runJob(ctx context.Context) error {
-	err := cluster.Eventually(ctx, demoBound, "three edges are ready", func(ctx context.Context) string {
-		f, err := s.fleet.Hubs[0].Fleet(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		ready := 0
-		for _, n := range f.Nodes {
-			if n.Status == fleet.NodeReady {
-				ready++
-			}
-		}
-		if ready < len(s.fleet.Edges) {
-			return fmt.Sprintf("%d are", ready)
-		}
-		return ""
-	})
-	if err != nil {
+	if err := s.awaitFleet(ctx); err != nil {
 		return err
 	}
 	s.printStep("running a job file")
@@ -203,19 +184,8 @@ func (s *demoRun) healDemoLink(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(s.Out, "settled %.1f s after the link was back\n", time.Since(began).Seconds())
-	for _, h := range s.fleet.Hubs {
-		if h.Running() {
-			continue
-		}
-		s.printStep("starting %s again", h.Name)
-		if err := h.Start(); err != nil {
-			return err
-		}
-		if err := h.AwaitReady(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.printStep("starting the killed hub again")
+	return s.restartHubs(ctx)
 }
 
 func (s *demoRun) printAllocHistory(ctx context.Context) error {
@@ -225,9 +195,6 @@ func (s *demoRun) printAllocHistory(ctx context.Context) error {
 
 func (s *demoRun) judgeDemo(ctx context.Context) error {
 	s.wanted["shop"] = len(s.fleet.Edges)
-	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
-		return err
-	}
 	s.printStep("the invariants, judged from the edges' journals, all three hubs, and the processes that run")
 	return s.judgeWhenQuiet(ctx)
 }
@@ -269,13 +236,7 @@ func (s *demoRun) redrawTableUntil(ctx context.Context, what string, done func([
 }
 
 func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
-	var up *cluster.Hub
-	for _, h := range s.fleet.Hubs {
-		if h.Running() {
-			up = h
-			break
-		}
-	}
+	up := s.runningHub()
 	f, err := up.Fleet(ctx)
 	if err != nil {
 		return nil, err
@@ -302,7 +263,12 @@ func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
 			if a.NodeID != site.NodeID || a.ServerTerminal() {
 				continue
 			}
-			r := row{alloc: a.ID, edge: e.Name, node: status[e.Name], hub: a.ClientStatus, site: "-", tasks: tasksOf(live, a.ID), unsent: site.Journal.Unacknowledged}
+			r := row{alloc: a.ID, edge: e.Name, node: status[e.Name], hub: a.ClientStatus, site: "-", unsent: site.Journal.Unacknowledged}
+			for task, processes := range live {
+				if task.Alloc == a.ID {
+					r.tasks += processes
+				}
+			}
 			for _, l := range site.Allocs {
 				if l.ID == a.ID {
 					r.site = l.ClientStatus
@@ -313,16 +279,6 @@ func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return strings.Compare(x.edge, y.edge) })
 	return rows, nil
-}
-
-func tasksOf(live map[check.TaskKey]int, id fleet.AllocID) int {
-	n := 0
-	for task, processes := range live {
-		if task.Alloc == id {
-			n += processes
-		}
-	}
-	return n
 }
 
 func draw(rows []row) string {

@@ -97,6 +97,22 @@ func (s *fleetRun) awaitFleet(ctx context.Context) error {
 	})
 }
 
+// restartHubs starts hubs that are down, and waits until they have caught up.
+func (s *fleetRun) restartHubs(ctx context.Context) error {
+	for _, h := range s.fleet.Hubs {
+		if h.Running() {
+			continue
+		}
+		if err := h.Start(); err != nil {
+			return err
+		}
+		if err := h.AwaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // registerAtAnyHub registers a job at any hub that takes it.
 func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 	err := cluster.Eventually(ctx, quietBound, "register job "+string(job.ID), func(ctx context.Context) string {

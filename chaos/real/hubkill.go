@@ -59,10 +59,7 @@ func (k HubKill) Run(ctx context.Context) error {
 		gap := book.longestAckGap(killed)
 		k.printLine("%d jobs sent at %d/s, %s killed in the middle: %d acknowledged, service back after %s",
 			total, k.Rate, victim.Name, len(book.acked), gap.Round(time.Millisecond))
-		if err := victim.Start(); err != nil {
-			return err
-		}
-		if err := victim.AwaitReady(ctx); err != nil {
+		if err := s.restartHubs(ctx); err != nil {
 			return err
 		}
 		if gap > serviceGap {

@@ -8,7 +8,6 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
-	"skerry/fleet"
 )
 
 // Reboot measures how long after its agent starts an edge has its tasks running
@@ -33,7 +32,7 @@ func (b Reboot) Run(ctx context.Context) error {
 			return err
 		}
 		e := s.fleet.Edges[0]
-		before, err := runningTasks(ctx, e)
+		before, err := processes(e)
 		if err != nil {
 			return err
 		}
@@ -67,7 +66,7 @@ func (b Reboot) Run(ctx context.Context) error {
 
 // rebootOnce reboots an edge and waits until exactly the tasks of before run
 // again.
-func rebootOnce(ctx context.Context, e *cluster.Edge, before []check.TaskKey) (time.Duration, error) {
+func rebootOnce(ctx context.Context, e *cluster.Edge, before map[check.TaskKey]int) (time.Duration, error) {
 	if err := e.Reboot(); err != nil {
 		return 0, err
 	}
@@ -77,7 +76,7 @@ func rebootOnce(ctx context.Context, e *cluster.Edge, before []check.TaskKey) (t
 		if err != nil {
 			return err.Error()
 		}
-		for _, task := range before {
+		for task := range before {
 			if live[task] != 1 {
 				return fmt.Sprintf("task %s has %d processes", task, live[task])
 			}
@@ -85,26 +84,4 @@ func rebootOnce(ctx context.Context, e *cluster.Edge, before []check.TaskKey) (t
 		return ""
 	})
 	return time.Since(began), err
-}
-
-// runningTasks lists the tasks that an edge itself says it runs. An agent that was
-// just started is waited for.
-func runningTasks(ctx context.Context, e *cluster.Edge) ([]check.TaskKey, error) {
-	var tasks []check.TaskKey
-	err := cluster.Eventually(ctx, rebootBound, e.Name+" answers on its socket", func(ctx context.Context) string {
-		s, err := e.Local().Status(ctx)
-		if err != nil {
-			return err.Error()
-		}
-		tasks = tasks[:0]
-		for _, a := range s.Allocs {
-			for task, ts := range a.Tasks {
-				if a.Desired == fleet.DesiredRun && ts.State == fleet.TaskRunning {
-					tasks = append(tasks, check.TaskKey{Alloc: a.ID, Task: task})
-				}
-			}
-		}
-		return ""
-	})
-	return tasks, err
 }

@@ -227,16 +227,8 @@ func (r *rejoin) restartKilledHub(ctx context.Context) error {
 		r.printLine("  replay at %s: %s", name, entriesBetween(r.atCut[name], after[name]))
 	}
 	began := time.Now()
-	for _, h := range r.fleet.Hubs {
-		if h.Running() {
-			continue
-		}
-		if err := h.Start(); err != nil {
-			return err
-		}
-		if err := h.AwaitReady(ctx); err != nil {
-			return err
-		}
+	if err := r.restartHubs(ctx); err != nil {
+		return err
 	}
 	r.sayDuration("killed hub started again, ready", began)
 	return nil
