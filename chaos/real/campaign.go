@@ -352,7 +352,7 @@ func (s *campaignRun) reportVerdict(err error) error {
 	s.printLine("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
 	vs := s.watch.judgeAtEnd()
 	err = errors.Join(err, s.watch.exportReadError())
-	s.printLine("%s", strings.TrimSuffix(s.watch.formatVerdictTable(), "\n"))
+	fmt.Fprint(s.Out, formatVerdicts(s.watch.Monitor.Verdicts(), vs))
 	switch {
 	case len(vs) > 0:
 		for _, v := range vs {

@@ -155,7 +155,7 @@ func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
 		return err
 	}
 	found := check.Quiet(picture)
-	fmt.Fprint(s.Out, verdicts(found, 1))
+	fmt.Fprint(s.Out, formatVerdicts(quietVerdicts(1), found))
 	if len(found) > 0 {
 		return fmt.Errorf("%w: %s", ErrViolated, found[0])
 	}

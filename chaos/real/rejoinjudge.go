@@ -48,7 +48,7 @@ func (r *rejoin) judgeRejoin(ctx context.Context) error {
 			share(0), share(50), share(90), share(99), share(100), len(tally.returns))
 	}
 	r.printLine("  rows applied before the leader was killed: %d; under its successor: %d", tally.early, tally.later)
-	fmt.Fprint(r.Out, verdicts(found, len(r.swarm.Edges())))
+	fmt.Fprint(r.Out, formatVerdicts(quietVerdicts(len(r.swarm.Edges())), found))
 	switch {
 	case len(found) > 0:
 		return fmt.Errorf("%w: %d violations, the first: %s", ErrViolated, len(found), found[0])

@@ -247,27 +247,6 @@ func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
 	w.judgeAndRecord(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
 }
 
-// formatVerdictTable renders how each invariant fared: what taps judged, and what pictures
-// showed.
-func (w *fleetWatcher) formatVerdictTable() string {
-	var b strings.Builder
-	broken := map[check.Invariant]int{}
-	for _, v := range w.Violations() {
-		broken[v.Invariant]++
-	}
-	for _, v := range w.Monitor.Verdicts() {
-		if v.Judged == 0 && broken[v.Invariant] == 0 {
-			continue
-		}
-		verdict := "holds"
-		if n := broken[v.Invariant]; n > 0 {
-			verdict = fmt.Sprintf("BROKEN %d times", n)
-		}
-		fmt.Fprintf(&b, "  %-22s %-14s %s (judged %d times)\n", v.Invariant.Slug(), verdict, v.Invariant.Statement(), v.Judged)
-	}
-	return b.String()
-}
-
 // recordUnexpectedDeath notes that a member ended by itself, once.
 func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	w.mu.Lock()
