@@ -139,6 +139,5 @@ func (m *Member) Resume() error { return m.lastProcess().Resume() }
 // Stopped reports whether every thread of the process stands still.
 func (m *Member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }
 
-// Cut takes the member off the network, Heal puts it back.
-func (m *Member) Cut() error  { return m.net.Cut(m.Name) }
-func (m *Member) Heal() error { return m.net.Heal(m.Name) }
+// Cut takes the member off the network, silently: packets vanish, nothing answers.
+func (m *Member) Cut() (*faultnet.Imposed, error) { return m.net.Impose(m.Name, faultnet.Dead()) }

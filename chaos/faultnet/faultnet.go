@@ -39,12 +39,7 @@ type Network interface {
 	// Dial opens a TCP connection from inside a member's place, so that it is
 	// reached also while it is cut off.
 	Dial(ctx context.Context, member, addr string) (net.Conn, error)
-	// Cut takes a member off the network, silently: packets vanish, nothing
-	// answers. Heal puts it back.
-	Cut(member string) error
-	Heal(member string) error
-	// Impose impairs a member's link until the impairment is lifted. Heal does not
-	// lift it.
+	// Impose impairs a member's link until the impairment is lifted.
 	Impose(member string, i Impairment) (*Imposed, error)
 	// Rebind has a NAT in front of a member forget its flows: its packets come
 	// from other ports, and answers to the old ones vanish. The function says how

@@ -64,16 +64,21 @@ func TestProxyCutsAndHeals(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 
 	target := net.JoinHostPort(hub.Advertise, "24647")
+	cuts := map[string]*faultnet.Imposed{}
+	cut := func(member string) func() error {
+		return func() (err error) { cuts[member], err = p.Impose(member, faultnet.Dead()); return err }
+	}
+	heal := func(member string) func() error { return func() error { cuts[member].Lift(); return nil } }
 	steps := []struct {
 		name   string
 		change func() error
 		passes bool
 	}{
 		{"at first", func() error { return nil }, true},
-		{"edge cut", func() error { return p.Cut("edge") }, false},
-		{"edge healed", func() error { return p.Heal("edge") }, true},
-		{"hub cut", func() error { return p.Cut("hub") }, false},
-		{"hub healed", func() error { return p.Heal("hub") }, true},
+		{"edge cut", cut("edge"), false},
+		{"edge healed", heal("edge"), true},
+		{"hub cut", cut("hub"), false},
+		{"hub healed", heal("hub"), true},
 	}
 	for _, s := range steps {
 		if err := s.change(); err != nil {
@@ -83,7 +88,7 @@ func TestProxyCutsAndHeals(t *testing.T) {
 			t.Errorf("%s: packet came through = %v, want %v", s.name, got, s.passes)
 		}
 	}
-	if err := p.Cut("nobody"); err == nil {
+	if _, err := p.Impose("nobody", faultnet.Dead()); err == nil {
 		t.Error("cutting off a member that does not exist succeeded")
 	}
 }
@@ -121,15 +126,14 @@ func TestNetnsCutsAndHeals(t *testing.T) {
 	if !reach() {
 		t.Error("at first: no packet came through")
 	}
-	if err := n.Cut("c"); err != nil {
+	cut, err := n.Impose("c", faultnet.Dead())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if reach() {
 		t.Error("cut: a packet came through")
 	}
-	if err := n.Heal("c"); err != nil {
-		t.Fatal(err)
-	}
+	cut.Lift()
 	if !reach() {
 		t.Error("healed: no packet came through")
 	}

@@ -69,7 +69,8 @@ const (
 func (i *Imposed) Lift() {
 	i.links.mu.Lock()
 	defer i.links.mu.Unlock()
-	i.links.removeImpairment(i)
+	l := i.links.on[i.member]
+	i.links.on[i.member] = slices.DeleteFunc(slices.Clone(l), func(x *Imposed) bool { return x == i })
 }
 
 // Tally is what it has done so far.
@@ -83,14 +84,13 @@ func (i *Imposed) Tally() Tally {
 type links struct {
 	mu  sync.Mutex
 	on  map[string][]*Imposed // by member; no entry: no such member
-	cut map[string]*Imposed   // by Cut
 	rng *rand.Rand
 }
 
 // newLinks draws by a fixed seed: which packet is hit depends on the traffic
 // anyhow.
 func newLinks() *links {
-	return &links{on: map[string][]*Imposed{}, cut: map[string]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2))}
+	return &links{on: map[string][]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2))}
 }
 
 // addMember makes a member.
@@ -100,54 +100,17 @@ func (l *links) addMember(member string) {
 	l.on[member] = nil
 }
 
-// Cut makes every packet from and to a member vanish; its device stays up.
-func (l *links) Cut(member string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut[member] != nil {
-		return nil
-	}
-	cut, err := l.addImpairment(member, Dead())
-	if err == nil {
-		l.cut[member] = cut
-	}
-	return err
-}
-
-// Heal lets a member's packets pass again.
-func (l *links) Heal(member string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.on[member]; !ok {
-		return fmt.Errorf("heal the link of %s: no such member", member)
-	}
-	l.removeImpairment(l.cut[member])
-	delete(l.cut, member)
-	return nil
-}
-
 // Impose impairs a member's link. Connections that a Proxy carries by TCP (gossip) stand still
 // where a direction is cut, and are else left alone.
 func (l *links) Impose(member string, i Impairment) (*Imposed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.addImpairment(member, i)
-}
-
-func (l *links) addImpairment(member string, imp Impairment) (*Imposed, error) {
 	if _, ok := l.on[member]; !ok {
 		return nil, fmt.Errorf("impair the link of %s: no such member", member)
 	}
-	i := &Imposed{links: l, member: member, ways: [2]imposedWay{{Way: imp.Out}, {Way: imp.In}}}
-	l.on[member] = append(slices.Clone(l.on[member]), i)
-	return i, nil
-}
-
-// removeImpairment takes an impairment, if there is one, off its link.
-func (l *links) removeImpairment(i *Imposed) {
-	if i != nil {
-		l.on[i.member] = slices.DeleteFunc(slices.Clone(l.on[i.member]), func(x *Imposed) bool { return x == i })
-	}
+	imposed := &Imposed{links: l, member: member, ways: [2]imposedWay{{Way: i.Out}, {Way: i.In}}}
+	l.on[member] = append(slices.Clone(l.on[member]), imposed)
+	return imposed, nil
 }
 
 // canProgress reports whether a connection between two members could make progress.

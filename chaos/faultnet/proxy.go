@@ -22,14 +22,13 @@ import (
 type Proxy struct {
 	plain bool // there is nothing in between
 
-	mu           sync.Mutex
-	members      map[string]*proxyMember
-	byAddr       map[netip.Addr]string // bind address -> member
-	flows        map[*flow]struct{}
-	open         []io.Closer // sockets of flows
-	traffic      map[string]int64
-	firstThrough map[string]time.Time // when a packet first got through, since the last Heal
-	closed       bool
+	mu      sync.Mutex
+	members map[string]*proxyMember
+	byAddr  map[netip.Addr]string // bind address -> member
+	flows   map[*flow]struct{}
+	open    []io.Closer // sockets of flows
+	traffic map[string]int64
+	closed  bool
 
 	binds, advertised int // blocks of addresses
 
@@ -48,7 +47,7 @@ func NewProxy() *Proxy {
 	return &Proxy{
 		binds: newBlock(), advertised: newBlock(),
 		members: map[string]*proxyMember{}, byAddr: map[netip.Addr]string{},
-		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, firstThrough: map[string]time.Time{},
+		flows: map[*flow]struct{}{}, traffic: map[string]int64{},
 		links: newLinks(), delayedCalls: newCallScheduler(),
 	}
 }
@@ -132,24 +131,6 @@ func (p *Proxy) Command(_, program string, args ...string) *exec.Cmd {
 func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", addr)
-}
-
-// Cut makes every packet from and to a member vanish.
-func (p *Proxy) Cut(member string) error {
-	p.forgetFirstPacket(member)
-	return p.links.Cut(member)
-}
-
-// Heal lets a member's packets pass again.
-func (p *Proxy) Heal(member string) error {
-	p.forgetFirstPacket(member)
-	return p.links.Heal(member)
-}
-
-func (p *Proxy) forgetFirstPacket(member string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.firstThrough, member)
 }
 
 // Rebind has what a member sends come from new ports of the proxy.
@@ -327,9 +308,6 @@ func (p *Proxy) countTraffic(payload int, members ...string) {
 	defer p.mu.Unlock()
 	for _, m := range members {
 		p.traffic[m] += int64(payload + headers)
-		if p.firstThrough[m].IsZero() {
-			p.firstThrough[m] = time.Now()
-		}
 	}
 }
 
@@ -339,12 +317,4 @@ func (p *Proxy) Traffic(member string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.traffic[member]
-}
-
-// Through is when a packet of a member first got through since its link was cut
-// or healed; zero: none did.
-func (p *Proxy) Through(member string) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.firstThrough[member]
 }

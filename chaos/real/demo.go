@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"skerry/chaos/cluster"
+	"skerry/chaos/faultnet"
 	"skerry/fleet"
 )
 
@@ -32,6 +33,7 @@ type demoRun struct {
 	jobFile string
 	began   time.Time
 	away    *cluster.Edge // the edge that is cut off
+	cut     *faultnet.Imposed
 	alloc   fleet.AllocID // its allocation
 }
 
@@ -102,7 +104,8 @@ func (s *demoRun) runJob(ctx context.Context) error {
 
 func (s *demoRun) cutLink(ctx context.Context) error {
 	s.printStep("cutting the link of %s: from now on its packets vanish", s.away.Name)
-	if err := s.away.Cut(); err != nil {
+	var err error
+	if s.cut, err = s.away.Cut(); err != nil {
 		return err
 	}
 	return s.redrawTableUntil(ctx, "the hub says unknown while the tasks go on", s.checkRunsWhileUnknown)
@@ -166,9 +169,7 @@ func (s *demoRun) killLeader(ctx context.Context) error {
 func (s *demoRun) healDemoLink(ctx context.Context) error {
 	s.printStep("healing the link of %s", s.away.Name)
 	began := time.Now()
-	if err := s.away.Heal(); err != nil {
-		return err
-	}
+	s.cut.Lift()
 	err := s.redrawTableUntil(ctx, "the same allocation runs on, its history is in", func(rows []row) string {
 		for _, r := range rows {
 			if r.hub != fleet.ClientRunning {

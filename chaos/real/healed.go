@@ -28,6 +28,8 @@ const (
 	healedEntries = 6
 	healedBytes   = 20_000
 	defaultCap    = 60 * time.Second
+	// firstPacketPoll is how often it is looked for that first packet.
+	firstPacketPoll = 5 * time.Millisecond
 )
 
 // Run cuts one edge's link, heals it, and measures until all is settled.
@@ -46,7 +48,8 @@ func (h Healed) Run(ctx context.Context) error {
 			return err
 		}
 		e := s.fleet.Edges[0]
-		if err := e.Cut(); err != nil {
+		cut, err := e.Cut()
+		if err != nil {
 			return err
 		}
 		if err := pause(ctx, h.Cut); err != nil {
@@ -59,27 +62,31 @@ func (h Healed) Run(ctx context.Context) error {
 		if unknown := f.Allocs[fleet.ClientUnknown]; unknown != h.Allocs {
 			return fmt.Errorf("%w: %d of %d allocations were unknown before the link came back", ErrVoid, unknown, h.Allocs)
 		}
-		return h.measureHeal(ctx, s, e, wait)
+		return h.measureHeal(ctx, s, cut, wait)
 	})
 }
 
-func (h Healed) measureHeal(ctx context.Context, s *fleetRun, e *cluster.Edge, wait time.Duration) error {
+func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Imposed, wait time.Duration) error {
 	before, err := s.fleet.Hubs[0].Fleet(ctx)
 	if err != nil {
 		return err
 	}
-	bytes := h.Proxy.Traffic(e.Name)
-	if err := e.Heal(); err != nil {
-		return err
-	}
+	edge := s.fleet.Edges[0].Name
+	bytes := h.Proxy.Traffic(edge)
+	cut.Lift()
 	healed := time.Now()
+	waiting, stop := context.WithTimeout(ctx, wait+quietBound)
+	defer stop()
+	for h.Proxy.Traffic(edge) == bytes && pause(waiting, firstPacketPoll) == nil {
+	}
+	first := time.Now()
 	err = cluster.Eventually(ctx, wait+quietBound, "the edge is settled", func(ctx context.Context) string {
 		return firstUnsettled(ctx, s.fleet)
 	})
 	if err != nil {
 		return err
 	}
-	settled, total := time.Since(h.Proxy.Through(e.Name)), time.Since(healed)
+	settled, total := time.Since(first), time.Since(healed)
 	after, err := s.fleet.Hubs[0].Fleet(ctx)
 	if err != nil {
 		return err
@@ -96,7 +103,7 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, e *cluster.Edge, w
 			most = max(most, perJob[ev.JobID])
 		}
 	}
-	entries, sent := int(after.Index-before.Index), h.Proxy.Traffic(e.Name)-bytes
+	entries, sent := int(after.Index-before.Index), h.Proxy.Traffic(edge)-bytes
 	h.printLine("link healed after %s, %d allocations: settled %s after the first packet (%s after the heal; back-off cap %s), %d evaluations a job, %d Raft entries, %d bytes",
 		h.Cut, h.Allocs, settled.Round(time.Millisecond), total.Round(time.Millisecond), wait, most, entries, sent)
 	switch {

@@ -36,7 +36,8 @@ func (b Reboot) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := e.Cut(); err != nil {
+		cut, err := e.Cut()
+		if err != nil {
 			return err
 		}
 		var took []time.Duration
@@ -51,9 +52,7 @@ func (b Reboot) Run(ctx context.Context) error {
 		p99 := took[(len(took)*99+99)/100-1]
 		b.printLine("reboot without a link, %d tasks, %d times: from agent start to tasks running: median %s, p99 %s, longest %s",
 			b.Tasks, b.Rounds, median(took), p99.Round(time.Millisecond), longest(took))
-		if err := e.Heal(); err != nil {
-			return err
-		}
+		cut.Lift()
 		if _, _, err := s.waitUntilQuiet(ctx); err != nil {
 			return err
 		}
