@@ -2,7 +2,6 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
 	"skerry/chaos/engine"
@@ -341,92 +339,6 @@ func (s *campaignRun) mendAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// reportVerdict is what the run comes to.
-func (s *campaignRun) reportVerdict(err error) error {
-	never, played := s.summarizeKindHits()
-	s.printLine("\nfaults that hit: %s", played)
-	s.printLine("what users did: %s", describeSteps(s.acked))
-	s.printLine("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
-	s.printLine("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
-	vs := s.watch.judgeAtEnd()
-	err = errors.Join(err, s.watch.exportReadError())
-	fmt.Fprint(s.Out, formatVerdicts(s.watch.Monitor.Verdicts(), vs))
-	switch {
-	case len(vs) > 0:
-		for _, v := range vs {
-			s.printLine("    %s", v)
-		}
-		if why := stalled(longest(s.waited)); why != "" {
-			s.printLine("    %s", why)
-		}
-		return errors.Join(fmt.Errorf("%w: %s; repeat it with --seed %d, files are in %s", ErrViolated, vs[0], s.Seed, s.Dir), err)
-	case errors.Is(err, disk.ErrRemembers):
-		return fmt.Errorf("%w: %w", ErrVoid, err)
-	case err != nil:
-		return err
-	case s.expect != nil:
-		return s.reportUnmet()
-	case len(never) > 0:
-		return fmt.Errorf("%w: never hit: %s", ErrVoid, strings.Join(never, ", "))
-	}
-	if never := s.unjudgedInvariants(); len(never) > 0 && s.Clocked != "" && s.For >= rollingRun {
-		return fmt.Errorf("%w: never judged: %s", ErrVoid, strings.Join(never, ", "))
-	}
-	return nil
-}
-
-// reportUnmet is what the scenario's expectations come to.
-func (s *campaignRun) reportUnmet() error {
-	unmet := s.expect.Unmet()
-	if len(unmet) == 0 {
-		return nil
-	}
-	s.printLine("    %s", strings.Join(unmet, "\n    "))
-	return fmt.Errorf("%w: %s", ErrViolated, unmet[0])
-}
-
-// rolloutInvariants are those that a campaign has to judge, or nothing was rolled out, launched or
-// drained in it.
-var rolloutInvariants = []check.Invariant{
-	check.MaxParallel, check.Canaries, check.SiteBudget, check.NoneBetween, check.Deferred, check.LaunchedOnce, check.DrainsEnd, check.DeploymentsEnd,
-}
-
-// unjudgedInvariants names those of them that were never judged.
-func (s *campaignRun) unjudgedInvariants() (never []string) {
-	for _, v := range s.watch.Monitor.Verdicts() {
-		if slices.Contains(rolloutInvariants, v.Invariant) && v.Judged == 0 {
-			never = append(never, v.Invariant.Slug())
-		}
-	}
-	return never
-}
-
-// longRun is from which length on every kind has to have come up: each is due within
-// a few chapters. In a shorter one bad luck has to come twice: a crash that finds no
-// task, a rebind behind a cut.
-const (
-	longRun = 15 * time.Minute
-	badLuck = 2
-)
-
-// rollingRun is from which length on rollouts, launches and drains have to have come up:
-// there is one every few seconds.
-const rollingRun = 2 * time.Minute
-
-// summarizeKindHits lists the kinds that were tried, and never hit; and renders all counts.
-func (s *campaignRun) summarizeKindHits() (never []string, all string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var counts []string
-	for _, k := range s.possibleKinds() {
-		counts = append(counts, fmt.Sprintf("%s %d", k, s.played[k]))
-		if s.hits[k] == 0 && (s.played[k] >= badLuck || s.For >= longRun || s.Rounds >= voidBelow) {
-			never = append(never, string(k))
-		}
-	}
-	return never, strings.Join(counts, ", ")
 }
 
 func (s *campaignRun) crashDir() string { return filepath.Join(s.Dir, "crash") }

@@ -90,12 +90,27 @@ var (
 	needClocks = []schedule.Kind{schedule.ClockJump, schedule.Clock1970}
 )
 
+// wantedKinds are the kinds that the campaign shall have; nil: all.
+func (s *campaignRun) wantedKinds() []schedule.Kind {
+	switch {
+	case s.Scenario != nil:
+		kinds := []schedule.Kind{} // of a scenario without faults: none
+		for _, f := range s.Scenario.Faults {
+			kinds = append(kinds, f.Kind)
+		}
+		return kinds
+	case s.Rounds > 0:
+		return roundKinds
+	}
+	return s.Kinds
+}
+
 // possibleKinds are the kinds that the ground allows, of those that are wanted.
 func (s *campaignRun) possibleKinds() []schedule.Kind {
+	wanted := s.wantedKinds()
 	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {
 		info, _ := k.Info()
-		unwanted := len(s.Kinds) > 0 && !slices.Contains(s.Kinds, k) ||
-			s.Scenario != nil && !slices.ContainsFunc(s.Scenario.Faults, func(f schedule.Fault) bool { return f.Kind == k })
+		unwanted := wanted != nil && !slices.Contains(wanted, k)
 		cannot := !s.Disks && s.Rounds == 0 && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
 		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)
 		return info.Clock&schedule.Real == 0 || unwanted || cannot || few

@@ -96,7 +96,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	g, _ := mustGround(t)
-	if err := (real.Partition{Ground: g, Hubs: 3, Edges: 3, Rounds: 3, Seed: 1}).Run(t.Context()); err != nil {
+	if err := (real.Campaign{Ground: g, CampaignConfig: real.CampaignConfig{Hubs: 3, Edges: 3, Rounds: 3, Seed: 1}}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

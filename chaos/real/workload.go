@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"skerry/chaos/check"
@@ -117,31 +116,4 @@ func startsAt(starts, edge string) (int, error) {
 		n += bytes.Count(b, []byte(" "+edge+"\n"))
 	}
 	return n, nil
-}
-
-// formatVerdicts renders how each invariant fared that was judged, or found to be broken.
-func formatVerdicts(all []check.Verdict, found []check.Violation) string {
-	broken := map[check.Invariant]int{}
-	for _, v := range found {
-		broken[v.Invariant]++
-	}
-	var b strings.Builder
-	for _, v := range all {
-		verdict := "holds"
-		if n := broken[v.Invariant]; n > 0 {
-			verdict = fmt.Sprintf("BROKEN %d times", n)
-		} else if v.Judged == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "  %-22s %-14s %s (judged %d times)\n", v.Invariant.Slug(), verdict, v.Invariant.Statement(), v.Judged)
-	}
-	return b.String()
-}
-
-// quietVerdicts are those of invariants that so many snapshots of a quiet fleet were judged by.
-func quietVerdicts(snapshots int) (all []check.Verdict) {
-	for _, i := range check.Checked() {
-		all = append(all, check.Verdict{Invariant: i, Judged: uint64(snapshots)})
-	}
-	return all
 }

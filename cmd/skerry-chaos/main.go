@@ -111,7 +111,7 @@ func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.
 }
 
 func partitionCommand(s *runFlags) *cobra.Command {
-	var p real.Partition
+	var p real.Campaign
 	c := s.groundCommand("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
 		func(ctx context.Context, g real.Ground) error {
 			if p.Rounds < 1 || p.Hubs < 1 || p.Edges < 1 {

@@ -1,22 +1,12 @@
 package real
 
 import (
-	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"skerry/chaos/schedule"
 )
-
-// Partition is a campaign of short rounds. In each of them edges lose their links, and while
-// they are away agents and hubs are ended; then all is mended, has to become quiet, and is judged.
-type Partition struct {
-	Ground
-	Hubs   int
-	Edges  int
-	Rounds int
-	Seed   uint64
-}
 
 // Bounds of one round.
 const (
@@ -32,16 +22,8 @@ const (
 var (
 	roundEdgeKinds = []schedule.Kind{schedule.EdgeKill, schedule.EdgeRestart, schedule.PowerCut}
 	roundHubKinds  = []schedule.Kind{schedule.HubKill, schedule.LeaderKill, schedule.MinorityCut}
+	roundKinds     = slices.Concat([]schedule.Kind{schedule.LinkCut}, roundEdgeKinds, roundHubKinds)
 )
-
-// Run runs the rounds and judges each. Everything that it started is gone when
-// it returns; Dir stays.
-func (p Partition) Run(ctx context.Context) error {
-	return Campaign{Ground: p.Ground, CampaignConfig: CampaignConfig{
-		Hubs: p.Hubs, Edges: p.Edges, Seed: p.Seed, Rounds: p.Rounds,
-		Kinds: append(append([]schedule.Kind{schedule.LinkCut}, roundEdgeKinds...), roundHubKinds...),
-	}}.Run(ctx)
-}
 
 // drawRound draws the faults of one round. An edge is always cut off; in the middle of that
 // something may happen to one that is, to any other one, and to a hub. A majority of hubs stays.
