@@ -46,12 +46,11 @@ type Config struct {
 	// Disk gives a member a disk of its own, mounted at its data directory; nil: all
 	// have the machine's.
 	Disk func(name, dir string) (*disk.Disk, error)
-	// Clocked is a program with the commands hub and edge, whose wall clocks go by a
-	// file, and whose hub tells in another one what it applies. Members that Clock names
-	// run it, and with Tells all hubs.
+	// Clocked is a program with the commands hub and edge, whose wall clocks go by a file, and
+	// whose hub tells in another one what it applies. All hubs run it, and edges that Clock names;
+	// "": none.
 	Clocked string
 	Clock   func(name string) bool
-	Tells   bool
 	// LocalHTTP has hubs serve HTTP on 127.0.0.1 of their place (namespaces), else
 	// on the address they bind.
 	LocalHTTP bool
@@ -111,10 +110,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	}
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
 		"--advertise", place.Advertise, "--http-bind", h.httpHost}, c.cfg.HubFlags...)
-	if h.Clock != "" {
-		h.args = append(h.args, "--clock", string(h.Clock))
-	}
-	if c.cfg.Tells {
+	if c.cfg.Clocked != "" {
 		h.binary, h.Told = c.cfg.Clocked, h.Dir+".told"
 		h.args = append(h.args, "--told", h.Told)
 	}
@@ -160,7 +156,8 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	}
 	e.args = append([]string{"--data-dir", e.Dir, "--hub", strings.Join(hubs, ","), "--token-file", token,
 		"--name", name, "--bind", place.Bind}, append(slices.Clone(c.cfg.EdgeFlags), flags...)...)
-	if e.Clock != "" {
+	if c.cfg.Clocked != "" && c.cfg.Clock(name) {
+		e.binary, e.Clock = c.cfg.Clocked, clock.File(e.Dir+".clock")
 		e.args = append(append([]string{"edge"}, e.args...), "--clock", string(e.Clock))
 	}
 	return e, nil
@@ -219,9 +216,6 @@ func (c *Cluster) Close() error {
 func (c *Cluster) placeMember(m *Member, at faultnet.Place, program string) {
 	m.Name, m.Place, m.net = at.Name, at, c.cfg.Net
 	m.Dir, m.binary = filepath.Join(c.cfg.Dir, at.Name), program
-	if c.cfg.Clock != nil && c.cfg.Clock(at.Name) {
-		m.binary, m.Clock = c.cfg.Clocked, clock.File(m.Dir+".clock")
-	}
 }
 
 // Polls of Eventually: soon at first, then less often, so that watching a fleet

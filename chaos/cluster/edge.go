@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"skerry/chaos/clock"
 	"skerry/chaos/proc"
 	"skerry/edge/local"
 	"skerry/fleet"
@@ -13,8 +14,9 @@ import (
 // Edge is one edge.
 type Edge struct {
 	Member
-	Flags []string // of its own
-	boot  int      // guarded by mu: number of its boot
+	Flags []string   // of its own
+	Clock clock.File // "": its clock cannot be moved
+	boot  int        // guarded by mu: number of its boot
 }
 
 // BootEnv names the environment variable that takes the place of the kernel's

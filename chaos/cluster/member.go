@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"skerry/chaos/clock"
 	"skerry/chaos/disk"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/proc"
@@ -29,7 +28,6 @@ type Member struct {
 	Place faultnet.Place
 	Dir   string
 	Disk  *disk.Disk // nil: the machine's
-	Clock clock.File // "": its clock cannot be moved
 
 	net    faultnet.Network
 	binary string

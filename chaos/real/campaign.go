@@ -98,10 +98,7 @@ func (p Campaign) Run(ctx context.Context) error {
 		p.Hubs, p.Edges, p.Seed = len(p.Scenario.Topology.Hubs), len(p.Scenario.Topology.Edges), p.Scenario.Seed
 	}
 	p.printLine("%d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.lengthText(), p.Seed, p.Dir)
-	sz := fast(p.Hubs, p.Edges)
-	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
-	sz.dress = p.configureCluster
-	return p.runOnFleet(ctx, sz, func(st *fleetRun) error {
+	return p.runOnFleet(ctx, p.clusterConfig(), func(st *fleetRun) error {
 		s, err := newCampaignRun(st, p.CampaignConfig)
 		if err != nil {
 			return err
@@ -147,9 +144,10 @@ func (p CampaignConfig) fleetTopology() schedule.Topology {
 	return t
 }
 
-// configureCluster gives members names as schedules have them, disks and clocks.
-func (p CampaignConfig) configureCluster(c *cluster.Config) {
-	t := p.fleetTopology()
+// clusterConfig is a fleet that notices absence within seconds, with disks and clocks.
+func (p CampaignConfig) clusterConfig() cluster.Config {
+	t, c := p.fleetTopology(), fast(p.Hubs, p.Edges)
+	c.HubFlags = append(slices.Clone(c.HubFlags), "--edge-cert-validity", certificates)
 	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(nil, t.Edges[n-1]) }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
@@ -160,10 +158,9 @@ func (p CampaignConfig) configureCluster(c *cluster.Config) {
 			return disk.Make(dir+".img", dir, size)
 		}
 	}
-	if p.Clocked != "" {
-		// All hubs tell: what one of them has acknowledged it has told.
-		c.Clocked, c.Clock, c.Tells = p.Clocked, p.hasMovableClock, true
-	}
+	// All hubs tell: what one of them has acknowledged it has told.
+	c.Clocked, c.Clock = p.Clocked, p.hasMovableClock
+	return c
 }
 
 // runAllPhases plays one schedule after the other.

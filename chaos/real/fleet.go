@@ -55,36 +55,23 @@ type fleetRun struct {
 	settleBound time.Duration
 }
 
-// size is how many of each, and what is added to their command lines.
-type size struct {
-	hubs, edges         int
-	hubFlags, edgeFlags []string
-	dress               func(*cluster.Config) // nil: plain members
+// fast is a fleet that notices absence within seconds.
+func fast(hubs, edges int) cluster.Config {
+	return cluster.Config{Hubs: hubs, Edges: edges, HubFlags: FastHub, EdgeFlags: FastEdge}
 }
 
-// fast is a size whose fleet notices absence within seconds.
-func fast(hubs, edges int) size {
-	return size{hubs: hubs, edges: edges, hubFlags: FastHub, edgeFlags: FastEdge}
-}
-
-// runOnFleet runs play on a stage and takes everything down.
-func (g Ground) runOnFleet(ctx context.Context, s size, play func(*fleetRun) error) (err error) {
-	st := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
-	if err := os.MkdirAll(st.starts, 0o755); err != nil {
+// runOnFleet runs play on a fleet that is made here, and takes everything down.
+func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*fleetRun) error) (err error) {
+	s := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
+	if err := os.MkdirAll(s.starts, 0o755); err != nil {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
-	cfg := cluster.Config{
-		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: s.hubs, Edges: s.edges,
-		LocalHTTP: g.LocalHTTP, HubFlags: s.hubFlags, EdgeFlags: s.edgeFlags,
-	}
-	if s.dress != nil {
-		s.dress(&cfg)
-	}
-	if st.fleet, err = cluster.Start(ctx, cfg); err != nil {
+	cfg.Dir, cfg.HubBinary, cfg.EdgeBinary, cfg.Net, cfg.LocalHTTP = g.Dir, g.HubBinary, g.EdgeBinary, g.Net, g.LocalHTTP
+	if s.fleet, err = cluster.Start(ctx, cfg); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.fleet.Close()) }()
-	return play(st)
+	defer func() { err = errors.Join(err, s.fleet.Close()) }()
+	return play(s)
 }
 
 // printLine prints a line.

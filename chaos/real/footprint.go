@@ -23,7 +23,7 @@ const footprintRest = 10 * time.Second
 // Run starts one hub and one edge, lets them rest, and prints the figures next
 // to what they are meant to be.
 func (f Footprint) Run(ctx context.Context) error {
-	return f.runOnFleet(ctx, size{hubs: 1, edges: 1}, func(s *fleetRun) error {
+	return f.runOnFleet(ctx, cluster.Config{Hubs: 1, Edges: 1}, func(s *fleetRun) error {
 		if err := pause(ctx, footprintRest); err != nil {
 			return err
 		}

@@ -34,16 +34,16 @@ const (
 
 // Run cuts one edge's link, heals it, and measures until all is settled.
 func (h Healed) Run(ctx context.Context) error {
-	sz := size{hubs: 3, edges: 1}
+	cfg := cluster.Config{Hubs: 3, Edges: 1}
 	wait := defaultCap
 	if h.Cap > 0 {
-		sz.edgeFlags = []string{"--backoff-cap", h.Cap.String()}
+		cfg.EdgeFlags = []string{"--backoff-cap", h.Cap.String()}
 		wait = h.Cap
 	}
 	if h.Cut < 40*time.Second { // shorter than the default deadline: the fleet has to notice sooner
-		sz.hubFlags = FastHub
+		cfg.HubFlags = FastHub
 	}
-	return h.runOnFleet(ctx, sz, func(s *fleetRun) error {
+	return h.runOnFleet(ctx, cfg, func(s *fleetRun) error {
 		if err := s.runJobUntilQuiet(ctx, workload("healed", h.Allocs, s.starts)); err != nil {
 			return err
 		}

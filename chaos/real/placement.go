@@ -43,7 +43,7 @@ func (p Placement) Run(ctx context.Context) error {
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	return p.runOnFleet(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *fleetRun) error {
+	return p.runOnFleet(ctx, cluster.Config{Hubs: p.Hubs, HubFlags: p.HubFlags}, func(s *fleetRun) error {
 		return s.withSwarm(ctx, edges, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
 	})
 }

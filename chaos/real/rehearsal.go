@@ -38,7 +38,7 @@ const watchEvery = 300 * time.Millisecond
 // Run runs the jobs, breaks what the plan breaks, and is what was to be seen of it.
 func (r Rehearsal) Run(ctx context.Context) (seen *report.Rehearsal, err error) {
 	r.printLine("running it on %d hubs and %d edges, files in %s", len(r.Plan.Topology.Hubs), len(r.Plan.Topology.Edges), r.Dir)
-	if err := r.runOnFleet(ctx, r.fleetSize(), func(s *fleetRun) error { return r.runAndRecord(ctx, s) }); err != nil {
+	if err := r.runOnFleet(ctx, r.clusterConfig(), func(s *fleetRun) error { return r.runAndRecord(ctx, s) }); err != nil {
 		return nil, err
 	}
 	in, err := history.Open(filepath.Join(r.Dir, historyFile))
@@ -49,22 +49,20 @@ func (r Rehearsal) Run(ctx context.Context) (seen *report.Rehearsal, err error) 
 	return report.Rehearse(in)
 }
 
-// fleetSize is the fleet that was rehearsed.
-func (r Rehearsal) fleetSize() size {
+// clusterConfig is the fleet that was rehearsed.
+func (r Rehearsal) clusterConfig() cluster.Config {
 	t := r.Plan.Topology
-	sz := size{hubs: len(t.Hubs), edges: len(t.Edges)}
+	c := cluster.Config{Hubs: len(t.Hubs), Edges: len(t.Edges)}
 	set := func(flags *[]string, name string, d time.Duration) {
 		if d > 0 {
 			*flags = append(*flags, name, d.String())
 		}
 	}
-	set(&sz.hubFlags, "--heartbeat-min-ttl", r.MinTTL)
-	set(&sz.hubFlags, "--heartbeat-grace", r.Grace)
-	set(&sz.edgeFlags, "--backoff-cap", r.BackoffCap)
-	sz.dress = func(c *cluster.Config) {
-		c.EdgeFlagsOf = func(n int) []string { return edgeFlags(r.Meta[t.Edges[n-1].Name], t.Edges[n-1]) }
-	}
-	return sz
+	set(&c.HubFlags, "--heartbeat-min-ttl", r.MinTTL)
+	set(&c.HubFlags, "--heartbeat-grace", r.Grace)
+	set(&c.EdgeFlags, "--backoff-cap", r.BackoffCap)
+	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(r.Meta[t.Edges[n-1].Name], t.Edges[n-1]) }
+	return c
 }
 
 // edgeFlags say of a real edge what the description of the fleet says. Attributes are

@@ -64,7 +64,7 @@ func (r Rejoin) Run(ctx context.Context) error {
 	if r.Edges < 1 || r.Allocs < 1 || r.Transitions < 1 {
 		return errors.New("a mass rejoin needs at least one edge, one allocation and one transition")
 	}
-	return r.runOnFleet(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *fleetRun) error {
+	return r.runOnFleet(ctx, cluster.Config{Hubs: rejoinHubs, HubFlags: r.HubFlags}, func(s *fleetRun) error {
 		run := &rejoin{fleetRun: s, want: r, edgesBefore: memory()}
 		return s.withSwarm(ctx, swarm.Config{Edges: r.Edges, BackoffCap: r.Cap}, func(ctx context.Context, edges *swarm.Swarm) error {
 			run.swarm = edges
