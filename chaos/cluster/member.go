@@ -13,6 +13,7 @@ import (
 
 // Machine is a hub or an edge.
 type Machine interface {
+	// Common is what hubs and edges have in common.
 	Common() *Member
 	// Start starts its process.
 	Start() error
@@ -130,8 +131,10 @@ func (m *Member) Stop() error {
 	return m.lastProcess().Stop(30 * time.Second)
 }
 
-// Pause stops the process in its tracks, Resume lets it go on.
-func (m *Member) Pause() error  { return m.lastProcess().Pause() }
+// Pause stops the process in its tracks.
+func (m *Member) Pause() error { return m.lastProcess().Pause() }
+
+// Resume lets a paused process go on.
 func (m *Member) Resume() error { return m.lastProcess().Resume() }
 
 // Stopped reports whether every thread of the process stands still.

@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 
+	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
 
 // watchExpectations shows the fleet to a scenario's expectations until ctx ends.
 func (w *fleetWatcher) watchExpectations(ctx context.Context) {
-	for w.s.expect != nil && pause(ctx, lookEvery) == nil {
+	for w.s.expect != nil && engine.Pause(ctx, lookEvery) {
 		w.updateExpectations(ctx)
 		if w.s.expect.AwaitsQuiet() && firstUnsettled(ctx, w.s.fleet) == "" {
 			w.s.expect.RecordSettled(w.s.elapsedTime())

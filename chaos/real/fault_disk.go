@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -62,23 +61,20 @@ func (p platform) SlowDisk(ctx context.Context, member string, wait time.Duratio
 // loses that as well keeps no promise, and is another fault.
 func tearPage(journal string) error {
 	const page = 4096
-	f, err := os.OpenFile(newest(journal), os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("tear a page: %w", err)
+	return changeFile(newest(journal), func(b []byte) []byte { return append(b, b[max(0, len(b)-page/2):]...) })
+}
+
+// flipBits flips bits in the journal, half of them in the part that was written last.
+func flipBits(journal string, bits int) error {
+	flip := func(n int) func(b []byte) []byte {
+		return func(b []byte) []byte {
+			for range n {
+				b[rand.IntN(len(b))] ^= 1 << rand.IntN(8)
+			}
+			return b
+		}
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("tear a page: %w", err)
-	}
-	half := make([]byte, min(page/2, info.Size()))
-	if _, err := f.ReadAt(half, info.Size()-int64(len(half))); err != nil {
-		return fmt.Errorf("tear a page: %w", err)
-	}
-	if _, err := f.WriteAt(half, info.Size()); err != nil {
-		return fmt.Errorf("tear a page: %w", err)
-	}
-	return nil
+	return errors.Join(changeFile(newest(journal), flip(bits-bits/2)), changeFile(journal, flip(bits/2)))
 }
 
 // newest is the part of the journal that was written last: its log, where it has one.
@@ -89,35 +85,14 @@ func newest(journal string) string {
 	return journal
 }
 
-// flipBits flips bits anywhere in the journal and its log.
-func flipBits(journal string, bits int) error {
-	for range bits {
-		path := journal
-		if rand.IntN(2) == 0 {
-			path = newest(journal)
-		}
-		if err := flipBit(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("flip a bit: %w", err)
-		}
+// changeFile changes what a file holds, unless it is empty.
+func changeFile(path string, change func(b []byte) []byte) error {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > 0 {
+		err = os.WriteFile(path, change(b), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("damage a file: %w", err)
 	}
 	return nil
-}
-
-func flipBit(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return err
-	}
-	at, b := rand.Int64N(info.Size()), []byte{0}
-	if _, err := f.ReadAt(b, at); err != nil {
-		return err
-	}
-	b[0] ^= 1 << rand.IntN(8)
-	_, err = f.WriteAt(b, at)
-	return err
 }

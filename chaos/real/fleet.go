@@ -148,15 +148,3 @@ func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
 	}
 	return nil
 }
-
-// pause lets d pass.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

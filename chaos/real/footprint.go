@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/proc"
 )
 
@@ -24,8 +25,8 @@ const footprintRest = 10 * time.Second
 // to what they are meant to be.
 func (f Footprint) Run(ctx context.Context) error {
 	return f.runOnFleet(ctx, cluster.Config{Hubs: 1, Edges: 1}, func(s *fleetRun) error {
-		if err := pause(ctx, footprintRest); err != nil {
-			return err
+		if !engine.Pause(ctx, footprintRest) {
+			return ctx.Err()
 		}
 		hub, err := proc.Resident(s.fleet.Hubs[0].Pid())
 		if err != nil {
@@ -34,8 +35,8 @@ func (f Footprint) Run(ctx context.Context) error {
 		if err := s.runJobUntilQuiet(ctx, workload("ten", footprintTasks, s.starts)); err != nil {
 			return err
 		}
-		if err := pause(ctx, footprintRest); err != nil {
-			return err
+		if !engine.Pause(ctx, footprintRest) {
+			return ctx.Err()
 		}
 		return f.printFootprint(hub, s.fleet.Edges[0])
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/client"
 	"skerry/fleet"
@@ -52,8 +53,8 @@ func (h Healed) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, h.Cut); err != nil {
-			return err
+		if !engine.Pause(ctx, h.Cut) {
+			return ctx.Err()
 		}
 		f, err := s.fleet.Hubs[0].Fleet(ctx)
 		if err != nil {
@@ -77,7 +78,7 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Impo
 	healed := time.Now()
 	waiting, stop := context.WithTimeout(ctx, wait+quietBound)
 	defer stop()
-	for h.Proxy.Traffic(edge) == bytes && pause(waiting, firstPacketPoll) == nil {
+	for h.Proxy.Traffic(edge) == bytes && engine.Pause(waiting, firstPacketPoll) {
 	}
 	first := time.Now()
 	err = cluster.Eventually(ctx, wait+quietBound, "the edge is settled", func(ctx context.Context) string {

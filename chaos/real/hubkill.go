@@ -8,6 +8,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/fleet"
 )
 
@@ -81,7 +82,7 @@ func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i i
 			b.mu.Unlock()
 			return
 		}
-		if pause(ctx, 20*time.Millisecond) != nil {
+		if !engine.Pause(ctx, 20*time.Millisecond) {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/history"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
@@ -132,7 +133,7 @@ func (r Rehearsal) realPlan() (schedule.Schedule, error) {
 }
 
 func (s *campaignRun) watchHub(ctx context.Context, h *cluster.Hub) error {
-	for pause(ctx, watchEvery) == nil {
+	for engine.Pause(ctx, watchEvery) {
 		if shown, err := pollHubState(ctx, h); err == nil { // one that moves on, or is down, shows nothing
 			s.watch.Observe(check.Observation{Hub: &shown})
 		}
@@ -143,7 +144,7 @@ func (s *campaignRun) watchHub(ctx context.Context, h *cluster.Hub) error {
 // watchTasks tells of tasks that begin or end on an edge, as its processes show it.
 func (s *campaignRun) watchTasks(ctx context.Context, e *cluster.Edge) error {
 	before := map[check.TaskKey]int{}
-	for pause(ctx, watchEvery) == nil {
+	for engine.Pause(ctx, watchEvery) {
 		now, err := processes(e)
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"skerry/chaos/engine"
 )
 
 // stalls knows for how long the harness itself had to wait for a processor: what it runs
@@ -24,7 +26,7 @@ const (
 func (s *stalls) watchForStalls(ctx context.Context) {
 	for {
 		began := time.Now()
-		if pause(ctx, stallLook) != nil {
+		if !engine.Pause(ctx, stallLook) {
 			return
 		}
 		s.recordStall(time.Since(began) - stallLook)

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"skerry/edge/swarm"
 )
 
 // withSwarm runs simulated edges beside the fleet's hubs while play plays. An edge that
 // fails ends it.
-func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(context.Context, *swarm.Swarm) error) (err error) {
+func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(context.Context, *swarm.Swarm) error) error {
 	cfg.Dir = filepath.Join(s.Dir, "edges")
 	cfg.Hubs, cfg.TokenFile = s.fleet.JoinAddresses()
 	began := time.Now()
@@ -22,22 +24,11 @@ func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(co
 	}
 	s.sayDuration("edges opened", began)
 	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- edges.Run(running) }()
-	playing, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	played := make(chan error, 1)
-	go func() { played <- play(playing, edges) }()
-	select {
-	case err = <-played:
-		stop()
-		err = errors.Join(err, <-ended)
-	case err = <-ended:
-		cancel(err)
-		err = errors.Join(err, <-played)
-		stop()
-	}
-	return errors.Join(err, edges.Close())
+	defer stop()
+	g, running := errgroup.WithContext(running)
+	g.Go(func() error { return edges.Run(running) })
+	g.Go(func() error { defer stop(); return play(running, edges) })
+	return errors.Join(g.Wait(), edges.Close())
 }
 
 // awaitSwarm waits for a swarm, for a while, and says how long it took since a time.

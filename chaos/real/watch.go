@@ -74,7 +74,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	over.Go(func() {
-		for pause(ctx, aliveEvery) == nil {
+		for engine.Pause(ctx, aliveEvery) {
 			w.s.checkMachinesAlive()
 		}
 	})
@@ -82,14 +82,14 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	over.Go(func() { w.watchExpectations(ctx) })
 	w.openHubExports()
 	over.Go(func() {
-		for pause(ctx, exportPollEvery) == nil {
+		for engine.Pause(ctx, exportPollEvery) {
 			w.judgeAppliedEntries()
 		}
 	})
 	for _, h := range w.s.fleet.Hubs {
 		over.Go(func() {
 			told := refusals{hub: h.Name, log: observe.FileTail{Path: h.LogFile()}}
-			for pause(ctx, hubsEvery) == nil {
+			for engine.Pause(ctx, hubsEvery) {
 				for _, r := range told.readNewRefusals() {
 					r.From = w.nameOf(r.From)
 					w.judgeAndRecord(check.Observation{Refused: &r})
@@ -104,7 +104,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	for _, e := range w.s.fleet.Edges {
 		over.Go(func() {
 			var seen journalSeen
-			for pause(ctx, lookEvery) == nil {
+			for engine.Pause(ctx, lookEvery) {
 				seen = w.observeEdge(ctx, e, seen)
 			}
 		})

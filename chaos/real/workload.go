@@ -86,6 +86,22 @@ const cloneName = "clone-"
 
 // started counts how often each allocation's task was started, as it told.
 func started(starts string) (map[fleet.AllocID]int, error) {
+	return countTold(starts, func(told []byte) int {
+		return bytes.Count(told, []byte("\n")) - bytes.Count(told, []byte(" "+cloneName))
+	})
+}
+
+// startsAt counts the starts that tasks told of one edge.
+func startsAt(starts, edge string) (n int, err error) {
+	told, err := countTold(starts, func(told []byte) int { return bytes.Count(told, []byte(" "+edge+"\n")) })
+	for _, of := range told {
+		n += of
+	}
+	return n, err
+}
+
+// countTold counts in what the tasks of each allocation told.
+func countTold(starts string, count func(told []byte) int) (map[fleet.AllocID]int, error) {
 	files, err := os.ReadDir(starts)
 	if err != nil {
 		return nil, fmt.Errorf("read what tasks told: %w", err)
@@ -96,24 +112,7 @@ func started(starts string) (map[fleet.AllocID]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read what a task told: %w", err)
 		}
-		counts[fleet.AllocID(f.Name())] = bytes.Count(b, []byte("\n")) - bytes.Count(b, []byte(" "+cloneName))
+		counts[fleet.AllocID(f.Name())] = count(b)
 	}
 	return counts, nil
-}
-
-// startsAt counts the starts that tasks told of one edge.
-func startsAt(starts, edge string) (int, error) {
-	files, err := os.ReadDir(starts)
-	if err != nil {
-		return 0, fmt.Errorf("read what tasks told: %w", err)
-	}
-	n := 0
-	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(starts, f.Name()))
-		if err != nil {
-			return 0, fmt.Errorf("read what a task told: %w", err)
-		}
-		n += bytes.Count(b, []byte(" "+edge+"\n"))
-	}
-	return n, nil
 }
