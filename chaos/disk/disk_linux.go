@@ -68,6 +68,14 @@ func Make(image, dir string, size int64) (*Disk, error) {
 	return d, nil
 }
 
+// wrapError says in an error what was done to the disk; nil stays nil.
+func (d *Disk) wrapError(done string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s disk %s: %w", done, filepath.Base(d.dir), err)
+}
+
 // Try makes a small disk below dir, cuts its power, and takes it away again: an error
 // says that disks cannot be had here, or do not forget.
 func Try(dir string) error {
@@ -87,7 +95,7 @@ func Try(dir string) error {
 // mountImage mounts the image, and syncs what a power cut has to leave.
 func (d *Disk) mountImage() error {
 	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
-		return fmt.Errorf("mount disk %s: %w", filepath.Base(d.dir), err)
+		return d.wrapError("mount", err)
 	}
 	if err := d.writeMarkerFile(syncedFile, true); err != nil {
 		return errors.Join(err, d.Close())
@@ -107,10 +115,10 @@ func (d *Disk) writeMarkerFile(name string, sync bool) error {
 	if err == nil && sync {
 		err = syncDir(d.dir)
 	}
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // a full disk has an older one
-		return fmt.Errorf("write %s on disk %s: %w", name, filepath.Base(d.dir), err)
+	if errors.Is(err, syscall.ENOSPC) { // a full disk has an older one
+		return nil
 	}
-	return nil
+	return d.wrapError("write "+name+" on", err)
 }
 
 func syncDir(dir string) error {
@@ -144,7 +152,7 @@ func (d *Disk) PowerCut(kill func() error) error {
 		return err
 	}
 	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
-		return fmt.Errorf("mount disk %s after a power cut: %w", filepath.Base(d.dir), err)
+		return d.wrapError("mount, after a power cut,", err)
 	}
 	return d.checkPowerCutLoss()
 }
@@ -172,10 +180,7 @@ const (
 
 func (d *Disk) shutDownFilesystem() error {
 	err := d.withRootFD(func(fd int) error { return unix.IoctlSetPointerInt(fd, ext4Shutdown, noLogFlush) })
-	if err != nil {
-		return fmt.Errorf("cut the power of disk %s: %w", filepath.Base(d.dir), err)
-	}
-	return nil
+	return d.wrapError("cut the power of", err)
 }
 
 // withRootFD calls f with the file system's root.
@@ -197,25 +202,19 @@ func (d *Disk) unmountWithRetries() error {
 			break
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("unmount disk %s: %w", filepath.Base(d.dir), err)
-	}
-	return nil
+	return d.wrapError("unmount", err)
 }
 
 // Sync makes everything durable that was written so far.
 func (d *Disk) Sync() error {
-	if err := d.withRootFD(unix.Syncfs); err != nil {
-		return fmt.Errorf("sync disk %s: %w", filepath.Base(d.dir), err)
-	}
-	return nil
+	return d.wrapError("sync", d.withRootFD(unix.Syncfs))
 }
 
 // Fill writes until nothing more fits, and returns the error that said so.
 func (d *Disk) Fill() (full error, err error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ballastFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+		return nil, d.wrapError("fill", err)
 	}
 	defer f.Close()
 	if err := d.allocateFreeSpace(f); err != nil {
@@ -234,7 +233,7 @@ func (d *Disk) Fill() (full error, err error) {
 				break
 			}
 			if err != nil {
-				return nil, fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+				return nil, d.wrapError("fill", err)
 			}
 		}
 	}
@@ -246,27 +245,27 @@ func (d *Disk) allocateFreeSpace(f *os.File) error {
 	const rest = 2 << 20
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+		return d.wrapError("fill", err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+		return d.wrapError("fill", err)
 	}
 	free := int64(st.Bavail)*st.Bsize - rest
 	if free <= 0 {
 		return nil
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, info.Size(), free)
-	if err != nil && !errors.Is(err, syscall.ENOSPC) { // somebody else may have taken it
-		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+	if errors.Is(err, syscall.ENOSPC) { // somebody else may have taken it
+		return nil
 	}
-	return nil
+	return d.wrapError("fill", err)
 }
 
 // Empty takes away what Fill wrote.
 func (d *Disk) Empty() error {
-	if err := os.Remove(filepath.Join(d.dir, ballastFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("empty disk %s: %w", filepath.Base(d.dir), err)
+	if err := os.Remove(filepath.Join(d.dir, ballastFile)); !errors.Is(err, os.ErrNotExist) {
+		return d.wrapError("empty", err)
 	}
 	return nil
 }
@@ -286,7 +285,7 @@ func (d *Disk) Freeze() error {
 		return nil
 	}
 	if err := d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiFreeze, 0) }); err != nil {
-		return fmt.Errorf("freeze disk %s: %w", filepath.Base(d.dir), err)
+		return d.wrapError("freeze", err)
 	}
 	d.frozen = true
 	return nil
@@ -300,7 +299,7 @@ func (d *Disk) Thaw() error {
 		return nil
 	}
 	if err := d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) }); err != nil {
-		return fmt.Errorf("thaw disk %s: %w", filepath.Base(d.dir), err)
+		return d.wrapError("thaw", err)
 	}
 	d.frozen = false
 	return nil
