@@ -2,6 +2,7 @@ package real
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,6 +96,9 @@ func (p CampaignConfig) hasMovableClock(name string) bool {
 // Run runs the campaign. Everything that it started is gone when it returns; Dir stays.
 func (p Campaign) Run(ctx context.Context) error {
 	if p.Scenario != nil {
+		if err := checkPlayable(*p.Scenario); err != nil {
+			return fmt.Errorf("play the scenario on real processes: %w", err)
+		}
 		p.Hubs, p.Edges, p.Seed = len(p.Scenario.Topology.Hubs), len(p.Scenario.Topology.Edges), p.Scenario.Seed
 	}
 	p.printLine("%d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.lengthText(), p.Seed, p.Dir)
@@ -106,6 +110,24 @@ func (p Campaign) Run(ctx context.Context) error {
 		err = s.runAllPhases(ctx)
 		return s.watch.writeVerdictsAndClose(s.reportVerdict(err))
 	})
+}
+
+// checkPlayable checks that real machines and tasks can be such as the scenario has them.
+func checkPlayable(s schedule.Schedule) error {
+	if len(s.Topology.Pools) > 0 {
+		return errors.New("rules of node pools are for virtual time")
+	}
+	for _, e := range s.Topology.Edges {
+		if e.Link != "" || e.JournalKiB > 0 {
+			return fmt.Errorf("%s: link and journal are for virtual time", e.Name)
+		}
+	}
+	for _, j := range s.Jobs {
+		if j.Task != (schedule.Script{RunFor: j.Task.RunFor}) || j.Cores+j.Devices > 0 {
+			return fmt.Errorf("job %s: of a task's script real tasks have run_for alone, and of claims no cores and devices", j.ID)
+		}
+	}
+	return nil
 }
 
 func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error) {

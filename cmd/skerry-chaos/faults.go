@@ -21,64 +21,67 @@ import (
 	"skerry/cmd/console"
 )
 
-// faultsCommand runs a storm. For root it is one in a cell, with disks that forget.
-func faultsCommand(s *runFlags) *cobra.Command {
-	var storm real.Campaign
-	var kinds []string
+// campaignCommand makes a subcommand that runs a campaign, when it is prepared. For root it is one in
+// a cell, with disks that forget.
+func (s *runFlags) campaignCommand(use, short string, cfg *real.CampaignConfig, prepare func() error) *cobra.Command {
 	var noDisks bool
-	c := s.groundCommand("faults", "Break everything at random on real processes, for long, and judge it all the while",
-		func(ctx context.Context, g real.Ground) (err error) {
-			if storm.Kinds, err = kindsOf(kinds); err != nil {
-				return err
-			}
-			if storm.Hubs < 1 || storm.Edges < 1 || storm.For <= 0 {
+	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) (err error) {
+		if err := prepare(); err != nil {
+			return err
+		}
+		if cfg.Disks, err = canMountDisks(g, noDisks); err != nil {
+			return err
+		}
+		if cfg.Clocked, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		cfg.Repeat, cfg.Versions = runProvenance(cfg.Seed)
+		return real.Campaign{Ground: g, CampaignConfig: *cfg}.Run(ctx)
+	})
+	c.Flags().BoolVar(&noDisks, "no-disks", false, "do without disks of their own, and their faults (only root can have them)")
+	c.Flags().StringVar(&cfg.Report, "report", "", "folder for the history and the report (default: none are written)")
+	return runInCell(c)
+}
+
+func faultsCommand(s *runFlags) *cobra.Command {
+	var cfg real.CampaignConfig
+	var kinds []string
+	c := s.campaignCommand("faults", "Break everything at random on real processes, for long, and judge it all the while", &cfg,
+		func() (err error) {
+			if cfg.Hubs < 1 || cfg.Edges < 1 || cfg.For <= 0 {
 				return errors.New("a run needs some time, a hub and an edge")
 			}
-			storm.Ground = g
-			if storm.Disks, err = canMountDisks(g, noDisks); err != nil {
-				return err
-			}
-			if storm.Clocked, err = os.Executable(); err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
-			storm.Repeat, storm.Versions = runProvenance(storm.Seed)
-			return storm.Run(ctx)
+			cfg.Kinds, err = kindsOf(kinds)
+			return err
 		})
 	f := c.Flags()
-	f.DurationVar(&storm.For, "for", 10*time.Minute, "how long")
-	f.Uint64Var(&storm.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
-	f.IntVar(&storm.Hubs, "hubs", 3, "number of hubs")
-	f.IntVar(&storm.Edges, "edges", 5, "number of edges")
+	f.DurationVar(&cfg.For, "for", 10*time.Minute, "how long")
+	f.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
+	f.IntVar(&cfg.Hubs, "hubs", 3, "number of hubs")
+	f.IntVar(&cfg.Edges, "edges", 5, "number of edges")
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
-	f.BoolVar(&noDisks, "no-disks", false, "do without disks of their own, and their faults (only root can have them)")
-	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
-	return runInCell(c)
+	return c
 }
 
 // scenarioCommand plays a scenario's file on real processes.
 func scenarioCommand(s *runFlags) *cobra.Command {
 	var c *cobra.Command
-	var report string
-	c = s.groundCommand("scenario FILE", "Play a scenario of chaos/scenarios on real processes: its times are real ones",
-		func(ctx context.Context, g real.Ground) error {
+	var cfg real.CampaignConfig
+	c = s.campaignCommand("scenario FILE", "Play a scenario of chaos/scenarios on real processes: its times are real ones", &cfg,
+		func() error {
 			plan, err := virtual.ReadSchedule(c.Flags().Arg(0))
-			if err != nil {
-				return err
-			}
-			run := real.Campaign{Ground: g, CampaignConfig: real.CampaignConfig{Scenario: &plan, Report: report}}
-			run.Repeat, run.Versions = runProvenance(plan.Seed)
-			return run.Run(ctx)
+			cfg.Scenario = &plan
+			return err
 		})
 	c.Args = cobra.ExactArgs(1)
-	c.Flags().StringVar(&report, "report", "", "folder for the history and the report (default: none are written)")
 	return c
 }
 
-// runProvenance is what a history says of how it was made: the command that repeats it, and
-// with what.
+// runProvenance is what a history says of how it was made: the command that repeats it, with the seed
+// where that was drawn, and by which program.
 func runProvenance(seed uint64) (repeat string, versions map[string]string) {
 	repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
-	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
+	if seed != 0 && !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
 		repeat += fmt.Sprintf(" --seed %d", seed)
 	}
 	return repeat, map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
