@@ -85,12 +85,14 @@ type links struct {
 	mu  sync.Mutex
 	on  map[string][]*Imposed // by member; no entry: no such member
 	rng *rand.Rand
+
+	delayedCalls *callScheduler
 }
 
 // newLinks draws by a fixed seed: which packet is hit depends on the traffic
 // anyhow.
 func newLinks() *links {
-	return &links{on: map[string][]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2))}
+	return &links{on: map[string][]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2)), delayedCalls: newCallScheduler()}
 }
 
 // addMember makes a member.
@@ -123,6 +125,22 @@ func (l *links) canProgress(a, b string) bool {
 		}
 	}
 	return true
+}
+
+// sendCopies sends a packet from one member to another by their links, where headers are so many bytes
+// besides; false: it is lost.
+func (l *links) sendCopies(from, to string, packet []byte, headers int, send func([]byte)) bool {
+	now := time.Now()
+	copies := l.delaysOfCopies(from, to, len(packet)+headers, now)
+	for _, wait := range copies {
+		if wait == 0 {
+			send(packet)
+			continue
+		}
+		kept := slices.Clone(packet)
+		l.delayedCalls.scheduleCall(now.Add(wait), func() { send(kept) })
+	}
+	return len(copies) > 0
 }
 
 // delaysOfCopies decides on a packet of so many bytes: after how long each copy of it

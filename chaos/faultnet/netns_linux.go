@@ -21,8 +21,7 @@ import (
 type Netns struct {
 	prefix string // of every namespace
 	*links
-	delayedCalls *callScheduler
-	wg           sync.WaitGroup
+	wg sync.WaitGroup
 
 	mu             sync.Mutex
 	members        map[string]*switchMember
@@ -37,7 +36,7 @@ func NewNetns(prefix string) (*Netns, error) {
 		return nil, errors.New("make network namespaces: root is needed (use the proxy instead)")
 	}
 	return &Netns{
-		prefix: prefix, links: newLinks(), delayedCalls: newCallScheduler(),
+		prefix: prefix, links: newLinks(),
 		members: map[string]*switchMember{}, byAddr: map[netip.Addr]*switchMember{},
 	}, nil
 }

@@ -9,11 +9,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Proxy is a Network on loopback. A member that serves a port is advertised at
@@ -33,8 +31,7 @@ type Proxy struct {
 	binds, advertised int // blocks of addresses
 
 	*links
-	delayedCalls *callScheduler
-	wg           sync.WaitGroup
+	wg sync.WaitGroup
 }
 
 type proxyMember struct {
@@ -48,7 +45,7 @@ func NewProxy() *Proxy {
 		binds: newBlock(), advertised: newBlock(),
 		members: map[string]*proxyMember{}, byAddr: map[netip.Addr]string{},
 		flows: map[*flow]struct{}{}, traffic: map[string]int64{},
-		links: newLinks(), delayedCalls: newCallScheduler(),
+		links: newLinks(),
 	}
 }
 
@@ -287,19 +284,8 @@ const headers = 20 + 8
 // carryPacket sends a packet between two members by its links, and counts it for both
 // where it gets through.
 func (p *Proxy) carryPacket(a, b string, packet []byte, send func([]byte)) {
-	now := time.Now()
-	copies := p.links.delaysOfCopies(a, b, len(packet)+headers, now)
-	if len(copies) == 0 {
-		return
-	}
-	p.countTraffic(len(packet), a, b)
-	for _, wait := range copies {
-		if wait == 0 {
-			send(packet)
-			continue
-		}
-		kept := slices.Clone(packet)
-		p.delayedCalls.scheduleCall(now.Add(wait), func() { send(kept) })
+	if p.links.sendCopies(a, b, packet, headers, send) {
+		p.countTraffic(len(packet), a, b)
 	}
 }
 

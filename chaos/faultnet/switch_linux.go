@@ -6,10 +6,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,15 +76,7 @@ func (n *Netns) forwardPacket(from *switchMember, packet []byte) {
 	if !to.nat.translateInbound(packet) {
 		return
 	}
-	now := time.Now()
-	for _, wait := range n.links.delaysOfCopies(from.name, to.name, len(packet), now) {
-		if wait == 0 {
-			to.deliverPacket(packet)
-			continue
-		}
-		kept := slices.Clone(packet)
-		n.delayedCalls.scheduleCall(now.Add(wait), func() { to.deliverPacket(kept) })
-	}
+	n.links.sendCopies(from.name, to.name, packet, 0, to.deliverPacket)
 }
 
 // deliverPacket hands a packet to the member's machine. A full queue drops, as a network
