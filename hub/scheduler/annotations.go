@@ -5,8 +5,9 @@ import (
 	"skerry/reconcile"
 )
 
-// desiredUpdates counts what is decided for a group. What is lost is not counted: what takes
-// its place is.
+// desiredUpdates converts the decisions for a group to the API's counts. Lost allocations are not counted,
+// but their replacements are. noNode and awaits count placements without a node, and those that wait for
+// stops.
 func desiredUpdates(g reconcile.GroupSummary, noNode, awaits int) fleet.DesiredUpdates {
 	return fleet.DesiredUpdates{
 		Ignore: uint64(g.Ignore), Place: uint64(g.Place), Stop: uint64(g.Stop), InPlaceUpdate: uint64(g.InPlace),
@@ -16,7 +17,7 @@ func desiredUpdates(g reconcile.GroupSummary, noNode, awaits int) fleet.DesiredU
 	}
 }
 
-// desiredUpdatesByGroup counts what the attempt changes, by group.
+// desiredUpdatesByGroup returns the counts of changes by group.
 func (a *attempt) desiredUpdatesByGroup() map[string]fleet.DesiredUpdates {
 	counts := make(map[string]fleet.DesiredUpdates, len(a.decisions.Groups))
 	for name, g := range a.decisions.Groups {
@@ -29,8 +30,8 @@ func (a *attempt) desiredUpdatesByGroup() map[string]fleet.DesiredUpdates {
 	return counts
 }
 
-// deploymentToFollow is the rollout that the attempt begins or goes on with, "" for none: who waits
-// for the evaluation waits for that next.
+// deploymentToFollow returns the deployment that the attempt begins or continues; "": none. A client that
+// waits for the evaluation waits for this deployment next.
 func (a *attempt) deploymentToFollow() fleet.DeploymentID {
 	if d := a.decisions.Deployment; d != nil {
 		return d.ID
@@ -41,7 +42,7 @@ func (a *attempt) deploymentToFollow() fleet.DeploymentID {
 	return a.eval.DeploymentID
 }
 
-// createdEvals lists the evaluations that the attempt makes beside its own.
+// createdEvals returns the new evaluations that the attempt would create beside its own.
 func (a *attempt) createdEvals() []*fleet.Evaluation {
 	created := []*fleet.Evaluation{}
 	for _, e := range a.evalsAfterPlan() {

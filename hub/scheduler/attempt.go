@@ -11,7 +11,7 @@ import (
 	"skerry/reconcile"
 )
 
-// attempt is one try to make a plan for a job on a snapshot.
+// attempt is one try to make a plan for a job from a snapshot of the state.
 type attempt struct {
 	view  *state.View
 	eval  *fleet.Evaluation
@@ -23,20 +23,21 @@ type attempt struct {
 	rankings         map[string]*ranking
 	plannedUsage     *plannedUsage
 	placements       []fleet.Alloc
-	preempts         bool                          // others may be evicted for the job
-	evicted          []*fleet.Alloc                // of other jobs
-	preemptionsNamed map[fleet.NodeID]bool         // where a placement has named what was evicted for it
-	replaced         map[fleet.AllocID]bool        // whose replacement was placed
-	stopFirst        map[fleet.AllocID]bool        // that stop first, so that there is room, each for one placement
-	failed           map[string]*fleet.AllocMetric // by group
-	queued           map[string]int                // by group
-	awaitingStops    map[string]int                // by group, how many of queued wait for room that is made for them
+	preempts         bool                          // the job may evict allocations of other jobs
+	evicted          []*fleet.Alloc                // allocations of other jobs that the plan evicts
+	preemptionsNamed map[fleet.NodeID]bool         // nodes whose evictions are listed in a placement
+	replaced         map[fleet.AllocID]bool        // allocations whose replacement found a node
+	stopFirst        map[fleet.AllocID]bool        // allocations that must stop before one placement fits
+	failed           map[string]*fleet.AllocMetric // by group: why placements failed
+	queued           map[string]int                // by group: placements that failed
+	awaitingStops    map[string]int                // by group: how many of queued wait for other allocations to stop
 
-	stopping      map[fleet.NodeID][]*fleet.Alloc // of the job: told to stop, and not ended yet
-	stoppingNodes []fleet.NodeID                  // where those are
+	stopping      map[fleet.NodeID][]*fleet.Alloc // the job's allocations that are to stop and have not ended
+	stoppingNodes []fleet.NodeID                  // the nodes of these
 }
 
-// newAttempt decides what is to be done for job, and finds nodes for it.
+// newAttempt computes the decisions for a job and finds nodes for the placements. It fails if a constraint
+// of the job cannot be compiled.
 func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.Time, newID func() string) (*attempt, error) {
 	a := &attempt{
 		view: v, eval: eval, job: job, now: now, newID: newID, rankings: map[string]*ranking{},
@@ -68,7 +69,7 @@ func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.
 	return a, nil
 }
 
-// reconcileInput makes the picture that reconcile decides on.
+// reconcileInput reads the input of package reconcile from the snapshot.
 func (a *attempt) reconcileInput() (reconcile.Input, error) {
 	in := reconcile.Input{
 		Job: a.job, Namespace: a.eval.Namespace, JobID: a.eval.JobID, EvalID: a.eval.ID, Priority: a.eval.Priority,
@@ -99,7 +100,8 @@ func (a *attempt) reconcileInput() (reconcile.Input, error) {
 	return in, err
 }
 
-// replacementFitFunc tells whether the newest version of a group has room in the stead of an allocation.
+// replacementFitFunc returns a function that reports whether the newest version of a group fits on the
+// node of an allocation if it replaces that.
 func (a *attempt) replacementFitFunc() func(prev *fleet.Alloc) bool {
 	rankings := map[string]*ranking{}
 	return func(prev *fleet.Alloc) bool {
@@ -108,7 +110,7 @@ func (a *attempt) replacementFitFunc() func(prev *fleet.Alloc) bool {
 		if ok && r == nil {
 			var err error
 			if r, err = newRanking(a.view, a.job, a.job.Group(prev.TaskGroup), &plannedUsage{}, nil); err != nil {
-				return true // which placing it tells
+				return true // the placement itself will fail with this error
 			}
 			rankings[prev.TaskGroup] = r
 		}
@@ -116,8 +118,8 @@ func (a *attempt) replacementFitFunc() func(prev *fleet.Alloc) bool {
 	}
 }
 
-// isFollowUp reports whether evaluations of a trigger that wait for a time come
-// from a decision.
+// isFollowUp reports whether delayed evaluations with this trigger are follow-ups that package reconcile
+// asked for.
 func isFollowUp(trigger string) bool {
 	switch trigger {
 	case fleet.TriggerRetryFailedAlloc, fleet.TriggerAllocReschedule, fleet.TriggerDisconnectTimeout, fleet.TriggerUpdateWindow:
@@ -126,8 +128,8 @@ func isFollowUp(trigger string) bool {
 	return false
 }
 
-// updateWindowFunc tells how the windows of the job's groups stand on nodes: nodes of one time
-// zone are alike.
+// updateWindowFunc returns a function that reports the state of a group's update windows on a node. It
+// computes the state once for each time zone.
 func (a *attempt) updateWindowFunc() func(*fleet.Node, string) reconcile.Window {
 	type key struct{ zone, group string }
 	known := map[key]reconcile.Window{}
@@ -143,7 +145,8 @@ func (a *attempt) updateWindowFunc() func(*fleet.Node, string) reconcile.Window 
 	}
 }
 
-// feasibilityFunc tells whether nodes suit the groups of the job.
+// feasibilityFunc returns a function that says why a node does not suit a group of the job; "": it does.
+// For a stopped job it is nil.
 func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
 	if a.job.Stopped() {
 		return nil, nil
@@ -160,7 +163,7 @@ func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
 	return func(n *fleet.Node, group string) string { return groups[group].whyInfeasible(n) }, nil
 }
 
-// computePlacements finds nodes for all placements.
+// computePlacements finds nodes for all placements that reconcile decided on.
 func (a *attempt) computePlacements(allocs []*fleet.Alloc) error {
 	counts := map[string]int{}
 	for _, p := range a.decisions.Place {
@@ -189,7 +192,8 @@ func (a *attempt) computePlacements(allocs []*fleet.Alloc) error {
 	return nil
 }
 
-// findOrNewRanking is the one under a name: of a group, or of an older version of it.
+// findOrNewRanking returns the ranking under a name, or makes it. The name stands for a group, or for a
+// group of an older job version. counts has the number of placements by group.
 func (a *attempt) findOrNewRanking(name string, job *fleet.Job, p *reconcile.Placement, counts map[string]int) (*ranking, error) {
 	if r := a.rankings[name]; r != nil {
 		return r, nil
@@ -207,7 +211,7 @@ func (a *attempt) findOrNewRanking(name string, job *fleet.Job, p *reconcile.Pla
 	return r, nil
 }
 
-// findStopping finds the job's allocations that were told to stop and have not ended.
+// findStopping fills in a.stopping and a.stoppingNodes.
 func (a *attempt) findStopping(allocs []*fleet.Alloc) {
 	a.stopping = map[fleet.NodeID][]*fleet.Alloc{}
 	for _, al := range allocs {
@@ -221,7 +225,8 @@ func (a *attempt) findStopping(allocs []*fleet.Alloc) {
 	}
 }
 
-// countRemainingAllocs counts the job's allocations that are there and stay there.
+// countRemainingAllocs counts the job's allocations, by node and group, that are not stopped or lost by
+// this decision.
 func (a *attempt) countRemainingAllocs(allocs []*fleet.Alloc) *plannedUsage {
 	t := &plannedUsage{
 		byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}, afterStops: map[fleet.NodeID]fleet.Resources{},
@@ -245,9 +250,9 @@ func (a *attempt) countRemainingAllocs(allocs []*fleet.Alloc) *plannedUsage {
 	return t
 }
 
-// tryPlacement finds a node for one placement. What it is to replace stands in nobody's
-// way; but the room that it takes is free only when its edge has said that it
-// ended. So where there is no other room, it is stopped first.
+// tryPlacement finds a node for one placement. The allocation that it replaces does not count for spreads
+// and distinct rules, but its resources are free only when it has ended. So if there is no other capacity,
+// that allocation, a stopping one, or a preempted one is stopped first, and the placement stays queued.
 func (a *attempt) tryPlacement(r *ranking, p reconcile.Placement, stops map[fleet.AllocID]reconcile.Change) {
 	var prev *fleet.Alloc
 	if p.Previous != nil && stops[p.Previous.ID].WithPlacement && !p.Previous.Terminal() {
@@ -275,9 +280,9 @@ func (a *attempt) tryPlacement(r *ranking, p reconcile.Placement, stops map[flee
 	if a.awaitStopping(r, p) {
 		a.awaitingStops[p.Group]++
 	} else if a.preempts {
-		victims, room := r.planPreemption(p)
+		victims, fits := r.planPreemption(p)
 		a.evicted = append(a.evicted, victims...)
-		if room {
+		if fits {
 			a.awaitingStops[p.Group]++
 		}
 	}
@@ -286,8 +291,8 @@ func (a *attempt) tryPlacement(r *ranking, p reconcile.Placement, stops map[flee
 	}
 }
 
-// awaitStopping reports whether a placement finds room as soon as an allocation of the job
-// has ended that was told to stop before, and if so takes that room.
+// awaitStopping reports whether a placement will fit when a stopping allocation of the job has ended, and
+// if so reserves that capacity.
 func (a *attempt) awaitStopping(r *ranking, p reconcile.Placement) bool {
 	if p.Node != "" {
 		return a.awaitStoppingOn(p.Node, r)
@@ -314,7 +319,7 @@ func (a *attempt) awaitStoppingOn(id fleet.NodeID, r *ranking) bool {
 	return false
 }
 
-// newAllocForPlacement makes the allocation of a placement.
+// newAllocForPlacement returns the new allocation of a placement on the chosen node.
 func (a *attempt) newAllocForPlacement(r *ranking, p reconcile.Placement, made placementChoice) fleet.Alloc {
 	al := fleet.Alloc{
 		ID: fleet.AllocID(a.newID()), Namespace: a.eval.Namespace, EvalID: a.eval.ID, Name: p.Name,
@@ -339,11 +344,11 @@ func (a *attempt) newAllocForPlacement(r *ranking, p reconcile.Placement, made p
 	return al
 }
 
-// preemptingJob is what evicted allocations call the job for which they go.
+// preemptingJob returns the name of the job for the field PreemptedFor of evicted allocations.
 func (a *attempt) preemptingJob() string { return a.job.Namespace + "/" + string(a.job.ID) }
 
-// claimPreemptedAllocs lists what was evicted from a node for the job, and not named by a placement
-// yet: the first one there names it.
+// claimPreemptedAllocs returns the allocations that were evicted from a node for this job and that no
+// placement lists yet. Only the first call for a node returns them.
 func (a *attempt) claimPreemptedAllocs(id fleet.NodeID) []fleet.AllocID {
 	if a.preemptionsNamed == nil {
 		a.preemptionsNamed = map[fleet.NodeID]bool{}
@@ -362,8 +367,8 @@ func (a *attempt) claimPreemptedAllocs(id fleet.NodeID) []fleet.AllocID {
 	return gone
 }
 
-// failedPlacements says, by group, why placements found no node. One that waits until what makes
-// room for it has stopped is none of them.
+// failedPlacements returns, by group, why placements found no node. Placements that wait for other
+// allocations to stop are not counted.
 func (a *attempt) failedPlacements() map[string]*fleet.AllocMetric {
 	failures := map[string]*fleet.AllocMetric{}
 	for group, m := range a.failed {
@@ -377,7 +382,7 @@ func (a *attempt) failedPlacements() map[string]*fleet.AllocMetric {
 	return failures
 }
 
-// decisionReasons returns a line for each decision and for what could not be placed.
+// decisionReasons returns one line for each decision, and for placements that failed.
 func (a *attempt) decisionReasons() []string {
 	lines := a.decisions.Reasons()
 	if a.job.Stopped() {
@@ -401,7 +406,7 @@ func (a *attempt) decisionReasons() []string {
 	return lines
 }
 
-// evictionReason is why allocations of other jobs are evicted.
+// evictionReason returns the description of evicted allocations.
 func (a *attempt) evictionReason() string {
 	return fmt.Sprintf("preempted by job %s, of priority %d", a.job.ID, a.job.Priority)
 }

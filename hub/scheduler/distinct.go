@@ -6,16 +6,16 @@ import (
 	"skerry/fleet"
 )
 
-// distinctRule is a distinct_hosts or distinct_property constraint: at most limit
-// allocations where the value is the same.
+// distinctRule is a distinct_hosts or distinct_property constraint: at most limit allocations on nodes
+// with the same value.
 type distinctRule struct {
 	c      fleet.Constraint
-	group  string // whose allocations count; "": all of the job's
+	group  string // the group whose allocations count; "": all groups of the job
 	limit  int
 	counts map[string]int // allocations by value
 }
 
-// newDistinctRules makes the rules that hold for a group.
+// newDistinctRules returns the distinct rules of the job and of a group.
 func newDistinctRules(job *fleet.Job, g *fleet.TaskGroup) []*distinctRule {
 	var rules []*distinctRule
 	add := func(cs []fleet.Constraint, group string) {
@@ -30,6 +30,7 @@ func newDistinctRules(job *fleet.Job, g *fleet.TaskGroup) []*distinctRule {
 	return rules
 }
 
+// newDistinctRule returns the rule of a constraint, or nil if it is another constraint or is switched off.
 func newDistinctRule(c fleet.Constraint, group string) *distinctRule {
 	d := &distinctRule{c: c, group: group, limit: 1, counts: map[string]int{}}
 	switch c.Operand {
@@ -47,6 +48,7 @@ func newDistinctRule(c fleet.Constraint, group string) *distinctRule {
 	return d
 }
 
+// distinctValue returns the node's value that must be distinct; ok is false if it has none.
 func (d *distinctRule) distinctValue(n *fleet.Node) (string, bool) {
 	if d.c.Operand == fleet.OpDistinctHosts {
 		return string(n.ID), true
@@ -54,13 +56,14 @@ func (d *distinctRule) distinctValue(n *fleet.Node) (string, bool) {
 	return n.Value(d.c.LTarget)
 }
 
-// canPlaceOn reports whether one more allocation may go onto a node.
+// canPlaceOn reports whether the rule allows one more allocation on a node. A node without the value is
+// not allowed.
 func (d *distinctRule) canPlaceOn(n *fleet.Node) bool {
 	v, ok := d.distinctValue(n)
 	return ok && d.counts[v] < d.limit
 }
 
-// adjustValueCount counts delta allocations of a group on a node.
+// adjustValueCount adds delta allocations of a group on a node to the count of the node's value.
 func (d *distinctRule) adjustValueCount(n *fleet.Node, group string, delta int) {
 	if d.group != "" && d.group != group {
 		return

@@ -9,20 +9,20 @@ import (
 	"skerry/reconcile"
 )
 
-// Outcome is what scheduling a job would lead to.
+// Outcome is the result of a DryRun.
 type Outcome struct {
 	Decisions  reconcile.Output
-	Placements []fleet.Alloc                 // with node, score and metrics
-	Failed     map[string]*fleet.AllocMetric // by group, where there is no node for some
-	NoNode     map[string]int                // by group, for how many there is none
+	Placements []fleet.Alloc                 // new allocations, with node, score and metrics
+	Failed     map[string]*fleet.AllocMetric // by group: why placements found no node
+	NoNode     map[string]int                // by group: number of placements that found no node
 	Updates    map[string]fleet.DesiredUpdates
-	Promised   map[string]int      // by group, how many wait until the room that is made for them is free
-	Reasons    []string            // one line a decision
-	Created    []*fleet.Evaluation // that would wait for a time, or for capacity
+	Promised   map[string]int      // by group: placements that wait until other allocations have stopped
+	Reasons    []string            // one line for each decision
+	Created    []*fleet.Evaluation // follow-up and blocked evaluations that would be created
 }
 
-// DryRun returns what would be done if job were registered now, on the state that
-// v shows. Nothing is committed; ids in the outcome mean nothing.
+// DryRun returns what scheduling would do if job were registered now, on the state v. It commits nothing.
+// Ids of new objects in the outcome are meaningless.
 func DryRun(v *state.View, job *fleet.Job, now time.Time) (Outcome, error) {
 	spec, err := state.EncodeSpec(job)
 	if err != nil {

@@ -8,25 +8,24 @@ import (
 	"skerry/fleet/placement"
 )
 
-// feasibility says on which nodes a group of a job may run, whatever room they
-// have. What holds for a node's computed class is found out once a class.
-// It belongs to one goroutine.
+// feasibility decides on which nodes a group of a job may run, apart from their resources. It checks
+// properties that a node class has in common once for each class. Only one goroutine may use it.
 type feasibility struct {
 	job     *fleet.Job
-	conds   []placement.Condition // that nodes of a class have in common
-	perNode []placement.Condition // that look at what is unique to a node
+	conds   []placement.Condition // constraints that hold for all nodes of a class or for none
+	perNode []placement.Condition // constraints that refer to unique properties of a node
 	drivers []string
-	devices []*fleet.RequestedDevice // that tasks ask for
-	ports   []fleet.Port             // that are of a named network
-	classes map[string]verdict
+	devices []*fleet.RequestedDevice // requested by tasks
+	ports   []fleet.Port             // ports of a named host network
+	classes map[string]verdict       // results of checkClass, by class
 }
 
-// verdict is why nodes do not suit, "" where they do.
+// verdict is the reason why nodes of a class do not suit; "": they do.
 type verdict string
 
 const missingDrivers = "missing drivers"
 
-// newFeasibility compiles the constraints of a group and all its tasks.
+// newFeasibility compiles the constraints of a group and its tasks. It fails if one of them is invalid.
 func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
 	f := &feasibility{job: job, classes: map[string]verdict{}}
 	all := append([]fleet.Constraint{}, job.Constraints...)
@@ -63,12 +62,12 @@ func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
 	return f, nil
 }
 
-// inScope reports whether the job is for nodes such as this one at all.
+// inScope reports whether a node is in the job's node pool and datacenters.
 func (f *feasibility) inScope(n *fleet.Node) bool {
 	return f.job.InPool(n.NodePool) && f.job.InDatacenter(n.Datacenter)
 }
 
-// whyInfeasible says why a node does not suit, "" where it does.
+// whyInfeasible returns the reason why a node does not suit; "": it does.
 func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 	v, ok := f.classes[n.ComputedClass]
 	if !ok || n.ComputedClass == "" {
@@ -96,6 +95,7 @@ func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 	return ""
 }
 
+// checkClass returns the reason why all nodes of this node's class do not suit; "": they do.
 func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	if !f.job.InPool(n.NodePool) {
 		return verdict("node pool " + n.NodePool)
@@ -116,8 +116,8 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	return ""
 }
 
-// hasDriver reports whether a node has a driver, and it works. A node that says
-// nothing of it may have its attribute.
+// hasDriver reports whether a node has a driver that is healthy. If the node does not report the driver,
+// its attribute driver.NAME decides.
 func hasDriver(n *fleet.Node, driver string) bool {
 	if d, ok := n.Drivers[driver]; ok {
 		return d.Detected && d.Healthy
@@ -126,8 +126,9 @@ func hasDriver(n *fleet.Node, driver string) bool {
 	return err == nil && has
 }
 
-// mergeClassEligibility adds what was found out to a blocked evaluation's classes: a class
-// is eligible where any of the groups that wait could run there.
+// mergeClassEligibility adds the known classes to a blocked evaluation's: a class is eligible if one of
+// the waiting groups can run there. escaped says that classes alone do not decide, because the group needs
+// properties of single nodes.
 func (f *feasibility) mergeClassEligibility(classes map[string]bool) (escaped bool) {
 	for class, v := range f.classes {
 		if class != "" {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// othersShown is how many other candidates the first placements of a group show,
-	// and othersShownTimes how many placements those are: each is an entry in the log.
+	// othersShown is how many other candidates the metric of a placement lists. Only the first
+	// othersShownTimes placements of a group list them, to keep log entries small.
 	othersShown      = 4
 	othersShownTimes = 3
 )
 
-// Names of scores, as people know them.
+// Names of scores in the API, as in Nomad.
 const (
 	scoreFit          = "binpack"
 	scoreAntiAffinity = "job-anti-affinity"
@@ -25,8 +25,9 @@ const (
 	scorePenalty      = "node-reschedule-penalty"
 )
 
-// placementMetric is what an allocation shows of how its node was chosen: for the first of a
-// group also others that could have been, and why the rest could not.
+// placementMetric returns the metric of a placement on a candidate. The first placements of a group also
+// list other candidates, and why nodes were filtered or exhausted. avoided is the reschedule penalty, or
+// 0.
 func (r *ranking) placementMetric(c *candidate, score, avoided float64) *fleet.AllocMetric {
 	m := &fleet.AllocMetric{
 		NodesEvaluated: r.metric.NodesEvaluated, NodesFiltered: r.metric.NodesFiltered, NodesExhausted: r.metric.NodesExhausted,
@@ -51,7 +52,7 @@ func (r *ranking) placementMetric(c *candidate, score, avoided float64) *fleet.A
 	return m
 }
 
-// nodeScore is a candidate's score with what it is made of.
+// nodeScore returns a candidate's score with its parts. avoided is the reschedule penalty, or 0.
 func (r *ranking) nodeScore(c *candidate, score, avoided float64) fleet.NodeScore {
 	scores := map[string]float64{scoreFit: c.parts[partFit]}
 	if c.parts[partAntiAffinity] != 0 {
@@ -72,17 +73,17 @@ func (r *ranking) nodeScore(c *candidate, score, avoided float64) fleet.NodeScor
 	return fleet.NodeScore{NodeID: c.node.ID, Scores: scores, NormScore: score}
 }
 
-// rejectionsShown is of how many nodes a failure says what each of them lacks.
+// rejectionsShown is for how many nodes a failure lists what they lack.
 const rejectionsShown = 5
 
-// recordRejection notes why a node is left out, which is found out of those alone that are shown.
+// recordRejection records why a node was rejected. It calls why only for nodes that will be shown.
 func (r *ranking) recordRejection(n *fleet.Node, why func() string) {
 	if len(r.metric.RejectedNodes) < rejectionsShown {
 		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why()})
 	}
 }
 
-// recordExhausted counts a node that has too little of something.
+// recordExhausted counts a node that has too little of the resource short.
 func (r *ranking) recordExhausted(n *fleet.Node, short string) {
 	r.recordRejection(n, func() string { return r.describeShortage(n, short) })
 	r.metric.NodesExhausted++
@@ -92,6 +93,7 @@ func (r *ranking) recordExhausted(n *fleet.Node, short string) {
 	}
 }
 
+// recordFiltered counts a node that does not suit; why is the constraint.
 func (r *ranking) recordFiltered(n *fleet.Node, why string) {
 	r.recordRejection(n, func() string { return describeUnmetConstraint(n, why) })
 	r.metric.NodesFiltered++
@@ -101,7 +103,7 @@ func (r *ranking) recordFiltered(n *fleet.Node, why string) {
 	}
 }
 
-// failureMetric is why nothing could be placed.
+// failureMetric returns the metric of a placement that found no node.
 func (r *ranking) failureMetric() *fleet.AllocMetric {
 	m := r.metric
 	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
@@ -116,8 +118,7 @@ func (r *ranking) failureMetric() *fleet.AllocMetric {
 	return &m
 }
 
-// countAwayNodesWithCapacity counts the nodes on which the group would find a place if they
-// were connected.
+// countAwayNodesWithCapacity counts the nodes that are away and would have capacity for the group.
 func (r *ranking) countAwayNodesWithCapacity() int {
 	count := 0
 	for _, n := range r.awayNodes {
@@ -136,6 +137,8 @@ const (
 	allOthers    = "(others)"
 )
 
+// incrementCapped increments the count of key. If the map has countedApart keys already, a new key counts
+// as allOthers.
 func incrementCapped(m map[string]int, key string) map[string]int {
 	if m == nil {
 		m = map[string]int{}
@@ -147,7 +150,7 @@ func incrementCapped(m map[string]int, key string) map[string]int {
 	return m
 }
 
-// placementFailureText says why no node was found.
+// placementFailureText describes for people why no node was found.
 func placementFailureText(m *fleet.AllocMetric) string {
 	switch {
 	case m.NodesEvaluated == 0 && m.NodesInPool == 0:

@@ -9,8 +9,8 @@ import (
 	"skerry/reconcile"
 )
 
-// buildPlan makes the plan of an attempt. Each allocation in it is whole, as it shall
-// be; that an allocation was replaced (NextAllocation) the state notes itself.
+// buildPlan returns the plan of an attempt. Each allocation in it is complete. The state sets
+// NextAllocation of replaced ones itself. token is that of the delivered evaluation.
 func (a *attempt) buildPlan(token string) fleet.Plan {
 	p := fleet.Plan{
 		EvalID: a.eval.ID, EvalToken: token, Priority: a.eval.Priority, Job: a.job, SnapshotIndex: a.view.Index(),
@@ -50,24 +50,24 @@ func (a *attempt) buildPlan(token string) fleet.Plan {
 	p.Deployment = a.decisions.Deployment
 	for _, u := range a.decisions.DeploymentUpdates {
 		if u.Status != fleet.DeploymentSuccessful || !slices.ContainsFunc(a.placements, func(al fleet.Alloc) bool { return al.DeploymentID == u.DeploymentID }) {
-			p.DeploymentUpdates = append(p.DeploymentUpdates, u) // what has just been placed is part of it, and not healthy yet
+			p.DeploymentUpdates = append(p.DeploymentUpdates, u) // a new placement of the deployment is not healthy yet
 		}
 	}
 	p.Evals = a.evalsAfterPlan()
 	return p
 }
 
-// isStopPlanned reports whether a stop, or a retirement, takes place: one that is made for a replacement
-// does only where there is one, or where it makes room for it.
+// isStopPlanned reports whether a stop or retirement is part of the plan. A stop with WithPlacement is, if
+// its replacement found a node, or needs the stop to fit.
 func (a *attempt) isStopPlanned(c reconcile.Change) bool {
 	if c.Reschedules {
-		return a.replaced[c.Alloc.ID] // or its tracker says that nothing was placed
+		return a.replaced[c.Alloc.ID] // otherwise buildPlan adds it as Unplaced
 	}
 	return !c.WithPlacement || a.replaced[c.Alloc.ID] || a.stopFirst[c.Alloc.ID]
 }
 
-// evalsAfterPlan returns what becomes of evaluations: those for later, those that nobody
-// waits for, the one that waits for capacity, and the end of this one.
+// evalsAfterPlan returns the evaluations of the plan: follow-ups, cancellations, the end of the attempt's
+// own evaluation, and the blocked one if placements failed.
 func (a *attempt) evalsAfterPlan() []fleet.Evaluation {
 	out := slices.Clone(a.decisions.FollowUps)
 	for _, id := range a.decisions.Cancel {
@@ -87,7 +87,7 @@ func (a *attempt) evalsAfterPlan() []fleet.Evaluation {
 		return append(out, done)
 	}
 	if isUnblockedEval(a.eval) {
-		// It was waiting for capacity already, and goes on waiting.
+		// The evaluation was blocked before, and is blocked again.
 		return append(out, a.makeEvalBlocked(done, fleet.TriggerQueuedAllocs))
 	}
 	blocked := a.makeEvalBlocked(a.findOrNewBlockedEval(), fleet.TriggerQueuedAllocs)
@@ -95,7 +95,7 @@ func (a *attempt) evalsAfterPlan() []fleet.Evaluation {
 	return append(out, blocked, done)
 }
 
-// hasQueuedAllocs reports whether more capacity would place more.
+// hasQueuedAllocs reports whether placements failed that more capacity would allow.
 func (a *attempt) hasQueuedAllocs() bool {
 	for _, n := range a.queued {
 		if n > 0 {
@@ -105,13 +105,12 @@ func (a *attempt) hasQueuedAllocs() bool {
 	return false
 }
 
-// isUnblockedEval reports whether an evaluation is one that waits for capacity.
+// isUnblockedEval reports whether an evaluation was blocked for capacity before it was processed.
 func isUnblockedEval(e *fleet.Evaluation) bool {
 	return e.TriggeredBy == fleet.TriggerQueuedAllocs || e.TriggeredBy == fleet.TriggerMaxPlanAttempts
 }
 
-// findOrNewBlockedEval is the job's evaluation that waits for capacity: the one that there is,
-// or a new one.
+// findOrNewBlockedEval returns the job's blocked evaluation, or a new one.
 func (a *attempt) findOrNewBlockedEval() fleet.Evaluation {
 	for e := range a.view.EvalsByJob(a.eval.Namespace, a.eval.JobID) {
 		if e.Status == fleet.EvalBlocked && e.ID != a.eval.ID {
@@ -125,10 +124,10 @@ func (a *attempt) findOrNewBlockedEval() fleet.Evaluation {
 	return e
 }
 
-// makeEvalBlocked lets an evaluation wait for capacity of the classes that would help. Its turn
-// among all that wait is that of the job as it is now, not as it was when the wait began:
-// what may be evicted goes by the same number, and a job that had its turn before those
-// that evict it would take their room again and again.
+// makeEvalBlocked returns e as blocked, with the node classes that would help.
+// Its priority is that of the job now, not that at the beginning of the wait: preemption compares the same
+// number, and a job that runs before the job that preempts it would take the freed capacity again and
+// again.
 func (a *attempt) makeEvalBlocked(e fleet.Evaluation, trigger string) fleet.Evaluation {
 	if a.job != nil {
 		e.Priority, e.JobModifyIndex = a.job.Priority, a.job.JobModifyIndex
@@ -150,7 +149,7 @@ func (a *attempt) makeEvalBlocked(e fleet.Evaluation, trigger string) fleet.Eval
 	return e
 }
 
-// awaitedNodes lists where room is made for the job, sorted.
+// awaitedNodes returns the nodes on which allocations stop to make room for the job, sorted.
 func (a *attempt) awaitedNodes() []fleet.NodeID {
 	if a.plannedUsage == nil {
 		return nil // it is stopped
@@ -158,8 +157,8 @@ func (a *attempt) awaitedNodes() []fleet.NodeID {
 	return slices.Sorted(maps.Keys(a.plannedUsage.awaitedByJob))
 }
 
-// maxAttemptsEvals is the end of an evaluation whose plans were refused too often: it
-// failed, and another waits for whatever changes next.
+// maxAttemptsEvals returns the evaluations after too many rejected plans: the delivered one as failed, and
+// a blocked one that is tried again when something changes.
 func (a *attempt) maxAttemptsEvals(attempts int) []fleet.Evaluation {
 	blocked := a.makeEvalBlocked(a.findOrNewBlockedEval(), fleet.TriggerMaxPlanAttempts)
 	blocked.StatusDescription = "waits for a change: plans were refused too often"

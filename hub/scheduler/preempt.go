@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// preemptDistance is by how much the priority of what is evicted must be lower.
+	// preemptDistance is how much lower the priority of a preempted job must be.
 	preemptDistance = 10
-	// preemptChoices is among how many nodes the cheapest evictions are looked for.
+	// preemptChoices is how many nodes are compared for the cheapest preemption.
 	preemptChoices = 64
 )
 
-// victim is an allocation that may be evicted.
+// victim is an allocation that may be preempted.
 type victim struct {
 	alloc             *fleet.Alloc
 	priority          int
-	jobAlreadyEvicted bool    // others of its job are evicted already
-	distance          float64 // between what it takes and what is asked for
+	jobAlreadyEvicted bool    // the plan evicts another allocation of its job
+	distance          float64 // between its resources and the requested ones
 }
 
-// eviction is what one node would have to give up.
+// eviction is the set of allocations to preempt on one node.
 type eviction struct {
 	c       *candidate
 	victims []victim
 }
 
-// dearer orders evictions: by the highest priority of what goes, by the sum of the
-// priorities, by how many go.
+// compareCost compares evictions by their highest priority, the sum of priorities, and their number; the
+// cheaper one is less.
 func (e eviction) compareCost(o eviction) int {
 	cost := func(e eviction) (highest, sum int) {
 		for _, v := range e.victims {
@@ -44,12 +44,10 @@ func (e eviction) compareCost(o eviction) int {
 	return cmp.Or(cmp.Compare(eh, oh), cmp.Compare(es, os), cmp.Compare(len(e.victims), len(o.victims)), cmp.Compare(e.c.order, o.c.order))
 }
 
-// planPreemption finds allocations of a lower priority that have to go so that a placement
-// finds room, and counts their room as the placement's. Their room is free when
-// their edge has said that they ended: until then the placement waits, and so it
-// does where what is stopping already will do (then there are none). It reports
-// whether the placement has that to wait for.
-func (r *ranking) planPreemption(p reconcile.Placement) (victims []*fleet.Alloc, room bool) {
+// planPreemption finds allocations of lower priority to preempt so that a placement fits on one node, and
+// reserves their capacity. The placement waits until their edge reports their end. victims is empty if
+// allocations that stop already are enough. fits is false if preemption does not help.
+func (r *ranking) planPreemption(p reconcile.Placement) (victims []*fleet.Alloc, fits bool) {
 	if r.noEvictionHelps {
 		return nil, false
 	}
@@ -87,7 +85,7 @@ func (r *ranking) planPreemption(p reconcile.Placement) (victims []*fleet.Alloc,
 	return victims, true
 }
 
-// recordEviction notes that the plan evicts an allocation.
+// recordEviction records that the plan evicts an allocation.
 func (t *plannedUsage) recordEviction(a *fleet.Alloc) {
 	if t.evicted == nil {
 		t.evicted, t.evictedJobs = map[fleet.AllocID]bool{}, map[jobKey]bool{}
@@ -95,29 +93,30 @@ func (t *plannedUsage) recordEviction(a *fleet.Alloc) {
 	t.evicted[a.ID], t.evictedJobs[jobKey{a.Namespace, a.JobID}] = true, true
 }
 
+// jobKey identifies a job.
 type jobKey struct {
 	namespace string
 	id        fleet.JobID
 }
 
-// findEvictions says what would have to go from a node; false where nothing helps. None
-// where the room of what is stopping already will do.
+// findEvictions returns the cheapest allocations to preempt on a candidate. They are none if those that
+// stop already are enough. It returns false if preemption does not help.
 func (r *ranking) findEvictions(c *candidate) (eviction, bool) {
 	gone := map[fleet.AllocID]bool{} // or going
-	coming := fleet.Resources{}
+	coming := fleet.Resources{}      // resources of allocations that stop already
 	var victims []victim
 	ask := r.resourcesOnNode(c.node)
 	for a := range r.cluster.AllocsByNode(c.node.ID) {
 		switch {
 		case !a.OccupiesNode():
 		case r.plannedUsage.evicted[a.ID]:
-			gone[a.ID] = true // its room is counted already
+			gone[a.ID] = true // its resources are in afterStops
 		case a.ServerTerminal() && a.ClientStatus != fleet.ClientUnknown:
 			gone[a.ID] = true
 			coming = coming.Add(a.AllocatedResources)
 		case r.isPreemptible(a):
 			victims = append(victims, victim{
-				alloc: a, priority: a.Job.Priority, distance: distance(ask, a.AllocatedResources),
+				alloc: a, priority: a.Job.Priority, distance: resourceDistance(ask, a.AllocatedResources),
 				jobAlreadyEvicted: r.plannedUsage.evictedJobs[jobKey{a.Namespace, a.JobID}],
 			})
 		}
@@ -143,8 +142,8 @@ func (r *ranking) findEvictions(c *candidate) (eviction, bool) {
 	return eviction{c, chosen}, ok
 }
 
-// canAssignWithout reports whether a node could give the group's ports, cores and devices if
-// some allocations were gone.
+// canAssignWithout reports whether a node could assign the group's ports, cores and devices if the
+// allocations gone had ended.
 func (r *ranking) canAssignWithout(c *candidate, gone map[fleet.AllocID]bool) bool {
 	if !r.needsAssignment {
 		return true
@@ -157,16 +156,16 @@ func (r *ranking) canAssignWithout(c *candidate, gone map[fleet.AllocID]bool) bo
 	return why == ""
 }
 
-// isPreemptible: it is of another job, of a priority that is lower by enough.
+// isPreemptible reports whether an allocation belongs to another job whose priority is lower by at least
+// preemptDistance.
 func (r *ranking) isPreemptible(a *fleet.Alloc) bool {
 	job := r.feasibility.job
 	return a.Job != nil && !a.Terminal() && a.ClientStatus != fleet.ClientUnknown &&
 		(a.JobID != job.ID || a.Namespace != job.Namespace) && a.Job.Priority <= job.Priority-preemptDistance
 }
 
-// chooseVictims takes the least important first until it fits, and then spares
-// those that need not go; none where it fits without. False where it does not even
-// fit without all of them.
+// chooseVictims returns the allocations to preempt so that fits is true, the least important ones; none if
+// it is true without any. It returns false if all of them are not enough. all is sorted in place.
 func chooseVictims(all []victim, fits func([]victim) bool) ([]victim, bool) {
 	slices.SortFunc(all, func(a, b victim) int {
 		if a.jobAlreadyEvicted != b.jobAlreadyEvicted {
@@ -192,8 +191,8 @@ func chooseVictims(all []victim, fits func([]victim) bool) ([]victim, bool) {
 	return chosen, true
 }
 
-// distance says how unlike two amounts are: 0 for the same.
-func distance(ask, takes fleet.Resources) float64 {
+// resourceDistance returns how different two amounts of resources are; 0: equal.
+func resourceDistance(ask, takes fleet.Resources) float64 {
 	sum := 0.0
 	for _, d := range [][2]int{{ask.CPU, takes.CPU}, {ask.MemoryMB, takes.MemoryMB}, {ask.DiskMB, takes.DiskMB}} {
 		if d[0] > 0 {

@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// candidatesMin is how many nodes with room a group's placements choose among
-	// at least, where there are so many; as many as there are placements where that
-	// is more. A group that is spread, or prefers nodes, chooses among all.
+	// candidatesMin is how many nodes with capacity the placements of a group choose among, or as many
+	// as there are placements, if that is more. A group with spreads or affinities chooses among all.
 	candidatesMin = 64
-	// candidatesLow is when more are drawn, because others are full by now.
+	// candidatesLow: below this number of candidates more nodes are drawn.
 	candidatesLow = 16
 )
 
-// cluster is what ranking reads of the state.
+// cluster is the part of state.View that ranking reads.
 type cluster interface {
 	nodeLister
 	Node(id fleet.NodeID) (*fleet.Node, bool)
@@ -30,55 +29,55 @@ type cluster interface {
 	AwaitingEvals() iter.Seq[*fleet.Evaluation]
 }
 
-// ranking finds nodes for the placements of one group. The scores of nodes of one
-// lane do not depend on each other, and a placement changes only its own node's; so
-// the best node of a lane is the top of a heap. It belongs to one goroutine.
+// ranking finds nodes for the placements of one group. Candidates of one bucket have independent scores,
+// and a placement changes only its own node's; so the best candidate of a bucket is the top of a heap.
+// Only one goroutine may use it.
 type ranking struct {
 	cluster         cluster
 	g               *fleet.TaskGroup
-	askedResources  fleet.Resources // on a node without regard to its cores
-	needsAssignment bool            // more than amounts
+	askedResources  fleet.Resources // of one allocation; see resourcesOnNode
+	needsAssignment bool            // the group needs ports, cores or devices
 	feasibility     *feasibility
 	distinctRules   []*distinctRule
 	affinities      *affinityScorer // nil: none
 	spreads         []*spreadScorer
 	plannedUsage    *plannedUsage
-	sampler         *nodeSampler // nil: every placement names its node
-	candidateTarget int          // how many candidates are wanted
-	seed            uint64
-	lastPool        string                       // of the node that was looked at last
-	lastPoolConfig  fleet.SchedulerConfiguration // how its nodes are used
+	sampler         *nodeSampler                 // nil: every placement names its node
+	candidateTarget int                          // number of candidates to draw; math.MaxInt: all nodes
+	seed            uint64                       // see portSeed
+	lastPool        string                       // node pool of lastPoolConfig
+	lastPoolConfig  fleet.SchedulerConfiguration // cached by schedulerConfigFor
 
 	buckets         []*spreadBucket
 	bucketByValues  map[string]*spreadBucket
 	byNode          map[fleet.NodeID]*candidate
-	drawn           []*candidate          // as byNode, in order
-	noEvictionHelps bool                  // no eviction helps
-	askedByID       map[fleet.NodeID]bool // looked at out of turn
-	// stoppingTried is how many of attempt.stoppingNodes make no room for the group.
+	drawn           []*candidate          // the candidates in byNode, in the order of drawing
+	noEvictionHelps bool                  // preemption helps on no node
+	askedByID       map[fleet.NodeID]bool // nodes that placements named, considered before they were drawn
+	// stoppingTried is the number of attempt.stoppingNodes that are known not to help the group.
 	stoppingTried int
-	metric        fleet.AllocMetric // of all nodes looked at so far
-	// awayNodes are the suitable nodes that were drawn or asked for and are not connected.
+	metric        fleet.AllocMetric // of all nodes considered so far
+	// awayNodes are the suitable nodes, among those considered, that are away.
 	awayNodes map[fleet.NodeID]*fleet.Node
-	shown     int // placements that showed others
+	shown     int // placements whose metric was made; see othersShownTimes
 }
 
-// candidate is a node on which the group may run.
+// candidate is a suitable node for the group.
 type candidate struct {
 	node            *fleet.Node
 	bucket          *spreadBucket
-	order           int // in which it was drawn: decides among equals
-	index           int // in the heap, -1 where it is not in it
-	full            bool
-	countedReserved bool            // and counted as such
-	used            fleet.Resources // by what the state knows
+	order           int             // order of drawing; decides between equal scores
+	index           int             // in the heap; -1: not in it
+	full            bool            // has no capacity, and is counted as exhausted
+	countedReserved bool            // is reserved for another job, and counted as exhausted
+	used            fleet.Resources // according to the state, without this plan
 	parts           [partCount]float64
-	sum             float64 // of the parts that count
-	n               float64 // how many count
+	sum             float64 // sum of the parts that count
+	n               float64 // number of the parts that count
 	score           float64 // their mean
 }
 
-// scoreWithPart is the candidate's score with one part more, where that is not 0.
+// scoreWithPart returns the candidate's score with one more part; a part of 0 does not count.
 func (c *candidate) scoreWithPart(part float64) float64 {
 	if part == 0 {
 		return c.score
@@ -86,7 +85,8 @@ func (c *candidate) scoreWithPart(part float64) float64 {
 	return (c.sum + part) / (c.n + 1)
 }
 
-// newRanking makes the ranking of a group.
+// newRanking makes the ranking of a group. draw is nil if every placement names its node. It fails if a
+// constraint or affinity cannot be compiled.
 func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *plannedUsage, draw *nodeSampler) (*ranking, error) {
 	where, err := newFeasibility(job, g)
 	if err != nil {
@@ -124,8 +124,7 @@ func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *plannedUsage, 
 	return r, nil
 }
 
-// adjustRuleCounts counts delta allocations of a group on a node, for what looks at where the
-// others are.
+// adjustRuleCounts adds delta allocations of a group on a node to the distinct rules and spreads.
 func (r *ranking) adjustRuleCounts(n *fleet.Node, group string, delta int) {
 	for _, d := range r.distinctRules {
 		d.adjustValueCount(n, group, delta)
@@ -140,7 +139,7 @@ func (r *ranking) adjustRuleCounts(n *fleet.Node, group string, delta int) {
 	}
 }
 
-// schedulerConfigFor is how jobs are scheduled on a node.
+// schedulerConfigFor returns the scheduler configuration of a node's pool.
 func (r *ranking) schedulerConfigFor(n *fleet.Node) fleet.SchedulerConfiguration {
 	if r.lastPoolConfig.SchedulerAlgorithm == "" || r.lastPool != n.NodePool {
 		pool, _ := r.cluster.Pool(n.NodePool)
@@ -149,7 +148,7 @@ func (r *ranking) schedulerConfigFor(n *fleet.Node) fleet.SchedulerConfiguration
 	return r.lastPoolConfig
 }
 
-// placementChoice is a node for a placement.
+// placementChoice is the node chosen for a placement, with the resources that it takes there.
 type placementChoice struct {
 	node              *fleet.Node
 	takes             fleet.Resources
@@ -158,8 +157,9 @@ type placementChoice struct {
 	metric            *fleet.AllocMetric
 }
 
-// placeOnBestNode finds the best node for a placement and takes its room; false where none
-// has any.
+// placeOnBestNode finds the best node for a placement and reserves its resources. It returns false if no
+// node has capacity. A sticky group prefers the node of the previous allocation. The node to avoid gets a
+// penalty.
 func (r *ranking) placeOnBestNode(p reconcile.Placement) (placementChoice, bool) {
 	if p.Node != "" {
 		return r.placeOnNode(p.Node)
@@ -191,7 +191,7 @@ func (r *ranking) placeOnBestNode(p reconcile.Placement) (placementChoice, bool)
 	return r.assignCandidate(best, avoided, reschedulePenalty), true
 }
 
-// placeOnNode takes the room of a placement on one node; false where there is none.
+// placeOnNode reserves the resources of a placement on one node; false: the node cannot take it.
 func (r *ranking) placeOnNode(id fleet.NodeID) (placementChoice, bool) {
 	c := r.byNode[id]
 	if c == nil && !r.askedByID[id] {
@@ -210,7 +210,8 @@ func (r *ranking) placeOnNode(id fleet.NodeID) (placementChoice, bool) {
 	return r.assignCandidate(c, c.scoreWithPart(r.spreadBoost(c.bucket)), 0), true
 }
 
-// assignCandidate gives a candidate's room to a placement.
+// assignCandidate reserves a placement's resources, ports, cores and devices on a candidate, and updates
+// its score.
 func (r *ranking) assignCandidate(c *candidate, score, avoided float64) placementChoice {
 	made := placementChoice{node: c.node, takes: r.resourcesOnNode(c.node), score: score}
 	made.metric = r.placementMetric(c, score, avoided)
@@ -235,7 +236,7 @@ func (r *ranking) assignCandidate(c *candidate, score, avoided float64) placemen
 	return made
 }
 
-// brokenDistinctRule names the distinct rule that forbids a node, "".
+// brokenDistinctRule returns the distinct rule that forbids one more allocation on a node, or "".
 func (r *ranking) brokenDistinctRule(n *fleet.Node) string {
 	for _, d := range r.distinctRules {
 		if !d.canPlaceOn(n) {
@@ -245,7 +246,7 @@ func (r *ranking) brokenDistinctRule(n *fleet.Node) string {
 	return ""
 }
 
-// drawCandidates draws nodes until there are as many candidates as wanted.
+// drawCandidates draws nodes until there are as many candidates as wanted, or no nodes are left.
 func (r *ranking) drawCandidates() {
 	for r.sampler != nil && (r.candidateTarget == math.MaxInt || len(r.buckets[0].heap) < r.candidateTarget) {
 		n := r.sampler.nextNode()
@@ -256,7 +257,8 @@ func (r *ranking) drawCandidates() {
 	}
 }
 
-// considerNode makes a candidate of a node that may take new work.
+// considerNode makes a node a candidate, or counts in the metric why it is not one. Ineligible nodes are
+// ignored.
 func (r *ranking) considerNode(n *fleet.Node) {
 	if r.askedByID[n.ID] {
 		return
@@ -292,8 +294,8 @@ func (r *ranking) considerNode(n *fleet.Node) {
 	r.rescoreCandidate(c)
 }
 
-// rescoreCandidate scores a candidate and puts it to its place in the heap, or takes it out
-// where there is no room left.
+// rescoreCandidate computes the score of a candidate and moves it in its heap. Without capacity it leaves
+// the heap.
 func (r *ranking) rescoreCandidate(c *candidate) {
 	taken, liked, short := r.exhaustedDimension(c)
 	if short != "" {
@@ -314,7 +316,8 @@ func (r *ranking) rescoreCandidate(c *candidate) {
 	}
 }
 
-// scoreCandidate scores a candidate.
+// scoreCandidate computes a candidate's parts and score. taken is what would be in use with one more
+// allocation, liked the score of its devices.
 func (r *ranking) scoreCandidate(c *candidate, taken fleet.Resources, liked float64) {
 	c.parts[partFit] = binpackScore(taken, c.node.Free())
 	if r.schedulerConfigFor(c.node).SchedulerAlgorithm == fleet.AlgorithmSpread {
@@ -335,7 +338,7 @@ func (r *ranking) scoreCandidate(c *candidate, taken fleet.Resources, liked floa
 	c.score = c.sum / c.n
 }
 
-// adjustGroupCount counts delta allocations of the group on a node.
+// adjustGroupCount adds delta allocations of the group on a node to all counts.
 func (r *ranking) adjustGroupCount(n *fleet.Node, delta int) {
 	groups := r.plannedUsage.byNode[n.ID]
 	if groups == nil {
@@ -346,8 +349,8 @@ func (r *ranking) adjustGroupCount(n *fleet.Node, delta int) {
 	r.adjustRuleCounts(n, r.g.Name, delta)
 }
 
-// adjustReplacedAlloc counts an allocation that is to be replaced as gone (-1) or as staying
-// after all (1): it stands in nobody's way, but its room is not free yet.
+// adjustReplacedAlloc counts an allocation that is to be replaced as gone (-1), or as staying after all
+// (1). Its resources stay in use.
 func (r *ranking) adjustReplacedAlloc(a *fleet.Alloc, delta int) {
 	n, ok := r.cluster.Node(a.NodeID)
 	if !ok {

@@ -9,24 +9,23 @@ import (
 	"skerry/fleet"
 )
 
-// nodeLister lists nodes by the beginning of their id, as state.View does.
+// nodeLister iterates over nodes whose id begins with prefix. state.View implements it.
 type nodeLister interface {
 	Nodes(prefix string) iter.Seq[*fleet.Node]
 }
 
-// nodeSampler draws nodes in an order of chance, without listing more of them than
-// are asked for: ids are random, so those with a random beginning are a random
-// choice. Every node is drawn once. The seed determines the order.
+// nodeSampler draws nodes in random order, each once, and lists only as many as are drawn: node ids are
+// random, so the nodes with a random prefix are a random choice. The seed determines the order.
 type nodeSampler struct {
 	nodes    nodeLister
 	rng      *rand.Rand
-	prefixes []string
-	bucket   []*fleet.Node
+	prefixes []string      // not listed yet, shuffled
+	bucket   []*fleet.Node // listed nodes that are not drawn yet
 }
 
 const hexDigits = "0123456789abcdef"
 
-// nodeIDPrefixes are the first two digits that a random id may have.
+// nodeIDPrefixes are all pairs of hexadecimal digits, with which random ids begin.
 var nodeIDPrefixes = func() []string {
 	var out []string
 	for _, a := range hexDigits {
@@ -37,17 +36,18 @@ var nodeIDPrefixes = func() []string {
 	return out
 }()
 
+// newNodeSampler returns a sampler whose order depends on seed alone.
 func newNodeSampler(nodes nodeLister, seed string) *nodeSampler {
 	var key [32]byte
 	copy(key[:], fleet.DeriveUUID(seed, "nodes"))
 	s := &nodeSampler{nodes: nodes, rng: rand.New(rand.NewChaCha8(key))}
 	s.prefixes = slices.Clone(nodeIDPrefixes)
 	s.rng.Shuffle(len(s.prefixes), func(i, j int) { s.prefixes[i], s.prefixes[j] = s.prefixes[j], s.prefixes[i] })
-	s.prefixes = append(s.prefixes, "") // last, all those whose id begins otherwise
+	s.prefixes = append(s.prefixes, "") // last, the nodes whose id begins otherwise
 	return s
 }
 
-// nextNode draws a node, nil when all were.
+// nextNode draws a node; nil: all are drawn.
 func (s *nodeSampler) nextNode() *fleet.Node {
 	for len(s.bucket) == 0 {
 		if len(s.prefixes) == 0 {

@@ -5,18 +5,18 @@ import (
 	"skerry/fleet/placement"
 )
 
-// anyValue is the target of all values that no other target names.
+// anyValue is the target of all values without a target of their own.
 const anyValue = "*"
 
-// spreadScorer distributes a group over the values of one attribute of nodes.
+// spreadScorer scores the distribution of a group over the values of one node attribute.
 type spreadScorer struct {
 	attribute string
-	share     float64            // of the weights of all spreads
-	targets   map[string]float64 // how many allocations each value shall have; nil: all alike
-	counts    map[string]int     // how many it has
+	share     float64            // its weight as a share of the weights of all spreads
+	targets   map[string]float64 // wanted number of allocations by value; nil: evenly
+	counts    map[string]int     // number of allocations by value
 }
 
-// newSpreadScorers makes the spreads of a group and its job ready.
+// newSpreadScorers returns the scorers for the spreads of a group and its job.
 func newSpreadScorers(job *fleet.Job, g *fleet.TaskGroup) []*spreadScorer {
 	all := append(append([]fleet.Spread{}, job.Spreads...), g.Spreads...)
 	sum := 0
@@ -33,7 +33,7 @@ func newSpreadScorers(job *fleet.Job, g *fleet.TaskGroup) []*spreadScorer {
 	return out
 }
 
-// spreadTargets turns percentages into numbers; what they leave over is for all others.
+// spreadTargets converts percentages to numbers of allocations. The rest is the target of anyValue.
 func spreadTargets(s fleet.Spread, count int) map[string]float64 {
 	if len(s.SpreadTarget) == 0 {
 		return nil
@@ -49,7 +49,8 @@ func spreadTargets(s fleet.Spread, count int) map[string]float64 {
 	return out
 }
 
-// boostForValue scores one more allocation where the attribute has a value, from -1 to 1.
+// boostForValue scores one more allocation on nodes with a value, from -1 to 1. has is false for nodes
+// without the attribute.
 func (s *spreadScorer) boostForValue(value string, has bool) float64 {
 	switch {
 	case !has:
@@ -68,7 +69,7 @@ func (s *spreadScorer) boostForValue(value string, has bool) float64 {
 	return s.share * (want - float64(there+1)) / want
 }
 
-// countUntargeted counts the allocations at values that no target names: they share one.
+// countUntargeted counts the allocations at values that share the target anyValue.
 func (s *spreadScorer) countUntargeted() int {
 	n := 0
 	for value, there := range s.counts {
@@ -79,9 +80,8 @@ func (s *spreadScorer) countUntargeted() int {
 	return n
 }
 
-// evenBoost scores one more allocation at a value where all values shall have as
-// many: by how far it is behind or ahead of the value that has least of those that
-// have any. 0 as long as none has.
+// evenBoost scores one more allocation at a value if all values should have the same number: relative to
+// the smallest number among the values that have any. It is 0 while there are no allocations.
 func evenBoost(counts map[string]int, value string) float64 {
 	least, most := 0, 0
 	for _, n := range counts {
@@ -102,14 +102,14 @@ func evenBoost(counts map[string]int, value string) float64 {
 	return min(1, float64(most-least)/float64(least))
 }
 
-// affinityScorer is the affinities of a group: wishes about nodes, with weights.
+// affinityScorer scores nodes by the affinities of a group.
 type affinityScorer struct {
 	conds   []placement.Condition
 	weights []float64
 	sum     float64 // of their absolute values
 }
 
-// newAffinityScorer compiles the affinities of a group, its job and its tasks; nil for none.
+// newAffinityScorer compiles the affinities of a group, its job and its tasks; nil: there are none.
 func newAffinityScorer(job *fleet.Job, g *fleet.TaskGroup) (*affinityScorer, error) {
 	all := append(append([]fleet.Affinity{}, job.Affinities...), g.Affinities...)
 	for _, t := range g.Tasks {
@@ -130,7 +130,7 @@ func newAffinityScorer(job *fleet.Job, g *fleet.TaskGroup) (*affinityScorer, err
 	return l, nil
 }
 
-// affinityScore is the weights of what a node fulfils, as a share of all.
+// affinityScore returns the sum of the weights that a node matches, as a share of all weights.
 func (l *affinityScorer) affinityScore(n *fleet.Node) float64 {
 	matched := 0.0
 	for i, c := range l.conds {

@@ -2,7 +2,7 @@ package scheduler
 
 import "skerry/fleet"
 
-// isOnEveryNode: the evaluation is of a job that has its allocations on every node.
+// isOnEveryNode reports whether the evaluation is of a system or sysbatch job.
 func (a *attempt) isOnEveryNode() bool {
 	jobType := a.eval.Type
 	if a.job != nil {
@@ -11,7 +11,7 @@ func (a *attempt) isOnEveryNode() bool {
 	return fleet.RunsEverywhere(jobType)
 }
 
-// nodesOf lists the nodes that may take new work of a job, by id.
+// nodesOf returns the schedulable nodes in the job's node pool and datacenters, by id.
 func (a *attempt) nodesOf(job *fleet.Job) []*fleet.Node {
 	var nodes []*fleet.Node
 	if job.Stopped() {
@@ -25,9 +25,9 @@ func (a *attempt) nodesOf(job *fleet.Job) []*fleet.Node {
 	return nodes
 }
 
-// explainSystemFailures says, for each group of a system job, why nodes do without it: those
-// that are full, of which at least one has to wait; and where no node suits the
-// group, all of them. That some do not suit is no failure.
+// explainSystemFailures fills in, for each group of a system job with failed placements, the metric of all
+// suitable nodes that are full; and for a group that no node suits, why. Nodes that do not suit are
+// otherwise no failure.
 func (a *attempt) explainSystemFailures(targets []*fleet.Node) error {
 	if a.job.Stopped() {
 		return nil

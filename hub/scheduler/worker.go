@@ -13,31 +13,30 @@ import (
 )
 
 const (
-	// serviceAttempts and batchAttempts are how often in a row a plan may be
-	// refused, with nothing of it committed, before the worker gives up.
+	// serviceAttempts and batchAttempts are how many plans in a row may be rejected, with nothing
+	// committed, before the evaluation fails.
 	serviceAttempts = 5
 	batchAttempts   = 2
-	// staleAttempts is how often in a row a plan may be refused because it was made on an
-	// older picture, before its evaluation is given back: after some ten seconds.
+	// staleAttempts is how many plans in a row may be refused because they were made from an older
+	// state, before the evaluation is given back. That takes about ten seconds.
 	staleAttempts = 10
-	// nackTimeout is how long a worker tries to give an evaluation back while the
-	// hub shuts down.
+	// nackTimeout bounds the Nack of a worker while the hub shuts down.
 	nackTimeout = time.Second
 )
 
-// errBehind is why an evaluation was given back: this hub's state is not there
-// yet.
+// errBehind says that an evaluation was given back because this hub's state is older than it.
 var errBehind = errors.New("the state is behind the evaluation")
 
 var jobTypes = []string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem, fleet.JobTypeSysBatch}
 
-// worker deals with one evaluation at a time.
+// worker processes one evaluation at a time.
 type worker struct {
 	cfg Config
 	log *slog.Logger
 }
 
-// consumeEvals deals with evaluations until ctx is done.
+// consumeEvals dequeues and processes evaluations until ctx ends. After a failure it waits before the next
+// one.
 func (w *worker) consumeEvals(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		d, err := w.cfg.Broker.Dequeue(ctx, jobTypes)
@@ -51,16 +50,17 @@ func (w *worker) consumeEvals(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, errBehind):
-			continue // it has waited long enough
+			continue // holdOff has waited already
 		}
-		// Without a leader there is nothing to do but to ask again.
+		// For example, no hub leads: ask again later.
 		w.log.Debug("worker rests", "err", err, "failures", failures)
 		pace.Rest(ctx, retryBackoff(failures))
 		failures++
 	}
 }
 
-// handleDelivery deals with a delivery and acknowledges it, or gives it back.
+// handleDelivery processes a delivered evaluation, and ends the delivery with Ack, or after an error with
+// Nack.
 func (w *worker) handleDelivery(ctx context.Context, d fleet.Delivery) error {
 	log := w.log.With("eval_id", d.Eval.ID, "job_id", d.Eval.JobID)
 	index := max(d.WaitIndex, d.Eval.ModifyIndex)
@@ -88,7 +88,7 @@ func (w *worker) handleDelivery(ctx context.Context, d fleet.Delivery) error {
 	return err
 }
 
-// catchUp waits until this hub's state has seen the evaluation.
+// catchUp blocks until this hub's state has applied index. After SyncWait it returns errBehind.
 func (w *worker) catchUp(ctx context.Context, index fleet.Index) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SyncWait)
 	defer cancel()
@@ -98,8 +98,8 @@ func (w *worker) catchUp(ctx context.Context, index fleet.Index) error {
 	return nil
 }
 
-// holdOff keeps a worker whose hub is behind from taking what another could do,
-// until the hub has caught up or the time is over.
+// holdOff blocks until this hub's state has applied index, at most for HoldOff, so that workers of other
+// hubs process the evaluations meanwhile.
 func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.HoldOff)
 	defer cancel()
@@ -109,7 +109,9 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 	}
 }
 
-// processEval makes plans for an evaluation until one is committed whole.
+// processEval makes plans for an evaluation and submits them, until one is committed as a whole. If too
+// many are rejected, it ends the evaluation as failed, with a blocked one that follows it. An error means
+// that it must be given back.
 func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 	limit := serviceAttempts
 	if fleet.RunsToCompletion(d.Eval.Type) {
@@ -119,7 +121,7 @@ func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 	for tries := 1; ; tries++ {
 		view := w.cfg.State.View()
 		if e, ok := view.Eval(d.Eval.ID); ok && e.Terminal() {
-			return nil // canceled, or an earlier delivery got through after all
+			return nil // it was canceled, or an earlier delivery of it succeeded
 		}
 		job, _ := view.Job(d.Eval.Namespace, d.Eval.JobID)
 		a, err := newAttempt(view, d.Eval, job, w.decisionTime(d.Eval), w.cfg.NewID)
@@ -140,7 +142,7 @@ func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 			return nil
 		}
 		if res.Refused != "" {
-			if stale, err = w.awaitNewer(ctx, res, stale); err != nil {
+			if stale, err = w.awaitNewerState(ctx, res, stale); err != nil {
 				return err
 			}
 			tries--
@@ -148,7 +150,7 @@ func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 		}
 		stale = 0
 		if len(res.NodeAllocation)+len(res.NodeUpdate) > 0 {
-			tries = 0 // it gets on
+			tries = 0 // a part was committed
 		}
 		if tries >= limit {
 			return w.submitEvals(ctx, d, a.maxAttemptsEvals(limit))
@@ -159,8 +161,8 @@ func (w *worker) processEval(ctx context.Context, d fleet.Delivery) error {
 	}
 }
 
-// decisionTime is the time that an evaluation is decided at. One that waited comes when the leader's
-// clock says so: where this hub's is behind, it would be put off again and again.
+// decisionTime returns the time at which an evaluation is decided: now, but not before its WaitUntil. If
+// this hub's clock is behind the leader's, the decision would otherwise only wait again.
 func (w *worker) decisionTime(e *fleet.Evaluation) time.Time {
 	if now := w.cfg.Now(); now.After(e.WaitUntil) {
 		return now
@@ -168,12 +170,12 @@ func (w *worker) decisionTime(e *fleet.Evaluation) time.Time {
 	return e.WaitUntil
 }
 
-// awaitNewer waits for the picture that a refused plan was too old for: the first time no
-// longer than that takes, then a little longer each time. It counts the refusals in a row
-// that nothing was committed before.
-func (w *worker) awaitNewer(ctx context.Context, res fleet.PlanResult, stale int) (int, error) {
+// awaitNewerState blocks until this hub has the state that a refused plan was too old for; from the second
+// refusal on it also backs off. stale counts the refusals in a row with nothing committed; it returns the
+// new count, or an error after staleAttempts.
+func (w *worker) awaitNewerState(ctx context.Context, res fleet.PlanResult, stale int) (int, error) {
 	if res.AllocIndex > 0 {
-		stale = 0 // it gets on
+		stale = 0 // a part was committed
 	}
 	if stale++; stale > staleAttempts {
 		return stale, fmt.Errorf("submit plan: refused %d times: %s", stale, res.Refused)
@@ -188,22 +190,21 @@ func (w *worker) awaitNewer(ctx context.Context, res fleet.PlanResult, stale int
 	return stale, nil
 }
 
-// submitEvals commits the end of the delivered evaluation, and what comes with it,
-// without a plan for the job.
+// submitEvals commits evaluations, such as the end of the delivered one, in a plan without allocations.
 func (w *worker) submitEvals(ctx context.Context, d fleet.Delivery, evals []fleet.Evaluation) error {
 	_, err := w.cfg.Planner.Submit(ctx, fleet.Plan{EvalID: d.Eval.ID, EvalToken: d.Token, Priority: d.Eval.Priority, Evals: evals})
 	return err
 }
 
-// failEvaluation ends an evaluation that no plan can be made for.
+// failEvaluation ends an evaluation as failed, because no plan can be made for it.
 func (w *worker) failEvaluation(ctx context.Context, d fleet.Delivery, why string) error {
 	done := *d.Eval
 	done.Status, done.StatusDescription = fleet.EvalFailed, why
 	return w.submitEvals(ctx, d, []fleet.Evaluation{done})
 }
 
-// retryBackoff is how long a worker rests after its nth failure in a row: longer each
-// time, and never in step with the others.
+// retryBackoff returns how long a worker waits after that many earlier failures in a row: a random time
+// that grows up to 10 s.
 func retryBackoff(failures int) time.Duration {
 	const first, most = 20 * time.Millisecond, 10 * time.Second
 	d := most

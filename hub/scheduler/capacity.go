@@ -9,29 +9,29 @@ import (
 	"skerry/fleet/placement"
 )
 
-// plannedUsage is where a job's allocations are: those that stay, and those that the
-// plan places.
+// plannedUsage tracks the job's allocations on nodes, those that stay and those that the plan places, and
+// the resources that the plan reserves.
 type plannedUsage struct {
-	byNode  map[fleet.NodeID]map[string]int  // allocations by group
-	planned map[fleet.NodeID]fleet.Resources // taken by the plan, beyond what is used now
-	// afterStops is what more will be taken, or less, once what the plan stops to make room
-	// has ended and what waits for that is there.
+	byNode  map[fleet.NodeID]map[string]int  // number of the job's allocations by group
+	planned map[fleet.NodeID]fleet.Resources // resources of the plan's placements
+	// afterStops is how usage will change when the plan's stops have ended and the placements that wait
+	// for them are made.
 	afterStops   map[fleet.NodeID]fleet.Resources
-	awaitedByJob map[fleet.NodeID]bool // where after says so
-	placed       map[fleet.NodeID]int  // how many the plan places
-	// Of nodes that were asked for more than amounts: what is given out, and what of it
-	// by the plan.
+	awaitedByJob map[fleet.NodeID]bool // nodes on which the job waits for stops
+	placed       map[fleet.NodeID]int  // number of placements, on nodes with MaxAllocs
+	// claims are the assigned ports, cores and devices of nodes, including those of the plan.
+	// assignedByPlan are those of the plan alone.
 	claims         map[fleet.NodeID]*placement.Claims
 	assignedByPlan map[fleet.NodeID][]*fleet.AssignedResources
-	evicted        map[fleet.AllocID]bool // by the plan
-	evictedJobs    map[jobKey]bool        // whose they are
-	// awaitedPriority is by whom room of a node is waited for: the highest priority of another
-	// job. Nil: not asked for yet.
+	evicted        map[fleet.AllocID]bool // allocations that the plan evicts
+	evictedJobs    map[jobKey]bool        // the jobs of these
+	// awaitedPriority is the highest priority of other jobs for which allocations on a node stop.
+	// nil: not computed yet.
 	awaitedPriority map[fleet.NodeID]int
 }
 
-// resourcesOnNode is what the group takes of a node: where tasks ask for whole cores, as much
-// cpu as these have.
+// resourcesOnNode returns the resources of one allocation on a node. Requested whole cores add their MHz
+// to CPU.
 func (r *ranking) resourcesOnNode(n *fleet.Node) fleet.Resources {
 	ask := r.askedResources
 	if ask.Cores > 0 {
@@ -43,9 +43,8 @@ func (r *ranking) resourcesOnNode(n *fleet.Node) fleet.Resources {
 	return ask
 }
 
-// exhaustedDimension says what a candidate has too little of for one more allocation, "" where
-// it has enough; taken is what would be in use then, liked how well its devices
-// are.
+// exhaustedDimension returns the resource that a candidate lacks for one more allocation; short is "" if
+// it has enough. taken is what would then be in use, liked the score of its devices.
 func (r *ranking) exhaustedDimension(c *candidate) (taken fleet.Resources, liked float64, short string) {
 	taken = c.used.Add(r.plannedUsage.planned[c.node.ID]).Add(nonNegativeResources(r.plannedUsage.afterStops[c.node.ID])).Add(r.resourcesOnNode(c.node))
 	if short = taken.Exceeds(c.node.Free()); short != "" {
@@ -60,7 +59,7 @@ func (r *ranking) exhaustedDimension(c *candidate) (taken fleet.Resources, liked
 	return taken, liked, short
 }
 
-// describeShortage says how much of what a node has too little of is asked for, and is there.
+// describeShortage describes how much of the resource short is requested and free on a node.
 func (r *ranking) describeShortage(n *fleet.Node, short string) string {
 	asks, has := r.resourcesOnNode(n), n.Free()
 	free := has.Sub(r.cluster.Used(n.ID)).Sub(r.plannedUsage.planned[n.ID]).Sub(nonNegativeResources(r.plannedUsage.afterStops[n.ID]))
@@ -75,10 +74,10 @@ func (r *ranking) describeShortage(n *fleet.Node, short string) string {
 	return short
 }
 
-// longestShown bounds what is shown of a node's attribute, in bytes.
+// longestShown bounds the shown part of a node's attribute, in bytes.
 const longestShown = 64
 
-// describeUnmetConstraint is a constraint with what the node has instead.
+// describeUnmetConstraint returns a constraint with the value that the node has.
 func describeUnmetConstraint(n *fleet.Node, constraint string) string {
 	end := strings.IndexByte(constraint, '}')
 	if !strings.HasPrefix(constraint, "${") || end < 0 {
@@ -94,7 +93,7 @@ func describeUnmetConstraint(n *fleet.Node, constraint string) string {
 	return constraint + ": it has " + has
 }
 
-// countOccupyingAllocs counts the allocations that take room on a node.
+// countOccupyingAllocs counts the allocations that occupy a node.
 func countOccupyingAllocs(c cluster, id fleet.NodeID) int {
 	n := 0
 	for a := range c.AllocsByNode(id) {
@@ -105,14 +104,13 @@ func countOccupyingAllocs(c cluster, id fleet.NodeID) int {
 	return n
 }
 
-// reservedForHigherPriority is what a node has too little of whose room is kept for a job of a higher
+// reservedForHigherPriority is the exhausted dimension of a node that is reserved for a job of higher
 // priority.
 const reservedForHigherPriority = "room that is being made for a job of higher priority"
 
-// isReservedForOther reports whether a job of a higher priority waits for room on a candidate that
-// is being made for it, by an eviction or by stopping what it replaces. Until it has
-// been looked at again that room is nobody else's, also where it is free by now: whoever
-// took it would be the next to be evicted.
+// isReservedForOther reports whether allocations on a candidate stop, or have stopped, to make room for a
+// waiting job of higher priority. Until that job is scheduled, no other may take the capacity: it would be
+// preempted next.
 func (r *ranking) isReservedForOther(c *candidate) bool {
 	job := r.feasibility.job
 	if r.plannedUsage.awaitedPriority == nil {
@@ -136,8 +134,8 @@ func (r *ranking) isReservedForOther(c *candidate) bool {
 	return true
 }
 
-// reserveAfterStop reports whether a placement would find room on the node of the
-// allocation that it replaces once that has ended, and if so takes the room.
+// reserveAfterStop reports whether the group fits on the node of prev once that has ended, and if so
+// reserves the resources.
 func (r *ranking) reserveAfterStop(prev *fleet.Alloc) bool {
 	n, ok := r.cluster.Node(prev.NodeID)
 	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.feasibility.whyInfeasible(n) != "" || r.brokenDistinctRule(n) != "" {
@@ -148,15 +146,15 @@ func (r *ranking) reserveAfterStop(prev *fleet.Alloc) bool {
 		return false
 	}
 	r.plannedUsage.afterStops[n.ID] = after
-	if !prev.AwaitsWindow() { // which may open in days: until then the room is anybody's
+	if !prev.AwaitsWindow() { // the window may open in days: until then others may use the resources
 		r.plannedUsage.recordAwaitedNode(n.ID)
 	}
 	r.adjustGroupCount(n, 1)
 	return true
 }
 
-// fitsWithout reports whether the group fits on a node that has not got an allocation any
-// more, where so much more of its amounts is taken.
+// fitsWithout reports whether a node has capacity for more resources, and for the group's assignments, if
+// the allocation prev were gone.
 func (r *ranking) fitsWithout(prev *fleet.Alloc, n *fleet.Node, more fleet.Resources) bool {
 	if r.cluster.Used(n.ID).Add(more).Exceeds(n.Free()) != "" {
 		return false
@@ -168,8 +166,7 @@ func (r *ranking) fitsWithout(prev *fleet.Alloc, n *fleet.Node, more fleet.Resou
 	return why == ""
 }
 
-// canFitInsteadOf reports whether the group has room in the stead of an allocation, on its node,
-// as that is now.
+// canFitInsteadOf reports whether the group fits on the node n instead of the allocation prev there.
 func (r *ranking) canFitInsteadOf(prev *fleet.Alloc, n *fleet.Node) bool {
 	more := r.resourcesOnNode(n)
 	if prev.OccupiesNode() {
@@ -178,7 +175,7 @@ func (r *ranking) canFitInsteadOf(prev *fleet.Alloc, n *fleet.Node) bool {
 	return r.fitsWithout(prev, n, more)
 }
 
-// recordAwaitedNode notes that the job waits for room on a node that is being made for it.
+// recordAwaitedNode records that the job waits for allocations on a node to stop.
 func (t *plannedUsage) recordAwaitedNode(id fleet.NodeID) {
 	if t.awaitedByJob == nil {
 		t.awaitedByJob = map[fleet.NodeID]bool{}
@@ -186,15 +183,15 @@ func (t *plannedUsage) recordAwaitedNode(id fleet.NodeID) {
 	t.awaitedByJob[id] = true
 }
 
-// nonNegativeResources is what is taken of amounts some of which are given back: those of which
-// nothing is.
+// nonNegativeResources returns r with negative amounts set to 0: resources that will be freed later do not
+// count as free now.
 func nonNegativeResources(r fleet.Resources) fleet.Resources {
 	return fleet.Resources{
 		CPU: max(r.CPU, 0), Cores: max(r.Cores, 0), MemoryMB: max(r.MemoryMB, 0), MemoryMaxMB: max(r.MemoryMaxMB, 0), DiskMB: max(r.DiskMB, 0),
 	}
 }
 
-// claimsOn returns what is given out of a node, with what the plan gives.
+// claimsOn returns the assigned ports, cores and devices of a node, including those of the plan.
 func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *placement.Claims {
 	if t.claims == nil {
 		t.claims = map[fleet.NodeID]*placement.Claims{}
@@ -205,7 +202,8 @@ func (t *plannedUsage) claimsOn(c cluster, n *fleet.Node) *placement.Claims {
 	return t.claims[n.ID]
 }
 
-// claimsWithout returns what allocations have been given of a node, but for some.
+// claimsWithout returns the assigned ports, cores and devices of a node without those of the allocations
+// gone.
 func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *placement.Claims {
 	claims := placement.NewClaims(n)
 	for a := range c.AllocsByNode(n.ID) {
@@ -216,7 +214,7 @@ func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *place
 	return claims
 }
 
-// portSeed is where the search for dynamic ports begins on a node.
+// portSeed returns the number from which the search for dynamic ports on a node starts.
 func (r *ranking) portSeed(c *candidate) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(c.node.ID))

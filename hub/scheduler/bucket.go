@@ -7,11 +7,10 @@ import (
 	"skerry/fleet"
 )
 
-// spreadBucket is the candidates that have the same values of what the group is spread
-// over: for all of them a placement is worth the same. A group that is not spread
-// has one lane.
+// spreadBucket holds the candidates with the same values of the spread attributes: one more allocation has
+// the same spread score on all of them. A group without spreads has one bucket.
 type spreadBucket struct {
-	values []attributeValue // by spread
+	values []attributeValue // one for each spread
 	heap   candidates
 }
 
@@ -20,7 +19,7 @@ type attributeValue struct {
 	has  bool
 }
 
-// bucketForNode returns the lane of a node.
+// bucketForNode returns the bucket of a node. It makes the bucket if it is new.
 func (r *ranking) bucketForNode(n *fleet.Node) *spreadBucket {
 	if len(r.spreads) == 0 {
 		return r.buckets[0]
@@ -45,7 +44,7 @@ func (r *ranking) bucketForNode(n *fleet.Node) *spreadBucket {
 	return l
 }
 
-// spreadBoost is what one more allocation in the lane is worth.
+// spreadBoost returns the spread score of one more allocation in the bucket.
 func (r *ranking) spreadBoost(l *spreadBucket) float64 {
 	sum := 0.0
 	for i, s := range r.spreads {
@@ -54,8 +53,8 @@ func (r *ranking) spreadBoost(l *spreadBucket) float64 {
 	return sum
 }
 
-// bestCandidate returns the best candidate that the distinct rules allow, and its score with
-// the spread; nil for none.
+// bestCandidate returns the best candidate that may be used now, and its score including the spread; nil:
+// there is none. It draws more nodes if needed.
 func (r *ranking) bestCandidate() (*candidate, float64) {
 	if len(r.spreads) == 0 {
 		c := r.bestInBucket(r.buckets[0])
@@ -79,8 +78,8 @@ func (r *ranking) bestCandidate() (*candidate, float64) {
 	return best, score
 }
 
-// bestInBucket returns the best candidate of a lane that the distinct rules allow and whose
-// room is nobody else's, nil for none.
+// bestInBucket returns the best candidate of a bucket that the distinct rules allow and that is not
+// reserved for another job, or nil. It removes candidates from the heap that may not be used.
 func (r *ranking) bestInBucket(l *spreadBucket) *candidate {
 	for {
 		if len(r.spreads) == 0 && len(l.heap) < candidatesLow {
@@ -101,7 +100,7 @@ func (r *ranking) bestInBucket(l *spreadBucket) *candidate {
 	}
 }
 
-// candidates is a heap of nodes with room, the best on top.
+// candidates is a heap of candidates with capacity, the best first.
 type candidates []*candidate
 
 func (h candidates) Len() int { return len(h) }
