@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// Absence is what a group's allocations do while their node is away.
+// Absence has the rules for a group's allocations while their node is away.
 //
 //	disconnect block        pool "keep"                      pool "nomad"
 //	none                    unknown, never lost, not         lost and replaced at once
@@ -24,19 +24,19 @@ import (
 // lost and replaced at once: nothing of it has run. That of a system or sysbatch job
 // is left alone in a pool "nomad" until its node is down.
 type Absence struct {
-	Tolerated   bool          // it becomes unknown; else lost
-	LostAfter   time.Duration // 0: never, for being away alone
-	Replace     bool          // replaced while unknown, by the group's reschedule policy
-	PendingLost bool
-	// Hold is how long after the beginning of the absence nothing may take its
-	// place, because the edge may still be running it.
+	Tolerated   bool          // it becomes unknown; false: lost
+	LostAfter   time.Duration // after this time it is lost; 0: never
+	Replace     bool          // it is replaced while unknown, if the reschedule policy allows that
+	PendingLost bool          // a pending allocation is lost at once
+	// Hold is how long after the beginning of the absence it must not be replaced, because the edge
+	// may still run it.
 	Hold      time.Duration
-	Reconcile string
-	Nomad     bool // the pool's default is Nomad's: a stop says nothing of the client status
+	Reconcile string // the reconcile strategy: which allocation stays when the original is back
+	Nomad     bool   // the pool follows Nomad's rules: a stop does not change the client status
 }
 
-// AbsenceOf returns the rules of a group (nil: not known) in a pool whose
-// default is poolDefault.
+// AbsenceOf returns the rules for a group in a node pool with the default poolDefault. g is nil if the
+// group is not known.
 func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 	nomad := poolDefault == fleet.DisconnectNomad
 	if g == nil || g.Disconnect == nil {
@@ -64,13 +64,13 @@ func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 	return p
 }
 
-// isPastLostAfter reports whether the window of an absence since then is over.
+// isPastLostAfter reports whether an absence since that time has lasted for LostAfter.
 func (p Absence) isPastLostAfter(since, now time.Time) bool {
 	return p.LostAfter > 0 && !now.Before(since.Add(p.LostAfter))
 }
 
-// timeToStop is the longest that the tasks of a group may take to end: after the group's
-// shutdown_delay a leader does, and then all others at once, each after its own delay.
+// timeToStop returns the longest time that a group's tasks take to end: its shutdown_delay, then the
+// leader task, then all other tasks together, each with its own delay and kill timeout.
 func timeToStop(g *fleet.TaskGroup) time.Duration {
 	var group, leader, others time.Duration
 	if g.ShutdownDelay != nil {
@@ -86,8 +86,8 @@ func timeToStop(g *fleet.TaskGroup) time.Duration {
 	return group + leader + others
 }
 
-// awaySince is when the hub lost sight of an allocation that is unknown, or lost
-// for that: by the hub's clock, which is later than when the edge did.
+// awaySince returns when an allocation became unknown, or lost without being unknown before, by the hub's
+// clock. That is later than the edge lost its link.
 func awaySince(a *fleet.Alloc) time.Time {
 	since := time.Unix(0, a.ModifyTime)
 	for i := len(a.AllocStates) - 1; i >= 0; i-- {

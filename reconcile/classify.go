@@ -7,36 +7,36 @@ import (
 	"skerry/fleet"
 )
 
-// allocKind is what one allocation is, before its slot is looked at.
+// allocKind classifies one allocation, independently of the other allocations of its name index.
 type allocKind int
 
 const (
-	kindEnded         allocKind = iota // the hub has stopped or retired it: counts for nothing
-	kindRunning                        // lives, in sight
-	kindReplaying                      // on a node whose history is not in yet: not to be touched
-	kindUnknown                        // unknown, and may stay so
-	kindDisconnecting                  // its node went out of sight: becomes unknown
-	kindLost                           // given up
-	kindMigrating                      // an operator wants it elsewhere, or anew
-	kindFailed                         // ended badly; the reschedule policy decides
-	kindSucceeded                      // a batch allocation that succeeded: counts, for good
-	kindCompleted                      // a service that completed: to be replaced
+	kindEnded         allocKind = iota // the hub has stopped or retired it: it does not count
+	kindRunning                        // pending or running, and its node is ready
+	kindReplaying                      // the history of its node is not applied yet: it must not change
+	kindUnknown                        // is unknown and stays so
+	kindDisconnecting                  // its node is away: it becomes unknown
+	kindLost                           // to be marked lost
+	kindMigrating                      // a drain or an operator wants it stopped and replaced
+	kindFailed                         // has failed; the reschedule policy decides
+	kindSucceeded                      // a batch allocation that has succeeded: it counts for good
+	kindCompleted                      // a service that has completed: it is to be replaced
 )
 
-// member is an allocation within its slot.
+// member is an allocation within its name index.
 type member struct {
 	a    *fleet.Alloc
 	kind allocKind
-	// reconnecting: it was unknown and is back, and that is not settled yet.
+	// reconnecting: it was unknown and its node is back, and no decision has reconciled that yet.
 	reconnecting    bool
-	absent          bool // its node is away
-	isDuplicate     bool // it could be the holder of its slot, and another is
-	newerNotRunning bool // it would be, but takes the place of what runs, and does not run itself
-	rules           Absence
-	reason          string // of kinds frozen, leaving and lost, and of who loses its slot
+	absent          bool    // its node is away
+	isDuplicate     bool    // it could be the current allocation, and another one is
+	newerNotRunning bool    // it is a duplicate only because it does not run yet, although it is newer
+	rules           Absence // of its group and node pool
+	reason          string  // for people: why replaying, disconnecting, lost, or a duplicate
 }
 
-// statusOnEdge is what the edge says of the allocation.
+// statusOnEdge returns the client status that the edge reported last, or pending.
 func (m *member) statusOnEdge() string {
 	switch {
 	case m.a.ClientStatus != fleet.ClientUnknown:
@@ -47,14 +47,13 @@ func (m *member) statusOnEdge() string {
 	return fleet.ClientPending
 }
 
-// endedOnEdge reports whether the edge says that the allocation has ended, as far as the hub
-// takes that into account now.
+// endedOnEdge reports whether the edge reported the allocation's end, and the hub acts on that now.
 func (m *member) endedOnEdge() bool {
 	s := m.statusOnEdge()
 	return (m.reconnecting || m.a.ClientTerminal()) && (s == fleet.ClientComplete || s == fleet.ClientFailed)
 }
 
-// isPossiblyRunning: it runs, or may run, or will.
+// isPossiblyRunning reports whether the allocation runs, may run, or will run.
 func (m *member) isPossiblyRunning() bool {
 	switch m.kind {
 	case kindRunning, kindReplaying, kindUnknown, kindDisconnecting:
@@ -63,7 +62,7 @@ func (m *member) isPossiblyRunning() bool {
 	return false
 }
 
-// canBeCurrent: it can be the holder of its slot.
+// canBeCurrent reports whether the allocation can be the current one of its name index.
 func (m *member) canBeCurrent() bool {
 	switch m.kind {
 	case kindRunning, kindFailed, kindSucceeded, kindCompleted:
@@ -72,14 +71,13 @@ func (m *member) canBeCurrent() bool {
 	return false
 }
 
-// classifyAlloc says what an allocation is. The rules are in order; the first that
-// matches holds.
+// classifyAlloc determines the kind of an allocation. The first rule that matches counts.
 func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	node := d.in.Nodes[a.NodeID]
 	m := &member{a: a, absent: node != nil && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown)}
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
 	if d.isSystemJob() {
-		m.rules.Replace, m.rules.Hold = false, 0 // nothing ever takes its place elsewhere
+		m.rules.Replace, m.rules.Hold = false, 0 // it is never replaced on another node
 	}
 	ready := node != nil && node.Status == fleet.NodeReady
 	m.reconnecting = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
@@ -114,17 +112,18 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	return m
 }
 
-// isSystemJob: the job has its allocations on every node.
+// isSystemJob reports whether the job runs on every node (system, sysbatch).
 func (d *decision) isSystemJob() bool {
 	return d.in.Job != nil && fleet.RunsEverywhere(d.in.Job.Type)
 }
 
-// isOfNewestVersion reports whether an allocation was placed for the job's newest version, and not
-// for one of that number of an earlier job.
+// isOfNewestVersion reports whether an allocation runs the job's newest version. A version of an earlier
+// job of the same name does not count.
 func (d *decision) isOfNewestVersion(a *fleet.Alloc) bool {
 	return a.JobVersion == d.in.Job.Version && a.Job != nil && a.Job.CreateIndex == d.in.Job.CreateIndex
 }
 
+// poolDefault returns the disconnect default of a node's pool; n may be nil.
 func (d *decision) poolDefault(n *fleet.Node) string {
 	if n == nil {
 		return fleet.DisconnectKeep
@@ -136,8 +135,8 @@ func (d *decision) poolDefault(n *fleet.Node) string {
 	return d.in.DefaultDisconnect[pool]
 }
 
-// terminalKind is the kind of an allocation that its edge has finished with, or that
-// was given up while the hub still wants it to run.
+// terminalKind returns the kind of an allocation that has ended or was marked lost while the hub still
+// wants it to run.
 func (d *decision) terminalKind(m *member, node *fleet.Node) allocKind {
 	if node != nil && node.Status == fleet.NodeInitializing && m.a.NeedsToReconnect() {
 		return kindReplaying
@@ -154,6 +153,7 @@ func (d *decision) terminalKind(m *member, node *fleet.Node) allocKind {
 	return kindCompleted
 }
 
+// completedKind returns the kind of an allocation that has completed.
 func (d *decision) completedKind() allocKind {
 	if d.isBatchJob() {
 		return kindSucceeded
@@ -161,7 +161,7 @@ func (d *decision) completedKind() allocKind {
 	return kindCompleted
 }
 
-// absentKind is the kind of a living allocation on a node that is away.
+// absentKind returns the kind of a live allocation on a node that is away, and the reason for people.
 func absentKind(m *member, node *fleet.Node, now time.Time) (allocKind, string) {
 	name := nodeName(node)
 	switch {
@@ -177,7 +177,7 @@ func absentKind(m *member, node *fleet.Node, now time.Time) (allocKind, string) 
 	return kindLost, fmt.Sprintf("node %s is %s", name, node.Status)
 }
 
-// String says what an absence means, for people.
+// String describes the rules for people.
 func (p Absence) String() string {
 	switch {
 	case !p.Tolerated:
@@ -192,6 +192,7 @@ func (p Absence) String() string {
 	return "waited for, not replaced"
 }
 
+// nodeName returns the node's name, or its short id if it has none.
 func nodeName(n *fleet.Node) string {
 	if n.Name != "" {
 		return n.Name

@@ -15,26 +15,26 @@ import (
 type decision struct {
 	in           Input
 	out          Output
-	changes      map[versionKey]diff.GroupChange
+	changes      map[versionKey]diff.GroupChange // cache of groupChangeFor
 	evalRequests []evalRequest
-	desiredNodes map[string]int // by group, of system jobs: how many nodes are to have one
+	desiredNodes map[string]int // of a system job, by group: number of nodes that are to have an allocation
 
-	deployment       *fleet.Deployment // of this version: active, or failed
-	versionSucceeded bool              // a deployment of this version has succeeded
+	deployment       *fleet.Deployment // the active or failed deployment of the newest version; nil: none
+	versionSucceeded bool              // a deployment of the newest version has succeeded
 	rollouts         []*rollout
 	byID             map[fleet.AllocID]*fleet.Alloc
-	placingCanary    bool      // what is placed just now is a canary
-	nextWindowOpens  time.Time // the first window that something waits for; zero: none
+	placingCanary    bool      // placements that are added now are canaries
+	nextWindowOpens  time.Time // when the first window opens that an allocation waits for; zero: none
 }
 
-// versionKey names a group of a version of the job.
+// versionKey identifies a group of a job version.
 type versionKey struct {
 	hash  string
-	job   *fleet.Job // where hash is empty
+	job   *fleet.Job // set if hash is empty
 	group string
 }
 
-// Decide returns what is to be done for a service or batch job.
+// Decide computes the decisions for a service or batch job.
 func Decide(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]diff.GroupChange{}}
 	d.out.Groups = map[string]GroupSummary{}
@@ -54,7 +54,7 @@ func Decide(in Input) Output {
 	return d.out
 }
 
-// prepareAllocGroups sorts the job's allocations by group.
+// prepareAllocGroups selects the deployment, fills in byID, and returns the job's allocations by group.
 func (d *decision) prepareAllocGroups() map[string][]*fleet.Alloc {
 	d.selectDeployment()
 	d.byID = make(map[fleet.AllocID]*fleet.Alloc, len(d.in.Allocs))
@@ -66,15 +66,14 @@ func (d *decision) prepareAllocGroups() map[string][]*fleet.Alloc {
 	return groups
 }
 
-// stopGroups ends what is left of groups.
+// stopGroups ends all allocations of the given groups.
 func (d *decision) stopGroups(groups map[string][]*fleet.Alloc) {
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		d.stopGroup(name, groups[name])
 	}
 }
 
-// stopGroup ends all allocations of a group that the job does not have, or of a
-// job that is not to run.
+// stopGroup ends all allocations of a group that the job no longer has, or of a stopped or purged job.
 func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 	reason := fmt.Sprintf("the job has no group %s any more", name)
 	switch {
@@ -94,54 +93,55 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 	}
 }
 
-// endedByItself reports whether an allocation that the hub wanted to run has ended: when its
-// job stops, that is left as it is.
+// endedByItself reports whether an allocation has ended that the hub wanted to run. It is left as it is
+// when its job stops.
 func (m *member) endedByItself() bool {
 	return !m.a.ServerTerminal() && m.a.ClientTerminal() && m.kind != kindReplaying && m.kind != kindEnded
 }
 
-// reconcileGroup decides for one group of the job.
+// reconcileGroup decides for all allocations of one group of the job.
 func (d *decision) reconcileGroup(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	rest, canaries, old := d.splitCanaries(allocs)
-	slots, beside := d.allocsByNameIndex(rest), d.allocsByNameIndex(canaries)
+	nameIndexes, beside := d.allocsByNameIndex(rest), d.allocsByNameIndex(canaries)
 	active := 0
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		d.findCurrentAlloc(s)
 		if s.isActiveIndex() {
 			active++
 		}
 	}
 	if surplus := active - g.Count; surplus > 0 {
-		d.markSurplusIndexes(slots, surplus, g)
+		d.markSurplusIndexes(nameIndexes, surplus, g)
 		active = g.Count
 	}
-	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
+	r := d.newRollout(g, slices.Concat(membersOf(nameIndexes), membersOf(beside)))
 	d.rollouts = append(d.rollouts, r)
 	missing := g.Count - active
-	d.countMissingAtSites(slots, missing, r)
+	d.countMissingAtSites(nameIndexes, missing, r)
 	d.dropCanaries(old)
 	d.reconcileCanaries(g, beside, r)
 	if !r.canPlaceNewest() {
-		d.restoreOldVersion(slots, missing, g, r)
+		d.restoreOldVersion(nameIndexes, missing, g, r)
 		missing = 0
 	}
 	r.total = g.Count
 	r.reserveTurns(missing)
 	taken := map[int]bool{}
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		taken[s.index] = s.isActiveIndex()
 		if s.isActiveIndex() {
 			r.recordProgress(cmp.Or(d.absentPromotedCanary(s), s.currentOrUnknown()))
 		}
 		d.reconcileNameIndex(s, g, r)
 	}
-	d.placeMissing(slots, taken, g, missing)
+	d.placeMissing(nameIndexes, taken, g, missing)
 }
 
-// countMissingAtSites has sites go without what was stopped there for the deployment, until that is
-// placed. Where its edge is away, and there is no room elsewhere, it is deferred with it.
-func (d *decision) countMissingAtSites(slots []*nameIndexAllocs, missing int, r *rollout) {
-	for _, s := range slots {
+// countMissingAtSites counts name indexes without an allocation, because the deployment stopped it, as out
+// of service at their site. If the node of such an allocation is away and still occupied, the name index
+// is deferred. missing is the number of name indexes without an allocation.
+func (d *decision) countMissingAtSites(nameIndexes []*nameIndexAllocs, missing int, r *rollout) {
+	for _, s := range nameIndexes {
 		m := s.newestMatching(func(*member) bool { return true })
 		if missing <= 0 || s.isActiveIndex() || !d.isStoppedForUpdate(m) {
 			continue
@@ -157,11 +157,11 @@ func (d *decision) countMissingAtSites(slots []*nameIndexAllocs, missing int, r 
 	}
 }
 
-// membersOf lists what is in slots that the group goes on having: what is not needed
-// takes nobody's turn, as its end may be the last that is heard of the group.
-func membersOf(slots []*nameIndexAllocs) []*member {
+// membersOf returns the allocations of the name indexes that are not surplus. A surplus allocation must
+// not take an update turn, because nothing may be heard of it again.
+func membersOf(nameIndexes []*nameIndexAllocs) []*member {
 	var all []*member
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		if s.surplusReason == "" {
 			all = append(append(all, s.members...), s.duplicates...)
 		}
@@ -169,11 +169,11 @@ func membersOf(slots []*nameIndexAllocs) []*member {
 	return all
 }
 
-// restoreOldVersion places again what a group had while its newest version is held back: what
-// was lost, evicted, or stopped to make room, and could not be placed at once. Names
-// that the newest version adds wait with it.
-func (d *decision) restoreOldVersion(slots []*nameIndexAllocs, missing int, g *fleet.TaskGroup, r *rollout) {
-	for _, s := range slots {
+// restoreOldVersion places the older version again, for name indexes whose allocation was lost, evicted or
+// stopped to make room, while the newest version is held back. Name indexes that the newest version adds
+// wait.
+func (d *decision) restoreOldVersion(nameIndexes []*nameIndexAllocs, missing int, g *fleet.TaskGroup, r *rollout) {
+	for _, s := range nameIndexes {
 		m := d.lastUnreplaced(s)
 		if missing <= 0 || s.isActiveIndex() || m == nil || m.a.Group() == nil {
 			continue
@@ -189,11 +189,11 @@ func (d *decision) restoreOldVersion(slots []*nameIndexAllocs, missing int, g *f
 	}
 }
 
-// placeMissing places what is missing, under the lowest free names. What a name had last
-// is replaced by it where that was stopped to make room for a newer version.
-func (d *decision) placeMissing(slots []*nameIndexAllocs, taken map[int]bool, g *fleet.TaskGroup, missing int) {
+// placeMissing places the missing allocations, under the lowest free name indexes (taken: not free). If an
+// allocation of the name was stopped for an update or evicted, the placement replaces it.
+func (d *decision) placeMissing(nameIndexes []*nameIndexAllocs, taken map[int]bool, g *fleet.TaskGroup, missing int) {
 	last := map[int]*fleet.Alloc{}
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		if m := s.newestMatching(func(*member) bool { return true }); m != nil && m.a.NoLongerWanted() && m.a.NextAllocation == "" &&
 			(d.needsDestructiveUpdate(m.a) || m.a.DesiredStatus == fleet.DesiredEvict) {
 			last[s.index] = m.a
@@ -212,11 +212,11 @@ func (d *decision) placeMissing(slots []*nameIndexAllocs, taken map[int]bool, g 
 	}
 }
 
-// markSurplusIndexes gives up slots that the group does not want: first those in which
-// nothing lives, then those of the highest index.
-func (d *decision) markSurplusIndexes(slots []*nameIndexAllocs, surplus int, g *fleet.TaskGroup) {
+// markSurplusIndexes marks that many name indexes as surplus: first those without a running or successful
+// allocation, then those with the highest index.
+func (d *decision) markSurplusIndexes(nameIndexes []*nameIndexAllocs, surplus int, g *fleet.TaskGroup) {
 	var candidates []*nameIndexAllocs
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		if s.isActiveIndex() {
 			candidates = append(candidates, s)
 		}
@@ -235,7 +235,7 @@ func (d *decision) markSurplusIndexes(slots []*nameIndexAllocs, surplus int, g *
 	}
 }
 
-// endWithoutReplacement ends an allocation that nothing is to take the place of.
+// endWithoutReplacement stops or retires an allocation, marks it lost, or leaves it alone if it has ended.
 func (d *decision) endWithoutReplacement(m *member, reason string) {
 	switch {
 	case m.kind == kindEnded || m.a.AwaitsPlacement() && !m.reconnecting:
@@ -249,8 +249,8 @@ func (d *decision) endWithoutReplacement(m *member, reason string) {
 	}
 }
 
-// leaveEnded leaves an allocation alone that was stopped or retired, unless nobody will say that it
-// ended.
+// leaveEnded leaves a stopped or retired allocation as it is. If its node is gone, it is marked lost,
+// because nobody will report its end. If its stop has become urgent, it no longer waits for a window.
 func (d *decision) leaveEnded(m *member) {
 	if d.isStopUnconfirmed(m) {
 		m.reason = "it was to stop, and its node is gone"
@@ -267,9 +267,9 @@ func (d *decision) leaveEnded(m *member) {
 	d.keepUnchanged(m, reason)
 }
 
-// isStopUnconfirmed: it was told to stop, and its node went before it said that it had.
-// One that is unknown stays so while its node may return, but under Nomad's rules, and one
-// that may wait for a window there runs on.
+// isStopUnconfirmed reports whether an allocation was told to stop, and its node is gone without having
+// confirmed that. An unknown one stays unknown while its node may return, except under Nomad's rules. One
+// that may wait for a window on its edge runs on.
 func (d *decision) isStopUnconfirmed(m *member) bool {
 	node := d.in.Nodes[m.a.NodeID]
 	if node != nil && node.Revoked == nil && m.a.AwaitsWindow() {
@@ -280,9 +280,8 @@ func (d *decision) isStopUnconfirmed(m *member) bool {
 	return gone && m.a.ServerTerminal() && !m.a.ClientTerminal()
 }
 
-// groupChangeFor says what the newest version of the job means for an allocation. What
-// the version leaves as it was takes it in place, so that all allocations show
-// the same version.
+// groupChangeFor returns what the job's newest version changes for an allocation. An allocation whose
+// group is unchanged takes the version in place, so that all allocations show the same version.
 func (d *decision) groupChangeFor(a *fleet.Alloc) diff.GroupChange {
 	job := d.in.Job
 	if a.JobHash != "" && a.JobHash == job.SpecHash {
@@ -303,20 +302,21 @@ func (d *decision) groupChangeFor(a *fleet.Alloc) diff.GroupChange {
 	return change
 }
 
-// needsDestructiveUpdate: its tasks would have to be started anew to be what the job now says.
+// needsDestructiveUpdate reports whether the newest version changes the allocation's tasks, so that it
+// must be replaced.
 func (d *decision) needsDestructiveUpdate(a *fleet.Alloc) bool {
 	if d.isBatchJob() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
-		return true // of a job of that name that was purged
+		return true // it belongs to an earlier job of the same name
 	}
 	return d.groupChangeFor(a) == diff.GroupDestructive
 }
 
-// isBatchJob: the job's allocations are to end.
+// isBatchJob reports whether the job's allocations run to completion (batch, sysbatch).
 func (d *decision) isBatchJob() bool {
 	return d.in.Job != nil && fleet.RunsToCompletion(d.in.Job.Type)
 }
 
-// summarizeGroups counts what was decided.
+// summarizeGroups counts the decisions by group.
 func (d *decision) summarizeGroups() {
 	count := func(group string, add func(*GroupSummary)) {
 		s := d.out.Groups[group]
@@ -330,7 +330,7 @@ func (d *decision) summarizeGroups() {
 	}
 	updated := map[fleet.AllocID]bool{}
 	for _, c := range d.out.Stops {
-		if c.Anew {
+		if c.Destructive {
 			updated[c.Alloc.ID] = true
 			count(c.Alloc.TaskGroup, func(s *GroupSummary) { s.Destructive++ })
 		} else {

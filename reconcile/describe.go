@@ -26,8 +26,8 @@ func (o *Output) Reasons() []string {
 	return lines
 }
 
-// Describe writes the output as text, a line for each decision, for logs and
-// scenarios. What is kept is only counted.
+// Describe returns the output as text, one line for each decision, for logs and scenarios. Kept
+// allocations are only counted.
 func (o *Output) Describe() string {
 	var b strings.Builder
 	for _, line := range o.Reasons() {
@@ -51,6 +51,7 @@ func (o *Output) Describe() string {
 	return b.String()
 }
 
+// describeDeployment describes a new deployment and its groups on one line.
 func describeDeployment(d *fleet.Deployment) string {
 	var b strings.Builder
 	b.WriteString(d.StatusDescription)
@@ -64,7 +65,7 @@ func describeDeployment(d *fleet.Deployment) string {
 	return b.String()
 }
 
-// String returns the counts that are not zero, on one line.
+// String returns the desired number, and the counts that are not zero, on one line.
 func (s GroupSummary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d desired", s.Desired)
@@ -82,12 +83,13 @@ func (s GroupSummary) String() string {
 	return b.String()
 }
 
-// verbList is one bucket of an Output and what is done to those in it.
+// verbList is one list of an Output, with the verb that describes it.
 type verbList struct {
 	verb    string
 	changes []Change
 }
 
+// changesByVerb returns the lists of changes with their verbs.
 func (o *Output) changesByVerb() []verbList {
 	return []verbList{
 		{"stop", o.Stops}, {"retire", o.Retired}, {"lose", o.Lost}, {"unknown", o.Unknown},
@@ -95,6 +97,7 @@ func (o *Output) changesByVerb() []verbList {
 	}
 }
 
+// describePlacement describes a placement on one line.
 func (p Placement) describePlacement() string {
 	var b strings.Builder
 	b.WriteString(p.Name)
@@ -119,6 +122,7 @@ func (p Placement) describePlacement() string {
 	return b.String() + ": " + p.Reason
 }
 
+// describeChange describes a change on one line.
 func (c Change) describeChange() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", c.Alloc.Name, fleet.Short(c.Alloc.ID))

@@ -8,11 +8,11 @@ import (
 	"skerry/fleet"
 )
 
-// followUpWindow is how far apart wishes for an evaluation may be to share one.
+// followUpWindow is the longest time between two requests that share one evaluation.
 const followUpWindow = 5 * time.Second
 
-// evalRequest asks for an evaluation at a time; list[i] then waits for it (nil: nothing
-// is linked to it).
+// evalRequest asks for an evaluation at a time. The change list[i] then waits for it; list is nil if no
+// change does.
 type evalRequest struct {
 	at      time.Time
 	trigger string
@@ -21,9 +21,9 @@ type evalRequest struct {
 	i       int
 }
 
-// assignFollowUpEvals fulfils wishes: by an evaluation that is waiting already, or by a new
-// one, as late as the last wish that shares it and never more than
-// followUpWindow after the first. What nobody wished for any more is canceled.
+// assignFollowUpEvals serves each request with a pending evaluation, or with a new one. Requests within
+// followUpWindow share one, at the time of the last of them. Pending evaluations that serve no request are
+// canceled.
 func (d *decision) assignFollowUpEvals() {
 	wishes := d.evalRequests
 	slices.SortStableFunc(wishes, func(a, b evalRequest) int {
@@ -58,7 +58,7 @@ func (d *decision) assignFollowUpEvals() {
 	}
 }
 
-// waitingEvals lists what waits already, soonest first.
+// waitingEvals returns the pending evaluations, the soonest first.
 func (d *decision) waitingEvals() []fleet.EvalID {
 	ids := make([]fleet.EvalID, 0, len(d.in.Waiting))
 	for id := range d.in.Waiting {
@@ -72,8 +72,8 @@ func (d *decision) waitingEvals() []fleet.EvalID {
 	return ids
 }
 
-// findServingEval finds an evaluation that comes at the wish's time or shortly after,
-// first of all the one that its allocation waits for already.
+// findServingEval returns an evaluation of ids at the requested time or at most followUpWindow later. It
+// prefers the one that the allocation waits for already. at has the times of evaluations.
 func (w evalRequest) findServingEval(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.EvalID, bool) {
 	fits := func(id fleet.EvalID) bool {
 		t, ok := at[id]
@@ -92,13 +92,14 @@ func (w evalRequest) findServingEval(at map[fleet.EvalID]time.Time, ids []fleet.
 	return "", false
 }
 
+// linkFollowUp makes the change of the request wait for an evaluation.
 func (w evalRequest) linkFollowUp(id fleet.EvalID) {
 	if w.list != nil {
 		(*w.list)[w.i].FollowUp = id
 	}
 }
 
-// newFollowUpEval makes an evaluation for a wish.
+// newFollowUpEval adds a new evaluation for a request to the output, and returns its id.
 func (d *decision) newFollowUpEval(w evalRequest) fleet.EvalID {
 	e := fleet.Evaluation{
 		ID: fleet.EvalID(d.in.NewID()), Namespace: d.in.Namespace, JobID: d.in.JobID, Priority: d.in.Priority,

@@ -6,63 +6,61 @@ import (
 	"skerry/fleet"
 )
 
-// Input is the picture that a decision is made on: one job and all that the
-// cluster knows of it.
+// Input is all that a decision depends on: one job, and the state of the cluster that concerns it.
 type Input struct {
 	Job       *fleet.Job // nil: purged
 	Namespace string
 	JobID     fleet.JobID
 	EvalID    fleet.EvalID
 	Priority  int
-	// Allocs are all of the job's, also terminal ones, in any order. Alloc.Job is
-	// the version that it runs; where it is nil its tasks count as changed.
+	// Allocs are all allocations of the job, terminal ones included, in any order. Alloc.Job is the
+	// version that it runs; if it is nil, its tasks count as changed.
 	Allocs []*fleet.Alloc
-	Nodes  map[fleet.NodeID]*fleet.Node // of Allocs; what is missing was removed
-	// Targets are the nodes that may take new work of a system or sysbatch job: those
-	// of its pool and datacenters that are ready and eligible.
+	Nodes  map[fleet.NodeID]*fleet.Node // the nodes of Allocs; a missing one was removed
+	// Targets are the nodes that may get new allocations of a system or sysbatch job: the ready and
+	// eligible ones in its pool and datacenters.
 	Targets []*fleet.Node
-	// Deployment is the job's newest one, nil for none.
+	// Deployment is the job's newest deployment, active or not; nil: none.
 	Deployment *fleet.Deployment
-	// DefaultDisconnect is what absence of a disconnect block means, by node pool
-	// (fleet.DisconnectKeep where a pool is not in it).
+	// DefaultDisconnect has, by node pool, the rule for groups without a disconnect block. A missing
+	// pool has fleet.DisconnectKeep.
 	DefaultDisconnect map[string]string
-	// Waiting are the job's pending evaluations that a Decide asked for
-	// (Output.FollowUps) and whose time is yet to come.
+	// Waiting has the times of the job's pending follow-up evaluations (Output.FollowUps of earlier
+	// decisions) that are still in the future.
 	Waiting map[fleet.EvalID]time.Time
-	// Suits says why a node does not suit the newest version of a group, "" where
-	// it does; resources are not looked at. nil: every node suits.
+	// Suits returns why a node does not suit the newest version of a group; "": it does. Resources
+	// do not matter. nil: every node suits.
 	Suits func(n *fleet.Node, group string) string
-	// Room reports whether the newest version has room on the node of one of a system job's
-	// allocations, in its stead. nil: there is room everywhere.
+	// Room reports whether the newest version of a system job fits on the node of prev if it replaces
+	// prev. nil: it always fits.
 	Room func(prev *fleet.Alloc) bool
-	// Window says how the windows of the newest version of a group stand on a node now.
-	// nil: they are always open.
+	// Window returns the state of a group's update windows on a node now. nil: always open.
 	Window func(n *fleet.Node, group string) Window
-	Now    time.Time // leader's clock
-	NewID  func() string
+	Now    time.Time     // leader's clock
+	NewID  func() string // makes ids of evaluations and deployments
 }
 
-// Output is what is to be done. Every allocation of the input is in exactly one
-// of Stops, Retired, Lost, Unknown, Reconnects, InPlace and Kept. Each list is ordered
-// by group and name; new names come last in their group.
+// Output is the decision. Every allocation of the input is in exactly one of Stops, Retired, Lost,
+// Unknown, Reconnects, InPlace and Kept. Each list is ordered by group and name; new names come last in
+// their group.
 type Output struct {
 	Place      []Placement
-	Stops      []Change // desired status stop
-	Retired    []Change // ended by themselves, and wanted no more: the desired status stays
-	Unknown    []Change // out of sight: becomes unknown
-	Lost       []Change // given up: client status lost, desired stop
-	Reconnects []Change // settled: kept after an absence
-	InPlace    []Change // takes the newest version of the job, same tasks
-	Kept       []Change // left alone; written only where Waits
-	// FollowUps are evaluations for later (WaitUntil set). Change.FollowUp says
-	// which allocation waits for which.
+	Stops      []Change // get the desired status stop
+	Retired    []Change // have ended by themselves and are no longer wanted; the desired status stays
+	Unknown    []Change // become unknown, because their node is away
+	Lost       []Change // get the client status lost and the desired status stop
+	Reconnects []Change // are kept after an absence
+	InPlace    []Change // take the newest version of the job; their tasks run on
+	Kept       []Change // stay as they are; only written if Waits is true
+	// FollowUps are new evaluations for a later time (WaitUntil). Change.FollowUp says which
+	// allocation waits for which.
 	FollowUps []fleet.Evaluation
-	// Cancel lists evaluations of Input.Waiting that nobody waits for any more.
+	// Cancel lists evaluations of Input.Waiting that are no longer needed.
 	Cancel []fleet.EvalID
-	// Deployment is one that begins now; DeploymentUpdates end others.
+	// Deployment is a deployment that begins now, or nil. DeploymentUpdates end others.
 	Deployment        *fleet.Deployment
 	DeploymentUpdates []fleet.DeploymentUpdate
-	// Groups sums up, for people and for checkers.
+	// Groups counts the decisions by group, for people and checkers.
 	Groups map[string]GroupSummary
 }
 
@@ -70,51 +68,51 @@ type Output struct {
 type Placement struct {
 	Name     string
 	Group    string
-	Previous *fleet.Alloc // replaced by it, nil for a new one
-	// Tracker is the new allocation's; nil where nothing failed before it.
+	Previous *fleet.Alloc // the allocation that it replaces; nil: none
+	// Tracker is the reschedule tracker of the new allocation; nil: it is not a rescheduling.
 	Tracker *fleet.RescheduleTracker
-	Node    fleet.NodeID // the only one that will do; "": any
+	Node    fleet.NodeID // the only node to place it on; "": any
 	Job     *fleet.Job   // the version to place; nil: the newest
 	Canary  bool
-	// Deployment is the one that it belongs to, "" for none.
+	// Deployment is the deployment that it belongs to; "": none.
 	Deployment fleet.DeploymentID
-	AvoidNode  fleet.NodeID // the node that Previous failed on, or that went away; "" for none
+	AvoidNode  fleet.NodeID // the node on which Previous failed or that is away; "": none
 	Reason     string
 }
 
-// Change says what becomes of one allocation. Fields at their zero value leave
-// the allocation as it is.
+// Change is a change of one existing allocation. A field with its zero value leaves the allocation as it
+// is.
 type Change struct {
 	Alloc         *fleet.Alloc
 	DesiredStatus string
 	ClientStatus  string
-	Record        []fleet.AllocState // to be appended to its AllocStates
-	// FollowUp is the evaluation that it waits for from now on; "" for none.
+	Record        []fleet.AllocState // appended to its AllocStates
+	// FollowUp is the evaluation that it waits for from now on; "": none.
 	FollowUp fleet.EvalID
-	// Update: it takes the job's newest version.
+	// Update gives it the job's newest version.
 	Update bool
-	// Deployment is the one that it belongs to from now on; "": as before.
+	// Deployment is the deployment that it belongs to from now on; "": as before.
 	Deployment fleet.DeploymentID
-	// Retires: it ended by itself, and the hub wants nothing of it any more.
+	// Retires sets Alloc.Retired: it ended by itself, and is no longer wanted.
 	Retires bool
-	// Anew: it is stopped so that the job's newest version can be started.
-	Anew bool
-	// WithPlacement: only together with the placement that has it for Previous.
-	// Where nothing can be placed, it is left alone.
+	// Destructive says that the stop is part of a destructive update.
+	Destructive bool
+	// WithPlacement makes the change depend on the placement that has the allocation as Previous. If that
+	// finds no node, the allocation stays as it is.
 	WithPlacement bool
-	// Reschedules: it failed and is replaced by its reschedule policy. Where nothing can be
-	// placed, it is stopped all the same, as Unplaced says.
+	// Reschedules says that the allocation failed and is replaced by its reschedule policy. If the
+	// replacement finds no node, the allocation is stopped all the same: see Unplaced.
 	Reschedules bool
-	// Windows are those in which its edge may begin a stop; none: at once.
+	// Windows are the update windows in which the edge may begin the stop; none: at once.
 	Windows []fleet.UpdateWindow
 	Reason  string
 }
 
-// Waits reports whether the allocation begins to wait for another evaluation, so
-// that it has to be written even where nothing else of it changes.
+// Waits reports whether the allocation has to wait for another evaluation than before, so that it must be
+// written even if nothing else changes.
 func (c Change) Waits() bool { return c.FollowUp != "" && c.FollowUp != c.Alloc.FollowupEvalID }
 
-// Apply returns the allocation as the change makes it; job is the newest version.
+// Apply returns a copy of the allocation with the change; job is the newest version.
 func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	a := *c.Alloc
 	if c.DesiredStatus != "" {
@@ -140,8 +138,8 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Unplaced returns an allocation that failed as it is when there is no room for what is to
-// replace it: its reschedule tracker says so, and the next decision tries again.
+// Unplaced returns a copy of a failed allocation whose replacement found no node. Its reschedule tracker
+// says so, and the next decision tries again.
 func (c Change) Unplaced(job *fleet.Job) fleet.Alloc {
 	a := c.Apply(job)
 	t := fleet.RescheduleTracker{}
@@ -154,8 +152,8 @@ func (c Change) Unplaced(job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// GroupSummary counts one group's decisions. An allocation that is stopped to be
-// started anew with a newer version counts as Destructive, not as Place and Stop.
+// GroupSummary counts the decisions for one group. A destructive update counts once, as Destructive, not
+// as Place and Stop.
 type GroupSummary struct {
 	Desired, Place, Stop, Lost, Unknown, Reconnect, InPlace, Destructive, Canary, Ignore int
 }

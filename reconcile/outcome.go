@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// markAllocUnknown makes an allocation unknown, with an evaluation for the end of its
-// window.
+// markAllocUnknown makes an allocation unknown, and requests an evaluation for the time when it becomes
+// lost.
 func (d *decision) markAllocUnknown(m *member) {
 	d.out.Unknown = append(d.out.Unknown, Change{
 		Alloc: m.a, ClientStatus: fleet.ClientUnknown, Record: d.unknownRecord(m), Reason: m.reason,
@@ -19,7 +19,7 @@ func (d *decision) markAllocUnknown(m *member) {
 	}
 }
 
-// keepUnknown leaves an unknown allocation alone, and sees that its window ends.
+// keepUnknown keeps an unknown allocation, and requests an evaluation for the time when it becomes lost.
 func (d *decision) keepUnknown(m *member) {
 	d.keepUnchanged(m, "its node is still away: "+m.rules.String())
 	if m.rules.LostAfter > 0 {
@@ -27,8 +27,7 @@ func (d *decision) keepUnknown(m *member) {
 	}
 }
 
-// requestTimeoutEval wishes for an evaluation at the end of a window, for the change that
-// was just added to list.
+// requestTimeoutEval requests an evaluation at a time, for which the last change in list waits.
 func (d *decision) requestTimeoutEval(m *member, at time.Time, list *[]Change) {
 	d.evalRequests = append(d.evalRequests, evalRequest{
 		at: at, trigger: fleet.TriggerDisconnectTimeout, list: list, i: len(*list) - 1,
@@ -36,7 +35,7 @@ func (d *decision) requestTimeoutEval(m *member, at time.Time, list *[]Change) {
 	})
 }
 
-// markAllocLost makes an allocation lost.
+// markAllocLost gives an allocation the client status lost and the desired status stop.
 func (d *decision) markAllocLost(m *member) {
 	d.out.Lost = append(d.out.Lost, Change{
 		Alloc: m.a, DesiredStatus: fleet.DesiredStop, ClientStatus: fleet.ClientLost,
@@ -44,12 +43,13 @@ func (d *decision) markAllocLost(m *member) {
 	})
 }
 
-// keepReplaying leaves an allocation alone that is not to be touched.
+// keepReplaying keeps an allocation whose node's history is not applied yet.
 func (d *decision) keepReplaying(m *member) {
 	d.keepUnchanged(m, cmp.Or(m.reason, "its node's history is still coming in"))
 }
 
-// locateChange is where the change of an allocation stands that was decided on just now.
+// locateChange returns where the output has the change of an allocation that was decided before: an index
+// in Kept, Unknown or Lost. It panics if there is none.
 func (d *decision) locateChange(m *member) (list *[]Change, i int) {
 	for _, list := range []*[]Change{&d.out.Kept, &d.out.Unknown, &d.out.Lost} {
 		for i := len(*list) - 1; i >= 0 && (*list)[i].Alloc.Name == m.a.Name; i-- {
@@ -58,11 +58,11 @@ func (d *decision) locateChange(m *member) (list *[]Change, i int) {
 			}
 		}
 	}
-	panic(fmt.Sprintf("no decision on allocation %s of slot %s", m.a.ID, m.a.Name))
+	panic(fmt.Sprintf("no decision on allocation %s of name %s", m.a.ID, m.a.Name))
 }
 
-// stopOrRetire has an allocation count for nothing any more: it is stopped, or retired where its edge
-// says that it has ended. One that is lost may run on, unseen, and is stopped.
+// stopOrRetire retires an allocation if its edge reported its end, else stops it. A lost one may still
+// run, and is stopped.
 func (d *decision) stopOrRetire(m *member, c Change) {
 	if !m.endedOnEdge() {
 		d.stopAllocation(m, c)
@@ -75,8 +75,8 @@ func (d *decision) stopOrRetire(m *member, c Change) {
 	d.out.Retired = append(d.out.Retired, c)
 }
 
-// stopOrRetireReplaced ends an allocation that another one takes the place of. As in Nomad one that failed
-// is told to stop by that: its reschedule policy does not look at it again.
+// stopOrRetireReplaced is stopOrRetire for an allocation that is replaced. As in Nomad, a failed one is
+// stopped, so that its reschedule policy does not apply again.
 func (d *decision) stopOrRetireReplaced(m *member, c Change) {
 	if m.kind == kindFailed {
 		d.stopAllocation(m, c)
@@ -85,8 +85,8 @@ func (d *decision) stopOrRetireReplaced(m *member, c Change) {
 	d.stopOrRetire(m, c)
 }
 
-// stopAllocation tells an allocation to stop: one that is not in sight becomes unknown as well, but under
-// Nomad's rules, where its edge or the loss of its node says what became of it.
+// stopAllocation stops an allocation. If its node is away it also becomes unknown; not so under Nomad's
+// rules, where only the edge or the loss of the node changes the client status.
 func (d *decision) stopAllocation(m *member, c Change) {
 	c.Alloc, c.DesiredStatus, c.Record = m.a, fleet.DesiredStop, d.reconnectRecord(m)
 	switch unknown := m.a.ClientStatus == fleet.ClientUnknown; {
@@ -98,14 +98,14 @@ func (d *decision) stopAllocation(m *member, c Change) {
 	d.out.Stops = append(d.out.Stops, c)
 }
 
-// reconnectAlloc settles an allocation that stays.
+// reconnectAlloc keeps an allocation after an absence, and records the end of the absence.
 func (d *decision) reconnectAlloc(m *member, c Change) {
 	c.Alloc, c.ClientStatus, c.Record = m.a, m.statusOnEdge(), d.reconnectRecord(m)
 	d.out.Reconnects = append(d.out.Reconnects, c)
 }
 
-// keepOrReconnect leaves a holder as it is, settling it where that is due, and says where
-// the change stands.
+// keepOrReconnect keeps an allocation, and records the end of its absence if it is reconnecting. It
+// returns where the output has the change.
 func (d *decision) keepOrReconnect(m *member, reason string) (list *[]Change, i int) {
 	if m.reconnecting {
 		d.reconnectAlloc(m, Change{Reason: reason})
@@ -115,16 +115,19 @@ func (d *decision) keepOrReconnect(m *member, reason string) (list *[]Change, i 
 	return &d.out.Kept, len(d.out.Kept) - 1
 }
 
+// keepUnchanged adds the allocation to Kept.
 func (d *decision) keepUnchanged(m *member, reason string) {
 	d.out.Kept = append(d.out.Kept, Change{Alloc: m.a, Reason: reason})
 }
 
+// addPlacement adds a placement to the output, as a canary while placingCanary is set.
 func (d *decision) addPlacement(p Placement) {
 	p.Canary = p.Canary || d.placingCanary
 	d.out.Place = append(d.out.Place, p)
 }
 
-// reconnectRecord is what to record of an allocation whose return is dealt with.
+// reconnectRecord returns the AllocStates entry for the end of an absence; nil if the allocation is not
+// reconnecting.
 func (d *decision) reconnectRecord(m *member) []fleet.AllocState {
 	if !m.reconnecting {
 		return nil
@@ -132,8 +135,8 @@ func (d *decision) reconnectRecord(m *member) []fleet.AllocState {
 	return d.statusRecord(m.statusOnEdge())
 }
 
-// unknownRecord is what to record of an allocation that goes out of sight. One that
-// was back in between, unsettled, was in sight in between.
+// unknownRecord returns the AllocStates entries for an allocation that becomes unknown. If its last
+// absence has ended without being recorded, they record that first.
 func (d *decision) unknownRecord(m *member) []fleet.AllocState {
 	if m.a.NeedsToReconnect() {
 		return append(d.statusRecord(m.a.ClientStatus), d.statusRecord(fleet.ClientUnknown)...)
@@ -141,10 +144,12 @@ func (d *decision) unknownRecord(m *member) []fleet.AllocState {
 	return d.statusRecord(fleet.ClientUnknown)
 }
 
+// statusRecord returns an AllocStates entry for a client status, at the time of the decision.
 func (d *decision) statusRecord(status string) []fleet.AllocState {
 	return []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: status, Time: d.in.Now}}
 }
 
+// nodeName returns the name of an allocation's node, or the short id if the node is not known.
 func (d *decision) nodeName(a *fleet.Alloc) string {
 	if n := d.in.Nodes[a.NodeID]; n != nil {
 		return nodeName(n)

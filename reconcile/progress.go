@@ -10,12 +10,14 @@ import (
 	"skerry/fleet/diff"
 )
 
-// isHealthyNewest: it is what the newest version wants, and was seen to serve; nor has it ended since.
+// isHealthyNewest reports whether an allocation needs no destructive update, has not ended, and is
+// healthy, or runs without a deployment.
 func (r *rollout) isHealthyNewest(m *member) bool {
 	return m.kind != kindFailed && m.kind != kindCompleted && !r.d.needsDestructiveUpdate(m.a) && (m.a.DeploymentStatus.IsHealthy() || m.a.DeploymentID == "" && m.statusOnEdge() == fleet.ClientRunning)
 }
 
-// recordProgress counts how far a name, or a node, of the group is.
+// recordProgress counts one name index, or one node of a system job, for the deployment. m is its
+// allocation, or nil.
 func (r *rollout) recordProgress(m *member) {
 	switch {
 	case m == nil:
@@ -23,26 +25,26 @@ func (r *rollout) recordProgress(m *member) {
 		r.healthy++
 	case r.isUnrelatedFailure(m):
 		r.unrelatedFailures++
-	case m.kind == kindFailed && !r.d.isSystemJob(): // the deployment decides what comes of it, wherever its edge is
+	case m.kind == kindFailed && !r.d.isSystemJob(): // the deployment decides, even if its node is away
 	case m.absent || m.kind == kindReplaying:
 		r.deferred++
 	}
 }
 
-// isUnrelatedFailure reports whether something failed after an earlier deployment of this very version
-// had brought it up: that is none of what this one, which was begun for an edge that came
-// back, is to bring about. Its reschedule policy decides what comes of it.
+// isUnrelatedFailure reports whether an allocation of this version failed that belongs to an earlier
+// deployment of the same version. Then its reschedule policy decides: the newer deployment was begun for
+// an edge that came back.
 func (r *rollout) isUnrelatedFailure(m *member) bool {
 	dep := r.d.deployment
 	return dep != nil && m.kind == kindFailed && m.a.DeploymentID != dep.ID && r.d.isOfNewestVersion(m.a)
 }
 
-// isGroupComplete reports whether the group is where the deployment wants it, as far as
-// wait_for asks.
+// isGroupComplete reports whether all expected allocations of the group are healthy or deferred, and
+// enough are healthy for wait_for.
 func (r *rollout) isGroupComplete() bool {
 	total := r.expectedHealthy()
 	if r.waiting > 0 || r.healthy+r.deferred+r.blockedByAbsence < total || r.healthy == 0 && total > 0 {
-		return false // what nobody has seen healthy is no success
+		return false // without any healthy allocation it is no success
 	}
 	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")
 	switch {
@@ -55,16 +57,15 @@ func (r *rollout) isGroupComplete() bool {
 	return true
 }
 
-// expectedHealthy is how many the deployment is to see healthy, or away. A node that never had any
-// and came after it began may be too full for one for as long as it lives: what is placed
-// there is judged with all others, but nobody waits for it to be placed.
+// expectedHealthy returns how many allocations the deployment waits for, healthy or deferred. It does not
+// wait for a vacant node of a system job that was added after it began: that node may be full forever.
 func (r *rollout) expectedHealthy() int {
 	return max(r.total-r.vacant, min(r.total, r.state.DesiredTotal)) - r.unrelatedFailures
 }
 
-// needsToJoinDeployment reports whether the deployment is to judge something that runs what the newest
-// version wants, but that an earlier one, of which nothing more is heard, has not seen
-// healthy: its edge speaks once for each deployment, and this one would wait in vain.
+// needsToJoinDeployment reports whether an unchanged running allocation that is not known to be healthy
+// joins the deployment. Its edge reports health once for each deployment, so this one would otherwise wait
+// in vain.
 func (r *rollout) needsToJoinDeployment(m *member) bool {
 	if r.update == nil || r.holdReason != "" || m.kind != kindRunning || r.isHealthyNewest(m) {
 		return false
@@ -74,15 +75,15 @@ func (r *rollout) needsToJoinDeployment(m *member) bool {
 			return false
 		}
 	} else if !r.changes && r.outdated == 0 && (r.d.versionSucceeded || m.a.JobVersion == r.d.in.Job.Version) {
-		return false // this group begins none
+		return false // this group begins no deployment
 	}
 	r.changes = true
 	return true
 }
 
-// needsAnotherAttempt reports whether something that failed under an earlier version, and that its
-// policy leaves at that, is placed for the newest, though that does not change its tasks:
-// the deployment would wait for it in vain.
+// needsAnotherAttempt reports whether a failed allocation of an earlier version, which its reschedule
+// policy does not replace, is replaced because of the new version. Otherwise the deployment would wait for
+// it in vain. It takes a turn.
 func (r *rollout) needsAnotherAttempt(m *member) bool {
 	if r.update == nil || r.holdReason != "" || m.a.JobVersion == r.d.in.Job.Version || nextAttempt(m.a, r.g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime)).allowed {
 		return false
@@ -95,8 +96,8 @@ func (r *rollout) needsAnotherAttempt(m *member) bool {
 	return true
 }
 
-// inPlace makes an allocation one of the newest version.
-func (d *decision) inPlace(m *member, change diff.GroupChange) {
+// updateInPlace gives an allocation the newest version without a restart of its tasks.
+func (d *decision) updateInPlace(m *member, change diff.GroupChange) {
 	reason := fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version)
 	if change == diff.GroupSame {
 		reason = fmt.Sprintf("is judged anew, for the deployment of version %d of the job", d.in.Job.Version)

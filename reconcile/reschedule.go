@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// rescheduleWindow is how much before its time a replacement may be made: a
-	// second evaluation for less is not worth it.
+	// rescheduleWindow is how much too early a replacement may be made: a later evaluation is not worth
+	// it for less.
 	rescheduleWindow = time.Second
-	// eventsKept is how many past events a tracker without a limit on attempts
-	// carries on, beside the new one.
+	// eventsKept is how many past events a tracker of an unlimited policy keeps, beside the new one.
 	eventsKept = 5
 )
 
-// attempt is what a reschedule policy says of the next replacement.
+// attempt is the answer of a reschedule policy.
 type attempt struct {
 	allowed bool
 	at      time.Time
 	delay   time.Duration
-	why     string // not allowed: for people
+	why     string // why it is not allowed, for people
 }
 
-// nextAttempt applies a policy (nil: none allowed) to an allocation that failed,
-// or went out of sight, at that time by the hub's clock.
+// nextAttempt returns whether and when the policy allows a replacement of an allocation that failed or
+// became unknown at failedAt, by the hub's clock. p is nil if there is no policy: then none is allowed.
 func nextAttempt(a *fleet.Alloc, p *fleet.ReschedulePolicy, failedAt time.Time) attempt {
 	if p == nil || (p.Attempts == 0 && !p.Unlimited) {
 		return attempt{why: "its reschedule policy forbids a replacement"}
@@ -51,8 +50,8 @@ func countAttempts(t *fleet.RescheduleTracker, interval time.Duration, failedAt 
 	return n
 }
 
-// nextDelay continues the series of delays. An allocation that ran for longer
-// than the longest delay begins a new series.
+// nextDelay returns the next delay of the policy's series. If the allocation ran for longer than the
+// greatest delay, the series starts again.
 func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt time.Time) time.Duration {
 	if t == nil || len(t.Events) == 0 {
 		return p.Delay
@@ -68,14 +67,14 @@ func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt t
 		}
 		before := t.Events[len(t.Events)-2]
 		if before.Delay == p.MaxDelay && last.Delay == p.Delay {
-			delay = last.Delay // the series has just begun anew
+			delay = last.Delay // the series has just started again
 		} else {
 			delay = before.Delay + last.Delay
 		}
 	default:
 		return delay
 	}
-	delay = max(delay, p.Delay) // the last attempt may have waited for none
+	delay = max(delay, p.Delay) // the last attempt may have had no delay
 	if p.MaxDelay > 0 && delay > p.MaxDelay {
 		delay = p.MaxDelay
 		if failedAt.UnixNano()-last.RescheduleTime > int64(p.MaxDelay) {
@@ -85,8 +84,8 @@ func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt t
 	return delay
 }
 
-// lastDelay is the delay that the last attempt waited for: an attempt that waits for none
-// leaves the series of delays where it is.
+// lastDelay returns the delay of the last attempt, or 0. An attempt without a delay records it again, so
+// that the series does not change.
 func lastDelay(t *fleet.RescheduleTracker) time.Duration {
 	if t == nil || len(t.Events) == 0 {
 		return 0
@@ -94,8 +93,8 @@ func lastDelay(t *fleet.RescheduleTracker) time.Duration {
 	return t.Events[len(t.Events)-1].Delay
 }
 
-// nextTracker is the tracker of what replaces prev: its history, without what no
-// longer counts, and this attempt.
+// nextTracker returns the reschedule tracker for the replacement of prev: the events that still count for
+// the policy, and one for this attempt.
 func nextTracker(prev *fleet.Alloc, p *fleet.ReschedulePolicy, delay time.Duration, now time.Time) *fleet.RescheduleTracker {
 	var past []fleet.RescheduleEvent
 	if prev.RescheduleTracker != nil {

@@ -8,38 +8,38 @@ import (
 	"skerry/fleet/diff"
 )
 
-// rollout is what the job's deployment means for one group: how much of it may be
-// started anew in this decision, and how far it is.
+// rollout is the state of a group's update in one decision: how many allocations may still be replaced,
+// and how far its deployment is.
 //
-// What is on an edge that is away is deferred: it takes no turn, fails nothing and
-// is waited for only where wait_for says so. When its edge is back it goes straight
-// to the newest version, in the running deployment or one that is begun for it.
+// An allocation on a node that is away is deferred: it takes no turn, is no failure, and is only waited
+// for if wait_for asks for it. When its edge is back it gets the newest version at once, in the active
+// deployment or a new one.
 type rollout struct {
 	d                 *decision
 	g                 *fleet.TaskGroup
-	update            *fleet.Update // nil: all at once, and no deployment
-	state             fleet.DeploymentState
-	holdReason        string // why nothing becomes the newest version now; ""
-	turnsLeft         int    // turns
-	canaryTurns       int    // turns of canaries, of a system job
-	sites             siteBudgets
-	blockedByAbsence  int    // what waits for nothing but the return of those
-	waiting           int    // what waits for a window to open
-	outdated          int    // what runs an older version, in sight
-	windowOpen        bool   // a window is open for some of that
-	nextWindow        Window // else the one that opens first
-	neverRun          bool   // nothing has ever run this version
-	changes           bool   // something becomes the newest version, or waits to
-	healthy           int
-	deferred          int  // deferred
-	unrelatedFailures int  // not this deployment's business
-	vacant            int  // nodes of a system job that never had any
-	canariesObsolete  bool // its canaries were lost, and there is nothing left that others could stand for
-	total             int
+	update            *fleet.Update         // nil: all at once, without a deployment
+	state             fleet.DeploymentState // of the group in the deployment; zero: there is none
+	holdReason        string                // why the newest version is held back; "": it is not
+	turnsLeft         int                   // how many allocations may still be replaced in this decision
+	canaryTurns       int                   // of a system job: how many may still be replaced by canaries
+	sites             siteBudgets           // allocations out of service by site
+	blockedByAbsence  int                   // allocations that wait only for absent ones of their site
+	waiting           int                   // allocations that wait for a window to open
+	outdated          int                   // allocations that run an older version on a ready node
+	windowOpen        bool                  // a window is open for one of the outdated
+	nextWindow        Window                // of the closed windows of the outdated, the one that opens first
+	neverRun          bool                  // no allocation was ever placed for the newest version
+	changes           bool                  // an allocation gets the newest version, or waits for it
+	healthy           int                   // name indexes, or nodes, that are healthy with the newest version
+	deferred          int                   // name indexes, or nodes, that are deferred
+	unrelatedFailures int                   // failures that this deployment does not count; see isUnrelatedFailure
+	vacant            int                   // nodes of a system job that never had an allocation
+	canariesObsolete  bool                  // canaries were lost, and no older allocation is left that others could replace
+	total             int                   // desired number of allocations
 }
 
-// selectDeployment looks at the job's newest deployment: one of an older version,
-// or of a job that is not to run, is over.
+// selectDeployment sets the deployment of the newest version. It cancels an active deployment of an older
+// version or of a stopped job.
 func (d *decision) selectDeployment() {
 	last := d.in.Deployment
 	cancel := func(why string) {
@@ -64,12 +64,12 @@ func (d *decision) selectDeployment() {
 	}
 }
 
-// isRolledOut reports whether a group's new versions are rolled out.
+// isRolledOut reports whether new versions of a group are rolled out by a deployment.
 func isRolledOut(j *fleet.Job, g *fleet.TaskGroup) bool {
 	return g.Update != nil && g.Update.MaxParallel > 0 && (j.Type == fleet.JobTypeService || j.Type == fleet.JobTypeSystem)
 }
 
-// newRollout looks at all of a group's allocations.
+// newRollout computes the turns that are left for a group from all of its allocations.
 func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 	r := &rollout{d: d, g: g, neverRun: true, sites: newSiteBudgets(g)}
 	if !isRolledOut(d.in.Job, g) {
@@ -95,8 +95,8 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 	return r
 }
 
-// accountForAlloc takes account of one allocation: one of the deployment that is not healthy
-// yet takes a turn, and one that is not going to be stops the rollout.
+// accountForAlloc counts one allocation. An allocation of the deployment that is not healthy yet takes a
+// turn; a failed or unhealthy one takes all turns.
 func (r *rollout) accountForAlloc(m *member) {
 	if m.kind == kindRunning && r.d.needsDestructiveUpdate(m.a) {
 		r.outdated++
@@ -105,19 +105,19 @@ func (r *rollout) accountForAlloc(m *member) {
 	dep := r.d.deployment
 	system := r.d.isSystemJob()
 	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == kindRunning && m.isNotYetHealthy() && !m.isDuplicate && !r.d.needsDestructiveUpdate(m.a) {
-		r.turnsLeft = max(r.turnsLeft-1, 0) // it starts, on behalf of an earlier version that was the same for it, or is to be judged anew
+		r.turnsLeft = max(r.turnsLeft-1, 0) // it is not healthy yet in an earlier deployment with the same tasks
 	}
-	if !m.isNotYetHealthy() || m.isDuplicate || system && m.kind == kindMigrating { // what takes its place, if anything does, takes a turn
+	if !m.isNotYetHealthy() || m.isDuplicate || system && m.kind == kindMigrating { // its replacement takes the turn
 		return
 	}
 	if n := r.d.in.Nodes[m.a.NodeID]; system && m.kind == kindFailed && n != nil && n.Status == fleet.NodeReady && !n.Schedulable() {
-		return // nothing is started there: who took its node out of service knows that
+		return // the operator made its node ineligible, so it is not started there again
 	}
 	r.sites.countOutOfService(m, r.siteOfAlloc(m))
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
 	case m.absent, m.kind == kindReplaying, m.a.DeploymentStatus.IsCanary(), r.isHeldOnEdge(m):
-	case system && m.kind == kindFailed: // it is started anew where it is
+	case system && m.kind == kindFailed: // it is restarted on its node
 	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == kindFailed:
 		r.turnsLeft = 0
 	case r.turnsLeft > 0:
@@ -125,14 +125,14 @@ func (r *rollout) accountForAlloc(m *member) {
 	}
 }
 
-// holdForPromotion keeps the newest version back until canaries are promoted.
+// holdForPromotion holds the newest version back until its canaries are promoted.
 func (r *rollout) holdForPromotion() { r.holdReason = "its canaries are not promoted" }
 
-// canPlaceNewest reports whether the newest version may be started where nothing is.
+// canPlaceNewest reports whether the newest version is not held back.
 func (r *rollout) canPlaceNewest() bool { return r.update == nil || r.holdReason == "" }
 
-// takeUpdateTurn asks for a turn to start anew what runs an older version; why says what it
-// waits for where there is none. What does not run needs none.
+// takeUpdateTurn asks for a turn to replace an allocation of an older version. If ok is false, why is what
+// it waits for. Unless the newest version is held back, an allocation that does not run always gets one.
 func (r *rollout) takeUpdateTurn(m *member) (ok bool, why string) {
 	if r.holdReason == "" {
 		if why := r.outsideWindowReason(m); why != "" {
@@ -164,9 +164,9 @@ func (r *rollout) takeUpdateTurn(m *member) (ok bool, why string) {
 	return true, ""
 }
 
-// takeCanaryTurn takes one of the turns of a system job's canaries, if there is one left
-// and its site may lose it for a while. A canary takes the place of what runs there, so
-// that it is one of those that may be started anew at once.
+// takeCanaryTurn takes a turn to replace an allocation of a system job by a canary, and reports whether
+// there was one. The canary replaces a running allocation, so it also needs an update turn and the site's
+// budget.
 func (r *rollout) takeCanaryTurn(m *member) bool {
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
 	if r.canaryTurns == 0 || r.turnsLeft == 0 && m.kind == kindRunning || !r.sites.hasSiteBudget(m, site) {
@@ -178,7 +178,7 @@ func (r *rollout) takeCanaryTurn(m *member) bool {
 	return true
 }
 
-// replacementVersion is the version that takes the place of an allocation: its own where the
+// replacementVersion returns the version to place as the replacement of an allocation: its own if the
 // newest is held back; nil: the newest.
 func (r *rollout) replacementVersion(m *member) *fleet.Job {
 	if r.canPlaceNewest() || !r.d.needsDestructiveUpdate(m.a) || r.d.placingCanary {
@@ -187,7 +187,8 @@ func (r *rollout) replacementVersion(m *member) *fleet.Job {
 	return m.a.Job
 }
 
-// needsInPlaceUpdate reports whether an allocation takes the newest version in place.
+// needsInPlaceUpdate reports whether an allocation takes the newest version in place, or joins the new
+// deployment.
 func (r *rollout) needsInPlaceUpdate(m *member, change diff.GroupChange) bool {
 	switch change {
 	case diff.GroupInPlace:
@@ -199,7 +200,7 @@ func (r *rollout) needsInPlaceUpdate(m *member, change diff.GroupChange) bool {
 	return false
 }
 
-// reserveTurns takes turns for what is placed where nothing is.
+// reserveTurns takes n turns for new placements.
 func (r *rollout) reserveTurns(n int) {
 	if r.update == nil || n <= 0 {
 		return
@@ -208,14 +209,15 @@ func (r *rollout) reserveTurns(n int) {
 	r.noteNewPlacement()
 }
 
-// noteNewPlacement notes that something is placed where nothing is.
+// noteNewPlacement records that a new placement is part of the update, unless the version is running
+// everywhere else.
 func (r *rollout) noteNewPlacement() {
 	if r.update != nil && (r.neverRun || r.outdated > 0) {
 		r.changes = true
 	}
 }
 
-// newDeploymentState is the state that a group begins a deployment with.
+// newDeploymentState returns the group's state in a new deployment.
 func (r *rollout) newDeploymentState() fleet.DeploymentState {
 	return fleet.DeploymentState{
 		AutoRevert: r.update.AutoRevert, AutoPromote: r.update.AutoPromote, ProgressDeadline: r.update.ProgressDeadline,
@@ -223,8 +225,8 @@ func (r *rollout) newDeploymentState() fleet.DeploymentState {
 	}
 }
 
-// beginOrEndDeployment begins a deployment where something changes and there is none, or
-// ends the one that has got where it should; what is placed belongs to it.
+// beginOrEndDeployment begins a deployment if a group changes and there is none, or ends the active one as
+// successful if all groups are complete. Placements and updates of the newest version become part of it.
 func (d *decision) beginOrEndDeployment() {
 	if d.in.Job.Stopped() {
 		return
@@ -252,6 +254,7 @@ func (d *decision) beginOrEndDeployment() {
 	})
 }
 
+// newDeployment returns a new deployment of the newest version.
 func (d *decision) newDeployment() *fleet.Deployment {
 	dep := &fleet.Deployment{
 		ID: fleet.DeploymentID(d.in.NewID()), Namespace: d.in.Namespace, JobID: d.in.JobID, JobVersion: d.in.Job.Version,
@@ -268,8 +271,8 @@ func (d *decision) newDeployment() *fleet.Deployment {
 	return dep
 }
 
-// addToDeployment makes what takes the newest version in this decision part of a
-// deployment.
+// addToDeployment makes the placements and in-place updates of the newest version in this decision part of
+// a deployment.
 func (d *decision) addToDeployment(dep *fleet.Deployment) {
 	part := func(group string) bool {
 		_, ok := dep.TaskGroups[group]
@@ -289,8 +292,8 @@ func (d *decision) addToDeployment(dep *fleet.Deployment) {
 	}
 }
 
-// splitCanaries sets a group's canaries apart: those of the deployment that wait
-// for their promotion, and those that nobody will promote any more.
+// splitCanaries splits a group's allocations into ordinary ones, canaries of the active deployment, and
+// canaries of deployments that are over.
 func (d *decision) splitCanaries(allocs []*fleet.Alloc) (rest, canaries, old []*fleet.Alloc) {
 	for _, a := range allocs {
 		switch {
@@ -305,9 +308,10 @@ func (d *decision) splitCanaries(allocs []*fleet.Alloc) (rest, canaries, old []*
 	return rest, canaries, old
 }
 
-// reconcileCanaries keeps as many canaries beside what runs as the group asks for, until
-// they are promoted; their names are those of what they stand beside.
-func (d *decision) reconcileCanaries(g *fleet.TaskGroup, slots []*nameIndexAllocs, r *rollout) {
+// reconcileCanaries decides for the canaries of a group, and places missing ones, until they are promoted.
+// A canary has the name of the allocation that it will replace. nameIndexes are the name indexes of the
+// canaries.
+func (d *decision) reconcileCanaries(g *fleet.TaskGroup, nameIndexes []*nameIndexAllocs, r *rollout) {
 	if r.update == nil {
 		return
 	}
@@ -323,7 +327,7 @@ func (d *decision) reconcileCanaries(g *fleet.TaskGroup, slots []*nameIndexAlloc
 	defer func() { d.placingCanary = false }()
 	taken := map[int]bool{}
 	active := 0
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		d.findCurrentAlloc(s)
 		if s.isActiveIndex() {
 			taken[s.index] = true
@@ -348,7 +352,7 @@ func (d *decision) reconcileCanaries(g *fleet.TaskGroup, slots []*nameIndexAlloc
 	}
 }
 
-// dropCanaries stops canaries that nobody will promote.
+// dropCanaries stops the canaries of deployments that are over.
 func (d *decision) dropCanaries(allocs []*fleet.Alloc) {
 	for _, s := range d.allocsByNameIndex(allocs) {
 		for _, m := range s.members {

@@ -6,14 +6,15 @@ import (
 	"skerry/fleet"
 )
 
-// siteBudgets keeps account of what a group has out of service for its rollouts, by site.
+// siteBudgets counts, by site, the allocations of a group that its rollouts have taken out of service.
 type siteBudgets struct {
-	limit         int            // max_unavailable_per_site; 0: none
-	outOfService  map[string]int // what nobody has seen healthy yet
-	notRunning    map[string]int // the part of it that does not run either, as far as is known
-	onAbsentNodes map[string]int // the part of it that is on edges that are away
+	limit         int            // max_unavailable_per_site; 0: no limit
+	outOfService  map[string]int // allocations that are not known to be healthy, or missing
+	notRunning    map[string]int // of these: the ones that are not known to run
+	onAbsentNodes map[string]int // of these: the ones on nodes that are away
 }
 
+// newSiteBudgets returns empty counts with the limit of the group.
 func newSiteBudgets(g *fleet.TaskGroup) siteBudgets {
 	s := siteBudgets{outOfService: map[string]int{}, notRunning: map[string]int{}, onAbsentNodes: map[string]int{}}
 	if g.Update != nil {
@@ -22,31 +23,31 @@ func newSiteBudgets(g *fleet.TaskGroup) siteBudgets {
 	return s
 }
 
-// countOutOfService takes account of an allocation that is unproven.
+// countOutOfService counts an allocation that is not known to be healthy.
 func (s siteBudgets) countOutOfService(m *member, site string) {
 	s.outOfService[site]++
 	if !m.isRunningNotUnhealthy() {
 		s.notRunning[site]++
 	}
-	if m.kind == kindReplaying || m.absent && m.kind != kindMigrating { // what is replaced elsewhere is waited for there
+	if m.kind == kindReplaying || m.absent && m.kind != kindMigrating { // a migrating one is replaced on another node
 		s.onAbsentNodes[site]++
 	}
 }
 
-// countMissing takes account of what a site goes without.
+// countMissing counts an allocation that is missing at a site.
 func (s siteBudgets) countMissing(site string) {
 	s.outOfService[site]++
 	s.notRunning[site]++
 }
 
-// countMissingAbsent takes account of what a site goes without until an edge is back.
+// countMissingAbsent counts an allocation that is missing at a site until a node is back.
 func (s siteBudgets) countMissingAbsent(site string) {
 	s.countMissing(site)
 	s.onAbsentNodes[site]++
 }
 
-// siteFullReason says why nothing that serves at a site may be started anew before an edge is
-// back; "".
+// siteFullReason returns why an allocation in service may not be replaced before a node of its site is
+// back; "": it may.
 func (s siteBudgets) siteFullReason(m *member, site string) string {
 	if s.limit == 0 || s.onAbsentNodes[site] < s.limit || m.isNotYetHealthy() && !m.isRunningNotUnhealthy() || m.kind != kindRunning {
 		return ""
@@ -54,10 +55,8 @@ func (s siteBudgets) siteFullReason(m *member, site string) string {
 	return fmt.Sprintf("%d at site %s are away in the middle of it", s.onAbsentNodes[site], site)
 }
 
-// hasSiteBudget reports whether an allocation may be started anew, as far as its site is
-// concerned. One that is out of service already may be, unless it runs and too much
-// does not: that many run that nobody has seen healthy, as a version that they took in
-// place had not begun to count when the next one came.
+// hasSiteBudget reports whether the site's limit allows to replace an allocation. One that is out of
+// service may be replaced, unless it runs and the limit is reached by others of the site that do not run.
 func (s siteBudgets) hasSiteBudget(m *member, site string) bool {
 	switch {
 	case s.limit == 0:
@@ -68,7 +67,7 @@ func (s siteBudgets) hasSiteBudget(m *member, site string) bool {
 	return !m.isRunningNotUnhealthy() || s.notRunning[site] < s.limit
 }
 
-// countDestructiveUpdate takes account of an allocation that is started anew.
+// countDestructiveUpdate counts an allocation that is replaced now.
 func (s siteBudgets) countDestructiveUpdate(m *member, site string) {
 	switch {
 	case !m.isNotYetHealthy():
@@ -78,16 +77,14 @@ func (s siteBudgets) countDestructiveUpdate(m *member, site string) {
 	}
 }
 
-// isStoppedForUpdate reports whether the deployment stopped an allocation, the last one of its name
-// or post, and nothing is there in its stead: there was no room for both, and what replaces
-// it comes when there is.
+// isStoppedForUpdate reports whether the deployment stopped an allocation, the last of its name or node,
+// that is not replaced yet, because there was no capacity for both.
 func (d *decision) isStoppedForUpdate(m *member) bool {
 	return d.deployment.StoppedForUpdate(m.a) && d.needsDestructiveUpdate(m.a)
 }
 
-// isNotYetHealthy reports whether an allocation is of a deployment, of this version or
-// another, and nobody has seen it healthy, or starts without one: it is out of service
-// for its site.
+// isNotYetHealthy reports whether an allocation is out of service for its site: it belongs to a deployment
+// and is not known to be healthy, or it is starting without one.
 func (m *member) isNotYetHealthy() bool {
 	if m.a.DeploymentID == "" {
 		return m.kind == kindRunning && m.statusOnEdge() == fleet.ClientPending
@@ -95,13 +92,13 @@ func (m *member) isNotYetHealthy() bool {
 	return !m.a.DeploymentStatus.IsHealthy() && m.kind != kindEnded && m.kind != kindLost
 }
 
-// isRunningNotUnhealthy: it runs, and its edge has not said that it is not healthy.
+// isRunningNotUnhealthy reports whether an allocation runs and its edge has not reported it unhealthy.
 func (m *member) isRunningNotUnhealthy() bool {
 	return m.kind == kindRunning && m.statusOnEdge() == fleet.ClientRunning && !m.a.DeploymentStatus.IsUnhealthy()
 }
 
-// siteOfAlloc is where an allocation is out of service until it is healthy: where the one
-// was that it replaced.
+// siteOfAlloc returns the site at which an allocation that is not healthy yet counts as out of service:
+// the site of the allocation that it replaced, else its own.
 func (r *rollout) siteOfAlloc(m *member) string {
 	if prev := r.d.byID[m.a.PreviousAllocation]; prev != nil {
 		return r.d.in.Nodes[prev.NodeID].SiteName()

@@ -9,24 +9,23 @@ import (
 	"skerry/fleet/diff"
 )
 
-// nodeAllocs is a node, with the allocations that a system job has or had of a group there.
+// nodeAllocs is a node, with the allocations of one group of a system job there, ended ones included.
 type nodeAllocs struct {
 	node    *fleet.Node // nil: its record was removed
 	id      fleet.NodeID
-	target  bool      // takes new work, and is one of the job's
+	target  bool      // is in Input.Targets
 	members []*member // by creation
 	current *member   // nil: none
 	vacant  bool      // needs an allocation and has none
-	awaited bool      // vacant as soon as the node is ready again
+	awaited bool      // becomes vacant when the node is ready again
 	canary  bool      // gets a canary
 }
 
-// DecideSystem decides for a system or sysbatch job: one allocation of each group on every
+// DecideSystem computes the decisions for a system or sysbatch job: one allocation of each group on every
 // node of Input.Targets that suits it.
 //
-// It never replaces an allocation on another node. It waits for unknown allocations by the
-// rules of AbsenceOf. A node that takes no new work keeps its allocation until the job
-// changes its tasks.
+// It never replaces an allocation on another node. It waits for unknown allocations by the rules of
+// AbsenceOf. A node that takes no new work keeps its allocation until the job changes its tasks.
 func DecideSystem(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]diff.GroupChange{}, desiredNodes: map[string]int{}}
 	d.out.Groups = map[string]GroupSummary{}
@@ -51,8 +50,8 @@ func DecideSystem(in Input) Output {
 	return d.out
 }
 
-// allocsByNode sorts a group's allocations by node, and adds the nodes that have none
-// yet.
+// allocsByNode classifies a group's allocations and groups them by node. Target nodes without allocations
+// are included.
 func (d *decision) allocsByNode(allocs []*fleet.Alloc) []*nodeAllocs {
 	byNode := map[fleet.NodeID]*nodeAllocs{}
 	var nodes []*nodeAllocs
@@ -85,12 +84,12 @@ func (d *decision) allocsByNode(allocs []*fleet.Alloc) []*nodeAllocs {
 	return nodes
 }
 
-// hasMemberOfKind reports whether an allocation of the node is of a kind.
+// hasMemberOfKind reports whether an allocation of the node has a kind.
 func (p *nodeAllocs) hasMemberOfKind(k allocKind) bool {
 	return slices.ContainsFunc(p.members, func(m *member) bool { return m.kind == k })
 }
 
-// newestOfKinds returns the newest member of the kinds, or nil.
+// newestOfKinds returns the newest member of one of the kinds, or nil.
 func (p *nodeAllocs) newestOfKinds(kinds ...allocKind) *member {
 	for i := len(p.members) - 1; i >= 0; i-- {
 		if slices.Contains(kinds, p.members[i].kind) {
@@ -100,7 +99,7 @@ func (p *nodeAllocs) newestOfKinds(kinds ...allocKind) *member {
 	return nil
 }
 
-// reconcileSystemGroup decides for one group of a system job.
+// reconcileSystemGroup decides for all allocations of one group of a system job.
 func (d *decision) reconcileSystemGroup(g *fleet.TaskGroup, nodes []*nodeAllocs) {
 	var members []*member
 	for _, p := range nodes {
@@ -109,7 +108,7 @@ func (d *decision) reconcileSystemGroup(g *fleet.TaskGroup, nodes []*nodeAllocs)
 	r := d.newRollout(g, members)
 	d.rollouts = append(d.rollouts, r)
 	d.findVacantNodes(g, nodes, r)
-	d.systemCanaries(g, nodes, r)
+	d.planSystemCanaries(g, nodes, r)
 	d.desiredNodes[g.Name] = 0
 	var crowded []*nodeAllocs
 	for _, p := range nodes {
@@ -131,7 +130,8 @@ func (d *decision) isNodeFullForUpdate(p *nodeAllocs, r *rollout) bool {
 	return r.turnsLeft > 0 && p.target && p.current != nil && d.needsDestructiveUpdate(p.current.a) && d.in.Room != nil && !d.in.Room(p.current.a)
 }
 
-// reconcileNode decides for one node.
+// reconcileNode decides for the allocations of a group on one node, and counts the node if it is to have
+// one.
 func (d *decision) reconcileNode(p *nodeAllocs, g *fleet.TaskGroup, r *rollout) {
 	for _, m := range p.members {
 		d.reconcileOtherAlloc(m, p)
@@ -155,7 +155,8 @@ func (d *decision) reconcileNode(p *nodeAllocs, g *fleet.TaskGroup, r *rollout) 
 	}
 }
 
-// currentOrUnknown returns the member that shows the progress of the node.
+// currentOrUnknown returns the member that shows the progress of the node: the current one, else the
+// newest that is unknown, disconnecting or replaying, or nil.
 func (p *nodeAllocs) currentOrUnknown() *member {
 	if p.current != nil {
 		return p.current
@@ -163,7 +164,8 @@ func (p *nodeAllocs) currentOrUnknown() *member {
 	return p.newestOfKinds(kindUnknown, kindDisconnecting, kindReplaying)
 }
 
-// reconcileOtherAlloc decides for an allocation that is not the current one of its node.
+// reconcileOtherAlloc decides for an allocation that is not the current one of its node. It ignores the
+// current one.
 func (d *decision) reconcileOtherAlloc(m *member, p *nodeAllocs) {
 	switch {
 	case m == p.current:

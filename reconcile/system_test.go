@@ -79,7 +79,7 @@ func (l *modelTest) decideSystem(eval fleet.EvalID) {
 	}
 	stopped := 0 // of what runs: what has ended does not wait for its turn
 	for _, c := range out.Stops {
-		if c.Anew && !c.Alloc.ClientTerminal() {
+		if c.Destructive && !c.Alloc.ClientTerminal() {
 			stopped++
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"skerry/fleet"
 )
 
-// systemCanaries finds how many nodes get the newest version as canaries: a percentage of
-// all suitable nodes, and at most max_parallel at once.
-func (d *decision) systemCanaries(g *fleet.TaskGroup, nodes []*nodeAllocs, r *rollout) {
+// planSystemCanaries computes how many nodes of a system job get canaries: a percentage of all suitable nodes,
+// at most max_parallel. It marks vacant nodes for canaries and sets canaryTurns for the others.
+func (d *decision) planSystemCanaries(g *fleet.TaskGroup, nodes []*nodeAllocs, r *rollout) {
 	if r.update == nil {
 		return
 	}
@@ -43,8 +43,8 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, nodes []*nodeAllocs, r *ro
 	}
 }
 
-// hasOlderVersion reports whether a node has an allocation of an older version, or had one that
-// a deployment stopped: a canary may replace it.
+// hasOlderVersion reports whether a node has an allocation of an older version, or one that a deployment
+// stopped: a canary may replace it.
 func (d *decision) hasOlderVersion(p *nodeAllocs) bool {
 	return d.isEmptiedByDeployment(p) || slices.ContainsFunc(p.members, func(m *member) bool { return m.kind != kindEnded && d.needsDestructiveUpdate(m.a) })
 }

@@ -7,15 +7,15 @@ import (
 	"skerry/fleet"
 )
 
-// The delays before an allocation that ended is replaced on its node: none the first time,
-// and a longer one each time after that. One that ran for longer than systemDelayMax begins
-// a new series.
+// The delays before an ended allocation is replaced on its node: none the first time, then
+// systemDelay, and twice the last delay up to systemDelayMax. An allocation that ran for longer
+// than systemDelayMax starts the series again.
 const (
 	systemDelay    = 30 * time.Second
 	systemDelayMax = time.Hour
 )
 
-// systemBackoff returns how long after its end an allocation is replaced on its node.
+// systemBackoff returns the delay after endedAt before an ended allocation is replaced on its node.
 func systemBackoff(t *fleet.RescheduleTracker, endedAt time.Time) time.Duration {
 	if t == nil || len(t.Events) == 0 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"skerry/fleet/diff"
 )
 
-// unsuitableReason says why a node does not suit the newest version of a group; "": it does.
+// unsuitableReason returns why a node does not suit the newest version of a group; "": it does.
 func (d *decision) unsuitableReason(p *nodeAllocs, g *fleet.TaskGroup) string {
 	switch {
 	case p.node == nil:
@@ -56,7 +56,7 @@ func (d *decision) reconcileCurrentOnNode(p *nodeAllocs, g *fleet.TaskGroup, r *
 	case m.reconnecting:
 		d.reconnectAlloc(m, Change{Update: r.needsInPlaceUpdate(m, change), Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
 	case r.needsInPlaceUpdate(m, change):
-		d.inPlace(m, change)
+		d.updateInPlace(m, change)
 	default:
 		d.keepUnchanged(m, "it is as it should be")
 	}
@@ -80,7 +80,7 @@ func (d *decision) updateAllocOnNode(m *member, g *fleet.TaskGroup, r *rollout) 
 		}
 	}
 	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
-	d.stopOrRetire(m, Change{Anew: true, WithPlacement: !m.reconnecting, Windows: updateWindows(g), Reason: why})
+	d.stopOrRetire(m, Change{Destructive: true, WithPlacement: !m.reconnecting, Windows: updateWindows(g), Reason: why})
 	d.addPlacement(Placement{
 		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a, Canary: canary,
 		Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),

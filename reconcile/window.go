@@ -6,13 +6,13 @@ import (
 	"skerry/fleet"
 )
 
-// Window is how the windows of a group's updates stand on a node.
+// Window is the state of a group's update windows on a node.
 type Window struct {
 	Closed bool
-	Opens  time.Time // where Closed: when the next one opens; zero: never
+	Opens  time.Time // if Closed: when the next one opens; zero: never
 }
 
-// updateWindows are those of a group's updates.
+// updateWindows returns the update windows of a group; nil: none. g may be nil.
 func updateWindows(g *fleet.TaskGroup) []fleet.UpdateWindow {
 	if g == nil || g.Update == nil {
 		return nil
@@ -20,7 +20,7 @@ func updateWindows(g *fleet.TaskGroup) []fleet.UpdateWindow {
 	return g.Update.Windows
 }
 
-// windowForAlloc is how the group's windows stand where an allocation is.
+// windowForAlloc returns the state of the group's update windows on an allocation's node.
 func (r *rollout) windowForAlloc(m *member) Window {
 	node := r.d.in.Nodes[m.a.NodeID]
 	if r.d.in.Window == nil || node == nil || len(updateWindows(r.g)) == 0 {
@@ -29,9 +29,9 @@ func (r *rollout) windowForAlloc(m *member) Window {
 	return r.d.in.Window(node, r.g.Name)
 }
 
-// outsideWindowReason says why an allocation that runs is not to be replaced by the newest version
-// now: the windows of its node are closed. "": it may be. What does not run, or does
-// not yet, is replaced at any time: nothing is disturbed by that.
+// outsideWindowReason returns why a running allocation must not be replaced by the newest version now: the
+// update windows of its node are closed; "": it may be. An allocation that does not run may always be
+// replaced.
 func (r *rollout) outsideWindowReason(m *member) string {
 	if m.kind != kindRunning || m.statusOnEdge() == fleet.ClientPending {
 		return ""
@@ -43,7 +43,7 @@ func (r *rollout) outsideWindowReason(m *member) string {
 	return r.awaitWindowOpening(w)
 }
 
-// awaitWindowOpening notes that something waits for a window, and says for which.
+// awaitWindowOpening records that an allocation waits for a window, and returns the reason for people.
 func (r *rollout) awaitWindowOpening(w Window) string {
 	r.waiting++
 	r.changes = true
@@ -56,8 +56,8 @@ func (r *rollout) awaitWindowOpening(w Window) string {
 	return "the window of its node opens at " + w.Opens.UTC().Format(time.RFC3339)
 }
 
-// isHeldOnEdge reports whether an edge has the newest version of an allocation and holds it
-// back, because its window has closed: until it opens that is out of everybody's hands.
+// isHeldOnEdge reports whether an allocation of the newest version is pending because its edge waits for a
+// window before it stops the version that runs.
 func (r *rollout) isHeldOnEdge(m *member) bool {
 	if m.kind != kindRunning || m.statusOnEdge() != fleet.ClientPending || !r.windowForAlloc(m).Closed {
 		return false
@@ -73,12 +73,11 @@ func (r *rollout) isHeldOnEdge(m *member) bool {
 	return false
 }
 
-// heldChain bounds how many versions are looked back at that came and went while an edge
-// held the first of them back.
+// heldChain is how many earlier versions isHeldOnEdge follows back to the one that the edge still runs.
 const heldChain = 100
 
-// recordWindowState notes of an allocation that runs an older version whether its windows let it be
-// replaced.
+// recordWindowState records whether the windows of an outdated allocation are open, or when they open
+// next.
 func (r *rollout) recordWindowState(m *member) {
 	switch w := r.windowForAlloc(m); {
 	case !w.Closed:
@@ -88,8 +87,8 @@ func (r *rollout) recordWindowState(m *member) {
 	}
 }
 
-// canaryWaitReason says why no canary is placed now: none of what they are to stand for has
-// a window that is open. "": they may be.
+// canaryWaitReason returns why no canary may be placed now: the windows of all outdated allocations are
+// closed; "": canaries may be placed.
 func (r *rollout) canaryWaitReason() string {
 	if r.outdated == 0 || r.windowOpen {
 		return ""
@@ -97,15 +96,16 @@ func (r *rollout) canaryWaitReason() string {
 	return r.awaitWindowOpening(r.nextWindow)
 }
 
-// requestWindowEval wishes for one evaluation when the next window opens that something of
-// the job waits for.
+// requestWindowEval requests an evaluation for the time when the first window opens that an allocation
+// waits for.
 func (d *decision) requestWindowEval() {
 	if !d.nextWindowOpens.IsZero() {
 		d.evalRequests = append(d.evalRequests, evalRequest{at: d.nextWindowOpens, trigger: fleet.TriggerUpdateWindow, why: "update what waits for its window"})
 	}
 }
 
-// skipWindowForStop lets a stop take place at once that waits on its edge for a window to open.
+// skipWindowForStop makes the edge stop an allocation at once that waits for a window, and reports whether
+// it waited.
 func (d *decision) skipWindowForStop(m *member, reason string) bool {
 	if !m.a.AwaitsWindow() {
 		return false
@@ -114,7 +114,7 @@ func (d *decision) skipWindowForStop(m *member, reason string) bool {
 	return true
 }
 
-// urgentStopReason says why a stop that waits for a window is not to wait for it any longer; "".
+// urgentStopReason returns why a stop must not wait for a window any longer; "": it may.
 func (d *decision) urgentStopReason(m *member) string {
 	node := d.in.Nodes[m.a.NodeID]
 	switch {

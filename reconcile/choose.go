@@ -7,9 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// chooseCurrent chooses which of a slot's allocations stays, and why. Those that count
-// are given in the order of their creation, so the original comes first. Each
-// that loses is told why; why is "" where there was nothing to choose.
+// chooseCurrent returns the allocation that stays, and why; "" if there was no choice. members are in the
+// order of their creation, so that the original comes first. It sets the reason of each other one.
 func (d *decision) chooseCurrent(members []*member) (winner *member, why string) {
 	for _, m := range members {
 		if winner == nil {
@@ -27,8 +26,7 @@ func (d *decision) chooseCurrent(members []*member) (winner *member, why string)
 	return winner, why
 }
 
-// isOriginalPreferred decides between an original and its replacement: whether the original
-// stays, and why.
+// isOriginalPreferred reports whether the original stays rather than its replacement, and why.
 func (d *decision) isOriginalPreferred(orig, repl *member) (original bool, why string) {
 	if newer := d.newerNotYetRunning(orig, repl); newer != nil {
 		newer.newerNotRunning = true
@@ -70,8 +68,9 @@ func (d *decision) isOriginalPreferred(orig, repl *member) (original bool, why s
 	return true, "reconcile = " + fleet.ReconcileKeepOriginal
 }
 
-// newerNotYetRunning returns which of two is of the newest version but does not run, where the other
-// does: in a rollout it is no way round the turns, or past what holds the version back.
+// newerNotYetRunning returns the one of two allocations that has the newest version but does not run, if
+// the other runs and the group is rolled out; else nil. Such an allocation must wait for an update turn
+// like any other.
 func (d *decision) newerNotYetRunning(orig, repl *member) *member {
 	g := d.in.Job.Group(orig.a.TaskGroup)
 	older, newer := orig, repl
@@ -85,9 +84,8 @@ func (d *decision) newerNotYetRunning(orig, repl *member) *member {
 	return newer
 }
 
-// runningFor is how long the leader of an allocation's tasks has been running, or
-// where none leads the one that runs longest. What the cluster does to the
-// allocation in the meantime, as when it loses sight of it, does not count.
+// runningFor returns how long an allocation has been running: its leader task, or if there is none the
+// task that runs longest. Times without contact count.
 func runningFor(a *fleet.Alloc, now time.Time) time.Duration {
 	var d time.Duration
 	leader := ""

@@ -11,24 +11,25 @@ import (
 	"skerry/fleet/diff"
 )
 
-// nameIndexAllocs is all allocations of one name.
+// nameIndexAllocs holds all allocations of one name.
 type nameIndexAllocs struct {
 	index         int
 	name          string
-	members       []*member // by creation
-	current       *member   // the one that counts, nil: none
-	duplicates    []*member // could have been the holder, and are to stop
-	currentReason string    // why it, of several
-	// maybeStillRunning is a lost allocation whose edge may still be running it, and that
-	// nothing has replaced yet.
+	members       []*member // by creation, without duplicates once the current one is chosen
+	current       *member   // the allocation that counts; nil: none
+	duplicates    []*member // could be the current allocation, and are to stop
+	currentReason string    // why current was chosen; "": there was no choice
+	// maybeStillRunning is a lost allocation that is not replaced yet and that its edge may still run;
+	// nil: none.
 	maybeStillRunning *member
-	surplusReason     string // why the group does not want the slot, ""
+	surplusReason     string // why the group does not need the name index; "": it does
 }
 
-// allocsByNameIndex sorts the allocations of a group into slots, by index and name.
+// allocsByNameIndex classifies the allocations of a group and groups them by name, ordered by index and
+// name.
 func (d *decision) allocsByNameIndex(allocs []*fleet.Alloc) []*nameIndexAllocs {
 	byName := map[string]*nameIndexAllocs{}
-	var slots []*nameIndexAllocs
+	var nameIndexes []*nameIndexAllocs
 	for _, a := range allocs {
 		s := byName[a.Name]
 		if s == nil {
@@ -37,25 +38,26 @@ func (d *decision) allocsByNameIndex(allocs []*fleet.Alloc) []*nameIndexAllocs {
 				s.index = i
 			}
 			byName[a.Name] = s
-			slots = append(slots, s)
+			nameIndexes = append(nameIndexes, s)
 		}
 		s.members = append(s.members, d.classifyAlloc(a))
 	}
-	slices.SortFunc(slots, func(a, b *nameIndexAllocs) int {
+	slices.SortFunc(nameIndexes, func(a, b *nameIndexAllocs) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name, b.name))
 	})
-	for _, s := range slots {
+	for _, s := range nameIndexes {
 		slices.SortFunc(s.members, byCreation)
 	}
-	return slots
+	return nameIndexes
 }
 
+// byCreation compares two allocations by their creation.
 func byCreation(a, b *member) int {
 	return cmp.Or(cmp.Compare(a.a.CreateIndex, b.a.CreateIndex),
 		cmp.Compare(a.a.CreateTime, b.a.CreateTime), cmp.Compare(a.a.ID, b.a.ID))
 }
 
-// newestMatching returns the newest member for which ok holds, or nil.
+// newestMatching returns the newest member for which ok returns true, or nil.
 func (s *nameIndexAllocs) newestMatching(ok func(*member) bool) *member {
 	for i := len(s.members) - 1; i >= 0; i-- {
 		if ok(s.members[i]) {
@@ -65,9 +67,8 @@ func (s *nameIndexAllocs) newestMatching(ok func(*member) bool) *member {
 	return nil
 }
 
-// lastUnreplaced is what the slot had last, in a slot that has nothing: of the members that nothing
-// took the place of the one that was decided on last, or nil. What stood in for one may
-// have been placed later and stopped before: then it took nobody's place.
+// lastUnreplaced returns the member whose desired state changed last, among those that were not replaced;
+// nil: there is none. A replacement that stopped before the member it replaced did does not count.
 func (d *decision) lastUnreplaced(s *nameIndexAllocs) (last *member) {
 	for _, m := range s.members {
 		next := d.byID[m.a.NextAllocation]
@@ -79,18 +80,20 @@ func (d *decision) lastUnreplaced(s *nameIndexAllocs) (last *member) {
 	return last
 }
 
+// hasMemberOfKind reports whether one of the members has a kind.
 func (s *nameIndexAllocs) hasMemberOfKind(k allocKind) bool {
 	return s.newestMatching(func(m *member) bool { return m.kind == k }) != nil
 }
 
-// isActiveIndex: the slot is one of those that the group has.
+// isActiveIndex reports whether the name index counts as one of the group's: it is not surplus, and has an
+// allocation that has not ended, or may still run.
 func (s *nameIndexAllocs) isActiveIndex() bool {
 	return s.surplusReason == "" &&
 		(s.maybeStillRunning != nil || s.newestMatching(func(m *member) bool { return m.kind != kindEnded }) != nil)
 }
 
-// currentOrUnknown is the member that tells how far the slot is: its holder, or what is out
-// of sight.
+// currentOrUnknown returns the member that shows the progress of the name index: the current one, else the
+// newest that is unknown, disconnecting or replaying, or nil.
 func (s *nameIndexAllocs) currentOrUnknown() *member {
 	if s.current != nil {
 		return s.current
@@ -100,12 +103,13 @@ func (s *nameIndexAllocs) currentOrUnknown() *member {
 	})
 }
 
-// hasRunningOrSucceeded: something of the slot runs, or has succeeded.
+// hasRunningOrSucceeded reports whether a member may be running, or has succeeded.
 func (s *nameIndexAllocs) hasRunningOrSucceeded() bool {
 	return s.newestMatching(func(m *member) bool { return m.isPossiblyRunning() || m.kind == kindSucceeded }) != nil
 }
 
-// findCurrentAlloc finds the slot's holder, and the others that could be it.
+// findCurrentAlloc sets current, duplicates and maybeStillRunning, and removes the duplicates from
+// members.
 func (d *decision) findCurrentAlloc(s *nameIndexAllocs) {
 	var candidates []*member
 	for _, m := range s.members {
@@ -127,7 +131,7 @@ func (d *decision) findCurrentAlloc(s *nameIndexAllocs) {
 	}
 }
 
-// reconcileNameIndex decides for everything in a slot.
+// reconcileNameIndex decides for all allocations of a name index.
 func (d *decision) reconcileNameIndex(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
 	for _, m := range s.duplicates {
 		if m != d.promotedCanary(s) {
@@ -169,9 +173,9 @@ func (d *decision) reconcileNameIndex(s *nameIndexAllocs, g *fleet.TaskGroup, r 
 	}
 }
 
-// promotedCanary is what is there already to take the place of a slot's holder, which is of an
-// older version and runs, when its turn comes. Where that is not now, it stops: it does
-// not run yet. nil: nothing.
+// promotedCanary returns the duplicate of the newest version that will replace the current allocation,
+// which is older and runs; nil: there is none. It does not run yet: if the current one has no update turn
+// now, it is stopped.
 func (d *decision) promotedCanary(s *nameIndexAllocs) *member {
 	for _, m := range s.duplicates {
 		if m.newerNotRunning && m.kind == kindRunning && d.needsDestructiveUpdate(s.current.a) {
@@ -181,8 +185,8 @@ func (d *decision) promotedCanary(s *nameIndexAllocs) *member {
 	return nil
 }
 
-// stopDuplicate stops what could have been the slot's holder. What a promoted canary stands for
-// is replaced by it, which is for the windows of its node.
+// stopDuplicate stops a duplicate. If it is the older version that a promoted canary replaces, it stops
+// only in an update window of its node, and is kept beside the canary until then.
 func (d *decision) stopDuplicate(m *member, s *nameIndexAllocs, r *rollout) {
 	if m.reconnecting || s.surplusReason != "" || s.current == nil || s.current.reconnecting || !d.needsDestructiveUpdate(m.a) || d.needsDestructiveUpdate(s.current.a) {
 		d.stopOrRetireReplaced(m, Change{Reason: m.reason})
@@ -195,9 +199,8 @@ func (d *decision) stopDuplicate(m *member, s *nameIndexAllocs, r *rollout) {
 	d.stopOrRetireReplaced(m, Change{Windows: updateWindows(r.g), Reason: m.reason})
 }
 
-// replaceUnknown places a replacement for an allocation that is out of sight, where its
-// rules want one: at once, if the reschedule policy allows another attempt. The policy's
-// delay is for what fails: an edge that is away has crashed nothing.
+// replaceUnknown places a replacement for an unknown allocation if its rules want one and its reschedule
+// policy allows another attempt. The policy's delay does not apply: nothing has failed.
 func (d *decision) replaceUnknown(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
 	m := s.newestMatching(func(m *member) bool { return m.kind == kindUnknown || m.kind == kindDisconnecting })
 	if !m.rules.Replace {
@@ -220,7 +223,8 @@ func (d *decision) replaceUnknown(s *nameIndexAllocs, g *fleet.TaskGroup, r *rol
 	})
 }
 
-// replaceLostOrStopped places what takes the place of a lost or stopped allocation.
+// replaceLostOrStopped places the replacement of a lost or migrating allocation. If the edge may still run
+// it, an evaluation is requested for the time when it has surely stopped.
 func (d *decision) replaceLostOrStopped(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
 	m := s.maybeStillRunning
 	if m == nil {
@@ -249,8 +253,8 @@ func (d *decision) replaceLostOrStopped(s *nameIndexAllocs, g *fleet.TaskGroup, 
 	d.addPlacement(p)
 }
 
-// reconcileCurrent decides for the holder of a slot: it is where it should be, unless it
-// failed, has ended, or is not what the job now says.
+// reconcileCurrent decides for the current allocation of a name index: it is kept unless it has ended, or
+// the newest version changes it.
 func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *rollout) {
 	m := s.current
 	if m.kind == kindSucceeded && !d.needsDestructiveUpdate(m.a) {
@@ -305,14 +309,14 @@ func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *r
 		}
 		d.reconnectAlloc(m, Change{Update: r.needsInPlaceUpdate(m, change), Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
 	case r.needsInPlaceUpdate(m, change):
-		d.inPlace(m, change)
+		d.updateInPlace(m, change)
 	default:
 		d.keepUnchanged(m, "it is as it should be")
 	}
 }
 
-// absentPromotedCanary is what takes the place of a slot's holder, of an older version, as soon as
-// it is in sight again: a canary that was promoted while its edge was away. nil: nothing.
+// absentPromotedCanary returns the promoted canary that will replace the current, older allocation as soon
+// as the canary's node is back; nil: there is none.
 func (d *decision) absentPromotedCanary(s *nameIndexAllocs) *member {
 	if s.current == nil || s.current.kind != kindRunning || !d.needsDestructiveUpdate(s.current.a) {
 		return nil
@@ -322,7 +326,8 @@ func (d *decision) absentPromotedCanary(s *nameIndexAllocs) *member {
 	})
 }
 
-// keepOlderVersion leaves a holder at its older version for now, and keeps that alive.
+// keepOlderVersion keeps the older version of an allocation for now. If the allocation has ended, it
+// places the older version again. why is what the update waits for.
 func (d *decision) keepOlderVersion(m *member, s *nameIndexAllocs, r *rollout, why string) {
 	switch g := m.a.Group(); {
 	case g == nil:
@@ -340,19 +345,20 @@ func (d *decision) keepOlderVersion(m *member, s *nameIndexAllocs, r *rollout, w
 	}
 }
 
-// updateDestructively stops a holder and places the newest version in its stead.
+// updateDestructively stops the current allocation and places the newest version as its replacement.
 func (d *decision) updateDestructively(m *member, s *nameIndexAllocs, g *fleet.TaskGroup, why string) {
-	d.stopOrRetireReplaced(m, Change{Anew: true, WithPlacement: !m.reconnecting, Windows: updateWindows(g), Reason: why})
+	d.stopOrRetireReplaced(m, Change{Destructive: true, WithPlacement: !m.reconnecting, Windows: updateWindows(g), Reason: why})
 	d.addPlacement(Placement{
 		Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 	})
 }
 
-// rescheduleFailed replaces a failed holder, now, later or never.
+// rescheduleFailed replaces a failed allocation now, requests an evaluation for later, or leaves it
+// failed, according to its reschedule policy. version is the job version to place; nil: the newest.
 func (d *decision) rescheduleFailed(m *member, s *nameIndexAllocs, g *fleet.TaskGroup, version *fleet.Job) {
 	next := nextAttempt(m.a, g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime))
 	if waits, ok := d.in.Waiting[m.a.FollowupEvalID]; ok && !m.reconnecting && waits.Before(next.at) {
-		next.at = waits // that it began to wait has changed its time
+		next.at = waits // recording the wait changed ModifyTime, which next.at is computed from
 	}
 	asked := m.a.DesiredTransition.Reschedule
 	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID && !m.a.AwaitsPlacement() {
