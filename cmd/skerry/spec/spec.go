@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/gocty"
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -193,44 +194,26 @@ func evaluate(attr *hclsyntax.Attribute, into any) error {
 	if diags.HasErrors() {
 		return diagnosed(diags)
 	}
-	want := cty.String
-	switch into.(type) {
-	case *bool:
-		want = cty.Bool
-	case *[]string:
-		want = cty.List(cty.String)
-	case *map[string]string:
-		want = cty.Map(cty.String)
+	duration, isDuration := into.(*time.Duration)
+	want, err := gocty.ImpliedType(into)
+	if isDuration {
+		want = cty.String
 	}
-	value, err := convert.Convert(value, want)
+	if err == nil {
+		value, err = convert.Convert(value, want)
+	}
 	if err != nil || value.IsNull() || !value.IsWhollyKnown() {
 		return ErrorAt(attr.SrcRange, "%s is not %s", attr.Name, want.FriendlyName())
 	}
-	switch into := into.(type) {
-	case *string:
-		*into = value.AsString()
-	case *bool:
-		*into = value.True()
-	case *time.Duration:
-		d, err := time.ParseDuration(value.AsString())
-		if err != nil {
+	switch {
+	case isDuration:
+		if *duration, err = time.ParseDuration(value.AsString()); err != nil {
 			return ErrorAt(attr.Expr.Range(), "%s is not a duration such as \"90s\": %q", attr.Name, value.AsString())
 		}
-		*into = d
-	case *[]string:
-		for _, v := range value.AsValueSlice() {
-			if v.IsNull() {
-				return ErrorAt(attr.SrcRange, "%s has a null in it", attr.Name)
-			}
-			*into = append(*into, v.AsString())
-		}
-	case *map[string]string:
-		*into = map[string]string{}
-		for k, v := range value.AsValueMap() {
-			if v.IsNull() {
-				return ErrorAt(attr.SrcRange, "%s has a null in it", attr.Name)
-			}
-			(*into)[k] = v.AsString()
+	case want.IsListType() && value.LengthInt() == 0: // an empty list is as none
+	default:
+		if err := gocty.FromCtyValue(value, into); err != nil {
+			return ErrorAt(attr.SrcRange, "%s has a null in it", attr.Name)
 		}
 	}
 	return nil
