@@ -52,22 +52,22 @@ func Named[T any](read func(*client.Client, context.Context, string) (T, error))
 // OfAlloc reads something of the allocation that the first argument names.
 func OfAlloc[T any](read func(*client.Client, context.Context, fleet.AllocID) (T, error)) func(*Call) (T, error) {
 	return func(c *Call) (v T, err error) {
-		stub, err := c.FindAlloc(c.Args[0])
-		if err != nil {
-			return v, err
+		alloc, err := c.FindAlloc(c.Args[0])
+		if err == nil {
+			v, err = read(c.Hub, c.Context(), alloc.ID)
 		}
-		return read(c.Hub, c.Context(), stub.ID)
+		return v, err
 	}
 }
 
 // OfJob reads something of the job that the first argument names.
 func OfJob[T any](read func(*client.Client, context.Context, fleet.JobID) (T, error)) func(*Call) (T, error) {
 	return func(c *Call) (v T, err error) {
-		stub, err := c.FindJob(c.Args[0])
-		if err != nil {
-			return v, err
+		job, err := c.FindJob(c.Args[0])
+		if err == nil {
+			v, err = read(c.Hub, c.Context(), job.ID)
 		}
-		return read(c.Hub, c.Context(), stub.ID)
+		return v, err
 	}
 }
 

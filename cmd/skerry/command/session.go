@@ -73,34 +73,26 @@ func (s *Session) RunOffline(run func(*Call) error) func(*cobra.Command, []strin
 
 // RunAlloc makes a command of a function that is about the allocation which the first argument names.
 func (s *Session) RunAlloc(run func(*Call, api.AllocStub) error) func(*cobra.Command, []string) error {
-	return s.Run(func(c *Call) error {
-		alloc, err := c.FindAlloc(c.Args[0])
-		if err != nil {
-			return err
-		}
-		return run(c, alloc)
-	})
+	return runAbout(s, (*Call).FindAlloc, run)
 }
 
 // RunJob makes a command of a function that is about the job which the first argument names.
 func (s *Session) RunJob(run func(*Call, api.JobStub) error) func(*cobra.Command, []string) error {
-	return s.Run(func(c *Call) error {
-		job, err := c.FindJob(c.Args[0])
-		if err != nil {
-			return err
-		}
-		return run(c, job)
-	})
+	return runAbout(s, (*Call).FindJob, run)
 }
 
 // RunNode makes a command of a function that is about the node which the first argument names.
 func (s *Session) RunNode(run func(*Call, api.NodeStub) error) func(*cobra.Command, []string) error {
+	return runAbout(s, (*Call).FindNode, run)
+}
+
+func runAbout[T any](s *Session, find func(*Call, string) (T, error), run func(*Call, T) error) func(*cobra.Command, []string) error {
 	return s.Run(func(c *Call) error {
-		node, err := c.FindNode(c.Args[0])
+		found, err := find(c, c.Args[0])
 		if err != nil {
 			return err
 		}
-		return run(c, node)
+		return run(c, found)
 	})
 }
 
