@@ -132,7 +132,7 @@ func (o *Output) Marked(write func(out *Output)) {
 	var text strings.Builder
 	write(&Output{Writer: &text})
 	marked := text.String()
-	if HasColours(o) {
+	if hasColours(o) {
 		marked = Marked(marked)
 	}
 	fmt.Fprint(o, marked)
@@ -166,14 +166,14 @@ func (o *Output) CopyText(ctx context.Context, from io.Reader) error {
 // concurrent use.
 func (o *Output) SetStale(stale bool) { o.stale.Store(stale) }
 
-// IsStale reports whether what is written to w may be old.
-func IsStale(w io.Writer) bool {
+// isStale reports whether what is written to w may be old.
+func isStale(w io.Writer) bool {
 	o, ok := w.(*Output)
 	return ok && o.stale.Load()
 }
 
-// HasColours reports whether what is written to w has colours.
-func HasColours(w io.Writer) bool {
+// hasColours reports whether what is written to w has colours.
+func hasColours(w io.Writer) bool {
 	o, ok := w.(*Output)
 	return ok && o.Colours && o.shaper == nil
 }

@@ -30,7 +30,7 @@ func (s *Screen) IsTerminal() bool { return s.columns > 0 }
 func (s *Screen) WriteOver(write func(out *Output)) {
 	var text strings.Builder
 	out := &Output{Writer: &text}
-	out.SetStale(IsStale(s.Out))
+	out.SetStale(isStale(s.Out))
 	write(out)
 	s.redrawLines(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
 }

@@ -61,13 +61,13 @@ func (t *Table) Write(w io.Writer) error {
 	if len(t.Heads) > 0 {
 		all = append([][]string{t.Heads}, rows...)
 	}
-	if IsStale(w) && len(all[0]) > 1 {
+	if isStale(w) && len(all[0]) > 1 {
 		all = append([][]string{slices.Clone(all[0])}, all[1:]...)
 		first := slices.IndexFunc(all[0], func(cell string) bool { return strings.TrimSpace(cell) != "" })
 		all[0][max(first, 0)] += staleMark
 	}
 	widths := columnWidths(all)
-	colours := HasColours(w)
+	colours := hasColours(w)
 	for _, row := range all {
 		var line strings.Builder
 		for i, cell := range row {
