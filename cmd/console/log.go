@@ -17,7 +17,7 @@ type LogFlags struct {
 
 // AddLogFlags adds --log-level and --log-json.
 func (f *LogFlags) AddLogFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	flags.StringVar(&f.Level, "log-level", "info", "lowest level to log: debug, info, warn or error")
 	flags.BoolVar(&f.JSON, "log-json", false, "log as JSON")
 }
 

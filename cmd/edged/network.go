@@ -20,11 +20,11 @@ type Network struct {
 }
 
 func (n *Network) addNetworkFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&n.Advertise, "advertise", "", "IP address by which others reach what runs here (default: the one that hubs are dialed from)")
-	flags.StringSliceVar(&n.Hosts, "host-network", nil, "NAME=IP of a network that ports may be asked for on; may be repeated")
-	flags.StringVar(&n.ReservedPorts, "reserved-ports", "", "ports that are never given out, such as 22,8000-8100")
-	flags.IntVar(&n.MinDynamic, "min-dynamic-port", fleet.MinDynamicPort, "first port that is given out where a job asks for any")
-	flags.IntVar(&n.MaxDynamic, "max-dynamic-port", fleet.MaxDynamicPort, "last port that is given out where a job asks for any")
+	flags.StringVar(&n.Advertise, "advertise", "", "IP address at which others reach the tasks of this edge (default: the address that it dials hubs from)")
+	flags.StringSliceVar(&n.Hosts, "host-network", nil, "NAME=IP of a network on which jobs may ask for ports; may be repeated")
+	flags.StringVar(&n.ReservedPorts, "reserved-ports", "", "ports that are never assigned, such as 22,8000-8100")
+	flags.IntVar(&n.MinDynamic, "min-dynamic-port", fleet.MinDynamicPort, "first port to assign to jobs that ask for any port")
+	flags.IntVar(&n.MaxDynamic, "max-dynamic-port", fleet.MaxDynamicPort, "last port to assign to jobs that ask for any port")
 }
 
 // networkOfNode returns what a node says of that, checked.

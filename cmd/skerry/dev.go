@@ -40,7 +40,7 @@ func devCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.DataDir, "data-dir", "", "directory to keep (default: a temporary one, removed at the end)")
+	f.StringVar(&cfg.DataDir, "data-dir", "", "data directory, which is kept (default: a temporary one, removed at the end)")
 	f.IntVar(&cfg.HTTPPort, "http-port", hub.DefaultHTTPPort, "TCP port of the HTTP API")
 	f.IntVar(&cfg.QUICPort, "quic-port", hub.DefaultQUICPort, "UDP port of the hub")
 	f.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip")

@@ -54,9 +54,9 @@ type ExecFlags struct {
 func (f *ExecFlags) AddFlags(c *cobra.Command, task string) {
 	flags := c.Flags()
 	flags.StringVar(&f.Task, "task", "", task)
-	flags.BoolVarP(&f.interactive, "interactive", "i", true, "the command reads what is typed")
-	flags.BoolVarP(&f.tty, "tty", "t", true, "it has a terminal; as a rule where this is one")
-	flags.StringVarP(&f.escape, "escape", "e", "~", `what leaves the command, with a dot, at the start of a line; "none"`)
+	flags.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input to the command")
+	flags.BoolVarP(&f.tty, "tty", "t", true, "give the command a terminal; by default if this is one")
+	flags.StringVarP(&f.escape, "escape", "e", "~", `character that ends the session, with a dot behind it, at the start of a line; or "none"`)
 	// The group's --template has the same short name, and nothing to write here.
 	flags.String("template", "", "")
 	console.HideFlag(flags, "template")

@@ -65,8 +65,8 @@ type anyAllocFlags struct {
 }
 
 func (f *anyAllocFlags) addFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&f.job, "job", false, "the id is a job's: any allocation of it that runs will do")
-	c.Flags().StringVar(&f.group, "group", "", "with --job, any of this group")
+	c.Flags().BoolVar(&f.job, "job", false, "the id is that of a job: use any of its allocations, a running one first")
+	c.Flags().StringVar(&f.group, "group", "", "with --job, use an allocation of this group")
 }
 
 // chooseAlloc finds the allocation that is meant: one that runs, where there is one of those.
@@ -124,8 +124,8 @@ type tailFlags struct {
 
 func (f *tailFlags) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.tail, "tail", false, fmt.Sprintf("show the end only: %d lines, unless --lines or --bytes says otherwise", tailLines))
-	c.Flags().Int64VarP(&f.lines, "lines", "n", 0, "show the last so many lines")
-	c.Flags().Int64VarP(&f.bytes, "bytes", "c", 0, "show the last so many bytes")
+	c.Flags().Int64VarP(&f.lines, "lines", "n", 0, "show this number of lines from the end")
+	c.Flags().Int64VarP(&f.bytes, "bytes", "c", 0, "show this number of bytes from the end")
 	c.MarkFlagsMutuallyExclusive("lines", "bytes")
 }
 

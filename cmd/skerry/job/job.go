@@ -180,7 +180,7 @@ func allocsCommand(s *command.Session) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&query.All, "all", false, "also those of an earlier job of this id")
+	c.Flags().BoolVar(&query.All, "all", false, "also list those of an earlier job with this id")
 	return c
 }
 
@@ -201,7 +201,7 @@ func deploymentsCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&latest, "latest", false, "show the progress of the newest")
-	c.Flags().BoolVar(&query.All, "all", false, "also those of an earlier job of this id")
+	c.Flags().BoolVar(&query.All, "all", false, "also list those of an earlier job with this id")
 	c.MarkFlagsMutuallyExclusive("latest", "all")
 	return c
 }

@@ -40,12 +40,12 @@ func restartCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.StringArrayVar(&r.groups, "group", nil, "only allocations of this group; may be repeated")
-	f.StringVar(&r.task, "task", "", "only this task of each")
-	f.StringVar(&r.batchSize, "batch-size", "1", "how many at a time: a number, or a percentage of all")
+	f.StringArrayVar(&r.groups, "group", nil, "restart only allocations of this group; may be repeated")
+	f.StringVar(&r.task, "task", "", "restart only this task of each allocation")
+	f.StringVar(&r.batchSize, "batch-size", "1", "size of a batch: a number, or a percentage of all allocations")
 	f.StringVar(&r.batchWait, "batch-wait", "0s", "how long to wait between two batches, or ask")
-	f.StringVar(&r.onError, "on-error", onErrorAsk, "what to do where one does not come back: ask or fail")
-	f.BoolVar(&r.reschedule, "reschedule", false, "stop each, so that the job gets another one in its place")
+	f.StringVar(&r.onError, "on-error", onErrorAsk, "what to do if an allocation does not come back: ask or fail")
+	f.BoolVar(&r.reschedule, "reschedule", false, "replace each allocation instead of restarting it")
 	f.BoolVar(&r.allTasks, "all-tasks", false, "restart all tasks; refused if a task has ended")
 	f.BoolVarP(&r.yes, "yes", "y", false, "answer every question with yes")
 	return c

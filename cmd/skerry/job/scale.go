@@ -48,7 +48,7 @@ func scaleCommand(s *command.Session) *cobra.Command {
 			return eval.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count))
 		}),
 	}
-	c.Flags().StringVar(&req.Message, "message", "submitted using the Skerry CLI", "why, for the history")
+	c.Flags().StringVar(&req.Message, "message", "submitted using the Skerry CLI", "reason, for the history")
 	command.AddDetach(c, &detach)
 	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "scale only if the job's modify index is this one; 0: any")
 	return c

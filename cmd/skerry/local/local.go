@@ -228,7 +228,7 @@ func (f *localFlags) logsCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on as the task writes, until the allocation ends")
 	c.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
-	c.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes")
+	c.Flags().Int64Var(&tail, "tail", 0, "show this number of bytes from the end")
 	return c
 }
 
@@ -253,7 +253,7 @@ after a reboot, until 'local start' allows it. The hubs may start it on another 
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&req.Reason, "reason", "stopped on site", "why, for the history")
+	c.Flags().StringVar(&req.Reason, "reason", "stopped on site", "reason, for the history")
 	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also where it has begun")
 	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "let a replacement that the hubs send start here")
 	return c
@@ -280,7 +280,7 @@ sent starts, at once if it is here, else when the link is up.`,
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "started on site", "why, for the history")
+	c.Flags().StringVar(&reason, "reason", "started on site", "reason, for the history")
 	return c
 }
 
@@ -301,7 +301,7 @@ func (f *localFlags) restartCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "restarted on site", "why, for the history")
+	c.Flags().StringVar(&reason, "reason", "restarted on site", "reason, for the history")
 	return c
 }
 

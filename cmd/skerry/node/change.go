@@ -62,8 +62,8 @@ func eligibilityCommand(s *command.Session) *cobra.Command {
 			}).RunE(cmd, args)
 		},
 	}
-	c.Flags().BoolVar(&enable, "enable", false, "new work may be placed on the node")
-	c.Flags().BoolVar(&disable, "disable", false, "no new work is placed on the node")
+	c.Flags().BoolVar(&enable, "enable", false, "allow new allocations on the node")
+	c.Flags().BoolVar(&disable, "disable", false, "allow no new allocations on the node")
 	c.MarkFlagsOneRequired("enable", "disable")
 	c.MarkFlagsMutuallyExclusive("enable", "disable")
 	return c
@@ -95,7 +95,7 @@ token: it will be another node. A node that was purged is revoked by its whole i
 			return err
 		}),
 	}
-	c.Flags().StringVar(&req.Reason, "reason", "", "why, for whoever looks at the node later")
+	c.Flags().StringVar(&req.Reason, "reason", "", "reason, shown with the node")
 	return c
 }
 

@@ -18,10 +18,10 @@ type nodeChoice struct {
 // addFlags adds --site, --pool, --status and --filter to a command.
 func (c *nodeChoice) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.site, "site", "", `nodes of these sites only: a name, or a pattern such as "shop-*"`)
-	flags.StringVar(&c.pool, "pool", "", "nodes of this node pool only")
-	flags.StringVar(&c.status, "status", "", "nodes of this status only: ready, initializing, disconnected or down")
-	flags.StringVar(&c.expression, "filter", "", `nodes only for which this expression is true, for example: Meta.rack == "r1"`)
+	flags.StringVar(&c.site, "site", "", `show only nodes of these sites: a name, or a pattern such as "shop-*"`)
+	flags.StringVar(&c.pool, "pool", "", "show only nodes of this node pool")
+	flags.StringVar(&c.status, "status", "", "show only nodes with this status: ready, initializing, disconnected or down")
+	flags.StringVar(&c.expression, "filter", "", `show only nodes for which this expression is true, such as Meta.rack == "r1"`)
 }
 
 // filterExpression is the expression that a hub takes for the choice; "" is every node. A status that no

@@ -91,10 +91,10 @@ type poolFlags struct {
 var poolFlagNames = []string{"description", "default-disconnect", "scheduler-algorithm", "heartbeat-ttl"}
 
 func (f *poolFlags) addPoolFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.description, "description", "", "what it is for")
-	flags.StringVar(&f.disconnect, "default-disconnect", "", "what absence of a disconnect block means: keep or nomad")
+	flags.StringVar(&f.description, "description", "", "purpose of the node pool")
+	flags.StringVar(&f.disconnect, "default-disconnect", "", "rule for allocations without a disconnect block: keep or nomad")
 	flags.StringVar(&f.algorithm, "scheduler-algorithm", "", "binpack or spread")
-	flags.DurationVar(&f.ttl, "heartbeat-ttl", 0, "time between two beats; 0: by the size of the fleet")
+	flags.DurationVar(&f.ttl, "heartbeat-ttl", 0, "heartbeat interval of its nodes; 0: by the size of the fleet")
 }
 
 // applyToPool gives a pool the rules that the command line has.

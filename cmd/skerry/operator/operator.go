@@ -76,8 +76,8 @@ func removePeerCommand(s *command.Session) *cobra.Command {
 
 // addHubFlags adds the flags that name a hub.
 func addHubFlags(c *cobra.Command, hub *client.HubRef) {
-	c.Flags().StringVar(&hub.ID, "peer-id", "", "the hub's `id`")
-	c.Flags().StringVar(&hub.Address, "peer-address", "", "or its `address`, as list-peers shows it")
+	c.Flags().StringVar(&hub.ID, "peer-id", "", "`id` of the hub")
+	c.Flags().StringVar(&hub.Address, "peer-address", "", "or `address` of the hub, as list-peers shows it")
 }
 
 func healthCommand(s *command.Session) *cobra.Command {
@@ -130,7 +130,7 @@ func MonitorCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().StringVar(&q.Level, "log-level", "info", "debug, info, warn or error")
+	c.Flags().StringVar(&q.Level, "log-level", "info", "lowest level to show: debug, info, warn or error")
 	c.Flags().StringVar(&node, "node-id", "", "node whose logs are shown: its name, or the beginning of its id")
 	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub whose logs are shown: it has to be the one that is asked")
 	return c
