@@ -100,16 +100,6 @@ func (s *runFlags) groundCommand(use, short string, play func(ctx context.Contex
 	}}
 }
 
-// plainNetworkCommand makes a subcommand whose edges live in this process, and cut their own links.
-func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
-	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) error {
-		g.Net, g.LocalHTTP = faultnet.NewPlain(), false
-		return play(ctx, g)
-	})
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
-	return c
-}
-
 func partitionCommand(s *runFlags) *cobra.Command {
 	var p real.Campaign
 	c := s.groundCommand("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
@@ -128,51 +118,12 @@ func partitionCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
-func rebootCommand(s *runFlags) *cobra.Command {
-	var r real.Reboot
-	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
-		func(ctx context.Context, g real.Ground) error { r.Ground = g; return r.Run(ctx) })
-	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
-	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
-	return c
-}
-
-func healedCommand(s *runFlags) *cobra.Command {
-	var h real.Healed
-	c := s.groundCommand("healed", "Cut a link for a while, and measure what it costs to have the edge back",
-		func(ctx context.Context, g real.Ground) error {
-			h.Ground, h.Proxy = g, faultnet.NewProxy()
-			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
-			return h.Run(ctx)
-		})
-	c.Flags().DurationVar(&h.Cut, "cut", time.Minute, "how long the link is cut")
-	c.Flags().IntVar(&h.Allocs, "allocs", 10, "number of allocations")
-	c.Flags().DurationVar(&h.Cap, "backoff-cap", 0, "the edge's longest back-off (default: its own)")
-	return c
-}
-
-func hubKillCommand(s *runFlags) *cobra.Command {
-	var k real.HubKill
-	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
-		func(ctx context.Context, g real.Ground) error { k.Ground = g; return k.Run(ctx) })
-	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
-	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
-	return c
-}
-
 func demoCommand(s *runFlags) *cobra.Command {
 	var job string
 	c := s.groundCommand("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
 		func(ctx context.Context, g real.Ground) error { return real.Demo{Ground: g, JobFile: job}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP has to be in reach of everybody
 	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
-	return c
-}
-
-func footprintCommand(s *runFlags) *cobra.Command {
-	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
-		func(ctx context.Context, g real.Ground) error { return real.Footprint{Ground: g}.Run(ctx) })
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
 	return c
 }
 

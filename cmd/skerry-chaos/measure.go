@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos/faultnet"
+	"skerry/chaos/real"
+)
+
+func rebootCommand(s *runFlags) *cobra.Command {
+	var r real.Reboot
+	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
+		func(ctx context.Context, g real.Ground) error { r.Ground = g; return r.Run(ctx) })
+	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
+	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
+	return c
+}
+
+func healedCommand(s *runFlags) *cobra.Command {
+	var h real.Healed
+	c := s.groundCommand("healed", "Cut a link for a while, and measure what it costs to have the edge back",
+		func(ctx context.Context, g real.Ground) error {
+			h.Ground, h.Proxy = g, faultnet.NewProxy()
+			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
+			return h.Run(ctx)
+		})
+	c.Flags().DurationVar(&h.Cut, "cut", time.Minute, "how long the link is cut")
+	c.Flags().IntVar(&h.Allocs, "allocs", 10, "number of allocations")
+	c.Flags().DurationVar(&h.Cap, "backoff-cap", 0, "the edge's longest back-off (default: its own)")
+	return c
+}
+
+func hubKillCommand(s *runFlags) *cobra.Command {
+	var k real.HubKill
+	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
+		func(ctx context.Context, g real.Ground) error { k.Ground = g; return k.Run(ctx) })
+	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
+	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
+	return c
+}
+
+func footprintCommand(s *runFlags) *cobra.Command {
+	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
+		func(ctx context.Context, g real.Ground) error { return real.Footprint{Ground: g}.Run(ctx) })
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	return c
+}
+
+func placementCommand(s *runFlags) *cobra.Command {
+	var p real.Placement
+	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took",
+		func(ctx context.Context, g real.Ground) error {
+			p.Ground = g
+			return p.Run(ctx)
+		})
+	f := c.Flags()
+	f.IntVar(&p.Hubs, "hubs", 3, "number of hubs")
+	f.IntVar(&p.Edges, "edges", 500, "number of edges")
+	f.IntVar(&p.CPU, "cpu", 4000, "MHz of each edge")
+	f.StringSliceVar(&p.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
+	f.IntVar(&p.Count, "count", 10000, "allocations of the job, each of 100 MHz")
+	return c
+}
+
+func rejoinCommand(s *runFlags) *cobra.Command {
+	var r real.Rejoin
+	c := s.plainNetworkCommand("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
+		func(ctx context.Context, g real.Ground) error {
+			r.Ground = g
+			return r.Run(ctx)
+		})
+	f := c.Flags()
+	f.IntVar(&r.Edges, "edges", 1000, "number of edges")
+	f.IntVar(&r.Transitions, "transitions", 100, "rows that each edge journals while it is cut off")
+	f.IntVar(&r.Allocs, "allocs", 10, "allocations of each edge")
+	f.Uint64Var(&r.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws when the leader is killed")
+	f.DurationVar(&r.Cap, "backoff-cap", 0, "the edges' longest back-off (default: their own)")
+	f.StringSliceVar(&r.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
+	return c
+}
+
+// plainNetworkCommand makes a subcommand whose edges live in this process, and cut their own links.
+func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
+	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) error {
+		g.Net, g.LocalHTTP = faultnet.NewPlain(), false
+		return play(ctx, g)
+	})
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
+	return c
+}
