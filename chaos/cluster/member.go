@@ -3,7 +3,9 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	"skerry/chaos/disk"
@@ -35,7 +37,14 @@ type Member struct {
 	args   []string
 
 	mu   sync.Mutex
-	proc *proc.Process // guarded by mu
+	last *process // guarded by mu: the one that was started last; nil before the first
+}
+
+// process is a process that was started. A goroutine waits for its end.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // set before done is closed
 }
 
 // Common is the member itself.
@@ -57,27 +66,38 @@ func (m *Member) detachDisk() error {
 	return m.Disk.Close()
 }
 
+// startProcess starts the program in a process group of its own, with its output appended to the log.
 func (m *Member) startProcess(env []string, more ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the data directory of %s: %w", m.Name, err)
 	}
+	log, err := os.OpenFile(m.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", m.Name, err)
+	}
+	defer log.Close()
 	cmd := m.net.Command(m.Name, m.binary, append(append([]string{}, m.args...), more...)...)
 	cmd.Env = append(os.Environ(), env...)
-	p, err := proc.Start(cmd, m.LogFile())
-	if err != nil {
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
 	}
-	m.proc = p
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	m.last = p
 	return nil
 }
 
-// lastProcess is the process that was started last, nil before the first.
-func (m *Member) lastProcess() *proc.Process {
+func (m *Member) lastProcess() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.proc
+	return m.last
 }
 
 // LogFile is where the process writes what it has to say.
@@ -93,7 +113,7 @@ func (m *Member) Running() bool {
 		return false
 	}
 	select {
-	case <-p.Done():
+	case <-p.done:
 		return false
 	default:
 		return true
@@ -105,13 +125,13 @@ func (m *Member) Pid() int {
 	if !m.Running() {
 		return 0
 	}
-	return m.lastProcess().Pid()
+	return m.lastProcess().cmd.Process.Pid
 }
 
 // Exit is how the process ended; nil also where it has not.
 func (m *Member) Exit() error {
 	if p := m.lastProcess(); p != nil && !m.Running() {
-		return p.Exit()
+		return p.err
 	}
 	return nil
 }
@@ -119,23 +139,35 @@ func (m *Member) Exit() error {
 // Kill ends the process with SIGKILL; what it started lives on.
 func (m *Member) Kill() {
 	if p := m.lastProcess(); p != nil {
-		p.Kill()
+		_ = p.cmd.Process.Kill() // it may be gone already
+		<-p.done
 	}
 }
+
+// stopBound is how long a process may take to end when it is asked to.
+const stopBound = 30 * time.Second
 
 // Stop ends the process with SIGTERM.
 func (m *Member) Stop() error {
 	if !m.Running() {
 		return nil
 	}
-	return m.lastProcess().Stop(30 * time.Second)
+	p := m.lastProcess()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopBound):
+		m.Kill()
+		return fmt.Errorf("stop %s: it did not end within %s and was killed", m.Name, stopBound)
+	}
 }
 
 // Pause stops the process in its tracks.
-func (m *Member) Pause() error { return m.lastProcess().Pause() }
+func (m *Member) Pause() error { return m.lastProcess().cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Resume lets a paused process go on.
-func (m *Member) Resume() error { return m.lastProcess().Resume() }
+func (m *Member) Resume() error { return m.lastProcess().cmd.Process.Signal(syscall.SIGCONT) }
 
 // Stopped reports whether every thread of the process stands still.
 func (m *Member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }

@@ -1,81 +1,17 @@
-// Package proc starts, kills, pauses and finds real processes. Package
-// chaos/cluster uses it for hubs, edges and what edges leave running. For each
-// process that it starts a goroutine waits until it ends.
+// Package proc finds, reads and kills real processes: of hubs, edges and what edges leave running.
+// It starts no goroutine and persists nothing.
 package proc
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode"
 )
-
-// Process is a process that was started.
-type Process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // set before done is closed
-}
-
-// Start starts cmd in a process group of its own, with its output appended to
-// the file at log.
-func Start(cmd *exec.Cmd, log string) (*Process, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of a process: %w", err)
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
-	}
-	p := &Process{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
-}
-
-// Pid is its process id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
-// Done is closed when it has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
-// Exit is how it ended, once Done is closed.
-func (p *Process) Exit() error { return p.err }
-
-// Kill ends it with SIGKILL and waits.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may be gone already
-	<-p.done
-}
-
-// Stop asks it to end with SIGTERM, waits, and kills it when timeout is over.
-func (p *Process) Stop(timeout time.Duration) error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(timeout):
-		p.Kill()
-		return fmt.Errorf("stop process %d: it did not end within %s and was killed", p.Pid(), timeout)
-	}
-}
-
-// Pause stops every thread of the process (SIGSTOP), until Resume.
-func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
-
-// Resume continues a paused process (SIGCONT).
-func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Stopped reports whether every thread of a process stands still.
 func Stopped(pid int) (bool, error) {
