@@ -27,7 +27,7 @@ type Campaign struct {
 	CampaignConfig
 }
 
-// CampaignConfig is what a storm shall be.
+// CampaignConfig is what a campaign shall be.
 type CampaignConfig struct {
 	Hubs, Edges int
 	For         time.Duration
@@ -67,8 +67,8 @@ type campaignRun struct {
 	down    map[string]int           // faults under which a member may be down
 	rewound bool                     // hubs were put back by the schedule that is played
 	playing time.Time                // when that schedule began
-	settled []time.Duration          // by chapter
-	waited  []time.Duration          // for a processor, the longest of each chapter
+	settled []time.Duration          // by phase
+	waited  []time.Duration          // for a processor, the longest of each phase
 }
 
 // Sizes of disks. Images take only what is written.
@@ -220,7 +220,7 @@ func (s *campaignRun) startJobs(ctx context.Context, plan schedule.Schedule) err
 	if err := s.playSchedule(ctx, plan); err != nil {
 		return err
 	}
-	_, _, err := s.waitUntilQuiet(ctx)
+	_, err := s.waitUntilQuiet(ctx)
 	return err
 }
 
@@ -320,7 +320,7 @@ func (s *campaignRun) elapsedTime() time.Duration {
 func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) error {
 	began := time.Now()
 	s.wanted = s.users.WantedCounts()
-	_, picture, err := s.waitUntilQuiet(ctx)
+	picture, err := s.waitUntilQuiet(ctx)
 	took := time.Since(began)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()

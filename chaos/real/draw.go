@@ -9,7 +9,7 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Lengths of a storm's parts: faults, then quiet, again and again.
+// Lengths of a campaign's parts: faults, then quiet, again and again.
 const (
 	phaseLength    = 150 * time.Second
 	minPhaseLength = 60 * time.Second
@@ -17,11 +17,11 @@ const (
 	// squeeze is by how much drawn schedules are made shorter: hours of theirs are
 	// minutes here.
 	squeeze = 4
-	// faultsPerPhase is how many are drawn for a chapter of full length, and
+	// faultsPerPhase is how many are drawn for a phase of full length, and
 	// kindsPerPhase of how many kinds.
-	faultsPerPhase  = 26
-	leastPerChapter = 10 // also where it is short
-	kindsPerPhase   = 14
+	faultsPerPhase = 26
+	leastPerPhase  = 10 // also where it is short
+	kindsPerPhase  = 14
 	// shortestJump is by how much a clock jumps at least: less is not told from the
 	// age of what is journaled.
 	shortestJump = time.Minute
@@ -30,9 +30,9 @@ const (
 // phaseSeed is the seed of the schedule of a number.
 func (s *campaignRun) phaseSeed(number int) uint64 { return s.Seed*1000 + uint64(number) }
 
-// drawPhaseFaults draws the faults of one chapter: of those kinds that hit least so far.
-func (s *campaignRun) drawPhaseFaults(chapter int, length time.Duration) schedule.Schedule {
-	seed := s.phaseSeed(chapter)
+// drawPhaseFaults draws the faults of one phase: of those kinds that hit least so far.
+func (s *campaignRun) drawPhaseFaults(number int, length time.Duration) schedule.Schedule {
+	seed := s.phaseSeed(number)
 	rng := rand.New(rand.NewPCG(seed, 0x5702))
 	kinds := slices.DeleteFunc(s.possibleKinds(), func(k schedule.Kind) bool { return k == schedule.Drain }) // addDrains does
 	rng.Shuffle(len(kinds), func(i, k int) { kinds[i], kinds[k] = kinds[k], kinds[i] })
@@ -40,7 +40,7 @@ func (s *campaignRun) drawPhaseFaults(chapter int, length time.Duration) schedul
 	kinds = kinds[:min(len(kinds), kindsPerPhase)]
 	drawn := schedule.Draw(seed, schedule.Shape{
 		Hubs: s.Hubs, Edges: s.Edges, Length: length * squeeze, Jobs: 1, Operations: -1, Kinds: kinds, Clock: schedule.Real,
-		FaultsPerHour: int(max(faultsPerPhase*time.Hour/(phaseLength*squeeze), leastPerChapter*time.Hour/(length*squeeze))),
+		FaultsPerHour: int(max(faultsPerPhase*time.Hour/(phaseLength*squeeze), leastPerPhase*time.Hour/(length*squeeze))),
 	})
 	squeezed := schedule.Schedule{Seed: seed, Length: length, Topology: s.topology}
 	for _, f := range drawn.Faults {
@@ -66,7 +66,7 @@ func (s *campaignRun) resolveTargets(t schedule.Topology, f schedule.Fault) []st
 	return targets
 }
 
-// shorter is the fault in the storm's own time.
+// shorter is the fault in the campaign's own time.
 func shorter(f schedule.Fault) schedule.Fault {
 	f.At /= squeeze
 	f.For /= squeeze

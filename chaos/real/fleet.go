@@ -130,14 +130,14 @@ func (s *fleetRun) runJobUntilQuiet(ctx context.Context, job *fleet.Job) error {
 	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
 	}
-	_, _, err := s.waitUntilQuiet(ctx)
+	_, err := s.waitUntilQuiet(ctx)
 	return err
 }
 
 // judgeWhenQuiet waits until all is quiet, checks everything, and fails with the first
 // violation.
 func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
-	_, picture, err := s.waitUntilQuiet(ctx)
+	picture, err := s.waitUntilQuiet(ctx)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Impo
 	if err != nil {
 		return err
 	}
-	if _, _, err := s.waitUntilQuiet(ctx); err != nil {
+	if _, err := s.waitUntilQuiet(ctx); err != nil {
 		return err
 	}
 	if err := reconnectedOnce(ctx, s); err != nil {

@@ -15,12 +15,11 @@ import (
 	"skerry/fleet"
 )
 
-// waitUntilQuiet waits until the fleet has nothing left to do and says how long it took.
+// waitUntilQuiet waits until the fleet has nothing left to do.
 // The picture is the one that showed it: a later one may catch the hubs between
 // two entries. Where quiet does not come it is the last one, if nothing but what it
 // shows is in the way.
-func (s *fleetRun) waitUntilQuiet(ctx context.Context) (took time.Duration, picture check.FleetSnapshot, err error) {
-	began := time.Now()
+func (s *fleetRun) waitUntilQuiet(ctx context.Context) (picture check.FleetSnapshot, err error) {
 	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
 		if u := firstUnsettled(ctx, s.fleet); u != "" {
 			if ctx.Err() == nil { // else it is the end of the bound that is in the way
@@ -35,7 +34,7 @@ func (s *fleetRun) waitUntilQuiet(ctx context.Context) (took time.Duration, pict
 		picture = seen
 		return undelivered(picture)
 	})
-	return time.Since(began), picture, err
+	return picture, err
 }
 
 // firstUnsettled names the first thing that the hubs know to be unsettled, "" where

@@ -53,7 +53,7 @@ func (b Reboot) Run(ctx context.Context) error {
 		b.printLine("reboot without a link, %d tasks, %d times: from agent start to tasks running: median %s, p99 %s, longest %s",
 			b.Tasks, b.Rounds, median(took), p99.Round(time.Millisecond), longest(took))
 		cut.Lift()
-		if _, _, err := s.waitUntilQuiet(ctx); err != nil {
+		if _, err := s.waitUntilQuiet(ctx); err != nil {
 			return err
 		}
 		if p99 > rebootLimit {

@@ -18,7 +18,7 @@ type stalls struct {
 
 const (
 	stallLook = 50 * time.Millisecond
-	// stallLong is what a follower of a storm's hubs waits for its leader at least.
+	// stallLong is what a follower of a campaign's hubs waits for its leader at least.
 	stallLong = time.Second
 )
 

@@ -17,7 +17,7 @@ func (s *campaignRun) reportVerdict(err error) error {
 	s.printLine("\nfaults that hit: %s", played)
 	s.printLine("what users did: %s", describeSteps(s.acked))
 	s.printLine("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
-	s.printLine("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
+	s.printLine("waited for a processor: phases' median %s, longest %s", median(s.waited), longest(s.waited))
 	vs := s.watch.judgeAtEnd()
 	err = errors.Join(err, s.watch.exportReadError())
 	fmt.Fprint(s.Out, formatVerdicts(s.watch.Monitor.Verdicts(), vs))
@@ -72,7 +72,7 @@ func (s *campaignRun) unjudgedInvariants() (never []string) {
 }
 
 // longRun is from which length on every kind has to have come up: each is due within
-// a few chapters. In a shorter one bad luck has to come twice: a crash that finds no
+// a few phases. In a shorter one bad luck has to come twice: a crash that finds no
 // task, a rebind behind a cut.
 const (
 	longRun = 15 * time.Minute

@@ -19,7 +19,7 @@ import (
 	"skerry/fleet"
 )
 
-// How often a storm's hubs and edges are looked at, and how long an answer is waited
+// How often a campaign's hubs and edges are looked at, and how long an answer is waited
 // for: members stand still and disks stall.
 const (
 	lookEvery       = time.Second
@@ -29,7 +29,7 @@ const (
 	exportPollEvery = 100 * time.Millisecond // what hubs tell of themselves
 )
 
-// fleetWatcher looks at a storm while it goes on, has it judged, and writes it down.
+// fleetWatcher looks at a campaign while it goes on, has it judged, and writes it down.
 type fleetWatcher struct {
 	s *campaignRun
 	*engine.Recorder
