@@ -219,7 +219,7 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	if err != nil {
 		return nil, err
 	}
-	if req.Task, err = taskOf(s.Desired.Alloc, req.Task); err != nil {
+	if req.Task, err = findTaskName(s.Desired.Alloc, req.Task); err != nil {
 		return nil, err
 	}
 	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")
@@ -312,9 +312,9 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	return openJSON(usage.OfAlloc(tasks, e.cfg.Now().UnixNano()))
 }
 
-// taskOf returns the name of a task if the allocation has it; for "" that of its only task. Otherwise the error
+// findTaskName returns the name of a task if the allocation has it; for "" that of its only task. Otherwise the error
 // names the tasks.
-func taskOf(a fleet.Alloc, name string) (string, error) {
+func findTaskName(a fleet.Alloc, name string) (string, error) {
 	g := a.Group()
 	switch {
 	case g == nil:

@@ -48,7 +48,7 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 	if err != nil {
 		return 0, err
 	}
-	task, err := taskOf(s.Desired.Alloc, req.Task)
+	task, err := findTaskName(s.Desired.Alloc, req.Task)
 	if err != nil {
 		return 0, err
 	}

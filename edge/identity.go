@@ -67,7 +67,7 @@ func (e *Edge) openIdentity() error {
 			return err
 		}
 	}
-	return e.checkToken()
+	return e.loadJoinToken()
 }
 
 // loadIdentity sets e.identity and e.node from the encoded certificate and the stored key and CA.
@@ -89,9 +89,9 @@ func (e *Edge) loadIdentity(cert []byte) error {
 	return nil
 }
 
-// checkToken sets e.token from the configured file, for an edge without a certificate. It returns an error if
+// loadJoinToken sets e.token from the configured file, for an edge without a certificate. It returns an error if
 // no hub or no token is configured.
-func (e *Edge) checkToken() (err error) {
+func (e *Edge) loadJoinToken() (err error) {
 	if len(e.cfg.Hubs) == 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "join a cluster: no hub is given").WithHint("name one with --hub HOST:PORT")
 	}
@@ -110,8 +110,8 @@ func (e *Edge) isEnrolled() bool {
 	return e.identity != nil
 }
 
-// trustedNow returns the latest time that has certainly passed, by hubs' clocks; zero if none is known. It does
-// not use the wall clock, so that a board that starts in 1970 or in 2100 can connect.
+// trustedNow returns the latest time that has certainly passed, according to the clocks of hubs; zero if none
+// is known. It does not use the wall clock, so that a board that starts in 1970 or in 2100 can connect.
 func (e *Edge) trustedNow() time.Time {
 	if floor := e.journal.TimeFloor(); floor != 0 {
 		return time.Unix(0, floor)

@@ -9,15 +9,15 @@ import (
 	"skerry/syncproto"
 )
 
-// logRequest converts a hub's request to one for a task's output.
-func logRequest(req syncproto.Request) tasklog.Request {
+// toLogRequest converts a hub's request to one for a task's output.
+func toLogRequest(req syncproto.Request) tasklog.Request {
 	return tasklog.Request{Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow}
 }
 
 // openLogPieces returns a reader of a task's output as encoded LogPiece frames, which say where each piece
 // lies.
 func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	log, err := e.openLogs(ctx, req.Alloc, logRequest(req))
+	log, err := e.openLogs(ctx, req.Alloc, toLogRequest(req))
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate
 func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch req.Kind {
 	case syncproto.RequestLogs:
-		return l.e.openLogs(ctx, req.Alloc, logRequest(req))
+		return l.e.openLogs(ctx, req.Alloc, toLogRequest(req))
 	case syncproto.RequestLogPieces:
 		return l.e.openLogPieces(ctx, req)
 	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:

@@ -11,7 +11,8 @@ import (
 	"skerry/fleet/validate"
 )
 
-// New makes the drivers of an edge by their names.
+// New makes the drivers that an edge can run, by their names in job files. bootID is the kernel's boot id; "":
+// raw_exec reads it.
 func New(bootID string, log *slog.Logger) (map[string]drivers.Driver, error) {
 	raw, err := rawexec.New(rawexec.Config{BootID: bootID, Log: log})
 	if err != nil {
@@ -20,9 +21,9 @@ func New(bootID string, log *slog.Logger) (map[string]drivers.Driver, error) {
 	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}, nil
 }
 
-// Names are the drivers that a job may name.
+// Names returns the names of the drivers that a job may name.
 func Names() []string { return []string{rawexec.Name, sim.Name} }
 
-// Configs check the config blocks of tasks before any edge does. The block of a simulated task may
-// contain ${…}, so the edge alone reads it.
+// Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
+// does. The block of a simulated task may contain ${…}, so only the edge checks it.
 func Configs() validate.ConfigChecks { return validate.ConfigChecks{rawexec.Name: rawexec.Check} }

@@ -194,7 +194,7 @@ next:
 	return env
 }
 
-// lookupEnv returns the value of a variable in env; "" if it is not set.
+// lookupEnv returns the value of the variable key in env ("NAME=value"); "" if it is not set.
 func lookupEnv(env []string, key string) string {
 	for _, kv := range env {
 		if k, v, _ := strings.Cut(kv, "="); k == key {

@@ -28,7 +28,7 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Fingerprint returns that the driver works, unless the kernel's boot id cannot be read.
+// Fingerprint reports that the driver works, unless the kernel's boot id cannot be read.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	if d.bootID == "" {
 		return fleet.DriverInfo{Detected: true, HealthDescription: "the kernel's boot id cannot be read: is /proc mounted?"}

@@ -15,7 +15,7 @@ func unsupported() error {
 		WithHint("it needs Linux")
 }
 
-// Fingerprint returns that the driver does not work on this system.
+// Fingerprint reports that the driver does not work on this system.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	return fleet.DriverInfo{HealthDescription: unsupported().Error()}
 }

@@ -131,7 +131,7 @@ type Driver struct {
 // New makes a Driver whose tasks run on w.
 func New(w *SimMachine) *Driver { return &Driver{machine: w} }
 
-// Fingerprint says that the driver works.
+// Fingerprint reports that the driver works.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	return fleet.DriverInfo{
 		Detected: true, Healthy: true, HealthDescription: "Healthy",
@@ -250,7 +250,7 @@ func (t *task) endTask(how string, exit drivers.Exit) bool {
 	return true
 }
 
-// endByReboot ends the task as a reboot does: its exit is lost.
+// endByReboot ends the task as a reboot does: Recover then no longer finds it.
 func (t *task) endByReboot() {
 	if t.endTask(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
 		t.mu.Lock()

@@ -198,7 +198,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 			holdings = append(holdings, id)
 		}
 	}
-	return missing, sorted(holdings), err
+	return missing, sortIDs(holdings), err
 }
 
 // Restate appends rows that repeat the state of every allocation, for a cluster that has lost them.
@@ -218,7 +218,7 @@ func (a *Allocs) restateAllocs(ctx context.Context, states map[fleet.AllocID]jou
 	return nil
 }
 
-// currentMoment returns the present for rows.
+// currentMoment returns the machine's boot and clocks as rows have them.
 func (a *Allocs) currentMoment() journal.Moment {
 	return journal.Moment{Boot: a.cfg.BootID, Mono: a.cfg.Journal.Mono(), Wall: time.Now()}
 }
@@ -250,9 +250,9 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) err
 	if w.Stop && (!how.NoDelay || w.NoDelay) {
 		return fleet.Errorf(fleet.CodeConflict, "allocation %s is already stopping: %s", fleet.Short(id), w.StopReason)
 	}
-	why := onSite("stopped on site", how.Reason)
+	why := onSiteReason("stopped on site", how.Reason)
 	if how.NoDelay {
-		why = onSite("stopped on site without its shutdown_delay", how.Reason)
+		why = onSiteReason("stopped on site without its shutdown_delay", how.Reason)
 	}
 	if !how.MayReturn {
 		// First, so that after a kill of the agent in between the replacement does not start.
@@ -291,7 +291,7 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 	if len(kept) == 0 {
 		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: nobody has stopped it on site", of.Name)
 	}
-	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: onSite("may run again", reason)}
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: onSiteReason("may run again", reason)}
 	if err := a.cfg.Journal.KeepStopped(ctx, kept, false, row); err != nil {
 		return "", 0, fmt.Errorf("start %s: %w", of.Name, err)
 	}
@@ -302,7 +302,7 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (ca
 // Restart restarts one task of an allocation, or all running ones for "", for an operator on site. It returns
 // when that is journaled.
 func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
-	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSite("restarted on site", reason)})
+	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSiteReason("restarted on site", reason)})
 }
 
 // Order is a request to restart or signal running tasks.
@@ -345,8 +345,8 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	return u.runner.Restart(ctx, o.Task, o.Why)
 }
 
-// onSite returns what was done followed by the reason why, unless the reason begins with that already.
-func onSite(what, why string) string {
+// onSiteReason returns what was done followed by the reason why, unless the reason begins with that already.
+func onSiteReason(what, why string) string {
 	switch {
 	case why == "":
 		return what

@@ -80,7 +80,8 @@ type checkSummary struct {
 	failing string        // a check that does not pass; "": none
 }
 
-// checksOf returns the state of an allocation's checks, as far as its update block u lets them count.
+// checksOf returns the state of an allocation's checks. It is zero if the allocation has none, or its update
+// block u does not let them count.
 func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
 	g := w.Alloc.Group()
 	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !g.HasChecks() {

@@ -51,7 +51,7 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 	return nil
 }
 
-// whyHeld returns why an allocation may not be removed, with a hint; "" if it may. An allocation may be
+// whyHeld returns why an allocation must stay on this edge, with a hint; "": it may be removed. It may be
 // removed if it has ended, the cluster knows that, and no operator on site keeps its name stopped.
 func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged fleet.Seq) (why, hint string) {
 	runs := a.activeAllocOf(w.Alloc.ID) != nil

@@ -66,7 +66,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 			a.forgetHealthStart(id)
 			continue
 		}
-		j, err := a.healthStartOf(ctx, id, d)
+		j, err := a.ensureHealthStart(ctx, id, d)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -167,9 +167,9 @@ func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart
 	return false, "", deadline
 }
 
-// healthStartOf returns when the watch of an allocation's health for the deployment d began. If it has not
+// ensureHealthStart returns when the watch of an allocation's health for the deployment d began. If it has not
 // begun, or began in another boot or for another deployment, it begins now and is journaled.
-func (a *Allocs) healthStartOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
+func (a *Allocs) ensureHealthStart(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
 	a.health.mu.Lock()
 	j, known := a.health.started[id]
 	a.health.mu.Unlock()

@@ -262,8 +262,8 @@ func (a *Allocs) forgetNotes(desired map[fleet.AllocID]journal.DesiredAlloc) {
 	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return desired[id].Alloc.ID == "" || desired[id].Stop })
 }
 
-// sorted sorts ids in place and returns them.
-func sorted(ids []fleet.AllocID) []fleet.AllocID {
+// sortIDs sorts ids in place and returns them.
+func sortIDs(ids []fleet.AllocID) []fleet.AllocID {
 	slices.Sort(ids)
 	return ids
 }

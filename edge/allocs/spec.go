@@ -26,7 +26,7 @@ func (a *Allocs) keepSpec(w fleet.Alloc) {
 		return
 	}
 	if err := writeSpec(a.specPath(w.ID), w); err != nil {
-		a.log.Warn("description of an allocation not written: only the journal has it", "alloc_id", string(w.ID), "error", err)
+		a.log.Warn("specification of an allocation not written: only the journal has it", "alloc_id", string(w.ID), "error", err)
 	}
 }
 
@@ -82,7 +82,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 		state, known := states[id]
 		if state.Terminal() {
 			if err := os.Remove(a.specPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove the description of ended allocation %s: %w", fleet.Short(id), err)
+				return fmt.Errorf("remove the specification of ended allocation %s: %w", fleet.Short(id), err)
 			}
 		}
 		if wanted || known {
@@ -90,7 +90,7 @@ func (a *Allocs) adoptLostAllocs(ctx context.Context) error {
 		}
 		spec, err := readSpec(a.specPath(id), id)
 		if err != nil {
-			a.log.Warn("a folder's allocation is unknown to the journal and has no description", "alloc_id", string(id), "error", err)
+			a.log.Warn("a folder's allocation is unknown to the journal and has no specification", "alloc_id", string(id), "error", err)
 			continue
 		}
 		if err := a.cfg.Journal.Adopt(ctx, spec); err != nil {

@@ -112,8 +112,9 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error { b.checkpointNeeded = true; return nil }})
 }
 
-// SetCheckpointInterval changes how often the journal's time and the newest acknowledged heartbeat are written.
-// An allocation with a short stop_on_client_after needs them to survive a kill of the agent more exactly.
+// SetCheckpointInterval changes how often the journal's clock and the newest acknowledged heartbeat are
+// written. A short stop_on_client_after needs a short interval, so that a kill of the agent loses little of
+// that time.
 func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
 	j.checkpointInterval = d
@@ -154,7 +155,8 @@ func (j *Journal) HubNow() (time.Time, bool) {
 	return time.Unix(0, j.contact.hubTime).UTC().Add(age - j.contact.hubAge), true
 }
 
-// floorAt returns the time floor, learned at floorAge, moved on to age; 0 if there is no floor.
+// floorAt returns the time that has certainly passed at age, if floor had passed at floorAge: floor plus the
+// machine time in between. 0 stays 0.
 func floorAt(floor int64, floorAge, age time.Duration) int64 {
 	if floor == 0 {
 		return 0

@@ -127,8 +127,8 @@ func (b *batch) storedDesiredOf(id fleet.AllocID) (s storedDesired, err error) {
 	return s, err
 }
 
-// missingBodies returns the hashes of job bodies that the journal lacks and that allocations need which are
-// neither stopped nor ended.
+// missingBodies returns the hashes of the job bodies that the journal lacks. Only allocations that are neither
+// stopped nor ended need theirs.
 func (b *batch) missingBodies() (missing []string, err error) {
 	seen := map[string]bool{}
 	err = b.db.forEachResult("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,

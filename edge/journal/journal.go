@@ -171,8 +171,9 @@ func (j *Journal) loadJournal() error {
 	return nil
 }
 
-// Close waits for the writes that the writer is executing, writes the time, closes the database and returns the
-// error of that. Calls that still wait for the writer, and later ones, fail with ErrClosed.
+// Close waits for the writes that the writer is executing, writes a checkpoint of the journal's clock, and
+// closes the database. It returns the error of that. Calls that still wait for the writer, and later ones, fail
+// with ErrClosed.
 func (j *Journal) Close() error {
 	j.once.Do(func() { close(j.quit) })
 	j.wg.Wait()

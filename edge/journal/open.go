@@ -193,8 +193,8 @@ func (d *database) loadRows(mem *durableState) error {
 }
 
 // deleteDamagedAcknowledged deletes the acknowledged rows up to the last damaged one, and updates mem: the
-// cluster has them. If the newest row of all is damaged, the chain cannot be continued, so it returns damage of
-// the database.
+// cluster has them. If the newest row of all is damaged, the chain cannot be continued, and it returns an error
+// that wraps errDamaged.
 func (d *database) deleteDamagedAcknowledged(mem *durableState, b base) error {
 	var cut row
 	var freed, since int64

@@ -327,8 +327,8 @@ func (w *writer) compactAndCheckpoint() {
 	}
 }
 
-// runPeriodicUpkeep rebuilds the database if its files were changed from outside, writes the time if that is
-// due, and deletes old rows every hour.
+// runPeriodicUpkeep rebuilds the database if its files were changed from outside, writes a checkpoint of the
+// journal's clock if that is due, and deletes old rows every hour.
 func (w *writer) runPeriodicUpkeep() {
 	j := w.j
 	age := j.clock.journalAge()
@@ -361,7 +361,8 @@ func (w *writer) runUpkeepWrite(write func(*batch) error) {
 	}
 }
 
-// closeDatabase writes the time and closes the database. Its error becomes that of Close.
+// closeDatabase writes a checkpoint of the journal's clock and closes the database. Its error becomes that of
+// Close.
 func (w *writer) closeDatabase() {
 	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())

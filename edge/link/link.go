@@ -239,7 +239,7 @@ func (l *Link) saveLinkState(ctx context.Context, rows ...fleet.Transition) erro
 	return nil
 }
 
-// currentMoment returns the present for rows.
+// currentMoment returns the machine's boot and clocks as rows have them.
 func (l *Link) currentMoment() journal.Moment {
 	return journal.Moment{Boot: l.cfg.Boot, Mono: l.cfg.Uptime(), Wall: l.cfg.Now()}
 }

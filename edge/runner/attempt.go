@@ -99,7 +99,7 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 			return t.handleExit(ctx, outcome{exit: exit}, live)
 		case <-killed:
 			killed, restarts = nil, nil
-			at, err := t.delayShutdown(ctx)
+			at, err := t.planStopTime(ctx)
 			if err != nil {
 				return err
 			}
@@ -341,6 +341,7 @@ func (t *task) killedStep(message string) step {
 	}
 }
 
+// newTaskEvent returns an event of now. It records nothing.
 func (t *task) newTaskEvent(kind, message string) fleet.TaskEvent {
 	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
 }

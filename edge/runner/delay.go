@@ -13,9 +13,9 @@ import (
 // of its tasks was told to stop; the task's own follows it. Both continue when the agent restarts. A task that
 // does not run waits for no delay, nor does any task if the stop skips the delays, even after they have begun.
 
-// firstStopTime returns the monotonic time at which the first of the allocation's tasks was told to stop. If
+// ensureFirstStopTime returns the monotonic time at which the first of the allocation's tasks was told to stop. If
 // none was, it sets that time to now.
-func (r *Runner) firstStopTime() time.Duration {
+func (r *Runner) ensureFirstStopTime() time.Duration {
 	if r.firstEndAt == 0 {
 		r.firstEndAt = max(r.factory.Mono(), 1)
 	}
@@ -42,9 +42,9 @@ func (r *Runner) isDelaySkipped() bool {
 	}
 }
 
-// delayShutdown returns the monotonic time at which the attempt is to be stopped, after the shutdown_delay of
+// planStopTime returns the monotonic time at which the attempt is to be stopped, after the shutdown_delay of
 // its group and its own. If that is later than now, it journals the delay first. It does not wait.
-func (t *task) delayShutdown(ctx context.Context) (time.Duration, error) {
+func (t *task) planStopTime(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
 	switch {
 	case t.rec.Killing, t.runner.isDelaySkipped():

@@ -8,9 +8,9 @@ import (
 	"skerry/fleet"
 )
 
-// resumeAttempt asks the driver for the attempt of the agent before, and journals what became of it. It returns
-// the attempt if it runs or its end is not journaled yet, and nil if the next attempt is to be started; it has
-// then waited for the delay before that.
+// resumeAttempt asks the driver for the attempt of the previous agent, and journals what became of it. It
+// returns the attempt if it runs or its end is not journaled yet. It returns nil, after the delay before the
+// next attempt, if that is to be started.
 func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
@@ -42,7 +42,7 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 	return live, nil
 }
 
-// resumeStarted journals that an attempt was started: the agent before died during the start. intended says
+// resumeStarted journals that an attempt was started: the previous agent died during the start. intended says
 // that not even the handle was journaled.
 func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 	if intended {

@@ -74,7 +74,7 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	}
 }
 
-// restoreRecord sets t.rec from the encoded record of the agent before. If that is missing, unreadable, or
+// restoreRecord sets t.rec from the encoded record of the previous agent. If that is missing, unreadable, or
 // older than the newest attempt in the driver's folders (the journal was damaged), that attempt may run, and
 // its time begins now.
 func (t *task) restoreRecord(b []byte) {
@@ -106,7 +106,7 @@ func (t *task) requestKill(reason string) {
 	select {
 	case <-t.killed:
 	default:
-		t.killReason, t.killedAt = reason, t.runner.firstStopTime()
+		t.killReason, t.killedAt = reason, t.runner.ensureFirstStopTime()
 		close(t.killed)
 	}
 }
@@ -228,8 +228,8 @@ func (t *task) reportSteps(ctx context.Context, steps ...step) error {
 	return t.sendReport(ctx, report{task: t, steps: steps, reply: make(chan error, 1)})
 }
 
-// reportWithRecord is reportSteps together with the task's record: a restarted agent finds both or
-// neither, and sends each event once.
+// reportWithRecord journals steps, as reportSteps does, together with the task's record in one commit: a
+// restarted agent finds both or neither, and sends each event once.
 func (t *task) reportWithRecord(ctx context.Context, steps ...step) error {
 	b, err := t.encodeCurrentRecord()
 	if err != nil {
