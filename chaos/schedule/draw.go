@@ -130,19 +130,18 @@ func (d *drawer) drawKinds(n int) []Kind {
 }
 
 func (d *drawer) drawKindByWeight() Kind {
+	return pickByWeight(d.rng, d.shape.Kinds, func(k Kind) int { info, _ := k.Info(); return info.Weight })
+}
+
+// pickByWeight picks one of a list, each as often as its weight says.
+func pickByWeight[T any](rng *rand.Rand, list []T, weight func(T) int) T {
 	sum := 0
-	for _, k := range d.shape.Kinds {
-		info, _ := k.Info()
-		sum += info.Weight
+	for _, item := range list {
+		sum += weight(item)
 	}
-	left := d.rng.IntN(sum)
-	for _, k := range d.shape.Kinds {
-		info, _ := k.Info()
-		if left -= info.Weight; left < 0 {
-			return k
-		}
-	}
-	return d.shape.Kinds[0]
+	left := rng.IntN(sum)
+	i := slices.IndexFunc(list, func(item T) bool { left -= weight(item); return left < 0 })
+	return list[i]
 }
 
 // claimRank is how much of the fleet a kind needs for itself.

@@ -40,12 +40,14 @@ func (d *drawer) drawTopology() Topology {
 	return t
 }
 
-// jobTemplates are the kinds of job that are drawn, with their weights.
-var jobTemplates = []struct {
+// jobTemplate is a kind of job that is drawn.
+type jobTemplate struct {
 	name   string
 	weight int
 	draw   func(d *drawer) Job
-}{
+}
+
+var jobTemplates = []jobTemplate{
 	{"till", 4, (*drawer).drawTillJob},
 	{"backend", 5, (*drawer).drawBackendJob},
 	{"signage", 3, (*drawer).drawSignageJob},
@@ -54,25 +56,15 @@ var jobTemplates = []struct {
 }
 
 func (d *drawer) drawJobs() []Job {
-	sum := 0
-	for _, t := range jobTemplates {
-		sum += t.weight
-	}
 	var jobs []Job
 	for i := range d.shape.Jobs {
-		left := d.rng.IntN(sum)
-		for _, t := range jobTemplates {
-			if left -= t.weight; left >= 0 {
-				continue
-			}
-			j := t.draw(d)
-			j.ID = fleet.JobID(t.name + "-" + strconv.Itoa(i+1))
-			if i > 0 && d.drawBool(15) {
-				j.Start = d.drawTime(0, d.s.Length/2)
-			}
-			jobs = append(jobs, j)
-			break
+		t := pickByWeight(d.rng, jobTemplates, func(t jobTemplate) int { return t.weight })
+		j := t.draw(d)
+		j.ID = fleet.JobID(t.name + "-" + strconv.Itoa(i+1))
+		if i > 0 && d.drawBool(15) {
+			j.Start = d.drawTime(0, d.s.Length/2)
 		}
+		jobs = append(jobs, j)
 	}
 	return jobs
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,50 +35,29 @@ func formatDuration(d time.Duration) string {
 	return sign + days + s
 }
 
-func durationError(s string) error {
-	return fmt.Errorf("must be a duration like 90s, 45m, 1h30m or 2d, not %q", s)
-}
-
-// readDuration reads what formatDuration writes, and time.ParseDuration's syntax.
-func readDuration(s string) (time.Duration, error) {
-	if len(s) > 40 {
-		return 0, durationError(s)
-	}
-	text, sign := s, time.Duration(1)
-	if strings.HasPrefix(s, "-") {
-		text, sign = s[1:], -1
-	}
-	if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") || text == "" {
-		return 0, durationError(s)
-	}
-	var sum time.Duration
-	if days, rest, ok := strings.Cut(text, "d"); ok {
+// parseDuration reads what formatDuration writes, and time.ParseDuration's syntax, within bounds.
+func parseDuration(s string, lo, hi time.Duration) (time.Duration, error) {
+	text, whole := s, time.Duration(0)
+	days, rest, hasDays := strings.Cut(s, "d")
+	if hasDays {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
 			return 0, durationError(s)
 		}
-		sum, text = time.Duration(n)*day, rest
+		text, whole = cmp.Or(rest, "0s"), time.Duration(n)*day
 	}
-	if text != "" {
-		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 || sum+d < 0 || text[0] == '-' || text[0] == '+' {
-			return 0, durationError(s)
-		}
-		sum += d
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || len(s) > 40 {
+		return 0, durationError(s)
 	}
-	return sign * sum, nil
-}
-
-// parseDuration reads a duration within bounds, whole microseconds.
-func parseDuration(s string, lo, hi time.Duration) (time.Duration, error) {
-	d, err := readDuration(s)
-	if err != nil {
-		return 0, err
-	}
-	if d < lo || d > hi {
+	if d += whole; d < lo || d > hi {
 		return 0, fmt.Errorf("must be %s to %s, not %s", formatDuration(lo), formatDuration(hi), s)
 	}
 	return d, nil
+}
+
+func durationError(s string) error {
+	return fmt.Errorf("must be a duration like 90s, 45m, 1h30m or 2d, not %q", s)
 }
 
 // String is the range as 1s..30s.
@@ -100,4 +80,16 @@ func checkLabel(s string) error {
 		}
 	}
 	return nil
+}
+
+// label is a name in a schedule, and what it names.
+type label struct{ of, name string }
+
+// checkLabels checks those that are there.
+func (ps *Problems) checkLabels(part Part, i int, labels ...label) {
+	for _, l := range labels {
+		if err := checkLabel(l.name); err != nil && l.name != "" {
+			ps.add(part, i, "%s %s", l.of, err)
+		}
+	}
 }

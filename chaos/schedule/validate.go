@@ -156,14 +156,7 @@ func (e Edge) validateEdge(ps *Problems, i int) {
 	if e.Name != EdgeName(i+1) {
 		ps.add(PartEdge, i, "edge %d is named %q: it is %s", i+1, e.Name, EdgeName(i+1))
 	}
-	for _, name := range []struct{ what, name string }{{"datacenter", e.Datacenter}, {"pool", e.Pool}, {"site", e.Site}} {
-		if name.name == "" {
-			continue
-		}
-		if err := checkLabel(name.name); err != nil {
-			ps.add(PartEdge, i, "%s %s", name.what, err)
-		}
-	}
+	ps.checkLabels(PartEdge, i, label{"datacenter", e.Datacenter}, label{"pool", e.Pool}, label{"site", e.Site})
 	if reservedName(e.Site) {
 		ps.add(PartEdge, i, "a site may not be named %q, which means something else", e.Site)
 	}

@@ -44,14 +44,7 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 		ps.addWithHint(PartJob, i, "type: service", "a job is service, batch or system, not %q", j.Type)
 	}
 	j.checkRollout(ps, i)
-	for _, name := range []struct{ what, name string }{{"pool", j.Pool}, {"site", j.Site}, {"start_error", j.Task.StartError}} {
-		if name.name == "" {
-			continue
-		}
-		if err := checkLabel(name.name); err != nil {
-			ps.add(PartJob, i, "%s %s", name.what, err)
-		}
-	}
+	ps.checkLabels(PartJob, i, label{"pool", j.Pool}, label{"site", j.Site}, label{"start_error", j.Task.StartError})
 	for _, dc := range j.Datacenters {
 		if err := checkLabel(strings.ReplaceAll(dc, "*", "x")); err != nil {
 			ps.add(PartJob, i, "datacenter %q %s", dc, err)
