@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"skerry/chaos/fabric"
@@ -102,6 +104,9 @@ type Cluster struct {
 	cfg      Config
 	began    time.Time
 	operator *fabric.Host
+
+	mu   sync.Mutex
+	logs []*os.File // guarded by mu
 }
 
 // Start waits until the run's epoch, starts hubs, waits until they agree, and starts
@@ -213,7 +218,24 @@ func (c *Cluster) Close() error {
 	}
 	c.Net.Close()
 	time.Sleep(aftermath)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.logs {
+		errs = append(errs, f.Close())
+	}
 	return errors.Join(errs...)
+}
+
+// openLog opens the log of a member's daemon, beside its data directory.
+func (c *Cluster) openLog(dir string) (*slog.Logger, error) {
+	f, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = append(c.logs, f)
+	return slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: c.cfg.LogLevel})), nil
 }
 
 // tokenFile is the join token for edges that the first hub made, hubTokenFile the one

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
@@ -45,7 +46,7 @@ type Edge struct {
 	observers Observers
 	world     *sim.SimMachine
 	driver    *driver
-	log       *logFile
+	log       *slog.Logger
 
 	synced atomic.Int64 // size of the journal's write-ahead log when it was last synced
 
@@ -69,7 +70,7 @@ func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) 
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
 	var err error
-	e.log, err = openLog(e.Dir+".log", c.cfg.LogLevel)
+	e.log, err = c.openLog(e.Dir)
 	return e, err
 }
 

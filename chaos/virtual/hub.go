@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -34,7 +35,7 @@ type Hub struct {
 	c     *Cluster
 	ip    string
 	first bool // it has no identity yet
-	log   *logFile
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	life    *life
@@ -53,7 +54,7 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.log, err = openLog(h.Dir+".log", c.cfg.LogLevel)
+	h.log, err = c.openLog(h.Dir)
 	return h, err
 }
 

@@ -1,13 +1,8 @@
 package virtual
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -146,34 +141,4 @@ func (l *life) runProcess(run func(ctx context.Context) error) {
 func (l *life) stopAndWait() {
 	l.cancel()
 	<-l.ended
-}
-
-// logFile is where a machine's daemon logs to.
-type logFile struct {
-	mu   sync.Mutex
-	file *os.File
-	buf  *bufio.Writer
-	log  *slog.Logger
-}
-
-func openLog(path string, level slog.Level) (*logFile, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open a log: %w", err)
-	}
-	l := &logFile{file: f, buf: bufio.NewWriter(f)}
-	l.log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
-	return l, nil
-}
-
-func (l *logFile) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logFile) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.buf.Flush(), l.file.Close())
 }

@@ -105,11 +105,11 @@ func (h refusals) WithGroup(name string) slog.Handler {
 }
 
 // observedLogger is a machine's log, with the taps in it.
-func (t Observers) observedLogger(who string, file *logFile) *slog.Logger {
+func (t Observers) observedLogger(who string, log *slog.Logger) *slog.Logger {
 	if t.Refused == nil {
-		return file.log
+		return log
 	}
-	return slog.New(refusals{Handler: file.log.Handler(), who: who, refused: t.Refused})
+	return slog.New(refusals{Handler: log.Handler(), who: who, refused: t.Refused})
 }
 
 // taskOf takes apart TaskConfig.ID, which names an attempt of a task.
