@@ -56,9 +56,6 @@ var kinds = map[schedule.Kind]kind{
 	schedule.Drain:       {onEdges(drainEdge), nil},
 }
 
-// CanInject reports whether a kind of fault can be brought about.
-func CanInject(k schedule.Kind) bool { _, ok := kinds[k]; return ok }
-
 func (p *Faults) effectsOf(k schedule.Kind) []check.Effect {
 	if here, ok := p.Effects[k]; ok {
 		return here

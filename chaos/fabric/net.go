@@ -104,15 +104,6 @@ type Traffic struct {
 	Overflows, Strays int
 }
 
-// Sub returns what was counted since o.
-func (t Traffic) Sub(o Traffic) Traffic {
-	return Traffic{
-		t.SentPackets - o.SentPackets, t.ReceivedPackets - o.ReceivedPackets,
-		t.SentBytes - o.SentBytes, t.ReceivedBytes - o.ReceivedBytes,
-		t.Overflows - o.Overflows, t.Strays - o.Strays,
-	}
-}
-
 // Bytes is the traffic of the host of that name so far; zero for an unknown one.
 func (n *Net) Bytes(host string) Traffic {
 	n.mu.Lock()

@@ -1,7 +1,6 @@
 package mutate
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -252,17 +251,16 @@ func ReadResults(path string) ([]Result, error) {
 	}
 	defer f.Close()
 	var all []Result
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for in := json.NewDecoder(f); ; {
 		var r Result
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return nil, fmt.Errorf("read results: line %d: %w", len(all)+1, err)
+		if err := in.Decode(&r); errors.Is(err, io.EOF) {
+			slices.Reverse(all) // the newest of a mutant counts
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read results: result %d: %w", len(all)+1, err)
 		}
 		all = append(all, r)
 	}
-	slices.Reverse(all) // the newest of a mutant counts
-	return all, lines.Err()
 }
 
 func appendResult(path string, r Result) (err error) {

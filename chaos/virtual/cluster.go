@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skerry/chaos/fabric"
+	"skerry/hub"
 	"skerry/hub/state"
 )
 
@@ -55,27 +56,27 @@ type Config struct {
 // HubTuning stretches the timers by which hubs know of each other, and bounds Raft's log.
 // Zero: the hub's defaults.
 type HubTuning struct {
-	Heartbeat, Election, Lease, Commit time.Duration // of Raft
-	PeerIdle, GossipProbe              time.Duration
-	SnapshotInterval                   time.Duration
-	SnapshotThreshold                  uint64
-	TrailingLogs                       uint64
-	SegmentBytes                       int
+	Raft                  hub.Raft
+	PeerIdle, GossipProbe time.Duration
 }
 
 // Stretched are timers at four times their length, which costs a quarter of the time:
 // three hubs that tick by the defaults are most of what an hour costs.
 var Stretched = HubTuning{
-	Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 2 * time.Second, Commit: time.Second,
+	Raft: hub.Raft{
+		HeartbeatTimeout: 4 * time.Second, ElectionTimeout: 4 * time.Second, LeaderLease: 2 * time.Second, CommitTimeout: time.Second,
+	},
 	PeerIdle: 10 * time.Second, GossipProbe: 4 * time.Second,
 }
 
 // Drawn is for runs that nobody expects anything of by the second: timers at eight times
 // their length, and a log that is short enough for a hub that was away to need a snapshot.
 var Drawn = HubTuning{
-	Heartbeat: 8 * time.Second, Election: 8 * time.Second, Lease: 4 * time.Second, Commit: 2 * time.Second,
+	Raft: hub.Raft{
+		HeartbeatTimeout: 8 * time.Second, ElectionTimeout: 8 * time.Second, LeaderLease: 4 * time.Second, CommitTimeout: 2 * time.Second,
+		SnapshotInterval: 3 * time.Minute, SnapshotThreshold: 256, TrailingLogs: 8, SegmentBytes: 16 << 10,
+	},
 	PeerIdle: 20 * time.Second, GossipProbe: 16 * time.Second,
-	SnapshotInterval: 3 * time.Minute, SnapshotThreshold: 256, TrailingLogs: 8, SegmentBytes: 16 << 10,
 }
 
 // EdgeConfig of one edge.

@@ -99,14 +99,8 @@ func (h *Hub) hubConfig() (hub.Config, error) {
 		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2,
 		EdgeCertValidity: cfg.EdgeCertValidity,
 		Heartbeat:        hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
-		Raft: hub.Raft{
-			HeartbeatTimeout: cfg.Tuning.Heartbeat, ElectionTimeout: cfg.Tuning.Election, LeaderLease: cfg.Tuning.Lease,
-			CommitTimeout:     cfg.Tuning.Commit,
-			SnapshotInterval:  cfg.Tuning.SnapshotInterval,
-			SnapshotThreshold: cfg.Tuning.SnapshotThreshold, TrailingLogs: cfg.Tuning.TrailingLogs,
-			SegmentBytes: cfg.Tuning.SegmentBytes,
-		},
-		PeerIdle: cfg.Tuning.PeerIdle, GossipProbe: cfg.Tuning.GossipProbe,
+		Raft:             cfg.Tuning.Raft,
+		PeerIdle:         cfg.Tuning.PeerIdle, GossipProbe: cfg.Tuning.GossipProbe,
 		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.observedLogger(h.Name, h.log),
 	}
 	if h.first && h.ip == firstIP {
