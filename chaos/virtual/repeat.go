@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -89,35 +88,25 @@ func outcomeOf(r history.Run) string {
 
 // digestHistory takes the digest of the history.
 func (r *repeatedRun) digestHistory() error {
-	sum := sha256.New()
-	err := eachRecord(r.path, func(record []byte) bool {
-		r.records++
-		_, _ = sum.Write(append(record, '\n')) // never fails
-		return true
-	})
-	sum.Sum(r.digest[:0])
+	records, err := readRecords(r.path)
+	r.records, r.digest = len(records), sha256.Sum256(bytes.Join(records, nil))
 	return err
 }
 
-// eachRecord reads the lines of a history, up to the last, which says how long the run
+// readRecords reads the lines of a history, up to the last, which says how long the run
 // took. A run that died early has none.
-func eachRecord(path string, do func(record []byte) bool) error {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+func readRecords(path string) (records [][]byte, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("compare histories: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("compare histories: %w", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, history.MaxLine+1)
-	for lines.Scan() {
-		if bytes.Contains(lines.Bytes(), []byte(`"End":{"Outcome"`)) || !do(lines.Bytes()) {
+	for line := range bytes.Lines(text) {
+		if bytes.Contains(line, []byte(`"End":{"Outcome"`)) {
 			break
 		}
+		records = append(records, line)
 	}
-	return lines.Err()
+	return records, nil
 }
 
 // groupByHistory puts runs of the same history together, the largest group first.
@@ -153,23 +142,19 @@ func (c *campaign) printRepeats(s Scenario, groups [][]repeatedRun) error {
 // firstDifference is the number of the first record that is not the same in two
 // histories, and the record in both.
 func firstDifference(a, b string) (at int, inA, inB string, err error) {
-	var records [][]byte
-	if err := eachRecord(a, func(r []byte) bool { records = append(records, bytes.Clone(r)); return true }); err != nil {
-		return 0, "", "", err
-	}
-	err = eachRecord(b, func(r []byte) bool {
-		if at >= len(records) || !bytes.Equal(r, records[at]) {
-			inB = string(r)
-			return false
-		}
+	first, err1 := readRecords(a)
+	second, err2 := readRecords(b)
+	for at < min(len(first), len(second)) && bytes.Equal(first[at], second[at]) {
 		at++
-		return true
-	})
-	if at < len(records) {
-		inA = string(records[at])
+	}
+	if at < len(first) {
+		inA = strings.TrimSpace(string(first[at]))
+	}
+	if at < len(second) {
+		inB = strings.TrimSpace(string(second[at]))
 	}
 	inA, inB = excerptAtDifference(inA, inB)
-	return at + 1, inA, inB, err
+	return at + 1, inA, inB, errors.Join(err1, err2)
 }
 
 // excerptAtDifference shortens two texts to the place where they begin to differ.
