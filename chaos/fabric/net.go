@@ -42,7 +42,6 @@ type Net struct {
 	faultVersion uint64               // counts the changes of faults
 	pairs        []*pair              // streams
 	freeBuffers  [][]byte             // buffers of packets
-	seq          uint64               // counts packets: the order of those that arrive together
 }
 
 // New makes a network without hosts. Inside a bubble it must be made there.

@@ -37,8 +37,8 @@ type PacketConn struct {
 	source   *net.UDPAddr // public, as others see it; nil: the NAT has no port for it yet
 	used     instant      // when it last sent or was sent to
 	movedBy  *Fault       // what has changed the address, until the next packet
-	inFlight arrivalHeap  // on their way to here
-	ready    fifo         // arrived
+	inFlight packetQueue  // on their way to here
+	ready    packetQueue  // arrived
 	charged  int          // bytes of the buffer that ready takes
 	buffer   int
 }
@@ -70,7 +70,7 @@ func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
 			return never, false
 		}
 		c.bufferArrivals(now)
-		if c.ready.len() == 0 {
+		if len(c.ready) == 0 {
 			return c.inFlight.nextArrival(), false
 		}
 		d := c.ready.pop()
@@ -219,8 +219,7 @@ func (c *PacketConn) scheduleArrival(now, at instant, b []byte, from *PacketConn
 	}
 	data := n.acquireBuffer(len(b))
 	copy(data, b)
-	n.seq++
-	c.inFlight.push(datagram{at: at, seq: n.seq, data: data, from: from.source, own: from.host == c.host})
+	c.inFlight.push(datagram{at: at, data: data, from: from.source, own: from.host == c.host})
 	c.read.wakeAtLatest(now, at)
 }
 
@@ -251,7 +250,7 @@ func (c *PacketConn) bufferArrivals(now instant) {
 
 // dropInFlight drops what is under way from other hosts, by a fault; mu is held.
 func (c *PacketConn) dropInFlight(f *Fault) {
-	var own arrivalHeap
+	var own packetQueue
 	for len(c.inFlight) > 0 {
 		if d := c.inFlight.pop(); d.own {
 			own.push(d)
@@ -276,7 +275,7 @@ func (c *PacketConn) closeSocket() {
 	for len(c.inFlight) > 0 {
 		h.net.releaseBuffer(c.inFlight.pop().data)
 	}
-	for c.ready.len() > 0 {
+	for len(c.ready) > 0 {
 		h.net.releaseBuffer(c.ready.pop().data)
 	}
 	c.read.wakeSleeper()
