@@ -2,13 +2,14 @@ package syncproto
 
 import "skerry/fleet"
 
-// wireAssignedResources is what an allocation was given of its node by name: ports, cores and
-// devices.
+// wireAssignedResources is the frozen form of fleet.AssignedResources: the ports, cores and devices that an
+// allocation was assigned on its node.
 type wireAssignedResources struct {
 	Ports []wirePort                   `cbor:"1,keyasint,omitempty"`
 	Tasks map[string]wireTaskResources `cbor:"2,keyasint,omitempty"`
 }
 
+// wirePort is the frozen form of fleet.AssignedPort.
 type wirePort struct {
 	Label  string `cbor:"1,keyasint"`
 	Value  int    `cbor:"2,keyasint"`
@@ -17,11 +18,13 @@ type wirePort struct {
 	Shared bool   `cbor:"5,keyasint,omitempty"`
 }
 
+// wireTaskResources is the frozen form of fleet.AssignedTaskResources.
 type wireTaskResources struct {
 	Cores   []int                `cbor:"1,keyasint,omitempty"`
 	Devices []wireAssignedDevice `cbor:"2,keyasint,omitempty"`
 }
 
+// wireAssignedDevice is the frozen form of fleet.AssignedDevice.
 type wireAssignedDevice struct {
 	Vendor    string   `cbor:"1,keyasint,omitempty"`
 	Type      string   `cbor:"2,keyasint,omitempty"`
@@ -29,6 +32,7 @@ type wireAssignedDevice struct {
 	DeviceIDs []string `cbor:"4,keyasint,omitempty"`
 }
 
+// assignedResourcesToWire converts assigned resources to their frozen form; nil if a is nil or empty.
 func assignedResourcesToWire(a *fleet.AssignedResources) *wireAssignedResources {
 	if a.Empty() {
 		return nil
@@ -50,6 +54,7 @@ func assignedResourcesToWire(a *fleet.AssignedResources) *wireAssignedResources 
 	return w
 }
 
+// toAssignedResources is the inverse of assignedResourcesToWire; nil stays nil.
 func (w *wireAssignedResources) toAssignedResources() *fleet.AssignedResources {
 	if w == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"skerry/internal/codec"
 )
 
-// Bounds of what is decoded, besides the size of a frame.
+// Bounds of a decoded frame, besides its size.
 const (
 	maxNesting  = 16      // arrays and maps within each other
 	maxElements = 1 << 14 // of one array
@@ -24,8 +24,8 @@ var (
 	jobDecoder   = codec.NewDecoder(codec.Limits{Nesting: maxJobNesting, Elements: maxJobItems, Pairs: maxJobItems})
 )
 
-// EncodeMessage returns a frame's body. Errors are of values that no frame may
-// carry (CodeFrameTooLarge, CodeInvalid).
+// EncodeMessage returns the body of m's frame, without type and length. It fails with CodeInvalid if m cannot be
+// encoded, and with CodeFrameTooLarge if the body is longer than a frame of this type may be.
 func EncodeMessage(m Message) ([]byte, error) {
 	b, err := codec.Marshal(m)
 	if err != nil {
@@ -37,10 +37,8 @@ func EncodeMessage(m Message) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeMessage is the inverse of EncodeMessage: body is what followed a frame's
-// type and length. The Message is a value, not a pointer. It never panics, keeps
-// nothing of body, and allocates no more than a small multiple of its length.
-// Errors are *fleet.Error with CodeFrameBad or CodeFrameTooLarge.
+// DecodeMessage decodes the body of a frame of type t. The Message is a value, not a pointer, and shares no memory
+// with body. It allocates at most a small multiple of len(body). Errors have CodeFrameBad or CodeFrameTooLarge.
 func DecodeMessage(t FrameType, body []byte) (Message, error) {
 	if len(body) > t.maxBody() {
 		return nil, tooLarge(t, uint64(len(body)))
@@ -61,6 +59,7 @@ func DecodeMessage(t FrameType, body []byte) (Message, error) {
 	return m, nil
 }
 
+// decoders has the decoder of each known frame type. None of them checks bounds.
 var decoders = map[FrameType]func([]byte) (Message, error){
 	FrameHello:        decodeAs[Hello],
 	FrameWelcome:      decodeAs[Welcome],
@@ -84,6 +83,7 @@ var decoders = map[FrameType]func([]byte) (Message, error){
 	FrameLogPiece:     decodeAs[LogPiece],
 }
 
+// decodeAs decodes body as a message of type M, without checking its bounds.
 func decodeAs[M Message](body []byte) (Message, error) {
 	var m M
 	if err := frameDecoder.Unmarshal(body, &m); err != nil {
@@ -92,8 +92,8 @@ func decodeAs[M Message](body []byte) (Message, error) {
 	return m, nil
 }
 
-// EncodeJob returns a job as the body that travels in Desired.Bodies and that an
-// edge journals: a map by field name, which readers of other releases can read.
+// EncodeJob encodes a job as CBOR, as Desired.Bodies and the edge's journal have it: a map by field name, so that
+// other releases can read it.
 func EncodeJob(j *fleet.Job) ([]byte, error) {
 	b, err := codec.Marshal(j)
 	if err != nil {
@@ -102,8 +102,8 @@ func EncodeJob(j *fleet.Job) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeJob is the inverse of EncodeJob. Numbers in a task's Config come out as
-// int64 or float64, lists as []any, blocks as map[string]any.
+// DecodeJob is the inverse of EncodeJob. Values in a task's Config become int64, float64, []any or map[string]any.
+// It fails with CodeFrameBad.
 func DecodeJob(b []byte) (*fleet.Job, error) {
 	j := new(fleet.Job)
 	if err := jobDecoder.Unmarshal(b, j); err != nil {
@@ -112,12 +112,13 @@ func DecodeJob(b []byte) (*fleet.Job, error) {
 	return j, nil
 }
 
+// tooLarge returns the error for a frame of type t whose body of n bytes is longer than allowed.
 func tooLarge(t FrameType, n uint64) *fleet.Error {
 	return fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a body of %d bytes, at most %d are allowed", t, n, t.maxBody())
 }
 
-// maxBody is how long the body of such a frame may be. Each description in a heartbeat is
-// committed by the cluster.
+// maxBody returns how many bytes the body of a frame of this type may have. Heartbeats have a lower bound, because
+// the cluster commits the node in them.
 func (t FrameType) maxBody() int {
 	if t == FrameHeartbeat {
 		return MaxHeartbeat

@@ -8,7 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// EdgeSession is the edge's half of a session with one hub.
+// EdgeSession is the edge's half of a session with one hub. Each method returns the frames to send and the events
+// for the edge, in order. A call that the state does not allow ends the session with CodeInternal.
 type EdgeSession struct {
 	state                SessionState
 	ttl                  time.Duration
@@ -16,25 +17,26 @@ type EdgeSession struct {
 	since                time.Duration   // when state was entered, while it is not open
 	unansweredHeartbeats []sentHeartbeat // not yet acknowledged, oldest first
 	heartbeatNumber      uint64          // newest sent
-	sent                 fleet.Seq       // newest row sent, or said to be applied by the hub
+	sent                 fleet.Seq       // newest row that was sent, or that the hub has applied
 	waiting              int             // Updates not yet answered
 }
 
+// sentHeartbeat is a heartbeat that waits for its acknowledgement.
 type sentHeartbeat struct {
 	number uint64
 	at     time.Duration
 }
 
-// NewEdgeSession makes the edge's half.
+// NewEdgeSession returns a session in state SessionNew, with DefaultTTL.
 func NewEdgeSession() *EdgeSession { return &EdgeSession{ttl: DefaultTTL} }
 
-// State is how far the session has come.
+// State returns the session's state.
 func (s *EdgeSession) State() SessionState { return s.state }
 
-// TTL is the heartbeat that the hub asked for.
+// TTL returns the time between two heartbeats: the hub's choice within MinTTL and MaxTTL, or DefaultTTL.
 func (s *EdgeSession) TTL() time.Duration { return s.ttl }
 
-// Start opens the session. The session fills in Versions where it is empty.
+// Start sends the Hello. An empty h.Versions becomes this build's Version.
 func (s *EdgeSession) Start(now time.Duration, h Hello) []Output {
 	if s.state != SessionNew {
 		return s.endForMisuse("start")
@@ -46,7 +48,8 @@ func (s *EdgeSession) Start(now time.Duration, h Hello) []Output {
 	return []Output{sendOutput(h)}
 }
 
-// Frame takes a frame that the hub sent on a stream.
+// Frame handles a frame that arrived from the hub on stream on. A frame on the wrong stream, or one that the state
+// does not allow, ends the session: the hub gets a Refused with CodeFrameBad.
 func (s *EdgeSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	if s.state == SessionEnded {
 		return nil
@@ -81,7 +84,7 @@ func (s *EdgeSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	return s.endForBadFrame("%s is an edge's frame", m.FrameType())
 }
 
-// Bad takes what a Reader reported instead of a frame: the hub is told.
+// Bad ends the session because of err, such as a frame that cannot be read, and tells the hub with a Refused.
 func (s *EdgeSession) Bad(err *fleet.Error) []Output {
 	if s.state == SessionEnded {
 		return nil
@@ -90,7 +93,8 @@ func (s *EdgeSession) Bad(err *fleet.Error) []Output {
 	return append([]Output{sendOutput(r)}, s.endSession(EventEnd{Err: err})...)
 }
 
-// Tick lets time pass. Once a second is often enough.
+// Tick ends the session if the Welcome or the acknowledgement of a heartbeat is overdue. The edge calls it at least
+// once a second.
 func (s *EdgeSession) Tick(now time.Duration) []Output {
 	switch {
 	case s.state == SessionEnded:
@@ -102,7 +106,7 @@ func (s *EdgeSession) Tick(now time.Duration) []Output {
 	return nil
 }
 
-// SendHeartbeat sends a heartbeat. The session fills in Number.
+// SendHeartbeat sends h with the next heartbeat number. It is allowed from the Welcome on.
 func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 	switch s.state {
 	case SessionEnded:
@@ -111,7 +115,7 @@ func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 		s.state = SessionHeartbeat
 	case SessionHeartbeat, SessionOpen:
 	default:
-		return s.endForMisuse("beat")
+		return s.endForMisuse("send a heartbeat")
 	}
 	s.heartbeatNumber++
 	h.Number = s.heartbeatNumber
@@ -119,7 +123,7 @@ func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 	return []Output{sendOutput(h)}
 }
 
-// Overdue is how long the oldest unanswered heartbeat has been waiting; 0: none is.
+// Overdue returns how long ago the oldest unanswered heartbeat was sent; 0: every heartbeat is answered.
 func (s *EdgeSession) Overdue(now time.Duration) time.Duration {
 	if len(s.unansweredHeartbeats) == 0 {
 		return 0
@@ -127,16 +131,16 @@ func (s *EdgeSession) Overdue(now time.Duration) time.Duration {
 	return now - s.unansweredHeartbeats[0].at
 }
 
-// MaySend reports whether Updates may be sent now: a heartbeat was acknowledged, and
-// fewer than MaxUpdatesInFlight wait for their answer.
+// MaySend reports whether Update may be called: a heartbeat was acknowledged, and fewer than MaxUpdatesInFlight
+// Updates wait for their answer.
 func (s *EdgeSession) MaySend() bool {
 	return s.state == SessionOpen && s.waiting < MaxUpdatesInFlight
 }
 
-// InFlight is how many Updates wait for their answer.
+// InFlight returns how many Updates wait for their answer.
 func (s *EdgeSession) InFlight() int { return s.waiting }
 
-// Update sends rows; MaySend must allow it.
+// Update sends journal rows. It ends the session with CodeInternal if MaySend is false.
 func (s *EdgeSession) Update(u Updates) []Output {
 	switch {
 	case s.state == SessionEnded:
@@ -149,14 +153,16 @@ func (s *EdgeSession) Update(u Updates) []Output {
 	return []Output{sendOutput(u)}
 }
 
-// Received says that desired state is journaled.
+// Received tells the hub that the edge has journaled desired state. It is allowed after the first heartbeat.
 func (s *EdgeSession) Received(r Received) []Output {
 	return s.sendAfterHeartbeat(r, "say that desired state is received")
 }
 
-// Hold lists what a full Desired did not mention.
+// Hold sends the list of allocations that the edge holds and a full Desired did not name. It is allowed after the
+// first heartbeat.
 func (s *EdgeSession) Hold(h Holdings) []Output { return s.sendAfterHeartbeat(h, "list holdings") }
 
+// sendAfterHeartbeat sends m if a heartbeat was sent, and else ends the session. what names the call in the error.
 func (s *EdgeSession) sendAfterHeartbeat(m Message, what string) []Output {
 	switch s.state {
 	case SessionEnded:
@@ -167,6 +173,7 @@ func (s *EdgeSession) sendAfterHeartbeat(m Message, what string) []Output {
 	return s.endForMisuse(what)
 }
 
+// onWelcome handles the hub's Welcome: it takes over its TTL and asks the edge for the first heartbeat.
 func (s *EdgeSession) onWelcome(now time.Duration, w Welcome) []Output {
 	switch {
 	case s.state != SessionHello:
@@ -180,14 +187,16 @@ func (s *EdgeSession) onWelcome(now time.Duration, w Welcome) []Output {
 	return []Output{eventOutput(EventWelcome{w})}
 }
 
-// setBoundedTTL takes a TTL that the hub names (0: none), within bounds: no hub can
-// silence an edge for good, nor wear it out.
+// setBoundedTTL sets the TTL to the one that a hub asks for, within MinTTL and MaxTTL: no hub can silence or
+// overload an edge. 0 changes nothing.
 func (s *EdgeSession) setBoundedTTL(ttl time.Duration) {
 	if ttl > 0 {
 		s.ttl = min(max(ttl, MinTTL), MaxTTL)
 	}
 }
 
+// onAck handles an acknowledgement of all heartbeats up to its number. The first one opens the session for Updates.
+// The event has the session's Epoch and TTL, which later acknowledgements leave out.
 func (s *EdgeSession) onAck(now time.Duration, a HeartbeatAck) []Output {
 	if s.state != SessionHeartbeat && s.state != SessionOpen || a.Number > s.heartbeatNumber {
 		return s.endForBadFrame("acknowledgement of heartbeat %d in state %s, %d sent", a.Number, s.state, s.heartbeatNumber)
@@ -206,6 +215,8 @@ func (s *EdgeSession) onAck(now time.Duration, a HeartbeatAck) []Output {
 	return []Output{eventOutput(e)}
 }
 
+// onApplied handles the answer to the oldest unanswered Updates. An answer without Updates, or one that names rows
+// that were never sent, ends the session.
 func (s *EdgeSession) onApplied(a Applied) []Output {
 	switch {
 	case s.state != SessionOpen || s.waiting == 0:
@@ -217,6 +228,7 @@ func (s *EdgeSession) onApplied(a Applied) []Output {
 	return []Output{eventOutput(EventApplied{a})}
 }
 
+// outputIfOpen returns o if the session is open. Else the frame m came too early or too late, and the session ends.
 func (s *EdgeSession) outputIfOpen(m Message, o Output) []Output {
 	if s.state != SessionOpen {
 		return s.endForBadFrame("%s in state %s", m.FrameType(), s.state)
@@ -224,20 +236,24 @@ func (s *EdgeSession) outputIfOpen(m Message, o Output) []Output {
 	return []Output{o}
 }
 
+// endForBadFrame ends the session with CodeFrameBad and tells the hub.
 func (s *EdgeSession) endForBadFrame(format string, args ...any) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeFrameBad, format, args...))
 }
 
-// endForMisuse ends the session for a call that its owner must not make now.
+// endForMisuse ends the session with CodeInternal, because the edge made a call that the state does not allow. what
+// completes "the edge tried to".
 func (s *EdgeSession) endForMisuse(what string) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeInternal, "the edge tried to %s in state %s", what, s.state))
 }
 
+// endSession ends the session without telling the hub, and returns e as the event for the edge.
 func (s *EdgeSession) endSession(e EventEnd) []Output {
 	s.state = SessionEnded
 	return []Output{eventOutput(e)}
 }
 
+// joinVersions lists protocol versions for an error, separated by commas.
 func joinVersions(vs []uint16) string {
 	var b strings.Builder
 	for i, v := range vs {

@@ -13,23 +13,21 @@ import (
 // A frame is its type (one byte), its body's length (unsigned varint, at most
 // three bytes), and its body.
 
-// readBuffer is what a Reader holds between frames: a hub has three of them for
-// every edge.
+// readBuffer is the size of a Reader's buffer. A hub has three Readers for every edge.
 const readBuffer = 256
 
-// bodyChunk is how much of a body a Reader makes room for before it has come.
+// bodyChunk is how much of a body a Reader allocates before it has arrived.
 const bodyChunk = 16 << 10
 
-// Reader reads frames from a stream. It is used by one goroutine.
+// Reader reads frames from a stream. Only one goroutine may use it.
 type Reader struct{ r *bufio.Reader }
 
-// NewReader returns a Reader of r. It may read ahead; Rest gives what it holds.
+// NewReader returns a Reader of r. It may read ahead of the frames it returns; Rest returns what follows them.
 func NewReader(r io.Reader) *Reader { return &Reader{bufio.NewReaderSize(r, readBuffer)} }
 
-// Read returns the next message. io.EOF: the stream ended between two frames.
-// Errors of what was sent are *fleet.Error with CodeFrameBad or
-// CodeFrameTooLarge; the stream is then out of step and must be given up. Memory
-// grows with what has arrived, never with what a length announces.
+// Read waits for the next frame and decodes it. io.EOF: the stream ended between two frames. After CodeFrameBad or
+// CodeFrameTooLarge the stream must be closed. Memory grows with the bytes that arrived, not with an announced
+// length.
 func (r *Reader) Read() (Message, error) {
 	f, err := r.Next()
 	if err != nil {
@@ -38,8 +36,8 @@ func (r *Reader) Read() (Message, error) {
 	return f.Decode()
 }
 
-// Next is Read without the decoding, which takes far more stack than reading does:
-// a hub has three goroutines for every edge that do nothing but wait for a frame.
+// Next waits for the next frame, and leaves decoding to the caller. It needs far less stack than Read: a hub has
+// three goroutines for every edge that wait for a frame.
 func (r *Reader) Next() (Frame, error) {
 	b, err := r.r.ReadByte()
 	if err != nil {
@@ -60,19 +58,20 @@ func (r *Reader) Next() (Frame, error) {
 	return Frame{Type: t, Body: body}, nil
 }
 
-// Frame is a frame as it came.
+// Frame is a frame that is not decoded yet.
 type Frame struct {
 	Type FrameType
 	Body []byte
 }
 
-// Decode gives its message.
+// Decode decodes the frame, as DecodeMessage does.
 func (f Frame) Decode() (Message, error) { return DecodeMessage(f.Type, f.Body) }
 
-// Rest returns a reader of the raw bytes that follow the last frame.
+// Rest returns a reader of the bytes that follow the last frame that was read.
 func (r *Reader) Rest() io.Reader { return r.r }
 
-// readLength reads a varint in its shortest form.
+// readLength reads the length of a body of a frame of type t: a varint of at most three bytes, in its shortest
+// form. It fails if the length is above the type's bound.
 func (r *Reader) readLength(t FrameType) (int, error) {
 	var n uint64
 	for i := range 3 {
@@ -95,6 +94,7 @@ func (r *Reader) readLength(t FrameType) (int, error) {
 	return 0, fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a length of more than three bytes, at most %d are allowed", t, MaxFrame)
 }
 
+// readBody reads n bytes, and allocates memory as they arrive.
 func (r *Reader) readBody(t FrameType, n int) ([]byte, error) {
 	body := make([]byte, min(n, bodyChunk))
 	read := 0
@@ -113,7 +113,7 @@ func (r *Reader) readBody(t FrameType, n int) ([]byte, error) {
 	}
 }
 
-// truncated names a stream that ended within a frame; other errors pass.
+// truncated turns an end of the stream within a frame of type t into CodeFrameBad, and wraps other errors.
 func truncated(t FrameType, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fleet.Errorf(fleet.CodeFrameBad, "read %s: the stream ended within the frame", t)
@@ -121,14 +121,13 @@ func truncated(t FrameType, err error) error {
 	return fmt.Errorf("read %s: %w", t, err)
 }
 
-// Writer writes frames to a stream, each with one Write. It is used by one
-// goroutine.
+// Writer writes frames to a stream, each with one call of Write. Only one goroutine may use it.
 type Writer struct{ w io.Writer }
 
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w} }
 
-// Write writes a message. Where it cannot be encoded, nothing is written.
+// Write encodes and writes a message. If it cannot be encoded, nothing is written.
 func (w *Writer) Write(m Message) error {
 	f, err := AppendFrame(nil, m)
 	if err != nil {
@@ -140,7 +139,8 @@ func (w *Writer) Write(m Message) error {
 	return nil
 }
 
-// AppendFrame appends a message as a frame.
+// AppendFrame appends m's frame (type, length, body) to b. If m cannot be encoded, it returns b unchanged with the
+// error.
 func AppendFrame(b []byte, m Message) ([]byte, error) {
 	body, err := EncodeMessage(m)
 	if err != nil {
@@ -167,8 +167,7 @@ func (t FrameType) String() string {
 	return fmt.Sprintf("frame type %d", uint8(t))
 }
 
-// WriteStream names a stream that the edge has opened: the first byte on it, before
-// any frame.
+// WriteStream writes the first byte of a stream that the edge has opened: the stream's number. Frames follow.
 func WriteStream(w io.Writer, s Stream) error {
 	if _, err := w.Write([]byte{byte(s)}); err != nil {
 		return fmt.Errorf("open the %s stream: %w", s, err)
@@ -176,8 +175,8 @@ func WriteStream(w io.Writer, s Stream) error {
 	return nil
 }
 
-// ReadStream reads what WriteStream wrote. A hub accepts a session's streams in
-// any order, each at most once.
+// ReadStream reads the number that WriteStream wrote; CodeFrameBad: no such stream. A hub accepts a session's
+// streams in any order, each at most once.
 func ReadStream(r io.Reader) (Stream, error) {
 	var b [1]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

@@ -6,9 +6,10 @@ import (
 	"skerry/fleet"
 )
 
-// HubSession is the hub's half of a session with one edge.
+// HubSession is the hub's half of a session with one edge. Each method returns the frames to send and the events for
+// the hub, in order. A call that the state does not allow ends the session with CodeInternal.
 //
-// Invariant: it gives no EventUpdates before it has sent the first HeartbeatAck.
+// Invariant: it returns no EventUpdates before it has sent the first HeartbeatAck.
 type HubSession struct {
 	node fleet.NodeID
 
@@ -19,25 +20,26 @@ type HubSession struct {
 	since           time.Duration // when state was entered, while it is not open
 	lastHeartbeat   time.Duration // when the newest heartbeat came
 	heartbeatNumber uint64        // its number
-	next            fleet.Seq     // Updates may start here, or lower
+	next            fleet.Seq     // the next row: Updates may start here or at an earlier row, not later
 	waiting         int           // Updates not yet answered
 	desired         fleet.Index   // newest sent
 	probe           uint64        // newest sent
 }
 
-// NewHubSession makes the hub's half for a connection whose certificate names
-// node.
+// NewHubSession returns a session in state SessionNew. node is the node id in the certificate of the connection;
+// the Hello must name the same.
 func NewHubSession(now time.Duration, node fleet.NodeID) *HubSession {
 	return &HubSession{node: node, since: now, ttl: DefaultTTL}
 }
 
-// State is how far the session has come.
+// State returns the session's state.
 func (s *HubSession) State() SessionState { return s.state }
 
-// Epoch is the session's, as committed; 0 before.
+// Epoch returns the epoch that the cluster committed for the session; 0: not committed yet.
 func (s *HubSession) Epoch() fleet.Epoch { return s.epoch }
 
-// Frame takes a frame that the edge sent on a stream.
+// Frame handles a frame that arrived from the edge on stream on. A frame on the wrong stream, or one that the state
+// does not allow, ends the session: the edge gets a Refused.
 func (s *HubSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	if s.state == SessionEnded {
 		return nil
@@ -71,13 +73,13 @@ func (s *HubSession) Frame(now time.Duration, on Stream, m Message) []Output {
 	return s.endForBadFrame("%s is a hub's frame", m.FrameType())
 }
 
-// Bad takes what a Reader reported instead of a frame: the edge is told.
+// Bad ends the session because of err, such as a frame that cannot be read, and tells the edge with a Refused.
 func (s *HubSession) Bad(err *fleet.Error) []Output {
 	return s.Refuse(Refused{Code: err.Code, Message: err.Message, Hint: err.Hint})
 }
 
-// Due is the first time at which Tick does something, unless something comes in
-// before; ok is false where it does nothing.
+// Due returns the session's deadline: the time at which Tick ends it if no heartbeat (or Hello) arrives before. ok
+// is false if there is none.
 func (s *HubSession) Due() (at time.Duration, ok bool) {
 	switch s.state {
 	case SessionNew, SessionWelcomed:
@@ -88,7 +90,7 @@ func (s *HubSession) Due() (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// Tick lets time pass: at Due, or before.
+// Tick ends the session if its deadline (see Due) is over; before the deadline it does nothing.
 func (s *HubSession) Tick(now time.Duration) []Output {
 	switch s.state {
 	case SessionNew, SessionWelcomed:
@@ -104,8 +106,7 @@ func (s *HubSession) Tick(now time.Duration) []Output {
 	return nil
 }
 
-// Accept answers EventHello. The session fills in Version, and DefaultTTL where
-// there is no TTL.
+// Accept answers EventHello with a Welcome. It sets w.Version, and w.TTL to DefaultTTL if it is 0.
 func (s *HubSession) Accept(now time.Duration, w Welcome) []Output {
 	if s.state != SessionHello {
 		return s.endForMisuse("accept")
@@ -120,8 +121,7 @@ func (s *HubSession) Accept(now time.Duration, w Welcome) []Output {
 	return []Output{sendOutput(w)}
 }
 
-// Refuse answers any event, or speaks unasked: it ends the session and tells the
-// edge why.
+// Refuse ends the session at any time, and tells the edge why.
 func (s *HubSession) Refuse(r Refused) []Output {
 	if s.state == SessionEnded {
 		return nil
@@ -133,9 +133,8 @@ func (s *HubSession) Refuse(r Refused) []Output {
 	return append([]Output{sendOutput(r)}, s.endSession(end)...)
 }
 
-// Acknowledge answers EventHeartbeat. The first one says that the cluster has
-// committed the session as ack.Epoch, and opens the way for updates. The session
-// fills in Number, and leaves out what the edge knows already.
+// Acknowledge answers EventHeartbeat. The first call says that the cluster has committed the session as ack.Epoch;
+// from then on Updates are accepted. It sets ack.Number and clears fields that the edge knows already.
 func (s *HubSession) Acknowledge(ack HeartbeatAck) []Output {
 	first := s.state == SessionHeartbeat
 	switch s.state {
@@ -166,7 +165,7 @@ func (s *HubSession) Acknowledge(ack HeartbeatAck) []Output {
 	return []Output{sendOutput(ack)}
 }
 
-// AppliedTo answers the oldest EventUpdates that is not yet answered.
+// AppliedTo answers the oldest unanswered EventUpdates: it tells the edge which rows the cluster has applied.
 func (s *HubSession) AppliedTo(a Applied) []Output {
 	switch {
 	case s.state == SessionEnded:
@@ -178,7 +177,7 @@ func (s *HubSession) AppliedTo(a Applied) []Output {
 	return []Output{sendOutput(a)}
 }
 
-// Desire sends desired state.
+// Desire sends desired state. The session must be open.
 func (s *HubSession) Desire(d Desired) []Output {
 	switch s.state {
 	case SessionEnded:
@@ -190,7 +189,8 @@ func (s *HubSession) Desire(d Desired) []Output {
 	return s.endForMisuse("send desired state")
 }
 
-// Probe asks whether the edge is alive; number grows with each.
+// Probe asks the edge whether it is alive. number must grow with each probe; only the answer to the newest one
+// gives an EventProbeAck. The session must be open.
 func (s *HubSession) Probe(number uint64) []Output {
 	switch s.state {
 	case SessionEnded:
@@ -202,8 +202,8 @@ func (s *HubSession) Probe(number uint64) []Output {
 	return s.endForMisuse("probe")
 }
 
-// Resync asks the edge to say everything again; its rows may then start at
-// r.Applied+1.
+// Resync asks the edge to send its node, its holdings and its rows from r.Applied+1 again. The session must be
+// open.
 func (s *HubSession) Resync(r Resync) []Output {
 	switch s.state {
 	case SessionEnded:
@@ -214,6 +214,8 @@ func (s *HubSession) Resync(r Resync) []Output {
 	return s.endForMisuse("ask for a resync")
 }
 
+// onHello checks the Hello, and gives EventHello. A Hello without a common version, of another node than the
+// certificate's, or with impossible values is refused.
 func (s *HubSession) onHello(now time.Duration, h Hello) []Output {
 	if s.state != SessionNew {
 		return s.endForBadFrame("a second Hello in state %s", s.state)
@@ -240,6 +242,8 @@ func (s *HubSession) onHello(now time.Duration, h Hello) []Output {
 	return []Output{eventOutput(EventHello{h})}
 }
 
+// onHeartbeat moves the session's deadline. It gives EventHeartbeat, unless the first heartbeat is still being
+// committed. Heartbeats must be numbered without a gap.
 func (s *HubSession) onHeartbeat(now time.Duration, h Heartbeat) []Output {
 	switch s.state {
 	case SessionWelcomed, SessionHeartbeat, SessionOpen:
@@ -260,6 +264,8 @@ func (s *HubSession) onHeartbeat(now time.Duration, h Heartbeat) []Output {
 	return []Output{eventOutput(EventHeartbeat{Heartbeat: h})}
 }
 
+// onUpdates checks that rows may come now and that none is missing before them, and gives EventUpdates. Else it
+// refuses: CodeHeartbeatFirst, CodeGap (with the last row before the gap) or CodeFrameBad.
 func (s *HubSession) onUpdates(u Updates) []Output {
 	if s.state != SessionOpen {
 		return s.Refuse(Refused{
@@ -286,6 +292,7 @@ func (s *HubSession) onUpdates(u Updates) []Output {
 	return []Output{eventOutput(EventUpdates{Epoch: s.epoch, Updates: u})}
 }
 
+// onReceived gives EventReceived. It refuses an index that was never sent.
 func (s *HubSession) onReceived(r Received) []Output {
 	switch {
 	case s.state != SessionOpen:
@@ -296,20 +303,23 @@ func (s *HubSession) onReceived(r Received) []Output {
 	return []Output{eventOutput(EventReceived{r})}
 }
 
-// refuseEarlyFrame refuses a frame that comes before its time.
+// refuseEarlyFrame ends the session because m came in a state that does not allow it, and tells the edge.
 func (s *HubSession) refuseEarlyFrame(m Message) []Output {
 	return s.endForBadFrame("%s in state %s", m.FrameType(), s.state)
 }
 
+// endForBadFrame ends the session with CodeFrameBad and tells the edge.
 func (s *HubSession) endForBadFrame(format string, args ...any) []Output {
 	return s.Bad(fleet.Errorf(fleet.CodeFrameBad, format, args...))
 }
 
-// endForMisuse ends the session for a call that its owner must not make now.
+// endForMisuse ends the session with CodeInternal, because the hub made a call that the state does not allow. what
+// completes "the hub tried to".
 func (s *HubSession) endForMisuse(what string) []Output {
 	return s.Refuse(Refused{Code: fleet.CodeInternal, Message: "the hub tried to " + what + " in state " + s.state.String()})
 }
 
+// endSession ends the session without telling the edge, and returns e as the event for the hub.
 func (s *HubSession) endSession(e EventEnd) []Output {
 	s.state = SessionEnded
 	return []Output{eventOutput(e)}

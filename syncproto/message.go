@@ -9,7 +9,7 @@ import (
 // Version is the newest protocol version that this build speaks.
 const Version = 1
 
-// ALPN names of what runs over a hub's one UDP port.
+// ALPN names of the protocols on a hub's QUIC port.
 const (
 	ALPNEdge   = "skerry-edge/1"
 	ALPNHub    = "skerry-hub/1"
@@ -20,7 +20,7 @@ const (
 // Bounds of what a peer may send.
 const (
 	MaxFrame        = 1 << 20   // bytes of one frame's body
-	MaxHeartbeat    = 256 << 10 // of a heartbeat's, with the description of a machine
+	MaxHeartbeat    = 256 << 10 // bytes of a heartbeat's body, which may hold the node
 	MaxUpdatesBytes = 512 << 10 // row bytes in one Updates
 	MaxUpdatesRows  = 1000      // rows in one Updates
 	MaxHoldings     = 10_000    // allocations in one Holdings
@@ -41,22 +41,21 @@ const (
 	FrameDesired      FrameType = 7
 	FrameReceived     FrameType = 8
 	FrameRefused      FrameType = 9  // ends the session
-	FrameHoldings     FrameType = 10 // edge -> hub: allocations the hub did not mention
+	FrameHoldings     FrameType = 10 // edge -> hub: allocations that a full Desired did not name
 	FrameProbe        FrameType = 11 // hub -> edge: are you alive?
 	FrameProbeAck     FrameType = 12
 	FrameRequest      FrameType = 13 // opens a request stream (logs …), hub -> edge
 	FrameReply        FrameType = 14
 	FrameEnroll       FrameType = 15
 	FrameEnrolled     FrameType = 16
-	FrameResync       FrameType = 17 // hub -> edge: say everything again
+	FrameResync       FrameType = 17 // hub -> edge: send node, holdings and rows again
 	FrameExecInput    FrameType = 18 // hub -> edge, on a stream whose Request is RequestExec or RequestAction
-	FrameExecOutput   FrameType = 19 // its other direction
-	FrameLogPiece     FrameType = 20 // edge -> hub, behind the Reply to RequestLogPieces
+	FrameExecOutput   FrameType = 19 // edge -> hub, on the same stream
+	FrameLogPiece     FrameType = 20 // edge -> hub, after the Reply to RequestLogPieces
 )
 
-// Stream names the stream of a session that a frame travels on. The edge opens
-// the three of them, and its first byte on each is the number (WriteStream,
-// ReadStream). A stream that the hub opens carries a Request and its Reply.
+// Stream is one of the three streams of a session. The edge opens them and writes the number as the first byte
+// (WriteStream, ReadStream). A stream that the hub opens carries a Request and its Reply.
 type Stream uint8
 
 const (
@@ -65,91 +64,87 @@ const (
 	StreamDesired               // opened by the edge: 7, 8, 10
 )
 
-// Message is any frame's body.
+// Message is the decoded body of a frame.
 type Message interface{ FrameType() FrameType }
 
-// Hello opens a session.
+// Hello opens a session: the edge says who it is, which rows its journal holds, and which desired state it has.
 type Hello struct {
 	Versions  []uint16         `cbor:"1,keyasint"`
 	Node      fleet.NodeID     `cbor:"2,keyasint"`
 	Boot      fleet.BootID     `cbor:"3,keyasint"`
 	Instance  fleet.InstanceID `cbor:"4,keyasint"`
-	Session   uint64           `cbor:"5,keyasint"` // journaled; grows with every Hello
+	Session   uint64           `cbor:"5,keyasint"` // counter in the journal; grows with every Hello
 	First     fleet.Seq        `cbor:"6,keyasint"` // oldest journal row held
-	Last      fleet.Seq        `cbor:"7,keyasint"` // newest; 0: the journal is empty
-	ChainHash []byte           `cbor:"8,keyasint"` // at Last
+	Last      fleet.Seq        `cbor:"7,keyasint"` // newest journal row; 0: the journal is empty
+	ChainHash []byte           `cbor:"8,keyasint"` // chain hash at Last
 	Desired   fleet.Index      `cbor:"9,keyasint"` // newest desired index journaled
 	Cluster   string           `cbor:"10,keyasint"`
-	Term      uint64           `cbor:"11,keyasint"` // hub last seen: Raft term and index
+	Term      uint64           `cbor:"11,keyasint"` // highest Raft term and index that a hub has named
 	Index     fleet.Index      `cbor:"12,keyasint"`
-	Agent     string           `cbor:"13,keyasint"` // version
-	// Lost is why rows of this journal may be missing. Such a session is there to
-	// learn where the cluster stands: it carries no Updates, and the edge comes back
-	// in another one when its journal goes on from there.
+	Agent     string           `cbor:"13,keyasint"` // release of the edge
+	// Lost says why rows of this journal may be missing; "": none are. Such a session carries no Updates: the edge
+	// only learns which rows the cluster has applied, and then opens another session.
 	Lost string `cbor:"14,keyasint,omitempty"`
 }
 
 // Welcome accepts a Hello.
 type Welcome struct {
 	Version uint16        `cbor:"1,keyasint"`
-	Epoch   fleet.Epoch   `cbor:"2,keyasint"` // offered; HeartbeatAck says the one committed
-	Applied fleet.Seq     `cbor:"3,keyasint"` // last row the cluster has applied
+	Epoch   fleet.Epoch   `cbor:"2,keyasint"` // proposed; HeartbeatAck has the committed one
+	Applied fleet.Seq     `cbor:"3,keyasint"` // last row of the edge that the cluster has applied
 	TTL     time.Duration `cbor:"4,keyasint"`
 	HubTime int64         `cbor:"5,keyasint"` // UnixNano
-	Hubs    []string      `cbor:"6,keyasint"` // addresses to dial
+	Hubs    []string      `cbor:"6,keyasint"` // QUIC addresses that the edge may dial
 	Cluster string        `cbor:"7,keyasint"`
 	Term    uint64        `cbor:"8,keyasint"`
 	Index   fleet.Index   `cbor:"9,keyasint"`
 	Hub     fleet.HubID   `cbor:"10,keyasint"`
 }
 
-// Refused ends a session, or answers a request that is not served.
+// Refused ends a session with an error. Either side may send it. It also answers a refused Enroll.
 type Refused struct {
 	Code       fleet.Code    `cbor:"1,keyasint"`
 	Message    string        `cbor:"2,keyasint"`
 	Hint       string        `cbor:"3,keyasint,omitempty"`
-	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"` // not before
+	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"` // wait at least so long before the next attempt; 0: the edge decides
 	Session    uint64        `cbor:"5,keyasint,omitempty"` // with stale_session: the counter to exceed
-	Applied    fleet.Seq     `cbor:"6,keyasint,omitempty"` // with gap and fork: where the cluster stands
+	Applied    fleet.Seq     `cbor:"6,keyasint,omitempty"` // with gap and fork: the last row that the cluster has applied
 }
 
-// Heartbeat keeps a session's deadline away.
+// Heartbeat tells the hub that the edge is alive, and so postpones the node's deadline.
 type Heartbeat struct {
 	Number uint64        `cbor:"1,keyasint"` // from 1 in each session
 	Uptime time.Duration `cbor:"2,keyasint"`
-	Wall   int64         `cbor:"3,keyasint"` // UnixNano: shown, never decided on
+	Wall   int64         `cbor:"3,keyasint"` // UnixNano; only shown, no decision depends on it
 	RTT    time.Duration `cbor:"4,keyasint,omitempty"`
-	// Node describes the machine, only where its hash is not the one that the
-	// cluster acknowledged in this session or an earlier one.
+	// Hash is the hash of the edge's node. Node is the node itself; nil: its hash is the one that the cluster
+	// acknowledged last, in this session or an earlier one.
 	Hash []byte      `cbor:"5,keyasint,omitempty"`
 	Node *fleet.Node `cbor:"6,keyasint,omitempty"`
 }
 
-// HeartbeatAck answers a Heartbeat. The first one of a session says that the
-// cluster has committed Epoch; only then are Updates taken.
+// HeartbeatAck answers a Heartbeat. The first one of a session says that the cluster has committed Epoch; only then
+// may the edge send Updates.
 type HeartbeatAck struct {
 	Number uint64 `cbor:"1,keyasint"`
-	// Epoch, TTL and Applied travel where they differ from what this session's
-	// edge was told last; EdgeSession puts Epoch and TTL back in.
+	// Epoch, TTL and Applied are left out if the edge knows them already. EdgeSession restores Epoch and TTL.
 	Epoch    fleet.Epoch      `cbor:"2,keyasint,omitempty"`
 	Status   fleet.NodeStatus `cbor:"3,keyasint"`
 	Reason   string           `cbor:"4,keyasint,omitempty"`
 	TTL      time.Duration    `cbor:"5,keyasint,omitempty"`
 	HubTime  int64            `cbor:"6,keyasint"`
-	Hubs     []string         `cbor:"7,keyasint,omitempty"` // only where changed
-	NeedNode bool             `cbor:"8,keyasint,omitempty"` // describe yourself in the next heartbeat
+	Hubs     []string         `cbor:"7,keyasint,omitempty"` // empty: unchanged
+	NeedNode bool             `cbor:"8,keyasint,omitempty"` // send Node in the next heartbeat
 	Applied  fleet.Seq        `cbor:"9,keyasint,omitempty"`
-	// Index and Term, in the first one of a session only, are where the cluster
-	// stood when the session was committed: an edge that has seen a higher index
-	// knows that the cluster went back.
+	// Index and Term are set in the first one of a session only: the cluster's position when the session was
+	// committed. An edge that has seen a higher index knows that the cluster was restored from older data.
 	Index fleet.Index `cbor:"10,keyasint,omitempty"`
 	Term  uint64      `cbor:"11,keyasint,omitempty"`
-	// ChainHash is the one at Applied, in the first one of a session whose Hello
-	// says Lost.
+	// ChainHash is the chain hash at Applied. It is set in the first one of a session whose Hello has Lost.
 	ChainHash []byte `cbor:"12,keyasint,omitempty"`
-	// Restored, in the first one of a session only, is the entry at which the
-	// cluster's state was last replaced by that of a snapshot. Indexes go on behind it:
-	// an edge that has seen none as high as that knows by it that the cluster went back.
+	// Restored is set in the first one of a session only: the log entry that last replaced the cluster's state by a
+	// snapshot; 0: none. Later entries have higher indexes. An edge that has not seen Restored or a higher index
+	// knows that the cluster went back.
 	Restored fleet.Index `cbor:"13,keyasint,omitempty"`
 }
 
@@ -159,22 +154,20 @@ type Updates struct {
 	First fleet.Seq `cbor:"1,keyasint"`
 	Prev  []byte    `cbor:"2,keyasint"`
 	Rows  [][]byte  `cbor:"3,keyasint"`
-	// Base says that the edge holds nothing older than First any more: the
-	// cluster went back (restored from an old snapshot) behind rows that it had
-	// acknowledged once. The cluster then notes a gap and goes on from First. It is
-	// taken only where Hello.First said so, too.
+	// Base says that the edge no longer holds rows before First, although the cluster needs them: it was restored
+	// from an old snapshot. The cluster then records a gap and continues at First. It accepts Base only if First is
+	// Hello.First.
 	Base bool `cbor:"4,keyasint,omitempty"`
 }
 
-// Applied acknowledges rows up to Last as durable in Raft.
+// Applied answers Updates: all rows up to Last are applied, and durable in Raft.
 type Applied struct {
 	Last   fleet.Seq        `cbor:"1,keyasint"`
-	Status fleet.NodeStatus `cbor:"2,keyasint,omitempty"` // where it changed with them
+	Status fleet.NodeStatus `cbor:"2,keyasint,omitempty"` // set if it changed with these rows
 }
 
-// Desired is what an edge shall run. Where Full is set, it names every
-// allocation of the node; else only what changed since From. Nothing stops for
-// being left out.
+// Desired is the desired state of an edge. With Full it names every allocation of the node, else only those that
+// changed since From. An allocation that is not named keeps running.
 type Desired struct {
 	Index   fleet.Index    `cbor:"1,keyasint"`
 	From    fleet.Index    `cbor:"2,keyasint,omitempty"`
@@ -186,7 +179,7 @@ type Desired struct {
 	Term    uint64         `cbor:"8,keyasint"`
 }
 
-// DesiredAlloc is an allocation to run. Its job's body travels once, by hash.
+// DesiredAlloc is an allocation to run. The specification of its job is sent once, as a Body with the hash JobHash.
 type DesiredAlloc struct {
 	ID          fleet.AllocID   `cbor:"1,keyasint"`
 	Namespace   string          `cbor:"2,keyasint"`
@@ -201,16 +194,16 @@ type DesiredAlloc struct {
 	CreateIndex fleet.Index     `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index     `cbor:"12,keyasint"` // AllocModifyIndex
 
-	// Deployment wants to know whether the allocation becomes healthy.
+	// Deployment is the deployment that waits for the allocation's health; "": none.
 	Deployment fleet.DeploymentID       `cbor:"13,keyasint,omitempty"`
 	Allotment  *fleet.AssignedResources `cbor:"14,keyasint,omitempty"`
-	// StopWindows are those of a DesiredStop that has named the allocation. A hub does not
-	// send them: so the edge's journal keeps them.
+	// StopWindows are the Windows of a DesiredStop for this allocation. Only the edge's journal sets it; a hub does
+	// not send it.
 	StopWindows []DesiredWindow `cbor:"15,keyasint,omitempty"`
-	// StopNow is NoDelay of such a DesiredStop, and kept in the same way.
+	// StopNow is the NoDelay of a DesiredStop for this allocation. Only the edge's journal sets it.
 	StopNow bool `cbor:"16,keyasint,omitempty"`
-	// KeptStopped says that somebody on site stopped it, and wants no other one of its name
-	// to run there: kept by the edge's journal alone.
+	// KeptStopped says that a person on site stopped the allocation, and that no other allocation of its name shall
+	// run there. Only the edge's journal sets it.
 	KeptStopped bool `cbor:"17,keyasint,omitempty"`
 }
 
@@ -219,44 +212,41 @@ type DesiredStop struct {
 	ID          fleet.AllocID `cbor:"1,keyasint"`
 	Reason      string        `cbor:"2,keyasint"`
 	ModifyIndex fleet.Index   `cbor:"3,keyasint"`
-	// Windows are those in which the stop may begin; none: at once. An edge that does not
-	// know of them stops at once.
+	// Windows are the times in which the stop may begin; empty: now. Edges of older releases ignore it and stop at
+	// once.
 	Windows []DesiredWindow `cbor:"4,keyasint,omitempty"`
-	// NoDelay leaves out every shutdown_delay, and ends one that has begun. An edge that
-	// does not know of it waits for them.
+	// NoDelay skips every shutdown_delay, and ends one that has begun. Edges of older releases ignore it.
 	NoDelay bool `cbor:"5,keyasint,omitempty"`
 }
 
-// DesiredWindow is a fleet.UpdateWindow.
+// DesiredWindow is a fleet.UpdateWindow in the form of the wire.
 type DesiredWindow struct {
 	Cron     string        `cbor:"1,keyasint"`
 	Duration time.Duration `cbor:"2,keyasint"`
 	TimeZone string        `cbor:"3,keyasint,omitempty"` // "": the site's
 }
 
-// Body is a job's specification as CBOR; Hash is its content hash.
+// Body is the specification of a job, encoded by EncodeJob. Hash is its content hash.
 type Body struct {
 	Hash string `cbor:"1,keyasint"`
 	Job  []byte `cbor:"2,keyasint"`
 }
 
-// Received says that everything up to Index is journaled. Missing lists bodies
-// that a Desired named and the edge does not have, at most MaxMissing of them: the
-// answer leads to another Received, with more.
+// Received answers a Desired: all desired state up to Index is journaled. Missing lists the hashes of bodies that
+// the edge does not have, at most MaxMissing. The hub sends them, and the edge answers again with further ones.
 type Received struct {
 	Index   fleet.Index `cbor:"1,keyasint"`
 	Missing []string    `cbor:"2,keyasint,omitempty"`
 }
 
-// Holdings lists allocations that the edge holds and a full Desired did not
-// mention, at most MaxHoldings in one frame. The hub answers each allocation with a
-// Desired: run (keep, adopt) or stop.
+// Holdings lists allocations that the edge holds and that a full Desired did not name, at most MaxHoldings in a
+// frame. The hub answers for each with a Desired that runs or stops it.
 type Holdings struct {
 	Allocs []fleet.AllocID `cbor:"1,keyasint"`
 	More   bool            `cbor:"2,keyasint,omitempty"` // another frame continues the list
 }
 
-// Probe asks whether this session's edge is alive.
+// Probe asks the edge whether it is alive; the edge answers at once with a ProbeAck.
 type Probe struct {
 	Number uint64 `cbor:"1,keyasint"`
 }
@@ -266,15 +256,14 @@ type ProbeAck struct {
 	Number uint64 `cbor:"1,keyasint"`
 }
 
-// Resync asks an edge that stays half-way to say everything again: its node's
-// description, its holdings, its journal from Applied+1.
+// Resync asks the edge to send its node, its holdings, and its journal rows from Applied+1 again.
 type Resync struct {
 	Reason  string    `cbor:"1,keyasint"`
 	Applied fleet.Seq `cbor:"2,keyasint"`
 }
 
-// Request opens a stream from hub to edge; Reply starts the answer, and for
-// every kind raw bytes follow it until the stream ends.
+// Request is the first frame on a stream that a hub opens to an edge. The edge answers with a Reply. What follows
+// the Reply depends on Kind. Fields that Kind does not use are zero.
 type Request struct {
 	Kind   string        `cbor:"1,keyasint"` // RequestLogs …
 	Alloc  fleet.AllocID `cbor:"2,keyasint"`
@@ -284,35 +273,35 @@ type Request struct {
 	Origin string        `cbor:"6,keyasint"` // "start" or "end"
 	Follow bool          `cbor:"7,keyasint"`
 	Path   string        `cbor:"8,keyasint,omitempty"` // of a file, below the allocation's folder
-	Limit  int64         `cbor:"9,keyasint,omitempty"` // bytes to read of it; 0: all
+	Limit  int64         `cbor:"9,keyasint,omitempty"` // bytes to read; 0: to the end of the file
 
-	Signal     string `cbor:"10,keyasint,omitempty"` // to send
+	Signal     string `cbor:"10,keyasint,omitempty"` // name of the signal to send
 	Everything bool   `cbor:"11,keyasint,omitempty"` // restart all tasks, also those that have ended
 
-	Command []string `cbor:"12,keyasint,omitempty"` // to run where the task runs
-	TTY     bool     `cbor:"13,keyasint,omitempty"` // on a terminal of its own
+	Command []string `cbor:"12,keyasint,omitempty"` // program and arguments, to run in the task
+	TTY     bool     `cbor:"13,keyasint,omitempty"` // run it on a terminal
 
-	Level string `cbor:"14,keyasint,omitempty"` // of logs
+	Level string `cbor:"14,keyasint,omitempty"` // lowest level of the log lines to send
 	JSON  bool   `cbor:"15,keyasint,omitempty"` // logs as JSON
 
 	Action string `cbor:"16,keyasint,omitempty"` // name of the task's action to run
 }
 
-// Lasts reports whether what follows the Reply goes on until somebody has had enough.
+// Lasts reports whether the answer has no end of its own: it continues until the hub or the command ends it.
 func (r Request) Lasts() bool {
 	return r.Follow || r.Converses() || r.Kind == RequestMonitor
 }
 
-// Converses reports whether ExecInput frames follow it, and ExecOutput frames its Reply.
+// Converses reports whether ExecInput frames follow the Request and ExecOutput frames the Reply.
 func (r Request) Converses() bool { return r.Kind == RequestExec || r.Kind == RequestAction }
 
-// Kinds of Request: a task's output, what lies in an allocation's folder (a list
-// and a description are JSON), how its checks went (JSON), what is used (JSON), and what is done to one task, or to all that run
-// where Task is "": nothing follows the Reply then.
+// Kinds of Request, and what follows their Reply: raw bytes until the stream ends, if nothing else is said.
+// RequestList and RequestStat are answered with JSON. RequestRestart and RequestSignal act on one task, or on all
+// running tasks if Task is "": nothing follows the Reply.
 const (
 	RequestLogs = "logs"
-	// RequestLogPieces asks for what RequestLogs does, as LogPiece frames, which say in which
-	// file each piece lies.
+	// RequestLogPieces asks for the same output as RequestLogs, as LogPiece frames, which name the file of each
+	// piece.
 	RequestLogPieces = "logpieces"
 	RequestList      = "ls"
 	RequestStat      = "stat"
@@ -320,40 +309,37 @@ const (
 	RequestStream    = "stream"
 	RequestRestart   = "restart"
 	RequestSignal    = "signal"
-	// RequestExec runs a command where a task runs. ExecInput frames follow it, and
-	// ExecOutput frames its Reply.
+	// RequestExec runs a command in a task. ExecInput frames follow it, and ExecOutput frames its Reply.
 	RequestExec = "exec"
-	// RequestAction runs an action of a task, as RequestExec runs a command. What it is,
-	// the edge knows: by the version of the job that it has.
+	// RequestAction runs an action of a task, as RequestExec runs a command. The edge takes the action's command
+	// from the version of the job that it has.
 	RequestAction = "action"
-	// RequestChecks asks how the checks of an allocation went: JSON.
+	// RequestChecks asks for the results of an allocation's checks: JSON.
 	RequestChecks = "checks"
-	// RequestUsage asks what an allocation's tasks use (Task: one of them), or without
-	// an allocation what the machine does: JSON.
+	// RequestUsage asks for the resource usage of an allocation's tasks (Task: of one task), or without an
+	// allocation for that of the machine: JSON.
 	RequestUsage = "usage"
-	// RequestCollect removes the folder of an allocation that has ended, or without an
-	// allocation those of all that have: nothing follows the Reply.
+	// RequestCollect removes the folder of an allocation that has ended, or without an allocation the folders of
+	// all ended ones. Nothing follows the Reply.
 	RequestCollect = "collect"
-	// RequestMonitor asks for what the edge itself logs, from now on, until the hub
-	// closes the stream: lines at a Level, as text or JSON.
+	// RequestMonitor asks for the edge's own log from now on, until the hub closes the stream: lines of at least
+	// Level, as text or JSON.
 	RequestMonitor = "monitor"
 )
 
-// MaxExecData is how much of what a command reads or writes, or of a task's output, one frame
-// carries.
+// MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.
 const MaxExecData = 32 << 10
 
-// ExecInput is what a command is given. A hub that closes its half of the stream
-// ends the command.
+// ExecInput is input for a running command. If the hub closes its half of the stream, the edge ends the command.
 type ExecInput struct {
 	Stdin  []byte `cbor:"1,keyasint,omitempty"`
-	Close  bool   `cbor:"2,keyasint,omitempty"` // its stdin ends behind that
-	Width  uint16 `cbor:"3,keyasint,omitempty"` // of its terminal; 0: as it was
+	Close  bool   `cbor:"2,keyasint,omitempty"` // stdin ends after this
+	Width  uint16 `cbor:"3,keyasint,omitempty"` // of the terminal; 0: unchanged
 	Height uint16 `cbor:"4,keyasint,omitempty"`
 }
 
-// ExecOutput is what a command writes, and in the last frame how it ended: with an
-// exit code, or not at all by itself.
+// ExecOutput is output of a running command. The last frame has Exited with the exit Code, or an Error if the
+// command could not run or was ended.
 type ExecOutput struct {
 	Stdout []byte       `cbor:"1,keyasint,omitempty"`
 	Stderr []byte       `cbor:"2,keyasint,omitempty"`
@@ -362,21 +348,20 @@ type ExecOutput struct {
 	Error  *fleet.Error `cbor:"5,keyasint,omitempty"`
 }
 
-// LogPiece is a piece of a task's output. The files that it is rotated in are numbered.
+// LogPiece is a piece of a task's output. File is the number of the rotated file.
 type LogPiece struct {
 	File   uint64 `cbor:"1,keyasint"`
 	Offset int64  `cbor:"2,keyasint"` // in that file
 	Data   []byte `cbor:"3,keyasint"` // at most MaxExecData
 }
 
-// Reply answers a Request; raw bytes follow it, until the stream ends.
+// Reply answers a Request. Without an Error, the data of the request's kind follows until the stream ends.
 type Reply struct {
 	Error *fleet.Error `cbor:"1,keyasint,omitempty"`
 }
 
-// Enroll asks for a certificate, over ALPNEnroll. Who shows one on that connection
-// asks for another of the same name, and needs no token unless it ended too long
-// ago.
+// Enroll asks a hub for a certificate, over ALPNEnroll. A peer that shows a certificate on this connection asks for
+// a new one of the same name. It needs no token, unless its certificate ended too long ago.
 type Enroll struct {
 	TokenID string `cbor:"1,keyasint"` // "": none
 	Secret  string `cbor:"2,keyasint"`
@@ -386,7 +371,7 @@ type Enroll struct {
 	CSR     []byte `cbor:"6,keyasint"` // PKCS #10, DER
 }
 
-// Enrolled answers Enroll (Refused does where it fails).
+// Enrolled answers an Enroll that was accepted; Refused answers one that was not.
 type Enrolled struct {
 	Cert      []byte   `cbor:"1,keyasint"` // DER
 	CA        []byte   `cbor:"2,keyasint"` // DER
@@ -394,7 +379,7 @@ type Enrolled struct {
 	Hubs      []string `cbor:"4,keyasint"` // QUIC addresses
 	GossipKey []byte   `cbor:"5,keyasint,omitempty"`
 	Gossip    []string `cbor:"6,keyasint,omitempty"`
-	StateKey  []byte   `cbor:"7,keyasint,omitempty"` // of a hub: what the secrets in the cluster's state are sealed with
+	StateKey  []byte   `cbor:"7,keyasint,omitempty"` // for a hub: the key that seals the secrets in the cluster's state
 }
 
 func (Hello) FrameType() FrameType        { return FrameHello }

@@ -10,8 +10,8 @@ import (
 	"skerry/internal/codec"
 )
 
-// MaxRow bounds an encoded row. EncodeRow never makes a longer one: it cuts
-// texts, so that what happened is never lost for how much was said about it.
+// MaxRow bounds an encoded row, in bytes. EncodeRow cuts long texts, so that a transition is never dropped because
+// of its size.
 const MaxRow = 64 << 10
 
 // Bounds of a row's texts, in bytes; longer ones are cut.
@@ -22,11 +22,11 @@ const (
 	maxRowDetail  = 1 << 10
 )
 
-// rowVersion is a row's first byte.
+// rowVersion is the version of the format; it is a row's first byte.
 const rowVersion = 1
 
-// row is a transition on disk and on the wire, version 1. Keys and meanings are
-// frozen; a new meaning is a new key, or a new version. See syncproto.cddl.
+// row is the frozen form of a fleet.Transition on disk and on the wire, version 1. Keys and meanings never change;
+// a new meaning is a new key, or a new version. See syncproto.cddl.
 type row struct {
 	Seq               uint64    `cbor:"1,keyasint"`
 	Boot              uid       `cbor:"2,keyasint,omitempty"`
@@ -45,7 +45,7 @@ type row struct {
 	Deployment        *uid      `cbor:"15,keyasint,omitempty"`
 }
 
-// rowState is a task's state. Times are relative to the row's wall clock.
+// rowState is the frozen form of a fleet.TaskState. Times are nanoseconds after the row's wall clock; nil: none.
 type rowState struct {
 	State       word   `cbor:"1,keyasint,omitempty"`
 	Failed      bool   `cbor:"2,keyasint,omitempty"`
@@ -56,7 +56,7 @@ type rowState struct {
 	RunningFor  int64  `cbor:"7,keyasint,omitempty"` // nanoseconds
 }
 
-// rowEvent is a task's event. Time is relative to the row's wall clock.
+// rowEvent is the frozen form of a fleet.TaskEvent. Time is nanoseconds after the row's wall clock.
 type rowEvent struct {
 	Type     word              `cbor:"1,keyasint,omitempty"`
 	Time     int64             `cbor:"2,keyasint,omitempty"`
@@ -67,9 +67,8 @@ type rowEvent struct {
 	Fails    bool              `cbor:"7,keyasint,omitempty"`
 }
 
-// EncodeRow encodes a transition as the bytes that a journal stores, that travel
-// in Updates and that a Raft entry holds. They never change once written. Times
-// lose their zone, a task's state its events; texts over their bounds are cut.
+// EncodeRow encodes a transition as journals, Updates and Raft entries hold it. Encoded rows never change. Times
+// lose their zone, a task's state loses its events, and texts above their bounds are cut.
 func EncodeRow(t fleet.Transition) ([]byte, error) {
 	r := row{
 		Seq: uint64(t.Seq), Boot: uid(sanitizeText(string(t.BootID), maxRowName)), Mono: int64(t.Mono), Wall: t.Wall,
@@ -105,9 +104,8 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 	return append([]byte{rowVersion}, body...), nil
 }
 
-// DecodeRow is the inverse of EncodeRow. It never panics and allocates no more
-// than a small multiple of len(b). Errors are *fleet.Error: CodeVersion for a
-// row of a newer release, CodeFrameBad for what is no row.
+// DecodeRow is the inverse of EncodeRow. It allocates at most a small multiple of len(b). Errors: CodeVersion for a
+// row of a newer release, CodeFrameTooLarge, and CodeFrameBad for other bytes.
 func DecodeRow(b []byte) (fleet.Transition, error) {
 	switch {
 	case len(b) == 0:
@@ -127,6 +125,7 @@ func DecodeRow(b []byte) (fleet.Transition, error) {
 	return r.toTransition(), nil
 }
 
+// toTransition converts a decoded row.
 func (r *row) toTransition() fleet.Transition {
 	t := fleet.Transition{
 		Seq: fleet.Seq(r.Seq), BootID: fleet.BootID(r.Boot), Mono: time.Duration(r.Mono), Wall: r.Wall,
@@ -154,8 +153,8 @@ func (r *row) toTransition() fleet.Transition {
 	return t
 }
 
-// ChainHash is the hash at a row: over the hash at the row before it (empty for
-// the first) and the row's bytes.
+// ChainHash returns the 16-byte chain hash at a row: the hash of the chain hash before it (empty before the first
+// row) and the row's bytes.
 func ChainHash(prev, row []byte) []byte {
 	h := sha256.New()
 	h.Write(prev)
@@ -163,8 +162,7 @@ func ChainHash(prev, row []byte) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// sinceWall and fromWall keep a time as its distance to the row's wall clock. A
-// zero time is none.
+// sinceWall returns the nanoseconds from the row's wall clock to at; nil if at is nil or zero.
 func sinceWall(at *time.Time, wall int64) *int64 {
 	if at == nil || at.IsZero() {
 		return nil
@@ -173,6 +171,7 @@ func sinceWall(at *time.Time, wall int64) *int64 {
 	return &d
 }
 
+// fromWall is the inverse of sinceWall.
 func fromWall(d *int64, wall int64) *time.Time {
 	if d == nil {
 		return nil
@@ -181,7 +180,7 @@ func fromWall(d *int64, wall int64) *time.Time {
 	return &at
 }
 
-// sanitizeText makes a text fit to travel: valid UTF-8 of at most n bytes.
+// sanitizeText returns s cut to at most n bytes, without invalid UTF-8.
 func sanitizeText(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -189,7 +188,8 @@ func sanitizeText(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// sanitizeMap bounds a map of texts: its first entries in the order of their keys.
+// sanitizeMap returns a copy of m with at most maxRowDetails entries, the first ones in the order of their keys,
+// with keys and values cut to their bounds.
 func sanitizeMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil

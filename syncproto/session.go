@@ -7,37 +7,35 @@ import (
 	"skerry/fleet"
 )
 
-// A session is stepped: each call is given the time since an arbitrary start
-// (monotonic) and returns frames to send and events for its owner. It does no
-// I/O, holds no lock and never blocks. The same input gives the same output. Its
-// owner calls it from one goroutine at a time.
+// A session is a state machine. Each call takes the time since an arbitrary start (monotonic), and returns frames to send
+// and events for the session's owner. It does no I/O, holds no lock and never blocks. The same calls give the same outputs.
+// The owner calls it from one goroutine at a time.
 //
-// Once a session has ended, every step of it does nothing: an answer that comes
-// late from a slow part of the owner needs no check.
+// After the end of a session every call does nothing, so the owner need not check before it passes on a late answer.
 
 // Bounds of a session.
 const (
-	// HelloTimeout is how long a hub waits for a Hello, for the first Heartbeat
-	// after its Welcome, and an edge for the Welcome.
+	// HelloTimeout is how long a hub waits for the Hello, and after its Welcome for the first Heartbeat. An edge waits
+	// as long for the Welcome.
 	HelloTimeout = 10 * time.Second
-	// MissedHeartbeats is how many heartbeats may be missing before either side gives up.
+	// MissedHeartbeats is the number of TTLs without a heartbeat, or without its answer, after which a side ends the session.
 	MissedHeartbeats = 3
 	// MaxUpdatesInFlight is how many Updates may wait for their Applied.
 	MaxUpdatesInFlight = 2
-	// DefaultTTL is a session's heartbeat until the hub names another.
+	// DefaultTTL is the time between two heartbeats until the hub chooses another.
 	DefaultTTL = 10 * time.Second
-	// MinTTL, MaxTTL and MaxRetryAfter bound what an edge believes of a hub.
+	// MinTTL, MaxTTL and MaxRetryAfter bound the values that an edge accepts from a hub.
 	MinTTL        = 100 * time.Millisecond
 	MaxTTL        = 24 * time.Hour
 	MaxRetryAfter = time.Hour
 )
 
-// Output is what a step asks its owner to do, in order.
+// Output is one thing that the owner of a session has to do: send a frame, or handle an event.
 type Output struct {
-	// Send is a frame to write to Stream; nil where there is none.
+	// Send is a frame to write to Stream; nil: none.
 	Send   Message
 	Stream Stream
-	// Event is one of the Event types below; nil where there is none.
+	// Event is one of the Event types below; nil: none.
 	Event any
 }
 
@@ -45,22 +43,21 @@ type Output struct {
 type (
 	// EventHello: look the node up and answer with Accept or Refuse.
 	EventHello struct{ Hello Hello }
-	// EventHeartbeat: answer with Acknowledge. First asks the owner to commit the
-	// session (SessionOpen) before it does; later heartbeats only move the deadline,
-	// unless Node is set, which has to be committed too. A heartbeat that comes while
-	// the First is being committed gives no event; it is acknowledged with it.
+	// EventHeartbeat: answer with Acknowledge. With First the hub commits the session (state.SessionOpen) before
+	// that. A later heartbeat only moves the deadline; if it has a Node, the hub commits that, too. Heartbeats that
+	// arrive while the first one is being committed give no event.
 	EventHeartbeat struct {
 		First     bool
 		Heartbeat Heartbeat
 	}
-	// EventUpdates: rows to apply under Epoch; answer with AppliedTo or Refuse.
+	// EventUpdates: apply the rows in the session of Epoch, then answer with AppliedTo or Refuse.
 	EventUpdates struct {
 		Epoch   fleet.Epoch
 		Updates Updates
 	}
 	// EventReceived: the edge journaled the desired state up to Index.
 	EventReceived struct{ Received Received }
-	// EventHoldings: answer each with a Desired.
+	// EventHoldings: answer for each allocation with a Desired.
 	EventHoldings struct{ Holdings Holdings }
 	// EventProbeAck: the edge answered the newest probe.
 	EventProbeAck struct{ Number uint64 }
@@ -68,21 +65,21 @@ type (
 
 // Events of both halves.
 type (
-	// EventEnd: the session is over; the owner closes the connection. A Refused
-	// frame, where one is due, was sent before it.
+	// EventEnd: the session is over, because of Err; close the connection. A Refused, if the peer gets one, was
+	// sent before.
 	EventEnd struct {
 		Err        *fleet.Error
 		RetryAfter time.Duration
-		Session    uint64    // with stale_session
-		Applied    fleet.Seq // with gap and fork
+		Session    uint64    // with stale_session: the counter that the edge's next Hello must exceed
+		Applied    fleet.Seq // with gap and fork: the last row that the cluster has applied
 	}
 )
 
 // Events of EdgeSession.
 type (
-	// EventWelcome: the hub accepted the Hello; the first Beat is due.
+	// EventWelcome: the hub accepted the Hello; call SendHeartbeat.
 	EventWelcome struct{ Welcome Welcome }
-	// EventAck: a heartbeat was acknowledged; First opens the way for updates.
+	// EventAck: a heartbeat was acknowledged. After the first one (First) Updates may be sent.
 	EventAck struct {
 		First bool
 		Ack   HeartbeatAck
@@ -92,25 +89,25 @@ type (
 	EventApplied struct{ Applied Applied }
 	// EventDesired: journal it, then call Received.
 	EventDesired struct{ Desired Desired }
-	// EventResync: describe the node again and send rows from Applied+1.
+	// EventResync: send the node, the holdings and the rows from Applied+1 again.
 	EventResync struct{ Resync Resync }
 )
 
-// SessionState is how far a session has come.
+// SessionState is a state of EdgeSession or HubSession.
 type SessionState uint8
 
 const (
-	SessionNew       SessionState = iota // nothing said yet
-	SessionHello                         // Hello said, not yet answered
-	SessionWelcomed                      // welcomed; no heartbeat yet
-	SessionHeartbeat                     // first heartbeat said, not yet acknowledged
-	SessionOpen                          // first heartbeat acknowledged: updates may flow
-	SessionEnded                         // refused, broken or closed; it is not used again
+	SessionNew       SessionState = iota // no Hello yet
+	SessionHello                         // Hello sent, not yet answered
+	SessionWelcomed                      // Hello accepted; no heartbeat yet
+	SessionHeartbeat                     // first heartbeat sent, not yet acknowledged
+	SessionOpen                          // first heartbeat acknowledged: Updates may be sent
+	SessionEnded                         // over; no call does anything
 )
 
 var sessionStates = [...]string{"new", "hello", "welcomed", "beat", "open", "ended"}
 
-// String returns the state as logs write it.
+// String returns the name of the state.
 func (s SessionState) String() string {
 	if int(s) < len(sessionStates) {
 		return sessionStates[s]
@@ -118,7 +115,7 @@ func (s SessionState) String() string {
 	return "invalid"
 }
 
-// chooseVersion returns the newest version that both sides speak.
+// chooseVersion returns the newest offered version that this build speaks; false: there is none.
 func chooseVersion(offered []uint16) (uint16, bool) {
 	if slices.Contains(offered, Version) {
 		return Version, true
@@ -126,7 +123,7 @@ func chooseVersion(offered []uint16) (uint16, bool) {
 	return 0, false
 }
 
-// streamForFrame returns the stream that a frame belongs on.
+// streamForFrame returns the stream that frames of type t must use.
 func streamForFrame(t FrameType) Stream {
 	switch t {
 	case FrameUpdates, FrameApplied:

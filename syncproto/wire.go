@@ -9,10 +9,10 @@ import (
 	"skerry/internal/codec"
 )
 
-// Frozen forms of the nouns that travel in messages. A Node in a Heartbeat is
-// only what an edge says of itself; the cluster's fields do not travel.
+// The wire types below are frozen forms of types of package fleet. Of a node, only the fields that the edge itself sets
+// are sent; the fields that the cluster sets are not.
 
-// MaxNodeText bounds each text of a node's description; what is longer is cut.
+// MaxNodeText bounds each text of a node in a heartbeat, in bytes; longer ones are cut.
 const MaxNodeText = 4 << 10
 
 type wireHeartbeat struct {
@@ -78,14 +78,14 @@ type wireDevice struct {
 	Attributes map[string]string `cbor:"6,keyasint,omitempty"`
 }
 
-// MarshalCBOR writes the frozen form.
+// MarshalCBOR encodes the frozen form, wireHeartbeat.
 func (h Heartbeat) MarshalCBOR() ([]byte, error) {
 	return codec.Marshal(wireHeartbeat{
 		Number: h.Number, Uptime: h.Uptime, Wall: h.Wall, RTT: h.RTT, Hash: h.Hash, Node: nodeToWire(h.Node),
 	})
 }
 
-// UnmarshalCBOR reads the frozen form.
+// UnmarshalCBOR decodes the frozen form, wireHeartbeat.
 func (h *Heartbeat) UnmarshalCBOR(b []byte) error {
 	var w wireHeartbeat
 	if err := frameDecoder.Unmarshal(b, &w); err != nil {
@@ -95,7 +95,7 @@ func (h *Heartbeat) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
-// wireDesiredAlloc is DesiredAlloc, whose Resources travel by number.
+// wireDesiredAlloc is the frozen form of DesiredAlloc: its Resources have numbers for keys.
 type wireDesiredAlloc struct {
 	ID          fleet.AllocID `cbor:"1,keyasint"`
 	Namespace   string        `cbor:"2,keyasint"`
@@ -117,7 +117,7 @@ type wireDesiredAlloc struct {
 	KeptStopped bool                   `cbor:"17,keyasint,omitempty"`
 }
 
-// MarshalCBOR writes the frozen form.
+// MarshalCBOR encodes the frozen form, wireDesiredAlloc.
 func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 	return codec.Marshal(wireDesiredAlloc{
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
@@ -127,7 +127,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 	})
 }
 
-// UnmarshalCBOR reads the frozen form.
+// UnmarshalCBOR decodes the frozen form, wireDesiredAlloc.
 func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 	var w wireDesiredAlloc
 	if err := frameDecoder.Unmarshal(b, &w); err != nil {
@@ -142,6 +142,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
+// nodeToWire converts the fields that an edge sets of its node, with texts cut to MaxNodeText; nil stays nil.
 func nodeToWire(n *fleet.Node) *wireNode {
 	if n == nil {
 		return nil
@@ -174,6 +175,7 @@ func nodeToWire(n *fleet.Node) *wireNode {
 	return w
 }
 
+// toNode is the inverse of nodeToWire; nil stays nil.
 func (w *wireNode) toNode() *fleet.Node {
 	if w == nil {
 		return nil
@@ -200,9 +202,10 @@ func (w *wireNode) toNode() *fleet.Node {
 	return n
 }
 
-// nodeText makes what hardware says of itself fit to travel.
+// nodeText returns s cut to MaxNodeText bytes, without invalid UTF-8: hardware reports arbitrary bytes.
 func nodeText(s string) string { return sanitizeText(s, MaxNodeText) }
 
+// nodeTexts returns a copy of m with nodeText applied to keys and values; nil if m is empty.
 func nodeTexts(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
@@ -214,12 +217,13 @@ func nodeTexts(m map[string]string) map[string]string {
 	return c
 }
 
-// maxHash bounds every hash in a message, maxVersions what a Hello offers.
+// maxHash bounds every hash in a message, in bytes; maxVersions bounds the versions that a Hello offers.
 const (
 	maxHash     = 64
 	maxVersions = 16
 )
 
+// checkBounds refuses a Hello that offers no version or too many, or has a hash that is too long.
 func (h Hello) checkBounds() error {
 	switch {
 	case len(h.Versions) == 0 || len(h.Versions) > maxVersions:
@@ -230,6 +234,7 @@ func (h Hello) checkBounds() error {
 	return nil
 }
 
+// checkBounds refuses Updates without rows or row number, and those with more or longer rows than allowed.
 func (u Updates) checkBounds() error {
 	switch {
 	case len(u.Rows) == 0 || len(u.Rows) > MaxUpdatesRows:
@@ -252,6 +257,7 @@ func (u Updates) checkBounds() error {
 	return nil
 }
 
+// checkBounds refuses a Heartbeat without a number, or with a hash that is too long.
 func (h Heartbeat) checkBounds() error {
 	if h.Number == 0 || len(h.Hash) > maxHash {
 		return errors.New("it has no number, or its hash is too long")

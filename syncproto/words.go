@@ -10,8 +10,7 @@ import (
 	"skerry/internal/codec"
 )
 
-// words are texts that rows say again and again; in a row each is its number.
-// Numbers are frozen: append only.
+// words are texts that occur in many rows; a row has a text's index here instead. Indexes are frozen: append only.
 var words = []string{
 	0:  "",
 	1:  string(fleet.TransitionAlloc),
@@ -45,6 +44,7 @@ var words = []string{
 	29: fleet.TaskReconnected,
 }
 
+// wordNumbers is the inverse of words.
 var wordNumbers = func() map[string]uint64 {
 	m := make(map[string]uint64, len(words))
 	for i, w := range words {
@@ -53,11 +53,11 @@ var wordNumbers = func() map[string]uint64 {
 	return m
 }()
 
-// word is a text that is written as its number in words where it has one.
+// word is a text that is encoded as its index in words, if it is one of them, and else as text.
 type word string
 
-// Rows are decoded by every hub, thousands at a time when edges come back, and most of
-// a row is words and identifiers. Their usual forms go past the codec.
+// Every hub decodes all rows, thousands at a time when edges reconnect, and a row is mostly words and identifiers.
+// So their usual forms are encoded and decoded here, without the CBOR library.
 
 func (w word) MarshalCBOR() ([]byte, error) {
 	n, ok := wordNumbers[string(w)]
@@ -101,12 +101,11 @@ const (
 )
 
 const (
-	inHead    = 24                   // numbers below it stand in an item's first byte
-	bytesOf16 = majorBytes<<5 | 0x10 // the first byte of 16 bytes
+	inHead    = 24                   // CBOR writes smaller numbers in an item's first byte
+	bytesOf16 = majorBytes<<5 | 0x10 // CBOR's first byte of a string of 16 bytes
 )
 
-// uid is an identifier that is written as 16 bytes where it is a UUID in its
-// usual form.
+// uid is an identifier. A lower-case UUID with dashes is encoded as 16 bytes, any other text as text.
 type uid string
 
 func (u uid) MarshalCBOR() ([]byte, error) {
@@ -140,10 +139,10 @@ func (u *uid) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
-// uuidDashes are the places of dashes in a UUID's usual form.
+// uuidDashes are the positions of the dashes in a UUID.
 var uuidDashes = [...]int{8, 13, 18, 23}
 
-// parseUUID reads a UUID in its usual form: lower case, with dashes.
+// parseUUID parses a lower-case UUID with dashes; ok is false for any other text.
 func parseUUID(s string) (b [16]byte, ok bool) {
 	if len(s) != 36 {
 		return b, false
@@ -167,6 +166,7 @@ func parseUUID(s string) (b [16]byte, ok bool) {
 	return b, err == nil
 }
 
+// formatUUID is the inverse of parseUUID.
 func formatUUID(b [16]byte) string {
 	var digits [32]byte
 	hex.Encode(digits[:], b[:])
