@@ -53,7 +53,7 @@ func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(addr)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%q is not the address of a hub", addr).
-			WithHint("write it like %s, with --addr or as SKERRY_ADDR", DefaultAddr)
+			WithHint("write it like %s, in --addr or SKERRY_ADDR", DefaultAddr)
 	}
 	dial := (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	if cfg.Dial != nil {

@@ -48,7 +48,7 @@ func (c *Client) unreachableError(ctx context.Context, path string, err error) e
 	var op *net.OpError
 	if ctx.Err() == nil && errors.As(err, &op) {
 		refused := fleet.Errorf(fleet.CodeUnavailable, "no hub answers at %s: %v", c.base, op.Err).
-			WithHint("is a hub running there? Another one is named with --addr or SKERRY_ADDR")
+			WithHint("is a hub running there? --addr or SKERRY_ADDR name another one")
 		return &Error{Err: refused, Cause: err}
 	}
 	return fmt.Errorf("ask the hub for %s: %w", path, err)

@@ -133,7 +133,7 @@ func (s *execSession) copyExecOutput() (int, error) {
 			if errors.As(err, &closed) && closed.Text != "" {
 				return 0, fleet.Errorf(codeOfClose(closed.Code), "%s", closed.Text)
 			}
-			return 0, fleet.Errorf(fleet.CodeUnavailable, "run a command: the hub is gone: %v", err)
+			return 0, fleet.Errorf(fleet.CodeUnavailable, "run a command: the connection to the hub is lost: %v", err)
 		}
 		var err error
 		switch {

@@ -83,10 +83,10 @@ func pickMatch[T any](kind, ref string, list []T, name func(T) (id, label string
 	case len(exact) == 1:
 		return exact[0], nil
 	case len(exact) > 1:
-		return none, fleet.Errorf(fleet.CodeConflict, "%d %ss of different namespaces are called %q", len(exact), kind, ref).
+		return none, fleet.Errorf(fleet.CodeConflict, "%d %ss of different namespaces have the id %q", len(exact), kind, ref).
 			WithHint("name one namespace with --namespace")
 	case ref == "":
-		return none, fleet.Errorf(fleet.CodeInvalid, "which %s? Its id is empty", kind)
+		return none, fleet.Errorf(fleet.CodeInvalid, "find a %s: the id is empty", kind)
 	case len(list) == 0:
 		return none, fleet.Errorf(fleet.CodeNotFound, "no %s begins with %q", kind, ref)
 	case len(list) == 1:

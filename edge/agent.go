@@ -192,7 +192,7 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 // fleet.CodeNotFound, several are a fleet.CodeInvalid.
 func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
 	if short == "" {
-		return "", fleet.Errorf(fleet.CodeInvalid, "no allocation is given")
+		return "", fleet.Errorf(fleet.CodeInvalid, "find an allocation: no id is given")
 	}
 	held, err := a.e.allocs.Status(ctx)
 	if err != nil {
@@ -206,11 +206,11 @@ func (a agent) resolveAllocID(ctx context.Context, short fleet.AllocID) (fleet.A
 	}
 	switch len(found) {
 	case 0:
-		return "", fleet.Errorf(fleet.CodeNotFound, "no allocation here starts with %q", short)
+		return "", fleet.Errorf(fleet.CodeNotFound, "no allocation on this edge has an id that begins with %q", short)
 	case 1:
 		return found[0], nil
 	}
-	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations here start with %q", len(found), short).WithHint("give more of the id")
+	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations on this edge have an id that begins with %q", len(found), short).WithHint("give more of the id")
 }
 
 // openLogs opens a task's output for the local API or a hub. req.Task may be "" if there is only one task.
@@ -243,7 +243,7 @@ func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.St
 	}
 	s, ok := all[id]
 	if !ok {
-		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
+		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not on this edge", id)
 	}
 	return s, nil
 }

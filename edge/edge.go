@@ -111,7 +111,7 @@ func (c Config) checkAndFillDefaults() (Config, error) {
 	if c.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return c, fmt.Errorf("open edge: no name is configured, and the host has none: %w", err)
+			return c, fmt.Errorf("open edge: no name is configured, and the host name cannot be read: %w", err)
 		}
 		c.Name = name
 	}

@@ -40,9 +40,9 @@ func (e *Edge) execInAlloc(ctx context.Context, req syncproto.Request, x fleet.E
 	action := req.Kind == syncproto.RequestAction
 	switch {
 	case action && (req.Action == "" || len(req.Command) > 0):
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run an action in allocation %s: name an action and no command", fleet.Short(req.Alloc))
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run an action in allocation %s: the request has to name an action, and no command", fleet.Short(req.Alloc))
 	case !action && (len(req.Command) == 0 || req.Command[0] == "" || req.Action != ""):
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: give a command and no action", fleet.Short(req.Alloc))
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: the request has to contain a command, and no action", fleet.Short(req.Alloc))
 	}
 	s, err := e.heldAllocStatus(ctx, req.Alloc)
 	if err != nil {

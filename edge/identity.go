@@ -44,7 +44,7 @@ const enrolHandshake = 5 * time.Second
 // stored, and reads the join token. It refuses a hub's data directory.
 func (e *Edge) openIdentity() error {
 	if _, err := os.Stat(e.dir.File(hubFile)); err == nil {
-		return fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is a hub's", e.dir.File()).
+		return fleet.Errorf(fleet.CodeConflict, "open data directory %s: it belongs to a hub", e.dir.File()).
 			WithHint("give the edge a data directory of its own")
 	}
 	b, ok, err := e.dir.Read(nodeIDFile)
@@ -199,7 +199,7 @@ func isFinalError(err error) bool {
 func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	socket, err := e.cfg.ListenPacket(ctx)
 	if err != nil {
-		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "open a socket: %w", err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "join a cluster: open a socket: %w", err)
 	}
 	endpoint, err := transport.New(transport.Config{Conn: socket, HandshakeTimeout: enrolHandshake, Log: e.log.With("component", "transport")})
 	if err != nil {
@@ -220,7 +220,7 @@ func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant)
 func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	addr, err := net.ResolveUDPAddr("udp", hub)
 	if err != nil {
-		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %w", hub, err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "join a cluster: resolve the address of hub %s: %w", hub, err)
 	}
 	id, answer, err := enroll.Enroll(ctx, d, addr, a)
 	if err != nil {

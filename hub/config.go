@@ -240,7 +240,7 @@ func (c Config) advertisedAddr() (string, error) {
 			return n.IP.String(), nil
 		}
 	}
-	return "", fleet.Errorf(fleet.CodeInvalid, "find an address to advertise: this machine has none but loopback").
+	return "", fleet.Errorf(fleet.CodeInvalid, "find an address to advertise: this machine has only loopback addresses").
 		WithHint("name it with --advertise")
 }
 

@@ -17,9 +17,9 @@ func TestLeadOfAHubThatIsAlone(t *testing.T) {
 		says   string
 	}{
 		"":                     {http.StatusConflict, "hand the lead over: hub hub-1 is the only one of this region that has a vote"},
-		"?id=hub-1":            {http.StatusConflict, "hand the lead over to hub hub-1: it leads already"},
+		"?id=hub-1":            {http.StatusConflict, "hand the lead over to hub hub-1: it is already the leader"},
 		"?id=hub-2":            {http.StatusNotFound, "hubs there are: hub-1 (" + h.QUICAddr() + ")"},
-		"?address=127.0.0.1:1": {http.StatusNotFound, "find hub 127.0.0.1:1: the log is replicated to no such hub"},
+		"?address=127.0.0.1:1": {http.StatusNotFound, "find hub 127.0.0.1:1: it is not a member of the Raft cluster"},
 	} {
 		status, err := h.requestHTTP("PUT", "/v1/operator/raft/transfer-leadership"+query, nil, nil)
 		if err == nil || status != want.status || !strings.Contains(err.Error(), want.says) {

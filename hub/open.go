@@ -100,7 +100,7 @@ func (h *Hub) joinCluster(ctx context.Context) (pki.Credentials, error) {
 // that this start fits to it.
 func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	if _, err := os.Stat(h.dir.File(edgeFile)); err == nil {
-		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.File()).
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it belongs to an edge", h.dir.File()).
 			WithHint("give the hub a data directory of its own")
 	}
 	creds, known, err = pki.LoadCredentials(h.dir.File(pki.Folder))
@@ -108,7 +108,7 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	case err != nil:
 		return pki.Credentials{}, false, err
 	case known && creds.Identity.Name != h.cfg.Name:
-		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.File(), creds.Identity.Name, h.cfg.Name).
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it belongs to hub %q, not to %q", h.dir.File(), creds.Identity.Name, h.cfg.Name).
 			WithHint("start it with --name %s", creds.Identity.Name)
 	case known:
 		if h.cfg.Bootstrap || len(h.cfg.Join) > 0 {
@@ -116,8 +116,8 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 		}
 		return creds, true, nil
 	case !h.cfg.Bootstrap && len(h.cfg.Join) == 0:
-		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.File()).
-			WithHint("make a new cluster with --bootstrap, or join one with --join and --token-file")
+		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it contains no identity", h.dir.File()).
+			WithHint("create a new cluster with --bootstrap, or join one with --join and --token-file")
 	}
 	return pki.Credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
 }

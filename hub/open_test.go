@@ -145,7 +145,7 @@ func TestAnEdgesDirectoryIsRefused(t *testing.T) {
 	cfg := config(t, "hub-1")
 	cfg.Bootstrap = true
 	mustWrite(t, filepath.Join(cfg.DataDir, "identity", "node-id"), "x")
-	mustRefuse(t, cfg, fleet.CodeConflict, "it is an edge's")
+	mustRefuse(t, cfg, fleet.CodeConflict, "it belongs to an edge")
 }
 
 // A hub signs certificates by its clock: one that stands before the cluster was

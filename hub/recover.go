@@ -23,7 +23,7 @@ func Recover(dataDir string, log *slog.Logger) (name fleet.HubID, r consensus.Re
 		return "", r, err
 	}
 	if !known {
-		return "", r, fleet.Errorf(fleet.CodeInvalid, "recover the hub in %s: the directory holds no identity of a hub", dataDir).
+		return "", r, fleet.Errorf(fleet.CodeInvalid, "recover the hub in %s: the directory contains no identity of a hub", dataDir).
 			WithHint("name the data directory of a hub that was in the cluster")
 	}
 	name = fleet.HubID(creds.Identity.Name)

@@ -54,7 +54,7 @@ func addUsageErrors(cmd *cobra.Command) {
 
 func usageError(cmd *cobra.Command, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "%w", err).
-		WithHint("usage: %s; %s --help says more", cmd.UseLine(), cmd.CommandPath())
+		WithHint("usage: %s; see %s --help", cmd.UseLine(), cmd.CommandPath())
 }
 
 // twoDashes writes -name as --name where the command has a flag of that name. What

@@ -155,7 +155,7 @@ func flagValues(v cty.Value) ([]string, error) {
 		for it := v.ElementIterator(); it.Next(); {
 			key, element := it.Element()
 			if element.IsNull() || !element.Type().IsPrimitiveType() {
-				return nil, fmt.Errorf("its elements must be text, numbers or true and false")
+				return nil, fmt.Errorf("its elements must be strings, numbers or bools")
 			}
 			text, err := convert.Convert(element, cty.String)
 			if err != nil {
@@ -169,5 +169,5 @@ func flagValues(v cty.Value) ([]string, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s is no value of a flag", v.Type().FriendlyName())
+	return nil, fmt.Errorf("a flag cannot have a value of type %s", v.Type().FriendlyName())
 }

@@ -38,7 +38,7 @@ func NewShaper(to io.Writer, text string) (*Shaper, error) {
 // Write keeps JSON for Close, at most 256 MiB.
 func (s *Shaper) Write(b []byte) (int, error) {
 	if s.text.Len()+len(b) > maxShaped {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "use the template: there are more than %d MiB", maxShaped>>20)
+		return 0, fleet.Errorf(fleet.CodeInvalid, "use the template: the output has more than %d MiB", maxShaped>>20)
 	}
 	return s.text.Write(b)
 }

@@ -58,7 +58,7 @@ func (f Folder) Match(below, pattern string) ([]string, error) {
 	}
 	pattern = path.Clean(filepath.ToSlash(pattern))
 	if !doublestar.ValidatePattern(pattern) || !fs.ValidPath(pattern) {
-		return nil, fmt.Errorf("%q is no pattern of files below a folder: it is like *.conf or **/*.conf", pattern)
+		return nil, fmt.Errorf("%q is not a pattern of files below a folder: write it like *.conf or **/*.conf", pattern)
 	}
 	var names []string
 	err = doublestar.GlobWalk(os.DirFS(at), pattern, func(name string, d fs.DirEntry) error {
@@ -66,7 +66,7 @@ func (f Folder) Match(below, pattern string) ([]string, error) {
 			return err
 		}
 		if names = append(names, name); len(names) > maxFileSet {
-			return fmt.Errorf("%s/%s names more than %d files", at, pattern, maxFileSet)
+			return fmt.Errorf("%s/%s matches more than %d files", at, pattern, maxFileSet)
 		}
 		return nil
 	})
@@ -86,7 +86,7 @@ func (Folder) Expand(name string) (string, error) {
 		return name, nil
 	}
 	if rest != "" && rest[0] != '/' && rest[0] != filepath.Separator {
-		return "", fmt.Errorf("%s: only one's own folder is known: ~/…", name)
+		return "", fmt.Errorf("%s: only the user's own home folder is known: ~/…", name)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -27,7 +27,7 @@ func ReadFile(name string) ([]byte, error) {
 	}
 	if len(src) > fleet.MaxJobSize {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", name, fleet.MaxJobSize).
-			WithHint("split it into several jobs, or let its tasks fetch what is large")
+			WithHint("split it into several jobs, or let its tasks fetch large data")
 	}
 	return src, nil
 }

@@ -24,7 +24,7 @@ gone; nodes notice that the cluster went back, keep their work and replay what t
 Never start a lost hub again with its former data directory: it would elect a leader of its own.`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			if dataDir == "" {
-				return fleet.Errorf(fleet.CodeInvalid, "recover which hub?").WithHint("name its data directory with --data-dir")
+				return fleet.Errorf(fleet.CodeInvalid, "recover a hub: no data directory is given").WithHint("name its data directory with --data-dir")
 			}
 			name, r, err := hub.Recover(dataDir, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 			if err != nil {

@@ -95,7 +95,7 @@ func searchContexts(c *command.Call, text string) (kind int, id string, err erro
 	const shown = 5
 	switch len(found) {
 	case 0:
-		return 0, "", fleet.Errorf(fleet.CodeNotFound, "nothing begins with %q: no %s", text, kinds())
+		return 0, "", fleet.Errorf(fleet.CodeNotFound, "no id begins with %q: no %s", text, kinds())
 	case 1:
 		return kind, id, nil
 	}

@@ -56,7 +56,7 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	}
 	for _, s := range x.Command {
 		if strings.ContainsRune(s, 0) {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "it contains a NUL byte")
+			return nil, fleet.Errorf(fleet.CodeInvalid, "the command contains a NUL byte")
 		}
 	}
 	path, err := findProgram(x.Command[0], sp.Dir, sp.Env)

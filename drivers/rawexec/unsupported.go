@@ -11,7 +11,7 @@ import (
 
 // unsupported returns the error of this driver on systems other than Linux.
 func unsupported() error {
-	return fleet.Errorf(fleet.CodeUnsupported, "driver %s does not work on this system", Name).
+	return fleet.Errorf(fleet.CodeUnsupported, "start the driver %s: this system is not supported", Name).
 		WithHint("it needs Linux")
 }
 

@@ -365,10 +365,10 @@ func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (jou
 	}
 	w, ok := desired[id]
 	if !ok {
-		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
+		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not on this edge", id)
 	}
 	if s := a.cfg.Journal.States()[id]; s.Terminal() {
-		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
+		return journal.DesiredAlloc{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended, its status is %s", fleet.Short(id), s.ClientStatus)
 	}
 	return w, nil
 }

@@ -67,7 +67,7 @@ func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why string) error {
 	u := a.activeAllocOf(id)
 	if u == nil {
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
+		return fleet.Errorf(fleet.CodeConflict, "read the checks of allocation %s: it is not running", fleet.Short(id))
 	}
 	return u.runner.RestartUnhealthy(ctx, task, why)
 }

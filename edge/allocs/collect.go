@@ -22,11 +22,11 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	if id != "" {
 		w, held := desired[id]
 		if !held {
-			return fleet.Errorf(fleet.CodeNotFound, "collect allocation %s: it is not held on this edge", fleet.Short(id)).
+			return fleet.Errorf(fleet.CodeNotFound, "garbage-collect allocation %s: it is not on this edge", fleet.Short(id)).
 				WithHint("its folder is already removed")
 		}
 		if why, hint := a.whyHeld(w, states[id], acknowledged); why != "" {
-			return fleet.Errorf(fleet.CodeConflict, "collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
+			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
 		}
 		return a.collectEnded(ctx, id)
 	}

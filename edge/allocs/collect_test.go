@@ -60,7 +60,7 @@ func TestCollect(t *testing.T) {
 		<-l.Recovered()
 		synctest.Wait()
 		for id, why := range map[fleet.AllocID]string{
-			"gone": "not held", "runs": "has not ended", "new": "not confirmed", "kept": "on site",
+			"gone": "not on this edge", "runs": "has not ended", "new": "not confirmed", "kept": "on site",
 		} {
 			if err := l.Collect(t.Context(), id); err == nil || !strings.Contains(err.Error(), why) || fleet.AsError(err).Hint == "" {
 				t.Errorf("%s: %v, want %q", id, err, why)

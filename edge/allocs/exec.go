@@ -29,7 +29,7 @@ func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*active
 	}
 	u := a.activeAllocOf(id)
 	if u == nil {
-		return nil, fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
+		return nil, fleet.Errorf(fleet.CodeConflict, "run a command in allocation %s: it is not running", fleet.Short(id))
 	}
 	return u, nil
 }

@@ -179,8 +179,8 @@ func (d *database) migrateSchema() error {
 	case err == nil && 0 < written && written <= schemaVersion:
 		return damaged("the header says version %d, and the content is of version %d", version, written)
 	default:
-		return fleet.Errorf(fleet.CodeVersion, "the data directory is of a newer version (%d, this release knows %d)", version, schemaVersion).
-			WithHint("run the release that wrote it, or a newer one")
+		return fleet.Errorf(fleet.CodeVersion, "the data directory has version %d, this release knows %d", version, schemaVersion).
+			WithHint("run the release that wrote it or a newer one")
 	}
 	for ; version < schemaVersion; version++ {
 		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d; COMMIT", migrations[version], version+1)

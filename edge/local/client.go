@@ -153,7 +153,7 @@ func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Val
 		}
 		if errors.As(err, &cause) || errors.As(err, &gone) {
 			return nil, fleet.Errorf(fleet.CodeUnavailable, "no agent answers at %s: %v", c.socket, errors.Unwrap(err)).
-				WithHint("is the edge running, and is --data-dir its data directory?")
+				WithHint("check that the edge is running, and that --data-dir is its data directory")
 		}
 		return nil, fmt.Errorf("ask the agent for %s: %w", path, err)
 	}

@@ -53,8 +53,8 @@ func Check(p fleet.Periodic, now time.Time) error {
 		return err
 	}
 	if at.IsZero() {
-		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never comes", p.Crons()[0]).
-			WithHint("no day is such a day, or all of them are over")
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never launches", p.Crons()[0]).
+			WithHint("no day matches it, or all such days are over")
 	}
 	return checkGap(p, at)
 }
@@ -72,8 +72,8 @@ func checkGap(p fleet.Periodic, at time.Time) error {
 			return err
 		}
 		if gap := next.Sub(at); gap < minGap {
-			return fleet.Errorf(fleet.CodeInvalid, "periodic block: launches follow each other after %s, at least %s are needed", gap, minGap).
-				WithHint("let one launch do the work of several, or run a service that waits between its turns")
+			return fleet.Errorf(fleet.CodeInvalid, "periodic block: launches are %s apart, at least %s are needed", gap, minGap).
+				WithHint("let one launch do the work of several, or run a service job that waits between its runs")
 		}
 		at = next
 	}
@@ -122,7 +122,7 @@ func compileExpression(spec string) (x expression, err error) {
 		}
 	}()
 	if len(spec) > maxExpression {
-		return expression{}, fleet.Errorf(fleet.CodeInvalid, "cron expression of %d bytes: at most %d are taken", len(spec), maxExpression)
+		return expression{}, fleet.Errorf(fleet.CodeInvalid, "the cron expression has %d bytes, at most %d are allowed", len(spec), maxExpression)
 	}
 	e, err := cronexpr.Parse(spec)
 	if err != nil {

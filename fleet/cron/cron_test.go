@@ -73,14 +73,14 @@ func TestCheck(t *testing.T) {
 		{"no expression", fleet.Periodic{}, "no cron expression"},
 		{"malformed", fleet.Periodic{Spec: "every day"}, `"every day"`},
 		{"the second is malformed", fleet.Periodic{Specs: []string{"@daily", "61 * * * *"}}, `"61 * * * *"`},
-		{"never comes", fleet.Periodic{Spec: "0 0 30 2 *"}, "never comes"},
-		{"has been", fleet.Periodic{Spec: "0 0 1 1 * 2020"}, "never comes"},
+		{"never launches", fleet.Periodic{Spec: "0 0 30 2 *"}, "never launches"},
+		{"has been", fleet.Periodic{Spec: "0 0 1 1 * 2020"}, "never launches"},
 		{"unknown zone", fleet.Periodic{Spec: "@daily", TimeZone: "Mars/Olympus"}, "time zone"},
 		{"the hub's own zone", fleet.Periodic{Spec: "@daily", TimeZone: "Local"}, "time zone"},
 		{"unknown type", fleet.Periodic{Spec: "@daily", SpecType: "moon"}, `"moon"`},
-		{"every second", fleet.Periodic{Spec: "* * * * * * *"}, "after 1s, at least 10s are needed"},
+		{"every second", fleet.Periodic{Spec: "* * * * * * *"}, "1s apart, at least 10s are needed"},
 		{"every ten seconds", fleet.Periodic{Spec: "*/10 * * * * * *"}, ""},
-		{"five seconds apart together", fleet.Periodic{Specs: []string{"0 * * * * * *", "5 * * * * * *"}}, "after 5s"},
+		{"five seconds apart together", fleet.Periodic{Specs: []string{"0 * * * * * *", "5 * * * * * *"}}, "5s apart"},
 		{"huge", fleet.Periodic{Spec: strings.Repeat("* ", 1<<16)}, "131072 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func uuidV5(space, name string) (string, error) {
 	}
 	prefix, err := hex.DecodeString(digits)
 	if err != nil || len(prefix) != 16 {
-		return "", fmt.Errorf("%q is no namespace: dns, url, oid, x500 or a UUID", space)
+		return "", fmt.Errorf("%q is not a namespace: use dns, url, oid, x500 or a UUID", space)
 	}
 	h := sha1.Sum(append(prefix, name...))
 	u := h[:16]

@@ -46,7 +46,7 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 	root := p.readSection(p.jsonSection(pairs, outer, scope), outer, "", scope)
 	tree, ok := root["Job"].(map[string]any)
 	if !ok && len(p.diags) == 0 {
-		p.addDiagnostic(Diagnostic{File: p.filename, Message: "there is no job"})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: "the file has no job"})
 	}
 	p.rerootPositions("Job")
 	if p.meter.exceeded != nil {
@@ -84,7 +84,7 @@ func (p *parser) jsonBlock(it blockItem, pairs []hcl.KeyValuePair) *hclsyntax.Bl
 			continue
 		}
 		if first, dup := body.Attributes[name]; dup {
-			p.addDiagnosticAt(at, fmt.Sprintf("%q is there twice: first at line %d", name, first.NameRange.Start.Line), "")
+			p.addDiagnosticAt(at, fmt.Sprintf("%q is defined twice: first at line %d", name, first.NameRange.Start.Line), "")
 			continue
 		}
 		attr := &hclsyntax.Attribute{Name: name, NameRange: at, SrcRange: at}

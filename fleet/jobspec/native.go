@@ -124,7 +124,7 @@ func (p *parser) expandDynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []blo
 	var content *hclsyntax.Block
 	for _, inner := range b.Body.Blocks {
 		if inner.Type != "content" || content != nil || len(inner.Labels) > 0 {
-			p.addDiagnosticAt(inner.DefRange(), "a dynamic block holds one content block and no other", "")
+			p.addDiagnosticAt(inner.DefRange(), "a dynamic block contains one content block and no other block", "")
 			return nil
 		}
 		content = inner
@@ -274,7 +274,7 @@ func (p *parser) hasBoundedTokens(tokens hclsyntax.Tokens) bool {
 		case operators > maxOperators:
 			message = fmt.Sprintf("more than %d operators in one file", maxOperators)
 		case i > maxTokens:
-			message = fmt.Sprintf("the file is too long: more than %d words and signs", maxTokens)
+			message = fmt.Sprintf("the file is too long: it has more than %d tokens", maxTokens)
 		}
 		if message != "" {
 			p.addDiagnosticAt(t.Range, message, splitHint)

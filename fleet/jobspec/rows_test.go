@@ -78,7 +78,7 @@ func TestParserSemantics(t *testing.T) {
 		{"F170 unknown blocks", before + "bogus {}\n" + task + after, jobspec.Options{}, nil, `!f.hcl:3:1: unknown block "bogus"`},
 		{"F170 unknown arguments", before + "cuont = 1\n" + task + after, jobspec.Options{}, nil, `!f.hcl:3:1: unknown attribute "cuont" (did you mean count?)`},
 		{"F170 extra labels", before + "task \"a\" \"b\" {\n driver = \"sim\"\n}\n" + after, jobspec.Options{}, nil, "!f.hcl:3:1: a task has one name, not 2"},
-		{"F171 services of one name and port", before + "network {\n port \"p\" {}\n}\nservice {\n name = \"s\"\n port = \"p\"\n}\nservice {\n name = \"s\"\n port = \"p\"\n}\n" + task + after, jobspec.Options{}, nil, `!service "s" is there twice`},
+		{"F171 services of one name and port", before + "network {\n port \"p\" {}\n}\nservice {\n name = \"s\"\n port = \"p\"\n}\nservice {\n name = \"s\"\n port = \"p\"\n}\n" + task + after, jobspec.Options{}, nil, `!service "s" is defined twice`},
 		{"F171 a name that is known at run time", before + "service {\n name = \"s-${NOMAD_ALLOC_INDEX}\"\n}\n" + task + after, jobspec.Options{},
 			func(j *fleet.Job) any { return j.TaskGroups[0].Services[0].Name }, "s-${NOMAD_ALLOC_INDEX}"},
 		{"F172 heredocs", inTask("template {\n destination = \"local/x\"\n data = <<EOF\n  a {{ env \"B\" }}\nEOF\n}\ntemplate {\n destination = \"local/y\"\n data = <<-EOF\n    a\n      b\n  EOF\n}"), jobspec.Options{},

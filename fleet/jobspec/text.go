@@ -8,7 +8,7 @@ import (
 )
 
 // emptyHint is the least that a job file says.
-const emptyHint = `a job file says job "NAME" { group "NAME" { task "NAME" { … } } }`
+const emptyHint = `a job file has the form job "NAME" { group "NAME" { task "NAME" { … } } }`
 
 var (
 	utf8Mark      = []byte("\xef\xbb\xbf")
@@ -36,7 +36,7 @@ func (p *parser) readableText(src []byte) ([]byte, bool) {
 	if at < 0 && utf8.Valid(src) {
 		return src, true
 	}
-	d := Diagnostic{File: p.filename, Message: "this is no text, but bytes", Hint: "a job file is text in HCL or JSON"}
+	d := Diagnostic{File: p.filename, Message: "the file is not text", Hint: "a job file is text in HCL or JSON"}
 	if at < 0 {
 		for at = 0; at < len(src); {
 			r, n := utf8.DecodeRune(src[at:])

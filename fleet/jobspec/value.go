@@ -163,7 +163,7 @@ func (names runtimeNames) addReference(t hcl.Traversal) error {
 		}
 		last := i == len(t)-1
 		if last && len(node.sub) > 0 || !last && node.leaf != "" {
-			return fmt.Errorf("%s cannot stand beside a longer or shorter reference in one expression: use two", traversalText(t))
+			return fmt.Errorf("%s cannot be used in one expression with a longer or shorter reference: use two expressions", traversalText(t))
 		}
 		if last {
 			node.leaf = "${" + traversalText(t) + "}"

@@ -297,13 +297,13 @@ func (p *parser) evaluateLocals(blocks []*hclsyntax.Block, scope *hcl.EvalContex
 	for _, b := range blocks {
 		for _, attr := range sortedAttributes(b.Body) {
 			if first, dup := waiting[attr.Name]; dup {
-				p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("local %q is there twice: first at line %d", attr.Name, first.NameRange.Start.Line), "")
+				p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("local %q is defined twice: first at line %d", attr.Name, first.NameRange.Start.Line), "")
 				continue
 			}
 			waiting[attr.Name] = attr
 		}
 		for _, inner := range b.Body.Blocks {
-			p.addDiagnosticAt(inner.DefRange(), "locals holds NAME = value alone", "")
+			p.addDiagnosticAt(inner.DefRange(), "a locals block contains only NAME = value", "")
 		}
 	}
 	if len(waiting) > maxNames {

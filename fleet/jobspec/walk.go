@@ -110,7 +110,7 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 		return
 	}
 	if _, dup := m[child.key]; dup {
-		p.addDiagnosticAt(e.at, e.name+" is there twice", "")
+		p.addDiagnosticAt(e.at, e.name+" is defined twice", "")
 		return
 	}
 	if child.texts {
@@ -191,7 +191,7 @@ func (p *parser) readChildBlock(m map[string]any, it blockItem, b *block, path s
 	case b.repeated:
 		m[key] = append(list, child)
 	case dup:
-		p.addDiagnosticAt(it.at, it.name+" is there twice", "")
+		p.addDiagnosticAt(it.at, it.name+" is defined twice", "")
 	default:
 		m[key] = child
 	}
@@ -209,7 +209,7 @@ func (p *parser) putKeyedBlock(m map[string]any, it blockItem, child map[string]
 		m[key] = byLabel
 	}
 	if _, dup := byLabel[it.labels[0]]; dup {
-		p.addDiagnosticAt(it.at, fmt.Sprintf("%s %q is there twice", it.name, it.labels[0]), "")
+		p.addDiagnosticAt(it.at, fmt.Sprintf("%s %q is defined twice", it.name, it.labels[0]), "")
 	}
 	byLabel[it.labels[0]] = child
 }

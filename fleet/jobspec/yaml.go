@@ -133,7 +133,7 @@ func (r *yamlReader) readMapping(into map[string]cty.Value, n *yaml.Node) error 
 			return err
 		}
 		if own[name] {
-			return fmt.Errorf("decode YAML: line %d: the key %q is there twice", key.Line, name)
+			return fmt.Errorf("decode YAML: line %d: the key %q is defined twice", key.Line, name)
 		}
 		r.left -= int64(len(name))
 		own[name], into[name] = true, v
@@ -191,7 +191,7 @@ var (
 
 func yamlScalar(n *yaml.Node) (cty.Value, error) {
 	wrong := func(what string) (cty.Value, error) {
-		return cty.NilVal, fmt.Errorf("decode YAML: line %d: %.40q is no %s", n.Line, n.Value, what)
+		return cty.NilVal, fmt.Errorf("decode YAML: line %d: %.40q is not a %s", n.Line, n.Value, what)
 	}
 	tag := n.ShortTag()
 	plain := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0

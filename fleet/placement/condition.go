@@ -27,7 +27,7 @@ type Condition struct {
 func Compile(c fleet.Constraint) (Condition, error) {
 	cond := Condition{c: c}
 	if len(c.LTarget)+len(c.RTarget) > MaxConstraintLength {
-		return cond, fmt.Errorf("a constraint may have %d characters at most", MaxConstraintLength)
+		return cond, fmt.Errorf("a constraint may have at most %d characters", MaxConstraintLength)
 	}
 	if err := checkOperand(c); err != nil {
 		return cond, err
@@ -179,7 +179,7 @@ func isInterpolated(target string) bool { return strings.HasPrefix(target, "${")
 
 func compileRegexp(pattern string) (*regexp.Regexp, error) {
 	if len(pattern) > MaxRegexpLength {
-		return nil, fmt.Errorf("a regular expression may have %d characters at most", MaxRegexpLength)
+		return nil, fmt.Errorf("a regular expression may have at most %d characters", MaxRegexpLength)
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {

@@ -34,7 +34,7 @@ func ParsePorts(spec string) (*PortSet, error) {
 	}
 	parts := strings.Split(spec, ",")
 	if len(parts) > maxPortRanges {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read ports: %d ranges, at most %d", len(parts), maxPortRanges)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read ports: there are %d ranges, at most %d are allowed", len(parts), maxPortRanges)
 	}
 	for _, part := range parts {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
@@ -81,7 +81,7 @@ func ValidatePorts(n *fleet.Node) error {
 	}
 	from, to := n.DynamicPorts()
 	if from < 1 || to > fleet.MaxPort || from > to {
-		return fleet.Errorf(fleet.CodeInvalid, "dynamic ports are from %d to %d, which is no range of ports", from, to)
+		return fleet.Errorf(fleet.CodeInvalid, "dynamic ports: %d to %d is not a range of ports", from, to)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const maxVersionLength = 256
 func parseVersion(s string, strict bool) (version, error) {
 	bad := func() (version, error) { return version{}, fmt.Errorf("malformed version %q", s) }
 	if len(s) > maxVersionLength {
-		return version{}, fmt.Errorf("version of %d characters, at most %d", len(s), maxVersionLength)
+		return version{}, fmt.Errorf("the version has %d characters, at most %d are allowed", len(s), maxVersionLength)
 	}
 	rest, build, hasBuild := strings.Cut(strings.TrimPrefix(strings.TrimSpace(s), "v"), "+")
 	if hasBuild && !identifiers(build) {
@@ -149,7 +149,7 @@ type versionBound struct {
 func parseVersionRange(s string, semver bool) (versionRange, error) {
 	r := versionRange{semver: semver}
 	if len(s) > 8*maxVersionLength {
-		return r, fmt.Errorf("version bounds of %d characters, at most %d", len(s), 8*maxVersionLength)
+		return r, fmt.Errorf("the version constraint has %d characters, at most %d are allowed", len(s), 8*maxVersionLength)
 	}
 	for part := range strings.SplitSeq(s, ",") {
 		part = strings.TrimSpace(part)

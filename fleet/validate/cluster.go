@@ -89,7 +89,7 @@ func Pool(p *fleet.Pool) error {
 	case !validPool.MatchString(p.Name):
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %.140q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
 	case p.Name == fleet.AllPools:
-		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: that is all of them, and has no rules of its own", p.Name)
+		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: it contains all nodes, and has no rules of its own", p.Name)
 	case p.DefaultDisconnect != "" && p.DefaultDisconnect != fleet.DisconnectKeep && p.DefaultDisconnect != fleet.DisconnectNomad:
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: DefaultDisconnect is %q or %q, not %q",
 			p.Name, fleet.DisconnectKeep, fleet.DisconnectNomad, p.DefaultDisconnect)

@@ -29,7 +29,7 @@ func DecodeJob(data []byte) (*fleet.Job, fleet.Problems) {
 // decodeTree reads one bounded JSON object, numbers as json.Number.
 func decodeTree(data []byte) (map[string]any, error) {
 	if len(data) > fleet.MaxJobSize {
-		return nil, fmt.Errorf("a job of %d bytes: at most %d", len(data), fleet.MaxJobSize)
+		return nil, fmt.Errorf("the job has %d bytes, at most %d are allowed", len(data), fleet.MaxJobSize)
 	}
 	if JSONDepth(data) > fleet.MaxJobDepth {
 		return nil, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
@@ -44,7 +44,7 @@ func decodeTree(data []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("not a job in JSON: %w", withLineNumber(data, err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not a job in JSON: something follows the object")
+		return nil, errors.New("not a job in JSON: there is text after the object")
 	}
 	if tree == nil {
 		return nil, errors.New("not a job in JSON: null")

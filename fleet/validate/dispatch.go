@@ -10,7 +10,7 @@ import (
 // is to be dispatched with.
 func Dispatch(j *fleet.Job, payload []byte, meta map[string]string) error {
 	if !j.IsParameterized() {
-		return fleet.Errorf(fleet.CodeInvalid, "dispatch job %q: it is not parameterized", j.ID).WithHint("a job that is dispatched has a parameterized block")
+		return fleet.Errorf(fleet.CodeInvalid, "dispatch job %q: it is not parameterized", j.ID).WithHint("only a job with a parameterized block can be dispatched")
 	}
 	p := j.ParameterizedJob
 	var wrong fleet.Problems
@@ -21,7 +21,7 @@ func Dispatch(j *fleet.Job, payload []byte, meta map[string]string) error {
 	case p.Payload == fleet.PayloadForbidden && len(payload) > 0:
 		add("its parameterized block says forbidden", "dispatch job %q: it takes no payload", j.ID)
 	case len(payload) > fleet.MaxPayload:
-		add("give its tasks an address to fetch it from", "dispatch job %q: the payload has %d bytes, at most %d are taken", j.ID, len(payload), fleet.MaxPayload)
+		add("give its tasks an address to fetch it from", "dispatch job %q: the payload has %d bytes, at most %d are allowed", j.ID, len(payload), fleet.MaxPayload)
 	}
 	var unexpected, missing []string
 	for k := range meta {
@@ -39,7 +39,7 @@ func Dispatch(j *fleet.Job, payload []byte, meta map[string]string) error {
 		add("job dispatch takes it as --meta KEY=VALUE", "dispatch job %q: required meta is missing: %q", j.ID, missing)
 	}
 	if len(unexpected) > 0 {
-		add("its parameterized block names those that it takes: meta_required, meta_optional", "dispatch job %q: meta that it does not take: %q", j.ID, unexpected)
+		add("its parameterized block lists the allowed keys: meta_required, meta_optional", "dispatch job %q: it does not accept these meta keys: %q", j.ID, unexpected)
 	}
 	return wrong.Err()
 }

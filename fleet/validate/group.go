@@ -50,7 +50,7 @@ func checkNetworks(ps *fleet.Problems, path string, networks []fleet.NetworkReso
 			ps.AddHint(at+".Mode", "it is host, bridge, none or cni/NAME", "unknown network mode %q", n.Mode)
 		}
 		if n.Hostname != "" && !strings.Contains(n.Hostname, "${") && (len(n.Hostname) > 253 || !hostname.MatchString(n.Hostname)) {
-			ps.Add(at+".Hostname", "%q is no name of a host", n.Hostname)
+			ps.Add(at+".Hostname", "%q is not a host name", n.Hostname)
 		}
 		for _, list := range []struct {
 			name  string
@@ -68,7 +68,7 @@ func validatePort(p fleet.Port, ps *fleet.Problems, path, mode string, labels ma
 	case p.Label == "":
 		ps.Add(path+".Label", "a port needs a name")
 	case labels[p.Label]:
-		ps.Add(path+".Label", "port %q is there twice", p.Label)
+		ps.Add(path+".Label", "port %q is defined twice", p.Label)
 	}
 	labels[p.Label] = true
 	if p.Value < 0 || p.Value > 65535 {
@@ -79,7 +79,7 @@ func validatePort(p fleet.Port, ps *fleet.Problems, path, mode string, labels ma
 	}
 	if p.IgnoreCollision {
 		if mode != fleet.NetworkHost {
-			ps.Add(path+".IgnoreCollision", "collisions of port %q can be ignored in mode host alone, not in %q", p.Label, mode)
+			ps.Add(path+".IgnoreCollision", "collisions of port %q can be ignored only in mode host, not in %q", p.Label, mode)
 		}
 		return
 	}
@@ -88,7 +88,7 @@ func validatePort(p fleet.Port, ps *fleet.Problems, path, mode string, labels ma
 	}
 	key := p.HostNetwork + ":" + strconv.Itoa(p.Value)
 	if first, taken := static[key]; taken {
-		ps.Add(path+".Value", "port %d is taken already by port %q", p.Value, first)
+		ps.Add(path+".Value", "port %d is already used by port %q", p.Value, first)
 	} else {
 		static[key] = p.Label
 	}

@@ -58,7 +58,7 @@ func validateGroupKind(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType str
 		ps.Add(path+".MaxRunDuration", "jobs of type %s do not allow max_run_duration", jobType)
 	}
 	if *g.MaxRunDuration <= 0 {
-		ps.Add(path+".MaxRunDuration", "must be more than nothing, not %s", *g.MaxRunDuration)
+		ps.Add(path+".MaxRunDuration", "must be longer than 0s, not %s", *g.MaxRunDuration)
 	}
 	checkDuration(ps, path+".MaxRunDuration", max(0, *g.MaxRunDuration))
 }
@@ -80,7 +80,7 @@ func checkAffinities(ps *fleet.Problems, path string, as []fleet.Affinity) {
 			ps.Add(at+".Weight", "must be between -100 and 100, and not 0: %d", a.Weight)
 		}
 		if a.Operand == fleet.OpDistinctHosts || a.Operand == fleet.OpDistinctProp {
-			ps.Add(at+".Operand", "%s is a constraint's: an affinity cannot have it", a.Operand)
+			ps.Add(at+".Operand", "%s is only allowed in a constraint, not in an affinity", a.Operand)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func checkSpreads(ps *fleet.Problems, path string, spreads []fleet.Spread) {
 		for k, t := range s.SpreadTarget {
 			target := fmt.Sprintf("%s.SpreadTarget[%d]", at, k)
 			if seen[t.Value] {
-				ps.Add(target+".Value", "target %q is there twice", t.Value)
+				ps.Add(target+".Value", "target %q is defined twice", t.Value)
 			}
 			seen[t.Value] = true
 			if t.Percent < 0 || t.Percent > 100 {

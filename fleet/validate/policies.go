@@ -128,7 +128,7 @@ func validateDisconnect(ps *fleet.Problems, path string, d *fleet.Disconnect, jo
 	if d.StopOnClientAfter != nil {
 		checkDuration(ps, path+".StopOnClientAfter", *d.StopOnClientAfter)
 		if after := *d.StopOnClientAfter; after >= 0 && after < fleet.MinStopOnClientAfter {
-			ps.Add(path+".StopOnClientAfter", "must be at least %s, not %s: an edge that is in touch beats once a second at most",
+			ps.Add(path+".StopOnClientAfter", "must be at least %s, not %s: a connected edge sends at most one heartbeat a second",
 				fleet.MinStopOnClientAfter, after)
 		}
 		if fleet.RunsEverywhere(jobType) {
@@ -153,7 +153,7 @@ func validateUpdate(u *fleet.Update, ps *fleet.Problems, path string) {
 	checkDuration(ps, path+".MinHealthyTime", u.MinHealthyTime)
 	checkDuration(ps, path+".ProgressDeadline", u.ProgressDeadline)
 	if u.HealthyDeadline <= 0 {
-		ps.Add(path+".HealthyDeadline", "must be more than nothing, not %s", u.HealthyDeadline)
+		ps.Add(path+".HealthyDeadline", "must be longer than 0s, not %s", u.HealthyDeadline)
 	} else if u.MinHealthyTime >= u.HealthyDeadline {
 		ps.Add(path+".MinHealthyTime", "%s must be less than the healthy_deadline of %s", u.MinHealthyTime, u.HealthyDeadline)
 	}
@@ -181,7 +181,7 @@ func validateSites(u *fleet.Update, ps *fleet.Problems, path string) {
 			ps.Add(at+".Cron", "a window needs a cron expression that says when it opens")
 		}
 		if w.Duration <= 0 {
-			ps.Add(at+".Duration", "must be more than nothing, not %s", w.Duration)
+			ps.Add(at+".Duration", "must be longer than 0s, not %s", w.Duration)
 		}
 		checkDuration(ps, at+".Duration", max(0, w.Duration))
 	}

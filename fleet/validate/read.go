@@ -53,7 +53,7 @@ func (o *jsonObject) readFieldValue(key string, v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if s, ok := valueAs[string](o, key, "text"); ok {
+		if s, ok := valueAs[string](o, key, "a string"); ok {
 			v.SetString(s)
 		}
 	case reflect.Bool:
@@ -94,7 +94,7 @@ func newPreset(t reflect.Type) reflect.Value {
 
 func (o *jsonObject) readSliceField(key string, v reflect.Value) {
 	if v.Type().Elem().Kind() == reflect.String {
-		texts, ok := listOf[string](o, key, "text")
+		texts, ok := listOf[string](o, key, "a string")
 		if !ok {
 			return
 		}
@@ -132,7 +132,7 @@ func (o *jsonObject) readMapField(key string, v reflect.Value) {
 	m := reflect.MakeMapWithSize(v.Type(), len(sub.m))
 	for _, k := range sortedKeys(sub.m) {
 		if sub.m[k] == nil {
-			o.problems.Add(sub.pathOfKey(k), "must be text, not null")
+			o.problems.Add(sub.pathOfKey(k), "must be a string, not null")
 			continue
 		}
 		e := newPreset(v.Type().Elem()).Elem()
@@ -160,7 +160,7 @@ func (o *jsonObject) readInteger(key string, v reflect.Value) {
 
 // readBase64Bytes reads base64.
 func (o *jsonObject) readBase64Bytes(key string, v reflect.Value) {
-	s, ok := valueAs[string](o, key, "text")
+	s, ok := valueAs[string](o, key, "a string")
 	if !ok {
 		return
 	}

@@ -52,10 +52,10 @@ var (
 
 func validateService(s *fleet.Service, ps *fleet.Problems, path string, where serviceContext) {
 	if name := reference.ReplaceAllString(s.Name, "x"); !fleet.ValidServiceName(name) {
-		ps.Add(path+".Name", "%q cannot name a service: letters, digits and dashes, at most 63", s.Name)
+		ps.Add(path+".Name", "%q cannot name a service: a name has at most 63 letters, digits and dashes", s.Name)
 	}
 	if key := s.Name + ":" + s.PortLabel; where.seen[key] {
-		ps.Add(path+".Name", "service %q is there twice", s.Name)
+		ps.Add(path+".Name", "service %q is defined twice", s.Name)
 	} else {
 		where.seen[key] = true
 	}
@@ -76,7 +76,7 @@ func validateService(s *fleet.Service, ps *fleet.Problems, path string, where se
 	}
 	if where.task != nil && s.TaskName != where.task.Name {
 		ps.AddHint(path+".TaskName", "leave task out, or make the service one of the group",
-			"another task, %q, is not supported: a task's service is of that task, %q", s.TaskName, where.task.Name)
+			"task %q is not supported: the service belongs to its own task, %q", s.TaskName, where.task.Name)
 	}
 	for i := range s.Checks {
 		validateServiceCheck(&s.Checks[i], ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)

@@ -178,7 +178,7 @@ func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
 	}
 	checkDuration(ps, at+".Splay", t.Splay)
 	if _, err := strconv.ParseUint(t.Perms, 8, 12); err != nil {
-		ps.Add(at+".Perms", "%q is no octal number of permissions", t.Perms)
+		ps.Add(at+".Perms", "%q is not an octal file mode", t.Perms)
 	}
 	if w := t.Wait; w != nil && w.Min != nil && w.Max != nil && *w.Min > *w.Max {
 		ps.Add(at+".Wait", "min of %s is more than max of %s", *w.Min, *w.Max)
@@ -210,7 +210,7 @@ func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
 		w, path := &t.Identities[i], fmt.Sprintf("%s.Identities[%d]", at, i)
 		validateIdentity(w, ps, path)
 		if seen[w.Name] {
-			ps.Add(path+".Name", "identity %q is there twice", w.Name)
+			ps.Add(path+".Name", "identity %q is defined twice", w.Name)
 		}
 		seen[w.Name] = true
 	}
@@ -239,7 +239,7 @@ func validateActions(t *fleet.Task, ps *fleet.Problems, at string) {
 			ps.Add(path+".Name", "%q cannot name an action: at most 128 characters, and no spaces", a.Name)
 		}
 		if seen[a.Name] {
-			ps.Add(path+".Name", "action %q is there twice", a.Name)
+			ps.Add(path+".Name", "action %q is defined twice", a.Name)
 		}
 		seen[a.Name] = true
 		if a.Command == "" {

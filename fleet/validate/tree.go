@@ -204,7 +204,7 @@ func (o *jsonObject) reportUnknownKeys() {
 			o.problems.Add(o.pathOfKey(k), "%s is not known", k)
 		}
 		if other := said[strings.ToLower(k)]; other != "" {
-			o.problems.Add(o.pathOfKey(k), "%s is there twice, also as %s", k, other)
+			o.problems.Add(o.pathOfKey(k), "%s is defined twice, also as %s", k, other)
 		}
 		said[strings.ToLower(k)] = k
 	}

@@ -57,7 +57,7 @@ func validateGroups(j *fleet.Job, ps *fleet.Problems) {
 	for i := range j.TaskGroups {
 		g, path := &j.TaskGroups[i], fmt.Sprintf("TaskGroups[%d]", i)
 		if first, dup := seen[g.Name]; dup && g.Name != "" {
-			ps.Add(path+".Name", "group %q is there twice: groups %d and %d", g.Name, first+1, i+1)
+			ps.Add(path+".Name", "group %q is defined twice: groups %d and %d", g.Name, first+1, i+1)
 		}
 		seen[g.Name] = i
 		total += max(0, min(g.Count, fleet.JobCountMax+1))
@@ -97,7 +97,7 @@ func validateGroup(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType string)
 	for i := range g.Tasks {
 		t, taskPath := &g.Tasks[i], fmt.Sprintf("%s.Tasks[%d]", path, i)
 		if first, dup := seen[t.Name]; dup && t.Name != "" {
-			ps.Add(taskPath+".Name", "task %q is there twice in group %q: tasks %d and %d", t.Name, g.Name, first+1, i+1)
+			ps.Add(taskPath+".Name", "task %q is defined twice in group %q: tasks %d and %d", t.Name, g.Name, first+1, i+1)
 		}
 		seen[t.Name] = i
 		if t.Leader && leader >= 0 {

@@ -18,7 +18,7 @@ func Warnings(j *fleet.Job) []string {
 	for i := range j.TaskGroups {
 		g := &j.TaskGroups[i]
 		if g.HasServices() && !hasShutdownDelay(g) {
-			out = append(out, fmt.Sprintf("group %q has services, and neither it nor a task has a shutdown_delay: who has just found them meets a task that stops", g.Name))
+			out = append(out, fmt.Sprintf("group %q has services, and neither the group nor a task has a shutdown_delay: a client that has just discovered a service may reach a stopping task", g.Name))
 		}
 		for k := range g.Tasks {
 			out = append(out, identityWarnings(&g.Tasks[k])...)
@@ -35,11 +35,11 @@ func Warnings(j *fleet.Job) []string {
 			}
 		}
 		if j.Type == fleet.JobTypeService && g.Count > 0 && u.MaxParallel > g.Count {
-			out = append(out, fmt.Sprintf("group %q: max_parallel is %d, and its count %d: an update replaces all of them at once", g.Name, u.MaxParallel, g.Count))
+			out = append(out, fmt.Sprintf("group %q: max_parallel is %d and the count is %d: an update replaces all allocations at once", g.Name, u.MaxParallel, g.Count))
 		}
 	}
 	if promoting > 0 && promoting < canaries {
-		out = append(out, fmt.Sprintf("auto_promote is set for %d of %d groups with canaries: nothing is promoted by itself before it is set for all", promoting, canaries))
+		out = append(out, fmt.Sprintf("auto_promote is set for %d of %d groups with canaries: no deployment is promoted automatically until it is set for all", promoting, canaries))
 	}
 	return out
 }
@@ -47,16 +47,16 @@ func Warnings(j *fleet.Job) []string {
 // ignoredLine says why a key of a job file is ignored.
 func ignoredLine(path string) string {
 	key := path[strings.LastIndex(path, ".")+1:]
-	why := "jobs are registered without tokens: there is nothing here to use it for"
+	why := "jobs are registered without tokens"
 	switch key {
 	case "IOPS":
 		key, why = "iops", "nothing measures or bounds operations of a disk"
 	case "MaxClientDisconnect":
-		key, why = "max_client_disconnect", "stop_after_client_disconnect is there as well, and its edge stops the tasks; write a disconnect block"
+		key, why = "max_client_disconnect", "stop_after_client_disconnect is set too and applies; write a disconnect block"
 	case "Stop":
-		why = "who registers a job wants it to run; job stop stops it"
+		why = "a registered job runs; job stop stops it"
 	case "ParentID", "Dispatched", "DispatchIdempotencyToken", "Payload":
-		why = "only dispatching or launching a job makes its children"
+		why = "only a dispatch or a periodic launch creates child jobs"
 	}
 	return fmt.Sprintf("%s at %s is ignored: %s", key, path, why)
 }
@@ -69,14 +69,14 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 		out = append(out, fmt.Sprintf("group %q: %s is ignored: %s", g.Name, what, why))
 	}
 	if u, usual := g.Update, fleet.DefaultUpdate(fleet.JobTypeService); u != nil && u.Stagger != 0 && u.Stagger != usual.Stagger {
-		idle("stagger of the update block", "max_parallel and min_healthy_time say how fast it goes")
+		idle("stagger of the update block", "max_parallel and min_healthy_time define the speed of an update")
 	}
 	if m, usual := g.Migrate, fleet.DefaultMigrate(fleet.JobTypeService); m != nil {
 		if m.HealthCheck != usual.HealthCheck {
-			idle("health_check of the migrate block", "a drain goes by the health that the update block asks for")
+			idle("health_check of the migrate block", "a drain uses the health rules of the update block")
 		}
 		if m.HealthyDeadline != usual.HealthyDeadline {
-			idle("healthy_deadline of the migrate block", "a drain waits until what it moved is healthy, or for its own deadline")
+			idle("healthy_deadline of the migrate block", "a drain waits until the replacements are healthy, or for its own deadline")
 		}
 	}
 	for _, n := range g.Networks {
@@ -85,10 +85,10 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 			used bool
 			why  string
 		}{
-			{"mbits", n.MBits != 0, "bandwidth is neither measured nor shared out"},
-			{"device", n.Device != "", "host_network of a port says which of the edge's networks"},
-			{"cidr", n.CIDR != "", "host_network of a port says which of the edge's networks"},
-			{"ip", n.IP != "", "ports are of the edge's address, or of that of their host_network"},
+			{"mbits", n.MBits != 0, "bandwidth is neither measured nor limited"},
+			{"device", n.Device != "", "host_network of a port selects the edge's network"},
+			{"cidr", n.CIDR != "", "host_network of a port selects the edge's network"},
+			{"ip", n.IP != "", "a port uses the edge's address, or that of its host_network"},
 		} {
 			if old.used {
 				idle(old.name+" of a network", old.why)
@@ -129,7 +129,7 @@ func identityWarnings(t *fleet.Task) []string {
 			continue
 		}
 		if len(w.Audience) == 0 {
-			out = append(out, fmt.Sprintf("task %q: identity %q has no audience (aud): anybody may take it for theirs", t.Name, w.Name))
+			out = append(out, fmt.Sprintf("task %q: identity %q has no audience (aud): any service may accept it", t.Name, w.Name))
 		}
 		if w.TTL == 0 {
 			out = append(out, fmt.Sprintf("task %q: identity %q has no ttl: it never expires", t.Name, w.Name))

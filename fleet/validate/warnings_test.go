@@ -22,7 +22,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"nothing to say", fleet.JobTypeService, []fleet.TaskGroup{group("a", 2, &fleet.Update{MaxParallel: 2})}, nil},
 		{"no update block", fleet.JobTypeBatch, []fleet.TaskGroup{group("a", 2, nil)}, nil},
-		{"all at once", fleet.JobTypeService, []fleet.TaskGroup{group("a", 2, &fleet.Update{MaxParallel: 3})}, []string{`group "a": max_parallel is 3, and its count 2`}},
+		{"all at once", fleet.JobTypeService, []fleet.TaskGroup{group("a", 2, &fleet.Update{MaxParallel: 3})}, []string{`group "a": max_parallel is 3 and the count is 2`}},
 		{"a system job has no count", fleet.JobTypeSystem, []fleet.TaskGroup{group("a", 1, &fleet.Update{MaxParallel: 3})}, nil},
 		{"scaled to nothing", fleet.JobTypeService, []fleet.TaskGroup{group("a", 0, &fleet.Update{MaxParallel: 1})}, nil},
 		{"one of two promotes itself", fleet.JobTypeService, []fleet.TaskGroup{
@@ -32,7 +32,7 @@ func TestWarnings(t *testing.T) {
 			group("a", 2, &fleet.Update{MaxParallel: 1, Canary: 1, AutoPromote: true}), group("b", 2, &fleet.Update{MaxParallel: 1}),
 		}, nil},
 		{"F23 services that stop at once", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Tasks: []fleet.Task{{Services: services}}}, {Name: "b", Services: services}},
-			[]string{`group "a" has services, and neither it nor a task has a shutdown_delay`, `group "b"`}},
+			[]string{`group "a" has services, and neither the group nor a task has a shutdown_delay`, `group "b"`}},
 		{"services that do not", fleet.JobTypeService, []fleet.TaskGroup{
 			{Name: "a", ShutdownDelay: &second, Services: services}, {Name: "b", Services: services, Tasks: []fleet.Task{{ShutdownDelay: second}}},
 		}, nil},

@@ -24,7 +24,7 @@ func (a *API) jobActions(_ *state.View, _ *http.Request, _ query, job *fleet.Job
 func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
 	req, err := websocketRequest(r, syncproto.RequestAction, "skerry action")
 	if req.Action = r.URL.Query().Get("action"); err == nil && req.Action == "" {
-		err = fleet.Errorf(fleet.CodeInvalid, "run an action of job %s: none is named", jobID(r)).
+		err = fleet.Errorf(fleet.CodeInvalid, "run an action of job %s: the request names no action", jobID(r)).
 			WithHint("skerry action --job %s lists them", jobID(r))
 	}
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, er
 		return allocRequest{}, err
 	}
 	if al.Job == nil {
-		return allocRequest{}, fleet.Errorf(fleet.CodeInternal, "run an action: allocation %s is without its job", fleet.Short(al.ID))
+		return allocRequest{}, fleet.Errorf(fleet.CodeInternal, "run an action: the state has no job for allocation %s", fleet.Short(al.ID))
 	}
 	// What runs there may be an older version of the job, and is the one that counts.
 	action, err := al.Job.Action(al.TaskGroup, want.task, want.name)
@@ -83,9 +83,9 @@ func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Al
 	case !ok:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
 	case al.Namespace != w.job.Namespace || al.JobID != w.job.ID:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "allocation %s is one of job %s, and not of %s", fleet.Short(id), al.JobID, w.job.ID)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s belongs to job %s, not to %s", fleet.Short(id), al.JobID, w.job.ID)
 	case w.group != "" && al.TaskGroup != w.group:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "allocation %s is one of group %s, and not of %s", fleet.Short(id), al.TaskGroup, w.group)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s belongs to group %s, not to %s", fleet.Short(id), al.TaskGroup, w.group)
 	}
 	return al, nil
 }
@@ -106,7 +106,7 @@ func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fleet.Errorf(fleet.CodeConflict, "run action %q of job %s: no allocation of group %s runs", w.name, w.job.ID, action.TaskGroupName).
+		return nil, fleet.Errorf(fleet.CodeConflict, "run action %q of job %s: no allocation of group %s is running", w.name, w.job.ID, action.TaskGroupName).
 			WithHint("skerry job status %s says why", w.job.ID)
 	}
 	far := func(al *fleet.Alloc) int {

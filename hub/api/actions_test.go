@@ -99,7 +99,7 @@ func TestNomadClientRunsActions(t *testing.T) {
 		}
 	}
 	anywhere := &nomad.Allocation{NodeID: string(nodeID)}
-	fails(anywhere, "", "flush", "no allocation of group site runs")
+	fails(anywhere, "", "flush", "no allocation of group site is running")
 
 	pending, first := mustPlace(t, h, "web"), mustPlace(t, h, "web")
 	mustRun(t, h, 1, first)
@@ -135,7 +135,7 @@ func TestNomadClientRunsActions(t *testing.T) {
 	fails(anywhere, "", "count", `no action "count"`)
 	fails(on(second), "nobody", "flush", "in task nobody")
 	fails(on("nope"), "", "flush", "not found")
-	fails(&nomad.Allocation{ID: string(first), NodeID: string(nodeID), TaskGroup: "other"}, "", "flush", "and not of other")
+	fails(&nomad.Allocation{ID: string(first), NodeID: string(nodeID), TaskGroup: "other"}, "", "flush", "not to other")
 	if pending == "" {
 		t.Fatal("not placed")
 	}
@@ -143,9 +143,9 @@ func TestNomadClientRunsActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := mustPlace(t, h, "other")
-	fails(on(foreign), "", "flush", "is one of job other")
+	fails(on(foreign), "", "flush", "belongs to job other")
 	query := strings.Replace(srv.URL, "http", "ws", 1) + "/v1/job/web/action?"
-	for params, says := range map[string]string{"": "none is named", "action=flush&tty=maybe": "tty"} {
+	for params, says := range map[string]string{"": "names no action", "action=flush&tty=maybe": "tty"} {
 		_, resp, err := websocket.DefaultDialer.Dial(query+params, nil)
 		if err == nil {
 			t.Fatalf("%s: taken", params)

@@ -236,7 +236,7 @@ func (a *API) registerRoutes() {
 func (a *API) onLoopback(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
-			a.writeError(w, fleet.Errorf(fleet.CodeForbidden, "profiles are served on the hub's own machine alone"))
+			a.writeError(w, fleet.Errorf(fleet.CodeForbidden, "read a profile: a hub serves profiles only to clients on its own machine"))
 			return
 		}
 		h(w, r)

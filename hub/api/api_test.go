@@ -339,7 +339,7 @@ func TestNomadClientPlansAndValidates(t *testing.T) {
 	// What is likely not meant is said, and taken.
 	hasty, atOnce := exampleJob("hasty"), 9
 	hasty.Update = &nomad.UpdateStrategy{MaxParallel: &atOnce}
-	const said = "max_parallel is 9, and its count 2"
+	const said = "max_parallel is 9 and the count is 2"
 	if plan, _, err := c.Jobs().Plan(hasty, false, nil); err != nil || !strings.Contains(plan.Warnings, said) {
 		t.Fatalf("plan = %+v, %v", plan, err)
 	}
@@ -515,7 +515,7 @@ func TestBadRequests(t *testing.T) {
 		{"wait is no duration", "GET", "/v1/jobs?index=1&wait=abc", "", 400, "wait"},
 		{"empty body", "POST", "/v1/jobs", "", 400, "empty"},
 		{"no JSON", "POST", "/v1/jobs", "{", 400, "body"},
-		{"no job", "POST", "/v1/jobs", "{}", 400, "has none"},
+		{"no job", "POST", "/v1/jobs", "{}", 400, "contains no job"},
 		{"huge", "POST", "/v1/jobs", huge, 400, "larger than"},
 		{"another job's path", "POST", "/v1/job/a", `{"Job":{"ID":"b","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`, 400, `"b"`},
 		{"unknown namespace", "POST", "/v1/jobs", `{"Job":{"ID":"b","Namespace":"n","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`, 400, "namespace"},
@@ -619,10 +619,10 @@ func FuzzRegister(f *testing.F) {
 func TestBodiesOfTheWrongKind(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	for _, bad := range []struct{ path, body, want string }{
-		{"/v1/jobs", `[]`, "the whole is of the wrong kind: JSON array at byte 1"},
-		{"/v1/job/web/scale", `{"Count": "three"}`, "Count is of the wrong kind: JSON string at byte"},
+		{"/v1/jobs", `[]`, "the whole has the wrong type: JSON array at byte 1"},
+		{"/v1/job/web/scale", `{"Count": "three"}`, "Count has the wrong type: JSON string at byte"},
 		{"/v1/namespace", `{"Meta": {"a": 1}}`, "Meta"},
-		{"/v1/node/pools", `{"HeartbeatTTL": "1m"}`, "HeartbeatTTL is of the wrong kind: JSON string"},
+		{"/v1/node/pools", `{"HeartbeatTTL": "1m"}`, "HeartbeatTTL has the wrong type: JSON string"},
 		{"/v1/jobs", `{"Job": {"ID": 5}}`, "ID"},
 	} {
 		status, said := mustAnswer(t, "PUT", srv.URL+bad.path, bad.body)

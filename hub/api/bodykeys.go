@@ -214,8 +214,8 @@ func (k *bodyKeys) refuseUnknown() error {
 	if k.unnamed > 0 {
 		list += fmt.Sprintf(" and %d other keys", k.unnamed)
 	}
-	return fleet.Errorf(fleet.CodeUnsupported, "read the request's body: nothing acts on %s", list).
-		WithHint("leave it out, or mend its spelling: no key is passed over in silence")
+	return fleet.Errorf(fleet.CodeUnsupported, "read the request's body: unknown or unsupported keys: %s", list).
+		WithHint("leave it out, or correct its spelling: no key is ignored silently")
 }
 
 // checkScope refuses a body that is for another region or namespace than the request's
@@ -223,7 +223,7 @@ func (k *bodyKeys) refuseUnknown() error {
 func (a *API) checkScope(r *http.Request, k *bodyKeys) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
 	if k.namespace != "" && k.namespace != namespace {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is for namespace %q, and the request for %q", k.namespace, namespace).
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it names namespace %q, the request names %q", k.namespace, namespace).
 			WithHint("give the namespace as the parameter namespace")
 	}
 	own := a.cfg.Cluster.Self().Region

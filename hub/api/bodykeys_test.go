@@ -56,12 +56,12 @@ func TestNoKeyOfABodyIsPassedOver(t *testing.T) {
 	for _, endpoint := range slices.Sorted(maps.Keys(sent)) {
 		for key, value := range oneOfEach(reflect.TypeOf(sent[endpoint])) {
 			said := putBody(t, srv.URL+endpoint, map[string]any{key: value})
-			isRefused := strings.Contains(said, "nothing acts on "+key)
+			isRefused := strings.Contains(said, "unknown or unsupported keys: "+key)
 			if expected := refused[endpoint+" "+key] != ""; isRefused != expected {
 				t.Errorf("%s with %s: refused is %t, want %t: %s", endpoint, key, isRefused, expected, said)
 			}
 		}
-		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": 1}); !strings.HasPrefix(said, "400") || !strings.Contains(said, "nothing acts on Nonsense") {
+		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": 1}); !strings.HasPrefix(said, "400") || !strings.Contains(said, "unknown or unsupported keys: Nonsense") {
 			t.Errorf("%s with nonsense: %s", endpoint, said)
 		}
 		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": map[string]any{}}); strings.Contains(said, "nothing acts on") {
@@ -81,8 +81,8 @@ func TestBodiesAreOfTheirNamespaceAndRegion(t *testing.T) {
 	}
 	for _, tc := range []struct{ query, key, value, want string }{
 		{"", "Namespace", "default", "200"},
-		{"", "Namespace", "ships", `400 read the request's body: it is for namespace "ships", and the request for "default"`},
-		{"?namespace=default", "Namespace", "ships", `400 read the request's body: it is for namespace "ships", and the request for "default"`},
+		{"", "Namespace", "ships", `400 read the request's body: it names namespace "ships", the request names "default"`},
+		{"?namespace=default", "Namespace", "ships", `400 read the request's body: it names namespace "ships", the request names "default"`},
 		{"?namespace=ships", "Namespace", "ships", "404"},
 		{"", "Region", "global", "200"},
 		{"", "Region", "eu", `400 read the request's body: no path to region "eu"`},

@@ -24,7 +24,7 @@ import (
 // checkBrowser refuses a request that a web page of somebody else may have made.
 func (a *API) checkBrowser(r *http.Request) error {
 	if !a.isOwnHost(r) {
-		return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request for the host %q, which is no name of this hub", r.Method, r.URL.Path, r.Host).
+		return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request for the host %q, which is not a name of this hub", r.Method, r.URL.Path, r.Host).
 			WithHint("ask for localhost or the hub's own address, or start the hub with --http-host %s", hostNameOr(r.Host, "NAME"))
 	}
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
@@ -41,7 +41,7 @@ func (a *API) checkBrowser(r *http.Request) error {
 }
 
 func foreignPage(r *http.Request, why string) error {
-	return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request of another web page: %s", r.Method, r.URL.Path, why).
+	return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request of a web page of another origin: %s", r.Method, r.URL.Path, why).
 		WithHint("call the API from a program, which sends no Origin; a proxy that serves a page and the API under one name must pass on the Host that the browser sent, and the hub needs that name as --http-host")
 }
 

@@ -38,7 +38,7 @@ func TestDispatch(t *testing.T) {
 	}{
 		{"", image, "needs a payload"},
 		{"x", nil, "required meta is missing"},
-		{"x", map[string]string{"image": "a", "colour": "red"}, "does not take"},
+		{"x", map[string]string{"image": "a", "colour": "red"}, "does not accept"},
 		{strings.Repeat("x", 16<<10+1), image, "16385 bytes"},
 	} {
 		if _, _, err := c.Jobs().Dispatch("resize", tc.meta, []byte(tc.payload), "", nil); err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "400") {
@@ -128,8 +128,8 @@ func TestPeriodicForce(t *testing.T) {
 		t.Fatalf("H10: forced beside a child that is not over: %v", err)
 	}
 	cron = "0 0 30 2 *"
-	if _, _, err := c.Jobs().Register(job, nil); err == nil || !strings.Contains(err.Error(), "never comes") {
-		t.Fatalf("a job that never comes was registered: %v", err)
+	if _, _, err := c.Jobs().Register(job, nil); err == nil || !strings.Contains(err.Error(), "never launches") {
+		t.Fatalf("a job that never launches was registered: %v", err)
 	}
 	if _, _, err := c.Jobs().Register(batchJob("nightly"), nil); err == nil || !strings.Contains(err.Error(), "periodic") {
 		t.Fatalf("H13: a periodic job became another one: %v", err)

@@ -135,7 +135,7 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	self, p := a.cfg.Cluster.Self(), r.URL.Query()
 	if p.Get("node_id") != "" {
-		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: nodes are not asked for that").WithHint("skerry node status --verbose ID shows its attributes"))
+		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "read the host data of a node: nodes do not provide it").WithHint("skerry node status --verbose ID shows its attributes"))
 		return
 	}
 	if server := fleet.HubID(p.Get("server_id")); server != "" && server != self.ID {
@@ -170,7 +170,7 @@ func (a *API) listRegions(*http.Request) (any, fleet.Index, error) {
 func reachable(v *state.View, al *fleet.Alloc, what string) error {
 	n, ok := v.Node(al.NodeID)
 	if !ok {
-		return fleet.Errorf(fleet.CodeNotFound, "%s of allocation %s: its node %s is gone", what, fleet.Short(al.ID), fleet.Short(al.NodeID))
+		return fleet.Errorf(fleet.CodeNotFound, "%s of allocation %s: its node %s does not exist any more", what, fleet.Short(al.ID), fleet.Short(al.NodeID))
 	}
 	if n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
 		return fleet.Errorf(fleet.CodeUnavailable, "%s of allocation %s: its node %s is %s since %s",

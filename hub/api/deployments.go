@@ -177,7 +177,7 @@ func (a *API) rolloutEval() *fleet.Evaluation {
 
 func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteRequest) (any, fleet.Index, error) {
 	if !req.All && len(req.Groups) == 0 {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: neither All nor Groups says what to promote")
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: the request has neither All nor Groups")
 	}
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		c := state.DeploymentPromote{DeploymentID: d.ID, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}
@@ -210,7 +210,7 @@ func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
 
 func (a *API) setHealth(r *http.Request, req api.DeploymentHealthRequest) (any, fleet.Index, error) {
 	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set the health of allocations: none is named")
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set the health of allocations: the request names no allocation")
 	}
 	return a.changeDeployment(r, func(v *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		c := state.AllocHealth{
@@ -228,7 +228,7 @@ func (a *API) setHealth(r *http.Request, req api.DeploymentHealthRequest) (any, 
 
 func (a *API) unblockDeployment(r *http.Request) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
-		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "unblock deployment %s: it is %s, and only one of several regions is ever blocked",
+		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "unblock deployment %s: its status is %s, and only a deployment of several regions can be blocked",
 			fleet.Short(d.ID), d.Status)
 	})
 }

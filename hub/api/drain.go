@@ -45,7 +45,7 @@ const maxDeadline = 10 * 365 * 24 * time.Hour
 func (a *API) drainNode(r *http.Request, req api.DrainRequest) (any, fleet.Index, error) {
 	if req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: a deadline of %s is more than %s", req.DrainSpec.Deadline, maxDeadline).
-			WithHint("a deadline of 0 is none")
+			WithHint("0 means no deadline")
 	}
 	return a.changeNode(r, func(n *fleet.Node) state.Command {
 		now := a.cfg.Now()

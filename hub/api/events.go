@@ -52,7 +52,7 @@ func (a *API) openEvents(r *http.Request) (after fleet.Index, stream func(contex
 	if s := r.URL.Query().Get("after"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 63)
 		if err != nil || from != 0 {
-			return 0, nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter after: %q is not a whole number, or index is there as well", s)
+			return 0, nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter after: %q is not a whole number, or the parameter index is given too", s)
 		}
 		from = fleet.Index(n) + 1
 	}

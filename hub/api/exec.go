@@ -103,7 +103,7 @@ func execRequest(r *http.Request) (syncproto.Request, error) {
 		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: it has %d bytes, at most %d are allowed", len(text), maxExecCommand)
 	}
 	if err := json.Unmarshal([]byte(text), &req.Command); err != nil || len(req.Command) == 0 || req.Command[0] == "" {
-		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: the parameter command is no JSON list of a program and its arguments").
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: the parameter command is not a JSON list of a program and its arguments").
 			WithHint(`write it like command=["ls","-l"]`)
 	}
 	return req, nil
@@ -114,7 +114,7 @@ func websocketRequest(r *http.Request, kind, command string) (syncproto.Request,
 	p := r.URL.Query()
 	req := syncproto.Request{Kind: kind, Task: p.Get("task")}
 	if !websocket.IsWebSocketUpgrade(r) {
-		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: this endpoint speaks websocket").
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: this endpoint needs a websocket").
 			WithHint("use %s, or a websocket client", command)
 	}
 	if s := p.Get("tty"); s != "" {
@@ -287,11 +287,11 @@ func (c *execConn) forwardOutput(edge io.Reader) error {
 	for {
 		m, err := frames.Read()
 		if err != nil {
-			return fleet.Errorf(fleet.CodeUnavailable, "run a command: the way to its node is gone: %v", err)
+			return fleet.Errorf(fleet.CodeUnavailable, "run a command: the connection to its node is lost: %v", err)
 		}
 		said, ok := m.(syncproto.ExecOutput)
 		if !ok {
-			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the node goes on with %s", m.FrameType())
+			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the node sent an unexpected frame of type %s", m.FrameType())
 		}
 		if said.Error != nil {
 			return said.Error

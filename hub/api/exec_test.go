@@ -140,7 +140,7 @@ func TestCommandsThatAreRefused(t *testing.T) {
 	}
 	base := srv.URL + "/v1/client/allocation/" + alloc.ID + "/exec?"
 	for _, tc := range []struct{ query, says string }{
-		{"", "no JSON list"}, {"command=ls", "no JSON list"}, {"command=[]", "no JSON list"}, {`command=[""]`, "no JSON list"},
+		{"", "not a JSON list"}, {"command=ls", "not a JSON list"}, {"command=[]", "not a JSON list"}, {`command=[""]`, "not a JSON list"},
 		{`command=["ls"]&tty=maybe`, "tty"}, {`command=["` + strings.Repeat("x", 70<<10) + `"]`, "bytes"},
 	} {
 		_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(base, "http")+escaped(tc.query), nil)
@@ -228,7 +228,7 @@ func TestCommandsEndWithEitherSide(t *testing.T) {
 		t.Fatal("the command goes on without its client")
 	}
 	var closed *websocket.CloseError
-	if _, _, err := dial("vanish").ReadMessage(); !errors.As(err, &closed) || closed.Code != 4500 || !strings.Contains(closed.Text, "node is gone") {
+	if _, _, err := dial("vanish").ReadMessage(); !errors.As(err, &closed) || closed.Code != 4500 || !strings.Contains(closed.Text, "its node is lost") {
 		t.Errorf("an edge that is gone: %v", err)
 	}
 	bad := dial("stay")

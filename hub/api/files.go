@@ -77,7 +77,7 @@ func decodeAnswer[T any](from io.Reader) (T, error) {
 		return answer, err
 	}
 	if len(b) > maxListing || json.Unmarshal(b, &answer) != nil {
-		return answer, fleet.Errorf(fleet.CodeFrameBad, "read files: the node's answer is none")
+		return answer, fleet.Errorf(fleet.CodeFrameBad, "read files: the node's answer cannot be decoded")
 	}
 	return answer, nil
 }

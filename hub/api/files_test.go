@@ -91,7 +91,7 @@ func TestNomadClientReadsFiles(t *testing.T) {
 	}{
 		{"ls/nope?path=/", 404, "not found"},
 		{"stat/" + alloc.ID + "?path=" + url.QueryEscape("../x"), 404, "no such file"},
-		{"stat/" + alloc.ID + "?path=broken", 500, "answer is none"},
+		{"stat/" + alloc.ID + "?path=broken", 500, "cannot be decoded"},
 		{"readat/" + alloc.ID + "?path=a.txt&offset=x", 400, "offset"},
 		{"stream/" + alloc.ID + "?path=a.txt&origin=middle", 400, "origin"},
 		{"stream/" + alloc.ID + "?path=a.txt&follow=maybe", 400, "follow"},

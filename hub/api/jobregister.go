@@ -63,7 +63,7 @@ func joinWarnings(job *fleet.Job, others ...string) string {
 // reason at once where it cannot be registered.
 func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body has none").
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body contains no job").
 			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
 	}
 	job, problems := a.decodeJob(r, raw)

@@ -28,7 +28,7 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(req.Jobs) > maxStatuses {
-		a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
+		a.writeError(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: the request names %d jobs, at most %d are allowed", len(req.Jobs), maxStatuses))
 		return
 	}
 	children, err := queryFlag(r, "include_children", req.IncludeChildren)

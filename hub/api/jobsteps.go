@@ -130,14 +130,14 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.J
 		}
 		source := v.Submission(j.Namespace, j.ID, version)
 		if source == nil {
-			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "no source of version %d of job %q is kept", version, j.ID).
-				WithHint("it is kept where the job is registered with one, as skerry job run does, of at most %d bytes", fleet.MaxSubmission)
+			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "read the submission of job %q: the file of version %d is not kept", j.ID, version).
+				WithHint("a file is kept if the job was registered with it, as skerry job run does, and it has at most %d bytes", fleet.MaxSubmission)
 		}
 		return api.SubmissionAnswer{
 			Submission: *source, Namespace: j.Namespace, JobID: j.ID, Version: version, JobModifyIndex: kept.JobModifyIndex,
 		}, v.TableIndex("jobs"), nil
 	}
-	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", version, j.ID)
+	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "read the submission of job %q: version %d does not exist or is no longer kept", j.ID, version)
 }
 
 // submittedSource is the source that comes with a registration, and what is to be said of it.
@@ -224,5 +224,5 @@ func baseOf(versions []*fleet.Job, tag, number string) (*fleet.Job, error) {
 	if tag != "" {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "compare versions: no version has the tag %q", tag)
 	}
-	return nil, fleet.Errorf(fleet.CodeNotFound, "compare versions: version %d is not kept", n)
+	return nil, fleet.Errorf(fleet.CodeNotFound, "compare versions: version %d does not exist or is no longer kept", n)
 }

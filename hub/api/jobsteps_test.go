@@ -154,7 +154,7 @@ func TestNomadClientReadsTheSource(t *testing.T) {
 		t.Fatalf("a source that is too large: %+v, %v", reg, err)
 	}
 	_, _, err = c.Jobs().Submission("web", 1, nil)
-	fails(t, "a version without a source", err, "404", "no source of version 1")
+	fails(t, "a version without a source", err, "404", "the file of version 1 is not kept")
 	_, _, err = c.Jobs().Submission("web", 7, nil)
 	fails(t, "a version that there is none of", err, "404", "version 7")
 	_, _, err = c.Jobs().Submission("nope", 0, nil)

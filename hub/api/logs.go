@@ -87,7 +87,7 @@ func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader)
 		}
 		piece, ok := m.(syncproto.LogPiece)
 		if !ok {
-			return fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent %s", m.FrameType())
+			return fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent an unexpected frame of type %s", m.FrameType())
 		}
 		file := path.Join(logsFolder, fmt.Sprintf("%s.%s.%d", req.Task, req.Stream, piece.File))
 		if err := frames.Encode(api.StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {

@@ -72,7 +72,7 @@ func (a *API) otherHubError(id fleet.HubID) error {
 	if !ok {
 		return fleet.Errorf(fleet.CodeNotFound, "monitor: there is no hub %q", id)
 	}
-	return fleet.Errorf(fleet.CodeUnsupported, "monitor hub %s: a hub streams its own logs alone", id).
+	return fleet.Errorf(fleet.CodeUnsupported, "monitor hub %s: a hub streams only its own logs", id).
 		WithHint("ask it itself, at http://%s", hub.HTTP)
 }
 

@@ -49,7 +49,7 @@ func (a *API) findNamedHub(r *http.Request) (fleet.HubID, error) {
 	p := r.URL.Query()
 	id, addr := fleet.HubID(p.Get("id")), p.Get("address")
 	if id != "" && addr != "" {
-		return "", fleet.Errorf(fleet.CodeInvalid, "find hub %s: it is named by id and by address", id).WithHint("give one of them")
+		return "", fleet.Errorf(fleet.CodeInvalid, "find hub %s: both id and address are given", id).WithHint("give one of them")
 	}
 	if id == "" && addr == "" {
 		return "", nil
@@ -72,20 +72,20 @@ func (a *API) findNamedHub(r *http.Request) (fleet.HubID, error) {
 	for _, p := range peers {
 		there = append(there, fmt.Sprintf("%s (%s)", p.ID, p.Addr))
 	}
-	return "", fleet.Errorf(fleet.CodeNotFound, "find hub %s%s: the log is replicated to no such hub", id, addr).
+	return "", fleet.Errorf(fleet.CodeNotFound, "find hub %s%s: it is not a member of the Raft cluster", id, addr).
 		WithHint("hubs there are: %s", strings.Join(there, ", "))
 }
 
 func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err error) {
 	id, err := a.findNamedHub(r)
 	if err == nil && id == "" {
-		err = fleet.Errorf(fleet.CodeInvalid, "remove a hub: none is named").WithHint("give its id")
+		err = fleet.Errorf(fleet.CodeInvalid, "remove a hub: neither id nor address is given").WithHint("give its id")
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	if leader, _ := a.cfg.Cluster.Leader(); leader == id {
-		return nil, 0, fleet.Errorf(fleet.CodeConflict, "remove hub %s: it leads", id).
+		return nil, 0, fleet.Errorf(fleet.CodeConflict, "remove hub %s: it is the leader", id).
 			WithHint("have another one lead first: skerry operator raft transfer-leadership")
 	}
 	err = a.cfg.Cluster.RemovePeer(r.Context(), id)

@@ -90,7 +90,7 @@ func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	if !al.ClientTerminal() {
-		return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "collect allocation %s: it has not ended, it is %s", fleet.Short(al.ID), al.ClientStatus).
+		return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: it has not ended, its status is %s", fleet.Short(al.ID), al.ClientStatus).
 			WithHint("stop it first: skerry alloc stop %s", fleet.Short(al.ID))
 	}
 	if err := nodeReachable(v, al.NodeID, "collect allocations of"); err != nil {
@@ -103,7 +103,7 @@ func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
 func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 	id := fleet.NodeID(r.URL.Query().Get("node_id"))
 	if id == "" {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "collect allocations of a node: the parameter node_id is missing").
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "garbage-collect allocations of a node: the parameter node_id is missing").
 			WithHint("a hub runs nothing itself; /v1/system/gc removes ended jobs and allocations from the hubs' state")
 	}
 	v, err := a.freshReachableNode(r, id, "collect allocations of")
@@ -116,7 +116,7 @@ func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 // checkAllocReachable says why an allocation's tasks cannot be told anything.
 func checkAllocReachable(v *state.View, al *fleet.Alloc, verb, task string) error {
 	if al.ClientTerminal() {
-		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: it has ended, it is %s", verb, fleet.Short(al.ID), al.ClientStatus)
+		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: it has ended, its status is %s", verb, fleet.Short(al.ID), al.ClientStatus)
 	}
 	if g := al.Group(); g != nil && task != "" && g.Task(task) == nil {
 		_, err := taskOf(al, task)

@@ -84,7 +84,7 @@ func parseFilter(s string) (*bexpr.Evaluator, error) {
 		return nil, nil
 	}
 	if len(s) > MaxFilter {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter filter: it has %d bytes, at most %d are taken", len(s), MaxFilter)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter filter: it has %d bytes, at most %d are allowed", len(s), MaxFilter)
 	}
 	e, err := bexpr.CreateEvaluator(s, bexpr.WithMaxExpressions(maxFilterSteps))
 	if err != nil {
@@ -105,11 +105,11 @@ func encodeToken(key string, query uint64) string {
 
 func decodeToken(token string, query uint64) (key string, err error) {
 	if len(token) > maxToken {
-		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: it is longer than any that this hub gives out")
+		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: it is longer than every token of this API")
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 9 || b[0] != tokenVersion {
-		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: %q is none", token).
+		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: %q is not a token of this API", token).
 			WithHint("send what the header %s of the page before said", api.NextTokenHeader)
 	}
 	if binary.BigEndian.Uint64(b[1:]) != query {
@@ -202,7 +202,7 @@ func (p pages) passesFilter(item any) (ok bool, err error) {
 	ok, err = p.filter.Evaluate(item)
 	if err != nil {
 		return false, fleet.Errorf(fleet.CodeInvalid, "use the parameter filter %q: %s", p.filter.Expression(), filterErrorText(err)).
-			WithHint("fields are called as in the JSON of one such object: ID, Status, Meta.KEY, TaskGroups.0.Name")
+			WithHint("fields have the names of the JSON of one such object: ID, Status, Meta.KEY, TaskGroups.0.Name")
 	}
 	return ok, nil
 }

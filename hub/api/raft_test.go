@@ -17,12 +17,12 @@ func TestVotersAreChanged(t *testing.T) {
 		do   func() error
 		says string
 	}{
-		{func() error { return op.RaftRemovePeerByID("hub9", nil) }, "no such hub"},
-		{func() error { return op.RaftRemovePeerByID("", nil) }, "none is named"},
-		{func() error { return op.RaftRemovePeerByID("hub1", nil) }, "it leads"},
-		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "find hub hub9: the log is replicated to no such hub"},
+		{func() error { return op.RaftRemovePeerByID("hub9", nil) }, "it is not a member of the Raft cluster"},
+		{func() error { return op.RaftRemovePeerByID("", nil) }, "neither id nor address is given"},
+		{func() error { return op.RaftRemovePeerByID("hub1", nil) }, "it is the leader"},
+		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "find hub hub9: it is not a member of the Raft cluster"},
 		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "hub1 (127.0.0.1:4647), hub2 (127.0.0.2:4647)"},
-		{func() error { return op.RaftTransferLeadershipByAddress("127.0.0.9:1", nil) }, "no such hub"},
+		{func() error { return op.RaftTransferLeadershipByAddress("127.0.0.9:1", nil) }, "it is not a member of the Raft cluster"},
 	} {
 		if err := bad.do(); err == nil || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%v, want %q", err, bad.says)

@@ -262,7 +262,7 @@ func notJSON(err error) string {
 	if at == "" {
 		at = "the whole"
 	}
-	return fmt.Sprintf("%s is of the wrong kind: JSON %s at byte %d", at, kind.Value, kind.Offset)
+	return fmt.Sprintf("%s has the wrong type: JSON %s at byte %d", at, kind.Value, kind.Offset)
 }
 
 // setAnswerHeaders sets what Nomad's clients read from every answer.

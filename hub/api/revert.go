@@ -17,13 +17,13 @@ func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.I
 	}
 	switch {
 	case req.EnforcePriorVersion != nil && *req.EnforcePriorVersion != current.Version:
-		return nil, 0, fleet.Errorf(fleet.CodeConflict, "revert job %q: it is at version %d, and not at %d",
+		return nil, 0, fleet.Errorf(fleet.CodeConflict, "revert job %q: its current version is %d, not %d",
 			current.ID, current.Version, *req.EnforcePriorVersion).WithHint("look at what has changed")
 	case older.Version == current.Version:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is the current one", current.ID, older.Version).
 			WithHint("name an older version, as skerry job history lists them")
 	case older.Type != current.Type:
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is of type %s, and not %s", current.ID, older.Version, older.Type, current.Type)
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: the type of version %d is %s, not %s", current.ID, older.Version, older.Type, current.Type)
 	}
 	now := a.cfg.Now().UnixNano()
 	back := *older
@@ -86,6 +86,6 @@ func (a *API) versionOf(r *http.Request, name versionName) (current, version *fl
 			return current, v, nil
 		}
 	}
-	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "%s of job %q is not kept", name, current.ID).
-		WithHint("skerry job history lists the versions that are")
+	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "%s of job %q does not exist or is no longer kept", name, current.ID).
+		WithHint("skerry job history lists the versions")
 }

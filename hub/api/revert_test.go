@@ -43,11 +43,11 @@ func TestNomadClientReverts(t *testing.T) {
 		_, _, err := jobs.Revert("shop", 2, nil, nil, "", "")
 		mustFail(t, err, "version 2 is the current one")
 		_, _, err = jobs.Revert("shop", 7, nil, nil, "", "")
-		mustFail(t, err, "version 7 of job \"shop\" is not kept")
+		mustFail(t, err, "version 7 of job \"shop\" does not exist or is no longer kept")
 		_, _, err = jobs.Revert("none", 0, nil, nil, "", "")
 		mustFail(t, err, "not found")
 		_, _, err = jobs.Revert("shop", 0, ptr(1), nil, "", "")
-		mustFail(t, err, "it is at version 2, and not at 1")
+		mustFail(t, err, "its current version is 2, not 1")
 
 		answer, _, err := jobs.Revert("shop", 0, ptr(2), nil, "", "")
 		if err != nil || answer.EvalID == "" || answer.JobModifyIndex == 0 {
@@ -102,7 +102,7 @@ func TestNomadClientReverts(t *testing.T) {
 			t.Errorf("stable are %v", is)
 		}
 		_, _, err = jobs.Stable("shop", 9, true, nil)
-		mustFail(t, err, "version 9 of job \"shop\" is not kept")
+		mustFail(t, err, "version 9 of job \"shop\" does not exist or is no longer kept")
 	})
 	t.Run("a body about another job", func(t *testing.T) {
 		var out nomad.JobRegisterResponse
@@ -125,7 +125,7 @@ func TestRevertToATag(t *testing.T) {
 		t.Fatal(err)
 	}
 	revert := func(body string) (int, string) { return mustAnswer(t, "POST", srv.URL+"/v1/job/web/revert", body) }
-	if status, said := revert(`{"JobID": "web", "TaggedVersion": "silver"}`); status != 404 || !strings.Contains(said, `version "silver" of job "web" is not kept`) {
+	if status, said := revert(`{"JobID": "web", "TaggedVersion": "silver"}`); status != 404 || !strings.Contains(said, `version "silver" of job "web" does not exist or is no longer kept`) {
 		t.Errorf("%d %s", status, said)
 	}
 	if status, said := revert(`{"JobID": "web", "TaggedVersion": "golden", "JobVersion": 2}`); status != 400 || !strings.Contains(said, "both a number and a tag") {

@@ -18,9 +18,9 @@ func (a *API) revokeNode(r *http.Request, req api.RevokeRequest) (any, fleet.Ind
 	id := r.PathValue("id")
 	switch {
 	case !identity.ValidName(fleet.RoleEdge, id):
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %q: that is no whole node id", id)
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %q: it is not a complete node id", id)
 	case len(req.Reason) > maxReason:
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d are allowed", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
 	}
 	return commitAnswer(a, r, state.NodeRevoke{
 		NodeID: fleet.NodeID(id), Reason: req.Reason, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),

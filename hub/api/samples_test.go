@@ -310,6 +310,6 @@ func ownKeysOf(tb testing.TB, endpoint string, said any) string {
 	if err == nil {
 		return ""
 	}
-	_, list, _ := strings.Cut(strings.SplitN(err.Error(), " (", 2)[0], "nothing acts on ")
+	_, list, _ := strings.Cut(strings.SplitN(err.Error(), " (", 2)[0], "unknown or unsupported keys: ")
 	return strings.Join(slices.Compact(strings.Split(list, ", ")), ", ")
 }

@@ -77,7 +77,7 @@ func validateSearch(req *api.SearchRequest) error {
 			WithHint("there are: %s", strings.Join(known, ", "))
 	}
 	if len(req.Prefix) > maxTerm || len(req.Text) > maxTerm {
-		return fleet.Errorf(fleet.CodeInvalid, "search: at most %d bytes are searched for", maxTerm)
+		return fleet.Errorf(fleet.CodeInvalid, "search: the text has %d bytes, at most %d are allowed", len(req.Text), maxTerm)
 	}
 	return nil
 }

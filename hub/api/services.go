@@ -104,7 +104,7 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 	named := selectItems(found, func(s *fleet.ServiceRegistration) bool { return s.ServiceName == name })
 	choose := r.URL.Query().Get("choose")
 	if choose != "" && (r.URL.Query().Has("per_page") || r.URL.Query().Has("next_token")) {
-		return nil, index, fleet.Errorf(fleet.CodeInvalid, "read service %q: choose picks of all that offer it, and not of a page", name).
+		return nil, index, fleet.Errorf(fleet.CodeInvalid, "read service %q: the parameter choose picks from all registrations, not from a page", name).
 			WithHint("leave out per_page and next_token")
 	}
 	answer, err := page(r, filterByPrefix(q, named, registrationID), registrationKey, unchangedItem[*fleet.ServiceRegistration])
@@ -151,7 +151,7 @@ func (a *API) deleteService(r *http.Request) (any, fleet.Index, error) {
 	name, id := r.PathValue("name"), r.PathValue("registration")
 	for s := range v.Services(q.namespace, "", a.cfg.Cluster.Self().Region) {
 		if s.ServiceName == name && s.ID == id {
-			return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "delete service %q: allocation %s offers it, and runs", name, fleet.Short(s.AllocID)).
+			return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "delete a registration of service %q: its allocation %s is running", name, fleet.Short(s.AllocID)).
 				WithHint("it goes when the allocation ends: stop that, or register its job without the service")
 		}
 	}

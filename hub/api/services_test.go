@@ -114,7 +114,7 @@ func TestNomadClientFindsServices(t *testing.T) {
 	if err != nil || len(some) != 1 || some[0].AllocID != string(first) {
 		t.Errorf("filtered: %+v, %v", some, err)
 	}
-	if _, err := c.Services().Delete("web", web[0].ID, nil); err == nil || !strings.Contains(err.Error(), "offers it, and runs") {
+	if _, err := c.Services().Delete("web", web[0].ID, nil); err == nil || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("deleted what runs: %v", err)
 	}
 	if _, err := c.Services().Delete("web", "nope", nil); err == nil || !strings.Contains(err.Error(), "404") {

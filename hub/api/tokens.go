@@ -71,7 +71,7 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 	}
 	cluster, ok := a.cfg.State.View().Cluster()
 	if !ok {
-		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "make a join token: this hub does not know its cluster yet")
+		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "create a join token: this hub does not know its cluster yet")
 	}
 	token := identity.NewToken(cluster.CACert)
 	kept.ID, kept.Hash = token.ID, identity.HashSecret(token.Secret)
@@ -87,7 +87,7 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 // id and its secret.
 func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, error) {
 	invalid := func(format string, args ...any) error {
-		return fleet.Errorf(fleet.CodeInvalid, "make a join token: "+format, args...)
+		return fleet.Errorf(fleet.CodeInvalid, "create a join token: "+format, args...)
 	}
 	kept := state.JoinToken{
 		Roles: []string{req.Role}, Description: req.Description, NodePool: req.NodePool, Site: req.Site, MaxUses: req.MaxUses, CreatedAt: now.UnixNano(),

@@ -21,7 +21,7 @@ func (a *API) serveUnrouted(w http.ResponseWriter, r *http.Request) {
 	}
 	if methods := a.allowedMethods(r); len(methods) > 0 {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		a.writeErrorAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s is not served by the method %s", r.URL.Path, r.Method).
+		a.writeErrorAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s does not support the method %s", r.URL.Path, r.Method).
 			WithHint("use %s", strings.Join(methods, ", ")))
 		return
 	}

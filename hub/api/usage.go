@@ -26,7 +26,7 @@ func (a *API) askEdgeForJSON(r *http.Request, node fleet.NodeID, req syncproto.R
 		return nil, fmt.Errorf("read %s of node %s: %w", req.Kind, fleet.Short(node), err)
 	}
 	if !json.Valid(b) {
-		return nil, fmt.Errorf("read %s of node %s: it did not answer with JSON", req.Kind, fleet.Short(node))
+		return nil, fmt.Errorf("read %s of node %s: its answer is not JSON", req.Kind, fleet.Short(node))
 	}
 	return b, nil
 }
@@ -77,7 +77,7 @@ func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
 	switch {
 	case !ok:
 		return fleet.Errorf(fleet.CodeNotFound, "%s node %q: it is not found", verb, id).
-			WithHint("skerry node status --verbose lists the nodes with their whole ids")
+			WithHint("skerry node status --verbose lists the nodes with their complete ids")
 	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
 		return fleet.Errorf(fleet.CodeUnavailable, "%s node %s: it is %s", verb, n.Name, n.Status).
 			WithHint("ask again when it is back")

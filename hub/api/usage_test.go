@@ -60,7 +60,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("asked %+v", asked)
 	}
 	answer = "{" // an edge that cannot be understood
-	if _, err := c.Nodes().Stats(string(nodeID), nil); err == nil || !strings.Contains(err.Error(), "did not answer with JSON") {
+	if _, err := c.Nodes().Stats(string(nodeID), nil); err == nil || !strings.Contains(err.Error(), "its answer is not JSON") {
 		t.Errorf("%v", err)
 	}
 	mustApply(t, h, state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: nodeID, Epoch: 1, Reason: "no beat"}}, EvalSeed: "s", Now: 9})

@@ -13,7 +13,7 @@ import (
 func TestWhatIsNoJob(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	for body, says := range map[string]string{
-		``: "it is empty", `[1]`: "the whole is of the wrong kind: JSON array", `{}`: "the request's body has none", `{"Job": null}`: "has none",
+		``: "it is empty", `[1]`: "the whole has the wrong type: JSON array", `{}`: "the request's body contains no job", `{"Job": null}`: "contains no job",
 		`{"Job": [1]}`: "not a job in JSON, but array", `{"Job": "job \"x\" {}"}`: "not a job in JSON, but string", `job "x" {}`: "invalid character 'j'",
 	} {
 		resp, err := http.Post(srv.URL+"/v1/jobs", "application/json", strings.NewReader(body))

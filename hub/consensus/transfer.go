@@ -64,9 +64,9 @@ func transferTarget(peers []state.HubPeer, self, id fleet.HubID, what string) (s
 	case id == "":
 		return state.HubPeer{}, nil
 	case i < 0:
-		err = fleet.Errorf(fleet.CodeNotFound, "%s: the log is replicated to no such hub", what)
+		err = fleet.Errorf(fleet.CodeNotFound, "%s: there is no such hub in the Raft cluster", what)
 	case id == self:
-		err = fleet.Errorf(fleet.CodeConflict, "%s: it leads already", what)
+		err = fleet.Errorf(fleet.CodeConflict, "%s: it is already the leader", what)
 	case !peers[i].Voter:
 		err = fleet.Errorf(fleet.CodeConflict, "%s: it has no vote, it only follows", what)
 	default:

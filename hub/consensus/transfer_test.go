@@ -61,7 +61,7 @@ func TestTransferToNobody(t *testing.T) {
 	}
 	c.mustLeader(one)
 	refused("", fleet.CodeConflict, "hub one is the only one of this region that has a vote", "--join")
-	refused("one", fleet.CodeConflict, "it leads already", "--join")
+	refused("one", fleet.CodeConflict, "it is already the leader", "--join")
 	refused("two", fleet.CodeNotFound, "no such hub", "nobody else can take it")
 	if _, err := one.Add(t.Context(), state.HubPeer{ID: "follows", Addr: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)

@@ -46,12 +46,12 @@ func CheckClock(now time.Time, ca *x509.Certificate) error {
 		after = ca.NotBefore
 	}
 	if now.Before(after) {
-		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s", formatTime(now), formatTime(after)).
-			WithHint("set the clock of this machine, then start again: certificates and join tokens go by it")
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's shows %s, but it is later than %s", formatTime(now), formatTime(after)).
+			WithHint("set the clock of this machine, then start again: certificates and join tokens depend on it")
 	}
 	if ca != nil && now.After(ca.NotAfter) {
-		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and the cluster's CA ends at %s", formatTime(now), formatTime(ca.NotAfter)).
-			WithHint("set the clock of this machine, then start again; where it is right, the cluster has come to its end: make a new one")
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's shows %s, but the cluster's CA ends at %s", formatTime(now), formatTime(ca.NotAfter)).
+			WithHint("set the clock of this machine, then start again; if the clock is right, the CA has expired: create a new cluster")
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func checkRequest(csr []byte, role, name string) (*ecdsa.PublicKey, error) {
 		return fleet.Errorf(fleet.CodeInvalid, "check a certificate request: "+format, args...)
 	}
 	if !identity.ValidName(role, name) {
-		return nil, invalid("%q is no name of a %q", name, role)
+		return nil, invalid("%q is not a valid name of a role %q", name, role)
 	}
 	if len(csr) > maxRequest {
 		return nil, invalid("%d bytes, more than %d", len(csr), maxRequest)

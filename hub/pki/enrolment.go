@@ -179,8 +179,8 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, err
 	}
 	if err := CheckClock(now, ca.cert); err != nil { // whoever asks can ask another hub, or later
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", formatTime(now)).
-			WithHint("set it: certificates and join tokens go by it")
+		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong: it shows %s", formatTime(now)).
+			WithHint("set the clock of the hub: certificates and join tokens depend on it")
 	}
 	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == fleet.RoleEdge {
 		return syncproto.Enrolled{}, err
@@ -230,8 +230,8 @@ func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
 	if !e.cfg.Registry.Known(req.Role, req.ID) {
 		return nil
 	}
-	return fleet.Errorf(fleet.CodeConflict, "enrol: the cluster has the %s %q already", req.Role, req.ID).
-		WithHint("take another name, or keep the data directory of the one that is there")
+	return fleet.Errorf(fleet.CodeConflict, "enrol: the cluster already has the %s %q", req.Role, req.ID).
+		WithHint("choose another name, or start it with its own data directory")
 }
 
 // checkRenewal checks an applicant that showed a certificate: it must be for the same name. byToken: the
@@ -239,7 +239,7 @@ func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
 func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, now time.Time) (byToken bool, err error) {
 	role, name, _ := identity.Subject(held)
 	if req.Role != role || req.ID != name {
-		return false, fleet.Errorf(fleet.CodeForbidden, "enrol: the certificate of %s is no way to one of %s",
+		return false, fleet.Errorf(fleet.CodeForbidden, "enrol: the certificate of %s does not allow one for %s",
 			identity.CommonName(role, name), identity.CommonName(req.Role, req.ID))
 	}
 	late := e.checkAge(held, now)
@@ -257,8 +257,8 @@ func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error
 	if !now.After(until) {
 		return nil
 	}
-	return fleet.Errorf(fleet.CodeCertExpiry, "check an edge: its certificate ended at %s, and was taken until %s", formatTime(cert.NotAfter), formatTime(until)).
-		WithHint("it was away for too long: start it with --token-file and a new join token; it stays the same node, and its tasks and its history are kept")
+	return fleet.Errorf(fleet.CodeCertExpiry, "check an edge: its certificate ended at %s, and was accepted until %s", formatTime(cert.NotAfter), formatTime(until)).
+		WithHint("the edge was away for too long: start it with --token-file and a new join token; it stays the same node and keeps its tasks and its history")
 }
 
 // checkToken checks the join token of a request. Only a request with the right secret learns whether
@@ -267,15 +267,15 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 	token, ok := e.cfg.Registry.Token(req.TokenID)
 	if !ok || !identity.MatchesSecret(token.Hash, req.Secret) {
 		return fleet.Errorf(fleet.CodeTokenBad, "enrol: the cluster does not know this join token").
-			WithHint("it may have been removed, or the cluster restored from before it was made: take a new one from a hub")
+			WithHint("it may have been removed, or the cluster was restored from a time before it existed: create a new one on a hub")
 	}
 	if token.ExpiresAt != 0 && now.UnixNano() >= token.ExpiresAt {
 		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, formatTime(time.Unix(0, token.ExpiresAt))).
-			WithHint("make a new one on a hub")
+			WithHint("create a new one on a hub")
 	}
 	if !slices.Contains(token.Roles, req.Role) {
 		return fleet.Errorf(fleet.CodeForbidden, "enrol: the join token %s is not for the role %q", token.ID, req.Role).
-			WithHint("it is for: %v", token.Roles)
+			WithHint("its roles are: %v", token.Roles)
 	}
 	return nil
 }

@@ -398,7 +398,7 @@ func TestEnrollOverTheWire(t *testing.T) {
 		says string
 	}{
 		"a token that expired":         {start.Add(time.Hour), fleet.CodeTokenExpiry, "expired at 2026-09-01T13:00:00Z"},
-		"a hub whose clock fell back":  {time.Unix(90, 0), fleet.CodeUnavailable, "it says 1970-01-01T00:01:30Z"},
+		"a hub whose clock fell back":  {time.Unix(90, 0), fleet.CodeUnavailable, "it shows 1970-01-01T00:01:30Z"},
 		"a hub a day before its CA is": {start.Add(-24 * time.Hour), fleet.CodeUnavailable, "clock"},
 	} {
 		t.Run(name, func(t *testing.T) {

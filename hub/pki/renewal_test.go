@@ -87,7 +87,7 @@ func TestTooLateSaysWhatToDo(t *testing.T) {
 	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID).Cert
 	_, err := mustEnrolment(t, r, start.Add(800*day)).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}, Cert: held}, req)
 	e := fleet.AsError(err)
-	if !strings.Contains(e.Message, "ended at 2027-09-01T12:00:00Z, and was taken until 2028-08-31T12:00:00Z") || !strings.Contains(e.Hint, "--token-file") {
+	if !strings.Contains(e.Message, "ended at 2027-09-01T12:00:00Z, and was accepted until 2028-08-31T12:00:00Z") || !strings.Contains(e.Hint, "--token-file") {
 		t.Fatalf("got %q, %q", e.Message, e.Hint)
 	}
 }

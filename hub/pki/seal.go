@@ -150,7 +150,7 @@ func missingStateKey(c state.Cluster, keys []StateKey) error {
 	}
 	return fleet.Errorf(fleet.CodeUnavailable, "open the secrets of cluster %s: they are sealed with the state key %s, and %s",
 		fleet.Short(c.ID), c.SealKey, has).
-		WithHint("a hub that reaches another one fetches it; else copy the file identity/state-key from another hub's data directory, or from a backup of this one")
+		WithHint("this hub fetches the key when it reaches another hub; otherwise copy the file identity/state-key from another hub's data directory, or from a backup of this one")
 }
 
 // SaveStateKeys writes the keys below dir, durably and with mode 0600.
@@ -180,8 +180,8 @@ func LoadStateKeys(dir string) ([]StateKey, error) {
 		}
 		b, err := base64.StdEncoding.DecodeString(encoded)
 		if prefix != stateKeyPrefix || err != nil || len(b) != stateKeyBytes || len(keys) == maxStateKeys {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: it is no list of at most %d state keys", path, maxStateKeys).
-				WithHint("remove it: a hub that reaches another one fetches the key; or copy the file from another hub")
+			return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: it is not a list of at most %d state keys", path, maxStateKeys).
+				WithHint("remove the file, and this hub fetches the key when it reaches another hub; or copy the file from another hub")
 		}
 		keys = append(keys, StateKey(b))
 	}

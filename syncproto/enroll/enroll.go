@@ -129,7 +129,7 @@ func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity,
 	}
 	id, err := identity.New(answer.Cert, answer.CA, a.Key)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave a certificate that is of no use: %v", err)
+		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave an unusable certificate: %v", err)
 	}
 	if id.Role != a.Role || id.Name != a.ID {
 		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave a certificate of %s", identity.CommonName(id.Role, id.Name))

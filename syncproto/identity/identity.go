@@ -103,7 +103,7 @@ func (t Token) EnrollTLS(now func() time.Time) *tls.Config {
 				}
 			}
 			return fleet.Errorf(fleet.CodeCAMismatch, "check the hub: its CA is not the one that the join token names").
-				WithHint("the token is of another cluster, or something between here and the hub pretends to be it")
+				WithHint("the token belongs to another cluster, or another machine pretends to be the hub")
 		},
 	}
 }
@@ -138,11 +138,11 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s ended at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339)).
-			WithHint("a hub renews its own while it runs: look at its log, and at its clock")
+			WithHint("a hub renews its certificate while it runs: check its log and its clock")
 	}
 	if err != nil {
 		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s: %v", leaf.Subject.CommonName, err).
-			WithHint("it is not of this cluster")
+			WithHint("it belongs to another cluster")
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 // a name.
 func NewRequest(key crypto.Signer, role, name string) ([]byte, error) {
 	if !ValidName(role, name) {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "ask for a certificate: %q is no name of a %s", name, role)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "ask for a certificate: %q is not a valid name of a %s", name, role)
 	}
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: CommonName(role, name)},

@@ -63,7 +63,7 @@ func requestCommand(s *command.Session, task *string, done string, ask func(*com
 		RunE: s.Run(func(c *command.Call) error {
 			if len(c.Args) > 1 {
 				if *task != "" && *task != c.Args[1] {
-					return fleet.Errorf(fleet.CodeInvalid, "two tasks are named: %q and %q", c.Args[1], *task)
+					return fleet.Errorf(fleet.CodeInvalid, "choose a task: two tasks are named, %q and %q", c.Args[1], *task)
 				}
 				*task = c.Args[1]
 			}

@@ -23,7 +23,7 @@ func logsCommand(s *command.Session) *cobra.Command {
 		RunE: s.Run(func(c *command.Call) error {
 			if len(c.Args) > 1 {
 				if q.Task != "" {
-					return fleet.Errorf(fleet.CodeInvalid, "two tasks are named: %q and %q", q.Task, c.Args[1])
+					return fleet.Errorf(fleet.CodeInvalid, "choose a task: two tasks are named, %q and %q", q.Task, c.Args[1])
 				}
 				q.Task = c.Args[1]
 			}
@@ -74,8 +74,8 @@ func (f *anyAllocFlags) chooseAlloc(c *command.Call, id string) (api.AllocStub, 
 	var none api.AllocStub
 	if !f.job {
 		if f.group != "" {
-			return none, fleet.Errorf(fleet.CodeInvalid, "group %q is named, and no job", f.group).
-				WithHint("--job takes the id for a job's")
+			return none, fleet.Errorf(fleet.CodeInvalid, "choose an allocation: group %q is named, and no job", f.group).
+				WithHint("with --job the id is that of a job")
 		}
 		return c.FindAlloc(id)
 	}
@@ -133,7 +133,7 @@ func (f *tailFlags) addFlags(c *cobra.Command) {
 // that there is now at a number of bytes before its end.
 func (f *tailFlags) startOffset(open func(before int64) (io.ReadCloser, error)) (int64, error) {
 	if f.lines < 0 || f.bytes < 0 {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "show the end: %d is no number of lines or bytes", min(f.lines, f.bytes))
+		return 0, fleet.Errorf(fleet.CodeInvalid, "show the last lines: %d is not a number of lines or bytes", min(f.lines, f.bytes))
 	}
 	read := func(before int64) ([]byte, error) {
 		out, err := open(before)

@@ -215,7 +215,7 @@ func AddYes(c *cobra.Command) {
 func WriteNewFile(name, text string) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fleet.Errorf(fleet.CodeConflict, "write an example to %s: there is such a file", name).WithHint("name another one")
+		return fleet.Errorf(fleet.CodeConflict, "write an example to %s: the file exists", name).WithHint("choose another name")
 	}
 	if err != nil {
 		return fleet.Errorf(fleet.CodeInvalid, "write an example: %w", err)

@@ -62,7 +62,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 		RunE: s.Run(func(c *command.Call) error {
 			switch {
 			case len(c.Args) == 0 && monitor:
-				return fleet.Errorf(fleet.CodeInvalid, "no deployment is named to monitor").
+				return fleet.Errorf(fleet.CodeInvalid, "monitor a deployment: no deployment is named").
 					WithHint("skerry deployment list lists them")
 			case len(c.Args) == 0:
 				return listDeployments(c)

@@ -78,7 +78,7 @@ func (f *actionFlags) findJob(c *command.Call) (fleet.JobID, error) {
 		return "", err
 	}
 	if f.alloc = string(stub.ID); f.job != "" && f.job != string(stub.JobID) {
-		return "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", console.ID(stub.ID), stub.JobID, f.job)
+		return "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s belongs to job %s, not to %s", console.ID(stub.ID), stub.JobID, f.job)
 	}
 	return stub.JobID, nil
 }

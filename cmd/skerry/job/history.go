@@ -64,8 +64,8 @@ func onlyVersion(v api.JobVersionsAnswer, id fleet.JobID, version string) (api.J
 		}
 		return one, nil
 	}
-	return v, fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", n, id).
-		WithHint("skerry job history lists the versions that are")
+	return v, fleet.Errorf(fleet.CodeNotFound, "version %d of job %q does not exist or is no longer kept", n, id).
+		WithHint("skerry job history lists the versions")
 }
 
 func writeVersions(out *console.Output, v api.JobVersionsAnswer) {

@@ -218,8 +218,8 @@ func promoteCommand(s *command.Session) *cobra.Command {
 				return err
 			}
 			if !d.Active() {
-				return fleet.Errorf(fleet.CodeInvalid, "promote job %q: no rollout of it goes on", job.ID).
-					WithHint("skerry job deployments lists those that were")
+				return fleet.Errorf(fleet.CodeInvalid, "promote job %q: it has no running deployment", job.ID).
+					WithHint("skerry job deployments lists earlier ones")
 			}
 			return p.Change().Apply(c, string(d.ID))
 		}),
@@ -312,7 +312,7 @@ func versionTagCommand(s *command.Session, done string, set bool, change func(*c
 		Args: cobra.ExactArgs(1),
 		RunE: s.Run(func(c *command.Call) error {
 			if name == "" {
-				return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
+				return fleet.Errorf(fleet.CodeInvalid, "tag a version: no tag is given").WithHint("name it with --name")
 			}
 			job, err := c.FindJob(c.Args[0])
 			if err != nil {

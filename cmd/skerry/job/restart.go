@@ -123,7 +123,7 @@ func (r *restarter) validateRestart() error {
 	case r.onError != onErrorAsk && r.onError != onErrorFail:
 		return fleet.Errorf(fleet.CodeInvalid, "--on-error %q is neither %s nor %s", r.onError, onErrorAsk, onErrorFail)
 	case r.reschedule && (r.task != "" || r.allTasks):
-		return fleet.Errorf(fleet.CodeInvalid, "--reschedule replaces whole allocations, and not tasks")
+		return fleet.Errorf(fleet.CodeInvalid, "--reschedule replaces whole allocations, not single tasks")
 	case r.task != "" && r.allTasks:
 		return fleet.Errorf(fleet.CodeInvalid, "--task and --all-tasks exclude each other")
 	case r.batchWait == onErrorAsk:
@@ -193,7 +193,7 @@ func (r *restarter) restartInBatches(ctx context.Context, chosen []api.AllocStub
 func (r *restarter) waitBetweenBatches(ctx context.Context) error {
 	if r.batchWait == onErrorAsk {
 		if !r.askYesNo("Go on with the next batch?") {
-			return fleet.Errorf(fleet.CodeConflict, "%d of %d are restarted, and no more", len(r.done.Restarted), r.total)
+			return fleet.Errorf(fleet.CodeConflict, "the restart was stopped: %d of %d allocations are restarted", len(r.done.Restarted), r.total)
 		}
 		return nil
 	}
@@ -289,7 +289,7 @@ func (r *restarter) waitForReplacement(ctx context.Context, id fleet.AllocID, ev
 			return err
 		}
 		if len(e.FailedTGAllocs) > 0 {
-			return fmt.Errorf("nothing takes its place: evaluation %s found no node", console.ID(e.ID))
+			return fmt.Errorf("it has no replacement: evaluation %s found no node", console.ID(e.ID))
 		}
 	}
 	var next fleet.AllocID
@@ -322,7 +322,7 @@ func (r *restarter) waitForAlloc(ctx context.Context, id fleet.AllocID, done fun
 // whyNotRunning says why an allocation will not run.
 func whyNotRunning(a fleet.Alloc) error {
 	if a.ClientStatus == fleet.ClientUnknown {
-		return fmt.Errorf("its node %s went away", a.NodeName)
+		return fmt.Errorf("its node %s lost its link", a.NodeName)
 	}
 	if a.ClientTerminal() || a.DesiredStatus != fleet.DesiredRun {
 		return fmt.Errorf("allocation %s is %s", console.ID(a.ID), console.WithReason(a.ClientStatus, a.ClientDescription))

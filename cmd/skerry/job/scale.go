@@ -29,7 +29,7 @@ func scaleCommand(s *command.Session) *cobra.Command {
 			text := c.Args[len(c.Args)-1]
 			count, err := strconv.ParseUint(text, 10, 31)
 			if err != nil {
-				return fleet.Errorf(fleet.CodeInvalid, "the count %q is not a whole number", text)
+				return fleet.Errorf(fleet.CodeInvalid, "scale a job: the count %q is not a whole number", text)
 			}
 			job, err := c.WholeJob(c.Args[0])
 			if err != nil {

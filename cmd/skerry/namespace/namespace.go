@@ -75,7 +75,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 				n, err = withDescription(c, description)
 			case err != nil:
 			case c.Changed("description"):
-				err = fleet.Errorf(fleet.CodeInvalid, "apply %s: a description is given beside a file", c.Args[0]).WithHint("write it into the file")
+				err = fleet.Errorf(fleet.CodeInvalid, "apply %s: --description cannot be combined with a file", c.Args[0]).WithHint("write it into the file")
 			default:
 				n, err = parseNamespace(c.Args[0], src)
 			}
@@ -97,7 +97,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 func withDescription(c *command.Call, description string) (fleet.Namespace, error) {
 	n := fleet.Namespace{Name: c.Args[0]}
 	if err := validate.Namespace(&n); err != nil {
-		return n, fleet.AsError(err).WithHint("there is no file of that name either")
+		return n, fleet.AsError(err).WithHint("no file has that name")
 	}
 	stored, err := c.Hub.Namespace(c.Context(), n.Name)
 	switch {

@@ -41,7 +41,7 @@ meta {
 		`meta = { a = null }`:                    "meta has a null in it",
 		`vault { default = "x" }`:                `block "vault" is not known, or not supported`,
 		`capabilities "x" {}`:                    "has no labels",
-		"meta {}\nmeta {}":                       "ns.hcl:2:1: meta is there twice",
+		"meta {}\nmeta {}":                       "ns.hcl:2:1: meta is defined twice",
 		"capabilities {\n  drivers = [\"x\"]\n}": `ns.hcl:2:3: "drivers"`,
 		"capabilities {\n  enabled_task_drivers = [null]\n}": "has a null",
 	} {

@@ -30,7 +30,7 @@ func (c *nodeChoice) filterExpression() (string, error) {
 	switch fleet.NodeStatus(c.status) {
 	case "", fleet.NodeReady, fleet.NodeInitializing, fleet.NodeDisconnected, fleet.NodeDown:
 	default:
-		return "", fleet.Errorf(fleet.CodeInvalid, "read --status: a node is never %q", c.status).
+		return "", fleet.Errorf(fleet.CodeInvalid, "read --status: %q is not a status of a node", c.status).
 			WithHint("use ready, initializing, disconnected or down")
 	}
 	var parts []string

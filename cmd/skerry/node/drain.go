@@ -70,7 +70,7 @@ func (f drainFlags) drainRequest(id fleet.NodeID) (api.DrainRequest, error) {
 		req.DrainSpec.Deadline = 0
 	case f.deadline <= 0:
 		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", console.ID(id), f.deadline).
-			WithHint("--force stops everything at once, --no-deadline waits for as long as it takes")
+			WithHint("--force stops all allocations at once, --no-deadline waits without a bound")
 	}
 	return req, nil
 }

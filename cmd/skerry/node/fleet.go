@@ -66,7 +66,7 @@ func showFleet(c *command.Call, show fleetFlags) error {
 // is when an operator wants to watch.
 func watchFleet(c *command.Call, every time.Duration, show fleetFlags) error {
 	if every < 100*time.Millisecond {
-		return fleet.Errorf(fleet.CodeInvalid, "every %s is too often: at least 100ms", every)
+		return fleet.Errorf(fleet.CodeInvalid, "show the fleet every %s: at least 100ms are needed", every)
 	}
 	_, _, terminal := console.IsTerminal(c.Out)
 	tick := time.NewTicker(every)

@@ -53,7 +53,7 @@ func TestNodeChoice(t *testing.T) {
 	if got, err := c.filterExpression(); got != want || err != nil {
 		t.Errorf("got  %s, %v\nwant %s", got, err, want)
 	}
-	if _, err := (&nodeChoice{status: "away"}).filterExpression(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
+	if _, err := (&nodeChoice{status: "away"}).filterExpression(); err == nil || !strings.Contains(err.Error(), `"away" is not a status`) {
 		t.Errorf("%v", err)
 	}
 }

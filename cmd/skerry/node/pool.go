@@ -149,7 +149,7 @@ func poolApplyCommand(s *command.Session) *cobra.Command {
 func poolOfFile(c *command.Call, src []byte) (fleet.Pool, error) {
 	for _, flag := range poolFlagNames {
 		if c.Changed(flag) {
-			return fleet.Pool{}, fleet.Errorf(fleet.CodeInvalid, "apply %s: --%s is given beside a file", c.Args[0], flag).
+			return fleet.Pool{}, fleet.Errorf(fleet.CodeInvalid, "apply %s: --%s cannot be combined with a file", c.Args[0], flag).
 				WithHint("write it into the file")
 		}
 	}
@@ -160,7 +160,7 @@ func poolOfFile(c *command.Call, src []byte) (fleet.Pool, error) {
 func poolWithRules(c *command.Call, rules poolFlags) (fleet.Pool, error) {
 	p := fleet.Pool{Name: c.Args[0]}
 	if err := validate.Pool(&p); err != nil {
-		return p, fleet.AsError(err).WithHint("there is no file of that name either")
+		return p, fleet.AsError(err).WithHint("no file has that name")
 	}
 	stored, err := c.Hub.NodePool(c.Context(), p.Name)
 	switch {

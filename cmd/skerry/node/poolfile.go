@@ -46,7 +46,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 		}
 	}
 	if len(body.Blocks) == 0 {
-		return p, fleet.Errorf(fleet.CodeInvalid, "%s: there is no block node_pool \"NAME\" { … } in it", name)
+		return p, fleet.Errorf(fleet.CodeInvalid, "read %s: it has no block node_pool \"NAME\" { … }", name)
 	}
 	return p, nil
 }

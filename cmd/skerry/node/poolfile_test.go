@@ -66,14 +66,14 @@ func TestExamplesOfAPool(t *testing.T) {
 func TestPoolFilesThatAreRefused(t *testing.T) {
 	deep := strings.Repeat("[", 1000)
 	for src, want := range map[string]string{
-		"":                                       `f: there is no block node_pool "NAME" { … } in it`,
+		"":                                       `read f: it has no block node_pool "NAME" { … }`,
 		`name = "x"`:                             `f:1:1: "name" is not known`,
 		`pool "x" {}`:                            `f:1:1: block "pool" is not known, or not supported`,
 		`node_pool {}`:                           "f:1:1: a block node_pool has one label",
 		`node_pool "a" "b" {}`:                   "f:1:1: a block node_pool has one label",
 		"node_pool \"a\" {}\nnode_pool \"b\" {}": "f:2:1: there is a node_pool already",
 		`node_pool "a b" {}`:                     `f:1:1: node pool "a b": a name has`,
-		`node_pool "all" {}`:                     "that is all of them",
+		`node_pool "all" {}`:                     "it contains all nodes",
 		"node_pool \"a\" {\n  descripton = 1\n}": `f:2:3: "descripton" is not known`,
 		"node_pool \"a\" {\n  description = [1]\n}":                                                          "f:2:3: description is not string",
 		"node_pool \"a\" {\n  node_identity_ttl = \"1h\"\n}":                                                 "f:2:3: node_identity_ttl is not supported",
@@ -81,8 +81,8 @@ func TestPoolFilesThatAreRefused(t *testing.T) {
 		"node_pool \"a\" {\n  heartbeat_ttl = \"soon\"\n}":                                                   "f:2:19: heartbeat_ttl is not a duration",
 		"node_pool \"a\" {\n  heartbeat_ttl = \"1ms\"\n}":                                                    "HeartbeatTTL is 0 or from",
 		"node_pool \"a\" {\n  limits {}\n}":                                                                  `f:2:3: block "limits"`,
-		"node_pool \"a\" {\n  meta {}\n  meta {}\n}":                                                         "f:3:3: meta is there twice",
-		"node_pool \"a\" {\n  meta = {}\n  meta {}\n}":                                                       "f:3:3: meta is there twice",
+		"node_pool \"a\" {\n  meta {}\n  meta {}\n}":                                                         "f:3:3: meta is defined twice",
+		"node_pool \"a\" {\n  meta = {}\n  meta {}\n}":                                                       "f:3:3: meta is defined twice",
 		"node_pool \"a\" {\n  meta \"x\" {}\n}":                                                              "a block meta has no labels",
 		"node_pool \"a\" {\n  meta {\n    x {}\n  }\n}":                                                      `f:3:5: block "x"`,
 		"node_pool \"a\" {\n  scheduler_config {\n    x = 1\n  }\n}":                                         `f:3:5: "x" is not known`,

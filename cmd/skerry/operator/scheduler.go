@@ -86,7 +86,7 @@ func setConfigCommand(s *command.Session) *cobra.Command {
 			}
 			if !updated {
 				return fleet.Errorf(fleet.CodeConflict, "set the scheduler configuration: its modify index is not %d", index).
-					WithHint("somebody has changed it: skerry operator scheduler get-config shows it as it is")
+					WithHint("somebody has changed it: skerry operator scheduler get-config shows its current value")
 			}
 			c.Out.Line("Scheduler configuration updated")
 			return nil

@@ -67,7 +67,7 @@ func infoCommand(s *command.Session) *cobra.Command {
 func readRegistrations(c *command.Call) ([]fleet.ServiceRegistration, error) {
 	list, err := c.Hub.Service(c.Context(), c.Args[0])
 	if err == nil && len(list) == 0 {
-		err = fleet.Errorf(fleet.CodeNotFound, "no allocation offers service %q", c.Args[0])
+		err = fleet.Errorf(fleet.CodeNotFound, "show service %q: no running allocation provides it", c.Args[0])
 	}
 	return list, err
 }

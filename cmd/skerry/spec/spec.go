@@ -46,7 +46,7 @@ func Read(stdin io.Reader, name string) ([]byte, error) {
 	case err != nil:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: %w", shown, err)
 	case len(src) > maxSpec:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", shown, maxSpec)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: it has more than %d bytes", shown, maxSpec)
 	}
 	return src, nil
 }
@@ -132,7 +132,7 @@ func Attributes(body *hclsyntax.Body, known map[string]any) error {
 }
 
 // Blocks reads those of a body, each with what is known to read it; none of them has
-// labels, or is there twice.
+// labels, or is defined twice.
 func Blocks(body *hclsyntax.Body, known map[string]func(*hclsyntax.Body) error) error {
 	seen := map[string]bool{}
 	for _, b := range body.Blocks {
@@ -143,7 +143,7 @@ func Blocks(body *hclsyntax.Body, known map[string]func(*hclsyntax.Body) error) 
 		case len(b.Labels) > 0:
 			return ErrorAt(b.LabelRanges[0], "a block %s has no labels", b.Type)
 		case seen[b.Type] || body.Attributes[b.Type] != nil:
-			return ErrorAt(b.TypeRange, "%s is there twice", b.Type)
+			return ErrorAt(b.TypeRange, "%s is defined twice", b.Type)
 		}
 		seen[b.Type] = true
 		if err := read(b.Body); err != nil {
