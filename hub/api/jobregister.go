@@ -84,7 +84,7 @@ func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet
 	}
 	clearHubFields(job)
 	intoNamespace(r, job)
-	problems = slices.Concat(problems, validate.Job(job), placement.Problems(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
+	problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
 	for i, g := range job.TaskGroups {
 		for k, t := range g.Tasks {
 			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {
