@@ -1,5 +1,7 @@
 // Command skerry-chaos breaks whole fleets and checks what Skerry promises:
 // run partition with random faults, demo for people, footprint for figures.
+//
+// It also rehearses somebody's own jobs on somebody's own fleet in virtual time (rehearsal).
 package main
 
 import (
