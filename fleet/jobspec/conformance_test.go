@@ -104,7 +104,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 		return nil
 	}
 	wantJob, problems := mustGolden(t, golden)
-	problems = slices.Concat(problems, validate.Job(wantJob), placement.Problems(wantJob), cron.Problems(wantJob, time.Now()))
+	problems = slices.Concat(problems, placement.Problems(wantJob), validate.Job(wantJob), cron.Problems(wantJob, time.Now()))
 	valid = valid || slices.Contains(kinder, filepath.Base(path))
 	if !valid || len(problems) > 0 {
 		if err == nil {
@@ -148,7 +148,7 @@ func TestConformanceJSON(t *testing.T) {
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".parsed.json")
 		job, problems := mustGolden(t, path)
-		problems = slices.Concat(problems, validate.Job(job), placement.Problems(job), cron.Problems(job, time.Now()))
+		problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, time.Now()))
 		switch {
 		case stricter[name] != "":
 			if len(problems) != 1 || !strings.Contains(problems[0].String(), stricter[name]) {

@@ -109,7 +109,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 		opts.Now = time.Unix(0, 0).UTC() // what comes at all comes after that
 	}
 	job, problems := validate.JobFromTree(tree)
-	problems = slices.Concat(problems, validate.Job(job), placement.Problems(job), cron.Problems(job, opts.Now))
+	problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, opts.Now))
 	if opts.WithoutGroups {
 		problems = slices.DeleteFunc(problems, func(p fleet.Problem) bool { return p.Path == "TaskGroups" && len(job.TaskGroups) == 0 })
 	}

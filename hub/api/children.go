@@ -46,7 +46,7 @@ func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fle
 	if req.Priority != 0 {
 		child.Priority = req.Priority
 	}
-	if err := slices.Concat(validate.Job(child), placement.Problems(child), tooLarge(child)).Err(); err != nil {
+	if err := slices.Concat(placement.Problems(child), validate.Job(child), tooLarge(child)).Err(); err != nil {
 		return nil, 0, err
 	}
 	dispatch := state.JobDispatch{Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child, Now: now.UnixNano()}
