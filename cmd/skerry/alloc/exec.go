@@ -62,9 +62,14 @@ func (f *ExecFlags) AddFlags(c *cobra.Command, task string) {
 	console.HideFlag(flags, "template")
 }
 
-func isTerminal(of any) bool {
+func isTerminal(of io.Reader) bool {
 	f, ok := of.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func isOutputTerminal(w io.Writer) bool {
+	_, _, ok := console.IsTerminal(w)
+	return ok
 }
 
 // Run runs a command with the terminal of this one, and ends with its exit code.
@@ -74,7 +79,7 @@ func (f *ExecFlags) Run(c *command.Call, run func(context.Context, client.ExecOp
 		return err
 	}
 	if !c.Flags().Changed("tty") {
-		f.tty = f.interactive && isTerminal(c.InOrStdin()) && isTerminal(c.Out)
+		f.tty = f.interactive && isTerminal(c.InOrStdin()) && isOutputTerminal(c.Out)
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
