@@ -12,7 +12,6 @@ import (
 
 	"skerry/api"
 	"skerry/client"
-	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/deployment"
 	"skerry/cmd/skerry/eval"
@@ -43,9 +42,9 @@ func stopCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Out.Say(answer, "Job %q stops, evaluation %s", job.ID, console.ID(answer.EvalID))
-			if detach || c.Out.IsJSON() {
-				return nil
+			err = eval.ShowAnswer(c, answer, answer.EvalID, true, fmt.Sprintf("Job %q stops", job.ID))
+			if err != nil || detach || answer.EvalID == "" || c.Out.IsJSON() {
+				return err
 			}
 			return eval.FollowStop(c, answer.EvalID)
 		}),
