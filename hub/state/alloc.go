@@ -99,8 +99,8 @@ func (t *tx) noteFreedNode(id fleet.NodeID) {
 	}
 }
 
-// allocStop applies AllocStop: it flags allocations to be migrated and stores an evaluation for each job.
-// The plan of that evaluation stops them.
+// allocStop applies the command AllocStop: it flags allocations to be migrated and stores an evaluation
+// for each job. The plan of that evaluation stops them.
 func (t *tx) allocStop(c AllocStop) Result {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Allocs {

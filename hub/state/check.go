@@ -249,7 +249,7 @@ func CheckStep(prev, next *View) error {
 		switch {
 		case ok && (n.Epoch < old.Epoch || n.Session < old.Session):
 			fail("node %s went back: epoch %d to %d, session %d to %d", old.ID, old.Epoch, n.Epoch, old.Session, n.Session)
-		case restored: // the rest follows from what was wanted, and is forgotten with it
+		case restored: // a restore may rewind everything else
 		case !ok && old.Status != fleet.NodeDisconnected && old.Status != fleet.NodeDown:
 			fail("node %s is gone, and was %s", old.ID, old.Status)
 		case !ok:

@@ -51,8 +51,8 @@ func (t *tx) findParentJob(verb, ns string, id fleet.JobID, index fleet.Index) (
 	return row, nil
 }
 
-// periodicLaunch applies PeriodicLaunch. Result.Child is "" if overlap kept the child from being
-// registered.
+// periodicLaunch applies the command PeriodicLaunch: it registers a child of a periodic job and records
+// the launch time. Result.Child is "" if the job prohibits overlap and another child is not dead.
 func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	row, err := t.findParentJob("launch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {
@@ -92,7 +92,8 @@ func (t *tx) hasUnfinishedChild(ns, prefix string) bool {
 	return false
 }
 
-// jobDispatch applies JobDispatch.
+// jobDispatch applies the command JobDispatch: it registers a child of a parameterized job, or returns the
+// child that was registered with the same idempotency token.
 func (t *tx) jobDispatch(c JobDispatch) Result {
 	row, err := t.findParentJob("dispatch", c.Namespace, c.ID, c.JobModifyIndex)
 	switch {

@@ -25,8 +25,8 @@ var poolTable = table[fleet.Pool]{
 	records: []record[fleet.Pool]{rowRecord[fleet.Pool](5)},
 }
 
-// clusterInit applies ClusterInit: it stores the cluster's identity, and is refused if there is one
-// already.
+// clusterInit applies the command ClusterInit: it stores the cluster's identity. It is refused if there is
+// one already.
 func (t *tx) clusterInit(c ClusterInit) Result {
 	if row := clusterTable.currentRow(t, onlyKey); row != nil {
 		return refusal(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
@@ -36,8 +36,8 @@ func (t *tx) clusterInit(c ClusterInit) Result {
 	return Result{}
 }
 
-// clusterSeal applies ClusterSeal: it replaces the clear secrets by the sealed ones. Sealing again with
-// the same key changes nothing.
+// clusterSeal applies the command ClusterSeal: it replaces the unencrypted secrets by the sealed ones.
+// Sealing again with the same key changes nothing.
 func (t *tx) clusterSeal(c ClusterSeal) Result {
 	row := clusterTable.currentRow(t, onlyKey)
 	switch {
@@ -56,7 +56,7 @@ func (t *tx) clusterSeal(c ClusterSeal) Result {
 	return Result{}
 }
 
-// storeHubAddr applies Hub: it stores the addresses of a hub, or removes them.
+// storeHubAddr applies the command Hub: it stores the addresses of a hub, or removes them.
 func (t *tx) storeHubAddr(c Hub) Result {
 	k := idKey(c.Hub.ID)
 	if c.Removed {
@@ -68,7 +68,7 @@ func (t *tx) storeHubAddr(c Hub) Result {
 	return Result{}
 }
 
-// storeNodePool applies Pool: it stores or replaces the rules of a node pool.
+// storeNodePool applies the command Pool: it stores or replaces the rules of a node pool.
 func (t *tx) storeNodePool(c Pool) Result {
 	switch {
 	case c.Pool.Name == "" || c.Pool.Name == fleet.AllPools:

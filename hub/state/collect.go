@@ -31,7 +31,8 @@ type CollectedNode struct {
 	Epoch fleet.Epoch
 }
 
-// collectGarbage applies Collect.
+// collectGarbage applies the command Collect: it removes the named objects that are still unneeded, and
+// skips the others.
 func (t *tx) collectGarbage(c Collect) Result {
 	for _, id := range c.Allocs {
 		if a := t.currentAlloc(id); a != nil && t.isCollectable(&a.Alloc) {

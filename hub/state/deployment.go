@@ -61,7 +61,7 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 		c := *r
 		c.Deployment = *r.Deployment.Copy()
 		for name, g := range c.TaskGroups {
-			g.PlacedCanaries = slices.Clip(g.PlacedCanaries) // joins appends to it
+			g.PlacedCanaries = slices.Clip(g.PlacedCanaries) // countJoinedAlloc appends to it
 			c.TaskGroups[name] = g
 		}
 		return &c
@@ -190,7 +190,7 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	before := d.TaskGroups[new.TaskGroup]
 	d.TaskGroups[new.TaskGroup] = s
 	if d.RequiresPromotion() {
-		d.StatusDescription = d.RunningDescription() // as its canaries are
+		d.StatusDescription = d.RunningDescription() // it depends on the canaries' health
 	}
 	if old == nil || was != new.DeploymentStatus.IsHealthy() || wasNot != new.DeploymentStatus.IsUnhealthy() ||
 		!before.RequireProgressBy.Equal(s.RequireProgressBy) {

@@ -20,7 +20,8 @@ func (t *tx) ownActiveDeployment(verb string, id fleet.DeploymentID) (*deploymen
 	return t.ownDeployment(id), nil
 }
 
-// deploymentStatus applies DeploymentStatus.
+// deploymentStatus applies the command DeploymentStatus: it changes the status of an active deployment,
+// registers the job to roll back to, and stores an evaluation.
 func (t *tx) deploymentStatus(c DeploymentStatus) Result {
 	d, err := t.ownActiveDeployment("change", c.Update.DeploymentID)
 	if err != nil {
@@ -47,8 +48,8 @@ func (t *tx) rollBackAndEvaluate(d *deploymentRow, rollback *fleet.Job, eval *fl
 	return Result{Eval: t.storeJobEval(&e, row.job, now), Version: row.job.Version, Modify: row.job.JobModifyIndex}
 }
 
-// deploymentPromote applies DeploymentPromote: it marks groups promoted, and makes their canaries ordinary
-// allocations.
+// deploymentPromote applies the command DeploymentPromote: it marks groups promoted, makes their canaries
+// ordinary allocations, and stores an evaluation.
 func (t *tx) deploymentPromote(c DeploymentPromote) Result {
 	d, err := t.ownActiveDeployment("promote", c.DeploymentID)
 	if err != nil {
@@ -114,7 +115,8 @@ func (t *tx) promotableGroups(d *deploymentRow, named []string) ([]string, *flee
 	return groups, nil
 }
 
-// allocHealth applies AllocHealth.
+// allocHealth applies the command AllocHealth: it sets the health of a deployment's allocations, flags
+// failed ones for rescheduling, and stores the consequences for the deployment and its job.
 func (t *tx) allocHealth(c AllocHealth) Result {
 	d, err := t.ownActiveDeployment("set health in", c.DeploymentID)
 	if err != nil {
@@ -154,7 +156,8 @@ func healthWord(healthy bool) string {
 	return "unhealthy"
 }
 
-// deploymentDelete applies DeploymentDelete. Unknown ids are ignored.
+// deploymentDelete applies the command DeploymentDelete: it removes deployments that are over. Unknown ids
+// are ignored.
 func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 	for _, id := range c.IDs {
 		k := idKey(id)

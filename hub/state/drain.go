@@ -64,7 +64,8 @@ const (
 	DetailDrainOverdue = "deadline_reached"
 )
 
-// nodeDrain applies NodeDrain.
+// nodeDrain applies the command NodeDrain: it starts the drain of a node, changes its strategy, or cancels
+// it.
 func (t *tx) nodeDrain(c NodeDrain) Result {
 	n := t.ownNodeRow(c.NodeID)
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
@@ -123,7 +124,8 @@ func (n *nodeRow) endDrain(status string, now int64) {
 	n.LastDrain, n.DrainStrategy = &last, nil
 }
 
-// drainStep applies DrainStep.
+// drainStep applies the command DrainStep: it flags allocations of draining nodes for migration, stores
+// evaluations of their jobs, and completes drains.
 func (t *tx) drainStep(c DrainStep) Result {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	for _, id := range c.Migrate {
@@ -166,7 +168,8 @@ func (t *tx) completeDrain(d NodeDrained, now int64) {
 	t.recordNodeEvent(n, "drain complete", why, now)
 }
 
-// nodePurge applies NodePurge.
+// nodePurge applies the command NodePurge: it removes a node without a session, and stores evaluations of
+// the jobs with allocations there.
 func (t *tx) nodePurge(c NodePurge) Result {
 	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	switch {
@@ -196,7 +199,8 @@ func (t *tx) removeNode(id fleet.NodeID, empty bool) {
 	}
 }
 
-// nodeEvaluate applies NodeEvaluate.
+// nodeEvaluate applies the command NodeEvaluate: it stores evaluations of all jobs with allocations on a
+// node, and of those that run on every node.
 func (t *tx) nodeEvaluate(c NodeEvaluate) Result {
 	n := nodeTable.currentRow(t, idKey(c.NodeID))
 	if n == nil {

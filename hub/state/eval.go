@@ -26,7 +26,7 @@ var evalTable = table[fleet.Evaluation]{
 
 func evalKey(e *fleet.Evaluation) []byte { return idKey(e.ID) }
 
-// evalsStore applies Evals.
+// evalsStore applies the command Evals: it stores new and changed evaluations.
 func (t *tx) evalsStore(c Evals) Result {
 	for _, e := range c.Evals {
 		if e.ID == "" {
@@ -124,7 +124,8 @@ func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	return out
 }
 
-// evalDelete applies EvalDelete.
+// evalDelete applies the command EvalDelete: it removes terminal evaluations and ended allocations.
+// Unknown ids are ignored; if one may not be removed, the command is refused.
 func (t *tx) evalDelete(c EvalDelete) Result {
 	for _, id := range c.IDs {
 		k := idKey(id)

@@ -50,6 +50,7 @@ type windowRow struct {
 	bytes  int
 }
 
+// savedWindow is a windowRow in a snapshot.
 type savedWindow struct{ Floor fleet.Index }
 
 var windowTable = table[windowRow]{

@@ -54,7 +54,7 @@ func (e *historyEntry) entryBytes() int {
 
 // appendEntries appends entries. At the bounds it removes others, the least important first.
 func (h *history) appendEntries(entries ...historyEntry) {
-	own := false // whether this version has the entries for itself
+	own := false // h.entries is a copy that older versions do not share
 	for _, e := range entries {
 		for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.entryBytes() > historyBytes {
 			if !own {

@@ -9,8 +9,9 @@ import (
 	"skerry/fleet"
 )
 
-// jobRegister applies JobRegister. If the specification is unchanged and the job is not stopped, it only
-// stores the evaluation and the submission.
+// jobRegister applies the command JobRegister: it stores a job, as a new version if its specification
+// changed, and an evaluation. If it is unchanged and not stopped, only the evaluation and the submission
+// are stored.
 func (t *tx) jobRegister(c JobRegister) Result {
 	if c.Job == nil {
 		return refusal(fleet.CodeInvalid, "register job: no job given")
@@ -49,7 +50,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		row = &same
 		jobTable.putRow(t, row)
 	}
-	t.ownJobSummary(row.job.Namespace, row.job.ID) // its status is to be settled
+	t.ownJobSummary(row.job.Namespace, row.job.ID) // finishSummaries then updates the job's status
 	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.storeJobEval(c.Eval, row.job, c.Now)}
 }
 
@@ -125,7 +126,8 @@ func (t *tx) addBodyRefs(job *fleet.Job, n int) {
 	}
 }
 
-// jobDeregister applies JobDeregister.
+// jobDeregister applies the command JobDeregister: it marks a job stopped, or removes it, and stores an
+// evaluation, which will stop its allocations.
 func (t *tx) jobDeregister(c JobDeregister) Result {
 	k := jobKeyOf(c.Namespace, c.ID)
 	row := jobTable.currentRow(t, k)

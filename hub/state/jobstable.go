@@ -17,7 +17,7 @@ type JobStable struct {
 	Now       int64
 }
 
-// jobStable applies JobStable.
+// jobStable applies the command JobStable: it sets whether a kept version of a job is stable.
 func (t *tx) jobStable(c JobStable) Result {
 	row := jobTable.currentRow(t, jobKeyOf(c.Namespace, c.ID))
 	if row == nil {

@@ -71,7 +71,8 @@ func (t *tx) findJobRow(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error)
 	return row, nil
 }
 
-// jobScale applies JobScale.
+// jobScale applies the command JobScale: it records a scaling event, and with a count registers the job
+// again with that count for the group.
 func (t *tx) jobScale(c JobScale) Result {
 	row, err := t.findJobRow("scale", c.Namespace, c.ID)
 	switch {
@@ -125,7 +126,8 @@ func prependScalingEvent(old map[string][]fleet.ScalingEvent, job *fleet.Job, gr
 	return next
 }
 
-// jobEvaluate applies JobEvaluate.
+// jobEvaluate applies the command JobEvaluate: it stores an evaluation of a job, after flagging failed
+// allocations for rescheduling if asked. Periodic and parameterized jobs are refused.
 func (t *tx) jobEvaluate(c JobEvaluate) Result {
 	row, err := t.findJobRow("evaluate", c.Namespace, c.ID)
 	switch {
@@ -169,7 +171,8 @@ func (t *tx) forceReschedule(job *fleet.Job, now int64) {
 	}
 }
 
-// jobTag applies JobTag.
+// jobTag applies the command JobTag: it adds a tag to a kept version of a job, or removes it. Refused: the
+// tag belongs to another version, or MaxVersionTags versions have tags.
 func (t *tx) jobTag(c JobTag) Result {
 	row, err := t.findJobRow("tag", c.Namespace, c.ID)
 	if err != nil {

@@ -34,7 +34,8 @@ const MaxNamespaces = 4096
 // maxUsersShown is how many users of a namespace or node pool the refusal of its deletion names.
 const maxUsersShown = 5
 
-// namespaceStore applies NamespaceStore.
+// namespaceStore applies the command NamespaceStore: it creates or replaces a namespace, after validating
+// it.
 func (t *tx) namespaceStore(c NamespaceStore) Result {
 	next, k := c.Namespace, key(c.Namespace.Name)
 	if err := validate.Namespace(&next); err != nil {
@@ -53,7 +54,8 @@ func (t *tx) namespaceStore(c NamespaceStore) Result {
 	return Result{}
 }
 
-// namespaceDelete applies NamespaceDelete.
+// namespaceDelete applies the command NamespaceDelete: it removes a namespace. It is refused while the
+// namespace has live jobs or allocations, and for the default namespace.
 func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	k := key(c.Name)
 	switch {

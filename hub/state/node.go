@@ -16,7 +16,8 @@ import (
 	"skerry/fleet/placement"
 )
 
-// nodeRegister applies NodeRegister.
+// nodeRegister applies the command NodeRegister: it stores the attributes that an edge reports of its
+// node, and evaluations if a ready node changed its offer. It is refused for a revoked node.
 func (t *tx) nodeRegister(c NodeRegister) Result {
 	if c.Node.ID == "" {
 		return refusal(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
@@ -69,7 +70,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	n.ComputedClass = computeNodeClass(&n.Node)
 	t.nodeChanged(n)
 	if known && before.DescriptionHash != n.DescriptionHash {
-		t.markMeta(metaServices) // addresses, and what ${…} stands for, are the node's
+		t.markMeta(metaServices) // addresses and ${…} in services come from the node
 	}
 	t.ensurePool(n.NodePool)
 	switch {
@@ -170,7 +171,8 @@ func keepNewest[E any](list []E, n int) []E {
 	return slices.Clone(list[len(list)-n:])
 }
 
-// nodeResync applies NodeResync. It is refused with stale_epoch if the node has another epoch by now.
+// nodeResync applies the command NodeResync: it records orphans, or another problem of a connected node,
+// for people. It is refused with stale_epoch if the node has another epoch by now.
 func (t *tx) nodeResync(c NodeResync) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {
@@ -192,7 +194,8 @@ func (t *tx) nodeResync(c NodeResync) Result {
 	return Result{}
 }
 
-// nodeEligibility applies NodeEligibility. It is refused (conflict) while the node is being drained.
+// nodeEligibility applies the command NodeEligibility: it makes a node eligible or ineligible. It is
+// refused (conflict) while the node is being drained.
 func (t *tx) nodeEligibility(c NodeEligibility) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {
@@ -260,7 +263,8 @@ const (
 	fencedRowsKept = 256
 )
 
-// fenceSession applies Fence.
+// fenceSession applies the command Fence: it records a refused session on the node, with the rows that it
+// sent.
 func (t *tx) fenceSession(c Fence) Result {
 	n := t.ownNodeRow(c.NodeID)
 	if n == nil {

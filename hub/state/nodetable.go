@@ -11,6 +11,7 @@ type nodeRow struct {
 	fenced          []FencedRows // rows of fenced sessions, oldest first
 }
 
+// savedNode is a nodeRow in a snapshot.
 type savedNode struct {
 	Node    fleet.Node
 	Opened  fleet.Index

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// applyPlan applies Plan: stops and other changes of existing allocations first, then placements, then
-// evaluations.
+// applyPlan applies the command Plan: stops and other changes of existing allocations first, then
+// placements, then evaluations.
 // The plan was made from an older state, so only the hub's own decisions are taken from it. Reports that
 // an edge made since win: an ended allocation does not become unknown or lost, nor does one on a node that
 // is ready again. A stop that comes with lost is applied, and the edge receives it.
@@ -29,7 +29,7 @@ func (t *tx) applyPlan(c Plan) Result {
 		}
 		t.updatePlannedAlloc(a, c)
 		if a.DesiredStatus == fleet.DesiredEvict {
-			w.requestEval(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // it looks for another place
+			w.requestEval(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // the evicted job is placed elsewhere
 		}
 	}
 	for _, a := range inNodeOrder(c.Result.NodeAllocation) {
@@ -157,7 +157,7 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	}
 	late := n.DrainStrategy != nil || n.SchedulingEligibility == fleet.NodeIneligible && n.LastDrain != nil && n.LastDrain.Status == fleet.DrainComplete
 	if late {
-		// The drain began after the planner looked, and may have ended since.
+		// The drain began after the planner checked the plan, and may have ended since.
 		a.DesiredTransition.Migrate = true
 		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
 	}
@@ -173,8 +173,8 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	}
 	t.decrementQueued(a.Namespace, a.JobID, a.TaskGroup)
 	if n.Status != fleet.NodeReady {
-		// The node went away after the planner looked, and the evaluations of that
-		// moment do not know of this allocation.
+		// The node went away after the planner checked the plan, and the evaluations that this
+		// caused do not know of this allocation.
 		w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	}
 }
@@ -206,7 +206,7 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 				a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 			}
 		} else if len(a.StopWindows) > 0 && len(p.StopWindows) == 0 {
-			a.StopWindows, a.DesiredDescription = nil, p.DesiredDescription // it waits no longer
+			a.StopWindows, a.DesiredDescription = nil, p.DesiredDescription // it no longer waits for a window
 		}
 		a.DesiredTransition.Migrate = a.DesiredTransition.Migrate || p.DesiredTransition.Migrate
 		a.DesiredTransition.Reschedule = a.DesiredTransition.Reschedule || p.DesiredTransition.Reschedule
@@ -218,7 +218,7 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 			a.NextAllocation = p.NextAllocation
 		}
 		if p.DeploymentID != "" && p.DeploymentID != a.DeploymentID {
-			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is of the new version
+			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is determined again
 		}
 		n := nodeTable.currentRow(t, idKey(a.NodeID))
 		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)

@@ -14,7 +14,8 @@ type PoolDelete struct {
 	Name string
 }
 
-// poolDelete applies PoolDelete.
+// poolDelete applies the command PoolDelete: it removes a node pool. It is refused for a built-in pool,
+// and while the pool has nodes or live jobs.
 func (t *tx) poolDelete(c PoolDelete) Result {
 	k := key(c.Name)
 	for _, p := range builtinPools {

@@ -10,7 +10,8 @@ type NodeReadmit struct {
 	Now    int64
 }
 
-// nodeReadmit applies NodeReadmit. The permission ends when rows of the edge are applied.
+// nodeReadmit applies the command NodeReadmit: it lets an edge continue with an older or forked journal.
+// The permission ends when rows of the edge are applied.
 func (t *tx) nodeReadmit(c NodeReadmit) Result {
 	n := t.ownNodeRow(c.NodeID)
 	switch {

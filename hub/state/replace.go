@@ -57,6 +57,7 @@ type partRow struct {
 	data    []byte
 }
 
+// savedPart is a partRow in a snapshot.
 type savedPart struct {
 	Restore string
 	Number  uint64
@@ -79,7 +80,8 @@ func loadPart(_ *loader, s *savedPart) (*partRow, error) {
 	return &partRow{s.Restore, s.Number, s.Data}, nil
 }
 
-// snapshotPart applies SnapshotPart. It is refused (conflict) if the part before it is missing.
+// snapshotPart applies the command SnapshotPart: it stores one part of a snapshot file. It is refused
+// (conflict) if the part before it is missing.
 func (t *tx) snapshotPart(c SnapshotPart) Result {
 	switch {
 	case c.Restore == "":
@@ -99,7 +101,7 @@ func (t *tx) snapshotPart(c SnapshotPart) Result {
 	return Result{}
 }
 
-// snapshotDrop applies SnapshotDrop.
+// snapshotDrop applies the command SnapshotDrop: it removes the stored parts of a restore.
 func (t *tx) snapshotDrop(c SnapshotDrop) Result {
 	if first := partTable.currentRow(t, indexKey(uint64(0))); first != nil && (c.Restore == "" || c.Restore == first.restore) {
 		t.dropParts()
@@ -189,7 +191,7 @@ func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRest
 	}()
 	old := &View{txn: v.txn} // does not watch
 	gen = newGeneration()
-	if err := restore(gen.db, &boundedReader{r: r, left: MaxSnapshot}, maxInflated); err != nil {
+	if err := readSnapshot(gen.db, &boundedReader{r: r, left: MaxSnapshot}, maxInflated); err != nil {
 		return nil, unusableSnapshotError("read", err)
 	}
 	snapshot := &View{txn: gen.db.Txn(false)}
@@ -247,6 +249,7 @@ type boundedReader struct {
 	left int64
 }
 
+// Read reads from b.r. It returns an error instead of io.EOF once the bound is reached.
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "read the snapshot: it has more than %d bytes", MaxSnapshot)

@@ -20,7 +20,7 @@ import (
 // snapshot is unreadable or contradicts itself, it returns an error and the state stays as it was.
 func (s *Store) Restore(r io.Reader) error {
 	gen := newGeneration()
-	if err := restore(gen.db, r, math.MaxInt64); err != nil {
+	if err := readSnapshot(gen.db, r, math.MaxInt64); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	v := &View{txn: gen.db.Txn(false)}
@@ -34,9 +34,9 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// restore reads a snapshot from r into the empty database db. It fails if the decompressed records exceed
+// readSnapshot reads a snapshot from r into the empty database db. It fails if the decompressed records exceed
 // limit bytes.
-func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
+func readSnapshot(db *memdb.MemDB, r io.Reader, limit int64) error {
 	header := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, header); err != nil {
 		return fmt.Errorf("header: %w", err)

@@ -23,7 +23,8 @@ var revocationTable = table[fleet.Revocation]{
 	records: []record[fleet.Revocation]{rowRecord[fleet.Revocation](110)},
 }
 
-// nodeRevoke applies NodeRevoke.
+// nodeRevoke applies the command NodeRevoke: it records the revocation of an edge with its certificates,
+// and marks its node revoked and down if there is one.
 func (t *tx) nodeRevoke(c NodeRevoke) Result {
 	if t.revocationOf(c.NodeID) != nil {
 		return Result{}

@@ -65,7 +65,7 @@ func (t *tx) noteRestore(from fleet.Index, now int64) {
 		row.Forgotten = append(row.Forgotten, r.Forgotten...)
 	}
 	row.Forgotten = append(row.Forgotten, entryRange{from, t.index})
-	if n := len(row.Forgotten); n > maxForgotten { // one span for several forgets more, which is the safe side
+	if n := len(row.Forgotten); n > maxForgotten { // merging ranges forgets more entries, which is safe
 		row.Forgotten = append([]entryRange{{row.Forgotten[0].From, row.Forgotten[n-maxForgotten].To}}, row.Forgotten[n-maxForgotten+1:]...)
 	}
 	restoredTable.putRow(t, row)
@@ -112,7 +112,7 @@ func restoredTo(from fleet.Index) string {
 // awaitNewSession gives a node that has had a session a new epoch. If it may be connected, it becomes
 // initializing until its edge opens a new session.
 func (t *tx) awaitNewSession(n *nodeRow, connected bool, from fleet.Index, now int64) {
-	if n.Epoch > 0 { // one that never had a session waits for nothing
+	if n.Epoch > 0 { // a node that never had a session needs no new epoch
 		n.Epoch++
 	}
 	t.recordNodeEvent(n, eventRestored, restoredTo(from), now)
@@ -202,7 +202,8 @@ func (t *tx) keepLaunchTimes(old *View) {
 	}
 }
 
-// extendDeploymentDeadlines gives the groups of active deployments their full progress deadline from now.
+// extendDeploymentDeadlines gives the groups of active deployments at least their full progress deadline
+// from now.
 func (t *tx) extendDeploymentDeadlines(now int64) {
 	for r := range deploymentTable.scanRows(t.base) {
 		if !r.Active() {

@@ -16,7 +16,8 @@ var schedulerTable = table[fleet.SchedulerConfiguration]{
 	records: []record[fleet.SchedulerConfiguration]{rowRecord[fleet.SchedulerConfiguration](50)},
 }
 
-// schedulerConfig applies SchedulerConfig.
+// schedulerConfig applies the command SchedulerConfig: it stores the configuration, unless the stored one
+// has another modify index than the command expects.
 func (t *tx) schedulerConfig(c SchedulerConfig) Result {
 	next := c.Config
 	next.CreateIndex, next.ModifyIndex = t.index, t.index

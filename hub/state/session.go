@@ -8,7 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// sessionOpen applies SessionOpen.
+// sessionOpen applies the command SessionOpen: it gives the node a new epoch, and makes it ready if its
+// history is applied, else initializing. A refused command changes nothing.
 func (t *tx) sessionOpen(c SessionOpen) Result {
 	known := nodeTable.currentRow(t, idKey(c.NodeID))
 	if res := t.refuseRevoked("open a session", c.NodeID); res != nil {
@@ -39,11 +40,11 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	n.Epoch++
 	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
 	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
-	n.Orphans = nil // the edge lists what it still holds in every session
+	n.Orphans = nil // the edge reports its orphans again in every session
 	n.Newcomer, n.SessionOver = nil, false
 	n.Readmit = n.Readmit && c.Lost == ""
 	if c.Lost != "" {
-		n.JournalHead = n.Applied + 1 // the row that says what is lost is to come at least
+		n.JournalHead = n.Applied + 1 // the edge will send at least the row that records the loss
 	}
 	if c.Addr != "" {
 		n.Address = c.Addr
@@ -71,8 +72,8 @@ func sessionResult(n *fleet.Node) *SessionResult {
 // down.
 func (t *tx) admitNodeSession(n *nodeRow, away bool, lost string, w *pendingEvals) {
 	if away || n.lastSessionOpen == 0 {
-		// A node that lost its link again before its history was in keeps the
-		// older mark: what it reported in between still wants an evaluation.
+		// A node that lost its link again before its history was applied keeps the older
+		// index: the changes that it reported in between still need an evaluation.
 		n.lastSessionOpen = t.index
 	}
 	if away {
@@ -115,7 +116,8 @@ func (t *tx) markNodeReady(n *nodeRow, w *pendingEvals) {
 	t.requestSystemEvals(w, &n.Node)
 }
 
-// nodeStatus applies NodeStatus. Result.Moved names the nodes whose status changed.
+// nodeStatus applies the command NodeStatus: it makes nodes that missed their deadline disconnected or
+// down. Result.Moved names the nodes whose status changed.
 func (t *tx) nodeStatus(c NodeStatus) Result {
 	var res Result
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
@@ -141,7 +143,7 @@ func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 	}
 	since := fleet.Index(math.MaxUint64)
 	if known.Status == fleet.NodeInitializing {
-		since = known.lastSessionOpen // what it has told of its history so far waited for the rest
+		since = known.lastSessionOpen // changes that it reported since then have not been evaluated
 	}
 	n := t.ownNodeRow(m.NodeID)
 	status := fleet.NodeDown
@@ -244,7 +246,7 @@ func (t *tx) needsEvaluation(a *fleet.Alloc, since fleet.Index) bool {
 	case jobType == fleet.JobTypeSysBatch:
 		return row != nil && !row.job.Stop && !a.ClientTerminal()
 	case jobType == fleet.JobTypeSystem:
-		// What was stopped there with nothing in its stead yet is deferred with its edge.
+		// A stopped allocation that is not replaced yet is deferred with its node.
 		return row != nil && !row.job.Stop && (!a.NoLongerWanted() || !a.ClientTerminal() || a.NextAllocation == "")
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
 		return !a.NoLongerWanted() && (a.NeedsToReconnect() || a.ModifyIndex > since)

@@ -26,6 +26,7 @@ const (
 // recordEnd is the type of the last record. The declarations of the tables have the other types.
 const recordEnd = 14
 
+// savedEnd is the last record of a snapshot: the number and the CRC-32 of the records before it.
 type savedEnd struct {
 	Records  uint64
 	Checksum uint32

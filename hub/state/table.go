@@ -25,7 +25,7 @@ type table[R any] struct {
 	// An undigested table is part of neither View.Digest nor View.Describe.
 	undigested bool
 
-	slot int // position in tables, and in tx.changed
+	position int // position in tables, and in tx.changed
 }
 
 // anyTable is a table without its row type, for code that handles all tables.
@@ -33,7 +33,7 @@ type anyTable interface {
 	tableName() string
 	isAnnounced() bool
 	isDigested() bool
-	setSlot(slot int)
+	setPosition(position int)
 	memdbSchema() *memdb.TableSchema
 	recordNumbers() []byte
 	loadRecord(in *loader, number byte, body []byte) (known bool, err error)
@@ -42,10 +42,10 @@ type anyTable interface {
 	writeChanges(t *tx, out *memdb.Txn)
 }
 
-func (tb *table[R]) tableName() string { return tb.name }
-func (tb *table[R]) isAnnounced() bool { return tb.announced }
-func (tb *table[R]) isDigested() bool  { return !tb.undigested }
-func (tb *table[R]) setSlot(slot int)  { tb.slot = slot }
+func (tb *table[R]) tableName() string        { return tb.name }
+func (tb *table[R]) isAnnounced() bool        { return tb.announced }
+func (tb *table[R]) isDigested() bool         { return !tb.undigested }
+func (tb *table[R]) setPosition(position int) { tb.position = position }
 
 // currentRow returns the row as this entry has left it so far, or nil if there is none. The caller must
 // not change it: it may be shared with committed states.
@@ -94,7 +94,7 @@ func (tb *table[R]) setRow(t *tx, key []byte, r *R) {
 	changed := tb.changedRows(t)
 	if changed == nil {
 		changed = map[string]*R{}
-		t.changed[tb.slot] = changed
+		t.changed[tb.position] = changed
 	}
 	changed[string(key)] = r
 }
@@ -102,7 +102,7 @@ func (tb *table[R]) setRow(t *tx, key []byte, r *R) {
 // changedRows returns the rows that the entry has changed so far, by key. A nil row is removed. The map is
 // nil if nothing changed.
 func (tb *table[R]) changedRows(t *tx) map[string]*R {
-	changed, _ := t.changed[tb.slot].(map[string]*R)
+	changed, _ := t.changed[tb.position].(map[string]*R)
 	return changed
 }
 
@@ -211,6 +211,7 @@ func (tb *table[R]) scanPrefix(txn *memdb.Txn, index string, prefix []byte) iter
 	}
 }
 
+// yieldRows yields the rows of an iterator until yield returns false.
 func yieldRows[R any](it memdb.ResultIterator, yield func(*R) bool) {
 	for obj := it.Next(); obj != nil; obj = it.Next() {
 		if !yield(obj.(*R)) {

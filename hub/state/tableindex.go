@@ -40,7 +40,7 @@ func (i tableIndex[R]) FromObject(obj any) (bool, []byte, error) {
 		return false, nil, fmt.Errorf("index a %T as a %T", obj, r)
 	}
 	if i.belongs != nil && !i.belongs(r) {
-		return false, nil, nil // a key would keep the row where it was when it belonged
+		return false, nil, nil // with a key the row would stay in the index
 	}
 	return true, i.key(r), nil
 }
@@ -80,6 +80,7 @@ func idKey[T ~string](id T) []byte { return key(string(id)) }
 // indexKey encodes a number as 8 bytes whose order is the order of the numbers.
 func indexKey[T ~uint64](index T) []byte { return binary.BigEndian.AppendUint64(nil, uint64(index)) }
 
+// jobKeyOf is the key of a row that belongs to one job.
 func jobKeyOf(ns string, id fleet.JobID) []byte { return key(ns, string(id)) }
 
 // onlyKey is the key of the only row of a table that has at most one.

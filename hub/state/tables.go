@@ -23,7 +23,7 @@ var tables = orderTables(
 func orderTables(tables ...anyTable) []anyTable {
 	names, numbers := map[string]bool{}, map[byte]bool{recordEnd: true}
 	for i, tb := range tables {
-		tb.setSlot(i)
+		tb.setPosition(i)
 		if names[tb.tableName()] {
 			panic(fmt.Sprintf("two tables are called %s", tb.tableName()))
 		}
@@ -59,6 +59,7 @@ const (
 	metaRollouts = "rollouts" // changes when a deployment begins
 )
 
+// savedMeta is a metaRow in a snapshot.
 type savedMeta struct {
 	Name  string
 	Index fleet.Index

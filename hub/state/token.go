@@ -49,7 +49,8 @@ var admissionTable = table[Admission]{
 	records: []record[Admission]{rowRecord[Admission](111)},
 }
 
-// storeJoinToken applies Token. An existing token keeps its number of uses.
+// storeJoinToken applies the command Token: it stores or removes a join token. An existing token keeps its
+// number of uses.
 func (t *tx) storeJoinToken(c Token) Result {
 	k := key(c.Token.ID)
 	if len(c.Token.Hash) == 0 {
@@ -65,8 +66,8 @@ func (t *tx) storeJoinToken(c Token) Result {
 	return Result{}
 }
 
-// storeCertificate applies Certificate. It is refused if the edge was revoked, or if its join token was
-// removed or is used up.
+// storeCertificate applies the command Certificate: it records an issued certificate, and counts a use of
+// its join token. It is refused if the edge was revoked, or if the token was removed or is used up.
 func (t *tx) storeCertificate(c Certificate) Result {
 	if id, isEdge := strings.CutPrefix(c.Subject, fleet.RoleEdge+":"); isEdge {
 		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
@@ -117,7 +118,7 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 	admissionTable.putRow(t, next)
 	if id, isEdge := strings.CutPrefix(c.Subject, fleet.RoleEdge+":"); isEdge {
 		if n := nodeTable.currentRow(t, key(id)); n != nil {
-			t.storeNodeDescription(&n.Node, &pendingEvals{}) // it is away: its certificate had ended
+			t.storeNodeDescription(&n.Node, &pendingEvals{}) // no evaluations: without a certificate it was away
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"skerry/syncproto"
 )
 
-// allocUpdates applies AllocUpdates. Each batch is applied or refused as a whole, independently of the
-// others.
+// allocUpdates applies the command AllocUpdates: it applies journal rows of edges. Each batch is applied
+// or refused as a whole, independently of the others.
 // The report of an edge is always stored (ReportedStatus, TaskStates, history). ClientStatus follows it
 // with two exceptions: unknown stays until the node is ready again, and lost stays until the edge reports
 // that the allocation has ended.
@@ -212,7 +212,7 @@ func copyTaskStates(states map[string]fleet.TaskState, events int) map[string]fl
 func trimTaskEvents(states map[string]fleet.TaskState) {
 	for task, state := range states {
 		if state.Events = keepNewest(state.Events, fleet.TaskEventsKept); len(state.Events) == 0 {
-			state.Events = nil // as a snapshot has it
+			state.Events = nil // the same as after reading a snapshot
 		}
 		states[task] = state
 	}
