@@ -47,7 +47,7 @@ const allTurns = 1 << 40
 // unavailable, timeout. The hint of the last two says whether the command may be committed nevertheless.
 // Apply itself tries again only if the command is surely not committed.
 func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error) {
-	cmd, err := encode(c)
+	cmd, err := encodeCommand(c)
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -81,7 +81,7 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 // committed.
 func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error) {
 	generation := n.generation.Load()
-	cmd, err := encode(c)
+	cmd, err := encodeCommand(c)
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -106,7 +106,7 @@ func decisionResult(res state.Result, err error) (state.Result, error) {
 // were given to raft before are applied first, later ones wait, and a Decide that has not reached raft yet
 // is refused. The caller must have stopped the components that decide on this hub. Only ctx bounds it.
 func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error) {
-	cmd, err := encode(c)
+	cmd, err := encodeCommand(c)
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -120,8 +120,8 @@ func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error)
 	})))
 }
 
-// encode returns the bytes of a command, or an error if they exceed MaxCommand.
-func encode(c state.Command) ([]byte, error) {
+// encodeCommand returns the bytes of a command, or an error if they exceed MaxCommand.
+func encodeCommand(c state.Command) ([]byte, error) {
 	cmd, err := state.Encode(c)
 	if err != nil {
 		return nil, fmt.Errorf("commit a command: %w", err)

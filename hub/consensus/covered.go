@@ -18,6 +18,7 @@ type coveredSnapshots struct {
 	rest chan raft.RPC // requests that raft itself handles
 }
 
+// newCoveredSnapshots wraps raft's transport t. serveRequests must run for raft to receive requests.
 func newCoveredSnapshots(t *raft.NetworkTransport) *coveredSnapshots {
 	return &coveredSnapshots{NetworkTransport: t, rest: make(chan raft.RPC)}
 }

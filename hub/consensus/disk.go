@@ -49,6 +49,7 @@ func (n *Node) openDisk(dir string) (*disk, error) {
 	return d, nil
 }
 
+// close closes the log. The snapshots need no closing.
 func (d *disk) close() error {
 	if err := d.log.Close(); err != nil {
 		return fmt.Errorf("close the log in %s: %w", d.dir, err)
@@ -202,7 +203,7 @@ func (l *guardedLog) reportWriteError(err error) error {
 // in another directory and renames that, so that a crash leaves no partial log.
 func (n *Node) bootstrapLog() error {
 	if _, err := os.Stat(filepath.Join(n.cfg.Dir, logDir)); !errors.Is(err, fs.ErrNotExist) {
-		return err // nil: there is one
+		return err // nil: the log exists
 	}
 	aside := n.cfg.Dir + ".new"
 	if err := os.RemoveAll(aside); err != nil {

@@ -31,6 +31,7 @@ type streamLayer struct {
 
 var _ raft.StreamLayer = (*streamLayer)(nil)
 
+// newStreamLayer returns a layer that dials other hubs with dial. addr is this hub's address.
 func newStreamLayer(addr string, dial func(context.Context, string) (net.Conn, error)) *streamLayer {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &streamLayer{
@@ -70,6 +71,7 @@ type trackedStream struct {
 	layer *streamLayer
 }
 
+// Close closes the stream and removes it from the layer.
 func (h *trackedStream) Close() error {
 	h.layer.mu.Lock()
 	delete(h.layer.trackedStreams, h)

@@ -79,6 +79,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 // snapshot is a view of the state that raft writes to a snapshot file.
 type snapshot struct{ view *state.View }
 
+// Persist writes the view to sink. Raft calls it in another goroutine, while Apply goes on.
 func (s snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := s.view.Persist(sink); err != nil {
 		return fmt.Errorf("write a snapshot: %w", err)

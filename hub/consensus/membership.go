@@ -132,13 +132,13 @@ func (n *Node) Join(ctx context.Context, ask func(context.Context, state.HubPeer
 		return err
 	}
 	r := n.raft.Load()
-	if err := until(ctx, func() bool { return r.AppliedIndex() >= uint64(index) }); err != nil {
+	if err := pollUntil(ctx, func() bool { return r.AppliedIndex() >= uint64(index) }); err != nil {
 		return fmt.Errorf("join: catch up with entry %d, at %d now: %w", index, r.AppliedIndex(), err)
 	}
 	if _, err := n.askUntil(ctx, voter, ask); err != nil {
 		return err
 	}
-	err = until(ctx, func() bool {
+	err = pollUntil(ctx, func() bool {
 		peers, err := n.Peers()
 		return err == nil && slices.Contains(peers, voter)
 	})
@@ -169,8 +169,8 @@ func (n *Node) askUntil(ctx context.Context, p state.HubPeer, ask func(context.C
 	}
 }
 
-// until polls ok until it returns true, or ctx ends.
-func until(ctx context.Context, ok func() bool) error {
+// pollUntil polls ok until it returns true, or ctx ends.
+func pollUntil(ctx context.Context, ok func() bool) error {
 	tick := time.NewTicker(joinRetry / 4)
 	defer tick.Stop()
 	for !ok() {

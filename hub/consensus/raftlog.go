@@ -36,6 +36,7 @@ func slogLevel(l hclog.Level) slog.Level {
 	}
 }
 
+// Log writes a message with the logger's name in front.
 func (l *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	ctx := context.Background()
 	lv := slogLevel(level)
@@ -90,6 +91,7 @@ func (l *raftLog) ResetNamed(name string) hclog.Logger {
 
 func (l *raftLog) SetLevel(hclog.Level) {} // slog's handler has the level
 
+// GetLevel returns the lowest hclog level that is logged.
 func (l *raftLog) GetLevel() hclog.Level {
 	for _, level := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn} {
 		if l.isLevelEnabled(level) {

@@ -24,6 +24,7 @@ type steppedFS struct {
 	step func(label string) error
 }
 
+// Create creates a file, after the step StepCreate.
 func (f steppedFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	if err := f.step(StepCreate); err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
@@ -35,6 +36,7 @@ func (f steppedFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return f.wrapSteppedFile(f.VFS.OpenWriter(dir, name))
 }
 
+// Delete deletes a file, after the step StepDelete.
 func (f steppedFS) Delete(dir, name string) error {
 	if err := f.step(StepDelete); err != nil {
 		return fmt.Errorf("delete %s: %w", name, err)
@@ -56,6 +58,7 @@ type steppedFile struct {
 	step func(label string) error
 }
 
+// WriteAt writes to the file, after the step StepWrite.
 func (f steppedFile) WriteAt(b []byte, at int64) (int, error) {
 	if err := f.step(StepWrite); err != nil {
 		return 0, err
@@ -63,6 +66,7 @@ func (f steppedFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.WritableFile.WriteAt(b, at)
 }
 
+// Sync makes the written data durable, after the step StepSync.
 func (f steppedFile) Sync() error {
 	if err := f.step(StepSync); err != nil {
 		return err
