@@ -59,6 +59,7 @@ type deadlines struct {
 	earlier chan struct{} // receives a token when a new deadline is the earliest; capacity 1
 }
 
+// deadline is a deadline of an entry. It is valid while serial equals the entry's deadlineSerial.
 type deadline struct {
 	at     time.Time
 	entry  *entry
@@ -101,6 +102,7 @@ func (a *deadlines) popExpired(now time.Time) (e *entry, next time.Time, armed b
 	return nil, time.Time{}, false
 }
 
+// deadlineHeap is a heap of deadlines, the earliest first.
 type deadlineHeap []deadline
 
 func (h deadlineHeap) Len() int           { return len(h) }

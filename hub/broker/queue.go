@@ -44,7 +44,7 @@ type jobKey struct {
 	id        fleet.JobID
 }
 
-func jobOf(e *fleet.Evaluation) jobKey { return jobKey{e.Namespace, e.JobID} }
+func jobKeyOf(e *fleet.Evaluation) jobKey { return jobKey{e.Namespace, e.JobID} }
 
 // jobQueue holds the evaluations of one job. At most one, active, is ready, outstanding, retrying or
 // failed.
@@ -137,7 +137,7 @@ func (q *queue) admitEval(e *entry, v *state.View) {
 
 // jobQueueOf returns the job queue of an evaluation. It makes an empty one if there is none.
 func (q *queue) jobQueueOf(e *entry) *jobQueue {
-	k := jobOf(e.eval)
+	k := jobKeyOf(e.eval)
 	if q.jobQueues[k] == nil {
 		q.jobQueues[k] = &jobQueue{}
 	}
@@ -188,7 +188,7 @@ func (q *queue) removeFromJobQueue(e *entry) {
 // deleteEmptyJobQueue deletes the job queue of an evaluation if that is empty.
 func (q *queue) deleteEmptyJobQueue(e *entry, l *jobQueue) {
 	if l.active == nil && l.blocked == nil && len(l.pending) == 0 {
-		delete(q.jobQueues, jobOf(e.eval))
+		delete(q.jobQueues, jobKeyOf(e.eval))
 	}
 }
 
