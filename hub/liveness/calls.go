@@ -45,7 +45,7 @@ func (l *Liveness) LastContact(ctx context.Context, p *rpc.Peers) (map[fleet.Nod
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
 	nano, err := methodHeard.OnLeader(ctx, p, struct{}{}, func(context.Context, struct{}) (map[fleet.NodeID]int64, error) {
-		return nil, rpc.NoLeader() // this hub leads, and its deadlines are not there yet
+		return nil, rpc.NoLeader() // this hub leads, and Lead has not started yet
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ type deadlines struct {
 	queue  deadlineQueue
 }
 
+// deadline is the time at which a node counts as gone, if its session of that epoch has no heartbeat
+// before.
 type deadline struct {
 	node  fleet.NodeID
 	epoch fleet.Epoch
