@@ -372,7 +372,7 @@ func (a *attempt) claimPreemptedAllocs(id fleet.NodeID) []fleet.AllocID {
 func (a *attempt) failedPlacements() map[string]*fleet.AllocMetric {
 	failures := map[string]*fleet.AllocMetric{}
 	for group, m := range a.failed {
-		// A system job that suits no node wants none: it has failed with nothing queued.
+		// A system job that no node suits has failed without a queued placement.
 		if n := a.queued[group] - a.awaitingStops[group]; n > 0 || a.queued[group] == 0 {
 			less := *m
 			less.CoalescedFailures = max(n-1, 0)

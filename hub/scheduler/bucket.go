@@ -14,6 +14,8 @@ type spreadBucket struct {
 	heap   candidates
 }
 
+// attributeValue is a node's value of a spread attribute; has is false if the node does not have the
+// attribute.
 type attributeValue struct {
 	text string
 	has  bool

@@ -31,7 +31,7 @@ type plannedUsage struct {
 }
 
 // resourcesOnNode returns the resources of one allocation on a node. Requested whole cores add their MHz
-// to CPU.
+// to CPU. memory_max only counts if the node's pool allows memory oversubscription.
 func (r *ranking) resourcesOnNode(n *fleet.Node) fleet.Resources {
 	ask := r.askedResources
 	if ask.Cores > 0 {

@@ -152,7 +152,7 @@ func (a *attempt) makeEvalBlocked(e fleet.Evaluation, trigger string) fleet.Eval
 // awaitedNodes returns the nodes on which allocations stop to make room for the job, sorted.
 func (a *attempt) awaitedNodes() []fleet.NodeID {
 	if a.plannedUsage == nil {
-		return nil // it is stopped
+		return nil // the job is stopped
 	}
 	return slices.Sorted(maps.Keys(a.plannedUsage.awaitedByJob))
 }
@@ -162,7 +162,7 @@ func (a *attempt) awaitedNodes() []fleet.NodeID {
 func (a *attempt) maxAttemptsEvals(attempts int) []fleet.Evaluation {
 	blocked := a.makeEvalBlocked(a.findOrNewBlockedEval(), fleet.TriggerMaxPlanAttempts)
 	blocked.StatusDescription = "waits for a change: plans were refused too often"
-	blocked.EscapedClass, blocked.AwaitedNodes, blocked.AwaitsRoom = true, nil, nil // of what was refused nothing was evicted, or stopped
+	blocked.EscapedClass, blocked.AwaitedNodes, blocked.AwaitsRoom = true, nil, nil // rejected plans evicted and stopped nothing
 	blocked.FailedTGAllocs = a.failed
 	done := *a.eval
 	done.Status, done.BlockedEval = fleet.EvalFailed, blocked.ID

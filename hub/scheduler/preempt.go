@@ -102,7 +102,7 @@ type jobKey struct {
 // findEvictions returns the cheapest allocations to preempt on a candidate. They are none if those that
 // stop already are enough. It returns false if preemption does not help.
 func (r *ranking) findEvictions(c *candidate) (eviction, bool) {
-	gone := map[fleet.AllocID]bool{} // or going
+	gone := map[fleet.AllocID]bool{} // allocations that stop already, or that the plan evicts
 	coming := fleet.Resources{}      // resources of allocations that stop already
 	var victims []victim
 	ask := r.resourcesOnNode(c.node)
