@@ -142,7 +142,7 @@ func (d *decision) terminalKind(m *member, node *fleet.Node) allocKind {
 		return kindReplaying
 	}
 	if !m.reconnecting && d.isBatchJob() && d.needsDestructiveUpdate(m.a) {
-		return kindEnded // a batch job that changed runs again, all of it
+		return kindEnded // a changed batch job runs all of its allocations again
 	}
 	switch m.statusOnEdge() {
 	case fleet.ClientFailed:

@@ -179,7 +179,7 @@ func (d *decision) restoreOldVersion(nameIndexes []*nameIndexAllocs, missing int
 			continue
 		}
 		if m.a.ClientStatus != fleet.ClientLost && m.a.DesiredStatus != fleet.DesiredEvict && m.a.AllocModifyIndex < d.in.Job.JobModifyIndex {
-			continue // an earlier version did without it
+			continue // an earlier version of the job removed it
 		}
 		missing--
 		d.addPlacement(Placement{
@@ -363,6 +363,7 @@ func (d *decision) summarizeGroups() {
 	}
 }
 
+// allocName returns the name of an allocation: JOB.GROUP[INDEX].
 func allocName(job fleet.JobID, group string, index int) string {
 	return fmt.Sprintf("%s.%s[%d]", job, group, index)
 }

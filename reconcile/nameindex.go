@@ -362,7 +362,7 @@ func (d *decision) rescheduleFailed(m *member, s *nameIndexAllocs, g *fleet.Task
 	}
 	asked := m.a.DesiredTransition.Reschedule
 	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID && !m.a.AwaitsPlacement() {
-		// The rollout decides first: it asks for another attempt, or fails.
+		// hub/rollout decides first: it flags the allocation for rescheduling, or fails the deployment.
 		if !asked || !dep.Active() {
 			d.keepOrReconnect(m, "it failed, and its deployment decides what comes of that")
 			return

@@ -105,7 +105,7 @@ func (r *rollout) accountForAlloc(m *member) {
 	dep := r.d.deployment
 	system := r.d.isSystemJob()
 	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == kindRunning && m.isNotYetHealthy() && !m.isDuplicate && !r.d.needsDestructiveUpdate(m.a) {
-		r.turnsLeft = max(r.turnsLeft-1, 0) // it is not healthy yet in an earlier deployment with the same tasks
+		r.turnsLeft = max(r.turnsLeft-1, 0) // it is starting, or not healthy yet in an earlier deployment
 	}
 	if !m.isNotYetHealthy() || m.isDuplicate || system && m.kind == kindMigrating { // its replacement takes the turn
 		return
@@ -144,7 +144,7 @@ func (r *rollout) takeUpdateTurn(m *member) (ok bool, why string) {
 	}
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
 	if why := r.sites.siteFullReason(m, site); why != "" && r.holdReason == "" {
-		r.blockedByAbsence++ // and nothing changes before an edge is back
+		r.blockedByAbsence++ // nothing changes before a node of the site is back
 		return false, why
 	}
 	r.changes = true

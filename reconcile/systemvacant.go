@@ -40,7 +40,7 @@ func (d *decision) isAwaitingNode(p *nodeAllocs) bool {
 	}
 	last := p.members[len(p.members)-1]
 	if last.a.Job == nil || last.a.Job.CreateIndex != d.in.Job.CreateIndex {
-		return false // of a job of that name that was purged
+		return false // it belongs to an earlier job of the same name
 	}
 	since := awaySince(last.a)
 	if last.a.ClientStatus != fleet.ClientUnknown && (last.kind == kindLost || d.isStopUnconfirmed(last)) {
