@@ -74,6 +74,19 @@ func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*f
 	return play(s)
 }
 
+// measureTasks runs measure on a fleet with so many tasks, and has what is left behind judged.
+func (g Ground) measureTasks(ctx context.Context, cfg cluster.Config, tasks int, measure func(*fleetRun) error) error {
+	return g.runOnFleet(ctx, cfg, func(s *fleetRun) error {
+		if err := s.runJobUntilQuiet(ctx, workload("measured", tasks, s.starts)); err != nil {
+			return err
+		}
+		if err := measure(s); err != nil {
+			return err
+		}
+		return s.judgeWhenQuiet(ctx)
+	})
+}
+
 // printLine prints a line.
 func (g Ground) printLine(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
 
