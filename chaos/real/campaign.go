@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
 	"skerry/chaos/engine"
@@ -189,6 +190,9 @@ func (p CampaignConfig) clusterConfig() cluster.Config {
 func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	if err := s.awaitFleet(ctx); err != nil {
 		return err
+	}
+	for _, m := range s.fleet.Machines() {
+		s.observeProcess(m, check.ProcessStart)
 	}
 	for number := 1; ; number++ {
 		plan, more := s.nextSchedule(number)
