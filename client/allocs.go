@@ -11,6 +11,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // Allocs lists allocations.
@@ -54,8 +55,8 @@ func (c *Client) AllocChecks(ctx context.Context, id fleet.AllocID) (map[string]
 }
 
 // AllocUsage reads what the tasks of an allocation use from its node.
-func (c *Client) AllocUsage(ctx context.Context, id fleet.AllocID) (fleet.AllocUsage, error) {
-	return readAnswer[fleet.AllocUsage](ctx, c, allocClientPath(id, "stats"), nil)
+func (c *Client) AllocUsage(ctx context.Context, id fleet.AllocID) (usage.Alloc, error) {
+	return readAnswer[usage.Alloc](ctx, c, allocClientPath(id, "stats"), nil)
 }
 
 func filePath(what string, id fleet.AllocID) string {

@@ -8,6 +8,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 func nodePath(id fleet.NodeID, more string) string { return "/v1/node" + joinPath(string(id)) + more }
@@ -50,8 +51,8 @@ func (c *Client) NodeHistory(ctx context.Context, id fleet.NodeID, h HistoryQuer
 }
 
 // NodeUsage reads what a node's machine uses.
-func (c *Client) NodeUsage(ctx context.Context, id fleet.NodeID) (fleet.HostUsage, error) {
-	return readAnswer[fleet.HostUsage](ctx, c, "/v1/client/stats", url.Values{"node_id": {string(id)}})
+func (c *Client) NodeUsage(ctx context.Context, id fleet.NodeID) (usage.Host, error) {
+	return readAnswer[usage.Host](ctx, c, "/v1/client/stats", url.Values{"node_id": {string(id)}})
 }
 
 func (c *Client) changeNode(ctx context.Context, id fleet.NodeID, change string, req any) (api.NodeAnswer, error) {

@@ -8,6 +8,7 @@ import (
 
 	"skerry/edge/contract"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // Config of an Edge. Fields with a default may be left zero.
@@ -83,7 +84,7 @@ type Describer interface {
 // Gauge is a Describer that can measure what the machine uses.
 type Gauge interface {
 	// Usage measures for a moment what the machine uses.
-	Usage(ctx context.Context) (*fleet.HostUsage, error)
+	Usage(ctx context.Context) (*usage.Host, error)
 	// MHz returns the clock rate of a processor core.
 	MHz() float64
 }

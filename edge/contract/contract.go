@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // Recorder is the part of the journal that a runner writes to. A write returns when it is durable.
@@ -62,7 +63,7 @@ type Execer interface {
 type Meter interface {
 	// Usage measures for a moment what one task uses, or each running one for "". mhz is the clock rate of a
 	// core.
-	Usage(ctx context.Context, task string, mhz float64) (map[string]*fleet.TaskUsage, error)
+	Usage(ctx context.Context, task string, mhz float64) (map[string]*usage.Task, error)
 }
 
 // New makes the Runner of an allocation whose Job is set. last is zero for an allocation that

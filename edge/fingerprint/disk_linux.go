@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"skerry/fleet/usage"
 
-	"skerry/fleet"
+	"golang.org/x/sys/unix"
 )
 
 // disk is the file system of the data directory: its size and its device.
@@ -36,14 +36,14 @@ func readDisk(root, dir string) (disk, error) {
 }
 
 // readUse returns the present usage of the disk that dir lies on.
-func readUse(root, dir string) (fleet.HostDisk, error) {
+func readUse(root, dir string) (usage.HostDisk, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
-		return fleet.HostDisk{}, fmt.Errorf("find %s: %w", dir, err)
+		return usage.HostDisk{}, fmt.Errorf("find %s: %w", dir, err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return fleet.HostDisk{}, fmt.Errorf("read use of disk at %s: %w", path, err)
+		return usage.HostDisk{}, fmt.Errorf("read use of disk at %s: %w", path, err)
 	}
 	d := diskUse(st.Blocks, st.Bfree, st.Bavail, st.Files, st.Ffree, uint64(st.Bsize))
 	d.Device, d.Mountpoint = volumeOf(readLines(root, "proc/self/mountinfo"), path), path

@@ -5,7 +5,7 @@ package fingerprint
 import (
 	"errors"
 
-	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // disk is the file system of the data directory: its size and its device.
@@ -20,6 +20,6 @@ func readDisk(string, string) (disk, error) {
 }
 
 // readUse returns an error: it is implemented on Linux only.
-func readUse(string, string) (fleet.HostDisk, error) {
-	return fleet.HostDisk{}, errors.New("read use of disk: not supported on this system")
+func readUse(string, string) (usage.HostDisk, error) {
+	return usage.HostDisk{}, errors.New("read use of disk: not supported on this system")
 }

@@ -18,7 +18,7 @@ const measureFor = 500 * time.Millisecond
 const maxDisks = 64
 
 // Usage measures for half a second what the machine uses of its processors, memory and disks.
-func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
+func (f *Fingerprinter) Usage(ctx context.Context) (*usage.Host, error) {
 	before, err := readLoad(f.cfg.Root, f.cfg.DataDir)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (f *Fingerprinter) MHz() float64 {
 
 // readLoad reads the counters of the processors, and the present usage of memory and disks. On a system that
 // does not report them it returns a fleet.CodeUnsupported.
-func readLoad(root, dataDir string) (fleet.Load, error) {
-	l := fleet.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
+func readLoad(root, dataDir string) (usage.Load, error) {
+	l := usage.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
 	if l.Memory.Total == 0 || len(l.Cores) == 0 {
 		return l, fleet.Errorf(fleet.CodeUnsupported, "measure the machine: the system does not report usage")
 	}
@@ -61,8 +61,8 @@ func readLoad(root, dataDir string) (fleet.Load, error) {
 }
 
 // readMemoryUse reads the usage of memory from /proc/meminfo; zero if that is not there.
-func readMemoryUse(root string) fleet.HostMemory {
-	var m fleet.HostMemory
+func readMemoryUse(root string) usage.HostMemory {
+	var m usage.HostMemory
 	for _, line := range readLines(root, "proc/meminfo") {
 		name, rest, _ := strings.Cut(line, ":")
 		into := map[string]*uint64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "MemFree": &m.Free}[name]
@@ -81,8 +81,8 @@ func readMemoryUse(root string) fleet.HostMemory {
 
 // readCores reads the times of each core from /proc/stat (user, nice, system, idle, iowait, irq, softirq,
 // steal); none if that is not there or not understood.
-func readCores(root string) []fleet.CoreTime {
-	var out []fleet.CoreTime
+func readCores(root string) []usage.CoreTime {
+	var out []usage.CoreTime
 	for _, line := range readLines(root, "proc/stat") {
 		fields := strings.Fields(line)
 		if len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
@@ -96,7 +96,7 @@ func readCores(root string) []fleet.CoreTime {
 			}
 			spent[i] = n
 		}
-		out = append(out, fleet.CoreTime{
+		out = append(out, usage.CoreTime{
 			Name: fields[0], User: spent[0] + spent[1], System: spent[2] + spent[5] + spent[6] + spent[7], Idle: spent[3] + spent[4],
 		})
 	}
@@ -104,8 +104,8 @@ func readCores(root string) []fleet.CoreTime {
 }
 
 // readDisks reads the usage of each mounted file system on a device, at most maxDisks.
-func readDisks(root string) []fleet.HostDisk {
-	out, seen := []fleet.HostDisk{}, map[string]bool{}
+func readDisks(root string) []usage.HostDisk {
+	out, seen := []usage.HostDisk{}, map[string]bool{}
 	for _, line := range readLines(root, "proc/self/mountinfo") {
 		before, after, ok := strings.Cut(line, " - ")
 		fields, source := strings.Fields(before), strings.Fields(after)
@@ -123,8 +123,8 @@ func readDisks(root string) []fleet.HostDisk {
 
 // diskUse computes the usage of a file system from its counts of blocks and files; size is that of a block in
 // bytes.
-func diskUse(blocks, free, available, files, filesFree, size uint64) fleet.HostDisk {
-	d := fleet.HostDisk{Size: blocks * size, Available: available * size}
+func diskUse(blocks, free, available, files, filesFree, size uint64) usage.HostDisk {
+	d := usage.HostDisk{Size: blocks * size, Available: available * size}
 	if free <= blocks {
 		d.Used = (blocks - free) * size
 	}

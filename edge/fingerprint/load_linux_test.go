@@ -6,6 +6,7 @@ import (
 
 	"skerry/edge/fingerprint"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // TestUsageOfThisMachine measures the machine that the test runs on.
@@ -60,7 +61,7 @@ func TestUsageIsRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (fleet.HostMemory{Total: 1000 << 10, Free: 100 << 10, Available: 400 << 10, Used: 600 << 10}); *u.Memory != want {
+		if want := (usage.HostMemory{Total: 1000 << 10, Free: 100 << 10, Available: 400 << 10, Used: 600 << 10}); *u.Memory != want {
 			t.Errorf("memory %+v", *u.Memory)
 		}
 		if len(u.CPU) != 0 || u.CPUTicksConsumed != 0 || u.Uptime != 12 { // a core that did nothing at all

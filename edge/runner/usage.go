@@ -16,7 +16,7 @@ const measureFor = 500 * time.Millisecond
 
 // Usage measures for half a second what the named task uses, or each running task for "". mhz is the clock rate
 // of a core. Without a name, tasks whose driver cannot measure are left out.
-func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*fleet.TaskUsage, error) {
+func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*usage.Task, error) {
 	live, err := r.measurableTasks(name)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[strin
 	if !pace.Rest(ctx, measureFor) {
 		return nil, ctx.Err()
 	}
-	out := map[string]*fleet.TaskUsage{}
+	out := map[string]*usage.Task{}
 	for task, m := range live {
 		after, err := m.Consumed(ctx)
 		switch {

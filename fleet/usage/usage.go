@@ -17,11 +17,11 @@ var (
 )
 
 // zeroUsage returns the usage of an idle process.
-func zeroUsage() *fleet.ResourceUsage {
-	return &fleet.ResourceUsage{MemoryStats: &fleet.MemoryUsage{Measured: measuredMemory}, CpuStats: &fleet.CPUUsage{Measured: measuredCPU}}
+func zeroUsage() *Resources {
+	return &Resources{MemoryStats: &Memory{Measured: measuredMemory}, CpuStats: &CPU{Measured: measuredCPU}}
 }
 
-func addUsage(u *fleet.ResourceUsage, o *fleet.ResourceUsage) {
+func addUsage(u *Resources, o *Resources) {
 	u.MemoryStats.RSS += o.MemoryStats.RSS
 	u.MemoryStats.Swap += o.MemoryStats.Swap
 	u.MemoryStats.Usage += o.MemoryStats.Usage
@@ -33,7 +33,7 @@ func addUsage(u *fleet.ResourceUsage, o *fleet.ResourceUsage) {
 
 // OfTask returns what a task's processes used between two readings, took apart, on cores of mhz.
 // A process that began in between counts in full; one that ended in between does not count.
-func OfTask(before, after []fleet.Consumed, took time.Duration, mhz float64, at int64) *fleet.TaskUsage {
+func OfTask(before, after []fleet.Consumed, took time.Duration, mhz float64, at int64) *Task {
 	type process struct {
 		pid   int
 		start uint64
@@ -42,7 +42,7 @@ func OfTask(before, after []fleet.Consumed, took time.Duration, mhz float64, at 
 	for _, c := range before {
 		known[process{c.PID, c.Start}] = c
 	}
-	task := &fleet.TaskUsage{ResourceUsage: zeroUsage(), Timestamp: at, Pids: make(map[string]*fleet.ResourceUsage, len(after))}
+	task := &Task{ResourceUsage: zeroUsage(), Timestamp: at, Pids: make(map[string]*Resources, len(after))}
 	for _, c := range after {
 		old := known[process{c.PID, c.Start}]
 		one := zeroUsage()
@@ -66,8 +66,8 @@ func percentOf(used, took time.Duration) float64 {
 }
 
 // OfAlloc adds up the usage of an allocation's tasks.
-func OfAlloc(tasks map[string]*fleet.TaskUsage, at int64) *fleet.AllocUsage {
-	a := &fleet.AllocUsage{ResourceUsage: zeroUsage(), Tasks: tasks, Timestamp: at}
+func OfAlloc(tasks map[string]*Task, at int64) *Alloc {
+	a := &Alloc{ResourceUsage: zeroUsage(), Tasks: tasks, Timestamp: at}
 	for _, t := range tasks {
 		addUsage(a.ResourceUsage, t.ResourceUsage)
 	}
@@ -75,12 +75,12 @@ func OfAlloc(tasks map[string]*fleet.TaskUsage, at int64) *fleet.AllocUsage {
 }
 
 // OfHost returns what a machine used between two readings, on cores of mhz.
-func OfHost(before, after fleet.Load, mhz float64, at int64) *fleet.HostUsage {
-	h := &fleet.HostUsage{
-		Memory: &after.Memory, CPU: []fleet.HostCPU{}, DiskStats: after.Disks, AllocDirStats: after.Data,
+func OfHost(before, after Load, mhz float64, at int64) *Host {
+	h := &Host{
+		Memory: &after.Memory, CPU: []HostCPU{}, DiskStats: after.Disks, AllocDirStats: after.Data,
 		Uptime: uint64(after.Uptime / time.Second), Timestamp: at,
 	}
-	known := make(map[string]fleet.CoreTime, len(before.Cores))
+	known := make(map[string]CoreTime, len(before.Cores))
 	for _, c := range before.Cores {
 		known[c.Name] = c
 	}
@@ -94,7 +94,7 @@ func OfHost(before, after fleet.Load, mhz float64, at int64) *fleet.HostUsage {
 		if all == 0 {
 			continue
 		}
-		core := fleet.HostCPU{CPU: c.Name, User: 100 * float64(user) / all, System: 100 * float64(system) / all, Idle: 100 * float64(idle) / all}
+		core := HostCPU{CPU: c.Name, User: 100 * float64(user) / all, System: 100 * float64(system) / all, Idle: 100 * float64(idle) / all}
 		core.Total = core.User + core.System
 		core.TotalPercent, core.TotalTicks = core.Total, core.Total/100*mhz
 		h.CPU = append(h.CPU, core)

@@ -34,7 +34,7 @@ func TestUsageBetween(t *testing.T) {
 	if m := all.MemoryStats; m.RSS != 310 || m.Swap != 50 || m.Usage != 360 || len(m.Measured) == 0 {
 		t.Errorf("all: %+v", m)
 	}
-	alloc := usage.OfAlloc(map[string]*fleet.TaskUsage{"a": got, "b": got}, 6)
+	alloc := usage.OfAlloc(map[string]*usage.Task{"a": got, "b": got}, 6)
 	if alloc.ResourceUsage.MemoryStats.RSS != 620 || !near(alloc.ResourceUsage.CpuStats.Percent, 180) || alloc.Timestamp != 6 {
 		t.Errorf("allocation: %+v", alloc.ResourceUsage)
 	}
@@ -47,11 +47,11 @@ func TestUsageBetween(t *testing.T) {
 }
 
 func TestHostUsageBetween(t *testing.T) {
-	before := fleet.Load{Cores: []fleet.CoreTime{{Name: "cpu0", User: 100, System: 100, Idle: 800}, {Name: "cpu1", User: 50, System: 0, Idle: 0}}}
-	after := fleet.Load{
-		Memory: fleet.HostMemory{Total: 10, Used: 4}, Uptime: 90*time.Second + time.Millisecond,
-		Cores: []fleet.CoreTime{{Name: "cpu0", User: 150, System: 125, Idle: 825}, {Name: "cpu1", User: 10, System: 0, Idle: 0}, {Name: "cpu2", User: 9, System: 9, Idle: 9}},
-		Disks: []fleet.HostDisk{{Device: "/dev/sda"}},
+	before := usage.Load{Cores: []usage.CoreTime{{Name: "cpu0", User: 100, System: 100, Idle: 800}, {Name: "cpu1", User: 50, System: 0, Idle: 0}}}
+	after := usage.Load{
+		Memory: usage.HostMemory{Total: 10, Used: 4}, Uptime: 90*time.Second + time.Millisecond,
+		Cores: []usage.CoreTime{{Name: "cpu0", User: 150, System: 125, Idle: 825}, {Name: "cpu1", User: 10, System: 0, Idle: 0}, {Name: "cpu2", User: 9, System: 9, Idle: 9}},
+		Disks: []usage.HostDisk{{Device: "/dev/sda"}},
 	}
 	h := usage.OfHost(before, after, 1000, 7)
 	if len(h.CPU) != 1 || h.CPU[0].CPU != "cpu0" || !near(h.CPU[0].User, 50) || !near(h.CPU[0].System, 25) || !near(h.CPU[0].Idle, 25) ||

@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 	}
 	id := mustPlace(t, h, "web")
 	alloc := &nomad.Allocation{ID: string(id), NodeID: string(nodeID)}
-	answer = mustJSON(t, usage.OfAlloc(map[string]*fleet.TaskUsage{
+	answer = mustJSON(t, usage.OfAlloc(map[string]*usage.Task{
 		"main": usage.OfTask(nil, []fleet.Consumed{{PID: 7, Start: 1, User: 1e9, RSS: 4096, Swap: 1024}}, 2e9, 3000, 8),
 	}, 9))
 	u, err := c.Allocations().Stats(alloc, nil)
@@ -41,9 +41,9 @@ func TestUsage(t *testing.T) {
 		task.Timestamp != 8 || task.Pids["7"].MemoryStats.Swap != 1024 || len(task.ResourceUsage.CpuStats.Measured) == 0 {
 		t.Errorf("%+v", u.ResourceUsage)
 	}
-	answer = mustJSON(t, usage.OfHost(fleet.Load{Cores: []fleet.CoreTime{{Name: "cpu0"}}}, fleet.Load{
-		Memory: fleet.HostMemory{Total: 100, Used: 60}, Cores: []fleet.CoreTime{{Name: "cpu0", User: 1, Idle: 3}},
-		Disks: []fleet.HostDisk{{Device: "/dev/sda", UsedPercent: 12}}, Data: &fleet.HostDisk{Size: 5}, Uptime: 3e9,
+	answer = mustJSON(t, usage.OfHost(usage.Load{Cores: []usage.CoreTime{{Name: "cpu0"}}}, usage.Load{
+		Memory: usage.HostMemory{Total: 100, Used: 60}, Cores: []usage.CoreTime{{Name: "cpu0", User: 1, Idle: 3}},
+		Disks: []usage.HostDisk{{Device: "/dev/sda", UsedPercent: 12}}, Data: &usage.HostDisk{Size: 5}, Uptime: 3e9,
 	}, 1000, 9))
 	n, err := c.Nodes().Stats(string(nodeID), nil)
 	if err != nil {

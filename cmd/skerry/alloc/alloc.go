@@ -18,6 +18,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // Command is skerry alloc.
@@ -162,7 +163,7 @@ func writePlacement(out *console.Output, m *fleet.AllocMetric) {
 	out.Table(t)
 }
 
-func writeUsage(out *console.Output, u fleet.AllocUsage) {
+func writeUsage(out *console.Output, u usage.Alloc) {
 	out.Line("")
 	if len(u.Tasks) == 0 {
 		out.Line("No task that can be measured runs now.")

@@ -16,6 +16,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
 	"skerry/fleet"
+	"skerry/fleet/usage"
 )
 
 // Command is skerry node.
@@ -253,7 +254,7 @@ func firstIDs(ids []fleet.AllocID) string {
 	return strings.Join(names, ", ")
 }
 
-func writeNodeUsage(out *console.Output, u fleet.HostUsage) {
+func writeNodeUsage(out *console.Output, u usage.Host) {
 	out.Line("")
 	t := console.NewTable()
 	t.Add("Up for", console.Span(time.Duration(u.Uptime)*time.Second))
@@ -273,6 +274,6 @@ func writeNodeUsage(out *console.Output, u fleet.HostUsage) {
 	out.Table(t)
 }
 
-func diskLine(d fleet.HostDisk) string {
+func diskLine(d usage.HostDisk) string {
 	return fmt.Sprintf("%s in use of %s (%.0f %%, %.0f %% of its files)", console.Bytes(d.Used), console.Bytes(d.Size), d.UsedPercent, d.InodesUsedPercent)
 }

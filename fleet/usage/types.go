@@ -1,53 +1,41 @@
-package fleet
+package usage
 
-import (
-	"time"
-)
+import "time"
 
-// Consumed is what a process has used since it began.
-type Consumed struct {
-	PID    int
-	Start  uint64 // tells it from others that had its PID
-	User   time.Duration
-	System time.Duration
-	RSS    uint64 // bytes that it has in memory now
-	Swap   uint64
-}
-
-// MemoryUsage is how much memory something uses, in bytes, in Nomad's shape. Measured
+// Memory is how much memory something uses, in bytes, in Nomad's shape. Measured
 // names what of it is known.
-type MemoryUsage struct {
+type Memory struct {
 	RSS, Cache, Swap, Usage, MaxUsage, KernelUsage, KernelMaxUsage uint64
 	Measured                                                       []string
 }
 
-// CPUUsage is how much processor time something uses: percents of one core, and
+// CPU is how much processor time something uses: percents of one core, and
 // TotalTicks in MHz. Measured names what of it is known.
-type CPUUsage struct {
+type CPU struct {
 	SystemMode, UserMode, TotalTicks float64
 	ThrottledPeriods, ThrottledTime  uint64
 	Percent                          float64
 	Measured                         []string
 }
 
-// ResourceUsage is what a process, a task or an allocation uses.
-type ResourceUsage struct {
-	MemoryStats *MemoryUsage
-	CpuStats    *CPUUsage
+// Resources is what a process, a task or an allocation uses.
+type Resources struct {
+	MemoryStats *Memory
+	CpuStats    *CPU
 	DeviceStats []any // none is measured
 }
 
-// TaskUsage is what a task uses, and each of its processes by its PID.
-type TaskUsage struct {
-	ResourceUsage *ResourceUsage
+// Task is what a task uses, and each of its processes by its PID.
+type Task struct {
+	ResourceUsage *Resources
 	Timestamp     int64 // UnixNano, by the edge's clock
-	Pids          map[string]*ResourceUsage
+	Pids          map[string]*Resources
 }
 
-// AllocUsage is what an allocation's tasks use, together and each.
-type AllocUsage struct {
-	ResourceUsage *ResourceUsage
-	Tasks         map[string]*TaskUsage
+// Alloc is what an allocation's tasks use, together and each.
+type Alloc struct {
+	ResourceUsage *Resources
+	Tasks         map[string]*Task
 	Timestamp     int64 // UnixNano, by the edge's clock
 }
 
@@ -88,8 +76,8 @@ type HostCPU struct {
 	TotalTicks                float64 // MHz
 }
 
-// HostUsage is what a machine uses, in Nomad's shape.
-type HostUsage struct {
+// Host is what a machine uses, in Nomad's shape.
+type Host struct {
 	Memory           *HostMemory
 	CPU              []HostCPU
 	DiskStats        []HostDisk
