@@ -67,8 +67,8 @@ func (c *Client) JobSubmission(ctx context.Context, id fleet.JobID, version stri
 }
 
 // JobActions lists the actions of a job.
-func (c *Client) JobActions(ctx context.Context, id fleet.JobID) ([]fleet.JobAction, error) {
-	return readAnswer[[]fleet.JobAction](ctx, c, jobPath(id, "/actions"), nil)
+func (c *Client) JobActions(ctx context.Context, id fleet.JobID) ([]api.JobAction, error) {
+	return readAnswer[[]api.JobAction](ctx, c, jobPath(id, "/actions"), nil)
 }
 
 // RegisterJob registers a job. It sets Job of the request.

@@ -16,14 +16,6 @@ func LaunchID(parent JobID, at time.Time) JobID {
 	return JobID(fmt.Sprintf("%s%d", PeriodicPrefix(parent), at.Unix()))
 }
 
-// DispatchID returns the id of a dispatched child; unique distinguishes those of one second.
-func DispatchID(parent JobID, prefix string, at time.Time, unique string) JobID {
-	if prefix != "" {
-		prefix += "-"
-	}
-	return JobID(fmt.Sprintf("%s%s%d-%s", DispatchPrefix(parent), prefix, at.Unix(), Short(unique)))
-}
-
 // Child returns the job that is launched for a time of this one. It shares memory with its
 // parent, which must not be changed.
 func (j *Job) Child(id JobID, now time.Time) *Job {
@@ -35,14 +27,6 @@ func (j *Job) Child(id JobID, now time.Time) *Job {
 	c.VersionTag, c.SpecHash, c.DispatchIdempotencyToken = nil, "", ""
 	c.SubmitTime = now.UnixNano()
 	return &c
-}
-
-// DispatchedChild returns the job that is dispatched of this one. The child of a periodic job is
-// periodic too: it runs at its times, not when it is dispatched.
-func (j *Job) DispatchedChild(id JobID, now time.Time) *Job {
-	c := j.Child(id, now)
-	c.Dispatched, c.Periodic = true, j.Periodic
-	return c
 }
 
 // Starts reports whether registering the job starts it: it is neither periodic nor parameterized.

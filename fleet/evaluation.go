@@ -88,9 +88,3 @@ func (e *Evaluation) Terminal() bool {
 	}
 	return false
 }
-
-// ShouldEnqueue reports whether it belongs in the broker.
-func (e *Evaluation) ShouldEnqueue() bool { return e.Status == EvalPending }
-
-// ShouldBlock reports whether it waits for capacity.
-func (e *Evaluation) ShouldBlock() bool { return e.Status == EvalBlocked }

@@ -19,8 +19,3 @@ type NamespaceCapabilities struct {
 	EnabledNetworkModes  []string
 	DisabledNetworkModes []string
 }
-
-// BuiltinNamespace is DefaultNamespace as long as nobody has said more of it.
-func BuiltinNamespace() Namespace {
-	return Namespace{Name: DefaultNamespace, Description: "Default shared namespace"}
-}

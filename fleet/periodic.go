@@ -13,13 +13,5 @@ type Periodic struct {
 	TimeZone        string   // default UTC
 }
 
-// Crons returns the expressions, whichever way they were given.
-func (p Periodic) Crons() []string {
-	if p.Spec != "" {
-		return append([]string{p.Spec}, p.Specs...)
-	}
-	return p.Specs
-}
-
 // IsPeriodic reports whether the job is launched at times and does not run itself.
 func (j *Job) IsPeriodic() bool { return j.Periodic != nil }

@@ -53,14 +53,6 @@ func (g *TaskGroup) HasServices() bool {
 	return len(g.Services) > 0 || slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.Services) > 0 })
 }
 
-// HasChecks reports whether the group or a task of it has services that are checked on
-// the edge.
-func (g *TaskGroup) HasChecks() bool {
-	checked := func(s Service) bool { return s.Provider == ProviderNomad && len(s.Checks) > 0 }
-	return slices.ContainsFunc(g.Services, checked) ||
-		slices.ContainsFunc(g.Tasks, func(t Task) bool { return slices.ContainsFunc(t.Services, checked) })
-}
-
 // Ending reports whether one of the allocation's tasks is being ended, or was: with it the
 // allocation ends, as soon as its shutdown delays and kill timeouts are over.
 func (a *Alloc) Ending() bool {

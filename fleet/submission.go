@@ -18,22 +18,3 @@ type Submission struct {
 	VariableFlags map[string]string // as they were given one by one
 	Variables     string            // what the files with variables say
 }
-
-// Size is what of it counts for MaxSubmission.
-func (s *Submission) Size() int {
-	n := len(s.Source) + len(s.Variables)
-	for k, v := range s.VariableFlags {
-		n += len(k) + len(v)
-	}
-	return n
-}
-
-// Check reports what is wrong with it.
-func (s *Submission) Check() error {
-	switch s.Format {
-	case FormatHCL1, FormatHCL2, FormatJSON:
-		return nil
-	}
-	return Errorf(CodeInvalid, "the format %q of the job's source is not known", s.Format).
-		WithHint("it is %s or %s", FormatHCL2, FormatJSON)
-}

@@ -37,16 +37,6 @@ type Update struct {
 	WaitFor string `json:",omitempty"`
 }
 
-// HasWindows reports whether updates of a group of the job wait for windows.
-func (j *Job) HasWindows() bool {
-	for _, g := range j.TaskGroups {
-		if g.Update != nil && len(g.Update.Windows) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // SiteTimeZone is what a window's time zone may say for that of the site, which it is
 // where it says nothing.
 const SiteTimeZone = "site"

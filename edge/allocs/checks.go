@@ -2,6 +2,7 @@ package allocs
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"skerry/edge/journal"
@@ -30,7 +31,7 @@ func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]jou
 	states := a.cfg.Journal.States()
 	checked := map[fleet.AllocID]bool{}
 	for id, w := range desired {
-		if g := w.Alloc.Group(); w.Stop || w.Alloc.Job == nil || g == nil || !g.HasChecks() || states[id].Terminal() {
+		if g := w.Alloc.Group(); w.Stop || w.Alloc.Job == nil || g == nil || !hasChecks(g) || states[id].Terminal() {
 			continue
 		}
 		checked[id] = true
@@ -84,10 +85,18 @@ type checkSummary struct {
 // block u does not let them count.
 func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
 	g := w.Alloc.Group()
-	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !g.HasChecks() {
+	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !hasChecks(g) {
 		return checkSummary{}
 	}
 	s := checkSummary{wanted: true}
 	s.since, s.failing, s.passing = a.cfg.Checks.Passing(w.Alloc.ID)
 	return s
+}
+
+// hasChecks reports whether a group or a task of it has services that are checked on
+// the edge.
+func hasChecks(g *fleet.TaskGroup) bool {
+	checked := func(s fleet.Service) bool { return s.Provider == fleet.ProviderNomad && len(s.Checks) > 0 }
+	return slices.ContainsFunc(g.Services, checked) ||
+		slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return slices.ContainsFunc(t.Services, checked) })
 }

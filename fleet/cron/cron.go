@@ -27,7 +27,7 @@ func Next(p fleet.Periodic, from time.Time) (time.Time, error) {
 		return time.Time{}, err
 	}
 	var first time.Time
-	for _, spec := range p.Crons() {
+	for _, spec := range specsOf(p) {
 		at, err := nextLaunchOf(spec, from.In(where))
 		if err != nil {
 			return time.Time{}, err
@@ -45,7 +45,7 @@ func Check(p fleet.Periodic, now time.Time) error {
 	if p.SpecType != "" && p.SpecType != fleet.PeriodicCron {
 		return fleet.Errorf(fleet.CodeInvalid, "periodic block: unknown type %q", p.SpecType).WithHint("it is %s", fleet.PeriodicCron)
 	}
-	if len(p.Crons()) == 0 {
+	if len(specsOf(p)) == 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "periodic block: it has no cron expression")
 	}
 	at, err := Next(p, now)
@@ -53,7 +53,7 @@ func Check(p fleet.Periodic, now time.Time) error {
 		return err
 	}
 	if at.IsZero() {
-		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never launches", p.Crons()[0]).
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never launches", specsOf(p)[0]).
 			WithHint("no day matches it, or all such days are over")
 	}
 	return checkGap(p, at)
@@ -134,4 +134,12 @@ func compileExpression(spec string) (x expression, err error) {
 func malformedExpression(spec string, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "cron expression %q: %w", spec, err).
 		WithHint("minute, hour, day of month, month, day of week: \"*/15 6-20 * * 1-5\"")
+}
+
+// specsOf returns the expressions, whichever way they were given.
+func specsOf(p fleet.Periodic) []string {
+	if p.Spec != "" {
+		return append([]string{p.Spec}, p.Specs...)
+	}
+	return p.Specs
 }

@@ -19,12 +19,12 @@ const (
 // and those of the windows of its updates.
 func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 	var ps fleet.Problems
-	if p := j.Periodic; p != nil && len(p.Crons()) > maxCrons {
+	if p := j.Periodic; p != nil && len(specsOf(*p)) > maxCrons {
 		ps = append(ps, fleet.Problem{
-			Path: "Periodic.Specs", Message: fmt.Sprintf("%d cron expressions, at most %d are taken", len(p.Crons()), maxCrons),
+			Path: "Periodic.Specs", Message: fmt.Sprintf("%d cron expressions, at most %d are taken", len(specsOf(*p)), maxCrons),
 			Hint: "an expression may name several times: \"0 6,12,18 * * *\"",
 		})
-	} else if p != nil && len(p.Crons()) > 0 && p.SpecType == fleet.PeriodicCron {
+	} else if p != nil && len(specsOf(*p)) > 0 && p.SpecType == fleet.PeriodicCron {
 		ps = append(ps, periodicProblems("Periodic", *p, now)...)
 	}
 	steps, checked := alwaysSteps, map[fleet.UpdateWindow]fleet.Problems{}
@@ -62,7 +62,7 @@ func periodicProblems(path string, p fleet.Periodic, now time.Time) fleet.Proble
 		p.TimeZone = ""
 	}
 	right := len(ps) == 0
-	for i, spec := range p.Crons() {
+	for i, spec := range specsOf(p) {
 		if err := Check(fleet.Periodic{Spec: spec, TimeZone: p.TimeZone}, now); err != nil {
 			at := path + ".Spec"
 			if p.Spec == "" {
@@ -71,7 +71,7 @@ func periodicProblems(path string, p fleet.Periodic, now time.Time) fleet.Proble
 			ps, right = append(ps, problemFromError(at, err)), false
 		}
 	}
-	if right && len(p.Crons()) > 1 {
+	if right && len(specsOf(p)) > 1 {
 		if err := Check(p, now); err != nil { // together they may follow each other too fast
 			ps = append(ps, problemFromError(path+".Specs", err))
 		}

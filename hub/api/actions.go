@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -17,7 +18,7 @@ func (a *API) actionRoutes() {
 
 // jobActions lists the actions of a job, in the order of its file.
 func (a *API) jobActions(_ *state.View, _ *http.Request, _ query, job *fleet.Job) (any, fleet.Index, error) {
-	return job.Actions(), job.ModifyIndex, nil
+	return api.ActionsOf(job), job.ModifyIndex, nil
 }
 
 // runAction runs an action of a job over a websocket, as exec runs a command.
@@ -62,7 +63,7 @@ func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, er
 		return allocRequest{}, fleet.Errorf(fleet.CodeInternal, "run an action: the state has no job for allocation %s", fleet.Short(al.ID))
 	}
 	// What runs there may be an older version of the job, and is the one that counts.
-	action, err := al.Job.Action(al.TaskGroup, want.task, want.name)
+	action, err := api.FindAction(al.JobID, api.ActionsOf(al.Job), al.TaskGroup, want.task, want.name)
 	if err != nil {
 		return allocRequest{}, err
 	}
@@ -93,7 +94,7 @@ func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Al
 // findRunningAlloc returns an allocation that runs the action's task, within reach where one is:
 // the newest version first, then by id.
 func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
-	action, err := w.job.Action(w.group, w.task, w.name)
+	action, err := api.FindAction(w.job.ID, api.ActionsOf(w.job), w.group, w.task, w.name)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
 
 // taskIn is the task of an action, in the version of the job that an allocation runs; nil
 // where it is not one of its tasks.
-func taskIn(al *fleet.Alloc, action fleet.JobAction) *fleet.Task {
+func taskIn(al *fleet.Alloc, action api.JobAction) *fleet.Task {
 	if g := al.Group(); g != nil && g.Name == action.TaskGroupName {
 		return g.Task(action.TaskName)
 	}

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"skerry/api"
 	"skerry/fleet"
@@ -29,6 +31,22 @@ func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
 	return needJob(a.cfg.State.View(), r)
 }
 
+// dispatchID returns the id of a dispatched child; unique distinguishes those of one second.
+func dispatchID(parent fleet.JobID, prefix string, at time.Time, unique string) fleet.JobID {
+	if prefix != "" {
+		prefix += "-"
+	}
+	return fleet.JobID(fmt.Sprintf("%s%s%d-%s", fleet.DispatchPrefix(parent), prefix, at.Unix(), fleet.Short(unique)))
+}
+
+// dispatchedChild returns the job that is dispatched of another one. The child of a periodic job is
+// periodic too: it runs at its times, not when it is dispatched.
+func dispatchedChild(j *fleet.Job, id fleet.JobID, now time.Time) *fleet.Job {
+	c := j.Child(id, now)
+	c.Dispatched, c.Periodic = true, j.Periodic
+	return c
+}
+
 func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -38,7 +56,7 @@ func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fle
 		return nil, 0, err
 	}
 	now := a.cfg.Now()
-	child := job.DispatchedChild(fleet.DispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
+	child := dispatchedChild(job, dispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
 	child.Payload, child.DispatchIdempotencyToken = req.Payload, r.URL.Query().Get("idempotency_token")
 	child.Meta = map[string]string{}
 	maps.Copy(child.Meta, job.Meta)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"skerry/api"
@@ -59,7 +60,7 @@ func (a *API) scaleJob(r *http.Request, req api.JobScaleRequest) (any, fleet.Ind
 	}
 	if req.Count != nil {
 		count := int(*req.Count)
-		if _, err := job.Scaled(c.Group, count); err != nil {
+		if _, err := state.ScaledJob(job, c.Group, count); err != nil {
 			return nil, 0, err
 		}
 		c.Count = &count
@@ -142,15 +143,26 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.J
 
 // submittedSource is the source that comes with a registration, and what is to be said of it.
 func submittedSource(s *fleet.Submission) (*fleet.Submission, string, error) {
-	switch {
-	case s == nil || s.Source == "":
+	if s == nil || s.Source == "" {
 		return nil, "", nil
-	case s.Check() != nil:
-		return nil, "", s.Check()
-	case s.Size() > fleet.MaxSubmission:
-		return nil, fmt.Sprintf("the job's source has %d bytes, more than %d, and is not kept", s.Size(), fleet.MaxSubmission), nil
+	}
+	if !slices.Contains([]string{fleet.FormatHCL1, fleet.FormatHCL2, fleet.FormatJSON}, s.Format) {
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "the format %q of the job's source is not known", s.Format).
+			WithHint("it is %s or %s", fleet.FormatHCL2, fleet.FormatJSON)
+	}
+	if size := submissionSize(s); size > fleet.MaxSubmission {
+		return nil, fmt.Sprintf("the job's source has %d bytes, more than %d, and is not kept", size, fleet.MaxSubmission), nil
 	}
 	return s, "", nil
+}
+
+// submissionSize is what of a job's source counts for MaxSubmission.
+func submissionSize(s *fleet.Submission) int {
+	n := len(s.Source) + len(s.Variables)
+	for k, v := range s.VariableFlags {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // maxTagName and maxTagDescription bound a version's tag, in bytes.

@@ -36,10 +36,20 @@ type nodeAndName struct {
 	name string
 }
 
+// hasWindows reports whether updates of a group of the job wait for windows.
+func hasWindows(j *fleet.Job) bool {
+	for _, g := range j.TaskGroups {
+		if g.Update != nil && len(g.Update.Windows) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *API) newWindowTracker(v *state.View, d *fleet.Deployment) *windowTracker {
 	s := &windowTracker{view: v, now: a.cfg.Now(), known: map[zoneAndGroup]cron.WindowState{}, waitsForWindow: map[nodeAndName]bool{}}
 	job, ok := v.Job(d.Namespace, d.JobID)
-	if !ok || !d.Active() || !d.Of(job) || !job.HasWindows() {
+	if !ok || !d.Active() || !d.Of(job) || !hasWindows(job) {
 		return s
 	}
 	s.job = job

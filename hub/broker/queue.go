@@ -125,7 +125,7 @@ func (q *queue) applyEvalChange(eval *fleet.Evaluation, v *state.View) {
 // admitEval makes an evaluation blocked, delayed, ready or pending. It must not be in any of these states.
 func (q *queue) admitEval(e *entry, v *state.View) {
 	switch {
-	case e.eval.ShouldBlock():
+	case e.eval.Status == fleet.EvalBlocked:
 		q.blockOrEnqueue(e, v)
 	case time.Until(e.eval.WaitUntil) > 0:
 		e.evalState = delayed

@@ -3,6 +3,7 @@ package state
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"skerry/fleet"
 )
@@ -94,7 +95,7 @@ func (t *tx) jobScale(c JobScale) Result {
 	}
 	res := Result{Version: row.job.Version, Modify: row.job.JobModifyIndex}
 	if c.Count != nil {
-		job, err := row.job.Scaled(c.Group, *c.Count)
+		job, err := ScaledJob(row.job, c.Group, *c.Count)
 		if err != nil {
 			return Result{Err: fleet.AsError(err)}
 		}
@@ -280,13 +281,42 @@ func withPreservedValues(c JobRegister, old *fleet.Job) *fleet.Job {
 	return &job
 }
 
+// ScaledJob returns a job with another count of one group, or why it cannot have it.
+func ScaledJob(j *fleet.Job, group string, count int) (*fleet.Job, error) {
+	i := slices.IndexFunc(j.TaskGroups, func(g fleet.TaskGroup) bool { return g.Name == group })
+	switch {
+	case i < 0:
+		names := make([]string, len(j.TaskGroups))
+		for k, g := range j.TaskGroups {
+			names[k] = g.Name
+		}
+		return nil, fleet.Errorf(fleet.CodeInvalid, "scale job %s: it has no group %q", j.ID, group).WithHint("it has: %s", strings.Join(names, ", "))
+	case fleet.RunsEverywhere(j.Type):
+		return nil, fleet.Errorf(fleet.CodeInvalid, "scale job %s: a %s job runs once on every node that suits it", j.ID, j.Type)
+	case count < 0 || count > fleet.JobCountMax:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "scale group %q of job %s: count %d is not within 0 to %d", group, j.ID, count, fleet.JobCountMax)
+	}
+	if s := j.TaskGroups[i].Scaling; s != nil {
+		switch {
+		case s.Min != nil && count < *s.Min:
+			return nil, fleet.Errorf(fleet.CodeInvalid, "scale group %q of job %s: count %d is less than the minimum %d of its scaling policy", group, j.ID, count, *s.Min)
+		case s.Max != nil && count > *s.Max:
+			return nil, fleet.Errorf(fleet.CodeInvalid, "scale group %q of job %s: count %d is more than the maximum %d of its scaling policy", group, j.ID, count, *s.Max)
+		}
+	}
+	next := *j
+	next.TaskGroups = slices.Clone(j.TaskGroups)
+	next.TaskGroups[i].Count = count
+	return &next, nil
+}
+
 // checkScalingBounds returns an error if a group's count is outside of its scaling policy.
 func checkScalingBounds(job *fleet.Job) *fleet.Error {
 	for _, g := range job.TaskGroups {
 		if g.Scaling == nil || fleet.RunsEverywhere(job.Type) {
 			continue
 		}
-		if _, err := job.Scaled(g.Name, g.Count); err != nil {
+		if _, err := ScaledJob(job, g.Name, g.Count); err != nil {
 			return fleet.AsError(err)
 		}
 	}

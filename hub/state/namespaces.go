@@ -126,7 +126,7 @@ func (t *tx) findNamespace(name string) *fleet.Namespace {
 		return ns
 	}
 	if name == fleet.DefaultNamespace {
-		ns := fleet.BuiltinNamespace()
+		ns := builtinNamespace()
 		return &ns
 	}
 	return nil
@@ -138,7 +138,7 @@ func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
 		return ns, true
 	}
 	if name == fleet.DefaultNamespace {
-		ns := fleet.BuiltinNamespace()
+		ns := builtinNamespace()
 		return &ns, true
 	}
 	return nil, false
@@ -151,8 +151,13 @@ func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
 		return strings.Compare(n.Name, name)
 	})
 	if !found {
-		builtin := fleet.BuiltinNamespace()
+		builtin := builtinNamespace()
 		list = slices.Insert(list, i, &builtin)
 	}
 	return slices.Values(list)
+}
+
+// builtinNamespace is the default namespace as long as nobody has said more of it.
+func builtinNamespace() fleet.Namespace {
+	return fleet.Namespace{Name: fleet.DefaultNamespace, Description: "Default shared namespace"}
 }

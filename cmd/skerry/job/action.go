@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/api"
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/alloc"
@@ -43,7 +44,7 @@ func ActionCommand(s *command.Session) *cobra.Command {
 				return nil
 			}
 			if f.alloc == "" { // an allocation may run another version of the job
-				if _, err := fleet.FindAction(id, actions, f.group, f.Task, c.Args[0]); err != nil {
+				if _, err := api.FindAction(id, actions, f.group, f.Task, c.Args[0]); err != nil {
 					return err
 				}
 			}
@@ -84,8 +85,8 @@ func (f *actionFlags) findJob(c *command.Call) (fleet.JobID, error) {
 }
 
 // filterActions are the actions of the group and the task that are named.
-func (f *actionFlags) filterActions(actions []fleet.JobAction) []fleet.JobAction {
-	list := []fleet.JobAction{}
+func (f *actionFlags) filterActions(actions []api.JobAction) []api.JobAction {
+	list := []api.JobAction{}
 	for _, a := range actions {
 		if (f.group == "" || a.TaskGroupName == f.group) && (f.Task == "" || a.TaskName == f.Task) {
 			list = append(list, a)
@@ -94,9 +95,9 @@ func (f *actionFlags) filterActions(actions []fleet.JobAction) []fleet.JobAction
 	return list
 }
 
-var actionList = console.List[fleet.JobAction]{
+var actionList = console.List[api.JobAction]{
 	Heads: []string{"NAME", "GROUP", "TASK", "COMMAND"},
-	Row: func(a fleet.JobAction) []any {
+	Row: func(a api.JobAction) []any {
 		return []any{a.Name, a.TaskGroupName, a.TaskName, strings.Join(append([]string{a.Command}, a.Args...), " ")}
 	},
 }
