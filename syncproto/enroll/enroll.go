@@ -1,6 +1,5 @@
-// Package enroll is the conversation by which a machine that holds a join token
-// gets its certificate, for hubs and edges alike, and by which an edge renews it
-// (ALPN skerry-enroll/1). The answering half is package hub/pki.
+// Package enroll is the client side of enrolment (ALPN skerry-enroll/1): a machine, hub or edge, exchanges a join token
+// for its certificate, and an edge renews its certificate. The server side is package hub/pki.
 //
 // It starts no goroutine and persists nothing.
 package enroll
@@ -21,33 +20,33 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// timeout bounds an attempt. The hub may have to wait for an election before it
-// can record a certificate.
+// timeout bounds one attempt. The hub may have to wait for an election before it can commit the certificate.
 const timeout = 20 * time.Second
 
-// Dialer opens connections: a *transport.Endpoint.
+// Dialer opens connections; a *transport.Endpoint is one.
 type Dialer interface {
 	Dial(ctx context.Context, cfg transport.DialConfig) (*transport.Conn, error)
 }
 
-// Applicant asks for a certificate.
+// Applicant is a machine that asks for a certificate.
 type Applicant struct {
-	// Held is what it has, and wants to renew; nil: nothing yet. The hub is checked
-	// against its CA, and is shown its certificate.
+	// Held is the identity whose certificate is renewed: the hub must have its CA, and is shown its certificate.
+	// nil: the machine has none yet.
 	Held  *identity.Identity
-	Token identity.Token    // may be zero with Held: it counts where that ended too long ago
+	Token identity.Token    // may be zero with Held; needed if Held's certificate ended too long ago
 	Role  string            // fleet.RoleHub or RoleEdge
 	ID    string            // a hub's name, an edge's node id
-	Name  string            // of an edge: the name that people see
+	Name  string            // the name of an edge, for display
 	Key   *ecdsa.PrivateKey // identity.NewKey
-	// Now gives the latest time that is known to be past (see package identity).
+	// Now returns the latest time that is known to be past (see package identity).
 	Now func() time.Time
 }
 
-// Enroll asks the hub at addr. The hub is checked against the CA, or the token's
-// hash of it, before the secret is sent, and what it answers is checked, too.
-// Errors are *fleet.Error: token_bad, token_expiry, cert_expiry, ca_mismatch,
-// conflict, forbidden, unavailable, timeout.
+// Enroll asks the hub at addr for a certificate, and returns the new identity with the hub's whole answer. It
+// checks the hub's CA before it sends the secret, and then checks the certificate. It stores nothing.
+//
+// Errors are *fleet.Error: token_bad, token_expiry, cert_expiry, ca_mismatch, conflict, forbidden, unavailable,
+// timeout.
 func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
 		fleet.Errorf(fleet.CodeTimeout, "enrol at %s: no answer within %s", addr, timeout))
@@ -73,6 +72,8 @@ func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identit
 	return id, answer, conn.CloseWith(nil)
 }
 
+// clientTLSConfig returns the TLS configuration to dial the hub: with the certificate of Held, or without one if
+// there is only a token.
 func (a Applicant) clientTLSConfig() *tls.Config {
 	if a.Held != nil {
 		return a.Held.ClientTLS(a.Now)
@@ -80,7 +81,7 @@ func (a Applicant) clientTLSConfig() *tls.Config {
 	return a.Token.EnrollTLS(a.Now)
 }
 
-// isExpectedCA reports whether ca (DER) is that of the cluster it asks.
+// isExpectedCA reports whether ca (DER) is the CA of Held, or the one that the token names.
 func (a Applicant) isExpectedCA(ca []byte) bool {
 	if a.Held != nil {
 		return bytes.Equal(ca, a.Held.CA.Raw)
@@ -88,6 +89,8 @@ func (a Applicant) isExpectedCA(ca []byte) bool {
 	return a.Token.Names(ca)
 }
 
+// requestCertificate sends the request over a new stream and returns the hub's answer. A refusal is returned as the
+// hub's error.
 func requestCertificate(ctx context.Context, conn *transport.Conn, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
@@ -108,10 +111,11 @@ func requestCertificate(ctx context.Context, conn *transport.Conn, req syncproto
 	case syncproto.Refused:
 		return syncproto.Enrolled{}, &fleet.Error{Code: m.Code, Message: m.Message, Hint: m.Hint}
 	default:
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeFrameBad, "enrol: the hub answered with a %T", m)
+		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeFrameBad, "enrol: the hub answered with a %s frame", m.FrameType())
 	}
 }
 
+// exchange writes the request, ends the sending side, and reads one message.
 func exchange(stream *transport.Stream, req syncproto.Enroll) (syncproto.Message, error) {
 	if err := syncproto.NewWriter(stream).Write(req); err != nil {
 		return nil, err
@@ -122,7 +126,8 @@ func exchange(stream *transport.Stream, req syncproto.Enroll) (syncproto.Message
 	return syncproto.NewReader(stream).Read()
 }
 
-// acceptEnrolled checks that the answer is what was asked for.
+// acceptEnrolled checks that the answer has the expected CA, and a certificate of it for the applicant's key, role
+// and ID. It returns the identity.
 func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity, error) {
 	if !a.isExpectedCA(answer.CA) {
 		return nil, fleet.Errorf(fleet.CodeCAMismatch, "enrol: the hub gave a CA that is not the cluster's")
@@ -132,7 +137,8 @@ func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity,
 		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave an unusable certificate: %v", err)
 	}
 	if id.Role != a.Role || id.Name != a.ID {
-		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave a certificate of %s", identity.CommonName(id.Role, id.Name))
+		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub returned a certificate of %s instead of %s",
+			identity.CommonName(id.Role, id.Name), identity.CommonName(a.Role, a.ID))
 	}
 	return id, nil
 }

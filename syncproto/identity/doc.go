@@ -1,7 +1,6 @@
-// Package identity is who is who in a cluster: join tokens, keys, certificate
-// requests, and the checks of certificates that edges and hubs make alike. The
-// hub's certificate authority is package hub/pki; the conversation that turns a
-// token into a certificate is package syncproto/enroll.
+// Package identity has the identities of hubs and edges: join tokens, keys, certificate requests, and the checks of
+// certificates that edges and hubs make alike. The hub's certificate authority is package hub/pki; package
+// syncproto/enroll exchanges a token for a certificate.
 //
 // A certificate's common name is "hub:NAME" or "edge:NODEID". Nobody is known by
 // an address: peers check the cluster's own CA and the role, never a host name.

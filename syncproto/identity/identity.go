@@ -17,8 +17,8 @@ import (
 	"skerry/fleet"
 )
 
-// Identity is a key, the certificate that a cluster gave for it, and that
-// cluster's CA. It does not change.
+// Identity is a private key with the certificate that a cluster issued for it, and the cluster's CA. It is
+// immutable.
 type Identity struct {
 	Role string // fleet.RoleHub or RoleEdge
 	Name string // a hub's name, an edge's node id
@@ -27,8 +27,8 @@ type Identity struct {
 	Key  *ecdsa.PrivateKey
 }
 
-// New puts an identity together: the certificate (DER) must be of ca (DER), for
-// key, and of a role that is known. Its validity in time is not looked at.
+// New returns an identity of a certificate (DER) and a CA (DER). It fails unless the CA signed the certificate, for
+// this key, and the common name has a known role. It does not check the validity in time.
 func New(cert, ca []byte, key *ecdsa.PrivateKey) (*Identity, error) {
 	id := &Identity{Key: key}
 	var err error
@@ -51,7 +51,7 @@ func New(cert, ca []byte, key *ecdsa.PrivateKey) (*Identity, error) {
 	return id, nil
 }
 
-// Load is New from PEM texts, as EncodeCert and EncodeKey make them.
+// Load returns an identity of PEM texts, as EncodeCert and EncodeKey write them, with the checks of New.
 func Load(cert, key, ca []byte) (*Identity, error) {
 	k, err := DecodeKey(key)
 	if err != nil {
@@ -68,8 +68,8 @@ func Load(cert, key, ca []byte) (*Identity, error) {
 	return New(certDER, caDER, k)
 }
 
-// ClientTLS is the configuration to dial a hub with. now gives the latest time
-// that is known to be past (see the package's comment).
+// ClientTLS returns the TLS configuration to dial a hub: it shows the certificate, and accepts a hub of the same
+// CA. now returns the latest time that is known to be past (see the package's comment).
 func (id *Identity) ClientTLS(now func() time.Time) *tls.Config {
 	cert := id.Certificate()
 	return &tls.Config{
@@ -84,14 +84,13 @@ func (id *Identity) ClientTLS(now func() time.Time) *tls.Config {
 	}
 }
 
-// Certificate is the identity as crypto/tls takes it, without the CA.
+// Certificate returns the certificate and its key for crypto/tls, without the CA.
 func (id *Identity) Certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{id.Cert.Raw}, PrivateKey: id.Key, Leaf: id.Cert}
 }
 
-// EnrollTLS is the configuration to enrol with: no certificate of one's own yet,
-// and a hub is taken whose chain has the CA that the token names. What does not
-// fit is CodeCAMismatch.
+// EnrollTLS returns the TLS configuration to enrol: it shows no certificate, and accepts a hub whose chain contains
+// the CA that the token names. Another hub is refused with CodeCAMismatch.
 func (t Token) EnrollTLS(now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -108,16 +107,16 @@ func (t Token) EnrollTLS(now func() time.Time) *tls.Config {
 	}
 }
 
-// Check says what a peer's certificate must be.
+// Check has the requirements on a peer's certificate.
 type Check struct {
 	CA   *x509.Certificate
 	Role string // "": any
-	// Now is compared with the end of validity alone. Zero: not at all.
+	// Now is compared with the end of the certificate's validity only. Zero: validity is not checked.
 	Now time.Time
 }
 
-// Verify checks a peer's chain, its own certificate first. Errors are
-// *fleet.Error with CodeForbidden.
+// Verify checks a peer's chain, which begins with its own certificate: known role, signed by the CA, not expired.
+// Errors are *fleet.Error with CodeForbidden.
 func (c Check) Verify(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return fleet.Errorf(fleet.CodeForbidden, "check a peer: it showed no certificate").
@@ -147,7 +146,8 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	return nil
 }
 
-// verificationTime is the time to check a leaf at, so that nothing but its end counts.
+// verificationTime returns Now, or the beginning of the leaf's validity if that is later: a certificate is never
+// "not yet valid".
 func (c Check) verificationTime(leaf *x509.Certificate) time.Time {
 	if c.Now.Before(leaf.NotBefore) {
 		return leaf.NotBefore
@@ -155,19 +155,18 @@ func (c Check) verificationTime(leaf *x509.Certificate) time.Time {
 	return c.Now
 }
 
-// CommonName is the common name of a certificate.
+// CommonName returns the common name of a certificate: "ROLE:NAME".
 func CommonName(role, name string) string { return role + ":" + name }
 
-// Subject is the role and the name that a certificate is for; ok is false where
-// it has none that we know.
+// Subject returns the role and the name in a certificate's common name; ok is false if the role is unknown or the
+// name is not valid for it.
 func Subject(cert *x509.Certificate) (role, name string, ok bool) {
 	role, name, ok = strings.Cut(cert.Subject.CommonName, ":")
 	return role, name, ok && ValidName(role, name)
 }
 
-// ValidName reports whether name can be that of a certificate in role: a node id
-// (a UUID) for an edge; for a hub 1 to 64 letters, digits, '.', '_' and '-', the
-// first and the last being a letter or a digit.
+// ValidName reports whether name may be in a certificate of the role. An edge's name is a UUID, its node id. A
+// hub's has 1 to 64 letters, digits, '.', '_' and '-', and begins and ends with a letter or digit.
 func ValidName(role, name string) bool {
 	switch role {
 	case fleet.RoleEdge:
@@ -178,7 +177,7 @@ func ValidName(role, name string) bool {
 	return false
 }
 
-// NewKey draws a private key (ECDSA, P-256: what secure elements can hold, too).
+// NewKey generates a private key: ECDSA P-256, which secure elements support, too.
 func NewKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -187,8 +186,8 @@ func NewKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// NewRequest makes the certificate request (PKCS #10, DER) of key for a role and
-// a name.
+// NewRequest returns a certificate request (PKCS #10, DER) for a role and a name, signed with key. It fails with
+// CodeInvalid if the name is not valid for the role.
 func NewRequest(key crypto.Signer, role, name string) ([]byte, error) {
 	if !ValidName(role, name) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "ask for a certificate: %q is not a valid name of a %s", name, role)
@@ -207,12 +206,12 @@ const (
 	pemKey  = "PRIVATE KEY"
 )
 
-// EncodeCert writes a certificate (DER) as PEM.
+// EncodeCert returns a certificate (DER) as PEM.
 func EncodeCert(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCert, Bytes: der})
 }
 
-// EncodeKey writes a private key as PEM (PKCS #8).
+// EncodeKey returns a private key as PEM (PKCS #8).
 func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -233,11 +232,12 @@ func DecodeKey(text []byte) (*ecdsa.PrivateKey, error) {
 	}
 	key, ok := k.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("parse a key: it is a %T, not ECDSA", k)
+		return nil, errors.New("parse a key: it is not an ECDSA key")
 	}
 	return key, nil
 }
 
+// decodePEM returns the content of the first PEM block, which must be of the kind. The rest of the text is ignored.
 func decodePEM(text []byte, kind string) ([]byte, error) {
 	b, _ := pem.Decode(text)
 	if b == nil || b.Type != kind {
@@ -246,6 +246,7 @@ func decodePEM(text []byte, kind string) ([]byte, error) {
 	return b.Bytes, nil
 }
 
+// validUUID reports whether s is a lower-case UUID with dashes.
 func validUUID(s string) bool {
 	if len(s) != 36 {
 		return false
@@ -265,6 +266,7 @@ func validUUID(s string) bool {
 	return true
 }
 
+// validHubName reports whether s may be a hub's name (see ValidName).
 func validHubName(s string) bool {
 	if len(s) == 0 || len(s) > 64 {
 		return false

@@ -15,8 +15,8 @@ const (
 	tokenPrefix = "skr1"
 	tokenIDLen  = 8  // characters
 	secretBytes = 32 // random ones
-	sumBytes    = 4  // of the check sum behind them
-	// maxToken bounds what ParseToken looks at: more is no token of ours.
+	sumBytes    = 4  // of the checksum after the secret
+	// maxToken is the longest text that ParseToken accepts, in bytes.
 	maxToken = 256
 )
 
@@ -26,18 +26,16 @@ var (
 	secretLen = b64.EncodedLen(secretBytes + sumBytes)
 )
 
-// Token lets its holder join a cluster: "skr1.<ca-hash>.<id>.<secret>". The hash
-// (SHA-256 of the CA's certificate, base64url) says which cluster, the id which
-// of its tokens, and the secret proves it. The secret ends in a check sum over
-// the whole token, so that one that was mistyped or cut off is told from one
-// that the cluster does not know.
+// Token lets its holder join a cluster: "skr1.<ca-hash>.<id>.<secret>". CAHash (SHA-256 of the CA's certificate)
+// names the cluster, ID the token in it. Secret ends in a checksum over the token, so that a mistyped token is told
+// from an unknown one.
 type Token struct {
 	CAHash [sha256.Size]byte
 	ID     string
 	Secret string
 }
 
-// NewToken draws a token of the cluster whose CA certificate (DER) is ca.
+// NewToken generates a token with a random id and secret, for the cluster whose CA certificate (DER) is ca.
 func NewToken(ca []byte) Token {
 	t := Token{CAHash: sha256.Sum256(ca), ID: strings.ToLower(rand.Text()[:tokenIDLen])}
 	secret := make([]byte, secretBytes, secretBytes+sumBytes)
@@ -46,7 +44,7 @@ func NewToken(ca []byte) Token {
 	return t
 }
 
-// ParseToken reads a token; surrounding white space is no part of it. Errors are
+// ParseToken parses a token, without surrounding white space, and checks its form and checksum. Errors are
 // *fleet.Error with CodeTokenBad.
 func ParseToken(s string) (Token, error) {
 	s = strings.TrimSpace(s)
@@ -81,30 +79,29 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// String is the whole token with its secret: for the file and the operator, not
-// for a log.
+// String returns the whole token with its secret. It must not be logged.
 func (t Token) String() string {
 	return strings.Join([]string{tokenPrefix, b64.EncodeToString(t.CAHash[:]), t.ID, t.Secret}, ".")
 }
 
-// LogValue leaves the secret out.
+// LogValue returns the token's id, without the secret.
 func (t Token) LogValue() slog.Value { return slog.StringValue(tokenPrefix + "…" + t.ID) }
 
-// Names reports whether the token is of the cluster whose CA certificate (DER)
-// is ca.
+// Names reports whether ca (DER) is the CA certificate of the token's cluster.
 func (t Token) Names(ca []byte) bool { return sha256.Sum256(ca) == t.CAHash }
 
-// HashSecret is what a cluster keeps of a token's secret.
+// HashSecret returns the hash that a cluster stores in place of a token's secret.
 func HashSecret(secret string) []byte {
 	h := sha256.Sum256([]byte(secret))
 	return h[:]
 }
 
-// MatchesSecret compares in constant time.
+// MatchesSecret reports whether hash is that of secret, in constant time.
 func MatchesSecret(hash []byte, secret string) bool {
 	return subtle.ConstantTimeCompare(hash, HashSecret(secret)) == 1
 }
 
+// tokenChecksum returns the checksum over the prefix, CA hash, id and secret.
 func (t Token) tokenChecksum(secret []byte) []byte {
 	h := sha256.New()
 	h.Write([]byte(tokenPrefix))
@@ -114,6 +111,7 @@ func (t Token) tokenChecksum(secret []byte) []byte {
 	return h.Sum(nil)[:sumBytes]
 }
 
+// validTokenID reports whether id has the length of a token id and only lower-case letters and digits.
 func validTokenID(id string) bool {
 	if len(id) != tokenIDLen {
 		return false
@@ -126,6 +124,7 @@ func validTokenID(id string) bool {
 	return true
 }
 
+// badToken returns a CodeTokenBad whose hint says where to copy the token from.
 func badToken(format string, args ...any) *fleet.Error {
 	return fleet.Errorf(fleet.CodeTokenBad, "read the join token: "+format, args...).
 		WithHint("copy the whole line from the hub's join-token file")

@@ -13,35 +13,31 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of connections in the making, besides Config.MaxHandshakes, which bounds the
-// fresh ones.
+// Bounds of unfinished handshakes, besides Config.MaxHandshakes, which bounds the fresh ones.
 const (
-	// freshTimeout is how long a handshake counts as one that costs a processor something. One
-	// that is not done by then waits for its peer, and costs memory alone.
+	// freshTimeout is how long a handshake counts as fresh, that is, as one that uses CPU time. After that it
+	// counts as waiting for its peer, and uses only memory.
 	freshTimeout = time.Second
-	// maxWaiting bounds those that wait, and maxWaitingOfSource those of one address: mute
-	// peers hold some 50 KiB each until their handshake times out. Dialers that gave up are
-	// mute, too: QUIC tells nobody of a dial that is given up.
+	// maxWaiting bounds the waiting handshakes, and maxWaitingOfSource those of one address. Each holds some 50 KiB
+	// until it times out. A peer that gave up its dial looks the same, because QUIC sends nothing then.
 	maxWaiting         = 1024
 	maxWaitingOfSource = maxWaiting / 2
-	// unprovenLimit is how many handshakes one address may have before each further one has
-	// to prove the address.
+	// unprovenLimit is how many unfinished handshakes one address may have before each further one must prove its
+	// address.
 	unprovenLimit = 16
 )
 
-// ErrBusy is wrapped by the error of a Dial that the peer refused at once, for too many
-// connections are in the making: it costs nothing to try again soon.
+// ErrBusy is wrapped by the error of a Dial that the peer refused at once because it has too many unfinished
+// handshakes. The caller may try again soon.
 var ErrBusy = fleet.Errorf(fleet.CodeUnavailable, "the peer takes no more connections just now")
 
-// admission bounds how many connections are in the making at a time. Each costs a
-// processor about a millisecond. Where a whole fleet comes back at once, and all were
-// taken, each would take so long that whoever waits for it gives up and tries again,
-// and nobody would ever get through; connections that are there would starve, too.
+// admission bounds the number of unfinished handshakes. Each takes about a millisecond of CPU time. If a whole fleet
+// reconnects at once and every handshake is accepted, each one takes so long that its dialer gives up and tries again:
+// no handshake ever ends, and existing connections starve.
 //
-// Half of the bound is for whoever comes first. Beyond it an address that has a quarter
-// already waits for others, so that many edges behind one address get half of it at least,
-// and one address never gets it all. Handshakes of peers that went mute do not count
-// against the bound after a second, so that they delay nobody.
+// The first half of the bound is for any address. In the second half, an address that has a quarter of the bound already
+// is refused. So many edges behind one address get at least half of the bound, and one address never gets all of it.
+// After a second a handshake no longer counts against the bound, so silent peers delay no other.
 type admission struct {
 	limit  int
 	exempt func(net.Addr) bool
@@ -49,25 +45,27 @@ type admission struct {
 	mu      sync.Mutex
 	fresh   int
 	waiting int
-	sources map[netip.Prefix]*sourceCount // of addresses that were proven
+	sources map[netip.Prefix]*sourceCount // by proven address; the zero prefix counts all others
 }
 
-// sourceCount counts the handshakes of one address.
+// sourceCount counts the fresh and the waiting handshakes of one address.
 type sourceCount struct{ fresh, waiting int }
 
-// handshake is one connection in the making.
+// handshake is an unfinished handshake that admission counts.
 type handshake struct {
+	// finish removes the handshake from the counts. Later calls do nothing.
 	finish       func()
-	stopWatching func() bool // the connection's end means nothing any more
+	stopWatching func() bool // makes the connection's end no longer call finish
 }
 
-// handshakeKey finds a connection's handshake in its context.
+// handshakeKey is the key of a connection's handshake in its context.
 type handshakeKey struct{}
 
-// errBusy refuses a connection; the peer is told with a packet that costs nothing.
+// errBusy refuses a connection. quic-go then sends the peer one packet that says so.
 var errBusy = errors.New("too many connections are in the making")
 
-// admitConnection is asked for each connection that comes in.
+// admitConnection counts a handshake that begins, or refuses it with errBusy. quic-go calls it for each incoming
+// connection. The count ends with finishHandshake, or when the handshake fails. Exempt addresses are not counted.
 func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	if a.exempt != nil && a.exempt(info.RemoteAddr) {
 		return ctx, nil
@@ -121,7 +119,7 @@ func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) 
 	return context.WithValue(ctx, handshakeKey{}, h), nil
 }
 
-// hasCapacity reports whether one more handshake of a source may begin.
+// hasCapacity reports whether one more handshake of a source may begin. mu is held.
 func (a *admission) hasCapacity(source netip.Prefix) bool {
 	of := a.sources[source]
 	switch {
@@ -133,9 +131,8 @@ func (a *admission) hasCapacity(source netip.Prefix) bool {
 	return of.waiting < maxWaitingOfSource && (a.fresh < a.limit/2 || of.fresh < max(1, a.limit/4))
 }
 
-// needsAddressProof asks for a proof of its address from whoever comes while much is in the
-// making, so that packets with forged ones cannot fill the bound, nor that of somebody
-// else's address. It costs the peer a round trip.
+// needsAddressProof reports whether a new peer must first prove its address, which costs it a round trip. That is
+// so under load, so that packets with forged addresses cannot use up the bound, or another address's share.
 func (a *admission) needsAddressProof(from net.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,8 +143,8 @@ func (a *admission) needsAddressProof(from net.Addr) bool {
 	return of != nil && of.fresh+of.waiting >= unprovenLimit
 }
 
-// sourceOf is what counts as one address: an IPv4 address, or an IPv6 network of the size
-// that one customer has. Invalid: the address tells nothing.
+// sourceOf returns what counts as one address: an IPv4 address, or an IPv6 /64 network, which one customer has. The
+// zero Prefix: addr is not a UDP address.
 func sourceOf(addr net.Addr) netip.Prefix {
 	udp, ok := addr.(*net.UDPAddr)
 	if !ok {
@@ -165,7 +162,7 @@ func sourceOf(addr net.Addr) netip.Prefix {
 	return p
 }
 
-// finishHandshake is told of each connection that is accepted.
+// finishHandshake ends the count of an accepted connection's handshake.
 func finishHandshake(qc *quic.Conn) {
 	if h, ok := qc.Context().Value(handshakeKey{}).(*handshake); ok {
 		h.finish()

@@ -16,13 +16,15 @@ import (
 	"skerry/fleet"
 )
 
-// Conn is one connection.
+// Conn is one QUIC connection, dialed or accepted. Its methods may be called from any goroutine.
 type Conn struct {
 	qc         *quic.Conn
 	role, name string
 	calls      atomic.Uint64 // reads and writes of streams
 }
 
+// newConn wraps a connection whose handshake is done. Role and name come from the peer's certificate, if it showed
+// one.
 func newConn(qc *quic.Conn) *Conn {
 	c := &Conn{qc: qc}
 	if certs := qc.ConnectionState().TLS.PeerCertificates; len(certs) > 0 {
@@ -31,24 +33,24 @@ func newConn(qc *quic.Conn) *Conn {
 	return c
 }
 
-// ALPN is the protocol that was agreed on.
+// ALPN returns the protocol that both sides agreed on.
 func (c *Conn) ALPN() string { return c.qc.ConnectionState().TLS.NegotiatedProtocol }
 
-// Peer is the role and name in the peer's certificate ("edge", node id; "hub",
-// name), or empty strings where it showed none (enrolment).
+// Peer returns the role and the name in the peer's certificate: "edge" and a node id, or "hub" and the hub's name.
+// Both are "" if the peer showed none, as in an enrolment.
 func (c *Conn) Peer() (role, name string) { return c.role, c.name }
 
-// State is what TLS verified, with the peer's certificates.
+// State returns the state of TLS, with the peer's certificates.
 func (c *Conn) State() tls.ConnectionState { return c.qc.ConnectionState().TLS }
 
-// LocalAddr is the socket's address.
+// LocalAddr returns the local address of the socket.
 func (c *Conn) LocalAddr() net.Addr { return c.qc.LocalAddr() }
 
-// RemoteAddr is the address that the peer was last heard from, once it is
-// validated: it changes when a NAT rebinds.
+// RemoteAddr returns the peer's address. It changes when a NAT gives the peer another one and QUIC has validated
+// it.
 func (c *Conn) RemoteAddr() net.Addr { return c.qc.RemoteAddr() }
 
-// Stats of a connection. Bytes and packets are UDP payloads.
+// Stats counts what a connection has sent and received since it began. Bytes and packets are UDP payloads.
 type Stats struct {
 	BytesSent, BytesReceived     uint64
 	PacketsSent, PacketsReceived uint64
@@ -57,28 +59,27 @@ type Stats struct {
 	RTT                          time.Duration // smoothed; 0: not measured yet
 }
 
-// Bounds of what a connection sends for what it carries: with every read and
-// write a few packets, one for every 600 bytes (they hold twice as many, and some
-// are lost), and some for what it says about itself.
+// Bounds of the packets that a connection normally sends: a few for every read and write of a stream, one for every 600
+// bytes (a packet holds twice as many, and some are lost), and some for QUIC itself.
 const (
 	packetsPerCall = 4
 	bytesPerPacket = 600
 	packetsAside   = 100
 )
 
-// Probes reports whether, since earlier, this side sent far more packets than what
-// it carried explains. That is what a path does whose round trip became many times
-// longer, as on the way from a cable to a satellite: quic-go repeats its probes
-// before their answers can be there, gives up those that it repeats, and so never
-// measures the new round trip. It goes on, some 60 packets a second, until the
-// connection ends. A new one measures afresh.
+// Probes reports whether quic-go has sent far more packets since earlier than reads, writes and bytes explain: it
+// repeats probes for ever. The caller should dial anew.
+//
+// This happens when the round trip becomes many times longer, as on the way from a cable to a satellite. quic-go
+// repeats its probes before their answers can arrive, drops what it repeats, and so never measures the new round
+// trip. It sends some 60 packets a second until the connection ends. A new connection measures afresh.
 func (s Stats) Probes(earlier Stats) bool {
 	bytes := s.BytesSent + s.BytesReceived - earlier.BytesSent - earlier.BytesReceived
 	carried := packetsPerCall*(s.Calls-earlier.Calls) + bytes/bytesPerPacket
 	return s.PacketsSent-earlier.PacketsSent > carried+packetsAside
 }
 
-// Stats may be called at any time, also after the end.
+// Stats returns the counts. It may be called at any time, also after the connection's end.
 func (c *Conn) Stats() Stats {
 	s := c.qc.ConnectionStats()
 	return Stats{
@@ -90,8 +91,8 @@ func (c *Conn) Stats() Stats {
 	}
 }
 
-// Open opens a stream; the peer sees it with the first byte written. It waits
-// while the peer allows no more of them.
+// Open opens a stream. It blocks while the peer allows no more streams. The peer's Accept returns it once the first
+// byte was written.
 func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 	s, err := c.qc.OpenStreamSync(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *Conn) Open(ctx context.Context) (*Stream, error) {
 	return &Stream{conn: c, qs: s}, nil
 }
 
-// Accept returns the next stream that the peer opened.
+// Accept waits for the next stream that the peer opens.
 func (c *Conn) Accept(ctx context.Context) (*Stream, error) {
 	s, err := c.qc.AcceptStream(ctx)
 	if err != nil {
@@ -109,11 +110,11 @@ func (c *Conn) Accept(ctx context.Context) (*Stream, error) {
 	return &Stream{conn: c, qs: s}, nil
 }
 
-// Done is closed when the connection is over.
+// Done returns a channel that is closed when the connection is over.
 func (c *Conn) Done() <-chan struct{} { return c.qc.Context().Done() }
 
-// Err says why the connection is over; nil while it is not. Where the peer ended
-// it with CloseWith, it is the peer's *fleet.Error.
+// Err returns why the connection is over; nil: it is not. If the peer called CloseWith(err), it is an equal
+// *fleet.Error.
 func (c *Conn) Err() error {
 	select {
 	case <-c.Done():
@@ -123,10 +124,8 @@ func (c *Conn) Err() error {
 	}
 }
 
-// CloseWith ends the connection and tells the peer why: the peer's Err, and its
-// reads and writes, give an equal error (its texts cut to what fits into one
-// packet). nil: nothing is wrong. What was written and not yet delivered may be
-// lost.
+// CloseWith ends the connection and tells the peer why; nil: a normal end. The peer's Err, reads and writes return
+// an equal error, with texts cut to fit one packet. Data that was not delivered yet may be lost.
 func (c *Conn) CloseWith(err *fleet.Error) error {
 	if err == nil {
 		return c.qc.CloseWithError(closeNormal, "")
@@ -134,7 +133,7 @@ func (c *Conn) CloseWith(err *fleet.Error) error {
 	return c.qc.CloseWithError(closeError, encodeReason(err))
 }
 
-// Stream is a bidirectional stream as a net.Conn.
+// Stream is a bidirectional stream. It implements net.Conn.
 type Stream struct {
 	conn *Conn
 	qs   *quic.Stream
@@ -145,15 +144,15 @@ type Stream struct {
 
 var _ net.Conn = (*Stream)(nil)
 
-// Read gives io.EOF after the peer's CloseWrite or Close, os.ErrDeadlineExceeded
-// after a deadline, and a *fleet.Error when the connection is over.
+// Read reads from the stream. Errors: io.EOF after the peer's CloseWrite or Close, os.ErrDeadlineExceeded after a
+// deadline, a *fleet.Error if the connection is over.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.conn.calls.Add(1)
 	n, err := s.qs.Read(b)
 	return n, connectionError(err)
 }
 
-// Write blocks while the peer's window is full.
+// Write writes to the stream. It blocks while the peer's flow-control window is full.
 func (s *Stream) Write(b []byte) (int, error) {
 	s.conn.calls.Add(1)
 	s.writing.Lock()
@@ -162,8 +161,8 @@ func (s *Stream) Write(b []byte) (int, error) {
 	return n, connectionError(err)
 }
 
-// Tell is Write to a peer that may end before it has heard all: what it does not read any
-// more is dropped, so that what it has to say of its end is still read.
+// Tell writes like Write, but succeeds if the peer has stopped reading: the bytes are dropped. The caller can then
+// still read the peer's last answer.
 func (s *Stream) Tell(b []byte) (int, error) {
 	n, err := s.Write(b)
 	var deaf *quic.StreamError
@@ -173,8 +172,8 @@ func (s *Stream) Tell(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite says that no more is written; what was written is still delivered.
-// A Write in progress is given up.
+// CloseWrite closes the sending side: written data is still delivered, and the peer then reads io.EOF. A Write in
+// progress fails.
 func (s *Stream) CloseWrite() error {
 	if err := s.qs.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		return fmt.Errorf("close a stream: %w", err)
@@ -187,28 +186,26 @@ func (s *Stream) CloseWrite() error {
 	return nil
 }
 
-// Close closes both directions: the peer's writes fail, its reads end after what
-// was written here.
+// Close closes both directions. The peer's writes fail. Its reads return what was written here, then io.EOF.
 func (s *Stream) Close() error {
 	s.qs.CancelRead(0)
 	return s.CloseWrite()
 }
 
-// Abort gives up both directions at once, also what was written and not yet
-// delivered.
+// Abort closes both directions at once, and drops data that was not delivered yet.
 func (s *Stream) Abort() {
 	s.qs.CancelRead(0)
 	s.qs.CancelWrite(0)
 }
 
-// Writing ends when nothing more can be written: the peer gave up reading, this
-// side closed, or the connection is over.
+// Writing returns a context that ends when nothing more can be written: the peer stopped reading, this side closed
+// the stream, or the connection is over.
 func (s *Stream) Writing() context.Context { return s.qs.Context() }
 
-// Bulk lets the connection's other streams go first.
+// Bulk gives the stream the lowest priority: other streams of the connection are sent first.
 func (s *Stream) Bulk() { s.qs.SetPriority(leastUrgent, true) }
 
-// leastUrgent is the last of QUIC's eight urgencies (RFC 9218).
+// leastUrgent is the lowest of the eight urgencies of RFC 9218.
 const leastUrgent = 7
 
 // LocalAddr is the connection's address on this side.

@@ -10,26 +10,25 @@ import (
 	"skerry/fleet"
 )
 
-// Application error codes: the numbers in a closing packet.
+// Application error codes in the packet that closes a connection.
 const (
 	closeNormal quic.ApplicationErrorCode = 0
 	closeError  quic.ApplicationErrorCode = 1
 )
 
-// Bounds of what a closing packet carries: it is one packet of packetSize at most.
+// Bounds of the texts in the packet that closes a connection, in bytes: it has at most packetSize bytes.
 const (
 	maxReasonCode = 64
 	maxReasonText = 400
 )
 
-// encodeReason writes an error as the reason phrase of a closing packet: code,
-// message and hint, a line each.
+// encodeReason returns an error as the reason phrase of a closing packet: code, message and hint, each on a line,
+// cut to their bounds.
 func encodeReason(err *fleet.Error) string {
 	return truncateText(string(err.Code), maxReasonCode) + "\n" + truncateText(err.Message, maxReasonText) + "\n" + truncateText(err.Hint, maxReasonText)
 }
 
-// decodeReason is the inverse of encodeReason. What another implementation wrote
-// becomes the message of an unavailable.
+// decodeReason is the inverse of encodeReason. A text of another form becomes the message of a CodeUnavailable.
 func decodeReason(s string) *fleet.Error {
 	parts := strings.SplitN(s, "\n", 3)
 	if len(parts) != 3 || parts[0] == "" {
@@ -38,7 +37,7 @@ func decodeReason(s string) *fleet.Error {
 	return &fleet.Error{Code: fleet.Code(truncateText(parts[0], maxReasonCode)), Message: truncateText(parts[1], maxReasonText), Hint: truncateText(parts[2], maxReasonText)}
 }
 
-// truncateText bounds a text to n bytes, on one line and in valid UTF-8.
+// truncateText returns s cut to n bytes, on one line and in valid UTF-8.
 func truncateText(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -46,8 +45,9 @@ func truncateText(s string, n int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\n", " ")
 }
 
-// connectionError turns what quic-go says at the end of a connection, or of an attempt to
-// make one, into our words. Other errors (io.EOF, deadlines, a context's) pass.
+// connectionError converts an error of quic-go about the end of a connection, or about a failed dial, to a
+// *fleet.Error, or to net.ErrClosed if this side closed it. Other errors (io.EOF, deadlines, a context's) are
+// returned unchanged.
 func connectionError(err error) error {
 	if err == nil {
 		return nil
@@ -65,7 +65,7 @@ func connectionError(err error) error {
 	case errors.As(err, &app):
 		return applicationError(app)
 	case errors.As(err, &idle):
-		return fleet.Errorf(fleet.CodeTimeout, "nothing heard from the peer for the idle timeout")
+		return fleet.Errorf(fleet.CodeTimeout, "no packet of the peer arrived within the idle timeout")
 	case errors.As(err, &handshake):
 		return fleet.Errorf(fleet.CodeTimeout, "no answer from the peer")
 	case errors.As(err, &reset):
@@ -80,6 +80,8 @@ func connectionError(err error) error {
 	return err
 }
 
+// applicationError returns net.ErrClosed if this side closed the connection, and else the error that the peer gave
+// to CloseWith.
 func applicationError(err *quic.ApplicationError) error {
 	switch {
 	case !err.Remote:
@@ -101,6 +103,8 @@ const (
 	alertNoApplicationProtocol = 120
 )
 
+// transportError converts an error of QUIC or TLS: ErrBusy, CodeVersion (no common protocol), CodeForbidden (a
+// certificate was not accepted), or CodeUnavailable.
 func transportError(err *quic.TransportError) error {
 	if err.Remote && err.ErrorCode == quic.ConnectionRefused {
 		return ErrBusy

@@ -7,13 +7,12 @@ import (
 	"syscall"
 )
 
-// serverBuffer is asked of the system for a listening socket, in each direction:
-// thousands of edges may speak in the same millisecond.
+// serverBuffer is the size of a listening socket's send and receive buffers in the system: thousands of edges may
+// send in the same millisecond.
 const serverBuffer = 7 << 20
 
-// socket prepares what quic-go is given. A listening UDP socket is left as it
-// is: it answers from the address that was asked, in batches. One that only
-// dials becomes a lossy one.
+// socket returns the socket to give to quic-go. A listening one is cfg.Conn itself with larger buffers, so that
+// quic-go can use the batch calls of UDP. One that only dials becomes a lossySocket.
 func socket(cfg Config) net.PacketConn {
 	if cfg.TLS == nil {
 		return &lossySocket{PacketConn: cfg.Conn, awaited: map[string]func(){}}
@@ -28,19 +27,17 @@ func socket(cfg Config) net.PacketConn {
 	return cfg.Conn
 }
 
-// lossySocket is a socket on which a packet that the system would not send is a packet
-// lost: an interface that is down for a moment must not end a connection, as an
-// error would. It hides what a UDP socket has beyond net.PacketConn, so packets
-// go one by one and may be fragmented on the way.
+// lossySocket treats a failed send as a lost packet, so that an interface that is down for a moment does not end a
+// connection. It hides other methods of a UDP socket, so packets are sent one by one and may be fragmented.
 type lossySocket struct {
 	net.PacketConn
 
 	mu      sync.Mutex
-	awaited map[string]func() // by the address that is dialed; called for its first packet
+	awaited map[string]func() // by dialed address; called for the first packet from it
 }
 
-// awaitPacket has heard called for the first packet of addr, once, unless stop is
-// called before.
+// awaitPacket registers heard, which is called once, for the next packet from addr. Calling stop cancels that.
+// heard must not block.
 func (l *lossySocket) awaitPacket(addr net.Addr, heard func()) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,6 +50,7 @@ func (l *lossySocket) awaitPacket(addr net.Addr, heard func()) (stop func()) {
 	}
 }
 
+// ReadFrom reads a packet, and calls the function that awaits the sender's first one.
 func (l *lossySocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, from, err := l.PacketConn.ReadFrom(b)
 	if err == nil {
@@ -61,6 +59,7 @@ func (l *lossySocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	return n, from, err
 }
 
+// tellWhoAwaits calls the function that awaitPacket registered for the address, and removes it.
 func (l *lossySocket) tellWhoAwaits(from net.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,6 +73,8 @@ func (l *lossySocket) tellWhoAwaits(from net.Addr) {
 	}
 }
 
+// WriteTo sends a packet. Failures count as a lost packet and give no error, except a closed socket and a packet
+// that is too long.
 func (l *lossySocket) WriteTo(b []byte, addr net.Addr) (int, error) {
 	n, err := l.PacketConn.WriteTo(b, addr)
 	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EMSGSIZE) {
@@ -82,7 +83,6 @@ func (l *lossySocket) WriteTo(b []byte, addr net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// SetReadBuffer and SetWriteBuffer keep the system's sizes: an edge's link never
-// fills them.
+// SetReadBuffer and SetWriteBuffer do nothing: an edge's link never fills the system's default buffers.
 func (*lossySocket) SetReadBuffer(int) error  { return nil }
 func (*lossySocket) SetWriteBuffer(int) error { return nil }

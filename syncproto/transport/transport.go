@@ -29,62 +29,56 @@ import (
 
 // Defaults and bounds.
 const (
-	// DefaultIdleTimeout is that of connections that are dialed, where none is
-	// given. Of two peers' timeouts the smaller counts.
+	// DefaultIdleTimeout is the idle timeout of dialed connections. The smaller of both peers' timeouts counts.
 	DefaultIdleTimeout = 30 * time.Second
-	// MaxIdleTimeout is that of the accepting side: it leaves the choice to who
-	// dials. Edges that heartbeat once in 15 minutes need most of it.
+	// MaxIdleTimeout is the idle timeout of accepted connections, so that the dialer's choice counts. Edges that
+	// heartbeat once in 15 minutes need most of it.
 	MaxIdleTimeout = time.Hour
 	// DefaultHandshakeTimeout bounds a Dial whose context does not.
 	DefaultHandshakeTimeout = 10 * time.Second
-	// DefaultMaxHandshakes is what one core does in half a second. A smaller bound turns
-	// more dialers away, each of whom costs both sides half a handshake, for nothing.
+	// DefaultMaxHandshakes is what one core completes in half a second. A smaller bound refuses more dialers, and
+	// each refusal wastes half a handshake on both sides.
 	DefaultMaxHandshakes = 512
 
-	// What a peer may send before it is read: bounds the memory of a connection
-	// that its owner does not read from. Windows grow to the maxima only while the
-	// owner keeps up.
+	// Flow-control windows bound the memory of a connection whose owner does not read. They grow to the maxima only
+	// while the owner keeps up.
 	initialStreamWindow = 32 << 10
 	maxStreamWindow     = 1 << 20
 	initialConnWindow   = 64 << 10
 	maxConnWindow       = 2 << 20
 	maxStreams          = 256 // open at a time, by the peer
 
-	// packetSize is what every path carries that carries QUIC at all, and what
-	// still fits, as UDP over IPv6, through a tunnel with the smallest MTU.
+	// packetSize is what every path that carries QUIC can carry. As UDP over IPv6 it also fits through a tunnel
+	// with the smallest MTU.
 	packetSize = 1200
-	// connIDLength costs bytes in every packet; 4 would collide at 10,000 edges.
+	// connIDLength is short because each packet contains the ID; 4 bytes would collide at 10,000 edges.
 	connIDLength = 6
 )
 
-// Config of an Endpoint.
+// Config configures an Endpoint.
 type Config struct {
-	// Conn is the socket; the Endpoint owns it from New on.
+	// Conn is the socket. Endpoint.Close closes it, and so does a New that fails to listen.
 	Conn net.PacketConn
-	// TLS returns the configuration of a server's side for the ALPN names that a
-	// client offered; nil for an Endpoint that only dials. It is called for every
-	// handshake, from many goroutines.
+	// TLS returns the server configuration for the ALPN names that a client offered. It is called for every
+	// handshake, from many goroutines. nil: the Endpoint only dials.
 	TLS func(alpn []string) (*tls.Config, error)
-	// IdleTimeout ends a connection on which nothing is heard; of two peers' the
-	// smaller counts. 0: MaxIdleTimeout for accepted connections, so that who
-	// dials decides, and DefaultIdleTimeout for dialed ones.
+	// IdleTimeout ends a connection on which no packet arrives; the smaller one of both peers counts. 0: MaxIdleTimeout
+	// for accepted connections, so that the dialer decides, and DefaultIdleTimeout for dialed ones.
 	IdleTimeout time.Duration
 	// HandshakeTimeout bounds a handshake on both sides. 0: 10 s.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes is how many connections that have just begun may be in the making at a
-	// time: more are refused at once (the peer's Dial gives ErrBusy), so that those that
-	// are taken are done while somebody waits for them. 0: DefaultMaxHandshakes. Exempt
-	// names addresses that are not counted; nil: none.
+	// MaxHandshakes bounds the handshakes that began within the last second. More are refused at once (the peer's
+	// Dial fails with ErrBusy). 0: DefaultMaxHandshakes. Addresses for which Exempt returns true are not counted;
+	// nil: none.
 	MaxHandshakes int
 	Exempt        func(net.Addr) bool
-	// ResetKey lets a restarted process tell peers of its former connections at
-	// once that they are gone. It must outlive the process and stay secret. Zero:
-	// off; peers then notice by silence.
+	// ResetKey lets a restarted process tell the peers of its former connections at once that these are gone. It
+	// must be the same after a restart and stay secret. Zero: off; peers then notice by their idle timeout.
 	ResetKey [32]byte
 	Log      *slog.Logger // nil: discard
 }
 
-// Endpoint is one socket.
+// Endpoint is one socket over which connections are dialed and accepted.
 type Endpoint struct {
 	cfg       Config
 	transport *quic.Transport
@@ -95,7 +89,7 @@ type Endpoint struct {
 	conns  map[*Conn]struct{}
 }
 
-// New makes an Endpoint. It reads from the socket at once.
+// New returns an Endpoint. quic-go's goroutines read from the socket from now on, until Close.
 func New(cfg Config) (*Endpoint, error) {
 	if cfg.Conn == nil {
 		return nil, errors.New("make a transport endpoint: no socket")
@@ -130,32 +124,30 @@ func New(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// DialConfig of one connection.
+// DialConfig configures one connection. Addr, ALPN and TLS are required.
 type DialConfig struct {
 	Addr        net.Addr
 	ALPN        string
 	TLS         *tls.Config
 	IdleTimeout time.Duration // 0: the Endpoint's, or DefaultIdleTimeout
-	// HandshakeTimeout bounds the wait for the first packet of the peer; once that is there,
-	// the Endpoint's HandshakeTimeout bounds the rest, if it is longer. 0: the Endpoint's.
+	// HandshakeTimeout bounds the wait for the peer's first packet. Then the Endpoint's HandshakeTimeout bounds the rest, if
+	// it is longer. 0: the Endpoint's.
 	// The first packet is repeated at 0.2 s, 0.6 s, 1.4 s …, so on a path that has just
 	// healed a short attempt followed by another one is faster than a long one.
 	HandshakeTimeout time.Duration
-	// KeepAlive sends a packet after such a time of silence. 0: never.
+	// KeepAlive is the time without packets after which one is sent. 0: none is sent.
 	KeepAlive time.Duration
-	// Heard is called once, as soon as any packet of the peer has come: it is there, though
-	// its handshake may take a while. It must not block. Only an Endpoint without
-	// Config.TLS calls it. nil: not called.
+	// Heard is called once, as soon as any packet of the peer arrives: the peer is reachable, though its handshake
+	// may take a while. It must not block. Only an Endpoint without Config.TLS calls it. nil: not called.
 	Heard func()
-	// Bulk looks for the largest packet that the path carries: worth its extra
-	// packets between hubs, not on an edge's link.
+	// Bulk searches the largest packet size of the path. The extra packets for that pay off between hubs, not on an
+	// edge's link.
 	Bulk bool
 }
 
-// Dial opens a connection; the handshake is done when it returns. What fails is
-// a *fleet.Error: timeout, forbidden (a side did not accept the other's
-// certificate), version (no protocol in common), unavailable; or the error of
-// ctx. An error that DialConfig.TLS's own verification gave is passed on.
+// Dial opens a connection and waits until the handshake is done. Errors: *fleet.Error with CodeTimeout,
+// CodeForbidden (a certificate was not accepted), CodeVersion (no common protocol) or CodeUnavailable, the error of
+// ctx, or that of cfg.TLS's own verification.
 func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 	if cfg.TLS == nil || cfg.Addr == nil || cfg.ALPN == "" {
 		return nil, errors.New("dial: address, ALPN and TLS configuration are required")
@@ -195,8 +187,7 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 	return e.trackConn(qc)
 }
 
-// Accept returns the next incoming connection, of any ALPN. It returns
-// net.ErrClosed after Close.
+// Accept waits for the next incoming connection, of any ALPN. It returns net.ErrClosed after Close.
 func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
 	if e.listener == nil {
 		return nil, errors.New("accept a connection: this endpoint only dials")
@@ -212,10 +203,10 @@ func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
 	return e.trackConn(qc)
 }
 
-// Addr is the local address.
+// Addr returns the local address of the socket.
 func (e *Endpoint) Addr() net.Addr { return e.cfg.Conn.LocalAddr() }
 
-// Close ends every connection, telling the peers, and closes the socket.
+// Close ends every connection, tells their peers, and closes the socket. Later calls do nothing.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -240,7 +231,8 @@ func (e *Endpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// trackConn takes responsibility for a connection, so that Close finds it.
+// trackConn wraps a connection and remembers it until it ends, so that Close can end it. It fails with
+// net.ErrClosed after Close.
 func (e *Endpoint) trackConn(qc *quic.Conn) (*Conn, error) {
 	c := newConn(qc)
 	e.mu.Lock()
@@ -257,8 +249,8 @@ func (e *Endpoint) trackConn(qc *quic.Conn) (*Conn, error) {
 	return c, nil
 }
 
-// serverTLS asks the owner for the configuration that belongs to what a client
-// offers.
+// serverTLS returns the configuration that Config.TLS gives for the protocols that a client offers, with TLS 1.3
+// and without session tickets.
 func (e *Endpoint) serverTLS(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	t, err := e.cfg.TLS(hello.SupportedProtos)
 	if err != nil {
@@ -275,6 +267,7 @@ func (e *Endpoint) serverTLS(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return t, nil
 }
 
+// quicConfig returns the configuration of connections with the idle timeout idle.
 func (e *Endpoint) quicConfig(idle time.Duration) *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout:           e.cfg.HandshakeTimeout,
