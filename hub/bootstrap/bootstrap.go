@@ -17,10 +17,10 @@ import (
 	"skerry/internal/datadir"
 )
 
-// Config has what a Bootstrap works with. All fields but Pending are needed.
+// Config configures a Bootstrap. All fields but Pending are required.
 type Config struct {
-	Addr    state.HubAddr // this hub, and where the others reach it
-	Pending *pki.Pending  // what an earlier start left to do; nil: nothing
+	Addr    state.HubAddr // id and addresses of this hub
+	Pending *pki.Pending  // the unfinished bootstrap or join of this data directory; nil: it is done
 	Dir     *datadir.Dir
 	State   *state.Store
 	Raft    *consensus.Node
@@ -28,21 +28,22 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Bootstrap is the beginning of one hub's run.
+// Bootstrap makes this hub a registered member of its cluster, once for each start.
 type Bootstrap struct {
 	cfg   Config
 	ready chan struct{}
 }
 
-// New starts nothing.
+// New returns a Bootstrap and starts nothing; Run does the work.
 func New(cfg Config) *Bootstrap { return &Bootstrap{cfg: cfg, ready: make(chan struct{})} }
 
-// Ready is closed when the cluster knows the hub and its address, and the hub's state holds
-// everything that was committed by then.
+// Ready returns a channel that is closed when the cluster knows the hub and its address, and the hub's state holds
+// every entry that was committed by then.
 func (b *Bootstrap) Ready() <-chan struct{} { return b.ready }
 
-// Run makes or joins the cluster where that is still to be done, registers the hub's address, and
-// closes Ready. Each step can be repeated after a crash.
+// Run makes or joins the cluster if that is not done yet, registers the hub's address, and closes Ready. It retries
+// each step until it succeeds, ctx ends (nil is returned), or the error is permanent. After a crash it can run
+// again.
 func (b *Bootstrap) Run(ctx context.Context) error {
 	select {
 	case <-b.cfg.Raft.Ready():
@@ -79,7 +80,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	return nil
 }
 
-// updateRaftAddress tells the cluster the hub's address, where Raft has it at another one.
+// updateRaftAddress changes this hub's address in the Raft configuration, if that has another one.
 func (b *Bootstrap) updateRaftAddress(ctx context.Context) error {
 	voters, err := b.cfg.Raft.Peers()
 	if err != nil {
@@ -93,7 +94,8 @@ func (b *Bootstrap) updateRaftAddress(ctx context.Context) error {
 	return err
 }
 
-// finishBootstrapOrJoin commits the cluster that a bootstrap made, or joins one.
+// finishBootstrapOrJoin finishes Config.Pending: it commits the new cluster with its tokens and this hub's
+// certificate, or joins an existing one. Then it removes the pending file.
 func (b *Bootstrap) finishBootstrapOrJoin(ctx context.Context) error {
 	p := b.cfg.Pending
 	if p == nil {
@@ -128,8 +130,8 @@ func (b *Bootstrap) finishBootstrapOrJoin(ctx context.Context) error {
 	return pki.DropPending(b.cfg.Dir)
 }
 
-// warnOfSharedTokens names the join tokens of older releases, which admit hubs from
-// every machine that an edge's token lies on.
+// warnOfSharedTokens logs a warning for each join token that admits hubs as well as edges. Older releases made such
+// tokens; every edge that has one could join as a hub.
 func (b *Bootstrap) warnOfSharedTokens() {
 	for t := range b.cfg.State.View().Tokens() {
 		if slices.Contains(t.Roles, fleet.RoleHub) && slices.Contains(t.Roles, fleet.RoleEdge) {
@@ -139,7 +141,7 @@ func (b *Bootstrap) warnOfSharedTokens() {
 	}
 }
 
-// registerHubAddr commits where this hub is reached.
+// registerHubAddr commits this hub's addresses, unless the state has them already.
 func (b *Bootstrap) registerHubAddr(ctx context.Context) error {
 	if known, ok := b.cfg.State.View().Hub(b.cfg.Addr.ID); ok && known == b.cfg.Addr {
 		return nil
@@ -147,7 +149,7 @@ func (b *Bootstrap) registerHubAddr(ctx context.Context) error {
 	return b.applyAndCheck(ctx, state.Hub{Hub: b.cfg.Addr})
 }
 
-// applyAndCheck commits a command whose refusal is a failure.
+// applyAndCheck commits a command, and fails if the command is refused.
 func (b *Bootstrap) applyAndCheck(ctx context.Context, c state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*rpc.CallTimeout)
 	defer cancel()
@@ -155,10 +157,11 @@ func (b *Bootstrap) applyAndCheck(ctx context.Context, c state.Command) error {
 	return res.Failure(err)
 }
 
+// catchUp waits until this hub has applied every entry that the leader had committed.
 func (b *Bootstrap) catchUp(ctx context.Context) error { return b.cfg.Raft.CatchUp(ctx, b.cfg.Peers) }
 
-// askToJoin asks every hub that may be reached, until one brings the request to
-// the leader.
+// askToJoin has the leader add p to the Raft configuration, or change its address. It asks the other hubs in turn
+// until one passes the request on. It returns the index of the change.
 func (b *Bootstrap) askToJoin(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 	if b.cfg.Raft.IsLeader() {
 		return b.cfg.Raft.Add(ctx, p)
@@ -177,7 +180,8 @@ func (b *Bootstrap) askToJoin(ctx context.Context, p state.HubPeer) (fleet.Index
 	return 0, err
 }
 
-// OtherHubs lists the QUIC addresses of all other hubs that this one has ever heard of.
+// OtherHubs returns the QUIC addresses of all other hubs in the pending join, the state and the Raft configuration,
+// each once.
 func (b *Bootstrap) OtherHubs() []string {
 	var out []string
 	seen := map[string]bool{b.cfg.Addr.QUIC: true}

@@ -14,7 +14,8 @@ import (
 	"skerry/internal/codec"
 )
 
-// meta is what a hub says of itself, within memberlist.MetaMaxSize bytes.
+// meta is the data that a hub gossips about itself, in at most memberlist.MetaMaxSize bytes. It is a wire format:
+// keys never change.
 type meta struct {
 	Region  string `cbor:"1,keyasint"`
 	QUIC    string `cbor:"2,keyasint"`
@@ -23,8 +24,7 @@ type meta struct {
 	Build   string `cbor:"5,keyasint,omitempty"`
 }
 
-// localDelegate answers what memberlist asks of this hub. It says nothing but its meta
-// data.
+// localDelegate gives memberlist the meta data of this hub. Nothing else is gossiped.
 type localDelegate struct {
 	member Member
 
@@ -34,12 +34,14 @@ type localDelegate struct {
 
 var _ memberlist.Delegate = (*localDelegate)(nil)
 
+// setLeaving makes the meta data say that this hub leaves. It is sent with the next UpdateNode.
 func (s *localDelegate) setLeaving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
 }
 
+// encodeMeta returns this hub's meta data as CBOR; CodeInvalid: it has too many bytes.
 func (s *localDelegate) encodeMeta() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,6 +55,7 @@ func (s *localDelegate) encodeMeta() ([]byte, error) {
 	return b, nil
 }
 
+// NodeMeta implements memberlist.Delegate. It panics if the meta data cannot be encoded, which Open has checked.
 func (s *localDelegate) NodeMeta(int) []byte {
 	b, err := s.encodeMeta()
 	if err != nil {
@@ -66,8 +69,7 @@ func (s *localDelegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (s *localDelegate) LocalState(bool) []byte          { return nil }
 func (s *localDelegate) MergeRemoteState([]byte, bool)   {}
 
-// events receives what memberlist notices. It is called with memberlist's lock
-// held.
+// events passes memberlist's notifications on to Members. memberlist calls it with its lock held.
 type events struct{ m *Members }
 
 var (
@@ -85,6 +87,8 @@ func (e events) NotifyConflict(have, other *memberlist.Node) {
 	e.m.log.Warn("two hubs have one name", "hub", have.Name, "gossip", have.Address(), "other", other.Address())
 }
 
+// recordNode records a hub as alive, or as left or failed if it is gone, from its meta data. Meta data that cannot
+// be decoded are logged; the hub is recorded without addresses.
 func (e events) recordNode(n *memberlist.Node, gone bool) {
 	member, leaving, err := decodeMember(n.Meta)
 	if err != nil {
@@ -104,6 +108,7 @@ func (e events) recordNode(n *memberlist.Node, gone bool) {
 
 var metaDecoder = codec.NewDecoder(codec.Limits{})
 
+// decodeMember decodes a hub's meta data; leaving: the hub has said that it leaves.
 func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	var v meta
 	if err := metaDecoder.Unmarshal(b, &v); err != nil {
@@ -112,11 +117,11 @@ func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP, Build: v.Build}, v.Leaving, nil
 }
 
-// newStdLog lets memberlist write to slog. What it calls an error is one packet
-// to one hub; a hub that is gone is our own line.
+// newStdLog returns a logger for memberlist that writes to slog. memberlist's errors become warnings: they concern
+// one packet, and Members itself logs that a hub is gone.
 func newStdLog(l *slog.Logger) *log.Logger { return log.New(logLineWriter{l}, "", 0) }
 
-// logLineWriter reads "[LEVEL] memberlist: message".
+// logLineWriter writes lines of the form "[LEVEL] memberlist: message" to slog.
 type logLineWriter struct{ log *slog.Logger }
 
 func (w logLineWriter) Write(b []byte) (int, error) {

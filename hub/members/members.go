@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// DefaultRejoinInterval is how often hubs that should be there are looked for.
+	// DefaultRejoinInterval is the time between two attempts to reach the seeds that are not alive.
 	DefaultRejoinInterval = 30 * time.Second
-	// aloneInterval is the same while not one has been found.
+	// aloneInterval is the same while no other hub is known.
 	aloneInterval = 2 * time.Second
-	// forgetAfter is how long a hub is listed that is gone.
+	// forgetAfter is how long a hub that left or failed is listed.
 	forgetAfter = 24 * time.Hour
 	// reclaimAfter is how soon a hub that failed may come back at another address.
 	reclaimAfter = 5 * time.Second
-	// dialTimeout bounds an exchange over a stream.
+	// dialTimeout bounds memberlist's TCP connections.
 	dialTimeout = 5 * time.Second
 	// leaveTimeout bounds each of the two steps of Leave.
 	leaveTimeout = time.Second
 )
 
-// Member is a hub as gossip knows it.
+// Member is a hub with the addresses and the status that gossip has of it.
 type Member struct {
 	ID     fleet.HubID
 	Region string
 	QUIC   string // host:port
 	HTTP   string // host:port
-	Build  string // the release that it runs; "" of one that does not say
+	Build  string // its release; "": an older one that does not gossip it
 	Gossip string // host:port
 	Status Status
 }
@@ -51,10 +51,10 @@ type Status string
 const (
 	StatusAlive  Status = "alive"  // it answers
 	StatusFailed Status = "failed" // it does not answer
-	StatusLeft   Status = "left"   // it said good-bye
+	StatusLeft   Status = "left"   // it announced that it leaves
 )
 
-// Config of Members.
+// Config configures Members. Self and Seeds are required.
 type Config struct {
 	Self Member // ID, Region, QUIC, HTTP
 	// Bind and Port are where to listen (port 0: any); Advertise is the address
@@ -63,20 +63,18 @@ type Config struct {
 	Port      int
 	Advertise string
 	Key       []byte // 16, 24 or 32 bytes
-	// Seeds lists gossip addresses of the hubs that there should be. Those that
-	// are not alive are tried again every RejoinInterval (0: 30 s), so that a
-	// partition of any length heals.
+	// Seeds returns the gossip addresses of all hubs of the cluster. Those that are not alive are contacted every
+	// RejoinInterval (0: 30 s), so that gossip recovers from a partition of any length.
 	Seeds          func() []string
 	RejoinInterval time.Duration
-	// Probe is how often another hub is asked whether it is alive. 0: memberlist's
-	// second.
+	// Probe is the time between two probes of another hub. 0: a second.
 	Probe time.Duration
 	// Network replaces the sockets; nil: sockets on Bind and Port.
 	Network *Network
 	Log     *slog.Logger // nil: discard
 }
 
-// Members is this hub's part in the gossip.
+// Members takes part in the gossip for this hub, and keeps the list of hubs. It is safe for concurrent use.
 type Members struct {
 	cfg           Config
 	log           *slog.Logger
@@ -91,13 +89,13 @@ type Members struct {
 	changed chan struct{}
 }
 
-// knownMember is a member, and since when it is gone.
+// knownMember is a member, and the time since which it is gone (zero: it is alive).
 type knownMember struct {
 	Member
 	gone time.Time
 }
 
-// Open binds the gossip port and starts memberlist's goroutines.
+// Open binds the gossip port and starts memberlist's goroutines, which Close ends. A port in use is CodeConflict.
 func Open(cfg Config) (*Members, error) {
 	if cfg.Self.ID == "" || cfg.Seeds == nil {
 		return nil, errors.New("open members: the hub's id and seeds are required")
@@ -142,8 +140,7 @@ func Open(cfg Config) (*Members, error) {
 	return m, nil
 }
 
-// bindError says what memberlist wraps in four layers, in words that stay the
-// same.
+// bindError returns an error with a hint in place of memberlist's error about a port that it cannot bind.
 func bindError(addr string, err error) error {
 	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // it keeps the text alone
 		return fleet.Errorf(fleet.CodeConflict, "listen for gossip on %s: the port is in use", addr).
@@ -152,7 +149,7 @@ func bindError(addr string, err error) error {
 	return fleet.Errorf(fleet.CodeInvalid, "listen for gossip on %s: %w", addr, err)
 }
 
-// Run finds the others until ctx ends, then says good-bye to them.
+// Run contacts the seeds that are not alive, again and again, until ctx ends. Then it calls Leave and returns nil.
 func (m *Members) Run(ctx context.Context) error {
 	for {
 		if missing := m.missingSeeds(); len(missing) > 0 {
@@ -175,7 +172,7 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 }
 
-// missingSeeds are the seeds that are not alive.
+// missingSeeds returns the seeds that are not alive.
 func (m *Members) missingSeeds() []string {
 	alive := map[string]bool{m.Addr(): true}
 	for _, member := range m.Members() {
@@ -186,9 +183,8 @@ func (m *Members) missingSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.cfg.Seeds()), func(addr string) bool { return alive[addr] })
 }
 
-// Join contacts hubs by their gossip addresses; it fails where none answered.
-// memberlist cannot be interrupted, so a Join outlives its ctx by some seconds at
-// most.
+// Join contacts hubs by their gossip addresses, one after the other. It fails only if none answered. It returns up
+// to a few seconds after ctx ends, because memberlist cannot be interrupted.
 func (m *Members) Join(ctx context.Context, addrs []string) error {
 	var errs []error
 	for _, addr := range addrs {
@@ -205,8 +201,7 @@ func (m *Members) Join(ctx context.Context, addrs []string) error {
 	return nil
 }
 
-// Members lists all that are known, by ID, this hub included. Those that left or
-// failed stay in it for a day.
+// Members returns all known hubs by ID, this one included. A hub that left or failed is forgotten after a day.
 func (m *Members) Members() []Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,27 +217,25 @@ func (m *Members) Members() []Member {
 	return out
 }
 
-// Changed is closed at the next change of what Members lists.
+// Changed returns a channel that is closed at the next change of the list.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
 }
 
-// Addr is the gossip address that others use.
+// Addr returns the gossip address that other hubs use for this one.
 func (m *Members) Addr() string { return m.list.LocalNode().Address() }
 
-// Leave says good-bye to the others, and waits two seconds at most for it to
-// spread: they then list this hub as left, not as failed. Afterwards it only
-// closes.
+// Leave announces that this hub leaves, so that the others list it as left and not as failed. It waits at most two
+// seconds. After it only Close may be called. After Close it does nothing.
 func (m *Members) Leave() error {
 	m.leave.Lock()
 	defer m.leave.Unlock()
 	if m.isClosed() {
 		return nil
 	}
-	// memberlist does not tell its event's receiver whether a hub left or died, so
-	// the last thing that we say of ourselves is that we leave.
+	// memberlist's event does not say whether a hub left or died, so the meta data says it first.
 	m.localDelegate.setLeaving()
 	if err := m.list.UpdateNode(leaveTimeout); err != nil {
 		return fmt.Errorf("announce leaving: %w", err)
@@ -253,7 +246,8 @@ func (m *Members) Leave() error {
 	return nil
 }
 
-// Close stops the gossip. To the others the hub has failed, unless it left.
+// Close stops the gossip and closes its sockets. Without Leave the others list this hub as failed. Later calls do
+// nothing.
 func (m *Members) Close() error {
 	m.leave.Lock()
 	defer m.leave.Unlock()
@@ -275,7 +269,8 @@ func (m *Members) isClosed() bool {
 	return m.closed
 }
 
-// recordMember notes what memberlist tells of a hub.
+// recordMember stores a member in the list, wakes those who wait for Changed, and logs a new status. It does
+// nothing if the member is unchanged.
 func (m *Members) recordMember(member Member, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

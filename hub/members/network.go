@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Network takes the place of the sockets, where a cluster lives in one process
-// (simulations). Members owns what is in it from Open on.
+// Network replaces the sockets in simulations, which run a whole cluster in one process. Members owns Packets and Listen
+// from Open on.
 type Network struct {
 	Packets net.PacketConn
 	Listen  net.Listener
@@ -26,8 +26,8 @@ const packetQueue = 256
 // maxPacket is more than memberlist ever sends in one packet.
 const maxPacket = 64 << 10
 
-// transport is a Network as memberlist sees one. It runs a goroutine for packets
-// and one for streams until Shutdown.
+// transport implements memberlist.Transport over a Network. It runs a goroutine for packets and one for streams until
+// Shutdown.
 type transport struct {
 	net       Network
 	log       *slog.Logger
@@ -40,6 +40,7 @@ type transport struct {
 
 var _ memberlist.Transport = (*transport)(nil)
 
+// newTransport returns a transport and starts its two goroutines.
 func newTransport(n Network, log *slog.Logger) *transport {
 	t := &transport{
 		net: n, log: log, packets: make(chan *memberlist.Packet, packetQueue),
@@ -50,6 +51,7 @@ func newTransport(n Network, log *slog.Logger) *transport {
 	return t
 }
 
+// receivePackets hands packets to memberlist until the socket fails. It drops packets while the queue is full.
 func (t *transport) receivePackets() {
 	buf := make([]byte, maxPacket)
 	for {
@@ -65,6 +67,7 @@ func (t *transport) receivePackets() {
 	}
 }
 
+// receiveStreams hands accepted connections to memberlist until the listener fails.
 func (t *transport) receiveStreams() {
 	for {
 		conn, err := t.net.Listen.Accept()
@@ -81,6 +84,7 @@ func (t *transport) receiveStreams() {
 	}
 }
 
+// logReadError logs that packets or streams (what) are no longer received, unless Shutdown was called.
 func (t *transport) logReadError(what string, err error) {
 	select {
 	case <-t.closed:
@@ -116,8 +120,7 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 
 func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown closes the network and waits for the pumps. Its errors are no news to
-// who closes for good.
+// Shutdown closes the socket and the listener and waits for the two goroutines. It ignores errors of closing.
 func (t *transport) Shutdown() error {
 	t.once.Do(func() {
 		close(t.closed)

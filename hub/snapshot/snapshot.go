@@ -20,25 +20,25 @@ import (
 	"skerry/hub/state"
 )
 
-// restoreTimeout bounds the entry that restores a snapshot, which every hub applies
-// by reading all of it.
+// restoreTimeout bounds the wait for the entry that restores a snapshot. Every hub reads the whole snapshot to
+// apply it.
 const restoreTimeout = 5 * time.Minute
 
-// methodRestore asks the leader for the entry that restores a snapshot whose parts are in
-// the log. It is answered with the index of the entry.
+// methodRestore asks the leader to commit the entry that restores a snapshot whose chunks are in the log. The
+// answer is the entry's index.
 const methodRestore rpc.Method[state.SnapshotRestore, fleet.Index] = "state.restore"
 
-// Config of a Restorer. All is required.
+// Config configures a Restorer. All fields are required.
 type Config struct {
 	Hub   fleet.HubID
 	State *state.Store
-	Apply state.Applier // from any hub
-	Lead  state.Applier // as the leader
+	Apply state.Applier // commits commands from any hub
+	Lead  state.Applier // commits commands only while this hub leads
 	Peers *rpc.Peers
 	Log   *slog.Logger
 }
 
-// Restorer restores snapshots.
+// Restorer restores snapshots of the cluster's state.
 type Restorer struct {
 	cfg      Config
 	commands chan Command
@@ -47,7 +47,7 @@ type Restorer struct {
 // New returns a Restorer of this hub.
 func New(cfg Config) *Restorer { return &Restorer{cfg: cfg, commands: make(chan Command)} }
 
-// Command is a command that the leader applies with nothing that leads beside it.
+// Command is a command that the leader loop applies while no leader task runs.
 type Command struct {
 	Context context.Context // of the caller that waits for the answer
 	Command state.Command
@@ -59,17 +59,19 @@ type answer struct {
 	err error
 }
 
-// Answer tells the caller what became of the command.
+// Answer passes the result of the command to the caller that waits for it. It must be called once and does not
+// block.
 func (c Command) Answer(res state.Result, err error) { c.answer <- answer{res, err} }
 
-// Commands gives the leader loop what it has to apply alone.
+// Commands returns the channel of commands that the leader loop must apply while no leader task runs.
 func (r *Restorer) Commands() <-chan Command { return r.commands }
 
-// ServeCalls registers what other hubs call.
+// ServeCalls registers the handler for the calls of other hubs.
 func (r *Restorer) ServeCalls() { methodRestore.Handle(r.cfg.Peers, r.restoreAsLeader) }
 
-// Restore has a snapshot of size bytes, with the SHA-256 sum, replace the state on all
-// hubs. It returns the index of the entry that did it, which is applied here.
+// Restore replaces the state of all hubs by a snapshot of size bytes with the given SHA-256 sum. It waits until
+// this hub has applied the entry that does so, and returns the entry's index. If it fails, it removes the chunks
+// from the state.
 func (r *Restorer) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (index fleet.Index, err error) {
 	restore := fleet.NewUUID(nil)
 	defer func() {
@@ -95,7 +97,7 @@ func (r *Restorer) Restore(ctx context.Context, snapshot io.Reader, size int64, 
 	return index, nil
 }
 
-// writeSnapshotParts has the parts of a snapshot in the log.
+// writeSnapshotParts commits the snapshot in chunks, under the id restore.
 func (r *Restorer) writeSnapshotParts(ctx context.Context, restore string, snapshot io.Reader) error {
 	part := make([]byte, state.SnapshotPartBytes)
 	for number := uint64(0); ; number++ {
@@ -113,8 +115,8 @@ func (r *Restorer) writeSnapshotParts(ctx context.Context, restore string, snaps
 	}
 }
 
-// dropSnapshotParts drops the parts of an abandoned restore. Where that fails, the next
-// leader does it.
+// dropSnapshotParts commits the removal of an abandoned restore's chunks. If that fails, it logs it, and the next
+// leader removes them.
 func (r *Restorer) dropSnapshotParts(restore string) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpc.CallTimeout)
 	defer cancel()
@@ -123,7 +125,8 @@ func (r *Restorer) dropSnapshotParts(restore string) {
 	}
 }
 
-// restoreAsLeader hands a restore to the leader loop of this hub.
+// restoreAsLeader handles methodRestore: it passes the command to this hub's leader loop and waits for the answer.
+// from names the hub that asks.
 func (r *Restorer) restoreAsLeader(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
 	r.cfg.Log.Info("snapshot is to be restored", "restore", c.Restore, "bytes", c.Size, "by", from)
 	done := make(chan answer, 1)
@@ -141,8 +144,8 @@ func (r *Restorer) restoreAsLeader(ctx context.Context, from string, c state.Sna
 	}
 }
 
-// DropUnfinished runs on the leader. It drops the parts of a restore that an earlier
-// leader did not finish.
+// DropUnfinished is a leader task: it removes the chunks of a restore that an earlier leader did not finish. It
+// always returns nil; a failure is logged.
 func (r *Restorer) DropUnfinished(ctx context.Context) error {
 	restore, ok := r.cfg.State.View().Restoring()
 	if !ok {
