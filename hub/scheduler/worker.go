@@ -53,7 +53,7 @@ func (w *worker) consumeEvals(ctx context.Context) {
 			continue // holdOff has waited already
 		}
 		// For example, no hub leads: ask again later.
-		w.log.Debug("worker rests", "err", err, "failures", failures)
+		w.log.Debug("worker rests", "error", err, "failures", failures)
 		pace.Rest(ctx, retryBackoff(failures))
 		failures++
 	}
@@ -73,12 +73,12 @@ func (w *worker) handleDelivery(ctx context.Context, d fleet.Delivery) error {
 		return w.cfg.Broker.Ack(ctx, d.Eval.ID, d.Token)
 	case ctx.Err() != nil:
 		err = fmt.Errorf("evaluation %s: %w", fleet.Short(d.Eval.ID), ErrStopping)
-		log.Debug("evaluation given back", "err", err)
+		log.Debug("evaluation given back", "error", err)
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), nackTimeout)
 		defer cancel()
 		return errors.Join(err, w.cfg.Broker.Nack(stop, d.Eval.ID, d.Token))
 	}
-	log.Warn("evaluation given back", "err", err)
+	log.Warn("evaluation given back", "error", err)
 	if nack := w.cfg.Broker.Nack(ctx, d.Eval.ID, d.Token); nack != nil {
 		log.Debug("evaluation not given back", "err", nack) // the broker takes it back by itself
 	}
@@ -104,7 +104,7 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.HoldOff)
 	defer cancel()
 	if err := w.cfg.State.WaitIndex(ctx, index); err != nil && ctx.Err() == nil {
-		w.log.Warn("wait for the state", "err", err)
+		w.log.Warn("wait for the state", "error", err)
 		pace.Rest(ctx, w.cfg.HoldOff)
 	}
 }
