@@ -87,10 +87,13 @@ cmd/hubd                < fleet hub cmd/console
 cmd/skerry/spec         < fleet
 cmd/skerry/local        < fleet edge/local cmd/console
 cmd/skerry/command      < fleet api client cmd/console
-cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command
-cmd/skerry/eval         < fleet api client cmd/console cmd/skerry/command cmd/skerry/deployment
-cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/eval
-cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/alloc cmd/skerry/command cmd/skerry/deployment cmd/skerry/eval
+cmd/skerry/progress     < fleet api cmd/console
+cmd/skerry/follow       < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
+cmd/skerry/terminal     < fleet client cmd/console cmd/skerry/command
+cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
+cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry/follow
+cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
+cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal
 cmd/skerry/namespace    < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/node         < fleet api client syncproto/identity cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/operator     < fleet api client hub/state cmd/console cmd/skerry/command

@@ -7,7 +7,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 )
 
@@ -25,7 +25,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 			if answer.EvalID == "" {
 				done = "Allocation " + console.ID(stub.ID) + " has ended, or stops already"
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, done)
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, done)
 		}),
 	}
 	command.AddDetach(c, &detach)

@@ -12,6 +12,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
+	"skerry/cmd/skerry/progress"
 	"skerry/fleet"
 )
 
@@ -84,7 +85,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 func showProgress(c *command.Call, id fleet.DeploymentID) error {
 	p, err := c.Hub.DeploymentProgress(c.Context(), id)
 	if err == nil {
-		c.Out.Show(p, func() { WriteProgress(c.Out, p) })
+		c.Out.Show(p, func() { progress.Write(c.Out, p) })
 	}
 	return err
 }
@@ -115,9 +116,9 @@ func followProgress(c *command.Call, id fleet.DeploymentID) error {
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
 			last = now
 			if screen.IsTerminal() {
-				screen.WriteOver(func(out *console.Output) { WriteProgress(out, p) })
+				screen.WriteOver(func(out *console.Output) { progress.Write(out, p) })
 			} else {
-				WriteProgress(c.Out, p)
+				progress.Write(c.Out, p)
 			}
 		}
 		if !p.Deployment.Active() {

@@ -9,14 +9,14 @@ import (
 	"skerry/api"
 	"skerry/client"
 	"skerry/cmd/console"
-	"skerry/cmd/skerry/alloc"
 	"skerry/cmd/skerry/command"
+	"skerry/cmd/skerry/terminal"
 	"skerry/fleet"
 )
 
 // actionFlags say where an action runs.
 type actionFlags struct {
-	alloc.ExecFlags
+	terminal.Flags
 	job, group, alloc string
 }
 

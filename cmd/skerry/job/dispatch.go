@@ -11,7 +11,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/jobfile"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 )
 
@@ -43,7 +43,7 @@ func dispatchCommand(s *command.Session) *cobra.Command {
 			if answer.EvalID == "" {
 				done = fmt.Sprintf("Job %q was dispatched with this token before.", answer.DispatchedJobID)
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, done)
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, done)
 		}),
 	}
 	c.Flags().StringArrayVar(&meta, "meta", nil, "KEY=VALUE for the job; may be repeated")

@@ -14,7 +14,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/deployment"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 )
 
@@ -42,11 +42,11 @@ func stopCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = eval.ShowAnswer(c, answer, answer.EvalID, true, fmt.Sprintf("Job %q stops", job.ID))
+			err = follow.ShowAnswer(c, answer, answer.EvalID, true, fmt.Sprintf("Job %q stops", job.ID))
 			if err != nil || detach || answer.EvalID == "" || c.Out.IsJSON() {
 				return err
 			}
-			return eval.FollowStop(c, answer.EvalID)
+			return follow.Stop(c, answer.EvalID)
 		}),
 	}
 	c.Flags().BoolVar(&o.Purge, "purge", false, "also remove the job from the hubs")
@@ -81,7 +81,7 @@ func startCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q is started", job.ID))
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q is started", job.ID))
 		}),
 	}
 	command.AddDetach(c, &detach)
@@ -117,7 +117,7 @@ func revertCommand(s *command.Session) *cobra.Command {
 			if detach || answer.EvalID == "" || c.Out.IsJSON() {
 				return nil
 			}
-			return eval.Follow(c, answer.EvalID)
+			return follow.Evaluation(c, answer.EvalID)
 		}),
 	}
 	command.AddDetach(c, &detach)
@@ -153,7 +153,7 @@ func evaluatingCommand(s *command.Session, done string, ask func(*command.Call, 
 			if err != nil {
 				return err
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q %s", job.ID, done))
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q %s", job.ID, done))
 		}),
 	}
 	command.AddDetach(c, &detach)

@@ -15,7 +15,7 @@ import (
 	"skerry/api"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 	"skerry/fleet/diff"
 )
@@ -72,7 +72,7 @@ func writePlan(out *console.Output, p api.PlanAnswer) {
 			u.DestructiveUpdate, "to replace", u.Stop, "to stop", u.Disconnect, "to be unknown", u.Reconnect, "to take back",
 			u.Ignore, "left alone"), unplacedText(u, p.FailedTGAllocs[name]))
 		if m := p.FailedTGAllocs[name]; m != nil {
-			for _, line := range eval.PlacementReasons(m) {
+			for _, line := range follow.PlacementReasons(m) {
 				out.Line("  %s", line)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 )
 
@@ -284,7 +284,7 @@ func (r *restarter) waitForTasksAgain(ctx context.Context, before api.AllocStub)
 // waitForReplacement waits until what took an allocation's place runs.
 func (r *restarter) waitForReplacement(ctx context.Context, id fleet.AllocID, evalID fleet.EvalID) error {
 	if evalID != "" {
-		e, err := eval.Await(ctx, r.Hub, evalID)
+		e, err := follow.Await(ctx, r.Hub, evalID)
 		if err != nil {
 			return err
 		}

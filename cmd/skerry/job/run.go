@@ -17,7 +17,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/jobfile"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -53,7 +53,7 @@ func runCommand(s *command.Session) *cobra.Command {
 			if !c.Out.IsJSON() {
 				c.Warn(allWarnings(answer.Warnings, job))
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q registered", job.ID))
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q registered", job.ID))
 		}),
 	}
 	file.addFlags(c)

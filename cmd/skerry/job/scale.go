@@ -13,7 +13,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
 	"skerry/fleet"
 )
 
@@ -45,7 +45,7 @@ func scaleCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return eval.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count))
+			return follow.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count))
 		}),
 	}
 	c.Flags().StringVar(&req.Message, "message", "submitted using the Skerry CLI", "reason, for the history")

@@ -12,8 +12,8 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/deployment"
-	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/follow"
+	"skerry/cmd/skerry/progress"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 )
@@ -177,12 +177,12 @@ func (d *jobDetails) writeDetails(out *console.Output, show statusFlags) {
 	for _, e := range d.Evaluations {
 		if e.Status == fleet.EvalBlocked {
 			out.Line("\nEvaluation %s is blocked: it %s", console.ID(e.ID), e.StatusDescription)
-			eval.WriteUnplaced(out, e)
+			follow.WriteUnplaced(out, e)
 		}
 	}
 	if p := d.Deployment; p != nil && p.Deployment.Active() {
 		out.Line("")
-		deployment.WriteProgress(out, *p)
+		progress.Write(out, *p)
 	}
 	if show.evals {
 		out.Line("")
@@ -244,7 +244,7 @@ func writeAllocs(out *console.Output, allocs []api.AllocStub, all bool) {
 			continue
 		}
 		t.Add(console.ID(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
-			console.SinceNano(a.ModifyTime), eval.TaskStates(a))
+			console.SinceNano(a.ModifyTime), follow.TaskStates(a))
 	}
 	out.Line("")
 	out.Table(t)

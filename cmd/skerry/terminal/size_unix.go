@@ -1,6 +1,6 @@
 //go:build unix
 
-package alloc
+package terminal
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package eval
+package follow
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"skerry/api"
 	"skerry/client"
 	"skerry/cmd/console"
-	"skerry/cmd/skerry/deployment"
+	"skerry/cmd/skerry/progress"
 	"skerry/fleet"
 )
 
@@ -40,7 +40,7 @@ func (f *followedJob) followDeployment(id fleet.DeploymentID) error {
 		}
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
 			last = now
-			deployment.ShowProgress(f.screen.Screen, p)
+			progress.Show(f.screen.Screen, p)
 		}
 		return f.checkRollout(p)
 	})
@@ -55,7 +55,7 @@ func (f *followedJob) checkRollout(p api.Progress) (bool, error) {
 		return true, nil
 	case fleet.DeploymentRunning:
 	case fleet.DeploymentPaused:
-		return true, f.waitingError(deployment.Hint(p), fmt.Sprintf("deployment %s is paused", console.ID(d.ID)))
+		return true, f.waitingError(progress.Hint(p), fmt.Sprintf("deployment %s is paused", console.ID(d.ID)))
 	default:
 		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", console.ID(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failureLines()...)
 		return true, errors.New(strings.Join(lines, "\n  "))
@@ -72,13 +72,13 @@ func (f *followedJob) checkRollout(p api.Progress) (bool, error) {
 		for _, g := range f.job.TaskGroups {
 			why = append(why, f.missingLines(g, f.countGroup(g.Name))...)
 		}
-		if next := deployment.OutlookSentence(p); next != "" && len(why) > 0 {
+		if next := progress.OutlookSentence(p); next != "" && len(why) > 0 {
 			why = append(why, fmt.Sprintf("deployment %s %s", console.ID(d.ID), next))
 		}
 		return len(why) > 0, f.waitingError("", why...)
-	case deployment.Promotable(p):
-		next := cmp.Or(deployment.OutlookSentence(p), "waits for its promotion") // a hub that knows no outlook
-		return true, f.waitingError(deployment.Hint(p), fmt.Sprintf("deployment %s %s", console.ID(d.ID), next))
+	case progress.Promotable(p):
+		next := cmp.Or(progress.OutlookSentence(p), "waits for its promotion") // a hub that knows no outlook
+		return true, f.waitingError(progress.Hint(p), fmt.Sprintf("deployment %s %s", console.ID(d.ID), next))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
 		return true, f.waitingError("", closedWindowLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
@@ -92,7 +92,7 @@ func closedWindowLines(p api.Progress) []string {
 	var lines []string
 	for _, group := range p.Deployment.Groups() {
 		if w := p.Windows[group]; w.Deferred > 0 {
-			lines = append(lines, fmt.Sprintf("group %q: %s", group, deployment.WindowLine(w)))
+			lines = append(lines, fmt.Sprintf("group %q: %s", group, progress.WindowLine(w)))
 		}
 	}
 	return lines
@@ -110,7 +110,7 @@ func (f *followedJob) failureLines() []string {
 	var why []string
 	for _, a := range f.allocs {
 		if a.JobVersion == f.job.Version && a.ClientStatus == fleet.ClientFailed {
-			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", console.ID(a.ID), a.NodeName, deployment.FailureReason(a)))
+			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", console.ID(a.ID), a.NodeName, progress.FailureReason(a)))
 		}
 	}
 	return why

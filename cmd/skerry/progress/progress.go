@@ -1,4 +1,6 @@
-package deployment
+// Package progress writes how far a deployment is. Commands of deployments, and those that follow one,
+// use it. It does no requests, starts no goroutine, and persists nothing.
+package progress
 
 import (
 	"fmt"
@@ -12,8 +14,8 @@ import (
 	"skerry/fleet"
 )
 
-// WriteProgress writes how far a deployment is, by group and site.
-func WriteProgress(out *console.Output, p api.Progress) {
+// Write writes how far a deployment is, by group and site.
+func Write(out *console.Output, p api.Progress) {
 	d := p.Deployment
 	out.Line("Deployment %s of job %q, version %d: %s\n%s", console.ID(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
 	if next := OutlookSentence(p); next != "" {
@@ -140,10 +142,10 @@ func Promotable(p api.Progress) bool {
 	return true
 }
 
-// ShowProgress shows how far a deployment is: as a table on a terminal, else as a line.
-func ShowProgress(screen *console.Screen, p api.Progress) {
+// Show shows how far a deployment is: as a table on a terminal, else as a line.
+func Show(screen *console.Screen, p api.Progress) {
 	if screen.IsTerminal() {
-		screen.WriteOver(func(out *console.Output) { WriteProgress(out, p) })
+		screen.WriteOver(func(out *console.Output) { Write(out, p) })
 		return
 	}
 	for _, group := range p.Deployment.Groups() {

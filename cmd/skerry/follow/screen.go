@@ -1,4 +1,4 @@
-package eval
+package follow
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"skerry/api"
 	"skerry/cmd/console"
-	"skerry/cmd/skerry/deployment"
+	"skerry/cmd/skerry/progress"
 	"skerry/fleet"
 )
 
@@ -61,7 +61,7 @@ func (s *screen) writeChanges(allocs []api.AllocStub) {
 		}
 		key, line := change{state, a.TaskGroup}, fmt.Sprintf("allocation %s %s on %s is %s", console.ID(a.ID), a.Name, a.NodeName, state)
 		if a.ClientStatus == fleet.ClientFailed {
-			why := deployment.FailureReason(a)
+			why := progress.FailureReason(a)
 			key.state, line = key.state+": "+why, line+": "+why
 		}
 		if lines[key] == nil {

@@ -1,4 +1,7 @@
-package eval
+// Package follow follows an evaluation and what comes of it: allocations and a deployment, until they
+// run or only a person, more capacity or the return of a node gets them on. Commands that make an
+// evaluation use it. It starts no goroutine, and persists nothing.
+package follow
 
 import (
 	"context"
@@ -9,7 +12,7 @@ import (
 	"skerry/client"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
-	"skerry/cmd/skerry/deployment"
+	"skerry/cmd/skerry/progress"
 	"skerry/fleet"
 )
 
@@ -27,15 +30,15 @@ func ShowAnswer(c *command.Call, answer any, id fleet.EvalID, detach bool, done 
 	default:
 		c.Out.Line("%s, evaluation %s", done, console.ID(id))
 		if !detach {
-			return Follow(c, id)
+			return Evaluation(c, id)
 		}
 	}
 	return nil
 }
 
-// Follow follows an evaluation and its job's deployment until that is over or, where
+// Evaluation follows an evaluation and its job's deployment until that is over or, where
 // there is none, its allocations until all of them run.
-func Follow(c *command.Call, id fleet.EvalID) error {
+func Evaluation(c *command.Call, id fleet.EvalID) error {
 	f, err := awaitDecision(c, id)
 	if err != nil {
 		return c.Interrupted(err)
@@ -52,8 +55,8 @@ func Follow(c *command.Call, id fleet.EvalID) error {
 	return f.followAllocs(f.checkRunning)
 }
 
-// FollowStop follows until nothing of the job runs, but for allocations that nobody can reach.
-func FollowStop(c *command.Call, id fleet.EvalID) error {
+// Stop follows until nothing of the job runs, but for allocations that nobody can reach.
+func Stop(c *command.Call, id fleet.EvalID) error {
 	f, err := awaitDecision(c, id)
 	if err != nil {
 		return c.Interrupted(err)
@@ -236,7 +239,7 @@ func (f *followedJob) checkRunning() (bool, error) {
 func (f *followedJob) missingLines(g fleet.TaskGroup, t groupTally) []string {
 	var why []string
 	for _, a := range t.failed {
-		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", console.ID(a.ID), a.NodeName, deployment.FailureReason(a)))
+		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", console.ID(a.ID), a.NodeName, progress.FailureReason(a)))
 	}
 	if t.unknown > 0 {
 		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
