@@ -399,8 +399,7 @@ func (c *meteredExpression) Value(scope *hcl.EvalContext) (cty.Value, hcl.Diagno
 func (c *meteredExpression) Range() hcl.Range      { return c.Args[0].Range() }
 func (c *meteredExpression) StartRange() hcl.Range { return c.Args[0].StartRange() }
 
-// evaluateMetered evaluates an expression that is measured; where over is set then, it was given
-// up.
+// evaluateMetered evaluates a metered expression. It gives up where meter.exceeded is set then.
 func (m *meter) evaluateMetered(expr hcl.Expression, scope *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
 	defer func() {
 		if r := recover(); r != nil {

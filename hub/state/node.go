@@ -115,8 +115,7 @@ func (t *tx) ownNodeRow(id fleet.NodeID) *nodeRow {
 	})
 }
 
-// nodeChanged sets the node's modify index to this entry. It is not called if only journal rows were
-// applied.
+// nodeChanged sets the node's modify index to this entry. Journal rows alone do not change it.
 func (t *tx) nodeChanged(n *nodeRow) {
 	n.ModifyIndex = t.index
 	nodeTable.markChanged(t)
