@@ -27,7 +27,7 @@ func (h *Hub) agentConfig() map[string]any {
 	}
 }
 
-// portOf is the port of an address; 0 of one that has none.
+// portOf returns the port of host:port; 0: there is none.
 func portOf(addr string) int {
 	_, port, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(port)

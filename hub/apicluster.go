@@ -20,13 +20,13 @@ import (
 // methodRaftStatus asks a hub how much of the log it has.
 const methodRaftStatus rpc.Method[struct{}, api.Standing] = "raft.standing"
 
-// raftStatus is how far this hub is.
+// raftStatus returns this hub's Raft term and the index of its last log entry.
 func (h *Hub) raftStatus() api.Standing {
 	s := h.node.Stats()
 	return api.Standing{Term: s.Term, LastIndex: s.LastIndex}
 }
 
-// cluster is what the HTTP API sees of the hubs.
+// cluster implements the HTTP API's access to the hubs of the cluster.
 type cluster struct{ h *Hub }
 
 func (c cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
@@ -115,7 +115,7 @@ func (c cluster) Self() api.Self {
 	}
 }
 
-// jobs parses job files and tries jobs out for the HTTP API.
+// jobs parses job files and does dry runs of jobs for the HTTP API.
 type jobs struct{ h *Hub }
 
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {

@@ -17,8 +17,7 @@ const (
 	edgeFile     = "identity/node-id" // in an edge's data directory, and never in a hub's
 )
 
-// resetKey is a secret of a data directory by which a restarted hub tells peers
-// that their former connections are gone.
+// resetKey returns the data directory's transport.Config.ResetKey. It generates and stores one if there is none.
 func resetKey(dir *datadir.Dir) (key [32]byte, err error) {
 	b, ok, err := dir.Read(resetKeyFile)
 	switch {

@@ -10,7 +10,8 @@ import (
 	"skerry/hub/state"
 )
 
-// runLeaderLoop runs what only the leader runs, for as long as this hub is the leader.
+// runLeaderLoop starts the leader tasks when this hub becomes the leader and stops them when it no longer is, until
+// ctx ends or a task fails. For a command of the Restorer it stops them, applies it, and starts them again.
 func (h *Hub) runLeaderLoop(ctx context.Context) error {
 	var term *leaderTasks
 	defer func() {
@@ -62,13 +63,14 @@ func (h *Hub) runLeaderLoop(ctx context.Context) error {
 	}
 }
 
-// leaderTasks is one time of leading.
+// leaderTasks are the running leader tasks of one leadership term.
 type leaderTasks struct {
 	cancel  context.CancelFunc
 	group   *errgroup.Group
 	stopped <-chan struct{} // a task has failed, or ctx ended
 }
 
+// startLeaderTasks starts a goroutine for each leader task. They run until ctx ends or one of them fails.
 func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -93,7 +95,7 @@ func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 	return &leaderTasks{cancel: cancel, group: group, stopped: ctx.Done()}
 }
 
-// stopAndWait stops leading and returns why it failed, if it did.
+// stopAndWait cancels the tasks, waits for them, and returns the first error of a task that failed before.
 func (r *leaderTasks) stopAndWait() error {
 	r.cancel()
 	return r.group.Wait()

@@ -42,6 +42,7 @@ const quicIdleTimeout = 2 * time.Hour
 // long, and service must be back within 5 s.
 const peerIdleTimeout = 2500 * time.Millisecond
 
+// openFromConfig does the work of Open. If it fails, Close releases what it has opened so far.
 func (h *Hub) openFromConfig(ctx context.Context) error {
 	cfg, err := h.cfg.withDefaults()
 	if err != nil {
@@ -86,6 +87,7 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 	return h.openComponents()
 }
 
+// joinCluster gets this hub's credentials from a hub of Config.Join, with the join token, and stores them.
 func (h *Hub) joinCluster(ctx context.Context) (pki.Credentials, error) {
 	token, err := h.cfg.joinToken()
 	if err != nil {
@@ -96,8 +98,8 @@ func (h *Hub) joinCluster(ctx context.Context) (pki.Credentials, error) {
 	}, h.dir, h.endpoint)
 }
 
-// ownCredentials reads what an earlier start left, if there was one, and checks
-// that this start fits to it.
+// ownCredentials reads the credentials in the data directory; known is false if there are none. It fails if the
+// directory belongs to an edge or to another hub, or if it is empty and Config neither bootstraps nor joins.
 func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	if _, err := os.Stat(h.dir.File(edgeFile)); err == nil {
 		return pki.Credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it belongs to an edge", h.dir.File()).
@@ -182,7 +184,7 @@ func (h *Hub) httpAddr(host string) (string, error) {
 	return withPort(host, h.listener.Addr())
 }
 
-// withPort is host with the port of addr.
+// withPort returns host:port with the port of addr.
 func withPort(host string, addr net.Addr) (string, error) {
 	_, port, err := net.SplitHostPort(addr.String())
 	if err != nil {

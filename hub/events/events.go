@@ -58,7 +58,8 @@ func New(s *state.Store) *Streams {
 	return &Streams{state: s, free: make(chan struct{}, MaxStreams)}
 }
 
-// Open reads what a client asks for, as NewRequest and Position do, and returns its stream.
+// Open checks a client's request and returns the index after which its stream begins, and the function that writes
+// the stream (see Stream). It fails as NewRequest and Position do.
 func (s *Streams) Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
 	req, err := NewRequest(topics, namespace, from)
 	if err != nil {
@@ -70,16 +71,15 @@ func (s *Streams) Open(topics []string, namespace string, from fleet.Index) (aft
 	return after, func(ctx context.Context, lines io.Writer) error { return s.Stream(ctx, req, after, lines) }, nil
 }
 
-// Position returns the entry behind which a stream of a request begins, or why it
-// cannot: what it asks for is not kept any more, or is of a time that this cluster
-// has not come to.
+// Position returns the index after which the request's stream begins. CodeConflict: the events are no longer kept.
+// CodeInvalid: the cluster has not reached that index.
 func (s *Streams) Position(req Request) (fleet.Index, error) {
 	v := s.state.Watch()
 	return req.startPosition(v.EventsFloor(), v.Index())
 }
 
-// Stream writes what a request asks for behind an entry, until ctx ends (nil is
-// returned) or the reader is lost. Each Write is one line, and fails where the reader is too slow.
+// Stream writes the requested events after an index, one line for each log entry, until ctx ends (then it returns
+// nil) or a write fails. CodeUnavailable: MaxStreams run already.
 func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, sink io.Writer) error {
 	select {
 	case s.free <- struct{}{}:
@@ -114,7 +114,8 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 	}
 }
 
-// waitForChange returns when something has happened, with heartbeats until then.
+// waitForChange waits until the state differs from v or ctx ends. It writes a heartbeat line every Heartbeat, and
+// returns only errors of writing.
 func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
 	for {
 		beat, cancel := context.WithTimeout(ctx, Heartbeat)
@@ -132,6 +133,7 @@ func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
 // streamError is the last line of a stream that cannot go on.
 type streamError struct{ Error string }
 
+// writeJSONLine writes v as one line of JSON, with one Write.
 func writeJSONLine(sink io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

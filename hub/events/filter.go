@@ -21,15 +21,15 @@ var topics = []string{
 	state.TopicService, state.TopicPool,
 }
 
-// Request is what a client wants to hear of.
+// Request selects events: by topic and key, by namespace, and from an index on.
 type Request struct {
 	topics    map[string][]string // keys by topic
 	namespace string              // "*": all
 	from      fleet.Index         // the first entry that counts; 0: the oldest that is kept
 }
 
-// NewRequest reads topics ("Job", "Job:shop", "*"), a namespace and the first
-// index. No topic is all of them.
+// NewRequest parses topics ("Job", "Job:shop", "*"; none: all), and returns a request for a namespace ("*": all)
+// and a first index (0: the oldest that is kept). Errors are CodeInvalid.
 func NewRequest(named []string, namespace string, from fleet.Index) (Request, error) {
 	r := Request{topics: map[string][]string{}, namespace: namespace, from: from}
 	if len(named) > maxTopics {
@@ -56,8 +56,8 @@ func NewRequest(named []string, namespace string, from fleet.Index) (Request, er
 	return r, nil
 }
 
-// startPosition is the entry behind which the request begins, in a window that holds
-// what is behind floor, up to newest.
+// startPosition returns the index after which the stream begins. The window holds the entries after floor up to
+// newest; an index outside is an error.
 func (r Request) startPosition(floor, newest fleet.Index) (fleet.Index, error) {
 	switch {
 	case r.from == 0:
@@ -71,12 +71,13 @@ func (r Request) startPosition(floor, newest fleet.Index) (fleet.Index, error) {
 	return r.from - 1, nil
 }
 
+// indexTooOld returns the error for a stream that would need entries before the window, which begins after floor.
 func indexTooOld(from, floor fleet.Index) *fleet.Error {
 	return fleet.Errorf(fleet.CodeConflict, "stream events: index %d is older than the window, which begins at %d", from, floor+1).
 		WithHint("events in between are not kept any more: read the lists again, and go on from their index")
 }
 
-// matchingEvents returns what of an entry the request asks for, in order.
+// matchingEvents returns those events of one log entry that the request selects, in order.
 func (r Request) matchingEvents(happened []state.Event) []state.Event {
 	var out []state.Event
 	for _, e := range happened {
@@ -87,6 +88,7 @@ func (r Request) matchingEvents(happened []state.Event) []state.Event {
 	return out
 }
 
+// matchesEvent reports whether the request selects the event.
 func (r Request) matchesEvent(e state.Event) bool {
 	if e.Namespace != "" && r.namespace != all && e.Namespace != r.namespace {
 		return false
@@ -94,12 +96,14 @@ func (r Request) matchesEvent(e state.Event) bool {
 	return matchesKeys(r.topics[e.Topic], e) || matchesKeys(r.topics[all], e)
 }
 
+// matchesKeys reports whether one of the keys is "*", the event's key or one of its filter keys.
 func matchesKeys(keys []string, e state.Event) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == all || k == e.Key || slices.Contains(e.FilterKeys, k)
 	})
 }
 
+// newBatch converts the events of the log entry index to the API's type.
 func newBatch(index fleet.Index, happened []state.Event) api.EventBatch {
 	b := api.EventBatch{Index: index, Events: make([]api.Event, 0, len(happened))}
 	for _, e := range happened {

@@ -39,8 +39,7 @@ const (
 	IdleTimeout = 2 * time.Minute
 )
 
-// New makes a server of handler whose requests end with ctx. It is to serve a
-// Listener.
+// New returns a server of handler. The requests' contexts end with ctx. It must be given a listener of Listen.
 func New(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           boundBodies(handler),
@@ -51,7 +50,7 @@ func New(ctx context.Context, handler http.Handler) *http.Server {
 	}
 }
 
-// boundBodies has the bodies of requests arrive at MinRate.
+// boundBodies makes reads of a request's body fail if the body arrives slower than MinRate after BodyGrace.
 func boundBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -97,14 +96,13 @@ func (b *boundBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// extendDeadline sets the deadline that what has arrived so far allows.
+// extendDeadline sets the read deadline to BodyGrace, plus the time that the bytes read so far take at MinRate.
 func (b *boundBody) extendDeadline() error {
 	allowed := BodyGrace + time.Duration(b.read)*time.Second/MinRate
 	return b.control.SetReadDeadline(b.began.Add(allowed))
 }
 
-// Listen wraps a listener, so that what its connections send is given up where
-// nobody takes it.
+// Listen wraps a listener: a write on its connections fails if the client does not read for WriteTimeout.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
@@ -148,6 +146,8 @@ func (c *boundConn) Write(b []byte) (written int, err error) {
 	}
 }
 
+// boundWrite sets the deadline of the next write to WriteTimeout from now, unless the connection's user has set
+// one.
 func (c *boundConn) boundWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

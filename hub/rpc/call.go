@@ -11,7 +11,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// callError is the failure of a call that was not the handler's.
+// callError is the error of a call that the handler did not answer.
 type callError struct {
 	failure *fleet.Error
 	cause   error
@@ -63,9 +63,8 @@ func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
 	return a, reply, err
 }
 
-// Stream calls a method that answers with a stream. ctx bounds the call up to
-// the answer's first byte; then Close does. Errors are those of Call; what Read
-// returns after the last byte is io.EOF or the handler's error.
+// Stream calls a method that answers with a stream. ctx bounds the call until the answer begins; after that the
+// caller must Close the stream. Errors are those of Call; Read ends with io.EOF or the handler's error.
 func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (io.ReadCloser, error) {
 	answer, err := p.openAnswer(ctx, addr, method, body)
 	if err != nil {
@@ -74,7 +73,7 @@ func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (i
 	return answer, nil
 }
 
-// openAnswer calls a method and returns when its answer begins.
+// openAnswer calls a method and waits until its answer begins.
 func (p *Peers) openAnswer(ctx context.Context, addr, method string, body []byte) (*streamAnswer, error) {
 	stream, stop, err := p.sendRequest(ctx, addr, method, body)
 	if err != nil {
@@ -96,8 +95,7 @@ func (p *Peers) openAnswer(ctx context.Context, addr, method string, body []byte
 	return &streamAnswer{chunkReader{r: stream}, stream}, nil
 }
 
-// sendRequest opens a stream and sends a request over it. Until stop is called, ctx
-// aborts the stream.
+// sendRequest opens a stream to addr and sends a request. If ctx ends before stop is called, the stream is aborted.
 func (p *Peers) sendRequest(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
 	req := request{Method: method}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -117,7 +115,7 @@ func (p *Peers) sendRequest(ctx context.Context, addr, method string, body []byt
 	return stream, stop, nil
 }
 
-// newCallError names what went wrong with a call.
+// newCallError returns the error of a failed call, with a code and with NotSent as notSent says.
 func newCallError(ctx context.Context, method, addr string, cause error, notSent bool) error {
 	code := fleet.CodeUnavailable
 	switch {

@@ -32,7 +32,7 @@ func (m Method[Req, Resp]) Handle(p *Peers, serve func(ctx context.Context, from
 	})
 }
 
-// Call asks the hub at addr.
+// Call calls the method on the hub at addr and returns its answer. Errors are those of Peers.Call.
 func (m Method[Req, Resp]) Call(ctx context.Context, p *Peers, addr string, req Req) (resp Resp, err error) {
 	body, err := Encode(req)
 	if err != nil {
@@ -45,7 +45,8 @@ func (m Method[Req, Resp]) Call(ctx context.Context, p *Peers, addr string, req 
 	return Decode[Resp](b)
 }
 
-// OnLeader runs local where this hub leads, and else asks the hub that does.
+// OnLeader calls local if this hub leads, and else the method on the leader. It returns NoLeader if no leader is
+// known.
 func (m Method[Req, Resp]) OnLeader(ctx context.Context, p *Peers, req Req, local func(context.Context, Req) (Resp, error)) (Resp, error) {
 	if p.cfg.Leadership.IsLeader() {
 		return local(ctx, req)
@@ -58,7 +59,7 @@ func (m Method[Req, Resp]) OnLeader(ctx context.Context, p *Peers, req Req, loca
 	return m.Call(ctx, p, addr, req)
 }
 
-// NoLeader is why a call to the leader fails while there is none.
+// NoLeader returns the CodeUnavailable error of a call to the leader while no leader is known.
 func NoLeader() *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "no hub leads the cluster at the moment").
 		WithHint("an election is going on, or most hubs are out of reach")
@@ -78,7 +79,7 @@ func (m StreamMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req 
 	})
 }
 
-// Open asks the hub at addr. The stream ends with ctx.
+// Open calls the method on the hub at addr and returns the answer. The end of ctx closes it.
 func (m StreamMethod[Req]) Open(ctx context.Context, p *Peers, addr string, req Req) (io.ReadCloser, error) {
 	body, err := Encode(req)
 	if err != nil {
@@ -105,7 +106,7 @@ func (m TalkMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req Re
 	})
 }
 
-// Open asks the hub at addr. The talk ends with ctx.
+// Open calls the method on the hub at addr and returns the stream in both directions. The end of ctx closes it.
 func (m TalkMethod[Req]) Open(ctx context.Context, p *Peers, addr string, req Req) (io.ReadWriteCloser, error) {
 	body, err := Encode(req)
 	if err != nil {

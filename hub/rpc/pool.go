@@ -117,8 +117,8 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// openLink returns a live connection to addr; dialed tells that it was made for this
-// call. Of several callers one dials, and the others wait for it.
+// openLink returns a live connection to addr; dialed: this call made it. Of several concurrent callers one dials,
+// and the others wait for it.
 func (p *Pool) openLink(ctx context.Context, addr string) (l *link, dialed bool, err error) {
 	for {
 		l, mine, err := p.claimLink(addr)
@@ -143,7 +143,7 @@ func (p *Pool) openLink(ctx context.Context, addr string) (l *link, dialed bool,
 	}
 }
 
-// claimLink returns the link to addr, or one that the caller shall dial.
+// claimLink returns the existing link to addr, or with mine a new one that the caller must dial with dialLink.
 func (p *Pool) claimLink(addr string) (l *link, mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,6 +158,7 @@ func (p *Pool) claimLink(addr string) (l *link, mine bool, err error) {
 	return l, true, nil
 }
 
+// dialLink connects l to addr, sets l.conn or l.err, and closes l.ready. A failed link is removed from the pool.
 func (p *Pool) dialLink(ctx context.Context, addr string, l *link) {
 	defer close(l.ready)
 	to, err := p.cfg.Resolve(ctx, addr)
@@ -180,7 +181,8 @@ func (p *Pool) dialLink(ctx context.Context, addr string, l *link) {
 	}
 }
 
-// removeLink forgets a link that is of no use any more.
+// removeLink removes l from the pool, unless another link to addr has replaced it. It does not close the
+// connection.
 func (p *Pool) removeLink(addr string, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

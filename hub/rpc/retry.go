@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// IsPermanent reports whether asking again cannot help.
+// IsPermanent reports whether a retry cannot succeed, by the error's code. Errors without a code are not permanent.
 func IsPermanent(err error) bool {
 	switch fleet.CodeOf(err) {
 	case "", fleet.CodeUnavailable, fleet.CodeTimeout, fleet.CodeNotLeader, fleet.CodeInternal:

@@ -82,8 +82,8 @@ func (p *Peers) Handle(method string, h Handler) { p.handlers[method] = h }
 // HandleStream registers a method that answers with a stream.
 func (p *Peers) HandleStream(method string, h StreamHandler) { p.streams[method] = h }
 
-// Serve answers what comes over a connection of ALPN skerry-hub/1 until it is
-// over or ctx ends, and returns when every handler has. It ends the connection.
+// Serve handles the calls of a connection of ALPN skerry-hub/1 until it ends or ctx ends. It then closes the
+// connection and returns when all handlers have.
 func (p *Peers) Serve(ctx context.Context, conn *transport.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	_, from := conn.Peer()
@@ -114,6 +114,7 @@ type session struct {
 	open  chan struct{} // slots of streams
 }
 
+// serveStream handles one call, closes its stream, and logs an error of the stream.
 func (s *session) serveStream(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,8 +130,8 @@ func (s *session) serveStream(ctx context.Context, stream *transport.Stream) {
 	}
 }
 
-// answerRequest reads a request and answers it. Its own errors are of the stream; a
-// handler's go to the caller.
+// answerRequest reads a request, runs its handler and writes the answer. It returns errors of the stream; the
+// handler's error goes to the caller.
 func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) error {
 	if err := stream.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return err
@@ -161,6 +162,7 @@ func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) e
 		WithHint("the hubs may be of different releases")}, nil)
 }
 
+// handleCall runs the handler of a plain method. It waits while MaxInFlight calls of the connection run.
 func (s *session) handleCall(ctx context.Context, stream *transport.Stream, size int, h Handler) error {
 	select {
 	case s.calls <- struct{}{}:
@@ -182,6 +184,8 @@ func (s *session) handleCall(ctx context.Context, stream *transport.Stream, size
 	return writeMessage(stream, answer{}, reply)
 }
 
+// handleStream runs the handler of a method that answers with a stream. It refuses the call while MaxStreams are
+// open.
 func (s *session) handleStream(ctx context.Context, stream *transport.Stream, size int, h StreamHandler) error {
 	w := &chunkWriter{w: stream}
 	select {
@@ -212,7 +216,7 @@ func (s *session) tooManyStreamsError() *fleet.Error {
 		WithHint("close some of them, then try again")
 }
 
-// boundErrorSize cuts an error's texts to what a header carries.
+// boundErrorSize returns e with its texts cut so that they fit into a header; nil stays nil.
 func boundErrorSize(e *fleet.Error) *fleet.Error {
 	const most = 16 << 10
 	if e == nil || len(e.Message) <= most && len(e.Hint) <= most {

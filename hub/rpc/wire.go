@@ -109,7 +109,7 @@ func (c *chunkWriter) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// endAnswer says how the handler ended.
+// endAnswer ends the answer: with failure as the handler's error, or successfully if it is nil.
 func (c *chunkWriter) endAnswer(failure *fleet.Error) error {
 	if !c.begun && failure != nil {
 		return c.beginAnswer(failure)
@@ -123,6 +123,7 @@ func (c *chunkWriter) endAnswer(failure *fleet.Error) error {
 	return writeMessage(c.w, answer{Err: failure}, nil)
 }
 
+// beginAnswer writes the answer's header with failure, unless it was written before.
 func (c *chunkWriter) beginAnswer(failure *fleet.Error) error {
 	if c.begun {
 		return nil
@@ -177,7 +178,7 @@ func (c *chunkReader) readChunkHeader() error {
 	return io.EOF
 }
 
-// toUnexpectedEOF is for reads where no end is due.
+// toUnexpectedEOF returns io.ErrUnexpectedEOF for io.EOF, and other errors unchanged.
 func toUnexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
