@@ -18,7 +18,7 @@ import (
 // behind a cut link none is renewed.
 func cutUntilExpired(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
 	edges := p.Topology.EdgesOf(f)
-	cut, err := p.Network.CutEdges(edges, schedule.Params{Way: schedule.WayBoth})
+	cut, err := p.CutEdges(edges, schedule.Params{Way: schedule.WayBoth})
 	if err != nil {
 		return cut, err
 	}
@@ -27,7 +27,7 @@ func cutUntilExpired(_ context.Context, p *Faults, f schedule.Fault) (Active, er
 		Heal: func(ctx context.Context) error {
 			var errs []error
 			for _, e := range edges {
-				end, err := certificateEnd(p.Edges.DataDir(e))
+				end, err := certificateEnd(p.DataDir(e))
 				if errs = append(errs, err); err == nil && Pause(ctx, time.Until(end)+time.Second) {
 					expired.Store(true)
 				}

@@ -93,7 +93,7 @@ func (p *Faults) Play(ctx context.Context, id int, f schedule.Fault) error {
 		if !wait(f.At - f.Kind.Fill(f.Params).Age) {
 			return nil
 		}
-		if err := p.Hubs.CopyHubs(ctx, f); err != nil {
+		if err := p.CopyHubs(ctx, f); err != nil {
 			return err
 		}
 		p.Users.keepWantedJobs(f)

@@ -26,33 +26,33 @@ var kinds = map[schedule.Kind]kind{
 	schedule.Flapping:      {flapLinks, []check.Effect{check.Impairs}},
 	schedule.OfflineOn:     {flapLinks, []check.Effect{check.Impairs}},
 	schedule.LinkProfile:   {shapeLinks, []check.Effect{check.Impairs}},
-	schedule.NATRebind:     {onEdges(rebindEdge), []check.Effect{check.Impairs}},
-	schedule.AddressChange: {onEdges(moveEdge), []check.Effect{check.Impairs}},
+	schedule.NATRebind:     {onEdges(by(Platform.RebindEdge)), []check.Effect{check.Impairs}},
+	schedule.AddressChange: {onEdges(by(Platform.MoveEdge)), []check.Effect{check.Impairs}},
 	schedule.CertExpired:   {cutUntilExpired, []check.Effect{check.Severs}},
 
 	schedule.HubKill:     {onHubs(killHub), []check.Effect{check.Halts}},
 	schedule.LeaderKill:  {onHubs(killHub), []check.Effect{check.Halts}},
-	schedule.HubPause:    {onHubs(pauseHub), []check.Effect{check.Halts}},
-	schedule.HubDiskFull: {onHubs(fillDisk), []check.Effect{check.Chokes, check.Halts}},
+	schedule.HubPause:    {onHubs(by(Platform.PauseHub)), []check.Effect{check.Halts}},
+	schedule.HubDiskFull: {onHubs(by(Platform.FillDisk)), []check.Effect{check.Chokes, check.Halts}},
 	schedule.MinorityCut: {cutHubs, []check.Effect{check.Severs}},
 	schedule.HubPart:     {partHubs, []check.Effect{check.Severs}},
 	schedule.MajorityCut: {cutMajority, []check.Effect{check.Severs}},
 	schedule.Restore:     {restoreHubs, []check.Effect{check.Rewinds, check.Halts}},
 
 	schedule.EdgeKill:    {onEdges(killEdge), []check.Effect{check.Halts}},
-	schedule.EdgePause:   {onEdges(pauseEdge), []check.Effect{check.Halts}},
+	schedule.EdgePause:   {onEdges(by(Platform.PauseEdge)), []check.Effect{check.Halts}},
 	schedule.EdgeRestart: {onEdges(restartEdge), []check.Effect{check.Halts}},
 	schedule.EdgeReboot:  {onEdges(rebootEdge), []check.Effect{check.Halts, check.Reboots}},
 	schedule.PowerCut:    {onEdges(cutPower), []check.Effect{check.Halts, check.Reboots}},
 	schedule.TornPage:    {onEdges(damageEdge), []check.Effect{check.Halts, check.Reboots, check.Damages}},
 	schedule.BitFlip:     {onEdges(damageEdge), []check.Effect{check.Halts, check.Damages}},
-	schedule.DiskFull:    {onEdges(fillDisk), []check.Effect{check.Chokes}},
+	schedule.DiskFull:    {onEdges(by(Platform.FillDisk)), []check.Effect{check.Chokes}},
 	schedule.SlowDisk:    {slowDisks, []check.Effect{check.Chokes}},
 	schedule.ClockJump:   {onEdges(jumpClock), []check.Effect{check.MovesTime}},
 	schedule.Clock1970:   {onEdges(wakeIn1970), []check.Effect{check.MovesTime, check.Halts, check.Reboots}},
-	schedule.Clone:       {onEdges(cloneEdge), []check.Effect{check.Clones, check.Halts}},
-	schedule.CrashLoop:   {onEdges(crashTasks), []check.Effect{check.EndsTasks}},
-	schedule.DriverDead:  {onEdges(killDriver), []check.Effect{check.EndsTasks}},
+	schedule.Clone:       {onEdges(by(Platform.CloneEdge)), []check.Effect{check.Clones, check.Halts}},
+	schedule.CrashLoop:   {onEdges(by(Platform.CrashTasks)), []check.Effect{check.EndsTasks}},
+	schedule.DriverDead:  {onEdges(by(Platform.KillDriver)), []check.Effect{check.EndsTasks}},
 	schedule.Drain:       {onEdges(drainEdge), nil},
 }
 
@@ -77,6 +77,13 @@ func (p *Faults) injectFault(ctx context.Context, f schedule.Fault) (Active, err
 }
 
 type injectOne func(ctx context.Context, p *Faults, name string, f schedule.Fault) (Active, error)
+
+// by brings a fault about on one member as the platform does.
+func by(method func(Platform, context.Context, string, schedule.Fault) (Active, error)) injectOne {
+	return func(ctx context.Context, p *Faults, name string, f schedule.Fault) (Active, error) {
+		return method(p.Platform, ctx, name, f)
+	}
+}
 
 // onEdges brings a fault about on each edge that it names.
 func onEdges(inject injectOne) func(context.Context, *Faults, schedule.Fault) (Active, error) {
@@ -112,7 +119,7 @@ func (p *Faults) hubsOf(ctx context.Context, f schedule.Fault) []string {
 	var names []string
 	for _, name := range p.Topology.HubsOf(f) {
 		if name == schedule.TargetLeader {
-			name = p.Hubs.LeadingHub(ctx)
+			name = p.LeadingHub(ctx)
 		}
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -132,7 +139,7 @@ func Random(seed uint64, f schedule.Fault) *rand.Rand {
 }
 
 func cutLinks(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
-	return p.Network.CutEdges(p.Topology.EdgesOf(f), f.Params)
+	return p.CutEdges(p.Topology.EdgesOf(f), f.Params)
 }
 
 // flapLinks cuts and heals by turns until it is healed.
@@ -152,7 +159,7 @@ func flapLinks(ctx context.Context, p *Faults, f schedule.Fault) (Active, error)
 		var err error
 		for ctx.Err() == nil && err == nil {
 			var cut Active
-			if cut, err = p.Network.CutEdges(edges, schedule.Params{Way: schedule.WayBoth}); err != nil {
+			if cut, err = p.CutEdges(edges, schedule.Params{Way: schedule.WayBoth}); err != nil {
 				break
 			}
 			Pause(ctx, phase(f.Params.Off))
@@ -170,25 +177,17 @@ func flapLinks(ctx context.Context, p *Faults, f schedule.Fault) (Active, error)
 }
 
 func shapeLinks(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
-	return p.Network.ShapeEdges(p.Topology.EdgesOf(f), f.Params.Profile)
-}
-
-func rebindEdge(_ context.Context, p *Faults, edge string, _ schedule.Fault) (Active, error) {
-	return p.Network.RebindEdge(edge)
-}
-
-func moveEdge(_ context.Context, p *Faults, edge string, _ schedule.Fault) (Active, error) {
-	return p.Network.MoveEdge(edge)
+	return p.ShapeEdges(p.Topology.EdgesOf(f), f.Params.Profile)
 }
 
 func cutHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
-	return p.Network.CutHubs(p.hubsOf(ctx, f))
+	return p.CutHubs(p.hubsOf(ctx, f))
 }
 
 func partHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, error) {
-	return p.Network.PartHubs(p.hubsOf(ctx, f))
+	return p.PartHubs(p.hubsOf(ctx, f))
 }
 
 func cutMajority(_ context.Context, p *Faults, _ schedule.Fault) (Active, error) {
-	return p.Network.CutMajority()
+	return p.CutMajority()
 }

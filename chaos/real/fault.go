@@ -31,7 +31,7 @@ const healBound = 4 * time.Minute
 func (s *campaignRun) newFaults(seed uint64) *engine.Faults {
 	p := platform{s}
 	return &engine.Faults{
-		Platform: engine.Platform{Hubs: p, Edges: p, Network: p, Disks: p, Clocks: p, Tasks: p}, Users: s.users,
+		Platform: p, Users: s.users,
 		Topology: s.topology, Effects: realEffects, Targets: s.targetNames, Seed: seed, HealBound: healBound,
 		AwaitEvidence: awaitHits, Observe: s.watch.judgeAndRecord, Began: s.recordFaultBegin, Ended: s.recordFaultEnd,
 	}

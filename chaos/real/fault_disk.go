@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"skerry/chaos/engine"
+	"skerry/chaos/schedule"
 )
 
 // FillDisk has nothing more fit on a member's disk. A process that gives up is started again
 // when there is room.
-func (p platform) FillDisk(_ context.Context, member string) (engine.Active, error) {
+func (p platform) FillDisk(_ context.Context, member string, _ schedule.Fault) (engine.Active, error) {
 	machine := p.s.fleet.Machine(member)
 	disk := machine.Common().Disk
 	p.s.expectDown(member)
@@ -40,7 +41,8 @@ func (p platform) FillDisk(_ context.Context, member string) (engine.Active, err
 }
 
 // SlowDisk has a member's disk take nothing for a while, again and again.
-func (p platform) SlowDisk(ctx context.Context, member string, wait time.Duration) (engine.Active, error) {
+func (p platform) SlowDisk(ctx context.Context, member string, f schedule.Fault) (engine.Active, error) {
+	wait := f.Params.Sync
 	ctx, cancel := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	var times int

@@ -60,7 +60,7 @@ func (p platform) endMachine(name, what string, end func(*cluster.Edge) error) (
 }
 
 // PauseEdge has an agent stand still.
-func (p platform) PauseEdge(ctx context.Context, name string) (engine.Active, error) {
+func (p platform) PauseEdge(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return pauseMember(ctx, &p.s.fleet.Edge(name).Member)
 }
 
@@ -83,7 +83,7 @@ func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault)
 const firstBack = 15 * time.Second
 
 // CloneEdge starts a second machine with a copy of an edge's data.
-func (p platform) CloneEdge(ctx context.Context, name string) (engine.Active, error) {
+func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	first := p.s.fleet.Edge(name)
 	second, err := p.s.fleet.NewEdge(p.s.cloneName(), first.Flags...)
 	if err != nil {

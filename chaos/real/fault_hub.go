@@ -47,7 +47,7 @@ func (p platform) StartHub(_ context.Context, name string) error {
 }
 
 // PauseHub has a hub stand still.
-func (p platform) PauseHub(ctx context.Context, name string) (engine.Active, error) {
+func (p platform) PauseHub(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return pauseMember(ctx, p.s.fleet.Machine(name).Common())
 }
 

@@ -104,13 +104,13 @@ func (p platform) CutMajority() (engine.Active, error) {
 }
 
 // RebindEdge has the NAT in front of an edge forget it.
-func (p platform) RebindEdge(edge string) (engine.Active, error) {
+func (p platform) RebindEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	through, err := p.s.Net.Rebind(edge)
 	return elsewhere(through, "packets under new ports"), err
 }
 
 // MoveEdge gives an edge another address.
-func (p platform) MoveEdge(edge string) (engine.Active, error) {
+func (p platform) MoveEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	through, err := p.s.space.Move(edge)
 	return elsewhere(through, "packets to the new address"), err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // CrashTasks has every task of an edge end soon after each of its starts.
-func (p platform) CrashTasks(_ context.Context, edge string, params schedule.Params) (engine.Active, error) {
+func (p platform) CrashTasks(_ context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	marker := filepath.Join(p.s.crashDir(), edge)
 	before, err := startsAt(p.s.starts, edge)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p platform) CrashTasks(_ context.Context, edge string, params schedule.Par
 			return uint64(max(0, after-before)), fmt.Sprintf("%s: %d tasks ended, and were started %d times", edge, ended, after-before)
 		},
 	}
-	life := strconv.FormatFloat(params.Life.Seconds(), 'f', 3, 64)
+	life := strconv.FormatFloat(f.Params.Life.Seconds(), 'f', 3, 64)
 	if err := os.WriteFile(marker, []byte(life+"\n"), 0o644); err != nil {
 		return a, fmt.Errorf("have the tasks of %s crash: %w", edge, err)
 	}
@@ -60,7 +60,7 @@ func killProcesses(pids []int) (killed int) {
 
 // KillDriver kills the processes that supervise an edge's tasks: the nearest that raw_exec has
 // to a driver's daemon that dies.
-func (p platform) KillDriver(edge string) (engine.Active, error) {
+func (p platform) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	e := p.s.fleet.Edge(edge)
 	pids, err := proc.Below(e.Dir)
 	if err != nil {

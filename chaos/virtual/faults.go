@@ -13,7 +13,7 @@ import (
 // newFaults is what brings the run's faults about.
 func (r *run) newFaults() *engine.Faults {
 	return &engine.Faults{
-		Platform: engine.Platform{Hubs: r, Edges: r, Network: r, Disks: r, Clocks: r, Tasks: r}, Users: r.users,
+		Platform: r, Users: r.users,
 		Topology: r.s.Topology, Targets: r.targetNames, Seed: r.s.Seed, AwaitEvidence: awaitEcho, Observe: r.judgeAndRecord,
 		Began: func(schedule.Fault) { r.expect.CountFaultBegin() },
 		Ended: func(f schedule.Fault, over time.Time, hits uint64, _ string) {
@@ -53,7 +53,7 @@ func changedDisk(d *disk, heal func(ctx context.Context) error) engine.Active {
 
 // FillDisk has nothing more fit on a member's disk. A hub that gives up is started again when
 // there is room.
-func (r *run) FillDisk(_ context.Context, member string) (engine.Active, error) {
+func (r *run) FillDisk(_ context.Context, member string, _ schedule.Fault) (engine.Active, error) {
 	d := r.diskOf(member)
 	a := changedDisk(d, func(ctx context.Context) error {
 		d.Fill(false)
@@ -68,10 +68,10 @@ func (r *run) FillDisk(_ context.Context, member string) (engine.Active, error) 
 }
 
 // SlowDisk makes each sync of a member take long.
-func (r *run) SlowDisk(_ context.Context, member string, sync time.Duration) (engine.Active, error) {
+func (r *run) SlowDisk(_ context.Context, member string, f schedule.Fault) (engine.Active, error) {
 	d := r.diskOf(member)
 	a := changedDisk(d, func(context.Context) error { d.Slow(0); return nil })
-	d.Slow(sync)
+	d.Slow(f.Params.Sync)
 	return a, nil
 }
 

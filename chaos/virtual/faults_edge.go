@@ -82,7 +82,7 @@ func (r *run) ShutDown(_ context.Context, name string) error {
 }
 
 // PauseEdge is not to be had: an agent shares its process with the whole run.
-func (r *run) PauseEdge(context.Context, string) (engine.Active, error) {
+func (r *run) PauseEdge(context.Context, string, schedule.Fault) (engine.Active, error) {
 	return engine.Active{}, engine.ErrUnsupported
 }
 
@@ -149,7 +149,7 @@ func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
 // the two away when it is healed: most often the second one. Which of them is the first
 // machine no cluster can tell; where it went on with the second one's rows, a person gives
 // that one's data to the machine that stays.
-func (r *run) CloneEdge(_ context.Context, name string) (engine.Active, error) {
+func (r *run) CloneEdge(_ context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(name)
 	n := r.moves.Add(1)
 	cfg := e.cfg

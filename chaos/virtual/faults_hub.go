@@ -71,7 +71,7 @@ func (h *Hub) killAtStep(ctx context.Context, label string) {
 }
 
 // PauseHub has a hub stand still.
-func (r *run) PauseHub(_ context.Context, name string) (engine.Active, error) {
+func (r *run) PauseHub(_ context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return changedNetwork(r.c.Hub(name).Host.Pause()), nil
 }
 

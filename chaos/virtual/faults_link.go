@@ -75,12 +75,12 @@ func (r *run) CutMajority() (engine.Active, error) {
 }
 
 // RebindEdge has the NAT forget an edge. The effect comes with the next packets.
-func (r *run) RebindEdge(edge string) (engine.Active, error) {
+func (r *run) RebindEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	return lateNetworkFault(r.c.Edge(edge).Host.Rebind()), nil
 }
 
 // MoveEdge gives an edge another address. The effect comes with the next packets.
-func (r *run) MoveEdge(edge string) (engine.Active, error) {
+func (r *run) MoveEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	n := r.moves.Add(1)
 	return lateNetworkFault(r.c.Edge(edge).Host.Move(fmt.Sprintf("198.19.%d.%d", n/250, n%250+1))), nil
 }

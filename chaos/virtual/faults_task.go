@@ -14,16 +14,16 @@ import (
 )
 
 // CrashTasks ends the edge's tasks soon after each start.
-func (r *run) CrashTasks(ctx context.Context, edge string, p schedule.Params) (engine.Active, error) {
+func (r *run) CrashTasks(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(edge)
 	ctx, stop := context.WithCancel(ctx)
 	var hits atomic.Uint64
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for engine.Pause(ctx, p.Life) {
+		for engine.Pause(ctx, f.Params.Life) {
 			for _, id := range e.world.Running() {
-				if p.Job != "" && !r.isOf(id, p.Job) {
+				if f.Params.Job != "" && !r.isOf(id, f.Params.Job) {
 					continue
 				}
 				if e.world.End(id, drivers.Exit{Code: 1}) {
@@ -58,7 +58,7 @@ func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 }
 
 // KillDriver has an edge's driver answer nothing but errors.
-func (r *run) KillDriver(edge string) (engine.Active, error) {
+func (r *run) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(edge)
 	before := e.driver.refused.Load()
 	e.driver.dead.Store(true)
