@@ -64,7 +64,7 @@ func New(cfg Config) (*Client, error) {
 	}}}, nil
 }
 
-// withParam is the same Client with a parameter in every request.
+// withParam returns a copy of the Client that adds the parameter to every request.
 func (c *Client) withParam(name, value string) *Client {
 	other := *c
 	other.params = url.Values{name: {value}}
@@ -76,21 +76,22 @@ func (c *Client) withParam(name, value string) *Client {
 	return &other
 }
 
-// In is the same Client for a namespace: "*" is all, "" the hub's default.
+// In returns a copy of the Client for a namespace: "*" is all, "" the hub's default.
 func (c *Client) In(namespace string) *Client { return c.withParam("namespace", namespace) }
 
-// AllowStale is the same Client, whose reads this hub answers from its own state, also without a leader.
+// AllowStale returns a copy of the Client whose reads the hub answers from its own state, even without a leader.
 func (c *Client) AllowStale() *Client { return c.withParam("stale", "") }
 
-// OnStale is the same Client, and calls f for each answer of a hub that knows no leader: it may be old.
+// OnStale returns a copy of the Client that calls f for each answer of a hub that knows no leader: the answer may
+// be old.
 func (c *Client) OnStale(f func()) *Client {
 	other := *c
 	other.onStale = f
 	return &other
 }
 
-// Watch is the same Client for blocking queries: a read answers when its index exceeds *index, or
-// after Wait, and sets *index. It answers at once where *index is 0.
+// Watch returns a copy of the Client for blocking queries: a read waits until its index exceeds *index, or for
+// Wait, and sets *index. It does not wait if *index is 0.
 func (c *Client) Watch(index *fleet.Index) *Client {
 	other := *c
 	other.index = index
@@ -194,6 +195,8 @@ func (c *Client) openStream(ctx context.Context, path string, q url.Values) (io.
 	return resp.Body, nil
 }
 
+// sendRequest sends a request and returns the answer, whose body the caller must close. An HTTP status of 300 or
+// more becomes an *Error.
 func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.requestURL(path, q), body)
 	if err != nil {
@@ -213,7 +216,8 @@ func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Val
 	return nil, readErrorAnswer(resp, path)
 }
 
-// requestURL is the URL of a path, which is escaped, with the Client's parameters.
+// requestURL returns the URL of an escaped path with the parameters of the Client and of q, which override them.
+// Empty ones are left out.
 func (c *Client) requestURL(path string, q url.Values) string {
 	merged := url.Values{}
 	for _, params := range []url.Values{c.params, q} {
@@ -230,7 +234,7 @@ func (c *Client) requestURL(path string, q url.Values) string {
 	return u
 }
 
-// joinPath is a path of escaped elements.
+// joinPath returns "/" and the escaped element, for each element.
 func joinPath(elements ...string) string {
 	var b strings.Builder
 	for _, e := range elements {

@@ -16,8 +16,8 @@ import (
 // maxErrorText bounds what is read of an error's text, in bytes.
 const maxErrorText = 64 << 10
 
-// Error is a hub's answer that is no success, or the want of an answer. Its code, message and hint
-// are those of the fleet.Error that it wraps.
+// Error is a hub's answer that reports a failure, or says that no hub answered. It wraps the fleet.Error that has the
+// code, message and hint.
 type Error struct {
 	Status int // of HTTP; 0: there is no answer
 	Err    *fleet.Error
@@ -44,6 +44,7 @@ func StatusOf(err error) int {
 	return 0
 }
 
+// unreachableError returns an *Error with CodeUnavailable if the connection failed, and else wraps err.
 func (c *Client) unreachableError(ctx context.Context, path string, err error) error {
 	var op *net.OpError
 	if ctx.Err() == nil && errors.As(err, &op) {
@@ -54,7 +55,7 @@ func (c *Client) unreachableError(ctx context.Context, path string, err error) e
 	return fmt.Errorf("ask the hub for %s: %w", path, err)
 }
 
-// readErrorAnswer reads the error out of an answer.
+// readErrorAnswer reads the error in an answer and returns it as an *Error.
 func readErrorAnswer(resp *http.Response, path string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"skerry/fleet"
 )
 
-// execHeartbeat is how often a command's connection says that somebody is there.
+// execHeartbeat is the time between two heartbeats on a command's websocket.
 const execHeartbeat = 10 * time.Second
 
 // ExecOptions say where a command runs.
@@ -51,6 +51,8 @@ func (c *Client) RunAction(ctx context.Context, a ActionQuery, o ExecOptions, x 
 	return c.runOverWebsocket(ctx, jobPath(a.Job, "/action"), q, x)
 }
 
+// runOverWebsocket runs a command at path: it copies input and output of x over a websocket until the command ends
+// or ctx ends, and returns the exit code.
 func (c *Client) runOverWebsocket(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
 	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
 	conn, resp, err := dialer.DialContext(ctx, strings.Replace(c.requestURL(path, q), "http", "ws", 1), nil)
@@ -90,7 +92,8 @@ func (s *execSession) writeExecInput(in api.ExecInput) error {
 	return s.conn.WriteJSON(in)
 }
 
-// copyTypedInput sends what is typed. An error to send it is one to read, too: show says it.
+// copyTypedInput sends what it reads from Stdin, until Stdin ends or sending fails. copyExecOutput reports that
+// failure.
 func (s *execSession) copyTypedInput() {
 	buf := make([]byte, 8<<10)
 	for {
@@ -105,7 +108,7 @@ func (s *execSession) copyTypedInput() {
 	}
 }
 
-// sendHeartbeats sends the terminal's sizes, and that somebody is there.
+// sendHeartbeats sends the terminal's new sizes, and a heartbeat every execHeartbeat, until over is closed.
 func (s *execSession) sendHeartbeats(over <-chan struct{}) {
 	ticker := time.NewTicker(execHeartbeat)
 	defer ticker.Stop()
@@ -124,7 +127,7 @@ func (s *execSession) sendHeartbeats(over <-chan struct{}) {
 	}
 }
 
-// copyExecOutput writes what the command does until it has ended.
+// copyExecOutput writes the command's output to Stdout and Stderr until it ends, and returns its exit code.
 func (s *execSession) copyExecOutput() (int, error) {
 	for {
 		var out api.ExecOutput
@@ -150,7 +153,7 @@ func (s *execSession) copyExecOutput() (int, error) {
 	}
 }
 
-// codeOfClose is the code of an error that a websocket ended with.
+// codeOfClose returns the error code for the close code of a websocket; CodeInternal: it is not known.
 func codeOfClose(code int) fleet.Code {
 	for _, c := range []fleet.Code{fleet.CodeInvalid, fleet.CodeNotFound, fleet.CodeConflict, fleet.CodeUnavailable} {
 		if 4000+api.Status(c) == code {

@@ -157,7 +157,7 @@ func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Close gives the directory free.
+// Close releases the lock of the directory.
 func (d *Dir) Close() error {
 	if err := d.lock.Close(); err != nil {
 		return fmt.Errorf("give data directory %s free: %w", d.path, err)
@@ -165,7 +165,8 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// DiskError says what a person can do about a disk that says no, when what was done.
+// DiskError wraps an error of the disk with a code and a hint, if it is full or not writable. what names what was
+// being done.
 func DiskError(what string, err error) error {
 	switch {
 	case diskFull(err):

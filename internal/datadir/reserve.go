@@ -59,6 +59,8 @@ func (d *Dir) ReleaseReserve() bool {
 	return d.releaseReservePiece(d.Space())
 }
 
+// releaseReservePiece makes the reserve file smaller by one piece; false: it is empty, or that failed. reserve is
+// locked.
 func (d *Dir) releaseReservePiece(s Space) bool {
 	if s.Reserve == 0 {
 		return false
@@ -108,6 +110,7 @@ func (d *Dir) WatchSpace(ctx context.Context, changed func(Space)) {
 	}
 }
 
+// fillReserve makes the reserve file size bytes large. If the disk has no room, the file keeps its size.
 func (d *Dir) fillReserve(size int64) error {
 	f, err := os.OpenFile(d.File(reserveFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

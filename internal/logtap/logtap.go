@@ -48,7 +48,7 @@ func ParseLevel(name string) (slog.Level, error) {
 	return 0, fleet.Errorf(fleet.CodeInvalid, "log level %q is not known", name).WithHint("it is debug, info, warn or error")
 }
 
-// Monitor is what a daemon's logs go through.
+// Monitor copies the records of a daemon's logger to listeners.
 type Monitor struct {
 	// lowestLevel is the lowest level that somebody listens at.
 	lowestLevel atomic.Int64
@@ -58,14 +58,14 @@ type Monitor struct {
 	line      bytes.Buffer // of the record that is being told
 }
 
-// New makes a Tap.
+// New returns a Monitor without listeners.
 func New() *Monitor {
 	t := &Monitor{}
 	t.lowestLevel.Store(int64(noListenerLevel))
 	return t
 }
 
-// WrapLogger makes a logger that logs as log does, and tells listeners.
+// WrapLogger returns a logger that logs as log does, and copies each record to the listeners of its level.
 func (t *Monitor) WrapLogger(log *slog.Logger) *slog.Logger {
 	all := &slog.HandlerOptions{Level: slog.LevelDebug}
 	return slog.New(handler{
@@ -73,7 +73,8 @@ func (t *Monitor) WrapLogger(log *slog.Logger) *slog.Logger {
 	})
 }
 
-// Listen begins to listen, until the listener is closed.
+// Listen adds a listener for records of at least level, until it is closed. CodeUnavailable: there are
+// MaxListeners.
 func (t *Monitor) Listen(level slog.Level, asJSON bool) (*Listener, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +88,7 @@ func (t *Monitor) Listen(level slog.Level, asJSON bool) (*Listener, error) {
 	return l, nil
 }
 
-// updateLowestLevel notes the lowest level that somebody listens at.
+// updateLowestLevel sets lowestLevel to the lowest level of a listener. mu is held.
 func (t *Monitor) updateLowestLevel() {
 	least := noListenerLevel
 	for _, l := range t.listeners {
@@ -125,7 +126,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.monitor, h.inner.WithGroup(name), h.text.WithGroup(name), h.json.WithGroup(name)}
 }
 
-// sendToListeners gives a record to those who listen at its level.
+// sendToListeners queues a record for each listener of its level. A listener with a full queue misses it.
 func (h handler) sendToListeners(ctx context.Context, r slog.Record) {
 	t := h.monitor
 	t.mu.Lock()
@@ -191,7 +192,7 @@ func (l *Listener) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// droppedNotice is a line about those that were left out, or nothing.
+// droppedNotice returns a line with the number of lines that were left out since the last one; nil: none were.
 func (l *Listener) droppedNotice() []byte {
 	n := l.dropped.Swap(0)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rest waits for d or until ctx ends, and reports whether ctx lets its caller go on.
+// Rest waits for d. It returns false at once when ctx ends before.
 func Rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
