@@ -425,16 +425,23 @@ func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatOnlySeemsNewer flips a bit of the version.
+// TestAHeaderThatOnlySeemsNewer flips a bit of the version, alone and with a bit of the version in the content.
 func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
-	m, path := newMachine(), dbPath(t)
-	mustFill(t, m.journalConfig(path), 20, 5)
-	mustAlter(t, path, "PRAGMA user_version = 66")
-	j := mustOpen(t, m.journalConfig(path))
-	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
-		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
+	for name, also := range map[string]string{
+		"the header alone": "",
+		"the content too":  "; UPDATE meta SET value = x'42' WHERE key = 'version'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, path := newMachine(), dbPath(t)
+			mustFill(t, m.journalConfig(path), 20, 5)
+			mustAlter(t, path, "PRAGMA user_version = 66"+also)
+			j := mustOpen(t, m.journalConfig(path))
+			if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
+				t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
+			}
+			mustReadAll(t, j)
+		})
 	}
-	mustReadAll(t, j)
 }
 
 func TestDirectoryThatIsNotThere(t *testing.T) {

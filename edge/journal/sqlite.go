@@ -166,8 +166,8 @@ func (d *database) prepareStatements() error {
 	return nil
 }
 
-// migrateSchema runs the missing migrations. It refuses a database of a newer version with fleet.CodeVersion,
-// unless only the header says so: that is damage.
+// migrateSchema runs the missing migrations. It refuses a database of a newer version with fleet.CodeVersion.
+// A header of a newer version is damage where the content is of another version, or is damaged itself.
 func (d *database) migrateSchema() error {
 	var version int
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
@@ -178,6 +178,8 @@ func (d *database) migrateSchema() error {
 	case version <= schemaVersion:
 	case err == nil && 0 < written && written <= schemaVersion:
 		return damaged("the header says version %d, and the content is of version %d", version, written)
+	case errors.Is(err, errDamaged) || isCorrupt(err):
+		return damaged("the header says version %d, and the version in the content is damaged: %v", version, err)
 	default:
 		return fleet.Errorf(fleet.CodeVersion, "the data directory has version %d, this release knows %d", version, schemaVersion).
 			WithHint("run the release that wrote it or a newer one")
@@ -300,6 +302,7 @@ const (
 	sqliteNoMem    = 7
 	sqliteReadOnly = 8
 	sqliteIO       = 10
+	sqliteCorrupt  = 11
 	sqliteFull     = 13
 	sqliteCantOpen = 14
 	sqliteAuth     = 23
@@ -334,6 +337,13 @@ func isDamage(err error) bool {
 	default:
 		return !slices.Contains([]int{sqlitePerm, sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly, sqliteFull, sqliteCantOpen, sqliteAuth}, primary)
 	}
+}
+
+// isCorrupt reports whether SQLite found that the file is not a sound database. A statement that only does not
+// fit to the schema fails with another code.
+func isCorrupt(err error) bool {
+	primary, _ := sqliteCode(err)
+	return primary == sqliteCorrupt
 }
 
 // isFull reports whether an error means that the disk or the quota is full.
