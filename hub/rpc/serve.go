@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -222,7 +223,8 @@ func boundErrorSize(e *fleet.Error) *fleet.Error {
 	if e == nil || len(e.Message) <= most && len(e.Hint) <= most {
 		return e
 	}
+	cut := func(text string) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") } // CBOR wants it
 	c := *e
-	c.Message, c.Hint = c.Message[:min(len(c.Message), most)], c.Hint[:min(len(c.Hint), most)]
+	c.Message, c.Hint = cut(c.Message), cut(c.Hint)
 	return &c
 }

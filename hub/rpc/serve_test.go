@@ -164,7 +164,7 @@ func TestErrorsTravel(t *testing.T) {
 		p.Handle("refuse", func(context.Context, string, []byte) ([]byte, error) { return nil, refusal })
 		p.Handle("fail", func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("disk full") })
 		p.Handle("shout", func(context.Context, string, []byte) ([]byte, error) {
-			return nil, errors.New(strings.Repeat("x", 1<<20))
+			return nil, errors.New("x" + strings.Repeat("ü", 1<<19))
 		})
 		p.Handle("flood", func(context.Context, string, []byte) ([]byte, error) { return make([]byte, rpc.MaxBody+1), nil })
 		p.HandleStream("refuse-stream", func(context.Context, string, []byte, io.Writer) error { return refusal })
