@@ -189,7 +189,7 @@ func TestAwayForLongerThanTheGrace(t *testing.T) {
 		node := e.Agent().NodeID()
 		mustRestart(t, c, 800*day)
 		s := mustBecome(t, e, "told", 5*time.Minute, func(s local.Status) bool { return s.Cert.LastError != "" })
-		for _, want := range []string{"was taken until", "--token-file"} {
+		for _, want := range []string{"was accepted until", "--token-file"} {
 			if !strings.Contains(s.Link.LastError, want) {
 				t.Errorf("the link says %q, without %q", s.Link.LastError, want)
 			}
