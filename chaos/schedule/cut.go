@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// ParseFault reads the value of a flag such as --cut, EDGE@TIME:DURATION: 3@2h:45m is on edge-3 at 2 h
-// for 45 min. EDGE is a number, a name, a site, several of them with commas, or all. What happens
-// without :DURATION depends on the kind, which takes no parameters.
+// ParseFault reads the value of a flag such as --cut, EDGE@TIME:DURATION: 3@2h:45m hits edge-3 at 2 h
+// for 45 min. EDGE is a number, a name or a site, several of them with commas, or all. Without
+// :DURATION the fault's For is 0. Parameters have the defaults of the kind.
 func ParseFault(kind Kind, text string) (Fault, error) {
 	fail := func(format string, args ...any) (Fault, error) {
 		return Fault{}, fmt.Errorf("read the %s %q: %s (EDGE@TIME:DURATION, such as 3@2h:45m)", kind, text, fmt.Sprintf(format, args...))

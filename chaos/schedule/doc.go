@@ -1,16 +1,16 @@
-// Package schedule says what a run of the harness shall do, and does nothing of
-// it: which hubs and edges there are, which jobs they run, what is broken when and
-// for how long, and what is expected of the outcome.
+// Package schedule describes a run of the harness and executes none of it: the hubs
+// and edges, the jobs that they run, the faults with their times and lengths, and
+// the expected outcome.
 //
-// A Schedule is a plain value. It is drawn from a seed (Draw), or read from YAML
-// that a person wrote (Parse); either way it prints as such YAML (Schedule.String),
-// so that the schedule of a run that failed is a file that can be run again. Shrink
-// makes the shortest schedule that still fails.
+// A Schedule is a plain value. Draw makes one from a seed, and Parse reads one from
+// YAML that a person wrote. Schedule.String prints it as such YAML, so that the
+// schedule of a failed run is a file that can be run again. Shrink makes the shortest
+// schedule that still fails.
 //
-// The kinds of fault are a closed set, and kinds.go says of each what it aims at,
-// which parameters it takes, and what it excludes. Validate holds a schedule
-// against that: it is what keeps a run from breaking what nobody promised to
-// survive, such as two of three hubs dying at once by accident.
+// The kinds of fault are a closed set. For each kind, kinds.go lists its targets, its
+// parameters, and the faults that must not happen at the same time. Validate checks a
+// schedule against that list. So no run breaks the guarantees by accident, for example
+// by killing two of three hubs at once.
 //
 // Package chaos/virtual and the command skerry-chaos run schedules. The package
 // starts no goroutine, reads no clock and persists nothing.

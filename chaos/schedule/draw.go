@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Shape bounds what Draw draws. Zero fields have defaults.
+// Shape sets the size of the schedules that Draw makes. A zero field has the default that is
+// written beside it.
 type Shape struct {
 	Hubs          int           // 3
 	Edges         int           // 10
@@ -18,12 +19,14 @@ type Shape struct {
 	FaultsPerHour int           // 22
 	Jobs          int           // 6
 	Operations    int           // 2 a minute; -1: none
-	Kinds         []Kind        // nil: all that work in Clock
+	Kinds         []Kind        // nil: all kinds that Clock supports
 	Clock         Clock         // 0: Virtual
 
-	drains bool // edges may be drained
+	drains bool // Draw may add faults of the kind Drain; withDefaults sets it
 }
 
+// withDefaults returns the shape with its defaults and limits applied. Its Kinds are then the
+// kinds that can be drawn; drains is set if the shape allows Drain.
 func (s Shape) withDefaults() Shape {
 	s.Hubs = min(orElse(s.Hubs, 3), MaxHubs)
 	s.Edges = min(orElse(s.Edges, 10), MaxEdges)
@@ -41,7 +44,8 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-// canDrawKind reports whether a kind can be drawn.
+// canDrawKind reports whether the kind can be drawn among the faults: the clock supports it, it
+// has a weight, and the run is long enough and has enough hubs.
 func (s Shape) canDrawKind(k Kind) bool {
 	info, known := k.Info()
 	if !known || info.Clock&s.Clock == 0 || info.Weight == 0 || info.Shortest > s.Length/2 {
@@ -50,12 +54,13 @@ func (s Shape) canDrawKind(k Kind) bool {
 	return s.Hubs >= 3 || k != MinorityCut && k != HubPart && k != MajorityCut
 }
 
-// pcgStream tells our random numbers from those that others draw from the same seed.
+// pcgStream separates the random numbers of Draw from those that other code draws from the
+// same seed.
 const pcgStream = 0x5c4ed
 
-// Draw draws a valid schedule from a seed: the same seed and shape give the same one. Faults are
-// spread over its length, and half of them are dealt from a pack of all kinds, so that rare ones
-// come too. A shape that leaves no room for as many faults gets fewer.
+// Draw returns a random, valid schedule; the same seed and shape give the same one. The faults
+// are spread over its length. Every second one takes its kind from a shuffled list of all
+// kinds, so that rare kinds occur too. If not all of them fit, the schedule has fewer.
 func Draw(seed uint64, shape Shape) Schedule {
 	shape = shape.withDefaults()
 	d := &drawer{rng: rand.New(rand.NewPCG(seed, pcgStream)), shape: shape}
@@ -72,17 +77,18 @@ func Draw(seed uint64, shape Shape) Schedule {
 	return d.s
 }
 
+// drawer is the state of one Draw: the source of randomness, and the schedule so far.
 type drawer struct {
 	rng   *rand.Rand
 	shape Shape
 	s     Schedule
 }
 
-// drawFaults draws as many as the shape wants. Those that need much for themselves are
-// placed first, while there is room.
+// drawFaults draws the faults of the run, as many as the shape asks for if they fit, in order
+// of time. Kinds that exclude many others are placed first, while there is room for them.
 func (d *drawer) drawFaults() []Fault {
 	n := int(math.Ceil(float64(d.shape.FaultsPerHour) * d.shape.Length.Hours()))
-	n = min(n, MaxFaults-1) // one may bring another with it
+	n = min(n, MaxFaults-1) // a mass rejoin induces one more fault
 	if len(d.shape.Kinds) == 0 {
 		return nil
 	}
@@ -111,7 +117,8 @@ func (d *drawer) drawFaults() []Fault {
 	return faults
 }
 
-// drawKinds draws kinds: every other one from a pack, the rest by weight.
+// drawKinds draws n kinds of fault: alternately the next one of a shuffled list of all kinds,
+// and one at random by its weight.
 func (d *drawer) drawKinds(n int) []Kind {
 	kinds := make([]Kind, 0, n)
 	var pack []int
@@ -129,11 +136,12 @@ func (d *drawer) drawKinds(n int) []Kind {
 	return kinds
 }
 
+// drawKindByWeight draws a kind of the shape with a probability proportional to Info.Weight.
 func (d *drawer) drawKindByWeight() Kind {
 	return pickByWeight(d.rng, d.shape.Kinds, func(k Kind) int { info, _ := k.Info(); return info.Weight })
 }
 
-// pickByWeight picks one of a list, each as often as its weight says.
+// pickByWeight picks an item at random with a probability proportional to its weight.
 func pickByWeight[T any](rng *rand.Rand, list []T, weight func(T) int) T {
 	sum := 0
 	for _, item := range list {
@@ -144,7 +152,7 @@ func pickByWeight[T any](rng *rand.Rand, list []T, weight func(T) int) T {
 	return list[i]
 }
 
-// claimRank is how much of the fleet a kind needs for itself.
+// claimRank returns 0 to 3: the higher, the more other faults a kind excludes.
 func claimRank(k Kind) int {
 	info, _ := k.Info()
 	switch {
@@ -158,11 +166,12 @@ func claimRank(k Kind) int {
 	return 0
 }
 
-// overlapPercent is how many in a hundred faults are put into the time of another, and on
-// its edges: what breaks while something is broken is what we want to know of most.
+// overlapPercent is the share of faults that begin while another one lasts, on one of its edges:
+// combinations of faults find the most mistakes.
 const overlapPercent = 35
 
-// drawOverlappingFault draws a fault of the kind that begins while one of the others lasts.
+// drawOverlappingFault draws a fault of the kind that begins while one of the given faults
+// lasts, on one of its edges, and reserves its claims in taken. ok is false if none fitted.
 func (d *drawer) drawOverlappingFault(taken *occupancy, kind Kind, faults []Fault) (Fault, bool) {
 	info, _ := kind.Info()
 	for range triesInSlot {
@@ -178,7 +187,8 @@ func (d *drawer) drawOverlappingFault(taken *occupancy, kind Kind, faults []Faul
 	return Fault{}, false
 }
 
-// drawRevealingFault draws what brings out the effect of a fault, most often.
+// drawRevealingFault draws, in four of five cases, a fault that makes the effect of f visible
+// (Info.Shown), and reserves its claims. It returns nil if there is none or none fits.
 func (d *drawer) drawRevealingFault(taken *occupancy, f Fault) []Fault {
 	info, _ := f.Kind.Info()
 	kinds := slices.DeleteFunc(slices.Clone(info.Shown), func(k Kind) bool { return !slices.Contains(d.shape.Kinds, k) })
@@ -191,22 +201,22 @@ func (d *drawer) drawRevealingFault(taken *occupancy, f Fault) []Fault {
 	return nil
 }
 
-// tryReserveFault takes what the fault needs, if it may happen.
+// tryReserveFault reports whether the fault is valid and its claims are free, and then reserves them.
 func (d *drawer) tryReserveFault(taken *occupancy, f Fault) bool {
 	var wrong Problems
 	f.validateFault(&wrong, 0, d.s)
 	return len(wrong) == 0 && taken.reserveFault(f) == nil
 }
 
-// Tries of place before it settles for less.
+// Number of tries of drawFittingFault in its slot, at any time, and with other kinds.
 const (
 	triesInSlot   = 8
 	triesAnywhere = 24
 	triesOfOther  = 40
 )
 
-// drawFittingFault draws faults of the kind until one fits: in its slot of n, then at any time;
-// then of another kind.
+// drawFittingFault draws a fault and reserves its claims. It tries the kind in the given one of n
+// slots of the run, then at any time, then other kinds. The result is false if none fitted.
 func (d *drawer) drawFittingFault(taken *occupancy, kind Kind, slot, n int) (Fault, bool) {
 	width := d.s.Length / time.Duration(n)
 	for try := range triesInSlot + triesAnywhere + triesOfOther {
@@ -225,8 +235,8 @@ func (d *drawer) drawFittingFault(taken *occupancy, kind Kind, slot, n int) (Fau
 	return Fault{}, false
 }
 
-// drawDuration draws a duration, short ones as often as long ones (their logarithms are
-// spread evenly), in whole seconds where it has any.
+// drawDuration draws a duration from lo to hi, rounded. Logarithms are spread evenly, so that
+// short durations are as frequent as long ones.
 func (d *drawer) drawDuration(lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -235,7 +245,7 @@ func (d *drawer) drawDuration(lo, hi time.Duration) time.Duration {
 	return max(lo, min(hi, round(time.Duration(x))))
 }
 
-// drawTime draws a time, all alike.
+// drawTime draws a rounded time from a uniform distribution over from to to.
 func (d *drawer) drawTime(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from
@@ -243,7 +253,8 @@ func (d *drawer) drawTime(from, to time.Duration) time.Duration {
 	return max(from, round(from+time.Duration(d.rng.Int64N(int64(to-from)))))
 }
 
-// round makes a duration one that is pleasant to read.
+// round cuts a duration to seconds, and one below 10 s to tenths of a second, so that it is
+// easy to read.
 func round(t time.Duration) time.Duration {
 	if t < 10*time.Second {
 		return t.Truncate(100 * time.Millisecond)
@@ -251,7 +262,8 @@ func round(t time.Duration) time.Duration {
 	return t.Truncate(time.Second)
 }
 
-// drawBool is true so many times in a hundred.
+// drawBool returns true with the given probability.
 func (d *drawer) drawBool(percent int) bool { return d.rng.IntN(100) < percent }
 
+// pick returns one of the items at random.
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }

@@ -7,14 +7,14 @@ import (
 	"skerry/fleet"
 )
 
-// claimStream is of what jobs claim, as windowStream of windows.
+// claimStream separates the random numbers of addResourceClaims from the others, as windowStream does.
 const claimStream = 0x9c1a
 
-// Ports that drawn jobs ask for by number: few, so that jobs meet.
+// Static ports of drawn jobs: few, so that jobs compete for them.
 const firstStaticPort, staticPorts = 8080, 3
 
-// addResourceClaims has some jobs ask for ports, cores and devices, and some of their tasks end by
-// another rule than that of the hub: by max_run_duration, or only when they are killed.
+// addResourceClaims gives some jobs ports, cores or devices, and some batch jobs a
+// max_run_duration.
 func (d *drawer) addResourceClaims() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, claimStream))
 	for i := range d.s.Jobs {
@@ -29,7 +29,7 @@ func (d *drawer) addResourceClaims() {
 			j.Ports = 1 + d.rng.IntN(2)
 		}
 		if j.Type != fleet.JobTypeService || j.Site != "" || 2*j.Count > d.edgesOf(j.Pool) {
-			continue // with claims it would leave no room elsewhere
+			continue // so large a job with claims would not fit after a loss of edges
 		}
 		switch {
 		case d.drawBool(15) && j.Rollout.Canary == 0 && j.Pool == fleet.AllPools:
@@ -42,7 +42,7 @@ func (d *drawer) addResourceClaims() {
 	}
 }
 
-// edgesOf counts the edges of a pool.
+// edgesOf returns the number of edges in a pool, or of all edges for fleet.AllPools.
 func (d *drawer) edgesOf(pool string) int {
 	n := 0
 	for _, e := range d.s.Topology.Edges {
@@ -53,16 +53,16 @@ func (d *drawer) edgesOf(pool string) int {
 	return n
 }
 
-// drawMaxRunDuration gives a batch job a max_run_duration: one that its tasks meet, or one that they
-// do not.
+// drawMaxRunDuration gives half of the batch jobs a max_run_duration, which may be shorter or
+// longer than their tasks run.
 func (d *drawer) drawMaxRunDuration(j *Job) {
 	if d.drawBool(50) {
 		j.MaxRun = d.drawDuration(j.Task.RunFor/2+5*time.Second, 2*j.Task.RunFor+10*time.Second)
 	}
 }
 
-// addSlowShutdowns has tasks that have to end without a hub take long for that: whoever takes
-// their place has to wait for it.
+// addSlowShutdowns makes tasks with stop_on_client_after ignore their signal until a long
+// kill_timeout is over, so that their replacements have to wait.
 func (d *drawer) addSlowShutdowns() {
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]

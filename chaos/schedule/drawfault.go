@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// warmUp is how long nothing breaks, so that there is something to break.
+// warmUp is the time at the beginning of a run without faults, in which the jobs start.
 const warmUp = 30 * time.Second
 
-// drawFault draws one of a kind that begins between two times, as far as it can and still
-// ends within the run.
+// drawFault draws a fault of the kind, with parameters, duration and targets. It begins between
+// the two times, or earlier or later if it must, to begin after the warm-up and end in the run.
 func (d *drawer) drawFault(kind Kind, from, to time.Duration) Fault {
 	info, _ := kind.Info()
 	f := Fault{Kind: kind, Params: d.drawParams(kind)}
@@ -25,6 +25,8 @@ func (d *drawer) drawFault(kind Kind, from, to time.Duration) Fault {
 	return f
 }
 
+// drawTargets draws the targets of a fault: hubs, or a site, or one to three edges in the order
+// of the topology. It returns nil for a kind that names no targets.
 func (d *drawer) drawTargets(info Info) []string {
 	switch {
 	case info.At == AtMember && d.drawBool(30):
@@ -51,12 +53,13 @@ func (d *drawer) drawTargets(info Info) []string {
 	return names
 }
 
-// edgeIndex is the place of an edge in the topology.
+// edgeIndex returns the index of an edge in the topology; -1: there is no edge of that name.
 func (t Topology) edgeIndex(edge string) int {
 	return slices.IndexFunc(t.Edges, func(e Edge) bool { return e.Name == edge })
 }
 
-// drawHubs draws the leader, or a hub, or rarely as many as may be taken.
+// drawHubs draws the hubs of a fault: the leader, one hub, or rarely as many as faults may hit
+// at the same time.
 func (d *drawer) drawHubs() []string {
 	if d.drawBool(35) {
 		return []string{TargetLeader}
@@ -73,7 +76,7 @@ func (d *drawer) drawHubs() []string {
 	return hubs
 }
 
-// drawParams draws what the kind takes; what is not drawn has its default.
+// drawParams draws the parameters of a fault; those that are not drawn have their defaults.
 func (d *drawer) drawParams(kind Kind) Params {
 	var p Params
 	switch kind {

@@ -10,13 +10,13 @@ import (
 	"skerry/fleet"
 )
 
-// rolloutStream tells the random numbers of what is added to a drawn schedule from those
-// of the schedule: what was drawn before there was anything to add is drawn as it was.
+// rolloutStream separates the random numbers of the later additions to a drawn schedule from
+// the first ones, so that these stay the same for each seed.
 const rolloutStream = 0x2011
 
-// addVirtualOnlyParts adds to what was drawn: how versions of the services come, a job on every
-// edge, one that is launched by the clock, and edges that are drained. All of it is over
-// long before the fleet has to be quiet. In real time nobody plays it.
+// addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows,
+// services and resource claims to the drawn schedule. All of it ends well before the fleet has
+// to be quiet. It does nothing for real time, which does not support them.
 func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	if d.shape.Clock&Virtual == 0 {
 		return
@@ -34,12 +34,11 @@ func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	d.addSlowShutdowns()
 }
 
-// windowStream is of windows and services, as rolloutStream of what was added before them.
+// windowStream separates the random numbers of windows and services from the others, as rolloutStream does.
 const windowStream = 0x2a17
 
-// addWindowsAndServices has some rollouts keep to windows of updates, and some jobs be in the catalogue
-// of services. A window opens often enough for all to be over when the fleet has to be
-// quiet.
+// addWindowsAndServices gives some rollouts update windows, and some service jobs a service. A
+// window opens every one or two minutes, so that rollouts end before the fleet has to be quiet.
 func (d *drawer) addWindowsAndServices() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, windowStream))
 	for i := range d.s.Jobs {
@@ -54,8 +53,8 @@ func (d *drawer) addWindowsAndServices() {
 	}
 }
 
-// drawRollout draws how versions come. Canaries stand beside what runs: where each edge has
-// one already there is no place for them.
+// drawRollout draws the update block of a service. A job with one allocation on each edge gets
+// no canaries: they run beside the old allocations and would find no edge.
 func (d *drawer) drawRollout(j Job) Rollout {
 	r := Rollout{
 		MaxParallel: 1 + d.rng.IntN(4), MinHealthy: d.drawDuration(time.Second, 8*time.Second),
@@ -70,8 +69,8 @@ func (d *drawer) drawRollout(j Job) Rollout {
 	return r
 }
 
-// addJobs draws jobs of the kinds that come beside the trades, and what users do to the
-// one on every edge.
+// addJobs adds, each with some probability, a system job with updates of it, and a periodic
+// batch job.
 func (d *drawer) addJobs() {
 	if len(d.s.Jobs) == 0 {
 		return
@@ -99,12 +98,13 @@ func (d *drawer) addJobs() {
 	}
 }
 
+// nextID returns the name of the next job, such as probe-7.
 func (d *drawer) nextID(trade string) fleet.JobID {
 	return fleet.JobID(trade + "-" + strconv.Itoa(len(d.s.Jobs)+1))
 }
 
-// addStep adds a step, unless a restored copy would forget it, the job has one at that time, or
-// begins only then.
+// addStep adds a step in order of time. It drops the step if a restored copy would undo it, the
+// job has another step at that time, or the job starts later.
 func (d *drawer) addStep(step Step) {
 	if j, known := d.s.Job(step.Job); known && step.At <= j.Start {
 		return
@@ -117,10 +117,10 @@ func (d *drawer) addStep(step Step) {
 	slices.SortStableFunc(d.s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }
 
-// drainsPerHour is how many edges are drained in an hour at most.
+// drainsPerHour is the maximum number of edges that are drained in an hour.
 const drainsPerHour = 2
 
-// addDrainFaults draws edges that are drained, while there is room for it.
+// addDrainFaults adds faults of the kind Drain that clash with no other fault.
 func (d *drawer) addDrainFaults() {
 	info, _ := Drain.Info()
 	if !d.shape.drains || len(d.s.Jobs) == 0 || len(d.s.Topology.Edges) == 0 || info.Drawn.Shortest > d.s.Length/2 {
@@ -149,7 +149,7 @@ func (d *drawer) addDrainFaults() {
 	slices.SortStableFunc(d.s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// isSafeFromRestore reports whether no restored copy is from before the fault's end.
+// isSafeFromRestore reports whether no Restore of the schedule can undo the fault's commands.
 func (d *drawer) isSafeFromRestore(f Fault) bool {
 	end := f.End(d.s.Length)
 	return !slices.ContainsFunc(d.s.Faults, func(r Fault) bool {

@@ -9,11 +9,11 @@ import (
 	"skerry/fleet"
 )
 
-// Places that fleets like ours have.
+// places are the names of drawn sites.
 var places = []string{"harbour", "mall", "airport", "ship-1", "ship-2", "depot"}
 
-// drawTopology draws where the edges are: most often at a few sites, some of them behind
-// a satellite, now and then in a pool of their own.
+// drawTopology draws the sites, datacenters and pools of the edges. About a fifth of the sites
+// have a slow link, and about a fifth a pool of their own.
 func (d *drawer) drawTopology() Topology {
 	t := NewTopology(d.shape.Hubs, 0)
 	sites := slices.Clone(places)
@@ -40,7 +40,8 @@ func (d *drawer) drawTopology() Topology {
 	return t
 }
 
-// jobTemplate is a kind of job that is drawn.
+// jobTemplate is a type of drawn job: the prefix of its name, its relative frequency, and the
+// function that draws one.
 type jobTemplate struct {
 	name   string
 	weight int
@@ -55,6 +56,7 @@ var jobTemplates = []jobTemplate{
 	{"sensor", 1, (*drawer).drawSensorJob},
 }
 
+// drawJobs draws the jobs of the run. Most start with the run, some start later.
 func (d *drawer) drawJobs() []Job {
 	var jobs []Job
 	for i := range d.shape.Jobs {
@@ -69,7 +71,8 @@ func (d *drawer) drawJobs() []Job {
 	return jobs
 }
 
-// drawTillJob is bound to its site, one on each edge, and nothing takes its place.
+// drawTillJob draws a service that is bound to one site, with at most one allocation on each
+// edge. Some of these jobs get no replacements for lost allocations.
 func (d *drawer) drawTillJob() Job {
 	site := pick(d.rng, d.s.Topology.Edges...)
 	n := 0
@@ -86,7 +89,8 @@ func (d *drawer) drawTillJob() Job {
 	return j
 }
 
-// drawBackendJob may run anywhere and is replaced.
+// drawBackendJob draws a service that may run in all pools, or only in the default pool, and
+// whose lost allocations are mostly replaced.
 func (d *drawer) drawBackendJob() Job {
 	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 20)))
 	j.Pool = fleet.AllPools
@@ -104,7 +108,8 @@ func (d *drawer) drawBackendJob() Job {
 	return j
 }
 
-// drawSignageJob may not go on for long without a hub.
+// drawSignageJob draws a service whose tasks stop when their edge has been disconnected for
+// long (stop_on_client_after).
 func (d *drawer) drawSignageJob() Job {
 	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 6)))
 	j.Pool = fleet.AllPools
@@ -112,7 +117,7 @@ func (d *drawer) drawSignageJob() Job {
 	return j
 }
 
-// drawReportJob ends.
+// drawReportJob draws a batch job. Its tasks end by themselves, some of them with an error.
 func (d *drawer) drawReportJob() Job {
 	j := Job{
 		Type: fleet.JobTypeBatch, Count: 1 + d.rng.IntN(6), Pool: fleet.AllPools,
@@ -132,7 +137,8 @@ func (d *drawer) drawReportJob() Job {
 	return j
 }
 
-// drawSensorJob ends now and then, and starts again.
+// drawSensorJob draws a service whose tasks end after 10 to 30 minutes and are started again
+// by its restart policy.
 func (d *drawer) drawSensorJob() Job {
 	j := d.drawServiceJob(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 4)))
 	j.Pool = fleet.AllPools
@@ -141,8 +147,8 @@ func (d *drawer) drawSensorJob() Job {
 	return j
 }
 
-// drawServiceJob draws what services have in common. All of their waiting is over within
-// the time that a run settles.
+// drawServiceJob draws the properties that all services have in common. Its restart and
+// reschedule delays are shorter than the time in which a run has to settle.
 func (d *drawer) drawServiceJob(count int) Job {
 	j := Job{
 		Type: fleet.JobTypeService, Count: count,
@@ -166,11 +172,11 @@ func (d *drawer) drawServiceJob(count int) Job {
 	return j
 }
 
-// stepEvery is how often a user does something.
+// stepEvery is the average time between two steps of users.
 const stepEvery = 6 * time.Minute
 
-// drawSteps draws what users do. They do nothing that a restored copy would forget: what
-// the cluster is to have at the end would be no longer known.
+// drawSteps draws the steps of users, in order of time. No step is at a time that a restored
+// copy of the hubs would undo: then the desired state at the end would be unknown.
 func (d *drawer) drawSteps() []Step {
 	if len(d.s.Jobs) == 0 {
 		return nil
@@ -192,7 +198,7 @@ func (d *drawer) drawSteps() []Step {
 	for _, at := range times {
 		j := pick(d.rng, d.s.Jobs...)
 		if at <= j.Start || slices.ContainsFunc(steps, func(s Step) bool { return s.Job == j.ID && s.At == at }) {
-			continue // it is not there yet, or nobody could say which of both is wanted
+			continue // the job is not registered yet, or it has another step at that time
 		}
 		step := Step{At: at, Job: j.ID}
 		switch cmp.Or(stands[j.ID], jobRuns) {
@@ -211,7 +217,8 @@ func (d *drawer) drawSteps() []Step {
 	return steps
 }
 
-// isUndoneByRestore reports whether a restored copy may be older than a time.
+// isUndoneByRestore reports whether a restored copy of the hubs may lack a change that was
+// made at that time.
 func (d *drawer) isUndoneByRestore(at time.Duration) bool {
 	return slices.ContainsFunc(d.s.Faults, func(f Fault) bool {
 		return f.Kind == Restore && f.At-f.Params.Age-time.Minute <= at && at <= f.At+clusterRecovery

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// formatDuration writes 1h30m0s as 1h30m, and whole days with a d.
+// formatDuration formats a duration without zero units and with whole days: 1h30m, 2d12h.
 func formatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"
@@ -35,7 +35,8 @@ func formatDuration(d time.Duration) string {
 	return sign + days + s
 }
 
-// parseDuration reads what formatDuration writes, and time.ParseDuration's syntax, within bounds.
+// parseDuration reads the output of formatDuration and the syntax of time.ParseDuration. It
+// returns an error for a negative duration and for one that is outside of lo to hi.
 func parseDuration(s string, lo, hi time.Duration) (time.Duration, error) {
 	text, whole := s, time.Duration(0)
 	days, rest, hasDays := strings.Cut(s, "d")
@@ -60,7 +61,7 @@ func durationError(s string) error {
 	return fmt.Errorf("must be a duration like 90s, 45m, 1h30m or 2d, not %q", s)
 }
 
-// String is the range as 1s..30s.
+// String formats the range as 1s..30s.
 func (s Span) String() string {
 	return formatDuration(s.Shortest) + ".." + formatDuration(s.Longest)
 }
@@ -68,7 +69,8 @@ func (s Span) String() string {
 // maxLabel bounds labels and names in a scenario.
 const maxLabel = 64
 
-// checkLabel takes names as hubs, edges, sites, pools and steps have them.
+// checkLabel returns an error unless s is a valid name of a hub, edge, site, pool or step:
+// 1 to maxLabel letters, digits, '-', '_' and '.'.
 func checkLabel(s string) error {
 	if s == "" || len(s) > maxLabel {
 		return fmt.Errorf("must be 1 to %d characters long", maxLabel)
@@ -82,10 +84,10 @@ func checkLabel(s string) error {
 	return nil
 }
 
-// label is a name in a schedule, and what it names.
+// label is a name in a schedule, with the word for the thing that it names, for messages.
 type label struct{ of, name string }
 
-// checkLabels checks those that are there.
+// checkLabels adds a problem of item i of the part for each invalid name. Empty names are allowed.
 func (ps *Problems) checkLabels(part Part, i int, labels ...label) {
 	for _, l := range labels {
 		if err := checkLabel(l.name); err != nil && l.name != "" {

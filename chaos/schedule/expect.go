@@ -6,32 +6,32 @@ import (
 	"skerry/fleet"
 )
 
-// Subject is what an expectation is about. The set is closed.
+// Subject is the thing that an expectation is about. The set is closed.
 type Subject string
 
 const (
 	ExpectJob       Subject = "job"       // Count allocations of Job have the client status State
-	ExpectAlloc     Subject = "alloc"     // the allocation Name (JOB.GROUP[INDEX]) is as State says
+	ExpectAlloc     Subject = "alloc"     // the allocation Name (JOB.GROUP[INDEX]) has the state State
 	ExpectNode      Subject = "node"      // node Name has the status State
-	ExpectEdge      Subject = "edge"      // on the machine of edge Name run Count tasks (of Job, where given)
-	ExpectReplaced  Subject = "replaced"  // Count replacements were made (for Job, where given)
-	ExpectRestarted Subject = "restarted" // Count times a task that had run was started again (of Job, where given)
+	ExpectEdge      Subject = "edge"      // Count tasks (of Job, if set) run on the machine of edge Name
+	ExpectReplaced  Subject = "replaced"  // Count allocations (of Job, if set) were replaced by one of the same version
+	ExpectRestarted Subject = "restarted" // tasks (of Job, if set) were started again Count times
 	ExpectRefused   Subject = "refused"   // a session or message was refused with the code State
-	ExpectQuiet     Subject = "quiet"     // all is settled within Within after the last fault
-	ExpectVoid      Subject = "void"      // never: every fault has really hit
+	ExpectQuiet     Subject = "quiet"     // the fleet is quiet within Within after the last fault
+	ExpectVoid      Subject = "void"      // with Never: every fault had an effect
 )
 
-// Of client statuses that are no end (pending, running, unknown) an allocation counts
-// only if the hubs still want it; of the others all on record do.
+// An allocation with a client status that is not terminal (pending, running, unknown) counts
+// only if its desired status is not terminal either. With the others it always counts.
 
-// States of an allocation that an expectation can name, beside the client statuses.
+// States of an allocation in expectations, beside the client statuses.
 const (
-	AllocKept     = "kept"     // the allocation that first had the name still runs under it
-	AllocReplaced = "replaced" // another one runs under the name
-	AllocStopped  = "stopped"  // none runs under the name
+	AllocKept     = "kept"     // the first running allocation of that name is the only one that runs
+	AllocReplaced = "replaced" // exactly one allocation of that name runs, and it is not the first
+	AllocStopped  = "stopped"  // no allocation of that name runs
 )
 
-// When says when an expectation has to hold.
+// When is the time at which an expectation has to hold.
 type When string
 
 const (
@@ -42,26 +42,26 @@ const (
 	Never  When = "never" // at no time
 )
 
-// Compare says how Count is meant.
+// Compare is the comparison of the observed count with Count.
 type Compare string
 
-// How a count is compared.
+// The comparisons.
 const (
 	Exactly Compare = ""
 	AtLeast Compare = "at least"
 	AtMost  Compare = "at most"
 )
 
-// Expectation is what has to hold of one subject.
+// Expectation is a condition that a run has to meet, about one subject.
 type Expectation struct {
 	Subject Subject       `yaml:"about"`
-	Name    string        `yaml:"name,omitempty"` // of an allocation, node or edge
-	Job     fleet.JobID   `yaml:"job,omitempty"`  // of a job
+	Name    string        `yaml:"name,omitempty"` // the allocation, node or edge
+	Job     fleet.JobID   `yaml:"job,omitempty"`  // the job; "": all, where the subject allows it
 	State   string        `yaml:"state,omitempty"`
 	Compare Compare       `yaml:"compare,omitempty"`
 	Count   int           `yaml:"count,omitempty"`
-	Within  time.Duration `yaml:"within,omitempty"` // of quiet
+	Within  time.Duration `yaml:"within,omitempty"` // ExpectQuiet: the limit
 	When    When          `yaml:"when,omitempty"`
 	Time    time.Duration `yaml:"time,omitempty"`
-	Until   time.Duration `yaml:"until,omitempty"` // of Always
+	Until   time.Duration `yaml:"until,omitempty"` // Always: the end
 }

@@ -8,9 +8,9 @@ import (
 	"skerry/fleet"
 )
 
-// Fault is one thing that breaks, At after the start of the run, for For (0: its kind has no
-// duration, or its target is back at once). Targets are edges, hubs, sites, TargetLeader or
-// TargetEdges; Topology.EdgesOf and HubsOf resolve them.
+// Fault breaks the Targets at the time At of the run, for the duration For. 0: the kind has no
+// duration, or the target is back at once, or (MayStay) the fault lasts to the end of the run.
+// Targets are edges, hubs, sites, TargetLeader or TargetEdges; EdgesOf and HubsOf resolve them.
 type Fault struct {
 	At      time.Duration `yaml:"at"`
 	Kind    Kind          `yaml:"kind"`
@@ -25,7 +25,7 @@ const (
 	TargetEdges  = "edges"  // all edges
 )
 
-// End is when the fault is over, in a run of that length.
+// End returns the time at which the fault is over, in a run of the given length.
 func (f Fault) End(length time.Duration) time.Duration {
 	if info, _ := f.Kind.Info(); info.Lasting == MayStay && f.For == 0 {
 		return max(length, f.At)
@@ -33,15 +33,15 @@ func (f Fault) End(length time.Duration) time.Duration {
 	return f.At + f.For
 }
 
-// The leader is killed that long after a mass rejoin has healed all links, when edges are
-// in the middle of their first sessions, and stays down for rejoinWithout.
+// After a mass rejoin has healed all links, the leader is killed rejoinUnderway later, while
+// edges open their first sessions. It stays down for rejoinWithout.
 const (
 	rejoinUnderway = 1500 * time.Millisecond
 	rejoinWithout  = 5 * time.Second
 )
 
-// WithInducedFaults are the faults with those that they bring along: faults of their own, since
-// what excuses the first is over by then.
+// WithInducedFaults returns the faults and, for each mass rejoin, the kill of the leader that
+// belongs to it. The kill is a fault of its own, because it begins when the mass rejoin is over.
 func WithInducedFaults(faults []Fault) []Fault {
 	all := slices.Clone(faults)
 	for _, f := range faults {
@@ -52,10 +52,10 @@ func WithInducedFaults(faults []Fault) []Fault {
 	return all
 }
 
-// String is the fault in words: at 5m cut edge-1 for 10m way=out.
+// String formats the fault: at 5m cut edge-1 for 10m way=out.
 func (f Fault) String() string { return "at " + formatDuration(f.At) + " " + f.formatWithoutTime() }
 
-// formatWithoutTime is the fault without its time.
+// formatWithoutTime formats the fault as String does, without its beginning "at TIME".
 func (f Fault) formatWithoutTime() string {
 	s := string(f.Kind)
 	if len(f.Targets) > 0 {
@@ -70,29 +70,29 @@ func (f Fault) formatWithoutTime() string {
 	return s
 }
 
-// Detail is what the fault's parameters say, as they are written; "" where all are as
-// by default.
+// Detail formats the fault's parameters as name=value; "" if all of them have their
+// defaults.
 func (f Fault) Detail() string { return f.Kind.formatParams(f.Params) }
 
-// Params are what kinds of fault take; Info.Params says which of them a kind takes,
-// and the others are zero.
+// Params are the parameters of all kinds of fault. Info.Params lists the ones that a kind
+// takes; the others are zero.
 type Params struct {
 	Way        Way           `yaml:"way,omitempty"`         // cut
-	Refused    bool          `yaml:"refused,omitempty"`     // cut: packets are answered by a refusal, instead of vanishing
+	Refused    bool          `yaml:"refused,omitempty"`     // cut: senders get a refusal, instead of silence
 	Profile    Profile       `yaml:"profile,omitempty"`     // profile
-	Phases     Span          `yaml:"phases,omitempty"`      // flapping: how long the link stays gone, and stays
-	Off        time.Duration `yaml:"off,omitempty"`         // offline-on: how long it is gone
-	On         time.Duration `yaml:"on,omitempty"`          // offline-on: how long it is there
-	Jump       time.Duration `yaml:"by,omitempty"`          // clock-jump: by how much, forward or back
-	Age        time.Duration `yaml:"age,omitempty"`         // restore: how old the copy is when it is put back
-	Bits       int           `yaml:"bits,omitempty"`        // bit-flip: how many
-	Sync       time.Duration `yaml:"sync,omitempty"`        // slow-disk: how long each sync takes
-	Life       time.Duration `yaml:"life,omitempty"`        // crash-loop: how long a task lives after each start
-	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop: of this job alone; "": of all
-	Deadline   time.Duration `yaml:"deadline,omitempty"`    // drain: how long what is on the edge may stay
-	KeepSystem bool          `yaml:"keep_system,omitempty"` // drain: what runs on every edge stays
-	// Step is the label of a step of the target's disk protocol: a kill or a power
-	// cut waits from At until the target comes to it. "": at once.
+	Phases     Span          `yaml:"phases,omitempty"`      // flapping: range of each time with, and of each time without the link
+	Off        time.Duration `yaml:"off,omitempty"`         // offline-on: how long the link is cut each time
+	On         time.Duration `yaml:"on,omitempty"`          // offline-on: how long the link works each time
+	Jump       time.Duration `yaml:"by,omitempty"`          // clock-jump: the step of the wall clock, negative for back
+	Age        time.Duration `yaml:"age,omitempty"`         // restore: age of the copy when it is restored
+	Bits       int           `yaml:"bits,omitempty"`        // bit-flip: number of flipped bits
+	Sync       time.Duration `yaml:"sync,omitempty"`        // slow-disk: duration of each sync
+	Life       time.Duration `yaml:"life,omitempty"`        // crash-loop: lifetime of a task after each start
+	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop: the job whose tasks crash; "": all jobs
+	Deadline   time.Duration `yaml:"deadline,omitempty"`    // drain: deadline for the allocations of the edge
+	KeepSystem bool          `yaml:"keep_system,omitempty"` // drain: allocations of system jobs stay
+	// Step is the label of a step in the target's disk protocol. A kill or a power cut
+	// waits from At until the target reaches that step. "": it happens at once.
 	Step string `yaml:"step,omitempty"`
 }
 
@@ -102,16 +102,16 @@ type Way string
 // The directions of a cut.
 const (
 	WayBoth Way = "both"
-	WayOut  Way = "out" // what the target sends vanishes
-	WayIn   Way = "in"  // what is sent to it vanishes
+	WayOut  Way = "out" // packets from the target are lost
+	WayIn   Way = "in"  // packets to the target are lost
 )
 
-// Profile names how a link behaves that is not cut.
+// Profile names the quality of a link that is not cut.
 type Profile string
 
 const (
 	Satellite  Profile = "satellite"  // 600 ms ± 50 ms, 2 % lost, 25 Mbit/s
-	Cellular3G Profile = "cellular3g" // 150 ms ± 75 ms, 1 % lost, 1 Mbit/s
+	Cellular3G Profile = "cellular3g" // 150 to 300 ms, up to 1 % lost, about 1 Mbit/s; see fabric.Cellular3G and chaos/real
 	Lossy      Profile = "lossy"      // 10 % lost, 10 % out of order, 5 % twice
 )
 

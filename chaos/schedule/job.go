@@ -16,19 +16,19 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Names of the only group and the only task of a job that is no HCL.
+// Names of the only group and the only task of a job without HCL.
 const (
 	GroupName = "main"
 	TaskName  = "main"
 )
 
-// What Update and Touch change.
+// The environment variable that Update changes, and the action that Touch adds.
 const (
 	envVersion  = "VERSION"
 	actionTouch = "touched"
 )
 
-// NextSpec returns the job as Update registers it; nil where Update is of the same file.
+// NextSpec returns the parsed job that the first Update registers; nil if the job has no Next.
 func (j Job) NextSpec() (*fleet.Job, error) {
 	if j.Next == "" {
 		return nil, nil
@@ -36,7 +36,8 @@ func (j Job) NextSpec() (*fleet.Job, error) {
 	return jobspec.Parse(string(j.ID)+".next.hcl", []byte(j.Next), jobspec.Options{ForRegistration: true})
 }
 
-// Spec returns the job as it is registered first, with its defaults filled in.
+// Spec returns the job for its first registration, with its defaults filled in, or an error
+// if the hub would refuse it.
 func (j Job) Spec() (*fleet.Job, error) {
 	if j.HCL != "" {
 		return jobspec.Parse(string(j.ID)+".hcl", []byte(j.HCL), jobspec.Options{ForRegistration: true})
@@ -80,7 +81,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	return job, nil
 }
 
-// setPortsAndMaxRun puts into a group what it asks of its node and of time.
+// setPortsAndMaxRun sets the ports and the max_run_duration of the group.
 func (j Job) setPortsAndMaxRun(g *fleet.TaskGroup) {
 	var n fleet.NetworkResource
 	if j.Port > 0 {
@@ -97,7 +98,7 @@ func (j Job) setPortsAndMaxRun(g *fleet.TaskGroup) {
 	}
 }
 
-// taskResources are what the task asks for.
+// taskResources returns the resources that the job's task asks for.
 func (j Job) taskResources() fleet.TaskResources {
 	r := fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}}
 	if j.Cores > 0 {
@@ -109,7 +110,7 @@ func (j Job) taskResources() fleet.TaskResources {
 	return r
 }
 
-// applyToUpdate puts into an update block what the rollout says.
+// applyToUpdate writes the fields of the rollout to an update block.
 func (r Rollout) applyToUpdate(u *fleet.Update) {
 	u.MaxParallel = orElse(r.MaxParallel, u.MaxParallel)
 	u.MinHealthyTime = orElse(r.MinHealthy, u.MinHealthyTime)
@@ -121,8 +122,8 @@ func (r Rollout) applyToUpdate(u *fleet.Update) {
 	}
 }
 
-// cronOf is the cron expression of what happens so often; ok is false where there is
-// none: a day, an hour or a minute has to be so many times as long.
+// cronOf returns the cron expression of an interval. ok is false if there is none: the interval
+// has to divide a minute, an hour or a day, or be a day.
 func cronOf(every time.Duration) (spec string, ok bool) {
 	for _, unit := range []struct {
 		step, whole time.Duration
@@ -137,7 +138,8 @@ func cronOf(every time.Duration) (spec string, ok bool) {
 	return "0 0 * * *", every == day
 }
 
-// driverConfig is the script as the driver sim reads it: its keys are those of a scenario.
+// driverConfig returns the script as the configuration of a task of the driver sim, with the
+// keys of a scenario.
 func (s Script) driverConfig() map[string]any {
 	c := map[string]any{}
 	var node yaml.Node
@@ -147,6 +149,7 @@ func (s Script) driverConfig() map[string]any {
 	return c
 }
 
+// clone returns a pointer to a shallow copy; nil for nil.
 func clone[T any](p *T) *T {
 	if p == nil {
 		return nil
@@ -155,6 +158,7 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
+// orElse returns v, or otherwise if v is zero.
 func orElse[T comparable](v, otherwise T) T {
 	var zero T
 	if v == zero {
@@ -163,7 +167,7 @@ func orElse[T comparable](v, otherwise T) T {
 	return v
 }
 
-// Job returns the job of that name; ok is false where there is none.
+// Job returns the job of that name; ok is false if there is none.
 func (s Schedule) Job(id fleet.JobID) (j Job, ok bool) {
 	i := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.ID == id })
 	if i < 0 {
@@ -172,9 +176,9 @@ func (s Schedule) Job(id fleet.JobID) (j Job, ok bool) {
 	return s.Jobs[i], true
 }
 
-// DesiredJob returns what the cluster shall have of a job when all of its Steps up to
-// and with a time are done: nil where it is not registered or was purged, with Stop
-// set where it was stopped. It is what a Step registers, too.
+// DesiredJob returns the desired version of a job after all of its Steps up to and including the
+// time at. It is nil before the job is registered and after it was purged; Stop is set after it
+// was stopped. A Step registers the same value.
 func (s Schedule) DesiredJob(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 	j, ok := s.Job(id)
 	if !ok {
@@ -203,15 +207,16 @@ func (s Schedule) DesiredJob(id fleet.JobID, at time.Duration) (*fleet.Job, erro
 	return spec, nil
 }
 
-// jobState follows a job through its steps.
+// jobState is a job after some of its steps.
 type jobState struct {
 	job          *fleet.Job
-	next         *fleet.Job // what Update registers; nil: the same with other tasks
+	next         *fleet.Job // the job of the next Update; nil: the same job with another environment
 	isRegistered bool
 	updates      int
 	touches      int
 }
 
+// applyStep changes the state as the step changes the job. Promote and Dispatch change nothing.
 func (s *jobState) applyStep(step Step) {
 	switch step.Verb {
 	case Run:
@@ -246,6 +251,7 @@ func (s *jobState) applyStep(step Step) {
 	}
 }
 
+// withEntry returns a copy of the map in which key has the value n.
 func withEntry(m map[string]string, key string, n int) map[string]string {
 	m = maps.Clone(m)
 	if m == nil {

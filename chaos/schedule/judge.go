@@ -9,68 +9,69 @@ import (
 	"skerry/fleet"
 )
 
-// Snapshot is what is seen of the fleet at one time, since the schedule's beginning.
+// Snapshot is the observed state of the fleet at the time At of the run.
 type Snapshot struct {
 	At time.Duration
-	// Hubs is whether a hub could be asked; then Nodes (by edge's name) and Allocs are
-	// what it said, and else nothing.
+	// Hubs reports whether a hub answered. Then Nodes (by the edge's name) and Allocs are
+	// its answer; otherwise they are empty.
 	Hubs   bool
 	Nodes  map[string]fleet.NodeStatus
 	Allocs []fleet.Alloc
-	// Tasks are those that run on each edge's machine: the allocation of each. An edge
-	// that is absent could not be asked; one that is off runs none.
+	// Tasks has, by edge, the allocation of each task that runs on its machine. An edge
+	// that could not be asked is absent; one that is off has an empty list.
 	Tasks map[string][]fleet.AllocID
 }
 
-// ExpectationChecker holds what is seen of a run against what is expected of it. It is told of
-// everything in the order of time, by one goroutine at a time.
+// ExpectationChecker compares the observations of a run with its expectations. Observations
+// are added in the order of time, by one goroutine at a time.
 type ExpectationChecker struct {
 	s      Schedule
-	status []expectationStatus // of each expectation
+	status []expectationStatus // by index of the expectation
 
-	firstRunning map[string]fleet.AllocID      // the one that ran first under each name
-	allocs       map[fleet.AllocID]allocRecord // all that there ever were
-	replacements map[fleet.AllocID]bool        // of one of the same version
-	starts       map[taskKey]int
-	taskRestarts map[fleet.AllocID]int        // starts of its tasks that were not their first
-	refused      map[fleet.Code]time.Duration // when first
+	firstRunning map[string]fleet.AllocID      // by name, the first allocation of that name that ran
+	allocs       map[fleet.AllocID]allocRecord // all allocations seen so far
+	replacements map[fleet.AllocID]bool        // allocations that replace one of the same job version
+	starts       map[taskKey]int               // number of starts of each task
+	taskRestarts map[fleet.AllocID]int         // starts of an allocation's tasks after their first
+	refused      map[fleet.Code]time.Duration  // time of the first refusal with each code
 }
 
-// allocRecord is what is remembered of an allocation.
+// allocRecord is the job of an allocation, and the newest version that was observed of it.
 type allocRecord struct {
 	job     fleet.JobID
 	version uint64
 }
 
+// taskKey names a task of an allocation.
 type taskKey struct {
 	alloc fleet.AllocID
 	task  string
 }
 
-// expectationStatus is how an expectation stands.
+// expectationStatus is the state of one expectation after the observations so far.
 type expectationStatus struct {
-	met    bool
-	broken bool // it can no longer be met
-	seen   bool // something was seen that it is about
-	why    string
+	met    bool   // by the observations so far
+	broken bool   // the expectation can no longer be met
+	seen   bool   // an observation was relevant to the expectation
+	why    string // the last relevant observation, in words
 }
 
-// RunOutcome is how a run ended.
+// RunOutcome is the end of a run, as far as expectations need it.
 type RunOutcome struct {
-	// Quiet is how long after the last fault all was settled; -1: it never was.
+	// Quiet is the time from the last fault until the fleet was quiet; -1: it never was.
 	Quiet time.Duration
-	// Void names what never really hit.
+	// Void names the faults that had no effect.
 	Void []string
 }
 
-// Verdict is whether an expectation was met, and why not.
+// Verdict states whether an expectation was met; Why is the reason if it was not.
 type Verdict struct {
 	Expectation Expectation
 	Met         bool
 	Why         string
 }
 
-// NewExpectationChecker judges a run of the schedule.
+// NewExpectationChecker returns a checker of the schedule's expectations, without observations.
 func NewExpectationChecker(s Schedule) *ExpectationChecker {
 	return &ExpectationChecker{
 		s: s, status: make([]expectationStatus, len(s.Expect)),
@@ -79,7 +80,7 @@ func NewExpectationChecker(s Schedule) *ExpectationChecker {
 	}
 }
 
-// AddTaskStart tells that a task was started.
+// AddTaskStart records the start of a task.
 func (j *ExpectationChecker) AddTaskStart(alloc fleet.AllocID, task string) {
 	key := taskKey{alloc, task}
 	if j.starts[key]++; j.starts[key] > 1 {
@@ -87,14 +88,14 @@ func (j *ExpectationChecker) AddTaskStart(alloc fleet.AllocID, task string) {
 	}
 }
 
-// AddRefusal tells that a session or a message was refused.
+// AddRefusal records that a session or a message was refused with the code.
 func (j *ExpectationChecker) AddRefusal(at time.Duration, code fleet.Code) {
 	if _, before := j.refused[code]; !before {
 		j.refused[code] = at
 	}
 }
 
-// AddSnapshot tells what is seen.
+// AddSnapshot records the state of the fleet and evaluates all expectations with it.
 func (j *ExpectationChecker) AddSnapshot(l Snapshot) {
 	j.recordAllocs(l)
 	for i, e := range j.s.Expect {
@@ -105,7 +106,8 @@ func (j *ExpectationChecker) AddSnapshot(l Snapshot) {
 	}
 }
 
-// recordOutcome takes what an expectation says of one moment.
+// recordOutcome updates the status with one evaluation of the expectation: holds at the time
+// at; what describes the observation. Observations outside of the time of e change nothing.
 func (s *expectationStatus) recordOutcome(e Expectation, at time.Duration, holds bool, what string) {
 	moment := fmt.Sprintf("at %s %s", formatDuration(at.Round(time.Second)), what)
 	switch e.When {
@@ -130,7 +132,8 @@ func (s *expectationStatus) recordOutcome(e Expectation, at time.Duration, holds
 	}
 }
 
-// recordAllocs keeps what later looks do not show.
+// recordAllocs records the first running allocation of each name, and all replacements: later
+// snapshots may lack them.
 func (j *ExpectationChecker) recordAllocs(l Snapshot) {
 	for _, a := range l.Allocs {
 		if _, known := j.firstRunning[a.Name]; !known && a.ClientStatus == fleet.ClientRunning {
@@ -139,20 +142,21 @@ func (j *ExpectationChecker) recordAllocs(l Snapshot) {
 		j.allocs[a.ID] = allocRecord{a.JobID, max(j.allocs[a.ID].version, a.JobVersion)}
 	}
 	for _, a := range l.Allocs {
-		// One of a newer version took its place for being that.
+		// An allocation of a newer version is an update, not a replacement.
 		if before, known := j.allocs[a.PreviousAllocation]; known && before.version == a.JobVersion {
 			j.replacements[a.ID] = true
 		}
 	}
 }
 
-// isOfExpectedJob reports whether an allocation is of the job that the expectation names, if any.
+// isOfExpectedJob reports whether an allocation belongs to the job of the expectation. It is
+// true for every allocation if the expectation names no job.
 func (j *ExpectationChecker) isOfExpectedJob(e Expectation, alloc fleet.AllocID) bool {
 	return e.Job == "" || j.allocs[alloc].job == e.Job
 }
 
-// evaluateExpectation reports whether the expectation holds at this look, what is there instead, and
-// whether the look can tell.
+// evaluateExpectation reports whether the expectation holds in the snapshot, and the observation
+// in words. known is false if the snapshot lacks the information.
 func (j *ExpectationChecker) evaluateExpectation(e Expectation, l Snapshot) (holds bool, what string, known bool) {
 	switch e.Subject {
 	case ExpectJob:
@@ -193,6 +197,7 @@ func (j *ExpectationChecker) evaluateExpectation(e Expectation, l Snapshot) (hol
 	return false, "", false
 }
 
+// matchesCount compares n with Count as Compare asks.
 func (e Expectation) matchesCount(n int) bool {
 	switch e.Compare {
 	case AtLeast:
@@ -203,8 +208,8 @@ func (e Expectation) matchesCount(n int) bool {
 	return n == e.Count
 }
 
-// hasClientStatus reports whether an allocation is one that has the status: where that is no
-// end, only if the hubs still want it.
+// hasClientStatus reports whether an allocation has the client status. For pending, running and
+// unknown its desired status must not be terminal either.
 func hasClientStatus(a fleet.Alloc, status string) bool {
 	switch status {
 	case fleet.ClientPending, fleet.ClientRunning, fleet.ClientUnknown:
@@ -213,6 +218,7 @@ func hasClientStatus(a fleet.Alloc, status string) bool {
 	return a.ClientStatus == status
 }
 
+// countStatus returns the number of the job's allocations with the client status (hasClientStatus).
 func countStatus(allocs []fleet.Alloc, job fleet.JobID, status string) int {
 	n := 0
 	for _, a := range allocs {
@@ -223,7 +229,8 @@ func countStatus(allocs []fleet.Alloc, job fleet.JobID, status string) int {
 	return n
 }
 
-// evaluateAlloc judges those under one name.
+// evaluateAlloc reports whether the allocations with the expectation's name match its State, and
+// describes them.
 func (j *ExpectationChecker) evaluateAlloc(e Expectation, allocs []fleet.Alloc) (holds bool, what string) {
 	var running []fleet.AllocID
 	var all []string
@@ -251,7 +258,7 @@ func (j *ExpectationChecker) evaluateAlloc(e Expectation, allocs []fleet.Alloc) 
 	return has, what
 }
 
-// Verdicts returns a verdict for each expectation.
+// Verdicts returns a verdict for each expectation, in their order, at the end of the run.
 func (j *ExpectationChecker) Verdicts(end RunOutcome) []Verdict {
 	verdicts := make([]Verdict, len(j.s.Expect))
 	for i, e := range j.s.Expect {
@@ -277,6 +284,7 @@ func (j *ExpectationChecker) Verdicts(end RunOutcome) []Verdict {
 	return verdicts
 }
 
+// wasRefused evaluates an expectation of ExpectRefused, and describes the first refusal.
 func (j *ExpectationChecker) wasRefused(e Expectation) (met bool, why string) {
 	at, refused := j.refused[fleet.Code(e.State)]
 	why = "nothing was refused as " + e.State

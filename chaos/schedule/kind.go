@@ -9,83 +9,83 @@ import (
 type Kind string
 
 const (
-	LinkCut       Kind = "cut"            // an edge's link is gone
-	Flapping      Kind = "flapping"       // an edge's link comes and goes, by chance
-	OfflineOn     Kind = "offline-on"     // an edge's link comes and goes, by the clock
-	NATRebind     Kind = "nat-rebind"     // the edge is seen from another port
-	AddressChange Kind = "address-change" // the edge has another address, and its old one is dead
+	LinkCut       Kind = "cut"            // an edge's link is cut
+	Flapping      Kind = "flapping"       // an edge's link is cut and healed in turns of random length
+	OfflineOn     Kind = "offline-on"     // an edge's link is cut and healed in turns of fixed length
+	NATRebind     Kind = "nat-rebind"     // the edge's packets arrive from another port
+	AddressChange Kind = "address-change" // the edge gets another address; the old one no longer works
 	LinkProfile   Kind = "profile"        // the link is slow, lossy, reordering, duplicating
 
-	HubKill     Kind = "hub-kill"      // a hub, with SIGKILL
-	LeaderKill  Kind = "leader-kill"   // the hub that leads at that time, with SIGKILL
-	HubPause    Kind = "hub-pause"     // a hub stands still (SIGSTOP) and goes on
+	HubKill     Kind = "hub-kill"      // a hub gets SIGKILL
+	LeaderKill  Kind = "leader-kill"   // the current leader gets SIGKILL
+	HubPause    Kind = "hub-pause"     // a hub is stopped (SIGSTOP) and continued
 	HubDiskFull Kind = "hub-disk-full" // a hub cannot write
 	MinorityCut Kind = "minority-cut"  // fewer than half of the hubs are cut off from everyone
-	HubPart     Kind = "hub-part"      // fewer than half of the hubs lose the others; edges reach them all
-	MajorityCut Kind = "majority-cut"  // no hub reaches a majority, then they do again
-	Restore     Kind = "restore"       // all hubs are put back to an older copy of their data
+	HubPart     Kind = "hub-part"      // fewer than half of the hubs are cut off from the other hubs; edges reach all hubs
+	MajorityCut Kind = "majority-cut"  // no hub reaches a majority of hubs
+	Restore     Kind = "restore"       // all hubs get an older copy of their data
 
-	EdgeKill    Kind = "edge-kill"    // an agent, with SIGKILL; tasks live on
-	EdgePause   Kind = "edge-pause"   // an agent stands still (SIGSTOP) and goes on
-	EdgeRestart Kind = "edge-restart" // an agent is stopped in good order and started; tasks live on
-	EdgeReboot  Kind = "edge-reboot"  // a machine goes down in good order and boots
-	PowerCut    Kind = "power-cut"    // a machine loses power: what was not synced is gone
+	EdgeKill    Kind = "edge-kill"    // an edge's agent gets SIGKILL; its tasks live on
+	EdgePause   Kind = "edge-pause"   // an edge's agent is stopped (SIGSTOP) and continued
+	EdgeRestart Kind = "edge-restart" // an edge's agent is stopped gracefully and started; its tasks live on
+	EdgeReboot  Kind = "edge-reboot"  // an edge's machine shuts down gracefully and boots
+	PowerCut    Kind = "power-cut"    // an edge's machine loses power: data that was not synced is lost
 	TornPage    Kind = "torn-page"    // as PowerCut, and a page of the journal is half written
 	BitFlip     Kind = "bit-flip"     // bits of the journal flip while the agent is down
 	DiskFull    Kind = "disk-full"    // an edge cannot write
-	SlowDisk    Kind = "slow-disk"    // each sync takes long
-	ClockJump   Kind = "clock-jump"   // an edge's wall clock jumps and stays so
-	Clock1970   Kind = "clock-1970"   // as EdgeReboot, and the wall clock wakes up in 1970
+	SlowDisk    Kind = "slow-disk"    // each sync of a hub or an edge is slow
+	ClockJump   Kind = "clock-jump"   // an edge's wall clock jumps, and is right again at the fault's end
+	Clock1970   Kind = "clock-1970"   // as EdgeReboot, and the wall clock starts in 1970
 	Clone       Kind = "clone"        // a second machine starts with a copy of an edge's data directory
 	CertExpired Kind = "cert-expired" // an edge is cut off until after its certificate has expired
-	MassRejoin  Kind = "mass-rejoin"  // all edges are cut off and come back at once; the leader is killed meanwhile
+	MassRejoin  Kind = "mass-rejoin"  // all edges are cut off and reconnect at once; then the leader is killed
 	CrashLoop   Kind = "crash-loop"   // tasks end soon after each start
-	DriverDead  Kind = "driver-dead"  // a driver answers nothing but errors
+	DriverDead  Kind = "driver-dead"  // every call of a driver fails
 
-	Drain Kind = "drain" // somebody empties an edge, and gives it back afterwards
+	Drain Kind = "drain" // a user drains an edge, and makes it eligible again afterwards
 )
 
-// Place is what a fault is aimed at.
+// Place is the set of members that a kind of fault can hit.
 type Place int
 
 const (
 	AtEdge   Place = iota // one edge, several, or a site
 	AtHub                 // one hub, several, or the leader
-	AtMember              // either
-	AtLeader              // the hub that leads at that time; names nothing
-	AtHubs                // all hubs; names nothing
-	AtEdges               // all edges; names nothing
+	AtMember              // edges or hubs
+	AtLeader              // the current leader; the fault names no target
+	AtHubs                // all hubs; the fault names no target
+	AtEdges               // all edges; the fault names no target
 )
 
-// String says where it is.
+// String returns the place in words: "edges", "the leader".
 func (p Place) String() string {
 	return [...]string{"edges", "hubs", "edges or hubs", "the leader", "all hubs", "all edges"}[p]
 }
 
-// Named reports whether a fault that is aimed there names its targets.
+// Named reports whether a fault of a kind with this place has to name its targets.
 func (p Place) Named() bool { return p == AtEdge || p == AtHub || p == AtMember }
 
-// Lasting says whether a kind has a duration.
+// Lasting states whether faults of a kind have a duration (`for`).
 type Lasting int
 
 const (
 	Instant Lasting = iota // it takes no `for`
-	MayLast                // `for` is how long its target stays down; without it, it is back at once
-	MayStay                // without a `for` it stays to the end of the run
+	MayLast                // `for` is how long the target stays down; without a `for` it is back at once
+	MayStay                // without a `for` the fault lasts to the end of the run
 	Lasts                  // it needs a `for`
 )
 
-// Clock is the time that a run passes in.
+// Clock is a set of run types: in virtual time, in real time, or both.
 type Clock int
 
-// The clocks of runs.
+// The run types.
 const (
 	Virtual Clock = 1 << iota // one process under testing/synctest
 	Real                      // real binaries
 	Both    = Virtual | Real
 )
 
-// String names the clocks.
+// String lists the run types: "virtual", "real", "virtual, real" or "none".
 func (c Clock) String() string {
 	switch c {
 	case Virtual:
@@ -98,50 +98,50 @@ func (c Clock) String() string {
 	return "none"
 }
 
-// Claim is something that a fault needs for itself: two faults that claim the same
-// of the same member do not overlap.
+// Claim is a resource of a member that a fault uses exclusively: two faults with the same
+// claim on the same member do not overlap.
 type Claim string
 
-// What a fault can claim.
+// The claims.
 const (
-	ClaimLink   Claim = "link"    // whether packets pass
-	ClaimShape  Claim = "profile" // how they pass
+	ClaimLink   Claim = "link"    // whether the link works
+	ClaimShape  Claim = "profile" // the quality of the link
 	ClaimAgent  Claim = "agent"   // the edge's process
 	ClaimDisk   Claim = "disk"
 	ClaimDriver Claim = "driver"
 	ClaimClock  Claim = "clock"
-	ClaimWork   Claim = "work" // whether the edge takes work
-	// ClaimHub is a hub as a whole: whatever is aimed at a hub takes it. At any time
-	// fewer than half of the hubs are taken, the leader counting as one more.
+	ClaimWork   Claim = "work" // the node's eligibility for new allocations
+	// ClaimHub is a whole hub: every fault of a hub claims it. At any time fewer than
+	// half of the hubs are claimed; the leader counts as one more hub.
 	ClaimHub Claim = "hub"
-	// ClaimHubs is all of them: no other fault is on a hub meanwhile.
+	// ClaimHubs is all hubs: no other fault hits a hub at the same time.
 	ClaimHubs Claim = "hubs"
 )
 
-// Info is what is known of a kind.
+// Info has the properties of a kind of fault.
 type Info struct {
 	Kind     Kind
 	At       Place
 	Lasting  Lasting
-	Shortest time.Duration // bounds of its duration
+	Shortest time.Duration // bounds of a fault's duration
 	Longest  time.Duration
-	Params   []Param // what it takes; those that are not needed have a default
-	Clock    Clock   // what it works in
-	// Takes is what it needs of its targets for itself while it lasts, and Begins
-	// what it needs of them at its beginning alone. (Of a hub it takes all.)
+	Params   []Param // the parameters; one that is not Needed has a default or may be absent
+	Clock    Clock   // the run types that support the kind
+	// Takes are the claims on the targets for the whole fault; Begins are the claims on
+	// the targets for its beginning only. Of hubs only Takes is used.
 	Takes, Begins []Claim
-	// Apart are kinds that do not happen meanwhile anywhere in the fleet.
+	// Apart are kinds that must not happen anywhere in the fleet at the same time.
 	Apart []Kind
-	// After is how long after its end its claims and Apart still hold: what was
-	// broken shall have a chance to recover.
+	// After is the time after a fault's end for which its claims and Apart still hold,
+	// so that the target can recover.
 	After time.Duration
-	// Most is how many targets it may name; 0: any number.
+	// Most is the maximum number of edges that a fault hits; 0: no limit.
 	Most int
-	// Shown are kinds that bring out its effect where nothing else would: one of them is
-	// often drawn with it.
+	// Shown are kinds whose faults make the effect of this one visible. Draw often adds
+	// one of them while this fault lasts.
 	Shown []Kind
-	// Weight is how often it is drawn, compared with others, and Drawn for how long. 0: it
-	// is no fault that is drawn among the others.
+	// Weight is the relative frequency of the kind in Draw; 0: Draw does not draw it with the
+	// other faults. Drawn is the range of durations that Draw uses.
 	Weight int
 	Drawn  Span
 	Doc    string // one line, for people
@@ -156,7 +156,7 @@ func Kinds() []Kind {
 	return kinds
 }
 
-// Info returns what is known of a kind; ok is false where there is no such kind.
+// Info returns the properties of a kind; ok is false if the kind does not exist.
 func (k Kind) Info() (info Info, ok bool) {
 	i := slices.IndexFunc(kindTable, func(i Info) bool { return i.Kind == k })
 	if i < 0 {

@@ -5,17 +5,17 @@ import "time"
 // Bounds that many kinds share.
 const (
 	day = 24 * time.Hour
-	// longest is how long anything may last, and how long a run may be.
+	// longest is the maximum duration of a fault, of most other times, and of a run.
 	longest = 400 * day
-	// memberRecovery is how long a member is left alone after what stopped its process: an
-	// agent reads its journal, a hub catches up.
+	// memberRecovery is the time without a conflicting fault after one that stopped a member's
+	// process: an agent reads its journal, a hub catches up.
 	memberRecovery = 20 * time.Second
-	// clusterRecovery is how long the hubs are left alone after what all of them suffered.
+	// clusterRecovery is the time without a conflicting fault after one that hit all hubs.
 	clusterRecovery = 2 * time.Minute
 )
 
-// kindTable is what is known of every kind. One that is added here is drawn, parsed,
-// printed and checked; nothing else lists kinds.
+// kindTable has the properties of every kind. A kind that is added here is drawn, parsed,
+// printed and validated; there is no other list of kinds.
 var kindTable = []Info{
 	{
 		Kind: LinkCut, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// occupancy is what the faults of a schedule take, and until when: it says which
-// others may happen beside them. Faults are added in any order.
+// occupancy has the claims of the faults in a schedule, with their times. It decides which
+// other faults may happen at the same time. Faults can be added in any order.
 type occupancy struct {
 	topology Topology
 	length   time.Duration
 	taken    []reservation
 }
 
-// reservation is what a fault has for itself.
+// reservation has the claims of one fault.
 type reservation struct {
 	fault    Fault
 	info     Info
 	from, to time.Duration
 	claims   []edgeClaim
-	until    map[edgeClaim]time.Duration // of each claim
-	hubs     []string                    // of ClaimHub
-	all      bool                        // ClaimHubs
+	until    map[edgeClaim]time.Duration // end of each claim
+	hubs     []string                    // the hubs of ClaimHub
+	all      bool                        // the fault has ClaimHubs
 }
 
-// edgeClaim is something of an edge.
+// edgeClaim is a claim on one edge.
 type edgeClaim struct {
 	claim Claim
 	edge  string
@@ -35,6 +35,7 @@ func newOccupancy(t Topology, length time.Duration) *occupancy {
 	return &occupancy{topology: t, length: length}
 }
 
+// reservationOf returns the claims of a fault with their ends. It reserves nothing.
 func (o *occupancy) reservationOf(f Fault) reservation {
 	info, _ := f.Kind.Info()
 	r := reservation{
@@ -58,14 +59,15 @@ func (o *occupancy) reservationOf(f Fault) reservation {
 	return r
 }
 
-// clash is why two faults may not be beside each other: "both take the link of
-// edge-3". Of one that is too much by itself, other is itself.
+// clash is the reason why two faults may not overlap: "both take the link of edge-3". If a
+// fault is too much by itself, other is that fault.
 type clash struct {
 	why   string
 	other Fault
 }
 
-// reserveFault takes what the fault needs. Where something is in the way nothing is taken.
+// reserveFault reserves the claims of the fault and returns nil. If they are not free, it
+// reserves nothing and returns the clash.
 func (o *occupancy) reserveFault(f Fault) *clash {
 	r := o.reservationOf(f)
 	var meanwhile []reservation
@@ -88,6 +90,7 @@ func (o *occupancy) reserveFault(f Fault) *clash {
 	return nil
 }
 
+// kindClash returns a reason if the kinds of the two faults must not overlap; "": they may.
 func (r reservation) kindClash(other reservation) string {
 	if slices.Contains(r.info.Apart, other.fault.Kind) || slices.Contains(other.info.Apart, r.fault.Kind) {
 		return fmt.Sprintf("%s and %s stay apart", r.fault.Kind, other.fault.Kind)
@@ -95,6 +98,7 @@ func (r reservation) kindClash(other reservation) string {
 	return ""
 }
 
+// edgeClash returns a reason if both faults have the same claim on an edge at one time; "": none.
 func (r reservation) edgeClash(other reservation) string {
 	for _, c := range r.claims {
 		if until, taken := other.until[c]; taken && other.from < r.until[c] && r.from < until {
@@ -104,6 +108,7 @@ func (r reservation) edgeClash(other reservation) string {
 	return ""
 }
 
+// hubClash returns a reason if both faults hit the same hub, or one of them hits all hubs; "": none.
 func (r reservation) hubClash(other reservation) string {
 	if r.all && (other.all || len(other.hubs) > 0) || other.all && len(r.hubs) > 0 {
 		return "one of them is on all hubs"
@@ -116,7 +121,8 @@ func (r reservation) hubClash(other reservation) string {
 	return ""
 }
 
-// minorityClash is a clash where more hubs would be taken at a time than may be.
+// minorityClash returns a clash if the fault and those that overlap it would hit more hubs at
+// the same time than Topology.Minority allows; nil: they would not.
 func (o *occupancy) minorityClash(r reservation, meanwhile []reservation) *clash {
 	if len(r.hubs) == 0 {
 		return nil
@@ -133,7 +139,7 @@ func (o *occupancy) minorityClash(r reservation, meanwhile []reservation) *clash
 	return c
 }
 
-// maxConcurrent is the largest number of hubs that are taken at one time, from a time on.
+// maxConcurrent returns the largest number of hubs that are claimed at one time, at or after from.
 func maxConcurrent(taken []reservation, from time.Duration) int {
 	most := 0
 	for _, r := range taken {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Param is a parameter that kinds take.
+// Param is a parameter of faults. Several kinds may share it.
 type Param struct {
-	Name     string   // as it stands in a scenario
-	Words    []string // what it can be; nil: any value within the bounds
-	Standard any      // its value where nothing is said; nil: it may be left out, but for what Needed says
+	Name     string   // its key in a scenario
+	Words    []string // the allowed values; nil: any value within the bounds
+	Standard any      // its default; nil: none, and the parameter may be absent unless Needed
 	Needed   bool
 	Doc      string
 
-	bounds Span // of a duration, or of both ends of a range
-	most   int  // of a count, from 1
-	field  func(p *Params) any
+	bounds Span                // the allowed durations; of a range, both ends must lie in them
+	most   int                 // the largest allowed count; the smallest is 1
+	field  func(p *Params) any // returns a pointer to the parameter's field of p
 }
 
 const (
@@ -74,10 +74,12 @@ var (
 	}
 )
 
+// boolParam returns an optional parameter that is true or false, by default false.
 func boolParam(name string, field func(*Params) any) Param {
 	return Param{Name: name, Words: []string{"false", "true"}, Standard: false, field: field}
 }
 
+// toStrings converts a list of string types to strings.
 func toStrings[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i := range list {
@@ -86,10 +88,10 @@ func toStrings[T ~string](list []T) []string {
 	return out
 }
 
-// valueIn is the parameter's field of p, which can be set.
+// valueIn returns the parameter's field of p as a value that can be set.
 func (param Param) valueIn(p *Params) reflect.Value { return reflect.ValueOf(param.field(p)).Elem() }
 
-// Fill gives parameters that are not set the standards of the kind.
+// Fill returns p with the defaults of the kind in all parameters that are zero.
 func (k Kind) Fill(p Params) Params {
 	info, _ := k.Info()
 	for _, param := range info.Params {
@@ -100,7 +102,8 @@ func (k Kind) Fill(p Params) Params {
 	return p
 }
 
-// formatParams writes the parameters without words that are the standard.
+// formatParams formats the parameters of the kind as "name=value name=value". It leaves out
+// zero values, and of parameters with a list of Words also the default.
 func (k Kind) formatParams(p Params) string {
 	info, _ := k.Info()
 	var parts []string
@@ -118,7 +121,8 @@ func (k Kind) formatParams(p Params) string {
 	return strings.Join(parts, " ")
 }
 
-// validateParams checks what is set, and finds what the kind does not take.
+// validateParams returns an error if a parameter that needs a value has none, a value is not
+// allowed, or p sets a parameter that the kind does not take.
 func (k Kind) validateParams(p Params) error {
 	info, _ := k.Info()
 	rest := p
@@ -138,6 +142,8 @@ func (k Kind) validateParams(p Params) error {
 	return nil
 }
 
+// validateValue returns an error if v, the parameter's field, is none of its Words or outside
+// of its bounds.
 func (param Param) validateValue(v reflect.Value) error {
 	if text := fmt.Sprint(v); param.Words != nil && !slices.Contains(param.Words, text) {
 		return fmt.Errorf("%q is none of %s", text, strings.Join(param.Words, ", "))
@@ -164,6 +170,7 @@ func (param Param) validateValue(v reflect.Value) error {
 	return nil
 }
 
+// validateDuration returns an error if the duration is outside of the parameter's bounds.
 func (param Param) validateDuration(d time.Duration) error {
 	if d < param.bounds.Shortest || d > param.bounds.Longest {
 		return fmt.Errorf("%s must be %s to %s, not %s", param.Name, formatDuration(param.bounds.Shortest), formatDuration(param.bounds.Longest), formatDuration(d))

@@ -23,16 +23,16 @@ import (
 const (
 	MaxText    = 8 << 20
 	maxComment = 4096
-	// maxDiagnostics is how much is said before the rest is only counted.
+	// maxDiagnostics is the number of diagnostics that are listed; the rest is counted.
 	maxDiagnostics = 100
 )
 
-// Diagnostics are all that is wrong with a scenario, by position; see package
+// Diagnostics are all errors of a scenario, in the order of their positions; see package
 // jobspec.
 type Diagnostics = jobspec.Diagnostics
 
-// Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
-// all that is wrong, by line and column, with what to do about it.
+// Parse reads a scenario from YAML, repeats its steps and faults, and validates it. The error
+// is Diagnostics with all mistakes, each with file (for messages), line, column and hint.
 func Parse(file string, src []byte) (Schedule, error) {
 	d := document{Schedule: Schedule{Settle: DefaultSettle}}
 	if err := DecodeText(file, src, &d); err != nil {
@@ -61,7 +61,8 @@ var (
 	unknownKey = regexp.MustCompile(`^field (.*) not found in type .*$`)
 )
 
-// DecodeText reads YAML without unknown keys into a value. The error is Diagnostics.
+// DecodeText decodes one YAML document into a value. Unknown keys and further documents are
+// errors; an empty text is none. The error is Diagnostics; file is for its messages.
 func DecodeText(file string, src []byte, into any) error {
 	p := &parser{file: file}
 	if len(src) > MaxText {
@@ -96,24 +97,26 @@ func DecodeText(file string, src []byte, into any) error {
 	return p.diagnosticsError()
 }
 
+// parser collects the positions and the diagnostics of one text.
 type parser struct {
 	file   string
 	items  itemNodes
-	places map[Part][]place // where each item of a part stands
+	places map[Part][]place // position of each item, by part
 	diags  Diagnostics
 }
 
-// itemNodes are the items of a document's lists, as they stand in it.
+// itemNodes are the YAML nodes of the items in a document's lists.
 type itemNodes struct{ Edges, Pools, Jobs, Steps, Faults, Expect []yaml.Node }
 
-// place is where something stands; both count from 1.
+// place is a position in the text; line and column count from 1. Zero: the text as a whole.
 type place struct{ line, column int }
 
 func (p *parser) addDiagnostic(at place, message, hint string) {
 	p.diags = append(p.diags, jobspec.Diagnostic{File: p.file, Line: at.line, Column: at.column, Message: message, Hint: hint})
 }
 
-// diagnosticsError is the error of all that was reported.
+// diagnosticsError returns the diagnostics as an error: sorted by position, each once, and at
+// most maxDiagnostics of them with a count of the rest.
 func (p *parser) diagnosticsError() error {
 	slices.SortStableFunc(p.diags, func(a, b jobspec.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -126,7 +129,8 @@ func (p *parser) diagnosticsError() error {
 	return p.diags
 }
 
-// readDocument makes a schedule of a document, and notes where its parts stand.
+// readDocument converts a document to a schedule, with repetitions and ranges of targets
+// expanded and default parameters filled in. It records the positions of the items in p.places.
 func (p *parser) readDocument(d document) Schedule {
 	s := d.Schedule
 	s.Expect = d.Expect
@@ -155,7 +159,8 @@ func (p *parser) readDocument(d document) Schedule {
 	return s
 }
 
-// repeatItems repeats steps or faults, and puts them in order of time.
+// repeatItems returns all repetitions of steps or faults in order of time, and records the
+// position of each in p.places. It adds a diagnostic for each invalid repetition.
 func repeatItems[T any](p *parser, part Part, texts []timed[T], nodes []yaml.Node, at func(*T) *time.Duration) (values []T) {
 	type placed struct {
 		value T
@@ -188,8 +193,8 @@ func repeatItems[T any](p *parser, part Part, texts []timed[T], nodes []yaml.Nod
 
 func placeOf(node yaml.Node) place { return place{node.Line, node.Column} }
 
-// placeOfProblem is where a problem stands: the item that it is about, or the line of its
-// job file.
+// placeOfProblem returns the position of a problem: its item, or the line in the HCL of its
+// job. Zero: the problem has no position.
 func (p *parser) placeOfProblem(problem Problem) place {
 	places := p.places[problem.Part]
 	if problem.Index >= len(places) {
@@ -207,7 +212,7 @@ func (p *parser) placeOfProblem(problem Problem) place {
 	return place{fields[i+1].Line + problem.Line, fields[i].Column + 1 + problem.Column}
 }
 
-// topComment returns the lines at the top that begin with #.
+// topComment returns the lines at the top of the text that begin with #, without the #.
 func topComment(src []byte) string {
 	var text []string
 	for line := range strings.Lines(string(src)) {
@@ -220,6 +225,7 @@ func topComment(src []byte) string {
 	return strings.Trim(strings.Join(text, "\n"), "\n")
 }
 
+// validComment reports whether s is a comment that String writes and Parse reads unchanged.
 func validComment(s string) bool {
 	if s == "" {
 		return true

@@ -7,21 +7,21 @@ import (
 	"skerry/fleet"
 )
 
-// Shrinking says how Shrink looks for a shorter schedule.
+// Shrinking configures Shrink.
 type Shrinking struct {
 	// Fails runs a schedule and reports whether it fails as the first one did. It is
-	// called often, and never twice at a time.
+	// called many times, but never concurrently.
 	Fails func(ctx context.Context, s Schedule) bool
-	// Runs is how often Fails is called at most; 0: 200.
+	// Runs is the maximum number of calls of Fails; 0: 200.
 	Runs int
-	// Tries is how often a schedule has to pass before it counts as one that does not
-	// fail: failures may depend on chance. 0: 2.
+	// Tries is how often a schedule has to pass before it counts as passing: failures may
+	// depend on chance. 0: 2.
 	Tries int
 }
 
-// Shrink returns the shortest schedule that still fails, as far as it gets within its runs, or
-// until the context is done (delta debugging: Zeller, Hildebrandt: Simplifying and Isolating
-// Failure-Inducing Input, 2002). What it returns is valid if s is, and has failed, unless it is s.
+// Shrink returns the shortest schedule that it found to fail, after at most how.Runs runs, or when
+// ctx is done. It is s itself if no shorter one failed, and valid if s is. The method is delta
+// debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002).
 func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
 	how.Runs = orElse(how.Runs, 200)
 	how.Tries = orElse(how.Tries, 2)
@@ -40,16 +40,19 @@ func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
 	return k.best
 }
 
+// shrinker is the state of one Shrink: the shortest failing schedule so far, and the count of runs.
 type shrinker struct {
 	Shrinking
 	best Schedule
 	runs int
-	seen map[string]bool // texts of what was tried
+	seen map[string]bool // the schedules that were tried, as texts
 }
 
+// hasRunsLeft reports whether another run is allowed and the context is not done.
 func (k *shrinker) hasRunsLeft(ctx context.Context) bool { return k.runs < k.Runs && ctx.Err() == nil }
 
-// tryCandidate runs a candidate, and keeps it if it fails.
+// tryCandidate runs a schedule up to Tries times. If a run fails, the schedule becomes k.best and
+// the result is true. It skips an invalid schedule and one that was tried before.
 func (k *shrinker) tryCandidate(ctx context.Context, s Schedule) bool {
 	s = dropDanglingParts(s)
 	text := s.String()
@@ -70,7 +73,7 @@ func (k *shrinker) tryCandidate(ctx context.Context, s Schedule) bool {
 	return false
 }
 
-// itemLists are the parts of a schedule of which items can be left out.
+// itemLists are the lists of a schedule whose items can be left out; without drops items i to j-1.
 var itemLists = []struct {
 	length  func(s Schedule) int
 	without func(s Schedule, i, j int) Schedule
@@ -87,7 +90,7 @@ var itemLists = []struct {
 
 func without[S ~[]T, T any](items S, i, j int) S { return slices.Delete(slices.Clone(items), i, j) }
 
-// fewerItems leaves out as many items of each list as it can: all, then halves, quarters, …
+// fewerItems tries to drop items from each list: all, then halves, quarters, down to single ones.
 func (k *shrinker) fewerItems(ctx context.Context) {
 	for _, l := range itemLists {
 		for size := l.length(k.best); size > 0 && k.hasRunsLeft(ctx); size /= 2 {
@@ -100,7 +103,7 @@ func (k *shrinker) fewerItems(ctx context.Context) {
 	}
 }
 
-// tryOneHub tries a cluster of one.
+// tryOneHub tries the schedule with only its first hub.
 func (k *shrinker) tryOneHub(ctx context.Context) {
 	if s := k.best; len(s.Topology.Hubs) > 1 {
 		s.Topology.Hubs = s.Topology.Hubs[:1]
@@ -108,7 +111,7 @@ func (k *shrinker) tryOneHub(ctx context.Context) {
 	}
 }
 
-// tryPlainEdges tries edges without sites, pools and slow links.
+// tryPlainEdges tries the schedule with default edges: no sites, pools, datacenters or slow links.
 func (k *shrinker) tryPlainEdges(ctx context.Context) {
 	s := k.best
 	s.Topology = NewTopology(len(s.Topology.Hubs), len(s.Topology.Edges))
@@ -119,8 +122,8 @@ func (k *shrinker) tryPlainEdges(ctx context.Context) {
 	k.tryCandidate(ctx, s)
 }
 
-// withEdges has only these of the schedule's edges. They move up and are renamed, wherever
-// they are named.
+// withEdges returns the schedule with only these of its edges. They get new consecutive names,
+// also in faults and expectations; names of dropped edges become removedEdge there.
 func (s Schedule) withEdges(edges []Edge) Schedule {
 	names := map[string]string{}
 	topology := s.Topology
@@ -149,12 +152,12 @@ func (s Schedule) withEdges(edges []Edge) Schedule {
 	return s
 }
 
-// removedEdge is the name of an edge that was left out, until tidy drops what names it.
+// removedEdge stands for an edge that was dropped, until dropDanglingParts removes the references to it.
 const removedEdge = "gone"
 
-// dropDanglingParts drops what refers to something that was left out: targets, faults without
-// targets, steps and expectations of absent jobs, steps that their job is not ready
-// for.
+// dropDanglingParts returns the schedule without references to dropped items: targets, faults
+// without targets, pools without edges, expectations that are no longer valid, and steps of
+// absent jobs or that the job's state does not allow.
 func dropDanglingParts(s Schedule) Schedule {
 	s.Faults = slices.Clone(s.Faults)
 	sites := s.Topology.Sites()
@@ -184,7 +187,7 @@ func dropDanglingParts(s Schedule) Schedule {
 	return s
 }
 
-// applicableSteps are the steps that their jobs are there and ready for.
+// applicableSteps returns the steps whose job exists, has started, and is in a state that allows them.
 func applicableSteps(s Schedule) []Step {
 	stands := map[fleet.JobID]string{}
 	for _, j := range s.Jobs {

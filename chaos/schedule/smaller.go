@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// shortenRun cuts off the end of the run: everything, then half of it, a quarter, …
+// shortenRun tries to cut off the end of the run: half of it as often as that still fails, then a
+// quarter, and so on.
 func (k *shrinker) shortenRun(ctx context.Context) {
 	for part := time.Duration(2); part <= 16 && k.hasRunsLeft(ctx); part *= 2 {
 		for k.hasRunsLeft(ctx) {
@@ -20,7 +21,8 @@ func (k *shrinker) shortenRun(ctx context.Context) {
 	}
 }
 
-// truncatedAt is the schedule as far as a time. Faults that last longer end with it.
+// truncatedAt returns the schedule cut off at the time length. Later jobs, steps and faults are
+// dropped; faults that last longer end then, or are dropped if that is too short for their kind.
 func (s Schedule) truncatedAt(length time.Duration) Schedule {
 	old := s.Length
 	s.Length = length
@@ -39,11 +41,11 @@ func (s Schedule) truncatedAt(length time.Duration) Schedule {
 	return s
 }
 
-// keptIdleTime is how much time without any event is left when events are drawn together.
+// keptIdleTime is the time without an event that closeIdleGaps leaves between two events.
 const keptIdleTime = 30 * time.Second
 
-// closeIdleGaps takes out time in which nothing begins or ends: all of it, then one gap
-// after the other.
+// closeIdleGaps tries to remove the times in which nothing begins or ends: all of them at once,
+// and if that no longer fails, one after the other.
 func (k *shrinker) closeIdleGaps(ctx context.Context) {
 	gaps := k.best.idleGaps()
 	if len(gaps) == 0 {
@@ -65,7 +67,8 @@ func (k *shrinker) closeIdleGaps(ctx context.Context) {
 	}
 }
 
-// idleGaps are times of more than twice idle between two events, without idle, in order.
+// idleGaps returns the times between two events that closeIdleGaps may remove, in order: from
+// keptIdleTime after an event to the next, if that is more than keptIdleTime.
 func (s Schedule) idleGaps() []Span {
 	events := []time.Duration{0, s.Length}
 	for _, j := range s.Jobs {
@@ -90,8 +93,8 @@ func (s Schedule) idleGaps() []Span {
 	return gaps
 }
 
-// withoutSpan takes a span of time out: what is behind it comes so much sooner, and what
-// lasts over it is so much shorter.
+// withoutSpan returns the schedule without a span of time: later events are that much earlier,
+// and faults that last over the span are that much shorter.
 func (s Schedule) withoutSpan(gap Span) Schedule {
 	less := gap.Longest - gap.Shortest
 	moved := func(t time.Duration) time.Duration {
@@ -122,8 +125,7 @@ func (s Schedule) withoutSpan(gap Span) Schedule {
 	return s
 }
 
-// smallerFaults makes each fault shorter, on fewer targets, with what its kind has
-// by default.
+// smallerFaults tries, for each fault, fewer targets, the default parameters and a shorter time.
 func (k *shrinker) smallerFaults(ctx context.Context) {
 	for i := 0; i < len(k.best.Faults) && k.hasRunsLeft(ctx); i++ {
 		try := func(simpler func(f *Fault)) bool {
@@ -143,7 +145,7 @@ func (k *shrinker) smallerFaults(ctx context.Context) {
 	}
 }
 
-// requiredParams keeps only those parameters that have no standard.
+// requiredParams returns the parameters with only the Needed ones kept and defaults in the others.
 func (k Kind) requiredParams(p Params) Params {
 	info, _ := k.Info()
 	var plain Params
@@ -155,8 +157,8 @@ func (k Kind) requiredParams(p Params) Params {
 	return k.Fill(plain)
 }
 
-// smallerJobs has fewer allocations of each job, and leaves out what it need not have: all
-// of it, then one field after the other.
+// smallerJobs tries fewer allocations of each job, and jobs without the fields that are not
+// needed: without all of them, then without one after the other.
 func (k *shrinker) smallerJobs(ctx context.Context) {
 	for i := 0; i < len(k.best.Jobs) && k.hasRunsLeft(ctx); i++ {
 		try := func(simpler func(j *Job)) {

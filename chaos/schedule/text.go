@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document is a scenario as its YAML has it.
+// document is the YAML form of a schedule.
 type document struct {
 	Schedule `yaml:",inline"`
 	Steps    []timed[Step]  `yaml:"steps,omitempty"`
@@ -18,26 +18,26 @@ type document struct {
 	Expect   []Expectation  `yaml:"expect,omitempty"`
 }
 
-// timed is a step or a fault, once or several times.
+// timed is a step or a fault in YAML, with an optional repetition.
 type timed[T any] struct {
 	Item       T `yaml:",inline"`
 	repetition `yaml:",inline"`
 }
 
-// repetition repeats a step or a fault: so many times, or until a time.
+// repetition repeats a step or a fault Every interval: Times times, or up to the time Until.
 type repetition struct {
 	Every time.Duration `yaml:"every,omitempty"`
 	Until time.Duration `yaml:"until,omitempty"`
 	Times int           `yaml:"times,omitempty"`
 }
 
-// edgeGroup is edges that are alike.
+// edgeGroup is a number of consecutive edges with the same attributes.
 type edgeGroup struct {
 	Count int `yaml:"count"` // 0: 1
 	Edge  `yaml:",inline"`
 }
 
-// UnmarshalYAML makes the names of a number of hubs.
+// UnmarshalYAML reads the number of hubs and sets h to their names.
 func (h *HubNames) UnmarshalYAML(decode func(any) error) error {
 	var n int
 	if err := decode(&n); err != nil {
@@ -50,10 +50,10 @@ func (h *HubNames) UnmarshalYAML(decode func(any) error) error {
 	return nil
 }
 
-// MarshalYAML is the number of hubs.
+// MarshalYAML returns the number of hubs.
 func (h HubNames) MarshalYAML() (any, error) { return len(h), nil }
 
-// UnmarshalYAML makes the edges of groups.
+// UnmarshalYAML reads groups of edges and sets es to the single, numbered edges.
 func (es *Edges) UnmarshalYAML(decode func(any) error) error {
 	var groups []edgeGroup
 	if err := decode(&groups); err != nil {
@@ -71,7 +71,7 @@ func (es *Edges) UnmarshalYAML(decode func(any) error) error {
 	return nil
 }
 
-// MarshalYAML groups edges that are alike and follow each other.
+// MarshalYAML returns groups of consecutive edges with the same attributes.
 func (es Edges) MarshalYAML() (any, error) {
 	var groups []edgeGroup
 	for _, e := range es {
@@ -85,7 +85,8 @@ func (es Edges) MarshalYAML() (any, error) {
 	return groups, nil
 }
 
-// expandTimes returns the times that a repetition means, of which the first is at.
+// expandTimes returns the times of all repetitions, of which the first is at. An empty
+// repetition has only that one. It returns an error if the repetition is invalid.
 func (r repetition) expandTimes(at time.Duration) ([]time.Duration, error) {
 	if r == (repetition{}) {
 		return []time.Duration{at}, nil
@@ -104,7 +105,7 @@ func (r repetition) expandTimes(at time.Duration) ([]time.Duration, error) {
 	return times, nil
 }
 
-// expandTargets replaces ranges of targets, such as edge-1..4.
+// expandTargets replaces ranges of targets, such as edge-1..4, by the names of their members.
 func expandTargets(targets []string) ([]string, error) {
 	var names []string
 	for _, name := range targets {
@@ -126,8 +127,8 @@ func expandTargets(targets []string) ([]string, error) {
 	return names, nil
 }
 
-// String is the schedule as a scenario, in the canonical form: what Parse makes of
-// it prints the same. Items of lists have a line each, but for job files.
+// String formats the schedule as YAML that Parse reads. The form is canonical: parsing and
+// printing it again gives the same text. List items take one line each, except jobs with HCL.
 func (s Schedule) String() string {
 	var b strings.Builder
 	if s.Comment != "" {
@@ -162,7 +163,7 @@ func (s Schedule) String() string {
 	return b.String()
 }
 
-// String is the expectation as it stands in a scenario.
+// String formats the expectation as one line of YAML, as in a scenario.
 func (e Expectation) String() string {
 	var node yaml.Node
 	if err := node.Encode(e); err != nil {

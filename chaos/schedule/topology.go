@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// NewTopology returns hubs hub-1, hub-2, … and edges edge-1, edge-2, …
+// NewTopology returns a topology of hubs hub-1, hub-2, … and default edges edge-1, edge-2, …
 func NewTopology(hubs, edges int) Topology {
 	var t Topology
 	for i := range hubs {
@@ -17,13 +17,13 @@ func NewTopology(hubs, edges int) Topology {
 	return t
 }
 
-// HubName is the name of the hub of a number, from 1.
+// HubName returns the name of hub n, which counts from 1.
 func HubName(n int) string { return fmt.Sprintf("hub-%d", n) }
 
-// EdgeName is the name of the edge of a number, from 1.
+// EdgeName returns the name of edge n, which counts from 1.
 func EdgeName(n int) string { return fmt.Sprintf("edge-%d", n) }
 
-// With returns the topology with n more edges like e, under the next names.
+// With returns a topology with n more copies of e, named by the next numbers. It does not change t.
 func (t Topology) With(n int, e Edge) Topology {
 	t.Edges = slices.Clone(t.Edges)
 	for range n {
@@ -33,12 +33,11 @@ func (t Topology) With(n int, e Edge) Topology {
 	return t
 }
 
-// Minority is how many hubs may be taken at a time: fewer than half. One or two
-// hubs have no such minority, and what takes one of them stops the cluster for a
-// while, which loses nothing either.
+// Minority returns the number of hubs that faults may hit at the same time: fewer than half, but
+// at least one. With one or two hubs that one fault stops the cluster for a while, which loses no data.
 func (t Topology) Minority() int { return max(1, (len(t.Hubs)-1)/2) }
 
-// EdgesOf returns the names of the edges that a fault is on, in their order.
+// EdgesOf returns the names of the edges that a fault hits, in the order of the topology.
 func (t Topology) EdgesOf(f Fault) []string {
 	info, _ := f.Kind.Info()
 	all := info.At == AtEdges || slices.Contains(f.Targets, TargetEdges)
@@ -51,9 +50,9 @@ func (t Topology) EdgesOf(f Fault) []string {
 	return names
 }
 
-// HubsOf returns the names of the hubs that a fault is on, in their order, with
-// TargetLeader for the one that leads when it begins. Where that is one of the
-// others, or one that another fault has taken, nothing more is done to it.
+// HubsOf returns the names of the hubs that a fault hits, in the order of the topology, then
+// TargetLeader if it hits the hub that leads when it begins. If that hub is also named, or
+// another fault has hit it, it is not hit twice.
 func (t Topology) HubsOf(f Fault) []string {
 	info, _ := f.Kind.Info()
 	var names []string

@@ -30,7 +30,7 @@ const (
 	maxTargets = 100_000
 )
 
-// Part is a part of a schedule that something may be wrong with.
+// Part is a part of a schedule, for problems.
 type Part string
 
 // The parts of a schedule.
@@ -45,9 +45,8 @@ const (
 	PartExpect Part = "expectation"
 )
 
-// Problem is one thing that is wrong with a schedule: with the item at Index of its
-// part. Hint says what to do and may be empty. Line and Column are within a job's
-// HCL, from 1; else 0.
+// Problem is a mistake in a schedule, in the item at Index of its part. Hint is a remedy and
+// may be empty. Line and Column are a position in the job's HCL, from 1; otherwise 0.
 type Problem struct {
 	Part         Part
 	Index        int
@@ -68,10 +67,10 @@ func (p Problem) String() string {
 	return s
 }
 
-// Problems are all that is wrong with a schedule.
+// Problems are all mistakes in a schedule.
 type Problems []Problem
 
-// Err returns nil where there are none, and else an error of one line a problem.
+// Err returns nil if there are no problems, and otherwise an error with one line for each.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
@@ -87,17 +86,19 @@ func (ps *Problems) add(part Part, i int, format string, args ...any) {
 	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...)})
 }
 
+// addWithHint adds a problem of item i of the part; hint is a remedy. add does so without a hint.
 func (ps *Problems) addWithHint(part Part, i int, hint, format string, args ...any) {
 	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Validate returns all that is wrong with a schedule.
+// Validate returns all mistakes in a schedule; none: it is valid. If its bounds or its topology
+// are wrong, it returns only those mistakes.
 func (s Schedule) Validate() Problems {
 	var ps Problems
 	s.checkBounds(&ps)
 	s.Topology.validateTopology(&ps)
 	if len(ps) > 0 {
-		return ps // what follows refers to these
+		return ps // the other checks need a valid topology
 	}
 	s.checkJobs(&ps)
 	s.checkSteps(&ps)
@@ -106,6 +107,7 @@ func (s Schedule) Validate() Problems {
 	return ps
 }
 
+// checkBounds adds problems of the schedule's times, its comment, and the lengths of its lists.
 func (s Schedule) checkBounds(ps *Problems) {
 	if s.Length < time.Second || s.Length > longest {
 		ps.addWithHint(PartWhole, 0, "length: 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
@@ -133,6 +135,7 @@ func (s Schedule) checkBounds(ps *Problems) {
 	}
 }
 
+// validateTopology adds a problem for each mistake in the hubs, edges and pools.
 func (t Topology) validateTopology(ps *Problems) {
 	if n := len(t.Hubs); n < 1 || n > MaxHubs {
 		ps.addWithHint(PartHubs, 0, "hubs: 3", "1 to %d hubs, not %d", MaxHubs, n)
@@ -152,6 +155,7 @@ func (t Topology) validateTopology(ps *Problems) {
 	t.checkPools(ps)
 }
 
+// validateEdge adds a problem for each mistake in e, the edge with the index i.
 func (e Edge) validateEdge(ps *Problems, i int) {
 	if e.Name != EdgeName(i+1) {
 		ps.add(PartEdge, i, "edge %d is named %q: it is %s", i+1, e.Name, EdgeName(i+1))
@@ -174,11 +178,12 @@ func (e Edge) validateEdge(ps *Problems, i int) {
 	}
 }
 
-// reservedName reports whether a name means something as a target of a fault.
+// reservedName reports whether a site may not have the name, since it is another target of faults.
 func reservedName(name string) bool {
 	return name == TargetLeader || name == TargetEdges || strings.HasPrefix(name, "hub-") || strings.HasPrefix(name, "edge-")
 }
 
+// checkPools adds a problem for each mistake in a node pool.
 func (t Topology) checkPools(ps *Problems) {
 	if len(t.Pools) > MaxPools {
 		ps.add(PartPool, MaxPools, "%d pools: at most %d", len(t.Pools), MaxPools)

@@ -10,7 +10,7 @@ import (
 	"skerry/fleet"
 )
 
-// clientStatuses are what an allocation can be expected to be.
+// clientStatuses are the client statuses that an expectation of an allocation can name.
 var clientStatuses = []string{
 	fleet.ClientPending, fleet.ClientRunning, fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost, fleet.ClientUnknown,
 }
@@ -19,23 +19,23 @@ var nodeStatuses = []string{
 	string(fleet.NodeInitializing), string(fleet.NodeReady), string(fleet.NodeDisconnected), string(fleet.NodeDown),
 }
 
-// refusals are the codes that a session or a message can be refused with.
+// refusals are the codes with which a hub or an edge refuses a session or a message.
 var refusals = toStrings([]fleet.Code{
 	fleet.CodeHeartbeatFirst, fleet.CodeStaleEpoch, fleet.CodeNodeNotReady, fleet.CodeForeignAlloc, fleet.CodeGap,
 	fleet.CodeFork, fleet.CodeCloned, fleet.CodeStaleSession, fleet.CodeFrameTooLarge, fleet.CodeFrameBad,
 	fleet.CodeUnavailable, fleet.CodeVersion,
 })
 
-// subjectRules is what an expectation of a subject may say.
+// subjectRules are the fields and values that an expectation of a subject may have.
 type subjectRules struct {
-	fields []string // that it may have, beside Subject and those of its time
-	states []string // what State may be; nil: it has none
+	fields []string // the allowed fields, beside Subject, When and the fields of its time
+	states []string // the allowed values of State; nil: it has no State
 	whens  []When
 }
 
 var anyTime = []When{AtEnd, At, By, Always, Never}
 
-// subjects are all that an expectation can be about.
+// subjects are all subjects of expectations.
 var subjects = []Subject{
 	ExpectJob, ExpectAlloc, ExpectNode, ExpectEdge, ExpectReplaced, ExpectRestarted, ExpectRefused, ExpectQuiet, ExpectVoid,
 }
@@ -52,18 +52,20 @@ var rulesOfSubjects = map[Subject]subjectRules{
 	ExpectVoid:      {nil, nil, []When{Never}},
 }
 
-// fieldsOfWhens are the fields that a time has.
+// fieldsOfWhens are the fields that a When needs.
 var fieldsOfWhens = map[When][]string{At: {"Time"}, By: {"Time"}, Always: {"Time", "Until"}}
 
-// allocName is JOB.GROUP[INDEX].
+// allocName matches the name of an allocation, JOB.GROUP[INDEX].
 var allocName = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\.([A-Za-z0-9_-]+)\[([0-9]{1,5})\]$`)
 
+// checkExpectations adds a problem for each mistake in an expectation.
 func (s Schedule) checkExpectations(ps *Problems) {
 	for i, e := range s.Expect {
 		e.validateExpectation(ps, i, s)
 	}
 }
 
+// validateExpectation adds a problem for each mistake in e, the expectation i of the schedule s.
 func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
 	rules, known := rulesOfSubjects[e.Subject]
 	if !known {
@@ -89,7 +91,7 @@ func (e Expectation) validateExpectation(ps *Problems, i int, s Schedule) {
 	e.checkWhen(ps, i, s)
 }
 
-// hasOnlyFields reports whether no others are set.
+// hasOnlyFields reports whether all fields that are not zero are among the names.
 func (e Expectation) hasOnlyFields(names []string) bool {
 	v := reflect.ValueOf(e)
 	for _, field := range reflect.VisibleFields(v.Type()) {
@@ -100,6 +102,7 @@ func (e Expectation) hasOnlyFields(names []string) bool {
 	return true
 }
 
+// checkName adds a problem if the job, allocation or edge of expectation i is missing or unknown.
 func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
 	switch e.Subject {
 	case ExpectJob:
@@ -127,6 +130,7 @@ func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
 	}
 }
 
+// checkWhen adds problems of the times of expectation i.
 func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	last := s.Length + s.Settle
 	switch {
@@ -148,7 +152,7 @@ func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	}
 }
 
-// lastFaultEnd is when the last fault is over.
+// lastFaultEnd returns the time at which the last fault is over; 0: there are no faults.
 func (s Schedule) lastFaultEnd() time.Duration {
 	end := time.Duration(0)
 	for _, f := range s.Faults {

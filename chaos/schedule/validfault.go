@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// checkFaults adds a problem for each invalid fault, for each that clashes with an earlier one,
+// and for faults that are not in order of time.
 func (s Schedule) checkFaults(ps *Problems) {
 	taken := newOccupancy(s.Topology, s.Length)
 	var before time.Duration
@@ -42,7 +44,8 @@ func (s Schedule) checkFaults(ps *Problems) {
 
 func sameFault(a, b Fault) bool { return a.String() == b.String() }
 
-// validateFault checks the fault by itself.
+// validateFault adds a problem for each mistake in f, the fault i of the schedule s. It does not
+// compare it with other faults.
 func (f Fault) validateFault(ps *Problems, i int, s Schedule) {
 	info, ok := f.Kind.Info()
 	if !ok {
@@ -77,6 +80,8 @@ func (f Fault) validateFault(ps *Problems, i int, s Schedule) {
 	}
 }
 
+// checkTargets adds a problem if the targets of fault i are missing, unknown, repeated, or of the
+// wrong kind.
 func (f Fault) checkTargets(ps *Problems, i int, info Info, s Schedule) {
 	if !info.At.Named() {
 		if len(f.Targets) > 0 {
@@ -105,7 +110,7 @@ func (f Fault) checkTargets(ps *Problems, i int, info Info, s Schedule) {
 	}
 }
 
-// targetNamesHint says what a fault can be aimed at.
+// targetNamesHint returns a hint with the names that a fault of the place can have as targets.
 func (t Topology) targetNamesHint(at Place) string {
 	var names []string
 	if at != AtEdge {
@@ -121,7 +126,8 @@ func (t Topology) targetNamesHint(at Place) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// Usage is how faults of the kind are written, with all that they need.
+// Usage returns an example of a fault of the kind in YAML, with the fields that it needs; "": the
+// kind does not exist.
 func (k Kind) Usage() string {
 	info, ok := k.Info()
 	if !ok {

@@ -11,6 +11,7 @@ import (
 	"skerry/fleet/jobspec"
 )
 
+// checkJobs adds a problem for each mistake in a job.
 func (s Schedule) checkJobs(ps *Problems) {
 	seen := map[fleet.JobID]bool{}
 	for i, j := range s.Jobs {
@@ -38,7 +39,8 @@ func (s Schedule) checkJobs(ps *Problems) {
 	}
 }
 
-// checkAttributes checks what package fleet does not see.
+// checkAttributes adds problems of the fields of job i without HCL that the validation of package
+// fleet does not find.
 func (j Job) checkAttributes(ps *Problems, i int) {
 	if !slices.Contains([]string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem}, j.Type) {
 		ps.addWithHint(PartJob, i, "type: service", "a job is service, batch or system, not %q", j.Type)
@@ -68,7 +70,7 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 	}
 }
 
-// checkRollout checks how versions of the job come, and when it is launched.
+// checkRollout adds problems of the update block of job i, and of its periodic launches.
 func (j Job) checkRollout(ps *Problems, i int) {
 	r := j.Rollout
 	if j.Type == fleet.JobTypeSystem && j.Count > 1 {
@@ -99,8 +101,8 @@ func (j Job) checkRollout(ps *Problems, i int) {
 	}
 }
 
-// checkSpec checks the job as the hub will, so that no run begins with one that is
-// refused.
+// checkSpec adds a problem of job i for each error with which the hub would refuse the job or its
+// next version.
 func (j Job) checkSpec(ps *Problems, i int) {
 	for _, read := range []func() (*fleet.Job, error){j.Spec, j.NextSpec} {
 		spec, err := read()
@@ -120,14 +122,14 @@ func (j Job) checkSpec(ps *Problems, i int) {
 	}
 }
 
-// Where a job stands between its steps.
+// States of a job between its steps.
 const (
 	jobRuns   = "registered"
 	jobIsDead = "stopped"
 	jobIsGone = "purged"
 )
 
-// checkSteps checks that each step finds its job as it needs it.
+// checkSteps adds a problem for each step that is out of order or that its job's state does not allow.
 func (s Schedule) checkSteps(ps *Problems) {
 	stands := map[fleet.JobID]string{}
 	starts := map[fleet.JobID]time.Duration{}
@@ -166,7 +168,8 @@ func (s Schedule) checkSteps(ps *Problems) {
 	}
 }
 
-// checkTransition returns where the job stands after the step.
+// checkTransition returns the job's state after step i, from its state before (stand). It adds a
+// problem if the step is not allowed in that state.
 func (step Step) checkTransition(ps *Problems, i int, stand string) string {
 	if step.Verb == Scale && (step.Count < 0 || step.Count > fleet.JobCountMax) {
 		ps.add(PartStep, i, "a count is 0 to %d, not %d", fleet.JobCountMax, step.Count)
