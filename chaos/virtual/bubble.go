@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 )
 
-// Main runs f in a bubble of virtual time, in a program that is no test, and ends the
-// program, as package testing does: it never returns. An error is printed, and the program
-// ends with 1. f's goroutines must have ended when it returns.
+// Main runs f in a bubble of virtual time, in a program that is not a test. It never returns: it
+// ends the program as package testing does, with an error of f on stderr and status 1. All
+// goroutines of f must have ended when f returns.
 func Main(f func() error) {
 	play := func() {
 		if err := f(); err != nil {
@@ -22,7 +22,7 @@ func Main(f func() error) {
 		[]testing.InternalTest{{Name: "virtual", F: func(t *testing.T) { Bubble(t, play) }}}, nil, nil)
 }
 
-// Bubble runs f in a bubble of virtual time.
+// Bubble runs f in a bubble of virtual time as part of a test, and waits for its goroutines.
 func Bubble(t *testing.T, f func()) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) { f() })

@@ -22,43 +22,43 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Files of a campaign, in its folder.
+// Files of a campaign, in its directory.
 const (
 	sumFile   = "campaign.json"
 	indexFile = "index.html"
 )
 
-// Files of a run, in its folder, besides those of its job.
+// Files of a run, in its directory, beside those of its job.
 const (
 	reportFile   = "report.html"
 	shortestFile = "shortest.yaml"
 	dataDir      = "data"
 )
 
-// Campaign plays many schedules, each in a process of its own: a run that panics, leaks or
-// hangs ends alone, and two runs do not share a garbage collector.
+// Campaign configures a campaign: many schedules, each played in a process of its own. So a
+// panic, a leak or a hang ends only one run, and runs share no garbage collector.
 type Campaign struct {
-	Program []string // command line that makes this program call Work
+	Program []string // command line of a program that calls Work
 	Name    string
 	Repeat  string
-	Dir     string // of what is kept
-	Memory  string // a folder on a file system in memory, "": below Dir
-	// Scenarios are played first; then Seeds are drawn from First on, in this Shape,
-	// until all are played or the Budget is over.
+	Dir     string // the directory of reports and of kept runs
+	Memory  string // a directory on a file system in memory, for data directories; "": below Dir
+	// Scenarios are played first. Then Seeds schedules of the Shape are drawn, from the seed
+	// First on. No run begins after the Budget is over.
 	Scenarios []Scenario
 	First     uint64
 	Seeds     int
 	Shape     schedule.Shape
 	Budget    time.Duration // 0: none
-	Workers   int           // 0: one more than cores: one waits for its process to start or end
-	Patience  time.Duration // that a run may take; 0: 5 min
-	Times     int           // each schedule is played so often, and the histories are compared (RunRepeatedly)
-	Stop      bool          // after the first run that fails no other is begun
-	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
-	Record    bool          // histories and reports also of what passed
+	Workers   int           // number of concurrent runs; 0: number of cores + 1, as one often waits for a process
+	Patience  time.Duration // maximum real time of a run; 0: 5 min
+	Times     int           // how often RunRepeatedly plays each schedule
+	Stop      bool          // begin no run after the first one that fails
+	Shrink    time.Duration // maximum time to shorten a failing schedule; 0: do not shorten it
+	Record    bool          // keep histories and reports of passed runs, too
 	Debug     bool
-	// Coverage says that everything that the harness knows shall have happened: each
-	// kind of fault hit, each branch reached.
+	// Coverage makes the campaign fail unless each kind of fault had an effect and each
+	// branch of the checkers was reached.
 	Coverage bool
 	Out      io.Writer
 }
@@ -69,23 +69,25 @@ type Scenario struct {
 	Schedule schedule.Schedule
 }
 
-// ErrNotPassed is the error of a campaign that is no pass. What it showed was printed.
+// ErrNotPassed is the error of a campaign that did not pass. Its reasons were printed to Out.
 var ErrNotPassed = errors.New("the campaign does not pass")
 
-// campaign is a Campaign at work.
+// campaign is the state of a running Campaign.
 type campaign struct {
 	Campaign
 	began  time.Time
-	played atomic.Uint64 // schedules, those of shrinking too
+	played atomic.Uint64 // number of played schedules, with those of shrinking
 
 	mu   sync.Mutex
 	runs []history.Run
-	next int // scenario or seed
-	// failed says that a run did.
+	next int // index of the next schedule: scenarios first, then seeds
+	// failed is set after a run failed.
 	failed bool
 }
 
-// Run plays the campaign and prints each run's line and the sum.
+// Run plays the campaign with Workers runs at a time, prints a line for each run and a summary, and
+// writes the summary to Dir. The error is ErrNotPassed if a run did not pass or, with Coverage,
+// something was not reached.
 func (cfg Campaign) Run(ctx context.Context) error {
 	c, err := cfg.beginCampaign()
 	if err != nil {
@@ -99,6 +101,7 @@ func (cfg Campaign) Run(ctx context.Context) error {
 	return errors.Join(err, c.writeSummary(c.summarizeRuns()))
 }
 
+// beginCampaign applies the defaults and makes the campaign's directory. It plays nothing.
 func (cfg Campaign) beginCampaign() (*campaign, error) {
 	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()+1), cmp.Or(cfg.Patience, 5*time.Minute)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -107,7 +110,8 @@ func (cfg Campaign) beginCampaign() (*campaign, error) {
 	return &campaign{Campaign: cfg, began: time.Now()}, nil
 }
 
-// playUntilDone plays one run after the other.
+// playUntilDone plays schedules one after the other until none is left or ctx is done. Workers
+// call it concurrently.
 func (c *campaign) playUntilDone(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s, ok := c.takeNextScenario()
@@ -128,7 +132,8 @@ func (c *campaign) playUntilDone(ctx context.Context) error {
 	return nil
 }
 
-// takeNextScenario is the next schedule, if there is time for one.
+// takeNextScenario returns the next schedule and advances c.next. ok is false if none is left, the
+// budget is over, or the campaign stops after a failure.
 func (c *campaign) takeNextScenario() (Scenario, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +149,8 @@ func (c *campaign) takeNextScenario() (Scenario, bool) {
 	return Scenario{Name: fmt.Sprintf("seed %d", seed), Schedule: schedule.Draw(seed, c.Shape)}, true
 }
 
-// playScenario plays one schedule, and keeps what it left where that is worth it.
+// playScenario plays one schedule. It deletes the directory of a passed run unless c.Record is
+// set; for a failed run it shortens the schedule and writes the report page.
 func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, error) {
 	folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"))
 	p := player{c: c, s: s, folder: folder, record: true}
@@ -169,10 +175,11 @@ func (c *campaign) playScenario(ctx context.Context, s Scenario) (history.Run, e
 	return r.Run, nil
 }
 
-// isFailedRun reports whether a run shows a mistake.
+// isFailedRun reports whether a run neither passed nor was void.
 func isFailedRun(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
 
-// shrinkSchedule looks for the shortest schedule that breaks the same invariant.
+// shrinkSchedule searches for c.Shrink for a shorter schedule that violates one of the same
+// invariants, writes it to shortestFile, and prints its path.
 func (c *campaign) shrinkSchedule(ctx context.Context, p player, r Result) {
 	ctx, cancel := context.WithTimeout(ctx, c.Shrink)
 	defer cancel()
@@ -208,7 +215,7 @@ func (c *campaign) shrinkSchedule(ctx context.Context, p player, r Result) {
 	fmt.Fprintf(c.Out, "%s: shortest schedule after %d runs: %s\n", p.s.Name, tries, path)
 }
 
-// summarizeRuns is all runs.
+// summarizeRuns returns the summary of all runs, with the expected coverage if c.Coverage is set.
 func (c *campaign) summarizeRuns() history.Campaign {
 	sum := history.Campaign{
 		Name: c.Name, Start: c.began, Repeat: c.Repeat, Cores: runtime.NumCPU(), Wall: time.Since(c.began), Runs: c.runs,
@@ -227,7 +234,8 @@ func (c *campaign) summarizeRuns() history.Campaign {
 	return sum
 }
 
-// writeSummary prints the sum and keeps it.
+// writeSummary writes the summary to the campaign's directory, as JSON and as a page, and prints
+// it. It returns ErrNotPassed if the summary has shortcomings.
 func (c *campaign) writeSummary(sum history.Campaign) error {
 	if err := writeFileWith(filepath.Join(c.Dir, sumFile), sum.Write); err != nil {
 		return fmt.Errorf("keep the campaign: %w", err)
@@ -246,7 +254,7 @@ func (c *campaign) writeSummary(sum history.Campaign) error {
 	return nil
 }
 
-// writeFileWith writes a file.
+// writeFileWith creates or truncates the file and has write fill it.
 func writeFileWith(path string, write func(io.Writer) error) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -256,7 +264,7 @@ func writeFileWith(path string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
-// formatRunLine is one run on one line.
+// formatRunLine returns the line that is printed for run number n.
 func formatRunLine(n int, r history.Run) string {
 	var faults, hits uint64
 	for _, f := range r.Faults {

@@ -16,52 +16,51 @@ import (
 	"skerry/hub/state"
 )
 
-// Ports of every hub: each has an address of its own.
+// Ports of every hub; each hub has its own address.
 const (
 	httpPort   = 4646
 	quicPort   = 4647
 	gossipPort = 4648
 )
 
-// aftermath is how long goroutines of the libraries go on after what they worked for is
-// closed: timers and back-offs that nobody waits for. The longest is memberlist's wait for
-// the answer to a probe: up to eight times GossipProbe, where a hub was long cut off.
+// aftermath is the time after Close in which goroutines of libraries end by themselves: timers and
+// back-offs that cannot be cancelled. The longest is memberlist's wait for an answer to a probe:
+// up to eight times GossipProbe, if a hub was cut off for long.
 const aftermath = 3 * time.Minute
 
-// epoch is when a run begins. A bubble's clock starts in 2000, before any
-// certificate of ours may.
+// epoch is the time at which a run begins. A bubble's clock starts in 2000, which certificates
+// do not allow.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Config of a Cluster.
+// Config configures a Cluster.
 type Config struct {
-	Dir    string   // of all its files; on a file system in memory it is fastest
+	Dir    string   // the directory of all files; fastest on a file system in memory
 	Hubs   []string // names
 	Edges  []EdgeConfig
 	Seed   uint64
 	Taps   Observers
 	Tuning HubTuning
-	// RaftStreams has Raft speak over plain streams of the network, not over QUIC: most
-	// of what an hour costs is three hubs that ask each other whether they live.
+	// RaftStreams lets Raft use plain streams of the network in place of QUIC. It saves
+	// time: most of the cost of an hour is the heartbeats of three hubs.
 	RaftStreams bool
-	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
-	// edge's.
+	// MinTTL and Grace of heartbeats, and BackoffCap of edges; 0: the production defaults.
 	MinTTL, Grace, BackoffCap time.Duration
-	// Prepare is called when the hubs serve, and no edge is there yet.
+	// Prepare is called after the hubs have started and before the edges start; may be nil.
 	Prepare          func(ctx context.Context, c *Cluster) error
 	EdgeCertValidity time.Duration // 0: the hubs' default
-	// LogLevel of the log files beside the data directories.
+	// LogLevel is the level of the log files, which lie beside the data directories.
 	LogLevel slog.Level
 }
 
-// HubTuning stretches the timers by which hubs know of each other, and bounds Raft's log.
-// Zero: the hub's defaults.
+// HubTuning sets the timers of hubs for Raft, connections and gossip, and the size of Raft's
+// log. Zero: the hub's defaults.
 type HubTuning struct {
 	Raft                  hub.Raft
 	PeerIdle, GossipProbe time.Duration
 }
 
-// Stretched are timers at four times their length, which costs a quarter of the time:
-// three hubs that tick by the defaults are most of what an hour costs.
+// Stretched has timers at four times their defaults. A run takes a quarter of the time: with
+// the defaults most of it goes into the heartbeats of three hubs.
 var Stretched = HubTuning{
 	Raft: hub.Raft{
 		HeartbeatTimeout: 4 * time.Second, ElectionTimeout: 4 * time.Second, LeaderLease: 2 * time.Second, CommitTimeout: time.Second,
@@ -69,8 +68,8 @@ var Stretched = HubTuning{
 	PeerIdle: 10 * time.Second, GossipProbe: 4 * time.Second,
 }
 
-// Drawn is for runs that nobody expects anything of by the second: timers at eight times
-// their length, and a log that is short enough for a hub that was away to need a snapshot.
+// Drawn is for drawn runs, which have no expectations to the second: timers at eight times their
+// defaults, and a Raft log so short that a hub that was down needs a snapshot.
 var Drawn = HubTuning{
 	Raft: hub.Raft{
 		HeartbeatTimeout: 8 * time.Second, ElectionTimeout: 8 * time.Second, LeaderLease: 4 * time.Second, CommitTimeout: 2 * time.Second,
@@ -79,7 +78,7 @@ var Drawn = HubTuning{
 	PeerIdle: 20 * time.Second, GossipProbe: 16 * time.Second,
 }
 
-// EdgeConfig of one edge.
+// EdgeConfig configures one edge.
 type EdgeConfig struct {
 	Name       string
 	Datacenter string
@@ -87,16 +86,16 @@ type EdgeConfig struct {
 	TimeZone   string
 	NodePool   string
 	Meta       map[string]string
-	Attributes map[string]string // beside those that every machine has
+	Attributes map[string]string // in addition to those of every machine
 	CPU        int               // MHz; 0: 4000
 	MemoryMB   int               // 0: 4096
-	// BackoffCap and JournalMaxBytes are the edge's settings. 0: Config's, and the
-	// journal's default.
+	// BackoffCap and JournalMaxBytes are settings of the edge. 0: the cluster's BackoffCap,
+	// and the journal's default.
 	BackoffCap      time.Duration
 	JournalMaxBytes int64
 }
 
-// Cluster is a running fleet.
+// Cluster is a fleet of hubs and edges on a simulated network.
 type Cluster struct {
 	Net   *fabric.Net
 	Hubs  []*Hub
@@ -110,8 +109,9 @@ type Cluster struct {
 	logs []*os.File // guarded by mu
 }
 
-// Start waits until the run's epoch, starts hubs, waits until they agree, and starts
-// edges.
+// Start sleeps until the epoch, starts the hubs one after the other, calls Config.Prepare, and
+// starts the edges. Hubs are ready when it returns; edges may still be connecting. On an error it
+// closes the cluster.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	time.Sleep(time.Until(epoch))
 	c := &Cluster{cfg: cfg, Net: fabric.New(cfg.Seed), began: time.Now()}
@@ -122,9 +122,10 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Elapsed is how long the run has lasted, in its own time.
+// Elapsed returns the virtual time since Start.
 func (c *Cluster) Elapsed() time.Duration { return time.Since(c.began) }
 
+// startMembers starts the hubs and waits until each is ready, calls Prepare, and starts the edges.
 func (c *Cluster) startMembers(ctx context.Context) error {
 	for i, name := range c.cfg.Hubs {
 		h, err := c.newHub(name, i)
@@ -157,7 +158,7 @@ func (c *Cluster) startMembers(ctx context.Context) error {
 	return nil
 }
 
-// Hub returns the hub of a name.
+// Hub returns the hub of that name; nil if there is none.
 func (c *Cluster) Hub(name string) *Hub {
 	for _, h := range c.Hubs {
 		if h.Name == name {
@@ -167,7 +168,7 @@ func (c *Cluster) Hub(name string) *Hub {
 	return nil
 }
 
-// Edge returns the edge of a name.
+// Edge returns the edge of that name; nil if there is none.
 func (c *Cluster) Edge(name string) *Edge {
 	for _, e := range c.Edges {
 		if e.Name == name {
@@ -177,7 +178,7 @@ func (c *Cluster) Edge(name string) *Edge {
 	return nil
 }
 
-// Leader is the hub that leads, as the one with the highest term says; nil: none.
+// Leader returns the first running hub that considers itself the leader; nil if none does.
 func (c *Cluster) Leader() *Hub {
 	for _, h := range c.Hubs {
 		if d := h.runningDaemon(); d != nil && d.Leads() {
@@ -187,7 +188,7 @@ func (c *Cluster) Leader() *Hub {
 	return nil
 }
 
-// runningViews are what the hubs that run know now.
+// runningViews iterates over the running hubs with the current state of each.
 func (c *Cluster) runningViews() iter.Seq2[*Hub, *state.View] {
 	return func(yield func(*Hub, *state.View) bool) {
 		for _, h := range c.Hubs {
@@ -198,7 +199,7 @@ func (c *Cluster) runningViews() iter.Seq2[*Hub, *state.View] {
 	}
 }
 
-// hubAddrs are the QUIC addresses of all hubs.
+// hubAddrs returns the QUIC addresses of all hubs.
 func (c *Cluster) hubAddrs() []string {
 	addrs := make([]string, len(c.Hubs))
 	for i, h := range c.Hubs {
@@ -207,7 +208,8 @@ func (c *Cluster) hubAddrs() []string {
 	return addrs
 }
 
-// Close stops everything that runs.
+// Close kills all agents, tasks and hubs, closes the network, and sleeps for aftermath, so that no
+// goroutine is left.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, e := range c.Edges {
@@ -227,7 +229,7 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// openLog opens the log of a member's daemon, beside its data directory.
+// openLog opens the log file of a member's daemon, dir.log, which Close closes.
 func (c *Cluster) openLog(dir string) (*slog.Logger, error) {
 	f, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -239,8 +241,8 @@ func (c *Cluster) openLog(dir string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: c.cfg.LogLevel})), nil
 }
 
-// tokenFile is the join token for edges that the first hub made, hubTokenFile the one
-// for hubs.
+// tokenFile and hubTokenFile are the paths of the join tokens for edges and for hubs, which the
+// first hub writes.
 func (c *Cluster) tokenFile() string { return filepath.Join(c.memberDir(c.cfg.Hubs[0]), "join-token") }
 func (c *Cluster) hubTokenFile() string {
 	return filepath.Join(c.memberDir(c.cfg.Hubs[0]), "hub-join-token")

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// collectEvery is how often somebody looks whether there is much to collect, at a time
-	// when nothing else falls due.
+	// collectEvery is the default interval of checks whether the heap has to be collected, at
+	// times when no other timer fires.
 	collectEvery = 500*time.Millisecond + 3*time.Microsecond + 1
-	// collections is how many such looks there are at most in a run.
+	// collections is the maximum number of such checks in a run.
 	collections = 1_000_000
-	// collectAbove is how large the heap becomes before it is collected.
+	// collectAbove is the size of the heap above which it is collected, in bytes.
 	collectAbove = 384 << 20
 )
 
-// collectAtRest collects garbage when everybody sleeps, until stop is called. A process
-// that leaves it to the runtime collects in the middle of something, at another place in
-// each run, and that changes the order of what happens in one instant.
+// collectAtRest starts a goroutine that collects garbage while all other goroutines sleep, until
+// stop is called. If the runtime decided, it would collect at another moment in each run, and so
+// change the order of events.
 func collectAtRest(ctx context.Context, every time.Duration) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var g errgroup.Group

@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// journalName is the edge's journal below its data directory; SQLite's write-ahead log
-// is beside it.
+// journalName is the file name of the edge's journal in its data directory. SQLite's write-ahead
+// log lies beside it.
 const journalName = "journal.db"
 
+// journalWALPath returns the path of the journal's write-ahead log.
 func (e *Edge) journalWALPath() string { return filepath.Join(e.Dir, journalName+"-wal") }
 
-// quietOffset is when nothing else happens: timers fall on rounder times. Whoever wakes up
-// then finds every other goroutine of the bubble waiting, so that files can be copied
-// as they lie on the disk at one moment.
+// quietOffset is a sleep that ends when no other timer fires, since other timers fire at rounder
+// times. Then every other goroutine of the bubble waits, and files can be copied in a state
+// that the disk had at one moment.
 const quietOffset = 1_000_003 * time.Nanosecond
 
-// journalFiles are the files of a journal at the moment of a process's death. The process
-// does not die in truth: its goroutines have to end in good order, and SQLite tidies up
-// when it is closed. What lay on the disk is put back afterwards.
+// journalFiles are the contents of a journal's files at the death of its process. The process only
+// seems to die: its goroutines end gracefully and SQLite tidies up. Then these contents are
+// written back.
 type journalFiles map[string][]byte
 
-// readJournalFiles reads the journal's files.
+// readJournalFiles reads the journal and its write-ahead log; a missing file is no error.
 func (e *Edge) readJournalFiles() (journalFiles, error) {
 	r := journalFiles{}
 	for _, name := range []string{journalName, journalName + "-wal"} {
 		b, err := os.ReadFile(filepath.Join(e.Dir, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("keep what %s leaves: %w", e.Name, err)
+			return nil, fmt.Errorf("read the journal of %s: %w", e.Name, err)
 		}
 		if err == nil {
 			r[name] = b
@@ -39,34 +40,34 @@ func (e *Edge) readJournalFiles() (journalFiles, error) {
 	return r, nil
 }
 
-// restoreJournalFiles writes them again.
+// restoreJournalFiles replaces the journal's files by r, and removes files that r lacks.
 func (e *Edge) restoreJournalFiles(r journalFiles) error {
 	for _, name := range []string{journalName, journalName + "-wal", journalName + "-shm"} {
 		path := filepath.Join(e.Dir, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("put back what %s left: %w", e.Name, err)
+			return fmt.Errorf("restore the journal of %s: %w", e.Name, err)
 		}
 		if b, ok := r[name]; ok {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
-				return fmt.Errorf("put back what %s left: %w", e.Name, err)
+				return fmt.Errorf("restore the journal of %s: %w", e.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// Kill ends the agent as SIGKILL does; its tasks live on. It may be called when it is
-// down.
+// Kill ends the agent as SIGKILL does and waits for its goroutines; its tasks live on. An agent
+// that is down stays down.
 func (e *Edge) Kill() error { return e.killAgent(false) }
 
-// PowerCut ends the machine: its agent, its tasks, and what was written but not
-// synced.
+// PowerCut ends the agent and its tasks as a loss of power does: data that was not synced is lost.
 func (e *Edge) PowerCut() error {
 	err := e.killAgent(true)
 	e.world.Reboot()
 	return err
 }
 
+// killAgent ends the agent as SIGKILL does. If unsynced is set, data that was not synced is lost.
 func (e *Edge) killAgent(unsynced bool) error {
 	l := e.currentLife()
 	if l == nil {
@@ -78,8 +79,8 @@ func (e *Edge) killAgent(unsynced bool) error {
 	return errors.Join(err, e.endLifeAndRestoreFiles(l, r, unsynced))
 }
 
-// KillAt is Kill, or PowerCut, at the next step of that label; it waits for it until
-// patience is over, and then does so at once.
+// KillAt is Kill, or PowerCut if power is set, at the agent's next disk step with that label.
+// If none comes within patience, it kills at once. atStep reports whether the step came.
 func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep bool, err error) {
 	l := e.currentLife()
 	if l == nil {
@@ -110,8 +111,9 @@ func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep 
 	return atStep, err
 }
 
-// endLifeAndRestoreFiles waits until the dead agent's goroutines have ended, and puts back what it left;
-// what was not synced only where it was not lost.
+// endLifeAndRestoreFiles waits until the killed agent's goroutines have ended, and writes the
+// journal's files back. If unsynced is set, the part of the write-ahead log that was not synced
+// is lost.
 func (e *Edge) endLifeAndRestoreFiles(l *life, r journalFiles, unsynced bool) error {
 	e.Host.Crash()
 	l.stopAndWait()
@@ -125,7 +127,7 @@ func (e *Edge) endLifeAndRestoreFiles(l *life, r journalFiles, unsynced bool) er
 	return err
 }
 
-// Stop ends the agent in good order; its tasks live on.
+// Stop ends the agent gracefully and waits for it; its tasks live on.
 func (e *Edge) Stop() {
 	l := e.currentLife()
 	if l == nil {
@@ -137,21 +139,20 @@ func (e *Edge) Stop() {
 	e.life = nil
 }
 
-// Shutdown ends the machine in good order: its agent is asked to stop, then its tasks
-// end.
+// Shutdown ends the machine gracefully: first its agent, then its tasks.
 func (e *Edge) Shutdown() error {
 	e.Stop()
 	e.world.Reboot()
 	return nil
 }
 
-// Boot starts the agent in a new boot of the machine.
+// Boot starts the agent in a new boot of the machine. The agent must be down.
 func (e *Edge) Boot() error {
 	e.beginNextBoot()
 	return e.Start()
 }
 
-// beginNextBoot begins a new boot of the machine, in which no agent runs yet.
+// beginNextBoot begins a new boot of the machine without starting the agent.
 func (e *Edge) beginNextBoot() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,13 +160,14 @@ func (e *Edge) beginNextBoot() {
 	e.booted = time.Now()
 }
 
+// currentLife returns the agent's process; nil if it was not started or was ended.
 func (e *Edge) currentLife() *life {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.life
 }
 
-// size is a file's, 0 where there is none.
+// size returns the size of a file; 0 if it cannot be read.
 func size(path string) int64 {
 	fi, err := os.Stat(path)
 	if err != nil {

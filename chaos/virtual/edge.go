@@ -23,17 +23,17 @@ import (
 	"skerry/fleet"
 )
 
-// localPort takes the place of the local API's unix socket.
+// localPort is the port of the local API, in place of its unix socket.
 const localPort = 1
 
-// natIdle is after how much silence an edge's NAT forgets it: what many of them do.
+// natIdle is the idle time after which an edge's NAT drops its mapping, as with many real NATs.
 const natIdle = 2 * time.Minute
 
-// reserveSize is what an agent keeps of its disk for the day on which it is full: a few starts,
-// and not enough for a disk that stays full while much happens.
+// reserveSize is the size of the agent's reserve file for a full disk: enough for a few starts,
+// and not enough for a disk that stays full under load.
 const reserveSize = 128 << 10
 
-// Edge is one edge's machine.
+// Edge is the machine of one edge.
 type Edge struct {
 	Name  string
 	Host  *fabric.Host
@@ -48,21 +48,22 @@ type Edge struct {
 	driver    *driver
 	log       *slog.Logger
 
-	synced atomic.Int64 // size of the journal's write-ahead log when it was last synced
+	synced atomic.Int64 // size of the journal's write-ahead log at its last sync
 
 	mu      sync.Mutex
 	boot    int
 	booted  time.Time
 	life    *life
-	running *edge.Edge // nil: it is down
+	running *edge.Edge // nil: the agent is down
 }
 
-// NewEdge makes an edge that is neither started nor among Edges; i numbers its
-// address.
+// NewEdge returns the machine of an edge behind a NAT. The agent is not started, and the edge is
+// not added to Edges. i is the number of its address, from 0.
 func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
 	return c.newEdge(cfg, i, c.cfg.Taps)
 }
 
+// newEdge is NewEdge with other observers than the cluster's.
 func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) {
 	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, observers: taps, world: taps.newSimWorld(cfg.Name), boot: 1, booted: time.Now(), Dir: c.memberDir(cfg.Name)}
 	e.Disk.reserve = filepath.Join(e.Dir, "reserve")
@@ -74,7 +75,8 @@ func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) 
 	return e, err
 }
 
-// Start starts the agent in the machine's current boot.
+// Start opens the agent and runs it in a goroutine, in the machine's current boot. It returns an
+// error if the agent has been started and not been stopped since, or cannot be opened.
 func (e *Edge) Start() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,6 +99,7 @@ func (e *Edge) Start() error {
 	return nil
 }
 
+// agentConfig returns the configuration of the agent for the life l of its process.
 func (e *Edge) agentConfig(l *life) edge.Config {
 	booted := e.booted
 	return edge.Config{
@@ -120,7 +123,8 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 	}
 }
 
-// openDialSocket opens the socket that a round of attempts to reach a hub dials from.
+// openDialSocket opens the UDP socket for a round of attempts to reach a hub, and calls the
+// Dial observer.
 func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
 	if dial := e.observers.Dial; dial != nil {
 		dial(e.Name)
@@ -128,7 +132,7 @@ func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
 	return e.Host.ListenPacket(0)
 }
 
-// newRunnerFactory makes the runners that production has, with the driver sim.
+// newRunnerFactory returns a factory of the production runners, with the driver sim.
 func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	factory := &runner.Factory{
 		Drivers: map[string]drivers.Driver{sim.Name: e.driver},
@@ -138,25 +142,26 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	return factory.NewRunner, nil
 }
 
-// BootID is that of the machine's current boot.
+// BootID returns the id of the machine's current boot.
 func (e *Edge) BootID() fleet.BootID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.bootID()
 }
 
+// bootID is BootID for callers that hold e.mu.
 func (e *Edge) bootID() fleet.BootID {
 	return fleet.BootID(fleet.DeriveUUID("boot", e.Name, fmt.Sprint(e.boot)))
 }
 
-// Agent is the running agent, nil where it is down.
+// Agent returns the running agent; nil if it is down.
 func (e *Edge) Agent() *edge.Edge {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.running
 }
 
-// description is a machine that does not change.
+// description is an edge.Describer of a machine that never changes.
 type description struct{ node fleet.Node }
 
 func (d description) Read(context.Context) (fleet.Node, error) { return d.node, nil }
@@ -164,6 +169,7 @@ func (d description) Run(ctx context.Context) error            { <-ctx.Done(); r
 func (d description) Node() fleet.Node                         { return d.node }
 func (d description) Changed() <-chan struct{}                 { return nil }
 
+// describeNode adds the machine's resources, attributes, devices and driver to the node n.
 func (e *Edge) describeNode(n fleet.Node) (edge.Describer, error) {
 	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000, Cores: cores}
 	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name}
@@ -176,7 +182,7 @@ func (e *Edge) describeNode(n fleet.Node) (edge.Describer, error) {
 	return description{n}, nil
 }
 
-// What a machine has: whole cores, and devices of schedule.DeviceName.
+// Numbers of cores, and of devices with schedule.DeviceName, in each machine.
 const cores, sticks = 4, 4
 
 func orDefault(v, fallback int) int {

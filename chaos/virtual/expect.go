@@ -10,11 +10,12 @@ import (
 	"skerry/hub/state"
 )
 
-// updateExpectations shows the fleet to the expectations.
+// updateExpectations passes a snapshot of the fleet to the expectations: the state of the leading
+// hub, or else of any running one, and the tasks that run on each machine.
 func (r *run) updateExpectations() {
 	l := schedule.Snapshot{At: r.elapsedTime(), Tasks: map[string][]fleet.AllocID{}}
 	leader := r.c.Leader()
-	var known *state.View // by the one that leads, where one does
+	var known *state.View // the leader's state, or that of another running hub
 	for h, v := range r.c.runningViews() {
 		if known == nil || h == leader {
 			known = v
@@ -40,7 +41,8 @@ func (r *run) updateExpectations() {
 	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddSnapshot(l) })
 }
 
-// preparePoolsAndLinks gives pools their rules and links their profiles, before the edges start.
+// preparePoolsAndLinks creates the schedule's node pools and applies the profiles of links. It is
+// called before the edges start.
 func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) error {
 	for _, p := range r.s.Topology.Pools {
 		if err := c.Hubs[0].ApplyNodePool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// newFaults is what brings the run's faults about.
+// newFaults returns the player of the run's faults, which calls the run as its platform.
 func (r *run) newFaults() *engine.Faults {
 	return &engine.Faults{
 		Platform: r, Users: r.users,
@@ -22,16 +22,18 @@ func (r *run) newFaults() *engine.Faults {
 	}
 }
 
-// echo is how long after a fault that lasts no time its effect may come.
+// echo is the time after a fault without duration in which its effect may appear.
 const echo = 45 * time.Second
 
+// awaitEcho waits for the effect of a fault without duration whose effect appears late.
 func awaitEcho(ctx context.Context, f schedule.Fault, a engine.Active) {
 	if f.For == 0 && a.Late {
 		engine.Pause(ctx, echo)
 	}
 }
 
-// targetNames are the names of those that a fault is on.
+// targetNames returns the names of the members that a fault hits, each once. It replaces
+// TargetLeader by the current leader, if there is one.
 func (r *run) targetNames(f schedule.Fault) []string {
 	names := r.s.Topology.EdgesOf(f)
 	for _, name := range r.s.Topology.HubsOf(f) {
@@ -45,14 +47,14 @@ func (r *run) targetNames(f schedule.Fault) []string {
 	return names
 }
 
-// changedDisk is a fault of a disk, which hit if any step of its user failed or waited.
+// changedDisk returns an active fault of a disk, which heal ends. Its evidence is the number of
+// disk steps that failed or waited since.
 func changedDisk(d *disk, heal func(ctx context.Context) error) engine.Active {
 	before := d.Hits()
 	return engine.Active{Heal: heal, Evidence: engine.Counted(func() uint64 { return uint64(d.Hits() - before) })}
 }
 
-// FillDisk has nothing more fit on a member's disk. A hub that gives up is started again when
-// there is room.
+// FillDisk fills the disk of a member. When the fault ends, it starts a hub that gave up again.
 func (r *run) FillDisk(_ context.Context, member string, _ schedule.Fault) (engine.Active, error) {
 	d := r.diskOf(member)
 	a := changedDisk(d, func(ctx context.Context) error {
@@ -67,7 +69,7 @@ func (r *run) FillDisk(_ context.Context, member string, _ schedule.Fault) (engi
 	return a, nil
 }
 
-// SlowDisk makes each sync of a member take long.
+// SlowDisk makes each disk step of a member take f.Params.Sync.
 func (r *run) SlowDisk(_ context.Context, member string, f schedule.Fault) (engine.Active, error) {
 	d := r.diskOf(member)
 	a := changedDisk(d, func(context.Context) error { d.Slow(0); return nil })
@@ -75,6 +77,7 @@ func (r *run) SlowDisk(_ context.Context, member string, f schedule.Fault) (engi
 	return a, nil
 }
 
+// diskOf returns the disk of the hub or edge of that name.
 func (r *run) diskOf(member string) *disk {
 	if h := r.c.Hub(member); h != nil {
 		return &h.Disk
@@ -82,7 +85,8 @@ func (r *run) diskOf(member string) *disk {
 	return &r.c.Edge(member).Disk
 }
 
-// MoveClock has an edge's clock be wrong, which hit if anybody asked it.
+// MoveClock changes an edge's wall clock. Without stays, healing sets it right. The evidence is the
+// number of times that the agent read the clock.
 func (r *run) MoveClock(edge string, by time.Duration, stays bool) (engine.Active, error) {
 	e := r.c.Edge(edge)
 	e.Clock.Jump(by)
@@ -94,7 +98,7 @@ func (r *run) MoveClock(edge string, by time.Duration, stays bool) (engine.Activ
 	return a, nil
 }
 
-// observeProcess tells of a process that began or ended.
+// observeProcess records that the process of a member began or ended; `what` is check.ProcessStart or another of its kinds.
 func (r *run) observeProcess(name string, edge bool, what string) {
 	p := check.Process{Name: name, Edge: edge, What: what}
 	if edge && what == check.ProcessStart {

@@ -16,8 +16,8 @@ import (
 	"skerry/edge/link"
 )
 
-// StartEdge starts an agent in the boot that the machine is in, unless it runs. One that
-// finds no space on its disk is started again until it does, as a supervisor would.
+// StartEdge starts an agent in the machine's current boot, unless it runs. If the disk is full, it
+// retries each second until there is space, as a supervisor would.
 func (r *run) StartEdge(_ context.Context, name string) error {
 	for e := r.c.Edge(name); e.currentLife() == nil; {
 		err := e.Start()
@@ -33,23 +33,26 @@ func (r *run) StartEdge(_ context.Context, name string) error {
 	return nil
 }
 
-// BootEdge boots a machine.
+// BootEdge begins a new boot of a machine and starts its agent.
 func (r *run) BootEdge(ctx context.Context, name string) error {
 	r.c.Edge(name).beginNextBoot()
 	return r.StartEdge(ctx, name)
 }
 
-// KillEdge kills an agent.
+// KillEdge kills an agent, at the disk step with that label if it is not "". hit is false if the
+// step did not come in time.
 func (r *run) KillEdge(_ context.Context, name, step string) (hit bool, err error) {
 	return r.endEdge(r.c.Edge(name), step, false)
 }
 
-// CutPower cuts a machine's power.
+// CutPower cuts a machine's power, at the agent's disk step with that label if it is not "". hit
+// is false if the step did not come in time.
 func (r *run) CutPower(_ context.Context, name, step string) (hit bool, err error) {
 	return r.endEdge(r.c.Edge(name), step, true)
 }
 
-// endEdge kills the agent, or cuts its machine's power, at a step where one is named.
+// endEdge kills the agent, or cuts its machine's power, at the disk step with that label if it is
+// not "", and records that. hit is false if the step did not come in time.
 func (r *run) endEdge(e *Edge, step string, power bool) (hit bool, err error) {
 	hit = true
 	what := check.ProcessKill
@@ -68,30 +71,31 @@ func (r *run) endEdge(e *Edge, step string, power bool) (hit bool, err error) {
 	return hit, err
 }
 
-// StopEdge stops an agent in good order.
+// StopEdge stops an agent gracefully; its tasks live on.
 func (r *run) StopEdge(_ context.Context, name string) error {
 	r.observeProcess(name, true, check.ProcessKill)
 	r.c.Edge(name).Stop()
 	return nil
 }
 
-// ShutDown ends a machine in good order.
+// ShutDown shuts a machine down gracefully, with its tasks.
 func (r *run) ShutDown(_ context.Context, name string) error {
 	r.observeProcess(name, true, check.ProcessReboot)
 	return r.c.Edge(name).Shutdown()
 }
 
-// PauseEdge is not to be had: an agent shares its process with the whole run.
+// PauseEdge returns engine.ErrUnsupported: all agents share the process of the run.
 func (r *run) PauseEdge(context.Context, string, schedule.Fault) (engine.Active, error) {
 	return engine.Active{}, engine.ErrUnsupported
 }
 
-// DataDir is an edge's data directory.
+// DataDir returns the path of an edge's data directory.
 func (r *run) DataDir(name string) string { return r.c.Edge(name).Dir }
 
 const pageSize = 4096
 
-// DamageEdge ends an edge's agent, and damages its journal.
+// DamageEdge kills an edge's agent, or cuts its power for a torn page, and damages the larger file
+// of its journal. It returns the number of changed bits or pages.
 func (r *run) DamageEdge(_ context.Context, name string, f schedule.Fault) (uint64, error) {
 	e, rng := r.c.Edge(name), engine.Random(r.s.Seed, f)
 	damage := func(b []byte) int { return flip(b, f.Params.Bits, rng) }
@@ -105,7 +109,8 @@ func (r *run) DamageEdge(_ context.Context, name string, f schedule.Fault) (uint
 	return uint64(n), err
 }
 
-// tearPage leaves one page half written.
+// tearPage overwrites the second half of one page with random bytes; the first page is spared. It
+// returns the number of torn pages.
 func tearPage(b []byte, rng *rand.Rand) int {
 	if len(b) < 2*pageSize {
 		return 0
@@ -118,6 +123,7 @@ func tearPage(b []byte, rng *rand.Rand) int {
 	return 1
 }
 
+// flip inverts random bits of b and returns their number; 0: b is empty.
 func flip(b []byte, bits int, rng *rand.Rand) int {
 	if len(b) == 0 {
 		return 0
@@ -128,7 +134,8 @@ func flip(b []byte, bits int, rng *rand.Rand) int {
 	return bits
 }
 
-// damageJournal changes the journal's larger file, while the agent is down.
+// damageJournal applies change to the larger file of the journal and returns its result. The agent
+// must be down.
 func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
 	path := filepath.Join(e.Dir, journalName)
 	if size(e.journalWALPath()) > size(path) {
@@ -145,10 +152,9 @@ func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
 	return n, nil
 }
 
-// CloneEdge starts a second machine with a copy of the edge's data directory, and takes one of
-// the two away when it is healed: most often the second one. Which of them is the first
-// machine no cluster can tell; where it went on with the second one's rows, a person gives
-// that one's data to the machine that stays.
+// CloneEdge starts a second machine with a copy of the edge's data directory. Healing removes one of
+// the two: the clone, unless the cluster went on with the clone's rows. In that case the first
+// machine gets the clone's data, as an operator would do, and boots.
 func (r *run) CloneEdge(_ context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(name)
 	n := r.moves.Add(1)
@@ -162,7 +168,7 @@ func (r *run) CloneEdge(_ context.Context, name string, _ schedule.Fault) (engin
 	if err := copyEdge(e, other); err != nil {
 		return engine.Active{}, err
 	}
-	other.cfg.Name = e.Name // it says what the first one says
+	other.cfg.Name = e.Name // the clone registers with the name of the first machine
 	if err := other.Start(); err != nil {
 		return engine.Active{}, err
 	}
@@ -182,7 +188,8 @@ func (r *run) CloneEdge(_ context.Context, name string, _ schedule.Fault) (engin
 	}, nil
 }
 
-// replaceWithClone gives a machine the data of its clone number n, and boots it.
+// replaceWithClone cuts the power of machine e, replaces its data by that of its clone number n, and
+// boots it. It records this as a fault of its own.
 func (r *run) replaceWithClone(ctx context.Context, e, by *Edge, n int64) error {
 	f := check.Fault{
 		ID: replacements + int(n), Kind: string(schedule.Clone), Detail: "its data is kept", Targets: []string{e.Name}, Effects: []check.Effect{check.Damages},
@@ -192,13 +199,13 @@ func (r *run) replaceWithClone(ctx context.Context, e, by *Edge, n int64) error 
 		return err
 	}
 	if err := os.RemoveAll(e.Dir); err != nil {
-		return fmt.Errorf("take away the data of %s: %w", e.Name, err)
+		return fmt.Errorf("remove the data of %s: %w", e.Name, err)
 	}
 	if err := copyEdge(by, e); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	delete(r.lastSeen, e.Name) // its journal has other rows now
+	delete(r.lastSeen, e.Name) // its journal has the clone's rows now
 	r.replaced[e.Name] = true
 	r.mu.Unlock()
 	over := f
@@ -207,10 +214,11 @@ func (r *run) replaceWithClone(ctx context.Context, e, by *Edge, n int64) error 
 	return r.BootEdge(ctx, e.Name)
 }
 
-// replacements is above the numbers of a schedule's own faults.
+// replacements is larger than the numbers of a schedule's own faults, so that the faults of
+// replaceWithClone have other numbers.
 const replacements = 1_000_000
 
-// isFenced reports whether the cluster takes the machine for a clone.
+// isFenced reports whether the cluster has refused the machine's agent as a clone.
 func (e *Edge) isFenced() bool {
 	a := e.Agent()
 	if a == nil {
@@ -220,9 +228,8 @@ func (e *Edge) isFenced() bool {
 	return link.Fenced != ""
 }
 
-// tookPlaceOf reports whether the cluster went on with the rows of a clone instead of the
-// machine's: it has refused the machine as a fork, or will once the machine, which is away,
-// connects again.
+// tookPlaceOf reports whether the cluster went on with the clone's rows in place of the original's.
+// Then it has refused the original as a fork, or will when the original connects again.
 func (e *Edge) tookPlaceOf(original *Edge) bool {
 	switch {
 	case e.isFenced() || e.Agent() == nil:
@@ -237,7 +244,8 @@ func (e *Edge) tookPlaceOf(original *Edge) bool {
 	return connection.State != string(link.StateConnected) && cloned.Acknowledged > journal.Acknowledged
 }
 
-// copyEdge copies an edge's data directory to a machine that has none.
+// copyEdge copies an edge's data directory to a machine that has none, without SQLite's shared
+// memory file.
 func copyEdge(from, to *Edge) error {
 	if err := os.CopyFS(to.Dir, os.DirFS(from.Dir)); err != nil {
 		return fmt.Errorf("copy the data directory of %s: %w", from.Name, err)

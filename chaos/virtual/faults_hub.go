@@ -12,10 +12,10 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// stepPatience is how long a kill waits for its step.
+// stepPatience is the maximum time that a kill waits for its disk step.
 const stepPatience = 20 * time.Second
 
-// LeadingHub is the hub that leads.
+// LeadingHub returns the name of the leader; "": none leads.
 func (r *run) LeadingHub(context.Context) string {
 	if h := r.c.Leader(); h != nil {
 		return h.Name
@@ -23,7 +23,8 @@ func (r *run) LeadingHub(context.Context) string {
 	return ""
 }
 
-// KillHub ends a hub's process.
+// KillHub kills a hub's daemon. If step is not "", it waits for that disk step for up to
+// stepPatience, and then kills in any case.
 func (r *run) KillHub(ctx context.Context, name, step string) error {
 	h := r.c.Hub(name)
 	if step != "" {
@@ -33,21 +34,21 @@ func (r *run) KillHub(ctx context.Context, name, step string) error {
 	return h.Crash()
 }
 
-// StartHub starts a hub, unless it runs.
+// StartHub starts a hub's daemon, unless it runs, and does not wait until it is ready.
 func (r *run) StartHub(ctx context.Context, name string) error {
 	h := r.c.Hub(name)
 	if h.Running() {
 		return nil
 	}
-	if err := h.Crash(); err != nil { // what is left of a process that gave up
+	if err := h.Crash(); err != nil { // clears the state of a daemon that ended by itself
 		return err
 	}
 	r.observeProcess(h.Name, false, check.ProcessStart)
 	return h.Start(ctx)
 }
 
-// killAtStep waits until the hub comes to a step of its disk protocol, and lets nothing
-// more reach its disk from there on.
+// killAtStep waits up to stepPatience for the hub's disk step with that label, and makes this and
+// all later disk steps fail. The caller then has to call Crash.
 func (h *Hub) killAtStep(ctx context.Context, label string) {
 	h.mu.Lock()
 	l := h.life
@@ -70,12 +71,13 @@ func (h *Hub) killAtStep(ctx context.Context, label string) {
 	}
 }
 
-// PauseHub has a hub stand still.
+// PauseHub holds all packets from and to a hub back until healed, as if its process were stopped.
 func (r *run) PauseHub(_ context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return changedNetwork(r.c.Hub(name).Host.Pause()), nil
 }
 
-// RestoreHubs puts all hubs back to their copies.
+// RestoreHubs replaces the data of all hubs, which must be down, by the copies that CopyHubs made for
+// the fault, and starts them.
 func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active, error) {
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
@@ -90,7 +92,7 @@ func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active,
 	return engine.Done(uint64(len(r.c.Hubs)), ""), nil
 }
 
-// CopyHubs copies the hubs' data.
+// CopyHubs copies the data directories of all hubs, for a later RestoreHubs of the same fault.
 func (r *run) CopyHubs(_ context.Context, f schedule.Fault) error {
 	time.Sleep(quietOffset)
 	for _, h := range r.c.Hubs {
@@ -101,11 +103,12 @@ func (r *run) CopyHubs(_ context.Context, f schedule.Fault) error {
 	return nil
 }
 
+// copyDir returns the path of a hub's copy for a Restore fault.
 func (r *run) copyDir(f schedule.Fault, h *Hub) string {
 	return filepath.Join(r.c.cfg.Dir, fmt.Sprintf("copy-%s-%s", f.At, h.Name))
 }
 
-// replaceDir makes to a copy of from.
+// replaceDir deletes the directory to and copies the directory from there.
 func replaceDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

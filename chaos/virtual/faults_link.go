@@ -21,7 +21,8 @@ var profiles = map[schedule.Profile]fabric.Profile{
 	schedule.Lossy:      {Latency: 20 * time.Millisecond, Loss: 0.1, Reorder: 0.1, Duplicate: 0.05},
 }
 
-// changedNetwork is faults of the network.
+// changedNetwork returns one active fault for several faults of the network: healing heals all of
+// them, and the evidence is the number of packets and dials that they hit.
 func changedNetwork(faults ...*fabric.Fault) engine.Active {
 	return engine.Active{
 		Heal: func(context.Context) error {
@@ -39,7 +40,7 @@ func changedNetwork(faults ...*fabric.Fault) engine.Active {
 	}
 }
 
-// CutEdges cuts edges off from all hubs.
+// CutEdges cuts edges off from all hubs, in the direction of p.Way, silently or with refusals.
 func (r *run) CutEdges(edges []string, p schedule.Params) (engine.Active, error) {
 	mode := fabric.Silent
 	if p.Refused {
@@ -48,23 +49,23 @@ func (r *run) CutEdges(edges []string, p schedule.Params) (engine.Active, error)
 	return changedNetwork(r.c.Net.Cut(fabric.Hosts(edges...), fabric.Hosts(r.s.Topology.Hubs...), ways[p.Way], mode)), nil
 }
 
-// ShapeEdges gives the links of edges a profile.
+// ShapeEdges gives the links between edges and hubs a profile.
 func (r *run) ShapeEdges(edges []string, p schedule.Profile) (engine.Active, error) {
 	return changedNetwork(r.c.Net.Shape(fabric.Hosts(edges...), fabric.Hosts(r.s.Topology.Hubs...), profiles[p])), nil
 }
 
-// CutHubs cuts hubs off from everyone.
+// CutHubs cuts hubs off from all other machines.
 func (r *run) CutHubs(hubs []string) (engine.Active, error) {
 	return changedNetwork(r.c.Net.Cut(fabric.Hosts(hubs...), fabric.Except(hubs...), fabric.Both, fabric.Silent)), nil
 }
 
-// PartHubs cuts hubs off from the others; edges reach them.
+// PartHubs cuts hubs off from the other hubs; edges still reach all of them.
 func (r *run) PartHubs(hubs []string) (engine.Active, error) {
 	others := slices.DeleteFunc(slices.Clone(r.s.Topology.Hubs), func(h string) bool { return slices.Contains(hubs, h) })
 	return changedNetwork(r.c.Net.Cut(fabric.Hosts(hubs...), fabric.Hosts(others...), fabric.Both, fabric.Silent)), nil
 }
 
-// CutMajority cuts every hub off from every other; edges reach them all.
+// CutMajority cuts every hub off from every other hub; edges still reach all of them.
 func (r *run) CutMajority() (engine.Active, error) {
 	hubs := r.s.Topology.Hubs
 	var cuts []*fabric.Fault
@@ -74,17 +75,18 @@ func (r *run) CutMajority() (engine.Active, error) {
 	return changedNetwork(cuts...), nil
 }
 
-// RebindEdge has the NAT forget an edge. The effect comes with the next packets.
+// RebindEdge makes the NAT of an edge drop its mappings. The next packets show the effect.
 func (r *run) RebindEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	return lateNetworkFault(r.c.Edge(edge).Host.Rebind()), nil
 }
 
-// MoveEdge gives an edge another address. The effect comes with the next packets.
+// MoveEdge gives an edge another public address. The next packets show the effect.
 func (r *run) MoveEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	n := r.moves.Add(1)
 	return lateNetworkFault(r.c.Edge(edge).Host.Move(fmt.Sprintf("198.19.%d.%d", n/250, n%250+1))), nil
 }
 
+// lateNetworkFault returns an active fault without healing whose evidence may come after its end.
 func lateNetworkFault(f *fabric.Fault) engine.Active {
 	return engine.Active{Evidence: engine.Counted(func() uint64 { return uint64(f.Hits()) }), Late: true}
 }

@@ -13,7 +13,8 @@ import (
 	"skerry/fleet"
 )
 
-// CrashTasks ends the edge's tasks soon after each start.
+// CrashTasks starts a goroutine that, each f.Params.Life, ends the tasks of an edge with exit code 1:
+// those of f.Params.Job, or all. Healing stops it. The evidence is the number of ended tasks.
 func (r *run) CrashTasks(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(edge)
 	ctx, stop := context.WithCancel(ctx)
@@ -38,7 +39,8 @@ func (r *run) CrashTasks(ctx context.Context, edge string, f schedule.Fault) (en
 	}, nil
 }
 
-// isOf reports whether a task belongs to a job, as the hubs know it.
+// isOf reports whether a task, by its TaskConfig.ID, belongs to a job. It is false if no running
+// hub knows the allocation.
 func (r *run) isOf(task string, job fleet.JobID) bool {
 	id, ok := taskOf(task)
 	if !ok {
@@ -47,7 +49,7 @@ func (r *run) isOf(task string, job fleet.JobID) bool {
 	return r.jobOf(id.Alloc) == job
 }
 
-// jobOf is an allocation's job, "" where no hub that is up knows it.
+// jobOf returns the job of an allocation; "" if no running hub knows it.
 func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	for _, v := range r.c.runningViews() {
 		if a, ok := v.Alloc(alloc); ok {
@@ -57,7 +59,7 @@ func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	return ""
 }
 
-// KillDriver has an edge's driver answer nothing but errors.
+// KillDriver makes the calls of an edge's driver fail until healed. The evidence is their number.
 func (r *run) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	e := r.c.Edge(edge)
 	before := e.driver.refused.Load()
@@ -68,7 +70,7 @@ func (r *run) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engi
 	}, nil
 }
 
-// driver is the driver sim, which may be dead: it then answers nothing but errors.
+// driver is the driver sim with a switch: while dead is set, its calls fail and refused counts them.
 type driver struct {
 	*sim.Driver
 	dead    atomic.Bool
@@ -77,6 +79,7 @@ type driver struct {
 
 var errDead = errors.New("the driver's daemon does not answer")
 
+// checkDriverAlive returns errDead, and counts the call, if the driver is dead.
 func (d *driver) checkDriverAlive() error {
 	if d.dead.Load() {
 		d.refused.Add(1)
@@ -85,6 +88,7 @@ func (d *driver) checkDriverAlive() error {
 	return nil
 }
 
+// Fingerprint reports the driver as unhealthy while it is dead.
 func (d *driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 	if err := d.checkDriverAlive(); err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: err.Error()}
@@ -92,17 +96,20 @@ func (d *driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 	return d.Driver.Fingerprint(ctx)
 }
 
+// Start starts a task and makes its state directory. While the driver is dead, the error is recoverable.
 func (d *driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	if err := d.checkDriverAlive(); err != nil {
 		return drivers.Handle{}, drivers.Recoverable(err)
 	}
-	// As other drivers do: an agent whose journal is gone finds its attempts by these.
+	// Other drivers make this directory, too: an agent that lost its journal finds its
+	// attempts by these directories.
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return drivers.Handle{}, drivers.Recoverable(err)
 	}
 	return d.Driver.Start(ctx, cfg)
 }
 
+// Recover recovers a task. While the driver is dead, the error is recoverable.
 func (d *driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	if err := d.checkDriverAlive(); err != nil {
 		return nil, drivers.Recoverable(err)

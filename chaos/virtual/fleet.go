@@ -2,14 +2,14 @@ package virtual
 
 import "time"
 
-// Fleet is what may be said of a fleet beside a schedule's topology: somebody's own
-// fleet is rehearsed as it is. Zero values are those of every other run.
+// Fleet has properties of a fleet that a schedule's topology lacks, for the rehearsal of an
+// existing fleet. Zero values are those of every other run.
 type Fleet struct {
-	// Meta and Attributes of nodes, by the names of edges.
+	// Meta and Attributes of nodes, by the edge's name.
 	Meta, Attributes map[string]map[string]string
-	// MinTTL and Grace of heartbeats and BackoffCap of edges; 0: those of production.
+	// MinTTL and Grace of heartbeats and BackoffCap of edges; 0: the production defaults.
 	MinTTL, Grace, BackoffCap time.Duration
-	// CertValidity is how long edges' certificates are valid; 0: so short that they
-	// expire in most runs.
+	// CertValidity is the validity of edges' certificates; 0: a default so short that
+	// they are renewed in every run.
 	CertValidity time.Duration
 }

@@ -17,13 +17,13 @@ import (
 	"skerry/hub/state"
 )
 
-// firstIP is the address of the hub that makes the cluster.
+// firstIP is the address of the hub that bootstraps the cluster.
 const firstIP = "10.0.0.1"
 
-// poll is how often something that has no signal is looked at.
+// poll is the interval of checks for a state that has no signal.
 const poll = 50 * time.Millisecond
 
-// Hub is one hub's machine.
+// Hub is the machine of one hub.
 type Hub struct {
 	Name string
 	engine.Hub
@@ -34,14 +34,15 @@ type Hub struct {
 
 	c     *Cluster
 	ip    string
-	first bool // it has no identity yet
+	first bool // no daemon of this hub was opened yet: it has to bootstrap or join
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	life    *life
-	running *hub.Hub // nil: it has not opened yet, or is down
+	running *hub.Hub // nil: the daemon is still opening, or is down
 }
 
+// newHub returns the machine of hub number i, from 0. It does not start the daemon.
 func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h := &Hub{Name: name, c: c, ip: fmt.Sprintf("10.0.0.%d", i+1), first: true}
 	h.Host = c.Net.Host(h.Name, h.ip)
@@ -58,7 +59,8 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	return h, err
 }
 
-// Start starts the daemon. It is not ready when Start returns.
+// Start starts the daemon in a goroutine and does not wait until it is ready. It returns an error
+// if the daemon has been started and neither Crash nor KillHub was called since.
 func (h *Hub) Start(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +79,7 @@ func (h *Hub) Start(context.Context) error {
 	return nil
 }
 
-// runDaemon is one life of the daemon.
+// runDaemon opens the daemon, runs it until ctx is done or it fails, and closes it.
 func (h *Hub) runDaemon(ctx context.Context, cfg hub.Config) error {
 	d, err := hub.Open(ctx, cfg)
 	if err != nil {
@@ -93,6 +95,8 @@ func (h *Hub) runDaemon(ctx context.Context, cfg hub.Config) error {
 	return err
 }
 
+// hubConfig returns the daemon's configuration. It opens the listeners, reads the join token for
+// the first start of another hub, and bootstraps on the first start of the first hub.
 func (h *Hub) hubConfig() (hub.Config, error) {
 	cfg := h.c.cfg
 	hc := hub.Config{
@@ -131,7 +135,7 @@ func (h *Hub) hubConfig() (hub.Config, error) {
 	return hc, err
 }
 
-// awaitReady waits until it serves.
+// awaitReady waits until the daemon is ready. It returns an error if the daemon ends before.
 func (h *Hub) awaitReady(ctx context.Context) error {
 	for {
 		h.mu.Lock()
@@ -156,14 +160,14 @@ func (h *Hub) awaitReady(ctx context.Context) error {
 	}
 }
 
-// runningDaemon is the running hub, nil where it is down.
+// runningDaemon returns the open daemon; nil if it is down or still opening.
 func (h *Hub) runningDaemon() *hub.Hub {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.running
 }
 
-// State is the hub's replica of the state; nil: it is down.
+// State returns the hub's replica of the state; nil if the hub is down.
 func (h *Hub) State() *state.Store {
 	if d := h.runningDaemon(); d != nil {
 		return d.State()
@@ -171,7 +175,7 @@ func (h *Hub) State() *state.Store {
 	return nil
 }
 
-// Running reports whether its process lives.
+// Running reports whether the daemon's goroutines run.
 func (h *Hub) Running() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,8 +190,8 @@ func (h *Hub) Running() bool {
 	}
 }
 
-// Crash ends the process as SIGKILL does: not a packet and not a byte leaves it any
-// more. It may be called when it is down.
+// Crash ends the daemon as SIGKILL does: from then on it sends no packet and writes nothing to
+// disk. It waits until the daemon's goroutines have ended. A hub that is down stays down.
 func (h *Hub) Crash() error {
 	h.Host.Crash()
 	h.mu.Lock()

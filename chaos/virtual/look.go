@@ -18,28 +18,30 @@ import (
 )
 
 const (
-	// lookEvery is how often hubs and edges are looked at, at a time when nothing else
-	// falls due.
+	// lookEvery is the interval at which hubs and edges are observed, at times when no other
+	// timer fires.
 	lookEvery = time.Second + 7*time.Millisecond
-	// rowsEvery is how often the rows of journals are read, in looks.
+	// rowsEvery: the rows of journals are read in one of that many observations.
 	rowsEvery = 5
-	// seldom is how often they are looked at, in looks, where no expectation has to be
-	// judged to the second: the taps tell of everything that is decided or happens.
+	// seldom multiplies lookEvery in runs without strict expectations: callbacks report all
+	// decisions and events in any case.
 	seldom = 10
-	// looks is how many looks there are at most at a time when no hub runs.
+	// looks is the maximum number of observations in a run in which no hub is running.
 	looks = 10_000
-	// snapshotEvery is how often the state of a hub is written as a snapshot and read again.
+	// snapshotEvery is the interval at which a hub's state is written as a snapshot and read back.
 	snapshotEvery = 2 * time.Minute
 )
 
-// memberSeen is what was seen of a member last.
+// memberSeen is the last observation of a member: of a hub its index and leadership, of an edge
+// the number of the last row read from its journal.
 type memberSeen struct {
 	index fleet.Index
 	leads bool
 	last  fleet.Seq
 }
 
-// watchFleet looks at hubs and edges until the run is over.
+// watchFleet observes one hub in turn and all edges at regular intervals, and updates the
+// expectations, until ctx is done.
 func (r *run) watchFleet(ctx context.Context) {
 	every, rows := lookEvery, rowsEvery
 	if !r.Strict {
@@ -60,7 +62,8 @@ func (r *run) watchFleet(ctx context.Context) {
 	}
 }
 
-// timeToNextLook is longer in a long run in which nobody but the edges is there.
+// timeToNextLook returns usual while a hub runs. In a long run without running hubs it returns a
+// longer interval, for at most `looks` observations.
 func (r *run) timeToNextLook(usual time.Duration) time.Duration {
 	if slices.ContainsFunc(r.c.Hubs, (*Hub).Running) {
 		return usual
@@ -68,7 +71,7 @@ func (r *run) timeToNextLook(usual time.Duration) time.Duration {
 	return max(usual, r.s.Length/looks)
 }
 
-// observeHub tells of a hub's state where it changed.
+// observeHub records a hub's state if its index or its leadership changed since the last time.
 func (r *run) observeHub(h *Hub) {
 	d := h.runningDaemon()
 	if d == nil {
@@ -84,13 +87,15 @@ func (r *run) observeHub(h *Hub) {
 	r.judgeAndRecord(check.Observation{Hub: seen})
 }
 
-// compareHubSnapshot compares a hub's state with what its snapshot says.
+// compareHubSnapshot records a running hub's state together with the state read back from a
+// snapshot of it; the monitor compares them.
 func (r *run) compareHubSnapshot(h *Hub) {
 	if d := h.runningDaemon(); d != nil {
 		r.judgeAndRecord(check.Observation{Snapshot: observe.Snapshot(h.Name, d.State().View())})
 	}
 }
 
+// recordIfChanged stores the observation of a member and reports whether it differs from the last one.
 func (r *run) recordIfChanged(name string, now memberSeen) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +106,8 @@ func (r *run) recordIfChanged(name string, now memberSeen) bool {
 	return true
 }
 
-// observeEdge tells where an edge stands, and which rows its journal has that it had not.
+// observeEdge records the state of an edge's agent and, if rows is set, the new rows of its journal.
+// It does nothing if the agent is down.
 func (r *run) observeEdge(ctx context.Context, e *Edge, rows bool) {
 	a := e.Agent()
 	if a == nil {
@@ -109,14 +115,14 @@ func (r *run) observeEdge(ctx context.Context, e *Edge, rows bool) {
 	}
 	var news []fleet.Transition
 	if rows {
-		news = r.readNewRows(ctx, e) // which a slow disk keeps waiting: where it stands is asked afterwards
+		news = r.readNewRows(ctx, e) // read first: on a slow disk this waits, and the status has to be newer
 	}
 	link, journal := a.SyncStatus()
 	r.judgeAndRecord(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
 }
 
-// readNewRows are the rows that the edge's journal did not hold when it was looked at last. A
-// journal that was damaged may have new rows under old numbers.
+// readNewRows returns the rows that were added to the edge's journal since the last call. If the
+// journal has become shorter (damage), it returns all rows: old numbers may have new rows.
 func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	a := e.Agent()
 	if a == nil {
@@ -134,7 +140,7 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	}
 	rows, err := a.Rows(ctx, after)
 	if err != nil || len(rows) == 0 {
-		return nil // it is on its way down; the next look finds them
+		return nil // the agent is stopping; the next call returns them
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +149,8 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	return rows
 }
 
-// settleAndFinish waits until the fleet is quiet, or the schedule's time for it is over, and has the
-// last picture judged.
+// settleAndFinish ends all faults, waits up to the schedule's Settle until the fleet is quiet, and
+// has its final state judged.
 func (r *run) settleAndFinish(ctx context.Context) {
 	r.mendAll(ctx)
 	deadline := time.Now().Add(r.s.Settle)
@@ -157,7 +163,7 @@ func (r *run) settleAndFinish(ctx context.Context) {
 				r.observeUsageRepeatedly(ctx)
 				break
 			}
-			every = min(2*every, 20*lookEvery) // a picture is dear
+			every = min(2*every, 20*lookEvery) // a snapshot is expensive
 		}
 		if time.Now().After(deadline) {
 			r.recordNote("not quiet after %s: %s", r.s.Settle, why)
@@ -171,7 +177,8 @@ func (r *run) settleAndFinish(ctx context.Context) {
 	r.judgeFinalSnapshot(picture)
 }
 
-// firstUnsettled names the first thing that is unsettled, "" where nothing is.
+// firstUnsettled describes the first thing that is not settled: a member that is down, a node that
+// is not ready, a pending evaluation, or unacknowledged rows. "": everything is settled.
 func (r *run) firstUnsettled() string {
 	for _, h := range r.c.Hubs {
 		d := h.runningDaemon()
@@ -206,7 +213,7 @@ func (r *run) firstUnsettled() string {
 	return ""
 }
 
-// takeSnapshot is the fleet as it is now.
+// takeSnapshot returns the state of all hubs and edges, with the journals and the running tasks.
 func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
 	p := check.FleetSnapshot{Wanted: r.users.WantedCounts(), Starts: map[fleet.AllocID]int{}}
 	for h, v := range r.c.runningViews() {
@@ -227,6 +234,8 @@ func (r *run) takeSnapshot(ctx context.Context) check.FleetSnapshot {
 	return p
 }
 
+// edgePicture returns the state of an edge: its journal's rows, those observed earlier, and the
+// running processes of its tasks, without those of orphaned allocations.
 func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 	r.observeEdge(ctx, e, true)
 	seen := check.Edge{Name: e.Name, Processes: map[check.TaskKey]int{}}
@@ -250,8 +259,8 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 	return seen
 }
 
-// orphansOfNode are allocations of the edge that a cluster which was put back does not know:
-// they run on, and are shown.
+// orphansOfNode returns the allocations that run on a node and that the cluster does not know, since
+// it was restored from an older copy.
 func (r *run) orphansOfNode(node fleet.NodeID) []fleet.AllocID {
 	for _, v := range r.c.runningViews() {
 		if n, ok := v.Node(node); ok {
@@ -261,7 +270,7 @@ func (r *run) orphansOfNode(node fleet.NodeID) []fleet.AllocID {
 	return nil
 }
 
-// mendAll starts what is still down, once all faults are over.
+// mendAll ends all faults of disks, clocks and drivers, and starts the hubs and edges that are down.
 func (r *run) mendAll(ctx context.Context) {
 	for _, h := range r.c.Hubs {
 		h.Disk.Fill(false)
@@ -284,7 +293,7 @@ func (r *run) mendAll(ctx context.Context) {
 	}
 }
 
-// judgeFinalSnapshot has the run judged to its end.
+// judgeFinalSnapshot passes the final state of the fleet to the monitor and writes it to the history.
 func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	for _, h := range r.c.Hubs {
 		r.compareHubSnapshot(h)
@@ -293,14 +302,15 @@ func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	r.recorder.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
 }
 
+// recordNote writes a note to the run's history.
 func (r *run) recordNote(format string, args ...any) {
 	r.recorder.Note("", fmt.Sprintf(format, args...))
 }
 
-// quietLooks is how many looks at what is in use make a judgement: as many as check's.
+// quietLooks is the number of observations of resource usage that a judgement needs, as in package check.
 const quietLooks = 3
 
-// observeUsageRepeatedly looks several times at what is in use, while nothing goes on.
+// observeUsageRepeatedly calls observeUsage quietLooks times, while the fleet is quiet.
 func (r *run) observeUsageRepeatedly(ctx context.Context) {
 	for range quietLooks {
 		r.observeUsage()
@@ -308,7 +318,7 @@ func (r *run) observeUsageRepeatedly(ctx context.Context) {
 	}
 }
 
-// observeUsage tells what the whole process takes, at a time when nothing is going on.
+// observeUsage collects garbage and records the goroutines, heap and open files of the process.
 func (r *run) observeUsage() {
 	runtime.GC()
 	var m runtime.MemStats
@@ -318,13 +328,13 @@ func (r *run) observeUsage() {
 	r.judgeAndRecord(check.Observation{Usage: &u})
 }
 
-// openFiles counts the files that a folder of descriptors names. Segments of a hub's Raft
-// log do not count: as long as they are part of it their number follows the size of its
-// entries. A segment that was deleted and is still open counts.
+// openFiles counts the open files in a directory such as /proc/self/fd; 0 if it cannot be read.
+// Segments of a Raft log do not count, since their number follows the size of the entries.
+// A deleted segment that is still open counts.
 func openFiles(folder string) int {
 	descriptors, err := os.ReadDir(folder)
 	if err != nil {
-		return 0 // this system does not tell
+		return 0 // this system has no such directory
 	}
 	n := 0
 	for _, d := range descriptors {

@@ -11,50 +11,51 @@ import (
 	"skerry/internal/datadir"
 )
 
-// errKilled is what the disk answers to a process that is dead but does not know it.
+// errKilled is the error of a disk step of a killed process whose goroutines still run.
 var errKilled = errors.New("the process was killed")
 
-// clock is a machine's wall clock.
+// clock is the wall clock of a machine: the bubble's time plus an offset.
 type clock struct {
 	offset atomic.Int64
-	asked  atomic.Uint64 // how often
+	asked  atomic.Uint64 // number of calls of Now
 }
 
+// Now returns the machine's wall clock and counts the call.
 func (c *clock) Now() time.Time {
 	c.asked.Add(1)
 	return time.Now().Add(time.Duration(c.offset.Load()))
 }
 
-// Jump moves the clock.
+// Jump adds by to the clock's offset.
 func (c *clock) Jump(by time.Duration) { c.offset.Add(int64(by)) }
 
-// Set sets the clock.
+// Set sets the clock to a time.
 func (c *clock) Set(to time.Time) { c.offset.Store(int64(time.Until(to))) }
 
-// Right sets the clock to the true time.
+// Right sets the clock to the bubble's time.
 func (c *clock) Right() { c.offset.Store(0) }
 
-// disk is what is wrong with a machine's disk.
+// disk has the faults of a machine's disk.
 type disk struct {
 	full atomic.Bool
-	// reserve is where the agent keeps what it gives up on a full disk, held how much that
-	// was when the disk was filled, and used how much of what it gave up is written to.
+	// reserve is the path of the agent's reserve file, which it shrinks on a full disk.
+	// reserveAtFill is its size at the time of Fill; used are the bytes written since then.
 	reserve       string
 	reserveAtFill atomic.Int64
 	used          atomic.Int64
-	slow          atomic.Int64 // each step takes so long
-	hits          atomic.Int64
-	trap          atomic.Pointer[trap]
+	slow          atomic.Int64         // duration of each disk step
+	hits          atomic.Int64         // see Hits
+	trap          atomic.Pointer[trap] // nil: none is set
 }
 
-// trap waits for a step of a disk protocol.
+// trap calls spring, once, at the next disk step with its label. The step fails with spring's error.
 type trap struct {
 	label  string
-	spring func() error // called at the step, which fails with what it returns
+	spring func() error
 }
 
-// Fill makes every write fail for want of space, but for what fits into the reserve that the
-// agent gives up.
+// Fill starts (true) or ends (false) a full disk. Writes to a full disk fail with ENOSPC, except
+// for as many as the space that the agent frees from its reserve allows.
 func (d *disk) Fill(full bool) {
 	if full {
 		d.reserveAtFill.Store(size(d.reserve))
@@ -63,16 +64,16 @@ func (d *disk) Fill(full bool) {
 	d.full.Store(full)
 }
 
-// Sizes of a machine's disk.
+// Size and free space of a machine's disk, in bytes.
 const (
 	diskSize = 16 << 30
 	diskFree = 8 << 30
-	// writeSize is what a write takes of a full disk: a page of the journal's log, and what
-	// of it ends up in the database.
+	// writeSize is the space of one write on a full disk: a page in the journal's log, and its
+	// part of the database.
 	writeSize = 4 << 10
 )
 
-// Free is how much of the disk is free, and its size.
+// Free returns the free space and the size of the disk, in bytes.
 func (d *disk) Free(string) (free, total int64, err error) {
 	if !d.full.Load() {
 		return diskFree, diskSize, nil
@@ -80,7 +81,8 @@ func (d *disk) Free(string) (free, total int64, err error) {
 	return max(0, d.reserveAtFill.Load()-size(d.reserve)-d.used.Load()), diskSize, nil
 }
 
-// takeSpaceForWrite reports whether a full disk has room for one more write.
+// takeSpaceForWrite reports whether a full disk has space for the step's write. If the step
+// writes, it takes that space.
 func (d *disk) takeSpaceForWrite(label string) bool {
 	free, _, _ := d.Free("")
 	if free < writeSize {
@@ -92,13 +94,14 @@ func (d *disk) takeSpaceForWrite(label string) bool {
 	return true
 }
 
-// Slow makes every step take so long.
+// Slow makes every disk step sleep for the duration; 0: none.
 func (d *disk) Slow(by time.Duration) { d.slow.Store(int64(by)) }
 
-// Hits is how many steps were made to fail or to wait.
+// Hits returns the number of disk steps that a slow or full disk affected.
 func (d *disk) Hits() int64 { return d.hits.Load() }
 
-// beforeDiskStep is what a daemon asks before each step; l is its life.
+// beforeDiskStep is called by a daemon before each disk step and applies the disk's faults: it
+// sleeps, springs a trap, or returns the step's error. It returns errKilled if life l is over.
 func (d *disk) beforeDiskStep(label string, l *life) error {
 	if l.dead.Load() {
 		return errKilled
@@ -119,15 +122,15 @@ func (d *disk) beforeDiskStep(label string, l *life) error {
 	return nil
 }
 
-// life is one life of a process: its goroutines, until it is stopped or killed.
+// life is one process of a daemon: its goroutines, from the start until it ends or is killed.
 type life struct {
 	cancel context.CancelFunc
-	dead   atomic.Bool // killed: what it still writes must not reach the disk
+	dead   atomic.Bool // killed: its later disk steps fail
 	ended  chan struct{}
-	err    error // why it ended; after ended
+	err    error // the process's error; valid after ended is closed
 }
 
-// runProcess runs the process.
+// runProcess starts run in a goroutine, and closes l.ended when it returns.
 func (l *life) runProcess(run func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel, l.ended = cancel, make(chan struct{})
@@ -137,7 +140,7 @@ func (l *life) runProcess(run func(ctx context.Context) error) {
 	}()
 }
 
-// stopAndWait stops it and waits.
+// stopAndWait cancels the process's context and waits until it has ended.
 func (l *life) stopAndWait() {
 	l.cancel()
 	<-l.ended

@@ -14,7 +14,8 @@ import (
 	"skerry/chaos/history"
 )
 
-// player plays one schedule in a process of its own.
+// player plays one schedule of a campaign in a process of its own. folder is the run's directory;
+// record keeps its history, and its data directories unless it passes.
 type player struct {
 	c      *campaign
 	s      Scenario
@@ -22,8 +23,9 @@ type player struct {
 	record bool
 }
 
-// playRun returns what the run showed; an error is that of who plays it. The run's data
-// directories are kept in its folder where it did not pass and is recorded.
+// playRun plays the schedule and returns its result; an error is a failure of the campaign itself.
+// It first deletes p.folder. With p.record it copies the data directories of a run that did not
+// pass there.
 func (p player) playRun(ctx context.Context) (r Result, err error) {
 	if err := os.RemoveAll(p.folder); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
@@ -32,7 +34,7 @@ func (p player) playRun(ctx context.Context) (r Result, err error) {
 	if memory == "" {
 		memory = p.folder
 	}
-	// Names of one length: longer ones take more memory.
+	// All names have one length: longer ones take more memory, and runs have to be alike.
 	data := filepath.Join(memory, fmt.Sprintf("skerry-run-%010d-%06d", os.Getpid(), p.c.played.Add(1)))
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	began := time.Now()
@@ -49,14 +51,13 @@ func (p player) playRun(ctx context.Context) (r Result, err error) {
 	return r, nil
 }
 
-// productionEvery is how many seeds there are to one whose hubs tick and speak as those in
-// production do.
+// productionEvery: one of that many seeds is played with the timers and transport of production.
 const productionEvery = 100
 
-// drawnTTL of heartbeats in runs that are drawn: that of a fleet of 45,000 edges with three hubs.
+// drawnTTL is the heartbeat TTL in drawn runs: that of 45,000 edges with three hubs.
 const drawnTTL = 30 * time.Second
 
-// newJob is the run as its process is told of it.
+// newJob returns the job for the run's process. Its data directories will be below data.
 func (p player) newJob(data string) Job {
 	j := Job{Folder: p.folder, Record: p.record, Play: Play{
 		Schedule: p.s.Schedule, Name: p.s.Name, Repeat: p.repeatCommand(), Dir: data,
@@ -74,6 +75,7 @@ func (p player) newJob(data string) Job {
 	return j
 }
 
+// repeatCommand returns the command line that repeats the run.
 func (p player) repeatCommand() string {
 	if p.isDrawnFromSeed() {
 		return fmt.Sprintf("skerry-chaos sim --seed %d --seeds 1", p.s.Schedule.Seed)
@@ -84,7 +86,8 @@ func (p player) repeatCommand() string {
 // isDrawnFromSeed reports whether the schedule was drawn from a seed.
 func (p player) isDrawnFromSeed() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
-// runJob is what a run left, or how it ended without leaving anything.
+// runJob runs the job in a process and returns its result. If the process left none, the result
+// is made of its output: violated if goroutines leaked, otherwise broken.
 func (p player) runJob(ctx context.Context, j Job) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
 	defer cancel()
@@ -109,12 +112,13 @@ func (p player) runJob(ctx context.Context, j Job) Result {
 	return r
 }
 
-// hasLeakedGoroutines reports whether a bubble ended with goroutines in it.
+// hasLeakedGoroutines reports whether the output of a process says that a bubble ended while
+// goroutines of it were blocked.
 func hasLeakedGoroutines(output string) bool {
 	return strings.Contains(output, "main bubble goroutine has exited but blocked goroutines remain")
 }
 
-// panicLines is the first lines of what a process said when it ended badly.
+// panicLines returns the first lines of the output of a process that crashed.
 func panicLines(said string) []string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	return lines[:min(len(lines), 12)]

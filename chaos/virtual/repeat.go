@@ -18,9 +18,9 @@ import (
 	"skerry/chaos/history"
 )
 
-// RunRepeatedly plays each schedule Times times, and says how many of its runs had the same
-// history, and where the first one that had another differs. The error is ErrNotPassed where
-// some did.
+// RunRepeatedly plays each schedule Times times and compares the histories. It prints how many runs
+// had the same history, and the first difference of each other one. The error is ErrNotPassed if
+// histories of a schedule differ.
 func (cfg Campaign) RunRepeatedly(ctx context.Context) error {
 	cfg.Workers, cfg.Budget = cmp.Or(cfg.Workers, runtime.NumCPU()), 0
 	c, err := cfg.beginCampaign()
@@ -49,22 +49,23 @@ func (cfg Campaign) RunRepeatedly(ctx context.Context) error {
 	return nil
 }
 
-// repeatedRun is one of several runs of a schedule.
+// repeatedRun is one of several runs of a schedule, with the digest of its history.
 type repeatedRun struct {
 	number  int
-	path    string // of its history
+	path    string // path of its history
 	digest  [sha256.Size]byte
 	records int
 	outcome string
 }
 
+// playRepeatedly plays a schedule c.Times times, c.Workers at a time, and keeps the histories.
 func (c *campaign) playRepeatedly(ctx context.Context, s Scenario) ([]repeatedRun, error) {
 	runs := make([]repeatedRun, c.Times)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.Workers)
 	for i := range runs {
 		g.Go(func() error {
-			// Names of one length, as those of the data are.
+			// All names have one length, as those of data directories have.
 			folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"), fmt.Sprintf("run-%04d", i+1))
 			r, err := player{c: c, s: s, folder: folder, record: true}.playRun(ctx)
 			if err != nil {
@@ -77,7 +78,7 @@ func (c *campaign) playRepeatedly(ctx context.Context, s Scenario) ([]repeatedRu
 	return runs, g.Wait()
 }
 
-// outcomeOf names the outcome of a run, and the invariants that it broke.
+// outcomeOf returns the outcome of a run and the invariants that it violated, as words.
 func outcomeOf(r history.Run) string {
 	words := []string{string(r.Outcome)}
 	for _, v := range r.Violations {
@@ -86,15 +87,15 @@ func outcomeOf(r history.Run) string {
 	return strings.Join(words, " ")
 }
 
-// digestHistory takes the digest of the history.
+// digestHistory reads the history at r.path and sets r.records and r.digest.
 func (r *repeatedRun) digestHistory() error {
 	records, err := readRecords(r.path)
 	r.records, r.digest = len(records), sha256.Sum256(bytes.Join(records, nil))
 	return err
 }
 
-// readRecords reads the lines of a history, up to the last, which says how long the run
-// took. A run that died early has none.
+// readRecords returns the lines of a history without the last record, which has the real time of
+// the run. A missing file has none.
 func readRecords(path string) (records [][]byte, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -109,7 +110,7 @@ func readRecords(path string) (records [][]byte, err error) {
 	return records, nil
 }
 
-// groupByHistory puts runs of the same history together, the largest group first.
+// groupByHistory groups runs with equal histories, the largest group first.
 func groupByHistory(runs []repeatedRun) [][]repeatedRun {
 	var groups [][]repeatedRun
 	for _, r := range runs {
@@ -124,6 +125,7 @@ func groupByHistory(runs []repeatedRun) [][]repeatedRun {
 	return groups
 }
 
+// printRepeats prints the number of runs in each group and where its history differs from the first.
 func (c *campaign) printRepeats(s Scenario, groups [][]repeatedRun) error {
 	first := groups[0]
 	fmt.Fprintf(c.Out, "%s: %d of %d runs have the same history of %d records: %s\n",
@@ -139,8 +141,8 @@ func (c *campaign) printRepeats(s Scenario, groups [][]repeatedRun) error {
 	return nil
 }
 
-// firstDifference is the number of the first record that is not the same in two
-// histories, and the record in both.
+// firstDifference returns the number, from 1, of the first record that differs in two histories,
+// and an excerpt of that record in each.
 func firstDifference(a, b string) (at int, inA, inB string, err error) {
 	first, err1 := readRecords(a)
 	second, err2 := readRecords(b)
@@ -157,7 +159,7 @@ func firstDifference(a, b string) (at int, inA, inB string, err error) {
 	return at + 1, inA, inB, errors.Join(err1, err2)
 }
 
-// excerptAtDifference shortens two texts to the place where they begin to differ.
+// excerptAtDifference cuts two texts to the part around their first difference.
 func excerptAtDifference(a, b string) (string, string) {
 	const before, after = 120, 280
 	i := 0

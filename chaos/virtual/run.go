@@ -22,25 +22,27 @@ import (
 	"skerry/fleet"
 )
 
-// Play is a schedule to be played.
+// Play is a schedule and the settings with which Run plays it.
 type Play struct {
 	Schedule schedule.Schedule `json:"-"`
-	Name     string            // of the scenario, or of how it was drawn
-	Repeat   string            // the command that repeats it
-	Dir      string            // of all files; made
-	History  io.Writer         `json:"-"` // nil: nobody keeps it
+	Name     string            // the scenario's name, or "seed N" for a drawn schedule
+	Repeat   string            // the command that repeats the run
+	Dir      string            // the directory of all files; Run makes it
+	History  io.Writer         `json:"-"` // where the history is written; nil: nowhere
 	Tuning   HubTuning
-	// RaftStreams is Config's.
+	// RaftStreams is the setting of Config with that name.
 	RaftStreams bool
 	LogLevel    slog.Level
-	// Strict has hubs and edges looked at each second, since expectations are judged so.
+	// Strict observes hubs and edges each second, which expectations need; otherwise
+	// they are observed every ten seconds.
 	Strict bool
 	Fleet  Fleet
-	// Found is told of each violation when it is seen, and must not block; nil: nobody is.
+	// Found is called for each violation when it is detected, and must not block; may be nil.
 	Found func(check.Violation) `json:"-"`
 }
 
-// Outcome is what a play showed.
+// Outcome is the result of a run: its summary, the violations, a verdict of each invariant, and
+// how often each branch of the checkers was reached.
 type Outcome struct {
 	history.Run
 	Found    []check.Violation
@@ -48,7 +50,7 @@ type Outcome struct {
 	Reached  map[check.Branch]uint64
 }
 
-// run is a play that goes on.
+// run is the state of one Play.Run. Callbacks of the cluster call its observe methods.
 type run struct {
 	Play
 	s        schedule.Schedule
@@ -58,21 +60,21 @@ type run struct {
 	faults   *engine.Faults
 	users    *engine.Users
 	began    time.Time
-	moves    atomic.Int64 // addresses given out to those that moved
-	making   atomic.Bool  // the cluster: the schedule's time does not count yet
-	ended    atomic.Bool  // nothing is observed any more
-	lasted   atomic.Int64 // until then
+	moves    atomic.Int64 // number of new addresses and clones so far; makes their names unique
+	making   atomic.Bool  // the cluster is being started: the schedule's time has not begun
+	ended    atomic.Bool  // the cluster is being closed: observations are dropped
+	lasted   atomic.Int64 // the run's time when ended was set
 
 	mu       sync.Mutex
-	lastSeen map[string]memberSeen // what was seen of each member last
-	// replaced are edges that a person gave the data of their clone.
+	lastSeen map[string]memberSeen // last observation of each member
+	// replaced are the edges that got the data of their clone (CloneEdge).
 	replaced map[string]bool
-	rows     map[string][]fleet.Transition // what the edges' journals were seen to hold
-	broke    []string                      // what the harness could not do
+	rows     map[string][]fleet.Transition // all rows observed in each edge's journal
+	broke    []string                      // failures of the harness itself; each makes the run void
 }
 
-// Run plays the schedule. It must be called inside a bubble, and returns when all of the
-// cluster is gone. An error is the harness's own.
+// Run plays the schedule and judges it. It must be called inside a bubble, and returns after the
+// cluster was closed. Violations are in the outcome; an error is a failure of the harness.
 func (p Play) Run(ctx context.Context) (Outcome, error) {
 	began := wallTime()
 	r, err := p.openRun()
@@ -84,7 +86,7 @@ func (p Play) Run(ctx context.Context) (Outcome, error) {
 	return r.summarizeOutcome(wallTime()-began, err), errors.Join(err, r.recorder.History.Flush())
 }
 
-// openRun opens the record of a run, at the epoch.
+// openRun sleeps until the epoch and begins the run's history. It starts no cluster.
 func (p Play) openRun() (*run, error) {
 	limits := p.monitorLimits()
 	r := &run{
@@ -104,20 +106,20 @@ func (p Play) openRun() (*run, error) {
 	return r, err
 }
 
-// startBound is how long after its agent's start a task that a boot ended may take to run
-// again, where it starts at once.
+// startBound is the time after an agent's start in which tasks that a reboot ended have to run
+// again, beside the start delay of their script.
 const startBound = 10 * time.Second
 
-// comeback is how long a fleet may take to settle after an edge's last pause of dialing.
+// comeback is the time in which a fleet has to settle after an edge's longest pause of dialing.
 const comeback = 15 * time.Minute
 
-// monitorLimits are what the schedule and the fleet ask of the monitor.
+// monitorLimits returns the limits of the invariants that follow from the schedule and the fleet.
 func (p Play) monitorLimits() check.Limits {
 	l := check.Limits{Start: startBound, LongestTTL: p.Fleet.MinTTL}
 	for _, j := range p.Schedule.Jobs {
 		l.Start = max(l.Start, startBound+j.Task.StartDelay)
 	}
-	bounded := true // each edge's journal is
+	bounded := true // each edge's journal has a maximum size
 	for _, e := range p.Schedule.Topology.Edges {
 		if e.BackoffCap > 0 {
 			l.Heal = max(l.Heal, e.BackoffCap+comeback)
@@ -134,6 +136,7 @@ func (p Play) monitorLimits() check.Limits {
 	return l
 }
 
+// edgeNames returns the names of the topology's edges.
 func edgeNames(t schedule.Topology) []string {
 	out := make([]string, len(t.Edges))
 	for i, e := range t.Edges {
@@ -142,7 +145,8 @@ func edgeNames(t schedule.Topology) []string {
 	return out
 }
 
-// playSchedule starts the cluster, lets everything happen, waits until all is quiet, and judges.
+// playSchedule starts the cluster, plays faults, jobs and operations, waits until the fleet is
+// quiet, has its final state judged, and closes the cluster.
 func (r *run) playSchedule(ctx context.Context) (err error) {
 	r.began = time.Now()
 	r.making.Store(true)
@@ -180,7 +184,8 @@ func (r *run) playSchedule(ctx context.Context) (err error) {
 	return nil
 }
 
-// playConcurrently plays faults, jobs and clients side by side, until the schedule's length is over.
+// playConcurrently plays faults, jobs and operations at the same time, until the schedule's
+// length is over. It returns the first error of the harness.
 func (r *run) playConcurrently(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, r.s.Length)
 	defer stop()
@@ -193,6 +198,7 @@ func (r *run) playConcurrently(ctx context.Context) error {
 	return g.Wait()
 }
 
+// clusterConfig returns the configuration of the schedule's cluster, with the run as observer.
 func (r *run) clusterConfig() Config {
 	cfg := Config{
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
@@ -211,13 +217,14 @@ func (r *run) clusterConfig() Config {
 	return cfg
 }
 
-// Validity of edges' certificates: so short that they are renewed in every run, and where
-// one shall expire while its edge is cut off, so short that it does.
+// Validity of edges' certificates: so short that they are renewed in every run; in a run with
+// the fault CertExpired so short that they expire while their edge is cut off.
 const (
 	certValidity    = 45 * time.Minute
 	certToBeExpired = 10 * time.Minute
 )
 
+// certValidity returns the validity of edges' certificates in this run.
 func (r *run) certValidity() time.Duration {
 	expires := slices.ContainsFunc(r.s.Faults, func(f schedule.Fault) bool { return f.Kind == schedule.CertExpired })
 	if expires && r.Fleet.CertValidity == 0 {
@@ -226,7 +233,8 @@ func (r *run) certValidity() time.Duration {
 	return cmp.Or(r.Fleet.CertValidity, certValidity)
 }
 
-// awaitFleet waits until all nodes are ready.
+// awaitFleet waits up to ten minutes of the run's time until nothing is unsettled, and returns
+// an error with the first unsettled thing if something still is.
 func (r *run) awaitFleet(ctx context.Context) error {
 	for range 600 {
 		if why := r.firstUnsettled(); why == "" {
@@ -239,11 +247,12 @@ func (r *run) awaitFleet(ctx context.Context) error {
 	return fmt.Errorf("wait for the fleet: %s", r.firstUnsettled())
 }
 
-// elapsedTime is the run's own time.
+// elapsedTime returns the virtual time since the schedule's beginning; during the cluster's start,
+// since that began.
 func (r *run) elapsedTime() time.Duration { return time.Since(r.began) }
 
-// observationTime is the time of what is seen: all that comes before the schedule is at its start, and
-// all that is found when the cluster is closed at its end.
+// observationTime returns the time for the record of an observation. During the cluster's start
+// it is 0; while the cluster is closed it is the end of the run.
 func (r *run) observationTime() time.Duration {
 	switch {
 	case r.ended.Load():
@@ -254,7 +263,8 @@ func (r *run) observationTime() time.Duration {
 	return max(0, r.elapsedTime())
 }
 
-// summarizeOutcome sums the run up.
+// summarizeOutcome writes the end of the history and returns the run's outcome: broken if err is
+// set, violated for a violation or an unmet expectation, void if the harness failed, else pass.
 func (r *run) summarizeOutcome(wall time.Duration, err error) Outcome {
 	o := Outcome{Found: r.recorder.Monitor.Violations(), Verdicts: r.recorder.Monitor.Verdicts(), Reached: r.recorder.Monitor.Reached()}
 	r.recorder.WriteVerdicts()

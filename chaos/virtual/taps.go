@@ -11,18 +11,20 @@ import (
 	"skerry/hub"
 )
 
-// Observers see a run while it goes on. Each may be nil, and must not block.
+// Observers are callbacks for events of a run. They are called while it runs, by any goroutine;
+// each may be nil, and must not block.
 type Observers struct {
-	// Applied is every command that a hub applied.
+	// Applied is called for every command that a hub applied.
 	Applied func(hubName string, a hub.Applied)
-	// Task is the truth about tasks.
+	// Task is called when a task on a machine starts or ends, whatever its agent knows.
 	Task func(edge string, e sim.Event)
-	// Refused is a session or message that was refused.
+	// Refused is called when a session or a message was refused.
 	Refused func(check.Refused)
-	// Dial is the beginning of an edge's attempt to reach any hub.
+	// Dial is called when an edge begins a round of attempts to reach a hub.
 	Dial func(edge string)
 }
 
+// appliedObserver returns the Applied callback for the hub of that name; nil if there is none.
 func (t Observers) appliedObserver(name string) func(hub.Applied) {
 	if t.Applied == nil {
 		return nil
@@ -30,6 +32,7 @@ func (t Observers) appliedObserver(name string) func(hub.Applied) {
 	return func(a hub.Applied) { t.Applied(name, a) }
 }
 
+// newSimWorld returns a machine for simulated tasks of an edge. Its events go to the Task callback.
 func (t Observers) newSimWorld(edge string) *sim.SimMachine {
 	if t.Task == nil {
 		return sim.NewSimMachine()
@@ -37,25 +40,27 @@ func (t Observers) newSimWorld(edge string) *sim.SimMachine {
 	return sim.NewWatchedSimMachine(func(e sim.Event) { t.Task(edge, e) })
 }
 
-// What hubs and edges log when they refuse, or are refused.
+// Log messages of hubs and edges about refusals.
 const (
 	logSessionRefused = "session refused" // hub
 	logSessionFenced  = "session fenced"  // hub
 	logSessionOver    = "session over"    // edge
 )
 
-// refusals is a log handler that tells of what was refused, and hands everything on.
+// refusals is a log handler that calls refused for each logged refusal. It passes all records on to
+// the embedded Handler.
 type refusals struct {
 	slog.Handler
 	who     string
 	refused func(check.Refused)
-	node    string // of With
+	node    string // node id from WithAttrs
 }
 
 func (h refusals) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || h.Handler.Enabled(ctx, level)
 }
 
+// Handle reports a refusal and passes the record on.
 func (h refusals) Handle(ctx context.Context, r slog.Record) error {
 	switch r.Message {
 	case logSessionRefused, logSessionFenced, logSessionOver:
@@ -67,6 +72,8 @@ func (h refusals) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
+// reportRefusal calls refused with the code, reason and node of a log record. It ignores records
+// that only say that the link broke.
 func (h refusals) reportRefusal(r slog.Record) {
 	o := check.Refused{By: h.who, Node: fleet.NodeID(h.node)}
 	r.Attrs(func(a slog.Attr) bool {
@@ -81,14 +88,15 @@ func (h refusals) reportRefusal(r slog.Record) {
 		return true
 	})
 	if o.Code == "" || o.Code == fleet.CodeTimeout || o.Code == fleet.CodeUnavailable {
-		return // the link broke; nobody said no
+		return // the link broke; nothing was refused
 	}
-	if r.Message == logSessionOver { // an edge was told
+	if r.Message == logSessionOver { // an edge logs that a hub refused it
 		o.By, o.From = "a hub", h.who
 	}
 	h.refused(o)
 }
 
+// WithAttrs also remembers the node id, for refusals logged with the result.
 func (h refusals) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		if a.Key == "node" || a.Key == "node_id" {
@@ -104,7 +112,8 @@ func (h refusals) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// observedLogger is a machine's log, with the taps in it.
+// observedLogger returns a logger that also calls the Refused callback for refusals that the
+// daemon named who logs. Without that callback it returns log.
 func (t Observers) observedLogger(who string, log *slog.Logger) *slog.Logger {
 	if t.Refused == nil {
 		return log
@@ -112,7 +121,8 @@ func (t Observers) observedLogger(who string, log *slog.Logger) *slog.Logger {
 	return slog.New(refusals{Handler: log.Handler(), who: who, refused: t.Refused})
 }
 
-// taskOf takes apart TaskConfig.ID, which names an attempt of a task.
+// taskOf returns the allocation and the task of a TaskConfig.ID (ALLOC/TASK/ATTEMPT). ok is false
+// for an id of another form.
 func taskOf(id string) (check.TaskKey, bool) {
 	parts := strings.Split(id, "/")
 	if len(parts) != 3 {

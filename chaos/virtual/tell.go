@@ -12,9 +12,10 @@ import (
 	"skerry/hub"
 )
 
-// What a run is told goes to the monitor, and into the record.
+// Each observation of a run goes to the monitor and into the history.
 
-// judgeAndRecord has an observation judged and recorded.
+// judgeAndRecord passes an observation to the monitor and writes it to the history. It drops
+// the observation if the run has ended.
 func (r *run) judgeAndRecord(o check.Observation) {
 	if r.ended.Load() {
 		return
@@ -22,17 +23,20 @@ func (r *run) judgeAndRecord(o check.Observation) {
 	r.recorder.Observe(o)
 }
 
-// recordHarnessFailure notes what the harness could not do; the run is then void.
+// recordHarnessFailure adds a failure of the harness to the run's reasons; the run is then void.
 func (r *run) recordHarnessFailure(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broke = append(r.broke, fmt.Sprintf(format, args...))
 }
 
+// observeApplied records a command that the hub of that name applied.
 func (r *run) observeApplied(name string, a hub.Applied) {
 	r.judgeAndRecord(check.Observation{Applied: observe.Applied(name, a, r.recorder.Monitor.Wants(a.Index))})
 }
 
+// observeTaskEvent records that a task on the machine of an edge started, exited, was stopped or
+// vanished. It ignores events of other tasks than those of allocations.
 func (r *run) observeTaskEvent(edge string, e sim.Event) {
 	id, ok := taskOf(e.ID)
 	if !ok {
@@ -42,8 +46,8 @@ func (r *run) observeTaskEvent(edge string, e sim.Event) {
 		sim.Started: check.TaskStarted, sim.Exited: check.TaskExited, sim.Stopped: check.TaskStopped, sim.Vanished: check.TaskVanished,
 	}[e.What]
 	if e.What == sim.Stopped {
-		// Whose word it was depends on whether a hub's could come through, and a session
-		// that goes on before its node's deadline leaves no entry.
+		// The monitor has to know whether a hub could have sent the stop: observe the session
+		// now, because one that resumes before its node's deadline leaves no entry in the log.
 		r.observeEdge(context.Background(), r.c.Edge(edge), false)
 	}
 	if e.What == sim.Started {
@@ -58,12 +62,14 @@ func (r *run) observeTaskEvent(edge string, e sim.Event) {
 	r.judgeAndRecord(check.Observation{Task: &seen})
 }
 
+// observeRefusal records that a session or a message was refused.
 func (r *run) observeRefusal(o check.Refused) {
 	at := r.elapsedTime()
 	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(at, o.Code) })
 	r.judgeAndRecord(check.Observation{Refused: &o})
 }
 
+// observeDial records that an edge begins a round of dialing.
 func (r *run) observeDial(edge string) {
 	r.judgeAndRecord(check.Observation{Dial: &check.Dial{Edge: edge}})
 }

@@ -19,56 +19,57 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Files of a Job, in its folder.
+// Files of a Job, in its directory.
 const (
 	ScheduleFile = "schedule.yaml"
 	HistoryFile  = "history.jsonl"
 	resultFile   = "result.json"
-	outputFile   = "output.txt" // what the process said: a panic, if it was one
+	outputFile   = "output.txt" // stdout and stderr of the process, for example a panic
 )
 
-// Bounds of what is read, in bytes: of a scenario's file, and of a job.
+// Maximum sizes of a scenario's file and of a job, in bytes.
 const (
 	maxSchedule = 16 << 20
 	maxJob      = 16 << 20
 )
 
-// readAtOnce is how much of a job is read in one piece, in bytes: until it has read its input, a
-// process is kept from chance (package deterministic).
+// readAtOnce is the size of the buffer for a job, in bytes. Package deterministic keeps a process
+// deterministic until it has read its input, so one read has to be enough.
 const readAtOnce = 64 << 10
 
-// Job is a play in a process of its own, which is told of it as JSON on its standard input.
+// Job is a play for a process of its own, which reads the job as JSON from its standard input.
 type Job struct {
 	Play
-	Folder string // of the run; what it leaves lies there
-	// Record keeps the history. A run that passes is rarely looked at again.
+	Folder string // the run's directory, for schedule, history, result and output
+	// Record keeps the history.
 	Record bool
 }
 
-// Result is what a run showed, as Work leaves it in the job's folder.
+// Result is the result of a run; Work writes it to the job's directory.
 type Result struct {
 	Run   history.Run
 	Found []check.Violation
-	Error string // why the harness failed; "": it did not
+	Error string // failure of the harness; "": none
 }
 
-// CrashError is the error of a process that left no result.
+// CrashError is the error of a process that wrote no result.
 type CrashError struct {
 	Cause error
-	Said  string // its first words
+	Said  string // the beginning of its output
 }
 
-// Error is the cause, with what the process said.
+// Error returns the cause and the output of the process.
 func (e *CrashError) Error() string { return fmt.Sprintf("%v: %s", e.Cause, strings.TrimSpace(e.Said)) }
 
 // Unwrap returns the cause.
 func (e *CrashError) Unwrap() error { return e.Cause }
 
-// maxOutput bounds what is read of what a process said, in bytes.
+// maxOutput is the maximum number of bytes that are used of a process's output.
 const maxOutput = 256 << 10
 
-// Run plays the job in a process of its own: program is the command line that makes a program
-// call Work, and has nothing to do but that. An error is a *CrashError, or the harness's own.
+// Run plays the job in a process of its own and waits for it. program is a command line that does
+// nothing but call Work. The error is a *CrashError if the process left no result; other errors
+// mean that it was not started.
 func (j Job) Run(ctx context.Context, program []string) (r Result, err error) {
 	for _, folder := range []string{j.Folder, j.Dir} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -90,6 +91,8 @@ func (j Job) Run(ctx context.Context, program []string) (r Result, err error) {
 	return r, &CrashError{errors.Join(err, readErr), string(said[:min(len(said), maxOutput)])}
 }
 
+// runProcess starts the program, sends it the job, and waits until it ends or ctx is done. Its
+// output goes to outputFile.
 func (j Job) runProcess(ctx context.Context, program []string) error {
 	told, err := json.Marshal(j)
 	if err != nil {
@@ -97,7 +100,7 @@ func (j Job) runProcess(ctx context.Context, program []string) error {
 	}
 	out, err := os.Create(filepath.Join(j.Folder, outputFile))
 	if err != nil {
-		return fmt.Errorf("keep its output: %w", err)
+		return fmt.Errorf("create the file of the run's output: %w", err)
 	}
 	err = deterministic.Run(ctx, deterministic.Command{
 		Path: program[0], Args: program, Env: deterministic.Environ(), Input: told, Output: out, Seed: j.Schedule.Seed,
@@ -108,7 +111,8 @@ func (j Job) runProcess(ctx context.Context, program []string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Work plays one job, and ends the process, unless it cannot read the job.
+// Work reads one job from in, plays it, writes its result, and ends the process. It returns only if
+// it cannot read the job.
 func Work(in io.Reader) error {
 	var j Job
 	if err := json.NewDecoder(bufio.NewReaderSize(io.LimitReader(in, maxJob), readAtOnce)).Decode(&j); err != nil {
@@ -118,6 +122,8 @@ func Work(in io.Reader) error {
 	return nil
 }
 
+// playScheduleFile plays the schedule in the job's directory and writes the history, if j.Record is
+// set, and the result there. It must be called inside a bubble.
 func (j Job) playScheduleFile() (err error) {
 	if j.Schedule, err = ReadSchedule(filepath.Join(j.Folder, ScheduleFile)); err != nil {
 		return err
@@ -143,7 +149,7 @@ func (j Job) playScheduleFile() (err error) {
 	return os.WriteFile(filepath.Join(j.Folder, resultFile), b, 0o600)
 }
 
-// wallTime is the time outside of the bubble, where package time does not look.
+// wallTime returns the real time; inside a bubble package time returns the virtual one.
 func wallTime() time.Duration {
 	var tv syscall.Timeval
 	if err := syscall.Gettimeofday(&tv); err != nil {
@@ -152,7 +158,7 @@ func wallTime() time.Duration {
 	return time.Duration(tv.Nano())
 }
 
-// ReadSchedule reads a scenario's file.
+// ReadSchedule reads a scenario from a file and validates it. A mistake in it is schedule.Diagnostics.
 func ReadSchedule(path string) (schedule.Schedule, error) {
 	f, err := os.Open(path)
 	if err != nil {
