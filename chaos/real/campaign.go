@@ -21,80 +21,81 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Campaign plays schedules on a fleet of real processes, one after the other: a scenario, or such as
-// are drawn. After each of them everything is mended, has to become quiet, and is judged.
+// Campaign plays one scenario, or drawn schedules one after the other, on a fleet of real
+// processes. After each schedule all faults are healed, the fleet has to become quiet, and the
+// invariants are checked.
 type Campaign struct {
 	Ground
 	CampaignConfig
 }
 
-// CampaignConfig is what a campaign shall be.
+// CampaignConfig configures a Campaign.
 type CampaignConfig struct {
 	Hubs, Edges int
 	For         time.Duration
-	Rounds      int // so many short rounds, instead of phases for For; 0: phases
-	// Scenario is played once, in place of what is drawn; nil: phases or rounds are drawn.
+	Rounds      int // number of short rounds to play; 0: play phases for the time For
+	// Scenario is played once in place of drawn schedules; nil: phases or rounds are drawn.
 	Scenario *schedule.Schedule
 	Seed     uint64
-	Kinds    []schedule.Kind // nil: all that the ground allows
-	Disks    bool            // members have disks of their own
-	Clocked  string          // program whose hub and edge have clocks that move, and whose hub tells what it applies; "": none
-	Report   string          // folder for history and report; "": none
-	Name     string          // of the history
+	Kinds    []schedule.Kind // kinds of fault; nil: all that are possible on the ground
+	Disks    bool            // each member has its own disk
+	Clocked  string          // program with the commands hub and edge, whose clocks can be moved and whose hub exports applied entries; "": none
+	Report   string          // directory for history and report; "": none are written
+	Name     string          // name of the history; "": made from the seed
 	Repeat   string          // the command that repeats the run
 	Versions map[string]string
 }
 
-// campaignRun is a Campaign under way.
+// campaignRun is the state of a running Campaign.
 type campaignRun struct {
 	*fleetRun
 	CampaignConfig
 	topology schedule.Topology
-	space    *faultnet.Netns // the ground's network, where it has machines of their own
+	space    *faultnet.Netns // the ground's network, if it has network namespaces; otherwise nil
 	began    time.Time
 	watch    *fleetWatcher
-	expect   *engine.Expectations // of the scenario; nil: there is none
-	short    stalls               // of processors
+	expect   *engine.Expectations // expectations of the scenario; nil: no scenario
+	short    stalls               // the longest time that the harness waited for a processor
 
-	users      *engine.Users         // of the schedule that is played
-	faultCount int                   // faults that were played
-	acked      map[schedule.Verb]int // steps of all schedules
+	users      *engine.Users         // users of the current schedule
+	faultCount int                   // number of faults played
+	acked      map[schedule.Verb]int // number of acknowledged steps in all schedules
 
 	clones int
 
 	mu      sync.Mutex
-	played  map[schedule.Kind]int    // guarded by mu, as all below: faults that began
-	hits    map[schedule.Kind]uint64 // what they really did
-	down    map[string]int           // faults under which a member may be down
-	rewound bool                     // hubs were put back by the schedule that is played
-	playing time.Time                // when that schedule began
-	settled []time.Duration          // by phase
-	waited  []time.Duration          // for a processor, the longest of each phase
+	played  map[schedule.Kind]int    // guarded by mu, as all below: faults begun, by kind
+	hits    map[schedule.Kind]uint64 // effects of faults, by kind
+	down    map[string]int           // number of current faults that may have stopped the member
+	rewound bool                     // the current schedule restored the hubs from a copy
+	playing time.Time                // start of the current schedule
+	settled []time.Duration          // time until the fleet was quiet, by phase
+	waited  []time.Duration          // longest wait for a processor, by phase
 }
 
-// Sizes of disks. Images take only what is written.
+// Sizes of disks, in bytes. Their images take only the space of written blocks.
 const (
 	edgeDisk = 512 << 20
 	hubDisk  = 512 << 20
 )
 
-// campaignSettleBound is how long everything may take to become quiet: besides what a round
-// of partitions needs, certificates are renewed, journals are rebuilt, and delays of
-// replacements have to pass.
+// campaignSettleBound is the time in which the fleet has to become quiet after a phase. It allows
+// for renewing certificates, rebuilding journals, and the delays of replacements.
 const campaignSettleBound = 2 * time.Minute
 
-// certificates are made valid for so long that some expire while their edges are cut
-// off. A hub takes no shorter one.
+// certificates is the validity of edges' certificates. It is the shortest that a hub accepts, so
+// that some expire while their edges are cut off.
 const certificates = "90s"
 
-// hasMovableClock reports whether a member's clock can be moved: that of every edge but the
-// first and the last, which run what production runs.
+// hasMovableClock reports whether a member's clock can be moved. It can for every edge but the first
+// and the last, which run the production program.
 func (p CampaignConfig) hasMovableClock(name string) bool {
 	return p.Clocked != "" && strings.HasPrefix(name, "edge-") &&
 		name != schedule.EdgeName(1) && name != schedule.EdgeName(p.Edges)
 }
 
-// Run runs the campaign. Everything that it started is gone when it returns; Dir stays.
+// Run plays the campaign, prints its results and returns its verdict. All processes have ended when
+// it returns; the files in Dir stay.
 func (p Campaign) Run(ctx context.Context) error {
 	if p.Scenario != nil {
 		if err := checkPlayable(*p.Scenario); err != nil {
@@ -113,24 +114,26 @@ func (p Campaign) Run(ctx context.Context) error {
 	})
 }
 
-// checkPlayable checks that real machines and tasks can be such as the scenario has them.
+// checkPlayable returns an error if the scenario uses something that works in virtual time only.
 func checkPlayable(s schedule.Schedule) error {
 	if len(s.Topology.Pools) > 0 {
-		return errors.New("rules of node pools are for virtual time")
+		return errors.New("node pools are supported in virtual time only")
 	}
 	for _, e := range s.Topology.Edges {
 		if e.Link != "" || e.JournalKiB > 0 {
-			return fmt.Errorf("%s: link and journal are for virtual time", e.Name)
+			return fmt.Errorf("%s: link and journal are supported in virtual time only", e.Name)
 		}
 	}
 	for _, j := range s.Jobs {
 		if j.Task != (schedule.Script{RunFor: j.Task.RunFor}) || j.Cores+j.Devices > 0 {
-			return fmt.Errorf("job %s: of a task's script real tasks have run_for alone, and of claims no cores and devices", j.ID)
+			return fmt.Errorf("job %s: real tasks support only run_for of a task's script, and neither cores nor devices", j.ID)
 		}
 	}
 	return nil
 }
 
+// newCampaignRun returns the state of a campaign on a started fleet, with an open history. It
+// returns an error if a fault of the scenario is not possible on this ground.
 func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error) {
 	s = &campaignRun{
 		fleetRun: st, CampaignConfig: cfg, topology: cfg.fleetTopology(), began: time.Now(), playing: time.Now(), acked: map[schedule.Verb]int{},
@@ -147,7 +150,7 @@ func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error
 	if s.Scenario != nil {
 		for _, f := range s.Scenario.Faults {
 			if !slices.Contains(s.possibleKinds(), f.Kind) {
-				return nil, fmt.Errorf("play the scenario: %s cannot be done here: it needs root, or virtual time", f.Kind)
+				return nil, fmt.Errorf("play the scenario: faults of the kind %s are not possible here: run it as root, or in virtual time", f.Kind)
 			}
 		}
 	}
@@ -155,7 +158,7 @@ func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error
 	return s, err
 }
 
-// fleetTopology is the scenario's, or a fleet at two sites.
+// fleetTopology returns the scenario's topology, or else one with edges at two sites in turn.
 func (p CampaignConfig) fleetTopology() schedule.Topology {
 	if p.Scenario != nil {
 		return p.Scenario.Topology
@@ -167,7 +170,8 @@ func (p CampaignConfig) fleetTopology() schedule.Topology {
 	return t
 }
 
-// clusterConfig is a fleet that notices absence within seconds, with disks and clocks.
+// clusterConfig returns the configuration of the campaign's fleet: fast timers, short certificates,
+// and the disks and clocks that the configuration asks for.
 func (p CampaignConfig) clusterConfig() cluster.Config {
 	t, c := p.fleetTopology(), fast(p.Hubs, p.Edges)
 	c.HubFlags = append(slices.Clone(c.HubFlags), "--edge-cert-validity", certificates)
@@ -181,12 +185,13 @@ func (p CampaignConfig) clusterConfig() cluster.Config {
 			return disk.Make(dir+".img", dir, size)
 		}
 	}
-	// All hubs tell: what one of them has acknowledged it has told.
+	// All hubs export: each one has exported an entry before it acknowledges it.
 	c.Clocked, c.Clock = p.Clocked, p.hasMovableClock
 	return c
 }
 
-// runAllPhases plays one schedule after the other.
+// runAllPhases plays all schedules of the campaign, one after the other. It stops after a phase with
+// a violation, which is no error here.
 func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	if err := s.awaitFleet(ctx); err != nil {
 		return err
@@ -215,7 +220,8 @@ func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	}
 }
 
-// startJobs has the jobs of a drawn schedule run before anything breaks.
+// startJobs registers the jobs of a drawn schedule and waits until they run, before the first fault.
+// It does nothing for a scenario.
 func (s *campaignRun) startJobs(ctx context.Context, plan schedule.Schedule) error {
 	if s.Scenario != nil {
 		return nil
@@ -228,7 +234,7 @@ func (s *campaignRun) startJobs(ctx context.Context, plan schedule.Schedule) err
 	return err
 }
 
-// nextSchedule is the schedule of a number, from 1; false: there is none.
+// nextSchedule returns schedule number n, from 1; more is false if the campaign is over.
 func (s *campaignRun) nextSchedule(number int) (plan schedule.Schedule, more bool) {
 	if s.Scenario != nil {
 		return *s.Scenario, number == 1
@@ -244,6 +250,7 @@ func (s *campaignRun) nextSchedule(number int) (plan schedule.Schedule, more boo
 	return plan, left >= minPhaseLength || number == 1
 }
 
+// phaseName returns the word for one schedule of the campaign.
 func (p CampaignConfig) phaseName() string {
 	switch {
 	case p.Scenario != nil:
@@ -254,6 +261,7 @@ func (p CampaignConfig) phaseName() string {
 	return "phase"
 }
 
+// lengthText returns the length of the campaign for its first line.
 func (p CampaignConfig) lengthText() string {
 	switch {
 	case p.Scenario != nil:
@@ -264,7 +272,8 @@ func (p CampaignConfig) lengthText() string {
 	return p.For.String()
 }
 
-// runPhase plays a schedule, mends everything, waits until all is quiet, and judges.
+// runPhase plays a schedule, starts everything that is down, waits until the fleet is quiet, and
+// checks the invariants.
 func (s *campaignRun) runPhase(ctx context.Context, number int, plan schedule.Schedule) error {
 	s.watch.writeNote(fmt.Sprintf("%s %d: %d faults in %s\n%s", s.phaseName(), number, len(plan.Faults), plan.Length.Round(time.Second), plan))
 	s.mu.Lock()
@@ -279,7 +288,8 @@ func (s *campaignRun) runPhase(ctx context.Context, number int, plan schedule.Sc
 	return s.settleAndJudge(ctx, number, len(plan.Faults))
 }
 
-// playSchedule lets faults happen, and users act, until the schedule's length is over.
+// playSchedule plays the faults, steps and operations of a schedule at the same time, until its
+// length is over and all faults are healed.
 func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) error {
 	s.mu.Lock()
 	s.playing = time.Now()
@@ -313,14 +323,15 @@ func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) 
 	return nil
 }
 
-// elapsedTime is the time of the schedule that is played.
+// elapsedTime returns the time since the start of the current schedule.
 func (s *campaignRun) elapsedTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.playing)
 }
 
-// settleAndJudge waits until all is quiet, and judges.
+// settleAndJudge waits until the fleet is quiet, checks the invariants, and prints a line about the
+// phase. A fleet that does not become quiet is recorded as a violation and is no error.
 func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) error {
 	began := time.Now()
 	s.wanted = s.users.WantedCounts()
@@ -349,7 +360,7 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 	return nil
 }
 
-// mendAll starts what is still down, and waits for the hubs.
+// mendAll starts the processes that are down, and waits until all hubs are ready.
 func (s *campaignRun) mendAll(ctx context.Context) error {
 	for _, m := range s.fleet.Machines() {
 		if err := s.startMachine(m); err != nil {
@@ -364,4 +375,5 @@ func (s *campaignRun) mendAll(ctx context.Context) error {
 	return nil
 }
 
+// crashDir returns the directory of the files with which CrashTasks makes tasks end.
 func (s *campaignRun) crashDir() string { return filepath.Join(s.Dir, "crash") }

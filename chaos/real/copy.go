@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// replaceData makes a data directory what its copy is, as an image of a disk would hold it. The
-// directory itself stays: a disk may be mounted there.
+// replaceData replaces the content of a data directory by that of a copy. The directory itself
+// stays, since a disk may be mounted there.
 func replaceData(copied, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

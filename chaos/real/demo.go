@@ -18,27 +18,27 @@ import (
 	"skerry/fleet"
 )
 
-// Demo shows the promise on real processes, for people.
+// Demo shows the behaviour of a fleet without a link on real processes, step by step, on a terminal.
 type Demo struct {
 	Ground
 	JobFile string
 }
 
-// demoBound is how long each step of the demo may take.
+// demoBound is the maximum time of each step of the demo.
 const demoBound = 30 * time.Second
 
-// demoRun is a Demo under way.
+// demoRun is the state of a running Demo.
 type demoRun struct {
 	*fleetRun
 	jobFile string
 	began   time.Time
 	away    *cluster.Edge // the edge that is cut off
 	cut     *faultnet.Imposed
-	alloc   fleet.AllocID // its allocation
+	alloc   fleet.AllocID // the allocation of that edge
 }
 
-// Run runs the demo from start to end and returns an error where any step did
-// not show what it promises.
+// Run runs the demo. It returns an error if a step does not show the expected behaviour within
+// demoBound, or if an invariant is violated at the end.
 func (d Demo) Run(ctx context.Context) error {
 	s := &demoRun{fleetRun: &fleetRun{Ground: d.Ground}, jobFile: d.JobFile, began: time.Now()}
 	s.printStep("starting 3 hubs and 3 edges, each a process of its own")
@@ -56,11 +56,12 @@ func (d Demo) Run(ctx context.Context) error {
 	})
 }
 
+// printStep prints the heading of a step with the time since the demo's start.
 func (s *demoRun) printStep(format string, args ...any) {
 	fmt.Fprintf(s.Out, "\n[%4.1fs] %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// runSkerryCommand runs the command line against a hub that is up, and shows what it says.
+// runSkerryCommand runs the skerry command line against a running hub and prints its output.
 func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
 	fmt.Fprintf(s.Out, "$ skerry %s\n", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, s.HubBinary, args...)
@@ -72,11 +73,13 @@ func (s *demoRun) runSkerryCommand(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// runningHub is the first hub that runs: a minority of them is killed.
+// runningHub returns the first running hub. The demo kills only a minority, so there is one.
 func (s *demoRun) runningHub() *cluster.Hub {
 	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, (*cluster.Hub).Running)]
 }
 
+// runJob registers the job file, waits until all its allocations run, and chooses the edge that
+// later steps cut off.
 func (s *demoRun) runJob(ctx context.Context) error {
 	if err := s.awaitFleet(ctx); err != nil {
 		return err
@@ -102,6 +105,7 @@ func (s *demoRun) runJob(ctx context.Context) error {
 	})
 }
 
+// cutLink cuts the edge off, and waits until its allocation is unknown at the hub and still runs.
 func (s *demoRun) cutLink(ctx context.Context) error {
 	s.printStep("cutting the link of %s: from now on its packets vanish", s.away.Name)
 	var err error
@@ -111,8 +115,8 @@ func (s *demoRun) cutLink(ctx context.Context) error {
 	return s.redrawTableUntil(ctx, "the hub says unknown while the tasks go on", s.checkRunsWhileUnknown)
 }
 
-// checkRunsWhileUnknown is satisfied when the hub calls the allocation unknown and its tasks run
-// all the same.
+// checkRunsWhileUnknown returns "" if the hub reports the allocation as unknown while its tasks run
+// on the edge, and otherwise the part that is missing.
 func (s *demoRun) checkRunsWhileUnknown(rows []row) string {
 	for _, r := range rows {
 		if r.alloc != s.alloc {
@@ -129,6 +133,8 @@ func (s *demoRun) checkRunsWhileUnknown(rows []row) string {
 	return "the allocation is gone"
 }
 
+// rebootCutOffEdge cuts the power of the edge, boots it without a link, and waits until its tasks
+// run again.
 func (s *demoRun) rebootCutOffEdge(ctx context.Context) error {
 	s.printStep("power cut at %s, still without a link: the machine boots, the journal knows what to do", s.away.Name)
 	if err := s.away.PowerCut(); err != nil {
@@ -148,6 +154,7 @@ func (s *demoRun) rebootCutOffEdge(ctx context.Context) error {
 	return err
 }
 
+// killLeader kills the leader and waits until another hub leads.
 func (s *demoRun) killLeader(ctx context.Context) error {
 	leader, err := s.fleet.Leader(ctx)
 	if err != nil {
@@ -166,6 +173,8 @@ func (s *demoRun) killLeader(ctx context.Context) error {
 	})
 }
 
+// healDemoLink heals the link, waits until the same allocation is running at the hub, and starts
+// the killed hub again.
 func (s *demoRun) healDemoLink(ctx context.Context) error {
 	s.printStep("healing the link of %s", s.away.Name)
 	began := time.Now()
@@ -189,29 +198,31 @@ func (s *demoRun) healDemoLink(ctx context.Context) error {
 	return s.restartHubs(ctx)
 }
 
+// printAllocHistory prints the history of the allocation with `skerry alloc history`.
 func (s *demoRun) printAllocHistory(ctx context.Context) error {
 	s.printStep("what happened out there, replayed in order")
 	return s.runSkerryCommand(ctx, "alloc", "history", fleet.Short(s.alloc))
 }
 
+// judgeDemo checks the invariants when the fleet is quiet.
 func (s *demoRun) judgeDemo(ctx context.Context) error {
 	s.wanted["shop"] = len(s.fleet.Edges)
 	s.printStep("the invariants, judged from the edges' journals, all three hubs, and the processes that run")
 	return s.judgeWhenQuiet(ctx)
 }
 
-// row is one allocation, as the hub and as its edge see it.
+// row is the state of one allocation, at the hub and on its edge, for the table.
 type row struct {
 	alloc     fleet.AllocID
 	edge      string
-	node      string // status
+	node      string // node status
 	hub, site string // client status
-	tasks     int    // processes that really run
-	unsent    uint64 // rows of the edge's journal
+	tasks     int    // number of its live processes
+	unsent    uint64 // rows of the edge's journal that no hub has acknowledged
 }
 
-// redrawTableUntil redraws the fleet until done is satisfied: in place on a terminal, else
-// once more after each change.
+// redrawTableUntil prints the table of allocations after each change until done returns "". done
+// returns what is missing. On a terminal the table is redrawn in place.
 func (s *demoRun) redrawTableUntil(ctx context.Context, what string, done func([]row) string) error {
 	shown := ""
 	out, ok := s.Out.(*os.File)
@@ -236,6 +247,7 @@ func (s *demoRun) redrawTableUntil(ctx context.Context, what string, done func([
 	})
 }
 
+// fleetRows returns the current rows of the table, sorted by edge.
 func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
 	up := s.runningHub()
 	f, err := up.Fleet(ctx)
@@ -282,6 +294,7 @@ func (s *demoRun) fleetRows(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
+// draw formats the table.
 func draw(rows []row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)

@@ -1,8 +1,8 @@
-// Package real runs fleets of real processes, breaks them, and has package chaos/check
-// judge what was seen. Campaign plays scenarios, or schedules that it draws: faults of every kind
-// that real processes allow, many at a time. The other runs
-// measure one promise each. The command skerry-chaos calls them.
+// Package real runs fleets of real processes, injects faults, and judges the observations
+// with package chaos/check. Campaign plays scenarios and drawn schedules: many faults at a
+// time, of every kind that real processes allow. Each of the other runs measures one
+// guarantee. The command skerry-chaos calls them.
 //
-// A run persists what its fleet does below a directory of its own, which stays where a
-// violation was found.
+// A run persists the files of its fleet in a directory of its own, which is kept if
+// it found a violation.
 package real

@@ -13,28 +13,27 @@ import (
 const (
 	phaseLength    = 150 * time.Second
 	minPhaseLength = 60 * time.Second
-	quietShare     = 15 * time.Second // of what is left of a run, for its last quiet
-	// squeeze is by how much drawn schedules are made shorter: hours of theirs are
-	// minutes here.
+	quietShare     = 15 * time.Second // part of the remaining time that is kept for becoming quiet
+	// squeeze is the factor by which drawn schedules are made shorter.
 	squeeze = 4
-	// faultsPerPhase is how many are drawn for a phase of full length, and
-	// kindsPerPhase of how many kinds.
+	// faultsPerPhase is the number of faults of a phase of full length, and
+	// kindsPerPhase the number of their kinds.
 	faultsPerPhase = 26
-	leastPerPhase  = 10 // also where it is short
+	leastPerPhase  = 10 // number of faults of the shortest phase
 	kindsPerPhase  = 14
-	// shortestJump is by how much a clock jumps at least: less is not told from the
-	// age of what is journaled.
+	// shortestJump is the smallest jump of a clock: a smaller one looks like the age of a
+	// journal's row.
 	shortestJump = time.Minute
 )
 
-// phaseSeed is the seed of the schedule of a number.
+// phaseSeed returns the seed of the campaign's schedule with that number.
 func (s *campaignRun) phaseSeed(number int) uint64 { return s.Seed*1000 + uint64(number) }
 
-// drawPhaseFaults draws the faults of one phase: of those kinds that hit least so far.
+// drawPhaseFaults draws the faults of one phase. It uses the kinds that had the fewest faults so far.
 func (s *campaignRun) drawPhaseFaults(number int, length time.Duration) schedule.Schedule {
 	seed := s.phaseSeed(number)
 	rng := rand.New(rand.NewPCG(seed, 0x5702))
-	kinds := slices.DeleteFunc(s.possibleKinds(), func(k schedule.Kind) bool { return k == schedule.Drain }) // addDrains does
+	kinds := slices.DeleteFunc(s.possibleKinds(), func(k schedule.Kind) bool { return k == schedule.Drain }) // addDrains adds these
 	rng.Shuffle(len(kinds), func(i, k int) { kinds[i], kinds[k] = kinds[k], kinds[i] })
 	slices.SortStableFunc(kinds, func(a, b schedule.Kind) int { return cmp.Compare(s.timesPlayedIfHit(a), s.timesPlayedIfHit(b)) })
 	kinds = kinds[:min(len(kinds), kindsPerPhase)]
@@ -52,8 +51,8 @@ func (s *campaignRun) drawPhaseFaults(number int, length time.Duration) schedule
 	return squeezed
 }
 
-// resolveTargets names edges instead of sites, since all of these edges are at one. Clocks
-// are moved where they can be.
+// resolveTargets returns the targets of a fault with the names of edges in place of sites, and
+// without edges whose clocks cannot be moved if the kind needs that.
 func (s *campaignRun) resolveTargets(t schedule.Topology, f schedule.Fault) []string {
 	info, _ := f.Kind.Info()
 	if !info.At.Named() {
@@ -66,7 +65,7 @@ func (s *campaignRun) resolveTargets(t schedule.Topology, f schedule.Fault) []st
 	return targets
 }
 
-// shorter is the fault in the campaign's own time.
+// shorter returns the fault with its times divided by squeeze.
 func shorter(f schedule.Fault) schedule.Fault {
 	f.At /= squeeze
 	f.For /= squeeze
@@ -74,9 +73,9 @@ func shorter(f schedule.Fault) schedule.Fault {
 	f.Params.Phases.Longest /= squeeze
 	f.Params.Off /= squeeze
 	f.Params.On /= squeeze
-	f.Params.Job = "" // whatever runs there crashes
+	f.Params.Job = "" // all jobs crash: the drawn job does not exist here
 	if f.Kind == schedule.Restore {
-		f.Params.Age = f.At // the copy is made before the jobs change
+		f.Params.Age = f.At // the copy is made at the beginning, before the jobs change
 	}
 	if j := f.Params.Jump; j != 0 && j.Abs() < shortestJump {
 		f.Params.Jump = shortestJump * (j / j.Abs()) // its direction
@@ -84,10 +83,9 @@ func shorter(f schedule.Fault) schedule.Fault {
 	return f
 }
 
-// keepJudgeableFaults leaves out what nobody could judge: a clone while hubs are in trouble, for
-// then it may be the first machine that is taken for the copy; and damage of a
-// journal while its tasks crash all the time, for then starts are lost that were
-// never seen. Clones are rare, and stay. Names that are left with no target go, too.
+// keepJudgeableFaults returns the faults, in order of time, without those that make another one
+// impossible to judge (isUnjudgeablePair), and without those whose targets were all removed. Of a
+// pair with a clone the clone stays, since clones are rare.
 func (s *campaignRun) keepJudgeableFaults(faults []schedule.Fault) []schedule.Fault {
 	slices.SortStableFunc(faults, func(a, b schedule.Fault) int { return cmp.Compare(rank(a), rank(b)) })
 	var kept []schedule.Fault
@@ -104,6 +102,7 @@ func (s *campaignRun) keepJudgeableFaults(faults []schedule.Fault) []schedule.Fa
 	return kept
 }
 
+// rank orders clones before all other faults.
 func rank(f schedule.Fault) int {
 	if f.Kind == schedule.Clone {
 		return 0
@@ -111,9 +110,12 @@ func rank(f schedule.Fault) int {
 	return 1
 }
 
-// margin is how long around a fault others still count as being beside it.
+// margin is the time around a fault within which another one counts as simultaneous.
 const margin = 10 * time.Second
 
+// isUnjudgeablePair reports whether fault b makes a impossible to judge. With a fault of hubs the
+// cluster may take a clone for the first machine. While tasks crash, a damaged journal loses starts
+// that nobody observed.
 func (s *campaignRun) isUnjudgeablePair(a, b schedule.Fault) bool {
 	if a.At > b.At+b.For+margin || b.At > a.At+a.For+margin {
 		return false
@@ -128,6 +130,7 @@ func (s *campaignRun) isUnjudgeablePair(a, b schedule.Fault) bool {
 	return false
 }
 
+// sharesTarget reports whether two faults name the same target, or one of them names none.
 func sharesTarget(a, b schedule.Fault) bool {
 	return len(a.Targets) == 0 || len(b.Targets) == 0 ||
 		slices.ContainsFunc(a.Targets, func(t string) bool { return slices.Contains(b.Targets, t) })

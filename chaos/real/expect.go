@@ -10,7 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// watchExpectations shows the fleet to a scenario's expectations until ctx ends.
+// watchExpectations passes a snapshot of the fleet to the scenario's expectations each second until
+// ctx is done. Without a scenario it returns at once.
 func (w *fleetWatcher) watchExpectations(ctx context.Context) {
 	for w.s.expect != nil && engine.Pause(ctx, lookEvery) {
 		w.updateExpectations(ctx)
@@ -20,7 +21,7 @@ func (w *fleetWatcher) watchExpectations(ctx context.Context) {
 	}
 }
 
-// updateExpectations shows the fleet to the expectations.
+// updateExpectations passes a snapshot of the fleet and new starts of tasks to the expectations.
 func (w *fleetWatcher) updateExpectations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
@@ -45,7 +46,7 @@ func (w *fleetWatcher) updateExpectations(ctx context.Context) {
 	}
 	starts, err := started(w.s.starts)
 	if err != nil {
-		return // a task is just telling of its start
+		return // a task is just recording its start
 	}
 	w.s.expect.Update(func(j *schedule.ExpectationChecker) {
 		j.AddSnapshot(seen)

@@ -5,7 +5,7 @@ import (
 	"skerry/chaos/observe"
 )
 
-// openHubExports begins to read what hubs tell of themselves.
+// openHubExports opens a reader for the file in which each hub exports its applied entries.
 func (w *fleetWatcher) openHubExports() {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -16,8 +16,9 @@ func (w *fleetWatcher) openHubExports() {
 	}
 }
 
-// pauseAppliedEntries has what hubs tell from now on wait for release: those that are put back tell of
-// their new past, while what they show still counts as being between two.
+// pauseAppliedEntries judges the entries exported so far, and holds back later ones until
+// resumeAppliedEntries. Restored hubs apply other entries at old indexes, which may be judged only
+// after the end of the Restore fault was recorded.
 func (w *fleetWatcher) pauseAppliedEntries() {
 	w.judgeAppliedEntries()
 	w.reading.Lock()
@@ -25,6 +26,7 @@ func (w *fleetWatcher) pauseAppliedEntries() {
 	w.exportsPaused = true
 }
 
+// resumeAppliedEntries ends pauseAppliedEntries and judges the entries that were held back.
 func (w *fleetWatcher) resumeAppliedEntries() {
 	w.reading.Lock()
 	w.exportsPaused = false
@@ -32,7 +34,8 @@ func (w *fleetWatcher) resumeAppliedEntries() {
 	w.judgeAppliedEntries()
 }
 
-// judgeAppliedEntries has everything judged that hubs applied until now, as far as they told of it.
+// judgeAppliedEntries reads the entries that hubs have exported since the last call and has them
+// judged. It does nothing while paused.
 func (w *fleetWatcher) judgeAppliedEntries() {
 	w.reading.Lock()
 	defer w.reading.Unlock()
@@ -47,7 +50,7 @@ func (w *fleetWatcher) judgeAppliedEntries() {
 	}
 }
 
-// exportReadError is why it is not known what hubs applied; nil: it is.
+// exportReadError returns the first error of reading the exported entries; nil: none.
 func (w *fleetWatcher) exportReadError() error {
 	w.reading.Lock()
 	defer w.reading.Unlock()

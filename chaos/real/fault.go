@@ -11,23 +11,23 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// platform is the fleet of a campaign, as its faults see it.
+// platform applies faults to the fleet of a campaign, as engine.Platform.
 type platform struct{ s *campaignRun }
 
-// realEffects are those of kinds that do more to real processes than to simulated ones.
+// realEffects are the effects of kinds that affect real processes more than simulated ones.
 var realEffects = map[schedule.Kind][]check.Effect{
 	schedule.Flapping:  {check.Severs},
 	schedule.OfflineOn: {check.Severs},
 	schedule.DiskFull:  {check.Chokes, check.Halts},
 }
 
-// lateEvidence is how long a fault is waited for to show that it hit, when it is over.
+// lateEvidence is the time after a fault's end in which its evidence may appear.
 const lateEvidence = 5 * time.Second
 
-// healBound is how long mending a fault may take: a certificate has to end meanwhile.
+// healBound is the maximum time for healing a fault: a certificate may have to expire first.
 const healBound = 4 * time.Minute
 
-// newFaults is what brings the faults of a schedule about.
+// newFaults returns the player of a schedule's faults, with the schedule's seed.
 func (s *campaignRun) newFaults(seed uint64) *engine.Faults {
 	p := platform{s}
 	return &engine.Faults{
@@ -37,6 +37,7 @@ func (s *campaignRun) newFaults(seed uint64) *engine.Faults {
 	}
 }
 
+// awaitHits waits up to lateEvidence until the fault shows an effect.
 func awaitHits(ctx context.Context, _ schedule.Fault, a engine.Active) {
 	for end := time.Now().Add(lateEvidence); time.Now().Before(end); {
 		if hits, _ := a.Evidence(); hits > 0 || !engine.Pause(ctx, lateEvidence/20) {
@@ -45,8 +46,8 @@ func awaitHits(ctx context.Context, _ schedule.Fault, a engine.Active) {
 	}
 }
 
-// targetNames are the members that a fault is on. Who leads when it begins is not asked: it
-// may be any hub.
+// targetNames returns the members that a fault may hit; nil: all edges. For the leader these are
+// all hubs, since any of them may lead when the fault begins.
 func (s *campaignRun) targetNames(f schedule.Fault) []string {
 	info, _ := f.Kind.Info()
 	switch {
@@ -58,6 +59,7 @@ func (s *campaignRun) targetNames(f schedule.Fault) []string {
 	return slices.Concat(s.topology.EdgesOf(f), s.topology.HubsOf(f))
 }
 
+// recordFaultBegin counts a fault that begins, for the report and for the expectations.
 func (s *campaignRun) recordFaultBegin(f schedule.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,6 +69,8 @@ func (s *campaignRun) recordFaultBegin(f schedule.Fault) {
 	}
 }
 
+// recordFaultEnd counts the effects of a fault that ended at over, and notes them in the history;
+// `what` describes them. After a Restore it resumes the judgement of applied entries.
 func (s *campaignRun) recordFaultEnd(f schedule.Fault, over time.Time, hits uint64, what string) {
 	if s.expect != nil {
 		s.expect.CountFaultEnd(f, s.elapsedTime()-time.Since(over), hits)
@@ -83,14 +87,13 @@ func (s *campaignRun) recordFaultEnd(f schedule.Fault, over time.Time, hits uint
 	s.watch.writeNote(fmt.Sprintf("%s %v: %s", f.Kind, f.Targets, what))
 }
 
-// What kinds need of the ground: disks of their own, clocks that can be moved, machines with a
-// routing table and an address of their own.
+// Kinds of fault that need members with their own disks, and edges whose clocks can be moved.
 var (
 	needDisks  = []schedule.Kind{schedule.DiskFull, schedule.HubDiskFull, schedule.SlowDisk, schedule.PowerCut, schedule.TornPage}
 	needClocks = []schedule.Kind{schedule.ClockJump, schedule.Clock1970}
 )
 
-// wantedKinds are the kinds that the campaign shall have; nil: all.
+// wantedKinds returns the kinds of fault that the configuration asks for; nil: all.
 func (s *campaignRun) wantedKinds() []schedule.Kind {
 	switch {
 	case s.Scenario != nil:
@@ -105,7 +108,7 @@ func (s *campaignRun) wantedKinds() []schedule.Kind {
 	return s.Kinds
 }
 
-// possibleKinds are the kinds that the ground allows, of those that are wanted.
+// possibleKinds returns the wanted kinds of fault that are possible on this ground with this fleet.
 func (s *campaignRun) possibleKinds() []schedule.Kind {
 	wanted := s.wantedKinds()
 	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {

@@ -9,8 +9,8 @@ import (
 	"skerry/chaos/engine"
 )
 
-// MoveClock has the wall clock of an edge be wrong. Before it is right again, the agent journals
-// something: the time of that row is the evidence.
+// MoveClock moves the wall clock of an edge; healing sets it right. Before that a task of the edge is
+// restarted: the time of the new row in the journal is the evidence.
 func (p platform) MoveClock(edge string, by time.Duration, _ bool) (engine.Active, error) {
 	e, said := p.s.fleet.Edge(edge), ""
 	a := engine.Active{
@@ -34,7 +34,7 @@ func (p platform) MoveClock(edge string, by time.Duration, _ bool) (engine.Activ
 	return a, e.Clock.Set(by)
 }
 
-// journaledTime has an edge journal something, and is the time that the row has.
+// journaledTime restarts a task of an edge and returns the time of the journal's last row.
 func (p platform) journaledTime(ctx context.Context, e *cluster.Edge) (time.Time, error) {
 	if err := p.s.restartTask(ctx, e, "the clock is looked at"); err != nil {
 		return time.Time{}, err

@@ -13,8 +13,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// FillDisk has nothing more fit on a member's disk. A process that gives up is started again
-// when there is room.
+// FillDisk fills a member's disk. Healing empties it, and starts the process if it gave up. The
+// evidence is the error of the first write that did not fit.
 func (p platform) FillDisk(_ context.Context, member string, _ schedule.Fault) (engine.Active, error) {
 	machine := p.s.fleet.Machine(member)
 	disk := machine.Common().Disk
@@ -23,7 +23,7 @@ func (p platform) FillDisk(_ context.Context, member string, _ schedule.Fault) (
 	return engine.Active{
 		Heal: func(context.Context) error {
 			defer p.s.expectUp(member)
-			// What was freed meanwhile is taken first, so that the disk was full to the end.
+			// Fill again first, so that the disk was full to the end even if space was freed.
 			_, err := disk.Fill()
 			err = errors.Join(err, disk.Empty())
 			if p.s.onlyDown(member) {
@@ -40,7 +40,8 @@ func (p platform) FillDisk(_ context.Context, member string, _ schedule.Fault) (
 	}, err
 }
 
-// SlowDisk has a member's disk take nothing for a while, again and again.
+// SlowDisk starts a goroutine that freezes a member's disk for f.Params.Sync, again and again, until
+// healed. The evidence is the number of freezes.
 func (p platform) SlowDisk(ctx context.Context, member string, f schedule.Fault) (engine.Active, error) {
 	wait := f.Params.Sync
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,15 +59,14 @@ func (p platform) SlowDisk(ctx context.Context, member string, f schedule.Fault)
 	}, nil
 }
 
-// tearPage leaves the first half of a page behind what the journal's log holds, as a
-// write does that the power cut short. What was synced before it stays: a disk that
-// loses that as well keeps no promise, and is another fault.
+// tearPage appends half a page of old data to the newest file of the journal, as a write does that
+// a loss of power interrupts. Synced data stays: a disk that loses it is another fault.
 func tearPage(journal string) error {
 	const page = 4096
 	return changeFile(newest(journal), func(b []byte) []byte { return append(b, b[max(0, len(b)-page/2):]...) })
 }
 
-// flipBits flips bits in the journal, half of them in the part that was written last.
+// flipBits flips random bits in the journal: half of them in its newest file, half in the database.
 func flipBits(journal string, bits int) error {
 	flip := func(n int) func(b []byte) []byte {
 		return func(b []byte) []byte {
@@ -79,7 +79,7 @@ func flipBits(journal string, bits int) error {
 	return errors.Join(changeFile(newest(journal), flip(bits-bits/2)), changeFile(journal, flip(bits/2)))
 }
 
-// newest is the part of the journal that was written last: its log, where it has one.
+// newest returns the path of the journal's write-ahead log, or of the database if the log is empty.
 func newest(journal string) string {
 	if info, err := os.Stat(journal + "-wal"); err == nil && info.Size() > 0 {
 		return journal + "-wal"
@@ -87,7 +87,7 @@ func newest(journal string) string {
 	return journal
 }
 
-// changeFile changes what a file holds, unless it is empty.
+// changeFile replaces the content of a file by the result of change, unless the file is empty.
 func changeFile(path string, change func(b []byte) []byte) error {
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) > 0 {

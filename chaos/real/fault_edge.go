@@ -14,13 +14,13 @@ import (
 
 func journalOf(e *cluster.Edge) string { return filepath.Join(e.Dir, "journal.db") }
 
-// StartEdge starts an agent that a fault has ended, BootEdge a machine.
+// StartEdge starts an agent that a fault has ended.
 func (p platform) StartEdge(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
 	return p.s.startMachine(p.s.fleet.Edge(name))
 }
 
-// BootEdge boots a machine that a fault has ended.
+// BootEdge starts the agent of a machine in a new boot, after a fault has ended the machine.
 func (p platform) BootEdge(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
 	e := p.s.fleet.Edge(name)
@@ -29,28 +29,29 @@ func (p platform) BootEdge(_ context.Context, name string) error {
 	return err
 }
 
-// KillEdge kills an agent. Steps of its disk protocol are not known from outside.
+// KillEdge kills an agent at once: real processes do not show the steps of their disk protocol.
 func (p platform) KillEdge(_ context.Context, name, _ string) (bool, error) {
 	return p.endMachine(name, check.ProcessKill, func(e *cluster.Edge) error { e.Kill(); return nil })
 }
 
-// StopEdge stops an agent in good order.
+// StopEdge stops an agent gracefully; its tasks live on.
 func (p platform) StopEdge(_ context.Context, name string) error {
 	_, err := p.endMachine(name, check.ProcessKill, func(e *cluster.Edge) error { return e.Stop() })
 	return err
 }
 
-// CutPower cuts a machine's power.
+// CutPower kills the processes of a machine; if it has its own disk, data that was not synced is lost.
 func (p platform) CutPower(_ context.Context, name, _ string) (bool, error) {
 	return p.endMachine(name, check.ProcessPowerCut, (*cluster.Edge).PowerCut)
 }
 
-// ShutDown ends a machine in good order.
+// ShutDown stops an agent gracefully, and then kills its tasks.
 func (p platform) ShutDown(_ context.Context, name string) error {
 	_, err := p.endMachine(name, check.ProcessReboot, (*cluster.Edge).Shutdown)
 	return err
 }
 
+// endMachine calls end for an edge, and records that its process ended in the way that `what` names.
 func (p platform) endMachine(name, what string, end func(*cluster.Edge) error) (bool, error) {
 	p.s.expectDown(name)
 	e := p.s.fleet.Edge(name)
@@ -59,12 +60,12 @@ func (p platform) endMachine(name, what string, end func(*cluster.Edge) error) (
 	return err == nil, err
 }
 
-// PauseEdge has an agent stand still.
+// PauseEdge stops the process of an agent (SIGSTOP); healing continues it.
 func (p platform) PauseEdge(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return pauseMember(ctx, &p.s.fleet.Edge(name).Member)
 }
 
-// DamageEdge ends an edge's agent, and damages its journal.
+// DamageEdge kills an edge's agent, or cuts its power for a torn page, and damages its journal.
 func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault) (uint64, error) {
 	e := p.s.fleet.Edge(name)
 	p.s.keepJournalRows(e)
@@ -78,11 +79,12 @@ func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault)
 	return 1, damage()
 }
 
-// firstBack is how long the first machine may take to have its session back before the second
-// one starts. One that has none could not be told from its clone.
+// firstBack is the time in which the first machine has to reconnect before its clone starts. A
+// machine without a session could not be distinguished from its clone.
 const firstBack = 15 * time.Second
 
-// CloneEdge starts a second machine with a copy of an edge's data.
+// CloneEdge starts a second machine with a copy of an edge's data. Healing removes it. The evidence
+// is that the cluster fenced the clone. No clone starts if the first machine does not reconnect.
 func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	first := p.s.fleet.Edge(name)
 	second, err := p.s.fleet.NewEdge(p.s.cloneName(), first.Flags...)
@@ -109,7 +111,7 @@ func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) 
 	if _, err := p.KillEdge(ctx, name, ""); err != nil {
 		return a, err
 	}
-	err = replaceData(first.Dir, second.Dir) // a disk of its own is there already
+	err = replaceData(first.Dir, second.Dir) // the second machine's directory exists: its disk may be mounted there
 	if err = errors.Join(err, p.StartEdge(ctx, name)); err != nil {
 		return a, err
 	}
@@ -119,7 +121,7 @@ func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) 
 	return a, second.Start()
 }
 
-// linkProblem says why an edge is not connected with all its rows told; "" where it is.
+// linkProblem describes why an edge is not connected, ready and fully acknowledged; "": it is.
 func linkProblem(ctx context.Context, e *cluster.Edge) string {
 	st, err := e.Local().Status(ctx)
 	if err != nil {
@@ -131,5 +133,5 @@ func linkProblem(ctx context.Context, e *cluster.Edge) string {
 	return ""
 }
 
-// DataDir is an edge's data directory.
+// DataDir returns the path of an edge's data directory.
 func (p platform) DataDir(name string) string { return p.s.fleet.Edge(name).Dir }

@@ -13,10 +13,10 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// leaderPatience is how long a leader is looked for: where none leads, that is fault enough.
+// leaderPatience is the maximum time of a search for the leader; after that there is none.
 const leaderPatience = 5 * time.Second
 
-// LeadingHub is the hub that leads.
+// LeadingHub returns the name of the running leader; "": none was found.
 func (p platform) LeadingHub(ctx context.Context) string {
 	soon, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
@@ -27,8 +27,7 @@ func (p platform) LeadingHub(ctx context.Context) string {
 	return leader.Name
 }
 
-// KillHub kills a hub. One with a disk of its own loses its power, so that what it did not
-// sync is gone as well.
+// KillHub kills a hub at once. If it has its own disk, data that was not synced is lost.
 func (p platform) KillHub(_ context.Context, name, _ string) error {
 	p.s.expectDown(name)
 	h, how := p.s.fleet.Machine(name), check.ProcessKill
@@ -40,18 +39,19 @@ func (p platform) KillHub(_ context.Context, name, _ string) error {
 	return err
 }
 
-// StartHub starts a hub that a fault has ended.
+// StartHub starts a hub that a fault has ended, and does not wait until it is ready.
 func (p platform) StartHub(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
 	return p.s.startMachine(p.s.fleet.Machine(name))
 }
 
-// PauseHub has a hub stand still.
+// PauseHub stops the process of a hub (SIGSTOP); healing continues it.
 func (p platform) PauseHub(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	return pauseMember(ctx, p.s.fleet.Machine(name).Common())
 }
 
-// pauseMember has a process stand still.
+// pauseMember stops a process with SIGSTOP and waits until all of its threads are stopped. Healing
+// continues it. The evidence is the time for which it was stopped.
 func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error) {
 	name := who.Name
 	var since time.Time
@@ -86,7 +86,8 @@ func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error
 	return a, err
 }
 
-// CopyHubs copies all hubs' data as they are at one moment.
+// CopyHubs copies the data of all hubs for a later RestoreHubs of the same fault. It pauses all hubs
+// meanwhile, so that the copies are of one moment.
 func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
 	var paused []engine.Active
 	var err error
@@ -102,18 +103,20 @@ func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
 	return errors.Join(err, engine.Combine(paused).Heal(ctx))
 }
 
+// copyOf returns the path of a hub's copy for a Restore fault.
 func (p platform) copyOf(f schedule.Fault, h *cluster.Hub) string {
 	return filepath.Join(p.s.Dir, "copies", f.At.String(), h.Name)
 }
 
-// RestoreHubs puts all hubs back to their copies.
+// RestoreHubs replaces the data of all hubs, which must be down, by their copies. Healing starts the
+// hubs. The evidence is that an edge reports that the cluster went back.
 func (p platform) RestoreHubs(_ context.Context, f schedule.Fault) (engine.Active, error) {
 	a := engine.Active{Heal: p.startRestoredHubs, Evidence: p.restoreEvidence}
 	for _, h := range p.s.fleet.Hubs {
 		if err := replaceData(p.copyOf(f, h), h.Dir); err != nil {
 			return a, err
 		}
-		// Whoever restores a copy has it durable before the hub starts on it.
+		// A restored copy has to be durable before the hub starts with it.
 		if h.Disk == nil {
 			continue
 		}
@@ -127,6 +130,8 @@ func (p platform) RestoreHubs(_ context.Context, f schedule.Fault) (engine.Activ
 	return a, nil
 }
 
+// startRestoredHubs starts all hubs and waits until they are ready. The entries that they apply are
+// judged only after recordFaultEnd.
 func (p platform) startRestoredHubs(ctx context.Context) error {
 	p.s.watch.pauseAppliedEntries() // until the fault's end is known
 	for _, h := range p.s.fleet.Hubs {
@@ -142,6 +147,7 @@ func (p platform) startRestoredHubs(ctx context.Context) error {
 	return nil
 }
 
+// restoreEvidence returns 1 and an edge's report if an edge reports that the cluster went back.
 func (p platform) restoreEvidence() (uint64, string) {
 	for _, e := range p.s.fleet.Edges {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -11,7 +11,7 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// profileImpairment is how links behave that are not cut.
+// profileImpairment returns the impairment of a link with the profile.
 func profileImpairment(p schedule.Profile) faultnet.Impairment {
 	const mbit = 1_000_000 / 8
 	switch p {
@@ -23,7 +23,8 @@ func profileImpairment(p schedule.Profile) faultnet.Impairment {
 	return faultnet.Both(faultnet.Way{Delay: 5 * time.Millisecond, Loss: 0.1, Reorder: 0.1, Duplicate: 0.05})
 }
 
-// impairMembers makes the links of members worse.
+// impairMembers impairs the links of members until healed. The evidence is the number of affected
+// packets. After an error the result has the impairments that have to be healed.
 func (p platform) impairMembers(members []string, with faultnet.Impairment) (engine.Active, error) {
 	var all []engine.Active
 	for _, member := range members {
@@ -42,7 +43,8 @@ func (p platform) impairMembers(members []string, with faultnet.Impairment) (eng
 	return engine.Combine(all), nil
 }
 
-// CutEdges cuts edges off in one direction or both, silently or with a refusal.
+// CutEdges cuts edges off in the direction of params.Way. With params.Refused, and network
+// namespaces, senders on the edge get an error instead of silence.
 func (p platform) CutEdges(edges []string, params schedule.Params) (engine.Active, error) {
 	if params.Refused && p.s.space != nil {
 		return p.refuseEdges(edges)
@@ -57,7 +59,8 @@ func (p platform) CutEdges(edges []string, params schedule.Params) (engine.Activ
 	return p.impairMembers(edges, with)
 }
 
-// refuseEdges cuts edges off so that their own machines know of it: who sends is told so.
+// refuseEdges cuts edges off in both directions; their own machines refuse to send, with an error
+// for the sender. The evidence is that error.
 func (p platform) refuseEdges(edges []string) (engine.Active, error) {
 	var all []engine.Active
 	for _, e := range edges {
@@ -88,34 +91,35 @@ func (p platform) ShapeEdges(edges []string, profile schedule.Profile) (engine.A
 	return p.impairMembers(edges, profileImpairment(profile))
 }
 
-// CutHubs cuts hubs off from everyone.
+// CutHubs cuts hubs off from all other members.
 func (p platform) CutHubs(hubs []string) (engine.Active, error) {
 	return p.impairMembers(hubs, faultnet.Dead())
 }
 
-// PartHubs is not to be had: a link is cut with everyone.
+// PartHubs returns engine.ErrUnsupported: a member's link can only be cut towards all others.
 func (p platform) PartHubs([]string) (engine.Active, error) {
 	return engine.Active{}, engine.ErrUnsupported
 }
 
-// CutMajority cuts all hubs but the first off from everyone.
+// CutMajority cuts all hubs but the first off from all other members.
 func (p platform) CutMajority() (engine.Active, error) {
 	return p.CutHubs(p.s.topology.Hubs[1:])
 }
 
-// RebindEdge has the NAT in front of an edge forget it.
+// RebindEdge makes the NAT in front of an edge drop its flows: packets get new ports.
 func (p platform) RebindEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	through, err := p.s.Net.Rebind(edge)
 	return elsewhere(through, "packets under new ports"), err
 }
 
-// MoveEdge gives an edge another address.
+// MoveEdge gives an edge another address. It needs network namespaces.
 func (p platform) MoveEdge(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	through, err := p.s.space.Move(edge)
 	return elsewhere(through, "packets to the new address"), err
 }
 
-// elsewhere is a member that others see at another place from now on.
+// elsewhere returns an active fault of a member with a new address or port. There is nothing to
+// heal. The evidence is the number of packets that through counts; `what` describes them.
 func elsewhere(through func() uint64, what string) engine.Active {
 	return engine.Active{Late: true, Evidence: func() (uint64, string) {
 		if through == nil {

@@ -14,7 +14,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// CrashTasks has every task of an edge end soon after each of its starts.
+// CrashTasks kills the tasks of an edge, and makes each task end soon after each later start, by a
+// file that the tasks read. Healing removes the file. The evidence is the number of restarts.
 func (p platform) CrashTasks(_ context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	marker := filepath.Join(p.s.crashDir(), edge)
 	before, err := startsAt(p.s.starts, edge)
@@ -25,7 +26,7 @@ func (p platform) CrashTasks(_ context.Context, edge string, f schedule.Fault) (
 	a := engine.Active{
 		Heal: func(context.Context) (err error) {
 			if err := os.Remove(marker); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("have the tasks of %s no longer crash: %w", edge, err)
+				return fmt.Errorf("stop crashing the tasks of %s: %w", edge, err)
 			}
 			after, err = startsAt(p.s.starts, edge)
 			return err
@@ -39,7 +40,7 @@ func (p platform) CrashTasks(_ context.Context, edge string, f schedule.Fault) (
 	}
 	life := strconv.FormatFloat(f.Params.Life.Seconds(), 'f', 3, 64)
 	if err := os.WriteFile(marker, []byte(life+"\n"), 0o644); err != nil {
-		return a, fmt.Errorf("have the tasks of %s crash: %w", edge, err)
+		return a, fmt.Errorf("crash the tasks of %s: %w", edge, err)
 	}
 	tasks, err := taskPids(p.s.fleet.Edge(edge))
 	for _, pids := range tasks {
@@ -48,7 +49,7 @@ func (p platform) CrashTasks(_ context.Context, edge string, f schedule.Fault) (
 	return a, err
 }
 
-// killProcesses kills processes, and counts those that still were there.
+// killProcesses sends SIGKILL to processes and returns the number of those that still existed.
 func killProcesses(pids []int) (killed int) {
 	for _, pid := range pids {
 		if syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -58,8 +59,8 @@ func killProcesses(pids []int) (killed int) {
 	return killed
 }
 
-// KillDriver kills the processes that supervise an edge's tasks: the nearest that raw_exec has
-// to a driver's daemon that dies.
+// KillDriver kills the processes that supervise an edge's tasks: for raw_exec this comes closest
+// to the death of a driver's daemon.
 func (p platform) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engine.Active, error) {
 	e := p.s.fleet.Edge(edge)
 	pids, err := proc.Below(e.Dir)

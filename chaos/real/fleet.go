@@ -16,51 +16,53 @@ import (
 	"skerry/fleet"
 )
 
-// Ground is where a run takes place.
+// Ground is the environment of a run: network, programs, directory and output.
 type Ground struct {
 	Net        faultnet.Network
-	LocalHTTP  bool // hubs serve HTTP on 127.0.0.1 of their place
+	LocalHTTP  bool // hubs serve HTTP on 127.0.0.1 inside their network namespace
 	HubBinary  string
 	EdgeBinary string
-	Dir        string    // of everything that the run leaves
-	Out        io.Writer // what people are shown
+	Dir        string    // the directory of all files of the run
+	Out        io.Writer // where progress and results are printed
 }
 
-// ErrViolated is returned by a run in which an invariant did not hold, or
-// something was not as it must be.
-var ErrViolated = errors.New("a promise was broken")
+// ErrViolated is the error of a run in which an invariant was violated or a measured limit
+// was exceeded.
+var ErrViolated = errors.New("an invariant or a limit was violated")
 
-// ErrVoid is returned by a run that proves nothing about something: a kind of fault never hit.
+// ErrVoid is the error of a run that proves too little, for example since a kind of fault
+// never had an effect.
 var ErrVoid = errors.New("the run is void")
 
-// quietBound is how long after the last fault everything has to be settled: the
-// edges' back-off cap, an election, and the replacement's delays.
+// quietBound is the time after the last fault in which the fleet has to settle: the sum of
+// the edges' back-off cap, an election, and the delays of replacements.
 const quietBound = 40 * time.Second
 
-// FastHub and FastEdge are flags under which absence is noticed within seconds,
-// so that a run sees many partitions.
+// FastHub and FastEdge are flags with which disconnected nodes are detected within seconds,
+// so that a run has time for many partitions.
 var (
 	FastHub  = []string{"--heartbeat-min-ttl", "1s", "--heartbeat-grace", "1s"}
 	FastEdge = []string{"--backoff-cap", "1s"}
 )
 
-// fleetRun is a fleet that runs on a ground, and what it is wanted to run.
+// fleetRun is a running fleet on a ground, and the jobs that it has to run.
 type fleetRun struct {
 	Ground
 	fleet            *cluster.Cluster
-	starts           string // folder where tasks tell their starts; "": nobody looks
-	wanted           map[fleet.JobID]int
-	rowsBeforeDamage map[string][]fleet.Transition // by edges, before their journals were damaged
-	// settleBound is how long after the last fault everything has to be settled.
+	starts           string                        // directory where tasks record their starts; "": starts are not checked
+	wanted           map[fleet.JobID]int           // desired number of allocations of each job
+	rowsBeforeDamage map[string][]fleet.Transition // by edge, the journal's rows before it was damaged
+	// settleBound is the time after the last fault in which the fleet has to settle.
 	settleBound time.Duration
 }
 
-// fast is a fleet that notices absence within seconds.
+// fast returns the configuration of a fleet with the flags FastHub and FastEdge.
 func fast(hubs, edges int) cluster.Config {
 	return cluster.Config{Hubs: hubs, Edges: edges, HubFlags: FastHub, EdgeFlags: FastEdge}
 }
 
-// runOnFleet runs play on a fleet that is made here, and takes everything down.
+// runOnFleet starts a fleet, calls play, and stops all processes and the network. The result joins
+// the errors of play and of stopping.
 func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*fleetRun) error) (err error) {
 	s := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
 	if err := os.MkdirAll(s.starts, 0o755); err != nil {
@@ -74,7 +76,8 @@ func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*f
 	return play(s)
 }
 
-// measureTasks runs measure on a fleet with so many tasks, and has what is left behind judged.
+// measureTasks starts a fleet with a job of that many tasks, calls measure when the fleet is
+// quiet, and then checks the invariants.
 func (g Ground) measureTasks(ctx context.Context, cfg cluster.Config, tasks int, measure func(*fleetRun) error) error {
 	return g.runOnFleet(ctx, cfg, func(s *fleetRun) error {
 		if err := s.runJobUntilQuiet(ctx, workload("measured", tasks, s.starts)); err != nil {
@@ -87,17 +90,17 @@ func (g Ground) measureTasks(ctx context.Context, cfg cluster.Config, tasks int,
 	})
 }
 
-// printLine prints a line.
+// printLine prints a formatted line to g.Out.
 func (g Ground) printLine(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
 
-// awaitFleet waits until all edges are ready.
+// awaitFleet waits up to settleBound until all nodes are ready and nothing waits for a decision.
 func (s *fleetRun) awaitFleet(ctx context.Context) error {
 	return cluster.Eventually(ctx, s.settleBound, "the fleet is ready", func(ctx context.Context) string {
 		return firstUnsettled(ctx, s.fleet)
 	})
 }
 
-// restartHubs starts hubs that are down, and waits until they have caught up.
+// restartHubs starts the hubs that are down, and waits until they are ready.
 func (s *fleetRun) restartHubs(ctx context.Context) error {
 	for _, h := range s.fleet.Hubs {
 		if h.Running() {
@@ -113,7 +116,8 @@ func (s *fleetRun) restartHubs(ctx context.Context) error {
 	return nil
 }
 
-// registerAtAnyHub registers a job at any hub that takes it.
+// registerAtAnyHub registers a job at the first hub that accepts it, retries for quietBound, and
+// records the job's count in s.wanted.
 func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 	err := cluster.Eventually(ctx, quietBound, "register job "+string(job.ID), func(ctx context.Context) string {
 		var errs []error
@@ -138,7 +142,7 @@ func (s *fleetRun) registerAtAnyHub(ctx context.Context, job *fleet.Job) error {
 	return err
 }
 
-// runJobUntilQuiet registers a job and waits until it runs and all is quiet.
+// runJobUntilQuiet registers a job and waits until the fleet is quiet.
 func (s *fleetRun) runJobUntilQuiet(ctx context.Context, job *fleet.Job) error {
 	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
@@ -147,8 +151,8 @@ func (s *fleetRun) runJobUntilQuiet(ctx context.Context, job *fleet.Job) error {
 	return err
 }
 
-// judgeWhenQuiet waits until all is quiet, checks everything, and fails with the first
-// violation.
+// judgeWhenQuiet waits until the fleet is quiet, checks the invariants, and prints the verdicts. The
+// error is ErrViolated with the first violation.
 func (s *fleetRun) judgeWhenQuiet(ctx context.Context) error {
 	picture, err := s.waitUntilQuiet(ctx)
 	if err != nil {

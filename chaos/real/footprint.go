@@ -11,18 +11,18 @@ import (
 	"skerry/chaos/proc"
 )
 
-// Footprint measures what the real programs take: an idle hub, an edge with ten
-// running tasks and their supervisors, and the files.
+// Footprint measures the memory of an idle hub and of an edge with ten tasks and their
+// supervisors, and the size of the edge's program.
 type Footprint struct{ Ground }
 
-// footprintTasks is how many tasks the measured edge runs.
+// footprintTasks is the number of tasks on the measured edge.
 const footprintTasks = 10
 
-// footprintRest is how long everything rests before it is measured.
+// footprintRest is the idle time before each measurement.
 const footprintRest = 10 * time.Second
 
-// Run starts one hub and one edge, lets them rest, and prints the figures next
-// to what they are meant to be.
+// Run starts one hub and one edge, measures them after an idle time, and prints the results beside
+// their limits. Exceeding a limit is no error.
 func (f Footprint) Run(ctx context.Context) error {
 	return f.runOnFleet(ctx, cluster.Config{Hubs: 1, Edges: 1}, func(s *fleetRun) error {
 		if !engine.Pause(ctx, footprintRest) {
@@ -42,6 +42,7 @@ func (f Footprint) Run(ctx context.Context) error {
 	})
 }
 
+// printFootprint measures the edge and prints all results. hub is the hub's resident memory in bytes.
 func (f Footprint) printFootprint(hub int64, e *cluster.Edge) error {
 	agent, err := proc.Resident(e.Pid())
 	if err != nil {
@@ -70,8 +71,8 @@ func (f Footprint) printFootprint(hub int64, e *cluster.Edge) error {
 	return nil
 }
 
-// supervised sums up the proportional set size of the agent and its supervisors:
-// every process on the edge that runs the edge's own program.
+// supervised returns the sum of the proportional set sizes, in bytes, of the agent and its
+// supervisors: all processes of the edge that run the edge's own program.
 func supervised(e *cluster.Edge) (int64, error) {
 	pids, err := proc.Below(e.Dir)
 	if err != nil {

@@ -12,28 +12,29 @@ import (
 	"skerry/fleet"
 )
 
-// Healed measures what it costs to have an edge back: time, evaluations, Raft
-// entries and bytes, after its link was cut for a while.
+// Healed measures the cost of an edge that reconnects after its link was cut: time, evaluations,
+// Raft entries and bytes.
 type Healed struct {
 	Ground
-	Proxy  *faultnet.Proxy // the ground's network, which counts bytes
+	Proxy  *faultnet.Proxy // the ground's network; it counts the bytes
 	Cut    time.Duration
 	Allocs int
-	// Cap is the edge's longest back-off; the default where it is 0.
+	// Cap is the edge's longest back-off; 0: the default.
 	Cap time.Duration
 }
 
-// Limits of a link that came back (targets of the design).
+// Limits of the measured costs, from the design's targets.
 const (
-	healedSettle  = 2 * time.Second // after the first packet that gets through
+	healedSettle  = 2 * time.Second // time from the first packet until the fleet is settled
 	healedEntries = 6
 	healedBytes   = 20_000
 	defaultCap    = 60 * time.Second
-	// firstPacketPoll is how often it is looked for that first packet.
+	// firstPacketPoll is the interval of checks for the first packet.
 	firstPacketPoll = 5 * time.Millisecond
 )
 
-// Run cuts one edge's link, heals it, and measures until all is settled.
+// Run cuts one edge's link for h.Cut, heals it, measures until the fleet is settled, and prints the
+// results. The error is ErrViolated if a limit is exceeded.
 func (h Healed) Run(ctx context.Context) error {
 	cfg := cluster.Config{Hubs: 3, Edges: 1}
 	wait := defaultCap
@@ -64,6 +65,8 @@ func (h Healed) Run(ctx context.Context) error {
 	})
 }
 
+// measureHeal lifts the cut and measures until the fleet is settled. wait is the edge's longest
+// back-off, which the first packet may take.
 func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Imposed, wait time.Duration) error {
 	before, err := s.fleet.Hubs[0].Fleet(ctx)
 	if err != nil {
@@ -123,7 +126,7 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Impo
 	return reconnectedOnce(ctx, s)
 }
 
-// reconnectedOnce checks that each task that ran on has said so, once.
+// reconnectedOnce checks that each allocation has exactly one reconnected event.
 func reconnectedOnce(ctx context.Context, s *fleetRun) error {
 	hub, err := lookHub(ctx, s.fleet.Hubs[0])
 	if err != nil {

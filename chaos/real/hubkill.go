@@ -12,25 +12,26 @@ import (
 	"skerry/fleet"
 )
 
-// HubKill registers jobs at a steady rate, kills the leading hub with SIGKILL in
-// the middle, and looks for every job that was acknowledged.
+// HubKill registers jobs at a steady rate, kills the leader with SIGKILL in the middle, and checks
+// that every hub has every acknowledged job.
 type HubKill struct {
 	Ground
 	Rate     int // jobs a second
 	Duration time.Duration
 }
 
-// serviceGap is how long nobody may be able to register after a hub's death.
+// serviceGap is the longest allowed time without an acknowledged registration after the kill.
 const serviceGap = 5 * time.Second
 
-// ledger is what was acknowledged, and when.
+// ledger has the acknowledged jobs and the times of their acknowledgements.
 type ledger struct {
 	mu    sync.Mutex
 	acked []fleet.JobID
 	times []time.Time
 }
 
-// Run runs the workload and judges it.
+// Run runs the workload and checks it. The error is ErrViolated if a job is missing or the gap in
+// service was too long.
 func (k HubKill) Run(ctx context.Context) error {
 	return k.runOnFleet(ctx, fast(3, 0), func(s *fleetRun) error {
 		var book ledger
@@ -70,7 +71,8 @@ func (k HubKill) Run(ctx context.Context) error {
 	})
 }
 
-// registerUntilAcked tries each hub in turn until one acknowledges, for a while.
+// registerUntilAcked registers job number i at each hub in turn until one acknowledges it, for at
+// most twice serviceGap. It records the acknowledgement.
 func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i int) {
 	job := workload(fleet.JobID(fmt.Sprintf("job-%05d", i)), 1, "")
 	ctx, cancel := context.WithTimeout(ctx, 2*serviceGap)
@@ -88,7 +90,7 @@ func (b *ledger) registerUntilAcked(ctx context.Context, c *cluster.Cluster, i i
 	}
 }
 
-// longestAckGap is the longest time without an acknowledgement from the kill on.
+// longestAckGap returns the longest time between two acknowledgements since the kill.
 func (b *ledger) longestAckGap(killed time.Time) time.Duration {
 	var longest time.Duration
 	last := killed
@@ -105,7 +107,7 @@ func (b *ledger) longestAckGap(killed time.Time) time.Duration {
 	return longest
 }
 
-// checkJobsAtAllHubs looks for every acknowledged job at every hub.
+// checkJobsAtAllHubs returns ErrViolated if a hub lacks an acknowledged job.
 func (b *ledger) checkJobsAtAllHubs(ctx context.Context, c *cluster.Cluster) error {
 	for _, h := range c.Hubs {
 		for _, id := range b.acked {

@@ -15,11 +15,11 @@ import (
 	"skerry/fleet/validate"
 )
 
-// What users do in a campaign, and how often.
+// Rates and durations of the users' actions in a campaign.
 const (
 	workEvery     = 3 * time.Second
 	dispatchEvery = 6 * time.Second
-	promoteAfter  = 2 * time.Second // after the version that has canaries
+	promoteAfter  = 2 * time.Second // time from a version with canaries to its promotion
 	drainEvery    = 20 * time.Second
 	drainLasts    = 10 * time.Second
 	drainDeadline = 4 * time.Second
@@ -28,7 +28,7 @@ const (
 	launchedRuns  = 2 * time.Second
 )
 
-// errand is a job that is dispatched.
+// errand is the parameterized job that users dispatch.
 const errand = `
 job "errand" {
   type = "batch"
@@ -45,14 +45,15 @@ job "errand" {
   }
 }`
 
-// userJob is a job of a campaign, and what users do to it.
+// userJob is a job of a campaign with the changes that users make to it.
 type userJob struct {
 	schedule.Job
-	changes []schedule.Verb // by turns; none: nothing
+	changes []schedule.Verb // made in turn; empty: users do not change the job
 }
 
-// campaignJobs are the jobs of a campaign: such as are kept, replaced, scaled and rolled out in
-// each way, come and go, and are launched.
+// campaignJobs returns the jobs of a campaign: services with different disconnect rules, rollouts and
+// counts, services that are stopped and started again, a system job, a periodic and a
+// parameterized job.
 func campaignJobs(edges int) []userJob {
 	scaled, revised, guest := []schedule.Verb{schedule.Scale}, []schedule.Verb{schedule.Update}, []schedule.Verb{schedule.Stop, schedule.Run}
 	lost := func(reconcile string) *fleet.Disconnect {
@@ -81,7 +82,8 @@ func campaignJobs(edges int) []userJob {
 	return append(jobs, userJob{Job: schedule.Job{ID: "errand", HCL: errand}})
 }
 
-// addWork adds jobs, and draws what users do meanwhile: a change every so often.
+// addWork adds the campaign's jobs to a schedule, and draws the users' steps: a change about every
+// `every`, promotions of canaries, and dispatches.
 func addWork(plan *schedule.Schedule, every time.Duration) {
 	rng := rand.New(rand.NewPCG(plan.Seed, 0x0b5))
 	jobs := campaignJobs(len(plan.Topology.Edges))
@@ -109,7 +111,8 @@ func addWork(plan *schedule.Schedule, every time.Duration) {
 	plan.Operations = operations
 }
 
-// addDrains draws edges that users drain. A restored cluster may know of a drain that is over.
+// addDrains adds faults of the kind Drain. It adds none to a schedule with a Restore: the restored
+// hubs may have a drain that is over, or lack one.
 func addDrains(plan *schedule.Schedule) {
 	if slices.ContainsFunc(plan.Faults, func(f schedule.Fault) bool { return f.Kind == schedule.Restore }) {
 		return
@@ -123,22 +126,22 @@ func addDrains(plan *schedule.Schedule) {
 	}
 }
 
-// drawAround draws a duration that is so long on average.
+// drawAround draws a duration from half of d to one and a half times d.
 func drawAround(rng *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.5 + rng.Float64()))
 }
 
-// taskScript tells where and that the task starts, and lasts for LASTS seconds, or ends soon where its
-// edge is marked.
+// taskScript is the shell script of a task. It records its start with the name of its edge, and runs
+// for LASTS seconds. If CrashTasks has marked the edge, it fails after the time in the mark.
 const taskScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
 if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
 exec sleep "$LASTS"`
 
-// forever is how long tasks last that do not end by themselves.
+// forever is the run time of tasks that do not end by themselves.
 const forever = 24 * time.Hour
 
-// adaptJob has a job of simulated tasks run real ones, which are over or started again within
-// seconds. Other jobs stay as they are.
+// adaptJob replaces the simulated tasks of a job by real ones with taskScript, with restart and
+// update times of seconds. It leaves groups without simulated tasks unchanged.
 func (s *campaignRun) adaptJob(job *fleet.Job) {
 	for i := range job.TaskGroups {
 		group := &job.TaskGroups[i]
@@ -146,7 +149,7 @@ func (s *campaignRun) adaptJob(job *fleet.Job) {
 		if task.Driver != sim.Name {
 			continue
 		}
-		// Tasks that crash are started again for as long as they do.
+		// Restart crashing tasks without limit.
 		group.RestartPolicy = &fleet.RestartPolicy{Attempts: 10_000, Interval: time.Hour, Delay: 300 * time.Millisecond, Mode: fleet.RestartModeDelay}
 		if job.Type != fleet.JobTypeSystem {
 			group.ReschedulePolicy = &fleet.ReschedulePolicy{Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant, Unlimited: true}
@@ -171,7 +174,7 @@ func (s *campaignRun) adaptJob(job *fleet.Job) {
 	validate.FillDefaults(job)
 }
 
-// describeSteps says what users did.
+// describeSteps returns the numbers of acknowledged steps by verb as text: "3 scale, 1 stop".
 func describeSteps(acked map[schedule.Verb]int) string {
 	var parts []string
 	for _, verb := range slices.Sorted(maps.Keys(acked)) {

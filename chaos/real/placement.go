@@ -13,25 +13,25 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Placement starts many edges at once, registers one large job, and measures how long each
-// of it takes. The hubs are processes, the edges live in this one and run simulated tasks.
+// Placement starts many edges at once, registers one large job, and measures the duration of each
+// step. The hubs are processes; the edges live in this process and run simulated tasks.
 type Placement struct {
-	Ground // a faultnet.Plain
+	Ground // with the network of faultnet.NewPlain
 	Hubs   int
 	Edges  int
 	CPU    int // MHz of each edge
-	Count  int // of the job's allocations, each of 100 MHz and 10 MB
+	Count  int // number of the job's allocations, each of 100 MHz and 10 MB
 	// HubFlags are added to the hubs' command lines.
 	HubFlags []string
 }
 
-// Each allocation of a Placement takes so much.
+// Resources of each allocation of a Placement.
 const (
 	placementCPU      = 100
 	placementMemoryMB = 10
 )
 
-// Run measures.
+// Run starts the fleet, measures, and prints the durations.
 func (p Placement) Run(ctx context.Context) error {
 	if p.Hubs < 1 || p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
 		return errors.New("a placement needs at least one hub, one edge, one MHz and one allocation")
@@ -48,6 +48,8 @@ func (p Placement) Run(ctx context.Context) error {
 	})
 }
 
+// measurePhases measures until the edges are ready, the job is registered, all allocations are
+// placed, and the hubs report all of them as running.
 func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm) error {
 	if err := p.awaitSwarm(ctx, edges, enrolBound, "edges joined together, all ready", time.Now(), allReady); err != nil {
 		return err
@@ -81,7 +83,7 @@ func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.
 	return p.saySpread(ctx, hub)
 }
 
-// largeJob is one group of many small allocations.
+// largeJob returns a job with one group of p.Count small allocations.
 func (p Placement) largeJob() *fleet.Job {
 	job := &fleet.Job{
 		ID: "many", Type: fleet.JobTypeService,
@@ -97,7 +99,7 @@ func (p Placement) largeJob() *fleet.Job {
 	return job
 }
 
-// countPlaced asks a hub how many of a job's allocations are placed.
+// countPlaced returns the number of a job's allocations that are starting or running.
 func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
 	summary, err := hub.JobSummary(ctx, id)
 	if err != nil {
@@ -110,7 +112,7 @@ func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.J
 	return placed, nil
 }
 
-// saySpread says over how many edges the allocations are spread.
+// saySpread prints the number of edges with allocations, and the largest number on one edge.
 func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
 	all, err := hub.Allocs(ctx)
 	if err != nil {

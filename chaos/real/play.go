@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// timesPlayedIfHit is how much of a kind was seen so far.
+// timesPlayedIfHit returns the number of faults of the kind so far; 0 if none had an effect yet.
 func (s *campaignRun) timesPlayedIfHit(k schedule.Kind) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,28 +22,29 @@ func (s *campaignRun) timesPlayedIfHit(k schedule.Kind) int {
 	return s.played[k]
 }
 
-// expectDown says that a fault may have a member be down, expectUp that it no longer
-// does.
+// expectDown records that a fault may stop the member, until expectUp: its death is then expected.
 func (s *campaignRun) expectDown(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down[name]++
 }
 
+// expectUp ends one expectDown of the member.
 func (s *campaignRun) expectUp(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down[name]--
 }
 
-// onlyDown reports whether no other fault has the member be down.
+// onlyDown reports whether at most one fault may have stopped the member.
 func (s *campaignRun) onlyDown(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.down[name] <= 1
 }
 
-// checkMachinesAlive notes machines whose process ended though no fault has them be down.
+// checkMachinesAlive records a violation for each process that ended although no fault may have
+// stopped it.
 func (s *campaignRun) checkMachinesAlive() {
 	for _, machine := range s.fleet.Machines() {
 		m := machine.Common()
@@ -59,7 +60,7 @@ func (s *campaignRun) checkMachinesAlive() {
 	}
 }
 
-// startMachine starts a machine's process, unless it runs.
+// startMachine starts a machine's process and records that, unless the process runs.
 func (s *campaignRun) startMachine(m cluster.Machine) error {
 	if m.Common().Running() {
 		return nil
@@ -69,7 +70,7 @@ func (s *campaignRun) startMachine(m cluster.Machine) error {
 	return err
 }
 
-// observeProcess tells of a machine's process that began or ended.
+// observeProcess records that a machine's process began or ended; `what` is one of check's kinds.
 func (s *campaignRun) observeProcess(m cluster.Machine, what string) {
 	p := check.Process{Name: m.Common().Name, What: what}
 	if e, ok := m.(*cluster.Edge); ok {
@@ -81,8 +82,8 @@ func (s *campaignRun) observeProcess(m cluster.Machine, what string) {
 	s.watch.judgeAndRecord(check.Observation{Process: &p})
 }
 
-// findRunningLeader finds the hub that leads; the fleet's own way asks hubs that may stand
-// still.
+// findRunningLeader asks the running hubs, each for up to a second, since one may be paused, and
+// returns the first running hub that is named as the leader.
 func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, error) {
 	for _, h := range s.fleet.Hubs {
 		if !h.Running() {
@@ -101,27 +102,28 @@ func (s *campaignRun) findRunningLeader(ctx context.Context) (*cluster.Hub, erro
 	return nil, errors.New("find the leading hub: none of them knows one")
 }
 
-// wasRewound reports whether the schedule that is played put the hubs back.
+// wasRewound reports whether the current schedule restored the hubs from a copy.
 func (s *campaignRun) wasRewound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rewound
 }
 
-// keepJournalRows keeps what an edge's journal holds, before it is damaged.
+// keepJournalRows stores the rows of an edge's journal, before a fault damages it. It does nothing
+// if the agent does not answer.
 func (s *campaignRun) keepJournalRows(e *cluster.Edge) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	rows, err := e.Local().History(ctx, "")
 	if err != nil {
-		return // the agent is down: what it journaled cannot be known
+		return // the agent is down: its rows cannot be read
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rowsBeforeDamage[e.Name] = append(s.rowsBeforeDamage[e.Name], rows...)
 }
 
-// cloneName names the next clone.
+// cloneName returns a new name for a clone.
 func (s *campaignRun) cloneName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +131,8 @@ func (s *campaignRun) cloneName() string {
 	return fmt.Sprintf("%s%d", cloneName, s.clones)
 }
 
-// restartTask has a person on site restart one of an edge's tasks.
+// restartTask restarts the first running allocation of an edge by its local API, as a person on
+// site would, and records the request. It returns an error if none runs.
 func (s *campaignRun) restartTask(ctx context.Context, e *cluster.Edge, why string) error {
 	st, err := e.Local().Status(ctx)
 	if err != nil {

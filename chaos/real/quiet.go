@@ -15,14 +15,13 @@ import (
 	"skerry/fleet"
 )
 
-// waitUntilQuiet waits until the fleet has nothing left to do.
-// The picture is the one that showed it: a later one may catch the hubs between
-// two entries. Where quiet does not come it is the last one, if nothing but what it
-// shows is in the way.
+// waitUntilQuiet waits up to settleBound until the fleet has nothing left to do, and returns the
+// snapshot that showed it: a later one may catch the hubs between two entries. With an error the
+// snapshot is the last one, or empty if the hubs were not settled.
 func (s *fleetRun) waitUntilQuiet(ctx context.Context) (picture check.FleetSnapshot, err error) {
 	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
 		if u := firstUnsettled(ctx, s.fleet); u != "" {
-			if ctx.Err() == nil { // else it is the end of the bound that is in the way
+			if ctx.Err() == nil { // otherwise the request failed only since the time is over
 				picture = check.FleetSnapshot{}
 			}
 			return u
@@ -37,8 +36,8 @@ func (s *fleetRun) waitUntilQuiet(ctx context.Context) (picture check.FleetSnaps
 	return picture, err
 }
 
-// firstUnsettled names the first thing that the hubs know to be unsettled, "" where
-// nothing is.
+// firstUnsettled describes the first thing that a hub reports as unsettled, such as a node that is
+// not ready; "": nothing is.
 func firstUnsettled(ctx context.Context, c *cluster.Cluster) string {
 	for _, h := range c.Hubs {
 		s, err := h.Fleet(ctx)
@@ -61,8 +60,8 @@ func firstUnsettled(ctx context.Context, c *cluster.Cluster) string {
 	return ""
 }
 
-// undelivered names the first thing that is still on its way: an evaluation, a
-// journal's row, a task that has to start or to end.
+// undelivered describes the first thing in the snapshot that is still pending: an evaluation, a row
+// of a journal, or a task that has to start or stop; "": nothing is.
 func undelivered(picture check.FleetSnapshot) string {
 	for _, e := range picture.Edges {
 		if len(e.Rows) == 0 {
@@ -75,13 +74,13 @@ func undelivered(picture check.FleetSnapshot) string {
 				return fmt.Sprintf("%s: evaluation %s (%s) is pending", h.Name, fleet.Short(e.ID), e.TriggeredBy)
 			}
 		}
-		for _, n := range h.Nodes { // a node that was back before its deadline stays ready meanwhile
+		for _, n := range h.Nodes { // a node that reconnected before its deadline is ready even while rows are missing
 			if n.Applied < n.JournalHead {
 				return fmt.Sprintf("%s: row %d of node %s is not in, it announced %d", h.Name, n.Applied+1, n.Name, n.JournalHead)
 			}
 		}
 	}
-	// What is delivered and running is a matter of time until the bound is over.
+	// These two invariants hold only after some time: they are violations when the bound is over.
 	if vs := check.Quiet(picture); len(vs) > 0 {
 		if i := slices.IndexFunc(vs, func(v check.Violation) bool { return v.Invariant == check.ExactlyOnce || v.Invariant == check.Settled }); i >= 0 {
 			return vs[i].Message
@@ -90,7 +89,8 @@ func undelivered(picture check.FleetSnapshot) string {
 	return ""
 }
 
-// takeSnapshot takes the picture that the checkers judge.
+// takeSnapshot returns the state of the fleet for the checkers, with the wanted jobs and the recorded
+// starts of tasks.
 func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error) {
 	p, err := fleetSnapshot(ctx, s.fleet)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error
 	for i := range p.Edges {
 		e := &p.Edges[i]
 		e.Before = s.rowsBeforeDamage[e.Name]
-		// What a restored cluster does not know runs on, and is shown.
+		// Orphans run on although a restored cluster does not know them: they are no violation.
 		for _, n := range p.Hubs[0].Nodes {
 			maps.DeleteFunc(e.Processes, func(task check.TaskKey, _ int) bool {
 				return n.ID == e.NodeID && slices.Contains(n.Orphans, task.Alloc)
@@ -113,6 +113,7 @@ func (s *fleetRun) takeSnapshot(ctx context.Context) (check.FleetSnapshot, error
 	return p, err
 }
 
+// fleetSnapshot returns the state of all edges and hubs. It does not change s.wanted or starts.
 func fleetSnapshot(ctx context.Context, c *cluster.Cluster) (check.FleetSnapshot, error) {
 	var p check.FleetSnapshot
 	for _, e := range c.Edges {
@@ -132,6 +133,7 @@ func fleetSnapshot(ctx context.Context, c *cluster.Cluster) (check.FleetSnapshot
 	return p, nil
 }
 
+// lookEdge returns an edge's node id, its journal's rows, and the live processes of its tasks.
 func lookEdge(ctx context.Context, e *cluster.Edge) (check.Edge, error) {
 	seen := check.Edge{Name: e.Name}
 	var errs [3]error
@@ -141,7 +143,7 @@ func lookEdge(ctx context.Context, e *cluster.Edge) (check.Edge, error) {
 	return seen, errors.Join(errs[:]...)
 }
 
-// lookHub is a hub as it is now, with all histories.
+// lookHub returns the state of a hub with all histories.
 func lookHub(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	s, err := h.Fleet(ctx)
 	if err != nil {
@@ -155,7 +157,8 @@ func lookHub(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	return seen, err
 }
 
-// pollHubState is a hub without the histories.
+// pollHubState returns the state of a hub without histories. It returns an error if the state
+// changed during the requests.
 func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	s, err := h.Fleet(ctx)
 	if err != nil {
@@ -172,13 +175,14 @@ func pollHubState(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	if seen.Deployments, err = h.ActiveDeployments(ctx); err != nil {
 		return seen, err
 	}
-	// Answers of different moments are no state that the hub ever had.
+	// Answers at different indexes are no state that the hub ever had.
 	if s, err = h.Fleet(ctx); err == nil && s.Index != seen.Index {
-		err = fmt.Errorf("look at %s: it moved on meanwhile", h.Name)
+		err = fmt.Errorf("read the state of %s: it changed during the requests", h.Name)
 	}
 	return seen, err
 }
 
+// nodeIDs returns the ids of all nodes in a fleet's status.
 func nodeIDs(s api.FleetStatus) (ids []fleet.NodeID) {
 	for _, line := range s.Nodes {
 		ids = append(ids, line.ID)
@@ -186,8 +190,8 @@ func nodeIDs(s api.FleetStatus) (ids []fleet.NodeID) {
 	return ids
 }
 
-// readNodes is what a hub has of nodes and their allocations, with their histories where those are
-// wanted.
+// readNodes returns a hub's records of the nodes and of their allocations, with their histories if
+// histories is set.
 func readNodes(ctx context.Context, h *cluster.Hub, ids []fleet.NodeID, histories bool) (check.Hub, error) {
 	seen := check.Hub{Name: h.Name}
 	if histories {
@@ -221,7 +225,7 @@ func readNodes(ctx context.Context, h *cluster.Hub, ids []fleet.NodeID, historie
 	return seen, nil
 }
 
-// median and longest sum durations up; zero where there are none.
+// median and longest summarize durations, rounded to milliseconds; 0: there are none.
 func median(ds []time.Duration) time.Duration {
 	if len(ds) == 0 {
 		return 0

@@ -10,22 +10,22 @@ import (
 	"skerry/chaos/cluster"
 )
 
-// Reboot measures how long after its agent starts an edge has its tasks running
-// again, where the machine rebooted and no hub is in reach.
+// Reboot measures the time from an agent's start until its tasks run again, after a reboot of the
+// machine without a link to the hubs.
 type Reboot struct {
 	Ground
 	Rounds int
 	Tasks  int
 }
 
-// rebootLimit is what the 99th percentile has to stay within.
+// rebootLimit is the limit of the 99th percentile.
 const rebootLimit = 2 * time.Second
 
-// rebootBound is how long tasks may take to run again after a reboot without a link, on a
-// machine that runs the whole fleet at once.
+// rebootBound is the maximum time of one reboot, on a machine that runs the whole fleet.
 const rebootBound = 10 * time.Second
 
-// Run reboots one edge behind a cut link, again and again.
+// Run reboots one edge behind a cut link b.Rounds times, and prints the times. The error is
+// ErrViolated if the 99th percentile exceeds rebootLimit.
 func (b Reboot) Run(ctx context.Context) error {
 	return b.measureTasks(ctx, fast(1, 1), b.Tasks, func(s *fleetRun) error {
 		e := s.fleet.Edges[0]
@@ -57,8 +57,8 @@ func (b Reboot) Run(ctx context.Context) error {
 	})
 }
 
-// rebootOnce reboots an edge and waits until exactly the tasks of before run
-// again.
+// rebootOnce reboots an edge and returns the time from its agent's start until each task of before
+// has one process again.
 func rebootOnce(ctx context.Context, e *cluster.Edge, before map[check.TaskKey]int) (time.Duration, error) {
 	if err := e.Reboot(); err != nil {
 		return 0, err

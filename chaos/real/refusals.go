@@ -9,16 +9,16 @@ import (
 	"skerry/fleet"
 )
 
-// refusals are the sessions that a hub turned away, as its log tells.
+// refusals reads the sessions that a hub refused from its log file.
 type refusals struct {
 	hub string
 	log observe.FileTail
 }
 
-// readNewRefusals reads what was written since the last call.
+// readNewRefusals returns the refusals that were logged since the last call.
 func (r *refusals) readNewRefusals() []check.Refused {
 	var found []check.Refused
-	_ = r.log.Next(func(line []byte) error { // what cannot be read now is read later
+	_ = r.log.Next(func(line []byte) error { // an unreadable log is read at the next call
 		if seen, ok := parseRefusal(string(line)); ok {
 			seen.By = r.hub
 			found = append(found, seen)
@@ -28,7 +28,7 @@ func (r *refusals) readNewRefusals() []check.Refused {
 	return found
 }
 
-// parseRefusal understands what the gateway logs of a session that it turned away.
+// parseRefusal parses a log line of the gateway; ok is false if it is not about a refused session.
 func parseRefusal(line string) (check.Refused, bool) {
 	said := logged(line, "msg")
 	if said != "session refused" && said != "session fenced" {
@@ -38,7 +38,7 @@ func parseRefusal(line string) (check.Refused, bool) {
 	return check.Refused{From: node, Code: fleet.Code(logged(line, "code")), Reason: logged(line, "error")}, true
 }
 
-// logged is the value of a key in a line of slog's text.
+// logged returns the value of a key in a line of slog's text format; "": the line lacks the key.
 func logged(line, key string) string {
 	for rest := strings.TrimSpace(line); rest != ""; {
 		name, after, ok := strings.Cut(rest, "=")

@@ -21,22 +21,22 @@ import (
 	"skerry/fleet"
 )
 
-// Rehearsal runs on real processes what was rehearsed in virtual time. What is observed is of
-// the same kinds in both, and the same code makes facts of it.
+// Rehearsal runs the plan of a rehearsal in virtual time on real processes. Both record the same
+// kinds of observations, and the same code evaluates them.
 type Rehearsal struct {
 	Ground
 	Name, Repeat string
 	Jobs         []*fleet.Job
-	Plan         schedule.Schedule            // its topology, its faults and its length
-	Meta         map[string]map[string]string // of edges
-	// Times of heartbeats and of edges' attempts to reach a hub; 0: those of production.
+	Plan         schedule.Schedule            // only its topology, faults and length are used
+	Meta         map[string]map[string]string // node metadata, by edge
+	// Heartbeat times of hubs and the longest back-off of edges; 0: the production defaults.
 	MinTTL, Grace, BackoffCap time.Duration
 }
 
-// watchEvery is how often hubs and tasks are looked at.
+// watchEvery is the interval at which hubs and tasks are observed.
 const watchEvery = 300 * time.Millisecond
 
-// Run runs the jobs, breaks what the plan breaks, and is what was to be seen of it.
+// Run starts the fleet, runs the jobs and the plan's faults, and returns the evaluated observations.
 func (r Rehearsal) Run(ctx context.Context) (seen *report.Rehearsal, err error) {
 	r.printLine("running it on %d hubs and %d edges, files in %s", len(r.Plan.Topology.Hubs), len(r.Plan.Topology.Edges), r.Dir)
 	if err := r.runOnFleet(ctx, r.clusterConfig(), func(s *fleetRun) error { return r.runAndRecord(ctx, s) }); err != nil {
@@ -50,7 +50,7 @@ func (r Rehearsal) Run(ctx context.Context) (seen *report.Rehearsal, err error) 
 	return report.Rehearse(in)
 }
 
-// clusterConfig is the fleet that was rehearsed.
+// clusterConfig returns the configuration of the plan's fleet.
 func (r Rehearsal) clusterConfig() cluster.Config {
 	t := r.Plan.Topology
 	c := cluster.Config{Hubs: len(t.Hubs), Edges: len(t.Edges)}
@@ -66,8 +66,8 @@ func (r Rehearsal) clusterConfig() cluster.Config {
 	return c
 }
 
-// edgeFlags say of a real edge what the description of the fleet says. Attributes are
-// what the machine has.
+// edgeFlags returns the flags of a real edge for its resources, location and metadata in the plan.
+// Attributes are always those of the real machine.
 func edgeFlags(meta map[string]string, e schedule.Edge) []string {
 	flags := []string{
 		"--total-cpu", strconv.Itoa(cmp.Or(e.CPU, schedule.DefaultEdgeCPU)),
@@ -86,7 +86,8 @@ func edgeFlags(meta map[string]string, e schedule.Edge) []string {
 	return flags
 }
 
-// runAndRecord runs the plan once the fleet is ready, and writes down what is to be seen.
+// runAndRecord plays the plan when the fleet is ready, and writes the observations to a history. It
+// judges no invariant.
 func (r Rehearsal) runAndRecord(ctx context.Context, s *fleetRun) error {
 	plan, err := r.realPlan()
 	if err != nil {
@@ -99,7 +100,7 @@ func (r Rehearsal) runAndRecord(ctx context.Context, s *fleetRun) error {
 	if err != nil {
 		return err
 	}
-	c.watch.Monitor = nil // too little is seen to be judged
+	c.watch.Monitor = nil // there are too few observations for the invariants
 	c.watch.Clock = func() time.Duration { return min(time.Since(c.began), plan.Length) }
 	watching, stop := context.WithCancel(ctx)
 	g, watching := errgroup.WithContext(watching)
@@ -118,7 +119,7 @@ func (r Rehearsal) runAndRecord(ctx context.Context, s *fleetRun) error {
 	return errors.Join(c.watch.Err(), c.watch.History.Close())
 }
 
-// realPlan is the plan with the jobs as they are, without updates.
+// realPlan returns the plan with the real jobs in place of the simulated ones, and without steps.
 func (r Rehearsal) realPlan() (schedule.Schedule, error) {
 	plan := r.Plan
 	plan.Jobs, plan.Steps = nil, nil
@@ -132,16 +133,17 @@ func (r Rehearsal) realPlan() (schedule.Schedule, error) {
 	return plan, nil
 }
 
+// watchHub records the state of a hub at each interval until ctx is done.
 func (s *campaignRun) watchHub(ctx context.Context, h *cluster.Hub) error {
 	for engine.Pause(ctx, watchEvery) {
-		if shown, err := pollHubState(ctx, h); err == nil { // one that moves on, or is down, shows nothing
+		if shown, err := pollHubState(ctx, h); err == nil { // skip a hub that is down or whose state just changed
 			s.watch.Observe(check.Observation{Hub: &shown})
 		}
 	}
 	return nil
 }
 
-// watchTasks tells of tasks that begin or end on an edge, as its processes show it.
+// watchTasks records the tasks that start or stop on an edge, from its processes, until ctx is done.
 func (s *campaignRun) watchTasks(ctx context.Context, e *cluster.Edge) error {
 	before := map[check.TaskKey]int{}
 	for engine.Pause(ctx, watchEvery) {

@@ -20,25 +20,25 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Rejoin cuts many edges off, lets each journal what happens meanwhile, heals all
-// links at once, and kills the leading hub while the history comes in. The hubs are
-// processes, the edges live in this one and run simulated tasks.
+// Rejoin cuts many edges off, lets each journal rows, heals all links at once, and kills the leader
+// during the replay. The hubs are processes; the edges live in this process and run simulated
+// tasks.
 type Rejoin struct {
-	Ground // a faultnet.Plain
+	Ground // with the network of faultnet.NewPlain
 	Edges  int
-	Allocs int // of each edge: one of each of so many jobs
-	// Transitions is how many rows each edge journals while it is cut off.
+	Allocs int // number of jobs; each has one allocation on each edge
+	// Transitions is the number of rows that each edge journals while it is cut off.
 	Transitions int
 	Seed        uint64        // draws the moment of the kill
 	Cap         time.Duration // the edges' longest back-off; 0: their default
 	HubFlags    []string
 }
 
-// rejoinHubs is how many hubs a rejoin has.
+// rejoinHubs is the number of hubs in a rejoin.
 const rejoinHubs = 3
 
-// Bounds of a rejoin's phases: far beyond what is wanted, so that a slow machine
-// gives figures rather than nothing.
+// Maximum times of a rejoin's phases: far above the targets, so that a slow machine still
+// gives results.
 const (
 	enrolBound  = 5 * time.Minute
 	placeBound  = 5 * time.Minute
@@ -46,7 +46,7 @@ const (
 	replayBound = 5 * time.Minute
 )
 
-// rejoin is a Rejoin under way.
+// rejoin is the state of a running Rejoin.
 type rejoin struct {
 	*fleetRun
 	want  Rejoin
@@ -54,12 +54,13 @@ type rejoin struct {
 
 	edgesBefore    int64 // resident memory of this process, bytes
 	healed, killed time.Time
-	atCut          map[string]client.Metrics // of the hubs
-	healedAt       fleet.Index               // last one that the victim had applied when the links healed
-	before, after  fleet.Index               // last one of the victim, first one of its successor
+	atCut          map[string]client.Metrics // metrics of the hubs when the edges were cut off
+	healedAt       fleet.Index               // last index that the killed leader had applied before the heal
+	before, after  fleet.Index               // last index of the killed leader, first index of its successor
 }
 
-// Run runs the scenario and judges it.
+// Run plays the scenario, prints the durations, and checks the invariants. The error is ErrViolated
+// for a violation, and ErrVoid if the leader was not killed during the replay.
 func (r Rejoin) Run(ctx context.Context) error {
 	if r.Edges < 1 || r.Allocs < 1 || r.Transitions < 1 {
 		return errors.New("a mass rejoin needs at least one edge, one allocation and one transition")
@@ -78,7 +79,7 @@ func (r Rejoin) Run(ctx context.Context) error {
 	})
 }
 
-// settleIn has the edges join and run their allocations.
+// settleIn waits until the edges have joined, registers the jobs, and waits until all allocations run.
 func (r *rejoin) settleIn(ctx context.Context) error {
 	if _, err := r.sayHubs(ctx, "empty"); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (r *rejoin) settleIn(ctx context.Context) error {
 	return err
 }
 
-// simulated is a job with one allocation on each edge, of which so many fit.
+// simulated returns a job with one allocation on each edge; fit such jobs fill an edge.
 func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 	job := &fleet.Job{
 		ID: id, Type: fleet.JobTypeService,
@@ -120,8 +121,8 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 	return job
 }
 
-// partWays cuts all links, waits until every hub and every edge has noticed, and lets
-// things happen.
+// partWays cuts all links, waits until all hubs and edges have detected it, and makes the edges
+// journal rows.
 func (r *rejoin) partWays(ctx context.Context) error {
 	r.swarm.Cut()
 	began := time.Now()
@@ -153,15 +154,14 @@ func (r *rejoin) partWays(ctx context.Context) error {
 	return err
 }
 
-// Shares of the rows that have to be at the cluster, at least and at most, when the
-// leader is killed.
+// Bounds of the share of rows that are acknowledged when the leader is killed.
 const (
 	killAfter  = 0.2
 	killBefore = 0.6
 )
 
-// comeBack heals all links, kills the leader in the middle of the replay, and waits
-// until everything is in.
+// comeBack heals all links, kills the leader in the middle of the replay, and waits until all rows
+// are replayed.
 func (r *rejoin) comeBack(ctx context.Context) error {
 	leader, err := r.fleet.Leader(ctx)
 	if err != nil {
@@ -192,8 +192,8 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 	return r.awaitSwarm(ctx, r.swarm, replayBound, "healed, all replayed and ready", r.healed, func(t swarm.Totals) bool { return t.Replayed == t.Edges })
 }
 
-// serviceAgain measures from the leader's death until another hub leads, and until
-// rows are taken again.
+// serviceAgain waits until another hub leads and until it acknowledges rows, and prints the times
+// since the leader's death.
 func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
 	err := cluster.Eventually(ctx, quietBound, "another hub leads", func(ctx context.Context) string {
 		for _, h := range r.fleet.Hubs {
@@ -216,8 +216,8 @@ func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
 		func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges })
 }
 
-// restartKilledHub starts the hub that was killed, and waits until it has caught up. What the
-// others had to apply meanwhile is said.
+// restartKilledHub prints the entries that the hubs applied during the replay, starts the killed hub,
+// and waits until it is ready.
 func (r *rejoin) restartKilledHub(ctx context.Context) error {
 	after, err := r.sayHubs(ctx, "replayed")
 	if err != nil {
@@ -241,7 +241,7 @@ const (
 	metricBytes   = "skerry_raft_entry_bytes_total"
 )
 
-// sayHubs says what each hub that runs takes, and returns what they measure.
+// sayHubs prints memory, sessions and CPU time of each running hub, and returns their metrics.
 func (r *rejoin) sayHubs(ctx context.Context, phase string) (map[string]client.Metrics, error) {
 	all := map[string]client.Metrics{}
 	for _, h := range r.fleet.Hubs {
@@ -264,7 +264,8 @@ func (r *rejoin) sayHubs(ctx context.Context, phase string) (map[string]client.M
 	return all, nil
 }
 
-// entriesBetween lists the commands that a hub applied in between.
+// entriesBetween lists the commands, with their number and size, that a hub applied between two
+// readings of its metrics.
 func entriesBetween(before, after client.Metrics) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(after)) {
@@ -277,7 +278,7 @@ func entriesBetween(before, after client.Metrics) string {
 	return strings.Join(parts, ", ")
 }
 
-// memory is this process's resident memory in bytes, 0 where it is not to be had.
+// memory returns the resident memory of this process in bytes; 0 if it cannot be read.
 func memory() int64 {
 	n, err := proc.Resident(os.Getpid())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"skerry/fleet"
 )
 
-// rejoinTally is what the edges' histories show of the replay.
+// rejoinTally is the evaluation of the edges' histories after the replay.
 type rejoinTally struct {
 	mu           sync.Mutex
 	found        []check.Violation
@@ -24,8 +24,8 @@ type rejoinTally struct {
 	early, later uint64          // rows applied by the leader that was killed, and by its successor
 }
 
-// judgeRejoin waits until nothing is left to do, and has everything checked: each edge by
-// itself at every hub, and then what the hubs say of the fleet.
+// judgeRejoin waits until the hubs are quiet, and checks the invariants: first for each edge at every
+// hub, then for the fleet as the hubs report it. It prints the results.
 func (r *rejoin) judgeRejoin(ctx context.Context) error {
 	if err := r.waitForQuietHubs(ctx); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (r *rejoin) judgeRejoin(ctx context.Context) error {
 	return nil
 }
 
-// waitForQuietHubs waits until all hubs have applied the same, nothing waits for a decision, and
-// no deployment waits for an edge to say that its allocations are healthy.
+// waitForQuietHubs waits until all hubs have applied the same index, no evaluation is pending, and no
+// deployment waits for the health of allocations.
 func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 	began := time.Now()
 	err := cluster.Eventually(ctx, replayBound, "the fleet is quiet", func(ctx context.Context) string {
@@ -104,8 +104,8 @@ func (r *rejoin) waitForQuietHubs(ctx context.Context) error {
 	return err
 }
 
-// judgeEdges checks each edge's journal against what every hub has of it. Edges are
-// looked at one after the other, so that what is held at a time stays small.
+// judgeEdges checks each edge's journal and tasks against its records at every hub, four edges at a
+// time, so that the memory of their snapshots stays small.
 func (r *rejoin) judgeEdges(ctx context.Context) (*rejoinTally, error) {
 	tally := &rejoinTally{}
 	g, ctx := errgroup.WithContext(ctx)
@@ -127,8 +127,8 @@ func (r *rejoin) judgeEdges(ctx context.Context) (*rejoinTally, error) {
 	return tally, g.Wait()
 }
 
-// countReturn takes from an edge's picture when it was back, and under which leader its
-// rows were applied. The tally is locked.
+// countReturn adds the time of an edge's first session after the heal to the tally, and the numbers of
+// its rows that each leader applied. The caller holds tally.mu.
 func (r *rejoin) countReturn(tally *rejoinTally, p check.FleetSnapshot) {
 	healed := r.healed.UnixNano()
 	back := slices.IndexFunc(p.Edges[0].Rows, func(row fleet.Transition) bool { return row.Kind == fleet.TransitionReconnect && row.Wall >= healed })
@@ -148,7 +148,7 @@ func (r *rejoin) countReturn(tally *rejoinTally, p check.FleetSnapshot) {
 	}
 }
 
-// lookAt is the picture of one edge.
+// lookAt returns a snapshot of one edge: its journal, its tasks, and its records at every hub.
 func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.FleetSnapshot, error) {
 	seen := check.Edge{Name: e.Name(), NodeID: e.NodeID(), Processes: map[check.TaskKey]int{}}
 	var err error
@@ -171,7 +171,8 @@ func (r *rejoin) lookAt(ctx context.Context, e *swarm.Edge) (check.FleetSnapshot
 	return p, nil
 }
 
-// lookFleet is the picture of all nodes, allocations and evaluations, without history.
+// lookFleet returns a snapshot of all nodes, allocations and evaluations at every hub, without
+// histories.
 func (r *rejoin) lookFleet(ctx context.Context) (check.FleetSnapshot, error) {
 	p := check.FleetSnapshot{Wanted: r.wanted}
 	var ids []fleet.NodeID
@@ -184,7 +185,7 @@ func (r *rejoin) lookFleet(ctx context.Context) (check.FleetSnapshot, error) {
 			return p, err
 		}
 		for i := range seen.Allocs {
-			seen.Allocs[i].Job = nil // the same for a thousand of them
+			seen.Allocs[i].Job = nil // saves memory: many allocations share a job
 		}
 		if seen.Evals, err = h.Own.Evals(ctx, client.List{}); err != nil {
 			return p, err

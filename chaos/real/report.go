@@ -11,13 +11,13 @@ import (
 	"skerry/chaos/report"
 )
 
-// What a run leaves in the folder of its report.
+// Files in the directory of a report.
 const (
 	historyFile = "history.jsonl.gz"
 	reportFile  = "report.html"
 )
 
-// createHistory begins the history in the folder of a report; nil where there is none.
+// createHistory makes the directory and begins a history in it; it returns nil if dir is "".
 func createHistory(dir string, h history.Header) (*history.Writer, error) {
 	if dir == "" {
 		return nil, nil
@@ -28,7 +28,8 @@ func createHistory(dir string, h history.Header) (*history.Writer, error) {
 	return history.Create(filepath.Join(dir, historyFile), h)
 }
 
-// finishReport ends the history with the run's verdict, and draws the report.
+// finishReport ends the history with the run's verdict and writes the report page. It returns the
+// verdict, joined with errors of writing. Without a history it only returns the verdict.
 func (g Ground) finishReport(dir string, rec *engine.Recorder, verdict error) error {
 	if rec.History == nil {
 		return verdict
@@ -46,6 +47,7 @@ func (g Ground) finishReport(dir string, rec *engine.Recorder, verdict error) er
 	return errors.Join(verdict, report.DrawRun(filepath.Join(dir, historyFile), page, ""))
 }
 
+// outcomeOf returns the outcome of a run that ended with the error; nil: passed.
 func outcomeOf(verdict error) history.Outcome {
 	switch {
 	case verdict == nil:

@@ -12,21 +12,22 @@ import (
 const (
 	cutShortest = 300 * time.Millisecond
 	cutLongest  = 5 * time.Second
-	// voidBelow is from how many rounds on every kind of fault has to have hit.
+	// voidBelow is the number of rounds from which on every kind of fault has to have had
+	// an effect.
 	voidBelow = 20
-	// hubCutTime is how long a hub is cut off.
+	// hubCutTime is the duration of a hub's cut.
 	hubCutTime = time.Second
 )
 
-// Kinds that a round draws from while edges are cut off: of edges, and of hubs.
+// Kinds of fault that a round draws while edges are cut off: faults of edges, and of hubs.
 var (
 	roundEdgeKinds = []schedule.Kind{schedule.EdgeKill, schedule.EdgeRestart, schedule.PowerCut}
 	roundHubKinds  = []schedule.Kind{schedule.HubKill, schedule.LeaderKill, schedule.MinorityCut}
 	roundKinds     = slices.Concat([]schedule.Kind{schedule.LinkCut}, roundEdgeKinds, roundHubKinds)
 )
 
-// drawRound draws the faults of one round. An edge is always cut off; in the middle of that
-// something may happen to one that is, to any other one, and to a hub. A majority of hubs stays.
+// drawRound draws the faults of one round from the seed and its number. Some edges are always cut
+// off. Halfway an edge and a hub may get a fault, too; a majority of hubs stays.
 func (s *campaignRun) drawRound(number int) schedule.Schedule {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(number)))
 	t := s.topology
@@ -38,7 +39,7 @@ func (s *campaignRun) drawRound(number int) schedule.Schedule {
 	}
 	if rng.IntN(3) > 0 {
 		f := schedule.Fault{Kind: roundEdgeKinds[rng.IntN(len(roundEdgeKinds))], At: away / 2, Targets: []string{t.Edges[rng.IntN(s.Edges)].Name}}
-		if f.Kind == schedule.PowerCut { // it boots without a link
+		if f.Kind == schedule.PowerCut { // the machine has to boot while it is cut off
 			f.Targets = []string{t.Edges[cut[0]].Name}
 		}
 		drawn.Faults = append(drawn.Faults, f)

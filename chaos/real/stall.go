@@ -8,21 +8,21 @@ import (
 	"skerry/chaos/engine"
 )
 
-// stalls knows for how long the harness itself had to wait for a processor: what it runs
-// waited as well. Where that is seconds, a leader is lost with nothing broken, and a bound
-// in time says something of the machine as well.
+// stalls measures how long the harness itself had to wait for a processor; its processes waited as
+// well. After a wait of seconds a leader may change without a fault, and an exceeded time limit
+// may be the machine's fault.
 type stalls struct {
 	mu      sync.Mutex
-	longest time.Duration // guarded by mu: since the last take
+	longest time.Duration // guarded by mu: longest wait since takeLongestStall
 }
 
 const (
 	stallLook = 50 * time.Millisecond
-	// stallLong is what a follower of a campaign's hubs waits for its leader at least.
+	// stallLong is the shortest time after which a follower gives up its leader.
 	stallLong = time.Second
 )
 
-// watchForStalls looks until ctx is over.
+// watchForStalls measures the delay of a short timer, again and again, until ctx is done.
 func (s *stalls) watchForStalls(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -33,13 +33,14 @@ func (s *stalls) watchForStalls(ctx context.Context) {
 	}
 }
 
+// recordStall records that the harness was late by that time.
 func (s *stalls) recordStall(late time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.longest = max(s.longest, late)
 }
 
-// takeLongestStall returns the longest stall since the last call.
+// takeLongestStall returns the longest wait since the last call, and resets it.
 func (s *stalls) takeLongestStall() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *stalls) takeLongestStall() time.Duration {
 	return longest.Round(time.Millisecond)
 }
 
-// stalled says what a stall means for a verdict; "" where it means nothing.
+// stalled returns a warning for the verdict if the longest wait may have caused a violation; "": no.
 func stalled(longest time.Duration) string {
 	if longest < stallLong {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"skerry/edge/swarm"
 )
 
-// withSwarm runs simulated edges beside the fleet's hubs while play plays. An edge that
-// fails ends it.
+// withSwarm runs simulated edges in this process, connected to the fleet's hubs, while play runs. If
+// an edge fails, the context of play is cancelled.
 func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(context.Context, *swarm.Swarm) error) error {
 	cfg.Dir = filepath.Join(s.Dir, "edges")
 	cfg.Hubs, cfg.TokenFile = s.fleet.JoinAddresses()
@@ -31,7 +31,8 @@ func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(co
 	return errors.Join(g.Wait(), edges.Close())
 }
 
-// awaitSwarm waits for a swarm, for a while, and says how long it took since a time.
+// awaitSwarm waits up to bound until done holds for the swarm's totals, and prints the time since
+// `since`.
 func (g Ground) awaitSwarm(ctx context.Context, edges *swarm.Swarm, bound time.Duration, what string, since time.Time, done func(swarm.Totals) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
 	defer cancel()
@@ -42,10 +43,10 @@ func (g Ground) awaitSwarm(ctx context.Context, edges *swarm.Swarm, bound time.D
 	return nil
 }
 
-// allReady reports whether all edges of a swarm have joined.
+// allReady reports whether all edges of a swarm are ready.
 func allReady(t swarm.Totals) bool { return t.Ready == t.Edges }
 
-// sayDuration says how long something took since a time.
+// sayDuration prints the time since `since`, with `what` as its label.
 func (g Ground) sayDuration(what string, since time.Time) {
 	g.printLine("  %-44s %9s", what, time.Since(since).Round(time.Millisecond))
 }

@@ -11,7 +11,8 @@ import (
 	"skerry/chaos/disk"
 )
 
-// reportVerdict is what the run comes to.
+// reportVerdict prints the results of the run, which ended with err, and returns its verdict:
+// ErrViolated for a violation or an unmet expectation, ErrVoid if it proves too little, or err.
 func (s *campaignRun) reportVerdict(err error) error {
 	never, played := s.summarizeKindHits()
 	s.printLine("\nfaults that hit: %s", played)
@@ -45,7 +46,7 @@ func (s *campaignRun) reportVerdict(err error) error {
 	return nil
 }
 
-// reportUnmet is what the scenario's expectations come to.
+// reportUnmet prints the unmet expectations of the scenario, and returns ErrViolated if there are any.
 func (s *campaignRun) reportUnmet() error {
 	unmet := s.expect.Unmet()
 	if len(unmet) == 0 {
@@ -55,13 +56,13 @@ func (s *campaignRun) reportUnmet() error {
 	return fmt.Errorf("%w: %s", ErrViolated, unmet[0])
 }
 
-// rolloutInvariants are those that a campaign has to judge, or nothing was rolled out, launched or
-// drained in it.
+// rolloutInvariants are the invariants about rollouts, periodic launches and drains. A long
+// campaign is void if it judged one of them never.
 var rolloutInvariants = []check.Invariant{
 	check.MaxParallel, check.Canaries, check.SiteBudget, check.NoneBetween, check.Deferred, check.LaunchedOnce, check.DrainsEnd, check.DeploymentsEnd,
 }
 
-// unjudgedInvariants names those of them that were never judged.
+// unjudgedInvariants returns the names of the rolloutInvariants that were never judged.
 func (s *campaignRun) unjudgedInvariants() (never []string) {
 	for _, v := range s.watch.Monitor.Verdicts() {
 		if slices.Contains(rolloutInvariants, v.Invariant) && v.Judged == 0 {
@@ -71,19 +72,20 @@ func (s *campaignRun) unjudgedInvariants() (never []string) {
 	return never
 }
 
-// longRun is from which length on every kind has to have come up: each is due within
-// a few phases. In a shorter one bad luck has to come twice: a crash that finds no
-// task, a rebind behind a cut.
+// A run of at least longRun is void if a kind of fault never had an effect. In a shorter run
+// that counts only for a kind that was played badLuck times: a single crash may find no task,
+// and a single rebind may happen behind a cut.
 const (
 	longRun = 15 * time.Minute
 	badLuck = 2
 )
 
-// rollingRun is from which length on rollouts, launches and drains have to have come up:
-// there is one every few seconds.
+// rollingRun is the length from which on the rolloutInvariants have to be judged: users start
+// a rollout, launch or drain every few seconds.
 const rollingRun = 2 * time.Minute
 
-// summarizeKindHits lists the kinds that were tried, and never hit; and renders all counts.
+// summarizeKindHits returns the kinds of fault that should have had an effect and never had one,
+// and the number of faults of each kind as text.
 func (s *campaignRun) summarizeKindHits() (never []string, all string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +99,7 @@ func (s *campaignRun) summarizeKindHits() (never []string, all string) {
 	return never, strings.Join(counts, ", ")
 }
 
-// formatVerdicts renders how each invariant fared that was judged, or found to be broken.
+// formatVerdicts returns a table with the verdict of each invariant that was judged or violated.
 func formatVerdicts(all []check.Verdict, found []check.Violation) string {
 	broken := map[check.Invariant]int{}
 	for _, v := range found {
@@ -116,7 +118,7 @@ func formatVerdicts(all []check.Verdict, found []check.Violation) string {
 	return b.String()
 }
 
-// quietVerdicts are those of invariants that so many snapshots of a quiet fleet were judged by.
+// quietVerdicts returns a verdict for each invariant that check.Quiet checks, judged that many times.
 func quietVerdicts(snapshots int) (all []check.Verdict) {
 	for _, i := range check.Checked() {
 		all = append(all, check.Verdict{Invariant: i, Judged: uint64(snapshots)})

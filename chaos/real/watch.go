@@ -19,37 +19,40 @@ import (
 	"skerry/fleet"
 )
 
-// How often a campaign's hubs and edges are looked at, and how long an answer is waited
-// for: members stand still and disks stall.
+// Intervals at which a campaign's members are observed, and the maximum wait for an answer:
+// processes may be paused and disks may stall.
 const (
 	lookEvery       = time.Second
 	hubsEvery       = 3 * time.Second // a hub's state is large
 	lookBound       = 2 * time.Second
 	aliveEvery      = 200 * time.Millisecond
-	exportPollEvery = 100 * time.Millisecond // what hubs tell of themselves
+	exportPollEvery = 100 * time.Millisecond // interval of reading the hubs' exported entries
 )
 
-// fleetWatcher looks at a campaign while it goes on, has it judged, and writes it down.
+// fleetWatcher observes the fleet of a campaign while it runs, passes the observations to the
+// monitor, and writes them to the history.
 type fleetWatcher struct {
 	s *campaignRun
 	*engine.Recorder
 
 	mu    sync.Mutex
-	dead  map[string]bool     // guarded by mu: members whose death was told
-	last  check.FleetSnapshot // guarded by mu: of the newest quiet time, if everything was
-	names map[string]string   // guarded by mu: of edges, by their nodes' short ids
+	dead  map[string]bool     // guarded by mu: members whose unexpected death was recorded
+	last  check.FleetSnapshot // guarded by mu: snapshot of the last phase; empty if it did not become quiet
+	names map[string]string   // guarded by mu: names of edges, by their nodes' short ids
 
-	startsSeen map[fleet.AllocID]int // guarded by the expectations: starts that they know of
+	startsSeen map[fleet.AllocID]int // used under the expectations' lock: starts that were passed to them
 
 	reading       sync.Mutex
-	hubExports    []*observe.EntryReader // guarded by reading: what hubs tell of themselves
-	exportsPaused bool                   // guarded by reading: it waits
-	exportErr     error                  // guarded by reading: why nobody reads it any more
+	hubExports    []*observe.EntryReader // guarded by reading: one reader for each hub that exports entries
+	exportsPaused bool                   // guarded by reading: see pauseAppliedEntries
+	exportErr     error                  // guarded by reading: the first error of a reader
 }
 
-// campaignLimits go by FastHub: its edges beat every second.
+// campaignLimits fit the flags FastHub: edges send a heartbeat every second.
 var campaignLimits = check.Limits{TTL: time.Second}
 
+// newFleetWatcher returns the watcher of a campaign and begins its history. It observes nothing
+// until startWatching.
 func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
 	w := &fleetWatcher{s: s, dead: map[string]bool{}, names: map[string]string{}, startsSeen: map[fleet.AllocID]int{}, Recorder: &engine.Recorder{
 		Monitor: check.NewMonitor(campaignLimits),
@@ -69,7 +72,8 @@ func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
 	return w, err
 }
 
-// startWatching starts to look; the function it returns ends that.
+// startWatching starts goroutines that observe all members until ctx is done or end is called. end
+// waits for them.
 func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var over sync.WaitGroup
@@ -112,6 +116,7 @@ func (w *fleetWatcher) startWatching(ctx context.Context) (end func()) {
 	return func() { cancel(); over.Wait() }
 }
 
+// observeHub records the current state of a hub, unless it is down or does not answer in time.
 func (w *fleetWatcher) observeHub(ctx context.Context, h *cluster.Hub) {
 	if !h.Running() {
 		return
@@ -123,7 +128,7 @@ func (w *fleetWatcher) observeHub(ctx context.Context, h *cluster.Hub) {
 	}
 }
 
-// nameOf is an edge's name, as far as it is known.
+// nameOf returns the name of the edge with a node's short id; node itself if it is unknown.
 func (w *fleetWatcher) nameOf(node string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,13 +138,15 @@ func (w *fleetWatcher) nameOf(node string) string {
 	return node
 }
 
-// journalSeen is how far an edge's journal was seen.
+// journalSeen is the part of an edge's journal that was observed: the last row's number, and the
+// number of quarantined journals.
 type journalSeen struct {
 	last    fleet.Seq
 	damages int
 }
 
-// observeEdge tells what is new at an edge since the last look.
+// observeEdge records the state of an edge and the rows that its journal has gained since before. It
+// returns the new position; before, if the edge does not answer.
 func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before journalSeen) journalSeen {
 	if !e.Running() {
 		return before
@@ -160,9 +167,9 @@ func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before 
 	}
 	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
 	if st.Journal.Last < before.last || now.damages != before.damages {
-		before.last = 0 // there may be new rows under old numbers
+		before.last = 0 // old numbers may have new rows: read all of them
 	}
-	if st.Journal.Lost != "" { // numbers are told to nobody until a hub has said where to go on
+	if st.Journal.Lost != "" { // the agent has no row numbers until a hub has sent it the next one
 		show(nil)
 		return journalSeen{}
 	}
@@ -174,7 +181,7 @@ func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before 
 	}
 	fresh := rows[:0]
 	for _, r := range rows {
-		if r.Seq > before.last && r.Seq <= now.last { // newer ones come with the next look
+		if r.Seq > before.last && r.Seq <= now.last { // newer rows are read at the next call
 			fresh = append(fresh, r)
 		}
 	}
@@ -182,14 +189,14 @@ func (w *fleetWatcher) observeEdge(ctx context.Context, e *cluster.Edge, before 
 	return now
 }
 
-// judgeAndRecord has something judged and written down. What hubs applied before it was seen is
-// judged first: an edge may have been told of that.
+// judgeAndRecord passes an observation to the monitor and to the history. Entries that hubs have
+// exported are judged first, since the observation may depend on them.
 func (w *fleetWatcher) judgeAndRecord(o check.Observation) {
 	w.judgeAppliedEntries()
 	w.Observe(o)
 }
 
-// judgeQuietSnapshot has a snapshot judged that was taken when nothing was left to do.
+// judgeQuietSnapshot passes a snapshot of a quiet fleet to the monitor, and keeps it for judgeAtEnd.
 func (w *fleetWatcher) judgeQuietSnapshot(p check.FleetSnapshot) {
 	w.mu.Lock()
 	w.last = p
@@ -197,12 +204,12 @@ func (w *fleetWatcher) judgeQuietSnapshot(p check.FleetSnapshot) {
 	w.JudgeQuiet(p)
 }
 
-// maxShown is how much is told of what a last picture shows to be wrong: one bug may
-// show in every allocation.
+// maxShown is the maximum number of violations that are recorded of one snapshot: one bug may show
+// in every allocation.
 const maxShown = 12
 
-// recordUnsettled notes that quiet never came: there is no picture to end with. What a last
-// one shows to be wrong is named for what it is.
+// recordUnsettled records the violation that the fleet did not become quiet, and the violations in
+// its last snapshot. judgeAtEnd then has no snapshot.
 func (w *fleetWatcher) recordUnsettled(why error, last check.FleetSnapshot) {
 	w.mu.Lock()
 	w.last = check.FleetSnapshot{}
@@ -214,13 +221,12 @@ func (w *fleetWatcher) recordUnsettled(why error, last check.FleetSnapshot) {
 	w.Violate(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
-// filesPerTask are what an agent has open for each task that runs: the handle of its
-// supervisor, and what tells of that one's end.
+// filesPerTask is the number of open files of an agent for each running task: the handle of its
+// supervisor, and the one that reports that supervisor's end.
 const filesPerTask = 2
 
-// observeMemberUsage has the checkers know what the daemons take while nothing is left to do:
-// resident memory stands for their heap. What tasks that run take is not counted:
-// there may be many of them at one time, and few at another.
+// observeMemberUsage records the resident memory and the open files of all daemons in a quiet fleet.
+// It subtracts the files of running tasks, since their number varies.
 func (w *fleetWatcher) observeMemberUsage() {
 	for _, h := range w.s.fleet.Hubs {
 		w.observeProcessUsage(h.Name, h.Pid(), 0)
@@ -228,17 +234,17 @@ func (w *fleetWatcher) observeMemberUsage() {
 	for _, e := range w.s.fleet.Edges {
 		tasks, err := processes(e)
 		if err != nil {
-			continue // nothing can be said of it
+			continue // its processes cannot be listed
 		}
 		w.observeProcessUsage(e.Name, e.Pid(), filesPerTask*len(tasks))
 	}
 }
 
-// observeProcessUsage tells what one process takes, but for some of its files.
+// observeProcessUsage records the memory and the open files of one process, less `without` files.
 func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
 	bytes, err := proc.Resident(pid)
 	if err != nil {
-		return // it has just ended, which is told elsewhere
+		return // it has just ended, which is recorded elsewhere
 	}
 	files, err := proc.Files(pid)
 	if err != nil {
@@ -247,7 +253,7 @@ func (w *fleetWatcher) observeProcessUsage(who string, pid, without int) {
 	w.judgeAndRecord(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
 }
 
-// recordUnexpectedDeath notes that a member ended by itself, once.
+// recordUnexpectedDeath records the violation that a member ended by itself, once for each member.
 func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	w.mu.Lock()
 	told := w.dead[name]
@@ -258,12 +264,12 @@ func (w *fleetWatcher) recordUnexpectedDeath(name, how string) {
 	}
 }
 
-// writeNote writes something down. What it says of files is said of the run's folder.
+// writeNote writes a note to the history, with paths relative to the run's directory.
 func (w *fleetWatcher) writeNote(text string) {
 	w.Note("", strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), ""))
 }
 
-// judgeAtEnd judges what only the end shows, and returns all violations.
+// judgeAtEnd has the end of the campaign judged, and returns all violations.
 func (w *fleetWatcher) judgeAtEnd() []check.Violation {
 	w.judgeAppliedEntries()
 	w.mu.Lock()
@@ -273,7 +279,8 @@ func (w *fleetWatcher) judgeAtEnd() []check.Violation {
 	return w.Violations()
 }
 
-// writeVerdictsAndClose writes the verdicts down, and closes the history.
+// writeVerdictsAndClose writes the invariants' verdicts and the counts of faults, closes the history
+// with the run's verdict, and returns that.
 func (w *fleetWatcher) writeVerdictsAndClose(verdict error) error {
 	w.WriteVerdicts()
 	w.s.mu.Lock()

@@ -14,11 +14,11 @@ import (
 	"skerry/fleet/validate"
 )
 
-// The workload's task never ends by itself and tells each start, so that what
-// really ran can be held against what hub and edge say.
+// workloadScript is the script of a task that records its start in a file and never ends by
+// itself. The files show the real starts, independent of hub and edge.
 const workloadScript = `echo $$ >> "$STARTS/$NOMAD_ALLOC_ID"; exec sleep 86400`
 
-// workload is a job of count tasks; starts is the folder where they tell.
+// workload returns a job of count tasks; starts is the directory where they record their starts.
 func workload(id fleet.JobID, count int, starts string) *fleet.Job {
 	job := &fleet.Job{
 		ID:   id,
@@ -46,8 +46,8 @@ func workload(id fleet.JobID, count int, starts string) *fleet.Job {
 	return job
 }
 
-// processes counts the live processes of each task on an edge: the first one of
-// each, for a task may have more. Supervisors are not among them.
+// processes returns the number of live processes of each task on an edge. It counts only the leaders
+// of process groups, and no supervisors.
 func processes(e *cluster.Edge) (map[check.TaskKey]int, error) {
 	pids, err := taskPids(e)
 	if err != nil {
@@ -60,7 +60,7 @@ func processes(e *cluster.Edge) (map[check.TaskKey]int, error) {
 	return live, nil
 }
 
-// taskPids are the ids of those processes.
+// taskPids returns the ids of the processes that processes counts.
 func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 	pids, err := proc.Below(e.Dir)
 	if err != nil {
@@ -80,18 +80,18 @@ func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 	return live, nil
 }
 
-// cloneName begins the names of machines that have another one's identity. What they
-// start is none of the fleet's.
+// cloneName is the prefix of the names of clones. Starts of tasks on clones do not count.
 const cloneName = "clone-"
 
-// started counts how often each allocation's task was started, as it told.
+// started returns the number of starts that each allocation's task recorded in the directory `starts`,
+// without those on clones.
 func started(starts string) (map[fleet.AllocID]int, error) {
 	return countTold(starts, func(told []byte) int {
 		return bytes.Count(told, []byte("\n")) - bytes.Count(told, []byte(" "+cloneName))
 	})
 }
 
-// startsAt counts the starts that tasks told of one edge.
+// startsAt returns the number of starts that tasks recorded on one edge.
 func startsAt(starts, edge string) (n int, err error) {
 	told, err := countTold(starts, func(told []byte) int { return bytes.Count(told, []byte(" "+edge+"\n")) })
 	for _, of := range told {
@@ -100,17 +100,17 @@ func startsAt(starts, edge string) (n int, err error) {
 	return n, err
 }
 
-// countTold counts in what the tasks of each allocation told.
+// countTold applies count to the start records of each allocation, and returns the results.
 func countTold(starts string, count func(told []byte) int) (map[fleet.AllocID]int, error) {
 	files, err := os.ReadDir(starts)
 	if err != nil {
-		return nil, fmt.Errorf("read what tasks told: %w", err)
+		return nil, fmt.Errorf("read the starts of tasks: %w", err)
 	}
 	counts := map[fleet.AllocID]int{}
 	for _, f := range files {
 		b, err := os.ReadFile(filepath.Join(starts, f.Name()))
 		if err != nil {
-			return nil, fmt.Errorf("read what a task told: %w", err)
+			return nil, fmt.Errorf("read the starts of a task: %w", err)
 		}
 		counts[fleet.AllocID(f.Name())] = count(b)
 	}
