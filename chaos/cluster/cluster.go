@@ -1,9 +1,9 @@
-// Package cluster runs a whole fleet as real processes on a network that can be
-// broken: hubs and edges, each with a data directory, a log file and a place in
-// a faultnet.Network. Package chaos/real breaks it and the demo shows it.
+// Package cluster runs a fleet of hubs and edges as real processes on a network whose
+// links can be broken. Each member has a data directory, a log file and a place in a
+// faultnet.Network. Package chaos/real uses it for its runs and the demo.
 //
-// Everything that it starts is gone after Close, tasks and supervisors included.
-// It persists what its processes do, below Config.Dir.
+// Close ends everything that it started, with tasks and their supervisors. The files of
+// its processes are below Config.Dir.
 package cluster
 
 import (
@@ -24,49 +24,49 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Ports of every member: each has an address of its own.
+// Ports of every member; each member has its own address.
 const (
 	httpPort   = 4646
 	quicPort   = 4647
 	gossipPort = 4648
 )
 
-// Config of a Cluster.
+// Config configures a Cluster.
 type Config struct {
-	Dir        string // of all its files; short, since unix sockets live below it
-	HubBinary  string // skerry
-	EdgeBinary string // skerry-edge
+	Dir        string // directory of all files; a short path, since unix sockets lie below it
+	HubBinary  string // path of the program skerry
+	EdgeBinary string // path of the program skerry-edge
 	Net        faultnet.Network
 	Hubs       int
 	Edges      int
-	// HubFlags and EdgeFlags are added to every command line.
+	// HubFlags and EdgeFlags are added to the command line of every hub and every edge.
 	HubFlags, EdgeFlags []string
-	// EdgeFlagsOf are added to the command line of the n-th edge, from 1; nil: none.
+	// EdgeFlagsOf returns flags for the command line of edge n, from 1; nil: none.
 	EdgeFlagsOf func(n int) []string
-	// Disk gives a member a disk of its own, mounted at its data directory; nil: all
-	// have the machine's.
+	// Disk makes a disk for a member, mounted at its data directory; nil: no member has its
+	// own disk.
 	Disk func(name, dir string) (*disk.Disk, error)
-	// Clocked is a program with the commands hub and edge, whose wall clocks go by a file, and
-	// whose hub tells in another one what it applies. All hubs run it, and edges that Clock names;
-	// "": none.
+	// Clocked is a program with the commands hub and edge. Its clocks follow a file, and its
+	// hub exports the entries that it applies to another file. All hubs run it, and the edges
+	// for which Clock returns true. "": all members run HubBinary and EdgeBinary.
 	Clocked string
 	Clock   func(name string) bool
-	// LocalHTTP has hubs serve HTTP on 127.0.0.1 of their place (namespaces), else
-	// on the address they bind.
+	// LocalHTTP makes hubs serve HTTP on 127.0.0.1 of their network namespace, and otherwise
+	// on the address that they bind.
 	LocalHTTP bool
 }
 
-// Cluster is a running fleet.
+// Cluster is a running fleet of real processes.
 type Cluster struct {
 	Hubs  []*Hub
 	Edges []*Edge
 
 	cfg   Config
-	token string // path of the join token
+	token string // path of the join token for edges
 }
 
-// Start starts hubs, waits until they agree, and starts edges. Where it fails
-// everything is taken down again.
+// Start starts the hubs one after the other, each after the one before is ready, and then the
+// edges, without waiting for these. After an error it has stopped everything again.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{cfg: cfg}
 	if err := c.startMembers(ctx); err != nil {
@@ -75,6 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
+// startMembers starts all hubs, and then all edges.
 func (c *Cluster) startMembers(ctx context.Context) error {
 	for i := range c.cfg.Hubs {
 		if err := c.addHub(ctx, i); err != nil {
@@ -89,6 +90,8 @@ func (c *Cluster) startMembers(ctx context.Context) error {
 	return nil
 }
 
+// addHub makes hub number i, from 0, starts it, and waits until it is ready. The first one
+// bootstraps the cluster, the others join it.
 func (c *Cluster) addHub(ctx context.Context, i int) error {
 	name := schedule.HubName(i + 1)
 	place, err := c.cfg.Net.Add(name,
@@ -128,6 +131,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	return h.AwaitReady(ctx)
 }
 
+// addEdge makes edge number i, from 0, and starts its agent.
 func (c *Cluster) addEdge(i int) error {
 	var flags []string
 	if c.cfg.EdgeFlagsOf != nil {
@@ -141,8 +145,8 @@ func (c *Cluster) addEdge(i int) error {
 	return e.Start()
 }
 
-// NewEdge makes an edge at a place of its own, with flags of its own; it is neither
-// started nor among Edges.
+// NewEdge returns an edge of that name with extra flags and its own place in the network. The agent
+// is not started, and the edge is not added to Edges.
 func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	place, err := c.cfg.Net.Add(name)
 	if err != nil {
@@ -163,7 +167,7 @@ func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	return e, nil
 }
 
-// Machines are all hubs and edges.
+// Machines returns all hubs, then all edges.
 func (c *Cluster) Machines() []Machine {
 	var all []Machine
 	for _, h := range c.Hubs {
@@ -175,7 +179,7 @@ func (c *Cluster) Machines() []Machine {
 	return all
 }
 
-// Machine is the hub or the edge of a name, Edge the edge; nil: there is none.
+// Machine returns the hub or the edge of that name; nil: there is none.
 func (c *Cluster) Machine(name string) Machine {
 	for _, m := range c.Machines() {
 		if m.Common().Name == name {
@@ -185,13 +189,13 @@ func (c *Cluster) Machine(name string) Machine {
 	return nil
 }
 
-// Edge is the edge of a name; nil: there is none.
+// Edge returns the edge of that name; nil: there is none.
 func (c *Cluster) Edge(name string) *Edge {
 	e, _ := c.Machine(name).(*Edge)
 	return e
 }
 
-// JoinAddresses is what an edge needs to join: addresses of hubs, and the file of a token.
+// JoinAddresses returns the QUIC addresses of all hubs, and the path of the join token for edges.
 func (c *Cluster) JoinAddresses() (hubs []string, tokenFile string) {
 	for _, h := range c.Hubs {
 		hubs = append(hubs, net.JoinHostPort(h.Place.Advertise, strconv.Itoa(quicPort)))
@@ -199,7 +203,7 @@ func (c *Cluster) JoinAddresses() (hubs []string, tokenFile string) {
 	return hubs, c.token
 }
 
-// Close kills everything and gives the network back.
+// Close kills all processes, unmounts the disks, and closes the network.
 func (c *Cluster) Close() error {
 	var errs []error
 	for _, h := range c.Hubs {
@@ -212,32 +216,32 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, c.cfg.Net.Close())...)
 }
 
-// placeMember has a member live at a place.
+// placeMember sets the member's name, place, data directory and program.
 func (c *Cluster) placeMember(m *Member, at faultnet.Place, program string) {
 	m.Name, m.Place, m.net = at.Name, at, c.cfg.Net
 	m.Dir, m.binary = filepath.Join(c.cfg.Dir, at.Name), program
 }
 
-// Polls of Eventually: soon at first, then less often, so that watching a fleet
-// does not keep it from working.
+// First and longest interval of Eventually's polls. The interval grows, so that polling does not
+// slow the fleet down.
 const (
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
 )
 
-// Eventually polls check until it gives "", or bound is over; its last answer
-// then says what is missing.
+// Eventually polls check until it returns "", and then returns nil. After bound it returns an error
+// with the name of the awaited state (`what`) and the last answer of check.
 func Eventually(ctx context.Context, bound time.Duration, what string, check func(context.Context) string) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	wait, last := firstPoll, "it was never looked at"
+	wait, last := firstPoll, "it was never checked"
 	for {
 		missing := check(ctx)
 		if missing == "" {
 			return nil
 		}
 		if ctx.Err() == nil {
-			last = missing // later answers tell of the time being over
+			last = missing // an answer after the deadline would only report the deadline
 		}
 		select {
 		case <-ctx.Done():

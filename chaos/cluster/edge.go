@@ -11,29 +11,29 @@ import (
 	"skerry/fleet"
 )
 
-// Edge is one edge.
+// Edge is the machine of one edge.
 type Edge struct {
 	Member
-	Flags []string   // of its own
-	Clock clock.File // "": its clock cannot be moved
-	boot  int        // guarded by mu: number of its boot
+	Flags []string   // flags of this edge alone
+	Clock clock.File // file that moves its clock; "": the clock cannot be moved
+	boot  int        // guarded by mu: number of the current boot
 }
 
-// BootEnv names the environment variable that takes the place of the kernel's
-// boot id.
+// BootEnv is the environment variable that gives an agent its boot id in place of the kernel.
 const BootEnv = "SKERRY_BOOT_ID"
 
-// Start starts the agent, in the machine's current boot.
+// Start starts the agent in the machine's current boot.
 func (e *Edge) Start() error { return e.startProcess([]string{BootEnv + "=" + string(e.BootID())}) }
 
-// BootID is what the machine's current boot is known by.
+// BootID returns the id of the machine's current boot.
 func (e *Edge) BootID() fleet.BootID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return fleet.BootID(fleet.DeriveUUID(e.Dir, e.Name, fmt.Sprint(e.boot)))
 }
 
-// PowerCut is a Machine's.
+// PowerCut kills the agent and everything that it started. If the edge has its own disk, data that
+// was not synced is lost.
 func (e *Edge) PowerCut() error {
 	if e.Disk == nil {
 		return e.killAllProcesses()
@@ -41,12 +41,13 @@ func (e *Edge) PowerCut() error {
 	return e.Disk.PowerCut(e.killAllProcesses)
 }
 
+// killAllProcesses kills the agent and all processes below its data directory.
 func (e *Edge) killAllProcesses() error {
 	e.Kill()
 	return proc.KillBelow(e.Dir)
 }
 
-// Shutdown takes the machine down in good order.
+// Shutdown stops the agent gracefully, and then kills its tasks.
 func (e *Edge) Shutdown() error {
 	if err := e.Stop(); err != nil {
 		return err
@@ -54,7 +55,7 @@ func (e *Edge) Shutdown() error {
 	return proc.KillBelow(e.Dir)
 }
 
-// Boot starts the agent in a new boot of the machine, which is off.
+// Boot starts the agent in a new boot of the machine, which must be off.
 func (e *Edge) Boot() error {
 	e.mu.Lock()
 	e.boot++
@@ -62,7 +63,7 @@ func (e *Edge) Boot() error {
 	return e.Start()
 }
 
-// Reboot cuts the power and starts the agent in a new boot of the machine.
+// Reboot calls PowerCut and then Boot.
 func (e *Edge) Reboot() error {
 	if err := e.PowerCut(); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (e *Edge) Reboot() error {
 	return e.Boot()
 }
 
-// Scrap ends everything that runs on the edge, and takes its disk out.
+// Scrap kills all processes of the edge and unmounts its disk. The edge cannot be used again.
 func (e *Edge) Scrap() error {
 	if err := e.killAllProcesses(); err != nil {
 		return err
@@ -78,10 +79,10 @@ func (e *Edge) Scrap() error {
 	return e.detachDisk()
 }
 
-// Local speaks to the agent on its own machine.
+// Local returns a client of the agent's local API.
 func (e *Edge) Local() *local.Client { return local.NewClient(filepath.Join(e.Dir, "local.sock")) }
 
-// NodeID asks the agent which node it is.
+// NodeID asks the agent for its node id.
 func (e *Edge) NodeID(ctx context.Context) (fleet.NodeID, error) {
 	s, err := e.Local().Status(ctx)
 	return s.NodeID, err

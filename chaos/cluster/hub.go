@@ -10,26 +10,26 @@ import (
 	"skerry/chaos/engine"
 )
 
-// Hub is one hub.
+// Hub is the machine of one hub.
 type Hub struct {
 	Member
 	engine.Hub
-	Told           string   // file in which it tells what it applies; "": it does not
-	firstStartArgs []string // arguments of the first start alone
-	httpHost       string   // address of its HTTP API
+	Told           string   // file to which it exports the entries that it applies; "": none
+	firstStartArgs []string // arguments for the first start only
+	httpHost       string   // host of its HTTP API
 }
 
-// startBound is how long a hub may take until it serves.
+// startBound is the maximum time from a hub's start until it is ready.
 const startBound = 30 * time.Second
 
-// Start starts the process.
+// Start starts the process and does not wait until it is ready.
 func (h *Hub) Start() error {
 	first := h.firstStartArgs
 	h.firstStartArgs = nil
 	return h.startProcess(nil, first...)
 }
 
-// PowerCut is a Machine's.
+// PowerCut kills the process. If the hub has its own disk, data that was not synced is lost.
 func (h *Hub) PowerCut() error {
 	kill := func() error { h.Kill(); return nil }
 	if h.Disk == nil {
@@ -38,7 +38,8 @@ func (h *Hub) PowerCut() error {
 	return h.Disk.PowerCut(kill)
 }
 
-// AwaitReady waits until the hub serves and knows a leader.
+// AwaitReady waits up to startBound until the hub reports that it is healthy. It returns an error if
+// the process has ended.
 func (h *Hub) AwaitReady(ctx context.Context) error {
 	return Eventually(ctx, startBound, h.Name+" is ready", func(ctx context.Context) string {
 		if !h.Running() {
@@ -51,18 +52,19 @@ func (h *Hub) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// URL is the base of its HTTP API (reachable from this machine only where the
-// network is a proxy).
+// URL returns the base URL of the HTTP API. Without network namespaces it can be reached from this
+// process.
 func (h *Hub) URL() string { return "http://" + h.httpAddress() }
 
 func (h *Hub) httpAddress() string { return net.JoinHostPort(h.httpHost, strconv.Itoa(httpPort)) }
 
-// dialHTTP reaches the HTTP API also while the hub is cut off.
+// dialHTTP connects to the HTTP API from inside the hub's place, so that it works while the hub is
+// cut off.
 func (h *Hub) dialHTTP(ctx context.Context) (net.Conn, error) {
 	return h.net.Dial(ctx, h.Name, h.httpAddress())
 }
 
-// Leader finds the hub that leads, as the first one that answers says.
+// Leader returns the leader as the first hub reports it that answers and knows a running one.
 func (c *Cluster) Leader(ctx context.Context) (*Hub, error) {
 	for _, h := range c.Hubs {
 		if !h.Running() {

@@ -13,44 +13,44 @@ import (
 	"skerry/chaos/proc"
 )
 
-// Machine is a hub or an edge.
+// Machine is the machine of a hub or an edge.
 type Machine interface {
-	// Common is what hubs and edges have in common.
+	// Common returns the part that hubs and edges share.
 	Common() *Member
-	// Start starts its process.
+	// Start starts the process.
 	Start() error
-	// PowerCut kills the process, and what an edge's started; a disk of its own forgets what was
-	// not synced.
+	// PowerCut kills the process; on an edge also all processes that it started. If the machine
+	// has its own disk, data that was not synced is lost.
 	PowerCut() error
 }
 
-// Member is what hubs and edges have in common: a process at a place. Its methods
-// may be called from any goroutine.
+// Member is the part that hubs and edges share: a process at a place in the network. Its
+// methods may be called from any goroutine.
 type Member struct {
 	Name  string
 	Place faultnet.Place
 	Dir   string
-	Disk  *disk.Disk // nil: the machine's
+	Disk  *disk.Disk // its own disk; nil: none
 
 	net    faultnet.Network
 	binary string
 	args   []string
 
 	mu   sync.Mutex
-	last *process // guarded by mu: the one that was started last; nil before the first
+	last *process // guarded by mu: the process that was started last; nil: none was
 }
 
-// process is a process that was started. A goroutine waits for its end.
+// process is a process that was started. A goroutine waits for its end and then closes done.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// Common is the member itself.
+// Common returns the member itself.
 func (m *Member) Common() *Member { return m }
 
-// attachDisk gives the member its disk.
+// attachDisk makes and mounts the member's disk; nil: it gets none.
 func (m *Member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (err error) {
 	if make != nil {
 		m.Disk, err = make(m.Name, m.Dir)
@@ -58,7 +58,7 @@ func (m *Member) attachDisk(make func(name, dir string) (*disk.Disk, error)) (er
 	return err
 }
 
-// detachDisk takes the disk out; nobody works on it any more.
+// detachDisk unmounts the member's disk, if it has one. No process may use it any more.
 func (m *Member) detachDisk() error {
 	if m.Disk == nil {
 		return nil
@@ -66,7 +66,8 @@ func (m *Member) detachDisk() error {
 	return m.Disk.Close()
 }
 
-// startProcess starts the program in a process group of its own, with its output appended to the log.
+// startProcess starts the program with more arguments, in its own process group, and appends its
+// output to the log file. The caller has to make sure that no process runs.
 func (m *Member) startProcess(env []string, more ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,19 +95,20 @@ func (m *Member) startProcess(env []string, more ...string) error {
 	return nil
 }
 
+// lastProcess returns the process that was started last; nil: none was.
 func (m *Member) lastProcess() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// LogFile is where the process writes what it has to say.
+// LogFile returns the path of the file with the process's output.
 func (m *Member) LogFile() string { return m.Dir + ".log" }
 
-// Binary is the program that the process runs.
+// Binary returns the path of the member's program.
 func (m *Member) Binary() string { return m.binary }
 
-// Running reports whether the process runs (or stands still).
+// Running reports whether the process runs or is paused.
 func (m *Member) Running() bool {
 	p := m.lastProcess()
 	if p == nil {
@@ -120,7 +122,7 @@ func (m *Member) Running() bool {
 	}
 }
 
-// Pid is the process id, 0 where it does not run.
+// Pid returns the process id; 0 if the process does not run.
 func (m *Member) Pid() int {
 	if !m.Running() {
 		return 0
@@ -128,7 +130,7 @@ func (m *Member) Pid() int {
 	return m.lastProcess().cmd.Process.Pid
 }
 
-// Exit is how the process ended; nil also where it has not.
+// Exit returns the error with which the last process ended; nil if it ended without one or still runs.
 func (m *Member) Exit() error {
 	if p := m.lastProcess(); p != nil && !m.Running() {
 		return p.err
@@ -136,7 +138,7 @@ func (m *Member) Exit() error {
 	return nil
 }
 
-// Kill ends the process with SIGKILL; what it started lives on.
+// Kill ends the process with SIGKILL and waits for its end; processes that it started live on.
 func (m *Member) Kill() {
 	if p := m.lastProcess(); p != nil {
 		_ = p.cmd.Process.Kill() // it may be gone already
@@ -144,10 +146,11 @@ func (m *Member) Kill() {
 	}
 }
 
-// stopBound is how long a process may take to end when it is asked to.
+// stopBound is the maximum time from SIGTERM to the end of a process.
 const stopBound = 30 * time.Second
 
-// Stop ends the process with SIGTERM.
+// Stop ends the process with SIGTERM and waits for its end. After stopBound it kills it and returns
+// an error.
 func (m *Member) Stop() error {
 	if !m.Running() {
 		return nil
@@ -163,14 +166,15 @@ func (m *Member) Stop() error {
 	}
 }
 
-// Pause stops the process in its tracks.
+// Pause sends SIGSTOP to the process.
 func (m *Member) Pause() error { return m.lastProcess().cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume sends SIGCONT to the process.
 func (m *Member) Resume() error { return m.lastProcess().cmd.Process.Signal(syscall.SIGCONT) }
 
-// Stopped reports whether every thread of the process stands still.
+// Stopped reports whether all threads of the process are stopped.
 func (m *Member) Stopped() (bool, error) { return proc.Stopped(m.Pid()) }
 
-// Cut takes the member off the network, silently: packets vanish, nothing answers.
+// Cut cuts the member off from all others without an answer to its packets, until the result is
+// lifted.
 func (m *Member) Cut() (*faultnet.Imposed, error) { return m.net.Impose(m.Name, faultnet.Dead()) }
