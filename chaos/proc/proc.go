@@ -1,5 +1,5 @@
-// Package proc finds, reads and kills real processes: of hubs, edges and what edges leave running.
-// It starts no goroutine and persists nothing.
+// Package proc finds, inspects and kills real processes by /proc: those of hubs and edges, and those
+// that edges leave running. It starts no goroutine and persists nothing.
 package proc
 
 import (
@@ -13,11 +13,11 @@ import (
 	"unicode"
 )
 
-// Stopped reports whether every thread of a process stands still.
+// Stopped reports whether all threads of a process are stopped (SIGSTOP).
 func Stopped(pid int) (bool, error) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
-		return false, fmt.Errorf("look at process %d: %w", pid, err)
+		return false, fmt.Errorf("read the threads of process %d: %w", pid, err)
 	}
 	for _, t := range threads {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, t.Name()))
@@ -33,8 +33,8 @@ func Stopped(pid int) (bool, error) {
 	return true, nil
 }
 
-// Below lists the processes that belong to a directory: they work in it, name
-// it on their command line, or have it in their environment.
+// Below returns the ids of the processes that belong to a directory: they work in it or below it, or
+// their command line or environment contains it. This process is left out.
 func Below(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -53,6 +53,7 @@ func Below(dir string) ([]int, error) {
 	return pids, nil
 }
 
+// belongs reports whether a process belongs to a directory, as Below defines it.
 func belongs(pid int, dir string) bool {
 	base := fmt.Sprintf("/proc/%d/", pid)
 	if cwd, err := os.Readlink(base + "cwd"); err == nil && (cwd == dir || strings.HasPrefix(cwd, dir+"/")) {
@@ -66,8 +67,8 @@ func belongs(pid int, dir string) bool {
 	return false
 }
 
-// names reports whether a text has the path of dir, or of something in it, and not only
-// one that begins like it: edge-1 is not edge-10.
+// names reports whether a text contains the path of dir or of something in it. A longer name with
+// the same beginning does not count: edge-1 is not edge-10.
 func names(text, dir string) bool {
 	for {
 		_, after, found := strings.Cut(text, dir)
@@ -81,8 +82,8 @@ func names(text, dir string) bool {
 	}
 }
 
-// KillBelow kills every process that belongs to a directory, until there is none
-// (a power cut, as far as its processes go).
+// KillBelow kills every process that belongs to a directory (Below), again and again until none is
+// left. It returns an error if some are left after half a second.
 func KillBelow(dir string) error {
 	for range 100 {
 		pids, err := Below(dir)
@@ -99,16 +100,16 @@ func KillBelow(dir string) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return fmt.Errorf("kill the processes below %s: some are still there", dir)
+	return fmt.Errorf("kill the processes below %s: some still run", dir)
 }
 
-// Resident is a process's resident set size, in bytes.
+// Resident returns the resident set size of a process, in bytes.
 func Resident(pid int) (int64, error) { return smaps(pid, "Rss:") }
 
-// Proportional is a process's proportional set size, in bytes.
+// Proportional returns the proportional set size of a process, in bytes.
 func Proportional(pid int) (int64, error) { return smaps(pid, "Pss:") }
 
-// Peak is the most resident memory that a process ever had, in bytes.
+// Peak returns the largest resident set size that a process has had, in bytes.
 func Peak(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -117,6 +118,7 @@ func Peak(pid int) (int64, error) {
 	return kib(string(b), "VmHWM:", pid)
 }
 
+// smaps returns a field of a process's smaps_rollup file, in bytes.
 func smaps(pid int, field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -125,7 +127,7 @@ func smaps(pid int, field string) (int64, error) {
 	return kib(string(b), field, pid)
 }
 
-// kib finds a line "FIELD NUMBER kB", and gives bytes.
+// kib finds the line "FIELD NUMBER kB" in a text and returns the number in bytes. pid is for errors.
 func kib(text, field string, pid int) (int64, error) {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == field {
@@ -136,7 +138,7 @@ func kib(text, field string, pid int) (int64, error) {
 	return 0, fmt.Errorf("read the memory of process %d: no %s", pid, field)
 }
 
-// Files is how many files a process has open.
+// Files returns the number of open files of a process.
 func Files(pid int) (int, error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -145,7 +147,7 @@ func Files(pid int) (int, error) {
 	return len(open), nil
 }
 
-// Environ is a process's environment as it was at its start.
+// Environ returns the environment with which a process was started.
 func Environ(pid int) (map[string]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -160,14 +162,14 @@ func Environ(pid int) (map[string]string, error) {
 	return env, nil
 }
 
-// LeadsGroup reports whether a process leads a process group, as a task's first
-// process does.
+// LeadsGroup reports whether a process is the leader of a process group, as the first process of a
+// task is.
 func LeadsGroup(pid int) bool {
 	group, err := syscall.Getpgid(pid)
 	return err == nil && group == pid
 }
 
-// Program is the file that a process runs.
+// Program returns the path of a process's executable.
 func Program(pid int) (string, error) {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
