@@ -2,90 +2,88 @@ package fabric
 
 import "slices"
 
-// Selector chooses hosts by name.
+// Selector selects hosts by name.
 type Selector func(host string) bool
 
-// Everyone chooses all hosts. A fault between everyone and everyone leaves alone
-// what a host sends to itself.
+// Everyone selects all hosts. No fault affects packets from a host to itself.
 func Everyone(string) bool { return true }
 
-// Hosts chooses the ones named.
+// Hosts selects the named hosts.
 func Hosts(names ...string) Selector {
 	return func(host string) bool { return slices.Contains(names, host) }
 }
 
-// Except chooses all hosts but the ones named.
+// Except selects all hosts except the named ones.
 func Except(names ...string) Selector {
 	return func(host string) bool { return !slices.Contains(names, host) }
 }
 
-// Direction of a Cut.
+// Direction is the direction of a Cut.
 type Direction uint8
 
 const (
-	Both Direction = iota // packets of both sides
-	AToB                  // packets from a to b alone
-	BToA                  // packets from b to a alone
+	Both Direction = iota // packets in both directions
+	AToB                  // only packets from a to b
+	BToA                  // only packets from b to a
 )
 
-// String returns the direction as reports write it.
+// String returns the direction in the words of reports.
 func (d Direction) String() string { return [...]string{"both", "a-to-b", "b-to-a"}[d] }
 
-// Mode of a Cut.
+// Mode is the behaviour of a Cut towards senders.
 type Mode uint8
 
 const (
-	// Silent: packets vanish, streams stall.
+	// Silent: packets are lost and streams stall, without an error for the sender.
 	Silent Mode = iota
-	// Refused: the sender's system knows that there is no way (an unreachable
-	// route, an interface that is down, a rejecting firewall). Writing a packet
-	// fails with ECONNREFUSED, on which quic-go ends a connection at once, as it
-	// does on any error that is not EMSGSIZE; streams are reset at the next write,
-	// and dialing fails at once.
+	// Refused: the sender gets an error (as from an unreachable route, an interface
+	// that is down, or a rejecting firewall). Writing a packet fails with
+	// ECONNREFUSED, on which quic-go ends a connection at once, as on any error
+	// except EMSGSIZE. Streams are reset at the next write, and dialing fails at once.
 	Refused
 )
 
-// String returns the mode as reports write it.
+// String returns the mode in the words of reports.
 func (m Mode) String() string { return [...]string{"silent", "refused"}[m] }
 
-// Count says what a fault has done, in packets (of streams: in writes).
+// Count counts the effects of a fault, in packets (of streams: in writes).
 type Count struct {
 	Dropped     int
 	Delayed     int
 	Duplicated  int
 	Reordered   int // packets that were overtaken
 	Refused     int
-	Stalled     int // writes on streams that had to wait for the healing
-	Held        int // packets that waited for Host.Resume, in either direction; writes on streams
-	Killed      int // sockets, listeners and streams that died
-	Readdressed int // packets that were the first ones from a new address
+	Stalled     int // writes on streams that waited until the fault was healed
+	Held        int // packets from and to a paused host that waited until it was healed; writes on streams
+	Killed      int // sockets, listeners and streams that a Crash ended
+	Readdressed int // first packets of sockets from a new address
 }
 
-// Total is everything that was counted.
+// Total returns the sum of all counts.
 func (c Count) Total() int {
 	return c.Dropped + c.Delayed + c.Duplicated + c.Reordered + c.Refused + c.Stalled + c.Held + c.Killed + c.Readdressed
 }
 
-// Fault is something that goes wrong, from the call that returns it to Heal.
+// Fault is a fault of the network, active from the call that returns it until Heal.
 type Fault struct {
 	net *Net
 
-	// Set once. A fault between hosts is a cut, or has a profile.
+	// Set once. A fault of links is a cut or has a profile; others use only stop.
 	a, b    Selector
 	cut     bool
 	dir     Direction
 	mode    Mode
 	profile Profile
-	stop    func() // mu is held
+	stop    func() // ends the fault; called with net.mu held; nil: nothing to end
 
 	// Guarded by net.mu.
 	healed bool
 	count  Count
-	queues map[queueKey]*queue // of a profile's bandwidth
+	queues map[queueKey]*queue // lines of a profile with limited bandwidth
 }
 
-// Heal ends the fault; a second call does nothing. A Rebind, Move or Crash has
-// nothing to end.
+// Heal ends the fault; a second call does nothing. It has no effect on the fault of a Rebind, Move
+// or Crash.
 func (f *Fault) Heal() {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
@@ -98,32 +96,32 @@ func (f *Fault) Heal() {
 	}
 }
 
-// Count is what the fault has done so far.
+// Count returns the fault's effects so far.
 func (f *Fault) Count() Count {
 	f.net.mu.Lock()
 	defer f.net.mu.Unlock()
-	for _, h := range f.net.hosts { // what arrived meanwhile, and nobody has looked at
+	for _, h := range f.net.hosts { // count packets that have arrived and were not read yet
 		h.deliverArrivals(f.net.currentInstant())
 	}
 	return f.count
 }
 
-// Hits is how often the fault really met something; 0: it proved nothing.
+// Hits returns the total number of the fault's effects; 0: the fault had no effect.
 func (f *Fault) Hits() int { return f.Count().Total() }
 
-// Cut breaks the links between the hosts that a and b choose. What is under way
-// still arrives. Of several cuts that overlap the first one decides, and all
-// count.
+// Cut cuts the links between the hosts that a and b select. Packets in flight still
+// arrive. If several cuts overlap, the oldest decides the mode, and all count.
 func (n *Net) Cut(a, b Selector, dir Direction, mode Mode) *Fault {
 	return n.addFault(&Fault{net: n, a: a, b: b, cut: true, dir: dir, mode: mode})
 }
 
-// Shape gives the links between a and b a profile. Of several that overlap each
-// adds its own; without any, a packet takes LANLatency.
+// Shape gives the links between a and b a profile. If several overlap, their delays and losses
+// add up. A link without any has LANLatency.
 func (n *Net) Shape(a, b Selector, p Profile) *Fault {
 	return n.addFault(&Fault{net: n, a: a, b: b, profile: p, queues: map[queueKey]*queue{}})
 }
 
+// addFault activates a fault of links, and sets f.stop to remove it.
 func (n *Net) addFault(f *Fault) *Fault {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,8 +136,8 @@ func (n *Net) addFault(f *Fault) *Fault {
 	return f
 }
 
-// matchDirection reports whether the fault is about what from sends to to, and whether
-// that is the way from a to b.
+// matchDirection reports whether the fault applies to packets between the two hosts in this
+// direction, and whether that is the direction from a to b.
 func (f *Fault) matchDirection(from, to string) (forward, applies bool) {
 	if f.dir != BToA && f.a(from) && f.b(to) {
 		return true, true

@@ -6,19 +6,18 @@ import (
 	"slices"
 )
 
-// datagram is a packet on its way, or in a buffer.
+// datagram is a packet in flight or in a socket's buffer.
 type datagram struct {
 	at   instant
 	data []byte
 	from *net.UDPAddr
-	own  bool // the host has sent it to itself
+	own  bool // the receiving host sent it
 }
 
-// packetQueue has the next to arrive first; those of one instant are in the order in which
-// they were sent.
+// packetQueue is ordered by arrival; packets of one instant are in the order of sending.
 type packetQueue []datagram
 
-// nextArrival is when the first one arrives.
+// nextArrival returns the arrival of the first packet; never: the queue is empty.
 func (q packetQueue) nextArrival() instant {
 	if len(q) == 0 {
 		return never

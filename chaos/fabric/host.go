@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// Ports that a host gives out: those of Linux.
+// Range of ephemeral ports, as on Linux.
 const (
 	firstEphemeral = 32768
 	lastEphemeral  = 60999
 )
 
-// Host is a machine. All of its fields but net and name are guarded by net.mu.
+// Host is a machine. All of its fields except net and name are guarded by net.mu.
 type Host struct {
 	net  *Net
 	name string
 
-	ip        netip.Addr // its own; behind a NAT only itself knows it
-	nat       *nat       // nil: the address is public
-	natIdle   time.Duration
+	ip        netip.Addr    // its own address, which is private behind a NAT
+	nat       *nat          // nil: the address is public
+	natIdle   time.Duration // idle time after which the NAT drops a socket; 0: never
 	packets   map[uint16]*PacketConn
 	listeners map[uint16]*Listener
 	links     map[*Host]*link
 	nextPort  int
 	traffic   Traffic
 
-	up            bool          // false from a Crash to the next socket
-	crashed       chan struct{} // closed by a Crash: who dials gives up
-	crash         *Fault        // the last one
-	pause         *Fault        // nil: it runs
+	up            bool          // false from a Crash until the host opens a socket
+	crashed       chan struct{} // closed by a Crash, so that dialing ends; then replaced
+	crash         *Fault        // the last Crash; nil: none
+	pause         *Fault        // the current Pause; nil: none
 	pausedPackets []outgoing    // packets that were sent in a pause
-	pauseQuota    int           // bytes that held may still grow by
+	pauseQuota    int           // bytes that pausedPackets may still grow by
 }
 
-// Name is what the host was made with.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.name }
 
-// IP is the address that others reach the host at: behind a NAT, the NAT's.
+// IP returns the address at which others reach the host: behind a NAT, the NAT's.
 func (h *Host) IP() string {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -51,11 +51,11 @@ func (h *Host) IP() string {
 }
 
 // BehindNAT puts the host behind a NAT with a public address, which several
-// hosts may share. The host's own address is a private one from now on, and may
-// be used by hosts behind other NATs too. The NAT gives each socket a public
-// port, the same one for all peers, and lets everyone answer to it. It forgets a
-// packet socket that was silent in both directions for idle (0: never); the next
-// packet gets another port. It must be called before the host opens a socket.
+// hosts may share. From then on the host's own address is private, and hosts behind
+// other NATs may use it, too. The NAT gives each socket one public port for all peers,
+// to which everyone can answer. It drops the port of a packet socket that was idle
+// for the given time (0: never); the next packet gets another port. BehindNAT must be
+// called before the host opens a socket, and otherwise panics.
 func (h *Host) BehindNAT(public string, idle time.Duration) {
 	n := h.net
 	a := mustAddr(public)
@@ -69,9 +69,9 @@ func (h *Host) BehindNAT(public string, idle time.Duration) {
 	h.nat = n.natAt(a)
 }
 
-// ListenPacket opens a UDP socket, on any port where it is 0. It may be read by
-// several goroutines, and given to quic-go, which sends on it without GSO, ECN
-// and control messages.
+// ListenPacket opens a UDP socket on the port; 0: any free port. Several goroutines
+// may read from it. quic-go can use it, and then sends without GSO, ECN and control
+// messages.
 func (h *Host) ListenPacket(port int) (net.PacketConn, error) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *Host) ListenPacket(port int) (net.PacketConn, error) {
 	return c, nil
 }
 
-// Listen opens a TCP port, any one where it is 0.
+// Listen opens a TCP listener on the port; 0: any free port.
 func (h *Host) Listen(port int) (net.Listener, error) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -97,8 +97,8 @@ func (h *Host) Listen(port int) (net.Listener, error) {
 	return l, nil
 }
 
-// takePort finds a free port for a new socket and marks the host as up; mu is
-// held.
+// takePort returns the port for a new socket, or a free one for 0, and marks the host as up. It does
+// not add it to taken. h.net.mu is held.
 func takePort[T any](h *Host, taken map[uint16]T, port int) (uint16, error) {
 	if h.net.closed {
 		return 0, net.ErrClosed
@@ -125,14 +125,14 @@ func takePort[T any](h *Host, taken map[uint16]T, port int) (uint16, error) {
 	return 0, syscall.EADDRINUSE
 }
 
-// deliverArrivals moves what has arrived by now into the sockets' buffers; mu is held.
+// deliverArrivals moves packets that have arrived by now to the sockets' buffers; net.mu is held.
 func (h *Host) deliverArrivals(now instant) {
 	for _, c := range h.packets {
 		c.bufferArrivals(now)
 	}
 }
 
-// sortedSockets lists the packet sockets by port; mu is held.
+// sortedSockets returns the packet sockets ordered by port; net.mu is held.
 func (h *Host) sortedSockets() []*PacketConn {
 	cs := make([]*PacketConn, 0, len(h.packets))
 	for _, c := range h.packets {
@@ -142,8 +142,8 @@ func (h *Host) sortedSockets() []*PacketConn {
 	return cs
 }
 
-// endSocketsAndStreams ends all that the host has open, without a word; it returns how many
-// there were. mu is held.
+// endSocketsAndStreams ends all sockets, listeners and streams of the host without notice to
+// their peers, and returns their number. net.mu is held.
 func (h *Host) endSocketsAndStreams() int {
 	killed := 0
 	now := h.net.currentInstant()

@@ -6,49 +6,49 @@ import (
 	"time"
 )
 
-// link is one direction between two hosts. All is guarded by Net.mu.
+// link is one direction between two hosts. All fields are guarded by Net.mu.
 type link struct {
 	from, to *Host
 	rand     *rand.Rand
 
-	faultVersion uint64 // what cuts and shapes belong to
+	faultVersion uint64 // Net.faultVersion for which cuts and shapes were computed
 	cuts         []*Fault
 	shapes       []shape
 
-	last     instant      // arrival of the latest packet that kept the order
-	heldBack []heldPacket // packets that were held back and not yet overtaken
+	last     instant      // arrival of the latest packet that was not held back
+	heldBack []heldPacket // packets that were held back and not overtaken yet
 }
 
-// heldPacket is a packet that a shape has held back.
+// heldPacket is the arrival of a packet that a shape has held back.
 type heldPacket struct {
 	at    instant
 	fault *Fault
 }
 
-// shape is a profile on a link, with the line that its packets share.
+// shape is a profile on a link, with the line whose bandwidth its packets share.
 type shape struct {
 	fault *Fault
 	line  *queue
 	speed int // bits per second; 0: unlimited
 }
 
-// queueKey names a line of a profile: whose it is, and which direction.
+// queueKey names a line of a profile by its host and direction.
 type queueKey struct {
 	host *Host
 	up   bool
 }
 
-// queue is a line that sends one packet after the other.
+// queue is a line that sends packets one after the other; free is when it has sent them all.
 type queue struct{ free instant }
 
-// packetOutcome is what a link does with a packet.
+// packetOutcome is the decision about a packet: refused, lost, or arriving at an instant.
 type packetOutcome struct {
 	refused, lost bool
 	at            instant
-	duplicateAt   instant // a duplicate's; never: none
+	duplicateAt   instant // arrival of a duplicate; never: there is none
 }
 
-// linkTo returns the way to another host, with the faults of now; mu is held.
+// linkTo returns the link to another host, updated to the current faults; mu is held.
 func (h *Host) linkTo(to *Host) *link {
 	l := h.links[to]
 	if l == nil {
@@ -75,7 +75,8 @@ func (h *Host) linkTo(to *Host) *link {
 	return l
 }
 
-// shapeOnLine finds the line of the host that a chose.
+// shapeOnLine returns the fault's shape for a link, with the line of the host that a selects. It
+// makes the line if there is none.
 func (f *Fault) shapeOnLine(from, to *Host, forward bool) shape {
 	key := queueKey{host: from, up: true}
 	if !forward {
@@ -89,8 +90,8 @@ func (f *Fault) shapeOnLine(from, to *Host, forward bool) shape {
 	return shape{fault: f, line: line, speed: f.profile.lineSpeed(key.up)}
 }
 
-// countStoppedByCut counts a packet, or a write on a stream, that a cut keeps from
-// passing, and returns the mode of the first cut.
+// countStoppedByCut reports whether cuts stop a packet, or a write on a stream, and returns the mode
+// of the oldest cut. It counts the effect on each cut.
 func (l *link) countStoppedByCut(stream bool) (mode Mode, cut bool) {
 	for i, f := range l.cuts {
 		switch {
@@ -108,7 +109,8 @@ func (l *link) countStoppedByCut(stream bool) (mode Mode, cut bool) {
 	return mode, len(l.cuts) > 0
 }
 
-// decidePacket decides what becomes of a packet with its headers.
+// decidePacket draws the outcome of a packet of that size, with headers, and counts the effects of
+// faults on it.
 func (l *link) decidePacket(now instant, bytes int) packetOutcome {
 	if mode, cut := l.countStoppedByCut(false); cut {
 		return packetOutcome{refused: mode == Refused, lost: mode == Silent}
@@ -153,10 +155,11 @@ func (l *link) decidePacket(now instant, bytes int) packetOutcome {
 	return p
 }
 
+// minHeldBack is the minimum upper bound of the time for which a packet is held back.
 const minHeldBack = 10 * time.Millisecond
 
-// countOvertaken counts the packets held back that one overtakes which arrives at an
-// instant.
+// countOvertaken counts, and then forgets, the held packets that arrive after the instant at. It also
+// forgets those that have arrived.
 func (l *link) countOvertaken(now, at instant) {
 	l.heldBack = slices.DeleteFunc(l.heldBack, func(p heldPacket) bool {
 		if p.at > at {
@@ -166,7 +169,8 @@ func (l *link) countOvertaken(now, at instant) {
 	})
 }
 
-// segmentArrival decides when a write on a stream arrives; cuts were looked at before.
+// segmentArrival draws the arrival of a write on a stream, and counts the effects of shapes. The
+// caller has checked the cuts.
 func (l *link) segmentArrival(now instant, bytes int) instant {
 	at := now
 	for i := range l.shapes {
@@ -185,7 +189,7 @@ func (l *link) segmentArrival(now instant, bytes int) instant {
 	return at.addDuration(l.baseLatency())
 }
 
-// baseLatency is the latency of a link without a shape.
+// baseLatency returns the latency that is added to that of shapes: 0 if there are any.
 func (l *link) baseLatency() time.Duration {
 	switch {
 	case l.from == l.to:
@@ -196,8 +200,8 @@ func (l *link) baseLatency() time.Duration {
 	return LANLatency
 }
 
-// transmitPacket puts a packet on the line, and moves at to where its last bit is
-// sent. A full queue refuses a packet; a stream waits.
+// transmitPacket reserves the line for a packet, and moves at to the instant when its last bit
+// is sent. It returns false if the queue is full; the data of a stream always waits.
 func (s *shape) transmitPacket(at *instant, bytes int, stream bool) bool {
 	if s.speed == 0 {
 		return true
@@ -212,6 +216,7 @@ func (s *shape) transmitPacket(at *instant, bytes int, stream bool) bool {
 	return true
 }
 
+// drawDelay draws the delay of a packet from the profile's latency and jitter.
 func (l *link) drawDelay(p *Profile) time.Duration {
 	if p.Jitter == 0 {
 		return p.Latency
@@ -219,4 +224,5 @@ func (l *link) drawDelay(p *Profile) time.Duration {
 	return max(0, p.Latency+time.Duration(l.rand.Int64N(2*int64(p.Jitter)+1))-p.Jitter)
 }
 
+// drawBool returns true with the given probability.
 func (l *link) drawBool(fraction float64) bool { return fraction > 0 && l.rand.Float64() < fraction }

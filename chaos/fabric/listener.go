@@ -10,13 +10,13 @@ import (
 
 // Dialing, as Linux does it.
 const (
-	backlog    = 128         // connections that wait to be accepted
-	firstRetry = time.Second // doubles with each attempt
+	backlog    = 128         // maximum number of connections that wait for Accept
+	firstRetry = time.Second // delay until the second attempt; it doubles each time
 	attempts   = 7
 	synSize    = 60
 )
 
-// Listener is a TCP port.
+// Listener listens on a TCP port of a host.
 type Listener struct {
 	host   *Host
 	port   uint16
@@ -24,12 +24,12 @@ type Listener struct {
 	accept waiter
 
 	// Guarded by Net.mu.
-	closed   bool
-	released bool
+	closed   bool // accepts no more: by Close, or by the end of the host's process
+	released bool // Close was called
 	queue    []incoming
 }
 
-// incoming is a connection that waits to be accepted.
+// incoming is a connection that waits for Accept.
 type incoming struct {
 	at     instant
 	stream *Stream
@@ -37,7 +37,7 @@ type incoming struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Accept returns the next connection.
+// Accept waits for the next connection and returns it.
 func (l *Listener) Accept() (net.Conn, error) {
 	var s *Stream
 	l.accept.waitUntilDone(func(now instant) (instant, bool) {
@@ -66,7 +66,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// Close gives the port back. Connections that nobody has accepted end.
+// Close releases the port, and closes the connections that wait for Accept.
 func (l *Listener) Close() error {
 	n := l.host.net
 	n.mu.Lock()
@@ -85,8 +85,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// closeListener makes the listener dead, and returns how many things that were; mu is
-// held.
+// closeListener ends the listener without notice to waiting connections, and returns 1 for the count
+// of things that a crash ended; mu is held.
 func (l *Listener) closeListener() int {
 	l.closed = true
 	l.queue = nil
@@ -97,16 +97,16 @@ func (l *Listener) closeListener() int {
 	return 1
 }
 
-// Addr is a *net.TCPAddr: the host's own address when it began to listen.
+// Addr returns a *net.TCPAddr: the host's own address at the time of Listen.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
 // Dial opens a stream to an address such as "10.0.0.1:4646", or with a host's
-// name instead. It takes a round trip. Where nothing answers it tries again after
-// 1 s, 3 s, 7 s …, and gives up with the context or after 127 s; it is refused at
-// once where the way is cut so, and after a round trip where nobody listens. A NAT
-// translates no streams: a host behind one reaches but itself. After
-// a Crash it fails with ENETDOWN until the host has opened a port: what is left of
-// the former process reaches nobody.
+// name instead. It takes a round trip. Without an answer it retries after 1 s, 3 s,
+// 7 s …, and gives up when ctx is done or after 127 s. It is refused at once by a cut
+// with the mode Refused, and after a round trip if no listener has the port. A NAT
+// does not translate streams: a host behind one reaches only itself. After a Crash it
+// fails with ENETDOWN until the host has opened a port, so that goroutines of the
+// crashed process reach no other host.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	s, err := h.dialWithRetries(ctx, addr)
 	if err != nil {
@@ -115,12 +115,13 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return s, nil
 }
 
-// textAddr is an address in an error.
+// textAddr is an unparsed address, for errors.
 type textAddr string
 
 func (textAddr) Network() string  { return "tcp" }
 func (a textAddr) String() string { return string(a) }
 
+// dialWithRetries attempts to dial until there is a stream or an error other than a missing answer.
 func (h *Host) dialWithRetries(ctx context.Context, addr string) (*Stream, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -152,8 +153,8 @@ func (h *Host) dialWithRetries(ctx context.Context, addr string) (*Stream, error
 	return nil, syscall.ETIMEDOUT
 }
 
-// attemptDial sends a first packet. After the wait there is a stream or an error; or
-// nothing answers, and the wait is 0.
+// attemptDial makes one attempt to connect. The result, a stream or an error, is valid after the
+// wait. Without an answer all of s, wait and err are zero. gone is closed when the host crashes.
 func (h *Host) attemptDial(addr string) (s *Stream, wait time.Duration, gone <-chan struct{}, err error) {
 	n := h.net
 	n.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Ports that a NAT gives out, one after the other, so that a former one stays
-// unused for long.
+// Range of a NAT's public ports. They are given out in order, so that a dropped port
+// stays unused for long.
 const (
 	firstPublic = 1024
 	lastPublic  = 65535
@@ -15,12 +15,12 @@ const (
 // nat translates the addresses of the hosts behind it. It is guarded by Net.mu.
 type nat struct {
 	ip     netip.Addr
-	next   int
+	next   int // next port to try
 	ports  map[uint16]*PacketConn
-	former map[uint16]*Fault // ports that a Rebind made it forget
+	former map[uint16]*Fault // ports that a Rebind or Move has dropped, with that fault
 }
 
-// natAt returns the NAT with a public address; mu is held.
+// natAt returns the NAT with a public address, and makes it if there is none; mu is held.
 func (n *Net) natAt(a netip.Addr) *nat {
 	t := n.nats[a]
 	if t == nil {
@@ -30,7 +30,7 @@ func (n *Net) natAt(a netip.Addr) *nat {
 	return t
 }
 
-// unusedPublicPort returns a public port that nothing uses.
+// unusedPublicPort returns the next public port that no socket has.
 func (t *nat) unusedPublicPort() uint16 {
 	for {
 		p := uint16(t.next)
@@ -44,7 +44,7 @@ func (t *nat) unusedPublicPort() uint16 {
 	}
 }
 
-// bindSocket gives a socket its public port; mu is held.
+// bindSocket gives a socket a new public port; mu is held.
 func (t *nat) bindSocket(c *PacketConn) {
 	p := t.unusedPublicPort()
 	t.ports[p] = c
@@ -52,7 +52,7 @@ func (t *nat) bindSocket(c *PacketConn) {
 	c.source = net.UDPAddrFromAddrPort(c.public)
 }
 
-// unbindSocket forgets a socket's public port; mu is held.
+// unbindSocket drops a socket's public port, if it has one; mu is held.
 func (t *nat) unbindSocket(c *PacketConn) {
 	if c.source == nil {
 		return
@@ -61,9 +61,9 @@ func (t *nat) unbindSocket(c *PacketConn) {
 	c.source = nil
 }
 
-// Rebind makes the host's NAT forget it: every open socket gets another public
-// port with its next packet, and what is sent, or under way, to the former one
-// vanishes. The host must be behind a NAT.
+// Rebind makes the host's NAT drop its mappings. Every open socket gets another public
+// port with its next packet. Packets to the former port, also those in flight, are
+// lost. It panics if the host is not behind a NAT.
 func (h *Host) Rebind() *Fault {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -73,8 +73,9 @@ func (h *Host) Rebind() *Fault {
 	return h.moveToNAT(h.nat)
 }
 
-// Move gives the host, which must be behind a NAT, another public address. Its packet
-// sockets send from there on; what is sent, or under way, to the former address vanishes.
+// Move gives the host another public address, from which its packet sockets send from then on.
+// Packets to the former address, also those in flight, are lost. It panics if the host is not
+// behind a NAT or the address belongs to another host.
 func (h *Host) Move(ip string) *Fault {
 	a := mustAddr(ip)
 	h.net.mu.Lock()
@@ -85,8 +86,8 @@ func (h *Host) Move(ip string) *Fault {
 	return h.moveToNAT(h.net.natAt(a))
 }
 
-// moveToNAT has every socket get another public address of a NAT; mu is held. What was under
-// way from other hosts is lost.
+// moveToNAT moves the host to a NAT, where each socket gets a new public port with its next packet.
+// Packets in flight from other hosts are lost. mu is held.
 func (h *Host) moveToNAT(to *nat) *Fault {
 	f := &Fault{net: h.net}
 	former := h.nat

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// LANLatency is how long a packet takes, one way, between two hosts that no
-// Shape applies to; loopback is how long from a host to itself.
+// LANLatency is the one-way latency between two hosts without a Shape; loopback is the
+// latency from a host to itself.
 const (
 	LANLatency = 200 * time.Microsecond
 	loopback   = 20 * time.Microsecond
 )
 
-// instant is a time on a Net's clock, counted from New.
+// instant is a time on a Net's clock, as the duration since New.
 type instant time.Duration
 
 // never is after every instant.
@@ -27,7 +27,7 @@ const never instant = math.MaxInt64
 
 func (i instant) addDuration(d time.Duration) instant { return i + instant(d) }
 
-// Net is a network.
+// Net is a network of hosts. Its methods may be called from any goroutine.
 type Net struct {
 	seed  uint64
 	start time.Time
@@ -36,15 +36,15 @@ type Net struct {
 	closed       bool
 	hosts        []*Host
 	names        map[string]*Host
-	hostsByAddr  map[netip.Addr]*Host // hosts that have an address of their own
+	hostsByAddr  map[netip.Addr]*Host // hosts with a public address
 	nats         map[netip.Addr]*nat  // by public address
-	faults       []*Fault             // cuts and shapes that are not healed, in order
-	faultVersion uint64               // counts the changes of faults
-	pairs        []*pair              // streams
-	freeBuffers  [][]byte             // buffers of packets
+	faults       []*Fault             // cuts and shapes that are not healed, oldest first
+	faultVersion uint64               // incremented when faults changes
+	pairs        []*pair              // streams that have not ended on both sides
+	freeBuffers  [][]byte             // packet buffers for reuse
 }
 
-// New makes a network without hosts. Inside a bubble it must be made there.
+// New returns a network without hosts. For use inside a bubble it must be made there.
 func New(seed uint64) *Net {
 	return &Net{
 		seed: seed, start: time.Now(),
@@ -53,8 +53,7 @@ func New(seed uint64) *Net {
 	}
 }
 
-// Close closes every socket, listener and stream, on both sides. Whoever waits
-// on one gets net.ErrClosed.
+// Close closes every socket, listener and stream. Blocked calls on them return net.ErrClosed.
 func (n *Net) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,8 +64,8 @@ func (n *Net) Close() {
 	n.pairs = nil
 }
 
-// Host adds a machine with an address of its own. It panics where the name or
-// the address is taken, or the address is none: a cluster's plan is wrong then.
+// Host adds a machine with its own address. It panics if the name or the address is taken, or the
+// address is invalid.
 func (n *Net) Host(name, ip string) *Host {
 	a := mustAddr(ip)
 	n.mu.Lock()
@@ -84,6 +83,7 @@ func (n *Net) Host(name, ip string) *Host {
 	return h
 }
 
+// mustAddr parses an IP address and panics if it is invalid.
 func mustAddr(ip string) netip.Addr {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -92,18 +92,18 @@ func mustAddr(ip string) netip.Addr {
 	return a.Unmap()
 }
 
-// Traffic is what went through a host's sockets. Bytes count the headers of IP
-// (v4, 20) and UDP (8); of streams, those of IP and TCP (20) for every 1,460
-// bytes, without acknowledgements.
+// Traffic counts the packets and bytes of a host's sockets. Bytes include the headers of
+// IP (v4, 20) and UDP (8); for streams, those of IP and TCP (20) for every 1,460 bytes,
+// without acknowledgements.
 type Traffic struct {
 	SentPackets, ReceivedPackets int
 	SentBytes, ReceivedBytes     int
-	// Overflows are packets that arrived at a socket whose buffer was full,
-	// Strays those that were sent to an address where nobody listens.
+	// Overflows are packets that arrived at a socket whose buffer was full. Strays are
+	// packets to an address on which no socket listens.
 	Overflows, Strays int
 }
 
-// Bytes is the traffic of the host of that name so far; zero for an unknown one.
+// Bytes returns the traffic of a host so far; zero if there is no host of that name.
 func (n *Net) Bytes(host string) Traffic {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,9 +115,10 @@ func (n *Net) Bytes(host string) Traffic {
 	return h.traffic
 }
 
+// currentInstant returns the time since New.
 func (n *Net) currentInstant() instant { return instant(time.Since(n.start)) }
 
-// instantOf turns a deadline into an instant.
+// instantOf converts a deadline to an instant; never for the zero time.
 func (n *Net) instantOf(t time.Time) instant {
 	if t.IsZero() {
 		return never
@@ -125,15 +126,15 @@ func (n *Net) instantOf(t time.Time) instant {
 	return instant(t.Sub(n.start))
 }
 
-// newLinkRandom is the generator of one direction between two hosts.
+// newLinkRandom returns the generator of random numbers for one direction between two hosts.
 func (n *Net) newLinkRandom(from, to string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d\x00%s\x00%s", n.seed, from, to) // never fails
 	return rand.New(rand.NewPCG(n.seed, h.Sum64()))
 }
 
-// resolveAddr finds the address that a text such as "10.0.0.1:4646" or "h1:4646"
-// names; mu is held.
+// resolveAddr parses an address such as "10.0.0.1:4646", or "h1:4646" with the name of a
+// host; n.mu is held.
 func (n *Net) resolveAddr(addr string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddrPort(addr); err == nil {
 		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
@@ -153,7 +154,7 @@ func (n *Net) resolveAddr(addr string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(h.ip, uint16(number)), nil
 }
 
-// acquireBuffer returns room for a packet; mu is held.
+// acquireBuffer returns a buffer of that size for a packet; n.mu is held.
 func (n *Net) acquireBuffer(size int) []byte {
 	if last := len(n.freeBuffers) - 1; last >= 0 && size <= bufferSize {
 		b := n.freeBuffers[last]
@@ -163,7 +164,7 @@ func (n *Net) acquireBuffer(size int) []byte {
 	return make([]byte, size, max(size, bufferSize))
 }
 
-// releaseBuffer takes a buffer back; mu is held.
+// releaseBuffer keeps a buffer for acquireBuffer; n.mu is held.
 func (n *Net) releaseBuffer(b []byte) {
 	if cap(b) == bufferSize && len(n.freeBuffers) < maxFreeBuffers {
 		n.freeBuffers = append(n.freeBuffers, b)
@@ -175,7 +176,7 @@ const (
 	maxFreeBuffers = 1024
 )
 
-// opError names what failed, as the net package does.
+// opError wraps an error with the operation and addresses, as package net does.
 func opError(op, network string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: network, Source: local, Addr: remote, Err: err}
 }

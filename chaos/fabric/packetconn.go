@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Bounds of a packet socket, those of Linux.
+// Limits of a packet socket, as on Linux.
 const (
 	maxPayload    = 65507  // of UDP over IPv4
 	packetHeaders = 28     // of IPv4 and UDP
 	defaultBuffer = 212992 // net.core.rmem_default
 	maxBuffer     = 8 << 20
-	// bufferOverhead is what the system's buffer charges for a packet besides its
+	// bufferOverhead is the space of a packet in the system's buffer in addition to its
 	// bytes (struct sk_buff and rounding).
 	bufferOverhead = 640
-	// maxFlight bounds what is under way to one socket.
+	// maxFlight is the maximum number of packets in flight to one socket.
 	maxFlight = 1 << 16
 )
 
-// PacketConn is a UDP socket.
+// PacketConn is a UDP socket of a host.
 type PacketConn struct {
 	host  *Host
 	port  uint16
@@ -30,21 +30,22 @@ type PacketConn struct {
 	read  waiter
 
 	// Guarded by Net.mu.
-	ended    bool // nothing more is read or sent
-	released bool // Close was called
-	writeBy  instant
+	ended    bool    // closed, or the host has crashed
+	released bool    // Close was called
+	writeBy  instant // write deadline; never: none
 	public   netip.AddrPort
-	source   *net.UDPAddr // public, as others see it; nil: the NAT has no port for it yet
-	used     instant      // when it last sent or was sent to
-	movedBy  *Fault       // what has changed the address, until the next packet
-	inFlight packetQueue  // on their way to here
-	ready    packetQueue  // arrived
-	charged  int          // bytes of the buffer that ready takes
-	buffer   int
+	source   *net.UDPAddr // public, as the source of packets; nil: the NAT has no port for it
+	used     instant      // last packet from or to it, for the NAT's idle time
+	movedBy  *Fault       // fault that has changed the address; nil after the next packet
+	inFlight packetQueue  // packets to it that have not arrived
+	ready    packetQueue  // packets that wait to be read
+	charged  int          // bytes of the buffer that ready uses
+	buffer   int          // size of the buffer, in bytes
 }
 
 var _ net.PacketConn = (*PacketConn)(nil)
 
+// newPacketConn returns a socket on the port. It does not add it to h.packets.
 func newPacketConn(h *Host, port uint16) *PacketConn {
 	at := netip.AddrPortFrom(h.ip, port)
 	c := &PacketConn{
@@ -56,7 +57,7 @@ func newPacketConn(h *Host, port uint16) *PacketConn {
 	return c
 }
 
-// ReadFrom returns the next packet; what does not fit into b is lost.
+// ReadFrom waits for the next packet and copies it to b. Bytes that do not fit into b are lost.
 func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
 	c.read.waitUntilDone(func(now instant) (instant, bool) {
 		switch {
@@ -85,7 +86,7 @@ func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
 	return size, from, nil
 }
 
-// WriteTo sends a packet to a *net.UDPAddr. It never blocks.
+// WriteTo sends a packet to a *net.UDPAddr. It never blocks. A lost packet is no error.
 func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	if err := c.writePacket(b, to); err != nil {
 		return 0, opError("write", "udp", c.LocalAddr(), to, err)
@@ -93,6 +94,8 @@ func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
+// writePacket sends a packet, unless the socket is closed, the deadline has passed, or the packet is
+// too large. A paused host holds it back.
 func (c *PacketConn) writePacket(b []byte, to net.Addr) error {
 	a, ok := to.(*net.UDPAddr)
 	if !ok || a.Port == 0 {
@@ -111,7 +114,7 @@ func (c *PacketConn) writePacket(b []byte, to net.Addr) error {
 		return os.ErrDeadlineExceeded
 	case len(b) > maxPayload:
 		return syscall.EMSGSIZE
-	case c.ended: // the machine is dead
+	case c.ended: // the host has crashed: the packet is lost
 		return nil
 	case h.pause != nil:
 		h.queuePausedPacket(c, b, dst)
@@ -120,10 +123,11 @@ func (c *PacketConn) writePacket(b []byte, to net.Addr) error {
 	return c.sendPacket(now, b, dst)
 }
 
-// errRefused is what sendto returns where there is no way.
+// errRefused is the error of sendto for an unreachable target.
 var errRefused = os.NewSyscallError("sendto", syscall.ECONNREFUSED)
 
-// sendPacket puts a packet on its way; mu is held.
+// sendPacket passes a packet to the link and schedules its arrival. The error is errRefused if a cut
+// refuses it. mu is held.
 func (c *PacketConn) sendPacket(now instant, b []byte, dst netip.AddrPort) error {
 	h := c.host
 	bytes := len(b) + packetHeaders
@@ -150,8 +154,8 @@ func (c *PacketConn) sendPacket(now instant, b []byte, dst netip.AddrPort) error
 	return nil
 }
 
-// ensurePublicAddr makes sure that the socket has an address that others can answer to;
-// mu is held.
+// ensurePublicAddr gives a socket behind a NAT a public port if it has none or was idle too long, and
+// counts the first packet from a new address; mu is held.
 func (c *PacketConn) ensurePublicAddr(now instant) {
 	h := c.host
 	if h.nat != nil {
@@ -169,14 +173,14 @@ func (c *PacketConn) ensurePublicAddr(now instant) {
 	}
 }
 
-// isForgottenByNAT reports whether the NAT has given up a socket that was silent; mu is
-// held.
+// isForgottenByNAT reports whether the socket was idle for longer than the NAT keeps a port;
+// mu is held.
 func (h *Host) isForgottenByNAT(c *PacketConn, now instant) bool {
 	return h.natIdle > 0 && c.source != nil && now > c.used.addDuration(h.natIdle)
 }
 
-// findTarget finds the host at an address, and the socket where there is one; mu is
-// held.
+// findTarget returns the host at an address, and its socket or nil. Both are nil if no host has the
+// address, or a NAT has no socket for the port. It counts such packets. mu is held.
 func (h *Host) findTarget(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
 	n := h.net
 	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
@@ -202,7 +206,7 @@ func (h *Host) findTarget(now instant, dst netip.AddrPort) (*Host, *PacketConn) 
 	return nil, nil
 }
 
-// countStray counts a packet to a port of the host where nobody listens; mu is held.
+// countStray counts a packet to a port of the host without a socket; mu is held.
 func (h *Host) countStray() {
 	if !h.up {
 		h.crash.count.Dropped++
@@ -210,7 +214,8 @@ func (h *Host) countStray() {
 	h.traffic.Strays++
 }
 
-// scheduleArrival takes a packet that will arrive; mu is held.
+// scheduleArrival adds a copy of a packet to the socket's packets in flight, or drops it if there are
+// too many; mu is held.
 func (c *PacketConn) scheduleArrival(now, at instant, b []byte, from *PacketConn) {
 	n := c.host.net
 	if len(c.inFlight) >= maxFlight {
@@ -223,7 +228,8 @@ func (c *PacketConn) scheduleArrival(now, at instant, b []byte, from *PacketConn
 	c.read.wakeAtLatest(now, at)
 }
 
-// bufferArrivals moves into the buffer what has arrived by now; mu is held.
+// bufferArrivals moves packets that have arrived by now to the buffer, and drops those that do not
+// fit; mu is held.
 func (c *PacketConn) bufferArrivals(now instant) {
 	h := c.host
 	for c.inFlight.nextArrival() <= now {
@@ -248,7 +254,8 @@ func (c *PacketConn) bufferArrivals(now instant) {
 	}
 }
 
-// dropInFlight drops what is under way from other hosts, by a fault; mu is held.
+// dropInFlight drops the packets in flight from other hosts, and counts them as effects of the
+// fault; mu is held.
 func (c *PacketConn) dropInFlight(f *Fault) {
 	var own packetQueue
 	for len(c.inFlight) > 0 {
@@ -262,7 +269,7 @@ func (c *PacketConn) dropInFlight(f *Fault) {
 	c.inFlight = own
 }
 
-// closeSocket makes the socket dead; mu is held.
+// closeSocket ends the socket, releases its ports, and drops its packets; mu is held.
 func (c *PacketConn) closeSocket() {
 	h := c.host
 	c.ended = true
@@ -281,7 +288,7 @@ func (c *PacketConn) closeSocket() {
 	c.read.wakeSleeper()
 }
 
-// Close gives the port back.
+// Close closes the socket and releases its port.
 func (c *PacketConn) Close() error {
 	n := c.host.net
 	n.mu.Lock()
@@ -298,22 +305,21 @@ func (c *PacketConn) Close() error {
 	return nil
 }
 
-// LocalAddr is a *net.UDPAddr: the host's own address, behind a NAT the private
-// one.
+// LocalAddr returns a *net.UDPAddr: the host's own address, which is private behind a NAT.
 func (c *PacketConn) LocalAddr() net.Addr { return c.local }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the deadlines for reading and writing.
 func (c *PacketConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline is for ReadFrom, also one that waits already.
+// SetReadDeadline sets the deadline of ReadFrom, also for a call that waits already.
 func (c *PacketConn) SetReadDeadline(t time.Time) error {
 	c.read.setDeadline(t)
 	return nil
 }
 
-// SetWriteDeadline makes later writes fail after t.
+// SetWriteDeadline sets the time after which writes fail.
 func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
@@ -321,7 +327,7 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadBuffer bounds what may wait to be read, up to 8 MiB.
+// SetReadBuffer sets the size of the buffer for packets that wait to be read, up to 8 MiB.
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()

@@ -1,43 +1,43 @@
 package fabric
 
-// Streams.
+// Sizes of streams, in bytes.
 const (
-	window         = 256 << 10 // bytes under way and unread, in one direction
+	window         = 256 << 10 // bytes in flight and unread, in one direction
 	segmentSize    = 1460      // bytes of a stream in one packet
 	segmentHeaders = 40        // of IPv4 and TCP
 )
 
-// segment is what one Write has sent.
+// segment is the data of one Write.
 type segment struct {
-	at   instant // of arrival; never: it waits for the way to open
+	at   instant // arrival; never: the segment is stalled
 	data []byte
-	fin  bool // the end
+	fin  bool // end of the stream
 }
 
-// pipe is one direction of a stream. All is guarded by Net.mu.
+// pipe is one direction of a stream. All fields are guarded by Net.mu.
 type pipe struct {
 	from, to     *Stream
 	segments     []segment
-	stalledCount int     // of the segments, the last ones, wait for the way to open
-	last         instant // arrival of the last one that does not wait
+	stalledCount int     // number of stalled segments, which are the last ones
+	last         instant // arrival of the last segment that is not stalled
 
 	written, read int
-	acked         int  // of what was read, what the sender knows of
-	fin           bool // no more is written
-	full          bool // the sender has closed its other half too
+	acked         int  // bytes read, as far as the sender knows
+	fin           bool // the sender has sent its last segment
+	full          bool // the sender has closed its reading half, too
 }
 
-// pipeState is what a pipe does with what is written.
+// pipeState is the effect of a pipe on new segments.
 type pipeState uint8
 
 const (
 	open          pipeState = iota
-	stalled                 // it waits
-	refused                 // the sender's system knows that there is no way
-	unknownToPeer           // the other system does not know this stream, and says so
+	stalled                 // they wait until the pipe is open
+	refused                 // the sender gets an error
+	unknownToPeer           // the peer's host has crashed and answers with a reset
 )
 
-// currentState looks at the hosts' states and at the cuts of now.
+// currentState returns the state that follows from the hosts' states and the current cuts.
 func (p *pipe) currentState() pipeState {
 	cuts := p.from.host.linkTo(p.to.host).cuts
 	switch {
@@ -55,13 +55,13 @@ func (p *pipe) currentState() pipeState {
 	return open
 }
 
-// isBroken reports whether nothing passes, and not because of a pause.
+// isBroken reports whether a cut or a crash of the sender stops the pipe. A pause does not count.
 func (p *pipe) isBroken() bool {
 	return len(p.from.host.linkTo(p.to.host).cuts) > 0 || p.from.dead
 }
 
-// windowSpace is how many bytes the sender may write. While the way back is cut it
-// does not hear what was read.
+// windowSpace returns the number of bytes that the sender may write. While the other direction is
+// not open, the sender does not learn of bytes that were read.
 func (p *pipe) windowSpace() int {
 	if p.to.out.currentState() == open {
 		p.acked = p.read
@@ -69,7 +69,7 @@ func (p *pipe) windowSpace() int {
 	return window - (p.written - p.acked)
 }
 
-// pushSegment sends a segment through a gate that is not refused.
+// pushSegment sends a segment, or stalls it unless the pipe is in the state open.
 func (p *pipe) pushSegment(now instant, s segment, g pipeState) {
 	p.written += len(s.data)
 	s.at = never
@@ -81,7 +81,7 @@ func (p *pipe) pushSegment(now instant, s segment, g pipeState) {
 	p.segments = append(p.segments, s)
 }
 
-// scheduleSegment decides when a segment arrives.
+// scheduleSegment sets the arrival of a segment, counts the traffic, and wakes the receiver then.
 func (p *pipe) scheduleSegment(now instant, s *segment) {
 	packets := max(1, (len(s.data)+segmentSize-1)/segmentSize)
 	bytes := len(s.data) + packets*segmentHeaders
@@ -98,7 +98,7 @@ func (p *pipe) scheduleSegment(now instant, s *segment) {
 	}
 }
 
-// sendStalled sends what has waited.
+// sendStalled sends the stalled segments.
 func (p *pipe) sendStalled(now instant) {
 	for i := len(p.segments) - p.stalledCount; i < len(p.segments); i++ {
 		p.scheduleSegment(now, &p.segments[i])
@@ -106,13 +106,13 @@ func (p *pipe) sendStalled(now instant) {
 	p.stalledCount = 0
 }
 
-// dropStalled forgets what has not left.
+// dropStalled drops the stalled segments.
 func (p *pipe) dropStalled() {
 	p.segments = p.segments[:len(p.segments)-p.stalledCount]
 	p.stalledCount = 0
 }
 
-// nextArrival is when something arrives.
+// nextArrival returns the arrival of the first segment; never: there is none, or it is stalled.
 func (p *pipe) nextArrival() instant {
 	if len(p.segments) == 0 {
 		return never
@@ -120,7 +120,8 @@ func (p *pipe) nextArrival() instant {
 	return p.segments[0].at
 }
 
-// readArrived copies what has arrived; end is true when nothing comes after it.
+// readArrived copies arrived bytes to b and returns their number. end is true if the stream has ended
+// and all bytes were read.
 func (p *pipe) readArrived(now instant, b []byte) (size int, end bool) {
 	for len(p.segments) > 0 && p.segments[0].at <= now {
 		s := &p.segments[0]
@@ -142,7 +143,8 @@ func (p *pipe) readArrived(now instant, b []byte) (size int, end bool) {
 	return size, false
 }
 
-// closedAt is when the receiver learns that the sender reads no more.
+// closedAt returns the instant at which the receiver learns that the sender reads no more; never: it
+// has not closed, or the end is stalled.
 func (p *pipe) closedAt() instant {
 	if !p.full || p.stalledCount > 0 {
 		return never

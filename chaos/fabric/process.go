@@ -9,10 +9,10 @@ type outgoing struct {
 	to   netip.AddrPort
 }
 
-// Pause stops the host, as its network sees it: what is sent to it waits in its
-// sockets' buffers and is not read, what it sends is held back, up to as much as
-// a socket's buffer takes; connections are accepted by nobody. Deadlines of its
-// own sockets still pass. With Heal everything that waited comes at once.
+// Pause stops the host, as seen from the network. Packets to it wait in its sockets'
+// buffers. Packets from it are held back, up to the size of a socket's buffer. It
+// accepts no connections. Deadlines of its sockets still pass. Heal lets all waiting
+// packets through at once. A second call returns the current pause.
 func (h *Host) Pause() *Fault {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -27,7 +27,7 @@ func (h *Host) Pause() *Fault {
 	return f
 }
 
-// endPause ends a pause, unless another one has begun; mu is held.
+// endPause ends the pause f, unless it has ended before; net.mu is held.
 func (h *Host) endPause(f *Fault) {
 	if h.pause != f {
 		return
@@ -37,7 +37,7 @@ func (h *Host) endPause(f *Fault) {
 	h.pause = nil
 	for _, p := range h.pausedPackets {
 		if !p.from.ended {
-			_ = p.from.sendPacket(now, p.data, p.to) // who wrote it has gone on long ago
+			_ = p.from.sendPacket(now, p.data, p.to) // the write has returned before
 		}
 		h.net.releaseBuffer(p.data)
 	}
@@ -58,7 +58,8 @@ func (h *Host) endPause(f *Fault) {
 	h.net.refreshStreams()
 }
 
-// queuePausedPacket keeps a packet of a paused host; mu is held.
+// queuePausedPacket holds a packet of a paused host back, or drops it if too many are held;
+// net.mu is held.
 func (h *Host) queuePausedPacket(c *PacketConn, b []byte, to netip.AddrPort) {
 	charge := len(b) + bufferOverhead
 	if charge > h.pauseQuota {
@@ -72,11 +73,10 @@ func (h *Host) queuePausedPacket(c *PacketConn, b []byte, to netip.AddrPort) {
 	h.pausedPackets = append(h.pausedPackets, outgoing{from: c, data: data, to: to})
 }
 
-// Crash ends everything that the host has open at once, as a power cut does:
-// reads return net.ErrClosed, writes vanish, peers hear nothing. What is sent to
-// it vanishes until it opens its first socket again, on the same ports if it
-// likes. Writes on what peers have left of streams stall before that, and are
-// reset after it.
+// Crash ends all sockets and streams of the host at once, as a power cut does: reads
+// return net.ErrClosed, writes have no effect, and peers are not notified. Packets to
+// the host are lost until it opens a socket again, for which it may use the same ports.
+// Until then, writes of peers on their streams stall; afterwards they are reset.
 func (h *Host) Crash() *Fault {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()

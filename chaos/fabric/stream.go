@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// keepAlive is after how long a stream ends on which nothing passes: Go's TCP
-// keep-alive, 15 s of silence and nine probes 15 s apart.
+// keepAlive is the time after which a broken stream ends: Go's TCP keep-alive, 15 s of silence
+// and nine probes 15 s apart.
 const keepAlive = 150 * time.Second
 
-// pair is a stream with its two ends. It is guarded by Net.mu.
+// pair has the two ends of a stream. It is guarded by Net.mu.
 type pair struct {
 	ends        [2]*Stream
-	brokenSince instant // since when nothing passes in a direction; never: all does
+	brokenSince instant // since when one of the pipes is broken; never: none is
 }
 
 // Stream is one end of a TCP connection.
@@ -32,14 +32,14 @@ type Stream struct {
 	// Guarded by Net.mu.
 	closed   bool
 	released bool    // Close was called
-	dead     bool    // the machine is
-	reset    instant // when the peer's answer arrives, that it knows of no such stream
-	err      error   // what has ended it
+	dead     bool    // the host has crashed since the stream was made
+	reset    instant // arrival of a reset from the peer's host; never: none
+	err      error   // the error that has ended the stream; nil: none
 }
 
 var _ net.Conn = (*Stream)(nil)
 
-// newStreamPair makes a stream between a host that dials and one that listens; mu is held.
+// newStreamPair adds a stream from the host h to the port of target; mu is held.
 func (n *Net) newStreamPair(h, target *Host, port uint16) *pair {
 	dialing := &Stream{host: h, local: &net.TCPAddr{IP: h.ip.AsSlice(), Port: h.nextEphemeralPort()}}
 	accepting := &Stream{host: target, local: &net.TCPAddr{IP: target.ip.AsSlice(), Port: int(port)}}
@@ -56,7 +56,7 @@ func (n *Net) newStreamPair(h, target *Host, port uint16) *pair {
 	return p
 }
 
-// nextEphemeralPort is the port of a stream that the host dials; mu is held.
+// nextEphemeralPort returns the local port of a dialed stream; mu is held.
 func (h *Host) nextEphemeralPort() int {
 	p := h.nextPort
 	if h.nextPort++; h.nextPort > lastEphemeral {
@@ -65,8 +65,8 @@ func (h *Host) nextEphemeralPort() int {
 	return p
 }
 
-// refreshStreams looks at all streams after a change of the network: what waited for it
-// is sent, and who sleeps learns that nothing passes any more. mu is held.
+// refreshStreams updates all streams after a change of faults or hosts: it sends segments that are no
+// longer stalled, and wakes the readers and writers of streams that broke or healed. mu is held.
 func (n *Net) refreshStreams() {
 	now := n.currentInstant()
 	n.pairs = slices.DeleteFunc(n.pairs, func(p *pair) bool { return p.ends[0].hasEnded() && p.ends[1].hasEnded() })
@@ -91,21 +91,24 @@ func (n *Net) refreshStreams() {
 	}
 }
 
+// hasEnded reports whether this end is closed or has failed.
 func (s *Stream) hasEnded() bool { return s.closed || s.err != nil }
 
-// forgetIfEnded lets go of a stream that is over on both sides; mu is held.
+// forgetIfEnded removes the pair from the network if both ends have ended; mu is held.
 func (p *pair) forgetIfEnded() {
 	if n := p.ends[0].host.net; p.ends[0].hasEnded() && p.ends[1].hasEnded() {
 		n.pairs = slices.DeleteFunc(n.pairs, func(o *pair) bool { return o == p })
 	}
 }
 
+// notifyWaiters makes waiting reads and writes check the stream again.
 func (s *Stream) notifyWaiters() {
 	s.reading.wakeSleeper()
 	s.writing.wakeSleeper()
 }
 
-// checkForError gives the error that a read or a write ends with before anything else.
+// checkForError returns the error that ends a read or a write now; nil: none. It fails the stream if
+// a reset has arrived or the keep-alive has ended.
 func (s *Stream) checkForError(now instant, w *waiter) error {
 	switch {
 	case s.closed:
@@ -121,7 +124,7 @@ func (s *Stream) checkForError(now instant, w *waiter) error {
 	return s.err
 }
 
-// keepAliveEnd is until when a stream lives on which nothing passes.
+// keepAliveEnd returns the instant at which a broken stream fails; never: it is not broken.
 func (s *Stream) keepAliveEnd() instant {
 	if s.pair.brokenSince == never {
 		return never
@@ -129,7 +132,7 @@ func (s *Stream) keepAliveEnd() instant {
 	return s.pair.brokenSince.addDuration(keepAlive)
 }
 
-// failStream ends the stream on this side; mu is held.
+// failStream ends this side with an error and drops its stalled segments; mu is held.
 func (s *Stream) failStream(err error) {
 	s.err = err
 	s.out.dropStalled()
@@ -137,7 +140,7 @@ func (s *Stream) failStream(err error) {
 	s.pair.forgetIfEnded()
 }
 
-// Read gives io.EOF after what the peer wrote before it closed.
+// Read waits for data and copies it to b. After the peer's last data it returns io.EOF.
 func (s *Stream) Read(b []byte) (size int, err error) {
 	s.reading.waitUntilDone(func(now instant) (instant, bool) {
 		if err = s.checkForError(now, &s.reading); err != nil || len(b) == 0 {
@@ -163,7 +166,7 @@ func (s *Stream) Read(b []byte) (size int, err error) {
 	return size, err
 }
 
-// Write waits while the peer does not read and the window is full.
+// Write sends b. It waits while the window is full because the peer does not read.
 func (s *Stream) Write(b []byte) (size int, err error) {
 	s.writing.waitUntilDone(func(now instant) (instant, bool) {
 		if s.dead && !s.released {
@@ -190,7 +193,8 @@ func (s *Stream) Write(b []byte) (size int, err error) {
 	return size, err
 }
 
-// sendSegment writes as much as the window allows; mu is held.
+// sendSegment sends as many bytes as the window allows, and returns their number. It counts the
+// effects of faults, and fails the stream if a cut refuses the write. mu is held.
 func (s *Stream) sendSegment(now instant, b []byte) (int, error) {
 	size := min(len(b), s.out.windowSpace())
 	if size <= 0 {
@@ -218,7 +222,7 @@ func (s *Stream) sendSegment(now instant, b []byte) (int, error) {
 	return size, nil
 }
 
-// CloseWrite tells the peer that no more is written.
+// CloseWrite ends the writing half: the peer reads io.EOF after the data written so far.
 func (s *Stream) CloseWrite() error {
 	n := s.host.net
 	n.mu.Lock()
@@ -230,7 +234,7 @@ func (s *Stream) CloseWrite() error {
 	return nil
 }
 
-// sendFin sends the end; mu is held.
+// sendFin sends the end of the stream, once; mu is held.
 func (s *Stream) sendFin(now instant) {
 	if s.out.fin || s.err != nil {
 		return
@@ -240,7 +244,7 @@ func (s *Stream) sendFin(now instant) {
 	s.writing.wakeSleeper()
 }
 
-// Close ends both halves; what was written is still delivered.
+// Close ends both halves; data that was written is still delivered.
 func (s *Stream) Close() error {
 	n := s.host.net
 	n.mu.Lock()
@@ -255,7 +259,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// hangUp closes this side; mu is held.
+// hangUp closes this side as Close does; mu is held.
 func (s *Stream) hangUp(now instant) {
 	s.sendFin(now)
 	s.out.full = true
@@ -265,31 +269,31 @@ func (s *Stream) hangUp(now instant) {
 	s.pair.forgetIfEnded()
 }
 
-// killStream ends this side without a word; mu is held.
+// killStream ends this side, as a crash does, without notice to the peer; mu is held.
 func (s *Stream) killStream() {
 	s.closed, s.dead = true, true
 	s.out.dropStalled()
 	s.notifyWaiters()
 }
 
-// LocalAddr is a *net.TCPAddr: the host's own address when the stream was made.
+// LocalAddr returns a *net.TCPAddr: the host's own address when the stream was made.
 func (s *Stream) LocalAddr() net.Addr { return s.local }
 
-// RemoteAddr is the peer's address, as seen from here.
+// RemoteAddr returns the peer's own address and port.
 func (s *Stream) RemoteAddr() net.Addr { return s.remote }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the deadlines for reading and writing.
 func (s *Stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
-// SetReadDeadline is for Read, also one that waits already.
+// SetReadDeadline sets the deadline of Read, also for a call that waits already.
 func (s *Stream) SetReadDeadline(t time.Time) error {
 	s.reading.setDeadline(t)
 	return nil
 }
 
-// SetWriteDeadline is for Write, also one that waits already.
+// SetWriteDeadline sets the deadline of Write, also for a call that waits already.
 func (s *Stream) SetWriteDeadline(t time.Time) error {
 	s.writing.setDeadline(t)
 	return nil

@@ -2,30 +2,31 @@ package fabric
 
 import "time"
 
-// waiter is one side of a socket that goroutines wait on: one of them at a time
-// sleeps until something changes or until an instant that it knows.
+// waiter lets goroutines wait on one side of a socket. One of them at a time sleeps, until it is
+// woken or until a given instant; the others wait for their turn.
 type waiter struct {
 	net   *Net
-	turn  chan struct{} // held by the one that waits
-	wake  chan struct{} // something has changed
+	turn  chan struct{} // has an element while a goroutine has its turn
+	wake  chan struct{} // gets an element when the sleeper has to check again
 	timer *time.Timer
 
 	// Guarded by Net.mu.
-	waiting  int // goroutines in wait that were not done at once
-	asleep   bool
-	timerAt  instant // what the timer is set to; never: it is off
+	waiting  int     // goroutines in waitUntilDone that were not done at once
+	asleep   bool    // a goroutine sleeps
+	timerAt  instant // instant of the timer; never: it is off
 	deadline instant
 }
 
+// newWaiter returns a waiter without a deadline, with its timer off.
 func newWaiter(n *Net) waiter {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return waiter{net: n, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: t, timerAt: never, deadline: never}
 }
 
-// waitUntilDone calls step, which holds Net.mu, until it is done. In between it sleeps
-// until the instant that step gave, until the deadline, or until notify. Who comes
-// later waits for those before, so that writes do not mix.
+// waitUntilDone calls step, with Net.mu held, until it returns done. Between the calls it sleeps until
+// the instant next, the deadline, or wakeSleeper. Several calls take turns, in order of their
+// beginning, so that writes do not mix.
 func (w *waiter) waitUntilDone(step func(now instant) (next instant, done bool)) {
 	w.net.mu.Lock()
 	done := false
@@ -51,8 +52,8 @@ func (w *waiter) waitUntilDone(step func(now instant) (next instant, done bool))
 	<-w.turn
 }
 
-// runStep calls step and prepares for sleep where it is not done. fired: the timer is
-// off, because it has woken who calls.
+// runStep calls step and returns its done. If it is not done, it sets the timer for the sleep. fired
+// is set if the timer has fired since the last step.
 func (w *waiter) runStep(fired bool, step func(now instant) (next instant, done bool)) bool {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
@@ -71,7 +72,7 @@ func (w *waiter) runStep(fired bool, step func(now instant) (next instant, done 
 	return done
 }
 
-// setTimer sets the timer; Net.mu is held.
+// setTimer sets the timer to an instant, or stops it for never; Net.mu is held.
 func (w *waiter) setTimer(now, at instant) {
 	switch {
 	case at == w.timerAt:
@@ -84,14 +85,14 @@ func (w *waiter) setTimer(now, at instant) {
 	w.timerAt = at
 }
 
-// wakeAtLatest makes who sleeps wake at an instant, if not before; Net.mu is held.
+// wakeAtLatest makes the sleeping goroutine check at that instant or earlier; Net.mu is held.
 func (w *waiter) wakeAtLatest(now, at instant) {
 	if w.asleep && at < w.timerAt {
 		w.setTimer(now, at)
 	}
 }
 
-// wakeSleeper makes who sleeps look again; Net.mu is held.
+// wakeSleeper makes the sleeping goroutine check now; Net.mu is held.
 func (w *waiter) wakeSleeper() {
 	if !w.asleep {
 		return
@@ -102,7 +103,7 @@ func (w *waiter) wakeSleeper() {
 	}
 }
 
-// setDeadline sets the deadline.
+// setDeadline sets the deadline, and wakes the sleeping goroutine. A zero time means none.
 func (w *waiter) setDeadline(t time.Time) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
