@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// Impairment is what is wrong with a member's link, in both directions as the
-// member sees them. Several may lie on one link: a packet passes all of them.
+// Impairment is a set of faults of a member's link, in both directions as the member sees them. A
+// link may have several impairments: a packet has to pass all of them.
 type Impairment struct {
 	Out, In Way
 }
 
-// Way is one direction of a link. The zero value is a good one.
+// Way has the faults of one direction of a link. Zero: none.
 type Way struct {
 	Cut       bool
-	Loss      float64 // share of packets that vanish
-	Duplicate float64 // share of packets that come twice
-	Reorder   float64 // share of packets that later ones overtake
+	Loss      float64 // share of packets that are lost
+	Duplicate float64 // share of packets that are duplicated
+	Reorder   float64 // share of packets that arrive after later ones
 	Delay     time.Duration
-	Jitter    time.Duration // delays are drawn evenly from Delay ± Jitter
-	Rate      int64         // bytes a second, 0: without a limit
+	Jitter    time.Duration // the delay is drawn uniformly from Delay ± Jitter
+	Rate      int64         // bytes per second; 0: no limit
 }
 
-// Dead is an impairment that lets nothing through.
+// Dead returns an impairment that cuts both directions.
 func Dead() Impairment { return Impairment{Out: Way{Cut: true}, In: Way{Cut: true}} }
 
-// Both is an impairment that is the same in both directions.
+// Both returns an impairment with the same faults in both directions.
 func Both(w Way) Impairment { return Impairment{Out: w, In: w} }
 
-// Tally is what an impairment did to packets.
+// Tally counts the packets that met an impairment, by its effect on them.
 type Tally struct {
 	Passed, Dropped, Delayed, Duplicated, Reordered uint64
 }
 
-// Touched is how many packets it did something to.
+// Touched returns the number of effects on packets: all but Passed.
 func (t Tally) Touched() uint64 { return t.Dropped + t.Delayed + t.Duplicated + t.Reordered }
 
-// String returns the counts as reports write them.
+// String formats the counts for reports.
 func (t Tally) String() string {
 	return fmt.Sprintf("%d packets passed, %d dropped, %d delayed, %d doubled, %d overtaken",
 		t.Passed, t.Dropped, t.Delayed, t.Duplicated, t.Reordered)
 }
 
-// Imposed is an impairment that lies on a member's link.
+// Imposed is an impairment on a member's link, until Lift.
 type Imposed struct {
 	links  *links
 	member string
@@ -53,10 +53,10 @@ type Imposed struct {
 	tally  Tally         // guarded by links.mu
 }
 
-// imposedWay is one direction under way.
+// imposedWay is one direction of an imposed impairment.
 type imposedWay struct {
 	Way
-	free time.Time // when what was sent before has left the link
+	free time.Time // time at which the packets sent so far have left the link
 }
 
 // Directions of a link, as indexes.
@@ -65,7 +65,7 @@ const (
 	inbound
 )
 
-// Lift takes the impairment off the link again.
+// Lift removes the impairment from the link. A second call does nothing.
 func (i *Imposed) Lift() {
 	i.links.mu.Lock()
 	defer i.links.mu.Unlock()
@@ -73,37 +73,37 @@ func (i *Imposed) Lift() {
 	i.links.on[i.member] = slices.DeleteFunc(slices.Clone(l), func(x *Imposed) bool { return x == i })
 }
 
-// Tally is what it has done so far.
+// Tally returns the counts so far.
 func (i *Imposed) Tally() Tally {
 	i.links.mu.Lock()
 	defer i.links.mu.Unlock()
 	return i.tally
 }
 
-// links holds the impairments of all members' links.
+// links has the impairments of all members' links.
 type links struct {
 	mu  sync.Mutex
-	on  map[string][]*Imposed // by member; no entry: no such member
+	on  map[string][]*Imposed // by member; no entry: the member does not exist
 	rng *rand.Rand
 
 	delayedCalls *callScheduler
 }
 
-// newLinks draws by a fixed seed: which packet is hit depends on the traffic
-// anyhow.
+// newLinks returns links without members. Its random seed is fixed: the affected packets depend on
+// the traffic in any case. It starts a goroutine, which delayedCalls.close stops.
 func newLinks() *links {
 	return &links{on: map[string][]*Imposed{}, rng: rand.New(rand.NewPCG(1, 2)), delayedCalls: newCallScheduler()}
 }
 
-// addMember makes a member.
+// addMember adds a member without impairments.
 func (l *links) addMember(member string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.on[member] = nil
 }
 
-// Impose impairs a member's link. Connections that a Proxy carries by TCP (gossip) stand still
-// where a direction is cut, and are else left alone.
+// Impose impairs a member's link. TCP connections through a Proxy (gossip) are affected by cuts only:
+// while a direction is cut, they make no progress.
 func (l *links) Impose(member string, i Impairment) (*Imposed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *links) Impose(member string, i Impairment) (*Imposed, error) {
 	return imposed, nil
 }
 
-// canProgress reports whether a connection between two members could make progress.
+// canProgress reports whether no direction of the two members' links is cut.
 func (l *links) canProgress(a, b string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (l *links) canProgress(a, b string) bool {
 	return true
 }
 
-// sendCopies sends a packet from one member to another by their links, where headers are so many bytes
-// besides; false: it is lost.
+// sendCopies passes a packet through the links of both members and calls send for each copy, at once
+// or later. headers is the size of headers that the packet lacks. It returns false if no copy is sent.
 func (l *links) sendCopies(from, to string, packet []byte, headers int, send func([]byte)) bool {
 	now := time.Now()
 	copies := l.delaysOfCopies(from, to, len(packet)+headers, now)
@@ -143,8 +143,7 @@ func (l *links) sendCopies(from, to string, packet []byte, headers int, send fun
 	return len(copies) > 0
 }
 
-// delaysOfCopies decides on a packet of so many bytes: after how long each copy of it
-// arrives. None: it is lost.
+// delaysOfCopies draws the delay of each copy of a packet of that size; none: the packet is lost.
 func (l *links) delaysOfCopies(from, to string, size int, now time.Time) []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +157,8 @@ func (l *links) delaysOfCopies(from, to string, size int, now time.Time) []time.
 	return copies
 }
 
-// passDirection takes the copies of a packet through one direction.
+// passDirection applies one direction of the impairment to the copies of a packet, given by their
+// delays, and returns the delays of the resulting copies.
 func (i *Imposed) passDirection(copies []time.Duration, direction, size int, now time.Time) []time.Duration {
 	w, rng := &i.ways[direction], i.links.rng
 	var passed []time.Duration
@@ -175,8 +175,8 @@ func (i *Imposed) passDirection(copies []time.Duration, direction, size int, now
 		}
 		switch {
 		case rng.Float64() < w.Reorder:
-			// Others overtake it while it waits for as long again, and at least for a
-			// while that a burst of packets needs.
+			// Twice the delay, and at least the time of a burst of packets, so that others
+			// overtake it.
 			late = 2*late + 20*time.Millisecond
 			i.tally.Reordered++
 		case late > 0:
@@ -191,7 +191,8 @@ func (i *Imposed) passDirection(copies []time.Duration, direction, size int, now
 	return passed
 }
 
-// reserveLinkTime has a packet wait for its turn on a link of limited rate.
+// reserveLinkTime returns the time until a packet of that size has left a link of limited rate, and
+// reserves that time. It returns 0 without a limit.
 func (w *imposedWay) reserveLinkTime(size int, now time.Time) time.Duration {
 	if w.Rate <= 0 {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// callScheduler does things at their time, in the order of their times, on one goroutine.
+// callScheduler calls functions at given times, in the order of these times, in one goroutine.
 type callScheduler struct {
 	mu      sync.Mutex
 	queue   []event // guarded by mu: in the order of their times
@@ -15,23 +15,25 @@ type callScheduler struct {
 	running sync.WaitGroup
 }
 
+// event is a function and the time of its call.
 type event struct {
 	at time.Time
 	do func()
 }
 
+// newCallScheduler starts the goroutine; close stops it.
 func newCallScheduler() *callScheduler {
 	l := &callScheduler{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	l.running.Go(l.runLoop)
 	return l
 }
 
-// scheduleCall does f at a time, after what is due then already, or drops it if everything is over
-// by then.
+// scheduleCall calls f at the time t, after earlier calls of the same time. f is never called if the
+// scheduler is closed before.
 func (l *callScheduler) scheduleCall(t time.Time, f func()) {
 	l.mu.Lock()
 	i := len(l.queue)
-	for i > 0 && l.queue[i-1].at.After(t) { // most are due last
+	for i > 0 && l.queue[i-1].at.After(t) { // most new calls belong at the end
 		i--
 	}
 	l.queue = slices.Insert(l.queue, i, event{t, f})
@@ -42,12 +44,13 @@ func (l *callScheduler) scheduleCall(t time.Time, f func()) {
 	}
 }
 
-// close drops what is still to be done.
+// close stops the goroutine, waits for it, and drops the remaining calls.
 func (l *callScheduler) close() {
 	close(l.done)
 	l.running.Wait()
 }
 
+// runLoop makes due calls until close.
 func (l *callScheduler) runLoop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -62,7 +65,7 @@ func (l *callScheduler) runLoop() {
 	}
 }
 
-// runDueCalls does what is due, and says how long until there is more.
+// runDueCalls makes the calls that are due, and returns the time until the next one.
 func (l *callScheduler) runDueCalls() time.Duration {
 	for {
 		l.mu.Lock()

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns is a Network of network namespaces. Each member has one, with a TUN
-// device in it whose other end this process holds: a switch here carries every
-// packet, by the member's address. The machine's own network is left alone.
+// Netns is a Network of network namespaces. Each member has a namespace with a TUN device. This
+// process holds the other ends of the devices, and forwards each packet by its target address. The
+// network of the machine itself is not changed.
 type Netns struct {
-	prefix string // of every namespace
+	prefix string // prefix of the namespaces' names
 	*links
 	wg sync.WaitGroup
 
 	mu             sync.Mutex
 	members        map[string]*switchMember
 	byAddr         map[netip.Addr]*switchMember
-	addressesGiven int // addresses so far
+	addressesGiven int // number of addresses given out so far
 }
 
-// NewNetns makes a network without members. It needs root and iproute2. prefix
-// tells runs on one machine apart; at most 6 characters.
+// NewNetns returns a network without members. It needs root and iproute2. prefix, of at most 6
+// characters, separates concurrent runs on one machine.
 func NewNetns(prefix string) (*Netns, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("make network namespaces: root is needed (use the proxy instead)")
@@ -43,19 +43,19 @@ func NewNetns(prefix string) (*Netns, error) {
 
 func (n *Netns) namespaceName(m string) string { return n.prefix + "-" + m }
 
-// nextAddress gives the next one of 10.77.0.0/16 out.
+// nextAddress returns the next unused address of 10.77.0.0/16. The caller holds n.mu.
 func (n *Netns) nextAddress() netip.Addr {
 	n.addressesGiven++
 	return netip.AddrFrom4([4]byte{10, 77, byte(n.addressesGiven / 250), byte(n.addressesGiven%250 + 1)})
 }
 
-// Add makes a member's namespace and its device. A member that serves nothing is
-// to bind no address, so that it can be moved to another one.
+// Add creates a member's namespace and device. Place.Bind is empty for a member without ports, so that
+// Move can give it another address.
 func (n *Netns) Add(name string, ports ...Port) (Place, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.members[name]; ok {
-		return Place{}, fmt.Errorf("add member %s: it is there already", name)
+		return Place{}, fmt.Errorf("add member %s: a member of that name exists", name)
 	}
 	ns, addr := n.namespaceName(name), n.nextAddress()
 	if err := runIPCommand("netns", "add", ns); err != nil {
@@ -88,15 +88,14 @@ func (n *Netns) Add(name string, ports ...Port) (Place, error) {
 
 func (n *Netns) namespacePath(member string) string { return "/run/netns/" + n.namespaceName(member) }
 
-// Command runs a program inside a member's namespace. The process keeps the pid
-// that the command started with. It stays among the machine's mounts, so that a
-// disk can be taken away from everybody at once.
+// Command returns a command that runs a program inside a member's namespace, with the pid of the
+// command. The process shares the machine's mounts, so that a disk can be unmounted for all at once.
 func (n *Netns) Command(member, program string, args ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"--net=" + n.namespacePath(member), "--", program}, args...)...)
 }
 
-// Dial opens a connection from inside a member's namespace. A socket belongs to
-// the namespace that it was made in, wherever it is used.
+// Dial opens a TCP connection from inside a member's namespace. The socket stays in that namespace
+// wherever it is used.
 func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error) {
 	var conn net.Conn
 	err := n.Within(member, func() error {
@@ -108,12 +107,12 @@ func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error)
 	return conn, err
 }
 
-// Within runs f on a thread that is inside a member's namespace.
+// Within calls f on a thread inside a member's namespace.
 func (n *Netns) Within(member string, f func() error) error {
 	return runInNamespace(n.namespacePath(member), f)
 }
 
-// Rebind has a NAT that translates ports forget what it knew of a member.
+// Rebind makes the member's NAT drop its port mappings; see Network.
 func (n *Netns) Rebind(member string) (func() uint64, error) {
 	s, err := n.findMember(member)
 	if err != nil {
@@ -122,14 +121,15 @@ func (n *Netns) Rebind(member string) (func() uint64, error) {
 	return s.nat.forgetFlows(), nil
 }
 
-// Refuse has the member's own machine refuse to send: it has no route, and who
-// sends is told so at once. What others send still arrives. Accept ends it.
+// Refuse makes all other members unreachable for the member: sending fails at once with an error.
+// Packets to the member still arrive. Accept ends it.
 func (n *Netns) Refuse(member string) error { return n.changeRejectRoutes(member, "add") }
 
-// Accept gives the member's machine its routes back.
+// Accept ends Refuse.
 func (n *Netns) Accept(member string) error { return n.changeRejectRoutes(member, "del") }
 
-// changeRejectRoutes adds or removes routes that are more specific than the device's own.
+// changeRejectRoutes adds ("add") or deletes ("del") unreachable routes that take precedence over the
+// device's route.
 func (n *Netns) changeRejectRoutes(member, verb string) error {
 	for _, half := range []string{"10.77.0.0/17", "10.77.128.0/17"} {
 		if err := runIPCommand("-n", n.namespaceName(member), "route", verb, "unreachable", half); err != nil {
@@ -139,7 +139,7 @@ func (n *Netns) changeRejectRoutes(member, verb string) error {
 	return nil
 }
 
-// Refused says how a packet of the member fails to be sent, nil where it does not.
+// Refused sends a packet from the member and returns the error of sending; nil: it was sent.
 func (n *Netns) Refused(member string) error {
 	return n.Within(member, func() error {
 		conn, err := net.Dial("udp", "10.77.0.1:9")
@@ -151,8 +151,8 @@ func (n *Netns) Refused(member string) error {
 	})
 }
 
-// Move gives a member another address; packets to its old one vanish. The
-// function says how many packets have reached it at the new one so far.
+// Move gives a member another address; packets to the old one are lost. reached returns the number of
+// packets that were delivered to the new address so far.
 func (n *Netns) Move(member string) (reached func() uint64, err error) {
 	s, err := n.findMember(member)
 	if err != nil {
@@ -176,6 +176,7 @@ func (n *Netns) Move(member string) (reached func() uint64, err error) {
 	return s.reached.Load, nil
 }
 
+// findMember returns the member of that name, or an error if there is none.
 func (n *Netns) findMember(member string) (*switchMember, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +187,8 @@ func (n *Netns) findMember(member string) (*switchMember, error) {
 	return s, nil
 }
 
-// Close removes every namespace; what runs in them has to be gone.
+// Close removes every namespace and waits for the goroutines. All processes in the namespaces must
+// have ended.
 func (n *Netns) Close() error {
 	n.delayedCalls.close()
 	n.mu.Lock()
@@ -205,6 +207,7 @@ func (n *Netns) Close() error {
 	return errors.Join(errs...)
 }
 
+// runIPCommand runs the program ip and returns its output as part of the error.
 func runIPCommand(args ...string) error {
 	out, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {
@@ -213,7 +216,7 @@ func runIPCommand(args ...string) error {
 	return nil
 }
 
-// runInNamespace runs f on a thread that is in the network namespace at path.
+// runInNamespace calls f on a thread inside the network namespace at path.
 func runInNamespace(path string, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -232,7 +235,7 @@ func runInNamespace(path string, f func() error) error {
 	}
 	err = f()
 	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
-		// The thread is in the wrong namespace for good: end it with its goroutine.
+		// The thread cannot leave the namespace: lock it, so that it ends with its goroutine.
 		runtime.LockOSThread()
 		return errors.Join(err, fmt.Errorf("leave namespace %s: %w", path, back))
 	}

@@ -14,29 +14,29 @@ import (
 	"sync/atomic"
 )
 
-// Proxy is a Network on loopback. A member that serves a port is advertised at
-// an address where a proxy listens, which hands packets on to the member's own;
-// members are told apart by the address they send from.
+// Proxy is a Network on loopback. For each port of a member a proxy listens on its advertised address
+// and forwards to the address that the member binds. A sender is identified by its source address.
 type Proxy struct {
-	plain bool // there is nothing in between
+	plain bool // no proxies: members bind their advertised addresses
 
 	mu      sync.Mutex
 	members map[string]*proxyMember
 	byAddr  map[netip.Addr]string // bind address -> member
 	flows   map[*flow]struct{}
-	open    []io.Closer // sockets of flows
+	open    []io.Closer // open sockets of flows and connections
 	traffic map[string]int64
 	closed  bool
 
-	binds, advertised int // blocks of addresses
+	binds, advertised int // address blocks of loopbackAddress, for binding and for advertising
 
 	*links
 	wg sync.WaitGroup
 }
 
+// proxyMember is a member of a Proxy.
 type proxyMember struct {
 	place  Place
-	fronts []io.Closer // sockets where proxies listen
+	fronts []io.Closer // listening sockets of its proxies
 }
 
 // NewProxy returns a network without members.
@@ -49,34 +49,33 @@ func NewProxy() *Proxy {
 	}
 }
 
-// NewPlain returns a network with nothing in between: its links cannot be broken. It is for fleets
-// whose edges break their own links, and are too many for proxies.
+// NewPlain returns a network without proxies, whose links cannot be broken. It is for fleets with too
+// many edges for proxies, which break their links themselves.
 func NewPlain() *Proxy {
 	p := NewProxy()
 	p.plain = true
 	return p
 }
 
-// loopbackAddress is a loopback address of this process alone, so that runs on one
-// machine do not meet.
+// loopbackAddress returns a loopback address that depends on this process's id, so that concurrent
+// runs on one machine do not share addresses.
 func loopbackAddress(block, member int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, block, member)
 }
 
-// blocks is how many blocks of addresses this process has handed out.
+// blocks counts the address blocks that this process has used.
 var blocks atomic.Int32
 
-// newBlock is a block of addresses for a network of this process alone: members of
-// a Proxy bind in one, and its proxies listen in another. They come again when a
-// process has had 250.
+// newBlock returns an unused address block for loopbackAddress: a Proxy uses one for binding and one
+// for advertising. Blocks repeat after 250.
 func newBlock() int { return 1 + int(blocks.Add(1)-1)%250 }
 
-// Add makes a member.
+// Add adds a member and starts a proxy for each of its ports.
 func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.members[name]; ok {
-		return Place{}, fmt.Errorf("add member %s: it is there already", name)
+		return Place{}, fmt.Errorf("add member %s: a member of that name exists", name)
 	}
 	n := len(p.members) + 1
 	if n > 250 {
@@ -99,7 +98,7 @@ func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 	return m.place, nil
 }
 
-// startPortProxy starts the proxy of one port.
+// startPortProxy starts the goroutine that forwards one port, and returns its listening socket.
 func (p *Proxy) startPortProxy(at Place, port Port) (io.Closer, error) {
 	if port.TCP {
 		front, err := net.Listen("tcp4", net.JoinHostPort(at.Advertise, strconv.Itoa(port.Number)))
@@ -119,18 +118,18 @@ func (p *Proxy) startPortProxy(at Place, port Port) (io.Closer, error) {
 	return front, nil
 }
 
-// Command runs a program as it is: loopback is everywhere.
+// Command returns a command that runs the program directly: all members share the loopback device.
 func (p *Proxy) Command(_, program string, args ...string) *exec.Cmd {
 	return exec.Command(program, args...)
 }
 
-// Dial dials directly: the proxies carry UDP alone.
+// Dial connects directly, without a proxy.
 func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// Rebind has what a member sends come from new ports of the proxy.
+// Rebind gives the flows of a member new ports of the proxy; see Network.
 func (p *Proxy) Rebind(member string) (func() uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +162,7 @@ func (p *Proxy) Rebind(member string) (func() uint64, error) {
 	}, nil
 }
 
-// Close stops every proxy.
+// Close stops every proxy and waits for the goroutines.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -181,21 +180,21 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// flow is one sender's packets to one member, and the answers.
+// flow has the packets from one sender address to one port of a member, and the answers.
 type flow struct {
 	from, toMember string // members
 	src            netip.AddrPort
-	front          *net.UDPConn // where the sender's packets come in
+	front          *net.UDPConn // socket that receives the sender's packets
 	to             *net.UDPAddr
 
-	back     *net.UDPConn // guarded by Proxy.mu: where they go out; Rebind replaces it
-	answered uint64       // guarded by Proxy.mu: packets that came back since
+	back     *net.UDPConn // guarded by Proxy.mu: socket that sends them on; Rebind replaces it
+	answered uint64       // guarded by Proxy.mu: answers since the last Rebind
 }
 
-// maxPacket is the largest UDP payload.
+// maxPacket is the maximum size of a UDP payload.
 const maxPacket = 65535
 
-// serveUDP hands packets that reach a member's advertised address on to it.
+// serveUDP forwards the packets that arrive at a member's advertised port, until front is closed.
 func (p *Proxy) serveUDP(to string, front *net.UDPConn, back *net.UDPAddr) {
 	flows := map[netip.AddrPort]*flow{}
 	buf := make([]byte, maxPacket)
@@ -221,7 +220,8 @@ func (p *Proxy) serveUDP(to string, front *net.UDPConn, back *net.UDPAddr) {
 	}
 }
 
-// openFlow makes the flow of a sender, with a goroutine for the answers.
+// openFlow returns a new flow and starts a goroutine for its answers; nil: the network is closed, or no
+// socket can be opened.
 func (p *Proxy) openFlow(to string, front *net.UDPConn, src netip.AddrPort, back *net.UDPAddr) *flow {
 	conn, err := net.DialUDP("udp4", nil, back)
 	if err != nil {
@@ -237,15 +237,15 @@ func (p *Proxy) openFlow(to string, front *net.UDPConn, src netip.AddrPort, back
 	return f
 }
 
-// memberAt is who sends from an address, "" for a stranger.
+// memberAt returns the member that binds an address; "": none does.
 func (p *Proxy) memberAt(addr netip.Addr) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byAddr[addr]
 }
 
-// trackAndServe keeps what Close has to close and starts serve on it; false: it is
-// closed already.
+// trackAndServe registers c for Close and starts serve in a goroutine. If the network is closed, it
+// closes c and returns false.
 func (p *Proxy) trackAndServe(c io.Closer, serve func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *Proxy) trackAndServe(c io.Closer, serve func()) bool {
 	return true
 }
 
-// carryAnswers carries what comes back on a flow's socket until that is closed.
+// carryAnswers forwards the answers that arrive at a flow's socket, until that is closed.
 func (p *Proxy) carryAnswers(f *flow, back *net.UDPConn) {
 	buf := make([]byte, maxPacket)
 	for {
@@ -267,7 +267,7 @@ func (p *Proxy) carryAnswers(f *flow, back *net.UDPConn) {
 			return
 		}
 		if err != nil {
-			continue // refused: the member is not there just now
+			continue // refused: the member does not listen at present
 		}
 		p.mu.Lock()
 		f.answered++
@@ -278,17 +278,18 @@ func (p *Proxy) carryAnswers(f *flow, back *net.UDPConn) {
 	}
 }
 
-// headers are the bytes of an IPv4 and a UDP header.
+// headers is the size of an IPv4 and a UDP header, in bytes.
 const headers = 20 + 8
 
-// carryPacket sends a packet between two members by its links, and counts it for both
-// where it gets through.
+// carryPacket sends a packet from member a to member b through their links. If it is not lost, it
+// counts it as traffic of both.
 func (p *Proxy) carryPacket(a, b string, packet []byte, send func([]byte)) {
 	if p.links.sendCopies(a, b, packet, headers, send) {
 		p.countTraffic(len(packet), a, b)
 	}
 }
 
+// countTraffic adds a packet with that payload to the traffic of the members.
 func (p *Proxy) countTraffic(payload int, members ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,8 +298,8 @@ func (p *Proxy) countTraffic(payload int, members ...string) {
 	}
 }
 
-// Traffic is how many bytes came through from and to a member, IP and UDP
-// headers counted.
+// Traffic returns the number of bytes that were forwarded from and to a member, with IP and UDP
+// headers.
 func (p *Proxy) Traffic(member string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

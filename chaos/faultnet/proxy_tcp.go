@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// serveTCP hands connections on. While one of its ends is cut off, a connection
-// stands still.
+// serveTCP forwards the connections to a member's advertised port, until front is closed. While a link
+// of one of the two members is cut, a connection makes no progress and new ones are closed.
 func (p *Proxy) serveTCP(to string, front net.Listener, back string) {
 	for {
 		in, err := front.Accept()
@@ -30,9 +30,11 @@ func (p *Proxy) serveTCP(to string, front net.Listener, back string) {
 	}
 }
 
-// cutPollInterval is how often a connection that stands still looks again.
+// cutPollInterval is the interval at which a stopped connection checks whether the cut is over.
 const cutPollInterval = 50 * time.Millisecond
 
+// copyStream copies from src to dst until one of them ends, and then closes dst. It waits while a link
+// of the two members is cut.
 func (p *Proxy) copyStream(dst, src net.Conn, from, to string) {
 	defer dst.Close()
 	buf := make([]byte, 32<<10)

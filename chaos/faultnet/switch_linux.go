@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// switchMember is a member's end of the switch.
+// switchMember is a member of a Netns, with the switch's end of its TUN device.
 type switchMember struct {
 	name    string
 	dev     *os.File
 	nat     nat
-	reached atomic.Uint64 // packets that it was sent, since Move
+	reached atomic.Uint64 // packets delivered to it since the last Move
 	addr    netip.Addr    // guarded by Netns.mu
 }
 
-// openTun makes a TUN device in the thread's namespace.
+// openTun creates a TUN device of that name in the namespace of the current thread.
 func openTun(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,7 +39,7 @@ func openTun(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/net/tun"), nil
 }
 
-// forwardFromMember carries what a member sends, until its device is closed.
+// forwardFromMember forwards the packets that a member sends, until its device is closed.
 func (n *Netns) forwardFromMember(s *switchMember) {
 	buf := make([]byte, maxPacket)
 	for {
@@ -59,8 +59,8 @@ const (
 	udpProtocol = 17
 )
 
-// forwardPacket carries one packet from a member to the one that has its target
-// address; others, and what is no IPv4 (neighbours are asked for by IPv6), vanish.
+// forwardPacket forwards a packet to the member with its target address, through the NATs and links
+// of both. It drops packets to unknown addresses and packets that are not IPv4.
 func (n *Netns) forwardPacket(from *switchMember, packet []byte) {
 	if len(packet) < ipv4Header || packet[0]>>4 != 4 {
 		return
@@ -79,15 +79,14 @@ func (n *Netns) forwardPacket(from *switchMember, packet []byte) {
 	n.links.sendCopies(from.name, to.name, packet, 0, to.deliverPacket)
 }
 
-// deliverPacket hands a packet to the member's machine. A full queue drops, as a network
-// does.
+// deliverPacket writes a packet to the member's device. A packet is lost if the device's queue is full.
 func (s *switchMember) deliverPacket(packet []byte) {
 	s.reached.Add(1)
 	_, _ = s.dev.Write(packet)
 }
 
-// nat translates the ports of a member's UDP packets, from the first rebind on:
-// each port that it sends from is seen by others as another one.
+// nat translates the ports of a member's UDP packets. It is off until the first forgetFlows; then
+// each port of the member gets another port that others see.
 type nat struct {
 	mu      sync.Mutex
 	on      bool
@@ -102,7 +101,8 @@ const (
 	natPorts = 40_000
 )
 
-// forgetFlows forgets all flows.
+// forgetFlows drops all port mappings and switches the translation on. through returns the number of
+// packets that have come in by new mappings since.
 func (n *nat) forgetFlows() (through func() uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +114,8 @@ func (n *nat) forgetFlows() (through func() uint64) {
 	}
 }
 
-// translateOutbound gives a packet of the member the port that others see.
+// translateOutbound replaces the source port of a UDP packet from the member. A new port gets a
+// random mapping.
 func (n *nat) translateOutbound(packet []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +135,8 @@ func (n *nat) translateOutbound(packet []byte) {
 	rewritePort(udp, 0, seen)
 }
 
-// translateInbound finds the member's own port again; false: there is no such flow.
+// translateInbound replaces the target port of a UDP packet by the member's own port. It returns false
+// if the port has no mapping: the packet has to be dropped.
 func (n *nat) translateInbound(packet []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +153,7 @@ func (n *nat) translateInbound(packet []byte) bool {
 	return true
 }
 
-// udpHeaderOf is the UDP part of a packet, nil where it has none or is a later
+// udpHeaderOf returns the UDP header and payload of an IPv4 packet; nil: it has none, or is a later
 // fragment.
 func udpHeaderOf(packet []byte) []byte {
 	header := int(packet[0]&0xf) * 4
@@ -162,7 +164,8 @@ func udpHeaderOf(packet []byte) []byte {
 	return packet[header:]
 }
 
-// rewritePort sets a port. A checksum of 0 says that there is none.
+// rewritePort sets the port at the offset `at` of a UDP header, and clears the checksum, which means
+// that there is none.
 func rewritePort(udp []byte, at int, port uint16) {
 	binary.BigEndian.PutUint16(udp[at:], port)
 	binary.BigEndian.PutUint16(udp[6:], 0)
