@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRemembers is returned where a power cut left what was never synced: runs on
+// ErrRemembers is the error of a power cut that did not lose data which was never synced. Runs on
 // such a disk prove nothing.
-var ErrRemembers = errors.New("the disk remembers what was not synced")
+var ErrRemembers = errors.New("the disk kept data that was not synced")
 
-// ErrLost is returned where what was synced before a power cut is gone.
-var ErrLost = errors.New("the disk lost what was synced")
+// ErrLost is the error of a power cut that lost synced data.
+var ErrLost = errors.New("the disk lost synced data")
 
-// What is written to see whether the disk forgets.
+// Files by which PowerCut checks the loss of data, and the file with which Fill fills the disk.
 const (
 	syncedFile   = ".synced"
 	unsyncedFile = ".unsynced"
@@ -31,18 +31,18 @@ const (
 	syncedText   = "written and synced\n"
 )
 
-// Disk is a mounted file system.
+// Disk is a file system on an image file, mounted at a directory.
 type Disk struct {
 	image, dir string
 
 	mu     sync.Mutex
-	frozen bool
+	frozen bool // guarded by mu
 
-	powerMu sync.Mutex // held while the power is cut, and by Stutter while it has the disk stand still
+	powerMu sync.Mutex // held during a power cut, and by Stutter while the disk is frozen
 }
 
-// Make makes an image file of so many bytes (it takes only what is written), and
-// mounts a new file system from it at dir.
+// Make makes an image file of that size in bytes, of which only written blocks take space, and mounts
+// a new file system from it at dir. It needs root.
 func Make(image, dir string, size int64) (*Disk, error) {
 	f, err := os.OpenFile(image, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -51,7 +51,7 @@ func Make(image, dir string, size int64) (*Disk, error) {
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
-	// No block is reserved for root, who would else never see a full disk.
+	// No block is reserved for root: root could write even to a full disk.
 	if err := runCommand("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", image); err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
@@ -68,7 +68,7 @@ func Make(image, dir string, size int64) (*Disk, error) {
 	return d, nil
 }
 
-// wrapError says in an error what was done to the disk; nil stays nil.
+// wrapError adds the action and the name of the disk to an error; nil stays nil.
 func (d *Disk) wrapError(done string, err error) error {
 	if err == nil {
 		return nil
@@ -76,8 +76,8 @@ func (d *Disk) wrapError(done string, err error) error {
 	return fmt.Errorf("%s disk %s: %w", done, filepath.Base(d.dir), err)
 }
 
-// Try makes a small disk below dir, cuts its power, and takes it away again: an error
-// says that disks cannot be had here, or do not forget.
+// Try makes a small disk below dir, cuts its power, and removes it. An error means that disks cannot
+// be mounted here, or do not lose data that was not synced.
 func Try(dir string) error {
 	const small = 16 << 20
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -92,7 +92,7 @@ func Try(dir string) error {
 	return errors.Join(err, os.RemoveAll(at), os.RemoveAll(at+".img"))
 }
 
-// mountImage mounts the image, and syncs what a power cut has to leave.
+// mountImage mounts the image, and writes and syncs the file that a power cut has to keep.
 func (d *Disk) mountImage() error {
 	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
 		return d.wrapError("mount", err)
@@ -103,6 +103,8 @@ func (d *Disk) mountImage() error {
 	return nil
 }
 
+// writeMarkerFile writes a file for the check after a power cut, and syncs it if sync is set. On a full
+// disk it keeps the older file and returns nil.
 func (d *Disk) writeMarkerFile(name string, sync bool) error {
 	f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
@@ -121,6 +123,7 @@ func (d *Disk) writeMarkerFile(name string, sync bool) error {
 	return d.wrapError("write "+name+" on", err)
 }
 
+// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -129,10 +132,9 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// PowerCut cuts the power: kill ends every process that has something open on
-// the disk, what was not synced is forgotten, and the disk is mounted again as
-// the next boot finds it. It checks that the disk forgot what it had to forget,
-// and nothing else.
+// PowerCut calls kill, which has to end every process with open files on the disk, discards data
+// that was not synced, and mounts the disk again. The error is ErrRemembers or ErrLost if the disk
+// kept or lost the wrong data.
 func (d *Disk) PowerCut(kill func() error) error {
 	d.powerMu.Lock()
 	defer d.powerMu.Unlock()
@@ -157,7 +159,8 @@ func (d *Disk) PowerCut(kill func() error) error {
 	return d.checkPowerCutLoss()
 }
 
-// checkPowerCutLoss checks what a power cut left.
+// checkPowerCutLoss returns ErrRemembers if the unsynced marker file survived the power cut, and
+// ErrLost if the synced one did not.
 func (d *Disk) checkPowerCutLoss() error {
 	name := filepath.Base(d.dir)
 	if b, err := os.ReadFile(filepath.Join(d.dir, unsyncedFile)); err == nil && bytes.Contains(b, []byte(syncedText)) {
@@ -178,12 +181,13 @@ const (
 	noLogFlush   = 2          // EXT4_GOING_FLAGS_NOLOGFLUSH: forgets the journal's tail, too
 )
 
+// shutDownFilesystem stops all writes to the image at once, also those of the file system's journal.
 func (d *Disk) shutDownFilesystem() error {
 	err := d.withRootFD(func(fd int) error { return unix.IoctlSetPointerInt(fd, ext4Shutdown, noLogFlush) })
 	return d.wrapError("cut the power of", err)
 }
 
-// withRootFD calls f with the file system's root.
+// withRootFD calls f with a descriptor of the file system's root directory.
 func (d *Disk) withRootFD(f func(fd int) error) error {
 	dir, err := os.Open(d.dir)
 	if err != nil {
@@ -192,9 +196,10 @@ func (d *Disk) withRootFD(f func(fd int) error) error {
 	return errors.Join(f(int(dir.Fd())), dir.Close())
 }
 
-// unmountTimeout is how long what was killed may hold on to its files.
+// unmountTimeout is the maximum time for which killed processes may keep files open.
 const unmountTimeout = 10 * time.Second
 
+// unmountWithRetries unmounts the disk. While it is busy, it retries for up to unmountTimeout.
 func (d *Disk) unmountWithRetries() error {
 	var err error
 	for end := time.Now().Add(unmountTimeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -205,12 +210,13 @@ func (d *Disk) unmountWithRetries() error {
 	return d.wrapError("unmount", err)
 }
 
-// Sync makes everything durable that was written so far.
+// Sync makes all data on the disk durable.
 func (d *Disk) Sync() error {
 	return d.wrapError("sync", d.withRootFD(unix.Syncfs))
 }
 
-// Fill writes until nothing more fits, and returns the error that said so.
+// Fill fills the disk with a file until nothing more fits. full is the error of the last write; err
+// is any other error.
 func (d *Disk) Fill() (full error, err error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ballastFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -240,7 +246,7 @@ func (d *Disk) Fill() (full error, err error) {
 	return full, nil
 }
 
-// allocateFreeSpace takes most of what is free at once.
+// allocateFreeSpace allocates all but 2 MiB of the free space for the file.
 func (d *Disk) allocateFreeSpace(f *os.File) error {
 	const rest = 2 << 20
 	var st unix.Statfs_t
@@ -256,13 +262,13 @@ func (d *Disk) allocateFreeSpace(f *os.File) error {
 		return nil
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, info.Size(), free)
-	if errors.Is(err, syscall.ENOSPC) { // somebody else may have taken it
+	if errors.Is(err, syscall.ENOSPC) { // another process may have used the space
 		return nil
 	}
 	return d.wrapError("fill", err)
 }
 
-// Empty takes away what Fill wrote.
+// Empty removes the file that Fill wrote.
 func (d *Disk) Empty() error {
 	if err := os.Remove(filepath.Join(d.dir, ballastFile)); !errors.Is(err, os.ErrNotExist) {
 		return d.wrapError("empty", err)
@@ -276,8 +282,7 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// Freeze stalls everything that is written, until Thaw. What was written before
-// is synced.
+// Freeze syncs the disk and blocks all writes until Thaw. A second call does nothing.
 func (d *Disk) Freeze() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -291,7 +296,7 @@ func (d *Disk) Freeze() error {
 	return nil
 }
 
-// Thaw lets writes go on.
+// Thaw ends Freeze; blocked writes continue. It does nothing if the disk is not frozen.
 func (d *Disk) Thaw() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -305,8 +310,8 @@ func (d *Disk) Thaw() error {
 	return nil
 }
 
-// Stutter freezes and thaws until ctx ends, and returns how often. It never leaves
-// the disk frozen.
+// Stutter freezes and thaws the disk for the given times until ctx is done, and returns the number of
+// freezes. The disk is thawed when it returns, unless thawing failed.
 func (d *Disk) Stutter(ctx context.Context, frozen, thawed time.Duration) (times int, err error) {
 	for ctx.Err() == nil {
 		if err := d.freezeFor(ctx, frozen); err != nil {
@@ -318,7 +323,7 @@ func (d *Disk) Stutter(ctx context.Context, frozen, thawed time.Duration) (times
 	return times, nil
 }
 
-// freezeFor freezes the disk for a while. A power cut comes before or after it.
+// freezeFor freezes the disk for a time, or until ctx is done. It excludes a power cut meanwhile.
 func (d *Disk) freezeFor(ctx context.Context, frozen time.Duration) error {
 	d.powerMu.Lock()
 	defer d.powerMu.Unlock()
@@ -329,6 +334,7 @@ func (d *Disk) freezeFor(ctx context.Context, frozen time.Duration) error {
 	return d.Thaw()
 }
 
+// sleepOrDone sleeps for a time, or until ctx is done.
 func sleepOrDone(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -338,7 +344,7 @@ func sleepOrDone(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Close unmounts the disk; its image stays. What works on it has to be gone.
+// Close thaws and unmounts the disk; its image stays. No process may use the disk any more.
 func (d *Disk) Close() error {
 	if err := d.Thaw(); err != nil {
 		return err
@@ -346,8 +352,8 @@ func (d *Disk) Close() error {
 	return d.unmountWithRetries()
 }
 
-// ThawAll thaws every file system on a loop device that this process sees: the
-// last thing that somebody who ends a run can do for processes that wait.
+// ThawAll thaws every ext4 file system on a loop device that this process sees, so that processes
+// which wait for a frozen disk can end.
 func ThawAll() error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -359,12 +365,13 @@ func ThawAll() error {
 			continue
 		}
 		d := &Disk{dir: f[1]}
-		// One that is not frozen says EINVAL.
+		// A file system that is not frozen returns EINVAL.
 		_ = d.withRootFD(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) })
 	}
 	return nil
 }
 
+// runCommand runs a program and returns its output as part of the error.
 func runCommand(name string, args ...string) error {
 	text, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

@@ -12,44 +12,44 @@ var errNeedsLinux = errors.New("make disk: Linux is needed")
 
 // ErrRemembers and ErrLost are as on Linux.
 var (
-	ErrRemembers = errors.New("the disk remembers what was not synced")
-	ErrLost      = errors.New("the disk lost what was synced")
+	ErrRemembers = errors.New("the disk kept data that was not synced")
+	ErrLost      = errors.New("the disk lost synced data")
 )
 
-// Disk has methods that all fail: only Linux has such disks.
+// Disk is not available: all methods return an error, since such disks need Linux.
 type Disk struct{}
 
-// Make fails.
+// Make returns an error: such disks need Linux.
 func Make(string, string, int64) (*Disk, error) { return nil, errNeedsLinux }
 
-// Try fails.
+// Try returns an error: such disks need Linux.
 func Try(string) error { return errNeedsLinux }
 
-// PowerCut fails.
+// PowerCut returns an error: such disks need Linux.
 func (d *Disk) PowerCut(func() error) error { return errNeedsLinux }
 
-// Sync fails.
+// Sync returns an error: such disks need Linux.
 func (d *Disk) Sync() error { return errNeedsLinux }
 
-// Fill fails.
+// Fill returns an error: such disks need Linux.
 func (d *Disk) Fill() (full, err error) { return nil, errNeedsLinux }
 
-// Empty fails.
+// Empty returns an error: such disks need Linux.
 func (d *Disk) Empty() error { return errNeedsLinux }
 
-// Freeze fails.
+// Freeze returns an error: such disks need Linux.
 func (d *Disk) Freeze() error { return errNeedsLinux }
 
-// Thaw fails.
+// Thaw returns an error: such disks need Linux.
 func (d *Disk) Thaw() error { return errNeedsLinux }
 
-// Close fails.
+// Close returns an error: such disks need Linux.
 func (d *Disk) Close() error { return errNeedsLinux }
 
-// Stutter fails.
+// Stutter returns an error: such disks need Linux.
 func (d *Disk) Stutter(context.Context, time.Duration, time.Duration) (int, error) {
 	return 0, errNeedsLinux
 }
 
-// ThawAll has nothing to thaw.
+// ThawAll does nothing: no disk can be frozen here.
 func ThawAll() error { return nil }
