@@ -16,7 +16,7 @@ import (
 	"skerry/chaos/disk"
 )
 
-// environment marks the processes of a cell: how deep they are.
+// environment is the environment variable that holds a process's role in a cell.
 const environment = "SKERRY_CHAOS_CELL"
 
 const (
@@ -24,15 +24,14 @@ const (
 	inhabitant  = "run"
 )
 
-// Inside reports whether this process runs in a cell already.
+// Inside reports whether this process is the run in a cell.
 func Inside() bool { return os.Getenv(environment) == inhabitant }
 
-// Keeper reports whether this process was started to keep house: it has to call
-// Keep, and nothing else.
+// Keeper reports whether this process is the keeper of a cell: it has to call Keep and then exit.
 func Keeper() bool { return os.Getenv(environment) == housekeeper }
 
-// Enter runs this program again, with the same arguments, in a cell, and waits.
-// When ctx ends the run is asked to end, and so is it when this process dies.
+// Enter runs this program again in a cell, with the same arguments, and waits for it. When ctx is
+// done or this process dies, the run gets SIGTERM. A run that fails is an *exec.ExitError.
 func Enter(ctx context.Context) error {
 	cmd, err := self(housekeeper)
 	if err != nil {
@@ -40,10 +39,10 @@ func Enter(ctx context.Context) error {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
-		Setpgid:    true, // a terminal's interrupt comes by way of this process
+		Setpgid:    true, // this process passes a terminal's interrupt on
 		Pdeathsig:  syscall.SIGTERM,
 	}
-	// The signal comes when the thread ends that started the process.
+	// Pdeathsig is sent when the thread that started the process ends, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -63,6 +62,7 @@ func Enter(ctx context.Context) error {
 	return err
 }
 
+// self returns the command that runs this program again, with the role in its environment.
 func self(role string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -74,8 +74,8 @@ func self(role string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Keep makes the cell's mounts, starts the run in it, and returns what the run
-// ended with. Whoever calls it is to end at once.
+// Keep sets up the cell, starts the run in it, passes SIGTERM and SIGINT on to it, and returns its
+// exit code. The caller has to exit with that code at once.
 func Keep() (code int, err error) {
 	if err := furnish(); err != nil {
 		return 1, err
@@ -90,7 +90,7 @@ func Keep() (code int, err error) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(asked)
-	// The process belongs to wait, below: only its id is used.
+	// Use only the id of the process: wait, below, reaps it.
 	run := cmd.Process.Pid
 	over := make(chan struct{})
 	defer close(over)
@@ -105,11 +105,11 @@ func Keep() (code int, err error) {
 		}
 	}()
 	code, err = wait(run)
-	// What waits for a frozen disk could not be killed.
+	// A process that waits for a frozen disk cannot be killed.
 	return code, errors.Join(err, disk.ThawAll())
 }
 
-// wait reaps every process until the run ends.
+// wait reaps child processes until the process run has ended, and returns its exit code.
 func wait(run int) (code int, err error) {
 	for {
 		var status syscall.WaitStatus
@@ -126,8 +126,8 @@ func wait(run int) (code int, err error) {
 	}
 }
 
-// furnish gives the cell mounts of its own: the processes that it sees, and the
-// names of network namespaces; and loopback addresses that nobody else has.
+// furnish sets up the cell: its own /proc, its own directory of network namespaces, and a loopback
+// device. It returns an error unless this is the first process of a PID namespace.
 func furnish() error {
 	if os.Getpid() != 1 {
 		return errors.New("keep a cell: this is not the first process of a PID namespace")

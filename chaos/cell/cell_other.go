@@ -9,14 +9,14 @@ import (
 
 var errLinux = errors.New("make a cell for the run: Linux is needed")
 
-// Inside returns false: only Linux has cells.
+// Inside returns false: cells need Linux.
 func Inside() bool { return false }
 
-// Keeper returns false: only Linux has cells.
+// Keeper returns false: cells need Linux.
 func Keeper() bool { return false }
 
-// Enter fails: only Linux has cells.
+// Enter returns an error: cells need Linux.
 func Enter(context.Context) error { return errLinux }
 
-// Keep fails: only Linux has cells.
+// Keep returns an error: cells need Linux.
 func Keep() (int, error) { return 1, errLinux }

@@ -1,7 +1,6 @@
-// Package clock moves the wall clock of one process: a small file holds by how much,
-// which the harness rewrites while the process reads it. Only what the process is
-// given as its wall clock moves; what it measures with monotonic clocks does not,
-// as on a machine whose clock is set.
+// Package clock moves the wall clock of one process. A small file has the offset; the
+// harness rewrites it while the process reads it. Only the clock that the process gets
+// from File.Now moves. Monotonic clocks do not, as on a machine whose clock is set.
 //
 // Package chaos/real writes the file, and skerry-chaos's own hub and edge read it. It
 // starts no goroutine and persists that file.
@@ -17,14 +16,13 @@ import (
 	"time"
 )
 
-// File is the path of such a file.
+// File is the path of a file with a clock's offset.
 type File string
 
-// maxText bounds what is read of the file, in bytes: a number of nanoseconds.
+// maxText is the maximum size of the file, in bytes. It has a number of nanoseconds.
 const maxText = 32
 
-// Set moves the clock by so much from the machine's own. The file is replaced at
-// once, so that nobody reads half of it.
+// Set sets the offset from the machine's clock. It replaces the file atomically.
 func (f File) Set(by time.Duration) error {
 	next := string(f) + ".new"
 	if err := os.WriteFile(next, []byte(strconv.FormatInt(int64(by), 10)+"\n"), 0o644); err != nil {
@@ -36,7 +34,7 @@ func (f File) Set(by time.Duration) error {
 	return nil
 }
 
-// Offset is by how much the clock is moved; not at all where there is no file.
+// Offset returns the offset; 0 if the file does not exist.
 func (f File) Offset() (time.Duration, error) {
 	in, err := os.Open(string(f))
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,6 +51,7 @@ func (f File) Offset() (time.Duration, error) {
 	return parse(string(text))
 }
 
+// parse reads the content of the file.
 func parse(text string) (time.Duration, error) {
 	if len(text) > maxText {
 		return 0, fmt.Errorf("read a moved clock: more than %d bytes", maxText)
@@ -64,8 +63,8 @@ func parse(text string) (time.Duration, error) {
 	return time.Duration(by), nil
 }
 
-// Now is the time by the moved clock. It has no monotonic part: a clock that jumps
-// is to be seen jumping. A file that cannot be read moves nothing.
+// Now returns the machine's time plus the offset, without a monotonic reading, so that a jump of the
+// clock shows. If the file cannot be read, the offset is 0.
 func (f File) Now() time.Time {
 	by, err := f.Offset()
 	if err != nil {
