@@ -15,9 +15,9 @@ import (
 	"skerry/hub"
 )
 
-// clockedCommands are the daemons as production runs them, but for their wall clock, which
-// goes by a file, and for what a hub tells of itself in another one. Runs start them for
-// machines whose clocks they move, and for hubs that they watch from within.
+// clockedCommands returns the hidden commands hub and edge: the production daemons with a wall clock
+// that follows a file (chaos/clock). This hub can also export the entries that it applies. Campaigns
+// start them.
 func clockedCommands() []*cobra.Command {
 	var h hubd.Flags
 	hub := &cobra.Command{
@@ -37,7 +37,7 @@ func clockedCommands() []*cobra.Command {
 	return []*cobra.Command{hub, edge}
 }
 
-// withClock adds --clock.
+// withClock adds the flag --clock. Before the command runs, set is called with its value if it is set.
 func withClock(cmd *cobra.Command, set func(clock.File)) {
 	path := cmd.Flags().String("clock", "", "file that says by how much the wall clock is moved")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
@@ -48,8 +48,9 @@ func withClock(cmd *cobra.Command, set func(clock.File)) {
 	}
 }
 
-// runExportingHub runs a hub that tells what it applies, where it is to. One that cannot ends:
-// whoever watches it would take silence for nothing to tell.
+// runExportingHub runs a hub that exports each applied entry to the file of --told; without --told it
+// runs a plain hub. If an entry cannot be exported, the hub ends with that error: readers would
+// take the missing entry for inactivity.
 func runExportingHub(cmd *cobra.Command, h *hubd.Flags) error {
 	path, err := cmd.Flags().GetString("told")
 	if err != nil || path == "" {

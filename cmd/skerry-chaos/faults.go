@@ -21,8 +21,8 @@ import (
 	"skerry/cmd/console"
 )
 
-// campaignCommand makes a subcommand that runs a campaign, when it is prepared. For root it is one in
-// a cell, with disks that forget.
+// campaignCommand returns a subcommand that calls prepare, which completes cfg, and runs the campaign.
+// For root it runs in a cell, and members have their own disks.
 func (s *runFlags) campaignCommand(use, short string, cfg *real.CampaignConfig, prepare func() error) *cobra.Command {
 	var noDisks bool
 	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) (err error) {
@@ -43,6 +43,7 @@ func (s *runFlags) campaignCommand(use, short string, cfg *real.CampaignConfig, 
 	return runInCell(c)
 }
 
+// faultsCommand returns `run faults`, a campaign of drawn schedules.
 func faultsCommand(s *runFlags) *cobra.Command {
 	var cfg real.CampaignConfig
 	var kinds []string
@@ -63,7 +64,7 @@ func faultsCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
-// scenarioCommand plays a scenario's file on real processes.
+// scenarioCommand returns `run scenario`, which plays the schedule of a file.
 func scenarioCommand(s *runFlags) *cobra.Command {
 	var c *cobra.Command
 	var cfg real.CampaignConfig
@@ -77,8 +78,8 @@ func scenarioCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
-// runProvenance is what a history says of how it was made: the command that repeats it, with the seed
-// where that was drawn, and by which program.
+// runProvenance returns, for a history, the command that repeats this run, with --seed added if the
+// user gave none, and the versions of the programs.
 func runProvenance(seed uint64) (repeat string, versions map[string]string) {
 	repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
 	if seed != 0 && !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
@@ -87,8 +88,8 @@ func runProvenance(seed uint64) (repeat string, versions map[string]string) {
 	return repeat, map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// canMountDisks reports whether members have disks of their own: root's do. A run without
-// them, which proves less, has to be asked for.
+// canMountDisks reports whether members get their own disks: for root, unless `without` is set. It
+// returns an error if root cannot mount disks: a run that proves less has to be asked for.
 func canMountDisks(g real.Ground, without bool) (bool, error) {
 	if without || os.Geteuid() != 0 {
 		return false, nil
@@ -99,19 +100,20 @@ func canMountDisks(g real.Ground, without bool) (bool, error) {
 	return true, nil
 }
 
+// kindsOf converts names to kinds of fault, or returns an error for an unknown one.
 func kindsOf(names []string) ([]schedule.Kind, error) {
 	var kinds []schedule.Kind
 	for _, name := range names {
 		if _, known := schedule.Kind(name).Info(); !known {
-			return nil, fmt.Errorf("kind of fault %q: there is none of that name; there are %v", name, schedule.Kinds())
+			return nil, fmt.Errorf("choose the kinds of fault: there is no kind %q; the kinds are %v", name, schedule.Kinds())
 		}
 		kinds = append(kinds, schedule.Kind(name))
 	}
 	return kinds, nil
 }
 
-// runInCell has root's run be in a cell, where its mounts, namespaces and processes
-// end with it.
+// runInCell makes the command run in a cell for root on Linux, so that its mounts, namespaces and
+// processes end with it. For others it changes nothing.
 func runInCell(c *cobra.Command) *cobra.Command {
 	play := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -120,7 +122,7 @@ func runInCell(c *cobra.Command) *cobra.Command {
 		}
 		err := cell.Enter(cmd.Context())
 		if exit := new(exec.ExitError); errors.As(err, &exit) {
-			return &console.ExitError{Code: exit.ExitCode(), Err: err, Silent: true} // it was said there
+			return &console.ExitError{Code: exit.ExitCode(), Err: err, Silent: true} // the run in the cell has printed the error
 		}
 		return err
 	}

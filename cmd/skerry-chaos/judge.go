@@ -11,10 +11,10 @@ import (
 	"skerry/chaos/report"
 )
 
-// errBroken ends judge where a history breaks a promise. What it breaks was printed.
-var errBroken = errors.New("a promise is broken")
+// errBroken is the error of `judge` for a history with violations. They were printed.
+var errBroken = errors.New("the history violates an invariant")
 
-// pastRunCommands are the commands for runs that are over.
+// pastRunCommands returns `judge` and `report`, which work on the history of an earlier run.
 func pastRunCommands() []*cobra.Command {
 	judge := &cobra.Command{
 		Use: "judge HISTORY", Args: cobra.ExactArgs(1),

@@ -1,7 +1,7 @@
-// Command skerry-chaos breaks whole fleets and checks what Skerry promises:
-// run partition with random faults, demo for people, footprint for figures.
+// Command skerry-chaos injects faults into whole fleets and checks Skerry's guarantees:
+// `run partition` with random faults, `demo` for people, `footprint` for measurements.
 //
-// It also rehearses somebody's own jobs on somebody's own fleet in virtual time (rehearsal).
+// It also rehearses a user's jobs on a user's fleet in virtual time (`rehearse`).
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 var version = "dev"
 
 func main() {
-	rawexec.Supervise() // a supervisor of a task has no use for anything below
+	rawexec.Supervise() // runs and exits if this process is the supervisor of a task
 	if cell.Keeper() {
 		code, err := cell.Keep()
 		if err != nil {
@@ -36,8 +36,8 @@ func main() {
 		}
 		os.Exit(code)
 	}
-	// What plays a schedule waits for no signal: the runtime hands its processor from thread to
-	// thread for that, by chance.
+	// A worker must not wait for signals: for that the runtime moves its processor between threads
+	// at random, and the run would no longer be deterministic.
 	if len(os.Args) == 2 && os.Args[1] == workerCommand {
 		exitOnError(virtual.Work(os.Stdin))
 		return
@@ -50,13 +50,14 @@ func main() {
 	exitOnError(err)
 }
 
+// exitOnError prints an error and exits with its code; nil: it returns.
 func exitOnError(err error) {
 	if err != nil {
 		os.Exit(console.Fail(os.Stderr, "skerry-chaos", err))
 	}
 }
 
-// runFlags is what every subcommand is told.
+// runFlags are the flags that all subcommands on real processes share.
 type runFlags struct {
 	bin          string
 	dir          string
@@ -64,6 +65,7 @@ type runFlags struct {
 	netns, proxy bool
 }
 
+// rootCommand returns the command skerry-chaos with all its subcommands.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "skerry-chaos", Short: "Break a fleet, and check what it promised", Version: version,
@@ -85,7 +87,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// groundCommand makes a subcommand that plays on a ground.
+// groundCommand returns a subcommand that calls play with the run's directory, programs and network.
 func (s *runFlags) groundCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return s.withRunFolder(func(dir string) error {
@@ -102,6 +104,7 @@ func (s *runFlags) groundCommand(use, short string, play func(ctx context.Contex
 	}}
 }
 
+// partitionCommand returns `run partition`, a campaign of short rounds.
 func partitionCommand(s *runFlags) *cobra.Command {
 	var p real.Campaign
 	c := s.groundCommand("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
@@ -120,16 +123,17 @@ func partitionCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// demoCommand returns `demo`.
 func demoCommand(s *runFlags) *cobra.Command {
 	var job string
 	c := s.groundCommand("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
 		func(ctx context.Context, g real.Ground) error { return real.Demo{Ground: g, JobFile: job}.Run(ctx) })
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP has to be in reach of everybody
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP API has to be reachable for skerry commands
 	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
 	return c
 }
 
-// findPrograms are the binaries that a fleet runs.
+// findPrograms returns the absolute paths of skerry and skerry-edge, or an error if one is missing.
 func (s *runFlags) findPrograms() (hub, edge string, err error) {
 	bin := s.bin
 	if bin == "" {
@@ -149,8 +153,8 @@ func (s *runFlags) findPrograms() (hub, edge string, err error) {
 	return hub, edge, nil
 }
 
-// chooseNetwork makes the network that the flags ask for, and says whether hubs serve
-// HTTP on 127.0.0.1 of their place.
+// chooseNetwork makes the network that the flags ask for: by default namespaces for root, otherwise
+// proxies. The bool is the value of real.Ground.LocalHTTP.
 func (s *runFlags) chooseNetwork() (faultnet.Network, bool, error) {
 	if s.netns && s.proxy {
 		return nil, false, errors.New("choose a network: --netns and --proxy exclude each other")
@@ -162,8 +166,8 @@ func (s *runFlags) chooseNetwork() (faultnet.Network, bool, error) {
 	return faultnet.NewProxy(), false, nil
 }
 
-// withRunFolder gives f a folder, and removes it where f succeeds, unless it was named
-// or shall be kept.
+// withRunFolder calls f with the run's directory. If f succeeds, it removes the directory, unless the
+// user named it or asked to keep it.
 func (s *runFlags) withRunFolder(f func(dir string) error) error {
 	dir := s.dir
 	if dir == "" {

@@ -10,6 +10,7 @@ import (
 	"skerry/chaos/real"
 )
 
+// rebootCommand returns `run reboot`.
 func rebootCommand(s *runFlags) *cobra.Command {
 	var r real.Reboot
 	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
@@ -19,6 +20,7 @@ func rebootCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// healedCommand returns `run healed`.
 func healedCommand(s *runFlags) *cobra.Command {
 	var h real.Healed
 	c := s.groundCommand("healed", "Cut a link for a while, and measure what it costs to have the edge back",
@@ -33,6 +35,7 @@ func healedCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// hubKillCommand returns `run hub-kill`.
 func hubKillCommand(s *runFlags) *cobra.Command {
 	var k real.HubKill
 	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
@@ -42,6 +45,7 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// footprintCommand returns `footprint`.
 func footprintCommand(s *runFlags) *cobra.Command {
 	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
 		func(ctx context.Context, g real.Ground) error { return real.Footprint{Ground: g}.Run(ctx) })
@@ -49,6 +53,7 @@ func footprintCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// placementCommand returns `run placement`.
 func placementCommand(s *runFlags) *cobra.Command {
 	var p real.Placement
 	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took",
@@ -65,6 +70,7 @@ func placementCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// rejoinCommand returns `run rejoin`.
 func rejoinCommand(s *runFlags) *cobra.Command {
 	var r real.Rejoin
 	c := s.plainNetworkCommand("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
@@ -82,7 +88,8 @@ func rejoinCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
-// plainNetworkCommand makes a subcommand whose edges live in this process, and cut their own links.
+// plainNetworkCommand returns a subcommand on a network without proxies, for edges that live in this
+// process and cut their own links.
 func (s *runFlags) plainNetworkCommand(use, short string, play func(ctx context.Context, g real.Ground) error) *cobra.Command {
 	c := s.groundCommand(use, short, func(ctx context.Context, g real.Ground) error {
 		g.Net, g.LocalHTTP = faultnet.NewPlain(), false

@@ -14,13 +14,13 @@ import (
 	"skerry/chaos/mutate"
 )
 
-// mutated are the packages that decide: what goes wrong there nobody would see elsewhere.
+// mutated are the packages with decisions. Their mistakes would not be noticed elsewhere.
 var mutated = []string{
 	"reconcile", "syncproto", "hub/state", "hub/planner", "hub/liveness", "hub/gateway",
 	"edge/journal", "edge/link", "edge/allocs", "edge/runner",
 }
 
-// mutateFlags is what `skerry-chaos mutate` is told.
+// mutateFlags are the flags of `skerry-chaos mutate`.
 type mutateFlags struct {
 	cfg      mutate.Config
 	packages []string
@@ -30,6 +30,7 @@ type mutateFlags struct {
 	table    string
 }
 
+// mutantsCommand returns `mutate`.
 func mutantsCommand() *cobra.Command {
 	var m mutateFlags
 	c := &cobra.Command{
@@ -60,6 +61,7 @@ Results are kept in --results: the same command goes on where it ended.`,
 	return c
 }
 
+// runMutants draws mutants, runs tests and campaigns on each, and writes a table of the results.
 func (m *mutateFlags) runMutants(cmd *cobra.Command) (err error) {
 	if m.cfg.Root, err = os.Getwd(); err != nil {
 		return err
@@ -83,6 +85,7 @@ func (m *mutateFlags) runMutants(cmd *cobra.Command) (err error) {
 	return errors.Join(err, m.writeMutantTable(cmd, all))
 }
 
+// selectMutants finds all mutants in the packages that contain --match, and draws --count of them.
 func (m *mutateFlags) selectMutants() ([]mutate.Mutant, error) {
 	all, err := mutate.Find(m.cfg.Root, m.packages)
 	if err != nil {
@@ -92,6 +95,7 @@ func (m *mutateFlags) selectMutants() ([]mutate.Mutant, error) {
 	return mutate.Draw(all, m.seed, m.count), nil
 }
 
+// writeMutantTable writes the results to the file of --table, or to standard output.
 func (m *mutateFlags) writeMutantTable(cmd *cobra.Command, all []mutate.Result) (err error) {
 	equivalent, err := mutate.ReadEquivalent(filepath.Join(m.cfg.Root, "chaos/mutate"))
 	if err != nil {

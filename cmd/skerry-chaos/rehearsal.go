@@ -15,49 +15,48 @@ import (
 	"skerry/fleet"
 )
 
-// errUnplaced is the error of a rehearsal in which nothing was ever placed: it would
-// answer nothing.
+// errUnplaced is the error of a rehearsal in which no allocation was ever placed: it would have no
+// answer.
 var errUnplaced = errors.New("nothing was placed")
 
-// rehearsal answers what would happen to somebody's own jobs on somebody's own fleet, by a schedule in virtual time.
-// Placement, absence rules, restarts and reschedules are those of production; tasks are simulated.
+// rehearsal configures a run of a user's jobs on a user's fleet in virtual time. Placement,
+// disconnect rules, restarts and reschedules are those of production; tasks are simulated.
 type rehearsal struct {
-	Name   string // for people
+	Name   string // names of the jobs, for messages
 	Repeat string // the command that repeats it
-	Dir    string // of its files, which are removed; "": the system's folder for temporary files
+	Dir    string // directory of its temporary files; "": the system's default
 	Jobs   []*fleet.Job
-	// Updates are newer versions of Jobs, and when each is registered.
+	// Updates are newer versions of Jobs with the times of their registration.
 	Updates []jobUpdate
 	Fleet   rehearsedFleet
-	// Faults that have no end last to the rehearsal's.
+	// Faults are the faults to play. A cut without a duration lasts to the end of the rehearsal.
 	Faults []schedule.Fault
-	Length time.Duration // 0: long enough for the faults and the jobs' rules
+	Length time.Duration // 0: computed from the faults and the jobs' rules
 	Seed   uint64
-	// TaskRun is how long a task of a batch job runs; those of services run until they are
+	// TaskRun is the run time of batch jobs' tasks; tasks of services run until they are
 	// stopped. 0: defaultTaskRun.
 	TaskRun time.Duration
-	// MinTTL and Grace of heartbeats, BackoffCap of edges; 0: those of production.
+	// MinTTL and Grace of heartbeats, BackoffCap of edges; 0: the production defaults.
 	MinTTL, Grace, BackoffCap time.Duration
 }
 
-// jobUpdate is a newer version of a job.
+// jobUpdate is a newer version of a job, registered at a time of the rehearsal.
 type jobUpdate struct {
 	Job *fleet.Job
 	At  time.Duration
 }
 
-// defaultTaskRun is how long a task of a batch job runs where nothing is said.
+// defaultTaskRun is the default run time of batch jobs' tasks.
 const defaultTaskRun = 10 * time.Minute
 
-// After the last fault a rehearsal goes on for as long as edges take to come back and
-// replacements to start.
+// rehearsalSettle is the time after the last fault in which edges reconnect and replacements start.
 const rehearsalSettle = 10 * time.Minute
 
-// rehearsalCertValidity is how long edges' certificates are valid: in a rehearsal none expires
-// that would not in production.
+// rehearsalCertValidity is the validity of edges' certificates: long, so that none expires that would
+// not expire in production.
 const rehearsalCertValidity = 365 * 24 * time.Hour
 
-// buildSchedule is what the rehearsal plays, checked.
+// buildSchedule returns the schedule of the rehearsal, or an error with all its mistakes.
 func (c rehearsal) buildSchedule() (schedule.Schedule, error) {
 	s := schedule.Schedule{
 		Seed: c.Seed, Length: c.Length, Settle: schedule.DefaultSettle, Topology: c.Fleet.Topology,
@@ -98,11 +97,11 @@ func (c rehearsal) buildSchedule() (schedule.Schedule, error) {
 	return s, nil
 }
 
-// isEndlessCut reports whether a fault lasts to the end: a cut without a duration.
+// isEndlessCut reports whether the fault is a cut without a duration, which lasts to the end.
 func isEndlessCut(f schedule.Fault) bool { return f.Kind == schedule.LinkCut && f.For == 0 }
 
-// rehearsalLength is how long the rehearsal has to be, so that the faults end and what the jobs
-// say of an absence comes true.
+// rehearsalLength returns the default length: until the faults are over, rollouts and batch tasks have
+// ended, and the jobs' disconnect rules have taken effect.
 func (c rehearsal) rehearsalLength() time.Duration {
 	var end time.Duration
 	for _, f := range c.Faults {
@@ -123,8 +122,8 @@ func (c rehearsal) rehearsalLength() time.Duration {
 	return end + rehearsalSettle
 }
 
-// rolloutTime is how long a rollout of a job may take where nothing is in its way: one after the
-// other, each with the time until it counts as healthy.
+// rolloutTime estimates the time of a job's rollout without faults: its batches one after the other,
+// each with its time until it is healthy.
 func (c rehearsal) rolloutTime(job *fleet.Job) time.Duration {
 	var sum time.Duration
 	for _, g := range job.TaskGroups {
@@ -141,8 +140,7 @@ func (c rehearsal) rolloutTime(job *fleet.Job) time.Duration {
 	return sum
 }
 
-// longestAbsenceWait is the longest time that a job waits before it does something about an
-// absence.
+// longestAbsenceWait returns the longest lost_after or stop_on_client_after of the jobs.
 func (c rehearsal) longestAbsenceWait() time.Duration {
 	var longest time.Duration
 	for _, job := range c.allJobs() {
@@ -160,7 +158,7 @@ func (c rehearsal) longestAbsenceWait() time.Duration {
 	return longest
 }
 
-// encodeSimulatedJob is the job with simulated tasks as a job file in JSON.
+// encodeSimulatedJob returns the job with simulated tasks as a job file in JSON.
 func (c rehearsal) encodeSimulatedJob(job *fleet.Job) (string, error) {
 	text, err := json.Marshal(map[string]any{"Job": c.simulatedJob(job)})
 	if err != nil {
@@ -169,8 +167,8 @@ func (c rehearsal) encodeSimulatedJob(job *fleet.Job) (string, error) {
 	return string(text), nil
 }
 
-// simulatedJob is the job with tasks that the driver sim runs. All that it says of
-// placement, absence, restarts and reschedules stays.
+// simulatedJob returns a copy of the job whose tasks use the driver sim. Its rules of placement,
+// disconnection, restart and reschedule are unchanged.
 func (c rehearsal) simulatedJob(job *fleet.Job) *fleet.Job {
 	out := *job
 	out.TaskGroups = slices.Clone(job.TaskGroups)
@@ -186,7 +184,8 @@ func (c rehearsal) simulatedJob(job *fleet.Job) *fleet.Job {
 	return &out
 }
 
-// simulatedTaskConfig is how a task behaves. One that is made for the driver sim has its own.
+// simulatedTaskConfig returns the configuration of the driver sim for a task. A task that uses this
+// driver already keeps its own. nil: the task runs until it is stopped.
 func (c rehearsal) simulatedTaskConfig(job *fleet.Job, task *fleet.Task) map[string]any {
 	switch {
 	case task.Driver == sim.Name:
@@ -197,12 +196,12 @@ func (c rehearsal) simulatedTaskConfig(job *fleet.Job, task *fleet.Task) map[str
 	return nil
 }
 
-// endsByItself reports whether tasks of a job end without being stopped.
+// endsByItself reports whether tasks of the job end without being stopped.
 func endsByItself(job *fleet.Job) bool {
 	return job.Type == fleet.JobTypeBatch || job.Type == fleet.JobTypeSysBatch
 }
 
-// allJobs are the jobs and their updates.
+// allJobs returns the jobs and all their updates.
 func (c rehearsal) allJobs() []*fleet.Job {
 	all := slices.Clone(c.Jobs)
 	for _, u := range c.Updates {
@@ -211,7 +210,7 @@ func (c rehearsal) allJobs() []*fleet.Job {
 	return all
 }
 
-// neededDrivers are those that the jobs name.
+// neededDrivers returns the drivers of the jobs' tasks, sorted, each once.
 func (c rehearsal) neededDrivers() []string {
 	var names []string
 	for _, job := range c.allJobs() {
@@ -227,8 +226,8 @@ func (c rehearsal) neededDrivers() []string {
 	return names
 }
 
-// simulatedFleet is what the cluster is told of the fleet. Every edge has every driver that
-// a job names, for constraints look at that.
+// simulatedFleet returns the settings of the simulated cluster. Every edge has the attributes of every
+// driver in the jobs, since constraints check them.
 func (c rehearsal) simulatedFleet() virtual.Fleet {
 	f := virtual.Fleet{
 		Meta: c.Fleet.Meta, Attributes: map[string]map[string]string{}, CertValidity: rehearsalCertValidity,

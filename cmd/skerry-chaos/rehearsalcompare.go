@@ -13,18 +13,18 @@ import (
 	"skerry/chaos/report"
 )
 
-// fact is one thing that became of an allocation.
+// fact is one observation about an allocation that is comparable between runs.
 type fact struct {
-	// Of names the allocation by what does not depend on the run: its group, its edge,
-	// and whose place it took.
+	// Of names the allocation independent of the run: by its group, its edge, and the
+	// allocation that it replaced.
 	Of string
-	// What it is, with an answer where it is a question.
+	// What is the kind of observation, and Answer its value, if it has one.
 	What, Answer string
-	At           time.Duration // of an event; else it counts for nothing
+	At           time.Duration // time of an event; meaningful only if Timed
 	Timed        bool
 }
 
-// factsOf are what became of all allocations, in the order of the rehearsal's places.
+// factsOf returns the facts of all allocations, in the order of the rehearsal's places.
 func factsOf(r *report.Rehearsal) []fact {
 	var facts []fact
 	named := map[string]int{}
@@ -51,7 +51,7 @@ func factsOf(r *report.Rehearsal) []fact {
 	return facts
 }
 
-// allocFacts are what happened to an allocation.
+// allocFacts returns the facts about when an allocation ran, which status it showed, and how it ended.
 func allocFacts(of string, a report.RehearsedAlloc, lasted time.Duration) []fact {
 	var facts []fact
 	span := func(what string, w report.Window) {
@@ -72,23 +72,22 @@ func allocFacts(of string, a report.RehearsedAlloc, lasted time.Duration) []fact
 	return facts
 }
 
-// comparedLine of a comparison: what was rehearsed and what then was, of the same thing.
+// comparedLine compares one fact of the rehearsal with the same fact of the real run.
 type comparedLine struct {
 	Of, What        string
-	Rehearsed, Real string // "": nothing of the kind
+	Rehearsed, Real string // "": that run lacks the fact
 	Apart           time.Duration
 	Agree           bool
 }
 
-// comparison holds a rehearsal against what then was.
+// comparison is the result of comparing a rehearsal with a real run.
 type comparison struct {
 	Tolerance time.Duration
 	Lines     []comparedLine
 }
 
-// compareRehearsals holds a rehearsal against a real run. The same things have to become of the
-// same groups on the same edges, in the same order, and at the same times but for the
-// tolerance.
+// compareRehearsals compares a rehearsal with a real run. They agree if the same facts hold for the
+// same groups on the same edges, in the same order, and at times that differ by at most the tolerance.
 func compareRehearsals(rehearsed, was *report.Rehearsal, tolerance time.Duration) comparison {
 	c := comparison{Tolerance: tolerance}
 	left := factsOf(was)
@@ -111,7 +110,7 @@ func compareRehearsals(rehearsed, was *report.Rehearsal, tolerance time.Duration
 	return c
 }
 
-// answerAndTime is the fact's answer, and its time.
+// answerAndTime formats the fact's answer and, if it has one, its time.
 func (f fact) answerAndTime() string {
 	if !f.Timed {
 		return f.Answer
@@ -119,7 +118,7 @@ func (f fact) answerAndTime() string {
 	return strings.TrimSpace(f.Answer + " " + f.At.Round(100*time.Millisecond).String())
 }
 
-// differingLines are the lines that do not agree.
+// differingLines returns the lines that do not agree.
 func (c comparison) differingLines() []comparedLine {
 	var out []comparedLine
 	for _, l := range c.Lines {
@@ -130,7 +129,7 @@ func (c comparison) differingLines() []comparedLine {
 	return out
 }
 
-// writeTable prints the comparison as a table.
+// writeTable writes the comparison as a table.
 func (c comparison) writeTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "OF\tWHAT\tREHEARSED\tREALLY\tAPART")
@@ -154,21 +153,20 @@ func valueOrDash(s string) string {
 	return s
 }
 
-// String is the line for messages.
+// String formats the line for messages.
 func (l comparedLine) String() string {
 	return fmt.Sprintf("%s %s: rehearsed %s, really %s", l.Of, l.What, valueOrDash(l.Rehearsed), valueOrDash(l.Real))
 }
 
-// defaultTolerance is how far apart a rehearsal and the real run may be: an absence is
-// noticed somewhere between a heartbeat's TTL and its grace after it, and real machines
-// are busy.
+// defaultTolerance is the default tolerance of times: a lost link is detected between the heartbeat's
+// TTL and the grace after it, and real machines are busy.
 const defaultTolerance = 10 * time.Second
 
-// errDiffers is returned where a rehearsal and the real run differ.
-var errDiffers = errors.New("a promise was broken")
+// errDiffers is the error of a rehearsal that differs from the real run.
+var errDiffers = errors.New("the rehearsal does not match the real run")
 
-// compareWithReal rehearses, runs the same on real processes, and prints the comparison. The
-// error is errDiffers where the two differ.
+// compareWithReal plays the rehearsal in virtual time and on real processes, and prints the
+// comparison. The error is errDiffers if the two differ.
 func (c rehearsal) compareWithReal(ctx context.Context, program []string, g real.Ground, tolerance time.Duration) error {
 	plan, err := c.buildSchedule()
 	if err != nil {
@@ -191,7 +189,7 @@ func (c rehearsal) compareWithReal(ctx context.Context, program []string, g real
 		return err
 	}
 	if apart := both.differingLines(); len(apart) > 0 {
-		return fmt.Errorf("%w: a rehearsal and the real run differ in %d of %d facts: %s", errDiffers, len(apart), len(both.Lines), apart[0])
+		return fmt.Errorf("%w: %d of %d facts differ: %s", errDiffers, len(apart), len(both.Lines), apart[0])
 	}
 	_, err = fmt.Fprintf(g.Out, "all %d facts agree, times within %s\n", len(both.Lines), tolerance)
 	return err

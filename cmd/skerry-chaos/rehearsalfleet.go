@@ -9,38 +9,38 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// rehearsedFleet is the fleet that a job is rehearsed on.
+// rehearsedFleet is the fleet of a rehearsal.
 type rehearsedFleet struct {
 	schedule.Topology
-	// Meta and Attributes of nodes, by the names of edges.
+	// Meta and Attributes of nodes, by the edge's name.
 	Meta, Attributes map[string]map[string]string
 }
 
-// defaultHubs is how many hubs a fleet has where nothing is said.
+// defaultHubs is the default number of hubs.
 const defaultHubs = 3
 
-// Bounds of a description.
+// Limits of a fleet file.
 const (
 	maxText    = 1 << 20
 	maxEntries = 10_000 // of meta and attributes, for all edges together
-	maxEntry   = 1024   // of a key and its value, in bytes
+	maxEntry   = 1024   // size of a key with its value, in bytes
 )
 
-// fleetText is the description of a fleet: hubs, edges and pools as in a scenario, and
-// what constraints on ${meta.KEY} and ${attr.KEY} find.
+// fleetText is the content of a fleet file: hubs, edges and pools as in a scenario, and the values
+// for constraints on ${meta.KEY} and ${attr.KEY}.
 type fleetText struct {
 	schedule.Topology `yaml:",inline"`
 	Meta              []entries `yaml:"meta"`
 	Attributes        []entries `yaml:"attributes"`
 }
 
-// entries are keys and values of edges: a number, a name, a site, or all.
+// entries sets keys to values on edges. Edges is a number, a name, a site, or "all".
 type entries struct {
 	Edges string            `yaml:"edges"`
 	Set   map[string]string `yaml:"set"`
 }
 
-// parseFleet reads the description of a fleet. The file's name is for messages.
+// parseFleet parses and validates a fleet file. The file's name is for messages.
 func parseFleet(file string, src []byte) (rehearsedFleet, error) {
 	if len(src) > maxText {
 		return rehearsedFleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
@@ -68,7 +68,8 @@ func parseFleet(file string, src []byte) (rehearsedFleet, error) {
 	return f, nil
 }
 
-// applyEntries gives edges what an item says.
+// applyEntries adds the keys and values of e to the maps of its edges in `to`. left is the number of
+// entries that the file may still set; it is reduced.
 func (f *rehearsedFleet) applyEntries(e entries, to map[string]map[string]string, left *int) error {
 	names := f.edgesNamed(e.Edges)
 	if len(names) == 0 {
@@ -94,7 +95,7 @@ func (f *rehearsedFleet) applyEntries(e entries, to map[string]map[string]string
 	return nil
 }
 
-// edgesNamed are the edges that a word names.
+// edgesNamed returns the names of the edges that a number, name, site or "all" selects.
 func (f *rehearsedFleet) edgesNamed(word string) []string {
 	if n, err := strconv.Atoi(word); err == nil {
 		word = schedule.EdgeName(n)

@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// listNotes says what of the rehearsal was real and what was not, for people.
+// listNotes returns notes for the user about the real and the simulated parts of the rehearsal.
 func (c rehearsal) listNotes() []string {
 	real := slices.DeleteFunc(c.neededDrivers(), func(d string) bool { return d == sim.Name })
 	notes := []string{"Real: hubs, edges, QUIC, journals, placement, absence rules, restarts, reschedules. Simulated: network, machines, clocks, time."}
@@ -23,7 +23,7 @@ func (c rehearsal) listNotes() []string {
 	return notes
 }
 
-// describeTaskBehaviour is how the simulated tasks behave.
+// describeTaskBehaviour describes how long the simulated tasks run.
 func (c rehearsal) describeTaskBehaviour() string {
 	var parts []string
 	for _, t := range []struct {
@@ -40,7 +40,8 @@ func (c rehearsal) describeTaskBehaviour() string {
 	return strings.Join(parts, ", ")
 }
 
-// missedFaultNotes says which faults hit an edge that ran nothing of the jobs at that time.
+// missedFaultNotes returns a warning for each fault on an edge that ran no task of the jobs during
+// the fault.
 func (c rehearsal) missedFaultNotes(r *report.Rehearsal) []string {
 	var notes []string
 	for _, f := range r.Faults {
@@ -67,7 +68,8 @@ func runsAnything(r *report.Rehearsal, edge string, from, to time.Duration) bool
 	return false
 }
 
-// edgesWithTasks are up to three edges that ran tasks of the jobs at a time.
+// edgesWithTasks returns up to three edges that ran tasks of the jobs at that time, or a text that
+// there are none.
 func edgesWithTasks(r *report.Rehearsal, at time.Duration) []string {
 	var names []string
 	for _, edge := range r.Edges {

@@ -17,10 +17,11 @@ import (
 	"skerry/fleet"
 )
 
-// seenFile is the history until the rehearsal's end, in its folder.
+// seenFile is the file name of the history without the records after the rehearsal's end.
 const seenFile = "seen.jsonl"
 
-// playRehearsal plays the rehearsal. program is the command line that makes a program call virtual.Work.
+// playRehearsal plays the rehearsal in virtual time and evaluates its history. program is the command
+// line of a program that calls virtual.Work. The error is errUnplaced if no allocation was placed.
 func (c rehearsal) playRehearsal(ctx context.Context, program []string) (a *report.Rehearsal, err error) {
 	s, err := c.buildSchedule()
 	if err != nil {
@@ -60,7 +61,7 @@ func (c rehearsal) playRehearsal(ctx context.Context, program []string) (a *repo
 	return a, nil
 }
 
-// systemJobs are the jobs that run one instance on each node.
+// systemJobs returns the ids of the jobs that run one allocation on each node.
 func (c rehearsal) systemJobs() []fleet.JobID {
 	var ids []fleet.JobID
 	for _, job := range c.Jobs {
@@ -71,8 +72,8 @@ func (c rehearsal) systemJobs() []fleet.JobID {
 	return ids
 }
 
-// removeSettledViolation takes back that the fleet never settled, where the jobs ask for more than it
-// has room for: that is said already.
+// removeSettledViolation removes the violation that the fleet did not settle if allocations found no
+// node: then it is expected, and the answer already reports it. It sets the outcome accordingly.
 func removeSettledViolation(a *report.Rehearsal) {
 	if len(a.Unplaced) == 0 || a.Outcome != history.Violated || len(a.Reasons) > 0 {
 		return

@@ -13,9 +13,9 @@ import (
 	"skerry/fleet"
 )
 
-// copyRecordsUntil copies a history without what came after the rehearsal's end: faults that had
-// none are healed then, and the fleet is watched until it is quiet. The verdicts of
-// that remain. The second result is what found no place at the end.
+// copyRecordsUntil copies a history without the records after the rehearsal's end, where only
+// leftover faults are healed, but with the verdicts. unplaced describes the allocations that had found
+// no node by then. The caller closes seen.
 func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader, unplaced []string, err error) {
 	in, err := history.Open(from)
 	if err != nil {
@@ -44,7 +44,8 @@ func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader,
 	return seen, unplacedReasons(last.Evals), err
 }
 
-// unplacedReasons says what the evaluations that wait for room wait for.
+// unplacedReasons describes, for each blocked evaluation, the allocations that found no node, with the
+// reason.
 func unplacedReasons(evals []fleet.Evaluation) []string {
 	var out []string
 	for _, e := range evals {
@@ -64,6 +65,7 @@ func unplacedReasons(evals []fleet.Evaluation) []string {
 	return slices.Compact(out)
 }
 
+// findEvaluation returns the evaluation with the id; a zero one if there is none.
 func findEvaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation {
 	if i := slices.IndexFunc(evals, func(e fleet.Evaluation) bool { return e.ID == id }); i >= 0 {
 		return evals[i]
@@ -71,7 +73,7 @@ func findEvaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation 
 	return fleet.Evaluation{}
 }
 
-// placementFailure explains a placement that failed.
+// placementFailure explains in words why no node was suitable.
 func placementFailure(m *fleet.AllocMetric) string {
 	if m.NodesEvaluated == 0 {
 		return fmt.Sprintf("none of %d nodes in the pool is in the job's datacenters, ready and eligible", m.NodesInPool)

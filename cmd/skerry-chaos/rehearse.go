@@ -20,7 +20,7 @@ import (
 	"skerry/fleet/jobspec"
 )
 
-// rehearseFlags is what both kinds of rehearsal are told.
+// rehearseFlags are the flags of `rehearse` and of `run rehearsal`.
 type rehearseFlags struct {
 	cfg                          rehearsal
 	jobs, vars, varFiles         []string
@@ -31,6 +31,7 @@ type rehearseFlags struct {
 	html                         string
 }
 
+// rehearsalCommands returns `rehearse`.
 func rehearsalCommands() []*cobra.Command {
 	var r rehearseFlags
 	c := &cobra.Command{
@@ -54,6 +55,7 @@ EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h 
 	return []*cobra.Command{c}
 }
 
+// addRehearseFlags adds the flags that `rehearse` and `run rehearsal` share.
 func (r *rehearseFlags) addRehearseFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&r.jobs, "job", nil, "job file; may be repeated (required)")
@@ -75,6 +77,7 @@ func (r *rehearseFlags) addRehearseFlags(c *cobra.Command) {
 	f.DurationVar(&r.cfg.BackoffCap, "backoff-cap", 0, "the edges' setting (default: their own)")
 }
 
+// runRehearsal plays the rehearsal, prints the answer, and writes it as a page if --html is set.
 func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
 	cfg, err := r.rehearsalConfig(cmd)
 	if err != nil {
@@ -94,7 +97,7 @@ func (r *rehearseFlags) runRehearsal(cmd *cobra.Command) error {
 	return writePage(r.html, answer)
 }
 
-// workerCommandLine is the command line that makes this program play one schedule.
+// workerCommandLine returns the command line with which this program plays one schedule.
 func workerCommandLine() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -103,6 +106,7 @@ func workerCommandLine() ([]string, error) {
 	return []string{self, workerCommand}, nil
 }
 
+// writePage writes the answer of a rehearsal to a file as HTML.
 func writePage(path string, r *report.Rehearsal) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -112,14 +116,15 @@ func writePage(path string, r *report.Rehearsal) (err error) {
 	return r.WriteHTML(f)
 }
 
-// rehearsalConfig is what the flags say.
+// rehearsalConfig returns the rehearsal that the flags describe. It reads the job files and the fleet
+// file, and returns an error for anything that is invalid.
 func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearsal, error) {
 	cfg := r.cfg
 	if len(r.jobs) == 0 {
 		return cfg, errors.New("rehearse what? Name a job file: --job FILE")
 	}
 	var names []string
-	undeclared := map[string]int{} // in how many of the files
+	undeclared := map[string]int{} // by --var, the number of job files that do not declare it
 	for _, path := range r.jobs {
 		job, err := r.readRehearsedJob(path, undeclared)
 		if err != nil {
@@ -154,11 +159,11 @@ func (r *rehearseFlags) rehearsalConfig(cmd *cobra.Command) (rehearsal, error) {
 			cfg.Faults = append(cfg.Faults, f)
 		}
 	}
-	_, err = cfg.buildSchedule() // everything that is wrong is said before anything is played
+	_, err = cfg.buildSchedule() // reports all mistakes before the rehearsal starts
 	return cfg, err
 }
 
-// fleetDescription is the fleet.
+// fleetDescription returns the fleet of the file in --fleet, or one of --hubs and --edges.
 func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearsedFleet, error) {
 	if r.fleet == "" {
 		if r.edges < 1 || r.edges > schedule.MaxEdges || r.hubs < 1 || r.hubs > schedule.MaxHubs {
@@ -178,7 +183,7 @@ func (r *rehearseFlags) fleetDescription(cmd *cobra.Command) (rehearsedFleet, er
 	return parseFleet(r.fleet, text)
 }
 
-// parseUpdate reads FILE@TIME.
+// parseUpdate parses FILE@TIME and reads the job file.
 func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (jobUpdate, error) {
 	i := strings.LastIndexByte(text, '@')
 	if i < 0 {
@@ -192,8 +197,8 @@ func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (job
 	return jobUpdate{Job: job, At: at}, err
 }
 
-// readRehearsedJob reads a job file. Of several files each takes the variables that it declares;
-// one that none of them does is an error.
+// readRehearsedJob reads a job file with the --var values that it declares. undeclared counts, for each
+// value, the files that do not declare it. A value that no file declares is an error in the last one.
 func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int) (*fleet.Job, error) {
 	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(builtin.Names(), "sim")}
 	for _, file := range r.varFiles {
@@ -220,7 +225,7 @@ func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int)
 	return jobspec.Parse(path, src, opts)
 }
 
-// declares reports whether a job file declares a variable, as far as words tell.
+// declares reports whether the text of a job file seems to declare a variable.
 func declares(src []byte, name string) bool {
 	words := strings.Fields(string(src))
 	for i, w := range words {
@@ -231,7 +236,8 @@ func declares(src []byte, name string) bool {
 	return false
 }
 
-// runRehearsalCommand rehearses jobs, then really runs them, and compares.
+// runRehearsalCommand returns `run rehearsal`, which rehearses jobs in virtual time, runs them on real
+// processes, and compares the results.
 func runRehearsalCommand(s *runFlags) *cobra.Command {
 	var r rehearseFlags
 	var tolerance time.Duration

@@ -14,7 +14,7 @@ import (
 	"skerry/chaos/virtual"
 )
 
-// simulateFlags is what `skerry-chaos sim` is told.
+// simulateFlags are the flags of `skerry-chaos sim`.
 type simulateFlags struct {
 	cfg       virtual.Campaign
 	scenarios []string
@@ -22,9 +22,11 @@ type simulateFlags struct {
 	report    string
 }
 
-// workerCommand makes this program play one schedule; only sim and rehearse start it.
+// workerCommand is the argument that makes this program play one schedule (virtual.Work). Only sim and
+// rehearse start it.
 const workerCommand = "play-one"
 
+// simCommands returns `sim`.
 func simCommands() []*cobra.Command {
 	var s simulateFlags
 	c := &cobra.Command{
@@ -64,6 +66,8 @@ at, and all data directories.`,
 	return []*cobra.Command{c}
 }
 
+// runSimulation runs the campaign that the flags describe, or with --repeat compares the histories of
+// repeated runs.
 func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 	program, err := workerCommandLine()
 	if err != nil {
@@ -96,7 +100,7 @@ func (s *simulateFlags) runSimulation(cmd *cobra.Command) error {
 	return err
 }
 
-// memoryFolder is a folder whose files lie in memory; "" where the system has none.
+// memoryFolder returns a directory on a file system in memory; "" if the system has none.
 func memoryFolder() string {
 	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
 		return "/dev/shm"
@@ -104,7 +108,8 @@ func memoryFolder() string {
 	return ""
 }
 
-// completeShape completes what is drawn.
+// completeShape checks the flags of drawn schedules, and sets the number of seeds and the kinds of
+// fault.
 func (s *simulateFlags) completeShape() error {
 	switch {
 	case s.cfg.Seeds < 0 || s.cfg.Shape.Hubs < 1 || s.cfg.Shape.Edges < 1:
@@ -118,7 +123,7 @@ func (s *simulateFlags) completeShape() error {
 	}
 	for _, k := range s.kinds {
 		if _, ok := schedule.Kind(k).Info(); !ok {
-			return fmt.Errorf("draw faults: there is no kind %q; there are: %v", k, schedule.Kinds())
+			return fmt.Errorf("draw faults: there is no kind %q; the kinds are %v", k, schedule.Kinds())
 		}
 		s.cfg.Shape.Kinds = append(s.cfg.Shape.Kinds, schedule.Kind(k))
 	}
